@@ -1,0 +1,66 @@
+# Everything that is done to this tree by hand or by CI. `make` lists it.
+
+GO       ?= go
+PREFIX   ?= /usr/local
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+STAMP     = -X github.com/mscclpp-go/mscclpp/internal/version.Version=$(VERSION)
+BUILD     = $(GO) build -trimpath -ldflags '$(STAMP)'
+PLUGINS   = $(wildcard transports/*/cmd/mscclpp-transport-*)
+RACE      = ./framework/... ./plugins/... ./launch/... ./transports/... ./collectives/...
+
+.DEFAULT_GOAL := help
+.PHONY: help build kernels check test race conform demo bench-mpi install uninstall deps proto generate lint fmt clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+build: ## programs into bin/, plugins into bin/plugins/; needs Go alone
+	$(BUILD) -o bin/ ./cmd/...
+	$(BUILD) -o bin/plugins/ $(addprefix ./,$(PLUGINS))
+
+kernels: build ## CPU kernel images for this machine, beside the plugins
+	scripts/kernels.sh build
+
+check: build ## compare committed kernel images and generated files with their sources
+	scripts/kernels.sh check
+	scripts/generated.sh
+
+test: deps build kernels ## all tests; as root it installs what they need
+	$(GO) test ./...
+
+race: build kernels ## the packages with concurrency under the race detector
+	$(GO) test -race $(RACE)
+
+conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
+	scripts/conform.sh $(PLUGIN)
+
+demo: build kernels ## a job of 4 ranks that talk through the shm plugin
+	scripts/demo.sh
+
+bench-mpi: build kernels ## compare with the installed MPI; results in docs/results
+	scripts/bench-mpi.sh
+
+install: build kernels ## programs, plugins and headers under PREFIX (and DESTDIR)
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+
+uninstall: ## remove what install put there
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh --remove
+
+deps: ## Debian packages that development needs; installs them when run as root
+	scripts/deps.sh
+
+proto: ## regenerate plugins/proto
+	$(GO) generate ./plugins/proto
+
+generate: build proto ## regenerate everything that is generated
+	bin/mscclpp-run config --docs > docs/config.md
+
+lint: ## vet, formatting and the rules of internal/lint
+	$(GO) vet ./...
+	$(GO) test ./internal/lint
+
+fmt: ## format all Go files
+	gofmt -l -w $$(git ls-files -co --exclude-standard '*.go')
+
+clean: ## remove what was built
+	rm -rf bin dist

@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Collective names an operation that can be measured and checked.
+type Collective int
+
+// The collectives, in the order of the documentation.
+const (
+	AllReduce Collective = iota
+	AllGather
+	ReduceScatter
+	Broadcast
+	Reduce
+	AllToAll
+	AllToAllV
+	Gather
+	Scatter
+	SendRecv // every rank sends to the next and receives from the one before, in one group
+	collectives
+)
+
+type traits struct {
+	name    string
+	reduces bool
+	rooted  bool
+	wide    bool // the larger buffer holds count elements for every rank
+	inPlace bool
+	busbw   func(ranks float64) float64
+}
+
+func one(float64) float64        { return 1 }
+func othersOf(n float64) float64 { return (n - 1) / n }
+
+var table = [collectives]traits{
+	AllReduce:     {"allreduce", true, false, false, true, func(n float64) float64 { return 2 * (n - 1) / n }},
+	AllGather:     {"allgather", false, false, true, true, othersOf},
+	ReduceScatter: {"reducescatter", true, false, true, true, othersOf},
+	Broadcast:     {"broadcast", false, true, false, true, one},
+	Reduce:        {"reduce", true, true, false, true, one},
+	AllToAll:      {"alltoall", false, false, true, true, othersOf},
+	AllToAllV:     {"alltoallv", false, false, true, false, othersOf},
+	Gather:        {"gather", false, true, true, true, othersOf},
+	Scatter:       {"scatter", false, true, true, true, othersOf},
+	SendRecv:      {"sendrecv", false, false, false, false, one},
+}
+
+// All returns every collective.
+func All() []Collective {
+	all := make([]Collective, collectives)
+	for i := range all {
+		all[i] = Collective(i)
+	}
+	return all
+}
+
+// ParseCollective is the inverse of String. Case, '-' and '_' do not matter.
+func ParseCollective(name string) (Collective, error) {
+	plain := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+	var names []string
+	for c := range collectives {
+		if table[c].name == plain {
+			return c, nil
+		}
+		names = append(names, table[c].name)
+	}
+	return 0, fmt.Errorf("collective %q: expected one of %s", name, strings.Join(names, " "))
+}
+
+// String returns the name as the command line takes it.
+func (c Collective) String() string { return table[c].name }
+
+// Reduces says whether the collective takes a reduction.
+func (c Collective) Reduces() bool { return table[c].reduces }
+
+// Rooted says whether the collective takes a root.
+func (c Collective) Rooted() bool { return table[c].rooted }
+
+// HasInPlace says whether the collective has an in-place form, as NCCL defines it.
+func (c Collective) HasInPlace() bool { return table[c].inPlace }
+
+// BusFactor is what turns algorithm bandwidth into bus bandwidth, as in nccl-tests.
+// All-to-all-v is given that of all-to-all.
+func (c Collective) BusFactor(ranks int) float64 { return table[c].busbw(float64(ranks)) }
+
+// Count returns the elements to pass to the call so that its larger buffer holds at
+// most bytes.
+func (c Collective) Count(bytes int64, elementSize, ranks int) int {
+	n := bytes / int64(elementSize)
+	if table[c].wide {
+		n /= int64(ranks)
+	}
+	return int(n)
+}
+
+// Elements returns how many elements the input and the output of a rank hold. A
+// rank that is not the root has no output in Reduce and Gather and no input in
+// Broadcast and Scatter.
+func (c Collective) Elements(count, ranks, rank, root int) (in, out int) {
+	in, out = count, count
+	switch c {
+	case AllGather:
+		out = count * ranks
+	case ReduceScatter:
+		in = count * ranks
+	case AllToAll, AllToAllV:
+		in, out = count*ranks, count*ranks
+	case Gather:
+		out = count * ranks
+	case Scatter:
+		in = count * ranks
+	}
+	if c.Rooted() && rank != root {
+		switch c {
+		case Reduce, Gather:
+			out = 0
+		case Broadcast, Scatter:
+			in = 0
+		}
+	}
+	return in, out
+}
+
+// Larger returns the elements of the larger buffer over all ranks.
+func (c Collective) Larger(count, ranks int) int64 {
+	if c == AllToAllV {
+		return int64(blockUnit(count, ranks) * ranks * (ranks + 1) / 2)
+	}
+	if table[c].wide {
+		return int64(count) * int64(ranks)
+	}
+	return int64(count)
+}
+
+// SharedAt returns where input and output start, in elements, in the one buffer of
+// an in-place call.
+func (c Collective) SharedAt(count, rank, root int) (in, out int) {
+	switch {
+	case c == AllGather, c == Gather && rank == root:
+		return rank * count, 0
+	case c == ReduceScatter, c == Scatter && rank == root:
+		return 0, rank * count
+	}
+	return 0, 0
+}

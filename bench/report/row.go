@@ -1,0 +1,49 @@
+// Package report prints the results of a benchmark: a table with the columns of
+// nccl-tests for people, JSON lines for programs.
+package report
+
+import (
+	"encoding/json"
+	"io"
+)
+
+// Row is one measurement. Its JSON form is one line of output and is stable: fields
+// are added, never renamed.
+type Row struct {
+	Collective string `json:"collective"`
+	Bytes      int64  `json:"bytes"` // the larger buffer of the collective, after rounding to whole elements
+	Count      int64  `json:"count"` // elements, as the call takes them
+	DType      string `json:"dtype"`
+	Op         string `json:"op"`   // "none" where nothing is reduced
+	Root       int    `json:"root"` // -1 without a root
+	Ranks      int    `json:"ranks"`
+	Algorithm  string `json:"algorithm"` // what ran, also when the selector chose it
+
+	Transport        string `json:"transport"`
+	TransportProcess bool   `json:"transport_process"` // served by a process of its own
+	TransportSource  string `json:"transport_source"`  // which: "plugin PATH (pid N)", as rank 0 sees it
+
+	InPlace    bool    `json:"in_place"`
+	Registered bool    `json:"registered"`
+	Iterations int     `json:"iterations"`
+	Calls      int     `json:"calls"` // back to back in an iteration
+	TimeUS     float64 `json:"time_us"`
+	AlgBW      float64 `json:"algbw_gbps"` // GB/s, 10^9 bytes
+	BusBW      float64 `json:"busbw_gbps"`
+	Errors     *int64  `json:"errors"` // wrong elements over all ranks; null when not checked
+}
+
+// Writer takes the rows of one run in order.
+type Writer interface {
+	Row(Row) error
+	// Close prints what comes after the last row.
+	Close() error
+}
+
+// JSON writes one object a line.
+func JSON(w io.Writer) Writer { return &lines{json.NewEncoder(w)} }
+
+type lines struct{ *json.Encoder }
+
+func (l *lines) Row(r Row) error { return l.Encode(r) }
+func (l *lines) Close() error    { return nil }

@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/bench/report"
+	"github.com/mscclpp-go/mscclpp/bench/sizes"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Options is one run of the benchmark: one collective over a range of sizes.
+type Options struct {
+	Collective Collective
+	Sizes      sizes.Range // of the larger buffer, in bytes
+	Type       device.DataType
+	Op         device.Op
+	Root       int
+	Algorithm  string // "" leaves the choice to the selector
+	Plan       Plan   // fields of 0 are chosen by size; Warmup -1 means none
+	InPlace    bool
+	Registered bool
+	Check      bool
+}
+
+// Served says by whom the links between the ranks are served.
+type Served struct {
+	Transport string
+	Process   bool // of its own
+	Source    string
+}
+
+// Validate reports what is wrong with the options before a rank is bothered.
+func (o Options) Validate(ranks int) error {
+	fault := func(format string, args ...any) error {
+		return fmt.Errorf("%w: bench %s: %s", framework.ErrInvalid, o.Collective, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case o.InPlace && !o.Collective.HasInPlace():
+		return fault("has no in-place form")
+	case o.Root < 0 || o.Root >= ranks:
+		return fault("root %d: expected 0 to %d", o.Root, ranks-1)
+	case o.Root != 0 && !o.Collective.Rooted():
+		return fault("has no root, root %d was given", o.Root)
+	case o.Plan.Iterations < 0 || o.Plan.Calls < 0 || o.Plan.Warmup < -1:
+		return fault("a negative number of iterations")
+	case o.Sizes.Max > 1<<40:
+		return fault("%s: more than 1T", sizes.Format(o.Sizes.Max))
+	}
+	return nil
+}
+
+// Fits is Validate for a group that is there, all ranks of which get the same answer.
+func (o Options) Fits(g Group) error {
+	if err := o.Validate(g.Size()); err != nil {
+		return err
+	}
+	names := g.Algorithms(o.Collective)
+	if o.Algorithm != "" && !slices.Contains(names, o.Algorithm) {
+		return fmt.Errorf("%w: bench %s: algorithm %q: expected one of %s", framework.ErrInvalid, o.Collective, o.Algorithm, strings.Join(names, " "))
+	}
+	return nil
+}
+
+// Run measures every size and hands the rows to emit, on rank 0 alone. Every rank
+// calls it with equal options. Starting is told of each size before it begins, on
+// rank 0; it may be nil.
+func Run(ctx context.Context, g Group, o Options, served Served, v *Verifier, starting func(bytes int64), emit func(report.Row) error) error {
+	if err := o.Fits(g); err != nil {
+		return err
+	}
+	w, err := NewWindow(g, o.Sizes.Max, o.InPlace, o.Registered)
+	if err != nil {
+		return fmt.Errorf("bench %s: buffers of %s: %w", o.Collective, sizes.Format(o.Sizes.Max), err)
+	}
+	for _, bytes := range o.Sizes.List() {
+		if starting != nil && g.Rank() == 0 {
+			starting(bytes)
+		}
+		row, err := o.point(ctx, g, w, v, bytes)
+		if err != nil {
+			return fmt.Errorf("bench %s of %s: %w", o.Collective, sizes.Format(bytes), err)
+		}
+		row.Transport, row.TransportProcess, row.TransportSource = served.Transport, served.Process, served.Source
+		if g.Rank() == 0 {
+			if err := emit(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// point measures one size.
+func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, bytes int64) (report.Row, error) {
+	c := &Call{Collective: o.Collective, Type: o.Type, Op: o.Op, Root: o.Root, Algorithm: o.Algorithm, Scale: 0.5}
+	c.Count = o.Collective.Count(bytes, o.Type.Size(), g.Size())
+	if c.Collective == AllToAllV {
+		c.V = UnevenBlocks(c.Count, g.Size(), g.Rank())
+	}
+	w.Place(c, g.Rank(), 0)
+	row := o.describe(c, g.Size())
+	var err error
+	if row.Algorithm, err = g.Chosen(c); err != nil {
+		return row, err
+	}
+	plan := o.plan(row.Bytes)
+	row.Iterations, row.Calls = plan.Iterations, plan.Calls
+	if o.Check {
+		if row.Errors, err = v.verify(ctx, g, c, w); err != nil {
+			return row, err
+		}
+	}
+	w.ones(c.Type, row.Bytes)
+	if row.TimeUS, err = Measure(ctx, g, c, plan); err != nil {
+		return row, err
+	}
+	if o.Check { // again: the many calls in between must have left nothing behind
+		after, err := v.verify(ctx, g, c, w)
+		if err != nil {
+			return row, err
+		}
+		*row.Errors += *after
+	}
+	row.AlgBW = float64(row.Bytes) / row.TimeUS / 1e3
+	row.BusBW = row.AlgBW * o.Collective.BusFactor(g.Size())
+	return row, nil
+}
+
+func (o Options) describe(c *Call, ranks int) report.Row {
+	row := report.Row{
+		Collective: o.Collective.String(), Count: int64(c.Count), DType: o.Type.String(), Op: "none", Root: -1, Ranks: ranks,
+		Bytes:   o.Collective.Larger(c.Count, ranks) * int64(o.Type.Size()),
+		InPlace: o.InPlace, Registered: o.Registered,
+	}
+	if o.Collective.Reduces() {
+		row.Op = o.Op.String()
+	}
+	if o.Collective.Rooted() {
+		row.Root = o.Root
+	}
+	return row
+}
+
+func (o Options) plan(bytes int64) Plan {
+	p := DefaultPlan(bytes)
+	if o.Plan.Iterations > 0 {
+		p.Iterations = o.Plan.Iterations
+	}
+	if o.Plan.Calls > 0 {
+		p.Calls = o.Plan.Calls
+	}
+	if o.Plan.Warmup != 0 {
+		p.Warmup = max(o.Plan.Warmup, 0)
+	}
+	return p
+}

@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Reference knows what right results are.
+type Reference interface {
+	// Fill writes consecutive elements of a rank's input, from element first on.
+	// Another seed gives other data, so that left-overs of an earlier call are seen.
+	Fill(dst []byte, t device.DataType, op device.Op, seed uint64, rank, first int)
+	// Reduce writes the right reduction of the ranks' inputs.
+	Reduce(dst []byte, inputs [][]byte, t device.DataType, op device.Op, scale float64)
+	// Wrong counts the elements of got that are further from want than rounding
+	// between that many ranks explains; 1 rank permits no difference.
+	Wrong(got, want []byte, t device.DataType, op device.Op, ranks int) int64
+}
+
+// Verifier checks single calls.
+type Verifier struct {
+	Reference Reference
+	seed      uint64
+}
+
+const (
+	poison = 0xa5
+	chunk  = 32 << 10 // elements whose expected value is held at a time
+	margin = 256      // bytes around the output that must stay as they are
+)
+
+// Result is what a checked call left on one rank.
+type Result struct {
+	Wrong  int64  // elements
+	Digest uint32 // of the output; equal outputs have equal digests
+}
+
+// Verify fills the inputs with data not used before, runs the call once between
+// poisoned surroundings and judges what it left. An element of the surroundings or
+// of the input that changed counts as wrong too. All ranks call it alike.
+func (v *Verifier) Verify(g Group, c *Call, w Window) (Result, error) {
+	v.seed++
+	r, err := v.Repeat(g, c, w)
+	if err == nil {
+		r.Wrong += v.output(c, g.Rank(), g.Size())
+	}
+	return r, err
+}
+
+// Repeat makes the call of the last Verify again, on the same data. It judges all
+// but the output, which is right if its digest is that of a right one.
+func (v *Verifier) Repeat(g Group, c *Call, w Window) (Result, error) {
+	size := c.Type.Size()
+	in, out := c.Collective.Elements(c.Count, g.Size(), g.Rank(), c.Root)
+	if c.Collective == AllToAllV {
+		in, out = c.V.Totals()
+	}
+	touched := w.span(c.Out, out*size)
+	if w.shared {
+		touched = touched.union(w.span(c.In, in*size))
+	}
+	around := stretch{max(touched.low-margin, 0), min(touched.high+margin, len(w.out))}
+	fill(w.out[around.low:around.high])
+	v.Reference.Fill(unsafe.Slice((*byte)(c.In), in*size), c.Type, c.Op, v.seed, g.Rank(), 0)
+	if err := g.Barrier(); err != nil {
+		return Result{}, fmt.Errorf("barrier before the checked call: %w", err)
+	}
+	if err := g.Do(c); err != nil {
+		return Result{}, err
+	}
+	wrong := spoiled(w.out[around.low:touched.low], size) + spoiled(w.out[touched.high:around.high], size)
+	if !w.shared {
+		wrong += v.inputChanged(c, g.Rank(), in)
+	}
+	output := unsafe.Slice((*byte)(c.Out), out*size)
+	return Result{wrong, crc32.Checksum(output, castagnoli)}, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// output compares the output with what is expected, a chunk at a time.
+func (v *Verifier) output(c *Call, rank, ranks int) int64 {
+	size := c.Type.Size()
+	want := make([]byte, chunk*size)
+	wrong := int64(0)
+	for _, r := range c.expected(rank, ranks) {
+		for done := 0; done < r.n; done += chunk {
+			n := min(chunk, r.n-done)
+			got := unsafe.Slice((*byte)(unsafe.Add(c.Out, (r.out+done)*size)), n*size)
+			if r.from == everyone {
+				v.reduce(want[:n*size], c, ranks, r.first+done)
+				wrong += v.Reference.Wrong(got, want[:n*size], c.Type, c.Op, ranks)
+			} else {
+				v.Reference.Fill(want[:n*size], c.Type, c.Op, v.seed, r.from, r.first+done)
+				wrong += v.Reference.Wrong(got, want[:n*size], c.Type, c.Op, 1)
+			}
+		}
+	}
+	return wrong
+}
+
+// reduce computes a stretch of the right reduction from the inputs of all ranks.
+func (v *Verifier) reduce(want []byte, c *Call, ranks, first int) {
+	inputs := make([][]byte, ranks)
+	for r := range inputs {
+		inputs[r] = make([]byte, len(want))
+		v.Reference.Fill(inputs[r], c.Type, c.Op, v.seed, r, first)
+	}
+	v.Reference.Reduce(want, inputs, c.Type, c.Op, c.Scale)
+}
+
+// inputChanged counts elements of an input that the call was not to touch.
+func (v *Verifier) inputChanged(c *Call, rank, in int) int64 {
+	size := c.Type.Size()
+	want := make([]byte, chunk*size)
+	wrong := int64(0)
+	for done := 0; done < in; done += chunk {
+		n := min(chunk, in-done)
+		v.Reference.Fill(want[:n*size], c.Type, c.Op, v.seed, rank, done)
+		got := unsafe.Slice((*byte)(unsafe.Add(c.In, done*size)), n*size)
+		wrong += differing(got, want[:n*size], size)
+	}
+	return wrong
+}
+
+func fill(b []byte) {
+	for i := range b {
+		b[i] = poison
+	}
+}
+
+// spoiled counts elements, rounded up, that are no longer poison.
+func spoiled(b []byte, size int) int64 {
+	n := 0
+	for _, x := range b {
+		if x != poison {
+			n++
+		}
+	}
+	return int64((n + size - 1) / size)
+}
+
+func differing(a, b []byte, size int) int64 {
+	if bytes.Equal(a, b) {
+		return 0
+	}
+	n := int64(0)
+	for i := 0; i < len(a); i += size {
+		if !bytes.Equal(a[i:i+size], b[i:i+size]) {
+			n++
+		}
+	}
+	return n
+}
+
+// verify runs one checked call and adds up the wrong elements of all ranks.
+func (v *Verifier) verify(ctx context.Context, g Group, c *Call, w Window) (*int64, error) {
+	mine, err := v.Verify(g, c, w)
+	if err != nil {
+		return nil, err
+	}
+	all, err := total(ctx, g, mine.Wrong)
+	return &all, err
+}

@@ -1,0 +1,25 @@
+package bench
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+func TestOnesAreOnes(t *testing.T) {
+	for ty := range device.DataType(device.DataTypes) {
+		if n := len(onePattern[ty]); n != ty.Size() {
+			t.Errorf("%s: the pattern has %d bytes, an element %d", ty, n, ty.Size())
+		}
+	}
+}
+
+func TestHeapIsAligned(t *testing.T) {
+	for _, n := range []int64{1, 7, 4096, 1 << 20} {
+		b := alignedHeap(n)
+		if int64(len(b)) != n || uintptr(unsafe.Pointer(&b[0]))%page != 0 {
+			t.Errorf("%d bytes: %d at %p", n, len(b), &b[0])
+		}
+	}
+}

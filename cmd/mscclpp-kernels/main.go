@@ -1,0 +1,135 @@
+// Command mscclpp-kernels builds kernel images and checks those that are kept in
+// version control against their sources.
+//
+//	mscclpp-kernels build --spec kernels.json --target x86-64-v3,sm_90 --out DIR
+//	mscclpp-kernels check --spec kernels.json --target gpu --out DIR
+//
+// See package framework/device/image for the form of a spec and of the manifest.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscclpp-go/mscclpp/framework/device/image"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "mscclpp-kernels:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// flags that both verbs have.
+type flags struct {
+	spec, targets, dir string
+	opt                image.Options
+}
+
+func (f *flags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.spec, "spec", "", "JSON file that lists families, types and macros")
+	c.Flags().StringVar(&f.targets, "target", "cpu", "targets, separated by commas; cpu and gpu name all of their kind")
+	c.Flags().StringVar(&f.dir, "out", "", "folder of the images and their manifest.json")
+	c.Flags().StringVar(&f.opt.Headers, "include", "", "folder of mscclpp/device.h (default: beside this command, or of the source tree)")
+	c.Flags().StringVar(&f.opt.Compilers.CPU, "cxx", "", "compiler for CPU targets (default $CXX, g++, clang++)")
+	c.Flags().StringVar(&f.opt.Compilers.GPU, "clang", "", "compiler for GPU targets (default clang++-19)")
+	c.Flags().IntVarP(&f.opt.Jobs, "jobs", "j", 0, "compilers at once (default: one a CPU)")
+	for _, name := range []string{"spec", "out"} {
+		_ = c.MarkFlagRequired(name) // fails only for a flag that does not exist
+	}
+}
+
+// open reads the spec and the targets.
+func (f *flags) open(c *cobra.Command) (*image.Spec, error) {
+	var err error
+	if f.opt.Targets, err = image.ParseTargets(f.targets); err != nil {
+		return nil, err
+	}
+	if terminal(os.Stderr) {
+		f.opt.Progress = func(done, all int, id string) {
+			fmt.Fprintf(c.ErrOrStderr(), "\r\x1b[K[%d/%d] %s", done, all, id)
+			if done == all {
+				fmt.Fprint(c.ErrOrStderr(), "\r\x1b[K")
+			}
+		}
+	}
+	return image.ReadSpec(f.spec)
+}
+
+func terminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "mscclpp-kernels",
+		Short:         "Build kernel images, or check them against their sources",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(buildCommand(), checkCommand())
+	return root
+}
+
+func buildCommand() *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "build --spec FILE --out DIR",
+		Short: "Compile what is not up to date and write the manifest",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			spec, err := f.open(c)
+			if err != nil {
+				return err
+			}
+			m, err := image.Build(c.Context(), spec, f.dir, f.opt)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s: %d images in %s\n", m.Name, len(m.Images), f.dir)
+			return nil
+		},
+	}
+	f.add(c)
+	return c
+}
+
+func checkCommand() *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "check --spec FILE --out DIR",
+		Short: "Compare images with their sources",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			spec, err := f.open(c)
+			if err != nil {
+				return err
+			}
+			r, err := image.Check(c.Context(), spec, f.dir, f.opt)
+			if err != nil {
+				return err
+			}
+			out := c.OutOrStdout()
+			fmt.Fprintf(out, "%s: %d images equal a new build\n", spec.Name, len(r.Rebuilt))
+			if len(r.Hashed) > 0 {
+				fmt.Fprintf(out, "%s: %d images compared by source hash alone: the compiler here is %q\n", spec.Name, len(r.Hashed), r.Compiler)
+			}
+			if r.Spills > 0 {
+				fmt.Fprintf(out, "%s: %d images assembled without spills\n", spec.Name, r.Spills)
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	return c
+}

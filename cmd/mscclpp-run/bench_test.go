@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/bench/sizes"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// parseVerb does what the launcher does before it starts ranks.
+func parseVerb(c *cobra.Command, args ...string) error {
+	if err := c.ParseFlags(args); err != nil {
+		return err
+	}
+	return c.ValidateArgs(c.Flags().Args())
+}
+
+func TestBenchFlags(t *testing.T) {
+	f := &benchFlags{}
+	c := f.command(&app{})
+	if err := parseVerb(c, "reduce-scatter", "--bytes", "1K:64M", "--factor", "4", "--dtype", "bf16", "--op", "max", "--algorithm", "ring",
+		"--iters", "7", "--calls", "3", "--warmup", "0", "--in-place", "--registered", "--check"); err != nil {
+		t.Fatal(err)
+	}
+	want := bench.Options{
+		Collective: bench.ReduceScatter, Sizes: sizes.Range{Min: 1 << 10, Max: 64 << 20, Factor: 4}, Type: device.BFloat16, Op: device.Max,
+		Algorithm: "ring", Plan: bench.Plan{Iterations: 7, Calls: 3, Warmup: -1}, InPlace: true, Registered: true, Check: true,
+	}
+	if f.options != want {
+		t.Errorf("%+v, want %+v", f.options, want)
+	}
+}
+
+// The letters of nccl-tests mean the same.
+func TestBenchShortFlags(t *testing.T) {
+	f := &benchFlags{}
+	if err := parseVerb(f.command(&app{}), "broadcast", "-b", "8", "-e", "128M", "-f", "2", "-d", "float", "-o", "sum", "-n", "20", "-w", "1", "-r", "3", "-c"); err != nil {
+		t.Fatal(err)
+	}
+	if o := f.options; o.Sizes != (sizes.Range{Min: 8, Max: 128 << 20, Factor: 2}) || o.Type != device.Float32 || o.Plan.Iterations != 20 || o.Root != 3 || !o.Check {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestBenchMistakesAreFoundBeforeRanksStart(t *testing.T) {
+	for want, args := range map[string][]string{
+		"expected one collective": {},
+		`"allredce"`:              {"allredce"},
+		"unknown flag: --byte":    {"allreduce", "--byte", "1"},
+		`"1X"`:                    {"allreduce", "--bytes", "1X"},
+		"larger than the second":  {"allreduce", "--bytes", "2K:1K"},
+		"factor 1":                {"allreduce", "--factor", "1"},
+		`"f33"`:                   {"allreduce", "--dtype", "f33"},
+		`"add"`:                   {"allreduce", "--op", "add"},
+		`--format "xml"`:          {"allreduce", "--format", "xml"},
+		"--warmup -1":             {"allreduce", "--warmup", "-1"},
+		"has no in-place form":    {"alltoallv", "--in-place"},
+		"has no root":             {"allreduce", "--root", "1"},
+		"a negative number of":    {"allreduce", "--iters", "-1"},
+		"names both ends":         {"allreduce", "--bytes", "1:2", "-e", "4"},
+	} {
+		if err := parseVerb((&benchFlags{}).command(&app{}), args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestCheckFlags(t *testing.T) {
+	f := &checkFlags{}
+	if err := parseVerb(f.command(&app{}), "--tier", "full", "--case", "allreduce,f32,sum,7", "--case", "gather,i8,3,root=1"); err != nil {
+		t.Fatal(err)
+	}
+	if f.chosen.Name != "full" || len(f.parsed) != 2 || f.parsed[1].Root != 1 {
+		t.Errorf("%+v", f)
+	}
+	for want, args := range map[string][]string{
+		`--tier "slow": expected quick or full`: {"--tier", "slow"},
+		`unexpected argument "full"`:            {"full"},
+		`case "allreduce,f32": `:                {"--case", "allreduce,f32"},
+	} {
+		if err := parseVerb((&checkFlags{}).command(&app{}), args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestProgressIsForTerminals(t *testing.T) {
+	var b bytes.Buffer
+	p := newProgress(&b)
+	p.start = time.Now().Add(-time.Hour)
+	p.show("half")
+	p.clear()
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	q := newProgress(file)
+	q.start = p.start
+	q.show("half")
+	info, err := file.Stat()
+	if b.Len() != 0 || err != nil || info.Size() != 0 {
+		t.Errorf("%q and %d bytes, %v: something extra in a pipe or a file", b.String(), info.Size(), err)
+	}
+}
+
+func TestProgressWaitsAndCleansUp(t *testing.T) {
+	var b bytes.Buffer
+	p := &progress{w: &b, start: time.Now()}
+	p.show("early")
+	if b.Len() != 0 {
+		t.Errorf("%q after no time", b.String())
+	}
+	p.start = time.Now().Add(-time.Minute)
+	p.show("%d of %d", 1, 2)
+	p.show("%d of %d", 2, 2) // too soon after the first
+	p.clear()
+	p.clear()
+	if got, want := b.String(), "\r\x1b[K1 of 2\r\x1b[K"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

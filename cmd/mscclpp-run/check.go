@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/bench/matrix"
+	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// checkFlags are the flags of the verb check.
+type checkFlags struct {
+	tier  string
+	cases []string
+	list  bool
+
+	chosen matrix.Tier
+	parsed []matrix.Case
+}
+
+// checkCommand verifies collectives over everything that can be combined.
+func checkCommand(a *app) *cobra.Command { return (&checkFlags{}).command(a) }
+
+func (f *checkFlags) command(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Args: func(_ *cobra.Command, args []string) error { return f.parse(args) },
+		RunE: func(*cobra.Command, []string) error { return f.run(a) },
+	}
+	c.Flags().StringVar(&f.tier, "tier", matrix.Tiers[0].Name, "quick: every pair of values in some case; full: every combination")
+	c.Flags().StringArrayVar(&f.cases, "case", nil, "run this case alone, as a failure prints it; may be repeated")
+	c.Flags().BoolVar(&f.list, "list", false, "print the cases and run none")
+	return c
+}
+
+func (f *checkFlags) parse(args []string) error {
+	if len(args) != 0 {
+		return fmt.Errorf("unexpected argument %q", args[0])
+	}
+	var names []string
+	for _, t := range matrix.Tiers {
+		if names = append(names, t.Name); t.Name == f.tier {
+			f.chosen = t
+		}
+	}
+	if f.chosen.Name == "" {
+		return fmt.Errorf("--tier %q: expected %s", f.tier, strings.Join(names, " or "))
+	}
+	for _, text := range f.cases {
+		c, err := matrix.ParseCase(text)
+		if err != nil {
+			return err
+		}
+		f.parsed = append(f.parsed, c)
+	}
+	return nil
+}
+
+func (f *checkFlags) run(a *app) error {
+	return inJob(func(ctx context.Context, g *group) error {
+		cases := f.parsed
+		if len(cases) == 0 {
+			cases = f.chosen.Cases(matrix.Support{Ranks: g.Size(), Algorithms: g.Algorithms, Runs: g.runs})
+		}
+		if err := fit(cases, g.Size()); err != nil {
+			return said(g, err)
+		}
+		if f.list {
+			return list(a, g, cases)
+		}
+		return f.verify(ctx, a, g, cases)
+	})
+}
+
+func (f *checkFlags) verify(ctx context.Context, a *app, g *group, cases []matrix.Case) error {
+	line := newProgress(a.stderr)
+	defer line.clear()
+	failures := 0
+	passed, failed, err := matrix.Run(ctx, g, cases, &bench.Verifier{Reference: collectivetest.Reference{}}, matrix.Observer{
+		Starting: func(n, of int, c matrix.Case) { line.show("%d of %d, %d failed: %s", n+1, of, failures, c) },
+		Failed: func(c matrix.Case, why string) {
+			failures++
+			line.clear()
+			fmt.Fprintf(a.stdout, "FAIL %s\n     alone: mscclpp-run -n %d check --case '%s'\n", why, g.Size(), c)
+		},
+	})
+	line.clear()
+	if g.Rank() == 0 {
+		if err != nil {
+			fmt.Fprintf(a.stdout, "stopped, cases not run count as failed: %v\n", err)
+		}
+		fmt.Fprintf(a.stdout, "%d passed, %d failed\n", passed, failed)
+	}
+	if err == nil && failed > 0 {
+		return &codeError{code: 1} // all ranks know, and rank 0 has said it
+	}
+	return err
+}
+
+// fit refuses cases that were typed for another number of ranks.
+func fit(cases []matrix.Case, ranks int) error {
+	for _, c := range cases {
+		if c.Root >= ranks {
+			return fmt.Errorf("%w: case %s: root %d of %d ranks", framework.ErrInvalid, c, c.Root, ranks)
+		}
+	}
+	return nil
+}
+
+func list(a *app, g *group, cases []matrix.Case) error {
+	if g.Rank() != 0 {
+		return nil
+	}
+	for _, c := range cases {
+		if _, err := fmt.Fprintln(a.stdout, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

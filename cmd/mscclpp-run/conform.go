@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest"
+	"github.com/mscclpp-go/mscclpp/plugins"
+)
+
+// conform is the verb that runs the conformance suite against a plugin.
+type conform struct {
+	app       *app
+	plugin    string
+	transport string
+	match     string
+	format    string
+	verbose   bool
+}
+
+func conformCommand(a *app) *cobra.Command {
+	v := conform{app: a}
+	c := &cobra.Command{
+		Use:  "--plugin PATH | --transport NAME",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return v.run() },
+	}
+	c.Flags().StringVar(&v.plugin, "plugin", "", "program of the plugin to test")
+	c.Flags().StringVar(&v.transport, "transport", "", "name of a transport, found as for a job")
+	c.Flags().StringVar(&v.match, "run", "", "run the tests whose name matches this regular expression")
+	c.Flags().StringVar(&v.format, "format", "table", "table, or json with one object a line")
+	c.Flags().BoolVarP(&v.verbose, "verbose", "v", false, "show what the plugin prints")
+	return c
+}
+
+// run tests the plugin with the options that the configuration has for it. It
+// fails when a test does.
+func (v *conform) run() error {
+	if (v.plugin == "") == (v.transport == "") {
+		return usage("conform: expected either --plugin PATH or --transport NAME")
+	}
+	if v.format != "table" && v.format != "json" {
+		return usage("conform: --format %q: expected table or json", v.format)
+	}
+	o := transporttest.Options{}
+	if v.match != "" {
+		re, err := regexp.Compile(v.match)
+		if err != nil {
+			return usage("conform: --run: %v", err)
+		}
+		o.Match = re
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	spec, err := v.spec(ctx)
+	if err != nil {
+		return err
+	}
+	o.Open = func(ctx context.Context) (*transporttest.Side, error) {
+		c, err := plugins.Open(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		return transporttest.External(c), nil
+	}
+	if v.format == "table" {
+		o.Progress = func(r transporttest.Result) { fmt.Fprintln(v.app.stdout, r) }
+	}
+	report, err := transporttest.Suite(ctx, o)
+	if err != nil {
+		return err
+	}
+	return v.print(report)
+}
+
+func (v *conform) print(r transporttest.Report) error {
+	if v.format == "json" {
+		if err := r.PrintJSON(v.app.stdout); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprintln(v.app.stdout, r.Summary()); err != nil {
+		return err
+	}
+	switch {
+	case len(r.Results) == 0:
+		return usage("conform: no test of %s matches %q", r.Transport, v.match)
+	case r.Failed() > 0:
+		return &codeError{code: 1}
+	}
+	return nil
+}
+
+// spec finds the plugin and its options.
+func (v *conform) spec(ctx context.Context) (plugins.Spec, error) {
+	cfg, err := v.app.config()
+	if err != nil {
+		return plugins.Spec{}, err
+	}
+	output := io.Discard
+	if v.verbose {
+		output = os.Stderr
+	}
+	spec := plugins.Spec{
+		Path: v.plugin, Name: v.transport, StartTimeout: time.Duration(cfg.Plugins.StartTimeout),
+		Log: slog.New(slog.NewTextHandler(output, nil)),
+	}
+	if v.transport != "" {
+		catalog := catalogOf(cfg)
+		if spec.Path, spec.SHA256, err = catalog.Find(v.transport); err != nil {
+			return spec, err
+		}
+	} else {
+		info, err := plugins.Inspect(ctx, spec)
+		if err != nil {
+			return spec, err
+		}
+		spec.Name = info.Description.Name
+	}
+	spec.Options = cfg.Transport[spec.Name]
+	return spec, nil
+}
+
+// catalogOf says where the configuration looks for plugins.
+func catalogOf(cfg *config.Effective) plugins.Catalog {
+	c := plugins.Catalog{Dirs: cfg.Plugins.Dirs, BuiltIn: plugins.BuiltInDir(), Paths: map[string]plugins.Pinned{}}
+	for name, p := range cfg.Plugins.Path {
+		c.Paths[name] = plugins.Pinned{Path: p.File, SHA256: p.SHA256}
+	}
+	return c
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
+	"github.com/mscclpp-go/mscclpp/plugins"
+)
+
+// conformPlugin makes this test program a plugin: "good", or "bad", which forgets
+// to check what it registers.
+const conformPlugin = "CONFORM_TEST_PLUGIN"
+
+func init() {
+	kind := os.Getenv(conformPlugin)
+	if kind == "" {
+		return
+	}
+	plugins.Serve(func(struct{}) (framework.Transport, error) {
+		if kind == "bad" {
+			return careless{loopback.New()}, nil
+		}
+		return loopback.New(), nil
+	})
+	os.Exit(0)
+}
+
+type careless struct{ *loopback.Transport }
+
+func (c careless) Register(ctx context.Context, s framework.Segment) (framework.Registration, error) {
+	r, err := c.Transport.Register(ctx, s)
+	if errors.Is(err, framework.ErrInvalid) && s.Bytes == 0 {
+		s.Bytes = 1
+		return c.Transport.Register(ctx, s)
+	}
+	return r, err
+}
+
+// plugin writes a program that is a plugin of a kind.
+func plugin(t *testing.T, kind string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), plugins.FilePrefix+"loopback")
+	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec '%s'\n", conformPlugin, kind, self)
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// conformRun runs the verb and returns its lines and exit code.
+func conformRun(t *testing.T, args ...string) (lines []string, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{stdout: &out, stderr: &errs}
+	code = a.exitCode(a.run(append([]string{"conform"}, args...)))
+	return strings.Split(strings.TrimSpace(out.String()), "\n"), errs.String(), code
+}
+
+func TestConformPasses(t *testing.T) {
+	lines, stderr, code := conformRun(t, "--plugin", plugin(t, "good"), "--run", "^(control|memory)/")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s\n%s", code, strings.Join(lines, "\n"), stderr)
+	}
+	if want := fmt.Sprintf("%d passed, 0 failed", len(lines)-1); lines[len(lines)-1] != want {
+		t.Errorf("last line %q, want %q", lines[len(lines)-1], want)
+	}
+}
+
+func TestConformFails(t *testing.T) {
+	lines, _, code := conformRun(t, "--plugin", plugin(t, "bad"), "--run", "^control/register")
+	if code != 1 || lines[len(lines)-1] != "1 passed, 1 failed" {
+		t.Errorf("exit code %d, last line %q", code, lines[len(lines)-1])
+	}
+	if text := strings.Join(lines, "\n"); !strings.Contains(text, "register no bytes: accepted") {
+		t.Errorf("the report does not name the defect:\n%s", text)
+	}
+}
+
+func TestConformJSON(t *testing.T) {
+	lines, _, code := conformRun(t, "--plugin", plugin(t, "good"), "--run", "^control/(reach|listen)$", "--format", "json")
+	if code != 0 || len(lines) != 3 {
+		t.Fatalf("exit code %d, lines %q", code, lines)
+	}
+	for i, line := range lines {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("line %d: %v", i, err)
+		}
+		if i < 2 && (v["name"] == "" || v["pass"] != true) {
+			t.Errorf("line %d: %v", i, v)
+		}
+		if i == 2 && (v["passed"] != 2.0 || v["transport"] != "loopback 1.0.0") {
+			t.Errorf("totals: %v", v)
+		}
+	}
+}
+
+func TestConformUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{},
+		{"--plugin", "x", "--transport", "y"},
+		{"--plugin", "x", "--run", "("},
+		{"--plugin", "x", "--format", "xml"},
+		{"--plugin", plugin(t, "good"), "--run", "no such test"},
+	} {
+		if _, stderr, code := conformRun(t, args...); code != 2 || stderr == "" {
+			t.Errorf("conform %q: exit code %d, stderr %q: want usage", args, code, stderr)
+		}
+	}
+	if _, stderr, code := conformRun(t, "--plugin", "/nonexistent/plugin"); code != 1 || !strings.Contains(stderr, "/nonexistent/plugin") {
+		t.Errorf("missing plugin: exit code %d, stderr %q", code, stderr)
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscclpp-go/mscclpp/internal/version"
+)
+
+// grade is the outcome of one look.
+type grade string
+
+const (
+	good grade = "ok"
+	note grade = "note" // something optional is missing
+	warn grade = "warn" // it works, but slower or with less
+	fail grade = "FAIL" // jobs will not run
+)
+
+// finding is one line of the report.
+type finding struct {
+	Area   string `json:"area"`
+	Grade  grade  `json:"grade"`
+	Detail string `json:"detail"` // what was found, and what to do about it
+}
+
+// doctorCommand says what works on this machine.
+func doctorCommand(a *app) *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if format != "table" && format != "json" {
+				return usage("doctor: --format %q: expected table or json", format)
+			}
+			list := []finding{{"version", good, version.Full()}}
+			list = append(list, examineHost("/")...)
+			list = append(list, examineTools()...)
+			list = append(list, examineDevices("/")...)
+			cfg, err := a.config()
+			if err != nil {
+				list = append(list, finding{"configuration", fail, err.Error()})
+			} else {
+				list = append(list, finding{"configuration", good, fmt.Sprintf("transports %v", cfg.Transports)})
+				list = append(list, examinePlugins(inspect(c.Context(), cfg, nil), cfg.Transports)...)
+			}
+			return a.report(list, format)
+		},
+	}
+	c.Flags().StringVar(&format, "format", "table", "table, or json with one object a line")
+	return c
+}
+
+// report prints the findings; the program fails if one of them is that jobs will
+// not run.
+func (a *app) report(list []finding, format string) error {
+	failed := 0
+	enc := json.NewEncoder(a.stdout)
+	for _, f := range list {
+		if f.Grade == fail {
+			failed++
+		}
+		var err error
+		if format == "json" {
+			err = enc.Encode(f)
+		} else {
+			_, err = fmt.Fprintf(a.stdout, "%-4s  %-14s %s\n", f.Grade, f.Area, f.Detail)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return &codeError{code: 1}
+	}
+	return nil
+}
+
+// examinePlugins grades the plugins: those that are configured must work.
+func examinePlugins(list []found, configured []string) []finding {
+	var out []finding
+	works := map[string]bool{}
+	for i := range list {
+		f := &list[i]
+		switch {
+		case f.err != nil && works[f.Name]:
+			out = append(out, finding{"plugin " + f.Name, note, f.err.Error()})
+		case f.err != nil:
+			out = append(out, finding{"plugin " + f.Name, warn, f.err.Error()})
+		default:
+			works[f.Name] = true
+			out = append(out, finding{"plugin " + f.Name, good, fmt.Sprintf("%s, %s channels, %s", f.info.Description.Version, f.kinds(), f.Path)})
+			out = append(out, examineImages(f))
+		}
+	}
+	for _, name := range configured {
+		if !works[name] {
+			out = append(out, finding{"plugin " + name, fail, "is configured and cannot be used; make build puts those of this project into bin/plugins"})
+		}
+	}
+	return out
+}
+
+// quietLog keeps the chatter of plugins out of a report: what went wrong with one
+// is in its error.
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }

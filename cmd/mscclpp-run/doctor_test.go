@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/plugins"
+)
+
+// put writes a file of a made-up system.
+func put(t *testing.T, root, path, text string) {
+	t.Helper()
+	full := filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(full, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func find(list []finding, area string) finding {
+	for _, f := range list {
+		if f.Area == area {
+			return f
+		}
+	}
+	return finding{}
+}
+
+func TestExamineHost(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "proc/sys/kernel/yama/ptrace_scope", "1\n")
+	list := examineHost(root)
+	if f := find(list, "peer memory"); f.Grade != warn || !strings.Contains(f.Detail, "ptrace_scope=1") {
+		t.Errorf("restricted ptrace: %+v", f)
+	}
+	if f := find(list, "/dev/shm"); f.Grade != note {
+		t.Errorf("no /dev/shm: %+v", f)
+	}
+	if f := find(list, "host identity"); f.Grade != warn {
+		t.Errorf("no boot id: %+v", f)
+	}
+	if f := find(list, "shared memory"); f.Grade != good {
+		t.Errorf("memfd: %+v", f)
+	}
+	put(t, root, "proc/sys/kernel/yama/ptrace_scope", "0\n")
+	if f := find(examineHost(root), "peer memory"); f.Grade != good {
+		t.Errorf("free ptrace: %+v", f)
+	}
+}
+
+func TestExamineDevices(t *testing.T) {
+	root := t.TempDir()
+	if list := examineDevices(root); len(list) != 1 || list[0].Grade != note {
+		t.Errorf("nothing there: %+v", list)
+	}
+	put(t, root, "dev/nvidia0", "")
+	put(t, root, "dev/nvidia1", "")
+	put(t, root, "dev/nvidiactl", "")
+	put(t, root, "sys/class/infiniband/mlx5_0", "")
+	list := examineDevices(root)
+	if len(list) != 2 || list[0].Detail != "NVIDIA GPU: 2" || list[1].Detail != "RDMA NIC: 1" {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestMissingToolsAreNoFailure(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, f := range examineTools() {
+		if f.Grade != note || !strings.Contains(f.Detail, "make deps") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// A configured transport that does not work is a failure, another one is not.
+func TestExaminePlugins(t *testing.T) {
+	broken := found{Entry: plugins.Entry{Name: "x", Path: "/p"}, err: errors.New("not executable")}
+	list := examinePlugins([]found{broken}, []string{"shm"})
+	if f := find(list, "plugin x"); f.Grade != warn || f.Detail != "not executable" {
+		t.Errorf("%+v", f)
+	}
+	if f := find(list, "plugin shm"); f.Grade != fail {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestReport(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	if err := a.report([]finding{{"a", good, "fine"}, {"b", warn, "slow"}}, "table"); err != nil || !strings.HasPrefix(out.String(), "ok    a ") {
+		t.Errorf("%v, %q", err, out.String())
+	}
+	out.Reset()
+	var c *codeError
+	if err := a.report([]finding{{"a", fail, "broken"}}, "json"); !errors.As(err, &c) || c.code != 1 || !strings.Contains(out.String(), `"grade":"FAIL"`) {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+func TestPluginsVerbNamesWhyOneIsRejected(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "mscclpp-transport-plain", "not a program")
+	code, out, errs := runs(command(t, "--set", "plugins.dirs="+dir, "plugins"))
+	if code != 0 || !strings.Contains(out, "plain") || !strings.Contains(out, "rejected") || !strings.Contains(out, "permission to execute") {
+		t.Errorf("code %d, %s, %s", code, out, errs)
+	}
+	code, _, errs = runs(command(t, "--set", "plugins.dirs="+dir, "plugins", "plian"))
+	if code != 1 || !strings.Contains(errs, `did you mean "plain"?`) {
+		t.Errorf("code %d, %s", code, errs)
+	}
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The bounds that users are promised. On a loaded machine the kernel alone can take
+// most of the first.
+const (
+	deathBound = 2 * time.Second
+	setUpBound = 30 * time.Second
+)
+
+// victim is a running job of four ranks, all busy with collectives.
+type victim struct {
+	places
+	launcher *exec.Cmd
+	stderr   bytes.Buffer
+	ended    chan struct{}
+	ranks    []int // pids, ascending: not in the order of ranks
+	plugins  []int
+}
+
+// startVictim starts a job that would run for minutes, and waits until all ranks
+// have spent processor time with all plugins in place.
+func startVictim(t *testing.T, i installed) *victim {
+	t.Helper()
+	v := &victim{places: newPlaces(t), ended: make(chan struct{})}
+	v.launcher = exec.Command(i.launcher, "-n", "4", "--log-level", "none", "bench", "allreduce", "--bytes", "1M", "--iters", "10000000")
+	v.launcher.Env = v.environ(i)
+	v.launcher.Stderr = &v.stderr
+	v.launcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := v.launcher.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { v.launcher.Wait(); close(v.ended) }()
+	t.Cleanup(func() {
+		for _, pid := range append(v.family(), v.launcher.Process.Pid) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		<-v.ended
+	})
+	eventually(t, setUpBound, "four busy ranks with a plugin each", func() bool {
+		v.ranks, v.plugins = nil, nil
+		for _, pid := range v.family() {
+			switch args := commandLine(pid); {
+			case strings.Contains(args, "mscclpp-transport-shm"):
+				v.plugins = append(v.plugins, pid)
+			case strings.Contains(args, "bench allreduce") && processorTime(pid) > 20:
+				v.ranks = append(v.ranks, pid)
+			}
+		}
+		return len(v.ranks) == 4 && len(v.plugins) == 4
+	})
+	return v
+}
+
+// family lists the descendants of the launcher.
+func (v *victim) family() []int {
+	parents := make(map[int]int)
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if f := statFields(pid); f != nil {
+			parents[pid], _ = strconv.Atoi(f[1])
+		}
+	}
+	var all []int
+	for pid := range parents {
+		for p := pid; p > 1; p = parents[p] {
+			if p == v.launcher.Process.Pid && pid != p {
+				all = append(all, pid)
+				break
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// statFields returns /proc/PID/stat from the state on, nil for a process that is
+// gone or a zombie.
+func statFields(pid int) []string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 13 || f[0] == "Z" || f[0] == "X" {
+		return nil
+	}
+	return f
+}
+
+// processorTime is in ticks of a hundredth of a second.
+func processorTime(pid int) int {
+	f := statFields(pid)
+	if f == nil {
+		return 0
+	}
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return user + system
+}
+
+func commandLine(pid int) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.ReplaceAll(string(b), "\x00", " ")
+}
+
+func eventually(t *testing.T, bound time.Duration, what string, f func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for start := time.Now(); !f(); <-tick.C {
+		if time.Since(start) > bound {
+			t.Fatalf("not within %v: %s", bound, what)
+		}
+	}
+}
+
+// places are the folders in which programs leave what outlives them by mistake.
+// The job under test has them for itself, but for shared memory.
+type places struct{ temporary, runtime string }
+
+func newPlaces(t *testing.T) places { return places{t.TempDir(), t.TempDir()} }
+
+func (p places) environ(i installed) []string {
+	return append(os.Environ(), "MSCCLPP_TRANSPORT__SHM__IMAGES="+i.images, "TMPDIR="+p.temporary, "XDG_RUNTIME_DIR="+p.runtime)
+}
+
+func (p places) traces() []string {
+	var all []string
+	for _, pattern := range []string{p.temporary + "/*", p.runtime + "/*", "/dev/shm/*mscclpp*"} {
+		found, _ := filepath.Glob(pattern)
+		all = append(all, found...)
+	}
+	return all
+}
+
+// nothingLeft checks that all processes of a job are gone within the bound, and
+// that no file, socket or shared memory object remains.
+func (p places) nothingLeft(t *testing.T, pids []int) {
+	t.Helper()
+	eventually(t, deathBound, "the end of all processes", func() bool {
+		return !slices.ContainsFunc(pids, func(pid int) bool { return statFields(pid) != nil })
+	})
+	if left := p.traces(); len(left) > 0 {
+		t.Errorf("the job left %q", left)
+	}
+}
+
+// Survivors of a death say who died, the job ends with the code of the first
+// failure, and the machine is as it was.
+func TestDeath(t *testing.T) {
+	i := install(t)
+	t.Run("in start-up", func(t *testing.T) { deathInStartUp(t, i) })
+	t.Run("in shutdown", func(t *testing.T) { deathInShutdown(t, i) })
+	blames := regexp.MustCompile(`rank (\d)`)
+	for _, test := range []struct {
+		name string
+		pick func(v *victim) int
+		code int
+		says []string // each in the report of every survivor
+	}{
+		{"rank", func(v *victim) int { return v.ranks[2] }, 128 + 9, []string{"peer failed", "died"}},
+		{"plugin", func(v *victim) int { return v.plugins[1] }, 1, []string{"plugin gone", "mscclpp-transport-shm"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := startVictim(t, i)
+			pids := append(v.family(), v.launcher.Process.Pid)
+			killed := time.Now()
+			syscall.Kill(test.pick(v), syscall.SIGKILL)
+			select {
+			case <-v.ended:
+			case <-time.After(2*deathBound + setUpBound):
+				t.Fatal("the job did not end")
+			}
+			if took := time.Since(killed); took > deathBound {
+				t.Errorf("the job ended after %v, expected at most %v", took, deathBound)
+			}
+			if code := v.launcher.ProcessState.ExitCode(); code != test.code {
+				t.Errorf("exit code %d, expected %d", code, test.code)
+			}
+			culprits := make(map[string]bool)
+			reports := 0
+			for _, line := range strings.Split(v.stderr.String(), "\n") {
+				if !strings.Contains(line, "bench allreduce of 1M") {
+					continue
+				}
+				reports++
+				for _, word := range test.says {
+					if !strings.Contains(line, word) {
+						t.Errorf("%q does not say %q", line, word)
+					}
+				}
+				if m := blames.FindStringSubmatch(line); m != nil {
+					culprits[m[1]] = true
+				}
+			}
+			if reports < 3 || len(culprits) != 1 {
+				t.Errorf("%d survivors blame %d ranks, expected at least 3 that blame one:\n%s", reports, len(culprits), v.stderr.String())
+			}
+			v.nothingLeft(t, pids)
+		})
+	}
+	t.Run("launcher", func(t *testing.T) {
+		v := startVictim(t, i)
+		pids := v.family()
+		v.launcher.Process.Kill()
+		<-v.ended
+		v.nothingLeft(t, pids)
+	})
+	t.Run("everything", func(t *testing.T) {
+		v := startVictim(t, i)
+		pids := append(v.family(), v.launcher.Process.Pid)
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		<-v.ended
+		v.nothingLeft(t, pids)
+	})
+}
+
+// A rank that dies before it has joined is noticed by those that wait for it.
+func deathInStartUp(t *testing.T, i installed) {
+	p := newPlaces(t)
+	script := `if [ "$RANK" = 2 ]; then kill -9 $$; fi; exec "$0" --log-level none bench allreduce --bytes 1K`
+	c := exec.Command(i.launcher, "-n", "4", "sh", "-c", script, i.launcher)
+	c.Env = p.environ(i)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	start := time.Now()
+	err := c.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 128+9 {
+		t.Errorf("%v, expected exit code %d\n%s", err, 128+9, stderr.String())
+	}
+	if took := time.Since(start); took > 2*deathBound {
+		t.Errorf("the job ended after %v\n%s", took, stderr.String())
+	}
+	if !strings.Contains(stderr.String(), "rank 2") {
+		t.Errorf("rank 2 is not named:\n%s", stderr.String())
+	}
+	p.nothingLeft(t, nil)
+}
+
+// A rank that dies while the job takes itself apart can be noticed or not, but it
+// neither holds up the others nor leaves anything.
+func deathInShutdown(t *testing.T, i installed) {
+	p := newPlaces(t)
+	c := exec.Command(i.launcher, "-n", "4", "--log-level", "none", "bench", "allreduce", "--bytes", "64K", "--iters", "200")
+	c.Env = p.environ(i)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	v := &victim{places: p, launcher: c, ended: make(chan struct{})}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { c.Wait(); close(v.ended) }()
+	most, pids := 0, map[int]bool{}
+	eventually(t, setUpBound, "the first plugin to end", func() bool {
+		plugins, ranks := 0, []int(nil)
+		for _, pid := range v.family() {
+			pids[pid] = true
+			if strings.Contains(commandLine(pid), "mscclpp-transport-shm") {
+				plugins++
+			} else if strings.Contains(commandLine(pid), "bench allreduce") {
+				ranks = append(ranks, pid)
+			}
+		}
+		most = max(most, plugins)
+		if most < 4 || plugins == 4 {
+			return false
+		}
+		if len(ranks) > 0 {
+			syscall.Kill(ranks[len(ranks)-1], syscall.SIGKILL)
+		}
+		return true
+	})
+	killed := time.Now()
+	select {
+	case <-v.ended:
+	case <-time.After(setUpBound):
+		c.Process.Kill()
+		t.Fatalf("the job did not end\n%s", stderr.String())
+	}
+	if took := time.Since(killed); took > deathBound {
+		t.Errorf("the job ended after %v, expected at most %v", took, deathBound)
+	}
+	if code := c.ProcessState.ExitCode(); code != 0 && code != 128+9 {
+		t.Errorf("exit code %d, expected 0 or %d\n%s", code, 128+9, stderr.String())
+	}
+	v.nothingLeft(t, slices.Collect(maps.Keys(pids)))
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	mscclpp "github.com/mscclpp-go/mscclpp"
+	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// inJob joins the job that this process is a rank of, and leaves it afterwards. An
+// error of the work ends the job: the others are told, and do not wait for a rank
+// that gave up.
+func inJob(work func(context.Context, *group) error) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	job, err := mscclpp.Init(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	if err := work(ctx, &group{job: job, ctx: ctx}); err != nil {
+		var quiet *codeError
+		if !errors.As(err, &quiet) {
+			job.World.Abort(err)
+		}
+		return err
+	}
+	return job.World.Barrier(ctx) // nobody leaves while another still measures
+}
+
+// served says which transports carry the links of this rank.
+func served(job *mscclpp.Job) bench.Served {
+	var names, sources []string
+	s := bench.Served{Process: true}
+	seen := map[string]bool{}
+	for _, l := range job.World.Links() {
+		if l.Kind != framework.KindMemory && l.Kind != framework.KindPort || seen[l.Transport.Name] {
+			continue
+		}
+		seen[l.Transport.Name] = true
+		names, sources = append(names, l.Transport.Name), append(sources, l.Transport.Source)
+		s.Process = s.Process && l.Transport.Gone != nil
+	}
+	if len(names) == 0 {
+		return bench.Served{Transport: "none", Source: "a single rank"}
+	}
+	s.Transport, s.Source = strings.Join(names, "+"), strings.Join(sources, ", ")
+	return s
+}
+
+// said keeps one voice for a mistake that all ranks find alike.
+func said(g *group, err error) error {
+	if g.Rank() == 0 {
+		return &codeError{code: 2, err: err}
+	}
+	return &codeError{code: 2}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
+	"github.com/mscclpp-go/mscclpp/launch"
+	"github.com/mscclpp-go/mscclpp/plugins"
+)
+
+// launch starts a program in the role that the engine left for this process.
+func (a *app) launch(program string, args []string) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	env, err := a.environ()
+	if err != nil {
+		return err
+	}
+	path, err := launch.LookPath(program, a.opts.dir, env)
+	if err != nil {
+		return &codeError{code: launch.StartCode(err), err: err}
+	}
+	place, err := a.place()
+	if err != nil {
+		return err
+	}
+	if a.engine.Role == launch.RoleRank && place == nil {
+		return a.become(path, args, env)
+	}
+	masks, err := launch.Bind(cfg.Launch.Bind, place.Local)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("own program: %w", err)
+	}
+	job := launch.Job{
+		Path: path, Args: args, Dir: a.opts.dir, Env: env,
+		Place:  *place,
+		Stdout: os.Stdout, Stderr: os.Stderr, Report: os.Stderr,
+		Output: launch.Output{
+			Tag: cfg.Launch.TagOutput, Timestamp: cfg.Launch.Timestamp,
+			Dir: cfg.Launch.OutputDir, Tee: a.opts.tee,
+		},
+		Masks:      masks,
+		Linger:     time.Duration(cfg.Launch.Linger),
+		Grace:      time.Duration(cfg.Launch.Grace),
+		Supervisor: []string{self, supervise.Arg},
+		OwnOrphans: true,
+	}
+	if !a.opts.noStdin {
+		job.Stdin = os.Stdin
+	}
+	if a.opts.quiet {
+		job.Report = nil
+	}
+	if a.opts.showBinding {
+		a.printBindings(&job)
+	}
+	if err := meet(&job); err != nil {
+		return err
+	}
+	if job.Listener != nil {
+		defer job.Listener.Close()
+	}
+	if a.opts.dryRun {
+		return a.printJob(&job)
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP)
+	job.Signals = signals
+	result, err := launch.Run(context.Background(), job)
+	if err != nil {
+		return &codeError{code: result.Code, err: err}
+	}
+	if result.Code != 0 {
+		return &codeError{code: result.Code}
+	}
+	return nil
+}
+
+// become replaces this process by the program: the engine made a process for each
+// rank already.
+func (a *app) become(path string, args, env []string) error {
+	e := a.engine
+	job := launch.Job{Env: env, ID: os.Getenv(launch.Mark), Place: launch.Place{
+		Local: e.LocalWorld, First: e.Rank - e.LocalRank, World: e.World, Node: e.Node, Nodes: e.Nodes, Job: jobName(e),
+		MasterAddr: e.MasterAddr, MasterPort: e.MasterPort,
+	}}
+	if a.opts.dryRun {
+		_, err := fmt.Fprintf(a.stdout, "rank %d of %d (%s): %s\n", e.Rank, e.World, e.Name, strings.Join(args, " "))
+		return err
+	}
+	if a.opts.dir != "" {
+		if err := os.Chdir(a.opts.dir); err != nil {
+			return err
+		}
+	}
+	err := syscall.Exec(path, args, job.RankEnv(e.LocalRank))
+	return &codeError{code: launch.StartCode(err), err: fmt.Errorf("program %s: %w", path, err)}
+}
+
+// environ is the environment of the ranks: this process's own, the configuration
+// that flags set, and what -x asks for.
+func (a *app) environ() ([]string, error) {
+	env := os.Environ()
+	if dir := plugins.BuiltInDir(); dir != "" {
+		env = append(env, plugins.EnvBuiltIn+"="+dir)
+	}
+	if a.opts.configFile != "" {
+		env = append(env, "MSCCLPP_CONFIG="+a.opts.configFile)
+	}
+	for _, s := range a.settings {
+		env = append(env, config.EnvName(s.Key)+"="+s.Value)
+	}
+	for _, x := range a.opts.export {
+		name, _, hasValue := strings.Cut(x, "=")
+		switch {
+		case name == "":
+			return nil, usage("-x %s: expected VAR or VAR=VALUE", x)
+		case hasValue:
+			env = append(env, x)
+		case os.Getenv(name) == "":
+			fmt.Fprintf(a.stderr, "mscclpp-run: warning: -x %s: not set here\n", name)
+		}
+	}
+	return env, nil
+}
+
+func (a *app) printBindings(j *launch.Job) {
+	for i := range j.Place.Local {
+		where := "not bound"
+		if j.Masks != nil {
+			where = "processors " + j.Masks[i].String()
+		}
+		fmt.Fprintf(a.stderr, "mscclpp-run: rank %d: %s\n", j.Place.First+i, where)
+	}
+}
+
+// printJob shows what would be started: for each rank, the variables that it gets
+// and the command.
+func (a *app) printJob(j *launch.Job) error {
+	for i := range j.Place.Local {
+		var vars []string
+		for _, e := range j.OwnEnv(i) {
+			if strings.HasPrefix(e, "MSCCLPP_UNIQUE_ID=") {
+				e = "MSCCLPP_UNIQUE_ID=(hidden)"
+			}
+			vars = append(vars, e)
+		}
+		bound := ""
+		if j.Masks != nil {
+			bound = "taskset -c " + j.Masks[i].String() + " "
+		}
+		words := []string{j.Path}
+		for _, arg := range j.Args[1:] {
+			words = append(words, quote(arg))
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%s %s%s\n", strings.Join(vars, " "), bound, strings.Join(words, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quote makes a word safe to paste into a shell.
+func quote(word string) string {
+	if word != "" && !strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func parsePort(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 65535 {
+		return 0, usage("port %q: expected 1 to 65535", text)
+	}
+	return n, nil
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asProgram makes the test binary behave as mscclpp-run.
+const asProgram = "RUN_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// command is mscclpp-run in a process of its own, in an environment without an
+// engine and without anybody's configuration.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), self, args...)
+	c.Env = []string{asProgram + "=1", "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	c.WaitDelay = 20 * time.Second
+	return c
+}
+
+// runs runs mscclpp-run to its end.
+func runs(c *exec.Cmd) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		return -1, "", err.Error()
+	}
+	return c.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func sortedLines(s string) []string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+func TestSpellingsOfTheNumberOfRanks(t *testing.T) {
+	for _, flags := range [][]string{{"-n", "2"}, {"-n2"}, {"-np", "2"}, {"--np", "2"}, {"--np=2"}, {"--nproc", "2"},
+		{"--nproc-per-node", "2"}, {"--nproc_per_node=2"}, {"-oversubscribe", "-np", "2", "-bind-to", "none"}} {
+		code, out, errs := runs(command(t, append(flags, "sh", "-c", "echo $RANK/$WORLD_SIZE", "-n", "7")...))
+		if lines := sortedLines(out); code != 0 || !slices.Equal(lines, []string{"0/2", "1/2"}) {
+			t.Errorf("%v: code %d, %q, %s", flags, code, lines, errs)
+		}
+	}
+}
+
+func TestProgramKeepsItsFlags(t *testing.T) {
+	code, out, errs := runs(command(t, "-n", "1", "echo", "-np", "--help", "--", "-n"))
+	if code != 0 || out != "-np --help -- -n\n" {
+		t.Errorf("code %d, %q, %s", code, out, errs)
+	}
+}
+
+func TestDoubleDashMakesAProgramOfAVerb(t *testing.T) {
+	c := command(t, "--", "config")
+	c.Env = append(c.Env, "PATH=/nonexistent")
+	code, _, errs := runs(c)
+	if code != 127 || !strings.Contains(errs, "program config: not found in PATH") {
+		t.Errorf("code %d, %s", code, errs)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		code   int
+		want   string
+	}{
+		{"exit 0", 0, ""},
+		{"test $RANK = 0 || exit 7", 7, "rank 1 (pid "},
+		{"test $RANK = 1 || kill -SEGV $$", 139, "was killed by signal 11 (SIGSEGV)"},
+	} {
+		code, _, errs := runs(command(t, "-n", "2", "--linger", "0s", "sh", "-c", c.script))
+		if code != c.code || !strings.Contains(errs, c.want) || c.code == 0 && errs != "" {
+			t.Errorf("%s: code %d, %q", c.script, code, errs)
+		}
+	}
+	if code, _, errs := runs(command(t, "-n", "2", "-q", "false")); code != 1 || errs != "" {
+		t.Errorf("quiet: code %d, %q", code, errs)
+	}
+}
+
+func TestExportedVariables(t *testing.T) {
+	c := command(t, "-n", "1", "-x", "A=b=c", "-x", "HAVE", "-x", "LACK", "--log-level", "info", "--set", "comm.scratch=1MiB",
+		"sh", "-c", "echo $A $HAVE $MSCCLPP_LOG__LEVEL $MSCCLPP_COMM__SCRATCH")
+	c.Env = append(c.Env, "HAVE=it", "MSCCLPP_LOG__LEVEL=error")
+	code, out, errs := runs(c)
+	if code != 0 || out != "b=c it info 1MiB\n" || !strings.Contains(errs, "-x LACK: not set here") {
+		t.Errorf("code %d, %q, %q", code, out, errs)
+	}
+}
+
+func TestRanksCanMeet(t *testing.T) {
+	code, out, errs := runs(command(t, "-n", "2", "--tag-output", "sh", "-c",
+		`case $MSCCLPP_UNIQUE_ID in mscclpp1-*) echo "id $MASTER_ADDR ${MSCCLPP_LISTEN_FD:-none} $((MASTER_PORT > 0))";; esac`))
+	if want := []string{"[0] id 127.0.0.1 3 1", "[1] id 127.0.0.1 none 1"}; code != 0 || !slices.Equal(sortedLines(out), want) {
+		t.Errorf("code %d, %q, %s", code, out, errs)
+	}
+}
+
+// A job inside a rank is a job of its own and not part of the outer one.
+func TestJobInsideAJob(t *testing.T) {
+	code, out, errs := runs(command(t, "-n", "1", "sh", "-c", `"$0" -n 2 sh -c 'echo $RANK/$WORLD_SIZE ${MSCCLPP_LISTEN_FD:-none}'`, os.Args[0]))
+	if want := []string{"0/2 3", "1/2 none"}; code != 0 || !slices.Equal(sortedLines(out), want) {
+		t.Errorf("code %d, %q, %s", code, out, errs)
+	}
+}
+
+func TestUnderAnEngine(t *testing.T) {
+	slurm := []string{"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_LOCALID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_TASKS_PER_NODE=2"}
+	c := command(t, "sh", "-c", "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR")
+	c.Env = append(c.Env, slurm...)
+	if code, out, errs := runs(c); code != 0 || out != "1/2 1/2 127.0.0.1\n" {
+		t.Errorf("as a rank: code %d, %q, %s", code, out, errs)
+	}
+	c = command(t, "-n", "2", "true")
+	c.Env = append(c.Env, slurm...)
+	if code, _, errs := runs(c); code != 2 || !strings.Contains(errs, "Slurm made this process rank 1 of 2") {
+		t.Errorf("ranks in a rank: code %d, %s", code, errs)
+	}
+	c = command(t, "-n", "2", "--standalone", "true")
+	c.Env = append(c.Env, slurm...)
+	if code, _, errs := runs(c); code != 0 {
+		t.Errorf("standalone: code %d, %s", code, errs)
+	}
+	c = command(t, "-n", "2", "sh", "-c", "echo $RANK/$WORLD_SIZE $GROUP_RANK $MASTER_ADDR:$MASTER_PORT $MSCCLPP_JOB_ID ${MSCCLPP_UNIQUE_ID:-none}")
+	c.Env = append(c.Env, "LWS_LEADER_ADDRESS=lead", "LWS_GROUP_SIZE=2", "LWS_WORKER_INDEX=1")
+	want := []string{"2/4 1 lead:29400 job@lead:29400 none", "3/4 1 lead:29400 job@lead:29400 none"}
+	if code, out, errs := runs(c); code != 0 || !slices.Equal(sortedLines(out), want) {
+		t.Errorf("as node agent: code %d, %q, %s", code, out, errs)
+	}
+}
+
+func TestSeveralHostsByHand(t *testing.T) {
+	code, out, errs := runs(command(t, "--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "h0:5000", "-n", "1", "sh", "-c", "echo $RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT"))
+	if code != 0 || out != "1/2 h0:5000\n" {
+		t.Errorf("code %d, %q, %s", code, out, errs)
+	}
+}
+
+func TestDryRunStartsNothing(t *testing.T) {
+	code, out, errs := runs(command(t, "-n", "2", "--dry-run", "--", "sh", "-c", "echo it's"))
+	lines := sortedLines(out)
+	if code != 0 || len(lines) != 2 || !strings.HasPrefix(lines[1], "RANK=1 WORLD_SIZE=2 ") || !strings.HasSuffix(lines[1], `sh -c 'echo it'\''s'`) || !strings.Contains(out, "MSCCLPP_UNIQUE_ID=(hidden)") {
+		t.Errorf("code %d, %s, %s", code, out, errs)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 2, "expected a program or a verb"},
+		{[]string{"-n", "x", "true"}, 2, "invalid argument"},
+		{[]string{"-n", "-1", "true"}, 2, "-n -1: expected at least 1"},
+		{[]string{"--nosuch", "true"}, 2, "unknown flag: --nosuch"},
+		{[]string{"-n", "2", "--nproc-per-node", "3", "true"}, 2, "expected one of them"},
+		{[]string{"--nproc-per-node", "many", "true"}, 2, "expected a number, cpu or auto"},
+		{[]string{"--nnodes", "2", "true"}, 2, "expected --node-rank"},
+		{[]string{"--nnodes", "2", "--node-rank", "2", "true"}, 2, "host 2 of 2"},
+		{[]string{"--nnodes", "2", "--node-rank", "0", "true"}, 2, "expected --master-addr"},
+		{[]string{"--rdzv-endpoint", "h:x", "true"}, 2, `port "x"`},
+		{[]string{"--hostfile", "h", "true"}, 2, "srun, mpirun"},
+		{[]string{"--set", "comm.scrach=1", "true"}, 1, `did you mean "comm.scratch"?`},
+		{[]string{"--set", "novalue", "true"}, 2, "expected KEY=VALUE"},
+		{[]string{"--config", "/nonexistent.yaml", "true"}, 1, "no such file"},
+		{[]string{"--bind-to", "sofa", "true"}, 1, "expected none, core, numa, socket or auto"},
+		{[]string{"-x", "=1", "true"}, 2, "expected VAR or VAR=VALUE"},
+		{[]string{"/nonexistent/program"}, 127, "program /nonexistent/program"},
+		{[]string{"/etc/passwd"}, 126, "is not executable"},
+		{[]string{"config", "extra"}, 1, "unknown command"},
+		{[]string{"config", "--nosuch"}, 2, "config: unknown flag"},
+		{[]string{"config", "--format", "xml"}, 2, "expected table or json"},
+	} {
+		code, _, errs := runs(command(t, c.args...))
+		if code != c.code || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: code %d, %q; expected %d, %q", c.args, code, errs, c.code, c.want)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	code, out, _ := runs(command(t, "--help"))
+	for _, v := range verbs {
+		if !strings.Contains(out, "\n  "+v.name+" ") {
+			t.Errorf("help lacks the verb %s", v.name)
+		}
+	}
+	if code != 0 || !strings.Contains(out, "--bind-to") || strings.Contains(out, "oversubscribe") {
+		t.Errorf("code %d, help:\n%s", code, out)
+	}
+	if code, out, _ := runs(command(t, "--version")); code != 0 || !strings.HasPrefix(out, "mscclpp-run ") {
+		t.Errorf("code %d, %q", code, out)
+	}
+	if code, out, _ := runs(command(t, "-n", "4", "config", "--help")); code != 0 || !strings.Contains(out, "--docs") {
+		t.Errorf("code %d, %q", code, out)
+	}
+}
+
+func TestConfigVerb(t *testing.T) {
+	code, out, errs := runs(command(t, "--set", "comm.scratch=1MiB", "config", "--format", "json"))
+	if code != 0 || !strings.Contains(out, `{"key":"comm.scratch","value":"1MiB","layer":"flag","origin":"--set"}`) {
+		t.Errorf("code %d, %s, %s", code, out, errs)
+	}
+	c := command(t, "config")
+	c.Env = append(c.Env, "MSCCLPP_SRCATCH=1")
+	if code, out, errs := runs(c); code != 0 || !strings.Contains(errs, "warning: environment variable MSCCLPP_SRCATCH") || !strings.Contains(out, "comm.scratch") {
+		t.Errorf("code %d, %s, %s", code, out, errs)
+	}
+}
+
+func TestReportBindings(t *testing.T) {
+	code, _, errs := runs(command(t, "-n", "2", "--bind-to", "none", "--report-bindings", "true"))
+	if code != 0 || strings.Count(errs, "not bound") != 2 {
+		t.Errorf("code %d, %s", code, errs)
+	}
+	code, _, errs = runs(command(t, "-n", "1", "--bind-to", "core", "--report-bindings", "true"))
+	if code != 0 || !strings.Contains(errs, "rank 0: processors ") {
+		t.Errorf("code %d, %s", code, errs)
+	}
+}

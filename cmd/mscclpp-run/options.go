@@ -1,0 +1,155 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mscclpp-go/mscclpp/framework/config"
+)
+
+// options are the flags that stand before the program or verb.
+type options struct {
+	np          int
+	perNode     string
+	nnodes      int
+	nodeRank    int
+	masterAddr  string
+	masterPort  int
+	rendezvous  string
+	standalone  bool
+	configFile  string
+	set         []string
+	export      []string
+	dir         string
+	tee         bool
+	noStdin     bool
+	showBinding bool
+	dryRun      bool
+	quiet       bool
+	version     bool
+	help        bool
+	hostfile    string
+}
+
+// named are the flags that set a key of the configuration.
+var named = []struct{ flag, key, help string }{
+	{"transports", "transports", "transports to use, in order of preference: shm,tcp"},
+	{"log-level", "log.level", "debug, info, warn, error or none"},
+	{"bind-to", "launch.bind", "tie ranks to processors: none, core, numa, socket or auto"},
+	{"output-dir", "launch.output_dir", "write the output of each rank to rank-N.out and rank-N.err in this folder"},
+	{"linger", "launch.linger", "time for the other ranks to report after the first failure"},
+	{"grace", "launch.grace", "time between SIGTERM and SIGKILL"},
+}
+
+// switches are those of them that take no value.
+var switches = []struct{ flag, key, help string }{
+	{"tag-output", "launch.tag_output", "put the rank in front of each line"},
+	{"timestamp", "launch.timestamp", "put the time in front of each line"},
+}
+
+// aliases are other spellings that users of mpirun and torchrun know.
+var aliases = map[string]string{
+	"n": "np", "nproc": "np",
+	"wdir": "chdir", "rdzv-endpoint": "rendezvous",
+	"timestamp-output": "timestamp",
+	"hosts":            "hostfile", "host": "hostfile", "machinefile": "hostfile",
+}
+
+// accepted are flags of mpirun that are true here anyway.
+var accepted = []string{"oversubscribe", "allow-run-as-root", "use-hwthread-cpus"}
+
+func newFlags(o *options) *pflag.FlagSet {
+	f := pflag.NewFlagSet("mscclpp-run", pflag.ContinueOnError)
+	f.SetInterspersed(false) // what follows the program belongs to the program
+	f.SortFlags = false
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		name = strings.ReplaceAll(name, "_", "-")
+		if a, ok := aliases[name]; ok {
+			name = a
+		}
+		return pflag.NormalizedName(name)
+	})
+	f.IntVarP(&o.np, "np", "n", 0, "ranks to start on this host (also -np, --nproc)")
+	f.StringVar(&o.perNode, "nproc-per-node", "", "the same, as torchrun has it: a number, or cpu for one for each processor")
+	f.StringArrayVarP(&o.export, "export", "x", nil, "VAR or VAR=VALUE for the ranks' environment; may be repeated")
+	f.StringVar(&o.configFile, "config", "", "configuration of the job, a YAML or TOML file")
+	f.StringArrayVar(&o.set, "set", nil, "KEY=VALUE of the configuration; may be repeated")
+	for _, n := range named {
+		f.String(n.flag, "", n.help)
+	}
+	for _, s := range switches {
+		f.Bool(s.flag, false, s.help)
+	}
+	f.BoolVar(&o.tee, "tee", false, "with --output-dir: print the output as well")
+	f.BoolVar(&o.showBinding, "report-bindings", false, "print the processors of each rank")
+	f.StringVar(&o.dir, "chdir", "", "start the program in this folder")
+	f.BoolVar(&o.noStdin, "no-stdin", false, "give rank 0 no standard input")
+	f.IntVarP(&o.nnodes, "nnodes", "N", 0, "hosts in the job, when each of them runs mscclpp-run")
+	f.IntVar(&o.nodeRank, "node-rank", -1, "index of this host, from 0")
+	f.StringVar(&o.masterAddr, "master-addr", "", "host of rank 0")
+	f.IntVar(&o.masterPort, "master-port", 0, "port on the host of rank 0; default: a free one, 29400 with several hosts")
+	f.StringVar(&o.rendezvous, "rendezvous", "", "HOST[:PORT], instead of the two before (also --rdzv-endpoint)")
+	f.BoolVar(&o.standalone, "standalone", false, "a job on this host alone: ignore the engine that started mscclpp-run")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be started")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no line about the rank that failed")
+	f.BoolVarP(&o.version, "version", "V", false, "print the version")
+	f.BoolVarP(&o.help, "help", "h", false, "print this")
+	f.StringVar(&o.hostfile, "hostfile", "", "")
+	f.MarkHidden("hostfile")
+	for _, name := range accepted {
+		f.Bool(name, false, "")
+		f.MarkHidden(name)
+	}
+	return f
+}
+
+// doubleDash rewrites the long flags with one dash that mpirun knows (-np 4,
+// -bind-to core), up to the program. pflag would read -np as -n p.
+func doubleDash(f *pflag.FlagSet, args []string) []string {
+	out := append([]string(nil), args...)
+	for i := 0; i < len(out); i++ {
+		arg := out[i]
+		if arg == "--" || len(arg) < 2 || arg[0] != '-' {
+			break
+		}
+		name, _, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		flag := f.Lookup(name)
+		if arg[1] != '-' {
+			if len(name) == 1 {
+				flag = f.ShorthandLookup(name)
+			} else if flag != nil {
+				out[i] = "-" + arg
+			} else if flag = f.ShorthandLookup(name[:1]); flag != nil {
+				hasValue = true // -n4
+			}
+		}
+		if flag != nil && flag.NoOptDefVal == "" && !hasValue {
+			i++ // its value
+		}
+	}
+	return out
+}
+
+// settings returns what flags say about the configuration.
+func (o *options) settings(f *pflag.FlagSet) ([]config.Setting, error) {
+	var out []config.Setting
+	for _, n := range named {
+		if flag := f.Lookup(n.flag); flag.Changed {
+			out = append(out, config.Setting{Key: n.key, Value: flag.Value.String(), Flag: "--" + n.flag})
+		}
+	}
+	for _, s := range switches {
+		if flag := f.Lookup(s.flag); flag.Changed {
+			out = append(out, config.Setting{Key: s.key, Value: flag.Value.String(), Flag: "--" + s.flag})
+		}
+	}
+	for _, s := range o.set {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok || key == "" {
+			return nil, usage("--set %s: expected KEY=VALUE", s)
+		}
+		out = append(out, config.Setting{Key: key, Value: value, Flag: "--set"})
+	}
+	return out, nil
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"net"
+	"runtime"
+	"strconv"
+
+	"github.com/mscclpp-go/mscclpp/launch"
+)
+
+// defaultPort is where the ranks of several hosts meet when nobody says otherwise;
+// users of torchrun know it.
+const defaultPort = 29400
+
+// place works out which ranks to start here. nil means that this process is itself
+// a rank, made by an engine.
+func (a *app) place() (*launch.Place, error) {
+	o, e := &a.opts, a.engine
+	local, err := a.local()
+	if err != nil {
+		return nil, err
+	}
+	if o.hostfile != "" {
+		return nil, usage("programs on other hosts are started by srun, mpirun or another engine; or run mscclpp-run on each host with --nnodes, --node-rank and --master-addr")
+	}
+	if e.Role == launch.RoleRank {
+		switch {
+		case local == 0:
+			return nil, nil
+		case e.Name != "mscclpp-run" && e.World > 1:
+			return nil, usage("%s made this process rank %d of %d, and -n %d asks for more ranks in each of them: leave out -n, or add --standalone", e.Name, e.Rank, e.World, local)
+		}
+		e = launch.Engine{} // a job inside a rank: a job of its own
+	}
+	if local == 0 {
+		local = max(1, e.PerNode)
+	}
+	p := &launch.Place{Local: local, Node: e.Node, Nodes: e.Nodes, MasterAddr: e.MasterAddr, MasterPort: e.MasterPort}
+	if o.nodeRank >= 0 {
+		p.Node = o.nodeRank
+	}
+	if o.nnodes > 0 {
+		p.Nodes = o.nnodes
+	} else if p.Nodes == 0 {
+		if e.Role == launch.RoleAgent {
+			return nil, usage("%s does not say how many hosts there are: expected --nnodes", e.Name)
+		}
+		p.Nodes = 1
+	}
+	if o.nnodes > 1 && o.nodeRank < 0 && e.Role != launch.RoleAgent {
+		return nil, usage("--nnodes %d: expected --node-rank as well", o.nnodes)
+	}
+	if p.Node >= p.Nodes {
+		return nil, usage("host %d of %d: expected --node-rank below --nnodes", p.Node, p.Nodes)
+	}
+	p.First, p.World = p.Node*local, p.Nodes*local
+	return p, a.master(p)
+}
+
+// local is the number of ranks that flags ask for, or 0.
+func (a *app) local() (int, error) {
+	o := &a.opts
+	if o.np < 0 {
+		return 0, usage("-n %d: expected at least 1", o.np)
+	}
+	switch o.perNode {
+	case "":
+		return o.np, nil
+	case "cpu", "auto":
+		return runtime.NumCPU(), nil
+	}
+	n, err := strconv.Atoi(o.perNode)
+	if err != nil || n < 1 {
+		return 0, usage("--nproc-per-node %s: expected a number, cpu or auto", o.perNode)
+	}
+	if o.np != 0 && o.np != n {
+		return 0, usage("-n %d and --nproc-per-node %d: expected one of them", o.np, n)
+	}
+	return n, nil
+}
+
+// master fills the meeting point from the flags, and with defaults.
+func (a *app) master(p *launch.Place) error {
+	o := &a.opts
+	if o.rendezvous != "" {
+		host, port, err := net.SplitHostPort(o.rendezvous)
+		if err != nil {
+			host, port = o.rendezvous, strconv.Itoa(defaultPort)
+		}
+		p.MasterAddr = host
+		if p.MasterPort, err = parsePort(port); err != nil {
+			return err
+		}
+	}
+	if o.masterAddr != "" {
+		p.MasterAddr = o.masterAddr
+	}
+	if o.masterPort != 0 {
+		p.MasterPort = o.masterPort
+	}
+	if p.Nodes > 1 {
+		if p.MasterAddr == "" {
+			return usage("a job of %d hosts: expected --master-addr, the host of rank 0", p.Nodes)
+		}
+		if p.MasterPort == 0 {
+			p.MasterPort = defaultPort
+		}
+		p.Job = jobName(launch.Engine{MasterAddr: p.MasterAddr, MasterPort: p.MasterPort})
+		return nil
+	}
+	if p.MasterAddr == "" {
+		p.MasterAddr = "127.0.0.1"
+	}
+	if p.MasterPort == 0 {
+		var err error
+		if p.MasterPort, err = freePort(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mattn/go-isatty"
+)
+
+// progress shows what a long verb is doing, in one line that is written over. It
+// stays silent where nobody looks: in a pipe, a file, or for work that is quick.
+type progress struct {
+	w     io.Writer
+	quiet bool
+	start time.Time
+	last  time.Time
+	shown bool
+}
+
+// Patience before the first line, and between lines.
+const (
+	progressAfter = time.Second
+	progressEvery = 200 * time.Millisecond
+)
+
+func newProgress(w io.Writer) *progress {
+	f, ok := w.(*os.File)
+	return &progress{w: w, quiet: !ok || !isatty.IsTerminal(f.Fd()), start: time.Now()}
+}
+
+// show replaces the line.
+func (p *progress) show(format string, args ...any) {
+	now := time.Now()
+	if p.quiet || now.Sub(p.start) < progressAfter || p.shown && now.Sub(p.last) < progressEvery {
+		return
+	}
+	p.shown, p.last = true, now
+	fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+}
+
+// clear takes the line away, before other output and at the end.
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.shown = false
+	}
+}

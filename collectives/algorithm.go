@@ -1,0 +1,141 @@
+package collectives
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Algorithm is a way to perform a collective that a program brings itself. All
+// ranks register the same ones.
+type Algorithm struct {
+	Collective Collective
+	Name       string
+
+	// Fits says whether the algorithm can serve a call; nil: every one.
+	Fits func(Request) bool
+
+	// Run performs the call. It may use the Comm for other collectives.
+	Run func(c *Comm, call *Call) error
+}
+
+// algorithm is one entry of a Comm: a kernel, or a function of the program's.
+type algorithm struct {
+	name       string
+	id         uint32
+	collective Collective
+	registered bool // needs registered buffers
+	outOfPlace bool // input and output must differ
+	kernel     comm.Kernel
+	own        *Algorithm
+	loaded     [device.DataTypes]gpu.Kernel
+	window     bool // needs the switch window
+}
+
+// nameID is how signatures carry the name of an algorithm: 24 bits, so that a
+// report of a wait can hold a collective beside it.
+func nameID(name string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return h.Sum32()>>8 ^ h.Sum32()&0xff
+}
+
+// discover lists what the transports' kernels can do. Of two with one name the
+// transport that is preferred wins.
+func discover(kernels []comm.Kernel, ranks int) (algos [collectives][]*algorithm, messages *algorithm) {
+	for _, k := range kernels {
+		if k.MaxRanks != 0 && k.MaxRanks < ranks || !memoryOnly(k) {
+			continue
+		}
+		if k.Collective == "transfers" {
+			if messages == nil {
+				messages = &algorithm{name: k.Algorithm, collective: SendRecv, kernel: k}
+			}
+			continue
+		}
+		c, err := ParseCollective(k.Collective)
+		if err != nil || find(algos[c], k.Algorithm) != nil {
+			continue
+		}
+		algos[c] = append(algos[c], &algorithm{
+			name: k.Algorithm, id: nameID(k.Algorithm), collective: c, kernel: k,
+			registered: k.Algorithm == "zerocopy",
+			outOfPlace: (k.Algorithm == "zerocopy" || k.Algorithm == pull) && c == AllToAll,
+			window:     slices.Contains(k.Channels, framework.KindSwitch),
+		})
+	}
+	return algos, messages
+}
+
+// memoryOnly reports whether the kernel needs no channels but those that this
+// package sets up.
+func memoryOnly(k comm.Kernel) bool {
+	return !slices.Contains(k.Channels, framework.KindPort)
+}
+
+func find(list []*algorithm, name string) *algorithm {
+	for _, a := range list {
+		if a.name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// fits says why the algorithm cannot serve the request, or nil.
+func (a *algorithm) fits(r *Request) error {
+	switch {
+	case a.own != nil:
+		if a.own.Fits != nil && !a.own.Fits(*r) {
+			return fmt.Errorf("%w: algorithm %s does not take this call", framework.ErrUnsupported, a.name)
+		}
+	case a.registered && !r.Registered:
+		return fmt.Errorf("%w: algorithm %s needs registered buffers: use comm.Exchange", framework.ErrInvalid, a.name)
+	case a.outOfPlace && r.InPlace:
+		return fmt.Errorf("%w: algorithm %s does not work in place", framework.ErrUnsupported, a.name)
+	case r.Collective.reduces() && len(a.kernel.Types) > 0 && !slices.Contains(a.kernel.Types, r.Type.String()):
+		return fmt.Errorf("%w: algorithm %s does not reduce %v", framework.ErrUnsupported, a.name, r.Type)
+	case r.Collective.reduces() && len(a.kernel.Ops) > 0 && !slices.Contains(a.kernel.Ops, r.Op.String()):
+		return fmt.Errorf("%w: algorithm %s does not compute %v", framework.ErrUnsupported, a.name, r.Op)
+	}
+	return nil
+}
+
+// RegisterAlgorithm adds an algorithm. Names of built-in ones cannot be replaced.
+func (c *Comm) RegisterAlgorithm(a Algorithm) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case a.Collective == 0 || a.Collective >= collectives || a.Collective.messages():
+		return fmt.Errorf("%w: algorithm %q: no algorithms can be added for %v", framework.ErrInvalid, a.Name, a.Collective)
+	case a.Name == "" || a.Run == nil:
+		return fmt.Errorf("%w: algorithm %q: expected a name and a Run function", framework.ErrInvalid, a.Name)
+	case find(c.algorithms[a.Collective], a.Name) != nil:
+		return fmt.Errorf("%w: algorithm %q of %v is registered already", framework.ErrInvalid, a.Name, a.Collective)
+	}
+	c.algorithms[a.Collective] = append(c.algorithms[a.Collective], &algorithm{name: a.Name, id: nameID(a.Name), collective: a.Collective, own: &a})
+	c.choices.reset()
+	return nil
+}
+
+// Algorithms lists the names that CallOptions.Algorithm accepts for a collective.
+func (c *Comm) Algorithms(k Collective) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k == 0 || k >= collectives || k.messages() && c.messages == nil {
+		return nil
+	}
+	if k.messages() {
+		return []string{c.messages.name}
+	}
+	var names []string
+	for _, a := range c.algorithms[k] {
+		names = append(names, a.name)
+	}
+	return names
+}

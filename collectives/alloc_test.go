@@ -1,0 +1,69 @@
+package collectives_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Once an algorithm was used, a call allocates nothing.
+func TestCallsDoNotAllocate(t *testing.T) {
+	job(t, 1, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		b := make([]float32, 4096)
+		p := unsafe.Pointer(unsafe.SliceData(b))
+		o := &collectives.CallOptions{}
+		for name, call := range map[string]func() error{
+			"allreduce": func() error { return c.AllReduce(p, p, 1024, device.Float32, device.Sum, nil) },
+			"allgather": func() error { return c.AllGather(p, p, 1024, device.Float32, o) },
+			"sendrecv": func() error {
+				c.GroupStart()
+				if err := c.Send(p, 10, device.Float32, 0, nil); err != nil {
+					return err
+				}
+				if err := c.Recv(unsafe.Add(p, 4096), 10, device.Float32, 0, nil); err != nil {
+					return err
+				}
+				return c.GroupEnd()
+			},
+		} {
+			if err := call(); err != nil {
+				return err
+			}
+			var err error
+			if n := testing.AllocsPerRun(100, func() {
+				if e := call(); e != nil {
+					err = e
+				}
+			}); n != 0 || err != nil {
+				return fmt.Errorf("%s: %v allocations a call, error %v", name, n, err)
+			}
+		}
+		return nil
+	})
+}
+
+func BenchmarkAllReduce(b *testing.B) {
+	for _, n := range []int{1, 2} {
+		for _, bytes := range []int{1 << 10, 64 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%d ranks/%d", n, bytes), func(b *testing.B) {
+				b.SetBytes(int64(bytes))
+				job(b, n, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+					runtime.LockOSThread()
+					in, out := make([]float32, bytes/4), make([]float32, bytes/4)
+					p, q := unsafe.Pointer(unsafe.SliceData(in)), unsafe.Pointer(unsafe.SliceData(out))
+					for range b.N {
+						if err := c.AllReduce(p, q, bytes/4, device.Float32, device.Sum, nil); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package collectives
+
+import "github.com/mscclpp-go/mscclpp/framework/device"
+
+// What follows is the twin of kernels/args.h. A test compares sizes and offsets.
+
+const (
+	maxRanks     = 72
+	maxLanes     = 64
+	maxTransfers = 128
+
+	mailboxBytes = 512
+	stateBytes   = 128 + maxLanes*(16+3*8*maxRanks+48)
+
+	// Within a mailbox, and within the state.
+	signatureOffset   = 320
+	mismatchOffset    = 20
+	elsewhereOffset   = 32
+	unreachableOffset = 36
+	reasonOffset      = 40
+
+	pullBytes = 512 << 10 // private memory behind the state
+)
+
+// Values of State.mismatch.
+const (
+	mismatchSignature = 1
+	mismatchLength    = 0x10000
+)
+
+// Values of common.Check.
+const (
+	checkNever   = 0
+	checkPublish = 1
+	checkCompare = 2
+)
+
+// signature is what a launch is, as peers compare it.
+type signature struct {
+	Sequence   uint64
+	Count      uint64
+	Collective uint32
+	Algorithm  uint32
+	Type       uint32
+	Op         uint32
+	Root       uint32
+	_          uint32
+}
+
+type common struct {
+	Control    uintptr
+	State      uintptr
+	Rank       uint32
+	Ranks      uint32
+	Lanes      uint32
+	Check      uint32
+	Packets    uint64
+	PacketHalf uint64
+	Stages     uint64
+	StageSlot  uint64
+	Pipes      uint64
+	PipeSlot   uint64
+	StageSlots uint32
+	PipeSlots  uint32
+	Signature  signature
+	Scratch    [maxRanks]uintptr
+}
+
+// kernelArgs is the argument of every kernel except that of messages.
+type kernelArgs struct {
+	common
+	Input        uintptr
+	Output       uintptr
+	Count        uint64
+	Chunk        uint64
+	Type         uint32
+	Op           uint32
+	Root         uint32
+	Element      uint32
+	Scale        float64
+	InputOffset  uint64
+	OutputOffset uint64
+	Memory       uint64
+	Window       device.SwitchChannelHandle
+	Inputs       [maxRanks]uintptr
+	Outputs      [maxRanks]uintptr
+	Processes    [maxRanks]uint64
+}
+
+// transfer is one message of a group.
+type transfer struct {
+	Buffer  uintptr
+	Bytes   uint64
+	Peer    uint32
+	Receive uint32
+}
+
+// transferArgs is the argument of the kernel of messages.
+type transferArgs struct {
+	common
+	Transfers uint32
+	_         uint32
+	List      [maxTransfers]transfer
+}

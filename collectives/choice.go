@@ -1,0 +1,36 @@
+package collectives
+
+import (
+	"fmt"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Choice names the algorithm that a call like r would run, without running it: the
+// named one if it fits, or for "" what the selector and the tables say. Ranks and
+// Device of r are filled in. The error is that of the call.
+func (c *Comm) Choice(r Request, name string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused != nil {
+		return "", c.refused
+	}
+	if r.Collective == 0 || r.Collective >= collectives {
+		return "", fmt.Errorf("%w: %v", framework.ErrInvalid, r.Collective)
+	}
+	r.Ranks, r.Device = c.comm.Size(), deviceName(c.host)
+	if r.Collective.messages() {
+		switch {
+		case c.messages == nil:
+			return "", fmt.Errorf("%w: no transport has a kernel for messages", framework.ErrUnavailable)
+		case name != "" && name != c.messages.name:
+			return "", fmt.Errorf("%w: algorithm %q: expected %s", framework.ErrInvalid, name, c.messages.name)
+		}
+		return c.messages.name, nil
+	}
+	a, err := c.choose(&r, name)
+	if err != nil {
+		return "", err
+	}
+	return a.name, nil
+}

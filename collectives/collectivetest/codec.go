@@ -1,0 +1,136 @@
+// Package collectivetest knows what right results of collectives are: inputs,
+// reductions computed in plain Go in the order that the kernels promise, and how
+// far a result may be off. Tests, `mscclpp-run check` and `bench --check` use it.
+// It also builds the kernel images that tests in one process need.
+package collectivetest
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// format describes a small binary float.
+type format struct {
+	exponent, mantissa, bias int
+	infinite                 bool   // the highest exponent holds infinities and NaNs
+	largest                  uint64 // pattern of the largest finite value
+}
+
+var formats = map[device.DataType]format{
+	device.Float16:       {5, 10, 15, true, 0x7bff},
+	device.BFloat16:      {8, 7, 127, true, 0x7f7f},
+	device.Float8E4M3:    {4, 3, 7, false, 0x7e},
+	device.Float8E5M2:    {5, 2, 15, true, 0x7b},
+	device.Float8E4M3B15: {4, 3, 15, false, 0x7f},
+}
+
+func (f format) decode(bits uint64) float64 {
+	m := float64(bits & (1<<f.mantissa - 1))
+	e := int(bits >> f.mantissa & (1<<f.exponent - 1))
+	sign := 1.0
+	if bits>>(f.mantissa+f.exponent)&1 == 1 {
+		sign = -1
+	}
+	switch {
+	case f.infinite && e == 1<<f.exponent-1 && m == 0:
+		return math.Inf(int(sign))
+	case f.infinite && e == 1<<f.exponent-1:
+		return math.NaN()
+	case e == 0:
+		return sign * math.Ldexp(m, 1-f.bias-f.mantissa)
+	}
+	return sign * math.Ldexp(m+float64(int(1)<<f.mantissa), e-f.bias-f.mantissa)
+}
+
+// encode rounds to nearest, ties to even. Too large values saturate when the type
+// has one byte, else they become infinite.
+func (f format) encode(v float64) uint64 {
+	var sign uint64
+	if math.Signbit(v) {
+		sign = 1 << (f.mantissa + f.exponent)
+	}
+	v = math.Abs(v)
+	if v == 0 {
+		return sign
+	}
+	_, e := math.Frexp(v)
+	e = max(e-1, 1-f.bias) // v = x * 2^e with x < 2
+	n := math.RoundToEven(math.Ldexp(v, f.mantissa-e))
+	bits := uint64(math.MaxInt32)
+	if n < math.Ldexp(1, 30) {
+		// The carry of a mantissa that was rounded up goes into the exponent by itself.
+		bits = uint64(n) + uint64(e+f.bias-1)<<f.mantissa
+	}
+	if bits > f.largest {
+		bits = f.largest
+		if f.mantissa+f.exponent > 7 {
+			bits++ // infinity comes next
+		}
+	}
+	return sign | bits
+}
+
+// get reads element i as a float. Only for types of at most 32 bits of precision.
+func get(b []byte, t device.DataType, i int) float64 {
+	switch t {
+	case device.Float32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+	case device.Float64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+	case device.Float16, device.BFloat16:
+		return formats[t].decode(uint64(binary.LittleEndian.Uint16(b[2*i:])))
+	case device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
+		return formats[t].decode(uint64(b[i]))
+	}
+	return float64(getInt(b, t, i))
+}
+
+// put writes element i.
+func put(b []byte, t device.DataType, i int, v float64) {
+	switch t {
+	case device.Float32:
+		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(v)))
+	case device.Float64:
+		binary.LittleEndian.PutUint64(b[8*i:], math.Float64bits(v))
+	case device.Float16, device.BFloat16:
+		binary.LittleEndian.PutUint16(b[2*i:], uint16(formats[t].encode(v)))
+	case device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
+		b[i] = byte(formats[t].encode(v))
+	default:
+		putInt(b, t, i, int64(v))
+	}
+}
+
+func integer(t device.DataType) bool { return t >= device.Int8 && t <= device.Uint64 }
+
+// signed reports whether an integer type has negative values.
+func signed(t device.DataType) bool {
+	return t == device.Int8 || t == device.Int32 || t == device.Int64
+}
+
+func getInt(b []byte, t device.DataType, i int) int64 {
+	switch t {
+	case device.Int8:
+		return int64(int8(b[i]))
+	case device.Uint8:
+		return int64(b[i])
+	case device.Int32:
+		return int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
+	case device.Uint32:
+		return int64(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return int64(binary.LittleEndian.Uint64(b[8*i:]))
+}
+
+func putInt(b []byte, t device.DataType, i int, v int64) {
+	switch t.Size() {
+	case 1:
+		b[i] = byte(v)
+	case 4:
+		binary.LittleEndian.PutUint32(b[4*i:], uint32(v))
+	default:
+		binary.LittleEndian.PutUint64(b[8*i:], uint64(v))
+	}
+}

@@ -1,0 +1,56 @@
+package collectivetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"github.com/mscclpp-go/mscclpp/framework/device/image"
+)
+
+// Images builds what spec lists for one architecture, in a folder of the user's
+// cache, and returns the folder. Images that are up to date are kept, so only the
+// first run of all tests takes long; processes that come at the same time wait for
+// each other.
+func Images(ctx context.Context, spec, arch string) (string, error) {
+	s, err := image.ReadSpec(spec)
+	if err != nil {
+		return "", err
+	}
+	target, err := image.FindTarget(arch)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	dir := filepath.Join(cache, "mscclpp-go", "test-kernels", s.Name+"-"+arch)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("folder of test kernels: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", fmt.Errorf("folder of test kernels: %w", err)
+	}
+	defer lock.Close()
+	for {
+		if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("folder of test kernels: lock: %w", err)
+	}
+	_, err = image.Build(ctx, s, dir, image.Options{Targets: []image.Target{target}})
+	return dir, err
+}
+
+// Source returns a path of this module's source tree, given from its root.
+func Source(path string) string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "..", filepath.FromSlash(path))
+}

@@ -1,0 +1,187 @@
+package collectivetest
+
+import (
+	"math"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Reference computes what collectives should. It has no state.
+type Reference struct{}
+
+// mix is a good hash of four numbers.
+func mix(seed uint64, rank, i int) uint64 {
+	x := seed*0x9e3779b97f4a7c15 ^ uint64(rank)*0xbf58476d1ce4e5b9 ^ uint64(i)*0x94d049bb133111eb
+	x ^= x >> 31
+	x *= 0xd6e8feb86659fd93
+	return x ^ x>>32
+}
+
+// Fill writes consecutive elements of a rank's input, from element first on. Values
+// are small, so that no reduction of some dozens of them overflows, and differ
+// between elements, ranks and seeds.
+func (Reference) Fill(dst []byte, t device.DataType, op device.Op, seed uint64, rank, first int) {
+	for i := range len(dst) / t.Size() {
+		h := mix(seed, rank, first+i)
+		put(dst, t, i, value(h, t, op))
+	}
+}
+
+func value(h uint64, t device.DataType, op device.Op) float64 {
+	switch {
+	case op == device.Prod && integer(t):
+		return float64(1 + h%3)
+	case op == device.Prod:
+		v := [...]float64{0.5, 1, 1, 1.25}[h%4]
+		if h>>8&1 == 1 {
+			return -v
+		}
+		return v
+	case integer(t) && !signed(t):
+		return float64(h % 100)
+	case integer(t):
+		return float64(int(h%121)) - 60
+	case t == device.Float8E4M3B15:
+		return (float64(h%15) - 7) / 64
+	case t.Size() == 1:
+		return (float64(h%15) - 7) / 4
+	case t.Size() == 2:
+		return (float64(h%2001) - 1000) / 256
+	}
+	return (float64(h%2000001) - 1000000) / 65536
+}
+
+// Reduce writes the reduction of the ranks' inputs, in rank order.
+func (Reference) Reduce(dst []byte, inputs [][]byte, t device.DataType, op device.Op, scale float64) {
+	n := len(dst) / t.Size()
+	for i := range n {
+		switch {
+		case integer(t) && signed(t):
+			putInt(dst, t, i, reduceInts(inputs, t, op, i, int64(scale)))
+		case integer(t):
+			putInt(dst, t, i, int64(reduceUints(inputs, t, op, i, uint64(scale))))
+		case t == device.Float64:
+			put(dst, t, i, reduceFloats(inputs, t, op, i, scale))
+		default:
+			put(dst, t, i, float64(reduceFloats(inputs, t, op, i, float32(scale))))
+		}
+	}
+}
+
+func reduceFloats[A float32 | float64](inputs [][]byte, t device.DataType, op device.Op, i int, scale A) A {
+	var acc A
+	for r, in := range inputs {
+		x := A(get(in, t, i))
+		if op == device.PreMulSum {
+			x *= scale
+		}
+		if r == 0 {
+			acc = x
+		} else {
+			acc = combine(acc, x, op)
+		}
+	}
+	if op == device.Avg {
+		acc /= A(len(inputs))
+	}
+	return acc
+}
+
+// reduceInts works in 64 bits and narrows after each step, as the type would wrap.
+func reduceInts(inputs [][]byte, t device.DataType, op device.Op, i int, scale int64) int64 {
+	var acc int64
+	narrow := make([]byte, 8)
+	wrap := func(v int64) int64 {
+		putInt(narrow, t, 0, v)
+		return getInt(narrow, t, 0)
+	}
+	for r, in := range inputs {
+		x := getInt(in, t, i)
+		if op == device.PreMulSum {
+			x = wrap(x * wrap(scale))
+		}
+		if r == 0 {
+			acc = x
+		} else {
+			acc = wrap(combine(acc, x, op))
+		}
+	}
+	if op == device.Avg {
+		acc /= int64(len(inputs))
+	}
+	return acc
+}
+
+func reduceUints(inputs [][]byte, t device.DataType, op device.Op, i int, scale uint64) uint64 {
+	mask := uint64(math.MaxUint64) >> (64 - 8*t.Size())
+	var acc uint64
+	for r, in := range inputs {
+		x := uint64(getInt(in, t, i)) & mask
+		if op == device.PreMulSum {
+			x = x * scale & mask
+		}
+		if r == 0 {
+			acc = x
+		} else {
+			acc = combine(acc, x, op) & mask
+		}
+	}
+	if op == device.Avg {
+		acc /= uint64(len(inputs))
+	}
+	return acc
+}
+
+func combine[A float32 | float64 | int64 | uint64](a, b A, op device.Op) A {
+	switch op {
+	case device.Prod:
+		return a * b
+	case device.Min:
+		if b < a || a != a {
+			return b
+		}
+		return a
+	case device.Max:
+		if a < b || a != a {
+			return b
+		}
+		return a
+	}
+	return a + b
+}
+
+// Wrong counts the elements of got that are further from want than rounding
+// explains when that many ranks reduce in another order, or round on the way. With
+// one rank, and for integers, minima and maxima, nothing may differ.
+func (Reference) Wrong(got, want []byte, t device.DataType, op device.Op, ranks int) int64 {
+	size := t.Size()
+	n := int64(0)
+	for i := range len(want) / size {
+		if string(got[i*size:(i+1)*size]) == string(want[i*size:(i+1)*size]) {
+			continue
+		}
+		if ranks == 1 || integer(t) || op == device.Min || op == device.Max || !near(get(got, t, i), get(want, t, i), t, op, ranks) {
+			n++
+		}
+	}
+	return n
+}
+
+// near allows one rounding of the largest partial result a rank.
+func near(got, want float64, t device.DataType, op device.Op, ranks int) bool {
+	if got == want || math.IsNaN(got) && math.IsNaN(want) {
+		return true
+	}
+	mantissa := map[device.DataType]int{device.Float32: 23, device.Float64: 52}[t]
+	if f, ok := formats[t]; ok {
+		mantissa = f.mantissa
+	}
+	largest := math.Abs(want)
+	if op != device.Prod {
+		largest = max(largest, 16*float64(ranks))
+		if t.Size() == 1 {
+			largest = max(math.Abs(want), 2*float64(ranks))
+		}
+	}
+	return math.Abs(got-want) <= float64(ranks)*math.Ldexp(largest, -mantissa)
+}

@@ -1,0 +1,230 @@
+package collectives
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Signatures says when ranks compare what they were called with.
+type Signatures string
+
+// Values of Options.Signatures.
+const (
+	SignaturesNever  Signatures = "never"
+	SignaturesStall  Signatures = "stall"  // when a call takes unusually long
+	SignaturesAlways Signatures = "always" // before any data moves
+)
+
+// Options says how a Comm is made. The zero value of a field is its default. All
+// ranks pass the same options.
+type Options struct {
+	Scratch    uint64     // bytes a rank that data passes through; default 32 MiB
+	MaxBlocks  int        // of one kernel; default: what the device suggests
+	Signatures Signatures // default SignaturesStall
+	Table      []Row      // goes before the built-in table
+}
+
+const (
+	defaultScratch = 32 << 20
+	windowBytes    = 4 << 20 // of the switch algorithm
+	deviceLanes    = 32
+	deviceThreads  = 512
+)
+
+// Comm performs collectives on one communicator. Methods may be called from any
+// goroutine; they are carried out one at a time.
+type Comm struct {
+	comm *comm.Communicator
+	opts Options
+	host bool
+
+	mu         sync.Mutex
+	closed     bool
+	refused    error // why no collective can be had at all
+	geometry   geometry
+	scratch    *comm.Memory
+	symmetric  *comm.Symmetric
+	state      gpu.Memory
+	window     *comm.SwitchChannel
+	windowMem  *comm.Memory
+	algorithms [collectives][]*algorithm
+	messages   *algorithm
+	selector   Selector
+	table      []Row
+	builtin    []Row
+	choices    choices
+	launch     gpu.Launch
+
+	// The arguments of the next launch. They are part of the Comm so that a call
+	// allocates nothing; input and output also keep the caller's buffers from
+	// moving while the kernel runs.
+	request       Request
+	args          kernelArgs
+	groupArgs     *transferArgs
+	input, output unsafe.Pointer
+	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
+
+	group  group
+	watch  *watch
+	undump func() // takes Dump out of those of the communicator
+}
+
+// agreement is what has to be the same on all ranks.
+type agreement struct {
+	Geometry   geometry
+	Signatures Signatures
+	Table      []Row
+}
+
+// New prepares collectives on a communicator. It is collective: it allocates scratch
+// memory and shows it to all ranks. Where no transport has memory channels the
+// program can do without collectives: every call then fails with ErrUnsupported.
+func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
+	if o.Scratch == 0 {
+		o.Scratch = defaultScratch
+	}
+	switch o.Signatures {
+	case "":
+		o.Signatures = SignaturesStall
+	case SignaturesNever, SignaturesStall, SignaturesAlways:
+	default:
+		return nil, fmt.Errorf("%w: collectives: signatures %q: expected never, stall or always", framework.ErrInvalid, o.Signatures)
+	}
+	if c.Size() > maxRanks {
+		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
+	}
+	x := &Comm{comm: c, opts: o, host: c.Device().Info().Device == framework.Host, table: o.Table, groupArgs: new(transferArgs)}
+	if !c.Offers(framework.KindMemory) {
+		x.refused = fmt.Errorf("%w: collectives: none of the configured transports has memory channels", framework.ErrUnsupported)
+		return x, nil
+	}
+	x.algorithms, x.messages = discover(c.Kernels(), c.Size())
+	lanes := uint32(1)
+	x.builtin, x.launch = hostTable, gpu.Launch{Grid: 1, Block: 1}
+	if !x.host {
+		lanes = deviceLanes
+		if o.MaxBlocks > 0 {
+			lanes = min(lanes, uint32(o.MaxBlocks))
+		}
+		x.builtin, x.launch = deviceTable, gpu.Launch{Grid: lanes, Block: deviceThreads}
+	}
+	var err error
+	if x.geometry, err = layout(o.Scratch, c.Size(), lanes); err != nil {
+		return nil, fmt.Errorf("collectives: %w", err)
+	}
+	if err := x.agree(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.allocate(ctx); err != nil {
+		x.Close()
+		return nil, fmt.Errorf("collectives: %w", err)
+	}
+	if o.Signatures == SignaturesStall && x.host {
+		x.watch = startWatch(x)
+	}
+	x.undump = c.OnDump(x.Dump)
+	return x, nil
+}
+
+// agree compares with the other ranks what has to be the same.
+func (c *Comm) agree(ctx context.Context) error {
+	mine, err := json.Marshal(agreement{c.geometry, c.opts.Signatures, c.table})
+	if err != nil {
+		return fmt.Errorf("collectives: %w", err)
+	}
+	all, err := c.comm.AllGather(ctx, mine)
+	if err != nil {
+		return fmt.Errorf("collectives: %w", err)
+	}
+	for r, theirs := range all {
+		if string(theirs) != string(mine) {
+			return fmt.Errorf("collectives: %w", &framework.Error{Op: "compare options", Peer: r,
+				Err: fmt.Errorf("%w: options %s, expected as here %s", framework.ErrInvalid, theirs, mine)})
+		}
+	}
+	return nil
+}
+
+func (c *Comm) allocate(ctx context.Context) error {
+	var err error
+	if c.scratch, err = c.comm.Alloc(c.geometry.Total); err != nil {
+		return fmt.Errorf("scratch: %w", err)
+	}
+	if c.state, err = c.comm.Device().Alloc(stateBytes + pullBytes); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	if c.symmetric, err = c.comm.Exchange(ctx, c.scratch); err != nil {
+		return fmt.Errorf("scratch: %w", err)
+	}
+	k := &c.args.common
+	k.Control, k.State = c.comm.Control(), c.state.Addr()
+	k.Rank, k.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
+	c.geometry.fill(k)
+	for r := range c.comm.Size() {
+		k.Scratch[r] = c.symmetric.Peer(r)
+	}
+	switch c.opts.Signatures {
+	case SignaturesStall:
+		k.Check = checkPublish
+	case SignaturesAlways:
+		k.Check = checkCompare
+	}
+	c.groupArgs.common = *k
+	if !c.host {
+		c.withdraw(pull)
+		return nil
+	}
+	return c.meetProcesses(ctx)
+}
+
+// Rank returns the rank in the communicator.
+func (c *Comm) Rank() int { return c.comm.Rank() }
+
+// Size returns the number of ranks.
+func (c *Comm) Size() int { return c.comm.Size() }
+
+// Communicator returns what the Comm was made on.
+func (c *Comm) Communicator() *comm.Communicator { return c.comm }
+
+// Close releases what New allocated. It is local. Closing twice is not an error.
+func (c *Comm) Close() error {
+	c.watch.stop()
+	if c.undump != nil {
+		c.undump()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if c.window != nil {
+		keep(c.window.Close())
+	}
+	if c.windowMem != nil {
+		keep(c.windowMem.Close())
+	}
+	if c.symmetric != nil {
+		keep(c.symmetric.Close())
+	}
+	if c.state != nil {
+		keep(c.state.Close())
+	}
+	if c.scratch != nil {
+		keep(c.scratch.Close())
+	}
+	return first
+}

@@ -1,0 +1,30 @@
+// Package collectives moves and reduces data between all ranks of a communicator:
+// all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, gather,
+// scatter, send and receive.
+//
+//	c, err := collectives.New(ctx, communicator, collectives.Options{})
+//	…
+//	err = c.AllReduce(in, out, count, device.Float32, device.Sum, nil)
+//
+// A call chooses an algorithm, fills one structure and launches one kernel. The
+// kernels are carried by the transports of the communicator; their sources are in
+// the folder kernels. Which algorithm serves which call is decided, in this order,
+// by the caller's CallOptions, by a selector that the program registered, by the
+// table of the configuration, and by a built-in table.
+//
+// # Rules for callers
+//
+// All ranks call the same collectives in the same order with the same count, type,
+// operation and root, as with NCCL and MPI. Options.Signatures says how mistakes
+// are noticed. Counts are per rank, as in NCCL. Results are the same bits on all
+// ranks and in all runs.
+//
+// A buffer of any memory works. One that was exchanged with
+// [github.com/mscclpp-go/mscclpp/framework/comm.Communicator.Exchange] is
+// registered: peers reach it where it is. What counts are both buffers of an
+// all-reduce, the output of a broadcast, and the input of everything else.
+// Registration has to match among ranks: either all pass registered buffers to a
+// call, or none does. They are parts of one exchange; offsets may differ.
+//
+// Calls on one Comm are serialized. Different Comms are independent.
+package collectives

@@ -1,0 +1,58 @@
+package collectives
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Dump writes what each rank has told this one of the call that it began last: ranks
+// behind the others are the ones that are waited for. It may be called at any time
+// before Close, also while a call is under way; a dump of the communicator has it.
+func (c *Comm) Dump(w io.Writer) {
+	switch {
+	case !c.host:
+		fmt.Fprintln(w, "  collectives: what ranks have begun is in device memory")
+		return
+	case c.opts.Signatures == SignaturesNever:
+		fmt.Fprintln(w, "  collectives: ranks do not tell what they begin: check.signatures is never")
+		return
+	}
+	ranks := c.comm.Size()
+	for r := range ranks {
+		reader := c.comm.Rank()
+		if r == reader {
+			reader = (r + 1) % ranks // what this rank tells is in the memory of others
+		}
+		if r == reader {
+			return // nobody to tell
+		}
+		s, ok := c.latest(r, reader)
+		switch {
+		case ok:
+			fmt.Fprintf(w, "  collectives: rank %d has begun call %d: %s\n", r, s.Sequence, c.describe(&s))
+		case s.Sequence != 0:
+			fmt.Fprintf(w, "  collectives: rank %d has begun call %d\n", r, s.Sequence)
+		default:
+			fmt.Fprintf(w, "  collectives: rank %d has begun no call\n", r)
+		}
+	}
+}
+
+// latest reads the younger of the two signatures that a rank has published. It is
+// false, with at most the sequence, when there is none or the rank is writing it.
+func (c *Comm) latest(rank, reader int) (signature, bool) {
+	base := c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes + signatureOffset
+	sequence := max(
+		atomic.LoadUint64((*uint64)(at(base))),
+		atomic.LoadUint64((*uint64)(at(base+unsafe.Sizeof(signature{})))),
+	)
+	if sequence == 0 {
+		return signature{}, false
+	}
+	if s, ok := c.published(rank, reader, sequence); ok {
+		return s, true
+	}
+	return signature{Sequence: sequence}, false
+}

@@ -1,0 +1,94 @@
+package collectives_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/transports/shm"
+)
+
+var images string // folder of the kernels
+
+func TestMain(m *testing.M) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	dev, err := host.Open()
+	if err == nil {
+		images, err = collectivetest.Images(ctx, collectivetest.Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
+		dev.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kernels for tests:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// open makes one rank's communicator over an embedded shm transport.
+func open(ctx context.Context, boot framework.Bootstrap, o collectives.Options) (*collectives.Comm, func() error, error) {
+	dev, err := host.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	config := shm.Config{}.Defaults()
+	config.Images = images
+	inner, err := shm.New(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := comm.NewTransport(ctx, inner, "embedded")
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{t}})
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := collectives.New(ctx, c, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return x, func() error {
+		for _, f := range []func() error{x.Close, c.Close, t.CloseModules, dev.Close} {
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// job runs f as n ranks of this process and fails the test with every rank's error.
+func job(t testing.TB, n int, o collectives.Options, f func(ctx context.Context, c *collectives.Comm) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	var ranks sync.WaitGroup
+	for r, boot := range bootstrap.InProcess(n) {
+		ranks.Go(func() {
+			c, closeAll, err := open(ctx, boot, o)
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				return
+			}
+			if err := f(ctx, c); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				c.Communicator().Abort(err)
+			}
+			if err := closeAll(); err != nil {
+				t.Errorf("rank %d: close: %v", r, err)
+			}
+		})
+	}
+	ranks.Wait()
+}

@@ -1,0 +1,69 @@
+// All-reduce through a window over the memory of all ranks: where a switch does the
+// arithmetic, each element crosses each link once in each direction.
+#ifndef MSCCLPP_COLLECTIVES_ALLREDUCE_SWITCH_H_
+#define MSCCLPP_COLLECTIVES_ALLREDUCE_SWITCH_H_
+
+#include "links.h"
+
+// Whether there is this algorithm for the type of the image: instructions for
+// multicast memory sum f32, f16, bf16, i32 and u32.
+#if !MSCCLPP_MULTIMEM || MSCCLPP_TYPE <= 2 || MSCCLPP_TYPE == 6 || MSCCLPP_TYPE == 7
+#define MSCCLPP_HAS_SWITCH 1
+#else
+#define MSCCLPP_HAS_SWITCH 0
+#endif
+
+namespace mscclpp {
+namespace collectives {
+
+// The window has two halves, used in turn. In each: everybody copies a step in,
+// reduces its slice of it over all copies, and stores the result into all copies.
+// A rank comes back to a half two steps later, when the barrier of the step
+// between has shown that everybody has copied the results out. All blocks work on
+// one step; the barriers are of the grid, then of all ranks.
+//
+// Hardware handles whole aligned words of 16 bytes only. So there the result goes
+// into the rank's own copy of the window, of which nobody else reads this slice, and
+// the last word is filled up with what happens to lie behind the data.
+template <class T>
+MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
+  const Common& c = a.common;
+  if (!agree(c)) return;
+  SwitchChannel window;
+  static_cast<SwitchChannelHandle&>(window) = a.window;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint32_t tid = global_thread(), threads = global_threads();
+  const uint64_t half = window.bytes / 2 / 64 * 64, each = half / sizeof(T);
+  const bool hardware = window.stride == 0;
+  const auto barrier = [&]() MSCCLPP_LAMBDA {
+    if (!grid_sync(&c.state->grid, c.control)) return false;
+    bool ok = true;
+    if (tid == 0) {
+      window.signal();
+      ok = window.wait(c.signature.collective << 8 | c.signature.algorithm);
+    }
+    return block_sync_and(ok) && grid_sync(&c.state->grid, c.control);
+  };
+  uint64_t step = 0;
+  for (uint64_t first = 0; first < a.count; first += each, ++step) {
+    const uint64_t count = smaller(each, a.count - first), base = (step & 1) * half;
+    copy(static_cast<char*>(window.local) + base, in + first * sizeof(T), count * sizeof(T), tid, threads);
+    if (!barrier()) return;
+    const Slice own = slice_of(count, c.rank, c.ranks, sizeof(T));
+    const uint64_t at = base + own.first * sizeof(T);
+    const uint64_t part = hardware ? round_up(own.count, 16 / sizeof(T)) : own.count, bytes = part * sizeof(T);
+    char* result = hardware ? static_cast<char*>(window.local) + at : out + (first + own.first) * sizeof(T);
+    window.reduceRange<T>(result, at, part, reduction_of(a), tid, threads);
+    if (!grid_sync(&c.state->grid, c.control)) return;
+    window.broadcastRange(at, result, bytes, tid, threads);
+    if (!barrier()) return;
+    copy(out + first * sizeof(T), static_cast<char*>(window.local) + base, count * sizeof(T), tid, threads);
+  }
+  // The next launch starts with the first half again.
+  if (step > 0 && !barrier()) return;
+}
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_ALLREDUCE_SWITCH_H_

@@ -1,0 +1,164 @@
+// The argument of every collective kernel, and the layout of the memory that it
+// works in. Plain data: the host fills it. collectives/args.go is the Go twin; a
+// test compares sizes and offsets.
+//
+// Scratch. Every rank allocates one block of scratch and shows it to all others
+// once. It has four parts, at the same offsets on all ranks:
+//
+//	mailboxes  [lane][peer], one each: words that the peer writes for this rank
+//	packets    two halves of [peer] slots that peers fill with packets
+//	stages     [lane][slot] buffers that this rank fills and all peers read
+//	pipes      [lane][peer][slot] buffers that one peer fills and this rank reads
+//
+// Lanes. A lane is a share of the work that one block does from start to end, with
+// words and buffers of its own. Data is cut into lanes by the arguments alone, so
+// all ranks agree whatever grid each of them was launched with: block b does lanes
+// b, b + grid, … in ascending order, and the lowest unfinished lane can always
+// proceed.
+#ifndef MSCCLPP_COLLECTIVES_ARGS_H_
+#define MSCCLPP_COLLECTIVES_ARGS_H_
+
+#include <mscclpp/layout.h>
+
+namespace mscclpp {
+namespace collectives {
+
+constexpr uint32_t kMaxRanks = 72;       // of one memory domain; the largest switch on sale
+constexpr uint32_t kMaxLanes = 64;
+constexpr uint32_t kMaxTransfers = 128;  // of one launch
+
+// What a launch is, as peers compare it.
+struct Signature {
+  uint64_t sequence;    // of the launch within the communicator, from 1
+  uint64_t count;       // elements, as the caller gave them
+  uint32_t collective;
+  uint32_t algorithm;
+  uint32_t type;
+  uint32_t op;
+  uint32_t root;
+  uint32_t reserved;
+};
+static_assert(sizeof(Signature) == 40, "layout");
+
+// Words that one peer writes for this rank, a cache line each.
+struct Mailbox {
+  uint64_t pipe_head;   // chunks that the peer has put into its pipe to this rank
+  uint8_t pad0[56];
+  uint64_t pipe_tail;   // chunks that the peer has taken out of this rank's pipe to it
+  uint8_t pad1[56];
+  uint64_t stage_head;  // chunks that the peer has staged
+  uint8_t pad2[56];
+  uint64_t stage_tail;  // chunks of this rank's stage that the peer is done with
+  uint8_t pad3[56];
+  uint64_t sync;        // barriers that the peer has entered
+  uint64_t input;       // with it: where the peer's buffers are in its registered memory
+  uint64_t output;
+  uint64_t memory;      // which registered memories these are in
+  uint8_t pad4[32];
+  Signature signature[2];  // by parity of the sequence; lane 0 only
+  uint8_t pad5[112];
+};
+static_assert(sizeof(Mailbox) == 512, "layout");
+
+// The counterparts that only this rank sees, in its device memory: they survive a
+// launch, and advance when a captured graph is replayed.
+struct LaneState {
+  uint64_t sync;
+  uint64_t staged;
+  uint64_t pulled[kMaxRanks];    // by producer
+  uint64_t sent[kMaxRanks];      // by destination
+  uint64_t received[kMaxRanks];  // by source
+  uint8_t pad[48];
+};
+static_assert(sizeof(LaneState) == 1792, "layout");
+
+struct State {
+  uint64_t epoch;      // packet collectives so far
+  uint64_t sequence;   // launches whose signature was published
+  uint32_t finished;   // blocks of the running kernel that are done
+  uint32_t mismatch;   // not 0: the last launch moved nothing, or not all: see below
+  GridBarrier grid;
+  uint32_t elsewhere;  // not 0: 1 + a peer whose buffers are in other registered memory
+  uint32_t unreachable;  // not 0: 1 + a peer whose process could not be read…
+  uint32_t reason;       // …and the system's error number
+  uint8_t pad[84];
+  LaneState lanes[kMaxLanes];
+};
+static_assert(sizeof(State) == 128 + kMaxLanes * sizeof(LaneState), "layout");
+
+// Private memory behind the state, for what a pull algorithm has read.
+constexpr uint64_t kPullBytes = 512 << 10;
+
+// Values of State.mismatch.
+constexpr uint32_t kMismatchSignature = 1;   // a peer launched something else
+constexpr uint32_t kMismatchLength = 0x10000;  // plus the peer that sent a message of another length
+
+enum Check : uint32_t {
+  kCheckNever = 0,    // publish nothing
+  kCheckPublish = 1,  // publish, so that a host that sees a stall can compare
+  kCheckCompare = 2   // publish, and compare with all peers before data moves
+};
+
+struct Common {
+  WaitControl* control;
+  State* state;
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t lanes;
+  uint32_t check;
+  uint64_t packets;     // offsets in scratch, and sizes in bytes
+  uint64_t packet_half;
+  uint64_t stages;
+  uint64_t stage_slot;
+  uint64_t pipes;
+  uint64_t pipe_slot;   // with its 64-byte header
+  uint32_t stage_slots;
+  uint32_t pipe_slots;
+  Signature signature;
+  uint64_t scratch[kMaxRanks];  // every rank's, own included, as addressed here
+};
+static_assert(sizeof(Common) == 128 + 8 * kMaxRanks, "layout");
+
+struct Args {
+  Common common;
+  const void* input;
+  void* output;
+  uint64_t count;   // elements; per rank where the collective says so
+  uint64_t chunk;   // bytes of a step of chunked algorithms, at most stage_slot
+  uint32_t type;
+  uint32_t op;
+  uint32_t root;
+  uint32_t element; // bytes of one element
+  double scale;     // of kPreMulSum
+  uint64_t input_offset;   // of input and output in their registered memory
+  uint64_t output_offset;
+  uint64_t memory;         // names the two registered memories, alike on all ranks
+  SwitchChannelHandle window;         // of the switch algorithm, over scratch of its own
+  uint64_t inputs[kMaxRanks];         // registered memory of all ranks that holds input…
+  uint64_t outputs[kMaxRanks];        // …and output
+  uint64_t processes[kMaxRanks];      // ids of the ranks' processes, for the pull algorithms
+};
+static_assert(sizeof(Args) == sizeof(Common) + 80 + 64 + 24 * kMaxRanks, "layout");
+
+// One message of a group. Messages between two ranks in one direction are matched
+// in their order; the host sorts them by direction and peer and keeps that order.
+struct Transfer {
+  void* buffer;
+  uint64_t bytes;
+  uint32_t peer;
+  uint32_t receive;  // 1: into buffer, 0: out of it
+};
+static_assert(sizeof(Transfer) == 24, "layout");
+
+struct TransferArgs {
+  Common common;
+  uint32_t transfers;
+  uint32_t reserved;
+  Transfer list[kMaxTransfers];
+};
+static_assert(sizeof(TransferArgs) <= 4096, "a kernel takes at most 4 KiB of arguments");
+static_assert(sizeof(Args) <= 4096, "a kernel takes at most 4 KiB of arguments");
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_ARGS_H_

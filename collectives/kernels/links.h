@@ -1,0 +1,324 @@
+// How blocks of different ranks meet: barriers, stages and pipes over the scratch
+// memory that args.h lays out.
+//
+// All counters are 64 bits and only grow. The one who writes a word keeps the
+// count in its own State and stores it; nobody adds to memory of another rank. A
+// counter is read before data with acquire, and written after data with release.
+//
+// Every wait returns false once the communicator was aborted; the kernel then
+// leaves at once, and nothing of its state matters any more.
+#ifndef MSCCLPP_COLLECTIVES_LINKS_H_
+#define MSCCLPP_COLLECTIVES_LINKS_H_
+
+#include <mscclpp/device.h>
+
+#include "args.h"
+#include "outlined.h"
+
+namespace mscclpp {
+namespace collectives {
+
+// Kinds of word in reports of waits that were ended.
+enum Word : uint32_t { kWordPacket = 1, kWordPipeHead, kWordPipeTail, kWordStageHead, kWordStageTail, kWordSync, kWordSignature, kWordSwitch };
+
+MSCCLPP_DEVICE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+MSCCLPP_DEVICE uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+MSCCLPP_DEVICE uint64_t ceil_div(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit; }
+
+// A range of elements: the share of one rank in a step.
+struct Slice {
+  uint64_t first;
+  uint64_t count;
+};
+
+// slice_of cuts count elements into one slice a rank. All but the last start at a
+// multiple of 64 bytes; slices of high ranks are empty when there is little.
+MSCCLPP_DEVICE Slice slice_of(uint64_t count, uint32_t rank, uint32_t ranks, uint32_t element) {
+  const uint64_t per = round_up(ceil_div(count, ranks), 64 / element);
+  const uint64_t first = smaller(count, per * rank);
+  return {first, smaller(count - first, per)};
+}
+
+// Steps cuts elements into chunks, and deals the chunks to lanes.
+struct Steps {
+  uint64_t total;  // elements
+  uint64_t each;   // of a full step
+  uint32_t lane;
+  uint32_t lanes;
+
+  MSCCLPP_DEVICE uint64_t size() const {
+    const uint64_t all = ceil_div(total, each);
+    return all > lane ? ceil_div(all - lane, lanes) : 0;
+  }
+  MSCCLPP_DEVICE uint64_t first(uint64_t k) const { return (k * lanes + lane) * each; }
+  MSCCLPP_DEVICE uint64_t count(uint64_t k) const { return smaller(each, total - first(k)); }
+};
+
+// piece_of is the share of one rank of a staged chunk that holds one for each.
+MSCCLPP_DEVICE uint64_t piece_of(uint64_t chunk, uint32_t ranks) { return chunk / ranks / 64 * 64; }
+
+// The words that `from` writes for `to`.
+MSCCLPP_DEVICE Mailbox* mailbox(const Common& c, uint32_t to, uint32_t from, uint32_t lane) {
+  return reinterpret_cast<Mailbox*>(c.scratch[to]) + (uint64_t(lane) * c.ranks + from);
+}
+
+// at_least waits until *word, which peer writes, has reached value.
+MSCCLPP_DEVICE bool at_least(const Common& c, const uint64_t* word, uint64_t value, Word what, uint32_t peer) {
+  if (load_acquire(word) >= value) return true;
+  return wait_word(c.control, word, value, c.signature.collective << 8 | c.signature.algorithm, what, peer);
+}
+
+// Sync is a barrier of all ranks, one for each lane. What a rank wrote before it,
+// in its own or in others' memory, is visible behind it.
+class Sync {
+ public:
+  MSCCLPP_DEVICE Sync(const Common& c, uint32_t lane) : c_(c), lane_(lane), count_(c.state->lanes[lane].sync) {}
+
+  // enter tells all peers.
+  MSCCLPP_DEVICE void enter() {
+    ++count_;
+    block_sync();
+    for (uint32_t i = thread_id() + 1; i < c_.ranks; i += block_dim()) tell((c_.rank + i) % c_.ranks);
+  }
+
+  // enter_with also tells them where buffers are, which they may read from their
+  // mailbox until they enter the next barrier. That one must not carry numbers.
+  MSCCLPP_DEVICE void enter_with(uint64_t input, uint64_t output, uint64_t memory) {
+    ++count_;
+    block_sync();
+    for (uint32_t i = thread_id() + 1; i < c_.ranks; i += block_dim()) {
+      const uint32_t peer = (c_.rank + i) % c_.ranks;
+      Mailbox* m = mailbox(c_, peer, c_.rank, lane_);
+      m->input = input;
+      m->output = output;
+      m->memory = memory;
+      tell(peer);
+    }
+  }
+
+  MSCCLPP_DEVICE bool wait() {
+    bool ok = true;
+    for (uint32_t i = thread_id() + 1; i < c_.ranks && ok; i += block_dim()) {
+      const uint32_t peer = (c_.rank + i) % c_.ranks;
+      ok = at_least(c_, &mailbox(c_, c_.rank, peer, lane_)->sync, count_, kWordSync, peer);
+    }
+    return block_sync_and(ok);
+  }
+
+  MSCCLPP_DEVICE bool barrier() {
+    enter();
+    return wait();
+  }
+
+  MSCCLPP_DEVICE void close() {
+    block_sync();
+    if (thread_id() == 0) c_.state->lanes[lane_].sync = count_;
+  }
+
+ private:
+  MSCCLPP_DEVICE void tell(uint32_t peer) const { store_release(&mailbox(c_, peer, c_.rank, lane_)->sync, count_); }
+
+  const Common& c_;
+  const uint32_t lane_;
+  uint64_t count_;
+};
+
+// Stage is the rotating buffer that one rank fills and all others read where it
+// lies: data is staged once however many read it. A chunk's slot is filled again
+// once every peer has said that it is done with it, so a fast rank cannot overrun
+// a slow one. Every peer consumes every chunk, also one that holds nothing for it.
+//
+// Chunks are numbered from 0 in the launch.
+class Stage {
+ public:
+  MSCCLPP_DEVICE Stage(const Common& c, uint32_t lane) : c_(c), lane_(lane), state_(&c.state->lanes[lane]), base_(state_->staged) {}
+
+  // slot waits until chunk i may be filled, and returns where; null after an abort.
+  MSCCLPP_DEVICE char* slot(uint64_t i) {
+    const uint64_t position = base_ + i;
+    bool ok = true;
+    if (position >= c_.stage_slots) {
+      for (uint32_t k = thread_id() + 1; k < c_.ranks && ok; k += block_dim()) {
+        const uint32_t peer = (c_.rank + k) % c_.ranks;
+        ok = at_least(c_, &mailbox(c_, c_.rank, peer, lane_)->stage_tail, position + 1 - c_.stage_slots, kWordStageTail, peer);
+      }
+    }
+    return block_sync_and(ok) ? address(c_.rank, position) : nullptr;
+  }
+
+  // publish shows chunk i to the peers. All of it was written before.
+  MSCCLPP_DEVICE void publish(uint64_t i) {
+    block_sync();
+    for (uint32_t k = thread_id() + 1; k < c_.ranks; k += block_dim()) {
+      const uint32_t peer = (c_.rank + k) % c_.ranks;
+      store_release(&mailbox(c_, peer, c_.rank, lane_)->stage_head, base_ + i + 1);
+    }
+  }
+
+  // wait waits for chunk i of peer; wait_all, of every peer.
+  MSCCLPP_DEVICE bool wait(uint32_t peer, uint64_t i) {
+    return block_sync_and(thread_id() != 0 || arrived(peer, i));
+  }
+  MSCCLPP_DEVICE bool wait_all(uint64_t i) {
+    bool ok = true;
+    for (uint32_t k = thread_id() + 1; k < c_.ranks && ok; k += block_dim()) ok = arrived((c_.rank + k) % c_.ranks, i);
+    return block_sync_and(ok);
+  }
+
+  // data is where chunk i of peer lies.
+  MSCCLPP_DEVICE const char* data(uint32_t peer, uint64_t i) const { return address(peer, state_->pulled[peer] + i); }
+
+  // release says that this rank is done with chunk i of peer; release_all, of
+  // every peer.
+  MSCCLPP_DEVICE void release(uint32_t peer, uint64_t i) {
+    block_sync();
+    if (thread_id() == 0) done(peer, i);
+  }
+  MSCCLPP_DEVICE void release_all(uint64_t i) {
+    block_sync();
+    for (uint32_t k = thread_id() + 1; k < c_.ranks; k += block_dim()) done((c_.rank + k) % c_.ranks, i);
+  }
+
+  // close ends a launch in which every rank staged n chunks.
+  MSCCLPP_DEVICE void close(uint64_t n) {
+    block_sync();
+    for (uint32_t p = thread_id(); p < c_.ranks; p += block_dim()) {
+      if (p == c_.rank) {
+        state_->staged = base_ + n;
+      } else {
+        state_->pulled[p] += n;
+      }
+    }
+  }
+
+  // close_one ends a launch in which only root staged.
+  MSCCLPP_DEVICE void close_one(uint32_t root, uint64_t n) {
+    block_sync();
+    if (thread_id() == 0) (root == c_.rank ? state_->staged : state_->pulled[root]) += n;
+  }
+
+ private:
+  MSCCLPP_DEVICE bool arrived(uint32_t peer, uint64_t i) const {
+    return at_least(c_, &mailbox(c_, c_.rank, peer, lane_)->stage_head, state_->pulled[peer] + i + 1, kWordStageHead, peer);
+  }
+  MSCCLPP_DEVICE void done(uint32_t peer, uint64_t i) const {
+    store_release(&mailbox(c_, peer, c_.rank, lane_)->stage_tail, state_->pulled[peer] + i + 1);
+  }
+  MSCCLPP_DEVICE char* address(uint32_t rank, uint64_t position) const {
+    const uint64_t slot = uint64_t(lane_) * c_.stage_slots + position % c_.stage_slots;
+    return reinterpret_cast<char*>(c_.scratch[rank]) + c_.stages + slot * c_.stage_slot;
+  }
+
+  const Common& c_;
+  const uint32_t lane_;
+  LaneState* const state_;
+  const uint64_t base_;
+};
+
+// PipeHeader precedes a chunk in a pipe.
+struct alignas(64) PipeHeader {
+  uint64_t bytes;    // in this chunk
+  uint64_t total;    // of the message that it is part of
+};
+
+// A pipe carries chunks from one rank to one other, through slots in the memory of
+// the receiver, which returns credits. Pipes of different pairs are independent:
+// what is asymmetric, or involves some of the ranks only, goes through pipes.
+struct Pipe {
+  MSCCLPP_DEVICE static char* address(const Common& c, uint32_t lane, uint32_t to, uint32_t from, uint64_t position) {
+    const uint64_t slot = (uint64_t(lane) * c.ranks + from) * c.pipe_slots + position % c.pipe_slots;
+    return reinterpret_cast<char*>(c.scratch[to]) + c.pipes + slot * c.pipe_slot;
+  }
+  MSCCLPP_DEVICE static uint64_t payload(const Common& c) { return c.pipe_slot - sizeof(PipeHeader); }
+  MSCCLPP_DEVICE static char* data(char* slot) { return slot + sizeof(PipeHeader); }
+
+  // room and ready say, without waiting and to one thread, whether the next chunk
+  // to peer can be put, or from peer be taken. wait_room and wait_ready wait, as a
+  // block.
+  MSCCLPP_DEVICE static bool room(const Common& c, uint32_t lane, uint32_t peer) {
+    const uint64_t position = c.state->lanes[lane].sent[peer];
+    return position < c.pipe_slots || load_acquire(&mailbox(c, c.rank, peer, lane)->pipe_tail) + c.pipe_slots > position;
+  }
+  MSCCLPP_DEVICE static bool ready(const Common& c, uint32_t lane, uint32_t peer) {
+    return load_acquire(&mailbox(c, c.rank, peer, lane)->pipe_head) > c.state->lanes[lane].received[peer];
+  }
+  MSCCLPP_DEVICE static bool wait_room(const Common& c, uint32_t lane, uint32_t peer) {
+    const uint64_t position = c.state->lanes[lane].sent[peer];
+    return block_sync_and(thread_id() != 0 || position < c.pipe_slots ||
+                          at_least(c, &mailbox(c, c.rank, peer, lane)->pipe_tail, position + 1 - c.pipe_slots, kWordPipeTail, peer));
+  }
+  MSCCLPP_DEVICE static bool wait_ready(const Common& c, uint32_t lane, uint32_t peer) {
+    const uint64_t position = c.state->lanes[lane].received[peer];
+    return block_sync_and(thread_id() != 0 ||
+                          at_least(c, &mailbox(c, c.rank, peer, lane)->pipe_head, position + 1, kWordPipeHead, peer));
+  }
+
+  // The slots of the next chunk to, and from, peer.
+  MSCCLPP_DEVICE static char* to(const Common& c, uint32_t lane, uint32_t peer) {
+    return address(c, lane, peer, c.rank, c.state->lanes[lane].sent[peer]);
+  }
+  MSCCLPP_DEVICE static char* from(const Common& c, uint32_t lane, uint32_t peer) {
+    return address(c, lane, c.rank, peer, c.state->lanes[lane].received[peer]);
+  }
+
+  // The slot was filled, or emptied, by the whole block.
+  MSCCLPP_DEVICE static void put(const Common& c, uint32_t lane, uint32_t peer) {
+    block_sync();
+    if (thread_id() == 0) {
+      uint64_t& sent = c.state->lanes[lane].sent[peer];
+      store_release(&mailbox(c, peer, c.rank, lane)->pipe_head, ++sent);
+    }
+    block_sync();
+  }
+  MSCCLPP_DEVICE static void take(const Common& c, uint32_t lane, uint32_t peer) {
+    block_sync();
+    if (thread_id() == 0) {
+      uint64_t& received = c.state->lanes[lane].received[peer];
+      store_release(&mailbox(c, peer, c.rank, lane)->pipe_tail, ++received);
+    }
+    block_sync();
+  }
+};
+
+// agree publishes what this launch is, and compares it with what the peers launch
+// when the caller asked for that. False: do not touch any data.
+//
+// Two signatures by parity are enough. A rank writes the one of launch k + 2 after
+// it has seen all signatures of launch k + 1, and a peer publishes that of k + 1
+// when it is done comparing those of k.
+MSCCLPP_DEVICE bool agree(const Common& c) {
+  if (c.check == kCheckNever) return true;
+  bool ok = true;
+  if (global_thread() == 0) {
+    bool same = true;
+    const uint64_t sequence = c.state->sequence + 1;
+    const uint32_t parity = sequence & 1;
+    for (uint32_t i = 1; i < c.ranks; ++i) {
+      const uint32_t peer = (c.rank + i) % c.ranks;
+      Signature* s = &mailbox(c, peer, c.rank, 0)->signature[parity];
+      s->count = c.signature.count;
+      s->collective = c.signature.collective;
+      s->algorithm = c.signature.algorithm;
+      s->type = c.signature.type;
+      s->op = c.signature.op;
+      s->root = c.signature.root;
+      store_release(&s->sequence, sequence);
+    }
+    for (uint32_t i = 1; i < c.ranks && ok && c.check == kCheckCompare; ++i) {
+      const uint32_t peer = (c.rank + i) % c.ranks;
+      const Signature* s = &mailbox(c, c.rank, peer, 0)->signature[parity];
+      ok = at_least(c, &s->sequence, sequence, kWordSignature, peer);
+      same = same && s->count == c.signature.count && s->collective == c.signature.collective && s->algorithm == c.signature.algorithm &&
+             s->type == c.signature.type && s->op == c.signature.op && s->root == c.signature.root;
+    }
+    c.state->sequence = sequence;
+    c.state->mismatch = same ? 0 : kMismatchSignature;
+  }
+  if (c.check != kCheckCompare) return true;
+  if (!block_sync_and(ok) || !grid_sync(&c.state->grid, c.control)) return false;
+  return c.state->mismatch == 0;
+}
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_LINKS_H_

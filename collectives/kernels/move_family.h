@@ -1,0 +1,41 @@
+// The kernels that move bytes of whatever type. A transport with memory channels
+// compiles this file into images of the family "move".
+#ifndef MSCCLPP_COLLECTIVES_MOVE_FAMILY_H_
+#define MSCCLPP_COLLECTIVES_MOVE_FAMILY_H_
+
+#include "allgather.h"
+#include "alltoall.h"
+#include "pull.h"
+#include "rooted.h"
+#include "transfers.h"
+#include "zerocopy.h"
+
+namespace mscclpp {
+namespace collectives {
+
+MSCCLPP_KERNEL(mscclpp_allgather_ll8, Args, args) { allgather_packets<LL8Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_allgather_ll16, Args, args) { allgather_packets<LL16Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_allgather_chunk, Args, args) { allgather_chunk(args); }
+MSCCLPP_KERNEL(mscclpp_allgather_ring, Args, args) { allgather_ring(args); }
+MSCCLPP_KERNEL(mscclpp_allgather_zerocopy, Args, args) { allgather_zerocopy(args); }
+
+MSCCLPP_KERNEL(mscclpp_alltoall_ll8, Args, args) { alltoall_packets<LL8Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_ll16, Args, args) { alltoall_packets<LL16Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_chunk, Args, args) { alltoall_chunk(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_zerocopy, Args, args) { alltoall_zerocopy(args); }
+
+MSCCLPP_KERNEL(mscclpp_broadcast_chunk, Args, args) { broadcast_chunk(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_zerocopy, Args, args) { broadcast_zerocopy(args); }
+
+MSCCLPP_KERNEL(mscclpp_transfers_chunk, TransferArgs, args) { transfers(args); }
+MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
+
+#if MSCCLPP_TARGET_CPU
+MSCCLPP_KERNEL(mscclpp_allgather_pull, Args, args) { allgather_pull(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_pull, Args, args) { alltoall_pull(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_pull, Args, args) { broadcast_pull(args); }
+#endif
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_MOVE_FAMILY_H_

@@ -1,0 +1,123 @@
+// Packet collectives: data and flag arrive together, so one store is all that a
+// message costs, at half the bandwidth.
+//
+// Epochs. Every packet collective moves all ranks from epoch e to e + 1, and each
+// rank receives at least one packet from every peer in it (also when there is
+// nothing to tell: then an empty one). Packets of epoch e carry a flag made from e
+// and go to half e % 2 of the receiver's packet area. Two halves are enough: who
+// sends in epoch e + 2 has ended e + 1, so it has a packet of e + 1 from the
+// receiver, which the receiver sent after it had ended e: nobody reads that half.
+// Collectives in which some rank might not hear from another break this argument;
+// they use pipes.
+//
+// Flags. Of an epoch only 32 bits fit into a packet, so a slot that was not
+// written for 2^32 epochs would hold a flag that is right again, and old data.
+// Long before, every 2^30 epochs, a rank clears its half for the next epoch: no
+// peer can be there before this rank has sent in this one.
+#ifndef MSCCLPP_COLLECTIVES_PACKETS_H_
+#define MSCCLPP_COLLECTIVES_PACKETS_H_
+
+#include "links.h"
+
+namespace mscclpp {
+namespace collectives {
+
+constexpr uint64_t kClearEvery = 1ull << 30;
+
+// Epochs walks through the epochs of one launch: one for each piece of data that
+// fits into a slot.
+class Epochs {
+ public:
+  MSCCLPP_DEVICE explicit Epochs(const Common& c) : c_(c), epoch_(c.state->epoch) {}
+
+  // next begins an epoch. All blocks call it; between two of a launch it waits
+  // for all blocks of this rank to end the first.
+  MSCCLPP_DEVICE bool next() {
+    if (steps_ > 0 && !grid_sync(&c_.state->grid, c_.control)) return false;
+    ++steps_;
+    ++epoch_;
+    if (epoch_ % kClearEvery < 2 && epoch_ >= kClearEvery) return clear();
+    return true;
+  }
+
+  MSCCLPP_DEVICE uint32_t flag() const { return static_cast<uint32_t>(epoch_ % 0xffffffffull) + 1; }
+
+  // slot is where packets from `from` go in the memory of `to`.
+  MSCCLPP_DEVICE char* slot(uint32_t to, uint32_t from) const {
+    return reinterpret_cast<char*>(c_.scratch[to]) + c_.packets + (epoch_ & 1) * c_.packet_half + from * slot_bytes(c_);
+  }
+  MSCCLPP_DEVICE static uint64_t slot_bytes(const Common& c) { return c.packet_half / c.ranks / 64 * 64; }
+
+  // close ends the launch: the last block to leave advances the epoch, when no
+  // other can still have to read it.
+  MSCCLPP_DEVICE void close() {
+    block_sync();
+    if (thread_id() != 0) return;
+    if (grid_dim() > 1) {
+      if (fetch_add_acq_rel_device(&c_.state->finished, 1u) + 1 != grid_dim()) return;
+      c_.state->finished = 0;
+    }
+    c_.state->epoch = epoch_;
+  }
+
+ private:
+  MSCCLPP_DEVICE bool clear() {
+    char* other = reinterpret_cast<char*>(c_.scratch[c_.rank]) + c_.packets + ((epoch_ + 1) & 1) * c_.packet_half;
+    for (uint64_t i = global_thread(); i < c_.packet_half / 16; i += global_threads()) store16_packet(other + i * 16, Vec16{0, 0, 0, 0});
+    fence_system();  // before anything that this rank sends
+    return grid_sync(&c_.state->grid, c_.control);
+  }
+
+  const Common& c_;
+  uint64_t epoch_;
+  uint32_t steps_ = 0;
+};
+
+MSCCLPP_DEVICE WaitSite packet_site(const Common& c, uint32_t peer, uint32_t flag) {
+  return WaitSite{c.signature.collective << 8 | c.signature.algorithm, kWordPacket, peer, flag};
+}
+
+// Payload is handed out in units: a thread that sends a unit is the one that later
+// stores to the same place of the output, so that input and output may be one
+// buffer. A unit is whole packets and whole elements. On a CPU it is large enough
+// for the vector loops to be worth it.
+#if MSCCLPP_TARGET_CPU
+constexpr uint32_t kUnit = 1024;
+#else
+constexpr uint32_t kUnit = 8;
+#endif
+
+template <class Packet>
+MSCCLPP_OUTLINED_LARGE void send_packets(char* slot, const char* data, uint64_t bytes, uint32_t flag) {
+#if MSCCLPP_TARGET_CPU
+  copyToPackets<Packet>(slot, data, bytes, 0, 1, flag);
+#else
+  for (uint64_t at = uint64_t(global_thread()) * kUnit; at < bytes; at += uint64_t(global_threads()) * kUnit) {
+    copyToPackets<Packet>(slot + 2 * at, data + at, smaller(kUnit, bytes - at), 0, 1, flag);
+  }
+#endif
+}
+
+template <class Packet>
+MSCCLPP_OUTLINED_LARGE bool unpack(const WaitControl* control, uint32_t kernel, char* out, const char* slot, uint64_t bytes,
+                                   uint32_t flag, uint32_t peer) {
+  const WaitSite site{kernel, kWordPacket, peer, flag};
+#if MSCCLPP_TARGET_CPU
+  return copyFromPackets<Packet>(out, slot, bytes, 0, 1, flag, control, site);
+#else
+  for (uint64_t at = uint64_t(global_thread()) * kUnit; at < bytes; at += uint64_t(global_threads()) * kUnit) {
+    if (!copyFromPackets<Packet>(out + at, slot + 2 * at, smaller(kUnit, bytes - at), 0, 1, flag, control, site)) return false;
+  }
+  return true;
+#endif
+}
+
+// receive_packets stores what peer sent.
+template <class Packet>
+MSCCLPP_DEVICE bool receive_packets(const Common& c, char* out, const char* slot, uint64_t bytes, uint32_t flag, uint32_t peer) {
+  return unpack<Packet>(c.control, c.signature.collective << 8 | c.signature.algorithm, out, slot, bytes, flag, peer);
+}
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_PACKETS_H_

@@ -1,0 +1,46 @@
+// The kernels that know element types: all-reduce, reduce-scatter and reduce. A
+// transport with memory channels compiles this file once for each type, with
+// -DMSCCLPP_TYPE=<number of the type>, into images of the family "reduce".
+#ifndef MSCCLPP_COLLECTIVES_REDUCE_FAMILY_H_
+#define MSCCLPP_COLLECTIVES_REDUCE_FAMILY_H_
+
+#include "allreduce_chunk.h"
+#include "allreduce_packets.h"
+#include "allreduce_ring.h"
+#include "allreduce_switch.h"
+#include "pull.h"
+#include "reducescatter.h"
+#include "rooted.h"
+#include "zerocopy.h"
+
+namespace mscclpp {
+namespace collectives {
+
+MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll8, Args, args) { allreduce_allpair_packets<Element, LL8Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll16, Args, args) { allreduce_allpair_packets<Element, LL16Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll8, Args, args) { allreduce_twophase_packets<Element, LL8Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll16, Args, args) { allreduce_twophase_packets<Element, LL16Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_allpair_chunk, Args, args) { allreduce_allpair_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_twophase_chunk, Args, args) { allreduce_twophase_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_ring, Args, args) { allreduce_ring<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_zerocopy, Args, args) { allreduce_zerocopy<Element>(args); }
+#if MSCCLPP_HAS_SWITCH
+MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>(args); }
+#endif
+
+MSCCLPP_KERNEL(mscclpp_reducescatter_ll8, Args, args) { reducescatter_packets<Element, LL8Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_ll16, Args, args) { reducescatter_packets<Element, LL16Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_chunk, Args, args) { reducescatter_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zerocopy<Element>(args); }
+
+MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
+
+#if MSCCLPP_TARGET_CPU
+MSCCLPP_KERNEL(mscclpp_allreduce_pull, Args, args) { allreduce_pull<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_pull, Args, args) { reducescatter_pull<Element>(args); }
+#endif
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_REDUCE_FAMILY_H_

@@ -1,0 +1,64 @@
+package collectives
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/check"
+)
+
+// The kernels as a program of their own, with ranks as threads over plain memory:
+// what goes wrong here is not the fault of any transport. Fast ranks run ahead of
+// slow ones, packet epochs start where flags wrap around.
+func TestKernelsWithThreads(t *testing.T) {
+	for _, dtype := range []device.DataType{device.BFloat16} {
+		t.Run(dtype.String(), func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "check")
+			build := exec.CommandContext(t.Context(), "g++", "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread",
+				"-DMSCCLPP_TYPE="+strconv.Itoa(int(dtype)), "-I../framework/device/include", "kernels/testdata/check.cc", "-o", program)
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("build: %v\n%s", err, out)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a deadlock fails here
+			defer cancel()
+			out, err := exec.CommandContext(ctx, program, "1", "100").CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "ok ") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// The kernels in the emulator, on grids that differ from rank to rank: threads in
+// turn, under seeded schedules, with ThreadSanitizer and with AddressSanitizer.
+func TestKernelsOnGrids(t *testing.T) {
+	program := check.Program{Source: filepath.Join("kernels", "testdata", "emulated.cc")}
+	for _, m := range check.Modes {
+		t.Run(m.Name, func(t *testing.T) {
+			if m.Seeds > 0 {
+				m.Seeds = 10
+			}
+			executable, err := program.Build(t.Context(), m)
+			if errors.Is(err, framework.ErrUnavailable) {
+				t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r, err := check.Run(ctx, executable, m)
+			if err != nil || r.Exit != 0 {
+				t.Errorf("exit code %d, %v\n%s", r.Exit, err, r.Output)
+			}
+		})
+	}
+}

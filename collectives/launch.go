@@ -1,0 +1,250 @@
+package collectives
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// prepareTimeout bounds what the first use of an algorithm may take: fetching and
+// loading an image.
+const prepareTimeout = 30 * time.Second
+
+var defaults CallOptions
+
+// job is one call on its way to the device.
+type job struct {
+	collective    Collective
+	input, output unsafe.Pointer
+	count         int
+	dtype         device.DataType
+	op            device.Op
+	root          int
+	inCount       uint64 // elements of the two buffers
+	outCount      uint64
+}
+
+// run validates a call, chooses its algorithm and launches. It does not allocate
+// once the algorithm was used before.
+func (c *Comm) run(j *job, o *CallOptions) error {
+	if o == nil {
+		o = &defaults
+	}
+	c.mu.Lock()
+	err := c.start(j, o)
+	c.input, c.output = nil, nil
+	c.mu.Unlock()
+	if err == errRunOwn {
+		return c.runOwn(j, o)
+	}
+	if err != nil {
+		return fmt.Errorf("%v: %w", j.collective, err)
+	}
+	return nil
+}
+
+func (c *Comm) start(j *job, o *CallOptions) error {
+	if err := c.ready(); err != nil {
+		return err
+	}
+	if err := j.check(c.comm.Size()); err != nil {
+		return err
+	}
+	a := &c.args
+	element := uint64(j.dtype.Size())
+	r := &c.request
+	*r = Request{
+		Collective: j.collective, Bytes: max(j.inCount, j.outCount) * element, Count: uint64(j.count), Type: j.dtype, Op: j.op,
+		Root: j.root, Ranks: int(a.Ranks), InPlace: j.inPlace(c.comm.Rank(), element), Device: deviceName(c.host),
+	}
+	c.input, c.output = j.input, j.output
+	r.Registered = c.locate(j, element)
+	alg, err := c.choose(r, o.Algorithm)
+	if err != nil {
+		return err
+	}
+	if alg.own != nil {
+		return errRunOwn
+	}
+	kernel := alg.loaded[j.dtype]
+	if kernel == nil {
+		if err := c.load(alg, j.dtype); err != nil {
+			return err
+		}
+		kernel = alg.loaded[j.dtype]
+	}
+	a.Input, a.Output = uintptr(j.input), uintptr(j.output)
+	a.Count, a.Element = r.Count, uint32(element)
+	a.Type, a.Op, a.Root, a.Scale = uint32(j.dtype), uint32(j.op), uint32(j.root), o.Scale
+	a.Chunk = chunk(r.Bytes, a.StageSlot)
+	s := &a.Signature
+	s.Count, s.Collective, s.Algorithm = r.Count, uint32(j.collective), alg.id
+	s.Type, s.Op, s.Root = a.Type, a.Op, a.Root
+	if a.Check != checkNever {
+		s.Sequence++
+		c.watch.enter(s)
+	} else if r.Count == 0 && j.collective != Barrier {
+		return nil
+	}
+	l := c.launch
+	l.Stream = o.Stream
+	err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	c.watch.leave()
+	if err != nil {
+		return err
+	}
+	return c.outcome(alg)
+}
+
+// ready says why no call can be made any more, or nil.
+func (c *Comm) ready() error {
+	if c.closed {
+		return fmt.Errorf("collectives: %w", framework.ErrClosed)
+	}
+	if c.refused != nil {
+		return c.refused
+	}
+	return c.comm.Check()
+}
+
+// outcome is what a launch that has returned, on the host, has to tell.
+func (c *Comm) outcome(alg *algorithm) error {
+	if !c.host {
+		return nil
+	}
+	if err := c.comm.Check(); err != nil {
+		return err
+	}
+	if c.args.Check == checkCompare && c.found(mismatchOffset) != 0 {
+		return c.disagreement(c.args.Signature.Sequence)
+	}
+	if alg.name == pull {
+		return c.pulled()
+	}
+	if !alg.registered {
+		return nil
+	}
+	if peer := int(c.found(elsewhereOffset)) - 1; peer >= 0 {
+		return &framework.Error{Op: alg.name, Peer: peer,
+			Err: fmt.Errorf("%w: its buffers are in other registered memory than those here: expected parts of one exchange", framework.ErrInvalid)}
+	}
+	return nil
+}
+
+func (j *job) check(ranks int) error {
+	switch {
+	case j.count < 0:
+		return fmt.Errorf("%w: count %d: expected at least 0", framework.ErrInvalid, j.count)
+	case j.dtype >= device.DataTypes:
+		return fmt.Errorf("%w: %v: no such element type", framework.ErrInvalid, j.dtype)
+	case j.op >= device.Ops:
+		return fmt.Errorf("%w: %v: no such reduction", framework.ErrInvalid, j.op)
+	case j.root < 0 || j.root >= ranks:
+		return fmt.Errorf("%w: root %d: expected 0 to %d", framework.ErrInvalid, j.root, ranks-1)
+	case uint64(j.count) > math.MaxInt64/uint64(ranks)/8:
+		return fmt.Errorf("%w: %d elements of %v a rank: too many bytes", framework.ErrInvalid, j.count, j.dtype)
+	case j.input == nil && j.inCount > 0 || j.output == nil && j.outCount > 0:
+		return fmt.Errorf("%w: a buffer is nil, expected %d elements in and %d out", framework.ErrInvalid, j.inCount, j.outCount)
+	}
+	return nil
+}
+
+func (j *job) inPlace(rank int, element uint64) bool {
+	own := uintptr(uint64(j.count) * element * uint64(rank))
+	switch j.collective {
+	case AllGather:
+		return uintptr(j.input) == uintptr(j.output)+own
+	case ReduceScatter:
+		return uintptr(j.output) == uintptr(j.input)+own
+	}
+	return j.input == j.output
+}
+
+// locate finds the exchanged memory of the buffers that peers would reach, and tells
+// the kernel where that of the peers is. It reports whether there is such memory.
+func (c *Comm) locate(j *job, element uint64) bool {
+	a := &c.args
+	in, inOffset, inOK := c.comm.Find(uintptr(j.input), j.inCount*element)
+	out, outOffset, outOK := c.comm.Find(uintptr(j.output), j.outCount*element)
+	switch j.collective {
+	case AllReduce: // inputs are read, outputs written
+	case Broadcast: // the root's output is read
+		in, inOffset, inOK = out, outOffset, outOK
+	default: // inputs are read
+		out, outOffset, outOK = in, inOffset, inOK
+	}
+	if !inOK || !outOK {
+		return false
+	}
+	if in != c.inSym {
+		addresses(in, a.Inputs[:a.Ranks])
+		c.inSym = in
+	}
+	if out != c.outSym {
+		addresses(out, a.Outputs[:a.Ranks])
+		c.outSym = out
+	}
+	a.InputOffset, a.OutputOffset, a.Memory = inOffset, outOffset, in.ID<<32|out.ID
+	return true
+}
+
+func addresses(s *comm.Symmetric, to []uintptr) {
+	for r := range to {
+		to[r] = s.Peer(r)
+	}
+}
+
+// chunk is the step of chunked algorithms: large enough that waits are rare and
+// that what was staged has left the cache of the one who staged it, small enough
+// that staging and reading overlap.
+func chunk(bytes, slot uint64) uint64 {
+	const least = 256 << 10
+	return min(slot, max(least, bytes/8/line*line))
+}
+
+func deviceName(host bool) string {
+	if host {
+		return "host"
+	}
+	return "device"
+}
+
+// load makes a kernel callable, and sets up what its algorithm needs.
+func (c *Comm) load(a *algorithm, t device.DataType) error {
+	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+	defer cancel()
+	if a.window && c.window == nil {
+		if err := c.openWindow(ctx); err != nil {
+			return fmt.Errorf("algorithm %s: %w", a.name, err)
+		}
+	}
+	k, err := c.comm.Load(ctx, a.kernel, t)
+	if err != nil {
+		return err
+	}
+	a.loaded[t] = k
+	return nil
+}
+
+// openWindow makes the memory of the switch algorithm. It is collective: all ranks
+// come here when they first use that algorithm.
+func (c *Comm) openWindow(ctx context.Context) error {
+	m, err := c.comm.Alloc(windowBytes)
+	if err != nil {
+		return err
+	}
+	w, err := c.comm.SwitchChannel(ctx, m)
+	if err != nil {
+		m.Close()
+		return err
+	}
+	c.window, c.windowMem = w, m
+	c.args.Window = w.Handle()
+	return nil
+}

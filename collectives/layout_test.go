@@ -1,0 +1,110 @@
+package collectives
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// The Go twins of kernels/args.h have the sizes and offsets that a compiler gives
+// the originals.
+func TestLayoutsAgree(t *testing.T) {
+	type twin struct {
+		name   string
+		value  any
+		fields map[string]string // Go name to C++ name
+	}
+	twins := []twin{
+		{"Signature", signature{}, map[string]string{"Sequence": "sequence", "Count": "count", "Collective": "collective", "Algorithm": "algorithm", "Type": "type", "Op": "op", "Root": "root"}},
+		{"Common", common{}, map[string]string{"Control": "control", "State": "state", "Rank": "rank", "Ranks": "ranks", "Lanes": "lanes", "Check": "check",
+			"Packets": "packets", "PacketHalf": "packet_half", "Stages": "stages", "StageSlot": "stage_slot", "Pipes": "pipes", "PipeSlot": "pipe_slot",
+			"StageSlots": "stage_slots", "PipeSlots": "pipe_slots", "Signature": "signature", "Scratch": "scratch"}},
+		{"Args", kernelArgs{}, map[string]string{"Input": "input", "Output": "output", "Count": "count", "Chunk": "chunk", "Type": "type", "Op": "op", "Root": "root",
+			"Element": "element", "Scale": "scale", "InputOffset": "input_offset", "OutputOffset": "output_offset", "Memory": "memory", "Window": "window", "Inputs": "inputs", "Outputs": "outputs", "Processes": "processes"}},
+		{"Transfer", transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
+		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "List": "list"}},
+	}
+	source := "#include \"args.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
+	var want []string
+	check := func(what string, expression string, value uintptr) {
+		source += fmt.Sprintf("  printf(\"%s %%zu\\n\", size_t(%s));\n", what, expression)
+		want = append(want, fmt.Sprintf("%s %d", what, value))
+	}
+	for _, x := range twins {
+		typ := reflect.TypeOf(x.value)
+		check(x.name, "sizeof("+x.name+")", typ.Size())
+		for name, c := range x.fields {
+			f, ok := typ.FieldByName(name)
+			if !ok {
+				t.Fatalf("%s has no field %s", x.name, name)
+			}
+			check(x.name+"."+c, "offsetof("+x.name+", "+c+")", f.Offset)
+		}
+	}
+	check("mailbox", "sizeof(Mailbox)", mailboxBytes)
+	check("mailbox.signature", "offsetof(Mailbox, signature)", signatureOffset)
+	check("state", "sizeof(State)", stateBytes)
+	check("state.mismatch", "offsetof(State, mismatch)", mismatchOffset)
+	check("state.elsewhere", "offsetof(State, elsewhere)", elsewhereOffset)
+	check("state.unreachable", "offsetof(State, unreachable)", unreachableOffset)
+	check("state.reason", "offsetof(State, reason)", reasonOffset)
+	check("pull", "kPullBytes", pullBytes)
+	check("header", "sizeof(Signature)", unsafe.Sizeof(signature{}))
+	check("ranks", "kMaxRanks", maxRanks)
+	check("lanes", "kMaxLanes", maxLanes)
+	check("transfers", "kMaxTransfers", maxTransfers)
+	check("publish", "kCheckPublish", checkPublish)
+	check("compare", "kCheckCompare", checkCompare)
+	check("differs", "kMismatchSignature", mismatchSignature)
+	check("length", "kMismatchLength", mismatchLength)
+	source += "}\n"
+
+	dir := t.TempDir()
+	file := filepath.Join(dir, "layout.cc")
+	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "layout")
+	build := exec.Command("g++", "-std=c++17", "-I../framework/device/include", "-Ikernels", "-Wno-invalid-offsetof", file, "-o", program)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command(program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(out)); got != strings.Join(want, "\n") {
+		t.Errorf("the compiler says\n%s\nGo says\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// Scratch of any size is divided without overlap and within its bounds, and every
+// part is large enough for the kernels' smallest step.
+func TestScratchIsDivided(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3, 5, 8, 64, maxRanks} {
+		for _, lanes := range []uint32{1, 4, 32} {
+			for _, scratch := range []uint64{1 << 16, 1 << 20, 32 << 20, 1 << 30, 1<<20 + 12345} {
+				g, err := layout(scratch, ranks, lanes)
+				if err != nil {
+					if scratch >= uint64(ranks)*uint64(lanes)*(1<<16)*2 {
+						t.Errorf("%d ranks, %d lanes, %d bytes: %v", ranks, lanes, scratch, err)
+					}
+					continue
+				}
+				n, l := uint64(ranks), uint64(lanes)
+				if g.Total > scratch || g.Stages < g.Packets+2*g.PacketHalf || g.Pipes < g.Stages+l*stageSlots*g.StageSlot ||
+					g.Total < g.Pipes+l*n*pipeSlots*g.PipeSlot {
+					t.Errorf("%d ranks, %d lanes, %d bytes: overlap in %+v", ranks, lanes, scratch, g)
+				}
+				if g.PacketHalf/n < 4*64 || g.StageSlot < 64*n || g.PipeSlot < pipeHeader+64*8 || g.PacketHalf%64 != 0 || g.StageSlot%64 != 0 || g.PipeSlot%64 != 0 {
+					t.Errorf("%d ranks, %d lanes, %d bytes: too small or crooked: %+v", ranks, lanes, scratch, g)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package collectives_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/transports/shm"
+)
+
+// portsOnly is a transport that claims nothing but port channels.
+type portsOnly struct{ framework.Transport }
+
+func (t portsOnly) Describe(ctx context.Context) (framework.Description, error) {
+	d, err := t.Transport.Describe(ctx)
+	d.Channels = slices.DeleteFunc(slices.Clone(d.Channels), func(k framework.Kind) bool { return k != framework.KindPort })
+	return d, err
+}
+
+// A program that only uses port channels starts all the same, over whatever has
+// them; a collective says what is missing.
+func TestWithoutMemoryChannels(t *testing.T) {
+	dev, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	inner, err := shm.New(shm.Config{}.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := comm.NewTransport(t.Context(), portsOnly{inner}, "embedded")
+	if err != nil {
+		t.Fatal(err)
+	}
+	world, err := comm.New(t.Context(), bootstrap.InProcess(1)[0], comm.Options{Device: dev, Transports: []*comm.Transport{tr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer world.Close()
+	c, err := collectives.New(t.Context(), world, collectives.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x float32
+	p := unsafe.Pointer(&x)
+	_, choice := c.Choice(collectives.Request{Collective: collectives.AllReduce}, "")
+	for name, err := range map[string]error{
+		"all-reduce": c.AllReduce(p, p, 1, device.Float32, device.Sum, nil),
+		"send":       c.Send(p, 1, device.Float32, 0, &collectives.CallOptions{Algorithm: "chunk"}),
+		"barrier":    c.Barrier(nil),
+		"choice":     choice,
+	} {
+		if !errors.Is(err, framework.ErrUnsupported) {
+			t.Errorf("%s: %v, expected ErrUnsupported", name, err)
+		}
+	}
+	if names := c.Algorithms(collectives.SendRecv); len(names) != 0 {
+		t.Errorf("algorithms %q, expected none", names)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

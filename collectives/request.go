@@ -1,0 +1,38 @@
+package collectives
+
+import (
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// CallOptions change one call. nil, and the zero value of a field, are the default.
+type CallOptions struct {
+	Stream    gpu.Stream
+	Algorithm string  // "" leaves the choice to the selector
+	Scale     float64 // for PreMulSum: every input is multiplied by it first
+}
+
+// Request describes a call to selectors and algorithms.
+type Request struct {
+	Collective Collective
+	Bytes      uint64 // of the larger buffer
+	Count      uint64 // as the caller gave it
+	Type       device.DataType
+	Op         device.Op
+	Root       int
+	Ranks      int
+	Registered bool // the buffers that peers would reach are in exchanged memory
+	InPlace    bool
+	Device     string // "host", "cuda", "hip"
+}
+
+// Call is what an algorithm of the user's own is run with.
+type Call struct {
+	Request
+	Input  unsafe.Pointer
+	Output unsafe.Pointer
+	Stream gpu.Stream
+	Scale  float64
+}

@@ -1,0 +1,145 @@
+package collectives
+
+import (
+	"fmt"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Selector names the algorithm for a call, or returns "" to leave the choice to the
+// tables. It is called in every call that names no algorithm, must not allocate if
+// the program cares, and must answer alike on all ranks.
+type Selector func(*Request) string
+
+// Row is one line of the table of algorithms: the first that fits is used. The zero
+// value of a field fits everything.
+type Row struct {
+	Collective Collective
+	MaxBytes   uint64 // of the larger buffer
+	MinRanks   int
+	MaxRanks   int
+	Registered *bool
+	Algorithm  string
+}
+
+func (w *Row) fits(r *Request) bool {
+	return w.Collective == r.Collective && (w.MaxBytes == 0 || r.Bytes <= w.MaxBytes) &&
+		r.Ranks >= w.MinRanks && (w.MaxRanks == 0 || r.Ranks <= w.MaxRanks) &&
+		(w.Registered == nil || *w.Registered == r.Registered)
+}
+
+var yes = true
+
+// hostTable is what measurements on CPUs suggest. Between cores a line of memory
+// that was just written is what costs, and packets need twice as many, so they win
+// for single lines only. Stages beat pulling where two processors share their first
+// caches, and lose by far where they do not: programs cannot choose, so two ranks
+// pull what is worth the call.
+var hostTable = []Row{
+	{Collective: AllReduce, MaxBytes: 128, Algorithm: "allpair_ll8"},
+	{Collective: AllReduce, MaxBytes: 8 << 10, Algorithm: "allpair_chunk"},
+	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "allpair_chunk"},
+	{Collective: AllReduce, MaxRanks: 2, Algorithm: "pull"},
+	{Collective: AllReduce, Algorithm: "twophase_chunk"},
+	{Collective: AllGather, MaxBytes: 128, Algorithm: "ll8"},
+	{Collective: AllGather, MaxBytes: 8 << 10, Algorithm: "chunk"},
+	{Collective: AllGather, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: AllGather, MaxRanks: 2, Algorithm: "pull"},
+	{Collective: AllGather, Algorithm: "chunk"},
+	{Collective: ReduceScatter, MaxBytes: 128, Algorithm: "ll8"},
+	{Collective: ReduceScatter, MaxBytes: 8 << 10, Algorithm: "chunk"},
+	{Collective: ReduceScatter, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: ReduceScatter, Algorithm: "chunk"},
+	{Collective: AllToAll, MaxBytes: 128, Algorithm: "ll8"},
+	{Collective: AllToAll, MaxBytes: 8 << 10, Algorithm: "chunk"},
+	{Collective: AllToAll, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: AllToAll, Algorithm: "chunk"},
+	{Collective: Broadcast, Algorithm: "chunk"},
+	{Collective: Reduce, Algorithm: "chunk"},
+	{Collective: Barrier, Algorithm: "signal"},
+}
+
+// deviceTable is for GPUs.
+var deviceTable = []Row{
+	{Collective: AllReduce, MaxBytes: 32 << 10, Algorithm: "allpair_ll8"},
+	{Collective: AllReduce, MaxBytes: 512 << 10, Algorithm: "twophase_ll8"},
+	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: AllReduce, Algorithm: "twophase_chunk"},
+	{Collective: AllGather, MaxBytes: 64 << 10, Algorithm: "ll8"},
+	{Collective: AllGather, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: AllGather, Algorithm: "chunk"},
+	{Collective: ReduceScatter, MaxBytes: 64 << 10, Algorithm: "ll8"},
+	{Collective: ReduceScatter, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: ReduceScatter, Algorithm: "chunk"},
+	{Collective: AllToAll, MaxBytes: 64 << 10, Algorithm: "ll8"},
+	{Collective: AllToAll, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: AllToAll, Algorithm: "chunk"},
+	{Collective: Broadcast, Algorithm: "chunk"},
+	{Collective: Reduce, Algorithm: "chunk"},
+	{Collective: Barrier, Algorithm: "signal"},
+}
+
+// choices remembers what the tables said. Programs repeat themselves: one entry a
+// collective is enough.
+type choices [collectives]struct {
+	request Request
+	chosen  *algorithm
+}
+
+func (c *choices) reset() { *c = choices{} }
+
+// RegisterSelector sets the program's selector; nil removes it. All ranks register
+// the same one.
+func (c *Comm) RegisterSelector(s Selector) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.selector = s
+}
+
+// choose finds the algorithm for a call.
+func (c *Comm) choose(r *Request, name string) (*algorithm, error) {
+	if name == "" && c.selector != nil {
+		name = c.selector(r)
+	}
+	if name != "" {
+		a := find(c.algorithms[r.Collective], name)
+		if a == nil {
+			return nil, fmt.Errorf("%w: algorithm %q: expected one of %s", framework.ErrInvalid, name, names(c.algorithms[r.Collective]))
+		}
+		return a, a.fits(r)
+	}
+	cached := &c.choices[r.Collective]
+	if cached.chosen != nil && cached.request == *r {
+		return cached.chosen, nil
+	}
+	for _, table := range [][]Row{c.table, c.builtin} {
+		for i := range table {
+			if !table[i].fits(r) {
+				continue
+			}
+			if a := find(c.algorithms[r.Collective], table[i].Algorithm); a != nil && a.fits(r) == nil {
+				cached.request, cached.chosen = *r, a
+				return a, nil
+			}
+		}
+	}
+	for _, a := range c.algorithms[r.Collective] {
+		if a.own == nil && a.fits(r) == nil {
+			cached.request, cached.chosen = *r, a
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no transport has a kernel for %v of %v with %v", framework.ErrUnavailable, r.Collective, r.Type, r.Op)
+}
+
+func names(list []*algorithm) string {
+	s := ""
+	for i, a := range list {
+		if i > 0 {
+			s += " "
+		}
+		s += a.name
+	}
+	return s
+}

@@ -1,0 +1,157 @@
+package collectives
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// stallTick is how often the watch looks at a call that is under way. A call that
+// is still there at the second look has stalled.
+const stallTick = 250 * time.Millisecond
+
+// found reads what the last kernel left in a word of its state; host only.
+func (c *Comm) found(offset uintptr) uint32 {
+	return atomic.LoadUint32((*uint32)(at(c.state.Addr() + offset)))
+}
+
+// published reads the signature of a launch by rank from the mailbox in the scratch
+// of another rank; false while it has not been published, or when the rank has gone
+// on.
+func (c *Comm) published(rank, reader int, sequence uint64) (signature, bool) {
+	addr := c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes + signatureOffset + uintptr(sequence&1)*unsafe.Sizeof(signature{})
+	word := (*uint64)(at(addr))
+	if atomic.LoadUint64(word) != sequence {
+		return signature{}, false
+	}
+	s := *(*signature)(at(addr))
+	return s, atomic.LoadUint64(word) == sequence
+}
+
+// disagreement says which ranks launched what, as far as they have told.
+func (c *Comm) disagreement(sequence uint64) error {
+	self, ranks := c.comm.Rank(), c.comm.Size()
+	if ranks == 1 {
+		return nil
+	}
+	own, ok := c.published(self, (self+1)%ranks, sequence)
+	if !ok {
+		return nil
+	}
+	var parts []string
+	culprit := framework.NoPeer
+	for r := range ranks {
+		s, ok := own, true
+		if r != self {
+			s, ok = c.published(r, self, sequence)
+		}
+		if !ok {
+			continue
+		}
+		if !same(&s, &own) && culprit == framework.NoPeer {
+			culprit = r
+		}
+		parts = append(parts, fmt.Sprintf("rank %d: %s", r, c.describe(&s)))
+	}
+	if culprit == framework.NoPeer {
+		return nil
+	}
+	return &framework.Error{Op: "call " + fmt.Sprint(sequence), Peer: culprit,
+		Err: fmt.Errorf("%w: ranks disagree: %s", framework.ErrInvalid, strings.Join(parts, "; "))}
+}
+
+func same(a, b *signature) bool {
+	x, y := *a, *b
+	x.Sequence, y.Sequence = 0, 0
+	return x == y
+}
+
+func (c *Comm) describe(s *signature) string {
+	name := fmt.Sprintf("algorithm %#x", s.Algorithm)
+	if s.Collective > 0 && s.Collective < collectives {
+		for _, a := range c.algorithms[s.Collective] {
+			if a.id == s.Algorithm {
+				name = a.name
+			}
+		}
+	}
+	k := Collective(s.Collective)
+	text := k.String()
+	if k != Barrier {
+		text += fmt.Sprintf(" of %d %v", s.Count, device.DataType(s.Type))
+	}
+	if k.reduces() {
+		text += " " + device.Op(s.Op).String()
+	}
+	if k == Broadcast || k == Reduce {
+		text += fmt.Sprintf(" root %d", s.Root)
+	}
+	return text + " by " + name
+}
+
+// watch looks at calls that take long. It exists in stall mode, on the host.
+type watch struct {
+	running atomic.Uint64 // sequence of the call under way, 0 for none
+	done    chan struct{}
+	group   sync.WaitGroup
+}
+
+func startWatch(c *Comm) *watch {
+	w := &watch{done: make(chan struct{})}
+	w.group.Go(func() { w.loop(c) })
+	return w
+}
+
+func (w *watch) enter(s *signature) {
+	if w != nil {
+		w.running.Store(s.Sequence)
+	}
+}
+
+func (w *watch) leave() {
+	if w != nil {
+		w.running.Store(0)
+	}
+}
+
+func (w *watch) loop(c *Comm) {
+	tick := time.NewTicker(stallTick)
+	defer tick.Stop()
+	last := uint64(0)
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-tick.C:
+		}
+		now := w.running.Load()
+		if now != 0 && now == last {
+			// The call does not end while it is stalled, so its arguments stand still.
+			if err := c.disagreement(now); err != nil && w.running.Load() == now {
+				c.comm.Abort(err)
+			}
+		}
+		last = now
+	}
+}
+
+func (w *watch) stop() {
+	if w == nil {
+		return
+	}
+	select {
+	case <-w.done:
+	default:
+		close(w.done)
+	}
+	w.group.Wait()
+}
+
+// at turns the address of mapped memory, which Go does not manage, into a pointer.
+func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

@@ -1,0 +1,250 @@
+package collectives_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// One of three ranks calls something else. All get an error that says who did
+// what, nothing is written, and the communicator can go on.
+func TestRanksDisagree(t *testing.T) {
+	type call func(c *collectives.Comm, in, out []byte) error
+	good := func(c *collectives.Comm, in, out []byte) error {
+		return c.AllReduce(pointer(in), pointer(out), 100, device.Int32, device.Sum, nil)
+	}
+	for name, odd := range map[string]call{
+		"101 i32 sum": func(c *collectives.Comm, in, out []byte) error {
+			return c.AllReduce(pointer(in), pointer(out), 101, device.Int32, device.Sum, nil)
+		},
+		"of 0 i32": func(c *collectives.Comm, in, out []byte) error {
+			return c.AllReduce(pointer(in), pointer(out), 0, device.Int32, device.Sum, nil)
+		},
+		"100 f32": func(c *collectives.Comm, in, out []byte) error {
+			return c.AllReduce(pointer(in), pointer(out), 100, device.Float32, device.Sum, nil)
+		},
+		"100 i32 max": func(c *collectives.Comm, in, out []byte) error {
+			return c.AllReduce(pointer(in), pointer(out), 100, device.Int32, device.Max, nil)
+		},
+		"by twophase_ll16": func(c *collectives.Comm, in, out []byte) error {
+			return c.AllReduce(pointer(in), pointer(out), 100, device.Int32, device.Sum, &collectives.CallOptions{Algorithm: "twophase_ll16"})
+		},
+		"broadcast": func(c *collectives.Comm, in, out []byte) error {
+			return c.Broadcast(pointer(in), pointer(out), 100, device.Int32, 1, nil)
+		},
+		"barrier": func(c *collectives.Comm, in, out []byte) error { return c.Barrier(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			job(t, 3, collectives.Options{Signatures: collectives.SignaturesAlways}, func(ctx context.Context, c *collectives.Comm) error {
+				in, out := make([]byte, 404), make([]byte, 404)
+
+				do := good
+				if c.Rank() == 1 {
+					do = odd
+				}
+				got := do(c, in, out)
+				if !errors.Is(got, framework.ErrInvalid) || !strings.Contains(got.Error(), "rank 1: ") || !strings.Contains(got.Error(), name) {
+					return fmt.Errorf("disagreement: %v", got)
+				}
+				if c.Rank() != 1 && framework.PeerOf(got) != 1 {
+					return fmt.Errorf("blames rank %d, expected 1: %v", framework.PeerOf(got), got)
+				}
+				if err := good(c, in, out); err != nil {
+					return fmt.Errorf("the next call: %w", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Without comparison before each call a disagreement shows as a stall, and the
+// stall ends.
+func TestStallIsExplained(t *testing.T) {
+	job(t, 2, collectives.Options{Signatures: collectives.SignaturesStall}, func(ctx context.Context, c *collectives.Comm) error {
+		in, out := make([]byte, 8<<20), make([]byte, 8<<20)
+		count := 1 << 20
+		if c.Rank() == 1 {
+			count = 1 << 10 // by packets or in one chunk; rank 0 waits for more
+		}
+		err := c.AllReduce(pointer(in), pointer(out), count, device.Int64, device.Sum, &collectives.CallOptions{Algorithm: "twophase_chunk"})
+		if c.Rank() == 1 && err == nil {
+			<-c.Communicator().Done() // it had what it wanted; the other side complains
+			return nil
+		}
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "ranks disagree") {
+			return fmt.Errorf("stall: %v", err)
+		}
+		return nil
+	})
+}
+
+// Several communicators of one process work at the same time, each with all ranks
+// in this process.
+func TestConcurrentCommunicators(t *testing.T) {
+	var all sync.WaitGroup
+	for k := range 3 {
+		all.Go(func() {
+			job(t, 2+k, collectives.Options{Scratch: 4 << 20}, func(ctx context.Context, c *collectives.Comm) error {
+				b := buffers{make([]byte, 1<<20), make([]byte, 1<<20)}
+				for i := range 30 {
+					x := trial{kind: kinds[i%len(kinds)], count: 1 + i*997%9000, dtype: device.DataType(i % device.DataTypes), root: i % c.Size()}
+					if err := x.run(c, b, uint64(k*100+i)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+	all.Wait()
+}
+
+// An algorithm of the program's, built on other collectives, and a selector that
+// picks it.
+func TestOwnAlgorithmAndSelector(t *testing.T) {
+	job(t, 3, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		used := 0
+		mine := collectives.Algorithm{
+			Collective: collectives.AllReduce, Name: "reduce_broadcast",
+			Fits: func(r collectives.Request) bool { return r.Op != device.Avg },
+			Run: func(c *collectives.Comm, call *collectives.Call) error {
+				used++
+				if err := c.Reduce(call.Input, call.Output, int(call.Count), call.Type, call.Op, 0, nil); err != nil {
+					return err
+				}
+				return c.Broadcast(call.Output, call.Output, int(call.Count), call.Type, 0, nil)
+			},
+		}
+		if err := c.RegisterAlgorithm(mine); err != nil {
+			return err
+		}
+		if err := c.RegisterAlgorithm(mine); !errors.Is(err, framework.ErrInvalid) {
+			return fmt.Errorf("registered twice: %v", err)
+		}
+		b := buffers{make([]byte, 1<<16), make([]byte, 1<<16)}
+		x := trial{kind: collectives.AllReduce, algorithm: "reduce_broadcast", count: 1000, dtype: device.Int32}
+		if err := x.run(c, b, 1); err != nil || used != 1 {
+			return fmt.Errorf("by name: %v, used %d times", err, used)
+		}
+		c.RegisterSelector(func(r *collectives.Request) string {
+			if r.Collective == collectives.AllReduce && r.Bytes > 1000 {
+				return "reduce_broadcast"
+			}
+			return ""
+		})
+		x.algorithm = ""
+		if err := x.run(c, b, 2); err != nil || used != 2 {
+			return fmt.Errorf("by selector: %v, used %d times", err, used)
+		}
+		x.count = 10
+		if err := x.run(c, b, 3); err != nil || used != 2 {
+			return fmt.Errorf("selector left the choice: %v, used %d times", err, used)
+		}
+		x.count, x.op = 1000, device.Avg
+		if err := x.run(c, b, 3); !errors.Is(err, framework.ErrUnsupported) {
+			return fmt.Errorf("algorithm that does not fit: %v", err)
+		}
+		return nil
+	})
+}
+
+// The caller's mistakes are errors that say what was expected.
+func TestInvalidCalls(t *testing.T) {
+	job(t, 2, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		b := make([]byte, 64)
+		p := pointer(b)
+		for text, err := range map[string]error{
+			"at least 0":      c.AllReduce(p, p, -1, device.Int8, device.Sum, nil),
+			"no such element": c.AllReduce(p, p, 1, device.DataTypes, device.Sum, nil),
+			"no such reduc":   c.AllReduce(p, p, 1, device.Int8, device.Ops, nil),
+			"0 to 1":          c.Broadcast(p, p, 1, device.Int8, 2, nil),
+			"too many bytes":  c.AllGather(p, p, 1<<62, device.Float64, nil),
+			"is nil":          c.AllReduce(nil, p, 1, device.Int8, device.Sum, nil),
+			"expected one of": c.AllReduce(p, p, 1, device.Int8, device.Sum, &collectives.CallOptions{Algorithm: "best"}),
+			"registered":      c.AllReduce(p, p, 1, device.Int8, device.Sum, &collectives.CallOptions{Algorithm: "zerocopy"}),
+			"peer 2":          c.Send(p, 1, device.Int8, 2, nil),
+			"count -1":        c.Recv(p, -1, device.Int8, 1, nil),
+			"root -1":         c.Gather(p, p, 1, device.Int8, -1, nil),
+			"one for each":    c.AllToAllV(p, []int{1}, []int{0}, p, []int{1}, []int{0}, device.Int8, nil),
+		} {
+			if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), text) {
+				return fmt.Errorf("expected an error with %q, got %v", text, err)
+			}
+		}
+		if err := c.AllReduce(nil, nil, 0, device.Int8, device.Sum, nil); err != nil {
+			return fmt.Errorf("nothing to reduce: %v", err)
+		}
+		if err := c.Close(); err != nil {
+			return err
+		}
+		if err := c.Barrier(nil); !errors.Is(err, framework.ErrClosed) {
+			return fmt.Errorf("after close: %v", err)
+		}
+		return nil
+	})
+}
+
+// A call that waits for a rank that never comes ends when the communicator does.
+func TestAbortEndsACall(t *testing.T) {
+	cause := errors.New("enough")
+	job(t, 2, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		err := c.Barrier(nil) // both are here
+		if c.Rank() == 1 {
+			c.Communicator().Abort(cause)
+			return err
+		}
+		b := make([]byte, 1<<20)
+		for range 2 { // the second is refused at once
+			if err := c.AllReduce(pointer(b), pointer(b), 1<<20, device.Int8, device.Sum, nil); err == nil {
+				return errors.New("the call succeeded without its peer")
+			}
+		}
+		return nil
+	})
+}
+
+// Ranks that pass buffers of different exchanges get an error; offsets into other
+// memory would have been wrong data.
+func TestBuffersOfDifferentExchanges(t *testing.T) {
+	job(t, 3, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		var parts [2][]byte
+		for i := range parts {
+			m, err := c.Communicator().Alloc(1 << 16)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			s, err := c.Communicator().Exchange(ctx, m)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			parts[i] = unsafe.Slice((*byte)(address(m.Addr())), m.Bytes())
+		}
+		o := &collectives.CallOptions{Algorithm: "zerocopy"}
+		in := parts[0]
+		if c.Rank() == 2 {
+			in = parts[1]
+		}
+		err := c.AllGather(pointer(in), pointer(parts[0][32768:]), 100, device.Int8, o)
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "registered memory") {
+			return fmt.Errorf("rank %d: %v", c.Rank(), err)
+		}
+		if c.Rank() != 2 && framework.PeerOf(err) != 2 {
+			return fmt.Errorf("blames rank %d, expected 2", framework.PeerOf(err))
+		}
+		if err := c.AllGather(pointer(parts[0]), pointer(parts[1]), 100, device.Int8, o); err != nil {
+			return fmt.Errorf("the next call: %w", err)
+		}
+		return c.Communicator().Barrier(ctx)
+	})
+}

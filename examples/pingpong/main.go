@@ -1,0 +1,94 @@
+// Command pingpong sends a message back and forth between two ranks over a port
+// channel, driven by the host: no kernel runs, and a proxy moves the data.
+//
+//	mscclpp-run -n 2 pingpong
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+const (
+	size   = 4096
+	rounds = 250
+)
+
+func main() {
+	ctx := context.Background()
+	job, err := mscclpp.Init(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer job.Close()
+	if err := play(ctx, job); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func play(ctx context.Context, job *mscclpp.Job) error {
+	if job.Size() != 2 {
+		return fmt.Errorf("%d ranks: this takes two", job.Size())
+	}
+	// One memory that this rank sends from, and one that its peer may write.
+	out, err := job.World.Alloc(size)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	in, err := job.World.Alloc(size)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	channel, err := job.World.PortChannel(ctx, 1-job.Rank(), out, in)
+	if err != nil {
+		return err
+	}
+	defer channel.Close()
+
+	start := time.Now()
+	for round := range byte(rounds) {
+		if err := exchange(ctx, job.Rank(), channel, out, in, round); err != nil {
+			return err
+		}
+	}
+	if job.Rank() == 0 {
+		fmt.Printf("%d bytes there and back: %v\n", size, time.Since(start)/rounds)
+	}
+	return job.World.Barrier(ctx) // neither leaves while the other still waits
+}
+
+// exchange is one round: rank 0 serves, rank 1 returns.
+func exchange(ctx context.Context, rank int, channel *comm.PortChannel, out, in *comm.Memory, round byte) error {
+	if rank == 1 {
+		if err := receive(ctx, channel, in, round); err != nil {
+			return err
+		}
+	}
+	gpu.Bytes(out)[size-1] = round
+	if err := channel.PutWithSignal(0, 0, size); err != nil {
+		return err
+	}
+	// The source may be written again once the put is done.
+	if err := channel.Flush(ctx); err != nil || rank == 1 {
+		return err
+	}
+	return receive(ctx, channel, in, round)
+}
+
+func receive(ctx context.Context, channel *comm.PortChannel, in *comm.Memory, round byte) error {
+	if err := channel.Wait(ctx); err != nil {
+		return err
+	}
+	if got := gpu.Bytes(in)[size-1]; got != round {
+		return fmt.Errorf("round %d: received %d", round, got)
+	}
+	return nil
+}

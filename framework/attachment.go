@@ -1,0 +1,89 @@
+package framework
+
+// Attachment is the recipe by which a rank reaches memory of its peers.
+//
+// The rank performs Steps in order. Each step names the mapping or object that it
+// works on by index. A failed step is an error of the whole attachment; there is
+// no silent fallback to another transport.
+//
+// A memory channel needs one step: map the peer's segment. A switch group needs
+// the whole vocabulary, in an order that the hardware dictates:
+//
+//	import  object 0          every member opens what the root created
+//	add     object 0          every member adds its device
+//	barrier                   no memory may be bound before all were added
+//	bind    object 0 slot r   the member's memory becomes part of the window
+//	barrier                   no window may be used before all were bound
+//	map     mapping 0         the window becomes an address
+type Attachment struct {
+	ID       ID // for Close; 0 if there is nothing to free in the transport
+	Mappings []Mapping
+	Steps    []Step
+}
+
+// Mapping is memory that the rank is to make addressable.
+type Mapping struct {
+	Role   Role
+	Peer   int     // the rank whose memory it is; -1 for a group
+	Shares []Share // best first: only the rank learns that an import failed
+	Offset uint64  // of the mapped range within the share, in bytes
+	Bytes  uint64
+}
+
+// Role says what a mapping is for.
+type Role uint8
+
+// Roles of a mapping.
+const (
+	RolePeer      Role = 1 // memory of one peer: loads and stores reach it
+	RoleMulticast Role = 2 // window of a switch group
+	RoleInbox     Role = 3 // words that the transport writes for a forwarder to read
+)
+
+// Step is one act of the rank.
+type Step struct {
+	Op      StepOp
+	Mapping int // index into Attachment.Mappings, for StepMap and StepImport
+	Object  int // index into the objects of the group, for import, add and bind
+	Slot    int // for StepBind: which member's memory is bound
+
+	// Share is what StepBind binds: nil for the rank's own registered memory,
+	// else memory of another member that this rank has to bind as well. Hardware
+	// needs the first form only; an emulated switch uses the second.
+	Share  *Share
+	Offset uint64 // within the memory that is bound
+	Bytes  uint64
+}
+
+// StepOp is the verb of a Step.
+type StepOp uint8
+
+// Verbs of a step.
+const (
+	StepImport  StepOp = 1 // open the object whose shares are in Mappings[Mapping]
+	StepAdd     StepOp = 2 // add the rank's device to the object
+	StepBind    StepOp = 3 // bind memory to a slot of the object
+	StepMap     StepOp = 4 // make Mappings[Mapping] an address
+	StepBarrier StepOp = 5 // wait for all members of the connection
+)
+
+// Close closes all descriptors of the recipe.
+func (a Attachment) Close() error {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	for _, m := range a.Mappings {
+		for _, s := range m.Shares {
+			keep(s.Close())
+		}
+	}
+	for _, s := range a.Steps {
+		if s.Share != nil {
+			keep(s.Share.Close())
+		}
+	}
+	return first
+}

@@ -1,0 +1,126 @@
+package bootstrap
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Defaults of Config.
+const (
+	DefaultTimeout   = 30 * time.Second
+	DefaultHeartbeat = time.Second
+)
+
+// Config says which job to join, and as whom.
+type Config struct {
+	Rank, Size int
+
+	// ID names the job. When it is zero, Addr, Secret and Job stand for it.
+	ID UniqueID
+
+	// Addr is where rank 0 listens, as host:port.
+	Addr string
+	// Secret is known to all ranks, and to them alone; at least 16 bytes. Without
+	// one, all ranks must be on one host, or Insecure must be set.
+	Secret []byte
+	// Job separates jobs that share a secret.
+	Job string
+
+	// Listener is for rank 0: it listens at the address already, because whoever
+	// starts the ranks made it so. Join closes it in the end.
+	Listener net.Listener
+
+	// Interface is the network interface that other ranks connect to: a name, or a
+	// network as 10.1.0.0/16. Empty: the one that leads to rank 0.
+	Interface string
+
+	// HostID overrides the identity of this host. Empty: the kernel's boot id.
+	HostID string
+
+	// Insecure allows a job of several hosts without a secret.
+	Insecure bool
+
+	// Timeout bounds Join; 0 = DefaultTimeout. The context may end it sooner.
+	Timeout time.Duration
+
+	// Heartbeat is the interval of signs of life between hosts, at least a
+	// second; 0 = DefaultHeartbeat. After ten without any, a host is dead.
+	Heartbeat time.Duration
+
+	// missed is how many heartbeats may be; tests have less patience.
+	missed int
+
+	// Log gets rejected connections and the like; nil = nowhere.
+	Log *slog.Logger
+}
+
+const minSecret = 16
+
+// identity is what Config says about the job: how a connection proves itself.
+type identity struct {
+	job       [16]byte
+	key       []byte
+	hasSecret bool
+}
+
+func (c *Config) complete() (identity, error) {
+	bad := func(format string, args ...any) (identity, error) {
+		return identity{}, fmt.Errorf("%w: "+format, append([]any{framework.ErrInvalid}, args...)...)
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = DefaultHeartbeat
+	}
+	if c.missed == 0 {
+		c.missed = missedBeats
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case c.Size < 1 || c.Size > MaxRanks:
+		return bad("a job of %d ranks: expected 1 to %d", c.Size, MaxRanks)
+	case c.Rank < 0 || c.Rank >= c.Size:
+		return bad("rank %d of %d: expected 0 to %d", c.Rank, c.Size, c.Size-1)
+	case c.Timeout < 0:
+		return bad("timeout %v: expected a positive duration", c.Timeout)
+	case c.Heartbeat < time.Second:
+		return bad("heartbeat %v: expected at least 1s", c.Heartbeat)
+	case c.Listener != nil && c.Rank != 0:
+		return bad("rank %d has a listener: expected one for rank 0 only", c.Rank)
+	}
+	if c.ID != (UniqueID{}) {
+		if err := c.ID.Validate(); err != nil {
+			return identity{}, err
+		}
+		return identity{job: c.ID.Job(), key: deriveKey(c.ID.secret()), hasSecret: true}, nil
+	}
+	if c.Addr == "" {
+		return bad("neither a unique id nor an address of rank 0 is known: start with mscclpp-run, or set MSCCLPP_UNIQUE_ID, or MASTER_ADDR and MASTER_PORT")
+	}
+	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
+		return bad("address of rank 0 %q: expected host:port", c.Addr)
+	}
+	if len(c.Secret) > 0 && len(c.Secret) < minSecret {
+		return bad("a secret of %d bytes: expected at least %d", len(c.Secret), minSecret)
+	}
+	// The address is not part of the job's identity: ranks may reach rank 0 by
+	// different names.
+	job := sha256.Sum256([]byte("mscclpp job\x00" + c.Job))
+	return identity{job: [16]byte(job[:]), key: deriveKey(c.Secret), hasSecret: len(c.Secret) > 0}, nil
+}
+
+// deriveKey keeps the secret itself out of everything that is computed later.
+func deriveKey(secret []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte("mscclpp bootstrap key 1"))
+	return h.Sum(nil)
+}

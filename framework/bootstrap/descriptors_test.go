@@ -1,0 +1,180 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+func newPair(t *testing.T, keyA, keyB string) (a, b *descriptors) {
+	t.Helper()
+	quietly := slog.New(slog.DiscardHandler)
+	a, err := newDescriptors([]byte(keyA), 0, quietly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.close)
+	if b, err = newDescriptors([]byte(keyB), 1, quietly); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	return a, b
+}
+
+func TestDatagramOfAStranger(t *testing.T) {
+	a, b := newPair(t, "one key", "another key")
+	before := openFDs(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := a.probe(ctx, ctx, b.name, 1); !errors.Is(err, framework.ErrUnavailable) {
+		t.Errorf("probe with a wrong key: %v", err)
+	}
+	if after := openFDs(t); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// When a process has too many open files, the kernel drops descriptors silently
+// except for a flag. That must be an error that says so, and nothing may leak.
+func TestTruncatedDescriptors(t *testing.T) {
+	a, b := newPair(t, "key", "key")
+	f := tempFile(t, "x")
+	defer f.Close()
+	ctx := bounded(t, 5*time.Second)
+	// Two are announced, one is sent: as when the second did not fit.
+	m := datagram{kind: datagramFDs, count: 2, from: 0, to: 1, first: 1}
+	before := openFDs(t)
+	if err := a.post(ctx, ctx, b.name, m, []*os.File{f}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.take(ctx, newFate(), 0, 1, 2)
+	if err := wantError(err, framework.ErrUnavailable, framework.NoPeer, "1 of 2 descriptors", "ulimit -n"); err != nil {
+		t.Error(err)
+	}
+	if after := openFDs(t); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// The flag itself, from a kernel that is out of numbers.
+func TestOutOfDescriptors(t *testing.T) {
+	a, b := newPair(t, "key", "key")
+	f := tempFile(t, "x")
+	defer f.Close()
+	files := make([]*os.File, fdsPerMessage)
+	for i := range files {
+		files[i] = f
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	// The lowest free number is above what is open; leave room for a few.
+	probe, err := unix.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(probe)
+	tight := unix.Rlimit{Cur: uint64(probe + 8), Max: old.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
+		t.Fatal(err)
+	}
+	ctx := bounded(t, 5*time.Second)
+	m := datagram{kind: datagramFDs, count: len(files), from: 0, to: 1, first: 1}
+	err = a.post(ctx, ctx, b.name, m, files)
+	var taken error
+	if err == nil {
+		_, taken = b.take(ctx, newFate(), 0, 1, len(files))
+	}
+	if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); e != nil {
+		t.Fatal(e)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := wantError(taken, framework.ErrUnavailable, framework.NoPeer, "ulimit -n"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTakeGivesUp(t *testing.T) {
+	a, b := newPair(t, "key", "key")
+	f := tempFile(t, "x")
+	defer f.Close()
+	before := openFDs(t)
+	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := b.take(short, newFate(), 0, 1, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, expected the deadline", err)
+	}
+	job := newFate()
+	job.fail(framework.ErrPeer)
+	if _, err := b.take(context.Background(), job, 0, 2, 1); !errors.Is(err, framework.ErrPeer) {
+		t.Errorf("%v, expected the end of the job", err)
+	}
+	// What comes after all is closed; a later one shows that it was processed.
+	ctx := bounded(t, 5*time.Second)
+	share := framework.Share{Kind: framework.ShareMemFD, FD: f}
+	for number := uint64(1); number <= 3; number++ {
+		first, err := a.send(ctx, ctx, b.name, 1, []framework.Share{share})
+		if err != nil || first != number {
+			t.Fatalf("number %d, %v", first, err)
+		}
+	}
+	files, err := b.take(ctx, newFate(), 0, 3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeFiles(files)
+	if after := openFDs(t); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+func TestSendOfClosedDescriptor(t *testing.T) {
+	a, b := newPair(t, "key", "key")
+	f := tempFile(t, "x")
+	_ = f.Close()
+	ctx := bounded(t, 5*time.Second)
+	_, err := a.send(ctx, ctx, b.name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: f}})
+	if !errors.Is(err, framework.ErrInvalid) {
+		t.Errorf("a closed descriptor: %v, expected ErrInvalid", err)
+	}
+	b.close()
+	g := tempFile(t, "x")
+	defer g.Close()
+	_, err = a.send(ctx, ctx, b.name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: g}})
+	if !errors.Is(err, framework.ErrPeer) {
+		t.Errorf("a socket that is gone: %v, expected ErrPeer", err)
+	}
+}
+
+// A receiver that does not read holds the sender back, until its context ends.
+func TestFullSocket(t *testing.T) {
+	a, _ := newPair(t, "key", "key")
+	var name [16]byte
+	copy(name[:], "nobody reads    ")
+	deaf, err := net.ListenUnixgram("unixgram", socketAddr(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	f := tempFile(t, "x")
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	for err == nil {
+		_, err = a.send(ctx, context.Background(), name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: f}})
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, expected the deadline", err)
+	}
+}

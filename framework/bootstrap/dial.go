@@ -1,0 +1,115 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// dialer connects without keep-alive: liveness sets it where it is of use.
+var dialer = net.Dialer{KeepAlive: -1}
+
+// connect makes a connection and performs the handshake.
+func (t *TCP) connect(ctx context.Context, at string, why purpose, to int) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	c, err := dialer.DialContext(ctx, "tcp", at)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot connect to %s: %w", framework.ErrPeer, at, err)
+	}
+	conn := c.(*net.TCPConn)
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err = t.call.dial(conn, why, to)
+	if !stop() && err == nil {
+		err = unanswered(context.Cause(ctx))
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	return conn, nil
+}
+
+// linkTo returns the link for parcels to a rank, and makes it when there is none.
+// Several callers wait for one attempt.
+func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
+	for {
+		if err := t.inbox.departed(to); err != nil {
+			return nil, err
+		}
+		t.mu.Lock()
+		p := t.peer(to)
+		if p.out != nil {
+			t.mu.Unlock()
+			return p.out, nil
+		}
+		if t.closing {
+			t.mu.Unlock()
+			return nil, errClosed
+		}
+		if to >= len(t.table) || t.table[to].port == 0 {
+			t.mu.Unlock()
+			return nil, fmt.Errorf("%w: the address of rank %d is not known yet", framework.ErrUnavailable, to)
+		}
+		wait := p.dialing
+		if wait == nil {
+			wait = make(chan struct{})
+			p.dialing = wait
+			at := t.table[to].addr(t.root)
+			t.work.Go(func() { t.dial(to, at, wait) })
+		}
+		t.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no connection yet: %w", context.Cause(ctx))
+		case <-t.fates.job.done:
+			return nil, t.fates.job.cause()
+		}
+	}
+}
+
+// dial is one attempt to reach a rank. A rank that refuses has left or died: who
+// was its neighbor knows which, and says so within a moment if it died.
+func (t *TCP) dial(to int, at netip.AddrPort, done chan struct{}) {
+	conn, err := t.connect(t.life, at.String(), purposeLink, to)
+	if err == nil {
+		err = t.adopt(to, conn)
+	}
+	if err != nil && t.life.Err() == nil {
+		t.cfg.Log.Debug("bootstrap: a rank cannot be reached", "rank", t.rank, "peer", to, "error", err)
+		t.await(t.life, 2*lastWords)
+		t.inbox.depart(to, fmt.Errorf("%w: rank %d has left the job or died: %w", framework.ErrPeer, to, err))
+	}
+	t.mu.Lock()
+	t.peer(to).dialing = nil
+	t.mu.Unlock()
+	close(done)
+}
+
+// watch opens a link to a rank that has none, to learn when it goes.
+func (t *TCP) watch(rank int) {
+	if rank == t.rank || t.isClosing() {
+		return
+	}
+	_, _ = t.linkTo(t.life, rank)
+}
+
+// explain finds the reason behind the failure of one link: the job's, if it is
+// about to fail.
+func (t *TCP) explain(ctx context.Context, to int, err error) error {
+	if framework.Class(err) != framework.ErrPeer || t.inbox.departed(to) != nil {
+		return err
+	}
+	t.await(ctx, 2*lastWords)
+	if cause := t.fates.job.cause(); cause != nil {
+		return cause
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+package bootstrap
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Names of environment variables that FromEnv reads.
+const (
+	EnvRank       = "RANK"
+	EnvSize       = "WORLD_SIZE"
+	EnvUniqueID   = "MSCCLPP_UNIQUE_ID"   // text form
+	EnvAddr       = "MASTER_ADDR"         // else: host of rank 0…
+	EnvPort       = "MASTER_PORT"         // …and its port…
+	EnvSecretFile = "MSCCLPP_SECRET_FILE" // …and a file with the shared secret
+	EnvJob        = "MSCCLPP_JOB_ID"
+	EnvListenFD   = "MSCCLPP_LISTEN_FD" // for rank 0: number of the inherited listener
+	EnvHostID     = "MSCCLPP_HOSTID"
+	EnvInterface  = "MSCCLPP_SOCKET_IFNAME"
+)
+
+// FromEnv reads a Config from environment variables, as mscclpp-run, torchrun and
+// others set them; env is os.Getenv or a stand-in. An inherited listener is
+// opened: it belongs to the Config from then on.
+func FromEnv(env func(string) string) (Config, error) {
+	var c Config
+	var err error
+	if c.Rank, err = number(env, EnvRank); err != nil {
+		return Config{}, err
+	}
+	if c.Size, err = number(env, EnvSize); err != nil {
+		return Config{}, err
+	}
+	if text := env(EnvUniqueID); text != "" {
+		if c.ID, err = ParseUniqueID(text); err != nil {
+			return Config{}, fmt.Errorf("%s: %w", EnvUniqueID, err)
+		}
+	} else {
+		host, port := env(EnvAddr), env(EnvPort)
+		if host == "" || port == "" {
+			return Config{}, fmt.Errorf("%w: environment: neither %s nor both %s and %s are set: start the program with mscclpp-run",
+				framework.ErrInvalid, EnvUniqueID, EnvAddr, EnvPort)
+		}
+		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 {
+			return Config{}, fmt.Errorf("%w: %s=%q: expected a port number", framework.ErrInvalid, EnvPort, port)
+		}
+		c.Addr = net.JoinHostPort(host, port)
+		if file := env(EnvSecretFile); file != "" {
+			if c.Secret, err = ReadSecret(file); err != nil {
+				return Config{}, fmt.Errorf("%s: %w", EnvSecretFile, err)
+			}
+		}
+	}
+	c.Job, c.HostID, c.Interface = env(EnvJob), env(EnvHostID), env(EnvInterface)
+	if fd := env(EnvListenFD); fd != "" && c.Rank == 0 {
+		if c.Listener, err = inherit(fd); err != nil {
+			return Config{}, err
+		}
+	}
+	return c, nil
+}
+
+func number(env func(string) string, name string) (int, error) {
+	n, err := strconv.Atoi(env(name))
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%w: %s=%q: expected a number", framework.ErrInvalid, name, env(name))
+	}
+	return n, nil
+}
+
+// ReadSecret reads a secret that several hosts share: the content of a file
+// without white space at its end.
+func ReadSecret(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: secret file: %w", framework.ErrInvalid, err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("%w: secret file %s may be written by others (mode %v): expected 0600", framework.ErrInvalid, file, info.Mode().Perm())
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: secret file: %w", framework.ErrInvalid, err)
+	}
+	b = bytes.TrimRight(b, " \t\r\n")
+	if len(b) < minSecret {
+		return nil, fmt.Errorf("%w: secret file %s has %d bytes: expected at least %d", framework.ErrInvalid, file, len(b), minSecret)
+	}
+	return b, nil
+}
+
+// inherit opens the listener that the starting process left under a number.
+func inherit(text string) (net.Listener, error) {
+	fd, err := strconv.Atoi(text)
+	if err != nil || fd < 3 {
+		return nil, fmt.Errorf("%w: %s=%q: expected the number of an inherited descriptor", framework.ErrInvalid, EnvListenFD, text)
+	}
+	f := os.NewFile(uintptr(fd), "bootstrap listener")
+	if f == nil {
+		return nil, fmt.Errorf("%w: %s=%d: not a descriptor", framework.ErrInvalid, EnvListenFD, fd)
+	}
+	defer f.Close() // FileListener duplicates it
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s=%d is not a listener: %w", framework.ErrInvalid, EnvListenFD, fd, err)
+	}
+	if _, ok := l.(*net.TCPListener); !ok {
+		_ = l.Close()
+		return nil, fmt.Errorf("%w: %s=%d listens on %s: expected tcp", framework.ErrInvalid, EnvListenFD, fd, l.Addr().Network())
+	}
+	return l, nil
+}

@@ -1,0 +1,200 @@
+package bootstrap
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/netip"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// The decoders of this package see bytes of other processes. Whatever those are,
+// a decoder returns an error of the right class or a value that encodes to the
+// same bytes again; it does not panic, and does not believe a length.
+
+func classed(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, framework.ErrPeer) && !errors.Is(err, framework.ErrInvalid) {
+		t.Fatalf("error without a class: %v", err)
+	}
+}
+
+func FuzzUniqueID(f *testing.F) {
+	id, err := NewUniqueID(netip.MustParseAddrPort("192.0.2.1:29500"), netip.MustParseAddrPort("[2001:db8::1]:29500"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(id.String())
+	f.Add(id.String()[:60])
+	f.Add(idPrefix)
+	f.Add("mscclpp2-AAAA")
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := ParseUniqueID(text)
+		if err != nil {
+			classed(t, err)
+			return
+		}
+		if again, err := ParseUniqueID(id.String()); err != nil || again != id || len(id.Addresses()) == 0 {
+			t.Fatalf("%v, %v", again, err)
+		}
+	})
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add(appendFrame(nil, frameGoodbye, 3, []byte("body")))
+	f.Add(appendFrame(nil, frameParcel, 1<<63, nil))
+	f.Add(appendFrame(nil, frameNotice, 0, make([]byte, 100))[:50])
+	f.Add([]byte{0xff, 0xff, 0xff, 0x7f, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := readFrame(bytes.NewReader(b))
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				classed(t, err)
+			}
+			return
+		}
+		if again := appendFrame(nil, got.kind, got.tag, got.body); !bytes.Equal(again, b[:len(again)]) {
+			t.Fatalf("%x became %x", b, again)
+		}
+	})
+}
+
+func FuzzParcel(f *testing.F) {
+	f.Add(appendParcel(nil, framework.Parcel{}, true))
+	f.Add(appendParcel(nil, framework.Parcel{Data: []byte("data"), Shares: []framework.Share{{Kind: "vendor", Blob: []byte("blob")}, {Kind: "v"}}}, true))
+	f.Add([]byte{1, 0, 1, 0, 5, 'm', 'e', 'm', 'f', 'd', flagFD, 0, 0, 0, 0, 'x'})
+	f.Add([]byte{1, 0, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, awaited, err := decodeParcel(b)
+		if err != nil {
+			classed(t, err)
+			return
+		}
+		if len(awaited) > 0 { // needs descriptors to be encoded
+			for _, i := range awaited {
+				if i >= len(p.Shares) {
+					t.Fatalf("share %d of %d awaits a descriptor", i, len(p.Shares))
+				}
+			}
+			return
+		}
+		if again := appendParcel(nil, p, true); !bytes.Equal(again, b) {
+			t.Fatalf("%x became %x", b, again)
+		}
+	})
+}
+
+func FuzzNotice(f *testing.F) {
+	f.Add(notice{group: 7, origin: 1, culprit: 2, class: framework.ErrInvalid, text: "why"}.encode())
+	f.Add(notice{culprit: framework.NoPeer}.encode())
+	f.Add(notice{origin: 1 << 20, culprit: 3}.encode())
+	f.Add([]byte{2, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, err := decodeNotice(b, 16)
+		if err != nil {
+			classed(t, err)
+			return
+		}
+		again, err := decodeNotice(n.encode(), 16)
+		if err != nil || again.err().Error() != n.err().Error() || framework.PeerOf(again.err()) != n.culprit {
+			t.Fatalf("%+v became %+v (%v)", n, again, err)
+		}
+	})
+}
+
+func FuzzTable(f *testing.F) {
+	e := entry{rank: 3, ip: netip.MustParseAddr("192.0.2.1").As16(), port: 80, host: [16]byte{1}, socket: [16]byte{2}}
+	f.Add(e.append(nil))
+	f.Add(e.append(e.append(nil)))
+	f.Add(e.append(nil)[:55])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		table, err := decodeTable(b, 16)
+		if err != nil {
+			classed(t, err)
+			return
+		}
+		var again []byte
+		for _, e := range table {
+			if e.rank >= 16 || e.port == 0 {
+				t.Fatalf("%+v", e)
+			}
+			_ = e.addr(netip.MustParseAddr("fe80::1%lo")).String()
+			again = e.append(again)
+		}
+		if len(again) != len(b) {
+			t.Fatalf("%d bytes became %d", len(b), len(again))
+		}
+	})
+}
+
+func FuzzBlocks(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 'x'}, 1)
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 'x'}, 1)
+	f.Add([]byte{}, 1<<40)
+	f.Fuzz(func(t *testing.T, b []byte, count int) {
+		if _, err := checkHeader(b, kindGather, round{number: 1}, 9); err != nil {
+			classed(t, err)
+		}
+		blocks, err := splitBlocks(b, max(count, 0))
+		if err != nil {
+			classed(t, err)
+			return
+		}
+		total := 0
+		for _, x := range blocks {
+			total += 8 + len(x)
+		}
+		if total != len(b) {
+			t.Fatalf("blocks of %d bytes from %d", total, len(b))
+		}
+	})
+}
+
+func FuzzDatagram(f *testing.F) {
+	key := []byte("key")
+	good := datagram{kind: datagramFDs, count: 3, from: 1, to: 2, first: 9}.encode(key)
+	f.Add(good)
+	f.Add(good[:40])
+	f.Add(datagram{kind: 9, count: 1}.encode(key))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := decodeDatagram(b, key)
+		if err != nil {
+			classed(t, err)
+			return
+		}
+		if !bytes.Equal(d.encode(key), b) {
+			t.Fatalf("%x became %+v", b, d)
+		}
+	})
+}
+
+// script is a connection whose other end says what the fuzzer says.
+type script struct {
+	io.Reader
+	written bytes.Buffer
+}
+
+func (s *script) Write(b []byte) (int, error) { return s.written.Write(b) }
+
+// Nobody gets through the handshake, on either side, who does not know the key.
+func FuzzHandshake(f *testing.F) {
+	h := hello{version: wireVersion, purpose: purposeLink, from: 1, to: 0, size: 2, job: [16]byte{5}}
+	f.Add(append(h.encode(), make([]byte, proofSize)...))
+	f.Add(h.encode()[:30])
+	f.Add(append(answer{version: wireVersion, rank: 1}.encode(), make([]byte, finalSize)...))
+	f.Add(answer{version: wireVersion, refusal: refusedSize}.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := call{identity: identity{job: [16]byte{5}, key: []byte("key")}, rank: 0, size: 2}
+		if _, proved, err := c.accept(&script{Reader: bytes.NewReader(b)}); err == nil || proved {
+			t.Fatalf("accepted %s", hex.EncodeToString(b))
+		}
+		if err := c.dial(&script{Reader: bytes.NewReader(b)}, purposeLink, 1); err == nil {
+			t.Fatalf("believed %s", hex.EncodeToString(b))
+		} else {
+			classed(t, err)
+		}
+	})
+}

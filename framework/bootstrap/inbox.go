@@ -1,0 +1,197 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// message is a parcel that has arrived. Its descriptors may still be on their way
+// over another socket: then first is the number of the first of them, and awaited
+// lists the shares that they belong to.
+type message struct {
+	parcel  framework.Parcel
+	first   uint64
+	awaited []int
+}
+
+// inbox holds what has arrived until somebody asks for it: in order per sender
+// and tag. Readers of sockets never wait for it, so ranks cannot block each other.
+type inbox struct {
+	mu     sync.Mutex
+	boxes  map[address]*box
+	gone   map[int]error // senders that have left, and what to say
+	closed error
+}
+
+type address struct {
+	from int
+	tag  framework.Tag
+}
+
+type box struct {
+	messages []message
+	waiters  []chan result
+}
+
+type result struct {
+	message
+	err error
+}
+
+func newInbox() *inbox {
+	return &inbox{boxes: map[address]*box{}, gone: map[int]error{}}
+}
+
+func (b *inbox) at(a address) *box {
+	x := b.boxes[a]
+	if x == nil {
+		x = &box{}
+		b.boxes[a] = x
+	}
+	return x
+}
+
+// tidy forgets empty boxes: tags may be used once.
+func (b *inbox) tidy(a address, x *box) {
+	if len(x.messages) == 0 && len(x.waiters) == 0 {
+		delete(b.boxes, a)
+	}
+}
+
+// put delivers m, which it owns from here on. It reports false when nobody can
+// ever receive it.
+func (b *inbox) put(from int, tag framework.Tag, m message) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil {
+		_ = m.parcel.Close()
+		return false
+	}
+	a := address{from, tag}
+	x := b.at(a)
+	if len(x.waiters) > 0 {
+		w := x.waiters[0]
+		x.waiters = x.waiters[1:]
+		w <- result{message: m} // has room for one
+		b.tidy(a, x)
+		return true
+	}
+	x.messages = append(x.messages, m)
+	return true
+}
+
+// take returns the next message, waiting until ctx, the end of the job, or the
+// departure of the sender.
+func (b *inbox) take(ctx context.Context, from int, tag framework.Tag, job *fate) (message, error) {
+	if err := job.cause(); err != nil {
+		return message{}, err
+	}
+	a := address{from, tag}
+	b.mu.Lock()
+	if b.closed != nil {
+		b.mu.Unlock()
+		return message{}, b.closed
+	}
+	x := b.at(a)
+	if len(x.messages) > 0 {
+		m := x.messages[0]
+		x.messages[0] = message{}
+		x.messages = x.messages[1:]
+		b.tidy(a, x)
+		b.mu.Unlock()
+		return m, nil
+	}
+	if err := b.gone[from]; err != nil {
+		b.tidy(a, x)
+		b.mu.Unlock()
+		return message{}, err
+	}
+	w := make(chan result, 1)
+	x.waiters = append(x.waiters, w)
+	b.mu.Unlock()
+
+	var cause error
+	select {
+	case r := <-w:
+		return r.message, r.err
+	case <-ctx.Done():
+		cause = fmt.Errorf("nothing with tag %#x arrived: %w", uint64(tag), context.Cause(ctx))
+	case <-job.done:
+		cause = job.cause()
+	}
+	if r, delivered := b.withdraw(a, w); delivered {
+		return r.message, r.err
+	}
+	return message{}, cause
+}
+
+// withdraw ends a wait. What was delivered in the same moment is not lost.
+func (b *inbox) withdraw(a address, w chan result) (result, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if x := b.boxes[a]; x != nil {
+		for i := range x.waiters {
+			if x.waiters[i] == w {
+				x.waiters = append(x.waiters[:i:i], x.waiters[i+1:]...)
+				break
+			}
+		}
+		b.tidy(a, x)
+	}
+	select {
+	case r := <-w:
+		return r, true
+	default:
+		return result{}, false
+	}
+}
+
+// depart says that nothing more will come from a rank. What has arrived can
+// still be received.
+func (b *inbox) depart(from int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone[from] != nil {
+		return
+	}
+	b.gone[from] = err
+	for a, x := range b.boxes {
+		if a.from == from {
+			b.dismiss(a, x, err)
+		}
+	}
+}
+
+func (b *inbox) departed(from int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gone[from]
+}
+
+func (b *inbox) dismiss(a address, x *box, err error) {
+	for _, w := range x.waiters {
+		w <- result{err: err}
+	}
+	x.waiters = nil
+	b.tidy(a, x)
+}
+
+// close ends all waits with err and closes what was never received.
+func (b *inbox) close(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil {
+		return
+	}
+	b.closed = err
+	for a, x := range b.boxes {
+		for _, m := range x.messages {
+			_ = m.parcel.Close()
+		}
+		x.messages = nil
+		b.dismiss(a, x, err)
+	}
+}

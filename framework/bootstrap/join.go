@@ -1,0 +1,364 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// neighbors lists the ranks to which a rank of n keeps links: those at the
+// distances of the collectives.
+func neighbors(rank, n int) []int {
+	seen := map[int]bool{rank: true}
+	var out []int
+	for _, d := range distances(n) {
+		for _, r := range [2]int{(rank + d) % n, (rank - d + n) % n} {
+			if !seen[r] {
+				seen[r] = true
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// calls reports which of two neighbors makes the connection: each rank calls
+// about as many as call it.
+func calls(rank, other, n int) bool {
+	up, down := false, false
+	for _, d := range distances(n) {
+		up = up || (rank+d)%n == other
+		down = down || (other+d)%n == rank
+	}
+	if up && down {
+		return rank < other
+	}
+	return up
+}
+
+func (t *TCP) join(ctx context.Context) (err error) {
+	t.self.rank = uint32(t.rank)
+	if t.self.host, err = hostHash(t.cfg.HostID); err != nil {
+		return err
+	}
+	if t.size == 1 {
+		if t.cfg.Listener != nil {
+			_ = t.cfg.Listener.Close()
+		}
+		t.table, t.onHost = []entry{t.self}, []bool{true}
+		return nil
+	}
+	if t.fds, err = newDescriptors(t.key, t.rank, t.cfg.Log); err != nil {
+		t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "rank", t.rank, "error", err)
+		t.fds = nil
+	} else {
+		t.self.socket = t.fds.name
+	}
+	if t.rank == 0 {
+		return t.receive(ctx)
+	}
+	return t.checkIn(ctx)
+}
+
+// receive is the start of rank 0.
+func (t *TCP) receive(ctx context.Context) error {
+	if err := t.listenAsRoot(ctx); err != nil {
+		return err
+	}
+	at := addrPort(t.listener.Addr())
+	t.self.port = at.Port() // at whatever address it was reached
+	t.root = at.Addr()
+	t.visits = make(chan visit)
+	t.lobby = newLobby(t)
+	t.work.Go(t.accept)
+	t.work.Go(func() { t.lobby.run(ctx) })
+	select {
+	case <-t.lobby.complete:
+	case <-t.fates.job.done:
+		return t.fates.job.cause()
+	}
+	return t.settleIn(ctx)
+}
+
+func (t *TCP) listenAsRoot(ctx context.Context) (err error) {
+	addresses := t.cfg.ID.Addresses()
+	if l := t.cfg.Listener; l != nil {
+		tl, ok := l.(*net.TCPListener)
+		if !ok {
+			_ = l.Close()
+			return fmt.Errorf("%w: listener on %s: expected tcp", framework.ErrInvalid, l.Addr().Network())
+		}
+		t.listener = tl
+		if len(addresses) > 0 && addresses[0].Port() != addrPort(l.Addr()).Port() {
+			return fmt.Errorf("%w: the listener has address %s, the unique id has %s", framework.ErrInvalid, l.Addr(), addresses[0])
+		}
+		return nil
+	}
+	at := t.cfg.Addr
+	switch {
+	case len(addresses) == 1:
+		at = addresses[0].String()
+	case len(addresses) > 1:
+		for _, a := range addresses {
+			if a.Port() != addresses[0].Port() {
+				return fmt.Errorf("%w: unique id with several ports (%v): expected one", framework.ErrInvalid, addresses)
+			}
+		}
+		at = ":" + strconv.Itoa(int(addresses[0].Port()))
+	}
+	t.listener, err = listen(ctx, at)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) && t.hasSecret {
+		// A name that leads here by way of a translator, as a service of a cluster.
+		// With a secret it does no harm to listen everywhere.
+		if _, port, e := net.SplitHostPort(at); e == nil {
+			t.listener, err = listen(ctx, ":"+port)
+		}
+	}
+	return err
+}
+
+// checkIn is the start of all other ranks.
+func (t *TCP) checkIn(ctx context.Context) (err error) {
+	conn, err := t.findRoot(ctx)
+	if err != nil {
+		return err
+	}
+	var done atomic.Bool
+	gaveUp := false
+	defer func() {
+		done.Store(true)
+		_ = conn.SetWriteDeadline(time.Now().Add(lastWords))
+		switch {
+		case err == nil:
+			_, _ = conn.Write(appendFrame(nil, frameReady, 0, nil))
+		case gaveUp:
+			_, _ = conn.Write(appendFrame(nil, frameGaveUp, 0, nil))
+		default:
+			n := announcement(0, t.rank, err)
+			_, _ = conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
+		}
+		_ = conn.CloseWrite()
+		_ = conn.SetReadDeadline(time.Now().Add(lastWords))
+	}()
+	_ = conn.SetDeadline(time.Time{})
+	t.root = addrPort(conn.RemoteAddr()).Addr()
+	here := addrPort(conn.LocalAddr()).Addr()
+	if t.cfg.Interface != "" {
+		if here, err = onInterface(t.cfg.Interface, here); err != nil {
+			return err
+		}
+	}
+	if t.listener, err = listen(ctx, netip.AddrPortFrom(here, 0).String()); err != nil {
+		return err
+	}
+	t.self.ip, t.self.port = here.WithZone("").As16(), addrPort(t.listener.Addr()).Port()
+	t.work.Go(t.accept)
+	if _, err = conn.Write(appendFrame(nil, frameCheckIn, 0, t.self.append(nil))); err != nil {
+		return unanswered(err)
+	}
+	tables := make(chan []entry, 1)
+	t.work.Go(func() {
+		defer conn.Close()
+		for {
+			f, err := readFrame(conn)
+			if err == nil {
+				err = t.fromLobby(f, tables)
+			}
+			if err != nil {
+				if !done.Load() {
+					t.suspect(0, fmt.Sprintf("it died during start-up (%v)", err))
+				}
+				return
+			}
+		}
+	})
+	select {
+	case table := <-tables:
+		t.mu.Lock()
+		t.table = make([]entry, t.size)
+		for _, e := range table {
+			t.table[e.rank] = e
+		}
+		t.mu.Unlock()
+	case <-t.fates.job.done:
+		return t.fates.job.cause()
+	case <-ctx.Done():
+		gaveUp = true
+		said := "rank 0 has not said who is missing"
+		if w := t.waiting.Load(); w != nil {
+			said = *w
+		}
+		return fmt.Errorf("%w: %s: %w", framework.ErrPeer, said, context.Cause(ctx))
+	}
+	return t.settleIn(ctx)
+}
+
+func (t *TCP) fromLobby(f frame, tables chan<- []entry) error {
+	switch f.kind {
+	case frameTable:
+		table, err := decodeTable(f.body, t.size)
+		if err != nil {
+			return err
+		}
+		select {
+		case tables <- table:
+			return nil
+		default:
+			return fmt.Errorf("%w: a second table: expected one", framework.ErrPeer)
+		}
+	case frameWaiting:
+		text := string(f.body)
+		t.waiting.Store(&text)
+		return nil
+	case frameNotice:
+		n, err := decodeNotice(f.body, t.size)
+		if err == nil {
+			t.pass(n)
+		}
+		return err
+	}
+	return fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, f.kind)
+}
+
+// findRoot connects to rank 0, which may not have started yet.
+func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
+	candidates := []string{t.cfg.Addr}
+	if ids := t.cfg.ID.Addresses(); len(ids) > 0 {
+		candidates = candidates[:0]
+		for _, a := range ids {
+			candidates = append(candidates, a.String())
+		}
+	}
+	pause := 5 * time.Millisecond
+	var last error
+	for {
+		for _, at := range candidates {
+			conn, err := t.connect(ctx, at, purposeCheckIn, 0)
+			if err == nil {
+				return conn, nil
+			}
+			if last == nil || ctx.Err() == nil { // an attempt cut short says less
+				last = err
+			}
+			// Only silence is worth another attempt: an answer will not change.
+			if !retry(err) {
+				return nil, &framework.Error{Op: "bootstrap", Peer: 0, Err: err}
+			}
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, 200*time.Millisecond)
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, &framework.Error{Op: "bootstrap", Peer: 0, Err: fmt.Errorf("rank 0 does not answer: %w: %w", last, context.Cause(ctx))}
+		}
+	}
+}
+
+func retry(err error) bool {
+	var op net.Error
+	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// settleIn makes the links and learns about all ranks over them.
+func (t *TCP) settleIn(ctx context.Context) error {
+	if err := t.meet(ctx); err != nil {
+		return err
+	}
+	all, err := AllGatherBytes(ctx, t, tagTable, t.self.append(nil))
+	if err != nil {
+		return err
+	}
+	table := make([]entry, t.size)
+	for r, b := range all {
+		reader := reader{b: b}
+		if table[r], err = decodeEntry(&reader, t.size); err == nil {
+			err = reader.end("entry")
+		}
+		if err == nil && table[r].rank != uint32(r) {
+			err = fmt.Errorf("%w: entry of rank %d: expected rank %d", framework.ErrPeer, table[r].rank, r)
+		}
+		if err != nil {
+			return named(r, err)
+		}
+	}
+	t.mu.Lock()
+	t.table = table
+	t.mu.Unlock()
+	if err := t.findHostMates(ctx, table); err != nil {
+		return err
+	}
+	t.watchHosts(table)
+	return nil
+}
+
+// meet makes the links to all neighbors: some call, some are called.
+func (t *TCP) meet(ctx context.Context) error {
+	near := neighbors(t.rank, t.size)
+	failed := make(chan error, len(near))
+	for _, r := range near {
+		if !calls(t.rank, r, t.size) {
+			continue
+		}
+		at := t.entry(r).addr(t.root)
+		t.work.Go(func() {
+			conn, err := t.connect(ctx, at.String(), purposeLink, r)
+			if err == nil {
+				err = t.adopt(r, conn)
+			}
+			if err != nil {
+				failed <- named(r, err)
+			}
+		})
+	}
+	for {
+		t.mu.Lock()
+		joined := t.joined
+		var absent []int
+		for _, r := range near {
+			if t.peer(r).out == nil {
+				absent = append(absent, r)
+			}
+		}
+		t.mu.Unlock()
+		if len(absent) == 0 {
+			return nil
+		}
+		select {
+		case <-joined:
+		case err := <-failed:
+			// If the peer died, rank 0 is about to say so.
+			t.await(ctx, 2*lastWords)
+			if cause := t.fates.job.cause(); cause != nil {
+				return cause
+			}
+			return err
+		case <-t.fates.job.done:
+			return t.fates.job.cause()
+		case <-ctx.Done():
+			return fmt.Errorf("%w: no link: %s: %w", framework.ErrPeer, missingText(absent), context.Cause(ctx))
+		}
+	}
+}
+
+// await waits for the end of the job, for a moment.
+func (t *TCP) await(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-t.fates.job.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-t.life.Done():
+	}
+}

@@ -1,0 +1,88 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Listen makes the listener of rank 0 and the unique id that leads to it. Who
+// starts the ranks calls it, and lets rank 0 inherit the listener: the port is
+// never free in between, so nobody can take it. address is an IP address or host
+// name with a port; port 0 takes a free one.
+func Listen(ctx context.Context, address string) (*net.TCPListener, UniqueID, error) {
+	l, err := listen(ctx, address)
+	if err != nil {
+		return nil, UniqueID{}, err
+	}
+	id, err := NewUniqueID(addrPort(l.Addr()))
+	if err != nil {
+		_ = l.Close()
+		return nil, UniqueID{}, err
+	}
+	return l, id, nil
+}
+
+func listen(ctx context.Context, address string) (*net.TCPListener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: false}, KeepAlive: -1}
+	l, err := lc.Listen(ctx, "tcp", address)
+	switch {
+	case err == nil:
+		return l.(*net.TCPListener), nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%w: address %s is in use by another process: choose another port, or let mscclpp-run choose one: %w", framework.ErrUnavailable, address, err)
+	}
+	return nil, fmt.Errorf("%w: cannot listen at %s: %w", framework.ErrUnavailable, address, err)
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		p := t.AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// onInterface finds the address of this host on an interface, given by name or as
+// a network. like is an address whose family is preferred.
+func onInterface(which string, like netip.Addr) (netip.Addr, error) {
+	var addrs []net.Addr
+	prefix, err := netip.ParsePrefix(which)
+	if err == nil {
+		addrs, err = net.InterfaceAddrs()
+	} else {
+		var i *net.Interface
+		if i, err = net.InterfaceByName(which); err == nil {
+			addrs, err = i.Addrs()
+		}
+	}
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%w: interface %q: expected the name of one, or a network such as 10.1.0.0/16: %w", framework.ErrInvalid, which, err)
+	}
+	var found netip.Addr
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		ip := p.Addr().Unmap()
+		if prefix.IsValid() && !prefix.Contains(ip) {
+			continue
+		}
+		if ip.Is4() == like.Is4() && !ip.IsLinkLocalUnicast() {
+			return ip, nil
+		}
+		if !found.IsValid() || found.IsLinkLocalUnicast() {
+			found = ip
+		}
+	}
+	if !found.IsValid() {
+		return netip.Addr{}, fmt.Errorf("%w: interface %q has no address here", framework.ErrInvalid, which)
+	}
+	return found, nil
+}

@@ -1,0 +1,304 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// visit is what came of a connection to rank 0 while ranks check in.
+type visit struct {
+	rank   int // as claimed
+	conn   *net.TCPConn
+	proved bool // the claim is proved
+	err    error
+}
+
+// visit hands a visit to the lobby, or turns it away when that is closed.
+func (t *TCP) visit(v visit) {
+	select {
+	case t.visits <- v:
+	case <-t.lobby.closed:
+		if v.conn != nil {
+			n := notice{origin: 0, culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in after all ranks were there", v.rank)}
+			if ended := t.verdict.Load(); ended != nil {
+				n = *ended
+			}
+			_, _ = v.conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
+			hangUp(v.conn)
+		}
+	}
+}
+
+// lobby is where rank 0 waits for the others. It stays open until every rank has
+// its links: until then it is the only place that hears of a failure of any of them.
+type lobby struct {
+	t        *TCP
+	guests   map[int]*guest
+	refused  map[int]error // by claimed rank: why a connection was turned down
+	events   chan guestEvent
+	complete chan struct{} // closed when all have checked in
+	closed   chan struct{} // closed with the lobby
+}
+
+// guest is a rank that has checked in, or is about to.
+type guest struct {
+	rank    int
+	conn    *net.TCPConn
+	entry   entry
+	present bool
+	ready   bool
+}
+
+type guestEvent struct {
+	*guest
+	frame frame
+	err   error
+}
+
+func newLobby(t *TCP) *lobby {
+	return &lobby{
+		t: t, guests: map[int]*guest{}, refused: map[int]error{}, events: make(chan guestEvent),
+		complete: make(chan struct{}), closed: make(chan struct{}),
+	}
+}
+
+// run collects the ranks until ctx, then watches over them.
+func (h *lobby) run(ctx context.Context) {
+	defer close(h.closed)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	waiting := ctx.Done()
+	overall := time.NewTimer(2 * h.t.cfg.Timeout) // for guests that never get ready
+	defer overall.Stop()
+	for ready := 0; ready < h.t.size-1; {
+		select {
+		case v := <-h.t.visits:
+			h.enter(v)
+		case e := <-h.events:
+			h.handle(e, &ready)
+		case <-tick.C:
+			h.tell(frameWaiting, []byte(missingText(h.missing())))
+		case <-waiting:
+			if missing := h.missing(); len(missing) > 0 {
+				h.fail(h.absence(missing, context.Cause(ctx)))
+			}
+			waiting = nil
+		case <-overall.C:
+			h.dismiss()
+			return
+		case <-h.t.fates.job.done:
+			h.dismiss()
+			return
+		case <-h.t.life.Done():
+			h.dismiss()
+			return
+		}
+	}
+	h.dismiss()
+}
+
+func (h *lobby) fail(n notice) { h.t.pass(n) }
+
+// dismiss ends all connections of the lobby, with the reason if there is one.
+func (h *lobby) dismiss() {
+	if n := h.t.verdict.Load(); n != nil {
+		for _, g := range h.guests { // also those who have not said who they are
+			h.write(g, frameNotice, n.encode())
+		}
+	}
+	for _, g := range h.guests {
+		h.t.work.Go(func() { hangUp(g.conn) })
+	}
+}
+
+// enter begins to read from a rank that has proved itself.
+func (h *lobby) enter(v visit) {
+	if v.conn == nil {
+		if v.proved && v.rank < h.t.size {
+			h.fail(notice{culprit: v.rank, class: framework.ErrInvalid, text: v.err.Error()})
+		} else if v.proved {
+			h.fail(notice{culprit: framework.NoPeer, class: framework.ErrInvalid, text: v.err.Error()})
+		} else if len(h.refused) < 64 {
+			h.refused[v.rank] = v.err
+		}
+		return
+	}
+	if h.guests[v.rank] != nil {
+		n := notice{culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in twice: two processes were started with the same rank", v.rank)}
+		h.fail(n)
+		h.write(&guest{conn: v.conn}, frameNotice, n.encode())
+		h.t.work.Go(func() { hangUp(v.conn) })
+		return
+	}
+	g := &guest{rank: v.rank, conn: v.conn}
+	h.guests[v.rank] = g
+	_ = v.conn.SetDeadline(time.Time{})
+	h.t.work.Go(func() {
+		for {
+			f, err := readFrame(g.conn)
+			select {
+			case h.events <- guestEvent{g, f, err}:
+			case <-h.closed:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+}
+
+func (h *lobby) handle(e guestEvent, ready *int) {
+	if e.err != nil {
+		if !e.ready {
+			h.t.suspect(e.rank, fmt.Sprintf("it died during start-up (%v)", e.err))
+		}
+		return
+	}
+	var err error
+	switch {
+	case e.frame.kind == frameCheckIn && !e.present:
+		r := reader{b: e.frame.body}
+		if e.entry, err = decodeEntry(&r, h.t.size); err == nil {
+			err = r.end("check-in")
+		}
+		if err == nil && e.entry.rank != uint32(e.rank) {
+			err = fmt.Errorf("%w: it checked in as rank %d", framework.ErrPeer, e.entry.rank)
+		}
+		if err == nil {
+			h.welcome(e.guest)
+		}
+	case e.frame.kind == frameReady && e.present && !e.ready:
+		e.ready = true
+		*ready++
+	case e.frame.kind == frameGaveUp && len(h.missing()) > 0:
+		// Not the one whose patience ended first is to blame.
+		h.fail(h.absence(h.missing(), fmt.Errorf("rank %d does not wait any longer", e.rank)))
+	case e.frame.kind == frameNotice:
+		var n notice
+		if n, err = decodeNotice(e.frame.body, h.t.size); err == nil {
+			h.fail(n)
+		}
+	default:
+		err = fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, e.frame.kind)
+	}
+	if err != nil {
+		h.fail(notice{culprit: e.rank, text: err.Error()})
+	}
+}
+
+// welcome counts a rank in. With the last one, all learn who their neighbors are.
+func (h *lobby) welcome(g *guest) {
+	g.present = true
+	if g.entry.host != h.t.self.host && !h.t.hasSecret && !h.t.cfg.Insecure {
+		h.fail(notice{culprit: g.rank, class: framework.ErrInvalid, text: noSecret(g.rank)})
+		return
+	}
+	if missing := h.missing(); len(missing) > 0 {
+		h.write(g, frameWaiting, []byte(missingText(missing)))
+		return
+	}
+	entries := make([]entry, h.t.size)
+	entries[0] = h.t.self
+	for r, g := range h.guests {
+		entries[r] = g.entry
+	}
+	for r, g := range h.guests {
+		var body []byte
+		for _, n := range neighbors(r, h.t.size) {
+			body = entries[n].append(body)
+		}
+		h.write(g, frameTable, body)
+	}
+	h.t.mu.Lock()
+	h.t.table = entries
+	h.t.mu.Unlock()
+	close(h.complete)
+}
+
+func (h *lobby) tell(kind frameType, body []byte) {
+	for _, g := range h.guests {
+		if g.present && !g.ready {
+			h.write(g, kind, body)
+		}
+	}
+}
+
+// write sends a small frame: it fits into the socket's buffer unless the rank
+// does not read at all.
+func (h *lobby) write(g *guest, kind frameType, body []byte) {
+	_ = g.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = g.conn.Write(appendFrame(nil, kind, 0, body))
+}
+
+func (h *lobby) missing() []int {
+	var ranks []int
+	if len(h.guests) == h.t.size-1 {
+		all := true
+		for _, g := range h.guests {
+			all = all && g.present
+		}
+		if all {
+			return nil
+		}
+	}
+	for r := 1; r < h.t.size; r++ {
+		if g := h.guests[r]; g == nil || !g.present {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// absence says who did not come, and what is known about why.
+func (h *lobby) absence(missing []int, cause error) notice {
+	n := notice{culprit: framework.NoPeer, text: fmt.Sprintf("%s (%v)", missingText(missing), cause)}
+	if len(missing) == 1 {
+		n.culprit = missing[0]
+	}
+	claims := make([]int, 0, len(h.refused))
+	for r := range h.refused {
+		claims = append(claims, r)
+	}
+	slices.Sort(claims)
+	for _, r := range claims[:min(len(claims), 3)] {
+		n.text += fmt.Sprintf("; a connection that claimed to be rank %d was turned down: %v", r, h.refused[r])
+	}
+	return n
+}
+
+// missingText names ranks, with ranges: "ranks 1, 4-7 of 9 …".
+func missingText(ranks []int) string {
+	if len(ranks) == 0 {
+		return "all ranks have checked in"
+	}
+	const limit = 16
+	var parts []string
+	for i := 0; i < len(ranks); {
+		if len(parts) == limit {
+			parts = append(parts, "…")
+			break
+		}
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(ranks[i])
+		if j > i {
+			part += "-" + strconv.Itoa(ranks[j])
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	if len(ranks) == 1 {
+		return "rank " + parts[0] + " is missing"
+	}
+	return fmt.Sprintf("%d ranks are missing: %s", len(ranks), strings.Join(parts, ", "))
+}

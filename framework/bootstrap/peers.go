@@ -1,0 +1,330 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// group implements member.
+func (t *TCP) group(key uint64) *fate { return t.fates.group(key) }
+
+func (t *TCP) peer(rank int) *peer {
+	p := t.peers[rank]
+	if p == nil {
+		p = &peer{}
+		t.peers[rank] = p
+	}
+	return p
+}
+
+// entry returns what is known of a rank. Before the table is complete only
+// neighbors are.
+func (t *TCP) entry(rank int) entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if rank >= len(t.table) {
+		return entry{}
+	}
+	return t.table[rank]
+}
+
+// adopt makes a connection with a peer a link and starts to read from it.
+func (t *TCP) adopt(rank int, conn *net.TCPConn) error {
+	_ = conn.SetDeadline(time.Time{})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closing {
+		_ = conn.Close()
+		return errClosed
+	}
+	l := newLink(rank, conn)
+	t.links[l] = struct{}{}
+	p := t.peer(rank)
+	p.links++
+	if p.out == nil {
+		p.out = l
+	}
+	close(t.joined)
+	t.joined = make(chan struct{})
+	t.work.Go(func() { t.read(l) })
+	if t.left {
+		_, _ = l.push(goodbye(p.sent), true, t.work.Go)
+	}
+	if n := t.verdict.Load(); n != nil {
+		_, _ = l.push(appendFrame(nil, frameNotice, 0, n.encode()), true, t.work.Go)
+	}
+	return nil
+}
+
+func goodbye(sent uint64) []byte {
+	return appendFrame(nil, frameGoodbye, 0, binary.LittleEndian.AppendUint64(nil, sent))
+}
+
+// read handles what arrives over a link until it ends.
+func (t *TCP) read(l *link) {
+	defer close(l.ended)
+	for {
+		f, err := readFrame(l.conn)
+		if err == nil {
+			err = t.handle(l, f)
+			if err != nil {
+				err = &violation{err}
+			}
+		}
+		if err != nil {
+			t.ended(l, err)
+			return
+		}
+	}
+}
+
+// violation is what a peer sent against the protocol.
+type violation struct{ error }
+
+func (v *violation) Unwrap() error { return v.error }
+
+func (t *TCP) handle(l *link, f frame) error {
+	switch f.kind {
+	case frameParcel:
+		r := reader{b: f.body}
+		first := r.u64("parcel")
+		if r.err != nil {
+			return r.err
+		}
+		p, awaited, err := decodeParcel(r.b)
+		if err != nil {
+			return err
+		}
+		if len(awaited) > 0 && t.fds == nil {
+			return fmt.Errorf("%w: a parcel with descriptors: expected none from another host", framework.ErrPeer)
+		}
+		t.inbox.put(l.peer, framework.Tag(f.tag), message{parcel: p, first: first, awaited: awaited})
+		t.mu.Lock()
+		t.peer(l.peer).received++
+		t.mu.Unlock()
+		t.settle(l.peer, false)
+	case frameNotice:
+		n, err := decodeNotice(f.body, t.size)
+		if err != nil {
+			return err
+		}
+		t.pass(n)
+	case frameGoodbye:
+		r := reader{b: f.body}
+		expected := r.u64("goodbye")
+		if err := r.end("goodbye"); err != nil {
+			return err
+		}
+		t.mu.Lock()
+		p := t.peer(l.peer)
+		p.goodbye, p.expected = true, max(p.expected, expected)
+		t.mu.Unlock()
+		t.settle(l.peer, false)
+	default:
+		return fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, f.kind)
+	}
+	return nil
+}
+
+// settle marks a peer as gone once it has said goodbye and all it sent is here,
+// which may take more than one link; or when that cannot happen any more.
+func (t *TCP) settle(rank int, anyway bool) {
+	t.mu.Lock()
+	p := t.peer(rank)
+	gone := p.goodbye && (p.received >= p.expected || anyway)
+	t.mu.Unlock()
+	if !gone {
+		return
+	}
+	err := errLeft(rank)
+	if n := t.verdict.Load(); n != nil {
+		err = n.err() // it leaves because of that; the news is on its way through this rank
+	}
+	t.inbox.depart(rank, err)
+}
+
+// ended decides what the end of a link means.
+func (t *TCP) ended(l *link, err error) {
+	l.fail(fmt.Errorf("%w: the connection has ended: %w", framework.ErrPeer, err))
+	_ = l.conn.Close()
+	t.mu.Lock()
+	delete(t.links, l)
+	p := t.peer(l.peer)
+	p.links--
+	leaving, last := p.goodbye, p.links == 0
+	t.mu.Unlock()
+	var v *violation
+	switch {
+	case errors.As(err, &v):
+		t.pass(notice{origin: t.rank, culprit: l.peer, text: fmt.Sprintf("it sent nonsense: %v", err)})
+	case !leaving:
+		t.suspect(l.peer, fmt.Sprintf("it died: its connection ended without a goodbye (%v)", err))
+	case last:
+		t.settle(l.peer, false)
+		t.after(lingerTimeout, func() { t.settle(l.peer, true) })
+	}
+}
+
+// suspect blames a rank, unless within a moment somebody says what really happened.
+func (t *TCP) suspect(rank int, why string) {
+	t.mu.Lock()
+	p := t.peer(rank)
+	idle := t.left || t.closing || p.goodbye || p.suspected
+	p.suspected = p.suspected || !idle
+	t.mu.Unlock()
+	if idle {
+		return
+	}
+	t.after(lastWords, func() {
+		t.mu.Lock()
+		idle := t.left || t.closing || p.goodbye
+		t.mu.Unlock()
+		if !idle {
+			t.pass(notice{origin: t.rank, culprit: rank, text: why})
+		}
+	})
+}
+
+// after runs f later, unless the bootstrap is closed before.
+func (t *TCP) after(d time.Duration, f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closing {
+		return
+	}
+	t.work.Go(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-t.life.Done():
+		}
+	})
+}
+
+// pass takes note of an end and, if it is news, tells the neighbors.
+func (t *TCP) pass(n notice) {
+	if t.spread(n, n.err(), lastWords) {
+		t.cfg.Log.Warn("bootstrap: a rank has failed", "rank", t.rank, "culprit", n.culprit, "cause", n.text, "reported_by", n.origin)
+	}
+}
+
+// spread tells the neighbors, and only then lets this rank see the end, within a
+// bound: the process may exit as soon as it does, and if the news did not get out
+// before, the next rank would blame this one.
+func (t *TCP) spread(n notice, own error, bound time.Duration) bool {
+	t.keep(n) // before a goodbye that follows on another link is read
+	t.mu.Lock()
+	known := t.ends[n.group] || t.fates.group(n.group).cause() != nil
+	t.ends[n.group] = true
+	t.mu.Unlock()
+	if known {
+		return false
+	}
+	flushAll(t.flood(n), bound)
+	return t.fates.fail(n.group, own)
+}
+
+// keep remembers how the job ended, for those who connect afterwards.
+func (t *TCP) keep(n notice) {
+	if n.group == 0 {
+		t.verdict.CompareAndSwap(nil, &n)
+	}
+}
+
+func (t *TCP) flood(n notice) []*link {
+	b := appendFrame(nil, frameNotice, 0, n.encode())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	links := make([]*link, 0, len(t.links))
+	for l := range t.links {
+		if _, err := l.push(b, true, t.work.Go); err == nil {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
+// Announce implements Watcher.
+func (t *TCP) Announce(cause error) { t.announce(0, cause) }
+
+func (t *TCP) announce(group uint64, cause error) {
+	n := announcement(group, t.rank, cause)
+	if !t.isClosing() {
+		t.spread(n, n.own(cause), flushTimeout)
+	}
+}
+
+// flushAll waits, within a bound, until the kernel has what was queued: the
+// process may exit next.
+func flushAll(links []*link, bound time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	for _, l := range links {
+		l.flush(ctx)
+	}
+}
+
+// Leave implements Watcher.
+func (t *TCP) Leave() {
+	t.mu.Lock()
+	if t.left {
+		t.mu.Unlock()
+		return
+	}
+	t.left = true
+	links := make([]*link, 0, len(t.links))
+	for l := range t.links {
+		if _, err := l.push(goodbye(t.peer(l.peer).sent), true, t.work.Go); err == nil {
+			links = append(links, l)
+		}
+	}
+	t.mu.Unlock()
+	flushAll(links, flushTimeout)
+}
+
+// Close leaves the job, in order if it has not failed, and frees everything.
+func (t *TCP) Close() error {
+	t.Leave()
+	t.mu.Lock()
+	if t.closing {
+		t.mu.Unlock()
+		return nil
+	}
+	t.closing = true
+	links := make([]*link, 0, len(t.links))
+	for l := range t.links {
+		links = append(links, l)
+	}
+	t.mu.Unlock()
+
+	bound := lingerTimeout
+	if t.fates.job.cause() != nil {
+		bound = lastWords
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	t.end()
+	if t.listener != nil {
+		_ = t.listener.Close()
+	}
+	var group sync.WaitGroup
+	for _, l := range links {
+		group.Go(func() { l.close(ctx) })
+	}
+	group.Wait()
+	t.inbox.close(errClosed)
+	if t.fds != nil {
+		t.fds.close()
+	}
+	t.work.Wait()
+	return nil
+}

@@ -1,0 +1,375 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// guestConn connects to rank 0 as a rank would and stops after the handshake.
+func guestConn(t *testing.T, c Config, at string) *net.TCPConn {
+	t.Helper()
+	id, err := c.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := (call{identity: id, rank: c.Rank, size: c.Size}).dial(conn, purposeCheckIn, 0); err != nil {
+		t.Fatal(err)
+	}
+	return conn.(*net.TCPConn)
+}
+
+func TestPortInUse(t *testing.T) {
+	l, id, err := Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = Join(bounded(t, 5*time.Second), Config{Size: 2, ID: id}) // without the listener
+	if err := wantError(err, framework.ErrUnavailable, framework.NoPeer, l.Addr().String(), "in use by another process"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := Listen(context.Background(), l.Addr().String()); !errors.Is(err, framework.ErrUnavailable) {
+		t.Errorf("listen twice: %v", err)
+	}
+}
+
+func TestMissingRanksAreNamed(t *testing.T) {
+	t.Parallel()
+	_, errs := tryJoin(t, 5, 1300*time.Millisecond, func(c *Config) {
+		if c.Rank == 2 {
+			c.Addr, c.ID = "not an address", UniqueID{} // never comes
+		}
+	})
+	if !errors.Is(errs[2], framework.ErrInvalid) {
+		t.Errorf("rank 2: %v, expected ErrInvalid", errs[2])
+	}
+	for _, r := range []int{0, 1, 3, 4} {
+		// Whose patience ends first is chance; the missing one is not.
+		if err := errs[r]; !errors.Is(err, framework.ErrPeer) || !strings.Contains(err.Error(), "rank 2 is missing") {
+			t.Errorf("rank %d: %v, expected to name rank 2", r, err)
+		}
+	}
+}
+
+func TestRootDoesNotAnswer(t *testing.T) {
+	l, id, err := Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	_, err = Join(context.Background(), Config{Rank: 1, Size: 2, ID: id, Timeout: 100 * time.Millisecond})
+	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not answer", l.Addr().String()); err != nil {
+		t.Error(err)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, expected the deadline as a cause", err)
+	}
+}
+
+func TestWrongSecret(t *testing.T) {
+	t.Parallel()
+	_, errs := tryJoin(t, 3, time.Second, func(c *Config) {
+		c.Addr, c.ID, c.Secret = c.ID.Addresses()[0].String(), UniqueID{}, []byte("correct horse battery")
+		if c.Rank == 2 {
+			c.Secret = []byte("staple the horse now")
+		}
+	})
+	if err := wantError(errs[2], framework.ErrInvalid, 0, "wrong secret"); err != nil {
+		t.Error(err)
+	}
+	if err := wantError(errs[0], framework.ErrPeer, 2, "rank 2 is missing", "claimed to be rank 2", "wrong secret"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A job goes on when a stranger knocks.
+func TestStrangersDoNotDisturb(t *testing.T) {
+	t.Parallel()
+	l, id, err := Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, knock := range []string{"GET / HTTP/1.1\r\nHost: here\r\n\r\n" + strings.Repeat("x", 200), "MSBS", ""} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = conn.Write([]byte(knock))
+	}
+	joined := make(chan error, 2)
+	for r := range 2 {
+		c := Config{Rank: r, Size: 2, ID: id}
+		if r == 0 {
+			c.Listener = l
+		}
+		go func() {
+			b, err := Join(bounded(t, 10*time.Second), c)
+			if err == nil {
+				err = Barrier(bounded(t, 5*time.Second), b, 1)
+				_ = b.Close()
+			}
+			joined <- err
+		}()
+	}
+	for range 2 {
+		if err := <-joined; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDuplicateRank(t *testing.T) {
+	_, errs := tryJoin(t, 3, 10*time.Second, func(c *Config) {
+		c.Size = 4 // rank 3 never comes, so the job cannot be complete before
+		if c.Rank == 2 {
+			c.Rank = 1
+		}
+	})
+	for r, err := range errs {
+		if err := wantError(err, framework.ErrInvalid, 1, "twice"); err != nil {
+			t.Errorf("process %d: %v", r, err)
+		}
+	}
+}
+
+func TestWorldSizesDisagree(t *testing.T) {
+	_, errs := tryJoin(t, 3, 3*time.Second, func(c *Config) {
+		if c.Rank == 2 {
+			c.Size = 4
+		}
+	})
+	if err := wantError(errs[2], framework.ErrInvalid, 0, "job of 3 ranks", "expects 4"); err != nil {
+		t.Error(err)
+	}
+	if err := wantError(errs[0], framework.ErrInvalid, 2, "job of 4 ranks", "expects 3"); err != nil {
+		t.Error(err)
+	}
+	// Rank 1 hears of it too, unless it comes when rank 0 has given up already.
+	late := wantError(errs[1], framework.ErrPeer, 0, "rank 0 does not answer", "connection refused")
+	if err := wantError(errs[1], framework.ErrInvalid, 2, "job of 4 ranks", "expects 3"); err != nil && late != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnknownVersions(t *testing.T) {
+	l, id, err := Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { // a rank 0 of the future
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.ReadFull(conn, make([]byte, helloSize))
+		_, _ = conn.Write(answer{version: 77, refusal: refusedVersion}.encode())
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	_, err = Join(bounded(t, 5*time.Second), Config{Rank: 1, Size: 2, ID: id})
+	if err := wantError(err, framework.ErrPeer, 0, "version 77", fmt.Sprint("version ", wireVersion)); err != nil {
+		t.Error(err)
+	}
+
+	// And a rank of the future that calls this one.
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	got := make(chan answer, 1)
+	go func() {
+		_, _ = a.Write(append([]byte(wireMagic), 99, 0))
+		reply := make([]byte, answerSize)
+		_, _ = io.ReadFull(a, reply)
+		x, _ := decodeAnswer(reply)
+		got <- x
+	}()
+	_, proved, err := (call{size: 2}).accept(b)
+	if err := wantError(err, framework.ErrPeer, framework.NoPeer, "version 99", fmt.Sprint("version ", wireVersion)); err != nil || proved {
+		t.Error(err, proved)
+	}
+	if x := <-got; x.refusal != refusedVersion || x.version != wireVersion {
+		t.Errorf("answer %+v", x)
+	}
+}
+
+// A rank that dies while the others are still waited for is named at once.
+func TestDeathWhileRanksCheckIn(t *testing.T) {
+	t.Parallel()
+	l, id, err := Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := Join(context.Background(), Config{Size: 3, ID: id, Listener: l})
+		failed <- err
+	}()
+	conn := guestConn(t, Config{Rank: 2, Size: 3, ID: id}, l.Addr().String())
+	_ = conn.Close()
+	select {
+	case err := <-failed:
+		if err := wantError(err, framework.ErrPeer, 2, "died during start-up"); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Second):
+		t.Fatal("nothing after 2s")
+	}
+}
+
+// Nonsense from a rank that knows the secret ends the job and names the rank.
+func TestNonsenseDuringCheckIn(t *testing.T) {
+	t.Parallel()
+	entryOf := func(r uint32, port uint16) []byte {
+		return entry{rank: r, port: port}.append(nil)
+	}
+	for name, c := range map[string]struct {
+		bytes []byte
+		say   string
+	}{
+		"oversized":     {binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, 1<<31), uint64(frameCheckIn)), "expected at most"},
+		"truncated":     {appendFrame(nil, frameCheckIn, 0, entryOf(1, 9)[:20]), "truncated"},
+		"too long":      {appendFrame(nil, frameCheckIn, 0, append(entryOf(1, 9), 0)), "1 bytes too many"},
+		"other rank":    {appendFrame(nil, frameCheckIn, 0, entryOf(0, 9)), "checked in as rank 0"},
+		"rank too high": {appendFrame(nil, frameCheckIn, 0, entryOf(7, 9)), "expected a rank below 2"},
+		"type":          {appendFrame(nil, 99, 0, nil), "unknown type 99"},
+		"out of turn":   {appendFrame(nil, frameTable, 0, nil), "expected none here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, id, err := Listen(context.Background(), "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := make(chan error, 1)
+			go func() {
+				_, err := Join(context.Background(), Config{Size: 2, ID: id, Listener: l})
+				failed <- err
+			}()
+			conn := guestConn(t, Config{Rank: 1, Size: 2, ID: id}, l.Addr().String())
+			b := c.bytes
+			if len(b) < frameHeader {
+				b = append(b, make([]byte, frameHeader-len(b))...)
+			}
+			if _, err := conn.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-failed:
+				if err := wantError(err, framework.ErrPeer, 1, c.say); err != nil {
+					t.Error(err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatal("nothing after 5s")
+			}
+		})
+	}
+}
+
+func TestSeveralHostsNeedASecret(t *testing.T) {
+	t.Parallel()
+	edit := func(insecure bool) func(c *Config) {
+		return func(c *Config) {
+			c.Addr, c.ID = c.ID.Addresses()[0].String(), UniqueID{}
+			c.HostID, c.Insecure = fmt.Sprint("host ", c.Rank), insecure
+		}
+	}
+	_, errs := tryJoin(t, 2, 10*time.Second, edit(false))
+	for _, err := range errs {
+		if err := wantError(err, framework.ErrInvalid, 1, EnvSecretFile, "insecure"); err != nil {
+			t.Error(err)
+		}
+	}
+	ranks := joinAll(t, 2, edit(true))
+	if ranks[0].SameHost(1) {
+		t.Error("ranks of different hosts share one")
+	}
+}
+
+// Without a secret, whoever is elsewhere is turned away whatever it claims.
+func TestFromHere(t *testing.T) {
+	addr := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
+	for _, c := range []struct {
+		far, near string
+		here      bool
+	}{
+		{"127.0.0.1:1", "127.0.0.1:2", true},
+		{"[::ffff:127.0.0.1]:1", "127.0.0.1:2", true},
+		{"192.0.2.1:1", "192.0.2.1:2", true},
+		{"192.0.2.1:1", "[::ffff:192.0.2.1]:2", true},
+		{"192.0.2.7:1", "192.0.2.1:2", false},
+		{"[2001:db8::7]:1", "[2001:db8::1]:2", false},
+	} {
+		if got := fromHere(addressed{far: addr(c.far), near: addr(c.near)}); got != c.here {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+type addressed struct {
+	net.Conn
+	far, near net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.far }
+func (a addressed) LocalAddr() net.Addr  { return a.near }
+
+func TestLateRankIsTurnedAway(t *testing.T) {
+	ranks := joinAll(t, 2, nil)
+	c := ranks[0].cfg
+	c.Rank, c.Listener = 1, nil
+	_, err := Join(bounded(t, 5*time.Second), c)
+	if err := wantError(err, framework.ErrInvalid, 1, "after all ranks were there"); err != nil {
+		t.Error(err)
+	}
+	if err := ranks[0].Err(); err != nil {
+		t.Errorf("the job ended by it: %v", err)
+	}
+}
+
+// Nonsense over a link, from a rank that has gone wrong.
+func TestNonsenseOverALink(t *testing.T) {
+	t.Parallel()
+	for name, frame := range map[string][]byte{
+		"type":     appendFrame(nil, frameReady, 0, nil),
+		"parcel":   appendFrame(nil, frameParcel, 1, []byte{1, 2, 3}),
+		"version":  appendFrame(nil, frameParcel, 1, append(make([]byte, 8), 9, 0, 0, 0)),
+		"goodbye":  appendFrame(nil, frameGoodbye, 1, []byte{1}),
+		"notice":   appendFrame(nil, frameNotice, 1, []byte{1}),
+		"no frame": []byte(strings.Repeat("\xff", frameHeader)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ranks := joinAll(t, 2, nil)
+			l, err := ranks[1].linkTo(bounded(t, time.Second), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.push(frame, true, ranks[1].work.Go); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-ranks[0].Failed():
+			case <-time.After(5 * time.Second):
+				t.Fatal("rank 0 took it")
+			}
+			if err := wantError(ranks[0].Err(), framework.ErrPeer, 1); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

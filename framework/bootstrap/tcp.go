@@ -1,0 +1,236 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Bounds that are not configurable: they are about a machine that answers.
+const (
+	handshakeTimeout = 10 * time.Second
+	lastWords        = 200 * time.Millisecond // for an announcement after an EOF
+	flushTimeout     = 500 * time.Millisecond // of an announcement or goodbye
+	lingerTimeout    = time.Second            // of Close, for what peers have not read
+	watchDelay       = 200 * time.Millisecond // before Recv opens a link to watch
+)
+
+// Tags of this package, within the module's part.
+const (
+	tagTable framework.Tag = 1<<62 + iota
+	tagHosts
+)
+
+// TCP is one rank of a job of several processes. See Join.
+type TCP struct {
+	call
+	cfg    Config
+	inbox  *inbox
+	fates  *fates
+	counts counters
+	fds    *descriptors // nil when descriptors cannot travel
+
+	listener *net.TCPListener
+	self     entry
+	root     netip.Addr             // where rank 0 was reached
+	verdict  atomic.Pointer[notice] // how the job ended
+	waiting  atomic.Pointer[string]
+	visits   chan visit // on rank 0: ranks that check in
+	lobby    *lobby
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	table   []entry // of all ranks, once known; before, of neighbors
+	onHost  []bool  // descriptors reach the rank
+	peers   map[int]*peer
+	links   map[*link]struct{}
+	ends    map[uint64]bool // groups whose end has been passed on
+	joined  chan struct{}   // replaced and closed whenever a link is added
+	left    bool
+	closing bool
+}
+
+// peer is the state of another rank.
+type peer struct {
+	out            *link         // for parcels to it; never replaced, so order is kept
+	dialing        chan struct{} // closed when an attempt has ended
+	links          int           // alive
+	sent, received uint64        // parcels
+	goodbye        bool
+	expected       uint64 // parcels it had sent when it said goodbye
+	suspected      bool
+}
+
+var (
+	_ framework.Bootstrap = (*TCP)(nil)
+	_ Watcher             = (*TCP)(nil)
+	_ member              = (*TCP)(nil)
+)
+
+// Join makes this process a rank of a job. It returns when all ranks have their
+// links. Its error says which ranks are missing, or what is wrong with this one.
+func Join(ctx context.Context, cfg Config) (*TCP, error) {
+	id, err := cfg.complete()
+	if err != nil {
+		if cfg.Listener != nil {
+			_ = cfg.Listener.Close()
+		}
+		return nil, opError("join", framework.NoPeer, err)
+	}
+	t := &TCP{
+		call:   call{identity: id, rank: cfg.Rank, size: cfg.Size},
+		cfg:    cfg,
+		inbox:  newInbox(),
+		fates:  newFates(),
+		peers:  map[int]*peer{},
+		links:  map[*link]struct{}{},
+		ends:   map[uint64]bool{},
+		joined: make(chan struct{}),
+	}
+	t.call.closing = t.isClosing
+	t.life, t.end = context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("%w: not all ranks came within %v", context.DeadlineExceeded, cfg.Timeout))
+	defer cancel()
+	if err := t.join(ctx); err != nil {
+		t.announce(0, err)
+		_ = t.Close()
+		return nil, opError("join", framework.NoPeer, err)
+	}
+	return t, nil
+}
+
+// Rank implements framework.Bootstrap.
+func (t *TCP) Rank() int { return t.rank }
+
+// Size implements framework.Bootstrap.
+func (t *TCP) Size() int { return t.size }
+
+// Stats returns what this rank has sent so far.
+func (t *TCP) Stats() Stats { return t.counts.read() }
+
+func (t *TCP) addRound() { t.counts.rounds.Add(1) }
+
+// Failed implements Watcher.
+func (t *TCP) Failed() <-chan struct{} { return t.fates.job.done }
+
+// Err implements Watcher.
+func (t *TCP) Err() error { return t.fates.job.cause() }
+
+// Addr returns where this rank listens, for people.
+func (t *TCP) Addr() string {
+	if t.listener == nil {
+		return ""
+	}
+	return t.listener.Addr().String()
+}
+
+func (t *TCP) isClosing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closing || t.left
+}
+
+// Send implements framework.Bootstrap. It returns when the parcel is queued or
+// on its way, not when it has arrived.
+func (t *TCP) Send(ctx context.Context, to int, tag framework.Tag, p framework.Parcel) error {
+	if err := t.check(ctx, "send", to); err != nil {
+		return err
+	}
+	if err := validParcel(p); err != nil {
+		return opError("send", to, err)
+	}
+	if to == t.rank {
+		d, err := p.Dup()
+		if err != nil {
+			return opError("send", to, err)
+		}
+		t.inbox.put(to, tag, message{parcel: d})
+		return nil
+	}
+	if err := t.send(ctx, to, tag, p); err != nil {
+		return opError("send", to, t.explain(ctx, to, err))
+	}
+	return nil
+}
+
+func (t *TCP) send(ctx context.Context, to int, tag framework.Tag, p framework.Parcel) error {
+	l, err := t.linkTo(ctx, to)
+	if err != nil {
+		return err
+	}
+	withFDs := t.SameHost(to)
+	var first uint64
+	if withFDs {
+		// They go first: whoever has the frame has the descriptors close by.
+		if first, err = t.fds.send(ctx, t.life, t.entry(to).socket, to, p.Shares); err != nil {
+			return err
+		}
+	}
+	b := make([]byte, frameHeader+8, frameHeader+32+len(p.Data))
+	b = appendParcel(b, p, withFDs)
+	if len(b) > maxFrame {
+		return fmt.Errorf("%w: a parcel of %d bytes with its blobs: expected at most %d", framework.ErrInvalid, len(b), maxFrame)
+	}
+	putParcelHeader(b, uint64(tag), first)
+	t.mu.Lock()
+	t.peers[to].sent++
+	t.mu.Unlock()
+	if err := l.send(ctx, b, t.fates.job, t.work.Go); err != nil {
+		t.mu.Lock()
+		t.peers[to].sent--
+		t.mu.Unlock()
+		return err
+	}
+	t.counts.messages.Add(1)
+	t.counts.bytes.Add(uint64(len(b)))
+	return nil
+}
+
+// Recv implements framework.Bootstrap.
+func (t *TCP) Recv(ctx context.Context, from int, tag framework.Tag) (framework.Parcel, error) {
+	if err := t.check(ctx, "recv", from); err != nil {
+		return framework.Parcel{}, err
+	}
+	// Of a rank without a link one would not learn that it has left.
+	watch := time.AfterFunc(watchDelay, func() { t.watch(from) })
+	defer watch.Stop()
+	m, err := t.inbox.take(ctx, from, tag, t.fates.job)
+	if err != nil {
+		return framework.Parcel{}, opError("recv", from, err)
+	}
+	if len(m.awaited) > 0 {
+		files, err := t.fds.take(ctx, t.fates.job, from, m.first, len(m.awaited))
+		if err != nil {
+			return framework.Parcel{}, opError("recv", from, err)
+		}
+		for i, at := range m.awaited {
+			m.parcel.Shares[at].FD = files[i]
+		}
+	}
+	return m.parcel, nil
+}
+
+func (t *TCP) check(ctx context.Context, op string, peer int) error {
+	if peer < 0 || peer >= t.size {
+		return opError(op, framework.NoPeer, errRange(peer, t.size))
+	}
+	if err := t.fates.job.cause(); err != nil {
+		return opError(op, peer, err)
+	}
+	if t.isClosing() {
+		return opError(op, peer, errClosed)
+	}
+	if ctx.Err() != nil {
+		return opError(op, peer, context.Cause(ctx))
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package comm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Communicator is a group of ranks. Methods that set something up are collective
+// as documented and may not run concurrently on one communicator; all others may
+// be called at any time from any goroutine. Several communicators of a process
+// work at the same time.
+type Communicator struct {
+	opts Options
+	boot framework.Bootstrap
+	log  *slog.Logger
+	dev  gpu.Device
+
+	setup    sync.Mutex // one set-up call at a time
+	talk     sync.Mutex // one Barrier or AllGather at a time
+	links    map[linkKey]*link
+	proxies  map[*Transport][]*proxyService
+	probed   map[*Transport]string // why one cannot be used, or ""
+	control  *control
+	unlist   func() // takes a communicator that was split off from the dumps of its parent
+	children int    // number of Splits so far: names and tags of the next
+
+	health
+	closed  sync.Once
+	parts   parts
+	dumps   dumps
+	call    atomic.Pointer[underWay]
+	buffers buffers
+}
+
+// hello is what ranks tell each other first. It is JSON so that ranks of
+// different versions can still say what separates them.
+type hello struct {
+	ABI  int    `json:"abi"`
+	Host string `json:"host"`
+	Name string `json:"name"`
+}
+
+// New joins all ranks of boot into a communicator. It is collective, and a rank that
+// fails tells the others, as Abort does. The communicator uses boot until Close and
+// does not close it; nor does it close the device and the transports. A bootstrap
+// serves one communicator at a time; Split makes more.
+func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicator, error) {
+	if boot == nil {
+		return nil, fmt.Errorf("%w: comm: no bootstrap", framework.ErrInvalid)
+	}
+	if o.Name == "" {
+		o.Name = "world"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Communicator{
+		opts:    o,
+		boot:    boot,
+		log:     o.Log.With("comm", o.Name, "rank", boot.Rank()),
+		dev:     o.Device,
+		links:   make(map[linkKey]*link),
+		proxies: make(map[*Transport][]*proxyService),
+		probed:  make(map[*Transport]string),
+	}
+	c.health.init()
+	if err := c.start(ctx); err != nil {
+		err = fmt.Errorf("comm %s: %w", o.Name, err)
+		// The others are waiting, or will be: for this rank to greet them, or to
+		// take part in the first call.
+		if w, ok := boot.(bootstrap.Watcher); ok && w.Err() == nil {
+			w.Announce(c.accuse("new", err))
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Communicator) start(ctx context.Context) error {
+	if err := c.opts.check(); err != nil {
+		return err
+	}
+	local, err := c.greet(ctx)
+	if err != nil {
+		return err
+	}
+	if c.control, err = newControl(c.dev); err != nil {
+		return err
+	}
+	c.control.words.Deadline = c.opts.Deadline
+	c.control.setSpin(local, runtime.NumCPU())
+	c.watch()
+	return nil
+}
+
+// greet compares versions, and returns the number of ranks on this host.
+func (c *Communicator) greet(ctx context.Context) (local int, err error) {
+	mine, err := json.Marshal(hello{ABI: device.ABI, Host: c.opts.Facts.Host, Name: c.opts.Name})
+	if err != nil {
+		return 0, err
+	}
+	all, err := bootstrap.AllGatherBytes(ctx, c.boot, tagHello, mine)
+	if err != nil {
+		return 0, fmt.Errorf("greeting: %w", err)
+	}
+	for r, b := range all {
+		var h hello
+		if err := json.Unmarshal(b, &h); err != nil {
+			return 0, &framework.Error{Op: "greeting", Peer: r, Err: fmt.Errorf("%w: not a greeting: %v", framework.ErrPeer, err)}
+		}
+		if h.ABI != device.ABI {
+			return 0, &framework.Error{Op: "greeting", Peer: r, Err: fmt.Errorf("%w: device ABI %d, expected %d", framework.ErrPeer, h.ABI, device.ABI)}
+		}
+		if h.Name != c.opts.Name {
+			return 0, &framework.Error{Op: "greeting", Peer: r, Err: fmt.Errorf("%w: joins communicator %q, expected %q", framework.ErrPeer, h.Name, c.opts.Name)}
+		}
+		if c.sameHost(r, h.Host) {
+			local++
+		}
+	}
+	return local, nil
+}
+
+// sameHost reports whether a rank shares this rank's processors. The bootstrap
+// knows by trying; one that an application brought may not.
+func (c *Communicator) sameHost(rank int, host string) bool {
+	if b, ok := c.boot.(bootstrap.SameHoster); ok && rank != c.Rank() {
+		return b.SameHost(rank)
+	}
+	return host == c.opts.Facts.Host
+}
+
+// Tags of a communicator's own conversations. Sub-groups shift them.
+const (
+	tagBase  framework.Tag = 1 << 40
+	tagHello               = tagBase + iota
+	tagLink
+	tagKeys
+	tagStep
+	tagSay
+	tagSwitch
+	tagUser
+)
+
+// Rank returns the number of this rank in the communicator.
+func (c *Communicator) Rank() int { return c.boot.Rank() }
+
+// Size returns the number of ranks.
+func (c *Communicator) Size() int { return c.boot.Size() }
+
+// Name returns the name, unique in the job: "world", "world/1.0".
+func (c *Communicator) Name() string { return c.opts.Name }
+
+// Device returns the device on which the rank's kernels run.
+func (c *Communicator) Device() gpu.Device { return c.dev }
+
+// Log returns the communicator's logger, for packages that build on it.
+func (c *Communicator) Log() *slog.Logger { return c.log }
+
+// Control returns the address of the device.WaitControl that every wait of a
+// kernel takes, as kernels see it.
+func (c *Communicator) Control() uintptr { return c.control.deviceAddr }
+
+// ControlWords is the same structure as the host sees it.
+func (c *Communicator) ControlWords() *device.WaitControl { return c.control.words }
+
+// Barrier waits until all ranks have called it. It is for set-up, not for the
+// data path. A rank that gives up waiting ends the communicator.
+func (c *Communicator) Barrier(ctx context.Context) error {
+	c.talk.Lock()
+	defer c.talk.Unlock()
+	return c.together(ctx, opBarrier, func(ctx context.Context) error {
+		return bootstrap.Barrier(ctx, c.boot, tagUser)
+	})
+}
+
+// AllGather collects a few bytes from every rank, in rank order. Collective; for
+// set-up.
+func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte, err error) {
+	c.talk.Lock()
+	defer c.talk.Unlock()
+	err = c.together(ctx, opAllGather, func(ctx context.Context) error {
+		all, err = bootstrap.AllGatherBytes(ctx, c.boot, tagUser, data)
+		return err
+	})
+	return all, err
+}
+
+// Close releases everything that the communicator made, the memory from Alloc
+// included. It is local: memory that peers have mapped stays valid for them. Work that is still running on a device
+// must have ended. Closing twice is not an error.
+func (c *Communicator) Close() (err error) {
+	c.closed.Do(func() { err = c.close() }) // who comes second waits for the first
+	return err
+}
+
+func (c *Communicator) close() error {
+	c.closing()
+	c.setup.Lock()
+	defer c.setup.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if c.unlist != nil {
+		c.unlist()
+	}
+	keep(c.parts.closeAll(ctx))
+	for _, list := range c.proxies {
+		for _, p := range list {
+			keep(p.close(ctx))
+		}
+	}
+	for _, l := range c.links {
+		keep(l.shut(ctx))
+	}
+	keep(c.control.close())
+	if c.aborted() {
+		return nil // what failed was reported by Err; releasing is best effort then
+	}
+	return first
+}
+
+func (c *Communicator) blame(op string, peer int, err error) error {
+	return fmt.Errorf("comm %s: %w", c.opts.Name, &framework.Error{Op: op, Peer: peer, Err: err})
+}
+
+// buffers is the set of exchanged memory, searched by address on the data path.
+type buffers struct {
+	mu     sync.Mutex
+	list   []*Symmetric
+	sorted atomic.Pointer[[]*Symmetric]
+	next   uint64
+}

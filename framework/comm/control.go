@@ -1,0 +1,160 @@
+package comm
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+)
+
+// control is the memory that a communicator itself needs on one rank:
+//
+//   - words: the wait control, in host memory that kernels can read;
+//   - inbound: semaphore counters that peers raise, registered with transports;
+//   - expected: the private counterparts, in device memory.
+//
+// Each counter has a cache line of its own, so that a signal to one channel does
+// not disturb the waiter of another.
+type control struct {
+	dev        gpu.Device
+	hostDev    gpu.Device // nil when dev is the host
+	hostMem    gpu.Memory
+	hostMap    gpu.Memory // hostMem as the device sees it; nil when dev is the host
+	words      *device.WaitControl
+	deviceAddr uintptr
+
+	inbound  *Memory
+	expected gpu.Memory
+
+	semaphores semaphores
+}
+
+const (
+	semaphoreStride = 128  // two lines: the adjacent-line prefetcher pairs them
+	semaphoreMax    = 4096 // counters of one communicator on one rank
+	controlBytes    = 4096
+)
+
+func newControl(dev gpu.Device) (*control, error) {
+	k := &control{dev: dev}
+	ok := false
+	defer func() {
+		if !ok {
+			k.close()
+		}
+	}()
+	hostDev, err := k.openHost()
+	if err != nil {
+		return nil, err
+	}
+	if k.hostMem, err = hostDev.Alloc(controlBytes); err != nil {
+		return nil, fmt.Errorf("wait control: %w", err)
+	}
+	k.words = (*device.WaitControl)(pointer(k.hostMem.Addr()))
+	k.deviceAddr = k.hostMem.Addr()
+	if k.hostDev != nil {
+		if err := k.mapHost(); err != nil {
+			return nil, err
+		}
+	}
+	inbound, err := dev.Alloc(semaphoreStride * semaphoreMax)
+	if err != nil {
+		return nil, fmt.Errorf("semaphores: %w", err)
+	}
+	k.inbound = &Memory{Memory: inbound, owned: true}
+	if k.expected, err = dev.Alloc(semaphoreStride * semaphoreMax); err != nil {
+		return nil, fmt.Errorf("semaphores: %w", err)
+	}
+	k.semaphores.reset = k.balance
+	ok = true
+	return k, nil
+}
+
+func (k *control) openHost() (gpu.Device, error) {
+	if k.dev.Info().Device == framework.Host {
+		return k.dev, nil
+	}
+	h, err := host.Open()
+	if err != nil {
+		return nil, fmt.Errorf("host memory: %w", err)
+	}
+	k.hostDev = h
+	return h, nil
+}
+
+// mapHost makes the wait control visible to a device that is not the host.
+func (k *control) mapHost() error {
+	shares, err := k.hostMem.Export()
+	if err != nil {
+		return fmt.Errorf("wait control: %w", err)
+	}
+	m := framework.Mapping{Role: framework.RolePeer, Peer: framework.NoPeer, Shares: shares, Bytes: controlBytes}
+	defer framework.Attachment{Mappings: []framework.Mapping{m}}.Close()
+	if k.hostMap, err = k.dev.Map(m); err != nil {
+		return fmt.Errorf("wait control: %w", err)
+	}
+	k.deviceAddr = k.hostMap.Addr()
+	return nil
+}
+
+// setSpin tells waits on the host how long to poll before they give way: not at
+// all when ranks share cores.
+func (k *control) setSpin(localRanks, cpus int) {
+	if localRanks > cpus {
+		k.words.SpinNS = 1
+	}
+}
+
+// balance prepares a counter for its next use: no signal that came is still to be
+// waited for. Counters in the memory of a device stay as they are, and are not used
+// again.
+func (k *control) balance(i int) bool {
+	if k.hostDev != nil {
+		return false
+	}
+	seen := atomic.LoadUint64((*uint64)(pointer(k.inboundAddr(i))))
+	atomic.StoreUint64((*uint64)(pointer(k.expectedAddr(i))), seen)
+	return true
+}
+
+// clear is balance for counters that are compared with a word elsewhere, which
+// starts at 0. Those that were never lent are 0 already.
+func (k *control) clear(i int) {
+	if k.hostDev == nil {
+		atomic.StoreUint64((*uint64)(pointer(k.expectedAddr(i))), 0)
+	}
+}
+
+func (k *control) inboundAddr(i int) uintptr  { return k.inbound.Addr() + uintptr(i*semaphoreStride) }
+func (k *control) expectedAddr(i int) uintptr { return k.expected.Addr() + uintptr(i*semaphoreStride) }
+
+func (k *control) close() error {
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if k.inbound != nil {
+		keep(k.inbound.Close()) // with its registrations
+	}
+	for _, m := range []gpu.Memory{k.hostMap, k.expected, k.hostMem} {
+		if m != nil {
+			keep(m.Close())
+		}
+	}
+	if k.hostDev != nil {
+		keep(k.hostDev.Close())
+	}
+	return first
+}
+
+// pointer turns the address of mapped memory, which Go does not manage, into a
+// pointer.
+func pointer(addr uintptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
+}

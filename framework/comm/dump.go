@@ -1,0 +1,173 @@
+package comm
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// ChannelState is where one channel stands. A rank that waits expects more than it
+// has seen.
+type ChannelState struct {
+	Kind      framework.Kind
+	Peer      int    // framework.NoPeer for a switch
+	Transport string // that carries it
+	ID        uint32 // of the semaphore, as kernels report it
+
+	// Signals. Unknown where they are in the memory of a device.
+	Known          bool
+	Seen, Expected uint64
+
+	// Triggers that wait for the proxy; they are those of all channels of its ring.
+	Queued uint64
+}
+
+// Channels tells where all channels stand, in the order in which they were made. It
+// may be called at any time, and waits for nothing.
+func (c *Communicator) Channels() []ChannelState {
+	c.parts.mu.Lock()
+	defer c.parts.mu.Unlock()
+	if c.parts.closed {
+		return nil
+	}
+	var all []ChannelState
+	for _, p := range c.parts.list() {
+		if counted, ok := p.(interface{ states() []ChannelState }); ok {
+			all = append(all, counted.states()...)
+		}
+	}
+	return all
+}
+
+// count reads the counters of a channel; not those of a device.
+func (c *Communicator) count(s ChannelState, seen, expected uintptr) ChannelState {
+	if c.control.hostDev == nil {
+		s.Known = true
+		s.Seen = atomic.LoadUint64((*uint64)(pointer(seen)))
+		s.Expected = atomic.LoadUint64((*uint64)(pointer(expected)))
+	}
+	return s
+}
+
+func (c *Communicator) pairState(k framework.Kind, p pair, t *Transport) ChannelState {
+	s := ChannelState{Kind: k, Peer: p.peer, ID: uint32(p.mine), Transport: t.Name}
+	return c.count(s, c.control.inboundAddr(p.mine), c.control.expectedAddr(p.mine))
+}
+
+func (ch *MemoryChannel) states() []ChannelState {
+	return []ChannelState{ch.comm.pairState(framework.KindMemory, ch.pair, ch.remote.transport)}
+}
+
+func (s *Symmetric) states() []ChannelState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []ChannelState
+	for _, p := range s.pairs {
+		all = append(all, s.comm.pairState(framework.KindMemory, p, s.peers[p.peer].transport))
+	}
+	return all
+}
+
+func (ch *PortChannel) states() []ChannelState {
+	s := ch.comm.pairState(framework.KindPort, ch.pair, ch.link.transport)
+	s.Queued = ch.service.ring.Depth()
+	return []ChannelState{s}
+}
+
+func (ch *SwitchChannel) states() []ChannelState {
+	s := ChannelState{Kind: framework.KindSwitch, Peer: framework.NoPeer, ID: uint32(ch.number), Transport: ch.group.t.Name}
+	return []ChannelState{ch.comm.count(s, ch.handle.Local+uintptr(ch.handle.Flag), ch.handle.Expected)}
+}
+
+// String is a line for people.
+func (s ChannelState) String() string {
+	with := fmt.Sprintf("rank %d", s.Peer)
+	if s.Peer == framework.NoPeer {
+		with = "all ranks"
+	}
+	text := fmt.Sprintf("%s channel %d with %s over %s: ", s.Kind, s.ID, with, s.Transport)
+	switch {
+	case !s.Known:
+		text += "its counters are in device memory"
+	case s.Expected > s.Seen:
+		text += fmt.Sprintf("expected %d, seen %d: waits", s.Expected, s.Seen)
+	default:
+		text += fmt.Sprintf("expected %d, seen %d", s.Expected, s.Seen)
+	}
+	if s.Queued > 0 {
+		text += fmt.Sprintf("; %d triggers wait for the proxy", s.Queued)
+	}
+	return text
+}
+
+// Dump writes, in one piece, the state of the communicator and of all its channels,
+// then what OnDump has added, communicators that were split off included. It may be
+// called at any time, and waits for no other rank.
+func (c *Communicator) Dump(w io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "comm %s: rank %d of %d: %s\n", c.opts.Name, c.Rank(), c.Size(), c.condition())
+	for _, s := range c.Channels() {
+		fmt.Fprintf(&b, "  %s\n", s)
+	}
+	c.dumps.write(&b)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// condition says in words how the communicator is.
+func (c *Communicator) condition() string {
+	if err := c.Err(); err != nil {
+		return err.Error()
+	}
+	text := "running"
+	if call := c.call.Load(); call != nil {
+		text += fmt.Sprintf(", in %s for %v", call.op, time.Since(call.since).Round(time.Millisecond))
+	}
+	c.parts.mu.Lock()
+	defer c.parts.mu.Unlock()
+	if w := c.control.words; !c.parts.closed && atomic.LoadUint32(&w.Reported) == reportComplete {
+		text += fmt.Sprintf("; kernel %d gave up waiting for rank %d: channel %d, expected %d, seen %d", w.Kernel, w.Peer, w.Channel, w.Expected, w.Seen)
+	}
+	return text
+}
+
+// underWay is a call for which this rank waits for others.
+type underWay struct {
+	op    string
+	since time.Time
+}
+
+// OnDump adds to what Dump writes; f may be called at any time, from any goroutine,
+// and should not wait. What it returns withdraws f, and waits until f does not run.
+func (c *Communicator) OnDump(f func(io.Writer)) (remove func()) { return c.dumps.add(f) }
+
+// dumps are the additions to a dump, in their order.
+type dumps struct {
+	mu   sync.RWMutex // held for reading while they run
+	list []*func(io.Writer)
+}
+
+func (d *dumps) add(f func(io.Writer)) (remove func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, &f)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.list = slices.DeleteFunc(d.list, func(x *func(io.Writer)) bool { return x == &f })
+	}
+}
+
+func (d *dumps) write(w io.Writer) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, f := range d.list {
+		(*f)(w)
+	}
+}

@@ -1,0 +1,72 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+)
+
+// A rank of another version, or of another communicator, is refused by name.
+func TestGreetingOfAStranger(t *testing.T) {
+	dev, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for said, want := range map[string]string{
+		`{"abi":99,"name":"world"}`:         "device ABI 99, expected 1",
+		`{"abi":1,"name":"other"}`:          `joins communicator "other"`,
+		`{"abi":"one"}`:                     "not a greeting",
+		"\x00\x01":                          "not a greeting",
+		strings.Repeat("[", 20000):          "not a greeting",
+		`{"abi":1,"name":"world","more":1}`: "",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		boots := bootstrap.InProcess(2)
+		var stranger sync.WaitGroup
+		stranger.Go(func() { _, _ = bootstrap.AllGatherBytes(ctx, boots[1], tagHello, []byte(said)) })
+		c, err := New(ctx, boots[0], Options{Device: dev})
+		stranger.Wait()
+		if want == "" {
+			if err != nil {
+				t.Errorf("%.40q: %v, expected a newer greeting to do", said, err)
+			} else {
+				c.Close()
+			}
+		} else if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, expected ErrPeer that names rank 1 and says %q", said, err, want)
+		}
+		cancel()
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	dev, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(name string) *Transport { return &Transport{Transport: silent{}, Name: name} }
+	for want, o := range map[string]Options{
+		"no device":          {},
+		"transport 1 of 2":   {Device: dev, Transports: []*Transport{named("a"), nil}},
+		"transport 0 of 1":   {Device: dev, Transports: []*Transport{{Name: "a"}}},
+		"has no name":        {Device: dev, Transports: []*Transport{named("")}},
+		`"a" is there twice`: {Device: dev, Transports: []*Transport{named("a"), named("b"), named("a")}},
+	} {
+		if _, err := New(t.Context(), bootstrap.InProcess(1)[0], o); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected ErrInvalid that says %q", err, want)
+		}
+	}
+	if _, err := New(t.Context(), nil, Options{Device: dev}); !errors.Is(err, framework.ErrInvalid) {
+		t.Errorf("without a bootstrap: %v", err)
+	}
+}
+
+// silent is a transport of which nothing is asked.
+type silent struct{ framework.Transport }

@@ -1,0 +1,175 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+)
+
+// closeTimeout bounds what Close does in transports and proxies.
+const closeTimeout = 5 * time.Second
+
+// health is the life of a communicator: running, then failed or closed.
+type health struct {
+	mu     sync.Mutex
+	cause  error
+	shut   bool          // by Close
+	failed atomic.Bool   // cause is set
+	over   atomic.Bool   // failed or closed: the control words may be gone
+	done   chan struct{} // closed on failure
+	life   context.Context
+	end    context.CancelCauseFunc // of life, on failure and by Close
+	group  sync.WaitGroup
+}
+
+func (h *health) init() {
+	h.done = make(chan struct{})
+	h.life, h.end = context.WithCancelCause(context.Background())
+}
+
+// Err returns why the communicator cannot be used any more, or nil. After a
+// failure it wraps framework.ErrPeer, ErrPlugin or the cause given to Abort, and
+// names the culprit; after Close it is framework.ErrClosed.
+func (c *Communicator) Err() error {
+	if !c.over.Load() {
+		return nil
+	}
+	c.health.mu.Lock()
+	defer c.health.mu.Unlock()
+	if c.cause != nil {
+		return c.cause
+	}
+	return c.errClosed()
+}
+
+func (c *Communicator) errClosed() error {
+	return fmt.Errorf("comm %s: %w", c.opts.Name, framework.ErrClosed)
+}
+
+// Done is closed when the communicator fails. It stays open over a Close.
+func (c *Communicator) Done() <-chan struct{} { return c.done }
+
+// Check is Err for the data path: three loads while all is well. It also reports a
+// wait that ran into Options.Deadline. It must not run at the same time as Close.
+func (c *Communicator) Check() error {
+	if c.over.Load() {
+		return c.Err()
+	}
+	w := c.control.words
+	if atomic.LoadUint32(&w.Abort) == 0 && atomic.LoadUint32(&w.Reported) != reportComplete {
+		return nil
+	}
+	if c.Err() == nil {
+		peer := int(w.Peer)
+		if peer >= c.Size() || peer == c.Rank() {
+			peer = framework.NoPeer // a wait for several
+		}
+		c.Abort(&framework.Error{Op: "wait", Peer: peer, Err: fmt.Errorf(
+			"%w: no progress within %v: expected count %d, seen %d (channel %d)",
+			framework.ErrPeer, time.Duration(w.Deadline), w.Expected, w.Seen, w.Channel)})
+	}
+	return c.Err()
+}
+
+// reportComplete is the value of WaitControl.Reported once the report was written.
+const reportComplete = 1
+
+// Abort ends the communicator: all kernel waits of this rank return, the other
+// ranks are told the cause and end as well. Only the first cause counts.
+func (c *Communicator) Abort(cause error) {
+	if cause == nil {
+		cause = errors.New("aborted by the application")
+	}
+	if !c.fail(fmt.Errorf("comm %s: %w", c.opts.Name, cause)) {
+		return
+	}
+	if w, ok := c.boot.(bootstrap.Watcher); ok {
+		w.Announce(cause)
+	}
+}
+
+// fail records the first cause and lets every kernel leave its waits. It reports
+// whether it was the first.
+func (c *Communicator) fail(cause error) bool {
+	c.health.mu.Lock()
+	first := c.cause == nil && !c.shut
+	if first {
+		c.cause = cause
+		c.failed.Store(true)
+		c.over.Store(true)
+		atomic.StoreUint32(&c.control.words.Abort, 1) // with mu: Close takes the words away
+	}
+	c.health.mu.Unlock()
+	if first {
+		c.log.Error("communicator failed", "cause", cause)
+		c.end(cause)
+		close(c.done)
+	}
+	return first
+}
+
+func (h *health) aborted() bool { return h.failed.Load() }
+
+// closing marks the communicator closed, and ends its watchers and whatever waits
+// for peers.
+func (c *Communicator) closing() {
+	c.health.mu.Lock()
+	c.shut = true
+	c.over.Store(true)
+	c.health.mu.Unlock()
+	c.end(c.errClosed())
+	c.health.group.Wait()
+}
+
+// watch ends the communicator when a rank or a plugin is gone.
+func (c *Communicator) watch() {
+	if w, ok := c.boot.(bootstrap.Watcher); ok {
+		c.onClosed(w.Failed(), func() { c.fail(fmt.Errorf("comm %s: %w", c.opts.Name, w.Err())) })
+	}
+	for _, t := range c.opts.Transports {
+		if t.Gone != nil {
+			c.onClosed(t.Gone, func() { c.pluginGone(t) })
+		}
+	}
+}
+
+// onClosed calls f once gone is closed, unless the communicator ends before.
+func (c *Communicator) onClosed(gone <-chan struct{}, f func()) {
+	c.health.group.Go(func() {
+		select {
+		case <-gone:
+			f()
+		case <-c.life.Done():
+		}
+	})
+}
+
+// pluginGone ends the job: links of the plugin are dead on this side only, so the
+// other ranks have to be told.
+func (c *Communicator) pluginGone(t *Transport) {
+	cause := error(framework.ErrPlugin)
+	if t.Cause != nil {
+		if err := t.Cause(); err != nil {
+			cause = err
+		}
+	}
+	c.Abort(&framework.Error{Op: fmt.Sprintf("plugin of rank %d", c.Rank()), Transport: t.Name, Peer: framework.NoPeer, Err: cause})
+}
+
+// bound returns a context that also ends when the communicator fails or is closed,
+// for calls into transports and waits for peers: a plugin that hangs must not
+// outlive the job. Its cause is then that of the communicator.
+func (c *Communicator) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}

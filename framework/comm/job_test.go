@@ -1,0 +1,267 @@
+package comm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/transports/shm"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a job of several ranks in this process. Its fields may be changed before
+// run.
+type rig struct {
+	wrap   func(rank int, t framework.Transport) framework.Transport
+	adjust func(rank int, t *comm.Transport)
+	boots  []*bootstrap.Local
+	ids    []*ledger     // by rank
+	fail   map[int]int   // by rank: which allocation of its device finds no memory
+	prober bool          // the transports are framework.Probers
+	lies   bool          // the transports do, so that they may be left with something
+	limit  time.Duration // of the context that the ranks get
+}
+
+func newRig(n int) *rig {
+	return &rig{boots: bootstrap.InProcess(n), ids: make([]*ledger, n), limit: 20 * time.Second}
+}
+
+// job runs f as n ranks over the embedded shm transport and fails the test with
+// every rank's error.
+func job(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicator) error) {
+	t.Helper()
+	newRig(n).run(t, f)
+}
+
+// run runs f as all ranks, closes everything, and checks that nothing is left:
+// neither in the transports, nor of memory and descriptors.
+func (g *rig) run(t *testing.T, f func(ctx context.Context, c *comm.Communicator) error) {
+	t.Helper()
+	g.each(t, func(ctx context.Context, boot *bootstrap.Local) error {
+		c, closeAll, err := g.open(ctx, boot)
+		if err != nil {
+			return err
+		}
+		err = f(ctx, c)
+		if cerr := c.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("close: %w", cerr)
+		}
+		return errors.Join(err, closeAll())
+	})
+}
+
+// each runs f as all ranks, without a communicator.
+func (g *rig) each(t *testing.T, f func(ctx context.Context, boot *bootstrap.Local) error) {
+	t.Helper()
+	before := memfds(t)
+	ctx, cancel := context.WithTimeout(t.Context(), g.limit)
+	defer cancel()
+	var ranks sync.WaitGroup
+	for r, boot := range g.boots {
+		ranks.Go(func() {
+			if err := f(ctx, boot); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	}
+	ranks.Wait()
+	for _, boot := range g.boots {
+		boot.Close()
+	}
+	if after := memfds(t); after != before && !g.lies {
+		t.Errorf("descriptors and mappings of memfds: %v before, %v after", before, after)
+	}
+}
+
+// open makes one rank's communicator. What it returns in addition ends the
+// transport, and says what is left in it.
+func (g *rig) open(ctx context.Context, boot framework.Bootstrap) (*comm.Communicator, func() error, error) {
+	dev, err := host.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	inner, err := shm.New(shm.Config{}.Defaults())
+	if err != nil {
+		return nil, nil, err
+	}
+	if g.wrap != nil {
+		inner = g.wrap(boot.Rank(), inner)
+	}
+	ids := newLedger(inner)
+	g.ids[boot.Rank()] = ids
+	known := framework.Transport(ids)
+	if p, ok := inner.(framework.Prober); ok && g.prober {
+		known = struct {
+			*ledger
+			framework.Prober
+		}{ids, p}
+	}
+	t, err := comm.NewTransport(ctx, known, "embedded")
+	if err != nil {
+		return nil, nil, err
+	}
+	if g.adjust != nil {
+		g.adjust(boot.Rank(), t)
+	}
+	small := &smallDevice{Device: dev, nth: g.fail[boot.Rank()]}
+	c, err := comm.New(ctx, boot, comm.Options{Device: small, Transports: []*comm.Transport{t}})
+	if err != nil {
+		return nil, nil, errors.Join(err, ids.check())
+	}
+	return c, func() error {
+		err := errors.Join(t.CloseModules(), dev.Close())
+		if !g.lies {
+			err = errors.Join(err, ids.check())
+		}
+		return err
+	}, nil
+}
+
+// memfds counts descriptors and mappings of shared memory.
+func memfds(t testing.TB) (n [2]int) {
+	t.Helper()
+	links, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		if to, err := os.Readlink("/proc/self/fd/" + l.Name()); err == nil && strings.HasPrefix(to, "/memfd:") {
+			n[0]++
+		}
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n[1] = strings.Count(string(maps), "/memfd:")
+	return n
+}
+
+// ledger keeps account of what a transport has made and not closed.
+type ledger struct {
+	framework.Transport
+	mu   sync.Mutex
+	made map[framework.ID]string
+	ends map[framework.ID]framework.ID // connection to its endpoint
+	runs map[framework.Proxy]bool
+}
+
+func newLedger(t framework.Transport) *ledger {
+	return &ledger{
+		Transport: t, made: map[framework.ID]string{}, ends: map[framework.ID]framework.ID{}, runs: map[framework.Proxy]bool{},
+	}
+}
+
+func (l *ledger) note(what string, id framework.ID, err error) {
+	if err == nil && id != 0 {
+		l.mu.Lock()
+		l.made[id] = what
+		l.mu.Unlock()
+	}
+}
+
+func (l *ledger) Register(ctx context.Context, seg framework.Segment) (framework.Registration, error) {
+	r, err := l.Transport.Register(ctx, seg)
+	l.note("registration", r.ID, err)
+	return r, err
+}
+
+func (l *ledger) Listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {
+	e, err := l.Transport.Listen(ctx, cfg)
+	l.note(cfg.Kind.String()+" endpoint", e.ID, err)
+	return e, err
+}
+
+func (l *ledger) Connect(ctx context.Context, local framework.ID, peers []framework.Peer) (framework.ID, error) {
+	id, err := l.Transport.Connect(ctx, local, peers)
+	l.note("connection", id, err)
+	if err == nil {
+		l.mu.Lock()
+		l.ends[id] = local
+		l.mu.Unlock()
+	}
+	return id, err
+}
+
+// Close refuses to work for a context that has ended, as a transport in another
+// process would.
+func (l *ledger) Close(ctx context.Context, id framework.ID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	delete(l.made, id)
+	for conn, end := range l.ends {
+		if end == id {
+			delete(l.made, conn)
+		}
+	}
+	l.mu.Unlock()
+	return l.Transport.Close(ctx, id)
+}
+
+func (l *ledger) NewProxy(ctx context.Context) (framework.Proxy, error) {
+	p, err := l.Transport.(framework.Proxier).NewProxy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &notedProxy{p, l}
+	l.mu.Lock()
+	l.runs[n] = true
+	l.mu.Unlock()
+	return n, nil
+}
+
+type notedProxy struct {
+	framework.Proxy
+	l *ledger
+}
+
+func (p *notedProxy) Stop(ctx context.Context) error {
+	p.l.mu.Lock()
+	delete(p.l.runs, p)
+	p.l.mu.Unlock()
+	return p.Proxy.Stop(ctx)
+}
+
+// proxies counts those that run.
+func (l *ledger) proxies() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.runs)
+}
+
+func (l *ledger) check() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.made) == 0 && len(l.runs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the transport still has %v and %d proxies", l.made, len(l.runs))
+}
+
+// smallDevice has no memory left at its n-th allocation.
+type smallDevice struct {
+	gpu.Device
+	nth, made int
+}
+
+func (d *smallDevice) Alloc(bytes uint64) (gpu.Memory, error) {
+	if d.made++; d.made == d.nth {
+		return nil, fmt.Errorf("%w: no memory left", framework.ErrUnavailable)
+	}
+	return d.Device.Alloc(bytes)
+}

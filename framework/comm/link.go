@@ -1,0 +1,255 @@
+package comm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+type linkKey struct {
+	kind framework.Kind
+	peer int
+}
+
+// link is a connection to one peer, or for a switch to all others.
+type link struct {
+	transport *Transport
+	endpoint  framework.ID
+	conn      framework.ID
+	inbox     remote           // memory link: the peer's semaphore counters, mapped here
+	peerKey   framework.Parcel // port link: key of the peer's semaphore counters
+}
+
+// offer is what one side can do towards a peer over one transport.
+type offer struct {
+	Name  string   `json:"name"`
+	Reach []string `json:"reach"`
+	Data  []byte   `json:"data"`
+	// Kinds of the address's shares; their blobs and descriptors are the next
+	// ones of the message that carries the offers.
+	Shares int    `json:"shares"`
+	Why    string `json:"why,omitempty"` // not offered, and the reason
+}
+
+// link returns the connection to peer for channels of kind k and makes it when it
+// is first asked for. Both sides call it. The caller holds c.setup.
+func (c *Communicator) link(ctx context.Context, k framework.Kind, peer int) (*link, error) {
+	key := linkKey{k, peer}
+	if l := c.links[key]; l != nil {
+		return l, nil
+	}
+	l, err := c.makeLink(ctx, k, peer)
+	if err != nil {
+		return nil, err
+	}
+	c.parts.mu.Lock() // for Links; others read it in a call of set-up
+	defer c.parts.mu.Unlock()
+	c.links[key] = l
+	return l, nil
+}
+
+func (c *Communicator) makeLink(ctx context.Context, k framework.Kind, peer int) (*link, error) {
+	ends, offers := c.listen(ctx, k, []int{min(c.Rank(), peer), max(c.Rank(), peer)}, 0)
+	chosen := ""
+	defer func() {
+		c.closeEndpoints(ends, chosen)
+		ends[chosen].Address.Close() // the peer has it
+	}()
+	parcel, err := packOffers(offers, ends)
+	if err != nil {
+		return nil, err
+	}
+	tag := tagLink + framework.Tag(k)<<8
+	if err := c.boot.Send(ctx, peer, tag, parcel); err != nil {
+		return nil, err
+	}
+	answer, err := c.boot.Recv(ctx, peer, tag)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Close()
+	theirs, addresses, err := unpackOffers(answer)
+	if err != nil {
+		return nil, &framework.Error{Op: "link", Peer: peer, Err: err}
+	}
+	order, other := offers, theirs
+	if peer < c.Rank() {
+		order, other = theirs, offers
+	}
+	name, err := choose(order, other)
+	if err != nil { // both ends see that, and are in step
+		return nil, &refusal{&framework.Error{Op: k.String() + " link", Peer: peer, Err: err}}
+	}
+	t, end := c.transport(name), ends[name]
+	conn, err := t.Connect(ctx, end.ID, []framework.Peer{{Rank: peer, Address: addresses[name]}})
+	if err == nil && conn == 0 {
+		err = fmt.Errorf("%w: %s answers with connection 0", framework.ErrPlugin, name)
+	}
+	if err != nil {
+		return nil, &framework.Error{Op: "connect", Peer: peer, Err: err}
+	}
+	chosen = name
+	c.log.Debug("linked", "peer", peer, "kind", k, "transport", name)
+	return &link{transport: t, endpoint: end.ID, conn: conn}, nil
+}
+
+// shut releases a link. A plugin that is gone has released its part.
+func (l *link) shut(ctx context.Context) error {
+	var first error
+	keep := func(err error) {
+		if err != nil && !errors.Is(err, framework.ErrPlugin) && first == nil {
+			first = err
+		}
+	}
+	if l.inbox.close != nil {
+		keep(l.inbox.close(ctx))
+	}
+	keep(l.peerKey.Close())
+	keep(l.transport.Close(ctx, l.conn))
+	keep(l.transport.Close(ctx, l.endpoint))
+	return first
+}
+
+// listen asks every transport for an endpoint of a link between ranks. One that
+// cannot is not an error here: its reason is reported if none remains.
+func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int, bytes uint64) (map[string]framework.Endpoint, []offer) {
+	ends := make(map[string]framework.Endpoint)
+	var offers []offer
+	for _, t := range c.opts.Transports {
+		if !t.Description.Has(k) {
+			continue
+		}
+		if k == framework.KindPort && t.Description.Proxy != framework.ProxyPlugin {
+			offers = append(offers, offer{Name: t.Name, Why: "it has no proxy of its own"})
+			continue
+		}
+		if why := c.probe(ctx, t); why != "" {
+			offers = append(offers, offer{Name: t.Name, Why: why})
+			continue
+		}
+		end, err := t.Listen(ctx, framework.EndpointConfig{
+			Kind: k, Rank: c.Rank(), Ranks: ranks, Bytes: bytes,
+			Group: c.opts.Name, Device: c.dev.Info().Device, Facts: c.opts.Facts,
+		})
+		if err == nil && (end.ID == 0 || k != framework.KindSwitch && len(end.Create) > 0) {
+			end.Address.Close()
+			undo(func(ctx context.Context) error { return t.Close(ctx, end.ID) })
+			err = fmt.Errorf("%w: %s answers with endpoint %d and %d objects", framework.ErrPlugin, t.Name, end.ID, len(end.Create))
+		}
+		if err != nil {
+			offers = append(offers, offer{Name: t.Name, Why: err.Error()})
+			continue
+		}
+		ends[t.Name] = end
+		offers = append(offers, offer{Name: t.Name, Reach: end.Reach, Data: end.Address.Data, Shares: len(end.Address.Shares)})
+	}
+	return ends, offers
+}
+
+// probe asks a transport, once, whether its hardware is there, and returns why it
+// cannot be used, or "".
+func (c *Communicator) probe(ctx context.Context, t *Transport) string {
+	if !t.Description.Probe {
+		return ""
+	}
+	if why, ok := c.probed[t]; ok {
+		return why
+	}
+	prober, ok := t.Transport.(framework.Prober)
+	if !ok {
+		return "it claims to probe its hardware and cannot"
+	}
+	live, err := prober.Probe(ctx, c.opts.Facts)
+	if err != nil {
+		return err.Error() // it may be better next time
+	}
+	why := ""
+	if !live.Available {
+		why = "unavailable: " + live.Reason
+	}
+	c.probed[t] = why
+	return why
+}
+
+// closeEndpoints closes all but the chosen one.
+func (c *Communicator) closeEndpoints(ends map[string]framework.Endpoint, chosen string) {
+	for name, e := range ends {
+		if name != chosen {
+			e.Address.Close()
+			undo(func(ctx context.Context) error { return c.transport(name).Close(ctx, e.ID) })
+		}
+	}
+}
+
+func (c *Communicator) transport(name string) *Transport {
+	for _, t := range c.opts.Transports {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// packOffers puts all offers into one parcel: JSON, and the shares in order.
+func packOffers(offers []offer, ends map[string]framework.Endpoint) (framework.Parcel, error) {
+	data, err := json.Marshal(offers)
+	if err != nil {
+		return framework.Parcel{}, err
+	}
+	p := framework.Parcel{Data: data}
+	for _, o := range offers {
+		p.Shares = append(p.Shares, ends[o.Name].Address.Shares...)
+	}
+	return p, nil
+}
+
+func unpackOffers(p framework.Parcel) ([]offer, map[string]framework.Parcel, error) {
+	var offers []offer
+	if err := json.Unmarshal(p.Data, &offers); err != nil {
+		return nil, nil, fmt.Errorf("%w: offers: %v", framework.ErrPeer, err)
+	}
+	shares := p.Shares
+	addresses := make(map[string]framework.Parcel)
+	for _, o := range offers {
+		if o.Shares < 0 || o.Shares > len(shares) {
+			return nil, nil, fmt.Errorf("%w: offer of %s has %d shares, %d arrived", framework.ErrPeer, o.Name, o.Shares, len(shares))
+		}
+		addresses[o.Name] = framework.Parcel{Data: o.Data, Shares: shares[:o.Shares]}
+		shares = shares[o.Shares:]
+	}
+	return offers, addresses, nil
+}
+
+// choose returns the first transport, in the lower rank's order, whose endpoints
+// on both sides share a reach token. Both sides compute it alike.
+func choose(lower, higher []offer) (string, error) {
+	for _, a := range lower {
+		for _, b := range higher {
+			if a.Name == b.Name && a.Why == "" && b.Why == "" && slices.ContainsFunc(a.Reach, func(token string) bool {
+				return slices.Contains(b.Reach, token)
+			}) {
+				return a.Name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w: no common transport: lower rank offers %s; higher rank offers %s",
+		framework.ErrUnavailable, describe(lower), describe(higher))
+}
+
+func describe(offers []offer) string {
+	if len(offers) == 0 {
+		return "none of this kind"
+	}
+	words := make([]string, len(offers))
+	for i, o := range offers {
+		if words[i] = fmt.Sprintf("%s %v", o.Name, o.Reach); o.Why != "" {
+			words[i] = fmt.Sprintf("%s (%s)", o.Name, o.Why)
+		}
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,43 @@
+package comm
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Options says how a communicator is made. The zero value of a field is its
+// default; Device and Transports have none.
+type Options struct {
+	Device     gpu.Device
+	Transports []*Transport // in order of preference, each name once
+	Name       string       // of the communicator, the same on all its ranks; default "world"
+	Facts      framework.Facts
+	Log        *slog.Logger // default: discards
+
+	// Deadline ends every wait of a kernel after so many nanoseconds. 0, the
+	// default, lets stragglers take the time they need; the death of a rank ends
+	// waits in any case.
+	Deadline uint64
+}
+
+func (o *Options) check() error {
+	if o.Device == nil {
+		return fmt.Errorf("%w: no device", framework.ErrInvalid)
+	}
+	named := make(map[string]bool)
+	for i, t := range o.Transports {
+		switch {
+		case t == nil || t.Transport == nil:
+			return fmt.Errorf("%w: transport %d of %d is nil", framework.ErrInvalid, i, len(o.Transports))
+		case t.Name == "":
+			return fmt.Errorf("%w: transport %d of %d has no name", framework.ErrInvalid, i, len(o.Transports))
+		case named[t.Name]:
+			return fmt.Errorf("%w: transport %q is there twice", framework.ErrInvalid, t.Name)
+		}
+		named[t.Name] = true
+	}
+	return nil
+}

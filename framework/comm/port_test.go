@@ -1,0 +1,282 @@
+package comm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// ports is a job of two ranks with one port channel over 64 KiB each.
+func ports(t *testing.T, f func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error) {
+	t.Helper()
+	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
+		m, err := c.Alloc(1 << 16)
+		if err != nil {
+			return err
+		}
+		ch, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
+		if err != nil {
+			return err
+		}
+		return f(ctx, c, ch, m)
+	})
+}
+
+func TestClosePerformsWhatWasPushed(t *testing.T) {
+	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error {
+		data := gpu.Bytes(m.Memory)
+		half := 1 << 15
+		for i := range half {
+			data[i] = byte(1 + c.Rank())
+		}
+		for i := 0; i < half; i += 64 {
+			if err := ch.Put(uint64(half+i), uint64(i), 64); err != nil {
+				return err
+			}
+		}
+		if err := ch.Close(); err != nil {
+			return err
+		}
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		for i := half; i < 2*half; i++ {
+			if data[i] != byte(2-c.Rank()) {
+				return fmt.Errorf("byte %d is %d", i, data[i])
+			}
+		}
+		return nil
+	})
+}
+
+func TestCloseEndsThoseWhoWait(t *testing.T) {
+	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error {
+		results := make(chan error, 3)
+		for range cap(results) {
+			go func() { results <- ch.Wait(context.Background()) }()
+		}
+		var err error
+		if c.Rank() == 0 {
+			err = ch.Close()
+		} else {
+			err = m.Close() // which the channel is built on
+		}
+		if err != nil {
+			return err
+		}
+		for range cap(results) {
+			select {
+			case err := <-results:
+				if !errors.Is(err, framework.ErrClosed) {
+					return fmt.Errorf("wait: %v, expected ErrClosed", err)
+				}
+			case <-ctx.Done():
+				return errors.New("somebody still waits")
+			}
+		}
+		for name, call := range map[string]func() error{
+			"put": func() error { return ch.Put(0, 0, 1) }, "signal": ch.Signal,
+			"flush": func() error { return ch.Flush(ctx) }, "wait": func() error { return ch.Wait(ctx) },
+		} {
+			if err := call(); !errors.Is(err, framework.ErrClosed) {
+				return fmt.Errorf("%s after Close: %v, expected ErrClosed", name, err)
+			}
+		}
+		return c.Barrier(ctx) // the communicator did not suffer
+	})
+}
+
+// Who gives up waiting must not take a signal, nor leave its number to be waited
+// for twice.
+func TestWaitThatGivesUpTakesNothing(t *testing.T) {
+	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, _ *comm.Memory) error {
+		if c.Rank() == 1 {
+			if err := c.Barrier(ctx); err != nil {
+				return err
+			}
+			for range 8 {
+				if err := ch.Signal(); err != nil {
+					return err
+				}
+			}
+			return c.Barrier(ctx)
+		}
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		var patient, hasty sync.WaitGroup
+		var got atomic.Int32
+		for range 8 {
+			hasty.Go(func() {
+				if ch.Wait(short) == nil {
+					t.Error("a signal that nobody sent")
+				}
+			})
+			patient.Go(func() {
+				if err := ch.Wait(ctx); err != nil {
+					t.Error(err)
+				} else {
+					got.Add(1)
+				}
+			})
+		}
+		hasty.Wait()
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		patient.Wait()
+		h := ch.Handle().Semaphore
+		if e := words(h.Expected)[0]; got.Load() != 8 || e != 8 {
+			return fmt.Errorf("%d waits ended, the expected count is %d: 8 signals were sent", got.Load(), e)
+		}
+		return c.Barrier(ctx)
+	})
+}
+
+func TestWaitNamesThePeer(t *testing.T) {
+	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, _ *comm.Memory) error {
+		short, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		err := ch.Wait(short)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%v: expected the deadline", err)
+		}
+		return names(err, framework.ErrPeer, 1-c.Rank())
+	})
+}
+
+func TestHostDrivenPortsDoNotAllocate(t *testing.T) {
+	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, _ *comm.Memory) error {
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		var failed error
+		step := func() {
+			for _, call := range []error{ch.PutWithSignal(0, 0, 8), ch.Put(0, 0, 8), ch.Flush(ctx), ch.Wait(ctx)} {
+				failed = errors.Join(failed, call)
+			}
+		}
+		const rounds = 200 // AllocsPerRun makes one more
+		if c.Rank() == 1 {
+			for range rounds + 1 {
+				step()
+			}
+			return failed
+		}
+		if n := testing.AllocsPerRun(rounds, step); n != 0 && !raceEnabled {
+			return fmt.Errorf("%v allocations", n)
+		}
+		return failed
+	})
+}
+
+// More channels than one ring has numbers for, twice: rings are opened as they are
+// needed, and closed with the last of their channels.
+func TestRingsComeAndGo(t *testing.T) {
+	const channels = 300 // of two memories each; a ring has 512 numbers
+	g := newRig(2)
+	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
+		m, err := c.Alloc(4096)
+		if err != nil {
+			return err
+		}
+		for lap, want := range []int{2, 2} {
+			var all []*comm.PortChannel
+			for range channels {
+				ch, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
+				if err != nil {
+					return err
+				}
+				all = append(all, ch)
+			}
+			for i := range 3 { // the first, one in the middle, the last
+				ch := all[i*(channels-1)/2]
+				if err := ch.PutWithSignal(8, 0, 8); err != nil {
+					return err
+				}
+				if err := ch.Wait(ctx); err != nil {
+					return err
+				}
+			}
+			if n := g.ids[c.Rank()].proxies(); n != want {
+				return fmt.Errorf("lap %d: %d rings for %d channels, expected %d", lap, n, channels, want)
+			}
+			for _, ch := range all {
+				if err := ch.Close(); err != nil {
+					return err
+				}
+			}
+			if n := g.ids[c.Rank()].proxies(); n != 1 {
+				return fmt.Errorf("lap %d: %d rings are left, expected the one that has numbers", lap, n)
+			}
+		}
+		return nil
+	})
+}
+
+// A proxy that ends although nobody stopped it would leave everybody waiting.
+func TestProxyThatEndsIsAFailure(t *testing.T) {
+	g := newRig(2)
+	stop := make(chan struct{})
+	var ready sync.WaitGroup
+	ready.Add(2)
+	g.wrap = func(rank int, inner framework.Transport) framework.Transport {
+		if rank == 1 {
+			return fickle{inner, stop}
+		}
+		return inner
+	}
+	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
+		m, err := c.Alloc(4096)
+		if err != nil {
+			return err
+		}
+		ch, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
+		if err != nil {
+			return err
+		}
+		ready.Done()
+		ready.Wait()
+		if c.Rank() == 1 {
+			close(stop)
+		}
+		err = ch.Wait(context.Background())
+		class := framework.ErrPeer
+		if c.Rank() == 1 {
+			class = framework.ErrPlugin
+		}
+		return names(err, class, 1, "nobody stopped it")
+	})
+}
+
+// fickle has proxies that end at a signal, without a reason.
+type fickle struct {
+	framework.Transport
+	stop chan struct{}
+}
+
+func (f fickle) NewProxy(ctx context.Context) (framework.Proxy, error) {
+	p, err := f.Transport.(framework.Proxier).NewProxy(ctx)
+	return fickleProxy{p, f.stop}, err
+}
+
+type fickleProxy struct {
+	framework.Proxy
+	stop chan struct{}
+}
+
+func (p fickleProxy) Wait(ctx context.Context) error {
+	select {
+	case <-p.stop:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,204 @@
+package comm
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// enter begins a method that touches the ring or the counters; the caller leaves
+// with ch.use.RUnlock.
+func (ch *PortChannel) enter(op string) error {
+	ch.use.RLock()
+	if ch.life.Err() == nil {
+		return nil
+	}
+	ch.use.RUnlock()
+	return ch.closedError(op)
+}
+
+func (ch *PortChannel) closedError(op string) error {
+	return ch.comm.blame(op, ch.pair.peer, framework.ErrClosed)
+}
+
+// Put asks the proxy to copy bytes from the source memory into the peer's. It
+// returns when the request is queued; Flush tells when the source may be reused.
+func (ch *PortChannel) Put(dstOffset, srcOffset, bytes uint64) error {
+	return ch.push("put", device.TriggerData, dstOffset, srcOffset, bytes)
+}
+
+// Signal raises the peer's semaphore after all earlier puts of this channel.
+func (ch *PortChannel) Signal() error { return ch.push("signal", device.TriggerSignal, 0, 0, 0) }
+
+// PutWithSignal is Put, then Signal, in one request.
+func (ch *PortChannel) PutWithSignal(dstOffset, srcOffset, bytes uint64) error {
+	return ch.push("put", device.TriggerData|device.TriggerSignal, dstOffset, srcOffset, bytes)
+}
+
+func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
+	if err := ch.enter(op); err != nil {
+		return err
+	}
+	defer ch.use.RUnlock()
+	if err := ch.inRange(dst, src, bytes); err != nil {
+		return err
+	}
+	_, err := ch.pushAt(ch.life, op, ch.trigger(kind, dst, src, bytes))
+	return err
+}
+
+func (ch *PortChannel) trigger(kind, dst, src, bytes uint64) device.Trigger {
+	return device.Trigger{
+		Fst: bytes | src<<32,
+		Snd: dst | uint64(ch.handle.SrcMemory)<<32 | uint64(ch.handle.DstMemory)<<41 |
+			kind<<50 | uint64(ch.handle.SemaphoreSlot)<<53,
+	}
+}
+
+// pushAt queues a trigger and returns its position.
+func (ch *PortChannel) pushAt(ctx context.Context, op string, t device.Trigger) (uint64, error) {
+	pos, err := ch.service.ring.PushContext(ctx, t)
+	if err == nil {
+		return pos, nil
+	}
+	if cause := ch.comm.Err(); cause != nil {
+		return 0, cause
+	}
+	if ch.life.Err() != nil {
+		return 0, ch.closedError(op)
+	}
+	return 0, ch.comm.blame(op, ch.pair.peer, err)
+}
+
+// inRange refuses what a trigger cannot express and what would miss the memory.
+func (ch *PortChannel) inRange(dst, src, bytes uint64) error {
+	switch {
+	case bytes > math.MaxUint32 || dst > math.MaxUint32 || src > math.MaxUint32:
+		return ch.comm.blame("put", ch.pair.peer, fmt.Errorf("%w: offsets %d, %d and size %d: expected less than 4 GiB each", framework.ErrInvalid, dst, src, bytes))
+	case src+bytes > ch.src.Bytes():
+		return ch.comm.blame("put", ch.pair.peer, fmt.Errorf("%w: source range [%d, %d) of %d bytes", framework.ErrInvalid, src, src+bytes, ch.src.Bytes()))
+	case dst+bytes > ch.peerLen:
+		return ch.comm.blame("put", ch.pair.peer, fmt.Errorf("%w: destination range [%d, %d) of %d bytes", framework.ErrInvalid, dst, dst+bytes, ch.peerLen))
+	}
+	return nil
+}
+
+// Flush waits until the data of all earlier puts of this channel is visible to the
+// peer, and their sources may be reused.
+func (ch *PortChannel) Flush(ctx context.Context) error {
+	if err := ch.enter("flush"); err != nil {
+		return err
+	}
+	defer ch.use.RUnlock()
+	start := time.Now()
+	both := eithers.Get().(*either)
+	*both = either{ch.life, ctx}
+	pos, err := ch.pushAt(both, "flush", ch.trigger(device.TriggerFlush, 0, 0, 0))
+	*both = either{}
+	eithers.Put(both)
+	if err != nil {
+		if ctx.Err() != nil && ch.life.Err() == nil && ch.comm.Err() == nil {
+			return ch.late(ctx, "flush", time.Since(start))
+		}
+		return err
+	}
+	return ch.await(ctx, "flush", func() bool { return ch.service.ring.Flushed(ch.handle.SemaphoreSlot, pos) })
+}
+
+// either is over when one of two contexts is. A ring asks for no more, and only when
+// it is full.
+type either struct {
+	context.Context
+	other context.Context
+}
+
+func (e *either) Err() error {
+	if err := e.Context.Err(); err != nil {
+		return err
+	}
+	return e.other.Err()
+}
+
+// eithers keeps Flush from allocating.
+var eithers = sync.Pool{New: func() any { return new(either) }}
+
+// Wait waits for the next signal of the peer. It consumes one signal, as wait in a
+// kernel does; host and kernels must not wait on one channel at the same time.
+func (ch *PortChannel) Wait(ctx context.Context) error {
+	if ch.comm.dev.Info().Device != framework.Host {
+		return ch.comm.blame("wait", ch.pair.peer, fmt.Errorf("%w: the semaphore is in device memory; wait in a kernel", framework.ErrUnsupported))
+	}
+	if err := ch.enter("wait"); err != nil {
+		return err
+	}
+	defer ch.use.RUnlock()
+	select { // one at a time: who gives up must not take the number of another
+	case <-ch.turn:
+		defer func() { ch.turn <- struct{}{} }()
+	case <-ch.life.Done():
+		return ch.closedError("wait")
+	case <-ctx.Done():
+		return ch.late(ctx, "wait", 0)
+	}
+	expected := (*uint64)(pointer(ch.handle.Semaphore.Expected))
+	inbound := (*uint64)(pointer(ch.handle.Semaphore.Inbound))
+	next := atomic.AddUint64(expected, 1)
+	err := ch.await(ctx, "wait", func() bool { return atomic.LoadUint64(inbound) >= next })
+	if err != nil {
+		atomic.StoreUint64(expected, next-1) // the signal is still to be waited for
+	}
+	return err
+}
+
+// await polls: briefly at full speed, then yielding, then sleeping up to a
+// millisecond, since ready has no way to wake the host.
+func (ch *PortChannel) await(ctx context.Context, op string, ready func() bool) error {
+	start := time.Now()
+	for n := 0; !ready(); n++ {
+		if n%64 != 63 {
+			continue
+		}
+		if err := ch.hopeless(ctx, op, start); err != nil {
+			if ready() { // it came true in between
+				return nil
+			}
+			return err
+		}
+		switch waited := time.Since(start); {
+		case waited < 20*time.Microsecond:
+		case waited < time.Millisecond:
+			runtime.Gosched()
+		default:
+			time.Sleep(min(waited/16, time.Millisecond))
+		}
+	}
+	return nil
+}
+
+// hopeless says why waiting on is in vain.
+func (ch *PortChannel) hopeless(ctx context.Context, op string, start time.Time) error {
+	if err := ch.comm.Err(); err != nil {
+		return err
+	}
+	if ch.life.Err() != nil {
+		return ch.closedError(op)
+	}
+	if err := ch.service.ring.Err(); err != nil {
+		return ch.comm.blame(op, ch.pair.peer, err)
+	}
+	if ctx.Err() != nil {
+		return ch.late(ctx, op, time.Since(start))
+	}
+	return nil
+}
+
+func (ch *PortChannel) late(ctx context.Context, op string, waited time.Duration) error {
+	return ch.comm.blame(op, ch.pair.peer, fmt.Errorf("%w: no answer within %v: %w", framework.ErrPeer, waited.Round(time.Millisecond), ctx.Err()))
+}

@@ -1,0 +1,161 @@
+package comm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Transport is a transport in use by this process, shared by its communicators:
+// embedded, or the client of a plugin.
+type Transport struct {
+	framework.Transport
+	Name        string
+	Description framework.Description
+	Source      string          // for people: "embedded", "plugin /path (pid 123)"
+	Gone        <-chan struct{} // closed when the plugin has died; nil if embedded
+	Cause       func() error    // why it is gone
+
+	mu      sync.Mutex
+	modules map[moduleKey]gpu.Module
+}
+
+// NewTransport describes t and makes it ready for Options.Transports.
+func NewTransport(ctx context.Context, t framework.Transport, source string) (*Transport, error) {
+	d, err := t.Describe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("describe %s: %w", source, err)
+	}
+	return &Transport{Transport: t, Name: d.Name, Description: d, Source: source}, nil
+}
+
+// Kernel is a kernel that one of the communicator's transports carries.
+type Kernel struct {
+	framework.KernelInfo
+	Transport string
+	carrier   *Transport
+}
+
+type moduleKey struct {
+	device framework.Device
+	image  string
+}
+
+// Kernels lists the kernels of all transports in order of preference.
+func (c *Communicator) Kernels() []Kernel {
+	var all []Kernel
+	for _, t := range c.opts.Transports {
+		for _, k := range t.Description.Kernels {
+			all = append(all, Kernel{KernelInfo: k, Transport: t.Name, carrier: t})
+		}
+	}
+	return all
+}
+
+// Load makes a kernel callable for elements of type t. It may ask a plugin for an
+// image and must not be called during capture; later calls for the same image are
+// quick. ErrUnavailable: no image for this device was built.
+func (c *Communicator) Load(ctx context.Context, k Kernel, t device.DataType) (gpu.Kernel, error) {
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	if k.carrier == nil {
+		return nil, fmt.Errorf("%w: kernel %q does not come from Kernels", framework.ErrInvalid, k.Symbol)
+	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	m, err := k.carrier.module(ctx, c.dev, k.Family, t)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s of %s for %v: %w", k.Symbol, k.Transport, t, err)
+	}
+	return m.Kernel(k.Symbol)
+}
+
+// LoadImage makes an image of the caller's own callable, the path of users who
+// bring kernels. The caller closes it.
+func (c *Communicator) LoadImage(image []byte) (gpu.Module, error) {
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	return c.dev.Load(image)
+}
+
+// module loads the image for the best architecture that the device knows.
+func (t *Transport) module(ctx context.Context, dev gpu.Device, family string, dt device.DataType) (gpu.Module, error) {
+	info := dev.Info()
+	image, err := t.pick(info.Archs, family, dt)
+	if err != nil {
+		return nil, err
+	}
+	key := moduleKey{info.Device, image.ID}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m := t.modules[key]; m != nil {
+		return m, nil
+	}
+	imager, ok := t.Transport.(framework.Imager)
+	if !ok {
+		return nil, fmt.Errorf("%w: lists images but cannot deliver them", framework.ErrPlugin)
+	}
+	code, err := imager.Image(ctx, image.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := verify(image, code); err != nil {
+		return nil, err
+	}
+	m, err := dev.Load(code)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", image.ID, err)
+	}
+	if t.modules == nil {
+		t.modules = make(map[moduleKey]gpu.Module)
+	}
+	t.modules[key] = m
+	return m, nil
+}
+
+func (t *Transport) pick(archs []string, family string, dt device.DataType) (framework.ImageInfo, error) {
+	for _, arch := range archs {
+		for _, i := range t.Description.Images {
+			if i.Arch == arch && i.Family == family && (i.Type == "" || i.Type == dt.String()) {
+				return i, nil
+			}
+		}
+	}
+	return framework.ImageInfo{}, fmt.Errorf("%w: no image of family %q, type %v for %v", framework.ErrUnavailable, family, dt, archs)
+}
+
+func verify(i framework.ImageInfo, code []byte) error {
+	if i.ABI != device.ABI {
+		return fmt.Errorf("%w: image %s has device ABI %d, expected %d", framework.ErrInvalid, i.ID, i.ABI, device.ABI)
+	}
+	if i.SHA256 == "" {
+		return nil
+	}
+	sum := sha256.Sum256(code)
+	if got := hex.EncodeToString(sum[:]); got != i.SHA256 {
+		return fmt.Errorf("%w: image %s has sha256 %s, expected %s", framework.ErrInvalid, i.ID, got, i.SHA256)
+	}
+	return nil
+}
+
+// CloseModules unloads the images. Call it when no communicator uses t any more.
+func (t *Transport) CloseModules() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var first error
+	for key, m := range t.modules {
+		if err := m.Close(); err != nil && first == nil {
+			first = err
+		}
+		delete(t.modules, key)
+	}
+	return first
+}

@@ -1,0 +1,179 @@
+package config
+
+// Config is the configuration of one rank of a job. The zero value is not useful;
+// see Default.
+type Config struct {
+	// Transports lists the transports that may be used, in order of preference. A
+	// pair of ranks uses the first one over which both can reach each other.
+	Transports []string `config:"transports"`
+
+	// Transport holds the options of each transport under its name. The transport
+	// owns the schema: `mscclpp-run plugins --options` prints it.
+	Transport map[string]map[string]any `config:"transport"`
+
+	// Plugins says where transports come from.
+	Plugins Plugins `config:"plugins"`
+
+	// Comm has the limits of a communicator.
+	Comm Comm `config:"comm"`
+
+	// Collectives steers the choice of algorithms.
+	Collectives Collectives `config:"collectives"`
+
+	// Bootstrap says how ranks find each other.
+	Bootstrap Bootstrap `config:"bootstrap"`
+
+	// Check turns on checks that cost time.
+	Check Check `config:"check"`
+
+	// Launch is how mscclpp-run starts and ends programs.
+	Launch Launch `config:"launch"`
+
+	// Log is where messages go.
+	Log Log `config:"log"`
+}
+
+// Plugins says where transports come from.
+type Plugins struct {
+	// Dirs are searched in order for programs named mscclpp-transport-NAME. When
+	// empty: the folder plugins beside the running program, then
+	// ../lib/mscclpp/plugins seen from there.
+	Dirs []string `config:"dirs"`
+
+	// Path names the program of a transport directly, by transport name.
+	Path map[string]Pinned `config:"path"`
+
+	// StartTimeout bounds the start of one plugin.
+	StartTimeout Duration `config:"start_timeout"`
+
+	// Embed lists transports to run inside the rank's process instead of as a
+	// plugin, for debugging. Only transports built into the program can be named.
+	Embed []string `config:"embed"`
+}
+
+// Pinned is one plugin program.
+type Pinned struct {
+	// File is the path of the program.
+	File string `config:"file"`
+
+	// SHA256 is the checksum that the program must have, in hexadecimal. Empty: not
+	// checked.
+	SHA256 string `config:"sha256"`
+}
+
+// Comm has the limits of a communicator.
+type Comm struct {
+	// Scratch is the memory per rank that collectives use for data on its way.
+	Scratch Bytes `config:"scratch"`
+
+	// Deadline ends every wait of a kernel. 0: a wait ends when the data comes or
+	// when a rank dies, however long a slow rank takes.
+	Deadline Duration `config:"deadline"`
+
+	// MaxBlocks caps the thread blocks of one kernel, so that collectives leave room
+	// for the program's own kernels.
+	MaxBlocks int `config:"max_blocks"`
+}
+
+// Collectives steers the choice of algorithms.
+type Collectives struct {
+	// Table overrides the built-in choice. The first row that fits is used.
+	Table []Choice `config:"table"`
+}
+
+// Choice is one row of the table of algorithms. An empty field fits everything.
+type Choice struct {
+	// Collective is the operation: allreduce, allgather, reducescatter, broadcast,
+	// reduce, alltoall, alltoallv, gather, scatter or sendrecv.
+	Collective string `config:"collective"`
+
+	// MaxBytes is the largest size for which the row is used. 0: any.
+	MaxBytes Bytes `config:"max_bytes"`
+
+	// MinRanks is the smallest number of ranks for which the row is used.
+	MinRanks int `config:"min_ranks"`
+
+	// MaxRanks is the largest number of ranks for which the row is used. 0: any.
+	MaxRanks int `config:"max_ranks"`
+
+	// Registered limits the row to registered (true) or other (false) buffers.
+	Registered *bool `config:"registered"`
+
+	// Algorithm is the name of the algorithm; `mscclpp-run bench --help` lists them.
+	Algorithm string `config:"algorithm"`
+}
+
+// Bootstrap says how ranks find each other.
+type Bootstrap struct {
+	// Interface is the network interface for set-up messages between hosts, by name
+	// or as CIDR prefix. Empty: the one that routes to the first rank.
+	Interface string `config:"interface"`
+
+	// Family restricts addresses: inet, inet6, or empty for both.
+	Family string `config:"family"`
+
+	// HostID overrides the identity of this host, by which ranks decide whether they
+	// share memory. Empty: the boot id of the kernel.
+	HostID string `config:"host_id"`
+
+	// SecretFile holds the secret shared by all ranks of a job of several hosts. Each
+	// connection proves that it knows it.
+	SecretFile string `config:"secret_file"`
+
+	// Insecure allows a job of several hosts without a secret: anybody who reaches
+	// the port can then join it.
+	Insecure bool `config:"insecure"`
+
+	// Timeout bounds the time in which all ranks have to appear.
+	Timeout Duration `config:"timeout"`
+
+	// Heartbeat is the interval of signs of life between hosts. A host is taken for
+	// dead after ten of them were missed.
+	Heartbeat Duration `config:"heartbeat"`
+}
+
+// Check turns on checks that cost time.
+type Check struct {
+	// Signatures says when ranks compare what they were called with (collective,
+	// count, type, operation): never, stall (when a kernel waits unusually long) or
+	// always (before any data moves).
+	Signatures string `config:"signatures"`
+}
+
+// Launch is how mscclpp-run starts and ends programs.
+type Launch struct {
+	// Bind ties each rank to processors: none, core, numa, socket, or auto (numa when
+	// the host has several nodes, else none).
+	Bind string `config:"bind"`
+
+	// TagOutput puts the rank in front of each line of output.
+	TagOutput bool `config:"tag_output"`
+
+	// Timestamp puts the time in front of each line of output.
+	Timestamp bool `config:"timestamp"`
+
+	// OutputDir receives the output of each rank in files of its own, rank-N.out and
+	// rank-N.err.
+	OutputDir string `config:"output_dir"`
+
+	// Linger is the time that the other ranks have, after one has failed, to notice
+	// and to report it before they are ended.
+	Linger Duration `config:"linger"`
+
+	// Grace is the time between asking a rank to end (SIGTERM) and killing it.
+	Grace Duration `config:"grace"`
+}
+
+// Log is where messages go.
+type Log struct {
+	// Level is the least important level that is shown: debug, info, warn, error or
+	// none.
+	Level string `config:"level"`
+
+	// File receives the messages instead of standard error; %h is replaced by the
+	// host name, %p by the process id, %r by the rank.
+	File string `config:"file"`
+
+	// Format is text or json.
+	Format string `config:"format"`
+}

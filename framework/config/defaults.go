@@ -1,0 +1,38 @@
+package config
+
+import "time"
+
+// Default returns the lowest layer. Each call returns fresh maps and slices.
+func Default() Config {
+	return Config{
+		Transports: []string{"shm"},
+		Transport:  map[string]map[string]any{},
+		Plugins: Plugins{
+			Path:         map[string]Pinned{},
+			StartTimeout: Duration(10 * time.Second),
+		},
+		Comm: Comm{
+			Scratch:   32 << 20,
+			MaxBlocks: 32,
+		},
+		Bootstrap: Bootstrap{
+			Timeout:   Duration(30 * time.Second),
+			Heartbeat: Duration(time.Second),
+		},
+		Check:  Check{Signatures: "stall"},
+		Launch: Launch{Bind: "auto", Linger: Duration(time.Second), Grace: Duration(5 * time.Second)},
+		Log:    Log{Level: "warn", Format: "text"},
+	}
+}
+
+// choices lists the legal values of keys that have few. It serves validation and
+// the reference page alike.
+var choices = map[string][]string{
+	"bootstrap.family": {"", "inet", "inet6"},
+	"check.signatures": {"never", "stall", "always"},
+	"launch.bind":      {"none", "core", "numa", "socket", "auto"},
+	"log.level":        {"debug", "info", "warn", "error", "none"},
+	"log.format":       {"text", "json"},
+	"collectives.table.collective": {"", "allreduce", "allgather", "reducescatter", "broadcast", "reduce",
+		"alltoall", "alltoallv", "gather", "scatter", "sendrecv", "barrier"},
+}

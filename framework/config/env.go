@@ -1,0 +1,120 @@
+package config
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/v2"
+)
+
+// Prefix begins the name of every variable that is a configuration key. Levels are
+// separated by two underscores: MSCCLPP_COMM__SCRATCH is comm.scratch. In names of
+// transports an underscore stands for a hyphen.
+const Prefix = "MSCCLPP_"
+
+// reserved are names with our prefix that are not configuration.
+var reserved = map[string]bool{
+	"MSCCLPP_CONFIG":    true, // path of the job file
+	"MSCCLPP_UNIQUE_ID": true, // given to ranks by mscclpp-run
+	"MSCCLPP_LISTEN_FD": true, // listener that rank 0 inherits
+	"MSCCLPP_JOB_ID":    true, // name of a job, the same on all hosts
+	"MSCCLPP_LAUNCH_ID": true, // marks the processes of one mscclpp-run
+	"MSCCLPP_HOME":      true, // where the headers are, for scripts
+
+	"MSCCLPP_BUILTIN_PLUGINS": true, // where mscclpp-run's own plugins are
+}
+
+// Reserve excludes a variable from configuration, for packages with variables of
+// their own. It is to be called before Load.
+func Reserve(name string) { reserved[name] = true }
+
+// envKey turns a variable's name into a path, or nil if it is no key.
+func envKey(name string) []string {
+	rest := strings.ToLower(strings.TrimPrefix(name, Prefix))
+	path := strings.Split(rest, "__")
+	if len(path) > 1 && (path[0] == "transport" || path[0] == "plugins" && path[1] == "path") {
+		at := len(path) - 1
+		if path[0] == "transport" {
+			at = 1
+		} else if at > 2 {
+			at = 2
+		}
+		path[at] = strings.ReplaceAll(path[at], "_", "-")
+	}
+	for _, p := range path {
+		if p == "" {
+			return nil
+		}
+	}
+	if n := schema().find(path); n == nil {
+		return nil
+	}
+	return path
+}
+
+// EnvName is the variable for a key: the inverse of what the environment layer
+// does. mscclpp-run uses it to hand flags to the ranks.
+func EnvName(key string) string {
+	return Prefix + strings.ToUpper(strings.ReplaceAll(strings.ReplaceAll(key, ".", "__"), "-", "_"))
+}
+
+// readEnviron reads the environment layer as a raw tree of strings. It returns the
+// variable of each key, and a warning for each name with our prefix that means
+// nothing.
+func readEnviron(environ []string) (map[string]any, map[string]string, []string, error) {
+	from, warnings := map[string]string{}, []string{}
+	direct := map[string]string{} // keys set under their own name
+	for _, e := range environ {
+		if name, _, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, Prefix) && !reserved[name] {
+			if path := envKey(name); path != nil {
+				direct[dotted(path)] = name
+			}
+		}
+	}
+	k := koanf.New(delimiter)
+	err := k.Load(env.Provider(delimiter, env.Opt{
+		Prefix:      Prefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, value string) (string, any) {
+			if reserved[name] || value == "" {
+				return "", nil
+			}
+			if path := envKey(name); path != nil {
+				from[dotted(path)] = name
+				return strings.Join(path, delimiter), value
+			}
+			old, known := flatNames[name]
+			if !known {
+				warnings = append(warnings, fmt.Sprintf("environment variable %s is not known%s", name, didYouMean(nearestVariable(name))))
+				return "", nil
+			}
+			if old.key == "" {
+				warnings = append(warnings, fmt.Sprintf("environment variable %s has no effect: %s", name, old.note))
+				return "", nil
+			}
+			if own := direct[old.key]; own != "" {
+				warnings = append(warnings, fmt.Sprintf("environment variable %s is ignored: %s is set", name, own))
+				return "", nil
+			}
+			if old.convert != nil {
+				value = old.convert(value)
+			}
+			from[old.key] = name
+			return strings.ReplaceAll(old.key, ".", delimiter), value
+		},
+	}), nil)
+	sort.Strings(warnings)
+	return k.Raw(), from, warnings, err
+}
+
+func nearestVariable(wrong string) string {
+	var names []string
+	schema().leaves(func(n *node) { names = append(names, EnvName(n.key)) })
+	for name := range flatNames {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return closest(names, wrong)
+}

@@ -1,0 +1,74 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/toml/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/rawbytes"
+	"github.com/knadh/koanf/v2"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// extensions of configuration files, in the order in which they are looked for.
+var extensions = []string{".yaml", ".yml", ".toml"}
+
+// maxFile bounds a configuration file: somebody who names a data file by mistake
+// gets an error instead of an exhausted machine.
+const maxFile = 1 << 20
+
+// readFile reads one file as a raw tree.
+func readFile(path string) (map[string]any, lines, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, nil, fmt.Errorf("%s: expected a regular file of at most %v: %w", path, Bytes(maxFile), framework.ErrInvalid)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parser koanf.Parser
+	var where lines
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".yaml", ".yml":
+		parser, where = yaml.Parser(), yamlLines(data)
+	case ".toml":
+		parser, where = toml.Parser(), tomlLines(data)
+	default:
+		return nil, nil, fmt.Errorf("%s: expected a file name that ends in %s: %w", path, strings.Join(extensions, ", "), framework.ErrInvalid)
+	}
+	k := koanf.New(delimiter)
+	if err := k.Load(rawbytes.Provider(data), parser); err != nil {
+		return nil, nil, fmt.Errorf("%s: %v: %w", path, err, framework.ErrInvalid)
+	}
+	return k.Raw(), where, nil
+}
+
+// findFile returns base with the first extension for which a file exists, or "".
+// Two files that differ in the extension alone are an error: it would be a matter
+// of luck which one is meant.
+func findFile(base string) (string, error) {
+	found := ""
+	for _, ext := range extensions {
+		_, err := os.Stat(base + ext)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && found == "":
+			continue
+		case err != nil:
+			return "", err
+		case found != "":
+			return "", fmt.Errorf("both %s and %s exist, expected one: %w", found, base+ext, framework.ErrInvalid)
+		}
+		found = base + ext
+	}
+	return found, nil
+}

@@ -1,0 +1,71 @@
+package config
+
+import "strings"
+
+// flatName says what becomes of a variable of MSCCL++.
+type flatName struct {
+	key     string              // of ours that takes its value
+	convert func(string) string // nil: the value is taken as it is
+	note    string              // without a key: what to do instead
+}
+
+// flatNames are the variables that users of MSCCL++ know. Those that have a
+// counterpart set it; the others answer with a warning that tells what to do.
+var flatNames = map[string]flatName{
+	"MSCCLPP_LOG_LEVEL":     {key: "log.level", convert: logLevel},
+	"MSCCLPP_LOG_FILE":      {key: "log.file"},
+	"MSCCLPP_DEBUG":         {key: "log.level", convert: logLevel},
+	"MSCCLPP_DEBUG_FILE":    {key: "log.file"},
+	"MSCCLPP_HOSTID":        {key: "bootstrap.host_id"},
+	"MSCCLPP_SOCKET_IFNAME": {key: "bootstrap.interface"},
+	"MSCCLPP_SOCKET_FAMILY": {key: "bootstrap.family", convert: family},
+	"MSCCLPP_SECRET_FILE":   {key: "bootstrap.secret_file"},
+	"MSCCLPP_HCA_DEVICES":   {key: "transport.ib-host.devices", convert: flowList},
+	"MSCCLPP_IBV_SO":        {key: "transport.ib-host.library"},
+	"MSCCLPP_IB_GID_INDEX":  {key: "transport.ib-host.gid_index"},
+
+	"MSCCLPP_LOG_SUBSYS":         {note: "every message names its package; filter by that"},
+	"MSCCLPP_DEBUG_SUBSYS":       {note: "every message names its package; filter by that"},
+	"MSCCLPP_IBV_MODE":           {note: "list ib-host or ib-nonatomic in transports"},
+	"MSCCLPP_COMM_ID":            {note: "mscclpp-run and MASTER_ADDR, MASTER_PORT tell ranks where to meet"},
+	"MSCCLPP_CACHE_DIR":          {note: "nothing is cached on disk"},
+	"MSCCLPP_NPKIT_DUMP_DIR":     {note: "SIGUSR1 prints the state of every channel"},
+	"MSCCLPP_NCCL_LIB_PATH":      {note: "every collective is native; no other library is called"},
+	"MSCCLPP_FORCE_DISABLE_NVLS": {note: "leave nvls out of transports"},
+	"MSCCLPP_FORCE_DISABLE_GDR":  {note: "set the option of the transport that moves the data"},
+
+	"MSCCLPP_ENABLE_NCCL_FALLBACK":          {note: "every collective is native; no other library is called"},
+	"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION": {note: "every collective is native; no other library is called"},
+	"MSCCLPP_NCCL_SYMMETRIC_MEMORY":         {note: "register buffers instead: registered buffers are used in place"},
+	"MSCCLPP_CUDAIPC_USE_DEFAULT_STREAM":    {note: "copies have a stream of their own"},
+}
+
+// logLevel maps the levels of both loggers of MSCCL++ to ours.
+func logLevel(v string) string {
+	switch strings.ToUpper(v) {
+	case "TRACE", "DEBUG":
+		return "debug"
+	case "INFO":
+		return "info"
+	case "WARN", "WARNING":
+		return "warn"
+	case "ERROR", "ABORT", "VERSION":
+		return "error"
+	case "NONE":
+		return "none"
+	}
+	return v
+}
+
+func family(v string) string {
+	switch strings.ToUpper(v) {
+	case "AF_INET", "INET":
+		return "inet"
+	case "AF_INET6", "INET6":
+		return "inet6"
+	}
+	return v
+}
+
+// flowList turns "a,b" into a list for an option whose schema is not known here.
+func flowList(v string) string { return "[" + v + "]" }

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sort"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// validate checks what involves more than one key, or more than a type.
+func (e *Effective) validate() error {
+	var all []error
+	bad := func(key, format string, args ...any) {
+		all = append(all, fmt.Errorf("%s: %s: %s: %w", e.Origin(key), key, fmt.Sprintf(format, args...), framework.ErrInvalid))
+	}
+	if len(e.Transports) == 0 {
+		bad("transports", "empty: expected at least one name, such as shm")
+	}
+	seen := map[string]bool{}
+	for _, name := range e.Transports {
+		if !validName.MatchString(name) {
+			bad("transports", "name %q: expected lower-case letters, digits and single hyphens", name)
+		}
+		if seen[name] {
+			bad("transports", "%q is listed twice", name)
+		}
+		seen[name] = true
+	}
+	for _, name := range e.Plugins.Embed {
+		if !seen[name] {
+			bad("plugins.embed", "%q is not in transports", name)
+		}
+	}
+	for _, name := range sortedPins(e.Plugins.Path) {
+		p := e.Plugins.Path[name]
+		if !filepath.IsAbs(p.File) {
+			bad("plugins.path."+name+".file", "%q: expected an absolute path", p.File)
+		}
+		if b, err := hex.DecodeString(p.SHA256); err != nil || len(b) != 0 && len(b) != 32 {
+			bad("plugins.path."+name+".sha256", "%q: expected 64 hexadecimal digits", p.SHA256)
+		}
+	}
+	if e.Comm.MaxBlocks < 1 || e.Comm.MaxBlocks > 1024 {
+		bad("comm.max_blocks", "%d: expected 1 to 1024", e.Comm.MaxBlocks)
+	}
+	if e.Comm.Scratch < 64<<10 || e.Comm.Scratch > 1<<40 {
+		bad("comm.scratch", "%v: expected 64KiB to 1TiB", e.Comm.Scratch)
+	}
+	if e.Bootstrap.Timeout == 0 {
+		bad("bootstrap.timeout", "0s: expected a duration; every wait is bounded")
+	}
+	if e.Bootstrap.Heartbeat == 0 {
+		bad("bootstrap.heartbeat", "0s: expected a duration; without signs of life a silent host would go unnoticed")
+	}
+	if e.Plugins.StartTimeout == 0 {
+		bad("plugins.start_timeout", "0s: expected a duration; every wait is bounded")
+	}
+	for i, c := range e.Collectives.Table {
+		if c.Algorithm == "" {
+			bad("collectives.table", "row %d: expected an algorithm", i+1)
+		}
+		if c.MaxRanks != 0 && c.MaxRanks < c.MinRanks {
+			bad("collectives.table", "row %d: max_ranks %d is below min_ranks %d", i+1, c.MaxRanks, c.MinRanks)
+		}
+	}
+	return errors.Join(all...)
+}
+
+func sortedPins(m map[string]Pinned) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}

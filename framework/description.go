@@ -1,0 +1,81 @@
+package framework
+
+// Description is what a transport claims. The conformance suite tests every claim,
+// and tests that what is not claimed fails with ErrUnsupported.
+type Description struct {
+	Name     string       // lower case, as in configuration: "shm", "ib-host"
+	Version  string       // of the transport, semantic
+	Channels []Kind       // kinds of link that Listen accepts
+	Signal   Signal       // how a semaphore of this transport is raised
+	Needs    []Need       // what memory must offer to be registered
+	Kernels  []KernelInfo // collectives that its images contain
+	Images   []ImageInfo
+	Proxy    ProxySite // who drives its port channels
+	Probe    bool      // Prober is implemented
+}
+
+// Has reports whether the transport offers links of kind k.
+func (d Description) Has(k Kind) bool {
+	for _, c := range d.Channels {
+		if c == k {
+			return true
+		}
+	}
+	return false
+}
+
+// Signal is how a semaphore is raised by the far side.
+type Signal string
+
+// Ways to raise a semaphore.
+const (
+	SignalDirect    Signal = "direct"    // a store or reduction through mapped memory
+	SignalMultimem  Signal = "multimem"  // a reduction through the switch
+	SignalAtomic    Signal = "atomic"    // a remote fetch-and-add by the NIC
+	SignalImmediate Signal = "immediate" // write-with-immediate, raised by a forwarder
+	SignalProxy     Signal = "proxy"     // the receiving proxy raises it
+)
+
+// Need is a property that memory must have to be registered.
+type Need string
+
+// Needs of a transport.
+const (
+	NeedMemFD  Need = "memfd"   // host memory behind a descriptor
+	NeedDMABuf Need = "dma-buf" // device memory exported as a dma-buf
+	NeedVMM    Need = "vmm"     // device memory exported by the driver
+)
+
+// ProxySite says who drains the trigger ring of a port channel.
+type ProxySite string
+
+// Sites of a proxy.
+const (
+	ProxyNone   ProxySite = ""       // no port channels
+	ProxyPlugin ProxySite = "plugin" // the transport's own process: Proxier
+	ProxyRank   ProxySite = "rank"   // the rank, by its copy engine: framework/proxy
+)
+
+// ImageInfo identifies one loadable object with kernels.
+type ImageInfo struct {
+	ID     string // unique within the transport
+	Arch   string // "sm_90", "gfx942", "x86-64-v3"
+	Family string // which source it comes from: "collectives", "actor"
+	Type   string // element type, or "" for all
+	ABI    uint32 // layout of handles and arguments: device.ABI
+	SHA256 string // of the bytes, lower-case hexadecimal; "" when built on this machine
+	Bytes  uint64 // 0 when built on this machine
+}
+
+// KernelInfo is one kernel of an image, as the selector sees it.
+type KernelInfo struct {
+	Collective string   // "allreduce", …; "" for kernels that are not collectives
+	Algorithm  string   // family known to package collectives
+	Symbol     string   // entry point
+	Family     string   // images that contain it: ImageInfo.Family
+	Types      []string // element types
+	Ops        []string // reductions; empty for none
+	Channels   []Kind   // kinds of channel that it uses
+	MaxRanks   int      // 0 = any
+	MaxThreads int      // per block; 0 = 1024
+}

@@ -1,0 +1,120 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Report says how each image of a folder was compared.
+type Report struct {
+	Rebuilt  []string // byte for byte with a new build: the compiler is the manifest's
+	Hashed   []string // by the hash of sources and flags: another compiler, or none
+	Spills   int      // images that NVIDIA's assembler looked at
+	Compiler string   // why images were hashed: what was found instead; "" if none were
+}
+
+// Check holds the images in dir against the spec, for opt.Targets. All differences
+// are reported in one error.
+func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, error) {
+	if err := opt.complete(); err != nil {
+		return nil, err
+	}
+	m, err := readManifest(dir)
+	if err != nil {
+		return nil, fmt.Errorf("kernel images: %w", err)
+	}
+	units := s.units(opt.Targets)
+	results := make([]result, len(units))
+	err = each(ctx, opt, units, func(ctx context.Context, i int, u unit) error {
+		results[i] = checkOne(ctx, s, u, dir, m.find(u.id()), opt)
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{}
+	var problems []error
+	for i, r := range results {
+		switch {
+		case r.err != nil:
+			problems = append(problems, r.err)
+		case r.rebuilt:
+			report.Rebuilt = append(report.Rebuilt, units[i].id())
+		default:
+			report.Hashed = append(report.Hashed, units[i].id())
+			report.Compiler = r.compiler
+		}
+		if r.spills {
+			report.Spills++
+		}
+	}
+	for _, img := range m.Images {
+		if slices.ContainsFunc(opt.Targets, func(t Target) bool { return t.Arch == img.Arch }) &&
+			!slices.ContainsFunc(units, func(u unit) bool { return u.id() == img.ID }) {
+			problems = append(problems, fmt.Errorf("kernel image %s: not in the spec any more", img.ID))
+		}
+	}
+	return report, errors.Join(problems...)
+}
+
+type result struct {
+	rebuilt, spills bool
+	compiler        string
+	err             error
+}
+
+func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt Options) (r result) {
+	fail := func(format string, args ...any) result {
+		r.err = fmt.Errorf("kernel image "+u.id()+": "+format, args...)
+		return r
+	}
+	if img == nil {
+		return fail("%w: not in the manifest: run make kernels", framework.ErrInvalid)
+	}
+	data, err := load(dir, *img)
+	if err != nil {
+		return fail("%w", err)
+	}
+	if got := hash(data); got != img.SHA256 {
+		return fail("%w: sha256 %s, the manifest says %s", framework.ErrInvalid, got, img.SHA256)
+	}
+	if _, err := inspect(u.target.Kind, data); err != nil {
+		return fail("%w", err)
+	}
+	if u.target.Kind == PTX {
+		if r.spills, err = spills(ctx, data); err != nil {
+			return fail("%w", err)
+		}
+	}
+	source, err := sourceHash(s, u.family, opt.Headers)
+	if err != nil {
+		return fail("%w", err)
+	}
+	if source != img.Source {
+		return fail("%w: its sources have changed: run make kernels", framework.ErrInvalid)
+	}
+	if flags := append(u.flags(), u.defines()...); !slices.Equal(flags, img.Flags) {
+		return fail("%w: built with other flags: run make kernels", framework.ErrInvalid)
+	}
+	c, err := opt.Compilers.find(ctx, u.target.Kind)
+	if err != nil || c.version != img.Compiler {
+		r.compiler = c.version
+		if err != nil {
+			r.compiler = "none"
+		}
+		return r
+	}
+	again, err := compile(ctx, c, s, u, opt.Headers)
+	if err != nil {
+		return fail("%w", err)
+	}
+	if hash(again) != img.SHA256 {
+		return fail("%w: a new build differs from it", framework.ErrInvalid)
+	}
+	r.rebuilt = true
+	return r
+}

@@ -1,0 +1,14 @@
+// Package image builds kernels and describes what was built.
+//
+// A [Spec] lists families: sources that belong together, the element types they are
+// compiled for, and macros. [Build] compiles each for a number of targets into a
+// folder of images with a manifest.json, which says for every image what it was
+// made from and with: a hash of the sources, the flags, the compiler's version and
+// a hash of the result. [Check] holds a folder against its sources. [Open] reads a
+// folder, and gives what a transport's description needs.
+//
+// Compiling needs no vendor toolkit: clang-19 and lld-19 for GPUs, any C++17
+// compiler for the CPU. The same sources, flags and compiler give the same bytes.
+//
+// cmd/mscclpp-kernels is the command around it; vendors of transports use it too.
+package image

@@ -1,0 +1,115 @@
+package image
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// maxImage bounds what a compressed image may expand to.
+const maxImage = 64 << 20
+
+// Set is a folder of images, ready to be read.
+type Set struct {
+	dir      fs.FS
+	manifest *Manifest
+}
+
+// Open reads the manifest of a folder: os.DirFS beside a program, or an embedded
+// one. ErrUnavailable: there is none.
+func Open(dir fs.FS) (*Set, error) {
+	data, err := fs.ReadFile(dir, ManifestFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: kernel images: %w: build them with: make kernels", framework.ErrUnavailable, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kernel images: %w", err)
+	}
+	m, err := parseManifest(data)
+	if err != nil {
+		return nil, fmt.Errorf("kernel images: %s: %w", ManifestFile, err)
+	}
+	return &Set{dir: dir, manifest: m}, nil
+}
+
+// Infos lists the images.
+func (s *Set) Infos() []framework.ImageInfo {
+	out := make([]framework.ImageInfo, len(s.manifest.Images))
+	for i, img := range s.manifest.Images {
+		out[i] = img.Info(s.manifest.ABI)
+	}
+	return out
+}
+
+// Symbols lists the entry points of an image, nil if there is no such image.
+func (s *Set) Symbols(id string) []string {
+	if img := s.manifest.find(id); img != nil {
+		return img.Symbols
+	}
+	return nil
+}
+
+// Read returns the bytes of an image as a device loads them. ErrInvalid: no such
+// id. ErrUnavailable: its file is missing or not the one that the manifest names.
+func (s *Set) Read(id string) ([]byte, error) {
+	img := s.manifest.find(id)
+	if img == nil {
+		return nil, fmt.Errorf("%w: kernel image %q: not in the manifest", framework.ErrInvalid, id)
+	}
+	data, err := fs.ReadFile(s.dir, img.File)
+	if err != nil {
+		return nil, fmt.Errorf("%w: kernel image %q: %w: build it with: make kernels", framework.ErrUnavailable, id, err)
+	}
+	if strings.HasSuffix(img.File, ".gz") {
+		if data, err = expand(data); err != nil {
+			return nil, fmt.Errorf("%w: kernel image %q: %w", framework.ErrUnavailable, id, err)
+		}
+	}
+	if got := hash(data); got != img.SHA256 {
+		return nil, fmt.Errorf("%w: kernel image %q: sha256 %s, the manifest says %s: build it anew", framework.ErrUnavailable, id, got, img.SHA256)
+	}
+	return data, nil
+}
+
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func compress(data []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func expand(data []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(r, maxImage+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(out) > maxImage {
+		return nil, fmt.Errorf("expands to more than %d bytes", maxImage)
+	}
+	return out, nil
+}

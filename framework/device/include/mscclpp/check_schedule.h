@@ -1,0 +1,318 @@
+// The scheduler of the checking emulator: who runs next, barriers of blocks, and what
+// it means that nobody can.
+#ifndef MSCCLPP_CHECK_SCHEDULE_H_
+#define MSCCLPP_CHECK_SCHEDULE_H_
+
+#include <stdarg.h>
+#include <string.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "check_fiber.h"
+
+namespace mscclpp {
+namespace check {
+
+// Exit codes of a checking program.
+enum Exit : int { kPassed = 0, kUsage = 2, kDeadlock = 3, kWrong = 4, kBarrier = 5, kRace = 66 };
+
+struct Random {
+  uint64_t state;
+  MSCCLPP_CHECK_QUIET uint64_t next() {
+    state += 0x9e3779b97f4a7c15u;
+    uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  MSCCLPP_CHECK_QUIET uint32_t below(uint32_t n) { return n == 0 ? 0 : static_cast<uint32_t>(next() % n); }
+};
+
+struct Block {
+  uint32_t rank, id, grid, dim;
+  uint32_t exited;     // threads that are done
+  uint32_t arrived;    // at the barrier
+  uint32_t generation;
+  uint32_t failures;   // of this generation: threads that said false
+  uint32_t result[2];  // failures of the last generations, by parity
+  char order[2];       // addresses for ThreadSanitizer, likewise
+  bool left;           // a thread left a wait: what follows is a way out, not a bug
+  Where place;         // of the first to arrive
+};
+
+enum class State { kReady, kWaiting, kBarrier, kDone };
+
+struct Thread {
+  Fiber fiber;
+  Block* block;
+  uint32_t id;
+  State state;
+  bool daemon;       // does not keep the run alive
+  Where where;       // of a wait or barrier
+  uint32_t channel, peer;
+  uint64_t expected, seen;
+  bool in_wait;        // between the first poll and the end of the wait
+  uint32_t generation; // of the block, at the barrier
+  uint32_t stale;      // polls in vain since anybody got on
+  uint64_t known;      // Schedule::progress_ at the last poll
+  uint64_t priority;
+  std::function<void()> body;
+};
+
+// One run of one job. There is one at a time.
+class Schedule {
+ public:
+  enum Mode { kPlain, kSeeds };
+
+  static inline Schedule* now = nullptr;
+  static inline Thread* current = nullptr;
+
+  Schedule(Mode mode, uint64_t seed) : mode_(mode), seed_(seed), random_{seed * 2654435761u + 1} {
+    // Half of the seeds switch at random, half run the thread of the highest priority
+    // and change priorities now and then: each finds what the other misses.
+    by_priority_ = mode == kSeeds && (seed & 1) != 0;
+    switch_odds_ = 1 + random_.below(6);
+  }
+
+  void add(Block* block, uint32_t id, bool daemon, std::function<void()> body) {
+    auto t = std::make_unique<Thread>();
+    if (!daemon) ++alive_;
+    t->block = block;
+    t->id = id;
+    t->daemon = daemon;
+    t->state = State::kReady;
+    t->priority = random_.next() | 1;
+    t->body = std::move(body);
+    threads_.push_back(std::move(t));
+  }
+
+  // Runs all threads to their end.
+  MSCCLPP_CHECK_QUIET void run() {
+    now = this;
+    for (auto& t : threads_) t->fiber.start(&Schedule::enter, t.get());
+    while (alive_ > 0 || besideBusy()) {
+      Thread* t = pick();
+      const bool waited = t->in_wait;
+      current = t;
+      t->fiber.resume();
+      current = nullptr;
+      // Whoever did more than poll in vain may have freed others.
+      if (!waited || !t->in_wait) ++progress_;
+      if (t->state != State::kDone) continue;
+      if (!t->daemon) --alive_;
+      checkExit(*t->block);
+    }
+    for (auto& t : threads_) t->fiber.release();
+    threads_.clear();
+    now = nullptr;
+  }
+
+  Random& random() { return random_; }
+  uint64_t seed() const { return seed_; }
+  Mode mode() const { return mode_; }
+
+  // The rest is called on fibers.
+  MSCCLPP_CHECK_QUIET void point() {
+    if (mode_ == kPlain) return;
+    if (by_priority_) {
+      if (random_.below(40) == 0) current->priority = random_.next() | 1;
+    } else if (random_.below(switch_odds_) != 0) {
+      return;
+    }
+    current->fiber.suspend();
+  }
+  MSCCLPP_CHECK_QUIET void poll(uint32_t channel, uint32_t peer, uint64_t expected, uint64_t seen, Where where) {
+    Thread* t = current;
+    t->channel = channel;
+    t->peer = peer;
+    t->expected = expected;
+    t->seen = seen;
+    t->where = where;
+    t->stale = t->in_wait && t->known == progress_ ? t->stale + 1 : 0;
+    t->known = progress_;
+    t->in_wait = true;
+    t->priority >>= 1;  // who waits has no business before those it waits for
+    t->state = State::kWaiting;
+    t->fiber.suspend();
+    t->state = State::kReady;
+  }
+  MSCCLPP_CHECK_QUIET void progressed() {
+    if (!current->in_wait) return;
+    current->in_wait = false;
+    ++progress_;  // what it does until its next wait may free others
+    if (by_priority_) current->priority = random_.next() | 1;
+  }
+  MSCCLPP_CHECK_QUIET void left() { current->block->left = true; }
+
+  // The threads of a block meet. The words are the emulator's own; what a barrier
+  // orders is told to ThreadSanitizer, by generations in turn: else a fast thread at
+  // the next barrier would seem to order a slow one at this.
+  MSCCLPP_CHECK_QUIET bool barrier(bool ok, Where where) {
+    Block* b = current->block;
+    Thread* t = current;
+    arrive(t, where);
+    const uint32_t generation = b->generation;
+    void* order = &b->order[generation & 1];
+    if (!ok) ++b->failures;
+    ++b->arrived;
+    order_release(order);
+    openIfComplete(b);
+    while (b->generation == generation) {
+      t->generation = generation;
+      t->state = State::kBarrier;
+      t->fiber.suspend();
+      t->state = State::kReady;
+    }
+    order_acquire(order);
+    return b->result[generation & 1] == 0;
+  }
+
+ private:
+  MSCCLPP_CHECK_QUIET static void enter(void* argument) {
+    Thread* t = static_cast<Thread*>(argument);
+    t->fiber.arrived();
+    t->body();
+    finish(t);
+  }
+  MSCCLPP_CHECK_QUIET static void finish(Thread* t) {
+    t->state = State::kDone;
+    ++t->block->exited;
+    t->fiber.suspend(true);
+    abort();  // not reached
+  }
+
+  MSCCLPP_CHECK_QUIET void arrive(Thread* t, Where where) {
+    Block* b = t->block;
+    t->where = where;
+    if (b->arrived == 0) {
+      b->place = where;
+    } else if (!b->left && (b->place.line != where.line || strcmp(b->place.file, where.file) != 0)) {
+      fail(kBarrier, "barrier: rank %u block %u: thread %u arrives at %s:%d while others are at %s:%d", b->rank, b->id, t->id,
+           where.file, where.line, b->place.file, b->place.line);
+    }
+  }
+  // The last thread that is still there opens the barrier.
+  MSCCLPP_CHECK_QUIET void openIfComplete(Block* b) {
+    if (b->arrived + b->exited < b->dim) return;
+    b->result[b->generation & 1] = b->failures;
+    b->failures = 0;
+    b->arrived = 0;
+    ++b->generation;
+  }
+  MSCCLPP_CHECK_QUIET static void order_release(void* word) {
+#if MSCCLPP_CHECK_TSAN
+    __tsan_release(word);
+#endif
+    (void)word;
+  }
+  MSCCLPP_CHECK_QUIET static void order_acquire(void* word) {
+#if MSCCLPP_CHECK_TSAN
+    __tsan_acquire(word);
+#endif
+    (void)word;
+  }
+
+  // A thread has ended while others of its block are at a barrier. Hardware lets them
+  // pass; in the way out after an abort that is what is wanted.
+  MSCCLPP_CHECK_QUIET void checkExit(Block& b) {
+    if (b.arrived == 0) return;
+    if (!b.left) {
+      fail(kBarrier, "barrier: rank %u block %u: a thread has ended, %u of %u wait for it at %s:%d", b.rank, b.id, b.arrived, b.dim,
+           b.place.file, b.place.line);
+    }
+    openIfComplete(&b);
+  }
+
+  // Whether it makes sense to run the thread: a wait that was polled twice since
+  // anything happened would be polled in vain.
+  MSCCLPP_CHECK_QUIET bool runnable(const Thread& t) const {
+    switch (t.state) {
+      case State::kDone: return false;
+      case State::kBarrier: return t.generation != t.block->generation;
+      case State::kWaiting: return t.stale < 2 || t.known != progress_;
+      default: return true;
+    }
+  }
+
+  // What works beside the kernels finishes what they have left it.
+  MSCCLPP_CHECK_QUIET bool besideBusy() const {
+    for (auto& t : threads_) {
+      if (t->daemon && t->state != State::kDone && runnable(*t)) return true;
+    }
+    return false;
+  }
+
+  MSCCLPP_CHECK_QUIET Thread* pick() {
+    if (++steps_ > kMaxSteps) fail(kDeadlock, "livelock: %llu steps without an end", static_cast<unsigned long long>(steps_));
+    if (mode_ == kPlain) {
+      for (size_t k = 1; k <= threads_.size(); ++k) {
+        const size_t i = (last_ + k) % threads_.size();
+        if (runnable(*threads_[i])) return threads_[last_ = i].get();
+      }
+      deadlock();
+    }
+    candidates_.clear();
+    for (auto& t : threads_) {
+      if (runnable(*t)) candidates_.push_back(t.get());
+    }
+    if (candidates_.empty()) deadlock();
+    if (!by_priority_) return candidates_[random_.below(static_cast<uint32_t>(candidates_.size()))];
+    Thread* best = candidates_.front();
+    for (auto* t : candidates_) {
+      if (t->priority > best->priority) best = t;
+    }
+    return best;
+  }
+
+  [[noreturn]] void deadlock() {
+    fprintf(stderr, "deadlock: nobody can get on (seed %llu)\n", static_cast<unsigned long long>(seed_));
+    uint32_t listed = 0;
+    for (auto& p : threads_) {
+      const Thread& t = *p;
+      if (t.state == State::kDone || t.daemon) continue;
+      if (++listed > 64) {
+        fprintf(stderr, "  and more\n");
+        break;
+      }
+      fprintf(stderr, "  rank %u block %u thread %u at %s:%d: ", t.block->rank, t.block->id, t.id, t.where.file, t.where.line);
+      if (t.state == State::kBarrier) {
+        fprintf(stderr, "barrier, %u of %u threads are there\n", t.block->arrived, t.block->dim);
+      } else {
+        fprintf(stderr, "channel %u, peer %u, expects %llu, has seen %llu\n", t.channel, t.peer,
+                static_cast<unsigned long long>(t.expected), static_cast<unsigned long long>(t.seen));
+      }
+    }
+    _Exit(kDeadlock);
+  }
+
+ public:
+  [[noreturn]] __attribute__((format(printf, 3, 4))) void fail(Exit code, const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    vfprintf(stderr, format, list);
+    va_end(list);
+    fprintf(stderr, " (seed %llu)\n", static_cast<unsigned long long>(seed_));
+    _Exit(code);
+  }
+
+ private:
+  static constexpr uint64_t kMaxSteps = 200u << 20;
+
+  Mode mode_;
+  uint64_t seed_;
+  Random random_;
+  bool by_priority_ = false;
+  uint32_t switch_odds_ = 1;
+  uint64_t progress_ = 1;
+  uint64_t steps_ = 0;
+  size_t last_ = 0;     // who ran last, in plain order
+  size_t alive_ = 0;    // threads that are neither done nor daemons
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<Thread*> candidates_;
+};
+
+}  // namespace check
+}  // namespace mscclpp
+#endif  // MSCCLPP_CHECK_SCHEDULE_H_

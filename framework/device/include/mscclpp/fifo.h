@@ -1,0 +1,75 @@
+// Requests to a proxy: a ring of 16-byte triggers in memory that the proxy polls.
+// Many threads may push; order is the order of their positions.
+#ifndef MSCCLPP_FIFO_H_
+#define MSCCLPP_FIFO_H_
+
+#include "wait.h"
+
+#if MSCCLPP_TARGET_CPU
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace mscclpp {
+
+constexpr uint64_t kTriggerParity = 1ull << 63;  // of Trigger.snd: belongs to the ring
+
+struct Fifo : FifoHandle {
+  // Publishes what this thread wrote before, and the trigger. *position tells where
+  // it went. false: the proxy has died or the host said leave; nothing was pushed.
+  MSCCLPP_DEVICE bool push(Trigger t, uint64_t* position = nullptr, uint32_t kernel = 0 MSCCLPP_AT) const {
+    if (load_relaxed(error) != 0) return false;
+    const uint64_t at = fetch_add_relaxed_device(head, static_cast<uint64_t>(1));
+    const uint64_t slots = static_cast<uint64_t>(mask) + 1;
+    if (at >= slots + load_relaxed_device(tail_cache) && !waitConsumed(at - slots, kernel MSCCLPP_HERE)) return false;
+    Trigger* slot = triggers + (at & mask);
+    const uint64_t parity = ((at >> shift) & 1) != 0 ? 0 : kTriggerParity;
+    store_relaxed(&slot->fst, t.fst);
+    store_release(&slot->snd, (t.snd & ~kTriggerParity) | parity);
+    wake();
+    if (position != nullptr) *position = at;
+    return true;
+  }
+
+  // Waits until the proxy has taken the trigger at position. false as in push.
+  MSCCLPP_DEVICE bool sync(uint64_t position, uint32_t kernel = 0 MSCCLPP_AT) const {
+    return waitConsumed(position, kernel MSCCLPP_HERE);
+  }
+
+  MSCCLPP_DEVICE bool poll(uint64_t position) const { return load_acquire(tail) > position; }
+
+ private:
+  MSCCLPP_DEVICE bool waitConsumed(uint64_t position, uint32_t kernel MSCCLPP_AT) const {
+    const uint64_t* word = tail;
+    const uint32_t* failed = error;
+    bool dead = false;
+    uint64_t last = 0;
+    const bool ok = wait_until(control, WaitSite{kernel, 0, 0, position + 1}, [&](uint64_t& seen) {
+      last = seen = load_acquire(word);
+      dead = load_relaxed(failed) != 0;
+      return seen > position || dead;
+    } MSCCLPP_HERE);
+    if (!ok || dead) return false;
+    // Only a hint: a lower value costs one more look at the ring.
+    store_relaxed_device(tail_cache, last);
+    return true;
+  }
+
+  // A proxy without work sleeps on a futex. The fence orders the trigger before the
+  // look at the word, as the proxy's own fence orders the word before its last look
+  // at the ring: one of the two sees the other.
+  MSCCLPP_DEVICE void wake() const {
+#if MSCCLPP_TARGET_CPU
+    if (parked == nullptr) return;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (load_relaxed(parked) == 0) return;
+    store_relaxed(parked, 0u);
+    syscall(SYS_futex, parked, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+#endif
+  }
+};
+static_assert(sizeof(Fifo) == sizeof(FifoHandle), "a view of the handle");
+
+}  // namespace mscclpp
+#endif  // MSCCLPP_FIFO_H_

@@ -1,0 +1,171 @@
+// Every wait of every kernel goes through wait_until. It ends when the condition
+// holds, when the host raises WaitControl.abort, or when the deadline of the
+// communicator passes; in the last two cases the first wait to leave writes the
+// report, and the caller has to leave its kernel at once.
+#ifndef MSCCLPP_WAIT_H_
+#define MSCCLPP_WAIT_H_
+
+#include "memory.h"
+
+#if MSCCLPP_TARGET_CPU
+#include <sched.h>
+#include <time.h>
+#endif
+
+namespace mscclpp {
+
+// A channel number for waits within the rank: they end because another wait did, and
+// have nothing to report.
+constexpr uint32_t kNoReport = 0xffffffffu;
+
+// What is waited for, for the report.
+struct WaitSite {
+  uint32_t kernel;
+  uint32_t channel;
+  uint32_t peer;
+  uint64_t expected;
+};
+
+namespace detail {
+
+// A condition may tell what it saw: ready(seen), or just ready().
+template <class F>
+MSCCLPP_DEVICE auto poll_ready(F& ready, uint64_t& seen, int) -> decltype(ready(seen)) {
+  return ready(seen);
+}
+template <class F>
+MSCCLPP_DEVICE auto poll_ready(F& ready, uint64_t&, long) -> decltype(ready()) {
+  return ready();
+}
+
+MSCCLPP_DEVICE void report(WaitControl* c, const WaitSite& site, uint64_t seen) {
+  if (site.channel == kNoReport || compare_exchange(&c->reported, 0u, 2u) != 0) return;
+  store_relaxed(&c->kernel, site.kernel);
+  store_relaxed(&c->channel, site.channel);
+  store_relaxed(&c->peer, site.peer);
+  store_relaxed(&c->expected, site.expected);
+  store_relaxed(&c->seen, seen);
+  store_release(&c->reported, 1u);
+}
+
+#if MSCCLPP_TARGET_CUDA
+MSCCLPP_DEVICE uint64_t now_ns() {
+  uint64_t t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+#elif MSCCLPP_TARGET_HIP
+MSCCLPP_DEVICE uint64_t now_ns() { return __builtin_readsteadycounter() * 10; }  // 100 MHz
+#elif MSCCLPP_TARGET_CPU
+inline uint64_t now_ns() {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
+inline void cpu_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" : : : "memory");
+#endif
+}
+#endif
+
+// The slow half of wait_until, kept out of the caller's loop.
+#if MSCCLPP_TARGET_GPU
+constexpr uint32_t kPollsPerLook = 64;  // some tens of microseconds between looks at host memory
+
+template <class F>
+MSCCLPP_DEVICE bool wait_slow(WaitControl* c, const WaitSite& site, F& ready, uint64_t seen) {
+  uint64_t start = 0;
+  for (uint32_t polls = 1;; ++polls) {
+    if (poll_ready(ready, seen, 0)) return true;
+    if (polls % kPollsPerLook != 0 || c == nullptr) continue;
+    bool leave = load_relaxed(&c->abort) != 0;
+    const uint64_t limit = load_relaxed(&c->deadline);
+    if (limit != 0) {
+      const uint64_t now = now_ns();
+      if (start == 0) start = now;
+      leave = leave || now - start > limit;
+    }
+    if (leave) {
+      report(c, site, seen);
+      return false;
+    }
+  }
+}
+#elif MSCCLPP_TARGET_CPU
+// Polls for spin_ns, yields the core for up to a millisecond, then sleeps, each
+// time a little longer, up to a millisecond.
+constexpr uint64_t kSpin = 20000, kYield = 1000000, kNapFirst = 20000, kNapMost = 1000000;
+
+template <class F>
+__attribute__((noinline)) bool wait_slow(WaitControl* c, const WaitSite& site, F& ready, uint64_t seen) {
+  const uint64_t start = now_ns();
+  const uint64_t budget = c != nullptr ? load_relaxed(&c->spin_ns) : 0;
+  const uint64_t spin = budget != 0 ? budget : kSpin;
+  uint64_t waited = 0, nap = kNapFirst;
+  for (;;) {
+    if (waited < spin) {
+      for (int i = 0; i < 32; ++i) {
+        if (poll_ready(ready, seen, 0)) return true;
+        cpu_pause();
+      }
+    } else {
+      if (poll_ready(ready, seen, 0)) return true;
+      if (waited < spin + kYield) {
+        sched_yield();
+      } else {
+        struct timespec t = {0, static_cast<long>(nap)};
+        nanosleep(&t, nullptr);
+        nap = nap < kNapMost / 2 ? nap * 2 : kNapMost;
+      }
+    }
+    waited = now_ns() - start;
+    if (c == nullptr) continue;
+    const uint64_t limit = load_relaxed(&c->deadline);
+    if (load_relaxed(&c->abort) != 0 || (limit != 0 && waited > limit)) {
+      // A condition that came true in the meantime still counts as success.
+      if (poll_ready(ready, seen, 0)) return true;
+      report(c, site, seen);
+      return false;
+    }
+  }
+}
+#endif
+
+}  // namespace detail
+
+// Waits until ready() holds and returns true, or returns false: leave the kernel.
+// control may be null: then nothing ends the wait early. ready may take a uint64_t
+// reference, in which it leaves what it saw.
+template <class F>
+MSCCLPP_DEVICE bool wait_until(const WaitControl* control, const WaitSite& site, F ready MSCCLPP_AT) {
+  uint64_t seen = 0;
+  WaitControl* c = const_cast<WaitControl*>(control);
+#if MSCCLPP_TARGET_CHECK
+  for (;;) {
+    if (detail::poll_ready(ready, seen, 0)) {
+      check::progress();
+      return true;
+    }
+    if (c != nullptr && load_relaxed(&c->abort) != 0) {
+      detail::report(c, site, seen);
+      check::left();
+      return false;
+    }
+    check::poll(site.channel, site.peer, site.expected, seen, where);
+  }
+#else
+  if (detail::poll_ready(ready, seen, 0)) return true;
+  return detail::wait_slow(c, site, ready, seen);
+#endif
+}
+
+// Whether the host has told kernels to leave; for long loops without waits.
+MSCCLPP_DEVICE bool aborted(const WaitControl* control) {
+  return control != nullptr && load_relaxed(&control->abort) != 0;
+}
+
+}  // namespace mscclpp
+#endif  // MSCCLPP_WAIT_H_

@@ -1,0 +1,66 @@
+package device_test
+
+import (
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/layouttest"
+)
+
+func TestLayoutsAreThoseOfCpp(t *testing.T) {
+	originals := layouttest.Read(t, "testdata/layout.json")
+	twins := map[string]any{
+		"WaitControl":         device.WaitControl{},
+		"SemaphoreHandle":     device.SemaphoreHandle{},
+		"MemoryChannelHandle": device.MemoryChannelHandle{},
+		"Trigger":             device.Trigger{},
+		"RingHeader":          device.RingHeader{},
+		"FifoHandle":          device.FifoHandle{},
+		"PortChannelHandle":   device.PortChannelHandle{},
+		"SwitchChannelHandle": device.SwitchChannelHandle{},
+		"GridBarrier":         device.GridBarrier{},
+		"LaunchShape":         device.LaunchShape{},
+	}
+	for name, twin := range twins {
+		original, ok := originals[name]
+		if !ok {
+			t.Errorf("%s: not in layout.json", name)
+			continue
+		}
+		layouttest.Compare(t, name, original, twin)
+	}
+}
+
+func TestLayoutFileIsCurrent(t *testing.T) {
+	layouttest.Regenerate(t, "testdata/layout.cc", "testdata/layout.json", "-Iinclude")
+}
+
+// A comparison that cannot fail shows nothing.
+func TestCompareSeesDifferences(t *testing.T) {
+	original := layouttest.Struct{Size: 16, Offsets: map[string]uintptr{"first": 0, "second_word": 8}}
+	layouttest.Compare(t, "equal", original, struct{ First, SecondWord uint64 }{})
+	for name, twin := range map[string]any{
+		"size":    struct{ First, SecondWord, Third uint64 }{},
+		"offset":  struct{ SecondWord, First uint64 }{},
+		"missing": struct{ First, Other uint64 }{},
+		"extra": struct {
+			First            uint64
+			SecondWord, More uint32
+		}{},
+	} {
+		probe := &failures{TB: t}
+		layouttest.Compare(probe, name, original, twin)
+		if probe.count == 0 {
+			t.Errorf("%s: the difference was not seen", name)
+		}
+	}
+}
+
+// failures counts what would have failed the test.
+type failures struct {
+	testing.TB
+	count int
+}
+
+func (f *failures) Errorf(string, ...any) { f.count++ }
+func (f *failures) Helper()               {}

@@ -1,0 +1,97 @@
+// Package layouttest compares structures that C++ and Go share.
+package layouttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Struct is the layout of one C++ structure.
+type Struct struct {
+	Size    uintptr            `json:"size"`
+	Offsets map[string]uintptr `json:"offsets"` // by the C++ name of the field
+}
+
+// Read reads the layouts that a C++ program printed, by the name of the structure.
+func Read(t testing.TB, file string) map[string]Struct {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]Struct
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return all
+}
+
+// Compare fails the test unless twin, a struct, has the layout of its C++ original:
+// the same size, and every named field of either at the same offset in the other.
+// Names are equal but for case and underscores.
+func Compare(t testing.TB, name string, original Struct, twin any) {
+	t.Helper()
+	typ := reflect.TypeOf(twin)
+	if typ.Size() != original.Size {
+		t.Errorf("%s: %d bytes in Go, %d in C++", name, typ.Size(), original.Size)
+	}
+	fields := map[string]uintptr{}
+	for field := range typ.Fields() {
+		if field.Name != "_" {
+			fields[plain(field.Name)] = field.Offset
+		}
+	}
+	for field, offset := range original.Offsets {
+		got, ok := fields[plain(field)]
+		switch {
+		case !ok:
+			t.Errorf("%s.%s: missing in Go", name, field)
+		case got != offset:
+			t.Errorf("%s.%s: at byte %d in Go, at %d in C++", name, field, got, offset)
+		}
+		delete(fields, plain(field))
+	}
+	for field := range fields {
+		t.Errorf("%s.%s: missing in C++", name, field)
+	}
+}
+
+func plain(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+
+// Regenerate compiles and runs the C++ program that prints layouts and fails the
+// test unless it prints what file holds. It skips where there is no C++ compiler.
+func Regenerate(t testing.TB, program, file string, flags ...string) {
+	t.Helper()
+	cxx := ""
+	for _, name := range []string{"g++", "clang++-19", "clang++"} {
+		if path, err := exec.LookPath(name); err == nil {
+			cxx = path
+			break
+		}
+	}
+	if cxx == "" {
+		t.Skip("no C++ compiler")
+	}
+	bin := filepath.Join(t.TempDir(), "layout")
+	args := append([]string{"-std=c++11", "-Wall", "-Wextra", "-Werror", "-Wno-invalid-offsetof"}, flags...)
+	if out, err := exec.Command(cxx, append(args, program, "-o", bin)...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+	got, err := exec.Command(bin).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what %s prints now:\n%s", file, program, got)
+	}
+}

@@ -1,0 +1,82 @@
+package framework
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// The six classes of error that a caller can act on. They keep their identity
+// under errors.Is across the process boundary.
+var (
+	// ErrUnavailable: right in principle, but not on this machine or not now.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrUnsupported: this transport never does it.
+	ErrUnsupported = errors.New("unsupported")
+	// ErrInvalid: the caller's mistake.
+	ErrInvalid = errors.New("invalid")
+	// ErrPeer: another rank failed, died or sent nonsense.
+	ErrPeer = errors.New("peer failed")
+	// ErrClosed: used after Close or Abort.
+	ErrClosed = errors.New("closed")
+	// ErrPlugin: the plugin's process is gone or answers nonsense.
+	ErrPlugin = errors.New("plugin gone")
+)
+
+// Classes lists the error classes in the order of their wire codes, from 1.
+var Classes = []error{ErrUnavailable, ErrUnsupported, ErrInvalid, ErrPeer, ErrClosed, ErrPlugin}
+
+// NoPeer is the value of Error.Peer when no particular rank is concerned.
+const NoPeer = -1
+
+// Error says which operation of which transport failed, and with whom. It prints
+// as "ib-host connect rank 3: no usable device: unavailable".
+type Error struct {
+	Op        string // "register", "connect", …
+	Transport string // "" outside of transports
+	Peer      int    // NoPeer if none
+	Err       error  // wraps one of the classes
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	words := make([]string, 0, 4)
+	if e.Transport != "" {
+		words = append(words, e.Transport)
+	}
+	if e.Op != "" {
+		words = append(words, e.Op)
+	}
+	if e.Peer != NoPeer {
+		words = append(words, "rank", strconv.Itoa(e.Peer))
+	}
+	if e.Err == nil {
+		return strings.Join(words, " ")
+	}
+	return strings.Join(words, " ") + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Class returns the class of err, or nil if it has none.
+func Class(err error) error {
+	for _, c := range Classes {
+		if errors.Is(err, c) {
+			return c
+		}
+	}
+	return nil
+}
+
+// PeerOf returns the rank that err blames, or NoPeer.
+func PeerOf(err error) int {
+	var e *Error
+	for errors.As(err, &e) {
+		if e.Peer != NoPeer {
+			return e.Peer
+		}
+		err = e.Err
+	}
+	return NoPeer
+}

@@ -1,0 +1,104 @@
+// Package gpu is what a rank process needs from the device its kernels run on:
+// memory that others can map, mappings of the memory of others, and kernels.
+//
+// One implementation per kind of device: gpu/host (the CPU, always present),
+// gpu/cuda and gpu/hip (through the vendor's driver library, opened at run time).
+// They know no transport; package comm performs a transport's recipe with them.
+package gpu
+
+import (
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Device is one device as one rank sees it. Methods may be called concurrently,
+// from any goroutine, whatever device is current on the caller's thread.
+//
+// Implemented by gpu/host, gpu/cuda and gpu/hip. Called by framework/comm and
+// package collectives.
+type Device interface {
+	Info() Info
+
+	// Alloc returns zeroed memory that can be exported. Lack of memory is an
+	// error here (ErrUnavailable) and never a fault on first use.
+	Alloc(bytes uint64) (Memory, error)
+
+	// Map makes memory of another process addressable. It tries m.Shares in
+	// order and reports the reason of each that failed.
+	Map(m framework.Mapping) (Memory, error)
+
+	// Object creates an object of a switch group, or opens the one behind share.
+	Object(o framework.Object, share *framework.Share) (Object, error)
+
+	// Load makes the kernels of an image callable. The device's last load
+	// messages are part of the error.
+	Load(image []byte) (Module, error)
+
+	Close() error
+}
+
+// Info describes a device.
+type Info struct {
+	Device framework.Device
+	Name   string   // "NVIDIA H200", "AMD EPYC 9654"
+	Archs  []string // image architectures that it can load, best first
+	SMs    int      // blocks of one kernel that can be resident at one block each
+}
+
+// Memory is a range of addresses valid in kernels of the device.
+type Memory interface {
+	Addr() uintptr
+	Bytes() uint64
+	// Export returns the ways to reach the allocation from elsewhere, best
+	// first; the caller owns them. Mapped memory exports nothing.
+	Export() ([]framework.Share, error)
+	Close() error
+}
+
+// Object is a multicast object, or its emulation.
+type Object interface {
+	Share() (framework.Share, error)
+	Add() error
+	// Bind makes memory part of the window: the rank's own (share nil), or that
+	// behind share.
+	Bind(slot int, own Memory, share *framework.Share, offset, bytes uint64) error
+	// Map returns the window. Stride is the distance between the members'
+	// copies in an emulated window, 0 where hardware fans out.
+	Map() (window Memory, stride uint64, err error)
+	Close() error
+}
+
+// Module is a loaded image.
+type Module interface {
+	// Kernel finds an entry point. ErrInvalid: the image has no such symbol.
+	Kernel(symbol string) (Kernel, error)
+	Close() error
+}
+
+// Kernel is one entry point.
+type Kernel interface {
+	// Launch enqueues the kernel on the stream; on the host it runs it on the
+	// calling thread and returns when it is done. args points to the kernel's
+	// one argument, a plain struct without Go pointers, copied before Launch
+	// returns. It does not allocate.
+	Launch(l Launch, args unsafe.Pointer, bytes uintptr) error
+}
+
+// Launch is the shape of a launch.
+type Launch struct {
+	Grid, Block uint32
+	Shared      uint32 // dynamic shared memory, bytes
+	Stream      Stream
+}
+
+// Stream is the driver's handle of a stream; 0 is the default stream. The host has
+// no other.
+type Stream uintptr
+
+// Bytes views host-accessible memory as a slice. It must not be used after the
+// memory is closed.
+func Bytes(m Memory) []byte {
+	addr := m.Addr() // read as a pointer: the memory is not Go's, and does not move
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), m.Bytes())
+}

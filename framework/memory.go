@@ -1,0 +1,105 @@
+package framework
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Device is where memory lives or kernels run.
+type Device struct {
+	Type  string // "host", "cuda", "hip"
+	Index int    // among devices of the type; 0 for host
+}
+
+// Host is the CPU and its memory.
+var Host = Device{Type: "host"}
+
+// String returns "host" or "cuda:1".
+func (d Device) String() string {
+	if d.Type == "host" {
+		return d.Type
+	}
+	return d.Type + ":" + strconv.Itoa(d.Index)
+}
+
+// ParseDevice is the inverse of Device.String.
+func ParseDevice(s string) (Device, error) {
+	kind, index, numbered := strings.Cut(s, ":")
+	d := Device{Type: kind}
+	if numbered {
+		n, err := strconv.Atoi(index)
+		if err != nil || n < 0 {
+			return Device{}, fmt.Errorf("%w: device %q: expected host, cuda:N or hip:N", ErrInvalid, s)
+		}
+		d.Index = n
+	}
+	switch {
+	case kind == "host" && d.Index == 0, kind == "cuda", kind == "hip":
+		return d, nil
+	}
+	return Device{}, fmt.Errorf("%w: device %q: expected host, cuda:N or hip:N", ErrInvalid, s)
+}
+
+// Segment is memory of the local rank offered to a transport: a range of one
+// allocation.
+type Segment struct {
+	Device Device
+	Shares []Share // exports of the whole allocation, best first; none for plain heap memory
+	Offset uint64  // of the range within the allocation, in bytes
+	Bytes  uint64  // of the range; not 0
+	Addr   uint64  // of the range in the rank process; a hint, 0 across the boundary
+}
+
+// Share is one way to reach an allocation from another process. Depending on Kind
+// it is a descriptor or a blob, never both.
+type Share struct {
+	Kind ShareKind
+	FD   *os.File // for ShareMemFD, ShareDMABuf, ShareVMM
+	Blob []byte   // for ShareFabric, ShareLegacyIPC, ShareLocal
+}
+
+// ShareKind is the kind of a share.
+type ShareKind string
+
+// Kinds of share.
+const (
+	ShareMemFD     ShareKind = "memfd"      // sealed host memory
+	ShareDMABuf    ShareKind = "dma-buf"    // for NICs
+	ShareVMM       ShareKind = "vmm"        // POSIX descriptor of driver memory
+	ShareFabric    ShareKind = "fabric"     // driver handle, valid across hosts of one fabric
+	ShareLegacyIPC ShareKind = "legacy-ipc" // driver handle; not importable by its exporter
+	ShareLocal     ShareKind = "local"      // valid in the exporting process only
+)
+
+// HasFD reports whether shares of this kind carry a descriptor.
+func (k ShareKind) HasFD() bool {
+	return k == ShareMemFD || k == ShareDMABuf || k == ShareVMM
+}
+
+// Close closes the descriptor, if there is one.
+func (s Share) Close() error {
+	if s.FD == nil {
+		return nil
+	}
+	return s.FD.Close()
+}
+
+// Parcel is what a transport sends to its peers: opaque bytes and shares. On the
+// way to another host the descriptors are dropped; blobs travel everywhere.
+type Parcel struct {
+	Data   []byte
+	Shares []Share
+}
+
+// Close closes all descriptors of the parcel.
+func (p Parcel) Close() error {
+	var first error
+	for _, s := range p.Shares {
+		if err := s.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

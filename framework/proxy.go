@@ -1,0 +1,47 @@
+package framework
+
+import "context"
+
+// Proxy drains one trigger ring and performs what the triggers ask for: put,
+// signal, flush, in the order in which they were pushed, per connection.
+//
+// Implemented by transports whose Description says ProxyPlugin, and by
+// framework/proxy for those that say ProxyRank. Called by framework/comm.
+//
+// BindMemory and BindSemaphore may be called while the ring is drained; a slot is
+// written once and must be bound before a trigger cites it. Data moves one way,
+// from own memory to a peer's. A trigger that cites an unbound slot, memory of the
+// wrong side, or more than a bound range ends the proxy with ErrInvalid, and sets
+// the ring's error word so that no kernel waits for it.
+type Proxy interface {
+	BindMemory(ctx context.Context, slot uint32, m MemoryBinding) error
+	BindSemaphore(ctx context.Context, slot uint32, s SemaphoreBinding) error
+
+	// Start drains the ring behind the share until Stop. The proxy duplicates
+	// the descriptor. Errors that come later are reported by Wait.
+	Start(ctx context.Context, ring Share) error
+
+	// Wait blocks until the proxy has ended and returns why: nil after Stop,
+	// else the typed cause of death.
+	Wait(ctx context.Context) error
+
+	// Stop performs what was pushed before the call, within ctx, and ends.
+	Stop(ctx context.Context) error
+}
+
+// MemoryBinding gives a number to memory that triggers cite. Exactly one of Local
+// and Conn is set.
+type MemoryBinding struct {
+	Local ID     // own memory: a registration
+	Conn  ID     // a peer's memory: the connection over which it is reached…
+	Key   Parcel // …and the key that the peer's registration returned
+}
+
+// SemaphoreBinding gives a number to a peer's semaphore: the word at Offset of the
+// memory behind Key, raised by one for each signal, after the data of all earlier
+// puts over Conn is visible.
+type SemaphoreBinding struct {
+	Conn   ID
+	Key    Parcel
+	Offset uint64
+}

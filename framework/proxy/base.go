@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
+)
+
+// Base implements framework.Proxy for triggers of a program's own. A transport
+// embeds it and replaces BindMemory and BindSemaphore, which here refuse, where its
+// triggers cite slots. The handler gets the ring, to complete flushes with.
+type Base struct {
+	handler func(r *ring.Ring) Handler
+	o       Options
+
+	mu      sync.Mutex
+	service *Service
+	stopped bool
+	done    chan struct{} // closed once service has ended, or was stopped before it began
+	err     error
+}
+
+// NewBase returns a proxy that waits for its ring.
+func NewBase(handler func(r *ring.Ring) Handler, o Options) *Base {
+	return &Base{handler: handler, o: o, done: make(chan struct{})}
+}
+
+// BindMemory refuses.
+func (b *Base) BindMemory(context.Context, uint32, framework.MemoryBinding) error {
+	return fmt.Errorf("bind memory: %w by this proxy", framework.ErrUnsupported)
+}
+
+// BindSemaphore refuses.
+func (b *Base) BindSemaphore(context.Context, uint32, framework.SemaphoreBinding) error {
+	return fmt.Errorf("bind semaphore: %w by this proxy", framework.ErrUnsupported)
+}
+
+// Start drains the ring behind the share.
+func (b *Base) Start(_ context.Context, share framework.Share) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.service != nil || b.stopped {
+		return fmt.Errorf("proxy start: %w: it was started or stopped before", framework.ErrInvalid)
+	}
+	r, err := ring.Open(share)
+	if err != nil {
+		return err
+	}
+	s := New(r, b.handler(r), b.o)
+	if err := s.Start(); err != nil {
+		r.Close()
+		return err
+	}
+	b.service = s
+	go func() {
+		<-s.done
+		b.err = s.err
+		r.Close()
+		close(b.done)
+	}()
+	return nil
+}
+
+// Wait returns why the proxy has ended.
+func (b *Base) Wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Stop performs what was pushed, and ends.
+func (b *Base) Stop(ctx context.Context) error {
+	b.mu.Lock()
+	s, first := b.service, !b.stopped
+	b.stopped = true
+	b.mu.Unlock()
+	if s == nil {
+		if first {
+			close(b.done)
+		}
+		return nil
+	}
+	select {
+	case <-b.done: // the ring is closed: there is nobody to wake
+		return nil
+	default:
+	}
+	if err := s.Stop(ctx); err != nil {
+		return err
+	}
+	<-b.done
+	return nil
+}
+
+var _ framework.Proxy = (*Base)(nil)

@@ -1,0 +1,286 @@
+// Package proxy runs a handler for every trigger of a ring, on a thread of its own:
+// the proxy of programs that bring their own triggers, of ranks whose copy engine
+// moves the data, and of transports that are written in Go.
+//
+// A trigger has 127 bits that belong to whoever writes the kernel and the handler.
+// In a rank:
+//
+//	r, err := ring.New(512)
+//	p := proxy.New(r, func(t device.Trigger, pos uint64) proxy.Result {
+//		… perform t …
+//		r.Complete(0, pos) // ends a flush, if the kernel waits for one
+//		return proxy.Continue
+//	}, proxy.Options{})
+//	err = p.Start()
+//	handle := r.Handle(comm.Control()) // for kernels; the host uses r.Push
+//
+// In a plugin, [Base] is the part of framework.Proxy that every proxy has.
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
+)
+
+// Handler performs one trigger, the one at position pos of the ring. It runs on the
+// proxy's thread, one call at a time, in the order of the pushes. It should not
+// allocate. A panic ends the proxy as an error does.
+type Handler func(t device.Trigger, pos uint64) Result
+
+// Result is what the proxy does next.
+type Result struct {
+	end bool
+	err error
+}
+
+// Results of a handler.
+var (
+	Continue = Result{}          // take the next trigger
+	End      = Result{end: true} // end in order: the handler wants no more
+)
+
+// Fail ends the proxy because of err. Its class goes into the ring's error word, so
+// that everybody who waits for the proxy learns it.
+func Fail(err error) Result { return Result{end: true, err: err} }
+
+// Options of a proxy. The zero value is right for producers on the host.
+type Options struct {
+	// Spin and Yield say how long an idle proxy polls before it yields its core,
+	// and how long it yields before it sleeps. 0: 20 µs and 1 ms.
+	Spin, Yield time.Duration
+
+	// Park bounds each sleep. A push from the host ends it; kernels of a GPU
+	// cannot, so a proxy that serves them wants a short one. 0: 100 ms.
+	Park time.Duration
+
+	// CPU pins the thread to one core; 0 leaves it to the system, n means core n-1.
+	CPU int
+
+	// Init runs on the thread before the first trigger; an error ends the proxy.
+	Init func() error
+
+	// Progress runs between triggers, for handlers that start work and complete
+	// it later. It reports whether work is outstanding: then the proxy does not
+	// sleep, and Stop waits.
+	Progress func() (outstanding bool, err error)
+}
+
+// Service is a proxy for one ring.
+type Service struct {
+	ring    *ring.Ring
+	handler Handler
+	o       Options
+	stop    atomic.Int32
+	done    chan struct{}
+	err     error // after done
+
+	mu      sync.Mutex
+	started bool
+	ended   bool
+}
+
+const (
+	run int32 = iota
+	finish
+	quit
+)
+
+// New returns a proxy that does not run yet. It becomes the ring's only consumer.
+// The ring stays the caller's, and must not be closed before the proxy has ended.
+func New(r *ring.Ring, h Handler, o Options) *Service {
+	if o.Spin == 0 {
+		o.Spin = 20 * time.Microsecond
+	}
+	if o.Yield == 0 {
+		o.Yield = time.Millisecond
+	}
+	if o.Park == 0 {
+		o.Park = 100 * time.Millisecond
+	}
+	return &Service{ring: r, handler: h, o: o, done: make(chan struct{})}
+}
+
+// Start begins to drain the ring.
+func (s *Service) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started || s.ended {
+		return fmt.Errorf("proxy start: %w: it was started or stopped before", framework.ErrInvalid)
+	}
+	s.started = true
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends, with whatever Init did to it
+		s.end(s.main())
+	}()
+	return nil
+}
+
+// Wait waits until the proxy has ended and returns why: nil after Stop or End.
+func (s *Service) Wait(ctx context.Context) error {
+	select {
+	case <-s.done:
+		return s.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Stop performs what was pushed before the call, and ends. When ctx ends first, the
+// rest is dropped, which is an error. A handler that does not return cannot be
+// stopped; Stop then returns with ctx.
+func (s *Service) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.started {
+		s.mu.Unlock()
+		s.end(nil)
+		return nil
+	}
+	s.mu.Unlock()
+	s.tell(finish)
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+	}
+	s.tell(quit)
+	select {
+	case <-s.done:
+		return s.err
+	case <-time.After(grace):
+		return fmt.Errorf("proxy stop: %w: a handler does not return", ctx.Err())
+	}
+}
+
+// tell raises the word to stop. Once the proxy has ended the ring may be gone.
+func (s *Service) tell(how int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.stop.Store(max(how, s.stop.Load()))
+	s.ring.Wake()
+}
+
+// grace is what a handler gets to return once Stop has lost patience.
+const grace = 100 * time.Millisecond
+
+func (s *Service) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.ended, s.err = true, err
+	s.ring.Fail(err)
+	close(s.done)
+}
+
+// main is the thread. A panic anywhere in it is its error.
+func (s *Service) main() (err error) {
+	pos := uint64(0)
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("proxy: %w: handler of trigger %d panicked: %v\n%s", framework.ErrPlugin, pos, p, debug.Stack())
+		}
+	}()
+	if s.o.CPU > 0 {
+		var one unix.CPUSet
+		one.Set(s.o.CPU - 1)
+		_ = unix.SchedSetaffinity(0, &one) // a wish: without it the proxy is slower
+	}
+	if s.o.Init != nil {
+		if err := s.o.Init(); err != nil {
+			return fmt.Errorf("proxy init: %w", err)
+		}
+	}
+	// Once told to finish, at most what fits into the ring was pushed before.
+	left := -1
+	for {
+		t, at, ok, err := s.next()
+		if err != nil || !ok {
+			return err
+		}
+		pos = at
+		switch s.stop.Load() {
+		case quit:
+			return fmt.Errorf("proxy: %w: stopped at trigger %d, before everything that was pushed had been performed", framework.ErrClosed, pos)
+		case finish:
+			if left < 0 {
+				left = s.ring.Slots()
+			}
+			if left == 0 {
+				return nil
+			}
+			left--
+		}
+		r := s.handler(t, pos)
+		if r.err != nil {
+			return fmt.Errorf("proxy: trigger %d (%#x %#x): %w", pos, t.Fst, t.Snd, r.err)
+		}
+		s.ring.Pop()
+		if r.end {
+			return nil
+		}
+	}
+}
+
+// next waits for a trigger; not ok: the proxy is to end.
+func (s *Service) next() (device.Trigger, uint64, bool, error) {
+	var idle time.Time
+	for n := 0; ; n++ {
+		if t, pos, ok := s.ring.Poll(); ok {
+			if s.o.Progress != nil && n == 0 {
+				if _, err := s.o.Progress(); err != nil {
+					return t, pos, false, fmt.Errorf("proxy: %w", err)
+				}
+			}
+			return t, pos, true, nil
+		}
+		outstanding := false
+		if s.o.Progress != nil {
+			var err error
+			if outstanding, err = s.o.Progress(); err != nil {
+				return device.Trigger{}, 0, false, fmt.Errorf("proxy: %w", err)
+			}
+		}
+		if stop := s.stop.Load(); stop == quit || stop == finish && !outstanding {
+			t, pos, ok := s.ring.Poll() // what was pushed before the word to stop is visible now
+			if stop == quit && outstanding {
+				return t, pos, false, fmt.Errorf("proxy: %w: stopped with work outstanding", framework.ErrClosed)
+			}
+			return t, pos, ok, nil
+		}
+		if n%64 != 63 {
+			continue
+		}
+		if idle.IsZero() {
+			idle = time.Now()
+			continue
+		}
+		s.rest(time.Since(idle), outstanding)
+	}
+}
+
+func (s *Service) rest(waited time.Duration, outstanding bool) {
+	switch {
+	case waited < s.o.Spin:
+	case waited < s.o.Spin+s.o.Yield || outstanding:
+		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	default:
+		if s.stop.Load() == run {
+			s.ring.Park(s.o.Park)
+		}
+	}
+}

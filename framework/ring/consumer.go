@@ -1,0 +1,68 @@
+package ring
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+const headerBytes = unsafe.Sizeof(device.RingHeader{})
+
+// Poll returns the oldest trigger that was not popped, and its position. It does
+// not wait.
+func (r *Ring) Poll() (t device.Trigger, pos uint64, ok bool) {
+	s := r.slot(r.tail)
+	snd := atomic.LoadUint64(&s.Snd)
+	if snd&commitBit != r.commit(r.tail) {
+		return device.Trigger{}, 0, false
+	}
+	return device.Trigger{Fst: atomic.LoadUint64(&s.Fst), Snd: snd &^ commitBit}, r.tail, true
+}
+
+// Pop frees the slot of the trigger that Poll returned.
+func (r *Ring) Pop() {
+	r.tail++
+	atomic.StoreUint64(&r.header.Tail, r.tail)
+}
+
+// Complete tells flush word i that everything up to position pos is done.
+func (r *Ring) Complete(i uint32, pos uint64) { atomic.StoreUint64(r.flushWord(i), pos+1) }
+
+// Park sleeps until a producer on the host pushes, Wake is called, or d has
+// passed. It may return early.
+func (r *Ring) Park(d time.Duration) {
+	word := &r.header.Parked
+	atomic.StoreUint32(word, 1)
+	// A push before the store above did not see it; look again before sleeping.
+	if _, _, ok := r.Poll(); !ok && r.Err() == nil {
+		futexWait(word, 1, d)
+	}
+	atomic.StoreUint32(word, 0)
+}
+
+// Wake ends Park.
+func (r *Ring) Wake() { r.wake() }
+
+func (r *Ring) wake() {
+	if atomic.SwapUint32(&r.header.Parked, 0) != 0 {
+		futexWake(&r.header.Parked)
+	}
+}
+
+// The futex is a shared one: the two sides are different processes.
+
+func futexWait(word *uint32, value uint32, d time.Duration) {
+	const opWait = 0
+	ts := unix.NsecToTimespec(d.Nanoseconds())
+	// Every outcome, EAGAIN, EINTR and ETIMEDOUT included, means: look again.
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opWait, uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
+func futexWake(word *uint32) {
+	const opWake, all = 1, 1<<31 - 1
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), opWake, all, 0, 0, 0)
+}

@@ -1,0 +1,136 @@
+package ring
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+const commitBit = 1 << 63
+
+// Push queues a trigger and returns its position. Triggers of one goroutine are
+// performed in the order of their pushes. It waits while the ring is full, and
+// fails when the proxy has ended or the communicator was aborted. Bit 63 of
+// t.Snd must be 0.
+func (r *Ring) Push(t device.Trigger) (pos uint64, err error) {
+	return r.push(nil, t)
+}
+
+// PushContext is Push that waits no longer than ctx.
+func (r *Ring) PushContext(ctx context.Context, t device.Trigger) (pos uint64, err error) {
+	return r.push(ctx, t)
+}
+
+func (r *Ring) push(ctx context.Context, t device.Trigger) (uint64, error) {
+	if t.Snd&commitBit != 0 {
+		return 0, fmt.Errorf("ring push: %w: bit 63 of the trigger %#x %#x belongs to the ring", framework.ErrInvalid, t.Fst, t.Snd)
+	}
+	if atomic.LoadUint32(&r.header.Error) != 0 {
+		return 0, fmt.Errorf("ring push: %w", r.Err())
+	}
+	pos := atomic.LoadUint64(&r.header.Head)
+	for {
+		// A position is taken only when its slot is free. Kernels take first and
+		// wait then, which is right too, but cannot be given up.
+		if pos-atomic.LoadUint64(&r.header.Tail) >= r.slots {
+			if err := r.awaitRoom(ctx); err != nil {
+				return 0, err
+			}
+			pos = atomic.LoadUint64(&r.header.Head)
+			continue
+		}
+		if atomic.CompareAndSwapUint64(&r.header.Head, pos, pos+1) {
+			break
+		}
+		pos = atomic.LoadUint64(&r.header.Head)
+	}
+	s := r.slot(pos)
+	atomic.StoreUint64(&s.Fst, t.Fst)
+	atomic.StoreUint64(&s.Snd, t.Snd|r.commit(pos)) // a full barrier, so the load below is not early
+	if atomic.LoadUint32(&r.header.Parked) != 0 {
+		r.wake()
+	}
+	return pos, nil
+}
+
+func (r *Ring) awaitRoom(ctx context.Context) error {
+	err := r.await(ctx, func() bool {
+		return atomic.LoadUint64(&r.header.Head)-atomic.LoadUint64(&r.header.Tail) < r.slots
+	})
+	if err != nil {
+		return fmt.Errorf("ring push: %d triggers wait for the proxy: %w", r.slots, err)
+	}
+	return nil
+}
+
+// FlushWord returns the address of flush word i, for handles. The word of a
+// connection counts the positions up to which everything was completed. It panics
+// if there is no such word.
+func (r *Ring) FlushWord(i uint32) uintptr {
+	return uintptr(r.mem.Addr()) + flushOffset(i)
+}
+
+func flushOffset(i uint32) uintptr {
+	if i >= device.RingFlushWords {
+		panic(fmt.Sprintf("ring: flush word %d of %d", i, device.RingFlushWords))
+	}
+	return headerBytes + uintptr(i)*8
+}
+
+func (r *Ring) flushWord(i uint32) *uint64 { return (*uint64)(at(r.FlushWord(i))) }
+
+// Flushed reports whether the flush that was pushed at pos has been completed.
+func (r *Ring) Flushed(i uint32, pos uint64) bool { return atomic.LoadUint64(r.flushWord(i)) > pos }
+
+// WaitFlushed waits until it has. It fails when the proxy ends before.
+func (r *Ring) WaitFlushed(ctx context.Context, i uint32, pos uint64) error {
+	if err := r.await(ctx, func() bool { return r.Flushed(i, pos) }); err != nil {
+		return fmt.Errorf("ring flush: %w", err)
+	}
+	return nil
+}
+
+// await polls: it spins, then yields, then sleeps, each time for longer.
+func (r *Ring) await(ctx context.Context, ready func() bool) error {
+	const spin, yield, nap = 20 * time.Microsecond, time.Millisecond, 500 * time.Microsecond
+	start := time.Now()
+	for {
+		for range 32 {
+			if ready() {
+				return nil
+			}
+		}
+		if err := r.ended(ctx); err != nil {
+			if ready() { // it came true in between
+				return nil
+			}
+			return err
+		}
+		switch waited := time.Since(start); {
+		case waited < spin:
+		case waited < yield:
+			runtime.Gosched()
+		default:
+			time.Sleep(min(waited/16, nap))
+		}
+	}
+}
+
+// ended says why waiting on is in vain.
+func (r *Ring) ended(ctx context.Context) error {
+	if err := r.Err(); err != nil {
+		return err
+	}
+	if c := r.control.Load(); c != nil && atomic.LoadUint32(&c.Abort) != 0 {
+		return fmt.Errorf("the communicator was aborted: %w", framework.ErrClosed)
+	}
+	if ctx != nil {
+		return ctx.Err()
+	}
+	return nil
+}

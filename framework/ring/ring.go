@@ -1,0 +1,168 @@
+// Package ring is the queue between those who ask for data to be moved and the
+// proxy that moves it: 16-byte triggers in a memfd that kernels, host code and a
+// proxy in another process map at the same time. Its layout is that of
+// mscclpp/layout.h.
+//
+// A producer takes a position by raising head, and writes its trigger into slot
+// position mod slots. Bit 63 of the second word is the trigger's commit bit: it is
+// 1 in even laps and 0 in odd ones, so a slot need not be cleared, and zeroed
+// memory reads as empty. The first word is written before the second, which is
+// stored with release; the consumer reads them the other way round, with acquire.
+// It then performs the trigger and raises tail, which frees the slot.
+//
+// A consumer without work sleeps on the word parked. Producers on the host look at
+// it after each push, which costs them one load; kernels of a GPU cannot, so a
+// consumer that serves them must not park for long.
+//
+// A proxy that ends leaves its reason in the error word. Whoever waits, for room
+// or for a flush, watches that word.
+package ring
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/memfd"
+)
+
+// MaxSlots bounds the size of a ring, so that one from elsewhere cannot ask for
+// all memory.
+const MaxSlots = 1 << 20
+
+// Ring is one process's view of a ring. Producers may use it concurrently; only
+// one goroutine at a time, in one process, may consume.
+type Ring struct {
+	mem      *memfd.Memory
+	header   *device.RingHeader
+	triggers unsafe.Pointer
+	slots    uint64 // a copy: the shared word is not ours alone to write
+	shift    uint32
+	control  atomic.Pointer[device.WaitControl]
+
+	tail      uint64 // consumer's own count; the shared word only publishes it
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// New makes a ring; slots must be a power of two.
+func New(slots int) (*Ring, error) {
+	if slots < 1 || slots > MaxSlots || bits.OnesCount(uint(slots)) != 1 {
+		return nil, fmt.Errorf("ring: %w: %d slots: expected a power of two up to %d", framework.ErrInvalid, slots, MaxSlots)
+	}
+	mem, err := memfd.New("mscclpp-ring", size(uint64(slots)), memfd.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("ring of %d slots: %w", slots, err)
+	}
+	r := view(mem, uint64(slots))
+	r.header.Magic = device.RingMagic
+	r.header.Version = device.RingVersion
+	r.header.Slots = uint32(slots)
+	return r, nil
+}
+
+// Open maps the ring behind a share, which may come from a process that is not
+// trusted: nothing that it writes later can make this process fault.
+func Open(s framework.Share) (*Ring, error) {
+	if s.Kind != framework.ShareMemFD {
+		return nil, fmt.Errorf("ring: %w: share of kind %s: expected %s", framework.ErrUnsupported, s.Kind, framework.ShareMemFD)
+	}
+	head, err := memfd.Open(s.FD, 0, device.RingTriggers)
+	if err != nil {
+		return nil, fmt.Errorf("ring: %w", err)
+	}
+	h := *(*device.RingHeader)(head.Addr()) // copy, then check, then use
+	head.Close()
+	switch {
+	case h.Magic != device.RingMagic:
+		return nil, fmt.Errorf("ring: %w: memfd is no ring: magic %#x", framework.ErrInvalid, h.Magic)
+	case h.Version != device.RingVersion:
+		return nil, fmt.Errorf("ring: %w: version %d: expected %d", framework.ErrInvalid, h.Version, device.RingVersion)
+	case h.Slots == 0 || h.Slots > MaxSlots || bits.OnesCount32(h.Slots) != 1:
+		return nil, fmt.Errorf("ring: %w: %d slots: expected a power of two up to %d", framework.ErrInvalid, h.Slots, MaxSlots)
+	}
+	mem, err := memfd.Open(s.FD, 0, size(uint64(h.Slots)))
+	if err != nil {
+		return nil, fmt.Errorf("ring of %d slots: %w", h.Slots, err)
+	}
+	r := view(mem, uint64(h.Slots))
+	r.tail = atomic.LoadUint64(&r.header.Tail)
+	return r, nil
+}
+
+func size(slots uint64) uint64 {
+	return device.RingTriggers + slots*uint64(unsafe.Sizeof(device.Trigger{}))
+}
+
+func view(mem *memfd.Memory, slots uint64) *Ring {
+	return &Ring{
+		mem:      mem,
+		header:   (*device.RingHeader)(mem.Addr()),
+		triggers: unsafe.Add(mem.Addr(), device.RingTriggers),
+		slots:    slots,
+		shift:    uint32(bits.TrailingZeros64(slots)),
+	}
+}
+
+// Slots returns how many triggers fit.
+func (r *Ring) Slots() int { return int(r.slots) }
+
+// Share returns what a proxy opens the ring by; the caller owns it. Only the ring's
+// maker has one.
+func (r *Ring) Share() (framework.Share, error) {
+	if r.mem.File() == nil {
+		return framework.Share{}, fmt.Errorf("ring: %w: share of a ring that was opened", framework.ErrUnsupported)
+	}
+	return framework.Share{Kind: framework.ShareMemFD, FD: r.mem.File()}.Dup()
+}
+
+// Handle returns what kernels on the host push through. Control is the address of
+// the communicator's device.WaitControl, or 0; from here on pushes from Go watch
+// it as well.
+func (r *Ring) Handle(control uintptr) device.FifoHandle {
+	r.control.Store((*device.WaitControl)(at(control)))
+	h := r.header
+	return device.FifoHandle{
+		Triggers:  uintptr(r.triggers),
+		Head:      uintptr(unsafe.Pointer(&h.Head)),
+		Tail:      uintptr(unsafe.Pointer(&h.Tail)),
+		TailCache: uintptr(unsafe.Pointer(&h.TailCache)),
+		Error:     uintptr(unsafe.Pointer(&h.Error)),
+		Parked:    uintptr(unsafe.Pointer(&h.Parked)),
+		Control:   control,
+		Mask:      uint32(r.slots - 1),
+		Shift:     r.shift,
+	}
+}
+
+// Depth returns how many triggers were pushed by the host and not yet performed.
+func (r *Ring) Depth() uint64 {
+	tail := atomic.LoadUint64(&r.header.Tail)
+	return atomic.LoadUint64(&r.header.Head) - tail
+}
+
+// Close unmaps the ring. Nobody may push, wait or consume any more: the caller has
+// stopped its kernels and its proxy.
+func (r *Ring) Close() error {
+	r.closeOnce.Do(func() { r.closeErr = r.mem.Close() })
+	return r.closeErr
+}
+
+// at turns an address outside of Go's heap into a pointer.
+func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+
+// slot returns the trigger at a position.
+func (r *Ring) slot(pos uint64) *device.Trigger {
+	return (*device.Trigger)(unsafe.Add(r.triggers, (pos&(r.slots-1))*uint64(unsafe.Sizeof(device.Trigger{}))))
+}
+
+// commit is the value of the commit bit of a position.
+func (r *Ring) commit(pos uint64) uint64 { return (pos>>r.shift&1 ^ 1) << 63 }
+
+// Base returns the address at which the ring is mapped here, for proxies whose loop
+// is not written in Go, and the position of the next trigger.
+func (r *Ring) Base() (addr unsafe.Pointer, tail uint64) { return r.mem.Addr(), r.tail }

@@ -1,0 +1,189 @@
+// Package topo reads what a machine is made of: processors, memory nodes, network
+// adapters, and how near they are to each other. From it come the Facts that a
+// transport is given with each endpoint.
+//
+// Everything is read through an fs.FS that looks like the root of a Linux system,
+// so a machine can be recorded (Record) and its recording be read anywhere: the
+// tests know machines that no developer has on the desk. What a machine does not
+// say is left at its zero value, or -1 for a memory node; nothing here is an error
+// but the absence of /sys.
+//
+// Accelerators are found by whoever can talk to their driver; a Finder adds them.
+package topo
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Host is one machine.
+type Host struct {
+	ID      string `json:"id"`   // boot id: equal for all processes of one running kernel
+	Name    string `json:"name"` // host name
+	CPU     string `json:"cpu"`  // model
+	Sockets int    `json:"sockets"`
+	Cores   int    `json:"cores"`
+	Nodes   []Node `json:"nodes"` // ascending
+	NICs    []NIC  `json:"nics"`  // by name
+	GPUs    []GPU  `json:"gpus"`  // added by finders
+}
+
+// Node is a memory node.
+type Node struct {
+	ID        int    `json:"id"`
+	CPUs      []int  `json:"cpus"`
+	Bytes     uint64 `json:"bytes"`
+	Distances []int  `json:"distances"` // to every node, as the firmware tells; 10 is local
+}
+
+// NIC is a network adapter: an RDMA device with its network interfaces, or an
+// interface alone.
+type NIC struct {
+	Name       string   `json:"name"`
+	RDMA       bool     `json:"rdma"`
+	Interfaces []string `json:"interfaces,omitempty"` // of an RDMA device
+	Link       string   `json:"link"`                 // "Ethernet", "InfiniBand"
+	Up         bool     `json:"up"`
+	Mbps       int      `json:"mbps"` // 0: not told
+	MTU        int      `json:"mtu,omitempty"`
+	Address    string   `json:"address,omitempty"` // hardware address, or node GUID
+	NUMA       int      `json:"numa"`              // -1: not told
+	PCI        string   `json:"pci,omitempty"`     // "0000:3b:00.0"
+	bus        []string // the way to it: host bridge, bridges, device
+}
+
+// GPU is an accelerator.
+type GPU struct {
+	Device framework.Device `json:"device"`
+	Name   string           `json:"name"`
+	NUMA   int              `json:"numa"`
+	PCI    string           `json:"pci"`
+	bus    []string
+}
+
+// Finder lists the accelerators of one vendor. It fills Device, Name and PCI; the
+// rest is read from /sys.
+type Finder func() ([]GPU, error)
+
+// System reads this machine.
+func System(finders ...Finder) (*Host, error) { return Read(os.DirFS("/"), finders...) }
+
+// Read reads the machine whose root is root.
+func Read(root fs.FS, finders ...Finder) (*Host, error) {
+	if _, err := fs.Stat(root, "sys"); err != nil {
+		return nil, fmt.Errorf("%w: topology: no /sys: %w", framework.ErrUnavailable, err)
+	}
+	s := system{root}
+	h := &Host{
+		ID:   s.text("proc/sys/kernel/random/boot_id"),
+		Name: s.text("proc/sys/kernel/hostname"),
+		CPU:  s.model(),
+	}
+	h.Sockets, h.Cores = s.processors()
+	h.Nodes = s.nodes()
+	h.NICs = s.nics()
+	for _, find := range finders {
+		gpus, err := find()
+		if err != nil {
+			return nil, fmt.Errorf("topology: %w", err)
+		}
+		for _, g := range gpus {
+			if g.NUMA = -1; isPCI(g.PCI) {
+				entry := "sys/bus/pci/devices/" + strings.ToLower(g.PCI)
+				g.bus, g.NUMA = s.bus(entry), s.number(entry+"/numa_node", -1)
+			}
+			h.GPUs = append(h.GPUs, g)
+		}
+	}
+	return h, nil
+}
+
+// system reads small files, and forgives everything.
+type system struct{ root fs.FS }
+
+func (s system) text(name string) string {
+	b, err := fs.ReadFile(s.root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (s system) number(name string, otherwise int) int {
+	n, err := strconv.Atoi(s.text(name))
+	if err != nil {
+		return otherwise
+	}
+	return n
+}
+
+// names lists a folder in natural order: node2 before node10.
+func (s system) names(dir string) []string {
+	entries, err := fs.ReadDir(s.root, dir)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	slices.SortFunc(names, natural)
+	return names
+}
+
+// natural compares names with numbers at their end by the number.
+func natural(a, b string) int {
+	cut := func(s string) (string, int) {
+		head := strings.TrimRight(s, "0123456789")
+		n, err := strconv.Atoi(s[len(head):])
+		if err != nil {
+			n = -1
+		}
+		return head, n
+	}
+	ha, na := cut(a)
+	hb, nb := cut(b)
+	if c := strings.Compare(ha, hb); c != 0 {
+		return c
+	}
+	if na != nb {
+		return na - nb
+	}
+	return strings.Compare(a, b)
+}
+
+// bus returns the way to a device from its host bridge, read off the path that
+// its entry under /sys/class or /sys/bus links to.
+func (s system) bus(entry string) []string {
+	target, err := fs.ReadLink(s.root, entry)
+	if err != nil {
+		return nil
+	}
+	var way []string
+	for part := range strings.SplitSeq(target, "/") {
+		if strings.HasPrefix(part, "pci") && strings.Contains(part, ":") || isPCI(part) {
+			way = append(way, part)
+		}
+	}
+	return way
+}
+
+// isPCI reports whether s is an address such as 0000:3b:00.0.
+func isPCI(s string) bool {
+	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == '.' })
+	if len(parts) != 4 || strings.Count(s, ":") != 2 || strings.Count(s, ".") != 1 {
+		return false
+	}
+	for _, p := range parts {
+		if _, err := strconv.ParseUint(p, 16, 32); err != nil {
+			return false
+		}
+	}
+	return true
+}

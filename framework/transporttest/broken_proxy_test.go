@@ -1,0 +1,262 @@
+package transporttest_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
+)
+
+func (b *broken) NewProxy(ctx context.Context) (framework.Proxy, error) {
+	p, err := b.Transport.NewProxy(ctx)
+	if err == nil && b.proxy != nil {
+		p = b.proxy(p)
+	}
+	return p, err
+}
+
+// meddler sits between a ring and a good proxy: it drains the suite's ring, and
+// pushes what the defect makes of each trigger to a ring of its own.
+type meddler struct {
+	framework.Proxy
+	// change returns what to push instead of t, and whether a flush is told to be
+	// done before it is.
+	change func(t device.Trigger, pos uint64) (instead []device.Trigger, early bool)
+	// silent: the error word of the suite's ring is never written.
+	silent bool
+	// drop: what is left in the ring at Stop is not performed.
+	drop bool
+
+	outer, inner *ring.Ring
+	stop         atomic.Bool
+	done         chan struct{}
+}
+
+func (m *meddler) Start(ctx context.Context, share framework.Share) error {
+	outer, err := ring.Open(share)
+	if err != nil {
+		return err
+	}
+	inner, err := ring.New(1024)
+	if err != nil {
+		return err
+	}
+	s, err := inner.Share()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	m.outer, m.inner, m.done = outer, inner, make(chan struct{})
+	if err := m.Proxy.Start(ctx, s); err != nil {
+		return err
+	}
+	go m.drain()
+	return nil
+}
+
+func (m *meddler) drain() {
+	defer close(m.done)
+	for {
+		if err := m.inner.Err(); err != nil {
+			if !m.silent {
+				m.outer.Fail(err)
+			}
+			return
+		}
+		t, pos, ok := m.outer.Poll()
+		if !ok || m.drop && m.stop.Load() {
+			if m.stop.Load() {
+				return
+			}
+			m.outer.Park(time.Millisecond)
+			continue
+		}
+		list, early := []device.Trigger{t}, false
+		if m.change != nil {
+			list, early = m.change(t, pos)
+		}
+		flush := t.Snd>>50&device.TriggerFlush != 0 && t.Snd>>53 < device.RingFlushWords
+		if flush && early {
+			m.outer.Complete(uint32(t.Snd>>53), pos)
+		}
+		var last uint64
+		for _, x := range list {
+			var err error
+			if last, err = m.inner.Push(x); err != nil {
+				break
+			}
+		}
+		if flush && !early && m.inner.WaitFlushed(context.Background(), uint32(t.Snd>>53), last) == nil {
+			m.outer.Complete(uint32(t.Snd>>53), pos)
+		}
+		m.outer.Pop()
+	}
+}
+
+func (m *meddler) Stop(ctx context.Context) error {
+	if m.outer == nil {
+		return m.Proxy.Stop(ctx)
+	}
+	m.stop.Store(true)
+	<-m.done
+	err := m.Proxy.Stop(ctx)
+	if !m.silent {
+		m.outer.Fail(nil)
+	}
+	return err
+}
+
+func kindOf(t device.Trigger) uint64 { return t.Snd >> 50 & 7 }
+
+// as is t as another kind of trigger.
+func as(t device.Trigger, kind uint64) device.Trigger {
+	t.Snd = t.Snd&^(7<<50) | kind<<50
+	return t
+}
+
+// meddling plants a proxy that changes triggers.
+func meddling(change func() func(device.Trigger, uint64) ([]device.Trigger, bool)) func(*broken) {
+	return func(b *broken) {
+		b.proxy = func(p framework.Proxy) framework.Proxy { return &meddler{Proxy: p, change: change()} }
+	}
+}
+
+var proxyDefects = []defect{
+	{"signals before data", "port/signal-after-data", "arrived after its signal", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		var held []device.Trigger // puts wait for the next signal, which overtakes them
+		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+			switch kindOf(t) {
+			case device.TriggerData:
+				held = append(held, t)
+				return nil, false
+			case device.TriggerData | device.TriggerSignal:
+				held = append(held, as(t, device.TriggerData))
+				return []device.Trigger{as(t, device.TriggerSignal)}, false
+			}
+			list := append([]device.Trigger{t}, held...)
+			held = nil
+			return list, false
+		}
+	})},
+	{"loses a signal", "port/signals", "last signal", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		return func(t device.Trigger, pos uint64) ([]device.Trigger, bool) {
+			if pos == 1234 {
+				return nil, false
+			}
+			return []device.Trigger{t}, false
+		}
+	})},
+	{"signals twice", "port/signals", "the counter is", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		return func(t device.Trigger, pos uint64) ([]device.Trigger, bool) {
+			if pos == 1234 {
+				return []device.Trigger{t, t}, false
+			}
+			return []device.Trigger{t}, false
+		}
+	})},
+	{"puts out of order", "port/order", "out of order", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		var held []device.Trigger // every second put comes late
+		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+			if kindOf(t) != device.TriggerData {
+				return []device.Trigger{t}, false
+			}
+			if held == nil {
+				held = []device.Trigger{t}
+				return nil, false
+			}
+			list := append([]device.Trigger{t}, held...)
+			held = nil
+			return list, false
+		}
+	})},
+	{"flushes early", "port/flush", "after the flush", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		var held []device.Trigger
+		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+			list := append(held, t)
+			held = nil
+			if kindOf(t) == device.TriggerData {
+				held = list
+				return nil, false
+			}
+			return list, true
+		}
+	})},
+	{"loses the tail of a put", "port/put", "is wrong after the flush", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+			if size := t.Fst & 0xffffffff; size > 16 {
+				t.Fst = t.Fst&^0xffffffff | size&^15
+			}
+			return []device.Trigger{t}, false
+		}
+	})},
+	{"writes whole words", "port/put", "changed byte", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+			if kindOf(t) == device.TriggerData {
+				t.Fst = t.Fst&^0xffffffff | (t.Fst&0xffffffff+7)&^7
+			}
+			return []device.Trigger{t}, false
+		}
+	})},
+	{"says nothing when it dies", "port/bad-triggers", "error word", func(b *broken) {
+		b.proxy = func(p framework.Proxy) framework.Proxy { return &meddler{Proxy: p, silent: true} }
+	}},
+	{"drops work at stop", "port/stop", "of 4000 triggers", func(b *broken) {
+		b.proxy = func(p framework.Proxy) framework.Proxy { return &meddler{Proxy: p, drop: true} }
+	}},
+	{"forgets why it died", "port/bad-triggers", "wait for the proxy", func(b *broken) {
+		b.proxy = func(p framework.Proxy) framework.Proxy { return forgetful{p} }
+	}},
+	{"rebinds", "port/bindings", "a slot twice: accepted", func(b *broken) {
+		b.proxy = func(p framework.Proxy) framework.Proxy { return lenient{p} }
+	}},
+	{"hangs when the peer leaves", "failure/peer-leaves", "hangs", func(b *broken) {
+		b.proxy = func(p framework.Proxy) framework.Proxy {
+			n := 0
+			return &meddler{Proxy: p, change: func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+				if n++; n > 3 { // as if it waited for an answer that never comes
+					return []device.Trigger{as(t, device.TriggerSignal), as(t, device.TriggerSignal)}, false
+				}
+				return []device.Trigger{t}, false
+			}}
+		}
+	}},
+}
+
+type forgetful struct{ framework.Proxy }
+
+func (f forgetful) Wait(ctx context.Context) error {
+	_ = f.Proxy.Wait(ctx)
+	return nil
+}
+
+type lenient struct{ framework.Proxy }
+
+func (l lenient) BindMemory(ctx context.Context, slot uint32, m framework.MemoryBinding) error {
+	if err := l.Proxy.BindMemory(ctx, slot, m); err != nil && !strings.Contains(err.Error(), "already") {
+		return err
+	}
+	return nil
+}
+
+func TestSuiteFindsProxyDefects(t *testing.T) {
+	for _, d := range proxyDefects {
+		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) { findDefect(t, d) })
+	}
+}
+
+// The meddler alone is no defect: what it passes on unchanged passes the tests.
+func TestMeddlerIsTransparent(t *testing.T) {
+	for _, name := range []string{"port/order", "port/flush", "port/stop"} {
+		report := suiteOn(t, name, 10*time.Second, func(b *broken) {
+			b.proxy = func(p framework.Proxy) framework.Proxy { return &meddler{Proxy: p} }
+		})
+		if report.Failed() != 0 {
+			t.Errorf("%s: %s", name, report.Results[0].Error)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package transporttest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// testImages checks every image against its description. An image that is built
+// where it runs may be missing; then the error has to say so.
+func testImages(t *T) {
+	r := t.rank(0)
+	archs := map[string]bool{}
+	for _, a := range r.device.Info().Archs {
+		archs[a] = true
+	}
+	for _, info := range t.claims.Images {
+		if info.ABI != device.ABI {
+			t.Errorf("image %s has ABI %d, this suite knows %d", info.ID, info.ABI, device.ABI)
+			continue
+		}
+		image, err := r.Image(t.ctx, info.ID)
+		if errors.Is(err, framework.ErrUnavailable) && info.SHA256 == "" {
+			continue // claimed, to be built on this machine, and not built
+		}
+		if err != nil {
+			t.Errorf("image %s: %v", info.ID, err)
+			continue
+		}
+		if len(image) == 0 {
+			t.Errorf("image %s is empty", info.ID)
+			continue
+		}
+		sum := sha256.Sum256(image)
+		if info.SHA256 != "" && info.SHA256 != hex.EncodeToString(sum[:]) {
+			t.Errorf("image %s has another checksum than its description", info.ID)
+		}
+		if info.Bytes != 0 && info.Bytes != uint64(len(image)) {
+			t.Errorf("image %s has %d bytes, its description says %d", info.ID, len(image), info.Bytes)
+		}
+		if archs[info.Arch] {
+			t.loads(r, info, image)
+		}
+	}
+	for _, id := range []string{"", "no-such-image", "../" + t.claims.Images[0].ID} {
+		_, err := r.Image(t.ctx, id)
+		t.wantClass("image "+id, err, framework.ErrInvalid)
+	}
+}
+
+// loads loads the image and looks up every kernel that is claimed for it.
+func (t *T) loads(r *rank, info framework.ImageInfo, image []byte) {
+	module, err := r.device.Load(image)
+	if err != nil {
+		t.Errorf("image %s does not load: %v", info.ID, err)
+		return
+	}
+	defer module.Close()
+	for _, k := range t.claims.Kernels {
+		if k.Family != info.Family {
+			continue
+		}
+		if _, err := module.Kernel(k.Symbol); err != nil {
+			t.Errorf("image %s: %v", info.ID, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package transporttest_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/device/image/imagetest"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
+)
+
+// armed is the reference transport with the actor kernel.
+type armed struct {
+	*broken
+	set *image.Set
+}
+
+func (a armed) Describe(ctx context.Context) (framework.Description, error) {
+	d, err := a.broken.Describe(ctx)
+	for _, i := range a.set.Infos() {
+		if i.Family == "actor" {
+			d.Images = append(d.Images, i)
+		}
+	}
+	return d, err
+}
+
+func (a armed) Image(_ context.Context, id string) ([]byte, error) { return a.set.Read(id) }
+
+// actorSet builds the actor for this processor.
+func actorSet(t *testing.T) *image.Set {
+	t.Helper()
+	d, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	return imagetest.Build(t, "testdata/actor.json", d.Info().Archs[0])
+}
+
+func withKernels(t *testing.T, match string, plant func(*broken)) transporttest.Report {
+	t.Helper()
+	set := actorSet(t)
+	report, err := transporttest.Suite(t.Context(), transporttest.Options{
+		Open: func(context.Context) (*transporttest.Side, error) {
+			b := &broken{Transport: loopback.New()}
+			if plant != nil {
+				plant(b)
+			}
+			return transporttest.Embedded(armed{b, set}), nil
+		},
+		Match: regexp.MustCompile(match),
+		// Kernels that wait for what never comes leave when the test is over.
+		TestLimit: 2 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func TestKernels(t *testing.T) {
+	report := withKernels(t, "^kernel/|^control/(claims|images)$", nil)
+	if n := len(report.Results); n < 9 {
+		t.Errorf("%d tests ran: those with kernels were left out", n)
+	}
+	for _, r := range report.Results {
+		if !r.Pass {
+			t.Errorf("%s: %s", r.Name, r.Error)
+		}
+	}
+}
+
+// What kernels see of a defect is found by kernels too: here a put that goes one
+// byte too far.
+func TestKernelsFindDefects(t *testing.T) {
+	report := withKernels(t, "^kernel/port$", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		return func(d device.Trigger, _ uint64) ([]device.Trigger, bool) {
+			if kindOf(d)&device.TriggerData != 0 {
+				d.Snd++
+			}
+			return []device.Trigger{d}, false
+		}
+	}))
+	if report.Failed() != 1 || !strings.Contains(report.Results[0].Error, "expected") {
+		t.Errorf("%s: %+v", report.Summary(), report.Results)
+	}
+}
+
+// A kernel that waits for a signal that was lost does not outlive its test.
+func TestLostSignalEndsWithTheTest(t *testing.T) {
+	report := withKernels(t, "^kernel/port$", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+		return func(d device.Trigger, pos uint64) ([]device.Trigger, bool) {
+			if kindOf(d) == device.TriggerSignal && pos > 20 {
+				return nil, false
+			}
+			return []device.Trigger{d}, false
+		}
+	}))
+	if report.Failed() != 1 || !strings.Contains(report.Results[0].Error, "the kernel completed") {
+		t.Errorf("%s: %+v", report.Summary(), report.Results)
+	}
+}

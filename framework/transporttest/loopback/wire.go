@@ -1,0 +1,53 @@
+package loopback
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// A parcel is magic and version, what it is, two numbers, and a checksum, so that
+// nothing else is mistaken for one.
+const (
+	wireMagic   = 0x314b4f4c // "LOK1"
+	wireBytes   = 4 + 4 + 8 + 8 + 4
+	wireKey     = 1
+	wireAddress = 2
+)
+
+func encode(what uint32, a, b uint64) []byte {
+	d := make([]byte, 0, wireBytes)
+	d = binary.LittleEndian.AppendUint32(d, wireMagic)
+	d = binary.LittleEndian.AppendUint32(d, what)
+	d = binary.LittleEndian.AppendUint64(d, a)
+	d = binary.LittleEndian.AppendUint64(d, b)
+	return binary.LittleEndian.AppendUint32(d, crc32.ChecksumIEEE(d))
+}
+
+func decode(what uint32, d []byte) (a, b uint64, err error) {
+	if len(d) != wireBytes {
+		return 0, 0, fmt.Errorf("parcel of %d bytes: expected %d: %w", len(d), wireBytes, framework.ErrPeer)
+	}
+	body := d[:wireBytes-4]
+	if binary.LittleEndian.Uint32(d) != wireMagic || binary.LittleEndian.Uint32(d[wireBytes-4:]) != crc32.ChecksumIEEE(body) {
+		return 0, 0, fmt.Errorf("parcel of another transport, or damaged: %w", framework.ErrPeer)
+	}
+	if got := binary.LittleEndian.Uint32(d[4:]); got != what {
+		return 0, 0, fmt.Errorf("parcel of type %d: expected %d: %w", got, what, framework.ErrPeer)
+	}
+	return binary.LittleEndian.Uint64(d[8:]), binary.LittleEndian.Uint64(d[16:]), nil
+}
+
+// decodeKey checks the key of a peer: what it says, and the memory behind it.
+func decodeKey(key framework.Parcel) (offset, bytes uint64, err error) {
+	offset, bytes, err = decode(wireKey, key.Data)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(key.Shares) != 1 || key.Shares[0].Kind != framework.ShareMemFD {
+		return 0, 0, fmt.Errorf("key with %d shares: expected one of kind %s: %w", len(key.Shares), framework.ShareMemFD, framework.ErrPeer)
+	}
+	return offset, bytes, checkShare(key.Shares[0], offset, bytes)
+}

@@ -1,0 +1,91 @@
+package transporttest
+
+import (
+	"context"
+	"regexp"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+)
+
+// Side is one rank's end of the transport under test.
+type Side struct {
+	framework.Transport
+	Process *Process     // the plugin's process; nil for a transport in this process
+	Close   func() error // ends the side; nil when there is nothing to end
+}
+
+// Process is the process of a plugin, as the host sees it. The suite reads its
+// descriptor table and, in the failure tier, kills it.
+type Process struct {
+	PID  int
+	Gone <-chan struct{} // closed when the host knows of the death
+	Err  func() error    // why it is gone
+}
+
+// Embedded is a side in this process.
+func Embedded(t framework.Transport) *Side { return &Side{Transport: t} }
+
+// Client is a transport in a process of its own, as plugins.Open returns it.
+type Client interface {
+	framework.Transport
+	PID() int
+	Gone() <-chan struct{}
+	Err() error
+	Shutdown() error
+}
+
+// External is a side in another process.
+func External(c Client) *Side {
+	return &Side{
+		Transport: c,
+		Process:   &Process{PID: c.PID(), Gone: c.Gone(), Err: c.Err},
+		Close:     c.Shutdown,
+	}
+}
+
+// Options say what is tested and how. Open is required.
+type Options struct {
+	// Open starts a fresh side. The suite calls it once for each rank of a test,
+	// and ends the side with Side.Close.
+	Open func(ctx context.Context) (*Side, error)
+
+	// Device opens the device of a rank; the host's memory by default.
+	Device func(rank int) (gpu.Device, error)
+
+	Facts framework.Facts   // about the machine, for EndpointConfig
+	Known map[string]string // strict expected failures: test name to reason
+	Match *regexp.Regexp    // tests to run; nil for all
+
+	// CallLimit is the deadline of each control call, 5 s by default. A call
+	// that does not return within it, and a grace, is reported as hung.
+	CallLimit time.Duration
+	// TestLimit bounds each test, 30 s by default.
+	TestLimit time.Duration
+
+	// Progress is told about every test when it ends.
+	Progress func(Result)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Device == nil {
+		o.Device = func(int) (gpu.Device, error) { return host.Open() }
+	}
+	if o.CallLimit == 0 {
+		o.CallLimit = 5 * time.Second
+	}
+	if o.TestLimit == 0 {
+		o.TestLimit = 30 * time.Second
+	}
+	if o.Facts.Host == "" {
+		o.Facts.Host = "conformance"
+		o.Facts.NUMA = -1
+	}
+	return o
+}
+
+// grace is what a call may take beyond its deadline: scheduling on a busy machine,
+// and for a plugin the way back.
+const grace = time.Second

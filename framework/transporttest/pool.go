@@ -1,0 +1,111 @@
+package transporttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// opened is a side together with what the suite has seen of it.
+type opened struct {
+	*Side
+	ids *idSet
+}
+
+// pool keeps sides that a passed test has left in order, for the next test: a
+// plugin serves one communicator after another too, and to start one takes longer
+// than most tests. A test that failed or killed takes its sides with it.
+type pool struct {
+	mu   sync.Mutex
+	free []*opened
+}
+
+func (t *T) take() *opened {
+	p := t.pool
+	p.mu.Lock()
+	if n := len(p.free); n > 0 {
+		o := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.mu.Unlock()
+		return o
+	}
+	p.mu.Unlock()
+	side, err := t.o.Open(t.ctx)
+	if err != nil {
+		t.Fatalf("open a side: %v", err)
+	}
+	return &opened{Side: side, ids: newIDs()}
+}
+
+// giveBack ends the use of a side by the test.
+func (t *T) giveBack(o *opened, n int) {
+	if !t.failed() && o.alive() {
+		t.pool.mu.Lock()
+		t.pool.free = append(t.pool.free, o)
+		t.pool.mu.Unlock()
+		return
+	}
+	if err := o.end(); err != nil {
+		t.Errorf("close the side of rank %d: %v", n, err)
+	}
+}
+
+func (o *opened) alive() bool {
+	if o.Process == nil {
+		return true
+	}
+	select {
+	case <-o.Process.Gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// end closes the side. That a plugin is gone is no news here.
+func (o *opened) end() error {
+	if o.Close == nil {
+		return nil
+	}
+	if err := o.Close(); err != nil && !errors.Is(err, framework.ErrPlugin) {
+		return err
+	}
+	return nil
+}
+
+// close ends all sides, at the end of the suite.
+func (p *pool) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var failures []error
+	for _, o := range p.free {
+		if err := o.end(); err != nil {
+			failures = append(failures, fmt.Errorf("close a side: %w", err))
+		}
+	}
+	p.free = nil
+	return errors.Join(failures...)
+}
+
+// describe learns the claims from a first side.
+func (p *pool) describe(ctx context.Context, o Options) (claims, error) {
+	side, err := o.Open(ctx)
+	if err != nil {
+		return claims{}, fmt.Errorf("open a side: %w", err)
+	}
+	p.free = append(p.free, &opened{Side: side, ids: newIDs()})
+	ctx, cancel := context.WithTimeout(ctx, o.CallLimit)
+	defer cancel()
+	d, err := side.Describe(ctx)
+	if err != nil {
+		return claims{}, fmt.Errorf("describe: %w", err)
+	}
+	image, err := findActor(ctx, o, side.Transport, d)
+	if err != nil {
+		return claims{}, err
+	}
+	return claims{Description: d, process: side.Process != nil, actor: image}, nil
+}

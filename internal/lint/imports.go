@@ -1,0 +1,107 @@
+package lint
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// direction says what the packages below a folder may import of this module. The
+// first rule that fits a package counts. Standard library and other modules are
+// free unless std is set.
+type direction struct {
+	of   string   // folder, or folder/ for what is below it
+	may  []string // folders whose packages may be imported; "" is the root package
+	std  bool     // nothing but the standard library beside that
+	why  string
+	test []string // what its tests may import in addition
+}
+
+var directions = []direction{
+	{of: "framework", std: true, may: []string{"framework"}, why: "the contract imports the standard library alone"},
+	{of: "framework/transporttest/", may: []string{"framework/"}, test: []string{"plugins/", "transports/"},
+		why: "the suite knows the contract, not a transport"},
+	{of: "framework/", may: []string{"framework/"}, test: []string{"transports/shm"},
+		why: "framework imports nothing that is built on it"},
+	{of: "plugins/", may: []string{"framework/", "plugins/", "internal/"}, test: []string{"transports/"},
+		why: "the process boundary knows the contract and no side of it"},
+	{of: "transports/internal/", may: []string{"framework/", "transports/internal/"}, why: "what transports share knows none of them"},
+	{of: "transports", may: []string{"framework/", "plugins", "transports/"}, why: "the list of transports built in"},
+	{of: "transports/", may: []string{"framework/", "transports/internal/", "internal/"}, test: []string{"plugins/"},
+		why: "a transport knows neither another one, nor how it is served, nor what is built on it"},
+	{of: "collectives/", may: []string{"framework/", "collectives/"}, test: []string{"transports/shm", "plugins/plugintest"},
+		why: "collectives work over any transport"},
+	{of: "launch", may: []string{"framework/", "internal/"}, why: "the launcher does not know what it launches"},
+	{of: "internal/", may: []string{"internal/"}, why: "small tools know nothing of the rest"},
+	{of: "bench/", may: []string{"", "framework/", "collectives/", "bench/"}, test: []string{"transports/"}, why: "measurements use what users use"},
+}
+
+// Imports checks that imports run one way.
+func Imports(files []*File) []Problem {
+	var out []Problem
+	for _, f := range files {
+		if f.AST == nil {
+			continue
+		}
+		d := directionOf(f.Package())
+		if d == nil {
+			continue
+		}
+		for _, spec := range f.AST.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil || d.allows(f, path) {
+				continue
+			}
+			out = append(out, Problem{f.Path, f.at(spec.Pos()), fmt.Sprintf("imports %s: %s", path, d.why)})
+		}
+	}
+	return out
+}
+
+func directionOf(pkg string) *direction {
+	if strings.Contains(pkg+"/", "/cmd/") || strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "examples") || pkg == "" {
+		return nil // programs import anything
+	}
+	for i := range directions {
+		if within(pkg, directions[i].of) {
+			return &directions[i]
+		}
+	}
+	return nil
+}
+
+func (d *direction) allows(f *File, path string) bool {
+	pkg, ours := strings.CutPrefix(path, module)
+	if !ours {
+		return !d.std || !strings.Contains(strings.SplitN(path, "/", 2)[0], ".")
+	}
+	pkg = strings.TrimPrefix(pkg, "/")
+	if pkg == f.Package() || d.of == "transports/" && ownTransport(f.Package(), pkg) {
+		return true
+	}
+	for _, m := range d.may {
+		if within(pkg, m) {
+			return true
+		}
+	}
+	if f.Test() {
+		for _, m := range d.test {
+			if within(pkg, m) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ownTransport reports whether two packages belong to one transport.
+func ownTransport(a, b string) bool {
+	x, y := strings.Split(a, "/"), strings.Split(b, "/")
+	return len(x) > 1 && len(y) > 1 && x[0] == y[0] && x[1] == y[1]
+}
+
+// within reports whether pkg is folder, or lies below it if folder ends in a slash.
+func within(pkg, folder string) bool {
+	base, below := strings.CutSuffix(folder, "/")
+	return pkg == base || below && strings.HasPrefix(pkg, folder)
+}

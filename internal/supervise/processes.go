@@ -1,0 +1,111 @@
+package supervise
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// KillChildren kills and reaps all children of this process, those that they leave
+// included, and waits at most bound for their end. Without children it costs one
+// system call.
+func KillChildren(bound time.Duration) {
+	deadline := time.Now().Add(bound)
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR || pid > 0 && err == nil:
+			continue
+		case err != nil:
+			return // no children
+		}
+		left := children()
+		if len(left) == 0 || time.Now().After(deadline) {
+			return
+		}
+		for _, pid := range left {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		for _, pid := range left {
+			awaitEnd(pid, time.Until(deadline))
+		}
+	}
+}
+
+// Reap reaps one child.
+func Reap(pid int) {
+	for {
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
+			return
+		}
+	}
+}
+
+// awaitEnd waits until a child has ended, or for the bound.
+func awaitEnd(pid int, bound time.Duration) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	unix.Poll(poll, int(max(1, bound.Milliseconds())))
+}
+
+// children lists the children of this process that live.
+func children() []int {
+	var out []int
+	self := os.Getpid()
+	Each(func(pid int, s Stat) {
+		if s.Parent == self && s.State != 'Z' {
+			out = append(out, pid)
+		}
+	})
+	return out
+}
+
+// Stat is what /proc says about a process.
+type Stat struct {
+	State  byte // 'Z' for a zombie
+	Parent int
+	Group  int
+}
+
+// Each calls f for every process that can be seen.
+func Each(f func(pid int, s Stat)) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		data, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // ended meanwhile
+		}
+		if s, ok := parseStat(data); ok {
+			f(pid, s)
+		}
+	}
+}
+
+// parseStat reads one /proc/PID/stat. The name in parentheses may contain anything,
+// so fields are counted from the last parenthesis.
+func parseStat(data []byte) (Stat, bool) {
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) < 3 {
+		return Stat{}, false
+	}
+	parent, err1 := strconv.Atoi(string(fields[1]))
+	group, err2 := strconv.Atoi(string(fields[2]))
+	return Stat{State: fields[0][0], Parent: parent, Group: group}, err1 == nil && err2 == nil
+}

@@ -1,0 +1,222 @@
+package launch
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Role is what an engine made of this process.
+type Role int
+
+// Roles.
+const (
+	RoleNone  Role = iota // no engine: start all ranks on this host
+	RoleAgent             // one process for each host: start the ranks of this host
+	RoleRank              // one process for each rank: this is one of them
+)
+
+// String returns the name of the role in messages.
+func (r Role) String() string {
+	return [...]string{"none", "node agent", "rank"}[r]
+}
+
+// Engine is what launched this process, and what it said about its place.
+type Engine struct {
+	Name string // for messages: "Slurm"; "" for none
+	Role Role
+
+	// For RoleRank.
+	Rank, World, LocalRank, LocalWorld int
+
+	// Node and Nodes are set for both roles; Nodes is 0 where the engine does not
+	// say. PerNode is the number of ranks for an agent to start, or 0.
+	Node, Nodes, PerNode int
+
+	MasterAddr string // "" where the engine does not say
+	MasterPort int    // 0 likewise
+}
+
+// rule is how one engine is recognized.
+type rule struct {
+	name string
+	role Role
+	need []string               // variables that must be there
+	not  func(lookup) bool      // exceptions
+	read func(*reader, *Engine) // fills the engine
+}
+
+// rules are tried in order: engines that run inside another come first.
+var rules = []rule{
+	{name: "mscclpp-run", role: RoleRank, need: []string{Mark, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
+	{name: "torchrun", role: RoleRank, need: []string{"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
+	{name: "jsrun", role: RoleRank, need: []string{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}, read: func(r *reader, e *Engine) {
+		r.rank(e, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE")
+		r.port(e, "LSB_JOBID")
+	}},
+	{name: "Open MPI", role: RoleRank, need: []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, read: func(r *reader, e *Engine) {
+		r.rank(e, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+		r.port(e, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
+	}},
+	{name: "Slurm", role: RoleRank, need: []string{"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, not: notASlurmStep, read: readSlurm},
+	{name: "PMI", role: RoleRank, need: []string{"PMI_RANK", "PMI_SIZE"}, read: readPMI},
+	{name: "Kubeflow Trainer", role: RoleAgent, need: []string{"PET_NNODES", "PET_NODE_RANK"}, read: func(r *reader, e *Engine) {
+		nodes, _, _ := strings.Cut(r.get("PET_NNODES"), ":") // "2:4" in elastic jobs: the least
+		e.Node, e.Nodes = r.number("PET_NODE_RANK"), r.parse("PET_NNODES", nodes)
+		if n, err := strconv.Atoi(r.get("PET_NPROC_PER_NODE")); err == nil {
+			e.PerNode = n // it may also say "gpu" or "auto"
+		}
+		r.master(e, "PET_MASTER_ADDR", "PET_MASTER_PORT")
+	}},
+	{name: "LeaderWorkerSet", role: RoleAgent, need: []string{"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX"}, read: func(r *reader, e *Engine) {
+		e.Node, e.Nodes = r.number("LWS_WORKER_INDEX"), r.number("LWS_GROUP_SIZE")
+		e.MasterAddr = r.get("LWS_LEADER_ADDRESS")
+	}},
+	{name: "SkyPilot", role: RoleAgent, need: []string{"SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_IPS"}, read: func(r *reader, e *Engine) {
+		e.Node, e.Nodes = r.number("SKYPILOT_NODE_RANK"), r.number("SKYPILOT_NUM_NODES")
+		e.MasterAddr, _, _ = strings.Cut(strings.TrimSpace(r.get("SKYPILOT_NODE_IPS")), "\n")
+	}},
+	{name: "environment", role: RoleRank, need: []string{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, read: readTorch},
+	// PyTorchJob v1 sets RANK and WORLD_SIZE for each pod and no LOCAL_RANK: they
+	// count hosts, not ranks.
+	{name: "PyTorchJob", role: RoleAgent, need: []string{"RANK", "WORLD_SIZE", "MASTER_ADDR"}, read: func(r *reader, e *Engine) {
+		e.Node, e.Nodes = r.number("RANK"), r.number("WORLD_SIZE")
+	}},
+	{name: "Kubernetes indexed job", role: RoleAgent, need: []string{"JOB_COMPLETION_INDEX"}, read: func(r *reader, e *Engine) {
+		e.Node = r.number("JOB_COMPLETION_INDEX")
+	}},
+}
+
+type lookup func(name string) string
+
+// Detect finds out from the environment who launched this process. Variables that
+// belong to an engine but do not make sense are an error: guessing would start a
+// job of the wrong size.
+func Detect(getenv func(string) string) (Engine, error) {
+next:
+	for _, rule := range rules {
+		for _, name := range rule.need {
+			if getenv(name) == "" {
+				continue next
+			}
+		}
+		if rule.not != nil && rule.not(getenv) {
+			continue
+		}
+		r := &reader{get: getenv}
+		e := Engine{Name: rule.name, Role: rule.role}
+		rule.read(r, &e)
+		r.master(&e, "MASTER_ADDR", "MASTER_PORT")
+		if r.err == nil {
+			r.err = e.check()
+		}
+		if r.err != nil {
+			return Engine{}, fmt.Errorf("%s: %w", rule.name, r.err)
+		}
+		return e, nil
+	}
+	return Engine{}, nil
+}
+
+// check refuses places that cannot be.
+func (e *Engine) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", framework.ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case e.Role == RoleRank && e.Rank >= e.World:
+		return bad("rank %d of %d", e.Rank, e.World)
+	case e.Role == RoleRank && (e.LocalRank >= e.LocalWorld || e.LocalWorld > e.World):
+		return bad("local rank %d of %d in a job of %d", e.LocalRank, e.LocalWorld, e.World)
+	case e.Role == RoleAgent && e.Nodes != 0 && e.Node >= e.Nodes:
+		return bad("host %d of %d", e.Node, e.Nodes)
+	case e.MasterPort > math.MaxUint16:
+		return bad("port %d", e.MasterPort)
+	}
+	return nil
+}
+
+// reader reads numbers from the environment and keeps the first mistake.
+type reader struct {
+	get lookup
+	err error
+}
+
+func (r *reader) number(name string) int { return r.parse(name, r.get(name)) }
+
+func (r *reader) parse(name, text string) int {
+	n, err := strconv.Atoi(text)
+	if (err != nil || n < 0 || n > math.MaxInt32) && r.err == nil {
+		r.err = fmt.Errorf("%w: %s=%q: expected a number", framework.ErrInvalid, name, text)
+	}
+	return n
+}
+
+// rank reads the place of a rank. Without local variables the rank is taken to be
+// alone on its host only if it is alone in the job.
+func (r *reader) rank(e *Engine, rank, size, localRank, localSize string) {
+	e.Rank, e.World = r.number(rank), r.number(size)
+	if r.get(localRank) == "" || r.get(localSize) == "" {
+		if e.World > 1 && r.err == nil {
+			r.err = fmt.Errorf("%w: %s and %s are not set, expected both", framework.ErrInvalid, localRank, localSize)
+		}
+		e.LocalWorld = 1
+		return
+	}
+	e.LocalRank, e.LocalWorld = r.number(localRank), r.number(localSize)
+}
+
+// master fills the meeting point where it is still open.
+func (r *reader) master(e *Engine, addr, port string) {
+	if e.MasterAddr == "" {
+		e.MasterAddr = r.get(addr)
+	}
+	if e.MasterPort == 0 && r.get(port) != "" {
+		e.MasterPort = r.number(port)
+	}
+	if e.MasterAddr == "" && e.Role == RoleRank && e.World > 0 && e.LocalWorld == e.World {
+		e.MasterAddr = "127.0.0.1"
+	}
+}
+
+// port derives a port from the engine's name of the job, the same on all hosts,
+// unless the user set one. It lies below the range that kernels give out.
+func (r *reader) port(e *Engine, names ...string) {
+	if r.get("MASTER_PORT") != "" {
+		return
+	}
+	h := fnv.New32a()
+	for _, name := range names {
+		h.Write([]byte(r.get(name)))
+	}
+	e.MasterPort = 20000 + int(h.Sum32()%10000)
+}
+
+func readTorch(r *reader, e *Engine) {
+	e.Rank, e.World, e.LocalRank = r.number("RANK"), r.number("WORLD_SIZE"), r.number("LOCAL_RANK")
+	if r.get("LOCAL_WORLD_SIZE") != "" {
+		e.LocalWorld = r.number("LOCAL_WORLD_SIZE")
+	} else {
+		e.LocalWorld = e.LocalRank + 1
+	}
+	if r.get("GROUP_RANK") != "" {
+		e.Node = r.number("GROUP_RANK")
+	}
+}
+
+// readPMI reads the variables of MPICH, Intel MPI, MVAPICH and PALS, which share
+// the global names and differ in the local ones.
+func readPMI(r *reader, e *Engine) {
+	local, size := "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
+	for _, names := range [][2]string{{"PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"}, {"MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"}, {"PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"}} {
+		if r.get(names[0]) != "" {
+			local, size = names[0], names[1]
+		}
+	}
+	r.rank(e, "PMI_RANK", "PMI_SIZE", local, size)
+	r.port(e, "PMI_JOBID", "PALS_APID", "PMI_ID")
+}

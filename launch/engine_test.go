@@ -1,0 +1,143 @@
+package launch
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// environment parses "A=1 B=2" into a lookup.
+func environment(text string) func(string) string {
+	m := map[string]string{}
+	for _, e := range strings.Fields(text) {
+		name, value, _ := strings.Cut(e, "=")
+		m[name] = strings.ReplaceAll(value, `\n`, "\n")
+	}
+	return func(name string) string { return m[name] }
+}
+
+func TestDetect(t *testing.T) {
+	const slurm = "SLURM_JOB_ID=12 SLURM_STEP_ID=0 "
+	for name, c := range map[string]struct {
+		env  string
+		want Engine
+	}{
+		"nothing": {"HOME=/root", Engine{}},
+		"torchrun": {"TORCHELASTIC_RUN_ID=x RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 MASTER_ADDR=n0 MASTER_PORT=29500",
+			Engine{Name: "torchrun", Role: RoleRank, Rank: 5, World: 8, LocalRank: 1, LocalWorld: 4, Node: 1, MasterAddr: "n0", MasterPort: 29500}},
+		"ourselves": {"MSCCLPP_LAUNCH_ID=ab RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1",
+			Engine{Name: "mscclpp-run", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 1}},
+		"ourselves inside Slurm": {slurm + "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 MSCCLPP_LAUNCH_ID=ab RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2",
+			Engine{Name: "mscclpp-run", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "127.0.0.1"}},
+		"Open MPI, one host": {"OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=4 MASTER_PORT=7",
+			Engine{Name: "Open MPI", Role: RoleRank, Rank: 2, World: 4, LocalRank: 2, LocalWorld: 4, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"Open MPI, two hosts": {"OMPI_COMM_WORLD_RANK=6 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=4 MASTER_ADDR=h MASTER_PORT=7",
+			Engine{Name: "Open MPI", Role: RoleRank, Rank: 6, World: 8, LocalRank: 2, LocalWorld: 4, MasterAddr: "h", MasterPort: 7}},
+		"MPICH": {"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 MASTER_PORT=7",
+			Engine{Name: "PMI", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"PALS": {"PMI_RANK=3 PMI_SIZE=4 PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2 MASTER_PORT=7 MASTER_ADDR=h",
+			Engine{Name: "PMI", Role: RoleRank, Rank: 3, World: 4, LocalRank: 1, LocalWorld: 2, MasterAddr: "h", MasterPort: 7}},
+		"PMI, one rank": {"PMI_RANK=0 PMI_SIZE=1 MASTER_PORT=7",
+			Engine{Name: "PMI", Role: RoleRank, World: 1, LocalWorld: 1, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"jsrun": {"JSM_NAMESPACE_RANK=0 JSM_NAMESPACE_SIZE=2 JSM_NAMESPACE_LOCAL_RANK=0 JSM_NAMESPACE_LOCAL_SIZE=2 MASTER_PORT=7 OMPI_COMM_WORLD_RANK=9",
+			Engine{Name: "jsrun", Role: RoleRank, World: 2, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"srun, a task a rank": {slurm + "SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=7 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=4,3 SLURM_STEP_NODELIST=gpu[03-04] MASTER_PORT=7",
+			Engine{Name: "Slurm", Role: RoleRank, Rank: 5, World: 7, LocalRank: 1, LocalWorld: 3, Node: 1, Nodes: 2, MasterAddr: "gpu03", MasterPort: 7}},
+		"srun, a task a host": {slurm + "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_STEP_NODELIST=a,b MASTER_PORT=7",
+			Engine{Name: "Slurm", Role: RoleAgent, Node: 1, Nodes: 2, MasterAddr: "a", MasterPort: 7}},
+		"srun without list of tasks": {slurm + "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1 MASTER_PORT=7",
+			Engine{Name: "Slurm", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, Nodes: 1, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		// A batch script and an interactive shell have the variables of a rank.
+		"sbatch":      {"SLURM_JOB_ID=12 SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_LOCALID=0", Engine{}},
+		"interactive": {"SLURM_JOB_ID=12 SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", Engine{}},
+		"trainer": {"PET_NNODES=2 PET_NODE_RANK=1 PET_NPROC_PER_NODE=8 PET_MASTER_ADDR=m PET_MASTER_PORT=29500",
+			Engine{Name: "Kubeflow Trainer", Role: RoleAgent, Node: 1, Nodes: 2, PerNode: 8, MasterAddr: "m", MasterPort: 29500}},
+		"elastic trainer": {"PET_NNODES=2:4 PET_NODE_RANK=1 PET_NPROC_PER_NODE=auto PET_MASTER_ADDR=m",
+			Engine{Name: "Kubeflow Trainer", Role: RoleAgent, Node: 1, Nodes: 2, MasterAddr: "m"}},
+		"PyTorchJob v1": {"RANK=1 WORLD_SIZE=4 MASTER_ADDR=m MASTER_PORT=23456",
+			Engine{Name: "PyTorchJob", Role: RoleAgent, Node: 1, Nodes: 4, MasterAddr: "m", MasterPort: 23456}},
+		"indexed job": {"JOB_COMPLETION_INDEX=3", Engine{Name: "Kubernetes indexed job", Role: RoleAgent, Node: 3}},
+		"LeaderWorkerSet": {"LWS_LEADER_ADDRESS=l.svc LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=1",
+			Engine{Name: "LeaderWorkerSet", Role: RoleAgent, Node: 1, Nodes: 2, MasterAddr: "l.svc"}},
+		"SkyPilot": {`SKYPILOT_NODE_RANK=1 SKYPILOT_NUM_NODES=2 SKYPILOT_NODE_IPS=10.0.0.1\n10.0.0.2`,
+			Engine{Name: "SkyPilot", Role: RoleAgent, Node: 1, Nodes: 2, MasterAddr: "10.0.0.1"}},
+		"by hand": {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=m MASTER_PORT=5",
+			Engine{Name: "environment", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "m", MasterPort: 5}},
+	} {
+		got, err := Detect(environment(c.env))
+		if err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v\nexpected %+v", name, got, err, c.want)
+		}
+	}
+}
+
+func TestDetectRefusesNonsense(t *testing.T) {
+	for name, c := range map[string]struct{ env, want string }{
+		"text":          {"OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=2", `OMPI_COMM_WORLD_RANK="x": expected a number`},
+		"rank too high": {"TORCHELASTIC_RUN_ID=1 RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "rank 2 of 2"},
+		"local":         {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2", "local rank 3 of 2"},
+		"no local rank": {"PMI_RANK=1 PMI_SIZE=2", "MPI_LOCALRANKID and MPI_LOCALNRANKS are not set"},
+		"host":          {"LWS_LEADER_ADDRESS=l LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=2", "host 2 of 2"},
+		"tasks":         {"SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=2(y", "SLURM_STEP_TASKS_PER_NODE"},
+		"port":          {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_PORT=99999", "port 99999"},
+		"negative":      {"JOB_COMPLETION_INDEX=-1", "expected a number"},
+	} {
+		_, err := Detect(environment(c.env))
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, expected %q", name, err, c.want)
+		}
+	}
+}
+
+// All hosts must come to the same port, and two jobs on a host to different ones.
+func TestPortOfAJob(t *testing.T) {
+	port := func(job string) int {
+		e, err := Detect(environment("SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=1 SLURM_JOB_ID=" + job))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.MasterPort
+	}
+	if port("7") != port("7") || port("7") == port("8") {
+		t.Errorf("ports %d, %d, %d", port("7"), port("7"), port("8"))
+	}
+	if p := port("9"); p < 20000 || p >= 30000 {
+		t.Errorf("port %d: expected one below those that the kernel gives out", p)
+	}
+}
+
+func TestSlurmNodeLists(t *testing.T) {
+	for list, want := range map[string]string{
+		"a": "a", "a,b": "a", "gpu[03-07,9],x": "gpu03", "x,gpu[1-2]": "x", "n[7]": "n7", "n[1-2]-ib,z": "n1-ib", "r[1-2]n[3-4]": "r1n3", "broken[1": "",
+	} {
+		if got := slurmFirst(list); got != want {
+			t.Errorf("%s = %q, expected %q", list, got, want)
+		}
+	}
+}
+
+func TestSlurmTasks(t *testing.T) {
+	got, err := slurmTasks("4(x2),3")
+	if err != nil || len(got) != 3 || got[0] != 4 || got[1] != 4 || got[2] != 3 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "x", "1(x", "1(x-1)", "1(x99999999999)"} {
+		if got, err := slurmTasks(bad); err == nil {
+			t.Errorf("%q = %v", bad, got)
+		}
+	}
+}
+
+func FuzzDetect(f *testing.F) {
+	f.Add("0", "1", "4(x2)", "gpu[03-07]")
+	f.Fuzz(func(t *testing.T, rank, size, tasks, list string) {
+		env := map[string]string{"SLURM_STEP_ID": "1", "SLURM_PROCID": rank, "SLURM_LOCALID": "0", "SLURM_STEP_NUM_TASKS": size,
+			"SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": list}
+		e, err := Detect(func(name string) string { return env[name] })
+		if err == nil && e.Role == RoleRank && (e.Rank >= e.World || e.LocalRank >= e.LocalWorld) {
+			t.Errorf("%+v makes no sense", e)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package launch
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
+)
+
+// Mark is the variable by which the processes of one launcher are found.
+const Mark = supervise.Mark
+
+// RankEnv returns the environment of one local rank: base, with the variables that
+// torchrun made customary and our own on top.
+func (j *Job) RankEnv(local int) []string {
+	return overlay(j.Env, j.OwnEnv(local), bootstrap.EnvListenFD, bootstrap.EnvUniqueID)
+}
+
+// OwnEnv returns the variables of one local rank that differ from the launcher's.
+func (j *Job) OwnEnv(local int) []string {
+	p := j.Place
+	own := []string{
+		"RANK=" + strconv.Itoa(p.First+local),
+		"WORLD_SIZE=" + strconv.Itoa(p.World),
+		"LOCAL_RANK=" + strconv.Itoa(local),
+		"LOCAL_WORLD_SIZE=" + strconv.Itoa(p.Local),
+		"GROUP_RANK=" + strconv.Itoa(p.Node),
+		"GROUP_WORLD_SIZE=" + strconv.Itoa(max(1, p.Nodes)),
+	}
+	if j.ID != "" {
+		own = append(own, Mark+"="+j.ID)
+	}
+	if name := j.Place.Job; name != "" {
+		own = append(own, bootstrap.EnvJob+"="+name)
+	} else if j.ID != "" {
+		own = append(own, bootstrap.EnvJob+"="+j.ID)
+	}
+	if p.MasterAddr != "" {
+		own = append(own, "MASTER_ADDR="+p.MasterAddr)
+	}
+	if p.MasterPort != 0 {
+		own = append(own, "MASTER_PORT="+strconv.Itoa(p.MasterPort))
+	}
+	if j.UniqueID != "" {
+		own = append(own, bootstrap.EnvUniqueID+"="+j.UniqueID)
+	}
+	if j.Listener != nil && p.First+local == 0 {
+		own = append(own, bootstrap.EnvListenFD+"=3")
+	}
+	return own
+}
+
+// overlay puts own on top of base. What base says about those names, and about the
+// ones in drop, is left out: an outer job's rendezvous must not leak into this one.
+// Of a name that base has twice the last one counts, as in a shell; programs
+// disagree about which one they would take.
+func overlay(base, own []string, drop ...string) []string {
+	last := make(map[string]int, len(base)+len(own))
+	for _, name := range drop {
+		last[name] = -1
+	}
+	all := append(slices.Clone(base), own...)
+	for i, e := range all {
+		name, _, _ := strings.Cut(e, "=")
+		if at, known := last[name]; !known || at >= 0 || i >= len(base) {
+			last[name] = i
+		}
+	}
+	out := make([]string, 0, len(all))
+	for i, e := range all {
+		if name, _, _ := strings.Cut(e, "="); last[name] == i {
+			out = append(out, e)
+		}
+	}
+	return out
+}

@@ -1,0 +1,207 @@
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxLine is the longest piece of a line that is kept until its end comes.
+const maxLine = 64 << 10
+
+// drainBound is how long output may trickle in after everything that could write
+// it has been killed.
+const drainBound = time.Second
+
+// outputs are the standard output and error of all local ranks.
+type outputs struct {
+	of      []rankOutput
+	child   []*os.File // ends that belong to the ranks: closed here once they run
+	pipes   []*os.File // ends that are read here
+	copying sync.WaitGroup
+}
+
+type rankOutput struct{ stdout, stderr *os.File }
+
+// newOutputs opens what the ranks write to: the launcher's own files where
+// possible, so that nothing is copied.
+func newOutputs(j *Job) (*outputs, error) {
+	o := &outputs{of: make([]rankOutput, j.Place.Local)}
+	if j.Output.Dir != "" {
+		if err := os.MkdirAll(j.Output.Dir, 0o777); err != nil {
+			return nil, fmt.Errorf("output folder: %w", err)
+		}
+	}
+	stdout, stderr := newSink(j.Stdout), newSink(j.Stderr)
+	if j.Stdout == j.Stderr {
+		stderr = stdout
+	}
+	for i := range o.of {
+		var err error
+		if o.of[i].stdout, err = o.open(j, i, ".out", stdout); err == nil {
+			o.of[i].stderr, err = o.open(j, i, ".err", stderr)
+		}
+		if err != nil {
+			o.closeChildEnds()
+			o.drain()
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// open returns the file that rank i gets for one stream.
+func (o *outputs) open(j *Job, i int, suffix string, to *sink) (*os.File, error) {
+	rank := strconv.Itoa(j.Place.First + i)
+	var file *os.File
+	if j.Output.Dir != "" {
+		var err error
+		if file, err = os.Create(filepath.Join(j.Output.Dir, "rank-"+rank+suffix)); err != nil {
+			return nil, fmt.Errorf("output of rank %s: %w", rank, err)
+		}
+		o.child = append(o.child, file)
+		if !j.Output.Tee && !j.Output.Timestamp {
+			return file, nil
+		}
+	} else if own, ok := to.w.(*os.File); ok && !j.Output.Tag && !j.Output.Timestamp {
+		return own, nil
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("output of rank %s: %w", rank, err)
+	}
+	o.child = append(o.child, write)
+	o.pipes = append(o.pipes, read)
+	l := &liner{stamp: j.Output.Timestamp}
+	if j.Output.Tag {
+		l.tag = fmt.Sprintf("[%*s] ", len(strconv.Itoa(j.Place.World-1)), rank)
+	}
+	if file == nil || j.Output.Tee {
+		l.sinks = append(l.sinks, to)
+	}
+	if file != nil {
+		// The child's copy is closed with the others; this one lives as long as the pipe.
+		f, err := os.OpenFile(file.Name(), os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return nil, fmt.Errorf("output of rank %s: %w", rank, err)
+		}
+		l.file = f
+	}
+	o.copying.Go(func() { l.copy(read) })
+	return write, nil
+}
+
+func (o *outputs) closeChildEnds() {
+	for _, f := range o.child {
+		f.Close()
+	}
+	o.child = nil
+}
+
+// drain waits for the rest of the output, and at most drainBound for writers that
+// were not ours to kill.
+func (o *outputs) drain() {
+	for _, p := range o.pipes {
+		p.SetReadDeadline(time.Now().Add(drainBound))
+	}
+	o.copying.Wait()
+	for _, p := range o.pipes {
+		p.Close()
+	}
+}
+
+// sink is where lines of many ranks meet. It keeps them whole.
+type sink struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func newSink(w io.Writer) *sink {
+	if w == nil {
+		w = io.Discard
+	}
+	return &sink{w: w}
+}
+
+func (s *sink) write(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w.Write(b)
+}
+
+// liner cuts a stream into lines and puts the tag in front of each.
+type liner struct {
+	tag   string
+	stamp bool
+	sinks []*sink
+	file  *os.File // without tag: the name of the file says the rank
+	held  []byte   // the line that has no end yet
+}
+
+func (l *liner) copy(r io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		l.add(buf[:n])
+		if err != nil {
+			break // the end, or the bound of drain
+		}
+	}
+	if len(l.held) > 0 {
+		l.emit(append(l.held, '\n'))
+	}
+	if l.file != nil {
+		l.file.Close()
+	}
+}
+
+// add takes a piece of the stream and passes on what is complete, in one write.
+func (l *liner) add(piece []byte) {
+	end := bytes.LastIndexByte(piece, '\n') + 1
+	if end > 0 {
+		l.emit(append(l.held, piece[:end]...))
+		l.held = nil
+	}
+	l.held = append(l.held, piece[end:]...)
+	if len(l.held) > maxLine {
+		l.emit(append(l.held, '\n'))
+		l.held = nil
+	}
+}
+
+func (l *liner) emit(whole []byte) {
+	stamp := ""
+	if l.stamp {
+		stamp = time.Now().Format("2006-01-02T15:04:05.000 ")
+	}
+	if len(l.sinks) > 0 {
+		tagged := prefixed(whole, stamp+l.tag)
+		for _, s := range l.sinks {
+			s.write(tagged)
+		}
+	}
+	if l.file != nil {
+		if _, err := l.file.Write(prefixed(whole, stamp)); errors.Is(err, os.ErrClosed) {
+			l.file = nil
+		}
+	}
+}
+
+// prefixed puts a prefix in front of every line.
+func prefixed(whole []byte, prefix string) []byte {
+	if prefix == "" {
+		return whole
+	}
+	out := make([]byte, 0, len(whole)+len(prefix)*(1+bytes.Count(whole, []byte{'\n'})))
+	for line := range bytes.Lines(whole) {
+		out = append(out, prefix...)
+		out = append(out, line...)
+	}
+	return out
+}

@@ -1,0 +1,110 @@
+package launch
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestTagsKeepLinesWhole(t *testing.T) {
+	j := helper(12, "lines")
+	j.Output.Tag = true
+	_, out, _ := run(t, j)
+	line := regexp.MustCompile(`^\[( ?\d+)\] (line \d+ of rank (\d+)|no newline at the end)$`)
+	n := 0
+	for l := range strings.Lines(out) {
+		m := line.FindStringSubmatch(strings.TrimSuffix(l, "\n"))
+		if m == nil || m[3] != "" && strings.TrimSpace(m[1]) != m[3] {
+			t.Fatalf("line %q is torn or tagged with another rank", l)
+		}
+		n++
+	}
+	if n != 12*201 {
+		t.Errorf("%d lines, expected %d", n, 12*201)
+	}
+}
+
+func TestTimestamps(t *testing.T) {
+	j := helper(1, "lines")
+	j.Output.Tag, j.Output.Timestamp = true, true
+	_, out, _ := run(t, j)
+	if !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} \[0\] line 0 of rank 0\n`).MatchString(out) {
+		t.Errorf("output begins with %q", strings.SplitN(out, "\n", 2)[0])
+	}
+}
+
+func TestOutputFolder(t *testing.T) {
+	for name, c := range map[string]struct{ tee, stamp bool }{"direct": {false, false}, "tee": {true, false}, "stamped": {false, true}} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "deep", "er")
+			j := helper(2, "lines")
+			j.Output = Output{Dir: dir, Tee: c.tee, Timestamp: c.stamp, Tag: true}
+			_, out, _ := run(t, j)
+			for _, rank := range []string{"0", "1"} {
+				data, err := os.ReadFile(filepath.Join(dir, "rank-"+rank+".out"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := strings.Count(string(data), "of rank "+rank+"\n"); n != 200 || strings.Contains(string(data), "[") {
+					t.Errorf("rank-%s.out has %d lines of that rank, expected 200 without tags", rank, n)
+				}
+				if c.stamp != strings.HasPrefix(string(data), "20") {
+					t.Errorf("rank-%s.out begins with %q", rank, data[:20])
+				}
+				data, err = os.ReadFile(filepath.Join(dir, "rank-"+rank+".err"))
+				if err != nil || !strings.Contains(string(data), "no newline at the end") {
+					t.Errorf("rank-%s.err: %q, %v", rank, data, err)
+				}
+			}
+			if printed := strings.Count(out, "of rank"); c.tee && printed != 400 || !c.tee && printed != 0 {
+				t.Errorf("%d lines were printed", printed)
+			}
+		})
+	}
+}
+
+func TestOutputFolderThatCannotBe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := helper(1, "lines")
+	j.Output.Dir = filepath.Join(file, "sub")
+	if _, err := Run(t.Context(), j); err == nil || !strings.Contains(err.Error(), "output folder") {
+		t.Errorf("error %v, expected one about the output folder", err)
+	}
+}
+
+func TestStdinGoesToRank0(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write.WriteString("typed")
+	write.Close()
+	defer read.Close()
+	j := helper(3, "stdin")
+	j.Stdin = read
+	_, out, _ := run(t, j)
+	for _, want := range []string{`rank 0 read 5 "typed" <nil>`, `rank 1 read 0 "" <nil>`, `rank 2 read 0 "" <nil>`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("output lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestVeryLongLines(t *testing.T) {
+	var got strings.Builder
+	l := &liner{tag: "[0] ", sinks: []*sink{newSink(&got)}}
+	l.copy(strings.NewReader(strings.Repeat("x", 3*maxLine) + "\nend"))
+	for line := range strings.Lines(got.String()) {
+		if !strings.HasPrefix(line, "[0] ") || len(line) > 2*maxLine {
+			t.Errorf("a line of %d bytes that begins with %.10q", len(line), line)
+		}
+	}
+	if n := strings.Count(got.String(), "x"); n != 3*maxLine {
+		t.Errorf("%d bytes came through, expected %d", n, 3*maxLine)
+	}
+}

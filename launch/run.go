@@ -1,0 +1,78 @@
+package launch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// killBound is how long the kernel may take to end killed processes. One that
+// hangs in a driver can take for ever; then the launcher says so and leaves.
+const killBound = 5 * time.Second
+
+// Run starts the ranks and returns when all of them have ended. The error is for
+// what kept the job from being started; how the program ended is in the result.
+// When ctx ends, the ranks are ended as by SIGTERM.
+func Run(ctx context.Context, j Job) (Result, error) {
+	if err := j.validate(); err != nil {
+		return Result{Code: 1, Rank: -1}, err
+	}
+	if j.ID == "" {
+		var id [8]byte
+		rand.Read(id[:]) // does not fail, says its documentation
+		j.ID = hex.EncodeToString(id[:])
+	}
+	if j.Report == nil {
+		j.Report = io.Discard
+	}
+	if j.OwnOrphans {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return Result{Code: 1, Rank: -1}, fmt.Errorf("become parent of orphans: %w", err)
+		}
+	}
+	out, err := newOutputs(&j)
+	if err != nil {
+		return Result{Code: 1, Rank: -1}, err
+	}
+	w := &watch{job: &j, ends: make(chan os.Signal, 1), result: Result{Rank: -1}}
+	signal.Notify(w.ends, syscall.SIGCHLD)
+	defer signal.Stop(w.ends)
+	w.guard = startGuard(&j)
+	err = w.start(out)
+	w.alive = len(w.procs)
+	if err != nil {
+		w.asked, j.Grace = true, 0
+		w.job.Report = io.Discard
+		dead, cancel := context.WithCancel(ctx)
+		cancel()
+		w.loop(dead)
+		w.clean()
+		out.drain()
+		return Result{Code: StartCode(err), Rank: -1}, err
+	}
+	w.loop(ctx)
+	w.clean()
+	out.drain()
+	return w.result, nil
+}
+
+// StartCode is the exit code for a program that could not be started, as shells
+// have it.
+func StartCode(err error) int {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return 127
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
+		return 126
+	}
+	return 1
+}

@@ -1,0 +1,216 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+func TestSuccess(t *testing.T) {
+	r, _, report := run(t, helper(4, "environment"))
+	if r.Code != 0 || r.Rank != -1 || report != "" {
+		t.Errorf("result %+v, report %q", r, report)
+	}
+}
+
+func TestFirstFailureEndsTheJob(t *testing.T) {
+	r, _, report := run(t, helper(3, "exit", "CULPRIT=1", "CODE=7"))
+	if r.Code != 7 || r.Rank != 1 || r.Signal != "" {
+		t.Errorf("result %+v, expected code 7 of rank 1", r)
+	}
+	if !strings.HasPrefix(report, "mscclpp-run: rank 1 (pid ") || !strings.HasSuffix(report, "exited with code 7; ending the other 2\n") || strings.Count(report, "\n") != 1 {
+		t.Errorf("report %q, expected one line about rank 1", report)
+	}
+}
+
+func TestDeathBySignal(t *testing.T) {
+	r, _, report := run(t, helper(3, "signal", "CULPRIT=2"))
+	if r.Code != 137 || r.Rank != 2 || r.Signal != "SIGKILL" {
+		t.Errorf("result %+v, expected 137 of rank 2", r)
+	}
+	if !strings.Contains(report, "rank 2 ") || !strings.Contains(report, "was killed by signal 9 (SIGKILL)") {
+		t.Errorf("report %q", report)
+	}
+}
+
+// Ranks on a second host are numbered on.
+func TestFailureNamesTheRankOfTheJob(t *testing.T) {
+	j := helper(2, "exit", "CULPRIT=5", "CODE=1")
+	j.Place = Place{Local: 2, First: 4, World: 6, Node: 2, Nodes: 3}
+	r, _, report := run(t, j)
+	if r.Rank != 5 || !strings.Contains(report, "rank 5 ") {
+		t.Errorf("result %+v, report %q, expected rank 5", r, report)
+	}
+}
+
+// Within the linger the others may end and say why; they are not blamed.
+func TestSurvivorsMayReport(t *testing.T) {
+	j := helper(3, "survivor")
+	j.Linger = 20 * time.Second
+	r, out, report := run(t, j)
+	if r.Code != 3 && r.Code != 1 {
+		t.Errorf("result %+v", r)
+	}
+	if strings.Count(out, "rank 0 is gone") != 2 {
+		t.Errorf("output %q, expected the word of both survivors", out)
+	}
+	if strings.Count(report, "\n") != 1 {
+		t.Errorf("report %q, expected one line", report)
+	}
+}
+
+func TestStubbornRankIsKilledAfterGrace(t *testing.T) {
+	j := helper(2, "report", "STUBBORN=1")
+	j.Grace = 50 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	out := newText()
+	j.Stdout, j.Stderr = out, out
+	done := make(chan Result, 1)
+	go func() {
+		r, err := Run(ctx, j)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- r
+	}()
+	out.await(t, "ready", 2)
+	cancel()
+	out.await(t, "got terminated", 2)
+	if r := <-done; r.Code != 137 {
+		t.Errorf("result %+v, expected 137: killed after SIGTERM did not help", r)
+	}
+}
+
+// interactive runs a job of "report" ranks and hands out its signals.
+func interactive(t *testing.T, n int, env ...string) (signals chan os.Signal, out *text, done chan Result) {
+	j := helper(n, "report", env...)
+	signals, out, done = make(chan os.Signal, 8), newText(), make(chan Result, 1)
+	j.Signals, j.Stdout, j.Stderr = signals, out, out
+	go func() {
+		r, err := Run(t.Context(), j)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- r
+	}()
+	out.await(t, "ready", n)
+	return signals, out, done
+}
+
+func TestSignalsAreForwarded(t *testing.T) {
+	signals, out, done := interactive(t, 2)
+	signals <- syscall.SIGUSR1
+	out.await(t, "got user defined signal 1", 2)
+	signals <- syscall.SIGUSR2
+	out.await(t, "got user defined signal 2", 2)
+	signals <- syscall.SIGTERM
+	out.await(t, "got terminated", 2)
+	if r := <-done; r.Code != 0 {
+		t.Errorf("result %+v: ranks that end in order on SIGTERM have not failed", r)
+	}
+}
+
+func TestSecondInterruptKills(t *testing.T) {
+	signals, out, done := interactive(t, 2, "STUBBORN=1")
+	signals <- syscall.SIGINT
+	out.await(t, "got interrupt", 2)
+	signals <- syscall.SIGINT
+	select {
+	case r := <-done:
+		if r.Code != 137 {
+			t.Errorf("result %+v, expected 137", r)
+		}
+	case <-time.After(9 * time.Second): // below the grace of helpers
+		t.Fatal("the second interrupt did not kill")
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	j := helper(2, "environment", "SHOW=RANK,WORLD_SIZE,LOCAL_RANK,LOCAL_WORLD_SIZE,GROUP_RANK,MASTER_ADDR,MASTER_PORT,MSCCLPP_UNIQUE_ID,MSCCLPP_LISTEN_FD,MSCCLPP_JOB_ID,MSCCLPP_LAUNCH_ID",
+		"RANK=77", "MSCCLPP_LISTEN_FD=9")
+	j.Place = Place{Local: 2, First: 2, World: 4, Node: 1, Nodes: 2, Job: "name", MasterAddr: "h0", MasterPort: 1234}
+	j.UniqueID, j.ID = "the-id", "mark"
+	_, out, _ := run(t, j)
+	for _, want := range []string{"RANK=2\n", "RANK=3\n", "WORLD_SIZE=4\n", "LOCAL_RANK=0\n", "LOCAL_RANK=1\n", "LOCAL_WORLD_SIZE=2\n", "GROUP_RANK=1\n",
+		"MASTER_ADDR=h0\n", "MASTER_PORT=1234\n", "MSCCLPP_UNIQUE_ID=the-id\n", "MSCCLPP_LISTEN_FD=\n", "MSCCLPP_JOB_ID=name\n", "MSCCLPP_LAUNCH_ID=mark\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("output lacks %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "77") {
+		t.Errorf("the rank of an outer job leaked:\n%s", out)
+	}
+}
+
+func TestRank0InheritsTheListener(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := helper(2, "")
+	j.Path, j.Args = sh, []string{"sh", "-c", `test "$RANK" = 1 || echo "from rank $RANK" >&"$MSCCLPP_LISTEN_FD"`}
+	j.Listener = write
+	r, _, _ := run(t, j)
+	if r.Code != 0 {
+		t.Fatalf("result %+v", r)
+	}
+	buf := make([]byte, 64)
+	n, _ := read.Read(buf)
+	if got := string(buf[:n]); got != "from rank 0\n" {
+		t.Errorf("through the inherited descriptor came %q", got)
+	}
+}
+
+func TestProgramsThatDoNotStart(t *testing.T) {
+	dir := t.TempDir()
+	notELF := filepath.Join(dir, "junk")
+	if err := os.WriteFile(notELF, []byte("\x00\x01\x02"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, code := range map[string]int{filepath.Join(dir, "missing"): 127, notELF: 126} {
+		j := helper(3, "")
+		j.Path, j.Args = path, []string{path}
+		r, err := Run(t.Context(), j)
+		if err == nil || r.Code != code || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "rank 0") {
+			t.Errorf("%s: %+v, %v; expected code %d and an error that names it", path, r, err, code)
+		}
+	}
+}
+
+func TestWrongJobs(t *testing.T) {
+	for name, change := range map[string]func(*Job){
+		"no ranks":   func(j *Job) { j.Place.Local = 0 },
+		"overlap":    func(j *Job) { j.Place.First = 1 },
+		"masks":      func(j *Job) { j.Masks = make([]Mask, 1) },
+		"no program": func(j *Job) { j.Path = "" },
+	} {
+		j := helper(2, "environment")
+		change(&j)
+		if _, err := Run(t.Context(), j); !errors.Is(err, framework.ErrInvalid) {
+			t.Errorf("%s: %v, expected ErrInvalid", name, err)
+		}
+	}
+}
+
+func TestMissingSupervisorIsReportedOnly(t *testing.T) {
+	j := helper(1, "environment")
+	j.Supervisor = []string{"/nonexistent/supervisor"}
+	r, _, report := run(t, j)
+	if r.Code != 0 || !strings.Contains(report, "no supervisor") {
+		t.Errorf("result %+v, report %q", r, report)
+	}
+}

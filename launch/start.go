@@ -1,0 +1,82 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+)
+
+// process is one started rank.
+type process struct {
+	local int
+	pid   int
+	ended bool // it is a zombie: dead, but its group's number is still taken
+}
+
+// start starts all ranks from one thread that lives until the job's end, because
+// Pdeathsig is sent when the forking thread ends, not when the process does. Binding
+// that thread before each fork binds the rank before its first instruction.
+func (w *watch) start(out *outputs) error {
+	w.threadDone = make(chan struct{})
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		failed <- w.startAll(out)
+		<-w.threadDone
+	}()
+	return <-failed
+}
+
+func (w *watch) startAll(out *outputs) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	defer out.closeChildEnds()
+	stdin := newStdin(w.job.Stdin)
+	defer stdin.closeChildEnd()
+	for i := range w.job.Place.Local {
+		files := []*os.File{null, out.of[i].stdout, out.of[i].stderr}
+		if w.job.Place.First+i == 0 {
+			if f := stdin.file(); f != nil {
+				files[0] = f
+			}
+			if w.job.Listener != nil {
+				files = append(files, w.job.Listener)
+			}
+		}
+		if w.job.Masks != nil {
+			if err := w.job.Masks[i].apply(); err != nil {
+				return fmt.Errorf("bind rank %d to processors %v: %w", w.job.Place.First+i, w.job.Masks[i], err)
+			}
+		}
+		pid, err := forkExec(w.job.Path, w.job.Args, files, &syscall.ProcAttr{
+			Dir: w.job.Dir,
+			Env: w.job.RankEnv(i),
+			Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		})
+		if err != nil {
+			return fmt.Errorf("start rank %d: %w", w.job.Place.First+i, err)
+		}
+		w.procs = append(w.procs, &process{local: i, pid: pid})
+		w.guard.add(pid)
+	}
+	stdin.copy()
+	return nil
+}
+
+// forkExec starts a process. It is used instead of os.StartProcess because the
+// launcher reaps by number, in its own time, and has no use for handles.
+func forkExec(path string, args []string, files []*os.File, attr *syscall.ProcAttr) (int, error) {
+	for _, f := range files {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	pid, err := syscall.ForkExec(path, args, attr)
+	runtime.KeepAlive(files)
+	if err != nil {
+		return 0, &os.PathError{Op: "exec", Path: path, Err: err}
+	}
+	return pid, nil
+}

@@ -1,0 +1,189 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
+)
+
+// watch is the state of a running job. Its loop is the only goroutine that decides.
+type watch struct {
+	job        *Job
+	procs      []*process
+	ends       chan os.Signal // SIGCHLD: some child has ended
+	guard      *guard
+	threadDone chan struct{} // releases the thread that started the ranks
+	result     Result
+	alive      int
+	asked      bool // ranks were asked to end: failures from now on are consequences
+}
+
+// exit is the end of one rank.
+type exit struct {
+	p      *process
+	code   int // of exit, or the number of the signal
+	signal bool
+	dumped bool
+}
+
+// look finds out which ranks have ended, without reaping them. The zombie keeps the
+// number of its group from being used again, so the group can be killed later
+// without hitting somebody else's.
+func (w *watch) look() []exit {
+	var out []exit
+	for _, p := range w.procs {
+		if p.ended {
+			continue
+		}
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, p.pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+		if err == nil && info.Signo == 0 {
+			continue // it lives
+		}
+		p.ended = true
+		w.alive--
+		// The package unix names the first three words only; the layout of the others
+		// for SIGCHLD is the same on all 64-bit Linux: pid, uid, status from byte 16.
+		status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24))
+		const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED
+		out = append(out, exit{p: p, code: int(status), signal: info.Code != exited, dumped: info.Code == dumped})
+	}
+	return out
+}
+
+// loop waits for the end of all ranks. The deadline moves from linger over grace to
+// the bound for kills; each step is a harder way to end the rest.
+func (w *watch) loop(ctx context.Context) {
+	next := func() {} // what happens at the deadline
+	deadline := time.NewTimer(time.Hour)
+	deadline.Stop()
+	defer deadline.Stop()
+	gaveUp := false
+	at := func(d time.Duration, f func()) {
+		next = f
+		deadline.Reset(d)
+	}
+	kill := func() {
+		w.asked = true
+		w.stop(syscall.SIGKILL)
+		at(killBound, func() { gaveUp = true })
+	}
+	ask := func(s syscall.Signal) {
+		w.asked = true
+		w.stop(s)
+		at(w.job.Grace, kill)
+	}
+	done := ctx.Done()
+	for w.alive > 0 && !gaveUp {
+		select {
+		case <-w.ends:
+			for _, e := range w.look() {
+				if w.failed(e) && w.alive > 0 {
+					at(w.job.Linger, func() { ask(syscall.SIGTERM) })
+				}
+			}
+		case s := <-w.job.Signals:
+			w.forward(s, ask, kill)
+		case <-done:
+			done = nil
+			ask(syscall.SIGTERM)
+		case <-deadline.C:
+			next()
+		}
+	}
+	if gaveUp {
+		for _, p := range w.procs {
+			if !p.ended {
+				fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) did not end within %v of SIGKILL\n", w.job.Place.First+p.local, p.pid, killBound)
+			}
+		}
+		if w.result.Code == 0 {
+			w.result.Code = 128 + int(syscall.SIGKILL)
+		}
+	}
+}
+
+// failed records the first failure and reports it in one line. It returns whether
+// e was it.
+func (w *watch) failed(e exit) bool {
+	if e.code == 0 && !e.signal || w.result.Rank >= 0 {
+		return false
+	}
+	rank := w.job.Place.First + e.p.local
+	w.result.Rank, w.result.Code = rank, e.code
+	what := fmt.Sprintf("exited with code %d", e.code)
+	if e.signal {
+		w.result.Code = 128 + e.code
+		w.result.Signal = unix.SignalName(syscall.Signal(e.code))
+		what = fmt.Sprintf("was killed by signal %d (%s)", e.code, w.result.Signal)
+		if e.dumped {
+			what += " and dumped core"
+		}
+	}
+	rest := ""
+	if !w.asked && w.alive > 0 {
+		rest = fmt.Sprintf("; ending the other %d", w.alive)
+	}
+	fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) %s%s\n", rank, e.p.pid, what, rest)
+	return !w.asked
+}
+
+// forward passes a signal on. Those that ask to end start the clock; a second one
+// of them kills.
+func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
+	sig, ok := s.(syscall.Signal)
+	if !ok {
+		return
+	}
+	switch sig {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		if w.asked {
+			kill()
+		} else {
+			ask(sig)
+		}
+	case syscall.SIGTSTP:
+		// The terminal stops the launcher's group only; ranks have groups of their own.
+		w.stop(syscall.SIGSTOP)
+		syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+		w.stop(syscall.SIGCONT)
+	default:
+		w.stop(sig)
+	}
+}
+
+// stop sends a signal to the groups of all ranks that live.
+func (w *watch) stop(s syscall.Signal) {
+	for _, p := range w.procs {
+		if !p.ended {
+			syscall.Kill(-p.pid, s)
+		}
+	}
+}
+
+// clean ends what the ranks left behind, reaps everything and dismisses the
+// supervisor.
+func (w *watch) clean() {
+	for _, p := range w.procs {
+		syscall.Kill(-p.pid, syscall.SIGKILL)
+	}
+	for _, p := range w.procs {
+		if p.ended {
+			supervise.Reap(p.pid)
+		}
+	}
+	close(w.threadDone)
+	// The supervisor is a child too. Once it is gone, one system call tells that
+	// there are no others.
+	w.guard.dismiss()
+	if w.job.OwnOrphans {
+		supervise.KillChildren(killBound)
+	}
+}

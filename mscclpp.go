@@ -1,0 +1,267 @@
+// Package mscclpp joins a program to a job and gives it collectives.
+//
+// A program that mscclpp-run (or torchrun, mpirun, Slurm) started calls [Init]
+// and gets a [Job]: its rank, its communicator and all collectives.
+//
+//	job, err := mscclpp.Init(ctx)
+//	if err != nil { … }
+//	defer job.Close()
+//	err = job.AllReduce(in, out, count, mscclpp.Float32, mscclpp.Sum, nil)
+//
+// Everything underneath is public as well: package framework/comm builds
+// channels, framework the contract for transports, plugins the boundary to their
+// processes. This package only composes them as the configuration says.
+package mscclpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+)
+
+// Element types and reductions, so that simple programs import one package.
+const (
+	Float32       = device.Float32
+	Float16       = device.Float16
+	BFloat16      = device.BFloat16
+	Float64       = device.Float64
+	Int8          = device.Int8
+	Uint8         = device.Uint8
+	Int32         = device.Int32
+	Uint32        = device.Uint32
+	Int64         = device.Int64
+	Uint64        = device.Uint64
+	Float8E4M3    = device.Float8E4M3
+	Float8E5M2    = device.Float8E5M2
+	Float8E4M3B15 = device.Float8E4M3B15
+
+	Sum       = device.Sum
+	Prod      = device.Prod
+	Min       = device.Min
+	Max       = device.Max
+	Avg       = device.Avg
+	PreMulSum = device.PreMulSum
+)
+
+// Job is one rank of a running job. The collectives are its methods.
+type Job struct {
+	*collectives.Comm
+
+	// World is the communicator of all ranks, for channels, memory and Split.
+	World *comm.Communicator
+
+	// Config is the configuration in effect, with the origin of each value.
+	Config *config.Effective
+
+	boot       *bootstrap.TCP
+	device     gpu.Device
+	transports []*opened
+	logFile    io.Closer
+	dumper     *dumper
+	once       sync.Once
+}
+
+// Option changes what Init does.
+type Option func(*initOptions)
+
+type initOptions struct {
+	settings []config.Setting
+	file     string
+	log      *slog.Logger
+	dump     io.Writer // nil: no signal is handled
+}
+
+// WithSetting overrides one configuration key, as a flag does:
+// WithSetting("comm.scratch", "64MiB").
+func WithSetting(key, value string) Option {
+	return func(o *initOptions) {
+		o.settings = append(o.settings, config.Setting{Key: key, Value: value, Flag: "WithSetting"})
+	}
+}
+
+// WithConfigFile names the job's configuration file. Without it MSCCLPP_CONFIG does.
+func WithConfigFile(path string) Option {
+	return func(o *initOptions) { o.file = path }
+}
+
+// WithLog sends the messages of this module to l instead of where the
+// configuration says.
+func WithLog(l *slog.Logger) Option {
+	return func(o *initOptions) { o.log = l }
+}
+
+// WithoutDumpSignal leaves SIGUSR1 to the program. Otherwise Init has it print to
+// standard error what Job.Dump writes, until the job is closed.
+func WithoutDumpSignal() Option {
+	return func(o *initOptions) { o.dump = nil }
+}
+
+// Init joins the job that the environment describes, starts the configured
+// transports and builds the communicator of all ranks. Without any launcher's
+// variables the job has one rank. It is collective and ends with ctx.
+func Init(ctx context.Context, options ...Option) (*Job, error) {
+	o := initOptions{dump: os.Stderr}
+	for _, option := range options {
+		option(&o)
+	}
+	cfg, err := config.Load(config.Standard(o.file, o.settings))
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	j := &Job{Config: cfg}
+	if o.log == nil {
+		if o.log, j.logFile, err = openLog(cfg.Log, os.Getenv(bootstrap.EnvRank)); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range cfg.Warnings {
+		o.log.Warn("configuration", "warning", w)
+	}
+	if o.dump != nil {
+		j.dumper = newDumper(o.dump)
+	}
+	if err := j.start(ctx, o.log); err != nil {
+		return nil, errors.Join(err, j.abandon(err))
+	}
+	return j, nil
+}
+
+// prefault is how much of each shared allocation is given its pages at start: what
+// small collectives use. The rest gets them on first use; with several ranks on a
+// few processors, filling all of it would take most of the start.
+const prefault = 1 << 20
+
+// start builds the job, up to its collectives.
+func (j *Job) start(ctx context.Context, log *slog.Logger) error {
+	cfg := &j.Config.Config
+	boot, err := bootstrapConfig(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.Bootstrap.Timeout+cfg.Plugins.StartTimeout))
+	defer cancel()
+	if err := j.open(ctx, boot, log); err != nil {
+		return err
+	}
+	if j.World, err = comm.New(ctx, j.boot, comm.Options{
+		Device:     j.device,
+		Transports: inUse(j.transports),
+		Facts:      framework.Facts{Host: boot.HostID, NUMA: -1},
+		Deadline:   uint64(cfg.Comm.Deadline),
+		Log:        log,
+	}); err != nil {
+		return err
+	}
+	if j.dumper != nil {
+		j.dumper.world.Store(j.World)
+	}
+	rows, err := table(cfg.Collectives)
+	if err != nil {
+		return err
+	}
+	j.Comm, err = collectives.New(ctx, j.World, collectives.Options{
+		Scratch:    uint64(cfg.Comm.Scratch),
+		MaxBlocks:  cfg.Comm.MaxBlocks,
+		Table:      rows,
+		Signatures: collectives.Signatures(cfg.Check.Signatures),
+	})
+	return err
+}
+
+// lastWords is the time that a rank whose transports do not start has to join the
+// others, in order to tell them.
+const lastWords = 2 * time.Second
+
+// open opens device and transports while the ranks find each other: both wait for
+// other processes, and start-up is as long as the longer one. The error is what
+// failed first.
+func (j *Job) open(ctx context.Context, boot bootstrap.Config, log *slog.Logger) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var first sync.Once
+	failed := func(cause error) { first.Do(func() { err = cause }) }
+	var both sync.WaitGroup
+	both.Go(func() {
+		var cause error
+		if j.boot, cause = bootstrap.Join(ctx, boot); cause != nil {
+			failed(cause)
+			cancel(cause) // transports are of no use
+		}
+	})
+	both.Go(func() {
+		var cause error
+		if j.transports, cause = openTransports(ctx, j.Config, log); cause != nil {
+			failed(cause)
+			time.AfterFunc(lastWords, func() { cancel(cause) })
+		}
+	})
+	device, cause := host.Open(host.Prefault(prefault))
+	if cause != nil {
+		failed(cause)
+		cancel(cause)
+	} else {
+		j.device = device
+	}
+	both.Wait()
+	return err
+}
+
+// Rank returns the number of this rank, from 0.
+func (j *Job) Rank() int { return j.World.Rank() }
+
+// Size returns the number of ranks.
+func (j *Job) Size() int { return j.World.Size() }
+
+// Close leaves the job in good order. It does not wait for the other ranks.
+func (j *Job) Close() error {
+	var err error
+	j.once.Do(func() { err = j.release(func() { j.boot.Leave() }) })
+	return err
+}
+
+// abandon releases what a failed start left, and tells the others why.
+func (j *Job) abandon(cause error) error {
+	if j.boot != nil && j.boot.Err() == nil { // else they know
+		j.boot.Announce(cause)
+	}
+	return j.release(func() {})
+}
+
+func (j *Job) release(farewell func()) error {
+	var all []error
+	j.dumper.stop()
+	if j.Comm != nil {
+		all = append(all, j.Comm.Close())
+	}
+	if j.World != nil {
+		all = append(all, j.World.Close())
+	}
+	for _, t := range j.transports {
+		all = append(all, t.close())
+	}
+	if j.device != nil {
+		all = append(all, j.device.Close())
+	}
+	if j.boot != nil {
+		farewell()
+		all = append(all, j.boot.Close())
+	}
+	if j.logFile != nil {
+		all = append(all, j.logFile.Close())
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,265 @@
+package mscclpp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp"
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open makes a job of one rank that ends with the test.
+func open(t *testing.T, options ...mscclpp.Option) *mscclpp.Job {
+	t.Helper()
+	job, err := mscclpp.Init(bounded(t), with(options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := job.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return job
+}
+
+// file writes a configuration file.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "job.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestWithoutALauncherTheJobIsOneRank(t *testing.T) {
+	job := open(t)
+	if job.Rank() != 0 || job.Size() != 1 {
+		t.Errorf("rank %d of %d", job.Rank(), job.Size())
+	}
+	if err := pass(bounded(t), job.World); err != nil {
+		t.Error(err)
+	}
+	if o := job.Config.Origin("transports").String(); o != "WithSetting" {
+		t.Errorf("the list of transports comes from %q", o)
+	}
+	if err := job.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := job.World.Err(); !errors.Is(err, framework.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestTwoJobsInOneProcess(t *testing.T) {
+	first, second := open(t), open(t)
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := pass(bounded(t), second.World); err != nil {
+		t.Errorf("the second job after the end of the first: %v", err)
+	}
+}
+
+// Whatever is wrong with the configuration, Init says which word of which file.
+func TestMistakesAreNamed(t *testing.T) {
+	path := file(t, "transports: [shm]\nplugins:\n  embed: [shm]\n")
+	misspelt := file(t, "transports: [shm]\ncom:\n  scratch: 1MiB\n")
+	option := file(t, "transports: [shm]\nplugins:\n  embed: [shm]\ntransport:\n  shm:\n    drain_spinn: 1ms\n")
+	for name, c := range map[string]struct {
+		options []mscclpp.Option
+		class   error
+		words   []string
+	}{
+		"a misspelt key": {
+			[]mscclpp.Option{mscclpp.WithConfigFile(misspelt)}, framework.ErrInvalid, []string{misspelt + ":2", "com", "comm"}},
+		"no such file": {
+			[]mscclpp.Option{mscclpp.WithConfigFile(path + ".no")}, framework.ErrInvalid, []string{path + ".no"}},
+		"a misspelt option of a transport": {
+			[]mscclpp.Option{mscclpp.WithConfigFile(option)}, framework.ErrInvalid, []string{option, "drain_spinn", "drain_spin"}},
+		"a misspelt option in a setting": {
+			with(mscclpp.WithSetting("transport.shm.drain_cpus", "1")), framework.ErrInvalid, []string{"WithSetting", "drain_cpus", "drain_cpu"}},
+		"options of a transport that is not used": {
+			with(mscclpp.WithSetting("transport.smh.drain_cpu", "1")), framework.ErrInvalid, []string{"smh", "shm"}},
+		"an unknown transport": {
+			[]mscclpp.Option{mscclpp.WithSetting("transports", "shn")}, framework.ErrInvalid, []string{"shn"}},
+		"an unknown transport to embed": {
+			with(mscclpp.WithSetting("transports", "shn"), mscclpp.WithSetting("plugins.embed", "shn")), framework.ErrInvalid, []string{"shn", "shm"}},
+		"a transport twice": {
+			with(mscclpp.WithSetting("transports", "shm,shm")), framework.ErrInvalid, []string{"shm", "twice"}},
+		"no transport": {
+			with(mscclpp.WithSetting("transports", "")), framework.ErrInvalid, []string{"transports", "empty"}},
+		"a row of the table": {
+			[]mscclpp.Option{mscclpp.WithConfigFile(file(t, "transports: [shm]\nplugins: {embed: [shm]}\ncollectives: {table: [{collective: allredcue, algorithm: ring}]}\n"))},
+			framework.ErrInvalid, []string{"allredcue"}},
+		"a secret that is not there": {
+			with(mscclpp.WithSetting("bootstrap.secret_file", path+".no")), framework.ErrInvalid, []string{path + ".no"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			job, err := mscclpp.Init(bounded(t), c.options...)
+			if err == nil {
+				job.Close()
+				t.Fatal("no error")
+			}
+			if !errors.Is(err, c.class) {
+				t.Errorf("%v: expected %q", err, c.class)
+			}
+			for _, w := range c.words {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%v: expected it to say %q", err, w)
+				}
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("after %v", took)
+			}
+		})
+	}
+}
+
+func TestLogFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "%r-%p.log")
+	job := open(t, mscclpp.WithSetting("log.level", "debug"), mscclpp.WithSetting("log.file", name), mscclpp.WithSetting("log.format", "json"))
+	job.World.Log().Warn("a message", "of", "the test")
+	if err := job.Close(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(name), "0-*.log"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("files %v, %v: expected one that begins with the rank", found, err)
+	}
+	text, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"msg":"a message"`; !bytes.Contains(text, []byte(want)) {
+		t.Errorf("no %s in %s", want, text)
+	}
+}
+
+func TestLogFileThatCannotBe(t *testing.T) {
+	_, err := mscclpp.Init(bounded(t), with(mscclpp.WithSetting("log.level", "info"), mscclpp.WithSetting("log.file", "/no/such/folder/x"))...)
+	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "/no/such/folder/x") {
+		t.Errorf("%v", err)
+	}
+}
+
+// caught is what jobs print to standard error while f runs.
+func caught(t *testing.T, f func(lines func(want string) bool)) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var text bytes.Buffer
+	more := make(chan struct{}, 1)
+	var group sync.WaitGroup
+	group.Go(func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := r.Read(b)
+			mu.Lock()
+			text.Write(b[:n])
+			mu.Unlock()
+			select {
+			case more <- struct{}{}:
+			default:
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	old := os.Stderr
+	os.Stderr = w
+	f(func(want string) bool {
+		for ctx := bounded(t); ; {
+			mu.Lock()
+			ok := strings.Contains(text.String(), want)
+			mu.Unlock()
+			if ok {
+				return true
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				return false
+			}
+		}
+	})
+	os.Stderr = old
+	w.Close()
+	group.Wait()
+	r.Close()
+}
+
+func TestSignalPrintsTheStateOfAllJobs(t *testing.T) {
+	caught(t, func(printed func(string) bool) {
+		first, second := open(t), open(t)
+		defer first.Close()
+		defer second.Close()
+		first.World.OnDump(func(w io.Writer) { io.WriteString(w, "of the first\n") })
+		second.World.OnDump(func(w io.Writer) { io.WriteString(w, "of the second\n") })
+		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"comm world: rank 0 of 1: running\n", "of the first\n", "of the second\n"} {
+			if !printed(want) {
+				t.Errorf("not printed: %q", want)
+			}
+		}
+	})
+}
+
+func TestDumpOfAJob(t *testing.T) {
+	job := open(t, mscclpp.WithoutDumpSignal())
+	var b bytes.Buffer
+	if err := job.Dump(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "comm world: rank 0 of 1: running\n"; b.String() != want {
+		t.Errorf("%q, expected %q", b.String(), want)
+	}
+}
+
+func TestJobOfTwoProcesses(t *testing.T) {
+	printed, codes := ranks(t, "work", "work")
+	for r, want := range []string{"rank 0 of 2 is done\n", "rank 1 of 2 is done\n"} {
+		if codes[r] != 0 || printed[r] != want {
+			t.Errorf("rank %d: code %d, %q, expected %q", r, codes[r], printed[r], want)
+		}
+	}
+}
+
+// A rank whose transport does not start tells the others why, and nobody waits for
+// the end of a time limit.
+func TestTransportThatFailsOnOneRankEndsAll(t *testing.T) {
+	start := time.Now()
+	printed, codes := ranks(t, "work", "broken")
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("after %v", took)
+	}
+	if codes[0] != 3 || !strings.Contains(printed[0], "peer 1: ") || !strings.Contains(printed[0], "drain_spin") {
+		t.Errorf("rank 0: code %d, %q: expected an error that names rank 1 and its reason", codes[0], printed[0])
+	}
+	if codes[1] != 3 || !strings.Contains(printed[1], "drain_spin") {
+		t.Errorf("rank 1: code %d, %q: expected its mistake", codes[1], printed[1])
+	}
+}

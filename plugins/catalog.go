@@ -1,0 +1,210 @@
+package plugins
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/plugins/internal/options"
+)
+
+// FilePrefix starts the file name of every plugin; the name of its transport
+// follows.
+const FilePrefix = "mscclpp-transport-"
+
+// Catalog says where plugins are. The first place that has a usable file wins:
+// the explicit path, then Dirs in order, then the built-in folder.
+type Catalog struct {
+	Paths   map[string]Pinned // by name of the transport
+	Dirs    []string          // configured folders
+	BuiltIn string            // folder of the plugins that came with the program; see BuiltInDir
+}
+
+// Pinned is an explicit path.
+type Pinned struct {
+	Path   string
+	SHA256 string // hexadecimal; "" for any
+}
+
+// Entry is a file that the catalog found.
+type Entry struct {
+	Name     string // of the transport
+	Path     string
+	SHA256   string // pinned, not computed
+	Source   string // "path", "built-in" or the configured folder
+	Rejected error  // why it is not used; nil if it is
+}
+
+// BuiltInDir is the folder "plugins" beside the running program, and if there is
+// none, "lib/mscclpp/plugins" beside the folder of the program: bin/plugins in a
+// build tree, PREFIX/lib/mscclpp/plugins where it is installed. If neither exists it
+// is what EnvBuiltIn names, or "".
+func BuiltInDir() string {
+	program, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		program = real
+	}
+	bin := filepath.Dir(program)
+	for _, dir := range []string{filepath.Join(bin, "plugins"), filepath.Join(filepath.Dir(bin), "lib", "mscclpp", "plugins")} {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return os.Getenv(EnvBuiltIn)
+}
+
+// EnvBuiltIn is how mscclpp-run tells the programs that it starts, which lie
+// elsewhere, where its own plugins are.
+const EnvBuiltIn = "MSCCLPP_BUILTIN_PLUGINS"
+
+// Find returns the file that serves a transport. ErrInvalid: no file has that name;
+// the text names the nearest one. ErrUnavailable: there are files, but none can be
+// used; the text says why.
+func (c Catalog) Find(name string) (path, sha256 string, err error) {
+	var rejected []error
+	var names []string
+	for _, e := range c.List() {
+		if e.Name != name {
+			names = append(names, e.Name)
+			continue
+		}
+		if e.Rejected == nil {
+			return e.Path, e.SHA256, nil
+		}
+		rejected = append(rejected, fmt.Errorf("%s: %w", e.Path, e.Rejected))
+	}
+	if len(rejected) > 0 {
+		return "", "", fmt.Errorf("%w: transport %q: %w", framework.ErrUnavailable, name, errors.Join(rejected...))
+	}
+	hint := "expected a file " + FilePrefix + name + " in " + strings.Join(c.places(), ", ")
+	if near := options.Nearest(name, names); near != "" {
+		hint = fmt.Sprintf("did you mean %q? Else %s", near, hint)
+	}
+	return "", "", fmt.Errorf("%w: unknown transport %q: %s", framework.ErrInvalid, name, hint)
+}
+
+func (c Catalog) places() []string {
+	out := slices.Clone(c.Dirs)
+	if c.BuiltIn != "" {
+		out = append(out, c.BuiltIn)
+	}
+	if len(out) == 0 {
+		return []string{"a plugin folder, of which none is configured"}
+	}
+	return out
+}
+
+// List returns every candidate in the order in which they are considered. Of two
+// for one transport only the first usable one is not rejected.
+func (c Catalog) List() []Entry {
+	var out []Entry
+	for _, name := range slices.Sorted(maps.Keys(c.Paths)) {
+		p := c.Paths[name]
+		out = append(out, Entry{Name: name, Path: p.Path, SHA256: p.SHA256, Source: "path", Rejected: unusable(p.Path, false)})
+	}
+	for _, dir := range c.Dirs {
+		out = append(out, listDir(dir, dir)...)
+	}
+	if c.BuiltIn != "" {
+		out = append(out, listDir(c.BuiltIn, "built-in")...)
+	}
+	used := map[string]string{}
+	for i := range out {
+		e := &out[i]
+		if first, taken := used[e.Name]; taken && e.Rejected == nil {
+			e.Rejected = fmt.Errorf("%s comes first", first)
+		} else if e.Rejected == nil {
+			used[e.Name] = e.Path
+		}
+	}
+	return out
+}
+
+// listDir lists the plugins of a folder. A folder that cannot be read is one
+// rejected entry without a name; one that does not exist is none.
+func listDir(dir, source string) []Entry {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) && source == "built-in" {
+		return nil
+	}
+	if err != nil {
+		return []Entry{{Path: dir, Source: source, Rejected: err}}
+	}
+	shared := sharedFolder(dir)
+	var out []Entry
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(e.Name(), FilePrefix)
+		path := filepath.Join(dir, e.Name())
+		if !ok || name == "" {
+			continue
+		}
+		if info, err := os.Stat(path); strings.Contains(name, ".") || err == nil && info.IsDir() {
+			continue // mscclpp-transport-NAME.kernels and the like belong to a plugin
+		}
+		rejected := unusable(path, true)
+		if rejected == nil {
+			rejected = shared
+		}
+		out = append(out, Entry{Name: name, Path: path, Source: source, Rejected: rejected})
+	}
+	return out
+}
+
+// sharedFolder objects to a folder in which anyone may place programs.
+func sharedFolder(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("every user may write to %s: expected mode %#o", dir, info.Mode().Perm()&^0o002)
+	}
+	return nil
+}
+
+// unusable says why a file is not started. A file that was found, rather than named,
+// must belong to this user, to root, or to whoever owns the running program, and
+// others must not be able to change it.
+func unusable(path string, found bool) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("is a %v, expected a program", info.Mode().Type())
+	case info.Mode().Perm()&0o111 == 0 || unix.Access(path, unix.X_OK) != nil:
+		return fmt.Errorf("mode %#o: expected permission to execute", info.Mode().Perm())
+	}
+	if !found {
+		return nil
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() && int(st.Uid) != programOwner() {
+		return fmt.Errorf("belongs to user %d, expected %d or root; name it by its path to use it", st.Uid, os.Geteuid())
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("mode %#o: every user may change it; name it by its path to use it", info.Mode().Perm())
+	}
+	return nil
+}
+
+// programOwner is the user who owns the running program, -1 if unknown.
+func programOwner() int {
+	info, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return -1
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
+}

@@ -1,0 +1,137 @@
+package plugins
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// folder makes a folder with files of given modes.
+func folder(t *testing.T, files map[string]os.FileMode) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, mode := range files {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/true\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil { // whatever the umask
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestCatalogFind(t *testing.T) {
+	first := folder(t, map[string]os.FileMode{FilePrefix + "acme": 0o755, FilePrefix + "shm": 0o644})
+	second := folder(t, map[string]os.FileMode{FilePrefix + "acme": 0o755, FilePrefix + "shm": 0o755})
+	builtIn := folder(t, map[string]os.FileMode{FilePrefix + "shm": 0o755, FilePrefix + "tcp": 0o755, FilePrefix + "open": 0o757})
+	named := filepath.Join(folder(t, map[string]os.FileMode{"anything": 0o757}), "anything")
+	c := Catalog{
+		Paths: map[string]Pinned{"ib-host": {Path: named, SHA256: "abc"}, "gone": {Path: "/nowhere"}},
+		Dirs:  []string{first, second}, BuiltIn: builtIn,
+	}
+	for name, want := range map[string]string{
+		"acme":    filepath.Join(first, FilePrefix+"acme"),
+		"shm":     filepath.Join(second, FilePrefix+"shm"), // the first may not be executed
+		"tcp":     filepath.Join(builtIn, FilePrefix+"tcp"),
+		"ib-host": named, // who names a file answers for it
+	} {
+		path, sum, err := c.Find(name)
+		if err != nil || path != want || (sum == "abc") != (name == "ib-host") {
+			t.Errorf("%s: got %s %s %v, expected %s", name, path, sum, err, want)
+		}
+	}
+	for name, want := range map[string]struct {
+		class error
+		text  string
+	}{
+		"gone":   {framework.ErrUnavailable, "/nowhere"},
+		"open":   {framework.ErrUnavailable, "every user may change it"},
+		"acmee":  {framework.ErrInvalid, `did you mean "acme"?`},
+		"xgmi90": {framework.ErrInvalid, "expected a file mscclpp-transport-xgmi90 in " + first},
+	} {
+		_, _, err := c.Find(name)
+		if framework.Class(err) != want.class || !strings.Contains(err.Error(), want.text) {
+			t.Errorf("%s: got %v, expected %v with %q", name, err, want.class, want.text)
+		}
+	}
+	if _, _, err := (Catalog{}).Find("shm"); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "none is configured") {
+		t.Errorf("empty catalog: got %v", err)
+	}
+}
+
+func TestCatalogList(t *testing.T) {
+	dir := folder(t, map[string]os.FileMode{
+		FilePrefix + "a": 0o755, FilePrefix + "b": 0o644, FilePrefix: 0o755, FilePrefix + "a.kernels": 0o755,
+		"README": 0o644, "mscclpp-run": 0o755,
+	})
+	if err := os.Mkdir(filepath.Join(dir, FilePrefix+"dir"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/nowhere", filepath.Join(dir, FilePrefix+"dangling")); err != nil {
+		t.Fatal(err)
+	}
+	second := folder(t, map[string]os.FileMode{FilePrefix + "a": 0o755})
+	shared := folder(t, map[string]os.FileMode{FilePrefix + "c": 0o755})
+	if err := os.Chmod(shared, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, e := range (Catalog{Dirs: []string{dir, second, shared, "/nowhere/plugins"}, BuiltIn: "/nowhere/builtin"}).List() {
+		why := "used"
+		if e.Rejected != nil {
+			why = e.Rejected.Error()
+		}
+		got[e.Path] = why
+	}
+	want := map[string]string{
+		filepath.Join(dir, FilePrefix+"a"):        "used",
+		filepath.Join(dir, FilePrefix+"b"):        "expected permission to execute",
+		filepath.Join(dir, FilePrefix+"dangling"): "no such file",
+		filepath.Join(second, FilePrefix+"a"):     "comes first",
+		filepath.Join(shared, FilePrefix+"c"):     "every user may write to",
+		"/nowhere/plugins":                        "no such file",
+	}
+	for path, why := range want {
+		if !strings.Contains(got[path], why) || got[path] == "" {
+			t.Errorf("%s: got %q, expected %q", path, got[path], why)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("got %v, expected %v", got, want)
+	}
+}
+
+func TestForeignFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	dir := folder(t, map[string]os.FileMode{FilePrefix + "a": 0o755})
+	if err := os.Chown(filepath.Join(dir, FilePrefix+"a"), 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	c := Catalog{Dirs: []string{dir}}
+	if _, _, err := c.Find("a"); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "belongs to user 12345") {
+		t.Errorf("got %v, expected ErrUnavailable that names the owner", err)
+	}
+}
+
+func TestBuiltInDir(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(filepath.Dir(program), "plugins")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(dir)
+	if got := BuiltInDir(); filepath.Base(got) != "plugins" || filepath.Dir(got) != filepath.Dir(dir) {
+		t.Errorf("got %s, expected %s", got, dir)
+	}
+}

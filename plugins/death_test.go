@@ -1,0 +1,304 @@
+package plugins
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// promise is how soon each side has to notice the death of the other. Each test
+// takes the best of a few tries, for the machine may be busy.
+const (
+	promise = 100 * time.Millisecond
+	tries   = 3
+)
+
+// best runs a measurement until it keeps the promise.
+func best(t *testing.T, what string, measure func() time.Duration) {
+	t.Helper()
+	var took []time.Duration
+	for range tries {
+		took = append(took, measure())
+		if slices.Min(took) <= promise {
+			t.Logf("%s: %v", what, took)
+			return
+		}
+	}
+	t.Errorf("%s took %v, expected %v", what, took, promise)
+}
+
+func TestHostLearnsOfAKilledPlugin(t *testing.T) {
+	best(t, "Gone after SIGKILL", func() time.Duration {
+		c := open(t, self(t, "mirror"))
+		defer c.Shutdown()
+		blocked := make(chan error, 1)
+		go func() {
+			_, err := c.Connect(context.Background(), 1, []framework.Peer{{Rank: 4, Address: framework.Parcel{Data: []byte("slow")}}})
+			blocked <- err
+		}()
+		p, err := c.NewProxy(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan error, 1)
+		go func() { waiting <- p.Wait(context.Background()) }()
+
+		if err := unix.Kill(c.PID(), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		took := within(t, 5*time.Second, c.Gone(), "Gone")
+		want := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, framework.ErrPlugin) || !strings.Contains(err.Error(), "signal: killed") {
+				t.Errorf("%s: got %v, expected ErrPlugin that says how it died", what, err)
+			}
+		}
+		want("Err", c.Err())
+		want("call in progress", <-blocked)
+		want("Wait", <-waiting)
+		_, err = c.Describe(t.Context())
+		want("later call", err)
+		return took
+	})
+}
+
+func TestCrashIsExplained(t *testing.T) {
+	spec := self(t, "mirror")
+	spec.Options = map[string]any{"crash": "index out of luck"}
+	c := open(t, spec)
+	_, err := c.Listen(t.Context(), framework.EndpointConfig{Kind: framework.KindMemory})
+	for _, want := range []string{"panic: index out of luck", "exit status 2", "mirror listen"} {
+		if !errors.Is(err, framework.ErrPlugin) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, expected ErrPlugin with %q", err, want)
+		}
+	}
+	within(t, 5*time.Second, c.Gone(), "Gone")
+}
+
+func TestPluginThatHangsUp(t *testing.T) {
+	c := open(t, self(t, "hangs up"))
+	if _, err := c.Listen(t.Context(), framework.EndpointConfig{}); err == nil {
+		t.Error("listen: expected an error")
+	}
+	within(t, 5*time.Second, c.Gone(), "Gone")
+	if err := c.Err(); !errors.Is(err, framework.ErrPlugin) {
+		t.Errorf("got %v, expected ErrPlugin", err)
+	}
+	c.Shutdown()
+	if err := unix.Kill(c.PID(), 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("the process is left: %v", err)
+	}
+}
+
+func TestStoppedPlugin(t *testing.T) {
+	c := open(t, self(t, "mirror"))
+	if err := unix.Kill(c.PID(), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.Describe(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, framework.ErrPlugin) {
+		t.Errorf("got %v, expected the deadline: a stopped process is not dead", err)
+	}
+	start := time.Now()
+	c.Shutdown()
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("shutdown took %v", took)
+	}
+}
+
+func TestTransportThatDoesNotShutDown(t *testing.T) {
+	c := open(t, self(t, "slow to close"))
+	start := time.Now()
+	c.Shutdown()
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("shutdown took %v", took)
+	}
+}
+
+func TestChildrenOfAPluginEndWithIt(t *testing.T) {
+	log := &buffer{}
+	spec := self(t, "has a child")
+	spec.Log = logTo(log)
+	c := open(t, spec)
+	start := time.Now()
+	c.Shutdown()
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("shutdown took %v: a child kept the pipe", took)
+	}
+	_, after, found := strings.Cut(log.String(), "msg=\"child ")
+	var child int
+	if _, err := fmt.Sscan(strings.ReplaceAll(after, "\"", " "), &child); err != nil || !found {
+		t.Fatalf("no child in the log: %s", log)
+	}
+	gone(t, child)
+}
+
+// gone waits until a process that is not our child has disappeared.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return
+		}
+		// Who adopts it may be slow to reap it.
+		if _, state, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(state, "Z") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is left: %s", pid, stat)
+		}
+	}
+}
+
+// startHost runs this test binary as a host with a plugin, and returns what it says
+// of it.
+func startHost(t *testing.T, plugin string) (host *exec.Cmd, line string) {
+	t.Helper()
+	host = exec.Command("/proc/self/exe")
+	host.Env = append(os.Environ(), roleKey+"=host", roleKey+"_PLUGIN="+plugin)
+	out, err := host.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Process.Kill(); host.Wait() })
+	if plugin == "silent" {
+		return host, ""
+	}
+	line, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("host: %v", err)
+	}
+	return host, line
+}
+
+func TestPluginEndsWithItsHost(t *testing.T) {
+	dir := runtimeDir(t)
+	for _, plugin := range []string{"mirror", "slow to close"} {
+		best(t, plugin+" after SIGKILL of its host", func() time.Duration {
+			host, line := startHost(t, plugin)
+			var pid int
+			if _, err := fmt.Sscanf(line, "plugin %d", &pid); err != nil {
+				t.Fatalf("host said %q", line)
+			}
+			isEmpty(t, dir)
+			host.Process.Kill()
+			start := time.Now()
+			gone(t, pid)
+			return time.Since(start)
+		})
+	}
+}
+
+// TestStoppedPluginEndsWithItsHost: a stopped process sees nothing, but the kernel
+// wakes a process group that nobody is left to wake.
+func TestStoppedPluginEndsWithItsHost(t *testing.T) {
+	runtimeDir(t)
+	host, line := startHost(t, "mirror")
+	var pid int
+	if _, err := fmt.Sscanf(line, "plugin %d", &pid); err != nil {
+		t.Fatalf("host said %q", line)
+	}
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
+	stopped(t, pid)
+	host.Process.Kill()
+	gone(t, pid)
+}
+
+// stopped waits until every thread of a process has stopped.
+func stopped(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+		running := 0
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		for _, th := range threads {
+			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, th.Name()))
+			if _, state, ok := strings.Cut(string(stat), ") "); !ok || !strings.HasPrefix(state, "T") {
+				running++
+			}
+		}
+		if running == 0 && len(threads) > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d threads of process %d did not stop", running, pid)
+		}
+	}
+}
+
+func TestHostKilledInTheStart(t *testing.T) {
+	dir := runtimeDir(t)
+	host, _ := startHost(t, "silent")
+	pid := childOf(t, host.Process.Pid)
+	host.Process.Kill()
+	host.Wait()
+	gone(t, pid) // though it watches nothing
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("socket folders: got %v, %v, expected the one of the start", entries, err)
+	}
+	mine, err := newSocketDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep()
+	if entries, err = os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("after the sweep: got %v, %v, expected the folder that is in use", entries, err)
+	}
+	mine.remove()
+	isEmpty(t, dir)
+}
+
+// childOf waits until a process has a child that runs its program.
+func childOf(t *testing.T, parent int) int {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", parent))
+		for _, th := range threads {
+			list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", parent, th.Name()))
+			var pid int
+			if _, err := fmt.Sscan(string(list), &pid); err != nil {
+				continue
+			}
+			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if strings.Contains(string(env), roleKey+"=silent") { // execve is over
+				return pid
+			}
+		}
+	}
+	t.Fatalf("process %d has no child", parent)
+	return 0
+}
+
+func TestJobSignalsAreIgnored(t *testing.T) {
+	c := open(t, self(t, "mirror"))
+	for _, s := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
+		if err := unix.Kill(c.PID(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if _, err := c.Describe(t.Context()); err != nil {
+			t.Errorf("after SIGINT and SIGTERM: %v", err)
+		}
+	}
+}

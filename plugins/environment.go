@@ -1,0 +1,34 @@
+package plugins
+
+import "strings"
+
+// passed lists the variables of the host that a plugin gets; "*" ends a prefix.
+// Everything else stays behind, above all secrets, and LD_PRELOAD, which would put a
+// communication library into the process that serves it.
+var passed = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_RUNTIME_DIR", "TZ", "LANG", "LC_*",
+	"LD_LIBRARY_PATH",
+	"GOTRACEBACK", "GODEBUG", "GOCOVERDIR", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS",
+	"CUDA_*", "NVIDIA_*", "HIP_*", "ROCR_*", "HSA_*", "ROCM_*",
+	"IBV_*", "RDMAV_*", "MLX4_*", "MLX5_*", "RDMA_*", "BNXT_*", "EFA_*",
+	"MSCCLPP_PLUGIN_*",
+}
+
+// environment filters the host's environment.
+func environment(host []string) []string {
+	var out []string
+	for _, entry := range host {
+		name, _, _ := strings.Cut(entry, "=")
+		if name == controlKey || name == logLevelKey {
+			continue // of the plugin that this process is itself
+		}
+		for _, pattern := range passed {
+			prefix, wild := strings.CutSuffix(pattern, "*")
+			if name == pattern || wild && strings.HasPrefix(name, prefix) {
+				out = append(out, entry)
+				break
+			}
+		}
+	}
+	return out
+}

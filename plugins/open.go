@@ -1,0 +1,300 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/plugins/internal/fdsock"
+	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
+)
+
+// DefaultStartTimeout is how long a plugin may take until it has answered.
+const DefaultStartTimeout = 10 * time.Second
+
+// Spec says which plugin to start, and how.
+type Spec struct {
+	Name         string         // of the transport, for messages and to check the answer; may be ""
+	Path         string         // of the program
+	SHA256       string         // of the program, hexadecimal; "" for any
+	Options      map[string]any // checked by the plugin
+	Env          []string       // "NAME=value", in addition to what is passed on; see Environment
+	StartTimeout time.Duration  // 0: DefaultStartTimeout
+	Log          *slog.Logger   // nil: slog.Default()
+}
+
+var sweepOnce sync.Once
+
+// Open starts a plugin and makes its transport. What goes wrong with the process is
+// a *StartError; what the transport objects to, an unknown option for example, is
+// the transport's own error.
+func Open(ctx context.Context, spec Spec) (*Client, error) {
+	c, err := launch(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	defer c.cancelStart()
+	options, err := encode(spec.Options)
+	if err == nil {
+		err = c.wire.Configure(c.startCtx, options)
+	}
+	if err == nil && spec.Name != "" && c.wire.Description().Name != spec.Name {
+		err = &framework.Error{Op: "open", Transport: spec.Name, Peer: framework.NoPeer, Err: fmt.Errorf(
+			"%w: %s contains transport %q", framework.ErrInvalid, spec.Path, c.wire.Description().Name)}
+	}
+	if err != nil {
+		return nil, c.startFailed(ctx, err)
+	}
+	return c, nil
+}
+
+// Info is what can be learned of a plugin that is not put to use.
+type Info struct {
+	Description     framework.Description // zero if Err
+	Schema          []Option
+	ProtocolVersion int
+	Err             error // why the transport does not start without options
+}
+
+// Inspect starts a plugin, asks what it is, and stops it.
+func Inspect(ctx context.Context, spec Spec) (Info, error) {
+	c, err := launch(ctx, spec)
+	if err != nil {
+		return Info{}, err
+	}
+	defer c.cancelStart()
+	schema, err := c.wire.Schema(c.startCtx)
+	if err != nil {
+		return Info{}, c.startFailed(ctx, err)
+	}
+	info := Info{Schema: schemaIn(schema), ProtocolVersion: c.version}
+	options, err := encode(spec.Options)
+	if err == nil {
+		err = c.wire.Configure(c.startCtx, options)
+	}
+	if err != nil && errors.Is(err, framework.ErrPlugin) {
+		return Info{}, c.startFailed(ctx, err)
+	}
+	info.Err = err
+	if err == nil {
+		info.Description = c.wire.Description()
+	}
+	return info, c.Shutdown()
+}
+
+// launch starts the process and connects. On success the caller ends the start
+// with c.cancelStart.
+func launch(ctx context.Context, spec Spec) (*Client, error) {
+	if spec.Path == "" {
+		return nil, fmt.Errorf("%w: plugin %s: no path", framework.ErrInvalid, spec.Name)
+	}
+	if spec.Log == nil {
+		spec.Log = slog.Default()
+	}
+	if spec.StartTimeout <= 0 {
+		spec.StartTimeout = DefaultStartTimeout
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", spec.Name, err)
+	}
+	verify, err := examine(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer verify.close()
+	c := &Client{spec: spec, gone: make(chan struct{})}
+	c.startCtx, c.cancelStart = context.WithTimeout(ctx, spec.StartTimeout)
+	if err := c.start(verify); err != nil {
+		err = c.startFailed(ctx, err)
+		c.cancelStart()
+		return nil, err
+	}
+	return c, nil
+}
+
+// start runs the process up to a working connection. The caller cleans up by
+// startFailed.
+func (c *Client) start(verify *examined) error {
+	sweepOnce.Do(sweep)
+	var err error
+	if c.dir, err = newSocketDir(); err != nil {
+		return err
+	}
+	ours, theirs, err := fdsock.Pair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	if c.fds, err = fdsock.New(ours, fdsock.Host); err != nil {
+		return err
+	}
+	c.out = newOutput(c.spec.Log.With("plugin", c.spec.Name))
+	c.goclient = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  handshake,
+		VersionedPlugins: versions(nil),
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		SkipHostEnv:      true,
+		StartTimeout:     c.spec.StartTimeout,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: c.dir.path},
+		Logger:           hclog.NewNullLogger(),
+		SyncStdout:       &writer{o: c.out},
+		SyncStderr:       &writer{o: c.out},
+		GRPCDialOptions:  c.dialOptions(),
+		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
+			return c.run(cmd.Env, theirs, verify)
+		},
+	})
+	// go-plugin's own waits end when the process does.
+	stop := context.AfterFunc(c.startCtx, c.killStarted)
+	defer stop()
+	conn, err := c.connect()
+	if err != nil {
+		return err
+	}
+	c.version = c.goclient.NegotiatedVersion()
+	c.wire = wire.NewClient(c.name(), conn, c.fds, c)
+	c.Transport, c.Prober, c.Proxier, c.Imager = c.wire, c.wire, c.wire, c.wire
+	c.watching.Add(1)
+	go c.watch()
+	return nil
+}
+
+// run starts the process and reads its handshake, on behalf of go-plugin.
+func (c *Client) run(env []string, control *os.File, verify *examined) (runner.Runner, error) {
+	env = append(env, environment(os.Environ())...)
+	env = append(env, controlKey+"=3", logLevelKey+"="+c.out.level().String())
+	env = append(env, c.spec.Env...)
+	proc, err := spawn(c.spec.Path, env, []*os.File{control}, c.out)
+	if err != nil {
+		return nil, c.failure(NotExecutable, fmt.Errorf("cannot be executed: %w", err))
+	}
+	c.setProcess(proc)
+	if err := verify.unchanged(); err != nil {
+		return nil, c.failure(Checksum, err)
+	}
+	line, err := proc.readHandshake(c.startCtx)
+	if err != nil {
+		return nil, c.noAnswer("before the handshake")
+	}
+	_, _, reason, err := parseHandshake(line)
+	if err != nil {
+		return nil, c.failure(reason, err)
+	}
+	proc.handshake = line
+	return proc, nil
+}
+
+// setProcess publishes the process to the watchdog of the start, which may have
+// given up already.
+func (c *Client) setProcess(p *process) {
+	c.mu.Lock()
+	c.proc = p
+	c.mu.Unlock()
+	if c.startCtx.Err() != nil {
+		p.kill()
+	}
+}
+
+func (c *Client) killStarted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.proc != nil {
+		c.proc.kill()
+	}
+}
+
+func (c *Client) connect() (*grpc.ClientConn, error) {
+	protocol, err := c.goclient.Client()
+	if err != nil {
+		var known *StartError
+		if errors.As(err, &known) {
+			return nil, err
+		}
+		return nil, c.noAnswer("after the handshake: " + err.Error())
+	}
+	raw, err := protocol.Dispense(dispensed)
+	if err != nil {
+		return nil, c.noAnswer("after the handshake: " + err.Error())
+	}
+	conn, ok := raw.(*grpc.ClientConn)
+	if !ok {
+		return nil, fmt.Errorf("%w: go-plugin dispensed %T", framework.ErrPlugin, raw)
+	}
+	return conn, nil
+}
+
+func (c *Client) failure(reason Reason, err error) *StartError {
+	return &StartError{Name: c.name(), Path: c.spec.Path, Reason: reason, Err: err}
+}
+
+// died reports whether the process is dead, giving one that is dying the moment that
+// it needs.
+func (c *Client) died(bound time.Duration) bool {
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-c.proc.exited:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// noAnswer tells why a start got no further: the plugin died, or hangs, or hung up.
+func (c *Client) noAnswer(when string) error {
+	died := c.died(statusBound)
+	switch {
+	case c.startCtx.Err() != nil:
+		return c.failure(Hung, fmt.Errorf("did not answer within %v, %s", c.spec.StartTimeout, when))
+	case died:
+		return c.failure(Died, fmt.Errorf("ended %s with %s", when, c.proc.exitStatus()))
+	}
+	return c.failure(Junk, fmt.Errorf("closed its output or its socket %s", when))
+}
+
+// gaveUp reports whether a call ended because its time was up.
+func gaveUp(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// startFailed ends what a failed start has begun and completes its error.
+func (c *Client) startFailed(ctx context.Context, err error) error {
+	timeout := c.startCtx.Err()
+	if timeout == nil && ctx.Err() == nil && gaveUp(err) {
+		// The plugin's side of a call can notice the deadline before this side does.
+		timeout = context.DeadlineExceeded
+	}
+	var start *StartError
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("plugin %s: start: %w", c.name(), ctx.Err())
+	case errors.As(err, &start):
+	case timeout != nil:
+		start = c.failure(Hung, fmt.Errorf("did not answer within %v, after the handshake", c.spec.StartTimeout))
+	case errors.Is(err, framework.ErrPlugin) && c.proc != nil:
+		start = c.failure(Protocol, fmt.Errorf("shook hands and cannot be talked to: %w", err))
+		if c.died(statusBound) {
+			start = c.failure(Died, fmt.Errorf("ended after the handshake with %s", c.proc.exitStatus()))
+		}
+	}
+	// Only a plugin that works is asked to end, rather than killed.
+	c.destroy(timeout == nil && start == nil)
+	if start == nil {
+		return err
+	}
+	if c.out != nil && start.Reason != Checksum {
+		start.Output = c.out.last()
+	}
+	return start
+}

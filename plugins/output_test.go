@@ -1,0 +1,122 @@
+package plugins
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func logTo(b *buffer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, nil)) // from Info
+}
+
+func TestOutputReachesTheLog(t *testing.T) {
+	log := &buffer{}
+	spec := self(t, "noisy")
+	spec.Name, spec.Log = "mirror", logTo(log)
+	open(t, spec).Shutdown()
+	for _, want := range []string{
+		`level=INFO msg="from C" plugin=mirror`,
+		`level=INFO msg="from fmt" plugin=mirror`,
+		`level=INFO msg="from stderr" plugin=mirror`,
+		`level=WARN msg="from slog" plugin=mirror answer=42`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log.String(), "details") {
+		t.Error("a line below the host's level was sent")
+	}
+}
+
+func TestEnvironmentOfAPlugin(t *testing.T) {
+	t.Setenv("MSCCLPP_SECRET_FILE", "/secret")
+	t.Setenv("LD_PRELOAD", "")
+	t.Setenv("IBV_FORK_SAFE", "1")
+	log := &buffer{}
+	spec := self(t, "reports")
+	spec.Log = logTo(log)
+	spec.Env = append(spec.Env, "VENDOR=yes")
+	open(t, spec).Shutdown()
+	for _, want := range []string{"stdin=/dev/null", "group=true", "PATH=", "VENDOR=yes", "IBV_FORK_SAFE=1", controlKey + "=3"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("expected %s in the plugin:\n%s", want, log)
+		}
+	}
+	for _, secret := range []string{"MSCCLPP_SECRET_FILE", "LD_PRELOAD"} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("%s was passed on", secret)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	got := environment([]string{"PATH=/bin", "LC_ALL=C", "PATHS=x", "AWS_SECRET=x", "CUDA_VISIBLE_DEVICES=1", controlKey + "=9", "MSCCLPP_PLUGIN_X=1"})
+	want := "PATH=/bin LC_ALL=C CUDA_VISIBLE_DEVICES=1 MSCCLPP_PLUGIN_X=1"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got %v, expected %s", got, want)
+	}
+}
+
+func TestStartedByHand(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), roleKey+"=mirror")
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "is a transport plugin of mscclpp-go") {
+		t.Errorf("got %v and %q, expected exit status 2 and an explanation", err, out)
+	}
+}
+
+func TestParseLine(t *testing.T) {
+	cases := []struct {
+		line, message string
+		level         slog.Level
+		attrs         int
+	}{
+		{"plain", "plain", slog.LevelInfo, 0},
+		{`{"time":"x","level":"ERROR","msg":"m","k":1}`, "m", slog.LevelError, 1},
+		{`{"@level":"warn","@message":"m","@timestamp":"x","@module":"y"}`, "m", slog.LevelWarn, 1},
+		{`{"@level":"trace","@message":"m"}`, "m", slog.LevelDebug, 0},
+		{`{"level":"DEBUG+2","msg":"m"}`, "m", slog.LevelDebug + 2, 0},
+		{`{"no":"level"}`, `{"no":"level"}`, slog.LevelInfo, 0},
+		{`{broken`, `{broken`, slog.LevelInfo, 0},
+	}
+	for _, c := range cases {
+		level, message, attrs := parseLine(c.line)
+		if level != c.level || message != c.message || len(attrs) != c.attrs {
+			t.Errorf("%s: got %v %q %v", c.line, level, message, attrs)
+		}
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	o := newOutput(logTo(&buffer{}))
+	w := &writer{o: o}
+	for range 30 {
+		w.Write([]byte("some wo"))
+		w.Write([]byte("rds\n" + strings.Repeat("y", 2*tailWidth) + "\n"))
+	}
+	if last := o.last(); len(last) != tailLines || last[0] != "some words" || len(last[1]) > tailWidth+3 {
+		t.Errorf("got %q", last)
+	}
+	o.copy(strings.NewReader("panic: boom\n\ngoroutine 1 [running]:\nunfinished"))
+	if last := o.last(); len(last) != 1 || last[0] != "panic: boom" {
+		t.Errorf("got %q, expected the headline of the crash", last)
+	}
+}
+
+func FuzzHandshake(f *testing.F) {
+	f.Add("1|1|unix|/tmp/x|grpc")
+	f.Add("1|1|unix|/tmp/x|grpc||true")
+	f.Add("hello")
+	f.Add("1|99999999999999999999|unix|x|grpc")
+	f.Fuzz(func(t *testing.T, line string) {
+		version, address, reason, err := parseHandshake(line)
+		if (err == nil) != (reason == "") || err == nil && (version != 1 || address == "") {
+			t.Errorf("%q: version %d, address %q, reason %q, error %v", line, version, address, reason, err)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package plugins
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// drainBound is how long the output of a dead plugin is still read: a process that
+// it left behind may keep the pipe open.
+const drainBound = 50 * time.Millisecond
+
+// maxHandshake is the longest first line that is looked at.
+const maxHandshake = 4096
+
+// A process is a running plugin. It implements go-plugin's runner.Runner, which
+// sees a plugin that prints one valid handshake line and nothing else: start,
+// output and death are handled here, where they can be told apart.
+type process struct {
+	path string
+	cmd  *exec.Cmd
+	log  *output
+
+	stdout, stderr *os.File // our ends
+	handshake      string
+	draining       sync.WaitGroup
+
+	mu     sync.Mutex
+	reaped bool          // its id may belong to another process now
+	exited chan struct{} // closed when it is dead
+	status string        // how it died
+}
+
+// spawn starts the process. files become its descriptors 3, 4, …
+func spawn(path string, env []string, files []*os.File, log *output) (*process, error) {
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer outW.Close()
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		outR.Close()
+		return nil, err
+	}
+	defer errW.Close()
+	p := &process{path: path, log: log, stdout: outR, stderr: errR, exited: make(chan struct{})}
+	p.cmd = &exec.Cmd{
+		Path: path, Args: []string{path}, Env: env, Stdout: outW, Stderr: errW, ExtraFiles: files,
+		SysProcAttr: &syscall.SysProcAttr{
+			Setpgid: true, // Ctrl-C is for the rank; and the group can be killed
+			// Beside the end of the control socket, for plugins that do not watch
+			// it. SIGTERM lets them clean up.
+			Pdeathsig: syscall.SIGTERM,
+		},
+	}
+	started := make(chan error, 1)
+	go p.run(started)
+	if err := <-started; err != nil {
+		outR.Close()
+		errR.Close()
+		return nil, err
+	}
+	p.draining.Add(1)
+	go func() {
+		defer p.draining.Done()
+		p.log.copy(p.stderr)
+	}()
+	return p, nil
+}
+
+// run starts the process and waits for its end, on one thread: the kernel sends the
+// signal of a parent's death when the thread that forked ends.
+func (p *process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	// While the dead process is not reaped its id is ours, and so is the group's.
+	for {
+		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.mu.Lock()
+	unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) // what it may have left behind
+	p.reaped = true
+	_ = p.cmd.Wait()
+	p.status = p.cmd.ProcessState.String()
+	p.mu.Unlock()
+	deadline := time.Now().Add(drainBound)
+	_ = p.stderr.SetReadDeadline(deadline)
+	_ = p.stdout.SetReadDeadline(deadline)
+	close(p.exited)
+}
+
+// kill ends the process and its group.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	}
+}
+
+// exitStatus says how the process died: "exit status 2", "signal: killed".
+func (p *process) exitStatus() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+// readHandshake reads the first line of standard output; the rest goes to the log.
+func (p *process) readHandshake(ctx context.Context) (string, error) {
+	stop := context.AfterFunc(ctx, func() { _ = p.stdout.SetReadDeadline(time.Now()) })
+	defer stop()
+	in := bufio.NewReaderSize(p.stdout, maxHandshake)
+	line, err := in.ReadSlice('\n')
+	first := strings.TrimRight(string(line), "\r\n")
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, bufio.ErrBufferFull)) {
+		return first, err
+	}
+	p.draining.Add(1)
+	go func() {
+		defer p.draining.Done()
+		p.log.copy(in)
+	}()
+	return first, nil
+}
+
+// release closes our ends, after the death of the process.
+func (p *process) release() {
+	p.draining.Wait()
+	p.stdout.Close()
+	p.stderr.Close()
+}
+
+// The methods of runner.Runner.
+
+// Start has nothing to do: the process was started before go-plugin asked.
+func (p *process) Start(context.Context) error { return nil }
+
+// Diagnose adds nothing.
+func (p *process) Diagnose(context.Context) string { return "" }
+
+// Stdout gives the handshake line, which was checked.
+func (p *process) Stdout() io.ReadCloser { return io.NopCloser(strings.NewReader(p.handshake + "\n")) }
+
+// Stderr is empty: output is read by copy.
+func (p *process) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
+
+// Name returns the path of the program.
+func (p *process) Name() string { return p.path }
+
+// ID returns the process id.
+func (p *process) ID() string { return fmt.Sprint(p.cmd.Process.Pid) }
+
+// Wait waits for the death of the process.
+func (p *process) Wait(context.Context) error {
+	<-p.exited
+	return nil
+}
+
+// Kill ends the process.
+func (p *process) Kill(context.Context) error {
+	p.kill()
+	return nil
+}
+
+// PluginToHost and HostToPlugin: both live in one file system.
+func (p *process) PluginToHost(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+// HostToPlugin is the inverse.
+func (p *process) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+// parseHandshake checks the first line: core|version|network|address|protocol[|…].
+// On success it returns the version and the address.
+func parseHandshake(line string) (version int, address string, reason Reason, err error) {
+	parts := strings.Split(line, "|")
+	if len(parts) < 4 {
+		return 0, "", Junk, fmt.Errorf("printed %.120q on standard output, expected the handshake line", line)
+	}
+	if _, err := fmt.Sscanf(parts[0]+" "+parts[1], "%d", new(int)); err != nil || strings.Trim(parts[1], "0123456789") != "" {
+		return 0, "", Junk, fmt.Errorf("printed %.120q on standard output, expected the handshake line", line)
+	}
+	if parts[0] != "1" {
+		return 0, "", Protocol, fmt.Errorf("speaks handshake version %s, expected 1", parts[0])
+	}
+	if _, err := fmt.Sscan(parts[1], &version); err != nil || version < 1 || version > ProtocolVersion {
+		return 0, "", Protocol, fmt.Errorf("speaks protocol version %s, expected 1 to %d", parts[1], ProtocolVersion)
+	}
+	if len(parts) < 5 || parts[4] != "grpc" {
+		return 0, "", Protocol, fmt.Errorf("serves net/rpc, expected grpc: %.120q", line)
+	}
+	if parts[2] != "unix" || parts[3] == "" {
+		return 0, "", Protocol, fmt.Errorf("listens on %s %s, expected a Unix socket", parts[2], parts[3])
+	}
+	return version, parts[3], "", nil
+}
+
+var errClosed = fmt.Errorf("%w: the plugin was shut down", framework.ErrClosed)

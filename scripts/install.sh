@@ -1,0 +1,27 @@
+#!/bin/sh
+# Installs under $DESTDIR$PREFIX, or removes it again with --remove:
+#   bin/mscclpp-*                      programs
+#   lib/mscclpp/plugins/               plugins, each beside its kernel images
+#   include/mscclpp/                   headers for device code
+set -eu
+cd "$(dirname "$0")/.."
+root=${DESTDIR:-}${PREFIX:-/usr/local}
+lib=$root/lib/mscclpp
+if [ "${1:-}" = --remove ]; then
+	for p in bin/mscclpp-*; do rm -f "$root/bin/${p##*/}"; done
+	rm -rf "$lib" "$root/include/mscclpp"
+	exit 0
+fi
+install -d "$root/bin" "$lib/plugins" "$root/include/mscclpp"
+install -m 755 bin/mscclpp-* "$root/bin"
+for p in bin/plugins/mscclpp-transport-*; do
+	case $p in
+	*.kernels)
+		install -d "$lib/plugins/${p##*/}"
+		install -m 644 "$p"/* "$lib/plugins/${p##*/}"
+		;;
+	*) install -m 755 "$p" "$lib/plugins" ;;
+	esac
+done
+install -m 644 framework/device/include/mscclpp/* "$root/include/mscclpp"
+echo "installed under $root"

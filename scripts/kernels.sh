@@ -1,0 +1,39 @@
+#!/bin/sh
+# Builds or checks kernel images. Each transport with kernels of its own has
+# kernels/kernels.json, which says what belongs into its images.
+#
+#   kernels.sh build [CPU-TARGET]   for this machine, beside the plugin
+#   kernels.sh check                committed GPU images against their sources
+set -eu
+cd "$(dirname "$0")/.."
+verb=${1:-build}
+found=0
+for spec in transports/*/kernels/kernels.json collectives/image/kernels.json framework/device/actor/kernels/kernels.json; do
+	[ -f "$spec" ] || continue
+	# The actor is for tests, which build what they need of it for the CPU. Transports
+	# build the collectives for the CPU as part of their own.
+	case $verb:$spec in build:framework/* | build:collectives/*) continue ;; esac
+	found=1
+	owner=${spec%/kernels.json}
+	owner=${owner%/kernels} # of a transport…
+	owner=${owner%/image} # …or of the collectives
+	name=${owner##*/}
+	case $verb in
+	build)
+		bin/mscclpp-kernels build --spec "$spec" --target "${2:-native}" --out "bin/plugins/mscclpp-transport-$name.kernels"
+		;;
+	check)
+		if [ -f "$owner/image/manifest.json" ]; then
+			bin/mscclpp-kernels check --spec "$spec" --target gpu --out "$owner/image"
+		fi
+		;;
+	*)
+		echo "kernels: $verb: expected build or check" >&2
+		exit 2
+		;;
+	esac
+done
+if [ $found = 0 ]; then
+	echo "kernels: no kernels.json was found" >&2
+	exit 1
+fi

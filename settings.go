@@ -1,0 +1,74 @@
+package mscclpp
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/config"
+)
+
+// table turns the configured rows into those of package collectives.
+func table(cfg config.Collectives) ([]collectives.Row, error) {
+	var rows []collectives.Row
+	for i, c := range cfg.Table {
+		row := collectives.Row{
+			MaxBytes: uint64(c.MaxBytes), MinRanks: c.MinRanks, MaxRanks: c.MaxRanks,
+			Registered: c.Registered, Algorithm: c.Algorithm,
+		}
+		if c.Collective != "" {
+			var err error
+			if row.Collective, err = collectives.ParseCollective(c.Collective); err != nil {
+				return nil, fmt.Errorf("collectives.table, row %d: %w", i+1, err)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+var logLevels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+}
+
+// openLog opens the log that the configuration asks for; the closer may be nil.
+func openLog(cfg config.Log, rank string) (*slog.Logger, io.Closer, error) {
+	level, ok := logLevels[cfg.Level]
+	if !ok { // "none"
+		return slog.New(slog.DiscardHandler), nil, nil
+	}
+	out, closer := io.Writer(os.Stderr), io.Closer(nil)
+	if cfg.File != "" {
+		f, err := os.OpenFile(logName(cfg.File, rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: log.file: %v", framework.ErrInvalid, err)
+		}
+		out, closer = f, f
+	}
+	options := &slog.HandlerOptions{Level: level}
+	handler := slog.Handler(slog.NewTextHandler(out, options))
+	if cfg.Format == "json" {
+		handler = slog.NewJSONHandler(out, options)
+	}
+	log := slog.New(handler)
+	if rank != "" {
+		log = log.With("rank", rank)
+	}
+	return log, closer, nil
+}
+
+func logName(pattern, rank string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	if rank == "" {
+		rank = "0"
+	}
+	return strings.NewReplacer("%h", host, "%p", strconv.Itoa(os.Getpid()), "%r", rank, "%%", "%").Replace(pattern)
+}

@@ -1,0 +1,51 @@
+package mscclpp
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+)
+
+// Dump writes where every channel stands, and what the other ranks have begun: what
+// one wants to know of a job that hangs. It may be called at any time before Close,
+// and waits for nobody.
+func (j *Job) Dump(w io.Writer) error { return j.World.Dump(w) }
+
+// dumper prints the state of a job when the process gets SIGUSR1. It is there from
+// the first moment of Init on: the signal would end a process without one, and a
+// job that hangs in start-up is one to ask.
+type dumper struct {
+	signals chan os.Signal
+	world   atomic.Pointer[comm.Communicator]
+	group   sync.WaitGroup
+}
+
+func newDumper(w io.Writer) *dumper {
+	d := &dumper{signals: make(chan os.Signal, 1)}
+	signal.Notify(d.signals, syscall.SIGUSR1)
+	d.group.Go(func() {
+		for range d.signals {
+			if c := d.world.Load(); c != nil {
+				_ = c.Dump(w) // there is nobody to tell
+			} else {
+				fmt.Fprintln(w, "mscclpp: the job is starting: it has no channels yet")
+			}
+		}
+	})
+	return d
+}
+
+func (d *dumper) stop() {
+	if d == nil {
+		return
+	}
+	signal.Stop(d.signals)
+	close(d.signals)
+	d.group.Wait()
+}

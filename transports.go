@@ -1,0 +1,155 @@
+package mscclpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/plugins"
+	"github.com/mscclpp-go/mscclpp/transports"
+)
+
+// opened is a transport of this process and how to end it.
+type opened struct {
+	*comm.Transport
+	shutdown func() error
+}
+
+func (o *opened) close() error {
+	return errors.Join(o.CloseModules(), o.shutdown())
+}
+
+// openTransports starts all configured transports at the same time. After an error
+// none is left.
+func openTransports(ctx context.Context, cfg *config.Effective, log *slog.Logger) ([]*opened, error) {
+	if len(cfg.Transports) == 0 {
+		return nil, fmt.Errorf("%w: transports: the list is empty: expected at least one name", framework.ErrInvalid)
+	}
+	for i, name := range cfg.Transports {
+		if slices.Contains(cfg.Transports[:i], name) {
+			return nil, fmt.Errorf("%w: transports: %q is listed twice", framework.ErrInvalid, name)
+		}
+	}
+	if err := optionsWithoutTransport(&cfg.Config); err != nil {
+		return nil, err
+	}
+	all := make([]*opened, len(cfg.Transports))
+	failures := make([]error, len(all))
+	var group sync.WaitGroup
+	for i, name := range cfg.Transports {
+		group.Go(func() {
+			var err error
+			all[i], err = openTransport(ctx, &cfg.Config, name, log)
+			failures[i] = withOrigin(cfg, name, err)
+		})
+	}
+	group.Wait()
+	if err := errors.Join(failures...); err != nil {
+		for _, o := range all {
+			if o != nil {
+				o.close()
+			}
+		}
+		return nil, err
+	}
+	return all, nil
+}
+
+// optionsWithoutTransport refuses options that nobody would read: most likely the
+// name of the transport is misspelt.
+func optionsWithoutTransport(cfg *config.Config) error {
+	for name := range cfg.Transport {
+		if !slices.Contains(cfg.Transports, name) {
+			return fmt.Errorf("%w: options for transport %q, which is not in the list transports %v", framework.ErrInvalid, name, cfg.Transports)
+		}
+	}
+	return nil
+}
+
+// withOrigin says where the options come from that a transport refuses: it knows
+// their values only. If its error quotes one of them, that one is meant.
+func withOrigin(cfg *config.Effective, name string, err error) error {
+	if !errors.Is(err, framework.ErrInvalid) {
+		return err
+	}
+	var all, quoted []string
+	for _, key := range slices.Sorted(maps.Keys(cfg.Transport[name])) {
+		from := fmt.Sprintf("%s: transport.%s.%s", cfg.Origin("transport."+name+"."+key), name, key)
+		all = append(all, from)
+		if strings.Contains(err.Error(), strconv.Quote(key)) || strings.Contains(err.Error(), key+" ") {
+			quoted = append(quoted, from)
+		}
+	}
+	if len(quoted) > 0 {
+		all = quoted
+	}
+	if len(all) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", strings.Join(all, ", "), err)
+}
+
+func openTransport(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (*opened, error) {
+	if slices.Contains(cfg.Plugins.Embed, name) {
+		return embed(ctx, name, cfg.Transport[name])
+	}
+	path, sum, err := Catalog(cfg).Find(name)
+	if err != nil {
+		return nil, err
+	}
+	client, err := plugins.Open(ctx, plugins.Spec{
+		Name: name, Path: path, SHA256: sum, Options: cfg.Transport[name],
+		StartTimeout: time.Duration(cfg.Plugins.StartTimeout), Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &opened{
+		Transport: &comm.Transport{
+			Transport: client, Name: name, Description: client.Description(),
+			Source: fmt.Sprintf("plugin %s (pid %d)", client.Path(), client.PID()),
+			Gone:   client.Gone(), Cause: client.Err,
+		},
+		shutdown: client.Shutdown,
+	}, nil
+}
+
+// embed runs a built-in transport in this process.
+func embed(ctx context.Context, name string, options map[string]any) (*opened, error) {
+	t, err := transports.Embed(name, options)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := comm.NewTransport(ctx, t, "embedded")
+	if err != nil {
+		return nil, err
+	}
+	return &opened{Transport: inner, shutdown: func() error { return nil }}, nil
+}
+
+// Catalog returns where a configuration looks for plugins.
+func Catalog(cfg *config.Config) plugins.Catalog {
+	c := plugins.Catalog{Paths: make(map[string]plugins.Pinned), Dirs: cfg.Plugins.Dirs, BuiltIn: plugins.BuiltInDir()}
+	for name, p := range cfg.Plugins.Path {
+		c.Paths[name] = plugins.Pinned{Path: p.File, SHA256: p.SHA256}
+	}
+	return c
+}
+
+func inUse(all []*opened) []*comm.Transport {
+	list := make([]*comm.Transport, len(all))
+	for i, o := range all {
+		list[i] = o.Transport
+	}
+	return list
+}

@@ -1,0 +1,2 @@
+// The collectives that move bytes of whatever type, over memory channels.
+#include "move_family.h"

@@ -1,0 +1,3 @@
+// All-reduce, reduce-scatter and reduce over memory and switch channels, compiled
+// once for each element type.
+#include "reduce_family.h"
