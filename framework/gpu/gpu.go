@@ -90,11 +90,53 @@ type Launch struct {
 	Grid, Block uint32
 	Shared      uint32 // dynamic shared memory, bytes
 	Stream      Stream
+
+	// Overlap lets the kernel begin while the one before it on the stream still
+	// runs. It has to wait for that one itself before it reads what that one
+	// wrote (mscclpp::await_previous). Devices without the ability ignore it.
+	Overlap bool
 }
 
 // Stream is the driver's handle of a stream; 0 is the default stream. The host has
 // no other.
 type Stream uintptr
+
+// Engine is what a Device offers besides if it works through queues: its launches
+// return before they are done, and its copy engines move bytes beside the kernels.
+// The host is none.
+//
+// Implemented by the devices of gpu/cuda and gpu/hip. Called by framework/comm for
+// port channels, and by package collectives. Sync alone waits.
+type Engine interface {
+	NewStream() (Stream, error)
+	CloseStream(Stream) error
+
+	// Copy enqueues a copy between any two of: memory of this device, memory of
+	// peers that it maps, registered host memory.
+	Copy(s Stream, dst, src uintptr, bytes uint64) error
+
+	// Write enqueues the store of a word, visible to everybody after all that was
+	// enqueued before it: how a copy engine signals.
+	Write(s Stream, addr uintptr, value uint64) error
+
+	// Query reports how far a stream is. The error is that of the device, which
+	// stays.
+	Query(s Stream) (StreamState, error)
+
+	// Sync waits until the stream is idle. It ends when the kernels do: an abort
+	// ends theirs.
+	Sync(s Stream) error
+}
+
+// StreamState says how far a stream is.
+type StreamState uint8
+
+// States of a stream.
+const (
+	StreamIdle      StreamState = iota // all that was enqueued has ended
+	StreamBusy                         // something is still to be done
+	StreamCapturing                    // what is enqueued is recorded into a graph
+)
 
 // Bytes views host-accessible memory as a slice. It must not be used after the
 // memory is closed.
