@@ -40,3 +40,5 @@ require (
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.3.0
 )
+
+require github.com/NVIDIA/go-nvml v0.13.3-0 // indirect
