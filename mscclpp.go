@@ -30,7 +30,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
 )
 
 // Element types and reductions, so that simple programs import one package.
@@ -81,6 +80,7 @@ type Option func(*initOptions)
 type initOptions struct {
 	settings []config.Setting
 	file     string
+	device   string
 	log      *slog.Logger
 	dump     io.Writer // nil: no signal is handled
 }
@@ -102,6 +102,13 @@ func WithConfigFile(path string) Option {
 // configuration says.
 func WithLog(l *slog.Logger) Option {
 	return func(o *initOptions) { o.log = l }
+}
+
+// WithDevice says where the program's buffers are: host, cuda, cuda:N, or auto, as
+// the configuration key device does, which overrides it. Without it they are on the
+// host.
+func WithDevice(name string) Option {
+	return func(o *initOptions) { o.device = name }
 }
 
 // WithoutDumpSignal leaves SIGUSR1 to the program. Otherwise Init has it print to
@@ -134,27 +141,27 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	if o.dump != nil {
 		j.dumper = newDumper(o.dump)
 	}
-	if err := j.start(ctx, o.log); err != nil {
+	if err := j.start(ctx, o.device, o.log); err != nil {
 		return nil, errors.Join(err, j.abandon(err))
 	}
 	return j, nil
 }
 
-// prefault is how much of each shared allocation is given its pages at start: what
-// small collectives use. The rest gets them on first use; with several ranks on a
-// few processors, filling all of it would take most of the start.
-const prefault = 1 << 20
-
 // start builds the job, up to its collectives.
-func (j *Job) start(ctx context.Context, log *slog.Logger) error {
+func (j *Job) start(ctx context.Context, wanted string, log *slog.Logger) error {
 	cfg := &j.Config.Config
+	where, err := chooseDevice(cfg.Device, wanted, os.Getenv, log)
+	if err != nil {
+		return err
+	}
+	cfg.Transports = cfg.TransportsOn(where.Type)
 	boot, err := bootstrapConfig(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.Bootstrap.Timeout+cfg.Plugins.StartTimeout))
 	defer cancel()
-	if err := j.open(ctx, boot, log); err != nil {
+	if err := j.open(ctx, where, boot, log); err != nil {
 		return err
 	}
 	if j.World, err = comm.New(ctx, j.boot, comm.Options{
@@ -189,7 +196,7 @@ const lastWords = 2 * time.Second
 // open opens device and transports while the ranks find each other: both wait for
 // other processes, and start-up is as long as the longer one. The error is what
 // failed first.
-func (j *Job) open(ctx context.Context, boot bootstrap.Config, log *slog.Logger) (err error) {
+func (j *Job) open(ctx context.Context, where framework.Device, boot bootstrap.Config, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var first sync.Once
@@ -209,16 +216,17 @@ func (j *Job) open(ctx context.Context, boot bootstrap.Config, log *slog.Logger)
 			time.AfterFunc(lastWords, func() { cancel(cause) })
 		}
 	})
-	device, cause := host.Open(host.Prefault(prefault))
-	if cause != nil {
+	var cause error
+	if j.device, cause = openDevice(where); cause != nil {
 		failed(cause)
 		cancel(cause)
-	} else {
-		j.device = device
 	}
 	both.Wait()
 	return err
 }
+
+// Device returns the device on which the job's kernels run.
+func (j *Job) Device() gpu.Device { return j.device }
 
 // Rank returns the number of this rank, from 0.
 func (j *Job) Rank() int { return j.World.Rank() }

@@ -103,8 +103,8 @@ func TestMistakesAreNamed(t *testing.T) {
 			with(mscclpp.WithSetting("transports", "shn"), mscclpp.WithSetting("plugins.embed", "shn")), framework.ErrInvalid, []string{"shn", "shm"}},
 		"a transport twice": {
 			with(mscclpp.WithSetting("transports", "shm,shm")), framework.ErrInvalid, []string{"shm", "twice"}},
-		"no transport": {
-			with(mscclpp.WithSetting("transports", "")), framework.ErrInvalid, []string{"transports", "empty"}},
+		"an unknown device": {
+			with(mscclpp.WithDevice("gpu")), framework.ErrInvalid, []string{`"gpu"`, "expected host, cuda:N"}},
 		"a row of the table": {
 			[]mscclpp.Option{mscclpp.WithConfigFile(file(t, "transports: [shm]\nplugins: {embed: [shm]}\ncollectives: {table: [{collective: allredcue, algorithm: ring}]}\n"))},
 			framework.ErrInvalid, []string{"allredcue"}},

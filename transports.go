@@ -32,8 +32,10 @@ func (o *opened) close() error {
 // openTransports starts all configured transports at the same time. After an error
 // none is left.
 func openTransports(ctx context.Context, cfg *config.Effective, log *slog.Logger) ([]*opened, error) {
-	if len(cfg.Transports) == 0 {
-		return nil, fmt.Errorf("%w: transports: the list is empty: expected at least one name", framework.ErrInvalid)
+	for _, name := range cfg.Plugins.Embed {
+		if !slices.Contains(cfg.Transports, name) {
+			return nil, fmt.Errorf("%w: plugins.embed: %q is not in transports %v", framework.ErrInvalid, name, cfg.Transports)
+		}
 	}
 	for i, name := range cfg.Transports {
 		if slices.Contains(cfg.Transports[:i], name) {

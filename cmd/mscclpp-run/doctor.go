@@ -44,8 +44,9 @@ func doctorCommand(a *app) *cobra.Command {
 			if err != nil {
 				list = append(list, finding{"configuration", fail, err.Error()})
 			} else {
-				list = append(list, finding{"configuration", good, fmt.Sprintf("transports %v", cfg.Transports)})
-				list = append(list, examinePlugins(inspect(c.Context(), cfg, nil), cfg.Transports)...)
+				wanted := cfg.TransportsOn("host")
+				list = append(list, finding{"configuration", good, fmt.Sprintf("transports %v", wanted)})
+				list = append(list, examinePlugins(inspect(c.Context(), cfg, nil), wanted)...)
 			}
 			return a.report(list, format)
 		},

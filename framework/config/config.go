@@ -3,8 +3,15 @@ package config
 // Config is the configuration of one rank of a job. The zero value is not useful;
 // see Default.
 type Config struct {
+	// Device is where the program's buffers are and where its kernels run: host,
+	// cuda, cuda:N (N counts the GPUs that are visible), or auto (an NVIDIA GPU if
+	// there is one, else the host). cuda alone takes the GPU of the local rank.
+	// Empty: what the program asks for, host if it asks for nothing.
+	Device string `config:"device"`
+
 	// Transports lists the transports that may be used, in order of preference. A
-	// pair of ranks uses the first one over which both can reach each other.
+	// pair of ranks uses the first one over which both can reach each other. Empty:
+	// those that suit the device, shm on the host and cudaipc on NVIDIA GPUs.
 	Transports []string `config:"transports"`
 
 	// Transport holds the options of each transport under its name. The transport
@@ -31,6 +38,18 @@ type Config struct {
 
 	// Log is where messages go.
 	Log Log `config:"log"`
+}
+
+// TransportsOn returns the transports for ranks whose device has the type host,
+// cuda or hip.
+func (c *Config) TransportsOn(deviceType string) []string {
+	switch {
+	case len(c.Transports) > 0:
+		return c.Transports
+	case deviceType == "cuda":
+		return []string{"cudaipc"}
+	}
+	return []string{"shm"}
 }
 
 // Plugins says where transports come from.
@@ -98,6 +117,14 @@ type Choice struct {
 
 	// Registered limits the row to registered (true) or other (false) buffers.
 	Registered *bool `config:"registered"`
+
+	// Blocks is the number of thread blocks of the launch on a GPU. 0: what the
+	// library thinks right.
+	Blocks int `config:"blocks"`
+
+	// Threads is the number of threads of each block. 0: what the library thinks
+	// right.
+	Threads int `config:"threads"`
 
 	// Algorithm is the name of the algorithm; `mscclpp-run bench --help` lists them.
 	Algorithm string `config:"algorithm"`

@@ -32,8 +32,17 @@ func load(t *testing.T, s Sources) *Effective {
 
 func TestDefaultsLoadAndPass(t *testing.T) {
 	e := load(t, Sources{})
-	if got := e.Transports; len(got) != 1 || got[0] != "shm" {
-		t.Errorf("transports = %v, expected [shm]", got)
+	if got := e.Transports; len(got) != 0 {
+		t.Errorf("transports = %v, expected none: the device decides", got)
+	}
+	for device, want := range map[string]string{"host": "shm", "cuda": "cudaipc"} {
+		if got := e.TransportsOn(device); len(got) != 1 || got[0] != want {
+			t.Errorf("transports on %s = %v, expected [%s]", device, got, want)
+		}
+	}
+	e.Transports = []string{"tcp"}
+	if got := e.TransportsOn("cuda"); len(got) != 1 || got[0] != "tcp" {
+		t.Errorf("transports = %v, expected the list as it is", got)
 	}
 	if e.Comm.Scratch != 32<<20 || e.Bootstrap.Timeout != Duration(30*time.Second) {
 		t.Errorf("scratch %v, timeout %v", e.Comm.Scratch, e.Bootstrap.Timeout)
@@ -126,7 +135,8 @@ func TestMistakesInFiles(t *testing.T) {
 		"extension":     {"j.json", "{}", `expected a file name that ends in .yaml, .yml, .toml`},
 		"root":          {"j.yaml", "- a\n", `j.yaml`},
 		"twice":         {"j.yaml", "transports: [shm, shm]", `j.yaml:1: transports: "shm" is listed twice`},
-		"empty":         {"j.yaml", "transports: []", `expected at least one name`},
+		"device":        {"j.yaml", "device: gpu", `j.yaml:1: device: "gpu": expected host, cuda, cuda:N or auto`},
+		"shape":         {"j.yaml", "collectives: {table: [{algorithm: ring, threads: 2000}]}", `row 1: blocks 0, threads 2000: expected 0 to 1024`},
 		"relative":      {"j.yaml", "plugins: {path: {x: {file: bin/x}}}", `plugins.path.x.file: "bin/x": expected an absolute path`},
 		"checksum":      {"j.yaml", "plugins: {path: {x: {file: /x, sha256: abc}}}", `expected 64 hexadecimal digits`},
 		"range":         {"j.yaml", "comm: {max_blocks: 0}", `comm.max_blocks: 0: expected 1 to 1024`},

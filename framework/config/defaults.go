@@ -5,7 +5,7 @@ import "time"
 // Default returns the lowest layer. Each call returns fresh maps and slices.
 func Default() Config {
 	return Config{
-		Transports: []string{"shm"},
+		Transports: []string{},
 		Transport:  map[string]map[string]any{},
 		Plugins: Plugins{
 			Path:         map[string]Pinned{},

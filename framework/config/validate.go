@@ -16,8 +16,8 @@ func (e *Effective) validate() error {
 	bad := func(key, format string, args ...any) {
 		all = append(all, fmt.Errorf("%s: %s: %s: %w", e.Origin(key), key, fmt.Sprintf(format, args...), framework.ErrInvalid))
 	}
-	if len(e.Transports) == 0 {
-		bad("transports", "empty: expected at least one name, such as shm")
+	if err := checkDevice(e.Device); err != nil {
+		bad("device", "%q: expected host, cuda, cuda:N or auto", e.Device)
 	}
 	seen := map[string]bool{}
 	for _, name := range e.Transports {
@@ -30,7 +30,7 @@ func (e *Effective) validate() error {
 		seen[name] = true
 	}
 	for _, name := range e.Plugins.Embed {
-		if !seen[name] {
+		if len(seen) > 0 && !seen[name] {
 			bad("plugins.embed", "%q is not in transports", name)
 		}
 	}
@@ -62,11 +62,26 @@ func (e *Effective) validate() error {
 		if c.Algorithm == "" {
 			bad("collectives.table", "row %d: expected an algorithm", i+1)
 		}
+		if c.Blocks < 0 || c.Blocks > 1024 || c.Threads < 0 || c.Threads > 1024 {
+			bad("collectives.table", "row %d: blocks %d, threads %d: expected 0 to 1024", i+1, c.Blocks, c.Threads)
+		}
 		if c.MaxRanks != 0 && c.MaxRanks < c.MinRanks {
 			bad("collectives.table", "row %d: max_ranks %d is below min_ranks %d", i+1, c.MaxRanks, c.MinRanks)
 		}
 	}
 	return errors.Join(all...)
+}
+
+// checkDevice takes what framework.ParseDevice does, and leaves to be chosen.
+func checkDevice(name string) error {
+	if name == "" || name == "auto" {
+		return nil
+	}
+	d, err := framework.ParseDevice(name)
+	if err == nil && d.Type == "hip" {
+		err = fmt.Errorf("%w: no program runs on %s yet", framework.ErrUnsupported, name)
+	}
+	return err
 }
 
 func sortedPins(m map[string]Pinned) []string {
