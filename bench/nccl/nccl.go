@@ -1,0 +1,251 @@
+// Package nccl makes the installed NCCL the peer of a comparison: it opens
+// libnccl.so.2 at run time and performs the calls of package bench with it, on the
+// buffers and the stream that are measured.
+package nccl
+
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// EnvLibrary names the library to open instead of the system's libnccl.so.2.
+const EnvLibrary = "MSCCLPP_NCCL_LIBRARY"
+
+// joinTimeout bounds NCCL's own rendezvous, which takes seconds on a large host.
+const joinTimeout = 60 * time.Second
+
+// Library is an NCCL that was opened.
+type Library struct{ c *C.nccl_library }
+
+// Open opens the system's NCCL. ErrUnavailable: there is none.
+func Open() (*Library, error) {
+	path := os.Getenv(EnvLibrary)
+	if path == "" {
+		path = "libnccl.so.2"
+	}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var message *C.char
+	l := C.nccl_open(name, &message)
+	if l == nil {
+		defer C.free(unsafe.Pointer(message))
+		return nil, fmt.Errorf("%w: NCCL: %s (%s names another file)", framework.ErrUnavailable, C.GoString(message), EnvLibrary)
+	}
+	return &Library{l}, nil
+}
+
+// Version returns "2.28.3".
+func (l *Library) Version() string {
+	var v C.int
+	C.nccl_version(l.c, &v)
+	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+}
+
+// Device is what NCCL needs of the device that it works on: a thread whose current
+// device it is.
+type Device interface {
+	// Bound runs f on a thread for which the device is the current one.
+	Bound(f func() error) error
+}
+
+// Peer is one rank of an NCCL communicator.
+type Peer struct {
+	lib     *Library
+	dev     Device
+	comm    unsafe.Pointer
+	rank    int
+	ranks   int
+	stream  gpu.Stream
+	args    *C.nccl_call_args // C memory: a call passes no Go pointer
+	windows []unsafe.Pointer
+	scaled  map[scaling]C.int
+}
+
+type scaling struct {
+	t     device.DataType
+	scale float64
+}
+
+// Join makes a communicator of the ranks of g. It is collective.
+func Join(ctx context.Context, l *Library, g bench.Group, dev Device, stream gpu.Stream) (*Peer, error) {
+	var id C.nccl_id
+	var mine []byte
+	p := &Peer{lib: l, dev: dev, rank: g.Rank(), ranks: g.Size(), stream: stream, scaled: make(map[scaling]C.int)}
+	if p.rank == 0 {
+		if err := p.result("get a unique id", C.nccl_unique_id(l.c, &id)); err != nil {
+			return nil, err
+		}
+		mine = C.GoBytes(unsafe.Pointer(&id), C.int(unsafe.Sizeof(id)))
+	}
+	all, err := g.AllGather(ctx, mine)
+	if err != nil {
+		return nil, fmt.Errorf("nccl: exchange of the unique id: %w", err)
+	}
+	if len(all[0]) != int(unsafe.Sizeof(id)) {
+		return nil, fmt.Errorf("%w: nccl: rank 0 sent a unique id of %d bytes, expected %d", framework.ErrPeer, len(all[0]), unsafe.Sizeof(id))
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&id)), unsafe.Sizeof(id)), all[0])
+	joined := make(chan error, 1)
+	comm := (*unsafe.Pointer)(C.calloc(1, C.size_t(unsafe.Sizeof(p.comm)))) // NCCL may still write after the bound
+	go func() {
+		joined <- dev.Bound(func() error {
+			return p.result("join "+strconv.Itoa(p.ranks)+" ranks", C.nccl_join(l.c, comm, C.int(p.ranks), &id, C.int(p.rank)))
+		})
+	}()
+	select {
+	case err = <-joined:
+	case <-time.After(joinTimeout):
+		err = fmt.Errorf("%w: nccl: its rendezvous of %d ranks took more than %v", framework.ErrPeer, p.ranks, joinTimeout)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.comm = *comm
+	C.free(unsafe.Pointer(comm))
+	p.args = (*C.nccl_call_args)(C.calloc(1, C.size_t(unsafe.Sizeof(*p.args))))
+	return p, nil
+}
+
+// Register makes memory a symmetric window: NCCL's counterpart of registered
+// buffers. Collective. ErrUnsupported: this NCCL or this memory does not permit it.
+func (p *Peer) Register(buffer unsafe.Pointer, bytes int64) error {
+	var window unsafe.Pointer
+	err := p.dev.Bound(func() error {
+		return p.result("register a symmetric window", C.nccl_window(p.lib.c, p.comm, buffer, C.size_t(bytes), &window))
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", framework.ErrUnsupported, err)
+	}
+	if window != nil { // older drivers answer success and none
+		p.windows = append(p.windows, window)
+	}
+	return nil
+}
+
+// Do enqueues the call on the stream.
+func (p *Peer) Do(c *bench.Call) error {
+	if err := p.fill(c); err != nil {
+		return err
+	}
+	return p.dev.Bound(func() error { return p.result(c.Collective.String(), C.nccl_call(p.lib.c, p.comm, p.args)) })
+}
+
+var kinds = map[bench.Collective]C.int{
+	bench.AllReduce: C.NCCL_ALL_REDUCE, bench.AllGather: C.NCCL_ALL_GATHER, bench.ReduceScatter: C.NCCL_REDUCE_SCATTER,
+	bench.Broadcast: C.NCCL_BROADCAST, bench.Reduce: C.NCCL_REDUCE, bench.AllToAll: C.NCCL_ALL_TO_ALL,
+	bench.Gather: C.NCCL_GATHER, bench.Scatter: C.NCCL_SCATTER, bench.SendRecv: C.NCCL_SHIFT,
+}
+
+// types are NCCL's numbers of the element types.
+var types = map[device.DataType]C.int{
+	device.Int8: 0, device.Uint8: 1, device.Int32: 2, device.Uint32: 3, device.Int64: 4, device.Uint64: 5,
+	device.Float16: 6, device.Float32: 7, device.Float64: 8, device.BFloat16: 9, device.Float8E4M3: 10, device.Float8E5M2: 11,
+}
+
+var ops = map[device.Op]C.int{device.Sum: 0, device.Prod: 1, device.Max: 2, device.Min: 3, device.Avg: 4}
+
+// Supports says whether NCCL has the call at all.
+func (p *Peer) Supports(c *bench.Call) bool {
+	_, kind := kinds[c.Collective]
+	_, typed := types[c.Type]
+	return kind && typed
+}
+
+func (p *Peer) fill(c *bench.Call) error {
+	if !p.Supports(c) {
+		return fmt.Errorf("%w: nccl has no %v of %v", framework.ErrUnsupported, c.Collective, c.Type)
+	}
+	op, err := p.op(c)
+	if err != nil {
+		return err
+	}
+	*p.args = C.nccl_call_args{
+		kind: kinds[c.Collective], _type: types[c.Type], op: op, root: C.int(c.Root), rank: C.int(p.rank), ranks: C.int(p.ranks),
+		in: c.In, out: c.Out, count: C.size_t(c.Count), element: C.size_t(c.Type.Size()), stream: p.handle(),
+	}
+	return nil
+}
+
+// handle is the stream as NCCL takes it: an address that is not Go's.
+func (p *Peer) handle() unsafe.Pointer {
+	s := uintptr(p.stream)
+	return *(*unsafe.Pointer)(unsafe.Pointer(&s))
+}
+
+// op returns NCCL's number of the reduction. A scaled sum has one for each factor,
+// which NCCL wants in the type of the elements.
+func (p *Peer) op(c *bench.Call) (C.int, error) {
+	if !c.Collective.Reduces() {
+		return 0, nil
+	}
+	if n, ok := ops[c.Op]; ok {
+		return n, nil
+	}
+	key := scaling{c.Type, c.Scale}
+	if n, ok := p.scaled[key]; ok {
+		return n, nil
+	}
+	factor, err := scalar(c.Type, c.Scale)
+	if err != nil {
+		return 0, err
+	}
+	var n C.int
+	err = p.dev.Bound(func() error {
+		return p.result("create a scaled sum", C.nccl_premulsum(p.lib.c, p.comm, unsafe.Pointer(&factor), types[c.Type], &n))
+	})
+	if err == nil {
+		p.scaled[key] = n
+	}
+	return n, err
+}
+
+// scalar returns the bytes of a factor in an element type.
+func scalar(t device.DataType, scale float64) (uint64, error) {
+	switch t {
+	case device.Float32:
+		return uint64(math.Float32bits(float32(scale))), nil
+	case device.Float64:
+		return math.Float64bits(scale), nil
+	case device.Int8, device.Uint8, device.Int32, device.Uint32, device.Int64, device.Uint64:
+		return uint64(int64(scale)), nil
+	}
+	return 0, fmt.Errorf("%w: nccl: a scaled sum of %v: expected f32, f64 or an integer type", framework.ErrUnsupported, t)
+}
+
+func (p *Peer) result(what string, code C.int) error {
+	if code == 0 {
+		return nil
+	}
+	return fmt.Errorf("nccl: %s: %s: %s", what, C.GoString(C.nccl_error(p.lib.c, code)), C.GoString(C.nccl_last_error(p.lib.c, p.comm)))
+}
+
+// Close leaves the communicator. All that was enqueued must have ended.
+func (p *Peer) Close() error {
+	err := p.dev.Bound(func() error {
+		for _, n := range p.scaled {
+			C.nccl_op_close(p.lib.c, p.comm, n)
+		}
+		for _, w := range p.windows {
+			C.nccl_window_close(p.lib.c, p.comm, w)
+		}
+		return p.result("leave", C.nccl_leave(p.lib.c, p.comm))
+	})
+	C.free(unsafe.Pointer(p.args))
+	p.comm, p.args, p.windows = nil, nil, nil
+	return err
+}
