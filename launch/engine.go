@@ -37,6 +37,10 @@ type Engine struct {
 	// say. PerNode is the number of ranks for an agent to start, or 0.
 	Node, Nodes, PerNode int
 
+	// PerNodeOf is set instead of PerNode where the engine wants a rank for each gpu,
+	// each cpu, or auto: each gpu if there is one, else each cpu.
+	PerNodeOf string
+
 	MasterAddr string // "" where the engine does not say
 	MasterPort int    // 0 likewise
 }
@@ -67,8 +71,12 @@ var rules = []rule{
 	{name: "Kubeflow Trainer", role: RoleAgent, need: []string{"PET_NNODES", "PET_NODE_RANK"}, read: func(r *reader, e *Engine) {
 		nodes, _, _ := strings.Cut(r.get("PET_NNODES"), ":") // "2:4" in elastic jobs: the least
 		e.Node, e.Nodes = r.number("PET_NODE_RANK"), r.parse("PET_NNODES", nodes)
-		if n, err := strconv.Atoi(r.get("PET_NPROC_PER_NODE")); err == nil {
-			e.PerNode = n // it may also say "gpu" or "auto"
+		switch per := r.get("PET_NPROC_PER_NODE"); per {
+		case "gpu", "cpu", "auto":
+			e.PerNodeOf = per
+		case "":
+		default:
+			e.PerNode = r.parse("PET_NPROC_PER_NODE", per)
 		}
 		r.master(e, "PET_MASTER_ADDR", "PET_MASTER_PORT")
 	}},

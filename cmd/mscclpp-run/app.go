@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"text/tabwriter"
@@ -23,6 +24,7 @@ type app struct {
 	settings       []config.Setting
 	engine         launch.Engine
 	effective      *config.Effective
+	root           fs.FS // of the file system in which GPUs are counted; nil = this machine's
 }
 
 // run parses the flags and does what they ask for.
@@ -39,26 +41,39 @@ func (a *app) run(args []string) error {
 	case a.opts.help:
 		return a.help(f)
 	case a.opts.version:
-		_, err := fmt.Fprintln(a.stdout, "mscclpp-run", version.Full())
-		return err
-	}
-	var err error
-	if a.settings, err = a.opts.settings(f); err != nil {
-		return err
+		return a.printVersion()
 	}
 	rest := f.Args()
 	if len(rest) == 0 {
 		return usage("expected a program or a verb")
+	}
+	var v *verb
+	if f.ArgsLenAtDash() != 0 { // "--" makes it a program whatever its name
+		v = findVerb(rest[0])
+	}
+	var command *cobra.Command
+	if v != nil {
+		var own []string
+		command = v.prepare(a)
+		own, rest = split(f, command.Flags(), rest[1:])
+		if err := again(f, v.name, own); err != nil {
+			return err
+		}
+		if a.opts.version {
+			return a.printVersion()
+		}
+	}
+	var err error
+	if a.settings, err = a.opts.settings(f); err != nil {
+		return err
 	}
 	if !a.opts.standalone {
 		if a.engine, err = launch.Detect(os.Getenv); err != nil {
 			return err
 		}
 	}
-	if f.ArgsLenAtDash() != 0 { // "--" makes it a program whatever its name
-		if v := findVerb(rest[0]); v != nil {
-			return a.verb(v, rest)
-		}
+	if v != nil {
+		return a.verb(v, command, rest)
 	}
 	return a.launch(rest[0], rest)
 }
@@ -91,38 +106,9 @@ func (a *app) config() (*config.Effective, error) {
 	return e, nil
 }
 
-// verb runs a verb here, or starts the ranks of one that runs in ranks.
-func (a *app) verb(v *verb, args []string) error {
-	c := v.command(a)
-	c.Use, c.Short = v.name+" "+c.Use, v.short
-	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetOut(a.stdout)
-	c.SetErr(a.stderr)
-	c.SetArgs(args[1:])
-	c.CompletionOptions.DisableDefaultCmd = true
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s: %v", v.name, err) })
-	if !v.ranks || a.engine.Role == launch.RoleRank && a.opts.np == 0 {
-		return c.Execute()
-	}
-	// Mistakes on the command line are to be reported once, not by every rank.
-	c.InitDefaultHelpFlag()
-	if err := c.ParseFlags(args[1:]); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return c.Help()
-		}
-		return usage("%s: %v", v.name, err)
-	}
-	if help, err := c.Flags().GetBool("help"); err == nil && help {
-		return c.Help()
-	}
-	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
-		return usage("%s: %v", v.name, err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("own program: %w", err)
-	}
-	return a.launch(self, append([]string{"mscclpp-run"}, args...))
+func (a *app) printVersion() error {
+	_, err := fmt.Fprintln(a.stdout, "mscclpp-run", version.Full())
+	return err
 }
 
 func (a *app) help(f *pflag.FlagSet) error {
@@ -130,7 +116,7 @@ func (a *app) help(f *pflag.FlagSet) error {
 	fmt.Fprint(w, `mscclpp-run starts one process for each rank on this host.
 
   mscclpp-run -n N [flags] [--] PROGRAM [ARGUMENTS]
-  mscclpp-run [-n N] [flags] VERB [ARGUMENTS]
+  mscclpp-run [-n N] [flags] VERB [ARGUMENTS]     flags may also follow the verb
 
 Under Slurm, Open MPI, torchrun, PMI, jsrun and Kubernetes it finds its place in
 the environment; there -n is the number of ranks for each process of the engine.

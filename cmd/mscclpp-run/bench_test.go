@@ -39,10 +39,10 @@ func TestBenchFlags(t *testing.T) {
 	}
 }
 
-// The letters of nccl-tests mean the same.
+// The letters of nccl-tests mean the same, except -n, which is the number of ranks.
 func TestBenchShortFlags(t *testing.T) {
 	f := &benchFlags{}
-	if err := parseVerb(f.command(&app{}), "broadcast", "-b", "8", "-e", "128M", "-f", "2", "-d", "float", "-o", "sum", "-n", "20", "-w", "1", "-r", "3", "-c"); err != nil {
+	if err := parseVerb(f.command(&app{}), "broadcast", "-b", "8", "-e", "128M", "-f", "2", "-d", "float", "-o", "sum", "--iters", "20", "-w", "1", "-r", "3", "-c"); err != nil {
 		t.Fatal(err)
 	}
 	if o := f.options; o.Sizes != (sizes.Range{Min: 8, Max: 128 << 20, Factor: 2}) || o.Type != device.Float32 || o.Plan.Iterations != 20 || o.Root != 3 || !o.Check {

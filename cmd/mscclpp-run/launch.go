@@ -100,8 +100,7 @@ func (a *app) become(path string, args, env []string) error {
 		MasterAddr: e.MasterAddr, MasterPort: e.MasterPort,
 	}}
 	if a.opts.dryRun {
-		_, err := fmt.Fprintf(a.stdout, "rank %d of %d (%s): %s\n", e.Rank, e.World, e.Name, strings.Join(args, " "))
-		return err
+		return a.printRank(args)
 	}
 	if a.opts.dir != "" {
 		if err := os.Chdir(a.opts.dir); err != nil {
@@ -112,10 +111,22 @@ func (a *app) become(path string, args, env []string) error {
 	return &codeError{code: launch.StartCode(err), err: fmt.Errorf("program %s: %w", path, err)}
 }
 
-// environ is the environment of the ranks: this process's own, the configuration
-// that flags set, and what -x asks for.
+// printRank prints what a rank that an engine made would run.
+func (a *app) printRank(args []string) error {
+	e := a.engine
+	_, err := fmt.Fprintf(a.stdout, "rank %d of %d (%s): %s\n", e.Rank, e.World, e.Name, strings.Join(args, " "))
+	return err
+}
+
+// environ is the environment of the ranks: this process's own and the additions.
 func (a *app) environ() ([]string, error) {
-	env := os.Environ()
+	more, err := a.additions()
+	return append(os.Environ(), more...), err
+}
+
+// additions are the variables that only ranks get: the configuration that flags set,
+// and what -x asks for.
+func (a *app) additions() (env []string, err error) {
 	if dir := plugins.BuiltInDir(); dir != "" {
 		env = append(env, plugins.EnvBuiltIn+"="+dir)
 	}

@@ -174,7 +174,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"-n", "-1", "true"}, 2, "-n -1: expected at least 1"},
 		{[]string{"--nosuch", "true"}, 2, "unknown flag: --nosuch"},
 		{[]string{"-n", "2", "--nproc-per-node", "3", "true"}, 2, "expected one of them"},
-		{[]string{"--nproc-per-node", "many", "true"}, 2, "expected a number, cpu or auto"},
+		{[]string{"--nproc-per-node", "many", "true"}, 2, "expected a number, gpu, cpu or auto"},
 		{[]string{"--nnodes", "2", "true"}, 2, "expected --node-rank"},
 		{[]string{"--nnodes", "2", "--node-rank", "2", "true"}, 2, "host 2 of 2"},
 		{[]string{"--nnodes", "2", "--node-rank", "0", "true"}, 2, "expected --master-addr"},

@@ -8,7 +8,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/config"
 )
 
-// options are the flags that stand before the program or verb.
+// options are the launcher's own flags, which stand before the program, or on any
+// side of the verb.
 type options struct {
 	np          int
 	perNode     string
@@ -71,7 +72,7 @@ func newFlags(o *options) *pflag.FlagSet {
 		return pflag.NormalizedName(name)
 	})
 	f.IntVarP(&o.np, "np", "n", 0, "ranks to start on this host (also -np, --nproc)")
-	f.StringVar(&o.perNode, "nproc-per-node", "", "the same, as torchrun has it: a number, or cpu for one for each processor")
+	f.StringVar(&o.perNode, "nproc-per-node", "", "the same, as torchrun has it: a number, gpu or cpu for one for each, auto for gpu where there is one")
 	f.StringArrayVarP(&o.export, "export", "x", nil, "VAR or VAR=VALUE for the ranks' environment; may be repeated")
 	f.StringVar(&o.configFile, "config", "", "configuration of the job, a YAML or TOML file")
 	f.StringArrayVar(&o.set, "set", nil, "KEY=VALUE of the configuration; may be repeated")

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"strconv"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -31,6 +35,11 @@ func (a *app) place() (*launch.Place, error) {
 			return nil, usage("%s made this process rank %d of %d, and -n %d asks for more ranks in each of them: leave out -n, or add --standalone", e.Name, e.Rank, e.World, local)
 		}
 		e = launch.Engine{} // a job inside a rank: a job of its own
+	}
+	if local == 0 && e.PerNodeOf != "" {
+		if local, err = a.count(e.PerNodeOf); err != nil {
+			return nil, fmt.Errorf("%s: one rank for each %s: %w", e.Name, e.PerNodeOf, err)
+		}
 	}
 	if local == 0 {
 		local = max(1, e.PerNode)
@@ -66,17 +75,41 @@ func (a *app) local() (int, error) {
 	switch o.perNode {
 	case "":
 		return o.np, nil
-	case "cpu", "auto":
-		return runtime.NumCPU(), nil
+	case "gpu", "cpu", "auto":
+		n, err := a.count(o.perNode)
+		if err != nil {
+			return 0, fmt.Errorf("--nproc-per-node %s: %w", o.perNode, err)
+		}
+		if o.np != 0 && o.np != n {
+			return 0, usage("-n %d and --nproc-per-node %s, which is %d here: expected one of them", o.np, o.perNode, n)
+		}
+		return n, nil
 	}
 	n, err := strconv.Atoi(o.perNode)
 	if err != nil || n < 1 {
-		return 0, usage("--nproc-per-node %s: expected a number, cpu or auto", o.perNode)
+		return 0, usage("--nproc-per-node %s: expected a number, gpu, cpu or auto", o.perNode)
 	}
 	if o.np != 0 && o.np != n {
 		return 0, usage("-n %d and --nproc-per-node %d: expected one of them", o.np, n)
 	}
 	return n, nil
+}
+
+// count is how many of something this host has. As in torchrun, auto is GPUs, and
+// processors where there is none.
+func (a *app) count(what string) (int, error) {
+	if what == "cpu" {
+		return runtime.NumCPU(), nil
+	}
+	root := a.root
+	if root == nil {
+		root = os.DirFS("/")
+	}
+	n, err := launch.GPUs(root, os.LookupEnv)
+	if what == "auto" && errors.Is(err, framework.ErrUnavailable) {
+		return runtime.NumCPU(), nil
+	}
+	return n, err
 }
 
 // master fills the meeting point from the flags, and with defaults.

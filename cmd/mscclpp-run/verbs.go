@@ -1,6 +1,16 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mscclpp-go/mscclpp/launch"
+)
 
 // verb is a command of mscclpp-run other than starting a program.
 type verb struct {
@@ -33,4 +43,78 @@ func findVerb(name string) *verb {
 		}
 	}
 	return nil
+}
+
+// prepare makes the command of the verb.
+func (v *verb) prepare(a *app) *cobra.Command {
+	c := v.command(a)
+	c.Use, c.Short = strings.TrimSpace(v.name+" "+c.Use), v.short
+	c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "mscclpp-run " + v.name}
+	c.SetUsageTemplate(c.UsageTemplate() + "\nThe launcher's own flags may stand here as well: see mscclpp-run --help.\n")
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetOut(a.stdout)
+	c.SetErr(a.stderr)
+	c.CompletionOptions.DisableDefaultCmd = true
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s: %v", v.name, err) })
+	c.InitDefaultHelpFlag()
+	return c
+}
+
+// verb runs a verb here, or starts the ranks of one that runs in ranks. Args are
+// what belongs to the verb; ranks get nothing else, or they would start ranks.
+func (a *app) verb(v *verb, c *cobra.Command, args []string) error {
+	c.SetArgs(append([]string{}, args...)) // not nil, for which cobra takes all of this process's
+	if !v.ranks {
+		return c.Execute()
+	}
+	if a.engine.Role == launch.RoleRank && a.opts.np == 0 && a.opts.perNode == "" {
+		return a.inRank(c, args)
+	}
+	// Mistakes on the command line are to be reported once, not by every rank.
+	if err := c.ParseFlags(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return c.Help()
+		}
+		return usage("%s: %v", v.name, err)
+	}
+	if help, err := c.Flags().GetBool("help"); err == nil && help {
+		return c.Help()
+	}
+	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
+		return usage("%s: %v", v.name, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("own program: %w", err)
+	}
+	return a.launch(self, append([]string{"mscclpp-run", v.name}, args...))
+}
+
+// inRank runs a verb in this process, which is a rank already. What flags say
+// reaches it as it reaches ranks that were started: through the environment.
+func (a *app) inRank(c *cobra.Command, args []string) error {
+	if len(a.settings) > 0 || a.opts.configFile != "" {
+		if _, err := a.config(); err != nil { // a mistake in a flag is not to be blamed on a variable
+			return err
+		}
+	}
+	more, err := a.additions()
+	if err != nil {
+		return err
+	}
+	if a.opts.dryRun {
+		return a.printRank(append([]string{"mscclpp-run", c.Name()}, args...))
+	}
+	if a.opts.dir != "" {
+		if err := os.Chdir(a.opts.dir); err != nil {
+			return err
+		}
+	}
+	for _, e := range more {
+		name, value, _ := strings.Cut(e, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("variable %s: %w", name, err)
+		}
+	}
+	return c.Execute()
 }

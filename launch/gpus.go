@@ -1,0 +1,142 @@
+package launch
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+const (
+	gpuFolder  = "proc/driver/nvidia/gpus" // a folder for each GPU that the driver has
+	gpuNodes   = "dev/nvidia"              // and a number: what this process may be able to open
+	gpuVisible = "CUDA_VISIBLE_DEVICES"
+)
+
+// seenGPU is a GPU of this host; fields that the driver does not tell are unset.
+type seenGPU struct {
+	minor int // of its device node; -1 if unknown
+	uuid  string
+}
+
+// GPUs returns how many NVIDIA GPUs a program started here would see. Root is the
+// root of the file system, lookup reads the environment. None is an error that wraps
+// framework.ErrUnavailable and says where they were looked for.
+//
+// The driver's library would know as well, but the launcher is not to load it: that
+// takes a good part of a second, and a process that did must not fork.
+func GPUs(root fs.FS, lookup func(name string) (string, bool)) (int, error) {
+	all := present(root)
+	if len(all) == 0 {
+		return 0, fmt.Errorf("%w: no GPU: expected one in /%s, with a device node /%sN", framework.ErrUnavailable, gpuFolder, gpuNodes)
+	}
+	list, limited := lookup(gpuVisible)
+	if !limited {
+		return len(all), nil
+	}
+	n, err := visible(all, list)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: no GPU: %s=%q hides all %d", framework.ErrUnavailable, gpuVisible, list, len(all))
+	}
+	return n, err
+}
+
+// present lists the GPUs that the driver has and that have a device node: in a
+// container the driver may still name all of the host, and nodes may outlive their
+// GPU. Where only one of the two sources is there, it alone counts: nodes appear
+// when a GPU is first used, and some containers hide /proc/driver.
+func present(root fs.FS) []seenGPU {
+	nodes := map[int]bool{}
+	names, _ := fs.Glob(root, gpuNodes+"[0-9]*") // the pattern is right, so there is no error
+	for _, name := range names {
+		if minor, err := strconv.Atoi(strings.TrimPrefix(name, gpuNodes)); err == nil {
+			nodes[minor] = true
+		}
+	}
+	var gpus []seenGPU
+	folders, _ := fs.ReadDir(root, gpuFolder) // no folder: no driver, or not shown
+	for _, f := range folders {
+		g := seenGPU{minor: -1}
+		if text, err := fs.ReadFile(root, path.Join(gpuFolder, f.Name(), "information")); err == nil {
+			g.read(text)
+		}
+		if len(nodes) == 0 || g.minor < 0 || nodes[g.minor] {
+			gpus = append(gpus, g)
+		}
+	}
+	if len(folders) == 0 {
+		for minor := range nodes {
+			gpus = append(gpus, seenGPU{minor: minor})
+		}
+	}
+	if len(nodes) > 0 && len(gpus) > len(nodes) { // minors unknown: at least the number is right
+		gpus = gpus[:len(nodes)]
+	}
+	return gpus
+}
+
+// read takes what it knows from the lines "Name:  value" of the driver.
+func (g *seenGPU) read(information []byte) {
+	lines := bufio.NewScanner(bytes.NewReader(information))
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		switch value = strings.TrimSpace(value); strings.TrimSpace(name) {
+		case "Device Minor":
+			if minor, err := strconv.Atoi(value); err == nil {
+				g.minor = minor
+			}
+		case "GPU UUID":
+			g.uuid = value
+		}
+	}
+}
+
+// visible counts the entries of the list as CUDA does: it stops at the first that
+// names no GPU, so that "-1" or nothing hides all.
+func visible(all []seenGPU, list string) (int, error) {
+	taken := map[int]bool{}
+	for _, entry := range strings.Split(list, ",") {
+		entry = strings.TrimSpace(entry)
+		if strings.HasPrefix(entry, "MIG-") {
+			return 0, fmt.Errorf("%w: %s=%s: a process sees one MIG instance at most: expected a number of ranks instead of gpu", framework.ErrInvalid, gpuVisible, list)
+		}
+		at := find(all, entry)
+		if at < 0 {
+			break
+		}
+		if taken[at] {
+			return 0, fmt.Errorf("%w: %s=%s names a GPU twice", framework.ErrInvalid, gpuVisible, list)
+		}
+		taken[at] = true
+	}
+	return len(taken), nil
+}
+
+// find returns the place of the GPU that an index, or the start of a UUID, names; -1
+// if none or several.
+func find(all []seenGPU, entry string) int {
+	if i, err := strconv.Atoi(entry); err == nil {
+		if i < 0 || i >= len(all) {
+			return -1
+		}
+		return i
+	}
+	at := -1
+	if !strings.HasPrefix(entry, "GPU-") {
+		return at
+	}
+	for i, g := range all {
+		if strings.HasPrefix(g.uuid, entry) {
+			if at >= 0 {
+				return -1
+			}
+			at = i
+		}
+	}
+	return at
+}
