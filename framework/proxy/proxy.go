@@ -162,6 +162,10 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 }
 
+// Quit tells the proxy to drop what was pushed, and to end: for a job that has failed.
+// It does not wait.
+func (s *Service) Quit() { s.tell(quit) }
+
 // tell raises the word to stop. Once the proxy has ended the ring may be gone.
 func (s *Service) tell(how int32) {
 	s.mu.Lock()

@@ -75,6 +75,9 @@ func (r *Ring) FlushWord(i uint32) uintptr {
 	return uintptr(r.mem.Addr()) + flushOffset(i)
 }
 
+// FlushWordOn is FlushWord for a device that has the ring's memory mapped at base.
+func FlushWordOn(base uintptr, i uint32) uintptr { return base + flushOffset(i) }
+
 func flushOffset(i uint32) uintptr {
 	if i >= device.RingFlushWords {
 		panic(fmt.Sprintf("ring: flush word %d of %d", i, device.RingFlushWords))

@@ -120,11 +120,14 @@ func (r *Ring) Share() (framework.Share, error) {
 	return framework.Share{Kind: framework.ShareMemFD, FD: r.mem.File()}.Dup()
 }
 
+// Watch lets pushes and waits from Go end with the communicator that owns the words.
+func (r *Ring) Watch(words *device.WaitControl) { r.control.Store(words) }
+
 // Handle returns what kernels on the host push through. Control is the address of
 // the communicator's device.WaitControl, or 0; from here on pushes from Go watch
 // it as well.
 func (r *Ring) Handle(control uintptr) device.FifoHandle {
-	r.control.Store((*device.WaitControl)(at(control)))
+	r.Watch((*device.WaitControl)(at(control)))
 	h := r.header
 	return device.FifoHandle{
 		Triggers:  uintptr(r.triggers),
@@ -139,11 +142,52 @@ func (r *Ring) Handle(control uintptr) device.FifoHandle {
 	}
 }
 
-// Depth returns how many triggers were pushed by the host and not yet performed.
-func (r *Ring) Depth() uint64 {
-	tail := atomic.LoadUint64(&r.header.Tail)
-	return atomic.LoadUint64(&r.header.Head) - tail
+// View says where a device that is not the host finds a ring. All are addresses as
+// its kernels use them.
+type View struct {
+	Base     uintptr // of the ring's memory, mapped from its Share
+	Counters uintptr // of CounterBytes of zeroed memory of the device
+	Control  uintptr // of the communicator's device.WaitControl, or 0
 }
+
+// CounterBytes is the size of what kernels of a device count their pushes in. It is
+// memory of the device: its atomics do not reach across the bus, and a look at
+// memory of the host takes it a microsecond.
+const CounterBytes = 128
+
+// HandleOn returns what kernels of a device push through. They alone may push to
+// the ring then, since they do not count in the ring itself; nor can they wake a
+// consumer that sleeps.
+func (r *Ring) HandleOn(v View) device.FifoHandle {
+	var h device.RingHeader
+	return device.FifoHandle{
+		Triggers:  v.Base + device.RingTriggers,
+		Head:      v.Counters,
+		Tail:      v.Base + unsafe.Offsetof(h.Tail),
+		TailCache: v.Counters + 8,
+		Error:     v.Base + unsafe.Offsetof(h.Error),
+		Control:   v.Control,
+		Mask:      uint32(r.slots - 1),
+		Shift:     r.shift,
+	}
+}
+
+// Bytes returns the size of the ring's memory.
+func (r *Ring) Bytes() uint64 { return size(r.slots) }
+
+// Depth returns how many triggers were pushed and not yet performed, whoever pushed
+// them. It looks at every slot that is in use.
+func (r *Ring) Depth() uint64 {
+	tail := r.Tail()
+	n := uint64(0)
+	for n < r.slots && atomic.LoadUint64(&r.slot(tail+n).Snd)&commitBit == r.commit(tail+n) {
+		n++
+	}
+	return n
+}
+
+// Tail returns how many triggers were performed, as the consumer has published it.
+func (r *Ring) Tail() uint64 { return atomic.LoadUint64(&r.header.Tail) }
 
 // Close unmaps the ring. Nobody may push, wait or consume any more: the caller has
 // stopped its kernels and its proxy.

@@ -1,0 +1,275 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Word is 64 bits of host memory that a device can write.
+type Word struct {
+	Host   *uint64 // here
+	Device uintptr // as the device sees it
+}
+
+// Lane is a stream of a device's copy engine: what this rank sends to one peer, in
+// order. It learns how far the stream is from a word that the stream itself writes
+// from time to time, so that looking costs a load and no call of the driver, which
+// might have to wait for whoever captures a graph.
+//
+// A stream has room for so much; a driver that has none makes its caller wait. So
+// what goes beyond the lane's window waits in the lane, and other lanes go on.
+type Lane struct {
+	engine gpu.Engine
+	stream gpu.Stream
+	done   Word
+	peer   int
+
+	mu     sync.Mutex
+	closed bool
+	err    error  // the first of the engine; it stays
+	issued uint64 // operations given to the stream
+	marked uint64 // of them, those before the last mark
+	fresh  bool   // something was issued since the last look
+	since  time.Time
+	asked  time.Time // when the engine was asked last
+
+	waiting []operation // a ring: those that the stream has no room for
+	first   int
+	count   int
+}
+
+// operation is a trigger with the addresses that its numbers stand for.
+type operation struct {
+	dst, src uintptr
+	bytes    uint64
+	counter  *Counter
+	flush    uintptr // of the word to complete, or 0
+	pos      uint64
+}
+
+const (
+	window    = 256  // operations on a stream, of up to three entries each; drivers have room for 1024 entries
+	markEvery = 64   // operations
+	backlog   = 1024 // operations that wait for room
+	markAfter = 20 * time.Microsecond
+	askAfter  = 200 * time.Microsecond
+)
+
+// NewLane opens a stream. Peer is named by its errors; framework.NoPeer for a lane
+// that serves the rank alone. The done word must be 0 and no one else's.
+func NewLane(engine gpu.Engine, peer int, done Word) (*Lane, error) {
+	stream, err := engine.NewStream()
+	if err != nil {
+		return nil, fmt.Errorf("copy engine: %w", typed(err))
+	}
+	return &Lane{engine: engine, stream: stream, done: done, peer: peer}, nil
+}
+
+// Counter is a peer's semaphore that this rank alone raises over a lane. A copy
+// engine stores values and cannot add, so the rank counts. It starts at 0.
+type Counter struct {
+	lane  *Lane
+	addr  uintptr
+	value uint64 // guarded by lane.mu
+}
+
+// Counter returns a counter for the word at addr, which must be 0 now.
+func (l *Lane) Counter(addr uintptr) *Counter { return &Counter{lane: l, addr: addr} }
+
+// Copy enqueues a copy behind what was enqueued before.
+func (l *Lane) Copy(dst, src uintptr, bytes uint64) error {
+	return l.now(operation{dst: dst, src: src, bytes: bytes})
+}
+
+// Write enqueues the store of a word behind what was enqueued before.
+func (l *Lane) Write(addr uintptr, value uint64) error {
+	return l.now(operation{flush: addr, pos: value - 1})
+}
+
+// now submits, and waits for room if there is none.
+func (l *Lane) now(o operation) error {
+	for {
+		ok, err := l.submit(o)
+		if ok || err != nil {
+			return err
+		}
+		l.look()
+		runtime.Gosched()
+	}
+}
+
+// submit gives an operation to the stream, or keeps it for later. Not ok: there is
+// no room for it even here; look, and try again.
+func (l *Lane) submit(o operation) (ok bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return false, l.blame("lane", framework.ErrClosed)
+	case l.err != nil:
+		return false, l.err
+	case l.count == 0 && l.room():
+		return true, l.issue(o)
+	case l.count == backlog:
+		return false, nil
+	}
+	if l.waiting == nil {
+		l.waiting = make([]operation, backlog)
+	}
+	l.waiting[(l.first+l.count)%backlog] = o
+	l.count++
+	return true, nil
+}
+
+func (l *Lane) room() bool { return l.issued-atomic.LoadUint64(l.done.Host) < window }
+
+// issue enqueues: data, then the signal, then the end of a flush. A flush ends when
+// the stream is there: its word is written by the stream as well.
+func (l *Lane) issue(o operation) error {
+	if o.bytes > 0 {
+		if err := l.engine.Copy(l.stream, o.dst, o.src, o.bytes); err != nil {
+			return l.fail(fmt.Sprintf("copy of %d bytes", o.bytes), err)
+		}
+	}
+	if o.counter != nil {
+		o.counter.value++
+		if err := l.engine.Write(l.stream, o.counter.addr, o.counter.value); err != nil {
+			return l.fail("signal", err)
+		}
+	}
+	if o.flush != 0 {
+		if err := l.engine.Write(l.stream, o.flush, o.pos+1); err != nil {
+			return l.fail("flush", err)
+		}
+	}
+	l.issued++
+	l.fresh = true
+	if l.issued-l.marked >= markEvery {
+		return l.mark()
+	}
+	return nil
+}
+
+func (l *Lane) mark() error {
+	if err := l.engine.Write(l.stream, l.done.Device, l.issued); err != nil {
+		return l.fail("mark", err)
+	}
+	l.marked = l.issued
+	return nil
+}
+
+func (l *Lane) fail(op string, err error) error {
+	if l.err == nil {
+		l.err = l.blame(op, err)
+	}
+	return l.err
+}
+
+func (l *Lane) blame(op string, err error) error {
+	return &framework.Error{Op: op + " by copy engine", Peer: l.peer, Err: typed(err)}
+}
+
+// typed gives an error of a driver a class.
+func typed(err error) error {
+	if framework.Class(err) != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
+}
+
+// look moves what waits to the stream, and reports whether something is outstanding.
+// A lane that was left alone for a while is marked, so that its end is noticed, and
+// its engine is asked, since a stream that has failed writes no mark.
+func (l *Lane) look() (outstanding bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return false, l.err
+	}
+	for l.count > 0 && l.room() {
+		o := l.waiting[l.first]
+		l.first = (l.first + 1) % backlog
+		l.count--
+		if err := l.issue(o); err != nil {
+			return false, err
+		}
+	}
+	if atomic.LoadUint64(l.done.Host) == l.issued {
+		return false, nil
+	}
+	now := time.Now()
+	if l.fresh {
+		l.fresh, l.since, l.asked = false, now, now
+		return true, nil
+	}
+	if l.marked != l.issued && now.Sub(l.since) >= markAfter {
+		if err := l.mark(); err != nil {
+			return false, err
+		}
+	}
+	if now.Sub(l.asked) >= askAfter {
+		l.asked = now
+		if _, err := l.engine.Query(l.stream); err != nil {
+			return false, l.fail("stream", err)
+		}
+	}
+	return true, nil
+}
+
+// Settle waits until all that was enqueued is done. It never waits in the driver, so
+// it ends with ctx whatever the device does.
+func (l *Lane) Settle(ctx context.Context) error {
+	start := time.Now()
+	for n := 0; ; n++ {
+		l.mu.Lock()
+		if l.count == 0 && l.marked != l.issued && l.err == nil {
+			_ = l.mark() // its error is the lane's, which look returns
+		}
+		l.mu.Unlock()
+		outstanding, err := l.look()
+		if err != nil || !outstanding {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return l.blame("wait", fmt.Errorf("%w: the stream is busy for %v: %w", framework.ErrUnavailable, time.Since(start).Round(time.Millisecond), err))
+		}
+		switch waited := time.Since(start); {
+		case waited < 50*time.Microsecond:
+		case waited < time.Millisecond:
+			runtime.Gosched()
+		default:
+			time.Sleep(min(waited/16, time.Millisecond))
+		}
+	}
+}
+
+// Drop forgets what waits for room, for a job that has failed.
+func (l *Lane) Drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count = 0
+}
+
+// Close waits for the stream and closes it. A stream that does not come to an end
+// within ctx is closed all the same, and that is an error.
+func (l *Lane) Close(ctx context.Context) error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.mu.Unlock()
+	err := l.Settle(ctx)
+	if e := l.engine.CloseStream(l.stream); err == nil && e != nil {
+		err = l.blame("close", e)
+	}
+	return err
+}
