@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -17,19 +18,32 @@ const (
 
 var rank = map[string]int{PIX: 0, PXB: 1, PHB: 2, NODE: 3, SYS: 4}
 
+// Keys of framework.Facts.Other. Numbers of devices depend on the environment of a
+// process; these do not.
+const (
+	FactUUID = "nvidia/uuid" // "GPU-…", or "MIG-…"
+	FactPCI  = "nvidia/pci"  // "0000:19:00.0"
+)
+
 // Place is where the kernels of a rank run.
 type Place struct {
-	NUMA int // -1: not known
-	bus  []string
+	NUMA  int // -1: not known
+	bus   []string
+	facts map[string]string
 }
 
 // At is the place of a device. For the host it is the memory node on which the
 // rank's processors lie; for an accelerator, its own.
 func (h *Host) At(d framework.Device, cpus []int) Place {
-	for _, g := range h.GPUs {
-		if g.Device == d {
-			return Place{NUMA: g.NUMA, bus: g.bus}
+	if g, ok := h.GPU(d); ok {
+		p := Place{NUMA: g.NUMA, bus: g.bus}
+		if d.Type == "cuda" {
+			p.facts = map[string]string{FactPCI: g.PCI}
+			if g.UUID != "" {
+				p.facts[FactUUID] = g.UUID
+			}
 		}
+		return p
 	}
 	return Place{NUMA: h.NodeOf(cpus)}
 }
@@ -59,22 +73,24 @@ func (h *Host) Facts(p Place) framework.Facts {
 			}
 			return 1
 		}
-		return rank[distance(p, a, h)] - rank[distance(p, b, h)]
+		return rank[h.apart(p, a.place())] - rank[h.apart(p, b.place())]
 	})
-	f := framework.Facts{Host: h.ID, NUMA: p.NUMA}
+	f := framework.Facts{Host: h.ID, NUMA: p.NUMA, Other: maps.Clone(p.facts)}
 	for _, n := range nics {
-		f.NICs = append(f.NICs, framework.NIC{Name: n.Name, Distance: distance(p, n, h), NUMA: n.NUMA})
+		f.NICs = append(f.NICs, framework.NIC{Name: n.Name, Distance: h.apart(p, n.place()), NUMA: n.NUMA})
 	}
 	return f
 }
 
-// distance tells how far an adapter is. A rank on the host's processors is on its
-// memory node, no nearer to one bridge than to another.
-func distance(p Place, n NIC, h *Host) string {
-	if common := shared(p.bus, n.bus); common > 0 {
+func (n NIC) place() Place { return Place{NUMA: n.NUMA, bus: n.bus} }
+
+// apart tells how far two places are from each other. A rank on the host's
+// processors is on its memory node, no nearer to one bridge than to another.
+func (h *Host) apart(a, b Place) string {
+	if common := shared(a.bus, b.bus); common > 0 {
 		// What lies between the fork and a device is ports of switches: one each
 		// when both hang on the same switch.
-		switch bridges := max(len(p.bus), len(n.bus)) - 1 - common; {
+		switch bridges := max(len(a.bus), len(b.bus)) - 1 - common; {
 		case common == 1:
 			return PHB
 		case bridges <= 1:
@@ -83,7 +99,7 @@ func distance(p Place, n NIC, h *Host) string {
 			return PXB
 		}
 	}
-	if p.NUMA == n.NUMA && p.NUMA >= 0 || len(h.Nodes) == 1 {
+	if a.NUMA == b.NUMA && a.NUMA >= 0 || len(h.Nodes) == 1 {
 		return NODE
 	}
 	return SYS

@@ -26,11 +26,8 @@ func (h *Host) Print(w io.Writer) error {
 	for _, n := range h.Nodes {
 		fmt.Fprintf(t, "%d\t%s\t%.1f GiB\t%s\n", n.ID, or(formatList(n.CPUs), "-"), float64(n.Bytes)/(1<<30), strings.Trim(fmt.Sprint(n.Distances), "[]"))
 	}
-	if len(h.GPUs) > 0 {
-		fmt.Fprintf(t, "\ndevice\tname\tnode\tPCI\n")
-		for _, g := range h.GPUs {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", g.Device, g.Name, node(g.NUMA), or(g.PCI, "-"))
-		}
+	for _, why := range h.Missing {
+		fmt.Fprintf(t, "\nno GPUs found: %s\n", why)
 	}
 	if len(h.NICs) > 0 {
 		fmt.Fprintf(t, "\nadapter\tlink\tstate\trate\tnode\tPCI\tinterfaces\n")
@@ -39,26 +36,10 @@ func (h *Host) Print(w io.Writer) error {
 				node(n.NUMA), or(n.PCI, "-"), or(strings.Join(n.Interfaces, " "), "-"))
 		}
 	}
-	if len(h.GPUs) > 0 && len(h.NICs) > 0 {
-		h.matrix(t)
+	if len(h.GPUs) > 0 {
+		h.printGPUs(t)
 	}
 	return t.Flush()
-}
-
-// matrix shows how far each adapter is from each device.
-func (h *Host) matrix(w io.Writer) {
-	fmt.Fprint(w, "\ndistance")
-	for _, n := range h.NICs {
-		fmt.Fprint(w, "\t", n.Name)
-	}
-	fmt.Fprintln(w)
-	for _, g := range h.GPUs {
-		fmt.Fprint(w, g.Device)
-		for _, n := range h.NICs {
-			fmt.Fprint(w, "\t", distance(h.At(g.Device, nil), n, h))
-		}
-		fmt.Fprintln(w)
-	}
 }
 
 // formatList is the inverse of parseList: "0-3,8".

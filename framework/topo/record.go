@@ -1,6 +1,8 @@
 package topo
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing/fstest"
+
+	"github.com/mscclpp-go/mscclpp/framework"
 )
 
 // Record reads the machine whose root is root and writes down every file, folder
@@ -17,13 +21,23 @@ import (
 //
 //	sys/devices/system/node/online = 0-1
 //	sys/class/net/eth0/device -> ../../../0000:3b:00.0
+//	gpus/00 = {"device":{"Type":"cuda","Index":0},"name":"NVIDIA H200",…}
 //
-// Replay makes a file system of it. A recording has no addresses but those of
-// adapters; boot id and host name are replaced.
-func Record(root fs.FS, w io.Writer) error {
+// Replay makes a file system of it, and Recorded a finder of what the drivers said.
+// A recording has no addresses but those of adapters; boot id, host name and the
+// identities of GPUs are replaced.
+func Record(root fs.FS, w io.Writer, finders ...Finder) error {
 	r := &recorder{root: root, lines: map[string]string{}}
-	if _, err := Read(r); err != nil {
+	h, err := Read(r, finders...)
+	if err != nil {
 		return err
+	}
+	for i, g := range h.GPUs {
+		text, err := json.Marshal(anonymous(g, i))
+		if err != nil {
+			return err
+		}
+		r.lines[fmt.Sprintf("%s/%02d", gpuDir, i)] = " = " + string(text)
 	}
 	r.lines["proc/sys/kernel/random/boot_id"] = " = recorded"
 	r.lines["proc/sys/kernel/hostname"] = " = recorded"
@@ -33,6 +47,50 @@ func Record(root fs.FS, w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// gpuDir is where a recording has what drivers said; /sys knows nothing like it.
+const gpuDir = "gpus"
+
+// anonymous is the i-th GPU without what tells one from others of its model.
+func anonymous(g GPU, i int) GPU {
+	if g.UUID != "" {
+		g.UUID = fmt.Sprintf("GPU-00000000-0000-0000-0000-%012x", i)
+	}
+	if g.MIG != nil {
+		parts := slices.Clone(g.MIG.Parts)
+		for j := range parts {
+			parts[j].UUID = fmt.Sprintf("MIG-00000000-0000-0000-%04x-%012x", j+1, i)
+		}
+		g.MIG = &MIG{Parts: parts}
+	}
+	return g
+}
+
+// Recorded finds the GPUs of a recording. On a machine that is none it finds none.
+func Recorded(root fs.FS) Finder {
+	return func() ([]GPU, error) {
+		entries, err := fs.ReadDir(root, gpuDir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var gpus []GPU
+		for _, e := range entries {
+			text, err := fs.ReadFile(root, gpuDir+"/"+e.Name())
+			if err != nil {
+				return nil, err
+			}
+			var g GPU
+			if err := json.Unmarshal(text, &g); err != nil {
+				return nil, fmt.Errorf("%w: recording: %s/%s: %w", framework.ErrInvalid, gpuDir, e.Name(), err)
+			}
+			gpus = append(gpus, g)
+		}
+		return gpus, nil
+	}
 }
 
 // recorder is a file system that remembers what was read.

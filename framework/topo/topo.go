@@ -12,6 +12,7 @@
 package topo
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -32,6 +33,9 @@ type Host struct {
 	Nodes   []Node `json:"nodes"` // ascending
 	NICs    []NIC  `json:"nics"`  // by name
 	GPUs    []GPU  `json:"gpus"`  // added by finders
+
+	// Missing has the reasons of finders that could not look.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // Node is a memory node.
@@ -58,17 +62,8 @@ type NIC struct {
 	bus        []string // the way to it: host bridge, bridges, device
 }
 
-// GPU is an accelerator.
-type GPU struct {
-	Device framework.Device `json:"device"`
-	Name   string           `json:"name"`
-	NUMA   int              `json:"numa"`
-	PCI    string           `json:"pci"`
-	bus    []string
-}
-
-// Finder lists the accelerators of one vendor. It fills Device, Name and PCI; the
-// rest is read from /sys.
+// Finder lists the accelerators of one vendor. It fills at least Device, Name and
+// PCI. ErrUnavailable is no failure: the vendor's driver is not there.
 type Finder func() ([]GPU, error)
 
 // System reads this machine.
@@ -90,12 +85,17 @@ func Read(root fs.FS, finders ...Finder) (*Host, error) {
 	h.NICs = s.nics()
 	for _, find := range finders {
 		gpus, err := find()
+		if errors.Is(err, framework.ErrUnavailable) {
+			h.Missing = append(h.Missing, err.Error())
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("topology: %w", err)
 		}
 		for _, g := range gpus {
 			if g.NUMA = -1; isPCI(g.PCI) {
-				entry := "sys/bus/pci/devices/" + strings.ToLower(g.PCI)
+				g.PCI = strings.ToLower(g.PCI)
+				entry := "sys/bus/pci/devices/" + g.PCI
 				g.bus, g.NUMA = s.bus(entry), s.number(entry+"/numa_node", -1)
 			}
 			h.GPUs = append(h.GPUs, g)

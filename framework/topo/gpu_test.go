@@ -1,0 +1,170 @@
+package topo
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+func cuda(n int) framework.Device { return framework.Device{Type: "cuda", Index: n} }
+
+func TestBetween(t *testing.T) {
+	for _, c := range []struct {
+		machine string
+		a, b    int
+		want    string
+	}{
+		{"h200", 0, 7, "NV18"},
+		{"a100-direct", 0, 3, "NV4"},
+		{"a10", 1, 2, PHB},
+		{"two-sockets", 0, 1, SYS},
+		{"mig", 0, 1, NODE},
+	} {
+		h := readMachine(t, c.machine)
+		if got := h.Between(h.GPUs[c.a], h.GPUs[c.b]); got != c.want {
+			t.Errorf("%s: GPU%d to GPU%d is %s, want %s", c.machine, c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// The GPUs are told what is near by the words that adapters are chosen by.
+func TestNearestAdapterOfEachGPU(t *testing.T) {
+	h := readMachine(t, "dgx")
+	for i := range 8 {
+		f := h.Facts(h.At(cuda(i), nil))
+		if want := fmt.Sprintf("mlx5_%d", i); f.NICs[0].Name != want || f.NICs[0].Distance != PIX {
+			t.Errorf("GPU%d: nearest is %+v, want %s by %s", i, f.NICs[0], want, PIX)
+		}
+		if f.NUMA != i/4 {
+			t.Errorf("GPU%d: node %d, want %d", i, f.NUMA, i/4)
+		}
+		want := map[string]string{FactPCI: h.GPUs[i].PCI, FactUUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012x", i)}
+		if !reflect.DeepEqual(f.Other, want) {
+			t.Errorf("GPU%d: other facts %v, want %v", i, f.Other, want)
+		}
+	}
+	if f := h.Facts(h.At(framework.Host, nil)); len(f.Other) != 0 {
+		t.Errorf("a rank on processors has facts of a GPU: %v", f.Other)
+	}
+}
+
+// What one rank does to its facts is no matter of the next.
+func TestFactsAreCopies(t *testing.T) {
+	h := readMachine(t, "h200")
+	p := h.At(cuda(0), nil)
+	h.Facts(p).Other[FactPCI] = "elsewhere"
+	if got := h.Facts(p).Other[FactPCI]; got != h.GPUs[0].PCI {
+		t.Errorf("the facts share a map: %q", got)
+	}
+}
+
+func TestAccessTo(t *testing.T) {
+	h200, a10, bare := readMachine(t, "h200"), readMachine(t, "a10"), readMachine(t, "two-sockets")
+	if a, told := h200.GPUs[0].AccessTo(h200.GPUs[5]); !told || !a.Granted() || a.Atomics != AccessOK {
+		t.Errorf("H200: %+v, told %v", a, told)
+	}
+	if a, told := a10.GPUs[0].AccessTo(a10.GPUs[1]); !told || a.Granted() || a.Why() != "chipset not supported" {
+		t.Errorf("A10: %+v, told %v", a, told)
+	}
+	if a, told := a10.GPUs[2].AccessTo(a10.GPUs[2]); !told || !a.Granted() {
+		t.Errorf("a GPU and its own memory: %+v, told %v", a, told)
+	}
+	if _, told := bare.GPUs[0].AccessTo(bare.GPUs[1]); told {
+		t.Error("a driver that said nothing has told")
+	}
+	if a := (Access{Read: AccessOK, Write: "disabled"}); a.Granted() || a.Why() != "disabled" {
+		t.Errorf("reading alone is not access: %q", a.Why())
+	}
+}
+
+// A machine with GPUs is recorded with what its driver said, but for identities, and
+// reads back the same.
+func TestRecordGPUs(t *testing.T) {
+	for _, name := range []string{"dgx", "a10", "mig"} {
+		root := machine(t, name)
+		h, err := Read(root, Recorded(root))
+		if err != nil {
+			t.Fatal(err)
+		}
+		find := func() ([]GPU, error) {
+			gpus := append([]GPU(nil), h.GPUs...)
+			for i := range gpus {
+				gpus[i].UUID = "GPU-secret"
+				if m := gpus[i].MIG; m != nil {
+					gpus[i].MIG = &MIG{Parts: append([]Part(nil), m.Parts...)}
+					gpus[i].MIG.Parts[0].UUID = "MIG-secret"
+				}
+			}
+			return gpus, nil
+		}
+		var recording bytes.Buffer
+		if err := Record(root, &recording, find); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(recording.String(), "secret") {
+			t.Errorf("%s: the recording has identities of GPUs:\n%s", name, recording.String())
+		}
+		again := Replay(recording.String())
+		back, err := Read(again, Recorded(again))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(back.GPUs, h.GPUs) {
+			t.Errorf("%s: reads back as\n%+v\nwant\n%+v", name, back.GPUs, h.GPUs)
+		}
+	}
+}
+
+func TestRecordingThatIsDamaged(t *testing.T) {
+	root := Replay("sys/class/net/\ngpus/00 = {\"name\":")
+	if _, err := Read(root, Recorded(root)); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "gpus/00") {
+		t.Errorf("%v: want ErrInvalid that names the line", err)
+	}
+}
+
+// A driver that is not there is no failure, and is told.
+func TestMissingDriver(t *testing.T) {
+	h := readMachine(t, "no-driver")
+	if len(h.GPUs) != 0 || len(h.Missing) != 1 || !strings.Contains(h.Missing[0], "no NVIDIA driver") {
+		t.Errorf("GPUs %v, missing %q", h.GPUs, h.Missing)
+	}
+	var b bytes.Buffer
+	if err := h.PrintJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]any
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back["missing"] == nil {
+		t.Errorf("JSON without the reason: %v, %s", err, b.String())
+	}
+}
+
+// FuzzRecordedGPUs prints and draws whatever a recording claims.
+func FuzzRecordedGPUs(f *testing.F) {
+	f.Add(`{"device":{"Type":"cuda","Index":0},"name":"<&>","numa":0,"pci":"x","links":[{"peer":"switch","count":-5}]}`)
+	f.Add(`{"device":{"Type":"hip","Index":-1},"numa":99,"pci":"0000:1d:00.0","mig":{}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.ContainsAny(text, "\r\n") {
+			return
+		}
+		root := Replay("sys/class/net/\ngpus/00 = " + text + "\ngpus/01 = " + text)
+		h, err := Read(root, Recorded(root))
+		if err != nil {
+			return
+		}
+		var b bytes.Buffer
+		if err := h.Print(&b); err != nil {
+			t.Error(err)
+		}
+		b.Reset()
+		if err := h.SVG(&b); err != nil {
+			t.Error(err)
+		}
+		wellFormedXML(t, b.Bytes())
+	})
+}

@@ -1,0 +1,179 @@
+package topo
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// printGPUs writes what GPUs there are, and the matrix of distances as nvidia-smi
+// topo -m has it.
+func (h *Host) printGPUs(w io.Writer) {
+	fmt.Fprintf(w, "\nGPU\tdevice\tname\tarch\tmemory\tNVLink\tnode\tPCI\n")
+	for _, g := range h.GPUs {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.label(), g.Device, g.Name, or(g.Arch, "-"), size(g.Bytes),
+			g.linkText(), node(g.NUMA), or(g.PCI, "-"))
+		if g.MIG == nil {
+			continue
+		}
+		for _, p := range g.MIG.Parts {
+			fmt.Fprintf(w, "\t  part\t%s\t\t%s\t-\t\t%s\n", p.Name, size(p.Bytes), p.UUID)
+		}
+	}
+	used := h.matrix(w)
+	fmt.Fprintln(w)
+	h.printAccess(w)
+	printLegend(w, used)
+}
+
+// linkText sums up the links of a GPU: "18 × v4 to switch".
+func (g GPU) linkText() string {
+	total, version, through := 0, 0, ""
+	for _, l := range g.Links {
+		total += l.Count
+		version = max(version, l.Version)
+		if l.Peer == Switch {
+			through = ", switch"
+		}
+	}
+	switch {
+	case total == 0:
+		return "-"
+	case version == 0:
+		return fmt.Sprintf("%d%s", total, through)
+	}
+	return fmt.Sprintf("%d v%d%s", total, version, through)
+}
+
+// matrix shows how far devices are from each other, and returns the words it used.
+func (h *Host) matrix(w io.Writer) (used []string) {
+	say := func(word string) {
+		used = append(used, word)
+		fmt.Fprint(w, "\t", word)
+	}
+	fmt.Fprintln(w)
+	for _, g := range h.GPUs {
+		fmt.Fprint(w, "\t", g.label())
+	}
+	for _, n := range h.NICs {
+		fmt.Fprint(w, "\t", n.Name)
+	}
+	fmt.Fprint(w, "\tCPU affinity\tNUMA\n")
+	for _, a := range h.GPUs {
+		fmt.Fprint(w, a.label())
+		for _, b := range h.GPUs {
+			if a.PCI == b.PCI && a.Device == b.Device {
+				say("X")
+			} else {
+				say(h.Between(a, b))
+			}
+		}
+		for _, n := range h.NICs {
+			say(h.apart(h.At(a.Device, nil), n.place()))
+		}
+		fmt.Fprintf(w, "\t%s\t%s\n", or(formatList(h.near(a)), "-"), node(a.NUMA))
+	}
+	for i, n := range h.NICs {
+		fmt.Fprint(w, n.Name)
+		for _, g := range h.GPUs {
+			say(h.apart(n.place(), h.At(g.Device, nil)))
+		}
+		for j, m := range h.NICs {
+			if i == j {
+				say("X")
+			} else {
+				say(h.apart(n.place(), m.place()))
+			}
+		}
+		fmt.Fprintf(w, "\t\t%s\n", node(n.NUMA))
+	}
+	return used
+}
+
+// near lists the processors near to a GPU: those that its driver names, else those
+// of its memory node.
+func (h *Host) near(g GPU) []int {
+	if len(g.CPUs) > 0 {
+		return g.CPUs
+	}
+	for _, n := range h.Nodes {
+		if n.ID == g.NUMA {
+			return n.CPUs
+		}
+	}
+	return nil
+}
+
+// printAccess says which GPUs can address each other's memory, in as few lines as
+// that takes.
+func (h *Host) printAccess(w io.Writer) {
+	reasons, pairs := map[string][]string{}, 0
+	var order []string
+	for i, a := range h.GPUs {
+		for _, b := range h.GPUs[i+1:] {
+			pairs++
+			why := h.barrier(a, b)
+			if _, seen := reasons[why]; !seen {
+				order = append(order, why)
+			}
+			reasons[why] = append(reasons[why], a.label()+"-"+b.label())
+		}
+	}
+	for _, why := range order {
+		list := strings.Join(reasons[why], " ")
+		if len(reasons[why]) == pairs {
+			list = "all pairs"
+		}
+		fmt.Fprintf(w, "peer access: %s: %s\n", list, or(why, "yes"))
+	}
+}
+
+// barrier says why two GPUs cannot address each other's memory; "" if they can.
+func (h *Host) barrier(a, b GPU) string {
+	ab, told := a.AccessTo(b)
+	ba, back := b.AccessTo(a)
+	switch {
+	case !told || !back:
+		return "not told"
+	case !ab.Granted():
+		return "no (" + ab.Why() + ")"
+	case !ba.Granted():
+		return "no (" + ba.Why() + ")"
+	case ab.Atomics != AccessOK || ba.Atomics != AccessOK:
+		return "yes, without atomics"
+	}
+	return ""
+}
+
+var legend = []struct{ word, text string }{
+	{"X", "the device itself"},
+	{"NV", "that many NVLinks"},
+	{PIX, "at most one PCIe bridge"},
+	{PXB, "several PCIe bridges, not the host bridge"},
+	{PHB, "a PCIe host bridge"},
+	{NODE, "host bridges of one memory node"},
+	{SYS, "the interconnect between memory nodes"},
+}
+
+// printLegend explains the words that were used.
+func printLegend(w io.Writer, used []string) {
+	fmt.Fprintln(w)
+	for _, l := range legend {
+		word := l.word
+		if !slices.ContainsFunc(used, func(u string) bool { return u == word || word == "NV" && strings.HasPrefix(u, word) }) {
+			continue
+		}
+		if word == "NV" {
+			word = "NV#"
+		}
+		fmt.Fprintf(w, "%-4s = %s\n", word, l.text)
+	}
+}
+
+func size(bytes uint64) string {
+	if bytes == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+}
