@@ -54,6 +54,10 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 	stop := context.AfterFunc(t.life, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	h, proved, err := t.call.accept(conn)
 	stop()
+	claim := framework.NoPeer
+	if h.version != 0 { // else it was not understood
+		claim = int(h.from)
+	}
 	if err == nil && t.life.Err() != nil {
 		err = errClosed
 	}
@@ -62,7 +66,9 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 		t.cfg.Log.Warn("bootstrap: a connection was turned down", "rank", t.rank, "from", conn.RemoteAddr().String(), "error", err)
 		hangUp(conn)
 		if t.visits != nil {
-			t.visit(visit{rank: int(h.from), proved: proved, err: err})
+			// What was invalid about it was said in the last message.
+			told := proved || (h.job == t.job && errors.Is(err, framework.ErrInvalid))
+			t.visit(visit{rank: claim, proved: proved, told: told, err: err})
 		}
 	case !t.hasSecret && !t.cfg.Insecure && !fromHere(conn):
 		// Without a secret the address is all there is to go by.
@@ -70,7 +76,7 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 		_, _ = conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
 		hangUp(conn)
 		if t.visits != nil {
-			t.visit(visit{rank: int(h.from), err: n.err()})
+			t.visit(visit{rank: claim, told: true, err: n.err()})
 		}
 	case h.purpose == purposeCheckIn:
 		t.visit(visit{rank: int(h.from), conn: conn, proved: true})

@@ -40,13 +40,18 @@ type Config struct {
 	// network as 10.1.0.0/16. Empty: the one that leads to rank 0.
 	Interface string
 
+	// Family restricts the addresses of the job to IPv4 or IPv6. Empty: both.
+	Family Family
+
 	// HostID overrides the identity of this host. Empty: the kernel's boot id.
 	HostID string
 
 	// Insecure allows a job of several hosts without a secret.
 	Insecure bool
 
-	// Timeout bounds Join; 0 = DefaultTimeout. The context may end it sooner.
+	// Timeout bounds how long Join waits for other ranks; 0 = DefaultTimeout. The
+	// context may end it sooner. When the job fails before all ranks were there,
+	// rank 0 stays for up to a second more: see Join.
 	Timeout time.Duration
 
 	// Heartbeat is the interval of signs of life between hosts, at least a
@@ -55,6 +60,13 @@ type Config struct {
 
 	// missed is how many heartbeats may be; tests have less patience.
 	missed int
+
+	// late is how long rank 0 stays for ranks that come late; tests have more
+	// patience.
+	late time.Duration
+
+	// addresses are those of this host; tests have others.
+	addresses func() ([]net.Addr, error)
 
 	// Log gets rejected connections and the like; nil = nowhere.
 	Log *slog.Logger
@@ -82,6 +94,12 @@ func (c *Config) complete() (identity, error) {
 	if c.missed == 0 {
 		c.missed = missedBeats
 	}
+	if c.late == 0 {
+		c.late = lateTimeout
+	}
+	if c.addresses == nil {
+		c.addresses = net.InterfaceAddrs
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -96,6 +114,9 @@ func (c *Config) complete() (identity, error) {
 		return bad("heartbeat %v: expected at least 1s", c.Heartbeat)
 	case c.Listener != nil && c.Rank != 0:
 		return bad("rank %d has a listener: expected one for rank 0 only", c.Rank)
+	}
+	if err := c.Family.validate(); err != nil {
+		return identity{}, err
 	}
 	if c.ID != (UniqueID{}) {
 		if err := c.ID.Validate(); err != nil {

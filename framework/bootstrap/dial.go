@@ -17,8 +17,11 @@ var dialer = net.Dialer{KeepAlive: -1}
 func (t *TCP) connect(ctx context.Context, at string, why purpose, to int) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	c, err := dialer.DialContext(ctx, "tcp", at)
+	c, err := dialer.DialContext(ctx, t.cfg.Family.network(), at)
 	if err != nil {
+		if e := t.cfg.Family.unsuitable(at, err); e != nil {
+			return nil, e
+		}
 		return nil, fmt.Errorf("%w: cannot connect to %s: %w", framework.ErrPeer, at, err)
 	}
 	conn := c.(*net.TCPConn)

@@ -2,10 +2,14 @@ package bootstrap
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -22,11 +26,13 @@ const (
 	EnvListenFD   = "MSCCLPP_LISTEN_FD" // for rank 0: number of the inherited listener
 	EnvHostID     = "MSCCLPP_HOSTID"
 	EnvInterface  = "MSCCLPP_SOCKET_IFNAME"
+	EnvFamily     = "MSCCLPP_SOCKET_FAMILY" // AF_INET or AF_INET6
 )
 
 // FromEnv reads a Config from environment variables, as mscclpp-run, torchrun and
 // others set them; env is os.Getenv or a stand-in. An inherited listener is
-// opened: it belongs to the Config from then on.
+// opened: it belongs to the Config from then on, so a second call in the same
+// process fails.
 func FromEnv(env func(string) string) (Config, error) {
 	var c Config
 	var err error
@@ -57,8 +63,11 @@ func FromEnv(env func(string) string) (Config, error) {
 		}
 	}
 	c.Job, c.HostID, c.Interface = env(EnvJob), env(EnvHostID), env(EnvInterface)
+	if c.Family, err = ParseFamily(env(EnvFamily)); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", EnvFamily, err)
+	}
 	if fd := env(EnvListenFD); fd != "" && c.Rank == 0 {
-		if c.Listener, err = inherit(fd); err != nil {
+		if c.Listener, err = inherit(fd, c.ID.Addresses()); err != nil {
 			return Config{}, err
 		}
 	}
@@ -94,24 +103,53 @@ func ReadSecret(file string) ([]byte, error) {
 	return b, nil
 }
 
-// inherit opens the listener that the starting process left under a number.
-func inherit(text string) (net.Listener, error) {
+// inherit opens the listener that the starting process left under a number. The
+// number is closed. If it stands for something else by now, because this process
+// took the listener before, that is left alone.
+func inherit(text string, expected []netip.AddrPort) (net.Listener, error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd < 3 {
 		return nil, fmt.Errorf("%w: %s=%q: expected the number of an inherited descriptor", framework.ErrInvalid, EnvListenFD, text)
 	}
-	f := os.NewFile(uintptr(fd), "bootstrap listener")
-	if f == nil {
-		return nil, fmt.Errorf("%w: %s=%d: not a descriptor", framework.ErrInvalid, EnvListenFD, fd)
+	port, err := listensAt(fd)
+	if err == nil && len(expected) > 0 && port != int(expected[0].Port()) {
+		err = fmt.Errorf("it listens at port %d", port)
 	}
+	if err != nil {
+		at := "the listener"
+		if len(expected) > 0 {
+			at = "the listener at " + expected[0].String()
+		}
+		return nil, fmt.Errorf("%w: %s=%d: %w: expected %s that the launcher left for rank 0; a process takes it, and joins the launcher's job, once: split its communicator for more",
+			framework.ErrInvalid, EnvListenFD, fd, err, at)
+	}
+	f := os.NewFile(uintptr(fd), "bootstrap listener")
 	defer f.Close() // FileListener duplicates it
 	l, err := net.FileListener(f)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s=%d is not a listener: %w", framework.ErrInvalid, EnvListenFD, fd, err)
 	}
-	if _, ok := l.(*net.TCPListener); !ok {
-		_ = l.Close()
-		return nil, fmt.Errorf("%w: %s=%d listens on %s: expected tcp", framework.ErrInvalid, EnvListenFD, fd, l.Addr().Network())
-	}
 	return l, nil
+}
+
+// listensAt returns the port at which a descriptor listens.
+func listensAt(fd int) (int, error) {
+	listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil {
+		return 0, fmt.Errorf("it is no socket: %w", err)
+	}
+	at, err := unix.Getsockname(fd)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("it has no address: %w", err)
+	case listens == 0:
+		return 0, errors.New("it is a socket that does not listen")
+	}
+	switch at := at.(type) {
+	case *unix.SockaddrInet4:
+		return at.Port, nil
+	case *unix.SockaddrInet6:
+		return at.Port, nil
+	}
+	return 0, errors.New("it does not listen on tcp: expected tcp")
 }

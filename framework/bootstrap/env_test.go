@@ -39,8 +39,8 @@ func secretFile(t *testing.T, text string, mode os.FileMode) string {
 
 func TestFromEnv(t *testing.T) {
 	id := newID(t)
-	c, err := FromEnv(environment("RANK=2", "WORLD_SIZE=4", EnvUniqueID+"="+id.String(), EnvHostID+"=h", EnvInterface+"=eth0", "MASTER_ADDR=ignored"))
-	if err != nil || c.Rank != 2 || c.Size != 4 || c.ID != id || c.HostID != "h" || c.Interface != "eth0" || c.Addr != "" {
+	c, err := FromEnv(environment("RANK=2", "WORLD_SIZE=4", EnvUniqueID+"="+id.String(), EnvHostID+"=h", EnvInterface+"=eth0", EnvFamily+"=AF_INET6", "MASTER_ADDR=ignored"))
+	if err != nil || c.Rank != 2 || c.Size != 4 || c.ID != id || c.HostID != "h" || c.Interface != "eth0" || c.Family != IPv6 || c.Addr != "" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	file := secretFile(t, "a secret of many bytes\n", 0o600)
@@ -69,6 +69,8 @@ func TestFromEnvRejects(t *testing.T) {
 		"writable secret":   {with(EnvSecretFile + "=" + secretFile(t, "a secret of many bytes", 0o666)), "written by others"},
 		"listener no digit": {with(EnvListenFD + "=x"), EnvListenFD},
 		"listener stdin":    {with(EnvListenFD + "=0"), EnvListenFD},
+		"listener nowhere":  {with(EnvListenFD + "=19999"), "no socket"},
+		"family":            {with(EnvFamily + "=AF_UNIX"), EnvFamily},
 	} {
 		_, err := FromEnv(environment(c.env...))
 		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.say) {
@@ -124,6 +126,67 @@ func TestInheritedListener(t *testing.T) {
 	}
 }
 
+// A listener is taken once. Whatever has its number afterwards is not touched.
+func TestListenerIsTakenOnce(t *testing.T) {
+	l, id, err := Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := inheritable(t, l)
+	_ = l.Close()
+	env := environment("RANK=0", "WORLD_SIZE=2", EnvUniqueID+"="+id.String(), fmt.Sprintf("%s=%d", EnvListenFD, fd))
+	c, err := FromEnv(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Listener.Close()
+	again := func(say string) {
+		t.Helper()
+		c, err := FromEnv(env)
+		if err == nil {
+			_ = c.Listener.Close()
+		}
+		if err := wantError(err, framework.ErrInvalid, framework.NoPeer, say, "expected the listener at "+id.Addresses()[0].String(), "once"); err != nil {
+			t.Error(err)
+		}
+	}
+	again("no socket")
+	// The number has a new owner, of every kind that is easily confused.
+	if err := unix.Dup3(1, fd, unix.O_CLOEXEC); err != nil { // until then
+		t.Fatal(err)
+	}
+	stranger, err := listen(context.Background(), AnyFamily, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	own := inheritable(t, stranger)
+	defer unix.Close(own)
+	pipe := make([]int, 2)
+	if err := unix.Pipe2(pipe, unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	conn, err := net.Dial("tcp", stranger.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	connected := inheritable(t, conn.(*net.TCPConn))
+	defer unix.Close(connected)
+	for say, from := range map[string]int{"it listens at port": own, "it is no socket": pipe[0], "does not listen": connected} {
+		if err := unix.Dup3(from, fd, unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		again(say)
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			t.Errorf("%s: what has the number now was closed: %v", say, err)
+		}
+	}
+	_ = unix.Close(fd)
+}
+
 func TestWrongListeners(t *testing.T) {
 	u, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@mscclpp-test-" + fmt.Sprint(os.Getpid())})
 	if err != nil {
@@ -131,6 +194,7 @@ func TestWrongListeners(t *testing.T) {
 	}
 	defer u.Close()
 	fd := inheritable(t, u)
+	defer unix.Close(fd) // it was not taken
 	_, err = FromEnv(environment("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=1", fmt.Sprintf("%s=%d", EnvListenFD, fd)))
 	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "expected tcp") {
 		t.Errorf("a unix listener: %v", err)
@@ -171,7 +235,7 @@ func TestConfigRejects(t *testing.T) {
 }
 
 func closedListener(t *testing.T) net.Listener {
-	l, err := listen(context.Background(), "127.0.0.1:0")
+	l, err := listen(context.Background(), AnyFamily, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +245,7 @@ func closedListener(t *testing.T) net.Listener {
 
 // rootOf starts a rank 0 that waits for another one.
 func rootOf(t *testing.T) string {
-	l, err := listen(context.Background(), "127.0.0.1:0")
+	l, err := listen(context.Background(), AnyFamily, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -109,6 +110,25 @@ func openFDs(t testing.TB) int {
 		t.Fatal(err)
 	}
 	return len(entries)
+}
+
+// settledFDs is openFDs once the count rests: what was closed a moment ago, and what
+// earlier tests left to finalizers, is gone by then.
+func settledFDs(t testing.TB) int {
+	t.Helper()
+	const rest = 400 * time.Millisecond // longer than a connection lingers: lastWords
+	n, since := openFDs(t), time.Now()
+	for end := since.Add(15 * time.Second); time.Now().Before(end); {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+		if now := openFDs(t); now != n {
+			n, since = now, time.Now()
+		} else if time.Since(since) > rest {
+			return n
+		}
+	}
+	t.Fatalf("the number of open descriptors, %d, does not come to rest", n)
+	return 0
 }
 
 // wantError checks the class and the culprit of an error, and that its text says

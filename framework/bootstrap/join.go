@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"strconv"
@@ -57,6 +56,9 @@ func (t *TCP) join(ctx context.Context) (err error) {
 		t.table, t.onHost = []entry{t.self}, []bool{true}
 		return nil
 	}
+	if err := t.familyOnHost(); err != nil {
+		return err
+	}
 	if t.fds, err = newDescriptors(t.key, t.rank, t.cfg.Log); err != nil {
 		t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "rank", t.rank, "error", err)
 		t.fds = nil
@@ -101,6 +103,9 @@ func (t *TCP) listenAsRoot(ctx context.Context) (err error) {
 		if len(addresses) > 0 && addresses[0].Port() != addrPort(l.Addr()).Port() {
 			return fmt.Errorf("%w: the listener has address %s, the unique id has %s", framework.ErrInvalid, l.Addr(), addresses[0])
 		}
+		if !t.cfg.Family.admitsListener(addrPort(l.Addr()).Addr()) {
+			return fmt.Errorf("%w: rank 0 was given a listener at %s: expected an %s address, because bootstrap.family is %s", framework.ErrInvalid, l.Addr(), t.cfg.Family, string(t.cfg.Family))
+		}
 		return nil
 	}
 	at := t.cfg.Addr
@@ -115,12 +120,12 @@ func (t *TCP) listenAsRoot(ctx context.Context) (err error) {
 		}
 		at = ":" + strconv.Itoa(int(addresses[0].Port()))
 	}
-	t.listener, err = listen(ctx, at)
+	t.listener, err = listen(ctx, t.cfg.Family, at)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) && t.hasSecret {
 		// A name that leads here by way of a translator, as a service of a cluster.
 		// With a secret it does no harm to listen everywhere.
 		if _, port, e := net.SplitHostPort(at); e == nil {
-			t.listener, err = listen(ctx, ":"+port)
+			t.listener, err = listen(ctx, t.cfg.Family, ":"+port)
 		}
 	}
 	return err
@@ -153,18 +158,17 @@ func (t *TCP) checkIn(ctx context.Context) (err error) {
 	t.root = addrPort(conn.RemoteAddr()).Addr()
 	here := addrPort(conn.LocalAddr()).Addr()
 	if t.cfg.Interface != "" {
-		if here, err = onInterface(t.cfg.Interface, here); err != nil {
+		if here, err = onInterface(t.cfg.Interface, t.cfg.Family, here); err != nil {
 			return err
 		}
 	}
-	if t.listener, err = listen(ctx, netip.AddrPortFrom(here, 0).String()); err != nil {
+	if t.listener, err = listen(ctx, t.cfg.Family, netip.AddrPortFrom(here, 0).String()); err != nil {
 		return err
 	}
 	t.self.ip, t.self.port = here.WithZone("").As16(), addrPort(t.listener.Addr()).Port()
 	t.work.Go(t.accept)
-	if _, err = conn.Write(appendFrame(nil, frameCheckIn, 0, t.self.append(nil))); err != nil {
-		return unanswered(err)
-	}
+	// Rank 0 may have hung up already; its last words tell more than this error.
+	_, _ = conn.Write(appendFrame(nil, frameCheckIn, 0, t.self.append(nil)))
 	tables := make(chan []entry, 1)
 	t.work.Go(func() {
 		defer conn.Close()
@@ -227,47 +231,6 @@ func (t *TCP) fromLobby(f frame, tables chan<- []entry) error {
 		return err
 	}
 	return fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, f.kind)
-}
-
-// findRoot connects to rank 0, which may not have started yet.
-func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
-	candidates := []string{t.cfg.Addr}
-	if ids := t.cfg.ID.Addresses(); len(ids) > 0 {
-		candidates = candidates[:0]
-		for _, a := range ids {
-			candidates = append(candidates, a.String())
-		}
-	}
-	pause := 5 * time.Millisecond
-	var last error
-	for {
-		for _, at := range candidates {
-			conn, err := t.connect(ctx, at, purposeCheckIn, 0)
-			if err == nil {
-				return conn, nil
-			}
-			if last == nil || ctx.Err() == nil { // an attempt cut short says less
-				last = err
-			}
-			// Only silence is worth another attempt: an answer will not change.
-			if !retry(err) {
-				return nil, &framework.Error{Op: "bootstrap", Peer: 0, Err: err}
-			}
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-			pause = min(2*pause, 200*time.Millisecond)
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, &framework.Error{Op: "bootstrap", Peer: 0, Err: fmt.Errorf("rank 0 does not answer: %w: %w", last, context.Cause(ctx))}
-		}
-	}
-}
-
-func retry(err error) bool {
-	var op net.Error
-	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // settleIn makes the links and learns about all ranks over them.

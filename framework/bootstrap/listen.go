@@ -16,7 +16,7 @@ import (
 // never free in between, so nobody can take it. address is an IP address or host
 // name with a port; port 0 takes a free one.
 func Listen(ctx context.Context, address string) (*net.TCPListener, UniqueID, error) {
-	l, err := listen(ctx, address)
+	l, err := listen(ctx, AnyFamily, address)
 	if err != nil {
 		return nil, UniqueID{}, err
 	}
@@ -25,17 +25,20 @@ func Listen(ctx context.Context, address string) (*net.TCPListener, UniqueID, er
 		_ = l.Close()
 		return nil, UniqueID{}, err
 	}
-	return l, id, nil
+	return l, id.listening(), nil
 }
 
-func listen(ctx context.Context, address string) (*net.TCPListener, error) {
+func listen(ctx context.Context, family Family, address string) (*net.TCPListener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: false}, KeepAlive: -1}
-	l, err := lc.Listen(ctx, "tcp", address)
+	l, err := lc.Listen(ctx, family.network(), address)
 	switch {
 	case err == nil:
 		return l.(*net.TCPListener), nil
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("%w: address %s is in use by another process: choose another port, or let mscclpp-run choose one: %w", framework.ErrUnavailable, address, err)
+	}
+	if e := family.unsuitable(address, err); e != nil {
+		return nil, fmt.Errorf("cannot listen: %w", e)
 	}
 	return nil, fmt.Errorf("%w: cannot listen at %s: %w", framework.ErrUnavailable, address, err)
 }
@@ -49,8 +52,9 @@ func addrPort(a net.Addr) netip.AddrPort {
 }
 
 // onInterface finds the address of this host on an interface, given by name or as
-// a network. like is an address whose family is preferred.
-func onInterface(which string, like netip.Addr) (netip.Addr, error) {
+// a network. like is an address whose family is preferred; no other than family
+// will do.
+func onInterface(which string, family Family, like netip.Addr) (netip.Addr, error) {
 	var addrs []net.Addr
 	prefix, err := netip.ParsePrefix(which)
 	if err == nil {
@@ -71,7 +75,7 @@ func onInterface(which string, like netip.Addr) (netip.Addr, error) {
 			continue
 		}
 		ip := p.Addr().Unmap()
-		if prefix.IsValid() && !prefix.Contains(ip) {
+		if (prefix.IsValid() && !prefix.Contains(ip)) || !family.admits(ip) {
 			continue
 		}
 		if ip.Is4() == like.Is4() && !ip.IsLinkLocalUnicast() {
@@ -82,7 +86,7 @@ func onInterface(which string, like netip.Addr) (netip.Addr, error) {
 		}
 	}
 	if !found.IsValid() {
-		return netip.Addr{}, fmt.Errorf("%w: interface %q has no address here", framework.ErrInvalid, which)
+		return netip.Addr{}, fmt.Errorf("%w: interface %q has no address here: expected an %s address", framework.ErrInvalid, which, family)
 	}
 	return found, nil
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -14,9 +12,10 @@ import (
 
 // visit is what came of a connection to rank 0 while ranks check in.
 type visit struct {
-	rank   int // as claimed
+	rank   int // as claimed; framework.NoPeer if it did not say
 	conn   *net.TCPConn
 	proved bool // the claim is proved
+	told   bool // it knows why it was turned down
 	err    error
 }
 
@@ -26,14 +25,19 @@ func (t *TCP) visit(v visit) {
 	case t.visits <- v:
 	case <-t.lobby.closed:
 		if v.conn != nil {
-			n := notice{origin: 0, culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in after all ranks were there", v.rank)}
-			if ended := t.verdict.Load(); ended != nil {
-				n = *ended
-			}
-			_, _ = v.conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
-			hangUp(v.conn)
+			t.turnAway(v)
 		}
 	}
+}
+
+// turnAway tells a rank why it cannot check in any more.
+func (t *TCP) turnAway(v visit) {
+	n := notice{origin: 0, culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in after all ranks were there: expected one process for each rank, which joins its job once", v.rank)}
+	if ended := t.verdict.Load(); ended != nil {
+		n = *ended
+	}
+	_, _ = v.conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
+	hangUp(v.conn)
 }
 
 // lobby is where rank 0 waits for the others. It stays open until every rank has
@@ -42,6 +46,7 @@ type lobby struct {
 	t        *TCP
 	guests   map[int]*guest
 	refused  map[int]error // by claimed rank: why a connection was turned down
+	told     map[int]bool  // ranks that know why they were turned down
 	events   chan guestEvent
 	complete chan struct{} // closed when all have checked in
 	closed   chan struct{} // closed with the lobby
@@ -64,7 +69,7 @@ type guestEvent struct {
 
 func newLobby(t *TCP) *lobby {
 	return &lobby{
-		t: t, guests: map[int]*guest{}, refused: map[int]error{}, events: make(chan guestEvent),
+		t: t, guests: map[int]*guest{}, refused: map[int]error{}, told: map[int]bool{}, events: make(chan guestEvent),
 		complete: make(chan struct{}), closed: make(chan struct{}),
 	}
 }
@@ -95,6 +100,7 @@ func (h *lobby) run(ctx context.Context) {
 			return
 		case <-h.t.fates.job.done:
 			h.dismiss()
+			h.explain()
 			return
 		case <-h.t.life.Done():
 			h.dismiss()
@@ -120,6 +126,9 @@ func (h *lobby) dismiss() {
 
 // enter begins to read from a rank that has proved itself.
 func (h *lobby) enter(v visit) {
+	if v.told && v.rank > 0 && v.rank < h.t.size {
+		h.told[v.rank] = true
+	}
 	if v.conn == nil {
 		if v.proved && v.rank < h.t.size {
 			h.fail(notice{culprit: v.rank, class: framework.ErrInvalid, text: v.err.Error()})
@@ -269,36 +278,11 @@ func (h *lobby) absence(missing []int, cause error) notice {
 	}
 	slices.Sort(claims)
 	for _, r := range claims[:min(len(claims), 3)] {
-		n.text += fmt.Sprintf("; a connection that claimed to be rank %d was turned down: %v", r, h.refused[r])
+		claim := ""
+		if r != framework.NoPeer {
+			claim = fmt.Sprintf(" that claimed to be rank %d", r)
+		}
+		n.text += fmt.Sprintf("; a connection%s was turned down: %v", claim, h.refused[r])
 	}
 	return n
-}
-
-// missingText names ranks, with ranges: "ranks 1, 4-7 of 9 …".
-func missingText(ranks []int) string {
-	if len(ranks) == 0 {
-		return "all ranks have checked in"
-	}
-	const limit = 16
-	var parts []string
-	for i := 0; i < len(ranks); {
-		if len(parts) == limit {
-			parts = append(parts, "…")
-			break
-		}
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(ranks[i])
-		if j > i {
-			part += "-" + strconv.Itoa(ranks[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	if len(ranks) == 1 {
-		return "rank " + parts[0] + " is missing"
-	}
-	return fmt.Sprintf("%d ranks are missing: %s", len(ranks), strings.Join(parts, ", "))
 }

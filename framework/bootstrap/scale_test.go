@@ -26,7 +26,7 @@ func TestThousandRanks(t *testing.T) {
 		n /= 2
 		t.Logf("ulimit -n is %d: %d ranks", limit.Cur, n)
 	}
-	before := openFDs(t)
+	before := settledFDs(t)
 	start := time.Now()
 	ranks := joinAll(t, n, func(c *Config) { c.Timeout = time.Minute })
 	t.Logf("%d ranks joined in %v, %d goroutines, %d descriptors", n, time.Since(start), runtime.NumGoroutine(), openFDs(t))
@@ -74,13 +74,13 @@ func TestThousandRanks(t *testing.T) {
 	for _, b := range ranks {
 		links += len(neighbors(b.Rank(), n))
 	}
-	if open := openFDs(t) - before; open > 2*n+links+64 {
-		t.Errorf("%d descriptors for %d ranks, expected at most %d", open, n, 2*n+links+64)
+	if open := settledFDs(t) - before; open != 2*n+links {
+		t.Errorf("%d descriptors for %d ranks, expected %d", open, n, 2*n+links)
 	}
 	start = time.Now()
 	closeAll(ranks)
 	t.Logf("closed in %v", time.Since(start))
-	if after := openFDs(t); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+	if after := settledFDs(t); after != before {
+		t.Errorf("%d descriptors before, %d after: expected as many", before, after)
 	}
 }

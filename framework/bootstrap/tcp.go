@@ -78,6 +78,13 @@ var (
 
 // Join makes this process a rank of a job. It returns when all ranks have their
 // links. Its error says which ranks are missing, or what is wrong with this one.
+//
+// A job that fails before all ranks were there, because two of them disagree about
+// its size, say, fails for those as well that come later: rank 0 stays at its
+// address for up to a second to tell them, no longer than ctx and not at all once
+// every rank knows. A rank that comes later still finds nobody. If the id of the
+// job was made by Listen it fails at once; otherwise rank 0 might yet start, and
+// it waits for Timeout. Either error names the address.
 func Join(ctx context.Context, cfg Config) (*TCP, error) {
 	id, err := cfg.complete()
 	if err != nil {
@@ -98,11 +105,16 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 	}
 	t.call.closing = t.isClosing
 	t.life, t.end = context.WithCancel(context.Background())
+	caller := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("%w: not all ranks came within %v", context.DeadlineExceeded, cfg.Timeout))
 	defer cancel()
 	if err := t.join(ctx); err != nil {
 		t.announce(0, err)
+		t.explained(caller)
 		_ = t.Close()
+		if cfg.Listener != nil {
+			_ = cfg.Listener.Close() // if it failed before it was used
+		}
 		return nil, opError("join", framework.NoPeer, err)
 	}
 	return t, nil

@@ -18,7 +18,7 @@ import (
 // password. It is as long as NCCL's, and may be copied as bytes or as text.
 //
 //	 0  "MSID"
-//	 4  u8 version | u8 number of addresses | u16 0
+//	 4  u8 version | u8 number of addresses | u8 flags | u8 0
 //	 8  job id, 16 bytes
 //	24  secret, 32 bytes
 //	56  up to 3 addresses: 16 bytes IPv6 (IPv4 mapped), u16 port, big-endian
@@ -31,6 +31,10 @@ const (
 	idVersion   = 1
 	idPrefix    = "mscclpp1-" // of the text form, with its version
 	idAddresses = 3
+
+	// idListening: rank 0 has listened since before the id was given to anybody, so
+	// a refused connection means that it has gone.
+	idListening = 1
 )
 
 // NewUniqueID makes an id for rank 0 at the given addresses, best first.
@@ -50,9 +54,20 @@ func NewUniqueID(addresses ...netip.AddrPort) (UniqueID, error) {
 		copy(id[56+18*i:], ip[:])
 		binary.BigEndian.PutUint16(id[72+18*i:], a.Port())
 	}
-	binary.LittleEndian.PutUint32(id[124:], crc32.ChecksumIEEE(id[:124]))
-	return id, nil
+	return id.sealed(), nil
 }
+
+func (id UniqueID) sealed() UniqueID {
+	binary.LittleEndian.PutUint32(id[124:], crc32.ChecksumIEEE(id[:124]))
+	return id
+}
+
+func (id UniqueID) listening() UniqueID {
+	id[6] |= idListening
+	return id.sealed()
+}
+
+func (id UniqueID) isListening() bool { return id[6]&idListening != 0 }
 
 // ParseUniqueID reads the text form.
 func ParseUniqueID(s string) (UniqueID, error) {

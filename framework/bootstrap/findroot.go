@@ -1,0 +1,97 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// familyOnHost refuses a family of which this host has no address: otherwise the
+// rank would wait in vain for a connection.
+func (t *TCP) familyOnHost() error {
+	if t.cfg.Family == AnyFamily {
+		return nil
+	}
+	addrs, err := t.cfg.addresses()
+	if err != nil {
+		return fmt.Errorf("%w: the addresses of this host: %w", framework.ErrUnavailable, err)
+	}
+	return t.cfg.Family.among(addrs)
+}
+
+// candidates are the addresses at which rank 0 may be, best first.
+func (t *TCP) candidates() ([]string, error) {
+	ids := t.cfg.ID.Addresses()
+	if len(ids) == 0 {
+		return []string{t.cfg.Addr}, nil
+	}
+	var out []string
+	for _, a := range ids {
+		if t.cfg.Family.admits(a.Addr()) {
+			out = append(out, a.String())
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: the unique id says that rank 0 listens at %v: expected an %s address, because bootstrap.family is %s", framework.ErrInvalid, ids, t.cfg.Family, string(t.cfg.Family))
+	}
+	return out, nil
+}
+
+// findRoot connects to rank 0, which may not have started yet: then it tries again
+// until ctx ends. A rank 0 that is known to have listened before and does not any
+// more has failed or left, and nothing will come of waiting.
+func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
+	candidates, err := t.candidates()
+	if err != nil {
+		return nil, err
+	}
+	where := strings.Join(candidates, " or ")
+	failed := func(err error) (*net.TCPConn, error) {
+		return nil, &framework.Error{Op: "bootstrap", Peer: 0, Err: err}
+	}
+	start, pause := time.Now(), 5*time.Millisecond
+	var last error
+	for {
+		refused := 0
+		for _, at := range candidates {
+			conn, err := t.connect(ctx, at, purposeCheckIn, 0)
+			if err == nil {
+				return conn, nil
+			}
+			if last == nil || ctx.Err() == nil { // an attempt cut short says less
+				last = err
+			}
+			// Only silence is worth another attempt: an answer will not change.
+			if !retry(err) {
+				return failed(err)
+			}
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				refused++
+			}
+		}
+		if refused == len(candidates) && t.cfg.ID.isListening() {
+			return failed(fmt.Errorf("rank 0 does not listen at %s any more, where it listened before this unique id was given out: it has failed, or the job has ended (a process joins a job once; its communicators are split for more): %w", where, last))
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, 200*time.Millisecond)
+		case <-ctx.Done():
+			timer.Stop()
+			return failed(fmt.Errorf("rank 0 does not answer: this rank has waited %v for it to listen at %s; it has not started there, or has failed and gone: last attempt: %w: %w",
+				time.Since(start).Round(time.Millisecond), where, last, context.Cause(ctx)))
+		}
+	}
+}
+
+func retry(err error) bool {
+	var op net.Error
+	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}

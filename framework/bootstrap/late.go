@@ -1,0 +1,59 @@
+package bootstrap
+
+import (
+	"context"
+	"time"
+)
+
+// lateTimeout is how long rank 0 of a job that has failed waits for the ranks that
+// have not heard of it. With the moment that precedes a verdict it stays below the
+// two seconds within which every rank knows of a death. A program that fails to
+// join usually exits, so nothing but Join itself could do the waiting.
+const lateTimeout = time.Second
+
+// explain keeps the lobby open after the job has failed, so that ranks which come
+// late get the true reason and not a refused connection, until all have it.
+func (h *lobby) explain() {
+	timer := time.NewTimer(h.t.cfg.late)
+	defer timer.Stop()
+	for h.uninformed() > 0 {
+		select {
+		case v := <-h.t.visits:
+			if v.conn != nil {
+				h.told[v.rank] = true
+				h.t.work.Go(func() { h.t.turnAway(v) })
+			} else if v.told && v.rank > 0 && v.rank < h.t.size {
+				h.told[v.rank] = true
+			}
+		case <-timer.C:
+			return
+		case <-h.t.life.Done():
+			return
+		}
+	}
+}
+
+// uninformed counts the ranks that do not know how the job ended: those that are
+// in the lobby were told when it was dismissed.
+func (h *lobby) uninformed() int {
+	n := 0
+	for r := 1; r < h.t.size; r++ {
+		if h.guests[r] == nil && !h.told[r] {
+			n++
+		}
+	}
+	return n
+}
+
+// explained waits, at rank 0, until the lobby is closed. It is bounded by
+// Config.late, and by the caller's ctx: who does not want to wait any longer is
+// not kept.
+func (t *TCP) explained(ctx context.Context) {
+	if t.lobby == nil {
+		return
+	}
+	select {
+	case <-t.lobby.closed:
+	case <-ctx.Done():
+	}
+}
