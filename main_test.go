@@ -71,8 +71,32 @@ func child(mode string) int {
 		fmt.Println(err)
 		return 1
 	}
+	switch mode {
+	case "nested":
+		again(ctx, options)
+		if err := job.World.Barrier(ctx); err != nil { // the first job is none the worse
+			fmt.Println(err)
+			return 1
+		}
+	case "again":
+		if err := job.Close(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		again(ctx, options)
+	}
 	fmt.Printf("rank %d of %d is done\n", job.Rank(), job.Size())
 	return 0
+}
+
+// again joins the launcher's job once more, and prints what comes of it.
+func again(ctx context.Context, options []mscclpp.Option) {
+	start := time.Now()
+	job, err := mscclpp.Init(ctx, options...)
+	if err == nil {
+		err = errors.Join(errors.New("it worked"), job.Close())
+	}
+	fmt.Printf("again, late %v, class %v: %v\n", time.Since(start) > 10*time.Second, framework.Class(err), err)
 }
 
 // pass sends a signal around a ring of port channels.
@@ -106,7 +130,7 @@ func ranks(t *testing.T, modes ...string) (printed []string, codes []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer file.Close() // if rank 0 does not start
 	l.Close()
 	outs := make([]bytes.Buffer, len(modes))
 	var all []*exec.Cmd
@@ -121,6 +145,9 @@ func ranks(t *testing.T, modes ...string) (printed []string, codes []int) {
 		c.Stdout, c.Stderr = &outs[r], &outs[r]
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
+		}
+		if r == 0 {
+			file.Close() // as launchers do: nobody but rank 0 listens
 		}
 		all = append(all, c)
 	}

@@ -30,6 +30,7 @@ func bootstrapConfig(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 		}
 	}
 	b.Interface = cfg.Bootstrap.Interface
+	b.Family = bootstrap.Family(cfg.Bootstrap.Family)
 	b.HostID = cfg.Bootstrap.HostID
 	b.Insecure = cfg.Bootstrap.Insecure
 	b.Timeout = time.Duration(cfg.Bootstrap.Timeout)

@@ -21,7 +21,7 @@ type Job struct {
 
 	// Rendezvous is how the ranks find each other; its zero value leaves it to them.
 	UniqueID string
-	Listener *os.File // inherited by rank 0, named by MSCCLPP_LISTEN_FD
+	Listener *os.File // inherited by rank 0, named by MSCCLPP_LISTEN_FD; closed here once rank 0 has it
 
 	Stdin  *os.File // for the first rank of the job; nil = none
 	Stdout io.Writer

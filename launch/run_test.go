@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,10 +169,10 @@ func TestRank0InheritsTheListener(t *testing.T) {
 	if r.Code != 0 {
 		t.Fatalf("result %+v", r)
 	}
-	buf := make([]byte, 64)
-	n, _ := read.Read(buf)
-	if got := string(buf[:n]); got != "from rank 0\n" {
-		t.Errorf("through the inherited descriptor came %q", got)
+	// To its end: nobody keeps the descriptor but rank 0.
+	_ = read.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if got, err := io.ReadAll(read); string(got) != "from rank 0\n" || err != nil {
+		t.Errorf("through the inherited descriptor came %q, %v", got, err)
 	}
 }
 

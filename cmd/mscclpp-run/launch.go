@@ -68,7 +68,7 @@ func (a *app) launch(program string, args []string) error {
 	if a.opts.showBinding {
 		a.printBindings(&job)
 	}
-	if err := meet(&job); err != nil {
+	if err := meet(&job, cfg.Bootstrap.Family); err != nil {
 		return err
 	}
 	if job.Listener != nil {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 )
 
 // asProgram makes the test binary behave as mscclpp-run.
@@ -112,6 +115,22 @@ func TestRanksCanMeet(t *testing.T) {
 		`case $MSCCLPP_UNIQUE_ID in mscclpp1-*) echo "id $MASTER_ADDR ${MSCCLPP_LISTEN_FD:-none} $((MASTER_PORT > 0))";; esac`))
 	if want := []string{"[0] id 127.0.0.1 3 1", "[1] id 127.0.0.1 none 1"}; code != 0 || !slices.Equal(sortedLines(out), want) {
 		t.Errorf("code %d, %q, %s", code, out, errs)
+	}
+}
+
+// The listener of a job on one host is of the family that the ranks will insist on.
+func TestRendezvousHonorsTheFamily(t *testing.T) {
+	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skipf("no IPv6 on the loopback interface: %v", err)
+	} else {
+		l.Close()
+	}
+	for family, want := range map[string]string{"": "127.0.0.1", "inet": "127.0.0.1", "inet6": "::1"} {
+		code, out, errs := runs(command(t, "-n", "1", "--set", "bootstrap.family="+family, "sh", "-c", "echo $MSCCLPP_UNIQUE_ID"))
+		id, err := bootstrap.ParseUniqueID(out)
+		if code != 0 || err != nil || len(id.Addresses()) != 1 || id.Addresses()[0].Addr().String() != want {
+			t.Errorf("family %q: code %d, an id for %v, %v, %s: expected one for %s", family, code, id.Addresses(), err, errs, want)
+		}
 	}
 }
 

@@ -16,11 +16,15 @@ import (
 // meet prepares the rendezvous of a job on one host: a listener, which rank 0
 // inherits so that its port is never free in between, and an id that leads there
 // and carries the secret. Ranks of several hosts meet at MASTER_ADDR.
-func meet(j *launch.Job) error {
+func meet(j *launch.Job, family string) error {
 	if j.Place.Nodes > 1 {
 		return nil
 	}
-	l, id, err := bootstrap.Listen(context.Background(), "127.0.0.1:0")
+	loopback := "127.0.0.1:0"
+	if bootstrap.Family(family) == bootstrap.IPv6 {
+		loopback = "[::1]:0"
+	}
+	l, id, err := bootstrap.Listen(context.Background(), loopback)
 	if err != nil {
 		return fmt.Errorf("rendezvous: %w", err)
 	}

@@ -136,7 +136,8 @@ type Bootstrap struct {
 	// or as CIDR prefix. Empty: the one that routes to the first rank.
 	Interface string `config:"interface"`
 
-	// Family restricts addresses: inet, inet6, or empty for both.
+	// Family restricts the addresses at which ranks listen and call each other: inet,
+	// inet6, or empty for both. All ranks need the same.
 	Family string `config:"family"`
 
 	// HostID overrides the identity of this host, by which ranks decide whether they
