@@ -1,37 +1,110 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mscclpp-go/mscclpp/framework/topo"
+	"github.com/mscclpp-go/mscclpp/framework/topo/nvml"
 )
 
-// topoCommand prints the machine as transports are told about it.
+// topoVerb prints the machine as transports are told about it.
+type topoVerb struct {
+	format string // table or json
+	svg    string // file for the drawing; "-": standard output instead of the table
+	from   string // file of a recording to show instead of this machine
+	record bool
+}
+
+// driverLimit is how long a driver may take to answer. With persistence mode off it
+// starts each GPU anew, which takes seconds.
+const driverLimit = time.Minute
+
 func topoCommand(a *app) *cobra.Command {
-	var format string
-	var record bool
+	var v topoVerb
 	c := &cobra.Command{
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if record {
-				return topo.Record(os.DirFS("/"), a.stdout)
-			}
-			h, err := topo.System()
-			if err != nil {
-				return err
-			}
-			switch format {
-			case "table":
-				return h.Print(a.stdout)
-			case "json":
-				return h.PrintJSON(a.stdout)
-			}
-			return usage("topo: --format %q: expected table or json", format)
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return v.run(c.Context(), a.stdout) },
 	}
-	c.Flags().StringVar(&format, "format", "table", "table, or json")
-	c.Flags().BoolVar(&record, "record", false, "print the files that were read, to reproduce a machine in a test")
+	c.Flags().StringVar(&v.format, "format", "table", "table, or json")
+	c.Flags().StringVar(&v.svg, "svg", "", "also draw the machine into this file; - for standard output alone")
+	c.Flags().StringVar(&v.from, "from", "", "show the machine of this recording instead of this one")
+	c.Flags().BoolVar(&v.record, "record", false, "print what was read, to reproduce a machine in a test")
 	return c
+}
+
+func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
+	if v.format != "table" && v.format != "json" {
+		return usage("topo: --format %q: expected table or json", v.format)
+	}
+	root, find, err := v.source(ctx)
+	if err != nil {
+		return err
+	}
+	if v.record {
+		return topo.Record(root, out, find)
+	}
+	h, err := topo.Read(root, find)
+	if err != nil {
+		return err
+	}
+	switch v.svg {
+	case "":
+	case "-":
+		return h.SVG(out)
+	default:
+		if err := draw(h, v.svg); err != nil {
+			return err
+		}
+	}
+	if v.format == "json" {
+		return h.PrintJSON(out)
+	}
+	return h.Print(out)
+}
+
+// source is where the machine is read from, and who finds its GPUs.
+func (v *topoVerb) source(ctx context.Context) (fs.FS, topo.Finder, error) {
+	if v.from == "" {
+		return os.DirFS("/"), func() ([]topo.GPU, error) {
+			ctx, cancel := context.WithTimeout(ctx, driverLimit)
+			defer cancel()
+			return nvml.Within(ctx)
+		}, nil
+	}
+	text, err := os.ReadFile(v.from)
+	if err != nil {
+		return nil, nil, fmt.Errorf("topo: --from: %w", err)
+	}
+	root := topo.Replay(string(text))
+	if _, err := fs.Stat(root, "sys"); err != nil {
+		return nil, nil, usage("topo: --from %s: it is no recording: expected the output of mscclpp-run topo --record", v.from)
+	}
+	return root, topo.Recorded(root), nil
+}
+
+// draw writes the drawing beside its place and moves it there, so that a viewer
+// never sees half of it.
+func draw(h *topo.Host, file string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(file), ".topo-*.svg")
+	if err != nil {
+		return fmt.Errorf("topo: --svg: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("topo: --svg: %w", errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	if err := errors.Join(h.SVG(f), f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
 }

@@ -1,0 +1,62 @@
+package nvml
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework/topo"
+)
+
+// Visible lists the GPUs as a CUDA program with this environment numbers them:
+// CUDA_VISIBLE_DEVICES leaves out and reorders. The numbers in its answer are those
+// of the machine. Where GPUs of several models are mixed, CUDA may put the fastest
+// first unless CUDA_DEVICE_ORDER is PCI_BUS_ID; who knows the address of a device
+// better goes by that.
+func Visible(gpus []topo.GPU, lookup func(string) (string, bool)) []topo.GPU {
+	list, set := lookup("CUDA_VISIBLE_DEVICES")
+	if !set {
+		return gpus
+	}
+	var out []topo.GPU
+	for word := range strings.SplitSeq(list, ",") {
+		g, ok := named(gpus, strings.TrimSpace(word))
+		if !ok {
+			break // as CUDA does: what follows a name that means nothing is not seen
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// named finds a GPU by number, or by the beginning of its UUID, which has to be
+// unique. A part of a GPU counts as that GPU.
+func named(gpus []topo.GPU, name string) (topo.GPU, bool) {
+	if n, err := strconv.Atoi(name); err == nil {
+		if n < 0 || n >= len(gpus) {
+			return topo.GPU{}, false
+		}
+		return gpus[n], true
+	}
+	if name == "" {
+		return topo.GPU{}, false
+	}
+	var found []topo.GPU
+	for _, g := range gpus {
+		ids := []string{g.UUID}
+		if g.MIG != nil {
+			for _, p := range g.MIG.Parts {
+				ids = append(ids, p.UUID)
+			}
+		}
+		for _, id := range ids {
+			if strings.HasPrefix(id, name) {
+				found = append(found, g)
+				break
+			}
+		}
+	}
+	if len(found) != 1 {
+		return topo.GPU{}, false
+	}
+	return found[0], true
+}
