@@ -6,6 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 STAMP     = -X github.com/mscclpp-go/mscclpp/internal/version.Version=$(VERSION)
 BUILD     = $(GO) build -trimpath -ldflags '$(STAMP)'
 PLUGINS   = $(wildcard transports/*/cmd/mscclpp-transport-*)
+GOLANGCI  = 2.15.0
 RACE      = ./framework/... ./plugins/... ./launch/... ./transports/... ./collectives/...
 
 .DEFAULT_GOAL := help
@@ -55,9 +56,10 @@ proto: ## regenerate plugins/proto
 generate: build proto ## regenerate everything that is generated
 	bin/mscclpp-run config --docs > docs/config.md
 
-lint: ## vet, formatting and the rules of internal/lint
+lint: ## vet, formatting, the rules of internal/lint, and golangci-lint
 	$(GO) vet ./...
 	$(GO) test ./internal/lint
+	GO='$(GO)' scripts/golangci.sh $(GOLANGCI)
 
 fmt: ## format all Go files
 	gofmt -l -w $$(git ls-files -co --exclude-standard '*.go')

@@ -80,20 +80,20 @@ func TestTwoJobsInOneProcess(t *testing.T) {
 // Whatever is wrong with the configuration, Init says which word of which file.
 func TestMistakesAreNamed(t *testing.T) {
 	path := file(t, "transports: [shm]\nplugins:\n  embed: [shm]\n")
-	misspelt := file(t, "transports: [shm]\ncom:\n  scratch: 1MiB\n")
+	misspelled := file(t, "transports: [shm]\ncom:\n  scratch: 1MiB\n")
 	option := file(t, "transports: [shm]\nplugins:\n  embed: [shm]\ntransport:\n  shm:\n    drain_spinn: 1ms\n")
 	for name, c := range map[string]struct {
 		options []mscclpp.Option
 		class   error
 		words   []string
 	}{
-		"a misspelt key": {
-			[]mscclpp.Option{mscclpp.WithConfigFile(misspelt)}, framework.ErrInvalid, []string{misspelt + ":2", "com", "comm"}},
+		"a misspelled key": {
+			[]mscclpp.Option{mscclpp.WithConfigFile(misspelled)}, framework.ErrInvalid, []string{misspelled + ":2", "com", "comm"}},
 		"no such file": {
 			[]mscclpp.Option{mscclpp.WithConfigFile(path + ".no")}, framework.ErrInvalid, []string{path + ".no"}},
-		"a misspelt option of a transport": {
+		"a misspelled option of a transport": {
 			[]mscclpp.Option{mscclpp.WithConfigFile(option)}, framework.ErrInvalid, []string{option, "drain_spinn", "drain_spin"}},
-		"a misspelt option in a setting": {
+		"a misspelled option in a setting": {
 			with(mscclpp.WithSetting("transport.shm.drain_cpus", "1")), framework.ErrInvalid, []string{"WithSetting", "drain_cpus", "drain_cpu"}},
 		"options of a transport that is not used": {
 			with(mscclpp.WithSetting("transport.smh.drain_cpu", "1")), framework.ErrInvalid, []string{"smh", "shm"}},

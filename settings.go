@@ -46,7 +46,7 @@ func openLog(cfg config.Log, rank string) (*slog.Logger, io.Closer, error) {
 	if cfg.File != "" {
 		f, err := os.OpenFile(logName(cfg.File, rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: log.file: %v", framework.ErrInvalid, err)
+			return nil, nil, fmt.Errorf("%w: log.file: %w", framework.ErrInvalid, err)
 		}
 		out, closer = f, f
 	}

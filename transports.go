@@ -68,7 +68,7 @@ func openTransports(ctx context.Context, cfg *config.Effective, log *slog.Logger
 }
 
 // optionsWithoutTransport refuses options that nobody would read: most likely the
-// name of the transport is misspelt.
+// name of the transport is misspelled.
 func optionsWithoutTransport(cfg *config.Config) error {
 	for name := range cfg.Transport {
 		if !slices.Contains(cfg.Transports, name) {

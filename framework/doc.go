@@ -15,7 +15,7 @@
 //
 // Two rules follow, and the rest of the package follows from them:
 //
-//  1. What a transport returns is data: never a pointer, never behaviour. It may
+//  1. What a transport returns is data: never a pointer, never behavior. It may
 //     therefore live in another process and be written in another language.
 //  2. Nothing in the contract is called per message. A call may cross a process
 //     boundary and cost 100 µs. Messages go through mapped memory, or through a

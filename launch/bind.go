@@ -62,9 +62,9 @@ func Bind(policy string, n int) ([]Mask, error) {
 
 func bind(policy string, n int, sys string, allowed func(cpu int) bool) ([]Mask, error) {
 	if policy == "auto" {
-		nodes, err := domains(sys, "numa", allowed)
-		if err != nil || len(nodes) < 2 {
-			return nil, nil // no help where there is nothing to choose
+		nodes, _ := domains(sys, "numa", allowed)
+		if len(nodes) < 2 {
+			return nil, nil // no help where there is nothing to choose, or it cannot be known
 		}
 		return spread(nodes, n), nil
 	}

@@ -102,8 +102,8 @@ func TestPortOfAJob(t *testing.T) {
 		}
 		return e.MasterPort
 	}
-	if port("7") != port("7") || port("7") == port("8") {
-		t.Errorf("ports %d, %d, %d", port("7"), port("7"), port("8"))
+	if a, b, other := port("7"), port("7"), port("8"); a != b || a == other {
+		t.Errorf("ports %d, %d, %d", a, b, other)
 	}
 	if p := port("9"); p < 20000 || p >= 30000 {
 		t.Errorf("port %d: expected one below those that the kernel gives out", p)

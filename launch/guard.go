@@ -48,7 +48,7 @@ func startGuard(j *Job) *guard {
 // add names the group of one more rank.
 func (g *guard) add(group int) {
 	if g.pipe != nil {
-		g.pipe.WriteString(strconv.Itoa(group) + "\n")
+		_, _ = g.pipe.WriteString(strconv.Itoa(group) + "\n") // a dead supervisor is not the ranks' problem
 	}
 }
 
@@ -58,7 +58,7 @@ func (g *guard) dismiss() {
 	if g.pipe == nil {
 		return
 	}
-	g.pipe.WriteString(supervise.Farewell + "\n")
+	_, _ = g.pipe.WriteString(supervise.Farewell + "\n")
 	syscall.Kill(g.pid, syscall.SIGKILL)
 	supervise.Reap(g.pid)
 	g.pipe.Close()

@@ -108,7 +108,9 @@ func (o *outputs) closeChildEnds() {
 // were not ours to kill.
 func (o *outputs) drain() {
 	for _, p := range o.pipes {
-		p.SetReadDeadline(time.Now().Add(drainBound))
+		if p.SetReadDeadline(time.Now().Add(drainBound)) != nil {
+			p.Close() // the reader ends now rather than never
+		}
 	}
 	o.copying.Wait()
 	for _, p := range o.pipes {
@@ -132,7 +134,7 @@ func newSink(w io.Writer) *sink {
 func (s *sink) write(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.w.Write(b)
+	_, _ = s.w.Write(b) // the rank does not end because nobody reads it
 }
 
 // liner cuts a stream into lines and puts the tag in front of each.

@@ -54,7 +54,7 @@ func (s *stdin) closeChildEnd() {
 func (s *stdin) copy() {
 	if s.write != nil {
 		go func() {
-			io.Copy(s.write, s.source)
+			_, _ = io.Copy(s.write, s.source) // ends when either side does
 			s.write.Close()
 		}()
 	}

@@ -66,12 +66,25 @@ type Member struct {
 // Member returns a rank of the group.
 func (h *Hub) Member(rank int) *Member { return &Member{hub: h, rank: rank} }
 
-func (m *Member) Rank() int                            { return m.rank }
-func (m *Member) Size() int                            { return m.hub.ranks }
-func (m *Member) Barrier() error                       { m.hub.meet(m.rank, nil); return nil }
+// Rank is this member's, from 0.
+func (m *Member) Rank() int { return m.rank }
+
+// Size is the number of members.
+func (m *Member) Size() int { return m.hub.ranks }
+
+// Barrier waits for all members.
+func (m *Member) Barrier() error { m.hub.meet(m.rank, nil); return nil }
+
+// Algorithms are the same for every collective: there is one.
 func (m *Member) Algorithms(bench.Collective) []string { return []string{"plain"} }
-func (m *Member) Chosen(*bench.Call) (string, error)   { return "plain", nil }
-func (m *Member) Alloc(bytes int64) ([]byte, error)    { m.Allocated++; return make([]byte, bytes), nil }
+
+// Chosen is that one.
+func (m *Member) Chosen(*bench.Call) (string, error) { return "plain", nil }
+
+// Alloc counts what is allocated.
+func (m *Member) Alloc(bytes int64) ([]byte, error) { m.Allocated++; return make([]byte, bytes), nil }
+
+// AllGather gives every member the bytes of all.
 func (m *Member) AllGather(_ context.Context, b []byte) ([][]byte, error) {
 	var all [][]byte
 	for _, v := range m.hub.meet(m.rank, slices.Clone(b)) {
@@ -149,6 +162,7 @@ func add(to, from []byte) {
 // Exact is a Reference for sums of 32-bit integers.
 type Exact struct{}
 
+// Fill writes integers that depend on the seed, the rank and the place.
 func (Exact) Fill(dst []byte, _ device.DataType, _ device.Op, seed uint64, rank, first int) {
 	for i := 0; i < len(dst); i += 4 {
 		v := uint32(first+i/4)*2654435761 + uint32(rank)*40503 + uint32(seed)*97 + 1
@@ -156,6 +170,7 @@ func (Exact) Fill(dst []byte, _ device.DataType, _ device.Op, seed uint64, rank,
 	}
 }
 
+// Reduce adds up, whatever the operation.
 func (Exact) Reduce(dst []byte, inputs [][]byte, _ device.DataType, _ device.Op, _ float64) {
 	copy(dst, inputs[0])
 	for _, in := range inputs[1:] {
@@ -163,6 +178,7 @@ func (Exact) Reduce(dst []byte, inputs [][]byte, _ device.DataType, _ device.Op,
 	}
 }
 
+// Wrong counts elements that differ in any bit.
 func (Exact) Wrong(got, want []byte, t device.DataType, _ device.Op, _ int) int64 {
 	n := int64(0)
 	for i := 0; i < len(got); i += t.Size() {

@@ -16,7 +16,7 @@ type Tier struct {
 	All   []int64
 }
 
-// Tiers, in order of patience. Sizes are those of the larger buffer in bytes, rounded
+// Tiers are in order of patience. Sizes are those of the larger buffer in bytes, rounded
 // up to whole elements, and chosen around what implementations do differently:
 // nothing, one element, less than one vector, packets, the thresholds of the
 // selector, many chunks. Most are odd. Large ones cost time in the reference and

@@ -16,7 +16,7 @@ func row(inPlace bool, wrong int64) Row {
 	}
 }
 
-func print(t *testing.T, make func(*bytes.Buffer) Writer, rows ...Row) string {
+func printed(t *testing.T, make func(*bytes.Buffer) Writer, rows ...Row) string {
 	t.Helper()
 	var out bytes.Buffer
 	w := make(&out)
@@ -35,7 +35,7 @@ func asTable(b *bytes.Buffer) Writer { return Table(b) }
 func asJSON(b *bytes.Buffer) Writer  { return JSON(b) }
 
 func TestTableHasTheColumnsOfNCCLTests(t *testing.T) {
-	got := print(t, asTable, row(false, 0), row(true, 3))
+	got := printed(t, asTable, row(false, 0), row(true, 3))
 	var fields [][]string
 	for _, line := range strings.Split(got, "\n") {
 		if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
@@ -70,7 +70,7 @@ func TestTableHasTheColumnsOfNCCLTests(t *testing.T) {
 func TestTableLinesUp(t *testing.T) {
 	long := row(false, 0)
 	long.Bytes, long.Count, long.TimeUS, long.AlgBW, long.DType, long.Op = 1<<38, 1<<36, 99999999, 1234.5, "e4m3b15", "premulsum"
-	lines := strings.Split(strings.TrimSpace(print(t, asTable, row(false, 0), long, row(true, 1))), "\n")
+	lines := strings.Split(strings.TrimSpace(printed(t, asTable, row(false, 0), long, row(true, 1))), "\n")
 	width := 0
 	for _, l := range lines {
 		if strings.HasPrefix(l, " ") {
@@ -87,19 +87,19 @@ func TestTableLinesUp(t *testing.T) {
 func TestUncheckedIsNotZero(t *testing.T) {
 	r := row(false, 0)
 	r.Errors = nil
-	if got := print(t, asTable, r); !strings.Contains(got, "not checked") || strings.Contains(got, "OK") {
+	if got := printed(t, asTable, r); !strings.Contains(got, "not checked") || strings.Contains(got, "OK") {
 		t.Errorf("a run without a check claims one:\n%s", got)
 	}
-	if got := print(t, asJSON, r); !strings.Contains(got, `"errors":null`) {
+	if got := printed(t, asJSON, r); !strings.Contains(got, `"errors":null`) {
 		t.Errorf("errors is not null in %s", got)
 	}
-	if got := print(t, asTable); got != "" {
+	if got := printed(t, asTable); got != "" {
 		t.Errorf("no rows print %q", got)
 	}
 }
 
 func TestJSONIsOneObjectALine(t *testing.T) {
-	got := print(t, asJSON, row(false, 0), row(true, 7))
+	got := printed(t, asJSON, row(false, 0), row(true, 7))
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d lines in %q", len(lines), got)

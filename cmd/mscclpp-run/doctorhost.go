@@ -19,7 +19,7 @@ import (
 // examineHost looks at what every job needs of the system. root is "/" but in tests.
 func examineHost(root string) []finding {
 	var u unix.Utsname
-	unix.Uname(&u)
+	_ = unix.Uname(&u) // its only error is a bad address
 	out := []finding{{"system", good, fmt.Sprintf("Linux %s, %d processors", unix.ByteSliceToString(u.Release[:]), runtime.NumCPU())}}
 	out = append(out, examineMemory(), examineShm(filepath.Join(root, "dev/shm")))
 	out = append(out, examineLimit("memlock", unix.RLIMIT_MEMLOCK, 64<<20, warn, "registering memory with a NIC needs more: ulimit -l unlimited"))

@@ -97,10 +97,10 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.BoolVarP(&o.version, "version", "V", false, "print the version")
 	f.BoolVarP(&o.help, "help", "h", false, "print this")
 	f.StringVar(&o.hostfile, "hostfile", "", "")
-	f.MarkHidden("hostfile")
+	f.Lookup("hostfile").Hidden = true
 	for _, name := range accepted {
 		f.Bool(name, false, "")
-		f.MarkHidden(name)
+		f.Lookup(name).Hidden = true
 	}
 	return f
 }

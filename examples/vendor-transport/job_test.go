@@ -34,7 +34,7 @@ func TestJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := tryJob(t, dir); err == nil || !strings.Contains(text, "bufer") || !strings.Contains(text, "buffer") {
-		t.Errorf("a misspelt option: %v; want an error that names it and the nearest one:\n%s", err, text)
+		t.Errorf("a misspelled option: %v; want an error that names it and the nearest one:\n%s", err, text)
 	}
 }
 

@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// nearest returns the known key that a misspelt one probably means, or "". Names
+// nearest returns the known key that a misspelled one probably means, or "". Names
 // beside the wrong one are tried first; then the whole tree is, so that a right
 // name in a wrong section is found as well.
 func nearest(root, parent *node, prefix, wrong string) string {

@@ -53,7 +53,12 @@ func awaitEnd(pid int, bound time.Duration) {
 	}
 	defer unix.Close(fd)
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	unix.Poll(poll, int(max(1, bound.Milliseconds())))
+	for end := time.Now().Add(bound); ; {
+		_, err := unix.Poll(poll, int(max(1, time.Until(end).Milliseconds())))
+		if err != unix.EINTR || time.Now().After(end) {
+			return
+		}
+	}
 }
 
 // children lists the children of this process that live.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that a misspelt word most likely means, or "".
+// Nearest returns the name that a misspelled word most likely means, or "".
 func Nearest(word string, names []string) string {
 	best, least := "", len(word)/3+2
 	for _, n := range names {

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Runs golangci-lint with .golangci.yml, in the version given: the one in PATH if it
+# is that, otherwise one that is fetched through the module proxy into bin/tools and
+# kept there. It is no dependency of the module. Where it cannot be fetched this says
+# so and passes: vet and internal/lint have run by then, and need no network.
+set -eu
+cd "$(dirname "$0")/.."
+version=${1:?expected a version, such as 2.15.0}
+module=github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+tools=$PWD/bin/tools
+
+is_wanted() { # PROGRAM
+	case $("$1" version 2>/dev/null) in
+	*" $version "* | *" v$version "*) true ;;
+	*) false ;;
+	esac
+}
+
+lint=
+for candidate in golangci-lint "$tools/golangci-lint"; do
+	if command -v "$candidate" >/dev/null && is_wanted "$candidate"; then
+		lint=$candidate
+		break
+	fi
+done
+if [ -z "$lint" ]; then
+	echo "lint: golangci-lint $version is not installed; fetching it takes minutes, once" >&2
+	if ! why=$(GOBIN=$tools GOFLAGS=-mod=mod ${GO:-go} install "$module@v$version" 2>&1); then
+		printf '%s\n' "$why" | tail -n 3 >&2
+		echo "lint: golangci-lint $version could not be fetched: NOT run. Install it from $module@v$version" >&2
+		exit 0
+	fi
+	lint=$tools/golangci-lint
+fi
+exec "$lint" run ./...
