@@ -16,12 +16,13 @@ const Prefix = "MSCCLPP_"
 
 // reserved are names with our prefix that are not configuration.
 var reserved = map[string]bool{
-	"MSCCLPP_CONFIG":    true, // path of the job file
-	"MSCCLPP_UNIQUE_ID": true, // given to ranks by mscclpp-run
-	"MSCCLPP_LISTEN_FD": true, // listener that rank 0 inherits
-	"MSCCLPP_JOB_ID":    true, // name of a job, the same on all hosts
-	"MSCCLPP_LAUNCH_ID": true, // marks the processes of one mscclpp-run
-	"MSCCLPP_HOME":      true, // where the headers are, for scripts
+	"MSCCLPP_CONFIG":       true, // path of the job file
+	"MSCCLPP_UNIQUE_ID":    true, // given to ranks by mscclpp-run
+	"MSCCLPP_LISTEN_FD":    true, // listener that rank 0 inherits
+	"MSCCLPP_JOB_ID":       true, // name of a job, the same on all hosts
+	"MSCCLPP_LAUNCH_ID":    true, // marks the processes of one mscclpp-run
+	"MSCCLPP_HOME":         true, // where the headers are, for scripts
+	"MSCCLPP_CUDA_LIBRARY": true, // which NVIDIA driver library to open
 
 	"MSCCLPP_BUILTIN_PLUGINS": true, // where mscclpp-run's own plugins are
 }

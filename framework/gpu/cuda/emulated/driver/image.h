@@ -1,0 +1,34 @@
+// Kernel images: shared objects for the CPU, given as such, or standing for PTX.
+#ifndef EMULATED_IMAGE_H_
+#define EMULATED_IMAGE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "api.h"
+
+// What PTX says of an entry point.
+struct Entry {
+  size_t parameters = 0;  // bytes
+  int max_threads = 1024;
+};
+
+// The entry points of a PTX text.
+std::map<std::string, Entry> parse_ptx(const std::string& text);
+
+// Names the CPU image of a PTX text: 64-bit FNV-1a of it, in hexadecimal.
+std::string image_name(const std::string& text);
+
+struct Image {
+  void* library = nullptr;
+  int fd = -1;
+  bool ptx = false;
+  std::map<std::string, Entry> entries;  // of PTX
+  ~Image();
+};
+
+// Loads an image: ELF or PTX. On failure answers the driver's error, and why.
+int load_image(const void* data, const std::string& folder, std::shared_ptr<Image>* image, std::string* why);
+
+#endif  // EMULATED_IMAGE_H_

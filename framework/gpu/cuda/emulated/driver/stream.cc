@@ -1,0 +1,122 @@
+// Streams: queues with the rules of the default stream, and captures.
+#include "state.h"
+
+namespace {
+
+// Marks of what an operation on the stream has to come after beside its queue: the
+// default stream and the blocking streams of a context wait for each other.
+std::vector<Mark> implicit(Stream* stream) {
+  std::vector<Mark> out;
+  Context* c = stream->context;
+  if ((stream->flags & kStreamNonBlocking) != 0) return out;
+  auto add = [&](Stream* other) {
+    if (Mark m = other->mark(); !m.reached()) out.push_back(m);
+  };
+  if (stream != c->legacy.get()) {
+    add(c->legacy.get());
+    return out;
+  }
+  for (Stream* s : c->streams) {
+    if ((s->flags & kStreamNonBlocking) == 0) add(s);
+  }
+  return out;
+}
+
+}  // namespace
+
+int find_stream(Stream* handle, Context* current, Stream** stream) {
+  if (handle == nullptr || reinterpret_cast<uintptr_t>(handle) == 1) {
+    *stream = current->legacy.get();
+    return kSuccess;
+  }
+  if (reinterpret_cast<uintptr_t>(handle) == 2) return kNotSupported;  // the default stream of a thread
+  for (auto& d : state().devices) {
+    if (d->context.streams.count(handle) == 1) {
+      *stream = handle;
+      return kSuccess;
+    }
+  }
+  return kInvalidHandle;
+}
+
+int enqueue(Stream* stream, Op op) {
+  if (stream->capture != nullptr) return record(stream, std::move(op));
+  if (stream == stream->context->legacy.get()) {
+    // It would wait for a stream whose work is only recorded.
+    bool captures = false;
+    for (Stream* s : stream->context->streams) {
+      if (s->capture == nullptr || (s->flags & kStreamNonBlocking) != 0) continue;
+      invalidate(s);
+      captures = true;
+    }
+    if (captures) return kCaptureImplicit;
+  }
+  std::vector<Mark> first = implicit(stream);
+  if (!first.empty()) {
+    op = [first, op] {
+      for (const Mark& m : first) m.wait();
+      op();
+    };
+  }
+  stream->queue->push(std::move(op));
+  return kSuccess;
+}
+
+API int cuStreamCreateWithPriority(Stream** stream, unsigned flags, int priority) {
+  ENTER_CONTEXT(current);
+  if (stream == nullptr || flags > kStreamNonBlocking) return kInvalidValue;
+  Stream* s = new Stream;
+  s->context = current;
+  s->flags = flags;
+  s->priority = priority < -5 ? -5 : priority > 0 ? 0 : priority;
+  current->streams.insert(s);
+  *stream = s;
+  return kSuccess;
+}
+
+// Returns at once; what was enqueued is still done.
+API int cuStreamDestroy_v2(Stream* handle) {
+  ENTER_CONTEXT(current);
+  Stream* stream;
+  if (int bad = find_stream(handle, current, &stream)) return bad;
+  if (stream == current->legacy.get()) return kInvalidHandle;
+  leave_capture(stream);
+  stream->queue->close();
+  stream->context->streams.erase(stream);
+  delete stream;
+  return kSuccess;
+}
+
+API int cuStreamQuery(Stream* handle) {
+  ENTER_CONTEXT(current);
+  Stream* stream;
+  if (int bad = find_stream(handle, current, &stream)) return bad;
+  if (stream->capture != nullptr) {
+    invalidate(stream);
+    return kCaptureUnsupported;
+  }
+  if (int bad = check_captures()) return bad;
+  if (!stream->mark().reached()) return kNotReady;
+  for (const Mark& m : implicit(stream)) {
+    if (stream == current->legacy.get() && !m.reached()) return kNotReady;
+  }
+  return kSuccess;
+}
+
+API int cuStreamSynchronize(Stream* handle) {
+  ENTER_CONTEXT(current);
+  Stream* stream;
+  if (int bad = find_stream(handle, current, &stream)) return bad;
+  if (stream->capture != nullptr) {
+    invalidate(stream);
+    return kCaptureUnsupported;
+  }
+  if (int bad = check_captures()) return bad;
+  std::vector<Mark> all = {stream->mark()};
+  if (stream == current->legacy.get()) {
+    for (const Mark& m : implicit(stream)) all.push_back(m);
+  }
+  lock.unlock();
+  for (const Mark& m : all) m.wait();
+  return kSuccess;
+}

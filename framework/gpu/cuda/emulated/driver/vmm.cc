@@ -1,0 +1,205 @@
+// Memory as handles: created, exported, imported, mapped where the program says.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "state.h"
+
+namespace {
+
+bool proper(const AllocationProp* p) {
+  return p != nullptr && p->type == 1 && p->location.type == 1 && valid_device(p->location.id);
+}
+
+bool aligned(uint64_t a, uint64_t b) { return a % kGranularity == 0 && b % kGranularity == 0 && b > 0; }
+
+// The reserved range that holds all of the bytes.
+bool within_reserved(uint64_t address, uint64_t bytes) {
+  auto& reserved = state().reserved;
+  auto it = reserved.upper_bound(address);
+  if (it == reserved.begin()) return false;
+  --it;
+  return address - it->first < it->second && bytes <= it->second - (address - it->first);
+}
+
+// Calls f for the mapped ranges that make up exactly the bytes; false if none do.
+template <class F>
+bool each_mapped(uint64_t address, uint64_t bytes, F f) {
+  uint64_t at = address;
+  for (const uint64_t end = address + bytes; at < end;) {
+    auto it = state().ranges.find(at);
+    if (it == state().ranges.end() || it->second.kind != Range::kMapped || it->second.bytes > end - at) return false;
+    at += it->second.bytes;
+  }
+  for (at = address; at < address + bytes;) {
+    Range& r = state().ranges.find(at)->second;
+    at += r.bytes;  // before f may remove it
+    f(r);
+  }
+  return true;
+}
+
+}  // namespace
+
+API int cuMemGetAllocationGranularity(size_t* bytes, const AllocationProp* prop, int option) {
+  ENTER();
+  if (!has("vmm")) return kNotSupported;
+  if (bytes == nullptr || !proper(prop) || option < 0 || option > 1) return kInvalidValue;
+  *bytes = kGranularity;
+  return kSuccess;
+}
+
+API int cuMemCreate(AllocationHandle* handle, size_t bytes, const AllocationProp* prop, unsigned long long flags) {
+  ENTER();
+  if (!has("vmm")) return kNotSupported;
+  if (int bad = check_captures()) return bad;
+  if (handle == nullptr || !proper(prop) || !aligned(0, bytes) || flags != 0) return kInvalidValue;
+  if ((prop->handle_types & kHandleFabric) != 0) return kNotPermitted;
+  if ((prop->handle_types & ~kHandleDescriptor) != 0) return kNotSupported;
+  auto backing = make_backing(bytes, prop->location.id);
+  if (backing == nullptr) return kOutOfMemory;
+  backing->handle_types = prop->handle_types;
+  *handle = state().next++;
+  state().handles[*handle] = std::move(backing);
+  return kSuccess;
+}
+
+API int cuMemRelease(AllocationHandle handle) {
+  ENTER();
+  if (int bad = check_captures()) return bad;
+  return state().handles.erase(handle) == 1 ? kSuccess : kInvalidValue;
+}
+
+API int cuMemRetainAllocationHandle(AllocationHandle* handle, void* address) {
+  ENTER();
+  const Range* r = range_of(reinterpret_cast<uint64_t>(address));
+  if (handle == nullptr || r == nullptr || r->kind != Range::kMapped) return kInvalidValue;
+  *handle = state().next++;
+  state().handles[*handle] = r->backing;
+  return kSuccess;
+}
+
+API int cuMemAddressReserve(DevicePtr* address, size_t bytes, size_t alignment, DevicePtr, unsigned long long flags) {
+  ENTER();
+  if (!has("vmm")) return kNotSupported;
+  if (address == nullptr || !aligned(0, bytes) || (alignment & (alignment - 1)) != 0 || flags != 0) return kInvalidValue;
+  const uint64_t base = reserve(bytes, alignment);
+  if (base == 0) return kOutOfMemory;
+  state().reserved[base] = bytes;
+  *address = base;
+  return kSuccess;
+}
+
+API int cuMemAddressFree(DevicePtr address, size_t bytes) {
+  ENTER();
+  auto it = state().reserved.find(address);
+  if (it == state().reserved.end() || it->second != bytes) return kInvalidValue;
+  auto used = state().ranges.lower_bound(address);
+  if (used != state().ranges.end() && used->first - address < bytes) return kInvalidValue;  // still mapped
+  state().reserved.erase(it);
+  return kSuccess;
+}
+
+API int cuMemMap(DevicePtr address, size_t bytes, size_t offset, AllocationHandle handle, unsigned long long flags) {
+  ENTER();
+  if (int bad = check_captures()) return bad;
+  auto it = state().handles.find(handle);
+  if (it == state().handles.end() || flags != 0 || offset != 0 || !aligned(address, bytes)) return kInvalidValue;
+  if (bytes > it->second->bytes || !within_reserved(address, bytes)) return kInvalidValue;
+  auto next = state().ranges.lower_bound(address);
+  if (next != state().ranges.end() && next->first - address < bytes) return kInvalidValue;  // mapped already
+  if (range_of(address) != nullptr) return kInvalidValue;
+  if (mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, it->second->fd, 0) == MAP_FAILED) {
+    return kOutOfMemory;
+  }
+  Range r{};
+  r.kind = Range::kMapped;
+  r.base = address;
+  r.bytes = bytes;
+  r.device = it->second->device < 0 ? 0 : it->second->device;
+  r.backing = it->second;
+  add_range(std::move(r));
+  return kSuccess;
+}
+
+API int cuMemUnmap(DevicePtr address, size_t bytes) {
+  ENTER();
+  if (int bad = check_captures()) return bad;
+  const bool all = bytes > 0 && each_mapped(address, bytes, [](Range& r) { remove_range(r.base); });
+  return all ? kSuccess : kInvalidValue;
+}
+
+API int cuMemSetAccess(DevicePtr address, size_t bytes, const AccessDesc* access, size_t count) {
+  ENTER();
+  if (int bad = check_captures()) return bad;
+  if (access == nullptr || count == 0 || bytes == 0) return kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    if (access[i].location.type != 1 || !valid_device(access[i].location.id)) return kInvalidDevice;
+    if (access[i].flags != 0 && access[i].flags != 1 && access[i].flags != 3) return kInvalidValue;
+  }
+  bool possible = true;
+  const bool all = each_mapped(address, bytes, [&](Range& r) {
+    for (size_t i = 0; i < count; ++i) {
+      const int device = access[i].location.id;
+      if (r.backing->device >= 0 && device != r.backing->device && !has("peer")) {
+        possible = false;
+        continue;
+      }
+      r.access[device] = access[i].flags;
+    }
+    int most = 0;
+    for (auto& [device, flags] : r.access) most |= flags;
+    mprotect(reinterpret_cast<void*>(r.base), r.bytes, most == 0 ? PROT_NONE : most == 1 ? PROT_READ : PROT_READ | PROT_WRITE);
+  });
+  if (!all) return kInvalidValue;
+  return possible ? kSuccess : kInvalidDevice;
+}
+
+API int cuMemExportToShareableHandle(void* shareable, AllocationHandle handle, int type, unsigned long long flags) {
+  ENTER();
+  auto it = state().handles.find(handle);
+  if (shareable == nullptr || it == state().handles.end() || flags != 0) return kInvalidValue;
+  if (type == kHandleFabric) return kNotPermitted;
+  if (type != kHandleDescriptor || (it->second->handle_types & type) == 0) return kInvalidValue;
+  const int fd = fcntl(it->second->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return kOutOfMemory;
+  *static_cast<int*>(shareable) = fd;
+  return kSuccess;
+}
+
+API int cuMemImportFromShareableHandle(AllocationHandle* handle, void* shareable, int type) {
+  ENTER();
+  if (!has("vmm")) return kNotSupported;
+  if (int bad = check_captures()) return bad;
+  if (handle == nullptr) return kInvalidValue;
+  if (type == kHandleFabric) return kNotPermitted;
+  if (type != kHandleDescriptor) return kInvalidValue;
+  const int theirs = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
+  struct stat info;
+  if (fstat(theirs, &info) != 0 || !S_ISREG(info.st_mode) || !aligned(0, static_cast<uint64_t>(info.st_size))) {
+    return kInvalidValue;
+  }
+  auto b = std::make_shared<Backing>();
+  b->fd = fcntl(theirs, F_DUPFD_CLOEXEC, 0);
+  if (b->fd < 0) return kOutOfMemory;
+  b->bytes = static_cast<uint64_t>(info.st_size);
+  b->handle_types = kHandleDescriptor;
+  *handle = state().next++;
+  state().handles[*handle] = std::move(b);
+  return kSuccess;
+}
+
+// The descriptor is that of the memfd: it maps and counts as the memory does, but a
+// network card takes no memfd for a dma-buf.
+API int cuMemGetHandleForAddressRange(void* handle, DevicePtr address, size_t bytes, int type, unsigned long long flags) {
+  ENTER_CONTEXT(current);
+  const Range* r = range_of(address);
+  if (handle == nullptr || type != 1 || flags != 0 || r == nullptr || r->host()) return kInvalidValue;
+  if (address % kPage != 0 || bytes % kPage != 0 || bytes == 0 || bytes > r->backing->bytes) return kInvalidValue;
+  if (!has("dmabuf") || address != r->base) return kNotSupported;
+  const int fd = fcntl(r->backing->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return kOutOfMemory;
+  *static_cast<int*>(handle) = fd;
+  return kSuccess;
+}

@@ -1,0 +1,176 @@
+// Package emulated is a driver library for NVIDIA GPUs without a GPU, for tests: it
+// has the binary interface of libcuda.so.1, its devices are folders of memory files
+// and threads, and kernels run on the CPU. With it package cuda, and all that is
+// built on it, runs as it is on any machine. The README says what this shows, and
+// what it cannot.
+//
+// The library is C++ in the folder driver, and is built when it is first asked for.
+package emulated
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// The environment of the library, read when it is initialized. CUDA_VISIBLE_DEVICES
+// means what it does with the real one.
+const (
+	EnvGPUs    = "MSCCLPP_EMULATED_GPUS"    // how many there are; default 4
+	EnvMemory  = "MSCCLPP_EMULATED_MEMORY"  // bytes that a process gets from each; default 4 GiB
+	EnvImages  = "MSCCLPP_EMULATED_IMAGES"  // folder that Prepare filled
+	EnvWithout = "MSCCLPP_EMULATED_WITHOUT" // abilities they lack, a list: peer, vmm, ipc, dmabuf, register, memops
+)
+
+//go:embed driver
+var sources embed.FS
+
+var flags = []string{"-std=c++17", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror",
+	"-Wl,-soname,libcuda.so.1", "-Wl,-z,defs", "-Wl,--version-script=exports.map"}
+
+// Build returns the path of the library. It skips the test where there is no
+// compiler to build it with.
+func Build(t testing.TB) string {
+	t.Helper()
+	path, err := Library(t.Context())
+	if errors.Is(err, framework.ErrUnavailable) {
+		t.Skipf("no emulated driver: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Library returns the path of the library, in the user's cache. It is built there
+// unless it is up to date. ErrUnavailable: there is no C++ compiler.
+func Library(ctx context.Context) (string, error) {
+	cxx, err := compiler()
+	if err != nil {
+		return "", err
+	}
+	cache, err := folder("driver")
+	if err != nil {
+		return "", err
+	}
+	sum, err := digest(cxx)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, sum)
+	path := filepath.Join(dir, "libcuda.so.1")
+	unlock, err := lock(dir + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	return path, compile(ctx, cxx, dir, path)
+}
+
+func compile(ctx context.Context, cxx, dir, path string) error {
+	src, err := os.MkdirTemp("", "mscclpp-emulated-*")
+	if err != nil {
+		return fmt.Errorf("emulated driver: %w", err)
+	}
+	defer os.RemoveAll(src)
+	sub, err := fs.Sub(sources, "driver")
+	if err != nil {
+		return fmt.Errorf("emulated driver: %w", err)
+	}
+	if err := os.CopyFS(src, sub); err != nil {
+		return fmt.Errorf("emulated driver: %w", err)
+	}
+	units, err := filepath.Glob(filepath.Join(src, "*.cc"))
+	if err != nil {
+		return fmt.Errorf("emulated driver: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("emulated driver: %w", err)
+	}
+	fresh := path + ".new"
+	args := append(append(append([]string(nil), flags...), units...), "-o", fresh, "-ldl")
+	cmd := exec.CommandContext(ctx, cxx, args...)
+	cmd.Dir = src
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("emulated driver: %s: %w\n%s", cxx, err, text)
+	}
+	return os.Rename(fresh, path)
+}
+
+// compiler finds a C++17 compiler: $CXX, g++ or clang++.
+func compiler() (string, error) {
+	for _, name := range []string{os.Getenv("CXX"), "g++", "clang++-19", "clang++"} {
+		if name == "" {
+			continue
+		}
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("emulated driver: %w: no C++17 compiler: install g++ or clang++", framework.ErrUnavailable)
+}
+
+// digest names what a build depends on.
+func digest(cxx string) (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, cxx, strings.Join(flags, " "))
+	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := sources.ReadFile(path)
+		fmt.Fprintln(h, path, len(data))
+		h.Write(data)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("emulated driver: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+// folder returns a folder in the user's cache.
+func folder(name string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	dir := filepath.Join(cache, "mscclpp-go", "emulated", name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("emulated driver: %w", err)
+	}
+	return dir, nil
+}
+
+// lock keeps other processes from building the same.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("emulated driver: %w", err)
+	}
+	for {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("emulated driver: lock %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}

@@ -1,0 +1,159 @@
+package emulated
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device/image"
+)
+
+// Source names kernels that exist as PTX, and what they were compiled from.
+type Source struct {
+	Spec   string   // kernels.json
+	Images string   // folder of the PTX with its manifest; "": that of Spec
+	Types  []string // element types to prepare; none: all
+}
+
+// Images prepares images for a test and returns the folder for EnvImages. It skips
+// the test where there is no compiler.
+func Images(t testing.TB, from ...Source) string {
+	t.Helper()
+	dir := t.TempDir()
+	err := Prepare(t.Context(), dir, from...)
+	if errors.Is(err, framework.ErrUnavailable) {
+		t.Skipf("no kernel images: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Prepare compiles the kernels for the CPU, and puts them into dir under the names
+// by which the library finds the image that stands for a PTX text. PTX and sources
+// have to belong together, as `make check` says they do. ErrUnavailable: there is no
+// C++ compiler.
+func Prepare(ctx context.Context, dir string, from ...Source) error {
+	for _, src := range from {
+		if src.Images == "" {
+			src.Images = filepath.Dir(src.Spec)
+		}
+		if err := prepare(ctx, dir, src); err != nil {
+			return fmt.Errorf("emulated images: %s: %w", src.Spec, err)
+		}
+	}
+	return nil
+}
+
+func prepare(ctx context.Context, dir string, src Source) error {
+	ptx, err := image.Open(os.DirFS(src.Images))
+	if err != nil {
+		return err
+	}
+	cache, err := folder("images")
+	if err != nil {
+		return err
+	}
+	spec, err := image.ReadSpec(src.Spec)
+	if err != nil {
+		return err
+	}
+	cache = filepath.Join(cache, spec.Name)
+	unlock, err := lock(cache + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock() // after the copies: another tree may build the same spec
+	built, err := build(ctx, spec, cache, src.Types)
+	if err != nil {
+		return err
+	}
+	for _, info := range ptx.Infos() {
+		if !strings.HasPrefix(info.Arch, "sm_") || !src.wants(info.Type) {
+			continue
+		}
+		text, err := ptx.Read(info.ID)
+		if err != nil {
+			return err
+		}
+		cpu, err := counterpart(built, info)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name(text)), cpu, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Source) wants(typ string) bool {
+	return typ == "" || len(s.Types) == 0 || slices.Contains(s.Types, typ)
+}
+
+// build compiles the families of a spec for this processor, those too that are for
+// GPUs only.
+func build(ctx context.Context, spec *image.Spec, dir string, types []string) (*image.Set, error) {
+	for i := range spec.Families {
+		f := &spec.Families[i]
+		f.Targets = nil
+		if len(f.Types) > 0 && len(types) > 0 {
+			all := slices.Equal(f.Types, []string{"all"})
+			f.Types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return !all && !slices.Contains(f.Types, t) })
+			if len(f.Types) == 0 {
+				return nil, fmt.Errorf("%w: family %s has none of the types %v", framework.ErrInvalid, f.Name, types)
+			}
+		}
+	}
+	targets, err := image.ParseTargets("native")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := image.Build(ctx, spec, dir, image.Options{Targets: targets, Jobs: 2}); err != nil {
+		return nil, err
+	}
+	return image.Open(os.DirFS(dir))
+}
+
+// counterpart finds the image of the same family and type.
+func counterpart(built *image.Set, ptx framework.ImageInfo) ([]byte, error) {
+	for _, info := range built.Infos() {
+		if info.Family == ptx.Family && info.Type == ptx.Type {
+			return built.Read(info.ID)
+		}
+	}
+	return nil, fmt.Errorf("%w: PTX %s is of family %q, type %q, which the spec has not", framework.ErrInvalid, ptx.ID, ptx.Family, ptx.Type)
+}
+
+// name is what the library looks for.
+func name(ptx []byte) string {
+	h := fnv.New64a()
+	h.Write(ptx)
+	return fmt.Sprintf("%016x.so", h.Sum64())
+}
+
+// Stand makes C++ stand for a PTX text: it defines, with C linkage, a function
+// void NAME(const void* arguments, const void* shape) for each entry point. dir is
+// the folder for EnvImages.
+func Stand(t testing.TB, dir string, ptx []byte, source string) {
+	t.Helper()
+	cxx, err := compiler()
+	if err != nil {
+		t.Skipf("no kernel images: %v", err)
+	}
+	cmd := exec.CommandContext(t.Context(), cxx, "-std=c++17", "-O1", "-fPIC", "-shared", "-x", "c++", "-", "-o", filepath.Join(dir, name(ptx)))
+	cmd.Stdin = strings.NewReader(source)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cxx, err, bytes.TrimSpace(text))
+	}
+}

@@ -1,0 +1,94 @@
+package cuda
+
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Module is a loaded image. It implements gpu.Module.
+type Module struct {
+	dev    *Device
+	mu     sync.Mutex
+	handle C.uintptr_t // 0 once closed
+}
+
+// Load makes the kernels of an image callable: PTX, which the driver compiles and
+// remembers on disk, or what a compiler made of it. The compiler's messages are part
+// of the error, in Error.Log.
+func (d *Device) Load(image []byte) (gpu.Module, error) {
+	if err := d.begin("load"); err != nil {
+		return nil, err
+	}
+	m, err := d.load(image)
+	if err != nil {
+		return nil, errorsFirst(err, d.drop())
+	}
+	return m, nil
+}
+
+func (d *Device) load(image []byte) (*Module, error) {
+	if len(image) == 0 {
+		return nil, fmt.Errorf("%s load: %w: empty image: expected PTX or a binary for %s", d.info.Device, framework.ErrInvalid, d.info.Name)
+	}
+	var log [16384]C.char
+	m := &Module{dev: d}
+	st := C.cuda_module_load(d.c, ptr(image), C.size_t(len(image)), &m.handle, &log[0], C.size_t(len(log)))
+	if st.code != C.CUDA_SUCCESS {
+		err := d.drv.fail("load", d.index, C.GoString(st.call), int(st.code))
+		err.Log = C.GoString(&log[0])
+		return nil, err
+	}
+	return m, nil
+}
+
+// Kernel finds an entry point. It must not be launched after the module is closed.
+func (m *Module) Kernel(symbol string) (gpu.Kernel, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.dev
+	if m.handle == 0 {
+		return nil, fmt.Errorf("%s kernel %s: module: %w", d.info.Device, symbol, framework.ErrClosed)
+	}
+	name := C.CString(symbol)
+	defer C.free(unsafe.Pointer(name))
+	var function C.uintptr_t
+	var f C.cuda_kernel_facts
+	st := C.cuda_kernel(d.c, m.handle, name, &function, &f)
+	if st.code == C.CUDA_ERROR_NOT_FOUND {
+		return nil, fmt.Errorf("%s kernel: %w: the image has no symbol %s", d.info.Device, framework.ErrInvalid, symbol)
+	}
+	if err := d.check("kernel "+symbol, st); err != nil {
+		return nil, err
+	}
+	k := &Kernel{
+		context: d.context, function: function, symbol: symbol, overlap: d.facts.major >= 9,
+		attributes: Attributes{
+			Registers: int(f.registers), Local: int(f.local), Shared: int(f.shared), MaxThreads: int(f.threads),
+		},
+	}
+	k.dynamic.Store(uint32(max(f.dynamic, 0)))
+	return k, nil
+}
+
+// Close unloads the image.
+func (m *Module) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.handle == 0 {
+		return nil
+	}
+	handle := m.handle
+	m.handle = 0
+	return errors.Join(m.dev.check("unload", C.cuda_module_unload(m.dev.c, handle)), m.dev.drop())
+}
+
+var _ gpu.Module = (*Module)(nil)

@@ -1,0 +1,124 @@
+package cuda
+
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// NewStream makes a stream that does not wait for the default stream, nor that for
+// it.
+func (d *Device) NewStream() (gpu.Stream, error) { return d.NewPriorityStream(0) }
+
+// NewPriorityStream makes a stream whose kernels are preferred to those of streams
+// with a higher number. Numbers out of range count as the nearest.
+func (d *Device) NewPriorityStream(priority int) (gpu.Stream, error) {
+	if err := d.begin("stream"); err != nil {
+		return 0, err
+	}
+	var s C.uintptr_t
+	if err := d.check("stream", C.cuda_stream_create(d.c, C.int(priority), &s)); err != nil {
+		return 0, errorsFirst(err, d.drop())
+	}
+	return gpu.Stream(s), nil
+}
+
+// Priorities returns the range of stream priorities. Numerically, greatest is the
+// smaller one.
+func (d *Device) Priorities() (least, greatest int) {
+	return int(d.facts.least_priority), int(d.facts.greatest_priority)
+}
+
+// CloseStream ends a stream made by NewStream. What is enqueued is still done.
+func (d *Device) CloseStream(s gpu.Stream) error {
+	if s == 0 {
+		return fmt.Errorf("%s close stream: %w: the default stream is not closed", d.info.Device, framework.ErrInvalid)
+	}
+	return errors.Join(d.check("close stream", C.cuda_stream_destroy(d.c, C.uintptr_t(s))), d.drop())
+}
+
+// Copy enqueues a copy between any two of: memory of this device, memory of peers
+// that it maps, pinned or registered host memory.
+func (d *Device) Copy(s gpu.Stream, dst, src uintptr, bytes uint64) error {
+	if d.closed.Load() {
+		return d.live("copy")
+	}
+	if bytes == 0 {
+		return nil
+	}
+	if code := C.cuda_copy(d.c, C.uintptr_t(s), C.uint64_t(dst), C.uint64_t(src), C.uint64_t(bytes)); code != 0 {
+		return d.code(fmt.Sprintf("copy %d bytes from %#x to %#x", bytes, src, dst), "cuMemcpyAsync", code)
+	}
+	return nil
+}
+
+// Memset enqueues setting bytes of device memory to a value.
+func (d *Device) Memset(s gpu.Stream, addr uintptr, value byte, bytes uint64) error {
+	if d.closed.Load() {
+		return d.live("memset")
+	}
+	if bytes == 0 {
+		return nil
+	}
+	return d.code("memset", "cuMemsetD8Async", C.cuda_memset(d.c, C.uintptr_t(s), C.uint64_t(addr), C.int(value), C.uint64_t(bytes)))
+}
+
+// Write enqueues the store of a word, visible to everybody after all that was
+// enqueued before it. addr is a multiple of 8.
+func (d *Device) Write(s gpu.Stream, addr uintptr, value uint64) error {
+	if d.closed.Load() {
+		return d.live("write")
+	}
+	if code := C.cuda_write_value(d.c, C.uintptr_t(s), C.uint64_t(addr), C.uint64_t(value)); code != 0 {
+		return d.code(fmt.Sprintf("write to %#x", addr), "cuStreamWriteValue64", code)
+	}
+	return nil
+}
+
+// WaitValue makes what is enqueued later wait until the word at addr is at least
+// value, in the cyclic order of 64-bit numbers. Nothing ends this wait but the
+// word: an abort does not.
+func (d *Device) WaitValue(s gpu.Stream, addr uintptr, value uint64) error {
+	if d.closed.Load() {
+		return d.live("wait value")
+	}
+	if code := C.cuda_wait_value(d.c, C.uintptr_t(s), C.uint64_t(addr), C.uint64_t(value)); code != 0 {
+		return d.code(fmt.Sprintf("wait for %#x", addr), "cuStreamWaitValue64", code)
+	}
+	return nil
+}
+
+// Query reports how far a stream is.
+func (d *Device) Query(s gpu.Stream) (gpu.StreamState, error) {
+	if d.closed.Load() {
+		return gpu.StreamBusy, d.live("query")
+	}
+	switch code := C.cuda_stream_query(d.c, C.uintptr_t(s)); code {
+	case C.CUDA_SUCCESS:
+		return gpu.StreamIdle, nil
+	case C.CUDA_ERROR_NOT_READY:
+		return gpu.StreamBusy, nil
+	case C.CUDA_CAPTURING:
+		return gpu.StreamCapturing, nil
+	default:
+		return gpu.StreamBusy, d.code("query", "cuStreamQuery", code)
+	}
+}
+
+// Sync waits until the stream is idle. It ends when the kernels do. A stream that
+// is captured has nothing to wait for: ErrInvalid.
+func (d *Device) Sync(s gpu.Stream) error {
+	if err := d.live("sync"); err != nil {
+		return err
+	}
+	st := C.cuda_stream_sync(d.c, C.uintptr_t(s))
+	if st.code == C.CUDA_CAPTURING {
+		return fmt.Errorf("%s sync: %w: the stream is being captured: expected it after the graph was launched", d.info.Device, framework.ErrInvalid)
+	}
+	return d.check("sync", st)
+}
