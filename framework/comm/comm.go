@@ -28,6 +28,7 @@ type Communicator struct {
 	setup    sync.Mutex // one set-up call at a time
 	talk     sync.Mutex // one Barrier or AllGather at a time
 	links    map[linkKey]*link
+	rings    sync.Mutex // held while numbers of triggers are given out
 	proxies  map[*Transport][]*proxyService
 	probed   map[*Transport]string // why one cannot be used, or ""
 	control  *control
@@ -97,6 +98,7 @@ func (c *Communicator) start(ctx context.Context) error {
 	if c.control, err = newControl(c.dev); err != nil {
 		return err
 	}
+	c.control.engine.over = c.over.Load
 	c.control.words.Deadline = c.opts.Deadline
 	c.control.setSpin(local, runtime.NumCPU())
 	c.watch()
@@ -197,8 +199,10 @@ func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte
 }
 
 // Close releases everything that the communicator made, the memory from Alloc
-// included. It is local: memory that peers have mapped stays valid for them. Work that is still running on a device
-// must have ended. Closing twice is not an error.
+// included. It is local: memory that peers have mapped stays valid for them. The
+// caller's work on a device must have ended: Settle waits for it, also after a
+// failure. What the communicator itself has given the device is waited for here, for
+// some seconds at most. Closing twice is not an error.
 func (c *Communicator) Close() (err error) {
 	c.closed.Do(func() { err = c.close() }) // who comes second waits for the first
 	return err
@@ -222,11 +226,11 @@ func (c *Communicator) close() error {
 	keep(c.parts.closeAll(ctx))
 	for _, list := range c.proxies {
 		for _, p := range list {
-			keep(p.close(ctx))
+			keep(p.close(ctx, c.aborted()))
 		}
 	}
 	for _, l := range c.links {
-		keep(l.shut(ctx))
+		keep(l.shut(ctx, c.aborted()))
 	}
 	keep(c.control.close())
 	if c.aborted() {

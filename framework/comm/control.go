@@ -26,6 +26,7 @@ type control struct {
 	hostMap    gpu.Memory // hostMem as the device sees it; nil when dev is the host
 	words      *device.WaitControl
 	deviceAddr uintptr
+	engine     queue // of a device that has one
 
 	inbound  *Memory
 	expected gpu.Memory
@@ -37,6 +38,7 @@ const (
 	semaphoreStride = 128  // two lines: the adjacent-line prefetcher pairs them
 	semaphoreMax    = 4096 // counters of one communicator on one rank
 	controlBytes    = 4096
+	controlSpace    = 1 << 16 // on a device: with the words that its streams write
 )
 
 func newControl(dev gpu.Device) (*control, error) {
@@ -51,7 +53,11 @@ func newControl(dev gpu.Device) (*control, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.hostMem, err = hostDev.Alloc(controlBytes); err != nil {
+	bytes := uint64(controlBytes)
+	if k.hostDev != nil {
+		bytes = controlSpace
+	}
+	if k.hostMem, err = hostDev.Alloc(bytes); err != nil {
 		return nil, fmt.Errorf("wait control: %w", err)
 	}
 	k.words = (*device.WaitControl)(pointer(k.hostMem.Addr()))
@@ -70,6 +76,9 @@ func newControl(dev gpu.Device) (*control, error) {
 		return nil, fmt.Errorf("semaphores: %w", err)
 	}
 	k.semaphores.reset = k.balance
+	if err := k.openQueue(); err != nil {
+		return nil, err
+	}
 	ok = true
 	return k, nil
 }
@@ -92,13 +101,18 @@ func (k *control) mapHost() error {
 	if err != nil {
 		return fmt.Errorf("wait control: %w", err)
 	}
-	m := framework.Mapping{Role: framework.RolePeer, Peer: framework.NoPeer, Shares: shares, Bytes: controlBytes}
-	defer framework.Attachment{Mappings: []framework.Mapping{m}}.Close()
-	if k.hostMap, err = k.dev.Map(m); err != nil {
+	if k.hostMap, err = show(k.dev, shares, k.hostMem.Bytes()); err != nil {
 		return fmt.Errorf("wait control: %w", err)
 	}
 	k.deviceAddr = k.hostMap.Addr()
 	return nil
+}
+
+// show makes memory of the host addressable on a device. It closes the shares.
+func show(dev gpu.Device, shares []framework.Share, bytes uint64) (gpu.Memory, error) {
+	m := framework.Mapping{Role: framework.RolePeer, Peer: framework.NoPeer, Shares: shares, Bytes: bytes}
+	defer framework.Attachment{Mappings: []framework.Mapping{m}}.Close()
+	return dev.Map(m)
 }
 
 // setSpin tells waits on the host how long to poll before they give way: not at
@@ -110,11 +124,14 @@ func (k *control) setSpin(localRanks, cpus int) {
 }
 
 // balance prepares a counter for its next use: no signal that came is still to be
-// waited for. Counters in the memory of a device stay as they are, and are not used
-// again.
+// waited for. On the host what is expected becomes what was seen. On a device both
+// become 0, as they were at first: who signals by copy engine has to know where a
+// counter starts. Nobody else writes them then: the peer has said that it does not
+// raise the counter any more, and had waited for its own streams before. A counter
+// that cannot be reset is not used again.
 func (k *control) balance(i int) bool {
 	if k.hostDev != nil {
-		return false
+		return k.engine.zero(k.inboundAddr(i), k.expectedAddr(i))
 	}
 	seen := atomic.LoadUint64((*uint64)(pointer(k.inboundAddr(i))))
 	atomic.StoreUint64((*uint64)(pointer(k.expectedAddr(i))), seen)
@@ -122,7 +139,7 @@ func (k *control) balance(i int) bool {
 }
 
 // clear is balance for counters that are compared with a word elsewhere, which
-// starts at 0. Those that were never lent are 0 already.
+// starts at 0, as those of a device do anyway.
 func (k *control) clear(i int) {
 	if k.hostDev == nil {
 		atomic.StoreUint64((*uint64)(pointer(k.expectedAddr(i))), 0)
@@ -139,6 +156,7 @@ func (k *control) close() error {
 			first = err
 		}
 	}
+	keep(k.engine.close())
 	if k.inbound != nil {
 		keep(k.inbound.Close()) // with its registrations
 	}

@@ -2,6 +2,7 @@ package comm
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -20,7 +21,8 @@ type ChannelState struct {
 	Transport string // that carries it
 	ID        uint32 // of the semaphore, as kernels report it
 
-	// Signals. Unknown where they are in the memory of a device.
+	// Signals. Unknown where they are in the memory of a device that does not
+	// answer, or has no copy engine.
 	Known          bool
 	Seen, Expected uint64
 
@@ -29,8 +31,11 @@ type ChannelState struct {
 }
 
 // Channels tells where all channels stand, in the order in which they were made. It
-// may be called at any time, and waits for nothing.
+// may be called at any time, and waits for nothing but, at most a quarter of a second,
+// for counters from a device.
 func (c *Communicator) Channels() []ChannelState {
+	l, done := c.looker()
+	defer done()
 	c.parts.mu.Lock()
 	defer c.parts.mu.Unlock()
 	if c.parts.closed {
@@ -38,51 +43,78 @@ func (c *Communicator) Channels() []ChannelState {
 	}
 	var all []ChannelState
 	for _, p := range c.parts.list() {
-		if counted, ok := p.(interface{ states() []ChannelState }); ok {
-			all = append(all, counted.states()...)
+		if counted, ok := p.(interface{ states(*looker) []ChannelState }); ok {
+			all = append(all, counted.states(l)...)
 		}
 	}
 	return all
 }
 
-// count reads the counters of a channel; not those of a device.
-func (c *Communicator) count(s ChannelState, seen, expected uintptr) ChannelState {
-	if c.control.hostDev == nil {
+// looker reads counters for one dump. A device that does not answer is not asked
+// again.
+type looker struct {
+	control *control
+	ctx     context.Context
+	silent  bool
+}
+
+const dumpTimeout = 250 * time.Millisecond
+
+func (c *Communicator) looker() (*looker, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
+	return &looker{control: c.control, ctx: ctx}, cancel
+}
+
+// count reads the counters of a channel.
+func (l *looker) count(s ChannelState, seen, expected uintptr) ChannelState {
+	if l.control.hostDev == nil {
 		s.Known = true
 		s.Seen = atomic.LoadUint64((*uint64)(pointer(seen)))
 		s.Expected = atomic.LoadUint64((*uint64)(pointer(expected)))
+		return s
 	}
+	if l.silent {
+		return s
+	}
+	var err error
+	s.Seen, s.Expected, err = l.control.engine.look(l.ctx, seen, expected)
+	s.Known, l.silent = err == nil, err != nil
 	return s
 }
 
-func (c *Communicator) pairState(k framework.Kind, p pair, t *Transport) ChannelState {
+func (l *looker) pair(k framework.Kind, p pair, t *Transport) ChannelState {
 	s := ChannelState{Kind: k, Peer: p.peer, ID: uint32(p.mine), Transport: t.Name}
-	return c.count(s, c.control.inboundAddr(p.mine), c.control.expectedAddr(p.mine))
+	return l.count(s, l.control.inboundAddr(p.mine), l.control.expectedAddr(p.mine))
 }
 
-func (ch *MemoryChannel) states() []ChannelState {
-	return []ChannelState{ch.comm.pairState(framework.KindMemory, ch.pair, ch.remote.transport)}
+func (ch *MemoryChannel) states(l *looker) []ChannelState {
+	return []ChannelState{l.pair(framework.KindMemory, ch.pair, ch.remote.transport)}
 }
 
-func (s *Symmetric) states() []ChannelState {
+func (s *Symmetric) states(l *looker) []ChannelState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []ChannelState
 	for _, p := range s.pairs {
-		all = append(all, s.comm.pairState(framework.KindMemory, p, s.peers[p.peer].transport))
+		all = append(all, l.pair(framework.KindMemory, p, s.peers[p.peer].transport))
 	}
 	return all
 }
 
-func (ch *PortChannel) states() []ChannelState {
-	s := ch.comm.pairState(framework.KindPort, ch.pair, ch.link.transport)
-	s.Queued = ch.service.ring.Depth()
+func (ch *PortChannel) states(l *looker) []ChannelState {
+	s := l.pair(framework.KindPort, ch.pair, ch.link.transport)
+	for _, e := range ch.ends() {
+		if e == nil {
+			continue
+		}
+		s.Queued += e.service.ring.Depth()
+	}
 	return []ChannelState{s}
 }
 
-func (ch *SwitchChannel) states() []ChannelState {
+func (ch *SwitchChannel) states(l *looker) []ChannelState {
 	s := ChannelState{Kind: framework.KindSwitch, Peer: framework.NoPeer, ID: uint32(ch.number), Transport: ch.group.t.Name}
-	return []ChannelState{ch.comm.count(s, ch.handle.Local+uintptr(ch.handle.Flag), ch.handle.Expected)}
+	return []ChannelState{l.count(s, ch.handle.Local+uintptr(ch.handle.Flag), ch.handle.Expected)}
 }
 
 // String is a line for people.
@@ -94,7 +126,7 @@ func (s ChannelState) String() string {
 	text := fmt.Sprintf("%s channel %d with %s over %s: ", s.Kind, s.ID, with, s.Transport)
 	switch {
 	case !s.Known:
-		text += "its counters are in device memory"
+		text += "its counters are in the memory of a device that does not tell"
 	case s.Expected > s.Seen:
 		text += fmt.Sprintf("expected %d, seen %d: waits", s.Expected, s.Seen)
 	default:

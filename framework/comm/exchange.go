@@ -146,19 +146,25 @@ func (c *Communicator) memoryLink(ctx context.Context, peer int) (*link, error) 
 	if err != nil || l.inbox.addr != 0 {
 		return l, err
 	}
+	return l, c.counters(ctx, l, peer)
+}
+
+// counters trades semaphore counters with a peer, and makes those of the peer
+// addressable. The peer does the same.
+func (c *Communicator) counters(ctx context.Context, l *link, peer int) error {
 	if err := c.sendKey(ctx, l, peer, c.control.inbound); err != nil {
-		return nil, err
+		return err
 	}
 	r, err := c.recvKey(ctx, l, peer, c.control.inbound)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if r.bytes != c.control.inbound.Bytes() {
 		undo(r.close)
-		return nil, &framework.Error{Op: "link", Peer: peer, Err: fmt.Errorf("%w: %d bytes of semaphores, expected %d", framework.ErrPeer, r.bytes, c.control.inbound.Bytes())}
+		return &framework.Error{Op: "link", Peer: peer, Err: fmt.Errorf("%w: %d bytes of semaphores, expected %d", framework.ErrPeer, r.bytes, c.control.inbound.Bytes())}
 	}
 	l.inbox = r
-	return l, nil
+	return nil
 }
 
 // sendKey sends what the peer needs to reach m over l: its size, and the key.

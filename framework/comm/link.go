@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
 type linkKey struct {
@@ -21,8 +22,9 @@ type link struct {
 	transport *Transport
 	endpoint  framework.ID
 	conn      framework.ID
-	inbox     remote           // memory link: the peer's semaphore counters, mapped here
-	peerKey   framework.Parcel // port link: key of the peer's semaphore counters
+	inbox     remote           // the peer's semaphore counters, where they are mapped here
+	peerKey   framework.Parcel // port link: their key, where a proxy of the transport raises them
+	lane      *proxy.Lane      // port link: the stream, where the rank's copy engine does
 }
 
 // offer is what one side can do towards a peer over one transport.
@@ -33,7 +35,8 @@ type offer struct {
 	// Kinds of the address's shares; their blobs and descriptors are the next
 	// ones of the message that carries the offers.
 	Shares int    `json:"shares"`
-	Why    string `json:"why,omitempty"` // not offered, and the reason
+	Why    string `json:"why,omitempty"`   // not offered, and the reason
+	Never  bool   `json:"never,omitempty"` // nor at any other time
 }
 
 // link returns the connection to peer for channels of kind k and makes it when it
@@ -98,13 +101,20 @@ func (c *Communicator) makeLink(ctx context.Context, k framework.Kind, peer int)
 	return &link{transport: t, endpoint: end.ID, conn: conn}, nil
 }
 
-// shut releases a link. A plugin that is gone has released its part.
-func (l *link) shut(ctx context.Context) error {
+// shut releases a link; that of a communicator that has failed drops what waits for
+// the copy engine. A plugin that is gone has released its part.
+func (l *link) shut(ctx context.Context, failed bool) error {
 	var first error
 	keep := func(err error) {
 		if err != nil && !errors.Is(err, framework.ErrPlugin) && first == nil {
 			first = err
 		}
+	}
+	if l.lane != nil {
+		if failed {
+			l.lane.Drop()
+		}
+		keep(l.lane.Close(ctx))
 	}
 	if l.inbox.close != nil {
 		keep(l.inbox.close(ctx))
@@ -124,8 +134,8 @@ func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int
 		if !t.Description.Has(k) {
 			continue
 		}
-		if k == framework.KindPort && t.Description.Proxy != framework.ProxyPlugin {
-			offers = append(offers, offer{Name: t.Name, Why: "it has no proxy of its own"})
+		if why := c.undriven(k, t); why != "" {
+			offers = append(offers, offer{Name: t.Name, Why: why, Never: true})
 			continue
 		}
 		if why := c.probe(ctx, t); why != "" {
@@ -142,13 +152,26 @@ func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int
 			err = fmt.Errorf("%w: %s answers with endpoint %d and %d objects", framework.ErrPlugin, t.Name, end.ID, len(end.Create))
 		}
 		if err != nil {
-			offers = append(offers, offer{Name: t.Name, Why: err.Error()})
+			offers = append(offers, offer{Name: t.Name, Why: err.Error(), Never: errors.Is(err, framework.ErrUnsupported)})
 			continue
 		}
 		ends[t.Name] = end
 		offers = append(offers, offer{Name: t.Name, Reach: end.Reach, Data: end.Address.Data, Shares: len(end.Address.Shares)})
 	}
 	return ends, offers
+}
+
+// undriven says why nobody could drive port channels of a transport, or "".
+func (c *Communicator) undriven(k framework.Kind, t *Transport) string {
+	switch {
+	case k != framework.KindPort || t.Description.Proxy == framework.ProxyPlugin:
+		return ""
+	case t.Description.Proxy != framework.ProxyRank:
+		return "it has no proxy"
+	case c.control.engine.lane == nil:
+		return fmt.Sprintf("its port channels are driven by the copy engine of the rank's device, and %v has none", c.dev.Info().Device)
+	}
+	return ""
 }
 
 // probe asks a transport, once, whether its hardware is there, and returns why it
@@ -237,8 +260,17 @@ func choose(lower, higher []offer) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%w: no common transport: lower rank offers %s; higher rank offers %s",
-		framework.ErrUnavailable, describe(lower), describe(higher))
+	class := framework.ErrUnavailable
+	if hopeless(lower) || hopeless(higher) {
+		class = framework.ErrUnsupported
+	}
+	return "", fmt.Errorf("%w: no common transport: lower rank offers %s; higher rank offers %s", class, describe(lower), describe(higher))
+}
+
+// hopeless reports whether a rank has transports of the kind, and none of them can
+// ever make the link.
+func hopeless(offers []offer) bool {
+	return len(offers) > 0 && !slices.ContainsFunc(offers, func(o offer) bool { return !o.Never })
 }
 
 func describe(offers []offer) string {

@@ -3,9 +3,12 @@ package comm
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/proxy"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // PortChannel is a channel to one peer whose data a proxy moves. Kernels push
@@ -14,11 +17,16 @@ import (
 type PortChannel struct {
 	lifetime
 	pair    pair
-	service *proxyService
 	link    *link
+	binding portBinding
+	remote  remote // the peer's memory, where this rank drives its copy engine
+	kernels *portEnd
 	handle  device.PortChannelHandle
 	src     *Memory
 	peerLen uint64
+
+	making sync.Mutex
+	host   atomic.Pointer[portEnd] // that of kernels, where they run on the host; else made when it is needed
 
 	life   context.Context // ends when Close begins
 	cancel context.CancelFunc
@@ -59,12 +67,18 @@ func (c *Communicator) PortChannel(ctx context.Context, peer int, src, open *Mem
 	return ch, nil
 }
 
-// portLink is link for port channels; with it goes the key of the semaphore
-// counters, which proxies raise.
+// portLink is link for port channels; with it go the semaphore counters of the peer:
+// their key for a proxy of the transport, else their address, and a stream.
 func (c *Communicator) portLink(ctx context.Context, peer int) (*link, error) {
 	l, err := c.link(ctx, framework.KindPort, peer)
-	if err != nil || l.peerKey.Data != nil {
-		return l, err
+	if err != nil {
+		return nil, err
+	}
+	if l.transport.Description.Proxy == framework.ProxyRank {
+		return l, c.driveLink(ctx, l, peer)
+	}
+	if l.peerKey.Data != nil {
+		return l, nil
 	}
 	if err := c.sendKey(ctx, l, peer, c.control.inbound); err != nil {
 		return nil, err
@@ -73,47 +87,108 @@ func (c *Communicator) portLink(ctx context.Context, peer int) (*link, error) {
 	return l, err
 }
 
+// driveLink makes a link ready for the rank's own copy engine.
+func (c *Communicator) driveLink(ctx context.Context, l *link, peer int) error {
+	if l.lane != nil {
+		return nil
+	}
+	if err := c.counters(ctx, l, peer); err != nil {
+		return err
+	}
+	word, err := c.control.engine.word()
+	if err == nil {
+		l.lane, err = proxy.NewLane(c.control.engine.Engine, peer, word)
+	}
+	if err != nil {
+		return &framework.Error{Op: "link", Peer: peer, Err: err}
+	}
+	return nil
+}
+
 // join trades keys with the peer and gives the proxy numbers for what triggers will
 // cite.
 func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) error {
 	if err := c.sendKey(ctx, ch.link, ch.pair.peer, open); err != nil {
 		return err
 	}
+	join := ch.bindKeys
+	if ch.link.lane != nil {
+		join = ch.bindAddresses
+	}
+	if err := join(ctx, c); err != nil {
+		return err
+	}
+	var err error
+	if ch.kernels, err = c.openEnd(ctx, ch.link.transport, fromKernels, ch.binding); err == nil {
+		if c.control.hostDev == nil {
+			ch.host.Store(ch.kernels)
+			err = ch.binding.dst.Key.Close() // nobody else will be told
+			ch.binding.dst.Key = framework.Parcel{}
+		}
+		ch.fillHandle(c)
+		ch.life, ch.cancel = context.WithCancel(context.Background())
+		if err == nil {
+			err = ch.begin(c, ch, ch.src, open)
+		}
+		if err != nil {
+			ch.kernels.service.leave()
+		}
+	}
+	if err != nil {
+		undo(ch.release)
+		return &framework.Error{Op: opPortChannel, Peer: ch.pair.peer, Err: err}
+	}
+	return nil
+}
+
+// bindKeys is for a proxy of the transport.
+func (ch *PortChannel) bindKeys(ctx context.Context, c *Communicator) error {
 	key, bytes, err := c.recvBareKey(ctx, ch.pair.peer)
 	if err != nil {
 		return err
 	}
-	defer key.Close()
 	ch.peerLen = bytes
 	reg, err := ch.src.registration(ctx, ch.link.transport, c.dev.Info().Device)
 	if err != nil {
+		key.Close()
 		return &framework.Error{Op: "register", Peer: framework.NoPeer, Err: err}
 	}
-	if ch.service, err = c.proxy(ctx, ch.link.transport); err != nil {
-		return &framework.Error{Op: opPortChannel, Peer: framework.NoPeer, Err: err}
-	}
-	n, err := ch.service.bind(ctx, portBinding{
+	ch.binding = portBinding{
 		src:       framework.MemoryBinding{Local: reg.ID},
 		dst:       framework.MemoryBinding{Conn: ch.link.conn, Key: key},
 		semaphore: framework.SemaphoreBinding{Conn: ch.link.conn, Key: ch.link.peerKey, Offset: uint64(ch.pair.theirs) * semaphoreStride},
-	})
-	if err == nil {
-		ch.handle = device.PortChannelHandle{
-			Semaphore:     c.semaphoreHandle(ch.pair, 0),
-			Fifo:          ch.service.ring.Handle(c.control.deviceAddr),
-			FlushDone:     ch.service.ring.FlushWord(n.semaphore),
-			DstMemory:     n.dst,
-			SrcMemory:     n.src,
-			SemaphoreSlot: n.semaphore,
-		}
-		ch.life, ch.cancel = context.WithCancel(context.Background())
-		err = ch.begin(c, ch, ch.src, open)
-	}
-	if err != nil {
-		ch.service.leave()
-		return &framework.Error{Op: opPortChannel, Peer: ch.pair.peer, Err: err}
 	}
 	return nil
+}
+
+// bindAddresses is for the rank's own copy engine.
+func (ch *PortChannel) bindAddresses(ctx context.Context, c *Communicator) (err error) {
+	if ch.remote, err = c.recvKey(ctx, ch.link, ch.pair.peer, ch.src); err != nil {
+		return err
+	}
+	ch.peerLen = ch.remote.bytes
+	counter := ch.link.inbox.addr + uintptr(ch.pair.theirs)*semaphoreStride
+	ch.binding = portBinding{lane: ch.link.lane, own: ch.src, peer: ch.remote, counter: ch.link.lane.Counter(counter)}
+	return nil
+}
+
+func (ch *PortChannel) fillHandle(c *Communicator) {
+	e := ch.kernels
+	ch.handle = device.PortChannelHandle{
+		Semaphore:     c.semaphoreHandle(ch.pair, 0),
+		DstMemory:     e.slots.dst,
+		SrcMemory:     e.slots.src,
+		SemaphoreSlot: e.slots.semaphore,
+	}
+	r := e.service.ring
+	if v := e.service.view; v.counters != nil {
+		base := v.memory.Addr()
+		ch.handle.Fifo = r.HandleOn(ring.View{Base: base, Counters: v.counters.Addr(), Control: c.control.deviceAddr})
+		ch.handle.FlushDone = ring.FlushWordOn(base, e.slots.semaphore)
+		return
+	}
+	ch.handle.Fifo = r.Handle(c.control.deviceAddr)
+	ch.handle.FlushDone = r.FlushWord(e.slots.semaphore)
 }
 
 // Kind implements framework.Channel.
@@ -136,34 +211,98 @@ func (ch *PortChannel) shut(ctx context.Context) error {
 		ch.cancel()
 		ch.use.Lock() // all are out, and nobody comes in
 		defer ch.use.Unlock()
-		err := ch.drain(ctx)
 		c := ch.comm
+		var first error
+		keep := func(err error) {
+			if first == nil {
+				first = err
+			}
+		}
+		keep(ch.drain(ctx))
+		ch.unbind()
+		keep(ch.settle(ctx))
 		c.control.semaphores.close(ch.pair)
-		if ch.service.leave() {
-			if e := c.retire(ctx, ch.link.transport, ch.service); err == nil {
-				err = e
+		keep(ch.release(ctx))
+		for _, e := range ch.ends() {
+			if e != nil && e.service.leave() {
+				keep(c.retire(ctx, ch.link.transport, e.service))
 			}
 		}
 		if c.aborted() {
 			return nil
 		}
-		return err
+		return first
 	})
+}
+
+// ends are the rings that the channel has numbers on; one or two.
+func (ch *PortChannel) ends() (all [2]*portEnd) {
+	all[0] = ch.kernels
+	if h := ch.host.Load(); h != ch.kernels {
+		all[1] = h
+	}
+	return all
 }
 
 // drain waits until all triggers of the channel are performed.
 func (ch *PortChannel) drain(ctx context.Context) error {
-	if ch.comm.aborted() {
+	for _, e := range ch.ends() {
+		if e == nil || ch.comm.aborted() {
+			continue
+		}
+		var err error
+		if e.service.from == fromKernels {
+			err = e.service.ring.WaitTaken(ctx) // the host cannot push there
+		} else {
+			var pos uint64
+			if pos, err = e.service.ring.PushContext(ctx, ch.trigger(e, device.TriggerFlush, 0, 0, 0)); err == nil {
+				err = e.service.ring.WaitFlushed(ctx, e.slots.semaphore, pos)
+			}
+		}
+		if err != nil {
+			return ch.comm.blame("close port channel", ch.pair.peer, err)
+		}
+	}
+	return nil
+}
+
+// unbind makes the rank's own proxy forget the addresses of the channel. One of a
+// transport forgets what its transport closes.
+func (ch *PortChannel) unbind() {
+	for _, e := range ch.ends() {
+		if e == nil || e.service.copier == nil {
+			continue
+		}
+		p := e.service.copier
+		if ch.comm.aborted() {
+			ch.link.lane.Drop()
+			p.Quit() // it may be waiting for room on a stream that does not move
+		}
+		p.Unbind(e.slots.semaphore, e.slots.src, e.slots.dst)
+	}
+}
+
+// settle waits until the copy engine has done what it was given: it must not find
+// memory unmapped.
+func (ch *PortChannel) settle(ctx context.Context) error {
+	if ch.link.lane == nil {
 		return nil
 	}
-	pos, err := ch.service.ring.PushContext(ctx, ch.trigger(device.TriggerFlush, 0, 0, 0))
-	if err == nil {
-		err = ch.service.ring.WaitFlushed(ctx, ch.handle.SemaphoreSlot, pos)
-	}
-	if err != nil {
+	if err := ch.link.lane.Settle(ctx); err != nil {
 		return ch.comm.blame("close port channel", ch.pair.peer, err)
 	}
 	return nil
+}
+
+// release gives back what join has received.
+func (ch *PortChannel) release(ctx context.Context) error {
+	err := ch.binding.dst.Key.Close()
+	if ch.remote.close != nil {
+		if e := ch.remote.close(ctx); err == nil {
+			err = e
+		}
+	}
+	return err
 }
 
 var _ framework.Channel = (*PortChannel)(nil)

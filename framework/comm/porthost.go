@@ -13,6 +13,29 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
+// hostEnd returns where the host pushes. On a device kernels have a ring to
+// themselves, and the host gets one when it first wants to push.
+func (ch *PortChannel) hostEnd() (*portEnd, error) {
+	if e := ch.host.Load(); e != nil {
+		return e, nil
+	}
+	ch.making.Lock()
+	defer ch.making.Unlock()
+	if e := ch.host.Load(); e != nil {
+		return e, nil
+	}
+	ctx, cancel := ch.comm.bound(ch.life)
+	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, closeTimeout)
+	defer stop()
+	e, err := ch.comm.openEnd(ctx, ch.link.transport, fromHost, ch.binding)
+	if err != nil {
+		return nil, ch.comm.blame(opPortChannel, ch.pair.peer, err)
+	}
+	ch.host.Store(e)
+	return e, nil
+}
+
 // enter begins a method that touches the ring or the counters; the caller leaves
 // with ch.use.RUnlock.
 func (ch *PortChannel) enter(op string) error {
@@ -50,21 +73,24 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 	if err := ch.inRange(dst, src, bytes); err != nil {
 		return err
 	}
-	_, err := ch.pushAt(ch.life, op, ch.trigger(kind, dst, src, bytes))
+	e, err := ch.hostEnd()
+	if err != nil {
+		return err
+	}
+	_, err = ch.pushAt(ch.life, e, op, ch.trigger(e, kind, dst, src, bytes))
 	return err
 }
 
-func (ch *PortChannel) trigger(kind, dst, src, bytes uint64) device.Trigger {
+func (ch *PortChannel) trigger(e *portEnd, kind, dst, src, bytes uint64) device.Trigger {
 	return device.Trigger{
 		Fst: bytes | src<<32,
-		Snd: dst | uint64(ch.handle.SrcMemory)<<32 | uint64(ch.handle.DstMemory)<<41 |
-			kind<<50 | uint64(ch.handle.SemaphoreSlot)<<53,
+		Snd: dst | uint64(e.slots.src)<<32 | uint64(e.slots.dst)<<41 | kind<<50 | uint64(e.slots.semaphore)<<53,
 	}
 }
 
 // pushAt queues a trigger and returns its position.
-func (ch *PortChannel) pushAt(ctx context.Context, op string, t device.Trigger) (uint64, error) {
-	pos, err := ch.service.ring.PushContext(ctx, t)
+func (ch *PortChannel) pushAt(ctx context.Context, e *portEnd, op string, t device.Trigger) (uint64, error) {
+	pos, err := e.service.ring.PushContext(ctx, t)
 	if err == nil {
 		return pos, nil
 	}
@@ -97,10 +123,14 @@ func (ch *PortChannel) Flush(ctx context.Context) error {
 		return err
 	}
 	defer ch.use.RUnlock()
+	e, err := ch.hostEnd()
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	both := eithers.Get().(*either)
 	*both = either{ch.life, ctx}
-	pos, err := ch.pushAt(both, "flush", ch.trigger(device.TriggerFlush, 0, 0, 0))
+	pos, err := ch.pushAt(both, e, "flush", ch.trigger(e, device.TriggerFlush, 0, 0, 0))
 	*both = either{}
 	eithers.Put(both)
 	if err != nil {
@@ -109,7 +139,7 @@ func (ch *PortChannel) Flush(ctx context.Context) error {
 		}
 		return err
 	}
-	return ch.await(ctx, "flush", func() bool { return ch.service.ring.Flushed(ch.handle.SemaphoreSlot, pos) })
+	return ch.await(ctx, "flush", func() bool { return e.service.ring.Flushed(e.slots.semaphore, pos) })
 }
 
 // either is over when one of two contexts is. A ring asks for no more, and only when
@@ -130,11 +160,9 @@ func (e *either) Err() error {
 var eithers = sync.Pool{New: func() any { return new(either) }}
 
 // Wait waits for the next signal of the peer. It consumes one signal, as wait in a
-// kernel does; host and kernels must not wait on one channel at the same time.
+// kernel does; host and kernels must not wait on one channel at the same time. On a
+// device each look at the counters is a copy, so Wait is for tests and set-up there.
 func (ch *PortChannel) Wait(ctx context.Context) error {
-	if ch.comm.dev.Info().Device != framework.Host {
-		return ch.comm.blame("wait", ch.pair.peer, fmt.Errorf("%w: the semaphore is in device memory; wait in a kernel", framework.ErrUnsupported))
-	}
 	if err := ch.enter("wait"); err != nil {
 		return err
 	}
@@ -147,6 +175,9 @@ func (ch *PortChannel) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ch.late(ctx, "wait", 0)
 	}
+	if ch.comm.control.hostDev != nil {
+		return ch.waitOnDevice(ctx)
+	}
 	expected := (*uint64)(pointer(ch.handle.Semaphore.Expected))
 	inbound := (*uint64)(pointer(ch.handle.Semaphore.Inbound))
 	next := atomic.AddUint64(expected, 1)
@@ -155,6 +186,30 @@ func (ch *PortChannel) Wait(ctx context.Context) error {
 		atomic.StoreUint64(expected, next-1) // the signal is still to be waited for
 	}
 	return err
+}
+
+// waitOnDevice is Wait for counters in the memory of a device.
+func (ch *PortChannel) waitOnDevice(ctx context.Context) error {
+	q, h := &ch.comm.control.engine, &ch.handle.Semaphore
+	var seen, expected uint64
+	var failed error
+	err := ch.await(ctx, "wait", func() bool {
+		seen, expected, failed = q.look(ctx, h.Inbound, h.Expected)
+		return failed != nil || seen > expected
+	})
+	if err != nil {
+		return err
+	}
+	if failed == nil {
+		failed = q.store(ctx, h.Expected, expected+1)
+	}
+	switch {
+	case failed == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ch.late(ctx, "wait", 0)
+	}
+	return ch.comm.blame("wait", ch.pair.peer, failed)
 }
 
 // await polls: briefly at full speed, then yielding, then sleeping up to a
@@ -190,8 +245,13 @@ func (ch *PortChannel) hopeless(ctx context.Context, op string, start time.Time)
 	if ch.life.Err() != nil {
 		return ch.closedError(op)
 	}
-	if err := ch.service.ring.Err(); err != nil {
-		return ch.comm.blame(op, ch.pair.peer, err)
+	for _, e := range ch.ends() {
+		if e == nil {
+			continue
+		}
+		if err := e.service.ring.Err(); err != nil {
+			return ch.comm.blame(op, ch.pair.peer, err)
+		}
 	}
 	if ctx.Err() != nil {
 		return ch.late(ctx, op, time.Since(start))

@@ -9,6 +9,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -17,18 +19,37 @@ import (
 // once: when they run out the next channel gets another ring, and a ring whose
 // channels are all closed is closed too.
 type proxyService struct {
-	ring  *ring.Ring
-	proxy framework.Proxy
-	stop  context.CancelFunc
-	ended chan struct{} // closed when nobody waits for the proxy's end any more
-	once  sync.Once
+	ring   *ring.Ring
+	from   producer
+	proxy  framework.Proxy // of the transport, or
+	copier *proxy.Copier   // the rank's own
+	view   deviceView
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when nobody waits for the proxy's end any more
+	once   sync.Once
 
-	memories   uint32 // numbers used so far; they change under Communicator.setup
+	memories   uint32 // numbers used so far; they change under Communicator.rings
 	semaphores uint32
 
 	mu       sync.Mutex
 	channels int  // open
 	full     bool // no number is left
+}
+
+// producer says who pushes to a ring. Kernels of a device count their pushes in
+// memory of the device, and the host in the ring, so they cannot share one; where
+// kernels run on the host they do.
+type producer bool
+
+const (
+	fromHost    producer = false
+	fromKernels producer = true
+)
+
+// deviceView is a ring as a device sees it. It is empty where nobody there has to.
+type deviceView struct {
+	memory   gpu.Memory
+	counters gpu.Memory
 }
 
 // Limits of the trigger format.
@@ -38,41 +59,65 @@ const (
 	semaphoreSlots = min(1<<10, device.RingFlushWords)
 )
 
-// portBinding is what the triggers of one channel cite.
+// portBinding is what the triggers of one channel cite: as the transport's proxy
+// knows it, or, where lane is set, as the rank's own does.
 type portBinding struct {
 	src, dst  framework.MemoryBinding
 	semaphore framework.SemaphoreBinding
+
+	lane    *proxy.Lane
+	own     *Memory
+	peer    remote
+	counter *proxy.Counter
 }
 
 type portSlots struct{ src, dst, semaphore uint32 }
 
+// portEnd is where triggers of a channel are pushed.
+type portEnd struct {
+	service *proxyService
+	slots   portSlots
+}
+
+// openEnd gives a channel numbers on a ring.
+func (c *Communicator) openEnd(ctx context.Context, t *Transport, from producer, b portBinding) (*portEnd, error) {
+	if c.control.hostDev == nil {
+		from = fromHost
+	}
+	c.rings.Lock()
+	defer c.rings.Unlock()
+	p, err := c.proxy(ctx, t, from)
+	if err != nil {
+		return nil, err
+	}
+	e := &portEnd{service: p}
+	if e.slots, err = p.bind(ctx, b); err != nil {
+		p.leave()
+		return nil, err
+	}
+	return e, nil
+}
+
 // proxy returns a service for a transport that has room for one more channel, and
-// counts that channel. The caller holds c.setup.
-func (c *Communicator) proxy(ctx context.Context, t *Transport) (*proxyService, error) {
+// counts that channel. The caller holds c.rings.
+func (c *Communicator) proxy(ctx context.Context, t *Transport, from producer) (*proxyService, error) {
 	for _, p := range c.services(t) {
-		if p.memories+2 <= memorySlots && p.semaphores < semaphoreSlots {
+		if p.from == from && p.memories+2 <= memorySlots && p.semaphores < semaphoreSlots {
 			p.enter()
 			return p, nil
 		}
-	}
-	proxier, ok := t.Transport.(framework.Proxier)
-	if !ok {
-		return nil, fmt.Errorf("%w: %s claims a proxy but offers none", framework.ErrPlugin, t.Name)
 	}
 	r, err := ring.New(ringSlots)
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := proxier.NewProxy(ctx)
-	if err != nil {
-		r.Close()
-		return nil, err
+	r.Watch(c.control.words)
+	p := &proxyService{ring: r, from: from, ended: make(chan struct{})}
+	if err = p.show(c, t); err == nil {
+		err = p.start(ctx, c, t)
 	}
-	p := &proxyService{ring: r, proxy: proxy, ended: make(chan struct{})}
-	if err := p.start(ctx, c); err != nil {
-		undo(proxy.Stop)
-		r.Close()
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, p.view.close(), r.Close())
 	}
 	p.enter()
 	c.parts.mu.Lock()
@@ -88,33 +133,97 @@ func (c *Communicator) services(t *Transport) []*proxyService {
 	return slices.Clone(c.proxies[t])
 }
 
-func (p *proxyService) start(ctx context.Context, c *Communicator) error {
+// show makes the ring addressable on the device, for kernels that push to it, and for
+// the streams of a copy engine that complete its flushes.
+func (p *proxyService) show(c *Communicator, t *Transport) error {
+	if p.from == fromHost && t.Description.Proxy != framework.ProxyRank {
+		return nil
+	}
 	share, err := p.ring.Share()
 	if err != nil {
 		return err
 	}
-	defer share.Close()
-	if err := p.proxy.Start(ctx, share); err != nil {
-		return err
+	if p.view.memory, err = show(c.dev, []framework.Share{share}, p.ring.Bytes()); err != nil {
+		return fmt.Errorf("trigger ring: %w", err)
+	}
+	if p.from == fromKernels {
+		if p.view.counters, err = c.dev.Alloc(ring.CounterBytes); err != nil {
+			return fmt.Errorf("trigger ring: %w", err)
+		}
+	}
+	return nil
+}
+
+func (v *deviceView) close() error {
+	var first error
+	for _, m := range []gpu.Memory{v.memory, v.counters} {
+		if m == nil {
+			continue
+		}
+		if err := m.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// start drains the ring: by a proxy of the transport, or by the rank itself.
+func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport) error {
+	wait := func(ctx context.Context) error { return p.proxy.Wait(ctx) }
+	blame := func(err error) error { return &framework.Error{Op: "proxy", Peer: c.Rank(), Err: err} }
+	if t.Description.Proxy == framework.ProxyRank {
+		p.copier = proxy.NewCopier(p.ring, p.view.memory.Addr(), proxy.Options{})
+		if err := p.copier.Start(); err != nil {
+			return err
+		}
+		wait, blame = p.copier.Wait, c.blameCopier
+	} else {
+		proxier, ok := t.Transport.(framework.Proxier)
+		if !ok {
+			return fmt.Errorf("%w: %s claims a proxy but offers none", framework.ErrPlugin, t.Name)
+		}
+		made, err := proxier.NewProxy(ctx)
+		if err != nil {
+			return err
+		}
+		share, err := p.ring.Share()
+		if err == nil {
+			err = made.Start(ctx, share)
+			share.Close()
+		}
+		if err != nil {
+			undo(made.Stop)
+			return err
+		}
+		p.proxy = made
 	}
 	waitCtx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
 	go func() {
 		defer close(p.ended)
-		err := p.proxy.Wait(waitCtx)
+		err := wait(waitCtx)
 		if waitCtx.Err() != nil {
 			return
 		}
 		if err == nil {
 			err = fmt.Errorf("%w: it ended though nobody stopped it", framework.ErrPlugin)
 		}
-		c.Abort(&framework.Error{Op: "proxy", Peer: c.Rank(), Err: err})
+		c.Abort(blame(err))
 	}()
 	return nil
 }
 
+// blameCopier puts the peer on an error of the copy engine: it is its memory that
+// could not be written. A trigger that makes no sense is the rank's own.
+func (c *Communicator) blameCopier(err error) error {
+	if peer := framework.PeerOf(err); peer != framework.NoPeer {
+		return &framework.Error{Op: fmt.Sprintf("copy proxy of rank %d", c.Rank()), Peer: framework.NoPeer, Err: err}
+	}
+	return &framework.Error{Op: "copy proxy", Peer: c.Rank(), Err: err}
+}
+
 // bind gives numbers to what a channel's triggers cite. A number is used up also
-// when that fails.
+// when that fails. The caller holds Communicator.rings.
 func (p *proxyService) bind(ctx context.Context, b portBinding) (portSlots, error) {
 	n := portSlots{src: p.memories, dst: p.memories + 1, semaphore: p.semaphores}
 	p.memories += 2
@@ -122,6 +231,12 @@ func (p *proxyService) bind(ctx context.Context, b portBinding) (portSlots, erro
 	p.mu.Lock()
 	p.full = p.memories+2 > memorySlots || p.semaphores == semaphoreSlots
 	p.mu.Unlock()
+	if p.copier != nil {
+		return n, errors.Join(
+			p.copier.BindSource(n.src, b.own.Addr(), b.own.Bytes()),
+			p.copier.BindTarget(n.dst, b.peer.addr, b.peer.bytes, b.lane),
+			p.copier.BindSemaphore(n.semaphore, b.counter))
+	}
 	if err := p.proxy.BindMemory(ctx, n.src, b.src); err != nil {
 		return n, err
 	}
@@ -151,19 +266,34 @@ func (c *Communicator) retire(ctx context.Context, t *Transport, p *proxyService
 	c.parts.mu.Lock()
 	c.proxies[t] = slices.DeleteFunc(c.proxies[t], func(x *proxyService) bool { return x == p })
 	c.parts.mu.Unlock()
-	return p.close(ctx)
+	return p.close(ctx, c.aborted())
 }
 
-func (p *proxyService) close(ctx context.Context) (err error) {
+// close stops the proxy. That of a job that has failed drops what was pushed.
+func (p *proxyService) close(ctx context.Context, failed bool) (err error) {
 	p.once.Do(func() {
 		p.stop()
-		err = p.proxy.Stop(ctx)
+		if p.copier != nil {
+			if failed {
+				p.copier.Quit()
+			}
+			err = p.copier.Stop(ctx)
+			select {
+			case <-p.copier.Done():
+			default: // its thread is in the driver, and has the ring in use
+				return
+			}
+		} else {
+			err = p.proxy.Stop(ctx)
+		}
 		select {
 		case <-p.ended:
 		case <-ctx.Done(): // it does not listen; its thread is not ours
 		}
-		if e := p.ring.Close(); err == nil {
-			err = e
+		for _, e := range []error{p.view.close(), p.ring.Close()} {
+			if err == nil {
+				err = e
+			}
 		}
 		if errors.Is(err, framework.ErrPlugin) {
 			err = nil

@@ -136,6 +136,9 @@ func (s *Service) Wait(ctx context.Context) error {
 	}
 }
 
+// Done is closed when the proxy has ended: from then on it does not touch the ring.
+func (s *Service) Done() <-chan struct{} { return s.done }
+
 // Stop performs what was pushed before the call, and ends. When ctx ends first, the
 // rest is dropped, which is an error. A handler that does not return cannot be
 // stopped; Stop then returns with ctx.

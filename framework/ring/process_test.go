@@ -100,38 +100,6 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// A round trip is a push, and the completion that the other process writes.
-func BenchmarkRoundTripTwoProcesses(b *testing.B) {
-	r, _ := pair(b, 512)
-	cmd := spawn(b, r)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	ctx := deadline(b, 60*time.Second)
-	once := func(fst uint64) {
-		pos, err := r.Push(device.Trigger{Fst: fst})
-		if err != nil {
-			b.Fatal(err)
-		}
-		for !r.Flushed(0, pos) {
-		}
-	}
-	if err := func() error { _, err := r.PushContext(ctx, device.Trigger{}); return err }(); err != nil {
-		b.Fatal(err)
-	}
-	if err := r.WaitFlushed(ctx, 0, 0); err != nil { // the other process runs
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		once(1)
-	}
-	b.StopTimer()
-	once(lastTrigger)
-	if err := cmd.Wait(); err != nil {
-		b.Fatal(err)
-	}
-}
-
 func BenchmarkPush(b *testing.B) {
 	for _, slots := range []int{512} {
 		b.Run(strconv.Itoa(slots), func(b *testing.B) {

@@ -98,6 +98,20 @@ func (r *Ring) WaitFlushed(ctx context.Context, i uint32, pos uint64) error {
 	return nil
 }
 
+// WaitTaken waits until the consumer has taken all that was pushed before the call,
+// whoever pushed it.
+func (r *Ring) WaitTaken(ctx context.Context) error {
+	all := r.Tail() + r.slots // no more fits
+	err := r.await(ctx, func() bool {
+		tail := r.Tail()
+		return tail >= all || r.Depth() == 0 && r.Tail() == tail
+	})
+	if err != nil {
+		return fmt.Errorf("ring: %d triggers wait for the proxy: %w", r.Depth(), err)
+	}
+	return nil
+}
+
 // await polls: it spins, then yields, then sleeps, each time for longer.
 func (r *Ring) await(ctx context.Context, ready func() bool) error {
 	const spin, yield, nap = 20 * time.Microsecond, time.Millisecond, 500 * time.Microsecond
