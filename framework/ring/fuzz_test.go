@@ -60,21 +60,21 @@ func FuzzOpen(f *testing.F) {
 	const good, page = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL, 4096
 	full := header(device.RingMagic, device.RingVersion, 8, 3, 5, 1, 1<<63, 2, 1<<63|7)
 	f.Add(full, uint32(2*page), good)
-	f.Add(full, uint32(page+8*16), good)                                                                // to the byte
-	f.Add(full, uint32(page+8*16-1), good)                                                              // one too few
-	f.Add(full, uint32(page), good)                                                                     // no triggers
-	f.Add(full, uint32(64), good)                                                                       // less than a header
-	f.Add(full, uint32(0), good)                                                                        // nothing
-	f.Add(full, uint32(2*page), 0)                                                                      // its maker may cut it
-	f.Add(full, uint32(2*page), good|unix.F_SEAL_WRITE)                                                 // cannot be completed
-	f.Add(header(device.RingMagic+1, device.RingVersion, 8, 0, 0), uint32(2*page), good)                // another magic
+	f.Add(full, uint32(page+8*16), good)                                                                    // to the byte
+	f.Add(full, uint32(page+8*16-1), good)                                                                  // one too few
+	f.Add(full, uint32(page), good)                                                                         // no triggers
+	f.Add(full, uint32(64), good)                                                                           // less than a header
+	f.Add(full, uint32(0), good)                                                                            // nothing
+	f.Add(full, uint32(2*page), 0)                                                                          // its maker may cut it
+	f.Add(full, uint32(2*page), good|unix.F_SEAL_WRITE)                                                     // cannot be completed
+	f.Add(header(device.RingMagic+1, device.RingVersion, 8, 0, 0), uint32(2*page), good)                    // another magic
 	f.Add(header(bits.ReverseBytes64(device.RingMagic), device.RingVersion, 8, 0, 0), uint32(2*page), good) // another byte order
-	f.Add(header(device.RingMagic, device.RingVersion+1, 8, 0, 0), uint32(2*page), good)                // a later version
-	f.Add(header(device.RingMagic, device.RingVersion, 0, 0, 0), uint32(2*page), good)                  // no slots
-	f.Add(header(device.RingMagic, device.RingVersion, 24, 0, 0), uint32(2*page), good)                 // no power of two
-	f.Add(header(device.RingMagic, device.RingVersion, 2*MaxSlots, 0, 0), uint32(2*page), good)         // too many
-	f.Add(header(device.RingMagic, device.RingVersion, 1<<31, 0, 0), uint32(2*page), good)              // and more
-	f.Add(header(device.RingMagic, device.RingVersion, 256, ^uint64(0), 1<<62), uint32(2*page), good)   // wild counts
+	f.Add(header(device.RingMagic, device.RingVersion+1, 8, 0, 0), uint32(2*page), good)                    // a later version
+	f.Add(header(device.RingMagic, device.RingVersion, 0, 0, 0), uint32(2*page), good)                      // no slots
+	f.Add(header(device.RingMagic, device.RingVersion, 24, 0, 0), uint32(2*page), good)                     // no power of two
+	f.Add(header(device.RingMagic, device.RingVersion, 2*MaxSlots, 0, 0), uint32(2*page), good)             // too many
+	f.Add(header(device.RingMagic, device.RingVersion, 1<<31, 0, 0), uint32(2*page), good)                  // and more
+	f.Add(header(device.RingMagic, device.RingVersion, 256, ^uint64(0), 1<<62), uint32(2*page), good)       // wild counts
 	f.Fuzz(func(t *testing.T, content []byte, size uint32, seals int) {
 		size %= 1 << 20
 		content = content[:min(len(content), int(size))]
