@@ -6,7 +6,9 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/launch"
 )
 
 // chooseDevice settles which device is meant by the configuration or, if that is
@@ -16,6 +18,7 @@ func chooseDevice(configured, wanted string, getenv func(string) string, log *sl
 	if name == "" {
 		name = wanted
 	}
+	auto := name == "auto"
 	switch name {
 	case "", "host":
 		return framework.Host, nil
@@ -23,7 +26,34 @@ func chooseDevice(configured, wanted string, getenv func(string) string, log *sl
 	default:
 		return framework.ParseDevice(name)
 	}
-	return framework.Host, nil
+	visible, err := cuda.Count()
+	if err == nil && visible == 0 {
+		err = fmt.Errorf("%w: device cuda: no GPU is visible: see CUDA_VISIBLE_DEVICES", framework.ErrUnavailable)
+	}
+	if err != nil {
+		if auto {
+			log.Debug("the job runs on the host", "reason", err)
+			return framework.Host, nil
+		}
+		return framework.Device{}, err
+	}
+	local, err := localRank(getenv)
+	if err != nil {
+		return framework.Device{}, err
+	}
+	if local >= visible && visible > 1 {
+		log.Warn("ranks share GPUs, which is for tests: kernels of several processes take turns", "local rank", local, "visible GPUs", visible)
+	}
+	return framework.Device{Type: "cuda", Index: local % visible}, nil
+}
+
+// localRank is the number of this rank among those of its host.
+func localRank(getenv func(string) string) (int, error) {
+	e, err := launch.Detect(getenv)
+	if err != nil || e.Role != launch.RoleRank {
+		return 0, err
+	}
+	return e.LocalRank, nil
 }
 
 // prefault is how much of each shared allocation is given its pages at start: what
@@ -35,6 +65,8 @@ func openDevice(d framework.Device) (gpu.Device, error) {
 	switch d.Type {
 	case "host":
 		return host.Open(host.Prefault(prefault))
+	case "cuda":
+		return cuda.Open(d.Index)
 	}
 	return nil, fmt.Errorf("%w: device %v: expected host or cuda", framework.ErrUnsupported, d)
 }
