@@ -157,3 +157,12 @@ func Stand(t testing.TB, dir string, ptx []byte, source string) {
 		t.Fatalf("%s: %v\n%s", cxx, err, bytes.TrimSpace(text))
 	}
 }
+
+// Tree lists the kernels for GPUs of a source tree.
+func Tree(root string) []Source {
+	in := func(path string) string { return filepath.Join(root, filepath.FromSlash(path)) }
+	return []Source{
+		{Spec: in("collectives/image/kernels.json")},
+		{Spec: in("framework/device/actor/kernels/kernels.json"), Images: in("framework/device/actor/image")},
+	}
+}
