@@ -40,11 +40,14 @@ func (ch *PortChannel) hostEnd() (*portEnd, error) {
 // with ch.use.RUnlock.
 func (ch *PortChannel) enter(op string) error {
 	ch.use.RLock()
-	if ch.life.Err() == nil {
-		return nil
+	err := ch.comm.Err()
+	if ch.life.Err() != nil {
+		err = ch.closedError(op)
 	}
-	ch.use.RUnlock()
-	return ch.closedError(op)
+	if err != nil {
+		ch.use.RUnlock()
+	}
+	return err
 }
 
 func (ch *PortChannel) closedError(op string) error {

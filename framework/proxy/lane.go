@@ -146,7 +146,7 @@ func (l *Lane) issue(o operation) error {
 	}
 	if o.flush != 0 {
 		if err := l.engine.Write(l.stream, o.flush, o.pos+1); err != nil {
-			return l.fail("flush", err)
+			return l.fail("store of a word", err)
 		}
 	}
 	l.issued++

@@ -16,6 +16,8 @@ import (
 
 // Transport implements framework.Transport and framework.Proxier.
 type Transport struct {
+	byRank bool // ranks drive port channels
+
 	mu   sync.Mutex
 	last framework.ID
 	made map[framework.ID]any // *registration, *endpoint or *connection
@@ -42,8 +44,25 @@ type connection struct {
 // New returns a transport with nothing in it.
 func New() *Transport { return &Transport{made: map[framework.ID]any{}} }
 
+// NewByRank returns a transport whose port channels are driven by the copy engines of
+// the ranks' devices, and which takes memory of any device: keys are what the device
+// exports. It is what a transport between GPUs looks like. It has no switch.
+func NewByRank() *Transport {
+	t := New()
+	t.byRank = true
+	return t
+}
+
 // Describe implements framework.Transport.
 func (t *Transport) Describe(context.Context) (framework.Description, error) {
+	if t.byRank {
+		return framework.Description{
+			Name: "loopback", Version: "1.0.0",
+			Channels: []framework.Kind{framework.KindMemory, framework.KindPort},
+			Signal:   framework.SignalDirect,
+			Proxy:    framework.ProxyRank,
+		}, nil
+	}
 	return framework.Description{
 		Name: "loopback", Version: "1.0.0",
 		Channels: []framework.Kind{framework.KindMemory, framework.KindPort, framework.KindSwitch},
@@ -60,6 +79,9 @@ func (t *Transport) Register(ctx context.Context, seg framework.Segment) (framew
 	}
 	if err := ctx.Err(); err != nil {
 		return framework.Registration{}, err
+	}
+	if t.byRank {
+		return t.registerShares(seg)
 	}
 	if seg.Device.Type != framework.Host.Type {
 		return fail(framework.ErrUnsupported, "memory of %s: expected host memory", seg.Device)
@@ -80,6 +102,25 @@ func (t *Transport) Register(ctx context.Context, seg framework.Segment) (framew
 	return framework.Registration{ID: id, Key: key}, nil
 }
 
+// registerShares makes a key of all that the memory's device exports.
+func (t *Transport) registerShares(seg framework.Segment) (framework.Registration, error) {
+	if len(seg.Shares) == 0 || len(seg.Shares) > maxShares {
+		return framework.Registration{}, failure("register", framework.NoPeer, framework.ErrUnsupported,
+			"memory of %s with %d shares: expected 1 to %d", seg.Device, len(seg.Shares), maxShares)
+	}
+	for _, s := range seg.Shares {
+		if err := checkShare(s, seg.Offset, seg.Bytes); err != nil {
+			return framework.Registration{}, failure("register", framework.NoPeer, framework.ErrInvalid, "%v", err)
+		}
+	}
+	shares, err := framework.DupShares(seg.Shares)
+	if err != nil {
+		return framework.Registration{}, failure("register", framework.NoPeer, framework.ErrUnavailable, "%v", err)
+	}
+	id := t.keep(&registration{offset: seg.Offset, bytes: seg.Bytes})
+	return framework.Registration{ID: id, Key: framework.Parcel{Data: encode(keyOf(len(shares)), seg.Offset, seg.Bytes), Shares: shares}}, nil
+}
+
 // Listen implements framework.Transport.
 func (t *Transport) Listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {
 	fail := func(class error, format string, args ...any) (framework.Endpoint, error) {
@@ -95,6 +136,9 @@ func (t *Transport) Listen(ctx context.Context, cfg framework.EndpointConfig) (f
 			return fail(framework.ErrInvalid, "%d ranks on a %s link: expected 2", len(cfg.Ranks), cfg.Kind)
 		}
 	case framework.KindSwitch:
+		if t.byRank {
+			return fail(framework.ErrUnsupported, "no switch reaches the memory of devices")
+		}
 		if cfg.Bytes == 0 {
 			return fail(framework.ErrInvalid, "a switch window of 0 bytes")
 		}

@@ -44,6 +44,9 @@ type boundSemaphore struct{ word *uint64 }
 
 // NewProxy implements framework.Proxier.
 func (t *Transport) NewProxy(context.Context) (framework.Proxy, error) {
+	if t.byRank {
+		return nil, failure("new proxy", framework.NoPeer, framework.ErrUnsupported, "ranks drive port channels themselves")
+	}
 	return &proxy{t: t, ended: make(chan struct{})}, nil
 }
 
@@ -230,7 +233,7 @@ func (t *Transport) openKey(op string, conn framework.ID, key framework.Parcel) 
 	if c.cfg.Kind != framework.KindPort {
 		return nil, failure(op, c.peers[0], framework.ErrInvalid, "a %s connection: expected port", c.cfg.Kind)
 	}
-	offset, bytes, err := decodeKey(key)
+	offset, bytes, err := t.decodeKey(key)
 	if err != nil {
 		return nil, &framework.Error{Op: op, Transport: "loopback", Peer: c.peers[0], Err: err}
 	}

@@ -74,7 +74,7 @@ func (t *Transport) Attach(_ context.Context, conn, local framework.ID, keys []f
 	}
 	ranges := make([][2]uint64, len(keys))
 	for i, k := range keys {
-		if ranges[i][0], ranges[i][1], err = decodeKey(k); err != nil {
+		if ranges[i][0], ranges[i][1], err = t.decodeKey(k); err != nil {
 			return framework.Attachment{}, &framework.Error{Op: "attach", Transport: "loopback", Peer: c.peers[i], Err: err}
 		}
 	}
@@ -82,6 +82,10 @@ func (t *Transport) Attach(_ context.Context, conn, local framework.ID, keys []f
 	switch c.cfg.Kind {
 	case framework.KindMemory:
 		a, err = attachMemory(c.peers[0], keys[0], ranges[0])
+	case framework.KindPort:
+		if t.byRank { // else the proxy moves the data: there is nothing to map
+			a, err = attachMemory(c.peers[0], keys[0], ranges[0])
+		}
 	case framework.KindSwitch:
 		a, err = attachSwitch(c, own, keys, ranges)
 	}
@@ -89,7 +93,7 @@ func (t *Transport) Attach(_ context.Context, conn, local framework.ID, keys []f
 		_ = a.Close()
 		return framework.Attachment{}, &framework.Error{Op: "attach", Transport: "loopback", Peer: framework.NoPeer, Err: err}
 	}
-	return a, nil // for a port, the proxy moves the data: there is nothing to map
+	return a, nil
 }
 
 func attachMemory(peer int, key framework.Parcel, r [2]uint64) (framework.Attachment, error) {
@@ -139,9 +143,20 @@ func attachSwitch(c *connection, own *registration, keys []framework.Parcel, ran
 }
 
 // checkShare refuses memory that is smaller than its key says, or that its owner
-// could still cut.
+// could still cut. Memory of devices is checked by who maps it.
 func checkShare(s framework.Share, offset, bytes uint64) error {
-	if err := memfd.Check(s.FD, offset, bytes); err != nil {
+	var err error
+	switch s.Kind {
+	case framework.ShareMemFD:
+		err = memfd.Check(s.FD, offset, bytes)
+	case framework.ShareVMM, framework.ShareDMABuf, framework.ShareFabric, framework.ShareLegacyIPC, framework.ShareLocal:
+		if s.Kind.HasFD() != (s.FD != nil) {
+			err = fmt.Errorf("share of kind %s without its descriptor, or with one", s.Kind)
+		}
+	default:
+		err = fmt.Errorf("share of unknown kind %q", s.Kind)
+	}
+	if err != nil {
 		return fmt.Errorf("key: %v: %w", err, framework.ErrPeer)
 	}
 	return nil

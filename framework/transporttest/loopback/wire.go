@@ -40,14 +40,29 @@ func decode(what uint32, d []byte) (a, b uint64, err error) {
 	return binary.LittleEndian.Uint64(d[8:]), binary.LittleEndian.Uint64(d[16:]), nil
 }
 
+// keyOf is a key with some other number of shares than one.
+func keyOf(shares int) uint32 { return wireKey | uint32(shares)<<8 }
+
+// maxShares is more than any device exports.
+const maxShares = 8
+
 // decodeKey checks the key of a peer: what it says, and the memory behind it.
-func decodeKey(key framework.Parcel) (offset, bytes uint64, err error) {
-	offset, bytes, err = decode(wireKey, key.Data)
+func (t *Transport) decodeKey(key framework.Parcel) (offset, bytes uint64, err error) {
+	what := uint32(wireKey)
+	if t.byRank {
+		what = keyOf(len(key.Shares))
+	}
+	offset, bytes, err = decode(what, key.Data)
 	if err != nil {
 		return 0, 0, err
 	}
-	if len(key.Shares) != 1 || key.Shares[0].Kind != framework.ShareMemFD {
+	if !t.byRank && (len(key.Shares) != 1 || key.Shares[0].Kind != framework.ShareMemFD) {
 		return 0, 0, fmt.Errorf("key with %d shares: expected one of kind %s: %w", len(key.Shares), framework.ShareMemFD, framework.ErrPeer)
 	}
-	return offset, bytes, checkShare(key.Shares[0], offset, bytes)
+	for _, s := range key.Shares {
+		if err := checkShare(s, offset, bytes); err != nil {
+			return 0, 0, err
+		}
+	}
+	return offset, bytes, nil
 }
