@@ -17,7 +17,7 @@ import (
 // block is memory of one device, with a count of its users: devices of the same
 // process use it under the address that it has, instead of importing it.
 type block struct {
-	owner  *context
+	owner  *primary
 	kind   blockKind
 	base   uint64 // address
 	bytes  uint64 // that may be used

@@ -43,7 +43,7 @@ func DMABuf() Option { return func(o *options) { o.dmaBuf = true } }
 
 // Device is one GPU. It implements gpu.Device and gpu.Engine.
 type Device struct {
-	*context
+	*primary
 	info    gpu.Info
 	options options
 	closed  atomic.Bool
@@ -71,7 +71,7 @@ func (drv *driver) open(index int, opts ...Option) (*Device, error) {
 		return nil, err
 	}
 	major, minor := int(k.facts.major), int(k.facts.minor)
-	d := &Device{context: k, info: gpu.Info{
+	d := &Device{primary: k, info: gpu.Info{
 		Device: framework.Device{Type: deviceType, Index: index},
 		Name:   C.GoString(&k.facts.name[0]),
 		Archs:  archs(major, minor),

@@ -13,7 +13,7 @@ import (
 
 // Event marks a point in a stream.
 type Event struct {
-	*context
+	*primary
 	handle C.uintptr_t
 	closed atomic.Bool
 }
@@ -24,7 +24,7 @@ func (d *Device) NewEvent(timing bool) (*Event, error) {
 	if err := d.begin("event"); err != nil {
 		return nil, err
 	}
-	e := &Event{context: d.context}
+	e := &Event{primary: d.primary}
 	t := C.int(0)
 	if timing {
 		t = 1

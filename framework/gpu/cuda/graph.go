@@ -39,7 +39,7 @@ func (m CaptureMode) String() string {
 
 // Graph is what a capture recorded, ready to be launched.
 type Graph struct {
-	*context
+	*primary
 	exec   C.uintptr_t
 	nodes  int
 	closed atomic.Bool
@@ -70,7 +70,7 @@ func (d *Device) EndCapture(s gpu.Stream) (*Graph, error) {
 	if err := d.begin("end capture"); err != nil {
 		return nil, err
 	}
-	g := &Graph{context: d.context}
+	g := &Graph{primary: d.primary}
 	var nodes C.uint64_t
 	err := d.check("end capture", C.cuda_capture_end(d.c, C.uintptr_t(s), &g.exec, &nodes))
 	runtime.UnlockOSThread()

@@ -14,7 +14,7 @@ import (
 
 // Kernel is an entry point. It implements gpu.Kernel.
 type Kernel struct {
-	*context
+	*primary
 	function   C.uintptr_t
 	symbol     string
 	overlap    bool

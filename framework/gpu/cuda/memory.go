@@ -61,7 +61,7 @@ func (d *Device) alloc(bytes uint64) (*Memory, error) {
 	if err := d.begin("alloc"); err != nil {
 		return nil, err
 	}
-	b := &block{owner: d.context, bytes: bytes}
+	b := &block{owner: d.primary, bytes: bytes}
 	st := d.allocVMM(b)
 	if b.kind == 0 && refused(st) {
 		st = d.allocLegacy(b)

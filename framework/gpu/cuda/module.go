@@ -70,7 +70,7 @@ func (m *Module) Kernel(symbol string) (gpu.Kernel, error) {
 		return nil, err
 	}
 	k := &Kernel{
-		context: d.context, function: function, symbol: symbol, overlap: d.facts.major >= 9,
+		primary: d.primary, function: function, symbol: symbol, overlap: d.facts.major >= 9,
 		attributes: Attributes{
 			Registers: int(f.registers), Local: int(f.local), Shared: int(f.shared), MaxThreads: int(f.threads),
 		},

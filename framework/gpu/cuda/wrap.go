@@ -48,7 +48,7 @@ func (d *Device) wrap(addr, bytes uint64) (*Memory, error) {
 		return nil, fmt.Errorf("%s %s: %w: memory of cuda:%d", d.info.Device, op, framework.ErrInvalid, int(r.ordinal))
 	}
 	b := &block{
-		owner: d.context, kind: blockForeign, base: addr, bytes: bytes, start: start, whole: whole,
+		owner: d.primary, kind: blockForeign, base: addr, bytes: bytes, start: start, whole: whole,
 		mapped: r.vmm != 0, legacy: r.legacy != 0,
 	}
 	if b.mapped && addr == start {
