@@ -47,6 +47,20 @@ const (
 )
 
 // ProxySite says who drains the trigger ring of a port channel.
+//
+// ProxyPlugin: the transport does, in its own process. It is a Proxier, and the
+// recipe of a port connection is usually empty.
+//
+// ProxyRank: the rank does, because only the rank may drive its device. For each put
+// it enqueues a copy on the device's copy engine, for each signal the store of the
+// next value into the peer's counter, on one stream a connection (framework/proxy).
+// The transport returns nothing but mappings: Attach over a port connection answers
+// with mapping 0, of role RolePeer, the memory behind the key, and a step that maps
+// it; by the same call the rank reaches the peer's counters, whose memory it
+// registers and sends the key of like any other. NewProxy is ErrUnsupported. A
+// counter belongs to one pair of ranks: the far end is its only writer, and counts
+// from 0. A device without a copy engine cannot use such a channel; the rank then
+// takes the next transport that both ends have.
 type ProxySite string
 
 // Sites of a proxy.

@@ -5,8 +5,9 @@ import "context"
 // Proxy drains one trigger ring and performs what the triggers ask for: put,
 // signal, flush, in the order in which they were pushed, per connection.
 //
-// Implemented by transports whose Description says ProxyPlugin, and by
-// framework/proxy for those that say ProxyRank. Called by framework/comm.
+// Implemented by transports whose Description says ProxyPlugin. Called by
+// framework/comm. For transports that say ProxyRank the rank does the same by
+// framework/proxy, with addresses in place of ids and keys.
 //
 // BindMemory and BindSemaphore may be called while the ring is drained; a slot is
 // written once and must be bound before a trigger cites it. Data moves one way,
