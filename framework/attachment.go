@@ -7,7 +7,8 @@ package framework
 // no silent fallback to another transport.
 //
 // A memory channel needs one step: map the peer's segment; so does a port channel
-// that the rank drives (see ProxySite). A switch group needs the whole vocabulary, in an order that the hardware dictates:
+// that the rank drives (see ProxySite). A switch group needs the whole vocabulary,
+// in an order that the hardware dictates:
 //
 //	import  object 0          every member opens what the root created
 //	add     object 0          every member adds its device
