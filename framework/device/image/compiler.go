@@ -135,7 +135,7 @@ func (u unit) defines() []string {
 		out = append(out, "-DMSCCLPP_TYPE="+strconv.Itoa(int(t)))
 	}
 	if u.family.MaxThreads != 0 {
-		out = append(out, "-DMSCCLPP_MAX_THREADS="+strconv.Itoa(u.family.MaxThreads))
+		out = append(out, maxThreadsFlag+strconv.Itoa(u.family.MaxThreads))
 	}
 	for _, name := range sortedKeys(u.family.Defines) {
 		out = append(out, "-D"+name+"="+u.family.Defines[name])

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -56,6 +57,25 @@ func (s *Set) Symbols(id string) []string {
 	}
 	return nil
 }
+
+// MaxThreads is the largest block that the kernels of an image were compiled for, 0
+// if that was not limited.
+func (s *Set) MaxThreads(id string) int {
+	img := s.manifest.find(id)
+	if img == nil {
+		return 0
+	}
+	for _, flag := range img.Flags {
+		if text, ok := strings.CutPrefix(flag, maxThreadsFlag); ok {
+			if n, err := strconv.Atoi(text); err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+const maxThreadsFlag = "-DMSCCLPP_MAX_THREADS="
 
 // Read returns the bytes of an image as a device loads them. ErrInvalid: no such
 // id. ErrUnavailable: its file is missing or not the one that the manifest names.

@@ -1,10 +1,8 @@
-package nvml
+package topo
 
 import (
 	"strconv"
 	"strings"
-
-	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
 // Visible lists the GPUs as a CUDA program with this environment numbers them:
@@ -12,12 +10,12 @@ import (
 // of the machine. Where GPUs of several models are mixed, CUDA may put the fastest
 // first unless CUDA_DEVICE_ORDER is PCI_BUS_ID; who knows the address of a device
 // better goes by that.
-func Visible(gpus []topo.GPU, lookup func(string) (string, bool)) []topo.GPU {
+func Visible(gpus []GPU, lookup func(string) (string, bool)) []GPU {
 	list, set := lookup("CUDA_VISIBLE_DEVICES")
 	if !set {
 		return gpus
 	}
-	var out []topo.GPU
+	var out []GPU
 	for word := range strings.SplitSeq(list, ",") {
 		g, ok := named(gpus, strings.TrimSpace(word))
 		if !ok {
@@ -30,17 +28,17 @@ func Visible(gpus []topo.GPU, lookup func(string) (string, bool)) []topo.GPU {
 
 // named finds a GPU by number, or by the beginning of its UUID, which has to be
 // unique. A part of a GPU counts as that GPU.
-func named(gpus []topo.GPU, name string) (topo.GPU, bool) {
+func named(gpus []GPU, name string) (GPU, bool) {
 	if n, err := strconv.Atoi(name); err == nil {
 		if n < 0 || n >= len(gpus) {
-			return topo.GPU{}, false
+			return GPU{}, false
 		}
 		return gpus[n], true
 	}
 	if name == "" {
-		return topo.GPU{}, false
+		return GPU{}, false
 	}
-	var found []topo.GPU
+	var found []GPU
 	for _, g := range gpus {
 		ids := []string{g.UUID}
 		if g.MIG != nil {
@@ -56,7 +54,7 @@ func named(gpus []topo.GPU, name string) (topo.GPU, bool) {
 		}
 	}
 	if len(found) != 1 {
-		return topo.GPU{}, false
+		return GPU{}, false
 	}
 	return found[0], true
 }

@@ -1,0 +1,133 @@
+package cudaipc
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+)
+
+// archs are those of the images that are offered, best first. Newer GPUs compile
+// them for themselves.
+var archs = []string{"sm_90", "sm_80"}
+
+const (
+	reduceFamily   = "reduce" // a collective that computes: an image for each type
+	actorFamily    = "actor"  // the kernel that performs lists of steps, for tests
+	maxKernelRanks = 72       // how many ranks the arguments of a collective have room for
+	prefix         = "mscclpp_"
+)
+
+// elsewhere are algorithms over channels that this transport has not. Everything
+// else in the images is offered: an algorithm that is added there is offered here.
+var elsewhere = []string{"switch"}
+
+// image is one that is offered, with its entry points.
+type image struct {
+	framework.ImageInfo
+	symbols    []string
+	maxThreads int // of a block
+}
+
+// list derives the kernels from the images: mscclpp_COLLECTIVE_ALGORITHM. One is
+// offered for the types for which every architecture has it.
+func list(images []image) []framework.KernelInfo {
+	var out []framework.KernelInfo
+	for _, family := range familiesOf(images) {
+		if family == actorFamily {
+			out = append(out, framework.KernelInfo{
+				Symbol: actor.Symbol, Family: actorFamily, Types: []string{device.Float32.String()},
+				Channels: []framework.Kind{framework.KindMemory, framework.KindPort},
+			})
+			continue
+		}
+		for _, symbol := range symbolsOf(images, family) {
+			collective, algorithm, ok := strings.Cut(strings.TrimPrefix(symbol, prefix), "_")
+			types := typesOf(images, family, symbol)
+			if !ok || !strings.HasPrefix(symbol, prefix) || len(types) == 0 || slices.Contains(elsewhere, algorithm) {
+				continue
+			}
+			k := framework.KernelInfo{
+				Collective: collective, Algorithm: algorithm, Symbol: symbol, Family: family, Types: types,
+				Channels: []framework.Kind{framework.KindMemory}, MaxRanks: maxKernelRanks, MaxThreads: threadsOf(images, family),
+			}
+			if family == reduceFamily {
+				k.Ops = allOps()
+			}
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func familiesOf(images []image) []string {
+	var names []string
+	for _, i := range images {
+		if !slices.Contains(names, i.Family) {
+			names = append(names, i.Family)
+		}
+	}
+	return names
+}
+
+func symbolsOf(images []image, family string) []string {
+	var names []string
+	for _, i := range images {
+		if i.Family == family {
+			names = append(names, i.symbols...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// typesOf lists the types for which a family has a symbol on all architectures. An
+// image without type serves all.
+func typesOf(images []image, family, symbol string) []string {
+	with, in := map[string]int{}, map[string]int{}
+	for _, i := range images {
+		if i.Family != family {
+			continue
+		}
+		in[i.Type]++
+		if slices.Contains(i.symbols, symbol) {
+			with[i.Type]++
+		}
+	}
+	if in[""] > 0 {
+		if with[""] < in[""] {
+			return nil
+		}
+		return allTypes()
+	}
+	return slices.DeleteFunc(allTypes(), func(t string) bool { return in[t] == 0 || with[t] < in[t] })
+}
+
+// threadsOf is the largest block that all images of a family allow.
+func threadsOf(images []image, family string) int {
+	least := 0
+	for _, i := range images {
+		if i.Family == family && i.maxThreads > 0 && (least == 0 || i.maxThreads < least) {
+			least = i.maxThreads
+		}
+	}
+	return least
+}
+
+func allTypes() []string {
+	var names []string
+	for t := range device.DataType(device.DataTypes) {
+		names = append(names, t.String())
+	}
+	return names
+}
+
+func allOps() []string {
+	var names []string
+	for o := range device.Op(device.Ops) {
+		names = append(names, o.String())
+	}
+	return names
+}

@@ -1,0 +1,181 @@
+package cudaipc
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
+)
+
+// endpoint is one side of a link.
+type endpoint struct {
+	config framework.EndpointConfig
+	own    address
+}
+
+func (*endpoint) close() {}
+
+// connection is an endpoint that knows its peer.
+type connection struct {
+	endpoint framework.ID
+	config   framework.EndpointConfig
+	peer     int
+	own      address
+	far      address
+	relation relation
+}
+
+func (*connection) close() {}
+
+// remote reports whether the peer is on another host.
+func (c *connection) remote() bool { return c.own.host != c.far.host }
+
+// Listen makes one side of a link.
+func (t *Transport) Listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {
+	e, err := t.listen(ctx, cfg)
+	if err != nil {
+		return framework.Endpoint{}, failure("listen", err)
+	}
+	return e, nil
+}
+
+func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {
+	var none framework.Endpoint
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if err := checkConfig(cfg); err != nil {
+		return none, err
+	}
+	g, id, err := t.machine.own(ctx, cfg.Device, cfg.Facts)
+	if err != nil {
+		return none, err
+	}
+	host := cfg.Facts.Host
+	if host == "" {
+		host = t.host
+	}
+	cfg.Ranks = slices.Clone(cfg.Ranks)
+	own := address{
+		kind: cfg.Kind, rank: uint32(cfg.Rank), digest: digest(cfg), instance: t.instance, host: host, gpu: id,
+	}
+	reach := []string{"host:" + host}
+	if t.config.Fabric {
+		if own.fabric = fabricToken(g); own.fabric != "" {
+			reach = append(reach, "nvlink:"+own.fabric)
+		}
+	}
+	for _, text := range own.texts() {
+		if len(*text) > maxText {
+			return none, fmt.Errorf("%w: name of %d bytes: expected up to %d: %.40q…", framework.ErrInvalid, len(*text), maxText, *text)
+		}
+	}
+	return framework.Endpoint{
+		ID: t.keep(&endpoint{config: cfg, own: own}), Address: framework.Parcel{Data: own.append(nil)}, Reach: reach,
+	}, nil
+}
+
+// fabricToken names the part of an NVLink network within which memory can be shared
+// across hosts. A network of one host has no name.
+func fabricToken(g topo.GPU) string {
+	if g.Fabric == nil || g.Fabric.State != "completed" || g.Fabric.Cluster == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d", g.Fabric.Cluster, g.Fabric.Clique)
+}
+
+func checkConfig(cfg framework.EndpointConfig) error {
+	if cfg.Kind != framework.KindMemory && cfg.Kind != framework.KindPort {
+		return fmt.Errorf("%w: channels of %v", framework.ErrUnsupported, cfg.Kind)
+	}
+	if cfg.Device.Type != deviceType {
+		return fmt.Errorf("%w: kernels on %s: %s serves ranks whose kernels run on NVIDIA GPUs", framework.ErrUnsupported, cfg.Device, Name)
+	}
+	if r := cfg.Ranks; len(r) != 2 || r[0] < 0 || r[0] >= r[1] || r[1] > math.MaxInt32 || !slices.Contains(r, cfg.Rank) {
+		return fmt.Errorf("%w: ranks %v with own rank %d: expected 2, ascending, with the own one", framework.ErrInvalid, cfg.Ranks, cfg.Rank)
+	}
+	return nil
+}
+
+// Connect checks that the peer's address belongs to the same link, and finds out how
+// the two GPUs stand to each other.
+func (t *Transport) Connect(ctx context.Context, local framework.ID, peers []framework.Peer) (framework.ID, error) {
+	id, err := t.connect(ctx, local, peers)
+	if err != nil {
+		return 0, failure("connect", err)
+	}
+	return id, nil
+}
+
+func (t *Transport) connect(ctx context.Context, local framework.ID, peers []framework.Peer) (framework.ID, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	e, err := find[*endpoint](t, local, "endpoint")
+	if err != nil {
+		return 0, err
+	}
+	other := e.config.Ranks[0] + e.config.Ranks[1] - e.config.Rank
+	if len(peers) != 1 || peers[0].Rank != other {
+		return 0, fmt.Errorf("%w: %d peers: expected rank %d alone", framework.ErrInvalid, len(peers), other)
+	}
+	c := &connection{endpoint: local, config: e.config, peer: other, own: e.own}
+	if c.far, err = e.check(peers[0]); err != nil {
+		return 0, &framework.Error{Peer: other, Err: err}
+	}
+	if !c.remote() {
+		c.relation = t.machine.relate(ctx, c.own.gpu, c.far.gpu)
+	} else {
+		c.relation = relation{path: "NVLink between hosts", links: 1}
+	}
+	if err := t.admit(c); err != nil {
+		return 0, &framework.Error{Peer: other, Err: err}
+	}
+	return t.keep(c), nil
+}
+
+// check looks at the peer's address.
+func (e *endpoint) check(p framework.Peer) (address, error) {
+	a, err := decodeAddress(p.Address.Data)
+	if err != nil {
+		return a, err
+	}
+	switch {
+	case a.host != e.own.host && (e.own.fabric == "" || e.own.fabric != a.fabric):
+		err = fmt.Errorf("it is on host %q, this is %q, and no NVLink network spans both", a.host, e.own.host)
+	case a.kind != e.own.kind:
+		err = fmt.Errorf("address of a %v link: expected %v", a.kind, e.own.kind)
+	case int(a.rank) != p.Rank:
+		err = fmt.Errorf("address of rank %d", a.rank)
+	case a.digest != e.own.digest:
+		err = fmt.Errorf("address of a link of another group, or with other ranks")
+	case len(p.Address.Shares) != 0:
+		err = fmt.Errorf("address with %d shares: expected 0", len(p.Address.Shares))
+	}
+	if err != nil {
+		return a, fmt.Errorf("%w: %w", framework.ErrPeer, err)
+	}
+	return a, nil
+}
+
+// admit refuses a pair that the configuration does not want, and tells the log what
+// is odd about one that it takes.
+func (t *Transport) admit(c *connection) error {
+	r := c.relation
+	log := t.log.With("kind", c.config.Kind, "rank", c.config.Rank, "peer", c.peer, "gpu", c.own.gpu, "peer_gpu", c.far.gpu, "path", r.path)
+	switch {
+	case t.config.RequireNVLink && !r.same && r.links == 0:
+		return fmt.Errorf("%w: %s and %s are not joined by NVLink (%s), and require_nvlink is on: expected GPUs with NVLink between them, or the option off",
+			framework.ErrUnavailable, c.own.gpu, c.far.gpu, r.path)
+	case r.barrier != "":
+		log.Warn("the GPUs cannot address each other's memory: only registered host memory will do", "reason", r.barrier)
+	case r.known && !r.atomics:
+		log.Debug("linked, without atomics between the GPUs")
+	default:
+		log.Debug("linked")
+	}
+	return nil
+}

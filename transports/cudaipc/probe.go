@@ -1,0 +1,130 @@
+package cudaipc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
+)
+
+// Probe tells which GPUs there are and how they are joined. Without a driver the
+// transport is not available, and the reason says what to do.
+func (t *Transport) Probe(ctx context.Context, _ framework.Facts) (framework.Live, error) {
+	gpus, err := t.machine.all(ctx)
+	if unavailable(err) {
+		reason := strings.TrimPrefix(err.Error(), framework.ErrUnavailable.Error()+": ")
+		return framework.Live{Reason: reason}, nil
+	}
+	if err != nil {
+		return framework.Live{}, failure("probe", err)
+	}
+	facts := map[string]string{
+		"devices":     names(gpus),
+		"peer access": access(gpus),
+		"nvlink":      links(gpus),
+	}
+	if f := gpus[0].Fabric; f != nil {
+		facts["fabric"] = f.State
+		if token := fabricToken(gpus[0]); token != "" {
+			facts["fabric"] += " " + token
+		}
+	}
+	live := framework.Live{Available: true, Facts: facts}
+	if t.config.RequireNVLink && facts["nvlink"] == "none" && len(gpus) > 1 {
+		live.Available = false
+		live.Reason = fmt.Sprintf("require_nvlink is on, and the %d GPUs have no NVLink between them", len(gpus))
+	}
+	return live, nil
+}
+
+// names counts GPUs by name: "8 NVIDIA H200".
+func names(gpus []topo.GPU) string {
+	count, order := map[string]int{}, []string{}
+	for _, g := range gpus {
+		name := g.Name
+		if g.MIG != nil {
+			name += " in parts"
+		}
+		if count[name]++; count[name] == 1 {
+			order = append(order, name)
+		}
+	}
+	for i, name := range order {
+		order[i] = fmt.Sprintf("%d %s", count[name], name)
+	}
+	return strings.Join(order, ", ")
+}
+
+// access sums up the pairs that may address each other's memory.
+func access(gpus []topo.GPU) string {
+	pairs, granted, told, atomics, why := 0, 0, 0, 0, ""
+	each(gpus, func(a, b topo.GPU) {
+		pairs++
+		x, ok := a.AccessTo(b)
+		if !ok {
+			return
+		}
+		told++
+		if !x.Granted() {
+			why = x.Why()
+			return
+		}
+		granted++
+		if x.Atomics == topo.AccessOK {
+			atomics++
+		}
+	})
+	switch {
+	case pairs == 0:
+		return "one GPU alone"
+	case told < pairs:
+		return "not told"
+	case granted == 0:
+		return "none: " + why
+	case granted < pairs:
+		return fmt.Sprintf("%d of %d pairs; others: %s", granted/2, pairs/2, why)
+	case atomics < pairs:
+		return "all pairs, some without atomics"
+	}
+	return "all pairs"
+}
+
+// links sums up the NVLinks between GPUs.
+func links(gpus []topo.GPU) string {
+	least, most, switched := -1, 0, false
+	each(gpus, func(a, b topo.GPU) {
+		n, through := a.NVLinks(b)
+		switched = switched || n > 0 && through == topo.Switch
+		most = max(most, n)
+		if least < 0 || n < least {
+			least = n
+		}
+	})
+	text := fmt.Sprintf("%d between every pair", most)
+	switch {
+	case most == 0:
+		return "none"
+	case least < most:
+		text = fmt.Sprintf("%d to %d between pairs", least, most)
+	}
+	if switched {
+		text += ", through switches"
+	}
+	return text
+}
+
+func each(gpus []topo.GPU, f func(a, b topo.GPU)) {
+	for i, a := range gpus {
+		for j, b := range gpus {
+			if i != j {
+				f(a, b)
+			}
+		}
+	}
+}
+
+// unavailable reports whether an error says that there is no driver, or no GPU.
+func unavailable(err error) bool { return errors.Is(err, framework.ErrUnavailable) }
