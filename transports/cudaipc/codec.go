@@ -134,7 +134,8 @@ func decodeAddress(b []byte) (address, error) {
 		if len(rest) < 1 || len(rest) < 1+int(rest[0]) {
 			return address{}, fmt.Errorf("%w: address of %d bytes is cut off", framework.ErrPeer, len(b))
 		}
-		*t, rest = string(rest[1:1+rest[0]]), rest[1+int(rest[0]):]
+		end := 1 + int(rest[0])
+		*t, rest = string(rest[1:end]), rest[end:]
 	}
 	if len(rest) != 0 {
 		return address{}, fmt.Errorf("%w: address with %d bytes after its end", framework.ErrPeer, len(rest))

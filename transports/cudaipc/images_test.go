@@ -1,0 +1,122 @@
+package cudaipc
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	deviceimage "github.com/mscclpp-go/mscclpp/framework/device/image"
+)
+
+// Every kernel that is claimed is in every image in which it is looked for.
+func TestClaimsMatchImages(t *testing.T) {
+	tr := transport(t, noDriver)
+	d := must[framework.Description](t)(tr.Describe(bound(t)))
+	entry := regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
+	for _, info := range d.Images {
+		if !slices.Contains(archs, info.Arch) || info.ABI != device.ABI || info.SHA256 == "" {
+			t.Errorf("%+v: want an image of %v with a checksum", info, archs)
+		}
+		data := must[[]byte](t)(tr.Image(bound(t), info.ID))
+		if uint64(len(data)) != info.Bytes || !strings.Contains(string(data), ".target "+info.Arch+"\n") {
+			t.Errorf("%s: %d bytes: want %d of PTX for %s", info.ID, len(data), info.Bytes, info.Arch)
+		}
+		var have []string
+		for _, m := range entry.FindAllSubmatch(data, -1) {
+			have = append(have, string(m[1]))
+		}
+		for _, k := range d.Kernels {
+			if k.Family == info.Family && (info.Type == "" || slices.Contains(k.Types, info.Type)) && !slices.Contains(have, k.Symbol) {
+				t.Errorf("%s lacks %s", info.ID, k.Symbol)
+			}
+		}
+	}
+}
+
+// The list has what a job cannot do without, and nothing over channels that the
+// transport has not.
+func TestKernels(t *testing.T) {
+	d := must[framework.Description](t)(transport(t, noDriver).Describe(bound(t)))
+	byName := map[string]framework.KernelInfo{}
+	for _, k := range d.Kernels {
+		byName[k.Collective+"/"+k.Algorithm] = k
+		for _, c := range k.Channels {
+			if !d.Has(c) {
+				t.Errorf("%s uses channels of %v, which are not offered", k.Symbol, c)
+			}
+		}
+	}
+	text := must[[]byte](t)(os.ReadFile("../../collectives/image/kernels.json"))
+	var spec deviceimage.Spec
+	if err := json.Unmarshal(text, &spec); err != nil {
+		t.Fatal(err)
+	}
+	threads := map[string]int{}
+	for _, f := range spec.Families {
+		threads[f.Name] = f.MaxThreads
+	}
+	for _, name := range []string{
+		"allreduce/allpair_ll8", "allreduce/twophase_chunk", "allreduce/zerocopy", "reducescatter/ll8", "reduce/chunk",
+		"allgather/ll8", "allgather/zerocopy", "alltoall/ll8", "broadcast/chunk", "transfers/chunk", "barrier/signal",
+	} {
+		k, ok := byName[name]
+		if !ok {
+			t.Errorf("%s is not offered", name)
+			continue
+		}
+		if k.MaxThreads != threads[k.Family] || k.MaxRanks != maxKernelRanks || (len(k.Ops) > 0) != (k.Family == reduceFamily) {
+			t.Errorf("%+v: want blocks of up to %d", k, threads[k.Family])
+		}
+		if !slices.Contains(k.Types, "f16") {
+			t.Errorf("%s: types %v", name, k.Types)
+		}
+	}
+	if k := byName["/"]; k.Symbol != actor.Symbol || k.Family != actorFamily {
+		t.Errorf("the actor is %+v", k)
+	}
+	if _, ok := byName["allreduce/switch"]; ok {
+		t.Error("an algorithm over switches is offered")
+	}
+}
+
+// A kernel that some architecture lacks for a type is not offered for it.
+func TestListOfKernels(t *testing.T) {
+	img := func(arch, family, typ string, threads int, symbols ...string) image {
+		return image{framework.ImageInfo{Arch: arch, Family: family, Type: typ}, symbols, threads}
+	}
+	got := list([]image{
+		img("sm_90", "reduce", "f32", 512, "mscclpp_allreduce_new_one", "mscclpp_allreduce_ring", "mscclpp_allreduce_switch", "other"),
+		img("sm_80", "reduce", "f32", 256, "mscclpp_allreduce_ring", "mscclpp_allreduce_switch", "mscclpp_x"),
+		img("sm_90", "reduce", "f16", 512, "mscclpp_allreduce_new_one", "mscclpp_allreduce_ring"),
+		img("sm_80", "reduce", "f16", 256, "mscclpp_allreduce_new_one"),
+		img("sm_90", "move", "", 0, "mscclpp_allgather_a", "mscclpp_allgather_b"),
+		img("sm_80", "move", "", 0, "mscclpp_allgather_a"),
+	})
+	types := map[string][]string{}
+	for _, k := range got {
+		types[k.Collective+"/"+k.Algorithm] = k.Types
+		if want := map[string]int{"reduce": 256}[k.Family]; k.MaxThreads != want {
+			t.Errorf("%s: blocks of %d, want %d", k.Symbol, k.MaxThreads, want)
+		}
+	}
+	if len(got) != 3 || !slices.Equal(types["allreduce/new_one"], []string{"f16"}) || !slices.Equal(types["allreduce/ring"], []string{"f32"}) ||
+		len(types["allgather/a"]) != int(device.DataTypes) {
+		t.Errorf("%v", types)
+	}
+}
+
+func TestImageRefuses(t *testing.T) {
+	tr := transport(t, noDriver)
+	for _, id := range []string{"", "no-such-image", "../move-sm_90", "move-gfx942"} {
+		if _, err := tr.Image(bound(t), id); !errors.Is(err, framework.ErrInvalid) {
+			t.Errorf("%q: %v: want ErrInvalid", id, err)
+		}
+	}
+}
