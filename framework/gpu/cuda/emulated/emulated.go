@@ -25,8 +25,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// The environment of the library, read when it is initialized. CUDA_VISIBLE_DEVICES
-// means what it does with the real one.
+// The environment of the library, read when it is initialized; that of images, when
+// one is loaded. CUDA_VISIBLE_DEVICES means what it does with the real one.
 const (
 	EnvGPUs    = "MSCCLPP_EMULATED_GPUS"    // how many there are; default 4
 	EnvMemory  = "MSCCLPP_EMULATED_MEMORY"  // bytes that a process gets from each; default 4 GiB

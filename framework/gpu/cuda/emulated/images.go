@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/image"
 )
 
@@ -45,6 +46,11 @@ func Images(t testing.TB, from ...Source) string {
 // C++ compiler.
 func Prepare(ctx context.Context, dir string, from ...Source) error {
 	for _, src := range from {
+		for _, typ := range src.Types {
+			if _, err := device.ParseDataType(typ); err != nil {
+				return fmt.Errorf("emulated images: %w", err)
+			}
+		}
 		if src.Images == "" {
 			src.Images = filepath.Dir(src.Spec)
 		}

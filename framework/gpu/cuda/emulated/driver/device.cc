@@ -152,7 +152,6 @@ API int cuInit(unsigned flags) {
   s.arena_end = s.arena + kArenaBytes;
   s.limit = number("MSCCLPP_EMULATED_MEMORY", kDefaultLimit);
   for (const std::string& ability : split(getenv("MSCCLPP_EMULATED_WITHOUT") ?: "")) s.without.insert(ability);
-  s.images = getenv("MSCCLPP_EMULATED_IMAGES") ?: "";
   for (int physical : list) {
     auto d = std::make_unique<Device>();
     d->physical = physical;

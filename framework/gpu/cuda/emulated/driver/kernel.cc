@@ -1,6 +1,7 @@
 // Modules, functions and launches.
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -89,7 +90,7 @@ API int cuModuleLoadDataEx(Module** module, const void* image, unsigned count, i
   if (module == nullptr || image == nullptr || (count > 0 && (options == nullptr || values == nullptr))) return kInvalidValue;
   std::shared_ptr<Image> loaded;
   std::string why;
-  if (int bad = load_image(image, state().images, &loaded, &why)) {
+  if (int bad = load_image(image, getenv("MSCCLPP_EMULATED_IMAGES") ?: "", &loaded, &why)) {
     tell(count, options, values, why);
     return bad;
   }

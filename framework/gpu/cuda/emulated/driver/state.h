@@ -138,7 +138,6 @@ struct State {
   std::vector<std::unique_ptr<Device>> devices;
   std::set<std::string> without;  // abilities that are switched off
   uint64_t limit = 0;             // bytes of a device
-  std::string images;             // folder of CPU images that stand for PTX
   uint64_t arena = 0, arena_next = 0, arena_end = 0;
   std::map<uint64_t, uint64_t> reserved;  // ranges reserved by the program
   std::map<uint64_t, Range> ranges;

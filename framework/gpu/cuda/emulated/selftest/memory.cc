@@ -71,6 +71,7 @@ TEST(freed_memory_is_seen) {
   OK(cuMemAlloc_v2(&p, 4096));
   OK(cuMemsetD8Async(p, 7, 4096, s));
   EXPECT(cuMemsetD8Async(p, 7, 4097, s), CUDA_ERROR_INVALID_VALUE);
+  OK(cuStreamSynchronize(s));
   EXPECT(cuMemFree_v2(p + 8), CUDA_ERROR_INVALID_VALUE);
   EXPECT(download(p, 4096)[4095], 7);
   OK(cuMemFree_v2(p));
@@ -133,6 +134,7 @@ TEST(handles_map_twice) {
   OK(cuMemRelease(same));
   EXPECT(cuMemRelease(h), CUDA_ERROR_INVALID_VALUE);
   OK(cuMemsetD8Async(a, 5, unit, s));
+  OK(cuStreamSynchronize(s));
   EXPECT(download(b + unit - 1, 1)[0], 5);
   EXPECT(cuMemAddressFree(a, 2 * unit), CUDA_ERROR_INVALID_VALUE);  // mapped
   OK(cuMemUnmap(a, 2 * unit));
