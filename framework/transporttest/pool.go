@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
 // opened is a side together with what the suite has seen of it.
@@ -107,5 +108,20 @@ func (p *pool) describe(ctx context.Context, o Options) (claims, error) {
 	if err != nil {
 		return claims{}, err
 	}
-	return claims{Description: d, process: side.Process != nil, actor: image}, nil
+	engine, err := hasEngine(o)
+	if err != nil {
+		return claims{}, err
+	}
+	return claims{Description: d, process: side.Process != nil, engine: engine, actor: image}, nil
+}
+
+// hasEngine reports whether the device can drive port channels.
+func hasEngine(o Options) (bool, error) {
+	dev, err := o.Device(0)
+	if err != nil {
+		return false, fmt.Errorf("open the device of rank 0: %w", err)
+	}
+	defer dev.Close()
+	_, ok := dev.(gpu.Engine)
+	return ok, nil
 }

@@ -21,6 +21,7 @@ type test struct {
 type claims struct {
 	framework.Description
 	process bool   // the side is a process that can be killed
+	engine  bool   // the device has copy engines
 	actor   []byte // image of the actor kernel that the device can load; nil if none
 }
 
@@ -37,7 +38,7 @@ func isProcessWithPort(c claims) bool { return c.process && portClaimed(c) }
 func tests() []test {
 	var all []test
 	for _, part := range [][]test{
-		controlTests, parcelTests, ownershipTests, memoryTests, switchTests, portTests, portControlTests, kernelTests, failureTests,
+		controlTests, parcelTests, ownershipTests, memoryTests, switchTests, portTests, portControlTests, drivenTests, kernelTests, failureTests,
 	} {
 		all = append(all, part...)
 	}

@@ -104,6 +104,9 @@ func (t *Transport) Register(ctx context.Context, seg framework.Segment) (framew
 
 // registerShares makes a key of all that the memory's device exports.
 func (t *Transport) registerShares(seg framework.Segment) (framework.Registration, error) {
+	if _, err := framework.ParseDevice(seg.Device.String()); err != nil {
+		return framework.Registration{}, failure("register", framework.NoPeer, framework.ErrUnsupported, "%v", err)
+	}
 	if len(seg.Shares) == 0 || len(seg.Shares) > maxShares {
 		return framework.Registration{}, failure("register", framework.NoPeer, framework.ErrUnsupported,
 			"memory of %s with %d shares: expected 1 to %d", seg.Device, len(seg.Shares), maxShares)
