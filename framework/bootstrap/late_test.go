@@ -142,8 +142,13 @@ func TestRootDoesNotWaitForever(t *testing.T) {
 		_, err := Join(ctx, Config{Size: 4, ID: id, Listener: l, late: time.Minute})
 		failed <- err
 	}()
-	_, _ = Join(bounded(t, 5*time.Second), Config{Rank: 2, Size: 3, ID: id})
-	cancel()
+	for _, c := range []Config{{Rank: 2, Size: 3, ID: id}, {Rank: 1, Size: 4, ID: id}} { // rank 3 never comes
+		_, err := Join(bounded(t, 10*time.Second), c)
+		if !errors.Is(err, framework.ErrInvalid) { // the second one has heard of the first
+			t.Errorf("rank %d of %d: %v, expected ErrInvalid", c.Rank, c.Size, err)
+		}
+	}
+	cancel() // of a Join that would stay for a minute
 	rootFailed(t, failed)
 }
 
