@@ -14,6 +14,7 @@ import "C"
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -49,6 +50,8 @@ type Device struct {
 	closed  atomic.Bool
 	// noFabric is set when the driver refused to make memory for the fabric.
 	noFabric atomic.Bool
+	// captures are the streams whose goroutine BeginCapture tied to its thread.
+	captures sync.Map
 }
 
 // Open returns the device with the index among those that are visible.

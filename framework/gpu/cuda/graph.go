@@ -57,11 +57,12 @@ func (d *Device) BeginCapture(s gpu.Stream, mode CaptureMode) error {
 			d.info.Device, framework.ErrInvalid, uintptr(s), mode)
 	}
 	runtime.LockOSThread()
-	err := d.check("begin capture", C.cuda_capture_begin(d.c, C.uintptr_t(s), C.int(mode)))
-	if err != nil {
+	if err := d.check("begin capture", C.cuda_capture_begin(d.c, C.uintptr_t(s), C.int(mode))); err != nil {
 		runtime.UnlockOSThread()
+		return err
 	}
-	return err
+	d.captures.Store(s, nil)
+	return nil
 }
 
 // EndCapture ends the recording and prepares its launch. An error means that there
@@ -73,7 +74,9 @@ func (d *Device) EndCapture(s gpu.Stream) (*Graph, error) {
 	g := &Graph{primary: d.primary}
 	var nodes C.uint64_t
 	err := d.check("end capture", C.cuda_capture_end(d.c, C.uintptr_t(s), &g.exec, &nodes))
-	runtime.UnlockOSThread()
+	if _, ours := d.captures.LoadAndDelete(s); ours {
+		runtime.UnlockOSThread()
+	}
 	if err != nil {
 		return nil, errorsFirst(err, d.drop())
 	}

@@ -16,7 +16,7 @@ func TestLaunch(t *testing.T) {
 	d := open(t, 0)
 	m := load(t, d)
 	word0 := alloc(t, d, 8)
-	k := kernel(t, m, "add")
+	k := kernel(t, m, "bump")
 	for _, s := range []gpu.Stream{0, stream(t, d)} {
 		check(t, d.Fill(word0.Addr(), 0, 8))
 		for i := range 3 {
@@ -33,12 +33,12 @@ func TestLaunch(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for _, l := range []gpu.Launch{{Grid: 0, Block: 1}, {Grid: 1}} {
-		if err := run(k, l, &args{}); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "add") {
+		if err := run(k, l, &args{}); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "bump") {
 			t.Errorf("%+v: %v: expected ErrInvalid that names the kernel", l, err)
 		}
 	}
 	err := run(k, gpu.Launch{Grid: 1, Block: 100000}, &args{word0.Addr(), 1})
-	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "launch add, grid 1, block 100000") {
+	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "launch bump, grid 1, block 100000") {
 		t.Errorf("%v: expected ErrInvalid with the shape", err)
 	}
 	if _, err := m.Kernel("missing"); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "missing") {
@@ -50,7 +50,7 @@ func TestClosedModule(t *testing.T) {
 	d := open(t, 0)
 	m := load(t, d)
 	check(t, m.Close())
-	if _, err := m.Kernel("add"); !errors.Is(err, framework.ErrClosed) {
+	if _, err := m.Kernel("bump"); !errors.Is(err, framework.ErrClosed) {
 		t.Errorf("%v: expected ErrClosed", err)
 	}
 }
@@ -124,7 +124,7 @@ func TestLaunchFromManyThreads(t *testing.T) {
 	for i := range min(n, 4) {
 		d := open(t, i)
 		devices = append(devices, d)
-		kernels = append(kernels, kernel(t, load(t, d), "add"))
+		kernels = append(kernels, kernel(t, load(t, d), "bump"))
 		words = append(words, alloc(t, d, 8))
 	}
 	const routines, launches = 24, 100

@@ -170,7 +170,7 @@ func kernel(t testing.TB, m *Module, name string) *Kernel {
 
 // testPTX has four kernels of one argument: an address and a value.
 const testPTX = `.version 7.0
-.target sm_70
+.target sm_80
 .address_size 64
 
 .extern .shared .align 16 .b8 dynamic[];
@@ -181,7 +181,7 @@ const testPTX = `.version 7.0
 }
 
 // Each block adds the value to the word.
-.visible .entry add(.param .align 8 .b8 p[16])
+.visible .entry bump(.param .align 8 .b8 p[16])
 {
 	.reg .pred %p<2>;
 	.reg .b32 %r<2>;
@@ -236,7 +236,7 @@ struct Shape { uint32_t grid, block, shared, reserved; };
 extern "C" {
 extern const uint32_t mscclpp_abi = 1;
 void nothing(const void*, const void*) {}
-void add(const void* a, const void* s) {
+void bump(const void* a, const void* s) {
   auto args = static_cast<const Args*>(a);
   __atomic_fetch_add(args->word, args->value * static_cast<const Shape*>(s)->grid, __ATOMIC_RELAXED);
 }

@@ -251,7 +251,7 @@ func TestMapHostMemory(t *testing.T) {
 	p, err := d.Map(framework.Mapping{Shares: export(t, m), Offset: 4104, Bytes: 5000})
 	check(t, err)
 	closeAfter(t, p)
-	k, s := kernel(t, load(t, d), "add"), stream(t, d)
+	k, s := kernel(t, load(t, d), "bump"), stream(t, d)
 	check(t, run(k, gpu.Launch{Grid: 1, Block: 1, Stream: s}, &args{p.Addr() + 8, 77}))
 	check(t, d.Sync(s))
 	if got := gpu.Bytes(m)[4104+8]; got != 77 {

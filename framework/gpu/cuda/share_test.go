@@ -17,7 +17,7 @@ import (
 )
 
 // roles are what this program does when a test starts it.
-var roles = map[string]func() error{"map": mapRole, "fault": faultRole}
+var roles = map[string]func() error{"map": mapRole, "fault": faultRole, "without": withoutRole}
 
 // order is what a process is told to map.
 type order struct {
@@ -73,7 +73,7 @@ func mapRole() error {
 	if err != nil {
 		return err
 	}
-	k, err := m.Kernel("add")
+	k, err := m.Kernel("bump")
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func TestShareBetweenDevices(t *testing.T) {
 			continue
 		}
 		check(t, err)
-		k, s := kernel(t, load(t, b), "add"), stream(t, b)
+		k, s := kernel(t, load(t, b), "bump"), stream(t, b)
 		check(t, run(k, gpu.Launch{Grid: 2, Block: 32, Stream: s}, &args{p.Addr(), 21}))
 		check(t, b.Sync(s))
 		if got := word(t, a, m.Addr()+8); got != 42 {
@@ -240,7 +240,7 @@ func faultRole() error {
 	if err != nil {
 		return err
 	}
-	k, err := m.Kernel("add")
+	k, err := m.Kernel("bump")
 	if err != nil {
 		return err
 	}

@@ -54,11 +54,22 @@ func TestQueryAndSync(t *testing.T) {
 	if ok, err := done.Query(); err != nil || ok {
 		t.Errorf("event %v, %v: expected not reached", ok, err)
 	}
-	// Other streams, and our own copies, go on.
+	// Allocation, mapping and our own copies do not wait for it.
+	var late atomic.Bool
+	rescue := time.AfterFunc(20*time.Second, func() {
+		late.Store(true)
+		atomic.StoreUint64(flag, 1)
+	})
 	other := alloc(t, d, 8)
-	check(t, d.WriteAt([]byte{3}, other.Addr()))
+	p, err := d.Map(framework.Mapping{Shares: []framework.Share{find(t, export(t, other), framework.ShareVMM)}, Bytes: 8})
+	check(t, err)
+	closeAfter(t, p)
+	check(t, d.WriteAt([]byte{3}, p.Addr()))
 	if v := word(t, d, other.Addr()); v != 3 {
 		t.Errorf("%d: expected 3", v)
+	}
+	if rescue.Stop(); late.Load() {
+		t.Error("an allocation waited for a kernel that runs")
 	}
 	atomic.StoreUint64(flag, 1)
 	check(t, done.Sync())
@@ -157,7 +168,7 @@ var modes = []CaptureMode{CaptureGlobal, CaptureThreadLocal, CaptureRelaxed}
 func TestGraphs(t *testing.T) {
 	d := open(t, 0)
 	m := load(t, d)
-	k := kernel(t, m, "add")
+	k := kernel(t, m, "bump")
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			v := alloc(t, d, 64)
