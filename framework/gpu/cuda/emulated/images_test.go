@@ -221,3 +221,31 @@ func TestTree(t *testing.T) {
 		}
 	}
 }
+
+// PTX that was made of other sources is told by a mark.
+func TestOtherSources(t *testing.T) {
+	images := t.TempDir()
+	if err := os.CopyFS(images, os.DirFS(kernels.Images)); err != nil {
+		t.Fatal(err)
+	}
+	marks := func() []string {
+		found, err := filepath.Glob(filepath.Join(emulated.Images(t, emulated.Source{Spec: kernels.Spec, Images: images, Types: kernels.Types}), "*.other"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	manifest := filepath.Join(images, "manifest.json")
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(marks())
+	changed := strings.ReplaceAll(string(text), `"source": "`, `"source": "0`)
+	if err := os.WriteFile(manifest, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if after := len(marks()); after != 4 || before != 0 && before != 4 {
+		t.Errorf("%d marks with other sources, %d before: expected 4, and none unless kernels are being worked on", after, before)
+	}
+}

@@ -134,9 +134,11 @@ int load_image(const void* data, const std::string& folder, std::shared_ptr<Imag
   }
   out->ptx = true;
   out->entries = parse_ptx(text);
-  if (int bad = open_file(folder + "/" + image_name(text) + ".so", out.get(), why)) return bad;
+  const std::string path = folder + "/" + image_name(text) + ".so";
+  if (int bad = open_file(path, out.get(), why)) return bad;
+  out->other = access((path + ".other").c_str(), F_OK) == 0;
   for (auto& [name, entry] : out->entries) {
-    if (dlsym(out->library, name.c_str()) == nullptr) {
+    if (!out->other && dlsym(out->library, name.c_str()) == nullptr) {
       *why = "emulated: the CPU image has no " + name + ": it was built from other sources than the PTX";
       return kNoBinaryForGpu;
     }

@@ -24,6 +24,7 @@ struct Image {
   void* library = nullptr;
   int fd = -1;
   bool ptx = false;
+  bool other = false;  // made of other sources than the PTX, which is not believed
   std::map<std::string, Entry> entries;  // of PTX
   ~Image();
 };

@@ -61,7 +61,7 @@ int take(const Function& f, void** list, void** extra, std::vector<char>* out) {
       if (what > 2) return kInvalidValue;
     }
     if (bytes > kMostParameters || (bytes > 0 && data == nullptr)) return kInvalidValue;
-    if (f.image->ptx && bytes != f.parameters) return kInvalidValue;
+    if (f.image->ptx && !f.image->other && bytes != f.parameters) return kInvalidValue;
     out->resize(bytes);
     memcpy(out->data(), data, bytes);
     return kSuccess;
