@@ -88,6 +88,10 @@ func TestLoadRefuses(t *testing.T) {
 	if _, err := d.Load(nil); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("%v: expected ErrInvalid", err)
 	}
+	_, err := d.Load([]byte(testPTX + "\n.visible .const .align 4 .u32 mscclpp_abi = 77;\n"))
+	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "cuda:0 load: invalid: image of ABI 77: expected 1; build it again") {
+		t.Errorf("%v: expected ErrInvalid with both ABIs", err)
+	}
 	for name, image := range map[string]string{
 		"unknown instruction": strings.Replace(testPTX, "cvt.u64.u32", "frobnicate.u64.u32", 1),
 		"undeclared register": strings.Replace(testPTX, ".reg .b32 %r<2>;", "", 1),

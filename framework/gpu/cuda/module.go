@@ -7,10 +7,13 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"sync"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
@@ -39,6 +42,9 @@ func (d *Device) load(image []byte) (*Module, error) {
 	if len(image) == 0 {
 		return nil, fmt.Errorf("%s load: %w: empty image: expected PTX or a binary for %s", d.info.Device, framework.ErrInvalid, d.info.Name)
 	}
+	if err := checkABI(image); err != nil {
+		return nil, fmt.Errorf("%s load: %w", d.info.Device, err)
+	}
 	var log [16384]C.char
 	m := &Module{dev: d}
 	st := C.cuda_module_load(d.c, ptr(image), C.size_t(len(image)), &m.handle, &log[0], C.size_t(len(log)))
@@ -48,6 +54,18 @@ func (d *Device) load(image []byte) (*Module, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+var abiWord = regexp.MustCompile(`\bmscclpp_abi = (\d+);`)
+
+// checkABI refuses PTX that was built with headers of other layouts. Images that do
+// not use the headers do not say; of binaries it is not known.
+func checkABI(image []byte) error {
+	found := abiWord.FindSubmatch(image)
+	if found != nil && string(found[1]) != strconv.Itoa(device.ABI) {
+		return fmt.Errorf("%w: image of ABI %s: expected %d; build it again", framework.ErrInvalid, found[1], device.ABI)
+	}
+	return nil
 }
 
 // Kernel finds an entry point. It must not be launched after the module is closed.

@@ -141,6 +141,13 @@ cuda_status cuda_release(cuda_context* c) {
   return first.code != CUDA_SUCCESS ? first : st;
 }
 
+uintptr_t cuda_swap_current(const cuda_api* api, uintptr_t context) {
+  CUcontext found = NULL;
+  api->cuCtxGetCurrent(&found);
+  api->cuCtxSetCurrent((CUcontext)context);
+  return (uintptr_t)found;
+}
+
 cuda_status cuda_mem_info(const cuda_context* c, uint64_t* available, uint64_t* total) {
   size_t a = 0, t = 0;
   BEGIN;

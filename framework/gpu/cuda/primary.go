@@ -6,6 +6,7 @@ import "C"
 import (
 	"fmt"
 	"sync"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -62,6 +63,15 @@ func (k *primary) code(op, call string, code C.int) error {
 	}
 	return k.drv.fail(op, k.index, call, int(code))
 }
+
+// swapCurrent makes a context that of the calling thread, as an application does,
+// and returns the one that it had. Tests show by it that calls restore it.
+func (drv *driver) swapCurrent(context uintptr) (found uintptr) {
+	return uintptr(C.cuda_swap_current(drv.api, C.uintptr_t(context)))
+}
+
+// handle is the driver's handle of the context.
+func (k *primary) handle() uintptr { return uintptr(unsafe.Pointer(k.c.context)) }
 
 // reaches reports whether kernels of k can address memory of the device with the
 // given index.

@@ -70,6 +70,8 @@ void cuda_describe(const cuda_api* api, int code, char* name, char* text, size_t
 
 cuda_status cuda_retain(const cuda_api* api, int ordinal, cuda_context** made, cuda_facts* facts);
 cuda_status cuda_release(cuda_context* c);
+// Makes a context that of the thread, and returns which was.
+uintptr_t cuda_swap_current(const cuda_api* api, uintptr_t context);
 cuda_status cuda_mem_info(const cuda_context* c, uint64_t* available, uint64_t* total);
 cuda_status cuda_can_access(const cuda_context* c, int peer, int* can);
 cuda_status cuda_enable_peer(const cuda_context* c, const cuda_context* peer);

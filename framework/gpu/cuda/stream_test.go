@@ -286,3 +286,47 @@ func TestCaptureRefuses(t *testing.T) {
 	// The stream is usable after all that.
 	check(t, d.Sync(s))
 }
+
+// The application's context on its thread is what it was, whatever a call did, and
+// calls do their work whatever it is.
+func TestContextOfTheThreadIsRestored(t *testing.T) {
+	a, b := open(t, 0), open(t, 1)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	was := a.drv.swapCurrent(a.handle())
+	defer a.drv.swapCurrent(was)
+	s := stream(t, b)
+	v := alloc(t, b, 64)
+	m := load(t, b)
+	k := kernel(t, m, "bump")
+	g := capture(t, b, s, CaptureThreadLocal, k, v)
+	check(t, b.Fill(v.Addr(), 0, 64))
+	for name, f := range map[string]func() error{
+		"launch": func() error { return run(k, gpu.Launch{Grid: 1, Block: 1, Stream: s}, &args{v.Addr(), 1}) },
+		"graph":  func() error { return g.Launch(s) },
+		"copy":   func() error { return b.Copy(s, v.Addr()+32, v.Addr(), 8) },
+		"sync":   func() error { return b.Sync(s) },
+		"query":  func() error { _, err := b.Query(s); return err },
+		"alloc": func() error {
+			m, err := b.Alloc(64)
+			return errors.Join(err, m.Close())
+		},
+		"refused": func() error { _, _ = m.Kernel("missing"); return nil },
+		"module": func() error {
+			m, err := b.Load([]byte(testPTX))
+			return errors.Join(err, m.Close())
+		},
+	} {
+		if err := f(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if now := a.drv.swapCurrent(a.handle()); now != a.handle() {
+			t.Errorf("%s: leaves the context %#x: expected the application's, %#x", name, now, a.handle())
+		}
+	}
+	check(t, b.Sync(s))
+	if got := word(t, b, v.Addr()); got != 3 {
+		t.Errorf("%d: expected 3, of a launch and a graph of two", got)
+	}
+	check(t, g.Close())
+}
