@@ -12,15 +12,16 @@ import (
 )
 
 var controlTests = []test{
-	{name: "control/describe", body: testDescribe},
-	{name: "control/claims", body: testClaims},
-	{name: "control/unclaimed", body: testUnclaimed},
-	{name: "control/probe", when: func(c claims) bool { return c.Probe }, body: testProbe},
-	{name: "control/images", when: func(c claims) bool { return len(c.Images) > 0 }, body: testImages},
+	{name: "control/describe", bare: true, body: testDescribe},
+	{name: "control/claims", bare: true, body: testClaims},
+	{name: "control/unclaimed", bare: true, body: testUnclaimed},
+	{name: "control/probe", bare: true, when: func(c claims) bool { return c.Probe }, body: testProbe},
+	{name: "control/images", bare: true, when: func(c claims) bool { return len(c.Images) > 0 }, body: testImages},
+	{name: "control/other-memory", bare: true, when: func(c claims) bool { return c.memory.lacks != "" }, body: testOtherMemory},
 	{name: "control/register", body: testRegister},
 	{name: "control/register-bad", body: testRegisterBad},
 	{name: "control/listen", body: testListen},
-	{name: "control/listen-bad", body: testListenBad},
+	{name: "control/listen-bad", bare: true, body: testListenBad},
 	{name: "control/reach", body: testReach},
 	{name: "control/unknown-ids", body: testUnknownIDs},
 	{name: "control/close", body: testClose},

@@ -16,7 +16,7 @@ var failureTests = []test{
 	{name: "failure/peer-leaves", when: portClaimed, body: testPeerLeaves},
 	{name: "failure/peer-killed", when: isProcessWithPort, body: testPeerKilled},
 	{name: "failure/plugin-killed", when: isProcess, body: testPluginKilled},
-	{name: "failure/plugin-killed-noticed", when: isProcess, body: testNoticed},
+	{name: "failure/plugin-killed-noticed", bare: true, when: isProcess, body: testNoticed},
 	{name: "failure/plugin-killed-in-calls", when: isProcess, body: testKilledInCalls},
 	{name: "failure/plugin-killed-with-proxy", when: isProcessWithPort, body: testKilledWithProxy},
 	{name: "failure/memory-survives", when: func(c claims) bool { return c.process && memoryClaimed(c) }, body: testMemorySurvives},

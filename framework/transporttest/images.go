@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -60,7 +61,7 @@ func (t *T) loads(r *rank, info framework.ImageInfo, image []byte) {
 	}
 	defer module.Close()
 	for _, k := range t.claims.Kernels {
-		if k.Family != info.Family {
+		if k.Family != info.Family || info.Type != "" && !slices.Contains(k.Types, info.Type) {
 			continue
 		}
 		if _, err := module.Kernel(k.Symbol); err != nil {

@@ -47,7 +47,7 @@ func (l *link) reach(i int, key framework.Parcel) window {
 	}
 	p := &performer{rank: r, meet: newMeeting(1)}
 	for i, w := range p.perform(a) {
-		if a.Mappings[i].Role == framework.RolePeer && w.bytes != nil {
+		if a.Mappings[i].Role == framework.RolePeer && w.mem != nil {
 			return w
 		}
 	}

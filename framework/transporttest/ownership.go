@@ -2,6 +2,7 @@ package transporttest
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -140,9 +141,9 @@ func (t *T) liveOnce(ranks []*rank, kind framework.Kind, spoil bool) {
 			t.Fatalf("register: %v", err)
 		}
 		if spoil {
-			seg.Offset = 1 << 40
+			seg.Offset = math.MaxUint64
 			_, err = r.Register(t.ctx, seg)
-			t.wantClass("register beyond the end", err, framework.ErrInvalid)
+			t.wantClass("register beyond the end of memory", err, framework.ErrInvalid)
 		}
 		_ = framework.Parcel{Shares: shares}.Close()
 		_ = mem.Close()

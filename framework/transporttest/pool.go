@@ -112,7 +112,11 @@ func (p *pool) describe(ctx context.Context, o Options) (claims, error) {
 	if err != nil {
 		return claims{}, err
 	}
-	return claims{Description: d, process: side.Process != nil, engine: engine, actor: image}, nil
+	m, err := look(ctx, o, side.Transport, d)
+	if err != nil {
+		return claims{}, err
+	}
+	return claims{Description: d, process: side.Process != nil, engine: engine, actor: image, memory: m}, nil
 }
 
 // hasEngine reports whether the device can drive port channels.

@@ -50,7 +50,7 @@ func (t *T) join(n int, side *Side, ids *idSet) *rank {
 // buffer is memory of a rank. The segment owns its shares until the test ends.
 type buffer struct {
 	mem     gpu.Memory
-	bytes   []byte
+	bytes   []byte // nil where this process cannot touch it
 	segment framework.Segment
 }
 
@@ -66,10 +66,14 @@ func (r *rank) alloc(bytes uint64) *buffer {
 		t.Fatalf("export %d bytes: %v", bytes, err)
 	}
 	t.Cleanup(func() { _ = framework.Parcel{Shares: shares}.Close() })
-	return &buffer{
-		mem: mem, bytes: gpu.Bytes(mem)[:bytes],
+	b := &buffer{
+		mem:     mem,
 		segment: framework.Segment{Device: r.device.Info().Device, Shares: shares, Bytes: bytes, Addr: uint64(mem.Addr())},
 	}
+	if !t.claims.memory.apart {
+		b.bytes = gpu.Bytes(mem)[:bytes]
+	}
+	return b
 }
 
 // part is the segment of a range of the buffer.

@@ -12,7 +12,7 @@ import (
 // window is what a recipe made addressable.
 type window struct {
 	mem    gpu.Memory
-	bytes  []byte
+	bytes  []byte // nil where this process cannot touch it
 	stride uint64 // switch: distance between the members' copies
 }
 
@@ -73,7 +73,9 @@ func (p *performer) step(a framework.Attachment, s framework.Step, windows []win
 		}
 		mem := w.mem
 		t.Cleanup(func() { _ = mem.Close() })
-		w.bytes = gpu.Bytes(mem)
+		if !t.claims.memory.apart {
+			w.bytes = gpu.Bytes(mem)
+		}
 		return nil
 	case framework.StepAdd, framework.StepBind:
 		o, err := p.object(s)

@@ -3,6 +3,7 @@ package transporttest
 import (
 	"math"
 	"os"
+	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -55,8 +56,10 @@ func testRegisterBad(t *T) {
 
 	invalid, unsupported := framework.ErrInvalid, framework.ErrUnsupported
 	refused("no bytes", with(func(s *framework.Segment) { s.Bytes = 0 }), invalid)
-	refused("beyond the end", b.part(1<<14, 1), invalid)
-	refused("across the end", b.part(1<<14-1, 2), invalid)
+	if b.measurable() {
+		refused("beyond the end", b.part(1<<14, 1), invalid)
+		refused("across the end", b.part(1<<14-1, 2), invalid)
+	}
 	refused("a range that overflows", b.part(math.MaxUint64, 2), invalid)
 	refused("an enormous range", b.part(0, math.MaxUint64), invalid)
 	refused("a device of unknown type", with(func(s *framework.Segment) { s.Device = framework.Device{Type: "abacus"} }), invalid, unsupported)
@@ -67,6 +70,12 @@ func testRegisterBad(t *T) {
 		refused("a closed descriptor", with(shares(framework.Share{Kind: framework.ShareMemFD, FD: closed})), invalid, unsupported, framework.ErrClosed)
 	}
 	r.registered(b.segment) // none of it left the transport in a bad state
+}
+
+// measurable reports whether a transport can see how large the allocation is. What
+// lies behind a driver's handle only the driver knows: there, mapping fails.
+func (b *buffer) measurable() bool {
+	return slices.ContainsFunc(b.segment.Shares, func(s framework.Share) bool { return s.Kind == framework.ShareMemFD })
 }
 
 func (t *T) embedded(r *rank) bool { return r.side.Process == nil }

@@ -21,6 +21,8 @@ type Result struct {
 type Report struct {
 	Transport string   `json:"transport"` // name and version, as described
 	Results   []Result `json:"results"`
+	Left      int      `json:"left,omitempty"`   // tests that could not be run
+	Reason    string   `json:"reason,omitempty"` // what they need
 }
 
 // Failed counts the tests that failed.
@@ -38,7 +40,13 @@ func (r Report) Failed() int {
 func (r Report) Passed() int { return len(r.Results) - r.Failed() }
 
 // Summary is the last line of a report.
-func (r Report) Summary() string { return fmt.Sprintf("%d passed, %d failed", r.Passed(), r.Failed()) }
+func (r Report) Summary() string {
+	text := fmt.Sprintf("%d passed, %d failed", r.Passed(), r.Failed())
+	if r.Left > 0 {
+		text += fmt.Sprintf("; %d not run: they need %s", r.Left, r.Reason)
+	}
+	return text
+}
 
 // String is one line for people, followed by the findings.
 func (r Result) String() string {
@@ -85,5 +93,7 @@ func (r Report) PrintJSON(w io.Writer) error {
 		Transport string `json:"transport"`
 		Passed    int    `json:"passed"`
 		Failed    int    `json:"failed"`
-	}{r.Transport, r.Passed(), r.Failed()})
+		Left      int    `json:"left,omitempty"`
+		Reason    string `json:"reason,omitempty"`
+	}{r.Transport, r.Passed(), r.Failed(), r.Left, r.Reason})
 }

@@ -14,6 +14,7 @@ import (
 type test struct {
 	name string
 	when func(c claims) bool // nil: always
+	bare bool                // needs no memory that the transport serves
 	body func(t *T)
 }
 
@@ -23,12 +24,15 @@ type claims struct {
 	process bool   // the side is a process that can be killed
 	engine  bool   // the device has copy engines
 	actor   []byte // image of the actor kernel that the device can load; nil if none
+	memory  memory // what the device of the suite has for the transport
 }
 
-func memoryClaimed(c claims) bool { return c.Has(framework.KindMemory) }
-func switchClaimed(c claims) bool { return c.Has(framework.KindSwitch) }
+// The tests of channels act as kernels on memory that this process can touch. On
+// other devices those named device/ and driven/ take their place.
+func memoryClaimed(c claims) bool { return c.Has(framework.KindMemory) && !c.memory.apart }
+func switchClaimed(c claims) bool { return c.Has(framework.KindSwitch) && !c.memory.apart }
 func portClaimed(c claims) bool {
-	return c.Has(framework.KindPort) && c.Proxy == framework.ProxyPlugin
+	return c.Has(framework.KindPort) && c.Proxy == framework.ProxyPlugin && !c.memory.apart
 }
 func isProcess(c claims) bool         { return c.process }
 func isProcessWithPort(c claims) bool { return c.process && portClaimed(c) }
@@ -38,7 +42,7 @@ func isProcessWithPort(c claims) bool { return c.process && portClaimed(c) }
 func tests() []test {
 	var all []test
 	for _, part := range [][]test{
-		controlTests, parcelTests, ownershipTests, memoryTests, switchTests, portTests, portControlTests, drivenTests, kernelTests, failureTests,
+		controlTests, parcelTests, ownershipTests, memoryTests, deviceTests, switchTests, portTests, portControlTests, drivenTests, kernelTests, failureTests,
 	} {
 		all = append(all, part...)
 	}
@@ -59,6 +63,10 @@ func Suite(ctx context.Context, o Options) (report Report, err error) {
 	for _, x := range applicable(c, o) {
 		if ctx.Err() != nil {
 			return report, ctx.Err()
+		}
+		if c.memory.lacks != "" && !x.bare {
+			report.Left, report.Reason = report.Left+1, c.memory.lacks
+			continue
 		}
 		r := runOne(ctx, o, &sides, c, x)
 		report.Results = append(report.Results, r)
@@ -89,6 +97,9 @@ func Run(t *testing.T, open func(t testing.TB) *Side, adjust ...func(*Options)) 
 	}
 	for _, x := range applicable(c, o) {
 		t.Run(x.name, func(t *testing.T) {
+			if c.memory.lacks != "" && !x.bare {
+				t.Skipf("needs %s", c.memory.lacks)
+			}
 			r := runOne(t.Context(), o, &sides, c, x)
 			if !r.Pass {
 				t.Error(r.Error)

@@ -1,0 +1,87 @@
+package transporttest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// memory is what the device of the suite has for the transport.
+type memory struct {
+	apart bool   // this process cannot touch it: it is a device's own
+	lacks string // what it would have to be to be registered; "": it can be
+}
+
+// offers are the shares by which memory meets a need.
+var offers = map[framework.Need]struct {
+	kind framework.ShareKind
+	text string
+}{
+	framework.NeedMemFD:  {framework.ShareMemFD, "memory of the host behind a descriptor"},
+	framework.NeedDMABuf: {framework.ShareDMABuf, "memory of a device that exports it as a dma-buf"},
+	framework.NeedVMM:    {framework.ShareVMM, "memory of a GPU, exported by its driver"},
+}
+
+// look finds out whether memory of the device is what the transport needs. That it
+// is not is no fault of the transport: what can be tested without is.
+func look(ctx context.Context, o Options, side framework.Transport, d framework.Description) (m memory, err error) {
+	dev, err := o.Device(0)
+	if err != nil {
+		return m, fmt.Errorf("open the device of rank 0: %w", err)
+	}
+	defer dev.Close()
+	m.apart = dev.Info().Device != framework.Host
+	mem, err := dev.Alloc(4096)
+	if err != nil {
+		return m, fmt.Errorf("allocate on %s: %w", dev.Info().Device, err)
+	}
+	defer mem.Close()
+	shares, err := mem.Export()
+	if err != nil {
+		return m, fmt.Errorf("export memory of %s: %w", dev.Info().Device, err)
+	}
+	defer framework.Parcel{Shares: shares}.Close()
+	var lacks []string
+	for _, n := range d.Needs {
+		need, known := offers[n]
+		if known && !slices.ContainsFunc(shares, func(s framework.Share) bool { return s.Kind == need.kind }) {
+			lacks = append(lacks, need.text)
+		}
+	}
+	if len(lacks) == 0 {
+		return m, nil
+	}
+	m.lacks = strings.Join(lacks, " and ")
+	if p, ok := side.(framework.Prober); ok && d.Probe {
+		ctx, cancel := context.WithTimeout(ctx, o.CallLimit)
+		defer cancel()
+		// What is wrong with an answer is for control/probe to say.
+		if live, err := p.Probe(ctx, o.Facts); err == nil && !live.Available && live.Reason != "" {
+			m.lacks += ": " + live.Reason
+		}
+	}
+	return m, nil
+}
+
+// testOtherMemory offers memory that is not what the transport needs, and a device
+// that it does not serve.
+func testOtherMemory(t *T) {
+	r := t.rank(0)
+	reg, err := r.Register(t.ctx, r.alloc(4096).segment)
+	t.wantClass("register memory that is not what the description asks for", err, framework.ErrUnsupported)
+	if err == nil {
+		_ = reg.Key.Close()
+		r.release(reg.ID)
+	}
+	for _, kind := range t.claims.Channels {
+		end, err := r.Listen(t.ctx, r.linkConfig(kind))
+		t.wantClass("listen for a "+kind.String()+" link on a device without such memory", err, framework.ErrUnsupported, framework.ErrUnavailable)
+		if err == nil {
+			_ = end.Address.Close()
+			r.release(end.ID)
+		}
+	}
+}
