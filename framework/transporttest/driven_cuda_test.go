@@ -1,0 +1,44 @@
+package transporttest_test
+
+import (
+	"context"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
+)
+
+// The same tests on what a GPU exports: on the GPUs of the machine, or on emulated
+// ones.
+func TestPortsThatRanksDriveOnCUDA(t *testing.T) {
+	count, err := cuda.Count()
+	if err != nil {
+		t.Setenv(cuda.EnvLibrary, emulated.Build(t))
+		if count, err = cuda.Count(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, err := transporttest.Suite(t.Context(), transporttest.Options{
+		Open:      func(context.Context) (*transporttest.Side, error) { return transporttest.Embedded(loopback.NewByRank()), nil },
+		Device:    func(rank int) (gpu.Device, error) { return cuda.Open(rank % count) },
+		Match:     regexp.MustCompile("^driven/"),
+		CallLimit: 20 * time.Second,
+		TestLimit: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Results) < 8 {
+		t.Errorf("%d tests ran, expected 8", len(report.Results))
+	}
+	for _, r := range report.Results {
+		if !r.Pass {
+			t.Errorf("%s: %s", r.Name, r.Error)
+		}
+	}
+}
