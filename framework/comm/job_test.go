@@ -20,7 +20,14 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if imageFolder != "" {
+			os.RemoveAll(imageFolder)
+		}
+		os.Exit(code)
+	}))
+}
 
 // rig is a job of several ranks in this process. Its fields may be changed before
 // run.
