@@ -8,12 +8,17 @@ const (
 	maxRanks     = 72
 	maxLanes     = 64
 	maxTransfers = 128
+	maxBlocks    = 256
+	nearRanks    = 8
 
 	mailboxBytes = 512
-	stateBytes   = 128 + maxLanes*(16+3*8*maxRanks+48)
+	stateBytes   = 128 + 16*maxBlocks + maxLanes*(16+3*8*maxRanks+48)
+
+	notesBytes   = 128 // of the state, that the host reads
 
 	// Within a mailbox, and within the state.
 	signatureOffset   = 320
+	signatureBytes    = 32 // two packets
 	mismatchOffset    = 20
 	elsewhereOffset   = 32
 	unreachableOffset = 36
@@ -50,6 +55,7 @@ type signature struct {
 type common struct {
 	Control    uintptr
 	State      uintptr
+	Notes      uintptr
 	Rank       uint32
 	Ranks      uint32
 	Lanes      uint32
@@ -85,6 +91,28 @@ type kernelArgs struct {
 	Inputs       [maxRanks]uintptr
 	Outputs      [maxRanks]uintptr
 	Processes    [maxRanks]uint64
+}
+
+// nearArgs is the argument of packet kernels for few ranks.
+type nearArgs struct {
+	Control   uintptr
+	State     uintptr
+	Notes     uintptr
+	Rank      uint32
+	Ranks     uint32
+	Check     uint32
+	Early     uint32
+	Area      uint64
+	Half      uint64
+	Slot      uint64
+	Input     uintptr
+	Output    uintptr
+	Count     uint64
+	Op        uint32
+	Element   uint32
+	Scale     float64
+	Signature signature
+	Scratch   [nearRanks]uintptr
 }
 
 // transfer is one message of a group.

@@ -165,6 +165,7 @@ func (c *Comm) allocate(ctx context.Context) error {
 	}
 	k := &c.args.common
 	k.Control, k.State = c.comm.Control(), c.state.Addr()
+	k.Notes = k.State
 	k.Rank, k.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
 	c.geometry.fill(k)
 	for r := range c.comm.Size() {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
-	"unsafe"
 )
 
 // Dump writes what each rank has told this one of the call that it began last: ranks
@@ -44,10 +43,10 @@ func (c *Comm) Dump(w io.Writer) {
 // false, with at most the sequence, when there is none or the rank is writing it.
 func (c *Comm) latest(rank, reader int) (signature, bool) {
 	base := c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes + signatureOffset
-	sequence := max(
-		atomic.LoadUint64((*uint64)(at(base))),
-		atomic.LoadUint64((*uint64)(at(base+unsafe.Sizeof(signature{})))),
-	)
+	first := func(parity uintptr) uint32 {
+		return uint32(atomic.LoadUint64((*uint64)(at(base+parity*signatureBytes))) >> 32)
+	}
+	sequence := uint64(max(first(0), first(1)))
 	if sequence == 0 {
 		return signature{}, false
 	}

@@ -21,11 +21,14 @@ func TestLayoutsAgree(t *testing.T) {
 	}
 	twins := []twin{
 		{"Signature", signature{}, map[string]string{"Sequence": "sequence", "Count": "count", "Collective": "collective", "Algorithm": "algorithm", "Type": "type", "Op": "op", "Root": "root"}},
-		{"Common", common{}, map[string]string{"Control": "control", "State": "state", "Rank": "rank", "Ranks": "ranks", "Lanes": "lanes", "Check": "check",
+		{"Common", common{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Lanes": "lanes", "Check": "check",
 			"Packets": "packets", "PacketHalf": "packet_half", "Stages": "stages", "StageSlot": "stage_slot", "Pipes": "pipes", "PipeSlot": "pipe_slot",
 			"StageSlots": "stage_slots", "PipeSlots": "pipe_slots", "Signature": "signature", "Scratch": "scratch"}},
 		{"Args", kernelArgs{}, map[string]string{"Input": "input", "Output": "output", "Count": "count", "Chunk": "chunk", "Type": "type", "Op": "op", "Root": "root",
 			"Element": "element", "Scale": "scale", "InputOffset": "input_offset", "OutputOffset": "output_offset", "Memory": "memory", "Window": "window", "Inputs": "inputs", "Outputs": "outputs", "Processes": "processes"}},
+		{"NearArgs", nearArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Early": "early",
+			"Area": "area", "Half": "half", "Slot": "slot", "Input": "input", "Output": "output", "Count": "count", "Op": "op", "Element": "element", "Scale": "scale",
+			"Signature": "signature", "Scratch": "scratch"}},
 		{"Transfer", transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
 		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "List": "list"}},
 	}
@@ -48,7 +51,11 @@ func TestLayoutsAgree(t *testing.T) {
 	}
 	check("mailbox", "sizeof(Mailbox)", mailboxBytes)
 	check("mailbox.signature", "offsetof(Mailbox, signature)", signatureOffset)
+	check("signature", "sizeof(Mailbox::signature[0])", signatureBytes)
 	check("state", "sizeof(State)", stateBytes)
+	check("notes", "offsetof(State, epochs)", notesBytes)
+	check("near", "kNearRanks", nearRanks)
+	check("blocks", "kMaxBlocks", maxBlocks)
 	check("state.mismatch", "offsetof(State, mismatch)", mismatchOffset)
 	check("state.elsewhere", "offsetof(State, elsewhere)", elsewhereOffset)
 	check("state.unreachable", "offsetof(State, unreachable)", unreachableOffset)

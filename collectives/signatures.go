@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,16 +23,33 @@ func (c *Comm) found(offset uintptr) uint32 {
 }
 
 // published reads the signature of a launch by rank from the mailbox in the scratch
-// of another rank; false while it has not been published, or when the rank has gone
-// on.
+// of another rank, host only; false while it has not been published, or when the rank
+// has gone on.
 func (c *Comm) published(rank, reader int, sequence uint64) (signature, bool) {
-	addr := c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes + signatureOffset + uintptr(sequence&1)*unsafe.Sizeof(signature{})
-	word := (*uint64)(at(addr))
-	if atomic.LoadUint64(word) != sequence {
-		return signature{}, false
+	base := c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes + signatureOffset + uintptr(sequence&1)*signatureBytes
+	var w [signatureBytes / 8]uint64
+	for i := range w {
+		w[i] = atomic.LoadUint64((*uint64)(at(base + uintptr(8*i))))
 	}
-	s := *(*signature)(at(addr))
-	return s, atomic.LoadUint64(word) == sequence
+	s, tag, ok := unpackSignature(w)
+	s.Sequence = sequence
+	return s, ok && tag == uint32(sequence)
+}
+
+// unpackSignature takes apart the two packets that kernels publish: four words of 32
+// bits, each with a tag, the low half of the sequence. It is false while the tags
+// differ.
+func unpackSignature(w [signatureBytes / 8]uint64) (s signature, tag uint32, ok bool) {
+	tag = uint32(w[0] >> 32)
+	ok = tag != 0
+	for _, x := range w {
+		ok = ok && uint32(x>>32) == tag
+	}
+	s.Count = w[0]&math.MaxUint32 | w[1]<<32
+	low, high := uint32(w[2]), uint32(w[3])
+	s.Type, s.Op, s.Root = low&0xff, low>>8&0xff, low>>16
+	s.Collective, s.Algorithm = high>>24, high&0xffffff
+	return s, tag, ok
 }
 
 // disagreement says which ranks launched what, as far as they have told.

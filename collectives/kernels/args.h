@@ -3,10 +3,11 @@
 // test compares sizes and offsets.
 //
 // Scratch. Every rank allocates one block of scratch and shows it to all others
-// once. It has four parts, at the same offsets on all ranks:
+// once. It has five parts, at the same offsets on all ranks:
 //
 //	mailboxes  [lane][peer], one each: words that the peer writes for this rank
 //	packets    two halves of [peer] slots that peers fill with packets
+//	lines      the same for lines, on GPUs
 //	stages     [lane][slot] buffers that this rank fills and all peers read
 //	pipes      [lane][peer][slot] buffers that one peer fills and this rank reads
 //
@@ -25,6 +26,8 @@ namespace collectives {
 
 constexpr uint32_t kMaxRanks = 72;       // of one memory domain; the largest switch on sale
 constexpr uint32_t kMaxLanes = 64;
+constexpr uint32_t kMaxBlocks = 256;     // of one launch
+constexpr uint32_t kNearRanks = 8;       // of kernels with short arguments
 constexpr uint32_t kMaxTransfers = 128;  // of one launch
 
 // What a launch is, as peers compare it.
@@ -55,8 +58,9 @@ struct Mailbox {
   uint64_t output;
   uint64_t memory;      // which registered memories these are in
   uint8_t pad4[32];
-  Signature signature[2];  // by parity of the sequence; lane 0 only
-  uint8_t pad5[112];
+  uint32_t signature[2][8];  // by parity of the sequence, as packets; lane 0 only
+  uint32_t meeting[16];      // packets: see Meeting
+  uint8_t pad5[64];
 };
 static_assert(sizeof(Mailbox) == 512, "layout");
 
@@ -73,18 +77,19 @@ struct LaneState {
 static_assert(sizeof(LaneState) == 1792, "layout");
 
 struct State {
-  uint64_t epoch;      // packet collectives so far
+  uint64_t reserved0;
   uint64_t sequence;   // launches whose signature was published
-  uint32_t finished;   // blocks of the running kernel that are done
+  uint32_t reserved1;
   uint32_t mismatch;   // not 0: the last launch moved nothing, or not all: see below
   GridBarrier grid;
   uint32_t elsewhere;  // not 0: 1 + a peer whose buffers are in other registered memory
   uint32_t unreachable;  // not 0: 1 + a peer whose process could not be read…
   uint32_t reason;       // …and the system's error number
   uint8_t pad[84];
+  uint64_t epochs[2][kMaxBlocks];  // packet, and line, collectives so far: block b reads number b, and all are the same
   LaneState lanes[kMaxLanes];
 };
-static_assert(sizeof(State) == 128 + kMaxLanes * sizeof(LaneState), "layout");
+static_assert(sizeof(State) == 128 + 16 * kMaxBlocks + kMaxLanes * sizeof(LaneState), "layout");
 
 // Private memory behind the state, for what a pull algorithm has read.
 constexpr uint64_t kPullBytes = 512 << 10;
@@ -102,6 +107,7 @@ enum Check : uint32_t {
 struct Common {
   WaitControl* control;
   State* state;
+  State* notes;         // what the host is to know, up to State.epochs: host memory, or state itself
   uint32_t rank;
   uint32_t ranks;
   uint32_t lanes;
@@ -117,7 +123,7 @@ struct Common {
   Signature signature;
   uint64_t scratch[kMaxRanks];  // every rank's, own included, as addressed here
 };
-static_assert(sizeof(Common) == 128 + 8 * kMaxRanks, "layout");
+static_assert(sizeof(Common) == 136 + 8 * kMaxRanks, "layout");
 
 struct Args {
   Common common;
@@ -139,6 +145,30 @@ struct Args {
   uint64_t processes[kMaxRanks];      // ids of the ranks' processes, for the pull algorithms
 };
 static_assert(sizeof(Args) == sizeof(Common) + 80 + 64 + 24 * kMaxRanks, "layout");
+
+// The argument of packet kernels for few ranks: a short one, because a launch takes
+// longer the more bytes it carries, and with what would be divisions done by the host.
+struct NearArgs {
+  WaitControl* control;
+  State* state;
+  State* notes;
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t check;
+  uint32_t early;       // not 0: let the next kernel begin at once; else when all was sent
+  uint64_t area;        // offset in scratch of the packets, or lines, of either half
+  uint64_t half;        // and its size in bytes
+  uint64_t slot;        // bytes of it for one peer, a multiple of 256
+  const void* input;
+  void* output;
+  uint64_t count;       // elements; per rank where the collective says so
+  uint32_t op;
+  uint32_t element;     // bytes of one element
+  double scale;
+  Signature signature;
+  uint64_t scratch[kNearRanks];
+};
+static_assert(sizeof(NearArgs) == 144 + 8 * kNearRanks, "layout");
 
 // One message of a group. Messages between two ranks in one direction are matched
 // in their order; the host sorts them by direction and peer and keeps that order.

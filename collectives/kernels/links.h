@@ -58,7 +58,8 @@ struct Steps {
 MSCCLPP_DEVICE uint64_t piece_of(uint64_t chunk, uint32_t ranks) { return chunk / ranks / 64 * 64; }
 
 // The words that `from` writes for `to`.
-MSCCLPP_DEVICE Mailbox* mailbox(const Common& c, uint32_t to, uint32_t from, uint32_t lane) {
+template <class C>
+MSCCLPP_DEVICE Mailbox* mailbox(const C& c, uint32_t to, uint32_t from, uint32_t lane) {
   return reinterpret_cast<Mailbox*>(c.scratch[to]) + (uint64_t(lane) * c.ranks + from);
 }
 
@@ -280,39 +281,64 @@ struct Pipe {
   }
 };
 
-// agree publishes what this launch is, and compares it with what the peers launch
-// when the caller asked for that. False: do not touch any data.
+// A signature as two LL16 packets, with the low half of the sequence as the flag: to
+// publish one is two stores that nothing waits for.
+template <class C>
+MSCCLPP_DEVICE uint64_t signature_part(const C& c, uint32_t part) {
+  const Signature& s = c.signature;
+  if (part == 0) return s.count;
+  return uint64_t(s.collective << 24 | (s.algorithm & 0xffffffu)) << 32 | s.root << 16 | s.op << 8 | s.type;
+}
+template <class C>
+MSCCLPP_DEVICE LL16Packet* signature_packet(const C& c, uint32_t to, uint32_t from, uint32_t parity, uint32_t part) {
+  return reinterpret_cast<LL16Packet*>(mailbox(c, to, from, 0)->signature[parity]) + part;
+}
+
+// publish tells the peers what this launch is; for one thread. It returns the
+// sequence of the launch.
 //
-// Two signatures by parity are enough. A rank writes the one of launch k + 2 after
-// it has seen all signatures of launch k + 1, and a peer publishes that of k + 1
-// when it is done comparing those of k.
-MSCCLPP_DEVICE bool agree(const Common& c) {
+// Two signatures by parity are enough for those who compare. A rank writes the one of
+// launch k + 2 after it has seen all signatures of launch k + 1, and a peer publishes
+// that of k + 1 when it is done comparing those of k.
+template <class C>
+MSCCLPP_DEVICE uint64_t publish(const C& c) {
+  const uint64_t sequence = c.state->sequence + 1;
+  const uint32_t flag = static_cast<uint32_t>(sequence);
+  c.state->sequence = sequence;
+  MSCCLPP_ROLLED
+  for (uint32_t peer = 0; peer < c.ranks; ++peer) {
+    if (peer == c.rank) continue;
+    writePacket(signature_packet(c, peer, c.rank, flag & 1, 0), signature_part(c, 0), flag);
+    writePacket(signature_packet(c, peer, c.rank, flag & 1, 1), signature_part(c, 1), flag);
+  }
+  return sequence;
+}
+
+// agree publishes what this launch is, and compares it with what the peers launch
+// when the caller asked for that. False: do not touch any data. No earlier kernel of
+// the stream runs any more.
+template <class C>
+MSCCLPP_DEVICE bool agree(const C& c) {
   if (c.check == kCheckNever) return true;
   bool ok = true;
   if (global_thread() == 0) {
+    const uint64_t sequence = publish(c);
+    const uint32_t flag = static_cast<uint32_t>(sequence);
     bool same = true;
-    const uint64_t sequence = c.state->sequence + 1;
-    const uint32_t parity = sequence & 1;
-    for (uint32_t i = 1; i < c.ranks; ++i) {
-      const uint32_t peer = (c.rank + i) % c.ranks;
-      Signature* s = &mailbox(c, peer, c.rank, 0)->signature[parity];
-      s->count = c.signature.count;
-      s->collective = c.signature.collective;
-      s->algorithm = c.signature.algorithm;
-      s->type = c.signature.type;
-      s->op = c.signature.op;
-      s->root = c.signature.root;
-      store_release(&s->sequence, sequence);
+    MSCCLPP_ROLLED
+    for (uint32_t i = 0; i < 2 * c.ranks && ok && c.check == kCheckCompare; ++i) {
+      const uint32_t peer = i / 2;
+      if (peer == c.rank) continue;
+      const LL16Packet* packet = signature_packet(c, c.rank, peer, flag & 1, i % 2);
+      const WaitSite site{c.signature.collective << 8 | c.signature.algorithm, kWordSignature, peer, sequence};
+      uint64_t theirs = 0;
+      ok = wait_brief(c.control, site, [&]() MSCCLPP_LAMBDA { return pollPacket(packet, flag, theirs); });
+      same = same && theirs == signature_part(c, i % 2);
     }
-    for (uint32_t i = 1; i < c.ranks && ok && c.check == kCheckCompare; ++i) {
-      const uint32_t peer = (c.rank + i) % c.ranks;
-      const Signature* s = &mailbox(c, c.rank, peer, 0)->signature[parity];
-      ok = at_least(c, &s->sequence, sequence, kWordSignature, peer);
-      same = same && s->count == c.signature.count && s->collective == c.signature.collective && s->algorithm == c.signature.algorithm &&
-             s->type == c.signature.type && s->op == c.signature.op && s->root == c.signature.root;
+    if (c.check == kCheckCompare) {
+      c.state->mismatch = same ? 0 : kMismatchSignature;
+      if (!same && c.notes != c.state) store_relaxed(&c.notes->mismatch, kMismatchSignature);
     }
-    c.state->sequence = sequence;
-    c.state->mismatch = same ? 0 : kMismatchSignature;
   }
   if (c.check != kCheckCompare) return true;
   if (!block_sync_and(ok) || !grid_sync(&c.state->grid, c.control)) return false;

@@ -5,6 +5,7 @@
 
 #include "allgather.h"
 #include "alltoall.h"
+#include "near_move.h"
 #include "pull.h"
 #include "rooted.h"
 #include "transfers.h"
@@ -29,6 +30,15 @@ MSCCLPP_KERNEL(mscclpp_broadcast_zerocopy, Args, args) { broadcast_zerocopy(args
 
 MSCCLPP_KERNEL(mscclpp_transfers_chunk, TransferArgs, args) { transfers(args); }
 MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
+
+#if !MSCCLPP_TARGET_CPU
+MSCCLPP_KERNEL(mscclpp_allgather_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_allgather_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, LineCarrier, args) }
+#endif
 
 #if MSCCLPP_TARGET_CPU
 MSCCLPP_KERNEL(mscclpp_allgather_pull, Args, args) { allgather_pull(args); }

@@ -10,8 +10,8 @@
 // Collectives in which some rank might not hear from another break this argument;
 // they use pipes.
 //
-// Flags. Of an epoch only 32 bits fit into a packet, so a slot that was not
-// written for 2^32 epochs would hold a flag that is right again, and old data.
+// Flags. Of an epoch only 31 bits fit into a packet, so a slot that was not
+// written for 2^31 epochs would hold a flag that is right again, and old data.
 // Long before, every 2^30 epochs, a rank clears its half for the next epoch: no
 // peer can be there before this rank has sent in this one.
 #ifndef MSCCLPP_COLLECTIVES_PACKETS_H_
@@ -24,11 +24,33 @@ namespace collectives {
 
 constexpr uint64_t kClearEvery = 1ull << 30;
 
+// The flag of an epoch is never 0, and comes again after 2^31 epochs.
+MSCCLPP_DEVICE uint32_t flag_of(uint64_t epoch) { return static_cast<uint32_t>(epoch) | 0x80000000u; }
+
+// Whether the half for epoch + 1 has to be cleared in this one.
+MSCCLPP_DEVICE bool clears(uint64_t epoch) { return (static_cast<uint32_t>(epoch) & (kClearEvery - 1)) < 2 && epoch >= kClearEvery; }
+
+// Every block has its own count of epochs, and they are all the same: a block reads
+// its count once, and the blocks of a launch together write all of them, also those
+// of blocks that this launch does not have. So nobody waits for the last block, and
+// launches may have different grids. All threads of the block have read it before.
+// Packets and lines lie in different areas, with counts of their own: a line's flag
+// would be payload to a packet.
+enum Area : uint32_t { kPacketArea = 0, kLineArea = 1 };
+MSCCLPP_DEVICE uint64_t read_epoch(const State* state, Area area) { return state->epochs[area][block_id()]; }
+MSCCLPP_DEVICE void write_epochs(State* state, Area area, uint64_t epoch) {
+#if MSCCLPP_TARGET_CPU
+  state->epochs[area][0] = epoch;
+#else
+  for (uint32_t b = block_id() + thread_id() * grid_dim(); b < kMaxBlocks; b += block_dim() * grid_dim()) state->epochs[area][b] = epoch;
+#endif
+}
+
 // Epochs walks through the epochs of one launch: one for each piece of data that
 // fits into a slot.
 class Epochs {
  public:
-  MSCCLPP_DEVICE explicit Epochs(const Common& c) : c_(c), epoch_(c.state->epoch) {}
+  MSCCLPP_DEVICE explicit Epochs(const Common& c) : c_(c), epoch_(read_epoch(c.state, kPacketArea)) {}
 
   // next begins an epoch. All blocks call it; between two of a launch it waits
   // for all blocks of this rank to end the first.
@@ -36,11 +58,11 @@ class Epochs {
     if (steps_ > 0 && !grid_sync(&c_.state->grid, c_.control)) return false;
     ++steps_;
     ++epoch_;
-    if (epoch_ % kClearEvery < 2 && epoch_ >= kClearEvery) return clear();
+    if (clears(epoch_)) return clear();
     return true;
   }
 
-  MSCCLPP_DEVICE uint32_t flag() const { return static_cast<uint32_t>(epoch_ % 0xffffffffull) + 1; }
+  MSCCLPP_DEVICE uint32_t flag() const { return flag_of(epoch_); }
 
   // slot is where packets from `from` go in the memory of `to`.
   MSCCLPP_DEVICE char* slot(uint32_t to, uint32_t from) const {
@@ -48,16 +70,10 @@ class Epochs {
   }
   MSCCLPP_DEVICE static uint64_t slot_bytes(const Common& c) { return c.packet_half / c.ranks / 64 * 64; }
 
-  // close ends the launch: the last block to leave advances the epoch, when no
-  // other can still have to read it.
+  // close ends the launch.
   MSCCLPP_DEVICE void close() {
     block_sync();
-    if (thread_id() != 0) return;
-    if (grid_dim() > 1) {
-      if (fetch_add_acq_rel_device(&c_.state->finished, 1u) + 1 != grid_dim()) return;
-      c_.state->finished = 0;
-    }
-    c_.state->epoch = epoch_;
+    write_epochs(c_.state, kPacketArea, epoch_);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "allreduce_packets.h"
 #include "allreduce_ring.h"
 #include "allreduce_switch.h"
+#include "near_reduce.h"
 #include "pull.h"
 #include "reducescatter.h"
 #include "rooted.h"
@@ -35,6 +36,16 @@ MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zeroc
 
 MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
+
+#if !MSCCLPP_TARGET_CPU
+MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
+MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, Words<Element>, true, args) }
+MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }
+#endif
 
 #if MSCCLPP_TARGET_CPU
 MSCCLPP_KERNEL(mscclpp_allreduce_pull, Args, args) { allreduce_pull<Element>(args); }

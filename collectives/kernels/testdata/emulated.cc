@@ -39,6 +39,7 @@ Common common(check::Job& job, uint32_t rank, const std::vector<char*>& scratch,
   memset(static_cast<void*>(&c), 0, sizeof(c));
   c.control = job.control(rank);
   c.state = job.alloc<State>(1);
+  c.notes = c.state;
   c.rank = rank;
   c.ranks = kRanks;
   c.lanes = lanes;
@@ -78,7 +79,9 @@ void collective(check::Job& job, void (*kernel)(const Args*, const LaunchShape*)
     s[r].kernel = kernel;
     s[r].stream = job.alloc<GridBarrier>(1);
     const Common c = common(job, r, scratch, lanes, half);
-    c.state->epoch = kClearEvery - 3;  // areas are cleared on the way
+    for (auto& area : c.state->epochs) {
+      for (uint64_t& epoch : area) epoch = kClearEvery - 3;  // areas are cleared on the way
+    }
     const SwitchChannelHandle window = job.window(r, kRanks, windows, stride, flag);
     for (uint32_t k = 0; k < kCalls; ++k) {
       Args& a = s[r].calls[k];

@@ -36,6 +36,7 @@ class Job {
       Common& c = args[r].common;
       c.control = &control_;
       c.state = states_[r];
+      c.notes = c.state;
       c.rank = r;
       c.ranks = ranks;
       c.lanes = 1;

@@ -43,12 +43,15 @@
 
 #if defined(__clang__)
 #define MSCCLPP_UNROLL _Pragma("unroll")
+#define MSCCLPP_ROLLED _Pragma("nounroll")
 #define MSCCLPP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__) && !MSCCLPP_TARGET_GPU
 #define MSCCLPP_UNROLL
+#define MSCCLPP_ROLLED
 #define MSCCLPP_INDEPENDENT _Pragma("GCC ivdep")
 #else
 #define MSCCLPP_UNROLL _Pragma("unroll")
+#define MSCCLPP_ROLLED _Pragma("unroll 1")
 #define MSCCLPP_INDEPENDENT
 #endif
 

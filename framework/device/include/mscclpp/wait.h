@@ -162,6 +162,51 @@ MSCCLPP_DEVICE bool wait_until(const WaitControl* control, const WaitSite& site,
 #endif
 }
 
+#if MSCCLPP_TARGET_GPU
+namespace detail {
+
+// What a wait does once in a while, as a function of its own. It returns what to call
+// it with the next time, or kLeave, and has then written the report.
+constexpr uint64_t kLeave = ~static_cast<uint64_t>(0);
+#if defined(__clang__)
+__attribute__((device, noinline)) inline
+#else
+__device__ __noinline__ inline
+#endif
+uint64_t look(WaitControl* c, uint64_t start, uint32_t kernel, uint32_t channel, uint32_t peer, uint64_t expected) {
+  if (c == nullptr) return 0;
+  bool leave = load_relaxed(&c->abort) != 0;
+  const uint64_t limit = load_relaxed(&c->deadline);
+  if (limit != 0) {
+    const uint64_t now = now_ns();
+    if (start == 0) start = now;
+    leave = leave || now - start > limit;
+  }
+  if (!leave) return start;
+  report(c, WaitSite{kernel, channel, peer, expected}, 0);
+  return kLeave;
+}
+
+}  // namespace detail
+#endif
+
+// wait_until with little code, for kernels that wait in many places for what comes
+// soon. It reports nothing that it saw.
+template <class F>
+MSCCLPP_DEVICE bool wait_brief(const WaitControl* control, const WaitSite& site, F ready MSCCLPP_AT) {
+#if MSCCLPP_TARGET_GPU
+  uint64_t start = 0;
+  for (uint32_t polls = 1;; ++polls) {
+    if (ready()) return true;
+    if (polls % detail::kPollsPerLook != 0) continue;
+    start = detail::look(const_cast<WaitControl*>(control), start, site.kernel, site.channel, site.peer, site.expected);
+    if (start == detail::kLeave) return false;
+  }
+#else
+  return wait_until(control, site, ready MSCCLPP_HERE);
+#endif
+}
+
 // Whether the host has told kernels to leave; for long loops without waits.
 MSCCLPP_DEVICE bool aborted(const WaitControl* control) {
   return control != nullptr && load_relaxed(&control->abort) != 0;

@@ -1,0 +1,310 @@
+// Packet collectives of at most eight ranks, made for latency: arguments are short,
+// numbers of ranks that occur are known to the compiler, what all peers sent is
+// looked for at once, and the launch overlaps with the kernel before.
+//
+// Epochs are those of packets.h, and the same argument says that two halves are
+// enough, also where launches overlap: a rank sends nothing of a launch before
+// await_previous has returned, hence after its previous launch has ended, so a rank
+// that sends in epoch e + 2 has ended e + 1 and holds a packet of e + 1 from the
+// receiver, which that one sent when its launch of e had ended. What kernels do
+// before await_previous reads arguments only.
+//
+// A thread handles the same units of input, packets and output from start to end, so
+// buffers may be the same and no block waits for another of its rank.
+//
+// Payload must fit into a slot: the host chooses another algorithm where it does not.
+#ifndef MSCCLPP_COLLECTIVES_NEAR_H_
+#define MSCCLPP_COLLECTIVES_NEAR_H_
+
+#include "packets.h"
+
+namespace mscclpp {
+namespace collectives {
+
+// Up to 8 bytes at any address; rare, so not in line.
+MSCCLPP_OUTLINED uint64_t load_odd(const char* p, uint32_t bytes) {
+  uint64_t v = 0;
+  MSCCLPP_ROLLED
+  for (uint32_t i = 0; i < bytes && i < 8; ++i) v |= uint64_t(static_cast<uint8_t>(p[i])) << (8 * i);
+  return v;
+}
+MSCCLPP_OUTLINED void store_odd(char* p, uint64_t v, uint32_t bytes) {
+  MSCCLPP_ROLLED
+  for (uint32_t i = 0; i < bytes && i < 8; ++i) p[i] = static_cast<char>(v >> (8 * i));
+}
+
+// Carriers say how a thread's unit of payload travels.
+
+// WordCarrier sends 4 bytes, or an element of 8, as LL8 packets.
+template <uint32_t kWords>
+struct WordCarrier {
+  static constexpr Area kArea = kPacketArea;
+  static constexpr uint32_t kGroup = 1;       // units that arrive together
+  static constexpr uint32_t kWire = 8 * kWords;  // bytes of a unit in a slot
+  struct Data { uint32_t w[kWords]; };
+
+  MSCCLPP_DEVICE static uint32_t units(uint64_t bytes) { return static_cast<uint32_t>(bytes + 4 * kWords - 1) / (4 * kWords); }
+  MSCCLPP_DEVICE static uint32_t rounded(uint32_t units) { return units; }
+  MSCCLPP_DEVICE static uint64_t at(uint32_t u) { return uint64_t(u) * (4 * kWords); }
+  MSCCLPP_DEVICE static bool aligned(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 3) == 0; }
+
+  MSCCLPP_DEVICE static Data load(const char* p, uint32_t u, uint64_t bytes, bool aligned) {
+    Data d;
+    p += at(u);
+    if (aligned && at(u) + 4 * kWords <= bytes) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kWords; ++k) d.w[k] = reinterpret_cast<const uint32_t*>(p)[k];
+      return d;
+    }
+    const uint64_t left = bytes - at(u), v = load_odd(p, static_cast<uint32_t>(smaller(left, 4 * kWords)));
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < kWords; ++k) d.w[k] = static_cast<uint32_t>(v >> (32 * k));
+    return d;
+  }
+  MSCCLPP_DEVICE static void save(char* p, uint32_t u, uint64_t bytes, bool aligned, const Data& d) {
+    p += at(u);
+    if (aligned && at(u) + 4 * kWords <= bytes) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kWords; ++k) reinterpret_cast<uint32_t*>(p)[k] = d.w[k];
+      return;
+    }
+    store_odd(p, uint64_t(d.w[kWords - 1]) << 32 | d.w[0], static_cast<uint32_t>(smaller(bytes - at(u), 4 * kWords)));
+  }
+  MSCCLPP_DEVICE static void send(char* slot, uint32_t u, const Data& d, uint32_t flag) {
+    LL8Packet* p = reinterpret_cast<LL8Packet*>(slot) + uint64_t(u) * kWords;
+    if (kWords == 2) {
+      writePacket(reinterpret_cast<LL16Packet*>(p), uint64_t(d.w[kWords - 1]) << 32 | d.w[0], flag);
+    } else {
+      writePacket(p, d.w[0], flag);
+    }
+  }
+  MSCCLPP_DEVICE static bool poll(const char* slot, uint32_t u, uint32_t flag, Data& d) {
+    const LL8Packet* p = reinterpret_cast<const LL8Packet*>(slot) + uint64_t(u) * kWords;
+    if (kWords == 2) {
+      uint64_t v = 0;
+      const bool ok = pollPacket(reinterpret_cast<const LL16Packet*>(p), flag, v);
+      d.w[0] = static_cast<uint32_t>(v);
+      d.w[kWords - 1] = static_cast<uint32_t>(v >> 32);
+      return ok;
+    }
+    return pollPacket(p, flag, d.w[0]);
+  }
+  template <class F>
+  MSCCLPP_DEVICE static bool wait(const WaitControl* control, const WaitSite& site, F ready) {
+    return wait_brief(control, site, ready);
+  }
+};
+
+// LineCarrier sends lines.
+struct LineCarrier {
+  static constexpr Area kArea = kLineArea;
+  static constexpr uint32_t kGroup = kLineUnits;
+  static constexpr uint32_t kWire = kLineUnitBytes;
+  struct Data { uint32_t w[4]; };
+
+  MSCCLPP_DEVICE static uint32_t units(uint64_t bytes) { return static_cast<uint32_t>(bytes + kLinePayload - 1) / kLinePayload * kLineUnits; }
+  // Warps go through units together.
+#if MSCCLPP_TARGET_CUDA
+  MSCCLPP_DEVICE static uint32_t rounded(uint32_t units) { return (units + 31) & ~31u; }
+#else
+  MSCCLPP_DEVICE static uint32_t rounded(uint32_t units) { return units; }
+#endif
+  MSCCLPP_DEVICE static uint64_t at(uint32_t u) { return uint64_t(u / kLineUnits) * kLinePayload + u % kLineUnits * 16; }
+  MSCCLPP_DEVICE static bool aligned(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 7) == 0; }
+  MSCCLPP_DEVICE static uint32_t odd(uint64_t bytes) { return static_cast<uint32_t>(smaller(bytes, 8)); }
+  MSCCLPP_DEVICE static bool last(uint32_t u) { return u % kLineUnits == kLineUnits - 1; }
+
+  MSCCLPP_DEVICE static Data load(const char* p, uint32_t u, uint64_t bytes, bool aligned) {
+    const uint64_t here = at(u);
+    p += here;
+    uint64_t a = 0, b = 0;
+    if (aligned && here + 16 <= bytes) {
+      a = reinterpret_cast<const uint64_t*>(p)[0];
+      if (!last(u)) b = reinterpret_cast<const uint64_t*>(p)[1];
+    } else {
+      if (here < bytes) a = load_odd(p, odd(bytes - here));
+      if (here + 8 < bytes && !last(u)) b = load_odd(p + 8, odd(bytes - here - 8));
+    }
+    return Data{{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32)}};
+  }
+  MSCCLPP_DEVICE static void save(char* p, uint32_t u, uint64_t bytes, bool aligned, const Data& d) {
+    const uint64_t here = at(u), a = uint64_t(d.w[1]) << 32 | d.w[0], b = uint64_t(d.w[3]) << 32 | d.w[2];
+    p += here;
+    if (aligned && here + 16 <= bytes) {
+      reinterpret_cast<uint64_t*>(p)[0] = a;
+      if (!last(u)) reinterpret_cast<uint64_t*>(p)[1] = b;
+    } else {
+      if (here < bytes) store_odd(p, a, odd(bytes - here));
+      if (here + 8 < bytes && !last(u)) store_odd(p + 8, b, odd(bytes - here - 8));
+    }
+  }
+  MSCCLPP_DEVICE static void send(char* slot, uint32_t u, const Data& d, uint32_t flag) {
+    writeLineUnit(slot, u, Vec16{d.w[0], d.w[1], d.w[2], d.w[3]}, flag);
+  }
+  MSCCLPP_DEVICE static bool poll(const char* slot, uint32_t u, uint32_t flag, Data& d) {
+    Vec16 v;
+    const bool ok = pollLineUnit(slot, u, flag, v);
+    d = Data{{v.x, v.y, v.z, v.w}};
+    return ok;
+  }
+  template <class F>
+  MSCCLPP_DEVICE static bool wait(const WaitControl* control, const WaitSite& site, F ready) {
+    return wait_lines(control, site, ready);
+  }
+};
+
+// clear empties a half of an area of this rank; rarely.
+MSCCLPP_OUTLINED bool clear_half(State* state, const WaitControl* control, char* half, uint64_t bytes) {
+  for (uint64_t i = global_thread(); i < bytes / 16; i += global_threads()) store16_packet(half + i * 16, Vec16{0, 0, 0, 0});
+  fence_system();  // before anything that this rank sends
+  return grid_sync(&state->grid, control);
+}
+
+// Near is one launch: kRanks ranks, or if that is 0 as many as the arguments say.
+template <class C, uint32_t kRanks>
+class Near {
+ public:
+  using Data = typename C::Data;
+  const NearArgs& a;
+
+  MSCCLPP_DEVICE Near(const NearArgs& args, uint64_t epoch)
+      : a(args), epoch_(epoch), offset_(args.area + (epoch & 1) * args.half), flag_(flag_of(epoch)) {}
+
+  MSCCLPP_DEVICE uint32_t ranks() const { return kRanks != 0 ? kRanks : a.ranks; }
+  // The peer k behind this rank.
+  MSCCLPP_DEVICE uint32_t peer(uint32_t k) const {
+    if (kRanks != 0 && (kRanks & (kRanks - 1)) == 0) return (a.rank + k) & (kRanks - 1);
+    const uint32_t p = a.rank + k;
+    return p < ranks() ? p : p - ranks();
+  }
+
+  // sent says that this thread has sent all that it sends. What the launch is can be
+  // told now: nobody waits for it.
+  MSCCLPP_DEVICE void sent() const {
+    if (!a.early) release_next();
+    if (a.check == kCheckPublish && global_thread() == 0) publish(a);
+  }
+  MSCCLPP_DEVICE void end() const {
+    block_sync();  // all threads have read the epoch
+    write_epochs(a.state, C::kArea, epoch_);
+  }
+
+  // Where packets from `from` lie in the memory of `to`.
+  MSCCLPP_DEVICE char* slot(uint32_t to, uint32_t from) const { return reinterpret_cast<char*>(a.scratch[to]) + offset_ + from * a.slot; }
+
+  MSCCLPP_DEVICE void send(uint32_t peer, uint32_t u, const Data& d) const { C::send(slot(peer, a.rank), u, d, flag_); }
+  // peers calls body for each peer, the next one first.
+  template <class Body>
+  MSCCLPP_DEVICE void peers(Body body) const {
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) body(peer(k));
+    } else {
+      MSCCLPP_ROLLED
+      for (uint32_t k = 1; k < a.ranks; ++k) body(peer(k));
+    }
+  }
+  MSCCLPP_DEVICE void send_all(uint32_t u, const Data& d) const {
+    peers([&](uint32_t p) MSCCLPP_LAMBDA { send(p, u, d); });
+  }
+
+  // each waits for unit u of every peer r for which wanted(r) holds, and calls
+  // use(r, data) for all ranks in order, with own for this one. All threads of a warp
+  // call it together.
+  template <class Wanted, class Use>
+  MSCCLPP_DEVICE bool each(uint32_t u, const Data& own, Wanted wanted, Use use) const {
+    WaitSite site = packet_site_of();
+    if constexpr (kRanks != 0) {
+      Data got[kRanks];
+      const bool ok = C::wait(a.control, site, [&]() MSCCLPP_LAMBDA {
+        bool all = true;
+        MSCCLPP_UNROLL
+        for (uint32_t r = 0; r < kRanks; ++r) {
+          if (r == a.rank || !wanted(r)) continue;
+          const bool here = C::poll(slot(a.rank, r), u, flag_, got[r]);
+          if (!here) site.peer = r;
+          all = all && here;
+        }
+        return all;
+      });
+      if (!ok) return false;
+      MSCCLPP_UNROLL
+      for (uint32_t r = 0; r < kRanks; ++r) use(r, r == a.rank ? own : got[r]);
+    } else {
+      MSCCLPP_ROLLED
+      for (uint32_t r = 0; r < a.ranks; ++r) {
+        Data got = own;
+        if (r != a.rank) {
+          site.peer = r;
+          const bool want = wanted(r);
+          if (!C::wait(a.control, site, [&]() MSCCLPP_LAMBDA { return !want || C::poll(slot(a.rank, r), u, flag_, got); })) return false;
+        }
+        use(r, got);
+      }
+    }
+    return true;
+  }
+
+  // Where one rank has, or gets, everything, the others still have to hear from each
+  // other in every epoch: greet sends an empty first unit to those that get nothing
+  // else, and hear waits for the first unit of all.
+  template <class Others>
+  MSCCLPP_DEVICE void greet(Others others) const {
+    MSCCLPP_ROLLED
+    for (uint32_t u = global_thread(); u < C::kGroup; u += global_threads()) {
+      for (uint32_t k = 1; k < ranks(); ++k) {
+        if (others(peer(k))) send(peer(k), u, Data{});
+      }
+    }
+  }
+  MSCCLPP_DEVICE bool hear() const {
+    MSCCLPP_ROLLED
+    for (uint32_t u = global_thread(); u < C::rounded(C::kGroup); u += global_threads()) {
+      const bool active = u < C::kGroup;
+      if (!each(u, Data{}, [&](uint32_t) MSCCLPP_LAMBDA { return active; }, [](uint32_t, const Data&) MSCCLPP_LAMBDA {})) return false;
+    }
+    return true;
+  }
+
+ private:
+  MSCCLPP_DEVICE WaitSite packet_site_of() const {
+    return WaitSite{a.signature.collective << 8 | a.signature.algorithm, kWordPacket, a.rank, flag_};
+  }
+
+  const uint64_t epoch_, offset_;
+  const uint32_t flag_;
+};
+
+// begin is the start of a launch. It returns the epoch, 0 to leave.
+template <class C>
+MSCCLPP_DEVICE uint64_t begin(const NearArgs& a) {
+  if (a.early) release_next();
+  await_previous();
+  if (a.check == kCheckCompare && !agree(a)) return 0;
+  const uint64_t epoch = read_epoch(a.state, C::kArea) + 1;
+  if (!clears(epoch)) return epoch;
+  char* next = reinterpret_cast<char*>(a.scratch[a.rank]) + a.area + ((epoch + 1) & 1) * a.half;
+  return clear_half(a.state, a.control, next, a.half) ? epoch : 0;
+}
+
+template <uint32_t N>
+struct Ranks { static constexpr uint32_t kRanks = N; };
+
+// with_ranks calls body with the number of ranks as a type, where that is worth its
+// code: on NVIDIA from sm_90 on.
+template <bool kWorth = true, class Body>
+MSCCLPP_DEVICE void with_ranks(uint32_t ranks, Body body) {
+#if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
+  if constexpr (kWorth) {
+    if (ranks == 4) return body(Ranks<4>());
+    if (ranks == 2) return body(Ranks<2>());
+    if (ranks == 8) return body(Ranks<8>());
+  }
+#endif
+  (void)ranks;
+  body(Ranks<0>());
+}
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_NEAR_H_

@@ -1,0 +1,212 @@
+// All-reduce, reduce-scatter and reduce of near.h.
+#ifndef MSCCLPP_COLLECTIVES_NEAR_REDUCE_H_
+#define MSCCLPP_COLLECTIVES_NEAR_REDUCE_H_
+
+#include "near.h"
+
+namespace mscclpp {
+namespace collectives {
+
+// The carrier of words for elements of type T.
+template <class T>
+using Words = WordCarrier<(sizeof(T) > 4 ? 2 : 1)>;
+
+// Sum takes the units of all ranks in order.
+template <class T, ReduceOp Op, class Data>
+struct Sum {
+  using A = Accumulator<T>;
+  static constexpr uint32_t kElements = sizeof(Data) / sizeof(T);
+  struct Elements { T e[kElements]; };
+  A acc[kElements];
+
+  MSCCLPP_DEVICE void add(uint32_t rank, const Data& d, const mscclpp::detail::Scalars<A>& s) {
+    const Elements v = __builtin_bit_cast(Elements, d);
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < kElements; ++k) {
+      A x = widen_element(v.e[k]);
+      if (mscclpp::detail::is<Op>(kPreMulSum, s.op)) x = mscclpp::detail::multiply(x, s.scale);
+      acc[k] = rank == 0 ? x : mscclpp::detail::apply<Op, A>(acc[k], x, s.op);
+    }
+  }
+  MSCCLPP_DEVICE Data result(const mscclpp::detail::Scalars<A>& s) const {
+    Elements v;
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < kElements; ++k) {
+      v.e[k] = narrow_element<T>(mscclpp::detail::is<Op>(kAvg, s.op) ? mscclpp::detail::divide(acc[k], s.divisor) : acc[k]);
+    }
+    return __builtin_bit_cast(Data, v);
+  }
+};
+
+template <class T>
+MSCCLPP_DEVICE mscclpp::detail::Scalars<Accumulator<T>> scalars_of(const NearArgs& a) {
+  return mscclpp::detail::Scalars<Accumulator<T>>(reduction(ReduceOp(a.op), a.scale), a.ranks);
+}
+
+// Everybody sends everything to everybody, and reduces all of it.
+template <class C, class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void near_allreduce(const NearArgs& a, uint64_t epoch) {
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
+  Near<C, N> near(a, epoch);
+  if (units == 0) return;
+  Data mine = {};
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < units; u += step) {
+    const Data d = C::load(in, u, bytes, whole);
+    if (u == first) mine = d;
+    near.send_all(u, d);
+  }
+  near.sent();
+  const auto s = scalars_of<T>(a);
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < C::rounded(units); u += step) {
+    const bool active = u < units;
+    const Data own = u == first || !active ? mine : C::load(in, u, bytes, whole);
+    Sum<T, Op, Data> sum;
+    if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
+                   [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    if (active) C::save(out, u, bytes, whole_out, sum.result(s));
+  }
+  near.end();
+}
+
+// Everybody sends each rank its slice, reduces its own and sends the result to
+// everybody. A slot holds contributions, and behind them results.
+template <class C, class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void near_allreduce_twoshot(const NearArgs& a, uint64_t epoch) {
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
+  Near<C, N> near(a, epoch);
+  const uint32_t n = near.ranks(), groups = units / C::kGroup, per = (groups + n - 1) / n * C::kGroup;  // units of a slice
+  if (units == 0) return;
+  Data mine = {};
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < per; u += step) {
+    near.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      const uint32_t there = p * per + u;
+      if (there < units) near.send(p, u, C::load(in, there, bytes, whole));
+    });
+    const uint32_t here = a.rank * per + u;
+    if (u == first && here < units) mine = C::load(in, here, bytes, whole);
+  }
+  const auto s = scalars_of<T>(a);
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < C::rounded(per); u += step) {
+    const uint32_t here = a.rank * per + u;
+    const bool active = u < per && here < units;
+    const Data own = u == first || !active ? mine : C::load(in, here, bytes, whole);
+    Sum<T, Op, Data> sum;
+    if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
+                   [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    if (!active) continue;
+    const Data result = sum.result(s);
+    near.send_all(per + u, result);
+    C::save(out, here, bytes, whole_out, result);
+  }
+  near.sent();
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < C::rounded(per); u += step) {
+    const auto active = [&](uint32_t r) MSCCLPP_LAMBDA { return u < per && r * per + u < units; };
+    if (!near.each(per + u, mine, active, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
+          if (r != a.rank && active(r)) C::save(out, r * per + u, bytes, whole_out, d);
+        })) return;
+  }
+  near.end();
+}
+
+template <class C, class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void near_reducescatter(const NearArgs& a, uint64_t epoch) {
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
+  Near<C, N> near(a, epoch);
+  if (units == 0) return;
+  Data mine = {};
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < units; u += step) {
+    near.peers([&](uint32_t p) MSCCLPP_LAMBDA { near.send(p, u, C::load(in + p * bytes, u, bytes, whole)); });
+    if (u == first) mine = C::load(in + a.rank * bytes, u, bytes, whole);
+  }
+  near.sent();
+  const auto s = scalars_of<T>(a);
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < C::rounded(units); u += step) {
+    const bool active = u < units;
+    const Data own = u == first || !active ? mine : C::load(in + a.rank * bytes, u, bytes, whole);
+    Sum<T, Op, Data> sum;
+    if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
+                   [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    if (active) C::save(out, u, bytes, whole_out, sum.result(s));
+  }
+  near.end();
+}
+
+// All others send to the root. Who is not the root has only to hear from the others.
+template <class C, class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void near_reduce(const NearArgs& a, uint64_t epoch) {
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
+  Near<C, N> near(a, epoch);
+  if (units == 0) return;
+  if (a.rank != root) {
+    MSCCLPP_ROLLED
+    for (uint32_t u = global_thread(); u < units; u += step) near.send(root, u, C::load(in, u, bytes, whole));
+  }
+  near.greet([&](uint32_t p) MSCCLPP_LAMBDA { return p != root; });
+  near.sent();
+  if (a.rank == root) {
+    const auto s = scalars_of<T>(a);
+    MSCCLPP_ROLLED
+    for (uint32_t u = global_thread(); u < C::rounded(units); u += step) {
+      const bool active = u < units;
+      const Data own = active ? C::load(in, u, bytes, whole) : Data{};
+      Sum<T, Op, Data> sum;
+      if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
+                     [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+      if (active) C::save(out, u, bytes, whole_out, sum.result(s));
+    }
+  } else if (!near.hear()) {
+    return;
+  }
+  near.end();
+}
+
+// Sums of the types of machine learning are compiled for each number of ranks, all
+// else once.
+template <class T> struct Frequent { static constexpr bool kYes = false; };
+template <> struct Frequent<float> { static constexpr bool kYes = true; };
+template <> struct Frequent<f16> { static constexpr bool kYes = true; };
+template <> struct Frequent<bf16> { static constexpr bool kYes = true; };
+#if MSCCLPP_TARGET_CHECK
+template <> struct Frequent<int8_t> { static constexpr bool kYes = true; };  // for tests
+#endif
+
+#define MSCCLPP_NEAR(function, Carrier, frequent, a)                                                                       \
+  const uint64_t epoch = begin<Carrier>(a);                                                                                \
+  if (epoch == 0) return;                                                                                                  \
+  if (a.op == kSum && Frequent<Element>::kYes && frequent) {                                                               \
+    with_ranks<Frequent<Element>::kYes && frequent>(                                                                       \
+        a.ranks, [&](auto n) MSCCLPP_LAMBDA { function<Carrier, Element, kSum, decltype(n)::kRanks>(a, epoch); });         \
+  } else {                                                                                                                 \
+    function<Carrier, Element, mscclpp::detail::kAnyOp, 0>(a, epoch);                                                      \
+  }
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_NEAR_REDUCE_H_

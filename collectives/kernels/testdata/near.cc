@@ -1,0 +1,167 @@
+// The packet kernels for few ranks in the checking emulator: two, three, four and
+// eight ranks with grids of different shapes, calls one after another as in a stream,
+// of sizes that end within a unit, from buffers of any alignment, some in place.
+#define MSCCLPP_TYPE 4
+#include <mscclpp/check.h>
+
+#include "../move_family.h"
+#include "../reduce_family.h"
+
+using namespace mscclpp;
+using namespace mscclpp::collectives;
+
+namespace {
+
+constexpr uint32_t kCalls = 5;
+constexpr uint64_t kCounts[kCalls] = {1, 130, 0, 257, 16};
+constexpr uint64_t kMost = 257 * kNearRanks + 8, kSlot = 1536;
+
+enum Shape { kAllReduceShape, kAllGatherShape, kReduceScatterShape, kAllToAllShape, kBroadcastShape, kReduceShape };
+using Kernel = void (*)(const NearArgs*, const LaunchShape*);
+
+struct Sequence {
+  Kernel kernel;
+  NearArgs calls[kCalls];
+  GridBarrier* stream;
+};
+
+void sequence(const Sequence* s, const LaunchShape* shape) {
+  for (const NearArgs& call : s->calls) {
+    s->kernel(&call, shape);
+    if (!grid_sync(s->stream, call.control)) return;
+  }
+}
+
+int8_t value(uint32_t rank, uint32_t call, uint64_t i) { return static_cast<int8_t>(rank * 37 + call * 11 + i * 3 + 1); }
+
+void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Check check, uint32_t op) {
+  std::vector<char*> scratch;
+  const uint64_t area = ranks * sizeof(Mailbox), half = ranks * kSlot;
+  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(area + 2 * half));
+  std::vector<Sequence> s(ranks);
+  std::vector<std::vector<int8_t*>> in(ranks), out(ranks);
+  for (uint32_t r = 0; r < ranks; ++r) {
+    s[r].kernel = kernel;
+    s[r].stream = job.alloc<GridBarrier>(1);
+    State* state = job.alloc<State>(1);
+    for (auto& counts : state->epochs) {
+      for (uint64_t& epoch : counts) epoch = kClearEvery - 3;
+    }
+    for (uint32_t k = 0; k < kCalls; ++k) {
+      NearArgs& a = s[r].calls[k];
+      memset(static_cast<void*>(&a), 0, sizeof(a));
+      a.control = job.control(r);
+      a.state = a.notes = state;
+      a.rank = r;
+      a.ranks = ranks;
+      a.check = check;
+      a.early = k % 2;
+      a.area = area;
+      a.half = half;
+      a.slot = kSlot;
+      a.count = kCounts[k];
+      a.op = op;
+      a.element = 1;
+      a.signature.count = a.count;
+      a.signature.root = k % ranks;
+      for (uint32_t p = 0; p < ranks; ++p) a.scratch[p] = reinterpret_cast<uint64_t>(scratch[p]);
+      const uint32_t shift = k == 3 ? r % 3 : 0;  // ranks need not be aligned alike
+      in[r].push_back(job.alloc<int8_t>(kMost) + shift);
+      out[r].push_back(job.alloc<int8_t>(kMost) + shift);
+      for (uint64_t i = 0; i < a.count * ranks; ++i) in[r][k][i] = value(r, k, i);
+      a.input = in[r][k];
+      a.output = out[r][k];
+      if (k % 2 == 1) {
+        const uint64_t own = r * a.count;
+        if (shape == kAllGatherShape) {
+          memcpy(out[r][k] + own, in[r][k], a.count);
+          a.input = out[r][k] + own;
+        } else {
+          out[r][k] = in[r][k] + (shape == kReduceScatterShape ? own : 0);
+          a.output = out[r][k];
+        }
+      }
+    }
+  }
+  for (uint32_t r = 0; r < ranks; ++r) job.launch(r, 1 + r % 3, r % 2 == 0 ? 4 : 3, sequence, s[r]);
+  job.run();
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (uint32_t k = 0; k < kCalls; ++k) {
+      const uint64_t n = kCounts[k];
+      const bool wide = shape == kAllGatherShape || shape == kAllToAllShape;
+      if (shape == kReduceShape && r != k % ranks) continue;
+      for (uint64_t i = 0; i < (wide ? n * ranks : n); ++i) {
+        uint32_t want = op == kProd ? 1 : 0;
+        for (uint32_t p = 0; p < ranks; ++p) {
+          const uint32_t x = static_cast<uint8_t>(value(p, k, shape == kReduceScatterShape ? r * n + i : i));
+          want = op == kProd ? want * x : want + x;
+        }
+        if (shape == kAllGatherShape) want = value(i / n, k, i % n);
+        if (shape == kAllToAllShape) want = value(i / n, k, r * n + i % n);
+        if (shape == kBroadcastShape) want = value(k % ranks, k, i);
+        job.expect(out[r][k][i] == static_cast<int8_t>(want), "rank %u of %u, call %u, element %llu: %d, expected %d", r, ranks, k,
+                   (unsigned long long)i, out[r][k][i], static_cast<int8_t>(want));
+      }
+    }
+  }
+}
+
+// Ranks that launch different things find out, and move nothing.
+void mismatch(check::Job& job) {
+  const uint64_t area = 2 * sizeof(Mailbox), half = 2 * kSlot;
+  char* scratch[2] = {job.alloc<char>(area + 2 * half), job.alloc<char>(area + 2 * half)};
+  State* state[2];
+  int8_t* out[2];
+  for (uint32_t r = 0; r < 2; ++r) {
+    NearArgs a;
+    memset(static_cast<void*>(&a), 0, sizeof(a));
+    state[r] = job.alloc<State>(1);
+    a.control = job.control(r);
+    a.state = state[r];
+    a.notes = job.alloc<State>(1);
+    a.rank = r;
+    a.ranks = 2;
+    a.check = kCheckCompare;
+    a.area = area;
+    a.half = half;
+    a.slot = kSlot;
+    a.count = 100;
+    a.element = 1;
+    a.signature.count = 100;
+    a.signature.type = r;  // here they differ
+    a.scratch[0] = reinterpret_cast<uint64_t>(scratch[0]);
+    a.scratch[1] = reinterpret_cast<uint64_t>(scratch[1]);
+    a.input = job.alloc<int8_t>(100);
+    a.output = out[r] = job.alloc<int8_t>(100);
+    memset(const_cast<void*>(a.input), 1, 100);
+    job.launch(r, 2, 3, mscclpp_allreduce_oneshot_ll8, a);
+    state[r] = a.notes;
+  }
+  job.run();
+  for (uint32_t r = 0; r < 2; ++r) {
+    job.expect(state[r]->mismatch == kMismatchSignature, "rank %u: mismatch %u", r, state[r]->mismatch);
+    job.expect(out[r][0] == 0, "rank %u: data moved", r);
+  }
+}
+
+template <Shape kShape>
+void all(check::Job& job, Kernel kernel) {
+  collective(job, kernel, kShape, 4, kCheckCompare, kSum);
+  collective(job, kernel, kShape, 3, kCheckPublish, kSum);
+  collective(job, kernel, kShape, 2, kCheckNever, kSum);
+  collective(job, kernel, kShape, 8, kCheckNever, kSum);
+  if (kShape == kAllReduceShape) collective(job, kernel, kShape, 4, kCheckNever, kProd);
+}
+
+}  // namespace
+
+#define NEAR(name, shape) \
+  { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name); } }
+
+MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_oneshot_ll128, kAllReduceShape),
+                   NEAR(allreduce_twoshot_ll128, kAllReduceShape), NEAR(reducescatter_direct_ll8, kReduceScatterShape),
+                   NEAR(reducescatter_direct_ll128, kReduceScatterShape), NEAR(reduce_direct_ll8, kReduceShape),
+                   NEAR(reduce_direct_ll128, kReduceShape), NEAR(allgather_direct_ll8, kAllGatherShape),
+                   NEAR(allgather_direct_ll128, kAllGatherShape), NEAR(alltoall_direct_ll8, kAllToAllShape),
+                   NEAR(alltoall_direct_ll128, kAllToAllShape), NEAR(broadcast_direct_ll8, kBroadcastShape),
+                   NEAR(broadcast_direct_ll128, kBroadcastShape), {"mismatch", mismatch})
