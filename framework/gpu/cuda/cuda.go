@@ -14,6 +14,7 @@ import "C"
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -112,7 +113,18 @@ func (d *Device) Capability() (major, minor int) {
 }
 
 // PCI returns the address on the bus, as in /sys/bus/pci/devices: "0000:19:00.0".
-func (d *Device) PCI() string { return C.GoString(&d.facts.pci[0]) }
+func (d *Device) PCI() string { return busAddress(C.GoString(&d.facts.pci[0])) }
+
+// busAddress spells an address as the kernel does: lower case, and a domain of four
+// digits unless it needs more.
+func busAddress(s string) string {
+	s = strings.ToLower(s)
+	domain, rest, ok := strings.Cut(s, ":")
+	if n := len(domain) - 4; ok && n > 0 && strings.Trim(domain[:n], "0") == "" {
+		return domain[n:] + ":" + rest
+	}
+	return s
+}
 
 // UUID returns the number that the device was made with, which no setting changes.
 func (d *Device) UUID() (id [16]byte) {

@@ -71,6 +71,16 @@ func TestArchs(t *testing.T) {
 	}
 }
 
+func TestBusAddresses(t *testing.T) {
+	for in, want := range map[string]string{
+		"0000:19:00.0": "0000:19:00.0", "00000000:9B:00.0": "0000:9b:00.0", "00010000:01:00.0": "00010000:01:00.0", "": "",
+	} {
+		if got := busAddress(in); got != want {
+			t.Errorf("%q: %q: expected %q", in, got, want)
+		}
+	}
+}
+
 // The table names every function once, with its version, and never one that makes
 // multicast objects.
 func TestSymbols(t *testing.T) {

@@ -24,12 +24,13 @@ const defaultLibrary = "libcuda.so.1"
 type driver struct {
 	api     *C.cuda_api
 	path    string
-	version int // 12040 is CUDA 12.4
+	ready   bool // initialized; what follows is known
+	version int  // 12040 is CUDA 12.4
 	devices int
 }
 
-// libraries holds what was opened. A driver cannot be initialized twice, and is not
-// closed: the application may use it as well.
+// libraries holds what was opened. It is never closed: the application may use it
+// as well, and a driver leaves threads behind.
 var libraries = struct {
 	sync.Mutex
 	open map[string]*driver
@@ -47,9 +48,27 @@ func openDriver() (*driver, error) {
 func openLibrary(path string) (*driver, error) {
 	libraries.Lock()
 	defer libraries.Unlock()
-	if d := libraries.open[path]; d != nil {
+	d := libraries.open[path]
+	if d == nil {
+		api, err := dlopen(path)
+		if err != nil {
+			return nil, err
+		}
+		d = &driver{api: api, path: path}
+		libraries.open[path] = d
+	}
+	if d.ready {
 		return d, nil
 	}
+	var version, count C.int
+	if err := d.check("initialize", noDevice, C.cuda_init(d.api, &version, &count)); err != nil {
+		return nil, err
+	}
+	d.ready, d.version, d.devices = true, int(version), int(count)
+	return d, nil
+}
+
+func dlopen(path string) (*C.cuda_api, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	var why [512]C.char
@@ -57,15 +76,7 @@ func openLibrary(path string) (*driver, error) {
 	if api == nil {
 		return nil, fmt.Errorf("%w: no NVIDIA driver: %s", framework.ErrUnavailable, C.GoString(&why[0]))
 	}
-	d := &driver{api: api, path: path}
-	var version, count C.int
-	if err := d.check("initialize", noDevice, C.cuda_init(api, &version, &count)); err != nil {
-		C.cuda_close(api)
-		return nil, err
-	}
-	d.version, d.devices = int(version), int(count)
-	libraries.open[path] = d
-	return d, nil
+	return api, nil
 }
 
 // Count says how many devices are visible: CUDA_VISIBLE_DEVICES may hide some.

@@ -154,11 +154,12 @@ func (m *Memory) exports(b *block) (shares []framework.Share, err error) {
 		shares = append(shares, s)
 	}
 	if b.types&C.CU_MEM_HANDLE_TYPE_FABRIC != 0 {
-		s, err := b.exportFabric()
-		if err != nil {
-			return shares, err
+		// Made for it, but not to be had all the same: others can still import it.
+		if s, err := b.exportFabric(); err != nil {
+			m.dev.noFabric.Store(true)
+		} else {
+			shares = append(shares, s)
 		}
-		shares = append(shares, s)
 	}
 	if b.legacy {
 		s, err := b.exportLegacy()

@@ -6,6 +6,11 @@
 
 #include "scope.h"
 
+static void discard(cuda_api* api) {
+  dlclose(api->library);
+  free(api);
+}
+
 cuda_api* cuda_open(const char* path, char* why, size_t bytes) {
   cuda_api* api = calloc(1, sizeof *api);
   if (api == NULL) {
@@ -24,17 +29,12 @@ cuda_api* cuda_open(const char* path, char* why, size_t bytes) {
   *(void**)&api->name = dlsym(api->library, #name);                                                        \
   if (api->name == NULL) {                                                                                 \
     snprintf(why, bytes, "%s has no function %s: expected a driver for CUDA 11.8 or later", path, #name);  \
-    cuda_close(api);                                                                                       \
+    discard(api);                                                                                          \
     return NULL;                                                                                           \
   }
 #include "symbols.h"
 #undef CUDA_SYMBOL
   return api;
-}
-
-void cuda_close(cuda_api* api) {
-  dlclose(api->library);
-  free(api);
 }
 
 size_t cuda_symbol_names(const char** names, size_t most) {

@@ -61,7 +61,6 @@ typedef struct {
 // Opens the library and looks up everything. On failure returns NULL, and the
 // reason in why.
 cuda_api* cuda_open(const char* path, char* why, size_t bytes);
-void cuda_close(cuda_api* api);
 // Writes the names of the functions that are looked up; returns how many there are.
 size_t cuda_symbol_names(const char** names, size_t most);
 
