@@ -24,7 +24,9 @@ func TestPortsThatRanksDriveOnCUDA(t *testing.T) {
 		}
 	}
 	report, err := transporttest.Suite(t.Context(), transporttest.Options{
-		Open:      func(context.Context) (*transporttest.Side, error) { return transporttest.Embedded(loopback.NewByRank()), nil },
+		Open: func(context.Context) (*transporttest.Side, error) {
+			return transporttest.Embedded(loopback.NewByRank()), nil
+		},
 		Device:    func(rank int) (gpu.Device, error) { return cuda.Open(rank % count) },
 		Match:     regexp.MustCompile("^driven/"),
 		CallLimit: 20 * time.Second,

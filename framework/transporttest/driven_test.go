@@ -56,7 +56,9 @@ func TestPortsThatRanksDrive(t *testing.T) {
 // A host has no copy engine: there is nothing that could be tested.
 func TestPortsThatNobodyDrives(t *testing.T) {
 	report, err := transporttest.Suite(t.Context(), transporttest.Options{
-		Open:  func(context.Context) (*transporttest.Side, error) { return transporttest.Embedded(loopback.NewByRank()), nil },
+		Open: func(context.Context) (*transporttest.Side, error) {
+			return transporttest.Embedded(loopback.NewByRank()), nil
+		},
 		Match: regexp.MustCompile("^driven/|^port/|^control/"),
 	})
 	if err != nil {
