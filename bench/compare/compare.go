@@ -152,7 +152,7 @@ func Sound(theirs Times) error {
 	if len(t) == 0 {
 		return fmt.Errorf("comparison refused: the peer has no time for an all-reduce of 1 KiB")
 	}
-	if m := stats.Median(slices.Clone(t)); m > FallenBack {
+	if m := stats.Median(slices.Clone(t)); !(m <= FallenBack) {
 		return fmt.Errorf("comparison refused: the peer takes %.2f µs for an all-reduce of 1 KiB between two ranks, more than %.0f µs: it does not use shared memory", m, FallenBack)
 	}
 	return nil
