@@ -105,15 +105,13 @@ func (b *block) local() []byte {
 // openLocal finds the block behind a local share, gives the device access to it and
 // becomes a user of it.
 func (d *Device) openLocal(blob []byte, offset, bytes uint64) (*Memory, error) {
-	if len(blob) != localBytes || blob[0] != localVersion {
-		return nil, fmt.Errorf("%w: share of %d bytes: expected %d, version %#x", framework.ErrInvalid, len(blob), localBytes, localVersion)
-	}
-	if [16]byte(blob[1:17]) != process() {
-		return nil, fmt.Errorf("%w: made by another process", framework.ErrUnavailable)
+	id, err := parseLocal(blob)
+	if err != nil {
+		return nil, err
 	}
 	blocks.Lock()
 	defer blocks.Unlock()
-	b := blocks.open[binary.LittleEndian.Uint64(blob[17:])]
+	b := blocks.open[id]
 	if b == nil {
 		return nil, fmt.Errorf("%w: its memory was closed", framework.ErrClosed)
 	}
@@ -129,6 +127,17 @@ func (d *Device) openLocal(blob []byte, offset, bytes uint64) (*Memory, error) {
 	b.users++
 	release := func() error { return errors.Join(b.release(), d.drop()) }
 	return &Memory{dev: d, addr: uintptr(b.base + offset), bytes: bytes, release: release}, nil
+}
+
+// parseLocal returns the number of the block that a local share names.
+func parseLocal(blob []byte) (uint64, error) {
+	if len(blob) != localBytes || blob[0] != localVersion {
+		return 0, fmt.Errorf("%w: share of %d bytes: expected %d, version %#x", framework.ErrInvalid, len(blob), localBytes, localVersion)
+	}
+	if [16]byte(blob[1:17]) != process() {
+		return 0, fmt.Errorf("%w: made by another process", framework.ErrUnavailable)
+	}
+	return binary.LittleEndian.Uint64(blob[17:]), nil
 }
 
 // grant gives the device access to a block of another one. blocks is locked.

@@ -37,17 +37,17 @@ func (d *Device) NewEvent(timing bool) (*Event, error) {
 
 // Record marks what is enqueued on the stream so far.
 func (e *Event) Record(s gpu.Stream) error {
-	return e.code("record", "cuEventRecord", C.cuda_event_record(e.c, e.handle, C.uintptr_t(s)))
+	return e.code("record", "cuEventRecord", C.cuda_event_record(e.hot, e.handle, C.uintptr_t(s)))
 }
 
 // Wait makes what is enqueued on the stream later wait for what was marked.
 func (e *Event) Wait(s gpu.Stream) error {
-	return e.code("wait for event", "cuStreamWaitEvent", C.cuda_event_wait(e.c, e.handle, C.uintptr_t(s)))
+	return e.code("wait for event", "cuStreamWaitEvent", C.cuda_event_wait(e.hot, e.handle, C.uintptr_t(s)))
 }
 
 // Query reports whether what was marked is done.
 func (e *Event) Query() (done bool, err error) {
-	code := C.cuda_event_query(e.c, e.handle)
+	code := C.cuda_event_query(e.hot, e.handle)
 	if code == C.CUDA_ERROR_NOT_READY {
 		return false, nil
 	}

@@ -92,7 +92,7 @@ func (g *Graph) Launch(s gpu.Stream) error {
 	if g.closed.Load() {
 		return fmt.Errorf("cuda:%d launch graph: %w", g.index, framework.ErrClosed)
 	}
-	return g.code("launch graph", "cuGraphLaunch", C.cuda_graph_launch(g.c, g.exec, C.uintptr_t(s)))
+	return g.code("launch graph", "cuGraphLaunch", C.cuda_graph_launch(g.hot, g.exec, C.uintptr_t(s)))
 }
 
 // Close frees the graph. Launches of it that still run are finished.

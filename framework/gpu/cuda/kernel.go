@@ -48,7 +48,7 @@ func (k *Kernel) Launch(l gpu.Launch, args unsafe.Pointer, bytes uintptr) error 
 	if l.Overlap && k.overlap {
 		overlap = 1
 	}
-	if code := launch(k.c, k.function, uintptr(l.Stream), l.Grid, l.Block, l.Shared, overlap, uintptr(args), bytes); code != 0 {
+	if code := launch(k.hot, k.function, uintptr(l.Stream), l.Grid, l.Block, l.Shared, overlap, uintptr(args), bytes); code != 0 {
 		return k.failed(l, code)
 	}
 	return nil
@@ -59,8 +59,8 @@ func (k *Kernel) Launch(l gpu.Launch, args unsafe.Pointer, bytes uintptr) error 
 //
 //go:uintptrescapes
 //go:noinline
-func launch(c *C.cuda_context, function C.uintptr_t, stream uintptr, grid, block, shared uint32, overlap int, args, bytes uintptr) C.int {
-	return C.cuda_launch(c, function, C.uintptr_t(stream), C.uint32_t(grid), C.uint32_t(block), C.uint32_t(shared),
+func launch(context, function C.uintptr_t, stream uintptr, grid, block, shared uint32, overlap int, args, bytes uintptr) C.int {
+	return C.cuda_launch(context, function, C.uintptr_t(stream), C.uint32_t(grid), C.uint32_t(block), C.uint32_t(shared),
 		C.int(overlap), C.uintptr_t(args), C.size_t(bytes))
 }
 

@@ -31,17 +31,27 @@ func (b *block) exportLegacy() (framework.Share, error) {
 	return framework.Share{Kind: framework.ShareLegacyIPC, Blob: blob}, nil
 }
 
-func (d *Device) openLegacy(blob []byte, offset, bytes uint64) (*Memory, error) {
+// parseLegacy checks a share and takes it apart: the driver's handle, and where in
+// the allocation the memory lies.
+func parseLegacy(blob []byte) (handle []byte, start, size uint64, err error) {
 	if len(blob) != legacyBytes || blob[0] != legacyVersion {
-		return nil, fmt.Errorf("%w: share of %d bytes: expected %d, version %d", framework.ErrInvalid, len(blob), legacyBytes, legacyVersion)
+		return nil, 0, 0, fmt.Errorf("%w: share of %d bytes: expected %d, version %d", framework.ErrInvalid, len(blob), legacyBytes, legacyVersion)
 	}
 	if [16]byte(blob[1:17]) == process() {
-		return nil, fmt.Errorf("%w: the driver opens it in other processes only", framework.ErrUnsupported)
+		return nil, 0, 0, fmt.Errorf("%w: the driver opens it in other processes only", framework.ErrUnsupported)
 	}
 	handle, place := blob[17:legacyBytes-16], blob[legacyBytes-16:]
-	start, size := binary.LittleEndian.Uint64(place), binary.LittleEndian.Uint64(place[8:])
+	start, size = binary.LittleEndian.Uint64(place), binary.LittleEndian.Uint64(place[8:])
 	if start > maxBytes || size > maxBytes {
-		return nil, fmt.Errorf("%w: %d bytes at offset %d of an allocation: expected at most %d", framework.ErrInvalid, size, start, uint64(maxBytes))
+		return nil, 0, 0, fmt.Errorf("%w: %d bytes at offset %d of an allocation: expected at most %d", framework.ErrInvalid, size, start, uint64(maxBytes))
+	}
+	return handle, start, size, nil
+}
+
+func (d *Device) openLegacy(blob []byte, offset, bytes uint64) (*Memory, error) {
+	handle, start, size, err := parseLegacy(blob)
+	if err != nil {
+		return nil, err
 	}
 	if err := within(offset, bytes, size); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 type primary struct {
 	drv   *driver
 	c     *C.cuda_context
+	hot   C.uintptr_t // c, for calls that have no time for checks of pointers
 	facts C.cuda_facts
 	index int
 
@@ -28,6 +29,7 @@ func retain(drv *driver, index int) (*primary, error) {
 	if err := drv.check("open", index, C.cuda_retain(drv.api, C.int(index), &k.c, &k.facts)); err != nil {
 		return nil, err
 	}
+	k.hot = C.uintptr_t(uintptr(unsafe.Pointer(k.c)))
 	return k, nil
 }
 

@@ -6,15 +6,16 @@
 
 // Portions that may run often, and those that capture may record: they leave the
 // thread's mode alone.
-#define ENTER                     \
-  cuda_scope scope;               \
-  CUresult r = enter(c, &scope);  \
+#define ENTER                                             \
+  const cuda_context* c = (const cuda_context*)context;   \
+  cuda_scope scope;                                       \
+  CUresult r = enter(c, &scope);                          \
   if (r != CUDA_SUCCESS) return r
 #define LEAVE        \
   leave(c, &scope);  \
   return r
 
-int cuda_launch(const cuda_context* c, uintptr_t function, uintptr_t stream, uint32_t grid, uint32_t block, uint32_t shared,
+int cuda_launch(uintptr_t context, uintptr_t function, uintptr_t stream, uint32_t grid, uint32_t block, uint32_t shared,
                 int overlap, uintptr_t arguments, size_t bytes) {
   ENTER;
   CUlaunchAttribute attribute;
@@ -36,49 +37,50 @@ int cuda_launch(const cuda_context* c, uintptr_t function, uintptr_t stream, uin
   LEAVE;
 }
 
-int cuda_copy(const cuda_context* c, uintptr_t stream, uint64_t to, uint64_t from, uint64_t bytes) {
+int cuda_copy(uintptr_t context, uintptr_t stream, uint64_t to, uint64_t from, uint64_t bytes) {
   ENTER;
   r = c->api->cuMemcpyAsync(to, from, bytes, STREAM(stream));
   LEAVE;
 }
 
-int cuda_memset(const cuda_context* c, uintptr_t stream, uint64_t to, int value, uint64_t bytes) {
+int cuda_memset(uintptr_t context, uintptr_t stream, uint64_t to, int value, uint64_t bytes) {
   ENTER;
   r = c->api->cuMemsetD8Async(to, (unsigned char)value, bytes, STREAM(stream));
   LEAVE;
 }
 
-int cuda_write_value(const cuda_context* c, uintptr_t stream, uint64_t address, uint64_t value) {
+int cuda_write_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value) {
   ENTER;
   r = c->api->cuStreamWriteValue64_v2(STREAM(stream), address, value, CU_STREAM_WRITE_VALUE_DEFAULT);
   LEAVE;
 }
 
-int cuda_wait_value(const cuda_context* c, uintptr_t stream, uint64_t address, uint64_t value) {
+int cuda_wait_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value) {
   ENTER;
   r = c->api->cuStreamWaitValue64_v2(STREAM(stream), address, value, CU_STREAM_WAIT_VALUE_GEQ);
   LEAVE;
 }
 
-int cuda_event_record(const cuda_context* c, uintptr_t event, uintptr_t stream) {
+int cuda_event_record(uintptr_t context, uintptr_t event, uintptr_t stream) {
   ENTER;
   r = c->api->cuEventRecord((CUevent)event, STREAM(stream));
   LEAVE;
 }
 
-int cuda_event_wait(const cuda_context* c, uintptr_t event, uintptr_t stream) {
+int cuda_event_wait(uintptr_t context, uintptr_t event, uintptr_t stream) {
   ENTER;
   r = c->api->cuStreamWaitEvent(STREAM(stream), (CUevent)event, 0);
   LEAVE;
 }
 
-int cuda_graph_launch(const cuda_context* c, uintptr_t exec, uintptr_t stream) {
+int cuda_graph_launch(uintptr_t context, uintptr_t exec, uintptr_t stream) {
   ENTER;
   r = c->api->cuGraphLaunch((CUgraphExec)exec, STREAM(stream));
   LEAVE;
 }
 
-int cuda_event_query(const cuda_context* c, uintptr_t event) {
+int cuda_event_query(uintptr_t context, uintptr_t event) {
+  const cuda_context* c = (const cuda_context*)context;
   cuda_scope scope;
   CUresult r = enter_relaxed(c, &scope);
   if (r != CUDA_SUCCESS) return r;
@@ -89,7 +91,8 @@ int cuda_event_query(const cuda_context* c, uintptr_t event) {
 
 // Whether a stream records has to be asked first: asking how far it is would spoil
 // the recording.
-int cuda_stream_query(const cuda_context* c, uintptr_t stream) {
+int cuda_stream_query(uintptr_t context, uintptr_t stream) {
+  const cuda_context* c = (const cuda_context*)context;
   cuda_scope scope;
   CUresult r = enter_relaxed(c, &scope);
   if (r != CUDA_SUCCESS) return r;

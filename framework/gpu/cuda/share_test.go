@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -264,5 +265,103 @@ func TestLostDevice(t *testing.T) {
 	}
 	if out, err := start(t, "fault", nil, nil); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Shares come from other processes: nothing in them is trusted.
+func FuzzShares(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(make([]byte, localBytes))
+	f.Add(append([]byte{localVersion}, make([]byte, localBytes-1)...))
+	f.Add(append([]byte{legacyVersion}, make([]byte, legacyBytes-1)...))
+	f.Add(append([]byte{legacyVersion}, bytes.Repeat([]byte{0xff}, legacyBytes-1)...))
+	f.Fuzz(func(t *testing.T, blob []byte) {
+		if id, err := parseLocal(blob); err == nil {
+			t.Errorf("local share of block %d of this process", id)
+		} else if framework.Class(err) == nil {
+			t.Errorf("local: %v: expected a class", err)
+		}
+		handle, start, size, err := parseLegacy(blob)
+		switch {
+		case err != nil && framework.Class(err) == nil:
+			t.Errorf("legacy: %v: expected a class", err)
+		case err == nil && (len(blob) != legacyBytes || len(handle) != 64 || start > maxBytes || size > maxBytes):
+			t.Errorf("legacy: handle of %d bytes, %d at %d, accepted", len(handle), size, start)
+		}
+	})
+}
+
+// Whatever is made and closed, in whatever order, leaves nothing.
+func TestNothingLeaks(t *testing.T) {
+	d := open(t, 0)
+	round := func() {
+		m, err := d.Alloc(8 << 20)
+		check(t, err)
+		shares, err := m.Export()
+		check(t, err)
+		var maps []gpu.Memory
+		for _, s := range shares {
+			p, err := d.Map(framework.Mapping{Shares: []framework.Share{s}, Bytes: 8 << 20})
+			check(t, err)
+			maps = append(maps, p)
+		}
+		_, err = d.Map(framework.Mapping{Shares: shares, Offset: 64 << 20, Bytes: 1})
+		if err == nil {
+			t.Fatal("mapped what is behind the end")
+		}
+		framework.Parcel{Shares: shares}.Close()
+		h, err := d.AllocHost(1 << 20)
+		check(t, err)
+		check(t, errors.Join(maps[1].Close(), m.Close(), maps[0].Close(), h.Close()))
+	}
+	round() // the driver makes itself at home
+	fds := descriptors(t)
+	free, _, err := d.MemoryInfo()
+	check(t, err)
+	for range 50 {
+		round()
+	}
+	if n := descriptors(t); n != fds {
+		t.Errorf("%d descriptors: expected %d", n, fds)
+	}
+	// Others may use the device, too; 50 rounds would leave 400 MiB or more.
+	if now, _, err := d.MemoryInfo(); err != nil || now+200<<20 < free {
+		t.Errorf("%d bytes are free, %v: expected %d", now, err, free)
+	}
+	blocks.Lock()
+	defer blocks.Unlock()
+	if len(blocks.open) != 0 {
+		t.Errorf("%d blocks are known", len(blocks.open))
+	}
+}
+
+// Memory is mapped and closed by many at once, while its owner closes it.
+func TestConcurrentMapAndClose(t *testing.T) {
+	d := open(t, 0)
+	for range 20 {
+		m, err := d.Alloc(4096)
+		check(t, err)
+		local := find(t, export(t, m), framework.ShareLocal)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				p, err := d.Map(framework.Mapping{Shares: []framework.Share{local}, Bytes: 8})
+				if errors.Is(err, framework.ErrClosed) {
+					return // the owner was faster
+				}
+				if err == nil {
+					err = errors.Join(d.WriteAt([]byte{1}, p.Addr()), p.Close(), p.Close())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Go(func() {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
 	}
 }

@@ -119,21 +119,22 @@ cuda_status cuda_event_destroy(const cuda_context* c, uintptr_t event);
 cuda_status cuda_event_sync(const cuda_context* c, uintptr_t event);
 cuda_status cuda_event_elapsed(const cuda_context* c, uintptr_t start, uintptr_t end, float* milliseconds);
 
-// What may be called often answers with the code alone.
-int cuda_launch(const cuda_context* c, uintptr_t function, uintptr_t stream, uint32_t grid, uint32_t block, uint32_t shared,
+// What may be called often takes the cuda_context as an integer, too, and answers
+// with the code alone.
+int cuda_launch(uintptr_t context, uintptr_t function, uintptr_t stream, uint32_t grid, uint32_t block, uint32_t shared,
                 int overlap, uintptr_t arguments, size_t bytes);
-int cuda_copy(const cuda_context* c, uintptr_t stream, uint64_t to, uint64_t from, uint64_t bytes);
-int cuda_memset(const cuda_context* c, uintptr_t stream, uint64_t to, int value, uint64_t bytes);
-int cuda_write_value(const cuda_context* c, uintptr_t stream, uint64_t address, uint64_t value);
-int cuda_wait_value(const cuda_context* c, uintptr_t stream, uint64_t address, uint64_t value);
-int cuda_event_record(const cuda_context* c, uintptr_t event, uintptr_t stream);
-int cuda_event_wait(const cuda_context* c, uintptr_t event, uintptr_t stream);
-int cuda_event_query(const cuda_context* c, uintptr_t event);
-int cuda_graph_launch(const cuda_context* c, uintptr_t exec, uintptr_t stream);
+int cuda_copy(uintptr_t context, uintptr_t stream, uint64_t to, uint64_t from, uint64_t bytes);
+int cuda_memset(uintptr_t context, uintptr_t stream, uint64_t to, int value, uint64_t bytes);
+int cuda_write_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value);
+int cuda_wait_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value);
+int cuda_event_record(uintptr_t context, uintptr_t event, uintptr_t stream);
+int cuda_event_wait(uintptr_t context, uintptr_t event, uintptr_t stream);
+int cuda_event_query(uintptr_t context, uintptr_t event);
+int cuda_graph_launch(uintptr_t context, uintptr_t exec, uintptr_t stream);
 
 // CUDA_CAPTURING is the answer of cuda_stream_query for a stream that records.
 enum { CUDA_CAPTURING = -1 };
-int cuda_stream_query(const cuda_context* c, uintptr_t stream);
+int cuda_stream_query(uintptr_t context, uintptr_t stream);
 
 #pragma GCC visibility pop
 

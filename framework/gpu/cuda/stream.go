@@ -51,7 +51,7 @@ func (d *Device) Copy(s gpu.Stream, dst, src uintptr, bytes uint64) error {
 	if bytes == 0 {
 		return nil
 	}
-	if code := C.cuda_copy(d.c, C.uintptr_t(s), C.uint64_t(dst), C.uint64_t(src), C.uint64_t(bytes)); code != 0 {
+	if code := C.cuda_copy(d.hot, C.uintptr_t(s), C.uint64_t(dst), C.uint64_t(src), C.uint64_t(bytes)); code != 0 {
 		return d.code(fmt.Sprintf("copy %d bytes from %#x to %#x", bytes, src, dst), "cuMemcpyAsync", code)
 	}
 	return nil
@@ -65,7 +65,7 @@ func (d *Device) Memset(s gpu.Stream, addr uintptr, value byte, bytes uint64) er
 	if bytes == 0 {
 		return nil
 	}
-	return d.code("memset", "cuMemsetD8Async", C.cuda_memset(d.c, C.uintptr_t(s), C.uint64_t(addr), C.int(value), C.uint64_t(bytes)))
+	return d.code("memset", "cuMemsetD8Async", C.cuda_memset(d.hot, C.uintptr_t(s), C.uint64_t(addr), C.int(value), C.uint64_t(bytes)))
 }
 
 // Write enqueues the store of a word, visible to everybody after all that was
@@ -74,7 +74,7 @@ func (d *Device) Write(s gpu.Stream, addr uintptr, value uint64) error {
 	if d.closed.Load() {
 		return d.live("write")
 	}
-	if code := C.cuda_write_value(d.c, C.uintptr_t(s), C.uint64_t(addr), C.uint64_t(value)); code != 0 {
+	if code := C.cuda_write_value(d.hot, C.uintptr_t(s), C.uint64_t(addr), C.uint64_t(value)); code != 0 {
 		return d.code(fmt.Sprintf("write to %#x", addr), "cuStreamWriteValue64", code)
 	}
 	return nil
@@ -87,7 +87,7 @@ func (d *Device) WaitValue(s gpu.Stream, addr uintptr, value uint64) error {
 	if d.closed.Load() {
 		return d.live("wait value")
 	}
-	if code := C.cuda_wait_value(d.c, C.uintptr_t(s), C.uint64_t(addr), C.uint64_t(value)); code != 0 {
+	if code := C.cuda_wait_value(d.hot, C.uintptr_t(s), C.uint64_t(addr), C.uint64_t(value)); code != 0 {
 		return d.code(fmt.Sprintf("wait for %#x", addr), "cuStreamWaitValue64", code)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (d *Device) Query(s gpu.Stream) (gpu.StreamState, error) {
 	if d.closed.Load() {
 		return gpu.StreamBusy, d.live("query")
 	}
-	switch code := C.cuda_stream_query(d.c, C.uintptr_t(s)); code {
+	switch code := C.cuda_stream_query(d.hot, C.uintptr_t(s)); code {
 	case C.CUDA_SUCCESS:
 		return gpu.StreamIdle, nil
 	case C.CUDA_ERROR_NOT_READY:
