@@ -195,7 +195,7 @@ func TestCancelEndsTheLoop(t *testing.T) {
 
 func TestDefaultPlan(t *testing.T) {
 	for bytes, want := range map[int64]bench.Plan{
-		0: {5, 200, 64}, 1024: {5, 200, 64}, 64 << 10: {5, 200, 16}, 256 << 10: {5, 100, 4}, 1 << 20: {5, 100, 1}, 16 << 20: {5, 20, 1},
+		0: {Warmup: 5, Iterations: 200, Calls: 64}, 1024: {Warmup: 5, Iterations: 200, Calls: 64}, 64 << 10: {Warmup: 5, Iterations: 200, Calls: 16}, 256 << 10: {Warmup: 5, Iterations: 100, Calls: 4}, 1 << 20: {Warmup: 5, Iterations: 100, Calls: 1}, 16 << 20: {Warmup: 5, Iterations: 20, Calls: 1},
 	} {
 		if got := bench.DefaultPlan(bytes); got != want {
 			t.Errorf("bench.DefaultPlan(%d) = %v, want %v", bytes, got, want)

@@ -1,23 +1,65 @@
 package bench
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Group is the communicator under test, seen by one rank. [Job] is the real one;
 // tests of this package run on a group of goroutines.
 type Group interface {
 	Rank() int
 	Size() int
-	// Do runs one collective and returns when the caller's buffers are done with.
+	// Do runs one collective. It returns when the caller's buffers are done with or,
+	// if the group has a queue, when the call is enqueued.
 	Do(*Call) error
 	// Barrier is the barrier of the collectives, fast enough to align a measurement.
+	// It is enqueued if the group has a queue.
 	Barrier() error
 	// AllGather exchanges results over the control plane.
 	AllGather(ctx context.Context, data []byte) ([][]byte, error)
-	// Alloc returns memory registered with the communicator. Every rank calls it with
-	// the same size. The memory lives as long as the communicator.
-	Alloc(bytes int64) ([]byte, error)
+	// Alloc returns memory, as it comes or registered with the communicator. Every
+	// rank calls it alike. The memory lives as long as the communicator.
+	Alloc(bytes int64, registered bool) (Memory, error)
+	// Queue is what calls are enqueued on; nil when they are done at once.
+	Queue() Queue
 	// Algorithms lists what can be asked for by name.
 	Algorithms(Collective) []string
 	// Chosen names the algorithm that Do runs for the call.
 	Chosen(*Call) (string, error)
+}
+
+// Queue is the stream of a device.
+type Queue interface {
+	// Finish waits for all that was enqueued.
+	Finish() error
+	// Time returns how long the device takes for what f enqueues, from the end of
+	// what was enqueued before.
+	Time(f func() error) (time.Duration, error)
+	// Capture records what f enqueues, to be done later.
+	Capture(f func() error) (Graph, error)
+}
+
+// Graph is a recording.
+type Graph interface {
+	Launch() error
+	Close() error
+}
+
+// Peer is another library that performs the same calls on the same memory.
+type Peer interface {
+	Name() string // with its version: "nccl 2.28.3"
+	// Prepare makes buffers known as registered ones. Collective.
+	Prepare(...Memory) error
+	// Supports says whether Do can perform the call.
+	Supports(*Call) bool
+	Do(*Call) error
+}
+
+// finish waits for the queue, if there is one.
+func finish(g Group) error {
+	if q := g.Queue(); q != nil {
+		return q.Finish()
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -13,9 +14,10 @@ import (
 
 // Plan is how often a point is run.
 type Plan struct {
-	Warmup     int // untimed iterations
-	Iterations int // timed iterations, one sample each
-	Calls      int // calls back to back in an iteration
+	Warmup     int  // untimed iterations
+	Iterations int  // timed iterations, one sample each
+	Calls      int  // calls back to back in an iteration
+	Graph      bool // the calls of an iteration are one graph, recorded before
 }
 
 // DefaultPlan makes an iteration long against the noise of its barrier and clock
@@ -33,39 +35,117 @@ func DefaultPlan(bytes int64) Plan {
 	return p
 }
 
+// rounds is in how many parts a point is measured when there is a peer to compare
+// with: the two take turns, so that what changes with time meets both.
+const rounds = 3
+
 // Measure returns the slowest rank's median time of one call, in microseconds. Every
 // rank calls it with the same plan and receives the same result.
 func Measure(ctx context.Context, g Group, c *Call, p Plan) (float64, error) {
-	samples := make([]float64, p.Iterations)
-	runtime.GC() // now, and not in the middle: the loop itself allocates nothing
-	if err := sample(ctx, g, c, p, samples); err != nil {
+	runs, err := measure(ctx, g, c, p, g.Do)
+	if err != nil {
 		return 0, err
 	}
-	return slowest(ctx, g, stats.Median(samples))
+	return runs[0], nil
 }
 
-func sample(ctx context.Context, g Group, c *Call, p Plan, samples []float64) error {
+// measure times a call as each of several libraries performs it, in turns.
+func measure(ctx context.Context, g Group, c *Call, p Plan, libraries ...func(*Call) error) ([]float64, error) {
+	turns := 1
+	if len(libraries) > 1 {
+		turns = rounds
+	}
+	iterations := make([]iteration, len(libraries))
+	samples := make([][]float64, len(libraries))
+	for i, do := range libraries {
+		it, err := prepare(g, c, p, do)
+		if err != nil {
+			return nil, err
+		}
+		defer it.close()
+		iterations[i], samples[i] = it, make([]float64, 0, p.Iterations)
+	}
+	runtime.GC() // now, and not in the middle: the loop itself allocates nothing
+	for turn := range turns {
+		for i, it := range iterations {
+			n := p.Iterations*(turn+1)/turns - p.Iterations*turn/turns
+			if err := sample(ctx, g, it, p.Warmup, n, &samples[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	times := make([]float64, len(libraries))
+	for i := range times {
+		var err error
+		if times[i], err = slowest(ctx, g, stats.Median(samples[i])/float64(p.Calls)); err != nil {
+			return nil, err
+		}
+	}
+	return times, nil
+}
+
+// iteration is what one sample is the time of: the calls, as a graph or one by one.
+type iteration struct {
+	queue Queue // nil: the calls return when they are done
+	run   func() error
+	close func()
+}
+
+func prepare(g Group, c *Call, p Plan, do func(*Call) error) (iteration, error) {
+	it := iteration{queue: g.Queue(), close: func() {}}
+	calls := func() error {
+		for range p.Calls {
+			if err := do(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	it.run = calls
+	if !p.Graph {
+		return it, nil
+	}
+	// Once without: what is allocated or loaded on first use cannot be recorded.
+	if err := errors.Join(do(c), it.queue.Finish()); err != nil {
+		return it, err
+	}
+	graph, err := it.queue.Capture(calls)
+	if err != nil {
+		return it, fmt.Errorf("record %d calls: %w", p.Calls, err)
+	}
+	it.run, it.close = graph.Launch, func() { graph.Close() }
+	return it, nil
+}
+
+// sample appends the time of each iteration, in microseconds.
+func sample(ctx context.Context, g Group, it iteration, warmup, iterations int, to *[]float64) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for i := -p.Warmup; i < p.Iterations; i++ {
+	for i := -warmup; i < iterations; i++ {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
 		if err := g.Barrier(); err != nil {
 			return fmt.Errorf("barrier before iteration %d: %w", i, err)
 		}
-		start := time.Now()
-		for range p.Calls {
-			if err := g.Do(c); err != nil {
-				return err
-			}
+		took, err := it.time()
+		if err != nil {
+			return err
 		}
-		took := time.Since(start)
 		if i >= 0 {
-			samples[i] = float64(took.Nanoseconds()) / 1e3 / float64(p.Calls)
+			*to = append(*to, float64(took.Nanoseconds())/1e3)
 		}
 	}
 	return nil
+}
+
+func (it *iteration) time() (time.Duration, error) {
+	if it.queue != nil {
+		return it.queue.Time(it.run)
+	}
+	start := time.Now()
+	err := it.run()
+	return time.Since(start), err
 }
 
 // slowest exchanges the ranks' medians.

@@ -24,10 +24,12 @@ type Options struct {
 	InPlace    bool
 	Registered bool
 	Check      bool
+	Peer       Peer // to compare with; nil: none
 }
 
 // Served says by whom the links between the ranks are served.
 type Served struct {
+	Device    string
 	Transport string
 	Process   bool // of its own
 	Source    string
@@ -47,6 +49,8 @@ func (o Options) Validate(ranks int) error {
 		return fault("has no root, root %d was given", o.Root)
 	case o.Plan.Iterations < 0 || o.Plan.Calls < 0 || o.Plan.Warmup < -1:
 		return fault("a negative number of iterations")
+	case o.Plan.Graph && o.Plan.Calls == 0:
+		return fault("a graph without a number of calls")
 	case o.Sizes.Max > 1<<40:
 		return fault("%s: more than 1T", sizes.Format(o.Sizes.Max))
 	}
@@ -57,6 +61,9 @@ func (o Options) Validate(ranks int) error {
 func (o Options) Fits(g Group) error {
 	if err := o.Validate(g.Size()); err != nil {
 		return err
+	}
+	if o.Plan.Graph && g.Queue() == nil {
+		return fmt.Errorf("%w: bench %s: graphs are for GPUs, and the job runs on the host", framework.ErrInvalid, o.Collective)
 	}
 	names := g.Algorithms(o.Collective)
 	if o.Algorithm != "" && !slices.Contains(names, o.Algorithm) {
@@ -76,6 +83,11 @@ func Run(ctx context.Context, g Group, o Options, served Served, v *Verifier, st
 	if err != nil {
 		return fmt.Errorf("bench %s: buffers of %s: %w", o.Collective, sizes.Format(o.Sizes.Max), err)
 	}
+	if o.Peer != nil && o.Registered {
+		if err := o.Peer.Prepare(w.memories()...); err != nil {
+			return fmt.Errorf("bench %s: registered buffers of the peer: %w", o.Collective, err)
+		}
+	}
 	for _, bytes := range o.Sizes.List() {
 		if starting != nil && g.Rank() == 0 {
 			starting(bytes)
@@ -84,6 +96,7 @@ func Run(ctx context.Context, g Group, o Options, served Served, v *Verifier, st
 		if err != nil {
 			return fmt.Errorf("bench %s of %s: %w", o.Collective, sizes.Format(bytes), err)
 		}
+		row.Device = served.Device
 		row.Transport, row.TransportProcess, row.TransportSource = served.Transport, served.Process, served.Source
 		if g.Rank() == 0 {
 			if err := emit(row); err != nil {
@@ -114,8 +127,10 @@ func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, byte
 			return row, err
 		}
 	}
-	w.ones(c.Type, row.Bytes)
-	if row.TimeUS, err = Measure(ctx, g, c, plan); err != nil {
+	if err := w.ones(c.Type, row.Bytes); err != nil {
+		return row, err
+	}
+	if err := o.measure(ctx, g, c, plan, &row); err != nil {
 		return row, err
 	}
 	if o.Check { // again: the many calls in between must have left nothing behind
@@ -130,11 +145,35 @@ func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, byte
 	return row, nil
 }
 
+// measure fills in the times.
+func (o Options) measure(ctx context.Context, g Group, c *Call, plan Plan, row *report.Row) error {
+	libraries := []func(*Call) error{g.Do}
+	if o.Peer != nil && o.Peer.Supports(c) {
+		libraries = append(libraries, o.Peer.Do)
+	}
+	times, err := measure(ctx, g, c, plan, libraries...)
+	if err != nil {
+		return err
+	}
+	row.TimeUS = times[0]
+	if o.Peer != nil {
+		row.Peer = o.Peer.Name()
+	}
+	if len(times) > 1 {
+		speedup := times[1] / times[0]
+		row.PeerTimeUS, row.Speedup = &times[1], &speedup
+	}
+	return nil
+}
+
 func (o Options) describe(c *Call, ranks int) report.Row {
 	row := report.Row{
 		Collective: o.Collective.String(), Count: int64(c.Count), DType: o.Type.String(), Op: "none", Root: -1, Ranks: ranks,
 		Bytes:   o.Collective.Larger(c.Count, ranks) * int64(o.Type.Size()),
 		InPlace: o.InPlace, Registered: o.Registered,
+	}
+	if o.Plan.Graph {
+		row.Graph = o.Plan.Calls
 	}
 	if o.Collective.Reduces() {
 		row.Op = o.Op.String()
@@ -156,5 +195,6 @@ func (o Options) plan(bytes int64) Plan {
 	if o.Plan.Warmup != 0 {
 		p.Warmup = max(o.Plan.Warmup, 0)
 	}
+	p.Graph = o.Plan.Graph
 	return p
 }

@@ -3,9 +3,9 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
-	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -47,7 +47,7 @@ func (v *Verifier) Verify(g Group, c *Call, w Window) (Result, error) {
 	v.seed++
 	r, err := v.Repeat(g, c, w)
 	if err == nil {
-		r.Wrong += v.output(c, g.Rank(), g.Size())
+		r.Wrong += v.output(c, w, g.Rank(), g.Size())
 	}
 	return r, err
 }
@@ -60,38 +60,45 @@ func (v *Verifier) Repeat(g Group, c *Call, w Window) (Result, error) {
 	if c.Collective == AllToAllV {
 		in, out = c.V.Totals()
 	}
-	touched := w.span(c.Out, out*size)
+	input, touched := w.in.at(c.In, in*size), w.out.at(c.Out, out*size)
+	output := touched
 	if w.shared {
-		touched = touched.union(w.span(c.In, in*size))
+		touched = touched.union(input)
 	}
-	around := stretch{max(touched.low-margin, 0), min(touched.high+margin, len(w.out))}
-	fill(w.out[around.low:around.high])
-	v.Reference.Fill(unsafe.Slice((*byte)(c.In), in*size), c.Type, c.Op, v.seed, g.Rank(), 0)
+	around := stretch{max(touched.low-margin, 0), min(touched.high+margin, len(w.out.View))}
+	fill(w.out.View[around.low:around.high])
+	v.Reference.Fill(w.in.View[input.low:input.high], c.Type, c.Op, v.seed, g.Rank(), 0)
+	if err := errors.Join(w.out.push(around), w.in.push(input)); err != nil {
+		return Result{}, err
+	}
 	if err := g.Barrier(); err != nil {
 		return Result{}, fmt.Errorf("barrier before the checked call: %w", err)
 	}
 	if err := g.Do(c); err != nil {
 		return Result{}, err
 	}
-	wrong := spoiled(w.out[around.low:touched.low], size) + spoiled(w.out[touched.high:around.high], size)
-	if !w.shared {
-		wrong += v.inputChanged(c, g.Rank(), in)
+	if err := errors.Join(finish(g), w.out.pull(around), w.in.pull(input)); err != nil {
+		return Result{}, err
 	}
-	output := unsafe.Slice((*byte)(c.Out), out*size)
-	return Result{wrong, crc32.Checksum(output, castagnoli)}, nil
+	wrong := spoiled(w.out.View[around.low:touched.low], size) + spoiled(w.out.View[touched.high:around.high], size)
+	if !w.shared {
+		wrong += v.inputChanged(c, w, g.Rank(), in)
+	}
+	return Result{wrong, crc32.Checksum(w.out.View[output.low:output.high], castagnoli)}, nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // output compares the output with what is expected, a chunk at a time.
-func (v *Verifier) output(c *Call, rank, ranks int) int64 {
+func (v *Verifier) output(c *Call, w Window, rank, ranks int) int64 {
 	size := c.Type.Size()
+	output := w.out.View[w.out.at(c.Out, 0).low:]
 	want := make([]byte, chunk*size)
 	wrong := int64(0)
 	for _, r := range c.expected(rank, ranks) {
 		for done := 0; done < r.n; done += chunk {
 			n := min(chunk, r.n-done)
-			got := unsafe.Slice((*byte)(unsafe.Add(c.Out, (r.out+done)*size)), n*size)
+			got := output[(r.out+done)*size:][:n*size]
 			if r.from == everyone {
 				v.reduce(want[:n*size], c, ranks, r.first+done)
 				wrong += v.Reference.Wrong(got, want[:n*size], c.Type, c.Op, ranks)
@@ -115,22 +122,25 @@ func (v *Verifier) reduce(want []byte, c *Call, ranks, first int) {
 }
 
 // inputChanged counts elements of an input that the call was not to touch.
-func (v *Verifier) inputChanged(c *Call, rank, in int) int64 {
+func (v *Verifier) inputChanged(c *Call, w Window, rank, in int) int64 {
 	size := c.Type.Size()
+	input := w.in.View[w.in.at(c.In, 0).low:]
 	want := make([]byte, chunk*size)
 	wrong := int64(0)
 	for done := 0; done < in; done += chunk {
 		n := min(chunk, in-done)
 		v.Reference.Fill(want[:n*size], c.Type, c.Op, v.seed, rank, done)
-		got := unsafe.Slice((*byte)(unsafe.Add(c.In, done*size)), n*size)
-		wrong += differing(got, want[:n*size], size)
+		wrong += differing(input[done*size:][:n*size], want[:n*size], size)
 	}
 	return wrong
 }
 
-func fill(b []byte) {
-	for i := range b {
-		b[i] = poison
+func fill(b []byte) { repeat(b, []byte{poison}) }
+
+// repeat fills b with copies of a pattern.
+func repeat(b, pattern []byte) {
+	for done := copy(b, pattern); done < len(b); done *= 2 {
+		copy(b[done:], b[:done])
 	}
 }
 

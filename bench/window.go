@@ -9,7 +9,7 @@ import (
 // Window is the memory that a call works on: two buffers, or one for a call in
 // place, of the same size on every rank.
 type Window struct {
-	in, out    []byte
+	in, out    Memory
 	shared     bool
 	registered bool
 }
@@ -28,6 +28,22 @@ func NewWindow(g Group, bytes int64, shared, registered bool) (Window, error) {
 	return w, err
 }
 
+func allocate(g Group, bytes int64, registered bool) (Memory, error) {
+	m, err := g.Alloc(max(bytes, 1), registered) // an empty buffer still has an address
+	if err != nil {
+		return m, err
+	}
+	return m, m.touch()
+}
+
+// memories lists the buffers, each once.
+func (w Window) memories() []Memory {
+	if w.shared {
+		return []Memory{w.in}
+	}
+	return []Memory{w.in, w.out}
+}
+
 // Place points the call at its buffers, offset bytes behind their start.
 func (w Window) Place(c *Call, rank, offset int) {
 	in, out := 0, 0
@@ -36,77 +52,37 @@ func (w Window) Place(c *Call, rank, offset int) {
 	}
 	size := c.Type.Size()
 	c.InPlace, c.Registered = w.shared, w.registered
-	c.In = unsafe.Add(unsafe.Pointer(unsafe.SliceData(w.in)), offset+in*size)
-	c.Out = unsafe.Add(unsafe.Pointer(unsafe.SliceData(w.out)), offset+out*size)
-}
-
-// stretch is a part of the output buffer, in bytes.
-type stretch struct{ low, high int }
-
-// span locates n bytes behind p, an address in the output buffer.
-func (w Window) span(p unsafe.Pointer, n int) stretch {
-	low := int(uintptr(p) - uintptr(unsafe.Pointer(unsafe.SliceData(w.out))))
-	return stretch{low, low + n}
-}
-
-func (s stretch) union(t stretch) stretch {
-	return stretch{min(s.low, t.low), max(s.high, t.high)}
+	c.In = unsafe.Add(w.in.Addr, offset+in*size)
+	c.Out = unsafe.Add(w.out.Addr, offset+out*size)
 }
 
 // ones writes the number 1 into the elements of the first bytes: no reduction of ones, repeated in
 // place any number of times, ends among the denormal numbers, which processors add
 // many times slower.
-func (w Window) ones(t device.DataType, bytes int64) {
+func (w Window) ones(t device.DataType, bytes int64) error {
 	one := onePattern[t]
-	for _, b := range [][]byte{w.in[:bytes], w.out[:bytes]} {
-		for i := range b {
-			b[i] = one[i%len(one)]
+	for _, m := range []Memory{w.in, w.out} {
+		repeat(m.View[:bytes], one)
+		if err := m.push(stretch{0, int(bytes)}); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // onePattern holds the bytes of 1 in each type, little endian.
-var onePattern = [device.DataTypes]string{
-	device.Float32:       "\x00\x00\x80\x3f",
-	device.Float16:       "\x00\x3c",
-	device.BFloat16:      "\x80\x3f",
-	device.Float64:       "\x00\x00\x00\x00\x00\x00\xf0\x3f",
-	device.Int8:          "\x01",
-	device.Uint8:         "\x01",
-	device.Int32:         "\x01\x00\x00\x00",
-	device.Uint32:        "\x01\x00\x00\x00",
-	device.Int64:         "\x01\x00\x00\x00\x00\x00\x00\x00",
-	device.Uint64:        "\x01\x00\x00\x00\x00\x00\x00\x00",
-	device.Float8E4M3:    "\x38",
-	device.Float8E5M2:    "\x3c",
-	device.Float8E4M3B15: "\x78",
-}
-
-func allocate(g Group, bytes int64, registered bool) ([]byte, error) {
-	bytes = max(bytes, 1) // an empty buffer still has an address
-	if !registered {
-		return alignedHeap(bytes), nil
-	}
-	b, err := g.Alloc(bytes)
-	if err == nil {
-		touch(b)
-	}
-	return b, err
-}
-
-const page = 4096
-
-// alignedHeap returns page-aligned ordinary Go memory, every page of it touched.
-func alignedHeap(bytes int64) []byte {
-	raw := make([]byte, bytes+page)
-	skip := -uintptr(unsafe.Pointer(&raw[0])) & (page - 1)
-	b := raw[skip : skip+uintptr(bytes)]
-	touch(b)
-	return b
-}
-
-func touch(b []byte) {
-	for i := 0; i < len(b); i += page {
-		b[i] = 1
-	}
+var onePattern = [device.DataTypes][]byte{
+	device.Float32:       []byte("\x00\x00\x80\x3f"),
+	device.Float16:       []byte("\x00\x3c"),
+	device.BFloat16:      []byte("\x80\x3f"),
+	device.Float64:       []byte("\x00\x00\x00\x00\x00\x00\xf0\x3f"),
+	device.Int8:          []byte("\x01"),
+	device.Uint8:         []byte("\x01"),
+	device.Int32:         []byte("\x01\x00\x00\x00"),
+	device.Uint32:        []byte("\x01\x00\x00\x00"),
+	device.Int64:         []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
+	device.Uint64:        []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
+	device.Float8E4M3:    []byte("\x38"),
+	device.Float8E5M2:    []byte("\x3c"),
+	device.Float8E4M3B15: []byte("\x78"),
 }

@@ -17,7 +17,7 @@ func TestOnesAreOnes(t *testing.T) {
 
 func TestHeapIsAligned(t *testing.T) {
 	for _, n := range []int64{1, 7, 4096, 1 << 20} {
-		b := alignedHeap(n)
+		b := Heap(n).View
 		if int64(len(b)) != n || uintptr(unsafe.Pointer(&b[0]))%page != 0 {
 			t.Errorf("%d bytes: %d at %p", n, len(b), &b[0])
 		}

@@ -81,8 +81,16 @@ func (m *Member) Algorithms(bench.Collective) []string { return []string{"plain"
 // Chosen is that one.
 func (m *Member) Chosen(*bench.Call) (string, error) { return "plain", nil }
 
-// Alloc counts what is allocated.
-func (m *Member) Alloc(bytes int64) ([]byte, error) { m.Allocated++; return make([]byte, bytes), nil }
+// Alloc counts what is registered.
+func (m *Member) Alloc(bytes int64, registered bool) (bench.Memory, error) {
+	if registered {
+		m.Allocated++
+	}
+	return bench.Heap(bytes), nil
+}
+
+// Queue is nil: calls are done when they return.
+func (m *Member) Queue() bench.Queue { return nil }
 
 // AllGather gives every member the bytes of all.
 func (m *Member) AllGather(_ context.Context, b []byte) ([][]byte, error) {

@@ -63,7 +63,7 @@ type Device interface {
 	Bound(f func() error) error
 }
 
-// Peer is one rank of an NCCL communicator.
+// Peer is one rank of an NCCL communicator. It implements bench.Peer.
 type Peer struct {
 	lib     *Library
 	dev     Device
@@ -121,9 +121,21 @@ func Join(ctx context.Context, l *Library, g bench.Group, dev Device, stream gpu
 	return p, nil
 }
 
-// Register makes memory a symmetric window: NCCL's counterpart of registered
-// buffers. Collective. ErrUnsupported: this NCCL or this memory does not permit it.
-func (p *Peer) Register(buffer unsafe.Pointer, bytes int64) error {
+// Name returns the name and the version.
+func (p *Peer) Name() string { return "nccl " + p.lib.Version() }
+
+// Prepare makes buffers symmetric windows: NCCL's counterpart of registered ones.
+// Collective. ErrUnsupported: this NCCL or this memory does not permit it.
+func (p *Peer) Prepare(buffers ...bench.Memory) error {
+	for _, m := range buffers {
+		if err := p.register(m.Addr, len(m.View)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Peer) register(buffer unsafe.Pointer, bytes int) error {
 	var window unsafe.Pointer
 	err := p.dev.Bound(func() error {
 		return p.result("register a symmetric window", C.nccl_window(p.lib.c, p.comm, buffer, C.size_t(bytes), &window))

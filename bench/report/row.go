@@ -23,6 +23,8 @@ type Row struct {
 	TransportProcess bool   `json:"transport_process"` // served by a process of its own
 	TransportSource  string `json:"transport_source"`  // which: "plugin PATH (pid N)", as rank 0 sees it
 
+	Device     string  `json:"device"` // of rank 0: "host", "cuda:0"
+	Graph      int     `json:"graph"`  // calls recorded in one graph; 0: launched one by one
 	InPlace    bool    `json:"in_place"`
 	Registered bool    `json:"registered"`
 	Iterations int     `json:"iterations"`
@@ -31,6 +33,10 @@ type Row struct {
 	AlgBW      float64 `json:"algbw_gbps"` // GB/s, 10^9 bytes
 	BusBW      float64 `json:"busbw_gbps"`
 	Errors     *int64  `json:"errors"` // wrong elements over all ranks; null when not checked
+
+	Peer       string   `json:"peer"`         // what it is compared with, and its version; "" nothing
+	PeerTimeUS *float64 `json:"peer_time_us"` // null: no peer, or it has no such call
+	Speedup    *float64 `json:"speedup"`      // the peer's time over ours
 }
 
 // Writer takes the rows of one run in order.

@@ -23,6 +23,7 @@ const (
 	headings = "#%12s %12s %8s %9s %6s  %8s %7s %7s %6s  %8s %7s %7s %6s\n"
 	lead     = " %12d %12d %8s %9s %6d"
 	group    = "  %8s %7s %7s %6s"
+	versus   = "  %8s %7s  %s"
 )
 
 func (t *table) Row(r Row) error {
@@ -44,8 +45,19 @@ func (t *table) Row(r Row) error {
 	if r.InPlace {
 		measured, other = other, measured
 	}
-	_, err := fmt.Fprintf(t.w, lead+"%s%s\n", r.Bytes, r.Count, r.DType, r.Op, r.Root, measured, other)
+	_, err := fmt.Fprintf(t.w, lead+"%s%s%s\n", r.Bytes, r.Count, r.DType, r.Op, r.Root, measured, other, compared(r))
 	return err
+}
+
+// compared is what stands behind the columns of nccl-tests when there is a peer.
+func compared(r Row) string {
+	switch {
+	case r.Peer == "":
+		return ""
+	case r.PeerTimeUS == nil:
+		return fmt.Sprintf(versus, "N/A", "N/A", r.Algorithm)
+	}
+	return fmt.Sprintf(versus, micros(*r.PeerTimeUS), strconv.FormatFloat(*r.Speedup, 'f', 2, 64), r.Algorithm)
 }
 
 func (t *table) head(r Row) error {
@@ -56,6 +68,15 @@ func (t *table) head(r Row) error {
 	buffers := "ordinary"
 	if r.Registered {
 		buffers = "registered"
+	}
+	if r.Device != "" && r.Device != "host" {
+		buffers += " on " + r.Device
+	}
+	if r.Graph > 0 {
+		buffers += fmt.Sprintf(", %d calls a graph", r.Graph)
+	}
+	if r.Peer != "" {
+		buffers += "; the last columns: time of " + r.Peer + " (us), its time over ours, our algorithm"
 	}
 	_, err := fmt.Fprintf(t.w, "# %s, %d ranks, %s buffers\n# transport %s: %s\n#\n"+
 		"#%12s %12s %8s %9s %6s  %31s  %31s\n"+headings+headings,

@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/bench/nccl"
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -20,7 +22,8 @@ import (
 type benchFlags struct {
 	bytes, last, dtype, op, format, plot string
 	factor                               int64
-	warmup                               int
+	warmup, graph                        int
+	device, versus                       string
 	options                              bench.Options
 }
 
@@ -49,6 +52,9 @@ func (f *benchFlags) command(a *app) *cobra.Command {
 	flags.BoolVar(&f.options.InPlace, "in-place", false, "measure in place instead of out of place")
 	flags.BoolVar(&f.options.Registered, "registered", false, "use buffers registered with the communicator")
 	flags.BoolVarP(&f.options.Check, "check", "c", false, "verify the results")
+	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
+	flags.IntVarP(&f.graph, "graph", "G", 0, "on GPUs, record so many calls in a CUDA graph and time its launches; 0: none")
+	flags.StringVar(&f.versus, "vs", "", "nccl: measure the installed NCCL in turns, on the same buffers")
 	flags.StringVar(&f.format, "format", "table", "table, or json with one object a line")
 	flags.StringVar(&f.plot, "plot", "", "also draw the results into this SVG file")
 	return c
@@ -82,6 +88,15 @@ func (f *benchFlags) parse(args []string) error {
 	if f.format != "table" && f.format != "json" {
 		return fmt.Errorf("--format %q: expected table or json", f.format)
 	}
+	if f.versus != "" && f.versus != "nccl" {
+		return fmt.Errorf("--vs %q: expected nccl", f.versus)
+	}
+	if f.graph < 0 || f.graph > 0 && f.options.Plan.Calls != 0 {
+		return fmt.Errorf("--graph %d: expected the calls of one graph, and no --calls beside it", f.graph)
+	}
+	if f.graph > 0 {
+		f.options.Plan.Graph, f.options.Plan.Calls = true, f.graph
+	}
 	if f.warmup < 0 {
 		return fmt.Errorf("--warmup %d: expected 0 or more", f.warmup)
 	}
@@ -92,10 +107,15 @@ func (f *benchFlags) parse(args []string) error {
 }
 
 func (f *benchFlags) run(a *app) error {
-	return inJob(func(ctx context.Context, g *group) error {
+	return inJob(f.device, func(ctx context.Context, g *group) error {
 		if err := f.options.Fits(g); err != nil {
 			return said(g, err)
 		}
+		leave, err := f.meetPeer(ctx, g)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		out := report.Table(a.stdout)
 		if f.format == "json" {
 			out = report.JSON(a.stdout)
@@ -103,7 +123,7 @@ func (f *benchFlags) run(a *app) error {
 		line := newProgress(a.stderr)
 		defer line.clear()
 		var rows []report.Row
-		err := bench.Run(ctx, g, f.options, served(g.job), &bench.Verifier{Reference: collectivetest.Reference{}},
+		err = bench.Run(ctx, g, f.options, served(g.job), &bench.Verifier{Reference: collectivetest.Reference{}},
 			func(bytes int64) { line.show("%s of %s", f.options.Collective, sizes.Format(bytes)) },
 			func(r report.Row) error {
 				line.clear()
@@ -118,6 +138,26 @@ func (f *benchFlags) run(a *app) error {
 		}
 		return wrongResults(rows)
 	})
+}
+
+// meetPeer opens the library to compare with, on all ranks.
+func (f *benchFlags) meetPeer(ctx context.Context, g *group) (leave func(), err error) {
+	if f.versus == "" {
+		return func() {}, nil
+	}
+	if g.queue == nil {
+		return nil, said(g, fmt.Errorf("%w: --vs nccl: NCCL is for GPUs, and the job runs on the host", framework.ErrInvalid))
+	}
+	library, err := nccl.Open()
+	if err != nil {
+		return nil, err
+	}
+	peer, err := nccl.Join(ctx, library, g, g.queue.dev, g.queue.stream)
+	if err != nil {
+		return nil, err
+	}
+	f.options.Peer = peer
+	return func() { peer.Close() }, nil
 }
 
 func (f *benchFlags) draw(rows []report.Row) error {

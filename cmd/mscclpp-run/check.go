@@ -15,9 +15,10 @@ import (
 
 // checkFlags are the flags of the verb check.
 type checkFlags struct {
-	tier  string
-	cases []string
-	list  bool
+	tier   string
+	device string
+	cases  []string
+	list   bool
 
 	chosen matrix.Tier
 	parsed []matrix.Case
@@ -33,6 +34,7 @@ func (f *checkFlags) command(a *app) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.tier, "tier", matrix.Tiers[0].Name, "quick: every pair of values in some case; full: every combination")
 	c.Flags().StringArrayVar(&f.cases, "case", nil, "run this case alone, as a failure prints it; may be repeated")
+	c.Flags().StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
 	c.Flags().BoolVar(&f.list, "list", false, "print the cases and run none")
 	return c
 }
@@ -61,7 +63,7 @@ func (f *checkFlags) parse(args []string) error {
 }
 
 func (f *checkFlags) run(a *app) error {
-	return inJob(func(ctx context.Context, g *group) error {
+	return inJob(f.device, func(ctx context.Context, g *group) error {
 		cases := f.parsed
 		if len(cases) == 0 {
 			cases = f.chosen.Cases(matrix.Support{Ranks: g.Size(), Algorithms: g.Algorithms, Runs: g.runs})

@@ -18,26 +18,47 @@ type group struct {
 	job  *mscclpp.Job
 	ctx  context.Context
 	opts collectives.CallOptions // of the call being made
+
+	queue *queue // nil on the host
 }
 
 func (g *group) Rank() int      { return g.job.Rank() }
 func (g *group) Size() int      { return g.job.Size() }
-func (g *group) Barrier() error { return g.job.Barrier(nil) }
+func (g *group) Barrier() error {
+	g.opts.Algorithm, g.opts.Scale = "", 0
+	return g.job.Barrier(&g.opts)
+}
 
 func (g *group) AllGather(ctx context.Context, data []byte) ([][]byte, error) {
 	return g.job.World.AllGather(ctx, data)
 }
 
 // Alloc keeps the memory for the life of the job.
-func (g *group) Alloc(bytes int64) ([]byte, error) {
+func (g *group) Alloc(bytes int64, registered bool) (bench.Memory, error) {
+	if !registered && g.queue == nil {
+		return bench.Heap(bytes), nil
+	}
 	m, err := g.job.World.Alloc(uint64(bytes))
 	if err != nil {
-		return nil, err
+		return bench.Memory{}, err
 	}
-	if _, err := g.job.World.Exchange(g.ctx, m); err != nil {
-		return nil, errors.Join(err, m.Close())
+	if registered {
+		if _, err := g.job.World.Exchange(g.ctx, m); err != nil {
+			return bench.Memory{}, errors.Join(err, m.Close())
+		}
 	}
-	return gpu.Bytes(m)[:bytes], nil
+	if g.queue == nil {
+		return bench.Host(gpu.Bytes(m)[:bytes]), nil
+	}
+	return g.queue.memory(m, bytes), nil
+}
+
+// Queue is the stream of the measurement, if the job runs on a GPU.
+func (g *group) Queue() bench.Queue {
+	if g.queue == nil {
+		return nil
+	}
+	return g.queue
 }
 
 func (g *group) Algorithms(c bench.Collective) []string {

@@ -10,20 +10,34 @@ import (
 	mscclpp "github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 )
 
 // inJob joins the job that this process is a rank of, and leaves it afterwards. An
 // error of the work ends the job: the others are told, and do not wait for a rank
-// that gave up.
-func inJob(work func(context.Context, *group) error) (err error) {
+// that gave up. device is what the flag of this name says: "" leaves it to the
+// configuration, and takes a GPU if that is silent and there is one.
+func inJob(device string, work func(context.Context, *group) error) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	job, err := mscclpp.Init(ctx)
+	options := []mscclpp.Option{mscclpp.WithDevice("auto")}
+	if device != "" {
+		options = append(options, mscclpp.WithSetting("device", device))
+	}
+	job, err := mscclpp.Init(ctx, options...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
-	if err := work(ctx, &group{job: job, ctx: ctx}); err != nil {
+	g := &group{job: job, ctx: ctx}
+	if dev, ok := job.Device().(*cuda.Device); ok {
+		if g.queue, err = newQueue(dev, job.World); err != nil {
+			return err
+		}
+		g.opts.Stream = g.queue.stream
+		defer func() { err = errors.Join(err, g.queue.close()) }()
+	}
+	if err := work(ctx, g); err != nil {
 		var quiet *codeError
 		if !errors.As(err, &quiet) {
 			job.World.Abort(err)
@@ -36,7 +50,7 @@ func inJob(work func(context.Context, *group) error) (err error) {
 // served says which transports carry the links of this rank.
 func served(job *mscclpp.Job) bench.Served {
 	var names, sources []string
-	s := bench.Served{Process: true}
+	s := bench.Served{Process: true, Device: job.Device().Info().Device.String()}
 	seen := map[string]bool{}
 	for _, l := range job.World.Links() {
 		if l.Kind != framework.KindMemory && l.Kind != framework.KindPort || seen[l.Transport.Name] {
@@ -47,7 +61,7 @@ func served(job *mscclpp.Job) bench.Served {
 		s.Process = s.Process && l.Transport.Gone != nil
 	}
 	if len(names) == 0 {
-		return bench.Served{Transport: "none", Source: "a single rank"}
+		return bench.Served{Device: s.Device, Transport: "none", Source: "a single rank"}
 	}
 	s.Transport, s.Source = strings.Join(names, "+"), strings.Join(sources, ", ")
 	return s

@@ -1,0 +1,63 @@
+package bench
+
+import "unsafe"
+
+// Memory is a buffer of calls. Where the host cannot reach it, the View is a copy
+// that Push and Pull bring up to date, bytes low to high; they are nil where the
+// View is the buffer itself.
+type Memory struct {
+	Addr       unsafe.Pointer // as calls take it
+	View       []byte
+	Push, Pull func(low, high int) error
+}
+
+// Host is memory that the program itself reads and writes.
+func Host(b []byte) Memory {
+	return Memory{Addr: unsafe.Pointer(unsafe.SliceData(b)), View: b}
+}
+
+// Heap returns page-aligned ordinary memory of the Go heap.
+func Heap(bytes int64) Memory {
+	raw := make([]byte, bytes+page)
+	skip := -uintptr(unsafe.Pointer(&raw[0])) & (page - 1)
+	return Host(raw[skip : skip+uintptr(bytes)])
+}
+
+const page = 4096
+
+// push makes what was written to the view count.
+func (m Memory) push(s stretch) error {
+	if m.Push == nil || s.low >= s.high {
+		return nil
+	}
+	return m.Push(s.low, s.high)
+}
+
+// pull makes what calls wrote visible in the view.
+func (m Memory) pull(s stretch) error {
+	if m.Pull == nil || s.low >= s.high {
+		return nil
+	}
+	return m.Pull(s.low, s.high)
+}
+
+// at locates n bytes behind p, an address in the buffer.
+func (m Memory) at(p unsafe.Pointer, n int) stretch {
+	low := int(uintptr(p) - uintptr(m.Addr))
+	return stretch{low, low + n}
+}
+
+// touch writes to every page, so that no page fault is measured.
+func (m Memory) touch() error {
+	for i := 0; i < len(m.View); i += page {
+		m.View[i] = 1
+	}
+	return m.push(stretch{0, len(m.View)})
+}
+
+// stretch is a part of a buffer, in bytes.
+type stretch struct{ low, high int }
+
+func (s stretch) union(t stretch) stretch {
+	return stretch{min(s.low, t.low), max(s.high, t.high)}
+}

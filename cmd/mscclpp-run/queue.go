@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+)
+
+// queue is the stream of a GPU on which a measurement runs.
+type queue struct {
+	dev        *cuda.Device
+	world      *comm.Communicator
+	stream     gpu.Stream
+	start, end *cuda.Event
+}
+
+func newQueue(dev *cuda.Device, world *comm.Communicator) (q *queue, err error) {
+	q = &queue{dev: dev, world: world}
+	if q.stream, err = dev.NewStream(); err != nil {
+		return nil, err
+	}
+	if q.start, err = dev.NewEvent(true); err != nil {
+		return nil, errors.Join(err, q.close())
+	}
+	if q.end, err = dev.NewEvent(true); err != nil {
+		return nil, errors.Join(err, q.close())
+	}
+	return q, nil
+}
+
+func (q *queue) close() error {
+	if q == nil {
+		return nil
+	}
+	var all []error
+	for _, e := range []*cuda.Event{q.start, q.end} {
+		if e != nil {
+			all = append(all, e.Close())
+		}
+	}
+	return errors.Join(append(all, q.dev.CloseStream(q.stream))...)
+}
+
+// Finish waits for the stream. Kernels end when a rank dies, so it does as well; the
+// communicator then says who it was.
+func (q *queue) Finish() error { return q.outcome(q.dev.Sync(q.stream)) }
+
+func (q *queue) outcome(err error) error {
+	if cause := q.world.Check(); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func (q *queue) Time(f func() error) (time.Duration, error) {
+	if err := q.start.Record(q.stream); err != nil {
+		return 0, q.outcome(err)
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	if err := errors.Join(q.end.Record(q.stream), q.end.Sync()); err != nil {
+		return 0, q.outcome(err)
+	}
+	took, err := q.end.Since(q.start)
+	return took, q.outcome(err)
+}
+
+func (q *queue) Capture(f func() error) (bench.Graph, error) {
+	if err := q.dev.BeginCapture(q.stream, cuda.CaptureThreadLocal); err != nil {
+		return nil, err
+	}
+	err := f()
+	g, ended := q.dev.EndCapture(q.stream)
+	if err = errors.Join(err, ended); err != nil {
+		if g != nil {
+			err = errors.Join(err, g.Close())
+		}
+		return nil, err
+	}
+	return &graph{q, g}, nil
+}
+
+type graph struct {
+	q *queue
+	g *cuda.Graph
+}
+
+func (g *graph) Launch() error { return g.g.Launch(g.q.stream) }
+func (g *graph) Close() error  { return g.g.Close() }
+
+// memory is device memory with a view of its size on the host.
+func (q *queue) memory(m *comm.Memory, bytes int64) bench.Memory {
+	view := make([]byte, bytes)
+	addr := m.Addr()
+	return bench.Memory{
+		Addr: *(*unsafe.Pointer)(unsafe.Pointer(&addr)), // device memory does not move
+		View: view,
+		Push: func(low, high int) error { return q.outcome(q.dev.WriteAt(view[low:high], addr+uintptr(low))) },
+		Pull: func(low, high int) error { return q.outcome(q.dev.ReadAt(view[low:high], addr+uintptr(low))) },
+	}
+}
