@@ -5,6 +5,7 @@
 // what it cannot.
 //
 // The library is C++ in the folder driver, and is built when it is first asked for.
+// With it comes the management library, by which package topo finds the GPUs.
 package emulated
 
 import (
@@ -26,19 +27,29 @@ import (
 )
 
 // The environment of the library, read when it is initialized; that of images, when
-// one is loaded. CUDA_VISIBLE_DEVICES means what it does with the real one.
+// one is loaded. CUDA_VISIBLE_DEVICES means what it does with the real one. Plugins
+// get variables of this prefix from their host.
 const (
-	EnvGPUs    = "MSCCLPP_EMULATED_GPUS"    // how many there are; default 4
-	EnvMemory  = "MSCCLPP_EMULATED_MEMORY"  // bytes that a process gets from each; default 4 GiB
-	EnvImages  = "MSCCLPP_EMULATED_IMAGES"  // folder that Prepare filled
-	EnvWithout = "MSCCLPP_EMULATED_WITHOUT" // abilities they lack, a list: peer, vmm, ipc, dmabuf, register, memops
+	EnvGPUs    = "CUDA_EMULATED_GPUS"    // how many there are; default 4
+	EnvMemory  = "CUDA_EMULATED_MEMORY"  // bytes that a process gets from each; default 4 GiB
+	EnvImages  = "CUDA_EMULATED_IMAGES"  // folder that Prepare filled
+	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops
 )
 
-//go:embed driver
+//go:embed driver management
 var sources embed.FS
 
 var flags = []string{"-std=c++17", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror",
-	"-Wl,-soname,libcuda.so.1", "-Wl,-z,defs", "-Wl,--version-script=exports.map"}
+	"-Idriver", "-Wl,-z,defs", "-Wl,--version-script=driver/exports.map"}
+
+// The libraries of one build lie in one folder: with it in LD_LIBRARY_PATH, programs
+// find both by their own names.
+var libraries = []struct{ folder, name string }{
+	{"management", "libnvidia-ml.so.1"},
+	{"driver", driverName}, // last: that it is there says that the build is complete
+}
+
+const driverName = "libcuda.so.1"
 
 // Build returns the path of the library. It skips the test where there is no
 // compiler to build it with.
@@ -70,7 +81,7 @@ func Library(ctx context.Context) (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(cache, sum)
-	path := filepath.Join(dir, "libcuda.so.1")
+	path := filepath.Join(dir, driverName)
 	unlock, err := lock(dir + ".lock")
 	if err != nil {
 		return "", err
@@ -79,37 +90,38 @@ func Library(ctx context.Context) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	return path, compile(ctx, cxx, dir, path)
+	return path, compile(ctx, cxx, dir)
 }
 
-func compile(ctx context.Context, cxx, dir, path string) error {
+func compile(ctx context.Context, cxx, dir string) error {
 	src, err := os.MkdirTemp("", "mscclpp-emulated-*")
 	if err != nil {
 		return fmt.Errorf("emulated driver: %w", err)
 	}
 	defer os.RemoveAll(src)
-	sub, err := fs.Sub(sources, "driver")
-	if err != nil {
-		return fmt.Errorf("emulated driver: %w", err)
-	}
-	if err := os.CopyFS(src, sub); err != nil {
-		return fmt.Errorf("emulated driver: %w", err)
-	}
-	units, err := filepath.Glob(filepath.Join(src, "*.cc"))
-	if err != nil {
+	if err := os.CopyFS(src, sources); err != nil {
 		return fmt.Errorf("emulated driver: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("emulated driver: %w", err)
 	}
-	fresh := path + ".new"
-	args := append(append(append([]string(nil), flags...), units...), "-o", fresh, "-ldl")
-	cmd := exec.CommandContext(ctx, cxx, args...)
-	cmd.Dir = src
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("emulated driver: %s: %w\n%s", cxx, err, text)
+	for _, l := range libraries {
+		units, err := filepath.Glob(filepath.Join(src, l.folder, "*.cc"))
+		if err != nil {
+			return fmt.Errorf("emulated driver: %w", err)
+		}
+		path := filepath.Join(dir, l.name)
+		args := append(append(append([]string(nil), flags...), "-Wl,-soname,"+l.name), units...)
+		cmd := exec.CommandContext(ctx, cxx, append(args, "-o", path+".new", "-ldl")...)
+		cmd.Dir = src
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("emulated driver: %s: %w\n%s", cxx, err, text)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return fmt.Errorf("emulated driver: %w", err)
+		}
 	}
-	return os.Rename(fresh, path)
+	return nil
 }
 
 // compiler finds a C++17 compiler: $CXX, g++ or clang++.

@@ -8,52 +8,14 @@
 
 #include <algorithm>
 
+#include "machine.h"
 #include "state.h"
 
 namespace {
 
-constexpr uint64_t kArenaBytes = 4ull << 40, kDefaultLimit = 4ull << 30;
+constexpr uint64_t kArenaBytes = 4ull << 40;
 
 thread_local Context* t_current;
-
-std::vector<std::string> split(const char* list) {
-  std::vector<std::string> out;
-  std::string item;
-  for (const char* p = list;; ++p) {
-    if (*p != 0 && *p != ',') {
-      if (*p != ' ') item += *p;
-      continue;
-    }
-    if (!item.empty()) out.push_back(item);
-    item.clear();
-    if (*p == 0) return out;
-  }
-}
-
-uint64_t number(const char* name, uint64_t otherwise) {
-  const char* text = getenv(name);
-  if (text == nullptr || *text == 0) return otherwise;
-  char* end;
-  const uint64_t n = strtoull(text, &end, 10);
-  return *end == 0 ? n : 0;
-}
-
-Uuid uuid_of(int physical) {
-  Uuid u = {{'E', 'M', 'U', 'L', 'A', 'T', 'E', 'D', ' ', 'G', 'P', 'U', ' ', 0, 0, 0}};
-  u.bytes[15] = static_cast<unsigned char>(physical);
-  return u;
-}
-
-std::string uuid_text(int physical) {
-  const Uuid u = uuid_of(physical);
-  std::string out = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    char hex[4];
-    snprintf(hex, sizeof hex, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u.bytes[i]);
-    out += hex;
-  }
-  return out;
-}
 
 // What CUDA_VISIBLE_DEVICES leaves, in its order: as with the driver, the list ends
 // at the first entry that names nothing, and names nothing twice.
@@ -89,7 +51,7 @@ int attribute(int which) {
     case 13: return 1000000;         // kHz
     case 16: return kProcessors;
     case 19: case 31: case 41: return 1;  // maps host memory, concurrent kernels, unified addresses
-    case 33: return 0xe0;                 // bus; the device number is added
+    case 33: return kFirstBus;            // the number of the device is added
     case 38: return 50 << 20;
     case 39: return kThreadsPerProcessor;
     case 40: return 3;
@@ -144,14 +106,14 @@ API int cuInit(unsigned flags) {
   State& s = state();
   Lock lock(s.mutex);
   if (s.initialized) return kSuccess;
-  const std::vector<int> list = visible(static_cast<int>(std::min<uint64_t>(number("MSCCLPP_EMULATED_GPUS", 4), 64)));
+  const std::vector<int> list = visible(machine_gpus());
   if (list.empty()) return kNoDevice;
   void* arena = mmap(nullptr, kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena == MAP_FAILED) return kOutOfMemory;
   s.arena = s.arena_next = reinterpret_cast<uint64_t>(arena);
   s.arena_end = s.arena + kArenaBytes;
-  s.limit = number("MSCCLPP_EMULATED_MEMORY", kDefaultLimit);
-  for (const std::string& ability : split(getenv("MSCCLPP_EMULATED_WITHOUT") ?: "")) s.without.insert(ability);
+  s.limit = machine_memory();
+  for (const std::string& ability : machine_lacks()) s.without.insert(ability);
   for (int physical : list) {
     auto d = std::make_unique<Device>();
     d->physical = physical;
@@ -203,7 +165,7 @@ API int cuDeviceGetPCIBusId(char* id, int bytes, DeviceId device) {
   ENTER();
   if (id == nullptr || bytes <= 0) return kInvalidValue;
   if (!valid_device(device)) return kInvalidDevice;
-  const int n = snprintf(id, static_cast<size_t>(bytes), "0000:%02X:00.0", 0xe0 + state().devices[device]->physical);
+  const int n = snprintf(id, static_cast<size_t>(bytes), "0000:%02X:00.0", kFirstBus + state().devices[device]->physical);
   return n < bytes ? kSuccess : kInvalidValue;
 }
 

@@ -68,7 +68,7 @@ int open_library(int fd, Image* image, std::string* why) {
 int open_file(const std::string& path, Image* image, std::string* why) {
   FILE* f = fopen(path.c_str(), "re");
   if (f == nullptr) {
-    *why = "emulated: no CPU image stands for this PTX: expected " + path + " (MSCCLPP_EMULATED_IMAGES)";
+    *why = "emulated: no CPU image stands for this PTX: expected " + path + " (CUDA_EMULATED_IMAGES)";
     return kNoBinaryForGpu;
   }
   std::string data;

@@ -90,7 +90,7 @@ API int cuModuleLoadDataEx(Module** module, const void* image, unsigned count, i
   if (module == nullptr || image == nullptr || (count > 0 && (options == nullptr || values == nullptr))) return kInvalidValue;
   std::shared_ptr<Image> loaded;
   std::string why;
-  if (int bad = load_image(image, getenv("MSCCLPP_EMULATED_IMAGES") ?: "", &loaded, &why)) {
+  if (int bad = load_image(image, getenv("CUDA_EMULATED_IMAGES") ?: "", &loaded, &why)) {
     tell(count, options, values, why);
     return bad;
   }

@@ -125,7 +125,7 @@ TEST(images_that_do_not_load) {
   load("no ptx at all", CUDA_ERROR_INVALID_PTX, &log);
   EXPECT(log.find("fatal") != std::string::npos, true);
   load(".version 7.8\n.target sm_90\n.visible .entry other()\n{\n}\n", CUDA_ERROR_NO_BINARY_FOR_GPU, &log);
-  EXPECT(log.find("MSCCLPP_EMULATED_IMAGES") != std::string::npos, true);
+  EXPECT(log.find("CUDA_EMULATED_IMAGES") != std::string::npos, true);
 }
 
 TEST(errors_have_names) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
@@ -40,6 +41,10 @@ func run(ctx context.Context, types []string) error {
 	if err := emulated.Prepare(ctx, dir, sources...); err != nil {
 		return err
 	}
-	fmt.Printf("export %s='%s' %s='%s'\n", cuda.EnvLibrary, library, emulated.EnvImages, dir)
+	path := filepath.Dir(library)
+	if more := os.Getenv("LD_LIBRARY_PATH"); more != "" && more != path && !strings.HasPrefix(more, path+":") {
+		path += ":" + more
+	}
+	fmt.Printf("export LD_LIBRARY_PATH='%s' %s='%s' %s='%s'\n", path, cuda.EnvLibrary, library, emulated.EnvImages, dir)
 	return nil
 }
