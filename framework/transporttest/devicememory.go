@@ -15,14 +15,15 @@ type memory struct {
 	lacks string // what it would have to be to be registered; "": it can be
 }
 
-// offers are the shares by which memory meets a need.
+// offers are the shares of which one has to be there to meet a need.
 var offers = map[framework.Need]struct {
-	kind framework.ShareKind
-	text string
+	kinds []framework.ShareKind
+	text  string
 }{
-	framework.NeedMemFD:  {framework.ShareMemFD, "memory of the host behind a descriptor"},
-	framework.NeedDMABuf: {framework.ShareDMABuf, "memory of a device that exports it as a dma-buf"},
-	framework.NeedVMM:    {framework.ShareVMM, "memory of a GPU, exported by its driver"},
+	framework.NeedMemFD:  {[]framework.ShareKind{framework.ShareMemFD}, "memory of the host behind a descriptor"},
+	framework.NeedDMABuf: {[]framework.ShareKind{framework.ShareDMABuf}, "memory of a device that exports it as a dma-buf"},
+	framework.NeedVMM: {[]framework.ShareKind{framework.ShareVMM, framework.ShareFabric, framework.ShareLegacyIPC},
+		"memory of a GPU, exported by its driver"},
 }
 
 // look finds out whether memory of the device is what the transport needs. That it
@@ -47,7 +48,7 @@ func look(ctx context.Context, o Options, side framework.Transport, d framework.
 	var lacks []string
 	for _, n := range d.Needs {
 		need, known := offers[n]
-		if known && !slices.ContainsFunc(shares, func(s framework.Share) bool { return s.Kind == need.kind }) {
+		if known && !slices.ContainsFunc(shares, func(s framework.Share) bool { return slices.Contains(need.kinds, s.Kind) }) {
 			lacks = append(lacks, need.text)
 		}
 	}

@@ -95,11 +95,13 @@ func Run(t *testing.T, open func(t testing.TB) *Side, adjust ...func(*Options)) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	left := 0
 	for _, x := range applicable(c, o) {
+		if c.memory.lacks != "" && !x.bare {
+			left++
+			continue
+		}
 		t.Run(x.name, func(t *testing.T) {
-			if c.memory.lacks != "" && !x.bare {
-				t.Skipf("needs %s", c.memory.lacks)
-			}
 			r := runOne(t.Context(), o, &sides, c, x)
 			if !r.Pass {
 				t.Error(r.Error)
@@ -107,6 +109,9 @@ func Run(t *testing.T, open func(t testing.TB) *Side, adjust ...func(*Options)) 
 				t.Logf("failed as expected (%s):\n%s", r.Known, r.Error)
 			}
 		})
+	}
+	if left > 0 {
+		t.Run("rest", func(t *testing.T) { t.Skipf("needs %s, for %d tests", c.memory.lacks, left) })
 	}
 }
 
