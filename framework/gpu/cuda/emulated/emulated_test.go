@@ -19,21 +19,8 @@ var symbol = regexp.MustCompile(`(?m)^CUDA_SYMBOL\((\w+),`)
 
 // The library has the functions that package cuda looks up, and no others.
 func TestSymbols(t *testing.T) {
-	f, err := elf.Open(emulated.Build(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	all, err := f.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var have, want []string
-	for _, s := range all {
-		if s.Section != elf.SHN_UNDEF {
-			have = append(have, s.Name)
-		}
-	}
+	have := exports(t, emulated.Build(t))
+	var want []string
 	text, err := os.ReadFile("../symbols.h")
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +41,27 @@ func TestSymbols(t *testing.T) {
 			t.Errorf("the library has %s, which nobody calls", name)
 		}
 	}
+}
+
+// exports lists the functions of a library.
+func exports(t *testing.T, path string) []string {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range all {
+		if s.Section != elf.SHN_UNDEF {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // standIn is what the kernels of selftest/kernels.cc do.
@@ -84,7 +92,7 @@ func selftest(t *testing.T) (program string, env []string) {
 	if _, err := exec.LookPath(cxx); err != nil {
 		cxx = "clang++"
 	}
-	args := append([]string{"-std=c++17", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-I.."}, units...)
+	args := append([]string{"-std=c++17", "-O0", "-g", "-pthread", "-Wall", "-Wextra", "-Werror", "-I.."}, units...)
 	cmd := exec.CommandContext(t.Context(), cxx, append(args, library, "-Wl,-rpath,"+filepath.Dir(library), "-o", program)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -125,6 +133,13 @@ func TestDriver(t *testing.T) {
 		t.Fatalf("%d tests, expected at least 30", len(names))
 	}
 	for _, name := range names {
+		env := env
+		if lacks, ok := strings.CutPrefix(name, "without_"); ok {
+			env = append(slices.Clone(env), emulated.EnvWithout+"="+lacks)
+		}
+		if list, ok := strings.CutPrefix(name, "visible_"); ok {
+			env = append(slices.Clone(env), "CUDA_VISIBLE_DEVICES="+strings.ReplaceAll(list, "_", ","))
+		}
 		t.Run(name, func(t *testing.T) {
 			if out, err := run(t, program, env, name); err != nil {
 				t.Errorf("%v\n%s", err, out)
