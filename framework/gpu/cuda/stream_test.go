@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -310,6 +311,14 @@ func TestContextOfTheThreadIsRestored(t *testing.T) {
 		"alloc": func() error {
 			m, err := b.Alloc(64)
 			return errors.Join(err, m.Close())
+		},
+		"bound": func() error {
+			return b.Bound(func() error { // as for a library that takes the device from the thread
+				if now := b.drv.swapCurrent(b.handle()); now != b.handle() {
+					return fmt.Errorf("context %#x: expected the device's, %#x", now, b.handle())
+				}
+				return nil
+			})
 		},
 		"refused": func() error { _, _ = m.Kernel("missing"); return nil },
 		"module": func() error {
