@@ -35,6 +35,14 @@ type Mapping struct {
 type Role uint8
 
 // Roles of a mapping.
+//
+// An inbox is for transports that cannot raise the counters of semaphores where they
+// are, in memory of a device, say; their signal is SignalImmediate or SignalProxy.
+// Once a port is linked, the rank attaches with its own counters as local and the
+// peer's as key. The inbox in the answer is host memory as large as local: what the
+// peer signals to the word at an offset of local, the transport adds to the word at
+// that offset of the inbox, after the data. The rank's forwarder does the rest.
+// Words of an inbox are never reset. Without one the transport raises the counters.
 const (
 	RolePeer      Role = 1 // memory of one peer: loads and stores reach it
 	RoleMulticast Role = 2 // window of a switch group

@@ -41,6 +41,8 @@ type Communicator struct {
 	dumps   dumps
 	call    atomic.Pointer[underWay]
 	buffers buffers
+
+	forwarding forwarding // made under setup
 }
 
 // hello is what ranks tell each other first. It is JSON so that ranks of
@@ -229,6 +231,7 @@ func (c *Communicator) close() error {
 			keep(p.close(ctx, c.aborted()))
 		}
 	}
+	keep(c.forwarding.stop(ctx, c.aborted()))
 	for _, l := range c.links {
 		keep(l.shut(ctx, c.aborted()))
 	}

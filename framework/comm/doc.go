@@ -23,6 +23,20 @@
 // endpoints share a token. From there on a failure is an error. Nothing falls
 // back silently to a slower link.
 //
+// # Devices
+//
+// Kernels get addresses of the rank's device, in handles, and host code does not
+// touch them: memory of a device need not be visible to the host. What both use is
+// host memory that the device has mapped: the control words and the rings of port
+// channels, each with its address there. What the host wants of the device's memory,
+// counters to reset or to show, it gets by copies and stores on a stream of the
+// communicator's own, which kernels that wait do not hold up.
+//
+// Port channels of a transport that leaves them to the rank are driven by the
+// device's copy engine, over one stream a peer; see [proxy.Copier]. Kernels of a
+// device and the host push to different rings: order between their requests is made
+// by a flush.
+//
 // # How calls fail
 //
 // A set-up call begins with what each rank can do. A rank that cannot take part,

@@ -24,6 +24,7 @@ type link struct {
 	conn      framework.ID
 	inbox     remote           // the peer's semaphore counters, where they are mapped here
 	peerKey   framework.Parcel // port link: their key, where a proxy of the transport raises them
+	posted    posted           // port link: where it leaves counts for the rank to forward
 	lane      *proxy.Lane      // port link: the stream, where the rank's copy engine does
 }
 
@@ -118,6 +119,9 @@ func (l *link) shut(ctx context.Context, failed bool) error {
 	}
 	if l.inbox.close != nil {
 		keep(l.inbox.close(ctx))
+	}
+	if l.posted.close != nil {
+		keep(l.posted.close(ctx))
 	}
 	keep(l.peerKey.Close())
 	keep(l.transport.Close(ctx, l.conn))

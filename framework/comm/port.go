@@ -24,6 +24,7 @@ type PortChannel struct {
 	handle  device.PortChannelHandle
 	src     *Memory
 	peerLen uint64
+	watched *proxy.Watched // nil where nobody forwards signals
 
 	making sync.Mutex
 	host   atomic.Pointer[portEnd] // that of kernels, where they run on the host; else made when it is needed
@@ -83,8 +84,10 @@ func (c *Communicator) portLink(ctx context.Context, peer int) (*link, error) {
 	if err := c.sendKey(ctx, l, peer, c.control.inbound); err != nil {
 		return nil, err
 	}
-	l.peerKey, _, err = c.recvBareKey(ctx, peer)
-	return l, err
+	if l.peerKey, _, err = c.recvBareKey(ctx, peer); err != nil {
+		return nil, err
+	}
+	return l, c.openInbox(ctx, l, peer)
 }
 
 // driveLink makes a link ready for the rank's own copy engine.
@@ -107,7 +110,15 @@ func (c *Communicator) driveLink(ctx context.Context, l *link, peer int) error {
 
 // join trades keys with the peer and gives the proxy numbers for what triggers will
 // cite.
-func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) error {
+func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) (err error) {
+	if ch.watched, err = c.forward(ch.link, ch.pair.mine); err != nil {
+		return &framework.Error{Op: opPortChannel, Peer: framework.NoPeer, Err: err}
+	}
+	defer func() {
+		if err != nil {
+			undo(func(ctx context.Context) error { return c.forwarding.unwatch(ctx, ch.watched) })
+		}
+	}()
 	if err := c.sendKey(ctx, ch.link, ch.pair.peer, open); err != nil {
 		return err
 	}
@@ -118,7 +129,6 @@ func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) 
 	if err := join(ctx, c); err != nil {
 		return err
 	}
-	var err error
 	if ch.kernels, err = c.openEnd(ctx, ch.link.transport, fromKernels, ch.binding); err == nil {
 		if c.control.hostDev == nil {
 			ch.host.Store(ch.kernels)
@@ -221,6 +231,7 @@ func (ch *PortChannel) shut(ctx context.Context) error {
 		keep(ch.drain(ctx))
 		ch.unbind()
 		keep(ch.settle(ctx))
+		keep(c.forwarding.unwatch(ctx, ch.watched))
 		c.control.semaphores.close(ch.pair)
 		keep(ch.release(ctx))
 		for _, e := range ch.ends() {

@@ -75,6 +75,8 @@ func (c *Communicator) stepMap(p *performed, att framework.Attachment, s framewo
 			return nonsense("object %d of %d", s.Object, len(p.objects))
 		}
 		p.mapped[s.Mapping], p.strides[s.Mapping], err = p.objects[s.Object].Map()
+	} else if m.Role == framework.RoleInbox {
+		p.mapped[s.Mapping], err = c.control.mapInbox(m)
 	} else {
 		p.mapped[s.Mapping], err = c.dev.Map(m)
 	}

@@ -397,6 +397,28 @@ func TestLane(t *testing.T) {
 	}
 }
 
+// Settle waits for what was there, not for what others go on adding.
+func TestSettleUnderTraffic(t *testing.T) {
+	c := newCopying(t, 1)
+	stop := make(chan struct{})
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				c.push(t, trigger(device.TriggerSignal, 0, 0, 0, 0))
+			}
+		}
+	})
+	for range 50 {
+		must(t, c.lanes[0].Settle(bound(t)))
+	}
+	close(stop)
+	busy.Wait()
+}
+
 func TestCopierDoesNotAllocate(t *testing.T) {
 	c := newCopying(t, 1)
 	step := func() {

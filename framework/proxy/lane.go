@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -223,22 +224,21 @@ func (l *Lane) look() (outstanding bool, err error) {
 	return true, nil
 }
 
-// Settle waits until all that was enqueued is done. It never waits in the driver, so
-// it ends with ctx whatever the device does.
+// Settle waits until all that was enqueued before the call is done, or dropped. It
+// never waits in the driver, so it ends with ctx whatever the device does.
 func (l *Lane) Settle(ctx context.Context) error {
 	start := time.Now()
-	for n := 0; ; n++ {
-		l.mu.Lock()
-		if l.count == 0 && l.marked != l.issued && l.err == nil {
-			_ = l.mark() // its error is the lane's, which look returns
-		}
-		l.mu.Unlock()
-		outstanding, err := l.look()
-		if err != nil || !outstanding {
+	target := ^uint64(0)
+	for {
+		done, err := l.reached(&target)
+		if err != nil || done {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return l.blame("wait", fmt.Errorf("%w: the stream is busy for %v: %w", framework.ErrUnavailable, time.Since(start).Round(time.Millisecond), err))
+		}
+		if _, err := l.look(); err != nil {
+			return err
 		}
 		switch waited := time.Since(start); {
 		case waited < 50*time.Microsecond:
@@ -248,6 +248,24 @@ func (l *Lane) Settle(ctx context.Context) error {
 			time.Sleep(min(waited/16, time.Millisecond))
 		}
 	}
+}
+
+// reached reports whether the stream has done so many operations, or all that there
+// are, if that is less. It has the stream write a mark for them.
+func (l *Lane) reached(target *uint64) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return false, l.err
+	}
+	*target = min(*target, l.issued+uint64(l.count))
+	if atomic.LoadUint64(l.done.Host) >= *target {
+		return true, nil
+	}
+	if l.issued >= *target && l.marked < *target {
+		return false, l.mark()
+	}
+	return false, nil
 }
 
 // Drop forgets what waits for room, for a job that has failed.
@@ -273,3 +291,6 @@ func (l *Lane) Close(ctx context.Context) error {
 	}
 	return err
 }
+
+// hostPointer turns the address of memory that Go does not manage into a pointer.
+func hostPointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Forwarder moves counts from the inboxes of transports that cannot write a rank's
+// semaphores into those semaphores: over a lane into memory of a device, or by plain
+// stores. One thread does it for all; while nothing is watched it does not run.
+type Forwarder struct {
+	lane *Lane // nil: addresses are those of the host
+	o    Options
+	done chan struct{}
+
+	mu      sync.Mutex // held while the thread looks at the words
+	watched []*Watched
+	started bool
+	stopped bool
+	work    chan struct{} // wakes a thread that has nothing to watch
+	err     error
+}
+
+// Watched is one word of an inbox and the semaphore that it stands for.
+type Watched struct {
+	word *uint64
+	addr uintptr
+	base uint64 // of the semaphore, less that of the word
+	seen uint64
+}
+
+// NewForwarder returns a forwarder without work. Of the options Spin, Yield, Park and
+// CPU count; lane is nil on the host.
+func NewForwarder(lane *Lane, o Options) *Forwarder {
+	if o.Spin == 0 {
+		o.Spin = copierSpin
+	}
+	if o.Yield == 0 {
+		o.Yield = copierYield
+	}
+	if o.Park == 0 {
+		o.Park = copierPark
+	}
+	return &Forwarder{lane: lane, o: o, done: make(chan struct{}), work: make(chan struct{}, 1)}
+}
+
+// Watch forwards, from now on, what is added to a word: to the semaphore at addr, whose
+// count is base now. Nobody else may write the semaphore until Unwatch.
+func (f *Forwarder) Watch(word *uint64, addr uintptr, base uint64) (*Watched, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.stopped:
+		return nil, fmt.Errorf("forwarder: %w", framework.ErrClosed)
+	case f.err != nil:
+		return nil, f.err
+	}
+	seen := atomic.LoadUint64(word)
+	w := &Watched{word: word, addr: addr, base: base - seen, seen: seen}
+	f.watched = append(f.watched, w)
+	if !f.started {
+		f.started = true
+		go f.run()
+	}
+	f.wake()
+	return w, nil
+}
+
+// Unwatch ends it. When it returns neither word is touched any more, but for what is
+// on its way over the lane.
+func (f *Forwarder) Unwatch(w *Watched) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watched = slices.DeleteFunc(f.watched, func(x *Watched) bool { return x == w })
+}
+
+func (f *Forwarder) wake() {
+	select {
+	case f.work <- struct{}{}:
+	default:
+	}
+}
+
+// Stop ends the forwarder.
+func (f *Forwarder) Stop() {
+	f.mu.Lock()
+	first := !f.stopped
+	f.stopped = true
+	started := f.started
+	f.mu.Unlock()
+	if first && !started {
+		close(f.done)
+	}
+	f.wake()
+	<-f.done
+}
+
+// Done is closed when the forwarder has ended: by Stop, or for the reason in Err.
+func (f *Forwarder) Done() <-chan struct{} { return f.done }
+
+// Err returns why it has ended, nil after Stop.
+func (f *Forwarder) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// run is the thread.
+func (f *Forwarder) run() {
+	runtime.LockOSThread() // and never unlocked: the thread ends with its affinity
+	defer close(f.done)
+	if f.o.CPU > 0 {
+		var one unix.CPUSet
+		one.Set(f.o.CPU - 1)
+		_ = unix.SchedSetaffinity(0, &one) // a wish, as for proxies
+	}
+	idle := time.Now()
+	for n := 1; ; n++ {
+		moved, watching, on := f.pass(n%lookEvery == 0)
+		switch {
+		case !on:
+			return
+		case !watching:
+			<-f.work
+			idle = time.Now()
+		case moved:
+			idle = time.Now()
+		case n%lookEvery == 0:
+			f.rest(time.Since(idle))
+		}
+	}
+}
+
+// pass looks at all words once; not on: the thread is to end.
+func (f *Forwarder) pass(look bool) (moved, watching, on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped {
+		return false, false, false
+	}
+	for _, w := range f.watched {
+		now := atomic.LoadUint64(w.word)
+		if now == w.seen {
+			continue
+		}
+		// A count may be skipped: who waits for it sees a higher one.
+		ok := true
+		if f.lane == nil {
+			atomic.StoreUint64((*uint64)(hostPointer(w.addr)), now+w.base)
+		} else if ok, f.err = f.lane.submit(operation{flush: w.addr, pos: now + w.base - 1}); f.err != nil {
+			return moved, true, false
+		}
+		if ok { // else the lane is full, and a later pass tries again
+			w.seen, moved = now, true
+		}
+	}
+	if look && f.lane != nil {
+		if _, f.err = f.lane.look(); f.err != nil {
+			return moved, true, false
+		}
+	}
+	return moved, len(f.watched) > 0, true
+}
+
+func (f *Forwarder) rest(waited time.Duration) {
+	switch {
+	case waited < f.o.Spin:
+	case waited < f.o.Spin+f.o.Yield:
+		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	default:
+		time.Sleep(f.o.Park)
+	}
+}

@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+)
+
+// forwarded is what forwarders on the host write: by its address, so it must not move.
+var forwarded [3]uint64
+
+func reaches(t *testing.T, what string, word *uint64, want uint64) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); atomic.LoadUint64(word) != want; time.Sleep(20 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: %d, expected %d", what, atomic.LoadUint64(word), want)
+		}
+	}
+}
+
+func TestForwarder(t *testing.T) {
+	dev, err := gputest.Open(0)
+	must(t, err)
+	defer dev.Close()
+	m := alloc(t, dev, 128)
+	onHost := forwarded[:2]
+	for name, c := range map[string]struct {
+		lane       *Lane
+		addr, next uintptr
+		a, b       *uint64
+	}{
+		"device": {newLane(t, dev, framework.NoPeer), m.Addr(), m.Addr() + 64, dev.Word(m.Addr()), dev.Word(m.Addr() + 64)},
+		"host":   {nil, uintptr(unsafe.Pointer(&onHost[0])), uintptr(unsafe.Pointer(&onHost[1])), &onHost[0], &onHost[1]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := NewForwarder(c.lane, Options{})
+			inbox := new([2]uint64)
+			inbox[0] = 1000 // of whoever had the number before
+			atomic.StoreUint64(c.a, 70)
+			first, err := f.Watch(&inbox[0], c.addr, 70)
+			must(t, err)
+			_, err = f.Watch(&inbox[1], c.next, 0)
+			must(t, err)
+			for range 500 {
+				atomic.AddUint64(&inbox[0], 1)
+				atomic.AddUint64(&inbox[1], 2)
+			}
+			reaches(t, "a counter that began at 70", c.a, 570)
+			reaches(t, "a counter that began at 0", c.b, 1000)
+			f.Unwatch(first)
+			atomic.AddUint64(&inbox[0], 1)
+			atomic.AddUint64(&inbox[1], 1)
+			reaches(t, "the other counter", c.b, 1001)
+			if n := atomic.LoadUint64(c.a); n != 570 {
+				t.Errorf("a counter that is not watched moved to %d", n)
+			}
+			if first, err = f.Watch(&inbox[0], c.addr, 570); err != nil {
+				t.Fatal(err)
+			}
+			atomic.AddUint64(&inbox[0], 3)
+			reaches(t, "a counter that is watched again", c.a, 573)
+			f.Stop()
+			f.Stop()
+			if _, err := f.Watch(&inbox[0], c.addr, 0); !errors.Is(err, framework.ErrClosed) {
+				t.Errorf("watch after Stop: %v", err)
+			}
+			if err := f.Err(); err != nil {
+				t.Error(err)
+			}
+			if c.lane != nil {
+				must(t, c.lane.Close(bound(t)))
+			}
+		})
+	}
+}
+
+// Between uses the thread sleeps, and wakes for the next.
+func TestForwarderWithoutWork(t *testing.T) {
+	f := NewForwarder(nil, Options{Spin: time.Nanosecond, Yield: time.Nanosecond})
+	inbox, counter := new(uint64), &forwarded[2]
+	*counter = 0
+	for n := range uint64(20) {
+		w, err := f.Watch(inbox, uintptr(unsafe.Pointer(counter)), n)
+		must(t, err)
+		atomic.AddUint64(inbox, 1)
+		reaches(t, "the counter", counter, n+1)
+		f.Unwatch(w)
+	}
+	f.Stop()
+	NewForwarder(nil, Options{}).Stop() // never started
+}
+
+func TestForwarderEndsWithTheDevice(t *testing.T) {
+	dev, err := gputest.Open(0)
+	must(t, err)
+	defer dev.Close()
+	m := alloc(t, dev, 8)
+	l := newLane(t, dev, framework.NoPeer)
+	f := NewForwarder(l, Options{})
+	inbox := new(uint64)
+	_, err = f.Watch(inbox, m.Addr(), 0)
+	must(t, err)
+	dev.Fail(errors.New("an uncorrectable error"))
+	atomic.AddUint64(inbox, 1)
+	<-f.Done()
+	if err := f.Err(); !errors.Is(err, framework.ErrUnavailable) {
+		t.Errorf("%v: expected what the device said", err)
+	}
+	if _, err := f.Watch(inbox, m.Addr(), 0); !errors.Is(err, framework.ErrUnavailable) {
+		t.Errorf("watch afterwards: %v", err)
+	}
+	f.Stop()
+}
