@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/plugins"
+	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
@@ -21,6 +22,7 @@ type BuiltIn struct {
 // List is all of them. A new one is a new line here.
 var List = []BuiltIn{
 	entry(shm.Name, shm.New),
+	entry(cudaipc.Name, cudaipc.New),
 }
 
 func entry[C any](name string, create func(C) (framework.Transport, error)) BuiltIn {

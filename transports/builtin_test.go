@@ -32,10 +32,12 @@ func TestEmbed(t *testing.T) {
 		options map[string]any
 		want    string
 	}{
-		{"shmm", nil, "expected one of shm"},
+		{"shmm", nil, "expected one of shm cudaipc"},
 		{"shm", map[string]any{"drain_spinn": "1us"}, "drain_spin"},
 		{"shm", map[string]any{"drain_spin": "fast"}, "drain_spin"},
 		{"shm", map[string]any{"drain_cpu": -2}, "drain_cpu"},
+		{"cudaipc", map[string]any{"shares": []any{"vmm", "pigeon"}}, "pigeon"},
+		{"cudaipc", map[string]any{"require_nvlinc": true}, "require_nvlink"},
 	} {
 		if _, err := Embed(c.name, c.options); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %v: %v: expected ErrInvalid with %q", c.name, c.options, err, c.want)

@@ -2,18 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
@@ -24,6 +29,7 @@ type conform struct {
 	plugin    string
 	transport string
 	match     string
+	device    string
 	format    string
 	verbose   bool
 }
@@ -38,6 +44,7 @@ func conformCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&v.plugin, "plugin", "", "program of the plugin to test")
 	c.Flags().StringVar(&v.transport, "transport", "", "name of a transport, found as for a job")
 	c.Flags().StringVar(&v.match, "run", "", "run the tests whose name matches this regular expression")
+	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda for the GPUs in turn, or auto by what the transport needs")
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json with one object a line")
 	c.Flags().BoolVarP(&v.verbose, "verbose", "v", false, "show what the plugin prints")
 	return c
@@ -52,6 +59,9 @@ func (v *conform) run() error {
 	if v.format != "table" && v.format != "json" {
 		return usage("conform: --format %q: expected table or json", v.format)
 	}
+	if v.device != "auto" && v.device != "host" && v.device != "cuda" {
+		return usage("conform: --device %q: expected auto, host or cuda", v.device)
+	}
 	o := transporttest.Options{}
 	if v.match != "" {
 		re, err := regexp.Compile(v.match)
@@ -64,6 +74,9 @@ func (v *conform) run() error {
 	defer stop()
 	spec, err := v.spec(ctx)
 	if err != nil {
+		return err
+	}
+	if err := v.chooseDevice(ctx, spec, &o); err != nil {
 		return err
 	}
 	o.Open = func(ctx context.Context) (*transporttest.Side, error) {
@@ -97,6 +110,37 @@ func (v *conform) print(r transporttest.Report) error {
 	case r.Failed() > 0:
 		return &codeError{code: 1}
 	}
+	return nil
+}
+
+// onGPU is how long a test may take on GPUs: the driver compiles kernels as it loads
+// them.
+const onGPU = 5 * time.Minute
+
+// chooseDevice has the ranks use GPUs if that is asked for, or if the transport needs
+// such memory and there are some. Without one the suite runs what can be run.
+func (v *conform) chooseDevice(ctx context.Context, spec plugins.Spec, o *transporttest.Options) error {
+	switch v.device {
+	case "host":
+		return nil
+	case "auto":
+		info, err := plugins.Inspect(ctx, spec)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(info.Description.Needs, framework.NeedVMM) {
+			return nil
+		}
+	}
+	n, err := cuda.Count()
+	if err != nil || n == 0 {
+		if v.device == "cuda" {
+			return fmt.Errorf("conform: --device cuda: %w", errors.Join(err, framework.ErrUnavailable))
+		}
+		return nil // the report says what is missing
+	}
+	o.Device = func(rank int) (gpu.Device, error) { return cuda.Open(rank % n) }
+	o.TestLimit = onGPU
 	return nil
 }
 

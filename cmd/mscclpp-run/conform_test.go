@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 	"github.com/mscclpp-go/mscclpp/plugins"
+	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 )
 
-// conformPlugin makes this test program a plugin: "good", or "bad", which forgets
-// to check what it registers.
+// conformPlugin makes this test program a plugin: "good", "bad", which forgets to
+// check what it registers, or "gpu", which is for GPUs.
 const conformPlugin = "CONFORM_TEST_PLUGIN"
 
 func init() {
@@ -26,8 +28,11 @@ func init() {
 		return
 	}
 	plugins.Serve(func(struct{}) (framework.Transport, error) {
-		if kind == "bad" {
+		switch kind {
+		case "bad":
 			return careless{loopback.New()}, nil
+		case "gpu":
+			return cudaipc.New(cudaipc.Config{}.Defaults())
 		}
 		return loopback.New(), nil
 	})
@@ -114,6 +119,7 @@ func TestConformUsage(t *testing.T) {
 		{"--plugin", "x", "--transport", "y"},
 		{"--plugin", "x", "--run", "("},
 		{"--plugin", "x", "--format", "xml"},
+		{"--plugin", "x", "--device", "gpu"},
 		{"--plugin", plugin(t, "good"), "--run", "no such test"},
 	} {
 		if _, stderr, code := conformRun(t, args...); code != 2 || stderr == "" {
@@ -122,5 +128,23 @@ func TestConformUsage(t *testing.T) {
 	}
 	if _, stderr, code := conformRun(t, "--plugin", "/nonexistent/plugin"); code != 1 || !strings.Contains(stderr, "/nonexistent/plugin") {
 		t.Errorf("missing plugin: exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// Where there is no GPU, a transport for GPUs is tested as far as that goes, unless
+// GPUs were asked for.
+func TestConformWithoutGPU(t *testing.T) {
+	if n, err := cuda.Count(); err == nil && n > 0 {
+		t.Skip("not on a machine with GPUs: there all tests run")
+	}
+	lines, stderr, code := conformRun(t, "--plugin", plugin(t, "gpu"), "--run", "^(control|memory)/")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s\n%s", code, strings.Join(lines, "\n"), stderr)
+	}
+	if last := lines[len(lines)-1]; !strings.Contains(last, " passed, 0 failed; ") || !strings.Contains(last, "not run: they need memory of a GPU") {
+		t.Errorf("last line %q: want what passed, and what the rest needs", last)
+	}
+	if _, stderr, code := conformRun(t, "--plugin", plugin(t, "gpu"), "--device", "cuda"); code != 1 || !strings.Contains(stderr, "unavailable") {
+		t.Errorf("--device cuda without a GPU: code %d, %s", code, stderr)
 	}
 }
