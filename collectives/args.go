@@ -6,7 +6,7 @@ import "github.com/mscclpp-go/mscclpp/framework/device"
 
 const (
 	maxRanks     = 72
-	maxLanes     = 64
+	maxLanes     = 128
 	maxTransfers = 128
 	maxBlocks    = 256
 	nearRanks    = 8
@@ -14,7 +14,7 @@ const (
 	mailboxBytes = 512
 	stateBytes   = 128 + 16*maxBlocks + maxLanes*(16+3*8*maxRanks+48)
 
-	notesBytes   = 128 // of the state, that the host reads
+	notesBytes = 128 // of the state, that the host reads
 
 	// Within a mailbox, and within the state.
 	signatureOffset   = 320

@@ -25,7 +25,7 @@ namespace mscclpp {
 namespace collectives {
 
 constexpr uint32_t kMaxRanks = 72;       // of one memory domain; the largest switch on sale
-constexpr uint32_t kMaxLanes = 64;
+constexpr uint32_t kMaxLanes = 128;
 constexpr uint32_t kMaxBlocks = 256;     // of one launch
 constexpr uint32_t kNearRanks = 8;       // of kernels with short arguments
 constexpr uint32_t kMaxTransfers = 128;  // of one launch
@@ -59,7 +59,7 @@ struct Mailbox {
   uint64_t memory;      // which registered memories these are in
   uint8_t pad4[32];
   uint32_t signature[2][8];  // by parity of the sequence, as packets; lane 0 only
-  uint32_t meeting[16];      // packets: see Meeting
+  uint32_t meeting[16];      // what the peer brings to a meeting, as packets: see Sync
   uint8_t pad5[64];
 };
 static_assert(sizeof(Mailbox) == 512, "layout");

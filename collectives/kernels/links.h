@@ -97,6 +97,34 @@ class Sync {
     }
   }
 
+  // meet is enter_with and wait by packets: one store and no fence, where a release
+  // would first wait for the link. It is for the start of a launch alone. There
+  // nothing is to be published but what earlier kernels wrote, and their end has done
+  // that; on other targets fences stand in. The next barrier must be one that all
+  // enter when they have no more use for the numbers.
+  MSCCLPP_DEVICE bool meet(uint64_t input, uint64_t output, uint64_t memory) {
+    const uint32_t flag = static_cast<uint32_t>(++count_) | 0x80000000u;
+    const uint64_t mine[3] = {input, output, memory};
+    bool ok = true;
+    order();
+    for (uint32_t i = thread_id(); i < 3 * c_.ranks; i += block_dim()) {
+      const uint32_t peer = i / 3, k = i - 3 * peer;
+      if (peer != c_.rank) writePacket(meeting(peer, c_.rank) + k, k == 0 ? mine[0] : k == 1 ? mine[1] : mine[2], flag);
+    }
+    for (uint32_t i = thread_id(); i < 3 * c_.ranks && ok; i += block_dim()) {
+      const uint32_t peer = i / 3, k = i - 3 * peer;
+      if (peer == c_.rank) continue;
+      const LL16Packet* p = meeting(c_.rank, peer) + k;
+      const WaitSite site{c_.signature.collective << 8 | c_.signature.algorithm, kWordSync, peer, count_};
+      uint64_t theirs = 0;
+      ok = wait_brief(c_.control, site, [&]() MSCCLPP_LAMBDA { return pollPacket(p, flag, theirs); });
+      Mailbox* m = mailbox(c_, c_.rank, peer, lane_);
+      (k == 0 ? m->input : k == 1 ? m->output : m->memory) = theirs;
+    }
+    order();
+    return block_sync_and(ok);
+  }
+
   MSCCLPP_DEVICE bool wait() {
     bool ok = true;
     for (uint32_t i = thread_id() + 1; i < c_.ranks && ok; i += block_dim()) {
@@ -117,6 +145,14 @@ class Sync {
   }
 
  private:
+  MSCCLPP_DEVICE LL16Packet* meeting(uint32_t to, uint32_t from) const {
+    return reinterpret_cast<LL16Packet*>(mailbox(c_, to, from, lane_)->meeting);
+  }
+  MSCCLPP_DEVICE static void order() {
+#if !MSCCLPP_TARGET_CUDA
+    fence_system();
+#endif
+  }
   MSCCLPP_DEVICE void tell(uint32_t peer) const { store_release(&mailbox(c_, peer, c_.rank, lane_)->sync, count_); }
 
   const Common& c_;

@@ -32,6 +32,9 @@ MSCCLPP_KERNEL(mscclpp_transfers_chunk, TransferArgs, args) { transfers(args); }
 MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
 
 #if !MSCCLPP_TARGET_CPU
+MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_push, Args, args) { alltoall_push(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, WordCarrier<1>, args) }
 MSCCLPP_KERNEL(mscclpp_allgather_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, LineCarrier, args) }
 MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, WordCarrier<1>, args) }

@@ -6,6 +6,7 @@
 #define MSCCLPP_COLLECTIVES_ZEROCOPY_H_
 
 #include "links.h"
+#include "unrolled.h"
 
 namespace mscclpp {
 namespace collectives {
@@ -31,17 +32,23 @@ MSCCLPP_DEVICE uint32_t elsewhere(const Args& a, uint32_t lane) {
 
 // between runs body(lane) between the two barriers, for each lane of this block.
 // When ranks have passed different memories all of them see it, and none runs it.
+// Launches of these kernels may overlap: the next one begins while this one waits at
+// its end, so that no more than one waits for another.
 template <class Body>
 MSCCLPP_DEVICE void between(const Args& a, Body body) {
   const Common& c = a.common;
+  await_previous();
   if (!agree(c)) return;
   for (uint32_t lane = block_id(); lane < c.lanes; lane += grid_dim()) {
     Sync sync(c, lane);
-    sync.enter_with(a.input_offset, a.output_offset, a.memory);
-    if (!sync.wait()) return;
+    if (!sync.meet(a.input_offset, a.output_offset, a.memory)) return;
     const uint32_t odd = elsewhere(a, lane);
-    if (lane == 0 && thread_id() == 0) c.state->elsewhere = odd < kMaxRanks ? odd + 1 : 0;
+    if (lane == 0 && thread_id() == 0) {
+      c.state->elsewhere = odd < kMaxRanks ? odd + 1 : 0;
+      if (odd < kMaxRanks && c.notes != c.state) store_relaxed(&c.notes->elsewhere, odd + 1);
+    }
     if (odd == kMaxRanks) body(lane);
+    if (lane + grid_dim() >= c.lanes) release_next();
     if (!sync.barrier()) return;
     sync.close();
   }
@@ -55,6 +62,9 @@ MSCCLPP_DEVICE void allreduce_zerocopy(const Args& a) {
   const Common& c = a.common;
   const Slice own = slice_of(a.count, c.rank, c.ranks, sizeof(T));
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    const uint64_t begin = own.first * sizeof(T);
+    if (sum_unrolled<T>(a, own.count, lane, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r) + begin; },
+                        [&](uint32_t r) MSCCLPP_LAMBDA { return output_of(a, lane, r) + begin; })) return;
     const Steps steps{own.count, kTileBytes / sizeof(T), lane, c.lanes};
     for (uint64_t k = 0; k < steps.size(); ++k) {
       const uint64_t at = (own.first + steps.first(k)) * sizeof(T);
@@ -73,6 +83,9 @@ template <class T>
 MSCCLPP_DEVICE void reducescatter_zerocopy(const Args& a) {
   const Common& c = a.common;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    const uint64_t begin = c.rank * a.count * sizeof(T);
+    if (sum_unrolled<T>(a, a.count, lane, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r) + begin; },
+                        [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<char*>(a.output); }, false)) return;
     const Steps steps{a.count, kTileBytes / sizeof(T), lane, c.lanes};
     for (uint64_t k = 0; k < steps.size(); ++k) {
       const uint64_t at = steps.first(k) * sizeof(T);
@@ -86,6 +99,8 @@ template <class T>
 MSCCLPP_DEVICE void reduce_zerocopy(const Args& a) {
   const Common& c = a.common;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    if (c.rank == a.root && sum_unrolled<T>(a, a.count, lane, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r); },
+                                            [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<char*>(a.output); }, false)) return;
     const Steps steps{c.rank == a.root ? a.count : 0, kTileBytes / sizeof(T), lane, c.lanes};
     for (uint64_t k = 0; k < steps.size(); ++k) {
       const uint64_t at = steps.first(k) * sizeof(T);
@@ -94,6 +109,19 @@ MSCCLPP_DEVICE void reduce_zerocopy(const Args& a) {
     }
   });
 }
+
+// What the root of a broadcast sends one rank at a time.
+constexpr uint64_t kRelayBytes = 65536;
+
+// Relay counts pieces that one rank has brought another, in the words of pipes.
+struct Relay {
+  MSCCLPP_DEVICE static void tell(const Common& c, uint32_t lane, uint32_t peer) { Pipe::put(c, lane, peer); }
+  MSCCLPP_DEVICE static bool wait(const Common& c, uint32_t lane, uint32_t peer) {
+    if (!Pipe::wait_ready(c, lane, peer)) return false;
+    Pipe::take(c, lane, peer);
+    return true;
+  }
+};
 
 // The part of a copy that belongs to a lane.
 MSCCLPP_DEVICE void copy_lane(const Common& c, uint32_t lane, char* to, const char* from, uint64_t bytes) {
@@ -122,11 +150,71 @@ MSCCLPP_DEVICE void alltoall_zerocopy(const Args& a) {
   });
 }
 
+// Peers' outputs, not their inputs, are what has to be registered: stores to a link
+// wait for nothing, so this is faster than reading.
+MSCCLPP_DEVICE void allgather_push(const Args& a) {
+  const Common& c = a.common;
+  const uint64_t total = a.count * a.element;
+  between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    const char* in = static_cast<const char*>(a.input);
+    if (spread_unrolled(a, total, lane, in, [&](uint32_t r) MSCCLPP_LAMBDA { return output_of(a, lane, r) + c.rank * total; })) return;
+    for (uint32_t i = 0; i < c.ranks; ++i) {
+      const uint32_t peer = (c.rank + i) % c.ranks;
+      copy_lane(c, lane, output_of(a, lane, peer) + c.rank * total, in, total);
+    }
+  });
+}
+
+// Not in place: a peer would overwrite what this rank has yet to send.
+MSCCLPP_DEVICE void alltoall_push(const Args& a) {
+  const Common& c = a.common;
+  const uint64_t total = a.count * a.element;
+  between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    for (uint32_t i = 1; i <= c.ranks; ++i) {
+      const uint32_t peer = (c.rank + i) % c.ranks;
+      copy_lane(c, lane, output_of(a, lane, peer) + c.rank * total, static_cast<const char*>(a.input) + peer * total, total);
+    }
+  });
+}
+
+// Every rank but the root has a share, which the root sends it first and which it
+// sends on to the others while the next piece arrives: the root's link carries
+// everything once, however many ranks there are.
+MSCCLPP_DEVICE void broadcast_push(const Args& a) {
+  const Common& c = a.common;
+  const uint64_t bytes = a.count * a.element;
+  between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    const char* in = static_cast<const char*>(a.input);
+    const uint32_t others = c.ranks - 1;
+    if (c.rank == a.root) copy_lane(c, lane, static_cast<char*>(a.output), in, bytes);
+    if (others == 0) return;
+    const Steps steps{bytes, kRelayBytes * others, lane, c.lanes};
+    for (uint64_t k = 0; k < steps.size(); ++k) {
+      const uint64_t at = steps.first(k), each = round_up(ceil_div(steps.count(k), others), 64);
+      for (uint32_t i = 1; i < c.ranks; ++i) {
+        const uint32_t peer = (a.root + i) % c.ranks;
+        const uint64_t first = smaller(steps.count(k), each * (i - 1)), n = smaller(steps.count(k) - first, each);
+        if (c.rank == a.root) {
+          copy(output_of(a, lane, peer) + at + first, in + at + first, n, thread_id(), block_dim());
+          Relay::tell(c, lane, peer);
+        } else if (c.rank == peer) {
+          if (!Relay::wait(c, lane, a.root)) return;
+          for (uint32_t j = 1; j < c.ranks; ++j) {
+            const uint32_t next = (peer + j) % c.ranks;
+            if (next != a.root) copy(output_of(a, lane, next) + at + first, static_cast<char*>(a.output) + at + first, n, thread_id(), block_dim());
+          }
+        }
+      }
+    }
+  });
+}
+
 // The root brings its data into its output first: that is the buffer which all
 // ranks have.
 MSCCLPP_DEVICE void broadcast_zerocopy(const Args& a) {
   const Common& c = a.common;
   const uint64_t bytes = a.count * a.element;
+  await_previous();
   if (c.rank == a.root && a.output != a.input) {
     copy(a.output, a.input, bytes, global_thread(), global_threads());
     if (!grid_sync(&c.state->grid, c.control)) return;
@@ -139,6 +227,8 @@ MSCCLPP_DEVICE void broadcast_zerocopy(const Args& a) {
 // barrier moves nothing.
 MSCCLPP_DEVICE void barrier(const Args& a) {
   const Common& c = a.common;
+  release_next();
+  await_previous();
   if (!agree(c) || block_id() != 0) return;
   Sync sync(c, 0);
   if (!sync.barrier()) return;

@@ -106,6 +106,82 @@ void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Che
   }
 }
 
+// The kernels over registered buffers, with as many lanes as fit no grid.
+using WideKernel = void (*)(const Args*, const LaunchShape*);
+struct WideSequence {
+  WideKernel kernel;
+  Args calls[3];
+  GridBarrier* stream;
+};
+void wide_sequence(const WideSequence* s, const LaunchShape* shape) {
+  for (const Args& call : s->calls) {
+    s->kernel(&call, shape);
+    if (!grid_sync(s->stream, call.common.control)) return;
+  }
+}
+
+void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks, bool may_be_in_place) {
+  constexpr uint64_t kCount[3] = {16 * 61, 16, 1003}, kSize = 1024 * kNearRanks;
+  const uint32_t lanes = 3;
+  std::vector<char*> scratch;
+  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(lanes * ranks * sizeof(Mailbox)));
+  std::vector<WideSequence> s(ranks);
+  std::vector<std::vector<int8_t*>> in(ranks), out(ranks);
+  for (uint32_t r = 0; r < ranks; ++r) {
+    s[r].kernel = kernel;
+    s[r].stream = job.alloc<GridBarrier>(1);
+    State* state = job.alloc<State>(1);
+    for (uint32_t k = 0; k < 3; ++k) {
+      in[r].push_back(job.alloc<int8_t>(kSize));
+      out[r].push_back(may_be_in_place && k == 2 && shape == kAllReduceShape ? in[r][k] : job.alloc<int8_t>(kSize));
+      for (uint64_t i = 0; i < kCount[k] * ranks; ++i) in[r][k][i] = value(r, k, i);
+    }
+    for (uint32_t k = 0; k < 3; ++k) {
+      Args& a = s[r].calls[k];
+      memset(static_cast<void*>(&a), 0, sizeof(a));
+      Common& c = a.common;
+      c.control = job.control(r);
+      c.state = c.notes = state;
+      c.rank = r;
+      c.ranks = ranks;
+      c.lanes = lanes;
+      for (uint32_t p = 0; p < ranks; ++p) c.scratch[p] = reinterpret_cast<uint64_t>(scratch[p]);
+      a.count = kCount[k];
+      a.element = 1;
+      a.root = k % ranks;
+      a.input = in[r][k];
+      a.output = out[r][k];
+      a.input_offset = a.output_offset = 64 * r;  // own offsets for each rank
+    }
+  }
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (uint32_t k = 0; k < 3; ++k) {
+      for (uint32_t p = 0; p < ranks; ++p) {
+        s[r].calls[k].inputs[p] = reinterpret_cast<uint64_t>(in[p][k]) - 64 * p;
+        s[r].calls[k].outputs[p] = reinterpret_cast<uint64_t>(out[p][k]) - 64 * p;
+      }
+    }
+    job.launch(r, 1 + r % 3, r % 2 == 0 ? 4 : 3, wide_sequence, s[r]);
+  }
+  job.run();
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (uint32_t k = 0; k < 3; ++k) {
+      const uint64_t n = kCount[k];
+      const bool wide = shape == kAllGatherShape || shape == kAllToAllShape;
+      if (shape == kReduceShape && r != k % ranks) continue;
+      for (uint64_t i = 0; i < (wide ? n * ranks : n); ++i) {
+        uint32_t want = 0;
+        for (uint32_t p = 0; p < ranks; ++p) want += static_cast<uint8_t>(value(p, k, shape == kReduceScatterShape ? r * n + i : i));
+        if (shape == kAllGatherShape) want = value(i / n, k, i % n);
+        if (shape == kAllToAllShape) want = value(i / n, k, r * n + i % n);
+        if (shape == kBroadcastShape) want = value(k % ranks, k, i);
+        job.expect(out[r][k][i] == static_cast<int8_t>(want), "rank %u of %u, call %u, element %llu: %d, expected %d", r, ranks, k,
+                   (unsigned long long)i, out[r][k][i], static_cast<int8_t>(want));
+      }
+    }
+  }
+}
+
 // Ranks that launch different things find out, and move nothing.
 void mismatch(check::Job& job) {
   const uint64_t area = 2 * sizeof(Mailbox), half = 2 * kSlot;
@@ -157,6 +233,12 @@ void all(check::Job& job, Kernel kernel) {
 
 #define NEAR(name, shape) \
   { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name); } }
+#define WIDE(name, shape, in_place)                                                                             \
+  {                                                                                                             \
+    #name, [](check::Job& job) {                                                                                \
+      for (uint32_t ranks : {2u, 3u, 4u, 8u}) registered(job, mscclpp_##name, shape, ranks, in_place);          \
+    }                                                                                                           \
+  }
 
 MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_oneshot_ll128, kAllReduceShape),
                    NEAR(allreduce_twoshot_ll128, kAllReduceShape), NEAR(reducescatter_direct_ll8, kReduceScatterShape),
@@ -164,4 +246,7 @@ MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_
                    NEAR(reduce_direct_ll128, kReduceShape), NEAR(allgather_direct_ll8, kAllGatherShape),
                    NEAR(allgather_direct_ll128, kAllGatherShape), NEAR(alltoall_direct_ll8, kAllToAllShape),
                    NEAR(alltoall_direct_ll128, kAllToAllShape), NEAR(broadcast_direct_ll8, kBroadcastShape),
-                   NEAR(broadcast_direct_ll128, kBroadcastShape), {"mismatch", mismatch})
+                   NEAR(broadcast_direct_ll128, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
+                   WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
+                   WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
+                   WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch})
