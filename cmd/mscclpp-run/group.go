@@ -22,8 +22,8 @@ type group struct {
 	queue *queue // nil on the host
 }
 
-func (g *group) Rank() int      { return g.job.Rank() }
-func (g *group) Size() int      { return g.job.Size() }
+func (g *group) Rank() int { return g.job.Rank() }
+func (g *group) Size() int { return g.job.Size() }
 func (g *group) Barrier() error {
 	g.opts.Algorithm, g.opts.Scale = "", 0
 	return g.job.Barrier(&g.opts)
