@@ -167,7 +167,7 @@ func (j *Job) start(ctx context.Context, wanted string, log *slog.Logger) error 
 	if j.World, err = comm.New(ctx, j.boot, comm.Options{
 		Device:     j.device,
 		Transports: inUse(j.transports),
-		Facts:      framework.Facts{Host: boot.HostID, NUMA: -1},
+		Facts:      factsOf(j.device, boot.HostID, log),
 		Deadline:   uint64(cfg.Comm.Deadline),
 		Log:        log,
 	}); err != nil {

@@ -71,6 +71,11 @@ func (g identity) String() string {
 func (m *machine) own(ctx context.Context, d framework.Device, f framework.Facts) (topo.GPU, identity, error) {
 	told := identity{uuid: f.Other[topo.FactUUID], pci: f.Other[topo.FactPCI]}
 	gpus, err := m.all(ctx)
+	if unavailable(err) && told != (identity{}) {
+		// The rank has opened its GPU, so there is a driver. A container may have
+		// been given what computes and not what manages.
+		return topo.GPU{UUID: told.uuid, PCI: told.pci}, told, nil
+	}
 	if err != nil {
 		return topo.GPU{}, told, err
 	}

@@ -11,12 +11,17 @@ import (
 )
 
 // Probe tells which GPUs there are and how they are joined. Without a driver the
-// transport is not available, and the reason says what to do.
-func (t *Transport) Probe(ctx context.Context, _ framework.Facts) (framework.Live, error) {
+// transport is not available, and the reason says what to do; unless the rank has a
+// GPU all the same, about which then nothing else is known.
+func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Live, error) {
 	gpus, err := t.machine.all(ctx)
 	if unavailable(err) {
 		reason := strings.TrimPrefix(err.Error(), framework.ErrUnavailable.Error()+": ")
-		return framework.Live{Reason: reason}, nil
+		told := identity{uuid: f.Other[topo.FactUUID], pci: f.Other[topo.FactPCI]}
+		if told == (identity{}) || t.config.RequireNVLink {
+			return framework.Live{Reason: reason}, nil
+		}
+		return framework.Live{Available: true, Facts: map[string]string{"devices": told.String(), "peer access": "not told: " + reason}}, nil
 	}
 	if err != nil {
 		return framework.Live{}, failure("probe", err)

@@ -109,3 +109,22 @@ func TestDriverIsAskedOnce(t *testing.T) {
 		}
 	}
 }
+
+// A rank that has opened a GPU has a driver, whatever can be seen of it here.
+func TestRankThatHasAGPU(t *testing.T) {
+	facts := framework.Facts{Other: map[string]string{topo.FactPCI: "0000:19:00.0"}}
+	tr := transport(t, noDriver)
+	live := must[framework.Live](t)(tr.Probe(bound(t), facts))
+	if !live.Available || live.Facts["devices"] != "0000:19:00.0" || live.Facts["peer access"] != "not told: no NVIDIA driver: install it" {
+		t.Errorf("%+v: want available, with the word of the rank", live)
+	}
+	c := config(framework.KindMemory, 0, 0, 1)
+	c.Facts = facts
+	if got := must[address](t)(decodeAddress(listen(t, tr, c).Address.Data)).gpu; got != (identity{pci: "0000:19:00.0"}) {
+		t.Errorf("the address says %+v", got)
+	}
+	strict := transport(t, noDriver, func(c *Config) { c.RequireNVLink = true })
+	if live := must[framework.Live](t)(strict.Probe(bound(t), facts)); live.Available {
+		t.Error("with require_nvlink the transport takes a GPU whose links nobody knows")
+	}
+}
