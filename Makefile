@@ -15,7 +15,8 @@ RACE      = ./framework/... ./plugins/... ./launch/... ./transports/... ./collec
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
-build: ## programs into bin/, plugins into bin/plugins/; needs Go alone
+build: ## programs into bin/, plugins into bin/plugins/; needs Go and a C++ compiler
+	@GO='$(GO)' scripts/deps.sh build
 	$(BUILD) -o bin/ ./cmd/...
 	$(BUILD) -o bin/plugins/ $(addprefix ./,$(PLUGINS))
 

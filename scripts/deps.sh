@@ -3,6 +3,7 @@
 # prints what to install and fails.
 #
 # With an argument it stops at what that purpose needs:
+#   deps.sh build      compilers for C and C++ from anywhere, else g++; silent if there
 #   deps.sh kernels    compilers for device code
 #   deps.sh mpi        the MPI that we compare with
 #   deps.sh proto      the protocol compiler, and gRPC for the plugin in Python
@@ -12,28 +13,55 @@ kernels="g++ clang-19 lld-19 libclang-rt-19-dev llvm-19"
 mpi="openmpi-bin libopenmpi-dev"
 proto="protobuf-compiler python3-grpcio python3-protobuf"
 
+has() { # one of these programs
+	for program; do
+		if [ -n "$program" ] && command -v "$program" >/dev/null; then return 0; fi
+	done
+	return 1
+}
+
 case "${1:-all}" in
 all) wanted="$kernels $mpi $proto" ;;
+build)
+	go=${GO:-go}
+	if ! has "$go"; then
+		echo "deps: $go is not in PATH: expected Go 1.26 or newer, see https://go.dev/dl" >&2
+		exit 1
+	fi
+	# Without the first Go leaves out all files with C; the second makes the kernels.
+	cc=$("$go" env CC)
+	if has "${cc%% *}" && has "${CXX:-}" g++ clang++-19 clang++; then exit 0; fi
+	wanted=g++
+	;;
 kernels) wanted=$kernels ;;
 mpi) wanted=$mpi ;;
 proto) wanted=$proto ;;
 *)
-	echo "deps: $1: expected kernels, mpi, proto or nothing" >&2
+	echo "deps: $1: expected build, kernels, mpi, proto or nothing" >&2
 	exit 2
 	;;
 esac
 
-if ! command -v dpkg-query >/dev/null; then
+if ! has dpkg-query; then
 	echo "deps: not a Debian system; install the counterparts of: $wanted" >&2
 	exit 1
 fi
 
-missing=
-for p in $wanted; do
-	state=$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null) || state=none
-	[ "$state" = installed ] || missing="$missing $p"
-done
+# missing_of PACKAGES… prints those that are not installed. One that is there for two
+# architectures has two lines.
+missing_of() {
+	for p; do
+		dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || printf ' %s' "$p"
+	done
+}
+
+# shellcheck disable=SC2086 # lists of words, here and below
+missing=$(missing_of $wanted)
 if [ -z "$missing" ]; then
+	if [ "${1:-all}" = build ]; then
+		echo "deps: g++ is installed, but not in PATH, or CC names something else: $cc" >&2
+		exit 1
+	fi
 	echo "deps: all installed"
 	exit 0
 fi
@@ -42,7 +70,21 @@ if [ "$(id -u)" != 0 ]; then
 	echo "deps: as root: apt-get install --no-install-recommends$missing" >&2
 	exit 1
 fi
+
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -q
-# shellcheck disable=SC2086 # a list of words
-apt-get install -q -y --no-install-recommends $missing
+wait="-o DPkg::Lock::Timeout=120" # for another apt, which a fresh machine may be running
+apt-get update -q $wait || echo "deps: apt-get update failed: trying with the lists that are here" >&2
+if ! apt-get install -q -y --no-install-recommends $wait $missing; then
+	unknown=
+	for p in $missing; do
+		apt-cache show "$p" >/dev/null 2>&1 || unknown="$unknown $p"
+	done
+	echo "deps: could not be installed:$missing" >&2
+	[ -z "$unknown" ] || echo "deps: not among the package sources of this system:$unknown" >&2
+	exit 1
+fi
+missing=$(missing_of $wanted)
+if [ -n "$missing" ]; then
+	echo "deps: apt-get succeeded, but still missing:$missing" >&2
+	exit 1
+fi

@@ -33,6 +33,7 @@ var directions = []direction{
 		why: "collectives work over any transport"},
 	{of: "launch", may: []string{"framework/", "internal/"}, why: "the launcher does not know what it launches"},
 	{of: "internal/", may: []string{"internal/"}, why: "small tools know nothing of the rest"},
+	{of: "scripts", why: "scripts are tested as programs"},
 	{of: "bench/", may: []string{"", "framework/", "collectives/", "bench/"}, test: []string{"transports/"}, why: "measurements use what users use"},
 }
 
