@@ -77,11 +77,12 @@ func (c *Communicator) startForwarder() error {
 	}
 	f := proxy.NewForwarder(c.forwarding.lane, proxy.Options{})
 	c.forwarding.forwarder = f
-	c.onClosed(f.Done(), func() {
+	go func() { // Close stops the forwarder, which ends this
+		<-f.Done()
 		if err := f.Err(); err != nil {
 			c.Abort(&framework.Error{Op: "forwarder", Peer: c.Rank(), Err: err})
 		}
-	})
+	}()
 	return nil
 }
 

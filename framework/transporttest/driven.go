@@ -33,6 +33,7 @@ var drivenTests = []test{
 type driver struct {
 	*desk
 	ring   *ring.Ring
+	base   uintptr // of the ring, for the device
 	copier *proxy.Copier
 }
 
@@ -56,7 +57,8 @@ func (r *rank) driver(slots int) *driver {
 		t.Fatalf("rank %d: show the ring to the device: %v", r.n, err)
 	}
 	t.Cleanup(func() { _ = seen.Close() })
-	d.copier = proxy.NewCopier(d.ring, seen.Addr(), proxy.Options{})
+	d.base = seen.Addr()
+	d.copier = proxy.NewCopier(d.ring, d.base, proxy.Options{})
 	if err := d.copier.Start(); err != nil {
 		t.Fatalf("rank %d: start the copier: %v", r.n, err)
 	}

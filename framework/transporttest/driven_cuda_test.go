@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/framework/device/actor"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
@@ -19,13 +20,20 @@ func TestPortsThatRanksDriveOnCUDA(t *testing.T) {
 	count, err := cuda.Count()
 	if err != nil {
 		t.Setenv(cuda.EnvLibrary, emulated.Build(t))
+		t.Setenv(emulated.EnvImages, emulated.Images(t, emulated.Source{
+			Spec: "../device/actor/kernels/kernels.json", Images: "../device/actor/image", Types: []string{"f32"},
+		}))
 		if count, err = cuda.Count(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	set, err := actor.Images()
+	if err != nil {
+		t.Fatal(err)
+	}
 	report, err := transporttest.Suite(t.Context(), transporttest.Options{
 		Open: func(context.Context) (*transporttest.Side, error) {
-			return transporttest.Embedded(loopback.NewByRank()), nil
+			return transporttest.Embedded(armed{&broken{Transport: loopback.NewByRank()}, set}), nil
 		},
 		Device:    func(rank int) (gpu.Device, error) { return cuda.Open(rank % count) },
 		Match:     regexp.MustCompile("^driven/"),
@@ -35,8 +43,8 @@ func TestPortsThatRanksDriveOnCUDA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Results) < 8 {
-		t.Errorf("%d tests ran, expected 8", len(report.Results))
+	if len(report.Results) < 10 {
+		t.Errorf("%d tests ran, expected 10 with those of kernels", len(report.Results))
 	}
 	for _, r := range report.Results {
 		if !r.Pass {

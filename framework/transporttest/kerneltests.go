@@ -14,6 +14,9 @@ import (
 
 func actorWith(kind framework.Kind) func(c claims) bool {
 	return func(c claims) bool {
+		if c.memory.apart {
+			return false // the stage lies in memory that this process can touch
+		}
 		return c.actor != nil && c.Has(kind) && (kind != framework.KindPort || portClaimed(c))
 	}
 }

@@ -1,0 +1,167 @@
+package transporttest
+
+import (
+	"context"
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
+)
+
+var drivenKernelTests = []test{
+	{name: "driven/kernel", when: drivenWithActor, body: testDrivenKernel},
+	{name: "driven/kernel-abort", when: drivenWithActor, body: testDrivenKernelAbort},
+}
+
+func drivenWithActor(c claims) bool { return drivenClaimed(c) && c.actor != nil }
+
+// scene is where the actor of one rank plays on a device: arguments are in memory of
+// the device, the wait control in memory of the host that it sees.
+type scene struct {
+	*desk
+	kernel  gpu.Kernel
+	stream  gpu.Stream
+	props   *buffer
+	used    uintptr
+	words   *device.WaitControl
+	control uintptr
+}
+
+func (d *desk) scene() *scene {
+	t := d.t
+	s := &scene{desk: d, props: d.alloc(1 << 20)}
+	module, err := d.device.Load(t.claims.actor)
+	if err != nil {
+		t.Fatalf("rank %d: load the actor: %v", d.n, err)
+	}
+	t.Cleanup(func() { _ = module.Close() })
+	if s.kernel, err = module.Kernel(actor.Symbol); err != nil {
+		t.Fatalf("rank %d: %v", d.n, err)
+	}
+	control, err := d.page(4096)
+	if err != nil {
+		t.Fatalf("rank %d: wait control: %v", d.n, err)
+	}
+	s.words, s.control = (*device.WaitControl)(unsafe.Pointer(&control.bytes[0])), control.addr
+	if s.stream, err = d.engine.NewStream(); err != nil {
+		t.Fatalf("rank %d: open a stream: %v", d.n, err)
+	}
+	t.Cleanup(func() {
+		s.abort() // a lost signal must not leave a kernel spinning
+		_ = d.engine.Sync(s.stream)
+		_ = d.engine.CloseStream(s.stream)
+	})
+	stop := context.AfterFunc(t.ctx, s.abort)
+	t.Cleanup(func() { stop() })
+	return s
+}
+
+func (s *scene) abort() { atomic.StoreUint32(&s.words.Abort, 1) }
+
+// prop puts values where kernels find them and returns their address.
+func deviceProp[P any](s *scene, values ...P) uintptr {
+	at := s.props.mem.Addr() + s.used
+	n := unsafe.Sizeof(values[0]) * uintptr(len(values))
+	if s.used += (n + 127) &^ 127; s.used > uintptr(s.props.mem.Bytes()) {
+		s.t.Fatalf("the scene is full")
+	}
+	s.write(at, unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), n))
+	return at
+}
+
+// play launches the actor with one port channel. What it returns waits for it.
+func (s *scene) play(port device.PortChannelHandle, steps ...actor.Step) (wait func() performance) {
+	a := actor.Args{Control: s.control, Count: uint32(len(steps)), Kernel: 7}
+	a.Port, a.Steps, a.Grid = deviceProp(s, port), deviceProp(s, steps...), deviceProp(s, device.GridBarrier{})
+	a.Done = deviceProp(s, [2]uint64{})
+	a.Failed = a.Done + 8
+	if err := s.kernel.Launch(gpu.Launch{Grid: 1, Block: 32, Stream: s.stream}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
+		s.t.Fatalf("rank %d: launch: %v", s.n, err)
+	}
+	return func() performance {
+		err := await(s.t.ctx, "end of a kernel", s.t.o.CallLimit, func() bool {
+			state, err := s.engine.Query(s.stream)
+			if err != nil {
+				s.t.Fatalf("rank %d: kernel: %v", s.n, err)
+			}
+			return state == gpu.StreamIdle
+		})
+		if err != nil {
+			s.t.Fatalf("rank %d: %v; its report: %+v", s.n, err, *s.words)
+		}
+		b := s.read(a.Done, 16)
+		return performance{done: binary.LittleEndian.Uint64(b), failed: binary.LittleEndian.Uint32(b[8:]) != 0}
+	}
+}
+
+// semaphore is the receiving end of a channel.
+func (s *scene) semaphore(inbound uintptr, peer int) device.SemaphoreHandle {
+	return device.SemaphoreHandle{
+		Inbound: inbound, Expected: deviceProp(s, uint64(0)), Control: s.control, Peer: uint32(peer), ID: 42,
+	}
+}
+
+// handle is the sending end: kernels count pushes in memory of the device.
+func (c *drivenChannel) handle(s *scene) device.PortChannelHandle {
+	counters := deviceProp(s, [ring.CounterBytes]byte{})
+	return device.PortChannelHandle{
+		Semaphore: device.SemaphoreHandle{Control: s.control, Peer: uint32(c.peer.n), ID: 42},
+		Fifo:      c.ring.HandleOn(ring.View{Base: c.base, Counters: counters, Control: s.control}),
+		FlushDone: ring.FlushWordOn(c.base, c.slot),
+		SrcMemory: 2 * c.slot, DstMemory: 2*c.slot + 1, SemaphoreSlot: c.slot,
+	}
+}
+
+// testDrivenKernel has a kernel push several laps of a small ring, and one of the
+// receiver wait for its signals.
+func testDrivenKernel(t *T) {
+	const slots, laps, size = 8, 30, 4096
+	c := t.drivenChannel(slots, size)
+	from, to := c.scene(), c.peer.scene()
+	c.write(c.src, patterned(size, 77))
+	sent := from.play(c.handle(from), repeat(laps,
+		actor.Step{Op: actor.PortPutWithSignal, Dst: 1, Src: 1, Bytes: 1000},
+		actor.Step{Op: actor.PortPut, Dst: 1001, Src: 1001, Bytes: 2000},
+		actor.Step{Op: actor.PortSignal},
+		actor.Step{Op: actor.PortFlush},
+		actor.Step{Op: actor.PortPutWithSignalAndFlush, Dst: 3001, Src: 3001, Bytes: 1095})...)
+	received := to.play(device.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.n)}, repeat(3*laps, actor.Step{Op: actor.PortWait})...)
+	if p := sent(); p.failed || p.done != 5*laps {
+		t.Fatalf("the sender completed %d steps of %d; its report: %+v%s", p.done, 5*laps, *from.words, c.why())
+	}
+	if p := received(); p.failed || p.done != 3*laps {
+		t.Fatalf("the receiver completed %d waits of %d; its report: %+v", p.done, 3*laps, *to.words)
+	}
+	got := c.peer.read(c.dst, size)
+	want := patterned(size, 77)
+	for i := 1; i < size; i++ {
+		if got[i] != want[i] {
+			t.Fatalf("byte %d is %#x after the kernel's puts, expected %#x", i, got[i], want[i])
+		}
+	}
+	if got[0] != 0 {
+		t.Errorf("the byte before the puts was changed to %#x", got[0])
+	}
+}
+
+// testDrivenKernelAbort aborts a kernel that waits for a signal: it leaves, and says
+// what it waited for.
+func testDrivenKernelAbort(t *T) {
+	c := t.drivenChannel(8, 4096)
+	to := c.peer.scene()
+	h := device.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.n)}
+	left := to.play(h, actor.Step{Op: actor.PortWait}, actor.Step{Op: actor.PortWait})
+	c.push(device.TriggerSignal, 0, 0, 0)
+	c.peer.await("the second wait", h.Semaphore.Expected, 2)
+	to.abort()
+	if p := left(); !p.failed || p.done != 1 {
+		t.Errorf("the kernel completed %d steps, failed %v: want 1, and a wait that was left", p.done, p.failed)
+	}
+	if r := to.words; r.Reported != 1 || r.Kernel != 7 || r.Channel != 42 || r.Peer != 0 || r.Expected != 2 || r.Seen != 1 {
+		t.Errorf("the report is %+v: want kernel 7, channel 42, peer 0, expected 2, seen 1", *r)
+	}
+}
