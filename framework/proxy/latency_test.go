@@ -1,0 +1,57 @@
+package proxy
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// instant is an engine that takes no time: what remains is the copier's own.
+type instant struct{ copies atomic.Uint64 }
+
+func (*instant) NewStream() (gpu.Stream, error) { return 1, nil }
+func (*instant) CloseStream(gpu.Stream) error   { return nil }
+func (*instant) Sync(gpu.Stream) error          { return nil }
+func (e *instant) Copy(gpu.Stream, uintptr, uintptr, uint64) error {
+	e.copies.Add(1)
+	return nil
+}
+func (*instant) Write(_ gpu.Stream, addr uintptr, value uint64) error {
+	atomic.StoreUint64((*uint64)(hostPointer(addr)), value)
+	return nil
+}
+func (*instant) Query(gpu.Stream) (gpu.StreamState, error) { return gpu.StreamIdle, nil }
+
+// From the push of a put with signal and flush to the end of the flush.
+func BenchmarkCopier(b *testing.B) {
+	e := new(instant)
+	m := newRing(b, 1) // memory that does not move
+	words := m.FlushWord(0)
+	l, err := NewLane(e, 1, Word{Host: (*uint64)(hostPointer(words)), Device: words})
+	must(b, err)
+	r := newRing(b, 512)
+	base, _ := r.Base()
+	c := NewCopier(r, uintptr(base), Options{})
+	must(b, c.BindSource(511, 0, room))
+	must(b, c.BindTarget(0, 0, room, l))
+	must(b, c.BindSemaphore(0, l.Counter(words+8)))
+	must(b, c.Start())
+	defer func() { must(b, c.Stop(context.Background())) }()
+	t := trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 0, 64)
+	b.ResetTimer()
+	for range b.N {
+		pos, err := r.Push(t)
+		must(b, err)
+		for !r.Flushed(0, pos) {
+		}
+	}
+	b.StopTimer()
+	if n := atomic.LoadUint64((*uint64)(hostPointer(words + 8))); n != uint64(b.N) || e.copies.Load() != n {
+		b.Errorf("%d signals and %d copies for %d triggers", n, e.copies.Load(), b.N)
+	}
+}
+
+var _ gpu.Engine = (*instant)(nil)
