@@ -115,6 +115,39 @@ type nearArgs struct {
 	Scratch   [nearRanks]uintptr
 }
 
+// stepArgs is the argument of the small kernels of copy algorithms.
+type stepArgs struct {
+	Control      uintptr
+	State        uintptr
+	Notes        uintptr
+	Rank         uint32
+	Ranks        uint32
+	Tell         uint32
+	Wait         uint32
+	Lag          uint32
+	Check        uint32
+	OutputOffset uint64
+	Memory       uint64
+	Input        uintptr
+	Output       uintptr
+	Inputs       uintptr
+	Stride       uint64
+	Count        uint64
+	Op           uint32
+	_            uint32
+	Scale        float64
+	Signature    signature
+	Scratch      [nearRanks]uintptr
+}
+
+// Steps of copy algorithms.
+const (
+	stepOpen   = 1 << 0 // outputs may be written
+	stepPushed = 1 << 1 // a piece lies in the peer's scratch
+	stepTaken  = 1 << 2 // it was summed
+	stepDone   = 1 << 3 // results lie in the peer's output
+)
+
 // transfer is one message of a group.
 type transfer struct {
 	Buffer  uintptr

@@ -29,6 +29,9 @@ func TestLayoutsAgree(t *testing.T) {
 		{"NearArgs", nearArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Early": "early",
 			"Area": "area", "Half": "half", "Slot": "slot", "Input": "input", "Output": "output", "Count": "count", "Op": "op", "Element": "element", "Scale": "scale",
 			"Signature": "signature", "Scratch": "scratch"}},
+		{"StepArgs", stepArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Tell": "tell", "Wait": "wait",
+			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
+			"Stride": "stride", "Count": "count", "Op": "op", "Scale": "scale", "Signature": "signature", "Scratch": "scratch"}},
 		{"Transfer", transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
 		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "List": "list"}},
 	}
@@ -55,6 +58,7 @@ func TestLayoutsAgree(t *testing.T) {
 	check("state", "sizeof(State)", stateBytes)
 	check("notes", "offsetof(State, epochs)", notesBytes)
 	check("near", "kNearRanks", nearRanks)
+	check("steps", "1 << kStepOpen | 1 << (kStepPushed + 4) | 1 << (kStepTaken + 8) | 1 << (kStepDone + 12)", stepOpen|stepPushed<<4|stepTaken<<8|stepDone<<12)
 	check("blocks", "kMaxBlocks", maxBlocks)
 	check("state.mismatch", "offsetof(State, mismatch)", mismatchOffset)
 	check("state.elsewhere", "offsetof(State, elsewhere)", elsewhereOffset)

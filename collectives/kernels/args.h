@@ -30,6 +30,15 @@ constexpr uint32_t kMaxBlocks = 256;     // of one launch
 constexpr uint32_t kNearRanks = 8;       // of kernels with short arguments
 constexpr uint32_t kMaxTransfers = 128;  // of one launch
 
+// Steps of copy algorithms.
+enum Step : uint32_t {
+  kStepOpen = 0,    // outputs may be written
+  kStepPushed = 1,  // a piece lies in the peer's scratch
+  kStepTaken = 2,   // it was summed
+  kStepDone = 3,    // results lie in the peer's output
+  kSteps = 4
+};
+
 // What a launch is, as peers compare it.
 struct Signature {
   uint64_t sequence;    // of the launch within the communicator, from 1
@@ -60,7 +69,10 @@ struct Mailbox {
   uint8_t pad4[32];
   uint32_t signature[2][8];  // by parity of the sequence, as packets; lane 0 only
   uint32_t meeting[16];      // what the peer brings to a meeting, as packets: see Sync
-  uint8_t pad5[64];
+  uint64_t steps[4];         // of copy algorithms, which the peer has done: see steps.h; lane 0 only
+  uint64_t step_offset;      // with kStepOpen: where its output is
+  uint64_t step_memory;
+  uint8_t pad5[16];
 };
 static_assert(sizeof(Mailbox) == 512, "layout");
 
@@ -85,7 +97,9 @@ struct State {
   uint32_t elsewhere;  // not 0: 1 + a peer whose buffers are in other registered memory
   uint32_t unreachable;  // not 0: 1 + a peer whose process could not be read…
   uint32_t reason;       // …and the system's error number
-  uint8_t pad[84];
+  uint8_t pad[20];
+  uint64_t told[4];    // steps of copy algorithms that this rank has told of…
+  uint64_t awaited[4]; // …and has waited for
   uint64_t epochs[2][kMaxBlocks];  // packet, and line, collectives so far: block b reads number b, and all are the same
   LaneState lanes[kMaxLanes];
 };
@@ -169,6 +183,32 @@ struct NearArgs {
   uint64_t scratch[kNearRanks];
 };
 static_assert(sizeof(NearArgs) == 144 + 8 * kNearRanks, "layout");
+
+// The arguments of the small kernels between the copies of copy algorithms.
+struct StepArgs {
+  WaitControl* control;
+  State* state;
+  State* notes;
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t tell;        // bits of steps to tell the peers of…
+  uint32_t wait;        // …and then to wait for
+  uint32_t lag;         // how many of them may still be missing
+  uint32_t check;
+  uint64_t output_offset;
+  uint64_t memory;
+  const void* input;    // of a sum: this rank's own
+  void* output;
+  uint64_t inputs;      // what the peers have brought: one after the other in rank order
+  uint64_t stride;      // bytes from one to the next
+  uint64_t count;       // elements
+  uint32_t op;
+  uint32_t reserved;
+  double scale;
+  Signature signature;
+  uint64_t scratch[kNearRanks];
+};
+static_assert(sizeof(StepArgs) == 160 + 8 * kNearRanks, "layout");
 
 // One message of a group. Messages between two ranks in one direction are matched
 // in their order; the host sorts them by direction and peer and keeps that order.

@@ -19,7 +19,7 @@ namespace mscclpp {
 namespace collectives {
 
 // Kinds of word in reports of waits that were ended.
-enum Word : uint32_t { kWordPacket = 1, kWordPipeHead, kWordPipeTail, kWordStageHead, kWordStageTail, kWordSync, kWordSignature, kWordSwitch };
+enum Word : uint32_t { kWordPacket = 1, kWordPipeHead, kWordPipeTail, kWordStageHead, kWordStageTail, kWordSync, kWordSignature, kWordSwitch, kWordStep };
 
 MSCCLPP_DEVICE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 MSCCLPP_DEVICE uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }

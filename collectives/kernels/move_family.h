@@ -8,6 +8,7 @@
 #include "near_move.h"
 #include "pull.h"
 #include "rooted.h"
+#include "steps.h"
 #include "transfers.h"
 #include "zerocopy.h"
 
@@ -32,6 +33,7 @@ MSCCLPP_KERNEL(mscclpp_transfers_chunk, TransferArgs, args) { transfers(args); }
 MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
 
 #if !MSCCLPP_TARGET_CPU
+MSCCLPP_KERNEL(mscclpp_steps_signal, StepArgs, args) { step_signal(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_push, Args, args) { alltoall_push(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }

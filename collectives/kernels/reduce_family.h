@@ -12,6 +12,7 @@
 #include "pull.h"
 #include "reducescatter.h"
 #include "rooted.h"
+#include "steps.h"
 #include "zerocopy.h"
 
 namespace mscclpp {
@@ -38,6 +39,7 @@ MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); 
 MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
 
 #if !MSCCLPP_TARGET_CPU
+MSCCLPP_KERNEL(mscclpp_steps_sum, StepArgs, args) { step_sum<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }

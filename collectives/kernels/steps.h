@@ -1,0 +1,84 @@
+// What stands between the copies of algorithms that copy engines carry out: one warp
+// that tells the peers how far this rank is and waits until they are as far, and sums
+// of what was copied into this rank's scratch.
+//
+// Steps are counted on both sides for as long as the communicator lives, in memory of
+// the device, so that replays of a graph go on where the last one ended. A copy is
+// over, and visible to its target, before a kernel behind it on the stream begins.
+#ifndef MSCCLPP_COLLECTIVES_STEPS_H_
+#define MSCCLPP_COLLECTIVES_STEPS_H_
+
+#include "near_reduce.h"
+#include "unrolled.h"
+
+namespace mscclpp {
+namespace collectives {
+
+// step_signal tells of the steps in a.tell and waits for those in a.wait. One block.
+//
+// With kStepOpen ranks compare where their outputs are: copies need the same place
+// everywhere. When it differs the launch stays until the host has read the note and
+// ends the job, because the copies behind it cannot be called back.
+MSCCLPP_DEVICE void step_signal(const StepArgs& a) {
+  if (block_id() != 0) return;
+  if (a.check == kCheckPublish && a.tell == 1u << kStepOpen && thread_id() == 0) publish(a);
+  bool ok = true;
+  block_sync();
+  for (uint32_t peer = thread_id(); peer < a.ranks; peer += block_dim()) {
+    if (peer == a.rank) continue;
+    Mailbox* theirs = mailbox(a, peer, a.rank, 0);
+    if (a.tell >> kStepOpen & 1) {
+      theirs->step_offset = a.output_offset;
+      theirs->step_memory = a.memory;
+    }
+    for (uint32_t s = 0; s < kSteps; ++s) {
+      if (a.tell >> s & 1) store_release(&theirs->steps[s], a.state->told[s] + 1);
+    }
+  }
+  for (uint32_t peer = thread_id(); peer < a.ranks && ok; peer += block_dim()) {
+    if (peer == a.rank) continue;
+    const Mailbox* own = mailbox(a, a.rank, peer, 0);
+    for (uint32_t s = 0; s < kSteps && ok; ++s) {
+      const uint64_t want = a.state->awaited[s] + 1;
+      if ((a.wait >> s & 1) == 0 || want <= a.lag) continue;
+      const WaitSite site{a.signature.collective << 8 | a.signature.algorithm, kWordStep, peer, want - a.lag};
+      ok = wait_brief(a.control, site, [&]() MSCCLPP_LAMBDA { return load_acquire(&own->steps[s]) >= want - a.lag; });
+    }
+    if (ok && (a.wait >> kStepOpen & 1) && (own->step_offset != a.output_offset || own->step_memory != a.memory)) {
+      store_relaxed(&a.notes->elsewhere, peer + 1);
+      const WaitSite site{a.signature.collective << 8 | a.signature.algorithm, kWordStep, peer, a.output_offset};
+      ok = wait_brief(a.control, site, []() MSCCLPP_LAMBDA { return false; });
+    }
+  }
+  if (!block_sync_and(ok) || thread_id() != 0) return;
+  for (uint32_t s = 0; s < kSteps; ++s) {
+    if (a.tell >> s & 1) a.state->told[s] += 1;
+    if (a.wait >> s & 1) a.state->awaited[s] += 1;
+  }
+}
+
+// step_sum reduces what lies in this rank's scratch with its own input, in rank order.
+template <class T>
+MSCCLPP_DEVICE void step_sum(const StepArgs& a) {
+  const auto inputs = [&](uint32_t r) MSCCLPP_LAMBDA -> const char* {
+    return r == a.rank ? static_cast<const char*>(a.input) : reinterpret_cast<const char*>(a.inputs) + r * a.stride;
+  };
+  const Reduction r = reduction(ReduceOp(a.op), a.scale);
+#if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
+  if constexpr (Frequent<T>::kYes) {
+    const uint64_t low = reinterpret_cast<uint64_t>(a.input) | reinterpret_cast<uint64_t>(a.output) | a.inputs | a.stride | a.count * sizeof(T);
+    if (a.op == kSum && (low & 15) == 0) {
+      const auto out = [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<char*>(a.output); };
+      const uint64_t words = a.count * sizeof(T) / 16;
+      if (a.ranks == 4) return sum_words<T, 4>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+      if (a.ranks == 2) return sum_words<T, 2>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+      if (a.ranks == 8) return sum_words<T, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+    }
+  }
+#endif
+  reduce_n<T>(a.output, inputs, a.ranks, a.count, r, global_thread(), global_threads());
+}
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_STEPS_H_
