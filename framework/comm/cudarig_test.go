@@ -1,0 +1,250 @@
+package comm_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
+)
+
+// player is a rank on a CUDA device, a GPU or an emulated one, with an actor: real
+// kernels use the handles of its channels.
+type player struct {
+	*comm.Communicator
+	dev    *cuda.Device
+	module gpu.Module
+	kernel gpu.Kernel
+	stream gpu.Stream
+	page   []byte  // memory of the host…
+	seen   uintptr // …as the device sees it
+	props  gpu.Memory
+	used   uintptr
+	args   actor.Args
+}
+
+const pageBytes = 1 << 20
+
+// gpus says how many GPUs there are. Without a driver it points the process, once, to
+// the emulated one.
+var gpus = sync.OnceValues(func() (count int, err error) {
+	if count, err = cuda.Count(); err == nil || os.Getenv(cuda.EnvLibrary) != "" {
+		return count, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	library, err := emulated.Library(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if imageFolder, err = os.MkdirTemp("", "mscclpp-comm-test-*"); err != nil {
+		return 0, err
+	}
+	err = emulated.Prepare(ctx, imageFolder, emulated.Source{
+		Spec: "../device/actor/kernels/kernels.json", Images: "../device/actor/image", Types: []string{"f32"},
+	})
+	if err != nil {
+		return 0, err
+	}
+	os.Setenv(cuda.EnvLibrary, library)
+	os.Setenv(emulated.EnvImages, imageFolder)
+	return cuda.Count()
+})
+
+// imageFolder is where the kernels of emulated GPUs are; "" for others.
+var imageFolder string
+
+func isEmulated() bool { return imageFolder != "" }
+
+// cudaJob runs f as n ranks on the GPUs of the machine, several ranks to one if there
+// are fewer, or on emulated ones.
+func cudaJob(t *testing.T, n int, f func(ctx context.Context, p *player) error) {
+	t.Helper()
+	count, err := gpus()
+	if errors.Is(err, framework.ErrUnavailable) {
+		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var ranks sync.WaitGroup
+	for r, boot := range bootstrap.InProcess(n) {
+		ranks.Go(func() {
+			defer boot.Close()
+			p := &player{}
+			err := p.open(ctx, boot, r%count)
+			if err == nil {
+				err = f(ctx, p)
+			}
+			if err = errors.Join(err, p.close()); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	}
+	ranks.Wait()
+}
+
+func (p *player) open(ctx context.Context, boot framework.Bootstrap, index int) (err error) {
+	if p.dev, err = cuda.Open(index); err != nil {
+		return err
+	}
+	tr, err := comm.NewTransport(ctx, loopback.NewByRank(), "embedded")
+	if err != nil {
+		return err
+	}
+	if p.Communicator, err = comm.New(ctx, boot, comm.Options{Device: p.dev, Transports: []*comm.Transport{tr}}); err != nil {
+		return err
+	}
+	if p.stream, err = p.dev.NewStream(); err != nil {
+		return err
+	}
+	if p.props, err = p.Alloc(pageBytes); err != nil {
+		return err
+	}
+	if err := p.share(); err != nil {
+		return err
+	}
+	set, err := actor.Images()
+	if err != nil {
+		return err
+	}
+	ptx, err := set.Read("actor-" + p.dev.Info().Archs[0])
+	if err != nil {
+		return err
+	}
+	if p.module, err = p.LoadImage(ptx); err != nil {
+		return err
+	}
+	p.kernel, err = p.module.Kernel(actor.Symbol)
+	return err
+}
+
+// share makes a page of the host that the device sees. It stays until the process ends.
+func (p *player) share() error {
+	h, err := host.Open()
+	if err != nil {
+		return err
+	}
+	m, err := h.Alloc(pageBytes)
+	if err != nil {
+		return err
+	}
+	shares, err := m.Export()
+	if err != nil {
+		return err
+	}
+	defer framework.Parcel{Shares: shares}.Close()
+	seen, err := p.dev.Map(framework.Mapping{Shares: shares, Bytes: pageBytes})
+	if err != nil {
+		return err
+	}
+	p.page, p.seen = gpu.Bytes(m), seen.Addr()
+	return nil
+}
+
+func (p *player) close() error {
+	var all []error
+	if p.stream != 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		all = append(all, p.Settle(ctx, p.stream), p.dev.CloseStream(p.stream))
+	}
+	if p.module != nil {
+		all = append(all, p.module.Close())
+	}
+	if p.Communicator != nil {
+		all = append(all, p.Communicator.Close())
+	}
+	return errors.Join(append(all, p.dev.Close())...)
+}
+
+// write and read copy between the page and the device, and wait.
+func (p *player) write(ctx context.Context, addr uintptr, data []byte) error {
+	copy(p.page, data)
+	return errors.Join(p.dev.Copy(p.stream, addr, p.seen, uint64(len(data))), p.Settle(ctx, p.stream))
+}
+
+func (p *player) read(ctx context.Context, addr uintptr, n int) ([]byte, error) {
+	err := errors.Join(p.dev.Copy(p.stream, p.seen, addr, uint64(n)), p.Settle(ctx, p.stream))
+	return p.page[:n], err
+}
+
+// place puts values into memory of the device.
+func place[T any](ctx context.Context, p *player, values ...T) (uintptr, error) {
+	at := p.props.Addr() + p.used
+	n := unsafe.Sizeof(values[0]) * uintptr(len(values))
+	if p.used += (n + 127) &^ 127; p.used > pageBytes {
+		return 0, errors.New("the page is full")
+	}
+	return at, p.write(ctx, at, unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), n))
+}
+
+// play launches the actor on the steps. What it returns waits for it.
+func (p *player) play(ctx context.Context, port device.PortChannelHandle, steps ...actor.Step) (wait func() error, err error) {
+	p.used = 0
+	p.args = actor.Args{Control: p.Control(), Count: uint32(len(steps)), Kernel: 9}
+	var result uintptr
+	for _, err := range []error{
+		putAt(ctx, p, &p.args.Port, port), putAt(ctx, p, &p.args.Steps, steps...), putAt(ctx, p, &p.args.Grid, uint64(0)),
+		putAt(ctx, p, &result, [2]uint64{}),
+	} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	p.args.Done, p.args.Failed = result, result+8
+	if err := p.kernel.Launch(gpu.Launch{Grid: 1, Block: 32, Stream: p.stream}, unsafe.Pointer(&p.args), unsafe.Sizeof(p.args)); err != nil {
+		return nil, err
+	}
+	return func() error {
+		if err := p.Settle(ctx, p.stream); err != nil {
+			return err
+		}
+		b, err := p.read(ctx, result, 16)
+		if err != nil {
+			return err
+		}
+		if done, failed := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]); done != uint64(len(steps)) || failed != 0 {
+			return fmt.Errorf("the kernel did %d of %d steps, failed %d (%v)", done, len(steps), failed, p.Err())
+		}
+		return nil
+	}, nil
+}
+
+func putAt[T any](ctx context.Context, p *player, to *uintptr, values ...T) (err error) {
+	*to, err = place(ctx, p, values...)
+	return err
+}
+
+func (p *player) plays(ctx context.Context, port device.PortChannelHandle, steps ...actor.Step) error {
+	wait, err := p.play(ctx, port, steps...)
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+func repeat(n int, steps ...actor.Step) []actor.Step {
+	var all []actor.Step
+	for range n {
+		all = append(all, steps...)
+	}
+	return all
+}

@@ -1,0 +1,183 @@
+package comm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
+)
+
+// The error of a copy engine ends the job on all ranks and names who was written to.
+func TestCopyEngineThatFails(t *testing.T) {
+	var broken sync.WaitGroup
+	broken.Add(1)
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+		_, _, ports, err := portsOf(ctx, c)
+		if err != nil {
+			return err
+		}
+		ch := ports[1-c.Rank()]
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		class := framework.ErrPeer // told by the other
+		if c.Rank() == 0 {
+			class = framework.ErrUnavailable
+			dev.Fail(errors.New("an uncorrectable error"))
+			h := ch.Handle()
+			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal, 0, 0, 0))
+		}
+		if kernelWait(dev, ch.Handle().Semaphore) {
+			return errors.New("a signal that nobody sent")
+		}
+		<-c.Done()
+		if err := names(c.Err(), class, 1, "uncorrectable"); err != nil {
+			return err
+		}
+		if err := ch.Signal(); err == nil {
+			return errors.New("a signal over a failed communicator")
+		}
+		return nil
+	})
+}
+
+// A copy engine that stands still, with more to do than it has room for, does not
+// keep a failed communicator from being closed.
+func TestCloseAfterAbortIsBounded(t *testing.T) {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+		_, _, ports, err := portsOf(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		h := ports[1-c.Rank()].Handle()
+		release := dev.Hold()
+		for range 1700 { // a window, a backlog and a ring
+			if c.Rank() == 0 {
+				kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerData, 0, 0, 8))
+			}
+			if c.Err() != nil {
+				break
+			}
+		}
+		c.Abort(fmt.Errorf("%w: enough", framework.ErrInvalid))
+		time.AfterFunc(50*time.Millisecond, release)
+		start := time.Now()
+		err = c.Close()
+		if took := time.Since(start); took > 10*time.Second {
+			return fmt.Errorf("closing took %v", took)
+		}
+		return err
+	})
+}
+
+// More channels than one ring has numbers for: rings are made as they are needed, and
+// go with the last of their channels, from the device too.
+func TestRingsOfADeviceComeAndGo(t *testing.T) {
+	const channels = 260 // of two memories each; a ring has 512 numbers
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+		m, err := c.Alloc(4096)
+		if err != nil {
+			return err
+		}
+		before := dev.Mappings()
+		var all []*comm.PortChannel
+		for range channels {
+			ch, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
+			if err != nil {
+				return err
+			}
+			all = append(all, ch)
+		}
+		if n, s := dev.Mappings()-before, dev.Streams(); n != channels+1+2*2 || s != 2 {
+			// the peer's memory for each, its counters, and two rings with their heads; a
+			// stream for the peer, and that of the communicator
+			return fmt.Errorf("%d mappings and %d streams for %d channels", n, s, channels)
+		}
+		for _, ch := range []*comm.PortChannel{all[0], all[channels-1]} { // of different rings
+			h := ch.Handle()
+			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerData|device.TriggerSignal, 8, 0, 8))
+			if !kernelWait(dev, h.Semaphore) {
+				return c.Err()
+			}
+			if err := errors.Join(ch.Signal(), ch.Wait(ctx)); err != nil {
+				return err
+			}
+		}
+		for _, ch := range all {
+			if err := ch.Close(); err != nil {
+				return err
+			}
+		}
+		// The full ring is gone. What is left: counters, a ring for kernels, and one for
+		// the host, which has numbers left.
+		if n := dev.Mappings() - before; n != 1+2+1 {
+			return fmt.Errorf("%d mappings are left after the channels", n)
+		}
+		return nil
+	})
+}
+
+func TestSettle(t *testing.T) {
+	deviceJob(t, 1, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+		s, err := dev.NewStream()
+		if err != nil {
+			return err
+		}
+		defer dev.CloseStream(s)
+		m, err := c.Alloc(8)
+		if err != nil {
+			return err
+		}
+		release := dev.Hold()
+		defer release()
+		if err := dev.Write(s, m.Addr(), 7); err != nil {
+			return err
+		}
+		short, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		if err := c.Settle(short, s); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "cuda:0 is busy") {
+			return fmt.Errorf("settle of a stream that stands still: %v", err)
+		}
+		release()
+		if err := c.Settle(ctx, s); err != nil {
+			return err
+		}
+		if v := *dev.Word(m.Addr()); v != 7 {
+			return fmt.Errorf("the word is %d after Settle", v)
+		}
+		return m.Close()
+	})
+}
+
+// The host has no copy engine, so a transport that wants one carries no ports there.
+func TestHostHasNoCopyEngine(t *testing.T) {
+	g := newRig(2)
+	g.wrap = func(int, framework.Transport) framework.Transport { return loopback.NewByRank() }
+	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
+		m, err := c.Alloc(4096)
+		if err != nil {
+			return err
+		}
+		_, err = c.PortChannel(ctx, 1-c.Rank(), m, m)
+		if !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "copy engine of the rank's device, and host has none") {
+			return fmt.Errorf("%v: expected ErrUnsupported that says what is missing", err)
+		}
+		if err := c.Settle(ctx, gpu.Stream(0)); err != nil { // nothing to wait for
+			return err
+		}
+		return c.Barrier(ctx)
+	})
+}
