@@ -49,7 +49,7 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	if err != nil {
 		return none, err
 	}
-	t.log.Debug("attached", "kind", c.config.Kind, "rank", c.config.Rank, "peer", c.peer, "bytes", k.bytes, "shares", kindsOf(shares), "reason", why)
+	t.log.Debug("attached", "kind", c.config.Kind.String(), "rank", c.config.Rank, "peer", c.peer, "bytes", k.bytes, "shares", kindsOf(shares), "reason", why)
 	return framework.Attachment{
 		Mappings: []framework.Mapping{{Role: framework.RolePeer, Peer: c.peer, Shares: shares, Offset: k.offset, Bytes: k.bytes}},
 		Steps:    []framework.Step{{Op: framework.StepMap, Mapping: 0}},

@@ -165,7 +165,7 @@ func (e *endpoint) check(p framework.Peer) (address, error) {
 // is odd about one that it takes.
 func (t *Transport) admit(c *connection) error {
 	r := c.relation
-	log := t.log.With("kind", c.config.Kind, "rank", c.config.Rank, "peer", c.peer, "gpu", c.own.gpu, "peer_gpu", c.far.gpu, "path", r.path)
+	log := t.log.With("kind", c.config.Kind.String(), "rank", c.config.Rank, "peer", c.peer, "gpu", c.own.gpu.String(), "peer_gpu", c.far.gpu.String(), "path", r.path)
 	switch {
 	case t.config.RequireNVLink && !r.same && r.links == 0:
 		return fmt.Errorf("%w: %s and %s are not joined by NVLink (%s), and require_nvlink is on: expected GPUs with NVLink between them, or the option off",

@@ -96,12 +96,12 @@ func TestNothingToMap(t *testing.T) {
 func TestReasonInLog(t *testing.T) {
 	var out bytes.Buffer
 	ta, tb := transport(t, recorded(t, "h200")), transport(t, recorded(t, "h200"))
-	ta.log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	ta.log = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})) // as in a plugin
 	ab, _ := join(t, framework.KindMemory, ta, tb, 0, 1)
 	if _, err := attach(t, ta, ab, register(t, tb, local, vmm)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"path=NV18", "another process of this host, path NV18", "vmm"} {
+	for _, want := range []string{`"path":"NV18"`, "another process of this host, path NV18", `"vmm"`, `"gpu":"NVIDIA H200 at 0000:19:00.0"`, `"kind":"memory"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, out.String())
 		}
