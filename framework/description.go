@@ -76,7 +76,8 @@ type ImageInfo struct {
 	Arch   string // "sm_90", "gfx942", "x86-64-v3"
 	Family string // which source it comes from: "collectives", "actor"
 	Type   string // element type, or "" for all
-	ABI    uint32 // layout of handles and arguments: device.ABI
+	ABI    uint32 // version of handles and entry points: device.ABI
+	Layout string // of handles and arguments: device.Layout; "" when it is not known
 	SHA256 string // of the bytes, lower-case hexadecimal; "" when built on this machine
 	Bytes  uint64 // 0 when built on this machine
 }

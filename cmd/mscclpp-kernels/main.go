@@ -121,6 +121,9 @@ func checkCommand() *cobra.Command {
 			}
 			out := c.OutOrStdout()
 			fmt.Fprintf(out, "%s: %d images equal a new build\n", spec.Name, len(r.Rebuilt))
+			for _, u := range r.Unsteady {
+				fmt.Fprintf(out, "%s: the compiler is unsteady: only a later build equals %s\n", spec.Name, u)
+			}
 			if len(r.Hashed) > 0 {
 				fmt.Fprintf(out, "%s: %d images compared by source hash alone: the compiler here is %q\n", spec.Name, len(r.Hashed), r.Compiler)
 			}

@@ -39,12 +39,18 @@ func NewTransport(ctx context.Context, t framework.Transport, source string) (*T
 type Kernel struct {
 	framework.KernelInfo
 	Transport string
-	carrier   *Transport
+
+	// Layout is set by who is going to launch the kernel, before Load: the layout of
+	// the arguments that it will pass (device.Layout). "": it is not compared.
+	Layout string
+
+	carrier *Transport
 }
 
 type moduleKey struct {
 	device framework.Device
 	image  string
+	layout string // that was asked for
 }
 
 // Kernels lists the kernels of all transports in order of preference.
@@ -60,7 +66,8 @@ func (c *Communicator) Kernels() []Kernel {
 
 // Load makes a kernel callable for elements of type t. It may ask a plugin for an
 // image and must not be called during capture; later calls for the same image are
-// quick. ErrUnavailable: no image for this device was built.
+// quick. ErrUnavailable: no image for this device was built, or it was built for
+// arguments of another layout than k.Layout.
 func (c *Communicator) Load(ctx context.Context, k Kernel, t device.DataType) (gpu.Kernel, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
@@ -70,7 +77,7 @@ func (c *Communicator) Load(ctx context.Context, k Kernel, t device.DataType) (g
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	m, err := k.carrier.module(ctx, c.dev, k.Family, t)
+	m, err := k.carrier.module(ctx, c.dev, k, t)
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s of %s for %v: %w", k.Symbol, k.Transport, t, err)
 	}
@@ -87,13 +94,13 @@ func (c *Communicator) LoadImage(image []byte) (gpu.Module, error) {
 }
 
 // module loads the image for the best architecture that the device knows.
-func (t *Transport) module(ctx context.Context, dev gpu.Device, family string, dt device.DataType) (gpu.Module, error) {
+func (t *Transport) module(ctx context.Context, dev gpu.Device, k Kernel, dt device.DataType) (gpu.Module, error) {
 	info := dev.Info()
-	image, err := t.pick(info.Archs, family, dt)
+	image, err := t.pick(info.Archs, k.Family, dt)
 	if err != nil {
 		return nil, err
 	}
-	key := moduleKey{info.Device, image.ID}
+	key := moduleKey{info.Device, image.ID, k.Layout}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m := t.modules[key]; m != nil {
@@ -108,6 +115,9 @@ func (t *Transport) module(ctx context.Context, dev gpu.Device, family string, d
 		return nil, err
 	}
 	if err := verify(image, code); err != nil {
+		return nil, err
+	}
+	if err := fits(image, k.Layout); err != nil { // after Image, which knows better why one was never built
 		return nil, err
 	}
 	m, err := dev.Load(code)
@@ -130,6 +140,20 @@ func (t *Transport) pick(archs []string, family string, dt device.DataType) (fra
 		}
 	}
 	return framework.ImageInfo{}, fmt.Errorf("%w: no image of family %q, type %v for %v", framework.ErrUnavailable, family, dt, archs)
+}
+
+// fits compares what the caller is going to pass to kernels of an image with what the
+// image was built for. Else it would read arguments where others lie, and crash.
+func fits(i framework.ImageInfo, layout string) error {
+	if layout == "" || i.Layout == layout {
+		return nil
+	}
+	have := i.Layout
+	if have == "" {
+		have = "not given"
+	}
+	return fmt.Errorf("%w: image %s was built for another argument layout (%s) than this program's (%s): run make kernels, and make build for images within plugins",
+		framework.ErrUnavailable, i.ID, have, layout)
 }
 
 func verify(i framework.ImageInfo, code []byte) error {

@@ -4,7 +4,7 @@
 package device
 
 // ABI is the version of everything in this file. Images carry the one they were
-// built with; loading another is refused.
+// built with; loading another is refused. What it does not say, Layout does.
 const ABI = 1
 
 // WaitControl is the twin of mscclpp::WaitControl.

@@ -751,6 +751,7 @@ type ImageInfo struct {
 	Abi           uint32                 `protobuf:"varint,5,opt,name=abi,proto3" json:"abi,omitempty"`
 	Sha256        string                 `protobuf:"bytes,6,opt,name=sha256,proto3" json:"sha256,omitempty"` // lower-case hexadecimal; "" when built on this machine
 	Bytes         uint64                 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Layout        string                 `protobuf:"bytes,8,opt,name=layout,proto3" json:"layout,omitempty"` // hash of the layout of handles and arguments; "" when not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -832,6 +833,13 @@ func (x *ImageInfo) GetBytes() uint64 {
 		return x.Bytes
 	}
 	return 0
+}
+
+func (x *ImageInfo) GetLayout() string {
+	if x != nil {
+		return x.Layout
+	}
+	return ""
 }
 
 type KernelInfo struct {
@@ -3117,7 +3125,7 @@ const file_transport_proto_rawDesc = "" +
 	"\akernels\x18\x06 \x03(\v2\x1d.mscclpp.plugin.v1.KernelInfoR\akernels\x124\n" +
 	"\x06images\x18\a \x03(\v2\x1c.mscclpp.plugin.v1.ImageInfoR\x06images\x12\x14\n" +
 	"\x05proxy\x18\b \x01(\tR\x05proxy\x12\x14\n" +
-	"\x05probe\x18\t \x01(\bR\x05probe\"\x9b\x01\n" +
+	"\x05probe\x18\t \x01(\bR\x05probe\"\xb3\x01\n" +
 	"\tImageInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04arch\x18\x02 \x01(\tR\x04arch\x12\x16\n" +
@@ -3125,7 +3133,8 @@ const file_transport_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12\x10\n" +
 	"\x03abi\x18\x05 \x01(\rR\x03abi\x12\x16\n" +
 	"\x06sha256\x18\x06 \x01(\tR\x06sha256\x12\x14\n" +
-	"\x05bytes\x18\a \x01(\x04R\x05bytes\"\x95\x02\n" +
+	"\x05bytes\x18\a \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06layout\x18\b \x01(\tR\x06layout\"\x95\x02\n" +
 	"\n" +
 	"KernelInfo\x12\x1e\n" +
 	"\n" +

@@ -80,18 +80,20 @@ func buildOne(ctx context.Context, s *Spec, u unit, dir string, old *Image, opt 
 	if err != nil {
 		return Image{}, err
 	}
-	source, err := sourceHash(s, u.family, opt.Headers)
+	from, err := s.origin(u.family, opt.Headers)
 	if err != nil {
 		return Image{}, err
 	}
 	img := Image{ID: u.id(), Family: u.family.Name, Type: u.typ, Arch: u.target.Arch, File: u.file(),
-		Source: source, Compiler: c.version, Flags: append(u.flags(), u.defines()...)}
+		Source: from.source, Layout: from.layout, Compiler: c.version, Flags: append(u.flags(), u.defines()...)}
 	if old != nil && old.Source == img.Source && old.Compiler == img.Compiler && slices.Equal(old.Flags, img.Flags) {
 		if data, err := load(dir, *old); err == nil && hash(data) == old.SHA256 {
-			return *old, nil
+			same := *old
+			same.Layout = from.layout // an older manifest does not have it
+			return same, nil
 		}
 	}
-	data, err := compile(ctx, c, s, u, opt.Headers)
+	data, err := usual(ctx, c, s, u, opt.Headers)
 	if err != nil {
 		return Image{}, err
 	}

@@ -33,14 +33,15 @@ type Image struct {
 	Bytes    uint64   `json:"bytes"`  // of the image itself, not compressed
 	SHA256   string   `json:"sha256"` // likewise
 	Symbols  []string `json:"symbols"`
-	Source   string   `json:"source"`   // hash of all sources and headers of ours
-	Compiler string   `json:"compiler"` // first line of its version
+	Source   string   `json:"source"`           // hash of all sources and headers of ours
+	Layout   string   `json:"layout,omitempty"` // device.Layout with those that define arguments
+	Compiler string   `json:"compiler"`         // first line of its version
 	Flags    []string `json:"flags"`
 }
 
 // Info is the image as a transport's description lists it.
 func (i Image) Info(abi uint32) framework.ImageInfo {
-	return framework.ImageInfo{ID: i.ID, Arch: i.Arch, Family: i.Family, Type: i.Type, ABI: abi, SHA256: i.SHA256, Bytes: i.Bytes}
+	return framework.ImageInfo{ID: i.ID, Arch: i.Arch, Family: i.Family, Type: i.Type, ABI: abi, Layout: i.Layout, SHA256: i.SHA256, Bytes: i.Bytes}
 }
 
 func parseManifest(data []byte) (*Manifest, error) {

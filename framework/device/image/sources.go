@@ -4,30 +4,63 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]`)
 
-func sourceHash(s *Spec, f Family, headers string) (string, error) {
-	sum, err := HashSources(s.dir, f.Sources, headers, s.folders()...)
+// origin is what an image is made from.
+type origin struct {
+	source string // hash of all files
+	layout string // device.Layout of those that define arguments
+}
+
+func (s *Spec) origin(f Family, headers string) (origin, error) {
+	files, err := collect(s.dir, f.Sources, headers, s.folders()...)
 	if err != nil {
-		err = fmt.Errorf("family %q: %w", f.Name, err)
+		return origin{}, fmt.Errorf("family %q: %w", f.Name, err)
 	}
-	return sum, err
+	var marked []string
+	for _, text := range files {
+		if device.HasLayout(string(text)) {
+			marked = append(marked, string(text))
+		}
+	}
+	return origin{source: hashFiles(files), layout: device.LayoutOf(string(files["mscclpp/layout.h"]), marked...)}, nil
 }
 
 // HashSources is the hash of some sources in dir and of every header that they reach
 // in the include folders. It needs no compiler: an include that is found in none of
 // the folders belongs to the system and is left out, conditional ones are followed.
 func HashSources(dir string, sources []string, headers string, include ...string) (string, error) {
+	files, err := collect(dir, sources, headers, include...)
+	if err != nil {
+		return "", err
+	}
+	return hashFiles(files), nil
+}
+
+func hashFiles(files map[string][]byte) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "%s %d\n", name, len(files[name]))
+		h.Write(files[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// collect reads the device headers, the sources and what they include, by the name
+// under which it is hashed.
+func collect(dir string, sources []string, headers string, include ...string) (map[string][]byte, error) {
 	folders := append([]string{headers}, include...)
-	files := map[string][]byte{} // by the name under which it is hashed
+	files := map[string][]byte{}
 	var walk func(name, path string) error
 	walk = func(name, path string) error {
 		if _, ok := files[name]; ok {
@@ -60,24 +93,14 @@ func HashSources(dir string, sources []string, headers string, include ...string
 		return nil
 	}
 	if err := walk("mscclpp/device.h", filepath.Join(headers, "mscclpp", "device.h")); err != nil {
-		return "", fmt.Errorf("%w: device headers: %w", framework.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: device headers: %w", framework.ErrInvalid, err)
 	}
 	for _, src := range sources {
 		if err := walk(src, filepath.Join(dir, src)); err != nil {
-			return "", fmt.Errorf("%w: source: %w", framework.ErrInvalid, err)
+			return nil, fmt.Errorf("%w: source: %w", framework.ErrInvalid, err)
 		}
 	}
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	h := sha256.New()
-	for _, name := range names {
-		fmt.Fprintf(h, "%s %d\n", name, len(files[name]))
-		h.Write(files[name])
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return files, nil
 }
 
 // folders are the spec's include folders, resolved, and its own.

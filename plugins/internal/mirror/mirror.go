@@ -78,7 +78,7 @@ func (t *Transport) Describe(context.Context) (framework.Description, error) {
 			Ops: []string{"sum"}, Channels: []framework.Kind{framework.KindMemory}, MaxRanks: 8, MaxThreads: 512,
 		}},
 		Images: []framework.ImageInfo{
-			{ID: "good", Arch: "x86-64-v3", Family: "collectives", Type: "f32", ABI: 1, SHA256: hex.EncodeToString(sum[:]), Bytes: uint64(len(ImageBytes))},
+			{ID: "good", Arch: "x86-64-v3", Family: "collectives", Type: "f32", ABI: 1, Layout: "89abcdef", SHA256: hex.EncodeToString(sum[:]), Bytes: uint64(len(ImageBytes))},
 			{ID: "torn", Arch: "x86-64-v3", Family: "actor", ABI: 1, SHA256: hex.EncodeToString(sum[:])},
 		},
 		Proxy: framework.ProxyPlugin,

@@ -48,7 +48,8 @@ func DescriptionOut(d framework.Description) *pb.Description {
 	}
 	for _, i := range d.Images {
 		m.Images = append(m.Images, &pb.ImageInfo{
-			Id: i.ID, Arch: i.Arch, Family: i.Family, Type: i.Type, Abi: i.ABI, Sha256: i.SHA256, Bytes: i.Bytes,
+			Id: i.ID, Arch: i.Arch, Family: i.Family, Type: i.Type, Abi: i.ABI, Layout: i.Layout,
+			Sha256: i.SHA256, Bytes: i.Bytes,
 		})
 	}
 	return m
@@ -73,7 +74,7 @@ func DescriptionIn(m *pb.Description) framework.Description {
 	for _, i := range m.GetImages() {
 		d.Images = append(d.Images, framework.ImageInfo{
 			ID: i.GetId(), Arch: i.GetArch(), Family: i.GetFamily(), Type: i.GetType(),
-			ABI: i.GetAbi(), SHA256: i.GetSha256(), Bytes: i.GetBytes(),
+			ABI: i.GetAbi(), Layout: i.GetLayout(), SHA256: i.GetSha256(), Bytes: i.GetBytes(),
 		})
 	}
 	return d

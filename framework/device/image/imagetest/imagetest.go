@@ -1,8 +1,10 @@
-// Package imagetest gives tests kernel images. They are built once, into the user's
-// cache; a later run finds them up to date.
+// Package imagetest gives tests kernel images. They are built once, into a folder of
+// the user's cache for each source tree; a later run finds them up to date.
 package imagetest
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -46,7 +48,12 @@ func build(t testing.TB, spec, targets string) (string, error) {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	dir := filepath.Join(cache, "mscclpp-go", "images", s.Name)
+	place, err := filepath.Abs(spec)
+	if err != nil {
+		return "", err
+	}
+	tree := sha256.Sum256([]byte(place))
+	dir := filepath.Join(cache, "mscclpp-go", "images", s.Name+"-"+hex.EncodeToString(tree[:4]))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}

@@ -1,0 +1,49 @@
+package device
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+//go:embed include/mscclpp/layout.h
+var layoutHeader string
+
+// LayoutMarker stands on a line of its own in a comment of each header that defines
+// what a host hands to kernels: arguments, and memory that both use.
+const LayoutMarker = "mscclpp:layout"
+
+var (
+	markerLine = regexp.MustCompile(`(?m)^[ \t]*//[ \t]*` + LayoutMarker + `[ \t]*$`)
+	comments   = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/`)
+)
+
+// HasLayout reports whether a header says that it defines the arguments of kernels.
+func HasLayout(header string) bool { return markerLine.MatchString(header) }
+
+// Layout identifies how the arguments of kernels lie in memory: a hash of mscclpp/layout.h
+// as this program was built with, and of the headers given, which have LayoutMarker.
+// Their order does not matter; neither do comments and white space. Constants count,
+// and so do names: an image whose layout is another one has to be built anew.
+func Layout(headers ...string) string { return LayoutOf(layoutHeader, headers...) }
+
+// LayoutOf is Layout for another text of mscclpp/layout.h: that of the folder from
+// which an image is built.
+func LayoutOf(handles string, headers ...string) string {
+	texts := []string{plain(handles)}
+	for _, h := range headers {
+		texts = append(texts, plain(h))
+	}
+	slices.Sort(texts[1:])
+	texts = append(texts[:1], slices.Compact(texts[1:])...) // one file may be reached by two names
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// plain is what of a header the compiler sees, one space between words.
+func plain(header string) string {
+	return strings.Join(strings.Fields(comments.ReplaceAllString(header, " ")), " ")
+}
