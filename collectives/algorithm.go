@@ -49,6 +49,7 @@ func nameID(name string) uint32 {
 // transport that is preferred wins.
 func discover(kernels []comm.Kernel, ranks int) (algos [collectives][]*algorithm, messages *algorithm) {
 	for _, k := range kernels {
+		k.Layout = argumentsLayout
 		if k.MaxRanks != 0 && k.MaxRanks < ranks || !memoryOnly(k) {
 			continue
 		}

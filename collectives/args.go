@@ -23,8 +23,12 @@ const (
 	elsewhereOffset   = 32
 	unreachableOffset = 36
 	reasonOffset      = 40
+	sentOffset        = 48
+	expectedOffset    = 56
 
 	pullBytes = 512 << 10 // private memory behind the state
+
+	transferBytes = 24 // of one message in memory
 )
 
 // Values of State.mismatch.
@@ -160,6 +164,8 @@ type transfer struct {
 type transferArgs struct {
 	common
 	Transfers uint32
-	_         uint32
+	Listed    uint32
+	First     uint64
+	Memory    uintptr
 	List      [maxTransfers]transfer
 }

@@ -72,6 +72,7 @@ type Comm struct {
 	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
 
 	group  group
+	lists  []gpu.Memory // of groups that are longer than the arguments of a launch
 	watch  *watch
 	undump func() // takes Dump out of those of the communicator
 }
@@ -217,6 +218,9 @@ func (c *Comm) Close() error {
 	}
 	if c.windowMem != nil {
 		keep(c.windowMem.Close())
+	}
+	for _, m := range c.lists {
+		keep(m.Close())
 	}
 	if c.symmetric != nil {
 		keep(c.symmetric.Close())

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // The Go twins of kernels/args.h have the sizes and offsets that a compiler gives
@@ -33,7 +35,7 @@ func TestLayoutsAgree(t *testing.T) {
 			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
 			"Stride": "stride", "Count": "count", "Op": "op", "Scale": "scale", "Signature": "signature", "Scratch": "scratch"}},
 		{"Transfer", transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
-		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "List": "list"}},
+		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "List": "list"}},
 	}
 	source := "#include \"args.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
 	var want []string
@@ -64,11 +66,14 @@ func TestLayoutsAgree(t *testing.T) {
 	check("state.elsewhere", "offsetof(State, elsewhere)", elsewhereOffset)
 	check("state.unreachable", "offsetof(State, unreachable)", unreachableOffset)
 	check("state.reason", "offsetof(State, reason)", reasonOffset)
+	check("state.sent", "offsetof(State, sent)", sentOffset)
+	check("state.expected", "offsetof(State, expected)", expectedOffset)
 	check("pull", "kPullBytes", pullBytes)
 	check("header", "sizeof(Signature)", unsafe.Sizeof(signature{}))
 	check("ranks", "kMaxRanks", maxRanks)
 	check("lanes", "kMaxLanes", maxLanes)
 	check("transfers", "kMaxTransfers", maxTransfers)
+	check("words", "8 * kTransferWords", transferBytes)
 	check("publish", "kCheckPublish", checkPublish)
 	check("compare", "kCheckCompare", checkCompare)
 	check("differs", "kMismatchSignature", mismatchSignature)
@@ -91,6 +96,28 @@ func TestLayoutsAgree(t *testing.T) {
 	}
 	if got := strings.TrimSpace(string(out)); got != strings.Join(want, "\n") {
 		t.Errorf("the compiler says\n%s\nGo says\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// The builder of images and this package see the same headers as those that define
+// arguments: it follows the marker, here they are listed.
+func TestArgumentsAreMarked(t *testing.T) {
+	headers, err := filepath.Glob("kernels/*.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marked []string
+	for _, h := range headers {
+		text, err := os.ReadFile(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if device.HasLayout(string(text)) {
+			marked = append(marked, string(text))
+		}
+	}
+	if len(marked) == 0 || device.Layout(marked...) != argumentsLayout {
+		t.Errorf("%d headers of kernels have the line %q: expected those that are embedded in arguments.go", len(marked), device.LayoutMarker)
 	}
 }
 

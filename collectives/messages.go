@@ -1,8 +1,10 @@
 package collectives
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -10,10 +12,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
+// leastListBytes is the size of the first memory for lists: 2,730 messages.
+const leastListBytes = 64 << 10
+
 // group collects messages between GroupStart and GroupEnd.
 type group struct {
 	depth  int
-	count  int
+	list   []transfer
 	stream gpu.Stream
 	pinned []unsafe.Pointer // keeps the callers' buffers in place until the launch
 	err    error
@@ -32,7 +37,9 @@ func (c *Comm) GroupStart() {
 }
 
 // GroupEnd performs the messages of the group. Messages between two ranks in one
-// direction are matched in their order.
+// direction are matched in their order, across groups too. A group may have any
+// number of them. More than 128 need memory that is made when it is first needed,
+// and then kept: the first such group must not be captured (ErrUnsupported).
 func (c *Comm) GroupEnd() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +53,10 @@ func (c *Comm) GroupEnd() error {
 	return c.flushGroup()
 }
 
-// Send sends count elements to peer, which receives them with Recv.
+// Send sends count elements to peer, which receives them with Recv. What meets a
+// receive has to have as many bytes as that expects, else both ranks fail with
+// ErrInvalid. Types are not compared, whatever Options.Signatures says: as with NCCL,
+// 4 elements of one byte may be received as one of four.
 func (c *Comm) Send(buf unsafe.Pointer, count int, t device.DataType, peer int, o *CallOptions) error {
 	return c.message(SendRecv, o, func() error { return c.add(buf, 0, count, t, peer, 0) })
 }
@@ -161,61 +171,96 @@ func (c *Comm) add(buf unsafe.Pointer, first, count int, t device.DataType, peer
 		return fmt.Errorf("%w: %d elements of %v at %d: too many bytes", framework.ErrInvalid, count, t, first)
 	case buf == nil && count > 0:
 		return fmt.Errorf("%w: the buffer is nil, expected %d elements", framework.ErrInvalid, count)
-	case g.count == maxTransfers:
-		return fmt.Errorf("%w: more than %d messages in a group", framework.ErrUnsupported, maxTransfers)
 	}
 	if count > 0 {
 		buf = unsafe.Add(buf, first*t.Size())
 	}
 	g.pinned = append(g.pinned, buf)
-	// Sorted by direction and peer, and within that in the order of the calls: what
-	// is there already stays in front.
-	list := c.groupArgs.List[:g.count+1]
-	i := g.count
-	for i > 0 && (list[i-1].Receive > receive || list[i-1].Receive == receive && list[i-1].Peer > uint32(peer)) {
-		list[i] = list[i-1]
-		i--
-	}
-	list[i] = transfer{Buffer: uintptr(buf), Bytes: uint64(count) * uint64(t.Size()), Peer: uint32(peer), Receive: receive}
-	g.count++
+	g.list = append(g.list, transfer{Buffer: uintptr(buf), Bytes: uint64(count) * uint64(t.Size()), Peer: uint32(peer), Receive: receive})
 	return nil
+}
+
+// inOrder sorts messages by direction and peer, as the kernel expects them.
+func inOrder(a, b transfer) int {
+	return cmp.Or(cmp.Compare(a.Receive, b.Receive), cmp.Compare(a.Peer, b.Peer))
 }
 
 // flushGroup performs what was collected. The group is empty afterwards, also
 // after an error.
 func (c *Comm) flushGroup() error {
-	g, a := &c.group, c.groupArgs
-	n := g.count
-	l := c.launch
-	l.Stream = g.stream
+	g := &c.group
 	err, kind := g.err, g.kind
 	defer func() {
 		clear(g.pinned)
-		*g = group{pinned: g.pinned[:0]}
+		*g = group{pinned: g.pinned[:0], list: g.list[:0]}
 	}()
-	if err != nil || n == 0 {
+	if err != nil || len(g.list) == 0 {
 		return err
 	}
-	if c.messages == nil {
-		return fmt.Errorf("%v: %w: no transport has a kernel for messages", kind, framework.ErrUnavailable)
-	}
-	k := c.messages.loaded[device.Uint8]
-	if k == nil {
-		if err := c.load(c.messages, device.Uint8); err != nil {
-			return fmt.Errorf("%v: %w", kind, err)
-		}
-		k = c.messages.loaded[device.Uint8]
-	}
-	a.Transfers = uint32(n)
-	a.Signature.Collective = uint32(kind)
-	size := unsafe.Offsetof(a.List) + uintptr(n)*unsafe.Sizeof(a.List[0])
-	if !c.host {
-		size = unsafe.Sizeof(*a)
-	}
-	if err := k.Launch(l, unsafe.Pointer(a), size); err != nil {
+	slices.SortStableFunc(g.list, inOrder)
+	if err := c.exchange(g); err != nil {
 		return fmt.Errorf("%v: %w", kind, err)
 	}
 	return c.outcomeOfGroup(kind)
+}
+
+// exchange launches the kernel for a group that is sorted.
+func (c *Comm) exchange(g *group) error {
+	if c.messages == nil {
+		return fmt.Errorf("%w: no transport has a kernel for messages", framework.ErrUnavailable)
+	}
+	if c.messages.loaded[device.Uint8] == nil {
+		if err := c.load(c.messages, device.Uint8); err != nil {
+			return err
+		}
+	}
+	k, a, l := c.messages.loaded[device.Uint8], c.groupArgs, c.launch
+	l.Stream = g.stream
+	a.Signature.Collective = uint32(g.kind)
+	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(g.list)), 0, 0, 0
+	if len(g.list) <= maxTransfers {
+		copy(a.List[:], g.list)
+		return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	}
+	memory, err := c.groupMemory(len(g.list), g.stream)
+	if err != nil {
+		return err
+	}
+	a.Memory = memory.Addr()
+	for rest := g.list; len(rest) > 0; rest = rest[a.Listed:] {
+		a.Listed = uint32(copy(a.List[:], rest))
+		if err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
+			return err
+		}
+		a.First += uint64(a.Listed)
+	}
+	a.Listed = 0
+	return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+}
+
+// groupMemory returns memory for a list of so many messages. What was given out
+// before stays until the Comm is closed: kernels that are still to run, and captured
+// graphs, read it.
+func (c *Comm) groupMemory(messages int, stream gpu.Stream) (gpu.Memory, error) {
+	bytes := uint64(messages) * transferBytes
+	if n := len(c.lists); n > 0 && c.lists[n-1].Bytes() >= bytes {
+		return c.lists[n-1], nil
+	}
+	if e, ok := c.comm.Device().(gpu.Engine); ok {
+		state, err := e.Query(stream)
+		if err != nil {
+			return nil, err
+		}
+		if state == gpu.StreamCapturing {
+			return nil, fmt.Errorf("%w: a group of %d messages is captured before one as long was performed: its memory cannot be made now", framework.ErrUnsupported, messages)
+		}
+	}
+	m, err := c.comm.Device().Alloc(max(leastListBytes, 2*bytes))
+	if err != nil {
+		return nil, fmt.Errorf("memory for a group of %d messages: %w", messages, err)
+	}
+	c.lists = append(c.lists, m)
+	return m, nil
 }
 
 func (c *Comm) outcomeOfGroup(kind Collective) error {
@@ -226,8 +271,9 @@ func (c *Comm) outcomeOfGroup(kind Collective) error {
 		return fmt.Errorf("%v: %w", kind, err)
 	}
 	if m := c.found(mismatchOffset); m >= mismatchLength {
+		sent, expected := *(*uint64)(at(c.state.Addr() + sentOffset)), *(*uint64)(at(c.state.Addr() + expectedOffset))
 		cause := &framework.Error{Op: kind.String(), Peer: int(m - mismatchLength),
-			Err: fmt.Errorf("%w: its message has another length than was expected here", framework.ErrInvalid)}
+			Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, sent, expected, c.comm.Rank())}
 		c.comm.Abort(cause) // half of a message cannot be taken back
 		return cause
 	}

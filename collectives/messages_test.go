@@ -126,6 +126,98 @@ func TestAllToAllV(t *testing.T) {
 	}
 }
 
+// More messages than the arguments of a launch have room for, between few ranks: some
+// empty, some longer than a pipe, and all sends before the receives that they wait
+// for. A second group uses the same memory, a third needs more of it.
+func TestGroupOfManyMessages(t *testing.T) {
+	const ranks = 3
+	size := func(from, to, i int) int {
+		if i%40 == 7 {
+			return 150000
+		}
+		return []int{0, 1, 64, 409}[(from+2*to+i)%4]
+	}
+	job(t, ranks, collectives.Options{Scratch: ranks * 256 << 10}, func(ctx context.Context, c *collectives.Comm) error {
+		for round, each := range []int{43, 100, 100, 1200} { // of each pair, in each direction
+			var in [ranks][][]byte
+			c.GroupStart()
+			for i := range each {
+				for peer := range ranks {
+					out := data(uint64(i), ranks*c.Rank()+peer, size(c.Rank(), peer, i))
+					if err := c.Send(pointer(out), len(out), device.Uint8, peer, nil); err != nil {
+						return err
+					}
+				}
+			}
+			for i := range each {
+				for peer := ranks - 1; peer >= 0; peer-- {
+					b := make([]byte, size(peer, c.Rank(), i))
+					in[peer] = append(in[peer], b)
+					if err := c.Recv(pointer(b), len(b), device.Uint8, peer, nil); err != nil {
+						return err
+					}
+				}
+			}
+			if err := c.GroupEnd(); err != nil {
+				return err
+			}
+			for peer, list := range in {
+				for i, b := range list {
+					if !bytes.Equal(b, data(uint64(i), ranks*peer+c.Rank(), len(b))) {
+						return fmt.Errorf("round %d: message %d from rank %d, of %d bytes, is wrong", round, i, peer, len(b))
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// One rank has sent its messages in one long group, its peer takes them one by one:
+// groups need not match each other.
+func TestLongGroupMeetsSingleCalls(t *testing.T) {
+	const each = 300
+	job(t, 2, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		if c.Rank() == 0 {
+			c.GroupStart()
+			for i := range each {
+				if err := c.Send(pointer(data(uint64(i), 0, 1000+i)), 1000+i, device.Uint8, 1, nil); err != nil {
+					return err
+				}
+			}
+			return c.GroupEnd()
+		}
+		for i := range each {
+			b := make([]byte, 1000+i)
+			if err := c.Recv(pointer(b), len(b), device.Uint8, 0, nil); err != nil {
+				return err
+			}
+			if !bytes.Equal(b, data(uint64(i), 0, len(b))) {
+				return fmt.Errorf("message %d is wrong", i)
+			}
+		}
+		return nil
+	})
+}
+
+// Bytes are what is matched, as with NCCL: neither types nor counts.
+func TestTypesOfMessagesAreNotCompared(t *testing.T) {
+	job(t, 2, collectives.Options{Signatures: collectives.SignaturesAlways}, func(ctx context.Context, c *collectives.Comm) error {
+		b := data(1, 0, 4000)
+		if c.Rank() == 0 {
+			return c.Send(pointer(b), 4000, device.Int8, 1, nil)
+		}
+		in := make([]byte, 4000)
+		if err := c.Recv(pointer(in), 1000, device.Float32, 0, nil); err != nil {
+			return err
+		}
+		if !bytes.Equal(in, b) {
+			return errors.New("the message is wrong")
+		}
+		return nil
+	})
+}
+
 // A message of another length than expected ends the communicator on both sides
 // with an error; it does not hang and does not write beyond the buffer.
 func TestMessageOfAnotherLength(t *testing.T) {
@@ -144,9 +236,9 @@ func TestMessageOfAnotherLength(t *testing.T) {
 			}
 			return nil
 		}
-		err = c.Recv(pointer(b), 1000, device.Uint8, 0, nil)
-		if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != 0 || !strings.Contains(err.Error(), "length") {
-			return fmt.Errorf("receive: %v", err)
+		err = c.Recv(pointer(b), 250, device.Float32, 0, nil)
+		if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != 0 || !strings.Contains(err.Error(), "length of 2000 bytes: expected 1000 as rank 1") {
+			return fmt.Errorf("receive: %v: expected both lengths, and rank 0", err)
 		}
 		return nil
 	})

@@ -2,6 +2,8 @@ package collectivetest
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +14,7 @@ import (
 )
 
 // Images builds what spec lists for one architecture, in a folder of the user's
-// cache, and returns the folder. Images that are up to date are kept, so only the
+// cache for the source tree, and returns the folder. Images that are up to date are kept, so only the
 // first run of all tests takes long; processes that come at the same time wait for
 // each other.
 func Images(ctx context.Context, spec, arch string) (string, error) {
@@ -28,7 +30,12 @@ func Images(ctx context.Context, spec, arch string) (string, error) {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	dir := filepath.Join(cache, "mscclpp-go", "test-kernels", s.Name+"-"+arch)
+	place, err := filepath.Abs(spec)
+	if err != nil {
+		return "", fmt.Errorf("folder of test kernels: %w", err)
+	}
+	tree := sha256.Sum256([]byte(place))
+	dir := filepath.Join(cache, "mscclpp-go", "test-kernels", s.Name+"-"+arch+"-"+hex.EncodeToString(tree[:4]))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("folder of test kernels: %w", err)
 	}

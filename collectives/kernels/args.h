@@ -1,6 +1,10 @@
 // The argument of every collective kernel, and the layout of the memory that it
 // works in. Plain data: the host fills it. collectives/args.go is the Go twin; a
-// test compares sizes and offsets.
+// test compares sizes and offsets. The line below has the text of this file, without
+// comments, hashed into the manifest of every image; images of another text than the
+// one that package collectives was built with are refused.
+//
+// mscclpp:layout
 //
 // Scratch. Every rank allocates one block of scratch and shows it to all others
 // once. It has five parts, at the same offsets on all ranks:
@@ -97,7 +101,9 @@ struct State {
   uint32_t elsewhere;  // not 0: 1 + a peer whose buffers are in other registered memory
   uint32_t unreachable;  // not 0: 1 + a peer whose process could not be read…
   uint32_t reason;       // …and the system's error number
-  uint8_t pad[20];
+  uint32_t reserved2;
+  uint64_t sent;         // with kMismatchLength: bytes of the peer's message…
+  uint64_t expected;     // …and of the receive that it met
   uint64_t told[4];    // steps of copy algorithms that this rank has told of…
   uint64_t awaited[4]; // …and has waited for
   uint64_t epochs[2][kMaxBlocks];  // packet, and line, collectives so far: block b reads number b, and all are the same
@@ -220,10 +226,17 @@ struct Transfer {
 };
 static_assert(sizeof(Transfer) == 24, "layout");
 
+// A group that is longer than list goes into memory first, by launches that do
+// nothing else: arguments are copied when a launch is enqueued, so the host needs no
+// buffer that would have to live until the device has read it, and a captured graph
+// fills the memory anew each time.
+constexpr uint32_t kTransferWords = 3;  // of 64 bits, for one message in memory
 struct TransferArgs {
   Common common;
-  uint32_t transfers;
-  uint32_t reserved;
+  uint32_t transfers;  // of the group
+  uint32_t listed;     // not 0: only put so many of list into memory…
+  uint64_t first;      // …as messages from this number on
+  uint64_t* memory;    // null: list is the group
   Transfer list[kMaxTransfers];
 };
 static_assert(sizeof(TransferArgs) <= 4096, "a kernel takes at most 4 KiB of arguments");

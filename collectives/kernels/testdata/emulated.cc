@@ -177,6 +177,57 @@ void messages(check::Job& job) {
   }
 }
 
+// A group that the arguments of one launch have no room for: all but the last call put
+// parts of its list into memory.
+void many_messages(check::Job& job) {
+  constexpr uint32_t kEach = 70, kAll = 2 * kRanks * kEach, kParts = (kAll + kMaxTransfers - 1) / kMaxTransfers;
+  static_assert(kParts + 1 <= kCalls, "one call performs");
+  const uint32_t lanes = 2;
+  const auto scratch = scratches(job, lanes, 1536);
+  std::vector<Sequence<TransferArgs>> s(kRanks);
+  std::vector<int32_t*> in[kRanks][kRanks];
+  const auto size = [](uint32_t i) { return uint64_t(i % 7 == 3 ? 0 : i % 9 == 5 ? 400 : i % 5 + 1); };
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    s[r].kernel = mscclpp_transfers_chunk;
+    s[r].stream = job.alloc<GridBarrier>(1);
+    std::vector<Transfer> list;
+    for (uint32_t receive = 0; receive < 2; ++receive) {
+      for (uint32_t p = 0; p < kRanks; ++p) {
+        for (uint32_t i = 0; i < kEach; ++i) {
+          int32_t* data = job.alloc<int32_t>(400);
+          if (receive) in[r][p].push_back(data);
+          for (uint64_t e = 0; e < size(i) && !receive; ++e) data[e] = value(r * kRanks + p, i, e);
+          list.push_back(Transfer{data, size(i) * 4, p, receive});
+        }
+      }
+    }
+    memset(static_cast<void*>(s[r].calls), 0, sizeof(s[r].calls));
+    const Common c = common(job, r, scratch, lanes, 1536);
+    uint64_t* memory = job.alloc<uint64_t>(kAll * kTransferWords);
+    for (uint32_t k = 0; k < kCalls; ++k) {
+      TransferArgs& a = s[r].calls[k];
+      a.common = c;
+      if (k > kParts) continue;  // an empty group
+      a.transfers = kAll;
+      a.memory = memory;
+      if (k == kParts) continue;
+      a.first = k * kMaxTransfers;
+      for (uint32_t t = k * kMaxTransfers; t < kAll && a.listed < kMaxTransfers; ++t) a.list[a.listed++] = list[t];
+    }
+  }
+  for (uint32_t r = 0; r < kRanks; ++r) job.launch(r, kGrids[r], kBlocks[r], sequence<TransferArgs>, s[r]);
+  job.run();
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    for (uint32_t p = 0; p < kRanks; ++p) {
+      for (uint32_t i = 0; i < kEach; ++i) {
+        for (uint64_t e = 0; e < size(i); ++e) {
+          job.expect(in[r][p][i][e] == value(p * kRanks + r, i, e), "rank %u, message %u from %u, element %llu", r, i, p, (unsigned long long)e);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 #define COLLECTIVE(name, shape, in_place) \
@@ -194,4 +245,5 @@ MSCCLPP_CHECK_MAIN(COLLECTIVE(allreduce_allpair_ll8, kAllReduceShape, true), COL
                    COLLECTIVE(alltoall_ll8, kAllToAllShape, true), COLLECTIVE(alltoall_ll16, kAllToAllShape, true),
                    COLLECTIVE(alltoall_chunk, kAllToAllShape, true), COLLECTIVE(alltoall_zerocopy, kAllToAllShape, false),
                    COLLECTIVE(broadcast_chunk, kBroadcastShape, true), COLLECTIVE(broadcast_zerocopy, kBroadcastShape, true),
-                   COLLECTIVE(reduce_chunk, kReduceShape, true), COLLECTIVE(reduce_zerocopy, kReduceShape, true), {"messages", messages})
+                   COLLECTIVE(reduce_chunk, kReduceShape, true), COLLECTIVE(reduce_zerocopy, kReduceShape, true), {"messages", messages},
+                   {"many_messages", many_messages})

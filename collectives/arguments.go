@@ -1,0 +1,14 @@
+package collectives
+
+import (
+	_ "embed"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+//go:embed kernels/args.h
+var argumentsHeader string
+
+// argumentsLayout is the layout of the arguments that this package fills. Images that
+// were built for another one are refused.
+var argumentsLayout = device.Layout(argumentsHeader)
