@@ -7,7 +7,7 @@ STAMP     = -X github.com/mscclpp-go/mscclpp/internal/version.Version=$(VERSION)
 BUILD     = $(GO) build -trimpath -ldflags '$(STAMP)'
 PLUGINS   = $(wildcard transports/*/cmd/mscclpp-transport-*)
 GOLANGCI  = 2.15.0
-RACE      = ./framework/... ./plugins/... ./launch/... ./transports/... ./collectives/...
+RACE      = . ./framework/... ./plugins/... ./launch/... ./transports/... ./collectives/... ./bench/... ./cmd/... ./internal/supervise
 
 .DEFAULT_GOAL := help
 .PHONY: help build kernels check test race conform demo bench-mpi install uninstall deps proto generate lint fmt clean
