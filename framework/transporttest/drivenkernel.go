@@ -52,7 +52,9 @@ func (d *desk) scene() *scene {
 	}
 	t.Cleanup(func() {
 		s.abort() // a lost signal must not leave a kernel spinning
-		_ = d.engine.Sync(s.stream)
+		if err := s.idle(context.Background()); err != nil {
+			t.Errorf("rank %d: %v after an abort; what it uses is freed now", d.n, err)
+		}
 		_ = d.engine.CloseStream(s.stream)
 	})
 	stop := context.AfterFunc(t.ctx, s.abort)
@@ -62,7 +64,7 @@ func (d *desk) scene() *scene {
 
 func (s *scene) abort() { atomic.StoreUint32(&s.words.Abort, 1) }
 
-// prop puts values where kernels find them and returns their address.
+// deviceProp puts values where kernels find them and returns their address.
 func deviceProp[P any](s *scene, values ...P) uintptr {
 	at := s.props.mem.Addr() + s.used
 	n := unsafe.Sizeof(values[0]) * uintptr(len(values))
@@ -83,19 +85,26 @@ func (s *scene) play(port device.PortChannelHandle, steps ...actor.Step) (wait f
 		s.t.Fatalf("rank %d: launch: %v", s.n, err)
 	}
 	return func() performance {
-		err := await(s.t.ctx, "end of a kernel", s.t.o.CallLimit, func() bool {
-			state, err := s.engine.Query(s.stream)
-			if err != nil {
-				s.t.Fatalf("rank %d: kernel: %v", s.n, err)
-			}
-			return state == gpu.StreamIdle
-		})
-		if err != nil {
+		if err := s.idle(s.t.ctx); err != nil {
 			s.t.Fatalf("rank %d: %v; its report: %+v", s.n, err, *s.words)
 		}
 		b := s.read(a.Done, 16)
 		return performance{done: binary.LittleEndian.Uint64(b), failed: binary.LittleEndian.Uint32(b[8:]) != 0}
 	}
+}
+
+// idle waits for the kernels of the scene.
+func (s *scene) idle(ctx context.Context) error {
+	var failed error
+	err := await(ctx, "end of a kernel", s.t.o.CallLimit, func() bool {
+		var state gpu.StreamState
+		state, failed = s.engine.Query(s.stream)
+		return failed != nil || state == gpu.StreamIdle
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
 }
 
 // semaphore is the receiving end of a channel.
