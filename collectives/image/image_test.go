@@ -43,8 +43,16 @@ func TestEveryArchitectureAndType(t *testing.T) {
 			want = append(want, "reduce-"+typ+"-"+arch)
 		}
 	}
+	arguments, err := os.ReadFile("../kernels/args.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout := device.Layout(string(arguments))
 	for _, info := range open(t).Infos() {
 		got = append(got, info.ID)
+		if info.Layout != layout {
+			t.Errorf("%s: for arguments of layout %q, expected %q: build the images anew", info.ID, info.Layout, layout)
+		}
 		family := info.Family
 		if info.Type != "" {
 			family += "-" + info.Type
