@@ -25,6 +25,7 @@ enum Result {
   kIllegalState = 401,
   kNotFound = 500,
   kNotReady = 600,
+  kIllegalAddress = 700,
   kPeerAccessAlreadyEnabled = 704,
   kPeerAccessNotEnabled = 705,
   kContextIsDestroyed = 709,

@@ -96,7 +96,7 @@ int current_context(Context** context) {
   if (t_current == nullptr) return kInvalidContext;
   if (!alive(t_current)) return kContextIsDestroyed;
   *context = t_current;
-  return kSuccess;
+  return t_current->fault;
 }
 
 pid_t thread_id() { return static_cast<pid_t>(syscall(SYS_gettid)); }
@@ -223,7 +223,10 @@ API int cuDevicePrimaryCtxRelease_v2(DeviceId device) {
   lock.unlock();
   for (const Mark& m : work) m.wait();
   lock.lock();
-  if (c.users == 0) release_memory(&c);
+  if (c.users == 0) {
+    release_memory(&c);
+    c.fault = 0;
+  }
   return kSuccess;
 }
 

@@ -119,9 +119,10 @@ API int cuEventSynchronize(Event* event) {
   ENTER_CONTEXT(current);
   if (int bad = check_event(event)) return bad;
   const Mark mark = event->mark;
+  Context* context = event->context;
   lock.unlock();
   mark.wait();
-  return kSuccess;
+  return context->fault;
 }
 
 API int cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {

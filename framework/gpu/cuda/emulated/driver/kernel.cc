@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "fault.h"
 #include "image.h"
 #include "state.h"
 
@@ -190,7 +191,9 @@ API int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** 
   std::vector<char> parameters;
   if (int bad = take(*function, list, extra, &parameters)) return bad;
   const Shape shape = {static_cast<uint32_t>(grid), static_cast<uint32_t>(block), config->shared, 0};
-  return enqueue(stream, [entry = function->entry, image = function->image, parameters = std::move(parameters), shape] {
-    entry(parameters.data(), &shape);
+  // The image is held: the module may be unloaded before its turn comes.
+  return enqueue(stream, [context = stream->context, name = function->name, entry = function->entry, image = function->image,
+                          parameters = std::move(parameters), shape] {
+    guarded(context, name.c_str(), [&] { entry(parameters.data(), &shape); });
   });
 }

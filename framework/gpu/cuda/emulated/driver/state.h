@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -119,6 +120,7 @@ struct GraphExec {
 struct Context {
   int device;
   int users = 0;
+  std::atomic<int> fault{0};       // the error it is lost with
   std::unique_ptr<Stream> legacy;  // the default stream
   std::set<Stream*> streams;
   std::set<Event*> events;

@@ -112,11 +112,12 @@ API int cuStreamSynchronize(Stream* handle) {
     return kCaptureUnsupported;
   }
   if (int bad = check_captures()) return bad;
+  Context* stream_context = stream->context;
   std::vector<Mark> all = {stream->mark()};
   if (stream == current->legacy.get()) {
     for (const Mark& m : implicit(stream)) all.push_back(m);
   }
   lock.unlock();
   for (const Mark& m : all) m.wait();
-  return kSuccess;
+  return stream_context->fault;
 }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "fault.h"
 #include "state.h"
 
 namespace {
@@ -24,7 +25,8 @@ Place place_of(uint64_t address, uint64_t bytes, int device) {
 
 int copy(Lock& lock, uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
   if (bytes == 0) return kSuccess;
-  const int device = stream->context->device;
+  Context* context = stream->context;
+  const int device = context->device;
   const Place dst = place_of(to, bytes, device), src = place_of(from, bytes, device);
   if (dst == kNowhere || src == kNowhere) return kInvalidValue;
   void* out = reinterpret_cast<void*>(to);
@@ -32,17 +34,23 @@ int copy(Lock& lock, uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
   if (src == kPageable) {
     // The caller may change it once the call has returned.
     auto taken = std::make_shared<std::vector<char>>(static_cast<const char*>(in), static_cast<const char*>(in) + bytes);
-    return enqueue(stream, [out, taken] { memcpy(out, taken->data(), taken->size()); });
+    return enqueue(stream, [context, out, taken] {
+      guarded(context, "a copy", [to = out, from = taken->data(), n = taken->size()] { memcpy(to, from, n); });
+    });
   }
   if (dst == kPageable && stream->capture != nullptr) {
     invalidate(stream);
     return kCaptureUnsupported;
   }
-  if (int bad = enqueue(stream, [out, in, bytes] { memmove(out, in, bytes); })) return bad;
+  const int bad = enqueue(stream, [context, out, in, bytes] {
+    guarded(context, "a copy", [=] { memmove(out, in, bytes); });
+  });
+  if (bad != kSuccess) return bad;
   if (dst == kPageable) {
     const Mark mark = stream->mark();
     lock.unlock();
     mark.wait();
+    return context->fault;
   }
   return kSuccess;
 }
@@ -57,8 +65,8 @@ bool holds(uint64_t seen, uint64_t value, unsigned how) {
 }
 
 // As long as it takes, as the hardware does; gently, since cores are few.
-void wait_word(const uint64_t* word, uint64_t value, unsigned how) {
-  for (unsigned i = 0; !holds(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, how); ++i) {
+void wait_word(const Context* context, const uint64_t* word, uint64_t value, unsigned how) {
+  for (unsigned i = 0; context->fault == 0 && !holds(__atomic_load_n(word, __ATOMIC_ACQUIRE), value, how); ++i) {
     if (i < 1000) {
       sched_yield();
     } else {
@@ -107,7 +115,9 @@ API int cuMemsetD8Async(DevicePtr to, unsigned char value, size_t count, Stream*
   if (int bad = find_stream(handle, current, &stream)) return bad;
   if (count == 0) return kSuccess;
   if (place_of(to, count, stream->context->device) > kPinned) return kInvalidValue;
-  return enqueue(stream, [to, value, count] { memset(reinterpret_cast<void*>(to), value, count); });
+  return enqueue(stream, [context = stream->context, to, value, count] {
+    guarded(context, "a fill", [=] { memset(reinterpret_cast<void*>(to), value, count); });
+  });
 }
 
 API int cuStreamWriteValue64_v2(Stream* handle, DevicePtr address, uint64_t value, unsigned flags) {
@@ -115,7 +125,9 @@ API int cuStreamWriteValue64_v2(Stream* handle, DevicePtr address, uint64_t valu
   Stream* stream;
   if (int bad = find_word(address, handle, current, &stream)) return bad;
   if (flags > 1) return kInvalidValue;
-  return enqueue(stream, [address, value] { __atomic_store_n(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_SEQ_CST); });
+  return enqueue(stream, [context = stream->context, address, value] {
+    guarded(context, "the store of a word", [=] { __atomic_store_n(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_SEQ_CST); });
+  });
 }
 
 API int cuStreamWaitValue64_v2(Stream* handle, DevicePtr address, uint64_t value, unsigned flags) {
@@ -123,5 +135,7 @@ API int cuStreamWaitValue64_v2(Stream* handle, DevicePtr address, uint64_t value
   Stream* stream;
   if (int bad = find_word(address, handle, current, &stream)) return bad;
   if ((flags & ~(1u << 30)) > 3) return kInvalidValue;
-  return enqueue(stream, [address, value, flags] { wait_word(reinterpret_cast<uint64_t*>(address), value, flags & 3); });
+  return enqueue(stream, [context = stream->context, address, value, flags] {
+    guarded(context, "the wait for a word", [=] { wait_word(context, reinterpret_cast<uint64_t*>(address), value, flags & 3); });
+  });
 }

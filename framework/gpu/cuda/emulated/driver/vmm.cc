@@ -107,6 +107,7 @@ API int cuMemMap(DevicePtr address, size_t bytes, size_t offset, AllocationHandl
   auto it = state().handles.find(handle);
   if (it == state().handles.end() || flags != 0 || offset != 0 || !aligned(address, bytes)) return kInvalidValue;
   if (bytes > it->second->bytes || !within_reserved(address, bytes)) return kInvalidValue;
+  if (bytes != it->second->bytes) return kNotSupported;  // as the real one: an allocation is mapped whole
   auto next = state().ranges.lower_bound(address);
   if (next != state().ranges.end() && next->first - address < bytes) return kInvalidValue;  // mapped already
   if (range_of(address) != nullptr) return kInvalidValue;

@@ -119,6 +119,32 @@ TEST(kernels_wait_for_each_other) {
   EXPECT(out.get(), 1000);
 }
 
+// A kernel that touches freed memory loses its device, and no other.
+TEST(faults_lose_the_device) {
+  CUcontext other = use(1);
+  use(0);
+  std::string log;
+  CUmodule m = load(kPtx, CUDA_SUCCESS, &log);
+  CUfunction f;
+  OK(cuModuleGetFunction(&f, m, "copies_word"));
+  CUstream s = new_stream(), t = new_stream();
+  CUdeviceptr p;
+  Word never;
+  OK(cuMemAlloc_v2(&p, 8));
+  OK(cuMemFree_v2(p));
+  OK(cuStreamWaitValue64_v2(t, never.at, 1, 0));  // ends with the device
+  Copy args = {reinterpret_cast<uint64_t*>(p), reinterpret_cast<uint64_t*>(p), 1};
+  OK(launch(f, s, 1, 1, &args, sizeof args));
+  EXPECT(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT(cuStreamSynchronize(t), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT(cuMemAlloc_v2(&p, 8), CUDA_ERROR_ILLEGAL_ADDRESS);
+  OK(cuCtxSetCurrent(other));
+  OK(cuMemAlloc_v2(&p, 8));
+  OK(cuDevicePrimaryCtxRelease_v2(0));
+  use(0);
+  OK(cuMemAlloc_v2(&p, 8));
+}
+
 TEST(images_that_do_not_load) {
   use();
   std::string log;
