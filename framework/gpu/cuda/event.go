@@ -35,6 +35,15 @@ func (d *Device) NewEvent(timing bool) (*Event, error) {
 	return e, nil
 }
 
+// NewMark makes an event as package collectives uses it.
+func (d *Device) NewMark() (gpu.Mark, error) {
+	e, err := d.NewEvent(false)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
 // Record marks what is enqueued on the stream so far.
 func (e *Event) Record(s gpu.Stream) error {
 	return e.code("record", "cuEventRecord", C.cuda_event_record(e.hot, e.handle, C.uintptr_t(s)))

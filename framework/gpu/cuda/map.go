@@ -70,8 +70,8 @@ func (d *Device) openFD(f *os.File, offset, bytes uint64) (m *Memory, err error)
 	return m, err
 }
 
-// importBlock maps the memory behind a handle from its start: mappings begin at
-// whole units, which the device defines.
+// importBlock maps the memory behind a handle. The driver maps no part of an
+// allocation: ErrUnsupported, unless offset and bytes reach its last unit.
 func (d *Device) importBlock(kind, fd C.int, blob unsafe.Pointer, offset, bytes uint64) (*Memory, error) {
 	if err := within(offset, bytes, maxBytes); err != nil {
 		return nil, err
@@ -81,6 +81,9 @@ func (d *Device) importBlock(kind, fd C.int, blob unsafe.Pointer, offset, bytes 
 	}
 	var b C.cuda_block
 	if err := d.check("import", C.cuda_import(d.c, kind, fd, blob, C.uint64_t(offset+bytes), &b)); err != nil {
+		if errors.Is(err, framework.ErrUnsupported) {
+			err = fmt.Errorf("%w (an allocation is mapped whole: expected a range that ends with it, not at %d)", err, offset+bytes)
+		}
 		return nil, errorsFirst(err, d.drop())
 	}
 	return &Memory{dev: d, addr: uintptr(b.address) + uintptr(offset), bytes: bytes, release: func() error {

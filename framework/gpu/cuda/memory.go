@@ -19,6 +19,7 @@ type Memory struct {
 	bytes   uint64
 	host    uintptr      // where the process itself finds it; 0 for device memory
 	block   *block       // what Export offers; nil for memory that was mapped
+	file    *os.File     // of memory that Hosted made; Export offers that instead
 	release func() error // gives up what was made
 	closed  atomic.Bool
 }
@@ -57,6 +58,9 @@ const maxBytes = 1 << 46 // beyond any device; keeps sums from wrapping
 func (d *Device) alloc(bytes uint64) (*Memory, error) {
 	if bytes == 0 || bytes > maxBytes {
 		return nil, fmt.Errorf("%s alloc: %w: %d bytes: expected 1 to %d", d.info.Device, framework.ErrInvalid, bytes, uint64(maxBytes))
+	}
+	if d.options.hosted {
+		return d.allocHosted(bytes)
 	}
 	if err := d.begin("alloc"); err != nil {
 		return nil, err
@@ -130,6 +134,9 @@ func (d *Device) FabricRefused() bool { return d.noFabric.Load() }
 func (m *Memory) Export() ([]framework.Share, error) {
 	if m.closed.Load() {
 		return nil, fmt.Errorf("%s export: memory: %w", m.dev.info.Device, framework.ErrClosed)
+	}
+	if m.file != nil {
+		return m.exportHosted()
 	}
 	b := m.block
 	if b == nil {

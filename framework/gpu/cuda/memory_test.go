@@ -159,8 +159,15 @@ func TestMapWithinTheProcess(t *testing.T) {
 	check(t, err)
 	var all []gpu.Memory
 	for i, s := range shares {
-		// A part of an allocation, not at a unit of anything.
-		p, err := d.Map(framework.Mapping{Shares: []framework.Share{s}, Offset: 2<<20 + 24, Bytes: 4096})
+		// Not at a unit of anything.
+		part := framework.Mapping{Shares: []framework.Share{s}, Offset: 2<<20 + 24, Bytes: 4096}
+		if s.Kind == framework.ShareVMM {
+			if _, err := d.Map(part); !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "mapped whole") {
+				t.Errorf("a part of a vmm share: %v: expected that allocations are mapped whole", err)
+			}
+			part.Bytes = 5<<20 - part.Offset // up to the end
+		}
+		p, err := d.Map(part)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,6 +123,10 @@ func TestShareBetweenProcesses(t *testing.T) {
 	} {
 		for device := range min(n, 2) {
 			const offset = 64 << 10
+			bytes := uint64(128 << 10)
+			if c.kind == framework.ShareVMM {
+				bytes = c.memory.Bytes() - offset // these are mapped up to their end
+			}
 			share := find(t, export(t, c.memory), c.kind)
 			addr := c.memory.Addr()
 			if c.addr != 0 {
@@ -130,7 +134,7 @@ func TestShareBetweenProcesses(t *testing.T) {
 			}
 			first := uint64(0x0123456789abcdef) + uint64(device)
 			check(t, d.WriteAt(le(first, 100), addr+offset))
-			o := order{device, c.kind, share.Blob, offset, 128 << 10, first, 11}
+			o := order{device, c.kind, share.Blob, offset, bytes, first, 11}
 			if out, err := start(t, "map", o, share.FD); err != nil {
 				if ok, _ := d.Reaches(device); !ok {
 					continue // no peer access: the refusal is right
