@@ -48,7 +48,10 @@ func look(ctx context.Context, o Options, side framework.Transport, d framework.
 	var lacks []string
 	for _, n := range d.Needs {
 		need, known := offers[n]
-		if known && !slices.ContainsFunc(shares, func(s framework.Share) bool { return slices.Contains(need.kinds, s.Kind) }) {
+		if known && !slices.ContainsFunc(shares, func(s framework.Share) bool {
+			// Memory of the host that a device has registered is that device's, too.
+			return slices.Contains(need.kinds, s.Kind) || m.apart && n == framework.NeedVMM && s.Kind == framework.ShareMemFD
+		}) {
 			lacks = append(lacks, need.text)
 		}
 	}

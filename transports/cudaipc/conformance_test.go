@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -32,7 +31,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(roleKey) == "plugin" {
 		plugins.Serve(func(c cudaipc.Config) (framework.Transport, error) { return cudaipc.NewWith(c, findGPUs) })
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if isEmulated() {
+		_ = os.RemoveAll(os.Getenv(emulated.EnvImages))
+	}
+	os.Exit(code)
 }
 
 // findGPUs lists the emulated GPUs if there are some, else those of the machine.
@@ -95,7 +98,7 @@ func TestConformanceOnGPUs(t *testing.T) {
 				o.Device = func(rank int) (gpu.Device, error) { return cuda.Open(rank % n) }
 				o.TestLimit = 5 * time.Minute // a driver compiles the images when it loads them
 				if isEmulated() {
-					o.Known = map[string]string{"control/images": "the emulated driver runs no PTX"}
+					o.Known = map[string]string{"control/images": "the emulated driver was given the actor alone"}
 				}
 			})
 		})
@@ -113,8 +116,19 @@ func TestConformanceOfOldMemory(t *testing.T) {
 	})
 }
 
+// TestConformanceOfHostMemory does it with memory of the host that the GPUs register:
+// what those use that cannot address each other's.
+func TestConformanceOfHostMemory(t *testing.T) {
+	n := gpus(t)
+	transporttest.Run(t, distances["embedded"], func(o *transporttest.Options) {
+		o.Device = func(rank int) (gpu.Device, error) { return cuda.Open(rank%n, cuda.Hosted()) }
+		o.Match = regexp.MustCompile("^(control/register|parcels|ownership|device|driven)")
+		o.TestLimit = 2 * time.Minute
+	})
+}
+
 // emulate has the emulated driver stand in for the rest of the process, which opens
-// a driver once. It has no images: it runs no kernels here.
+// a driver once. Of the kernels it gets the actor alone.
 var emulate = sync.OnceValue(func() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -122,7 +136,13 @@ var emulate = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.Setenv(cuda.EnvLibrary, path), os.Setenv(emulated.EnvImages, filepath.Dir(path)))
+	dir, err := os.MkdirTemp("", "cudaipc-test-*")
+	if err != nil {
+		return err
+	}
+	const from = "../../framework/device/actor/"
+	err = emulated.Prepare(ctx, dir, emulated.Source{Spec: from + "kernels/kernels.json", Images: from + "image", Types: []string{"f32"}})
+	return errors.Join(err, os.Setenv(cuda.EnvLibrary, path), os.Setenv(emulated.EnvImages, dir))
 })
 
 func isEmulated() bool { return os.Getenv(emulated.EnvImages) != "" }

@@ -152,7 +152,11 @@ func find[T closer](t *Transport, id framework.ID, what string) (T, error) {
 
 // failure says which operation failed, and names the peer that the error blames.
 func failure(op string, err error) error {
-	return &framework.Error{Op: op, Transport: Name, Peer: framework.PeerOf(err), Err: err}
+	peer := framework.PeerOf(err)
+	if blame, ok := err.(*framework.Error); ok && blame.Op == "" {
+		err = blame.Err // the peer is said once
+	}
+	return &framework.Error{Op: op, Transport: Name, Peer: peer, Err: err}
 }
 
 var (

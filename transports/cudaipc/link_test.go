@@ -70,7 +70,8 @@ func TestChoiceOfShares(t *testing.T) {
 				ab, _ := join(t, kind, ta, tb, c.peers[0], c.peers[1])
 				got, err := attach(t, ta, ab, register(t, tb, c.offered...))
 				if c.refused != "" {
-					if framework.Class(err) != framework.ErrUnavailable || !strings.Contains(fmt.Sprint(err), c.refused) || framework.PeerOf(err) != c.peers[1] {
+					if framework.Class(err) != framework.ErrUnavailable || !strings.Contains(fmt.Sprint(err), c.refused) || framework.PeerOf(err) != c.peers[1] ||
+						strings.Count(err.Error(), "rank ") != 1 {
 						t.Errorf("%v: %v: want ErrUnavailable that names the pair: %q", kind, err, c.refused)
 					}
 				} else if err != nil || !slices.Equal(got, c.want) {

@@ -1,0 +1,46 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/memfd"
+)
+
+// Hosted makes Alloc use memory of the host that is registered with the device, for
+// GPUs that cannot address each other's memory. Every GPU and process of the host
+// reaches it, over PCIe; kernels and copy engines use it as they use their own.
+func Hosted() Option { return func(o *options) { o.hosted = true } }
+
+// allocHosted makes memory of the host and registers it. Its descriptor is what it is
+// shared by.
+func (d *Device) allocHosted(bytes uint64) (*Memory, error) {
+	if err := d.live("alloc"); err != nil {
+		return nil, err
+	}
+	if d.facts.host_register == 0 {
+		return nil, fmt.Errorf("%s alloc: %w: %s cannot register host memory", d.info.Device, framework.ErrUnsupported, d.info.Name)
+	}
+	h, err := memfd.New("mscclpp", bytes, memfd.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("%s alloc: %w", d.info.Device, err)
+	}
+	m, err := d.register(uintptr(h.Addr()), bytes)
+	if err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	unregister := m.release
+	m.file = h.File()
+	m.release = func() error { return errors.Join(unregister(), h.Close()) }
+	return m, nil
+}
+
+// exportHosted lends the descriptor of memory that allocHosted made.
+func (m *Memory) exportHosted() ([]framework.Share, error) {
+	s, err := framework.Share{Kind: framework.ShareMemFD, FD: m.file}.Dup()
+	if err != nil {
+		return nil, fmt.Errorf("%s export: %w", m.dev.info.Device, err)
+	}
+	return []framework.Share{s}, nil
+}
