@@ -29,12 +29,60 @@ type algorithm struct {
 	name       string
 	id         uint32
 	collective Collective
-	registered bool // needs registered buffers
-	outOfPlace bool // input and output must differ
+	reach      reach // which registered buffers it needs
+	outOfPlace bool  // input and output must differ
 	kernel     comm.Kernel
 	own        *Algorithm
 	loaded     [device.DataTypes]gpu.Kernel
 	window     bool // needs the switch window
+	near       protocol
+	isNear     bool
+	copies     bool // is made of copies: see copies.go
+}
+
+// reach says which buffers of peers an algorithm reaches where they are.
+type reach uint8
+
+const (
+	reachInputs reach = 1 << iota
+	reachOutputs
+)
+
+const (
+	zerocopy = "zerocopy"
+	push     = "push"
+)
+
+// direct reports whether the kernel moves data between registered buffers itself.
+func (a *algorithm) direct() bool { return a.reach != 0 && !a.copies }
+
+// memories names the registered memories that ranks have to have in common.
+func (a *algorithm) memories(in, out uint64) uint64 {
+	var id uint64
+	if a.reach&reachInputs != 0 {
+		id = in << 32
+	}
+	if a.reach&reachOutputs != 0 {
+		id |= out
+	}
+	return id
+}
+
+// pushes reports whether it only stores to peers.
+func (a *algorithm) pushes() bool { return a.reach == reachOutputs }
+
+// reaches is what the built-in algorithms need. The root of a broadcast is read from
+// its output, which all ranks have.
+func reaches(name string, c Collective) reach {
+	switch {
+	case name == push || name == zerocopy && c == Broadcast:
+		return reachOutputs
+	case name == zerocopy && c == AllReduce:
+		return reachInputs | reachOutputs
+	case name == zerocopy:
+		return reachInputs
+	}
+	return 0
 }
 
 // nameID is how signatures carry the name of an algorithm: 24 bits, so that a
@@ -45,32 +93,51 @@ func nameID(name string) uint32 {
 	return h.Sum32()>>8 ^ h.Sum32()&0xff
 }
 
-// discover lists what the transports' kernels can do. Of two with one name the
-// transport that is preferred wins.
-func discover(kernels []comm.Kernel, ranks int) (algos [collectives][]*algorithm, messages *algorithm) {
+// offered is what the transports' kernels can do.
+type offered struct {
+	algorithms [collectives][]*algorithm
+	messages   *algorithm
+	steps      map[string]*algorithm // kernels between copies, by name
+}
+
+// discover lists it. Of two kernels with one name the transport that is preferred
+// wins.
+func discover(kernels []comm.Kernel, ranks int) offered {
+	o := offered{steps: map[string]*algorithm{}}
 	for _, k := range kernels {
 		k.Layout = argumentsLayout
 		if k.MaxRanks != 0 && k.MaxRanks < ranks || !memoryOnly(k) {
 			continue
 		}
-		if k.Collective == "transfers" {
-			if messages == nil {
-				messages = &algorithm{name: k.Algorithm, collective: SendRecv, kernel: k}
+		switch k.Collective {
+		case "transfers":
+			if o.messages == nil {
+				o.messages = &algorithm{name: k.Algorithm, collective: SendRecv, kernel: k}
+			}
+			continue
+		case "steps":
+			if o.steps[k.Algorithm] == nil {
+				o.steps[k.Algorithm] = &algorithm{name: k.Algorithm, kernel: k}
 			}
 			continue
 		}
 		c, err := ParseCollective(k.Collective)
-		if err != nil || find(algos[c], k.Algorithm) != nil {
+		if err != nil || find(o.algorithms[c], k.Algorithm) != nil {
 			continue
 		}
-		algos[c] = append(algos[c], &algorithm{
+		near, isNear := nearProtocol(k.Algorithm)
+		if isNear && ranks > nearRanks {
+			continue
+		}
+		o.algorithms[c] = append(o.algorithms[c], &algorithm{
 			name: k.Algorithm, id: nameID(k.Algorithm), collective: c, kernel: k,
-			registered: k.Algorithm == "zerocopy",
-			outOfPlace: (k.Algorithm == "zerocopy" || k.Algorithm == pull) && c == AllToAll,
+			reach:      reaches(k.Algorithm, c),
+			outOfPlace: (k.Algorithm == zerocopy || k.Algorithm == pull || k.Algorithm == push) && c == AllToAll,
 			window:     slices.Contains(k.Channels, framework.KindSwitch),
+			near:       near, isNear: isNear,
 		})
 	}
-	return algos, messages
+	return o
 }
 
 // memoryOnly reports whether the kernel needs no channels but those that this
@@ -95,8 +162,10 @@ func (a *algorithm) fits(r *Request) error {
 		if a.own.Fits != nil && !a.own.Fits(*r) {
 			return fmt.Errorf("%w: algorithm %s does not take this call", framework.ErrUnsupported, a.name)
 		}
-	case a.registered && !r.Registered:
+	case a.reach&^r.reached != 0:
 		return fmt.Errorf("%w: algorithm %s needs registered buffers: use comm.Exchange", framework.ErrInvalid, a.name)
+	case a.isNear && a.near.room(r) > r.slot:
+		return fmt.Errorf("%w: algorithm %s takes what fits into a slot of %d bytes: %d bytes do not", framework.ErrUnsupported, a.name, r.slot, r.Bytes)
 	case a.outOfPlace && r.InPlace:
 		return fmt.Errorf("%w: algorithm %s does not work in place", framework.ErrUnsupported, a.name)
 	case r.Collective.reduces() && len(a.kernel.Types) > 0 && !slices.Contains(a.kernel.Types, r.Type.String()):

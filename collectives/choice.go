@@ -28,7 +28,11 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 		}
 		return c.messages.name, nil
 	}
-	a, err := c.choose(&r, name)
+	r.slot = c.near[0].Slot
+	if r.Registered {
+		r.reached = reachInputs | reachOutputs
+	}
+	a, _, err := c.choose(&r, name)
 	if err != nil {
 		return "", err
 	}

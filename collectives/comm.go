@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -25,17 +26,21 @@ const (
 // Options says how a Comm is made. The zero value of a field is its default. All
 // ranks pass the same options.
 type Options struct {
-	Scratch    uint64     // bytes a rank that data passes through; default 32 MiB
-	MaxBlocks  int        // of one kernel; default: what the device suggests
-	Signatures Signatures // default SignaturesStall
-	Table      []Row      // goes before the built-in table
+	Scratch   uint64 // bytes a rank that data passes through; default 32 MiB
+	MaxBlocks int    // of one kernel; default: what the device suggests
+	Sharing   int    // ranks whose kernels run on this rank's device; default 1
+
+	CopyScratch uint64     // bytes of a GPU that sums by copy engines pass through, from the first on; default 512 MiB
+	NoCopies    bool       // leaves copy engines alone
+	NoLines     bool       // for GPUs whose links tear lines of 128 bytes: PCIe
+	Signatures  Signatures // default SignaturesStall
+	Table       []Row      // goes before the built-in table
 }
 
 const (
 	defaultScratch = 32 << 20
+	deviceScratch  = 192 << 20
 	windowBytes    = 4 << 20 // of the switch algorithm
-	deviceLanes    = 32
-	deviceThreads  = 512
 )
 
 // Comm performs collectives on one communicator. Methods may be called from any
@@ -61,15 +66,21 @@ type Comm struct {
 	builtin    []Row
 	choices    choices
 	launch     gpu.Launch
+	blocks     uint32 // most of one launch
+	overlap    bool
+	notes      *notes // nil on the host
+	copier     *copier
 
 	// The arguments of the next launch. They are part of the Comm so that a call
 	// allocates nothing; input and output also keep the caller's buffers from
 	// moving while the kernel runs.
 	request       Request
 	args          kernelArgs
+	near          [2]nearArgs // for packets, for lines
 	groupArgs     *transferArgs
 	input, output unsafe.Pointer
 	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
+	inID, outID   uint64          // of the call's buffers; 0: not registered
 
 	group  group
 	lists  []gpu.Memory // of groups that are longer than the arguments of a launch
@@ -82,14 +93,25 @@ type agreement struct {
 	Geometry   geometry
 	Signatures Signatures
 	Table      []Row
+	Blocks     uint32
+	Copies     uint64
+	NoCopies   bool
+	NoLines    bool
 }
 
 // New prepares collectives on a communicator. It is collective: it allocates scratch
 // memory and shows it to all ranks. Where no transport has memory channels the
 // program can do without collectives: every call then fails with ErrUnsupported.
 func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
+	onHost := c.Device().Info().Device == framework.Host
 	if o.Scratch == 0 {
 		o.Scratch = defaultScratch
+		if !onHost {
+			o.Scratch = deviceScratch
+		}
+	}
+	if o.CopyScratch == 0 {
+		o.CopyScratch = defaultCopyScratch
 	}
 	switch o.Signatures {
 	case "":
@@ -101,23 +123,27 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	if c.Size() > maxRanks {
 		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
 	}
-	x := &Comm{comm: c, opts: o, host: c.Device().Info().Device == framework.Host, table: o.Table, groupArgs: new(transferArgs)}
+	x := &Comm{comm: c, opts: o, host: onHost, table: o.Table, groupArgs: new(transferArgs)}
 	if !c.Offers(framework.KindMemory) {
 		x.refused = fmt.Errorf("%w: collectives: none of the configured transports has memory channels", framework.ErrUnsupported)
 		return x, nil
 	}
-	x.algorithms, x.messages = discover(c.Kernels(), c.Size())
+	found := discover(c.Kernels(), c.Size())
+	x.algorithms, x.messages = found.algorithms, found.messages
 	lanes := uint32(1)
-	x.builtin, x.launch = hostTable, gpu.Launch{Grid: 1, Block: 1}
+	x.builtin, x.launch, x.blocks = hostTable, gpu.Launch{Grid: 1, Block: 1}, 1
 	if !x.host {
-		lanes = deviceLanes
-		if o.MaxBlocks > 0 {
-			lanes = min(lanes, uint32(o.MaxBlocks))
-		}
+		x.blocks = x.mostBlocks()
+		lanes = min(deviceLanes, x.blocks)
 		x.builtin, x.launch = deviceTable, gpu.Launch{Grid: lanes, Block: deviceThreads}
+		x.overlap = o.Sharing <= 1
+		x.offerCopies(found.steps)
+	}
+	if o.NoLines {
+		x.withdrawLines()
 	}
 	var err error
-	if x.geometry, err = layout(o.Scratch, c.Size(), lanes); err != nil {
+	if x.geometry, err = layout(o.Scratch, c.Size(), lanes, !x.host); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
 	if err := x.agree(ctx); err != nil {
@@ -127,16 +153,36 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		x.Close()
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	if o.Signatures == SignaturesStall && x.host {
+	if o.Signatures == SignaturesStall && (x.host || x.notes.engine != nil) {
 		x.watch = startWatch(x)
 	}
 	x.undump = c.OnDump(x.Dump)
 	return x, nil
 }
 
+// mostBlocks is how many blocks of one launch are resident at once, whatever else the
+// ranks that share the device have launched.
+func (c *Comm) mostBlocks() uint32 {
+	most := uint32(maxLanes)
+	if n := c.comm.Device().Info().SMs; n > 0 {
+		most = min(most, uint32(max(1, n/max(1, c.opts.Sharing))))
+	}
+	if c.opts.MaxBlocks > 0 {
+		most = min(most, uint32(c.opts.MaxBlocks))
+	}
+	return most
+}
+
+// withdrawLines takes the algorithms out that send lines.
+func (c *Comm) withdrawLines() {
+	for k, list := range c.algorithms {
+		c.algorithms[k] = slices.DeleteFunc(list, func(a *algorithm) bool { return a.isNear && a.near.lines })
+	}
+}
+
 // agree compares with the other ranks what has to be the same.
 func (c *Comm) agree(ctx context.Context) error {
-	mine, err := json.Marshal(agreement{c.geometry, c.opts.Signatures, c.table})
+	mine, err := json.Marshal(agreement{c.geometry, c.opts.Signatures, c.table, c.blocks, c.opts.CopyScratch, c.opts.NoCopies, c.opts.NoLines})
 	if err != nil {
 		return fmt.Errorf("collectives: %w", err)
 	}
@@ -167,6 +213,12 @@ func (c *Comm) allocate(ctx context.Context) error {
 	k := &c.args.common
 	k.Control, k.State = c.comm.Control(), c.state.Addr()
 	k.Notes = k.State
+	if !c.host {
+		if c.notes, err = openNotes(c.comm.Device(), c.comm.Size()); err != nil {
+			return err
+		}
+		k.Notes = c.notes.device
+	}
 	k.Rank, k.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
 	c.geometry.fill(k)
 	for r := range c.comm.Size() {
@@ -179,6 +231,7 @@ func (c *Comm) allocate(ctx context.Context) error {
 		k.Check = checkCompare
 	}
 	c.groupArgs.common = *k
+	c.fillNear()
 	if !c.host {
 		c.withdraw(pull)
 		return nil
@@ -213,6 +266,7 @@ func (c *Comm) Close() error {
 			first = err
 		}
 	}
+	keep(c.copier.close())
 	if c.window != nil {
 		keep(c.window.Close())
 	}
@@ -228,6 +282,7 @@ func (c *Comm) Close() error {
 	if c.state != nil {
 		keep(c.state.Close())
 	}
+	keep(c.notes.close())
 	if c.scratch != nil {
 		keep(c.scratch.Close())
 	}

@@ -11,14 +11,19 @@ import (
 // before Close, also while a call is under way; a dump of the communicator has it.
 func (c *Comm) Dump(w io.Writer) {
 	switch {
-	case !c.host:
-		fmt.Fprintln(w, "  collectives: what ranks have begun is in device memory")
-		return
 	case c.opts.Signatures == SignaturesNever:
 		fmt.Fprintln(w, "  collectives: ranks do not tell what they begin: check.signatures is never")
 		return
 	}
 	ranks := c.comm.Size()
+	if !c.host {
+		c.notes.mu.Lock()
+		defer c.notes.mu.Unlock()
+		if ranks > 1 && !c.notes.refresh(c.symmetric, c.comm.Rank(), ranks) {
+			fmt.Fprintln(w, "  collectives: what ranks have begun is in memory of a device that cannot be read")
+			return
+		}
+	}
 	for r := range ranks {
 		reader := c.comm.Rank()
 		if r == reader {
@@ -42,7 +47,7 @@ func (c *Comm) Dump(w io.Writer) {
 // latest reads the younger of the two signatures that a rank has published. It is
 // false, with at most the sequence, when there is none or the rank is writing it.
 func (c *Comm) latest(rank, reader int) (signature, bool) {
-	base := c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes + signatureOffset
+	base := c.row(rank, reader) + signatureOffset
 	first := func(parity uintptr) uint32 {
 		return uint32(atomic.LoadUint64((*uint64)(at(base+parity*signatureBytes))) >> 32)
 	}

@@ -10,9 +10,12 @@ import (
 // the size, the number of ranks and the number of lanes.
 type geometry struct {
 	Total      uint64
-	Lanes      uint32
+	Lanes      uint32 // with stages and pipes
+	Mailboxes  uint32 // lanes that have mailboxes alone, those included
 	Packets    uint64
 	PacketHalf uint64
+	Lines      uint64 // on GPUs
+	LineHalf   uint64
 	Stages     uint64
 	StageSlot  uint64
 	Pipes      uint64
@@ -27,27 +30,53 @@ const (
 	pipeHeader    = 64
 	mostStageSlot = 1 << 20
 	mostPipeSlot  = 256 << 10
-	mostPackets   = 4 << 20 // both halves
+	mostPackets   = 4 << 20  // both halves
+	devicePackets = 32 << 20 // on GPUs, and as much for lines
+	slotUnit      = 256
 )
 
-// layout divides at most scratch bytes: an eighth for packets, half for stages, the
-// rest for pipes, and none of them more than helps.
-func layout(scratch uint64, ranks int, lanes uint32) (geometry, error) {
+// layout divides at most scratch bytes: an eighth for packets, as much for lines where
+// there are any, half for stages, the rest for pipes, and none of them more than helps.
+func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, error) {
 	n, l := uint64(ranks), uint64(lanes)
-	g := geometry{Lanes: lanes, Packets: l * n * mailboxBytes}
+	g := geometry{Lanes: lanes, Mailboxes: lanes}
+	if device {
+		g.Mailboxes = maxLanes
+	}
+	g.Packets = uint64(g.Mailboxes) * n * mailboxBytes
 	least := g.Packets + n*l*(64<<10)
 	if scratch < least {
 		return g, fmt.Errorf("%w: %d bytes of scratch for %d ranks: expected at least %d", framework.ErrInvalid, scratch, ranks, least)
 	}
 	rest := scratch - g.Packets
-	g.PacketHalf = min(rest/8, mostPackets) / 2 / 4096 * 4096
-	g.Stages = g.Packets + 2*g.PacketHalf
+	most := uint64(mostPackets)
+	if device {
+		most = devicePackets
+	}
+	g.PacketHalf = min(rest/8, most) / 2 / 4096 * 4096
+	g.Lines = g.Packets + 2*g.PacketHalf
+	g.Stages = g.Lines
+	if device {
+		g.LineHalf = g.PacketHalf
+		g.Stages += 2 * g.LineHalf
+		rest -= 2 * g.LineHalf
+	}
 	g.StageSlot = min(rest/2/(stageSlots*l), mostStageSlot) / line * line
 	g.Pipes = g.Stages + l*stageSlots*g.StageSlot
 	payload := min((scratch-g.Pipes)/(l*n*pipeSlots)-pipeHeader, mostPipeSlot) / line * line
 	g.PipeSlot = payload + pipeHeader
 	g.Total = g.Pipes + l*n*pipeSlots*g.PipeSlot
 	return g, nil
+}
+
+// nearArea is where packets, or lines, of kernels for few ranks go, and how much of it
+// is for one peer.
+func (g geometry) nearArea(lines bool, ranks int) (area, half, slot uint64) {
+	area, half = g.Packets, g.PacketHalf
+	if lines {
+		area, half = g.Lines, g.LineHalf
+	}
+	return area, half, half / uint64(ranks) / slotUnit * slotUnit
 }
 
 func (g geometry) fill(c *common) {

@@ -61,11 +61,11 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	r := &c.request
 	*r = Request{
 		Collective: j.collective, Bytes: max(j.inCount, j.outCount) * element, Count: uint64(j.count), Type: j.dtype, Op: j.op,
-		Root: j.root, Ranks: int(a.Ranks), InPlace: j.inPlace(c.comm.Rank(), element), Device: deviceName(c.host),
+		Root: j.root, Ranks: int(a.Ranks), InPlace: j.inPlace(c.comm.Rank(), element), Device: deviceName(c.host), slot: c.near[0].Slot,
 	}
 	c.input, c.output = j.input, j.output
-	r.Registered = c.locate(j, element)
-	alg, err := c.choose(r, o.Algorithm)
+	c.locate(j, element)
+	alg, l, err := c.choose(r, o.Algorithm)
 	if err != nil {
 		return err
 	}
@@ -73,12 +73,13 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 		return errRunOwn
 	}
 	kernel := alg.loaded[j.dtype]
-	if kernel == nil {
+	if kernel == nil && !alg.copies {
 		if err := c.load(alg, j.dtype); err != nil {
 			return err
 		}
 		kernel = alg.loaded[j.dtype]
 	}
+	a.Memory = alg.memories(c.inID, c.outID)
 	a.Input, a.Output = uintptr(j.input), uintptr(j.output)
 	a.Count, a.Element = r.Count, uint32(element)
 	a.Type, a.Op, a.Root, a.Scale = uint32(j.dtype), uint32(j.op), uint32(j.root), o.Scale
@@ -92,9 +93,22 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	} else if r.Count == 0 && j.collective != Barrier {
 		return nil
 	}
-	l := c.launch
 	l.Stream = o.Stream
-	err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	switch {
+	case alg.copies:
+		err = c.runCopies(alg, j, l)
+	case alg.isNear:
+		n := c.nearArgsFor(alg.near, l.Grid*l.Block <= earlyThreads)
+		err = kernel.Launch(l, unsafe.Pointer(n), unsafe.Sizeof(*n))
+	default:
+		if alg.direct() && !c.host {
+			a.Lanes = l.Grid // the same on all ranks: tables and caps are
+			err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+			a.Lanes = c.geometry.Lanes
+		} else {
+			err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+		}
+	}
 	c.watch.leave()
 	if err != nil {
 		return err
@@ -110,7 +124,10 @@ func (c *Comm) ready() error {
 	if c.refused != nil {
 		return c.refused
 	}
-	return c.comm.Check()
+	if err := c.comm.Check(); err != nil {
+		return err
+	}
+	return c.noted()
 }
 
 // outcome is what a launch that has returned, on the host, has to tell.
@@ -127,14 +144,18 @@ func (c *Comm) outcome(alg *algorithm) error {
 	if alg.name == pull {
 		return c.pulled()
 	}
-	if !alg.registered {
+	if alg.reach == 0 {
 		return nil
 	}
 	if peer := int(c.found(elsewhereOffset)) - 1; peer >= 0 {
-		return &framework.Error{Op: alg.name, Peer: peer,
-			Err: fmt.Errorf("%w: its buffers are in other registered memory than those here: expected parts of one exchange", framework.ErrInvalid)}
+		return misplaced(alg.name, peer)
 	}
 	return nil
+}
+
+func misplaced(op string, peer int) error {
+	return &framework.Error{Op: op, Peer: peer,
+		Err: fmt.Errorf("%w: its buffers are in other registered memory than those here: expected parts of one exchange", framework.ErrInvalid)}
 }
 
 func (j *job) check(ranks int) error {
@@ -166,32 +187,45 @@ func (j *job) inPlace(rank int, element uint64) bool {
 	return j.input == j.output
 }
 
-// locate finds the exchanged memory of the buffers that peers would reach, and tells
-// the kernel where that of the peers is. It reports whether there is such memory.
-func (c *Comm) locate(j *job, element uint64) bool {
-	a := &c.args
+// locate finds the exchanged memory of the buffers, and tells the kernel where that of
+// the peers is. It tells the request which of them there are.
+func (c *Comm) locate(j *job, element uint64) {
+	a, r := &c.args, &c.request
 	in, inOffset, inOK := c.comm.Find(uintptr(j.input), j.inCount*element)
 	out, outOffset, outOK := c.comm.Find(uintptr(j.output), j.outCount*element)
-	switch j.collective {
-	case AllReduce: // inputs are read, outputs written
-	case Broadcast: // the root's output is read
-		in, inOffset, inOK = out, outOffset, outOK
-	default: // inputs are read
-		out, outOffset, outOK = in, inOffset, inOK
+	// A rank without one of the buffers answers like those that have it.
+	if j.collective == Broadcast || j.collective == Reduce && c.comm.Rank() != j.root {
+		if j.collective == Broadcast {
+			in, inOffset, inOK = nil, 0, false
+		} else {
+			out, outOffset, outOK = nil, 0, false
+		}
 	}
-	if !inOK || !outOK {
-		return false
+	if inOK {
+		r.reached |= reachInputs
+		if in != c.inSym {
+			addresses(in, a.Inputs[:a.Ranks])
+			c.inSym = in
+		}
 	}
-	if in != c.inSym {
-		addresses(in, a.Inputs[:a.Ranks])
-		c.inSym = in
+	if outOK {
+		r.reached |= reachOutputs
+		if out != c.outSym {
+			addresses(out, a.Outputs[:a.Ranks])
+			c.outSym = out
+		}
 	}
-	if out != c.outSym {
-		addresses(out, a.Outputs[:a.Ranks])
-		c.outSym = out
+	needed := reaches(zerocopy, j.collective)
+	r.Registered = r.reached&needed == needed
+	a.InputOffset, a.OutputOffset = inOffset, outOffset
+	c.inID, c.outID = memoryID(in, inOK), memoryID(out, outOK)
+}
+
+func memoryID(s *comm.Symmetric, ok bool) uint64 {
+	if !ok {
+		return 0
 	}
-	a.InputOffset, a.OutputOffset, a.Memory = inOffset, outOffset, in.ID<<32|out.ID
-	return true
+	return s.ID
 }
 
 func addresses(s *comm.Symmetric, to []uintptr) {

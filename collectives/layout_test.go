@@ -127,7 +127,7 @@ func TestScratchIsDivided(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3, 5, 8, 64, maxRanks} {
 		for _, lanes := range []uint32{1, 4, 32} {
 			for _, scratch := range []uint64{1 << 16, 1 << 20, 32 << 20, 1 << 30, 1<<20 + 12345} {
-				g, err := layout(scratch, ranks, lanes)
+				g, err := layout(scratch, ranks, lanes, lanes == 32)
 				if err != nil {
 					if scratch >= uint64(ranks)*uint64(lanes)*(1<<16)*2 {
 						t.Errorf("%d ranks, %d lanes, %d bytes: %v", ranks, lanes, scratch, err)

@@ -19,8 +19,10 @@ func (c *Comm) runOwn(j *job, o *CallOptions) error {
 		Input: j.input, Output: j.output, Stream: o.Stream, Scale: o.Scale,
 	}
 	c.mu.Lock()
-	call.Registered = c.locate(j, element)
-	a, err := c.choose(&call.Request, o.Algorithm)
+	c.request = call.Request
+	c.locate(j, element)
+	call.Request = c.request
+	a, _, err := c.choose(&call.Request, o.Algorithm)
 	c.mu.Unlock()
 	if err == nil {
 		err = a.own.Run(c, call)

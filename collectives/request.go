@@ -26,6 +26,9 @@ type Request struct {
 	Registered bool // the buffers that peers would reach are in exchanged memory
 	InPlace    bool
 	Device     string // "host", "cuda", "hip"
+
+	reached reach  // which buffers of the peers are in exchanged memory
+	slot    uint64 // bytes of packets that a peer has room for
 }
 
 // Call is what an algorithm of the user's own is run with.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
 // Selector names the algorithm for a call, or returns "" to leave the choice to the
@@ -20,6 +21,10 @@ type Row struct {
 	MaxRanks   int
 	Registered *bool
 	Algorithm  string
+
+	// How the kernel is launched on a GPU; 0: what the algorithm suggests.
+	Blocks  int
+	Threads int
 }
 
 func (w *Row) fits(r *Request) bool {
@@ -60,31 +65,12 @@ var hostTable = []Row{
 	{Collective: Barrier, Algorithm: "signal"},
 }
 
-// deviceTable is for GPUs.
-var deviceTable = []Row{
-	{Collective: AllReduce, MaxBytes: 32 << 10, Algorithm: "allpair_ll8"},
-	{Collective: AllReduce, MaxBytes: 512 << 10, Algorithm: "twophase_ll8"},
-	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: AllReduce, Algorithm: "twophase_chunk"},
-	{Collective: AllGather, MaxBytes: 64 << 10, Algorithm: "ll8"},
-	{Collective: AllGather, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: AllGather, Algorithm: "chunk"},
-	{Collective: ReduceScatter, MaxBytes: 64 << 10, Algorithm: "ll8"},
-	{Collective: ReduceScatter, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: ReduceScatter, Algorithm: "chunk"},
-	{Collective: AllToAll, MaxBytes: 64 << 10, Algorithm: "ll8"},
-	{Collective: AllToAll, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: AllToAll, Algorithm: "chunk"},
-	{Collective: Broadcast, Algorithm: "chunk"},
-	{Collective: Reduce, Algorithm: "chunk"},
-	{Collective: Barrier, Algorithm: "signal"},
-}
-
 // choices remembers what the tables said. Programs repeat themselves: one entry a
 // collective is enough.
 type choices [collectives]struct {
 	request Request
 	chosen  *algorithm
+	launch  gpu.Launch
 }
 
 func (c *choices) reset() { *c = choices{} }
@@ -97,21 +83,34 @@ func (c *Comm) RegisterSelector(s Selector) {
 	c.selector = s
 }
 
-// choose finds the algorithm for a call.
-func (c *Comm) choose(r *Request, name string) (*algorithm, error) {
+// choose finds the algorithm for a call, and how it is launched.
+func (c *Comm) choose(r *Request, name string) (*algorithm, gpu.Launch, error) {
+	cached := &c.choices[r.Collective]
+	if name == "" && c.selector == nil && cached.chosen != nil && cached.request == *r {
+		return cached.chosen, cached.launch, nil
+	}
+	a, row, err := c.find(r, name)
+	if err != nil {
+		return nil, gpu.Launch{}, err
+	}
+	l := c.shape(a, r, row)
+	if name == "" && c.selector == nil {
+		cached.request, cached.chosen, cached.launch = *r, a, l
+	}
+	return a, l, nil
+}
+
+// find looks for the algorithm. The row is that of the table, if one decided.
+func (c *Comm) find(r *Request, name string) (*algorithm, *Row, error) {
 	if name == "" && c.selector != nil {
 		name = c.selector(r)
 	}
 	if name != "" {
 		a := find(c.algorithms[r.Collective], name)
 		if a == nil {
-			return nil, fmt.Errorf("%w: algorithm %q: expected one of %s", framework.ErrInvalid, name, names(c.algorithms[r.Collective]))
+			return nil, nil, fmt.Errorf("%w: algorithm %q: expected one of %s", framework.ErrInvalid, name, names(c.algorithms[r.Collective]))
 		}
-		return a, a.fits(r)
-	}
-	cached := &c.choices[r.Collective]
-	if cached.chosen != nil && cached.request == *r {
-		return cached.chosen, nil
+		return a, c.named(a, r), a.fits(r)
 	}
 	for _, table := range [][]Row{c.table, c.builtin} {
 		for i := range table {
@@ -119,18 +118,26 @@ func (c *Comm) choose(r *Request, name string) (*algorithm, error) {
 				continue
 			}
 			if a := find(c.algorithms[r.Collective], table[i].Algorithm); a != nil && a.fits(r) == nil {
-				cached.request, cached.chosen = *r, a
-				return a, nil
+				return a, &table[i], nil
 			}
 		}
 	}
 	for _, a := range c.algorithms[r.Collective] {
 		if a.own == nil && a.fits(r) == nil {
-			cached.request, cached.chosen = *r, a
-			return a, nil
+			return a, nil, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: no transport has a kernel for %v of %v with %v", framework.ErrUnavailable, r.Collective, r.Type, r.Op)
+	return nil, nil, fmt.Errorf("%w: no transport has a kernel for %v of %v with %v", framework.ErrUnavailable, r.Collective, r.Type, r.Op)
+}
+
+// named is the row of the table that would launch an algorithm that the caller named.
+func (c *Comm) named(a *algorithm, r *Request) *Row {
+	for i := range c.table {
+		if c.table[i].Algorithm == a.name && c.table[i].fits(r) {
+			return &c.table[i]
+		}
+	}
+	return nil
 }
 
 func names(list []*algorithm) string {

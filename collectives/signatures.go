@@ -17,16 +17,21 @@ import (
 // is still there at the second look has stalled.
 const stallTick = 250 * time.Millisecond
 
-// found reads what the last kernel left in a word of its state; host only.
-func (c *Comm) found(offset uintptr) uint32 {
-	return atomic.LoadUint32((*uint32)(at(c.state.Addr() + offset)))
+// found reads what a kernel has left in a word for the host.
+func (c *Comm) found(offset uintptr) uint32 { return atomic.LoadUint32(c.note(offset)) }
+
+func (c *Comm) note(offset uintptr) *uint32 {
+	if c.host {
+		return (*uint32)(at(c.state.Addr() + offset))
+	}
+	return (*uint32)(at(c.notes.addr + offset))
 }
 
 // published reads the signature of a launch by rank from the mailbox in the scratch
-// of another rank, host only; false while it has not been published, or when the rank
+// of another rank; false while it has not been published, or when the rank
 // has gone on.
 func (c *Comm) published(rank, reader int, sequence uint64) (signature, bool) {
-	base := c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes + signatureOffset + uintptr(sequence&1)*signatureBytes
+	base := c.row(rank, reader) + signatureOffset + uintptr(sequence&1)*signatureBytes
 	var w [signatureBytes / 8]uint64
 	for i := range w {
 		w[i] = atomic.LoadUint64((*uint64)(at(base + uintptr(8*i))))
@@ -84,6 +89,22 @@ func (c *Comm) disagreement(sequence uint64) error {
 		Err: fmt.Errorf("%w: ranks disagree: %s", framework.ErrInvalid, strings.Join(parts, "; "))}
 }
 
+// disagreementNow compares what the ranks have told on a GPU of the call that this one
+// began last.
+func (c *Comm) disagreementNow() error {
+	self, ranks := c.comm.Rank(), c.comm.Size()
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	if ranks == 1 || !c.notes.refresh(c.symmetric, self, ranks) {
+		return nil
+	}
+	own, ok := c.latest(self, (self+1)%ranks)
+	if !ok {
+		return nil
+	}
+	return c.disagreement(own.Sequence)
+}
+
 func same(a, b *signature) bool {
 	x, y := *a, *b
 	x.Sequence, y.Sequence = 0, 0
@@ -113,7 +134,17 @@ func (c *Comm) describe(s *signature) string {
 	return text + " by " + name
 }
 
-// watch looks at calls that take long. It exists in stall mode, on the host.
+// misused says what is wrong with calls that are under way on a GPU.
+func (c *Comm) misused() error {
+	if peer := int(c.found(elsewhereOffset)) - 1; peer >= 0 {
+		return misplaced("registered buffers", peer)
+	}
+	return c.disagreementNow()
+}
+
+// watch looks at calls that take long. It exists in stall mode. On a GPU it compares
+// what ranks have begun as long as there is a Comm: nobody can tell there from
+// whether a call has returned.
 type watch struct {
 	running atomic.Uint64 // sequence of the call under way, 0 for none
 	done    chan struct{}
@@ -147,6 +178,12 @@ func (w *watch) loop(c *Comm) {
 		case <-w.done:
 			return
 		case <-tick.C:
+		}
+		if !c.host {
+			if err := c.misused(); err != nil {
+				c.comm.Abort(err)
+			}
+			continue
 		}
 		now := w.running.Load()
 		if now != 0 && now == last {

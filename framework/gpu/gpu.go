@@ -128,6 +128,21 @@ type Engine interface {
 	Sync(s Stream) error
 }
 
+// Marker is what an Engine offers besides if streams of it can wait for each other.
+//
+// Implemented by the devices of gpu/cuda and gpu/hip. Called by package collectives.
+type Marker interface {
+	NewMark() (Mark, error)
+}
+
+// Mark is a point in a stream. While a stream is captured, its marks join other
+// streams to the capture.
+type Mark interface {
+	Record(Stream) error // marks what is enqueued so far
+	Wait(Stream) error   // what is enqueued later waits for what was marked
+	Close() error
+}
+
 // StreamState says how far a stream is.
 type StreamState uint8
 

@@ -1,0 +1,246 @@
+package collectives
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// copyName is the name of the algorithms that copy engines carry out. They fill the
+// link better than kernels do, and leave the multiprocessors to others, but begin
+// later: they are for large messages.
+//
+// All copies of a rank go through one stream, to the next rank first, then to the one
+// after it, so that every step is a permutation and no link carries two. Kernels of
+// one warp between them tell the peers and wait for them. Everything is enqueued on
+// the caller's stream, or forked from and joined to it, so graphs can capture it.
+//
+// Copies go to the peers' outputs where the caller's own lies: registered buffers have
+// to lie at the same offset on all ranks.
+const copyName = "copy"
+
+const (
+	defaultCopyScratch = 512 << 20
+	leastPiece         = 64 << 10
+	sumBlocks          = 64 // that fill the memory's bandwidth beside the copies
+)
+
+// copier is what copy algorithms work with.
+type copier struct {
+	engine  gpu.Engine
+	signal  *algorithm
+	sum     *algorithm // nil: no reductions
+	signals gpu.Kernel
+	args    stepArgs
+
+	side   gpu.Stream // for sums, beside the copies
+	marks  [2]gpu.Mark
+	memory *comm.Memory // that peers push pieces into: two for each of them, by turns
+	peers  *comm.Symmetric
+	slot   uint64
+}
+
+// offerCopies adds the copy algorithms where the device and the transports can do
+// them.
+func (c *Comm) offerCopies(steps map[string]*algorithm) {
+	engine, ok := c.comm.Device().(gpu.Engine)
+	if n := c.comm.Size(); !ok || c.opts.NoCopies || n < 2 || n > nearRanks || steps["signal"] == nil {
+		return
+	}
+	c.copier = &copier{engine: engine, signal: steps["signal"], sum: steps["sum"]}
+	add := func(k Collective, r reach, kernel comm.Kernel) {
+		a := &algorithm{name: copyName, id: nameID(copyName), collective: k, kernel: kernel, reach: r, copies: true, outOfPlace: k == AllToAll}
+		c.algorithms[k] = append(c.algorithms[k], a)
+	}
+	add(AllGather, reachOutputs, c.copier.signal.kernel)
+	add(AllToAll, reachOutputs, c.copier.signal.kernel)
+	if _, ok := engine.(gpu.Marker); ok && c.copier.sum != nil {
+		add(AllReduce, reachOutputs, c.copier.sum.kernel)
+		add(ReduceScatter, 0, c.copier.sum.kernel)
+	}
+}
+
+// prepareCopies loads and allocates what the first call needs. It is collective where
+// pieces are: all ranks come here with their first reduction by copies.
+func (c *Comm) prepareCopies(j *job, stream gpu.Stream) error {
+	k := c.copier
+	sums := j.collective.reduces()
+	if k.signals != nil && (!sums || k.peers != nil && c.sumOf(j.dtype) != nil) {
+		return nil
+	}
+	if state, err := k.engine.Query(stream); err != nil || state == gpu.StreamCapturing {
+		if err == nil {
+			err = fmt.Errorf("%w: algorithm %s: expected its first call outside of a capture: it allocates", framework.ErrInvalid, copyName)
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+	defer cancel()
+	if k.signals == nil {
+		loaded, err := c.comm.Load(ctx, k.signal.kernel, device.Float32)
+		if err != nil {
+			return err
+		}
+		a, b := &k.args, &c.args.common
+		a.Control, a.State, a.Notes, a.Rank, a.Ranks, a.Check = b.Control, b.State, b.Notes, b.Rank, b.Ranks, b.Check
+		copy(a.Scratch[:], b.Scratch[:b.Ranks])
+		k.signals = loaded
+	}
+	if !sums {
+		return nil
+	}
+	if c.sumOf(j.dtype) == nil {
+		loaded, err := c.comm.Load(ctx, k.sum.kernel, j.dtype)
+		if err != nil {
+			return err
+		}
+		k.sum.loaded[j.dtype] = loaded
+	}
+	if k.peers != nil {
+		return nil
+	}
+	return k.open(ctx, c)
+}
+
+func (c *Comm) sumOf(t device.DataType) gpu.Kernel { return c.copier.sum.loaded[t] }
+
+// open makes the memory for pieces, and the second stream.
+func (k *copier) open(ctx context.Context, c *Comm) (err error) {
+	ranks := uint64(c.comm.Size())
+	k.slot = c.opts.CopyScratch / (2 * ranks) / leastPiece * leastPiece
+	if k.slot == 0 {
+		return fmt.Errorf("%w: copy scratch of %d bytes: expected at least %d", framework.ErrInvalid, c.opts.CopyScratch, 2*ranks*leastPiece)
+	}
+	if k.side == 0 {
+		if k.side, err = k.engine.NewStream(); err != nil {
+			return err
+		}
+	}
+	for i := range k.marks {
+		if k.marks[i] == nil {
+			if k.marks[i], err = k.engine.(gpu.Marker).NewMark(); err != nil {
+				return err
+			}
+		}
+	}
+	if k.memory == nil {
+		if k.memory, err = c.comm.Alloc(2 * ranks * k.slot); err != nil {
+			return fmt.Errorf("copy scratch: %w", err)
+		}
+	}
+	if k.peers, err = c.comm.Exchange(ctx, k.memory); err != nil {
+		return fmt.Errorf("copy scratch: %w", err)
+	}
+	return nil
+}
+
+func (k *copier) close() error {
+	if k == nil {
+		return nil
+	}
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if k.peers != nil {
+		keep(k.peers.Close())
+	}
+	if k.memory != nil {
+		keep(k.memory.Close())
+	}
+	for _, m := range k.marks {
+		if m != nil {
+			keep(m.Close())
+		}
+	}
+	if k.side != 0 {
+		keep(k.engine.CloseStream(k.side))
+	}
+	return first
+}
+
+// runCopies enqueues one call. The argument of the call is in c.args.
+func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
+	if err := c.prepareCopies(j, l.Stream); err != nil {
+		return fmt.Errorf("algorithm %s: %w", copyName, err)
+	}
+	k := c.copier
+	k.args.Signature, k.args.OutputOffset, k.args.Memory = c.args.Signature, c.args.OutputOffset, c.args.Memory
+	if a.reach == 0 {
+		k.args.OutputOffset = 0
+	}
+	q := &queue{engine: k.engine, stream: l.Stream, signals: k.signals, args: &k.args}
+	q.signal(stepOpen, stepOpen, 0)
+	if j.collective.reduces() {
+		c.copyReduced(q, j)
+	} else {
+		c.copyShares(q, j)
+	}
+	return q.err
+}
+
+// copyShares is all-gather and all-to-all.
+func (c *Comm) copyShares(q *queue, j *job) {
+	a, ranks, rank := &c.args, int(c.args.Ranks), int(c.args.Rank)
+	share := a.Count * uint64(a.Element)
+	for i := 1; i <= ranks; i++ {
+		to := (rank + i) % ranks
+		from := a.Input
+		if j.collective == AllToAll {
+			from += uintptr(uint64(to) * share)
+		}
+		out := a.Output
+		if to != rank {
+			out = a.Outputs[to] + uintptr(a.OutputOffset)
+		}
+		q.copy(out+uintptr(uint64(rank)*share), from, share)
+	}
+	q.signal(stepDone, stepDone, 0)
+}
+
+// queue enqueues until something fails.
+type queue struct {
+	engine  gpu.Engine
+	stream  gpu.Stream
+	signals gpu.Kernel
+	args    *stepArgs
+	err     error
+}
+
+func (q *queue) copy(to, from uintptr, bytes uint64) {
+	if q.err == nil && bytes > 0 && to != from {
+		q.err = q.engine.Copy(q.stream, to, from, bytes)
+	}
+}
+
+func (q *queue) signal(tell, wait, lag uint32) { q.signalOn(q.stream, tell, wait, lag) }
+
+func (q *queue) signalOn(s gpu.Stream, tell, wait, lag uint32) {
+	q.args.Tell, q.args.Wait, q.args.Lag = tell, wait, lag
+	q.launch(s, q.signals, 1, 32)
+}
+
+func (q *queue) launch(s gpu.Stream, k gpu.Kernel, grid, block uint32) {
+	if q.err == nil {
+		q.err = k.Launch(gpu.Launch{Grid: grid, Block: block, Stream: s}, unsafe.Pointer(q.args), unsafe.Sizeof(*q.args))
+	}
+}
+
+func (q *queue) record(m gpu.Mark, s gpu.Stream) {
+	if q.err == nil {
+		q.err = m.Record(s)
+	}
+}
+
+func (q *queue) await(m gpu.Mark, s gpu.Stream) {
+	if q.err == nil {
+		q.err = m.Wait(s)
+	}
+}

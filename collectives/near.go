@@ -1,0 +1,84 @@
+package collectives
+
+import "strings"
+
+// Packet kernels for few ranks have short arguments, and take what fits into a slot.
+
+// protocol says how a near kernel carries payload.
+type protocol struct {
+	lines bool // packets of 128 bytes, of which 120 are payload; else of 8, of which 4 are
+	twice bool // slices are reduced by one rank each: contributions and results go through a slot
+}
+
+const (
+	linePayload = 120
+	lineUnits   = 8 // threads that send a line
+	deviceLine  = 128
+	otherLine   = 256 // where two packets stand for what one store cannot carry
+)
+
+// nearProtocol tells from the name of an algorithm what it is; false: no near kernel.
+func nearProtocol(name string) (protocol, bool) {
+	kind, carrier, _ := strings.Cut(name, "_")
+	if kind != "oneshot" && kind != "twoshot" && kind != "direct" {
+		return protocol{}, false
+	}
+	return protocol{lines: carrier == "ll128", twice: kind == "twoshot"}, true
+}
+
+// work is how many bytes of payload the threads of one rank go through.
+func (p protocol) work(r *Request) uint64 {
+	bytes := r.Count * uint64(r.Type.Size())
+	if p.twice {
+		bytes = (bytes + uint64(r.Ranks) - 1) / uint64(r.Ranks)
+	}
+	return bytes
+}
+
+// units is how many threads can share the work.
+func (p protocol) units(r *Request) uint64 {
+	if p.lines {
+		return (p.work(r) + linePayload - 1) / linePayload * lineUnits
+	}
+	return (p.work(r) + 3) / 4
+}
+
+// room is how many bytes of a slot a call takes.
+func (p protocol) room(r *Request) uint64 {
+	room := 8 * (p.work(r) + 8)
+	if p.lines {
+		room = (p.work(r)/linePayload + 2) * otherLine
+	} else {
+		room /= 4
+	}
+	if p.twice {
+		room *= 2
+	}
+	return room
+}
+
+// fillNear prepares the arguments of near kernels.
+func (c *Comm) fillNear() {
+	for i := range c.near {
+		a := &c.near[i]
+		k := &c.args.common
+		a.Control, a.State, a.Notes, a.Rank, a.Ranks, a.Check = k.Control, k.State, k.Notes, k.Rank, k.Ranks, k.Check
+		a.Area, a.Half, a.Slot = c.geometry.nearArea(i == 1, int(k.Ranks))
+		copy(a.Scratch[:], k.Scratch[:min(nearRanks, k.Ranks)])
+	}
+}
+
+// nearArgsFor fills the arguments of one call from those of other kernels.
+func (c *Comm) nearArgsFor(p protocol, early bool) *nearArgs {
+	a := &c.near[0]
+	if p.lines {
+		a = &c.near[1]
+	}
+	k := &c.args
+	a.Input, a.Output, a.Count, a.Op, a.Element, a.Scale, a.Signature = k.Input, k.Output, k.Count, k.Op, k.Element, k.Scale, k.Signature
+	a.Early = 0
+	if early {
+		a.Early = 1
+	}
+	return a
+}

@@ -1,0 +1,153 @@
+package collectives
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+)
+
+// notes is where kernels leave what the host is to know. On the host that is their
+// state. Of a GPU's state the host cannot read a word without a copy, so there they
+// are in memory of the host that the GPU maps, like the wait control; kernels write
+// them when something is wrong, and never otherwise.
+//
+// Behind them is room for a copy of what the ranks have published.
+type notes struct {
+	addr   uintptr // as the host reads it
+	device uintptr // as kernels write it
+
+	host   gpu.Device
+	memory gpu.Memory
+	mapped gpu.Memory
+
+	mu     sync.Mutex // of the copy
+	engine gpu.Engine
+	stream gpu.Stream
+}
+
+const boardOffset = 1024
+
+// openNotes makes notes for a device that is not the host.
+func openNotes(dev gpu.Device, ranks int) (n *notes, err error) {
+	n = &notes{}
+	defer func() {
+		if err != nil {
+			n.close()
+			err = fmt.Errorf("notes: %w", err)
+		}
+	}()
+	if n.host, err = host.Open(); err != nil {
+		return n, err
+	}
+	bytes := uint64(boardOffset+(ranks+1)*mailboxBytes+4095) / 4096 * 4096
+	if n.memory, err = n.host.Alloc(bytes); err != nil {
+		return n, err
+	}
+	shares, err := n.memory.Export()
+	if err != nil {
+		return n, err
+	}
+	m := framework.Mapping{Role: framework.RolePeer, Peer: framework.NoPeer, Shares: shares, Bytes: bytes}
+	defer framework.Attachment{Mappings: []framework.Mapping{m}}.Close()
+	if n.mapped, err = dev.Map(m); err != nil {
+		return n, err
+	}
+	n.addr, n.device = n.memory.Addr(), n.mapped.Addr()
+	if e, ok := dev.(gpu.Engine); ok {
+		if n.stream, err = e.NewStream(); err != nil {
+			return n, err
+		}
+		n.engine = e
+	}
+	return n, nil
+}
+
+func (n *notes) close() error {
+	if n == nil {
+		return nil
+	}
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if n.engine != nil {
+		keep(n.engine.CloseStream(n.stream))
+	}
+	for _, m := range []gpu.Memory{n.mapped, n.memory} {
+		if m != nil {
+			keep(m.Close())
+		}
+	}
+	if n.host != nil {
+		keep(n.host.Close())
+	}
+	return first
+}
+
+// refresh copies what the ranks have published to where row finds it. Kernels may
+// run meanwhile. It is false where that cannot be done.
+func (n *notes) refresh(s *comm.Symmetric, self, ranks int) bool {
+	if n.engine == nil {
+		return false
+	}
+	board := n.device + boardOffset
+	next := s.Peer((self+1)%ranks) + uintptr(self)*mailboxBytes
+	return n.engine.Copy(n.stream, board, s.Peer(self), uint64(ranks*mailboxBytes)) == nil &&
+		n.engine.Copy(n.stream, board+uintptr(ranks*mailboxBytes), next, mailboxBytes) == nil &&
+		n.engine.Sync(n.stream) == nil
+}
+
+// row is where the host reads what rank has told reader: one of the two is this rank,
+// and on a GPU the last refresh says it.
+func (c *Comm) row(rank, reader int) uintptr {
+	if c.host {
+		return c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes
+	}
+	base := c.notes.addr + boardOffset
+	if rank == c.comm.Rank() {
+		return base + uintptr(c.comm.Size()*mailboxBytes)
+	}
+	return base + uintptr(rank)*mailboxBytes
+}
+
+// noted is what kernels of earlier calls have left on a GPU, once: there a call returns
+// before its kernel has begun.
+func (c *Comm) noted() error {
+	if c.host || c.notes == nil {
+		return nil
+	}
+	if c.found(mismatchOffset)|c.found(elsewhereOffset) == 0 {
+		return nil
+	}
+	mismatch := atomic.SwapUint32(c.note(mismatchOffset), 0)
+	elsewhere := atomic.SwapUint32(c.note(elsewhereOffset), 0)
+	switch {
+	case elsewhere != 0:
+		return fmt.Errorf("an earlier call: %w", misplaced("registered buffers", int(elsewhere)-1))
+	case mismatch >= mismatchLength:
+		return &framework.Error{Op: "an earlier call", Peer: int(mismatch - mismatchLength),
+			Err: fmt.Errorf("%w: it sent a message of another length than was expected here", framework.ErrInvalid)}
+	}
+	if err := c.disagreementNow(); err != nil {
+		return fmt.Errorf("an earlier call: %w", err)
+	}
+	return fmt.Errorf("an earlier call: %w: ranks disagree on collective, count, type, operation, root or algorithm: no data was moved", framework.ErrInvalid)
+}
+
+// Check says why calls fail, or nil, without making one. On a GPU it also tells, once,
+// what was wrong with calls that have returned and whose kernels have run since.
+func (c *Comm) Check() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.ready(); err != nil {
+		return fmt.Errorf("collectives: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package collectives
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// onGPU is a Comm as New makes it on a device with 132 multiprocessors, without
+// memory behind it: enough for choices.
+func onGPU(t *testing.T, ranks int, o Options, kernels ...string) *Comm {
+	t.Helper()
+	var list []comm.Kernel
+	for i := 0; i < len(kernels); i += 2 {
+		k := comm.Kernel{}
+		k.Collective, k.Algorithm, k.MaxThreads = kernels[i], kernels[i+1], 512
+		list = append(list, k)
+	}
+	c := &Comm{opts: o, table: o.Table, builtin: deviceTable, blocks: 128, overlap: true, launch: gpu.Launch{Grid: 32, Block: 512}}
+	c.algorithms = discover(list, ranks).algorithms
+	g, err := layout(deviceScratch, ranks, deviceLanes, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.geometry = g
+	c.args.Ranks = uint32(ranks)
+	c.fillNear()
+	return c
+}
+
+func request(k Collective, bytes uint64, ranks int) Request {
+	count := bytes / 2
+	if k.wide() {
+		count /= uint64(ranks)
+	}
+	return Request{Collective: k, Bytes: bytes, Count: count, Type: device.Float16, Ranks: ranks, Device: "device"}
+}
+
+var allReduces = []string{"allreduce", "oneshot_ll8", "allreduce", "oneshot_ll128", "allreduce", "twoshot_ll128", "allreduce", "zerocopy",
+	"allreduce", "allpair_ll8", "allreduce", "twophase_ll8", "allreduce", "twophase_chunk"}
+
+func TestShapesOnGPUs(t *testing.T) {
+	c := onGPU(t, 4, Options{}, allReduces...)
+	for _, x := range []struct {
+		bytes       uint64
+		registered  bool
+		algorithm   string
+		grid, block uint32
+	}{
+		{1 << 10, false, "oneshot_ll8", 1, 256},
+		{4 << 10, false, "oneshot_ll8", 16, 64},
+		{16 << 10, false, "oneshot_ll8", 16, 256},
+		{64 << 10, false, "oneshot_ll128", 9, 512},
+		{1 << 20, false, "twoshot_ll128", 35, 512},
+		{16 << 20, true, "zerocopy", 128, 512},
+		{16 << 20, false, "twophase_chunk", 32, 512},
+		{2, false, "oneshot_ll8", 1, 32},
+	} {
+		r := request(AllReduce, x.bytes, 4)
+		r.slot = c.near[0].Slot
+		if x.registered {
+			r.Registered, r.reached = true, reachInputs|reachOutputs
+		}
+		for range 2 { // the second answer is remembered
+			a, l, err := c.choose(&r, "")
+			if err != nil || a.name != x.algorithm || l.Grid != x.grid || l.Block != x.block {
+				t.Errorf("%d bytes: %v %+v %v: want %s on %d x %d", x.bytes, a, l, err, x.algorithm, x.grid, x.block)
+			} else if l.Overlap != (a.isNear || a.name == zerocopy) {
+				t.Errorf("%d bytes: overlap %v: only kernels that await the one before may", x.bytes, l.Overlap)
+			}
+		}
+	}
+}
+
+// A row of the configuration changes the shape, in whole warps and within bounds.
+func TestRowsShapeLaunches(t *testing.T) {
+	c := onGPU(t, 4, Options{Table: []Row{{Collective: AllReduce, Algorithm: "oneshot_ll128", Blocks: 500, Threads: 100}}}, allReduces...)
+	r := request(AllReduce, 1<<10, 4)
+	r.slot = c.near[0].Slot
+	for _, name := range []string{"", "oneshot_ll128"} {
+		if a, l, err := c.choose(&r, name); err != nil || a.name != "oneshot_ll128" || l.Grid != 128 || l.Block != 128 {
+			t.Errorf("named %q: %v %+v %v", name, a, l, err)
+		}
+	}
+}
+
+func TestNearKernelsTakeWhatFits(t *testing.T) {
+	c := onGPU(t, 8, Options{}, allReduces...)
+	r := request(AllReduce, 64<<20, 8)
+	r.slot = c.near[0].Slot
+	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128"} {
+		if _, _, err := c.choose(&r, name); !errors.Is(err, framework.ErrUnsupported) {
+			t.Errorf("%s of 64 MiB: %v: want ErrUnsupported", name, err)
+		}
+	}
+	nine := onGPU(t, 9, Options{}, allReduces...)
+	r = request(AllReduce, 1<<10, 9)
+	if a, _, err := nine.choose(&r, ""); err != nil || a.name != "allpair_ll8" {
+		t.Errorf("nine ranks: %v %v: want kernels for any number", a, err)
+	}
+	c.withdrawLines()
+	r = request(AllReduce, 256<<10, 8)
+	r.slot = c.near[0].Slot
+	if a, _, err := c.choose(&r, ""); err != nil || a.near.lines {
+		t.Errorf("links that tear lines: %v %v", a, err)
+	}
+}
+
+// What a call takes of a slot is what its kernel writes, at most.
+func TestRoomOfNearKernels(t *testing.T) {
+	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "direct_ll8", "direct_ll128"} {
+		p, ok := nearProtocol(name)
+		if !ok {
+			t.Fatalf("%s: no near kernel", name)
+		}
+		for _, ranks := range []int{2, 3, 8} {
+			for _, count := range []uint64{1, 59, 60, 61, 1000, 1 << 20} {
+				for _, typ := range []device.DataType{device.Int8, device.Float64} {
+					r := Request{Collective: AllReduce, Count: count, Type: typ, Ranks: ranks}
+					bytes := count * uint64(typ.Size())
+					group, wire := uint64(4), uint64(8)
+					if p.lines {
+						group, wire = 120, otherLine
+					} else if typ.Size() == 8 {
+						group, wire = 8, 16
+					}
+					groups := (bytes + group - 1) / group
+					need := groups * wire
+					if p.twice {
+						need = 2 * ((groups + uint64(ranks) - 1) / uint64(ranks)) * wire
+					}
+					if got := p.room(&r); got < need {
+						t.Errorf("%s, %d x %v, %d ranks: room %d: the kernel writes %d", name, count, typ, ranks, got, need)
+					}
+				}
+			}
+		}
+	}
+	if _, ok := nearProtocol("zerocopy"); ok {
+		t.Error("zerocopy is no near kernel")
+	}
+}
+
+// Pieces cover every share once, fit into slots, begin where 16-byte loads may, and
+// there is an even number of them.
+func TestPiecesCoverShares(t *testing.T) {
+	const ranks = 4
+	for _, element := range []uint64{1, 2, 4, 8} {
+		for _, share := range []uint64{1, 15, 1000, 1 << 20, 1<<20 + 16} {
+			for _, slot := range []uint64{64 << 10, 1 << 20} {
+				total := share*ranks - share/2 // the last share is short
+				k := cutShares(total, share, element, slot)
+				if k.pieces%2 != 0 {
+					t.Errorf("%+v: want an even number of pieces", k)
+				}
+				next := uint64(0)
+				for rank := range ranks {
+					for p := range k.pieces {
+						first, count := k.of(rank, p)
+						if count == 0 {
+							continue
+						}
+						if first != next || count*element > slot {
+							t.Fatalf("%+v: rank %d, piece %d: %d + %d: want it to begin at %d and fit into %d bytes", k, rank, p, first, count, next, slot)
+						}
+						next = first + count
+					}
+				}
+				if next != total {
+					t.Errorf("%+v: pieces end at %d of %d", k, next, total)
+				}
+			}
+		}
+	}
+}
