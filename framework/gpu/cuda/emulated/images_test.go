@@ -249,3 +249,21 @@ func TestOtherSources(t *testing.T) {
 		t.Errorf("%d marks with other sources, %d before: expected 4, and none unless kernels are being worked on", after, before)
 	}
 }
+
+// The library looks at faults first, and leaves those of the program to it.
+func TestFaultsOfTheProgram(t *testing.T) {
+	setUp(t)
+	r := newRank(t, 0)
+	r.launch(actor.Step{Op: actor.Barrier})
+	if err := r.dev.Sync(r.stream); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		err, ok := recover().(error)
+		if !ok || !strings.Contains(err.Error(), "nil pointer") {
+			t.Errorf("%v: expected the panic of a nil pointer", err)
+		}
+	}()
+	var nothing *int
+	t.Errorf("%d behind nil: expected a panic", *nothing)
+}
