@@ -94,16 +94,21 @@ func (ch *PortChannel) trigger(e *portEnd, kind, dst, src, bytes uint64) device.
 // pushAt queues a trigger and returns its position.
 func (ch *PortChannel) pushAt(ctx context.Context, e *portEnd, op string, t device.Trigger) (uint64, error) {
 	pos, err := e.service.ring.PushContext(ctx, t)
-	if err == nil {
-		return pos, nil
+	if err != nil {
+		return 0, ch.refused(op, err)
 	}
+	return pos, nil
+}
+
+// refused is the error of a ring, with its cause if that is known here.
+func (ch *PortChannel) refused(op string, err error) error {
 	if cause := ch.comm.Err(); cause != nil {
-		return 0, cause
+		return cause
 	}
 	if ch.life.Err() != nil {
-		return 0, ch.closedError(op)
+		return ch.closedError(op)
 	}
-	return 0, ch.comm.blame(op, ch.pair.peer, err)
+	return ch.comm.blame(op, ch.pair.peer, err)
 }
 
 // inRange refuses what a trigger cannot express and what would miss the memory.
@@ -133,7 +138,7 @@ func (ch *PortChannel) Flush(ctx context.Context) error {
 	start := time.Now()
 	both := eithers.Get().(*either)
 	*both = either{ch.life, ctx}
-	pos, err := ch.pushAt(both, e, "flush", ch.trigger(e, device.TriggerFlush, 0, 0, 0))
+	pos, err := ch.flushAt(both, e)
 	*both = either{}
 	eithers.Put(both)
 	if err != nil {
@@ -143,6 +148,17 @@ func (ch *PortChannel) Flush(ctx context.Context) error {
 		return err
 	}
 	return ch.await(ctx, "flush", func() bool { return e.service.ring.Flushed(e.slots.semaphore, pos) })
+}
+
+// flushAt queues a flush. What kernels have pushed to a ring of their own is taken
+// before, so that it is flushed as well.
+func (ch *PortChannel) flushAt(ctx context.Context, e *portEnd) (uint64, error) {
+	if k := ch.kernels.service; k != e.service {
+		if err := k.ring.WaitTaken(ctx); err != nil {
+			return 0, ch.refused("flush", err)
+		}
+	}
+	return ch.pushAt(ctx, e, "flush", ch.trigger(e, device.TriggerFlush, 0, 0, 0))
 }
 
 // either is over when one of two contexts is. A ring asks for no more, and only when
