@@ -37,6 +37,9 @@ var directions = []direction{
 	{of: "bench/", may: []string{"", "framework/", "collectives/", "bench/"}, test: []string{"transports/"}, why: "measurements use what users use"},
 }
 
+// lazilyLinked may not become part of a library that other programs load.
+const lazilyLinked = module + "/framework/topo/nvml"
+
 // Imports checks that imports run one way.
 func Imports(files []*File) []Problem {
 	var out []Problem
@@ -45,12 +48,13 @@ func Imports(files []*File) []Problem {
 			continue
 		}
 		d := directionOf(f.Package())
-		if d == nil {
-			continue
-		}
 		for _, spec := range f.AST.Imports {
 			path, err := strconv.Unquote(spec.Path.Value)
-			if err != nil || d.allows(f, path) {
+			if err == nil && path == lazilyLinked && !f.Test() && !strings.Contains("/"+f.Package()+"/", "/cmd/") {
+				out = append(out, Problem{f.Path, f.at(spec.Pos()), fmt.Sprintf("imports %s: it needs lazy linking, so programs and plugins alone may", path)})
+				continue
+			}
+			if err != nil || d == nil || d.allows(f, path) {
 				continue
 			}
 			out = append(out, Problem{f.Path, f.at(spec.Pos()), fmt.Sprintf("imports %s: %s", path, d.why)})
