@@ -40,25 +40,33 @@ func TestKernelsWithThreads(t *testing.T) {
 // The kernels in the emulator, on grids that differ from rank to rank: threads in
 // turn, under seeded schedules, with ThreadSanitizer and with AddressSanitizer.
 func TestKernelsOnGrids(t *testing.T) {
-	program := check.Program{Source: filepath.Join("kernels", "testdata", "emulated.cc")}
-	for _, m := range check.Modes {
-		t.Run(m.Name, func(t *testing.T) {
-			if m.Seeds > 0 {
-				m.Seeds = 10
-			}
-			executable, err := program.Build(t.Context(), m)
-			if errors.Is(err, framework.ErrUnavailable) {
-				t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			r, err := check.Run(ctx, executable, m)
-			if err != nil || r.Exit != 0 {
-				t.Errorf("exit code %d, %v\n%s", r.Exit, err, r.Output)
-			}
-		})
+	for _, source := range []struct {
+		file  string
+		seeds int
+	}{
+		{"emulated.cc", 10},
+		{"near.cc", 3}, // has four numbers of ranks for each kernel
+	} {
+		program := check.Program{Source: filepath.Join("kernels", "testdata", source.file)}
+		for _, m := range check.Modes {
+			t.Run(source.file+"/"+m.Name, func(t *testing.T) {
+				if m.Seeds > 0 {
+					m.Seeds = source.seeds
+				}
+				executable, err := program.Build(t.Context(), m)
+				if errors.Is(err, framework.ErrUnavailable) {
+					t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				r, err := check.Run(ctx, executable, m)
+				if err != nil || r.Exit != 0 {
+					t.Errorf("exit code %d, %v\n%s", r.Exit, err, r.Output)
+				}
+			})
+		}
 	}
 }

@@ -182,6 +182,123 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
   }
 }
 
+// An all-reduce by copies as the host enqueues it, with threads in place of the copy
+// engine and one stream in place of two: three calls of four pieces each.
+struct StepJob {
+  StepArgs a;
+  int8_t* in[3];
+  int8_t* outs[3][kNearRanks];
+  char* pieces[kNearRanks];  // of each rank: two slots for every other
+};
+constexpr uint32_t kPieces = 4, kPiece = 48, kPieceSlot = 64;
+
+void enqueued(const StepJob* j, const LaunchShape*) {
+  StepArgs a = j->a;
+  const uint32_t n = a.ranks, tid = thread_id(), threads = block_dim();
+  const auto signal = [&](uint32_t tell, uint32_t wait, uint32_t lag) {
+    a.tell = tell;
+    a.wait = wait;
+    a.lag = lag;
+    step_signal(a);
+    block_sync();
+  };
+  for (uint32_t k = 0; k < 3; ++k) {
+    signal(1u << kStepOpen, 1u << kStepOpen, 0);
+    for (uint32_t p = 0; p < kPieces; ++p) {
+      const uint64_t half = (p & 1) * n * kPieceSlot, own = (a.rank * kPieces + p) * kPiece;
+      signal(0, 1u << kStepTaken, 2);
+      for (uint32_t to = 0; to < n; ++to) {
+        if (to != a.rank) mscclpp::copy(j->pieces[to] + half + a.rank * kPieceSlot, j->in[k] + (to * kPieces + p) * kPiece, kPiece, tid, threads);
+      }
+      block_sync();
+      signal(1u << kStepPushed, 0, 0);
+      signal(0, 1u << kStepPushed, 0);
+      a.input = j->in[k] + own;
+      a.output = j->outs[k][a.rank] + own;
+      a.inputs = reinterpret_cast<uint64_t>(j->pieces[a.rank] + half);
+      a.stride = kPieceSlot;
+      a.count = kPiece - k;  // 48 bytes at once, or byte by byte
+      step_sum<int8_t>(a);
+      block_sync();
+      signal(1u << kStepTaken, 0, 0);
+      for (uint32_t to = 0; to < n; ++to) {
+        if (to != a.rank) mscclpp::copy(j->outs[k][to] + own, j->outs[k][a.rank] + own, kPiece, tid, threads);
+      }
+      block_sync();
+    }
+    signal(1u << kStepDone, 1u << kStepDone, 0);
+  }
+}
+
+void steps(check::Job& job, uint32_t n) {
+  std::vector<StepJob> s(n);
+  const uint64_t all = n * kPieces * kPiece;
+  for (uint32_t r = 0; r < n; ++r) {
+    memset(static_cast<void*>(&s[r]), 0, sizeof(s[r]));
+    StepArgs& a = s[r].a;
+    a.control = job.control(r);
+    a.state = a.notes = job.alloc<State>(1);
+    a.rank = r;
+    a.ranks = n;
+    a.op = kSum;
+    a.check = kCheckPublish;
+    for (uint32_t k = 0; k < 3; ++k) {
+      s[r].in[k] = job.alloc<int8_t>(all);
+      for (uint64_t i = 0; i < all; ++i) s[r].in[k][i] = value(r, k, i);
+    }
+  }
+  for (uint32_t r = 0; r < n; ++r) {
+    char* scratch = job.alloc<char>(n * sizeof(Mailbox));
+    char* pieces = job.alloc<char>(2 * n * kPieceSlot);
+    for (uint32_t p = 0; p < n; ++p) {
+      s[p].a.scratch[r] = reinterpret_cast<uint64_t>(scratch);
+      s[p].pieces[r] = pieces;
+    }
+    for (uint32_t k = 0; k < 3; ++k) {
+      int8_t* out = job.alloc<int8_t>(all);
+      for (uint32_t p = 0; p < n; ++p) s[p].outs[k][r] = out;
+    }
+  }
+  for (uint32_t r = 0; r < n; ++r) job.launch(r, 1, r + 1, enqueued, s[r]);
+  job.run();
+  for (uint32_t r = 0; r < n; ++r) {
+    for (uint32_t k = 0; k < 3; ++k) {
+      for (uint64_t i = 0; i < all; ++i) {
+        if (i % kPiece >= kPiece - k) continue;
+        int8_t want = 0;
+        for (uint32_t p = 0; p < n; ++p) want = static_cast<int8_t>(want + value(p, k, i));
+        job.expect(s[0].outs[k][r][i] == want, "rank %u of %u, call %u, element %llu", r, n, k, (unsigned long long)i);
+      }
+    }
+  }
+}
+
+// Outputs that lie elsewhere on a peer are noted, and the launch ends with the job.
+void elsewhere(check::Job& job) {
+  StepArgs a[2];
+  for (uint32_t r = 0; r < 2; ++r) {
+    memset(static_cast<void*>(&a[r]), 0, sizeof(a[r]));
+    a[r].control = job.control(r);
+    a[r].state = job.alloc<State>(1);
+    a[r].notes = job.alloc<State>(1);
+    a[r].rank = r;
+    a[r].ranks = 2;
+    a[r].tell = a[r].wait = 1u << kStepOpen;
+    a[r].output_offset = r;
+  }
+  for (uint32_t r = 0; r < 2; ++r) a[0].scratch[r] = a[1].scratch[r] = reinterpret_cast<uint64_t>(job.alloc<char>(2 * sizeof(Mailbox)));
+  for (uint32_t r = 0; r < 2; ++r) job.launch(r, 1, 2, mscclpp_steps_signal, a[r]);
+  for (uint32_t r = 0; r < 2; ++r) {
+    job.beside(r, [&a, r] {
+      if (load_relaxed(&a[r].notes->elsewhere) == 0 || load_relaxed(&a[r].control->abort) != 0) return false;
+      store_relaxed(&a[r].control->abort, 1u);  // what the host does
+      return true;
+    });
+  }
+  job.run();
+  for (uint32_t r = 0; r < 2; ++r) job.expect(a[r].notes->elsewhere == 2 - r, "rank %u: noted %u", r, a[r].notes->elsewhere);
+}
+
 // Ranks that launch different things find out, and move nothing.
 void mismatch(check::Job& job) {
   const uint64_t area = 2 * sizeof(Mailbox), half = 2 * kSlot;
@@ -249,4 +366,5 @@ MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_
                    NEAR(broadcast_direct_ll128, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
                    WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
                    WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
-                   WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch})
+                   WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch},
+                   {"steps", [](check::Job& job) { steps(job, 3); steps(job, 4); }}, {"elsewhere", elsewhere})
