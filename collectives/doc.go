@@ -23,10 +23,21 @@
 //
 // A buffer of any memory works. One that was exchanged with
 // [github.com/mscclpp-go/mscclpp/framework/comm.Communicator.Exchange] is
-// registered: peers reach it where it is. What counts are both buffers of an
-// all-reduce, the output of a broadcast, and the input of everything else.
-// Registration has to match among ranks: either all pass registered buffers to a
-// call, or none does. They are parts of one exchange; offsets may differ.
+// registered: peers reach it where it is. Registration has to match among ranks, for
+// inputs and for outputs: either all pass registered ones to a call, or none does (the
+// input of a broadcast and the output of a reduction to one rank do not count). They
+// are parts of one exchange; offsets may differ, except in calls that copy engines
+// carry out: see Options.NoCopies.
+//
+// # GPUs
+//
+// A call returns when its kernels are enqueued. What goes wrong later is told by the
+// next call, or by Check: the death of a peer, and with Options.Signatures "always"
+// that ranks have called different things, in which case no data was moved. With
+// "stall" a watch compares what ranks have begun, and ends the communicator.
+//
+// Calls can be captured into graphs once an algorithm was used outside of one:
+// its first use loads kernels, and may allocate.
 //
 // Calls on one Comm are serialized. Different Comms are independent.
 package collectives
