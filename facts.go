@@ -3,6 +3,7 @@ package mscclpp
 import (
 	"encoding/hex"
 	"log/slog"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -25,7 +26,7 @@ func factsOf(dev gpu.Device, host string, log *slog.Logger) framework.Facts {
 		return facts
 	}
 	info := dev.Info()
-	own := topo.GPU{Device: info.Device, Name: info.Name, PCI: at.PCI(), UUID: uuidText(at.UUID())}
+	own := topo.GPU{Device: info.Device, Name: info.Name, PCI: strings.ToLower(at.PCI()), UUID: uuidText(at.UUID())}
 	facts.Other = map[string]string{topo.FactPCI: own.PCI, topo.FactUUID: own.UUID}
 	h, err := topo.System(func() ([]topo.GPU, error) { return []topo.GPU{own}, nil })
 	if err != nil {

@@ -142,7 +142,10 @@ var emulate = sync.OnceValue(func() error {
 	}
 	const from = "../../framework/device/actor/"
 	err = emulated.Prepare(ctx, dir, emulated.Source{Spec: from + "kernels/kernels.json", Images: from + "image", Types: []string{"f32"}})
-	return errors.Join(err, os.Setenv(cuda.EnvLibrary, path), os.Setenv(emulated.EnvImages, dir))
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return errors.Join(os.Setenv(cuda.EnvLibrary, path), os.Setenv(emulated.EnvImages, dir))
 })
 
 func isEmulated() bool { return os.Getenv(emulated.EnvImages) != "" }

@@ -35,11 +35,7 @@ func must[T any](t testing.TB) func(v T, err error) T {
 // recorded finds the GPUs of a recorded machine.
 func recorded(t testing.TB, machine string) finder {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "framework", "topo", "testdata", machine+".machine"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := topo.Replay(string(text))
+	root := topo.Replay(string(source(t, "framework/topo/testdata/"+machine+".machine")))
 	return func(context.Context) ([]topo.GPU, error) {
 		h, err := topo.Read(root, topo.Recorded(root))
 		if err != nil {
@@ -47,6 +43,15 @@ func recorded(t testing.TB, machine string) finder {
 		}
 		return h.GPUs, nil
 	}
+}
+
+// source reads a file of the source tree, which test programs may have left behind.
+func source(t testing.TB, path string) []byte {
+	t.Helper()
+	if _, err := os.Stat("../../go.mod"); err != nil {
+		t.Skipf("needs the source tree: %v", err)
+	}
+	return must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path))))
 }
 
 // noDriver is what a machine without GPUs answers.

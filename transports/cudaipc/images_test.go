@@ -3,7 +3,6 @@ package cudaipc
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,7 +52,7 @@ func TestKernels(t *testing.T) {
 			}
 		}
 	}
-	text := must[[]byte](t)(os.ReadFile("../../collectives/image/kernels.json"))
+	text := source(t, "collectives/image/kernels.json")
 	var spec deviceimage.Spec
 	if err := json.Unmarshal(text, &spec); err != nil {
 		t.Fatal(err)

@@ -174,7 +174,7 @@ func TestWhichGPU(t *testing.T) {
 	if got := where(c); got != "0000:db:00.0" {
 		t.Errorf("with CUDA_VISIBLE_DEVICES=7,3 cuda:0 is %s", got)
 	}
-	c.Facts.Other = map[string]string{topo.FactPCI: "0000:3b:00.0"}
+	c.Facts.Other = map[string]string{topo.FactPCI: "0000:3B:00.0"}
 	if got := where(c); got != "0000:3b:00.0" {
 		t.Errorf("the rank says 0000:3b:00.0, and it is %s", got)
 	}

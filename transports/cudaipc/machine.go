@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -65,11 +66,16 @@ func (g identity) String() string {
 	return g.name + " at " + g.pci
 }
 
+// toldBy is what a rank says of its GPU. Drivers write addresses in either case.
+func toldBy(f framework.Facts) identity {
+	return identity{uuid: f.Other[topo.FactUUID], pci: strings.ToLower(f.Other[topo.FactPCI])}
+}
+
 // own finds the GPU of a rank: by what the rank itself says, which has the driver's
 // word, else by the number under which CUDA shows it to a process with the
 // environment of this one.
 func (m *machine) own(ctx context.Context, d framework.Device, f framework.Facts) (topo.GPU, identity, error) {
-	told := identity{uuid: f.Other[topo.FactUUID], pci: f.Other[topo.FactPCI]}
+	told := toldBy(f)
 	gpus, err := m.all(ctx)
 	if unavailable(err) && told != (identity{}) {
 		// The rank has opened its GPU, so there is a driver. A container may have

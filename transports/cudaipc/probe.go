@@ -17,7 +17,7 @@ func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Liv
 	gpus, err := t.machine.all(ctx)
 	if unavailable(err) {
 		reason := strings.TrimPrefix(err.Error(), framework.ErrUnavailable.Error()+": ")
-		told := identity{uuid: f.Other[topo.FactUUID], pci: f.Other[topo.FactPCI]}
+		told := toldBy(f)
 		if told == (identity{}) || t.config.RequireNVLink {
 			return framework.Live{Reason: reason}, nil
 		}
