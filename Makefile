@@ -10,7 +10,7 @@ GOLANGCI  = 2.15.0
 RACE      = . ./framework/... ./plugins/... ./launch/... ./transports/... ./collectives/... ./bench/... ./cmd/... ./internal/supervise
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels check test race conform demo bench-mpi install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels check test race conform demo bench-mpi dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,13 @@ demo: build kernels ## a job of 4 ranks that talk through the shm plugin
 
 bench-mpi: build kernels ## compare with the installed MPI; results in docs/results
 	scripts/bench-mpi.sh
+
+dist-gpu: ## dist/mscclpp-gpu.tar.xz: what gpu-test.sh needs on a machine with GPUs and without Go
+	@GO='$(GO)' scripts/deps.sh build
+	GO='$(GO)' VERSION='$(VERSION)' scripts/dist-gpu.sh
+
+gpu-test: dist-gpu ## tests on the GPUs of this machine, results in dist/gpu-results; ARGS='--tier bench'
+	dist/gpu-test.sh --out dist/gpu-results $(ARGS)
 
 install: build kernels ## programs, plugins and headers under PREFIX (and DESTDIR)
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh

@@ -35,6 +35,19 @@ func DefaultPlan(bytes int64) Plan {
 	return p
 }
 
+// GraphPlan is the default where the calls of an iteration are a graph: as many as
+// asked for, fewer of calls that take a millisecond each, where one more or less is
+// not seen in the time of the others.
+func GraphPlan(bytes int64, calls int) Plan {
+	p := DefaultPlan(bytes)
+	p.Graph, p.Calls = true, calls
+	if bytes > 32<<20 {
+		p.Calls = min(calls, int(max(2, (512<<20)/bytes)))
+		p.Warmup, p.Iterations = 2, 9
+	}
+	return p
+}
+
 // rounds is in how many parts a point is measured when there is a peer to compare
 // with: the two take turns, so that what changes with time meets both.
 const rounds = 3

@@ -20,7 +20,7 @@ type Options struct {
 	Op         device.Op
 	Root       int
 	Algorithm  string // "" leaves the choice to the selector
-	Plan       Plan   // fields of 0 are chosen by size; Warmup -1 means none
+	Plan       Plan   // fields of 0 are chosen by size; Warmup -1 means none; see GraphPlan
 	InPlace    bool
 	Registered bool
 	Check      bool
@@ -75,22 +75,43 @@ func (o Options) Fits(g Group) error {
 // Run measures every size and hands the rows to emit, on rank 0 alone. Every rank
 // calls it with equal options. Starting is told of each size before it begins, on
 // rank 0; it may be nil.
-func Run(ctx context.Context, g Group, o Options, served Served, v *Verifier, starting func(bytes int64), emit func(report.Row) error) error {
-	if err := o.Fits(g); err != nil {
-		return err
+func Run(ctx context.Context, g Group, o Options, served Served, v *Verifier, starting func(c Collective, bytes int64), emit func(report.Row) error) error {
+	return RunAll(ctx, g, []Options{o}, served, v, starting, emit)
+}
+
+// RunAll is Run for several kinds of call, one after the other in the same buffers.
+// They all have the sizes, the kind of buffers and the peer of the first.
+func RunAll(ctx context.Context, g Group, all []Options, served Served, v *Verifier, starting func(c Collective, bytes int64), emit func(report.Row) error) error {
+	shared := true
+	for _, o := range all {
+		if err := o.Fits(g); err != nil {
+			return err
+		}
+		shared = shared && o.InPlace
 	}
-	w, err := NewWindow(g, o.Sizes.Max, o.InPlace, o.Registered)
+	first := all[0]
+	w, err := NewWindow(g, first.Sizes.Max, shared, first.Registered)
 	if err != nil {
-		return fmt.Errorf("bench %s: buffers of %s: %w", o.Collective, sizes.Format(o.Sizes.Max), err)
+		return fmt.Errorf("bench %s: buffers of %s: %w", first.Collective, sizes.Format(first.Sizes.Max), err)
 	}
-	if o.Peer != nil && o.Registered {
-		if err := o.Peer.Prepare(w.memories()...); err != nil {
-			return fmt.Errorf("bench %s: registered buffers of the peer: %w", o.Collective, err)
+	if first.Peer != nil && first.Registered {
+		if err := first.Peer.Prepare(w.memories()...); err != nil {
+			return fmt.Errorf("bench %s: registered buffers of the peer: %w", first.Collective, err)
 		}
 	}
+	for _, o := range all {
+		if err := o.sweep(ctx, g, w.placed(o.InPlace), served, v, starting, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep measures every size in buffers that are there.
+func (o Options) sweep(ctx context.Context, g Group, w Window, served Served, v *Verifier, starting func(c Collective, bytes int64), emit func(report.Row) error) error {
 	for _, bytes := range o.Sizes.List() {
 		if starting != nil && g.Rank() == 0 {
-			starting(bytes)
+			starting(o.Collective, bytes)
 		}
 		row, err := o.point(ctx, g, w, v, bytes)
 		if err != nil {
@@ -122,6 +143,9 @@ func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, byte
 	}
 	plan := o.plan(row.Bytes)
 	row.Iterations, row.Calls = plan.Iterations, plan.Calls
+	if plan.Graph {
+		row.Graph = plan.Calls
+	}
 	if o.Check {
 		if row.Errors, err = v.verify(ctx, g, c, w); err != nil {
 			return row, err
@@ -172,9 +196,6 @@ func (o Options) describe(c *Call, ranks int) report.Row {
 		Bytes:   o.Collective.Larger(c.Count, ranks) * int64(o.Type.Size()),
 		InPlace: o.InPlace, Registered: o.Registered,
 	}
-	if o.Plan.Graph {
-		row.Graph = o.Plan.Calls
-	}
 	if o.Collective.Reduces() {
 		row.Op = o.Op.String()
 	}
@@ -186,15 +207,17 @@ func (o Options) describe(c *Call, ranks int) report.Row {
 
 func (o Options) plan(bytes int64) Plan {
 	p := DefaultPlan(bytes)
+	if o.Plan.Graph {
+		p = GraphPlan(bytes, o.Plan.Calls)
+	}
 	if o.Plan.Iterations > 0 {
 		p.Iterations = o.Plan.Iterations
 	}
-	if o.Plan.Calls > 0 {
+	if o.Plan.Calls > 0 && !o.Plan.Graph {
 		p.Calls = o.Plan.Calls
 	}
 	if o.Plan.Warmup != 0 {
 		p.Warmup = max(o.Plan.Warmup, 0)
 	}
-	p.Graph = o.Plan.Graph
 	return p
 }

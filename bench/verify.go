@@ -66,6 +66,7 @@ func (v *Verifier) Repeat(g Group, c *Call, w Window) (Result, error) {
 		touched = touched.union(input)
 	}
 	around := stretch{max(touched.low-margin, 0), min(touched.high+margin, len(w.out.View))}
+	w.content.ones = 0
 	fill(w.out.View[around.low:around.high])
 	v.Reference.Fill(w.in.View[input.low:input.high], c.Type, c.Op, v.seed, g.Rank(), 0)
 	if err := errors.Join(w.out.push(around), w.in.push(input)); err != nil {

@@ -175,7 +175,7 @@ var ops = map[device.Op]C.int{device.Sum: 0, device.Prod: 1, device.Max: 2, devi
 func (p *Peer) Supports(c *bench.Call) bool {
 	_, kind := kinds[c.Collective]
 	_, typed := types[c.Type]
-	return kind && typed
+	return kind && typed && !(c.Collective == bench.AllToAll && c.InPlace) // which is no call of NCCL's
 }
 
 func (p *Peer) fill(c *bench.Call) error {

@@ -17,6 +17,7 @@ type table struct {
 	busbw   float64
 	wrong   int64
 	checked bool
+	first   Row // under the headings
 }
 
 const (
@@ -27,7 +28,14 @@ const (
 )
 
 func (t *table) Row(r Row) error {
+	if t.rows > 0 && r.kind() != t.first.kind() {
+		if err := t.Close(); err != nil {
+			return err
+		}
+		*t = table{w: t.w}
+	}
 	if t.rows == 0 {
+		t.first = r
 		if err := t.head(r); err != nil {
 			return err
 		}
@@ -47,6 +55,11 @@ func (t *table) Row(r Row) error {
 	}
 	_, err := fmt.Fprintf(t.w, lead+"%s%s%s\n", r.Bytes, r.Count, r.DType, r.Op, r.Root, measured, other, compared(r))
 	return err
+}
+
+// kind tells measurements apart that have headings of their own.
+func (r *Row) kind() Row {
+	return Row{Collective: r.Collective, Registered: r.Registered, Graph: min(r.Graph, 2), Peer: r.Peer}
 }
 
 // compared is what stands behind the columns of nccl-tests when there is a peer.
@@ -73,7 +86,7 @@ func (t *table) head(r Row) error {
 		buffers += " on " + r.Device
 	}
 	if r.Graph > 0 {
-		buffers += fmt.Sprintf(", %d calls a graph", r.Graph)
+		buffers += fmt.Sprintf(", %d calls a graph at the first size", r.Graph)
 	}
 	if r.Peer != "" {
 		buffers += "; the last columns: time of " + r.Peer + " (us), its time over ours, our algorithm"

@@ -22,17 +22,20 @@ import (
 type benchFlags struct {
 	bytes, last, dtype, op, format, plot string
 	factor                               int64
-	warmup, graph                        int
+	warmup                               int
+	graphs                               []int
+	inPlace                              string
 	device, versus                       string
-	options                              bench.Options
+	options                              bench.Options   // what all of them have in common, and the first
+	all                                  []bench.Options // one for each collective, place and length of graph
 }
 
-// benchCommand measures one collective over a range of sizes.
+// benchCommand measures collectives over a range of sizes.
 func benchCommand(a *app) *cobra.Command { return (&benchFlags{}).command(a) }
 
 func (f *benchFlags) command(a *app) *cobra.Command {
 	c := &cobra.Command{
-		Use:  "COLLECTIVE",
+		Use:  "COLLECTIVE...",
 		Args: func(_ *cobra.Command, args []string) error { return f.parse(args) },
 		RunE: func(*cobra.Command, []string) error { return f.run(a) },
 	}
@@ -48,12 +51,13 @@ func (f *benchFlags) command(a *app) *cobra.Command {
 	// Without the letter that nccl-tests has for it: -n is the number of ranks.
 	flags.IntVar(&f.options.Plan.Iterations, "iters", 0, "timed iterations; default by size")
 	flags.IntVarP(&f.options.Plan.Calls, "calls", "m", 0, "calls back to back in an iteration; default by size")
-	flags.IntVarP(&f.warmup, "warmup", "w", 5, "iterations before the timed ones")
-	flags.BoolVar(&f.options.InPlace, "in-place", false, "measure in place instead of out of place")
+	flags.IntVarP(&f.warmup, "warmup", "w", -1, "iterations before the timed ones; default by size")
+	flags.StringVar(&f.inPlace, "in-place", "false", "measure in place instead of out of place; =both: one after the other, where there is such a form")
+	flags.Lookup("in-place").NoOptDefVal = "true"
 	flags.BoolVar(&f.options.Registered, "registered", false, "use buffers registered with the communicator")
 	flags.BoolVarP(&f.options.Check, "check", "c", false, "verify the results")
 	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
-	flags.IntVarP(&f.graph, "graph", "G", 0, "on GPUs, record so many calls in a CUDA graph and time its launches; 0: none")
+	flags.IntSliceVarP(&f.graphs, "graph", "G", []int{0}, "on GPUs, record so many calls in a CUDA graph (fewer of large ones) and time its launches; 0: none; a list: in turn")
 	flags.StringVar(&f.versus, "vs", "", "nccl: measure the installed NCCL in turns, on the same buffers")
 	flags.StringVar(&f.format, "format", "table", "table, or json with one object a line")
 	flags.StringVar(&f.plot, "plot", "", "also draw the results into this SVG file")
@@ -62,13 +66,10 @@ func (f *benchFlags) command(a *app) *cobra.Command {
 
 // parse is called before ranks are started, and in each of them.
 func (f *benchFlags) parse(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("expected one collective, such as allreduce")
+	if len(args) == 0 {
+		return fmt.Errorf("expected a collective, such as allreduce")
 	}
 	var err error
-	if f.options.Collective, err = bench.ParseCollective(args[0]); err != nil {
-		return err
-	}
 	if f.last != "" && strings.Contains(f.bytes, ":") {
 		return fmt.Errorf("--bytes %s names both ends, and -e %s another: leave one out", f.bytes, f.last)
 	}
@@ -91,25 +92,69 @@ func (f *benchFlags) parse(args []string) error {
 	if f.versus != "" && f.versus != "nccl" {
 		return fmt.Errorf("--vs %q: expected nccl", f.versus)
 	}
-	if f.graph < 0 || f.graph > 0 && f.options.Plan.Calls != 0 {
-		return fmt.Errorf("--graph %d: expected the calls of one graph, and no --calls beside it", f.graph)
-	}
-	if f.graph > 0 {
-		f.options.Plan.Graph, f.options.Plan.Calls = true, f.graph
-	}
-	if f.warmup < 0 {
+	if f.warmup < -1 {
 		return fmt.Errorf("--warmup %d: expected 0 or more", f.warmup)
 	}
-	if f.options.Plan.Warmup = f.warmup; f.warmup == 0 {
-		f.options.Plan.Warmup = -1
+	switch f.warmup {
+	case -1:
+		f.options.Plan.Warmup = 0 // by size
+	case 0:
+		f.options.Plan.Warmup = -1 // none
+	default:
+		f.options.Plan.Warmup = f.warmup
 	}
-	return f.options.Validate(f.options.Root + 1) // the number of ranks is checked later
+	return f.combine(args)
+}
+
+// combine lists what is to be measured.
+func (f *benchFlags) combine(names []string) error {
+	places, ok := map[string][]bool{"false": {false}, "true": {true}, "both": {false, true}}[f.inPlace]
+	if !ok {
+		return fmt.Errorf("--in-place=%s: expected true, false or both", f.inPlace)
+	}
+	f.all = nil
+	for _, name := range names {
+		o := f.options
+		var err error
+		if o.Collective, err = bench.ParseCollective(name); err != nil {
+			return err
+		}
+		if len(names) > 1 && !o.Collective.Rooted() {
+			o.Root = 0
+		}
+		for _, inPlace := range places {
+			if o.InPlace = inPlace; inPlace && f.inPlace == "both" && !o.Collective.HasInPlace() {
+				continue
+			}
+			for _, calls := range f.graphs {
+				if calls < 0 || calls > 0 && f.options.Plan.Calls != 0 {
+					return fmt.Errorf("--graph %d: expected the calls of one graph, and no --calls beside it", calls)
+				}
+				if o.Plan.Graph = calls > 0; calls > 0 {
+					o.Plan.Calls = calls
+				} else {
+					o.Plan.Calls = f.options.Plan.Calls
+				}
+				if err := o.Validate(o.Root + 1); err != nil { // the number of ranks is checked later
+					return err
+				}
+				f.all = append(f.all, o)
+			}
+		}
+	}
+	if len(f.all) == 0 {
+		return fmt.Errorf("--graph: expected at least one number of calls")
+	}
+	f.options = f.all[0]
+	return nil
 }
 
 func (f *benchFlags) run(a *app) error {
 	return inJob(f.device, func(ctx context.Context, g *group) error {
-		if err := f.options.Fits(g); err != nil {
-			return said(g, err)
+		for _, o := range f.all {
+			if err := o.Fits(g); err != nil {
+				return said(g, err)
+			}
 		}
 		leave, err := f.meetPeer(ctx, g)
 		if err != nil {
@@ -123,8 +168,8 @@ func (f *benchFlags) run(a *app) error {
 		line := newProgress(a.stderr)
 		defer line.clear()
 		var rows []report.Row
-		err = bench.Run(ctx, g, f.options, served(g.job), &bench.Verifier{Reference: collectivetest.Reference{}},
-			func(bytes int64) { line.show("%s of %s", f.options.Collective, sizes.Format(bytes)) },
+		err = bench.RunAll(ctx, g, f.all, served(g.job), &bench.Verifier{Reference: collectivetest.Reference{}},
+			func(c bench.Collective, bytes int64) { line.show("%s of %s", c, sizes.Format(bytes)) },
 			func(r report.Row) error {
 				line.clear()
 				rows = append(rows, r)
@@ -156,7 +201,9 @@ func (f *benchFlags) meetPeer(ctx context.Context, g *group) (leave func(), err 
 	if err != nil {
 		return nil, err
 	}
-	f.options.Peer = peer
+	for i := range f.all {
+		f.all[i].Peer = peer
+	}
 	return func() { peer.Close() }, nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,23 @@ func TestBenchFlags(t *testing.T) {
 	}
 }
 
+// Several collectives, both places and several graphs are measured by one job.
+func TestBenchCombines(t *testing.T) {
+	f := &benchFlags{}
+	if err := parseVerb(f.command(&app{}), "allreduce", "broadcast", "alltoallv", "--in-place=both", "--graph", "20,0", "--root", "0"); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range f.all {
+		got = append(got, fmt.Sprintf("%s %v %d", o.Collective, o.InPlace, o.Plan.Calls))
+	}
+	want := "allreduce false 20, allreduce false 0, allreduce true 20, allreduce true 0, " +
+		"broadcast false 20, broadcast false 0, broadcast true 20, broadcast true 0, alltoallv false 20, alltoallv false 0"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("%s, want %s", strings.Join(got, ", "), want)
+	}
+}
+
 // The letters of nccl-tests mean the same, except -n, which is the number of ranks.
 func TestBenchShortFlags(t *testing.T) {
 	f := &benchFlags{}
@@ -52,20 +70,23 @@ func TestBenchShortFlags(t *testing.T) {
 
 func TestBenchMistakesAreFoundBeforeRanksStart(t *testing.T) {
 	for want, args := range map[string][]string{
-		"expected one collective": {},
-		`"allredce"`:              {"allredce"},
-		"unknown flag: --byte":    {"allreduce", "--byte", "1"},
-		`"1X"`:                    {"allreduce", "--bytes", "1X"},
-		"larger than the second":  {"allreduce", "--bytes", "2K:1K"},
-		"factor 1":                {"allreduce", "--factor", "1"},
-		`"f33"`:                   {"allreduce", "--dtype", "f33"},
-		`"add"`:                   {"allreduce", "--op", "add"},
-		`--format "xml"`:          {"allreduce", "--format", "xml"},
-		"--warmup -1":             {"allreduce", "--warmup", "-1"},
-		"has no in-place form":    {"alltoallv", "--in-place"},
-		"has no root":             {"allreduce", "--root", "1"},
-		"a negative number of":    {"allreduce", "--iters", "-1"},
-		"names both ends":         {"allreduce", "--bytes", "1:2", "-e", "4"},
+		"expected a collective":  {},
+		`"allredce"`:             {"allredce"},
+		"unknown flag: --byte":   {"allreduce", "--byte", "1"},
+		`"1X"`:                   {"allreduce", "--bytes", "1X"},
+		"larger than the second": {"allreduce", "--bytes", "2K:1K"},
+		"factor 1":               {"allreduce", "--factor", "1"},
+		`"f33"`:                  {"allreduce", "--dtype", "f33"},
+		`"add"`:                  {"allreduce", "--op", "add"},
+		`--format "xml"`:         {"allreduce", "--format", "xml"},
+		"--warmup -2":            {"allreduce", "--warmup", "-2"},
+		"--graph -1":             {"allreduce", "--graph", "-1"},
+		"no --calls beside it":   {"allreduce", "--graph", "20,1", "--calls", "3"},
+		"--in-place=never":       {"allreduce", "--in-place=never"},
+		"has no in-place form":   {"alltoallv", "--in-place"},
+		"has no root":            {"allreduce", "--root", "1"},
+		"a negative number of":   {"allreduce", "--iters", "-1"},
+		"names both ends":        {"allreduce", "--bytes", "1:2", "-e", "4"},
 	} {
 		if err := parseVerb((&benchFlags{}).command(&app{}), args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)

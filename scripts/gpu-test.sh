@@ -1,0 +1,371 @@
+#!/bin/bash
+# Tests and measures on a machine with NVIDIA GPUs what `make dist-gpu` packed. It
+# needs the driver, and builds nothing. Where NCCL is installed it is measured too.
+#
+#   gpu-test.sh [--tier smoke|check|bench|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]
+#
+#   --tier    smoke: tests of the driver's use, one small job. check: every collective in
+#             every combination of values, conformance, killed ranks, memory. bench: the tables
+#             of docs/performance.md. soak: a million calls, and compute-sanitizer. Several
+#             with commas. Default: smoke
+#   --ranks   default: one for each GPU
+#   --out     where results.jsonl, summary.txt, steps.json, machine.txt and logs.tar.gz go.
+#             Default: gpu-results
+#   --budget  steps that would start later are skipped, and said to be. Default: 240
+#
+# Environment: MSCCLPP_NCCL_LIBRARY, the NCCL to measure; GPU_TEST_BYTES, the sizes of
+# the tables (1K:1G); GPU_TEST_PROCESSES, whose median they hold (3).
+# The exit code is 1 when a step failed.
+set -uo pipefail
+
+tier=smoke ranks= out=gpu-results budget=240
+usage() {
+	echo "gpu-test: $1; expected [--tier smoke|check|bench|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]" >&2
+	exit 2
+}
+while [ $# -gt 0 ]; do
+	[ $# -ge 2 ] || usage "$1 without a value"
+	case $1 in
+	--tier) tier=$2 ;;
+	--ranks) ranks=$2 ;;
+	--out) out=$2 ;;
+	--budget) budget=$2 ;;
+	*) usage "$1 is unknown" ;;
+	esac
+	shift 2
+done
+case $budget in '' | *[!0-9]*) usage "--budget $budget" ;; esac
+case $ranks in *[!0-9]* | 0) usage "--ranks $ranks" ;; esac
+[ "$tier" = all ] && tier=smoke,check,bench,soak
+for t in ${tier//,/ }; do
+	case $t in smoke | check | bench | soak) ;; *) usage "--tier $t" ;; esac
+done
+
+now() { date +%s%N; }
+begin=$(now)
+left() { echo $((budget - ($(now) - begin) / 1000000000)); } # seconds
+
+# Find the programs: around this script, or in the archive beside it.
+here=$(cd "$(dirname "$0")" && pwd)
+if [ -x "$here/bin/mscclpp-run" ] && [ -d "$here/tests" ]; then
+	top=$here
+elif [ -f "$here/mscclpp-gpu.tar.xz" ]; then
+	top=${TMPDIR:-/tmp}/mscclpp-gpu-$(id -u)/mscclpp-gpu
+	rm -rf "$top"
+	mkdir -p "${top%/*}"
+	tar -C "${top%/*}" -xJf "$here/mscclpp-gpu.tar.xz" 2>/dev/null ||
+		python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/mscclpp-gpu.tar.xz" "${top%/*}" || {
+		echo "gpu-test: $here/mscclpp-gpu.tar.xz cannot be unpacked: expected tar with xz, or python3" >&2
+		exit 1
+	}
+else
+	echo "gpu-test: expected bin/ and tests/, or mscclpp-gpu.tar.xz, beside $0: see make dist-gpu" >&2
+	exit 1
+fi
+mkdir -p "$out" || exit 1
+out=$(cd "$out" && pwd)
+logs=$(mktemp -d)
+run=$top/bin/mscclpp-run
+results=$out/results.jsonl
+: >"$results"
+: >"$logs/steps"
+trap 'rm -rf "$logs"' EXIT
+cd "$top/tests" || exit 1
+
+# What is here.
+nccl_library() {
+	python3 - 2>/dev/null <<'PYTHON' && return
+import glob, os, sys, sysconfig, site
+places = [sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"], *site.getsitepackages(), site.getusersitepackages()]
+for place in places:
+    for file in glob.glob(os.path.join(place, "nvidia", "nccl", "lib", "libnccl.so.2")):
+        print(file)
+        sys.exit(0)
+sys.exit(1)
+PYTHON
+	ldconfig -p 2>/dev/null | awk '/libnccl\.so\.2/ {print $NF; found = 1; exit} END {exit !found}'
+}
+export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} # multicast stays off where it is off
+if [ -z "${MSCCLPP_NCCL_LIBRARY:-}" ]; then
+	MSCCLPP_NCCL_LIBRARY=$(nccl_library) || MSCCLPP_NCCL_LIBRARY=
+fi
+versus=()
+if [ -n "$MSCCLPP_NCCL_LIBRARY" ]; then
+	export MSCCLPP_NCCL_LIBRARY
+	versus=(--vs nccl)
+	nccl=$MSCCLPP_NCCL_LIBRARY
+else
+	unset MSCCLPP_NCCL_LIBRARY
+	nccl="not installed: nothing is compared with it"
+fi
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+if [ "$gpus" = 0 ]; then gpus=${CUDA_EMULATED_GPUS:-0}; fi
+: "${ranks:=$((gpus > 1 ? gpus : 2))}"
+{
+	echo "version  $(cat "$top/VERSION" 2>/dev/null)"
+	echo "date     $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+	echo "kernel   $(uname -sr), $(nproc) processors"
+	echo "nccl     $nccl; NCCL_NVLS_ENABLE=$NCCL_NVLS_ENABLE"
+	nvidia-smi --query-gpu=index,name,driver_version,memory.used,memory.total,clocks.sm,clocks.max.sm,power.limit --format=csv 2>&1
+	nvidia-smi topo -m 2>&1
+} >"$out/machine.txt"
+head -n 4 "$out/machine.txt"
+echo "gpus     $gpus, $ranks ranks; tiers ${tier//,/ }, at most $budget s"
+
+failed=0
+# record NAME MILLISECONDS OUTCOME adds a line to the report.
+record() {
+	printf '%-28s %7d.%d s  %s\n' "$1" $(($2 / 1000)) $(($2 % 1000 / 100)) "$3"
+	printf '%s\t%s\t%s\n' "$1" "$2" "$3" >>"$logs/steps"
+}
+
+# step NAME LIMIT COMMAND… runs a command for at most LIMIT seconds, and no longer than
+# the budget. Standard output goes to $logs/NAME.out as well as to the log.
+step() {
+	local name=$1 limit=$2 room start code
+	shift 2
+	room=$(left)
+	if [ "$room" -lt 3 ]; then
+		record "$name" 0 "skipped: the budget of $budget s is used up"
+		return 1
+	fi
+	[ "$limit" -le "$room" ] || limit=$room
+	start=$(now)
+	timeout -k 5 "$limit" "$@" >"$logs/$name.out" 2>"$logs/$name.err" </dev/null
+	code=$?
+	local took=$((($(now) - start) / 1000000))
+	case $code in
+	0) record "$name" $took ok ;;
+	77) record "$name" $took "skipped: $(tail -n 1 "$logs/$name.err" | cut -c1-160)" ;;
+	*)
+		failed=$((failed + 1))
+		local why="exit code $code"
+		if [ $code = 124 ] || [ $code = 137 ]; then why="ended after $limit s"; fi
+		record "$name" $took "FAIL: $why"
+		relevant "$name"
+		;;
+	esac
+	return $code
+}
+
+# relevant NAME prints what explains a failure.
+relevant() {
+	{
+		grep -hE '^ *--- FAIL|FAIL|panic:|[Ee]rror|wrong|_test.go:|expected' "$logs/$1.out" "$logs/$1.err" | tail -n 8
+		tail -qn 3 "$logs/$1.err"
+	} 2>/dev/null | awk '!seen[$0]++' | cut -c1-300 | sed 's/^/    | /'
+}
+
+# gotest NAME LIMIT PROGRAM PATTERN runs tests of a package.
+gotest() {
+	step "$1" "$2" "./$3" -test.v -test.count=1 -test.timeout "$2s" -test.run "$4"
+	local code=$?
+	if [ -f "$logs/$1.out" ]; then
+		local passed skipped
+		passed=$(grep -c '^--- PASS' "$logs/$1.out")
+		skipped=$(grep -c '^--- SKIP' "$logs/$1.out")
+		echo "    $passed passed, $skipped skipped"
+		grep -hA1 '^--- SKIP' "$logs/$1.out" | grep -v '^--' | cut -c1-160 | sort | uniq -c | sort -rn | head -n 4
+	fi
+	return $code
+}
+
+smoke() {
+	step topo 20 "$run" topo
+	gotest cuda 60 cuda.test .
+	gotest proxy 40 proxy.test 'Copier|Lane|Forwarder|Settle'
+	step primitives 60 actor/gputest actor sm_90 actor
+	step conform-quick 60 "$run" conform --plugin "$top/bin/plugins/mscclpp-transport-cudaipc"
+	step example 30 "$run" -n "$ranks" "$top/bin/example-allreduce"
+	step allreduce-2 60 "$run" -n 2 --device cuda bench allreduce --dtype f16 --bytes 1K:1M --factor 4 --iters 20 --check
+	step allreduce-graph 60 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 4 --iters 20 \
+		--graph 20 --registered --check "${versus[@]}"
+	tail -n 12 "$logs/allreduce-graph.out" 2>/dev/null | cut -c1-150
+}
+
+# ranks_alone N ARGUMENTS… starts ranks as an engine would, with no launcher that could
+# end them: what ends them is their own doing. Sets pids.
+ranks_alone() {
+	local n=$1 port=$((20000 + RANDOM % 12000)) r
+	shift
+	pids=()
+	for ((r = 0; r < n; r++)); do
+		RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r LOCAL_WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+			"$run" "$@" >"$logs/alone-$r.out" 2>"$logs/alone-$r.err" </dev/null &
+		pids+=($!)
+	done
+}
+
+# until_true SECONDS COMMAND… polls.
+until_true() {
+	local end=$(($(now) + $1 * 1000000000))
+	shift
+	until "$@" 2>/dev/null; do
+		[ "$(now)" -lt "$end" ] || return 1
+		sleep 0.01
+	done
+}
+
+all_ended() { # PIDS…
+	local p
+	for p; do
+		if kill -0 "$p" 2>/dev/null; then return 1; fi
+	done
+}
+
+# killed NAME N kills rank 1 of a running job. The others must end within 2 s and name
+# it, although their kernels wait for it; and nothing may be left behind.
+killed() {
+	local name=$1 n=$2 start died took why='' p r others=()
+	if [ "$(left)" -lt 20 ]; then
+		record "$name" 0 "skipped: the budget of $budget s is used up"
+		return
+	fi
+	start=$(now)
+	ranks_alone "$n" bench allreduce --device cuda --dtype f16 --bytes 1K:256M --factor 2 --iters 2000 --format json
+	for ((r = 0; r < n; r++)); do
+		[ $r = 1 ] || others+=("${pids[$r]}")
+	done
+	if ! until_true 60 test -s "$logs/alone-0.out"; then
+		why="no result within 60 s"
+	else
+		kill -STOP "${pids[1]}"
+		sleep 0.3 # by now every other kernel waits for the rank that stands still
+		died=$(now)
+		kill -KILL "${pids[1]}"
+		until_true 10 all_ended "${others[@]}" || why="ranks that had not ended after 10 s"
+		took=$((($(now) - died) / 1000000))
+		if [ -z "$why" ] && [ $took -gt 2000 ]; then why="the others ended after $took ms, expected 2000 at most"; fi
+		for ((r = 0; r < n; r++)); do
+			[ $r = 1 ] || grep -q 'rank 1' "$logs/alone-$r.err" || why="${why:+$why; }rank $r did not name rank 1"
+		done
+		until_true 3 no_plugins || why="${why:+$why; }plugins were left"
+	fi
+	for p in "${pids[@]}"; do kill -KILL "$p" 2>/dev/null; done
+	wait "${pids[@]}" 2>/dev/null
+	if [ -z "$why" ]; then
+		record "$name" $((($(now) - start) / 1000000)) "ok: $n ranks, the others ended $took ms after the kill"
+		return
+	fi
+	failed=$((failed + 1))
+	record "$name" $((($(now) - start) / 1000000)) "FAIL: $why"
+	tail -qn 2 "$logs"/alone-*.err | cut -c1-300 | sed 's/^/    | /'
+}
+
+no_plugins() { ! pgrep -f "^$top/bin/plugins/" >/dev/null; }
+
+# memory says what a job takes of the GPUs, and whose contexts are on them.
+memory() {
+	if ! command -v nvidia-smi >/dev/null; then
+		record memory 0 "skipped: nvidia-smi is not installed"
+		return
+	fi
+	if [ "$(left)" -lt 20 ]; then
+		record memory 0 "skipped: the budget of $budget s is used up"
+		return
+	fi
+	local start before during processes p
+	start=$(now)
+	used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | tr '\n' ' '; }
+	before=$(used)
+	ranks_alone "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1G --factor 2 --iters 2000 --format json
+	until_true 60 test -s "$logs/alone-0.out"
+	during=$(used)
+	processes=$(nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader | tee "$logs/contexts.out" | grep -c '[0-9]')
+	for p in "${pids[@]}"; do kill -TERM "$p" 2>/dev/null; done
+	until_true 5 all_ended "${pids[@]}"
+	for p in "${pids[@]}"; do kill -KILL "$p" 2>/dev/null; done
+	wait "${pids[@]}" 2>/dev/null
+	local outcome=ok
+	if [ "$processes" -gt "$ranks" ]; then
+		outcome="FAIL: contexts of $processes processes, expected those of $ranks ranks"
+		failed=$((failed + 1))
+	fi
+	record memory $((($(now) - start) / 1000000)) "$outcome: MiB before: $before; with buffers of 1 GiB twice: $during; processes on GPUs: $processes"
+}
+
+check() {
+	gotest comm 120 comm.test 'CUDA|Device|CopyProxySpeed|CopyEngine|KernelsOf|HostAndKernels'
+	gotest cudaipc 180 cudaipc.test .
+	step conform 180 "$run" conform --device cuda --plugin "$top/bin/plugins/mscclpp-transport-cudaipc"
+	tail -n 1 "$logs/conform.out" 2>/dev/null | sed 's/^/    /'
+	step "check-$ranks" 240 "$run" -n "$ranks" check --device cuda
+	tail -n 1 "$logs/check-$ranks.out" 2>/dev/null | sed 's/^/    /'
+	if [ "$ranks" -gt 2 ]; then step check-2 120 "$run" -n 2 check --device cuda; fi
+	# Two processes of one GPU take turns of milliseconds: few cases.
+	step one-gpu 90 env CUDA_VISIBLE_DEVICES=0 "$run" -n 2 bench allreduce allgather reducescatter alltoall broadcast reduce sendrecv \
+		--device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 3 --calls 1 --warmup 0 --check
+	killed "kill-$ranks" "$ranks"
+	step after-kill 30 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 20 --check
+	if [ "$ranks" -gt 2 ]; then killed kill-2 2; fi
+	memory
+	local tiny=(bench allreduce --device cuda --dtype f16 --bytes 4 --iters 1 --calls 1 --warmup 0)
+	step start-cold 60 env CUDA_CACHE_DISABLE=1 "$run" -n "$ranks" "${tiny[@]}"
+	step start-warm 30 "$run" -n "$ranks" "${tiny[@]}"
+	step start-host 30 "$run" -n "$ranks" "${tiny[@]/cuda/host}"
+}
+
+seven=(allreduce allgather reducescatter alltoall broadcast reduce sendrecv)
+
+bench() {
+	local sizes=${GPU_TEST_BYTES:-1K:1G} process kind flags common
+	common=(--device cuda --dtype f16 --in-place=both)
+	for ((process = 1; process <= ${GPU_TEST_PROCESSES:-3}; process++)); do
+		for kind in registered plain; do
+			flags=()
+			[ $kind = plain ] || flags=(--registered)
+			step "bench-$kind-$process" 150 "$run" -n "$ranks" bench "${seven[@]}" "${common[@]}" "${flags[@]}" \
+				--bytes "$sizes" --factor 4 --graph 20,1 "${versus[@]}" --format json
+			cat "$logs/bench-$kind-$process.out" >>"$results" 2>/dev/null
+		done
+	done
+	step bench-eager 60 "$run" -n "$ranks" bench "${seven[@]}" "${common[@]}" --registered \
+		--bytes "${GPU_TEST_BYTES:-1K:4M}" --factor 4 "${versus[@]}" --format json
+	cat "$logs/bench-eager.out" >>"$results" 2>/dev/null
+	# Times of wrong results are worth nothing. Verification is the host's work, and slow.
+	local verified=${GPU_TEST_BYTES:-1K:16M}
+	for kind in registered plain; do
+		flags=()
+		[ $kind = plain ] || flags=(--registered)
+		step "verify-$kind" 90 "$run" -n "$ranks" bench "${seven[@]}" "${common[@]}" "${flags[@]}" \
+			--bytes "$verified" --factor 16 --graph 3 --iters 1 --check
+	done
+	[ -n "${GPU_TEST_BYTES:-}" ] || step verify-256M 90 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --registered \
+		--bytes 256M --graph 2 --iters 1 --check
+}
+
+soak() {
+	# 16 sizes, each 640 graphs of 100 calls: a million, and the results right before and after.
+	step soak-graphs 240 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --registered --bytes 4:128K --factor 2 \
+		--graph 100 --iters "${GPU_TEST_SOAK:-640}" --check
+	step soak-eager 120 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 4:128K --factor 2 \
+		--calls 100 --iters "$((${GPU_TEST_SOAK:-640} / 10))" --check
+	local tool sanitizer
+	sanitizer=$(command -v compute-sanitizer || ls -d /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -n 1)
+	for tool in memcheck synccheck racecheck; do
+		if [ -z "$sanitizer" ]; then
+			record "$tool" 0 "skipped: compute-sanitizer is not installed"
+			continue
+		fi
+		step "$tool" 120 "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 "$run" -n 2 bench "${seven[@]}" \
+			--device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 2 --calls 1 --warmup 0 --check
+		grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$logs/$tool.out" "$logs/$tool.err" 2>/dev/null | sort | uniq -c | sed 's/^/    /'
+	done
+}
+
+for t in ${tier//,/ }; do
+	echo "== $t"
+	$t
+done
+
+# What comes back: a few files, however many steps there were.
+awk -F '\t' 'BEGIN {print "["} {gsub(/[\\"]/, "\\\\&", $3); printf "%s  {\"step\": \"%s\", \"ms\": %s, \"outcome\": \"%s\"}", (NR > 1 ? ",\n" : ""), $1, $2, $3} END {print "\n]"}' \
+	"$logs/steps" >"$out/steps.json"
+tar -C "$logs" -czf "$out/logs.tar.gz" .
+if [ -s "$results" ] && [ -x "$top/bin/gpu-table" ]; then
+	"$top/bin/gpu-table" -format text "$results" >"$out/summary.txt" 2>&1
+	cat "$out/summary.txt"
+fi
+skipped=$(grep -c 'skipped' "$logs/steps")
+echo "$(wc -l <"$logs/steps") steps, $failed failed, $skipped skipped, $((budget - $(left))) s; results in $out"
+[ "$failed" = 0 ]
