@@ -83,7 +83,6 @@ func checkHeader(data []byte, kind byte, r round, n int) (total int, err error) 
 // Barrier returns when all ranks have called it. Collective.
 func Barrier(ctx context.Context, b framework.Bootstrap, tag framework.Tag) error {
 	for _, r := range schedule(b.Rank(), b.Size()) {
-		r := r
 		err := exchange(ctx, b, r, func(ctx context.Context, to int, _, _ int) error {
 			return b.Send(ctx, to, tag, framework.Parcel{Data: header(kindBarrier, r, b.Size(), 0)})
 		}, func(ctx context.Context, from int, _, _ int) error {

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -54,7 +55,7 @@ type frame struct {
 func readFrame(r io.Reader) (frame, error) {
 	var h [frameHeader]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
-		if err == io.ErrUnexpectedEOF {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = fmt.Errorf("%w: message truncated in its header: %w", framework.ErrPeer, err)
 		}
 		return frame{}, err
@@ -88,7 +89,7 @@ func readFrame(r io.Reader) (frame, error) {
 
 func classCode(err error) byte {
 	for i, c := range framework.Classes {
-		if c == err {
+		if c == err { //nolint:errorlint // the class itself, not what wraps it
 			return byte(i + 1)
 		}
 	}

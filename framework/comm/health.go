@@ -153,7 +153,7 @@ func (c *Communicator) onClosed(gone <-chan struct{}, f func()) {
 // pluginGone ends the job: links of the plugin are dead on this side only, so the
 // other ranks have to be told.
 func (c *Communicator) pluginGone(t *Transport) {
-	cause := error(framework.ErrPlugin)
+	cause := framework.ErrPlugin
 	if t.Cause != nil {
 		if err := t.Cause(); err != nil {
 			cause = err

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -68,6 +67,6 @@ func group(all [][]byte, color int) (ranks []int, err error) {
 // two ranks share.
 func tagRange(name string) framework.Tag {
 	h := fnv.New64a()
-	io.WriteString(h, name)
+	h.Write([]byte(name))
 	return framework.Tag(h.Sum64())
 }

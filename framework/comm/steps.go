@@ -70,14 +70,15 @@ func (c *Communicator) stepMap(p *performed, att framework.Attachment, s framewo
 	}
 	m := att.Mappings[s.Mapping]
 	var err error
-	if m.Role == framework.RoleMulticast {
+	switch m.Role {
+	case framework.RoleMulticast:
 		if s.Object < 0 || s.Object >= len(p.objects) {
 			return nonsense("object %d of %d", s.Object, len(p.objects))
 		}
 		p.mapped[s.Mapping], p.strides[s.Mapping], err = p.objects[s.Object].Map()
-	} else if m.Role == framework.RoleInbox {
+	case framework.RoleInbox:
 		p.mapped[s.Mapping], err = c.control.mapInbox(m)
-	} else {
+	default:
 		p.mapped[s.Mapping], err = c.dev.Map(m)
 	}
 	return err

@@ -61,14 +61,14 @@ func TestOrderOverManyLaps(t *testing.T) {
 	p, c := pair(t, 8)
 	const n = 10000
 	go func() {
-		for i := uint64(0); i < n; i++ {
+		for i := range uint64(n) {
 			if pos, err := p.Push(device.Trigger{Fst: i, Snd: i * 3}); err != nil || pos != i {
 				t.Errorf("push %d: position %d, %v", i, pos, err)
 				return
 			}
 		}
 	}()
-	for i := uint64(0); i < n; i++ {
+	for i := range uint64(n) {
 		if tr, pos := pull(t, c); tr != (device.Trigger{Fst: i, Snd: i * 3}) || pos != i {
 			t.Fatalf("trigger %d: %+v at %d", i, tr, pos)
 		}

@@ -19,7 +19,7 @@ const (
 	rowGap   = 44 // between adapters and GPUs
 	busH     = 30 // of the bar that stands for the switches
 	busGap   = 56 // between the nodes and that bar
-	arcDepth = 34 // of a direct link between neighbours
+	arcDepth = 34 // of a direct link between neighbors
 	noteH    = 20
 )
 
@@ -204,14 +204,14 @@ func (d *drawing) column(c column) {
 		if !n.Up {
 			class = "nic down"
 		}
-		d.labelled(class, at, n.Name, n.Link+" "+speed(n.Mbps), n.PCI)
+		d.labeled(class, at, n.Name, n.Link+" "+speed(n.Mbps), n.PCI)
 	}
 	for _, g := range c.gpus {
 		class, second := "gpu", strings.TrimPrefix(g.Name, "NVIDIA ")
 		if g.MIG != nil {
 			class, second = "parts", fmt.Sprintf("MIG, %s", count(len(g.MIG.Parts), "part"))
 		}
-		d.labelled(class, d.gpu[g.PCI], g.label(), second, g.PCI)
+		d.labeled(class, d.gpu[g.PCI], g.label(), second, g.PCI)
 	}
 }
 
@@ -283,7 +283,7 @@ func (d *drawing) bundle(path string, n int) {
 	fmt.Fprintf(&d.body, "<path class=\"nv\" stroke-width=\"%.1f\" d=\"%s\"/>\n", 1+float64(n)/4, path)
 }
 
-func (d *drawing) labelled(class string, s spot, name, second, third string) {
+func (d *drawing) labeled(class string, s spot, name, second, third string) {
 	d.box(class, s.x, s.y, boxW, boxH)
 	d.text(s.middle(), s.y+15, "strong mid", name)
 	d.text(s.middle(), s.y+28, "small mid", second)
