@@ -178,6 +178,39 @@ class Near {
     return p < ranks() ? p : p - ranks();
   }
 
+  // ready ends the start of a launch: threads load the first data that they send before
+  // they call it, because what it looks at comes from memory as well. Rarely, it clears
+  // the half for the next epoch; false: leave.
+  MSCCLPP_DEVICE bool ready() const {
+    if (!clears(epoch_)) return true;
+    char* next = reinterpret_cast<char*>(a.scratch[a.rank]) + a.area + ((epoch_ + 1) & 1) * a.half;
+    return clear_half(a.state, a.control, next, a.half);
+  }
+
+  // scatter_first is ready, and sends each peer p unit u of what load(p) returns, if
+  // wanted(p).
+  template <class Wanted, class Load>
+  MSCCLPP_DEVICE bool scatter_first(uint32_t u, Wanted wanted, Load load) const {
+    if constexpr (kRanks != 0) {
+      Data d[kRanks];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) {
+        if (wanted(peer(k))) d[k] = load(peer(k));
+      }
+      if (!ready()) return false;
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) {
+        if (wanted(peer(k))) send(peer(k), u, d[k]);
+      }
+    } else {
+      if (!ready()) return false;
+      peers([&](uint32_t p) MSCCLPP_LAMBDA {
+        if (wanted(p)) send(p, u, load(p));
+      });
+    }
+    return true;
+  }
+
   // sent says that this thread has sent all that it sends. What the launch is can be
   // told now: nobody waits for it.
   MSCCLPP_DEVICE void sent() const {
@@ -275,16 +308,15 @@ class Near {
   const uint32_t flag_;
 };
 
-// begin is the start of a launch. It returns the epoch, 0 to leave.
+// begin is the start of a launch; false: leave. The epoch is on its way from memory
+// when it returns.
 template <class C>
-MSCCLPP_DEVICE uint64_t begin(const NearArgs& a) {
+MSCCLPP_DEVICE bool begin(const NearArgs& a, uint64_t& epoch) {
   if (a.early) release_next();
   await_previous();
-  if (a.check == kCheckCompare && !agree(a)) return 0;
-  const uint64_t epoch = read_epoch(a.state, C::kArea) + 1;
-  if (!clears(epoch)) return epoch;
-  char* next = reinterpret_cast<char*>(a.scratch[a.rank]) + a.area + ((epoch + 1) & 1) * a.half;
-  return clear_half(a.state, a.control, next, a.half) ? epoch : 0;
+  if (a.check == kCheckCompare && !agree(a)) return false;
+  epoch = read_epoch(a.state, C::kArea) + 1;
+  return true;
 }
 
 template <uint32_t N>

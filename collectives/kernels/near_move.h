@@ -15,12 +15,14 @@ MSCCLPP_DEVICE void near_allgather(const NearArgs& a, uint64_t epoch) {
   const uint64_t bytes = a.count * a.element;
   const bool whole = C::aligned(in), whole_out = C::aligned(out) && C::aligned(out + bytes);
   const bool in_place = out + a.rank * bytes == in;
-  const uint32_t units = C::units(bytes), step = global_threads();
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   Near<C, N> near(a, epoch);
   if (units == 0) return;
+  const Data mine = first < units ? C::load(in, first, bytes, whole) : Data{};
+  if (!near.ready()) return;
   MSCCLPP_ROLLED
-  for (uint32_t u = global_thread(); u < units; u += step) {
-    const Data d = C::load(in, u, bytes, whole);
+  for (uint32_t u = first; u < units; u += step) {
+    const Data d = u == first ? mine : C::load(in, u, bytes, whole);
     near.send_all(u, d);
     if (!in_place) C::save(out + a.rank * bytes, u, bytes, whole_out, d);
   }
@@ -42,12 +44,14 @@ MSCCLPP_DEVICE void near_alltoall(const NearArgs& a, uint64_t epoch) {
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * a.element;
   const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out) && C::aligned(out + bytes);
-  const uint32_t units = C::units(bytes), step = global_threads();
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   Near<C, N> near(a, epoch);
   if (units == 0) return;
+  if (!near.scatter_first(first, [&](uint32_t) MSCCLPP_LAMBDA { return first < units; },
+                          [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in + p * bytes, first, bytes, whole); })) return;
   MSCCLPP_ROLLED
-  for (uint32_t u = global_thread(); u < units; u += step) {
-    near.peers([&](uint32_t p) MSCCLPP_LAMBDA { near.send(p, u, C::load(in + p * bytes, u, bytes, whole)); });
+  for (uint32_t u = first; u < units; u += step) {
+    if (u != first) near.peers([&](uint32_t p) MSCCLPP_LAMBDA { near.send(p, u, C::load(in + p * bytes, u, bytes, whole)); });
     if (in != out) C::save(out + a.rank * bytes, u, bytes, whole_out, C::load(in + a.rank * bytes, u, bytes, whole));
   }
   near.sent();
@@ -71,7 +75,7 @@ MSCCLPP_DEVICE void near_broadcast(const NearArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
   Near<C, N> near(a, epoch);
-  if (units == 0) return;
+  if (units == 0 || !near.ready()) return;
   if (a.rank == root) {
     MSCCLPP_ROLLED
     for (uint32_t u = global_thread(); u < units; u += step) {
@@ -97,8 +101,8 @@ MSCCLPP_DEVICE void near_broadcast(const NearArgs& a, uint64_t epoch) {
 }
 
 #define MSCCLPP_NEAR_MOVE(function, Carrier, a) \
-  const uint64_t epoch = begin<Carrier>(a);     \
-  if (epoch == 0) return;                       \
+  uint64_t epoch = 0;                           \
+  if (!begin<Carrier>(a, epoch)) return;        \
   with_ranks(a.ranks, [&](auto n) MSCCLPP_LAMBDA { function<Carrier, decltype(n)::kRanks>(a, epoch); });
 
 }  // namespace collectives

@@ -54,13 +54,10 @@ MSCCLPP_DEVICE void near_allreduce(const NearArgs& a, uint64_t epoch) {
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   Near<C, N> near(a, epoch);
   if (units == 0) return;
-  Data mine = {};
+  const Data mine = first < units ? C::load(in, first, bytes, whole) : Data{};
+  if (!near.ready()) return;
   MSCCLPP_ROLLED
-  for (uint32_t u = first; u < units; u += step) {
-    const Data d = C::load(in, u, bytes, whole);
-    if (u == first) mine = d;
-    near.send_all(u, d);
-  }
+  for (uint32_t u = first; u < units; u += step) near.send_all(u, u == first ? mine : C::load(in, u, bytes, whole));
   near.sent();
   const auto s = scalars_of<T>(a);
   MSCCLPP_ROLLED
@@ -88,15 +85,16 @@ MSCCLPP_DEVICE void near_allreduce_twoshot(const NearArgs& a, uint64_t epoch) {
   Near<C, N> near(a, epoch);
   const uint32_t n = near.ranks(), groups = units / C::kGroup, per = (groups + n - 1) / n * C::kGroup;  // units of a slice
   if (units == 0) return;
-  Data mine = {};
+  const bool some = first < per && a.rank * per + first < units;
+  const Data mine = some ? C::load(in, a.rank * per + first, bytes, whole) : Data{};
+  if (!near.scatter_first(first, [&](uint32_t p) MSCCLPP_LAMBDA { return first < per && p * per + first < units; },
+                          [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in, p * per + first, bytes, whole); })) return;
   MSCCLPP_ROLLED
-  for (uint32_t u = first; u < per; u += step) {
+  for (uint32_t u = first + step; u < per; u += step) {
     near.peers([&](uint32_t p) MSCCLPP_LAMBDA {
       const uint32_t there = p * per + u;
       if (there < units) near.send(p, u, C::load(in, there, bytes, whole));
     });
-    const uint32_t here = a.rank * per + u;
-    if (u == first && here < units) mine = C::load(in, here, bytes, whole);
   }
   const auto s = scalars_of<T>(a);
   MSCCLPP_ROLLED
@@ -133,11 +131,12 @@ MSCCLPP_DEVICE void near_reducescatter(const NearArgs& a, uint64_t epoch) {
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   Near<C, N> near(a, epoch);
   if (units == 0) return;
-  Data mine = {};
+  const Data mine = first < units ? C::load(in + a.rank * bytes, first, bytes, whole) : Data{};
+  if (!near.scatter_first(first, [&](uint32_t) MSCCLPP_LAMBDA { return first < units; },
+                          [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in + p * bytes, first, bytes, whole); })) return;
   MSCCLPP_ROLLED
-  for (uint32_t u = first; u < units; u += step) {
+  for (uint32_t u = first + step; u < units; u += step) {
     near.peers([&](uint32_t p) MSCCLPP_LAMBDA { near.send(p, u, C::load(in + p * bytes, u, bytes, whole)); });
-    if (u == first) mine = C::load(in + a.rank * bytes, u, bytes, whole);
   }
   near.sent();
   const auto s = scalars_of<T>(a);
@@ -163,7 +162,7 @@ MSCCLPP_DEVICE void near_reduce(const NearArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
   Near<C, N> near(a, epoch);
-  if (units == 0) return;
+  if (units == 0 || !near.ready()) return;
   if (a.rank != root) {
     MSCCLPP_ROLLED
     for (uint32_t u = global_thread(); u < units; u += step) near.send(root, u, C::load(in, u, bytes, whole));
@@ -198,8 +197,8 @@ template <> struct Frequent<int8_t> { static constexpr bool kYes = true; };  // 
 #endif
 
 #define MSCCLPP_NEAR(function, Carrier, frequent, a)                                                                       \
-  const uint64_t epoch = begin<Carrier>(a);                                                                                \
-  if (epoch == 0) return;                                                                                                  \
+  uint64_t epoch = 0;                                                                                                      \
+  if (!begin<Carrier>(a, epoch)) return;                                                                                   \
   if (a.op == kSum && Frequent<Element>::kYes && frequent) {                                                               \
     with_ranks<Frequent<Element>::kYes && frequent>(                                                                       \
         a.ranks, [&](auto n) MSCCLPP_LAMBDA { function<Carrier, Element, kSum, decltype(n)::kRanks>(a, epoch); });         \
