@@ -61,11 +61,15 @@ func localRank(getenv func(string) string) (int, error) {
 // few processors, filling all of it would take most of the start.
 const prefault = 1 << 20
 
-func openDevice(d framework.Device) (gpu.Device, error) {
+// openDevice opens the device. On a GPU, hosted makes its memory of the host's.
+func openDevice(d framework.Device, hosted bool) (gpu.Device, error) {
 	switch d.Type {
 	case "host":
 		return host.Open(host.Prefault(prefault))
 	case "cuda":
+		if hosted {
+			return cuda.Open(d.Index, cuda.Hosted())
+		}
 		return cuda.Open(d.Index)
 	}
 	return nil, fmt.Errorf("%w: device %v: expected host or cuda", framework.ErrUnsupported, d)

@@ -9,6 +9,11 @@ type Config struct {
 	// Empty: what the program asks for, host if it asks for nothing.
 	Device string `config:"device"`
 
+	// GPUMemory is what allocations on a GPU are made of: device, or host for memory
+	// of the host that the GPU reaches. The latter joins GPUs that cannot reach each
+	// other's memory, such as L4, A10 and RTX cards, at the speed of their PCIe slots.
+	GPUMemory string `config:"gpu_memory"`
+
 	// Transports lists the transports that may be used, in order of preference. A
 	// pair of ranks uses the first one over which both can reach each other. Empty:
 	// those that suit the device, shm on the host and cudaipc on NVIDIA GPUs.

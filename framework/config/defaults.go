@@ -5,6 +5,7 @@ import "time"
 // Default returns the lowest layer. Each call returns fresh maps and slices.
 func Default() Config {
 	return Config{
+		GPUMemory:  "device",
 		Transports: []string{},
 		Transport:  map[string]map[string]any{},
 		Plugins: Plugins{
@@ -28,6 +29,7 @@ func Default() Config {
 // choices lists the legal values of keys that have few. It serves validation and
 // the reference page alike.
 var choices = map[string][]string{
+	"gpu_memory":       {"device", "host"},
 	"bootstrap.family": {"", "inet", "inet6"},
 	"check.signatures": {"never", "stall", "always"},
 	"launch.bind":      {"none", "core", "numa", "socket", "auto"},
