@@ -22,13 +22,13 @@ namespace mscclpp {
 namespace collectives {
 
 // Up to 8 bytes at any address; rare, so not in line.
-MSCCLPP_OUTLINED uint64_t load_odd(const char* p, uint32_t bytes) {
+MSCCLPP_OUTLINED_LARGE uint64_t load_odd(const char* p, uint32_t bytes) {
   uint64_t v = 0;
   MSCCLPP_ROLLED
   for (uint32_t i = 0; i < bytes && i < 8; ++i) v |= uint64_t(static_cast<uint8_t>(p[i])) << (8 * i);
   return v;
 }
-MSCCLPP_OUTLINED void store_odd(char* p, uint64_t v, uint32_t bytes) {
+MSCCLPP_OUTLINED_LARGE void store_odd(char* p, uint64_t v, uint32_t bytes) {
   MSCCLPP_ROLLED
   for (uint32_t i = 0; i < bytes && i < 8; ++i) p[i] = static_cast<char>(v >> (8 * i));
 }
@@ -154,7 +154,7 @@ struct LineCarrier {
 };
 
 // clear empties a half of an area of this rank; rarely.
-MSCCLPP_OUTLINED bool clear_half(State* state, const WaitControl* control, char* half, uint64_t bytes) {
+MSCCLPP_OUTLINED_LARGE bool clear_half(State* state, const WaitControl* control, char* half, uint64_t bytes) {
   for (uint64_t i = global_thread(); i < bytes / 16; i += global_threads()) store16_packet(half + i * 16, Vec16{0, 0, 0, 0});
   fence_system();  // before anything that this rank sends
   return grid_sync(&state->grid, control);

@@ -168,7 +168,9 @@ namespace detail {
 // What a wait does once in a while, as a function of its own. It returns what to call
 // it with the next time, or kLeave, and has then written the report.
 constexpr uint64_t kLeave = ~static_cast<uint64_t>(0);
-#if defined(__clang__)
+#if MSCCLPP_TARGET_HIP
+MSCCLPP_DEVICE  // a call of a function saves registers in memory there
+#elif defined(__clang__)
 __attribute__((device, noinline)) inline
 #else
 __device__ __noinline__ inline
