@@ -33,15 +33,21 @@ MSCCLPP_DEVICE uint32_t elsewhere(const Args& a, uint32_t lane) {
 // between runs body(lane) between the two barriers, for each lane of this block.
 // When ranks have passed different memories all of them see it, and none runs it.
 // Launches of these kernels may overlap: the next one begins while this one waits at
-// its end, so that no more than one waits for another.
-template <class Body>
+// its end, so that no more than one waits for another. kWrote: a rank has written what
+// peers will read in this very launch, so the first barrier has to publish it.
+template <bool kWrote = false, class Body>
 MSCCLPP_DEVICE void between(const Args& a, Body body) {
   const Common& c = a.common;
   await_previous();
   if (!agree(c)) return;
   for (uint32_t lane = block_id(); lane < c.lanes; lane += grid_dim()) {
     Sync sync(c, lane);
-    if (!sync.meet(a.input_offset, a.output_offset, a.memory)) return;
+    if (kWrote) {
+      sync.enter_with(a.input_offset, a.output_offset, a.memory);
+      if (!sync.wait()) return;
+    } else if (!sync.meet(a.input_offset, a.output_offset, a.memory)) {
+      return;
+    }
     const uint32_t odd = elsewhere(a, lane);
     if (lane == 0 && thread_id() == 0) {
       c.state->elsewhere = odd < kMaxRanks ? odd + 1 : 0;
@@ -219,7 +225,7 @@ MSCCLPP_DEVICE void broadcast_zerocopy(const Args& a) {
     copy(a.output, a.input, bytes, global_thread(), global_threads());
     if (!grid_sync(&c.state->grid, c.control)) return;
   }
-  between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+  between<true>(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     if (c.rank != a.root) copy_lane(c, lane, static_cast<char*>(a.output), output_of(a, lane, a.root), bytes);
   });
 }
