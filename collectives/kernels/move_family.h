@@ -32,7 +32,7 @@ MSCCLPP_KERNEL(mscclpp_broadcast_zerocopy, Args, args) { broadcast_zerocopy(args
 MSCCLPP_KERNEL(mscclpp_transfers_chunk, TransferArgs, args) { transfers(args); }
 MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
 
-#if !MSCCLPP_TARGET_CPU
+#if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_steps_signal, StepArgs, args) { step_signal(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_push, Args, args) { alltoall_push(args); }

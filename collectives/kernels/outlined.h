@@ -25,6 +25,12 @@
 #define MSCCLPP_LAMBDA
 #endif
 
+// Kernels that are for GPUs alone. An image for the CPU that stands for one of a GPU,
+// as with an emulated driver, has them too.
+#if !MSCCLPP_TARGET_CPU || MSCCLPP_STANDS_FOR_GPU
+#define MSCCLPP_GPU_KERNELS 1
+#endif
+
 namespace mscclpp {
 namespace collectives {
 

@@ -38,7 +38,7 @@ MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zeroc
 MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
 
-#if !MSCCLPP_TARGET_CPU
+#if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_steps_sum, StepArgs, args) { step_sum<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }

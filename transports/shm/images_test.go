@@ -30,7 +30,7 @@ func TestClaimsMatchSources(t *testing.T) {
 		t.Fatalf("%d families in the spec, %d in kernels.go", len(spec.Families), len(families))
 	}
 	entry := regexp.MustCompile(`MSCCLPP_KERNEL\((\w+),`)
-	ofGPUs := regexp.MustCompile(`(?s)#if !MSCCLPP_TARGET_CPU\n.*?#endif`)
+	ofGPUs := regexp.MustCompile(`(?s)#if MSCCLPP_GPU_KERNELS\n.*?#endif`)
 	for i, f := range spec.Families {
 		if f.Name != families[i].name || (len(f.Types) > 0) != (len(families[i].types) > 1) {
 			t.Errorf("family %s with types %v: expected %+v", f.Name, f.Types, families[i])

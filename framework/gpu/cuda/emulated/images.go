@@ -154,6 +154,7 @@ func build(ctx context.Context, spec *image.Spec, dir string, types []string) (*
 	for i := range spec.Families {
 		f := &spec.Families[i]
 		f.Targets = nil
+		f.Defines = map[string]string{"MSCCLPP_STANDS_FOR_GPU": "1"} // kernels that are for GPUs alone
 		if len(f.Types) > 0 && len(types) > 0 {
 			all := slices.Equal(f.Types, []string{"all"})
 			f.Types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return !all && !slices.Contains(f.Types, t) })
