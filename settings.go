@@ -19,7 +19,7 @@ func table(cfg config.Collectives) ([]collectives.Row, error) {
 	for i, c := range cfg.Table {
 		row := collectives.Row{
 			MaxBytes: uint64(c.MaxBytes), MinRanks: c.MinRanks, MaxRanks: c.MaxRanks,
-			Registered: c.Registered, Algorithm: c.Algorithm,
+			Registered: c.Registered, Algorithm: c.Algorithm, Blocks: c.Blocks, Threads: c.Threads,
 		}
 		if c.Collective != "" {
 			var err error

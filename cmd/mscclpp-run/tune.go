@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/bench/sizes"
+	"github.com/mscclpp-go/mscclpp/bench/tune"
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/version"
+)
+
+// tuneFlags are the flags of the verb tune as they were typed.
+type tuneFlags struct {
+	bytes, dtype, op, buffers, device, out string
+	factor                                 int64
+	options                                tune.Options
+}
+
+// tuneCommand measures the algorithms and writes a table of the fastest.
+func tuneCommand(a *app) *cobra.Command { return (&tuneFlags{}).command(a) }
+
+var tuned = []bench.Collective{bench.AllReduce, bench.AllGather, bench.ReduceScatter, bench.AllToAll, bench.Broadcast, bench.Reduce, bench.Gather, bench.Scatter}
+
+func (f *tuneFlags) command(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use: "[COLLECTIVE...]",
+		Long: `Measure the algorithms of each collective, and on GPUs how many blocks and threads
+they are best launched with, over a range of sizes; write the fastest as rows of
+collectives.table, a configuration file to be used with --config. The rows hold for the
+number of ranks of this job, up to the largest size measured; what is not in the table is
+chosen as before. The element type and the reduction are those measured with, the table
+does not depend on them. Without a name: every collective with a choice.`,
+		Args: func(_ *cobra.Command, args []string) error { return f.parse(args) },
+		RunE: func(*cobra.Command, []string) error { return f.run(a) },
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.bytes, "bytes", "b", "1K:16M", "MIN:MAX size of the larger buffer, or one size; smaller ones use the row of the smallest")
+	flags.Int64VarP(&f.factor, "factor", "f", 4, "each size is so many times the one before")
+	flags.StringVarP(&f.dtype, "dtype", "d", "f32", "element type to measure with")
+	flags.StringVarP(&f.op, "op", "o", "sum", "reduction to measure with")
+	flags.StringVar(&f.buffers, "buffers", "both", "ordinary, registered or both")
+	flags.DurationVar(&f.options.Budget, "budget", time.Minute, "time for it all; sizes for which none is left are left out")
+	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
+	flags.StringVar(&f.out, "out", "", "file to write; default: standard output")
+	return c
+}
+
+// parse is called before ranks are started, and in each of them.
+func (f *tuneFlags) parse(args []string) error {
+	f.options.Collectives = nil
+	for _, name := range args {
+		c, err := bench.ParseCollective(name)
+		if err != nil {
+			return err
+		}
+		f.options.Collectives = append(f.options.Collectives, c)
+	}
+	if len(args) == 0 {
+		f.options.Collectives = tuned
+	}
+	var err error
+	if f.options.Sizes, err = sizes.ParseRange(f.bytes, f.factor); err != nil {
+		return err
+	}
+	if f.options.Type, err = device.ParseDataType(f.dtype); err != nil {
+		return err
+	}
+	if f.options.Op, err = device.ParseOp(f.op); err != nil {
+		return err
+	}
+	var ok bool
+	if f.options.Registered, ok = map[string][]bool{"both": {false, true}, "ordinary": {false}, "registered": {true}}[f.buffers]; !ok {
+		return fmt.Errorf("--buffers %q: expected ordinary, registered or both", f.buffers)
+	}
+	if f.options.Budget <= 0 {
+		return fmt.Errorf("--budget %v: expected more than 0", f.options.Budget)
+	}
+	return nil
+}
+
+func (f *tuneFlags) run(a *app) error {
+	return inJob(f.device, func(ctx context.Context, g *group) error {
+		line := newProgress(a.stderr)
+		defer line.clear()
+		found, err := tune.Run(ctx, g, f.options, func(c bench.Collective, bytes int64) { line.show("%s of %s", c, sizes.Format(bytes)) })
+		line.clear()
+		if err != nil || g.Rank() != 0 {
+			return err
+		}
+		if found.Skipped > 0 {
+			fmt.Fprintf(a.stderr, "mscclpp-run: tune: no time for %d of the sizes: they have no row; see --budget\n", found.Skipped)
+		}
+		s := served(g.job)
+		return f.write(a.stdout, found.Rows,
+			fmt.Sprintf("Measured by mscclpp-run tune %s with %d ranks of one host, %v", version.Full(), g.Size(), f.options.Type),
+			fmt.Sprintf("and %v where something is reduced; device of rank 0: %s, transport: %s.", f.options.Op, s.Device, s.Transport))
+	})
+}
+
+func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, about ...string) error {
+	if f.out == "" {
+		return tune.YAML(stdout, rows, about...)
+	}
+	file, err := os.Create(f.out)
+	if err != nil {
+		return fmt.Errorf("tune: %w", err)
+	}
+	if err := errors.Join(tune.YAML(file, rows, about...), file.Close()); err != nil {
+		return fmt.Errorf("tune: %w", err)
+	}
+	return nil
+}
+
+// UseTable has calls without a named algorithm follow rows of a measurement.
+func (g *group) UseTable(rows []tune.Row) error {
+	table := make([]collectives.Row, 0, len(rows))
+	for _, r := range rows {
+		c, err := collectives.ParseCollective(r.Collective.String())
+		if err != nil {
+			return err
+		}
+		registered := r.Registered
+		table = append(table, collectives.Row{
+			Collective: c, MaxBytes: uint64(r.MaxBytes), MinRanks: r.Ranks, MaxRanks: r.Ranks, Registered: &registered,
+			Algorithm: r.Algorithm, Blocks: r.Blocks, Threads: r.Threads,
+		})
+	}
+	return g.job.UseTable(table)
+}
