@@ -151,9 +151,9 @@ step() {
 # relevant NAME prints what explains a failure.
 relevant() {
 	{
-		grep -hE '^ *--- FAIL|FAIL|panic:|[Ee]rror|wrong|_test.go:|expected' "$logs/$1.out" "$logs/$1.err" | tail -n 8
+		grep -hE -- '^ *--- FAIL|FAIL|panic:|[Ee]rror|wrong|_test.go:|expected' "$logs/$1.out" "$logs/$1.err" | grep -vE '^ok |^time=' | tail -n 8
 		tail -qn 3 "$logs/$1.err"
-	} 2>/dev/null | awk '!seen[$0]++' | cut -c1-300 | sed 's/^/    | /'
+	} 2>/dev/null | awk '!seen[$0]++' | cut -c1-500 | sed 's/^/    | /'
 }
 
 # gotest NAME LIMIT PROGRAM PATTERN runs tests of a package.
@@ -165,7 +165,7 @@ gotest() {
 		passed=$(grep -c '^--- PASS' "$logs/$1.out")
 		skipped=$(grep -c '^--- SKIP' "$logs/$1.out")
 		echo "    $passed passed, $skipped skipped"
-		grep -hA1 '^--- SKIP' "$logs/$1.out" | grep -v '^--' | cut -c1-160 | sort | uniq -c | sort -rn | head -n 4
+		grep -hB1 -- '^--- SKIP' "$logs/$1.out" | grep '_test.go:' | sed 's/^ *[^ ]*: //' | cut -c1-160 | sort | uniq -c | sort -rn | head -n 4
 	fi
 	return $code
 }
@@ -177,7 +177,7 @@ smoke() {
 	step primitives 60 actor/gputest actor sm_90 actor
 	step conform-quick 60 "$run" conform --plugin "$top/bin/plugins/mscclpp-transport-cudaipc"
 	step example 30 "$run" -n "$ranks" "$top/bin/example-allreduce"
-	step allreduce-2 60 "$run" -n 2 --device cuda bench allreduce --dtype f16 --bytes 1K:1M --factor 4 --iters 20 --check
+	step allreduce-2 60 "$run" -n 2 bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 4 --iters 20 --check
 	step allreduce-graph 60 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 4 --iters 20 \
 		--graph 20 --registered --check "${versus[@]}"
 	tail -n 12 "$logs/allreduce-graph.out" 2>/dev/null | cut -c1-150
@@ -213,6 +213,14 @@ all_ended() { # PIDS…
 	done
 }
 
+# started_or_ended PIDS… says whether there is a first result, or never will be.
+started_or_ended() {
+	local p
+	test -s "$logs/alone-0.out" && return
+	for p; do kill -0 "$p" 2>/dev/null || return 0; done
+	return 1
+}
+
 # killed NAME N kills rank 1 of a running job. The others must end within 2 s and name
 # it, although their kernels wait for it; and nothing may be left behind.
 killed() {
@@ -226,8 +234,8 @@ killed() {
 	for ((r = 0; r < n; r++)); do
 		[ $r = 1 ] || others+=("${pids[$r]}")
 	done
-	if ! until_true 60 test -s "$logs/alone-0.out"; then
-		why="no result within 60 s"
+	if ! until_true 60 started_or_ended "${pids[@]}" || ! test -s "$logs/alone-0.out"; then
+		why="no result within 60 s, or a rank ended before"
 	else
 		kill -STOP "${pids[1]}"
 		sleep 0.3 # by now every other kernel waits for the rank that stands still
@@ -249,7 +257,7 @@ killed() {
 	fi
 	failed=$((failed + 1))
 	record "$name" $((($(now) - start) / 1000000)) "FAIL: $why"
-	tail -qn 2 "$logs"/alone-*.err | cut -c1-300 | sed 's/^/    | /'
+	tail -qn 2 "$logs"/alone-*.err | cut -c1-400 | sed 's/^/    | /'
 }
 
 no_plugins() { ! pgrep -f "^$top/bin/plugins/" >/dev/null; }
@@ -269,7 +277,7 @@ memory() {
 	used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | tr '\n' ' '; }
 	before=$(used)
 	ranks_alone "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1G --factor 2 --iters 2000 --format json
-	until_true 60 test -s "$logs/alone-0.out"
+	until_true 60 started_or_ended "${pids[@]}"
 	during=$(used)
 	processes=$(nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader | tee "$logs/contexts.out" | grep -c '[0-9]')
 	for p in "${pids[@]}"; do kill -TERM "$p" 2>/dev/null; done
