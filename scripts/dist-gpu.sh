@@ -5,7 +5,7 @@
 #
 #   dist-gpu.sh [FOLDER]     default: dist
 #
-# Environment: GO, VERSION, CXX.
+# Environment: GO, VERSION, CXX; STALE=1 packs kernels that are older than their sources.
 set -eu
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -32,6 +32,15 @@ done
 # The processor there is not known: one level below the newest runs on all of them.
 mkdir -p "$out/tools"
 "$go" build -o "$out/tools/mscclpp-kernels" ./cmd/mscclpp-kernels
+# Kernels for GPUs are those of the tree. Older than their sources they are refused
+# over there, which is late.
+for owner in collectives/image:collectives/image framework/device/actor/kernels:framework/device/actor/image; do
+	if ! why=$("$out/tools/mscclpp-kernels" check --clang /nonexistent --spec "${owner%:*}/kernels.json" --target sm_80,sm_90 --out "${owner#*:}" 2>&1); then
+		printf '%s\n' "$why" | head -n 3 >&2
+		echo "dist-gpu: build them: mscclpp-kernels build --spec ${owner%:*}/kernels.json --target gpu --out ${owner#*:}" >&2
+		[ -n "${STALE:-}" ] || exit 1
+	fi
+done
 "$out/tools/mscclpp-kernels" build --spec transports/shm/kernels/kernels.json --target x86-64-v3 \
 	--out "$top/bin/plugins/mscclpp-transport-shm.kernels"
 

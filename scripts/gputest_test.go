@@ -1,0 +1,179 @@
+package scripts_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// gpuMachine is a machine on which gpu-test.sh runs, with stand-ins for what
+// dist-gpu.sh packs.
+type gpuMachine struct {
+	smi bool     // nvidia-smi is there, and shows two GPUs
+	env []string // of the script, and of the stand-ins
+}
+
+const (
+	// The launcher notes its calls. As a rank on its own it plays the victim of a kill, or
+	// one that notices.
+	fakeRun = `echo "$*" >>"$STATE/calls"
+row='{"collective":"allreduce","bytes":1024,"dtype":"f16","ranks":2,"algorithm":"a","graph":20,"registered":true,"time_us":2}'
+case "${RANK:-}" in
+1) echo $$ >"$STATE/victim"; exec sleep 60 ;;
+0)
+	until [ -s "$STATE/victim" ]; do sleep 0.02; done
+	echo "$row"
+	while kill -0 "$(cat "$STATE/victim")" 2>/dev/null; do sleep 0.02; done
+	sleep "${LATE:-0}"
+	echo "${LAST_WORDS:-rank 1 is gone}" >&2
+	exit 1 ;;
+esac
+case "$*" in *"${BREAK:-nothing}"*) echo "mscclpp-run: it broke" >&2; exit 3 ;; esac
+case "$*" in *"--format json"*) echo "$row" ;; esac`
+	fakeTest  = `echo "--- PASS: TestOne (0.00s)"; echo "    x_test.go:7: needs wings"; echo "--- SKIP: TestTwo (0.00s)"`
+	fakeTable = `echo "table of $(wc -l <"$3") rows"`
+	fakeSMI   = `case "$*" in -L) echo "GPU 0: a"; echo "GPU 1: b" ;; *memory.used*noheader*) echo 1; echo 2 ;; esac`
+)
+
+// test runs the script and returns what it printed, the calls of the launcher, the
+// folder of results and the exit code.
+func (m gpuMachine) test(t *testing.T, args ...string) (out, calls, dir string, code int) {
+	t.Helper()
+	top, path, state := t.TempDir(), t.TempDir(), t.TempDir()
+	dir = filepath.Join(t.TempDir(), "results")
+	program := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte("#!/bin/bash\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script, err := os.ReadFile("gpu-test.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program(filepath.Join(top, "gpu-test.sh"), strings.TrimPrefix(string(script), "#!/bin/bash\n"))
+	program(filepath.Join(top, "bin/mscclpp-run"), fakeRun)
+	program(filepath.Join(top, "bin/gpu-table"), fakeTable)
+	program(filepath.Join(top, "bin/example-allreduce"), "exit 0")
+	for _, name := range []string{"cuda.test", "proxy.test", "comm.test", "cudaipc.test", "actor/gputest"} {
+		program(filepath.Join(top, "tests", name), fakeTest)
+	}
+	if m.smi {
+		program(filepath.Join(path, "nvidia-smi"), fakeSMI)
+	}
+	program(filepath.Join(path, "ldconfig"), "exit 0")
+	program(filepath.Join(path, "python3"), "exit 1") // without packages
+	c := exec.Command("bash", append([]string{filepath.Join(top, "gpu-test.sh"), "--out", dir}, args...)...)
+	c.Env = append([]string{"PATH=" + path + ":" + os.Getenv("PATH"), "STATE=" + state, "TMPDIR=" + t.TempDir()}, m.env...)
+	var all bytes.Buffer
+	c.Stdout, c.Stderr = &all, &all
+	err = c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	noted, _ := os.ReadFile(filepath.Join(state, "calls"))
+	return all.String(), string(noted), dir, c.ProcessState.ExitCode()
+}
+
+func TestGPUSmoke(t *testing.T) {
+	out, calls, dir, code := gpuMachine{smi: true}.test(t)
+	if code != 0 || !strings.Contains(out, "8 steps, 0 failed, 0 skipped") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	for _, want := range []string{"gpus     2, 2 ranks", "1 passed, 1 skipped", "1 needs wings", "nccl     not installed", "NCCL_NVLS_ENABLE=0"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(calls, "--vs") || strings.Count(calls, "bench allreduce") != 2 {
+		t.Errorf("calls:\n%s", calls)
+	}
+	var steps []struct{ Step, Outcome string }
+	text, err := os.ReadFile(filepath.Join(dir, "steps.json"))
+	if err = errors.Join(err, json.Unmarshal(text, &steps)); err != nil || len(steps) != 8 || steps[1].Step != "cuda" || steps[1].Outcome != "ok" {
+		t.Errorf("%v, %v\n%s", err, steps, text)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) > 8 {
+		t.Errorf("%d files, %v", len(files), err)
+	}
+}
+
+func TestGPUStepThatFails(t *testing.T) {
+	out, _, dir, code := gpuMachine{smi: true, env: []string{"BREAK=conform"}}.test(t)
+	if code != 1 || !strings.Contains(out, "FAIL: exit code 3\n    | mscclpp-run: it broke\n") || !strings.Contains(out, "8 steps, 1 failed") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	listed, err := exec.Command("tar", "-tzf", filepath.Join(dir, "logs.tar.gz")).Output()
+	if err != nil || !strings.Contains(string(listed), "conform-quick.err") {
+		t.Errorf("logs: %v\n%s", err, listed)
+	}
+}
+
+func TestGPUBudget(t *testing.T) {
+	out, calls, _, code := gpuMachine{}.test(t, "--tier", "smoke,bench", "--budget", "2", "--ranks", "4")
+	if code != 0 || strings.Contains(calls, "bench") || !strings.Contains(out, "skipped: the budget of 2 s is used up") || !strings.Contains(out, "4 ranks") {
+		t.Errorf("exit code %d, calls %q\n%s", code, calls, out)
+	}
+}
+
+// The tables are made of all processes, beside NCCL where it is.
+func TestGPUBench(t *testing.T) {
+	m := gpuMachine{smi: true, env: []string{"MSCCLPP_NCCL_LIBRARY=/x/libnccl.so.2", "NCCL_NVLS_ENABLE=1", "GPU_TEST_BYTES=1K:4K"}}
+	out, calls, dir, code := m.test(t, "--tier", "bench")
+	if code != 0 || !strings.Contains(out, "table of 7 rows") || !strings.Contains(out, "/x/libnccl.so.2; NCCL_NVLS_ENABLE=1") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if n := strings.Count(calls, "--graph 20,1 --vs nccl --format json"); n != 6 || strings.Count(calls, "--registered --bytes 1K:4K --factor 4 --graph 20,1") != 3 {
+		t.Errorf("%d calls for the tables:\n%s", n, calls)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "results.jsonl")); err != nil || strings.Count(string(text), "\n") != 7 {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestGPUKill(t *testing.T) {
+	for _, test := range []struct {
+		env  []string
+		want string
+	}{
+		{nil, "ok: 2 ranks, the others ended "},
+		{[]string{"LAST_WORDS=something is wrong"}, "FAIL: rank 0 did not name rank 1"},
+		{[]string{"LATE=2.2"}, "ms, expected 2000 at most"},
+	} {
+		out, calls, _, _ := gpuMachine{smi: true, env: test.env}.test(t, "--tier", "check")
+		line := ""
+		for _, l := range strings.Split(out, "\n") {
+			if strings.HasPrefix(l, "kill-2 ") {
+				line = l
+			}
+		}
+		if !strings.Contains(line, test.want) || !strings.Contains(calls, "check --device cuda") {
+			t.Errorf("%v: %q, want %q in\n%s", test.env, line, test.want, out)
+		}
+	}
+}
+
+func TestGPUArguments(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--tier fast":             {"--tier", "fast"},
+		"--ranks two":             {"--ranks", "two"},
+		"--budget 1m":             {"--budget", "1m"},
+		"--speed is unknown":      {"--speed", "1"},
+		"--ranks without a value": {"--ranks"},
+	} {
+		out, calls, _, code := gpuMachine{}.test(t, args...)
+		if code != 2 || calls != "" || !strings.Contains(out, want) {
+			t.Errorf("%q: exit code %d, %q, want %q", args, code, out, want)
+		}
+	}
+}
