@@ -33,9 +33,10 @@ type Group interface {
 type Queue interface {
 	// Finish waits for all that was enqueued.
 	Finish() error
-	// Time returns how long the device takes for what f enqueues, from the end of
-	// what was enqueued before.
-	Time(f func() error) (time.Duration, error)
+	// Time returns how long the device takes for what f enqueues, from the end of what
+	// align enqueued. If held, nothing of both begins before all is enqueued, so that
+	// the time does not depend on that of the host.
+	Time(held bool, align, f func() error) (time.Duration, error)
 	// Capture records what f enqueues, to be done later.
 	Capture(f func() error) (Graph, error)
 }

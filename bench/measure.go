@@ -100,6 +100,7 @@ func measure(ctx context.Context, g Group, c *Call, p Plan, libraries ...func(*C
 // iteration is what one sample is the time of: the calls, as a graph or one by one.
 type iteration struct {
 	queue Queue // nil: the calls return when they are done
+	held  bool  // the host's own time does not count
 	run   func() error
 	close func()
 }
@@ -115,18 +116,21 @@ func prepare(g Group, c *Call, p Plan, do func(*Call) error) (iteration, error) 
 		return nil
 	}
 	it.run = calls
-	if !p.Graph {
+	if it.queue == nil {
 		return it, nil
 	}
-	// Once without: what is allocated or loaded on first use cannot be recorded.
+	// Once before: what is allocated or loaded on first use cannot be recorded.
 	if err := errors.Join(do(c), it.queue.Finish()); err != nil {
 		return it, err
+	}
+	if !p.Graph {
+		return it, nil
 	}
 	graph, err := it.queue.Capture(calls)
 	if err != nil {
 		return it, fmt.Errorf("record %d calls: %w", p.Calls, err)
 	}
-	it.run, it.close = graph.Launch, func() { graph.Close() }
+	it.run, it.held, it.close = graph.Launch, true, func() { graph.Close() }
 	return it, nil
 }
 
@@ -138,10 +142,12 @@ func sample(ctx context.Context, g Group, it iteration, warmup, iterations int, 
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		if err := g.Barrier(); err != nil {
-			return fmt.Errorf("barrier before iteration %d: %w", i, err)
-		}
-		took, err := it.time()
+		took, err := it.time(func() error {
+			if err := g.Barrier(); err != nil {
+				return fmt.Errorf("barrier before iteration %d: %w", i, err)
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
@@ -152,9 +158,12 @@ func sample(ctx context.Context, g Group, it iteration, warmup, iterations int, 
 	return nil
 }
 
-func (it *iteration) time() (time.Duration, error) {
+func (it *iteration) time(align func() error) (time.Duration, error) {
 	if it.queue != nil {
-		return it.queue.Time(it.run)
+		return it.queue.Time(it.held, align, it.run)
+	}
+	if err := align(); err != nil {
+		return 0, err
 	}
 	start := time.Now()
 	err := it.run()

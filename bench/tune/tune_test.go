@@ -63,7 +63,10 @@ func (m *member) Queue() bench.Queue {
 
 func (m *member) Finish() error { return nil }
 
-func (m *member) Time(f func() error) (time.Duration, error) {
+func (m *member) Time(_ bool, align, f func() error) (time.Duration, error) {
+	if err := align(); err != nil {
+		return 0, err
+	}
 	start := m.clock
 	err := f()
 	return m.clock - start, err

@@ -31,7 +31,7 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 	defer func() { err = errors.Join(err, job.Close()) }()
 	g := &group{job: job, ctx: ctx}
 	if dev, ok := job.Device().(*cuda.Device); ok {
-		if g.queue, err = newQueue(dev, job.World); err != nil {
+		if g.queue, err = newQueue(dev, job.World.Check); err != nil {
 			return err
 		}
 		g.opts.Stream = g.queue.stream

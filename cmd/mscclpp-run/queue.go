@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -14,13 +15,15 @@ import (
 // queue is the stream of a GPU on which a measurement runs.
 type queue struct {
 	dev        *cuda.Device
-	world      *comm.Communicator
+	failed     func() error // why the job has ended, or nil
 	stream     gpu.Stream
 	start, end *cuda.Event
+	gate       *cuda.Memory // a word: how many measurements may run
+	turn       uint64
 }
 
-func newQueue(dev *cuda.Device, world *comm.Communicator) (q *queue, err error) {
-	q = &queue{dev: dev, world: world}
+func newQueue(dev *cuda.Device, failed func() error) (q *queue, err error) {
+	q = &queue{dev: dev, failed: failed}
 	if q.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
@@ -28,6 +31,9 @@ func newQueue(dev *cuda.Device, world *comm.Communicator) (q *queue, err error) 
 		return nil, errors.Join(err, q.close())
 	}
 	if q.end, err = dev.NewEvent(true); err != nil {
+		return nil, errors.Join(err, q.close())
+	}
+	if q.gate, err = dev.AllocHost(8); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
 	return q, nil
@@ -43,7 +49,11 @@ func (q *queue) close() error {
 			all = append(all, e.Close())
 		}
 	}
-	return errors.Join(append(all, q.dev.CloseStream(q.stream))...)
+	all = append(all, q.dev.CloseStream(q.stream))
+	if q.gate != nil {
+		all = append(all, q.gate.Close())
+	}
+	return errors.Join(all...)
 }
 
 // Finish waits for the stream. Kernels end when a rank dies, so it does as well; the
@@ -51,24 +61,45 @@ func (q *queue) close() error {
 func (q *queue) Finish() error { return q.outcome(q.dev.Sync(q.stream)) }
 
 func (q *queue) outcome(err error) error {
-	if cause := q.world.Check(); cause != nil {
+	if cause := q.failed(); cause != nil {
 		return cause
 	}
 	return err
 }
 
-func (q *queue) Time(f func() error) (time.Duration, error) {
-	if err := q.start.Record(q.stream); err != nil {
-		return 0, q.outcome(err)
+func (q *queue) Time(held bool, align, f func() error) (time.Duration, error) {
+	if held {
+		q.turn++
+		if err := q.dev.WaitValue(q.stream, q.gate.Addr(), q.turn); err != nil {
+			return 0, q.outcome(err)
+		}
 	}
-	if err := f(); err != nil {
+	err := q.enqueue(align, f)
+	if held { // also after an error: nothing else ends that wait
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(q.gate.HostBytes()))), q.turn)
+	}
+	if err != nil {
 		return 0, err
 	}
-	if err := errors.Join(q.end.Record(q.stream), q.end.Sync()); err != nil {
+	if err := q.end.Sync(); err != nil {
 		return 0, q.outcome(err)
 	}
 	took, err := q.end.Since(q.start)
 	return took, q.outcome(err)
+}
+
+// enqueue puts f between the two events.
+func (q *queue) enqueue(align, f func() error) error {
+	if err := align(); err != nil {
+		return err
+	}
+	if err := q.start.Record(q.stream); err != nil {
+		return q.outcome(err)
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	return q.outcome(q.end.Record(q.stream))
 }
 
 func (q *queue) Capture(f func() error) (bench.Graph, error) {
