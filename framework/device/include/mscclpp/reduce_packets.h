@@ -74,7 +74,7 @@ struct PacketStep {
   static constexpr uint32_t kBytes = sizeof(T) > sizeof(typename P::Payload) ? sizeof(T) : sizeof(typename P::Payload);
   static constexpr uint32_t kPackets = kBytes / sizeof(typename P::Payload);
   static constexpr uint32_t kElements = kBytes / sizeof(T);
-  typename P::Payload part[kPackets];
+  struct Parts { typename P::Payload part[kPackets]; };
   struct Elements { T e[kElements]; };
 };
 
@@ -91,7 +91,7 @@ MSCCLPP_DEVICE bool reduce_packets_op(void* out, const Inputs& inputs, uint32_t 
     const size_t at = w * S::kBytes;
     A acc[S::kElements];
     for (uint32_t i = 0; i < n; ++i) {
-      S step;
+      typename S::Parts step;
       const char* p = input_at(inputs, i, 0);
       MSCCLPP_UNROLL
       for (uint32_t k = 0; k < S::kPackets; ++k) {
@@ -105,7 +105,7 @@ MSCCLPP_DEVICE bool reduce_packets_op(void* out, const Inputs& inputs, uint32_t 
                           step.part[k] MSCCLPP_HERE)) return false;
         }
       }
-      const auto v = __builtin_bit_cast(typename S::Elements, step.part);
+      const auto v = __builtin_bit_cast(typename S::Elements, step);
       MSCCLPP_UNROLL
       for (uint32_t k = 0; k < S::kElements; ++k) {
         A x = widen_element(v.e[k]);
@@ -116,8 +116,7 @@ MSCCLPP_DEVICE bool reduce_packets_op(void* out, const Inputs& inputs, uint32_t 
     typename S::Elements done;
     MSCCLPP_UNROLL
     for (uint32_t k = 0; k < S::kElements; ++k) done.e[k] = narrow_element<T>(is<Op>(kAvg, s.op) ? divide(acc[k], s.divisor) : acc[k]);
-    struct Parts { U part[S::kPackets]; };
-    const Parts parts = __builtin_bit_cast(Parts, done);
+    const auto parts = __builtin_bit_cast(typename S::Parts, done);
     MSCCLPP_UNROLL
     for (uint32_t k = 0; k < S::kPackets; ++k) {
       const size_t here = at + k * sizeof(U);
