@@ -31,9 +31,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(roleKey) == "plugin" {
 		plugins.Serve(func(c cudaipc.Config) (framework.Transport, error) { return cudaipc.NewWith(c, findGPUs) })
 	}
+	given := os.Getenv(emulated.EnvImages)
 	code := m.Run()
-	if isEmulated() {
-		_ = os.RemoveAll(os.Getenv(emulated.EnvImages))
+	if dir := os.Getenv(emulated.EnvImages); dir != given { // it was made here
+		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
