@@ -151,8 +151,8 @@ step() {
 # relevant NAME prints what explains a failure.
 relevant() {
 	{
-		grep -hE -- '^ *--- FAIL|FAIL|panic:|[Ee]rror|wrong|_test.go:|expected' "$logs/$1.out" "$logs/$1.err" | grep -vE '^ok |^time=' | tail -n 8
-		tail -qn 3 "$logs/$1.err"
+		grep -hE -- '^ *--- FAIL|FAIL|panic:| [Ee]rror|wrong|_test.go:|expected' "$logs/$1.out" "$logs/$1.err" | grep -vE '^ok |^time=|--- PASS|=== RUN' | tail -n 8
+		grep -v '^time=' "$logs/$1.err" | tail -n 3
 	} 2>/dev/null | awk '!seen[$0]++' | cut -c1-500 | sed 's/^/    | /'
 }
 
@@ -257,7 +257,7 @@ killed() {
 	fi
 	failed=$((failed + 1))
 	record "$name" $((($(now) - start) / 1000000)) "FAIL: $why"
-	tail -qn 2 "$logs"/alone-*.err | cut -c1-400 | sed 's/^/    | /'
+	grep -hv '^time=' "$logs"/alone-*.err | tail -n 6 | cut -c1-400 | sed 's/^/    | /'
 }
 
 no_plugins() { ! pgrep -f "^$top/bin/plugins/" >/dev/null; }
