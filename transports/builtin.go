@@ -10,6 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
+	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
 
 // BuiltIn is a transport of this module.
@@ -23,6 +24,7 @@ type BuiltIn struct {
 var List = []BuiltIn{
 	entry(shm.Name, shm.New),
 	entry(cudaipc.Name, cudaipc.New),
+	entry(tcp.Name, tcp.New),
 }
 
 func entry[C any](name string, create func(C) (framework.Transport, error)) BuiltIn {

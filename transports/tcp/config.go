@@ -1,0 +1,74 @@
+package tcp
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Config holds the transport's options. Take Defaults and change what matters.
+type Config struct {
+	Family         string        `help:"Addresses to use: inet, inet6, or nothing for both."`
+	Interface      string        `help:"Network interface whose addresses are used; all that are up if empty."`
+	Network        string        `help:"Name of the network. Ranks whose names differ do not try to reach each other."`
+	Streams        int           `help:"Connections for each pair of ranks and direction, over which large puts are spread."`
+	Stripe         int           `help:"Bytes of a put that are worth a connection of their own."`
+	Buffer         int           `help:"Bytes of small puts that are sent together while more are coming."`
+	SocketBuffer   int           `help:"Bytes of each socket's send and receive buffer; 0 leaves it to the system."`
+	ConnectTimeout time.Duration `help:"How long a connection to a peer may take to be made and authenticated."`
+	PeerTimeout    time.Duration `help:"How long the host of a peer may be silent before it is given up."`
+	DrainSpin      time.Duration `help:"How long an idle proxy polls before it starts to yield its core."`
+	DrainYield     time.Duration `help:"How long an idle proxy yields its core before it sleeps until it is woken."`
+}
+
+// Defaults are the values of a Config that nobody changed.
+func (Config) Defaults() Config {
+	return Config{
+		Network: "default", Streams: 4, Stripe: 1 << 20, Buffer: 1 << 16,
+		ConnectTimeout: 5 * time.Second, PeerTimeout: 10 * time.Second,
+		DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond,
+	}
+}
+
+// Limits of the options.
+const (
+	maxStreams  = 64
+	minStripe   = 4096
+	maxBuffer   = 64 << 20
+	leastSilent = 3 * time.Second // kernels count signs of life in seconds
+	mostTime    = 10 * time.Minute
+)
+
+var networkName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// Validate says what is wrong with a Config.
+func (c Config) Validate() error {
+	bad := func(name string, value any, want string, args ...any) error {
+		return fmt.Errorf("%w: %s %v: expected %s", framework.ErrInvalid, name, value, fmt.Sprintf(want, args...))
+	}
+	switch {
+	case c.Family != "" && c.Family != familyV4 && c.Family != familyV6:
+		return bad("family", fmt.Sprintf("%q", c.Family), "inet, inet6, or nothing for both")
+	case !networkName.MatchString(c.Network):
+		return bad("network", fmt.Sprintf("%q", c.Network), "1 to 64 letters, digits, dots, dashes or underscores")
+	case c.Streams < 1 || c.Streams > maxStreams:
+		return bad("streams", c.Streams, "1 to %d", maxStreams)
+	case c.Stripe < minStripe || c.Stripe > 1<<30:
+		return bad("stripe", c.Stripe, "%d to %d", minStripe, 1<<30)
+	case c.Buffer < 2*smallPut || c.Buffer > maxBuffer:
+		return bad("buffer", c.Buffer, "%d to %d", 2*smallPut, maxBuffer)
+	case c.SocketBuffer < 0 || c.SocketBuffer > 1<<30:
+		return bad("socket_buffer", c.SocketBuffer, "0 to %d", 1<<30)
+	case c.ConnectTimeout <= 0 || c.ConnectTimeout > mostTime:
+		return bad("connect_timeout", c.ConnectTimeout, "more than 0 and up to %v", mostTime)
+	case c.PeerTimeout < leastSilent || c.PeerTimeout > mostTime:
+		return bad("peer_timeout", c.PeerTimeout, "%v to %v", leastSilent, mostTime)
+	case c.DrainSpin < 0 || c.DrainSpin > mostTime:
+		return bad("drain_spin", c.DrainSpin, "0 to %v", mostTime)
+	case c.DrainYield < 0 || c.DrainYield > mostTime:
+		return bad("drain_yield", c.DrainYield, "0 to %v", mostTime)
+	}
+	return nil
+}

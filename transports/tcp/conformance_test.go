@@ -1,0 +1,73 @@
+package tcp_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest"
+	"github.com/mscclpp-go/mscclpp/plugins"
+	"github.com/mscclpp-go/mscclpp/plugins/plugintest"
+	"github.com/mscclpp-go/mscclpp/transports/tcp"
+)
+
+// roleKey makes this test program the plugin.
+const roleKey = "TCP_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleKey) == "plugin" {
+		plugins.Serve(tcp.New)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func embedded(t testing.TB, c tcp.Config) framework.Transport {
+	t.Helper()
+	tr, err := tcp.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// asPlugin opens this program as the plugin.
+func asPlugin(t testing.TB, options map[string]any) *plugins.Client {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := plugins.Open(t.Context(), plugins.Spec{Name: tcp.Name, Path: self, Env: []string{roleKey + "=plugin"}, Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The suite at its three distances.
+
+func TestConformanceEmbedded(t *testing.T) {
+	transporttest.Run(t, func(t testing.TB) *transporttest.Side {
+		return transporttest.Embedded(embedded(t, tcp.Config{}.Defaults()))
+	})
+}
+
+// TestConformanceStriped cuts every put of the suite that is not small into stripes.
+func TestConformanceStriped(t *testing.T) {
+	c := tcp.Config{}.Defaults()
+	c.Streams, c.Stripe = 5, 4096
+	transporttest.Run(t, func(t testing.TB) *transporttest.Side { return transporttest.Embedded(embedded(t, c)) })
+}
+
+func TestConformanceOverTheWire(t *testing.T) {
+	transporttest.Run(t, func(t testing.TB) *transporttest.Side {
+		return transporttest.Embedded(plugintest.Wrap(t, embedded(t, tcp.Config{}.Defaults())))
+	})
+}
+
+func TestConformanceAsPlugin(t *testing.T) {
+	transporttest.Run(t, func(t testing.TB) *transporttest.Side {
+		return transporttest.External(asPlugin(t, nil))
+	})
+}

@@ -1,0 +1,89 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// headStart is how long a likelier address of a peer is tried alone.
+const headStart = 200 * time.Millisecond
+
+// dial makes a stream to one of the places. They are tried one after another, each
+// with a small head start; the first to answer as it should is taken.
+func (c *connection) dial(ctx context.Context, config Config, places []netip.AddrPort, h hello) (*net.TCPConn, netip.AddrPort, error) {
+	type result struct {
+		conn  *net.TCPConn
+		place netip.AddrPort
+		err   error
+	}
+	if len(places) == 0 {
+		return nil, netip.AddrPort{}, blame(c.peer, fmt.Errorf("%w: it listens at %v alone, which is of no use from here", framework.ErrPeer, c.address.places))
+	}
+	limit, release := context.WithTimeout(ctx, config.ConnectTimeout)
+	defer release()
+	results := make(chan result, len(places))
+	for i, place := range places {
+		go func() {
+			select {
+			case <-time.After(time.Duration(i) * headStart):
+			case <-limit.Done():
+				results <- result{place: place, err: limit.Err()}
+				return
+			}
+			conn, err := c.call(limit, config, place, h)
+			results <- result{conn, place, err}
+		}()
+	}
+	var failed []error
+	for n := range places {
+		r := <-results
+		if r.err != nil {
+			failed = append(failed, fmt.Errorf("at %v: %w", r.place, r.err))
+			continue
+		}
+		release() // the others end, and what they may have is closed
+		go func() {
+			for range len(places) - n - 1 {
+				if r := <-results; r.conn != nil {
+					r.conn.Close()
+				}
+			}
+		}()
+		return r.conn, r.place, nil
+	}
+	err := errors.Join(failed...)
+	if ctx.Err() == nil {
+		return nil, netip.AddrPort{}, blame(c.peer, fmt.Errorf("%w: no connection within %v: %w", framework.ErrPeer, config.ConnectTimeout, err))
+	}
+	return nil, netip.AddrPort{}, blame(c.peer, fmt.Errorf("%w: no connection: %w", framework.ErrPeer, err))
+}
+
+// call connects to one place and proves that this rank was told of it.
+func (c *connection) call(ctx context.Context, config Config, place netip.AddrPort, h hello) (*net.TCPConn, error) {
+	d := net.Dialer{Control: config.control, KeepAlive: -1}
+	made, err := d.DialContext(ctx, "tcp", place.String())
+	if err != nil {
+		return nil, err
+	}
+	conn := made.(*net.TCPConn)
+	// The end of the context ends the handshake as well.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err = greet(conn, c.address.secret, h)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = config.keepAlive(conn)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}

@@ -1,0 +1,259 @@
+package tcp
+
+import (
+	"bufio"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// What a trigger can cite, and so how many handles a group has.
+const (
+	memories   = 512
+	semaphores = 480
+	handles    = memories + semaphores
+)
+
+// readAhead is how much of a stream is read beside the data of large puts, which
+// goes straight to where it belongs.
+const readAhead = 16 << 10
+
+// inbound is the receiving side of one proxy's streams. Each has a reader. That of
+// the first one performs everything in order; for a put with stripes it lets the
+// others perform theirs, and performs nothing more before they have.
+type inbound struct {
+	from *endpoint
+	id   [16]byte
+
+	mu      sync.Mutex
+	turn    sync.Cond // the fields below have changed
+	streams []*net.TCPConn
+	done    []uint64     // by stream: the last put of which it has performed a stripe
+	round   uint64       // the put whose stripes may be performed
+	pending atomic.Int32 // parts that are not performed yet
+	ended   bool
+
+	table [handles]*region // written by the first stream's reader
+	out   sync.Mutex       // answers
+	reply []byte
+}
+
+func newInbound(e *endpoint, h hello) *inbound {
+	g := &inbound{from: e, id: h.group, streams: make([]*net.TCPConn, h.streams), done: make([]uint64, h.streams)}
+	g.turn.L = &g.mu
+	return g
+}
+
+// join adds a stream. It reports whether there is a place for it.
+func (g *inbound) join(n, of int, conn *net.TCPConn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended || of != len(g.streams) || g.streams[n] != nil {
+		return false
+	}
+	g.streams[n] = conn
+	return true
+}
+
+// end closes all streams of the group.
+func (g *inbound) end() {
+	g.mu.Lock()
+	g.ended = true
+	for _, c := range g.streams {
+		if c != nil {
+			c.Close()
+		}
+	}
+	g.turn.Broadcast()
+	g.mu.Unlock()
+	g.from.part(g)
+}
+
+// leave tells the sender that the endpoint is closed.
+func (g *inbound) leave() {
+	g.answer(answer{verdict: answerLeft})
+	g.end()
+}
+
+// answer writes to the first stream. Who does not read answers is not waited for.
+func (g *inbound) answer(a answer) {
+	g.mu.Lock()
+	first := g.streams[0]
+	g.mu.Unlock()
+	g.out.Lock()
+	defer g.out.Unlock()
+	g.reply = a.append(g.reply[:0])
+	if a.verdict != answerDone {
+		_ = first.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	}
+	_, _ = first.Write(g.reply) // its reader learns of the end of the stream
+}
+
+// serve performs what comes over one stream until it ends. A frame that cannot be
+// performed ends the group: its sender made a mistake, or its target was closed.
+func (g *inbound) serve(n int, conn *net.TCPConn) {
+	in := bufio.NewReaderSize(conn, readAhead)
+	perform := g.perform
+	if n > 0 {
+		perform = func(f frame, in *bufio.Reader) error { return g.performStripe(n, f, in) }
+	}
+	var head [frameBytes]byte
+	for {
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			break
+		}
+		f, err := decodeFrame(head[:])
+		if err == nil {
+			err = perform(f, in)
+		}
+		if err != nil {
+			if framework.Class(err) != nil { // else the stream has ended
+				g.answer(answer{verdict: answerRefused, text: err.Error()})
+			}
+			break
+		}
+	}
+	g.end()
+}
+
+// perform does what a frame of the first stream asks for.
+func (g *inbound) perform(f frame, in *bufio.Reader) error {
+	if f.kind == frameOpen {
+		return g.open(f, in)
+	}
+	if g.pending.Load() != 0 {
+		if err := g.settled(); err != nil {
+			return err
+		}
+	}
+	switch f.kind {
+	case frameStripe:
+		if err := g.begin(f); err != nil {
+			return err
+		}
+		return g.put(f, in)
+	case framePut:
+		return g.put(f, in)
+	case frameSignal:
+		r, err := g.region(f.handle)
+		if err != nil {
+			return err
+		}
+		defer r.release()
+		return r.raise(f.offset)
+	case frameFlush:
+		g.answer(answer{verdict: answerDone, number: f.number})
+	}
+	return nil
+}
+
+// open lets a handle stand for memory whose key the sender has.
+func (g *inbound) open(f frame, in io.Reader) error {
+	var body [openBytes]byte
+	if _, err := io.ReadFull(in, body[:]); err != nil {
+		return err
+	}
+	if g.table[f.handle] != nil {
+		return fmt.Errorf("%w: handle %d is in use", framework.ErrPeer, f.handle)
+	}
+	// One answer for memory that is not there and for a wrong token: whoever
+	// guesses learns nothing.
+	r, err := find[*region](g.transport(), framework.ID(order.Uint64(body[:])), "registration")
+	if err != nil || subtle.ConstantTimeCompare(body[8:], r.token[:]) != 1 {
+		return fmt.Errorf("%w: memory that was closed, or not meant for this peer", framework.ErrPeer)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.table[f.handle] = r
+	return nil
+}
+
+func (g *inbound) transport() *Transport { return g.from.owner }
+
+// region returns the memory of a handle, in use; the caller releases it.
+func (g *inbound) region(handle uint32) (*region, error) {
+	r := g.table[handle]
+	if r == nil {
+		return nil, fmt.Errorf("%w: handle %d stands for nothing", framework.ErrPeer, handle)
+	}
+	if !r.retain() {
+		return nil, fmt.Errorf("%w: the memory was closed", framework.ErrPeer)
+	}
+	return r, nil
+}
+
+// put reads data straight into memory.
+func (g *inbound) put(f frame, in io.Reader) error {
+	r, err := g.region(f.handle)
+	if err != nil {
+		return err
+	}
+	defer r.release()
+	to, err := r.slice(f.offset, f.bytes)
+	if err != nil {
+		return err
+	}
+	_, err = io.ReadFull(in, to)
+	return err
+}
+
+// settled waits until the other streams have performed their stripes.
+func (g *inbound) settled() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.pending.Load() != 0 && !g.ended {
+		g.turn.Wait()
+	}
+	if g.ended {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// begin lets the other streams perform their stripes of a put.
+func (g *inbound) begin(f frame) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f.number != g.round+1 || int(f.others) >= len(g.streams) {
+		return fmt.Errorf("%w: put %d over %d more streams: expected put %d, and %d streams at most", framework.ErrPeer, f.number, f.others, g.round+1, len(g.streams)-1)
+	}
+	g.round = f.number
+	g.pending.Store(int32(f.others))
+	g.turn.Broadcast()
+	return nil
+}
+
+// performStripe does what a frame of another stream asks for.
+func (g *inbound) performStripe(n int, f frame, in *bufio.Reader) error {
+	if f.kind != frameStripe || f.others != 0 {
+		return fmt.Errorf("%w: frame of kind %d on a stream for stripes", framework.ErrPeer, f.kind)
+	}
+	g.mu.Lock()
+	for g.round < f.number && !g.ended {
+		g.turn.Wait()
+	}
+	late, ended := g.round != f.number || g.pending.Load() == 0 || g.done[n] == f.number, g.ended
+	g.mu.Unlock()
+	switch {
+	case ended:
+		return net.ErrClosed
+	case late:
+		return fmt.Errorf("%w: stripe of put %d, which is over", framework.ErrPeer, f.number)
+	}
+	if err := g.put(f, in); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done[n] = f.number
+	if g.pending.Add(-1) == 0 {
+		g.turn.Broadcast()
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// endpoint is one side of a link: where a peer's proxies connect to.
+type endpoint struct {
+	owner  *Transport
+	config framework.EndpointConfig
+	secret [32]byte
+
+	mu     sync.Mutex
+	groups map[[16]byte]*inbound
+	closed bool
+}
+
+// connection is an endpoint that knows where its peer receives.
+type connection struct {
+	endpoint framework.ID
+	config   framework.EndpointConfig
+	peer     int
+	address  address
+}
+
+func (*connection) close(*Transport) {}
+
+// Listen makes one side of a link.
+func (t *Transport) Listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {
+	e, err := t.listen(ctx, cfg)
+	if err != nil {
+		return framework.Endpoint{}, failure("listen", err)
+	}
+	return e, nil
+}
+
+func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {
+	var none framework.Endpoint
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if err := t.check(cfg); err != nil {
+		return none, err
+	}
+	spots, err := t.config.spots()
+	if err != nil {
+		return none, err
+	}
+	port, err := t.open()
+	if err != nil {
+		return none, err
+	}
+	cfg.Ranks = slices.Clone(cfg.Ranks)
+	e := &endpoint{owner: t, config: cfg, groups: map[[16]byte]*inbound{}}
+	_, _ = rand.Read(e.secret[:]) // never fails
+	id := t.keep(e)
+	own := address{owner: t.owner, endpoint: uint64(id), rank: uint32(cfg.Rank), secret: e.secret, stack: t.stack}
+	for _, s := range spots {
+		own.places = append(own.places, netip.AddrPortFrom(s.addr, port))
+	}
+	return framework.Endpoint{
+		ID:      id,
+		Address: framework.Parcel{Data: own.append(nil)},
+		Reach:   t.config.reach(t.stack, spots),
+	}, nil
+}
+
+func (t *Transport) check(cfg framework.EndpointConfig) error {
+	if cfg.Kind != framework.KindPort {
+		return fmt.Errorf("%w: channels of %v: %s has port channels alone", framework.ErrUnsupported, cfg.Kind, Name)
+	}
+	if !served(cfg.Device) {
+		return fmt.Errorf("%w: kernels on %s", framework.ErrUnsupported, cfg.Device)
+	}
+	t.mu.Lock()
+	lacking := t.lacking[cfg.Device]
+	t.mu.Unlock()
+	if lacking {
+		return fmt.Errorf("%w: memory of %s cannot be reached by sockets: set gpu_memory to host", framework.ErrUnavailable, cfg.Device)
+	}
+	if len(cfg.Ranks) != 2 || cfg.Ranks[0] < 0 || cfg.Ranks[0] >= cfg.Ranks[1] || cfg.Ranks[1] > math.MaxInt32 || !slices.Contains(cfg.Ranks, cfg.Rank) {
+		return fmt.Errorf("%w: ranks %v with own rank %d: expected two, ascending, with the own one", framework.ErrInvalid, cfg.Ranks, cfg.Rank)
+	}
+	return nil
+}
+
+// close says goodbye to all who have streams to the endpoint.
+func (e *endpoint) close(t *Transport) {
+	e.mu.Lock()
+	groups := e.groups
+	e.groups, e.closed = nil, true
+	e.mu.Unlock()
+	for _, g := range groups {
+		g.leave()
+	}
+	t.unlisten()
+}
+
+// Connect keeps what the peer's address says. Nothing is dialed yet: each proxy that
+// uses the connection has streams of its own.
+func (t *Transport) Connect(ctx context.Context, local framework.ID, peers []framework.Peer) (framework.ID, error) {
+	id, err := t.connect(ctx, local, peers)
+	if err != nil {
+		return 0, failure("connect", err)
+	}
+	return id, nil
+}
+
+func (t *Transport) connect(ctx context.Context, local framework.ID, peers []framework.Peer) (framework.ID, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	e, err := find[*endpoint](t, local, "endpoint")
+	if err != nil {
+		return 0, err
+	}
+	other := e.config.Ranks[0] + e.config.Ranks[1] - e.config.Rank
+	if len(peers) != 1 || peers[0].Rank != other {
+		return 0, fmt.Errorf("%w: %d peers: expected rank %d alone", framework.ErrInvalid, len(peers), other)
+	}
+	a, err := decodeAddress(peers[0].Address)
+	if err != nil {
+		return 0, blame(other, err)
+	}
+	if int(a.rank) != other {
+		return 0, blame(other, fmt.Errorf("%w: address of rank %d", framework.ErrPeer, a.rank))
+	}
+	return t.keep(&connection{endpoint: local, config: e.config, peer: other, address: a}), nil
+}
+
+// Attach has nothing to map, and no inbox: counters are where the receiving plugin
+// can raise them. What a recipe would be made from is checked all the same.
+func (t *Transport) Attach(ctx context.Context, conn, local framework.ID, keys []framework.Parcel) (framework.Attachment, error) {
+	if err := t.attach(ctx, conn, local, keys); err != nil {
+		return framework.Attachment{}, failure("attach", err)
+	}
+	return framework.Attachment{}, nil
+}
+
+func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys []framework.Parcel) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c, err := find[*connection](t, conn, "connection")
+	if err != nil {
+		return err
+	}
+	if local != 0 {
+		if _, err := find[*region](t, local, "registration"); err != nil {
+			return err
+		}
+	}
+	if len(keys) != 1 {
+		return fmt.Errorf("%w: %d keys: expected 1", framework.ErrInvalid, len(keys))
+	}
+	_, err = c.key(keys[0])
+	return err
+}
+
+// key decodes a key and checks that it comes from the peer of the connection.
+func (c *connection) key(p framework.Parcel) (key, error) {
+	k, err := decodeKey(p)
+	if err == nil && k.owner != c.address.owner {
+		err = fmt.Errorf("%w: key of another rank's memory", framework.ErrPeer)
+	}
+	if err != nil {
+		return k, blame(c.peer, err)
+	}
+	return k, nil
+}

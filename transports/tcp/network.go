@@ -1,0 +1,155 @@
+package tcp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// The families, as the configuration spells them.
+const (
+	familyV4 = "inet"
+	familyV6 = "inet6"
+)
+
+// networkStack names the network stack that this process sees: the running kernel
+// and the namespace. Loopback addresses mean the same within one stack only.
+func networkStack() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		name, _ := os.Hostname()
+		boot = []byte(name)
+	}
+	space, _ := os.Readlink("/proc/self/ns/net") // net:[4026531840]
+	space = strings.Trim(strings.TrimPrefix(space, "net:"), "[]")
+	name := strings.Join(strings.Fields(string(boot)), "-") + "/" + space
+	return name[:min(len(name), maxStack)]
+}
+
+// spot is an address of this host.
+type spot struct {
+	addr     netip.Addr
+	loopback bool
+}
+
+// spots lists the addresses that the configuration admits.
+func (c Config) spots() ([]spot, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("%w: interfaces of this host: %w", framework.ErrUnavailable, err)
+	}
+	var names []string
+	var out []spot
+	for _, i := range all {
+		names = append(names, i.Name)
+		if i.Flags&net.FlagUp == 0 || c.Interface != "" && c.Interface != i.Name {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // it has just gone
+		}
+		for _, a := range addrs {
+			p, err := netip.ParsePrefix(a.String())
+			if ip := p.Addr().Unmap(); err == nil && c.admits(ip) {
+				out = append(out, spot{ip, i.Flags&net.FlagLoopback != 0})
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: no address of family %q on interface %q: expected one; interfaces are %v (options family, interface)",
+			framework.ErrUnavailable, c.Family, c.Interface, names)
+	}
+	return out[:min(len(out), maxPlaces)], nil
+}
+
+func (c Config) admits(ip netip.Addr) bool {
+	if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+		return false
+	}
+	return c.Family == "" || ip.Is4() == (c.Family == familyV4)
+}
+
+// reach turns addresses into tokens: two ranks can connect when both have an address
+// of one family, or are in one network stack.
+func (c Config) reach(stack string, spots []spot) []string {
+	tokens := []string{"tcp:stack/" + stack + "/" + c.Network}
+	for _, s := range spots {
+		family := familyV6
+		if s.addr.Is4() {
+			family = familyV4
+		}
+		if token := "tcp:" + family + "/" + c.Network; !s.loopback && !slices.Contains(tokens, token) {
+			tokens = append(tokens, token)
+		}
+	}
+	slices.Sort(tokens[1:])
+	return tokens
+}
+
+// candidates orders the places of a peer, the likeliest first. Loopback addresses of
+// another stack lead nowhere.
+func candidates(a address, stack string, own []netip.Prefix) []netip.AddrPort {
+	local := a.stack == stack
+	rank := func(p netip.AddrPort) int {
+		switch {
+		case p.Addr().IsLoopback():
+			return 0
+		case slices.ContainsFunc(own, func(n netip.Prefix) bool { return n.Contains(p.Addr()) }):
+			return 1
+		}
+		return 2
+	}
+	out := slices.DeleteFunc(slices.Clone(a.places), func(p netip.AddrPort) bool { return !local && p.Addr().IsLoopback() })
+	slices.SortStableFunc(out, func(x, y netip.AddrPort) int { return rank(x) - rank(y) })
+	return out
+}
+
+// subnets are those that this host is in.
+func subnets() []netip.Prefix {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// control sets what has to be set before a socket is connected.
+func (c Config) control(_, _ string, raw syscall.RawConn) error {
+	if c.SocketBuffer == 0 {
+		return nil
+	}
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		for _, option := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
+			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, c.SocketBuffer); err != nil {
+				failed = err
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// keepAlive makes the kernels exchange signs of life: about five within the bound.
+func (c Config) keepAlive(conn *net.TCPConn) error {
+	beat := max(time.Second, c.PeerTimeout/5)
+	return conn.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: beat, Interval: beat, Count: int(c.PeerTimeout / beat)})
+}

@@ -1,0 +1,318 @@
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// smallPut is the size up to which the data of a put is copied, to be sent together
+// with its frame and others.
+const smallPut = 8 << 10
+
+// outbound is the sending side of one proxy's streams to one peer.
+type outbound struct {
+	p     *proxy
+	peer  int
+	place netip.AddrPort // where the peer was reached
+
+	streams []*stream
+	over    chan struct{} // closed when the group has ended
+	work    sync.WaitGroup
+
+	// use is held by the drain loop while it sends, and guards what follows.
+	use    sync.Mutex
+	held   []byte // frames and small puts that were not sent yet
+	tail   []byte // frames behind the data of a put
+	opened [handles]bool
+	round  uint64 // puts with stripes
+	asked  uint64 // flushes
+	fresh  bool   // something was sent since the last flush was asked for
+
+	mu      sync.Mutex
+	pending []question // flushes that are not answered, in order
+	left    bool       // the peer has closed its endpoint
+	gone    error      // why nothing can be sent any more
+	closed  bool       // by this rank
+	settled chan struct{}
+}
+
+// question is a flush: whom to tell when it is answered.
+type question struct {
+	number   uint64
+	word     uint32
+	position uint64
+	own      bool // the proxy's own
+}
+
+// stream is one connection. Those but the first have a writer of their own.
+type stream struct {
+	conn   *net.TCPConn
+	pieces chan piece
+	vec    net.Buffers
+	space  [3][]byte // vec's
+	head   [frameBytes]byte
+}
+
+// piece is a stripe on its way.
+type piece struct {
+	frame frame
+	data  []byte
+	from  *region // in use until it is written
+}
+
+// newOutbound makes the streams of a proxy to the peer of a connection.
+func newOutbound(ctx context.Context, p *proxy, c *connection) (*outbound, error) {
+	config := p.t.config
+	g := &outbound{p: p, peer: c.peer, over: make(chan struct{}), settled: make(chan struct{}, 1)}
+	h := hello{streams: uint8(config.Streams), from: uint32(c.config.Rank), to: uint32(c.peer), endpoint: c.address.endpoint}
+	_, _ = rand.Read(h.group[:])
+	places := candidates(c.address, p.t.stack, subnets())
+	for n := range config.Streams {
+		h.stream = uint8(n)
+		conn, place, err := c.dial(ctx, config, places, h)
+		if err != nil {
+			for _, s := range g.streams {
+				s.conn.Close()
+			}
+			return nil, err
+		}
+		g.place, places = place, []netip.AddrPort{place} // the others go where the first went
+		s := &stream{conn: conn}
+		if n > 0 {
+			s.pieces = make(chan piece, 16)
+		}
+		g.streams = append(g.streams, s)
+	}
+	g.work.Go(g.watch)
+	for n, s := range g.streams {
+		if n == 0 {
+			g.work.Go(g.answers)
+			continue
+		}
+		g.work.Go(func() { g.listen(s) })
+		g.work.Go(func() { g.write(s) })
+	}
+	return g, nil
+}
+
+// open adds the frame that lets a handle stand for the memory of a key.
+func (g *outbound) open(b []byte, handle uint32, k key) []byte {
+	if g.opened[handle] {
+		return b
+	}
+	g.opened[handle] = true
+	b = frame{kind: frameOpen, handle: handle, bytes: openBytes}.append(b)
+	return append(order.AppendUint64(b, k.id), k.token[:]...)
+}
+
+// request is what one trigger asks of a group.
+type request struct {
+	data   []byte // nil: no put
+	from   *region
+	to     *target
+	offset uint64
+
+	signal *mark  // nil: no signal
+	flush  bool   // answered by word and position
+	word   uint32 // of the ring
+	at     uint64
+}
+
+// send performs a request: data, then signal, then flush.
+func (g *outbound) send(r request) error {
+	g.use.Lock()
+	defer g.use.Unlock()
+	if err := g.usable(); err != nil {
+		return err
+	}
+	g.fresh = true
+	g.tail = g.tail[:0]
+	if r.to != nil {
+		g.held = g.open(g.held, r.to.handle, r.to.key)
+	}
+	if r.signal != nil {
+		g.held = g.open(g.held, r.signal.handle, r.signal.key)
+		g.tail = frame{kind: frameSignal, handle: r.signal.handle, offset: r.signal.offset}.append(g.tail)
+	}
+	if r.flush {
+		g.tail = g.ask(g.tail, question{word: r.word, position: r.at})
+	}
+	switch {
+	case r.to == nil || len(r.data) <= smallPut:
+		if r.to != nil {
+			g.held = frame{kind: framePut, handle: r.to.handle, offset: r.offset, bytes: uint64(len(r.data))}.append(g.held)
+			g.held = append(g.held, r.data...)
+		}
+		g.held = append(g.held, g.tail...)
+		if len(g.held) < g.p.t.config.Buffer {
+			return nil
+		}
+		return g.writeFirst(nil, nil)
+	}
+	own, err := g.stripes(r)
+	if err != nil {
+		return err
+	}
+	return g.writeFirst(own, g.tail)
+}
+
+// stripes hands all but the first part of a large put to the other streams, and
+// queues the head of the first.
+func (g *outbound) stripes(r request) ([]byte, error) {
+	bytes := len(r.data)
+	n := min(len(g.streams), bytes/g.p.t.config.Stripe)
+	if n < 2 {
+		g.held = frame{kind: framePut, handle: r.to.handle, offset: r.offset, bytes: uint64(bytes)}.append(g.held)
+		return r.data, nil
+	}
+	g.round++
+	const page = 4096
+	part := bytes / n &^ (page - 1) // at least one: a stripe is that large; the last takes the rest
+	for i := 1; i < n; i++ {
+		begin, end := i*part, min((i+1)*part, bytes)
+		if i == n-1 {
+			end = bytes
+		}
+		if !r.from.retain() {
+			return nil, fmt.Errorf("%w: the source of a put was closed", framework.ErrInvalid)
+		}
+		f := frame{kind: frameStripe, handle: r.to.handle, offset: r.offset + uint64(begin), bytes: uint64(end - begin), number: g.round}
+		select {
+		case g.streams[i].pieces <- piece{f, r.data[begin:end], r.from}:
+		case <-g.over:
+			r.from.release()
+			return nil, g.usable()
+		}
+	}
+	g.held = frame{kind: frameStripe, others: uint8(n - 1), handle: r.to.handle, offset: r.offset, bytes: uint64(part), number: g.round}.append(g.held)
+	return r.data[:part], nil
+}
+
+// writeFirst sends what is held, and data and frames behind it.
+func (g *outbound) writeFirst(data, tail []byte) error {
+	s := g.streams[0]
+	err := s.send(g.held, data, tail)
+	g.held = g.held[:0]
+	return g.lost(err)
+}
+
+// push sends what is held.
+func (g *outbound) push() error {
+	g.use.Lock()
+	defer g.use.Unlock()
+	if len(g.held) == 0 {
+		return nil
+	}
+	if err := g.usable(); err != nil {
+		return err
+	}
+	return g.writeFirst(nil, nil)
+}
+
+// send writes up to three ranges by one call.
+func (s *stream) send(parts ...[]byte) error {
+	s.vec = s.space[:0]
+	for _, b := range parts {
+		if len(b) > 0 {
+			s.vec = append(s.vec, b)
+		}
+	}
+	_, err := s.vec.WriteTo(s.conn)
+	s.space = [3][]byte{}
+	return err
+}
+
+// write sends the stripes of one stream.
+func (g *outbound) write(s *stream) {
+	for {
+		select {
+		case p := <-s.pieces:
+			err := s.send(p.frame.append(s.head[:0]), p.data)
+			p.from.release()
+			if err != nil {
+				_ = g.lost(err)
+			}
+		case <-g.over:
+			return
+		}
+	}
+}
+
+// ask adds the frame of a flush.
+func (g *outbound) ask(b []byte, q question) []byte {
+	g.asked++
+	g.fresh = false
+	q.number = g.asked
+	g.mu.Lock()
+	g.pending = append(g.pending, q)
+	g.mu.Unlock()
+	return frame{kind: frameFlush, number: q.number}.append(b)
+}
+
+// usable says why nothing can be sent, if so.
+func (g *outbound) usable() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.gone
+}
+
+// lost is the error of a write. Why the group has ended, if it has, is known better
+// by whoever ended it.
+func (g *outbound) lost(err error) error {
+	if err == nil {
+		return nil
+	}
+	g.fail(fmt.Errorf("%w: %w", framework.ErrPeer, err))
+	return g.usable()
+}
+
+// fail ends the group because of an error that is not of this rank's making.
+func (g *outbound) fail(err error) {
+	g.finish(&framework.Error{Peer: g.peer, Err: fmt.Errorf("%v: %w", g.place, err)}, false)
+}
+
+// finish ends the group: by this rank, or for a reason. The proxy ends as well,
+// unless the peer has left in order and owes nothing.
+func (g *outbound) finish(why error, own bool) {
+	g.mu.Lock()
+	if g.gone != nil {
+		g.closed = g.closed || own
+		g.mu.Unlock()
+		return
+	}
+	g.gone, g.closed = why, own
+	quiet := own || g.left && len(g.pending) == 0
+	g.mu.Unlock()
+	close(g.over)
+	for _, s := range g.streams {
+		s.conn.Close()
+	}
+	if !quiet {
+		g.p.end(why)
+	}
+}
+
+// close ends the group by this rank, and waits until nothing of it runs.
+func (g *outbound) close() {
+	g.finish(&framework.Error{Peer: g.peer, Err: fmt.Errorf("%w: the connection", framework.ErrClosed)}, true)
+	g.use.Lock() // the drain loop is out, and comes in no more
+	defer g.use.Unlock()
+	g.work.Wait()
+	for _, s := range g.streams {
+		for {
+			select {
+			case p := <-s.pieces:
+				p.from.release()
+				continue
+			default:
+			}
+			break
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
+)
+
+const (
+	// park bounds how long an idle proxy sleeps. Producers on the host wake it; the
+	// bound is for one that dies between its push and the wake-up.
+	park = 100 * time.Millisecond
+	// doze is the bound where kernels of a GPU push, which cannot wake anybody.
+	doze = 50 * time.Microsecond
+	// patience is how many triggers are performed before small puts are sent, though
+	// more are coming.
+	patience = 32
+)
+
+// proxy drains one ring.
+type proxy struct {
+	t        *Transport
+	slots    slots
+	restless atomic.Bool // kernels of a device push
+	stopping atomic.Bool
+	broken   atomic.Pointer[error] // why the streams to a peer have ended
+
+	binds  sync.Mutex // held while slots and groups change
+	groups map[framework.ID]*outbound
+	ring   atomic.Pointer[ring.Ring]
+	freed  bool // the ring is unmapped
+
+	dirty []*outbound // have something that is held back; the loop's
+	ended chan struct{}
+	cause error // valid when ended is closed
+}
+
+// NewProxy returns a proxy for one ring.
+func (t *Transport) NewProxy(ctx context.Context) (framework.Proxy, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, failure("proxy", err)
+	}
+	p := &proxy{t: t, groups: map[framework.ID]*outbound{}, ended: make(chan struct{})}
+	t.mu.Lock()
+	t.proxies[p] = true
+	t.mu.Unlock()
+	return p, nil
+}
+
+// Start drains the ring.
+func (p *proxy) Start(ctx context.Context, share framework.Share) error {
+	err := ctx.Err()
+	if err == nil {
+		err = p.start(share)
+	}
+	if err != nil {
+		return failure("start proxy", err)
+	}
+	return nil
+}
+
+func (p *proxy) start(share framework.Share) error {
+	p.binds.Lock()
+	defer p.binds.Unlock()
+	if p.ring.Load() != nil || p.stopping.Load() {
+		return fmt.Errorf("%w: it was started before", framework.ErrInvalid)
+	}
+	r, err := ring.Open(share)
+	if err != nil {
+		return err
+	}
+	p.ring.Store(r)
+	go p.run()
+	return nil
+}
+
+// Wait returns why the proxy has ended.
+func (p *proxy) Wait(ctx context.Context) error {
+	select {
+	case <-p.ended:
+		return p.cause
+	case <-ctx.Done():
+		return failure("proxy", fmt.Errorf("%w: it is still running: %w", framework.ErrUnavailable, ctx.Err()))
+	}
+}
+
+// Stop performs what was pushed, and ends. When ctx ends first, the streams are cut:
+// the peer may have stopped reading.
+func (p *proxy) Stop(ctx context.Context) error {
+	p.binds.Lock()
+	first, running := !p.stopping.Swap(true), p.ring.Load() != nil
+	if first && running {
+		p.wake()
+	}
+	p.binds.Unlock()
+	if first && !running {
+		p.free()
+		close(p.ended)
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-ctx.Done():
+		p.binds.Lock()
+		for _, g := range p.groups {
+			g.finish(&framework.Error{Peer: g.peer, Err: fmt.Errorf("%w: the proxy was stopped", framework.ErrClosed)}, true)
+		}
+		p.binds.Unlock()
+		return failure("stop proxy", fmt.Errorf("%w: what was pushed could not be sent in time: %w", framework.ErrUnavailable, ctx.Err()))
+	}
+}
+
+// end makes the loop end because of a peer.
+func (p *proxy) end(why error) {
+	p.broken.CompareAndSwap(nil, &why)
+	p.wake()
+}
+
+// wake ends the sleep of the loop. There is no ring before the start, and none after
+// the end, when there are no groups either.
+func (p *proxy) wake() {
+	if r := p.ring.Load(); r != nil && !p.freed {
+		r.Wake()
+	}
+}
+
+func (p *proxy) run() {
+	if err := p.drain(); err != nil {
+		p.cause = failure("proxy", err)
+	}
+	p.ring.Load().Fail(p.cause)
+	p.free()
+	close(p.ended)
+}
+
+// drain performs triggers until Stop, or until one cannot be performed. Told to
+// stop, it performs at most what fits into the ring: that was pushed before.
+func (p *proxy) drain() error {
+	idle, queue := newIdler(p.t.config), p.ring.Load()
+	last := ^uint64(0)
+	for run := 0; ; {
+		trigger, pos, ok := queue.Poll()
+		stopping := p.stopping.Load()
+		if broken := p.broken.Load(); broken != nil {
+			return *broken
+		}
+		if stopping && last == ^uint64(0) {
+			_, tail := queue.Base()
+			last = tail + uint64(queue.Slots())
+			continue // what was pushed before is visible now
+		}
+		if ok && pos != last {
+			if err := p.perform(trigger, pos); err != nil {
+				return err
+			}
+			queue.Pop()
+			idle.reset()
+			if run++; run%patience == 0 {
+				if err := p.push(); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if len(p.dirty) > 0 {
+			if err := p.push(); err != nil {
+				return err
+			}
+			continue
+		}
+		if stopping {
+			return p.settle()
+		}
+		idle.wait(queue, p.restless.Load())
+	}
+}
+
+// push sends what was held back.
+func (p *proxy) push() error {
+	for _, g := range p.dirty {
+		if err := g.push(); err != nil && !g.shut() {
+			return err
+		}
+	}
+	clear(p.dirty)
+	p.dirty = p.dirty[:0]
+	return nil
+}
+
+// settle waits for all that was sent.
+func (p *proxy) settle() error {
+	p.binds.Lock()
+	groups := make([]*outbound, 0, len(p.groups))
+	for _, g := range p.groups {
+		groups = append(groups, g)
+	}
+	p.binds.Unlock()
+	for _, g := range groups {
+		if err := g.settle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// perform does what one trigger asks for: data, then signal, then flush.
+func (p *proxy) perform(t device.Trigger, pos uint64) error {
+	kind, slot := t.Snd>>50&7, uint32(t.Snd>>53&0x3ff)
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: trigger %#x %#x at position %d: %s", framework.ErrInvalid, t.Fst, t.Snd, pos, fmt.Sprintf(format, args...))
+	}
+	if kind == 0 {
+		return bad("it asks for nothing")
+	}
+	var r request
+	var m *mark
+	if kind&(device.TriggerSignal|device.TriggerFlush) != 0 {
+		if slot < semaphores {
+			m = p.slots.marks[slot].Load()
+		}
+		if m == nil {
+			return bad("semaphore %d is not bound", slot)
+		}
+		if kind&device.TriggerSignal != 0 {
+			r.signal = m
+		}
+		r.flush, r.word, r.at = kind&device.TriggerFlush != 0, slot, pos
+	}
+	if kind&device.TriggerData == 0 {
+		return p.send(m.group, r)
+	}
+	bytes, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
+	src, dst := p.slots.sources[t.Snd>>32&0x1ff].Load(), p.slots.targets[t.Snd>>41&0x1ff].Load()
+	if src == nil || dst == nil {
+		return bad("put from memory %d to %d: expected bound memory, own and a peer's", t.Snd>>32&0x1ff, t.Snd>>41&0x1ff)
+	}
+	if !src.region.retain() {
+		return bad("the source was closed")
+	}
+	defer src.region.release()
+	data, err := src.region.slice(from, bytes)
+	if err != nil {
+		return bad("source: %v", err)
+	}
+	if to > dst.key.bytes || bytes > dst.key.bytes-to {
+		return bad("target: %d bytes at %d of memory of %d", bytes, to, dst.key.bytes)
+	}
+	if m != nil && m.group != dst.group { // no order is promised between two connections
+		if err := p.send(m.group, r); err != nil {
+			return err
+		}
+		r = request{}
+	}
+	r.data, r.from, r.to, r.offset = data, src.region, dst, to
+	return p.send(dst.group, r)
+}
+
+func (p *proxy) send(g *outbound, r request) error {
+	err := g.send(r)
+	if err != nil && g.shut() {
+		return nil // this rank has closed the connection, and waits for nothing
+	}
+	if len(g.held) > 0 && (len(p.dirty) == 0 || p.dirty[len(p.dirty)-1] != g) {
+		p.dirty = append(p.dirty, g)
+	}
+	return err
+}
+
+// free gives back what the proxy holds. Nothing completes a flush after that.
+func (p *proxy) free() {
+	p.t.mu.Lock()
+	delete(p.t.proxies, p)
+	p.t.mu.Unlock()
+	p.binds.Lock()
+	defer p.binds.Unlock()
+	for _, g := range p.groups {
+		g.close()
+	}
+	clear(p.groups)
+	for i := range p.slots.sources {
+		if s := p.slots.sources[i].Swap(nil); s != nil {
+			s.region.release()
+		}
+	}
+	p.freed = true
+	if r := p.ring.Load(); r != nil {
+		_ = r.Close()
+	}
+}
+
+// idler decides what a loop without work does: it polls, yields, and sleeps.
+type idler struct {
+	spin, yield time.Duration
+	since       time.Time
+}
+
+func newIdler(c Config) *idler { return &idler{spin: c.DrainSpin, yield: c.DrainYield} }
+
+func (i *idler) reset() { i.since = time.Time{} }
+
+func (i *idler) wait(r *ring.Ring, restless bool) {
+	now := time.Now()
+	if i.since.IsZero() {
+		i.since = now
+	}
+	switch waited := now.Sub(i.since); {
+	case waited < i.spin:
+	case waited < i.spin+i.yield:
+		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	case restless:
+		r.Park(doze)
+	default:
+		r.Park(park)
+	}
+}
+
+var _ framework.Proxy = (*proxy)(nil)

@@ -1,0 +1,162 @@
+// Package tcp carries bytes over TCP sockets, for hosts without RDMA. It has port
+// channels, and needs nothing but a network.
+//
+// The plugin of the sender maps the sender's memory and writes from it to sockets;
+// that of the receiver reads from sockets into the receiver's memory, and raises
+// semaphores. So the kernels copy, and nobody else does.
+//
+// A proxy has a few connections to each peer, its streams. The first carries
+// everything in order: puts, signals, flushes. A large put is cut into stripes, one
+// for each stream; the first stream says when the others may be performed, and
+// waits for them before it goes on. So no signal overtakes its data, whatever the
+// order in which streams deliver.
+//
+//	tcp.go        what ids stand for
+//	config.go     the options
+//	link.go       listen, connect, attach
+//	region.go     registered memory
+//	parcel.go     addresses and keys
+//	frame.go      what streams carry
+//	handshake.go  how both ends of a stream prove who they are
+//	network.go    addresses of this host, and who can reach it
+//	accept.go     the listener
+//	inbound.go    from streams into memory
+//	dial.go       how streams are made
+//	outbound.go   from memory into streams
+//	answers.go    what the peer says to that
+//	alive.go      hosts that have gone silent
+//	slots.go      what the triggers of a proxy cite
+//	proxy.go      from the ring to streams
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Name is the transport's name in configuration.
+const Name = "tcp"
+
+// Version of the transport.
+const Version = "1.0.0"
+
+// Transport implements framework.Transport and framework.Proxier.
+type Transport struct {
+	config Config
+	owner  [16]byte // who made a key; random
+	stack  string   // names the network stack of this process among all
+
+	mu       sync.Mutex
+	last     framework.ID
+	made     map[framework.ID]closer // *region, *endpoint or *connection
+	listener *listener               // while there are endpoints
+	proxies  map[*proxy]bool
+	lacking  map[framework.Device]bool // memory of these has no descriptor
+}
+
+// New returns a transport. It is how plugins.Serve and programs that embed the
+// transport make one.
+func New(c Config) (framework.Transport, error) {
+	t, err := newTransport(c)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func newTransport(c Config) (*Transport, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Transport{
+		config: c, stack: networkStack(), made: map[framework.ID]closer{},
+		proxies: map[*proxy]bool{}, lacking: map[framework.Device]bool{},
+	}
+	_, _ = rand.Read(t.owner[:]) // never fails
+	return t, nil
+}
+
+// Describe says what the transport can do. It has no images: kernels for port
+// channels do not depend on the transport.
+func (t *Transport) Describe(context.Context) (framework.Description, error) {
+	return framework.Description{
+		Name:     Name,
+		Version:  Version,
+		Channels: []framework.Kind{framework.KindPort},
+		Signal:   framework.SignalProxy,
+		Needs:    []framework.Need{framework.NeedMemFD},
+		Proxy:    framework.ProxyPlugin,
+	}, nil
+}
+
+// closer is what ids stand for. The transport's lock is not held.
+type closer interface{ close(t *Transport) }
+
+// Close frees what was made under id. Proxies lose the slots that were bound with
+// it before this returns.
+func (t *Transport) Close(_ context.Context, id framework.ID) error {
+	t.mu.Lock()
+	made, ok := t.made[id]
+	delete(t.made, id)
+	closed := map[framework.ID]bool{id: true}
+	if _, endpoint := made.(*endpoint); endpoint {
+		for other, m := range t.made {
+			if c, is := m.(*connection); is && c.endpoint == id {
+				closed[other] = true
+				delete(t.made, other)
+			}
+		}
+	}
+	var proxies []*proxy
+	for p := range t.proxies {
+		proxies = append(proxies, p)
+	}
+	t.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	for _, p := range proxies {
+		p.forget(closed)
+	}
+	made.close(t)
+	return nil
+}
+
+// keep gives a thing its id.
+func (t *Transport) keep(m closer) framework.ID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last++
+	t.made[t.last] = m
+	return t.last
+}
+
+// find returns what id stands for.
+func find[T closer](t *Transport, id framework.ID, what string) (T, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m, ok := t.made[id].(T)
+	if !ok {
+		return m, fmt.Errorf("%w: id %d is no %s, or was closed", framework.ErrInvalid, id, what)
+	}
+	return m, nil
+}
+
+// failure names the operation, and the peer that an inner error blames.
+func failure(op string, err error) error {
+	return &framework.Error{Op: op, Transport: Name, Peer: framework.PeerOf(err), Err: err}
+}
+
+// blame puts a peer on an error.
+func blame(peer int, err error) error {
+	return &framework.Error{Peer: peer, Err: err}
+}
+
+var (
+	_ framework.Transport = (*Transport)(nil)
+	_ framework.Proxier   = (*Transport)(nil)
+)
