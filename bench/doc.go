@@ -13,6 +13,12 @@
 // ranks from drifting apart further than one iteration, as in the benchmarks of MPI
 // implementations.
 //
+// On GPUs barrier, calls and the events before and after them are enqueued on one
+// stream; the sample is the time between the events. Calls may be recorded in a graph
+// before: then nothing begins until all of an iteration is enqueued, and the host's own
+// time does not count. Another library, a [Peer], performs the same calls on the same
+// buffers, in turns. docs/performance.md says what the tables are made of.
+//
 // Buffers are page aligned and written once before the first call, so that no page
 // fault is measured. Without --registered they are ordinary memory of the Go heap
 // of which the library knows nothing.

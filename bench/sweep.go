@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,17 +95,41 @@ func RunAll(ctx context.Context, g Group, all []Options, served Served, v *Verif
 	if err != nil {
 		return fmt.Errorf("bench %s: buffers of %s: %w", first.Collective, sizes.Format(first.Sizes.Max), err)
 	}
-	if first.Peer != nil && first.Registered {
-		if err := first.Peer.Prepare(w.memories()...); err != nil {
-			return fmt.Errorf("bench %s: registered buffers of the peer: %w", first.Collective, err)
-		}
+	peer, err := prepared(first, w)
+	if err != nil {
+		return fmt.Errorf("bench %s: registered buffers of the peer: %w", first.Collective, err)
 	}
 	for _, o := range all {
+		o.Peer = peer
 		if err := o.sweep(ctx, g, w.placed(o.InPlace), served, v, starting, emit); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// prepared is the peer with the buffers made known to it. One that cannot have them so
+// is measured all the same, under a name that says why.
+func prepared(o Options, w Window) (Peer, error) {
+	if o.Peer == nil || !o.Registered {
+		return o.Peer, nil
+	}
+	switch err := o.Peer.Prepare(w.memories()...); {
+	case errors.Is(err, framework.ErrUnsupported):
+		return unprepared{o.Peer, err}, nil
+	case err != nil:
+		return nil, err
+	}
+	return o.Peer, nil
+}
+
+type unprepared struct {
+	Peer
+	why error
+}
+
+func (u unprepared) Name() string {
+	return fmt.Sprintf("%s without registered buffers (%v)", u.Peer.Name(), u.why)
 }
 
 // sweep measures every size in buffers that are there.

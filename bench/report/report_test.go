@@ -140,3 +140,21 @@ func TestFourDigits(t *testing.T) {
 		}
 	}
 }
+
+// Kinds of measurement that differ in what the headings say have headings of their own.
+func TestTableOfSeveralKinds(t *testing.T) {
+	other, graph := row(false, 0), row(false, 0)
+	other.Collective = "allgather"
+	graph.Graph, graph.Device = 20, "cuda:0"
+	shorter := graph
+	shorter.Graph = 8
+	got := printed(t, asTable, row(false, 0), row(true, 0), other, graph, shorter)
+	if n := strings.Count(got, "redop"); n != 3 || strings.Count(got, "# Out of bounds values") != 3 {
+		t.Errorf("%d headings, want 3:\n%s", n, got)
+	}
+	for _, want := range []string{"# allreduce, 4 ranks, ordinary buffers\n", "# allgather, 4", "20 calls a graph"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
