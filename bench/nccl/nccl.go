@@ -175,12 +175,19 @@ var ops = map[device.Op]C.int{device.Sum: 0, device.Prod: 1, device.Max: 2, devi
 func (p *Peer) Supports(c *bench.Call) bool {
 	_, kind := kinds[c.Collective]
 	_, typed := types[c.Type]
-	return kind && typed && !(c.Collective == bench.AllToAll && c.InPlace) // which is no call of NCCL's
+	if !kind || !typed || c.Collective == bench.AllToAll && c.InPlace { // the last is no call of NCCL's
+		return false
+	}
+	if _, named := ops[c.Op]; named || !c.Collective.Reduces() {
+		return true
+	}
+	_, err := scalar(c.Type, c.Scale)
+	return err == nil
 }
 
 func (p *Peer) fill(c *bench.Call) error {
 	if !p.Supports(c) {
-		return fmt.Errorf("%w: nccl has no %v of %v", framework.ErrUnsupported, c.Collective, c.Type)
+		return fmt.Errorf("%w: nccl has no %v of %v with %v, in place %v", framework.ErrUnsupported, c.Collective, c.Type, c.Op, c.InPlace)
 	}
 	op, err := p.op(c)
 	if err != nil {
