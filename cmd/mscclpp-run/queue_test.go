@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -40,6 +41,13 @@ func emulatedQueue(t *testing.T, failed func() error) *queue {
 
 func healthy() error { return nil }
 
+// spend keeps the host busy.
+func spend(d time.Duration) {
+	for start := time.Now(); time.Since(start) < d; {
+		runtime.Gosched()
+	}
+}
+
 // What is measured begins when all of it is enqueued, and only then.
 func TestHeldTimeWaitsForTheHost(t *testing.T) {
 	q := emulatedQueue(t, healthy)
@@ -53,7 +61,7 @@ func TestHeldTimeWaitsForTheHost(t *testing.T) {
 		took, err := q.Time(true,
 			func() error { return q.dev.Write(q.stream, m.Addr(), turn) },
 			func() error {
-				time.Sleep(20 * time.Millisecond) // the host is slow: time enough to begin too early
+				spend(20 * time.Millisecond) // time enough to begin too early
 				if got := word(0); got != turn-1 {
 					t.Errorf("turn %d began while it was being enqueued: %d", turn, got)
 				}
@@ -70,7 +78,7 @@ func TestHeldTimeWaitsForTheHost(t *testing.T) {
 
 func TestTimeThatIsNotHeldHasTheHostInIt(t *testing.T) {
 	q := emulatedQueue(t, healthy)
-	took, err := q.Time(false, healthy, func() error { time.Sleep(20 * time.Millisecond); return nil })
+	took, err := q.Time(false, healthy, func() error { spend(20 * time.Millisecond); return nil })
 	if err != nil || took < 15*time.Millisecond {
 		t.Errorf("%v, %v: expected 20 ms", took, err)
 	}
