@@ -19,6 +19,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device/image/imagetest"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
 	"github.com/mscclpp-go/mscclpp/transports"
 )
@@ -36,31 +38,42 @@ func job(t *testing.T, ranks int, f func(ctx context.Context, x *collectives.Com
 	if err != nil {
 		t.Fatal(err)
 	}
+	carrier := func() (framework.Transport, error) { return transports.Embed("shm", map[string]any{"images": theirs}) }
+	return together(t, ranks, carrier, func(int) (gpu.Device, error) { return host.Open() },
+		func(ctx context.Context, x *collectives.Comm) error { return f(ctx, x, code) })
+}
+
+// together runs f as ranks over one transport, and returns how each has ended.
+func together(t *testing.T, ranks int, carrier func() (framework.Transport, error), open func(rank int) (gpu.Device, error),
+	f func(ctx context.Context, x *collectives.Comm) error) []error {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	outcome := make([]error, ranks)
 	var all sync.WaitGroup
 	for r, boot := range bootstrap.InProcess(ranks) {
 		all.Go(func() {
-			outcome[r] = member(ctx, boot, theirs, func(x *collectives.Comm) error { return f(ctx, x, code) })
+			dev, err := open(r)
+			if err != nil {
+				outcome[r] = err
+				return
+			}
+			defer dev.Close()
+			outcome[r] = member(ctx, boot, dev, carrier, f)
 		})
 	}
 	all.Wait()
 	return outcome
 }
 
-// member is one rank: device, transport, communicator, collectives.
-func member(ctx context.Context, boot *bootstrap.Local, images string, f func(*collectives.Comm) error) error {
-	dev, err := host.Open()
+// member is one rank: transport, communicator, collectives.
+func member(ctx context.Context, boot *bootstrap.Local, dev gpu.Device, carrier func() (framework.Transport, error),
+	f func(context.Context, *collectives.Comm) error) error {
+	inner, err := carrier()
 	if err != nil {
 		return err
 	}
-	defer dev.Close()
-	shm, err := transports.Embed("shm", map[string]any{"images": images})
-	if err != nil {
-		return err
-	}
-	t, err := comm.NewTransport(ctx, shm, "embedded")
+	t, err := comm.NewTransport(ctx, inner, "embedded")
 	if err != nil {
 		return err
 	}
@@ -75,7 +88,7 @@ func member(ctx context.Context, boot *bootstrap.Local, images string, f func(*c
 		return err
 	}
 	defer x.Close()
-	return f(x)
+	return f(ctx, x)
 }
 
 // The example as it runs under mscclpp-run, on the CPU: compare itself checks results.
@@ -228,7 +241,10 @@ func TestWhichImageIsTaken(t *testing.T) {
 
 // Without a GPU the program says what it needs.
 func TestNeedsAGPU(t *testing.T) {
-	t.Setenv("MSCCLPP_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
+	if n, err := cuda.Count(); err == nil {
+		t.Skipf("only for machines without a GPU: this has %d", n)
+	}
+	t.Setenv(cuda.EnvLibrary, "/nowhere/libcuda.so.1")
 	t.Setenv("MSCCLPP_LOG__LEVEL", "none")
 	err := run(t.Context(), options{m: 128, n: 128, k: 32, device: "cuda"})
 	if !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "every rank needs an NVIDIA GPU") {

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <atomic>
+
 #include "machine.h"
 
 namespace {
@@ -22,7 +24,7 @@ struct Memory {
 };
 
 constexpr unsigned kLinks = 18, kLinkVersion = 4, kSwitch = 2;
-bool g_initialized;
+std::atomic<int> g_started;  // by how many of the process: the last that stops it ends it
 
 // Handles are numbers from 1.
 typedef uintptr_t Handle;
@@ -35,7 +37,7 @@ bool has(const char* ability) {
 }
 
 int check(Handle h) {
-  if (!g_initialized) return kUninitialized;
+  if (g_started <= 0) return kUninitialized;
   return h >= 1 && h <= static_cast<Handle>(machine_gpus()) ? kOk : kInvalidArgument;
 }
 
@@ -56,13 +58,15 @@ int put(const std::string& text, char* to, unsigned bytes) {
 
 API int nvmlInit_v2() {
   if (machine_gpus() == 0) return kNoGpu;
-  g_initialized = true;
+  ++g_started;
   return kOk;
 }
 
 API int nvmlShutdown() {
-  if (!g_initialized) return kUninitialized;
-  g_initialized = false;
+  if (g_started.fetch_sub(1) <= 0) {
+    ++g_started;
+    return kUninitialized;
+  }
   return kOk;
 }
 
@@ -79,7 +83,7 @@ API const char* nvmlErrorString(int code) {
 }
 
 API int nvmlDeviceGetCount_v2(unsigned* count) {
-  if (!g_initialized) return kUninitialized;
+  if (g_started <= 0) return kUninitialized;
   *count = static_cast<unsigned>(machine_gpus());
   return kOk;
 }
