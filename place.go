@@ -56,6 +56,9 @@ func place(ctx context.Context, getenv func(string) string) (bootstrap.Config, e
 	case e.Role != launch.RoleRank || e.World == 1:
 		return alone(ctx)
 	}
+	if e.MasterAddr == "" && getenv(bootstrap.EnvAddr) == "" {
+		return bootstrap.Config{}, fmt.Errorf("%w: %s does not say which host has rank 0: set %s for all ranks, as mpirun -x %s=HOST does", framework.ErrInvalid, e.Name, bootstrap.EnvAddr, bootstrap.EnvAddr)
+	}
 	made := map[string]string{
 		bootstrap.EnvRank: strconv.Itoa(e.Rank),
 		bootstrap.EnvSize: strconv.Itoa(e.World),

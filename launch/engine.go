@@ -99,6 +99,16 @@ var rules = []rule{
 	}},
 }
 
+// Agent is what a rank that is alone on its host, and was asked to start ranks, stands
+// for: the node agent of that host. A rank of mscclpp-run's own, and one that is alone in
+// its job, stand for no engine: ranks in them are a job of their own.
+func (e Engine) Agent() Engine {
+	if e.Role != RoleRank || e.LocalWorld != 1 || e.World == 1 || e.Name == "mscclpp-run" {
+		return Engine{}
+	}
+	return Engine{Name: e.Name, Role: RoleAgent, Node: e.Rank, Nodes: e.World, MasterAddr: e.MasterAddr, MasterPort: e.MasterPort}
+}
+
 type lookup func(name string) string
 
 // Detect finds out from the environment who launched this process. Variables that

@@ -143,3 +143,20 @@ func FuzzDetect(f *testing.F) {
 		}
 	})
 }
+
+func TestAgentOfALoneRank(t *testing.T) {
+	alone := Engine{Name: "Open MPI", Role: RoleRank, Rank: 1, World: 2, LocalWorld: 1, MasterAddr: "h", MasterPort: 7}
+	if got, want := alone.Agent(), (Engine{Name: "Open MPI", Role: RoleAgent, Node: 1, Nodes: 2, MasterAddr: "h", MasterPort: 7}); got != want {
+		t.Errorf("%+v, expected %+v", got, want)
+	}
+	for name, e := range map[string]Engine{
+		"two on the host": {Name: "Open MPI", Role: RoleRank, World: 4, LocalWorld: 2},
+		"a job of one":    {Name: "PMI", Role: RoleRank, World: 1, LocalWorld: 1},
+		"a rank of ours":  {Name: "mscclpp-run", Role: RoleRank, World: 2, LocalWorld: 1},
+		"none":            {},
+	} {
+		if got := e.Agent(); got != (Engine{}) {
+			t.Errorf("%s: %+v, expected none", name, got)
+		}
+	}
+}

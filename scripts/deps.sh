@@ -7,11 +7,15 @@
 #   deps.sh kernels    compilers for device code
 #   deps.sh mpi        the MPI that we compare with
 #   deps.sh proto      the protocol compiler, and gRPC for the plugin in Python
+#   deps.sh engines    what starts jobs elsewhere: Slurm and MPICH; only installed when asked for
+#   deps.sh rdma       what makes a virtual machine with RDMA; only installed when asked for
 set -eu
 
 kernels="g++ clang-19 lld-19 libclang-rt-19-dev llvm-19"
 mpi="openmpi-bin libopenmpi-dev"
 proto="protobuf-compiler python3-grpcio python3-protobuf"
+engines="slurmctld slurmd slurm-client munge mpich openmpi-bin openssh-client iproute2"
+rdma="qemu-system-x86 cpio busybox-static iproute2 xz-utils libibverbs1 ibverbs-providers libibverbs-dev"
 
 has() { # one of these programs
 	for program; do
@@ -36,8 +40,10 @@ build)
 kernels) wanted=$kernels ;;
 mpi) wanted=$mpi ;;
 proto) wanted=$proto ;;
+engines) wanted=$engines ;;
+rdma) wanted=$rdma ;;
 *)
-	echo "deps: $1: expected build, kernels, mpi, proto or nothing" >&2
+	echo "deps: $1: expected build, kernels, mpi, proto, engines, rdma or nothing" >&2
 	exit 2
 	;;
 esac

@@ -105,6 +105,8 @@ func TestAnOrdinaryUserIsToldWhatIsMissing(t *testing.T) {
 		"kernels":    {machine{installed: "g++"}, []string{"kernels"}, "clang-19 lld-19 libclang-rt-19-dev llvm-19"},
 		"mpi":        {machine{}, []string{"mpi"}, "openmpi-bin libopenmpi-dev"},
 		"proto":      {machine{}, []string{"proto"}, "protobuf-compiler python3-grpcio python3-protobuf"},
+		"engines":    {machine{}, []string{"engines"}, "slurmctld slurmd slurm-client munge mpich openmpi-bin openssh-client iproute2"},
+		"rdma":       {machine{}, []string{"rdma"}, "qemu-system-x86 cpio busybox-static iproute2 xz-utils libibverbs1 ibverbs-providers libibverbs-dev"},
 		"to build":   {machine{programs: "go"}, []string{"build"}, "g++"},
 		"C alone":    {machine{programs: "go gcc"}, []string{"build"}, "g++"},
 		"C++ alone":  {machine{programs: "go g++"}, []string{"build"}, "g++"},
@@ -177,12 +179,12 @@ func TestWhatCannotBeInstalledIsSaid(t *testing.T) {
 		purpose string
 		code    int
 	}{
-		"deps: not among the package sources of this system: clang-19 llvm-19\n": {machine{user: "0", unknown: "clang-19 llvm-19"}, "kernels", 1},
-		"deps: could not be installed: openmpi-bin libopenmpi-dev\n":             {machine{user: "0", unknown: "openmpi-bin"}, "mpi", 1},
-		"deps: not a Debian system; install the counterparts of: g++\n":          {machine{user: "0", noDebian: true, programs: "go"}, "build", 1},
-		"deps: go is not in PATH: expected Go 1.26 or newer":                     {machine{user: "0", programs: "gcc g++"}, "build", 1},
-		"CC names something else: mycc":                                          {machine{user: "0", programs: "go g++", installed: "g++", env: []string{"CC=mycc"}}, "build", 1},
-		"deps: docs: expected build, kernels, mpi, proto or nothing":             {machine{user: "0"}, "docs", 2},
+		"deps: not among the package sources of this system: clang-19 llvm-19\n":    {machine{user: "0", unknown: "clang-19 llvm-19"}, "kernels", 1},
+		"deps: could not be installed: openmpi-bin libopenmpi-dev\n":                {machine{user: "0", unknown: "openmpi-bin"}, "mpi", 1},
+		"deps: not a Debian system; install the counterparts of: g++\n":             {machine{user: "0", noDebian: true, programs: "go"}, "build", 1},
+		"deps: go is not in PATH: expected Go 1.26 or newer":                        {machine{user: "0", programs: "gcc g++"}, "build", 1},
+		"CC names something else: mycc":                                             {machine{user: "0", programs: "go g++", installed: "g++", env: []string{"CC=mycc"}}, "build", 1},
+		"deps: docs: expected build, kernels, mpi, proto, engines, rdma or nothing": {machine{user: "0"}, "docs", 2},
 	} {
 		if out, _, code := c.m.deps(t, c.purpose); code != c.code || !strings.Contains(out, want) {
 			t.Errorf("code %d, %q; want %d, %q", code, out, c.code, want)

@@ -31,10 +31,10 @@ func (a *app) place() (*launch.Place, error) {
 		switch {
 		case local == 0:
 			return nil, nil
-		case e.Name != "mscclpp-run" && e.World > 1:
-			return nil, usage("%s made this process rank %d of %d, and -n %d asks for more ranks in each of them: leave out -n, or add --standalone", e.Name, e.Rank, e.World, local)
+		case e.Name != "mscclpp-run" && e.World > 1 && e.LocalWorld > 1:
+			return nil, usage("%s made this process rank %d of %d, and -n %d asks for more ranks in each of them: leave out -n, have %s start one process for each host, or add --standalone", e.Name, e.Rank, e.World, local, e.Name)
 		}
-		e = launch.Engine{} // a job inside a rank: a job of its own
+		e = e.Agent() // of a job inside a rank of ours, which is a job of its own, there is none
 	}
 	if local == 0 && e.PerNodeOf != "" {
 		if local, err = a.count(e.PerNodeOf); err != nil {
@@ -132,6 +132,9 @@ func (a *app) master(p *launch.Place) error {
 		p.MasterPort = o.masterPort
 	}
 	if p.Nodes > 1 {
+		if p.MasterAddr == "" && a.engine.Name != "" {
+			return usage("a job of %d hosts, and %s does not say which host has rank 0: expected --master-addr, or MASTER_ADDR in the environment of every process", p.Nodes, a.engine.Name)
+		}
 		if p.MasterAddr == "" {
 			return usage("a job of %d hosts: expected --master-addr, the host of rank 0", p.Nodes)
 		}
