@@ -1,0 +1,176 @@
+#!/bin/sh
+# Runs a command on a machine with RDMA: a virtual one, whose kernel has soft-RoCE.
+#
+#   rdma-guest.sh [--seconds N] [--cpus N] [--memory MIB] [--] CMD ARGS…
+#
+# The guest sees the root of this machine, and may write to it, but only what it
+# writes below the working folder is kept. It has one RDMA device, rxe0, on a dummy
+# network device, dummy0. CMD runs as root in the working folder, with the variables of
+# this environment; its output comes out here, and its exit status is that of the script.
+# Everything is emulated, so no rights are needed, and nothing is installed: the kernel
+# is downloaded once, by apt, and unpacked into the cache. 124: CMD did not end in time.
+set -eu
+
+seconds=300 cpus=4 memory=2048
+while [ $# -gt 0 ]; do
+	case $1 in
+	--seconds) seconds=$2; shift 2 ;;
+	--cpus) cpus=$2; shift 2 ;;
+	--memory) memory=$2; shift 2 ;;
+	--) shift; break ;;
+	-*) echo "rdma-guest: $1: expected --seconds, --cpus, --memory or a command" >&2; exit 2 ;;
+	*) break ;;
+	esac
+done
+if [ $# -eq 0 ]; then
+	echo "rdma-guest: expected a command" >&2
+	exit 2
+fi
+
+missing=
+need() { # need PROGRAM PACKAGE
+	PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null || missing="$missing $2"
+}
+need qemu-system-x86_64 qemu-system-x86
+need cpio cpio
+need busybox busybox-static
+need ip iproute2
+need rdma iproute2
+need xz xz-utils
+if [ -n "$missing" ]; then
+	echo "rdma-guest: not installed:$missing; run scripts/deps.sh rdma" >&2
+	exit 1
+fi
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/mscclpp-go/rdma-guest
+mkdir -p "$cache"
+run=$(mktemp -d "${TMPDIR:-/tmp}/rdma-guest.XXXXXX")
+trap 'rm -rf "$run"' EXIT
+marker=status-${run##*.} # on the guest's console, where the command cannot know it
+
+# The modules in an order in which they load. crc32_generic is what rxe finds by name
+# when it starts, so no dependency leads to it.
+modules="virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virtio virtio_pci
+ netfs fscache 9pnet 9pnet_virtio 9p overlay dummy failover net_failover virtio_net
+ crc32_generic ib_core ib_uverbs udp_tunnel ip6_udp_tunnel rdma_rxe sch_netem"
+
+# unpack PACKAGE DIR puts the kernel, as the ELF file that boots fastest, and the
+# modules into DIR.
+unpack() {
+	mkdir "$run/deb" "$run/root"
+	if ! (cd "$run/deb" && apt-get download -q "$1") >"$run/log" 2>&1; then
+		cat "$run/log" >&2
+		echo "rdma-guest: apt-get download $1 failed: expected a package source with it; apt-get update may help" >&2
+		exit 1
+	fi
+	dpkg-deb -x "$run"/deb/*.deb "$run/root"
+	mkdir "$run/new" "$run/new/modules"
+	image=$(echo "$run"/root/boot/vmlinuz-*)
+	at=$(LC_ALL=C grep -abo "$(printf '\3757zXZ')" "$image" | head -n 1 | cut -d: -f1)
+	if [ -z "$at" ]; then
+		echo "rdma-guest: $1: the kernel is not packed with xz" >&2
+		exit 1
+	fi
+	# What follows the packed kernel makes xz complain once it is done.
+	tail -c "+$((at + 1))" "$image" | xz -dcq --single-stream >"$run/new/vmlinux" 2>/dev/null || true
+	for m in $modules; do
+		file=$(find "$run/root/lib/modules" -name "$(echo "$m" | tr _ '?').ko*" | head -n 1)
+		case $file in
+		*.xz) xz -dc "$file" >"$run/new/modules/$m.ko" ;;
+		*.ko) cp "$file" "$run/new/modules/$m.ko" ;;
+		esac # what is not there is built into the kernel
+	done
+	rm -rf "$run/root" "$run/deb"
+	mv -T "$run/new" "$2" 2>/dev/null || [ -s "$2/vmlinux" ] # someone else may have been faster
+}
+
+# A cache that works is kept: the newest kernel is asked for only where there is none.
+kernel=$(find "$cache" -mindepth 1 -maxdepth 1 -type d -name 'linux-image-*' | sort | tail -n 1)
+if [ -z "$kernel" ]; then
+	package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '$1 == "Depends:" { print $2; exit }')
+	if [ -z "$package" ]; then
+		echo "rdma-guest: apt knows no package linux-image-amd64: run apt-get update as root" >&2
+		exit 1
+	fi
+	kernel=$cache/$package
+	unpack "$package" "$kernel"
+fi
+
+# What runs in the guest: first from the initial file system, then from the host's root.
+here=$(pwd -P)
+mkdir -p "$run/init/bin" "$run/init/modules" "$run/init/root" "$run/init/proc" "$run/init/dev"
+cp "$(command -v busybox)" "$run/init/bin/busybox"
+cp "$kernel"/modules/*.ko "$run/init/modules/"
+cat >"$run/init/init" <<INIT
+#!/bin/busybox sh
+b=/bin/busybox
+\$b mount -t proc proc /proc
+\$b mount -t devtmpfs dev /dev
+for m in $(echo $modules); do
+	[ ! -f /modules/\$m.ko ] || \$b insmod /modules/\$m.ko || echo "rdma-guest: module \$m does not load"
+done
+\$b mkdir /low /up
+\$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose,ro hostroot /low
+\$b mount -t tmpfs tmpfs /up
+\$b mkdir /up/new /up/work
+\$b mount -t overlay -o lowerdir=/low,upperdir=/up/new,workdir=/up/work overlay /root
+\$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=none,access=any work "/root$here"
+\$b mount --move /dev /root/dev
+\$b mkdir -p /root/dev/shm /root/dev/pts
+\$b mount -t tmpfs tmpfs /root/dev/shm
+\$b mount -t devpts devpts /root/dev/pts
+\$b mount --move /proc /root/proc
+\$b mount -t sysfs sys /root/sys
+\$b mount -t tmpfs tmpfs /root/run
+exec \$b chroot /root /bin/sh "$run/job"
+INIT
+chmod +x "$run/init/init"
+(cd "$run/init" && find . | cpio -o -H newc --quiet) >"$run/initrd"
+rm -rf "$run/init"
+
+{
+	export -p
+	cat <<'JOB'
+PATH=$PATH:/usr/sbin:/sbin
+ulimit -l unlimited
+ulimit -n 65536
+ip link set lo up
+[ -e /sys/class/net/dummy0 ] || ip link add dummy0 type dummy
+ip link set dummy0 mtu 4200 up
+ip address add 192.0.2.1/24 dev dummy0
+if ! rdma link add rxe0 type rxe netdev dummy0; then echo "rdma-guest: no soft-RoCE in this kernel"; fi
+JOB
+	printf 'cd '
+	quote() { printf "'%s' " "$(printf %s "$1" | sed "s/'/'\\\\''/g")"; }
+	quote "$here"
+	echo
+	for a; do quote "$a"; done
+	# Switched off at once: nothing is kept, so nothing has to be shut down.
+	cat <<JOB
+</dev/null
+status=\$?
+sync
+printf '\\n$marker %d\\n' \$status
+echo o >/proc/sysrq-trigger
+sleep 60
+JOB
+} >"$run/job"
+
+# The line with the status is the last one; all others are the command's.
+status_of() {
+	sed -un -e 's/\r$//' -e "/^$marker /{s///;w $run/status" -e 'q;}' -e '/sysrq: Power Off$/!p'
+	cat >/dev/null
+}
+timeout -k 5 "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp "$cpus" -m "$memory" \
+	-nodefaults -no-user-config -display none -no-reboot -serial stdio \
+	-fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
+	-device virtio-9p-pci,fsdev=root,mount_tag=hostroot \
+	-fsdev "local,id=work,path=$here,security_model=none,multidevs=remap" \
+	-device virtio-9p-pci,fsdev=work,mount_tag=work \
+	-kernel "$kernel/vmlinux" -initrd "$run/initrd" \
+	-append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check clearcpuid=rep_good,erms,fsrm rdinit=/init" \
+	</dev/null 2>"$run/errors" | status_of
+if [ -s "$run/status" ]; then exit "$(cat "$run/status")"; fi
+cat "$run/errors" >&2
+echo "rdma-guest: the guest ended without a status within $seconds s" >&2
+exit 124
