@@ -19,7 +19,7 @@ type Signatures string
 // Values of Options.Signatures.
 const (
 	SignaturesNever  Signatures = "never"
-	SignaturesStall  Signatures = "stall"  // when a call takes unusually long
+	SignaturesStall  Signatures = "stall"  // behind a call on the host, and when one takes unusually long
 	SignaturesAlways Signatures = "always" // before any data moves
 )
 
@@ -153,7 +153,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		x.Close()
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	if o.Signatures == SignaturesStall && (x.host || x.notes.engine != nil) {
+	if x.host && o.Signatures != SignaturesNever || o.Signatures == SignaturesStall && x.notes.engine != nil {
 		x.watch = startWatch(x)
 	}
 	x.undump = c.OnDump(x.Dump)

@@ -88,6 +88,9 @@ func job(t testing.TB, n int, o collectives.Options, f func(ctx context.Context,
 			if err := closeAll(); err != nil {
 				t.Errorf("rank %d: close: %v", r, err)
 			}
+			if err := boot.Close(); err != nil {
+				t.Errorf("rank %d: leave: %v", r, err)
+			}
 		})
 	}
 	ranks.Wait()

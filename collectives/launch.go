@@ -135,6 +135,12 @@ func (c *Comm) outcome(alg *algorithm) error {
 	if !c.host {
 		return nil
 	}
+	if c.args.Check == checkPublish { // first: the end of others may be news of the same
+		if err := c.contradicted(); err != nil {
+			c.comm.Abort(err) // ranks that met cannot go back to where they were
+			return err
+		}
+	}
 	if err := c.comm.Check(); err != nil {
 		return err
 	}

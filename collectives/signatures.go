@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -105,6 +106,24 @@ func (c *Comm) disagreementNow() error {
 	return c.disagreement(own.Sequence)
 }
 
+// contradicted compares, behind a call on the host, what ranks have told of it. Ranks
+// that disagree on a type or a reduction can well meet each other's waits, and a
+// result that is wrong must not pass for one. A rank tells before it moves data, so
+// whoever had data of another has its signature. Who has told nothing yet is left out,
+// and compares itself.
+func (c *Comm) contradicted() error {
+	own := &c.args.Signature
+	for r := range int(c.args.Ranks) {
+		if r == int(c.args.Rank) {
+			continue
+		}
+		if s, ok := c.published(r, int(c.args.Rank), own.Sequence); ok && !same(&s, own) {
+			return c.disagreement(own.Sequence)
+		}
+	}
+	return nil
+}
+
 func same(a, b *signature) bool {
 	x, y := *a, *b
 	x.Sequence, y.Sequence = 0, 0
@@ -142,17 +161,20 @@ func (c *Comm) misused() error {
 	return c.disagreementNow()
 }
 
-// watch looks at calls that take long. It exists in stall mode. On a GPU it compares
-// what ranks have begun as long as there is a Comm: nobody can tell there from
-// whether a call has returned.
+// watch looks at calls that take long. It exists when calls have numbers. In stall
+// mode, on a GPU, it compares what ranks have begun as long as there is a Comm: nobody
+// can tell there from whether a call has returned.
 type watch struct {
 	running atomic.Uint64 // sequence of the call under way, 0 for none
-	done    chan struct{}
+	asked   int           // the rank that was asked last whether it has left
+	life    context.Context
+	end     context.CancelFunc
 	group   sync.WaitGroup
 }
 
 func startWatch(c *Comm) *watch {
-	w := &watch{done: make(chan struct{})}
+	w := &watch{}
+	w.life, w.end = context.WithCancel(context.Background())
 	w.group.Go(func() { w.loop(c) })
 	return w
 }
@@ -175,7 +197,7 @@ func (w *watch) loop(c *Comm) {
 	last := uint64(0)
 	for {
 		select {
-		case <-w.done:
+		case <-w.life.Done():
 			return
 		case <-tick.C:
 		}
@@ -188,7 +210,7 @@ func (w *watch) loop(c *Comm) {
 		now := w.running.Load()
 		if now != 0 && now == last {
 			// The call does not end while it is stalled, so its arguments stand still.
-			if err := c.disagreement(now); err != nil && w.running.Load() == now {
+			if err := w.explain(c, now); err != nil && w.running.Load() == now {
 				c.comm.Abort(err)
 			}
 		}
@@ -196,15 +218,45 @@ func (w *watch) loop(c *Comm) {
 	}
 }
 
+// explain says why call number sequence on the host cannot end, if it is so.
+func (w *watch) explain(c *Comm, sequence uint64) error {
+	if c.opts.Signatures == SignaturesStall {
+		if err := c.disagreement(sequence); err != nil {
+			return err
+		}
+	}
+	return w.deserted(c, sequence)
+}
+
+// deserted says that a rank has left the job without ever having begun the call. It
+// asks for one of the ranks that are late each time, for that takes a moment.
+func (w *watch) deserted(c *Comm, sequence uint64) error {
+	self, ranks := c.comm.Rank(), c.comm.Size()
+	for range ranks {
+		w.asked = (w.asked + 1) % ranks
+		r := w.asked
+		if s, _ := c.latest(r, self); r == self || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(w.life, stallTick)
+		gone := c.comm.Departed(ctx, r)
+		cancel()
+		// What it has told last is looked at again: it may have begun in the meantime.
+		s, _ := c.latest(r, self)
+		if !gone || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
+			return nil
+		}
+		return &framework.Error{Op: "call " + fmt.Sprint(sequence), Peer: r, Err: fmt.Errorf(
+			"%w: it has left the job after call %d: expected all ranks to make the same calls", framework.ErrPeer, s.Sequence)}
+	}
+	return nil
+}
+
 func (w *watch) stop() {
 	if w == nil {
 		return
 	}
-	select {
-	case <-w.done:
-	default:
-		close(w.done)
-	}
+	w.end()
 	w.group.Wait()
 }
 

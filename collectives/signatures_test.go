@@ -87,6 +87,71 @@ func TestStallIsExplained(t *testing.T) {
 	})
 }
 
+// Ranks that disagree on what does not make them wait, a type or a reduction, have
+// moved data when the mistake shows. It is an error all the same, of every rank that
+// had data of another, and never a result.
+func TestWrongResultIsNoResult(t *testing.T) {
+	for name, odd := range map[string]struct {
+		count int
+		dtype device.DataType
+		op    device.Op
+	}{
+		"100 f32 sum": {100, device.Float32, device.Sum},
+		"100 i32 max": {100, device.Int32, device.Max},
+		"99 i32 sum":  {99, device.Int32, device.Sum},
+	} {
+		for _, algorithm := range []string{"allpair_chunk", "allpair_ll8", "twophase_ll16", "twophase_chunk", "ring"} {
+			t.Run(name+"/"+algorithm, func(t *testing.T) {
+				job(t, 3, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+					in, out := make([]byte, 400), make([]byte, 400)
+					count, dtype, op := 100, device.Int32, device.Sum
+					if c.Rank() == 2 {
+						count, dtype, op = odd.count, odd.dtype, odd.op
+					}
+					o := &collectives.CallOptions{Algorithm: algorithm}
+					err := c.AllReduce(pointer(in), pointer(out), count, dtype, op, o)
+					if err == nil || !strings.Contains(err.Error(), "ranks disagree") ||
+						!strings.Contains(err.Error(), "rank 2: allreduce of "+name+" by "+algorithm) || !strings.Contains(err.Error(), "100 i32 sum") {
+						return fmt.Errorf("disagreement: %v", err)
+					}
+					if c.Rank() < 2 && framework.PeerOf(err) != 2 {
+						return fmt.Errorf("blames rank %d, expected 2: %v", framework.PeerOf(err), err)
+					}
+					if err := c.Barrier(nil); err == nil {
+						return errors.New("the communicator goes on after half a call")
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// A rank that leaves the job in good order is not dead. Whoever waits for it in a
+// call that it never makes ends all the same, and names it.
+func TestDesertedCallEnds(t *testing.T) {
+	for _, s := range []collectives.Signatures{collectives.SignaturesStall, collectives.SignaturesAlways} {
+		t.Run(string(s), func(t *testing.T) {
+			job(t, 3, collectives.Options{Signatures: s}, func(ctx context.Context, c *collectives.Comm) error {
+				b := make([]byte, 1000)
+				for range 2 {
+					if err := c.AllReduce(pointer(b), pointer(b), 1000, device.Int8, device.Sum, nil); err != nil {
+						return err
+					}
+				}
+				if c.Rank() == 1 {
+					return nil
+				}
+				err := c.AllReduce(pointer(b), pointer(b), 1000, device.Int8, device.Sum, nil)
+				if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "left the job after call 2") {
+					return fmt.Errorf("a call that rank 1 never makes: %v", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
 // Several communicators of one process work at the same time, each with all ranks
 // in this process.
 func TestConcurrentCommunicators(t *testing.T) {

@@ -24,7 +24,7 @@ func (t *TCP) accept() {
 			return
 		case err != nil:
 			// Out of descriptors, for example. Others may be closed soon.
-			t.cfg.Log.Warn("bootstrap: cannot accept connections", "rank", t.rank, "error", err)
+			t.cfg.Log.Warn("bootstrap: cannot accept connections", "error", err)
 			timer := time.NewTimer(50 * time.Millisecond)
 			select {
 			case <-timer.C:
@@ -63,7 +63,7 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 	}
 	switch {
 	case err != nil:
-		t.cfg.Log.Warn("bootstrap: a connection was turned down", "rank", t.rank, "from", conn.RemoteAddr().String(), "error", err)
+		t.cfg.Log.Warn("bootstrap: a connection was turned down", "from", conn.RemoteAddr().String(), "error", err)
 		hangUp(conn)
 		if t.visits != nil {
 			// What was invalid about it was said in the last message.

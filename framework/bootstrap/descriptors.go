@@ -164,7 +164,7 @@ func (d *descriptors) read() {
 		n, oobn, flags, _, err := d.conn.ReadMsgUnix(b, oob)
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				d.log.Error("bootstrap: descriptors cannot be received any more", "rank", d.rank, "error", err)
+				d.log.Error("bootstrap: descriptors cannot be received any more", "error", err)
 			}
 			return
 		}
@@ -181,7 +181,7 @@ func (d *descriptors) read() {
 		}
 		if err != nil {
 			// Not of this job, or damaged: there is nobody to tell.
-			d.log.Warn("bootstrap: a datagram was dropped", "rank", d.rank, "error", err)
+			d.log.Warn("bootstrap: a datagram was dropped", "error", err)
 			closeFiles(files)
 			continue
 		}

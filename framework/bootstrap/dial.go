@@ -86,7 +86,7 @@ func (t *TCP) dial(to int, at netip.AddrPort, done chan struct{}) {
 		err = t.adopt(to, conn)
 	}
 	if err != nil && t.life.Err() == nil {
-		t.cfg.Log.Debug("bootstrap: a rank cannot be reached", "rank", t.rank, "peer", to, "error", err)
+		t.cfg.Log.Debug("bootstrap: a rank cannot be reached", "peer", to, "error", err)
 		t.await(t.life, 2*lastWords)
 		t.inbox.depart(to, fmt.Errorf("%w: rank %d has left the job or died: %w", framework.ErrPeer, to, err))
 	}

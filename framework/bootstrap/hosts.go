@@ -56,7 +56,7 @@ func (t *TCP) findHostMates(ctx context.Context, table []entry) error {
 		if err := t.fds.probe(ctx, t.life, table[first].socket, first); err == nil {
 			works = 1
 		} else if ctx.Err() == nil {
-			t.cfg.Log.Warn("bootstrap: a rank claims to be on this host, but descriptors do not reach it", "rank", t.rank, "peer", first, "error", err)
+			t.cfg.Log.Warn("bootstrap: a rank claims to be on this host, but descriptors do not reach it", "peer", first, "error", err)
 		}
 	}
 	all, err := AllGatherBytes(ctx, t, tagHosts, []byte{works})
@@ -132,6 +132,6 @@ func (d *descriptors) reply(m datagram, files []*os.File) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	if err := d.post(ctx, ctx, [16]byte(m.text[:16]), r, files); err != nil {
-		d.log.Debug("bootstrap: a probe was not answered", "rank", d.rank, "peer", m.from, "error", err)
+		d.log.Debug("bootstrap: a probe was not answered", "peer", m.from, "error", err)
 	}
 }

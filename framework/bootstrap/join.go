@@ -60,7 +60,7 @@ func (t *TCP) join(ctx context.Context) (err error) {
 		return err
 	}
 	if t.fds, err = newDescriptors(t.key, t.rank, t.cfg.Log); err != nil {
-		t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "rank", t.rank, "error", err)
+		t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "error", err)
 		t.fds = nil
 	} else {
 		t.self.socket = t.fds.name

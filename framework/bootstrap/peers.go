@@ -213,7 +213,7 @@ func (t *TCP) after(d time.Duration, f func()) {
 // pass takes note of an end and, if it is news, tells the neighbors.
 func (t *TCP) pass(n notice) {
 	if t.spread(n, n.err(), lastWords) {
-		t.cfg.Log.Warn("bootstrap: a rank has failed", "rank", t.rank, "culprit", n.culprit, "cause", n.text, "reported_by", n.origin)
+		t.cfg.Log.Warn("bootstrap: a rank has failed", "culprit", n.culprit, "cause", n.text, "reported_by", n.origin)
 	}
 }
 

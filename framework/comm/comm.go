@@ -70,7 +70,7 @@ func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicato
 	c := &Communicator{
 		opts:    o,
 		boot:    boot,
-		log:     o.Log.With("comm", o.Name, "rank", boot.Rank()),
+		log:     o.Log.With("comm", o.Name, "comm_rank", boot.Rank()),
 		dev:     o.Device,
 		links:   make(map[linkKey]*link),
 		proxies: make(map[*Transport][]*proxyService),
@@ -154,6 +154,7 @@ const (
 	tagSay
 	tagSwitch
 	tagUser
+	tagFarewell // nothing is ever sent with it
 )
 
 // Rank returns the number of this rank in the communicator.

@@ -77,6 +77,16 @@ func (c *Communicator) Check() error {
 	return c.Err()
 }
 
+// Departed waits until ctx ends for rank to leave the job in good order, and says that
+// it has. Death needs nobody who asks: it ends the communicator.
+func (c *Communicator) Departed(ctx context.Context, rank int) bool {
+	if rank == c.Rank() || c.Err() != nil {
+		return false
+	}
+	_, err := c.boot.Recv(ctx, rank, tagFarewell)
+	return errors.Is(err, framework.ErrPeer) && c.Err() == nil
+}
+
 // reportComplete is the value of WaitControl.Reported once the report was written.
 const reportComplete = 1
 

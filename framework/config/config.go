@@ -168,8 +168,8 @@ type Bootstrap struct {
 // Check turns on checks that cost time.
 type Check struct {
 	// Signatures says when ranks compare what they were called with (collective,
-	// count, type, operation): never, stall (when a kernel waits unusually long) or
-	// always (before any data moves).
+	// count, type, operation): never, stall (behind each call on the host, and while a
+	// call waits unusually long) or always (before any data moves).
 	Signatures string `config:"signatures"`
 }
 
