@@ -22,7 +22,7 @@ import (
 func TestKernelsWithManyThreads(t *testing.T) {
 	for _, m := range check.Modes {
 		t.Run(m.Name, func(t *testing.T) {
-			if r := emulate(t, m); r.Exit != 0 {
+			if r := emulate(t, "fused_check.cc", m); r.Exit != 0 {
 				t.Errorf("exit code %d\n%s", r.Exit, r.Output)
 			}
 		})
@@ -32,16 +32,28 @@ func TestKernelsWithManyThreads(t *testing.T) {
 // The emulator sees when a wait is missing.
 func TestMissingWaitsAreFound(t *testing.T) {
 	for bug, what := range map[string]string{"1": "C is read before it is whole", "2": "C is overwritten while it is read"} {
-		r := emulate(t, check.Seeds, "--test", "launches follow each other", "--bug", bug)
+		r := emulate(t, "fused_check.cc", check.Seeds, "--test", "launches follow each other", "--bug", bug)
 		if r.Exit != check.ExitWrong {
 			t.Errorf("%s: exit code %d, expected %d\n%s", what, r.Exit, check.ExitWrong, r.Output)
 		}
 	}
 }
 
-func emulate(t *testing.T, m check.Mode, arguments ...string) check.Result {
+// The tile of tensor cores, with threads that stand for lanes. The other modes find
+// nothing there that these two do not, and take minutes.
+func TestTensorTile(t *testing.T) {
+	for _, m := range []check.Mode{check.Plain, check.Memory} {
+		t.Run(m.Name, func(t *testing.T) {
+			if r := emulate(t, "tensor_check.cc", m); r.Exit != 0 {
+				t.Errorf("exit code %d\n%s", r.Exit, r.Output)
+			}
+		})
+	}
+}
+
+func emulate(t *testing.T, source string, m check.Mode, arguments ...string) check.Result {
 	t.Helper()
-	bin, err := check.Program{Source: "kernel/fused_check.cc"}.Build(t.Context(), m)
+	bin, err := check.Program{Source: "kernel/" + source}.Build(t.Context(), m)
 	if errors.Is(err, framework.ErrUnavailable) {
 		t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
 	}

@@ -66,19 +66,21 @@ func (r report) print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tµs\tTFLOP/s\tspeed\t")
 	for _, row := range []struct {
-		name string
-		took time.Duration
+		name  string
+		took  time.Duration
+		whole bool // a multiplication: it has a rate, and can be compared
 	}{
-		{"multiplication alone", r.multiply},
-		{"all-gather alone", r.gather},
-		{"one after the other", r.apart},
-		{"fused", r.fused},
+		{"multiplication alone", r.multiply, true},
+		{"all-gather alone", r.gather, false},
+		{"one after the other", r.apart, true},
+		{"fused", r.fused, true},
 	} {
-		rate := "-"
-		if row.took != r.gather || row.name != "all-gather alone" {
+		rate, speed := "-", "-"
+		if row.whole {
 			rate = fmt.Sprintf("%.1f", r.shape.flops()/row.took.Seconds()/1e12)
+			speed = fmt.Sprintf("%.2f", float64(r.apart)/float64(row.took))
 		}
-		fmt.Fprintf(t, "%s\t%.1f\t%s\t%.2f\t\n", row.name, float64(row.took)/1e3, rate, float64(r.apart)/float64(row.took))
+		fmt.Fprintf(t, "%s\t%.1f\t%s\t%s\t\n", row.name, float64(row.took)/1e3, rate, speed)
 	}
 	_ = t.Flush() // as with print, nobody is told of a closed terminal
 }

@@ -12,7 +12,7 @@
 
 #include "fused.h"
 
-#if MSCCLPP_TARGET_CUDA
+#if MSCCLPP_TARGET_CUDA || defined(FUSED_TENSOR)
 #include "tensor.h"
 #else
 #include "plain.h"

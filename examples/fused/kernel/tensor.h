@@ -8,6 +8,12 @@
 
 #include <mscclpp/device.h>
 
+#if MSCCLPP_TARGET_CUDA
+#include "instructions.h"
+#else
+#include "instructions_check.h"
+#endif
+
 namespace fused {
 
 constexpr uint32_t kTile = 128;     // rows and columns of a tile
@@ -21,37 +27,6 @@ constexpr uint32_t kSlice = kTile * kStep * 2;    // bytes of one operand in a b
 constexpr uint32_t kBuffer = 2 * kSlice;
 constexpr uint32_t kRow = kTile * 2 + 16;         // bytes of a row of the finished tile: the gap spreads rows over the banks
 static_assert(kTile * kRow <= kBuffers * kBuffer, "the finished tile takes the place of the buffers");
-
-MSCCLPP_DEVICE void copy16(uint32_t to, const char* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
-}
-MSCCLPP_DEVICE void commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
-template <int N>
-MSCCLPP_DEVICE void arrived() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
-
-MSCCLPP_DEVICE void load4(uint32_t (&r)[4], uint32_t from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(from)
-               : "memory");
-}
-// d += a times b: 16 x 16 by 16 x 8.
-MSCCLPP_DEVICE void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-MSCCLPP_DEVICE uint32_t narrow2(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-MSCCLPP_DEVICE void put4(uint32_t to, uint32_t v) { asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(v) : "memory"); }
-MSCCLPP_DEVICE mscclpp::Vec16 get16(uint32_t from) {
-  mscclpp::Vec16 v;
-  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from) : "memory");
-  return v;
-}
 
 // What one thread brings of a slice: 16 bytes in each half of the rows of A and of B.
 // A row is four such chunks. Where chunk i of row r lies is i ^ (r / 2 % 4): eight rows
@@ -101,10 +76,7 @@ struct Product {
 // all kThreads; the product is there after a block_sync.
 MSCCLPP_DEVICE Product multiply_tile(const char* a, const char* b, uint32_t k) {
   using namespace tensor;
-  static __attribute__((shared, aligned(128))) char memory[kBuffers * kBuffer];
-  uint32_t shared;
-  asm("{ .reg .u64 p; cvta.to.shared.u64 p, %1; cvt.u32.u64 %0, p; }" : "=r"(shared) : "l"(memory));
-
+  const uint32_t shared = shared_memory<kBuffers * kBuffer>();
   const uint32_t thread = mscclpp::thread_id(), lane = thread % 32, warp = thread / 32;
   const uint32_t down = warp % 2 * 64, across = warp / 2 * 32;  // the warp's part of the tile
   const uint32_t steps = k / kStep;
