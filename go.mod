@@ -25,6 +25,12 @@ require (
 )
 
 require (
+	github.com/Mellanox/rdmamap v1.1.0
+	github.com/vishvananda/netlink v1.3.1 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
+)
+
+require (
 	github.com/NVIDIA/go-nvml v0.13.3-0
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect

@@ -9,6 +9,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
+	ibhost "github.com/mscclpp-go/mscclpp/transports/ib-host"
+	ibnonatomic "github.com/mscclpp-go/mscclpp/transports/ib-nonatomic"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
@@ -24,6 +26,8 @@ type BuiltIn struct {
 var List = []BuiltIn{
 	entry(shm.Name, shm.New),
 	entry(cudaipc.Name, cudaipc.New),
+	entry(ibhost.Name, ibhost.New),
+	entry(ibnonatomic.Name, ibnonatomic.New),
 	entry(tcp.Name, tcp.New),
 }
 

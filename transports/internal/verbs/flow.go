@@ -1,0 +1,269 @@
+package verbs
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// flow is the sending side of a connection. Requests are numbered from 1 in the order in
+// which they are posted, which is that in which they complete.
+//
+// Few of them ask for a completion: an atomic, the last one that a flush waits for, and
+// otherwise one in a quarter of the queue. A connection that is left alone with requests
+// that nobody will hear of gets one more that is.
+type flow struct {
+	dev    *adapter
+	pair   *pair
+	box    *mailbox
+	peer   int
+	theirs address
+	depth  uint64
+	table  *destinations // of signals by immediates; nil for atomics
+
+	mu        sync.Mutex
+	posted    uint64 // number of the last request
+	completed uint64 // number of the last that is known to be done
+	marked    uint64 // number of the last that will be
+	dirty     bool   // puts were posted that nothing behind them vouches for
+	last      target // of the last put
+	looked    uint64 // posted, when it was looked at
+	since     time.Time
+	err       error
+	failed    atomic.Bool // err is set
+}
+
+// target is memory of a peer.
+type target struct {
+	addr, bytes uint64
+	rkey        uint32
+	id          framework.ID
+}
+
+// markAfter is how long a connection is left alone before it is marked.
+const markAfter = 20 * time.Microsecond
+
+func newFlow(e *endpoint, a address, peer int) *flow {
+	f := &flow{dev: e.dev, pair: e.pair, box: e.box, peer: peer, theirs: a, depth: uint64(e.t.config.QueueDepth)}
+	if most := uint64(e.dev.c.attr.max_qp_wr); most > 0 {
+		f.depth = min(f.depth, most)
+	}
+	if e.t.setup.Mode == Immediate {
+		f.table = newDestinations(f, a.receives)
+	}
+	return f
+}
+
+// close drops what is under way. The pair stays: another connection may take it.
+func (f *flow) close() {
+	f.fail(fmt.Errorf("%w: the connection was closed", framework.ErrClosed))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pair == nil {
+		return
+	}
+	_ = f.pair.reset() // what cannot be reset is replaced with the endpoint
+	for range f.depth {
+		if n, err := f.pair.pollSent(func(completion) {}); n == 0 || err != nil {
+			break
+		}
+	}
+	f.pair = nil
+}
+
+// fail ends the connection; the first reason stays.
+func (f *flow) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failLocked(err)
+}
+
+func (f *flow) failLocked(err error) {
+	if f.err == nil {
+		f.err = &framework.Error{Peer: f.peer, Err: err}
+		f.failed.Store(true)
+	}
+}
+
+// problem returns why the connection has ended.
+func (f *flow) problem() error {
+	if !f.failed.Load() {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// post gives requests to the adapter, at most a batch, by one call; known: the last one is
+// to complete. While the queue is full it waits, which the adapter bounds: each request
+// ends within the time for retries.
+func (f *flow) post(rs []request, known bool, halt *atomic.Bool) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.postLocked(rs, known, halt)
+}
+
+func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, error) {
+	for tries := 0; ; tries++ {
+		if f.err != nil {
+			return 0, f.err
+		}
+		if f.posted-f.completed+uint64(len(rs)) <= f.depth {
+			break
+		}
+		if err := f.pollLocked(); err != nil {
+			return 0, err
+		}
+		if halt != nil && halt.Load() {
+			return 0, fmt.Errorf("%w: stopped while the queue of requests was full", framework.ErrClosed)
+		}
+		if tries > 100 {
+			f.mu.Unlock()
+			runtime.Gosched()
+			f.mu.Lock()
+		}
+	}
+	n := f.posted
+	for i := range rs {
+		r := &rs[i]
+		n++
+		last := i == len(rs)-1
+		if last && (known || n-f.marked >= f.depth/4) {
+			r.flags |= flagSignaled
+		}
+		if r.flags&flagSignaled != 0 {
+			f.marked = n
+		}
+		f.pair.stage(i, n, r)
+	}
+	if err := f.pair.post(len(rs)); err != nil {
+		f.failLocked(err)
+		return 0, f.err
+	}
+	f.posted = n
+	return n, nil
+}
+
+// pollLocked takes completions.
+func (f *flow) pollLocked() error {
+	if f.pair == nil {
+		return f.err
+	}
+	_, err := f.pair.pollSent(func(c completion) {
+		if c.status != 0 {
+			f.failLocked(statusError(f.dev, fmt.Sprintf("request %d of %d to %s", c.id, f.posted, f.theirs.device), c))
+			return
+		}
+		f.completed = max(f.completed, c.id)
+	})
+	if err != nil {
+		f.failLocked(err)
+	}
+	return f.err
+}
+
+// progress takes completions, and sees to it that there will be one for what is under way.
+func (f *flow) progress() (outstanding bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return false, f.err
+	}
+	if f.posted != f.completed {
+		if err := f.pollLocked(); err != nil {
+			return false, err
+		}
+	}
+	if f.posted == f.completed {
+		return false, nil
+	}
+	if f.marked == f.posted {
+		return true, nil
+	}
+	if f.looked != f.posted {
+		f.looked, f.since = f.posted, time.Now()
+	} else if time.Since(f.since) >= markAfter && f.posted-f.completed < f.depth {
+		err = f.markLocked()
+	}
+	return true, err
+}
+
+// check returns the number of a request whose completion means that all earlier puts are
+// visible at the peer.
+//
+// The completion of a write alone does not: the peer's adapter answers when it has the
+// data. A read that follows is performed behind the writes, and its answer crosses the
+// peer's bus behind them. So does that of an atomic; the flow is not dirty behind one.
+func (f *flow) check(halt *atomic.Bool) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.checkLocked(halt)
+}
+
+func (f *flow) checkLocked(halt *atomic.Bool) (uint64, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	if !f.dirty && (f.marked == f.posted || f.table != nil) {
+		return f.marked, nil // signals by immediates are waited for in another way
+	}
+	r := f.question()
+	if f.dirty { // of where the data went: another device's memory is behind another bus
+		r.remote, r.rkey, r.bytes = f.last.addr, f.last.rkey, uint32(min(8, f.last.bytes))
+	}
+	one := [1]request{r}
+	n, err := f.postLocked(one[:], true, halt)
+	if err == nil {
+		f.dirty = false
+	}
+	return n, err
+}
+
+// question is a read of the peer's mailbox.
+func (f *flow) question() request {
+	box := f.box.region
+	return request{opcode: opRead, bytes: 8, local: box.addr + boxResult, lkey: box.lkey, remote: f.theirs.mailbox, rkey: f.theirs.rkey}
+}
+
+// markLocked posts a request whose completion tells that all earlier ones are done.
+func (f *flow) markLocked() error {
+	if f.dirty {
+		_, err := f.checkLocked(nil)
+		return err
+	}
+	one := [1]request{f.question()}
+	_, err := f.postLocked(one[:], true, nil)
+	return err
+}
+
+// done returns how many requests are known to be done.
+func (f *flow) done() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.completed
+}
+
+// counted returns how many signals the peer's plugin has counted.
+func (f *flow) counted() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(f.box.memory.Addr(), boxCredit)))
+}
+
+// touch notes a put, for the check that follows.
+func (f *flow) touch(addr, bytes uint64, rkey uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dirty, f.last = true, target{addr: addr, bytes: bytes, rkey: rkey}
+}
+
+// clean notes a signal: it vouches for the puts before it.
+func (f *flow) clean() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dirty = false
+}

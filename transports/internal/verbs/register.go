@@ -1,0 +1,161 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/memfd"
+)
+
+// registration is local memory that the adapter knows.
+type registration struct {
+	t      *Transport
+	memory *memfd.Memory // nil for memory of a device
+	region *region
+
+	mu    sync.Mutex
+	inbox *memfd.Memory // counts for a forwarder, where the plugin cannot raise counters
+}
+
+// close runs when no proxy has the memory any more; the receiver looks ids up, and finds
+// this one no longer.
+func (r *registration) close() {
+	r.region.close()
+	r.mu.Lock()
+	for _, m := range []*memfd.Memory{r.memory, r.inbox} {
+		if m != nil {
+			_ = m.Close() // of what this package mapped
+		}
+	}
+	r.memory, r.inbox = nil, nil
+	r.mu.Unlock()
+	r.t.release()
+}
+
+// raise adds to the counter at an offset, or to the word of the inbox that stands for it.
+// False: there is no way to.
+func (r *registration) raise(offset, n uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.inbox
+	if m == nil {
+		m = r.memory
+	}
+	if m == nil || offset > m.Len() || m.Len()-offset < 8 || (uint64(uintptr(m.Addr()))+offset)%8 != 0 {
+		return false
+	}
+	add(unsafe.Add(m.Addr(), offset), n)
+	return true
+}
+
+// Register takes memory behind a sealed memfd, or behind a dma-buf.
+func (t *Transport) Register(ctx context.Context, seg framework.Segment) (framework.Registration, error) {
+	r, err := t.register(ctx, seg)
+	if err != nil {
+		return r, t.failure("register", err)
+	}
+	return r, nil
+}
+
+func (t *Transport) register(ctx context.Context, seg framework.Segment) (framework.Registration, error) {
+	var none framework.Registration
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if seg.Bytes == 0 || seg.Offset+seg.Bytes < seg.Offset {
+		return none, fmt.Errorf("%w: %d bytes at offset %d", framework.ErrInvalid, seg.Bytes, seg.Offset)
+	}
+	share, err := usable(seg)
+	if err != nil {
+		return none, err
+	}
+	// The check of the range comes before the device, which may be missing.
+	if share.Kind == framework.ShareMemFD {
+		if err := memfd.Check(share.FD, seg.Offset, seg.Bytes); err != nil {
+			return none, err
+		}
+	}
+	d, err := t.acquire(nil)
+	if err != nil {
+		return none, err
+	}
+	r := &registration{t: t}
+	// Never with relaxed ordering: a signal is ordered behind data by the bus alone, and
+	// which memory holds counters is known only when they are bound.
+	access := accessLocal | accessWrite | accessRead
+	if t.setup.Mode == Atomic {
+		access |= accessAtomic
+	}
+	if share.Kind == framework.ShareMemFD {
+		if r.memory, err = memfd.Open(share.FD, seg.Offset, seg.Bytes); err == nil {
+			r.region, err = d.register(r.memory.Addr(), seg.Bytes, access)
+		}
+	} else {
+		r.region, err = d.registerFD(share, seg, access)
+	}
+	if err != nil {
+		if r.memory != nil {
+			_ = r.memory.Close()
+		}
+		t.release()
+		return none, err
+	}
+	id := t.keep(r)
+	k := key{mode: t.setup.Mode, id: id, addr: r.region.addr, bytes: seg.Bytes, rkey: r.region.rkey}
+	return framework.Registration{ID: id, Key: framework.Parcel{Data: k.append(nil)}}, nil
+}
+
+func (d *adapter) registerFD(s framework.Share, seg framework.Segment, access int) (r *region, err error) {
+	raw, err := s.FD.SyscallConn()
+	if err == nil {
+		cerr := raw.Control(func(fd uintptr) { r, err = d.registerDMABuf(fd, seg.Offset, seg.Bytes, access) })
+		if cerr != nil {
+			err = cerr
+		}
+	}
+	if err != nil && framework.Class(err) == nil {
+		err = fmt.Errorf("%w: dma-buf: %w", framework.ErrInvalid, err)
+	}
+	return r, err
+}
+
+// usable picks the share by which the adapter can reach memory.
+func usable(seg framework.Segment) (framework.Share, error) {
+	kind := framework.ShareMemFD
+	switch seg.Device.Type {
+	case "", "host":
+	case "cuda", "hip":
+		kind = framework.ShareDMABuf
+		if i := slices.IndexFunc(seg.Shares, func(s framework.Share) bool { return s.Kind == framework.ShareMemFD }); i >= 0 {
+			kind = framework.ShareMemFD // host memory that a device has registered
+		}
+	default:
+		return framework.Share{}, fmt.Errorf("%w: memory of %s: expected host, cuda or hip", framework.ErrUnsupported, seg.Device)
+	}
+	i := slices.IndexFunc(seg.Shares, func(s framework.Share) bool { return s.Kind == kind })
+	if i < 0 {
+		return framework.Share{}, fmt.Errorf("%w: memory of %s without a share of kind %s: expected memory from Alloc; other memory has to be staged", framework.ErrUnsupported, seg.Device, kind)
+	}
+	if seg.Shares[i].FD == nil {
+		return framework.Share{}, fmt.Errorf("%w: share of kind %s without a descriptor", framework.ErrInvalid, kind)
+	}
+	return seg.Shares[i], nil
+}
+
+// openInbox returns the inbox of a registration, which is as large as it.
+func (r *registration) openInbox() (framework.Share, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inbox == nil {
+		m, err := memfd.New("mscclpp-inbox", r.region.bytes, memfd.Options{})
+		if err != nil {
+			return framework.Share{}, err
+		}
+		r.inbox = m
+	}
+	return framework.Share{Kind: framework.ShareMemFD, FD: r.inbox.File()}.Dup()
+}

@@ -1,0 +1,135 @@
+// Compares abi.h with the headers of the library. Compiled by a test, never run.
+#include <infiniband/verbs.h>
+
+#include "../abi.h"
+
+#define SIZE(name) _Static_assert(sizeof(struct rv_##name) == sizeof(struct ibv_##name), "size of " #name)
+#define SPACE(name) _Static_assert(sizeof(struct rv_##name) <= sizeof(struct ibv_##name), "space of " #name)
+#define AT(name, member) \
+  _Static_assert(offsetof(struct rv_##name, member) == offsetof(struct ibv_##name, member), #name "." #member)
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
+
+SIZE(context_ops);
+AT(context_ops, poll_cq);
+AT(context_ops, req_notify_cq);
+AT(context_ops, post_send);
+AT(context_ops, post_recv);
+SPACE(context);
+AT(context, device);
+AT(context, ops);
+AT(context, cmd_fd);
+AT(context, async_fd);
+AT(pd, context);
+SPACE(mr);
+AT(mr, addr);
+AT(mr, length);
+AT(mr, lkey);
+AT(mr, rkey);
+AT(comp_channel, fd);
+AT(cq, context);
+SPACE(qp);
+AT(qp, context);
+AT(qp, send_cq);
+AT(qp, recv_cq);
+AT(qp, qp_num);
+SIZE(device_attr);
+AT(device_attr, max_qp_wr);
+AT(device_attr, max_cqe);
+AT(device_attr, max_qp_rd_atom);
+AT(device_attr, max_qp_init_rd_atom);
+AT(device_attr, atomic_cap);
+AT(device_attr, phys_port_cnt);
+SIZE(port_attr);
+AT(port_attr, active_mtu);
+AT(port_attr, gid_tbl_len);
+AT(port_attr, max_msg_sz);
+AT(port_attr, lid);
+AT(port_attr, link_layer);
+AT(port_attr, flags);
+SIZE(gid_entry);
+AT(gid_entry, gid_type);
+SIZE(qp_cap);
+AT(qp_cap, max_inline_data);
+SIZE(qp_init_attr);
+AT(qp_init_attr, cap);
+AT(qp_init_attr, qp_type);
+AT(qp_init_attr, sq_sig_all);
+SIZE(global_route);
+AT(global_route, flow_label);
+AT(global_route, traffic_class);
+SIZE(ah_attr);
+AT(ah_attr, dlid);
+AT(ah_attr, is_global);
+AT(ah_attr, port_num);
+SIZE(qp_attr);
+AT(qp_attr, path_mtu);
+AT(qp_attr, rq_psn);
+AT(qp_attr, dest_qp_num);
+AT(qp_attr, qp_access_flags);
+AT(qp_attr, ah_attr);
+AT(qp_attr, pkey_index);
+AT(qp_attr, max_rd_atomic);
+AT(qp_attr, max_dest_rd_atomic);
+AT(qp_attr, min_rnr_timer);
+AT(qp_attr, port_num);
+AT(qp_attr, timeout);
+AT(qp_attr, rnr_retry);
+SIZE(sge);
+AT(sge, lkey);
+SIZE(send_wr);
+AT(send_wr, sg_list);
+AT(send_wr, opcode);
+AT(send_wr, send_flags);
+AT(send_wr, imm_data);
+AT(send_wr, wr.rdma.remote_addr);
+AT(send_wr, wr.rdma.rkey);
+AT(send_wr, wr.atomic.compare_add);
+AT(send_wr, wr.atomic.rkey);
+SIZE(recv_wr);
+AT(recv_wr, num_sge);
+SIZE(wc);
+AT(wc, status);
+AT(wc, opcode);
+AT(wc, imm_data);
+AT(wc, qp_num);
+
+SAME(rv_port_active, IBV_PORT_ACTIVE);
+SAME(rv_link_layer_ethernet, IBV_LINK_LAYER_ETHERNET);
+SAME(rv_atomic_none, IBV_ATOMIC_NONE);
+SAME(rv_gid_ib, IBV_GID_TYPE_IB);
+SAME(rv_gid_roce_v1, IBV_GID_TYPE_ROCE_V1);
+SAME(rv_gid_roce_v2, IBV_GID_TYPE_ROCE_V2);
+SAME(rv_qpt_rc, IBV_QPT_RC);
+SAME(rv_qps_reset, IBV_QPS_RESET);
+SAME(rv_qps_init, IBV_QPS_INIT);
+SAME(rv_qps_rtr, IBV_QPS_RTR);
+SAME(rv_qps_rts, IBV_QPS_RTS);
+SAME(rv_qps_err, IBV_QPS_ERR);
+SAME(rv_qp_state, IBV_QP_STATE);
+SAME(rv_qp_access_flags, IBV_QP_ACCESS_FLAGS);
+SAME(rv_qp_pkey_index, IBV_QP_PKEY_INDEX);
+SAME(rv_qp_port, IBV_QP_PORT);
+SAME(rv_qp_av, IBV_QP_AV);
+SAME(rv_qp_path_mtu, IBV_QP_PATH_MTU);
+SAME(rv_qp_timeout, IBV_QP_TIMEOUT);
+SAME(rv_qp_retry_cnt, IBV_QP_RETRY_CNT);
+SAME(rv_qp_rnr_retry, IBV_QP_RNR_RETRY);
+SAME(rv_qp_rq_psn, IBV_QP_RQ_PSN);
+SAME(rv_qp_max_qp_rd_atomic, IBV_QP_MAX_QP_RD_ATOMIC);
+SAME(rv_qp_min_rnr_timer, IBV_QP_MIN_RNR_TIMER);
+SAME(rv_qp_sq_psn, IBV_QP_SQ_PSN);
+SAME(rv_qp_max_dest_rd_atomic, IBV_QP_MAX_DEST_RD_ATOMIC);
+SAME(rv_qp_dest_qpn, IBV_QP_DEST_QPN);
+SAME(rv_access_local_write, IBV_ACCESS_LOCAL_WRITE);
+SAME(rv_access_remote_write, IBV_ACCESS_REMOTE_WRITE);
+SAME(rv_access_remote_read, IBV_ACCESS_REMOTE_READ);
+SAME(rv_access_remote_atomic, IBV_ACCESS_REMOTE_ATOMIC);
+SAME(rv_access_relaxed_ordering, IBV_ACCESS_RELAXED_ORDERING);
+SAME(rv_wr_rdma_write, IBV_WR_RDMA_WRITE);
+SAME(rv_wr_rdma_write_with_imm, IBV_WR_RDMA_WRITE_WITH_IMM);
+SAME(rv_wr_rdma_read, IBV_WR_RDMA_READ);
+SAME(rv_wr_fetch_and_add, IBV_WR_ATOMIC_FETCH_AND_ADD);
+SAME(rv_send_fence, IBV_SEND_FENCE);
+SAME(rv_send_signaled, IBV_SEND_SIGNALED);
+SAME(rv_send_inline, IBV_SEND_INLINE);
+SAME(rv_wc_wr_flush_err, IBV_WC_WR_FLUSH_ERR);
