@@ -101,6 +101,10 @@ fi
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 if [ "$gpus" = 0 ]; then gpus=${CUDA_EMULATED_GPUS:-0}; fi
 : "${ranks:=$((gpus > 1 ? gpus : 2))}"
+if [ ${#versus[@]} -gt 0 ] && [ "$ranks" -gt "$gpus" ]; then
+	versus=()
+	nccl="$nccl, which wants a GPU for each rank: nothing is compared with it"
+fi
 {
 	echo "version  $(cat "$top/VERSION" 2>/dev/null)"
 	echo "date     $(date -u +%Y-%m-%dT%H:%M:%SZ)"
@@ -193,6 +197,7 @@ ranks_alone() {
 		RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r LOCAL_WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
 			"$run" "$@" >"$logs/alone-$r.out" 2>"$logs/alone-$r.err" </dev/null &
 		pids+=($!)
+		disown # or the shell would tell of each that is killed
 	done
 }
 
@@ -336,7 +341,7 @@ bench() {
 		flags=()
 		[ $kind = plain ] || flags=(--registered)
 		step "verify-$kind" 90 "$run" -n "$ranks" bench "${seven[@]}" "${common[@]}" "${flags[@]}" \
-			--bytes "$verified" --factor 16 --graph 3 --iters 1 --check
+			--bytes "$verified" --factor 4 --graph 3 --iters 1 --check
 	done
 	[ -n "${GPU_TEST_BYTES:-}" ] || step verify-256M 90 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --registered \
 		--bytes 256M --graph 2 --iters 1 --check
@@ -371,7 +376,9 @@ awk -F '\t' 'BEGIN {print "["} {gsub(/[\\"]/, "\\\\&", $3); printf "%s  {\"step\
 	"$logs/steps" >"$out/steps.json"
 tar -C "$logs" -czf "$out/logs.tar.gz" .
 if [ -s "$results" ] && [ -x "$top/bin/gpu-table" ]; then
-	"$top/bin/gpu-table" -format text "$results" >"$out/summary.txt" 2>&1
+	kind=()
+	if nvidia-smi -L 2>/dev/null | grep -q H200; then kind=(-h200); fi
+	"$top/bin/gpu-table" "${kind[@]}" -format text "$results" >"$out/summary.txt" 2>&1
 	cat "$out/summary.txt"
 fi
 skipped=$(grep -c 'skipped' "$logs/steps")

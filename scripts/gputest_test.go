@@ -36,7 +36,7 @@ esac
 case "$*" in *"${BREAK:-nothing}"*) echo "mscclpp-run: it broke" >&2; exit 3 ;; esac
 case "$*" in *"--format json"*) echo "$row" ;; esac`
 	fakeTest  = `echo "--- PASS: TestOne (0.00s)"; echo "    x_test.go:7: needs wings"; echo "--- SKIP: TestTwo (0.00s)"`
-	fakeTable = `echo "table of $(wc -l <"$3") rows"`
+	fakeTable = `echo "table of $(wc -l <"$3") rows"` // of GPUs that are no H200s
 	fakeSMI   = `case "$*" in -L) echo "GPU 0: a"; echo "GPU 1: b" ;; *memory.used*noheader*) echo 1; echo 2 ;; esac`
 )
 
@@ -122,6 +122,14 @@ func TestGPUStepThatFails(t *testing.T) {
 func TestGPUBudget(t *testing.T) {
 	out, calls, _, code := gpuMachine{}.test(t, "--tier", "smoke,bench", "--budget", "2", "--ranks", "4")
 	if code != 0 || strings.Contains(calls, "bench") || !strings.Contains(out, "skipped: the budget of 2 s is used up") || !strings.Contains(out, "4 ranks") {
+		t.Errorf("exit code %d, calls %q\n%s", code, calls, out)
+	}
+}
+
+// NCCL has no ranks that share a GPU.
+func TestGPUShared(t *testing.T) {
+	out, calls, _, code := gpuMachine{smi: true, env: []string{"MSCCLPP_NCCL_LIBRARY=/x/libnccl.so.2"}}.test(t, "--ranks", "4")
+	if code != 0 || strings.Contains(calls, "--vs") || !strings.Contains(out, "which wants a GPU for each rank") {
 		t.Errorf("exit code %d, calls %q\n%s", code, calls, out)
 	}
 }

@@ -21,10 +21,10 @@ func column(bytes int64) (int, bool) {
 }
 
 // Goal returns what is aimed at, if something is.
-func Goal(p Point, dtype string) (float64, bool) {
+func (out *Results) Goal(p Point) (float64, bool) {
 	i, ok := column(p.Bytes)
 	list := goals[p.Collective]
-	if !ok || p.Ranks != 4 || dtype != "f16" || i >= len(list) {
+	if !ok || !out.H200 || p.Ranks != 4 || out.DType != "f16" || i >= len(list) {
 		return 0, false
 	}
 	return list[i], true
@@ -58,7 +58,7 @@ var before = map[Point]Rival{
 	{2, "allreduce", 64 << 20}:  {225, mscclpp},
 }
 
-func earlier(p Point, dtype string) (Rival, bool) {
+func (out *Results) earlier(p Point) (Rival, bool) {
 	r, ok := before[p]
-	return r, ok && dtype == "f16"
+	return r, ok && out.H200 && out.DType == "f16"
 }

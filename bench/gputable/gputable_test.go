@@ -46,6 +46,7 @@ func load(t *testing.T, rows ...report.Row) *Results {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.H200 = true
 	return r
 }
 
@@ -126,19 +127,25 @@ func TestWaysToCallAreKeptApart(t *testing.T) {
 }
 
 func TestGoalsAreForWhatTheyWereSetFor(t *testing.T) {
-	if g, ok := Goal(oneK, "f16"); !ok || g != 2.1 {
+	r := &Results{DType: "f16", H200: true}
+	if g, ok := r.Goal(oneK); !ok || g != 2.1 {
 		t.Errorf("%v %v, want 2.1", g, ok)
 	}
-	if g, ok := Goal(Point{4, "alltoall", 1 << 30}, "f16"); !ok || g != 2085 {
+	if g, ok := r.Goal(Point{4, "alltoall", 1 << 30}); !ok || g != 2085 {
 		t.Errorf("%v %v, want 2085", g, ok)
 	}
 	for _, p := range []Point{{2, "allreduce", 1 << 10}, {4, "broadcast", 1 << 10}, {4, "allreduce", 2 << 10}, {4, "allreduce", 4 << 30}} {
-		if _, ok := Goal(p, "f16"); ok {
+		if _, ok := r.Goal(p); ok {
 			t.Errorf("%+v has a goal", p)
 		}
 	}
-	if _, ok := Goal(oneK, "f32"); ok {
-		t.Error("f32 has a goal")
+	for _, other := range []*Results{{DType: "f32", H200: true}, {DType: "f16"}} {
+		if _, ok := other.Goal(oneK); ok {
+			t.Errorf("%+v has a goal", other)
+		}
+		if _, ok := other.earlier(oneK); ok {
+			t.Errorf("%+v is compared with what was measured on others", other)
+		}
 	}
 	for c, list := range goals {
 		if len(list) != 11 {

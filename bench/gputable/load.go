@@ -52,6 +52,7 @@ type Cell struct {
 type Results struct {
 	Peer  string // name and version, "" if there was none
 	DType string
+	H200  bool // measured on H200s over NVLink: goals and earlier measurements are for these
 	cells map[Point]map[Mode]Cell
 }
 
@@ -222,7 +223,7 @@ func (out *Results) Rival(p Point) Rival {
 			consider(c.Peer, name)
 		}
 	}
-	if e, ok := earlier(p, out.DType); ok {
+	if e, ok := out.earlier(p); ok {
 		consider(e.Time, e.Name)
 	}
 	return best

@@ -64,7 +64,7 @@ func (out *Results) fast(p Point) (string, bool) {
 	if best.Name != "" {
 		other += " " + best.Name
 	}
-	goal, aimed := Goal(p, out.DType)
+	goal, aimed := out.Goal(p)
 	if !aimed {
 		goal = math.NaN()
 	}
@@ -103,7 +103,7 @@ func (out *Results) verdict(ranks int) string {
 				faster++
 			}
 		}
-		if goal, ok := Goal(p, out.DType); ok {
+		if goal, ok := out.Goal(p); ok {
 			aimed++
 			if c.Ours <= goal {
 				reached++

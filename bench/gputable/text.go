@@ -41,7 +41,7 @@ func (out *Results) line(p Point) string {
 	}
 	c, best := cell(Mode{Graph, true}), out.Rival(p)
 	aim := ""
-	if goal, ok := Goal(p, out.DType); ok {
+	if goal, ok := out.Goal(p); ok {
 		if aim = micros(goal); c.Ours > goal {
 			aim += "!"
 		}

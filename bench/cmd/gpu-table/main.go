@@ -3,6 +3,8 @@
 //	gpu-table results.jsonl…                              as text
 //	gpu-table -format markdown results.jsonl…             as the tables of docs/performance.md
 //	gpu-table -into docs/performance.md results.jsonl…    into that file, between two marks
+//
+// With -h200 beside the goals for H200s, and what other libraries took on those.
 package main
 
 import (
@@ -30,6 +32,7 @@ func run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("gpu-table", flag.ContinueOnError)
 	format := flags.String("format", "text", "text or markdown")
 	into := flags.String("into", "", "replace the generated part of this file, or append one")
+	h200 := flags.Bool("h200", false, "the GPUs are H200s: with the goals for those, and what others took on them")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -48,6 +51,7 @@ func run(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	results.H200 = *h200
 	switch {
 	case *into != "":
 		return replace(*into, results)
