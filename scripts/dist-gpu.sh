@@ -23,6 +23,7 @@ mkdir -p "$top/bin/plugins" "$top/tests/actor"
 program() { "$go" build -trimpath -ldflags "$stamp" -o "$top/bin/$1" "$2"; }
 program mscclpp-run ./cmd/mscclpp-run
 program example-allreduce ./examples/allreduce
+program example-fused ./examples/fused
 if [ -d bench/cmd/gpu-table ]; then program gpu-table ./bench/cmd/gpu-table; fi
 for transport in shm cudaipc; do
 	plugin=mscclpp-transport-$transport
