@@ -44,6 +44,11 @@ done
 now() { date +%s%N; }
 begin=$(now)
 left() { echo $((budget - ($(now) - begin) / 1000000000)); } # seconds
+at_most() { # SECONDS, or what is left
+	local room
+	room=$(left)
+	echo $((room < $1 ? room : $1))
+}
 
 # Find the programs: around this script, or in the archive beside it.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -133,7 +138,7 @@ step() {
 		record "$name" 0 "skipped: the budget of $budget s is used up"
 		return 1
 	fi
-	[ "$limit" -le "$room" ] || limit=$room
+	limit=$(at_most "$limit")
 	start=$(now)
 	timeout -k 5 "$limit" "$@" >"$logs/$name.out" 2>"$logs/$name.err" </dev/null
 	code=$?
@@ -239,8 +244,8 @@ killed() {
 	for ((r = 0; r < n; r++)); do
 		[ $r = 1 ] || others+=("${pids[$r]}")
 	done
-	if ! until_true 60 started_or_ended "${pids[@]}" || ! test -s "$logs/alone-0.out"; then
-		why="no result within 60 s, or a rank ended before"
+	if ! until_true "$(at_most 60)" started_or_ended "${pids[@]}" || ! test -s "$logs/alone-0.out"; then
+		why="no result in time, or a rank ended before"
 	else
 		kill -STOP "${pids[1]}"
 		sleep 0.3 # by now every other kernel waits for the rank that stands still
@@ -282,7 +287,7 @@ memory() {
 	used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | tr '\n' ' '; }
 	before=$(used)
 	ranks_alone "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1G --factor 2 --iters 2000 --format json
-	until_true 60 started_or_ended "${pids[@]}"
+	until_true "$(at_most 60)" started_or_ended "${pids[@]}"
 	during=$(used)
 	processes=$(nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader | tee "$logs/contexts.out" | grep -c '[0-9]')
 	for p in "${pids[@]}"; do kill -TERM "$p" 2>/dev/null; done
