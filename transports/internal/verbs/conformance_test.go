@@ -1,0 +1,32 @@
+package verbs
+
+import (
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/transporttest"
+)
+
+// The suite on adapters that are not there, which are stricter than real ones: a peer that
+// has no room for a signal, or a queue that overflows, is the end.
+func TestConformance(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			library := fake(t)
+			transporttest.Run(t, func(t testing.TB) *transporttest.Side {
+				return transporttest.Embedded(transportOn(t, library, mode))
+			})
+		})
+	}
+}
+
+// The same with queues that are nearly always full.
+func TestConformanceSmallQueues(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			library := fake(t)
+			transporttest.Run(t, func(t testing.TB) *transporttest.Side {
+				return transporttest.Embedded(transportOn(t, library, mode, func(c *Config) { c.QueueDepth, c.Receives, c.Inline = minDepth, 4, 0 }))
+			})
+		})
+	}
+}
