@@ -1,10 +1,8 @@
 package tcp
 
 import (
-	"bufio"
 	"crypto/subtle"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -19,10 +17,6 @@ const (
 	semaphores = 480
 	handles    = memories + semaphores
 )
-
-// readAhead is how much of a stream is read beside the data of large puts, which
-// goes straight to where it belongs.
-const readAhead = 16 << 10
 
 // inbound is the receiving side of one proxy's streams. Each has a reader. That of
 // the first one performs everything in order; for a put with stripes it lets the
@@ -98,15 +92,19 @@ func (g *inbound) answer(a answer) {
 // serve performs what comes over one stream until it ends. A frame that cannot be
 // performed ends the group: its sender made a mistake, or its target was closed.
 func (g *inbound) serve(n int, conn *net.TCPConn) {
-	in := bufio.NewReaderSize(conn, readAhead)
+	defer g.end()
+	in, err := newReader(conn)
+	if err != nil {
+		return
+	}
 	perform := g.perform
 	if n > 0 {
-		perform = func(f frame, in *bufio.Reader) error { return g.performStripe(n, f, in) }
+		perform = func(f frame, in *reader) error { return g.performStripe(n, f, in) }
 	}
 	var head [frameBytes]byte
 	for {
-		if _, err := io.ReadFull(in, head[:]); err != nil {
-			break
+		if err := in.full(head[:]); err != nil {
+			return
 		}
 		f, err := decodeFrame(head[:])
 		if err == nil {
@@ -116,14 +114,13 @@ func (g *inbound) serve(n int, conn *net.TCPConn) {
 			if framework.Class(err) != nil { // else the stream has ended
 				g.answer(answer{verdict: answerRefused, text: err.Error()})
 			}
-			break
+			return
 		}
 	}
-	g.end()
 }
 
 // perform does what a frame of the first stream asks for.
-func (g *inbound) perform(f frame, in *bufio.Reader) error {
+func (g *inbound) perform(f frame, in *reader) error {
 	if f.kind == frameOpen {
 		return g.open(f, in)
 	}
@@ -154,9 +151,9 @@ func (g *inbound) perform(f frame, in *bufio.Reader) error {
 }
 
 // open lets a handle stand for memory whose key the sender has.
-func (g *inbound) open(f frame, in io.Reader) error {
+func (g *inbound) open(f frame, in *reader) error {
 	var body [openBytes]byte
-	if _, err := io.ReadFull(in, body[:]); err != nil {
+	if err := in.full(body[:]); err != nil {
 		return err
 	}
 	if g.table[f.handle] != nil {
@@ -189,7 +186,7 @@ func (g *inbound) region(handle uint32) (*region, error) {
 }
 
 // put reads data straight into memory.
-func (g *inbound) put(f frame, in io.Reader) error {
+func (g *inbound) put(f frame, in *reader) error {
 	r, err := g.region(f.handle)
 	if err != nil {
 		return err
@@ -199,8 +196,7 @@ func (g *inbound) put(f frame, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.ReadFull(in, to)
-	return err
+	return in.full(to)
 }
 
 // settled waits until the other streams have performed their stripes.
@@ -230,7 +226,7 @@ func (g *inbound) begin(f frame) error {
 }
 
 // performStripe does what a frame of another stream asks for.
-func (g *inbound) performStripe(n int, f frame, in *bufio.Reader) error {
+func (g *inbound) performStripe(n int, f frame, in *reader) error {
 	if f.kind != frameStripe || f.others != 0 {
 		return fmt.Errorf("%w: frame of kind %d on a stream for stripes", framework.ErrPeer, f.kind)
 	}

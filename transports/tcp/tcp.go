@@ -20,6 +20,7 @@
 //	handshake.go  how both ends of a stream prove who they are
 //	network.go    addresses of this host, and who can reach it
 //	accept.go     the listener
+//	reader.go     straight into memory
 //	inbound.go    from streams into memory
 //	dial.go       how streams are made
 //	outbound.go   from memory into streams
