@@ -26,7 +26,8 @@ type Job struct {
 	Stdin  *os.File // for the first rank of the job; nil = none
 	Stdout io.Writer
 	Stderr io.Writer
-	Report io.Writer // where the launcher's own lines go; nil = nowhere
+	Report io.Writer    // where the launcher's own lines go; nil = nowhere
+	Failed func(Result) // called once, as soon as a rank has failed; may be nil
 	Output Output
 	Masks  []Mask // processors of each local rank; nil = not bound
 

@@ -132,6 +132,9 @@ func (w *watch) failed(e exit) bool {
 		rest = fmt.Sprintf("; ending the other %d", w.alive)
 	}
 	fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) %s%s\n", rank, e.p.pid, what, rest)
+	if w.job.Failed != nil {
+		w.job.Failed(w.result)
+	}
 	return !w.asked
 }
 

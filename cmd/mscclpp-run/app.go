@@ -42,6 +42,8 @@ func (a *app) run(args []string) error {
 		return a.help(f)
 	case a.opts.version:
 		return a.printVersion()
+	case a.opts.serve:
+		return a.serveAgent()
 	}
 	rest := f.Args()
 	if len(rest) == 0 {
@@ -117,6 +119,8 @@ func (a *app) help(f *pflag.FlagSet) error {
 
   mscclpp-run -n N [flags] [--] PROGRAM [ARGUMENTS]
   mscclpp-run [-n N] [flags] VERB [ARGUMENTS]     flags may also follow the verb
+  mscclpp-run --host a,b -n N [flags] PROGRAM…    on several hosts, over ssh
+  mscclpp-run --emit KIND [flags] PROGRAM…        a manifest for Slurm or Kubernetes
 
 Under Slurm, Open MPI, torchrun, PMI, jsrun and Kubernetes it finds its place in
 the environment; there -n is the number of ranks for each process of the engine.

@@ -18,9 +18,15 @@ import (
 
 // launch starts a program in the role that the engine left for this process.
 func (a *app) launch(program string, args []string) error {
+	if a.opts.emit.kind != "" {
+		return a.emit(program, args)
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
+	}
+	if a.opts.hostfile != "" || a.opts.hosts != "" {
+		return a.launchHosts(program, args, cfg)
 	}
 	env, err := a.environ()
 	if err != nil {

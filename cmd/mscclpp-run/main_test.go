@@ -198,7 +198,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--nnodes", "2", "--node-rank", "2", "true"}, 2, "host 2 of 2"},
 		{[]string{"--nnodes", "2", "--node-rank", "0", "true"}, 2, "expected --master-addr"},
 		{[]string{"--rdzv-endpoint", "h:x", "true"}, 2, `port "x"`},
-		{[]string{"--hostfile", "h", "true"}, 2, "srun, mpirun"},
+		{[]string{"--hostfile", "h", "true"}, 1, "--hostfile: open h: no such file"},
 		{[]string{"--set", "comm.scrach=1", "true"}, 1, `did you mean "comm.scratch"?`},
 		{[]string{"--set", "novalue", "true"}, 2, "expected KEY=VALUE"},
 		{[]string{"--config", "/nonexistent.yaml", "true"}, 1, "no such file"},

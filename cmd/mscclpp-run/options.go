@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/launch/remote"
 )
 
 // options are the launcher's own flags, which stand before the program, or on any
@@ -31,6 +32,11 @@ type options struct {
 	version     bool
 	help        bool
 	hostfile    string
+	hosts       string
+	ssh         string
+	agent       string
+	serve       bool
+	emit        emitOptions
 }
 
 // named are the flags that set a key of the configuration.
@@ -54,7 +60,7 @@ var aliases = map[string]string{
 	"n": "np", "nproc": "np",
 	"wdir": "chdir", "rdzv-endpoint": "rendezvous",
 	"timestamp-output": "timestamp",
-	"hosts":            "hostfile", "host": "hostfile", "machinefile": "hostfile",
+	"hosts":            "host", "machinefile": "hostfile",
 }
 
 // accepted are flags of mpirun that are true here anyway.
@@ -96,8 +102,13 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no line about the rank that failed")
 	f.BoolVarP(&o.version, "version", "V", false, "print the version")
 	f.BoolVarP(&o.help, "help", "h", false, "print this")
-	f.StringVar(&o.hostfile, "hostfile", "", "")
-	f.Lookup("hostfile").Hidden = true
+	f.StringVar(&o.hostfile, "hostfile", "", "start the job over ssh on the hosts in this file, one a line: HOST [slots=N]; -n is the number of all ranks then")
+	f.StringVar(&o.hosts, "host", "", "the same for a list: HOST[:N],HOST[:N]")
+	f.StringVar(&o.ssh, "ssh", "ssh -T -o BatchMode=yes -o ConnectTimeout=10", "with a list of hosts: the command that runs another one there")
+	f.StringVar(&o.agent, "agent", "", "with a list of hosts: path of mscclpp-run there; default: where it is here")
+	emitFlags(f, &o.emit)
+	f.BoolVar(&o.serve, strings.TrimPrefix(remote.AgentFlag, "--"), false, "")
+	f.Lookup(strings.TrimPrefix(remote.AgentFlag, "--")).Hidden = true
 	for _, name := range accepted {
 		f.Bool(name, false, "")
 		f.Lookup(name).Hidden = true

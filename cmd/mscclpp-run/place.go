@@ -24,9 +24,6 @@ func (a *app) place() (*launch.Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.hostfile != "" {
-		return nil, usage("programs on other hosts are started by srun, mpirun or another engine; or run mscclpp-run on each host with --nnodes, --node-rank and --master-addr")
-	}
 	if e.Role == launch.RoleRank {
 		switch {
 		case local == 0:

@@ -193,7 +193,7 @@ func (c call) refused(r refusal, by, size int) error {
 	case refusedJob:
 		return fmt.Errorf("%w: another job listens there: expected job %x", framework.ErrInvalid, c.job[:8])
 	case refusedSecret:
-		return fmt.Errorf("%w: wrong secret: rank %d did not accept this rank's secret", framework.ErrInvalid, by)
+		return fmt.Errorf("%w: wrong secret: rank %d did not accept this rank's secret: expected the same %s for all ranks", framework.ErrInvalid, by, EnvSecretFile)
 	case refusedRank:
 		return fmt.Errorf("%w: another rank than %d listens there", framework.ErrPeer, by)
 	case refusedSize:
@@ -252,7 +252,7 @@ func (c call) accept(conn io.ReadWriter) (h hello, proved bool, err error) {
 		final[0], err = byte(refusedSecret), fmt.Errorf("%w: wrong secret: whoever claims to be rank %d does not know it", framework.ErrInvalid, h.from)
 	case h.size != uint32(c.size):
 		proved = true
-		final[0], err = byte(refusedSize), fmt.Errorf("%w: rank %d expects a job of %d ranks, rank %d expects %d", framework.ErrInvalid, h.from, h.size, c.rank, c.size)
+		final[0], err = byte(refusedSize), fmt.Errorf("%w: rank %d expects a job of %d ranks, rank %d expects %d: expected the same numbers of hosts and ranks everywhere", framework.ErrInvalid, h.from, h.size, c.rank, c.size)
 	case h.from >= uint32(c.size) || h.from == h.to:
 		proved = true
 		final[0], err = byte(refusedRank), fmt.Errorf("%w: connection of rank %d: expected another rank below %d", framework.ErrInvalid, h.from, c.size)

@@ -284,5 +284,8 @@ func (h *lobby) absence(missing []int, cause error) notice {
 		}
 		n.text += fmt.Sprintf("; a connection%s was turned down: %v", claim, h.refused[r])
 	}
+	if len(claims) == 0 {
+		n.text += ": see whether its process was started there and reaches rank 0"
+	}
 	return n
 }

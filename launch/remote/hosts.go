@@ -1,0 +1,167 @@
+package remote
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Host is one machine of a job.
+type Host struct {
+	Name  string // as ssh takes it: an alias, a name or an address, with user@ or without
+	Slots int    // ranks that it takes; 0 = not said
+}
+
+// hostName is what ssh may be given: no option, no word of a shell.
+var hostName = regexp.MustCompile(`^([A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9._:][A-Za-z0-9._:-]*$`)
+
+const (
+	maxHosts = 4096
+	maxSlots = 1024
+)
+
+// ParseHosts reads "a,b:4": names, each with a number of ranks or without. An address
+// of IPv6 stands in brackets.
+func ParseHosts(list string) ([]Host, error) {
+	var all hosts
+	for _, word := range strings.Split(list, ",") {
+		if err := all.add(strings.TrimSpace(word), ""); err != nil {
+			return nil, err
+		}
+	}
+	return all.list, nil
+}
+
+// ReadHostfile reads one host a line, as mpirun's formats have it: "a", "a slots=4" or
+// "a:4". What follows a # is a comment. Name is that of the file, for messages.
+func ReadHostfile(r io.Reader, name string) ([]Host, error) {
+	var all hosts
+	lines := bufio.NewScanner(r)
+	for number := 1; lines.Scan(); number++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		slots, err := "", error(nil)
+		for _, word := range words[1:] {
+			key, value, ok := strings.Cut(word, "=")
+			switch {
+			case ok && key == "slots":
+				slots = value
+			case ok && (key == "max_slots" || key == "max-slots"): // a limit for more than the slots, which nobody starts here
+			default:
+				err = invalid("%q: expected slots=N", word)
+			}
+		}
+		if err == nil {
+			err = all.add(words[0], slots)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", name, number, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(all.list) == 0 {
+		return nil, fmt.Errorf("%s: %w", name, invalid("no host: expected one a line"))
+	}
+	return all.list, nil
+}
+
+// hosts are those read so far. One that comes again has more slots.
+type hosts struct {
+	list []Host
+	at   map[string]int
+}
+
+func (h *hosts) add(word, slots string) error {
+	name, count := word, slots
+	if inside, after, ok := strings.Cut(strings.TrimPrefix(word, "["), "]"); ok && word[0] == '[' {
+		name = inside
+		if after != "" {
+			if after[0] != ':' {
+				return invalid("host %q: expected [ADDRESS]:N", word)
+			}
+			count = after[1:]
+		}
+	} else if before, after, ok := strings.Cut(word, ":"); ok && !strings.Contains(after, ":") {
+		name, count = before, after
+	}
+	if !hostName.MatchString(name) {
+		return invalid("host %q: expected a name or an address, as in a,b:4", word)
+	}
+	n := 0
+	if count != "" {
+		var err error
+		if n, err = strconv.Atoi(count); err != nil || n < 1 || n > maxSlots {
+			return invalid("host %s: %q ranks: expected 1 to %d", name, count, maxSlots)
+		}
+	}
+	if at, known := h.at[name]; known {
+		h.list[at].Slots = max(1, h.list[at].Slots) + max(1, n)
+		return nil
+	}
+	if len(h.list) == maxHosts {
+		return invalid("more than %d hosts", maxHosts)
+	}
+	if h.at == nil {
+		h.at = map[string]int{}
+	}
+	h.at[name] = len(h.list)
+	h.list = append(h.list, Host{Name: name, Slots: n})
+	return nil
+}
+
+// Spread returns the number of ranks of each host. Total is the number of all, or 0;
+// each the number on every host, or 0. Without both every host takes its slots. Hosts
+// that get none are at the end of the list.
+func Spread(list []Host, total, each int) ([]int, error) {
+	out := make([]int, len(list))
+	said, slots := 0, 0
+	for i, h := range list {
+		if h.Slots > 0 {
+			said++
+		}
+		out[i] = max(1, h.Slots)
+		slots += out[i]
+	}
+	switch {
+	case each > 0:
+		for i, h := range list {
+			if out[i] = each; h.Slots > 0 && each > h.Slots {
+				return nil, invalid("%d ranks on each host, and %s has %d slots: expected no more", each, h.Name, h.Slots)
+			}
+		}
+		if sum := each * len(list); total > 0 && total != sum {
+			return nil, invalid("-n %d, and %d ranks on each of %d hosts: with a list of hosts -n is the number of all ranks, expected %d", total, each, len(list), sum)
+		}
+	case total == 0:
+	case said == 0: // evenly; the first hosts take what is left
+		for i := range out {
+			out[i] = total / len(out)
+			if i < total%len(out) {
+				out[i]++
+			}
+		}
+	case total > slots:
+		return nil, invalid("-n %d, and the %d hosts have %d slots: expected no more, or other numbers behind the hosts", total, len(list), slots)
+	default: // host by host
+		left := total
+		for i := range out {
+			out[i] = min(left, out[i])
+			left -= out[i]
+		}
+	}
+	return out, nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", framework.ErrInvalid, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,148 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/launch"
+)
+
+// loop watches the job to its end. As in package launch, the deadline moves from linger
+// over grace to the bound for kills; the agents do the ending on their hosts.
+func (r *run) loop(ctx context.Context) {
+	next := func() {}
+	deadline := time.NewTimer(time.Hour)
+	deadline.Stop()
+	defer deadline.Stop()
+	at := func(d time.Duration, f func()) {
+		next = f
+		deadline.Reset(d)
+	}
+	asked, gaveUp := false, false
+	last := func() { gaveUp = true }
+	ask := func(s byte) {
+		if asked {
+			return
+		}
+		asked = true
+		r.signal(s)
+		// The agents kill after grace. One that does not say so has lost its connection.
+		at(r.Spec.Grace+killBound, last)
+	}
+	terminate := func() { ask(byte(syscall.SIGTERM)) }
+	done := ctx.Done()
+	for r.alive > 0 && !gaveUp {
+		select {
+		case e := <-r.events:
+			failed, lost := r.handle(e)
+			switch {
+			case asked || r.alive == 0:
+			case lost:
+				terminate()
+			case failed:
+				at(r.Spec.Linger, terminate)
+			}
+		case s := <-r.Signals:
+			number, ok := signalOf(s)
+			if !ok {
+				continue
+			}
+			switch syscall.Signal(number) {
+			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+				if asked { // the second one: the agents kill
+					r.signal(number)
+					at(killBound, last)
+				}
+				ask(number)
+			case syscall.SIGTSTP: // job control ends at the launcher: hosts go on
+				_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+			default:
+				r.signal(number)
+			}
+		case <-done:
+			done = nil
+			terminate()
+		case <-deadline.C:
+			next()
+		}
+	}
+	if !gaveUp {
+		return
+	}
+	for _, l := range r.links {
+		if !l.ended {
+			fmt.Fprintf(r.Report, "mscclpp-run: host %s has not said within %v that its ranks have ended; they may still run\n", l.host.Name, r.Spec.Grace+killBound)
+		}
+	}
+	if r.result.Code == 0 {
+		r.result.Code = 128 + int(syscall.SIGKILL)
+	}
+	r.alive = 0
+}
+
+// signal sends a signal to the ranks of all hosts that have some.
+func (r *run) signal(s byte) {
+	for _, l := range r.links {
+		if !l.ended {
+			l.send(kindSignal, []byte{s})
+		}
+	}
+}
+
+// handle takes news in. It returns whether a rank has failed, and whether the others
+// have nothing to report about it: a host is lost, or started nothing.
+func (r *run) handle(e event) (failed, lost bool) {
+	l := r.links[e.host]
+	if l.ended {
+		return false, false
+	}
+	over := func(result launch.Result, err error) {
+		l.ended = true
+		r.alive--
+		l.hangUp()
+		if r.result.Code == 0 {
+			r.result = result
+			if err != nil {
+				r.err = &StartError{Code: result.Code, Err: fmt.Errorf("host %s: %w", l.host.Name, err)}
+			}
+		}
+	}
+	if e.err != nil {
+		fresh := r.result.Code == 0
+		over(launch.Result{Code: 1, Rank: -1}, nil)
+		if fresh || !r.known() {
+			fmt.Fprintf(r.Report, "mscclpp-run: host %s: %v\n", l.host.Name, e.err)
+		}
+		return true, true
+	}
+	switch e.frame.kind {
+	case kindFailed:
+		result, err := decode[launch.Result](e.frame)
+		if err != nil {
+			over(launch.Result{Code: 1, Rank: -1}, err)
+			return true, true
+		}
+		if r.result.Code == 0 {
+			r.result = result
+		}
+		return true, false
+	case kindEnd:
+		x, err := decode[end](e.frame)
+		if err == nil && x.Error != "" {
+			err = errors.New(x.Error)
+		}
+		if err != nil {
+			x.Code = max(1, x.Code)
+		}
+		over(x.Result, err)
+		return x.Code != 0, err != nil
+	}
+	r.pass(e)
+	return false, false
+}
+
+// known reports whether the first failure was that of a rank.
+func (r *run) known() bool { return r.result.Rank >= 0 }
