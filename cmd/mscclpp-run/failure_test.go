@@ -167,8 +167,10 @@ func (p places) nothingLeft(t *testing.T, pids []int) {
 // failure, and the machine is as it was.
 func TestDeath(t *testing.T) {
 	i := install(t)
-	t.Run("in start-up", func(t *testing.T) { deathInStartUp(t, i) })
-	t.Run("in shutdown", func(t *testing.T) { deathInShutdown(t, i) })
+	t.Run("rank in start-up", func(t *testing.T) { deathInStartUp(t, i) })
+	t.Run("plugin in start-up", func(t *testing.T) { pluginDeathInStartUp(t, i) })
+	t.Run("rank in shutdown", func(t *testing.T) { deathInShutdown(t, i, "bench allreduce", 128+9) })
+	t.Run("plugin in shutdown", func(t *testing.T) { deathInShutdown(t, i, "mscclpp-transport-shm", 1) })
 	blames := regexp.MustCompile(`rank (\d)`)
 	for _, test := range []struct {
 		name string
@@ -258,51 +260,90 @@ func deathInStartUp(t *testing.T, i installed) {
 	p.nothingLeft(t, nil)
 }
 
-// A rank that dies while the job takes itself apart can be noticed or not, but it
-// neither holds up the others nor leaves anything.
-func deathInShutdown(t *testing.T, i installed) {
-	p := newPlaces(t)
-	c := exec.Command(i.launcher, "-n", "4", "--log-level", "none", "bench", "allreduce", "--bytes", "64K", "--iters", "200")
-	c.Env = p.environ(i)
-	var stderr bytes.Buffer
-	c.Stderr = &stderr
-	v := &victim{places: p, launcher: c, ended: make(chan struct{})}
-	if err := c.Start(); err != nil {
+// startCase starts a short job of four ranks, to be killed at some time of its life.
+func startCase(t *testing.T, i installed) *victim {
+	t.Helper()
+	v := &victim{places: newPlaces(t), ended: make(chan struct{})}
+	v.launcher = exec.Command(i.launcher, "-n", "4", "--log-level", "none", "bench", "allreduce", "--bytes", "64K", "--iters", "200")
+	v.launcher.Env = v.environ(i)
+	v.launcher.Stderr = &v.stderr
+	if err := v.launcher.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { c.Wait(); close(v.ended) }()
-	most, pids := 0, map[int]bool{}
-	eventually(t, setUpBound, "the first plugin to end", func() bool {
-		plugins, ranks := 0, []int(nil)
+	go func() { v.launcher.Wait(); close(v.ended) }()
+	return v
+}
+
+// endsSoon waits for the end of a job in which something was just killed.
+func (v *victim) endsSoon(t *testing.T) {
+	t.Helper()
+	killed := time.Now()
+	select {
+	case <-v.ended:
+	case <-time.After(setUpBound):
+		v.launcher.Process.Kill()
+		t.Fatalf("the job did not end\n%s", v.stderr.String())
+	}
+	if took := time.Since(killed); took > deathBound {
+		t.Errorf("the job ended after %v, expected at most %v", took, deathBound)
+	}
+}
+
+// The first plugin dies as soon as it is there, while ranks still look for each other.
+func pluginDeathInStartUp(t *testing.T, i installed) {
+	v := startCase(t, i)
+	pids := map[int]bool{}
+	eventually(t, setUpBound, "the first plugin", func() bool {
 		for _, pid := range v.family() {
 			pids[pid] = true
 			if strings.Contains(commandLine(pid), "mscclpp-transport-shm") {
+				syscall.Kill(pid, syscall.SIGKILL)
+				return true
+			}
+		}
+		return false
+	})
+	v.endsSoon(t)
+	if code := v.launcher.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d, expected 1", code)
+	}
+	for _, want := range []string{"plugin gone", "mscclpp-transport-shm", "killed", "mscclpp-run: rank "} {
+		if !strings.Contains(v.stderr.String(), want) {
+			t.Errorf("nobody says %q:\n%s", want, v.stderr.String())
+		}
+	}
+	v.nothingLeft(t, slices.Collect(maps.Keys(pids)))
+}
+
+// Who dies while the job takes itself apart can be noticed or not, but neither holds
+// up the others nor leaves anything. The victim is whoever has the words in its command.
+func deathInShutdown(t *testing.T, i installed, words string, code int) {
+	v := startCase(t, i)
+	most, pids := 0, map[int]bool{}
+	eventually(t, setUpBound, "the first plugin to end", func() bool {
+		plugins, victim := 0, 0
+		for _, pid := range v.family() {
+			pids[pid] = true
+			line := commandLine(pid)
+			if strings.Contains(line, "mscclpp-transport-shm") {
 				plugins++
-			} else if strings.Contains(commandLine(pid), "bench allreduce") {
-				ranks = append(ranks, pid)
+			}
+			if strings.Contains(line, words) {
+				victim = pid
 			}
 		}
 		most = max(most, plugins)
 		if most < 4 || plugins == 4 {
 			return false
 		}
-		if len(ranks) > 0 {
-			syscall.Kill(ranks[len(ranks)-1], syscall.SIGKILL)
+		if victim != 0 {
+			syscall.Kill(victim, syscall.SIGKILL)
 		}
 		return true
 	})
-	killed := time.Now()
-	select {
-	case <-v.ended:
-	case <-time.After(setUpBound):
-		c.Process.Kill()
-		t.Fatalf("the job did not end\n%s", stderr.String())
-	}
-	if took := time.Since(killed); took > deathBound {
-		t.Errorf("the job ended after %v, expected at most %v", took, deathBound)
-	}
-	if code := c.ProcessState.ExitCode(); code != 0 && code != 128+9 {
-		t.Errorf("exit code %d, expected 0 or %d\n%s", code, 128+9, stderr.String())
+	v.endsSoon(t)
+	if got := v.launcher.ProcessState.ExitCode(); got != 0 && got != code {
+		t.Errorf("exit code %d, expected 0 or %d\n%s", got, code, v.stderr.String())
 	}
 	v.nothingLeft(t, slices.Collect(maps.Keys(pids)))
 }
