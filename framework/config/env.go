@@ -23,6 +23,7 @@ var reserved = map[string]bool{
 	"MSCCLPP_LAUNCH_ID":    true, // marks the processes of one mscclpp-run
 	"MSCCLPP_HOME":         true, // where the headers are, for scripts
 	"MSCCLPP_CUDA_LIBRARY": true, // which NVIDIA driver library to open
+	"MSCCLPP_NCCL_LIBRARY": true, // which NCCL to compare with
 
 	"MSCCLPP_BUILTIN_PLUGINS": true, // where mscclpp-run's own plugins are
 }
