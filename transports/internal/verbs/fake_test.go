@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
 )
 
 // The library without hardware that testdata/fake.c is, compiled once for each set of
@@ -107,4 +106,3 @@ func wantError(t *testing.T, err error, class error, words ...string) {
 		}
 	}
 }
-

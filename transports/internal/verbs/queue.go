@@ -25,6 +25,7 @@ type pair struct {
 	receives   int
 
 	memory unsafe.Pointer
+	taken  *C.int
 	ops    []C.mscclpp_verbs_op // memory of C: Go's must not move while the library reads
 	sent   []C.mscclpp_verbs_done
 	came   []C.mscclpp_verbs_done
@@ -65,10 +66,11 @@ func (d *adapter) newPair(c pairConfig) (*pair, error) {
 	p.number, p.inline = uint32(p.qp.qp_num), min(uint32(inline), uint32(c.inline))
 
 	const ops, done = batch * C.sizeof_mscclpp_verbs_op, batch * C.sizeof_mscclpp_verbs_done
-	p.memory = C.calloc(1, ops+2*done)
+	p.memory = C.calloc(1, ops+2*done+C.sizeof_int)
 	p.ops = unsafe.Slice((*C.mscclpp_verbs_op)(p.memory), batch)
 	p.sent = unsafe.Slice((*C.mscclpp_verbs_done)(unsafe.Add(p.memory, ops)), batch)
 	p.came = unsafe.Slice((*C.mscclpp_verbs_done)(unsafe.Add(p.memory, ops+done)), batch)
+	p.taken = (*C.int)(unsafe.Add(p.memory, ops+2*done))
 	return p, nil
 }
 
@@ -180,9 +182,8 @@ func (p *pair) stage(i int, id uint64, r *request) {
 
 // post gives the first n staged requests to the adapter by one call.
 func (p *pair) post(n int) error {
-	var posted C.int
-	if e := C.mscclpp_verbs_post(p.qp, &p.ops[0], C.int(n), &posted); e != 0 {
-		return fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, int(posted)+1, n, syscall.Errno(e))
+	if e := C.mscclpp_verbs_post(p.qp, &p.ops[0], C.int(n), p.taken); e != 0 {
+		return fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, int(*p.taken)+1, n, syscall.Errno(e))
 	}
 	return nil
 }
