@@ -21,8 +21,9 @@ import (
 // follows.
 const FilePrefix = "mscclpp-transport-"
 
-// Catalog says where plugins are. The first place that has a usable file wins:
-// the explicit path, then Dirs in order, then the built-in folder.
+// Catalog says where plugins are. An explicit path is the only place for its transport:
+// whoever names a file does not want another one when that is missing. Else the first
+// folder that has a usable file wins: Dirs in order, then the built-in folder.
 type Catalog struct {
 	Paths   map[string]Pinned // by name of the transport
 	Dirs    []string          // configured folders
@@ -107,7 +108,8 @@ func (c Catalog) places() []string {
 }
 
 // List returns every candidate in the order in which they are considered. Of two
-// for one transport only the first usable one is not rejected.
+// for one transport only the first usable one is not rejected, and none but the
+// explicit path if there is one.
 func (c Catalog) List() []Entry {
 	var out []Entry
 	for _, name := range slices.Sorted(maps.Keys(c.Paths)) {
@@ -125,7 +127,7 @@ func (c Catalog) List() []Entry {
 		e := &out[i]
 		if first, taken := used[e.Name]; taken && e.Rejected == nil {
 			e.Rejected = fmt.Errorf("%s comes first", first)
-		} else if e.Rejected == nil {
+		} else if e.Rejected == nil || i < len(c.Paths) {
 			used[e.Name] = e.Path
 		}
 	}

@@ -29,10 +29,10 @@ func folder(t *testing.T, files map[string]os.FileMode) string {
 func TestCatalogFind(t *testing.T) {
 	first := folder(t, map[string]os.FileMode{FilePrefix + "acme": 0o755, FilePrefix + "shm": 0o644})
 	second := folder(t, map[string]os.FileMode{FilePrefix + "acme": 0o755, FilePrefix + "shm": 0o755})
-	builtIn := folder(t, map[string]os.FileMode{FilePrefix + "shm": 0o755, FilePrefix + "tcp": 0o755, FilePrefix + "open": 0o757})
+	builtIn := folder(t, map[string]os.FileMode{FilePrefix + "shm": 0o755, FilePrefix + "tcp": 0o755, FilePrefix + "open": 0o757, FilePrefix + "tcp90": 0o755})
 	named := filepath.Join(folder(t, map[string]os.FileMode{"anything": 0o757}), "anything")
 	c := Catalog{
-		Paths: map[string]Pinned{"ib-host": {Path: named, SHA256: "abc"}, "gone": {Path: "/nowhere"}},
+		Paths: map[string]Pinned{"ib-host": {Path: named, SHA256: "abc"}, "gone": {Path: "/nowhere"}, "tcp90": {Path: "/nowhere/tcp", SHA256: "abc"}},
 		Dirs:  []string{first, second}, BuiltIn: builtIn,
 	}
 	for name, want := range map[string]string{
@@ -51,6 +51,7 @@ func TestCatalogFind(t *testing.T) {
 		text  string
 	}{
 		"gone":   {framework.ErrUnavailable, "/nowhere"},
+		"tcp90":  {framework.ErrUnavailable, "/nowhere/tcp: stat /nowhere/tcp: no such file"}, // and not the built-in one, unchecked
 		"open":   {framework.ErrUnavailable, "every user may change it"},
 		"acmee":  {framework.ErrInvalid, `did you mean "acme"?`},
 		"xgmi90": {framework.ErrInvalid, "expected a file mscclpp-transport-xgmi90 in " + first},
