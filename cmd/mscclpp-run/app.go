@@ -37,6 +37,9 @@ func (a *app) run(args []string) error {
 		}
 		return usage("%v", err)
 	}
+	if err := ranksAsked(f); err != nil {
+		return err
+	}
 	switch {
 	case a.opts.help:
 		return a.help(f)

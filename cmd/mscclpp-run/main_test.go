@@ -191,6 +191,7 @@ func TestMistakes(t *testing.T) {
 		{nil, 2, "expected a program or a verb"},
 		{[]string{"-n", "x", "true"}, 2, "invalid argument"},
 		{[]string{"-n", "-1", "true"}, 2, "-n -1: expected at least 1"},
+		{[]string{"-n", "0", "true"}, 2, "-n 0: expected at least 1"},
 		{[]string{"--nosuch", "true"}, 2, "unknown flag: --nosuch"},
 		{[]string{"-n", "2", "--nproc-per-node", "3", "true"}, 2, "expected one of them"},
 		{[]string{"--nproc-per-node", "many", "true"}, 2, "expected a number, gpu, cpu or auto"},

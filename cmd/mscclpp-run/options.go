@@ -66,6 +66,15 @@ var aliases = map[string]string{
 // accepted are flags of mpirun that are true here anyway.
 var accepted = []string{"oversubscribe", "allow-run-as-root", "use-hwthread-cpus"}
 
+// ranksAsked refuses a number of ranks that nobody can mean. 0 is what options hold
+// when there was no flag.
+func ranksAsked(f *pflag.FlagSet) error {
+	if n, err := f.GetInt("np"); f.Changed("np") && err == nil && n < 1 {
+		return usage("-n %d: expected at least 1", n)
+	}
+	return nil
+}
+
 func newFlags(o *options) *pflag.FlagSet {
 	f := pflag.NewFlagSet("mscclpp-run", pflag.ContinueOnError)
 	f.SetInterspersed(false) // what follows the program belongs to the program

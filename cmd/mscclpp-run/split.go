@@ -76,7 +76,7 @@ func again(f *pflag.FlagSet, verb string, args []string) error {
 	if err := f.Parse(args); err != nil {
 		return usage("%s: %v", verb, err)
 	}
-	var err error
+	err := ranksAsked(f)
 	f.Visit(func(flag *pflag.Flag) {
 		old, twice := before[flag.Name]
 		if _, list := flag.Value.(pflag.SliceValue); !twice || list || old == flag.Value.String() {

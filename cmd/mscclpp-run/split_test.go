@@ -97,6 +97,7 @@ func TestMistakesBehindTheVerb(t *testing.T) {
 		"bench allreduce -n":                          "bench: flag needs an argument: 'n' in -n",
 		"bench allreduce -n two":                      `bench: invalid argument "two"`,
 		"bench allreduce -n -1":                       "-n -1: expected at least 1",
+		"bench allreduce -n 0":                        "-n 0: expected at least 1",
 		"check -n 2 --set novalue":                    "expected KEY=VALUE",
 		"bench allreduce -n 2 --byte 8":               "bench: unknown flag: --byte",
 		"bench allreduce --nnodes 2":                  "--nnodes 2: expected --node-rank",
