@@ -26,21 +26,23 @@ const (
 // Options says how a Comm is made. The zero value of a field is its default. All
 // ranks pass the same options.
 type Options struct {
-	Scratch   uint64 // bytes a rank that data passes through; default 32 MiB
+	Scratch   uint64 // bytes a rank that data passes through; default 32 MiB, on a GPU 256 MiB
 	MaxBlocks int    // of one kernel; default: what the device suggests
-	Sharing   int    // ranks whose kernels run on this rank's device; default 1
+	Sharing   int    // ranks whose kernels run on one GPU, if that is more than ranks can see; default 1
 
 	CopyScratch uint64     // bytes of a GPU that sums by copy engines pass through, from the first on; default 512 MiB
 	NoCopies    bool       // leaves copy engines alone
-	NoLines     bool       // for GPUs whose links tear lines of 128 bytes: PCIe
+	NoLines     bool       // for GPUs whose links tear lines of 128 bytes: PCIe. Of one rank is enough
 	Signatures  Signatures // default SignaturesStall
 	Table       []Row      // goes before the built-in table
 }
 
 const (
-	defaultScratch = 32 << 20
-	deviceScratch  = 192 << 20
-	windowBytes    = 4 << 20 // of the switch algorithm
+	// HostScratch is the default of Options.Scratch on the host.
+	HostScratch = 32 << 20
+
+	deviceScratch = 256 << 20
+	windowBytes   = 4 << 20 // of the switch algorithm
 )
 
 // Comm performs collectives on one communicator. Methods may be called from any
@@ -70,6 +72,7 @@ type Comm struct {
 	overlap    bool
 	notes      *notes // nil on the host
 	copier     *copier
+	ports      *ports // nil where all ranks share memory
 
 	// The arguments of the next launch. They are part of the Comm so that a call
 	// allocates nothing; input and output also keep the caller's buffers from
@@ -100,12 +103,13 @@ type agreement struct {
 }
 
 // New prepares collectives on a communicator. It is collective: it allocates scratch
-// memory and shows it to all ranks. Where no transport has memory channels the
-// program can do without collectives: every call then fails with ErrUnsupported.
+// memory and shows it to all ranks. Ranks on the host that do not all share memory
+// talk through port channels. Where that cannot be the program can do without
+// collectives: every call then fails with ErrUnsupported.
 func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	onHost := c.Device().Info().Device == framework.Host
 	if o.Scratch == 0 {
-		o.Scratch = defaultScratch
+		o.Scratch = HostScratch
 		if !onHost {
 			o.Scratch = deviceScratch
 		}
@@ -124,8 +128,12 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
 	}
 	x := &Comm{comm: c, opts: o, host: onHost, table: o.Table, groupArgs: new(transferArgs)}
-	if !c.Offers(framework.KindMemory) {
-		x.refused = fmt.Errorf("%w: collectives: none of the configured transports has memory channels", framework.ErrUnsupported)
+	apart, err := together(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("collectives: %w", err)
+	}
+	if apart != nil {
+		x.offerPorts(apart)
 		return x, nil
 	}
 	found := discover(c.Kernels(), c.Size())
@@ -133,16 +141,18 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	lanes := uint32(1)
 	x.builtin, x.launch, x.blocks = hostTable, gpu.Launch{Grid: 1, Block: 1}, 1
 	if !x.host {
+		if err := x.lookAround(ctx); err != nil {
+			return nil, err
+		}
 		x.blocks = x.mostBlocks()
 		lanes = min(deviceLanes, x.blocks)
 		x.builtin, x.launch = deviceTable, gpu.Launch{Grid: lanes, Block: deviceThreads}
-		x.overlap = o.Sharing <= 1
+		x.overlap = x.opts.Sharing <= 1
 		x.offerCopies(found.steps)
 	}
-	if o.NoLines {
+	if x.opts.NoLines {
 		x.withdrawLines()
 	}
-	var err error
 	if x.geometry, err = layout(o.Scratch, c.Size(), lanes, !x.host); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
@@ -267,6 +277,7 @@ func (c *Comm) Close() error {
 		}
 	}
 	keep(c.copier.close())
+	keep(c.ports.close())
 	if c.window != nil {
 		keep(c.window.Close())
 	}

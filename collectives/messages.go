@@ -136,6 +136,9 @@ func (c *Comm) message(kind Collective, o *CallOptions, add func() error) error 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.ready()
+	if err == nil && c.ports != nil {
+		err = c.ports.noMessages()
+	}
 	if err == nil {
 		c.group.kind = kind
 		if o != nil {

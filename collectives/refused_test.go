@@ -25,9 +25,18 @@ func (t portsOnly) Describe(ctx context.Context) (framework.Description, error) 
 	return d, err
 }
 
-// A program that only uses port channels starts all the same, over whatever has
-// them; a collective says what is missing.
-func TestWithoutMemoryChannels(t *testing.T) {
+// switchOnly is one with neither memory nor port channels.
+type switchOnly struct{ framework.Transport }
+
+func (t switchOnly) Describe(ctx context.Context) (framework.Description, error) {
+	d, err := t.Transport.Describe(ctx)
+	d.Channels, d.Proxy = []framework.Kind{framework.KindSwitch}, framework.ProxyNone
+	return d, err
+}
+
+// A program without collectives starts over whatever channels there are; a collective
+// says what is missing.
+func TestWithoutMemoryAndPortChannels(t *testing.T) {
 	dev, err := host.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +46,7 @@ func TestWithoutMemoryChannels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := comm.NewTransport(t.Context(), portsOnly{inner}, "embedded")
+	tr, err := comm.NewTransport(t.Context(), switchOnly{inner}, "embedded")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,6 +124,7 @@ const (
 	opBarrier        = "barrier"
 	opAllGather      = "all-gather"
 	opExchange       = "exchange"
+	opReach          = "reach"
 	opMemoryChannels = "memory channels"
 	opMemoryChannel  = "memory channel"
 	opPortChannel    = "port channel"

@@ -170,7 +170,7 @@ func (v *deviceView) close() error {
 // start drains the ring: by a proxy of the transport, or by the rank itself.
 func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport) error {
 	wait := func(ctx context.Context) error { return p.proxy.Wait(ctx) }
-	blame := func(err error) error { return &framework.Error{Op: "proxy", Peer: c.Rank(), Err: err} }
+	blame := func(err error) error { return blameProxy(c.Rank(), err) }
 	if t.Description.Proxy == framework.ProxyRank {
 		p.copier = proxy.NewCopier(p.ring, p.view.memory.Addr(), proxy.Options{})
 		if err := p.copier.Start(); err != nil {
@@ -211,6 +211,15 @@ func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport)
 		c.Abort(blame(err))
 	}()
 	return nil
+}
+
+// blameProxy puts this rank on the end of a proxy, unless a peer is to blame for it:
+// one that has died is known to its proxies before anybody else says so.
+func blameProxy(rank int, err error) error {
+	if errors.Is(err, framework.ErrPeer) && framework.PeerOf(err) != framework.NoPeer {
+		return &framework.Error{Op: fmt.Sprintf("proxy of rank %d", rank), Peer: framework.NoPeer, Err: err}
+	}
+	return &framework.Error{Op: "proxy", Peer: rank, Err: err}
 }
 
 // blameCopier puts the peer on an error of the copy engine: it is its memory that

@@ -1,0 +1,198 @@
+package collectives
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// portsName is the name of the algorithms that need no shared memory.
+const portsName = "ports"
+
+// portSlots is how many pieces may be on their way from one rank to another.
+const portSlots = 4
+
+// Limits of the size of a piece. Below the first a message is all head, above the
+// second nothing is gained.
+const (
+	minPortPiece = 4 << 10
+	maxPortPiece = 1 << 20
+)
+
+// ports performs collectives over port channels, driven by the host: for ranks that
+// do not all share memory, on the host. Each pair of ranks has slots in both
+// directions. A piece is copied into an own slot, put into the same slot of the
+// peer, and announced by a signal; who has taken it out says so over a second
+// channel, and only then the slot is used again.
+//
+// Channels and slots are made by the first collective, so that a program without
+// collectives does not pay for them.
+type ports struct {
+	comm  *comm.Communicator
+	room  uint64
+	apart error // why there is no shared memory
+
+	mu     sync.Mutex // one collective at a time
+	failed error      // of the set-up
+	ready  bool
+	piece  uint64
+	lanes  []lane // by rank
+	out    *comm.Memory
+	in     *comm.Memory
+	sum    accumulator
+}
+
+// lane is the way to one rank and back.
+type lane struct {
+	data, credit   *comm.PortChannel
+	sent, received uint64
+}
+
+// together says why some ranks do not share memory; nil: all do. It is collective.
+func together(ctx context.Context, c *comm.Communicator) (apart, err error) {
+	if !c.Offers(framework.KindMemory) {
+		return fmt.Errorf("%w: none of the configured transports has memory channels", framework.ErrUnsupported), nil
+	}
+	if c.Size() == 1 {
+		return nil, nil
+	}
+	return c.ReachAll(ctx)
+}
+
+// offerPorts is what is left where ranks do not share memory.
+func (c *Comm) offerPorts(apart error) {
+	switch {
+	case !c.host:
+		c.refused = fmt.Errorf("%w: collectives: ranks do not all share memory, and between hosts there are collectives of memory of the host alone: %w", framework.ErrUnsupported, apart)
+		return
+	case !c.comm.Offers(framework.KindPort):
+		c.refused = fmt.Errorf("%w: collectives: neither memory channels nor port channels join all ranks: %w", framework.ErrUnsupported, apart)
+		return
+	}
+	c.ports = &ports{comm: c.comm, room: c.opts.Scratch, apart: apart}
+	c.args.Rank, c.args.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
+	for k, run := range map[Collective]func(*ports, context.Context, *Call) error{
+		AllReduce: (*ports).allReduce, AllGather: (*ports).allGather, ReduceScatter: (*ports).reduceScatter,
+		Broadcast: (*ports).broadcast, Reduce: (*ports).reduce, AllToAll: (*ports).allToAll, Barrier: (*ports).barrier,
+	} {
+		own := &Algorithm{Collective: k, Name: portsName, Fits: reducible, Run: func(x *Comm, call *Call) error { return x.ports.run(call, run) }}
+		c.algorithms[k] = append(c.algorithms[k], &algorithm{name: portsName, id: nameID(portsName), collective: k, own: own})
+		c.builtin = append(c.builtin, Row{Collective: k, Algorithm: portsName})
+	}
+}
+
+// noMessages is the answer to what needs a kernel for messages.
+func (p *ports) noMessages() error {
+	return fmt.Errorf("%w: messages between ranks that do not all share memory: use port channels: %w", framework.ErrUnsupported, p.apart)
+}
+
+// run performs one collective, and makes the channels before the first.
+func (p *ports) run(call *Call, f func(*ports, context.Context, *Call) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return p.failed
+	}
+	if !p.ready {
+		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+		defer cancel()
+		if err := p.open(ctx); err != nil {
+			p.failed = fmt.Errorf("channels for collectives: %w", err)
+			return p.failed
+		}
+		p.ready = true
+	}
+	// A wait ends with the communicator, like that of a kernel.
+	return f(p, context.Background(), call)
+}
+
+// open makes slots and channels. All ranks come here in their first collective, and
+// meet in pairs.
+func (p *ports) open(ctx context.Context) error {
+	n, rank := p.comm.Size(), p.comm.Rank()
+	p.lanes = make([]lane, n)
+	p.piece = min(maxPortPiece, max(minPortPiece, p.room/uint64(2*n*portSlots)/line*line))
+	var err error
+	if p.out, err = p.comm.Alloc(uint64(n) * portSlots * p.piece); err != nil {
+		return fmt.Errorf("slots: %w", err)
+	}
+	if p.in, err = p.comm.Alloc(uint64(n) * portSlots * p.piece); err != nil {
+		return fmt.Errorf("slots: %w", err)
+	}
+	for round := range n {
+		peer := (round - rank + n) % n // whose peer this rank is in the same round
+		if peer == rank {
+			continue
+		}
+		l := &p.lanes[peer]
+		if l.data, err = p.comm.PortChannel(ctx, peer, p.out, p.in); err != nil {
+			return err
+		}
+		if l.credit, err = p.comm.PortChannel(ctx, peer, p.out, p.in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post sends a piece, or an empty message. It waits while all slots are in use.
+func (p *ports) post(ctx context.Context, peer int, b []byte) error {
+	l := &p.lanes[peer]
+	if l.sent >= portSlots {
+		if err := l.credit.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	slot := l.sent % portSlots
+	l.sent++
+	if len(b) == 0 {
+		return l.data.Signal()
+	}
+	own := (uint64(peer)*portSlots + slot) * p.piece
+	far := (uint64(p.comm.Rank())*portSlots + slot) * p.piece
+	copy(gpu.Bytes(p.out)[own:], b)
+	return l.data.PutWithSignal(far, own, uint64(len(b)))
+}
+
+// take waits for the next message of a rank, hands it to use, and frees its slot.
+func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []byte)) error {
+	l := &p.lanes[peer]
+	if err := l.data.Wait(ctx); err != nil {
+		return err
+	}
+	at := (uint64(peer)*portSlots + l.received%portSlots) * p.piece
+	l.received++
+	if use != nil {
+		use(gpu.Bytes(p.in)[at : at+bytes])
+	}
+	return l.credit.Signal()
+}
+
+func (p *ports) close() error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []error
+	for _, l := range p.lanes {
+		for _, ch := range []*comm.PortChannel{l.data, l.credit} {
+			if ch != nil {
+				all = append(all, ch.Close())
+			}
+		}
+	}
+	for _, m := range []*comm.Memory{p.out, p.in} {
+		if m != nil {
+			all = append(all, m.Close())
+		}
+	}
+	p.lanes, p.out, p.in = nil, nil, nil
+	p.failed = fmt.Errorf("collectives: %w", framework.ErrClosed)
+	return errors.Join(all...)
+}
