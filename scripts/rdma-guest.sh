@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a command on a machine with RDMA: a virtual one, whose kernel has soft-RoCE.
 #
-#   rdma-guest.sh [--seconds N] [--cpus N] [--memory MIB] [--] CMD ARGS…
+#   rdma-guest.sh [--seconds N] [--cpus N] [--memory MIB] [--join SOCKET --host N] [--] CMD ARGS…
 #
 # The guest sees the root of this machine, and may write to it, but only what it
 # writes below the working folder is kept. It has one RDMA device, rxe0, on a dummy
@@ -11,14 +11,16 @@
 # is downloaded once, by apt, and unpacked into the cache. 124: CMD did not end in time.
 set -eu
 
-seconds=300 cpus=4 memory=2048
+seconds=300 cpus=4 memory=2048 join='' host=1
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seconds) seconds=$2; shift 2 ;;
 	--cpus) cpus=$2; shift 2 ;;
 	--memory) memory=$2; shift 2 ;;
+	--join) join=$2; shift 2 ;;
+	--host) host=$2; shift 2 ;;
 	--) shift; break ;;
-	-*) echo "rdma-guest: $1: expected --seconds, --cpus, --memory or a command" >&2; exit 2 ;;
+	-*) echo "rdma-guest: $1: expected --seconds, --cpus, --memory, --join, --host or a command" >&2; exit 2 ;;
 	*) break ;;
 	esac
 done
@@ -130,15 +132,18 @@ rm -rf "$run/init"
 
 {
 	export -p
-	cat <<'JOB'
-PATH=$PATH:/usr/sbin:/sbin
+	cat <<JOB
+PATH=\$PATH:/usr/sbin:/sbin
 ulimit -l unlimited
 ulimit -n 65536
+hostname guest$host
 ip link set lo up
 [ -e /sys/class/net/dummy0 ] || ip link add dummy0 type dummy
-ip link set dummy0 mtu 4200 up
-ip address add 192.0.2.1/24 dev dummy0
-if ! rdma link add rxe0 type rxe netdev dummy0; then echo "rdma-guest: no soft-RoCE in this kernel"; fi
+dev=dummy0
+[ -z "$join" ] || dev=eth0
+ip link set \$dev mtu 4200 up
+ip address add 192.0.2.$host/24 dev \$dev
+if ! rdma link add rxe0 type rxe netdev \$dev; then echo "rdma-guest: no soft-RoCE in this kernel"; fi
 JOB
 	printf 'cd '
 	quote() { printf "'%s' " "$(printf %s "$1" | sed "s/'/'\\\\''/g")"; }
@@ -161,13 +166,21 @@ status_of() {
 	sed -un -e 's/\r$//' -e "/^$marker /{s///;w $run/status" -e 'q;}' -e '/sysrq: Power Off$/!p'
 	cat >/dev/null
 }
+# The first host waits for the second one at the socket.
+net=
+if [ -n "$join" ]; then
+	server=off
+	[ "$host" != 1 ] || server=on
+	net="-netdev stream,id=net,addr.type=unix,addr.path=$join,server=$server -device virtio-net-pci,netdev=net,host_mtu=4200,mac=02:00:00:00:00:0$host"
+fi
+# shellcheck disable=SC2086 # net is a list of words
 timeout -k 5 "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp "$cpus" -m "$memory" \
 	-nodefaults -no-user-config -display none -no-reboot -serial stdio \
 	-fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
 	-device virtio-9p-pci,fsdev=root,mount_tag=hostroot \
 	-fsdev "local,id=work,path=$here,security_model=none,multidevs=remap" \
 	-device virtio-9p-pci,fsdev=work,mount_tag=work \
-	-kernel "$kernel/vmlinux" -initrd "$run/initrd" \
+	$net -kernel "$kernel/vmlinux" -initrd "$run/initrd" \
 	-append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check clearcpuid=rep_good,erms,fsrm rdinit=/init" \
 	</dev/null 2>"$run/errors" | status_of
 if [ -s "$run/status" ]; then exit "$(cat "$run/status")"; fi

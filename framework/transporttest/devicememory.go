@@ -12,7 +12,8 @@ import (
 // memory is what the device of the suite has for the transport.
 type memory struct {
 	apart bool   // this process cannot touch it: it is a device's own
-	lacks string // what it would have to be to be registered; "": it can be
+	lacks  string // what it would have to be to be registered; "": it can be
+	absent bool   // it would do, but the transport has no device
 }
 
 // offers are the shares of which one has to be there to meet a need.
@@ -55,15 +56,17 @@ func look(ctx context.Context, o Options, side framework.Transport, d framework.
 			lacks = append(lacks, need.text)
 		}
 	}
-	if len(lacks) == 0 {
-		return m, nil
-	}
 	m.lacks = strings.Join(lacks, " and ")
 	if p, ok := side.(framework.Prober); ok && d.Probe {
 		ctx, cancel := context.WithTimeout(ctx, o.CallLimit)
 		defer cancel()
 		// What is wrong with an answer is for control/probe to say.
-		if live, err := p.Probe(ctx, o.Facts); err == nil && !live.Available && live.Reason != "" {
+		live, err := p.Probe(ctx, o.Facts)
+		switch {
+		case err != nil || live.Available || live.Reason == "":
+		case m.lacks == "":
+			m.lacks, m.absent = "a device: "+live.Reason, true
+		default:
 			m.lacks += ": " + live.Reason
 		}
 	}
@@ -75,7 +78,11 @@ func look(ctx context.Context, o Options, side framework.Transport, d framework.
 func testOtherMemory(t *T) {
 	r := t.rank(0)
 	reg, err := r.Register(t.ctx, r.alloc(4096).segment)
-	t.wantClass("register memory that is not what the description asks for", err, framework.ErrUnsupported)
+	class := framework.ErrUnsupported
+	if t.claims.memory.absent {
+		class = framework.ErrUnavailable
+	}
+	t.wantClass("register memory that is not what the description asks for, or without a device", err, class)
 	if err == nil {
 		_ = reg.Key.Close()
 		r.release(reg.ID)
