@@ -164,10 +164,11 @@ func (j *Job) start(ctx context.Context, wanted string, log *slog.Logger) error 
 	if err := j.open(ctx, where, boot, log); err != nil {
 		return err
 	}
+	facts := factsOf(j.device, boot.HostID, log)
 	if j.World, err = comm.New(ctx, j.boot, comm.Options{
 		Device:     j.device,
 		Transports: inUse(j.transports),
-		Facts:      factsOf(j.device, boot.HostID, log),
+		Facts:      facts,
 		Deadline:   uint64(cfg.Comm.Deadline),
 		Log:        log,
 	}); err != nil {
@@ -176,16 +177,14 @@ func (j *Job) start(ctx context.Context, wanted string, log *slog.Logger) error 
 	if j.dumper != nil {
 		j.dumper.world.Store(j.World)
 	}
-	rows, err := table(cfg.Collectives)
+	o, err := collectiveOptions(cfg)
 	if err != nil {
 		return err
 	}
-	j.Comm, err = collectives.New(ctx, j.World, collectives.Options{
-		Scratch:    uint64(cfg.Comm.Scratch),
-		MaxBlocks:  cfg.Comm.MaxBlocks,
-		Table:      rows,
-		Signatures: collectives.Signatures(cfg.Check.Signatures),
-	})
+	if cfg.Collectives.Lines == "auto" && where.Type != "host" {
+		o.NoLines = tearsLines(ctx, inUse(j.transports), facts, log)
+	}
+	j.Comm, err = collectives.New(ctx, j.World, o)
 	return err
 }
 

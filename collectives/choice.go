@@ -28,7 +28,7 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 		}
 		return c.messages.name, nil
 	}
-	r.slot = c.near[0].Slot
+	r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 	if r.Registered {
 		r.reached = reachInputs | reachOutputs
 	}

@@ -31,12 +31,14 @@ const (
 	mostStageSlot = 1 << 20
 	mostPipeSlot  = 256 << 10
 	mostPackets   = 4 << 20  // both halves
-	devicePackets = 32 << 20 // on GPUs, and as much for lines
+	devicePackets = 24 << 20 // on GPUs
+	deviceLines   = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
 	slotUnit      = 256
 )
 
-// layout divides at most scratch bytes: an eighth for packets, as much for lines where
-// there are any, half for stages, the rest for pipes, and none of them more than helps.
+// layout divides at most scratch bytes: an eighth for packets, a third for lines where
+// there are any, half of the rest for stages, the other for pipes, and none of them
+// more than helps.
 func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, error) {
 	n, l := uint64(ranks), uint64(lanes)
 	g := geometry{Lanes: lanes, Mailboxes: lanes}
@@ -57,9 +59,9 @@ func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, err
 	g.Lines = g.Packets + 2*g.PacketHalf
 	g.Stages = g.Lines
 	if device {
-		g.LineHalf = g.PacketHalf
+		g.LineHalf = min(rest/3, deviceLines) / 2 / 4096 * 4096
 		g.Stages += 2 * g.LineHalf
-		rest -= 2 * g.LineHalf
+		rest -= 2 * (g.PacketHalf + g.LineHalf)
 	}
 	g.StageSlot = min(rest/2/(stageSlots*l), mostStageSlot) / line * line
 	g.Pipes = g.Stages + l*stageSlots*g.StageSlot

@@ -61,7 +61,8 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	r := &c.request
 	*r = Request{
 		Collective: j.collective, Bytes: max(j.inCount, j.outCount) * element, Count: uint64(j.count), Type: j.dtype, Op: j.op,
-		Root: j.root, Ranks: int(a.Ranks), InPlace: j.inPlace(c.comm.Rank(), element), Device: deviceName(c.host), slot: c.near[0].Slot,
+		Root: j.root, Ranks: int(a.Ranks), InPlace: j.inPlace(c.comm.Rank(), element), Device: deviceName(c.host),
+		slot: c.near[0].Slot, lineSlot: c.near[1].Slot,
 	}
 	c.input, c.output = j.input, j.output
 	c.locate(j, element)

@@ -43,6 +43,14 @@ func (p protocol) units(r *Request) uint64 {
 	return (p.work(r) + 3) / 4
 }
 
+// of is how many bytes a slot has for packets of this protocol.
+func (p protocol) of(r *Request) uint64 {
+	if p.lines {
+		return r.lineSlot
+	}
+	return r.slot
+}
+
 // room is how many bytes of a slot a call takes.
 func (p protocol) room(r *Request) uint64 {
 	room := 8 * (p.work(r) + 8)

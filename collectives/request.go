@@ -27,8 +27,10 @@ type Request struct {
 	InPlace    bool
 	Device     string // "host", "cuda", "hip"
 
-	reached reach  // which buffers of the peers are in exchanged memory
-	slot    uint64 // bytes of packets that a peer has room for
+	reached reach // which buffers of the peers are in exchanged memory
+
+	// Bytes that a peer has room for, in packets and in lines.
+	slot, lineSlot uint64
 }
 
 // Call is what an algorithm of the user's own is run with.

@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -51,17 +52,17 @@ func TestShapesOnGPUs(t *testing.T) {
 		algorithm   string
 		grid, block uint32
 	}{
-		{1 << 10, false, "oneshot_ll8", 1, 256},
+		{1 << 10, false, "oneshot_ll8", 2, 128},
 		{4 << 10, false, "oneshot_ll8", 16, 64},
-		{16 << 10, false, "oneshot_ll8", 16, 256},
-		{64 << 10, false, "oneshot_ll128", 9, 512},
-		{1 << 20, false, "twoshot_ll128", 35, 512},
+		{16 << 10, false, "oneshot_ll8", 64, 64},
+		{64 << 10, false, "oneshot_ll128", 35, 128},
+		{1 << 20, false, "twoshot_ll128", 69, 256},
 		{16 << 20, true, "zerocopy", 128, 512},
 		{16 << 20, false, "twophase_chunk", 32, 512},
 		{2, false, "oneshot_ll8", 1, 32},
 	} {
 		r := request(AllReduce, x.bytes, 4)
-		r.slot = c.near[0].Slot
+		r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 		if x.registered {
 			r.Registered, r.reached = true, reachInputs|reachOutputs
 		}
@@ -76,11 +77,47 @@ func TestShapesOnGPUs(t *testing.T) {
 	}
 }
 
+// What the tables say for two ranks is what was fastest when it was measured: all
+// algorithms that were in the same run are offered.
+func TestChoicesAreThoseMeasured(t *testing.T) {
+	kernels := append(slices.Clone(allReduces),
+		"allgather", "direct_ll8", "allgather", "direct_ll128", "allgather", "push", "allgather", "zerocopy", "allgather", "chunk",
+		"reducescatter", "direct_ll8", "reducescatter", "direct_ll128", "reducescatter", "zerocopy", "reducescatter", "chunk",
+		"alltoall", "direct_ll8", "alltoall", "direct_ll128", "alltoall", "push", "alltoall", "zerocopy",
+		"broadcast", "direct_ll8", "broadcast", "direct_ll128", "broadcast", "push",
+		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy")
+	c := onGPU(t, 2, Options{}, kernels...)
+	for _, k := range []Collective{AllReduce, AllGather, ReduceScatter, AllToAll} {
+		c.algorithms[k] = append(c.algorithms[k], &algorithm{name: copyName, collective: k, reach: reachOutputs, copies: true})
+	}
+	for _, x := range []struct {
+		collective Collective
+		fastest    map[uint64]string // by KiB
+	}{
+		{AllReduce, map[uint64]string{1: "oneshot_ll8", 16: "oneshot_ll8", 64: "oneshot_ll128", 256: "oneshot_ll128", 1 << 10: "twoshot_ll128",
+			4 << 10: "twoshot_ll128", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"}},
+		{AllGather, map[uint64]string{1: "direct_ll8", 64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push"}},
+		{ReduceScatter, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"}},
+		{AllToAll, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy"}},
+		{Broadcast, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "push"}},
+		{Reduce, map[uint64]string{64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy"}},
+	} {
+		for kib, want := range x.fastest {
+			r := request(x.collective, kib<<10, 2)
+			r.Registered, r.reached = true, reachInputs|reachOutputs
+			r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
+			if a, _, err := c.choose(&r, ""); err != nil || a.name != want {
+				t.Errorf("%v of %d KiB: %v %v: want %s", x.collective, kib, a, err, want)
+			}
+		}
+	}
+}
+
 // A row of the configuration changes the shape, in whole warps and within bounds.
 func TestRowsShapeLaunches(t *testing.T) {
 	c := onGPU(t, 4, Options{Table: []Row{{Collective: AllReduce, Algorithm: "oneshot_ll128", Blocks: 500, Threads: 100}}}, allReduces...)
 	r := request(AllReduce, 1<<10, 4)
-	r.slot = c.near[0].Slot
+	r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 	for _, name := range []string{"", "oneshot_ll128"} {
 		if a, l, err := c.choose(&r, name); err != nil || a.name != "oneshot_ll128" || l.Grid != 128 || l.Block != 128 {
 			t.Errorf("named %q: %v %+v %v", name, a, l, err)
@@ -91,7 +128,7 @@ func TestRowsShapeLaunches(t *testing.T) {
 func TestNearKernelsTakeWhatFits(t *testing.T) {
 	c := onGPU(t, 8, Options{}, allReduces...)
 	r := request(AllReduce, 64<<20, 8)
-	r.slot = c.near[0].Slot
+	r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128"} {
 		if _, _, err := c.choose(&r, name); !errors.Is(err, framework.ErrUnsupported) {
 			t.Errorf("%s of 64 MiB: %v: want ErrUnsupported", name, err)
@@ -104,7 +141,7 @@ func TestNearKernelsTakeWhatFits(t *testing.T) {
 	}
 	c.withdrawLines()
 	r = request(AllReduce, 256<<10, 8)
-	r.slot = c.near[0].Slot
+	r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 	if a, _, err := c.choose(&r, ""); err != nil || a.near.lines {
 		t.Errorf("links that tear lines: %v %v", a, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
@@ -44,7 +45,7 @@ func examineMemory() finding {
 		return finding{area, fail, "memfd_create: " + err.Error()}
 	}
 	defer unix.Close(fd)
-	size := config.Default().Comm.Scratch
+	size := config.Bytes(collectives.HostScratch)
 	if err := unix.Fallocate(fd, 0, 0, int64(size)); err != nil {
 		return finding{area, fail, fmt.Sprintf("%v for the scratch of one rank: %v; comm.scratch makes it smaller", size, err)}
 	}

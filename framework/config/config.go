@@ -64,7 +64,8 @@ type Plugins struct {
 	// ../lib/mscclpp/plugins seen from there.
 	Dirs []string `config:"dirs"`
 
-	// Path names the program of a transport directly, by transport name.
+	// Path names the program of a transport directly, by transport name. No other is
+	// used for it then.
 	Path map[string]Pinned `config:"path"`
 
 	// StartTimeout bounds the start of one plugin.
@@ -87,7 +88,8 @@ type Pinned struct {
 
 // Comm has the limits of a communicator.
 type Comm struct {
-	// Scratch is the memory per rank that collectives use for data on its way.
+	// Scratch is the memory per rank that collectives use for data on its way. 0:
+	// 32MiB on the host, 256MiB on a GPU.
 	Scratch Bytes `config:"scratch"`
 
 	// Deadline ends every wait of a kernel. 0: a wait ends when the data comes or
@@ -95,7 +97,7 @@ type Comm struct {
 	Deadline Duration `config:"deadline"`
 
 	// MaxBlocks caps the thread blocks of one kernel, so that collectives leave room
-	// for the program's own kernels.
+	// for the program's own kernels. 0: as many as are fastest.
 	MaxBlocks int `config:"max_blocks"`
 }
 
@@ -103,6 +105,22 @@ type Comm struct {
 type Collectives struct {
 	// Table overrides the built-in choice. The first row that fits is used.
 	Table []Choice `config:"table"`
+
+	// Sharing is the number of ranks whose kernels run on one GPU at a time. 0: what
+	// the ranks find out, which is right unless other communicators share it as well.
+	Sharing int `config:"sharing"`
+
+	// CopyEngines lets the copy engines of GPUs move and reduce large messages.
+	CopyEngines bool `config:"copy_engines"`
+
+	// CopyScratch is the memory of a GPU through which reductions by copy engines
+	// pass. It is allocated when the first of them is called.
+	CopyScratch Bytes `config:"copy_scratch"`
+
+	// Lines says whether kernels may send packets of 128 bytes, which need links that
+	// never tear them: auto (if NVLink joins every two GPUs of the host), always or
+	// never.
+	Lines string `config:"lines"`
 }
 
 // Choice is one row of the table of algorithms. An empty field fits everything.

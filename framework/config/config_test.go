@@ -44,7 +44,7 @@ func TestDefaultsLoadAndPass(t *testing.T) {
 	if got := e.TransportsOn("cuda"); len(got) != 1 || got[0] != "tcp" {
 		t.Errorf("transports = %v, expected the list as it is", got)
 	}
-	if e.Comm.Scratch != 32<<20 || e.Bootstrap.Timeout != Duration(30*time.Second) {
+	if e.Comm.Scratch != 0 || e.Collectives.CopyScratch != 512<<20 || !e.Collectives.CopyEngines || e.Bootstrap.Timeout != Duration(30*time.Second) {
 		t.Errorf("scratch %v, timeout %v", e.Comm.Scratch, e.Bootstrap.Timeout)
 	}
 	if o := e.Origin("comm.scratch"); o.String() != "default" {
@@ -139,7 +139,11 @@ func TestMistakesInFiles(t *testing.T) {
 		"shape":           {"j.yaml", "collectives: {table: [{algorithm: ring, threads: 2000}]}", `row 1: blocks 0, threads 2000: expected 0 to 1024`},
 		"relative":        {"j.yaml", "plugins: {path: {x: {file: bin/x}}}", `plugins.path.x.file: "bin/x": expected an absolute path`},
 		"checksum":        {"j.yaml", "plugins: {path: {x: {file: /x, sha256: abc}}}", `expected 64 hexadecimal digits`},
-		"range":           {"j.yaml", "comm: {max_blocks: 0}", `comm.max_blocks: 0: expected 1 to 1024`},
+		"range":           {"j.yaml", "comm: {max_blocks: 2000}", `comm.max_blocks: 2000: expected 0 to 1024`},
+		"small scratch":   {"j.yaml", "comm: {scratch: 1K}", `comm.scratch: 1KiB: expected 64KiB to 1TiB, or 0`},
+		"lines":           {"j.yaml", "collectives: {lines: maybe}", `collectives.lines`},
+		"sharing":         {"j.yaml", "collectives: {sharing: 2000}", `collectives.sharing: 2000: expected 0 to 1024`},
+		"copy scratch":    {"j.yaml", "collectives: {copy_scratch: 1M}", `collectives.copy_scratch: 1MiB: expected 2MiB to 1TiB`},
 		"unbounded":       {"j.yaml", "bootstrap: {timeout: 0s}", `every wait is bounded`},
 		"ranks":           {"j.yaml", "collectives: {table: [{algorithm: a, min_ranks: 5, max_ranks: 4}]}", `row 1: max_ranks 4 is below min_ranks 5`},
 	} {

@@ -12,10 +12,7 @@ func Default() Config {
 			Path:         map[string]Pinned{},
 			StartTimeout: Duration(10 * time.Second),
 		},
-		Comm: Comm{
-			Scratch:   32 << 20,
-			MaxBlocks: 32,
-		},
+		Collectives: Collectives{CopyEngines: true, CopyScratch: 512 << 20, Lines: "auto"},
 		Bootstrap: Bootstrap{
 			Timeout:   Duration(30 * time.Second),
 			Heartbeat: Duration(time.Second),
@@ -29,12 +26,13 @@ func Default() Config {
 // choices lists the legal values of keys that have few. It serves validation and
 // the reference page alike.
 var choices = map[string][]string{
-	"gpu_memory":       {"device", "host"},
-	"bootstrap.family": {"", "inet", "inet6"},
-	"check.signatures": {"never", "stall", "always"},
-	"launch.bind":      {"none", "core", "numa", "socket", "auto"},
-	"log.level":        {"debug", "info", "warn", "error", "none"},
-	"log.format":       {"text", "json"},
+	"gpu_memory":        {"device", "host"},
+	"bootstrap.family":  {"", "inet", "inet6"},
+	"collectives.lines": {"auto", "always", "never"},
+	"check.signatures":  {"never", "stall", "always"},
+	"launch.bind":       {"none", "core", "numa", "socket", "auto"},
+	"log.level":         {"debug", "info", "warn", "error", "none"},
+	"log.format":        {"text", "json"},
 	"collectives.table.collective": {"", "allreduce", "allgather", "reducescatter", "broadcast", "reduce",
 		"alltoall", "alltoallv", "gather", "scatter", "sendrecv", "barrier"},
 }

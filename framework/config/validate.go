@@ -43,11 +43,17 @@ func (e *Effective) validate() error {
 			bad("plugins.path."+name+".sha256", "%q: expected 64 hexadecimal digits", p.SHA256)
 		}
 	}
-	if e.Comm.MaxBlocks < 1 || e.Comm.MaxBlocks > 1024 {
-		bad("comm.max_blocks", "%d: expected 1 to 1024", e.Comm.MaxBlocks)
+	if e.Comm.MaxBlocks < 0 || e.Comm.MaxBlocks > 1024 {
+		bad("comm.max_blocks", "%d: expected 0 to 1024", e.Comm.MaxBlocks)
 	}
-	if e.Comm.Scratch < 64<<10 || e.Comm.Scratch > 1<<40 {
-		bad("comm.scratch", "%v: expected 64KiB to 1TiB", e.Comm.Scratch)
+	if e.Comm.Scratch != 0 && e.Comm.Scratch < 64<<10 || e.Comm.Scratch > 1<<40 {
+		bad("comm.scratch", "%v: expected 64KiB to 1TiB, or 0", e.Comm.Scratch)
+	}
+	if e.Collectives.Sharing < 0 || e.Collectives.Sharing > 1024 {
+		bad("collectives.sharing", "%d: expected 0 to 1024", e.Collectives.Sharing)
+	}
+	if e.Collectives.CopyScratch < 2<<20 || e.Collectives.CopyScratch > 1<<40 {
+		bad("collectives.copy_scratch", "%v: expected 2MiB to 1TiB", e.Collectives.CopyScratch)
 	}
 	if e.Bootstrap.Timeout == 0 {
 		bad("bootstrap.timeout", "0s: expected a duration; every wait is bounded")
