@@ -47,6 +47,30 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	})
 }
 
+// Nor does one between ranks, which compares behind itself what they have told. Both
+// ranks allocate in one heap, so what each call of either allocated would show.
+func TestCallsBetweenRanksDoNotAllocate(t *testing.T) {
+	const calls = 1000
+	job(t, 2, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		b := make([]float32, 1024)
+		p := unsafe.Pointer(unsafe.SliceData(b))
+		var before, after runtime.MemStats
+		for i := range calls + 1 {
+			if i == 1 {
+				runtime.ReadMemStats(&before)
+			}
+			if err := c.AllReduce(p, p, 16, device.Float32, device.Max, nil); err != nil {
+				return err
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.Mallocs - before.Mallocs; n > calls/4 {
+			return fmt.Errorf("%d allocations in %d calls of each rank, expected none but the runtime's own", n, calls)
+		}
+		return nil
+	})
+}
+
 func BenchmarkAllReduce(b *testing.B) {
 	for _, n := range []int{1, 2} {
 		for _, bytes := range []int{1 << 10, 64 << 10, 1 << 20} {
