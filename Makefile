@@ -10,7 +10,7 @@ GOLANGCI  = 2.15.0
 RACE      = . ./framework/... ./plugins/... ./launch/... ./transports/... ./collectives/... ./bench/... ./cmd/... ./internal/supervise
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels check test race conform demo bench-mpi dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels check test race conform rdma-test demo bench-mpi dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ race: build kernels ## the packages with concurrency under the race detector
 
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)
+
+rdma-test: build ## the transports over InfiniBand, in virtual machines with soft-RoCE; as root it installs what it needs
+	GO='$(GO)' scripts/rdma-test.sh
 
 demo: build kernels ## a job of 4 ranks that talk through the shm plugin
 	scripts/demo.sh

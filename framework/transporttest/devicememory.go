@@ -11,7 +11,7 @@ import (
 
 // memory is what the device of the suite has for the transport.
 type memory struct {
-	apart bool   // this process cannot touch it: it is a device's own
+	apart  bool   // this process cannot touch it: it is a device's own
 	lacks  string // what it would have to be to be registered; "": it can be
 	absent bool   // it would do, but the transport has no device
 }
