@@ -201,7 +201,10 @@ func (c *Comm) flushGroup() error {
 		return err
 	}
 	slices.SortStableFunc(g.list, inOrder)
-	if err := c.exchange(g); err != nil {
+	c.watch.enterGroup(g.list)
+	err = c.exchange(g)
+	c.watch.leaveGroup()
+	if err != nil {
 		return fmt.Errorf("%v: %w", kind, err)
 	}
 	return c.outcomeOfGroup(kind)

@@ -1,22 +1,15 @@
 package collectives
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
-
-// stallTick is how often the watch looks at a call that is under way. A call that
-// is still there at the second look has stalled.
-const stallTick = 250 * time.Millisecond
 
 // found reads what a kernel has left in a word for the host.
 func (c *Comm) found(offset uintptr) uint32 { return atomic.LoadUint32(c.note(offset)) }
@@ -159,105 +152,6 @@ func (c *Comm) misused() error {
 		return misplaced("registered buffers", peer)
 	}
 	return c.disagreementNow()
-}
-
-// watch looks at calls that take long. It exists when calls have numbers. In stall
-// mode, on a GPU, it compares what ranks have begun as long as there is a Comm: nobody
-// can tell there from whether a call has returned.
-type watch struct {
-	running atomic.Uint64 // sequence of the call under way, 0 for none
-	asked   int           // the rank that was asked last whether it has left
-	life    context.Context
-	end     context.CancelFunc
-	group   sync.WaitGroup
-}
-
-func startWatch(c *Comm) *watch {
-	w := &watch{}
-	w.life, w.end = context.WithCancel(context.Background())
-	w.group.Go(func() { w.loop(c) })
-	return w
-}
-
-func (w *watch) enter(s *signature) {
-	if w != nil {
-		w.running.Store(s.Sequence)
-	}
-}
-
-func (w *watch) leave() {
-	if w != nil {
-		w.running.Store(0)
-	}
-}
-
-func (w *watch) loop(c *Comm) {
-	tick := time.NewTicker(stallTick)
-	defer tick.Stop()
-	last := uint64(0)
-	for {
-		select {
-		case <-w.life.Done():
-			return
-		case <-tick.C:
-		}
-		if !c.host {
-			if err := c.misused(); err != nil {
-				c.comm.Abort(err)
-			}
-			continue
-		}
-		now := w.running.Load()
-		if now != 0 && now == last {
-			// The call does not end while it is stalled, so its arguments stand still.
-			if err := w.explain(c, now); err != nil && w.running.Load() == now {
-				c.comm.Abort(err)
-			}
-		}
-		last = now
-	}
-}
-
-// explain says why call number sequence on the host cannot end, if it is so.
-func (w *watch) explain(c *Comm, sequence uint64) error {
-	if c.opts.Signatures == SignaturesStall {
-		if err := c.disagreement(sequence); err != nil {
-			return err
-		}
-	}
-	return w.deserted(c, sequence)
-}
-
-// deserted says that a rank has left the job without ever having begun the call. It
-// asks for one of the ranks that are late each time, for that takes a moment.
-func (w *watch) deserted(c *Comm, sequence uint64) error {
-	self, ranks := c.comm.Rank(), c.comm.Size()
-	for range ranks {
-		w.asked = (w.asked + 1) % ranks
-		r := w.asked
-		if s, _ := c.latest(r, self); r == self || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(w.life, stallTick)
-		gone := c.comm.Departed(ctx, r)
-		cancel()
-		// What it has told last is looked at again: it may have begun in the meantime.
-		s, _ := c.latest(r, self)
-		if !gone || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
-			return nil
-		}
-		return &framework.Error{Op: "call " + fmt.Sprint(sequence), Peer: r, Err: fmt.Errorf(
-			"%w: it has left the job after call %d: expected all ranks to make the same calls", framework.ErrPeer, s.Sequence)}
-	}
-	return nil
-}
-
-func (w *watch) stop() {
-	if w == nil {
-		return
-	}
-	w.end()
-	w.group.Wait()
 }
 
 // at turns the address of mapped memory, which Go does not manage, into a pointer.

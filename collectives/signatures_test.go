@@ -152,6 +152,37 @@ func TestDesertedCallEnds(t *testing.T) {
 	}
 }
 
+// The same for messages: whoever sends or receives ends when all that it could have
+// met have left. One of them that is still there may come, and is waited for.
+func TestForsakenMessagesEnd(t *testing.T) {
+	job(t, 4, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		b := make([]byte, 16)
+		switch c.Rank() {
+		case 0: // leaves at once
+			return nil
+		case 1: // comes when rank 3 has seen that 0 is gone
+			if err := c.Recv(pointer(b), 8, device.Int8, 3, nil); err != nil {
+				return err
+			}
+			return c.Send(pointer(b), 8, device.Int8, 2, nil)
+		case 2: // has both, and gets what 1 sends before it gives up
+			c.GroupStart()
+			if err := errors.Join(c.Recv(pointer(b), 8, device.Int8, 0, nil), c.Recv(pointer(b[8:]), 8, device.Int8, 1, nil)); err != nil {
+				return err
+			}
+			err := c.GroupEnd()
+			if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 0 || !strings.Contains(err.Error(), "left the job") {
+				return fmt.Errorf("a message that rank 0 never sends: %v", err)
+			}
+			return nil
+		}
+		if !c.Communicator().Departed(ctx, 0) {
+			return errors.New("rank 0 has not left")
+		}
+		return c.Send(pointer(b), 8, device.Int8, 1, nil)
+	})
+}
+
 // Several communicators of one process work at the same time, each with all ranks
 // in this process.
 func TestConcurrentCommunicators(t *testing.T) {
