@@ -10,7 +10,7 @@ GOLANGCI  = 2.15.0
 RACE      = . ./framework/... ./plugins/... ./launch/... ./transports/... ./collectives/... ./bench/... ./cmd/... ./internal/supervise
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels check test race conform rdma-test demo bench-mpi dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels check test race conform engines-test rdma-test demo bench-mpi dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,12 @@ race: build kernels ## the packages with concurrency under the race detector
 
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)
+
+engines-test: ## jobs started by a real mpirun, mpiexec and Slurm, and over ssh; as root it installs them
+	@[ "$$(id -u)" != 0 ] || scripts/deps.sh engines
+	GO='$(GO)' $(GO) test -count=1 ./launch/enginetest
+	GO='$(GO)' scripts/slurm-test.sh || [ $$? = 77 -a "$$(id -u)" != 0 ]
+	cd launch/manifest/manifesttest && $(GO) vet ./... && $(GO) test ./...
 
 rdma-test: build ## the transports over InfiniBand, in virtual machines with soft-RoCE; as root it installs what it needs
 	GO='$(GO)' scripts/rdma-test.sh

@@ -1,9 +1,104 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
-type emitOptions struct{ kind string }
+	"github.com/spf13/pflag"
 
-func emitFlags(*pflag.FlagSet, *emitOptions) {}
+	"github.com/mscclpp-go/mscclpp/launch/manifest"
+)
 
-func (a *app) emit(string, []string) error { return nil }
+// emitOptions are the flags that only matter to --emit.
+type emitOptions struct {
+	kind   string
+	image  string
+	name   string
+	secret string
+	gpus   int
+}
+
+func emitFlags(f *pflag.FlagSet, o *emitOptions) {
+	f.StringVar(&o.kind, "emit", "", "print a manifest for another engine and start nothing: "+strings.Join(manifest.Kinds(), ", ")+"; -n ranks on each of --nnodes hosts")
+	f.StringVar(&o.image, "image", "", "with --emit: image of the containers")
+	f.StringVar(&o.name, "job-name", "", "with --emit: name of the job; default: that of the program")
+	f.StringVar(&o.secret, "secret-name", "", "with --emit: name of the Kubernetes secret; default: JOB-secret")
+	f.IntVar(&o.gpus, "gpus-per-node", 0, "with --emit: GPUs that each host is to have")
+}
+
+// emit prints a manifest for the job that the flags describe.
+func (a *app) emit(program string, args []string) error {
+	o, e := &a.opts, &a.opts.emit
+	switch {
+	case o.hostfile != "" || o.hosts != "":
+		return usage("--emit %s: the engine chooses the hosts: expected --nnodes and no list of them", e.kind)
+	case o.nodeRank >= 0 || o.masterAddr != "" || o.rendezvous != "":
+		return usage("--emit %s: the engine says which host is which: expected no --node-rank, --master-addr or --rendezvous", e.kind)
+	case o.nnodes < 0:
+		return usage("--nnodes %d: expected at least 1", o.nnodes)
+	}
+	j := manifest.Job{
+		Kind: e.kind, Name: e.name, Image: e.image, Hosts: max(1, o.nnodes), Ranks: o.perNode, Run: o.agent,
+		Args: append([]string{program}, args[1:]...), Secret: e.secret, GPUs: e.gpus, MasterPort: o.masterPort,
+	}
+	if j.Ranks == "" {
+		j.Ranks = strconv.Itoa(max(1, o.np))
+	} else if o.np != 0 && j.Ranks != strconv.Itoa(o.np) {
+		return usage("-n %d and --nproc-per-node %s: expected one of them", o.np, j.Ranks)
+	}
+	if self, err := os.Executable(); err == nil && program == self && len(args) > 1 {
+		j.Args, j.Verb = args[1:], true // of mscclpp-run there
+	}
+	if j.Run == "" {
+		j.Run = "mscclpp-run"
+	}
+	if j.Name == "" {
+		j.Name = jobNameOf(j.Args[0])
+	}
+	if j.Secret == "" {
+		j.Secret = j.Name + "-secret"
+		if len(j.Secret) > 40 {
+			j.Secret = "mscclpp-secret"
+		}
+	}
+	if o.configFile != "" {
+		j.Flags = append(j.Flags, "--config", o.configFile)
+	}
+	for _, s := range a.settings {
+		j.Flags = append(j.Flags, "--set", s.Key+"="+s.Value)
+	}
+	for _, x := range o.export {
+		if !strings.Contains(x, "=") {
+			value, ok := os.LookupEnv(x)
+			if !ok {
+				return usage("-x %s: not set here: expected %s=VALUE", x, x)
+			}
+			x += "=" + value
+		}
+		j.Env = append(j.Env, x)
+	}
+	if err := manifest.Write(a.stdout, j); err != nil {
+		return &codeError{code: 2, err: err}
+	}
+	return nil
+}
+
+// jobNameOf makes a name that Kubernetes takes of that of a program.
+func jobNameOf(program string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, filepath.Base(program))
+	name = strings.Trim(name, "-")
+	if name == "" || name[0] < 'a' {
+		name = "job-" + name
+	}
+	return strings.TrimRight(name[:min(len(name), 33)], "-")
+}

@@ -143,9 +143,6 @@ func (a *app) perHost() (each int, of string, err error) {
 	case "gpu", "cpu", "auto":
 		return 0, a.opts.perNode, nil
 	case "":
-		if a.opts.np < 0 {
-			return 0, "", usage("-n %d: expected at least 1", a.opts.np)
-		}
 		return 0, "", nil
 	}
 	b := &app{opts: options{perNode: a.opts.perNode}}

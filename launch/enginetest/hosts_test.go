@@ -98,6 +98,9 @@ func TestHostsRunVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := os.Stat(filepath.Join(built, "mscclpp-transport-shm")); err != nil {
+		t.Skip("no plugins in bin: make build builds them")
+	}
 	code, out, errs = runs(t, []string{"MSCCLPP_PLUGINS__DIRS=" + built}, over(t, "a:2", "bench", "allreduce", "--bytes", "1K", "--iters", "2")...)
 	if strings.Contains(errs, "make kernels") || strings.Contains(errs, "make build") {
 		t.Skip("no kernels of this tree in bin: make kernels builds them")
@@ -171,6 +174,7 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 		"no GPU on the hosts": {"a,b", []string{"--nproc-per-node", "gpu"}, 1, []string{"host a: one rank for each gpu"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if _, err := os.Stat("/dev/nvidia0"); err == nil && strings.Contains(name, "GPU") {
 				t.Skip("only without GPUs")
 			}
@@ -202,6 +206,7 @@ func TestHostsThatDisagree(t *testing.T) {
 		"a host is missing": {nil, nil, "", true, "rank 1 is missing", "see whether its process was started"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			port := fmt.Sprint(freePort(t))
 			start := func(host string, flags []string, file string) (*started, *feed) {
 				args := slices.Concat([]string{runner, "--master-addr=127.0.0.1", "--master-port=" + port, "-n1", "--tag-output"}, flags, []string{self(t)})

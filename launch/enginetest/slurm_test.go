@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,6 +85,45 @@ func TestSlurmBatchScript(t *testing.T) {
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
+}
+
+// What --emit prints is a script that Slurm takes.
+func TestSlurmTakesTheEmittedScript(t *testing.T) {
+	slurm(t)
+	dir := t.TempDir()
+	end := filepath.Join(dir, "end")
+	code, script, errs := runs(t, nil, runner, "--emit", "sbatch", "--nnodes", "2", "-n", "2", "--agent", runner, "-x", modeVar+"=meet",
+		"sh", "-c", `"$1" >`+dir+`/$RANK.new; mv `+dir+`/$RANK.new `+dir+`/$RANK.out`, "sh", self(t))
+	if code != 0 {
+		t.Fatalf("code %d, %s", code, errs)
+	}
+	file := filepath.Join(dir, "job")
+	if err := os.WriteFile(file, []byte(script+"echo done >"+end+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, said, errs := runs(t, []string{"MSCCLPP_SECRET_DIR=" + dir}, "sbatch", "--output="+filepath.Join(dir, "log"), file); code != 0 {
+		t.Fatalf("sbatch: code %d, %s, %s\n%s", code, said, errs, script)
+	}
+	for bound := time.Now().Add(30 * time.Second); !exists(end) && time.Now().Before(bound); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	log, _ := os.ReadFile(filepath.Join(dir, "log"))
+	for r := range 4 {
+		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(r, ".out")))
+		if want := fmt.Sprintf("rank %d of 4 ", r); err != nil || !strings.HasPrefix(string(text), want) {
+			t.Errorf("rank %d: %q, %v\n%s", r, text, err, log)
+		}
+	}
+	secrets := func() []string {
+		left, _ := filepath.Glob(filepath.Join(dir, ".mscclpp-secret*"))
+		return left
+	}
+	for bound := time.Now().Add(10 * time.Second); len(secrets()) > 0 && time.Now().Before(bound); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if left := secrets(); len(left) > 0 {
+		t.Errorf("the secret outlived the job: %v", left)
+	}
 }
 
 // The code of a failed rank is that of the step. Ending the other hosts is Slurm's part.

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestEmit(t *testing.T) {
+	c := command(t, "--emit", "jobset", "--image", "img:1", "--nnodes", "3", "-n", "8", "--gpus-per-node", "8", "--log-level", "info",
+		"-x", "A=b", "-x", "HAVE", "/opt/Train_it.py", "--epochs", "2")
+	c.Env = append(c.Env, "HAVE=it")
+	code, out, errs := runs(c)
+	if code != 0 || errs != "" {
+		t.Fatalf("code %d, %s", code, errs)
+	}
+	for _, want := range []string{"kind: JobSet\n", `name: "train-it-py"`, `"train-it-py-ranks-0-0.train-it-py"`, "completions: 3\n", "nvidia.com/gpu: 8\n",
+		"- \"--set\"\n                  - \"log.level=info\"\n", "- \"/opt/Train_it.py\"\n                  - \"--epochs\"\n", `secretName: "train-it-py-secret"`,
+		"name: \"HAVE\"\n                    value: \"it\"\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
+	}
+	// A verb is one of the mscclpp-run that is there.
+	code, out, errs = runs(command(t, "--emit", "sbatch", "-N", "2", "-n", "4", "bench", "allreduce", "--bytes", "1K:4K"))
+	if code != 0 || !strings.Contains(out, "mscclpp-run --nproc-per-node 4 bench allreduce --bytes 1K:4K\n") {
+		t.Errorf("code %d, %s, %s", code, out, errs)
+	}
+}
+
+func TestEmitMistakes(t *testing.T) {
+	for want, args := range map[string][]string{
+		`kind "pod": expected one of sbatch`:     {"--emit", "pod", "true"},
+		"a jobset needs one":                     {"--emit", "jobset", "true"},
+		"the engine chooses the hosts":           {"--emit", "sbatch", "--host", "a,b", "true"},
+		"the engine says which host is which":    {"--emit", "sbatch", "--nnodes", "2", "--node-rank", "0", "true"},
+		"-x LACK: not set here":                  {"--emit", "sbatch", "-x", "LACK", "true"},
+		"mpirun needs a number":                  {"--emit", "mpijob", "--image", "i", "--nproc-per-node", "gpu", "true"},
+		"expected a program or a verb":           {"--emit", "sbatch"},
+		"-n 2 and --nproc-per-node 3":            {"--emit", "sbatch", "-n", "2", "--nproc-per-node", "3", "true"},
+		`name "Train": expected at most 40`:      {"--emit", "sbatch", "--job-name", "Train", "true"},
+		"--nnodes -1: expected at least 1":       {"--emit", "sbatch", "--nnodes", "-1", "true"},
+	} {
+		code, out, errs := runs(command(t, args...))
+		if code != 2 || !strings.Contains(errs, want) || out != "" {
+			t.Errorf("%v: code %d, %q, %q; expected %q", args, code, errs, out, want)
+		}
+	}
+}
+
+func TestNamesOfJobs(t *testing.T) {
+	for program, want := range map[string]string{
+		"/a/b/Train_it.py": "train-it-py", "7b": "job-7b", "...": "job", "x": "x",
+		strings.Repeat("a-", 30): strings.TrimRight(strings.Repeat("a-", 30)[:33], "-"),
+	} {
+		if got := jobNameOf(program); got != want {
+			t.Errorf("%q: %q, expected %q", program, got, want)
+		}
+	}
+}
