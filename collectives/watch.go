@@ -14,9 +14,10 @@ import (
 // is still there at the second look has stalled.
 const stallTick = 250 * time.Millisecond
 
-// watch looks at calls that take long. It exists when calls have numbers. In stall
-// mode, on a GPU, it compares what ranks have begun as long as there is a Comm: nobody
-// can tell there from whether a call has returned.
+// watch looks at calls that take long; New says where it exists. On a GPU it
+// looks, as long as there is a Comm, for what calls have left in words for the host, and
+// in stall mode compares what ranks have begun: nobody can tell there from whether a
+// call has returned.
 type watch struct {
 	running atomic.Uint64                       // sequence of the call under way, 0 for none
 	groups  atomic.Uint64                       // groups of messages so far, begun and ended: odd while one is under way
