@@ -44,7 +44,7 @@ func bootstrapConfig(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 func place(ctx context.Context, getenv func(string) string) (bootstrap.Config, error) {
 	for _, name := range []string{bootstrap.EnvRank, bootstrap.EnvSize, bootstrap.EnvUniqueID} {
 		if getenv(name) != "" {
-			return bootstrap.FromEnv(getenv)
+			return bootstrap.FromEnv(besideTorch(getenv))
 		}
 	}
 	e, err := launch.Detect(getenv)
@@ -73,6 +73,23 @@ func place(ctx context.Context, getenv func(string) string) (bootstrap.Config, e
 		}
 		return getenv(name)
 	})
+}
+
+// besideTorch is the environment of a rank with another port where torchrun made it:
+// at MASTER_PORT listens the store of torchrun or of PyTorch. All ranks derive the same
+// one, and another after a restart.
+func besideTorch(getenv func(string) string) func(string) string {
+	run := getenv("TORCHELASTIC_RUN_ID")
+	if run == "" || getenv(launch.Mark) != "" || getenv(bootstrap.EnvPort) == "" {
+		return getenv
+	}
+	port := launch.PortOf(run, " ", getenv("TORCHELASTIC_RESTART_COUNT"), " ", getenv(bootstrap.EnvPort))
+	return func(name string) string {
+		if name == bootstrap.EnvPort {
+			return strconv.Itoa(port)
+		}
+		return getenv(name)
+	}
 }
 
 // alone is the place in a job of one rank. Its id is random, so nobody can join it.

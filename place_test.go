@@ -49,3 +49,27 @@ func TestPlaceFromTheEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// torchrun's store has MASTER_PORT, so the ranks meet at another one, which is the same
+// for all of a run and another one after a restart. Ranks that mscclpp-run started keep
+// theirs.
+func TestPlaceBesideTorchrun(t *testing.T) {
+	at := func(rank, restart string, more ...string) string {
+		env := map[string]string{"RANK": rank, "WORLD_SIZE": "3", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29400", "TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_RESTART_COUNT": restart}
+		for _, name := range more {
+			env[name] = "y"
+		}
+		b, err := place(t.Context(), func(name string) string { return env[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Addr
+	}
+	first := at("0", "0")
+	if first == "10.0.0.1:29400" || at("2", "0") != first || at("0", "1") == first {
+		t.Errorf("%s, %s, after a restart %s", first, at("2", "0"), at("0", "1"))
+	}
+	if got := at("0", "0", "MSCCLPP_LAUNCH_ID"); got != "10.0.0.1:29400" {
+		t.Errorf("%s under mscclpp-run", got)
+	}
+}

@@ -202,16 +202,26 @@ func (r *reader) master(e *Engine, addr, port string) {
 }
 
 // port derives a port from the engine's name of the job, the same on all hosts,
-// unless the user set one. It lies below the range that kernels give out.
+// unless the user set one.
 func (r *reader) port(e *Engine, names ...string) {
 	if r.get("MASTER_PORT") != "" {
 		return
 	}
+	values := make([]string, len(names))
+	for i, name := range names {
+		values[i] = r.get(name)
+	}
+	e.MasterPort = PortOf(values...)
+}
+
+// PortOf derives a port from what names a job, the same on all hosts. It lies below the
+// range that kernels give out.
+func PortOf(names ...string) int {
 	h := fnv.New32a()
 	for _, name := range names {
-		h.Write([]byte(r.get(name)))
+		h.Write([]byte(name))
 	}
-	e.MasterPort = 20000 + int(h.Sum32()%10000)
+	return 20000 + int(h.Sum32()%10000)
 }
 
 func readTorch(r *reader, e *Engine) {
