@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -161,12 +162,18 @@ func (p *proxy) flush(s *bound, number uint32, pos uint64) error {
 func (p *proxy) progress() (outstanding bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	steps := uint64(0)
 	for _, f := range p.flows {
 		busy, err := f.progress()
 		if err != nil {
 			return false, err
 		}
-		outstanding = outstanding || busy || f.table != nil && f.counted() != f.table.total()
+		steps += f.done()
+		if f.table != nil {
+			steps += f.counted()
+			busy = busy || f.counted() != f.table.total()
+		}
+		outstanding = outstanding || busy
 	}
 	done := 0
 	for _, w := range p.pending {
@@ -179,5 +186,25 @@ func (p *proxy) progress() (outstanding bool, err error) {
 	if done > 0 {
 		p.pending = p.pending[:copy(p.pending, p.pending[done:])]
 	}
-	return outstanding || len(p.pending) > 0, nil
+	outstanding = outstanding || len(p.pending) > 0
+	if outstanding {
+		p.patience(steps)
+	} else {
+		p.moved = time.Time{}
+	}
+	return outstanding, nil
 }
+
+// patience lets others have the core when an answer takes longer than networks take: a peer
+// that was stopped, a lost packet, or an adapter that is emulated by these very cores.
+func (p *proxy) patience(steps uint64) {
+	if steps != p.steps || p.moved.IsZero() {
+		p.steps, p.moved = steps, time.Now()
+		return
+	}
+	if time.Since(p.moved) > p.t.config.DrainSpin+p.t.config.DrainYield {
+		time.Sleep(nap)
+	}
+}
+
+const nap = 50 * time.Microsecond

@@ -35,6 +35,8 @@ type proxy struct {
 	ring      *ring.Ring
 	pending   []flush // in the order of their triggers
 	ended     bool
+	steps     uint64    // completions and counted signals so far
+	moved     time.Time // when there was one more; zero while nothing is under way
 	batch     [batch]request
 }
 
