@@ -136,9 +136,6 @@ func (c *Comm) message(kind Collective, o *CallOptions, add func() error) error 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.ready()
-	if err == nil && c.ports != nil {
-		err = c.ports.noMessages()
-	}
 	if err == nil {
 		c.group.kind = kind
 		if o != nil {
@@ -201,6 +198,12 @@ func (c *Comm) flushGroup() error {
 		return err
 	}
 	slices.SortStableFunc(g.list, inOrder)
+	if c.ports != nil {
+		if err := c.ports.messages(g.list); err != nil {
+			return fmt.Errorf("%v: %w", kind, err)
+		}
+		return nil
+	}
 	c.watch.enterGroup(g.list)
 	err = c.exchange(g)
 	c.watch.leaveGroup()

@@ -33,9 +33,8 @@ const (
 // Channels and slots are made by the first collective, so that a program without
 // collectives does not pay for them.
 type ports struct {
-	comm  *comm.Communicator
-	room  uint64
-	apart error // why there is no shared memory
+	comm *comm.Communicator
+	room uint64
 
 	mu     sync.Mutex // one collective at a time
 	failed error      // of the set-up
@@ -74,25 +73,27 @@ func (c *Comm) offerPorts(apart error) {
 		c.refused = fmt.Errorf("%w: collectives: neither memory channels nor port channels join all ranks: %w", framework.ErrUnsupported, apart)
 		return
 	}
-	c.ports = &ports{comm: c.comm, room: c.opts.Scratch, apart: apart}
+	c.ports = &ports{comm: c.comm, room: c.opts.Scratch}
+	c.messages = &algorithm{name: portsName, id: nameID(portsName), collective: SendRecv}
 	c.args.Rank, c.args.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
 	for k, run := range map[Collective]func(*ports, context.Context, *Call) error{
 		AllReduce: (*ports).allReduce, AllGather: (*ports).allGather, ReduceScatter: (*ports).reduceScatter,
 		Broadcast: (*ports).broadcast, Reduce: (*ports).reduce, AllToAll: (*ports).allToAll, Barrier: (*ports).barrier,
 	} {
-		own := &Algorithm{Collective: k, Name: portsName, Fits: reducible, Run: func(x *Comm, call *Call) error { return x.ports.run(call, run) }}
+		own := &Algorithm{Collective: k, Name: portsName, Run: func(x *Comm, call *Call) error {
+			return x.ports.run(func(ctx context.Context) error { return run(x.ports, ctx, call) })
+		}}
 		c.algorithms[k] = append(c.algorithms[k], &algorithm{name: portsName, id: nameID(portsName), collective: k, own: own})
 		c.builtin = append(c.builtin, Row{Collective: k, Algorithm: portsName})
 	}
 }
 
-// noMessages is the answer to what needs a kernel for messages.
-func (p *ports) noMessages() error {
-	return fmt.Errorf("%w: messages between ranks that do not all share memory: use port channels: %w", framework.ErrUnsupported, p.apart)
-}
+// Shared reports whether all ranks share memory. If not, buffers cannot be registered
+// by comm.Exchange.
+func (c *Comm) Shared() bool { return c.refused == nil && c.ports == nil }
 
 // run performs one collective, and makes the channels before the first.
-func (p *ports) run(call *Call, f func(*ports, context.Context, *Call) error) error {
+func (p *ports) run(f func(ctx context.Context) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed != nil {
@@ -108,7 +109,7 @@ func (p *ports) run(call *Call, f func(*ports, context.Context, *Call) error) er
 		p.ready = true
 	}
 	// A wait ends with the communicator, like that of a kernel.
-	return f(p, context.Background(), call)
+	return f(context.Background())
 }
 
 // open makes slots and channels. All ranks come here in their first collective, and

@@ -136,7 +136,7 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 	if len(own) == 0 {
 		return nil
 	}
-	p.sum.start(c.Type, c.Op, uint64(len(own)))
+	p.sum.start(c.Type, c.Op, c.Scale, uint64(len(own)))
 	for r := range p.comm.Size() {
 		if r == p.comm.Rank() {
 			p.sum.add(own)

@@ -7,36 +7,26 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// reducible reports whether the host can reduce what a call asks for.
-func reducible(r Request) bool {
-	if !r.Collective.reduces() {
-		return true
-	}
-	switch r.Type {
-	case device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
-		return false
-	}
-	return r.Op != device.PreMulSum
-}
-
-// accumulator reduces pieces one after another. Floats of 16 bits are added up as
-// those of 32, and rounded once, as kernels do it.
+// accumulator reduces pieces one after another. Floats of 8 and 16 bits are added up
+// as those of 32, and rounded once, as kernels do it.
 type accumulator struct {
 	dtype device.DataType
 	op    device.Op
+	scale float64 // for PreMulSum
 	bytes []byte
 	wide  []float32
 	count int // pieces so far
 }
 
-func (a *accumulator) start(t device.DataType, op device.Op, bytes uint64) {
-	a.dtype, a.op, a.count = t, op, 0
+func (a *accumulator) start(t device.DataType, op device.Op, scale float64, bytes uint64) {
+	a.dtype, a.op, a.scale, a.count = t, op, scale, 0
 	n := int(bytes)
-	if a.half() {
-		if cap(a.wide) < n/2 {
-			a.wide = make([]float32, n/2)
+	if a.small() {
+		n /= t.Size()
+		if cap(a.wide) < n {
+			a.wide = make([]float32, n)
 		}
-		a.wide = a.wide[:n/2]
+		a.wide = a.wide[:n]
 		return
 	}
 	if cap(a.bytes) < n {
@@ -45,17 +35,26 @@ func (a *accumulator) start(t device.DataType, op device.Op, bytes uint64) {
 	a.bytes = a.bytes[:n]
 }
 
-func (a *accumulator) half() bool { return a.dtype == device.Float16 || a.dtype == device.BFloat16 }
+func (a *accumulator) small() bool {
+	switch a.dtype {
+	case device.Float16, device.BFloat16, device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
+		return true
+	}
+	return false
+}
 
 // add takes one more piece, which need not be aligned.
 func (a *accumulator) add(b []byte) {
 	a.count++
 	switch {
-	case a.half():
-		a.addHalf(b)
-	case a.count == 1:
+	case a.small():
+		a.addSmall(b)
+	case a.count == 1 && a.op != device.PreMulSum:
 		copy(a.bytes, b)
 	default:
+		if a.count == 1 {
+			clear(a.bytes)
+		}
 		a.combine(b)
 	}
 }
@@ -63,28 +62,28 @@ func (a *accumulator) add(b []byte) {
 func (a *accumulator) combine(b []byte) {
 	switch a.dtype {
 	case device.Float32:
-		combine[float32](a.bytes, b, a.op)
+		combine[float32](a.bytes, b, a.op, a.scale)
 	case device.Float64:
-		combine[float64](a.bytes, b, a.op)
+		combine[float64](a.bytes, b, a.op, a.scale)
 	case device.Int8:
-		combine[int8](a.bytes, b, a.op)
+		combine[int8](a.bytes, b, a.op, a.scale)
 	case device.Uint8:
-		combine[uint8](a.bytes, b, a.op)
+		combine[uint8](a.bytes, b, a.op, a.scale)
 	case device.Int32:
-		combine[int32](a.bytes, b, a.op)
+		combine[int32](a.bytes, b, a.op, a.scale)
 	case device.Uint32:
-		combine[uint32](a.bytes, b, a.op)
+		combine[uint32](a.bytes, b, a.op, a.scale)
 	case device.Int64:
-		combine[int64](a.bytes, b, a.op)
+		combine[int64](a.bytes, b, a.op, a.scale)
 	case device.Uint64:
-		combine[uint64](a.bytes, b, a.op)
+		combine[uint64](a.bytes, b, a.op, a.scale)
 	}
 }
 
 // store writes the result.
 func (a *accumulator) store(to []byte) {
-	if a.half() {
-		a.storeHalf(to)
+	if a.small() {
+		a.storeSmall(to)
 		return
 	}
 	if a.op == device.Avg {
@@ -120,7 +119,7 @@ func elements[T number](b []byte) []T {
 }
 
 // combine reduces what is in b into what is in a.
-func combine[T number](a, b []byte, op device.Op) {
+func combine[T number](a, b []byte, op device.Op, scale float64) {
 	x, y := elements[T](a), elements[T](b)
 	y = y[:len(x)]
 	switch op {
@@ -139,6 +138,11 @@ func combine[T number](a, b []byte, op device.Op) {
 			if x[i] < y[i] || x[i] != x[i] {
 				x[i] = y[i]
 			}
+		}
+	case device.PreMulSum:
+		s := T(scale)
+		for i := range x {
+			x[i] += y[i] * s
 		}
 	default:
 		for i := range x {
@@ -162,28 +166,23 @@ func narrow[T int8 | uint8](a []byte, by int) {
 	}
 }
 
-func (a *accumulator) addHalf(b []byte) {
-	y := elements16(b)[:len(a.wide)]
-	widen := fromHalf
-	if a.dtype == device.BFloat16 {
-		widen = func(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
-	}
-	if a.count == 1 {
-		for i := range a.wide {
-			a.wide[i] = widen(y[i])
-		}
-		return
-	}
+func (a *accumulator) addSmall(b []byte) {
 	for i := range a.wide {
-		x, v := a.wide[i], widen(y[i])
-		switch a.op {
-		case device.Prod:
+		v := a.widen(b, i)
+		if a.op == device.PreMulSum {
+			v *= float32(a.scale)
+		}
+		x := a.wide[i]
+		switch {
+		case a.count == 1:
+			x = v
+		case a.op == device.Prod:
 			x *= v
-		case device.Min:
+		case a.op == device.Min:
 			if v < x || x != x {
 				x = v
 			}
-		case device.Max:
+		case a.op == device.Max:
 			if x < v || x != x {
 				x = v
 			}
@@ -194,18 +193,80 @@ func (a *accumulator) addHalf(b []byte) {
 	}
 }
 
-func (a *accumulator) storeHalf(to []byte) {
-	out := elements16(to)
-	round := toHalf
-	if a.dtype == device.BFloat16 {
-		round = toBFloat
+// widen reads element i of b.
+func (a *accumulator) widen(b []byte, i int) float32 {
+	switch a.dtype {
+	case device.Float16:
+		return fromHalf(elements16(b)[i])
+	case device.BFloat16:
+		return math.Float32frombits(uint32(elements16(b)[i]) << 16)
 	}
+	return floats8[a.dtype].decode(b[i])
+}
+
+func (a *accumulator) storeSmall(to []byte) {
 	for i, x := range a.wide {
 		if a.op == device.Avg {
 			x /= float32(a.count)
 		}
-		out[i] = round(x)
+		switch a.dtype {
+		case device.Float16:
+			elements16(to)[i] = toHalf(x)
+		case device.BFloat16:
+			elements16(to)[i] = toBFloat(x)
+		default:
+			to[i] = floats8[a.dtype].encode(x)
+		}
 	}
+}
+
+// float8 describes a format of one byte.
+type float8 struct {
+	mantissa, bias int
+	largest        byte // pattern of the largest finite value
+	special        bool // the highest exponent holds infinity and what is no number
+	nan            byte // 0: there is none
+}
+
+var floats8 = map[device.DataType]float8{
+	device.Float8E4M3:    {mantissa: 3, bias: 7, largest: 0x7e, nan: 0x7f},
+	device.Float8E5M2:    {mantissa: 2, bias: 15, largest: 0x7b, special: true, nan: 0x7f},
+	device.Float8E4M3B15: {mantissa: 3, bias: 15, largest: 0x7f},
+}
+
+func (f float8) decode(b byte) float32 {
+	abs := b & 0x7f
+	m, e := int(abs)&(1<<f.mantissa-1), int(abs)>>f.mantissa
+	v := math.Ldexp(float64(m|1<<f.mantissa), e-f.bias-f.mantissa)
+	switch {
+	case f.special && abs == f.largest+1:
+		v = math.Inf(1)
+	case abs > f.largest:
+		v = math.NaN()
+	case e == 0:
+		v = math.Ldexp(float64(m), 1-f.bias-f.mantissa)
+	}
+	if b&0x80 != 0 {
+		v = -v
+	}
+	return float32(v)
+}
+
+// encode rounds to nearest, ties to even. What is too large becomes the largest.
+func (f float8) encode(x float32) byte {
+	sign := byte(math.Float32bits(x) >> 24 & 0x80)
+	v := math.Abs(float64(x))
+	if v != v {
+		return sign | f.nan
+	}
+	if v >= float64(f.decode(f.largest)) {
+		return sign | f.largest
+	}
+	// Patterns of one sign are in the order of their values: steps of the exponent
+	// of v, counted from its smallest pattern.
+	e := max(math.Ilogb(max(v, math.SmallestNonzeroFloat64)), 1-f.bias)
+	steps := int(math.RoundToEven(math.Ldexp(v, f.mantissa-e)))
+	return sign | byte(steps+(e+f.bias-1)<<f.mantissa)
 }
 
 func elements16(b []byte) []uint16 {

@@ -42,7 +42,7 @@ func (g *group) Alloc(bytes int64, registered bool) (bench.Memory, error) {
 	if err != nil {
 		return bench.Memory{}, err
 	}
-	if registered {
+	if registered && g.job.Comm.Shared() { // else memory from Alloc is all that there is
 		if _, err := g.job.World.Exchange(g.ctx, m); err != nil {
 			return bench.Memory{}, errors.Join(err, m.Close())
 		}

@@ -22,7 +22,7 @@ func (g *outbound) settle() error {
 	case <-g.settled:
 		return nil
 	case <-g.over:
-		if g.shut() {
+		if g.shut() || g.parted() {
 			return nil
 		}
 		return g.usable()
@@ -34,7 +34,7 @@ func (g *outbound) settle() error {
 func (g *outbound) askOwn() (busy bool, err error) {
 	g.use.Lock()
 	defer g.use.Unlock()
-	if g.shut() || !g.fresh && !g.owed() {
+	if g.shut() || g.parted() || !g.fresh && !g.owed() {
 		return false, nil
 	}
 	if err := g.usable(); err != nil {
@@ -126,10 +126,22 @@ func (g *outbound) done(number uint64) error {
 	copy(g.pending, g.pending[1:])
 	g.pending = g.pending[:len(g.pending)-1]
 	g.mu.Unlock()
+	g.complete(q)
+	return nil
+}
+
+// complete tells whoever waits for a flush.
+func (g *outbound) complete(q question) {
 	if q.own {
 		g.settled <- struct{}{}
 	} else {
 		g.p.ring.Load().Complete(q.word, q.position)
 	}
-	return nil
+}
+
+// parted reports whether the peer has left in order.
+func (g *outbound) parted() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.left && g.gone != nil
 }

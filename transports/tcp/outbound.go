@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -124,13 +125,26 @@ type request struct {
 	at     uint64
 }
 
-// send performs a request: data, then signal, then flush.
+// send performs a request: data, then signal, then flush. What is sent to a peer that
+// has left in order is dropped, as stores to its memory would be lost: ranks do not
+// leave at the same time, and the last signals of one may come after the other.
 func (g *outbound) send(r request) error {
 	g.use.Lock()
 	defer g.use.Unlock()
-	if err := g.usable(); err != nil {
-		return err
+	err := g.usable()
+	if err == nil {
+		err = g.queue(r)
+	} else if r.flush && g.parted() {
+		g.complete(question{word: r.word, position: r.at})
 	}
+	if err != nil && g.parted() {
+		g.held = g.held[:0]
+		return nil
+	}
+	return err
+}
+
+func (g *outbound) queue(r request) error {
 	g.fresh = true
 	g.tail = g.tail[:0]
 	if r.to != nil {
@@ -209,10 +223,15 @@ func (g *outbound) push() error {
 	if len(g.held) == 0 {
 		return nil
 	}
-	if err := g.usable(); err != nil {
-		return err
+	err := g.usable()
+	if err == nil {
+		err = g.writeFirst(nil, nil)
 	}
-	return g.writeFirst(nil, nil)
+	g.held = g.held[:0]
+	if g.parted() {
+		return nil
+	}
+	return err
 }
 
 // send writes up to three ranges by one call.
@@ -250,8 +269,14 @@ func (g *outbound) ask(b []byte, q question) []byte {
 	g.fresh = false
 	q.number = g.asked
 	g.mu.Lock()
-	g.pending = append(g.pending, q)
+	over := g.gone != nil
+	if !over {
+		g.pending = append(g.pending, q)
+	}
 	g.mu.Unlock()
+	if over && g.parted() {
+		g.complete(q)
+	}
 	return frame{kind: frameFlush, number: q.number}.append(b)
 }
 
@@ -268,6 +293,10 @@ func (g *outbound) lost(err error) error {
 	if err == nil {
 		return nil
 	}
+	select { // the first stream may still have to say why
+	case <-g.over:
+	case <-time.After(lastWord):
+	}
 	g.fail(fmt.Errorf("%w: %w", framework.ErrPeer, err))
 	return g.usable()
 }
@@ -277,8 +306,8 @@ func (g *outbound) fail(err error) {
 	g.finish(&framework.Error{Peer: g.peer, Err: fmt.Errorf("%v: %w", g.place, err)}, false)
 }
 
-// finish ends the group: by this rank, or for a reason. The proxy ends as well,
-// unless the peer has left in order and owes nothing.
+// finish ends the group: by this rank, or for a reason. The proxy ends as well, unless
+// the peer has left in order: then nothing is waited for any more.
 func (g *outbound) finish(why error, own bool) {
 	g.mu.Lock()
 	if g.gone != nil {
@@ -287,13 +316,19 @@ func (g *outbound) finish(why error, own bool) {
 		return
 	}
 	g.gone, g.closed = why, own
-	quiet := own || g.left && len(g.pending) == 0
+	left, pending := g.left, g.pending
+	g.pending = nil
 	g.mu.Unlock()
+	if left {
+		for _, q := range pending {
+			g.complete(q)
+		}
+	}
 	close(g.over)
 	for _, s := range g.streams {
 		s.conn.Close()
 	}
-	if !quiet {
+	if !own && !left {
 		g.p.end(why)
 	}
 }

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -123,23 +124,36 @@ func TestWrongSecret(t *testing.T) {
 	p.release()
 }
 
-// A peer that leaves in order does not end a proxy that has nothing to say to it.
+// A peer that leaves in order does not end a proxy: what is still sent is dropped, and
+// no flush waits for it.
 func TestPeerLeaves(t *testing.T) {
-	p := linked(t, header, two(t, nil)).open(16)
-	if _, err := p.push(putSignal, 8, 8, 8); err != nil {
-		t.Fatal(err)
-	}
-	p.check(p.flush())
-	p.check(p.ends[1].Close(t.Context(), p.listens[1].ID))
-	g := firstGroup(p)
-	until(t, "the goodbye", func() bool { return g.usable() != nil })
-	if err := p.ring.Err(); err != nil {
-		t.Fatalf("the proxy has ended with the peer: %v", err)
-	}
-	_ = p.flush()
-	err := p.died()
-	if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "closed its side") || !strings.Contains(err.Error(), g.place.String()) {
-		t.Errorf("%v, want ErrPeer of rank 1 at %v, which has closed its side", err, g.place)
+	for _, size := range []uint64{8, 4 << 20} {
+		p := linked(t, header+size, two(t, nil)).open(16)
+		if _, err := p.push(putSignal, header, header, size); err != nil {
+			t.Fatal(err)
+		}
+		p.check(p.flush())
+		left := make(chan error, 1)
+		go func() { left <- p.ends[1].Close(context.Background(), p.listens[1].ID) }()
+		for range 200 { // before, during and after
+			if _, err := p.push(putSignal, header, header, size); err != nil {
+				t.Fatal(err, p.died())
+			}
+			p.check(p.flush())
+		}
+		p.check(<-left)
+		g := firstGroup(p)
+		until(t, "the goodbye", func() bool { return g.parted() })
+		if _, err := p.push(putSignal, header, header, size); err != nil {
+			t.Fatal(err)
+		}
+		p.check(p.flush())
+		if err := g.usable(); framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "closed its side") || !strings.Contains(err.Error(), g.place.String()) {
+			t.Errorf("%v, want an error of rank 1 at %v, which has closed its side", err, g.place)
+		}
+		p.check(p.proxy.Stop(t.Context()))
+		p.check(p.died())
+		p.release()
 	}
 }
 

@@ -1,0 +1,114 @@
+package collectives
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// messages performs a group: sends first, then receives, each in the order of the
+// peers. A message is a piece with its length, then its data. Each direction to each
+// peer is served by itself, so that ranks that all send first do not wait for each
+// other.
+func (p *ports) messages(list []transfer) error {
+	return p.run(func(ctx context.Context) error {
+		var both sync.WaitGroup
+		var mu sync.Mutex
+		var failed []error
+		serve := func(f func() error) {
+			both.Go(func() {
+				if err := f(); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed = append(failed, err)
+				}
+			})
+		}
+		rank := uint32(p.comm.Rank())
+		var own [2][]transfer
+		for len(list) > 0 {
+			n := 1
+			for n < len(list) && list[n].Peer == list[0].Peer && list[n].Receive == list[0].Receive {
+				n++
+			}
+			run := list[:n]
+			list = list[n:]
+			switch {
+			case run[0].Peer == rank:
+				own[run[0].Receive] = run
+			case run[0].Receive == 1:
+				serve(func() error { return p.receive(ctx, run) })
+			default:
+				serve(func() error { return p.send(ctx, run) })
+			}
+		}
+		serve(func() error { return p.local(own[0], own[1]) })
+		both.Wait()
+		return errors.Join(failed...)
+	})
+}
+
+// send sends messages to one peer.
+func (p *ports) send(ctx context.Context, run []transfer) error {
+	for _, m := range run {
+		peer := int(m.Peer)
+		if err := p.post(ctx, peer, binary.LittleEndian.AppendUint64(nil, m.Bytes)); err != nil {
+			return err
+		}
+		data := view(at(m.Buffer), m.Bytes)
+		for from := uint64(0); from < m.Bytes; from += p.piece {
+			if err := p.post(ctx, peer, clip(data, from, p.piece)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// receive receives those of one peer. Half of a message cannot be taken back, so one
+// of another length than expected ends the communicator.
+func (p *ports) receive(ctx context.Context, run []transfer) error {
+	for _, m := range run {
+		peer := int(m.Peer)
+		var sent uint64
+		if err := p.take(ctx, peer, 8, func(b []byte) { sent = binary.LittleEndian.Uint64(b) }); err != nil {
+			return err
+		}
+		if sent != m.Bytes {
+			return p.unequal(peer, sent, m.Bytes)
+		}
+		data := view(at(m.Buffer), m.Bytes)
+		for from := uint64(0); from < m.Bytes; from += p.piece {
+			to := clip(data, from, p.piece)
+			if err := p.take(ctx, peer, uint64(len(to)), func(b []byte) { copy(to, b) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *ports) unequal(peer int, sent, expected uint64) error {
+	cause := &framework.Error{Op: "message", Peer: peer,
+		Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, sent, expected, p.comm.Rank())}
+	p.comm.Abort(cause)
+	return cause
+}
+
+// local is what a rank sends to itself.
+func (p *ports) local(sends, receives []transfer) error {
+	if len(sends) != len(receives) {
+		return fmt.Errorf("%w: rank %d sends %d messages to itself and receives %d in one group: expected as many", framework.ErrUnsupported, p.comm.Rank(), len(sends), len(receives))
+	}
+	for i, m := range sends {
+		if m.Bytes != receives[i].Bytes {
+			return p.unequal(p.comm.Rank(), m.Bytes, receives[i].Bytes)
+		}
+		copy(view(at(receives[i].Buffer), m.Bytes), view(at(m.Buffer), m.Bytes))
+	}
+	return nil
+}
