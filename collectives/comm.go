@@ -163,11 +163,20 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		x.Close()
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	if x.host && o.Signatures != SignaturesNever || o.Signatures == SignaturesStall && x.notes.engine != nil {
+	if x.watched() {
 		x.watch = startWatch(x)
 	}
 	x.undump = c.OnDump(x.Dump)
 	return x, nil
+}
+
+// watched reports whether somebody has to look at calls that are under way: to compare
+// them, and on GPUs for copies that cannot go where they should.
+func (c *Comm) watched() bool {
+	if c.host {
+		return c.opts.Signatures != SignaturesNever
+	}
+	return c.notes.engine != nil && (c.opts.Signatures == SignaturesStall || c.copier != nil)
 }
 
 // mostBlocks is how many blocks of one launch are resident at once, whatever else the

@@ -21,7 +21,12 @@ import (
 // the caller's stream, or forked from and joined to it, so graphs can capture it.
 //
 // Copies go to the peers' outputs where the caller's own lies: registered buffers have
-// to lie at the same offset on all ranks.
+// to lie at the same offset on all ranks. Those before the copies find out, on the
+// device, if they do not, and the watch ends the communicator within a moment: what is
+// behind them on the stream cannot be taken back.
+//
+// The second stream is one for all calls. While one stream with such calls is being
+// captured, they must not be made on another.
 const copyName = "copy"
 
 const (
@@ -38,7 +43,7 @@ type copier struct {
 	signals gpu.Kernel
 	args    stepArgs
 
-	side   gpu.Stream // for sums, beside the copies
+	side   gpu.Stream // for what goes on beside the copies to peers
 	marks  [2]gpu.Mark
 	memory *comm.Memory // that peers push pieces into: two for each of them, by turns
 	peers  *comm.Symmetric
@@ -73,15 +78,21 @@ func (c *Comm) prepareCopies(j *job, stream gpu.Stream) error {
 	if k.signals != nil && (!sums || k.peers != nil && c.sumOf(j.dtype) != nil) {
 		return nil
 	}
-	if state, err := k.engine.Query(stream); err != nil || state == gpu.StreamCapturing {
-		if err == nil {
+	if k.signals == nil || sums && k.peers == nil {
+		state, err := k.engine.Query(stream)
+		if err == nil && state == gpu.StreamCapturing {
 			err = fmt.Errorf("%w: algorithm %s: expected its first call outside of a capture: it allocates", framework.ErrInvalid, copyName)
 		}
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
 	defer cancel()
 	if k.signals == nil {
+		if err := k.openSide(); err != nil {
+			return err
+		}
 		loaded, err := c.comm.Load(ctx, k.signal.kernel, device.Float32)
 		if err != nil {
 			return err
@@ -109,24 +120,31 @@ func (c *Comm) prepareCopies(j *job, stream gpu.Stream) error {
 
 func (c *Comm) sumOf(t device.DataType) gpu.Kernel { return c.copier.sum.loaded[t] }
 
-// open makes the memory for pieces, and the second stream.
+// openSide makes the second stream, where streams can wait for each other.
+func (k *copier) openSide() (err error) {
+	marker, ok := k.engine.(gpu.Marker)
+	if !ok {
+		return nil
+	}
+	for i := range k.marks {
+		if k.marks[i] == nil {
+			if k.marks[i], err = marker.NewMark(); err != nil {
+				return err
+			}
+		}
+	}
+	if k.side == 0 {
+		k.side, err = k.engine.NewStream()
+	}
+	return err
+}
+
+// open makes the memory for pieces.
 func (k *copier) open(ctx context.Context, c *Comm) (err error) {
 	ranks := uint64(c.comm.Size())
 	k.slot = c.opts.CopyScratch / (2 * ranks) / leastPiece * leastPiece
 	if k.slot == 0 {
 		return fmt.Errorf("%w: copy scratch of %d bytes: expected at least %d", framework.ErrInvalid, c.opts.CopyScratch, 2*ranks*leastPiece)
-	}
-	if k.side == 0 {
-		if k.side, err = k.engine.NewStream(); err != nil {
-			return err
-		}
-	}
-	for i := range k.marks {
-		if k.marks[i] == nil {
-			if k.marks[i], err = k.engine.(gpu.Marker).NewMark(); err != nil {
-				return err
-			}
-		}
 	}
 	if k.memory == nil {
 		if k.memory, err = c.comm.Alloc(2 * ranks * k.slot); err != nil {
@@ -177,8 +195,8 @@ func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
 		k.args.OutputOffset = 0
 	}
 	q := &queue{engine: k.engine, stream: l.Stream, signals: k.signals, args: &k.args}
-	q.signal(stepOpen, stepOpen, 0)
 	if j.collective.reduces() {
+		q.signal(stepOpen, stepOpen, 0)
 		c.copyReduced(q, j)
 	} else {
 		c.copyShares(q, j)
@@ -186,23 +204,37 @@ func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
 	return q.err
 }
 
-// copyShares is all-gather and all-to-all.
+// copyShares is all-gather and all-to-all. The rank's own share, if it is not there
+// already, is copied on the second stream, beside those that fill the link.
 func (c *Comm) copyShares(q *queue, j *job) {
-	a, ranks, rank := &c.args, int(c.args.Ranks), int(c.args.Rank)
+	k, a, ranks, rank := c.copier, &c.args, int(c.args.Ranks), int(c.args.Rank)
 	share := a.Count * uint64(a.Element)
-	for i := 1; i <= ranks; i++ {
-		to := (rank + i) % ranks
-		from := a.Input
+	from := func(to int) uintptr {
 		if j.collective == AllToAll {
-			from += uintptr(uint64(to) * share)
+			return a.Input + uintptr(uint64(to)*share)
 		}
-		out := a.Output
-		if to != rank {
-			out = a.Outputs[to] + uintptr(a.OutputOffset)
-		}
-		q.copy(out+uintptr(uint64(rank)*share), from, share)
+		return a.Input
+	}
+	own := a.Output + uintptr(uint64(rank)*share)
+	aside := k.side != 0 && share > 0 && own != from(rank)
+	if aside {
+		q.record(k.marks[0], q.stream)
+		q.await(k.marks[0], k.side)
+		q.copyOn(k.side, own, from(rank), share)
+		q.record(k.marks[1], k.side)
+	}
+	q.signal(stepOpen, stepOpen, 0)
+	for i := 1; i < ranks; i++ {
+		to := (rank + i) % ranks
+		q.copy(a.Outputs[to]+uintptr(a.OutputOffset+uint64(rank)*share), from(to), share)
+	}
+	if !aside {
+		q.copy(own, from(rank), share)
 	}
 	q.signal(stepDone, stepDone, 0)
+	if aside {
+		q.await(k.marks[1], q.stream)
+	}
 }
 
 // queue enqueues until something fails.
@@ -214,9 +246,11 @@ type queue struct {
 	err     error
 }
 
-func (q *queue) copy(to, from uintptr, bytes uint64) {
+func (q *queue) copy(to, from uintptr, bytes uint64) { q.copyOn(q.stream, to, from, bytes) }
+
+func (q *queue) copyOn(s gpu.Stream, to, from uintptr, bytes uint64) {
 	if q.err == nil && bytes > 0 && to != from {
-		q.err = q.engine.Copy(q.stream, to, from, bytes)
+		q.err = q.engine.Copy(s, to, from, bytes)
 	}
 }
 

@@ -162,7 +162,8 @@ func (c *Comm) outcome(alg *algorithm) error {
 
 func misplaced(op string, peer int) error {
 	return &framework.Error{Op: op, Peer: peer,
-		Err: fmt.Errorf("%w: its buffers are in other registered memory than those here: expected parts of one exchange", framework.ErrInvalid)}
+		Err: fmt.Errorf("%w: its buffers are in other registered memory than those here: expected parts of one exchange, for the algorithm copy at the same offset",
+			framework.ErrInvalid)}
 }
 
 func (j *job) check(ranks int) error {

@@ -130,7 +130,11 @@ func (c *Comm) noted() error {
 	elsewhere := atomic.SwapUint32(c.note(elsewhereOffset), 0)
 	switch {
 	case elsewhere != 0:
-		return fmt.Errorf("an earlier call: %w", misplaced("registered buffers", int(elsewhere)-1))
+		err := fmt.Errorf("an earlier call: %w", misplaced("registered buffers", int(elsewhere)-1))
+		if c.copier != nil && c.copier.signals != nil {
+			c.comm.Abort(err) // kernels before copies stay until that
+		}
+		return err
 	case mismatch >= mismatchLength:
 		return &framework.Error{Op: "an earlier call", Peer: int(mismatch - mismatchLength),
 			Err: fmt.Errorf("%w: it sent a message of another length than was expected here", framework.ErrInvalid)}

@@ -2,6 +2,9 @@ package collectives
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -127,7 +130,25 @@ func (c *Comm) find(r *Request, name string) (*algorithm, *Row, error) {
 			return a, nil, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("%w: no transport has a kernel for %v of %v with %v", framework.ErrUnavailable, r.Collective, r.Type, r.Op)
+	return nil, nil, c.lacking(r)
+}
+
+// lacking says why no algorithm serves a call.
+func (c *Comm) lacking(r *Request) error {
+	types := map[string]bool{}
+	for _, a := range c.algorithms[r.Collective] {
+		for _, t := range a.kernel.Types {
+			types[t] = true
+		}
+	}
+	switch {
+	case len(c.algorithms[r.Collective]) == 0:
+		return fmt.Errorf("%w: no transport has a kernel for %v", framework.ErrUnavailable, r.Collective)
+	case r.Collective.reduces() && len(types) > 0 && !types[r.Type.String()]:
+		return fmt.Errorf("%w: no kernel for %v of %v: expected one of %s", framework.ErrUnsupported, r.Collective, r.Type,
+			strings.Join(slices.Sorted(maps.Keys(types)), " "))
+	}
+	return fmt.Errorf("%w: no transport has a kernel for %v of %v with %v", framework.ErrUnavailable, r.Collective, r.Type, r.Op)
 }
 
 // named is the row of the table that would launch an algorithm that the caller named.

@@ -3,6 +3,7 @@ package collectives
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -212,5 +213,26 @@ func TestPiecesCoverShares(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// An element type without kernels is refused, and the error says which there are.
+func TestTypesWithoutKernels(t *testing.T) {
+	c := onGPU(t, 2, Options{}, allReduces...)
+	for _, a := range c.algorithms[AllReduce] {
+		a.kernel.Types = []string{"f32", "bf16"}
+	}
+	r := request(AllReduce, 1<<10, 2)
+	r.Type, r.slot, r.lineSlot = device.Int8, c.near[0].Slot, c.near[1].Slot
+	for _, name := range []string{"", "oneshot_ll8", "zerocopy"} {
+		if _, _, err := c.choose(&r, name); err == nil || name != "zerocopy" && !errors.Is(err, framework.ErrUnsupported) {
+			t.Errorf("algorithm %q for i8: %v, expected ErrUnsupported", name, err)
+		} else if name == "" && !strings.Contains(err.Error(), "bf16 f32") {
+			t.Errorf("%v: expected the types that there are", err)
+		}
+	}
+	r.Type = device.Float32
+	if _, _, err := c.choose(&r, ""); err != nil {
+		t.Error(err)
 	}
 }

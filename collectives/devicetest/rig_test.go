@@ -1,0 +1,199 @@
+package devicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
+	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if imageFolder != "" {
+		_ = os.RemoveAll(imageFolder)
+	}
+	os.Exit(code)
+}
+
+// imageFolder is where the kernels of emulated GPUs are; "" for others.
+var imageFolder string
+
+// machine lists the GPUs. Without a driver it points the process, once, to the
+// emulated one.
+var machine = sync.OnceValues(func() (gpus []topo.GPU, err error) {
+	count, err := cuda.Count()
+	if errors.Is(err, framework.ErrUnavailable) && os.Getenv(cuda.EnvLibrary) == "" {
+		if err := emulate(); err != nil {
+			return nil, err
+		}
+		count, err = cuda.Count()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range count {
+		d, err := cuda.Open(i)
+		if err != nil {
+			return nil, err
+		}
+		gpus = append(gpus, topo.GPU{Device: d.Info().Device, Name: d.Info().Name, PCI: d.PCI(), NUMA: -1})
+		if err := d.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return gpus, nil
+})
+
+func emulate() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	library, err := emulated.Library(ctx)
+	if err != nil {
+		return err
+	}
+	if imageFolder, err = os.MkdirTemp("", "mscclpp-collectives-test-*"); err != nil {
+		return err
+	}
+	if err := emulated.Prepare(ctx, imageFolder, emulated.Source{Spec: "../image/kernels.json", Types: []string{"f16", "f32"}}); err != nil {
+		return err
+	}
+	return errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(emulated.EnvImages, imageFolder))
+}
+
+// rank is one rank of a job on GPUs.
+type rank struct {
+	*collectives.Comm
+	world     *comm.Communicator
+	dev       *cuda.Device
+	stream    gpu.Stream
+	transport *comm.Transport
+	boot      framework.Bootstrap
+}
+
+// job runs f as n ranks of this process on the GPUs of the machine, several to one if
+// there are fewer.
+func job(t *testing.T, n int, o collectives.Options, f func(ctx context.Context, r *rank) error) {
+	t.Helper()
+	gpus, err := machine()
+	if errors.Is(err, framework.ErrUnavailable) {
+		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Scratch == 0 {
+		o.Scratch = 24 << 20
+	}
+	if o.CopyScratch == 0 {
+		o.CopyScratch = 2 << 20
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var ranks sync.WaitGroup
+	for i, boot := range bootstrap.InProcess(n) {
+		ranks.Go(func() {
+			defer boot.Close()
+			r := &rank{boot: boot}
+			err := r.open(ctx, gpus, i%len(gpus), o)
+			if err == nil {
+				err = f(ctx, r)
+			}
+			if err != nil && r.world != nil {
+				r.world.Abort(err)
+			}
+			if err := errors.Join(err, r.close()); err != nil {
+				t.Errorf("rank %d: %v", i, err)
+			}
+		})
+	}
+	ranks.Wait()
+}
+
+func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectives.Options) (err error) {
+	if r.dev, err = cuda.Open(index); err != nil {
+		return err
+	}
+	inner, err := cudaipc.NewWith(cudaipc.Config{}.Defaults(), func(context.Context) ([]topo.GPU, error) { return gpus, nil })
+	if err != nil {
+		return err
+	}
+	if r.transport, err = comm.NewTransport(ctx, inner, "embedded"); err != nil {
+		return err
+	}
+	facts := framework.Facts{NUMA: -1, Other: map[string]string{topo.FactPCI: r.dev.PCI()}}
+	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: []*comm.Transport{r.transport}, Facts: facts}); err != nil {
+		return err
+	}
+	if r.stream, err = r.dev.NewStream(); err != nil {
+		return err
+	}
+	r.Comm, err = collectives.New(ctx, r.world, o)
+	return err
+}
+
+// close ends the rank as programs should: what it enqueued has ended first.
+func (r *rank) close() error {
+	var all []error
+	if r.stream != 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		all = append(all, r.world.Settle(ctx, r.stream), r.dev.CloseStream(r.stream))
+	}
+	if r.Comm != nil {
+		all = append(all, r.Comm.Close())
+	}
+	if r.world != nil {
+		all = append(all, r.world.Close())
+	}
+	if r.transport != nil {
+		all = append(all, r.transport.CloseModules())
+	}
+	if r.dev != nil {
+		all = append(all, r.dev.Close())
+	}
+	return errors.Join(all...)
+}
+
+// settle waits for the rank's stream.
+func (r *rank) settle(ctx context.Context) error {
+	return errors.Join(r.world.Settle(ctx, r.stream), r.world.Check())
+}
+
+// memory is exchanged memory of all ranks.
+func (r *rank) memory(ctx context.Context, bytes uint64) (*comm.Memory, error) {
+	m, err := r.world.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.world.Exchange(ctx, m)
+	return m, err
+}
+
+// until asks every few milliseconds until f says that it is so.
+func until(ctx context.Context, limit time.Duration, what string, f func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not happen within %v", what, limit)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
