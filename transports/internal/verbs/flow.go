@@ -22,6 +22,7 @@ type flow struct {
 	pair   *pair
 	box    *mailbox
 	peer   int
+	inline uint64 // bytes that travel inside a request
 	theirs address
 	depth  uint64
 	table  *destinations // of signals by immediates; nil for atomics
@@ -49,7 +50,7 @@ type target struct {
 const markAfter = 20 * time.Microsecond
 
 func newFlow(e *endpoint, a address, peer int) *flow {
-	f := &flow{dev: e.dev, pair: e.pair, box: e.box, peer: peer, theirs: a, depth: uint64(e.t.config.QueueDepth)}
+	f := &flow{dev: e.dev, pair: e.pair, box: e.box, peer: peer, inline: uint64(e.pair.inline), theirs: a, depth: uint64(e.t.config.QueueDepth)}
 	if most := uint64(e.dev.c.attr.max_qp_wr); most > 0 {
 		f.depth = min(f.depth, most)
 	}
@@ -59,21 +60,18 @@ func newFlow(e *endpoint, a address, peer int) *flow {
 	return f
 }
 
-// close drops what is under way. The pair stays: another connection may take it.
+// close drops what is under way, and touches the pair for the last time: another connection
+// may take it.
 func (f *flow) close() {
-	f.fail(fmt.Errorf("%w: the connection was closed", framework.ErrClosed))
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.pair == nil {
-		return
-	}
+	f.failLocked(fmt.Errorf("%w: the connection was closed", framework.ErrClosed))
 	_ = f.pair.reset() // what cannot be reset is replaced with the endpoint
 	for range f.depth {
 		if n, err := f.pair.pollSent(func(completion) {}); n == 0 || err != nil {
 			break
 		}
 	}
-	f.pair = nil
 }
 
 // fail ends the connection; the first reason stays.
@@ -152,7 +150,7 @@ func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, 
 
 // pollLocked takes completions.
 func (f *flow) pollLocked() error {
-	if f.pair == nil {
+	if f.err != nil {
 		return f.err
 	}
 	_, err := f.pair.pollSent(func(c completion) {

@@ -293,8 +293,7 @@ func (i *incoming) tell() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil || f.posted-f.completed >= f.depth {
-		_ = f.pollLocked()
-		if f.err != nil || f.posted-f.completed >= f.depth {
+		if f.pollLocked() != nil || f.posted-f.completed >= f.depth {
 			return // later: the sender does not run out of credit for long
 		}
 	}
@@ -303,7 +302,7 @@ func (i *incoming) tell() {
 		opcode: opWrite, bytes: 8, local: f.box.region.addr + boxRaised, lkey: f.box.region.lkey,
 		remote: f.theirs.mailbox + boxCredit, rkey: f.theirs.rkey,
 	}}
-	if f.pair.inline >= 8 {
+	if f.inline >= 8 {
 		one[0].flags |= flagInline
 	}
 	if _, err := f.postLocked(one[:], false, nil); err == nil {

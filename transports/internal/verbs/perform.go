@@ -108,7 +108,7 @@ func (p *proxy) put(t device.Trigger, src, dst *bound) (int, error) {
 			opcode: opWrite, bytes: uint32(bytes), local: src.own.addr + from, lkey: src.own.lkey,
 			remote: dst.to.addr + to, rkey: dst.to.rkey,
 		}
-		if src.mapped && bytes <= uint64(f.pair.inline) {
+		if src.mapped && bytes <= f.inline {
 			r.flags = flagInline // the adapter need not fetch it
 		}
 		p.batch[n] = r
