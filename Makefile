@@ -36,14 +36,11 @@ race: build kernels ## the packages with concurrency under the race detector
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)
 
-engines-test: ## jobs started by a real mpirun, mpiexec and Slurm, and over ssh; as root it installs them
+engines-test: build ## jobs started by a real mpirun, mpiexec and Slurm, and over ssh; as root it installs them
 	@[ "$$(id -u)" != 0 ] || scripts/deps.sh engines
-	GO='$(GO)' $(GO) test -count=1 ./launch/enginetest
-	GO='$(GO)' scripts/slurm-test.sh || [ $$? = 77 -a "$$(id -u)" != 0 ]
-	cd launch/manifest/manifesttest && $(GO) vet ./... && $(GO) test ./...
-
-rdma-test: build ## the transports over InfiniBand, in virtual machines with soft-RoCE; as root it installs what it needs
-	GO='$(GO)' scripts/rdma-test.sh
+	ENGINE_TEST_RUNNER='$(CURDIR)/bin/mscclpp-run' $(GO) test -count=1 ./launch/enginetest
+	ENGINE_TEST_RUNNER='$(CURDIR)/bin/mscclpp-run' GO='$(GO)' scripts/slurm-test.sh || [ $$? = 77 -a "$$(id -u)" != 0 ]
+	cd launch/manifest/manifesttest && $(GO) test ./...
 
 demo: build kernels ## a job of 4 ranks that talk through the shm plugin
 	scripts/demo.sh

@@ -233,7 +233,13 @@ func secret(t *testing.T, text string) string {
 // answer, and those named bare have no mscclpp-run.
 func fakeSSH(t *testing.T) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "ssh")
+	// A short name: daemons of Open MPI put sockets there.
+	dir, err := os.MkdirTemp("", "ssh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	file := filepath.Join(dir, "ssh")
 	script := `#!/bin/sh
 while :; do case $1 in -o) shift 2 ;; -*) shift ;; *) break ;; esac; done
 host=$1
@@ -244,7 +250,9 @@ silent*) exec sleep 1000 ;;
 bare*) PATH=/nonexistent; exec /bin/sh -c "/nonexistent$*" ;;
 chatty*) echo "Welcome to $host!" ;;
 esac
-MSCCLPP_HOSTID=$host exec /bin/sh -c "$*"
+# Hosts have a folder for temporary files each; Open MPI's daemons rely on it.
+mkdir -p ` + dir + `/$host
+MSCCLPP_HOSTID=$host TMPDIR=` + dir + `/$host exec /bin/sh -c "$*"
 `
 	if err := os.WriteFile(file, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
