@@ -33,6 +33,7 @@ package tcp
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -149,7 +150,12 @@ func find[T closer](t *Transport, id framework.ID, what string) (T, error) {
 
 // failure names the operation, and the peer that an inner error blames.
 func failure(op string, err error) error {
-	return &framework.Error{Op: op, Transport: Name, Peer: framework.PeerOf(err), Err: err}
+	peer := framework.PeerOf(err)
+	var inner *framework.Error
+	if errors.As(err, &inner) && inner.Op == "" {
+		err = inner.Err // the peer is said once
+	}
+	return &framework.Error{Op: op, Transport: Name, Peer: peer, Err: err}
 }
 
 // blame puts a peer on an error.
