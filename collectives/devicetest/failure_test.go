@@ -1,0 +1,294 @@
+package devicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// wants says what an error lacks. Of class nil is every one: a rank that hears from
+// another what is wrong gets another class than that one.
+func wants(err error, class error, parts ...string) error {
+	if err == nil || class != nil && !errors.Is(err, class) {
+		return fmt.Errorf("error %v: expected one of class %v", err, class)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			return fmt.Errorf("error %v: expected it to say %q", err, p)
+		}
+	}
+	return nil
+}
+
+// found waits for the error that calls on a GPU leave behind when they have returned.
+func found(ctx context.Context, r *rank) (err error) {
+	late := until(ctx, 5*time.Second, "an error of an earlier call", func() bool {
+		err = r.Check()
+		return err != nil
+	})
+	return errors.Join(late, err)
+}
+
+// sums is an all-reduce of float32 in place.
+func sums(r *rank, addr uintptr, count int, algorithm string) error {
+	return r.AllReduce(pointer(addr), pointer(addr), count, device.Float32, device.Sum, &collectives.CallOptions{Stream: r.stream, Algorithm: algorithm})
+}
+
+// Ranks that compare before data moves go on after a mistake; the next call says what
+// it was.
+func TestMismatchIsNamed(t *testing.T) {
+	job(t, 3, collectives.Options{Signatures: collectives.SignaturesAlways}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		count := 1000
+		if r.Rank() == 1 {
+			count = 1001
+		}
+		if err := sums(r, m.Addr(), count, "oneshot_ll8"); err != nil {
+			return err
+		}
+		if err := wants(found(ctx, r), framework.ErrInvalid, "rank 1: allreduce of 1001 f32", "rank 2: allreduce of 1000 f32", "rank 0"); err != nil {
+			return err
+		}
+		if err := r.settle(ctx); err != nil {
+			return fmt.Errorf("after a mistake that moved nothing: %w", err)
+		}
+		if err := r.world.Barrier(ctx); err != nil { // all have heard of it
+			return err
+		}
+		return errors.Join(sums(r, m.Addr(), 64, ""), r.settle(ctx), r.Check())
+	})
+}
+
+// Ranks whose kernels wait for each other in different collectives are told which.
+func TestStallIsExplained(t *testing.T) {
+	job(t, 2, collectives.Options{Signatures: collectives.SignaturesStall}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		if r.Rank() == 0 {
+			err = sums(r, m.Addr(), 1<<10, "zerocopy")
+		} else {
+			err = r.AllGather(pointer(m.Addr()), pointer(m.Addr()+65536), 1<<10, device.Float32, &collectives.CallOptions{Stream: r.stream, Algorithm: "chunk"})
+		}
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		if err := wants(found(ctx, r), nil, "invalid", "rank 0: allreduce of 1024 f32 sum by zerocopy", "rank 1: allgather of 1024 f32 by chunk"); err != nil {
+			return err
+		}
+		if d := time.Since(start); d > 3*time.Second {
+			return fmt.Errorf("that took %v", d)
+		}
+		return r.world.Settle(ctx, r.stream) // kernels have left
+	})
+}
+
+// Buffers that do not lie where those of the others do.
+func TestBuffersElsewhere(t *testing.T) {
+	for algorithm, x := range map[string]struct {
+		signatures collectives.Signatures
+		parts      []string
+	}{
+		"zerocopy": {collectives.SignaturesAlways, []string{"in other registered memory"}},
+		"copy":     {collectives.SignaturesNever, []string{"in other registered memory", "same offset"}},
+	} {
+		t.Run(algorithm, func(t *testing.T) {
+			job(t, 2, collectives.Options{Signatures: x.signatures}, func(ctx context.Context, r *rank) error {
+				first, err := r.memory(ctx, 1<<20)
+				if err != nil {
+					return err
+				}
+				second, err := r.memory(ctx, 1<<20)
+				if err != nil {
+					return err
+				}
+				addr := first.Addr()
+				if err := errors.Join(sums(r, addr, 1<<10, algorithm), r.settle(ctx), r.Check()); err != nil {
+					return err
+				}
+				switch {
+				case r.Rank() == 0:
+				case algorithm == "copy":
+					addr += 4096
+				default:
+					addr = second.Addr()
+				}
+				if err := sums(r, addr, 1<<10, algorithm); err != nil {
+					return err
+				}
+				return errors.Join(wants(found(ctx, r), nil, x.parts...), r.world.Settle(ctx, r.stream))
+			})
+		})
+	}
+}
+
+// A rank that ends while kernels of the others wait for it: they leave soon, the error
+// names it, and everything can be closed.
+func TestPeerEndsWhileKernelsWait(t *testing.T) {
+	for _, algorithm := range []string{"oneshot_ll8", "twoshot_ll128", "zerocopy", "twophase_chunk", "copy"} {
+		t.Run(algorithm, func(t *testing.T) {
+			job(t, 3, collectives.Options{}, func(ctx context.Context, r *rank) error {
+				m, err := r.memory(ctx, 4<<20)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(sums(r, m.Addr(), 1<<12, algorithm), r.settle(ctx)); err != nil {
+					return err
+				}
+				if r.Rank() == 1 {
+					if err := r.world.Barrier(ctx); err != nil {
+						return err
+					}
+					r.world.Abort(errors.New("rank 1 has had enough"))
+					return nil
+				}
+				if err := sums(r, m.Addr(), 1<<12, algorithm); err != nil {
+					return err
+				}
+				if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "had enough") {
+					return err
+				}
+				start := time.Now()
+				if err := r.world.Settle(ctx, r.stream); err != nil {
+					return err
+				}
+				if d := time.Since(start); d > 2*time.Second {
+					return fmt.Errorf("kernels left after %v", d)
+				}
+				err = sums(r, m.Addr(), 1<<12, algorithm)
+				if err := wants(err, framework.ErrPeer, "rank 1", "had enough"); err != nil {
+					return err
+				}
+				return errors.Join(r.Comm.Close(), m.Close())
+			})
+		})
+	}
+}
+
+// The first call by copy engines allocates, and a capture cannot wait for that; those
+// of kernels can be captured at once.
+func TestFirstUseInACapture(t *testing.T) {
+	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		for _, algorithm := range []string{"oneshot_ll8", "zerocopy", "twophase_chunk"} {
+			graph, err := capture(r, func() error { return sums(r, m.Addr(), 100, algorithm) })
+			if err == nil {
+				err = errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close())
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", algorithm, err)
+			}
+		}
+		call := func() error { return sums(r, m.Addr(), 100, "copy") }
+		if _, err := capture(r, call); err != nil {
+			if err := wants(err, framework.ErrInvalid, "algorithm copy", "outside of a capture"); err != nil {
+				return err
+			}
+		} else {
+			return errors.New("the first copy was captured")
+		}
+		if err := errors.Join(call(), r.settle(ctx)); err != nil {
+			return err
+		}
+		graph, err := capture(r, call)
+		if err != nil {
+			return err
+		}
+		return errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close())
+	})
+}
+
+// A type that the images have not, and one that a named algorithm has not.
+func TestTypesOnGPUs(t *testing.T) {
+	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		p := pointer(m.Addr())
+		for _, algorithm := range []string{"", "oneshot_ll8", "copy"} {
+			err := r.AllReduce(p, p, 10, device.Float8E4M3B15, device.Sum, &collectives.CallOptions{Stream: r.stream, Algorithm: algorithm})
+			if err := wants(err, framework.ErrUnsupported, "e4m3b15"); err != nil {
+				return fmt.Errorf("algorithm %q: %w", algorithm, err)
+			}
+		}
+		return errors.Join(r.AllGather(p, pointer(m.Addr()+4096), 10, device.Float8E4M3B15, &collectives.CallOptions{Stream: r.stream}), r.settle(ctx))
+	})
+}
+
+// Graphs are replayed many times, and calls launched between them: what kernels count
+// goes on where it was.
+func TestReplays(t *testing.T) {
+	const replays = 300
+	job(t, 4, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		algorithms := []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "zerocopy", "copy"}
+		const count, bytes = 500, 500 * 4
+		at := func(i int) uintptr { return m.Addr() + uintptr(i)<<12 }
+		all := func() error {
+			for i, a := range algorithms {
+				p := pointer(at(i))
+				if err := r.AllReduce(p, p, count, device.Float32, device.Avg, &collectives.CallOptions{Stream: r.stream, Algorithm: a}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		mine := make([]byte, bytes) // the mean of what all have stays what it is
+		reference.Fill(mine, device.Float32, device.Sum, 7, 0, 0)
+		for i := range algorithms {
+			if err := r.dev.WriteAt(mine, at(i)); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(all(), r.settle(ctx)); err != nil {
+			return err
+		}
+		graph, err := capture(r, all)
+		if err != nil {
+			return err
+		}
+		defer graph.Close()
+		for i := range replays {
+			if err := graph.Launch(r.stream); err != nil {
+				return err
+			}
+			if i%50 == 0 {
+				if err := errors.Join(all(), r.settle(ctx)); err != nil {
+					return fmt.Errorf("after %d replays: %w", i, err)
+				}
+			}
+		}
+		if err := errors.Join(r.settle(ctx), r.Check()); err != nil {
+			return err
+		}
+		got := make([]byte, bytes)
+		for i, a := range algorithms {
+			if err := r.dev.ReadAt(got, at(i)); err != nil {
+				return err
+			}
+			if n := reference.Wrong(got, mine, device.Float32, device.Sum, 0); n != 0 {
+				return fmt.Errorf("%s: %d wrong elements of %d", a, n, count)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,153 @@
+package devicetest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+)
+
+// childMode makes the test binary a rank of a job of processes: its value is the
+// algorithm whose kernels wait.
+const childMode = "MSCCLPP_DEVICE_TEST"
+
+// child is such a rank. It makes one call together with the others; then all but rank 1
+// make another, which that one never joins.
+func child(algorithm string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := wait(ctx, algorithm); err != nil {
+		fmt.Println("failed:", err)
+		return 1
+	}
+	return 0
+}
+
+func wait(ctx context.Context, algorithm string) (err error) {
+	gpus, err := machine()
+	if err != nil {
+		return err
+	}
+	config, err := bootstrap.FromEnv(os.Getenv)
+	if err != nil {
+		return err
+	}
+	boot, err := bootstrap.Join(ctx, config)
+	if err != nil {
+		return err
+	}
+	r := &rank{boot: boot}
+	defer func() { err = errors.Join(err, r.close(), boot.Close()) }()
+	if err := r.open(ctx, gpus, boot.Rank()%len(gpus), collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}); err != nil {
+		return err
+	}
+	m, err := r.memory(ctx, 1<<20)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(sums(r, m.Addr(), 1000, algorithm), r.settle(ctx), r.world.Barrier(ctx)); err != nil {
+		return err
+	}
+	if boot.Rank() == 1 {
+		fmt.Println("ready")
+		_, err := io.Copy(io.Discard, os.Stdin) // until it is killed
+		return err
+	}
+	if err := sums(r, m.Addr(), 1000, algorithm); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if err := r.world.Settle(ctx, r.stream); err != nil {
+		return err
+	}
+	fmt.Println("left:", r.Check())
+	return nil
+}
+
+// A process that is killed while kernels of the others wait for it: within two
+// seconds they have left, with an error that names it, and the processes end in order.
+func TestProcessIsKilled(t *testing.T) {
+	if _, err := machine(); err != nil {
+		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
+	}
+	for _, algorithm := range []string{"oneshot_ll8", "zerocopy", "copy"} {
+		t.Run(algorithm, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			file, err := l.File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Close()
+			const n = 3
+			var all [n]*exec.Cmd
+			var lines [n]*bufio.Scanner
+			for r := range n {
+				c := exec.CommandContext(ctx, os.Args[0])
+				c.Env = append(os.Environ(), childMode+"="+algorithm, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
+				if r == 0 {
+					c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
+				}
+				out, err := c.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				in, err := c.StdinPipe() // open until Wait
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer in.Close()
+				c.Stderr = os.Stderr
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				all[r], lines[r] = c, bufio.NewScanner(out)
+			}
+			file.Close()
+			for r, s := range lines {
+				if !s.Scan() || s.Text() != "ready" {
+					t.Errorf("rank %d: %q, expected ready", r, s.Text())
+				}
+			}
+			killed := time.Now()
+			if err := all[1].Process.Kill(); err != nil {
+				t.Error(err)
+			}
+			var survivors sync.WaitGroup
+			for _, r := range []int{0, 2} {
+				survivors.Go(func() {
+					lines[r].Scan()
+					if d := time.Since(killed); d > 2*time.Second {
+						t.Errorf("rank %d: its kernel left after %v", r, d)
+					}
+					if text := lines[r].Text(); !strings.HasPrefix(text, "left: ") || !strings.Contains(text, "rank 1") {
+						t.Errorf("rank %d: %q, expected an error that names rank 1", r, text)
+					}
+					for lines[r].Scan() {
+						t.Errorf("rank %d: %s", r, lines[r].Text())
+					}
+				})
+			}
+			survivors.Wait()
+			for r, c := range all {
+				if err := c.Wait(); err != nil && r != 1 {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
