@@ -1,6 +1,12 @@
 package bench
 
-import "unsafe"
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
 
 // Memory is a buffer of calls. Where the host cannot reach it, the View is a copy
 // that Push and Pull bring up to date, bytes low to high; they are nil where the
@@ -21,6 +27,16 @@ func Heap(bytes int64) Memory {
 	raw := make([]byte, bytes+page)
 	skip := -uintptr(unsafe.Pointer(&raw[0])) & (page - 1)
 	return Host(raw[skip : skip+uintptr(bytes)])
+}
+
+// HeapHas asks the system for so much memory and gives it back: where it is refused,
+// the Go heap would end the process without an error. ErrUnavailable: it is.
+func HeapHas(bytes int64) error {
+	b, err := syscall.Mmap(-1, 0, int(bytes+page), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err != nil {
+		return fmt.Errorf("%w: the system refuses a buffer of %d bytes: %w; expected smaller sizes", framework.ErrUnavailable, bytes, err)
+	}
+	return syscall.Munmap(b)
 }
 
 const page = 4096

@@ -36,6 +36,9 @@ func (g *group) AllGather(ctx context.Context, data []byte) ([][]byte, error) {
 // Alloc keeps the memory for the life of the job.
 func (g *group) Alloc(bytes int64, registered bool) (bench.Memory, error) {
 	if !registered && g.queue == nil {
+		if err := bench.HeapHas(bytes); err != nil {
+			return bench.Memory{}, err
+		}
 		return bench.Heap(bytes), nil
 	}
 	m, err := g.job.World.Alloc(uint64(bytes))
