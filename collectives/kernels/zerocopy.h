@@ -192,8 +192,12 @@ MSCCLPP_DEVICE void broadcast_push(const Args& a) {
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     const char* in = static_cast<const char*>(a.input);
     const uint32_t others = c.ranks - 1;
+    if (c.ranks == 2) {  // nobody sends anything on
+      if (c.rank != a.root || spread_unrolled(a, bytes, lane, in, [&](uint32_t r) MSCCLPP_LAMBDA { return output_of(a, lane, r); })) return;
+      copy_lane(c, lane, output_of(a, lane, 1 - c.rank), in, bytes);
+    }
     if (c.rank == a.root) copy_lane(c, lane, static_cast<char*>(a.output), in, bytes);
-    if (others == 0) return;
+    if (others < 2) return;
     const Steps steps{bytes, kRelayBytes * others, lane, c.lanes};
     for (uint64_t k = 0; k < steps.size(); ++k) {
       const uint64_t at = steps.first(k), each = round_up(ceil_div(steps.count(k), others), 64);
