@@ -213,21 +213,31 @@ func TestFirstUseInACapture(t *testing.T) {
 	})
 }
 
-// A type that the images have not, and one that a named algorithm has not.
-func TestTypesOnGPUs(t *testing.T) {
+// Of rare types there are few kernels: calls are served, and those that name another
+// algorithm are refused.
+func TestRareTypes(t *testing.T) {
+	const rare, count = device.Float8E4M3B15, 5000
 	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
 		m, err := r.memory(ctx, 1<<20)
 		if err != nil {
 			return err
 		}
-		p := pointer(m.Addr())
-		for _, algorithm := range []string{"", "oneshot_ll8", "copy"} {
-			err := r.AllReduce(p, p, 10, device.Float8E4M3B15, device.Sum, &collectives.CallOptions{Stream: r.stream, Algorithm: algorithm})
-			if err := wants(err, framework.ErrUnsupported, "e4m3b15"); err != nil {
-				return fmt.Errorf("algorithm %q: %w", algorithm, err)
+		for _, x := range []trial{
+			{kind: collectives.AllReduce}, {kind: collectives.ReduceScatter}, {kind: collectives.Reduce, root: 1}, {kind: collectives.AllGather},
+			{kind: collectives.AllReduce, algorithm: "copy"}, {kind: collectives.AllReduce, algorithm: "zerocopy"}, {kind: collectives.Reduce, algorithm: "chunk"},
+		} {
+			x.count, x.dtype = count, rare
+			if err := x.run(ctx, r, m.Addr(), 1<<19, 3); err != nil {
+				return err
 			}
 		}
-		return errors.Join(r.AllGather(p, pointer(m.Addr()+4096), 10, device.Float8E4M3B15, &collectives.CallOptions{Stream: r.stream}), r.settle(ctx))
+		for _, algorithm := range []string{"oneshot_ll128", "twophase_ll8"} {
+			err := trial{kind: collectives.AllReduce, algorithm: algorithm, count: count, dtype: rare}.call(r, m.Addr(), m.Addr())
+			if err := wants(err, framework.ErrUnsupported, "e4m3b15", algorithm); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -70,7 +70,7 @@ func emulate() error {
 	if imageFolder, err = os.MkdirTemp("", "mscclpp-collectives-test-*"); err != nil {
 		return err
 	}
-	if err := emulated.Prepare(ctx, imageFolder, emulated.Source{Spec: "../image/kernels.json", Types: []string{"f16", "f32"}}); err != nil {
+	if err := emulated.Prepare(ctx, imageFolder, emulated.Source{Spec: "../image/kernels.json", Types: []string{"f16", "f32", "e4m3b15"}}); err != nil {
 		return err
 	}
 	return errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(emulated.EnvImages, imageFolder))

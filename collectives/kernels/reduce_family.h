@@ -15,38 +15,50 @@
 #include "steps.h"
 #include "zerocopy.h"
 
+// Of types that are rarely reduced, images for GPUs have but one kernel for small and
+// two for large messages: they are in version control, and in programs.
+#if (MSCCLPP_TARGET_CUDA || MSCCLPP_TARGET_HIP) && \
+    (MSCCLPP_TYPE == 4 || MSCCLPP_TYPE == 7 || MSCCLPP_TYPE == 8 || MSCCLPP_TYPE == 9 || MSCCLPP_TYPE >= 11)
+#define MSCCLPP_FEW_KERNELS 1
+#else
+#define MSCCLPP_FEW_KERNELS 0
+#endif
+
 namespace mscclpp {
 namespace collectives {
 
+// For every type.
+MSCCLPP_KERNEL(mscclpp_allreduce_twophase_chunk, Args, args) { allreduce_twophase_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_zerocopy, Args, args) { allreduce_zerocopy<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_chunk, Args, args) { reducescatter_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zerocopy<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
+#if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_steps_sum, StepArgs, args) { step_sum<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
+MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, Words<Element>, true, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
+#endif
+
+#if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll8, Args, args) { allreduce_allpair_packets<Element, LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll16, Args, args) { allreduce_allpair_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll8, Args, args) { allreduce_twophase_packets<Element, LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll16, Args, args) { allreduce_twophase_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_chunk, Args, args) { allreduce_allpair_chunk<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_allreduce_twophase_chunk, Args, args) { allreduce_twophase_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_ring, Args, args) { allreduce_ring<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_allreduce_zerocopy, Args, args) { allreduce_zerocopy<Element>(args); }
 #if MSCCLPP_HAS_SWITCH
 MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>(args); }
 #endif
-
 MSCCLPP_KERNEL(mscclpp_reducescatter_ll8, Args, args) { reducescatter_packets<Element, LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_reducescatter_ll16, Args, args) { reducescatter_packets<Element, LL16Packet>(args); }
-MSCCLPP_KERNEL(mscclpp_reducescatter_chunk, Args, args) { reducescatter_chunk<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zerocopy<Element>(args); }
-
-MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
-
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_steps_sum, StepArgs, args) { step_sum<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }
-MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, Words<Element>, true, args) }
 MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, LineCarrier, true, args) }
-MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }
+#endif
 #endif
 
 #if MSCCLPP_TARGET_CPU

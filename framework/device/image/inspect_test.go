@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +85,30 @@ MSCCLPP_KERNEL(add, Args, a) { *static_cast<void**>(a.out) = ::operator new(a.co
 	}
 }
 
+func TestTypesOfSomeTargetsOnly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kernels.json")
+	text := `{"families": [{"name": "a", "sources": ["x"], "types": ["f32", "i8"], "targets": ["sm_80", "sm_90"], "only": {"i8": ["sm_90"]}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := ReadSpec(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := ParseTargets("gpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, u := range s.units(all) {
+		got = append(got, u.id())
+	}
+	slices.Sort(got)
+	if want := []string{"a-f32-sm_80", "a-f32-sm_90", "a-i8-sm_90"}; !slices.Equal(got, want) {
+		t.Errorf("units %q, expected %q", got, want)
+	}
+}
+
 func TestReadSpecRefuses(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"unknown key":   {`{"name": "a", "familys": []}`, `unknown field "familys"`},
@@ -94,6 +119,8 @@ func TestReadSpecRefuses(t *testing.T) {
 		"unknown type":  {`{"families": [{"name": "a", "sources": ["x"], "types": ["f99"]}]}`, "f99"},
 		"alias of type": {`{"families": [{"name": "a", "sources": ["x"], "types": ["float"]}]}`, "short name"},
 		"target":        {`{"families": [{"name": "a", "sources": ["x"], "targets": ["sm_10"]}]}`, "sm_10"},
+		"only a type":   {`{"families": [{"name": "a", "sources": ["x"], "types": ["f32"], "only": {"f16": ["sm_90"]}}]}`, `only: type "f16"`},
+		"only a target": {`{"families": [{"name": "a", "sources": ["x"], "types": ["f32"], "only": {"f32": ["sm_10"]}}]}`, "sm_10"},
 		"threads":       {`{"families": [{"name": "a", "sources": ["x"], "max_threads": 2048}]}`, "2048"},
 	}
 	for name, c := range cases {

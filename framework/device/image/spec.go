@@ -26,13 +26,17 @@ type Spec struct {
 // Family is a set of kernels that are loaded together. It becomes one image for each
 // target and type.
 type Family struct {
-	Name       string            `json:"name"`
-	Sources    []string          `json:"sources"`           // compiled as one unit, in this order
-	Types      []string          `json:"types,omitempty"`   // "f32", … or "all"; none: one image without MSCCLPP_TYPE
-	Targets    []string          `json:"targets,omitempty"` // limits the targets; none: every one
-	Defines    map[string]string `json:"defines,omitempty"`
-	MaxThreads int               `json:"max_threads,omitempty"` // of a block on GPUs; 0: 1024
-	PTX        string            `json:"ptx,omitempty"`         // least PTX version for sm_90, "82"; multimem needs it
+	Name    string            `json:"name"`
+	Sources []string          `json:"sources"`           // compiled as one unit, in this order
+	Types   []string          `json:"types,omitempty"`   // "f32", … or "all"; none: one image without MSCCLPP_TYPE
+	Targets []string          `json:"targets,omitempty"` // limits the targets; none: every one
+	Defines map[string]string `json:"defines,omitempty"`
+
+	// Only limits the targets of some types further.
+	Only map[string][]string `json:"only,omitempty"`
+
+	MaxThreads int    `json:"max_threads,omitempty"` // of a block on GPUs; 0: 1024
+	PTX        string `json:"ptx,omitempty"`         // least PTX version for sm_90, "82"; multimem needs it
 }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
@@ -75,7 +79,14 @@ func (s *Spec) validate() error {
 		if _, err := f.types(); err != nil {
 			return fmt.Errorf("family %q: %w", f.Name, err)
 		}
-		for _, t := range f.Targets {
+		targets := slices.Clone(f.Targets)
+		for typ, only := range f.Only {
+			if !slices.Contains(f.Types, typ) {
+				return fmt.Errorf("%w: family %q: only: type %q: expected one of its types %v", framework.ErrInvalid, f.Name, typ, f.Types)
+			}
+			targets = append(targets, only...)
+		}
+		for _, t := range targets {
 			if _, err := FindTarget(t); err != nil {
 				return fmt.Errorf("family %q: %w", f.Name, err)
 			}
@@ -135,6 +146,9 @@ func (s *Spec) units(targets []Target) []unit {
 			}
 			types, _ := f.types() // validated
 			for _, typ := range types {
+				if only := f.Only[typ]; len(only) > 0 && !slices.Contains(only, target.Arch) {
+					continue
+				}
 				units = append(units, unit{family: f, typ: typ, target: target})
 			}
 		}

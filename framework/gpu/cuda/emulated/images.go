@@ -153,7 +153,7 @@ func (s Source) wants(typ string) bool {
 func build(ctx context.Context, spec *image.Spec, dir string, types []string) (*image.Set, error) {
 	for i := range spec.Families {
 		f := &spec.Families[i]
-		f.Targets = nil
+		f.Targets, f.Only = nil, nil
 		f.Defines = map[string]string{"MSCCLPP_STANDS_FOR_GPU": "1"} // kernels that are for GPUs alone
 		if len(f.Types) > 0 && len(types) > 0 {
 			all := slices.Equal(f.Types, []string{"all"})
