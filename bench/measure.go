@@ -119,8 +119,9 @@ func prepare(g Group, c *Call, p Plan, do func(*Call) error) (iteration, error) 
 	if it.queue == nil {
 		return it, nil
 	}
-	// Once before: what is allocated or loaded on first use cannot be recorded.
-	if err := errors.Join(do(c), it.queue.Finish()); err != nil {
+	// Once before, the barrier as well: what is allocated or loaded on first use
+	// cannot be recorded, and the driver loads nothing while the queue is held.
+	if err := errors.Join(g.Barrier(), do(c), it.queue.Finish()); err != nil {
 		return it, err
 	}
 	if !p.Graph {
