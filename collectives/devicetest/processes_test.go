@@ -48,7 +48,7 @@ func wait(ctx context.Context, algorithm string) (err error) {
 	}
 	r := &rank{boot: boot}
 	defer func() { err = errors.Join(err, r.close(), boot.Close()) }()
-	if err := r.open(ctx, gpus, boot.Rank()%len(gpus), collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}); err != nil {
+	if err := r.open(ctx, gpus, boot.Rank(), collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}); err != nil {
 		return err
 	}
 	m, err := r.memory(ctx, 1<<20)
@@ -77,8 +77,11 @@ func wait(ctx context.Context, algorithm string) (err error) {
 // A process that is killed while kernels of the others wait for it: within two
 // seconds they have left, with an error that names it, and the processes end in order.
 func TestProcessIsKilled(t *testing.T) {
-	if _, err := machine(); err != nil {
+	const n = 3
+	if gpus, err := machine(); err != nil {
 		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
+	} else if len(gpus) < n {
+		t.Skipf("needs %d GPUs, there are %d", n, len(gpus))
 	}
 	for _, algorithm := range []string{"oneshot_ll8", "zerocopy", "copy"} {
 		t.Run(algorithm, func(t *testing.T) {
@@ -93,7 +96,6 @@ func TestProcessIsKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.Close()
-			const n = 3
 			var all [n]*exec.Cmd
 			var lines [n]*bufio.Scanner
 			for r := range n {
