@@ -140,7 +140,7 @@ step() {
 	fi
 	limit=$(at_most "$limit")
 	start=$(now)
-	timeout -k 5 "$limit" "$@" >"$logs/$name.out" 2>"$logs/$name.err" </dev/null
+	timeout -k 12 "$limit" "$@" >"$logs/$name.out" 2>"$logs/$name.err" </dev/null
 	code=$?
 	local took=$((($(now) - start) / 1000000))
 	case $code in

@@ -29,6 +29,9 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, job.Close()) }()
+	// A signal ends kernels that wait as well: the goroutine that works may be in
+	// the driver, waiting for them.
+	defer context.AfterFunc(ctx, func() { job.World.Abort(context.Cause(ctx)) })()
 	g := &group{job: job, ctx: ctx}
 	if dev, ok := job.Device().(*cuda.Device); ok {
 		if g.queue, err = newQueue(dev, job.World.Check); err != nil {
