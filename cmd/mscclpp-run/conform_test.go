@@ -135,7 +135,7 @@ func TestConformUsage(t *testing.T) {
 // GPUs were asked for.
 func TestConformWithoutGPU(t *testing.T) {
 	if n, err := cuda.Count(); err == nil && n > 0 {
-		t.Skip("not on a machine with GPUs: there all tests run")
+		t.Skip("needs a machine without GPUs: with them all tests run")
 	}
 	lines, stderr, code := conformRun(t, "--plugin", plugin(t, "gpu"), "--run", "^(control|memory)/")
 	if code != 0 {

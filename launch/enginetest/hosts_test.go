@@ -189,7 +189,7 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := os.Stat("/dev/nvidia0"); err == nil && strings.Contains(name, "GPU") {
-				t.Skip("only without GPUs")
+				t.Skip("needs a machine without GPUs")
 			}
 			code, _, errs := runs(t, nil, over(t, c.hosts, append(c.flags, "./nosuch")...)...)
 			for _, want := range c.want {
