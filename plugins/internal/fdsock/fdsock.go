@@ -230,11 +230,11 @@ func (c *Conn) receive() {
 	c.err = err
 	calls := c.calls
 	c.calls = map[uint64]*call{}
-	close(c.done)
 	c.mu.Unlock()
 	for _, k := range calls {
 		k.close()
 	}
+	close(c.done) // last: Close promises that nothing is left open
 }
 
 func (c *Conn) receiveAll() error {
