@@ -19,16 +19,21 @@ import (
 // before. Another process may take the memory in between: this is a guard against
 // sizes that never fit, not a reservation.
 func fits(size uint64) error {
-	if have := available(os.DirFS("/")); size > have {
+	root := os.DirFS("/")
+	if size <= available(root, false) { // all but ever; the kernel takes long to count what it could drop
+		return nil
+	}
+	if have := available(root, true); size > have {
 		return fmt.Errorf("%w: memory of %d bytes refused: %d bytes are available to this process (MemAvailable and the limits of its control group)",
 			framework.ErrUnavailable, size, have)
 	}
 	return nil
 }
 
-// available reads what is free on the machine and in the process's control groups.
-// A file that cannot be read limits nothing.
-func available(root fs.FS) uint64 {
+// available reads what is free on the machine and in the process's control groups,
+// with or without the page cache of those groups that the kernel drops on demand. A
+// file that cannot be read limits nothing.
+func available(root fs.FS, cache bool) uint64 {
 	have := uint64(math.MaxUint64)
 	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
 		if kib, ok := field(text, "MemAvailable:"); ok {
@@ -59,8 +64,10 @@ func available(root fs.FS) uint64 {
 			used, ok2 := number(root, path.Join(dir, usage))
 			if ok1 && ok2 {
 				reclaim := uint64(0)
-				if stat, err := fs.ReadFile(root, path.Join(dir, "memory.stat")); err == nil {
-					reclaim, _ = field(stat, "inactive_file") // page cache that the kernel drops on demand
+				if cache {
+					if stat, err := fs.ReadFile(root, path.Join(dir, "memory.stat")); err == nil {
+						reclaim, _ = field(stat, "inactive_file")
+					}
 				}
 				have = min(have, max-min(max, used-min(used, reclaim)))
 			}

@@ -15,12 +15,13 @@ func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(tex
 func TestAvailable(t *testing.T) {
 	const meminfo = "MemTotal:  100 kB\nMemFree:  1 kB\nMemAvailable:  64 kB\n"
 	for _, c := range []struct {
-		name string
-		root fstest.MapFS
-		want uint64
+		name  string
+		root  fstest.MapFS
+		want  uint64
+		cache uint64 // of it
 	}{
-		{"nothing readable", fstest.MapFS{}, math.MaxUint64},
-		{"machine only", fstest.MapFS{"proc/meminfo": file(meminfo)}, 64 << 10},
+		{"nothing readable", fstest.MapFS{}, math.MaxUint64, 0},
+		{"machine only", fstest.MapFS{"proc/meminfo": file(meminfo)}, 64 << 10, 0},
 		{"version 2, limit of the parent", fstest.MapFS{
 			"proc/meminfo":                       file(meminfo),
 			"proc/self/cgroup":                   file("0::/a/b\n"),
@@ -31,25 +32,28 @@ func TestAvailable(t *testing.T) {
 			"sys/fs/cgroup/a/memory.stat":        file("anon 5\ninactive_file 100\n"),
 			"sys/fs/cgroup/other/memory.max":     file("1\n"),
 			"sys/fs/cgroup/other/memory.current": file("1\n"),
-		}, 400},
+		}, 400, 100},
 		{"version 2, path of the host inside a container", fstest.MapFS{
 			"proc/self/cgroup":             file("0::/docker/123\n"),
 			"sys/fs/cgroup/memory.max":     file("5000\n"),
 			"sys/fs/cgroup/memory.current": file("4999\n"),
-		}, 1},
+		}, 1, 0},
 		{"over the limit", fstest.MapFS{
 			"proc/self/cgroup":             file("0::/\n"),
 			"sys/fs/cgroup/memory.max":     file("10\n"),
 			"sys/fs/cgroup/memory.current": file("11\n"),
-		}, 0},
+		}, 0, 0},
 		{"version 1", fstest.MapFS{
 			"proc/self/cgroup": file("5:cpu,cpuacct:/x\n4:memory:/x\nnonsense\n"),
 			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": file("300\n"),
 			"sys/fs/cgroup/memory/x/memory.usage_in_bytes": file("100\n"),
-		}, 200},
+		}, 200, 0},
 	} {
-		if got := available(c.root); got != c.want {
+		if got := available(c.root, true); got != c.want {
 			t.Errorf("%s: %d: expected %d", c.name, got, c.want)
+		}
+		if got := available(c.root, false); got != c.want-c.cache {
+			t.Errorf("%s, without page cache: %d: expected %d", c.name, got, c.want-c.cache)
 		}
 	}
 }

@@ -316,7 +316,7 @@ func (c *Client) Close(ctx context.Context, id framework.ID) error {
 
 // Image implements framework.Imager.
 func (c *Client) Image(ctx context.Context, id string) ([]byte, error) {
-	var out []byte
+	out := make([]byte, 0, c.imageBytes(id))
 	_, err := do(ctx, c, request{op: "image"}, func(ctx context.Context, req *pb.ImageRequest, opts ...grpc.CallOption) (*struct{}, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -12,6 +12,16 @@ import (
 	pb "github.com/mscclpp-go/mscclpp/plugins/proto"
 )
 
+// imageBytes is how long an image is by the description; what arrives decides.
+func (c *Client) imageBytes(id string) uint64 {
+	for _, info := range c.description.Images {
+		if info.ID == id {
+			return min(info.Bytes, MaxImage)
+		}
+	}
+	return 0
+}
+
 // checkImage compares an image with what the description promised, so that a torn
 // or exchanged file is found here and not by a crash of the device.
 func (c *Client) checkImage(id string, data []byte) error {

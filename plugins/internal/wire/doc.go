@@ -17,8 +17,10 @@ import (
 // peers whose parcels hold 32 KiB each still fits.
 const MaxMessage = 64 << 20
 
-// ImagePiece is the size of the pieces in which an image travels.
-const ImagePiece = 1 << 20
+// ImagePiece is the size of the pieces in which an image travels. The protocol allows
+// 1 MiB; with the frame around it this fits the largest but one of the buffers that
+// gRPC keeps, and the largest would be cleared by every process that starts.
+const ImagePiece = 31 << 10
 
 // MaxImage limits what a client assembles from pieces.
 const MaxImage = 1 << 30
