@@ -162,8 +162,8 @@ func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, byte
 	}
 	w.Place(c, g.Rank(), 0)
 	row := o.describe(c, g.Size())
-	var err error
-	if row.Algorithm, err = g.Chosen(c); err != nil {
+	_, err := g.Chosen(c) // one that cannot be had is refused before any call
+	if err != nil {
 		return row, err
 	}
 	plan := o.plan(row.Bytes)
@@ -180,6 +180,9 @@ func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, byte
 		return row, err
 	}
 	if err := o.measure(ctx, g, c, plan, &row); err != nil {
+		return row, err
+	}
+	if row.Algorithm, err = g.Chosen(c); err != nil { // the first call may have tried which is best
 		return row, err
 	}
 	if o.Check { // again: the many calls in between must have left nothing behind

@@ -8,7 +8,9 @@ import (
 
 // Choice names the algorithm that a call like r would run, without running it: the
 // named one if it fits, or for "" what the selector and the tables say. Ranks and
-// Device of r are filled in. The error is that of the call.
+// Device of r are filled in. The error is that of the call. Two ranks on a host that
+// can read each other's memory try in the first call of many bytes what is best: until
+// then the answer for such calls is pull.
 func (c *Comm) Choice(r Request, name string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -67,6 +67,7 @@ type Comm struct {
 	table      []Row
 	builtin    []Row
 	choices    choices
+	trial      trial // of pull and stages
 	launch     gpu.Launch
 	blocks     uint32 // most of one launch
 	overlap    bool

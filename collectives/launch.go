@@ -73,6 +73,12 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	if alg.own != nil {
 		return errRunOwn
 	}
+	if c.tries(alg, o) {
+		if err := c.try(); err != nil {
+			return err
+		}
+		return c.start(j, o)
+	}
 	kernel := alg.loaded[j.dtype]
 	if kernel == nil && !alg.copies {
 		if err := c.load(alg, j.dtype); err != nil {

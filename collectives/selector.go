@@ -40,9 +40,8 @@ var yes = true
 
 // hostTable is what measurements on CPUs suggest. Between cores a line of memory
 // that was just written is what costs, and packets need twice as many, so they win
-// for single lines only. Stages beat pulling where two processors share their first
-// caches, and lose by far where they do not: programs cannot choose, so two ranks
-// pull what is worth the call.
+// for single lines only. Stages beat pulling where two processors share caches, and
+// lose by far where they do not: two ranks that could pull try both, see trial.go.
 var hostTable = []Row{
 	{Collective: AllReduce, MaxBytes: 128, Algorithm: "allpair_ll8"},
 	{Collective: AllReduce, MaxBytes: 8 << 10, Algorithm: "allpair_chunk"},
@@ -115,9 +114,10 @@ func (c *Comm) find(r *Request, name string) (*algorithm, *Row, error) {
 		}
 		return a, c.named(a, r), a.fits(r)
 	}
-	for _, table := range [][]Row{c.table, c.builtin} {
+	for t, table := range [][]Row{c.table, c.builtin} {
 		for i := range table {
-			if !table[i].fits(r) {
+			beaten := t == 1 && c.trial == stagesWin && table[i].Algorithm == pull
+			if beaten || !table[i].fits(r) {
 				continue
 			}
 			if a := find(c.algorithms[r.Collective], table[i].Algorithm); a != nil && a.fits(r) == nil {
