@@ -105,7 +105,7 @@ type offered struct {
 func discover(kernels []comm.Kernel, ranks int) offered {
 	o := offered{steps: map[string]*algorithm{}}
 	for _, k := range kernels {
-		k.Layout = argumentsLayout
+		k.Layout = argumentsLayout()
 		if k.MaxRanks != 0 && k.MaxRanks < ranks || !memoryOnly(k) {
 			continue
 		}

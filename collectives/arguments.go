@@ -2,6 +2,7 @@ package collectives
 
 import (
 	_ "embed"
+	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -11,4 +12,4 @@ var argumentsHeader string
 
 // argumentsLayout is the layout of the arguments that this package fills. Images that
 // were built for another one are refused.
-var argumentsLayout = device.Layout(argumentsHeader)
+var argumentsLayout = sync.OnceValue(func() string { return device.Layout(argumentsHeader) })

@@ -116,7 +116,7 @@ func TestArgumentsAreMarked(t *testing.T) {
 			marked = append(marked, string(text))
 		}
 	}
-	if len(marked) == 0 || device.Layout(marked...) != argumentsLayout {
+	if len(marked) == 0 || device.Layout(marked...) != argumentsLayout() {
 		t.Errorf("%d headers of kernels have the line %q: expected those that are embedded in arguments.go", len(marked), device.LayoutMarker)
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 // checker turns the raw tree of one layer into a tree of typed values, and
@@ -34,7 +35,7 @@ func (c *checker) problem(path []string, format string, args ...any) {
 
 // names of transports and plugins: they become parts of file names and of
 // environment variables.
-var validName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+var validName = lazy.Regexp(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
 func (c *checker) value(n *node, raw any, path []string) any {
 	if s, ok := raw.(string); ok && c.text && n.kind != nodeLeaf {
@@ -59,7 +60,7 @@ func (c *checker) value(n *node, raw any, path []string) any {
 		}
 		out := make(map[string]any, len(m))
 		for _, name := range sorted(m) {
-			if !validName.MatchString(name) {
+			if !validName().MatchString(name) {
 				c.problem(append(path, name), "%s: name %q: expected lower-case letters, digits and single hyphens", dotted(path), name)
 				continue
 			}

@@ -21,7 +21,7 @@ func (e *Effective) validate() error {
 	}
 	seen := map[string]bool{}
 	for _, name := range e.Transports {
-		if !validName.MatchString(name) {
+		if !validName().MatchString(name) {
 			bad("transports", "name %q: expected lower-case letters, digits and single hyphens", name)
 		}
 		if seen[name] {

@@ -4,9 +4,10 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 //go:embed include/mscclpp/layout.h
@@ -17,12 +18,12 @@ var layoutHeader string
 const LayoutMarker = "mscclpp:layout"
 
 var (
-	markerLine = regexp.MustCompile(`(?m)^[ \t]*//[ \t]*` + LayoutMarker + `[ \t]*$`)
-	comments   = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/`)
+	markerLine = lazy.Regexp(`(?m)^[ \t]*//[ \t]*` + LayoutMarker + `[ \t]*$`)
+	comments   = lazy.Regexp(`(?s)//[^\n]*|/\*.*?\*/`)
 )
 
 // HasLayout reports whether a header says that it defines the arguments of kernels.
-func HasLayout(header string) bool { return markerLine.MatchString(header) }
+func HasLayout(header string) bool { return markerLine().MatchString(header) }
 
 // Layout identifies how the arguments of kernels lie in memory: a hash of mscclpp/layout.h
 // as this program was built with, and of the headers given, which have LayoutMarker.
@@ -45,5 +46,5 @@ func LayoutOf(handles string, headers ...string) string {
 
 // plain is what of a header the compiler sees, one space between words.
 func plain(header string) string {
-	return strings.Join(strings.Fields(comments.ReplaceAllString(header, " ")), " ")
+	return strings.Join(strings.Fields(comments().ReplaceAllString(header, " ")), " ")
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 var controlTests = []test{
@@ -67,18 +67,18 @@ func testDescribe(t *T) {
 }
 
 var (
-	validName    = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
-	validVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	validHash    = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	validName    = lazy.Regexp(`^[a-z][a-z0-9-]*$`)
+	validVersion = lazy.Regexp(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	validHash    = lazy.Regexp(`^[0-9a-f]{64}$`)
 )
 
 // testClaims checks that the claims agree with each other.
 func testClaims(t *T) {
 	d := t.claims
-	if !validName.MatchString(d.Name) {
+	if !validName().MatchString(d.Name) {
 		t.Errorf("name %q: want lower case letters, digits and hyphens", d.Name)
 	}
-	if !validVersion.MatchString(d.Version) {
+	if !validVersion().MatchString(d.Version) {
 		t.Errorf("version %q: want a semantic version such as 1.2.3", d.Version)
 	}
 	if len(d.Channels) == 0 {
@@ -112,7 +112,7 @@ func testClaims(t *T) {
 			t.Errorf("image id %q is empty or claimed twice", i.ID)
 		}
 		ids[i.ID] = true
-		if i.SHA256 != "" && !validHash.MatchString(i.SHA256) {
+		if i.SHA256 != "" && !validHash().MatchString(i.SHA256) {
 			t.Errorf("image %s: sha256 %q is not lower-case hexadecimal", i.ID, i.SHA256)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"text/template"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 // Job is a program on several hosts.
@@ -49,12 +49,12 @@ const (
 
 var (
 	// The longest name that leaves room for what Kubernetes appends to it for pods.
-	objectName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
-	imageName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
-	pathName   = regexp.MustCompile(`^[A-Za-z0-9._/+-]+$`)
-	plainWord  = regexp.MustCompile(`^[A-Za-z0-9._/:=,%@+-]+$`)
-	varName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	number     = regexp.MustCompile(`^[1-9][0-9]{0,3}$`)
+	objectName = lazy.Regexp(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
+	imageName  = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
+	pathName   = lazy.Regexp(`^[A-Za-z0-9._/+-]+$`)
+	plainWord  = lazy.Regexp(`^[A-Za-z0-9._/:=,%@+-]+$`)
+	varName    = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	number     = lazy.Regexp(`^[1-9][0-9]{0,3}$`)
 )
 
 // Write writes the manifest. Errors wrap framework.ErrInvalid and say what was expected.
@@ -81,23 +81,23 @@ func (j *Job) check() error {
 	switch {
 	case !slices.Contains(Kinds(), j.Kind):
 		return bad("kind %q: expected one of %s", j.Kind, strings.Join(Kinds(), ", "))
-	case !objectName.MatchString(j.Name):
+	case !objectName().MatchString(j.Name):
 		return bad("name %q: expected at most 40 of a-z, 0-9 and -, first a letter", j.Name)
 	case j.Image == "" && j.Kind != "sbatch":
 		return bad("no image: a %s needs one that has the program and mscclpp-run", j.Kind)
-	case j.Image != "" && !imageName.MatchString(j.Image):
+	case j.Image != "" && !imageName().MatchString(j.Image):
 		return bad("image %q: expected a reference such as registry/name:tag", j.Image)
 	case j.Hosts < 1 || j.Hosts > maxHosts:
 		return bad("%d hosts: expected 1 to %d", j.Hosts, maxHosts)
-	case j.Kind == "mpijob" && !number.MatchString(j.Ranks):
+	case j.Kind == "mpijob" && !number().MatchString(j.Ranks):
 		return bad("%q ranks on each host: mpirun needs a number", j.Ranks)
-	case !number.MatchString(j.Ranks) && !slices.Contains([]string{"gpu", "cpu", "auto"}, j.Ranks):
+	case !number().MatchString(j.Ranks) && !slices.Contains([]string{"gpu", "cpu", "auto"}, j.Ranks):
 		return bad("%q ranks on each host: expected 1 to %d, gpu, cpu or auto", j.Ranks, maxRanks)
-	case !pathName.MatchString(j.Run):
+	case !pathName().MatchString(j.Run):
 		return bad("path %q of mscclpp-run: expected letters, digits and . _ / + -", j.Run)
 	case len(j.Args) == 0:
 		return bad("no program")
-	case j.Kind != "sbatch" && !objectName.MatchString(j.Secret):
+	case j.Kind != "sbatch" && !objectName().MatchString(j.Secret):
 		return bad("name of the secret %q: expected at most 40 of a-z, 0-9 and -, first a letter", j.Secret)
 	case j.GPUs < 0 || j.GPUs > maxRanks:
 		return bad("%d GPUs of each host: expected at most %d", j.GPUs, maxRanks)
@@ -105,7 +105,7 @@ func (j *Job) check() error {
 		return bad("port %d: expected 1 to 65535", j.MasterPort)
 	}
 	for _, e := range j.Env {
-		if name, _, ok := strings.Cut(e, "="); !ok || !varName.MatchString(name) {
+		if name, _, ok := strings.Cut(e, "="); !ok || !varName().MatchString(name) {
 			return bad("variable %q: expected NAME=VALUE", e)
 		}
 	}
@@ -170,7 +170,7 @@ func yaml(text string) (string, error) {
 
 // shell writes a word of a shell's command line.
 func shell(word string) string {
-	if plainWord.MatchString(word) {
+	if plainWord().MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 // Host is one machine of a job.
@@ -18,7 +18,7 @@ type Host struct {
 }
 
 // hostName is what ssh may be given: no option, no word of a shell.
-var hostName = regexp.MustCompile(`^([A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9._:][A-Za-z0-9._:-]*$`)
+var hostName = lazy.Regexp(`^([A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9._:][A-Za-z0-9._:-]*$`)
 
 const (
 	maxHosts = 4096
@@ -94,7 +94,7 @@ func (h *hosts) add(word, slots string) error {
 	} else if before, after, ok := strings.Cut(word, ":"); ok && !strings.Contains(after, ":") {
 		name, count = before, after
 	}
-	if !hostName.MatchString(name) {
+	if !hostName().MatchString(name) {
 		return invalid("host %q: expected a name or an address, as in a,b:4", word)
 	}
 	n := 0

@@ -76,7 +76,7 @@ func (i *images) list() []framework.ImageInfo {
 // no image has is not claimed.
 func (i *images) kernels() []framework.KernelInfo {
 	if i.set == nil {
-		return kernels
+		return kernels()
 	}
 	symbols := map[string]bool{}
 	for _, info := range i.set.Infos() {
@@ -84,7 +84,7 @@ func (i *images) kernels() []framework.KernelInfo {
 			symbols[s] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(kernels), func(k framework.KernelInfo) bool { return !symbols[k.Symbol] })
+	return slices.DeleteFunc(slices.Clone(kernels()), func(k framework.KernelInfo) bool { return !symbols[k.Symbol] })
 }
 
 // Image returns an image's bytes.

@@ -50,7 +50,7 @@ func TestClaimsMatchSources(t *testing.T) {
 		for _, m := range entry.FindAllSubmatch(ofGPUs.ReplaceAll(code, nil), -1) {
 			have = append(have, string(m[1]))
 		}
-		for _, k := range kernels {
+		for _, k := range kernels() {
 			if k.Family == f.Name {
 				want = append(want, k.Symbol)
 			}
@@ -70,7 +70,7 @@ func TestImagesThatAreNotBuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := must[framework.Description](t)(tr.Describe(bound(t)))
-	if len(d.Images) != len(archs)*(int(device.DataTypes)+2) || len(d.Kernels) != len(kernels) {
+	if len(d.Images) != len(archs)*(int(device.DataTypes)+2) || len(d.Kernels) != len(kernels()) {
 		t.Fatalf("%d images, %d kernels", len(d.Images), len(d.Kernels))
 	}
 	for _, i := range d.Images {

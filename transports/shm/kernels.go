@@ -2,6 +2,7 @@ package shm
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -23,21 +24,23 @@ var families = []struct {
 
 // kernels are the entry points of the families, as the selector of collectives
 // knows them: mscclpp_COLLECTIVE_ALGORITHM.
-var kernels = concat(
-	list("reduce", "allreduce", "allpair_ll8 allpair_ll16 twophase_ll8 twophase_ll16 allpair_chunk twophase_chunk ring zerocopy pull", framework.KindMemory),
-	list("reduce", "allreduce", "switch", framework.KindSwitch),
-	list("reduce", "reducescatter", "ll8 ll16 chunk zerocopy pull", framework.KindMemory),
-	list("reduce", "reduce", "chunk zerocopy", framework.KindMemory),
-	list("move", "allgather", "ll8 ll16 chunk ring zerocopy pull", framework.KindMemory),
-	list("move", "alltoall", "ll8 ll16 chunk zerocopy pull", framework.KindMemory),
-	list("move", "broadcast", "chunk zerocopy pull", framework.KindMemory),
-	list("move", "transfers", "chunk", framework.KindMemory),
-	list("move", "barrier", "signal", framework.KindMemory),
-	[]framework.KernelInfo{{
-		Symbol: actor.Symbol, Family: actorFamily, Types: []string{device.Float32.String()},
-		Channels: []framework.Kind{framework.KindMemory, framework.KindPort, framework.KindSwitch},
-	}},
-)
+var kernels = sync.OnceValue(func() []framework.KernelInfo {
+	return concat(
+		list("reduce", "allreduce", "allpair_ll8 allpair_ll16 twophase_ll8 twophase_ll16 allpair_chunk twophase_chunk ring zerocopy pull", framework.KindMemory),
+		list("reduce", "allreduce", "switch", framework.KindSwitch),
+		list("reduce", "reducescatter", "ll8 ll16 chunk zerocopy pull", framework.KindMemory),
+		list("reduce", "reduce", "chunk zerocopy", framework.KindMemory),
+		list("move", "allgather", "ll8 ll16 chunk ring zerocopy pull", framework.KindMemory),
+		list("move", "alltoall", "ll8 ll16 chunk zerocopy pull", framework.KindMemory),
+		list("move", "broadcast", "chunk zerocopy pull", framework.KindMemory),
+		list("move", "transfers", "chunk", framework.KindMemory),
+		list("move", "barrier", "signal", framework.KindMemory),
+		[]framework.KernelInfo{{
+			Symbol: actor.Symbol, Family: actorFamily, Types: []string{device.Float32.String()},
+			Channels: []framework.Kind{framework.KindMemory, framework.KindPort, framework.KindSwitch},
+		}},
+	)
+})
 
 // actorFamily is the kernel that performs lists of steps, for tests.
 const actorFamily = "actor"

@@ -2,10 +2,10 @@ package tcp
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 // Config holds the transport's options. Take Defaults and change what matters.
@@ -41,7 +41,7 @@ const (
 	mostTime    = 10 * time.Minute
 )
 
-var networkName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+var networkName = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
 
 // Validate says what is wrong with a Config.
 func (c Config) Validate() error {
@@ -51,7 +51,7 @@ func (c Config) Validate() error {
 	switch {
 	case c.Family != "" && c.Family != familyV4 && c.Family != familyV6:
 		return bad("family", fmt.Sprintf("%q", c.Family), "inet, inet6, or nothing for both")
-	case !networkName.MatchString(c.Network):
+	case !networkName().MatchString(c.Network):
 		return bad("network", fmt.Sprintf("%q", c.Network), "1 to 64 letters, digits, dots, dashes or underscores")
 	case c.Streams < 1 || c.Streams > maxStreams:
 		return bad("streams", c.Streams, "1 to %d", maxStreams)

@@ -9,22 +9,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 const abiSymbol = "mscclpp_abi"
 
 var (
-	ptxEntry   = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
-	ptxVersion = regexp.MustCompile(`(?m)^\.version (\d+)\.(\d+)`)
-	ptxTarget  = regexp.MustCompile(`(?m)^\.target (\w+)`)
+	ptxEntry   = lazy.Regexp(`(?m)^\.visible \.entry (\w+)\(`)
+	ptxVersion = lazy.Regexp(`(?m)^\.version (\d+)\.(\d+)`)
+	ptxTarget  = lazy.Regexp(`(?m)^\.target (\w+)`)
 	// An instruction, perhaps under a predicate.
-	ptxAtomic = regexp.MustCompile(`(?m)^\s*(?:@!?%p\d+\s+)?((?:atom|red|multimem)\.[\w.:]+)`)
-	ptxLocal  = regexp.MustCompile(`(?m)^\s*(?:\.local\b|(?:@!?%p\d+\s+)?(?:ld|st)\.local).*$`)
+	ptxAtomic = lazy.Regexp(`(?m)^\s*(?:@!?%p\d+\s+)?((?:atom|red|multimem)\.[\w.:]+)`)
+	ptxLocal  = lazy.Regexp(`(?m)^\s*(?:\.local\b|(?:@!?%p\d+\s+)?(?:ld|st)\.local).*$`)
 )
 
 // inspect lists the entry points of an image and refuses what must not be in one:
@@ -47,18 +47,18 @@ func inspect(kind Kind, data []byte) (symbols []string, err error) {
 }
 
 func inspectPTX(data []byte) ([]string, error) {
-	if m := ptxLocal.Find(data); m != nil {
+	if m := ptxLocal().Find(data); m != nil {
 		return nil, fmt.Errorf("%w: local memory: %s", framework.ErrInvalid, bytes.TrimSpace(m))
 	}
-	for _, m := range ptxAtomic.FindAllSubmatch(data, -1) {
+	for _, m := range ptxAtomic().FindAllSubmatch(data, -1) {
 		if op := string(m[1]); !orderedAtomic(op) {
 			return nil, fmt.Errorf("%w: bare atomic, without order or scope: %s", framework.ErrInvalid, op)
-		} else if version := ptxVersion.FindSubmatch(data); strings.HasPrefix(op, "multimem") && (version == nil || string(version[1])+string(version[2]) < "82") {
+		} else if version := ptxVersion().FindSubmatch(data); strings.HasPrefix(op, "multimem") && (version == nil || string(version[1])+string(version[2]) < "82") {
 			return nil, fmt.Errorf("%w: %s needs PTX 8.2, and drivers refuse the image: write \"ptx\": \"82\" in the family", framework.ErrInvalid, op)
 		}
 	}
 	var symbols []string
-	for _, m := range ptxEntry.FindAllSubmatch(data, -1) {
+	for _, m := range ptxEntry().FindAllSubmatch(data, -1) {
 		symbols = append(symbols, string(m[1]))
 	}
 	return symbols, nil
@@ -143,7 +143,7 @@ func inspectCPU(data []byte) ([]string, error) {
 	return symbols, nil
 }
 
-var ptxasSpill = regexp.MustCompile(`Function properties for (\w+)\n.*?(\d+) bytes stack frame, (\d+) bytes spill stores`)
+var ptxasSpill = lazy.Regexp(`Function properties for (\w+)\n.*?(\d+) bytes stack frame, (\d+) bytes spill stores`)
 
 // spills asks NVIDIA's assembler, if the machine has it, whether registers spill.
 // It returns false if it has not.
@@ -152,7 +152,7 @@ func spills(ctx context.Context, data []byte) (bool, error) {
 	if err != nil {
 		return false, nil
 	}
-	target := ptxTarget.FindSubmatch(data)
+	target := ptxTarget().FindSubmatch(data)
 	if target == nil {
 		return false, fmt.Errorf("%w: no .target", framework.ErrInvalid)
 	}
@@ -169,7 +169,7 @@ func spills(ctx context.Context, data []byte) (bool, error) {
 	if err != nil {
 		return true, fmt.Errorf("%w: ptxas: %w\n%s", framework.ErrInvalid, err, out)
 	}
-	for _, m := range ptxasSpill.FindAllSubmatch(out, -1) {
+	for _, m := range ptxasSpill().FindAllSubmatch(out, -1) {
 		if string(m[2]) != "0" || string(m[3]) != "0" {
 			return true, fmt.Errorf("%w: %s: %s bytes of stack, %s bytes of spills", framework.ErrInvalid, m[1], m[2], m[3])
 		}

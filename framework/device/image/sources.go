@@ -7,14 +7,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
-var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]`)
+var includeLine = lazy.Regexp(`(?m)^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]`)
 
 // origin is what an image is made from.
 type origin struct {
@@ -71,7 +71,7 @@ func collect(dir string, sources []string, headers string, include ...string) (m
 			return err
 		}
 		files[name] = data
-		for _, m := range includeLine.FindAllSubmatch(data, -1) {
+		for _, m := range includeLine().FindAllSubmatch(data, -1) {
 			quoted, target := m[1][0] == '"', string(m[2])
 			if quoted {
 				if p := filepath.Join(filepath.Dir(path), target); isFile(p) {

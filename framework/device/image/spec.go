@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 // Spec says what to build. It is read from a JSON file; paths in it are relative to
@@ -39,7 +39,7 @@ type Family struct {
 	PTX        string `json:"ptx,omitempty"`         // least PTX version for sm_90, "82"; multimem needs it
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
+var nameForm = lazy.Regexp(`^[a-z0-9][a-z0-9_]*$`)
 
 // ReadSpec reads and checks a spec. Unknown keys are errors.
 func ReadSpec(file string) (*Spec, error) {
@@ -66,7 +66,7 @@ func (s *Spec) validate() error {
 	seen := map[string]bool{}
 	for _, f := range s.Families {
 		switch {
-		case !nameForm.MatchString(f.Name):
+		case !nameForm().MatchString(f.Name):
 			return fmt.Errorf("%w: family %q: expected lower-case letters, digits and _", framework.ErrInvalid, f.Name)
 		case seen[f.Name]:
 			return fmt.Errorf("%w: family %q is listed twice", framework.ErrInvalid, f.Name)

@@ -7,7 +7,6 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"sync"
 	"unsafe"
@@ -15,6 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 // Module is a loaded image. It implements gpu.Module.
@@ -56,12 +56,12 @@ func (d *Device) load(image []byte) (*Module, error) {
 	return m, nil
 }
 
-var abiWord = regexp.MustCompile(`\bmscclpp_abi = (\d+);`)
+var abiWord = lazy.Regexp(`\bmscclpp_abi = (\d+);`)
 
 // checkABI refuses PTX that was built with headers of other layouts. Images that do
 // not use the headers do not say; of binaries it is not known.
 func checkABI(image []byte) error {
-	found := abiWord.FindSubmatch(image)
+	found := abiWord().FindSubmatch(image)
 	if found != nil && string(found[1]) != strconv.Itoa(device.ABI) {
 		return fmt.Errorf("%w: image of ABI %s: expected %d; build it again", framework.ErrInvalid, found[1], device.ABI)
 	}
