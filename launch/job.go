@@ -17,7 +17,7 @@ type Job struct {
 	Env  []string // environment of all ranks, to which those of Place are added
 
 	Place Place
-	ID    string // marks the processes of this launcher; random if ""
+	ID    string // marks the processes of this launcher; random if "", that of Guard if there is one
 
 	// Rendezvous is how the ranks find each other; its zero value leaves it to them.
 	UniqueID string
@@ -40,6 +40,7 @@ type Job struct {
 	// standard input and last argument. Empty: nobody cleans up when this process is
 	// killed, except for the ranks themselves.
 	Supervisor []string
+	Guard      *Guard // a supervisor that was started already, which also chose the ID; goes before Supervisor
 
 	// OwnOrphans makes this process the parent of orphans among its descendants and
 	// kills them at the end. Only for a process without other children.

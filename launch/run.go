@@ -2,8 +2,6 @@ package launch
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +24,12 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	if err := j.validate(); err != nil {
 		return Result{Code: 1, Rank: -1}, err
 	}
+	if j.Guard != nil {
+		j.ID = j.Guard.id
+		defer j.Guard.Dismiss()
+	}
 	if j.ID == "" {
-		var id [8]byte
-		rand.Read(id[:]) // does not fail, says its documentation
-		j.ID = hex.EncodeToString(id[:])
+		j.ID = newID()
 	}
 	if j.Report == nil {
 		j.Report = io.Discard
@@ -46,7 +46,7 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	w := &watch{job: &j, ends: make(chan os.Signal, 1), result: Result{Rank: -1}}
 	signal.Notify(w.ends, syscall.SIGCHLD)
 	defer signal.Stop(w.ends)
-	w.guard = startGuard(&j)
+	w.guard = j.guard()
 	err = w.start(out)
 	w.alive = len(w.procs)
 	if err != nil {

@@ -18,7 +18,7 @@ type watch struct {
 	job        *Job
 	procs      []*process
 	ends       chan os.Signal // SIGCHLD: some child has ended
-	guard      *guard
+	guard      *Guard
 	threadDone chan struct{} // releases the thread that started the ranks
 	result     Result
 	alive      int
@@ -185,7 +185,7 @@ func (w *watch) clean() {
 	close(w.threadDone)
 	// The supervisor is a child too. Once it is gone, one system call tells that
 	// there are no others.
-	w.guard.dismiss()
+	w.guard.Dismiss()
 	if w.job.OwnOrphans {
 		supervise.KillChildren(killBound)
 	}

@@ -21,6 +21,16 @@ func (a *app) launch(program string, args []string) error {
 	if a.opts.emit.kind != "" {
 		return a.emit(program, args)
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("own program: %w", err)
+	}
+	supervisor := []string{self, supervise.Arg}
+	var guard *launch.Guard
+	if a.startsRanks() { // it gets ready while this process reads its settings
+		guard = launch.Supervise(supervisor)
+		defer guard.Dismiss()
+	}
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -47,10 +57,6 @@ func (a *app) launch(program string, args []string) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("own program: %w", err)
-	}
 	job := launch.Job{
 		Path: path, Args: args, Dir: a.opts.dir, Env: env,
 		Place:  *place,
@@ -62,7 +68,7 @@ func (a *app) launch(program string, args []string) error {
 		Masks:      masks,
 		Linger:     time.Duration(cfg.Launch.Linger),
 		Grace:      time.Duration(cfg.Launch.Grace),
-		Supervisor: []string{self, supervise.Arg},
+		Supervisor: supervisor, Guard: guard,
 		OwnOrphans: true,
 	}
 	if !a.opts.noStdin {
@@ -95,6 +101,11 @@ func (a *app) launch(program string, args []string) error {
 		return &codeError{code: result.Code}
 	}
 	return nil
+}
+
+// startsRanks reports whether this process is certain to start ranks of its own.
+func (a *app) startsRanks() bool {
+	return a.opts.hostfile == "" && a.opts.hosts == "" && !a.opts.dryRun && a.engine.Role != launch.RoleRank
 }
 
 // become replaces this process by the program: the engine made a process for each
