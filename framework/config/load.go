@@ -114,11 +114,7 @@ type loader struct {
 }
 
 func (l *loader) merge(tree map[string]any) error {
-	k := koanf.New(delimiter)
-	if err := k.Load(confmap.Provider(tree, ""), nil); err != nil {
-		return err
-	}
-	return l.merged.Merge(k)
+	return l.merged.Load(confmap.Provider(tree, ""), nil)
 }
 
 // add checks one layer and puts it on top of those before. origin tells where a

@@ -13,7 +13,7 @@ import (
 )
 
 // startRuns is how often each start is timed: starts are short and vary a lot.
-const startRuns = 11
+const startRuns = 21
 
 // starts compares how long it takes to launch processes that do nothing, and to get
 // from the command to the end of every rank's first all-reduce.
