@@ -45,6 +45,9 @@ engines-test: build ## jobs started by a real mpirun, mpiexec and Slurm, and ove
 	ENGINE_TEST_RUNNER='$(CURDIR)/bin/mscclpp-run' GO='$(GO)' scripts/slurm-test.sh || [ $$? = 77 -a "$$(id -u)" != 0 ]
 	cd launch/manifest/manifesttest && $(GO) test ./...
 
+rdma-test: build ## the transports over InfiniBand on real verbs, in virtual machines with soft-RoCE
+	GO='$(GO)' scripts/rdma-test.sh
+
 demo: build kernels ## a job of 4 ranks that talk through the shm plugin
 	scripts/demo.sh
 
