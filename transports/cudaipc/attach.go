@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 // Attach returns the recipe that makes the memory behind a key reachable: one
@@ -25,12 +27,12 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	c, err := find[*connection](t, conn, "connection")
+	c, err := ids.Find[*connection](&t.made, conn, "connection")
 	if err != nil {
 		return none, err
 	}
 	if local != 0 {
-		if _, err := find[*registration](t, local, "registration"); err != nil {
+		if _, err := ids.Find[*registration](&t.made, local, "registration"); err != nil {
 			return none, err
 		}
 	}
@@ -39,11 +41,11 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	}
 	k, err := openKey(keys[0], c.remote())
 	if err != nil {
-		return none, &framework.Error{Peer: c.peer, Err: err}
+		return none, fault.Of(c.peer, err)
 	}
 	chosen, why, err := t.choose(c, keys[0].Shares)
 	if err != nil {
-		return none, &framework.Error{Peer: c.peer, Err: err}
+		return none, fault.Of(c.peer, err)
 	}
 	shares, err := framework.DupShares(chosen)
 	if err != nil {

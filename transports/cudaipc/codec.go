@@ -1,32 +1,30 @@
 package cudaipc
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
+	"github.com/mscclpp-go/mscclpp/transports/internal/parcel"
 )
 
-// What peers send each other: a header of magic, version and type, then fixed
-// fields, little endian, then texts with a byte for their length, nothing after
-// them. Peers of one job may run different builds, so a change of a layout raises
-// its version.
+// What peers send each other: a head, then fixed fields, then texts with a byte for
+// their length, nothing after them.
 const (
-	codecVersion = 1
 	typeKey      = 1
 	typeAddress  = 2
-	headBytes    = 6
-	digestBytes  = 16
+	headBytes    = parcel.HeadBytes
+	sideEnd      = headBytes + link.SideBytes
 	keyFixed     = headBytes + 8 + 8 + 1
-	addressFixed = headBytes + 1 + 4 + digestBytes + 16 + 1
+	addressFixed = sideEnd + 16 + 1
 	maxText      = 255
 	maxShares    = 8
 )
 
-var magic = [4]byte{'M', 'C', 'I', 'P'}
+// Since version 2 the digest of a link is what it is everywhere.
+var head = parcel.Head{Magic: [4]byte{'M', 'C', 'I', 'P'}, Version: 2, Transport: Name}
 
 // wireKinds number the kinds of share that a key can come with.
 var wireKinds = []framework.ShareKind{
@@ -41,7 +39,7 @@ type key struct {
 }
 
 func (k key) append(b []byte) []byte {
-	b = appendHead(b, typeKey)
+	b = head.Append(b, typeKey)
 	b = binary.LittleEndian.AppendUint64(b, k.offset)
 	b = binary.LittleEndian.AppendUint64(b, k.bytes)
 	b = append(b, byte(len(k.kinds)))
@@ -52,7 +50,7 @@ func (k key) append(b []byte) []byte {
 }
 
 func decodeKey(b []byte) (key, error) {
-	if err := checkHead(b, typeKey, "key"); err != nil {
+	if err := head.Check(b, typeKey, "key"); err != nil {
 		return key{}, err
 	}
 	if len(b) < keyFixed || len(b) != keyFixed+int(b[keyFixed-1]) {
@@ -86,9 +84,7 @@ func checkRange(offset, bytes uint64) error {
 
 // address tells a peer what link this is one side of, and where its end is.
 type address struct {
-	kind     framework.Kind
-	rank     uint32
-	digest   [digestBytes]byte // of what both sides must agree on
+	link.Side
 	instance instance
 	host     string
 	gpu      identity
@@ -96,11 +92,8 @@ type address struct {
 }
 
 func (a address) append(b []byte) []byte {
-	b = appendHead(b, typeAddress)
-	b = append(b, byte(a.kind))
-	b = binary.LittleEndian.AppendUint32(b, a.rank)
-	b = append(b, a.digest[:]...)
-	b = append(b, a.instance[:]...)
+	b = head.Append(b, typeAddress)
+	b = append(a.Side.Append(b), a.instance[:]...)
 	texts := a.texts()
 	b = append(b, byte(len(texts)))
 	for _, t := range texts {
@@ -116,15 +109,13 @@ func (a *address) texts() []*string {
 }
 
 func decodeAddress(b []byte) (address, error) {
-	if err := checkHead(b, typeAddress, "address"); err != nil {
+	if err := head.Check(b, typeAddress, "address"); err != nil {
 		return address{}, err
 	}
 	if len(b) < addressFixed {
 		return address{}, fmt.Errorf("%w: address of %d bytes: expected at least %d", framework.ErrPeer, len(b), addressFixed)
 	}
-	a := address{kind: framework.Kind(b[headBytes]), rank: binary.LittleEndian.Uint32(b[headBytes+1:])}
-	copy(a.digest[:], b[headBytes+5:])
-	copy(a.instance[:], b[headBytes+5+digestBytes:])
+	a := address{Side: link.Decode(b[headBytes:]), instance: instance(b[sideEnd : sideEnd+16])}
 	texts := a.texts()
 	rest := b[addressFixed:]
 	if n := int(b[addressFixed-1]); n != len(texts) {
@@ -141,32 +132,4 @@ func decodeAddress(b []byte) (address, error) {
 		return address{}, fmt.Errorf("%w: address with %d bytes after its end", framework.ErrPeer, len(rest))
 	}
 	return a, nil
-}
-
-// digest condenses what both sides of a link were configured with. It finds
-// mistakes; it is no defense.
-func digest(c framework.EndpointConfig) (d [digestBytes]byte) {
-	var b []byte
-	for _, r := range c.Ranks {
-		b = binary.LittleEndian.AppendUint32(b, uint32(r))
-	}
-	sum := sha256.Sum256(append(b, c.Group...))
-	copy(d[:], sum[:])
-	return d
-}
-
-func appendHead(b []byte, kind byte) []byte {
-	return append(append(b, magic[:]...), codecVersion, kind)
-}
-
-func checkHead(b []byte, kind byte, what string) error {
-	switch {
-	case len(b) < headBytes || !bytes.Equal(b[:4], magic[:]):
-		return fmt.Errorf("%w: %d bytes that are no %s of %s", framework.ErrPeer, len(b), what, Name)
-	case b[4] != codecVersion:
-		return fmt.Errorf("%w: %s of version %d: expected %d; the ranks run different builds", framework.ErrPeer, what, b[4], codecVersion)
-	case b[5] != kind:
-		return fmt.Errorf("%w: expected a %s, got something else of %s", framework.ErrPeer, what, Name)
-	}
-	return nil
 }

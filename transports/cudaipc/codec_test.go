@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
 var (
 	someKey     = key{offset: 4096, bytes: 100, kinds: []framework.ShareKind{local, vmm, fabric, legacy, hostFD}}
 	someAddress = address{
-		kind: framework.KindPort, rank: 1<<31 - 1, digest: [digestBytes]byte{1, 15: 2}, instance: instance{3, 15: 4}, host: "h",
+		Side: link.Side{Kind: framework.KindPort, Rank: 1<<31 - 1, Digest: [16]byte{1, 15: 2}}, instance: instance{3, 15: 4}, host: "h",
 		gpu: identity{uuid: "GPU-1", pci: "0000:19:00.0", name: "NVIDIA H200"}, fabric: "ab/1",
 	}
 )
@@ -23,7 +24,7 @@ func TestCodecRoundTrip(t *testing.T) {
 			t.Errorf("%+v, %v: want %+v", got, err, k)
 		}
 	}
-	for _, a := range []address{someAddress, {kind: framework.KindMemory, host: strings.Repeat("x", maxText)}} {
+	for _, a := range []address{someAddress, {Side: link.Side{Kind: framework.KindMemory}, host: strings.Repeat("x", maxText)}} {
 		if got, err := decodeAddress(a.append(nil)); err != nil || got != a {
 			t.Errorf("%+v, %v: want %+v", got, err, a)
 		}
@@ -107,18 +108,6 @@ func TestKeyAndShares(t *testing.T) {
 	}
 	if _, err := openKey(framework.Parcel{Data: good.Data, Shares: good.Shares[1:]}, true); err != nil {
 		t.Errorf("from another host, without descriptors: %v", err)
-	}
-}
-
-func TestDigestTellsLinksApart(t *testing.T) {
-	base := framework.EndpointConfig{Ranks: []int{0, 1}, Group: "g"}
-	if digest(base) == digest(framework.EndpointConfig{Ranks: []int{0, 2}, Group: "g"}) || digest(base) == digest(framework.EndpointConfig{Ranks: []int{0, 1}, Group: "h"}) {
-		t.Error("other ranks or another group have the same digest")
-	}
-	other := base
-	other.Rank, other.Device = 1, cuda(3)
-	if digest(base) != digest(other) {
-		t.Error("the digest depends on the end")
 	}
 }
 

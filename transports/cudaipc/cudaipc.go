@@ -14,11 +14,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
-	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 // Name is the transport's name in configuration.
@@ -30,15 +30,11 @@ const Version = "1.0.0"
 // Transport implements framework.Transport, Prober and Imager.
 type Transport struct {
 	config   Config
-	host     string   // boot id; identifies the host where Facts.Host is empty
 	instance instance // tells peers whether this very object serves them as well
 	images   *images
 	machine  *machine
 	log      *slog.Logger
-
-	mu   sync.Mutex
-	last framework.ID
-	made map[framework.ID]closer
+	made     ids.Table[any] // registration, *endpoint or *connection
 }
 
 // instance is a number that nobody else has.
@@ -66,26 +62,15 @@ func newTransport(c Config, find finder) (*Transport, error) {
 	}
 	images, err := openImages()
 	if err != nil {
-		return nil, &framework.Error{Op: "open", Transport: Name, Peer: framework.NoPeer, Err: err}
+		return nil, failure("open", err)
 	}
 	t := &Transport{
-		config: c, host: bootID(), images: images, machine: newMachine(find, os.LookupEnv),
-		log: slog.Default().With("transport", Name), made: map[framework.ID]closer{},
+		config: c, images: images, machine: newMachine(find, os.LookupEnv), log: slog.Default().With("transport", Name),
 	}
 	if _, err := rand.Read(t.instance[:]); err != nil {
 		return nil, fmt.Errorf("%w: random numbers: %w", framework.ErrUnavailable, err)
 	}
 	return t, nil
-}
-
-// bootID identifies the running kernel, whatever containers and names say.
-func bootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		name, _ := os.Hostname()
-		return name
-	}
-	return strings.TrimSpace(string(text))
 }
 
 // Describe says what the transport can do.
@@ -103,61 +88,14 @@ func (t *Transport) Describe(context.Context) (framework.Description, error) {
 	}, nil
 }
 
-// Close frees what was made under id; with an endpoint, its connections.
+// Close frees what was made under id; with an endpoint, its connections. There is
+// nothing behind ids that would have to end.
 func (t *Transport) Close(_ context.Context, id framework.ID) error {
-	t.mu.Lock()
-	var parts []closer
-	made, ok := t.made[id]
-	if ok {
-		parts = append(parts, made)
-		delete(t.made, id)
-	}
-	if _, endpoint := made.(*endpoint); endpoint {
-		for other, m := range t.made {
-			if c, ok := m.(*connection); ok && c.endpoint == id {
-				parts = append(parts, c)
-				delete(t.made, other)
-			}
-		}
-	}
-	t.mu.Unlock()
-	for _, p := range parts {
-		p.close()
-	}
+	t.made.Close(id, func(any) {})
 	return nil
 }
 
-// closer is what ids stand for.
-type closer interface{ close() }
-
-// keep gives a thing its id.
-func (t *Transport) keep(m closer) framework.ID {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last++
-	t.made[t.last] = m
-	return t.last
-}
-
-// find returns what id stands for.
-func find[T closer](t *Transport, id framework.ID, what string) (T, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m, ok := t.made[id].(T)
-	if !ok {
-		return m, fmt.Errorf("%w: id %d is no %s, or was closed", framework.ErrInvalid, id, what)
-	}
-	return m, nil
-}
-
-// failure says which operation failed, and names the peer that the error blames.
-func failure(op string, err error) error {
-	peer := framework.PeerOf(err)
-	if blame, ok := err.(*framework.Error); ok && blame.Op == "" {
-		err = blame.Err // the peer is said once
-	}
-	return &framework.Error{Op: op, Transport: Name, Peer: peer, Err: err}
-}
+func failure(op string, err error) error { return fault.In(Name, op, err) }
 
 var (
 	_ framework.Transport = (*Transport)(nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/actor"
 	deviceimage "github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
 )
 
 // Every kernel that is claimed is in every image in which it is looked for.
@@ -70,14 +71,14 @@ func TestKernels(t *testing.T) {
 			t.Errorf("%s is not offered", name)
 			continue
 		}
-		if k.MaxThreads != threads[k.Family] || k.MaxRanks != maxKernelRanks || (len(k.Ops) > 0) != (k.Family == reduceFamily) {
+		if k.MaxThreads != threads[k.Family] || k.MaxRanks != kernellist.MaxRanks || (len(k.Ops) > 0) != (k.Family == kernellist.Reduce) {
 			t.Errorf("%+v: want blocks of up to %d", k, threads[k.Family])
 		}
 		if !slices.Contains(k.Types, "f16") {
 			t.Errorf("%s: types %v", name, k.Types)
 		}
 	}
-	if k := byName["/"]; k.Symbol != actor.Symbol || k.Family != actorFamily {
+	if k := byName["/"]; k.Symbol != actor.Symbol || k.Family != kernellist.Actor {
 		t.Errorf("the actor is %+v", k)
 	}
 	if _, ok := byName["allreduce/switch"]; ok {

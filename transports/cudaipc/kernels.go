@@ -2,23 +2,14 @@ package cudaipc
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
 )
 
 // archs are those of the images that are offered, best first. Newer GPUs compile
 // them for themselves.
 var archs = []string{"sm_90", "sm_80"}
-
-const (
-	reduceFamily   = "reduce" // a collective that computes: an image for each type
-	actorFamily    = "actor"  // the kernel that performs lists of steps, for tests
-	maxKernelRanks = 72       // how many ranks the arguments of a collective have room for
-	prefix         = "mscclpp_"
-)
 
 // elsewhere are algorithms over channels that this transport has not. Everything
 // else in the images is offered: an algorithm that is added there is offered here.
@@ -36,27 +27,20 @@ type image struct {
 func list(images []image) []framework.KernelInfo {
 	var out []framework.KernelInfo
 	for _, family := range familiesOf(images) {
-		if family == actorFamily {
-			out = append(out, framework.KernelInfo{
-				Symbol: actor.Symbol, Family: actorFamily, Types: []string{device.Float32.String()},
-				Channels: []framework.Kind{framework.KindMemory, framework.KindPort},
-			})
+		if family == kernellist.Actor {
+			out = append(out, kernellist.ActorOver(framework.KindMemory, framework.KindPort))
 			continue
 		}
 		for _, symbol := range symbolsOf(images, family) {
-			collective, algorithm, ok := strings.Cut(strings.TrimPrefix(symbol, prefix), "_")
-			types := typesOf(images, family, symbol)
-			if !ok || !strings.HasPrefix(symbol, prefix) || len(types) == 0 || slices.Contains(elsewhere, algorithm) {
+			collective, algorithm, ok := kernellist.Names(symbol)
+			if !ok || slices.Contains(elsewhere, algorithm) {
 				continue
 			}
-			k := framework.KernelInfo{
-				Collective: collective, Algorithm: algorithm, Symbol: symbol, Family: family, Types: types,
-				Channels: []framework.Kind{framework.KindMemory}, MaxRanks: maxKernelRanks, MaxThreads: threadsOf(images, family),
+			k := kernellist.Collective(family, collective, algorithm, framework.KindMemory)
+			k.Types, k.MaxThreads = typesOf(images, family, symbol), threadsOf(images, family)
+			if len(k.Types) > 0 {
+				out = append(out, k)
 			}
-			if family == reduceFamily {
-				k.Ops = allOps()
-			}
-			out = append(out, k)
 		}
 	}
 	return out
@@ -100,9 +84,9 @@ func typesOf(images []image, family, symbol string) []string {
 		if with[""] < in[""] {
 			return nil
 		}
-		return allTypes()
+		return kernellist.Types()
 	}
-	return slices.DeleteFunc(allTypes(), func(t string) bool { return in[t] == 0 || with[t] < in[t] })
+	return slices.DeleteFunc(kernellist.Types(), func(t string) bool { return in[t] == 0 || with[t] < in[t] })
 }
 
 // threadsOf is the largest block that all images of a family allow.
@@ -114,20 +98,4 @@ func threadsOf(images []image, family string) int {
 		}
 	}
 	return least
-}
-
-func allTypes() []string {
-	var names []string
-	for t := range device.DataType(device.DataTypes) {
-		names = append(names, t.String())
-	}
-	return names
-}
-
-func allOps() []string {
-	var names []string
-	for o := range device.Op(device.Ops) {
-		names = append(names, o.String())
-	}
-	return names
 }

@@ -3,11 +3,13 @@ package cudaipc
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
 // endpoint is one side of a link.
@@ -16,19 +18,14 @@ type endpoint struct {
 	own    address
 }
 
-func (*endpoint) close() {}
-
 // connection is an endpoint that knows its peer.
 type connection struct {
-	endpoint framework.ID
 	config   framework.EndpointConfig
 	peer     int
 	own      address
 	far      address
 	relation relation
 }
-
-func (*connection) close() {}
 
 // remote reports whether the peer is on another host.
 func (c *connection) remote() bool { return c.own.host != c.far.host }
@@ -54,14 +51,9 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 	if err != nil {
 		return none, err
 	}
-	host := cfg.Facts.Host
-	if host == "" {
-		host = t.host
-	}
+	host := link.Host(cfg.Facts)
 	cfg.Ranks = slices.Clone(cfg.Ranks)
-	own := address{
-		kind: cfg.Kind, rank: uint32(cfg.Rank), digest: digest(cfg), instance: t.instance, host: host, gpu: id,
-	}
+	own := address{Side: link.SideOf(cfg), instance: t.instance, host: host, gpu: id}
 	reach := []string{"host:" + host}
 	if t.config.Fabric {
 		if own.fabric = fabricToken(g); own.fabric != "" {
@@ -74,7 +66,7 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 		}
 	}
 	return framework.Endpoint{
-		ID: t.keep(&endpoint{config: cfg, own: own}), Address: framework.Parcel{Data: own.append(nil)}, Reach: reach,
+		ID: t.made.Keep(&endpoint{config: cfg, own: own}), Address: framework.Parcel{Data: own.append(nil)}, Reach: reach,
 	}, nil
 }
 
@@ -94,10 +86,7 @@ func checkConfig(cfg framework.EndpointConfig) error {
 	if cfg.Device.Type != deviceType {
 		return fmt.Errorf("%w: kernels on %s: %s serves ranks whose kernels run on NVIDIA GPUs", framework.ErrUnsupported, cfg.Device, Name)
 	}
-	if r := cfg.Ranks; len(r) != 2 || r[0] < 0 || r[0] >= r[1] || r[1] > math.MaxInt32 || !slices.Contains(r, cfg.Rank) {
-		return fmt.Errorf("%w: ranks %v with own rank %d: expected 2, ascending, with the own one", framework.ErrInvalid, cfg.Ranks, cfg.Rank)
-	}
-	return nil
+	return link.CheckRanks(cfg, 2)
 }
 
 // Connect checks that the peer's address belongs to the same link, and finds out how
@@ -114,17 +103,17 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	e, err := find[*endpoint](t, local, "endpoint")
+	e, err := ids.Find[*endpoint](&t.made, local, "endpoint")
 	if err != nil {
 		return 0, err
 	}
-	other := e.config.Ranks[0] + e.config.Ranks[1] - e.config.Rank
-	if len(peers) != 1 || peers[0].Rank != other {
-		return 0, fmt.Errorf("%w: %d peers: expected rank %d alone", framework.ErrInvalid, len(peers), other)
+	others, err := link.Others(e.config, peers)
+	if err != nil {
+		return 0, err
 	}
-	c := &connection{endpoint: local, config: e.config, peer: other, own: e.own}
+	c := &connection{config: e.config, peer: others[0], own: e.own}
 	if c.far, err = e.check(peers[0]); err != nil {
-		return 0, &framework.Error{Peer: other, Err: err}
+		return 0, fault.Of(c.peer, err)
 	}
 	if !c.remote() {
 		c.relation = t.machine.relate(ctx, c.own.gpu, c.far.gpu)
@@ -132,9 +121,9 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 		c.relation = relation{path: "NVLink between hosts", links: 1}
 	}
 	if err := t.admit(c); err != nil {
-		return 0, &framework.Error{Peer: other, Err: err}
+		return 0, fault.Of(c.peer, err)
 	}
-	return t.keep(c), nil
+	return t.made.KeepOn(local, c)
 }
 
 // check looks at the peer's address.
@@ -143,22 +132,13 @@ func (e *endpoint) check(p framework.Peer) (address, error) {
 	if err != nil {
 		return a, err
 	}
-	switch {
-	case a.host != e.own.host && (e.own.fabric == "" || e.own.fabric != a.fabric):
-		err = fmt.Errorf("it is on host %q, this is %q, and no NVLink network spans both", a.host, e.own.host)
-	case a.kind != e.own.kind:
-		err = fmt.Errorf("address of a %v link: expected %v", a.kind, e.own.kind)
-	case int(a.rank) != p.Rank:
-		err = fmt.Errorf("address of rank %d", a.rank)
-	case a.digest != e.own.digest:
-		err = fmt.Errorf("address of a link of another group, or with other ranks")
-	case len(p.Address.Shares) != 0:
-		err = fmt.Errorf("address with %d shares: expected 0", len(p.Address.Shares))
+	if a.host != e.own.host && (e.own.fabric == "" || e.own.fabric != a.fabric) {
+		return a, fmt.Errorf("%w: it is on host %q, this is %q, and no NVLink network spans both", framework.ErrPeer, a.host, e.own.host)
 	}
-	if err != nil {
-		return a, fmt.Errorf("%w: %w", framework.ErrPeer, err)
+	if len(p.Address.Shares) != 0 {
+		return a, fmt.Errorf("%w: address with %d shares: expected none", framework.ErrPeer, len(p.Address.Shares))
 	}
-	return a, nil
+	return a, e.own.Check(p.Rank, a.Side)
 }
 
 // admit refuses a pair that the configuration does not want, and tells the log what

@@ -61,9 +61,9 @@ func TestConnectRefuses(t *testing.T) {
 		{"group", other(func(c *framework.EndpointConfig) { c.Group = "other" }), "another group"},
 		{"ranks", other(func(c *framework.EndpointConfig) { c.Ranks = []int{1, 2} }), "other ranks"},
 		{"own address", end.Address, "address of rank 0"},
-		{"version", future, "version 9: expected 1; the ranks run different builds"},
+		{"version", future, "version 9: expected 2; the ranks run different builds"},
 		{"nothing", framework.Parcel{}, "no address of cudaipc"},
-		{"a share", framework.Parcel{Data: good.Data, Shares: []framework.Share{share(t, local)}}, "1 shares: expected 0"},
+		{"a share", framework.Parcel{Data: good.Data, Shares: []framework.Share{share(t, local)}}, "1 shares: expected none"},
 	} {
 		_, err := ta.Connect(bound(t), end.ID, []framework.Peer{{Rank: 1, Address: c.address}})
 		if framework.Class(err) != framework.ErrPeer || !strings.Contains(fmt.Sprint(err), c.want) || framework.PeerOf(err) != 1 {
@@ -75,7 +75,7 @@ func TestConnectRefuses(t *testing.T) {
 		"a stranger": {{Rank: 7, Address: good}},
 		"two":        {{Rank: 1, Address: good}, {Rank: 1, Address: good}},
 	} {
-		if _, err := ta.Connect(bound(t), end.ID, peers); framework.Class(err) != framework.ErrInvalid || !strings.Contains(err.Error(), "expected rank 1 alone") {
+		if _, err := ta.Connect(bound(t), end.ID, peers); framework.Class(err) != framework.ErrInvalid || !strings.Contains(err.Error(), "expected ranks [1]") {
 			t.Errorf("%s: %v: want ErrInvalid", name, err)
 		}
 	}
@@ -98,8 +98,8 @@ func TestCloseEndsConnections(t *testing.T) {
 	if _, err := attach(t, ta, conn, reg); framework.Class(err) != framework.ErrInvalid {
 		t.Errorf("attach to a connection whose endpoint is closed: %v: want ErrInvalid", err)
 	}
-	if len(ta.made) != 0 {
-		t.Errorf("%d things are left: want none", len(ta.made))
+	if n := ta.made.Len(); n != 0 {
+		t.Errorf("%d things are left: want none", n)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestConcurrentLinks(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if len(tr.made) != 21 {
-		t.Errorf("%d things were made: want 14 endpoints and 7 connections", len(tr.made))
+	if n := tr.made.Len(); n != 21 {
+		t.Errorf("%d things were made: want 14 endpoints and 7 connections", n)
 	}
 }

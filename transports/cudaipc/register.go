@@ -15,8 +15,6 @@ import (
 // writes its own memory without this transport.
 type registration struct{ offset, bytes uint64 }
 
-func (*registration) close() {}
-
 // Register takes memory of a CUDA device that others can map.
 func (t *Transport) Register(ctx context.Context, seg framework.Segment) (framework.Registration, error) {
 	r, err := t.register(ctx, seg)
@@ -52,7 +50,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	}
 	k := key{offset: seg.Offset, bytes: seg.Bytes, kinds: kindsOf(own)}
 	return framework.Registration{
-		ID:  t.keep(&registration{seg.Offset, seg.Bytes}),
+		ID:  t.made.Keep(&registration{seg.Offset, seg.Bytes}),
 		Key: framework.Parcel{Data: k.append(nil), Shares: own},
 	}, nil
 }

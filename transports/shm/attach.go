@@ -6,13 +6,15 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 // Attach returns the recipe that makes the peers' memory reachable.
 func (t *Transport) Attach(ctx context.Context, conn, local framework.ID, keys []framework.Parcel) (framework.Attachment, error) {
 	a, err := t.attach(ctx, conn, local, keys)
 	if err != nil {
-		return framework.Attachment{}, failure("attach", peerOf(err), err)
+		return framework.Attachment{}, failure("attach", err)
 	}
 	return a, nil
 }
@@ -22,13 +24,13 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	c, err := find[*connection](t, conn, "connection")
+	c, err := ids.Find[*connection](&t.made, conn, "connection")
 	if err != nil {
 		return none, err
 	}
 	var own *registration
 	if local != 0 {
-		if own, err = find[*registration](t, local, "registration"); err != nil {
+		if own, err = ids.Find[*registration](&t.made, local, "registration"); err != nil {
 			return none, err
 		}
 	}
@@ -39,7 +41,7 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	for i, k := range keys {
 		theirs[i].key, theirs[i].share, err = openKey(k)
 		if err != nil {
-			return none, &framework.Error{Peer: c.peers[i], Err: err}
+			return none, fault.Of(c.peers[i], err)
 		}
 		theirs[i].all = k.Shares
 	}
@@ -102,7 +104,7 @@ func attachSwitch(c *connection, own *registration, theirs []peerMemory) (framew
 			next++
 			if err := fitsWindow(m.offset, m.bytes, c.config.Bytes); err != nil {
 				a.Close()
-				return framework.Attachment{}, &framework.Error{Peer: rank, Err: fmt.Errorf("%w: key: %v", framework.ErrPeer, err)}
+				return framework.Attachment{}, fault.Of(rank, fmt.Errorf("%w: key: %v", framework.ErrPeer, err))
 			}
 			share, err := m.share.Dup()
 			if err != nil {

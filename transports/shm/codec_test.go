@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
 func TestCodecRoundTrip(t *testing.T) {
@@ -16,8 +17,8 @@ func TestCodecRoundTrip(t *testing.T) {
 		}
 	}
 	for _, a := range []address{
-		{kind: framework.KindSwitch, rank: 1<<31 - 1, digest: [digestBytes]byte{1, 2, 15: 3}, host: "h"},
-		{kind: framework.KindMemory, host: strings.Repeat("x", maxHost)},
+		{Side: link.Side{Kind: framework.KindSwitch, Rank: 1<<31 - 1, Digest: [16]byte{1, 2, 15: 3}}, host: "h"},
+		{Side: link.Side{Kind: framework.KindMemory}, host: strings.Repeat("x", maxHost)},
 	} {
 		got, err := decodeAddress(a.append(nil))
 		if err != nil || got != a {
@@ -29,7 +30,7 @@ func TestCodecRoundTrip(t *testing.T) {
 // Every cut, and every byte too many, is an error of the peer.
 func TestCodecLengths(t *testing.T) {
 	k := key{offset: 1, bytes: 2}.append(nil)
-	a := address{kind: framework.KindPort, rank: 3, host: "host"}.append(nil)
+	a := address{Side: link.Side{Kind: framework.KindPort, Rank: 3}, host: "host"}.append(nil)
 	check := func(what string, n int, err error) {
 		t.Helper()
 		if framework.Class(err) != framework.ErrPeer {
@@ -58,28 +59,6 @@ func TestCodecLengths(t *testing.T) {
 	check("empty key", 0, err)
 }
 
-func TestDigestTellsConfigurationsApart(t *testing.T) {
-	base := framework.EndpointConfig{Ranks: []int{0, 1}, Group: "g", Bytes: 1}
-	seen := map[[digestBytes]byte]string{digest(base): "base"}
-	for name, change := range map[string]func(*framework.EndpointConfig){
-		"ranks": func(c *framework.EndpointConfig) { c.Ranks = []int{0, 2} },
-		"group": func(c *framework.EndpointConfig) { c.Group = "h" },
-		"bytes": func(c *framework.EndpointConfig) { c.Bytes = 2 },
-		"more":  func(c *framework.EndpointConfig) { c.Ranks = []int{0, 1, 2} },
-	} {
-		c := base
-		change(&c)
-		if other, ok := seen[digest(c)]; ok {
-			t.Errorf("%s and %s have one digest", name, other)
-		}
-		seen[digest(c)] = name
-	}
-	base.Rank = 1 // both ends have the same
-	if seen[digest(base)] != "base" {
-		t.Error("the digest depends on the own rank")
-	}
-}
-
 func FuzzDecodeKey(f *testing.F) {
 	f.Add(key{offset: 4096, bytes: 100, local: true}.append(nil))
 	f.Add([]byte("MSHM"))
@@ -91,7 +70,7 @@ func FuzzDecodeKey(f *testing.F) {
 }
 
 func FuzzDecodeAddress(f *testing.F) {
-	f.Add(address{kind: 2, rank: 7, host: "a-b-c"}.append(nil))
+	f.Add(address{Side: link.Side{Kind: 2, Rank: 7}, host: "a-b-c"}.append(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if a, err := decodeAddress(b); err == nil && !bytes.Equal(a.append(nil), b) {

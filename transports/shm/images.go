@@ -91,7 +91,7 @@ func (i *images) kernels() []framework.KernelInfo {
 func (t *Transport) Image(ctx context.Context, id string) ([]byte, error) {
 	data, err := t.images.read(ctx, id)
 	if err != nil {
-		return nil, failure("image", framework.NoPeer, err)
+		return nil, failure("image", err)
 	}
 	return data, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
 )
 
 // The table in kernels.go, the spec that `make kernels` builds from and the sources
@@ -39,7 +40,7 @@ func TestClaimsMatchSources(t *testing.T) {
 			t.Errorf("family %s: targets %v: expected %v", f.Name, f.Targets, want)
 		}
 		source := filepath.Join("kernels", f.Sources[0])
-		if f.Name != actorFamily {
+		if f.Name != kernellist.Actor {
 			source = filepath.Join("..", "..", "collectives", "kernels", f.Name+"_family.h")
 		}
 		code, err := os.ReadFile(source)

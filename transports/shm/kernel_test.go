@@ -14,6 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/image"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
+	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
 )
 
 // The actor kernel, built for this machine, over channels that this transport made:
@@ -64,7 +65,7 @@ func actorKernel(t *testing.T, s *side) gpu.Kernel {
 	t.Helper()
 	spec := must[*image.Spec](t)(image.ReadSpec("kernels/kernels.json"))
 	for _, f := range spec.Families {
-		if f.Name == actorFamily {
+		if f.Name == kernellist.Actor {
 			spec.Families = []image.Family{f}
 		}
 	}

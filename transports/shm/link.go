@@ -3,10 +3,12 @@ package shm
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
 // maxRanks bounds a switch group: its window needs address space for each member.
@@ -22,10 +24,9 @@ func (*endpoint) close() {}
 
 // connection is an endpoint that knows its peers.
 type connection struct {
-	endpoint framework.ID
-	config   framework.EndpointConfig
-	peers    []int           // ascending
-	object   framework.Share // of a switch group, where its root is a peer
+	config framework.EndpointConfig
+	peers  []int           // ascending
+	object framework.Share // of a switch group, where its root is a peer
 }
 
 func (c *connection) close() { _ = c.object.Close() }
@@ -34,7 +35,7 @@ func (c *connection) close() { _ = c.object.Close() }
 func (t *Transport) Listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {
 	e, err := t.listen(ctx, cfg)
 	if err != nil {
-		return framework.Endpoint{}, failure("listen", framework.NoPeer, err)
+		return framework.Endpoint{}, failure("listen", err)
 	}
 	return e, nil
 }
@@ -46,17 +47,14 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 	if err := checkConfig(cfg); err != nil {
 		return framework.Endpoint{}, err
 	}
-	host := cfg.Facts.Host
-	if host == "" {
-		host = t.host
-	}
+	host := link.Host(cfg.Facts)
 	if len(host) > maxHost {
 		return framework.Endpoint{}, fmt.Errorf("%w: name of the host has %d bytes: expected up to %d", framework.ErrInvalid, len(host), maxHost)
 	}
 	cfg.Ranks = slices.Clone(cfg.Ranks)
-	own := address{kind: cfg.Kind, rank: uint32(cfg.Rank), digest: digest(cfg), host: host}
+	own := address{Side: link.SideOf(cfg), host: host}
 	e := framework.Endpoint{
-		ID:      t.keep(&endpoint{config: cfg, own: own}),
+		ID:      t.made.Keep(&endpoint{config: cfg, own: own}),
 		Address: framework.Parcel{Data: own.append(nil)},
 		Reach:   []string{"host:" + host},
 	}
@@ -81,21 +79,14 @@ func checkConfig(cfg framework.EndpointConfig) error {
 	if !onHost(cfg.Device) {
 		return fmt.Errorf("%w: kernels on %s: %s serves ranks whose kernels run on the CPU", framework.ErrUnsupported, cfg.Device, Name)
 	}
-	ascending := true
-	for i := 1; i < len(cfg.Ranks); i++ {
-		ascending = ascending && cfg.Ranks[i-1] < cfg.Ranks[i]
-	}
-	if len(cfg.Ranks) != members || !ascending || cfg.Ranks[0] < 0 || cfg.Ranks[members-1] > math.MaxInt32 || !slices.Contains(cfg.Ranks, cfg.Rank) {
-		return fmt.Errorf("%w: ranks %v with own rank %d: expected %d, ascending, with the own one", framework.ErrInvalid, cfg.Ranks, cfg.Rank, members)
-	}
-	return nil
+	return link.CheckRanks(cfg, members)
 }
 
 // Connect checks that the peers' addresses belong to the same link.
 func (t *Transport) Connect(ctx context.Context, local framework.ID, peers []framework.Peer) (framework.ID, error) {
 	id, err := t.connect(ctx, local, peers)
 	if err != nil {
-		return 0, failure("connect", peerOf(err), err)
+		return 0, failure("connect", err)
 	}
 	return id, nil
 }
@@ -104,26 +95,30 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	e, err := find[*endpoint](t, local, "endpoint")
+	e, err := ids.Find[*endpoint](&t.made, local, "endpoint")
 	if err != nil {
 		return 0, err
 	}
-	others := slices.DeleteFunc(slices.Clone(e.config.Ranks), func(r int) bool { return r == e.config.Rank })
-	if !slices.EqualFunc(peers, others, func(p framework.Peer, r int) bool { return p.Rank == r }) {
-		return 0, fmt.Errorf("%w: %d peers: expected ranks %v", framework.ErrInvalid, len(peers), others)
+	others, err := link.Others(e.config, peers)
+	if err != nil {
+		return 0, err
 	}
-	c := &connection{endpoint: local, config: e.config, peers: others}
+	c := &connection{config: e.config, peers: others}
 	for _, p := range peers {
 		object, err := e.check(p)
 		if err != nil {
 			c.close()
-			return 0, &framework.Error{Peer: p.Rank, Err: err}
+			return 0, fault.Of(p.Rank, err)
 		}
 		if object.FD != nil {
 			c.object = object
 		}
 	}
-	return t.keep(c), nil
+	id, err := t.made.KeepOn(local, c)
+	if err != nil {
+		c.close()
+	}
+	return id, err
 }
 
 // check looks at one peer's address, and keeps the object that a root sent along.
@@ -133,18 +128,14 @@ func (e *endpoint) check(p framework.Peer) (framework.Share, error) {
 	if err != nil {
 		return none, err
 	}
-	switch {
-	case a.host != e.own.host:
+	if a.host != e.own.host {
 		return none, fmt.Errorf("%w: it is on host %q, this is %q", framework.ErrPeer, a.host, e.own.host)
-	case a.kind != e.own.kind:
-		return none, fmt.Errorf("%w: address of a %v link: expected %v", framework.ErrPeer, a.kind, e.own.kind)
-	case int(a.rank) != p.Rank:
-		return none, fmt.Errorf("%w: address of rank %d", framework.ErrPeer, a.rank)
-	case a.digest != e.own.digest:
-		return none, fmt.Errorf("%w: address of a link of another group, with other ranks, or of another size", framework.ErrPeer)
+	}
+	if err := e.own.Check(p.Rank, a.Side); err != nil {
+		return none, err
 	}
 	want := 0
-	if a.kind == framework.KindSwitch && p.Rank == e.config.Ranks[0] {
+	if a.Kind == framework.KindSwitch && p.Rank == e.config.Ranks[0] {
 		want = 1
 	}
 	if len(p.Address.Shares) != want {
@@ -159,7 +150,3 @@ func (e *endpoint) check(p framework.Peer) (framework.Share, error) {
 	}
 	return s.Dup()
 }
-
-// peerOf returns the rank that an inner error blames, so that the outer one, which
-// has the operation, says it instead.
-func peerOf(err error) int { return framework.PeerOf(err) }

@@ -10,6 +10,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 	"github.com/mscclpp-go/mscclpp/transports/internal/drain"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 // park bounds how long an idle proxy sleeps. Producers on the host wake it; the
@@ -33,16 +35,14 @@ type slot struct {
 // NewProxy returns a proxy for one ring.
 func (t *Transport) NewProxy(ctx context.Context) (framework.Proxy, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, failure("proxy", framework.NoPeer, err)
+		return nil, failure("proxy", err)
 	}
 	p := &proxy{
 		t:     t,
 		loop:  drain.New(drain.Options{Spin: t.config.DrainSpin, Yield: t.config.DrainYield, Park: park, CPU: t.config.DrainCPU}),
 		slots: map[slot]framework.ID{},
 	}
-	t.mu.Lock()
-	t.proxies[p] = true
-	t.mu.Unlock()
+	t.made.Enter(p)
 	return p, nil
 }
 
@@ -65,7 +65,7 @@ func (p *proxy) BindMemory(ctx context.Context, number uint32, b framework.Memor
 		err = fmt.Errorf("%w: memory %d: expected either a registration or a connection", framework.ErrInvalid, number)
 	}
 	if err != nil {
-		return failure("bind memory", peerOf(err), err)
+		return failure("bind memory", err)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (p *proxy) BindMemory(ctx context.Context, number uint32, b framework.Memor
 func (p *proxy) bindLocal(number uint32, id framework.ID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, err := find[*registration](p.t, id, "registration")
+	r, err := ids.Find[*registration](&p.t.made, id, "registration")
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (p *proxy) BindSemaphore(ctx context.Context, number uint32, b framework.Se
 		})
 	}
 	if err != nil {
-		return failure("bind semaphore", peerOf(err), err)
+		return failure("bind semaphore", err)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (p *proxy) BindSemaphore(ctx context.Context, number uint32, b framework.Se
 func (p *proxy) bindPeer(s slot, conn framework.ID, k framework.Parcel, bind func(key, framework.Share) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c, err := find[*connection](p.t, conn, "connection")
+	c, err := ids.Find[*connection](&p.t.made, conn, "connection")
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (p *proxy) bindPeer(s slot, conn framework.ID, k framework.Parcel, bind fun
 	}
 	decoded, share, err := openKey(k)
 	if err != nil {
-		return &framework.Error{Peer: c.peers[0], Err: err}
+		return fault.Of(c.peers[0], err)
 	}
 	if err := bind(decoded, share); err != nil {
 		return err
@@ -130,8 +130,8 @@ func (p *proxy) bindPeer(s slot, conn framework.ID, k framework.Parcel, bind fun
 	return nil
 }
 
-// forget empties the slots that were bound with ids that are closed.
-func (p *proxy) forget(closed map[framework.ID]bool) {
+// Forget empties the slots that were bound with ids that are closed.
+func (p *proxy) Forget(closed map[framework.ID]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for s, id := range p.slots {
@@ -150,14 +150,14 @@ func (p *proxy) forget(closed map[framework.ID]bool) {
 // Start drains the ring.
 func (p *proxy) Start(ctx context.Context, share framework.Share) error {
 	if err := ctx.Err(); err != nil {
-		return failure("start proxy", framework.NoPeer, err)
+		return failure("start proxy", err)
 	}
 	r, err := ring.Open(share)
 	if err == nil {
 		err = p.loop.Start(r)
 	}
 	if err != nil {
-		return failure("start proxy", framework.NoPeer, err)
+		return failure("start proxy", err)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (p *proxy) Start(ctx context.Context, share framework.Share) error {
 // Wait returns why the proxy has ended.
 func (p *proxy) Wait(ctx context.Context) error {
 	if err := p.loop.Wait(ctx); err != nil {
-		return failure("proxy", framework.NoPeer, err)
+		return failure("proxy", err)
 	}
 	return nil
 }
@@ -173,11 +173,9 @@ func (p *proxy) Wait(ctx context.Context) error {
 // Stop performs what was pushed, and ends.
 func (p *proxy) Stop(ctx context.Context) error {
 	err := p.loop.Stop(ctx)
-	p.t.mu.Lock()
-	delete(p.t.proxies, p)
-	p.t.mu.Unlock()
+	p.t.made.Leave(p)
 	if err != nil {
-		return failure("stop proxy", framework.NoPeer, err)
+		return failure("stop proxy", err)
 	}
 	return nil
 }

@@ -273,7 +273,7 @@ func TestStopBeforeStart(t *testing.T) {
 	if err := p.Start(bound(t), share); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("start after stop: %v", err)
 	}
-	if len(tr.proxies) != 0 {
+	if tr.made.Users() != 0 {
 		t.Error("the transport still knows the proxy")
 	}
 }

@@ -21,7 +21,7 @@ func (r *registration) close() { _ = r.share.Close() }
 func (t *Transport) Register(ctx context.Context, seg framework.Segment) (framework.Registration, error) {
 	r, err := t.register(ctx, seg)
 	if err != nil {
-		return r, failure("register", framework.NoPeer, err)
+		return r, failure("register", err)
 	}
 	return r, nil
 }
@@ -54,7 +54,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	last := len(own) - 1
 	k := key{offset: seg.Offset, bytes: seg.Bytes, local: local != nil}
 	return framework.Registration{
-		ID:  t.keep(&registration{share: own[last], offset: seg.Offset, bytes: seg.Bytes}),
+		ID:  t.made.Keep(&registration{share: own[last], offset: seg.Offset, bytes: seg.Bytes}),
 		Key: framework.Parcel{Data: k.append(nil), Shares: own[:last:last]},
 	}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
 // side is one rank: a transport and a device of its own.
@@ -170,7 +171,7 @@ func TestDescribe(t *testing.T) {
 func TestReach(t *testing.T) {
 	s := ranks(t, 1)[0]
 	e := s.listen(config(framework.KindMemory, 0, 0, 1))
-	if len(e.Reach) != 1 || e.Reach[0] != "host:"+bootID() || bootID() == "" {
+	if len(e.Reach) != 1 || e.Reach[0] != "host:"+link.BootID() || link.BootID() == "" {
 		t.Errorf("%v", e.Reach)
 	}
 	c := config(framework.KindMemory, 0, 0, 1)

@@ -1,0 +1,65 @@
+// Package kernellist describes kernels as package collectives looks for them: by
+// collective and algorithm, which are also the name of their entry point.
+package kernellist
+
+import (
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+)
+
+const (
+	// Reduce is the family of the collectives that compute: an image for each type.
+	Reduce = "reduce"
+	// Actor is the family of the kernel that performs lists of steps, for tests.
+	Actor = "actor"
+	// MaxRanks is how many ranks the arguments of a collective have room for.
+	MaxRanks = 72
+
+	prefix = "mscclpp_"
+)
+
+// Collective describes the kernel of an algorithm, for all types.
+func Collective(family, collective, algorithm string, channel framework.Kind) framework.KernelInfo {
+	k := framework.KernelInfo{
+		Collective: collective, Algorithm: algorithm, Symbol: prefix + collective + "_" + algorithm,
+		Family: family, Types: Types(), Channels: []framework.Kind{channel}, MaxRanks: MaxRanks,
+	}
+	if family == Reduce {
+		k.Ops = Ops()
+	}
+	return k
+}
+
+// Names takes the name of an entry point apart. It is not that of a collective's
+// kernel if ok is false.
+func Names(symbol string) (collective, algorithm string, ok bool) {
+	rest, ours := strings.CutPrefix(symbol, prefix)
+	collective, algorithm, cut := strings.Cut(rest, "_")
+	return collective, algorithm, ours && cut && collective != "" && algorithm != ""
+}
+
+// ActorOver describes the actor, over the channels that a transport has.
+func ActorOver(channels ...framework.Kind) framework.KernelInfo {
+	return framework.KernelInfo{Symbol: actor.Symbol, Family: Actor, Types: []string{device.Float32.String()}, Channels: channels}
+}
+
+// Types names all element types, in the order of their numbers.
+func Types() []string {
+	names := make([]string, device.DataTypes)
+	for i := range names {
+		names[i] = device.DataType(i).String()
+	}
+	return names
+}
+
+// Ops names all reductions, in the order of their numbers.
+func Ops() []string {
+	names := make([]string, device.Ops)
+	for i := range names {
+		names[i] = device.Op(i).String()
+	}
+	return names
+}
