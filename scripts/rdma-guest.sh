@@ -116,7 +116,7 @@ done
 \$b mount -t tmpfs tmpfs /up
 \$b mkdir /up/new /up/work
 \$b mount -t overlay -o lowerdir=/low,upperdir=/up/new,workdir=/up/work overlay /root
-\$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=none,access=any work "/root$here"
+\$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose,access=any work "/root$here"
 \$b mount --move /dev /root/dev
 \$b mkdir -p /root/dev/shm /root/dev/pts
 \$b mount -t tmpfs tmpfs /root/dev/shm
