@@ -129,12 +129,12 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
 	}
 	x := &Comm{comm: c, opts: o, host: onHost, table: o.Table, groupArgs: new(transferArgs)}
-	apart, err := together(ctx, c)
+	reach, err := together(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	if apart != nil {
-		x.offerPorts(apart)
+	if reach.Apart != nil {
+		x.offerPorts(reach)
 		return x, nil
 	}
 	found := discover(c.Kernels(), c.Size())

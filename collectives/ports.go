@@ -33,17 +33,22 @@ const (
 // Channels and slots are made by the first collective, so that a program without
 // collectives does not pay for them.
 type ports struct {
-	comm *comm.Communicator
-	room uint64
+	comm  *comm.Communicator
+	piece uint64
 
-	mu     sync.Mutex // one collective at a time
-	failed error      // of the set-up
-	ready  bool
-	piece  uint64
-	lanes  []lane // by rank
-	out    *comm.Memory
-	in     *comm.Memory
-	sum    accumulator
+	mu        sync.Mutex // one collective at a time
+	failed    error      // of the set-up
+	ready     bool
+	lanes     []lane // by rank
+	out       *comm.Memory
+	in        *comm.Memory
+	sum       accumulator
+	hierarchy *hierarchy // nil where no two ranks share memory
+}
+
+func newPorts(c *comm.Communicator, room uint64) *ports {
+	slots := uint64(2 * c.Size() * portSlots)
+	return &ports{comm: c, piece: min(maxPortPiece, max(minPortPiece, room/slots/line*line))}
 }
 
 // lane is the way to one rank and back.
@@ -52,19 +57,20 @@ type lane struct {
 	sent, received uint64
 }
 
-// together says why some ranks do not share memory; nil: all do. It is collective.
-func together(ctx context.Context, c *comm.Communicator) (apart, err error) {
+// together says who shares memory. It is collective.
+func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 	if !c.Offers(framework.KindMemory) {
-		return fmt.Errorf("%w: none of the configured transports has memory channels", framework.ErrUnsupported), nil
+		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has memory channels", framework.ErrUnsupported)}, nil
 	}
 	if c.Size() == 1 {
-		return nil, nil
+		return comm.Reach{}, nil
 	}
 	return c.ReachAll(ctx)
 }
 
 // offerPorts is what is left where ranks do not share memory.
-func (c *Comm) offerPorts(apart error) {
+func (c *Comm) offerPorts(reach comm.Reach) {
+	apart := reach.Apart
 	switch {
 	case !c.host:
 		c.refused = fmt.Errorf("%w: collectives: ranks do not all share memory, and between hosts there are collectives of memory of the host alone: %w", framework.ErrUnsupported, apart)
@@ -73,19 +79,27 @@ func (c *Comm) offerPorts(apart error) {
 		c.refused = fmt.Errorf("%w: collectives: neither memory channels nor port channels join all ranks: %w", framework.ErrUnsupported, apart)
 		return
 	}
-	c.ports = &ports{comm: c.comm, room: c.opts.Scratch}
+	c.ports = newPorts(c.comm, c.opts.Scratch)
 	c.messages = &algorithm{name: portsName, id: nameID(portsName), collective: SendRecv}
 	c.args.Rank, c.args.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
+	c.offerHierarchy(reach.Groups)
 	for k, run := range map[Collective]func(*ports, context.Context, *Call) error{
 		AllReduce: (*ports).allReduce, AllGather: (*ports).allGather, ReduceScatter: (*ports).reduceScatter,
 		Broadcast: (*ports).broadcast, Reduce: (*ports).reduce, AllToAll: (*ports).allToAll, Barrier: (*ports).barrier,
 	} {
-		own := &Algorithm{Collective: k, Name: portsName, Run: func(x *Comm, call *Call) error {
+		c.offerOwn(Row{Collective: k, Algorithm: portsName}, nil, func(x *Comm, call *Call) error {
 			return x.ports.run(func(ctx context.Context) error { return run(x.ports, ctx, call) })
-		}}
-		c.algorithms[k] = append(c.algorithms[k], &algorithm{name: portsName, id: nameID(portsName), collective: k, own: own})
-		c.builtin = append(c.builtin, Row{Collective: k, Algorithm: portsName})
+		})
 	}
+}
+
+// offerOwn adds an algorithm that runs in Go, and the row that chooses it.
+func (c *Comm) offerOwn(row Row, fits func(Request) bool, run func(*Comm, *Call) error) {
+	c.algorithms[row.Collective] = append(c.algorithms[row.Collective], &algorithm{
+		name: row.Algorithm, id: nameID(row.Algorithm), collective: row.Collective,
+		own: &Algorithm{Collective: row.Collective, Name: row.Algorithm, Fits: fits, Run: run},
+	})
+	c.builtin = append(c.builtin, row)
 }
 
 // Shared reports whether all ranks share memory. If not, buffers cannot be registered
@@ -102,7 +116,11 @@ func (p *ports) run(f func(ctx context.Context) error) error {
 	if !p.ready {
 		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
 		defer cancel()
-		if err := p.open(ctx); err != nil {
+		err := p.open(ctx)
+		if err == nil && p.hierarchy != nil {
+			err = p.hierarchy.open(ctx)
+		}
+		if err != nil {
 			p.failed = fmt.Errorf("channels for collectives: %w", err)
 			return p.failed
 		}
@@ -117,7 +135,6 @@ func (p *ports) run(f func(ctx context.Context) error) error {
 func (p *ports) open(ctx context.Context) error {
 	n, rank := p.comm.Size(), p.comm.Rank()
 	p.lanes = make([]lane, n)
-	p.piece = min(maxPortPiece, max(minPortPiece, p.room/uint64(2*n*portSlots)/line*line))
 	var err error
 	if p.out, err = p.comm.Alloc(uint64(n) * portSlots * p.piece); err != nil {
 		return fmt.Errorf("slots: %w", err)
@@ -180,7 +197,7 @@ func (p *ports) close() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all []error
+	all := []error{p.hierarchy.close()}
 	for _, l := range p.lanes {
 		for _, ch := range []*comm.PortChannel{l.data, l.credit} {
 			if ch != nil {

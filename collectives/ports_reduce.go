@@ -15,11 +15,12 @@ type accumulator struct {
 	scale float64 // for PreMulSum
 	bytes []byte
 	wide  []float32
-	count int // pieces so far
+	count int     // pieces so far
+	by    float64 // what an average divides by; 0: count
 }
 
 func (a *accumulator) start(t device.DataType, op device.Op, scale float64, bytes uint64) {
-	a.dtype, a.op, a.scale, a.count = t, op, scale, 0
+	a.dtype, a.op, a.scale, a.count, a.by = t, op, scale, 0, 0
 	n := int(bytes)
 	if a.small() {
 		n /= t.Size()
@@ -87,23 +88,24 @@ func (a *accumulator) store(to []byte) {
 		return
 	}
 	if a.op == device.Avg {
+		by := a.divisor()
 		switch a.dtype {
 		case device.Float32:
-			divide[float32](a.bytes, a.count)
+			divide[float32](a.bytes, by)
 		case device.Float64:
-			divide[float64](a.bytes, a.count)
+			divide[float64](a.bytes, by)
 		case device.Int8:
-			narrow[int8](a.bytes, a.count)
+			narrow[int8](a.bytes, by)
 		case device.Uint8:
-			narrow[uint8](a.bytes, a.count)
+			narrow[uint8](a.bytes, by)
 		case device.Int32:
-			divide[int32](a.bytes, a.count)
+			divide[int32](a.bytes, by)
 		case device.Uint32:
-			divide[uint32](a.bytes, a.count)
+			divide[uint32](a.bytes, by)
 		case device.Int64:
-			divide[int64](a.bytes, a.count)
+			divide[int64](a.bytes, by)
 		case device.Uint64:
-			divide[uint64](a.bytes, a.count)
+			divide[uint64](a.bytes, by)
 		}
 	}
 	copy(to, a.bytes)
@@ -151,7 +153,14 @@ func combine[T number](a, b []byte, op device.Op, scale float64) {
 	}
 }
 
-func divide[T number](a []byte, by int) {
+func (a *accumulator) divisor() float64 {
+	if a.by != 0 {
+		return a.by
+	}
+	return float64(a.count)
+}
+
+func divide[T number](a []byte, by float64) {
 	x := elements[T](a)
 	for i := range x {
 		x[i] /= T(by)
@@ -159,10 +168,10 @@ func divide[T number](a []byte, by int) {
 }
 
 // narrow divides bytes, whose type may not hold the divisor.
-func narrow[T int8 | uint8](a []byte, by int) {
+func narrow[T int8 | uint8](a []byte, by float64) {
 	x := elements[T](a)
 	for i := range x {
-		x[i] = T(int(x[i]) / by)
+		x[i] = T(int(x[i]) / int(by))
 	}
 }
 
@@ -205,9 +214,10 @@ func (a *accumulator) widen(b []byte, i int) float32 {
 }
 
 func (a *accumulator) storeSmall(to []byte) {
+	by := float32(a.divisor())
 	for i, x := range a.wide {
 		if a.op == device.Avg {
-			x /= float32(a.count)
+			x /= by
 		}
 		switch a.dtype {
 		case device.Float16:

@@ -4,63 +4,121 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// ReachAll links this rank with all others for memory channels. Where there is no
-// link between some two ranks, apart says between which and why, on all ranks alike,
-// and the communicator is as good as before: its other channels work. Its class is
-// ErrUnavailable or ErrUnsupported. Collective.
-func (c *Communicator) ReachAll(ctx context.Context) (apart, err error) {
+// Reach is who has memory channels with whom.
+type Reach struct {
+	// Apart says between which two ranks there is no link and why; nil: all are
+	// joined. Its class is ErrUnavailable or ErrUnsupported.
+	Apart error
+
+	// Groups are the ranks that are joined with each other, each in ascending order
+	// and by their first rank: those of a host, as a rule. Nil where a rank is joined
+	// with two that are not.
+	Groups [][]int
+}
+
+// ReachAll links this rank with all others for memory channels, where that can be, and
+// tells all ranks the same. If some are apart the communicator is as good as before:
+// its other channels work. Collective.
+func (c *Communicator) ReachAll(ctx context.Context) (reach Reach, err error) {
 	err = c.setUp(ctx, opReach, func(ctx context.Context) error {
 		if _, err := c.agree(ctx, opReach, nil, nil); err != nil {
 			return err
 		}
-		var why []byte
+		var mine missing
 		for _, peer := range c.pairOrder() {
 			_, err := c.memoryLink(ctx, peer)
 			var r *refusal
 			switch {
 			case errors.As(err, &r): // the pair is in step, and goes on
-				if why == nil {
-					why = encodeApart(r.error)
-				}
+				mine.add(peer, c.Size(), r.error)
 			case err != nil:
 				return err
 			}
 		}
-		said, err := c.agree(ctx, opReach, why, nil)
+		said, err := c.agree(ctx, opReach, mine.encode(), nil)
 		if err != nil {
 			return err
 		}
-		for rank, s := range said {
-			if len(s) > 0 {
-				apart = decodeApart(rank, s)
-				break
-			}
-		}
-		return nil
+		reach, err = reachOf(said)
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return Reach{}, err
 	}
-	return apart, nil
+	return reach, nil
 }
 
-// encodeApart is a class, U for never and A for not here, and a text.
-func encodeApart(err error) []byte {
+// missing is what a rank has to tell: whom it is not joined with, and why not with the
+// first of them.
+type missing struct {
+	ranks []byte // a bit for each; empty: none is missing
+	why   error
+}
+
+func (m *missing) add(peer, size int, why error) {
+	if m.why == nil {
+		m.ranks, m.why = make([]byte, (size+7)/8), why
+	}
+	m.ranks[peer/8] |= 1 << (peer % 8)
+}
+
+// encode gives the bits, a class, U for never and A for not here, and a text.
+func (m *missing) encode() []byte {
+	if m.why == nil {
+		return nil
+	}
 	class := byte('A')
-	if errors.Is(err, framework.ErrUnsupported) {
+	if errors.Is(m.why, framework.ErrUnsupported) {
 		class = 'U'
 	}
-	return append([]byte{class}, err.Error()...)
+	return append(append(slices.Clone(m.ranks), class), m.why.Error()...)
 }
 
-func decodeApart(rank int, b []byte) error {
-	class := framework.ErrUnavailable
-	if b[0] == 'U' {
-		class = framework.ErrUnsupported
+// reachOf puts together what the ranks have said.
+func reachOf(said [][]byte) (Reach, error) {
+	n := len(said)
+	bits := (n + 7) / 8
+	var reach Reach
+	for rank, s := range said {
+		if len(s) == 0 {
+			continue
+		}
+		if len(s) < bits+1 {
+			return Reach{}, &framework.Error{Op: opReach, Peer: rank, Err: fmt.Errorf("%w: %d bytes, expected %d or more", framework.ErrPeer, len(s), bits+1)}
+		}
+		class := framework.ErrUnavailable
+		if s[bits] == 'U' {
+			class = framework.ErrUnsupported
+		}
+		reach.Apart = &framework.Error{Op: opReach, Peer: rank, Err: fmt.Errorf("%w: %s", class, s[bits+1:])}
+		break
 	}
-	return &framework.Error{Op: opReach, Peer: rank, Err: fmt.Errorf("%w: %s", class, b[1:])}
+	joined := func(a, b int) bool {
+		lacks := func(a, b int) bool { return len(said[a]) > 0 && said[a][b/8]>>(b%8)&1 != 0 }
+		return !lacks(a, b) && !lacks(b, a)
+	}
+	for r := range n {
+		at := slices.IndexFunc(reach.Groups, func(g []int) bool { return joined(g[0], r) })
+		if at < 0 {
+			reach.Groups = append(reach.Groups, []int{r})
+			continue
+		}
+		reach.Groups[at] = append(reach.Groups[at], r)
+	}
+	for _, g := range reach.Groups {
+		for r := range n {
+			for _, member := range g {
+				if member != r && joined(member, r) != slices.Contains(g, r) {
+					reach.Groups = nil
+					return reach, nil
+				}
+			}
+		}
+	}
+	return reach, nil
 }

@@ -25,8 +25,9 @@ func (f farOff) Listen(ctx context.Context, cfg framework.EndpointConfig) (frame
 func TestReachAll(t *testing.T) {
 	job(t, 3, func(ctx context.Context, c *comm.Communicator) error {
 		for range 2 {
-			if apart, err := c.ReachAll(ctx); apart != nil || err != nil {
-				return fmt.Errorf("%v, %v, expected that all are joined", apart, err)
+			reach, err := c.ReachAll(ctx)
+			if reach.Apart != nil || err != nil || fmt.Sprint(reach.Groups) != "[[0 1 2]]" {
+				return fmt.Errorf("%+v, %v, expected that all are joined", reach, err)
 			}
 		}
 		if n := len(c.Links()); n != 2 {
@@ -43,10 +44,14 @@ func TestReachAllOfRanksApart(t *testing.T) {
 		return farOff{inner, []string{"a", "a", "b", "a"}[rank]}
 	}
 	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
-		apart, err := c.ReachAll(ctx)
+		reach, err := c.ReachAll(ctx)
 		if err != nil {
 			return err
 		}
+		if fmt.Sprint(reach.Groups) != "[[0 1 3] [2]]" {
+			return fmt.Errorf("groups %v, expected those of the hosts", reach.Groups)
+		}
+		apart := reach.Apart
 		if !errors.Is(apart, framework.ErrUnavailable) || !strings.Contains(fmt.Sprint(apart), "host:b") {
 			return fmt.Errorf("%v, expected ErrUnavailable with host b", apart)
 		}

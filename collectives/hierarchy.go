@@ -1,0 +1,223 @@
+package collectives
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Names of the algorithms in two levels.
+const (
+	hierarchicalSmall = "hierarchical_small"
+	hierarchicalLarge = "hierarchical_large"
+)
+
+// mostSmall is up to where every rank takes part in the exchange between hosts with all
+// that its host has: one step over the network, and no step inside behind it.
+const mostSmall = 32 << 10
+
+// hierarchy performs collectives in two levels: inside a host by kernels over memory
+// channels, between hosts over the port channels of ports. Hosts are the groups of
+// ranks that share memory, and need not have the same number of ranks.
+//
+// Small calls send redundantly: all ranks of a host have its part, and each of them
+// gives it to counterparts on the other hosts, so that nothing has to be passed on
+// inside. Large calls divide the data of a host among its ranks, so that each of them
+// sends a part and all adapters are busy, and they do it piece by piece, so that one
+// piece crosses the network while the next is worked on inside.
+//
+// Partial results of a host are added up in the order of the hosts, once, or alike in
+// all places: all ranks get the same bits, in all runs. They are not those of the
+// order of the ranks, and partial results have the type of the elements.
+type hierarchy struct {
+	ports *ports
+	hosts [][]int // ranks by host and index
+	host  int     // of this rank
+	index int     // on its host
+	few   int     // ranks of the host that has fewest
+	most  int     // and of the one that has most
+	even  uint64  // a number that every host's number of ranks divides; 1 if that is large
+
+	signatures Signatures
+	inside     *Comm
+	group      *comm.Communicator
+	closed     chan struct{}
+	spaces     [spaces]space
+}
+
+// space is memory for intermediate data, kept for the next call.
+type space struct{ words []uint64 }
+
+// What the spaces are for. Shares of three pieces are under way at a time.
+const (
+	spaceShare  = iota // of this rank, in three pieces
+	spacePadded = iota + 2
+	spaceBlock
+	spaceTheirs
+	spaces
+)
+
+func (s *space) bytes(n uint64) []byte {
+	if uint64(len(s.words)) < (n+7)/8 {
+		s.words = make([]uint64, (n+7)/8)
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s.words))), n)
+}
+
+// offerHierarchy adds the algorithms in two levels, if there are two.
+func (c *Comm) offerHierarchy(hosts [][]int) {
+	if len(hosts) < 2 || len(hosts) == c.comm.Size() {
+		return
+	}
+	h := &hierarchy{ports: c.ports, hosts: hosts, few: len(hosts[0]), even: evenly(hosts), signatures: c.opts.Signatures, closed: make(chan struct{})}
+	for i, ranks := range hosts {
+		h.few, h.most = min(h.few, len(ranks)), max(h.most, len(ranks))
+		if at := slices.Index(ranks, c.comm.Rank()); at >= 0 {
+			h.host, h.index = i, at
+		}
+	}
+	c.ports.hierarchy = h
+	small := min(mostSmall, c.ports.piece)
+	for _, a := range []struct {
+		row  Row
+		fits func(Request) bool
+		run  func(*hierarchy, context.Context, *Call) error
+	}{
+		{Row{Collective: Barrier, Algorithm: hierarchicalSmall}, nil, (*hierarchy).barrier},
+		{Row{Collective: AllReduce, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).allReduceSmall},
+		{Row{Collective: AllReduce, Algorithm: hierarchicalLarge}, partial, (*hierarchy).allReduceLarge},
+		{Row{Collective: AllGather, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).allGatherSmall},
+		{Row{Collective: AllGather, Algorithm: hierarchicalLarge}, nil, (*hierarchy).allGatherLarge},
+		{Row{Collective: ReduceScatter, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).reduceScatterSmall},
+		{Row{Collective: ReduceScatter, Algorithm: hierarchicalLarge}, partial, (*hierarchy).reduceScatterLarge},
+		{Row{Collective: Broadcast, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).broadcastSmall},
+		{Row{Collective: Broadcast, Algorithm: hierarchicalLarge}, nil, (*hierarchy).broadcastLarge},
+	} {
+		most := a.row.MaxBytes
+		fits := func(r Request) bool {
+			return (most == 0 || r.Bytes <= most) && (a.fits == nil || a.fits(r))
+		}
+		c.offerOwn(a.row, fits, func(x *Comm, call *Call) error {
+			return x.ports.run(func(ctx context.Context) error {
+				err := a.run(h, ctx, call)
+				if err != nil { // the other hosts wait for what will not come
+					h.ports.comm.Abort(err)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// partial reports whether the result of a reduction can be had from results of parts
+// of the ranks: floats of 8 bits would be rounded twice, and so would averages of
+// integers.
+func partial(r Request) bool {
+	switch r.Type {
+	case device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
+		return false
+	case device.Float16, device.BFloat16, device.Float32, device.Float64:
+		return true
+	}
+	return r.Op != device.Avg
+}
+
+// open makes the communicator of the host. It is collective over all hosts.
+func (h *hierarchy) open(ctx context.Context) error {
+	var err error
+	if h.group, err = h.ports.comm.Split(ctx, h.host, h.index); err != nil {
+		return fmt.Errorf("ranks of the host: %w", err)
+	}
+	if h.inside, err = New(ctx, h.group, Options{Signatures: h.signatures}); err != nil {
+		return fmt.Errorf("ranks of the host: %w", err)
+	}
+	world := h.ports.comm
+	go func() { // a wait inside ends with what the host waits for
+		select {
+		case <-world.Done():
+			h.group.Abort(world.Err())
+		case <-h.closed:
+		}
+	}()
+	return nil
+}
+
+func (h *hierarchy) close() error {
+	if h == nil {
+		return nil
+	}
+	close(h.closed)
+	var all []error
+	if h.inside != nil {
+		all = append(all, h.inside.Close())
+	}
+	if h.group != nil {
+		all = append(all, h.group.Close())
+	}
+	return errors.Join(all...)
+}
+
+// size is the number of ranks on this host.
+func (h *hierarchy) size() int { return len(h.hosts[h.host]) }
+
+// counterparts are the ranks that this one sends the part of its host to: where a host
+// has more ranks than this one, some have to serve two.
+func (h *hierarchy) counterparts(f func(rank int) error) error {
+	return h.otherHosts(func(g int) error {
+		for j := h.index; j < len(h.hosts[g]); j += h.size() {
+			if err := f(h.hosts[g][j]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// counterpart is the rank of another host from which this one has its part.
+func (h *hierarchy) counterpart(g int) int { return h.hosts[g][h.index%len(h.hosts[g])] }
+
+// otherHosts calls f for the hosts behind this one, and then for those before.
+func (h *hierarchy) otherHosts(f func(g int) error) error {
+	for d := 1; d < len(h.hosts); d++ {
+		if err := f((h.host + d) % len(h.hosts)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// share is what one of n ranks has of a vector; the last ones may have less.
+func share(count uint64, n int) uint64 { return (count + uint64(n) - 1) / uint64(n) }
+
+// span is what one rank has of a vector.
+type span struct {
+	rank     int
+	from, to uint64 // elements
+}
+
+// mine is what this rank has of a vector, by the division of its host.
+func (h *hierarchy) mine(count uint64) span {
+	each := share(count, h.size())
+	from := min(uint64(h.index)*each, count)
+	return span{h.ports.comm.Rank(), from, min(from+each, count)}
+}
+
+// overlaps calls f for the ranks of another host that have some of what this one has,
+// each with what both have.
+func (h *hierarchy) overlaps(count uint64, g int, f func(s span) error) error {
+	own, each := h.mine(count), share(count, len(h.hosts[g]))
+	for at := own.from; at < own.to; {
+		i := at / each
+		end := min((i+1)*each, own.to)
+		if err := f(span{h.hosts[g][i], at, end}); err != nil {
+			return err
+		}
+		at = end
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package collectives
+
+import (
+	"context"
+	"unsafe"
+)
+
+// Some buffers hold a part for every rank. What is in them for the ranks of one host is
+// a block, and a vector like that of an all-reduce: the ranks of another host have an
+// even share of it each, which need not be the part of one rank.
+
+// parts is such a buffer, or the piece of each part that is worked on.
+type parts struct {
+	all   []byte
+	part  uint64 // bytes of a rank
+	at, n uint64 // of the piece
+}
+
+// of is the piece of one rank.
+func (p parts) of(rank int) []byte { return p.all[uint64(rank)*p.part+p.at:][:p.n] }
+
+// block is that of some ranks where it lies, or nil if it is not in one place.
+func (p parts) block(ranks []int) []byte {
+	if p.n != p.part {
+		return nil
+	}
+	for i, r := range ranks {
+		if r != ranks[0]+i {
+			return nil
+		}
+	}
+	return p.all[uint64(ranks[0])*p.part:][:uint64(len(ranks))*p.part]
+}
+
+// load makes a block in room, if there is none.
+func (p parts) load(ranks []int, room *space) []byte {
+	if b := p.block(ranks); b != nil {
+		return b
+	}
+	b := room.bytes(uint64(len(ranks)) * p.n)
+	for i, r := range ranks {
+		copy(b[uint64(i)*p.n:], p.of(r))
+	}
+	return b
+}
+
+// store takes a block apart.
+func (p parts) store(ranks []int, b []byte) {
+	for i, r := range ranks {
+		copy(p.of(r), b[uint64(i)*p.n:])
+	}
+}
+
+// pieces calls f for each piece of the parts.
+func (h *hierarchy) pieces(all []byte, part, element uint64, f func(p parts) error) error {
+	size := h.ports.piece / element * element
+	for at := uint64(0); at < part; at += size {
+		if err := f(parts{all, part, at, min(size, part-at)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reduceScatterLarge reduces, for each host, what its ranks are to get, inside this
+// one; the shares of that go to the ranks that are to have them.
+func (h *hierarchy) reduceScatterLarge(ctx context.Context, c *Call) error {
+	element := uint64(c.Type.Size())
+	part := c.Count * element
+	in, out := view(c.Input, part*uint64(h.ports.comm.Size())), view(c.Output, part)
+	return h.pieces(in, part, element, func(p parts) error {
+		reduced := func(g int) (count uint64, own []byte, err error) {
+			block := p.load(h.hosts[g], &h.spaces[spaceBlock])
+			count = uint64(len(block)) / element
+			own = h.spaces[spaceShare].bytes(share(count, h.size()) * element)
+			return count, own, h.scatter(c, block, own)
+		}
+		err := h.otherHosts(func(g int) error {
+			count, own, err := reduced(g)
+			if err != nil {
+				return err
+			}
+			return h.sendTo(ctx, count, element, g, own)
+		})
+		if err != nil {
+			return err
+		}
+		count, own, err := reduced(h.host)
+		if err != nil {
+			return err
+		}
+		return h.sumShare(ctx, c, count, own, out[p.at:p.at+p.n])
+	})
+}
+
+// allGatherLarge sends the part of this rank to the other hosts, where each rank
+// receives a share of the block, and gathers the shares.
+func (h *hierarchy) allGatherLarge(ctx context.Context, c *Call) error {
+	element := uint64(c.Type.Size())
+	part := c.Count * element
+	in, out := view(c.Input, part), view(c.Output, part*uint64(h.ports.comm.Size()))
+	return h.pieces(out, part, element, func(p parts) error {
+		own := in[p.at : p.at+p.n]
+		count := func(g int) uint64 { return uint64(len(h.hosts[g])) * p.n / element }
+		if err := h.sendShare(ctx, count(h.host), element, own); err != nil {
+			return err
+		}
+		if err := h.place(c, p, h.host, own); err != nil {
+			return err
+		}
+		return h.otherHosts(func(g int) error {
+			mine := h.spaces[spaceShare].bytes(share(count(g), h.size()) * element)
+			if err := h.takeShare(ctx, count(g), element, g, mine); err != nil {
+				return err
+			}
+			return h.place(c, p, g, mine)
+		})
+	})
+}
+
+// place gathers the shares of a block, and puts it where it belongs.
+func (h *hierarchy) place(c *Call, p parts, g int, own []byte) error {
+	ranks := h.hosts[g]
+	count := uint64(len(ranks)) * p.n / uint64(c.Type.Size())
+	if b := p.block(ranks); b != nil {
+		return h.gather(c, own, count, b)
+	}
+	b := h.spaces[spaceBlock].bytes(uint64(len(ranks)) * p.n)
+	if err := h.gather(c, own, count, b); err != nil {
+		return err
+	}
+	p.store(ranks, b)
+	return nil
+}
+
+// broadcastLarge spreads each piece on the root's host, whose ranks send a share each;
+// the other hosts gather the shares.
+func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
+	element := uint64(c.Type.Size())
+	size := h.piece(c.Count, element)
+	home, index := h.find(c.Root)
+	for at := uint64(0); at < c.Count; at += size {
+		count := min(size, c.Count-at)
+		out := view(unsafe.Add(c.Output, at*element), count*element)
+		own := h.mine(count)
+		if h.host == home {
+			in := pointerTo(out)
+			if h.index == index {
+				in = unsafe.Add(c.Input, at*element)
+			}
+			if err := h.inside.Broadcast(in, pointerTo(out), int(count), c.Type, index, nil); err != nil {
+				return err
+			}
+			if err := h.sendShare(ctx, count, element, out[own.from*element:own.to*element]); err != nil {
+				return err
+			}
+			continue
+		}
+		mine := h.spaces[spaceShare].bytes(share(count, h.size()) * element)
+		if err := h.takeShare(ctx, count, element, home, mine); err != nil {
+			return err
+		}
+		if err := h.gather(c, mine, count, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package collectives
+
+import (
+	"context"
+	"unsafe"
+)
+
+// leastShare and piecesOfCall set the size of a piece: small enough that there are some
+// to overlap, large enough that a rank's share of it is worth a message.
+const (
+	leastShare   = 64 << 10
+	piecesOfCall = 8
+)
+
+// twoSteps is from which share on an exchange between more than two hosts goes in two
+// steps, as a reduction of slices and their collection: more messages, and fewer bytes.
+const twoSteps = 16 << 10
+
+// evenly is the least common multiple of the numbers of ranks.
+func evenly(hosts [][]int) uint64 {
+	even := uint64(1)
+	for _, ranks := range hosts {
+		a, b := even, uint64(len(ranks))
+		for b != 0 {
+			a, b = b, a%b
+		}
+		if even = even / a * uint64(len(ranks)); even > 1<<10 {
+			return 1
+		}
+	}
+	return even
+}
+
+// uniform reports whether all hosts have the same number of ranks.
+func (h *hierarchy) uniform() bool { return h.few == h.most }
+
+// piece is how many elements of a vector are worked on at a time: so that the share of a
+// rank fits a slot, and divided evenly by all hosts where that is possible.
+func (h *hierarchy) piece(count, element uint64) uint64 {
+	few := uint64(h.few)
+	bytes := min(h.ports.piece, max(leastShare, count*element/few/piecesOfCall))
+	n := max(1, bytes/element) * few
+	if n > h.even {
+		n = n / h.even * h.even
+	}
+	return n
+}
+
+// exchanged is one piece of an all-reduce under way.
+type exchanged struct {
+	at, count uint64 // elements of the vector
+	share     []byte // what the ranks of this host have of this rank's share; later the result
+}
+
+// allReduceLarge takes each piece through three or four stages: a reduce-scatter inside,
+// one step between hosts or two, an all-gather inside. While a piece is between hosts,
+// the next is reduced. A rank is never two pieces ahead of another of its host, nor
+// these of their counterparts, so that a slot is free before it is needed.
+func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
+	element := uint64(c.Type.Size())
+	size := h.piece(c.Count, element)
+	pieces := int((c.Count + size - 1) / size)
+	split := h.uniform() && len(h.hosts) > 2 && size/uint64(h.few)*element >= twoSteps
+	behind := 1 // stages between the beginning of a piece and its end
+	if split {
+		behind = 2
+	}
+	var under [3]exchanged
+	for k := range pieces + behind {
+		if k < pieces {
+			at := uint64(k) * size
+			room := h.spaces[spaceShare+k%3].bytes(share(size, h.size()) * element)
+			under[k%3] = exchanged{at: at, count: min(size, c.Count-at), share: room}
+			if err := h.begin(ctx, c, &under[k%3], split); err != nil {
+				return err
+			}
+		}
+		if j := k - 1; split && j >= 0 && j < pieces {
+			if err := h.middle(ctx, c, &under[j%3]); err != nil {
+				return err
+			}
+		}
+		if j := k - behind; j >= 0 {
+			if err := h.end(ctx, c, &under[j%3], split); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// begin reduces a piece inside the host, and sends this rank's share.
+func (h *hierarchy) begin(ctx context.Context, c *Call, x *exchanged, split bool) error {
+	element := uint64(c.Type.Size())
+	if err := h.scatter(c, view(unsafe.Add(c.Input, x.at*element), x.count*element), x.share); err != nil {
+		return err
+	}
+	own := h.mine(x.count)
+	x.share = x.share[:(own.to-own.from)*element]
+	if !split {
+		return h.sendShare(ctx, x.count, element, x.share)
+	}
+	return h.otherHosts(func(g int) error {
+		if b := h.slice(x.share, g, element); len(b) > 0 { // both ends know
+			return h.ports.post(ctx, h.counterpart(g), b)
+		}
+		return nil
+	})
+}
+
+// slice is what of a share the rank of host g reduces, when there are two steps.
+func (h *hierarchy) slice(b []byte, g int, element uint64) []byte {
+	each := share(uint64(len(b))/element, len(h.hosts)) * element
+	return clip(b, uint64(g)*each, each)
+}
+
+// middle is the second of two steps: what this rank reduces of its counterparts' shares
+// goes back to them.
+func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
+	own := h.slice(x.share, h.host, uint64(c.Type.Size()))
+	if len(own) == 0 {
+		return nil
+	}
+	err := h.sum(c, own, own, func(g int, add func(b []byte)) error {
+		return h.ports.take(ctx, h.counterpart(g), uint64(len(own)), add)
+	})
+	if err != nil {
+		return err
+	}
+	return h.otherHosts(func(g int) error { return h.ports.post(ctx, h.counterpart(g), own) })
+}
+
+// end completes this rank's share, and gathers the shares of the host.
+func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split bool) error {
+	element := uint64(c.Type.Size())
+	var err error
+	if split {
+		err = h.otherHosts(func(g int) error {
+			to := h.slice(x.share, g, element)
+			if len(to) == 0 {
+				return nil
+			}
+			return h.ports.take(ctx, h.counterpart(g), uint64(len(to)), func(b []byte) { copy(to, b) })
+		})
+	} else {
+		err = h.sumShare(ctx, c, x.count, x.share, x.share)
+	}
+	if err != nil {
+		return err
+	}
+	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*element), x.count*element))
+}
+
+// sum reduces what the hosts have in their order: own is that of this one, and theirs
+// hands that of another to add.
+func (h *hierarchy) sum(c *Call, own, to []byte, theirs func(g int, add func(b []byte)) error) error {
+	sum := h.startSum(c, uint64(len(own)))
+	for g := range h.hosts {
+		if g == h.host {
+			sum.add(own)
+		} else if err := theirs(g, sum.add); err != nil {
+			return err
+		}
+	}
+	sum.store(to)
+	return nil
+}
+
+// sumShare reduces what the hosts have of this rank's share of a vector.
+func (h *hierarchy) sumShare(ctx context.Context, c *Call, count uint64, own, to []byte) error {
+	if len(own) == 0 {
+		return nil
+	}
+	return h.sum(c, own, to, func(g int, add func(b []byte)) error {
+		theirs := h.spaces[spaceTheirs].bytes(uint64(len(own)))
+		if err := h.takeShare(ctx, count, uint64(c.Type.Size()), g, theirs); err != nil {
+			return err
+		}
+		add(theirs)
+		return nil
+	})
+}
+
+// sendShare gives this rank's share of a vector to those of the other hosts that have
+// some of it.
+func (h *hierarchy) sendShare(ctx context.Context, count, element uint64, b []byte) error {
+	return h.otherHosts(func(g int) error { return h.sendTo(ctx, count, element, g, b) })
+}
+
+func (h *hierarchy) sendTo(ctx context.Context, count, element uint64, g int, b []byte) error {
+	from := h.mine(count).from
+	return h.overlaps(count, g, func(s span) error {
+		return h.ports.post(ctx, s.rank, b[(s.from-from)*element:(s.to-from)*element])
+	})
+}
+
+// takeShare receives what the ranks of another host have of this rank's share.
+func (h *hierarchy) takeShare(ctx context.Context, count, element uint64, g int, to []byte) error {
+	from := h.mine(count).from
+	return h.overlaps(count, g, func(s span) error {
+		at := to[(s.from-from)*element : (s.to-from)*element]
+		return h.ports.take(ctx, s.rank, uint64(len(at)), func(b []byte) { copy(at, b) })
+	})
+}
+
+// scatter reduces a vector inside the host. This rank's share goes to room, which has
+// space for the largest.
+func (h *hierarchy) scatter(c *Call, in, room []byte) error {
+	element := uint64(c.Type.Size())
+	count := uint64(len(in)) / element
+	each := share(count, h.size())
+	if whole := each * uint64(h.size()); whole != count {
+		padded := h.spaces[spacePadded].bytes(whole * element)
+		clear(padded[copy(padded, in):])
+		in = padded
+	}
+	op, o := h.innerOp(c)
+	return h.inside.ReduceScatter(pointerTo(in), pointerTo(room), int(each), c.Type, op, o)
+}
+
+// gather puts the shares of the ranks of the host together. Memory for a share is that
+// of the largest, whatever it holds.
+func (h *hierarchy) gather(c *Call, own []byte, count uint64, out []byte) error {
+	element := uint64(c.Type.Size())
+	each := share(count, h.size())
+	to, whole := out, each*uint64(h.size())
+	if whole != count {
+		to = h.spaces[spacePadded].bytes(whole * element)
+	}
+	if err := h.inside.AllGather(pointerTo(own), pointerTo(to), int(each), c.Type, nil); err != nil {
+		return err
+	}
+	if whole != count {
+		copy(out, to)
+	}
+	return nil
+}

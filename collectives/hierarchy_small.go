@@ -1,0 +1,155 @@
+package collectives
+
+import (
+	"context"
+	"math"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// pointerTo is the address of memory, nil of none.
+func pointerTo(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+// innerOp is the reduction inside a host. An average becomes a sum of what was made
+// smaller, so that it does not become too large for the type: by a power of two, which
+// rounds nothing.
+func (h *hierarchy) innerOp(c *Call) (device.Op, *CallOptions) {
+	o := &CallOptions{Stream: c.Stream, Scale: c.Scale}
+	if c.Op == device.Avg {
+		o.Scale = 1 / h.smaller()
+		return device.PreMulSum, o
+	}
+	return c.Op, o
+}
+
+func (h *hierarchy) smaller() float64 { return math.Exp2(math.Ceil(math.Log2(float64(h.most)))) }
+
+// startSum begins the reduction between hosts.
+func (h *hierarchy) startSum(c *Call, bytes uint64) *accumulator {
+	sum, op := &h.ports.sum, c.Op
+	if op == device.PreMulSum { // done inside
+		op = device.Sum
+	}
+	sum.start(c.Type, op, 0, bytes)
+	sum.by = float64(h.ports.comm.Size()) / h.smaller()
+	return sum
+}
+
+// exchange gives mine, which all ranks of the host have, to counterparts on all other
+// hosts, and hands on what they give of the others. Nobody has more than one message
+// under way to another, so nobody waits in a circle.
+func (h *hierarchy) exchange(ctx context.Context, mine func(to int) []byte, bytes func(g int) uint64, use func(g int, b []byte)) error {
+	if err := h.counterparts(func(to int) error { return h.ports.post(ctx, to, mine(to)) }); err != nil {
+		return err
+	}
+	return h.otherHosts(func(g int) error {
+		return h.ports.take(ctx, h.counterpart(g), bytes(g), func(b []byte) { use(g, b) })
+	})
+}
+
+// exchangeSum is an exchange that reduces what hosts have, in their order.
+func (h *hierarchy) exchangeSum(ctx context.Context, c *Call, own []byte, mine func(to int) []byte, out []byte) error {
+	if err := h.counterparts(func(to int) error { return h.ports.post(ctx, to, mine(to)) }); err != nil {
+		return err
+	}
+	sum := h.startSum(c, uint64(len(out)))
+	for g := range h.hosts {
+		if g == h.host {
+			sum.add(own)
+			continue
+		}
+		if err := h.ports.take(ctx, h.counterpart(g), uint64(len(out)), sum.add); err != nil {
+			return err
+		}
+	}
+	sum.store(out)
+	return nil
+}
+
+// barrier: who has heard of a rank of each host has heard of all their ranks.
+func (h *hierarchy) barrier(ctx context.Context, _ *Call) error {
+	if err := h.inside.Barrier(nil); err != nil {
+		return err
+	}
+	return h.exchange(ctx, func(int) []byte { return nil }, func(int) uint64 { return 0 }, func(int, []byte) {})
+}
+
+func (h *hierarchy) allReduceSmall(ctx context.Context, c *Call) error {
+	bytes := c.Count * uint64(c.Type.Size())
+	if bytes == 0 {
+		return nil
+	}
+	own := h.spaces[spaceBlock].bytes(bytes)
+	op, o := h.innerOp(c)
+	if err := h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count), c.Type, op, o); err != nil {
+		return err
+	}
+	return h.exchangeSum(ctx, c, own, func(int) []byte { return own }, view(c.Output, bytes))
+}
+
+// reduceScatterSmall reduces all parts inside, on all ranks of the host, and gives each
+// counterpart its own.
+func (h *hierarchy) reduceScatterSmall(ctx context.Context, c *Call) error {
+	part := c.Count * uint64(c.Type.Size())
+	if part == 0 {
+		return nil
+	}
+	n := h.ports.comm.Size()
+	own := h.spaces[spaceBlock].bytes(part * uint64(n))
+	op, o := h.innerOp(c)
+	if err := h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count)*n, c.Type, op, o); err != nil {
+		return err
+	}
+	of := func(rank int) []byte { return own[uint64(rank)*part:][:part] }
+	return h.exchangeSum(ctx, c, of(h.ports.comm.Rank()), of, view(c.Output, part))
+}
+
+func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call) error {
+	part := c.Count * uint64(c.Type.Size())
+	if part == 0 {
+		return nil
+	}
+	block := func(g int) uint64 { return uint64(len(h.hosts[g])) * part }
+	out := view(c.Output, part*uint64(h.ports.comm.Size()))
+	place := func(g int, b []byte) {
+		for i, rank := range h.hosts[g] {
+			copy(out[uint64(rank)*part:][:part], b[uint64(i)*part:])
+		}
+	}
+	own := h.spaces[spaceBlock].bytes(block(h.host))
+	if err := h.inside.AllGather(c.Input, pointerTo(own), int(c.Count), c.Type, nil); err != nil {
+		return err
+	}
+	place(h.host, own)
+	return h.exchange(ctx, func(int) []byte { return own }, block, place)
+}
+
+// broadcastSmall spreads the data on the root's host, whose ranks give it to all others.
+func (h *hierarchy) broadcastSmall(ctx context.Context, c *Call) error {
+	bytes := c.Count * uint64(c.Type.Size())
+	if bytes == 0 {
+		return nil
+	}
+	out := view(c.Output, bytes)
+	home, index := h.find(c.Root)
+	if home != h.host {
+		return h.ports.take(ctx, h.counterpart(home), bytes, func(b []byte) { copy(out, b) })
+	}
+	if err := h.inside.Broadcast(c.Input, c.Output, int(c.Count), c.Type, index, nil); err != nil {
+		return err
+	}
+	return h.counterparts(func(to int) error { return h.ports.post(ctx, to, out) })
+}
+
+// find says where a rank is.
+func (h *hierarchy) find(rank int) (host, index int) {
+	for g, ranks := range h.hosts {
+		for i, r := range ranks {
+			if r == rank {
+				return g, i
+			}
+		}
+	}
+	return -1, -1
+}
