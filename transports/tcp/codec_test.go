@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/parcel"
 )
 
 func someAddress() address {
@@ -69,7 +70,7 @@ func FuzzParcels(f *testing.F) {
 		}
 		// With a right checksum more of the decoders is reached.
 		for _, kind := range []byte{typeAddress, typeKey} {
-			sealed := framework.Parcel{Data: seal(append(appendHead(nil, kind), data...), 0)}
+			sealed := framework.Parcel{Data: parcel.Seal(append(head.Append(nil, kind), data...), 0)}
 			_, keyErr := decodeKey(sealed)
 			_, addressErr := decodeAddress(sealed)
 			for _, err := range []error{keyErr, addressErr} {

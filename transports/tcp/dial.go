@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
 )
 
 // headStart is how long a likelier address of a peer is tried alone.
@@ -23,7 +24,7 @@ func (c *connection) dial(ctx context.Context, config Config, places []netip.Add
 		err   error
 	}
 	if len(places) == 0 {
-		return nil, netip.AddrPort{}, blame(c.peer, fmt.Errorf("%w: it listens at %v alone, which is of no use from here", framework.ErrPeer, c.address.places))
+		return nil, netip.AddrPort{}, fault.Of(c.peer, fmt.Errorf("%w: it listens at %v alone, which is of no use from here", framework.ErrPeer, c.address.places))
 	}
 	limit, release := context.WithTimeout(ctx, config.ConnectTimeout)
 	defer release()
@@ -59,9 +60,9 @@ func (c *connection) dial(ctx context.Context, config Config, places []netip.Add
 	}
 	err := errors.Join(failed...)
 	if ctx.Err() == nil {
-		return nil, netip.AddrPort{}, blame(c.peer, fmt.Errorf("%w: no connection within %v: %w", framework.ErrPeer, config.ConnectTimeout, err))
+		return nil, netip.AddrPort{}, fault.Of(c.peer, fmt.Errorf("%w: no connection within %v: %w", framework.ErrPeer, config.ConnectTimeout, err))
 	}
-	return nil, netip.AddrPort{}, blame(c.peer, fmt.Errorf("%w: no connection: %w", framework.ErrPeer, err))
+	return nil, netip.AddrPort{}, fault.Of(c.peer, fmt.Errorf("%w: no connection: %w", framework.ErrPeer, err))
 }
 
 // call connects to one place and proves that this rank was told of it.

@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"math"
 	"net/netip"
 	"slices"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
 // endpoint is one side of a link: where a peer's proxies connect to.
@@ -25,10 +26,9 @@ type endpoint struct {
 
 // connection is an endpoint that knows where its peer receives.
 type connection struct {
-	endpoint framework.ID
-	config   framework.EndpointConfig
-	peer     int
-	address  address
+	config  framework.EndpointConfig
+	peer    int
+	address address
 }
 
 func (*connection) close(*Transport) {}
@@ -61,7 +61,7 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 	cfg.Ranks = slices.Clone(cfg.Ranks)
 	e := &endpoint{owner: t, config: cfg, groups: map[[16]byte]*inbound{}}
 	_, _ = rand.Read(e.secret[:]) // never fails
-	id := t.keep(e)
+	id := t.made.Keep(e)
 	own := address{owner: t.owner, endpoint: uint64(id), rank: uint32(cfg.Rank), secret: e.secret, stack: t.stack}
 	for _, s := range spots {
 		own.places = append(own.places, netip.AddrPortFrom(s.addr, port))
@@ -86,10 +86,7 @@ func (t *Transport) check(cfg framework.EndpointConfig) error {
 	if lacking {
 		return fmt.Errorf("%w: memory of %s cannot be reached by sockets: set gpu_memory to host", framework.ErrUnavailable, cfg.Device)
 	}
-	if len(cfg.Ranks) != 2 || cfg.Ranks[0] < 0 || cfg.Ranks[0] >= cfg.Ranks[1] || cfg.Ranks[1] > math.MaxInt32 || !slices.Contains(cfg.Ranks, cfg.Rank) {
-		return fmt.Errorf("%w: ranks %v with own rank %d: expected two, ascending, with the own one", framework.ErrInvalid, cfg.Ranks, cfg.Rank)
-	}
-	return nil
+	return link.CheckRanks(cfg, 2)
 }
 
 // close says goodbye to all who have streams to the endpoint.
@@ -122,18 +119,19 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 	if err != nil {
 		return 0, err
 	}
-	other := e.config.Ranks[0] + e.config.Ranks[1] - e.config.Rank
-	if len(peers) != 1 || peers[0].Rank != other {
-		return 0, fmt.Errorf("%w: %d peers: expected rank %d alone", framework.ErrInvalid, len(peers), other)
+	others, err := link.Others(e.config, peers)
+	if err != nil {
+		return 0, err
 	}
+	other := others[0]
 	a, err := decodeAddress(peers[0].Address)
 	if err != nil {
-		return 0, blame(other, err)
+		return 0, fault.Of(other, err)
 	}
 	if int(a.rank) != other {
-		return 0, blame(other, fmt.Errorf("%w: address of rank %d", framework.ErrPeer, a.rank))
+		return 0, fault.Of(other, fmt.Errorf("%w: address of rank %d", framework.ErrPeer, a.rank))
 	}
-	return t.keep(&connection{endpoint: local, config: e.config, peer: other, address: a}), nil
+	return t.made.KeepOn(local, &connection{config: e.config, peer: other, address: a})
 }
 
 // Attach has nothing to map, and no inbox: counters are where the receiving plugin
@@ -172,7 +170,7 @@ func (c *connection) key(p framework.Parcel) (key, error) {
 		err = fmt.Errorf("%w: key of another rank's memory", framework.ErrPeer)
 	}
 	if err != nil {
-		return k, blame(c.peer, err)
+		return k, fault.Of(c.peer, err)
 	}
 	return k, nil
 }

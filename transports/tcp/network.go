@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
 // The families, as the configuration spells them.
@@ -24,14 +25,9 @@ const (
 // networkStack names the network stack that this process sees: the running kernel
 // and the namespace. Loopback addresses mean the same within one stack only.
 func networkStack() string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		name, _ := os.Hostname()
-		boot = []byte(name)
-	}
 	space, _ := os.Readlink("/proc/self/ns/net") // net:[4026531840]
 	space = strings.Trim(strings.TrimPrefix(space, "net:"), "[]")
-	name := strings.Join(strings.Fields(string(boot)), "-") + "/" + space
+	name := strings.Join(strings.Fields(link.BootID()), "-") + "/" + space
 	return name[:min(len(name), maxStack)]
 }
 

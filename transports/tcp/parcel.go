@@ -1,31 +1,26 @@
 package tcp
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"net/netip"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/parcel"
 )
 
-// What ranks send each other through the bootstrap: a header of magic, version and
-// type, fixed fields, little endian, and a checksum. Peers of one job may run
-// different builds, so a change of a layout raises the version.
+// What ranks send each other through the bootstrap: a head, fixed fields, and a checksum.
 const (
-	parcelVersion = 1
-	typeAddress   = 1
-	typeKey       = 2
-	headBytes     = 6
-	keyBytes      = 16 + 8 + 16 + 8 + 1
-	addressFixed  = 16 + 8 + 4 + 32 + 1 + 1
-	maxStack      = 128
-	maxPlaces     = 32
+	typeAddress  = 1
+	typeKey      = 2
+	keyBytes     = 16 + 8 + 16 + 8 + 1
+	addressFixed = 16 + 8 + 4 + 32 + 1 + 1
+	maxStack     = 128
+	maxPlaces    = 32
 )
 
 var (
-	magic = [4]byte{'M', 'T', 'C', 'P'}
+	head  = parcel.Head{Magic: [4]byte{'M', 'T', 'C', 'P'}, Version: 1, Transport: Name}
 	order = binary.LittleEndian
 )
 
@@ -50,7 +45,7 @@ type key struct {
 
 func (a address) append(b []byte) []byte {
 	start := len(b)
-	b = appendHead(b, typeAddress)
+	b = head.Append(b, typeAddress)
 	b = append(b, a.owner[:]...)
 	b = order.AppendUint64(b, a.endpoint)
 	b = order.AppendUint32(b, a.rank)
@@ -61,11 +56,11 @@ func (a address) append(b []byte) []byte {
 		ip := p.Addr().As16()
 		b = order.AppendUint16(append(b, ip[:]...), p.Port())
 	}
-	return seal(b, start)
+	return parcel.Seal(b, start)
 }
 
 func decodeAddress(p framework.Parcel) (a address, err error) {
-	b, err := unseal(p, typeAddress, "address")
+	b, err := head.Unseal(p, typeAddress, "address")
 	if err != nil {
 		return a, err
 	}
@@ -98,16 +93,16 @@ func decodeAddress(p framework.Parcel) (a address, err error) {
 
 func (k key) append(b []byte) []byte {
 	start := len(b)
-	b = appendHead(b, typeKey)
+	b = head.Append(b, typeKey)
 	b = append(b, k.owner[:]...)
 	b = order.AppendUint64(b, k.id)
 	b = append(b, k.token[:]...)
 	b = order.AppendUint64(b, k.bytes)
-	return seal(append(b, k.align), start)
+	return parcel.Seal(append(b, k.align), start)
 }
 
 func decodeKey(p framework.Parcel) (k key, err error) {
-	b, err := unseal(p, typeKey, "key")
+	b, err := head.Unseal(p, typeKey, "key")
 	if err != nil {
 		return k, err
 	}
@@ -123,31 +118,4 @@ func decodeKey(p framework.Parcel) (k key, err error) {
 		return key{}, fmt.Errorf("%w: key of %d bytes of memory at %d modulo 8", framework.ErrPeer, k.bytes, k.align)
 	}
 	return k, nil
-}
-
-func appendHead(b []byte, kind byte) []byte {
-	return append(append(b, magic[:]...), parcelVersion, kind)
-}
-
-func seal(b []byte, start int) []byte {
-	return order.AppendUint32(b, crc32.ChecksumIEEE(b[start:]))
-}
-
-// unseal returns what is between the header and the checksum.
-func unseal(p framework.Parcel, kind byte, what string) ([]byte, error) {
-	b := p.Data
-	n := len(b) - 4
-	switch {
-	case len(p.Shares) != 0:
-		return nil, fmt.Errorf("%w: %s with %d shares: expected none", framework.ErrPeer, what, len(p.Shares))
-	case n < headBytes || !bytes.Equal(b[:4], magic[:]):
-		return nil, fmt.Errorf("%w: %d bytes that are no %s of %s", framework.ErrPeer, len(b), what, Name)
-	case b[4] != parcelVersion:
-		return nil, fmt.Errorf("%w: %s of version %d: expected %d; the ranks run different builds", framework.ErrPeer, what, b[4], parcelVersion)
-	case b[5] != kind:
-		return nil, fmt.Errorf("%w: expected %s, got something else of %s", framework.ErrPeer, what, Name)
-	case order.Uint32(b[n:]) != crc32.ChecksumIEEE(b[:n]):
-		return nil, fmt.Errorf("%w: %s is damaged: its checksum is wrong", framework.ErrPeer, what)
-	}
-	return b[headBytes:n], nil
 }

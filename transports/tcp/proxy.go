@@ -49,9 +49,7 @@ func (t *Transport) NewProxy(ctx context.Context) (framework.Proxy, error) {
 		return nil, failure("proxy", err)
 	}
 	p := &proxy{t: t, groups: map[framework.ID]*outbound{}, ended: make(chan struct{})}
-	t.mu.Lock()
-	t.proxies[p] = true
-	t.mu.Unlock()
+	t.made.Enter(p)
 	return p, nil
 }
 
@@ -276,9 +274,7 @@ func (p *proxy) send(g *outbound, r request) error {
 
 // free gives back what the proxy holds. Nothing completes a flush after that.
 func (p *proxy) free() {
-	p.t.mu.Lock()
-	delete(p.t.proxies, p)
-	p.t.mu.Unlock()
+	p.t.made.Leave(p)
 	p.binds.Lock()
 	defer p.binds.Unlock()
 	for _, g := range p.groups {

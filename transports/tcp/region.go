@@ -100,7 +100,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	r := &region{mem: mem}
 	r.users.Store(1)
 	_, _ = rand.Read(r.token[:])
-	id := t.keep(r)
+	id := t.made.Keep(r)
 	k := key{owner: t.owner, id: uint64(id), token: r.token, bytes: seg.Bytes, align: byte(seg.Offset % 8)}
 	return framework.Registration{ID: id, Key: framework.Parcel{Data: k.append(nil)}}, nil
 }

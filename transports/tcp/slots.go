@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
 )
 
 // target is a peer's memory, under the number by which triggers cite it.
@@ -100,7 +101,7 @@ func (p *proxy) bindSemaphore(ctx context.Context, number uint32, b framework.Se
 		return err
 	}
 	if b.Offset > k.bytes || k.bytes-b.Offset < 8 || (uint64(k.align)+b.Offset)%8 != 0 {
-		return blame(g.peer, fmt.Errorf("%w: semaphore at offset %d of %d bytes: expected 8 aligned bytes", framework.ErrInvalid, b.Offset, k.bytes))
+		return fault.Of(g.peer, fmt.Errorf("%w: semaphore at offset %d of %d bytes: expected 8 aligned bytes", framework.ErrInvalid, b.Offset, k.bytes))
 	}
 	p.slots.marks[number].Store(&mark{target{group: g, conn: b.Conn, handle: memories + number, key: k}, b.Offset})
 	return nil
@@ -134,8 +135,8 @@ func (p *proxy) reach(ctx context.Context, conn framework.ID, parcel framework.P
 	return g, k, nil
 }
 
-// forget empties the slots that were bound with ids that are closed.
-func (p *proxy) forget(closed map[framework.ID]bool) {
+// Forget empties the slots that were bound with ids that are closed.
+func (p *proxy) Forget(closed map[framework.ID]bool) {
 	p.binds.Lock()
 	defer p.binds.Unlock()
 	for i := range p.slots.sources {

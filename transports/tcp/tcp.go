@@ -33,11 +33,11 @@ package tcp
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 // Name is the transport's name in configuration.
@@ -52,11 +52,10 @@ type Transport struct {
 	owner  [16]byte // who made a key; random
 	stack  string   // names the network stack of this process among all
 
+	made ids.Table[closer] // *region, *endpoint or *connection; its users are proxies
+
 	mu       sync.Mutex
-	last     framework.ID
-	made     map[framework.ID]closer // *region, *endpoint or *connection
-	listener *listener               // while there are endpoints
-	proxies  map[*proxy]bool
+	listener *listener                 // while there are endpoints
 	lacking  map[framework.Device]bool // memory of these has no descriptor
 }
 
@@ -74,10 +73,7 @@ func newTransport(c Config) (*Transport, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t := &Transport{
-		config: c, stack: networkStack(), made: map[framework.ID]closer{},
-		proxies: map[*proxy]bool{}, lacking: map[framework.Device]bool{},
-	}
+	t := &Transport{config: c, stack: networkStack(), lacking: map[framework.Device]bool{}}
 	_, _ = rand.Read(t.owner[:]) // never fails
 	return t, nil
 }
@@ -101,67 +97,15 @@ type closer interface{ close(t *Transport) }
 // Close frees what was made under id. Proxies lose the slots that were bound with
 // it before this returns.
 func (t *Transport) Close(_ context.Context, id framework.ID) error {
-	t.mu.Lock()
-	made, ok := t.made[id]
-	delete(t.made, id)
-	closed := map[framework.ID]bool{id: true}
-	if _, endpoint := made.(*endpoint); endpoint {
-		for other, m := range t.made {
-			if c, is := m.(*connection); is && c.endpoint == id {
-				closed[other] = true
-				delete(t.made, other)
-			}
-		}
-	}
-	var proxies []*proxy
-	for p := range t.proxies {
-		proxies = append(proxies, p)
-	}
-	t.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	for _, p := range proxies {
-		p.forget(closed)
-	}
-	made.close(t)
+	t.made.Close(id, func(m closer) { m.close(t) })
 	return nil
 }
 
-// keep gives a thing its id.
-func (t *Transport) keep(m closer) framework.ID {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last++
-	t.made[t.last] = m
-	return t.last
+func find[X closer](t *Transport, id framework.ID, what string) (X, error) {
+	return ids.Find[X](&t.made, id, what)
 }
 
-// find returns what id stands for.
-func find[T closer](t *Transport, id framework.ID, what string) (T, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m, ok := t.made[id].(T)
-	if !ok {
-		return m, fmt.Errorf("%w: id %d is no %s, or was closed", framework.ErrInvalid, id, what)
-	}
-	return m, nil
-}
-
-// failure names the operation, and the peer that an inner error blames.
-func failure(op string, err error) error {
-	peer := framework.PeerOf(err)
-	var inner *framework.Error
-	if errors.As(err, &inner) && inner.Op == "" {
-		err = inner.Err // the peer is said once
-	}
-	return &framework.Error{Op: op, Transport: Name, Peer: peer, Err: err}
-}
-
-// blame puts a peer on an error.
-func blame(peer int, err error) error {
-	return &framework.Error{Peer: peer, Err: err}
-}
+func failure(op string, err error) error { return fault.In(Name, op, err) }
 
 var (
 	_ framework.Transport = (*Transport)(nil)
