@@ -1,0 +1,208 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+)
+
+// Question is what is to be predicted.
+type Question struct {
+	Machine    Machine
+	Cluster    Cluster
+	Collective Collective
+	Algorithm  Algorithm
+	Bytes      int64 // of the larger buffer of a rank
+	Pieces     int   // of the pipelined algorithms; 0: the number with the least time by formula
+}
+
+// Prediction is the answer. Bytes and messages are those that the busiest rank
+// sends; times are microseconds.
+type Prediction struct {
+	Question
+	Time    float64 // simulated
+	Formula float64 // closed form
+
+	// How many latencies follow each other: of links and of the network.
+	LinkSteps, NetworkSteps int
+
+	LinkBytes, NetworkBytes float64
+	NetworkMessages         float64
+
+	// How long a rank's link, its share of the adapters and its reductions are busy.
+	LinkBusy, NetworkBusy, ReduceBusy float64
+}
+
+// Bound names what most of the time is spent on: "links", "network" or "reduction" if
+// one of these is busy for half of it, else "latency".
+func (p Prediction) Bound() string {
+	name, most := "latency", p.Time/2
+	for _, r := range []struct {
+		name string
+		busy float64
+	}{{"links", p.LinkBusy}, {"network", p.NetworkBusy}, {"reduction", p.ReduceBusy}} {
+		if r.busy >= most {
+			name, most = r.name, r.busy
+		}
+	}
+	return name
+}
+
+const (
+	maxPieces = 256
+	minPiece  = 64 << 10 // bytes of a rank's part in a piece, unless there is one piece
+	maxBytes  = 1 << 50
+	maxTasks  = 1 << 22 // memory of a simulation: about 200 MB
+	fewTasks  = 1 << 15 // beyond it, no more pieces are tried
+	fewHops   = 1 << 20 // the same for the flat ring, whose hops cost less
+)
+
+// Predict simulates one algorithm.
+func Predict(q Question) (Prediction, error) {
+	if err := q.Machine.Validate(); err != nil {
+		return Prediction{}, err
+	}
+	if err := supported(q.Collective, q.Algorithm, q.Cluster); err != nil {
+		return Prediction{}, err
+	}
+	switch {
+	case q.Cluster.hosts == 0:
+		return Prediction{}, fmt.Errorf("no cluster: expected one of NewCluster: %w", ErrInvalid)
+	case q.Bytes < 1 || q.Bytes > maxBytes:
+		return Prediction{}, fmt.Errorf("%d bytes: expected 1 to %d: %w", q.Bytes, int64(maxBytes), ErrInvalid)
+	case q.Pieces < 0 || q.Pieces > 1<<16:
+		return Prediction{}, fmt.Errorf("%d pieces: expected 1 to %d, or 0 to have them chosen: %w", q.Pieces, 1<<16, ErrInvalid)
+	}
+	if q.Algorithm == FlatRing {
+		return q.ring()
+	}
+	best := q.pipeline()
+	if n := best.tasks(); n > maxTasks {
+		return Prediction{}, fmt.Errorf("%s by %s in %d pieces over %d hosts: %d tasks to simulate, expected at most %d: ask for fewer pieces or hosts: %w",
+			q.Collective, q.Algorithm, best.pieces, q.Cluster.hosts, n, maxTasks, ErrInvalid)
+	}
+	p := Prediction{Question: q, Formula: best.formula()}
+	p.Pieces = best.pieces
+	var busy [resources]float64
+	p.Time, busy = best.simulate()
+	p.LinkBusy, p.NetworkBusy, p.ReduceBusy = busy[onLink], busy[onNetwork], busy[onReducer]
+	for k, blocks := range best.blocks {
+		bytes, messages := sum(blocks)
+		p.LinkBytes = max(p.LinkBytes, bytes[onLink]*float64(best.pieces))
+		p.NetworkBytes = max(p.NetworkBytes, bytes[onNetwork]*float64(best.pieces))
+		p.NetworkMessages = max(p.NetworkMessages, messages[onNetwork]*float64(best.pieces))
+		links, network := q.Machine.steps(blocks, best.kinds[k].ranks)
+		p.LinkSteps, p.NetworkSteps = max(p.LinkSteps, links), max(p.NetworkSteps, network)
+	}
+	return p, nil
+}
+
+// pipeline plans with the pieces asked for, or with the best number of them.
+func (q *Question) pipeline() *pipeline {
+	plan := func(pieces int) *pipeline {
+		return newPipeline(&q.Machine, q.Cluster, q.Collective, q.Algorithm, float64(q.Bytes), pieces)
+	}
+	if !q.Algorithm.Pipelined() {
+		return plan(1)
+	}
+	if q.Pieces > 0 {
+		return plan(q.Pieces)
+	}
+	best := plan(1)
+	least := best.formula()
+	for pieces := 2; pieces <= q.mostPieces(); pieces *= 2 {
+		p := plan(pieces)
+		if p.tasks() > fewTasks {
+			break
+		}
+		if t := p.formula(); t < least {
+			best, least = p, t
+		}
+	}
+	return best
+}
+
+// mostPieces is how many are worth trying: each has its own synchronization.
+func (q *Question) mostPieces() int {
+	return int(max(1, min(maxPieces, q.Bytes/int64(minPiece*q.Cluster.least()))))
+}
+
+// ring predicts the flat ring.
+func (q Question) ring() (Prediction, error) {
+	p := Prediction{Question: q}
+	n, h := q.Cluster.Ranks(), q.Cluster.Hosts()
+	p.Pieces = 1
+	laps := 1
+	reducing := 0
+	var r ring
+	moved := 0.0
+	switch q.Collective {
+	case Broadcast:
+		p.Pieces = q.Pieces
+		if p.Pieces == 0 {
+			p.Pieces = q.chainPieces(n - 1)
+		}
+		r = newRing(&q.Machine, q.Cluster, float64(q.Bytes)/float64(p.Pieces))
+		p.Time, p.LinkBusy, p.NetworkBusy = r.chain(n-1, p.Pieces)
+		p.Formula = r.chainFormula(n-1, p.Pieces)
+		moved = float64(p.Pieces)
+	default:
+		if q.Collective == AllReduce {
+			laps = 2
+		}
+		if q.Collective != AllGather {
+			reducing = n - 1
+		}
+		r = newRing(&q.Machine, q.Cluster, float64(q.Bytes)/float64(n))
+		p.Time, p.LinkBusy, p.NetworkBusy = r.around(reducing, laps*(n-1))
+		p.Formula = r.formula(reducing, laps*(n-1))
+		moved = float64(laps * (n - 1))
+	}
+	for _, hop := range r.hops {
+		if hop.crosses {
+			p.NetworkBytes = moved * hop.sent
+			p.NetworkMessages = moved
+		} else {
+			p.LinkBytes = max(p.LinkBytes, moved*hop.sent)
+		}
+		p.ReduceBusy = max(p.ReduceBusy, float64(reducing)*hop.reduces)
+	}
+	if h > 1 {
+		p.NetworkSteps = laps * min(h, n-1)
+		if q.Collective == Broadcast {
+			p.NetworkSteps = h - 1
+		}
+	}
+	p.LinkSteps = laps*(n-1) - p.NetworkSteps
+	return p, nil
+}
+
+// chainPieces is the number of pieces with the least time by formula.
+func (q Question) chainPieces(hops int) int {
+	best, least := 1, math.Inf(1)
+	for pieces := 1; pieces <= q.mostPieces() && pieces*hops <= fewHops; pieces *= 2 {
+		r := newRing(&q.Machine, q.Cluster, float64(q.Bytes)/float64(pieces))
+		if t := r.chainFormula(hops, pieces); t < least {
+			best, least = pieces, t
+		}
+	}
+	return best
+}
+
+// Best predicts all algorithms of a collective and returns them with the fastest
+// first; equally fast ones stay in the order of the list.
+func Best(q Question) ([]Prediction, error) {
+	var all []Prediction
+	for _, a := range Algorithms(q.Collective, q.Cluster) {
+		q.Algorithm = a
+		p, err := Predict(q)
+		if err != nil {
+			return nil, err
+		}
+		at := len(all)
+		for at > 0 && p.Time < all[at-1].Time {
+			at--
+		}
+		all = append(all[:at], append([]Prediction{p}, all[at:]...)...)
+	}
+	return all, nil
+}

@@ -1,0 +1,73 @@
+package scaling
+
+import "fmt"
+
+// Measurement is a time that somebody measured, and how to predict it.
+type Measurement struct {
+	Source     string
+	Machine    string
+	Hosts      int
+	Ranks      int // on each host
+	Collective Collective
+	Bytes      int64
+	Algorithm  Algorithm
+	Pieces     int  // 0: as chosen
+	NoCopies   bool // the algorithm moves data by kernels alone
+	Time       float64
+}
+
+const (
+	upstream = "MSCCL++ baseline"
+	ours     = "this project"
+	peer     = "MSCCL++ 0.9, measured"
+)
+
+// Published returns measurements to hold predictions against: what the tests of
+// MSCCL++ expect of two hosts with eight H100 each, with the pieces and the way of
+// moving data that its test kernels have, and what was measured on single hosts with
+// H200s, where there is no network.
+func Published() []Measurement {
+	two := Measurement{Source: upstream, Machine: "h100", Hosts: 2, Ranks: 8}
+	with := func(m Measurement, c Collective, a Algorithm, bytes int64, pieces int, noCopies bool, time float64) Measurement {
+		m.Collective, m.Algorithm, m.Bytes, m.Pieces, m.NoCopies, m.Time = c, a, bytes, pieces, noCopies, time
+		return m
+	}
+	two200 := Measurement{Source: ours, Machine: "h200", Hosts: 1, Ranks: 2}
+	eight := Measurement{Source: peer, Machine: "h200", Hosts: 1, Ranks: 8}
+	return []Measurement{
+		with(two, AllReduce, Small, 8<<10, 0, true, 15.10),
+		with(two, AllReduce, LargeDirect, 24<<20, 3, true, 212.39),
+		with(two, AllReduce, LargeDirect, 48<<20, 3, true, 363.40),
+		with(two, AllReduce, LargeDirect, 3<<30, 3, false, 15989.38),
+		with(two, AllReduce, LargeDirect, 3<<30, 3, true, 19321.02),
+		with(two, AllGather, LargeDirect, 3<<30, 3, false, 7480.40),
+		with(two, AllToAll, FlatDirect, 1<<30, 0, false, 11076.24),
+		with(eight, AllReduce, Small, 1<<10, 0, true, 3.94),
+		with(eight, AllReduce, Small, 16<<10, 0, true, 5.08),
+		with(two200, AllGather, Small, 1<<10, 0, true, 2.48),
+		with(two200, AllGather, FlatDirect, 1<<30, 0, false, 1393),
+		with(two200, AllReduce, LargeDirect, 1<<30, 2, false, 2881),
+	}
+}
+
+// Predict predicts what was measured.
+func (m Measurement) Predict() (Prediction, error) {
+	machine, err := FindMachine(m.Machine)
+	if err != nil {
+		return Prediction{}, err
+	}
+	if m.NoCopies {
+		machine.CopyBandwidth = 0
+	}
+	on, err := NewCluster(m.Hosts, m.Ranks)
+	if err != nil {
+		return Prediction{}, err
+	}
+	p, err := Predict(Question{
+		Machine: machine, Cluster: on, Collective: m.Collective, Algorithm: m.Algorithm, Bytes: m.Bytes, Pieces: m.Pieces,
+	})
+	if err != nil {
+		return Prediction{}, fmt.Errorf("%s of %d bytes: %w", m.Collective, m.Bytes, err)
+	}
+	return p, nil
+}
