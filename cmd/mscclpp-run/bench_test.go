@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/bench/matrix"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -106,9 +107,35 @@ func TestCheckFlags(t *testing.T) {
 		`--tier "slow": expected quick or full`: {"--tier", "slow"},
 		`unexpected argument "full"`:            {"full"},
 		`case "allreduce,f32": `:                {"--case", "allreduce,f32"},
+		"expected a number of cases":            {"--at-most", "-1"},
 	} {
 		if err := parseVerb((&checkFlags{}).command(&app{}), args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// A few of many cases are some of each collective, in the order of the whole.
+func TestSpread(t *testing.T) {
+	var all []matrix.Case
+	for n := range 100 {
+		all = append(all, matrix.Case{Collective: bench.Collective(n / 25), Count: n})
+	}
+	for n, want := range map[int]int{0: 100, 1: 1, 8: 8, 33: 33, 100: 100, 1000: 100} {
+		few, of := spread(all, n), map[bench.Collective]int{}
+		for i, c := range few {
+			of[c.Collective]++
+			if i > 0 && c.Count <= few[i-1].Count {
+				t.Errorf("%d: case %d follows case %d", n, c.Count, few[i-1].Count)
+			}
+		}
+		if len(few) != want || few[0].Count != 0 {
+			t.Errorf("%d: %d cases from %d: expected %d from 0", n, len(few), few[0].Count, want)
+		}
+		for c, share := range of {
+			if want >= 4 && (share < want/4 || share > want/4+1) {
+				t.Errorf("%d: %d cases of %v: expected a quarter", n, share, c)
+			}
 		}
 	}
 }

@@ -18,6 +18,7 @@ type checkFlags struct {
 	tier   string
 	device string
 	cases  []string
+	most   int
 	list   bool
 
 	chosen matrix.Tier
@@ -34,6 +35,7 @@ func (f *checkFlags) command(a *app) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.tier, "tier", matrix.Tiers[0].Name, "quick: every pair of values in some case; full: every combination")
 	c.Flags().StringArrayVar(&f.cases, "case", nil, "run this case alone, as a failure prints it; may be repeated")
+	c.Flags().IntVar(&f.most, "at-most", 0, "of the tier's cases this many, taken from all of them alike, for slow networks; 0: all")
 	c.Flags().StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
 	c.Flags().BoolVar(&f.list, "list", false, "print the cases and run none")
 	return c
@@ -52,6 +54,9 @@ func (f *checkFlags) parse(args []string) error {
 	if f.chosen.Name == "" {
 		return fmt.Errorf("--tier %q: expected %s", f.tier, strings.Join(names, " or "))
 	}
+	if f.most < 0 {
+		return fmt.Errorf("--at-most %d: expected a number of cases, or 0 for all", f.most)
+	}
 	for _, text := range f.cases {
 		c, err := matrix.ParseCase(text)
 		if err != nil {
@@ -67,6 +72,7 @@ func (f *checkFlags) run(a *app) error {
 		cases := f.parsed
 		if len(cases) == 0 {
 			cases = f.chosen.Cases(matrix.Support{Ranks: g.Size(), Algorithms: g.Algorithms, Runs: g.runs})
+			cases = spread(cases, f.most)
 		}
 		if err := fit(cases, g.Size()); err != nil {
 			return said(g, err)
@@ -101,6 +107,19 @@ func (f *checkFlags) verify(ctx context.Context, a *app, g *group, cases []matri
 		return &codeError{code: 1} // all ranks know, and rank 0 has said it
 	}
 	return err
+}
+
+// spread takes at most n of the cases, at equal distances, the first one included: they are
+// ordered by collective and type, so that each of these is left with its share. 0 is all.
+func spread(cases []matrix.Case, n int) []matrix.Case {
+	if n == 0 || n >= len(cases) {
+		return cases
+	}
+	few := make([]matrix.Case, n)
+	for i := range few {
+		few[i] = cases[i*len(cases)/n]
+	}
+	return few
 }
 
 // fit refuses cases that were typed for another number of ranks.

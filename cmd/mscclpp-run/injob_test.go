@@ -117,13 +117,9 @@ func TestVerbsInAJob(t *testing.T) {
 		if code != 0 || len(cases) < 150 {
 			t.Fatalf("exit code %d, %d cases", code, len(cases))
 		}
-		args := []string{"-n", "3", "check"}
-		for n := 0; n < len(cases); n += 24 {
-			args = append(args, "--case", cases[n])
-		}
-		stdout, _, code = i.run(t, args...)
+		stdout, _, code = i.run(t, "-n", "3", "check", "--at-most", "10")
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
-		if last := lines[len(lines)-1]; code != 0 || !strings.HasSuffix(last, " passed, 0 failed") || strings.HasPrefix(last, "0 ") {
+		if last := lines[len(lines)-1]; code != 0 || last != "10 passed, 0 failed" {
 			t.Errorf("exit code %d:\n%s", code, stdout)
 		}
 	})
