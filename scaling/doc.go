@@ -36,12 +36,12 @@
 //
 // # Closed forms
 //
-// Beside each simulated time stands a closed form: the time of the first piece
-// through all stages, and for each further piece the time of the busiest resource.
-// With one piece both are the same. With more, the simulation shows what the formula
-// cannot know, such as a link that serves the gather of one piece before the scatter
-// of the next. Tests hold the two against each other, and the bytes of both against
-// messages that are enumerated one by one.
+// Beside each simulated time stands a closed form, a bound that no order of pieces can
+// beat: the way of one piece through all stages, or the work of the busiest resource
+// on all pieces with the way to it and from it. With one piece both are the same. With
+// more, the simulation shows what the bound cannot know: pieces that meet at a
+// resource and wait. Tests hold the two against each other, and the bytes of both
+// against messages that are enumerated one by one.
 //
 // Units are bytes, microseconds, and GB/s (10^9 bytes). A prediction is no
 // measurement: it has no noise, no congestion, no slow rank and no bad day.

@@ -1,5 +1,7 @@
 package scaling
 
+import "slices"
+
 // pipeline is the stages of one piece, for each kind of host, and what it takes to
 // send so many pieces through.
 type pipeline struct {
@@ -32,34 +34,78 @@ func (p *pipeline) tasks() int {
 	return n * len(p.kinds) * p.pieces
 }
 
-// formula is the closed form: the first piece through all stages, and for each
-// further one the busiest resource.
+// use is when the first piece meets a resource, and how long each piece keeps it.
+type use struct {
+	from, to float64 // of the first piece: before the first use; after the last, if nobody else were waited for
+	busy     float64
+	used     bool
+}
+
+// formula is the closed form, a bound that no order of pieces can beat: the way of one
+// piece through all stages; or, of the resource for which it is the longest, the time
+// until the first piece comes, the work of all pieces, and the time from there to the
+// end. Kinds of hosts wait for each other where they meet, in the network.
 func (p *pipeline) formula() float64 {
-	first, busiest := 0.0, 0.0
-	busy := make([][resources]float64, len(p.kinds))
+	first := make([]float64, len(p.kinds))
+	alone := make([]float64, len(p.kinds)) // the same if no other kind were waited for
+	uses := make([][resources]use, len(p.kinds))
+	var hops []use
 	for i, b := range p.blocks[0] {
-		for j := range b.stages {
-			longest := 0.0
-			for k := range p.kinds {
-				for _, w := range p.blocks[k][i].stages[j] {
-					occupies, late := p.machine.cost(w, p.kinds[k].ranks)
-					longest = max(longest, occupies+late)
-					if times := float64(b.times); b.hops {
-						busiest = max(busiest, occupies)
-					} else {
-						busy[k][w.on] += times * occupies
+		for range b.times {
+			for j := range b.stages {
+				crosses, last := false, 0.0
+				for k := range p.kinds {
+					longest := 0.0
+					for _, w := range p.blocks[k][i].stages[j] {
+						occupies, late := p.machine.cost(w, p.kinds[k].ranks)
+						longest = max(longest, occupies+late)
+						crosses = crosses || w.on == onNetwork
+						u := &uses[k][w.on]
+						if b.hops {
+							hops = append(hops, use{})
+							u = &hops[len(hops)-1]
+						}
+						if occupies > 0 {
+							u.add(first[k], alone[k], occupies)
+						}
+					}
+					first[k], alone[k] = first[k]+longest, alone[k]+longest
+					last = max(last, first[k])
+				}
+				for k := range first {
+					if crosses {
+						first[k] = last
 					}
 				}
 			}
-			first += float64(b.times) * longest
 		}
 	}
-	for _, b := range busy {
-		for _, t := range b {
-			busiest = max(busiest, t)
+	bound := slices.Max(first)
+	for k := range uses {
+		for _, u := range uses[k] {
+			bound = max(bound, u.bound(p.pieces, alone[k]))
 		}
 	}
-	return p.machine.Launch + first + float64(p.pieces-1)*busiest
+	for _, u := range hops { // of a single kind
+		bound = max(bound, u.bound(p.pieces, alone[0]))
+	}
+	return p.machine.Launch + bound
+}
+
+func (u *use) add(at, alone, occupies float64) {
+	if !u.used {
+		u.used, u.from = true, at
+	}
+	u.busy += occupies
+	u.to = alone + occupies
+}
+
+// bound is the time until the last piece has passed, if its way ends at end.
+func (u *use) bound(pieces int, end float64) float64 {
+	if !u.used {
+		return 0
+	}
+	return u.from + float64(pieces)*u.busy + end - u.to
 }
 
 // simulate returns when the last piece is through, and how long each resource of the

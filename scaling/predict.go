@@ -12,7 +12,7 @@ type Question struct {
 	Collective Collective
 	Algorithm  Algorithm
 	Bytes      int64 // of the larger buffer of a rank
-	Pieces     int   // of the pipelined algorithms; 0: the number with the least time by formula
+	Pieces     int   // of the pipelined algorithms; 0: the power of two with the least time
 }
 
 // Prediction is the answer. Bytes and messages are those that the busiest rank
@@ -52,7 +52,7 @@ const (
 	minPiece  = 64 << 10 // bytes of a rank's part in a piece, unless there is one piece
 	maxBytes  = 1 << 50
 	maxTasks  = 1 << 22 // memory of a simulation: about 200 MB
-	fewTasks  = 1 << 15 // beyond it, no more pieces are tried
+	fewTasks  = 1 << 14 // beyond it, no more pieces are tried
 	fewHops   = 1 << 20 // the same for the flat ring, whose hops cost less
 )
 
@@ -75,15 +75,12 @@ func Predict(q Question) (Prediction, error) {
 	if q.Algorithm == FlatRing {
 		return q.ring()
 	}
-	best := q.pipeline()
-	if n := best.tasks(); n > maxTasks {
-		return Prediction{}, fmt.Errorf("%s by %s in %d pieces over %d hosts: %d tasks to simulate, expected at most %d: ask for fewer pieces or hosts: %w",
-			q.Collective, q.Algorithm, best.pieces, q.Cluster.hosts, n, maxTasks, ErrInvalid)
+	best, time, busy, err := q.pipeline()
+	if err != nil {
+		return Prediction{}, err
 	}
-	p := Prediction{Question: q, Formula: best.formula()}
+	p := Prediction{Question: q, Time: time, Formula: best.formula()}
 	p.Pieces = best.pieces
-	var busy [resources]float64
-	p.Time, busy = best.simulate()
 	p.LinkBusy, p.NetworkBusy, p.ReduceBusy = busy[onLink], busy[onNetwork], busy[onReducer]
 	for k, blocks := range best.blocks {
 		bytes, messages := sum(blocks)
@@ -96,29 +93,33 @@ func Predict(q Question) (Prediction, error) {
 	return p, nil
 }
 
-// pipeline plans with the pieces asked for, or with the best number of them.
-func (q *Question) pipeline() *pipeline {
+// pipeline simulates the pieces asked for, or 1, 2, 4, … of them, and returns the fastest.
+func (q *Question) pipeline() (best *pipeline, time float64, busy [resources]float64, err error) {
 	plan := func(pieces int) *pipeline {
 		return newPipeline(&q.Machine, q.Cluster, q.Collective, q.Algorithm, float64(q.Bytes), pieces)
 	}
-	if !q.Algorithm.Pipelined() {
-		return plan(1)
+	pieces, most := 1, 1
+	if q.Algorithm.Pipelined() {
+		if most = q.mostPieces(); q.Pieces > 0 {
+			pieces, most = q.Pieces, q.Pieces
+		}
 	}
-	if q.Pieces > 0 {
-		return plan(q.Pieces)
+	best = plan(pieces)
+	if n := best.tasks(); n > maxTasks {
+		return nil, 0, busy, fmt.Errorf("%s by %s in %d pieces over %d hosts: %d tasks to simulate, expected at most %d: ask for fewer pieces or hosts: %w",
+			q.Collective, q.Algorithm, pieces, q.Cluster.hosts, n, maxTasks, ErrInvalid)
 	}
-	best := plan(1)
-	least := best.formula()
-	for pieces := 2; pieces <= q.mostPieces(); pieces *= 2 {
+	time, busy = best.simulate()
+	for pieces *= 2; pieces <= most; pieces *= 2 {
 		p := plan(pieces)
 		if p.tasks() > fewTasks {
 			break
 		}
-		if t := p.formula(); t < least {
-			best, least = p, t
+		if t, b := p.simulate(); t < time {
+			best, time, busy = p, t, b
 		}
 	}
-	return best
+	return best, time, busy, nil
 }
 
 // mostPieces is how many are worth trying: each has its own synchronization.
