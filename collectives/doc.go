@@ -31,6 +31,11 @@
 // are parts of one exchange; offsets may differ, except in calls that copy engines
 // carry out: see Options.NoCopies.
 //
+// # Hosts
+//
+// Where not all ranks share memory, calls of memory of the host go in two levels: by
+// kernels inside a host, over port channels between hosts. Docs/decisions/0006 says how.
+//
 // # GPUs
 //
 // A call returns when its kernels are enqueued. What goes wrong later is told by the
