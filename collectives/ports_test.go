@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -113,18 +114,18 @@ func TestResultsOverHosts(t *testing.T) {
 				const most = 20011 + 8
 				b := buffers{make([]byte, 2*most*8*n), make([]byte, 2*most*8*n)}
 				i := 0
-				for _, kind := range kinds {
+				for _, kind := range collectivetest.Kinds() {
 					for _, algorithm := range []string{"ports", "", "hierarchical_small", "hierarchical_large"} {
 						for range 24 / n {
 							x := trial{
-								kind: kind, algorithm: algorithm, count: counts[i%len(counts)], dtype: device.DataType(i % device.DataTypes),
-								op: device.Op(i / 2 % device.Ops), root: i % n, inPlace: i/3%2 == 0, shift: i / 5 % 4,
+								Kind: kind, Algorithm: algorithm, Count: counts[i%len(counts)], Type: device.DataType(i % device.DataTypes),
+								Op: device.Op(i / 2 % device.Ops), Root: i % n, InPlace: i/3%2 == 0, Shift: i / 5 % 4,
 							}
 							i += 7
 							if !fits(c, x) {
 								continue
 							}
-							if err := x.run(c, b, uint64(i)); err != nil {
+							if err := x.Run(b.of(c), uint64(i)); err != nil {
 								return err
 							}
 						}
@@ -184,13 +185,13 @@ func TestSameBitsOverHosts(t *testing.T) {
 // fits reports whether an algorithm is there and serves the case: not every one is for
 // all sizes, types and layouts.
 func fits(c *collectives.Comm, x trial) bool {
-	if x.algorithm == "" || x.algorithm == "ports" {
+	if x.Algorithm == "" || x.Algorithm == "ports" {
 		return true
 	}
-	in, out := x.elements(c.Size())
+	in, out := x.Elements(c.Size())
 	_, err := c.Choice(collectives.Request{
-		Collective: x.kind, Count: uint64(x.count), Bytes: uint64(max(in, out) * x.dtype.Size()), Type: x.dtype, Op: x.op, Root: x.root,
-	}, x.algorithm)
+		Collective: x.Kind, Count: uint64(x.Count), Bytes: uint64(max(in, out) * x.Type.Size()), Type: x.Type, Op: x.Op, Root: x.Root,
+	}, x.Algorithm)
 	return err == nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -192,8 +193,9 @@ func TestConcurrentCommunicators(t *testing.T) {
 			job(t, 2+k, collectives.Options{Scratch: 4 << 20}, func(ctx context.Context, c *collectives.Comm) error {
 				b := buffers{make([]byte, 1<<20), make([]byte, 1<<20)}
 				for i := range 30 {
-					x := trial{kind: kinds[i%len(kinds)], count: 1 + i*997%9000, dtype: device.DataType(i % device.DataTypes), root: i % c.Size()}
-					if err := x.run(c, b, uint64(k*100+i)); err != nil {
+					kinds := collectivetest.Kinds()
+					x := trial{Kind: kinds[i%len(kinds)], Count: 1 + i*997%9000, Type: device.DataType(i % device.DataTypes), Root: i % c.Size()}
+					if err := x.Run(b.of(c), uint64(k*100+i)); err != nil {
 						return err
 					}
 				}
@@ -227,8 +229,8 @@ func TestOwnAlgorithmAndSelector(t *testing.T) {
 			return fmt.Errorf("registered twice: %v", err)
 		}
 		b := buffers{make([]byte, 1<<16), make([]byte, 1<<16)}
-		x := trial{kind: collectives.AllReduce, algorithm: "reduce_broadcast", count: 1000, dtype: device.Int32}
-		if err := x.run(c, b, 1); err != nil || used != 1 {
+		x := trial{Kind: collectives.AllReduce, Algorithm: "reduce_broadcast", Count: 1000, Type: device.Int32}
+		if err := x.Run(b.of(c), 1); err != nil || used != 1 {
 			return fmt.Errorf("by name: %v, used %d times", err, used)
 		}
 		c.RegisterSelector(func(r *collectives.Request) string {
@@ -237,16 +239,16 @@ func TestOwnAlgorithmAndSelector(t *testing.T) {
 			}
 			return ""
 		})
-		x.algorithm = ""
-		if err := x.run(c, b, 2); err != nil || used != 2 {
+		x.Algorithm = ""
+		if err := x.Run(b.of(c), 2); err != nil || used != 2 {
 			return fmt.Errorf("by selector: %v, used %d times", err, used)
 		}
-		x.count = 10
-		if err := x.run(c, b, 3); err != nil || used != 2 {
+		x.Count = 10
+		if err := x.Run(b.of(c), 3); err != nil || used != 2 {
 			return fmt.Errorf("selector left the choice: %v, used %d times", err, used)
 		}
-		x.count, x.op = 1000, device.Avg
-		if err := x.run(c, b, 3); !errors.Is(err, framework.ErrUnsupported) {
+		x.Count, x.Op = 1000, device.Avg
+		if err := x.Run(b.of(c), 3); !errors.Is(err, framework.ErrUnsupported) {
 			return fmt.Errorf("algorithm that does not fit: %v", err)
 		}
 		return nil

@@ -223,16 +223,16 @@ func TestRareTypes(t *testing.T) {
 			return err
 		}
 		for _, x := range []trial{
-			{kind: collectives.AllReduce}, {kind: collectives.ReduceScatter}, {kind: collectives.Reduce, root: 1}, {kind: collectives.AllGather},
-			{kind: collectives.AllReduce, algorithm: "copy"}, {kind: collectives.AllReduce, algorithm: "zerocopy"}, {kind: collectives.Reduce, algorithm: "chunk"},
+			{Kind: collectives.AllReduce}, {Kind: collectives.ReduceScatter}, {Kind: collectives.Reduce, Root: 1}, {Kind: collectives.AllGather},
+			{Kind: collectives.AllReduce, Algorithm: "copy"}, {Kind: collectives.AllReduce, Algorithm: "zerocopy"}, {Kind: collectives.Reduce, Algorithm: "chunk"},
 		} {
-			x.count, x.dtype = count, rare
-			if err := x.run(ctx, r, m.Addr(), 1<<19, 3); err != nil {
+			x.Count, x.Type = count, rare
+			if err := x.Run(r.rig(ctx, m.Addr(), 1<<19), 3); err != nil {
 				return err
 			}
 		}
 		for _, algorithm := range []string{"oneshot_ll128", "twophase_ll8"} {
-			err := trial{kind: collectives.AllReduce, algorithm: algorithm, count: count, dtype: rare}.call(r, m.Addr(), m.Addr())
+			err := trial{Kind: collectives.AllReduce, Algorithm: algorithm, Count: count, Type: rare}.Call(r.Comm, pointer(m.Addr()), pointer(m.Addr()), r.stream)
 			if err := wants(err, framework.ErrUnsupported, "e4m3b15", algorithm); err != nil {
 				return err
 			}

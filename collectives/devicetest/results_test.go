@@ -1,7 +1,6 @@
 package devicetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,173 +17,32 @@ import (
 
 var reference collectivetest.Reference
 
-// trial is one call with everything that varies.
-type trial struct {
-	kind      collectives.Collective
-	algorithm string
-	count     int
-	dtype     device.DataType
-	op        device.Op
-	root      int
-	inPlace   bool
-	graph     bool
+type trial = collectivetest.Trial
+
+// piece is a part of a device's memory.
+type piece struct {
+	dev  *cuda.Device
+	base uintptr
 }
 
-func (t trial) String() string {
-	return fmt.Sprintf("%v %s of %d %v %v root %d in place %v graph %v", t.kind, t.algorithm, t.count, t.dtype, t.op, t.root, t.inPlace, t.graph)
-}
+func (p piece) Pointer(at int) unsafe.Pointer { return pointer(p.base + uintptr(at)) }
+func (p piece) Write(b []byte, at int) error  { return p.dev.WriteAt(b, p.base+uintptr(at)) }
+func (p piece) Read(b []byte, at int) error   { return p.dev.ReadAt(b, p.base+uintptr(at)) }
 
-var kinds = []collectives.Collective{
-	collectives.AllReduce, collectives.AllGather, collectives.ReduceScatter, collectives.Broadcast, collectives.Reduce,
-	collectives.AllToAll, collectives.Gather, collectives.Scatter,
-}
-
-// elements returns how many elements the two buffers hold.
-func (t trial) elements(ranks int) (in, out int) {
-	switch t.kind {
-	case collectives.AllGather, collectives.Gather:
-		return t.count, t.count * ranks
-	case collectives.ReduceScatter, collectives.Scatter:
-		return t.count * ranks, t.count
-	case collectives.AllToAll:
-		return t.count * ranks, t.count * ranks
+// rig is for trials in two halves of memory.
+func (r *rank) rig(ctx context.Context, base, half uintptr) collectivetest.Rig {
+	return collectivetest.Rig{
+		Rank: r.Rank(), Ranks: r.Size(), Partial: !r.Shared(), In: piece{r.dev, base}, Out: piece{r.dev, base + half},
+		Call:   func(t trial, in, out unsafe.Pointer) error { return t.Call(r.Comm, in, out, r.stream) },
+		Settle: func() error { return r.settle(ctx) },
+		Graph: func(call func() error) (launch, free func() error, err error) {
+			g, err := capture(r, call)
+			if err != nil {
+				return nil, nil, err
+			}
+			return func() error { return g.Launch(r.stream) }, g.Close, nil
+		},
 	}
-	return t.count, t.count
-}
-
-// expect computes a rank's output, nil where it gets none.
-func (t trial) expect(rank int, inputs [][]byte) []byte {
-	one := t.count * t.dtype.Size()
-	reduce := func(at int) []byte {
-		parts := make([][]byte, len(inputs))
-		for r := range parts {
-			parts[r] = inputs[r][at : at+one]
-		}
-		want := make([]byte, one)
-		reference.Reduce(want, parts, t.dtype, t.op, 2)
-		return want
-	}
-	switch t.kind {
-	case collectives.AllReduce:
-		return reduce(0)
-	case collectives.ReduceScatter:
-		return reduce(rank * one)
-	case collectives.Broadcast:
-		return inputs[t.root]
-	case collectives.AllGather:
-		return bytes.Join(inputs, nil)
-	case collectives.AllToAll:
-		var want []byte
-		for r := range inputs {
-			want = append(want, inputs[r][rank*one:(rank+1)*one]...)
-		}
-		return want
-	case collectives.Scatter:
-		return inputs[t.root][rank*one : (rank+1)*one]
-	}
-	if rank != t.root { // of Gather and Reduce
-		return nil
-	}
-	if t.kind == collectives.Gather {
-		return bytes.Join(inputs, nil)
-	}
-	return reduce(0)
-}
-
-func (t trial) call(r *rank, in, out uintptr) error {
-	o := &collectives.CallOptions{Algorithm: t.algorithm, Scale: 2, Stream: r.stream}
-	i, u := pointer(in), pointer(out)
-	switch t.kind {
-	case collectives.AllReduce:
-		return r.AllReduce(i, u, t.count, t.dtype, t.op, o)
-	case collectives.AllGather:
-		return r.AllGather(i, u, t.count, t.dtype, o)
-	case collectives.ReduceScatter:
-		return r.ReduceScatter(i, u, t.count, t.dtype, t.op, o)
-	case collectives.Broadcast:
-		return r.Broadcast(i, u, t.count, t.dtype, t.root, o)
-	case collectives.Reduce:
-		return r.Reduce(i, u, t.count, t.dtype, t.op, t.root, o)
-	case collectives.AllToAll:
-		return r.AllToAll(i, u, t.count, t.dtype, o)
-	case collectives.Gather:
-		return r.Gather(i, u, t.count, t.dtype, t.root, o)
-	case collectives.Scatter:
-		return r.Scatter(i, u, t.count, t.dtype, t.root, o)
-	}
-	return fmt.Errorf("no call for %v", t.kind)
-}
-
-// places returns where the two buffers are in memory.
-func (t trial) places(base, half uintptr, rank, ranks int) (in, out uintptr) {
-	nin, nout := t.elements(ranks)
-	own := uintptr(0)
-	if nin != nout && (rank == t.root || t.kind == collectives.AllGather || t.kind == collectives.ReduceScatter) {
-		own = uintptr(rank * t.count * t.dtype.Size())
-	}
-	switch {
-	case !t.inPlace:
-		return base, base + half
-	case nout >= nin:
-		return base + half + own, base + half
-	}
-	return base, base + own
-}
-
-// request is the trial as selectors see it.
-func (t trial) request(ranks int) collectives.Request {
-	nin, nout := t.elements(ranks)
-	return collectives.Request{Collective: t.kind, Bytes: uint64(max(nin, nout) * t.dtype.Size()), Count: uint64(t.count), Type: t.dtype, Op: t.op,
-		Root: t.root, Registered: true, InPlace: t.inPlace}
-}
-
-const guard = 32
-
-// run performs the trial, from a graph several times, and checks the result.
-func (t trial) run(ctx context.Context, r *rank, base, half uintptr, seed uint64) error {
-	ranks, size := r.Size(), t.dtype.Size()
-	inputs := make([][]byte, ranks)
-	nin, nout := t.elements(ranks)
-	for i := range inputs {
-		inputs[i] = make([]byte, nin*size)
-		reference.Fill(inputs[i], t.dtype, t.op, seed, i, 0)
-	}
-	in, out := t.places(base, half, r.Rank(), ranks)
-	enqueue := func() error { return t.call(r, in, out) }
-	times := 1
-	if t.graph {
-		graph, err := capture(r, enqueue)
-		if err != nil {
-			return fmt.Errorf("%v: capture: %w", t, err)
-		}
-		defer graph.Close()
-		enqueue, times = func() error { return graph.Launch(r.stream) }, 3
-	}
-	for range times {
-		err := errors.Join(r.dev.Fill(base+half, 0xa5, uint64(nout*size+guard)), r.dev.WriteAt(inputs[r.Rank()], in), enqueue(), r.settle(ctx))
-		if err != nil {
-			return fmt.Errorf("%v: %w", t, err)
-		}
-		got := make([]byte, nout*size+guard)
-		if err := r.dev.ReadAt(got, out); err != nil {
-			return err
-		}
-		want := t.expect(r.Rank(), inputs)
-		if n := reference.Wrong(got[:len(want)], want, t.dtype, t.op, tolerance(t, ranks)); n != 0 {
-			return fmt.Errorf("%v: %d wrong elements of %d", t, n, len(want)/size)
-		}
-		if !t.inPlace && !bytes.Equal(got[len(want):], bytes.Repeat([]byte{0xa5}, len(got)-len(want))) {
-			return fmt.Errorf("%v: written beyond the output", t)
-		}
-	}
-	return nil
-}
-
-func tolerance(t trial, ranks int) int {
-	if t.algorithm == "ring" {
-		return ranks
-	}
-	return 1
 }
 
 func capture(r *rank, enqueue func() error) (*cuda.Graph, error) {
@@ -212,22 +70,28 @@ func TestResults(t *testing.T) {
 					return err
 				}
 				i := 0
-				for _, kind := range kinds {
+				for _, kind := range collectivetest.Kinds() {
 					for _, algorithm := range append(r.Algorithms(kind), "") {
 						for k, count := range []int{1, 63, 4 << 10, 4<<10 + 4, 300_000 / n} {
 							i++
-							x := trial{kind: kind, algorithm: algorithm, count: count, dtype: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
-								op: []device.Op{device.Sum, device.Sum, device.Avg, device.Max}[i%4], root: i % n, inPlace: i/2%2 == 0, graph: k%2 == 1}
-							_, err := r.Choice(x.request(n), algorithm)
+							x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
+								Op: []device.Op{device.Sum, device.Sum, device.Avg, device.Max}[i%4], Root: i % n, InPlace: i/2%2 == 0, Graph: k%2 == 1}
+							offered := func() error {
+								request := x.Request(n)
+								request.Registered = true
+								_, err := r.Choice(request, algorithm)
+								return err
+							}
+							err := offered()
 							if errors.Is(err, framework.ErrUnsupported) && algorithm != "" {
-								x.inPlace = false
-								_, err = r.Choice(x.request(n), algorithm)
+								x.InPlace = false
+								err = offered()
 							}
 							if errors.Is(err, framework.ErrUnsupported) && algorithm != "" {
 								continue // as slots are too small
 							}
 							if err == nil {
-								err = x.run(ctx, r, m.Addr(), half, uint64(i))
+								err = x.Run(r.rig(ctx, m.Addr(), half), uint64(i))
 							}
 							if err != nil {
 								return fmt.Errorf("%v: %w", x, err)
