@@ -80,10 +80,17 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 	}()
 	go func() {
 		err := l.read(out, tell)
+		cut := err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if !cut { // it says what nobody understands, perhaps without an end
+			tell(event{err: err})
+			l.hangUp()
+		}
 		_, _ = io.Copy(io.Discard, out)
 		wait := l.cmd.Wait()
 		close(l.exited)
-		tell(event{err: l.explain(err, wait)})
+		if cut {
+			tell(event{err: l.explain(err, wait)})
+		}
 	}()
 	return l
 }
@@ -119,7 +126,7 @@ func (l *link) read(out io.Reader, tell func(event)) error {
 	}
 }
 
-// explain says why a conversation is over.
+// explain says why a conversation is over that was cut off.
 func (l *link) explain(err, wait error) error {
 	if err == nil {
 		return nil
@@ -130,8 +137,6 @@ func (l *link) explain(err, wait error) error {
 	}
 	said := l.stderr.last()
 	switch {
-	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return err
 	case l.stderr.isLive():
 		return fmt.Errorf("%w: the connection to mscclpp-run there ended (%s: %v%s)", framework.ErrPeer, l.cmd.Args[0], wait, said)
 	case code == 127 || code == 126:

@@ -1,0 +1,379 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/launch"
+)
+
+// fakeSSH makes the test binary an ssh that leads to hosts of the tests' own making: the
+// name of a host, up to a dot, says what it is like.
+const fakeSSH = "MSCCLPP_TEST_SSH"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(fakeSSH) != "" {
+		os.Exit(host(os.Args[1], os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// host is such a host, seen through ssh. It returns ssh's exit code.
+func host(name, command string) int {
+	kind, _, _ := strings.Cut(name, ".")
+	out := &frames{w: os.Stdout}
+	switch kind {
+	case "unreachable":
+		fmt.Fprintln(os.Stderr, "ssh: no route to host")
+		return 255
+	case "bare":
+		fmt.Fprintln(os.Stderr, "sh: mscclpp-run: not found")
+		return 127
+	case "old":
+		fmt.Println("mscclpp-run agent 0")
+	case "loud":
+		fmt.Print(strings.Repeat("welcome ", maxBanner/4))
+	case "greets":
+		fmt.Printf("welcome\n%s\r\n", greeting) // a login shell's words, and a terminal's end of line
+	case "silent":
+	default:
+		fmt.Println(greeting)
+	}
+	switch kind {
+	case "old", "loud", "silent":
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the launcher hangs up
+		return 0
+	case "rude":
+		_ = out.write(kindOut, []byte("no hello"))
+	case "garbled":
+		_ = out.write(kindHello, []byte("{"))
+	case "endless":
+		_, _ = os.Stdout.Write(binary.LittleEndian.AppendUint32([]byte{kindHello}, maxFrame+1))
+	case "newer":
+		_ = out.value(kindHello, Hello{Version: "v2", CPUs: 2})
+	case "gpus":
+		_ = out.value(kindHello, Hello{Version: "v1", CPUs: 8, GPUs: 3})
+	default:
+		_ = out.value(kindHello, Hello{Version: "v1", CPUs: 2, NoGPUs: "no driver"})
+	}
+	f, err := readFrame(os.Stdin)
+	if err != nil {
+		return 1 // the launcher gave up, or has no rank for this host
+	}
+	s, err := decode[Spec](f)
+	if err != nil || f.kind != kindSpec {
+		return 1
+	}
+	if s.Listen && kind != "lost" {
+		_ = out.value(kindMeeting, meeting{UniqueID: "the-id", MasterAddr: "10.0.0.7", MasterPort: 4711})
+	}
+	return ranks(kind, name, command, s, out)
+}
+
+// ranks plays what happens on a host once it knows its ranks.
+func ranks(kind, name, command string, s Spec, out *frames) int {
+	done := func(code int, text string) int {
+		_ = out.value(kindEnd, end{Result: launch.Result{Code: code, Rank: -1}, Error: text})
+		return 0
+	}
+	p := s.Place
+	switch kind {
+	case "dies":
+		fmt.Fprintln(os.Stderr, "the power is off")
+		return 255
+	case "refuses":
+		return done(127, "program nosuch: expected it on every host")
+	case "fails":
+		_ = out.value(kindFailed, launch.Result{Code: 3, Rank: p.First})
+	case "breaks":
+		_ = out.write(kindFailed, []byte("?"))
+	case "good", "greets", "newer", "gpus":
+		_ = out.write(kindOut, fmt.Appendf(nil, "%s: ranks %d+%d of %d, node %d of %d, id %q, listen %v, at %s:%d, job %s, %s\n",
+			name, p.First, p.Local, p.World, p.Node, p.Nodes, s.UniqueID, s.Listen, p.MasterAddr, p.MasterPort, p.Job, command))
+		_ = out.write(kindErr, []byte("on stderr\n"))
+		_ = out.write(kindReport, []byte("mscclpp-run: all is well\n"))
+		return done(0, "")
+	}
+	_ = out.write(kindOut, fmt.Appendf(nil, "%s: ready\n", name))
+	for { // waits, fails, lost, reads
+		f, err := readFrame(os.Stdin)
+		switch {
+		case err != nil:
+			return 1
+		case f.kind == kindSignal:
+			_ = out.write(kindOut, fmt.Appendf(nil, "%s: signal %d\n", name, f.body[0]))
+			return done(128+int(f.body[0]), "")
+		case f.kind == kindIn && len(f.body) == 0:
+			return done(0, "")
+		case f.kind == kindIn:
+			_ = out.write(kindOut, bytes.ToUpper(f.body))
+			_ = out.write(kindTaken, nil)
+		}
+	}
+}
+
+// text is a writer that may be written to by several.
+type text struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (x *text) Write(p []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.b.Write(p)
+}
+
+func (x *text) String() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.b.String()
+}
+
+// printed is what a job prints, by where.
+type printed struct{ out, err, report text }
+
+// over returns a job of two ranks on each host.
+func over(t *testing.T, hosts ...string) (*Job, *printed) {
+	t.Helper()
+	t.Setenv(fakeSSH, "1")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &printed{}
+	j := &Job{
+		Each: 2, SSH: []string{exe}, Agent: "/it's here", Version: "v1", Name: "job-1", Timeout: 20 * time.Second,
+		Spec: Spec{Args: []string{"x"}, Grace: time.Second}, Stdout: &x.out, Stderr: &x.err, Report: &x.report,
+	}
+	for _, h := range hosts {
+		j.Hosts = append(j.Hosts, Host{Name: h})
+	}
+	return j, x
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func contains(t *testing.T, what, got string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(got, p) {
+			t.Errorf("%s: %q: expected %q in it", what, got, p)
+		}
+	}
+}
+
+// Each host is told its ranks; all but the first the id that this one made.
+func TestJobOnTwoHosts(t *testing.T) {
+	j, x := over(t, "good.a", "greets.b", "newer.c")
+	result, err := Run(within(t), *j)
+	if err != nil || result.Code != 0 || result.Rank != -1 {
+		t.Fatalf("%+v, %v\n%s", result, err, x.report.String())
+	}
+	const agent = `'/it'\''s here' --serve-agent`
+	contains(t, "stdout", x.out.String(),
+		`good.a: ranks 0+2 of 6, node 0 of 3, id "", listen true, at :0, job job-1, `+agent,
+		`greets.b: ranks 2+2 of 6, node 1 of 3, id "the-id", listen false, at 10.0.0.7:4711, job job-1, `+agent,
+		`newer.c: ranks 4+2 of 6, node 2 of 3, id "the-id", listen false`)
+	contains(t, "stderr", x.err.String(), "on stderr\non stderr\non stderr\n")
+	contains(t, "report", x.report.String(), "mscclpp-run: host good.a: all is well\n", "warning: host newer.c has release v2, this one is v1")
+}
+
+// One rank for each GPU, or processor, is what hosts say that they have.
+func TestRanksByWhatHostsHave(t *testing.T) {
+	for of, want := range map[string][]string{
+		"cpu":  {"ranks 0+8 of 10", "ranks 8+2 of 10"},
+		"auto": {"ranks 0+3 of 5", "ranks 3+2 of 5"},
+	} {
+		j, x := over(t, "gpus.a", "good.b")
+		j.Each, j.Of = 0, of
+		if result, err := Run(within(t), *j); err != nil || result.Code != 0 {
+			t.Errorf("%s: %+v, %v", of, result, err)
+		}
+		contains(t, of, x.out.String(), want...)
+	}
+	j, _ := over(t, "gpus.a", "good.b")
+	j.Each, j.Of = 0, "gpu"
+	if _, err := Run(within(t), *j); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "host good.b: one rank for each gpu") || !strings.Contains(err.Error(), "no driver") {
+		t.Errorf("a host without GPUs: %v: expected ErrUnavailable that names it and says why", err)
+	}
+	j, _ = over(t, "gpus.a")
+	j.Each, j.Of, j.Total = 0, "gpu", 5
+	if _, err := Run(within(t), *j); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "-n 5") {
+		t.Errorf("another number of ranks: %v: expected ErrInvalid", err)
+	}
+}
+
+// What keeps a host from answering is said for every one of them, with what to do.
+func TestHostsThatDoNotAnswer(t *testing.T) {
+	for name, want := range map[string][]string{
+		"unreachable": {"host unreachable.x: unavailable: cannot be reached", "ssh: no route to host", "works without a question"},
+		"bare":        {"mscclpp-run could not be started there", "not found", "--agent"},
+		"old":         {"peer failed", `speaks version "0"`, `this one "1"`, "one release on all hosts"},
+		"loud":        {"peer failed", "no greeting of mscclpp-run", "quiet login shell"},
+		"rude":        {"peer failed", "first message is 'o', expected 'h'"},
+		"garbled":     {"peer failed", "message 'h' of the other end"},
+		"endless":     {"peer failed", "bytes from the other end of ssh: expected at most"},
+		"silent":      {"unavailable", "1 of 2 hosts have not answered: silent.x", "bootstrap.timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, x := over(t, name+".x", "good.y")
+			if name == "silent" {
+				j.Timeout = time.Second
+			}
+			result, err := Run(within(t), *j)
+			if err == nil || result.Code != 1 || x.out.String() != "" {
+				t.Fatalf("%+v, %v, %q: expected an error before anything starts", result, err, x.out.String())
+			}
+			contains(t, "error", err.Error(), want...)
+			if strings.Contains(err.Error(), "good.y") {
+				t.Errorf("%v: names a host that is well", err)
+			}
+		})
+	}
+	j, _ := over(t, "bare.x", "unreachable.y")
+	if _, err := Run(within(t), *j); err == nil || !strings.Contains(err.Error(), "bare.x") || !strings.Contains(err.Error(), "unreachable.y") {
+		t.Errorf("%v: expected both hosts", err)
+	}
+	j, _ = over(t, "good.x")
+	j.SSH = []string{"/nosuch/ssh"}
+	if _, err := Run(within(t), *j); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "/nosuch/ssh") {
+		t.Errorf("no ssh: %v: expected ErrUnavailable", err)
+	}
+}
+
+// What ends a job before it has started.
+func TestStartThatIsCutShort(t *testing.T) {
+	j, _ := over(t, "silent.x")
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGINT
+	j.Signals = signals
+	if _, err := Run(within(t), *j); !errors.Is(err, framework.ErrClosed) || !strings.Contains(err.Error(), "before all hosts had answered") {
+		t.Errorf("a signal: %v: expected ErrClosed", err)
+	}
+	alone := func(name string) *Job { j, _ := over(t, name); return j }
+	ctx, cancel := context.WithCancelCause(within(t))
+	cause := errors.New("enough")
+	cancel(cause)
+	if _, err := Run(ctx, *alone("silent.x")); !errors.Is(err, cause) {
+		t.Errorf("a context that ended: %v: expected its cause", err)
+	}
+	late := alone("lost.x")
+	late.Timeout = time.Second
+	if _, err := Run(within(t), *late); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "host lost.x has not said within 1s where the ranks meet") {
+		t.Errorf("no meeting point: %v: expected ErrUnavailable", err)
+	}
+	huge := alone("good.x")
+	huge.Spec.Env = []string{strings.Repeat("x", maxFrame)}
+	if _, err := Run(within(t), *huge); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "arguments and environment") {
+		t.Errorf("an environment that is too large: %v: expected ErrInvalid", err)
+	}
+}
+
+// When a host ends badly the others are told to end, and the result is the first
+// failure's.
+func TestHostsThatFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		code, rank int
+		report     string
+		err        string
+	}{
+		"dies":    {1, -1, "host dies.b: peer failed: the connection to mscclpp-run there ended", ""},
+		"refuses": {127, -1, "", "host refuses.b: program nosuch"},
+		"fails":   {3, 2, "", ""},
+		"breaks":  {1, -1, "", "host breaks.b: peer failed: message 'f'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, x := over(t, "waits.a", name+".b")
+			result, err := Run(within(t), *j)
+			if result.Code != c.code || result.Rank != c.rank {
+				t.Errorf("%+v: expected code %d of rank %d", result, c.code, c.rank)
+			}
+			contains(t, "stdout", x.out.String(), "waits.a: signal 15\n")
+			contains(t, "report", x.report.String(), c.report)
+			var start *StartError
+			if (c.err == "") != (err == nil) || err != nil && (!strings.Contains(err.Error(), c.err) || !errors.As(err, &start) || start.Code != c.code) {
+				t.Errorf("%v: expected %q", err, c.err)
+			}
+		})
+	}
+}
+
+// watched does something once, when a word was written so often.
+type watched struct {
+	io.Writer
+	word  string
+	often int
+	do    func()
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	if w.often > 0 {
+		if w.often -= strings.Count(string(p), w.word); w.often <= 0 {
+			w.do()
+		}
+	}
+	return w.Writer.Write(p)
+}
+
+// Signals reach all hosts, and so does the end of the context.
+func TestSignalsReachAllHosts(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	ctx, cancel := context.WithCancel(within(t))
+	for number, do := range map[int]func(){10: func() { signals <- syscall.SIGUSR1 }, 2: func() { signals <- syscall.SIGINT }, 15: cancel} {
+		j, x := over(t, "waits.a", "waits.b")
+		j.Signals = signals
+		j.Stdout = &watched{&x.out, "ready", 2, do}
+		result, err := Run(ctx, *j)
+		if number == 15 {
+			ctx, cancel = context.WithCancel(within(t))
+		}
+		if err != nil || result.Code != 128+number {
+			t.Errorf("signal %d: %+v, %v: expected its code", number, result, err)
+		}
+		for _, h := range j.Hosts {
+			contains(t, "stdout", x.out.String(), fmt.Sprintf("%s: signal %d\n", h.Name, number))
+		}
+	}
+	cancel()
+}
+
+// Standard input goes to the first rank, piece by piece, and its end as well.
+func TestStandardInput(t *testing.T) {
+	j, x := over(t, "reads.a", "good.b")
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	j.Stdin = read
+	long := strings.Repeat("a long line of input\n", 10_000)
+	go func() {
+		_, _ = io.WriteString(write, long)
+		write.Close()
+	}()
+	result, err := Run(within(t), *j)
+	if err != nil || result.Code != 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	lines := slices.DeleteFunc(strings.SplitAfter(x.out.String(), "\n"), func(l string) bool { return strings.HasPrefix(l, "good.b") || strings.HasPrefix(l, "reads.a") })
+	if got := strings.Join(lines, ""); got != strings.ToUpper(long) {
+		t.Errorf("%d bytes came, expected %d", len(got), len(long))
+	}
+}
