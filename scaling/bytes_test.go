@@ -126,8 +126,6 @@ func (t *traffic) between(a Algorithm, c Collective) {
 				t.exchange(from, (from+distance)%h, size/float64(h)*float64(min(distance, h-distance)))
 			}
 		}
-	case c == AllReduce && a == Small:
-		t.exchanges(func(int, int) float64 { return size })
 	case c == AllGather:
 		t.exchanges(func(from, _ int) float64 { return size / n * ranks(from) })
 	case c == ReduceScatter:
@@ -173,8 +171,8 @@ func enumerate(on Cluster, c Collective, a Algorithm) *traffic {
 	}
 	t.inside(size)
 	switch {
-	case c == AllReduce && a == Small:
-		t.between(a, c)
+	case c == AllReduce && (a == Small || a == LargeDirect && on.Hosts() == 2):
+		t.exchanges(func(int, int) float64 { return size })
 		t.inside(size)
 	case c == AllReduce:
 		t.between(a, ReduceScatter)

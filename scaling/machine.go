@@ -10,6 +10,9 @@ import (
 // ErrInvalid is wrapped by every error about what was asked for.
 var ErrInvalid = errors.New("invalid")
 
+// ErrTooLarge is an ErrInvalid too: a simulation that would take more than seconds.
+var ErrTooLarge = fmt.Errorf("%w: too large", ErrInvalid)
+
 // Machine is what a host and the network are, in numbers. Rates are GB/s in each
 // direction, times are microseconds. [Parameters] says what each of them means.
 type Machine struct {

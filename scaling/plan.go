@@ -131,6 +131,9 @@ func (p planner) large(c Collective, a Algorithm) []block {
 	outside := []block{once(p.spread())}
 	switch c {
 	case AllReduce:
+		if a == LargeDirect && p.on.Hosts() == 2 {
+			return append(append(inside, p.exchange()...), outside...)
+		}
 		return append(append(append(inside, p.reduceHosts(a)...), p.gatherAll(a)...), outside...)
 	case ReduceScatter:
 		return append(inside, p.reduceHosts(a)...)
@@ -147,6 +150,12 @@ func (p planner) large(c Collective, a Algorithm) []block {
 		}
 		return []block{once(p.transpose(p.on.toAll(p.m))...)}
 	}
+}
+
+// exchange gives all of a part to the only other host, and both add up: the bytes of a
+// reduce-scatter and an all-gather between two hosts, in one step.
+func (p planner) exchange() []block {
+	return []block{once(network(p.part(), p.part(), p.on.toAll(p.m)), reduce(2, p.part()))}
 }
 
 // reduceHosts has every host end with its share of the sum of all hosts' parts.

@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -52,6 +53,7 @@ const (
 	minPiece  = 64 << 10 // bytes of a rank's part in a piece, unless there is one piece
 	maxBytes  = 1 << 50
 	maxTasks  = 1 << 22 // memory of a simulation: about 200 MB
+	maxHops   = 1 << 28 // of a flat ring: about a second
 	fewTasks  = 1 << 14 // beyond it, no more pieces are tried
 	fewHops   = 1 << 20 // the same for the flat ring, whose hops cost less
 )
@@ -107,7 +109,7 @@ func (q *Question) pipeline() (best *pipeline, time float64, busy [resources]flo
 	best = plan(pieces)
 	if n := best.tasks(); n > maxTasks {
 		return nil, 0, busy, fmt.Errorf("%s by %s in %d pieces over %d hosts: %d tasks to simulate, expected at most %d: ask for fewer pieces or hosts: %w",
-			q.Collective, q.Algorithm, pieces, q.Cluster.hosts, n, maxTasks, ErrInvalid)
+			q.Collective, q.Algorithm, pieces, q.Cluster.hosts, n, maxTasks, ErrTooLarge)
 	}
 	time, busy = best.simulate()
 	for pieces *= 2; pieces <= most; pieces *= 2 {
@@ -142,6 +144,9 @@ func (q Question) ring() (Prediction, error) {
 		if p.Pieces == 0 {
 			p.Pieces = q.chainPieces(n - 1)
 		}
+		if hops := (n - 1) * p.Pieces; hops > maxHops {
+			return Prediction{}, q.tooManyHops(hops)
+		}
 		r = newRing(&q.Machine, q.Cluster, float64(q.Bytes)/float64(p.Pieces))
 		p.Time, p.LinkBusy, p.NetworkBusy = r.chain(n-1, p.Pieces)
 		p.Formula = r.chainFormula(n-1, p.Pieces)
@@ -154,6 +159,9 @@ func (q Question) ring() (Prediction, error) {
 			reducing = n - 1
 		}
 		r = newRing(&q.Machine, q.Cluster, float64(q.Bytes)/float64(n))
+		if hops := laps * (n - 1) * len(r.hops); hops > maxHops {
+			return Prediction{}, q.tooManyHops(hops)
+		}
 		p.Time, p.LinkBusy, p.NetworkBusy = r.around(reducing, laps*(n-1))
 		p.Formula = r.formula(reducing, laps*(n-1))
 		moved = float64(laps * (n - 1))
@@ -177,6 +185,11 @@ func (q Question) ring() (Prediction, error) {
 	return p, nil
 }
 
+func (q Question) tooManyHops(hops int) error {
+	return fmt.Errorf("%s by %s over %d hosts: %d hops to simulate, expected at most %d: ask for fewer pieces, hosts or ranks: %w",
+		q.Collective, q.Algorithm, q.Cluster.hosts, hops, maxHops, ErrTooLarge)
+}
+
 // chainPieces is the number of pieces with the least time by formula.
 func (q Question) chainPieces(hops int) int {
 	best, least := 1, math.Inf(1)
@@ -190,12 +203,16 @@ func (q Question) chainPieces(hops int) int {
 }
 
 // Best predicts all algorithms of a collective and returns them with the fastest
-// first; equally fast ones stay in the order of the list.
+// first; equally fast ones stay in the order of the list. Those that are too large to
+// be simulated are left out.
 func Best(q Question) ([]Prediction, error) {
 	var all []Prediction
 	for _, a := range Algorithms(q.Collective, q.Cluster) {
 		q.Algorithm = a
 		p, err := Predict(q)
+		if errors.Is(err, ErrTooLarge) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

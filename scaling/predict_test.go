@@ -222,6 +222,21 @@ func TestPredictRefuses(t *testing.T) {
 	}
 }
 
+// What is too large says so, and the other algorithms are predicted all the same.
+func TestTooLarge(t *testing.T) {
+	huge := cluster(t, 1024, 1024)
+	for _, c := range []Collective{AllReduce, Broadcast} {
+		q := Question{Machine: Machines()[0], Cluster: huge, Collective: c, Algorithm: FlatRing, Bytes: 1 << 30, Pieces: 1 << 16}
+		if _, err := Predict(q); !errors.Is(err, ErrTooLarge) || !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "hops to simulate") {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+	all, err := Best(Question{Machine: Machines()[0], Cluster: huge, Collective: AllReduce, Bytes: 1 << 30})
+	if err != nil || len(all) != int(algorithms)-1 {
+		t.Errorf("%d predictions, %v: want all but the flat ring's", len(all), err)
+	}
+}
+
 // The measurements are positive, and each can be predicted; docs/scaling.md says how
 // far off each is.
 func TestPublished(t *testing.T) {

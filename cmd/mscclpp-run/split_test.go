@@ -16,8 +16,8 @@ func TestNoFlagHasTwoMeanings(t *testing.T) {
 	launcher := newFlags(&options{})
 	for i := range verbs {
 		verbs[i].prepare(&app{}).Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Name == "help" {
-				return
+			if f.Name == "help" || verbs[i].name == "simulate" && f.Name == "hosts" {
+				return // simulate refuses the launcher's: another test
 			}
 			if other := launcher.Lookup(f.Name); other != nil {
 				t.Errorf("--%s belongs to %s and, as --%s, to the launcher", f.Name, verbs[i].name, other.Name)

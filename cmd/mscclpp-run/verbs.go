@@ -33,6 +33,7 @@ var verbs = []verb{
 	{name: "conform", short: "run the conformance suite against a plugin", command: conformCommand},
 	{name: "doctor", short: "say what works on this machine, and what is missing", command: doctorCommand},
 	{name: "plugins", short: "list the plugins, what they offer, and why one is not used", command: pluginsCommand},
+	{name: "simulate", short: "predict collectives over many hosts from the parameters of links and adapters", command: simulateCommand},
 	{name: "topo", short: "print the processors, GPUs and NICs of this host and how they are connected", command: topoCommand},
 	{name: "tune", short: "measure the algorithms, and write the table that chooses among them", ranks: true, command: tuneCommand},
 }

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mscclpp-go/mscclpp/scaling"
+)
+
+// maxMachineFile bounds what is read: somebody who names a data file by mistake gets
+// an error.
+const maxMachineFile = 1 << 20
+
+// readMachine finds the machine by name or reads its file, and applies the flags.
+func (v *simulateVerb) readMachine() (scaling.Machine, error) {
+	m, err := findMachine(v.machine)
+	if err != nil {
+		return m, err
+	}
+	for _, p := range scaling.Parameters() {
+		if !v.flags.Changed(p.Name) {
+			continue
+		}
+		value, err := v.flags.GetFloat64(p.Name)
+		if err != nil {
+			return m, err
+		}
+		if err := p.Set(&m, value); err != nil {
+			return m, fmt.Errorf("--%w", err)
+		}
+	}
+	return m, m.Validate()
+}
+
+// findMachine takes what ends as a YAML file does for one.
+func findMachine(name string) (scaling.Machine, error) {
+	if ext := strings.ToLower(filepath.Ext(name)); ext != ".yaml" && ext != ".yml" {
+		m, err := scaling.FindMachine(name)
+		if err != nil {
+			err = fmt.Errorf("--machine: %w, or a file that ends in .yaml", err)
+		}
+		return m, err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return scaling.Machine{}, fmt.Errorf("--machine: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxMachineFile {
+		return scaling.Machine{}, fmt.Errorf("--machine %s: expected a regular file of at most %d bytes", name, maxMachineFile)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return scaling.Machine{}, fmt.Errorf("--machine: %w", err)
+	}
+	m, err := parseMachine(text)
+	if err != nil {
+		return m, fmt.Errorf("--machine %s: %w", name, err)
+	}
+	if m.Name == "" {
+		m.Name = strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
+	}
+	return m, nil
+}
+
+// parseMachine reads name, base and parameters. Without a base all parameters are
+// needed; what nobody knows is an error.
+func parseMachine(text []byte) (scaling.Machine, error) {
+	var m scaling.Machine
+	var raw map[string]yaml.Node
+	if err := yaml.Unmarshal(text, &raw); err != nil {
+		return m, fmt.Errorf("expected YAML, one line a parameter such as nics: 8: %w", err)
+	}
+	given := map[string]bool{}
+	if base, ok := raw["base"]; ok {
+		var err error
+		if m, err = scaling.FindMachine(base.Value); err != nil {
+			return m, fmt.Errorf("base: %w", err)
+		}
+		m.Name = ""
+		delete(raw, "base")
+		for _, p := range scaling.Parameters() {
+			given[p.Name] = true
+		}
+	}
+	if name, ok := raw["name"]; ok {
+		m.Name = name.Value
+		delete(raw, "name")
+	}
+	var problems []error
+	var missing, known []string
+	for _, p := range scaling.Parameters() {
+		known = append(known, p.Name)
+		node, ok := raw[p.Name]
+		if !ok {
+			if !given[p.Name] {
+				missing = append(missing, p.Name)
+			}
+			continue
+		}
+		delete(raw, p.Name)
+		var value float64
+		if err := node.Decode(&value); err != nil {
+			problems = append(problems, fmt.Errorf("line %d: %s: expected a number, found %q", node.Line, p.Name, node.Value))
+		} else if err := p.Set(&m, value); err != nil {
+			problems = append(problems, fmt.Errorf("line %d: %w", node.Line, err))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		node := raw[name]
+		problems = append(problems, fmt.Errorf("line %d: unknown key %q: expected name, base, %s", node.Line, name, strings.Join(known, ", ")))
+	}
+	if len(missing) > 0 {
+		problems = append(problems, fmt.Errorf("without base: h100 or another one all parameters are needed, and these are missing: %s", strings.Join(missing, ", ")))
+	}
+	return m, errors.Join(problems...)
+}
+
+// parameterLines lists a machine's parameters as comments of a table, four a line.
+func parameterLines(m *scaling.Machine) string {
+	var b strings.Builder
+	all := scaling.Parameters()
+	for i, p := range all {
+		lead, tail := ", ", ""
+		if i%4 == 0 {
+			lead = "# "
+		}
+		if i == len(all)-1 || i%4 == 3 {
+			tail = "\n"
+		}
+		b.WriteString(lead + strings.TrimSpace(fmt.Sprintf("%s %g %s", p.Name, p.Get(m), p.Unit)) + tail)
+	}
+	return b.String()
+}
