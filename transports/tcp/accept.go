@@ -81,11 +81,10 @@ func (l *listener) accept() {
 			conn := c.(*net.TCPConn)
 			g, stream, err := l.greet(conn)
 			<-room
-			if err != nil {
-				conn.Close() // who called was told why, if it was one of us
-				return
+			conn.Close() // the group has a descriptor of its own; else who called was told why, if it was one of us
+			if err == nil {
+				g.serve(stream)
 			}
-			g.serve(stream, conn)
 		}()
 	}
 }
@@ -157,7 +156,12 @@ func (e *endpoint) join(h hello, conn *net.TCPConn) (*inbound, refusal) {
 	case h.stream == 0 || g == nil:
 		return nil, refusedStream
 	}
-	if !g.join(int(h.stream), int(h.streams), conn) {
+	w, err := newWire(conn)
+	if err != nil {
+		return nil, refusedStream
+	}
+	if !g.join(int(h.stream), int(h.streams), w) {
+		w.drop() // the connection still has to say why
 		return nil, refusedStream
 	}
 	return g, accepted

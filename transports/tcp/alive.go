@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"fmt"
-	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +27,7 @@ func (g *outbound) watch() {
 			return
 		}
 		for n, s := range g.streams {
-			if q := silence(s.conn); q.dead(bound) {
+			if q := silence(s.wire); q.dead(bound) {
 				g.fail(fmt.Errorf("%w: its host has been silent for %v on stream %d: expected a sign of life within %v (option peer_timeout)",
 					framework.ErrPeer, q.since.Round(time.Millisecond), n, bound))
 				return
@@ -53,13 +52,9 @@ func (q quiet) dead(bound time.Duration) bool {
 	return q.since > bound
 }
 
-func silence(conn *net.TCPConn) (q quiet) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return q // it is closed, and its reader knows
-	}
-	_ = raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+func silence(w *wire) (q quiet) {
+	_ = w.use(func(fd int) { // if it is closed, its reader knows
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {
 			return
 		}

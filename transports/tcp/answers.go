@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -56,18 +60,35 @@ func (g *outbound) shut() bool {
 	return g.closed
 }
 
-// listen notices the end of a stream on which nothing ever comes back.
-func (g *outbound) listen(s *stream) {
-	var b [1]byte
-	n, err := s.conn.Read(b[:])
-	if n > 0 {
-		err = errors.New("an answer on a stream for stripes")
+// listen waits until one of the streams has something to say, and returns which.
+func (g *outbound) listen() (int, error) {
+	fds := make([]int32, 0, maxStreams)
+	for _, s := range g.streams {
+		s.wire.mu.RLock()
+		defer s.wire.mu.RUnlock()
+		if s.wire.fd < 0 {
+			return 0, net.ErrClosed
+		}
+		fds = append(fds, int32(s.wire.fd))
 	}
-	select { // the first stream may still have to say why
-	case <-g.over:
-	case <-time.After(lastWord):
-	}
-	g.ended(err)
+	return awaitAny(fds), nil
+}
+
+// last reads what a stream for stripes says: nothing, but that it has ended.
+func (g *outbound) last(n int) (why error) {
+	err := g.streams[n].wire.use(func(fd int) {
+		var b [1]byte
+		got, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT)
+		switch {
+		case err != nil:
+			why = os.NewSyscallError("recvfrom", err)
+		case got == 0:
+			why = io.EOF
+		default:
+			why = errors.New("an answer on a stream for stripes")
+		}
+	})
+	return errors.Join(err, why)
 }
 
 // ended is called when a stream cannot be read any more.
@@ -78,19 +99,37 @@ func (g *outbound) ended(err error) {
 	g.fail(fmt.Errorf("%w: %w", framework.ErrPeer, err))
 }
 
-// answers completes flushes in order, until the first stream ends.
+// answers completes flushes in order, until a stream ends.
 func (g *outbound) answers() {
-	var head [answerBytes]byte
-	in := g.streams[0].conn
-	for {
-		if _, err := io.ReadFull(in, head[:]); err != nil {
+	head := make([]byte, answerBytes)
+	in, err := newReader(g.streams[0].wire)
+	if err != nil {
+		g.ended(err)
+		return
+	}
+	defer in.free()
+	for alone := false; ; {
+		if !alone && !in.kept() {
+			n, err := g.listen()
+			if err == nil && n > 0 {
+				// The first stream may still have to say why.
+				why := g.last(n)
+				defer time.AfterFunc(lastWord, func() { g.ended(why) }).Stop()
+				alone = true
+			}
+			if err != nil {
+				g.ended(err)
+				return
+			}
+		}
+		if err := in.full(head); err != nil {
 			g.ended(err)
 			return
 		}
-		a, text, err := decodeAnswer(head[:])
+		a, text, err := decodeAnswer(head)
 		if err == nil && text > 0 {
 			b := make([]byte, text)
-			if _, err = io.ReadFull(in, b); err == nil {
+			if err = in.full(b); err == nil {
 				a.text = string(b)
 			}
 		}

@@ -4,9 +4,10 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"net"
+	"os"
 	"sync"
-	"sync/atomic"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -27,10 +28,10 @@ type inbound struct {
 
 	mu      sync.Mutex
 	turn    sync.Cond // the fields below have changed
-	streams []*net.TCPConn
-	done    []uint64     // by stream: the last put of which it has performed a stripe
-	round   uint64       // the put whose stripes may be performed
-	pending atomic.Int32 // parts that are not performed yet
+	streams []*wire
+	done    []uint64 // by stream: the last put of which it has performed a stripe
+	round   uint64   // the put whose stripes may be performed
+	pending int      // parts that are not performed yet
 	ended   bool
 
 	table [handles]*region // written by the first stream's reader
@@ -39,19 +40,19 @@ type inbound struct {
 }
 
 func newInbound(e *endpoint, h hello) *inbound {
-	g := &inbound{from: e, id: h.group, streams: make([]*net.TCPConn, h.streams), done: make([]uint64, h.streams)}
+	g := &inbound{from: e, id: h.group, streams: make([]*wire, h.streams), done: make([]uint64, h.streams)}
 	g.turn.L = &g.mu
 	return g
 }
 
 // join adds a stream. It reports whether there is a place for it.
-func (g *inbound) join(n, of int, conn *net.TCPConn) bool {
+func (g *inbound) join(n, of int, w *wire) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ended || of != len(g.streams) || g.streams[n] != nil {
 		return false
 	}
-	g.streams[n] = conn
+	g.streams[n] = w
 	return true
 }
 
@@ -59,9 +60,9 @@ func (g *inbound) join(n, of int, conn *net.TCPConn) bool {
 func (g *inbound) end() {
 	g.mu.Lock()
 	g.ended = true
-	for _, c := range g.streams {
-		if c != nil {
-			c.Close()
+	for _, w := range g.streams {
+		if w != nil {
+			w.close()
 		}
 	}
 	g.turn.Broadcast()
@@ -71,70 +72,78 @@ func (g *inbound) end() {
 
 // leave tells the sender that the endpoint is closed.
 func (g *inbound) leave() {
-	g.answer(answer{verdict: answerLeft})
+	_ = g.answer(answer{verdict: answerLeft})
 	g.end()
 }
 
-// answer writes to the first stream. Who does not read answers is not waited for.
-func (g *inbound) answer(a answer) {
+// answer writes to the first stream. It does not wait: who leaves a whole buffer of
+// answers unread waits for none of them.
+func (g *inbound) answer(a answer) (err error) {
 	g.mu.Lock()
 	first := g.streams[0]
 	g.mu.Unlock()
 	g.out.Lock()
 	defer g.out.Unlock()
 	g.reply = a.append(g.reply[:0])
-	if a.verdict != answerDone {
-		_ = first.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	gone := first.use(func(fd int) {
+		err = unix.Sendto(fd, g.reply, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
+	})
+	if gone != nil {
+		return gone
 	}
-	_, _ = first.Write(g.reply) // its reader learns of the end of the stream
+	return os.NewSyscallError("sendto", err)
 }
 
 // serve performs what comes over one stream until it ends. A frame that cannot be
 // performed ends the group: its sender made a mistake, or its target was closed.
-func (g *inbound) serve(n int, conn *net.TCPConn) {
+func (g *inbound) serve(n int) {
 	defer g.end()
-	in, err := newReader(conn)
+	in, err := newReader(g.streams[n])
 	if err != nil {
 		return
 	}
-	perform := g.perform
+	defer in.free()
+	next, perform := in.next, g.perform
 	if n > 0 {
+		next = func(head []byte) (bool, error) { return false, in.full(head) }
 		perform = func(f frame, in *reader) error { return g.performStripe(n, f, in) }
 	}
-	var head [frameBytes]byte
+	head := make([]byte, frameBytes)
 	for {
-		if err := in.full(head[:]); err != nil {
+		last, err := next(head)
+		if err != nil {
 			return
 		}
-		f, err := decodeFrame(head[:])
+		f, err := decodeFrame(head)
+		if last {
+			_ = g.table[f.handle].mem.Close()
+			continue
+		}
 		if err == nil {
 			err = perform(f, in)
 		}
 		if err != nil {
 			if framework.Class(err) != nil { // else the stream has ended
-				g.answer(answer{verdict: answerRefused, text: err.Error()})
+				_ = g.answer(answer{verdict: answerRefused, text: err.Error()})
 			}
 			return
 		}
 	}
 }
 
-// perform does what a frame of the first stream asks for.
+// perform does what a frame of the first stream asks for, if the loop in C did not.
 func (g *inbound) perform(f frame, in *reader) error {
-	if f.kind == frameOpen {
-		return g.open(f, in)
-	}
-	if g.pending.Load() != 0 {
-		if err := g.settled(); err != nil {
-			return err
-		}
-	}
 	switch f.kind {
+	case frameOpen:
+		return g.open(f, in)
 	case frameStripe:
 		if err := g.begin(f); err != nil {
 			return err
 		}
-		return g.put(f, in)
+		if err := g.put(f, in); err != nil {
+			return err
+		}
+		return g.settled() // nothing is performed before all of it is there
 	case framePut:
 		return g.put(f, in)
 	case frameSignal:
@@ -145,7 +154,7 @@ func (g *inbound) perform(f frame, in *reader) error {
 		defer r.release()
 		return r.raise(f.offset)
 	case frameFlush:
-		g.answer(answer{verdict: answerDone, number: f.number})
+		return g.answer(answer{verdict: answerDone, number: f.number})
 	}
 	return nil
 }
@@ -168,6 +177,7 @@ func (g *inbound) open(f frame, in *reader) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.table[f.handle] = r
+	in.know(f.handle, r.span)
 	return nil
 }
 
@@ -203,7 +213,7 @@ func (g *inbound) put(f frame, in *reader) error {
 func (g *inbound) settled() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.pending.Load() != 0 && !g.ended {
+	for g.pending != 0 && !g.ended {
 		g.turn.Wait()
 	}
 	if g.ended {
@@ -220,7 +230,7 @@ func (g *inbound) begin(f frame) error {
 		return fmt.Errorf("%w: put %d over %d more streams: expected put %d, and %d streams at most", framework.ErrPeer, f.number, f.others, g.round+1, len(g.streams)-1)
 	}
 	g.round = f.number
-	g.pending.Store(int32(f.others))
+	g.pending = int(f.others)
 	g.turn.Broadcast()
 	return nil
 }
@@ -234,7 +244,7 @@ func (g *inbound) performStripe(n int, f frame, in *reader) error {
 	for g.round < f.number && !g.ended {
 		g.turn.Wait()
 	}
-	late, ended := g.round != f.number || g.pending.Load() == 0 || g.done[n] == f.number, g.ended
+	late, ended := g.round != f.number || g.pending == 0 || g.done[n] == f.number, g.ended
 	g.mu.Unlock()
 	switch {
 	case ended:
@@ -248,7 +258,7 @@ func (g *inbound) performStripe(n int, f frame, in *reader) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done[n] = f.number
-	if g.pending.Add(-1) == 0 {
+	if g.pending--; g.pending == 0 {
 		g.turn.Broadcast()
 	}
 	return nil

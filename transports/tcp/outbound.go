@@ -53,11 +53,13 @@ type question struct {
 
 // stream is one connection. Those but the first have a writer of their own.
 type stream struct {
-	conn   *net.TCPConn
+	wire   *wire
 	pieces chan piece
-	vec    net.Buffers
-	space  [3][]byte // vec's
-	head   [frameBytes]byte
+	head   []byte // of a stripe; by itself, as C is handed it
+
+	parts [3][]byte // of the call that is under way
+	err   error
+	call  func(fd int)
 }
 
 // piece is a stripe on its way.
@@ -79,27 +81,40 @@ func newOutbound(ctx context.Context, p *proxy, c *connection) (*outbound, error
 		conn, place, err := c.dial(ctx, config, places, h)
 		if err != nil {
 			for _, s := range g.streams {
-				s.conn.Close()
+				s.wire.close()
 			}
 			return nil, err
 		}
 		g.place, places = place, []netip.AddrPort{place} // the others go where the first went
-		s := &stream{conn: conn}
+		s, err := newStream(conn)
+		if err != nil {
+			for _, s := range g.streams {
+				s.wire.close()
+			}
+			return nil, err
+		}
 		if n > 0 {
 			s.pieces = make(chan piece, 16)
 		}
 		g.streams = append(g.streams, s)
 	}
 	g.work.Go(g.watch)
-	for n, s := range g.streams {
-		if n == 0 {
-			g.work.Go(g.answers)
-			continue
-		}
-		g.work.Go(func() { g.listen(s) })
+	g.work.Go(g.answers)
+	for _, s := range g.streams[1:] {
 		g.work.Go(func() { g.write(s) })
 	}
 	return g, nil
+}
+
+func newStream(conn *net.TCPConn) (*stream, error) {
+	defer conn.Close() // the wire has a descriptor of its own
+	w, err := newWire(conn)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{wire: w, head: make([]byte, 0, frameBytes)}
+	s.call = func(fd int) { s.err = sendAll(fd, s.parts[0], s.parts[1], s.parts[2]) }
+	return s, nil
 }
 
 // open adds the frame that lets a handle stand for the memory of a key.
@@ -234,17 +249,15 @@ func (g *outbound) push() error {
 	return err
 }
 
-// send writes up to three ranges by one call.
-func (s *stream) send(parts ...[]byte) error {
-	s.vec = s.space[:0]
-	for _, b := range parts {
-		if len(b) > 0 {
-			s.vec = append(s.vec, b)
-		}
+// send writes three ranges by one call.
+func (s *stream) send(a, b, c []byte) error {
+	s.parts = [3][]byte{a, b, c}
+	err := s.wire.use(s.call)
+	s.parts = [3][]byte{}
+	if err != nil {
+		return err
 	}
-	_, err := s.vec.WriteTo(s.conn)
-	s.space = [3][]byte{}
-	return err
+	return s.err
 }
 
 // write sends the stripes of one stream.
@@ -252,7 +265,7 @@ func (g *outbound) write(s *stream) {
 	for {
 		select {
 		case p := <-s.pieces:
-			err := s.send(p.frame.append(s.head[:0]), p.data)
+			err := s.send(p.frame.append(s.head), p.data, nil)
 			p.from.release()
 			if err != nil {
 				_ = g.lost(err)
@@ -326,7 +339,7 @@ func (g *outbound) finish(why error, own bool) {
 	}
 	close(g.over)
 	for _, s := range g.streams {
-		s.conn.Close()
+		s.wire.close()
 	}
 	if !own && !left {
 		g.p.end(why)

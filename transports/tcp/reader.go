@@ -1,84 +1,126 @@
 package tcp
 
+// #include <stdlib.h>
+// #include "stream.h"
+import "C"
+
 import (
 	"io"
-	"net"
+	"os"
 	"runtime"
 	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
-// readAhead is how much of a stream is read beside the data of a put, which goes
-// straight to where it belongs. It bounds what is copied twice.
-const readAhead = 8 << 10
+// The C side writes these numbers out; each line fails to compile if one is wrong.
+const (
+	_ = -uint(C.mscclpp_tcp_head ^ frameBytes)
+	_ = -uint(C.mscclpp_tcp_handles ^ handles)
+	_ = -uint(C.mscclpp_tcp_put ^ framePut)
+	_ = -uint(C.mscclpp_tcp_signal ^ frameSignal)
+	_ = -uint(C.mscclpp_tcp_small ^ smallPut)
+	_ = -(C.sizeof_mscclpp_tcp_span ^ unsafe.Sizeof(span{}))
+	_ = -(unsafe.Offsetof(C.mscclpp_tcp_span{}.base) ^ unsafe.Offsetof(span{}.base))
+	_ = -(unsafe.Offsetof(C.mscclpp_tcp_span{}.bytes) ^ unsafe.Offsetof(span{}.bytes))
+)
 
-// reader reads a stream into memory that the caller names. What one call of the
-// system finds behind that is kept for the next.
+// reader reads a stream into memory that the caller names, or that frames name. It
+// waits in C, on a thread of its own: the Go scheduler would be woken first, and then
+// a thread, for each put. What one call of the system finds behind the wanted range
+// is kept for the next.
 type reader struct {
-	raw        syscall.RawConn
-	ahead      []byte
-	begin, end int // of what is kept
+	wire *wire
+	c    *C.mscclpp_tcp_reader
+	pins runtime.Pinner // what is in C's table
 
-	into []byte        // of the call that is under way
-	vec  [2]unix.Iovec // its ranges
-	got  uintptr
-	why  syscall.Errno
-	read func(fd uintptr) bool
+	into []byte // of the call that is under way; nil: frames are performed
+	why  C.int
+	call func(fd int)
 }
 
-func newReader(conn *net.TCPConn) (*reader, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, err
+// newReader makes a reader. Its owner frees it.
+func newReader(w *wire) (*reader, error) {
+	r := &reader{wire: w, c: C.mscclpp_tcp_new()}
+	if r.c == nil {
+		return nil, syscall.ENOMEM
 	}
-	r := &reader{raw: raw, ahead: make([]byte, readAhead)}
-	r.read = r.attempt // made once: it would be an allocation in every call
+	r.call = r.enter // made once: it would be an allocation in every call
 	return r, nil
+}
+
+func (r *reader) free() {
+	r.pins.Unpin()
+	C.free(unsafe.Pointer(r.c))
+	r.c = nil
+}
+
+func (r *reader) enter(fd int) {
+	if len(r.into) == 0 {
+		r.why = C.mscclpp_tcp_serve(r.c, C.int(fd))
+		return
+	}
+	r.why = C.mscclpp_tcp_full(r.c, C.int(fd), unsafe.Pointer(unsafe.SliceData(r.into)), C.uint64_t(len(r.into)))
+}
+
+func (r *reader) run(into []byte) error {
+	r.into = into
+	err := r.wire.use(r.call)
+	r.into = nil
+	switch {
+	case err != nil:
+		return err
+	case r.why == C.mscclpp_tcp_over:
+		return io.EOF
+	case r.why == C.mscclpp_tcp_failed:
+		return os.NewSyscallError("readv", syscall.Errno(r.c.error))
+	}
+	return nil
 }
 
 // full fills b.
 func (r *reader) full(b []byte) error {
-	n := copy(b, r.ahead[r.begin:r.end])
-	r.begin += n
-	for b = b[n:]; len(b) > 0; {
-		// Nothing is kept now.
-		r.into, r.begin, r.end = b, 0, 0
-		if err := r.raw.Read(r.read); err != nil {
-			return err
-		}
-		switch {
-		case r.why != 0:
-			return r.why
-		case r.got == 0:
-			return io.EOF
-		}
-		n := min(int(r.got), len(b))
-		b, r.end = b[n:], int(r.got)-n
+	if len(b) == 0 {
+		return nil
 	}
-	r.into = nil
+	return r.run(b)
+}
+
+// know lets a handle stand for memory.
+func (r *reader) know(handle uint32, s *span) {
+	r.pins.Pin(s)
+	r.c.table[handle] = (*C.mscclpp_tcp_span)(unsafe.Pointer(s))
+}
+
+// next performs puts and signals until there is a frame of another kind, or one that
+// cannot be performed; its head is returned. With last, the memory of a handle was in
+// use when it was closed, and is not any more: the caller gives it back.
+func (r *reader) next(head []byte) (last bool, err error) {
+	if err := r.run(nil); err != nil {
+		return false, err
+	}
+	copy(head, unsafe.Slice((*byte)(unsafe.Pointer(&r.c.head)), frameBytes))
+	return r.why == C.mscclpp_tcp_last, nil
+}
+
+// sendAll writes three ranges to a stream, and waits until the system has taken them.
+func sendAll(fd int, a, b, c []byte) error {
+	at := func(b []byte) (unsafe.Pointer, C.uint64_t) {
+		return unsafe.Pointer(unsafe.SliceData(b)), C.uint64_t(len(b))
+	}
+	p, n := at(a)
+	q, m := at(b)
+	s, l := at(c)
+	if why := C.mscclpp_tcp_send(C.int(fd), p, n, q, m, s, l); why != 0 {
+		return os.NewSyscallError("sendmsg", syscall.Errno(why))
+	}
 	return nil
 }
 
-// attempt is one call of the system; false: nothing has come yet.
-func (r *reader) attempt(fd uintptr) bool {
-	for {
-		r.vec[0].Base = unsafe.SliceData(r.into)
-		r.vec[0].SetLen(min(len(r.into), 1<<30))
-		r.vec[1].Base = unsafe.SliceData(r.ahead)
-		r.vec[1].SetLen(len(r.ahead))
-		if len(r.into) > 1<<30 {
-			r.vec[1].SetLen(0)
-		}
-		r.got, _, r.why = syscall.Syscall(syscall.SYS_READV, fd, uintptr(unsafe.Pointer(&r.vec[0])), uintptr(len(r.vec)))
-		runtime.KeepAlive(r)
-		switch r.why {
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			return false
-		default:
-			return true
-		}
-	}
+// kept reports whether the start of the next range was read already.
+func (r *reader) kept() bool { return r.c.begin < r.c.end }
+
+// awaitAny waits until one of some sockets can be read, or has ended, and returns
+// which.
+func awaitAny(fds []int32) int {
+	return int(C.mscclpp_tcp_any((*C.int)(unsafe.SliceData(fds)), C.int(len(fds))))
 }

@@ -16,8 +16,15 @@ import (
 // reads into it or sends from it any more.
 type region struct {
 	mem   *memfd.Memory
-	token [16]byte     // who knows it was given the key
+	token [16]byte // who knows it was given the key
+	*span
+}
+
+// span is what C has to know of a region. It has no pointers of Go.
+type span struct {
 	users atomic.Int64 // 1 for the registration itself
+	base  uintptr
+	bytes uint64
 }
 
 // close ends the registration.
@@ -97,7 +104,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	if err != nil {
 		return none, err
 	}
-	r := &region{mem: mem}
+	r := &region{mem: mem, span: &span{base: uintptr(mem.Addr()), bytes: mem.Len()}}
 	r.users.Store(1)
 	_, _ = rand.Read(r.token[:])
 	id := t.made.Keep(r)
