@@ -1,7 +1,7 @@
 package ibnonatomic_test
 
 import (
-	"os"
+	"context"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -9,69 +9,20 @@ import (
 	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/plugins/plugintest"
 	"github.com/mscclpp-go/mscclpp/transports/ib-nonatomic"
+	"github.com/mscclpp-go/mscclpp/transports/internal/verbs/verbstest"
 )
 
-// roleKey makes this test program the plugin.
-const roleKey = "IB_TEST_ROLE"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(roleKey) == "plugin" {
-		plugins.Serve(ibnonatomic.New)
-		return
-	}
-	os.Exit(m.Run())
+var suite = verbstest.Suite{
+	New:   func() (framework.Transport, error) { return ibnonatomic.New(ibnonatomic.Config{}.Defaults()) },
+	Serve: func() { plugins.Serve(ibnonatomic.New) },
+	Wrap:  func(t testing.TB, tr framework.Transport) framework.Transport { return plugintest.Wrap(t, tr) },
+	Open: func(ctx context.Context, path string, env []string) (transporttest.Client, error) {
+		return plugins.Open(ctx, plugins.Spec{Name: ibnonatomic.Name, Path: path, Env: env})
+	},
 }
 
-func embedded(t testing.TB) framework.Transport {
-	t.Helper()
-	tr, err := ibnonatomic.New(ibnonatomic.Config{}.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tr
-}
+func TestMain(m *testing.M) { suite.Main(m) }
 
-// needsDevice skips where there is no RDMA. scripts/rdma-test.sh runs these tests where
-// there is.
-func needsDevice(t *testing.T) {
-	t.Helper()
-	live, err := embedded(t).(framework.Prober).Probe(t.Context(), framework.Facts{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !live.Available {
-		if os.Getenv("RDMA_REQUIRED") != "" {
-			t.Fatal(live.Reason)
-		}
-		t.Skipf("no RDMA device: %s", live.Reason)
-	}
-}
-
-// The suite at its three distances.
-
-func TestConformanceEmbedded(t *testing.T) {
-	needsDevice(t)
-	transporttest.Run(t, func(t testing.TB) *transporttest.Side { return transporttest.Embedded(embedded(t)) })
-}
-
-func TestConformanceOverTheWire(t *testing.T) {
-	needsDevice(t)
-	transporttest.Run(t, func(t testing.TB) *transporttest.Side {
-		return transporttest.Embedded(plugintest.Wrap(t, embedded(t)))
-	})
-}
-
-func TestConformanceAsPlugin(t *testing.T) {
-	needsDevice(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	transporttest.Run(t, func(t testing.TB) *transporttest.Side {
-		c, err := plugins.Open(t.Context(), plugins.Spec{Name: ibnonatomic.Name, Path: self, Env: []string{roleKey + "=plugin"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return transporttest.External(c)
-	})
-}
+func TestConformanceEmbedded(t *testing.T)    { suite.Embedded(t) }
+func TestConformanceOverTheWire(t *testing.T) { suite.OverTheWire(t) }
+func TestConformanceAsPlugin(t *testing.T)    { suite.AsPlugin(t) }
