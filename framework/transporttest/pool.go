@@ -92,7 +92,12 @@ func (p *pool) close() error {
 }
 
 // describe learns the claims from a first side.
-func (p *pool) describe(ctx context.Context, o Options) (claims, error) {
+func (p *pool) describe(ctx context.Context, o Options) (_ claims, failed error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			failed = fmt.Errorf("learn the claims: panic: %v\n%s", cause, stack())
+		}
+	}()
 	side, err := o.Open(ctx)
 	if err != nil {
 		return claims{}, fmt.Errorf("open a side: %w", err)
