@@ -44,6 +44,8 @@ func Published() []Measurement {
 		with(two, AllToAll, FlatDirect, 1<<30, 0, false, 11076.24),
 		with(eight, AllReduce, Small, 1<<10, 0, true, 3.94),
 		with(eight, AllReduce, Small, 16<<10, 0, true, 5.08),
+		with(eight, AllReduce, LargeDirect, 16<<20, 1, true, 101),
+		with(eight, AllReduce, LargeDirect, 1<<30, 1, true, 6047),
 		with(two200, AllGather, Small, 1<<10, 0, true, 2.48),
 		with(two200, AllGather, FlatDirect, 1<<30, 0, false, 1393),
 		with(two200, AllReduce, LargeDirect, 1<<30, 2, false, 2881),
