@@ -88,7 +88,8 @@ func (g *rig) each(t *testing.T, f func(ctx context.Context, boot *bootstrap.Loc
 	for _, boot := range g.boots {
 		boot.Close()
 	}
-	if after := memfds(t); after != before && !g.lies {
+	// Fewer may be left: the collector closes what a test before dropped on purpose.
+	if after := memfds(t); (after[0] > before[0] || after[1] > before[1]) && !g.lies {
 		t.Errorf("descriptors and mappings of memfds: %v before, %v after", before, after)
 	}
 }

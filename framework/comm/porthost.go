@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -249,6 +251,7 @@ func (ch *PortChannel) await(ctx context.Context, op string, ready func() bool) 
 		case waited < 20*time.Microsecond:
 		case waited < time.Millisecond:
 			runtime.Gosched()
+			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // the core may be what the peer, or the adapter, waits for
 		default:
 			time.Sleep(min(waited/16, time.Millisecond))
 		}
