@@ -55,7 +55,7 @@ type Config struct {
 	Timeout time.Duration
 
 	// Heartbeat is the interval of signs of life between hosts, at least a
-	// second; 0 = DefaultHeartbeat. After ten without any, a host is dead.
+	// second; 0 = DefaultHeartbeat. After eight without any, a host is dead.
 	Heartbeat time.Duration
 
 	// missed is how many heartbeats may be; tests have less patience.

@@ -12,7 +12,10 @@ import (
 // the kernels therefore exchange signs of life (TCP keep-alive), and each rank
 // looks when the last one came. The kernel answers for a process that is merely
 // stopped, which a heartbeat of our own could not tell from a dead host.
-const missedBeats = 10
+//
+// With a second between them the job is to end within ten: that leaves one for who looks
+// once a second, and one for telling the others.
+const missedBeats = 8
 
 // watchHosts starts to watch the links to other hosts, if there are any.
 func (t *TCP) watchHosts(table []entry) {
