@@ -100,6 +100,16 @@ func (c Cluster) toAll(m int) float64 {
 	return sum
 }
 
+// copies is the most that a rank of a host with m ranks sends to all other hosts, if each
+// of their ranks gets one from this host.
+func (c Cluster) copies(m int) float64 {
+	sum := -1
+	for _, k := range c.kinds() {
+		sum += k.hosts * ((k.ranks + m - 1) / m)
+	}
+	return float64(sum)
+}
+
 // toOne is the most of them for any other host.
 func (c Cluster) toOne(m int) float64 {
 	most := 0.0

@@ -118,6 +118,12 @@ func TestAlgorithms(t *testing.T) {
 			t.Errorf("%s has %d algorithms, want all %d", c, got, algorithms)
 		}
 	}
+	if got := uneven.copies(4); got != 2*2+1 {
+		t.Errorf("a rank of 4 sends %g copies, want 5: two to each host of 8, one to the other of 4", got)
+	}
+	if got := uneven.copies(8); got != 3 {
+		t.Errorf("a rank of 8 sends %g copies, want 3", got)
+	}
 	if a, b := len(Algorithms(AllToAll, even)), len(Algorithms(AllToAll, uneven)); a != 4 || b != 3 {
 		t.Errorf("alltoall has %d and %d algorithms, want 4, and 3 where hosts differ", a, b)
 	}

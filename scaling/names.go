@@ -42,14 +42,15 @@ type Algorithm int
 const (
 	FlatDirect    Algorithm = iota // every rank to every rank
 	FlatRing                       // rings through all ranks, as many as ranks on a host
-	Small                          // packets, one exchange between hosts with redundant parts
+	SmallWhole                     // packets, one exchange between hosts, in which every rank sends all that its host has
+	Small                          // packets, one exchange between hosts, in which every rank sends its part of that
 	LargeDirect                    // pipelined, each host to each
 	LargeRing                      // pipelined, hosts in a ring
 	LargeDoubling                  // pipelined, partners at distances 1, 2, 4, …
 	algorithms
 )
 
-var algorithmNames = [algorithms]string{"flat-direct", "flat-ring", "small", "large-direct", "large-ring", "large-doubling"}
+var algorithmNames = [algorithms]string{"flat-direct", "flat-ring", "small-whole", "small", "large-direct", "large-ring", "large-doubling"}
 
 // String returns the name as mscclpp-run takes it.
 func (a Algorithm) String() string { return algorithmNames[a] }
@@ -86,6 +87,8 @@ func supported(c Collective, a Algorithm, on Cluster) error {
 	case c == AllToAll && (a == FlatRing || a == LargeRing):
 		return fmt.Errorf("alltoall by %s: no such algorithm, every block would travel half the ring: expected %s, %s or %s: %w",
 			a, FlatDirect, LargeDirect, LargeDoubling, ErrInvalid)
+	case c == AllToAll && a == SmallWhole:
+		return fmt.Errorf("alltoall by %s: no such algorithm, no two ranks want the same: expected %s or %s: %w", a, Small, FlatDirect, ErrInvalid)
 	case c == AllToAll && a == LargeDoubling && !on.Even():
 		return fmt.Errorf("alltoall by %s: expected the same number of ranks on each host: %w", a, ErrInvalid)
 	}

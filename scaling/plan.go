@@ -27,6 +27,8 @@ func (p planner) blocks(c Collective, a Algorithm) []block {
 	switch a {
 	case FlatDirect:
 		return p.flat(c)
+	case SmallWhole:
+		return p.whole(c)
 	case Small:
 		return p.small(c)
 	default:
@@ -98,10 +100,33 @@ func (p planner) small(c Collective) []block {
 	case AllToAll:
 		stages = p.transpose(messages)
 	}
+	return p.packets(stages)
+}
+
+func (p planner) packets(stages []stage) []block {
 	for i := range stages {
 		stages[i] = inPackets(stages[i], p.machine.PacketFactor)
 	}
 	return []block{once(stages...)}
+}
+
+// whole has one step inside, after which all ranks of a host have what it has, and one
+// between hosts, behind which nothing is passed on. A rank of every other host needs
+// its own copy, so those of a small host may have to send several.
+func (p planner) whole(c Collective) []block {
+	hosts, others := p.on.Hosts(), p.h()-1
+	copies := p.on.copies(p.m)
+	everything := link(p.bytes*(p.ranks()-1), p.m-1)
+	switch c {
+	case AllReduce:
+		return p.packets([]stage{everything, reduce(p.m, p.bytes), network(copies*p.bytes, others*p.bytes, copies), reduce(hosts, p.bytes)})
+	case ReduceScatter:
+		return p.packets([]stage{everything, reduce(p.m, p.bytes), network(copies*p.block(), others*p.block(), copies), reduce(hosts, p.block())})
+	case AllGather:
+		return p.packets([]stage{p.spreadOwn(), network(copies*p.block()*p.ranks(), p.remote(), copies)})
+	default: // the root's, and those of its host
+		return p.packets([]stage{everything, network(copies*p.bytes, p.bytes*min(1, others), copies)})
+	}
 }
 
 // gatherHosts sends the own block to every other host. What arrives are the blocks of

@@ -188,8 +188,8 @@ func TestUnevenHosts(t *testing.T) {
 func TestBest(t *testing.T) {
 	q := Question{Machine: Machines()[0], Cluster: cluster(t, 16, 8), Collective: AllReduce, Bytes: 8 << 10}
 	small, err := Best(q)
-	if err != nil || len(small) != int(algorithms) || small[0].Algorithm != Small {
-		t.Fatalf("%v, %v: want all algorithms, and that for small messages first", small, err)
+	if err != nil || len(small) != int(algorithms) || small[0].Algorithm != SmallWhole || small[1].Algorithm != Small {
+		t.Fatalf("%v, %v: want all algorithms, and those for small messages first", small, err)
 	}
 	for i := 1; i < len(small); i++ {
 		if small[i].Time < small[i-1].Time {
@@ -236,7 +236,7 @@ func TestDoublingOvertakes(t *testing.T) {
 		overhead float64
 		hosts    int
 		than     Algorithm
-	}{{0.3, 107, LargeDirect}, {0.3, 306, Small}, {0.1, 403, LargeDirect}, {0.1, 1078, Small}, {1, 26, LargeDirect}, {1, 82, Small}} {
+	}{{0.3, 107, LargeDirect}, {0.3, 306, Small}, {0.3, 310, SmallWhole}, {0.1, 403, LargeDirect}, {0.1, 1078, Small}, {1, 26, LargeDirect}, {1, 82, Small}} {
 		q.Machine.MessageOverhead = c.overhead
 		if faster(c.hosts-1, c.than) || !faster(c.hosts, c.than) {
 			t.Errorf("%g us a message: doubling does not overtake %s at %d hosts", c.overhead, c.than, c.hosts)

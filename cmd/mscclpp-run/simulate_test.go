@@ -125,8 +125,8 @@ func TestSimulateUnevenHosts(t *testing.T) {
 
 func TestSimulateAlgorithms(t *testing.T) {
 	all := simulated(t, "--hosts", "8", "--bytes", "64K", "--algorithm", "all")
-	if len(all) != 6 {
-		t.Fatalf("%d algorithms, expected 6", len(all))
+	if len(all) != 7 {
+		t.Fatalf("%d algorithms, expected 7", len(all))
 	}
 	for i, r := range all {
 		if i > 0 && r.TimeUS < all[i-1].TimeUS {
