@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -160,6 +161,20 @@ func (h *hierarchy) close() error {
 		all = append(all, h.group.Close())
 	}
 	return errors.Join(all...)
+}
+
+// named says of an error inside the host which rank of the job it is about.
+func (h *hierarchy) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := h.ports.comm.Err(); cause != nil {
+		return cause // the same, or what it comes from
+	}
+	if peer := framework.PeerOf(err); peer >= 0 && peer < h.size() {
+		return &framework.Error{Op: "ranks of the host", Peer: h.hosts[h.host][peer], Err: err}
+	}
+	return err
 }
 
 // size is the number of ranks on this host.

@@ -148,7 +148,7 @@ func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
 			if h.index == index {
 				in = unsafe.Add(c.Input, at*element)
 			}
-			if err := h.inside.Broadcast(in, pointerTo(out), int(count), c.Type, index, nil); err != nil {
+			if err := h.named(h.inside.Broadcast(in, pointerTo(out), int(count), c.Type, index, nil)); err != nil {
 				return err
 			}
 			if err := h.sendShare(ctx, count, element, out[own.from*element:own.to*element]); err != nil {

@@ -215,7 +215,7 @@ func (h *hierarchy) scatter(c *Call, in, room []byte) error {
 		in = padded
 	}
 	op, o := h.innerOp(c)
-	return h.inside.ReduceScatter(pointerTo(in), pointerTo(room), int(each), c.Type, op, o)
+	return h.named(h.inside.ReduceScatter(pointerTo(in), pointerTo(room), int(each), c.Type, op, o))
 }
 
 // gather puts the shares of the ranks of the host together. Memory for a share is that
@@ -227,7 +227,7 @@ func (h *hierarchy) gather(c *Call, own []byte, count uint64, out []byte) error 
 	if whole != count {
 		to = h.spaces[spacePadded].bytes(whole * element)
 	}
-	if err := h.inside.AllGather(pointerTo(own), pointerTo(to), int(each), c.Type, nil); err != nil {
+	if err := h.named(h.inside.AllGather(pointerTo(own), pointerTo(to), int(each), c.Type, nil)); err != nil {
 		return err
 	}
 	if whole != count {

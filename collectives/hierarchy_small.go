@@ -69,7 +69,7 @@ func (h *hierarchy) exchangeSum(ctx context.Context, c *Call, own []byte, mine f
 
 // barrier: who has heard of a rank of each host has heard of all their ranks.
 func (h *hierarchy) barrier(ctx context.Context, _ *Call) error {
-	if err := h.inside.Barrier(nil); err != nil {
+	if err := h.named(h.inside.Barrier(nil)); err != nil {
 		return err
 	}
 	return h.exchange(ctx, func(int) []byte { return nil }, func(int) uint64 { return 0 }, func(int, []byte) {})
@@ -82,7 +82,7 @@ func (h *hierarchy) allReduceSmall(ctx context.Context, c *Call) error {
 	}
 	own := h.spaces[spaceBlock].bytes(bytes)
 	op, o := h.innerOp(c)
-	if err := h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count), c.Type, op, o); err != nil {
+	if err := h.named(h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count), c.Type, op, o)); err != nil {
 		return err
 	}
 	return h.exchangeSum(ctx, c, own, func(int) []byte { return own }, view(c.Output, bytes))
@@ -98,7 +98,7 @@ func (h *hierarchy) reduceScatterSmall(ctx context.Context, c *Call) error {
 	n := h.ports.comm.Size()
 	own := h.spaces[spaceBlock].bytes(part * uint64(n))
 	op, o := h.innerOp(c)
-	if err := h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count)*n, c.Type, op, o); err != nil {
+	if err := h.named(h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count)*n, c.Type, op, o)); err != nil {
 		return err
 	}
 	of := func(rank int) []byte { return own[uint64(rank)*part:][:part] }
@@ -118,7 +118,7 @@ func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call) error {
 		}
 	}
 	own := h.spaces[spaceBlock].bytes(block(h.host))
-	if err := h.inside.AllGather(c.Input, pointerTo(own), int(c.Count), c.Type, nil); err != nil {
+	if err := h.named(h.inside.AllGather(c.Input, pointerTo(own), int(c.Count), c.Type, nil)); err != nil {
 		return err
 	}
 	place(h.host, own)
@@ -136,7 +136,7 @@ func (h *hierarchy) broadcastSmall(ctx context.Context, c *Call) error {
 	if home != h.host {
 		return h.ports.take(ctx, h.counterpart(home), bytes, func(b []byte) { copy(out, b) })
 	}
-	if err := h.inside.Broadcast(c.Input, c.Output, int(c.Count), c.Type, index, nil); err != nil {
+	if err := h.named(h.inside.Broadcast(c.Input, c.Output, int(c.Count), c.Type, index, nil)); err != nil {
 		return err
 	}
 	return h.counterparts(func(to int) error { return h.ports.post(ctx, to, out) })

@@ -140,6 +140,28 @@ func TestResultsOverHosts(t *testing.T) {
 	}
 }
 
+// Nor does it matter in which step of two levels: those of its host wait inside, those
+// of the others for the network.
+func TestDeathBetweenLevels(t *testing.T) {
+	const culprit = 3
+	hosts(t, []string{"a", "a", "b", "b", "c", "c"}, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+		b := make([]float32, 50_000)
+		p := unsafe.Pointer(&b[0])
+		for i := 0; ; i++ {
+			if c.Rank() == culprit && i == 3 {
+				c.Communicator().Abort(&framework.Error{Op: "test", Peer: culprit, Err: fmt.Errorf("%w: it stumbles", framework.ErrPeer)})
+				return nil
+			}
+			if err := c.AllReduce(p, p, len(b), device.Float32, device.Max, nil); err != nil {
+				if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != culprit {
+					return fmt.Errorf("%v, expected ErrPeer of rank %d", err, culprit)
+				}
+				return nil
+			}
+		}
+	})
+}
+
 // All ranks get the same bits, and the same in every run, whatever is rounded on the
 // way: sums of numbers that no order adds up alike.
 func TestSameBitsOverHosts(t *testing.T) {
