@@ -334,24 +334,27 @@ func (w *watched) Write(p []byte) (int, error) {
 
 // Signals reach all hosts, and so does the end of the context.
 func TestSignalsReachAllHosts(t *testing.T) {
-	signals := make(chan os.Signal, 1)
-	ctx, cancel := context.WithCancel(within(t))
-	for number, do := range map[int]func(){10: func() { signals <- syscall.SIGUSR1 }, 2: func() { signals <- syscall.SIGINT }, 15: cancel} {
-		j, x := over(t, "waits.a", "waits.b")
-		j.Signals = signals
-		j.Stdout = &watched{&x.out, "ready", 2, do}
-		result, err := Run(ctx, *j)
-		if number == 15 {
-			ctx, cancel = context.WithCancel(within(t))
-		}
-		if err != nil || result.Code != 128+number {
-			t.Errorf("signal %d: %+v, %v: expected its code", number, result, err)
-		}
-		for _, h := range j.Hosts {
-			contains(t, "stdout", x.out.String(), fmt.Sprintf("%s: signal %d\n", h.Name, number))
-		}
+	for number, do := range map[int]func(signals chan<- os.Signal, cancel func()){
+		10: func(signals chan<- os.Signal, _ func()) { signals <- syscall.SIGUSR1 },
+		2:  func(signals chan<- os.Signal, _ func()) { signals <- syscall.SIGINT },
+		15: func(_ chan<- os.Signal, cancel func()) { cancel() },
+	} {
+		t.Run(fmt.Sprint(number), func(t *testing.T) {
+			j, x := over(t, "waits.a", "waits.b")
+			ctx, cancel := context.WithCancel(within(t))
+			defer cancel()
+			signals := make(chan os.Signal, 1)
+			j.Signals = signals
+			j.Stdout = &watched{&x.out, "ready", 2, func() { do(signals, cancel) }}
+			result, err := Run(ctx, *j)
+			if err != nil || result.Code != 128+number {
+				t.Errorf("%+v, %v: expected the signal's code", result, err)
+			}
+			for _, h := range j.Hosts {
+				contains(t, "stdout", x.out.String(), fmt.Sprintf("%s: signal %d\n", h.Name, number))
+			}
+		})
 	}
-	cancel()
 }
 
 // Standard input goes to the first rank, piece by piece, and its end as well.

@@ -11,7 +11,7 @@ func Of(rank int, err error) error { return &framework.Error{Peer: rank, Err: er
 // blames, or none.
 func In(transport, op string, err error) error {
 	peer := framework.PeerOf(err)
-	if e, ok := err.(*framework.Error); ok && e.Op == "" && e.Transport == "" && e.Err != nil {
+	if e, ok := err.(*framework.Error); ok && e.Op == "" && e.Transport == "" && e.Err != nil { //nolint:errorlint // the outermost error only
 		err = e.Err // it names a rank and nothing else, and that is said further out
 	}
 	return &framework.Error{Op: op, Transport: transport, Peer: peer, Err: err}
