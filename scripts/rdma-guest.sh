@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs a command on a machine with RDMA: a virtual one, whose kernel has soft-RoCE.
 #
-#   rdma-guest.sh [--seconds N] [--cpus N] [--memory MIB] [--join SOCKET --host N] [--] CMD ARGS…
+#   rdma-guest.sh [--seconds N] [--cpus N] [--memory MIB] [--join SOCKET --host N]
+#                 [--pid FILE] [--] CMD ARGS…
 #
 # The guest sees the root of this machine, and may write to it, but only what it
 # writes below the working folder is kept. It has one RDMA device, rxe0, on a dummy
@@ -9,9 +10,10 @@
 # this environment; its output comes out here, and its exit status is that of the script.
 # Everything is emulated, so no rights are needed, and nothing is installed: the kernel
 # is downloaded once, by apt, and unpacked into the cache. 124: CMD did not end in time.
+# With --pid the number of the emulator's process is in FILE while it runs: to kill it.
 set -eu
 
-seconds=300 cpus=4 memory=2048 join='' host=1
+seconds=300 cpus=4 memory=2048 join='' host=1 pid=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seconds) seconds=$2; shift 2 ;;
@@ -19,8 +21,9 @@ while [ $# -gt 0 ]; do
 	--memory) memory=$2; shift 2 ;;
 	--join) join=$2; shift 2 ;;
 	--host) host=$2; shift 2 ;;
+	--pid) pid=$2; shift 2 ;;
 	--) shift; break ;;
-	-*) echo "rdma-guest: $1: expected --seconds, --cpus, --memory, --join, --host or a command" >&2; exit 2 ;;
+	-*) echo "rdma-guest: $1: expected --seconds, --cpus, --memory, --join, --host, --pid or a command" >&2; exit 2 ;;
 	*) break ;;
 	esac
 done
@@ -173,6 +176,7 @@ if [ -n "$join" ]; then
 	[ "$host" != 1 ] || server=on
 	net="-netdev stream,id=net,addr.type=unix,addr.path=$join,server=$server -device virtio-net-pci,netdev=net,host_mtu=4200,mac=02:00:00:00:00:0$host"
 fi
+[ -z "$pid" ] || net="$net -pidfile $pid"
 # shellcheck disable=SC2086 # net is a list of words
 timeout -k 5 "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp "$cpus" -m "$memory" \
 	-nodefaults -no-user-config -display none -no-reboot -serial stdio \

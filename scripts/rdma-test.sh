@@ -17,6 +17,12 @@ for t in ib-host ib-nonatomic; do
 done
 "$go" build -o "$out/pingpong" ./examples/pingpong
 
+# The plugins beside kernels for the emulated processor, which has no AVX-512.
+mkdir -p "$out/plugins"
+ln -f bin/plugins/mscclpp-transport-* "$out/plugins/" 2>/dev/null || true # the folders that it leaves out are kernels
+bin/mscclpp-kernels build --spec transports/shm/kernels/kernels.json --target x86-64-v3 --out "$out/plugins/mscclpp-transport-shm.kernels"
+export MSCCLPP_PLUGINS__DIRS="$PWD/$out/plugins"
+
 # Emulated machines are slow, and those that emulate them may be busy.
 export MSCCLPP_PLUGINS__START_TIMEOUT=60s MSCCLPP_BOOTSTRAP__TIMEOUT=90s
 
@@ -33,11 +39,15 @@ done
 EOT
 RDMA_REQUIRED=1 scripts/rdma-guest.sh --seconds 1800 sh "$out/one.sh"
 
-# Two hosts. Each starts one rank; the second finds the first by its address.
-cat >"$out/two.sh" <<'EOT'
+# Two hosts with two ranks in each: shared memory inside, and between them what is named.
+# The second host finds the first by its address.
+cases=24
+[ "${1:-}" = quick ] || cases=0 # all of them
+cat >"$out/two.sh" <<EOT
 set -e
-for t in ib-host ib-nonatomic; do
-	timeout 100 bin/mscclpp-run -n 1 --nnodes 2 --node-rank "$1" --master-addr 192.0.2.1 --transports $t bin/rdma-test/pingpong
+for t in ib-host ib-nonatomic tcp; do
+	echo "\$t between two hosts"
+	timeout 400 bin/mscclpp-run -n 2 --nnodes 2 --node-rank "\$1" --master-addr 192.0.2.1 --transports shm,\$t check --at-most $cases
 done
 EOT
 umask 077
@@ -45,16 +55,18 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$out/secret"
 export MSCCLPP_SECRET_FILE="$PWD/$out/secret"
 trap 'rm -f "$out/secret"' EXIT
 
-# A host that loses its network in the middle of a job: both ranks end with an error, within
-# the bound of the heartbeat. (Switched off, it would take the emulated Ethernet with it.)
-cat >"$out/vanish.sh" <<'EOT'
-counter=/sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts
-timeout 100 bin/mscclpp-run -n 1 --nnodes 2 --node-rank "$1" --master-addr 192.0.2.1 --transports ib-host bin/rdma-test/pingpong &
+# A host that is lost in the middle of a job: by its network, or because it is killed, which
+# pair does. The ranks on the other one end with an error, within the bound of the heartbeat.
+# (A device that is switched off would take the emulated Ethernet with it.)
+cat >"$out/lost.sh" <<'EOT'
+counter=/sys/class/net/eth0/statistics/rx_packets
+timeout 200 bin/mscclpp-run -n "$LOST_RANKS" --nnodes 2 --node-rank "$1" --master-addr 192.0.2.1 \
+	--timestamp --transports "$LOST_TRANSPORTS" check --tier full &
 job=$!
 if [ "$1" = 1 ]; then
-	while kill -0 $job 2>/dev/null && [ "$(cat $counter)" -lt 100 ]; do sleep 0.1; done
-	echo "host 2 vanishes after $(cat $counter) packets"
-	ip link set eth0 down
+	while kill -0 $job 2>/dev/null && [ "$(cat $counter)" -lt 2000 ]; do sleep 0.1; done
+	echo "$(date +%T) host 2 is lost after $(cat $counter) packets"
+	[ "$LOST_HOW" = killed ] || ip link set eth0 down
 fi
 last=0 at=$(cut -d. -f1 /proc/uptime)
 while kill -0 $job 2>/dev/null; do
@@ -64,17 +76,18 @@ while kill -0 $job 2>/dev/null; do
 done
 took=$(($(cut -d. -f1 /proc/uptime) - at))
 if wait $job; then
-	echo "the job ended well, though a host had vanished"
+	echo "the job ended well, though a host was lost"
 	exit 1
 fi
-echo "the job ended with an error $took s after the last packet"
+echo "$(date +%T) the job ended with an error $took s after the last packet"
 [ $took -le 12 ] # 10, and what looking at it takes
 EOT
 
-# pair SCRIPT runs it on two hosts that share an Ethernet.
+# pair SCRIPT [killed] runs it on two hosts that share an Ethernet; killed: the second one is
+# killed when it says that it is lost.
 pair() {
 	ether=$(mktemp -d "${TMPDIR:-/tmp}/rdma-test.XXXXXX")
-	scripts/rdma-guest.sh --seconds 300 --join "$ether/socket" --host 1 sh "$1" 0 >"$out/host1.log" 2>&1 &
+	scripts/rdma-guest.sh --seconds 1300 --join "$ether/socket" --host 1 sh "$1" 0 >"$out/host1.log" 2>&1 &
 	first=$!
 	tries=0
 	while [ ! -S "$ether/socket" ] && [ $tries -lt 600 ]; do
@@ -82,21 +95,40 @@ pair() {
 		sleep 0.1
 	done
 	second=0
-	scripts/rdma-guest.sh --seconds 300 --join "$ether/socket" --host 2 sh "$1" 1 || second=$?
+	scripts/rdma-guest.sh --seconds 1300 --join "$ether/socket" --host 2 --pid "$ether/pid" sh "$1" 1 >"$out/host2.log" 2>&1 &
+	other=$!
+	if [ -n "${2:-}" ]; then
+		while kill -0 $other 2>/dev/null && ! grep -q 'host 2 is lost' "$out/host2.log"; do sleep 0.1; done
+		kill -9 "$(cat "$ether/pid")" || second=$?
+		wait $other || true
+	else
+		wait $other || second=$?
+	fi
 	status=0
 	wait $first || status=$?
 	rm -rf "$ether"
-	cat "$out/host1.log"
+	cat "$out/host2.log" "$out/host1.log" | tr '\r' '\n' | grep -v ' failed: ' # that is progress
 	if [ $status != 0 ] || [ $second != 0 ]; then
 		echo "rdma-test: $1 failed: status $status on the first host, $second on the second" >&2
 		exit 1
 	fi
 }
-echo "== a job of 2 ranks over two guests"
+
+# lost HOW TRANSPORTS RANKS PATTERN: the error on the first host has to look like the pattern.
+lost() {
+	echo "== one of two guests is lost: $1, $2, $3 ranks on each"
+	export LOST_HOW="$1" LOST_TRANSPORTS="$2" LOST_RANKS="$3"
+	if [ "$1" = killed ]; then pair "$out/lost.sh" killed; else pair "$out/lost.sh"; fi
+	if ! grep -q "$4" "$out/host1.log"; then
+		echo "rdma-test: no error like '$4' on the first host" >&2
+		exit 1
+	fi
+}
+
+echo "== check on 4 ranks over two guests"
 pair "$out/two.sh"
-echo "== one of two guests vanishes"
-pair "$out/vanish.sh"
-if ! grep -q 'rank 1.*device rxe0 port 1: .*retries exceeded' "$out/host1.log"; then
-	echo "rdma-test: the error on the first host does not name rank, device, port and status" >&2
-	exit 1
-fi
+lost network ib-host 1 'rank 1.*device rxe0 port 1: .*retries exceeded'
+lost killed shm,ib-host 2 'rank [23]'
+[ "${1:-}" != quick ] || exit 0
+lost killed shm,ib-nonatomic 2 'rank [23]'
+lost killed shm,tcp 2 'rank [23]'
