@@ -15,7 +15,7 @@ kernels="g++ clang-19 lld-19 libclang-rt-19-dev llvm-19"
 mpi="openmpi-bin libopenmpi-dev"
 proto="protobuf-compiler python3-grpcio python3-protobuf"
 engines="slurmctld slurmd slurm-client munge mpich openmpi-bin openssh-client iproute2"
-rdma="qemu-system-x86 cpio busybox-static iproute2 xz-utils libibverbs1 ibverbs-providers libibverbs-dev"
+rdma="qemu-system-x86 cpio busybox-static iproute2 xz-utils libibverbs1 ibverbs-providers libibverbs-dev perftest"
 
 has() { # one of these programs
 	for program; do

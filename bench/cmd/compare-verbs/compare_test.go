@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The test binary is launcher and bare loop: what it prints depends on its arguments.
+func TestMain(m *testing.M) {
+	if out := os.Getenv("COMPARE_FAKE"); out != "" {
+		if out == "crash" {
+			os.Stderr.WriteString("no such device\n")
+			os.Exit(3)
+		}
+		os.Stdout.WriteString(out)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestPoints(t *testing.T) {
+	for _, p := range []point{{putSignal, 8, 1000}, {signals, 0, 1}, {completed, 0, 7}, {bandwidth, room, 5}} {
+		if got, err := parsePoint(p.String()); err != nil || got != p {
+			t.Errorf("%s: %+v, %v", p, got, err)
+		}
+	}
+	for _, text := range []string{"", "signal", "signal:0", "signal:0:0", "get:8:1", "bandwidth:2000000:1", "signal:-1:5"} {
+		if p, err := parsePoint(text); err == nil || !strings.Contains(err.Error(), "expected") {
+			t.Errorf("%q: %+v, %v", text, p, err)
+		}
+	}
+}
+
+// What perftest prints around the one line of numbers differs from version to version.
+func TestColumn(t *testing.T) {
+	const latency = ` TX depth        : 1
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+ 8       100          16.29          94.27        24.19    	       23.36       	2.61   		94.27   		94.27
+---------
+`
+	if v, err := column([]byte(latency), 9, 4); err != nil || v != 24.19 {
+		t.Errorf("%v, %v: expected the median 24.19", v, err)
+	}
+	const stream = "#bytes ...\n 65536      100              121.13             81.74  		   0.001308\n"
+	if v, err := column([]byte(stream), 5, 3); err != nil || v != 81.74 {
+		t.Errorf("%v, %v: expected the average 81.74", v, err)
+	}
+	if _, err := column([]byte(stream), 9, 4); err == nil {
+		t.Error("a line of another program is taken")
+	}
+}
+
+func TestGIDIndex(t *testing.T) {
+	port := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(port, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("gid_attrs/types/0", "IB/RoCE v1\n")
+	put("gids/0", "0000:0000:0000:0000:0000:ffff:c000:0201\n")
+	if i, err := gidIndex(port); err == nil {
+		t.Errorf("index %d of RoCE v1 is taken", i)
+	}
+	put("gid_attrs/types/1", "RoCE v2\n")
+	put("gids/1", "fe80:0000:0000:0000:0000:0000:0000:0001\n")
+	if i, err := gidIndex(port); err != nil || i != 1 {
+		t.Errorf("%d, %v: expected the only one, 1", i, err)
+	}
+	put("gid_attrs/types/4", "RoCE v2\n") // there are gaps
+	put("gids/4", "0000:0000:0000:0000:0000:ffff:c000:0201\n")
+	if i, err := gidIndex(port); err != nil || i != 4 {
+		t.Errorf("%d, %v: expected that of IPv4, 4", i, err)
+	}
+}
+
+// all are results in which each of ours is factor times theirs.
+func all(factor float64, runs int) results {
+	r := results{}
+	for range runs {
+		for name, scale := range map[string]float64{bareLoop: 1, perftestAtom: 1, perftestBW: 1, hostIn: factor, otherIn: factor * factor, hostApart: 9} {
+			var s []sample
+			for _, b := range latencySizes {
+				s = append(s, sample{What: putSignal, Bytes: b, Value: 100 * scale})
+			}
+			s = append(s, sample{What: signals, Value: 100 * scale}, sample{What: completed, Value: 100 * scale}, sample{What: bandwidth, Bytes: streamBytes, Value: 100 * scale})
+			r.add(name, s)
+		}
+	}
+	return r
+}
+
+func TestSummary(t *testing.T) {
+	for factor, want := range map[float64][]string{
+		1.0: {"All promises are kept.", "| 100.0 | 100.0 | 1.000 | 1.000 | 1.000 | at most 1.15 | kept |"},
+		1.5: {"5 promises are not kept.", "| 150.0 | 100.0 | 1.500 | 1.500 | 1.500 | at most 1.15 | **not kept** |", "at least 0.95 | kept"},
+		0.5: {"1 promises are not kept.", "at least 0.95 | **not kept**"},
+	} {
+		var text strings.Builder
+		if err := summary(&text, machine{cpus: 4, runs: 3, each: 10}, all(factor, 3)); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range append(want, "4 processors", "3 runs", "| reported | |") {
+			if !strings.Contains(text.String(), w) {
+				t.Errorf("factor %v: no %q in\n%s", factor, w, text.String())
+			}
+		}
+	}
+	short := all(1, 2)
+	delete(short[perftestAtom], keyOf(completed, 0))
+	if err := summary(io.Discard, machine{}, short); err == nil || !strings.Contains(err.Error(), "0 of ib_atomic_lat") {
+		t.Errorf("a side without values: %v", err)
+	}
+}
+
+// A side that fails, or says nothing that can be read, ends the comparison, and the summary
+// of an earlier one stays.
+func TestFailures(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fake, want := range map[string]string{
+		"crash":               "no such device",
+		"good day\n":          "expected a JSON object",
+		`{"us":0}` + "\n":     "with a time",
+		`{"what":"x"}` + "\n": `{"what":"x"}`,
+	} {
+		t.Setenv("COMPARE_FAKE", fake)
+		out := t.TempDir()
+		kept := filepath.Join(out, "README.md")
+		if err := os.WriteFile(kept, []byte("earlier"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := job{self: self, launcher: self, peer: self, device: "d", out: out, repetitions: 1, iterations: 1, log: io.Discard}
+		if err := j.run(t.Context()); err == nil || !strings.Contains(err.Error(), bareLoop) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", fake, err, want)
+		}
+		if text, err := os.ReadFile(kept); err != nil || string(text) != "earlier" {
+			t.Errorf("the summary is %q, %v", text, err)
+		}
+	}
+	t.Setenv("COMPARE_FAKE", "")
+	if err := (job{out: t.TempDir()}).run(t.Context()); err == nil || !strings.Contains(err.Error(), "expected 1 or more") {
+		t.Errorf("no repetitions: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("interrupted")
+	cancel(why)
+	if _, err := output(ctx, self); !errors.Is(err, why) {
+		t.Errorf("after an interrupt: %v", err)
+	}
+}
+
+// Both sides get as many iterations, and fewer of what takes longer.
+func TestCommandsAreAlike(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("COMPARE_FAKE", `{"what":"put+signal","bytes":8,"iterations":3,"us":1.5}`+"\n")
+	j := job{self: "ours", launcher: self, peer: self, device: "d", iterations: 100}
+	for name, measure := range map[string]func(context.Context) ([]byte, []sample, error){
+		"bare":  j.bare,
+		"ranks": func(ctx context.Context) ([]byte, []sample, error) { return j.ranks(ctx, "ib-host", true) },
+	} {
+		out, got, err := measure(t.Context())
+		if err != nil || len(got) != 1 || got[0] != (sample{putSignal, 8, 3, 1.5}) || len(out) == 0 {
+			t.Errorf("%s: %q, %+v, %v", name, out, got, err)
+		}
+	}
+	if a, b := j.iterationsOf(8), j.iterationsOf(64<<10); a != 100 || b != 25 {
+		t.Errorf("%d iterations of 8 bytes and %d of 64 KiB", a, b)
+	}
+	j.iterations = 1
+	if n := j.iterationsOf(64 << 10); n != 1 {
+		t.Errorf("%d iterations, expected at least 1", n)
+	}
+}

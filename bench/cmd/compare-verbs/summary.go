@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// comparison is a row of the summary: a ratio of two sources, and what we promise of it.
+type comparison struct {
+	text         string
+	unit         string
+	ours, theirs string // sources
+	key          string // what of both
+	most, least  float64
+}
+
+var comparisons = func() (all []comparison) {
+	for _, b := range latencySizes {
+		all = append(all, comparison{text: fmt.Sprintf("put+signal to wait, %d B, half a round trip", b), unit: "µs", ours: hostIn, theirs: bareLoop, key: keyOf(putSignal, b), most: 1.15})
+	}
+	all = append(all,
+		comparison{text: "sustained puts of 64 KiB", unit: "MiB/s", ours: hostIn, theirs: perftestBW, key: keyOf(bandwidth, streamBytes), least: 0.95},
+		comparison{text: "a signal with its completion", unit: "µs", ours: hostIn, theirs: perftestAtom, key: keyOf(completed, 0), most: 1.1},
+		comparison{text: "a signal by immediate, and one by atomic, half a round trip", unit: "µs", ours: otherIn, theirs: hostIn, key: keyOf(signals, 0), most: 1.3})
+	for _, b := range latencySizes {
+		all = append(all, comparison{text: fmt.Sprintf("rank and plugin as two processes, %d B, half a round trip", b), unit: "µs", ours: hostApart, theirs: hostIn, key: keyOf(putSignal, b)})
+	}
+	return append(all, comparison{text: "rank and plugin as two processes, puts of 64 KiB", unit: "MiB/s", ours: hostApart, theirs: hostIn, key: keyOf(bandwidth, streamBytes)})
+}()
+
+// kept says whether a ratio is as promised.
+func (c comparison) kept(ratio float64) bool {
+	return !math.IsNaN(ratio) && (c.most == 0 || ratio <= c.most) && (c.least == 0 || ratio >= c.least)
+}
+
+func (c comparison) verdict(ratio float64) string {
+	promise := "reported"
+	switch {
+	case c.most > 0:
+		promise = fmt.Sprintf("at most %.2f", c.most)
+	case c.least > 0:
+		promise = fmt.Sprintf("at least %.2f", c.least)
+	default:
+		return promise + " |"
+	}
+	if c.kept(ratio) {
+		return promise + " | kept"
+	}
+	return promise + " | **not kept**"
+}
+
+// machine says where the numbers were taken.
+type machine struct {
+	date, kernel, cpu string
+	cpus, runs, each  int
+}
+
+func describe(j job) machine {
+	m := machine{date: time.Now().UTC().Format("2006-01-02"), cpus: runtime.NumCPU(), runs: j.repetitions, each: j.iterations, kernel: "unknown", cpu: "unknown"}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.kernel, _, _ = strings.Cut(unix.ByteSliceToString(u.Release[:]), "-")
+	}
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(info)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				m.cpu = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return m
+}
+
+// summary writes the table. A source that has no value for a row is an error.
+func summary(w io.Writer, m machine, all results) error {
+	fmt.Fprintf(w, "# Verbs, beside programs without us\n\n%s, %d processors (%s), Linux %s.\n\n", m.date, m.cpus, m.cpu, m.kernel)
+	fmt.Fprintf(w, "Two processes on one soft-RoCE device; %d runs of each side in turn, up to %d iterations in a run.\n"+
+		"A value is the median over the iterations of a run (bandwidth: all of them together), then over the runs.\n"+
+		"Ratios are ours over theirs; low and high are the extremes over runs next to each other. The device and the\n"+
+		"processors are emulated: only the ratios mean something. Raw output: raw.txt.\n\n", m.runs, m.each)
+	fmt.Fprint(w, "| what | ours | theirs | unit | ours | theirs | ratio | low | high | promised | |\n|---|---|---|---|---:|---:|---:|---:|---:|---|---|\n")
+	broken := 0
+	for _, c := range comparisons {
+		ours, theirs := all[c.ours][c.key], all[c.theirs][c.key]
+		if len(ours) == 0 || len(ours) != len(theirs) {
+			return fmt.Errorf("%s: %d values of %s and %d of %s: expected as many", c.text, len(ours), c.ours, len(theirs), c.theirs)
+		}
+		low, high := math.Inf(1), math.Inf(-1)
+		for i := range ours {
+			low, high = min(low, ours[i]/theirs[i]), max(high, ours[i]/theirs[i])
+		}
+		a, b := all.median(c.ours, c.key), all.median(c.theirs, c.key)
+		if !c.kept(a / b) {
+			broken++
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %.1f | %.1f | %.3f | %.3f | %.3f | %s |\n", c.text, c.ours, c.theirs, c.unit, a, b, a/b, low, high, c.verdict(a/b))
+	}
+	if broken == 0 {
+		fmt.Fprint(w, "\nAll promises are kept.\n")
+	} else {
+		fmt.Fprintf(w, "\n%d promises are not kept.\n", broken)
+	}
+	return nil
+}

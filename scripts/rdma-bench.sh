@@ -1,0 +1,24 @@
+#!/bin/sh
+# Measures the transports over verbs beside programs that use the same device without us,
+# in a virtual machine with soft-RoCE, and writes raw output and a table.
+#
+#   rdma-bench.sh [--cpus N] [--seconds N] [ARGS…]
+#
+# ARGS go to the program that does it: see `go run ./bench/cmd/compare-verbs -h`. By
+# default the machine has 4 processors, and the results are in docs/results/rdma. As root
+# it installs what it needs. Run `make build` first.
+set -eu
+cd "$(dirname "$0")/.."
+cpus=4 seconds=1800
+while [ $# -gt 0 ]; do
+	case $1 in
+	--cpus) cpus=$2; shift 2 ;;
+	--seconds) seconds=$2; shift 2 ;;
+	*) break ;;
+	esac
+done
+[ "$(id -u)" != 0 ] || scripts/deps.sh rdma
+${CC:-cc} -O2 -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -o bin/verbs-peer bench/verbs/peer.c -libverbs
+"${GO:-go}" build -trimpath -o bin/compare-verbs ./bench/cmd/compare-verbs
+export MSCCLPP_PLUGINS__START_TIMEOUT=60s MSCCLPP_BOOTSTRAP__TIMEOUT=90s
+exec scripts/rdma-guest.sh --cpus "$cpus" --seconds "$seconds" bin/compare-verbs "$@"
