@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/bench/compare"
+)
+
+// The test binary is both sides: what it prints depends on its arguments.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("COMPARE_TCP_FAKE"); mode != "" {
+		fake(mode, os.Args[1:])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func fake(mode string, args []string) {
+	at := func(a string) int { return slices.Index(args, a) }
+	if at("--node-rank") >= 0 && args[at("--node-rank")+1] == "1" {
+		return // the second host prints nothing
+	}
+	us, points := 1.0, args
+	if at("peer") >= 0 || at("--mca") >= 0 {
+		us = 0.95
+	}
+	if mode == "slow" && us == 1 {
+		us = 5
+	}
+	if mode == "crash" && at("pingpong") >= 0 {
+		fmt.Fprintln(os.Stderr, "rank 1 was killed")
+		os.Exit(3)
+	}
+	what := "put"
+	for _, w := range []string{"pingpong", "allreduce"} {
+		if at(w) >= 0 {
+			what = w
+		}
+	}
+	if what == "allreduce" && us > 0.96 {
+		points = nil
+		for _, b := range reduceSizes {
+			points = append(points, fmt.Sprintf("%d:1", b))
+		}
+		us -= 0.1
+	}
+	for _, a := range points {
+		var bytes, count int
+		if n, _ := fmt.Sscanf(a, "%d:%d", &bytes, &count); n == 2 {
+			fmt.Printf(`{"collective":%q,"bytes":%d,"time_us":%v,"errors":0}`+"\n", what, bytes, us)
+		}
+	}
+}
+
+func newJob(t *testing.T, mode string) *job {
+	t.Helper()
+	t.Setenv("COMPARE_TCP_FAKE", mode)
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // a second at the end of each of many children
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "peer") // our side has another name
+	if err := os.WriteFile(link, []byte("#!/bin/sh\nexec "+self+" peer \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return &job{launcher: self, self: "self", peer: link, mpirun: self, mpiPeer: "mpi", out: t.TempDir(), repetitions: 3, log: io.Discard}
+}
+
+func TestBothSidesInTurn(t *testing.T) {
+	j := newJob(t, "good")
+	broken, err := j.run(context.Background())
+	if err != nil || broken != 0 {
+		t.Fatalf("%d broken, %v", broken, err)
+	}
+	summary, err := os.ReadFile(filepath.Join(j.out, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"## loopback-put-4", "| put | 64K | 1.00 | 0.95 | 65.536 | 0.950 |", "at least 0.90 at every size. Kept.", "## loopback-latency", "Nothing is promised.", "| allreduce | 64M |"} {
+		if !strings.Contains(string(summary), want) {
+			t.Errorf("no %q in\n%s", want, summary)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(j.out, "loopback-latency.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for line := range strings.Lines(string(raw)) {
+		_, after, _ := strings.Cut(line, `"time_us":`)
+		us, _, _ := strings.Cut(after, ",")
+		order = append(order, us)
+	}
+	if got := strings.Join(order, " "); got != "1 0.95 1 0.95 1 0.95" {
+		t.Errorf("order of the runs %q, want ours and theirs in turn", got)
+	}
+}
+
+func TestBrokenPromisesAreCounted(t *testing.T) {
+	j := newJob(t, "slow")
+	broken, err := j.run(context.Background())
+	if want := 2*len(putSizes) + len(reduceSizes); err != nil || broken != want {
+		t.Errorf("%d broken, %v; want %d", broken, err, want)
+	}
+	var text bytes.Buffer
+	n := section(&text, setting{name: "x", most: 1 / 0.9}, []compare.Line{
+		{Key: compare.Key{Collective: "put", Bytes: 4096}, Ours: 10, Theirs: 9.1, Ratio: 10 / 9.1, Low: 1, High: 2},
+		{Key: compare.Key{Collective: "put", Bytes: 8192}, Ours: 10, Theirs: 8, Ratio: 10.0 / 8, Low: 1, High: 2},
+	})
+	if n != 1 || !strings.Contains(text.String(), "Not kept: 8K (0.80).") {
+		t.Errorf("%d broken in\n%s", n, text.String())
+	}
+}
+
+func TestFailuresAreNamed(t *testing.T) {
+	j := newJob(t, "crash")
+	_, err := j.run(context.Background())
+	for _, want := range []string{"loopback-latency: ", "exit status 3", "rank 1 was killed"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(j.out, "README.md")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a summary of a comparison that failed: %v", err)
+	}
+	j = newJob(t, "good")
+	j.repetitions = 0
+	if _, err := j.run(context.Background()); err == nil || !strings.Contains(err.Error(), "expected 1 or more") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := newJob(t, "good").run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("after an interrupt: %v", err)
+	}
+}
+
+// Both sides move the same bytes over as many streams, in the same places.
+func TestCommandsAreAlike(t *testing.T) {
+	j := &job{launcher: "ours", self: "self", peer: "peer", mpirun: "mpirun", mpiPeer: "mpi", first: "a", second: "b", firstAddr: "10.0.0.1", secondAddr: "10.0.0.2"}
+	all := j.settings()
+	if len(all) != 7 {
+		t.Errorf("%d settings, want put with 1 and 4 streams and latency in two places, and an all-reduce", len(all))
+	}
+	for _, s := range all {
+		hosts, theirs := j.ourCommands(s), strings.Join(j.theirCommand(s), " ")
+		if len(hosts) != 2 {
+			t.Fatalf("%s: %d hosts", s.name, len(hosts))
+		}
+		for host, c := range hosts {
+			ours := strings.Join(c, " ")
+			for _, want := range []string{fmt.Sprintf("--node-rank %d ", host), fmt.Sprintf("HOST_ID=host-%d ", host), fmt.Sprintf("STREAMS=%d ", s.streams)} {
+				if !strings.Contains(ours, want) {
+					t.Errorf("%s: no %q in %q", s.name, want, ours)
+				}
+			}
+			if s.spaces != strings.HasPrefix(ours, "ip netns exec "+[]string{j.first, j.second}[host]) {
+				t.Errorf("%s: %q", s.name, ours)
+			}
+			if s.what != "allreduce" && !strings.HasSuffix(ours, strings.Join(s.points(), " ")) {
+				t.Errorf("%s: other points in %q", s.name, ours)
+			}
+		}
+		if !strings.HasSuffix(theirs, strings.Join(s.points(), " ")) || s.spaces != strings.Contains(theirs, "-to /run/netns/b") {
+			t.Errorf("%s: %q", s.name, theirs)
+		}
+		if s.what == "put" && !strings.Contains(theirs, fmt.Sprintf(" put %d ", s.streams)) {
+			t.Errorf("%s: other streams in %q", s.name, theirs)
+		}
+	}
+}
+
+func TestParsePoint(t *testing.T) {
+	if p, err := parsePoint("4096:12"); err != nil || p != (point{4096, 12}) || p.String() != "4096:12" {
+		t.Errorf("%v, %v", p, err)
+	}
+	for _, bad := range []string{"", "8", "8:", ":8", "0:1", "1:0", "8:8:8", "-1:1", "2147483648:1"} {
+		if _, err := parsePoint(bad); err == nil || !strings.Contains(err.Error(), "expected BYTES:COUNT") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/bench/compare"
+)
+
+// job is one comparison.
+type job struct {
+	launcher, self, peer, mpirun, mpiPeer     string
+	first, second, firstAddr, secondAddr, out string
+	repetitions                               int
+	log                                       io.Writer
+	jobs                                      int // started so far
+}
+
+// setting is one table, with what is promised about it.
+type setting struct {
+	name    string
+	what    string // put, pingpong or allreduce
+	streams int
+	spaces  bool    // over network namespaces
+	most    float64 // our time over theirs, for every size; 0: no promise
+	sizes   []int
+}
+
+var (
+	putSizes    = []int{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
+	reduceSizes = []int{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
+)
+
+// settings are compared, those that the machine can.
+func (j *job) settings() []setting {
+	var all []setting
+	places := []bool{false}
+	if j.first != "" {
+		places = append(places, true)
+	}
+	for _, spaces := range places {
+		where := map[bool]string{false: "loopback", true: "namespaces"}[spaces]
+		for _, streams := range []int{1, 4} {
+			all = append(all, setting{fmt.Sprintf("%s-put-%d", where, streams), "put", streams, spaces, 1 / 0.9, putSizes})
+		}
+		all = append(all, setting{where + "-latency", "pingpong", 1, spaces, 0, []int{8}})
+	}
+	if j.mpirun != "" {
+		all = append(all, setting{"loopback-allreduce", "allreduce", 4, false, 1, reduceSizes})
+	}
+	return all
+}
+
+// run returns how many promises are not kept.
+func (j *job) run(ctx context.Context) (broken int, err error) {
+	if j.repetitions < 1 {
+		return 0, fmt.Errorf("%d repetitions: expected 1 or more", j.repetitions)
+	}
+	if err := os.MkdirAll(j.out, 0o755); err != nil {
+		return 0, err
+	}
+	var summary bytes.Buffer
+	heading(&summary, j.repetitions)
+	for _, s := range j.settings() {
+		lines, err := j.setting(ctx, s)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", s.name, err)
+		}
+		broken += section(&summary, s, lines)
+	}
+	return broken, os.WriteFile(filepath.Join(j.out, "README.md"), summary.Bytes(), 0o644)
+}
+
+// setting runs both sides in turn.
+func (j *job) setting(ctx context.Context, s setting) ([]compare.Line, error) {
+	raw, err := os.Create(filepath.Join(j.out, s.name+".jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	ours, theirs := compare.Times{}, compare.Times{}
+	for run := range j.repetitions {
+		fmt.Fprintf(j.log, "%s, run %d of %d\n", s.name, run+1, j.repetitions)
+		j.jobs++
+		for _, side := range []struct {
+			times    compare.Times
+			commands [][]string
+		}{{ours, j.ourCommands(s)}, {theirs, [][]string{j.theirCommand(s)}}} {
+			out, err := together(ctx, side.commands)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := raw.Write(out); err != nil {
+				return nil, err
+			}
+			if err := side.times.Add(out); err != nil {
+				return nil, fmt.Errorf("%s: %w", side.commands[0], err)
+			}
+		}
+	}
+	if err := raw.Close(); err != nil {
+		return nil, err
+	}
+	return compare.Compare(ours, theirs)
+}
+
+// total is how many bytes a point moves in one run.
+const total = 64 << 20
+
+func (s setting) points() []string {
+	var all []string
+	for _, b := range s.sizes {
+		switch s.what {
+		case "pingpong":
+			all = append(all, point{b, 2000}.String())
+		case "put":
+			all = append(all, point{b, max(8, total/b)}.String())
+		default:
+			p := bench.DefaultPlan(int64(b))
+			all = append(all, fmt.Sprintf("%d:%d:%d", b, p.Iterations, p.Calls))
+		}
+	}
+	return all
+}
+
+// ourCommands are those of two hosts with one rank each.
+func (j *job) ourCommands(s setting) [][]string {
+	addr, port := "127.0.0.1", 29600+(os.Getpid()+j.jobs)%2000
+	if s.spaces {
+		addr = j.firstAddr
+	}
+	all := make([][]string, 2)
+	for host := range all {
+		var c []string
+		if s.spaces {
+			c = []string{"ip", "netns", "exec", []string{j.first, j.second}[host]}
+		}
+		c = append(c, "env", fmt.Sprintf("MSCCLPP_BOOTSTRAP__HOST_ID=host-%d", host), fmt.Sprintf("MSCCLPP_TRANSPORT__TCP__STREAMS=%d", s.streams),
+			j.launcher, "-N", "2", "--node-rank", strconv.Itoa(host), "--master-addr", addr, "--master-port", strconv.Itoa(port),
+			"--transports", "tcp", "-n", "1")
+		if s.what == "allreduce" {
+			first, last := s.sizes[0], s.sizes[len(s.sizes)-1]
+			c = append(c, "bench", "allreduce", "--bytes", fmt.Sprintf("%d:%d", first, last), "--factor", "4", "--check", "--format", "json")
+		} else {
+			c = append(append(c, j.self, s.what), s.points()...)
+		}
+		all[host] = c
+	}
+	return all
+}
+
+func (j *job) theirCommand(s setting) []string {
+	if s.what == "allreduce" {
+		c := []string{j.mpirun, "-n", "2", "--oversubscribe", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "lo"}
+		if os.Geteuid() == 0 {
+			c = append(c, "--allow-run-as-root")
+		}
+		return append(append(c, j.mpiPeer, "allreduce"), s.points()...)
+	}
+	c := []string{j.peer}
+	if s.spaces {
+		c = append(c, "-at", j.secondAddr, "-from", "/run/netns/"+j.first, "-to", "/run/netns/"+j.second)
+	}
+	c = append(c, s.what)
+	if s.what == "put" {
+		c = append(c, strconv.Itoa(s.streams))
+	}
+	return append(c, s.points()...)
+}
+
+// limit is far above what any run takes: only a hang reaches it.
+const limit = 3 * time.Minute
+
+// together runs commands at the same time, and returns what they print. When one
+// fails, the others are ended.
+func together(ctx context.Context, commands [][]string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	outs, failed := make([]bytes.Buffer, len(commands)), make([]error, len(commands))
+	var all sync.WaitGroup
+	for i, command := range commands {
+		all.Go(func() {
+			cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+			// A launcher gets time to end its ranks before it is killed.
+			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+			cmd.WaitDelay = 5 * time.Second
+			var text bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &outs[i], &text
+			if err := cmd.Run(); err != nil {
+				failed[i] = fmt.Errorf("%s: %w\n%s", command, errors.Join(err, context.Cause(ctx)), text.Bytes())
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return nil, err
+	}
+	var out []byte
+	for i := range outs {
+		out = slices.Concat(out, outs[i].Bytes())
+	}
+	return out, nil
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/bench/compare"
+	"github.com/mscclpp-go/mscclpp/bench/sizes"
+)
+
+// heading writes the top of a summary.
+func heading(w io.Writer, repetitions int) {
+	text := func(file string) string {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return "unknown"
+		}
+		return strings.TrimSpace(string(b))
+	}
+	kernel, _, _ := strings.Cut(text("/proc/sys/kernel/osrelease"), "-")
+	load, _, _ := strings.Cut(text("/proc/loadavg"), " ")
+	fmt.Fprintf(w, "# The tcp transport against C, and against MPI over TCP\n\n%s, %d CPUs, Linux %s, load %s at the start.\n\n",
+		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), kernel, load)
+	fmt.Fprintf(w, `Made by scripts/bench-tcp.sh: %d runs of each side in turn. Times are microseconds, the median over the runs; a ratio
+is theirs over ours, above 1 is faster; low and high are the extremes over pairs of neighboring runs. Puts and latencies:
+two ranks, each with its plugin as a process of its own, against two C processes (bench/tcp/peer.c) with as many streams,
+the same buffers and nothing else to do. All-reduce: two ranks on one machine that take themselves for two hosts.
+`, repetitions)
+}
+
+// section writes one table, and returns how many of its promises are not kept.
+func section(w io.Writer, s setting, lines []compare.Line) (broken int) {
+	fmt.Fprintf(w, "\n## %s\n\n| | size | ours µs | theirs µs | ours GB/s | ratio | low | high |\n|---|---:|---:|---:|---:|---:|---:|---:|\n", s.name)
+	var late []string
+	for _, l := range lines {
+		fmt.Fprintf(w, "| %s | %s | %.2f | %.2f | %.3f | %.3f | %.3f | %.3f |\n", l.Collective, sizes.Format(l.Bytes), l.Ours, l.Theirs,
+			float64(l.Bytes)/l.Ours*1e-3, 1/l.Ratio, 1/l.High, 1/l.Low)
+		if s.most > 0 && !(l.Ratio <= s.most) {
+			late = append(late, fmt.Sprintf("%s (%.2f)", sizes.Format(l.Bytes), 1/l.Ratio))
+		}
+	}
+	switch {
+	case s.most == 0:
+		fmt.Fprint(w, "\nNothing is promised.\n")
+	case len(late) == 0:
+		fmt.Fprintf(w, "\nPromised: at least %.2f at every size. Kept.\n", 1/s.most)
+	default:
+		fmt.Fprintf(w, "\nPromised: at least %.2f at every size. Not kept: %s.\n", 1/s.most, strings.Join(late, ", "))
+	}
+	return len(late)
+}
