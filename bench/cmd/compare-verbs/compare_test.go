@@ -134,7 +134,8 @@ func TestFailures(t *testing.T) {
 		"crash":               "no such device",
 		"good day\n":          "expected a JSON object",
 		`{"us":0}` + "\n":     "with a time",
-		`{"what":"x"}` + "\n": `{"what":"x"}`,
+		`{"what":"x"}` + "
+": `what\":\"x`,
 	} {
 		t.Setenv("COMPARE_FAKE", fake)
 		out := t.TempDir()
