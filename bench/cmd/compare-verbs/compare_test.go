@@ -134,8 +134,7 @@ func TestFailures(t *testing.T) {
 		"crash":               "no such device",
 		"good day\n":          "expected a JSON object",
 		`{"us":0}` + "\n":     "with a time",
-		`{"what":"x"}` + "
-": `what\":\"x`,
+		`{"what":"x"}` + "\n": "with a time",
 	} {
 		t.Setenv("COMPARE_FAKE", fake)
 		out := t.TempDir()
