@@ -2,13 +2,13 @@ package tcp_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,9 +19,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
 
-// least is what catches disasters on a busy machine. What is promised, 0.9, is
-// measured on a quiet one: go test -run Speed -v ./transports/tcp
-const least = 0.1
+// least is what every machine reaches that is not busy all the time: the best of many
+// runs on both sides counts, and they end when enough is reached. What is promised is
+// measured by scripts/bench-tcp.sh, on a quiet machine.
+const (
+	least  = 0.5
+	enough = 0.9
+)
 
 // yardstick builds the pair of C processes.
 func yardstick(t testing.TB) string {
@@ -31,11 +35,31 @@ func yardstick(t testing.TB) string {
 		t.Skip("no C compiler")
 	}
 	out := filepath.Join(t.TempDir(), "peer")
-	if text, err := exec.CommandContext(t.Context(), cc, "-O2", "-Wall", "-Werror", "-pthread", "-o", out, "testdata/peer.c").CombinedOutput(); err != nil {
-		t.Fatalf("build testdata/peer.c: %v\n%s", err, text)
+	if text, err := exec.CommandContext(t.Context(), cc, "-O2", "-Wall", "-Werror", "-pthread", "-o", out, "../../bench/tcp/peer.c").CombinedOutput(); err != nil {
+		t.Fatalf("build bench/tcp/peer.c: %v\n%s", err, text)
 	}
 	return out
 }
+
+// theirs is the time of one message between the C processes.
+func theirs(t testing.TB, peer string, streams int, bytes uint64, count int) time.Duration {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), peer, "put", strconv.Itoa(streams), fmt.Sprintf("%d:%d", bytes, count)).Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	var row struct {
+		Bytes uint64  `json:"bytes"`
+		Time  float64 `json:"time_us"`
+	}
+	if err := json.Unmarshal(text, &row); err != nil || row.Bytes != bytes || !(row.Time > 0) {
+		t.Fatalf("%q: expected the time of %d bytes: %v", text, bytes, err)
+	}
+	return time.Duration(row.Time * 1e3)
+}
+
+// ringSlots is the most that is pushed at once, so that the producer never waits.
+const ringSlots = 1 << 14
 
 // plugged is a port channel between two plugin processes, with memory of this one.
 type plugged struct {
@@ -56,7 +80,7 @@ func plug(t testing.TB, streams int, bytes uint64) *plugged {
 	var listens [2]framework.Endpoint
 	var regs [2]framework.Registration
 	for i := range ends {
-		c := asPlugin(t, map[string]any{"streams": streams, "stripe": 1 << 16})
+		c := asPlugin(t, map[string]any{"streams": streams, "stripe": 1 << 20})
 		t.Cleanup(func() { _ = c.Shutdown() })
 		ends[i] = c
 		var err error
@@ -76,7 +100,7 @@ func plug(t testing.TB, streams int, bytes uint64) *plugged {
 	check(p.proxy.BindMemory(ctx, 0, framework.MemoryBinding{Local: regs[0].ID}))
 	check(p.proxy.BindMemory(ctx, 1, framework.MemoryBinding{Conn: conn, Key: regs[1].Key}))
 	check(p.proxy.BindSemaphore(ctx, 0, framework.SemaphoreBinding{Conn: conn, Key: regs[1].Key}))
-	p.ring, err = ring.New(256)
+	p.ring, err = ring.New(ringSlots)
 	check(err)
 	share, err := p.ring.Share()
 	check(err)
@@ -93,7 +117,8 @@ func plug(t testing.TB, streams int, bytes uint64) *plugged {
 	return p
 }
 
-// send puts count messages and waits until they are there.
+// send puts count messages, waits until they are there, and returns the time of one.
+// It sleeps while it waits: the plugins and their peers need the cores.
 func (p *plugged) send(t testing.TB, bytes uint64, count int) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -110,10 +135,13 @@ func (p *plugged) send(t testing.TB, bytes uint64, count int) time.Duration {
 			t.Fatal(err)
 		}
 	}
-	if err := p.ring.WaitFlushed(ctx, 0, pos); err != nil {
-		t.Fatal(err)
+	for !p.ring.Flushed(0, pos) {
+		if err := errors.Join(p.ring.Err(), ctx.Err()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Microsecond)
 	}
-	return time.Since(start)
+	return time.Since(start) / time.Duration(count)
 }
 
 // TestSpeed compares the plugins with a C sender and receiver over loopback, in
@@ -123,41 +151,34 @@ func TestSpeed(t *testing.T) {
 		t.Skip("needs a few seconds of both cores")
 	}
 	peer := yardstick(t)
-	rounds, total := 5, uint64(256<<20)
+	rounds, total := 30, uint64(64<<20)
 	if n, err := strconv.Atoi(os.Getenv("TCP_TEST_ROUNDS")); err == nil && n > 0 {
 		rounds = n
 	}
 	for _, c := range []struct {
 		streams int
 		bytes   uint64
-	}{{1, 64 << 10}, {1, 1 << 20}, {1, 8 << 20}, {2, 8 << 20}, {4, 8 << 20}, {4, 64 << 20}} {
+	}{{1, 4 << 10}, {1, 64 << 10}, {1, 1 << 20}, {1, 16 << 20}, {4, 64 << 10}, {4, 16 << 20}} {
 		t.Run(fmt.Sprintf("%d_streams_%d_KiB", c.streams, c.bytes>>10), func(t *testing.T) {
 			p := plug(t, c.streams, c.bytes)
-			count := int(max(4, total/c.bytes))
+			count := int(min(ringSlots, max(4, total/c.bytes)))
 			p.send(t, c.bytes, 2)
-			var ratios, rates, yards []float64
-			for range rounds {
-				text, err := exec.CommandContext(t.Context(), peer, strconv.Itoa(c.streams), strconv.FormatUint(c.bytes, 10), strconv.Itoa(count)).Output()
-				if err != nil {
-					t.Fatalf("%v: %s", err, text)
+			var ours, yard time.Duration
+			ratio := 0.0
+			for n := 0; n < rounds && ratio < enough; n++ {
+				if d := theirs(t, peer, c.streams, c.bytes, count); n == 0 || d < yard {
+					yard = d
 				}
-				theirs, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
-				if err != nil {
-					t.Fatal(err)
+				if d := p.send(t, c.bytes, count); n == 0 || d < ours {
+					ours = d
 				}
-				ours := p.send(t, c.bytes, count).Seconds()
-				ratios = append(ratios, theirs/ours)
-				size := float64(c.bytes) * float64(count) / 1e9
-				rates, yards = append(rates, size/ours), append(yards, size/theirs)
+				if n > 1 { // a single pair of runs says nothing
+					ratio = float64(yard) / float64(ours)
+				}
 			}
-			slices.Sort(ratios)
-			// Other work on the machine slows single runs; the best of each is what
-			// the code can do.
-			best := slices.Max(rates) / slices.Max(yards)
-			t.Logf("%s: %d streams, %d KiB: best %.2f GB/s, C pair %.2f GB/s: %.2f; turn by turn %.2f (%.2f to %.2f)", tcp.Name, c.streams, c.bytes>>10,
-				slices.Max(rates), slices.Max(yards), best, ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
-			if best < least {
-				t.Errorf("%.2f of the speed of the C pair, expected at least %.2f", best, least)
+			t.Logf("%s: %d streams, %d KiB: best %v, C pair %v: %.2f", tcp.Name, c.streams, c.bytes>>10, ours, yard, ratio)
+			if ratio < least {
+				t.Errorf("%.2f of the speed of the C pair, expected at least %.2f", ratio, least)
 			}
 		})
 	}
