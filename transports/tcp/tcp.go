@@ -20,7 +20,8 @@
 //	handshake.go  how both ends of a stream prove who they are
 //	network.go    addresses of this host, and who can reach it
 //	accept.go     the listener
-//	reader.go     straight into memory
+//	wire.go       streams outside of Go's poller
+//	stream.c      straight into memory, and out of it; reader.go calls it
 //	inbound.go    from streams into memory
 //	dial.go       how streams are made
 //	outbound.go   from memory into streams
