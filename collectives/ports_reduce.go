@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"math"
+	"sync"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -15,8 +16,9 @@ type accumulator struct {
 	scale float64 // for PreMulSum
 	bytes []byte
 	wide  []float32
-	count int     // pieces so far
-	by    float64 // what an average divides by; 0: count
+	next  []float32 // a piece, converted
+	count int       // pieces so far
+	by    float64   // what an average divides by; 0: count
 }
 
 func (a *accumulator) start(t device.DataType, op device.Op, scale float64, bytes uint64) {
@@ -122,7 +124,10 @@ func elements[T number](b []byte) []T {
 
 // combine reduces what is in b into what is in a.
 func combine[T number](a, b []byte, op device.Op, scale float64) {
-	x, y := elements[T](a), elements[T](b)
+	combineInto(elements[T](a), elements[T](b), op, scale)
+}
+
+func combineInto[T number](x, y []T, op device.Op, scale float64) {
 	y = y[:len(x)]
 	switch op {
 	case device.Prod:
@@ -176,56 +181,85 @@ func narrow[T int8 | uint8](a []byte, by float64) {
 }
 
 func (a *accumulator) addSmall(b []byte) {
-	for i := range a.wide {
-		v := a.widen(b, i)
-		if a.op == device.PreMulSum {
-			v *= float32(a.scale)
-		}
-		x := a.wide[i]
-		switch {
-		case a.count == 1:
-			x = v
-		case a.op == device.Prod:
-			x *= v
-		case a.op == device.Min:
-			if v < x || x != x {
-				x = v
-			}
-		case a.op == device.Max:
-			if x < v || x != x {
-				x = v
-			}
-		default:
-			x += v
-		}
-		a.wide[i] = x
+	if a.count == 1 && a.op != device.PreMulSum {
+		a.widen(a.wide, b)
+		return
 	}
+	if a.count == 1 {
+		clear(a.wide)
+	}
+	if cap(a.next) < len(a.wide) {
+		a.next = make([]float32, len(a.wide))
+	}
+	next := a.next[:len(a.wide)]
+	a.widen(next, b)
+	combineInto(a.wide, next, a.op, a.scale)
 }
 
-// widen reads element i of b.
-func (a *accumulator) widen(b []byte, i int) float32 {
+// widen converts the elements of b.
+func (a *accumulator) widen(to []float32, b []byte) {
 	switch a.dtype {
 	case device.Float16:
-		return fromHalf(elements16(b)[i])
+		table := halves()
+		for i, h := range elements16(b)[:len(to)] {
+			to[i] = table[h]
+		}
 	case device.BFloat16:
-		return math.Float32frombits(uint32(elements16(b)[i]) << 16)
+		for i, h := range elements16(b)[:len(to)] {
+			to[i] = math.Float32frombits(uint32(h) << 16)
+		}
+	default:
+		table := bytes8()[a.dtype]
+		for i, x := range b[:len(to)] {
+			to[i] = table[x]
+		}
 	}
-	return floats8[a.dtype].decode(b[i])
 }
 
-func (a *accumulator) storeSmall(to []byte) {
-	by := float32(a.divisor())
-	for i, x := range a.wide {
-		if a.op == device.Avg {
-			x /= by
+// halves and bytes8 are the values of all patterns, which are faster looked up than
+// computed.
+var halves = sync.OnceValue(func() *[1 << 16]float32 {
+	t := new([1 << 16]float32)
+	for i := range t {
+		t[i] = fromHalf(uint16(i))
+	}
+	return t
+})
+
+var bytes8 = sync.OnceValue(func() map[device.DataType]*[256]float32 {
+	all := map[device.DataType]*[256]float32{}
+	for dtype, f := range floats8 {
+		t := new([256]float32)
+		for i := range t {
+			t[i] = f.decode(byte(i))
 		}
-		switch a.dtype {
-		case device.Float16:
-			elements16(to)[i] = toHalf(x)
-		case device.BFloat16:
-			elements16(to)[i] = toBFloat(x)
-		default:
-			to[i] = floats8[a.dtype].encode(x)
+		all[dtype] = t
+	}
+	return all
+})
+
+func (a *accumulator) storeSmall(to []byte) {
+	if a.op == device.Avg {
+		by := float32(a.divisor())
+		for i := range a.wide {
+			a.wide[i] /= by
+		}
+	}
+	switch a.dtype {
+	case device.Float16:
+		out := elements16(to)[:len(a.wide)]
+		for i, x := range a.wide {
+			out[i] = toHalf(x)
+		}
+	case device.BFloat16:
+		out := elements16(to)[:len(a.wide)]
+		for i, x := range a.wide {
+			out[i] = toBFloat(x)
+		}
+	default:
+		f := floats8[a.dtype]
+		for i, x := range a.wide {
+			to[i] = f.encode(x)
 		}
 	}
 }
