@@ -256,7 +256,11 @@ func TestRefusedOverHosts(t *testing.T) {
 // Messages are matched by their order, and none of another length passes.
 func TestMessagesOverHosts(t *testing.T) {
 	at := []string{"a", "b", "b"}
+	var exchanged sync.WaitGroup // outside of the job, which the last step ends
+	exchanged.Add(len(at))
 	hosts(t, at, true, collectives.Options{Scratch: 1}, func(_ context.Context, c *collectives.Comm) error {
+		left := sync.OnceFunc(exchanged.Done)
+		defer left()
 		n := len(at)
 		const count = 30_000 // some pieces
 		out, in := make([]byte, n*count), make([]byte, n*count)
@@ -283,6 +287,8 @@ func TestMessagesOverHosts(t *testing.T) {
 				}
 			}
 		}
+		left()
+		exchanged.Wait()
 		var err error
 		if c.Rank() == 0 {
 			err = c.Send(pointer(out), 10, device.Uint8, 2, nil)
