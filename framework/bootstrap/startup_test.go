@@ -50,7 +50,7 @@ func TestPortInUse(t *testing.T) {
 
 func TestMissingRanksAreNamed(t *testing.T) {
 	t.Parallel()
-	_, errs := tryJoin(t, 5, 1300*time.Millisecond, func(c *Config) {
+	_, errs := tryJoin(t, 5, 4*time.Second, func(c *Config) {
 		if c.Rank == 2 {
 			c.Addr, c.ID = "not an address", UniqueID{} // never comes
 		}
@@ -68,7 +68,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 
 func TestWrongSecret(t *testing.T) {
 	t.Parallel()
-	_, errs := tryJoin(t, 3, time.Second, func(c *Config) {
+	_, errs := tryJoin(t, 3, 3*time.Second, func(c *Config) {
 		c.Addr, c.ID, c.Secret = c.ID.Addresses()[0].String(), UniqueID{}, []byte("correct horse battery")
 		if c.Rank == 2 {
 			c.Secret = []byte("staple the horse now")
