@@ -222,6 +222,35 @@ func TestPredictRefuses(t *testing.T) {
 	}
 }
 
+// Where only bytes count, what is predicted to be faster by a percent was faster.
+func TestOrderOfNamespaces(t *testing.T) {
+	type pair struct{ predicted, measured float64 }
+	var all []pair
+	for _, m := range Published() {
+		if m.Source != oursTCP {
+			continue
+		}
+		p, err := m.Predict()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Bound() != "network" {
+			t.Errorf("%+v is bound by %s, expected the network", m, p.Bound())
+		}
+		all = append(all, pair{p.Time, m.Time})
+	}
+	if len(all) < 20 {
+		t.Fatalf("%d measurements, expected 20 or more", len(all))
+	}
+	for _, a := range all {
+		for _, b := range all {
+			if a.predicted*1.01 < b.predicted && a.measured > b.measured {
+				t.Errorf("predicted %g before %g, measured %g and %g", a.predicted, b.predicted, a.measured, b.measured)
+			}
+		}
+	}
+}
+
 // Where docs/scaling.md says that doubling overtakes the others.
 func TestDoublingOvertakes(t *testing.T) {
 	q := Question{Machine: Machines()[0], Collective: AllReduce, Bytes: 1 << 10}

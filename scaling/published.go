@@ -5,36 +5,39 @@ import "fmt"
 // Measurement is a time that somebody measured, and how to predict it.
 type Measurement struct {
 	Source     string
-	Machine    string
+	Machine    Machine
 	Hosts      int
 	Ranks      int // on each host
 	Collective Collective
 	Bytes      int64
 	Algorithm  Algorithm
 	Pieces     int  // 0: as chosen
-	NoCopies   bool // the algorithm moves data by kernels alone
+	NoCopies   bool // data is moved by kernels alone, or is not on GPUs
 	Time       float64
 }
 
 const (
 	upstream = "MSCCL++ baseline"
 	ours     = "this project"
+	oursTCP  = "this project, tcp"
 	peer     = "MSCCL++ 0.9, measured"
 )
 
 // Published returns measurements to hold predictions against: what the tests of
 // MSCCL++ expect of two hosts with eight H100 each, with the pieces and the way of
-// moving data that its test kernels have, and what was measured on single hosts with
-// H200s, where there is no network.
+// moving data that its test kernels have; what was measured on single hosts with
+// H200s, where there is no network; and two to four hosts that are network namespaces,
+// where there is nothing but the network.
 func Published() []Measurement {
-	two := Measurement{Source: upstream, Machine: "h100", Hosts: 2, Ranks: 8}
+	h100, h200 := Machines()[0], Machines()[1]
+	two := Measurement{Source: upstream, Machine: h100, Hosts: 2, Ranks: 8}
 	with := func(m Measurement, c Collective, a Algorithm, bytes int64, pieces int, noCopies bool, time float64) Measurement {
 		m.Collective, m.Algorithm, m.Bytes, m.Pieces, m.NoCopies, m.Time = c, a, bytes, pieces, noCopies, time
 		return m
 	}
-	two200 := Measurement{Source: ours, Machine: "h200", Hosts: 1, Ranks: 2}
-	eight := Measurement{Source: peer, Machine: "h200", Hosts: 1, Ranks: 8}
-	return []Measurement{
+	two200 := Measurement{Source: ours, Machine: h200, Hosts: 1, Ranks: 2}
+	eight := Measurement{Source: peer, Machine: h200, Hosts: 1, Ranks: 8}
+	all := []Measurement{
 		with(two, AllReduce, Small, 8<<10, 0, true, 15.10),
 		with(two, AllReduce, LargeDirect, 24<<20, 3, true, 212.39),
 		with(two, AllReduce, LargeDirect, 48<<20, 3, true, 363.40),
@@ -50,14 +53,16 @@ func Published() []Measurement {
 		with(two200, AllGather, FlatDirect, 1<<30, 0, false, 1393),
 		with(two200, AllReduce, LargeDirect, 1<<30, 2, false, 2881),
 	}
+	for _, t := range namespaceTimes {
+		hosts := Measurement{Source: oursTCP, Machine: shaped(), Hosts: t.hosts, Ranks: 2}
+		all = append(all, with(hosts, t.collective, t.algorithm, t.bytes, 0, true, t.time))
+	}
+	return all
 }
 
 // Predict predicts what was measured.
 func (m Measurement) Predict() (Prediction, error) {
-	machine, err := FindMachine(m.Machine)
-	if err != nil {
-		return Prediction{}, err
-	}
+	machine := m.Machine
 	if m.NoCopies {
 		machine.CopyBandwidth = 0
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/scaling"
 )
 
@@ -156,6 +157,35 @@ func TestSimulatePublished(t *testing.T) {
 	code, out, errs := runs(command(t, "simulate", "--published"))
 	if code != 0 || strings.Count(out, "\n") != 3+len(rows) || !strings.Contains(out, "15.10") || !strings.Contains(out, "15989") {
 		t.Errorf("code %d, %s\n%s", code, errs, out)
+	}
+}
+
+// The times of network namespaces are those that lie beside, as they were measured.
+func TestSimulateNamespaces(t *testing.T) {
+	models := map[string]string{"hierarchical_large": "large-direct", "ports": "flat-direct"}
+	measured := 0
+	for i, line := range strings.Split(strings.TrimSpace(read(t, "../../docs/results/scaling/namespaces.jsonl")), "\n") {
+		var r report.Row
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("line %d: %v", i+1, err)
+		}
+		found := false
+		for _, m := range scaling.Published() {
+			same := m.Source == "this project, tcp" && m.Hosts*m.Ranks == r.Ranks && m.Collective.String() == r.Collective && m.Algorithm.String() == models[r.Algorithm]
+			found = found || same && m.Bytes == r.Bytes && m.Time == math.Round(r.TimeUS)
+		}
+		if !found {
+			t.Errorf("line %d: %s by %s over %d ranks in %.0f us is not among what is compared", i+1, r.Collective, r.Algorithm, r.Ranks, r.TimeUS)
+		}
+		measured++
+	}
+	for _, m := range scaling.Published() {
+		if m.Source == "this project, tcp" {
+			measured--
+		}
+	}
+	if measured != 0 {
+		t.Errorf("%d measurements more in the file than are compared", measured)
 	}
 }
 

@@ -116,7 +116,7 @@ func printPublished(w io.Writer, format string) error {
 	to := json.NewEncoder(w)
 	if format == "table" {
 		if _, err := fmt.Fprintf(w, "# measured times beside predicted ones; off: the prediction over the measurement\n#\n"+
-			"#%-21s %7s %6s  %-10s %6s  %-12s %6s %7s  %9s %9s %5s  %s\n",
+			"#%-21s %7s %6s  %-13s %7s  %-12s %6s %7s  %9s %9s %5s  %s\n",
 			"source", "machine", "hosts", "collective", "bytes", "algorithm", "pieces", "copies", "measured", "predicted", "off", "bound by"); err != nil {
 			return err
 		}
@@ -141,8 +141,11 @@ func printPublished(w io.Writer, format string) error {
 		if m.NoCopies {
 			copies = "kernels"
 		}
-		if _, err := fmt.Fprintf(w, " %-21s %7s %3dx%d   %-10s %6s  %-12s %6d %7s  %9s %9s %+4.0f%%  %s\n",
-			m.Source, m.Machine, m.Hosts, m.Ranks, m.Collective, sizes.Format(m.Bytes), m.Algorithm, p.Pieces, copies,
+		if m.Machine.Name == "shaped" {
+			copies = "-"
+		}
+		if _, err := fmt.Fprintf(w, " %-21s %7s %3dx%d   %-13s %7s  %-12s %6d %7s  %9s %9s %+4.0f%%  %s\n",
+			m.Source, m.Machine.Name, m.Hosts, m.Ranks, m.Collective, sizes.Format(m.Bytes), m.Algorithm, p.Pieces, copies,
 			digits(m.Time), digits(p.Time), 100*(p.Time/m.Time-1), p.Bound()); err != nil {
 			return err
 		}
