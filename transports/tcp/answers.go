@@ -45,7 +45,7 @@ func (g *outbound) askOwn() (busy bool, err error) {
 		return false, err
 	}
 	g.held = g.ask(g.held, question{own: true})
-	return true, g.writeFirst(nil, nil)
+	return true, g.writeFirst()
 }
 
 func (g *outbound) owed() bool {

@@ -3,6 +3,7 @@ package tcp_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
@@ -58,6 +59,18 @@ func TestConformanceStriped(t *testing.T) {
 	c := tcp.Config{}.Defaults()
 	c.Streams, c.Stripe = 5, 4096
 	transporttest.Run(t, func(t testing.TB) *transporttest.Side { return transporttest.Embedded(embedded(t, c)) })
+}
+
+// TestConformanceOverABadNetwork is the suite over the network that netem makes of the
+// device in TCP_TEST_NETEM (scripts/netem-test.sh). Each answer takes two delays, and
+// what is lost last in a row is sent again after 200 ms.
+func TestConformanceOverABadNetwork(t *testing.T) {
+	if os.Getenv("TCP_TEST_NETEM") == "" {
+		t.Skip("needs a network device that may be spoiled: TCP_TEST_NETEM names none")
+	}
+	transporttest.Run(t, func(t testing.TB) *transporttest.Side {
+		return transporttest.Embedded(embedded(t, tcp.Config{}.Defaults()))
+	}, func(o *transporttest.Options) { o.TestLimit, o.CallLimit = 4*time.Minute, 20*time.Second })
 }
 
 func TestConformanceOverTheWire(t *testing.T) {

@@ -29,7 +29,9 @@ type outbound struct {
 	// use is held by the drain loop while it sends, and guards what follows.
 	use    sync.Mutex
 	held   []byte // frames and small puts that were not sent yet
-	tail   []byte // frames behind the data of a put
+	parts  []part // data of larger ones, which comes in between
+	owners []*region
+	room   int // that is left until what is held is sent
 	opened [handles]bool
 	round  uint64 // puts with stripes
 	asked  uint64 // flushes
@@ -57,9 +59,10 @@ type stream struct {
 	pieces chan piece
 	head   []byte // of a stripe; by itself, as C is handed it
 
-	parts [3][]byte // of the call that is under way
-	err   error
-	call  func(fd int)
+	frames []byte // of the call that is under way
+	parts  []part
+	err    error
+	call   func(fd int)
 }
 
 // piece is a stripe on its way.
@@ -72,7 +75,7 @@ type piece struct {
 // newOutbound makes the streams of a proxy to the peer of a connection.
 func newOutbound(ctx context.Context, p *proxy, c *connection) (*outbound, error) {
 	config := p.t.config
-	g := &outbound{p: p, peer: c.peer, over: make(chan struct{}), settled: make(chan struct{}, 1)}
+	g := &outbound{p: p, peer: c.peer, over: make(chan struct{}), settled: make(chan struct{}, 1), room: p.t.config.Buffer}
 	h := hello{streams: uint8(config.Streams), from: uint32(c.config.Rank), to: uint32(c.peer), endpoint: c.address.endpoint}
 	_, _ = rand.Read(h.group[:])
 	places := candidates(c.address, p.t.stack, subnets())
@@ -113,7 +116,7 @@ func newStream(conn *net.TCPConn) (*stream, error) {
 		return nil, err
 	}
 	s := &stream{wire: w, head: make([]byte, 0, frameBytes)}
-	s.call = func(fd int) { s.err = sendAll(fd, s.parts[0], s.parts[1], s.parts[2]) }
+	s.call = func(fd int) { s.err = sendAll(fd, s.frames, s.parts) }
 	return s, nil
 }
 
@@ -153,42 +156,47 @@ func (g *outbound) send(r request) error {
 		g.complete(question{word: r.word, position: r.at})
 	}
 	if err != nil && g.parted() {
-		g.held = g.held[:0]
+		g.drop()
 		return nil
 	}
 	return err
 }
 
+// queue adds a request to what is held, and sends that if it is enough.
 func (g *outbound) queue(r request) error {
 	g.fresh = true
-	g.tail = g.tail[:0]
 	if r.to != nil {
 		g.held = g.open(g.held, r.to.handle, r.to.key)
 	}
 	if r.signal != nil {
 		g.held = g.open(g.held, r.signal.handle, r.signal.key)
-		g.tail = frame{kind: frameSignal, handle: r.signal.handle, offset: r.signal.offset}.append(g.tail)
-	}
-	if r.flush {
-		g.tail = g.ask(g.tail, question{word: r.word, position: r.at})
 	}
 	switch {
-	case r.to == nil || len(r.data) <= smallPut:
-		if r.to != nil {
-			g.held = frame{kind: framePut, handle: r.to.handle, offset: r.offset, bytes: uint64(len(r.data))}.append(g.held)
-			g.held = append(g.held, r.data...)
+	case r.to == nil:
+	case len(r.data) <= smallPut:
+		g.held = frame{kind: framePut, handle: r.to.handle, offset: r.offset, bytes: uint64(len(r.data))}.append(g.held)
+		g.held = append(g.held, r.data...)
+	default:
+		own, err := g.stripes(r)
+		if err != nil {
+			return err
 		}
-		g.held = append(g.held, g.tail...)
-		if len(g.held) < g.p.t.config.Buffer {
-			return nil
+		if !r.from.retain() {
+			return fmt.Errorf("%w: the source of a put was closed", framework.ErrInvalid)
 		}
-		return g.writeFirst(nil, nil)
+		g.parts, g.owners = append(g.parts, partOf(len(g.held), own)), append(g.owners, r.from)
+		g.room -= len(own)
 	}
-	own, err := g.stripes(r)
-	if err != nil {
-		return err
+	if r.signal != nil {
+		g.held = frame{kind: frameSignal, handle: r.signal.handle, offset: r.signal.offset}.append(g.held)
 	}
-	return g.writeFirst(own, g.tail)
+	if r.flush {
+		g.held = g.ask(g.held, question{word: r.word, position: r.at})
+	}
+	if len(g.held) < g.room && len(g.parts) < mostParts {
+		return nil
+	}
+	return g.writeFirst()
 }
 
 // stripes hands all but the first part of a large put to the other streams, and
@@ -223,12 +231,20 @@ func (g *outbound) stripes(r request) ([]byte, error) {
 	return r.data[:part], nil
 }
 
-// writeFirst sends what is held, and data and frames behind it.
-func (g *outbound) writeFirst(data, tail []byte) error {
-	s := g.streams[0]
-	err := s.send(g.held, data, tail)
-	g.held = g.held[:0]
+// writeFirst sends what is held.
+func (g *outbound) writeFirst() error {
+	err := g.streams[0].send(g.held, g.parts)
+	g.drop()
 	return g.lost(err)
+}
+
+// drop forgets what is held.
+func (g *outbound) drop() {
+	for _, r := range g.owners {
+		r.release()
+	}
+	clear(g.owners)
+	g.held, g.parts, g.owners, g.room = g.held[:0], g.parts[:0], g.owners[:0], g.p.t.config.Buffer
 }
 
 // push sends what is held.
@@ -240,20 +256,20 @@ func (g *outbound) push() error {
 	}
 	err := g.usable()
 	if err == nil {
-		err = g.writeFirst(nil, nil)
+		err = g.writeFirst()
 	}
-	g.held = g.held[:0]
+	g.drop()
 	if g.parted() {
 		return nil
 	}
 	return err
 }
 
-// send writes three ranges by one call.
-func (s *stream) send(a, b, c []byte) error {
-	s.parts = [3][]byte{a, b, c}
+// send writes frames with data in between.
+func (s *stream) send(frames []byte, parts []part) error {
+	s.frames, s.parts = frames, parts
 	err := s.wire.use(s.call)
-	s.parts = [3][]byte{}
+	s.frames, s.parts = nil, nil
 	if err != nil {
 		return err
 	}
@@ -262,10 +278,12 @@ func (s *stream) send(a, b, c []byte) error {
 
 // write sends the stripes of one stream.
 func (g *outbound) write(s *stream) {
+	parts := make([]part, 0, 1)
 	for {
 		select {
 		case p := <-s.pieces:
-			err := s.send(p.frame.append(s.head), p.data, nil)
+			parts = append(parts[:0], partOf(frameBytes, p.data))
+			err := s.send(p.frame.append(s.head), parts)
 			p.from.release()
 			if err != nil {
 				_ = g.lost(err)
@@ -351,6 +369,7 @@ func (g *outbound) close() {
 	g.finish(&framework.Error{Peer: g.peer, Err: fmt.Errorf("%w: the connection", framework.ErrClosed)}, true)
 	g.use.Lock() // the drain loop is out, and comes in no more
 	defer g.use.Unlock()
+	g.drop()
 	g.work.Wait()
 	for _, s := range g.streams {
 		for {

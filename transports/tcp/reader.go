@@ -22,6 +22,9 @@ const (
 	_ = -(C.sizeof_mscclpp_tcp_span ^ unsafe.Sizeof(span{}))
 	_ = -(unsafe.Offsetof(C.mscclpp_tcp_span{}.base) ^ unsafe.Offsetof(span{}.base))
 	_ = -(unsafe.Offsetof(C.mscclpp_tcp_span{}.bytes) ^ unsafe.Offsetof(span{}.bytes))
+	_ = -(C.sizeof_mscclpp_tcp_part ^ unsafe.Sizeof(part{}))
+	_ = -(unsafe.Offsetof(C.mscclpp_tcp_part{}.data) ^ unsafe.Offsetof(part{}.data))
+	_ = -(unsafe.Offsetof(C.mscclpp_tcp_part{}.bytes) ^ unsafe.Offsetof(part{}.bytes))
 )
 
 // reader reads a stream into memory that the caller names, or that frames name. It
@@ -102,15 +105,26 @@ func (r *reader) next(head []byte) (last bool, err error) {
 	return r.why == C.mscclpp_tcp_last, nil
 }
 
-// sendAll writes three ranges to a stream, and waits until the system has taken them.
-func sendAll(fd int, a, b, c []byte) error {
-	at := func(b []byte) (unsafe.Pointer, C.uint64_t) {
-		return unsafe.Pointer(unsafe.SliceData(b)), C.uint64_t(len(b))
-	}
-	p, n := at(a)
-	q, m := at(b)
-	s, l := at(c)
-	if why := C.mscclpp_tcp_send(C.int(fd), p, n, q, m, s, l); why != 0 {
+// part is the data of a put, which is sent from where it is.
+type part struct {
+	held  uint64 // the frames that come before it end here
+	data  uintptr
+	bytes uint64
+}
+
+func partOf(held int, data []byte) part {
+	return part{uint64(held), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uint64(len(data))}
+}
+
+// mostParts is how many are sent by one call of the system.
+const mostParts = C.mscclpp_tcp_parts
+
+// sendAll writes frames with data in between to a stream, and waits until the system
+// has taken all.
+func sendAll(fd int, frames []byte, parts []part) error {
+	why := C.mscclpp_tcp_send(C.int(fd), (*C.char)(unsafe.Pointer(unsafe.SliceData(frames))), C.uint64_t(len(frames)),
+		(*C.mscclpp_tcp_part)(unsafe.Pointer(unsafe.SliceData(parts))), C.int(len(parts)))
+	if why != 0 {
 		return os.NewSyscallError("sendmsg", syscall.Errno(why))
 	}
 	return nil

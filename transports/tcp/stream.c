@@ -101,9 +101,16 @@ int mscclpp_tcp_serve(mscclpp_tcp_reader* r, int fd) {
   }
 }
 
-int mscclpp_tcp_send(int fd, const void* a, uint64_t abytes, const void* b, uint64_t bbytes, const void* c, uint64_t cbytes) {
-  struct iovec v[3] = {{(void*)a, abytes}, {(void*)b, bbytes}, {(void*)c, cbytes}};
-  struct msghdr m = {.msg_iov = v, .msg_iovlen = 3};
+int mscclpp_tcp_send(int fd, const char* frames, uint64_t bytes, const mscclpp_tcp_part* parts, int n) {
+  struct iovec v[2 * mscclpp_tcp_parts + 1];
+  struct msghdr m = {.msg_iov = v, .msg_iovlen = 0};
+  uint64_t from = 0;
+  for (int i = 0; i < n && i < mscclpp_tcp_parts; ++i) {
+    v[m.msg_iovlen++] = (struct iovec){(void*)(frames + from), parts[i].held - from};
+    v[m.msg_iovlen++] = (struct iovec){(void*)parts[i].data, parts[i].bytes};
+    from = parts[i].held;
+  }
+  v[m.msg_iovlen++] = (struct iovec){(void*)(frames + from), bytes - from};
   while (m.msg_iovlen > 0) {
     if (m.msg_iov->iov_len == 0) {
       ++m.msg_iov, --m.msg_iovlen;

@@ -12,6 +12,7 @@ enum {
   mscclpp_tcp_signal = 4,
   mscclpp_tcp_small = 8 << 10,    // a put up to this size is likely to be followed by more
   mscclpp_tcp_ahead = 64 << 10,   // most that is read beside what was asked for
+  mscclpp_tcp_parts = 8,          // most that is written by one call
 };
 
 // Why a read returns.
@@ -51,7 +52,14 @@ int mscclpp_tcp_full(mscclpp_tcp_reader* r, int fd, void* to, uint64_t bytes);
 // Waits until one of some sockets can be read, or has ended; returns its number.
 int mscclpp_tcp_any(const int* fds, int n);
 
-// Writes three ranges, one behind the other. Returns 0, or what errno says.
-int mscclpp_tcp_send(int fd, const void* a, uint64_t abytes, const void* b, uint64_t bbytes, const void* c, uint64_t cbytes);
+// Data of a put, which is sent from where it is.
+typedef struct {
+  uint64_t held;  // the frames that come before it end here
+  const char* data;
+  uint64_t bytes;
+} mscclpp_tcp_part;
+
+// Writes frames, with data in between. Returns 0, or what errno says.
+int mscclpp_tcp_send(int fd, const char* frames, uint64_t bytes, const mscclpp_tcp_part* parts, int n);
 
 #endif
