@@ -13,7 +13,7 @@ RACE      = . ./framework/... ./plugins/... ./launch/... ./transports/... ./coll
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels check test race conform engines-test rdma-test demo bench-mpi dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels check test race conform engines-test rdma-test demo bench-mpi bench-tcp netem-test dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,12 @@ demo: build kernels ## a job of 4 ranks that talk through the shm plugin
 
 bench-mpi: build kernels ## compare with the installed MPI; results in docs/results
 	scripts/bench-mpi.sh
+
+bench-tcp: build kernels ## compare the tcp transport with C, and with MPI over TCP; results in docs/results/tcp
+	GO='$(GO)' scripts/bench-tcp.sh
+
+netem-test: ## the tcp transport over a network with delay and loss, in a virtual machine
+	GO='$(GO)' scripts/netem-test.sh
 
 dist-gpu: ## dist/mscclpp-gpu.tar.xz: what gpu-test.sh needs on a machine with GPUs and without Go
 	@GO='$(GO)' scripts/deps.sh build

@@ -96,7 +96,7 @@ job 1 "$work/pingpong"
 grep 'there and back' "$work/0" "$work/1" | sed 's/^[^:]*:/tcp, two hosts: /'
 
 job 2 "$work/allreduce"
-[ "$(linked 1 memory shm)" = 2 ] && [ "$(linked 0 port tcp)" = 4 ] ||
+[ "$(linked 1 memory shm)" -ge 2 ] && [ "$(linked 0 port tcp)" = 4 ] ||
 	{ echo "netns-test: expected shm within hosts and tcp between them" >&2; grep linked "$work/0" "$work/1" >&2; exit 1; }
 [ "$(cat "$work/0" "$work/1" | grep -c 'of 4: 6 … 4002')" = 4 ] || { echo "netns-test: wrong results" >&2; cat "$work/0" "$work/1" >&2; exit 1; }
 echo "all-reduce of 2 hosts with 2 ranks each: shm within, tcp between"
