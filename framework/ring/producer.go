@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -132,6 +134,7 @@ func (r *Ring) await(ctx context.Context, ready func() bool) error {
 		case waited < spin:
 		case waited < yield:
 			runtime.Gosched()
+			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // the core may be what the peer, or the adapter, waits for
 		default:
 			time.Sleep(min(waited/16, nap))
 		}

@@ -116,6 +116,21 @@ func TestSummary(t *testing.T) {
 			}
 		}
 	}
+	if err := sound(all(1, 3)); err != nil {
+		t.Errorf("a quiet machine is refused: %v", err)
+	}
+	slow := results{}
+	slow.add(bareLoop, []sample{{What: putSignal, Bytes: 8, Value: 4000}})
+	if err := sound(slow); err == nil || !strings.Contains(err.Error(), "comparison refused: the bare loop takes 4000 µs") {
+		t.Errorf("a busy machine: %v", err)
+	}
+	if err := sound(results{}); err == nil {
+		t.Error("a machine on which nothing was measured is sound")
+	}
+	var text strings.Builder
+	if err := summary(&text, machine{settings: []string{"a.b=1", "c=2"}}, all(1, 1)); err != nil || !strings.Contains(text.String(), "Settings of ours: a.b=1, c=2.") {
+		t.Errorf("%v:\n%s", err, text.String())
+	}
 	short := all(1, 2)
 	delete(short[perftestAtom], keyOf(completed, 0))
 	if err := summary(io.Discard, machine{}, short); err == nil || !strings.Contains(err.Error(), "0 of ib_atomic_lat") {

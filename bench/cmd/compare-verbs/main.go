@@ -33,6 +33,10 @@ func main() {
 	flag.StringVar(&j.out, "out", "docs/results/rdma", "folder for raw output and summary")
 	flag.IntVar(&j.repetitions, "repetitions", 5, "runs of each side")
 	flag.IntVar(&j.iterations, "iterations", 1000, "round trips, signals or puts in each run")
+	flag.Func("set", "KEY=VALUE of our configuration; may be repeated", func(text string) error {
+		j.settings = append(j.settings, text)
+		return nil
+	})
 	flag.Parse()
 	var err error
 	if j.self, err = os.Executable(); err == nil {

@@ -22,6 +22,7 @@ import (
 // job is one comparison.
 type job struct {
 	self, launcher, peer, device, host, out string
+	settings                                []string // of ours, KEY=VALUE
 	repetitions, iterations                 int
 	log                                     io.Writer
 }
@@ -85,11 +86,27 @@ func (j job) run(ctx context.Context) error {
 	if err := raw.Close(); err != nil {
 		return err
 	}
+	if err := sound(all); err != nil {
+		return err
+	}
 	var text bytes.Buffer
 	if err := summary(&text, describe(j), all); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(j.out, "README.md"), text.Bytes(), 0o644)
+}
+
+// busy is what the bare loop takes for 8 bytes on a machine that does something else at the
+// same time: on its own it takes 20 to 40 µs, also under emulation.
+const busy = 150.0
+
+// sound refuses a comparison on such a machine: there both sides wait for a turn of the
+// processor, one for more threads than the other.
+func sound(all results) error {
+	if m := all.median(bareLoop, keyOf(putSignal, latencySizes[0])); !(m <= busy) {
+		return fmt.Errorf("comparison refused: the bare loop takes %.0f µs, more than %.0f: the machine is busy with something else; raw output is kept", m, busy)
+	}
+	return nil
 }
 
 // iterationsOf makes long transfers take as long as short ones, about.
@@ -114,6 +131,9 @@ func (j job) ranks(ctx context.Context, transport string, embedded bool) ([]byte
 	args := []string{"--standalone", "-n", "2", "--transports", transport}
 	if embedded {
 		args = append(args, "--set", "plugins.embed="+transport)
+	}
+	for _, text := range j.settings {
+		args = append(args, "--set", text)
 	}
 	args = append(args, j.self, "rank")
 	for _, b := range latencySizes {

@@ -60,10 +60,11 @@ func (c comparison) verdict(ratio float64) string {
 type machine struct {
 	date, kernel, cpu string
 	cpus, runs, each  int
+	settings          []string
 }
 
 func describe(j job) machine {
-	m := machine{date: time.Now().UTC().Format("2006-01-02"), cpus: runtime.NumCPU(), runs: j.repetitions, each: j.iterations, kernel: "unknown", cpu: "unknown"}
+	m := machine{date: time.Now().UTC().Format("2006-01-02"), cpus: runtime.NumCPU(), runs: j.repetitions, each: j.iterations, kernel: "unknown", cpu: "unknown", settings: j.settings}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.kernel, _, _ = strings.Cut(unix.ByteSliceToString(u.Release[:]), "-")
@@ -86,6 +87,9 @@ func summary(w io.Writer, m machine, all results) error {
 		"A value is the median over the iterations of a run (bandwidth: all of them together), then over the runs.\n"+
 		"Ratios are ours over theirs; low and high are the extremes over runs next to each other. The device and the\n"+
 		"processors are emulated: only the ratios mean something. Raw output: raw.txt.\n\n", m.runs, m.each)
+	if len(m.settings) > 0 {
+		fmt.Fprintf(w, "Settings of ours: %s.\n\n", strings.Join(m.settings, ", "))
+	}
 	fmt.Fprint(w, "| what | ours | theirs | unit | ours | theirs | ratio | low | high | promised | |\n|---|---|---|---|---:|---:|---:|---:|---:|---|---|\n")
 	broken := 0
 	for _, c := range comparisons {
