@@ -125,17 +125,17 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	default:
 		return nil, fmt.Errorf("%w: collectives: signatures %q: expected never, stall or always", framework.ErrInvalid, o.Signatures)
 	}
-	if c.Size() > maxRanks {
-		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
-	}
 	x := &Comm{comm: c, opts: o, host: onHost, table: o.Table, groupArgs: new(transferArgs)}
 	reach, err := together(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	if reach.Apart != nil {
-		x.offerPorts(reach)
-		return x, nil
+	if apart := reach.Apart; apart != nil {
+		x.offerPorts(apart, reach.Groups)
+		return x, nil //nolint:nilerr // that some are apart is no failure: calls say so, if there is no other way
+	}
+	if c.Size() > maxRanks {
+		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
 	}
 	found := discover(c.Kernels(), c.Size())
 	x.algorithms, x.messages = found.algorithms, found.messages

@@ -10,8 +10,7 @@ import (
 // behind the others are the ones that are waited for. It may be called at any time
 // before Close, also while a call is under way; a dump of the communicator has it.
 func (c *Comm) Dump(w io.Writer) {
-	switch {
-	case c.opts.Signatures == SignaturesNever:
+	if c.opts.Signatures == SignaturesNever {
 		fmt.Fprintln(w, "  collectives: ranks do not tell what they begin: check.signatures is never")
 		return
 	}

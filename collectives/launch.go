@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -40,7 +41,7 @@ func (c *Comm) run(j *job, o *CallOptions) error {
 	err := c.start(j, o)
 	c.input, c.output = nil, nil
 	c.mu.Unlock()
-	if err == errRunOwn {
+	if errors.Is(err, errRunOwn) {
 		return c.runOwn(j, o)
 	}
 	if err != nil {

@@ -69,8 +69,7 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 }
 
 // offerPorts is what is left where ranks do not share memory.
-func (c *Comm) offerPorts(reach comm.Reach) {
-	apart := reach.Apart
+func (c *Comm) offerPorts(apart error, groups [][]int) {
 	switch {
 	case !c.host:
 		c.refused = fmt.Errorf("%w: collectives: ranks do not all share memory, and between hosts there are collectives of memory of the host alone: %w", framework.ErrUnsupported, apart)
@@ -82,7 +81,7 @@ func (c *Comm) offerPorts(reach comm.Reach) {
 	c.ports = newPorts(c.comm, c.opts.Scratch)
 	c.messages = &algorithm{name: portsName, id: nameID(portsName), collective: SendRecv}
 	c.args.Rank, c.args.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
-	c.offerHierarchy(reach.Groups)
+	c.offerHierarchy(groups)
 	for k, run := range map[Collective]func(*ports, context.Context, *Call) error{
 		AllReduce: (*ports).allReduce, AllGather: (*ports).allGather, ReduceScatter: (*ports).reduceScatter,
 		Broadcast: (*ports).broadcast, Reduce: (*ports).reduce, AllToAll: (*ports).allToAll, Barrier: (*ports).barrier,

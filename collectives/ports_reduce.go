@@ -319,10 +319,10 @@ func elements16(b []byte) []uint16 {
 
 func fromHalf(h uint16) float32 {
 	sign, e, m := uint32(h>>15)<<31, uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch {
-	case e == 0x1f:
+	switch e {
+	case 0x1f:
 		return math.Float32frombits(sign | 0xff<<23 | m<<13)
-	case e == 0: // a small number without the leading one
+	case 0: // a small number without the leading one
 		v := float32(m) * (1.0 / (1 << 24))
 		return math.Float32frombits(math.Float32bits(v) | sign)
 	}

@@ -179,11 +179,9 @@ func enumerate(on Cluster, c Collective, a Algorithm) *traffic {
 			for range laps * (len(t.host) - 1) {
 				for host := range h {
 					for j := range m { // the ring leaves each host by the rank of its own number
-						from, to := t.rank(host, (ring+1+j)%m), 0
+						from, to := t.rank(host, (ring+1+j)%m), t.rank((host+1)%h, (ring+1)%m)
 						if j < m-1 {
 							to = t.rank(host, (ring+2+j)%m)
-						} else {
-							to = t.rank((host+1)%h, (ring+1)%m)
 						}
 						t.send(from, to, size/n/float64(m))
 					}

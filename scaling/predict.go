@@ -137,7 +137,7 @@ func (q Question) ring() (Prediction, error) {
 	laps := 1
 	reducing := 0
 	var r ring
-	moved := 0.0
+	var moved float64
 	switch q.Collective {
 	case Broadcast:
 		p.Pieces = q.Pieces

@@ -59,7 +59,7 @@ func TestForwarder(t *testing.T) {
 			if n := atomic.LoadUint64(c.a); n != 570 {
 				t.Errorf("a counter that is not watched moved to %d", n)
 			}
-			if first, err = f.Watch(&inbox[0], c.addr, 570); err != nil {
+			if _, err := f.Watch(&inbox[0], c.addr, 570); err != nil {
 				t.Fatal(err)
 			}
 			atomic.AddUint64(&inbox[0], 3)

@@ -101,7 +101,7 @@ func (l *Lane) now(o operation) error {
 		if ok || err != nil {
 			return err
 		}
-		l.look()
+		_, _ = l.look() // what it finds, submit tells
 		runtime.Gosched()
 	}
 }

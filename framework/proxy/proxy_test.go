@@ -101,7 +101,7 @@ func TestHandlersThatEnd(t *testing.T) {
 			framework.ErrPeer, "trigger 0 (0x7 0x0): put rank 3: peer failed"},
 		"unclassed": {func(device.Trigger, uint64) Result { return Fail(errors.New("odd")) }, framework.ErrPlugin, "odd"},
 		"panic":     {func(device.Trigger, uint64) Result { panic("out of luck") }, framework.ErrPlugin, "handler of trigger 0 panicked: out of luck"},
-		"nil map":   {func(tr device.Trigger, _ uint64) Result { var m map[uint64]int; m[tr.Fst]++; return Continue }, framework.ErrPlugin, "nil map"},
+		"nil map":   {func(tr device.Trigger, _ uint64) Result { fill(nil, tr.Fst); return Continue }, framework.ErrPlugin, "nil map"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRing(t, 4)
@@ -347,3 +347,6 @@ func TestBaseInsideATransport(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// fill is what a handler with a mistake calls.
+func fill(m map[uint64]int, key uint64) { m[key]++ }

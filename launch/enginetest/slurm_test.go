@@ -140,18 +140,18 @@ func TestSlurmSeesAFailedRank(t *testing.T) {
 	}
 }
 
-// Cancelling the job leaves no rank.
+// Canceling the job leaves no rank.
 func TestSlurmCancel(t *testing.T) {
 	srun := slurm(t)
 	s := program(t, secondsForCancel, []string{modeVar + "=wait", "MSCCLPP_SECRET_FILE=" + secret(t, "a secret of a job of two hosts")},
-		srun, "-N", "2", "--ntasks-per-node=1", "--job-name=cancelled", runner, "-n", "2", self(t))
+		srun, "-N", "2", "--ntasks-per-node=1", "--job-name=canceled", runner, "-n", "2", self(t))
 	lines := s.follow(t)
 	pids := lines.pids(t, 4)
-	if out, err := exec.Command("scancel", "--name=cancelled").CombinedOutput(); err != nil {
+	if out, err := exec.Command("scancel", "--name=canceled").CombinedOutput(); err != nil {
 		t.Fatalf("scancel: %v, %s", err, out)
 	}
 	if err := s.Wait(); err == nil {
-		t.Error("srun ended in order although its job was cancelled")
+		t.Error("srun ended in order although its job was canceled")
 	}
 	gone(t, pids)
 }

@@ -79,12 +79,13 @@ func (f *format) encode(x float32) int {
 	if exact {
 		return sign | i
 	}
-	above := math.Inf(1)
-	if i <= last {
+	var above float64
+	switch {
+	case i <= last:
 		above = f.values[i]
-	} else if f.saturates {
+	case f.saturates:
 		return sign | last
-	} else {
+	default:
 		above = 2*f.values[last] - f.values[last-1] // where the next value would be
 	}
 	below := f.values[i-1]
