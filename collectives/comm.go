@@ -132,7 +132,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	}
 	if apart := reach.Apart; apart != nil {
 		x.offerPorts(apart, reach.Groups)
-		return x, nil //nolint:nilerr // that some are apart is no failure: calls say so, if there is no other way
+		return x, nil
 	}
 	if c.Size() > maxRanks {
 		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
