@@ -13,6 +13,10 @@ import (
 // two.
 const smallReduce = 4 << 10
 
+// pairReduce is the same for two ranks: there one step moves no more bytes than two, but
+// each rank reduces all of them, and nothing overlaps.
+const pairReduce = 128 << 10
+
 // view is memory of the caller.
 func view(p unsafe.Pointer, bytes uint64) []byte {
 	if p == nil {
@@ -192,7 +196,11 @@ func (p *ports) allReduce(ctx context.Context, c *Call) error {
 	element := uint64(c.Type.Size())
 	bytes := c.Count * element
 	in, out := view(c.Input, bytes), view(c.Output, bytes)
-	if bytes <= min(smallReduce, p.piece) {
+	atOnce := uint64(smallReduce)
+	if n == 2 {
+		atOnce = pairReduce
+	}
+	if bytes <= min(atOnce, p.piece) {
 		if err := p.sendAll(ctx, func(int) []byte { return in }); err != nil {
 			return err
 		}
