@@ -104,7 +104,7 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 			return (most == 0 || r.Bytes <= most) && (a.fits == nil || a.fits(r))
 		}
 		c.offerOwn(a.row, fits, func(x *Comm, call *Call) error {
-			return x.ports.run(func(ctx context.Context) error {
+			return x.ports.collective(call, a.row.Algorithm, func(ctx context.Context) error {
 				err := a.run(h, ctx, call)
 				if err != nil { // the other hosts wait for what will not come
 					h.ports.comm.Abort(err)

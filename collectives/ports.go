@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -28,15 +29,19 @@ const (
 // do not all share memory, on the host. Each pair of ranks has slots in both
 // directions. A piece is copied into an own slot, put into the same slot of the
 // peer, and announced by a signal; who has taken it out says so over a second
-// channel, and only then the slot is used again.
+// channel, and only then the slot is used again. In front of a piece stands what call
+// it belongs to, so that ranks that disagree get an error.
 //
 // Channels and slots are made by the first collective, so that a program without
 // collectives does not pay for them.
 type ports struct {
-	comm  *comm.Communicator
-	piece uint64
+	comm     *comm.Communicator
+	piece    uint64
+	describe func(*signature) string
 
 	mu        sync.Mutex // one collective at a time
+	call      signature  // under way; all zero but the collective for messages
+	calls     uint64     // collectives so far
 	failed    error      // of the set-up
 	ready     bool
 	lanes     []lane // by rank
@@ -46,9 +51,9 @@ type ports struct {
 	hierarchy *hierarchy // nil where no two ranks share memory
 }
 
-func newPorts(c *comm.Communicator, room uint64) *ports {
+func newPorts(c *Comm) *ports {
 	slots := uint64(2 * c.Size() * portSlots)
-	return &ports{comm: c, piece: min(maxPortPiece, max(minPortPiece, room/slots/line*line))}
+	return &ports{comm: c.comm, piece: min(maxPortPiece, max(minPortPiece, c.opts.Scratch/slots/line*line)), describe: c.describe}
 }
 
 // lane is the way to one rank and back.
@@ -78,7 +83,7 @@ func (c *Comm) offerPorts(apart error, groups [][]int) {
 		c.refused = fmt.Errorf("%w: collectives: neither memory channels nor port channels join all ranks: %w", framework.ErrUnsupported, apart)
 		return
 	}
-	c.ports = newPorts(c.comm, c.opts.Scratch)
+	c.ports = newPorts(c)
 	c.messages = &algorithm{name: portsName, id: nameID(portsName), collective: SendRecv}
 	c.args.Rank, c.args.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
 	c.offerHierarchy(groups)
@@ -87,7 +92,7 @@ func (c *Comm) offerPorts(apart error, groups [][]int) {
 		Broadcast: (*ports).broadcast, Reduce: (*ports).reduce, AllToAll: (*ports).allToAll, Barrier: (*ports).barrier,
 	} {
 		c.offerOwn(Row{Collective: k, Algorithm: portsName}, nil, func(x *Comm, call *Call) error {
-			return x.ports.run(func(ctx context.Context) error { return run(x.ports, ctx, call) })
+			return x.ports.collective(call, portsName, func(ctx context.Context) error { return run(x.ports, ctx, call) })
 		})
 	}
 }
@@ -105,10 +110,20 @@ func (c *Comm) offerOwn(row Row, fits func(Request) bool, run func(*Comm, *Call)
 // by comm.Exchange.
 func (c *Comm) Shared() bool { return c.refused == nil && c.ports == nil }
 
-// run performs one collective, and makes the channels before the first.
-func (p *ports) run(f func(ctx context.Context) error) error {
+// collective performs one call of all ranks.
+func (p *ports) collective(c *Call, algorithm string, f func(ctx context.Context) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.calls++
+	p.call = signature{
+		Sequence: p.calls, Count: c.Count, Collective: uint32(c.Collective), Algorithm: nameID(algorithm),
+		Type: uint32(c.Type), Op: uint32(c.Op), Root: uint32(c.Root),
+	}
+	return p.run(f)
+}
+
+// run makes the channels before the first call; p.mu is held.
+func (p *ports) run(f func(ctx context.Context) error) error {
 	if p.failed != nil {
 		return p.failed
 	}
@@ -135,10 +150,10 @@ func (p *ports) open(ctx context.Context) error {
 	n, rank := p.comm.Size(), p.comm.Rank()
 	p.lanes = make([]lane, n)
 	var err error
-	if p.out, err = p.comm.Alloc(uint64(n) * portSlots * p.piece); err != nil {
+	if p.out, err = p.comm.Alloc(uint64(n) * portSlots * (slotHead + p.piece)); err != nil {
 		return fmt.Errorf("slots: %w", err)
 	}
-	if p.in, err = p.comm.Alloc(uint64(n) * portSlots * p.piece); err != nil {
+	if p.in, err = p.comm.Alloc(uint64(n) * portSlots * (slotHead + p.piece)); err != nil {
 		return fmt.Errorf("slots: %w", err)
 	}
 	for round := range n {
@@ -157,7 +172,26 @@ func (p *ports) open(ctx context.Context) error {
 	return nil
 }
 
-// post sends a piece, or an empty message. It waits while all slots are in use.
+// Each slot begins with what call the piece belongs to: the sequence, the count, the
+// rest of the signature and the bytes that follow, of eight bytes each.
+const (
+	headBytes = 32
+	slotHead  = line
+)
+
+func (p *ports) head(b []byte, c *signature, bytes uint64) {
+	binary.LittleEndian.PutUint64(b, c.Sequence)
+	binary.LittleEndian.PutUint64(b[8:], c.Count)
+	binary.LittleEndian.PutUint64(b[16:], uint64(c.Type&0xff|c.Op&0xff<<8|c.Root<<16)|uint64(c.Collective<<24|c.Algorithm&0xffffff)<<32)
+	binary.LittleEndian.PutUint64(b[24:], bytes)
+}
+
+// slot is where a slot for the way to or from a rank begins.
+func (p *ports) slot(rank int, number uint64) uint64 {
+	return (uint64(rank)*portSlots + number%portSlots) * (slotHead + p.piece)
+}
+
+// post sends a piece, which may be empty. It waits while all slots are in use.
 func (p *ports) post(ctx context.Context, peer int, b []byte) error {
 	l := &p.lanes[peer]
 	if l.sent >= portSlots {
@@ -165,15 +199,12 @@ func (p *ports) post(ctx context.Context, peer int, b []byte) error {
 			return err
 		}
 	}
-	slot := l.sent % portSlots
+	own, far := p.slot(peer, l.sent), p.slot(p.comm.Rank(), l.sent)
 	l.sent++
-	if len(b) == 0 {
-		return l.data.Signal()
-	}
-	own := (uint64(peer)*portSlots + slot) * p.piece
-	far := (uint64(p.comm.Rank())*portSlots + slot) * p.piece
-	copy(gpu.Bytes(p.out)[own:], b)
-	return l.data.PutWithSignal(far, own, uint64(len(b)))
+	room := gpu.Bytes(p.out)[own:]
+	p.head(room, &p.call, uint64(len(b)))
+	copy(room[slotHead:], b)
+	return l.data.PutWithSignal(far, own, slotHead+uint64(len(b)))
 }
 
 // take waits for the next message of a rank, hands it to use, and frees its slot.
@@ -182,12 +213,32 @@ func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []b
 	if err := l.data.Wait(ctx); err != nil {
 		return err
 	}
-	at := (uint64(peer)*portSlots + l.received%portSlots) * p.piece
+	slot := gpu.Bytes(p.in)[p.slot(peer, l.received):]
 	l.received++
+	var want [headBytes]byte
+	p.head(want[:], &p.call, bytes)
+	if string(slot[:headBytes]) != string(want[:]) {
+		return p.contradicted(peer, slot[:headBytes], bytes)
+	}
 	if use != nil {
-		use(gpu.Bytes(p.in)[at : at+bytes])
+		use(slot[slotHead : slotHead+bytes])
 	}
 	return l.credit.Signal()
+}
+
+// contradicted ends the communicator: ranks that met in different calls cannot go back.
+func (p *ports) contradicted(peer int, head []byte, bytes uint64) error {
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(head[8*i:]) }
+	low, high := uint32(word(2)), uint32(word(2)>>32)
+	theirs := signature{
+		Sequence: word(0), Count: word(1), Type: low & 0xff, Op: low >> 8 & 0xff, Root: low >> 16,
+		Collective: high >> 24, Algorithm: high & 0xffffff,
+	}
+	cause := &framework.Error{Op: "call " + fmt.Sprint(p.call.Sequence), Peer: peer, Err: fmt.Errorf(
+		"%w: ranks disagree: rank %d: %s (call %d, a piece of %d bytes); rank %d: %s (a piece of %d bytes expected)", framework.ErrInvalid,
+		peer, p.describe(&theirs), theirs.Sequence, word(3), p.comm.Rank(), p.describe(&p.call), bytes)}
+	p.comm.Abort(cause)
+	return cause
 }
 
 func (p *ports) close() error {

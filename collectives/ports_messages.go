@@ -15,6 +15,9 @@ import (
 // peer is served by itself, so that ranks that all send first do not wait for each
 // other.
 func (p *ports) messages(list []transfer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.call = signature{Collective: uint32(SendRecv), Algorithm: nameID(portsName)}
 	return p.run(func(ctx context.Context) error {
 		var both sync.WaitGroup
 		var mu sync.Mutex

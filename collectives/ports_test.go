@@ -140,6 +140,52 @@ func TestResultsOverHosts(t *testing.T) {
 	}
 }
 
+// Hosts that call different things get an error that says what, and no result.
+func TestDisagreementOverHosts(t *testing.T) {
+	usual := trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32, Op: device.Sum}
+	for name, change := range map[string]func(x *trial){
+		"count":      func(x *trial) { x.Count = 1001 },
+		"type":       func(x *trial) { x.Type = device.Int32 },
+		"operation":  func(x *trial) { x.Op = device.Max },
+		"collective": func(x *trial) { x.Kind = collectives.Broadcast },
+		"algorithm":  func(x *trial) { x.Algorithm = "ports" },
+	} {
+		for _, layout := range []string{"ab", "aabb"} {
+			if name == "algorithm" && layout == "ab" {
+				continue // there is no other
+			}
+			at := strings.Split(layout, "")
+			t.Run(name+" "+layout, func(t *testing.T) {
+				var mu sync.Mutex
+				said := 0
+				hosts(t, at, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+					x := usual
+					if at[c.Rank()] == "b" {
+						change(&x)
+					}
+					b := make([]byte, 8*x.Count)
+					err := x.Call(c, pointer(b), pointer(b), 0)
+					if err == nil {
+						err = c.Barrier(nil) // one side of another pair of calls may have got through
+					}
+					if !errors.Is(err, framework.ErrInvalid) && !errors.Is(err, framework.ErrPeer) {
+						return fmt.Errorf("%v, expected ErrInvalid, or ErrPeer of the one who found out", err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if strings.Contains(err.Error(), "ranks disagree") && strings.Contains(err.Error(), "of 1000 f32 sum") {
+						said++
+					}
+					return nil
+				})
+				if said == 0 {
+					t.Error("nobody was told that ranks disagree and on what")
+				}
+			})
+		}
+	}
+}
+
 // Nor does it matter in which step of two levels: those of its host wait inside, those
 // of the others for the network.
 func TestDeathBetweenLevels(t *testing.T) {
