@@ -133,7 +133,10 @@ func (j job) ranks(ctx context.Context, transport string, embedded bool) ([]byte
 		args = append(args, "--set", "plugins.embed="+transport)
 	}
 	for _, text := range j.settings {
-		args = append(args, "--set", text)
+		// What is set for a transport that a job does not have is refused by it.
+		if !strings.HasPrefix(text, "transport.") || strings.HasPrefix(text, "transport."+transport+".") {
+			args = append(args, "--set", text)
+		}
 	}
 	args = append(args, j.self, "rank")
 	for _, b := range latencySizes {

@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,7 +122,7 @@ func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, 
 		}
 		if tries > 100 {
 			f.mu.Unlock()
-			runtime.Gosched()
+			yield() // the core, too: an emulated adapter works on it
 			f.mu.Lock()
 		}
 	}
