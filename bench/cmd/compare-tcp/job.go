@@ -116,8 +116,9 @@ func (j *job) setting(ctx context.Context, s setting) ([]compare.Line, error) {
 	return compare.Compare(ours, theirs)
 }
 
-// total is how many bytes a point moves in one run.
-const total = 64 << 20
+// total is how many bytes a point moves in one run: so many that the last sleep of who
+// waits for the flush, of up to a millisecond, does not count.
+const total = 192 << 20
 
 func (s setting) points() []string {
 	var all []string

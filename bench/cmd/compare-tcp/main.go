@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&j.firstAddr, "first-address", "", "address of the first host")
 	flag.StringVar(&j.secondAddr, "second-address", "", "address of the second host")
 	flag.StringVar(&j.out, "out", "docs/results/tcp", "folder for raw output and summary")
-	flag.IntVar(&j.repetitions, "repetitions", 5, "runs of each side")
+	flag.IntVar(&j.repetitions, "repetitions", 4, "runs of each side")
 	flag.Parse()
 	broken, err := j.run(ctx)
 	switch {
