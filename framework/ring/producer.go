@@ -20,7 +20,7 @@ const commitBit = 1 << 63
 // fails when the proxy has ended or the communicator was aborted. Bit 63 of
 // t.Snd must be 0.
 func (r *Ring) Push(t device.Trigger) (pos uint64, err error) {
-	return r.push(nil, t)
+	return r.push(context.Background(), t)
 }
 
 // PushContext is Push that waits no longer than ctx.
@@ -149,8 +149,5 @@ func (r *Ring) ended(ctx context.Context) error {
 	if c := r.control.Load(); c != nil && atomic.LoadUint32(&c.Abort) != 0 {
 		return fmt.Errorf("the communicator was aborted: %w", framework.ErrClosed)
 	}
-	if ctx != nil {
-		return ctx.Err()
-	}
-	return nil
+	return ctx.Err()
 }

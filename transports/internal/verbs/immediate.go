@@ -142,12 +142,11 @@ type receiver struct {
 
 // incoming is the receiving side of a connection.
 type incoming struct {
-	flow    *flow
-	pair    *pair
-	counts  [boxEntries]uint32
-	raised  uint64
-	told    uint64 // the peer
-	refresh int    // receptions to post again
+	flow   *flow
+	pair   *pair
+	counts [boxEntries]uint32
+	raised uint64
+	told   uint64 // the peer
 }
 
 func newReceiver(t *Transport, d *adapter) *receiver {

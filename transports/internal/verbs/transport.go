@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
 )
 
 // Mode is how a transport signals.
@@ -190,15 +191,7 @@ func find[T thing](t *Transport, id framework.ID, what string) (T, error) {
 
 // failure names operation and peer, once.
 func (t *Transport) failure(op string, err error) error {
-	return &framework.Error{Op: op, Transport: t.setup.Name, Peer: framework.PeerOf(err), Err: bare(err)}
-}
-
-// bare takes the wrapping off that only names the peer.
-func bare(err error) error {
-	if e, ok := err.(*framework.Error); ok && e.Op == "" && e.Transport == "" {
-		return e.Err
-	}
-	return err
+	return fault.In(t.setup.Name, op, err)
 }
 
 var (
