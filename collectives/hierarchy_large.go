@@ -8,7 +8,7 @@ import (
 // leastShare and piecesOfCall set the size of a piece: small enough that there are some
 // to overlap, large enough that a rank's share of it is worth a message.
 const (
-	leastShare   = 64 << 10
+	leastShare   = 256 << 10
 	piecesOfCall = 8
 )
 

@@ -108,7 +108,7 @@ func TestResultsOverHosts(t *testing.T) {
 			n := len(at)
 			o := collectives.Options{Scratch: 1} // the smallest pieces
 			if large != "" {
-				o.Scratch = 0
+				o.Scratch = 1 << 20 // shares that go in two steps, in some pieces
 			}
 			hosts(t, at, true, o, func(ctx context.Context, c *collectives.Comm) error {
 				const most = 20011 + 8
@@ -190,7 +190,7 @@ func TestDisagreementOverHosts(t *testing.T) {
 // of the others for the network.
 func TestDeathBetweenLevels(t *testing.T) {
 	const culprit = 3
-	hosts(t, []string{"a", "a", "b", "b", "c", "c"}, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+	hosts(t, []string{"a", "a", "b", "b", "c", "c"}, true, collectives.Options{Scratch: 1 << 20}, func(_ context.Context, c *collectives.Comm) error {
 		b := make([]float32, 50_000)
 		p := unsafe.Pointer(&b[0])
 		for i := 0; ; i++ {
@@ -213,7 +213,7 @@ func TestDeathBetweenLevels(t *testing.T) {
 func TestSameBitsOverHosts(t *testing.T) {
 	for _, layout := range []string{"aabb", "aabbcc", "aaabb"} {
 		at := strings.Split(layout, "")
-		hosts(t, at, true, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		hosts(t, at, true, collectives.Options{Scratch: 1 << 20}, func(ctx context.Context, c *collectives.Comm) error {
 			const count = 50_000 // of 4 bytes: shares of 16 KiB and more, in some pieces
 			in, out := make([]float32, count), make([]float32, count)
 			for i := range in {
