@@ -180,6 +180,9 @@ func TestHostAndKernelsTakeTurns(t *testing.T) {
 		if seen := atomic.LoadUint64(dev.Word(h.Semaphore.Inbound)); seen != 40 {
 			return fmt.Errorf("%d signals, expected 40", seen)
 		}
+		if err := c.Barrier(ctx); err != nil { // the peer has counted before more arrive
+			return err
+		}
 		for range 100 { // a flush of the host covers what kernels pushed before
 			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal, 0, 0, 0))
 		}
