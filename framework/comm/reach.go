@@ -91,12 +91,14 @@ func reachOf(said [][]byte) (Reach, error) {
 		if len(s) < bits+1 {
 			return Reach{}, &framework.Error{Op: opReach, Peer: rank, Err: fmt.Errorf("%w: %d bytes, expected %d or more", framework.ErrPeer, len(s), bits+1)}
 		}
+		if reach.Apart != nil {
+			continue // the first is told
+		}
 		class := framework.ErrUnavailable
 		if s[bits] == 'U' {
 			class = framework.ErrUnsupported
 		}
 		reach.Apart = &framework.Error{Op: opReach, Peer: rank, Err: fmt.Errorf("%w: %s", class, s[bits+1:])}
-		break
 	}
 	joined := func(a, b int) bool {
 		lacks := func(a, b int) bool { return len(said[a]) > 0 && said[a][b/8]>>(b%8)&1 != 0 }

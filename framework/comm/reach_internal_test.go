@@ -37,7 +37,9 @@ func TestReachIsPutTogether(t *testing.T) {
 			t.Errorf("%s: %+v, %v, expected the groups %s and %v", name, reach, err, c.groups, c.class)
 		}
 	}
-	if _, err := reachOf([][]byte{{1}, nil}); !errors.Is(err, framework.ErrPeer) {
-		t.Errorf("a message cut short: %v, expected ErrPeer", err)
+	for i, said := range [][][]byte{{{1}, nil}, {lacks(2, framework.ErrUnavailable, 1), {1}}} {
+		if _, err := reachOf(said); !errors.Is(err, framework.ErrPeer) {
+			t.Errorf("case %d: a message cut short: %v, expected ErrPeer", i, err)
+		}
 	}
 }
