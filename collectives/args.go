@@ -8,11 +8,12 @@ const (
 	maxRanks     = 72
 	maxLanes     = 128
 	maxTransfers = 128
+	nearMessages = 16
 	maxBlocks    = 256
 	nearRanks    = 8
 
 	mailboxBytes = 512
-	stateBytes   = 128 + 16*maxBlocks + maxLanes*(16+3*8*maxRanks+48)
+	stateBytes   = 128 + 16*maxBlocks + maxLanes*(16+5*8*maxRanks+48)
 
 	notesBytes = 128 // of the state, that the host reads
 
@@ -160,12 +161,37 @@ type transfer struct {
 	Receive uint32
 }
 
-// transferArgs is the argument of the kernel of messages.
+// linePipes says how pipes of lines are divided.
+type linePipes struct {
+	Offset uint64
+	Lanes  uint32
+	Active uint32
+	Slots  uint32
+	Groups uint32
+}
+
+// transferArgs is the argument of the kernels of messages.
 type transferArgs struct {
 	common
 	Transfers uint32
 	Listed    uint32
 	First     uint64
 	Memory    uintptr
+	Lines     linePipes
 	List      [maxTransfers]transfer
+}
+
+// nearTransferArgs is that of the kernel for few messages of few ranks.
+type nearTransferArgs struct {
+	Control   uintptr
+	State     uintptr
+	Notes     uintptr
+	Rank      uint32
+	Ranks     uint32
+	Transfers uint32
+	Early     uint32
+	Signature signature
+	Lines     linePipes
+	Scratch   [nearRanks]uintptr
+	List      [nearMessages]transfer
 }

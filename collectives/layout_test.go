@@ -35,7 +35,10 @@ func TestLayoutsAgree(t *testing.T) {
 			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
 			"Stride": "stride", "Count": "count", "Op": "op", "Scale": "scale", "Signature": "signature", "Scratch": "scratch"}},
 		{"Transfer", transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
-		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "List": "list"}},
+		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "List": "list"}},
+		{"LinePipes", linePipes{}, map[string]string{"Offset": "offset", "Lanes": "lanes", "Active": "active", "Slots": "slots", "Groups": "groups"}},
+		{"NearTransferArgs", nearTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
+			"Transfers": "transfers", "Early": "early", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},
 	}
 	source := "#include \"args.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
 	var want []string
@@ -73,6 +76,7 @@ func TestLayoutsAgree(t *testing.T) {
 	check("ranks", "kMaxRanks", maxRanks)
 	check("lanes", "kMaxLanes", maxLanes)
 	check("transfers", "kMaxTransfers", maxTransfers)
+	check("near transfers", "kNearTransfers", nearMessages)
 	check("words", "8 * kTransferWords", transferBytes)
 	check("publish", "kCheckPublish", checkPublish)
 	check("compare", "kCheckCompare", checkCompare)

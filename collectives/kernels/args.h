@@ -7,13 +7,14 @@
 // mscclpp:layout
 //
 // Scratch. Every rank allocates one block of scratch and shows it to all others
-// once. It has five parts, at the same offsets on all ranks:
+// once. It has six parts, at the same offsets on all ranks:
 //
 //	mailboxes  [lane][peer], one each: words that the peer writes for this rank
 //	packets    two halves of [peer] slots that peers fill with packets
 //	lines      the same for lines, on GPUs
 //	stages     [lane][slot] buffers that this rank fills and all peers read
 //	pipes      [lane][peer][slot] buffers that one peer fills and this rank reads
+//	line pipes the same, which are filled with lines, on GPUs
 //
 // Lanes. A lane is a share of the work that one block does from start to end, with
 // words and buffers of its own. Data is cut into lanes by the arguments alone, so
@@ -33,6 +34,7 @@ constexpr uint32_t kMaxLanes = 128;
 constexpr uint32_t kMaxBlocks = 256;     // of one launch
 constexpr uint32_t kNearRanks = 8;       // of kernels with short arguments
 constexpr uint32_t kMaxTransfers = 128;  // of one launch
+constexpr uint32_t kNearTransfers = 16;  // of one with short arguments
 
 // Steps of copy algorithms.
 enum Step : uint32_t {
@@ -61,7 +63,8 @@ struct Mailbox {
   uint64_t pipe_head;   // chunks that the peer has put into its pipe to this rank
   uint8_t pad0[56];
   uint64_t pipe_tail;   // chunks that the peer has taken out of this rank's pipe to it
-  uint8_t pad1[56];
+  uint64_t line_tail;   // the same of its line pipe
+  uint8_t pad1[48];
   uint64_t stage_head;  // chunks that the peer has staged
   uint8_t pad2[56];
   uint64_t stage_tail;  // chunks of this rank's stage that the peer is done with
@@ -88,9 +91,11 @@ struct LaneState {
   uint64_t pulled[kMaxRanks];    // by producer
   uint64_t sent[kMaxRanks];      // by destination
   uint64_t received[kMaxRanks];  // by source
+  uint64_t line_sent[kMaxRanks];      // the same for line pipes
+  uint64_t line_received[kMaxRanks];
   uint8_t pad[48];
 };
-static_assert(sizeof(LaneState) == 1792, "layout");
+static_assert(sizeof(LaneState) == 2944, "layout");
 
 struct State {
   uint64_t reserved0;
@@ -231,14 +236,42 @@ static_assert(sizeof(Transfer) == 24, "layout");
 // buffer that would have to live until the device has read it, and a captured graph
 // fills the memory anew each time.
 constexpr uint32_t kTransferWords = 3;  // of 64 bits, for one message in memory
+
+// How line pipes are divided, and how many of their lanes a launch has messages for.
+struct LinePipes {
+  uint64_t offset;  // in scratch
+  uint32_t lanes;
+  uint32_t active;  // those from this one on have nothing to do
+  uint32_t slots;   // of the pipe from one rank to one other
+  uint32_t groups;  // of 16 lines, in a slot
+};
+static_assert(sizeof(LinePipes) == 24, "layout");
+
 struct TransferArgs {
   Common common;
   uint32_t transfers;  // of the group
   uint32_t listed;     // not 0: only put so many of list into memory…
   uint64_t first;      // …as messages from this number on
   uint64_t* memory;    // null: list is the group
+  LinePipes lines;
   Transfer list[kMaxTransfers];
 };
+
+// The same for few messages of few ranks: short, as NearArgs is.
+struct NearTransferArgs {
+  WaitControl* control;
+  State* state;
+  State* notes;
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t transfers;
+  uint32_t early;      // not 0: let the next kernel begin at once
+  Signature signature;
+  LinePipes lines;
+  uint64_t scratch[kNearRanks];
+  Transfer list[kNearTransfers];
+};
+static_assert(sizeof(NearTransferArgs) == 104 + 8 * kNearRanks + 24 * kNearTransfers, "layout");
 static_assert(sizeof(TransferArgs) <= 4096, "a kernel takes at most 4 KiB of arguments");
 static_assert(sizeof(Args) <= 4096, "a kernel takes at most 4 KiB of arguments");
 
