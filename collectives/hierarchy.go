@@ -72,7 +72,7 @@ func (s *space) bytes(n uint64) []byte {
 
 // offerHierarchy adds the algorithms in two levels, if there are two.
 func (c *Comm) offerHierarchy(hosts [][]int) {
-	if len(hosts) < 2 || len(hosts) == c.comm.Size() {
+	if len(hosts) < 2 || len(hosts) == c.comm.Size() || c.ports.courier != nil {
 		return
 	}
 	h := &hierarchy{ports: c.ports, hosts: hosts, few: len(hosts[0]), even: evenly(hosts), signatures: c.opts.Signatures, closed: make(chan struct{})}

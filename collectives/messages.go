@@ -199,7 +199,7 @@ func (c *Comm) flushGroup() error {
 	}
 	slices.SortStableFunc(g.list, inOrder)
 	if c.ports != nil {
-		if err := c.ports.messages(g.list); err != nil {
+		if err := c.ports.messages(g.list, g.stream); err != nil {
 			return fmt.Errorf("%v: %w", kind, err)
 		}
 		return nil

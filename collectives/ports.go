@@ -49,6 +49,7 @@ type ports struct {
 	in        *comm.Memory
 	sum       accumulator
 	hierarchy *hierarchy // nil where no two ranks share memory
+	courier   *courier   // nil where kernels run on the host
 }
 
 func newPorts(c *Comm) *ports {
@@ -75,15 +76,22 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 
 // offerPorts is what is left where ranks do not share memory.
 func (c *Comm) offerPorts(apart error, groups [][]int) {
+	var k *courier
+	if !c.host {
+		k = newCourier(c)
+	}
 	switch {
-	case !c.host:
-		c.refused = fmt.Errorf("%w: collectives: ranks do not all share memory, and between hosts there are collectives of memory of the host alone: %w", framework.ErrUnsupported, apart)
+	case !c.host && k == nil:
+		c.refused = fmt.Errorf("%w: collectives: ranks do not all share memory, and streams of %v cannot wait for the host, which would carry the data: %w", framework.ErrUnsupported, c.comm.Device().Info().Device, apart)
 		return
 	case !c.comm.Offers(framework.KindPort):
 		c.refused = fmt.Errorf("%w: collectives: neither memory channels nor port channels join all ranks: %w", framework.ErrUnsupported, apart)
 		return
 	}
 	c.ports = newPorts(c)
+	if k != nil {
+		c.ports.courier, k.ports = k, c.ports
+	}
 	c.messages = &algorithm{name: portsName, id: nameID(portsName), collective: SendRecv}
 	c.args.Rank, c.args.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
 	c.offerHierarchy(groups)
@@ -92,6 +100,9 @@ func (c *Comm) offerPorts(apart error, groups [][]int) {
 		Broadcast: (*ports).broadcast, Reduce: (*ports).reduce, AllToAll: (*ports).allToAll, Barrier: (*ports).barrier,
 	} {
 		c.offerOwn(Row{Collective: k, Algorithm: portsName}, nil, func(x *Comm, call *Call) error {
+			if x.ports.courier != nil {
+				return x.ports.enqueue(call, portsName, func(t *trip) { t.flat(run) })
+			}
 			return x.ports.collective(call, portsName, func(ctx context.Context) error { return run(x.ports, ctx, call) })
 		})
 	}
@@ -130,7 +141,10 @@ func (p *ports) run(f func(ctx context.Context) error) error {
 	if !p.ready {
 		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
 		defer cancel()
-		err := p.open(ctx)
+		err := p.courier.start(ctx)
+		if err == nil {
+			err = p.open(ctx)
+		}
 		if err == nil && p.hierarchy != nil {
 			err = p.hierarchy.open(ctx)
 		}
@@ -247,7 +261,7 @@ func (p *ports) close() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := []error{p.hierarchy.close()}
+	all := []error{p.courier.close(), p.hierarchy.close()}
 	for _, l := range p.lanes {
 		for _, ch := range []*comm.PortChannel{l.data, l.credit} {
 			if ch != nil {
@@ -261,6 +275,7 @@ func (p *ports) close() error {
 		}
 	}
 	p.lanes, p.out, p.in = nil, nil, nil
+	all = append(all, p.courier.leave())
 	p.failed = fmt.Errorf("collectives: %w", framework.ErrClosed)
 	return errors.Join(all...)
 }

@@ -8,51 +8,63 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// messages performs a group: sends first, then receives, each in the order of the
+// messages performs a group on the host.
+func (p *ports) messages(list []transfer, stream gpu.Stream) error {
+	if p.courier != nil {
+		return p.enqueueMessages(list, stream)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.call = ofMessages()
+	return p.run(func(ctx context.Context) error { return p.exchange(ctx, list) })
+}
+
+// ofMessages is what stands in front of their pieces.
+func ofMessages() signature {
+	return signature{Collective: uint32(SendRecv), Algorithm: nameID(portsName)}
+}
+
+// exchange performs a group: sends first, then receives, each in the order of the
 // peers. A message is a piece with its length, then its data. Each direction to each
 // peer is served by itself, so that ranks that all send first do not wait for each
 // other.
-func (p *ports) messages(list []transfer) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.call = signature{Collective: uint32(SendRecv), Algorithm: nameID(portsName)}
-	return p.run(func(ctx context.Context) error {
-		var both sync.WaitGroup
-		var mu sync.Mutex
-		var failed []error
-		serve := func(f func() error) {
-			both.Go(func() {
-				if err := f(); err != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					failed = append(failed, err)
-				}
-			})
-		}
-		rank := uint32(p.comm.Rank())
-		var own [2][]transfer
-		for len(list) > 0 {
-			n := 1
-			for n < len(list) && list[n].Peer == list[0].Peer && list[n].Receive == list[0].Receive {
-				n++
+func (p *ports) exchange(ctx context.Context, list []transfer) error {
+	var both sync.WaitGroup
+	var mu sync.Mutex
+	var failed []error
+	serve := func(f func() error) {
+		both.Go(func() {
+			if err := f(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
 			}
-			run := list[:n]
-			list = list[n:]
-			switch {
-			case run[0].Peer == rank:
-				own[run[0].Receive] = run
-			case run[0].Receive == 1:
-				serve(func() error { return p.receive(ctx, run) })
-			default:
-				serve(func() error { return p.send(ctx, run) })
-			}
+		})
+	}
+	rank := uint32(p.comm.Rank())
+	var own [2][]transfer
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n].Peer == list[0].Peer && list[n].Receive == list[0].Receive {
+			n++
 		}
-		serve(func() error { return p.local(own[0], own[1]) })
-		both.Wait()
-		return errors.Join(failed...)
-	})
+		run := list[:n]
+		list = list[n:]
+		switch {
+		case run[0].Peer == rank:
+			own[run[0].Receive] = run
+		case run[0].Receive == 1:
+			serve(func() error { return p.receive(ctx, run) })
+		default:
+			serve(func() error { return p.send(ctx, run) })
+		}
+	}
+	serve(func() error { return p.local(own[0], own[1]) })
+	both.Wait()
+	return errors.Join(failed...)
 }
 
 // send sends messages to one peer.
@@ -102,10 +114,19 @@ func (p *ports) unequal(peer int, sent, expected uint64) error {
 	return cause
 }
 
-// local is what a rank sends to itself.
-func (p *ports) local(sends, receives []transfer) error {
+// alone says what is wrong with what a rank sends to itself: it does that within one
+// group.
+func (p *ports) alone(sends, receives []transfer) error {
 	if len(sends) != len(receives) {
 		return fmt.Errorf("%w: rank %d sends %d messages to itself and receives %d in one group: expected as many", framework.ErrUnsupported, p.comm.Rank(), len(sends), len(receives))
+	}
+	return nil
+}
+
+// local is what a rank sends to itself.
+func (p *ports) local(sends, receives []transfer) error {
+	if err := p.alone(sends, receives); err != nil {
+		return err
 	}
 	for i, m := range sends {
 		if m.Bytes != receives[i].Bytes {

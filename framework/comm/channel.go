@@ -130,6 +130,7 @@ const (
 	opPortChannel    = "port channel"
 	opSwitchChannel  = "switch channel"
 	opSplit          = "split"
+	opTwin           = "twin"
 )
 
 func (c *Communicator) checkPeer(op string, peer int) error {

@@ -1,0 +1,238 @@
+package collectives
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+)
+
+// courier performs collectives of ranks on GPUs that do not all share memory. What has
+// to cross a network goes through memory of the host that the GPU maps, and is carried
+// by the host, over port channels of a twin of the communicator: so it takes whatever
+// transport the host can use, and the plugins need to know nothing of GPUs.
+//
+// A call enqueues all of its work on the caller's stream and returns: kernels of the
+// ranks of a host, copies to and from the host, and in between the two sides of a gate.
+type courier struct {
+	world  *comm.Communicator
+	ports  *ports
+	device waiter
+
+	host    gpu.Device
+	twin    *comm.Communicator
+	gate    *gate
+	stage   shared
+	regions [regions]region
+	turn    int
+	rooms   []*room    // for groups of messages
+	scratch gpu.Memory // of the device, where there are two levels
+	closed  chan struct{}
+
+	mark gpu.Mark // behind the last call
+	last gpu.Stream
+	any  bool // there was one
+}
+
+// The memory of the host that everything passes through. A call has up to three pieces
+// under way, with two regions each.
+const (
+	regions     = 6
+	regionBytes = 4 << 20
+)
+
+// region is a part of that memory.
+type region struct {
+	bytes []byte  // as the host sees it
+	addr  uintptr // as the device does
+	last  uint64  // work that reads or writes it
+}
+
+// newCourier is nil where streams cannot wait for the host.
+func newCourier(c *Comm) *courier {
+	d, ok := c.comm.Device().(waiter)
+	if !ok {
+		return nil
+	}
+	return &courier{world: c.comm, device: d, closed: make(chan struct{})}
+}
+
+// start makes the twin and the memory. It is collective.
+func (k *courier) start(ctx context.Context) (err error) {
+	if k == nil {
+		return nil
+	}
+	if k.host, err = host.Open(); err != nil {
+		return err
+	}
+	if k.twin, err = k.world.Twin(ctx, k.host); err != nil {
+		return err
+	}
+	k.ports.comm = k.twin
+	go func() { // the end of one is that of both
+		select {
+		case <-k.world.Done():
+			k.twin.Abort(k.world.Err())
+		case <-k.twin.Done():
+			k.world.Abort(k.twin.Err())
+		case <-k.closed:
+		}
+	}()
+	if k.mark, err = k.device.NewMark(); err != nil {
+		return err
+	}
+	if k.stage, err = lend(k.device, k.host, regions*regionBytes); err != nil {
+		return fmt.Errorf("memory between device and host: %w", err)
+	}
+	all := gpu.Bytes(k.stage.host)
+	for i := range k.regions {
+		k.regions[i] = region{bytes: all[i*regionBytes:][:regionBytes], addr: k.stage.mapped.Addr() + uintptr(i*regionBytes)}
+	}
+	k.gate, err = openGate(k.device, k.host, k.world)
+	return err
+}
+
+// close is for when the streams with calls on them have ended. What comes before the
+// ports, which the thread works with.
+func (k *courier) close() error {
+	if k == nil {
+		return nil
+	}
+	all := []error{k.gate.close(), k.stage.close()}
+	if k.mark != nil {
+		all = append(all, k.mark.Close())
+	}
+	if k.scratch != nil {
+		all = append(all, k.scratch.Close())
+	}
+	for _, r := range k.rooms {
+		all = append(all, r.close())
+	}
+	return errors.Join(all...)
+}
+
+// leave is for when nothing uses the twin any more.
+func (k *courier) leave() error {
+	if k == nil {
+		return nil
+	}
+	close(k.closed)
+	var all []error
+	if k.twin != nil {
+		all = append(all, k.twin.Close())
+	}
+	if k.host != nil {
+		all = append(all, k.host.Close())
+	}
+	return errors.Join(all...)
+}
+
+// trip is one call that is being enqueued, until something fails.
+type trip struct {
+	*courier
+	call   *Call
+	stream gpu.Stream
+	sign   signature
+	err    error
+}
+
+// collective enqueues one call of all ranks.
+func (p *ports) enqueue(c *Call, algorithm string, f func(t *trip)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &trip{courier: p.courier, call: c, stream: c.Stream, sign: signature{
+		Sequence: p.calls + 1, Count: c.Count, Collective: uint32(c.Collective), Algorithm: nameID(algorithm),
+		Type: uint32(c.Type), Op: uint32(c.Op), Root: uint32(c.Root),
+	}}
+	return t.perform(func() {
+		p.calls++
+		f(t)
+	})
+}
+
+// perform enqueues what f says; p.mu is held. Work that fails half-way cannot be taken
+// back, and the other ranks would wait for it.
+func (t *trip) perform(f func()) error {
+	if err := t.world.Check(); err != nil {
+		return err
+	}
+	if err := t.eager(); err != nil {
+		return err
+	}
+	return t.ports.run(func(context.Context) error {
+		t.follow()
+		f()
+		if t.err == nil {
+			t.err = t.mark.Record(t.stream)
+		}
+		if t.err != nil {
+			t.world.Abort(t.err)
+		}
+		return t.err
+	})
+}
+
+// eager refuses streams that are captured: the host cannot know how often, and when, a
+// graph is launched.
+func (t *trip) eager() error {
+	state, err := t.device.Query(t.stream)
+	if err == nil && state == gpu.StreamCapturing {
+		err = fmt.Errorf("%w: collectives over hosts cannot be captured into a graph: the host takes part in them; expected a stream that is not being captured", framework.ErrUnsupported)
+	}
+	return err
+}
+
+// follow puts the call behind the one before it, whatever stream that was on: they use
+// the same memory, and the host performs them in order.
+func (t *trip) follow() {
+	k := t.courier
+	if k.any && k.last != t.stream {
+		t.err = k.mark.Wait(t.stream)
+	}
+	k.last, k.any = t.stream, true
+}
+
+// region is room on the host for a piece. The stream waits until the host has done with
+// what was in it before.
+func (t *trip) region() *region {
+	k := t.courier
+	r := &k.regions[k.turn%regions]
+	k.turn++
+	t.await(r.last)
+	return r
+}
+
+func (t *trip) copy(to, from uintptr, bytes uint64) {
+	if t.err == nil && bytes > 0 && to != from {
+		t.err = t.device.Copy(t.stream, to, from, bytes)
+	}
+}
+
+// tell has the host do something with regions when the stream has come here.
+func (t *trip) tell(do func(ctx context.Context) error, used ...*region) (number uint64) {
+	if t.err != nil {
+		return 0
+	}
+	sign, p := t.sign, t.ports
+	number, t.err = t.gate.tell(t.stream, func(ctx context.Context) error {
+		p.call = sign
+		return do(ctx)
+	})
+	for _, r := range used {
+		r.last = number
+	}
+	return number
+}
+
+func (t *trip) await(number uint64) {
+	if t.err == nil {
+		t.err = t.gate.await(t.stream, number)
+	}
+}
+
+func address(p unsafe.Pointer) uintptr { return uintptr(p) }

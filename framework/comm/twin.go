@@ -1,0 +1,37 @@
+package comm
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Twin joins the same ranks into one more communicator whose device is another: the
+// host, for what the host does on behalf of ranks on GPUs. The transports are the same,
+// and so is what is known of the rank's place: a network card near the GPU is near its
+// twin. Collective. The twin is closed by itself, before dev is.
+func (c *Communicator) Twin(ctx context.Context, dev gpu.Device) (*Communicator, error) {
+	var twin *Communicator
+	err := c.setUp(ctx, opTwin, func(ctx context.Context) error {
+		if _, err := c.agree(ctx, opTwin, nil, nil); err != nil {
+			return err
+		}
+		c.children++
+		o := c.opts
+		o.Name, o.Device = fmt.Sprintf("%s/%d.twin", c.opts.Name, c.children), dev
+		ranks := make([]int, c.Size())
+		for r := range ranks {
+			ranks[r] = r
+		}
+		var err error
+		if twin, err = New(ctx, bootstrap.Sub(c.boot, ranks, tagRange(o.Name)), o); err != nil {
+			return err
+		}
+		twin.unlist = c.OnDump(func(w io.Writer) { _ = twin.Dump(w) })
+		return nil
+	})
+	return twin, err
+}
