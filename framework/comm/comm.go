@@ -155,6 +155,7 @@ const (
 	tagSwitch
 	tagUser
 	tagFarewell // nothing is ever sent with it
+	tagTokens
 )
 
 // Rank returns the number of this rank in the communicator.

@@ -15,6 +15,7 @@ import (
 //
 //   - words: the wait control, in host memory that kernels can read;
 //   - inbound: semaphore counters that peers raise, registered with transports;
+//   - tokens: those that peers raise by copy engine, in host memory that kernels can read;
 //   - expected: the private counterparts, in device memory.
 //
 // Each counter has a cache line of its own, so that a signal to one channel does
@@ -30,6 +31,9 @@ type control struct {
 
 	inbound  *Memory
 	expected gpu.Memory
+
+	tokens    atomic.Pointer[tokens] // nil until a link is driven by copy engine
+	signaling signaling
 
 	semaphores semaphores
 }
@@ -131,6 +135,9 @@ func (k *control) setSpin(localRanks, cpus int) {
 // that cannot be reset is not used again.
 func (k *control) balance(i int) bool {
 	if k.hostDev != nil {
+		if w := k.tokens.Load().word(i); w.Host != nil {
+			atomic.StoreUint64(w.Host, 0)
+		}
 		return k.engine.zero(k.inboundAddr(i), k.expectedAddr(i))
 	}
 	seen := atomic.LoadUint64((*uint64)(pointer(k.inboundAddr(i))))
@@ -157,6 +164,9 @@ func (k *control) close() error {
 		}
 	}
 	keep(k.engine.close())
+	if t := k.tokens.Load(); t != nil {
+		keep(t.close())
+	}
 	if k.inbound != nil {
 		keep(k.inbound.Close()) // with its registrations
 	}

@@ -34,8 +34,8 @@ func TestCopyEngineThatFails(t *testing.T) {
 		if c.Rank() == 0 {
 			class = framework.ErrUnavailable
 			dev.Fail(errors.New("an uncorrectable error"))
-			h := ch.Handle()
-			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal, 0, 0, 0))
+			h := ch.Handle() // a signal alone would not need the device
+			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerData|device.TriggerSignal, 0, 0, 8))
 		}
 		if kernelWait(dev, ch.Handle().Semaphore) {
 			return errors.New("a signal that nobody sent")
@@ -101,8 +101,9 @@ func TestRingsOfADeviceComeAndGo(t *testing.T) {
 			}
 			all = append(all, ch)
 		}
-		if n, s := dev.Mappings()-before, dev.Streams(); n != channels+1+2*2 || s != 2 {
-			// the peer's memory for each, its counters, and two rings with their heads; a
+		if n, s := dev.Mappings()-before, dev.Streams(); n != channels+1+2+2*2 || s != 2 {
+			// the peer's memory for each, its counters, the tokens of both, and two rings with
+			// their heads; a
 			// stream for the peer, and that of the communicator
 			return fmt.Errorf("%d mappings and %d streams for %d channels", n, s, channels)
 		}
@@ -121,9 +122,9 @@ func TestRingsOfADeviceComeAndGo(t *testing.T) {
 				return err
 			}
 		}
-		// The full ring is gone. What is left: counters, a ring for kernels, and one for
+		// The full ring is gone. What is left: counters, tokens, a ring for kernels, and one for
 		// the host, which has numbers left.
-		if n := dev.Mappings() - before; n != 1+2+1 {
+		if n := dev.Mappings() - before; n != 1+2+2+1 {
 			return fmt.Errorf("%d mappings are left after the channels", n)
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
 // ChannelState is where one channel stands. A rank that waits expects more than it
@@ -66,10 +67,10 @@ func (c *Communicator) looker() (*looker, context.CancelFunc) {
 }
 
 // count reads the counters of a channel.
-func (l *looker) count(s ChannelState, seen, expected uintptr) ChannelState {
+func (l *looker) count(s ChannelState, seen proxy.Word, expected uintptr) ChannelState {
 	if l.control.hostDev == nil {
 		s.Known = true
-		s.Seen = atomic.LoadUint64((*uint64)(pointer(seen)))
+		s.Seen = atomic.LoadUint64((*uint64)(pointer(seen.Device)))
 		s.Expected = atomic.LoadUint64((*uint64)(pointer(expected)))
 		return s
 	}
@@ -82,13 +83,13 @@ func (l *looker) count(s ChannelState, seen, expected uintptr) ChannelState {
 	return s
 }
 
-func (l *looker) pair(k framework.Kind, p pair, t *Transport) ChannelState {
-	s := ChannelState{Kind: k, Peer: p.peer, ID: uint32(p.mine), Transport: t.Name}
-	return l.count(s, l.control.inboundAddr(p.mine), l.control.expectedAddr(p.mine))
+func (l *looker) pair(p pair, t *Transport) ChannelState {
+	s := ChannelState{Kind: framework.KindMemory, Peer: p.peer, ID: uint32(p.mine), Transport: t.Name}
+	return l.count(s, proxy.Word{Device: l.control.inboundAddr(p.mine)}, l.control.expectedAddr(p.mine))
 }
 
 func (ch *MemoryChannel) states(l *looker) []ChannelState {
-	return []ChannelState{l.pair(framework.KindMemory, ch.pair, ch.remote.transport)}
+	return []ChannelState{l.pair(ch.pair, ch.remote.transport)}
 }
 
 func (s *Symmetric) states(l *looker) []ChannelState {
@@ -96,13 +97,14 @@ func (s *Symmetric) states(l *looker) []ChannelState {
 	defer s.mu.Unlock()
 	var all []ChannelState
 	for _, p := range s.pairs {
-		all = append(all, l.pair(framework.KindMemory, p, s.peers[p.peer].transport))
+		all = append(all, l.pair(p, s.peers[p.peer].transport))
 	}
 	return all
 }
 
 func (ch *PortChannel) states(l *looker) []ChannelState {
-	s := l.pair(framework.KindPort, ch.pair, ch.link.transport)
+	s := ChannelState{Kind: framework.KindPort, Peer: ch.pair.peer, ID: uint32(ch.pair.mine), Transport: ch.link.transport.Name}
+	s = l.count(s, ch.inbound, l.control.expectedAddr(ch.pair.mine))
 	for _, e := range ch.ends() {
 		if e == nil {
 			continue
@@ -114,7 +116,7 @@ func (ch *PortChannel) states(l *looker) []ChannelState {
 
 func (ch *SwitchChannel) states(l *looker) []ChannelState {
 	s := ChannelState{Kind: framework.KindSwitch, Peer: framework.NoPeer, ID: uint32(ch.number), Transport: ch.group.t.Name}
-	return []ChannelState{l.count(s, ch.handle.Local+uintptr(ch.handle.Flag), ch.handle.Expected)}
+	return []ChannelState{l.count(s, proxy.Word{Device: ch.handle.Local + uintptr(ch.handle.Flag)}, ch.handle.Expected)}
 }
 
 // String is a line for people.

@@ -26,6 +26,8 @@ type link struct {
 	peerKey   framework.Parcel // port link: their key, where a proxy of the transport raises them
 	posted    posted           // port link: where it leaves counts for the rank to forward
 	lane      *proxy.Lane      // port link: the stream, where the rank's copy engine does
+	tokens    *tokens          // and the peer's, where they are mapped here
+	hosted    bool             // the peer raises tokens of this rank, not its counters
 }
 
 // offer is what one side can do towards a peer over one transport.
@@ -116,6 +118,9 @@ func (l *link) shut(ctx context.Context, failed bool) error {
 			l.lane.Drop()
 		}
 		keep(l.lane.Close(ctx))
+	}
+	if l.tokens != nil {
+		keep(l.tokens.close())
 	}
 	if l.inbox.close != nil {
 		keep(l.inbox.close(ctx))

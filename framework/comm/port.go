@@ -24,6 +24,7 @@ type PortChannel struct {
 	handle  device.PortChannelHandle
 	src     *Memory
 	peerLen uint64
+	inbound proxy.Word     // that the peer raises
 	watched *proxy.Watched // nil where nobody forwards signals
 
 	making sync.Mutex
@@ -96,6 +97,9 @@ func (c *Communicator) driveLink(ctx context.Context, l *link, peer int) error {
 		return nil
 	}
 	if err := c.counters(ctx, l, peer); err != nil {
+		return err
+	}
+	if err := c.tradeTokens(ctx, l, peer); err != nil {
 		return err
 	}
 	word, err := c.control.engine.word()
@@ -177,23 +181,29 @@ func (ch *PortChannel) bindAddresses(ctx context.Context, c *Communicator) (err 
 		return err
 	}
 	ch.peerLen = ch.remote.bytes
-	counter := ch.link.inbox.addr + uintptr(ch.pair.theirs)*semaphoreStride
-	ch.binding = portBinding{lane: ch.link.lane, own: ch.src, peer: ch.remote, counter: ch.link.lane.Counter(counter)}
+	counter := ch.link.lane.Counter(c.outboundWord(ch.link, ch.pair))
+	ch.binding = portBinding{lane: ch.link.lane, own: ch.src, peer: ch.remote, counter: counter}
 	return nil
 }
 
 func (ch *PortChannel) fillHandle(c *Communicator) {
 	e := ch.kernels
+	ch.inbound = c.inbound(ch.link, ch.pair)
 	ch.handle = device.PortChannelHandle{
 		Semaphore:     c.semaphoreHandle(ch.pair, 0),
 		DstMemory:     e.slots.dst,
 		SrcMemory:     e.slots.src,
 		SemaphoreSlot: e.slots.semaphore,
 	}
+	ch.handle.Semaphore.Inbound = ch.inbound.Device
 	r := e.service.ring
 	if v := e.service.view; v.counters != nil {
 		base := v.memory.Addr()
 		ch.handle.Fifo = r.HandleOn(ring.View{Base: base, Counters: v.counters.Addr(), Control: c.control.deviceAddr})
+		// A look at the ring's own word would cost each push, and each look of a flush,
+		// a microsecond. Nothing sets this one: of a proxy that has died kernels learn
+		// by the control word, since the communicator ends with it.
+		ch.handle.Fifo.Error = v.counters.Addr() + errorWord
 		ch.handle.FlushDone = ring.FlushWordOn(base, e.slots.semaphore)
 		return
 	}

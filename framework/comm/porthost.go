@@ -215,7 +215,7 @@ func (ch *PortChannel) waitOnDevice(ctx context.Context) error {
 	var seen, expected uint64
 	var failed error
 	err := ch.await(ctx, "wait", func() bool {
-		seen, expected, failed = q.look(ctx, h.Inbound, h.Expected)
+		seen, expected, failed = q.look(ctx, ch.inbound, h.Expected)
 		return failed != nil || seen > expected
 	})
 	if err != nil {

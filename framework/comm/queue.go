@@ -91,21 +91,24 @@ func (q *queue) zero(addrs ...uintptr) bool {
 	return q.lane.Settle(ctx) == nil
 }
 
-// look reads two words of the device.
-func (q *queue) look(ctx context.Context, a, b uintptr) (x, y uint64, err error) {
+// look reads a word, and one of the device: by copies what the host does not reach.
+func (q *queue) look(ctx context.Context, a proxy.Word, b uintptr) (x, y uint64, err error) {
 	if q.lane == nil {
 		return 0, 0, fmt.Errorf("%w: the device has no copy engine", framework.ErrUnsupported)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err = errors.Join(q.lane.Copy(q.at[0], a, 8), q.lane.Copy(q.at[1], b, 8))
-	if err == nil {
+	if a.Host == nil {
+		err = q.lane.Copy(q.at[0], a.Device, 8)
+		a.Host = q.found[0]
+	}
+	if err = errors.Join(err, q.lane.Copy(q.at[1], b, 8)); err == nil {
 		err = q.lane.Settle(ctx)
 	}
 	if err != nil {
 		return 0, 0, err
 	}
-	return atomic.LoadUint64(q.found[0]), atomic.LoadUint64(q.found[1]), nil
+	return atomic.LoadUint64(a.Host), atomic.LoadUint64(q.found[1]), nil
 }
 
 // store writes a word of the device, and waits until it is there.

@@ -71,6 +71,13 @@ type portBinding struct {
 	counter *proxy.Counter
 }
 
+// Behind the counts of a ring, in memory of the device, is a word for kernels to
+// look at in place of the ring's own.
+const (
+	errorWord  = ring.CounterBytes
+	errorBytes = 128
+)
+
 type portSlots struct{ src, dst, semaphore uint32 }
 
 // portEnd is where triggers of a channel are pushed.
@@ -147,7 +154,7 @@ func (p *proxyService) show(c *Communicator, t *Transport) error {
 		return fmt.Errorf("trigger ring: %w", err)
 	}
 	if p.from == fromKernels {
-		if p.view.counters, err = c.dev.Alloc(ring.CounterBytes); err != nil {
+		if p.view.counters, err = c.dev.Alloc(ring.CounterBytes + errorBytes); err != nil {
 			return fmt.Errorf("trigger ring: %w", err)
 		}
 	}

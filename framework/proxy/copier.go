@@ -17,8 +17,8 @@ import (
 // own device: a put is an asynchronous copy into mapped memory of the peer, a signal
 // the store of the next value into the peer's counter, a flush the store of the
 // trigger's position into a word of the ring; all on the stream of the connection,
-// which keeps their order. So nothing is waited for here, and one connection never
-// waits for another.
+// which keeps their order, or, while that has nothing to do, by the copier itself (see
+// [Lane]). So nothing is waited for here, and one connection never waits for another.
 //
 // It is for transports whose description says framework.ProxyRank. What it cites are
 // addresses, as the device sees them: whoever binds has mapped them before.
@@ -125,12 +125,12 @@ func (c *Copier) perform(t device.Trigger, pos uint64) Result {
 	if err != nil {
 		return Fail(err)
 	}
+	did := noRoom
 	for {
-		ok, err := lane.submit(o)
-		if err != nil {
+		if did, err = lane.submit(o); err != nil {
 			return Fail(err)
 		}
-		if ok {
+		if did != noRoom {
 			break
 		}
 		// Over a thousand operations wait for this peer: others do, too, now.
@@ -142,7 +142,7 @@ func (c *Copier) perform(t device.Trigger, pos uint64) Result {
 		}
 		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
-	if !slices.Contains(c.active, lane) {
+	if did == under && !slices.Contains(c.active, lane) {
 		c.active = append(c.active, lane)
 	}
 	return Continue
@@ -164,7 +164,8 @@ func (c *Copier) resolve(t device.Trigger, pos uint64) (o operation, lane *Lane,
 			o.counter = c.semaphores[slot]
 		}
 		if kind&device.TriggerFlush != 0 {
-			o.flush, o.pos = ring.FlushWordOn(c.base, uint32(slot)), pos
+			o.flush = Word{Host: (*uint64)(hostPointer(c.ring.FlushWord(uint32(slot)))), Device: ring.FlushWordOn(c.base, uint32(slot))}
+			o.pos = pos
 		}
 	}
 	if kind&device.TriggerData == 0 {

@@ -78,7 +78,7 @@ func newCopying(t testing.TB, peers int) *copying {
 		l := newLane(t, dev, p+1)
 		dst, counter := alloc(t, dev, room), alloc(t, dev, 8)
 		must(t, c.copier.BindTarget(uint32(p), dst.Addr(), room, l))
-		must(t, c.copier.BindSemaphore(uint32(p), l.Counter(counter.Addr())))
+		must(t, c.copier.BindSemaphore(uint32(p), l.Counter(Word{Device: counter.Addr()})))
 		c.lanes = append(c.lanes, l)
 		c.dst = append(c.dst, dev.Bytes(dst.Addr(), room))
 		c.counters = append(c.counters, dev.Word(counter.Addr()))
@@ -179,7 +179,7 @@ func TestLanesAreIndependent(t *testing.T) {
 	t.Cleanup(func() { fast.Close() })
 	l := newLane(t, fast, 9)
 	counter := alloc(t, fast, 8)
-	must(t, slow.copier.BindSemaphore(5, l.Counter(counter.Addr())))
+	must(t, slow.copier.BindSemaphore(5, l.Counter(Word{Device: counter.Addr()})))
 	release := slow.dev.Hold()
 	defer release()
 	const puts = window + backlog/2
@@ -341,8 +341,8 @@ func TestCopierSlots(t *testing.T) {
 	for name, err := range map[string]error{
 		"memory twice":     c.copier.BindSource(511, 1, 1),
 		"memory 512":       c.copier.BindTarget(512, 1, 1, c.lanes[0]),
-		"semaphore twice":  c.copier.BindSemaphore(0, c.lanes[0].Counter(0)),
-		"semaphore beyond": c.copier.BindSemaphore(device.RingFlushWords, c.lanes[0].Counter(0)),
+		"semaphore twice":  c.copier.BindSemaphore(0, c.lanes[0].Counter(Word{})),
+		"semaphore beyond": c.copier.BindSemaphore(device.RingFlushWords, c.lanes[0].Counter(Word{})),
 	} {
 		if !errors.Is(err, framework.ErrInvalid) {
 			t.Errorf("%s: %v, expected ErrInvalid", name, err)

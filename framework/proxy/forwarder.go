@@ -152,13 +152,13 @@ func (f *Forwarder) pass(look bool) (moved, watching, on bool) {
 			continue
 		}
 		// A count may be skipped: who waits for it sees a higher one.
-		ok := true
+		did := complete
 		if f.lane == nil {
 			atomic.StoreUint64((*uint64)(hostPointer(w.addr)), now+w.base)
-		} else if ok, f.err = f.lane.submit(operation{flush: w.addr, pos: now + w.base - 1}); f.err != nil {
+		} else if did, f.err = f.lane.submit(operation{flush: Word{Device: w.addr}, pos: now + w.base - 1}); f.err != nil {
 			return moved, true, false
 		}
-		if ok { // else the lane is full, and a later pass tries again
+		if did != noRoom { // else the lane is full, and a later pass tries again
 			w.seen, moved = now, true
 		}
 	}

@@ -13,16 +13,20 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// Word is 64 bits of host memory that a device can write.
+// Word is 64 bits of memory that a device can write.
 type Word struct {
-	Host   *uint64 // here
+	Host   *uint64 // here; nil if only devices reach it
 	Device uintptr // as the device sees it
 }
 
 // Lane is a stream of a device's copy engine: what this rank sends to one peer, in
-// order. It learns how far the stream is from a word that the stream itself writes
-// from time to time, so that looking costs a load and no call of the driver, which
+// order. It learns how far the stream is from words of the host that the stream
+// itself writes, so that looking costs a load and no call of the driver, which
 // might have to wait for whoever captures a graph.
+//
+// While nothing is outstanding, words that the host reaches are stored by the host:
+// a store takes nanoseconds, one by a stream microseconds. Behind anything that is
+// outstanding the stream stores them, so that values of a word are never reordered.
 //
 // A stream has room for so much; a driver that has none makes its caller wait. So
 // what goes beyond the lane's window waits in the lane, and other lanes go on.
@@ -37,6 +41,9 @@ type Lane struct {
 	err    error  // the first of the engine; it stays
 	issued uint64 // operations given to the stream
 	marked uint64 // of them, those before the last mark
+	ended  uint64 // of them, those known to have ended
+	last   Word   // what the stream writes last; without an address of the host nothing will tell its end
+	value  uint64 // and what it writes there; the word never had that value before
 	fresh  bool   // something was issued since the last look
 	since  time.Time
 	asked  time.Time // when the engine was asked last
@@ -51,7 +58,7 @@ type operation struct {
 	dst, src uintptr
 	bytes    uint64
 	counter  *Counter
-	flush    uintptr // of the word to complete, or 0
+	flush    Word // to complete, or none
 	pos      uint64
 }
 
@@ -64,7 +71,7 @@ const (
 )
 
 // NewLane opens a stream. Peer is named by its errors; framework.NoPeer for a lane
-// that serves the rank alone. The done word must be 0 and no one else's.
+// that serves the rank alone. The done word is one of the host, is 0, and no one else's.
 func NewLane(engine gpu.Engine, peer int, done Word) (*Lane, error) {
 	stream, err := engine.NewStream()
 	if err != nil {
@@ -77,12 +84,12 @@ func NewLane(engine gpu.Engine, peer int, done Word) (*Lane, error) {
 // engine stores values and cannot add, so the rank counts. It starts at 0.
 type Counter struct {
 	lane  *Lane
-	addr  uintptr
+	word  Word
 	value uint64 // guarded by lane.mu
 }
 
-// Counter returns a counter for the word at addr, which must be 0 now.
-func (l *Lane) Counter(addr uintptr) *Counter { return &Counter{lane: l, addr: addr} }
+// Counter returns a counter for a word, which must be 0 now.
+func (l *Lane) Counter(w Word) *Counter { return &Counter{lane: l, word: w} }
 
 // Copy enqueues a copy behind what was enqueued before.
 func (l *Lane) Copy(dst, src uintptr, bytes uint64) error {
@@ -91,14 +98,14 @@ func (l *Lane) Copy(dst, src uintptr, bytes uint64) error {
 
 // Write enqueues the store of a word behind what was enqueued before.
 func (l *Lane) Write(addr uintptr, value uint64) error {
-	return l.now(operation{flush: addr, pos: value - 1})
+	return l.now(operation{flush: Word{Device: addr}, pos: value - 1})
 }
 
 // now submits, and waits for room if there is none.
 func (l *Lane) now(o operation) error {
 	for {
-		ok, err := l.submit(o)
-		if ok || err != nil {
+		did, err := l.submit(o)
+		if did != noRoom || err != nil {
 			return err
 		}
 		_, _ = l.look() // what it finds, submit tells
@@ -106,49 +113,84 @@ func (l *Lane) now(o operation) error {
 	}
 }
 
-// submit gives an operation to the stream, or keeps it for later. Not ok: there is
-// no room for it even here; look, and try again.
-func (l *Lane) submit(o operation) (ok bool, err error) {
+// submitted is what became of an operation.
+type submitted uint8
+
+const (
+	noRoom   submitted = iota // there is no room for it even in the lane: look, and try again
+	under                     // it is on the stream, or waits for room there
+	complete                  // the host has done it
+)
+
+// submit performs an operation, gives it to the stream, or keeps it for later.
+func (l *Lane) submit(o operation) (submitted, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return false, l.blame("lane", framework.ErrClosed)
+		return noRoom, l.blame("lane", framework.ErrClosed)
 	case l.err != nil:
-		return false, l.err
+		return noRoom, l.err
 	case l.count == 0 && l.room():
-		return true, l.issue(o)
+		if err := l.issue(o); err != nil || l.ended < l.issued {
+			return under, err
+		}
+		return complete, nil
 	case l.count == backlog:
-		return false, nil
+		return noRoom, nil
 	}
 	if l.waiting == nil {
 		l.waiting = make([]operation, backlog)
 	}
 	l.waiting[(l.first+l.count)%backlog] = o
 	l.count++
-	return true, nil
+	return under, nil
 }
 
-func (l *Lane) room() bool { return l.issued-atomic.LoadUint64(l.done.Host) < window }
+func (l *Lane) room() bool { return l.issued-l.progress() < window }
 
-// issue enqueues: data, then the signal, then the end of a flush. A flush ends when
-// the stream is there: its word is written by the stream as well.
+// progress returns how many operations have ended, as far as words of the host tell.
+// When it is issued the lane is idle, and no word is looked at any more: whoever owns
+// it may take it away.
+func (l *Lane) progress() uint64 {
+	if l.ended == l.issued {
+		return l.ended
+	}
+	if l.last.Host != nil && atomic.LoadUint64(l.last.Host) == l.value {
+		l.ended = l.issued
+	} else {
+		l.ended = max(l.ended, atomic.LoadUint64(l.done.Host))
+	}
+	if l.ended == l.issued {
+		l.last = Word{}
+	}
+	return l.ended
+}
+
+// issue performs: data, then the signal, then the end of a flush, which is there when
+// all before is. On a lane that is idle the host stores words itself; else the stream
+// does when it gets there.
 func (l *Lane) issue(o operation) error {
+	direct := o.bytes == 0 && l.progress() == l.issued
 	if o.bytes > 0 {
+		l.last = Word{}
 		if err := l.engine.Copy(l.stream, o.dst, o.src, o.bytes); err != nil {
 			return l.fail(fmt.Sprintf("copy of %d bytes", o.bytes), err)
 		}
 	}
 	if o.counter != nil {
 		o.counter.value++
-		if err := l.engine.Write(l.stream, o.counter.addr, o.counter.value); err != nil {
+		if err := l.store(&direct, o.counter.word, o.counter.value); err != nil {
 			return l.fail("signal", err)
 		}
 	}
-	if o.flush != 0 {
-		if err := l.engine.Write(l.stream, o.flush, o.pos+1); err != nil {
+	if o.flush != (Word{}) {
+		if err := l.store(&direct, o.flush, o.pos+1); err != nil {
 			return l.fail("store of a word", err)
 		}
+	}
+	if direct {
+		return nil // the stream was given nothing
 	}
 	l.issued++
 	l.fresh = true
@@ -158,8 +200,18 @@ func (l *Lane) issue(o operation) error {
 	return nil
 }
 
+// store writes a word: directly, until one is met that the host does not reach.
+func (l *Lane) store(direct *bool, w Word, value uint64) error {
+	if *direct = *direct && w.Host != nil; *direct {
+		atomic.StoreUint64(w.Host, value)
+		return nil
+	}
+	l.last, l.value = w, value
+	return l.engine.Write(l.stream, w.Device, value)
+}
+
 func (l *Lane) mark() error {
-	if err := l.engine.Write(l.stream, l.done.Device, l.issued); err != nil {
+	if err := l.store(new(bool), l.done, l.issued); err != nil {
 		return l.fail("mark", err)
 	}
 	l.marked = l.issued
@@ -186,8 +238,8 @@ func typed(err error) error {
 }
 
 // look moves what waits to the stream, and reports whether something is outstanding.
-// A lane that was left alone for a while is marked, so that its end is noticed, and
-// its engine is asked, since a stream that has failed writes no mark.
+// A lane that was left alone for a while is marked, if its last word does not tell its
+// end, and its engine is asked, since a stream that has failed writes nothing.
 func (l *Lane) look() (outstanding bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +254,7 @@ func (l *Lane) look() (outstanding bool, err error) {
 			return false, err
 		}
 	}
-	if atomic.LoadUint64(l.done.Host) == l.issued {
+	if l.progress() == l.issued {
 		return false, nil
 	}
 	now := time.Now()
@@ -210,7 +262,7 @@ func (l *Lane) look() (outstanding bool, err error) {
 		l.fresh, l.since, l.asked = false, now, now
 		return true, nil
 	}
-	if l.marked != l.issued && now.Sub(l.since) >= markAfter {
+	if l.last.Host == nil && now.Sub(l.since) >= markAfter {
 		if err := l.mark(); err != nil {
 			return false, err
 		}
@@ -225,7 +277,8 @@ func (l *Lane) look() (outstanding bool, err error) {
 }
 
 // Settle waits until all that was enqueued before the call is done, or dropped. It
-// never waits in the driver, so it ends with ctx whatever the device does.
+// never waits in the driver, so it ends with ctx whatever the device does. Whatever
+// it returns, no word but the lane's own is looked at any more that was written before.
 func (l *Lane) Settle(ctx context.Context) error {
 	start := time.Now()
 	target := ^uint64(0)
@@ -235,6 +288,7 @@ func (l *Lane) Settle(ctx context.Context) error {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
+			l.forget()
 			return l.blame("wait", fmt.Errorf("%w: the stream is busy for %v: %w", framework.ErrUnavailable, time.Since(start).Round(time.Millisecond), err))
 		}
 		if _, err := l.look(); err != nil {
@@ -259,13 +313,20 @@ func (l *Lane) reached(target *uint64) (bool, error) {
 		return false, l.err
 	}
 	*target = min(*target, l.issued+uint64(l.count))
-	if atomic.LoadUint64(l.done.Host) >= *target {
+	if l.progress() >= *target {
 		return true, nil
 	}
-	if l.issued >= *target && l.marked < *target {
+	if l.issued >= *target && l.marked < *target && l.last.Host == nil {
 		return false, l.mark()
 	}
 	return false, nil
+}
+
+// forget has the lane's own word tell its end: the last one written may go away.
+func (l *Lane) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = Word{}
 }
 
 // Drop forgets what waits for room, for a job that has failed.

@@ -37,7 +37,7 @@ func BenchmarkCopier(b *testing.B) {
 	c := NewCopier(r, uintptr(base), Options{})
 	must(b, c.BindSource(511, 0, room))
 	must(b, c.BindTarget(0, 0, room, l))
-	must(b, c.BindSemaphore(0, l.Counter(words+8)))
+	must(b, c.BindSemaphore(0, l.Counter(Word{Device: words + 8})))
 	must(b, c.Start())
 	defer func() { must(b, c.Stop(context.Background())) }()
 	t := trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 0, 64)
