@@ -131,6 +131,11 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
 	if apart := reach.Apart; apart != nil {
+		if !x.host { // for the ranks of one host, who see only each other
+			if err := x.lookAround(ctx); err != nil {
+				return nil, err
+			}
+		}
 		x.offerPorts(apart, reach.Groups)
 		return x, nil
 	}

@@ -44,11 +44,12 @@ type hierarchy struct {
 	most  int     // and of the one that has most
 	even  uint64  // a number that every host's number of ranks divides; 1 if that is large
 
-	signatures Signatures
-	inside     *Comm
-	group      *comm.Communicator
-	closed     chan struct{}
-	spaces     [spaces]space
+	world   *comm.Communicator // on whose device the kernels run
+	options Options            // of inside
+	inside  *Comm
+	group   *comm.Communicator
+	closed  chan struct{}
+	spaces  [spaces]space
 }
 
 // space is memory for intermediate data, kept for the next call.
@@ -72,10 +73,10 @@ func (s *space) bytes(n uint64) []byte {
 
 // offerHierarchy adds the algorithms in two levels, if there are two.
 func (c *Comm) offerHierarchy(hosts [][]int) {
-	if len(hosts) < 2 || len(hosts) == c.comm.Size() || c.ports.courier != nil {
+	if len(hosts) < 2 || len(hosts) == c.comm.Size() {
 		return
 	}
-	h := &hierarchy{ports: c.ports, hosts: hosts, few: len(hosts[0]), even: evenly(hosts), signatures: c.opts.Signatures, closed: make(chan struct{})}
+	h := &hierarchy{ports: c.ports, hosts: hosts, few: len(hosts[0]), even: evenly(hosts), options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
 	for i, ranks := range hosts {
 		h.few, h.most = min(h.few, len(ranks)), max(h.most, len(ranks))
 		if at := slices.Index(ranks, c.comm.Rank()); at >= 0 {
@@ -88,22 +89,26 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 		row  Row
 		fits func(Request) bool
 		run  func(*hierarchy, context.Context, *Call) error
+		trip func(*trip)
 	}{
-		{Row{Collective: Barrier, Algorithm: hierarchicalSmall}, nil, (*hierarchy).barrier},
-		{Row{Collective: AllReduce, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).allReduceSmall},
-		{Row{Collective: AllReduce, Algorithm: hierarchicalLarge}, partial, (*hierarchy).allReduceLarge},
-		{Row{Collective: AllGather, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).allGatherSmall},
-		{Row{Collective: AllGather, Algorithm: hierarchicalLarge}, nil, (*hierarchy).allGatherLarge},
-		{Row{Collective: ReduceScatter, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).reduceScatterSmall},
-		{Row{Collective: ReduceScatter, Algorithm: hierarchicalLarge}, partial, (*hierarchy).reduceScatterLarge},
-		{Row{Collective: Broadcast, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).broadcastSmall},
-		{Row{Collective: Broadcast, Algorithm: hierarchicalLarge}, nil, (*hierarchy).broadcastLarge},
+		{Row{Collective: Barrier, Algorithm: hierarchicalSmall}, nil, (*hierarchy).barrier, (*trip).barrier},
+		{Row{Collective: AllReduce, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).allReduceSmall, (*trip).allReduceSmall},
+		{Row{Collective: AllReduce, Algorithm: hierarchicalLarge}, partial, (*hierarchy).allReduceLarge, (*trip).allReduceLarge},
+		{Row{Collective: AllGather, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).allGatherSmall, (*trip).allGatherSmall},
+		{Row{Collective: AllGather, Algorithm: hierarchicalLarge}, nil, (*hierarchy).allGatherLarge, (*trip).allGatherLarge},
+		{Row{Collective: ReduceScatter, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).reduceScatterSmall, (*trip).reduceScatterSmall},
+		{Row{Collective: ReduceScatter, Algorithm: hierarchicalLarge}, partial, (*hierarchy).reduceScatterLarge, (*trip).reduceScatterLarge},
+		{Row{Collective: Broadcast, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).broadcastSmall, (*trip).broadcastSmall},
+		{Row{Collective: Broadcast, Algorithm: hierarchicalLarge}, nil, (*hierarchy).broadcastLarge, (*trip).broadcastLarge},
 	} {
 		most := a.row.MaxBytes
 		fits := func(r Request) bool {
 			return (most == 0 || r.Bytes <= most) && (a.fits == nil || a.fits(r))
 		}
 		c.offerOwn(a.row, fits, func(x *Comm, call *Call) error {
+			if x.ports.courier != nil {
+				return x.ports.enqueue(call, a.row.Algorithm, a.trip)
+			}
 			return x.ports.collective(call, a.row.Algorithm, func(ctx context.Context) error {
 				err := a.run(h, ctx, call)
 				if err != nil { // the other hosts wait for what will not come
@@ -128,20 +133,34 @@ func partial(r Request) bool {
 	return r.Op != device.Avg
 }
 
+// innerOptions are those of the ranks of a host.
+func (c *Comm) innerOptions() Options {
+	o := Options{Signatures: c.opts.Signatures}
+	if !c.host {
+		o.MaxBlocks, o.Sharing, o.NoLines, o.NoCopies, o.CopyScratch = c.opts.MaxBlocks, c.opts.Sharing, c.opts.NoLines, c.opts.NoCopies, c.opts.CopyScratch
+		o.Scratch = c.opts.Scratch
+	}
+	return o
+}
+
 // open makes the communicator of the host. It is collective over all hosts.
 func (h *hierarchy) open(ctx context.Context) error {
 	var err error
-	if h.group, err = h.ports.comm.Split(ctx, h.host, h.index); err != nil {
+	if h.group, err = h.world.Split(ctx, h.host, h.index); err != nil {
 		return fmt.Errorf("ranks of the host: %w", err)
 	}
-	if h.inside, err = New(ctx, h.group, Options{Signatures: h.signatures}); err != nil {
+	if h.inside, err = New(ctx, h.group, h.options); err != nil {
 		return fmt.Errorf("ranks of the host: %w", err)
 	}
-	world := h.ports.comm
-	go func() { // a wait inside ends with what the host waits for
+	if err := h.ports.courier.prepare(h); err != nil {
+		return err
+	}
+	go func() { // a wait inside ends with what the host waits for, and the other way round
 		select {
-		case <-world.Done():
-			h.group.Abort(world.Err())
+		case <-h.world.Done():
+			h.group.Abort(h.world.Err())
+		case <-h.group.Done():
+			h.world.Abort(h.named(h.group.Err()))
 		case <-h.closed:
 		}
 	}()
@@ -168,7 +187,7 @@ func (h *hierarchy) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	if cause := h.ports.comm.Err(); cause != nil {
+	if cause := h.world.Err(); cause != nil {
 		return cause // the same, or what it comes from
 	}
 	if peer := framework.PeerOf(err); peer >= 0 && peer < h.size() {

@@ -60,11 +60,7 @@ func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
 	element := uint64(c.Type.Size())
 	size := h.piece(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
-	split := h.uniform() && len(h.hosts) > 2 && size/uint64(h.few)*element >= twoSteps
-	behind := 1 // stages between the beginning of a piece and its end
-	if split {
-		behind = 2
-	}
+	split, behind := h.stages(size, element)
 	var under [3]exchanged
 	for k := range pieces + behind {
 		if k < pieces {
@@ -89,6 +85,15 @@ func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
 	return nil
 }
 
+// stages says whether an exchange goes in two steps, and how many stages there are
+// between the beginning of a piece and its end.
+func (h *hierarchy) stages(size, element uint64) (split bool, behind int) {
+	if h.uniform() && len(h.hosts) > 2 && size/uint64(h.few)*element >= twoSteps {
+		return true, 2
+	}
+	return false, 1
+}
+
 // begin reduces a piece inside the host, and sends this rank's share.
 func (h *hierarchy) begin(ctx context.Context, c *Call, x *exchanged, split bool) error {
 	element := uint64(c.Type.Size())
@@ -97,6 +102,11 @@ func (h *hierarchy) begin(ctx context.Context, c *Call, x *exchanged, split bool
 	}
 	own := h.mine(x.count)
 	x.share = x.share[:(own.to-own.from)*element]
+	return h.send(ctx, x, element, split)
+}
+
+// send gives what this rank has of a piece to the other hosts.
+func (h *hierarchy) send(ctx context.Context, x *exchanged, element uint64, split bool) error {
 	if !split {
 		return h.sendShare(ctx, x.count, element, x.share)
 	}
@@ -130,24 +140,26 @@ func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
 	return h.otherHosts(func(g int) error { return h.ports.post(ctx, h.counterpart(g), own) })
 }
 
+// complete makes this rank's share of a piece the result.
+func (h *hierarchy) complete(ctx context.Context, c *Call, x *exchanged, split bool) error {
+	if !split {
+		return h.sumShare(ctx, c, x.count, x.share, x.share)
+	}
+	return h.otherHosts(func(g int) error {
+		to := h.slice(x.share, g, uint64(c.Type.Size()))
+		if len(to) == 0 {
+			return nil
+		}
+		return h.ports.take(ctx, h.counterpart(g), uint64(len(to)), func(b []byte) { copy(to, b) })
+	})
+}
+
 // end completes this rank's share, and gathers the shares of the host.
 func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split bool) error {
-	element := uint64(c.Type.Size())
-	var err error
-	if split {
-		err = h.otherHosts(func(g int) error {
-			to := h.slice(x.share, g, element)
-			if len(to) == 0 {
-				return nil
-			}
-			return h.ports.take(ctx, h.counterpart(g), uint64(len(to)), func(b []byte) { copy(to, b) })
-		})
-	} else {
-		err = h.sumShare(ctx, c, x.count, x.share, x.share)
-	}
-	if err != nil {
+	if err := h.complete(ctx, c, x, split); err != nil {
 		return err
 	}
+	element := uint64(c.Type.Size())
 	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*element), x.count*element))
 }
 

@@ -110,16 +110,21 @@ func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call) error {
 	if part == 0 {
 		return nil
 	}
+	own := h.spaces[spaceBlock].bytes(uint64(h.size()) * part)
+	if err := h.named(h.inside.AllGather(c.Input, pointerTo(own), int(c.Count), c.Type, nil)); err != nil {
+		return err
+	}
+	return h.exchangeBlocks(ctx, part, own, view(c.Output, part*uint64(h.ports.comm.Size())))
+}
+
+// exchangeBlocks gives the parts of this host's ranks to the others, and puts all parts
+// where they belong.
+func (h *hierarchy) exchangeBlocks(ctx context.Context, part uint64, own, out []byte) error {
 	block := func(g int) uint64 { return uint64(len(h.hosts[g])) * part }
-	out := view(c.Output, part*uint64(h.ports.comm.Size()))
 	place := func(g int, b []byte) {
 		for i, rank := range h.hosts[g] {
 			copy(out[uint64(rank)*part:][:part], b[uint64(i)*part:])
 		}
-	}
-	own := h.spaces[spaceBlock].bytes(block(h.host))
-	if err := h.named(h.inside.AllGather(c.Input, pointerTo(own), int(c.Count), c.Type, nil)); err != nil {
-		return err
 	}
 	place(h.host, own)
 	return h.exchange(ctx, func(int) []byte { return own }, block, place)

@@ -28,8 +28,8 @@ type courier struct {
 	twin    *comm.Communicator
 	gate    *gate
 	stage   shared
-	regions [regions]region
-	turn    int
+	regions [2 * regions]region
+	turns   [2]int
 	rooms   []*room    // for groups of messages
 	scratch gpu.Memory // of the device, where there are two levels
 	closed  chan struct{}
@@ -39,11 +39,14 @@ type courier struct {
 	any  bool // there was one
 }
 
-// The memory of the host that everything passes through. A call has up to three pieces
-// under way, with two regions each.
+// The memory of the host that everything passes through: regions for what is sent, and
+// for results, each used by turns. A call has up to three results under way.
 const (
-	regions     = 6
+	regions     = 3
 	regionBytes = 4 << 20
+
+	forSending = 0
+	forResults = 1
 )
 
 // region is a part of that memory.
@@ -86,7 +89,7 @@ func (k *courier) start(ctx context.Context) (err error) {
 	if k.mark, err = k.device.NewMark(); err != nil {
 		return err
 	}
-	if k.stage, err = lend(k.device, k.host, regions*regionBytes); err != nil {
+	if k.stage, err = lend(k.device, k.host, uint64(len(k.regions))*regionBytes); err != nil {
 		return fmt.Errorf("memory between device and host: %w", err)
 	}
 	all := gpu.Bytes(k.stage.host)
@@ -199,10 +202,10 @@ func (t *trip) follow() {
 
 // region is room on the host for a piece. The stream waits until the host has done with
 // what was in it before.
-func (t *trip) region() *region {
+func (t *trip) region(purpose int) *region {
 	k := t.courier
-	r := &k.regions[k.turn%regions]
-	k.turn++
+	r := &k.regions[purpose*regions+k.turns[purpose]%regions]
+	k.turns[purpose]++
 	t.await(r.last)
 	return r
 }

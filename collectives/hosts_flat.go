@@ -68,7 +68,7 @@ func (t *trip) flat(run func(*ports, context.Context, *Call) error) {
 func (t *trip) begin(run func(*ports, context.Context, *Call) error, at, bytes uint64) portion {
 	element := uint64(t.call.Type.Size())
 	part := t.call.Count * element
-	in, out := t.region(), t.region()
+	in, out := t.region(forSending), t.region(forResults)
 	reads, _ := t.parts()
 	for i := range uint64(reads) {
 		t.copy(in.addr+uintptr(i*bytes), address(t.call.Input)+uintptr(i*part+at), bytes)

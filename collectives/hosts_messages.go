@@ -73,7 +73,7 @@ func (t *trip) messages(list []transfer, bytes uint64) {
 // space is memory of the host for so many bytes.
 func (t *trip) space(bytes uint64) *region {
 	if bytes < regionBytes {
-		return t.region()
+		return t.region(forResults)
 	}
 	k := t.courier
 	if n := len(k.rooms); n == 0 || uint64(len(k.rooms[n-1].bytes)) <= bytes {
