@@ -137,26 +137,30 @@ func (p *player) open(ctx context.Context, boot framework.Bootstrap, index int) 
 }
 
 // share makes a page of the host that the device sees. It stays until the process ends.
-func (p *player) share() error {
+func (p *player) share() (err error) {
+	p.page, p.seen, err = p.newPage(pageBytes)
+	return err
+}
+
+func (p *player) newPage(bytes uint64) (here []byte, there uintptr, err error) {
 	h, err := host.Open()
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	m, err := h.Alloc(pageBytes)
+	m, err := h.Alloc(bytes)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	shares, err := m.Export()
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	defer framework.Parcel{Shares: shares}.Close()
-	seen, err := p.dev.Map(framework.Mapping{Shares: shares, Bytes: pageBytes})
+	seen, err := p.dev.Map(framework.Mapping{Shares: shares, Bytes: bytes})
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	p.page, p.seen = gpu.Bytes(m), seen.Addr()
-	return nil
+	return gpu.Bytes(m), seen.Addr(), nil
 }
 
 func (p *player) close() error {
@@ -198,34 +202,64 @@ func place[T any](ctx context.Context, p *player, values ...T) (uintptr, error) 
 
 // play launches the actor on the steps. What it returns waits for it.
 func (p *player) play(ctx context.Context, port device.PortChannelHandle, steps ...actor.Step) (wait func() error, err error) {
-	p.used = 0
-	p.args = actor.Args{Control: p.Control(), Count: uint32(len(steps)), Kernel: 9}
-	var result uintptr
-	for _, err := range []error{
-		putAt(ctx, p, &p.args.Port, port), putAt(ctx, p, &p.args.Steps, steps...), putAt(ctx, p, &p.args.Grid, uint64(0)),
-		putAt(ctx, p, &result, [2]uint64{}),
-	} {
-		if err != nil {
-			return nil, err
-		}
+	r, err := p.rehearse(ctx, port, nil, steps...)
+	if err == nil {
+		err = p.launch()
 	}
-	p.args.Done, p.args.Failed = result, result+8
-	if err := p.kernel.Launch(gpu.Launch{Grid: 1, Block: 32, Stream: p.stream}, unsafe.Pointer(&p.args), unsafe.Sizeof(p.args)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return func() error {
 		if err := p.Settle(ctx, p.stream); err != nil {
 			return err
 		}
-		b, err := p.read(ctx, result, 16)
-		if err != nil {
-			return err
-		}
-		if done, failed := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]); done != uint64(len(steps)) || failed != 0 {
-			return fmt.Errorf("the kernel did %d of %d steps, failed %d (%v)", done, len(steps), failed, p.Err())
-		}
-		return nil
+		return p.check(ctx, r)
 	}, nil
+}
+
+// rehearsed is what a kernel is to do, and where it leaves how far it came.
+type rehearsed struct {
+	steps  int
+	result uintptr
+}
+
+// rehearse puts the actor's arguments where it finds them.
+func (p *player) rehearse(ctx context.Context, port device.PortChannelHandle, rings []device.FifoHandle, steps ...actor.Step) (rehearsed, error) {
+	r := rehearsed{steps: len(steps)}
+	p.used = 0
+	p.args = actor.Args{Control: p.Control(), Count: uint32(len(steps)), Kernel: 9}
+	for _, err := range []error{
+		putAt(ctx, p, &p.args.Port, port), putAt(ctx, p, &p.args.Steps, steps...), putAt(ctx, p, &p.args.Grid, uint64(0)),
+		putAt(ctx, p, &r.result, [2]uint64{}),
+	} {
+		if err != nil {
+			return r, err
+		}
+	}
+	if len(rings) > 0 {
+		if err := putAt(ctx, p, &p.args.Rings, rings...); err != nil {
+			return r, err
+		}
+	}
+	p.args.Done, p.args.Failed = r.result, r.result+8
+	return r, nil
+}
+
+// launch enqueues the actor on what was rehearsed last.
+func (p *player) launch() error {
+	return p.kernel.Launch(gpu.Launch{Grid: 1, Block: 32, Stream: p.stream}, unsafe.Pointer(&p.args), unsafe.Sizeof(p.args))
+}
+
+// check tells whether the kernel, which has ended, did everything.
+func (p *player) check(ctx context.Context, r rehearsed) error {
+	b, err := p.read(ctx, r.result, 16)
+	if err != nil {
+		return err
+	}
+	if done, failed := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]); done != uint64(r.steps) || failed != 0 {
+		return fmt.Errorf("the kernel did %d of %d steps, failed %d (%v)", done, r.steps, failed, p.Err())
+	}
+	return nil
 }
 
 func putAt[T any](ctx context.Context, p *player, to *uintptr, values ...T) (err error) {

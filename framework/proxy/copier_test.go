@@ -52,7 +52,10 @@ func newLane(t testing.TB, dev *gputest.Device, peer int) *Lane {
 	return l
 }
 
-func newCopying(t testing.TB, peers int) *copying {
+func newCopying(t testing.TB, peers int) *copying { return newCopyingTo(t, peers, false) }
+
+// newCopyingTo says whether the host reaches the counters of the peers.
+func newCopyingTo(t testing.TB, peers int, hosted bool) *copying {
 	t.Helper()
 	dev, err := gputest.Open(0)
 	if err != nil {
@@ -78,7 +81,11 @@ func newCopying(t testing.TB, peers int) *copying {
 		l := newLane(t, dev, p+1)
 		dst, counter := alloc(t, dev, room), alloc(t, dev, 8)
 		must(t, c.copier.BindTarget(uint32(p), dst.Addr(), room, l))
-		must(t, c.copier.BindSemaphore(uint32(p), l.Counter(Word{Device: counter.Addr()})))
+		word := Word{Device: counter.Addr()}
+		if hosted {
+			word.Host = dev.Word(counter.Addr())
+		}
+		must(t, c.copier.BindSemaphore(uint32(p), l.Counter(word)))
 		c.lanes = append(c.lanes, l)
 		c.dst = append(c.dst, dev.Bytes(dst.Addr(), room))
 		c.counters = append(c.counters, dev.Word(counter.Addr()))

@@ -1,0 +1,248 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+)
+
+const (
+	data   = device.TriggerData
+	signal = device.TriggerSignal
+	flush  = device.TriggerFlush
+)
+
+// until polls what another thread does.
+func until(t testing.TB, what string, ready func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ready(); time.Sleep(10 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 10 s", what)
+		}
+	}
+}
+
+// stores is how many stores the stream was given.
+func (c *copying) stores() uint64 {
+	_, n, _ := c.dev.Calls()
+	return n
+}
+
+// idle waits until the copier has nothing outstanding with a peer.
+func (c *copying) idle(t testing.TB, peer int) {
+	t.Helper()
+	l := c.lanes[peer]
+	until(t, "an idle lane", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.ended == l.issued && l.count == 0
+	})
+}
+
+// Signals and flushes of a lane with nothing to do are stored by the host alone.
+func TestIdleLaneNeedsNoStream(t *testing.T) {
+	c := newCopyingTo(t, 2, true)
+	release := c.dev.Hold() // whatever goes to a stream does not come to an end
+	defer release()
+	for i := range uint64(600) { // more than a lap of the ring
+		c.push(t, trigger(signal, i%2, 0, 0, 0))
+		if i%3 == 0 {
+			c.flush(t, i%2)
+			if n := atomic.LoadUint64(c.counters[i%2]); n != i/2+1 {
+				t.Fatalf("%d signals after a flush, expected %d", n, i/2+1)
+			}
+		}
+	}
+	c.push(t, trigger(data|signal|flush, 1, room, room, 0)) // no data either
+	c.flush(t, 0)
+	c.flush(t, 1)
+	if a, b := atomic.LoadUint64(c.counters[0]), atomic.LoadUint64(c.counters[1]); a != 300 || b != 301 {
+		t.Errorf("%d and %d signals, expected 300 and 301", a, b)
+	}
+	if n := c.stores(); n != 0 {
+		t.Errorf("%d stores were given to streams", n)
+	}
+}
+
+// Behind a copy the stream stores what comes, also what needs no copy. When it has, that
+// is seen without one more store, and the host goes on with the next value.
+func TestBusyLaneKeepsTheOrder(t *testing.T) {
+	c := newCopyingTo(t, 1, true)
+	for lap := range uint64(20) {
+		before := c.stores()
+		release := c.dev.Hold()
+		t.Cleanup(release)
+		c.push(t, trigger(data|signal, 0, 0, 0, 64))
+		c.push(t, trigger(signal, 0, 0, 0, 0))
+		at := c.push(t, trigger(flush, 0, 0, 0, 0))
+		until(t, "three stores", func() bool { return c.stores() == before+3 })
+		if n := atomic.LoadUint64(c.counters[0]); n != 3*lap || c.ring.Flushed(0, at) {
+			t.Fatalf("lap %d: %d signals overtook a copy, or the flush did", lap, n)
+		}
+		release()
+		must(t, c.ring.WaitFlushed(bound(t), 0, at))
+		c.idle(t, 0)
+		c.push(t, trigger(signal, 0, 0, 0, 0))
+		c.flush(t, 0)
+		if n := atomic.LoadUint64(c.counters[0]); n != 3*lap+3 {
+			t.Fatalf("lap %d: %d signals, expected %d", lap, n, 3*lap+3)
+		}
+		if n := c.stores() - before; n > 4 { // at most every 64th operation is marked
+			t.Errorf("lap %d: %d stores were given to the stream, expected 3", lap, n)
+		}
+	}
+}
+
+// A counter that only the device reaches is stored by the stream, and the end of a flush
+// behind it as well, though the host could.
+func TestFlushBehindASignalToTheDevice(t *testing.T) {
+	c := newCopyingTo(t, 1, false)
+	release := c.dev.Hold()
+	at := c.push(t, trigger(signal|flush, 0, 0, 0, 0))
+	until(t, "two stores", func() bool { return c.stores() == 2 })
+	if c.ring.Flushed(0, at) {
+		t.Error("the flush overtook the signal")
+	}
+	release()
+	must(t, c.ring.WaitFlushed(bound(t), 0, at))
+	if n := atomic.LoadUint64(c.counters[0]); n != 1 {
+		t.Errorf("%d signals after the flush", n)
+	}
+}
+
+// However streams stop and go, a counter never falls, nothing is lost, and who sees a
+// signal sees the data that was put before it.
+func TestSignalsAreNeverReordered(t *testing.T) {
+	const peers, rounds = 3, 300
+	c := newCopyingTo(t, peers, true)
+	source := c.dev.Word(c.copier.memories[511].addr) // the producer alone writes it, between flushes
+	var watchers sync.WaitGroup
+	stop := make(chan struct{})
+	defer watchers.Wait()
+	defer close(stop)
+	var carried [peers]atomic.Uint64 // by which signal the value was put
+	for p := range peers {
+		watchers.Go(func() {
+			target := c.dev.Word(c.copier.memories[p].addr)
+			for last := uint64(0); ; {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				want := carried[p].Load()
+				n := atomic.LoadUint64(c.counters[p])
+				if n < last {
+					t.Errorf("peer %d: the counter fell from %d to %d", p, last, n)
+					return
+				}
+				if got := atomic.LoadUint64(target); want != 0 && n >= want && got < want {
+					t.Errorf("peer %d: signal %d was seen before the data of signal %d: %d", p, n, want, got)
+					return
+				}
+				last = n
+				runtime.Gosched()
+			}
+		})
+	}
+	var sent [peers]uint64
+	random := rand.New(rand.NewPCG(1, 2))
+	for range rounds {
+		p := random.Uint64N(peers)
+		hold := func() {}
+		if random.Uint64N(8) == 0 {
+			hold = c.dev.Hold()
+		}
+		for range random.Uint64N(4) {
+			c.push(t, trigger(signal, p, 0, 0, 0))
+			sent[p]++
+		}
+		if random.Uint64N(2) == 0 {
+			sent[p]++
+			atomic.StoreUint64(source, sent[p])
+			carried[p].Store(sent[p])
+			at := c.push(t, trigger(data|signal|flush, p, 0, 0, 8))
+			hold()
+			must(t, c.ring.WaitFlushed(bound(t), uint32(p), at))
+		}
+		hold()
+	}
+	for p := range uint64(peers) {
+		c.flush(t, p)
+		if n := atomic.LoadUint64(c.counters[p]); n != sent[p] {
+			t.Errorf("peer %d: %d signals arrived, expected %d", p, n, sent[p])
+		}
+	}
+}
+
+// Two rings drive one lane, as kernels and the host do: each signal counts.
+func TestTwoCopiersShareALane(t *testing.T) {
+	c := newCopyingTo(t, 1, true)
+	second := newRing(t, 64)
+	base, _ := second.Base()
+	other := NewCopier(second, uintptr(base), Options{})
+	must(t, other.BindSemaphore(0, c.copier.semaphores[0]))
+	must(t, other.Start())
+	defer func() { must(t, other.Stop(bound(t))) }()
+	var producers sync.WaitGroup
+	producers.Go(func() {
+		for range 1000 {
+			c.push(t, trigger(data|signal, 0, 0, 0, 8))
+		}
+	})
+	producers.Go(func() {
+		for range 1000 {
+			if _, err := second.PushContext(bound(t), trigger(signal, 0, 0, 0, 0)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	producers.Wait()
+	must(t, other.Stop(bound(t)))
+	c.flush(t, 0)
+	if n := atomic.LoadUint64(c.counters[0]); n != 2000 {
+		t.Errorf("%d signals, expected 2000", n)
+	}
+}
+
+// Who gives up waiting may take the words away that the stream has still to write: the
+// lane does not look at them again, and its own word tells its end.
+func TestSettleThatGivesUpForgets(t *testing.T) {
+	dev, err := gputest.Open(0)
+	must(t, err)
+	defer dev.Close()
+	m := alloc(t, dev, 64)
+	l := newLane(t, dev, 1)
+	n := l.Counter(Word{Host: dev.Word(m.Addr()), Device: m.Addr()})
+	release := dev.Hold()
+	defer release()
+	if did, err := l.submit(operation{dst: m.Addr() + 16, src: m.Addr() + 24, bytes: 8, counter: n}); did != under || err != nil {
+		t.Fatalf("%d, %v: expected an operation under way", did, err)
+	}
+	if l.last.Host == nil || l.value != 1 {
+		t.Fatalf("the last word is %+v, %d: expected the counter", l.last, l.value)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if err := l.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v: expected the deadline", err)
+	}
+	if l.last != (Word{}) {
+		t.Errorf("the lane still looks at %+v", l.last)
+	}
+	release()
+	must(t, l.Settle(bound(t)))
+	if did, err := l.submit(operation{counter: n}); did != complete || err != nil || *dev.Word(m.Addr()) != 2 {
+		t.Errorf("%d, %v, %d signals: expected the host to store the second", did, err, *dev.Word(m.Addr()))
+	}
+	must(t, l.Close(bound(t)))
+}
