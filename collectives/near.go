@@ -1,14 +1,23 @@
 package collectives
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
-// Packet kernels for few ranks have short arguments, and take what fits into a slot.
+// Packet kernels for few ranks have short arguments, and take what fits into a slot, or
+// any message in pieces that do.
 
 // protocol says how a near kernel carries payload.
 type protocol struct {
 	lines bool // packets of 128 bytes, of which 120 are payload; else of 8, of which 4 are
 	twice bool // slices are reduced by one rank each: contributions and results go through a slot
+
+	pieces bool // messages are cut, see kernels/stream.h
 }
+
+// Messages in pieces are counted in units of 16 bytes, in 32 bits.
+const mostInPieces = 32 << 30
 
 const (
 	linePayload = 120
@@ -20,10 +29,10 @@ const (
 // nearProtocol tells from the name of an algorithm what it is; false: no near kernel.
 func nearProtocol(name string) (protocol, bool) {
 	kind, carrier, _ := strings.Cut(name, "_")
-	if kind != "oneshot" && kind != "twoshot" && kind != "direct" {
+	if kind != "oneshot" && kind != "twoshot" && kind != "direct" && kind != "stream" {
 		return protocol{}, false
 	}
-	return protocol{lines: carrier == "ll128", twice: kind == "twoshot"}, true
+	return protocol{lines: carrier == "ll128", twice: kind == "twoshot", pieces: kind == "stream"}, true
 }
 
 // work is how many bytes of payload the threads of one rank go through.
@@ -51,8 +60,15 @@ func (p protocol) of(r *Request) uint64 {
 	return r.slot
 }
 
-// room is how many bytes of a slot a call takes.
+// room is how many bytes of a slot a call takes. In pieces it is a unit for each thread
+// of the largest launch, twice.
 func (p protocol) room(r *Request) uint64 {
+	if p.pieces {
+		if r.Bytes > mostInPieces {
+			return math.MaxUint64
+		}
+		return 2 * (streamThreads/lineUnits + 1) * otherLine
+	}
 	room := 8 * (p.work(r) + 8)
 	if p.lines {
 		room = (p.work(r)/linePayload + 2) * otherLine

@@ -13,6 +13,10 @@ const (
 	// Launches of at most this many threads let the next kernel begin at once. It waits
 	// on the device then, where larger ones would take room from everybody else.
 	earlyThreads = 16 << 10
+
+	// Messages in pieces: more blocks send lines no faster.
+	streamBlocks  = 72
+	streamThreads = 256 * deviceThreads // at most, whatever a table says
 )
 
 // shape says how a kernel is launched on a GPU: what a row of the table says, or what
@@ -23,6 +27,8 @@ func (c *Comm) shape(a *algorithm, r *Request, row *Row) (l gpu.Launch) {
 		return l
 	}
 	switch {
+	case a.isNear && a.near.pieces:
+		l.Grid, l.Block = streamBlocks, deviceThreads
 	case a.isNear:
 		l.Grid, l.Block = nearShape(a.near, a.near.units(r))
 	case a.direct():

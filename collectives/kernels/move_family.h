@@ -9,7 +9,9 @@
 #include "pull.h"
 #include "rooted.h"
 #include "steps.h"
+#include "stream_move.h"
 #include "transfers.h"
+#include "transfers_lines.h"
 #include "zerocopy.h"
 
 namespace mscclpp {
@@ -34,6 +36,8 @@ MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
 
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_steps_signal, StepArgs, args) { step_signal(args); }
+MSCCLPP_KERNEL(mscclpp_transfers_ll128, TransferArgs, args) { transfers_lines(args); }
+MSCCLPP_KERNEL(mscclpp_transfers_few_ll128, NearTransferArgs, args) { transfers_lines_near(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_push, Args, args) { alltoall_push(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }
@@ -43,6 +47,9 @@ MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(
 MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, LineCarrier, args) }
 MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, WordCarrier<1>, args) }
 MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_allgather_stream_ll128, NearArgs, args) { stream_allgather<LineCarrier>(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_stream_ll128, NearArgs, args) { stream_alltoall<LineCarrier>(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, NearArgs, args) { stream_broadcast<LineCarrier>(args); }
 #endif
 
 #if MSCCLPP_TARGET_CPU

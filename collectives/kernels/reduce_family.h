@@ -13,6 +13,7 @@
 #include "reducescatter.h"
 #include "rooted.h"
 #include "steps.h"
+#include "stream_reduce.h"
 #include "zerocopy.h"
 
 // Of types that are rarely reduced, images for GPUs have but one kernel for small and
@@ -58,6 +59,9 @@ MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(n
 MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }
+MSCCLPP_KERNEL(mscclpp_allreduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, true) }
+MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
+MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reducescatter) }
 #endif
 #endif
 

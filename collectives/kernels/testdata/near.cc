@@ -14,7 +14,8 @@ namespace {
 
 constexpr uint32_t kCalls = 5;
 constexpr uint64_t kCounts[kCalls] = {1, 130, 0, 257, 16};
-constexpr uint64_t kMost = 257 * kNearRanks + 8, kSlot = 1536;
+constexpr uint32_t kTimes = 7;  // kernels that cut messages get so many times the count
+constexpr uint64_t kMost = 257 * kTimes * kNearRanks + 8, kSlot = 1536;
 
 enum Shape { kAllReduceShape, kAllGatherShape, kReduceScatterShape, kAllToAllShape, kBroadcastShape, kReduceShape };
 using Kernel = void (*)(const NearArgs*, const LaunchShape*);
@@ -34,7 +35,8 @@ void sequence(const Sequence* s, const LaunchShape* shape) {
 
 int8_t value(uint32_t rank, uint32_t call, uint64_t i) { return static_cast<int8_t>(rank * 37 + call * 11 + i * 3 + 1); }
 
-void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Check check, uint32_t op) {
+void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Check check, uint32_t op, bool pieces) {
+  const uint64_t scale = pieces ? kTimes : 1;
   std::vector<char*> scratch;
   const uint64_t area = ranks * sizeof(Mailbox), half = ranks * kSlot;
   for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(area + 2 * half));
@@ -59,7 +61,7 @@ void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Che
       a.area = area;
       a.half = half;
       a.slot = kSlot;
-      a.count = kCounts[k];
+      a.count = kCounts[k] * scale;
       a.op = op;
       a.element = 1;
       a.signature.count = a.count;
@@ -83,11 +85,17 @@ void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Che
       }
     }
   }
-  for (uint32_t r = 0; r < ranks; ++r) job.launch(r, 1 + r % 3, r % 2 == 0 ? 4 : 3, sequence, s[r]);
+  for (uint32_t r = 0; r < ranks; ++r) {
+    if (pieces) {
+      job.launch(r, 3, 4, sequence, s[r]);  // these want the same shape everywhere
+    } else {
+      job.launch(r, 1 + r % 3, r % 2 == 0 ? 4 : 3, sequence, s[r]);
+    }
+  }
   job.run();
   for (uint32_t r = 0; r < ranks; ++r) {
     for (uint32_t k = 0; k < kCalls; ++k) {
-      const uint64_t n = kCounts[k];
+      const uint64_t n = kCounts[k] * scale;
       const bool wide = shape == kAllGatherShape || shape == kAllToAllShape;
       if (shape == kReduceShape && r != k % ranks) continue;
       for (uint64_t i = 0; i < (wide ? n * ranks : n); ++i) {
@@ -338,18 +346,20 @@ void mismatch(check::Job& job) {
 }
 
 template <Shape kShape>
-void all(check::Job& job, Kernel kernel) {
-  collective(job, kernel, kShape, 4, kCheckCompare, kSum);
-  collective(job, kernel, kShape, 3, kCheckPublish, kSum);
-  collective(job, kernel, kShape, 2, kCheckNever, kSum);
-  collective(job, kernel, kShape, 8, kCheckNever, kSum);
-  if (kShape == kAllReduceShape) collective(job, kernel, kShape, 4, kCheckNever, kProd);
+void all(check::Job& job, Kernel kernel, bool pieces) {
+  collective(job, kernel, kShape, 4, kCheckCompare, kSum, pieces);
+  collective(job, kernel, kShape, 3, kCheckPublish, kSum, pieces);
+  collective(job, kernel, kShape, 2, kCheckNever, kSum, pieces);
+  collective(job, kernel, kShape, 8, kCheckNever, kSum, pieces);
+  if (kShape == kAllReduceShape) collective(job, kernel, kShape, 4, kCheckNever, kProd, pieces);
 }
 
 }  // namespace
 
 #define NEAR(name, shape) \
-  { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name); } }
+  { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name, false); } }
+#define STREAM(name, shape) \
+  { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name##_stream_ll128, true); } }
 #define WIDE(name, shape, in_place)                                                                             \
   {                                                                                                             \
     #name, [](check::Job& job) {                                                                                \
@@ -363,7 +373,10 @@ MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_
                    NEAR(reduce_direct_ll128, kReduceShape), NEAR(allgather_direct_ll8, kAllGatherShape),
                    NEAR(allgather_direct_ll128, kAllGatherShape), NEAR(alltoall_direct_ll8, kAllToAllShape),
                    NEAR(alltoall_direct_ll128, kAllToAllShape), NEAR(broadcast_direct_ll8, kBroadcastShape),
-                   NEAR(broadcast_direct_ll128, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
+                   NEAR(broadcast_direct_ll128, kBroadcastShape), STREAM(allreduce, kAllReduceShape),
+                   STREAM(reducescatter, kReduceScatterShape), STREAM(reduce, kReduceShape),
+                   STREAM(allgather, kAllGatherShape), STREAM(alltoall, kAllToAllShape),
+                   STREAM(broadcast, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
                    WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
                    WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
                    WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch},

@@ -1,0 +1,165 @@
+// Collectives of messages of any size over lines, between at most eight ranks, in
+// buffers that nobody else can reach: what near.h does, in pieces that fit into a slot.
+//
+// A piece is an epoch. A thread takes part in all pieces, always with the same number
+// among the threads of the launch, which has the same shape on all ranks. It ends a
+// piece before it begins the next one, and never waits for another thread of its rank:
+// while some wait for data, others have theirs on the way.
+//
+// Two halves are enough here too. Every thread sends each peer something in the last
+// part of every piece, were it only an empty unit, and waits for what its counterparts
+// send there. So a thread that begins epoch e + 2 holds a unit of e + 1 from its
+// counterpart, which has sent that after it had read all that was meant for it in e.
+// At the end of a launch this is known of all threads of a peer, which is what the next
+// launch relies on.
+#ifndef MSCCLPP_COLLECTIVES_STREAM_H_
+#define MSCCLPP_COLLECTIVES_STREAM_H_
+
+#include "near.h"
+
+namespace mscclpp {
+namespace collectives {
+
+// Shares are what each rank has of a message that all work on: whole groups of units.
+template <class C>
+struct Shares {
+  const uint64_t all;    // bytes
+  const uint32_t total;  // units
+  const uint32_t most;   // of them a rank has
+
+  MSCCLPP_DEVICE Shares(const NearArgs& a, uint64_t bytes)
+      : all(bytes), total(C::units(bytes)), most((total / C::kGroup + a.ranks - 1) / a.ranks * C::kGroup) {}
+
+  MSCCLPP_DEVICE uint32_t units(uint32_t rank) const {
+    const uint64_t before = uint64_t(rank) * most;
+    return before < total ? static_cast<uint32_t>(smaller(most, total - before)) : 0;
+  }
+  // Where it begins, in bytes, and how long it is.
+  MSCCLPP_DEVICE uint64_t at(uint32_t rank) const { return smaller(all, rank * C::at(most)); }
+  MSCCLPP_DEVICE uint64_t bytes(uint32_t rank) const { return smaller(C::at(most), all - at(rank)); }
+};
+
+// Stream walks through the pieces of one launch. Payload of a peer is units; those with
+// the same number modulo the threads of the launch belong to one thread, a row each. A
+// slot has room for a few rows of each part: what a collective sends the same peer twice.
+template <class C>
+class Stream {
+ public:
+  using Data = typename C::Data;
+  const NearArgs& a;
+
+  // units is of the largest share of a rank; always, the part that all send to all.
+  MSCCLPP_DEVICE Stream(const NearArgs& args, uint64_t epoch, uint32_t units, uint32_t parts)
+      : a(args), begun_(epoch), step_(taking_part()), rows_(static_cast<uint32_t>(ceil_div(units, step_))), always_(parts - 1) {
+    part_ = static_cast<uint32_t>(args.slot / parts / C::kWire) / C::kGroup * C::kGroup;
+    const uint32_t room = part_ / step_;
+    const uint32_t wanted = step_ * kRows < kLeast ? kLeast / step_ : kRows;
+    const uint32_t rows = room < wanted ? room : wanted;
+    pieces_ = (rows_ + rows - 1) / rows;
+  }
+
+  MSCCLPP_DEVICE uint32_t pieces() const { return pieces_; }
+
+  // open begins piece k; false: leave.
+  MSCCLPP_DEVICE bool open(uint32_t k) {
+    epoch_ = begun_ + k;
+    first_ = static_cast<uint32_t>(uint64_t(rows_) * k / pieces_);
+    end_ = static_cast<uint32_t>(uint64_t(rows_) * (k + 1) / pieces_);
+    if (!clears(epoch_)) return true;
+    if (!grid_sync(&a.state->grid, a.control)) return false;  // others may still read what is cleared
+    return Near<C, 0>(a, epoch_).ready();
+  }
+
+  // Whether this thread has a unit in row r of a share of so many units.
+  MSCCLPP_DEVICE bool has(uint32_t r, uint32_t units) const { return r < end_ && unit(r) < units && global_thread() < step_; }
+  MSCCLPP_DEVICE uint32_t unit(uint32_t r) const { return r * step_ + global_thread(); }
+
+  // rows calls body for every kAtOnce rows of the piece.
+  template <uint32_t kAtOnce, class Body>
+  MSCCLPP_DEVICE bool rows(Body body) const {
+    MSCCLPP_ROLLED
+    for (uint32_t r = first_; r < end_; r += kAtOnce) {
+      if (!body(r)) return false;
+    }
+    return true;
+  }
+
+  // load fetches rows from r on of a share of so many units.
+  template <uint32_t kAtOnce>
+  MSCCLPP_DEVICE void load(Data (&d)[kAtOnce], uint32_t r, uint32_t units, const char* from, uint64_t bytes, bool whole) const {
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < kAtOnce; ++i) d[i] = has(r + i, units) ? C::load(from, unit(r + i), bytes, whole) : Data{};
+  }
+  template <uint32_t kAtOnce>
+  MSCCLPP_DEVICE void save(const Data (&d)[kAtOnce], uint32_t r, uint32_t units, char* to, uint64_t bytes, bool whole) const {
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      if (has(r + i, units)) C::save(to, unit(r + i), bytes, whole, d[i]);
+    }
+  }
+  template <uint32_t kAtOnce>
+  MSCCLPP_DEVICE void send(const Data (&d)[kAtOnce], uint32_t peer, uint32_t part, uint32_t r, uint32_t units) const {
+    const Near<C, 0> near(a, epoch_);
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      if (travels(part, r + i, units)) near.send(peer, wire(part, r + i), d[i]);
+    }
+  }
+  // receive waits for rows from r on; false: leave. All threads of a warp call it together.
+  template <uint32_t kAtOnce>
+  MSCCLPP_DEVICE bool receive(Data (&d)[kAtOnce], uint32_t peer, uint32_t part, uint32_t r, uint32_t units) const {
+    const Near<C, 0> near(a, epoch_);
+    const char* slot = near.slot(a.rank, peer);
+    const uint32_t flag = flag_of(epoch_);
+    const WaitSite site{a.signature.collective << 8 | a.signature.algorithm, kWordPacket, peer, flag};
+    return C::wait(a.control, site, [&]() MSCCLPP_LAMBDA {
+      bool all = true;
+      MSCCLPP_UNROLL
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        if (travels(part, r + i, units)) all = C::poll(slot, wire(part, r + i), flag, d[i]) && all;
+      }
+      return all;
+    });
+  }
+
+  // Calls body for each peer, the next one first; it says whether to go on.
+  template <class Body>
+  MSCCLPP_DEVICE bool peers(Body body) const {
+    MSCCLPP_ROLLED
+    for (uint32_t k = 1; k < a.ranks; ++k) {
+      const uint32_t p = a.rank + k;
+      if (!body(p < a.ranks ? p : p - a.ranks)) return false;
+    }
+    return true;
+  }
+
+  // sent says that this thread has sent all of piece k.
+  MSCCLPP_DEVICE void sent(uint32_t k) const {
+    if (k + 1 == pieces_) Near<C, 0>(a, epoch_).sent();
+  }
+  MSCCLPP_DEVICE void end() const { Near<C, 0>(a, epoch_).end(); }
+
+ private:
+  static constexpr uint32_t kRows = 8;       // of a piece: more is on its way than a link holds
+  static constexpr uint32_t kLeast = 32768;  // units of a piece, where threads are few
+
+  // Threads beyond whole groups stand aside: in all epochs a place in a slot belongs to
+  // one thread, and is the same of its group as that of the unit.
+  MSCCLPP_DEVICE static uint32_t taking_part() { return global_threads() < C::kGroup ? 1 : global_threads() / C::kGroup * C::kGroup; }
+
+  MSCCLPP_DEVICE bool travels(uint32_t part, uint32_t r, uint32_t units) const {
+    return has(r, units) || (part == always_ && r == first_ && global_thread() < step_);
+  }
+  MSCCLPP_DEVICE uint32_t wire(uint32_t part, uint32_t r) const { return part * part_ + (r - first_) * step_ + global_thread(); }
+
+  const uint64_t begun_;
+  const uint32_t step_, rows_, always_;
+  uint32_t part_;  // units of a slot for each part
+  uint32_t pieces_;
+  uint64_t epoch_ = 0;
+  uint32_t first_ = 0, end_ = 0;
+};
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_STREAM_H_

@@ -1,0 +1,146 @@
+// All-gather, all-to-all and broadcast of stream.h.
+#ifndef MSCCLPP_COLLECTIVES_STREAM_MOVE_H_
+#define MSCCLPP_COLLECTIVES_STREAM_MOVE_H_
+
+#include "stream.h"
+
+namespace mscclpp {
+namespace collectives {
+
+constexpr uint32_t kMovedAtOnce = 4;  // rows whose loads a thread has under way
+
+template <class C>
+MSCCLPP_DEVICE void stream_allgather(const NearArgs& a) {
+  uint64_t epoch = 0;
+  if (!begin<C>(a, epoch)) return;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * a.element;
+  const bool whole = C::aligned(in), whole_out = C::aligned(out) && C::aligned(out + bytes);
+  const bool in_place = out + a.rank * bytes == in;
+  const uint32_t units = C::units(bytes);
+  Stream<C> s(a, epoch, units, 1);
+  if (units == 0) return;
+  MSCCLPP_ROLLED
+  for (uint32_t k = 0; k < s.pieces(); ++k) {
+    if (!s.open(k)) return;
+    s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+      typename C::Data d[kMovedAtOnce];
+      s.load(d, r, units, in, bytes, whole);
+      s.peers([&](uint32_t p) MSCCLPP_LAMBDA { return s.send(d, p, 0, r, units), true; });
+      if (!in_place) s.save(d, r, units, out + a.rank * bytes, bytes, whole_out);
+      return true;
+    });
+    s.sent(k);
+    if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+          return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+            typename C::Data d[kMovedAtOnce];
+            if (!s.receive(d, p, 0, r, units)) return false;
+            s.save(d, r, units, out + p * bytes, bytes, whole_out);
+            return true;
+          });
+        })) return;
+  }
+  s.end();
+}
+
+template <class C>
+MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
+  uint64_t epoch = 0;
+  if (!begin<C>(a, epoch)) return;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * a.element;
+  const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out) && C::aligned(out + bytes);
+  const uint32_t units = C::units(bytes);
+  Stream<C> s(a, epoch, units, 1);
+  if (units == 0) return;
+  MSCCLPP_ROLLED
+  for (uint32_t k = 0; k < s.pieces(); ++k) {
+    if (!s.open(k)) return;
+    MSCCLPP_ROLLED
+    for (uint32_t i = 0; i < a.ranks; ++i) {
+      const uint32_t p = a.rank + i < a.ranks ? a.rank + i : a.rank + i - a.ranks;
+      if (p == a.rank && in == out) continue;
+      s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+        typename C::Data d[kMovedAtOnce];
+        s.load(d, r, units, in + p * bytes, bytes, whole);
+        if (p == a.rank) {
+          s.save(d, r, units, out + p * bytes, bytes, whole_out);
+        } else {
+          s.send(d, p, 0, r, units);
+        }
+        return true;
+      });
+    }
+    s.sent(k);
+    if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+          return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+            typename C::Data d[kMovedAtOnce];
+            if (!s.receive(d, p, 0, r, units)) return false;
+            s.save(d, r, units, out + p * bytes, bytes, whole_out);
+            return true;
+          });
+        })) return;
+  }
+  s.end();
+}
+
+// The root sends every rank a share, and each rank passes its share on to the others:
+// however many there are, no link carries the message more than once.
+template <class C>
+MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
+  uint64_t epoch = 0;
+  if (!begin<C>(a, epoch)) return;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint32_t root = a.signature.root;
+  const bool have = a.rank == root;
+  const Shares<C> shares(a, a.count * a.element);
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  Stream<C> s(a, epoch, shares.most, 2);
+  if (shares.most == 0) return;
+  const uint32_t own = shares.units(a.rank);
+  MSCCLPP_ROLLED
+  for (uint32_t k = 0; k < s.pieces(); ++k) {
+    if (!s.open(k)) return;
+    if (have) {
+      s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+        return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+          typename C::Data d[kMovedAtOnce];
+          s.load(d, r, shares.units(p), in + shares.at(p), shares.bytes(p), whole);
+          s.send(d, p, 0, r, shares.units(p));
+          if (in != out) s.save(d, r, shares.units(p), out + shares.at(p), shares.bytes(p), whole_out);
+          return true;
+        });
+      });
+    }
+    const bool ok = s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+      typename C::Data d[kMovedAtOnce];
+      if (have) {
+        s.load(d, r, own, in + shares.at(a.rank), shares.bytes(a.rank), whole);
+      } else if (!s.receive(d, root, 0, r, own)) {
+        return false;
+      }
+      s.peers([&](uint32_t p) MSCCLPP_LAMBDA { return s.send(d, p, 1, r, p == root ? 0 : own), true; });
+      if (!have || in != out) s.save(d, r, own, out + shares.at(a.rank), shares.bytes(a.rank), whole_out);
+      return true;
+    });
+    if (!ok) return;
+    s.sent(k);
+    if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+          const uint32_t theirs = have ? 0 : shares.units(p);
+          return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+            typename C::Data d[kMovedAtOnce];
+            if (!s.receive(d, p, 1, r, theirs)) return false;
+            s.save(d, r, theirs, out + shares.at(p), shares.bytes(p), whole_out);
+            return true;
+          });
+        })) return;
+  }
+  s.end();
+}
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_STREAM_MOVE_H_

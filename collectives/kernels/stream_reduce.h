@@ -1,0 +1,130 @@
+// All-reduce, reduce and reduce-scatter of stream.h.
+#ifndef MSCCLPP_COLLECTIVES_STREAM_REDUCE_H_
+#define MSCCLPP_COLLECTIVES_STREAM_REDUCE_H_
+
+#include "near_reduce.h"
+#include "stream.h"
+
+namespace mscclpp {
+namespace collectives {
+
+// Rows that a thread sums together: small elements take more registers each.
+template <class T>
+constexpr uint32_t summed_at_once() { return sizeof(T) == 1 ? 2 : 4; }
+
+// stream_sum sums rows from r on of a share: own, and what the peers send in part 0.
+template <class C, class T, ReduceOp Op, uint32_t kAtOnce, class Scalars>
+MSCCLPP_DEVICE bool stream_sum(const Stream<C>& s, typename C::Data (&own)[kAtOnce], uint32_t r, uint32_t units, const Scalars& scalars) {
+  using Data = typename C::Data;
+  Sum<T, Op, Data> sum[kAtOnce];
+  MSCCLPP_ROLLED
+  for (uint32_t rank = 0; rank < s.a.ranks; ++rank) {
+    Data d[kAtOnce];
+    if (rank != s.a.rank && !s.receive(d, rank, 0, r, units)) return false;
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < kAtOnce; ++i) sum[i].add(rank, rank == s.a.rank ? own[i] : d[i], scalars);
+  }
+  MSCCLPP_UNROLL
+  for (uint32_t i = 0; i < kAtOnce; ++i) own[i] = sum[i].result(scalars);
+  return true;
+}
+
+// Everybody sends each rank its share, sums its own, and sends the result to those who
+// want it: to all, or to the root.
+template <class C, class T, ReduceOp Op>
+MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
+  constexpr uint32_t kAtOnce = summed_at_once<T>();
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint32_t root = a.signature.root;
+  const bool wants = all || a.rank == root;
+  const Shares<C> shares(a, a.count * sizeof(T));
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  const auto scalars = scalars_of<T>(a);
+  Stream<C> s(a, epoch, shares.most, 2);
+  if (shares.most == 0) return;
+  const uint32_t own = shares.units(a.rank);
+  MSCCLPP_ROLLED
+  for (uint32_t k = 0; k < s.pieces(); ++k) {
+    if (!s.open(k)) return;
+    s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      return s.template rows<kAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+        Data d[kAtOnce];
+        s.load(d, r, shares.units(p), in + shares.at(p), shares.bytes(p), whole);
+        s.send(d, p, 0, r, shares.units(p));
+        return true;
+      });
+    });
+    const bool ok = s.template rows<kAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+      Data d[kAtOnce];
+      s.load(d, r, own, in + shares.at(a.rank), shares.bytes(a.rank), whole);
+      if (!stream_sum<C, T, Op>(s, d, r, own, scalars)) return false;
+      s.peers([&](uint32_t p) MSCCLPP_LAMBDA { return s.send(d, p, 1, r, all || p == root ? own : 0), true; });
+      if (wants) s.save(d, r, own, out + shares.at(a.rank), shares.bytes(a.rank), whole_out);
+      return true;
+    });
+    if (!ok) return;
+    s.sent(k);
+    if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+          const uint32_t theirs = wants ? shares.units(p) : 0;
+          return s.template rows<kAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+            Data d[kAtOnce];
+            if (!s.receive(d, p, 1, r, theirs)) return false;
+            s.save(d, r, theirs, out + shares.at(p), shares.bytes(p), whole_out);
+            return true;
+          });
+        })) return;
+  }
+  s.end();
+}
+
+template <class C, class T, ReduceOp Op>
+MSCCLPP_DEVICE void stream_reducescatter(const NearArgs& a, uint64_t epoch) {
+  constexpr uint32_t kAtOnce = summed_at_once<T>();
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes);
+  const auto scalars = scalars_of<T>(a);
+  Stream<C> s(a, epoch, units, 1);
+  if (units == 0) return;
+  MSCCLPP_ROLLED
+  for (uint32_t k = 0; k < s.pieces(); ++k) {
+    if (!s.open(k)) return;
+    s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      return s.template rows<kAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+        Data d[kAtOnce];
+        s.load(d, r, units, in + p * bytes, bytes, whole);
+        s.send(d, p, 0, r, units);
+        return true;
+      });
+    });
+    s.sent(k);
+    const bool ok = s.template rows<kAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+      Data d[kAtOnce];
+      s.load(d, r, units, in + a.rank * bytes, bytes, whole);
+      if (!stream_sum<C, T, Op>(s, d, r, units, scalars)) return false;
+      s.save(d, r, units, out, bytes, whole_out);
+      return true;
+    });
+    if (!ok) return;
+  }
+  s.end();
+}
+
+// Sums of the types of machine learning have code of their own.
+#define MSCCLPP_STREAM(function, ...)                                     \
+  uint64_t epoch = 0;                                                     \
+  if (!begin<LineCarrier>(args, epoch)) return;                           \
+  if (args.op == kSum && Frequent<Element>::kYes) {                       \
+    function<LineCarrier, Element, kSum>(args, epoch, ##__VA_ARGS__);     \
+  } else {                                                                \
+    function<LineCarrier, Element, mscclpp::detail::kAnyOp>(args, epoch, ##__VA_ARGS__); \
+  }
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_STREAM_REDUCE_H_
