@@ -96,7 +96,7 @@ func (d *driver) drives(l *link, i int, lane *proxy.Lane, peer *desk, room uint6
 	for _, err := range []error{
 		d.copier.BindSource(2*slot, src.mem.Addr(), room),
 		d.copier.BindTarget(2*slot+1, far.mem.Addr(), room, lane),
-		d.copier.BindSemaphore(slot, lane.Counter(words.mem.Addr()+signalAt)),
+		d.copier.BindSemaphore(slot, lane.Counter(proxy.Word{Device: words.mem.Addr() + signalAt})),
 	} {
 		if err != nil {
 			t.Fatalf("rank %d: %v", d.n, err)
