@@ -21,6 +21,9 @@ import (
 // algorithm whose kernels wait.
 const childMode = "MSCCLPP_DEVICE_TEST"
 
+// childHosts names the host of each rank by a letter.
+const childHosts = "MSCCLPP_DEVICE_TEST_HOSTS"
+
 // child is such a rank. It makes one call together with the others; then all but rank 1
 // make another, which that one never joins.
 func child(algorithm string) int {
@@ -47,6 +50,9 @@ func wait(ctx context.Context, algorithm string) (err error) {
 		return err
 	}
 	r := &rank{boot: boot}
+	if at := os.Getenv(childHosts); at != "" {
+		r.host = at[boot.Rank():][:1]
+	}
 	defer func() { err = errors.Join(err, r.close(), boot.Close()) }()
 	if err := r.open(ctx, gpus, boot.Rank(), collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}); err != nil {
 		return err
@@ -77,14 +83,27 @@ func wait(ctx context.Context, algorithm string) (err error) {
 // A process that is killed while kernels of the others wait for it: within two
 // seconds they have left, with an error that names it, and the processes end in order.
 func TestProcessIsKilled(t *testing.T) {
+	killed(t, "", "oneshot_ll8", "zerocopy", "copy")
+}
+
+// So it is when it was on another host, and streams wait for what the host would have got
+// from it.
+func TestProcessOfAnotherHostIsKilled(t *testing.T) {
+	killed(t, "aba", "ports", "hierarchical_small", "hierarchical_large")
+	killed(t, "aab", "hierarchical_large")
+}
+
+// killed is a job of three processes on hosts, of which rank 1 is killed.
+func killed(t *testing.T, hosts string, algorithms ...string) {
+	t.Helper()
 	const n = 3
 	if gpus, err := machine(); err != nil {
 		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
 	} else if len(gpus) < n {
 		t.Skipf("needs %d GPUs, there are %d", n, len(gpus))
 	}
-	for _, algorithm := range []string{"oneshot_ll8", "zerocopy", "copy"} {
-		t.Run(algorithm, func(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(hosts+" "+algorithm, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
@@ -100,7 +119,7 @@ func TestProcessIsKilled(t *testing.T) {
 			var lines [n]*bufio.Scanner
 			for r := range n {
 				c := exec.CommandContext(ctx, os.Args[0])
-				c.Env = append(os.Environ(), childMode+"="+algorithm, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
+				c.Env = append(os.Environ(), childMode+"="+algorithm, childHosts+"="+hosts, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
 				if r == 0 {
 					c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
+	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
 
 func TestMain(m *testing.M) {
@@ -82,7 +83,9 @@ type rank struct {
 	world     *comm.Communicator
 	dev       *cuda.Device
 	stream    gpu.Stream
+	host      string // "": ranks are all on one
 	transport *comm.Transport
+	network   *comm.Transport // between hosts
 	boot      framework.Bootstrap
 }
 
@@ -90,6 +93,13 @@ type rank struct {
 // driver may make the first wait for the second when that loads its kernels.
 func job(t *testing.T, n int, o collectives.Options, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
+	hosts(t, make([]string, n), o, f)
+}
+
+// hosts is job with ranks of several hosts: at[i] is that of rank i.
+func hosts(t *testing.T, at []string, o collectives.Options, f func(ctx context.Context, r *rank) error) {
+	t.Helper()
+	n := len(at)
 	gpus, err := machine()
 	if errors.Is(err, framework.ErrUnavailable) {
 		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
@@ -112,7 +122,7 @@ func job(t *testing.T, n int, o collectives.Options, f func(ctx context.Context,
 	for i, boot := range bootstrap.InProcess(n) {
 		ranks.Go(func() {
 			defer boot.Close()
-			r := &rank{boot: boot}
+			r := &rank{boot: boot, host: at[i]}
 			err := r.open(ctx, gpus, i, o)
 			if err == nil {
 				err = f(ctx, r)
@@ -139,8 +149,19 @@ func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectiv
 	if r.transport, err = comm.NewTransport(ctx, inner, "embedded"); err != nil {
 		return err
 	}
-	facts := framework.Facts{NUMA: -1, Other: map[string]string{topo.FactPCI: r.dev.PCI()}}
-	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: []*comm.Transport{r.transport}, Facts: facts}); err != nil {
+	facts := framework.Facts{Host: r.host, NUMA: -1, Other: map[string]string{topo.FactPCI: r.dev.PCI()}}
+	all := []*comm.Transport{r.transport}
+	if r.host != "" {
+		inner, err := tcp.New(tcp.Config{}.Defaults())
+		if err != nil {
+			return err
+		}
+		if r.network, err = comm.NewTransport(ctx, inner, "embedded"); err != nil {
+			return err
+		}
+		all = append(all, r.network)
+	}
+	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: all, Facts: facts}); err != nil {
 		return err
 	}
 	if r.stream, err = r.dev.NewStream(); err != nil {
@@ -167,6 +188,9 @@ func (r *rank) close() error {
 	if r.transport != nil {
 		all = append(all, r.transport.CloseModules())
 	}
+	if r.network != nil {
+		all = append(all, r.network.CloseModules())
+	}
 	if r.dev != nil {
 		all = append(all, r.dev.Close())
 	}
@@ -178,13 +202,15 @@ func (r *rank) settle(ctx context.Context) error {
 	return errors.Join(r.world.Settle(ctx, r.stream), r.world.Check())
 }
 
-// memory is exchanged memory of all ranks.
+// memory is exchanged memory of all ranks, where that can be.
 func (r *rank) memory(ctx context.Context, bytes uint64) (*comm.Memory, error) {
 	m, err := r.world.Alloc(bytes)
 	if err != nil {
 		return nil, err
 	}
-	_, err = r.world.Exchange(ctx, m)
+	if r.Shared() {
+		_, err = r.world.Exchange(ctx, m)
+	}
 	return m, err
 }
 
