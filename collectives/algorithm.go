@@ -96,14 +96,14 @@ func nameID(name string) uint32 {
 // offered is what the transports' kernels can do.
 type offered struct {
 	algorithms [collectives][]*algorithm
-	messages   *algorithm
+	messages   map[string]*algorithm // kernels for messages, by name
 	steps      map[string]*algorithm // kernels between copies, by name
 }
 
 // discover lists it. Of two kernels with one name the transport that is preferred
 // wins.
 func discover(kernels []comm.Kernel, ranks int) offered {
-	o := offered{steps: map[string]*algorithm{}}
+	o := offered{messages: map[string]*algorithm{}, steps: map[string]*algorithm{}}
 	for _, k := range kernels {
 		k.Layout = argumentsLayout()
 		if k.MaxRanks != 0 && k.MaxRanks < ranks || !memoryOnly(k) {
@@ -111,8 +111,8 @@ func discover(kernels []comm.Kernel, ranks int) offered {
 		}
 		switch k.Collective {
 		case "transfers":
-			if o.messages == nil {
-				o.messages = &algorithm{name: k.Algorithm, collective: SendRecv, kernel: k}
+			if o.messages[k.Algorithm] == nil {
+				o.messages[k.Algorithm] = &algorithm{name: k.Algorithm, collective: SendRecv, kernel: k}
 			}
 			continue
 		case "steps":
@@ -201,7 +201,7 @@ func (c *Comm) Algorithms(k Collective) []string {
 		return nil
 	}
 	if k.messages() {
-		return []string{c.messages.name}
+		return c.messageNames()
 	}
 	var names []string
 	for _, a := range c.algorithms[k] {

@@ -25,10 +25,10 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 		switch {
 		case c.messages == nil:
 			return "", fmt.Errorf("%w: no transport has a kernel for messages", framework.ErrUnavailable)
-		case name != "" && name != c.messages.name:
-			return "", fmt.Errorf("%w: algorithm %q: expected %s", framework.ErrInvalid, name, c.messages.name)
+		case c.messagesBy(name) == nil:
+			return "", c.noMessagesBy(name)
 		}
-		return c.messages.name, nil
+		return c.messagesBy(name).name, nil
 	}
 	r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 	if r.Registered {

@@ -63,6 +63,8 @@ type Comm struct {
 	windowMem  *comm.Memory
 	algorithms [collectives][]*algorithm
 	messages   *algorithm
+	few        *algorithm // messages, for few of them; or nil
+	chunks     *algorithm // messages, wherever there are kernels
 	selector   Selector
 	table      []Row
 	builtin    []Row
@@ -82,6 +84,7 @@ type Comm struct {
 	args          kernelArgs
 	near          [2]nearArgs // for packets, for lines
 	groupArgs     *transferArgs
+	fewArgs       nearTransferArgs
 	input, output unsafe.Pointer
 	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
 	inID, outID   uint64          // of the call's buffers; 0: not registered
@@ -143,7 +146,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
 	}
 	found := discover(c.Kernels(), c.Size())
-	x.algorithms, x.messages = found.algorithms, found.messages
+	x.algorithms = found.algorithms
 	lanes := uint32(1)
 	x.builtin, x.launch, x.blocks = hostTable, gpu.Launch{Grid: 1, Block: 1}, 1
 	if !x.host {
@@ -162,6 +165,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	if x.geometry, err = layout(o.Scratch, c.Size(), lanes, !x.host); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
+	x.offerMessages(found.messages, c.Size())
 	if err := x.agree(ctx); err != nil {
 		return nil, err
 	}
@@ -255,7 +259,7 @@ func (c *Comm) allocate(ctx context.Context) error {
 	case SignaturesAlways:
 		k.Check = checkCompare
 	}
-	c.groupArgs.common = *k
+	c.fillMessages()
 	c.fillNear()
 	if !c.host {
 		c.withdraw(pull)

@@ -20,11 +20,15 @@ type geometry struct {
 	StageSlot  uint64
 	Pipes      uint64
 	PipeSlot   uint64
+	LinePipes  uint64 // on GPUs
+	LineLanes  uint32 // with pipes of lines; 0: no room for any
+	LineGroups uint32 // of 16 lines, in a slot of theirs
 }
 
 const (
 	stageSlots = 4
 	pipeSlots  = 4
+	lineSlots  = 8 // of pipes of lines
 
 	line          = 64
 	pipeHeader    = 64
@@ -34,11 +38,16 @@ const (
 	devicePackets = 24 << 20 // on GPUs
 	deviceLines   = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
 	slotUnit      = 256
+
+	// Of messages, as many lanes as there can be blocks that send beside as many that
+	// receive, and slots that a block of 512 threads fills twice at once.
+	mostLineLanes  = 64
+	mostLineGroups = 8
 )
 
 // layout divides at most scratch bytes: an eighth for packets, a third for lines where
-// there are any, half of the rest for stages, the other for pipes, and none of them
-// more than helps.
+// there are any, and a fourth of the rest for pipes of lines; half of what is left for
+// stages, the other for pipes, and none of them more than helps.
 func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, error) {
 	n, l := uint64(ranks), uint64(lanes)
 	g := geometry{Lanes: lanes, Mailboxes: lanes}
@@ -62,13 +71,38 @@ func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, err
 		g.LineHalf = min(rest/3, deviceLines) / 2 / 4096 * 4096
 		g.Stages += 2 * g.LineHalf
 		rest -= 2 * (g.PacketHalf + g.LineHalf)
+		rest -= g.divideLinePipes(rest/4, n)
 	}
 	g.StageSlot = min(rest/2/(stageSlots*l), mostStageSlot) / line * line
 	g.Pipes = g.Stages + l*stageSlots*g.StageSlot
-	payload := min((scratch-g.Pipes)/(l*n*pipeSlots)-pipeHeader, mostPipeSlot) / line * line
+	lines := g.linePipesOf(n)
+	payload := min((scratch-lines-g.Pipes)/(l*n*pipeSlots)-pipeHeader, mostPipeSlot) / line * line
 	g.PipeSlot = payload + pipeHeader
 	g.Total = g.Pipes + l*n*pipeSlots*g.PipeSlot
+	if lines != 0 {
+		g.LinePipes = (g.Total + deviceLine - 1) / deviceLine * deviceLine
+		g.Total += lines
+	}
 	return g, nil
+}
+
+// divideLinePipes takes what pipes of lines between n ranks need of at most so many
+// bytes, and says how much that is. Many short pipes are better than few long ones.
+func (g *geometry) divideLinePipes(most, n uint64) uint64 {
+	most -= min(most, deviceLine) // they begin at a multiple of that
+	for g.LineLanes = mostLineLanes; g.LineLanes > 0; g.LineLanes /= 2 {
+		if g.LineGroups = uint32(min(most/(uint64(g.LineLanes)*n*lineSlots*lineGroup), mostLineGroups)); g.LineGroups > 0 {
+			return g.linePipesOf(n)
+		}
+	}
+	return 0
+}
+
+func (g geometry) linePipesOf(n uint64) uint64 {
+	if g.LineLanes == 0 {
+		return 0
+	}
+	return uint64(g.LineLanes)*n*lineSlots*uint64(g.LineGroups)*lineGroup + deviceLine
 }
 
 // nearArea is where packets, or lines, of kernels for few ranks go, and how much of it

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -23,6 +24,7 @@ type group struct {
 	pinned []unsafe.Pointer // keeps the callers' buffers in place until the launch
 	err    error
 	kind   Collective
+	by     *algorithm
 }
 
 // GroupStart begins a group: the messages of all calls until the matching GroupEnd
@@ -140,8 +142,10 @@ func (c *Comm) message(kind Collective, o *CallOptions, add func() error) error 
 		c.group.kind = kind
 		if o != nil {
 			c.group.stream = o.Stream
-			if o.Algorithm != "" && o.Algorithm != c.messages.name {
-				err = fmt.Errorf("%w: algorithm %q: expected %s", framework.ErrInvalid, o.Algorithm, c.messages.name)
+			if o.Algorithm != "" {
+				if c.group.by = c.messagesBy(o.Algorithm); c.group.by == nil {
+					err = c.noMessagesBy(o.Algorithm)
+				}
 			}
 		}
 	}
@@ -218,13 +222,25 @@ func (c *Comm) exchange(g *group) error {
 	if c.messages == nil {
 		return fmt.Errorf("%w: no transport has a kernel for messages", framework.ErrUnavailable)
 	}
-	if c.messages.loaded[device.Uint8] == nil {
-		if err := c.load(c.messages, device.Uint8); err != nil {
-			return err
-		}
+	alg := g.by
+	if alg == nil {
+		alg = c.messages
 	}
-	k, a, l := c.messages.loaded[device.Uint8], c.groupArgs, c.launch
+	if alg.name == linesName {
+		return c.exchangeLines(g, alg)
+	}
+	k, err := c.messageKernel(alg)
+	if err != nil {
+		return err
+	}
+	l := c.launch
 	l.Stream = g.stream
+	return c.launchGroup(k, l, g)
+}
+
+// launchGroup launches a kernel that takes any number of messages.
+func (c *Comm) launchGroup(k gpu.Kernel, l gpu.Launch, g *group) error {
+	a := c.groupArgs
 	a.Signature.Collective = uint32(g.kind)
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(g.list)), 0, 0, 0
 	if len(g.list) <= maxTransfers {
@@ -280,11 +296,21 @@ func (c *Comm) outcomeOfGroup(kind Collective) error {
 		return fmt.Errorf("%v: %w", kind, err)
 	}
 	if m := c.found(mismatchOffset); m >= mismatchLength {
-		sent, expected := *(*uint64)(at(c.state.Addr() + sentOffset)), *(*uint64)(at(c.state.Addr() + expectedOffset))
-		cause := &framework.Error{Op: kind.String(), Peer: int(m - mismatchLength),
-			Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, sent, expected, c.comm.Rank())}
+		cause := c.otherLength(kind.String(), m)
 		c.comm.Abort(cause) // half of a message cannot be taken back
 		return cause
 	}
 	return nil
+}
+
+// otherLength is the error for a mismatch of lengths that a kernel has noted.
+func (c *Comm) otherLength(op string, mismatch uint32) error {
+	word := func(offset uintptr) uint64 { return *(*uint64)(unsafe.Pointer(c.note(offset))) }
+	return &framework.Error{Op: op, Peer: int(mismatch - mismatchLength),
+		Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, word(sentOffset), word(expectedOffset), c.comm.Rank())}
+}
+
+// noMessagesBy says which algorithms of messages there are.
+func (c *Comm) noMessagesBy(name string) error {
+	return fmt.Errorf("%w: algorithm %q: expected one of %s", framework.ErrInvalid, name, strings.Join(c.messageNames(), " "))
 }

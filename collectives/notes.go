@@ -136,8 +136,9 @@ func (c *Comm) noted() error {
 		}
 		return err
 	case mismatch >= mismatchLength:
-		return &framework.Error{Op: "an earlier call", Peer: int(mismatch - mismatchLength),
-			Err: fmt.Errorf("%w: it sent a message of another length than was expected here", framework.ErrInvalid)}
+		err := c.otherLength("an earlier call", mismatch)
+		c.comm.Abort(err) // half of a message cannot be taken back, and kernels may wait for the rest
+		return err
 	}
 	if err := c.disagreementNow(); err != nil {
 		return fmt.Errorf("an earlier call: %w", err)

@@ -151,6 +151,9 @@ func (c *Comm) misused() error {
 	if peer := int(c.found(elsewhereOffset)) - 1; peer >= 0 {
 		return misplaced("registered buffers", peer)
 	}
+	if m := c.found(mismatchOffset); m >= mismatchLength {
+		return c.otherLength("an earlier call", m)
+	}
 	if c.opts.Signatures != SignaturesStall {
 		return nil
 	}

@@ -242,7 +242,7 @@ struct LinePipes {
   uint64_t offset;  // in scratch
   uint32_t lanes;
   uint32_t active;  // those from this one on have nothing to do
-  uint32_t slots;   // of the pipe from one rank to one other
+  uint32_t slots;   // of the pipe from one rank to one other, a power of two
   uint32_t groups;  // of 16 lines, in a slot
 };
 static_assert(sizeof(LinePipes) == 24, "layout");

@@ -40,6 +40,27 @@ struct Queues {
 };
 #endif
 
+// Message t of the group, by value: a pointer to either place would have the compiler
+// copy the kernel's argument to local memory.
+MSCCLPP_DEVICE Transfer listed_message(const TransferArgs& a, uint32_t t) {
+  if (a.memory == nullptr) return a.list[t];
+  const uint64_t* words = a.memory + uint64_t(t) * kTransferWords;
+  const uint64_t last = load_relaxed_device(words + 2);
+  return Transfer{reinterpret_cast<void*>(load_relaxed_device(words)), load_relaxed_device(words + 1), uint32_t(last), uint32_t(last >> 32)};
+}
+
+MSCCLPP_DEVICE void note_length(State* s, uint32_t peer, uint64_t sent, uint64_t expected) {
+  store_relaxed(&s->sent, sent);
+  store_relaxed(&s->expected, expected);
+  store_release(&s->mismatch, kMismatchLength + peer);
+}
+// refuse_length tells the host of a message of another length than was expected.
+template <class C>
+MSCCLPP_DEVICE void refuse_length(const C& c, uint32_t peer, uint64_t sent, uint64_t expected) {
+  note_length(c.state, peer, sent, expected);
+  if (c.notes != nullptr && c.notes != c.state) note_length(c.notes, peer, sent, expected);
+}
+
 // Progress of one launch over its list, for one lane. Chunk i of a message goes
 // through lane i % lanes; an empty message is one empty chunk.
 class Progress {
@@ -76,7 +97,7 @@ class Progress {
       char* slot = Pipe::from(c_, lane_, peer(q));
       const uint64_t sent = reinterpret_cast<const PipeHeader*>(slot)->total;
       if (sent != x.bytes) {
-        if (thread_id() == 0) refuse(peer(q), sent, x.bytes);
+        if (thread_id() == 0) refuse_length(c_, peer(q), sent, x.bytes);
         return false;
       }
       copy(x.buffer + at, Pipe::data(slot), bytes, thread_id(), block_dim());
@@ -100,15 +121,7 @@ class Progress {
   }
 
  private:
-  // Message t of the group, by value: a pointer to either place would have the
-  // compiler copy the kernel's argument to local memory.
-  MSCCLPP_DEVICE Transfer message(uint32_t t) const {
-    if (a_.memory == nullptr) return a_.list[t];
-    const uint64_t* words = a_.memory + uint64_t(t) * kTransferWords;
-    const uint64_t last = load_relaxed_device(words + 2);
-    return Transfer{reinterpret_cast<void*>(load_relaxed_device(words)), load_relaxed_device(words + 1), uint32_t(last), uint32_t(last >> 32)};
-  }
-
+  MSCCLPP_DEVICE Transfer message(uint32_t t) const { return listed_message(a_, t); }
   MSCCLPP_DEVICE uint32_t queue_of(const Transfer& x) const { return x.receive * c_.ranks + x.peer; }
 
   MSCCLPP_DEVICE uint64_t chunks(uint64_t bytes) const {
@@ -127,17 +140,6 @@ class Progress {
       return;
     }
     queues_[q].empty = 1;
-  }
-
-  MSCCLPP_DEVICE void refuse(uint32_t peer, uint64_t sent, uint64_t expected) const {
-    note(c_.state, peer, sent, expected);
-    if (c_.notes != nullptr && c_.notes != c_.state) note(c_.notes, peer, sent, expected);
-  }
-
-  MSCCLPP_DEVICE static void note(State* s, uint32_t peer, uint64_t sent, uint64_t expected) {
-    store_relaxed(&s->sent, sent);
-    store_relaxed(&s->expected, expected);
-    store_release(&s->mismatch, kMismatchLength + peer);
   }
 
   const TransferArgs& a_;

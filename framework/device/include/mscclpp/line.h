@@ -65,6 +65,16 @@ MSCCLPP_DEVICE bool pollLineUnit(const void* base, uint64_t u, uint32_t flag, Ve
 #endif
 }
 
+// Whether all threads that look at lines together say so: those of a warp in CUDA,
+// each for itself elsewhere.
+MSCCLPP_DEVICE bool line_threads_all(bool ok) {
+#if MSCCLPP_TARGET_CUDA
+  return detail::warp_all(ok);
+#else
+  return ok;
+#endif
+}
+
 #if MSCCLPP_TARGET_CUDA
 // wait_until for what the threads of a warp look at together: it ends for all of
 // them at once. ready() has no votes of its own.

@@ -1,0 +1,294 @@
+// Messages as in transfers.h, through pipes of lines.
+//
+// Blocks. With two blocks for each active lane one sends and the other receives; with
+// fewer each block does lanes one after the other, both directions of a lane at once.
+// No order of messages and no shortage of slots holds up others: a block moves what
+// can be moved, and waits for one thing only when that is all it has left to do. Once
+// a chunk was begun its sender waits for nothing.
+//
+// Lengths. The header of a chunk says how long its message is. Where two ranks
+// disagree, chunks and lanes do not fit together, but the first chunk always goes
+// through lane 0, and that lane tells. Others leave, or wait until the host ends the
+// job, which it does when it is told.
+#ifndef MSCCLPP_COLLECTIVES_TRANSFERS_LINES_H_
+#define MSCCLPP_COLLECTIVES_TRANSFERS_LINES_H_
+
+#include "line_pipes.h"
+#include "transfers.h"
+
+namespace mscclpp {
+namespace collectives {
+
+MSCCLPP_DEVICE Transfer message_of(const TransferArgs& a, uint32_t t) { return listed_message(a, t); }
+MSCCLPP_DEVICE Transfer message_of(const NearTransferArgs& a, uint32_t t) { return a.list[t]; }
+
+// The front of a queue, as in transfers.h, and how far its pipe is.
+struct LineQueue {
+  char* buffer;
+  uint64_t bytes;
+  uint64_t chunk;     // the next of this lane
+  uint64_t chunks;    // of the message
+  uint64_t position;  // of that chunk in the pipe
+  uint64_t room;      // of a pipe to a peer: what is known of it
+  uint32_t payload;   // of a full chunk
+  uint32_t number;    // in the group's list
+  uint32_t empty;     // not 0: nothing is left for this lane
+  uint32_t movable;   // chunks
+};
+
+template <uint32_t kMost>
+struct LineQueues {
+#if MSCCLPP_TARGET_GPU
+  MSCCLPP_DEVICE LineQueue& operator[](uint32_t q) const {
+    static __attribute__((shared)) LineQueue queues[kMost];
+    return queues[q];
+  }
+#else
+  LineQueue queues[kMost];
+  LineQueue& operator[](uint32_t q) { return queues[q]; }
+  const LineQueue& operator[](uint32_t q) const { return queues[q]; }
+#endif
+};
+
+// LineProgress is what one block does for one lane: queues first to first + count.
+// On GPUs the block shares the queues; elsewhere every thread has all of them, and
+// they are kept the same.
+template <class A, uint32_t kRanks>
+class LineProgress {
+ public:
+  MSCCLPP_DEVICE LineProgress(const A& a, uint32_t lane, uint32_t first, uint32_t count)
+      : a_(a), lane_(lane), first_(first), count_(count), left_(0) {
+    const uint32_t full = a.lines.groups * kRowUnits, fit = block_dim() / full, most = a.lines.slots / 2;
+    batch_ = fit < 1 || most < 1 ? 1 : fit < most ? fit : most;
+    block_sync();  // other threads may still look at the lane before
+    for (uint32_t q = first_ + Queues::first(); q < end(); q += Queues::step()) queues_[q].number = a_.transfers;
+    block_sync();
+    for (uint32_t t = Queues::first(); t < a_.transfers; t += Queues::step()) {
+      const uint32_t q = queue_of(message_of(a_, t));
+      if (q - first_ < count_ && (t == 0 || queue_of(message_of(a_, t - 1)) != q)) queues_[q].number = t;
+    }
+    block_sync();
+    for (uint32_t q = first_ + Queues::first(); q < end(); q += Queues::step()) open(q);
+    block_sync();
+    for (uint32_t q = first_; q < end(); ++q) left_ += queues_[q].empty == 0;
+  }
+
+  // run moves everything. False: leave the kernel.
+  MSCCLPP_DEVICE bool run() {
+    while (left_ != 0) {
+      const bool alone = left_ == 1;
+      if (!alone) look();
+      bool moved = false;
+      // Ranks and lanes begin with different peers.
+      uint32_t q = first_ + (lane_ + head(a_).rank + 1) % count_;
+      for (uint32_t i = 0; i < count_; ++i, q = q + 1 < end() ? q + 1 : first_) {
+        const uint64_t chunks = !alone ? queues_[q].movable : queues_[q].empty == 0 ? ~uint64_t(0) : 0;
+        if (chunks == 0) continue;
+        if (!move(q, chunks)) return false;
+        moved = true;
+      }
+      if (!moved && !wait()) return false;
+    }
+    return true;
+  }
+
+ private:
+  MSCCLPP_DEVICE uint32_t end() const { return first_ + count_; }
+  MSCCLPP_DEVICE bool receives(uint32_t q) const { return q >= head(a_).ranks; }
+  MSCCLPP_DEVICE LinePipe<A> pipe(uint32_t q) const { return LinePipe<A>{a_, lane_, receives(q) ? q - head(a_).ranks : q}; }
+  MSCCLPP_DEVICE uint32_t queue_of(const Transfer& x) const { return x.receive * head(a_).ranks + x.peer; }
+
+  // open finds the first message of queue q, if it has any.
+  MSCCLPP_DEVICE void open(uint32_t q) {
+    const uint32_t t = queues_[q].number;
+    queues_[q].movable = 0;
+    queues_[q].empty = 1;
+    if (t == a_.transfers) return;
+    const LinePipe<A> p = pipe(q);
+    queues_[q].position = receives(q) ? *p.received() : *p.sent();
+    queues_[q].room = receives(q) ? 0 : p.room();
+    advance(q, t);
+  }
+
+  // advance puts the first message from number t on that has a chunk for this lane at
+  // the front of queue q.
+  MSCCLPP_DEVICE void advance(uint32_t q, uint32_t t) {
+    queues_[q].empty = 1;
+    for (; t < a_.transfers; ++t) {
+      const Transfer x = message_of(a_, t);
+      if (queue_of(x) != q) break;
+      const Cut cut = cut_message(x.bytes, a_.lines.lanes, a_.lines.groups);
+      if (cut.chunks <= lane_) continue;
+      LineQueue& to = queues_[q];
+      to.buffer = static_cast<char*>(x.buffer);
+      to.bytes = x.bytes;
+      to.chunk = lane_;
+      to.chunks = cut.chunks;
+      to.payload = cut.payload;
+      to.number = t;
+      to.empty = 0;
+      return;
+    }
+  }
+
+  // How many chunks of queue q can be moved without a wait, up to what a block moves at
+  // once; for one thread.
+  MSCCLPP_DEVICE uint32_t movable(uint32_t q) {
+    LineQueue& x = queues_[q];
+    if (x.empty != 0) return 0;
+    const uint64_t rest = (x.chunks - x.chunk + a_.lines.lanes - 1) / a_.lines.lanes;
+    const uint32_t most = rest < batch_ ? static_cast<uint32_t>(rest) : batch_;
+    const LinePipe<A> p = pipe(q);
+    if (receives(q)) {
+      // Who has begun a chunk has begun those before.
+      const bool last = p.begun(x.position + most - 1), next = p.begun(x.position);
+      return last ? most : next ? 1 : 0;
+    }
+    if (x.room < x.position + most) x.room = p.room();
+    return static_cast<uint32_t>(smaller(x.room > x.position ? x.room - x.position : 0, most));
+  }
+
+  MSCCLPP_DEVICE void look() {
+#if MSCCLPP_TARGET_GPU
+    block_sync();  // all have seen what the last look found
+    for (uint32_t q = first_ + thread_id(); q < end(); q += block_dim()) queues_[q].movable = movable(q);
+    block_sync();
+#else
+    for (uint32_t q = first_; q < end(); ++q) {
+      uint32_t chunks = 0;
+      for (uint32_t n = thread_id() == 0 ? movable(q) : batch_; block_sync_and(chunks < n); ++chunks) {}
+      queues_[q].movable = chunks;
+    }
+#endif
+  }
+
+  // wait waits until something can be moved.
+  MSCCLPP_DEVICE bool wait() {
+    bool ok = true;
+    if (thread_id() == 0) {
+      uint32_t waiting = first_;  // the first queue that is not complete
+      while (queues_[waiting].empty != 0) ++waiting;
+      const LinePipe<A> p = pipe(waiting);
+      const uint64_t next = queues_[waiting].position + 1;
+      const WaitSite site = receives(waiting) ? p.site(kWordPipeHead, next) : p.site(kWordPipeTail, next - a_.lines.slots);
+      ok = wait_brief(head(a_).control, site, [&]() MSCCLPP_LAMBDA {
+        for (uint32_t q = first_; q < end(); ++q) {
+          if (movable(q) != 0) return true;
+        }
+        return false;
+      });
+    }
+    return block_sync_and(ok);
+  }
+
+  // move moves up to most chunks of the message at the front of queue q, as a block.
+  MSCCLPP_DEVICE bool move(uint32_t q, uint64_t most) {
+    LineQueue x = queues_[q];
+    const LinePipe<A> p = pipe(q);
+    const uint64_t rest = (x.chunks - x.chunk + a_.lines.lanes - 1) / a_.lines.lanes, n = smaller(most, rest);
+    const bool ok = receives(q) ? receive(p, x, n) : send(p, x, n);
+    if (!ok) return false;
+    block_sync();  // all have read the queue
+    if (Queues::step() == 1 || thread_id() == 0) {
+      queues_[q].position = x.position + n;
+      queues_[q].room = x.room;
+      if (n < rest) {
+        queues_[q].chunk = x.chunk + n * a_.lines.lanes;
+      } else {
+        advance(q, x.number + 1);
+      }
+      if (thread_id() == 0) *(receives(q) ? p.received() : p.sent()) = x.position + n;
+    }
+    block_sync();
+    left_ -= queues_[q].empty;
+    return true;
+  }
+
+  // Chunks that follow each other are given to different warps, as far as there are
+  // any: `turn` is how many columns were handed out, and column_of the first that this
+  // thread has of the next.
+  MSCCLPP_DEVICE uint32_t column_of(uint32_t turn) const {
+    const uint32_t t = thread_id();
+    return t >= turn ? t - turn : t + block_dim() - turn;
+  }
+  MSCCLPP_DEVICE static uint32_t after(uint32_t turn, uint32_t columns) { return (turn + columns) % block_dim(); }
+
+  MSCCLPP_DEVICE uint32_t bytes_at(const LineQueue& x, uint64_t at) const { return static_cast<uint32_t>(smaller(x.payload, x.bytes - at)); }
+  MSCCLPP_DEVICE static uint32_t columns_of(uint32_t bytes) { return (pieces_of(bytes) + kGroupPieces - 1) / kGroupPieces * kRowUnits; }
+
+  MSCCLPP_DEVICE bool send(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
+    bool ok = true;
+    uint32_t turn = 0;
+    MSCCLPP_ROLLED
+    for (uint64_t i = 0; i < n && ok; ++i) {
+      const uint64_t at = (x.chunk + i * a_.lines.lanes) * x.payload, position = x.position + i;
+      const uint32_t bytes = bytes_at(x, at);
+      const bool all = p.rewrites(position);
+      const uint32_t columns = all ? a_.lines.groups * kRowUnits : columns_of(bytes);
+      MSCCLPP_ROLLED
+      for (uint32_t c = column_of(turn); c < columns && ok; c += block_dim()) {
+        ok = send_column(p, position, Column{c / kRowUnits, c % kRowUnits}, x.buffer + at, bytes, x.bytes, all, x.room);
+      }
+      turn = after(turn, columns);
+      if (all) ok = block_sync_and(ok);
+    }
+    return block_sync_and(ok);
+  }
+
+  // Slots are returned a few at a time: when each warp has had something to do.
+  MSCCLPP_DEVICE bool receive(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
+    uint32_t turn = 0, taken = 0;
+    bool ok = true;
+    MSCCLPP_ROLLED
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t at = (x.chunk + i * a_.lines.lanes) * x.payload, position = x.position + i;
+      const uint32_t bytes = bytes_at(x, at), columns = columns_of(bytes);
+      MSCCLPP_ROLLED
+      for (uint32_t c = column_of(turn); c < columns && ok; c += block_dim()) {
+        uint64_t sent = x.bytes;
+        ok = receive_column(p, position, Column{c / kRowUnits, c % kRowUnits}, x.buffer + at, bytes, x.bytes, sent);
+        if (sent != x.bytes && lane_ == 0) refuse_length(head(a_), p.peer, sent, x.bytes);
+      }
+      turn = after(turn, columns);
+      if (++taken < batch_ && i + 1 < n) continue;
+      if (!block_sync_and(ok)) return false;
+      if (thread_id() == 0) p.give_back(position + 1);
+      taken = 0;
+    }
+    return true;
+  }
+
+  const A& a_;
+  const uint32_t lane_, first_, count_;
+  uint32_t left_;   // queues that are not empty
+  uint32_t batch_;  // chunks that a block moves at once
+  LineQueues<2 * kRanks> queues_;
+};
+
+template <class A, uint32_t kRanks>
+MSCCLPP_DEVICE void transfers_by_lines(const A& a) {
+  const uint32_t ranks = head(a).ranks;
+  const bool split = grid_dim() >= 2 * a.lines.active;
+  const uint32_t parts = split ? 2 * a.lines.active : a.lines.active;
+  MSCCLPP_ROLLED
+  for (uint32_t i = block_id(); i < parts; i += grid_dim()) {
+    LineProgress<A, kRanks> progress(a, split ? i / 2 : i, split && i % 2 != 0 ? ranks : 0, split ? ranks : 2 * ranks);
+    if (!progress.run()) return;
+  }
+}
+
+MSCCLPP_DEVICE void transfers_lines(const TransferArgs& a) {
+  await_previous();
+  if (a.listed != 0) return into_memory(a);
+  transfers_by_lines<TransferArgs, kMaxRanks>(a);
+}
+
+MSCCLPP_DEVICE void transfers_lines_near(const NearTransferArgs& a) {
+  if (a.early) release_next();
+  await_previous();
+  transfers_by_lines<NearTransferArgs, kNearRanks>(a);
+}
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_TRANSFERS_LINES_H_

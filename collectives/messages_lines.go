@@ -1,0 +1,140 @@
+package collectives
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// Names of the algorithms of messages, the best first.
+const (
+	linesName  = "ll128"
+	chunksName = "chunk"
+	fewName    = "few_ll128" // the same as linesName, with short arguments
+)
+
+// offerMessages chooses among the kernels for messages that there are. Pipes of lines
+// are for GPUs whose links keep lines whole, and for scratch that has room for them.
+func (c *Comm) offerMessages(found map[string]*algorithm, ranks int) {
+	c.messages, c.few, c.chunks = found[linesName], found[fewName], found[chunksName]
+	if c.host || c.opts.NoLines || c.geometry.LineLanes == 0 || c.messages == nil {
+		c.messages, c.few = c.chunks, nil
+	}
+	if c.few != nil && ranks > nearRanks {
+		c.few = nil
+	}
+}
+
+// messagesBy is the algorithm of messages with a name, of which "" is the best.
+func (c *Comm) messagesBy(name string) *algorithm {
+	for _, a := range []*algorithm{c.messages, c.chunks} {
+		if a != nil && (name == "" || name == a.name) {
+			return a
+		}
+	}
+	return nil
+}
+
+// messageNames lists them.
+func (c *Comm) messageNames() []string {
+	var names []string
+	for _, a := range []*algorithm{c.messages, c.chunks} {
+		if a != nil && !slices.Contains(names, a.name) {
+			names = append(names, a.name)
+		}
+	}
+	return names
+}
+
+// fillMessages prepares the arguments of the kernels for messages.
+func (c *Comm) fillMessages() {
+	k, g := &c.args.common, &c.geometry
+	c.groupArgs.common = *k
+	c.groupArgs.Lines = linePipes{Offset: g.LinePipes, Slots: lineSlots, Groups: g.LineGroups, Lanes: min(g.LineLanes, powerBelow(c.blocks/2))}
+	a := &c.fewArgs
+	a.Control, a.State, a.Notes, a.Rank, a.Ranks, a.Lines = k.Control, k.State, k.Notes, k.Rank, k.Ranks, c.groupArgs.Lines
+	copy(a.Scratch[:], k.Scratch[:min(nearRanks, k.Ranks)])
+}
+
+// powerBelow is the largest power of two that is at most n, and at least 1.
+func powerBelow(n uint32) uint32 {
+	p := uint32(1)
+	for p <= n/2 {
+		p *= 2
+	}
+	return p
+}
+
+const (
+	piece       = 16             // bytes that a thread moves
+	groupBytes  = 120 * piece    // of payload in 16 lines
+	lineGroup   = 16 * otherLine // of scratch for them
+	groupColumn = 32             // threads that move them
+)
+
+// cutMessage says how a message is cut into chunks, as the function cut_message of the
+// kernels: how many there are, and how many groups of lines a full one has.
+func (p *linePipes) cutMessage(bytes uint64) (chunks, groups uint64) {
+	if bytes <= groupBytes-piece {
+		return 1, 1
+	}
+	up := func(n, unit uint64) uint64 { return (n + unit - 1) / unit }
+	share, most := up(bytes, uint64(p.Lanes)), uint64(p.Groups)*groupBytes-piece
+	each := up(share, up(share, most))
+	groups = up(each+piece, groupBytes)
+	return up(bytes, groups*groupBytes-piece), groups
+}
+
+// shape says how many lanes a group of messages takes and how its kernel is launched:
+// two blocks for each lane, one that sends and one that receives, with a warp for each
+// group of lines that a lane has at once.
+func (p *linePipes) shape(list []transfer) (active, grid, block uint32) {
+	var chunks, columns uint64
+	for i := range list {
+		n, groups := p.cutMessage(list[i].Bytes)
+		chunks = max(chunks, n)
+		columns = max(columns, groups*min((n+uint64(p.Lanes)-1)/uint64(p.Lanes), lineSlots/2)*groupColumn)
+	}
+	active = uint32(min(chunks, uint64(p.Lanes)))
+	return active, 2 * active, uint32(min(columns, deviceThreads))
+}
+
+// exchangeLines launches the kernel for a group that is sorted, over pipes of lines.
+func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
+	lines := &c.groupArgs.Lines
+	active, grid, block := lines.shape(g.list)
+	lines.Active = active
+	few := c.few != nil && len(g.list) <= nearMessages
+	if few {
+		alg = c.few
+	}
+	l := c.launch
+	l.Stream, l.Grid, l.Block, l.Overlap = g.stream, min(grid, c.blocks), min(block, c.mostThreads(alg)), c.overlap
+	k, err := c.messageKernel(alg)
+	if err != nil {
+		return err
+	}
+	if !few {
+		return c.launchGroup(k, l, g)
+	}
+	a := &c.fewArgs
+	a.Lines.Active = active
+	a.Transfers, a.Early = uint32(copy(a.List[:], g.list)), 0
+	if l.Grid*l.Block <= earlyThreads {
+		a.Early = 1
+	}
+	a.Signature.Collective = uint32(g.kind)
+	return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+}
+
+// messageKernel is the kernel of an algorithm of messages, which has no types.
+func (c *Comm) messageKernel(alg *algorithm) (gpu.Kernel, error) {
+	if alg.loaded[device.Uint8] == nil {
+		if err := c.load(alg, device.Uint8); err != nil {
+			return nil, err
+		}
+	}
+	return alg.loaded[device.Uint8], nil
+}
