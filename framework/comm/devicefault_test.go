@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,36 @@ func TestCopyEngineThatFails(t *testing.T) {
 			return errors.New("a signal over a failed communicator")
 		}
 		return nil
+	})
+}
+
+// Kernels that push see, in memory of their device, that the proxy has died.
+func TestKernelsSeeADeadCopier(t *testing.T) {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+		_, _, ports, err := portsOf(ctx, c)
+		if err != nil {
+			return err
+		}
+		h := ports[1-c.Rank()].Handle()
+		word := dev.Word(h.Fifo.Error &^ 7)
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		if n := atomic.LoadUint64(word); n != 0 {
+			return fmt.Errorf("the word for errors is %d at first", n)
+		}
+		if c.Rank() == 1 {
+			<-c.Done()
+			return names(c.Err(), framework.ErrPeer, 0, "asks for nothing")
+		}
+		kernelPush(dev, h.Fifo, kernelTrigger(h, 0, 0, 0, 0))
+		for atomic.LoadUint64(word) == 0 {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("the word for errors stays 0: %w", err)
+			}
+			time.Sleep(20 * time.Microsecond)
+		}
+		return names(c.Err(), framework.ErrInvalid, 0, "asks for nothing")
 	})
 }
 

@@ -201,8 +201,7 @@ func (ch *PortChannel) fillHandle(c *Communicator) {
 		base := v.memory.Addr()
 		ch.handle.Fifo = r.HandleOn(ring.View{Base: base, Counters: v.counters.Addr(), Control: c.control.deviceAddr})
 		// A look at the ring's own word would cost each push, and each look of a flush,
-		// a microsecond. Nothing sets this one: of a proxy that has died kernels learn
-		// by the control word, since the communicator ends with it.
+		// a microsecond. The rank follows it with this one.
 		ch.handle.Fifo.Error = v.counters.Addr() + errorWord
 		ch.handle.FlushDone = ring.FlushWordOn(base, e.slots.semaphore)
 		return

@@ -216,8 +216,20 @@ func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport)
 			err = fmt.Errorf("%w: it ended though nobody stopped it", framework.ErrPlugin)
 		}
 		c.Abort(blame(err))
+		p.warn(c)
 	}()
 	return nil
+}
+
+// warn tells kernels that push that nobody takes what they push. Those who wait are told
+// by the control word.
+func (p *proxyService) warn(c *Communicator) {
+	if p.view.counters == nil || c.control.engine.lane == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	_ = c.control.engine.store(ctx, p.view.counters.Addr()+errorWord, 1) // the device may be what has failed
 }
 
 // blameProxy puts this rank on the end of a proxy, unless a peer is to blame for it:

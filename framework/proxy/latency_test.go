@@ -25,11 +25,18 @@ func (*instant) Write(_ gpu.Stream, addr uintptr, value uint64) error {
 }
 func (*instant) Query(gpu.Stream) (gpu.StreamState, error) { return gpu.StreamIdle, nil }
 
-// From the push of a put with signal and flush to the end of the flush.
+// From the push of a trigger with signal and flush to the end of the flush: a put, for
+// which the engine is called, and a signal that the host stores.
 func BenchmarkCopier(b *testing.B) {
+	b.Run("put", func(b *testing.B) { benchCopier(b, 64) })
+	b.Run("signal", func(b *testing.B) { benchCopier(b, 0) })
+}
+
+func benchCopier(b *testing.B, bytes uint64) {
 	e := new(instant)
 	m := newRing(b, 1) // memory that does not move
 	words := m.FlushWord(0)
+	counter := (*uint64)(hostPointer(words + 8))
 	l, err := NewLane(e, 1, Word{Host: (*uint64)(hostPointer(words)), Device: words})
 	must(b, err)
 	r := newRing(b, 512)
@@ -37,10 +44,10 @@ func BenchmarkCopier(b *testing.B) {
 	c := NewCopier(r, uintptr(base), Options{})
 	must(b, c.BindSource(511, 0, room))
 	must(b, c.BindTarget(0, 0, room, l))
-	must(b, c.BindSemaphore(0, l.Counter(Word{Device: words + 8})))
+	must(b, c.BindSemaphore(0, l.Counter(Word{Host: counter, Device: words + 8})))
 	must(b, c.Start())
 	defer func() { must(b, c.Stop(context.Background())) }()
-	t := trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 0, 64)
+	t := trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 0, bytes)
 	b.ResetTimer()
 	for range b.N {
 		pos, err := r.Push(t)
@@ -49,8 +56,12 @@ func BenchmarkCopier(b *testing.B) {
 		}
 	}
 	b.StopTimer()
-	if n := atomic.LoadUint64((*uint64)(hostPointer(words + 8))); n != uint64(b.N) || e.copies.Load() != n {
-		b.Errorf("%d signals and %d copies for %d triggers", n, e.copies.Load(), b.N)
+	n, copies := uint64(b.N), uint64(0)
+	if bytes > 0 {
+		copies = n
+	}
+	if got := atomic.LoadUint64(counter); got != n || e.copies.Load() != copies {
+		b.Errorf("%d signals and %d copies for %d triggers", got, e.copies.Load(), b.N)
 	}
 }
 
