@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
@@ -145,4 +147,63 @@ func TestNonsenseAboutTokens(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// Tokens travel as descriptors between processes as well. What remains of a closed job is
+// nothing.
+func TestTokensOverSockets(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	before := memfds(t)
+	listener, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ranks sync.WaitGroup
+	for r := range 2 {
+		ranks.Go(func() {
+			config := bootstrap.Config{ID: id, Rank: r, Size: 2}
+			if r == 0 {
+				config.Listener = listener
+			}
+			if err := overSockets(ctx, config); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	}
+	ranks.Wait()
+	if after := memfds(t); after[0] > before[0] || after[1] > before[1] {
+		t.Errorf("descriptors and mappings of memfds: %v before, %v after", before, after)
+	}
+}
+
+func overSockets(ctx context.Context, config bootstrap.Config) error {
+	boot, err := bootstrap.Join(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer boot.Close()
+	dev, err := gputest.Open(config.Rank)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	tr, err := comm.NewTransport(ctx, loopback.NewByRank(), "embedded")
+	if err != nil {
+		return err
+	}
+	c, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{tr}})
+	if err != nil {
+		return err
+	}
+	if err = signalBothWays(ctx, c, dev, true); err != nil {
+		c.Abort(err)
+	}
+	if err = errors.Join(err, c.Close()); err != nil {
+		return err
+	}
+	if m, s := dev.Mappings(), dev.Streams(); m != 0 || s != 0 {
+		return fmt.Errorf("%d mappings and %d streams are left on the device", m, s)
+	}
+	return nil
 }
