@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -61,6 +62,7 @@ func newPorts(c *Comm) *ports {
 type lane struct {
 	data, credit   *comm.PortChannel
 	sent, received uint64
+	owed           uint64 // credits that wait for the next message
 }
 
 // together says who shares memory. It is collective.
@@ -215,6 +217,7 @@ func (p *ports) post(ctx context.Context, peer int, b []byte) error {
 	}
 	own, far := p.slot(peer, l.sent), p.slot(p.comm.Rank(), l.sent)
 	l.sent++
+	atomic.StoreUint64(&l.owed, 0) // they go with it
 	room := gpu.Bytes(p.out)[own:]
 	p.head(room, &p.call, uint64(len(b)))
 	copy(room[slotHead:], b)
@@ -237,6 +240,12 @@ func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []b
 	if use != nil {
 		use(slot[slotHead : slotHead+bytes])
 	}
+	// A credit travels with the next message the other way. That half of the slots are
+	// free is told at once.
+	if atomic.AddUint64(&l.owed, 1) < portSlots/2 {
+		return l.credit.SignalLater()
+	}
+	atomic.StoreUint64(&l.owed, 0)
 	return l.credit.Signal()
 }
 

@@ -43,10 +43,22 @@ type Role uint8
 // peer signals to the word at an offset of local, the transport adds to the word at
 // that offset of the inbox, after the data. The rank's forwarder does the rest.
 // Words of an inbox are never reset. Without one the transport raises the counters.
+//
+// Streams are for transports whose links are connected sockets, and whose Description
+// says Streams: the rank can drive those itself (framework/stream), which saves a small
+// message two processes on its way. When both ends want that, each attaches to its port
+// connection with local 0 and no keys. The transports then connect and authenticate,
+// within ctx and their own bound, and each answers with one mapping whose shares, of kind
+// ShareSocket, are the sockets in the same order at both ends; Bytes is how much of a put
+// is worth a socket of its own, or 0. No byte that is not part of the ranks' conversation
+// is left in them. The transport may keep duplicates to watch the peer's host, and hangs
+// up when it gives that up; Close of the attachment's ID closes them. A rank whose
+// kernels are not on the host, or whose peer cannot, uses the transport's proxy instead.
 const (
 	RolePeer      Role = 1 // memory of one peer: loads and stores reach it
 	RoleMulticast Role = 2 // window of a switch group
 	RoleInbox     Role = 3 // words that the transport writes for a forwarder to read
+	RoleStream    Role = 4 // sockets to one peer, which the rank drives
 )
 
 // Step is one act of the rank.

@@ -12,6 +12,7 @@ type Description struct {
 	Images   []ImageInfo
 	Proxy    ProxySite // who drives its port channels
 	Probe    bool      // Prober is implemented
+	Streams  bool      // links of port channels can be handed to the rank: see RoleStream
 }
 
 // Has reports whether the transport offers links of kind k.

@@ -56,7 +56,7 @@ type Segment struct {
 // it is a descriptor or a blob, never both.
 type Share struct {
 	Kind ShareKind
-	FD   *os.File // for ShareMemFD, ShareDMABuf, ShareVMM
+	FD   *os.File // for ShareMemFD, ShareDMABuf, ShareVMM, ShareSocket
 	Blob []byte   // for ShareFabric, ShareLegacyIPC, ShareLocal
 }
 
@@ -68,6 +68,7 @@ const (
 	ShareMemFD     ShareKind = "memfd"      // sealed host memory
 	ShareDMABuf    ShareKind = "dma-buf"    // for NICs
 	ShareVMM       ShareKind = "vmm"        // POSIX descriptor of driver memory
+	ShareSocket    ShareKind = "socket"     // connected stream socket
 	ShareFabric    ShareKind = "fabric"     // driver handle, valid across hosts of one fabric
 	ShareLegacyIPC ShareKind = "legacy-ipc" // driver handle; not importable by its exporter
 	ShareLocal     ShareKind = "local"      // valid in the exporting process only
@@ -75,7 +76,7 @@ const (
 
 // HasFD reports whether shares of this kind carry a descriptor.
 func (k ShareKind) HasFD() bool {
-	return k == ShareMemFD || k == ShareDMABuf || k == ShareVMM
+	return k == ShareMemFD || k == ShareDMABuf || k == ShareVMM || k == ShareSocket
 }
 
 // Close closes the descriptor, if there is one.

@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
 // Communicator is a group of ranks. Methods that set something up are collective
@@ -42,7 +43,8 @@ type Communicator struct {
 	call    atomic.Pointer[underWay]
 	buffers buffers
 
-	forwarding forwarding // made under setup
+	forwarding forwarding     // made under setup
+	engine     *stream.Engine // of links whose sockets this rank drives; made under setup
 }
 
 // hello is what ranks tell each other first. It is JSON so that ranks of
@@ -236,6 +238,9 @@ func (c *Communicator) close() error {
 	keep(c.forwarding.stop(ctx, c.aborted()))
 	for _, l := range c.links {
 		keep(l.shut(ctx, c.aborted()))
+	}
+	if c.engine != nil {
+		keep(c.engine.Close())
 	}
 	keep(c.control.close())
 	if c.aborted() {

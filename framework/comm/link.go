@@ -28,6 +28,8 @@ type link struct {
 	lane      *proxy.Lane      // port link: the stream, where the rank's copy engine does
 	tokens    *tokens          // and the peer's, where they are mapped here
 	hosted    bool             // the peer raises tokens of this rank, not its counters
+	streamed  bool             // port link: the rank drives its sockets
+	stream    *streamLink      // these
 }
 
 // offer is what one side can do towards a peer over one transport.
@@ -37,9 +39,10 @@ type offer struct {
 	Data  []byte   `json:"data"`
 	// Kinds of the address's shares; their blobs and descriptors are the next
 	// ones of the message that carries the offers.
-	Shares int    `json:"shares"`
-	Why    string `json:"why,omitempty"`   // not offered, and the reason
-	Never  bool   `json:"never,omitempty"` // nor at any other time
+	Shares  int    `json:"shares"`
+	Streams bool   `json:"streams,omitempty"` // port: the rank would drive the sockets itself
+	Why     string `json:"why,omitempty"`     // not offered, and the reason
+	Never   bool   `json:"never,omitempty"`   // nor at any other time
 }
 
 // link returns the connection to peer for channels of kind k and makes it when it
@@ -101,7 +104,7 @@ func (c *Communicator) makeLink(ctx context.Context, k framework.Kind, peer int)
 	}
 	chosen = name
 	c.log.Debug("linked", "peer", peer, "kind", k, "transport", name)
-	return &link{transport: t, endpoint: end.ID, conn: conn}, nil
+	return &link{transport: t, endpoint: end.ID, conn: conn, streamed: streams(offers, name) && streams(theirs, name)}, nil
 }
 
 // shut releases a link; that of a communicator that has failed drops what waits for
@@ -121,6 +124,9 @@ func (l *link) shut(ctx context.Context, failed bool) error {
 	}
 	if l.tokens != nil {
 		keep(l.tokens.close())
+	}
+	if l.stream != nil {
+		keep(l.stream.close(ctx, l.transport))
 	}
 	if l.inbox.close != nil {
 		keep(l.inbox.close(ctx))
@@ -165,7 +171,7 @@ func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int
 			continue
 		}
 		ends[t.Name] = end
-		offers = append(offers, offer{Name: t.Name, Reach: end.Reach, Data: end.Address.Data, Shares: len(end.Address.Shares)})
+		offers = append(offers, offer{Name: t.Name, Reach: end.Reach, Data: end.Address.Data, Shares: len(end.Address.Shares), Streams: c.streams(k, t)})
 	}
 	return ends, offers
 }

@@ -79,6 +79,9 @@ func (c *Communicator) portLink(ctx context.Context, peer int) (*link, error) {
 	if l.transport.Description.Proxy == framework.ProxyRank {
 		return l, c.driveLink(ctx, l, peer)
 	}
+	if l.streamed {
+		return l, c.streamLink(ctx, l, peer)
+	}
 	if l.peerKey.Data != nil {
 		return l, nil
 	}
@@ -123,10 +126,12 @@ func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) 
 			undo(func(ctx context.Context) error { return c.forwarding.unwatch(ctx, ch.watched) })
 		}
 	}()
-	if err := c.sendKey(ctx, ch.link, ch.pair.peer, open); err != nil {
+	join := ch.bindKeys
+	if ch.link.streamed {
+		join = func(ctx context.Context, c *Communicator) error { return ch.bindStreams(ctx, c, open) }
+	} else if err := c.sendKey(ctx, ch.link, ch.pair.peer, open); err != nil {
 		return err
 	}
-	join := ch.bindKeys
 	if ch.link.lane != nil {
 		join = ch.bindAddresses
 	}
@@ -271,7 +276,9 @@ func (ch *PortChannel) drain(ctx context.Context) error {
 			continue
 		}
 		var err error
-		if e.service.from == fromKernels {
+		if e.service.queue != nil {
+			err = ch.flushStream(ctx, e)
+		} else if e.service.from == fromKernels {
 			err = e.service.ring.WaitTaken(ctx) // the host cannot push there
 		} else {
 			var pos uint64
@@ -290,6 +297,9 @@ func (ch *PortChannel) drain(ctx context.Context) error {
 // transport forgets what its transport closes.
 func (ch *PortChannel) unbind() {
 	for _, e := range ch.ends() {
+		if e != nil && e.service.queue != nil {
+			e.service.queue.Unbind(e.slots.src, e.slots.dst, e.slots.semaphore)
+		}
 		if e == nil || e.service.copier == nil {
 			continue
 		}
@@ -317,6 +327,9 @@ func (ch *PortChannel) settle(ctx context.Context) error {
 // release gives back what join has received.
 func (ch *PortChannel) release(ctx context.Context) error {
 	err := ch.binding.dst.Key.Close()
+	if e := ch.leaveStream(); err == nil {
+		err = e
+	}
 	if ch.remote.close != nil {
 		if e := ch.remote.close(ctx); err == nil {
 			err = e

@@ -65,6 +65,21 @@ func (ch *PortChannel) Put(dstOffset, srcOffset, bytes uint64) error {
 // Signal raises the peer's semaphore after all earlier puts of this channel.
 func (ch *PortChannel) Signal() error { return ch.push("signal", device.TriggerSignal, 0, 0, 0) }
 
+// SignalLater is Signal that may wait, for a fraction of a millisecond, for the next
+// request: where each request would be a message of its own they then travel together.
+func (ch *PortChannel) SignalLater() error {
+	e := ch.host.Load()
+	if e == nil || e.service.queue == nil {
+		return ch.Signal()
+	}
+	if err := ch.enter("signal"); err != nil {
+		return err
+	}
+	defer ch.use.RUnlock()
+	_, err := ch.pushStream(ch.life, e, "signal", ch.trigger(e, device.TriggerSignal, 0, 0, 0), false)
+	return err
+}
+
 // PutWithSignal is Put, then Signal, in one request.
 func (ch *PortChannel) PutWithSignal(dstOffset, srcOffset, bytes uint64) error {
 	return ch.push("put", device.TriggerData|device.TriggerSignal, dstOffset, srcOffset, bytes)
@@ -95,6 +110,9 @@ func (ch *PortChannel) trigger(e *portEnd, kind, dst, src, bytes uint64) device.
 
 // pushAt queues a trigger and returns its position.
 func (ch *PortChannel) pushAt(ctx context.Context, e *portEnd, op string, t device.Trigger) (uint64, error) {
+	if e.service.queue != nil {
+		return ch.pushStream(ctx, e, op, t, true)
+	}
 	pos, err := e.service.ring.PushContext(ctx, t)
 	if err != nil {
 		return 0, ch.refused(op, err)
@@ -149,6 +167,9 @@ func (ch *PortChannel) Flush(ctx context.Context) error {
 		}
 		return err
 	}
+	if e.service.queue != nil {
+		return ch.awaitStream(ctx, "flush", e, e.service.ring.FlushedAt(e.slots.semaphore), pos+1)
+	}
 	return ch.await(ctx, "flush", func() bool { return e.service.ring.Flushed(e.slots.semaphore, pos) })
 }
 
@@ -202,7 +223,7 @@ func (ch *PortChannel) Wait(ctx context.Context) error {
 	expected := (*uint64)(pointer(ch.handle.Semaphore.Expected))
 	inbound := (*uint64)(pointer(ch.handle.Semaphore.Inbound))
 	next := atomic.AddUint64(expected, 1)
-	err := ch.await(ctx, "wait", func() bool { return atomic.LoadUint64(inbound) >= next })
+	err := ch.awaitSignal(ctx, inbound, next)
 	if err != nil {
 		atomic.StoreUint64(expected, next-1) // the signal is still to be waited for
 	}

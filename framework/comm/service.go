@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
+	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
 // proxyService is one ring and the proxy that drains it, for port channels of a
@@ -22,7 +23,8 @@ type proxyService struct {
 	ring   *ring.Ring
 	from   producer
 	proxy  framework.Proxy // of the transport, or
-	copier *proxy.Copier   // the rank's own
+	copier *proxy.Copier   // the rank's own, or
+	queue  *stream.Queue   // that for sockets that the rank drives
 	view   deviceView
 	stop   context.CancelFunc
 	ended  chan struct{} // closed when nobody waits for the proxy's end any more
@@ -69,6 +71,8 @@ type portBinding struct {
 	own     *Memory
 	peer    remote
 	counter *proxy.Counter
+
+	stream *streamBinding
 }
 
 // Behind the counts of a ring, in memory of the device, is a word for kernels to
@@ -93,7 +97,7 @@ func (c *Communicator) openEnd(ctx context.Context, t *Transport, from producer,
 	}
 	c.rings.Lock()
 	defer c.rings.Unlock()
-	p, err := c.proxy(ctx, t, from)
+	p, err := c.proxy(ctx, t, from, b.stream != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +111,9 @@ func (c *Communicator) openEnd(ctx context.Context, t *Transport, from producer,
 
 // proxy returns a service for a transport that has room for one more channel, and
 // counts that channel. The caller holds c.rings.
-func (c *Communicator) proxy(ctx context.Context, t *Transport, from producer) (*proxyService, error) {
+func (c *Communicator) proxy(ctx context.Context, t *Transport, from producer, streamed bool) (*proxyService, error) {
 	for _, p := range c.services(t) {
-		if p.from == from && p.memories+2 <= memorySlots && p.semaphores < semaphoreSlots {
+		if p.from == from && (p.queue != nil) == streamed && p.memories+2 <= memorySlots && p.semaphores < semaphoreSlots {
 			p.enter()
 			return p, nil
 		}
@@ -121,7 +125,7 @@ func (c *Communicator) proxy(ctx context.Context, t *Transport, from producer) (
 	r.Watch(c.control.words)
 	p := &proxyService{ring: r, from: from, ended: make(chan struct{})}
 	if err = p.show(c, t); err == nil {
-		err = p.start(ctx, c, t)
+		err = p.start(ctx, c, t, streamed)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.view.close(), r.Close())
@@ -175,10 +179,16 @@ func (v *deviceView) close() error {
 }
 
 // start drains the ring: by a proxy of the transport, or by the rank itself.
-func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport) error {
+func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport, streamed bool) error {
 	wait := func(ctx context.Context) error { return p.proxy.Wait(ctx) }
 	blame := func(err error) error { return blameProxy(c.Rank(), err) }
-	if t.Description.Proxy == framework.ProxyRank {
+	if streamed {
+		var err error
+		if p.queue, err = c.engine.Queue(p.ring); err != nil {
+			return err
+		}
+		wait = p.queue.Wait
+	} else if t.Description.Proxy == framework.ProxyRank {
 		p.copier = proxy.NewCopier(p.ring, p.view.memory.Addr(), proxy.Options{})
 		if err := p.copier.Start(); err != nil {
 			return err
@@ -259,6 +269,9 @@ func (p *proxyService) bind(ctx context.Context, b portBinding) (portSlots, erro
 	p.mu.Lock()
 	p.full = p.memories+2 > memorySlots || p.semaphores == semaphoreSlots
 	p.mu.Unlock()
+	if p.queue != nil {
+		return n, b.stream.bind(p.queue, n, b.own)
+	}
 	if p.copier != nil {
 		return n, errors.Join(
 			p.copier.BindSource(n.src, b.own.Addr(), b.own.Bytes()),
@@ -311,6 +324,11 @@ func (p *proxyService) close(ctx context.Context, failed bool) (err error) {
 			default: // its thread is in the driver, and has the ring in use
 				return
 			}
+		} else if p.queue != nil {
+			if failed {
+				p.ring.Fail(nil)
+			}
+			err = p.queue.Stop(ctx)
 		} else {
 			err = p.proxy.Stop(ctx)
 		}

@@ -42,7 +42,7 @@ func isProcessWithPort(c claims) bool { return c.process && portClaimed(c) }
 func tests() []test {
 	var all []test
 	for _, part := range [][]test{
-		controlTests, parcelTests, ownershipTests, memoryTests, deviceTests, switchTests, portTests, portControlTests, drivenTests, drivenKernelTests, kernelTests, failureTests,
+		controlTests, parcelTests, ownershipTests, memoryTests, deviceTests, switchTests, portTests, portControlTests, streamTests, drivenTests, drivenKernelTests, kernelTests, failureTests,
 	} {
 		all = append(all, part...)
 	}

@@ -141,6 +141,7 @@ const (
 	Role_ROLE_PEER        Role = 1
 	Role_ROLE_MULTICAST   Role = 2
 	Role_ROLE_INBOX       Role = 3
+	Role_ROLE_STREAM      Role = 4
 )
 
 // Enum value maps for Role.
@@ -150,12 +151,14 @@ var (
 		1: "ROLE_PEER",
 		2: "ROLE_MULTICAST",
 		3: "ROLE_INBOX",
+		4: "ROLE_STREAM",
 	}
 	Role_value = map[string]int32{
 		"ROLE_UNSPECIFIED": 0,
 		"ROLE_PEER":        1,
 		"ROLE_MULTICAST":   2,
 		"ROLE_INBOX":       3,
+		"ROLE_STREAM":      4,
 	}
 )
 
@@ -645,6 +648,7 @@ type Description struct {
 	Images        []*ImageInfo           `protobuf:"bytes,7,rep,name=images,proto3" json:"images,omitempty"`
 	Proxy         string                 `protobuf:"bytes,8,opt,name=proxy,proto3" json:"proxy,omitempty"` // "", plugin or rank
 	Probe         bool                   `protobuf:"varint,9,opt,name=probe,proto3" json:"probe,omitempty"`
+	Streams       bool                   `protobuf:"varint,10,opt,name=streams,proto3" json:"streams,omitempty"` // Attach without keys hands over the sockets of a port link
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +742,13 @@ func (x *Description) GetProxy() string {
 func (x *Description) GetProbe() bool {
 	if x != nil {
 		return x.Probe
+	}
+	return false
+}
+
+func (x *Description) GetStreams() bool {
+	if x != nil {
+		return x.Streams
 	}
 	return false
 }
@@ -1005,7 +1016,7 @@ func (x *Device) GetIndex() int32 {
 // Share is one way to reach an allocation: a descriptor or a blob, never both.
 type Share struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // memfd dma-buf vmm (descriptor); fabric legacy-ipc local (blob)
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // memfd dma-buf vmm socket (descriptor); fabric legacy-ipc local (blob)
 	Fd            uint64                 `protobuf:"varint,2,opt,name=fd,proto3" json:"fd,omitempty"`    // number of a descriptor, sent with the message's call; 0 for none
 	Blob          []byte                 `protobuf:"bytes,3,opt,name=blob,proto3" json:"blob,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3115,7 +3126,7 @@ const file_transport_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\v2\x19.mscclpp.plugin.v1.OptionR\aoptions\"\x11\n" +
 	"\x0fDescribeRequest\"T\n" +
 	"\x10DescribeResponse\x12@\n" +
-	"\vdescription\x18\x01 \x01(\v2\x1e.mscclpp.plugin.v1.DescriptionR\vdescription\"\xb9\x02\n" +
+	"\vdescription\x18\x01 \x01(\v2\x1e.mscclpp.plugin.v1.DescriptionR\vdescription\"\xd3\x02\n" +
 	"\vDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x123\n" +
@@ -3125,7 +3136,9 @@ const file_transport_proto_rawDesc = "" +
 	"\akernels\x18\x06 \x03(\v2\x1d.mscclpp.plugin.v1.KernelInfoR\akernels\x124\n" +
 	"\x06images\x18\a \x03(\v2\x1c.mscclpp.plugin.v1.ImageInfoR\x06images\x12\x14\n" +
 	"\x05proxy\x18\b \x01(\tR\x05proxy\x12\x14\n" +
-	"\x05probe\x18\t \x01(\bR\x05probe\"\xb3\x01\n" +
+	"\x05probe\x18\t \x01(\bR\x05probe\x12\x18\n" +
+	"\astreams\x18\n" +
+	" \x01(\bR\astreams\"\xb3\x01\n" +
 	"\tImageInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04arch\x18\x02 \x01(\tR\x04arch\x12\x16\n" +
@@ -3299,13 +3312,14 @@ const file_transport_proto_rawDesc = "" +
 	"\n" +
 	"ObjectKind\x12\x1b\n" +
 	"\x17OBJECT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
-	"\x15OBJECT_KIND_MULTICAST\x10\x01*O\n" +
+	"\x15OBJECT_KIND_MULTICAST\x10\x01*`\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_PEER\x10\x01\x12\x12\n" +
 	"\x0eROLE_MULTICAST\x10\x02\x12\x0e\n" +
 	"\n" +
-	"ROLE_INBOX\x10\x03*~\n" +
+	"ROLE_INBOX\x10\x03\x12\x0f\n" +
+	"\vROLE_STREAM\x10\x04*~\n" +
 	"\x06StepOp\x12\x17\n" +
 	"\x13STEP_OP_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSTEP_OP_IMPORT\x10\x01\x12\x0f\n" +

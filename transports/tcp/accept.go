@@ -79,11 +79,11 @@ func (l *listener) accept() {
 		room <- struct{}{}
 		go func() {
 			conn := c.(*net.TCPConn)
-			g, stream, err := l.greet(conn)
+			serve, err := l.greet(conn)
 			<-room
 			conn.Close() // the group has a descriptor of its own; else who called was told why, if it was one of us
 			if err == nil {
-				g.serve(stream)
+				serve()
 			}
 		}()
 	}
@@ -104,14 +104,15 @@ func (l *listener) track(c net.Conn, in bool) bool {
 	return true
 }
 
-// greet finds out who calls, and makes the connection a stream of its group.
-func (l *listener) greet(conn *net.TCPConn) (*inbound, int, error) {
+// greet finds out who calls, and makes the connection a stream of its group. What it
+// returns serves the stream.
+func (l *listener) greet(conn *net.TCPConn) (serve func(), err error) {
 	if !l.track(conn, true) {
-		return nil, 0, net.ErrClosed
+		return nil, net.ErrClosed
 	}
 	defer l.track(conn, false)
 	if err := errors.Join(conn.SetDeadline(time.Now().Add(greetWithin)), l.t.config.keepAlive(conn)); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var g *inbound
 	look := func(h hello) (secret [32]byte, why refusal) {
@@ -129,17 +130,22 @@ func (l *listener) greet(conn *net.TCPConn) (*inbound, int, error) {
 		if err != nil {
 			return refusedEndpoint
 		}
+		if h.handed {
+			serve = func() { e.arrive(h) }
+			return e.joinHanded(h, conn)
+		}
 		g, why = e.join(h, conn)
+		serve = func() { g.serve(int(h.stream)) }
 		return why
 	}
-	h, err := welcome(conn, look, join)
+	_, err = welcome(conn, look, join)
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}
 	if err != nil && g != nil {
 		g.end()
 	}
-	return g, int(h.stream), err
+	return serve, err
 }
 
 // join makes a stream part of its group; the first stream makes the group.

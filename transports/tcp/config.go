@@ -13,6 +13,7 @@ type Config struct {
 	Family         string        `help:"Addresses to use: inet, inet6, or nothing for both."`
 	Interface      string        `help:"Network interface whose addresses are used; all that are up if empty."`
 	Network        string        `help:"Name of the network. Ranks whose names differ do not try to reach each other."`
+	Drive          string        `help:"Who drives the streams of ranks on the host: rank, or plugin."`
 	Streams        int           `help:"Connections for each pair of ranks and direction, over which large puts are spread."`
 	Stripe         int           `help:"Bytes of a put that are worth a connection of their own."`
 	Buffer         int           `help:"Bytes of puts that are sent together while more are coming."`
@@ -26,11 +27,17 @@ type Config struct {
 // Defaults are the values of a Config that nobody changed.
 func (Config) Defaults() Config {
 	return Config{
-		Network: "default", Streams: 4, Stripe: 1 << 20, Buffer: 1 << 16,
+		Network: "default", Drive: driveRank, Streams: 4, Stripe: 1 << 20, Buffer: 1 << 16,
 		ConnectTimeout: 5 * time.Second, PeerTimeout: 10 * time.Second,
 		DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond,
 	}
 }
+
+// Who drives streams.
+const (
+	driveRank   = "rank"
+	drivePlugin = "plugin"
+)
 
 // Limits of the options.
 const (
@@ -53,6 +60,8 @@ func (c Config) Validate() error {
 		return bad("family", fmt.Sprintf("%q", c.Family), "inet, inet6, or nothing for both")
 	case !networkName().MatchString(c.Network):
 		return bad("network", fmt.Sprintf("%q", c.Network), "1 to 64 letters, digits, dots, dashes or underscores")
+	case c.Drive != driveRank && c.Drive != drivePlugin:
+		return bad("drive", fmt.Sprintf("%q", c.Drive), "%s or %s", driveRank, drivePlugin)
 	case c.Streams < 1 || c.Streams > maxStreams:
 		return bad("streams", c.Streams, "1 to %d", maxStreams)
 	case c.Stripe < minStripe || c.Stripe > 1<<30:

@@ -63,6 +63,7 @@ func (r refusal) String() string {
 type hello struct {
 	version         uint16
 	stream, streams uint8
+	handed          bool // the ranks drive it
 	from, to        uint32
 	endpoint        uint64
 	group           [16]byte // streams of one proxy to one peer
@@ -72,7 +73,7 @@ type hello struct {
 func (h hello) append(b []byte) []byte {
 	b = append(b, streamMagic...)
 	b = order.AppendUint16(b, h.version)
-	b = append(b, h.stream, h.streams)
+	b = append(b, h.stream, h.streams|handedBit(h.handed))
 	b = order.AppendUint32(b, h.from)
 	b = order.AppendUint32(b, h.to)
 	b = order.AppendUint64(b, h.endpoint)
@@ -80,12 +81,22 @@ func (h hello) append(b []byte) []byte {
 	return append(b, h.nonce[:]...)
 }
 
+// handedFlag is part of the number of streams: the ranks drive these themselves.
+const handedFlag = 0x80
+
+func handedBit(handed bool) byte {
+	if handed {
+		return handedFlag
+	}
+	return 0
+}
+
 func decodeHello(b []byte) (hello, error) {
 	if len(b) != helloBytes || string(b[:4]) != streamMagic {
 		return hello{}, fmt.Errorf("%w: a connection that is no stream of %s", framework.ErrPeer, Name)
 	}
 	h := hello{
-		version: order.Uint16(b[4:]), stream: b[6], streams: b[7],
+		version: order.Uint16(b[4:]), stream: b[6], streams: b[7] &^ handedFlag, handed: b[7]&handedFlag != 0,
 		from: order.Uint32(b[8:]), to: order.Uint32(b[12:]), endpoint: order.Uint64(b[16:]),
 	}
 	copy(h.group[:], b[24:])

@@ -21,11 +21,15 @@ type endpoint struct {
 
 	mu     sync.Mutex
 	groups map[[16]byte]*inbound
+	handed *handed       // streams for the rank that were made from the other end
+	ready  chan struct{} // closed when all of them are there
 	closed bool
 }
 
 // connection is an endpoint that knows where its peer receives.
 type connection struct {
+	local   *endpoint
+	on      framework.ID // the endpoint's
 	config  framework.EndpointConfig
 	peer    int
 	address address
@@ -59,7 +63,7 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 		return none, err
 	}
 	cfg.Ranks = slices.Clone(cfg.Ranks)
-	e := &endpoint{owner: t, config: cfg, groups: map[[16]byte]*inbound{}}
+	e := &endpoint{owner: t, config: cfg, groups: map[[16]byte]*inbound{}, ready: make(chan struct{})}
 	_, _ = rand.Read(e.secret[:]) // never fails
 	id := t.made.Keep(e)
 	own := address{owner: t.owner, endpoint: uint64(id), rank: uint32(cfg.Rank), secret: e.secret, stack: t.stack}
@@ -92,9 +96,10 @@ func (t *Transport) check(cfg framework.EndpointConfig) error {
 // close says goodbye to all who have streams to the endpoint.
 func (e *endpoint) close(t *Transport) {
 	e.mu.Lock()
-	groups := e.groups
-	e.groups, e.closed = nil, true
+	groups, unclaimed := e.groups, e.handed
+	e.groups, e.handed, e.closed = nil, nil, true
 	e.mu.Unlock()
+	unclaimed.close(t)
 	for _, g := range groups {
 		g.leave()
 	}
@@ -131,12 +136,20 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 	if int(a.rank) != other {
 		return 0, fault.Of(other, fmt.Errorf("%w: address of rank %d", framework.ErrPeer, a.rank))
 	}
-	return t.made.KeepOn(local, &connection{config: e.config, peer: other, address: a})
+	return t.made.KeepOn(local, &connection{local: e, on: local, config: e.config, peer: other, address: a})
 }
 
 // Attach has nothing to map, and no inbox: counters are where the receiving plugin
-// can raise them. What a recipe would be made from is checked all the same.
+// can raise them. What a recipe would be made from is checked all the same. Without
+// keys the streams are handed to the rank.
 func (t *Transport) Attach(ctx context.Context, conn, local framework.ID, keys []framework.Parcel) (framework.Attachment, error) {
+	if local == 0 && len(keys) == 0 && t.config.Drive == driveRank {
+		a, err := t.hand(ctx, conn)
+		if err != nil {
+			return framework.Attachment{}, failure("attach", err)
+		}
+		return a, nil
+	}
 	if err := t.attach(ctx, conn, local, keys); err != nil {
 		return framework.Attachment{}, failure("attach", err)
 	}

@@ -89,6 +89,7 @@ func (t *Transport) Describe(context.Context) (framework.Description, error) {
 		Signal:   framework.SignalProxy,
 		Needs:    []framework.Need{framework.NeedMemFD},
 		Proxy:    framework.ProxyPlugin,
+		Streams:  t.config.Drive == driveRank,
 	}, nil
 }
 

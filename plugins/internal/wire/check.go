@@ -35,7 +35,7 @@ func checkEndpoint(e framework.Endpoint) error {
 // checkAttachment rejects steps that refer to what does not exist.
 func checkAttachment(a framework.Attachment) error {
 	for i, m := range a.Mappings {
-		if m.Role < framework.RolePeer || m.Role > framework.RoleInbox || m.Peer < -1 {
+		if m.Role < framework.RolePeer || m.Role > framework.RoleStream || m.Peer < -1 {
 			return nonsense("mapping %d: role %d, peer %d", i, m.Role, m.Peer)
 		}
 		if m.Offset+m.Bytes < m.Offset {

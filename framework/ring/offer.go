@@ -1,0 +1,40 @@
+package ring
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Offer is Push for a producer that drains the ring itself: it does not wait for room,
+// and wakes nobody. ok is false while the ring is full.
+func (r *Ring) Offer(t device.Trigger) (pos uint64, ok bool, err error) {
+	if t.Snd&commitBit != 0 {
+		return 0, false, fmt.Errorf("ring push: %w: bit 63 of the trigger %#x %#x belongs to the ring", framework.ErrInvalid, t.Fst, t.Snd)
+	}
+	for {
+		if atomic.LoadUint32(&r.header.Error) != 0 {
+			return 0, false, fmt.Errorf("ring push: %w", r.Err())
+		}
+		pos = atomic.LoadUint64(&r.header.Head)
+		if pos-atomic.LoadUint64(&r.header.Tail) >= r.slots {
+			return 0, false, nil
+		}
+		if atomic.CompareAndSwapUint64(&r.header.Head, pos, pos+1) {
+			break
+		}
+	}
+	s := r.slot(pos)
+	atomic.StoreUint64(&s.Fst, t.Fst)
+	atomic.StoreUint64(&s.Snd, t.Snd|r.commit(pos))
+	return pos, true, nil
+}
+
+// FlushedAt is the flush word i: it is larger than the position of each flush that has
+// been completed.
+func (r *Ring) FlushedAt(i uint32) *uint64 { return r.flushWord(i) }
+
+// TakenAt is the word that counts the triggers that were performed.
+func (r *Ring) TakenAt() *uint64 { return &r.header.Tail }

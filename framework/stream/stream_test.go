@@ -1,0 +1,334 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+func contextOf(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// Data of every size class is there when its signal is, over one socket and over several,
+// with parts and without.
+func TestPutThenSignal(t *testing.T) {
+	for _, streams := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(streams), func(t *testing.T) {
+			const room = 2 << 20
+			a, b := two(t, streams, room+4096, 16<<10)
+			for n, size := range []int{0, 1, 31, 8 << 10, 8<<10 + 1, 40 << 10, 1<<20 + 3, room} {
+				a.fill(4096, 4096+size, byte(n))
+				a.push(device.TriggerData|device.TriggerSignal, 4096, 4096, uint64(size))
+				b.wait(uint64(n + 1))
+				b.expect(4096, 4096+size, byte(n))
+			}
+		})
+	}
+}
+
+// More than all buffers hold is asked for at once, in both directions, and nobody reads
+// but while it waits: the two must not block each other.
+func TestBothWaysAtOnce(t *testing.T) {
+	for _, streams := range []int{1, 3} {
+		t.Run(fmt.Sprint(streams), func(t *testing.T) {
+			const size, rounds = 1 << 20, 60
+			a, b := two(t, streams, size+4096, 128<<10)
+			var both sync.WaitGroup
+			for i, s := range []*side{a, b} {
+				s.fill(4096, 4096+size/2, byte(i))
+				both.Go(func() {
+					for range rounds {
+						s.push(device.TriggerData|device.TriggerSignal, 4096+size/2, 4096, size/2)
+					}
+					s.wait(rounds)
+					s.flush()
+				})
+			}
+			both.Wait()
+			a.expect(4096+size/2, 4096+size, 1)
+			b.expect(4096+size/2, 4096+size, 0)
+		})
+	}
+}
+
+// A flush is answered although the receiver never calls, and a put of a kernel arrives
+// although its sender does not: the threads see to it.
+func TestNobodyCalls(t *testing.T) {
+	a, b := two(t, 1, 1<<16, 0)
+	a.fill(4096, 1<<16, 3)
+	a.push(device.TriggerData, 4096, 4096, 1<<16-4096)
+	a.flush()
+	b.expect(4096, 1<<16, 3)
+
+	b.fill(4096, 8192, 4)
+	if _, err := b.ring.Push(trigger(device.TriggerData|device.TriggerSignal, 4096, 4096, 4096)); err != nil { // wakes the thread, as a kernel does
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(bound); atomic.LoadUint64((*uint64)(a.mem.Addr())) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a put that a kernel pushed has not arrived")
+		}
+	}
+	a.expect(4096, 8192, 4)
+}
+
+// What may wait for the next request goes without one as well.
+func TestLater(t *testing.T) {
+	a, b := two(t, 1, 1<<16, 0)
+	for n := range uint64(50) {
+		if _, ok, err := a.ring.Offer(trigger(device.TriggerSignal, 0, 0, 0)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		a.queue.Later()
+		b.wait(n + 1)
+	}
+}
+
+// Many that push and wait at once disturb nobody.
+func TestConcurrently(t *testing.T) {
+	const pushers, each = 4, 200
+	a, b := two(t, 2, 1<<16, 4096)
+	var all sync.WaitGroup
+	for _, s := range []*side{a, b} {
+		for range pushers {
+			all.Go(func() {
+				for range each {
+					s.push(device.TriggerData|device.TriggerSignal, 4096, 4096, 20000)
+				}
+				s.wait(pushers * each)
+			})
+		}
+	}
+	all.Wait()
+	for _, s := range []*side{a, b} {
+		if got := atomic.LoadUint64((*uint64)(s.mem.Addr())); got != pushers*each {
+			t.Errorf("%d signals: expected %d", got, pushers*each)
+		}
+	}
+}
+
+// What is sent to memory that its owner has withdrawn is dropped, and the link lives on.
+func TestWithdrawn(t *testing.T) {
+	a, b := two(t, 3, 1<<20, 64<<10)
+	other, err := b.link.Expose(uintptr(b.mem.Addr())+1<<19, 1<<19)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.check(a.queue.BindTarget(2, a.link, other, 1<<19))
+	b.link.Withdraw(other)
+	a.fill(0, 1<<19, 1)
+	b.fill(1<<19, 1<<20, 9)
+	put := trigger(device.TriggerData, 0, 0, 1<<19)
+	put.Snd = put.Snd&^(0x1ff<<41) | 2<<41
+	if _, ok, err := a.ring.Offer(put); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	a.flush()
+	b.expect(1<<19, 1<<20, 9)
+	a.push(device.TriggerSignal, 0, 0, 0)
+	a.flush()
+}
+
+// Who leaves in order is owed nothing: flushes are over, and what is sent is dropped.
+func TestBye(t *testing.T) {
+	a, b := two(t, 2, 1<<20, 64<<10)
+	b.close()
+	for range 20 {
+		a.push(device.TriggerData, 0, 0, 1<<20)
+		a.flush()
+	}
+	if err := a.ring.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// ended waits for the end of a queue, and returns why.
+func ended(t *testing.T, q *Queue) error {
+	t.Helper()
+	ctx, cancel := contextOf(bound)
+	defer cancel()
+	err := q.Wait(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal("the queue goes on")
+	}
+	return err
+}
+
+// A peer that dies, or sends what makes no sense, ends all queues, and is named; whoever
+// waits for a flush is let go.
+func TestEndOfPeer(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(r raw)
+		text string
+	}{
+		"closed":              {func(raw) {}, "closed by the peer"},
+		"unknown kind":        {func(r raw) { r.write(frameOf(9, 0, 0, 0, 0, 0)) }, "makes no sense"},
+		"unknown handle":      {func(r raw) { r.write(frameOf(2, 0, 77, 0, 8, 0)) }, "makes no sense"},
+		"beyond the end":      {func(r raw) { r.write(frameOf(2, 0, 0, 1<<16-7, 8, 0)) }, "makes no sense"},
+		"overflow":            {func(r raw) { r.write(frameOf(2, 0, 0, 8, ^uint64(0), 0)) }, "makes no sense"},
+		"unaligned signal":    {func(r raw) { r.write(frameOf(4, 0, 0, 4, 0, 0)) }, "makes no sense"},
+		"flush out of order":  {func(r raw) { r.write(frameOf(5, 0, 0, 0, 0, 2)) }, "makes no sense"},
+		"stripe out of order": {func(r raw) { r.write(frameOf(3, 1, 0, 0, 8, 2)) }, "makes no sense"},
+		"too many stripes":    {func(r raw) { r.write(frameOf(3, 1, 0, 0, 8, 1)) }, "makes no sense"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ends := sockets(t, 1)
+			s := alone(t, ends[0], 1<<16, 0)
+			s.cite(0, 1<<16)
+			s.push(device.TriggerFlush, 0, 0, 0)
+			r := rawOf(t, ends[1][0])
+			if got := r.read(32); got[0] != 5 {
+				t.Fatalf("frame %x: expected a flush", got)
+			}
+			c.do(r)
+			if name == "closed" {
+				ends[1][0].Close()
+			}
+			err := ended(t, s.queue)
+			if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%v: expected rank 1 to blame, with %q", err, c.text)
+			}
+			if s.ring.Err() == nil {
+				t.Error("who waits for the flush waits for ever")
+			}
+		})
+	}
+}
+
+// A socket for parts that ends ends the link, though the first one lives.
+func TestEndOfAnotherSocket(t *testing.T) {
+	ends := sockets(t, 2)
+	s := alone(t, ends[0], 1<<16, 0)
+	ends[1][1].Close()
+	if err := ended(t, s.queue); !errors.Is(err, framework.ErrPeer) {
+		t.Errorf("%v: expected %v", err, framework.ErrPeer)
+	}
+}
+
+// Parts on other sockets wait until the first one names their put.
+func TestPartsAhead(t *testing.T) {
+	ends := sockets(t, 2)
+	s := alone(t, ends[0], 1<<16, 0)
+	first, second := rawOf(t, ends[1][0]), rawOf(t, ends[1][1])
+	second.write(append(frameOf(3, 0, 0, 4096+8, 8, 1), "12345678"...))
+	second.write(append(frameOf(3, 0, 0, 4096+8, 8, 2), "abcdefgh"...))
+	first.write(append(frameOf(3, 1, 0, 4096, 8, 1), "ABCDEFGH"...))
+	first.write(frameOf(4, 0, 0, 0, 0, 0))
+	s.wait(1)
+	if got := string(s.mem.Bytes()[4096 : 4096+16]); got != "ABCDEFGH12345678" {
+		t.Errorf("%q: the second put came before its turn", got)
+	}
+	first.write(append(frameOf(3, 1, 0, 4096, 8, 2), "IJKLMNOP"...))
+	first.write(frameOf(5, 0, 0, 0, 0, 1))
+	if got := first.read(32); got[0] != 6 || got[24] != 1 {
+		t.Errorf("frame %x: expected the answer to flush 1", got)
+	}
+	if got := string(s.mem.Bytes()[4096 : 4096+16]); got != "IJKLMNOPabcdefgh" {
+		t.Errorf("%q after the second put", got)
+	}
+}
+
+// A trigger that cites what is not bound, or misses it, ends its queue and no other.
+func TestTriggersThatMakeNoSense(t *testing.T) {
+	for name, c := range map[string]struct {
+		trigger device.Trigger
+		text    string
+	}{
+		"nothing":     {trigger(0, 0, 0, 0), "asks for nothing"},
+		"source":      {device.Trigger{Fst: 8, Snd: 5<<32 | 1<<41 | device.TriggerData<<50}, "source is not bound"},
+		"target":      {device.Trigger{Fst: 8, Snd: 0<<32 | 6<<41 | device.TriggerData<<50}, "target is not bound"},
+		"semaphore":   {device.Trigger{Snd: device.TriggerSignal<<50 | 7<<53}, "semaphore is not bound"},
+		"source side": {device.Trigger{Fst: 8, Snd: 1<<32 | 1<<41 | device.TriggerData<<50}, "source is not bound"},
+		"target side": {device.Trigger{Fst: 8, Snd: 0<<32 | 0<<41 | device.TriggerData<<50}, "target is not bound"},
+		"read":        {trigger(device.TriggerData, 0, 1<<16-7, 8), "beyond the end of its source"},
+		"write":       {trigger(device.TriggerData, 1<<16-7, 0, 8), "beyond the end of its target"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := two(t, 1, 1<<16, 0)
+			if _, ok, err := a.ring.Offer(c.trigger); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			a.queue.Drain()
+			err := ended(t, a.queue)
+			if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%v: expected %v with %q", err, framework.ErrInvalid, c.text)
+			}
+			b.push(device.TriggerSignal, 0, 0, 0)
+			b.flush() // the link lives
+		})
+	}
+}
+
+// What is no stream socket is refused, and nothing of it stays open.
+func TestNoSockets(t *testing.T) {
+	e, err := NewEngine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, files := range [][]*os.File{nil, {nil}, {null}, make([]*os.File, MaxSockets+1)} {
+		if _, err := e.Link(1, files, 0); !errors.Is(err, framework.ErrInvalid) {
+			t.Errorf("%d files: %v: expected %v", len(files), err, framework.ErrInvalid)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An engine with links does not end, and one that has ended takes none.
+func TestOrderOfClosing(t *testing.T) {
+	ends := sockets(t, 1)
+	s := alone(t, ends[0], 4096, 0)
+	if err := s.engine.Close(); !errors.Is(err, framework.ErrInvalid) {
+		t.Errorf("%v: expected %v", err, framework.ErrInvalid)
+	}
+	s.close()
+	if _, err := s.engine.Link(1, ends[0], 0); !errors.Is(err, framework.ErrClosed) {
+		t.Errorf("%v: expected %v", err, framework.ErrClosed)
+	}
+	if _, err := s.engine.Queue(s.ring); !errors.Is(err, framework.ErrClosed) {
+		t.Errorf("%v: expected %v", err, framework.ErrClosed)
+	}
+}
+
+// Memory that is being sent when it is freed costs the link, and never a stray read.
+func TestForget(t *testing.T) {
+	ends := sockets(t, 1)
+	s := alone(t, ends[0], 64<<20, 0)
+	s.cite(0, 64<<20)
+	if err := s.link.Forget(uintptr(s.mem.Addr()), s.mem.Len()); err != nil {
+		t.Fatal(err)
+	}
+	s.push(device.TriggerData, 0, 0, 64<<20) // nobody reads
+	if err := s.link.Forget(uintptr(s.mem.Addr()), s.mem.Len()); !errors.Is(err, framework.ErrClosed) {
+		t.Errorf("%v: expected %v", err, framework.ErrClosed)
+	}
+}
+
+// The data path allocates nothing.
+func TestNoAllocations(t *testing.T) {
+	a, b := two(t, 1, 1<<16, 0)
+	n := uint64(0)
+	if got := testing.AllocsPerRun(200, func() {
+		a.push(device.TriggerData|device.TriggerSignal, 4096, 4096, 4096)
+		n++
+		b.wait(n)
+	}); got != 0 {
+		t.Errorf("%v allocations: expected none", got)
+	}
+}
