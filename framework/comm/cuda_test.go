@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/actor"
 )
 
@@ -64,6 +65,81 @@ func TestPortsOnCUDA(t *testing.T) {
 			return fmt.Errorf("%+v: expected 601 signals, seen and waited for", s)
 		}
 		return nil
+	})
+}
+
+// Several channels to one peer, with more puts outstanding than a stream or a ring takes,
+// and signals alone among them: all arrive, the data before its signal.
+func TestManyPutsOnCUDA(t *testing.T) {
+	const channels, bursts, part, each = 3, 2, 1 << 14, 64
+	cudaJob(t, 2, func(ctx context.Context, p *player) error {
+		out, in, ports, err := portsOf(ctx, p.Communicator)
+		if err != nil {
+			return err
+		}
+		handles := []device.PortChannelHandle{ports[1-p.Rank()].Handle()}
+		for len(handles) < channels {
+			ch, err := p.PortChannel(ctx, 1-p.Rank(), out, in)
+			if err != nil {
+				return err
+			}
+			handles = append(handles, ch.Handle())
+		}
+		data := make([]byte, channels*part)
+		for i := range data {
+			data[i] = byte(i/each*7 + p.Rank())
+		}
+		if err := p.write(ctx, out.Addr(), data); err != nil {
+			return err
+		}
+		var steps []actor.Step
+		add := func(op actor.Op, ch int, at, bytes uint64) {
+			steps = append(steps, actor.Step{Op: op, Channel: uint32(ch), Dst: at, Src: at, Bytes: bytes})
+		}
+		for burst := range bursts {
+			for at := uint64(0); at < part; at += each {
+				for ch := range channels {
+					add(actor.PortPutWithSignal, ch, uint64(ch*part)+at, each)
+					if at%(8*each) == 0 {
+						add(actor.PortSignal, ch, 0, 0)
+					}
+				}
+			}
+			add(actor.PortFlush, burst%channels, 0, 0)
+			for ch := range channels { // on an idle lane, and on those that may not be
+				add(actor.PortSignal, ch, 0, 0)
+			}
+			for ch := range channels {
+				for range part/each + part/each/8 + 1 {
+					add(actor.PortWait, ch, 0, 0)
+				}
+			}
+		}
+		todo, err := p.rehearse(ctx, handles[0], nil, steps...)
+		if err == nil {
+			err = putAt(ctx, p, &p.args.Port, handles...)
+		}
+		if err = errors.Join(err, p.Barrier(ctx)); err != nil { // both memories are written
+			return err
+		}
+		if err := errors.Join(p.launch(), p.Settle(ctx, p.stream), p.check(ctx, todo)); err != nil {
+			return err
+		}
+		got, err := p.read(ctx, in.Addr(), len(data)) // all waits were passed
+		if err != nil {
+			return err
+		}
+		for i, b := range got {
+			if want := byte(i/each*7 + 1 - p.Rank()); b != want {
+				return fmt.Errorf("byte %d is %d, expected %d", i, b, want)
+			}
+		}
+		for _, s := range p.Channels() {
+			if n := uint64(bursts * (part/each + part/each/8 + 1)); s.Known && (s.Seen != n || s.Expected != n) {
+				return fmt.Errorf("%+v: expected %d signals, seen and waited for", s, n)
+			}
+		}
+		return p.Barrier(ctx)
 	})
 }
 
