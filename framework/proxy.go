@@ -30,6 +30,19 @@ type Proxy interface {
 	Stop(ctx context.Context) error
 }
 
+// Helper is what a Proxy in the rank's own process may be besides: the rank's threads that
+// push or wait lend themselves to it, so that its own can sleep. What is true of every
+// other question to a transport is not of this one: a plugin has no say in it, since the
+// client of a plugin is never a Helper. A proxy that is none, or is wrapped, is slower.
+//
+// Implemented by transports/internal/verbs. Called by framework/comm through the ring.
+type Helper interface {
+	// Help performs what was pushed and, for one who waits, completes what is done,
+	// unless the proxy's own thread is at it. It does not wait, and may be called
+	// concurrently and late.
+	Help(waits bool)
+}
+
 // MemoryBinding gives a number to memory that triggers cite. Exactly one of Local
 // and Conn is set.
 type MemoryBinding struct {

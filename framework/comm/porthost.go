@@ -259,6 +259,9 @@ func (ch *PortChannel) waitOnDevice(ctx context.Context) error {
 func (ch *PortChannel) await(ctx context.Context, op string, ready func() bool) error {
 	start := time.Now()
 	for n := 0; !ready(); n++ {
+		if n%16 == 0 {
+			ch.help()
+		}
 		if n%64 != 63 {
 			continue
 		}
@@ -271,13 +274,24 @@ func (ch *PortChannel) await(ctx context.Context, op string, ready func() bool) 
 		switch waited := time.Since(start); {
 		case waited < 20*time.Microsecond:
 		case waited < time.Millisecond:
-			runtime.Gosched()
+			if n%2048 == 2047 {
+				runtime.Gosched() // rarely: each time the runtime wakes a thread
+			}
 			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // the core may be what the peer, or the adapter, waits for
 		default:
 			time.Sleep(min(waited/16, time.Millisecond))
 		}
 	}
 	return nil
+}
+
+// help does the work of a proxy in this process: what is waited for may depend on it.
+func (ch *PortChannel) help() {
+	for _, e := range ch.ends() {
+		if e != nil {
+			e.service.ring.Help()
+		}
+	}
 }
 
 // hopeless says why waiting on is in vain.

@@ -213,6 +213,9 @@ func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport,
 			return err
 		}
 		p.proxy = made
+		if h, ok := made.(framework.Helper); ok {
+			p.ring.Assist(h.Help)
+		}
 	}
 	waitCtx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
@@ -15,6 +16,8 @@ import (
 type Base struct {
 	handler func(r *ring.Ring) Handler
 	o       Options
+
+	running atomic.Pointer[Service] // service, for those who do not lock
 
 	mu      sync.Mutex
 	service *Service
@@ -50,6 +53,7 @@ func (b *Base) Start(_ context.Context, share framework.Share) error {
 		return err
 	}
 	s := New(r, b.handler(r), b.o)
+	b.running.Store(s)
 	if err := s.Start(); err != nil {
 		r.Close()
 		return err
@@ -62,6 +66,21 @@ func (b *Base) Start(_ context.Context, share framework.Share) error {
 		close(b.done)
 	}()
 	return nil
+}
+
+// Lend does the proxy's work on the caller's thread: see Service.Help. A transport whose
+// handler knows Later implements framework.Helper by it.
+func (b *Base) Lend(waits bool) {
+	if s := b.running.Load(); s != nil {
+		s.Help(waits)
+	}
+}
+
+// Lent is for handlers: whether this call is on a thread of somebody else, so that it must
+// not wait.
+func (b *Base) Lent() bool {
+	s := b.running.Load()
+	return s != nil && s.lent
 }
 
 // Wait returns why the proxy has ended.

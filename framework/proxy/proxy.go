@@ -40,14 +40,18 @@ type Handler func(t device.Trigger, pos uint64) Result
 
 // Result is what the proxy does next.
 type Result struct {
-	end bool
-	err error
+	end, later bool
+	err        error
 }
 
 // Results of a handler.
 var (
 	Continue = Result{}          // take the next trigger
 	End      = Result{end: true} // end in order: the handler wants no more
+
+	// Later leaves the trigger in the ring. A handler that would have to wait says so
+	// where it may not: see Service.Help.
+	Later = Result{later: true}
 )
 
 // Fail ends the proxy because of err. Its class goes into the ring's error word, so
@@ -63,6 +67,11 @@ type Options struct {
 	// Park bounds each sleep. A push from the host ends it; kernels of a GPU
 	// cannot, so a proxy that serves them wants a short one. 0: 100 ms.
 	Park time.Duration
+
+	// Nap bounds it until a push from the host has ended one: before that the ring
+	// may be that of kernels. The first sleeps of a pause are shorter, and those of a
+	// pause of minutes ten times as long. 0: Park.
+	Nap time.Duration
 
 	// CPU pins the thread to one core; 0 leaves it to the system, n means core n-1.
 	CPU int
@@ -88,6 +97,17 @@ type Service struct {
 	mu      sync.Mutex
 	started bool
 	ended   bool
+
+	woken bool // a producer has ended a sleep: there are none that cannot
+
+	// The turn is that of the thread except while it rests, and else of who helps.
+	turn   sync.Mutex
+	wanted atomic.Bool   // by one who waits
+	helped atomic.Uint64 // how many have had it
+	lent   bool          // one of them has it
+	seen   uint64        // of them by the thread
+	failed error         // of a handler that one of them has run
+	over   bool          // the ring is not to be touched any more
 }
 
 const (
@@ -197,10 +217,13 @@ func (s *Service) end(err error) {
 // main is the thread. A panic anywhere in it is its error.
 func (s *Service) main() (err error) {
 	pos := uint64(0)
+	s.turn.Lock()
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("proxy: %w: handler of trigger %d panicked: %v\n%s", framework.ErrPlugin, pos, p, debug.Stack())
+			err = panicked(pos, p)
 		}
+		s.over = true
+		s.turn.Unlock()
 	}()
 	if s.o.CPU > 0 {
 		var one unix.CPUSet
@@ -216,7 +239,10 @@ func (s *Service) main() (err error) {
 	left := -1
 	for {
 		t, at, ok, err := s.next()
-		if err != nil || !ok {
+		switch {
+		case err == errEnd:
+			return nil
+		case err != nil || !ok:
 			return err
 		}
 		pos = at
@@ -234,19 +260,33 @@ func (s *Service) main() (err error) {
 		}
 		r := s.handler(t, pos)
 		if r.err != nil {
-			return fmt.Errorf("proxy: trigger %d (%#x %#x): %w", pos, t.Fst, t.Snd, r.err)
+			return rejected(t, pos, r.err)
 		}
 		s.ring.Pop()
 		if r.end {
 			return nil
 		}
+		if s.wanted.Load() {
+			s.cede()
+		}
 	}
+}
+
+func panicked(pos uint64, p any) error {
+	return fmt.Errorf("proxy: %w: handler of trigger %d panicked: %v\n%s", framework.ErrPlugin, pos, p, debug.Stack())
+}
+
+func rejected(t device.Trigger, pos uint64, err error) error {
+	return fmt.Errorf("proxy: trigger %d (%#x %#x): %w", pos, t.Fst, t.Snd, err)
 }
 
 // next waits for a trigger; not ok: the proxy is to end.
 func (s *Service) next() (device.Trigger, uint64, bool, error) {
 	var idle time.Time
 	for n := 0; ; n++ {
+		if s.failed != nil {
+			return device.Trigger{}, 0, false, s.failed
+		}
 		if t, pos, ok := s.ring.Poll(); ok {
 			if s.o.Progress != nil && n == 0 {
 				if _, err := s.o.Progress(); err != nil {
@@ -269,6 +309,10 @@ func (s *Service) next() (device.Trigger, uint64, bool, error) {
 			}
 			return t, pos, ok, nil
 		}
+		if s.spare() {
+			idle, n = time.Time{}, 0
+			continue
+		}
 		if n%64 != 63 {
 			continue
 		}
@@ -276,18 +320,50 @@ func (s *Service) next() (device.Trigger, uint64, bool, error) {
 			idle = time.Now()
 			continue
 		}
-		s.rest(time.Since(idle), outstanding)
+		if s.rest(time.Since(idle), outstanding) {
+			n = 64 - afterSleep
+		}
 	}
 }
 
-func (s *Service) rest(waited time.Duration, outstanding bool) {
+// afterSleep is how often the thread looks before it sleeps again.
+const afterSleep = 4
+
+// firstNap is as short as the system's timers are.
+const firstNap = 50 * time.Microsecond
+
+// rest reports whether it has slept.
+func (s *Service) rest(waited time.Duration, outstanding bool) (slept bool) {
 	switch {
 	case waited < s.o.Spin:
 	case waited < s.o.Spin+s.o.Yield || outstanding:
-		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		s.turn.Unlock()
+		sched()
+		s.take()
 	default:
-		if s.stop.Load() == run {
-			s.ring.Park(s.o.Park)
+		if s.stop.Load() != run {
+			return false
 		}
+		d := s.o.Park
+		if !s.woken && s.o.Nap > 0 {
+			d = min(d, s.nap(waited))
+		}
+		s.park(d)
+		return true
 	}
+	return false
+}
+
+// nap is how long a push that cannot wake the proxy may be late, after a pause.
+func (s *Service) nap(waited time.Duration) time.Duration {
+	most := min(max(waited/1024, s.o.Nap), 10*s.o.Nap)
+	return min(max(waited/16, firstNap), most)
+}
+
+// park sleeps while others may have the turn.
+func (s *Service) park(d time.Duration) {
+	s.turn.Unlock()
+	woken := s.ring.Park(d)
+	s.take()
+	s.woken = s.woken || woken
 }

@@ -33,15 +33,17 @@ func (r *Ring) Pop() {
 func (r *Ring) Complete(i uint32, pos uint64) { atomic.StoreUint64(r.flushWord(i), pos+1) }
 
 // Park sleeps until a producer on the host pushes, Wake is called, or d has
-// passed. It may return early.
-func (r *Ring) Park(d time.Duration) {
+// passed. It may return early. It reports whether somebody has ended it.
+func (r *Ring) Park(d time.Duration) (woken bool) {
 	word := &r.header.Parked
 	atomic.StoreUint32(word, 1)
-	// A push before the store above did not see it; look again before sleeping.
-	if _, _, ok := r.Poll(); !ok && r.Err() == nil {
+	// A push before the store above did not see it; look again before sleeping. (Not by
+	// Poll: who sleeps may have lent the consumer's place.)
+	tail := r.Tail()
+	if atomic.LoadUint64(&r.slot(tail).Snd)&commitBit != r.commit(tail) && r.Err() == nil {
 		futexWait(word, 1, d)
 	}
-	atomic.StoreUint32(word, 0)
+	return atomic.SwapUint32(word, 0) == 0
 }
 
 // Wake ends Park.

@@ -54,6 +54,12 @@ func (r *Ring) push(ctx context.Context, t device.Trigger) (uint64, error) {
 	s := r.slot(pos)
 	atomic.StoreUint64(&s.Fst, t.Fst)
 	atomic.StoreUint64(&s.Snd, t.Snd|r.commit(pos)) // a full barrier, so the load below is not early
+	if r.help != nil {
+		r.help(false)
+		if r.Tail() > pos { // nobody has to wake for it
+			return pos, nil
+		}
+	}
 	if atomic.LoadUint32(&r.header.Parked) != 0 {
 		r.wake()
 	}
@@ -114,16 +120,19 @@ func (r *Ring) WaitTaken(ctx context.Context) error {
 	return nil
 }
 
-// await polls: it spins, then yields, then sleeps, each time for longer.
+// await polls: it spins, then yields, then sleeps, each time for longer. It yields to other
+// threads, which may be what the peer or the adapter waits for, and to other goroutines less
+// often: each time the runtime wakes a thread that looks for them.
 func (r *Ring) await(ctx context.Context, ready func() bool) error {
-	const spin, yield, nap = 20 * time.Microsecond, time.Millisecond, 500 * time.Microsecond
+	const spin, yield, nap, turns = 20 * time.Microsecond, time.Millisecond, 500 * time.Microsecond, 32
 	start := time.Now()
-	for {
+	for n := 0; ; {
 		for range 32 {
 			if ready() {
 				return nil
 			}
 		}
+		r.Help()
 		if err := r.ended(ctx); err != nil {
 			if ready() { // it came true in between
 				return nil
@@ -133,8 +142,10 @@ func (r *Ring) await(ctx context.Context, ready func() bool) error {
 		switch waited := time.Since(start); {
 		case waited < spin:
 		case waited < yield:
-			runtime.Gosched()
-			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // the core may be what the peer, or the adapter, waits for
+			if n++; n%turns == 0 {
+				runtime.Gosched()
+			}
+			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		default:
 			time.Sleep(min(waited/16, nap))
 		}

@@ -10,6 +10,9 @@
 // stored with release; the consumer reads them the other way round, with acquire.
 // It then performs the trigger and raises tail, which frees the slot.
 //
+// A consumer in the producer's own process may lend itself to it: then who pushes or waits
+// performs the triggers, and no thread has to wake for them.
+//
 // A consumer without work sleeps on the word parked. Producers on the host look at
 // it after each push, which costs them one load; kernels of a GPU cannot, so a
 // consumer that serves them must not park for long.
@@ -43,6 +46,7 @@ type Ring struct {
 	slots    uint64 // a copy: the shared word is not ours alone to write
 	shift    uint32
 	control  atomic.Pointer[device.WaitControl]
+	help     func(waits bool)
 
 	tail      uint64 // consumer's own count; the shared word only publishes it
 	closeOnce sync.Once
@@ -122,6 +126,19 @@ func (r *Ring) Share() (framework.Share, error) {
 
 // Watch lets pushes and waits from Go end with the communicator that owns the words.
 func (r *Ring) Watch(words *device.WaitControl) { r.control.Store(words) }
+
+// Assist names what performs triggers on the thread of its caller, where the consumer is in
+// this process: pushes and waits from Go call it. It returns at once if it cannot, and is
+// set before anybody else has the ring.
+func (r *Ring) Assist(help func(waits bool)) { r.help = help }
+
+// Help is for those who wait for what the consumer does: they do it themselves, if it is in
+// this process.
+func (r *Ring) Help() {
+	if r.help != nil {
+		r.help(true)
+	}
+}
 
 // Handle returns what kernels on the host push through. Control is the address of
 // the communicator's device.WaitControl, or 0; from here on pushes from Go watch

@@ -14,7 +14,7 @@ import (
 // endian, and a checksum. Peers of one job may run different builds, so a change of a
 // layout raises its version.
 const (
-	codecVersion = 1
+	codecVersion = 2
 	typeKey      = 1
 	typeAddress  = 2
 	headBytes    = 7

@@ -35,7 +35,7 @@ func TestCodecRefuses(t *testing.T) {
 	empty.bytes = 0
 	wraps.addr = 1<<64 - 8
 	for word, p := range map[string]framework.Parcel{
-		"version 2":            parcel(version),
+		"version 3":            parcel(version),
 		"damaged":              parcel(damaged),
 		"key of 0 bytes":       parcel(empty.append(nil)),
 		"64 bytes at 0xffffff": parcel(wraps.append(nil)),

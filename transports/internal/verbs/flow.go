@@ -45,6 +45,9 @@ type target struct {
 	id          framework.ID
 }
 
+// fullSpin is how long a full queue is polled before it is looked at now and then.
+const fullSpin = 20 * time.Microsecond
+
 // markAfter is how long a connection is left alone before it is marked.
 const markAfter = 20 * time.Microsecond
 
@@ -107,6 +110,7 @@ func (f *flow) post(rs []request, known bool, halt *atomic.Bool) (uint64, error)
 }
 
 func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, error) {
+	var start time.Time
 	for tries := 0; ; tries++ {
 		if f.err != nil {
 			return 0, f.err
@@ -120,9 +124,12 @@ func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, 
 		if halt != nil && halt.Load() {
 			return 0, fmt.Errorf("%w: stopped while the queue of requests was full", framework.ErrClosed)
 		}
-		if tries > 100 {
+		if tries == 0 {
+			start = time.Now()
+		}
+		if tries%8 == 7 && time.Since(start) > fullSpin {
 			f.mu.Unlock()
-			yield() // the core, too: an emulated adapter works on it
+			doze(breath) // there is work for longer, and an emulated adapter needs the core for it
 			f.mu.Lock()
 		}
 	}
@@ -163,6 +170,21 @@ func (f *flow) pollLocked() error {
 		f.failLocked(err)
 	}
 	return f.err
+}
+
+// room reports whether a put of so many bytes, a signal and two checks can be posted at once.
+// A connection that has failed has room: it says so at once.
+func (f *flow) room(bytes uint64) bool {
+	pieces := (bytes + f.dev.longest() - 1) / f.dev.longest()
+	if pieces > batch {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.posted-f.completed+pieces+3 <= f.depth || f.pollLocked() != nil {
+		return true
+	}
+	return f.posted-f.completed+pieces+3 <= f.depth
 }
 
 // progress takes completions, and sees to it that there will be one for what is under way.

@@ -186,9 +186,10 @@ func TestRequestsOfImmediates(t *testing.T) {
 	want := []string{
 		"post write bytes=16 signaled value=0",
 		"post write bytes=8 inline value=0",
-		"  + imm bytes=0 value=1",
+		"  + imm bytes=0 signaled value=1",
 		"post write bytes=4096 value=0",
-		"post imm bytes=0 value=2",
+		"post imm bytes=0 signaled value=2",
+		fmt.Sprintf("post imm bytes=0 signaled value=%d", askEntry<<countBits|1), // the flush
 	}
 	at := 0
 	for _, l := range got { // the peer's reports are in between

@@ -24,17 +24,20 @@ import (
 //
 // Each immediate takes up one reception. The peer tells how many it has counted, by a write
 // into the sender's mailbox, after it has made room again; a sender with as many under way
-// as the peer has room for waits. So the peer is never without room.
+// as the peer has room for waits. So the peer is never without room. It tells so when it has
+// counted a quarter of what there is room for, and at once when a flush asks, by a signal to
+// an entry that stands for no counter.
 
 // destinations is the sender's side of the table.
 type destinations struct {
-	flow *flow
-	room uint64
+	flow  *flow
+	limit uint64 // signals that the peer has room for
 
 	mu      sync.Mutex
 	numbers map[destination]uint32
-	counts  []uint32 // low bits of the signals that each entry has had
+	counts  [boxEntries]uint32 // low bits of the signals that each entry has had
 	sent    uint64
+	asked   uint64 // sent, when the peer was asked
 }
 
 type destination struct {
@@ -43,7 +46,7 @@ type destination struct {
 }
 
 func newDestinations(f *flow, room uint16) *destinations {
-	return &destinations{flow: f, room: uint64(room), numbers: map[destination]uint32{}}
+	return &destinations{flow: f, limit: uint64(room), numbers: map[destination]uint32{}}
 }
 
 // number gives a counter its entry, and writes it for the peer.
@@ -53,9 +56,9 @@ func (d *destinations) number(to destination) (uint32, error) {
 	if n, ok := d.numbers[to]; ok {
 		return n, nil
 	}
-	n := uint32(len(d.counts))
-	if n == boxEntries {
-		return 0, fmt.Errorf("%w: more than %d semaphores over one connection", framework.ErrUnavailable, boxEntries)
+	n := uint32(len(d.numbers))
+	if n == askEntry {
+		return 0, fmt.Errorf("%w: more than %d semaphores over one connection", framework.ErrUnavailable, askEntry)
 	}
 	box := d.flow.box
 	at := boxOut + uint64(n)*boxEntry
@@ -70,15 +73,43 @@ func (d *destinations) number(to destination) (uint32, error) {
 		return 0, err
 	}
 	d.numbers[to] = n
-	d.counts = append(d.counts, 0)
 	return n, nil
+}
+
+// inquire makes the peer tell what it has counted, and returns what it must have.
+func (d *destinations) inquire(halt *atomic.Bool) (uint64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asked == d.sent {
+		return d.sent, nil
+	}
+	immediate, err := d.take(askEntry, halt)
+	if err != nil {
+		return 0, err
+	}
+	d.asked = d.sent
+	one := [1]request{d.signal(immediate)}
+	_, err = d.flow.post(one[:], true, halt)
+	return d.sent, err
+}
+
+// signal is an empty write with an immediate.
+func (d *destinations) signal(immediate uint32) request {
+	return request{opcode: opWriteImm, remote: d.flow.theirs.mailbox, rkey: d.flow.theirs.rkey, value: uint64(immediate)}
+}
+
+// room reports whether the peer has room for a signal.
+func (d *destinations) room() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sent-d.flow.counted() < d.limit
 }
 
 // take waits until the peer has room, and returns the immediate of the next signal to an
 // entry. The caller posts it before anybody else takes one: put makes sure of it.
 func (d *destinations) take(n uint32, halt *atomic.Bool) (uint32, error) {
 	var start time.Time
-	for tries := 0; d.sent-d.flow.counted() >= d.room; tries++ {
+	for tries := 0; d.sent-d.flow.counted() >= d.limit; tries++ {
 		if err := d.flow.problem(); err != nil {
 			return 0, err
 		}
@@ -107,13 +138,6 @@ func (d *destinations) take(n uint32, halt *atomic.Bool) (uint32, error) {
 	return n<<countBits | d.counts[n], nil
 }
 
-// total returns how many signals were sent.
-func (d *destinations) total() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.sent
-}
-
 const askPeerAfter = 500 * time.Millisecond
 
 // ask posts a request that the peer's adapter has to answer.
@@ -123,9 +147,14 @@ func (f *flow) ask(halt *atomic.Bool) error {
 	return err
 }
 
-func yield() {
-	runtime.Gosched()
-	_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+// yield lets other threads have the core. Not other goroutines: on a thread that belongs to
+// one, as a proxy's does, that takes two changes of threads.
+func yield() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// doze sleeps, on this thread.
+func doze(d time.Duration) {
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	_ = unix.Nanosleep(&t, nil) // a signal ends it early
 }
 
 // receiver counts the immediates of all connections of a device, on one thread.
@@ -138,6 +167,8 @@ type receiver struct {
 	flows   []*incoming
 	stopped bool
 	work    chan struct{}
+	helped  uint64 // how often others have looked
+	seen    uint64 // of these, by the thread
 }
 
 // incoming is the receiving side of a connection.
@@ -147,6 +178,8 @@ type incoming struct {
 	counts [boxEntries]uint32
 	raised uint64
 	told   uint64 // the peer
+	often  uint64 // it is told after as many
+	asked  bool   // to tell now
 }
 
 func newReceiver(t *Transport, d *adapter) *receiver {
@@ -157,7 +190,7 @@ func newReceiver(t *Transport, d *adapter) *receiver {
 
 func (r *receiver) add(f *flow) {
 	r.mu.Lock()
-	r.flows = append(r.flows, &incoming{flow: f, pair: f.pair})
+	r.flows = append(r.flows, &incoming{flow: f, pair: f.pair, often: uint64(max(1, f.pair.receives/4))})
 	f.pair.arm() // wakes a thread that sleeps
 	r.mu.Unlock()
 	r.wake()
@@ -201,10 +234,13 @@ func (r *receiver) run() {
 	defer close(r.done)
 	idle := time.Now()
 	for n := 1; ; n++ {
-		moved, any, on := r.pass(false)
+		moved, any, on, spare := r.pass(false)
 		switch {
 		case !on:
 			return
+		case spare:
+			r.dev.awaitEvent(receiverWatch)
+			idle = time.Now()
 		case !any:
 			<-r.work
 			idle = time.Now()
@@ -215,22 +251,44 @@ func (r *receiver) run() {
 		case time.Since(idle) < r.t.config.DrainSpin+r.t.config.DrainYield:
 			yield()
 		default:
-			if moved, _, on := r.pass(true); on && !moved {
+			if moved, _, on, spare := r.pass(true); on && !moved && !spare {
 				r.dev.awaitEvent(receiverSleep)
 			}
 		}
 	}
 }
 
-// receiverSleep bounds a sleep, in milliseconds, for the end.
-const receiverSleep = 50
+// receiverSleep bounds a sleep, in milliseconds, for the end; receiverWatch one while others
+// look at the queues.
+const receiverSleep, receiverWatch = 50, 5
 
-func (r *receiver) pass(arm bool) (moved, any, on bool) {
-	r.mu.Lock()
+// help looks at the queues on the thread of who waits for a signal.
+func (r *receiver) help() {
+	if !r.mu.TryLock() {
+		return
+	}
+	defer r.mu.Unlock()
+	if !r.stopped {
+		r.helped++
+		r.passLocked(false)
+	}
+}
+
+// pass looks at all queues; spare: others have done so since the last time.
+func (r *receiver) pass(arm bool) (moved, any, on, spare bool) {
+	if !r.mu.TryLock() { // somebody does
+		return false, true, true, true
+	}
 	defer r.mu.Unlock()
 	if r.stopped {
-		return false, false, false
+		return false, false, false, false
 	}
+	spare = r.seen != r.helped
+	r.seen = r.helped
+	return r.passLocked(arm && !spare), len(r.flows) > 0, true, spare
+}
+
+func (r *receiver) passLocked(arm bool) (moved bool) {
 	for _, i := range r.flows {
 		if i.flow.failed.Load() {
 			continue
@@ -246,12 +304,12 @@ func (r *receiver) pass(arm bool) (moved, any, on bool) {
 			i.flow.fail(err)
 			continue
 		}
-		if i.raised != i.told {
+		if i.asked || i.raised-i.told >= i.often {
 			i.tell()
 		}
 		moved = moved || n > 0
 	}
-	return moved, len(r.flows) > 0, true
+	return moved
 }
 
 // take counts one immediate.
@@ -264,15 +322,19 @@ func (i *incoming) take(t *Transport, c completion) {
 	n, count := c.value>>countBits, c.value&countMask
 	fresh := (count - i.counts[n]) & countMask
 	i.counts[n] = count
-	entry := unsafe.Add(f.box.memory.Addr(), boxIn+uintptr(n)*boxEntry)
-	to := destination{
-		id:     framework.ID(atomic.LoadUint64((*uint64)(entry))),
-		offset: atomic.LoadUint64((*uint64)(unsafe.Add(entry, 8))),
-	}
 	i.raised++
 	if fresh == 0 {
 		f.fail(fmt.Errorf("%w: signal %d for entry %d came twice", framework.ErrPeer, count, n))
 		return
+	}
+	if n == askEntry {
+		i.asked = true
+		return
+	}
+	entry := unsafe.Add(f.box.memory.Addr(), boxIn+uintptr(n)*boxEntry)
+	to := destination{
+		id:     framework.ID(atomic.LoadUint64((*uint64)(entry))),
+		offset: atomic.LoadUint64((*uint64)(unsafe.Add(entry, 8))),
 	}
 	t.mu.RLock()
 	r, ok := t.made[to.id].(*registration)
@@ -305,6 +367,6 @@ func (i *incoming) tell() {
 		one[0].flags |= flagInline
 	}
 	if _, err := f.postLocked(one[:], false, nil); err == nil {
-		i.told = i.raised
+		i.told, i.asked = i.raised, false
 	}
 }

@@ -112,6 +112,14 @@ func (d *adapter) close() {
 // atomics reports whether the adapter adds to memory on behalf of a peer.
 func (d *adapter) atomics() bool { return d.c.attr.atomic_cap != C.rv_atomic_none }
 
+// longest is how much one request can carry.
+func (d *adapter) longest() uint64 {
+	if n := d.portAttr.longest; n > 0 {
+		return min(n, largestPut)
+	}
+	return largestPut
+}
+
 func (d *adapter) ports() int { return int(d.c.attr.phys_port_cnt) }
 
 func (d *adapter) queryPort(port int) (portFacts, error) {

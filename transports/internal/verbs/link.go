@@ -42,7 +42,7 @@ type connection struct {
 
 func (c *connection) close() {
 	e := c.endpoint
-	if r := e.t.receiverOf(); r != nil {
+	if r := e.t.receiver.Load(); r != nil {
 		r.remove(c.flow)
 	}
 	c.flow.close()
@@ -51,12 +51,6 @@ func (c *connection) close() {
 		e.conn = nil
 	}
 	e.mu.Unlock()
-}
-
-func (t *Transport) receiverOf() *receiver {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.receiver
 }
 
 // Listen makes one side of a link.
@@ -204,7 +198,7 @@ func (e *endpoint) connect(p framework.Peer) (*connection, error) {
 	c := &connection{endpoint: e, peer: p.Rank}
 	c.flow = newFlow(e, a, p.Rank)
 	e.conn = c
-	if r := t.receiverOf(); r != nil {
+	if r := t.receiver.Load(); r != nil {
 		r.add(c.flow)
 	}
 	return c, nil
@@ -266,7 +260,8 @@ const (
 	boxRaised   = 8    // how many of the peer's signals were counted here, on its way there
 	boxCredit   = 2048 // how many signals the peer has counted
 	boxEntry    = 16   // bytes of an entry: id of the memory, offset of the counter
-	boxEntries  = 1024 // counters that one connection can signal to
+	boxEntries  = 1024 // counters that one connection can signal to, and one that is none:
+	askEntry    = boxEntries - 1
 	boxOut      = 4096 // entries on their way to the peer
 	boxIn       = boxOut + boxEntries*boxEntry
 	boxBytes    = boxIn + boxEntries*boxEntry

@@ -14,10 +14,30 @@ import (
 func (p *proxy) handle(t device.Trigger, pos uint64) frameproxy.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.Lent() && !p.room(t) {
+		return frameproxy.Later
+	}
 	if err := p.perform(t, pos); err != nil {
 		return frameproxy.Fail(err)
 	}
 	return frameproxy.Continue
+}
+
+// room reports whether a trigger can be performed without waiting. One that makes no sense
+// can be.
+func (p *proxy) room(t device.Trigger) bool {
+	kind := t.Snd >> 50 & 7
+	if kind&device.TriggerData != 0 {
+		if f := p.memory[t.Snd>>41&0x1ff].flow; f != nil && !f.room(t.Fst&0xffffffff) {
+			return false
+		}
+	}
+	if number := t.Snd >> 53 & 0x3ff; kind != device.TriggerData && number < semaphores {
+		if f := p.semaphore[number].flow; f != nil && (!f.room(0) || f.table != nil && !f.table.room()) {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *proxy) perform(t device.Trigger, pos uint64) error {
@@ -91,10 +111,7 @@ func (p *proxy) ends(t device.Trigger) (src, dst *bound, err error) {
 func (p *proxy) put(t device.Trigger, src, dst *bound) (int, error) {
 	left, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
 	f := dst.flow
-	piece := uint64(largestPut)
-	if longest := f.dev.portAttr.longest; longest > 0 {
-		piece = min(piece, longest)
-	}
+	piece := f.dev.longest()
 	n := 0
 	for ; left > 0; n++ {
 		if n == batch-1 {
@@ -129,9 +146,9 @@ func (p *proxy) signal(s *bound, n int) error {
 		if err != nil {
 			return err
 		}
-		p.batch[n] = request{opcode: opWriteImm, remote: f.theirs.mailbox, rkey: f.theirs.rkey, value: uint64(immediate)}
-		_, err = f.post(p.batch[:n+1], false, &p.halt)
-		f.clean() // who hears that it was counted, knows that the data is there
+		p.batch[n] = d.signal(immediate)
+		_, err = f.post(p.batch[:n+1], true, &p.halt) // as an atomic, or it would have to be asked for soon
+		f.clean()                                     // who hears that it was counted, knows that the data is there
 		return err
 	}
 	p.batch[n] = request{
@@ -152,16 +169,25 @@ func (p *proxy) flush(s *bound, number uint32, pos uint64) error {
 	}
 	w := flush{flow: f, request: n, slot: number, pos: pos}
 	if f.table != nil {
-		w.signals = f.table.total()
+		if w.signals, err = f.table.inquire(&p.halt); err != nil {
+			return err
+		}
 	}
 	p.pending = append(p.pending, w)
-	return nil
+	if p.Lent() {
+		_, err = p.progressLocked() // it may be done already, and who waits for it looks next
+	}
+	return err
 }
 
 // progress completes flushes, and reports whether anything is under way.
 func (p *proxy) progress() (outstanding bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.progressLocked()
+}
+
+func (p *proxy) progressLocked() (outstanding bool, err error) {
 	steps := uint64(0)
 	for _, f := range p.flows {
 		busy, err := f.progress()
@@ -171,7 +197,13 @@ func (p *proxy) progress() (outstanding bool, err error) {
 		steps += f.done()
 		if f.table != nil {
 			steps += f.counted()
-			busy = busy || f.counted() != f.table.total()
+			if p.stopping.Load() && p.ring.Depth() == 0 {
+				total, err := f.table.inquire(&p.halt)
+				if err != nil {
+					return false, err
+				}
+				busy = busy || f.counted() < total
+			}
 		}
 		outstanding = outstanding || busy
 	}
@@ -203,8 +235,8 @@ func (p *proxy) patience(steps uint64) {
 		return
 	}
 	if time.Since(p.moved) > p.t.config.DrainSpin+p.t.config.DrainYield {
-		time.Sleep(nap)
+		doze(breath)
 	}
 }
 
-const nap = 50 * time.Microsecond
+const breath = 50 * time.Microsecond

@@ -17,7 +17,8 @@ import (
 const (
 	memories   = 512
 	semaphores = device.RingFlushWords
-	park       = 100 * time.Millisecond // producers on the host wake a proxy; kernels cannot
+	park       = 100 * time.Millisecond // producers on the host wake a proxy
+	nap        = time.Millisecond       // kernels of a device cannot
 	largestPut = 1 << 30                // of one request; a message has 31 bits on most adapters
 )
 
@@ -26,6 +27,8 @@ type proxy struct {
 	*frameproxy.Base
 	t    *Transport
 	halt atomic.Bool // Stop has lost patience
+
+	stopping atomic.Bool // Stop waits until signals are counted, too
 
 	mu        sync.Mutex // held while a trigger is performed
 	memory    [memories]bound
@@ -75,7 +78,7 @@ func (t *Transport) NewProxy(ctx context.Context) (framework.Proxy, error) {
 		p.ring = r
 		p.mu.Unlock()
 		return p.handle
-	}, frameproxy.Options{Spin: t.config.DrainSpin, Yield: t.config.DrainYield, Park: park, CPU: t.config.DrainCPU + 1, Progress: p.progress})
+	}, frameproxy.Options{Spin: t.config.DrainSpin, Yield: t.config.DrainYield, Park: park, Nap: nap, CPU: t.config.DrainCPU + 1, Progress: p.progress})
 	t.mu.Lock()
 	t.proxies[p] = true
 	t.mu.Unlock()
@@ -242,8 +245,18 @@ func (p *proxy) Start(ctx context.Context, share framework.Share) error {
 	return nil
 }
 
+// Help implements framework.Helper: it posts and counts on the thread of who pushes or
+// waits.
+func (p *proxy) Help(waits bool) {
+	if r := p.t.receiver.Load(); r != nil && waits {
+		r.help()
+	}
+	p.Lend(waits)
+}
+
 // Stop performs what was pushed, and ends.
 func (p *proxy) Stop(ctx context.Context) error {
+	p.stopping.Store(true)
 	stop := context.AfterFunc(ctx, func() { p.halt.Store(true) })
 	err := p.Base.Stop(ctx)
 	stop()
@@ -259,4 +272,7 @@ func (p *proxy) Stop(ctx context.Context) error {
 	return nil
 }
 
-var _ framework.Proxy = (*proxy)(nil)
+var (
+	_ framework.Proxy  = (*proxy)(nil)
+	_ framework.Helper = (*proxy)(nil)
+)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
@@ -34,7 +35,7 @@ type Transport struct {
 	lib      *library
 	dev      *adapter // open while something uses it
 	users    int
-	receiver *receiver // of dev; nil where signals are atomics
+	receiver atomic.Pointer[receiver] // of dev; nil where signals are atomics
 	last     framework.ID
 	made     map[framework.ID]thing
 	proxies  map[*proxy]bool
@@ -110,7 +111,7 @@ func (t *Transport) acquire(nics []framework.NIC) (*adapter, error) {
 		}
 		t.dev = d
 		if t.setup.Mode == Immediate {
-			t.receiver = newReceiver(t, d)
+			t.receiver.Store(newReceiver(t, d))
 		}
 	}
 	t.users++
@@ -125,8 +126,8 @@ func (t *Transport) release() {
 		t.mu.Unlock()
 		return
 	}
-	d, r := t.dev, t.receiver
-	t.dev, t.receiver = nil, nil
+	d, r := t.dev, t.receiver.Swap(nil)
+	t.dev = nil
 	t.mu.Unlock()
 	if r != nil {
 		r.stop()

@@ -1,0 +1,156 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// A proxy in the process of those who push is a third party: each message wakes it, or it
+// polls on a core that they, or the peer, could use. So they may do its work, between two
+// statements of their own. Its thread then sleeps, and looks from time to time whether
+// somebody still does.
+
+const (
+	// watch is how long the thread sleeps while others do its work. What nobody waits
+	// for, such as the failure of a put, is seen as late as that.
+	watch = 5 * time.Millisecond
+
+	// share is how many triggers one who waits performs before it looks at what it
+	// waits for.
+	share = 8
+
+	// offer is how long the thread leaves the turn to one who waits: nobody who does
+	// sleeps for longer between two looks.
+	offer = time.Millisecond
+)
+
+// Help performs what was pushed, and completes what is done, on the caller's thread, unless
+// the proxy's own is at it. Who waits, and will be back soon, gets the turn from the thread
+// in the middle of its work; who has pushed does not, but performs all of it where it has
+// the turn. The handler must not wait: it says Later, and the thread takes over. Help may be
+// called concurrently, and after the end.
+func (s *Service) Help(waits bool) {
+	if !s.turn.TryLock() {
+		if waits && !s.wanted.Load() {
+			s.wanted.Store(true)
+		}
+		return
+	}
+	pos := uint64(0)
+	defer func() {
+		if p := recover(); p != nil {
+			s.fail(panicked(pos, p))
+		}
+		s.lent = false
+		s.turn.Unlock()
+	}()
+	if s.over || s.failed != nil || s.stop.Load() != run {
+		return
+	}
+	s.helped.Add(1)
+	s.woken, s.lent = true, true
+	most := s.ring.Slots() // others may push for ever
+	if waits {
+		most = share
+	}
+	for range most {
+		var t device.Trigger
+		var ok bool
+		if t, pos, ok = s.ring.Poll(); !ok {
+			break
+		}
+		r := s.handler(t, pos)
+		if r.later {
+			break
+		}
+		s.helped.Add(1)
+		if r.err != nil {
+			s.fail(rejected(t, pos, r.err))
+			return
+		}
+		s.ring.Pop()
+		if r.end {
+			s.fail(errEnd)
+			return
+		}
+	}
+	if waits && s.o.Progress != nil {
+		if _, err := s.o.Progress(); err != nil {
+			s.fail(err)
+		}
+	}
+}
+
+// errEnd is a handler's End.
+var errEnd = errors.New("end")
+
+// fail leaves an error to the thread, which ends.
+func (s *Service) fail(err error) {
+	s.failed = err
+	s.ring.Wake()
+}
+
+// spare reports whether others have done the thread's work since it has last looked. It
+// returns when they do not any more, or have left something to it.
+func (s *Service) spare() bool {
+	if s.helped.Load() == s.seen || s.stop.Load() != run {
+		return false
+	}
+	s.turn.Unlock()
+	s.rejoin()
+	return true
+}
+
+// rejoin waits until nobody does the thread's work any more, and takes the turn.
+func (s *Service) rejoin() {
+	for s.stop.Load() == run {
+		s.seen = s.helped.Load()
+		start := time.Now()
+		if s.ring.Park(watch) {
+			break
+		}
+		if time.Since(start) < offer { // there is a trigger, which somebody performs, or has left
+			doze(offer)
+		}
+		if s.helped.Load() == s.seen && s.turn.TryLock() {
+			return
+		}
+	}
+	s.take()
+}
+
+// cede gives the turn, in the middle of work, to who waits: it will do the rest of it.
+func (s *Service) cede() {
+	s.wanted.Store(false)
+	s.seen = s.helped.Load()
+	s.turn.Unlock()
+	doze(offer)
+	if s.helped.Load() != s.seen || !s.turn.TryLock() {
+		s.rejoin()
+	}
+}
+
+// take waits for the turn. Who has it gives it back soon, mostly: a sleep would cost a
+// goroutine with a thread of its own two changes of threads.
+func (s *Service) take() {
+	for range 16 {
+		if s.turn.TryLock() {
+			return
+		}
+		sched()
+	}
+	s.turn.Lock()
+}
+
+// sched lets other threads have the core, for as long as they want.
+func sched() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// doze sleeps on this thread.
+func doze(d time.Duration) {
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	_ = unix.Nanosleep(&t, nil) // a signal ends it early, which does no harm
+}

@@ -1,0 +1,234 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
+)
+
+// helped starts a proxy that lends itself to who pushes and waits.
+func helped(t *testing.T, slots int, h func(r *ring.Ring, lent func() bool) Handler, o Options) (*ring.Ring, *Base) {
+	t.Helper()
+	r := newRing(t, slots)
+	var b *Base
+	b = NewBase(func(r *ring.Ring) Handler { return h(r, func() bool { return b.Lent() }) }, o)
+	share, err := r.Share()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer share.Close()
+	if err := b.Start(bound(t), share); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Stop(bound(t)) })
+	r.Assist(b.Lend)
+	return r, b
+}
+
+// eventually fails the test if a condition does not come true.
+func eventually(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(20 * time.Second); !ready(); {
+		if time.Now().After(limit) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// Who pushes performs the trigger on its own thread once the proxy's rests.
+func TestHelpOnTheThreadOfThePush(t *testing.T) {
+	var last atomic.Int64
+	r, _ := helped(t, 64, func(r *ring.Ring, _ func() bool) Handler {
+		return func(_ device.Trigger, pos uint64) Result {
+			last.Store(int64(unix.Gettid()))
+			r.Complete(0, pos)
+			return Continue
+		}
+	}, Options{})
+	eventually(t, "a trigger is performed by who pushed it", func() bool {
+		pos := push(t, r, 1)
+		return r.Flushed(0, pos) && last.Load() == int64(unix.Gettid())
+	})
+}
+
+// Triggers are performed in order and once, whoever does it, and a proxy that is stopped
+// has performed all of them.
+func TestHelpKeepsOrder(t *testing.T) {
+	var next, own, lent uint64
+	r, b := helped(t, 16, func(r *ring.Ring, isLent func() bool) Handler {
+		return func(tr device.Trigger, pos uint64) Result {
+			if pos != next {
+				return Fail(fmt.Errorf("%w: position %d: expected %d", framework.ErrInvalid, pos, next))
+			}
+			if isLent() {
+				if pos%7 == 3 {
+					return Later // the thread has to
+				}
+				lent++
+			} else {
+				own++
+			}
+			next++
+			r.Complete(0, pos)
+			return Continue
+		}
+	}, Options{})
+	const pushers, each = 3, 2000
+	var all sync.WaitGroup
+	for range pushers {
+		all.Go(func() {
+			for range each {
+				if pos, err := r.PushContext(bound(t), device.Trigger{Fst: 1}); err != nil {
+					t.Error(err)
+				} else if err := r.WaitFlushed(bound(t), 0, pos); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := b.Stop(bound(t)); err != nil {
+		t.Fatal(err)
+	}
+	if next != pushers*each || own < next/7-1 || lent == 0 {
+		t.Errorf("%d triggers, %d by the thread and %d by others: expected %d in all, and some of each", next, own, lent, pushers*each)
+	}
+}
+
+// One who waits for a trigger in the middle of a full ring gets the turn from the thread.
+func TestHelpOfOneWhoWaits(t *testing.T) {
+	var lent atomic.Uint64
+	r, b := helped(t, 512, func(r *ring.Ring, isLent func() bool) Handler {
+		return func(_ device.Trigger, pos uint64) Result {
+			if isLent() {
+				lent.Add(1)
+			} else {
+				doze(200 * time.Microsecond) // work that takes a while
+			}
+			r.Complete(0, pos)
+			return Continue
+		}
+	}, Options{})
+	eventually(t, "who waits performs triggers", func() bool {
+		b.running.Load().turn.Lock() // a ring that is full before anybody looks
+		var last uint64
+		for range 400 {
+			last = push(t, r, 1)
+		}
+		before := lent.Load()
+		b.running.Load().turn.Unlock()
+		if err := r.WaitFlushed(bound(t), 0, last); err != nil {
+			t.Fatal(err)
+		}
+		return lent.Load() > before+share
+	})
+}
+
+// The thread looks after what nobody waits for any more.
+func TestHelpEndsInTheMiddle(t *testing.T) {
+	done := make(chan struct{})
+	var outstanding atomic.Bool
+	r, _ := helped(t, 8, func(_ *ring.Ring, isLent func() bool) Handler {
+		return func(device.Trigger, uint64) Result {
+			if isLent() {
+				outstanding.Store(true)
+			}
+			return Continue
+		}
+	}, Options{Progress: func() (bool, error) {
+		if outstanding.CompareAndSwap(true, false) {
+			close(done)
+		}
+		return outstanding.Load(), nil
+	}})
+	eventually(t, "a push is performed by who pushed", func() bool { push(t, r, 1); return outstanding.Load() })
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody makes progress with what was left")
+	}
+}
+
+// An error, a panic and the end of a handler end the proxy, on whatever thread they happen.
+func TestHelpThatFails(t *testing.T) {
+	for what, x := range map[string]struct {
+		end  func() Result
+		want string // "": an end in order
+	}{
+		"error": {func() Result { return Fail(framework.ErrInvalid) }, "trigger"},
+		"panic": {func() Result { panic("oops") }, "panicked: oops"},
+		"end":   {func() Result { return End }, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var mine atomic.Bool
+			r, b := helped(t, 8, func(_ *ring.Ring, isLent func() bool) Handler {
+				return func(device.Trigger, uint64) Result {
+					if isLent() {
+						mine.Store(true)
+						return x.end()
+					}
+					return Continue
+				}
+			}, Options{})
+			eventually(t, "a handler runs on the thread of a push", func() bool {
+				_, err := r.PushContext(bound(t), device.Trigger{Fst: 1})
+				return err != nil || mine.Load()
+			})
+			err := b.Wait(bound(t))
+			if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
+				t.Errorf("error %v: expected one with %q", err, x.want)
+			}
+			b.Lend(true) // late: the ring is gone
+			if _, err := r.PushContext(bound(t), device.Trigger{Fst: 1}); framework.Class(err) == nil {
+				t.Errorf("push after the end: %v", err)
+			}
+		})
+	}
+}
+
+// What cannot wake the proxy is seen soon, until somebody shows that he can.
+func TestNapsUntilSomebodyWakesIt(t *testing.T) {
+	o := Options{Park: 100 * time.Millisecond, Nap: time.Millisecond}
+	s := New(newRing(t, 8), func(device.Trigger, uint64) Result { return Continue }, o)
+	for waited, want := range map[time.Duration]time.Duration{
+		0:                       firstNap,
+		8 * time.Millisecond:    500 * time.Microsecond,
+		time.Second:             time.Millisecond,
+		5120 * time.Millisecond: 5 * time.Millisecond,
+		time.Hour:               10 * time.Millisecond,
+	} {
+		if got := s.nap(waited); got != want {
+			t.Errorf("a nap of %v after %v: expected %v", got, waited, want)
+		}
+	}
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.park(time.Nanosecond); s.woken {
+		t.Error("a sleep that ended by itself was ended by somebody")
+	}
+	var wakers sync.WaitGroup
+	defer wakers.Wait() // before the ring is closed
+	var enough atomic.Bool
+	defer enough.Store(true)
+	wakers.Go(func() {
+		for !enough.Load() {
+			s.ring.Wake()
+			doze(100 * time.Microsecond)
+		}
+	})
+	for limit := time.Now().Add(20 * time.Second); !s.woken && time.Now().Before(limit); {
+		s.park(20 * time.Second)
+	}
+	if !s.woken {
+		t.Error("a sleep that was ended was not noticed")
+	}
+}
