@@ -1,0 +1,89 @@
+package comm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+)
+
+// What is on another device has channels of its own, between the same ranks.
+func TestTwinHasItsOwnDevice(t *testing.T) {
+	job(t, 3, func(ctx context.Context, c *comm.Communicator) (err error) {
+		dev, err := host.Open()
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, dev.Close()) }()
+		for range 2 {
+			twin, err := c.Twin(ctx, dev)
+			if err != nil {
+				return err
+			}
+			if twin.Device() != gpu.Device(dev) || twin.Rank() != c.Rank() || twin.Size() != 3 || twin.Name() == c.Name() {
+				return errors.Join(fmt.Errorf("%s is rank %d of %d on %v", twin.Name(), twin.Rank(), twin.Size(), twin.Device().Info()), twin.Close())
+			}
+			if err := errors.Join(passed(ctx, twin), twin.Close()); err != nil {
+				return err
+			}
+		}
+		return c.Barrier(ctx)
+	})
+}
+
+// passed sends a byte around by port channels.
+func passed(ctx context.Context, c *comm.Communicator) error {
+	m, err := c.Alloc(4096)
+	if err != nil {
+		return err
+	}
+	next, before := (c.Rank()+1)%3, (c.Rank()+2)%3
+	var to, from *comm.PortChannel
+	for _, peer := range []int{min(next, before), max(next, before)} {
+		ch, err := c.PortChannel(ctx, peer, m, m)
+		if err != nil {
+			return err
+		}
+		if peer == next {
+			to = ch
+		} else {
+			from = ch
+		}
+	}
+	gpu.Bytes(m)[0] = byte(c.Rank() + 1)
+	if err := errors.Join(to.PutWithSignal(64, 0, 1), from.Wait(ctx)); err != nil {
+		return err
+	}
+	if got := gpu.Bytes(m)[64]; got != byte(before+1) {
+		return fmt.Errorf("got %d from rank %d", got, before)
+	}
+	return to.Flush(ctx)
+}
+
+// That it has no device is the fault of one rank, which all hear of.
+func TestTwinThatCannotBe(t *testing.T) {
+	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
+		dev, err := host.Open()
+		if err != nil {
+			return err
+		}
+		defer dev.Close()
+		var other gpu.Device = dev
+		if c.Rank() == 1 {
+			other = nil
+		}
+		twin, err := c.Twin(ctx, other)
+		if err == nil {
+			return errors.Join(errors.New("a twin without a device"), twin.Close())
+		}
+		if !strings.Contains(err.Error(), "rank 1") && c.Rank() == 0 {
+			return fmt.Errorf("%w: expected it to name rank 1", err)
+		}
+		return nil
+	})
+}
