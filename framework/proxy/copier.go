@@ -125,7 +125,7 @@ func (c *Copier) perform(t device.Trigger, pos uint64) Result {
 	if err != nil {
 		return Fail(err)
 	}
-	did := noRoom
+	var did submitted
 	for {
 		if did, err = lane.submit(o); err != nil {
 			return Fail(err)
