@@ -127,6 +127,9 @@ struct Column {
     const uint32_t of = halves() ? kRows * kRowPieces + 4 * row + t / kLineUnits : row * kRowPieces + t - t / kLineUnits;
     return group * kGroupPieces + of;
   }
+  MSCCLPP_DEVICE bool has(uint32_t row) const { return row < 2 || !halves(); }
+  // Whether a chunk of so many bytes fills all pieces of the group.
+  MSCCLPP_DEVICE bool filled(uint32_t bytes) const { return (group + 1) * kGroupPieces <= 1 + bytes / kPiece; }
   // Rows of the group that a chunk of so many pieces has.
   MSCCLPP_DEVICE uint32_t rows(uint32_t pieces) const {
     const uint32_t first = group * kGroupPieces;
@@ -178,14 +181,23 @@ MSCCLPP_DEVICE bool send_column(const LinePipe<A>& pipe, uint64_t position, Colu
   const uint32_t rows = all ? kRows : x.rows(pieces);
   const bool aligned = aligned_to_pieces(data);
   Vec16 v[kRows];
-  MSCCLPP_UNROLL
-  for (uint32_t r = 0; r < kRows; ++r) {
-    v[r] = Vec16{0, 0, 0, 0};
-    const uint32_t piece = x.piece(r);
-    if (r >= rows || (x.halves() && r >= 2) || piece >= pieces) continue;
-    v[r] = piece == 0 ? Vec16{static_cast<uint32_t>(total), static_cast<uint32_t>(total >> 32), 0, 0}
-                      : load_piece(data, (piece - 1) * kPiece, bytes, aligned);
+  if (aligned && x.filled(bytes)) {
+    // Nothing but loads, so that all are under way at once.
+    MSCCLPP_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) {
+      v[r] = Vec16{0, 0, 0, 0};
+      const uint32_t piece = x.piece(r);
+      if (x.has(r)) v[r] = load16(data + (piece - (piece != 0)) * kPiece);
+    }
+  } else {
+    MSCCLPP_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) {
+      v[r] = Vec16{0, 0, 0, 0};
+      const uint32_t piece = x.piece(r);
+      if (x.has(r) && piece < pieces && piece != 0) v[r] = load_piece(data, (piece - 1) * kPiece, bytes, aligned);
+    }
   }
+  if (x.piece(0) == 0) v[0] = Vec16{static_cast<uint32_t>(total), static_cast<uint32_t>(total >> 32), 0, 0};
   if (x.halves()) {
     v[3] = Vec16{v[1].z, v[1].w, 0, 0};
     v[2] = Vec16{v[1].x, v[1].y, 0, 0};
@@ -247,11 +259,18 @@ MSCCLPP_DEVICE bool receive_column(const LinePipe<A>& pipe, uint64_t position, C
     v[0] = Vec16{v[0].x, v[0].y, v[1].x, v[1].y};
     v[1] = Vec16{v[2].x, v[2].y, v[3].x, v[3].y};
   }
-  MSCCLPP_UNROLL
-  for (uint32_t r = 0; r < kRows; ++r) {
-    const uint32_t piece = x.piece(r);
-    if (r >= rows || (x.halves() && (r >= 2 || rows < kRows)) || piece >= pieces || piece == 0) continue;
-    store_piece(data, (piece - 1) * kPiece, bytes, aligned, v[r]);
+  if (aligned && x.filled(bytes)) {
+    MSCCLPP_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint32_t piece = x.piece(r);
+      if (x.has(r) && piece != 0) store16(data + (piece - 1) * kPiece, v[r]);
+    }
+  } else {
+    MSCCLPP_UNROLL
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint32_t piece = x.piece(r);
+      if (x.has(r) && piece < pieces && piece != 0) store_piece(data, (piece - 1) * kPiece, bytes, aligned, v[r]);
+    }
   }
   return true;
 }

@@ -22,6 +22,7 @@ constexpr Config kMixed = {3, 2, 2, 2, {1, 4, 3, 2}, {1, 4, 3, 5}, 0};
 constexpr Config kSplit = {2, 3, 4, 1, {6, 7, 6, 7}, {6, 4, 6, 4}, 0};
 constexpr Config kWide = {2, 1, 4, 1, {1, 2, 1, 2}, {64, 2, 64, 2}, 0};  // rank 0 moves two chunks at once
 constexpr Config kWrap = {2, 2, 2, 2, {4, 1, 4, 1}, {4, 6, 4, 6}, 3 * kRewriteEvery - 1};
+constexpr Config kRewrite = {2, 2, 2, 4, {4, 4, 4, 4}, {6, 6, 6, 6}, 3 * kRewriteEvery};
 
 template <class A>
 struct Sequence {
@@ -153,15 +154,18 @@ uint64_t odd_sizes(uint32_t from, uint32_t to, uint32_t call, uint32_t number) {
 // Calls of small messages only, then one of messages that fill slots.
 uint64_t growing_sizes(uint32_t, uint32_t, uint32_t call, uint32_t) { return call + 1 < kCalls ? 3 : 8000; }
 
+// Three chunks a lane, of which each leaves a fourth of its slot free.
+uint64_t three_chunks(uint32_t, uint32_t, uint32_t, uint32_t) { return 31200; }
+
 // Where the positions of chunks come to a multiple of 2^30: lines that were not
 // written since flags were the same last would be taken for those of the last call.
-void wrap(check::Job& job) {
-  World w(job, kWrap);
-  const Config& c = kWrap;
+// Two ranks send to each other alone.
+void wrap(check::Job& job, const Config& c, Sizes size) {
+  World w(job, c);
   // One message a call: the last one has position + kCalls - 1 on lane 0.
   const uint64_t last = c.position + kCalls - 1;
   const uint32_t flag = LinePipe<TransferArgs>::flag_at(last);
-  for (uint32_t r = 0; r < c.ranks; ++r) {
+  for (uint32_t r = 0; r < c.ranks && size == growing_sizes; ++r) {
     for (uint32_t p = 0; p < c.ranks; ++p) {
       char* slot = w.scratch[r] + w.area + (p * c.slots + last % c.slots) * w.slot;
       for (uint32_t u = 0; u < c.groups * kGroupUnits; ++u) writeLineUnit(slot, u, Vec16{0xdead, 0xdead, 0xdead, 0xdead}, flag);
@@ -174,7 +178,7 @@ void wrap(check::Job& job) {
     s[r].stream = job.alloc<GridBarrier>(1);
     for (uint32_t k = 0; k < kCalls; ++k) {
       TransferArgs a = w.args(static_cast<TransferArgs*>(nullptr), r);
-      const uint64_t bytes = growing_sizes(r, 1 - r, k, 0);
+      const uint64_t bytes = size(r, 1 - r, k, 0);
       char* out = job.alloc<char>(bytes);
       for (uint64_t b = 0; b < bytes; ++b) out[b] = value(r, 1 - r, k, 0, b);
       in[r][k] = job.alloc<char>(bytes);
@@ -187,7 +191,7 @@ void wrap(check::Job& job) {
   job.run();
   for (uint32_t r = 0; r < c.ranks; ++r) {
     for (uint32_t k = 0; k < kCalls; ++k) {
-      for (uint64_t b = 0; b < growing_sizes(1 - r, r, k, 0); ++b) {
+      for (uint64_t b = 0; b < size(1 - r, r, k, 0); ++b) {
         job.expect(in[r][k][b] == value(1 - r, r, k, 0, b), "rank %u, call %u, byte %llu is old", r, k, (unsigned long long)b);
       }
     }
@@ -289,4 +293,5 @@ MSCCLPP_CHECK_MAIN({"exchange", [](check::Job& job) { exchange(job, kMixed, mscc
                    {"exchange_few", [](check::Job& job) { exchange(job, kMixed, mscclpp_transfers_few_ll128, 2, odd_sizes); }},
                    {"exchange_few_split", [](check::Job& job) { exchange(job, kSplit, mscclpp_transfers_few_ll128, 1, odd_sizes); }},
                    {"exchange_wrap", [](check::Job& job) { exchange(job, kWrap, mscclpp_transfers_ll128, 2, growing_sizes); }},
-                   {"exchange_wide", [](check::Job& job) { exchange(job, kWide, mscclpp_transfers_few_ll128, 1, odd_sizes); }}, {"wrap", wrap}, {"many", many}, {"disagreements", disagreements})
+                   {"exchange_wide", [](check::Job& job) { exchange(job, kWide, mscclpp_transfers_few_ll128, 1, odd_sizes); }}, {"wrap", [](check::Job& job) { wrap(job, kWrap, growing_sizes); }},
+                   {"rewrite", [](check::Job& job) { wrap(job, kRewrite, three_chunks); }}, {"many", many}, {"disagreements", disagreements})
