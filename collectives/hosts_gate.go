@@ -120,7 +120,7 @@ func (g *gate) run() {
 		if g.reached(w.number) != nil {
 			return
 		}
-		if err := w.do(g.life); err != nil {
+		if err := g.perform(w); err != nil {
 			if g.life.Err() == nil {
 				g.world.Abort(err) // other ranks wait for what will not come
 			}
@@ -128,6 +128,18 @@ func (g *gate) run() {
 		}
 		atomic.StoreUint64(g.done, w.number)
 	}
+}
+
+// perform does some work. It waits for other ranks as long as the communicator lives, or
+// as long as its waits may take.
+func (g *gate) perform(w work) error {
+	limit := time.Duration(g.world.ControlWords().Deadline)
+	if limit <= 0 {
+		return w.do(g.life)
+	}
+	ctx, cancel := context.WithTimeout(g.life, limit)
+	defer cancel()
+	return w.do(ctx)
 }
 
 // next is the work that is to be done next. The communicator's end is everybody's.

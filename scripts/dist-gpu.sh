@@ -25,7 +25,7 @@ program mscclpp-run ./cmd/mscclpp-run
 program example-allreduce ./examples/allreduce
 program example-fused ./examples/fused
 if [ -d bench/cmd/gpu-table ]; then program gpu-table ./bench/cmd/gpu-table; fi
-for transport in shm cudaipc; do
+for transport in shm cudaipc tcp; do
 	plugin=mscclpp-transport-$transport
 	program "plugins/$plugin" "./transports/$transport/cmd/$plugin"
 done
@@ -47,7 +47,7 @@ done
 
 # Test programs, named as the packages. Tests that need sources or a compiler are
 # not asked for there.
-for package in framework/gpu/cuda framework/proxy framework/comm transports/cudaipc; do
+for package in framework/gpu/cuda framework/proxy framework/comm transports/cudaipc collectives/devicetest; do
 	"$go" test -c -trimpath -ldflags '-s -w' -o "$top/tests/${package##*/}.test" "./$package"
 done
 

@@ -2,10 +2,11 @@
 # Tests and measures on a machine with NVIDIA GPUs what `make dist-gpu` packed. It
 # needs the driver, and builds nothing. Where NCCL is installed it is measured too.
 #
-#   gpu-test.sh [--tier smoke|check|bench|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]
+#   gpu-test.sh [--tier smoke|check|hosts|bench|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]
 #
 #   --tier    smoke: tests of the driver's use, one small job. check: every collective in
-#             every combination of values, conformance, killed ranks, memory. bench: the tables
+#             every combination of values, also over two "hosts" of this machine, conformance,
+#             killed ranks, memory. hosts: of these, what is about "hosts". bench: the tables
 #             of docs/performance.md. soak: a million calls, and compute-sanitizer. Several
 #             with commas. Default: smoke
 #   --ranks   default: one for each GPU
@@ -20,7 +21,7 @@ set -uo pipefail
 
 tier=smoke ranks= out=gpu-results budget=240
 usage() {
-	echo "gpu-test: $1; expected [--tier smoke|check|bench|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]" >&2
+	echo "gpu-test: $1; expected [--tier smoke|check|hosts|bench|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]" >&2
 	exit 2
 }
 while [ $# -gt 0 ]; do
@@ -38,7 +39,7 @@ case $budget in '' | *[!0-9]*) usage "--budget $budget" ;; esac
 case $ranks in *[!0-9]* | 0) usage "--ranks $ranks" ;; esac
 [ "$tier" = all ] && tier=smoke,check,bench,soak
 for t in ${tier//,/ }; do
-	case $t in smoke | check | bench | soak) ;; *) usage "--tier $t" ;; esac
+	case $t in smoke | check | hosts | bench | soak) ;; *) usage "--tier $t" ;; esac
 done
 
 now() { date +%s%N; }
@@ -193,17 +194,76 @@ smoke() {
 }
 
 # ranks_alone N ARGUMENTS… starts ranks as an engine would, with no launcher that could
-# end them: what ends them is their own doing. Sets pids.
+# end them: what ends them is their own doing. Sets pids. With $hosts the ranks are on as
+# many "hosts".
 ranks_alone() {
-	local n=$1 port=$((20000 + RANDOM % 12000)) r
+	local n=$1 port=$((20000 + RANDOM % 12000)) r local_ranks place=()
 	shift
 	pids=()
+	local_ranks=$((n / ${hosts:-1}))
 	for ((r = 0; r < n; r++)); do
-		RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r LOCAL_WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+		if [ -n "${hosts:-}" ]; then
+			place=(MSCCLPP_SECRET_FILE="$secret" MSCCLPP_BOOTSTRAP__HOST_ID="host-$((r / local_ranks))"
+				CUDA_VISIBLE_DEVICES="$(gpus_of "$((r / local_ranks))" "$hosts")")
+		fi
+		env RANK=$r WORLD_SIZE="$n" LOCAL_RANK=$((r % local_ranks)) LOCAL_WORLD_SIZE=$local_ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "${place[@]}" \
 			"$run" "$@" >"$logs/alone-$r.out" 2>"$logs/alone-$r.err" </dev/null &
 		pids+=($!)
 		disown # or the shell would tell of each that is killed
 	done
+}
+
+# gpus_of INDEX HOSTS lists the GPUs of a "host": an even share of all, or the one that
+# there is.
+gpus_of() {
+	local each=$((gpus / $2)) g list=
+	[ $each -gt 0 ] || { echo 0 && return; }
+	for ((g = $1 * each; g < ($1 + 1) * each; g++)); do list=$list,$g; done
+	echo "${list#,}"
+}
+
+# over_hosts RANKS ARGUMENTS… runs a job of two "hosts" with so many ranks each: two
+# launchers, memory inside each, tcp between them.
+over_hosts() {
+	local n=$1 port=$((20000 + RANDOM % 12000)) other code
+	shift
+	host() {
+		MSCCLPP_SECRET_FILE=$secret MSCCLPP_BOOTSTRAP__HOST_ID=host-$1 CUDA_VISIBLE_DEVICES=$(gpus_of "$1" 2) \
+			exec "$run" -n "$n" --nnodes 2 --node-rank "$1" --master-addr 127.0.0.1 --master-port "$port" --transports cudaipc,tcp "${@:2}"
+	}
+	(host 1 "$@") >&2 &
+	other=$!
+	(host 0 "$@")
+	code=$?
+	wait $other || code=$?
+	return $code
+}
+secret=$(mktemp)
+trap 'rm -rf "$logs" "$secret"' EXIT
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$secret"
+export -f over_hosts gpus_of
+export run gpus secret
+
+# hosts: GPUs of two "hosts", which share no memory as far as they know. Ranks that share
+# a GPU take turns of milliseconds: few cases.
+hosts() {
+	if [ ! -x "$top/bin/plugins/mscclpp-transport-tcp" ]; then
+		record hosts 0 "skipped: there is no plugin for tcp"
+		return
+	fi
+	local each=$((gpus / 2)) few=() job=(bash -c 'over_hosts "$@"' over_hosts)
+	gotest hosts-tests 120 devicetest.test 'Hosts|EndWhileStreams'
+	[ "$gpus" -ge 2 ] || few=(--at-most 40)
+	step hosts-2x1 120 "${job[@]}" 1 check --device cuda "${few[@]}"
+	tail -n 1 "$logs/hosts-2x1.out" 2>/dev/null | sed 's/^/    /'
+	few=()
+	if [ $each -lt 2 ]; then each=2 few=(--at-most 40); fi
+	step "hosts-2x$each" 180 "${job[@]}" $each check --device cuda "${few[@]}"
+	tail -n 1 "$logs/hosts-2x$each.out" 2>/dev/null | sed 's/^/    /'
+	[ "$gpus" -ge 4 ] || each=1
+	step hosts-bench 90 "${job[@]}" $each bench allreduce allgather --device cuda --dtype f16 --bytes 1K:16M --factor 16 --iters 5 --calls 4 --check
+	grep -E '^ +[0-9]' "$logs/hosts-bench.out" 2>/dev/null | cut -c1-100
+	hosts=2 iters=20 killed hosts-kill $((2 * each)) --transports cudaipc,tcp
 }
 
 # until_true SECONDS COMMAND… polls.
@@ -231,16 +291,17 @@ started_or_ended() {
 	return 1
 }
 
-# killed NAME N kills rank 1 of a running job. The others must end within 2 s and name
-# it, although their kernels wait for it; and nothing may be left behind.
+# killed NAME N FLAGS… kills rank 1 of a running job. The others must end within 2 s and
+# name it, although their kernels wait for it; and nothing may be left behind.
 killed() {
 	local name=$1 n=$2 start died took why='' p r others=()
+	shift 2
 	if [ "$(left)" -lt 20 ]; then
 		record "$name" 0 "skipped: the budget of $budget s is used up"
 		return
 	fi
 	start=$(now)
-	ranks_alone "$n" bench allreduce --device cuda --dtype f16 --bytes 1K:256M --factor 2 --iters 2000 --format json
+	ranks_alone "$n" "$@" bench allreduce --device cuda --dtype f16 --bytes 1K:256M --factor 2 --iters "${iters:-2000}" --format json
 	for ((r = 0; r < n; r++)); do
 		[ $r = 1 ] || others+=("${pids[$r]}")
 	done
@@ -316,6 +377,7 @@ check() {
 	killed "kill-$ranks" "$ranks"
 	step after-kill 30 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 20 --check
 	if [ "$ranks" -gt 2 ]; then killed kill-2 2; fi
+	hosts
 	memory
 	local tiny=(bench allreduce --device cuda --dtype f16 --bytes 4 --iters 1 --calls 1 --warmup 0)
 	step start-cold 60 env CUDA_CACHE_DISABLE=1 "$run" -n "$ranks" "${tiny[@]}"

@@ -103,7 +103,7 @@ func killed(t *testing.T, hosts string, algorithms ...string) {
 		t.Skipf("needs %d GPUs, there are %d", n, len(gpus))
 	}
 	for _, algorithm := range algorithms {
-		t.Run(hosts+" "+algorithm, func(t *testing.T) {
+		t.Run(strings.TrimSpace(hosts+" "+algorithm), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")

@@ -84,6 +84,7 @@ type rank struct {
 	dev       *cuda.Device
 	stream    gpu.Stream
 	host      string // "": ranks are all on one
+	limit     time.Duration
 	transport *comm.Transport
 	network   *comm.Transport // between hosts
 	boot      framework.Bootstrap
@@ -98,6 +99,17 @@ func job(t *testing.T, n int, o collectives.Options, f func(ctx context.Context,
 
 // hosts is job with ranks of several hosts: at[i] is that of rank i.
 func hosts(t *testing.T, at []string, o collectives.Options, f func(ctx context.Context, r *rank) error) {
+	t.Helper()
+	run(t, at, 0, o, f)
+}
+
+// bounded is hosts with a limit for each wait.
+func bounded(t *testing.T, at []string, limit time.Duration, f func(ctx context.Context, r *rank) error) {
+	t.Helper()
+	run(t, at, limit, collectives.Options{}, f)
+}
+
+func run(t *testing.T, at []string, limit time.Duration, o collectives.Options, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
 	n := len(at)
 	gpus, err := machine()
@@ -122,7 +134,7 @@ func hosts(t *testing.T, at []string, o collectives.Options, f func(ctx context.
 	for i, boot := range bootstrap.InProcess(n) {
 		ranks.Go(func() {
 			defer boot.Close()
-			r := &rank{boot: boot, host: at[i]}
+			r := &rank{boot: boot, host: at[i], limit: limit}
 			err := r.open(ctx, gpus, i, o)
 			if err == nil {
 				err = f(ctx, r)
@@ -161,7 +173,7 @@ func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectiv
 		}
 		all = append(all, r.network)
 	}
-	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: all, Facts: facts}); err != nil {
+	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: all, Facts: facts, Deadline: uint64(r.limit)}); err != nil {
 		return err
 	}
 	if r.stream, err = r.dev.NewStream(); err != nil {
