@@ -33,6 +33,7 @@ const (
 	defaultCopyScratch = 512 << 20
 	leastPiece         = 64 << 10
 	sumBlocks          = 64 // that fill the memory's bandwidth beside the copies
+	moveBlocks         = 16 // that copy the own share meanwhile
 )
 
 // copier is what copy algorithms work with.
@@ -40,7 +41,9 @@ type copier struct {
 	engine  gpu.Engine
 	signal  *algorithm
 	sum     *algorithm // nil: no reductions
+	move    *algorithm // nil: copies take its place
 	signals gpu.Kernel
+	moves   gpu.Kernel
 	args    stepArgs
 
 	side   gpu.Stream // for what goes on beside the copies to peers
@@ -57,7 +60,7 @@ func (c *Comm) offerCopies(steps map[string]*algorithm) {
 	if n := c.comm.Size(); !ok || c.opts.NoCopies || n < 2 || n > nearRanks || steps["signal"] == nil {
 		return
 	}
-	c.copier = &copier{engine: engine, signal: steps["signal"], sum: steps["sum"]}
+	c.copier = &copier{engine: engine, signal: steps["signal"], sum: steps["sum"], move: steps["move"]}
 	add := func(k Collective, r reach, kernel comm.Kernel) {
 		a := &algorithm{name: copyName, id: nameID(copyName), collective: k, kernel: kernel, reach: r, copies: true, outOfPlace: k == AllToAll}
 		c.algorithms[k] = append(c.algorithms[k], a)
@@ -100,6 +103,11 @@ func (c *Comm) prepareCopies(j *job, stream gpu.Stream) error {
 		a, b := &k.args, &c.args.common
 		a.Control, a.State, a.Notes, a.Rank, a.Ranks, a.Check = b.Control, b.State, b.Notes, b.Rank, b.Ranks, b.Check
 		copy(a.Scratch[:], b.Scratch[:b.Ranks])
+		if k.move != nil {
+			if k.moves, err = c.comm.Load(ctx, k.move.kernel, device.Float32); err != nil {
+				return err
+			}
+		}
 		k.signals = loaded
 	}
 	if !sums {
@@ -205,7 +213,9 @@ func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
 }
 
 // copyShares is all-gather and all-to-all. The rank's own share, if it is not there
-// already, is copied on the second stream, beside those that fill the link.
+// already, is copied on the second stream, beside those that fill the link, and by a
+// kernel: one copy engine after the other would do what the link and the memory can do
+// at the same time.
 func (c *Comm) copyShares(q *queue, j *job) {
 	k, a, ranks, rank := c.copier, &c.args, int(c.args.Ranks), int(c.args.Rank)
 	share := a.Count * uint64(a.Element)
@@ -220,7 +230,12 @@ func (c *Comm) copyShares(q *queue, j *job) {
 	if aside {
 		q.record(k.marks[0], q.stream)
 		q.await(k.marks[0], k.side)
-		q.copyOn(k.side, own, from(rank), share)
+		if k.moves != nil {
+			k.args.Input, k.args.Output, k.args.Count = from(rank), own, share
+			q.launch(k.side, k.moves, moveBlocks, c.mostThreads(k.move))
+		} else {
+			q.copyOn(k.side, own, from(rank), share)
+		}
 		q.record(k.marks[1], k.side)
 	}
 	q.signal(stepOpen, stepOpen, 0)

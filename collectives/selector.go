@@ -36,7 +36,7 @@ func (w *Row) fits(r *Request) bool {
 		(w.Registered == nil || *w.Registered == r.Registered)
 }
 
-var yes = true
+var yes, no = true, false
 
 // hostTable is what measurements on CPUs suggest. Between cores a line of memory
 // that was just written is what costs, and packets need twice as many, so they win

@@ -14,8 +14,8 @@ const (
 	// on the device then, where larger ones would take room from everybody else.
 	earlyThreads = 16 << 10
 
-	// Messages in pieces: more blocks send lines no faster.
-	streamBlocks  = 72
+	// Messages in pieces: the more loads and stores are under way, the better.
+	streamBlocks  = 128
 	streamThreads = 256 * deviceThreads // at most, whatever a table says
 )
 

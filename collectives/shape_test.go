@@ -86,7 +86,9 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 		"reducescatter", "direct_ll8", "reducescatter", "direct_ll128", "reducescatter", "zerocopy", "reducescatter", "chunk",
 		"alltoall", "direct_ll8", "alltoall", "direct_ll128", "alltoall", "push", "alltoall", "zerocopy",
 		"broadcast", "direct_ll8", "broadcast", "direct_ll128", "broadcast", "push",
-		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy")
+		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy",
+		"allreduce", "stream_ll128", "allgather", "stream_ll128", "reducescatter", "stream_ll128", "alltoall", "stream_ll128",
+		"broadcast", "stream_ll128", "broadcast", "chunk", "reduce", "stream_ll128")
 	c := onGPU(t, 2, Options{}, kernels...)
 	for _, k := range []Collective{AllReduce, AllGather, ReduceScatter, AllToAll} {
 		c.algorithms[k] = append(c.algorithms[k], &algorithm{name: copyName, collective: k, reach: reachOutputs, copies: true})
@@ -110,6 +112,35 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			if a, _, err := c.choose(&r, ""); err != nil || a.name != want {
 				t.Errorf("%v of %d KiB: %v %v: want %s", x.collective, kib, a, err, want)
 			}
+		}
+		for _, mib := range []uint64{16, 64} {
+			r := request(x.collective, mib<<20, 2)
+			r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
+			if a, l, err := c.choose(&r, ""); err != nil || a.name != "stream_ll128" || l.Grid != streamBlocks || l.Block != deviceThreads {
+				t.Errorf("%v of %d MiB in ordinary buffers: %v %+v %v: want stream_ll128", x.collective, mib, a, l, err)
+			}
+		}
+	}
+}
+
+// Messages in pieces may have any size that their units can count, if a slot holds a
+// unit of each thread of the largest launch.
+func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
+	p, near := nearProtocol("stream_ll128")
+	if !near || !p.lines || !p.pieces {
+		t.Fatalf("%+v, %v", p, near)
+	}
+	const row = 2 * (streamThreads + lineUnits) / lineUnits * otherLine
+	for _, x := range []struct {
+		bytes, slot uint64
+		fits        bool
+	}{
+		{1 << 20, row, true}, {1 << 20, row - 1, false}, {32 << 30, row, true}, {32<<30 + 2, 1 << 40, false},
+	} {
+		r := request(AllReduce, x.bytes, 2)
+		r.lineSlot = x.slot
+		if fits := p.room(&r) <= p.of(&r); fits != x.fits {
+			t.Errorf("%d bytes, slots of %d: fits %v", x.bytes, x.slot, fits)
 		}
 	}
 }

@@ -20,10 +20,10 @@ var deviceTable = []Row{
 	{Collective: AllReduce, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},       // 64 M: 204 µs, copy 238
 	{Collective: AllReduce, Registered: &yes, Algorithm: copyName},                              // 256 M: 750 µs, zerocopy 793
 	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},                            // where there are no copies
+	{Collective: AllReduce, Algorithm: "stream_ll128"},                                          // unregistered
 	{Collective: AllReduce, MaxBytes: 512 << 10, MaxRanks: nearRanks, Algorithm: "oneshot_ll8"}, // links that tear lines
 	{Collective: AllReduce, MaxBytes: 32 << 10, Algorithm: "allpair_ll8"},
 	{Collective: AllReduce, MaxBytes: 512 << 10, Algorithm: "twophase_ll8"},
-	{Collective: AllReduce, MaxBytes: 16 << 20, Algorithm: "twoshot_ll128"},
 	{Collective: AllReduce, Algorithm: "twophase_chunk"},
 
 	{Collective: AllGather, MaxBytes: 128 << 10, Algorithm: "direct_ll8"}, // 256 K: 2.90 µs, direct_ll128 2.64
@@ -32,17 +32,17 @@ var deviceTable = []Row{
 	{Collective: AllGather, Algorithm: copyName},
 	{Collective: AllGather, Algorithm: "push"},
 	{Collective: AllGather, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: AllGather, MaxBytes: 16 << 20, Algorithm: "direct_ll128"},
+	{Collective: AllGather, Algorithm: "stream_ll128"}, // unregistered
 	{Collective: AllGather, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllGather, Algorithm: "chunk"},
 
 	{Collective: ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                 // 256 K: as fast as direct_ll128
 	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                 // 4 M: 10.3 µs, zerocopy 12.1
 	{Collective: ReduceScatter, MaxBytes: 512 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 452
-	{Collective: ReduceScatter, MaxBytes: 16 << 20, Algorithm: "direct_ll128"},                // unregistered
-	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},                        // links that tear lines
-	{Collective: ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"},                       // unregistered
-	{Collective: ReduceScatter, Algorithm: copyName},                                          // 1 G: 1586 µs, zerocopy 1604
+	{Collective: ReduceScatter, Registered: &no, MaxBytes: 512 << 20, Algorithm: "stream_ll128"},
+	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},  // links that tear lines
+	{Collective: ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"}, // unregistered
+	{Collective: ReduceScatter, Algorithm: copyName},                    // 1 G: 1586 µs, zerocopy 1604
 	{Collective: ReduceScatter, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: ReduceScatter, Algorithm: "chunk"},
 
@@ -52,19 +52,22 @@ var deviceTable = []Row{
 	{Collective: AllToAll, Algorithm: copyName},
 	{Collective: AllToAll, Algorithm: "push"},
 	{Collective: AllToAll, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: AllToAll, MaxBytes: 16 << 20, Algorithm: "direct_ll128"},
+	{Collective: AllToAll, Algorithm: "stream_ll128"}, // unregistered
 	{Collective: AllToAll, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllToAll, Algorithm: "chunk"},
 
 	{Collective: Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},  // 256 K: 2.76 µs, direct_ll128 2.48
 	{Collective: Broadcast, MaxBytes: 8 << 20, Algorithm: "direct_ll128"}, // 1 M: 4.26 µs, push 12.0
-	{Collective: Broadcast, Algorithm: "push"},
+	{Collective: Broadcast, MaxRanks: 2, Algorithm: "push"},
+	{Collective: Broadcast, MaxRanks: 2, MaxBytes: 96 << 20, Algorithm: "stream_ll128"},
+	{Collective: Broadcast, MaxRanks: 2, Algorithm: "chunk"},
+	{Collective: Broadcast, Algorithm: "stream_ll128"}, // the root sends everything once
 	{Collective: Broadcast, Algorithm: "chunk"},
 
 	{Collective: Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll8"}, // 256 K: 2.94 µs, direct_ll128 3.76
 	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"}, // 1 M: 5.75 µs, zerocopy 8.86
 	{Collective: Reduce, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: Reduce, MaxBytes: 8 << 20, Algorithm: "direct_ll128"},
+	{Collective: Reduce, Algorithm: "stream_ll128"},
 	{Collective: Reduce, Algorithm: "chunk"},
 
 	{Collective: Barrier, Algorithm: "signal"},

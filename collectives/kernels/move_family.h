@@ -36,6 +36,7 @@ MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
 
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_steps_signal, StepArgs, args) { step_signal(args); }
+MSCCLPP_KERNEL(mscclpp_steps_move, StepArgs, args) { step_move(args); }
 MSCCLPP_KERNEL(mscclpp_transfers_ll128, TransferArgs, args) { transfers_lines(args); }
 MSCCLPP_KERNEL(mscclpp_transfers_few_ll128, NearTransferArgs, args) { transfers_lines_near(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }

@@ -126,29 +126,35 @@ struct LineCarrier {
     }
   }
 
+  // A whole unit at an even address.
+  MSCCLPP_DEVICE static Data load_full(const char* p, uint32_t u) {
+    const uint64_t* words = reinterpret_cast<const uint64_t*>(p + at(u));
+    return data(words[0], last(u) ? 0 : words[1]);
+  }
+  MSCCLPP_DEVICE static void save_full(char* p, uint32_t u, const Data& d) {
+    uint64_t* words = reinterpret_cast<uint64_t*>(p + at(u));
+    words[0] = uint64_t(d.w[1]) << 32 | d.w[0];
+    if (!last(u)) words[1] = uint64_t(d.w[3]) << 32 | d.w[2];
+  }
+
   MSCCLPP_DEVICE static Data load(const char* p, uint32_t u, uint64_t bytes, bool aligned) {
     const uint64_t here = at(u);
+    if (aligned && here + 16 <= bytes) return load_full(p, u);
     p += here;
     uint64_t a = 0, b = 0;
-    if (aligned && here + 16 <= bytes) {
-      a = reinterpret_cast<const uint64_t*>(p)[0];
-      if (!last(u)) b = reinterpret_cast<const uint64_t*>(p)[1];
-    } else {
-      if (here < bytes) a = load_part(p, bytes - here, aligned);
-      if (here + 8 < bytes && !last(u)) b = load_part(p + 8, bytes - here - 8, aligned);
-    }
-    return Data{{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32)}};
+    if (here < bytes) a = load_part(p, bytes - here, aligned);
+    if (here + 8 < bytes && !last(u)) b = load_part(p + 8, bytes - here - 8, aligned);
+    return data(a, b);
   }
   MSCCLPP_DEVICE static void save(char* p, uint32_t u, uint64_t bytes, bool aligned, const Data& d) {
-    const uint64_t here = at(u), a = uint64_t(d.w[1]) << 32 | d.w[0], b = uint64_t(d.w[3]) << 32 | d.w[2];
+    const uint64_t here = at(u);
+    if (aligned && here + 16 <= bytes) return save_full(p, u, d);
     p += here;
-    if (aligned && here + 16 <= bytes) {
-      reinterpret_cast<uint64_t*>(p)[0] = a;
-      if (!last(u)) reinterpret_cast<uint64_t*>(p)[1] = b;
-    } else {
-      if (here < bytes) store_part(p, a, bytes - here, aligned);
-      if (here + 8 < bytes && !last(u)) store_part(p + 8, b, bytes - here - 8, aligned);
-    }
+    if (here < bytes) store_part(p, uint64_t(d.w[1]) << 32 | d.w[0], bytes - here, aligned);
+    if (here + 8 < bytes && !last(u)) store_part(p + 8, uint64_t(d.w[3]) << 32 | d.w[2], bytes - here - 8, aligned);
+  }
+  MSCCLPP_DEVICE static Data data(uint64_t a, uint64_t b) {
+    return Data{{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32)}};
   }
   MSCCLPP_DEVICE static void send(char* slot, uint32_t u, const Data& d, uint32_t flag) {
     writeLineUnit(slot, u, Vec16{d.w[0], d.w[1], d.w[2], d.w[3]}, flag);

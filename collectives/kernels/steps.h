@@ -57,6 +57,10 @@ MSCCLPP_DEVICE void step_signal(const StepArgs& a) {
   }
 }
 
+// step_move copies count elements of one byte: copies within a GPU hold up those to peers when
+// both go through copy engines.
+MSCCLPP_DEVICE void step_move(const StepArgs& a) { copy(a.output, a.input, a.count, global_thread(), global_threads()); }
+
 // step_sum reduces what lies in this rank's scratch with its own input, in rank order.
 template <class T>
 MSCCLPP_DEVICE void step_sum(const StepArgs& a) {

@@ -39,6 +39,12 @@ struct Shares {
   MSCCLPP_DEVICE uint64_t bytes(uint32_t rank) const { return smaller(C::at(most), all - at(rank)); }
 };
 
+// What is not a whole unit, or lies at an odd address: rare, and not in line.
+template <class C>
+MSCCLPP_OUTLINED_LARGE typename C::Data load_part(const char* from, uint32_t u, uint64_t bytes, bool whole) { return C::load(from, u, bytes, whole); }
+template <class C>
+MSCCLPP_OUTLINED_LARGE void save_part(char* to, uint32_t u, uint64_t bytes, bool whole, typename C::Data d) { C::save(to, u, bytes, whole, d); }
+
 // Stream walks through the pieces of one launch. Payload of a peer is units; those with
 // the same number modulo the threads of the launch belong to one thread, a row each. A
 // slot has room for a few rows of each part: what a collective sends the same peer twice.
@@ -87,14 +93,24 @@ class Stream {
   // load fetches rows from r on of a share of so many units.
   template <uint32_t kAtOnce>
   MSCCLPP_DEVICE void load(Data (&d)[kAtOnce], uint32_t r, uint32_t units, const char* from, uint64_t bytes, bool whole) const {
+    if (full<kAtOnce>(r, units, bytes, whole)) {
+      MSCCLPP_UNROLL
+      for (uint32_t i = 0; i < kAtOnce; ++i) d[i] = C::load_full(from, unit(r + i));
+      return;
+    }
     MSCCLPP_UNROLL
-    for (uint32_t i = 0; i < kAtOnce; ++i) d[i] = has(r + i, units) ? C::load(from, unit(r + i), bytes, whole) : Data{};
+    for (uint32_t i = 0; i < kAtOnce; ++i) d[i] = has(r + i, units) ? load_part<C>(from, unit(r + i), bytes, whole) : Data{};
   }
   template <uint32_t kAtOnce>
   MSCCLPP_DEVICE void save(const Data (&d)[kAtOnce], uint32_t r, uint32_t units, char* to, uint64_t bytes, bool whole) const {
+    if (full<kAtOnce>(r, units, bytes, whole)) {
+      MSCCLPP_UNROLL
+      for (uint32_t i = 0; i < kAtOnce; ++i) C::save_full(to, unit(r + i), d[i]);
+      return;
+    }
     MSCCLPP_UNROLL
     for (uint32_t i = 0; i < kAtOnce; ++i) {
-      if (has(r + i, units)) C::save(to, unit(r + i), bytes, whole, d[i]);
+      if (has(r + i, units)) save_part<C>(to, unit(r + i), bytes, whole, d[i]);
     }
   }
   template <uint32_t kAtOnce>
@@ -133,6 +149,10 @@ class Stream {
     return true;
   }
 
+  // The bytes of a share that belong to this piece.
+  MSCCLPP_DEVICE uint64_t begins(uint64_t bytes) const { return smaller(bytes, C::at(first_ * step_)); }
+  MSCCLPP_DEVICE uint64_t ends(uint64_t bytes) const { return smaller(bytes, C::at(end_ * step_)); }
+
   // sent says that this thread has sent all of piece k.
   MSCCLPP_DEVICE void sent(uint32_t k) const {
     if (k + 1 == pieces_) Near<C, 0>(a, epoch_).sent();
@@ -140,6 +160,14 @@ class Stream {
   MSCCLPP_DEVICE void end() const { Near<C, 0>(a, epoch_).end(); }
 
  private:
+  // Whether rows from r on are whole units at even addresses, as nearly all are: then
+  // no branch stands between their loads.
+  template <uint32_t kAtOnce>
+  MSCCLPP_DEVICE bool full(uint32_t r, uint32_t units, uint64_t bytes, bool whole) const {
+    const uint32_t last = r + kAtOnce - 1;
+    return whole && has(last, units) && C::at(unit(last)) + sizeof(Data) <= bytes;
+  }
+
   static constexpr uint32_t kRows = 8;       // of a piece: more is on its way than a link holds
   static constexpr uint32_t kLeast = 32768;  // units of a piece, where threads are few
 

@@ -58,22 +58,19 @@ MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
   MSCCLPP_ROLLED
   for (uint32_t k = 0; k < s.pieces(); ++k) {
     if (!s.open(k)) return;
-    MSCCLPP_ROLLED
-    for (uint32_t i = 0; i < a.ranks; ++i) {
-      const uint32_t p = a.rank + i < a.ranks ? a.rank + i : a.rank + i - a.ranks;
-      if (p == a.rank && in == out) continue;
-      s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+    s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
         typename C::Data d[kMovedAtOnce];
         s.load(d, r, units, in + p * bytes, bytes, whole);
-        if (p == a.rank) {
-          s.save(d, r, units, out + p * bytes, bytes, whole_out);
-        } else {
-          s.send(d, p, 0, r, units);
-        }
+        s.send(d, p, 0, r, units);
         return true;
       });
-    }
+    });
     s.sent(k);
+    if (in != out) {  // while the peers' data is on its way
+      const uint64_t at = s.begins(bytes);
+      copy(out + a.rank * bytes + at, in + a.rank * bytes + at, s.ends(bytes) - at, global_thread(), global_threads());
+    }
     if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
           return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
             typename C::Data d[kMovedAtOnce];
