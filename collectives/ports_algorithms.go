@@ -3,6 +3,8 @@ package collectives
 import (
 	"context"
 	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/combine"
 )
 
 // The algorithms are direct: every rank talks to every other one, piece by piece,
@@ -16,6 +18,10 @@ const smallReduce = 4 << 10
 // pairReduce is the same for two ranks: there one step moves no more bytes than two, but
 // each rank reduces all of them, and nothing overlaps.
 const pairReduce = 128 << 10
+
+// overlapPiece is how much of a part is on its way at once: so much that a message costs
+// more than its head, and so little that a reduction finds it in the cache.
+const overlapPiece = 256 << 10
 
 // view is memory of the caller.
 func view(p unsafe.Pointer, bytes uint64) []byte {
@@ -140,6 +146,9 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 	if len(own) == 0 {
 		return nil
 	}
+	if p.comm.Size() == 2 && !eightBits(c.Type) {
+		return p.pairSum(ctx, c, own, to)
+	}
 	p.sum.start(c.Type, c.Op, c.Scale, uint64(len(own)))
 	for r := range p.comm.Size() {
 		if r == p.comm.Rank() {
@@ -152,6 +161,18 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 	}
 	p.sum.store(to)
 	return nil
+}
+
+// pairSum is gatherSum of two ranks: what arrives is reduced to where the result belongs.
+func (p *ports) pairSum(ctx context.Context, c *Call, own, to []byte) error {
+	rank := p.comm.Rank()
+	return p.take(ctx, 1-rank, uint64(len(own)), func(b []byte) {
+		first, second := own, b
+		if rank == 1 {
+			first, second = b, own
+		}
+		combine.Pair(to, first, second, c.Type, c.Op, c.Scale, 2, true)
+	})
 }
 
 func (p *ports) reduce(ctx context.Context, c *Call) error {
@@ -208,20 +229,35 @@ func (p *ports) allReduce(ctx context.Context, c *Call) error {
 	}
 	part := (c.Count + n - 1) / n * element
 	of := func(b []byte, r int) []byte { return clip(b, uint64(r)*part, part) }
-	for at := uint64(0); at < part; at += p.piece {
-		if err := p.sendAll(ctx, func(to int) []byte { return clip(of(in, to), at, p.piece) }); err != nil {
+	// The next piece is on its way while one is reduced, and the one before comes back:
+	// at most three of a direction, so nobody waits in a circle.
+	piece := min(p.piece, overlapPiece)
+	scatter := func(at uint64) error {
+		return p.sendAll(ctx, func(to int) []byte { return clip(of(in, to), at, piece) })
+	}
+	gather := func(at uint64) error {
+		return p.takeAll(ctx, func(from int) []byte { return clip(of(out, from), at, piece) })
+	}
+	if err := scatter(0); err != nil {
+		return err
+	}
+	last := uint64(0)
+	for at := uint64(0); at < part; last, at = at, at+piece {
+		if err := scatter(at + piece); err != nil {
 			return err
 		}
-		mine := clip(of(out, rank), at, p.piece)
-		if err := p.gatherSum(ctx, c, clip(of(in, rank), at, p.piece), mine); err != nil {
+		mine := clip(of(out, rank), at, piece)
+		if err := p.gatherSum(ctx, c, clip(of(in, rank), at, piece), mine); err != nil {
 			return err
+		}
+		if at > 0 {
+			if err := gather(last); err != nil {
+				return err
+			}
 		}
 		if err := p.sendAll(ctx, func(int) []byte { return mine }); err != nil {
 			return err
 		}
-		if err := p.takeAll(ctx, func(from int) []byte { return clip(of(out, from), at, p.piece) }); err != nil {
-			return err
-		}
 	}
-	return nil
+	return gather(last)
 }

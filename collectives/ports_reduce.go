@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/combine"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -46,6 +47,9 @@ func (a *accumulator) small() bool {
 	return false
 }
 
+// eightBits are the types that are reduced through tables.
+func eightBits(t device.DataType) bool { return t.Size() == 1 && t != device.Int8 && t != device.Uint8 }
+
 // add takes one more piece, which need not be aligned.
 func (a *accumulator) add(b []byte) {
 	a.count++
@@ -63,24 +67,7 @@ func (a *accumulator) add(b []byte) {
 }
 
 func (a *accumulator) combine(b []byte) {
-	switch a.dtype {
-	case device.Float32:
-		combine[float32](a.bytes, b, a.op, a.scale)
-	case device.Float64:
-		combine[float64](a.bytes, b, a.op, a.scale)
-	case device.Int8:
-		combine[int8](a.bytes, b, a.op, a.scale)
-	case device.Uint8:
-		combine[uint8](a.bytes, b, a.op, a.scale)
-	case device.Int32:
-		combine[int32](a.bytes, b, a.op, a.scale)
-	case device.Uint32:
-		combine[uint32](a.bytes, b, a.op, a.scale)
-	case device.Int64:
-		combine[int64](a.bytes, b, a.op, a.scale)
-	case device.Uint64:
-		combine[uint64](a.bytes, b, a.op, a.scale)
-	}
+	combine.Pair(a.bytes, a.bytes, b, a.dtype, sumOf(a.op), a.scale, 0, false)
 }
 
 // store writes the result.
@@ -122,42 +109,6 @@ func elements[T number](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(x)))
 }
 
-// combine reduces what is in b into what is in a.
-func combine[T number](a, b []byte, op device.Op, scale float64) {
-	combineInto(elements[T](a), elements[T](b), op, scale)
-}
-
-func combineInto[T number](x, y []T, op device.Op, scale float64) {
-	y = y[:len(x)]
-	switch op {
-	case device.Prod:
-		for i := range x {
-			x[i] *= y[i]
-		}
-	case device.Min:
-		for i := range x {
-			if y[i] < x[i] || x[i] != x[i] {
-				x[i] = y[i]
-			}
-		}
-	case device.Max:
-		for i := range x {
-			if x[i] < y[i] || x[i] != x[i] {
-				x[i] = y[i]
-			}
-		}
-	case device.PreMulSum:
-		s := T(scale)
-		for i := range x {
-			x[i] += y[i] * s
-		}
-	default:
-		for i := range x {
-			x[i] += y[i]
-		}
-	}
-}
-
 func (a *accumulator) divisor() float64 {
 	if a.by != 0 {
 		return a.by
@@ -193,22 +144,24 @@ func (a *accumulator) addSmall(b []byte) {
 	}
 	next := a.next[:len(a.wide)]
 	a.widen(next, b)
-	combineInto(a.wide, next, a.op, a.scale)
+	combine.Pair(floats(a.wide), floats(a.wide), floats(next), device.Float32, sumOf(a.op), a.scale, 0, false)
+}
+
+// sumOf leaves the division of an average to the end.
+func sumOf(op device.Op) device.Op {
+	if op == device.Avg {
+		return device.Sum
+	}
+	return op
+}
+
+func floats(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
 
 // widen converts the elements of b.
 func (a *accumulator) widen(to []float32, b []byte) {
-	switch a.dtype {
-	case device.Float16:
-		table := halves()
-		for i, h := range elements16(b)[:len(to)] {
-			to[i] = table[h]
-		}
-	case device.BFloat16:
-		for i, h := range elements16(b)[:len(to)] {
-			to[i] = math.Float32frombits(uint32(h) << 16)
-		}
-	default:
+	if !combine.Widen(to, b, a.dtype) {
 		table := bytes8()[a.dtype]
 		for i, x := range b[:len(to)] {
 			to[i] = table[x]
@@ -216,16 +169,7 @@ func (a *accumulator) widen(to []float32, b []byte) {
 	}
 }
 
-// halves and bytes8 are the values of all patterns, which are faster looked up than
-// computed.
-var halves = sync.OnceValue(func() *[1 << 16]float32 {
-	t := new([1 << 16]float32)
-	for i := range t {
-		t[i] = fromHalf(uint16(i))
-	}
-	return t
-})
-
+// bytes8 are the values of all patterns, which are faster looked up than computed.
 var bytes8 = sync.OnceValue(func() map[device.DataType]*[256]float32 {
 	all := map[device.DataType]*[256]float32{}
 	for dtype, f := range floats8 {
@@ -245,18 +189,7 @@ func (a *accumulator) storeSmall(to []byte) {
 			a.wide[i] /= by
 		}
 	}
-	switch a.dtype {
-	case device.Float16:
-		out := elements16(to)[:len(a.wide)]
-		for i, x := range a.wide {
-			out[i] = toHalf(x)
-		}
-	case device.BFloat16:
-		out := elements16(to)[:len(a.wide)]
-		for i, x := range a.wide {
-			out[i] = toBFloat(x)
-		}
-	default:
+	if !combine.Narrow(to, a.wide, a.dtype) {
 		f := floats8[a.dtype]
 		for i, x := range a.wide {
 			to[i] = f.encode(x)
@@ -311,44 +244,4 @@ func (f float8) encode(x float32) byte {
 	e := max(math.Ilogb(max(v, math.SmallestNonzeroFloat64)), 1-f.bias)
 	steps := int(math.RoundToEven(math.Ldexp(v, f.mantissa-e)))
 	return sign | byte(steps+(e+f.bias-1)<<f.mantissa)
-}
-
-func elements16(b []byte) []uint16 {
-	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
-}
-
-func fromHalf(h uint16) float32 {
-	sign, e, m := uint32(h>>15)<<31, uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch e {
-	case 0x1f:
-		return math.Float32frombits(sign | 0xff<<23 | m<<13)
-	case 0: // a small number without the leading one
-		v := float32(m) * (1.0 / (1 << 24))
-		return math.Float32frombits(math.Float32bits(v) | sign)
-	}
-	return math.Float32frombits(sign | (e+112)<<23 | m<<13)
-}
-
-// toHalf rounds to nearest, ties to even. What is too large becomes infinite.
-func toHalf(f float32) uint16 {
-	bits := math.Float32bits(f)
-	sign, abs := uint16(bits>>16&0x8000), bits&0x7fffffff
-	switch {
-	case abs > 0x7f800000:
-		return sign | 0x7e00
-	case abs >= 0x477ff000: // rounds to more than the largest
-		return sign | 0x7c00
-	case abs < 0x38800000: // below the smallest with a leading one
-		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(abs))*(1<<24)))
-	}
-	abs -= 112 << 23
-	return sign | uint16((abs+0xfff+abs>>13&1)>>13)
-}
-
-func toBFloat(f float32) uint16 {
-	bits := math.Float32bits(f)
-	if bits&0x7fffffff > 0x7f800000 {
-		return uint16(bits>>16) | 0x40
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }

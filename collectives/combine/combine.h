@@ -1,0 +1,31 @@
+// Reductions of vectors in memory of the host. Loops are plain, so that compilers
+// vectorize them; on x86 they are compiled a second time for AVX2.
+#ifndef MSCCLPP_COLLECTIVES_COMBINE_H_
+#define MSCCLPP_COLLECTIVES_COMBINE_H_
+
+#include <stdint.h>
+
+// Elements, as package device numbers them. Go compares the numbers.
+enum { mscclpp_sum = 0, mscclpp_prod, mscclpp_max, mscclpp_min, mscclpp_scaled, mscclpp_scaled_first };
+
+// to[i] = a[i] op b[i], and divided by `by` if that is not 0. to may be a or b.
+// scaled: a + b * scale; scaled_first: 0 + a * scale + b * scale.
+#define MSCCLPP_PAIR(name, type) void mscclpp_pair_##name(type* to, const type* a, const type* b, uint64_t n, int op, type scale, type by);
+MSCCLPP_PAIR(f32, float)
+MSCCLPP_PAIR(f64, double)
+MSCCLPP_PAIR(i8, int8_t)
+MSCCLPP_PAIR(u8, uint8_t)
+MSCCLPP_PAIR(i32, int32_t)
+MSCCLPP_PAIR(u32, uint32_t)
+MSCCLPP_PAIR(i64, int64_t)
+MSCCLPP_PAIR(u64, uint64_t)
+
+// The same of 16-bit floats, computed in 32 bits and rounded once.
+void mscclpp_pair_f16(uint16_t* to, const uint16_t* a, const uint16_t* b, uint64_t n, int op, float scale, float by);
+void mscclpp_pair_bf16(uint16_t* to, const uint16_t* a, const uint16_t* b, uint64_t n, int op, float scale, float by);
+
+void mscclpp_widen_f16(float* to, const uint16_t* from, uint64_t n);
+void mscclpp_widen_bf16(float* to, const uint16_t* from, uint64_t n);
+void mscclpp_narrow_f16(uint16_t* to, const float* from, uint64_t n);
+void mscclpp_narrow_bf16(uint16_t* to, const float* from, uint64_t n);
+#endif
