@@ -5,7 +5,7 @@
 #   rdma-bench.sh [--cpus N] [--seconds N] [ARGS…]
 #
 # ARGS go to the program that does it: see `go run ./bench/cmd/compare-verbs -h`. By
-# default the machine has 4 processors, and the results are in docs/results/rdma. As root
+# default the machine has 4 processors, and the results are in docs/results/verbs. As root
 # it installs what it needs. Run `make build` first.
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,4 +21,5 @@ done
 ${CC:-cc} -O2 -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -o bin/verbs-peer bench/verbs/peer.c -libverbs
 "${GO:-go}" build -trimpath -o bin/compare-verbs ./bench/cmd/compare-verbs
 export MSCCLPP_PLUGINS__START_TIMEOUT=60s MSCCLPP_BOOTSTRAP__TIMEOUT=90s
-exec scripts/rdma-guest.sh --cpus "$cpus" --seconds "$seconds" bin/compare-verbs "$@"
+exec scripts/rdma-guest.sh --cpus "$cpus" --seconds "$seconds" bin/compare-verbs \
+	--load "$(cut -d' ' -f1 /proc/loadavg) with $(nproc) processors" "$@"

@@ -51,6 +51,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/mscclpp-go/rdma-guest
 mkdir -p "$cache"
 run=$(mktemp -d "${TMPDIR:-/tmp}/rdma-guest.XXXXXX")
 trap 'rm -rf "$run"' EXIT
+trap 'exit 143' HUP INT TERM # or the trap above is not run
 marker=status-${run##*.} # on the guest's console, where the command cannot know it
 
 # The modules in an order in which they load. crc32_generic is what rxe finds by name
@@ -177,8 +178,9 @@ if [ -n "$join" ]; then
 	net="-netdev stream,id=net,addr.type=unix,addr.path=$join,server=$server -device virtio-net-pci,netdev=net,host_mtu=4200,mac=02:00:00:00:00:0$host"
 fi
 [ -z "$pid" ] || net="$net -pidfile $pid"
+# In the foreground: in a process group of its own the emulator would outlive who stops us.
 # shellcheck disable=SC2086 # net is a list of words
-timeout -k 5 "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp "$cpus" -m "$memory" \
+timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp "$cpus" -m "$memory" \
 	-nodefaults -no-user-config -display none -no-reboot -serial stdio \
 	-fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
 	-device virtio-9p-pci,fsdev=root,mount_tag=hostroot \

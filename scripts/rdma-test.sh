@@ -4,14 +4,19 @@
 #
 #   rdma-test.sh [quick]     quick: without the suite as plugins
 #
-# As root it installs what it needs. Needs bin/ from make build.
+# As root it installs what it needs, else it says what is missing. Needs bin/ from make build.
 set -eu
 cd "$(dirname "$0")/.."
 go=${GO:-go}
-[ "$(id -u)" != 0 ] || scripts/deps.sh rdma
+scripts/deps.sh rdma
 
 out=bin/rdma-test
 mkdir -p "$out"
+
+# Says where it ended, if it did so early: what has failed stands above.
+step="preparation"
+trap 'status=$?; rm -f "$out/secret"; [ $status = 0 ] || echo "rdma-test: failed with status $status: $step" >&2' EXIT
+trap 'exit 143' HUP INT TERM
 for t in ib-host ib-nonatomic; do
 	"$go" test -c -o "$out/$t.test" "./transports/$t"
 done
@@ -37,6 +42,7 @@ for t in ib-host ib-nonatomic; do
 	timeout 60 bin/mscclpp-run --standalone -n 2 --transports \$t $out/pingpong
 done
 EOT
+step="conformance and jobs in one guest"
 RDMA_REQUIRED=1 scripts/rdma-guest.sh --seconds 1800 sh "$out/one.sh"
 
 # Two hosts with two ranks in each: shared memory inside, and between them what is named.
@@ -53,7 +59,6 @@ EOT
 umask 077
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$out/secret"
 export MSCCLPP_SECRET_FILE="$PWD/$out/secret"
-trap 'rm -f "$out/secret"' EXIT
 
 # A host that is lost in the middle of a job: by its network, or because it is killed, which
 # pair does. The ranks on the other one end with an error, within the bound of the heartbeat.
@@ -116,7 +121,8 @@ pair() {
 
 # lost HOW TRANSPORTS RANKS PATTERN: the error on the first host has to look like the pattern.
 lost() {
-	echo "== one of two guests is lost: $1, $2, $3 ranks on each"
+	step="one of two guests is lost: $1, $2, $3 ranks on each"
+	echo "== $step"
 	export LOST_HOW="$1" LOST_TRANSPORTS="$2" LOST_RANKS="$3"
 	if [ "$1" = killed ]; then pair "$out/lost.sh" killed; else pair "$out/lost.sh"; fi
 	if ! grep -q "$4" "$out/host1.log"; then
@@ -125,7 +131,8 @@ lost() {
 	fi
 }
 
-echo "== check on 4 ranks over two guests"
+step="check on 4 ranks over two guests"
+echo "== $step"
 pair "$out/two.sh"
 lost network ib-host 1 'rank 1.*device rxe0 port 1: .*retries exceeded'
 lost killed shm,ib-host 2 'rank [23]'

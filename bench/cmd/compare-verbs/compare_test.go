@@ -128,13 +128,22 @@ func TestSummary(t *testing.T) {
 		t.Error("a machine on which nothing was measured is sound")
 	}
 	var text strings.Builder
-	if err := summary(&text, machine{settings: []string{"a.b=1", "c=2"}}, all(1, 1)); err != nil || !strings.Contains(text.String(), "Settings of ours: a.b=1, c=2.") {
+	if err := summary(&text, machine{settings: []string{"a.b=1", "c=2"}, load: "0.5 of 2"}, all(1, 1)); err != nil || !strings.Contains(text.String(), "Settings of ours: a.b=1, c=2.") || !strings.Contains(text.String(), "it began: 0.5 of 2.") {
 		t.Errorf("%v:\n%s", err, text.String())
 	}
 	short := all(1, 2)
 	delete(short[perftestAtom], keyOf(completed, 0))
 	if err := summary(io.Discard, machine{}, short); err == nil || !strings.Contains(err.Error(), "0 of ib_atomic_lat") {
 		t.Errorf("a side without values: %v", err)
+	}
+}
+
+// Raw results say what they are, with their unit.
+func TestRecords(t *testing.T) {
+	for unit, s := range map[string]sample{"us": {signals, 0, 7, 1.5}, "MiB/s": {bandwidth, 64, 7, 1.5}} {
+		if got := recordOf("x", 2, s); got != (record{"x", 2, s.What, s.Bytes, 7, 1.5, unit}) {
+			t.Errorf("%+v: expected unit %s", got, unit)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 // job is one comparison.
 type job struct {
 	self, launcher, peer, device, host, out string
+	load                                    string   // of the machine below
 	settings                                []string // of ours, KEY=VALUE
 	repetitions, iterations                 int
 	log                                     io.Writer
@@ -64,21 +65,24 @@ func (j job) run(ctx context.Context) error {
 	if err := os.MkdirAll(j.out, 0o755); err != nil {
 		return err
 	}
-	raw, err := os.Create(filepath.Join(j.out, "raw.txt"))
+	raw, err := os.Create(filepath.Join(j.out, "raw.jsonl"))
 	if err != nil {
 		return err
 	}
 	defer raw.Close()
+	lines := json.NewEncoder(raw)
 	all := results{}
 	for n := range j.repetitions {
 		for _, s := range sources {
 			fmt.Fprintf(j.log, "run %d of %d: %s\n", n+1, j.repetitions, s.name)
-			out, samples, err := s.measure(j, ctx)
+			_, samples, err := s.measure(j, ctx)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
-			if _, err := fmt.Fprintf(raw, "== %s, run %d\n%s", s.name, n+1, out); err != nil {
-				return err
+			for _, m := range samples {
+				if err := lines.Encode(recordOf(s.name, n+1, m)); err != nil {
+					return err
+				}
 			}
 			all.add(s.name, samples)
 		}
@@ -94,6 +98,25 @@ func (j job) run(ctx context.Context) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(j.out, "README.md"), text.Bytes(), 0o644)
+}
+
+// record is a line of the raw results.
+type record struct {
+	Source     string  `json:"source"`
+	Run        int     `json:"run"`
+	What       string  `json:"what"`
+	Bytes      uint64  `json:"bytes"`
+	Iterations int     `json:"iterations"`
+	Value      float64 `json:"value"`
+	Unit       string  `json:"unit"`
+}
+
+func recordOf(source string, run int, s sample) record {
+	r := record{Source: source, Run: run, What: s.What, Bytes: s.Bytes, Iterations: s.Iterations, Value: s.Value, Unit: "us"}
+	if s.What == bandwidth {
+		r.Unit = "MiB/s"
+	}
+	return r
 }
 
 // busy is what the bare loop takes for 8 bytes on a machine that does something else at the

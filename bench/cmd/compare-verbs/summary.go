@@ -61,10 +61,11 @@ type machine struct {
 	date, kernel, cpu string
 	cpus, runs, each  int
 	settings          []string
+	load              string
 }
 
 func describe(j job) machine {
-	m := machine{date: time.Now().UTC().Format("2006-01-02"), cpus: runtime.NumCPU(), runs: j.repetitions, each: j.iterations, kernel: "unknown", cpu: "unknown", settings: j.settings}
+	m := machine{date: time.Now().UTC().Format("2006-01-02"), cpus: runtime.NumCPU(), runs: j.repetitions, each: j.iterations, kernel: "unknown", cpu: "unknown", settings: j.settings, load: j.load}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.kernel, _, _ = strings.Cut(unix.ByteSliceToString(u.Release[:]), "-")
@@ -86,7 +87,10 @@ func summary(w io.Writer, m machine, all results) error {
 	fmt.Fprintf(w, "Two processes on one soft-RoCE device; %d runs of each side in turn, up to %d iterations in a run.\n"+
 		"A value is the median over the iterations of a run (bandwidth: all of them together), then over the runs.\n"+
 		"Ratios are ours over theirs; low and high are the extremes over runs next to each other. The device and the\n"+
-		"processors are emulated: only the ratios mean something. Raw output: raw.txt.\n\n", m.runs, m.each)
+		"processors are emulated: only the ratios mean something. Raw output: raw.jsonl.\n\n", m.runs, m.each)
+	if m.load != "" {
+		fmt.Fprintf(w, "Load of the machine below when it began: %s.\n\n", m.load)
+	}
 	if len(m.settings) > 0 {
 		fmt.Fprintf(w, "Settings of ours: %s.\n\n", strings.Join(m.settings, ", "))
 	}

@@ -177,6 +177,7 @@ type incoming struct {
 	pair   *pair
 	counts [boxEntries]uint32
 	raised uint64
+	roomy  uint64 // when room was made again
 	told   uint64 // the peer
 	often  uint64 // it is told after as many
 	asked  bool   // to tell now
@@ -297,9 +298,6 @@ func (r *receiver) passLocked(arm bool) (moved bool) {
 			i.pair.arm() // then look: what came before raises no event
 		}
 		n, err := i.pair.pollCame(func(c completion) { i.take(r.t, c) })
-		if err == nil && n > 0 {
-			err = i.pair.repost(n)
-		}
 		if err != nil {
 			i.flow.fail(err)
 			continue
@@ -347,10 +345,17 @@ func (i *incoming) take(t *Transport, c completion) {
 	}
 }
 
-// tell writes the number of signals that were counted into the peer's mailbox. The word may
-// be read late: then a higher number travels, which is as true.
+// tell makes room again, and writes the number of signals that were counted into the peer's
+// mailbox. The word may be read late: then a higher number travels, which is as true.
 func (i *incoming) tell() {
 	f := i.flow
+	if n := int(i.raised - i.roomy); n > 0 {
+		if err := i.pair.repost(n); err != nil {
+			f.fail(err)
+			return
+		}
+		i.roomy = i.raised
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil || f.posted-f.completed >= f.depth {

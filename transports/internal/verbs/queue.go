@@ -223,6 +223,3 @@ func (p *pair) arm() { C.mscclpp_verbs_arm(p.recv) }
 func (d *adapter) awaitEvent(milliseconds int) {
 	C.mscclpp_verbs_event(d.lib.c, d.c.channel, C.int(milliseconds))
 }
-
-// add raises a word with release: whoever sees the sum sees what was there before.
-func add(word unsafe.Pointer, n uint64) { C.mscclpp_verbs_add64(word, C.uint64_t(n)) }

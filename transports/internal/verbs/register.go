@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -48,7 +49,7 @@ func (r *registration) raise(offset, n uint64) bool {
 	if m == nil || offset > m.Len() || m.Len()-offset < 8 || (uint64(uintptr(m.Addr()))+offset)%8 != 0 {
 		return false
 	}
-	add(unsafe.Add(m.Addr(), offset), n)
+	atomic.AddUint64((*uint64)(unsafe.Add(m.Addr(), offset)), n) // who sees the sum sees what was there before
 	return true
 }
 

@@ -312,7 +312,3 @@ int mscclpp_verbs_event(mscclpp_verbs* v, struct rv_comp_channel* channel, int t
   v->ack_cq_events(cq, 1);
   return 1;
 }
-
-uint64_t mscclpp_verbs_load64(const void* word) { return __atomic_load_n((const uint64_t*)word, __ATOMIC_ACQUIRE); }
-
-void mscclpp_verbs_add64(void* word, uint64_t n) { __atomic_fetch_add((uint64_t*)word, n, __ATOMIC_RELEASE); }

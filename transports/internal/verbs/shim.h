@@ -78,7 +78,4 @@ int mscclpp_verbs_poll(struct rv_cq*, mscclpp_verbs_done* out, int most);
 int mscclpp_verbs_arm(struct rv_cq*);
 int mscclpp_verbs_event(mscclpp_verbs*, struct rv_comp_channel*, int timeout_ms);  // 1: there was one
 
-uint64_t mscclpp_verbs_load64(const void*);
-void mscclpp_verbs_add64(void*, uint64_t);
-
 #endif
