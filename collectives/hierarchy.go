@@ -155,15 +155,19 @@ func (h *hierarchy) open(ctx context.Context) error {
 	if err := h.ports.courier.prepare(h); err != nil {
 		return err
 	}
-	go func() { // a wait inside ends with what the host waits for, and the other way round
-		select {
-		case <-h.world.Done():
-			h.group.Abort(h.world.Err())
-		case <-h.group.Done():
-			h.world.Abort(h.named(h.group.Err()))
-		case <-h.closed:
-		}
-	}()
+	// A wait inside ends with what the host waits for. On the host a call returns what has
+	// ended it; what kernels of a GPU have met is known to their communicator alone.
+	if h.ports.courier == nil {
+		go func() {
+			select {
+			case <-h.world.Done():
+				h.group.Abort(h.world.Err())
+			case <-h.closed:
+			}
+		}()
+		return nil
+	}
+	go bind(h.world, h.group, h.closed, h.named)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -77,15 +78,7 @@ func (k *courier) start(ctx context.Context) (err error) {
 		return err
 	}
 	k.ports.comm = k.twin
-	go func() { // the end of one is that of both
-		select {
-		case <-k.world.Done():
-			k.twin.Abort(k.world.Err())
-		case <-k.twin.Done():
-			k.world.Abort(k.twin.Err())
-		case <-k.closed:
-		}
-	}()
+	go bind(k.world, k.twin, k.closed, func(err error) error { return err })
 	if k.mark, err = k.device.NewMark(); err != nil {
 		return err
 	}
@@ -98,6 +91,28 @@ func (k *courier) start(ctx context.Context) (err error) {
 	}
 	k.gate, err = openGate(k.device, k.host, k.world)
 	return err
+}
+
+// bindPatience is how long a communicator gets to find out itself why a part of it has
+// ended: it knows more of it.
+const bindPatience = 500 * time.Millisecond
+
+// bind makes the end of a communicator, and of one that was made of it, that of both.
+func bind(world, part *comm.Communicator, closed <-chan struct{}, named func(error) error) {
+	select {
+	case <-closed:
+		return
+	case <-world.Done():
+	case <-part.Done():
+		select {
+		case <-closed:
+			return
+		case <-world.Done():
+		case <-time.After(bindPatience):
+			world.Abort(named(part.Err()))
+		}
+	}
+	part.Abort(world.Err())
 }
 
 // close is for when the streams with calls on them have ended. What comes before the

@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -121,12 +122,25 @@ func (g *gate) run() {
 			return
 		}
 		if err := g.perform(w); err != nil {
-			if g.life.Err() == nil {
-				g.world.Abort(err) // other ranks wait for what will not come
-			}
+			g.fail(err)
 			return
 		}
 		atomic.StoreUint64(g.done, w.number)
+	}
+}
+
+// fail ends the communicator: other ranks wait for what will not come. A wait that has
+// ended knows of a channel that does not work any more, and others why.
+func (g *gate) fail(err error) {
+	if !errors.Is(err, framework.ErrInvalid) {
+		select {
+		case <-g.world.Done():
+		case <-g.life.Done():
+		case <-time.After(2 * bindPatience):
+		}
+	}
+	if g.life.Err() == nil {
+		g.world.Abort(err)
 	}
 }
 
