@@ -45,7 +45,6 @@ type gate struct {
 
 	mu      sync.Mutex
 	waiting []work
-	closed  bool
 	wake    chan struct{}
 	life    context.Context
 	end     context.CancelFunc
