@@ -154,6 +154,21 @@ func (ch *PortChannel) leaveStream() error {
 // sleeps until something arrives.
 var streamWaits = stream.Waits{Spin: 4 * time.Microsecond, Yield: time.Millisecond}
 
+// Small puts without a signal are sent together, up to so many: nobody can see that they
+// come later, since who is to see them waits for a signal or a flush behind them.
+const (
+	heldPuts  = 16
+	smallPut  = 8 << 10
+	putAlone  = device.TriggerData << 50
+	whatToDo  = uint64(7) << 50
+	lowerHalf = 1<<32 - 1
+)
+
+// urgent reports whether a trigger that was pushed at a position is to be sent now.
+func urgent(t device.Trigger, pos uint64) bool {
+	return t.Snd&whatToDo != putAlone || t.Fst&lowerHalf > smallPut || pos%heldPuts == heldPuts-1
+}
+
 // pushStream queues a trigger and, unless it can wait, performs what is queued. Where the
 // ring is full this rank makes room.
 func (ch *PortChannel) pushStream(ctx context.Context, e *portEnd, op string, t device.Trigger, now bool) (uint64, error) {
@@ -163,7 +178,7 @@ func (ch *PortChannel) pushStream(ctx context.Context, e *portEnd, op string, t 
 		switch {
 		case err != nil:
 			return 0, ch.refused(op, err)
-		case ok && now:
+		case ok && now && urgent(t, pos):
 			q.Drain()
 			return pos, nil
 		case ok:

@@ -58,8 +58,9 @@ void mscclpp_stream_stop(mscclpp_stream_engine* e) {
 
 // Drives all links but those that somebody drives. 1: one has ended, and that is to be
 // told.
-static int drive(mscclpp_stream_engine* e) {
+static int drive(mscclpp_stream_engine* e, int* some) {
   int told = 0;
+  *some = 0;
   pthread_rwlock_rdlock(&e->lists);
   for (int n = 0; n < e->links; ++n) {
     mscclpp_stream_link* l = e->link[n];
@@ -68,7 +69,7 @@ static int drive(mscclpp_stream_engine* e) {
         (void)mscclpp_stream_push(l);
         pthread_mutex_unlock(&l->out);
       }
-      (void)mscclpp_stream_pull(l, NULL, 0);
+      *some |= mscclpp_stream_pull(l, NULL, 0);
     }
     told |= __atomic_load_n(&l->state, __ATOMIC_SEQ_CST) != mscclpp_stream_alive && __atomic_load_n(&l->told, __ATOMIC_SEQ_CST) == 0 &&
             __atomic_load_n(&l->left, __ATOMIC_SEQ_CST) == 0;
@@ -142,9 +143,9 @@ int mscclpp_stream_run(mscclpp_stream_engine* e) {
     const uint32_t now = __atomic_load_n(&e->drives, __ATOMIC_SEQ_CST);
     if (now != drives) {
       drives = now;
-      struct pollfd bell = {.fd = e->bell, .events = POLLIN};
+      p[0] = (struct pollfd){.fd = e->bell, .events = POLLIN};
       const struct timespec nap = {0, (long)nap_ns};
-      (void)ppoll(&bell, 1, &nap, NULL);
+      (void)ppoll(p, 1, &nap, NULL);
     } else {
       __atomic_store_n(&e->excluded, 0, __ATOMIC_SEQ_CST);
       __atomic_store_n(&e->asleep, 1, __ATOMIC_SEQ_CST);
@@ -162,9 +163,12 @@ int mscclpp_stream_run(mscclpp_stream_engine* e) {
       }
       __atomic_store_n(&e->asleep, 0, __ATOMIC_SEQ_CST);
     }
-    uint64_t rings;
-    (void)!read(e->bell, &rings, sizeof rings);
-    told = drive(e);
+    if (p[0].revents != 0) {
+      uint64_t rings;
+      (void)!read(e->bell, &rings, sizeof rings);
+    }
+    // More of what arrives is likely to be on its way.
+    for (int turns = 0, some = 1; turns < 64 && some && !told; ++turns) told = drive(e, &some);
   }
   free(p);
   return told;
