@@ -33,6 +33,18 @@ MSCCLPP_OUTLINED_LARGE void store_odd(char* p, uint64_t v, uint32_t bytes) {
   for (uint32_t i = 0; i < bytes && i < 8; ++i) p[i] = static_cast<char>(v >> (8 * i));
 }
 
+// The same of whole words and parts of them, for those who meet them once in a while.
+MSCCLPP_OUTLINED_LARGE uint64_t load_some(const char* p, uint64_t left, bool aligned) {
+  return aligned && left >= 8 ? *reinterpret_cast<const uint64_t*>(p) : load_odd(p, static_cast<uint32_t>(smaller(left, 8)));
+}
+MSCCLPP_OUTLINED_LARGE void store_some(char* p, uint64_t v, uint64_t left, bool aligned) {
+  if (aligned && left >= 8) {
+    *reinterpret_cast<uint64_t*>(p) = v;
+  } else {
+    store_odd(p, v, static_cast<uint32_t>(smaller(left, 8)));
+  }
+}
+
 // Carriers say how a thread's unit of payload travels.
 
 // WordCarrier sends 4 bytes, or an element of 8, as LL8 packets.
@@ -152,6 +164,19 @@ struct LineCarrier {
     p += here;
     if (here < bytes) store_part(p, uint64_t(d.w[1]) << 32 | d.w[0], bytes - here, aligned);
     if (here + 8 < bytes && !last(u)) store_part(p + 8, uint64_t(d.w[3]) << 32 | d.w[2], bytes - here - 8, aligned);
+  }
+  // The same where it hardly ever happens: calls are shorter than code in line.
+  MSCCLPP_DEVICE static Data load_rare(const char* p, uint32_t u, uint64_t bytes, bool aligned) {
+    const uint64_t here = at(u);
+    uint64_t a = 0, b = 0;
+    if (here < bytes) a = load_some(p + here, bytes - here, aligned);
+    if (here + 8 < bytes && !last(u)) b = load_some(p + here + 8, bytes - here - 8, aligned);
+    return data(a, b);
+  }
+  MSCCLPP_DEVICE static void save_rare(char* p, uint32_t u, uint64_t bytes, bool aligned, const Data& d) {
+    const uint64_t here = at(u);
+    if (here < bytes) store_some(p + here, uint64_t(d.w[1]) << 32 | d.w[0], bytes - here, aligned);
+    if (here + 8 < bytes && !last(u)) store_some(p + here + 8, uint64_t(d.w[3]) << 32 | d.w[2], bytes - here - 8, aligned);
   }
   MSCCLPP_DEVICE static Data data(uint64_t a, uint64_t b) {
     return Data{{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32)}};

@@ -39,12 +39,6 @@ struct Shares {
   MSCCLPP_DEVICE uint64_t bytes(uint32_t rank) const { return smaller(C::at(most), all - at(rank)); }
 };
 
-// What is not a whole unit, or lies at an odd address: rare, and not in line.
-template <class C>
-MSCCLPP_OUTLINED_LARGE typename C::Data load_part(const char* from, uint32_t u, uint64_t bytes, bool whole) { return C::load(from, u, bytes, whole); }
-template <class C>
-MSCCLPP_OUTLINED_LARGE void save_part(char* to, uint32_t u, uint64_t bytes, bool whole, typename C::Data d) { C::save(to, u, bytes, whole, d); }
-
 // Stream walks through the pieces of one launch. Payload of a peer is units; those with
 // the same number modulo the threads of the launch belong to one thread, a row each. A
 // slot has room for a few rows of each part: what a collective sends the same peer twice.
@@ -60,8 +54,8 @@ class Stream {
     part_ = static_cast<uint32_t>(args.slot / parts / C::kWire) / C::kGroup * C::kGroup;
     const uint32_t room = part_ / step_;
     const uint32_t wanted = step_ * kRows < kLeast ? kLeast / step_ : kRows;
-    const uint32_t rows = room < wanted ? room : wanted;
-    pieces_ = (rows_ + rows - 1) / rows;
+    piece_ = room < wanted ? room : wanted;
+    pieces_ = (rows_ + piece_ - 1) / piece_;
   }
 
   MSCCLPP_DEVICE uint32_t pieces() const { return pieces_; }
@@ -69,8 +63,8 @@ class Stream {
   // open begins piece k; false: leave.
   MSCCLPP_DEVICE bool open(uint32_t k) {
     epoch_ = begun_ + k;
-    first_ = static_cast<uint32_t>(uint64_t(rows_) * k / pieces_);
-    end_ = static_cast<uint32_t>(uint64_t(rows_) * (k + 1) / pieces_);
+    first_ = k * piece_;
+    end_ = first_ + piece_ < rows_ ? first_ + piece_ : rows_;
     if (!clears(epoch_)) return true;
     if (!grid_sync(&a.state->grid, a.control)) return false;  // others may still read what is cleared
     return Near<C, 0>(a, epoch_).ready();
@@ -99,7 +93,11 @@ class Stream {
       return;
     }
     MSCCLPP_UNROLL
-    for (uint32_t i = 0; i < kAtOnce; ++i) d[i] = has(r + i, units) ? load_part<C>(from, unit(r + i), bytes, whole) : Data{};
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      d[i] = Data{};
+      if (!has(r + i, units)) continue;
+      d[i] = full<1>(r + i, units, bytes, whole) ? C::load_full(from, unit(r + i)) : C::load_rare(from, unit(r + i), bytes, whole);
+    }
   }
   template <uint32_t kAtOnce>
   MSCCLPP_DEVICE void save(const Data (&d)[kAtOnce], uint32_t r, uint32_t units, char* to, uint64_t bytes, bool whole) const {
@@ -110,7 +108,12 @@ class Stream {
     }
     MSCCLPP_UNROLL
     for (uint32_t i = 0; i < kAtOnce; ++i) {
-      if (has(r + i, units)) save_part<C>(to, unit(r + i), bytes, whole, d[i]);
+      if (!has(r + i, units)) continue;
+      if (full<1>(r + i, units, bytes, whole)) {
+        C::save_full(to, unit(r + i), d[i]);
+      } else {
+        C::save_rare(to, unit(r + i), bytes, whole, d[i]);
+      }
     }
   }
   template <uint32_t kAtOnce>
@@ -182,7 +185,8 @@ class Stream {
 
   const uint64_t begun_;
   const uint32_t step_, rows_, always_;
-  uint32_t part_;  // units of a slot for each part
+  uint32_t part_;   // units of a slot for each part
+  uint32_t piece_;  // rows
   uint32_t pieces_;
   uint64_t epoch_ = 0;
   uint32_t first_ = 0, end_ = 0;

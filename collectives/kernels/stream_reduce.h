@@ -8,9 +8,9 @@
 namespace mscclpp {
 namespace collectives {
 
-// Rows that a thread sums together: small elements take more registers each.
-template <class T>
-constexpr uint32_t summed_at_once() { return sizeof(T) == 1 ? 2 : 4; }
+// Rows that a thread sums together. Code for any operation is long, and not for those in a hurry.
+template <ReduceOp Op>
+constexpr uint32_t summed_at_once() { return Op == mscclpp::detail::kAnyOp ? 1 : 4; }
 
 // stream_sum sums rows from r on of a share: own, and what the peers send in part 0.
 template <class C, class T, ReduceOp Op, uint32_t kAtOnce, class Scalars>
@@ -33,7 +33,7 @@ MSCCLPP_DEVICE bool stream_sum(const Stream<C>& s, typename C::Data (&own)[kAtOn
 // want it: to all, or to the root.
 template <class C, class T, ReduceOp Op>
 MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
-  constexpr uint32_t kAtOnce = summed_at_once<T>();
+  constexpr uint32_t kAtOnce = summed_at_once<Op>();
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
@@ -81,7 +81,7 @@ MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
 
 template <class C, class T, ReduceOp Op>
 MSCCLPP_DEVICE void stream_reducescatter(const NearArgs& a, uint64_t epoch) {
-  constexpr uint32_t kAtOnce = summed_at_once<T>();
+  constexpr uint32_t kAtOnce = summed_at_once<Op>();
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
