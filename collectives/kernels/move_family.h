@@ -18,13 +18,11 @@ namespace mscclpp {
 namespace collectives {
 
 MSCCLPP_KERNEL(mscclpp_allgather_ll8, Args, args) { allgather_packets<LL8Packet>(args); }
-MSCCLPP_KERNEL(mscclpp_allgather_ll16, Args, args) { allgather_packets<LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_chunk, Args, args) { allgather_chunk(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_ring, Args, args) { allgather_ring(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_zerocopy, Args, args) { allgather_zerocopy(args); }
 
 MSCCLPP_KERNEL(mscclpp_alltoall_ll8, Args, args) { alltoall_packets<LL8Packet>(args); }
-MSCCLPP_KERNEL(mscclpp_alltoall_ll16, Args, args) { alltoall_packets<LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_chunk, Args, args) { alltoall_chunk(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_zerocopy, Args, args) { alltoall_zerocopy(args); }
 
@@ -51,6 +49,12 @@ MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MO
 MSCCLPP_KERNEL(mscclpp_allgather_stream_ll128, NearArgs, args) { stream_allgather<LineCarrier>(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_stream_ll128, NearArgs, args) { stream_alltoall<LineCarrier>(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, NearArgs, args) { stream_broadcast<LineCarrier>(args); }
+#endif
+
+// GPUs store and load either packet in one access: LL8 serves them alone.
+#if MSCCLPP_TARGET_CPU || MSCCLPP_TARGET_CHECK
+MSCCLPP_KERNEL(mscclpp_allgather_ll16, Args, args) { allgather_packets<LL16Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_ll16, Args, args) { alltoall_packets<LL16Packet>(args); }
 #endif
 
 #if MSCCLPP_TARGET_CPU

@@ -44,16 +44,13 @@ MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_re
 
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll8, Args, args) { allreduce_allpair_packets<Element, LL8Packet>(args); }
-MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll16, Args, args) { allreduce_allpair_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll8, Args, args) { allreduce_twophase_packets<Element, LL8Packet>(args); }
-MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll16, Args, args) { allreduce_twophase_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_chunk, Args, args) { allreduce_allpair_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_ring, Args, args) { allreduce_ring<Element>(args); }
 #if MSCCLPP_HAS_SWITCH
 MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>(args); }
 #endif
 MSCCLPP_KERNEL(mscclpp_reducescatter_ll8, Args, args) { reducescatter_packets<Element, LL8Packet>(args); }
-MSCCLPP_KERNEL(mscclpp_reducescatter_ll16, Args, args) { reducescatter_packets<Element, LL16Packet>(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }
@@ -63,6 +60,13 @@ MSCCLPP_KERNEL(mscclpp_allreduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(
 MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
 MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reducescatter) }
 #endif
+#endif
+
+// GPUs store and load either packet in one access: LL8 serves them alone.
+#if MSCCLPP_TARGET_CPU || MSCCLPP_TARGET_CHECK
+MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll16, Args, args) { allreduce_allpair_packets<Element, LL16Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll16, Args, args) { allreduce_twophase_packets<Element, LL16Packet>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_ll16, Args, args) { reducescatter_packets<Element, LL16Packet>(args); }
 #endif
 
 #if MSCCLPP_TARGET_CPU
