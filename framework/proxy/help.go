@@ -94,10 +94,11 @@ func (s *Service) fail(err error) {
 	s.ring.Wake()
 }
 
-// spare reports whether others have done the thread's work since it has last looked. It
+// spare reports whether others have done the thread's work since it has last looked, or want to. It
 // returns when they do not any more, or have left something to it.
 func (s *Service) spare() bool {
-	if s.helped.Load() == s.seen || s.stop.Load() != run {
+	wanted := s.wanted.Load() && s.wanted.Swap(false)
+	if !wanted && s.helped.Load() == s.seen || s.stop.Load() != run {
 		return false
 	}
 	s.turn.Unlock()
@@ -113,11 +114,15 @@ func (s *Service) rejoin() {
 		if s.ring.Park(watch) {
 			break
 		}
-		if time.Since(start) < offer { // there is a trigger, which somebody performs, or has left
-			doze(offer)
+		early := time.Since(start) < offer // there is a trigger, which somebody performs, or has left
+		for n := 0; early && n < 16; n++ {
+			sched()
 		}
 		if s.helped.Load() == s.seen && s.turn.TryLock() {
 			return
+		}
+		if early {
+			doze(offer)
 		}
 	}
 	s.take()
