@@ -19,6 +19,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -240,7 +241,7 @@ func (s *Service) main() (err error) {
 	for {
 		t, at, ok, err := s.next()
 		switch {
-		case err == errEnd:
+		case errors.Is(err, errEnd):
 			return nil
 		case err != nil || !ok:
 			return err
