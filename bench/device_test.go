@@ -92,10 +92,12 @@ type rival struct {
 	cannot   bench.Collective
 	prepare  error
 	prepared int
+	released int
 }
 
 func (r *rival) Name() string                      { return "rival 1.2" }
 func (r *rival) Prepare(all ...bench.Memory) error { r.prepared += len(all); return r.prepare }
+func (r *rival) Release() error                    { r.released++; return nil }
 func (r *rival) Supports(c *bench.Call) bool       { return c.Collective != r.cannot }
 func (r *rival) Do(c *bench.Call) error            { return r.d.perform(c, peerTime, "p") }
 
@@ -173,8 +175,8 @@ func TestPeerTakesTurns(t *testing.T) {
 		t.Fatal(err, rows)
 	}
 	r := rows[0]
-	if r.Peer != "rival 1.2" || r.PeerTimeUS == nil || *r.PeerTimeUS != 6 || *r.Speedup != 2 || r.TimeUS != 3 || p.prepared != 2 {
-		t.Errorf("%+v, %d buffers prepared", r, p.prepared)
+	if r.Peer != "rival 1.2" || r.PeerTimeUS == nil || *r.PeerTimeUS != 6 || *r.Speedup != 2 || r.TimeUS != 3 || p.prepared != 2 || p.released != 1 {
+		t.Errorf("%+v, %d buffers prepared, released %d times", r, p.prepared, p.released)
 	}
 	// A call of each before the recordings; then three rounds, in each of which both
 	// have one untimed and two timed launches.

@@ -52,6 +52,8 @@ type Peer interface {
 	Name() string // with its version: "nccl 2.28.3"
 	// Prepare makes buffers known as registered ones. Collective.
 	Prepare(...Memory) error
+	// Release forgets them, before they are freed.
+	Release() error
 	// Supports says whether Do can perform the call.
 	Supports(*Call) bool
 	Do(*Call) error

@@ -105,6 +105,12 @@ func RunAll(ctx context.Context, g Group, all []Options, served Served, v *Verif
 			return err
 		}
 	}
+	if peer == nil || !first.Registered {
+		return nil
+	}
+	if err := peer.Release(); err != nil {
+		return fmt.Errorf("bench %s: registered buffers of the peer: %w", first.Collective, err)
+	}
 	return nil
 }
 

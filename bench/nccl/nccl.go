@@ -149,6 +149,18 @@ func (p *Peer) register(buffer unsafe.Pointer, bytes int) error {
 	return nil
 }
 
+// Release closes the windows. Memory of the next collective that is measured may lie at
+// the same addresses, and NCCL knows windows by address.
+func (p *Peer) Release() error {
+	return p.dev.Bound(func() error {
+		for _, w := range p.windows {
+			C.nccl_window_close(p.lib.c, p.comm, w)
+		}
+		p.windows = nil
+		return nil
+	})
+}
+
 // Do enqueues the call on the stream.
 func (p *Peer) Do(c *bench.Call) error {
 	if err := p.fill(c); err != nil {
