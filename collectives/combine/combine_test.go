@@ -172,7 +172,7 @@ func TestHalves(t *testing.T) {
 
 // Between two halves the nearest one is taken, in the middle the even one.
 func TestRoundingOfHalves(t *testing.T) {
-	for h := uint16(0); h < 0x7bff; h++ {
+	for h := range uint16(0x7bff) {
 		low, high := float32(halfValue(h)), float32(halfValue(h+1))
 		middle := low + (high-low)/2
 		even := h + h&1

@@ -185,8 +185,9 @@ func dupSocket(f *os.File) (int, error) {
 	}
 	fd := -1
 	gone := raw.Control(func(from uintptr) {
-		kind := 0
-		if kind, err = unix.GetsockoptInt(int(from), unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_STREAM {
+		var kind int
+		kind, err = unix.GetsockoptInt(int(from), unix.SOL_SOCKET, unix.SO_TYPE)
+		if err != nil || kind != unix.SOCK_STREAM {
 			err = fmt.Errorf("%w: it is no stream socket (%v)", framework.ErrInvalid, err)
 			return
 		}
