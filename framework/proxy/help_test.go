@@ -199,6 +199,16 @@ func TestHelpThatFails(t *testing.T) {
 func TestNapsUntilSomebodyWakesIt(t *testing.T) {
 	o := Options{Park: 100 * time.Millisecond, Nap: time.Millisecond}
 	s := New(newRing(t, 8), func(device.Trigger, uint64) Result { return Continue }, o)
+	if got := s.nap(0); got != 10*time.Millisecond {
+		t.Errorf("a nap of %v before the first push: expected 10 ms", got)
+	}
+	push(t, s.ring, 1)
+	s.turn.Lock()
+	if s.park(time.Nanosecond); !s.silent {
+		t.Error("a push that did not wake the proxy was not noticed")
+	}
+	s.ring.Pop()
+	s.turn.Unlock()
 	for waited, want := range map[time.Duration]time.Duration{
 		0:                       firstNap,
 		8 * time.Millisecond:    500 * time.Microsecond,

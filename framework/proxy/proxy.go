@@ -71,7 +71,7 @@ type Options struct {
 
 	// Nap bounds it until a push from the host has ended one: before that the ring
 	// may be that of kernels. The first sleeps of a pause are shorter, and those of a
-	// pause of minutes ten times as long. 0: Park.
+	// long pause, or before the first push, ten times as long. 0: Park.
 	Nap time.Duration
 
 	// CPU pins the thread to one core; 0 leaves it to the system, n means core n-1.
@@ -99,7 +99,8 @@ type Service struct {
 	started bool
 	ended   bool
 
-	woken bool // a producer has ended a sleep: there are none that cannot
+	woken  bool // a producer has ended a sleep: there are none that cannot
+	silent bool // something was pushed during a sleep, which went on
 
 	// The turn is that of the thread except while it rests, and else of who helps.
 	turn   sync.Mutex
@@ -355,8 +356,12 @@ func (s *Service) rest(waited time.Duration, outstanding bool) (slept bool) {
 	return false
 }
 
-// nap is how long a push that cannot wake the proxy may be late, after a pause.
+// nap is how long a push that cannot wake the proxy may be late, after a pause. The first
+// one ever may be later: many rings are that of nobody.
 func (s *Service) nap(waited time.Duration) time.Duration {
+	if !s.silent {
+		return 10 * s.o.Nap
+	}
 	most := min(max(waited/1024, s.o.Nap), 10*s.o.Nap)
 	return min(max(waited/16, firstNap), most)
 }
@@ -367,4 +372,7 @@ func (s *Service) park(d time.Duration) {
 	woken := s.ring.Park(d)
 	s.take()
 	s.woken = s.woken || woken
+	if _, _, there := s.ring.Poll(); there && !woken {
+		s.silent = true
+	}
 }
