@@ -29,7 +29,7 @@ bin/mscclpp-kernels build --spec transports/shm/kernels/kernels.json --target x8
 export MSCCLPP_PLUGINS__DIRS="$PWD/$out/plugins"
 
 # Emulated machines are slow, and those that emulate them may be busy.
-export MSCCLPP_PLUGINS__START_TIMEOUT=60s MSCCLPP_BOOTSTRAP__TIMEOUT=90s
+export MSCCLPP_PLUGINS__START_TIMEOUT=120s MSCCLPP_BOOTSTRAP__TIMEOUT=240s
 
 suite='Embedded|AsPlugin|Guest'
 [ "${1:-}" != quick ] || suite='Embedded|Guest'
@@ -39,7 +39,7 @@ for t in ib-host ib-nonatomic; do
 	echo "== \$t: conformance, in one guest"
 	$out/\$t.test -test.timeout 900s -test.run '$suite'
 	echo "== \$t: a job of 2 ranks, in one guest"
-	timeout 60 bin/mscclpp-run --standalone -n 2 --transports \$t $out/pingpong
+	timeout 150 bin/mscclpp-run --standalone -n 2 --transports \$t $out/pingpong
 done
 EOT
 step="conformance and jobs in one guest"
