@@ -90,6 +90,9 @@ func TestSymbols(t *testing.T) {
 		if info.Arch == "sm_90" && slices.Contains(unswitched, info.Type) {
 			want = slices.DeleteFunc(want, func(s string) bool { return s == "mscclpp_allreduce_switch" })
 		}
+		if strings.HasPrefix(info.Arch, "gfx") && info.Family == image.Reduce { // they spill there
+			want = slices.DeleteFunc(want, func(s string) bool { return strings.HasSuffix(s, "_stream_ll128") })
+		}
 		if got := set.Symbols(info.ID); !slices.Equal(got, want) {
 			t.Errorf("%s: symbols %q, expected %q", info.ID, got, want)
 		}
