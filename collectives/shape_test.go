@@ -102,8 +102,8 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 		{AllGather, map[uint64]string{1: "direct_ll8", 64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push"}},
 		{ReduceScatter, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"}},
 		{AllToAll, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy"}},
-		{Broadcast, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "push"}},
-		{Reduce, map[uint64]string{64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy"}},
+		{Broadcast, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"}},
+		{Reduce, map[uint64]string{64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 16 << 10: "stream_ll128", 64 << 10: "zerocopy"}},
 	} {
 		for kib, want := range x.fastest {
 			r := request(x.collective, kib<<10, 2)

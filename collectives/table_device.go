@@ -56,17 +56,21 @@ var deviceTable = []Row{
 	{Collective: AllToAll, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllToAll, Algorithm: "chunk"},
 
-	{Collective: Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},  // 256 K: 2.76 µs, direct_ll128 2.48
-	{Collective: Broadcast, MaxBytes: 8 << 20, Algorithm: "direct_ll128"}, // 1 M: 4.26 µs, push 12.0
+	{Collective: Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},                // 256 K: 2.76 µs, direct_ll128 2.48
+	{Collective: Broadcast, MaxBytes: 8 << 20, Algorithm: "direct_ll128"},               // 1 M: 4.26 µs, push 12.0
+	{Collective: Broadcast, MaxRanks: 2, MaxBytes: 96 << 20, Algorithm: "stream_ll128"}, // 64 M: 202 µs, push 276
 	{Collective: Broadcast, MaxRanks: 2, Algorithm: "push"},
-	{Collective: Broadcast, MaxRanks: 2, MaxBytes: 96 << 20, Algorithm: "stream_ll128"},
-	{Collective: Broadcast, MaxRanks: 2, Algorithm: "chunk"},
-	{Collective: Broadcast, Algorithm: "stream_ll128"}, // the root sends everything once
+	{Collective: Broadcast, MaxRanks: 2, Algorithm: "chunk"}, // 256 M: 799 µs, stream_ll128 797
+	{Collective: Broadcast, Algorithm: "stream_ll128"},       // the root sends everything once
+	{Collective: Broadcast, Algorithm: "push"},               // links that tear lines
 	{Collective: Broadcast, Algorithm: "chunk"},
 
-	{Collective: Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll8"}, // 256 K: 2.94 µs, direct_ll128 3.76
-	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"}, // 1 M: 5.75 µs, zerocopy 8.86
-	{Collective: Reduce, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll8"},               // 256 K: 2.94 µs, direct_ll128 3.76
+	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},               // 1 M: 5.75 µs, zerocopy 8.86
+	{Collective: Reduce, MaxBytes: 6 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 4 M: 17.6 µs, direct_ll128 18.5
+	{Collective: Reduce, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},               // stream_ll128 22.7
+	{Collective: Reduce, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},              // 16 M: 66.9 µs, zerocopy 72.1
+	{Collective: Reduce, Registered: &yes, Algorithm: "zerocopy"},                    // 256 M: 746 µs, stream_ll128 820
 	{Collective: Reduce, Algorithm: "stream_ll128"},
 	{Collective: Reduce, Algorithm: "chunk"},
 
