@@ -166,6 +166,19 @@ func TestDevicesAreFilledOnce(t *testing.T) {
 	}
 }
 
+// NCCL has symmetric kernels for some collectives; windows are for those.
+func TestWindowsAreForSymmetricCollectives(t *testing.T) {
+	o := graphOf(bench.Broadcast, 4)
+	o.Sizes.Max, o.Registered = 1024, true
+	_, p, rows, err := runAll(t, func(*rival) {}, o)
+	if err != nil || len(rows) != 1 || rows[0].PeerTimeUS == nil || !rows[0].Registered {
+		t.Fatal(err, rows)
+	}
+	if p.prepared != 0 {
+		t.Errorf("%d windows for a broadcast, expected none", p.prepared)
+	}
+}
+
 func TestPeerTakesTurns(t *testing.T) {
 	o := graphOf(bench.AllReduce, 4)
 	o.Sizes.Max = 1024
