@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -186,10 +187,18 @@ func (h *hierarchy) close() error {
 	return errors.Join(all...)
 }
 
-// named says of an error inside the host which rank of the job it is about.
+// named says of an error inside the host which rank of the job it is about. The ranks of
+// the host may have heard of a failure on another one before the job has: its number
+// means nothing among them, so the job is given time to hear of it as well.
 func (h *hierarchy) named(err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, framework.ErrPeer) && framework.PeerOf(err) == framework.NoPeer {
+		select {
+		case <-h.world.Done():
+		case <-time.After(bindPatience):
+		}
 	}
 	if cause := h.world.Err(); cause != nil {
 		return cause // the same, or what it comes from

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,10 +77,13 @@ func (g *gate) told(t *testing.T, do func(ctx context.Context) error) uint64 {
 // waiting for all.
 func TestGateKeepsOrder(t *testing.T) {
 	g, _ := gated(t, 0)
+	var mu sync.Mutex // for the race detector, which does not see what streams wait for
 	var done []int
 	last := uint64(0)
 	for i := range 100 {
 		last = g.told(t, func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
 			done = append(done, i)
 			return nil
 		})
@@ -87,9 +91,11 @@ func TestGateKeepsOrder(t *testing.T) {
 	if err := errors.Join(g.await(1, last), g.await(1, 1)); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
 	if len(done) != 100 || !slices.IsSorted(done) {
 		t.Errorf("done: %v", done)
 	}
+	mu.Unlock()
 	// A stream that has not come here holds the work up.
 	g.mu.Lock()
 	g.waiting = append(g.waiting, work{last + 1, func(context.Context) error { done = nil; return nil }})

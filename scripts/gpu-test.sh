@@ -386,22 +386,29 @@ check() {
 }
 
 seven=(allreduce allgather reducescatter alltoall broadcast reduce sendrecv)
+# NCCL 2.28.9 may wait for ever in a broadcast of 4 MiB after collectives in windows: those
+# that have symmetric kernels there, and the others, have processes of their own.
+windowed=(allreduce allgather reducescatter alltoall) rooted=(broadcast reduce sendrecv)
 
 bench() {
 	local sizes=${GPU_TEST_BYTES:-1K:1G} process kind flags common
 	common=(--device cuda --dtype f16 --in-place=both)
 	for ((process = 1; process <= ${GPU_TEST_PROCESSES:-3}; process++)); do
-		for kind in registered plain; do
-			flags=()
-			[ $kind = plain ] || flags=(--registered)
-			step "bench-$kind-$process" 150 "$run" -n "$ranks" bench "${seven[@]}" "${common[@]}" "${flags[@]}" \
+		for kind in registered rooted plain; do
+			local which=("${windowed[@]}")
+			flags=(--registered)
+			[ $kind != rooted ] || which=("${rooted[@]}")
+			[ $kind != plain ] || flags=() which=("${seven[@]}")
+			step "bench-$kind-$process" 150 "$run" -n "$ranks" bench "${which[@]}" "${common[@]}" "${flags[@]}" \
 				--bytes "$sizes" --factor 4 --graph 20,1 "${versus[@]}" --format json
 			cat "$logs/bench-$kind-$process.out" >>"$results" 2>/dev/null
 		done
 	done
-	step bench-eager 60 "$run" -n "$ranks" bench "${seven[@]}" "${common[@]}" --registered \
+	step bench-eager 60 "$run" -n "$ranks" bench "${windowed[@]}" "${common[@]}" --registered \
 		--bytes "${GPU_TEST_BYTES:-1K:4M}" --factor 4 "${versus[@]}" --format json
-	cat "$logs/bench-eager.out" >>"$results" 2>/dev/null
+	step bench-eager-rooted 60 "$run" -n "$ranks" bench "${rooted[@]}" "${common[@]}" --registered \
+		--bytes "${GPU_TEST_BYTES:-1K:4M}" --factor 4 "${versus[@]}" --format json
+	cat "$logs/bench-eager.out" "$logs/bench-eager-rooted.out" >>"$results" 2>/dev/null
 	# Times of wrong results are worth nothing. Verification is the host's work, and slow.
 	local verified=${GPU_TEST_BYTES:-1K:16M}
 	for kind in registered plain; do
