@@ -138,13 +138,13 @@ func TestGPUShared(t *testing.T) {
 func TestGPUBench(t *testing.T) {
 	m := gpuMachine{smi: true, env: []string{"MSCCLPP_NCCL_LIBRARY=/x/libnccl.so.2", "NCCL_NVLS_ENABLE=1", "GPU_TEST_BYTES=1K:4K"}}
 	out, calls, dir, code := m.test(t, "--tier", "bench")
-	if code != 0 || !strings.Contains(out, "table of 7 rows") || !strings.Contains(out, "/x/libnccl.so.2; NCCL_NVLS_ENABLE=1") {
+	if code != 0 || !strings.Contains(out, "table of 11 rows") || !strings.Contains(out, "/x/libnccl.so.2; NCCL_NVLS_ENABLE=1") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if n := strings.Count(calls, "--graph 20,1 --vs nccl --format json"); n != 6 || strings.Count(calls, "--registered --bytes 1K:4K --factor 4 --graph 20,1") != 3 {
+	if n := strings.Count(calls, "--graph 20,1 --vs nccl --format json"); n != 9 || strings.Count(calls, "--registered --bytes 1K:4K --factor 4 --graph 20,1") != 6 {
 		t.Errorf("%d calls for the tables:\n%s", n, calls)
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "results.jsonl")); err != nil || strings.Count(string(text), "\n") != 7 {
+	if text, err := os.ReadFile(filepath.Join(dir, "results.jsonl")); err != nil || strings.Count(string(text), "\n") != 11 {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
