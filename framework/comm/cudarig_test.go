@@ -176,7 +176,10 @@ func (p *player) close() error {
 	if p.Communicator != nil {
 		all = append(all, p.Communicator.Close())
 	}
-	return errors.Join(append(all, p.dev.Close())...)
+	if p.dev != nil {
+		all = append(all, p.dev.Close())
+	}
+	return errors.Join(all...)
 }
 
 // write and read copy between the page and the device, and wait.
