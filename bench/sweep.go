@@ -116,8 +116,7 @@ func RunAll(ctx context.Context, g Group, all []Options, served Served, v *Verif
 
 // prepared is the peer with the buffers made known to it. One that cannot have them so
 // is measured all the same, under a name that says why. NCCL has kernels for symmetric
-// windows for some collectives; for the others a window changes nothing, except that a
-// broadcast of 4 MiB in place never ended in one of 2.28.9, recorded in a graph.
+// windows for some collectives; the others are measured without, as windows change nothing there.
 func prepared(o Options, w Window) (Peer, error) {
 	if o.Peer == nil || !o.Registered || !slices.Contains(symmetric, o.Collective) {
 		return o.Peer, nil
@@ -131,6 +130,7 @@ func prepared(o Options, w Window) (Peer, error) {
 	return o.Peer, nil
 }
 
+// symmetric are the collectives for which NCCL has kernels for symmetric windows.
 var symmetric = []Collective{AllReduce, AllGather, ReduceScatter, AllToAll}
 
 type unprepared struct {

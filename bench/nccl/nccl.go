@@ -152,13 +152,14 @@ func (p *Peer) register(buffer unsafe.Pointer, bytes int) error {
 // Release closes the windows. Memory of the next collective that is measured may lie at
 // the same addresses, and NCCL knows windows by address.
 func (p *Peer) Release() error {
-	return p.dev.Bound(func() error {
-		for _, w := range p.windows {
-			C.nccl_window_close(p.lib.c, p.comm, w)
-		}
-		p.windows = nil
-		return nil
-	})
+	return p.dev.Bound(func() error { p.closeWindows(); return nil })
+}
+
+func (p *Peer) closeWindows() {
+	for _, w := range p.windows {
+		C.nccl_window_close(p.lib.c, p.comm, w)
+	}
+	p.windows = nil
 }
 
 // Do enqueues the call on the stream.
@@ -271,12 +272,10 @@ func (p *Peer) Close() error {
 		for _, n := range p.scaled {
 			C.nccl_op_close(p.lib.c, p.comm, n)
 		}
-		for _, w := range p.windows {
-			C.nccl_window_close(p.lib.c, p.comm, w)
-		}
+		p.closeWindows()
 		return p.result("leave", C.nccl_leave(p.lib.c, p.comm))
 	})
 	C.free(unsafe.Pointer(p.args))
-	p.comm, p.args, p.windows = nil, nil, nil
+	p.comm, p.args = nil, nil
 	return err
 }
