@@ -188,7 +188,7 @@ func freeAddr(t *testing.T) string {
 func TestRootDoesNotAnswer(t *testing.T) {
 	addr := freeAddr(t)
 	_, err := Join(context.Background(), Config{Rank: 1, Size: 2, Addr: addr, Timeout: 100 * time.Millisecond})
-	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not answer", "listen at "+addr, "has waited 10", "refused"); err != nil {
+	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not answer", "listen at "+addr, "this rank has waited ", "refused"); err != nil {
 		t.Error(err)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
