@@ -199,7 +199,7 @@ void mscclpp_stream_ring_free(mscclpp_stream_ring* r) {
     if (e->ring[n] == r) e->ring[n] = e->ring[--e->rings];
   }
   // Flushes of links that live on must not be completed in its memory.
-  const char *from = r->ring, *to = r->ring + mscclpp_stream_ring_triggers;
+  const char *from = r->ring, *to = r->ring + mscclpp_ring_triggers;
   static uint64_t nobody;
   for (int n = 0; n < e->links; ++n) {
     mscclpp_stream_link* l = e->link[n];
@@ -221,7 +221,7 @@ void mscclpp_stream_later(mscclpp_stream_ring* r) {
   if (__atomic_load_n(&e->asleep, __ATOMIC_SEQ_CST)) mscclpp_stream_ring_bell(e);
 }
 
-static uint32_t* parked_word(const mscclpp_stream_ring* r) { return (uint32_t*)(r->ring + mscclpp_stream_ring_parked); }
+static uint32_t* parked_word(const mscclpp_stream_ring* r) { return (uint32_t*)(r->ring + mscclpp_ring_parked); }
 
 void mscclpp_stream_wake(mscclpp_stream_ring* r) {
   if (__atomic_exchange_n(parked_word(r), 0, __ATOMIC_SEQ_CST) != 0) syscall(SYS_futex, parked_word(r), FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0);

@@ -6,27 +6,16 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "../ring/ring.h"
+
 // Limits, and the format of frames. Go compares these numbers with its own.
 enum {
   mscclpp_stream_memories = 512,    // 9 bits of a trigger
-  mscclpp_stream_semaphores = 480,  // as many as a ring has flush words
+  mscclpp_stream_semaphores = mscclpp_ring_flush_words,
   mscclpp_stream_most = 64,         // sockets of a link
   mscclpp_stream_links = 4096,      // of an engine
   mscclpp_stream_rings = 256,       // of an engine
   mscclpp_stream_head = 32,         // bytes of a frame's head
-};
-
-// What layout.h and framework/ring say of a ring.
-enum {
-  mscclpp_stream_ring_tail = 64,
-  mscclpp_stream_ring_error = 128,
-  mscclpp_stream_ring_parked = 132,
-  mscclpp_stream_ring_flush = 256,
-  mscclpp_stream_ring_triggers = 4096,
-  mscclpp_stream_ring_invalid = 3,  // value of the error word
-  mscclpp_stream_do_put = 1,
-  mscclpp_stream_do_signal = 2,
-  mscclpp_stream_do_flush = 4,
 };
 
 // Why a link or a ring has ended.

@@ -155,7 +155,7 @@ static void tell(mscclpp_stream_ring* r, const mscclpp_stream_slot* s, uint32_t 
   mscclpp_stream_link* l = s->link;
   if (signal) append(&l->o[0], kind_signal, 0, s->handle, s->offset, 0, 0);
   if (!ask) return;
-  uint64_t* word = (uint64_t*)(r->ring + mscclpp_stream_ring_flush) + number;
+  uint64_t* word = (uint64_t*)(r->ring + mscclpp_ring_flush) + number;
   if (__atomic_load_n(&l->left, __ATOMIC_SEQ_CST)) {  // nothing is owed to who has left
     __atomic_store_n(word, r->tail + 1, __ATOMIC_RELEASE);
     return;
@@ -191,12 +191,12 @@ static int perform(mscclpp_stream_ring* r, uint64_t fst, uint64_t snd, dirty* d)
   const uint32_t type = (snd >> 50) & 7, number = (snd >> 53) & 0x3ff;
   if (type == 0) return mscclpp_stream_bad_type;
   const mscclpp_stream_slot* s = NULL;
-  if (type & (mscclpp_stream_do_signal | mscclpp_stream_do_flush)) {
+  if (type & (mscclpp_do_signal | mscclpp_do_flush)) {
     if (number >= mscclpp_stream_semaphores || r->semaphore[number].link == NULL) return mscclpp_stream_unbound_semaphore;
     s = &r->semaphore[number];
   }
-  const int signal = type & mscclpp_stream_do_signal, ask = type & mscclpp_stream_do_flush;
-  if (type & mscclpp_stream_do_put && r->half != r->tail + 1) {
+  const int signal = type & mscclpp_do_signal, ask = type & mscclpp_do_flush;
+  if (type & mscclpp_do_put && r->half != r->tail + 1) {
     const uint64_t bytes = fst & 0xffffffffu, from = fst >> 32, to = snd & 0xffffffffu;
     const mscclpp_stream_slot *src = &r->memory[(snd >> 32) & 0x1ff], *dst = &r->memory[(snd >> 41) & 0x1ff];
     if (src->base == NULL) return mscclpp_stream_unbound_source;
@@ -224,7 +224,7 @@ static int perform(mscclpp_stream_ring* r, uint64_t fst, uint64_t snd, dirty* d)
 }
 
 static int there(const mscclpp_stream_ring* r, uint64_t* fst, uint64_t* snd) {
-  const uint64_t* slot = (const uint64_t*)(r->ring + mscclpp_stream_ring_triggers + (r->tail & (r->slots - 1)) * 16);
+  const uint64_t* slot = (const uint64_t*)(r->ring + mscclpp_ring_triggers + (r->tail & (r->slots - 1)) * mscclpp_ring_trigger);
   *snd = __atomic_load_n(&slot[1], __ATOMIC_ACQUIRE);
   if ((*snd >> 63) != (((r->tail >> r->shift) & 1) ^ 1)) return 0;
   *snd &= ~(1ull << 63);
@@ -241,7 +241,7 @@ static void fail(mscclpp_stream_ring* r, uint32_t reason, uint64_t fst, uint64_t
   r->fst = fst, r->snd = snd;
   __atomic_store_n(&r->reason, reason, __ATOMIC_SEQ_CST);
   uint32_t none = 0;
-  __atomic_compare_exchange_n((uint32_t*)(r->ring + mscclpp_stream_ring_error), &none, mscclpp_stream_ring_invalid, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  __atomic_compare_exchange_n((uint32_t*)(r->ring + mscclpp_ring_error), &none, mscclpp_ring_invalid, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   mscclpp_stream_wake(r);
 }
 
@@ -255,7 +255,7 @@ void mscclpp_stream_drain(mscclpp_stream_ring* r) {
     while (rc == next && r->reason == 0 && there(r, &fst, &snd)) {
       if ((rc = perform(r, fst, snd, &d)) != next) break;
       r->tail++;
-      __atomic_store_n((uint64_t*)(r->ring + mscclpp_stream_ring_tail), r->tail, __ATOMIC_RELEASE);
+      __atomic_store_n((uint64_t*)(r->ring + mscclpp_ring_tail), r->tail, __ATOMIC_RELEASE);
     }
     for (int n = 0; n < d.count; ++n) (void)mscclpp_stream_try_push(d.link[n]);
     if (rc > next) fail(r, (uint32_t)rc, fst, snd);

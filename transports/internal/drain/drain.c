@@ -32,7 +32,7 @@ static uint32_t* parked_word(const mscclpp_drain* d) { return (uint32_t*)(d->rin
 
 // The second word of the next trigger, or 0 in *there if it was not pushed yet.
 static uint64_t poll_ring(const mscclpp_drain* d, int* there) {
-  const uint64_t* slot = (const uint64_t*)(d->ring + mscclpp_ring_triggers + (d->tail & (d->slots - 1)) * 16);
+  const uint64_t* slot = (const uint64_t*)(d->ring + mscclpp_ring_triggers + (d->tail & (d->slots - 1)) * mscclpp_ring_trigger);
   const uint64_t snd = __atomic_load_n(&slot[1], __ATOMIC_ACQUIRE);
   *there = (snd >> 63) == (((d->tail >> d->shift) & 1) ^ 1);
   return snd & ~(1ull << 63);
@@ -156,7 +156,7 @@ uint32_t mscclpp_drain_loop(mscclpp_drain* d) {
       if (last == 0) last = d->tail + d->slots;
       if (d->tail == last) break;
     }
-    const uint64_t* slot = (const uint64_t*)(d->ring + mscclpp_ring_triggers + (d->tail & (d->slots - 1)) * 16);
+    const uint64_t* slot = (const uint64_t*)(d->ring + mscclpp_ring_triggers + (d->tail & (d->slots - 1)) * mscclpp_ring_trigger);
     const uint64_t fst = __atomic_load_n(&slot[0], __ATOMIC_RELAXED);
     __atomic_fetch_add(&d->turn, 1, __ATOMIC_SEQ_CST);
     const uint32_t reason = perform(d, fst, snd);

@@ -9,23 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../../framework/ring/ring.h"
+
 enum {
   mscclpp_drain_memories = 512,    // 9 bits of a trigger
-  mscclpp_drain_semaphores = 480,  // as many as a ring has flush words
-};
-
-// What layout.h and framework/ring say of a ring, for C. Go compares the numbers
-// with its own when this package is compiled.
-enum {
-  mscclpp_ring_tail = 64,
-  mscclpp_ring_error = 128,
-  mscclpp_ring_parked = 132,
-  mscclpp_ring_flush = 256,
-  mscclpp_ring_triggers = 4096,
-  mscclpp_ring_invalid = 3,  // value of the error word
-  mscclpp_do_put = 1,
-  mscclpp_do_signal = 2,
-  mscclpp_do_flush = 4,
+  mscclpp_drain_semaphores = mscclpp_ring_flush_words,
 };
 
 // Why a loop has ended.
