@@ -32,7 +32,7 @@ type control struct {
 	inbound  *Memory
 	expected gpu.Memory
 
-	tokens    atomic.Pointer[tokens] // nil until a link is driven by copy engine
+	tokens    atomic.Pointer[tokens] // nil until a link is driven by copy engine, or has an inbox
 	signaling signaling
 
 	semaphores semaphores

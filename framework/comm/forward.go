@@ -15,7 +15,7 @@ import (
 // into an inbox, because they cannot write the memory that semaphores are in.
 type forwarding struct {
 	forwarder *proxy.Forwarder // nil until a link has an inbox
-	lane      *proxy.Lane      // nil on the host
+	lane      *proxy.Lane      // nil where tokens do
 }
 
 // posted is the inbox of one link: the word at an offset stands for the word at that
@@ -59,23 +59,28 @@ func (c *Communicator) openInbox(ctx context.Context, l *link, peer int) error {
 	return c.startForwarder()
 }
 
-// startForwarder makes the communicator's one forwarder.
+// startForwarder makes the communicator's one forwarder. Semaphores of a device are
+// tokens then, which the forwarder stores and kernels poll over the bus; where the
+// device cannot see memory of the host, a stream stores them in its own.
 func (c *Communicator) startForwarder() error {
 	if c.forwarding.forwarder != nil {
 		return nil
 	}
-	if q := &c.control.engine; q.lane != nil {
-		word, err := q.word()
-		if err != nil {
-			return err
+	var flush func() error
+	if c.control.hostDev != nil {
+		if err := c.control.makeTokens(); err != nil {
+			if err := c.openLane(err); err != nil {
+				return err
+			}
 		}
-		if c.forwarding.lane, err = proxy.NewLane(q.Engine, framework.NoPeer, word); err != nil {
-			return err
+		if f, ok := c.dev.(gpu.Flusher); ok {
+			if err := f.FlushWrites(); err != nil { // now, before a kernel relies on it
+				return err
+			}
+			flush = f.FlushWrites
 		}
-	} else if c.control.hostDev != nil {
-		return fmt.Errorf("%w: counts of signals arrive on the host, and %v has no copy engine to take them", framework.ErrUnsupported, c.dev.Info().Device)
 	}
-	f := proxy.NewForwarder(c.forwarding.lane, proxy.Options{})
+	f := proxy.NewForwarder(c.forwarding.lane, flush, proxy.Options{})
 	c.forwarding.forwarder = f
 	go func() { // Close stops the forwarder, which ends this
 		<-f.Done()
@@ -86,19 +91,35 @@ func (c *Communicator) startForwarder() error {
 	return nil
 }
 
-// forward has the counter of a semaphore follow the inbox of its link, if that has
-// one. It begins before the peer can know the semaphore.
-func (c *Communicator) forward(l *link, number int) (*proxy.Watched, error) {
+// openLane opens the forwarder's stream; reason says why there are no tokens.
+func (c *Communicator) openLane(reason error) error {
+	q := &c.control.engine
+	if q.lane == nil {
+		return fmt.Errorf("%w: counts of signals arrive on the host, and %v has no copy engine to take them: %w", framework.ErrUnsupported, c.dev.Info().Device, reason)
+	}
+	c.log.Debug("signals are forwarded by a stream", "reason", reason)
+	word, err := q.word()
+	if err != nil {
+		return err
+	}
+	c.forwarding.lane, err = proxy.NewLane(q.Engine, framework.NoPeer, word)
+	return err
+}
+
+// forward has the semaphore of a pair follow the inbox of its link, if that has one.
+// It begins before the peer can know the semaphore.
+func (c *Communicator) forward(l *link, p pair) (*proxy.Watched, error) {
 	if l.posted.words == nil {
 		return nil, nil
 	}
-	base := uint64(0) // counters of devices begin there
-	addr := c.control.inboundAddr(number)
+	base := uint64(0) // semaphores of devices begin there
+	to := c.inbound(l, p)
 	if c.control.hostDev == nil {
-		base = atomic.LoadUint64((*uint64)(pointer(addr)))
+		to.Host = (*uint64)(pointer(to.Device))
+		base = atomic.LoadUint64(to.Host)
 	}
-	word := l.posted.words.Addr() + uintptr(number)*semaphoreStride
-	return c.forwarding.forwarder.Watch((*uint64)(pointer(word)), addr, base)
+	word := l.posted.words.Addr() + uintptr(p.mine)*semaphoreStride
+	return c.forwarding.forwarder.Watch((*uint64)(pointer(word)), to, base)
 }
 
 // unwatch ends it. A count that is still on its way to the device would spoil the

@@ -118,7 +118,7 @@ func (c *Communicator) driveLink(ctx context.Context, l *link, peer int) error {
 // join trades keys with the peer and gives the proxy numbers for what triggers will
 // cite.
 func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) (err error) {
-	if ch.watched, err = c.forward(ch.link, ch.pair.mine); err != nil {
+	if ch.watched, err = c.forward(ch.link, ch.pair); err != nil {
 		return &framework.Error{Op: opPortChannel, Peer: framework.NoPeer, Err: err}
 	}
 	defer func() {

@@ -11,8 +11,8 @@ import (
 
 // tokens are semaphore counters in memory of the host, for port channels that ranks
 // drive by copy engine: the peer's proxy stores a signal there itself while its
-// stream has nothing to do, and kernels of this rank poll it over the bus. They have
-// the numbers of the counters on the device, which remain for memory channels, and
+// stream has nothing to do, and kernels of this rank poll it over the bus. The same
+// words serve where this rank's forwarder raises semaphores. They have the numbers of the counters on the device, which remain for memory channels, and
 // for peers on other hosts.
 type tokens struct {
 	host gpu.Memory // as this process finds them
@@ -68,6 +68,29 @@ func (k *control) mapTokens(shares []framework.Share) (t *tokens, err error) {
 	return t, nil
 }
 
+// makeTokens makes this rank's tokens, if there are none yet. The caller holds
+// Communicator.setup.
+func (k *control) makeTokens() error {
+	if k.tokens.Load() != nil {
+		return nil
+	}
+	made, err := k.hostDev.Alloc(tokenBytes)
+	if err != nil {
+		return err
+	}
+	t := &tokens{host: made}
+	shares, err := made.Export()
+	if err == nil {
+		t.seen, err = show(k.dev, shares, tokenBytes)
+	}
+	if err != nil {
+		_ = t.close()
+		return err
+	}
+	k.tokens.Store(t)
+	return nil
+}
+
 // lendTokens returns what peers find this rank's tokens by; nothing if its device
 // cannot see memory of the host. The first call makes them. The caller holds
 // Communicator.setup.
@@ -75,21 +98,8 @@ func (k *control) lendTokens() ([]framework.Share, error) {
 	if k.signaling == signalOnDevice {
 		return nil, nil
 	}
-	if k.tokens.Load() == nil {
-		made, err := k.hostDev.Alloc(tokenBytes)
-		if err != nil {
-			return nil, err
-		}
-		t := &tokens{host: made}
-		shares, err := made.Export()
-		if err == nil {
-			t.seen, err = show(k.dev, shares, tokenBytes)
-		}
-		if err != nil {
-			_ = t.close()
-			return nil, err
-		}
-		k.tokens.Store(t)
+	if err := k.makeTokens(); err != nil {
+		return nil, err
 	}
 	all, err := k.tokens.Load().host.Export()
 	if err != nil {
@@ -148,10 +158,11 @@ func (c *Communicator) tradeTokens(ctx context.Context, l *link, peer int) error
 	return nil
 }
 
-// inbound is the word that the peer of a channel raises here.
+// inbound is the word that kernels wait at for the peer of a channel: the peer raises
+// it, or the forwarder does.
 func (c *Communicator) inbound(l *link, p pair) proxy.Word {
-	if l.hosted {
-		return c.control.tokens.Load().word(p.mine)
+	if w := c.control.tokens.Load().word(p.mine); w.Host != nil && (l.hosted || l.posted.words != nil) {
+		return w
 	}
 	return proxy.Word{Device: c.control.inboundAddr(p.mine)}
 }

@@ -128,6 +128,18 @@ type Engine interface {
 	Sync(s Stream) error
 }
 
+// Flusher is what an Engine offers besides if adapters of a network may write memory
+// of its device.
+//
+// Implemented by the devices of gpu/cuda. Called by framework/comm, for transports
+// whose signals come through memory of the host.
+type Flusher interface {
+	// FlushWrites returns when kernels see what adapters had written before the call,
+	// as a completion on the host tells; at once where hardware orders that itself.
+	// ErrUnsupported: the device can do neither.
+	FlushWrites() error
+}
+
 // Marker is what an Engine offers besides if streams of it can wait for each other.
 //
 // Implemented by the devices of gpu/cuda and gpu/hip. Called by package collectives.

@@ -14,12 +14,16 @@ import (
 )
 
 // Forwarder moves counts from the inboxes of transports that cannot write a rank's
-// semaphores into those semaphores: over a lane into memory of a device, or by plain
-// stores. One thread does it for all; while nothing is watched it does not run.
+// semaphores into those semaphores: by plain stores where the host reaches them, else
+// over a lane. One thread does it for all; while nothing is watched it does not run.
+//
+// A count says that data is there, and data may have come into memory of a device. So
+// what an adapter wrote is made visible before the count is passed on.
 type Forwarder struct {
-	lane *Lane // nil: addresses are those of the host
-	o    Options
-	done chan struct{}
+	lane  *Lane        // for words of devices alone
+	flush func() error // nil: what a count stands for is visible when the count is
+	o     Options
+	done  chan struct{}
 
 	mu      sync.Mutex // held while the thread looks at the words
 	watched []*Watched
@@ -32,14 +36,16 @@ type Forwarder struct {
 // Watched is one word of an inbox and the semaphore that it stands for.
 type Watched struct {
 	word *uint64
-	addr uintptr
+	to   Word
 	base uint64 // of the semaphore, less that of the word
-	seen uint64
+	seen uint64 // passed on
+	now  uint64 // read in this pass
 }
 
 // NewForwarder returns a forwarder without work. Of the options Spin, Yield, Park and
-// CPU count; lane is nil on the host.
-func NewForwarder(lane *Lane, o Options) *Forwarder {
+// CPU count. Lane is nil if no word is of a device alone; flush makes what adapters
+// wrote before visible to kernels, and is nil if nothing has to.
+func NewForwarder(lane *Lane, flush func() error, o Options) *Forwarder {
 	if o.Spin == 0 {
 		o.Spin = copierSpin
 	}
@@ -49,12 +55,12 @@ func NewForwarder(lane *Lane, o Options) *Forwarder {
 	if o.Park == 0 {
 		o.Park = copierPark
 	}
-	return &Forwarder{lane: lane, o: o, done: make(chan struct{}), work: make(chan struct{}, 1)}
+	return &Forwarder{lane: lane, flush: flush, o: o, done: make(chan struct{}), work: make(chan struct{}, 1)}
 }
 
-// Watch forwards, from now on, what is added to a word: to the semaphore at addr, whose
-// count is base now. Nobody else may write the semaphore until Unwatch.
-func (f *Forwarder) Watch(word *uint64, addr uintptr, base uint64) (*Watched, error) {
+// Watch forwards, from now on, what is added to a word: to a semaphore, whose count is
+// base now. Nobody else may write the semaphore until Unwatch.
+func (f *Forwarder) Watch(word *uint64, to Word, base uint64) (*Watched, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -62,9 +68,11 @@ func (f *Forwarder) Watch(word *uint64, addr uintptr, base uint64) (*Watched, er
 		return nil, fmt.Errorf("forwarder: %w", framework.ErrClosed)
 	case f.err != nil:
 		return nil, f.err
+	case to.Host == nil && f.lane == nil:
+		return nil, fmt.Errorf("forwarder: %w: a semaphore at %#x of a device, and no lane there", framework.ErrInvalid, to.Device)
 	}
 	seen := atomic.LoadUint64(word)
-	w := &Watched{word: word, addr: addr, base: base - seen, seen: seen}
+	w := &Watched{word: word, to: to, base: base - seen, seen: seen}
 	f.watched = append(f.watched, w)
 	if !f.started {
 		f.started = true
@@ -146,20 +154,26 @@ func (f *Forwarder) pass(look bool) (moved, watching, on bool) {
 	if f.stopped {
 		return false, false, false
 	}
+	news := false
 	for _, w := range f.watched {
-		now := atomic.LoadUint64(w.word)
-		if now == w.seen {
+		w.now = atomic.LoadUint64(w.word)
+		news = news || w.now != w.seen
+	}
+	if news && f.flush != nil { // for all counts that were read
+		if f.err = f.flush(); f.err != nil {
+			return false, true, false
+		}
+	}
+	for _, w := range f.watched {
+		if w.now == w.seen {
 			continue
 		}
-		// A count may be skipped: who waits for it sees a higher one.
-		did := complete
-		if f.lane == nil {
-			atomic.StoreUint64((*uint64)(hostPointer(w.addr)), now+w.base)
-		} else if did, f.err = f.lane.submit(operation{flush: Word{Device: w.addr}, pos: now + w.base - 1}); f.err != nil {
+		var did submitted
+		if did, f.err = f.store(w); f.err != nil {
 			return moved, true, false
 		}
 		if did != noRoom { // else the lane is full, and a later pass tries again
-			w.seen, moved = now, true
+			w.seen, moved = w.now, true
 		}
 	}
 	if look && f.lane != nil {
@@ -168,6 +182,16 @@ func (f *Forwarder) pass(look bool) (moved, watching, on bool) {
 		}
 	}
 	return moved, len(f.watched) > 0, true
+}
+
+// store raises a semaphore. A count may be skipped: who waits for it sees a higher one.
+func (f *Forwarder) store(w *Watched) (submitted, error) {
+	value := w.now + w.base
+	if w.to.Host != nil {
+		atomic.StoreUint64(w.to.Host, value)
+		return complete, nil
+	}
+	return f.lane.submit(operation{flush: w.to, pos: value - 1})
 }
 
 func (f *Forwarder) rest(waited time.Duration) {

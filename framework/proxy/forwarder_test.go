@@ -2,17 +2,14 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
 )
-
-// forwarded is what forwarders on the host write: by its address, so it must not move.
-var forwarded [3]uint64
 
 func reaches(t *testing.T, what string, word *uint64, want uint64) {
 	t.Helper()
@@ -28,21 +25,21 @@ func TestForwarder(t *testing.T) {
 	must(t, err)
 	defer dev.Close()
 	m := alloc(t, dev, 128)
-	onHost := forwarded[:2]
+	onHost := new([2]uint64)
 	for name, c := range map[string]struct {
-		lane       *Lane
-		addr, next uintptr
-		a, b       *uint64
+		lane     *Lane
+		to, next Word
+		a, b     *uint64
 	}{
-		"device": {newLane(t, dev, framework.NoPeer), m.Addr(), m.Addr() + 64, dev.Word(m.Addr()), dev.Word(m.Addr() + 64)},
-		"host":   {nil, uintptr(unsafe.Pointer(&onHost[0])), uintptr(unsafe.Pointer(&onHost[1])), &onHost[0], &onHost[1]},
+		"device": {newLane(t, dev, framework.NoPeer), Word{Device: m.Addr()}, Word{Device: m.Addr() + 64}, dev.Word(m.Addr()), dev.Word(m.Addr() + 64)},
+		"host":   {nil, Word{Host: &onHost[0]}, Word{Host: &onHost[1]}, &onHost[0], &onHost[1]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := NewForwarder(c.lane, Options{})
+			f := NewForwarder(c.lane, nil, Options{})
 			inbox := new([2]uint64)
 			inbox[0] = 1000 // of whoever had the number before
 			atomic.StoreUint64(c.a, 70)
-			first, err := f.Watch(&inbox[0], c.addr, 70)
+			first, err := f.Watch(&inbox[0], c.to, 70)
 			must(t, err)
 			_, err = f.Watch(&inbox[1], c.next, 0)
 			must(t, err)
@@ -59,14 +56,14 @@ func TestForwarder(t *testing.T) {
 			if n := atomic.LoadUint64(c.a); n != 570 {
 				t.Errorf("a counter that is not watched moved to %d", n)
 			}
-			if _, err := f.Watch(&inbox[0], c.addr, 570); err != nil {
+			if _, err := f.Watch(&inbox[0], c.to, 570); err != nil {
 				t.Fatal(err)
 			}
 			atomic.AddUint64(&inbox[0], 3)
 			reaches(t, "a counter that is watched again", c.a, 573)
 			f.Stop()
 			f.Stop()
-			if _, err := f.Watch(&inbox[0], c.addr, 0); !errors.Is(err, framework.ErrClosed) {
+			if _, err := f.Watch(&inbox[0], c.to, 0); !errors.Is(err, framework.ErrClosed) {
 				t.Errorf("watch after Stop: %v", err)
 			}
 			if err := f.Err(); err != nil {
@@ -79,20 +76,71 @@ func TestForwarder(t *testing.T) {
 	}
 }
 
+// A count is passed on only when what it stands for has been made visible, and a
+// device that cannot do that ends the forwarder.
+func TestForwarderFlushesFirst(t *testing.T) {
+	inbox, counter := new(uint64), new(uint64)
+	var flushed atomic.Uint64 // the highest count that was posted before a flush
+	fail := make(chan error, 1)
+	f := NewForwarder(nil, func() error {
+		select {
+		case err := <-fail:
+			return err
+		default:
+			flushed.Store(atomic.LoadUint64(inbox))
+			return nil
+		}
+	}, Options{})
+	_, err := f.Watch(inbox, Word{Host: counter}, 0)
+	must(t, err)
+	for n := uint64(1); n <= 200; n++ {
+		atomic.AddUint64(inbox, 1)
+		for end := time.Now().Add(20 * time.Second); ; {
+			seen := atomic.LoadUint64(counter)
+			if most := flushed.Load(); seen > most {
+				t.Fatalf("the counter is %d, and %d was flushed", seen, most)
+			}
+			if seen == n {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the counter is %d, expected %d", seen, n)
+			}
+		}
+	}
+	fail <- fmt.Errorf("%w: no more", framework.ErrUnavailable)
+	atomic.AddUint64(inbox, 1)
+	<-f.Done()
+	if err := f.Err(); !errors.Is(err, framework.ErrUnavailable) {
+		t.Errorf("%v: expected what the flush said", err)
+	}
+	if n := atomic.LoadUint64(counter); n != 200 {
+		t.Errorf("the counter is %d after a flush that failed, expected 200", n)
+	}
+	f.Stop()
+}
+
+func TestForwarderWithoutWay(t *testing.T) {
+	f := NewForwarder(nil, nil, Options{})
+	if _, err := f.Watch(new(uint64), Word{Device: 4096}, 0); !errors.Is(err, framework.ErrInvalid) {
+		t.Errorf("a word of a device, without a lane: %v", err)
+	}
+	f.Stop()
+}
+
 // Between uses the thread sleeps, and wakes for the next.
 func TestForwarderWithoutWork(t *testing.T) {
-	f := NewForwarder(nil, Options{Spin: time.Nanosecond, Yield: time.Nanosecond})
-	inbox, counter := new(uint64), &forwarded[2]
-	*counter = 0
+	f := NewForwarder(nil, nil, Options{Spin: time.Nanosecond, Yield: time.Nanosecond})
+	inbox, counter := new(uint64), new(uint64)
 	for n := range uint64(20) {
-		w, err := f.Watch(inbox, uintptr(unsafe.Pointer(counter)), n)
+		w, err := f.Watch(inbox, Word{Host: counter}, n)
 		must(t, err)
 		atomic.AddUint64(inbox, 1)
 		reaches(t, "the counter", counter, n+1)
 		f.Unwatch(w)
 	}
 	f.Stop()
-	NewForwarder(nil, Options{}).Stop() // never started
+	NewForwarder(nil, nil, Options{}).Stop() // never started
 }
 
 func TestForwarderEndsWithTheDevice(t *testing.T) {
@@ -101,9 +149,9 @@ func TestForwarderEndsWithTheDevice(t *testing.T) {
 	defer dev.Close()
 	m := alloc(t, dev, 8)
 	l := newLane(t, dev, framework.NoPeer)
-	f := NewForwarder(l, Options{})
+	f := NewForwarder(l, nil, Options{})
 	inbox := new(uint64)
-	_, err = f.Watch(inbox, m.Addr(), 0)
+	_, err = f.Watch(inbox, Word{Device: m.Addr()}, 0)
 	must(t, err)
 	dev.Fail(errors.New("an uncorrectable error"))
 	atomic.AddUint64(inbox, 1)
@@ -111,7 +159,7 @@ func TestForwarderEndsWithTheDevice(t *testing.T) {
 	if err := f.Err(); !errors.Is(err, framework.ErrUnavailable) {
 		t.Errorf("%v: expected what the device said", err)
 	}
-	if _, err := f.Watch(inbox, m.Addr(), 0); !errors.Is(err, framework.ErrUnavailable) {
+	if _, err := f.Watch(inbox, Word{Device: m.Addr()}, 0); !errors.Is(err, framework.ErrUnavailable) {
 		t.Errorf("watch afterwards: %v", err)
 	}
 	f.Stop()

@@ -81,6 +81,8 @@ static cuda_status facts_of(const cuda_context* c, cuda_facts* f) {
       {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &f->posix_fd},
       {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &f->rdma_vmm},
       {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, &f->dma_buf},
+      {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, &f->rdma_flush},
+      {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, &f->rdma_order},
       {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, &f->host_register},
       {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, &f->memops64},
   };

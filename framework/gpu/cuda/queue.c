@@ -91,6 +91,12 @@ int cuda_event_query(uintptr_t context, uintptr_t event) {
 
 // Whether a stream records has to be asked first: asking how far it is would spoil
 // the recording.
+int cuda_flush_writes(uintptr_t context) {
+  ENTER;
+  r = c->api->cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+  LEAVE;
+}
+
 int cuda_stream_query(uintptr_t context, uintptr_t stream) {
   const cuda_context* c = (const cuda_context*)context;
   cuda_scope scope;

@@ -40,6 +40,7 @@ typedef struct {
   int major, minor, sms;
   int shared_optin;   // most dynamic shared memory of a block, bytes
   int vmm, posix_fd, rdma_vmm, fabric, dma_buf, host_register, memops64;
+  int rdma_flush, rdma_order;  // how writes of adapters become visible: CU_FLUSH_…, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_…
   int least_priority, greatest_priority;
 } cuda_facts;
 
@@ -81,6 +82,7 @@ cuda_status cuda_destroy(const cuda_context* c, const cuda_block* block);
 cuda_status cuda_grant(const cuda_context* c, uint64_t address, uint64_t bytes);
 cuda_status cuda_export_fd(const cuda_context* c, uint64_t handle, int* fd);
 cuda_status cuda_export_fabric(const cuda_context* c, uint64_t handle, void* blob);
+int cuda_flush_writes(uintptr_t context);
 cuda_status cuda_export_dma_buf(const cuda_context* c, uint64_t address, uint64_t bytes, int* fd);
 
 cuda_status cuda_alloc(const cuda_context* c, uint64_t bytes, uint64_t* address);

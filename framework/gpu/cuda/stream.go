@@ -110,6 +110,23 @@ func (d *Device) Query(s gpu.Stream) (gpu.StreamState, error) {
 	}
 }
 
+// FlushWrites implements [gpu.Flusher].
+func (d *Device) FlushWrites() error {
+	const op = "flush of the writes of adapters"
+	switch {
+	case d.closed.Load():
+		return d.live(op)
+	case d.facts.rdma_order >= C.CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER:
+		return nil // its kernels see them in order
+	case d.facts.rdma_flush&C.CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST == 0:
+		return fmt.Errorf("%s %s: %w: expected a GPU that keeps such writes in order, or a driver that flushes them", d.info.Device, op, framework.ErrUnsupported)
+	}
+	if code := C.cuda_flush_writes(d.hot); code != C.CUDA_SUCCESS {
+		return d.code(op, "cuFlushGPUDirectRDMAWrites", code)
+	}
+	return nil
+}
+
 // Sync waits until the stream is idle. It ends when the kernels do. A stream that
 // is captured has nothing to wait for: ErrInvalid.
 func (d *Device) Sync(s gpu.Stream) error {

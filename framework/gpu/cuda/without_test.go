@@ -79,6 +79,9 @@ var lacking = map[string]func() error{
 		_, err := Open(0)
 		return expect(err, framework.ErrUnavailable, "64-bit stream memory operations")
 	},
+	"ordered":       func() error { return flush(nil, "") },
+	"flush":         func() error { return flush(nil, "") }, // nothing to flush
+	"ordered,flush": func() error { return flush(framework.ErrUnsupported, "keeps such writes in order") },
 	"peer": func() error {
 		a, err := Open(0)
 		if err != nil {
@@ -118,6 +121,18 @@ func shares(want ...string) error {
 		return fmt.Errorf("%v, %v: expected %v", got, err, want)
 	}
 	return errors.Join(m.Close(), d.Close())
+}
+
+// flush makes writes of adapters visible, of an open device and of one that is not.
+func flush(class error, text string) error {
+	d, err := Open(0)
+	if err != nil {
+		return err
+	}
+	if err = d.FlushWrites(); class != nil {
+		err = expect(err, class, text)
+	}
+	return errors.Join(err, d.Close(), expect(d.FlushWrites(), framework.ErrClosed, "flush"))
 }
 
 func expect(err, class error, text string) error {

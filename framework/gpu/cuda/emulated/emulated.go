@@ -33,7 +33,7 @@ const (
 	EnvGPUs    = "CUDA_EMULATED_GPUS"    // how many there are; default 4
 	EnvMemory  = "CUDA_EMULATED_MEMORY"  // bytes that a process gets from each; default 4 GiB
 	EnvImages  = "CUDA_EMULATED_IMAGES"  // folder that Prepare filled
-	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops
+	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops, ordered, flush
 )
 
 //go:embed driver management

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,7 +97,7 @@ func prepare(ctx context.Context, dir string, src Source) error {
 		return err
 	}
 	for _, info := range ptx.Infos() {
-		if !strings.HasPrefix(info.Arch, "sm_") || !src.wants(info.Type) {
+		if !isPTX(info.Arch) || !src.wants(info.Type) {
 			continue
 		}
 		text, err := ptx.Read(info.ID)
@@ -144,6 +145,8 @@ func origins(dir string) (map[string]string, error) {
 	return out, nil
 }
 
+func isPTX(arch string) bool { return strings.HasPrefix(arch, "sm_") }
+
 func (s Source) wants(typ string) bool {
 	return typ == "" || len(s.Types) == 0 || slices.Contains(s.Types, typ)
 }
@@ -151,10 +154,17 @@ func (s Source) wants(typ string) bool {
 // build compiles the families of a spec for this processor, those too that are for
 // GPUs only.
 func build(ctx context.Context, spec *image.Spec, dir string, types []string) (*image.Set, error) {
+	spec.Families = slices.DeleteFunc(spec.Families, func(f image.Family) bool { // of other vendors
+		return len(f.Targets) > 0 && !slices.ContainsFunc(f.Targets, isPTX)
+	})
 	for i := range spec.Families {
 		f := &spec.Families[i]
 		f.Targets, f.Only = nil, nil
-		f.Defines = map[string]string{"MSCCLPP_STANDS_FOR_GPU": "1"} // kernels that are for GPUs alone
+		f.Defines = maps.Clone(f.Defines)
+		if f.Defines == nil {
+			f.Defines = map[string]string{}
+		}
+		f.Defines["MSCCLPP_STANDS_FOR_GPU"] = "1" // kernels that are for GPUs alone
 		if len(f.Types) > 0 && len(types) > 0 {
 			all := slices.Equal(f.Types, []string{"all"})
 			f.Types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return !all && !slices.Contains(f.Types, t) })

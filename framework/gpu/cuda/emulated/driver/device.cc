@@ -69,6 +69,8 @@ int attribute(int which) {
     case 110: case 124: return has("dmabuf");
     case 111: return 1024;
     case 116: return has("dmabuf");
+    case 117: return has("flush");
+    case 118: return has("ordered") ? 200 : 0;  // for all GPUs, or not at all
     case 128: return vmm;  // says yes, and refuses, as machines without the service do
   }
   return 0;

@@ -191,6 +191,13 @@ API int cuMemImportFromShareableHandle(AllocationHandle* handle, void* shareable
   return kSuccess;
 }
 
+// Whatever an emulated adapter writes is visible at once.
+API int cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  ENTER_CONTEXT(current);
+  if (target != 0 || (scope != 100 && scope != 200)) return kInvalidValue;
+  return has("flush") ? kSuccess : kNotSupported;
+}
+
 // The descriptor is that of the memfd: it maps and counts as the memory does, but a
 // network card takes no memfd for a dma-buf.
 API int cuMemGetHandleForAddressRange(void* handle, DevicePtr address, size_t bytes, int type, unsigned long long flags) {
