@@ -49,7 +49,7 @@ static int perform(mscclpp_stream_link* l, incoming* i, const char* head) {
   switch (f.kind) {
     case kind_stripe:
       if (f.number != l->began + 1 || f.others == 0 || f.others >= l->streams) return refuse(l, head);
-      l->missing = f.others;
+      l->missing = l->others = f.others;
       l->began = f.number;
       return begin(l, i, head);
     case kind_put:
@@ -79,11 +79,20 @@ static void finish(mscclpp_stream_link* l, incoming* i) {
   i->state = state_head;
   if (i->f.kind != kind_stripe) return;
   if (i != l->i) {
-    if (l->missing > 0) l->missing--;
-    else mscclpp_stream_end(l, mscclpp_stream_nonsense, 0);
+    l->missing--;
   } else if (l->missing > 0) {
     i->state = state_blocked;  // nothing is performed before all of it is there
   }
+}
+
+// Whether a part that has arrived on another socket may be performed, is to wait, or (-1)
+// can never be. Each socket from the second on has one part of a put, up to as many as
+// the first one has said. Without a judgment of those that wait, two sockets could wait
+// for each other, and nobody would see the end of either.
+static int due(const mscclpp_stream_link* l, const incoming* i) {
+  const int expected = l->missing > 0 && i - l->i <= (int64_t)l->others && i->part != l->began;
+  if (i->f.number > l->began) return expected ? -1 : 0;
+  return expected && i->f.number == l->began ? 1 : -1;
 }
 
 // Uses what was read; -1: the link has ended.
@@ -91,9 +100,17 @@ static int use(mscclpp_stream_link* l, incoming* i) {
   for (;;) {
     const uint64_t kept = i->end - i->begin;
     if (i->state == state_blocked) {
-      if (i == l->i ? l->missing > 0 : i->f.number > l->began) return 0;
+      if (i == l->i && l->missing > 0) return 0;
       i->state = state_head;
-      if (i != l->i && begin(l, i, i->ahead) < 0) return -1;
+      if (i == l->i) continue;
+      const int turn = due(l, i);
+      if (turn < 0) return refuse(l, i->head);
+      if (turn == 0) {
+        i->state = state_blocked;
+        return 0;
+      }
+      i->part = i->f.number;
+      if (begin(l, i, i->head) < 0) return -1;
     } else if (i->state == state_body) {
       const uint64_t n = least(kept, i->left);
       if (i->to != NULL) {
@@ -111,9 +128,10 @@ static int use(mscclpp_stream_link* l, incoming* i) {
       i->begin += mscclpp_stream_head;
       if (i == l->i) {
         if (perform(l, i, head) < 0) return -1;
-      } else if (i->f.kind != kind_stripe || i->f.others != 0 || i->f.number <= l->began - (l->missing > 0)) {
+      } else if (i->f.kind != kind_stripe || i->f.others != 0) {
         return refuse(l, head);
       } else {
+        memcpy(i->head, head, sizeof i->head);
         i->state = state_blocked;
       }
     }

@@ -44,6 +44,8 @@ typedef struct {
   frame f;
   int state;
   int batched;  // the last put was small
+  char head[mscclpp_stream_head];  // of a part that waits for its turn
+  uint64_t part;                   // of the last put that it has had a part of
   char* to;     // of the put that arrives; NULL: it is dropped
   uint64_t left;
 } incoming;
@@ -84,7 +86,8 @@ struct mscclpp_stream_link {
   span* table;
   uint64_t handles, room;
   uint64_t began;   // the put whose stripes may be performed
-  uint32_t missing;  // stripes of it that are not there yet
+  uint32_t missing;  // stripes of it that are not there yet,
+  uint32_t others;   // and of how many sockets, from the second on, one is expected
   uint64_t owed;    // the last flush that was asked for by the peer
   char* junk;
 };

@@ -22,8 +22,9 @@
 //
 //	2 put     handle, offset, bytes; the data follows
 //	3 stripe  the same, for a part of a large put. The first socket names the put by
-//	          number (1, 2, …) and in how many others there are parts; those say the
-//	          number alone. Nothing behind it is performed before all parts are there.
+//	          number (1, 2, …) and says how many others, from the second on, have one
+//	          part each; those say the number alone. Nothing behind it is performed
+//	          before all parts are there.
 //	4 signal  the word at offset of handle is raised by one
 //	5 flush   number (1, 2, …); it is answered when all before it is performed
 //	6 done    number of the last flush that was performed
