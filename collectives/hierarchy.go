@@ -41,6 +41,8 @@ type hierarchy struct {
 	hosts [][]int // ranks by host and index
 	host  int     // of this rank
 	index int     // on its host
+	local []bool  // by rank: on this host
+	cuts  uint64  // in how many segments a vector is cut for two steps
 	few   int     // ranks of the host that has fewest
 	most  int     // and of the one that has most
 	even  uint64  // a number that every host's number of ranks divides; 1 if that is large
@@ -77,12 +79,18 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 	if len(hosts) < 2 || len(hosts) == c.comm.Size() {
 		return
 	}
-	h := &hierarchy{ports: c.ports, hosts: hosts, few: len(hosts[0]), even: evenly(hosts), options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
+	h := &hierarchy{ports: c.ports, hosts: hosts, few: len(hosts[0]), even: evenly(hosts), local: make([]bool, c.comm.Size()), options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
 	for i, ranks := range hosts {
 		h.few, h.most = min(h.few, len(ranks)), max(h.most, len(ranks))
 		if at := slices.Index(ranks, c.comm.Rank()); at >= 0 {
 			h.host, h.index = i, at
 		}
+	}
+	if h.cuts = h.even; h.cuts == 1 {
+		h.cuts = uint64(h.most)
+	}
+	for _, r := range hosts[h.host] {
+		h.local[r] = true
 	}
 	c.ports.hierarchy = h
 	small := min(mostSmall, c.ports.piece)
@@ -92,6 +100,8 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 		run  func(*hierarchy, context.Context, *Call) error
 		trip func(*trip)
 	}{
+		{Row{Collective: AllToAll, Algorithm: hierarchicalSmall, MaxBytes: h.bundled()}, nil, (*hierarchy).allToAllSmall, (*trip).allToAllSmall},
+		{Row{Collective: AllToAll, Algorithm: hierarchicalLarge}, nil, (*hierarchy).allToAllLarge, (*trip).allToAllLarge},
 		{Row{Collective: Barrier, Algorithm: hierarchicalSmall}, nil, (*hierarchy).barrier, (*trip).barrier},
 		{Row{Collective: AllReduce, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).allReduceSmall, (*trip).allReduceSmall},
 		{Row{Collective: AllReduce, Algorithm: hierarchicalLarge}, partial, (*hierarchy).allReduceLarge, (*trip).allReduceLarge},
@@ -103,6 +113,9 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 		{Row{Collective: Broadcast, Algorithm: hierarchicalLarge}, nil, (*hierarchy).broadcastLarge, (*trip).broadcastLarge},
 	} {
 		most := a.row.MaxBytes
+		if a.row.Collective == AllToAll { // works in pieces
+			most = 0
+		}
 		fits := func(r Request) bool {
 			return (most == 0 || r.Bytes <= most) && (a.fits == nil || a.fits(r))
 		}

@@ -203,7 +203,11 @@ func (c *Comm) flushGroup() error {
 	}
 	slices.SortStableFunc(g.list, inOrder)
 	if c.ports != nil {
-		if err := c.ports.messages(g.list, g.stream); err != nil {
+		perform := c.ports.messages
+		if c.ports.bundles(g) {
+			perform = c.ports.allToAllV
+		}
+		if err := perform(g.list, g.stream); err != nil {
 			return fmt.Errorf("%v: %w", kind, err)
 		}
 		return nil

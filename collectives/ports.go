@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -209,6 +210,11 @@ func (p *ports) slot(rank int, number uint64) uint64 {
 
 // post sends a piece, which may be empty. It waits while all slots are in use.
 func (p *ports) post(ctx context.Context, peer int, b []byte) error {
+	return p.write(ctx, peer, uint64(len(b)), func(room []byte) { copy(room, b) })
+}
+
+// write is post of what is put together in the slot.
+func (p *ports) write(ctx context.Context, peer int, bytes uint64, fill func(room []byte)) error {
 	l := &p.lanes[peer]
 	if l.sent >= portSlots {
 		if err := l.credit.Wait(ctx); err != nil {
@@ -219,10 +225,13 @@ func (p *ports) post(ctx context.Context, peer int, b []byte) error {
 	l.sent++
 	atomic.StoreUint64(&l.owed, 0) // they go with it
 	room := gpu.Bytes(p.out)[own:]
-	p.head(room, &p.call, uint64(len(b)))
-	copy(room[slotHead:], b)
-	return l.data.PutWithSignal(far, own, slotHead+uint64(len(b)))
+	p.head(room, &p.call, bytes)
+	fill(room[slotHead : slotHead+bytes])
+	return l.data.PutWithSignal(far, own, slotHead+bytes)
 }
+
+// anyBytes is what take expects where the piece itself says how long it is.
+const anyBytes = math.MaxUint64
 
 // take waits for the next message of a rank, hands it to use, and frees its slot.
 func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []byte)) error {
@@ -232,6 +241,9 @@ func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []b
 	}
 	slot := gpu.Bytes(p.in)[p.slot(peer, l.received):]
 	l.received++
+	if bytes == anyBytes {
+		bytes = min(binary.LittleEndian.Uint64(slot[headBytes-8:]), p.piece)
+	}
 	var want [headBytes]byte
 	p.head(want[:], &p.call, bytes)
 	if string(slot[:headBytes]) != string(want[:]) {

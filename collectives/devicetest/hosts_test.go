@@ -21,7 +21,7 @@ import (
 // every algorithm, in pieces and at once.
 func TestResultsOverHosts(t *testing.T) {
 	const half = 8 << 20
-	for _, layout := range []string{"ab", "aabb", "abab", "aab", "abbc"} {
+	for _, layout := range []string{"ab", "aabb", "abab", "aab", "abbc", "abbb"} {
 		t.Run(layout, func(t *testing.T) {
 			n := len(layout)
 			var mu sync.Mutex
@@ -60,7 +60,8 @@ func TestResultsOverHosts(t *testing.T) {
 			want := []string{"allreduce ports", "alltoall ports", "reduce "}
 			if layout != "ab" {
 				want = append(want, "allreduce hierarchical_small", "allreduce hierarchical_large", "allgather hierarchical_small", "allgather hierarchical_large",
-					"reducescatter hierarchical_small", "reducescatter hierarchical_large", "broadcast hierarchical_small", "broadcast hierarchical_large")
+					"reducescatter hierarchical_small", "reducescatter hierarchical_large", "broadcast hierarchical_small", "broadcast hierarchical_large",
+					"alltoall hierarchical_small", "alltoall hierarchical_large")
 			}
 			for _, w := range want {
 				if ran[w] < 2*n {

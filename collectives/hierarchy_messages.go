@@ -1,0 +1,302 @@
+package collectives
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// An all-to-all-v in two levels. What a host has for another goes bundled if it is
+// little, and directly if it is much. Each host finds that out by itself: what its ranks
+// send to the other is told inside, and so is what its ranks expect from there. Where
+// the two differ the answers may differ too, and then the first piece that meets is not
+// the one expected.
+//
+// What ranks of one host have for each other never leaves it.
+
+// counts are the lengths that all ranks of a host were called with, in bytes.
+type counts struct {
+	words []uint64
+	ranks int
+}
+
+// sent is what rank k of the host sends, expected what it expects from a rank.
+func (l counts) sent(k, to int) uint64       { return l.words[2*k*l.ranks+to] }
+func (l counts) expected(k, from int) uint64 { return l.words[(2*k+1)*l.ranks+from] }
+
+// few reports whether what goes from m ranks to each of some others is few bytes.
+func few(of func(from, to int) uint64, m, others int, most uint64) bool {
+	for to := range others {
+		left := most
+		for from := range m {
+			n := of(from, to)
+			if n > left {
+				return false
+			}
+			left -= n
+		}
+	}
+	return true
+}
+
+// exchangeV is an all-to-all-v under way. The first half of list are sends, by rank, the
+// second what is expected.
+type exchangeV struct {
+	*hierarchy
+	list     []transfer
+	lengths  counts
+	out, in  []bool // by host: what goes there, and comes from there, is bundled
+	sent     []byte // bundles of this rank's data, for the others of its host to send
+	received []byte // and of theirs, for this rank to send
+	from     []uint64
+}
+
+// bundles reports whether a group is an all-to-all-v by itself, in two levels. One whose
+// caller named an algorithm is not.
+func (p *ports) bundles(g *group) bool {
+	return p.hierarchy != nil && p.courier == nil && g.by == nil && g.kind == AllToAllV && len(g.list) == 2*p.comm.Size()
+}
+
+// allToAllV performs the call. It ends the communicator if it fails: others wait for
+// what will not come.
+func (p *ports) allToAllV(list []transfer, _ gpu.Stream) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls++
+	p.call = signature{Sequence: p.calls, Collective: uint32(AllToAllV), Algorithm: nameID(hierarchicalSmall)}
+	return p.run(func(ctx context.Context) error {
+		x := &exchangeV{hierarchy: p.hierarchy, list: list, out: make([]bool, len(p.hierarchy.hosts)), in: make([]bool, len(p.hierarchy.hosts))}
+		err := x.perform(ctx)
+		if err != nil {
+			p.comm.Abort(err)
+		}
+		return err
+	})
+}
+
+func (x *exchangeV) perform(ctx context.Context) error {
+	if err := x.tell(); err != nil {
+		return err
+	}
+	n := len(x.local)
+	most := min(mostBundled, x.ports.piece-min(x.ports.piece, 8*uint64(1+x.most)))
+	var direct []transfer
+	for _, received := range []bool{false, true} { // as Transfers are sorted
+		for g, ranks := range x.hosts {
+			if g == x.host {
+				continue
+			}
+			bundled, list := x.out, x.list[:n]
+			if received {
+				bundled, list = x.in, x.list[n:]
+				bundled[g] = few(func(k, i int) uint64 { return x.lengths.expected(i, ranks[k]) }, len(ranks), x.size(), most)
+			} else {
+				bundled[g] = few(func(k, i int) uint64 { return x.lengths.sent(k, ranks[i]) }, x.size(), len(ranks), most)
+			}
+			if bundled[g] {
+				continue
+			}
+			for _, r := range ranks {
+				direct = append(direct, list[r])
+			}
+		}
+	}
+	if len(direct) == 0 {
+		return x.bundles(ctx)
+	}
+	var both sync.WaitGroup
+	var failed error
+	both.Go(func() { failed = x.ports.exchange(ctx, direct) })
+	err := x.bundles(ctx)
+	if err != nil {
+		x.ports.comm.Abort(err) // ends the others as well
+	}
+	both.Wait()
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// tell gathers the lengths of the ranks of this host, and compares those that meet.
+func (x *exchangeV) tell() error {
+	n, m := len(x.local), x.size()
+	own := make([]uint64, 2*n)
+	for i, t := range x.list {
+		own[i] = t.Bytes
+	}
+	x.lengths = counts{make([]uint64, 2*n*m), n}
+	if err := x.named(x.inside.AllGather(unsafe.Pointer(&own[0]), unsafe.Pointer(&x.lengths.words[0]), 2*n, device.Uint64, nil)); err != nil {
+		return err
+	}
+	ranks := x.hosts[x.host]
+	for k, from := range ranks {
+		for i, to := range ranks {
+			if sent, expected := x.lengths.sent(k, to), x.lengths.expected(i, from); sent != expected {
+				return unequalLengths(from, to, sent, expected)
+			}
+		}
+	}
+	return nil
+}
+
+func unequalLengths(from, to int, sent, expected uint64) error {
+	return &framework.Error{Op: "message", Peer: from,
+		Err: fmt.Errorf("%w: its message to rank %d has a length of %d bytes: expected %d as that rank receives", framework.ErrInvalid, to, sent, expected)}
+}
+
+// bundles takes everything but what goes directly through both levels.
+func (x *exchangeV) bundles(ctx context.Context) error {
+	if err := x.collect(); err != nil {
+		return err
+	}
+	if err := x.post(ctx); err != nil {
+		return err
+	}
+	return x.otherHosts(func(g int) error {
+		if !x.in[g] {
+			return nil
+		}
+		return x.take(ctx, g)
+	})
+}
+
+// bundledFor calls f for the ranks for which a rank of this host collects.
+func (x *exchangeV) bundledFor(index int, f func(rank int)) {
+	_ = x.rounds(func(g, first int) error {
+		if x.out[g] && first+index < len(x.hosts[g]) {
+			f(x.hosts[g][first+index])
+		}
+		return nil
+	})
+}
+
+// bundle is how much rank k has for what another one sends.
+func (x *exchangeV) bundle(k, index int) (bytes uint64) {
+	x.bundledFor(index, func(rank int) { bytes += x.lengths.sent(k, rank) })
+	return bytes
+}
+
+// collect exchanges inside what is for ranks of this host, and what each of them sends
+// for all.
+func (x *exchangeV) collect() error {
+	n, m := len(x.local), x.size()
+	x.from = make([]uint64, m+1) // where the bundles of each begin
+	all := uint64(0)
+	for k := range m {
+		x.from[k+1] = x.from[k] + x.bundle(k, x.index)
+		all += x.bundle(x.index, k)
+	}
+	x.sent, x.received = x.spaces[spacePadded].bytes(all), x.spaces[spaceBlock].bytes(x.from[m])
+	x.inside.GroupStart()
+	at := uint64(0)
+	var failed error
+	message := func(call func(buffer []byte) error, b []byte) {
+		if failed == nil && len(b) > 0 {
+			failed = call(b)
+		}
+	}
+	for k, rank := range x.hosts[x.host] {
+		begin := at
+		x.bundledFor(k, func(to int) { at += uint64(copy(x.sent[at:], x.data(to))) })
+		ours := x.received[x.from[k]:x.from[k+1]]
+		if k == x.index {
+			copy(ours, x.sent[begin:at])
+			copy(x.data(n+rank), x.data(rank))
+			continue
+		}
+		send := func(b []byte) error { return x.inside.Send(pointerTo(b), len(b), device.Uint8, k, nil) }
+		receive := func(b []byte) error { return x.inside.Recv(pointerTo(b), len(b), device.Uint8, k, nil) }
+		message(send, x.data(rank))
+		message(send, x.sent[begin:at])
+		message(receive, x.data(n+rank))
+		message(receive, ours)
+	}
+	if err := x.inside.GroupEnd(); failed == nil {
+		failed = err
+	}
+	return x.named(failed)
+}
+
+// data is the memory of a message.
+func (x *exchangeV) data(number int) []byte {
+	t := x.list[number]
+	return view(at(t.Buffer), t.Bytes)
+}
+
+// post sends the bundles: the lengths of all ranks of the host, so that whoever expects
+// another one knows from whom, and the data.
+func (x *exchangeV) post(ctx context.Context) error {
+	m := x.size()
+	next := append([]uint64(nil), x.from[:m]...)
+	var failed error
+	x.bundledFor(x.index, func(rank int) {
+		bytes := 8 * uint64(m)
+		for k := range m {
+			bytes += x.lengths.sent(k, rank)
+		}
+		if failed != nil {
+			return
+		}
+		failed = x.ports.write(ctx, rank, bytes+8, func(room []byte) {
+			binary.LittleEndian.PutUint64(room, uint64(m)) // no single message begins like that: none has 16 bytes in front
+			at := 8 + 8*uint64(m)
+			for k := range m {
+				length := x.lengths.sent(k, rank)
+				binary.LittleEndian.PutUint64(room[8+8*k:], length)
+				at += uint64(copy(room[at:], x.received[next[k]:][:length]))
+				next[k] += length
+			}
+		})
+	})
+	return failed
+}
+
+// take receives the bundle of a host.
+func (x *exchangeV) take(ctx context.Context, g int) error {
+	ranks, n := x.hosts[g], len(x.local)
+	var wrong error
+	err := x.ports.take(ctx, x.counterpart(g), anyBytes, func(b []byte) {
+		at := 8 + 8*len(ranks)
+		if len(b) < at || binary.LittleEndian.Uint64(b) != uint64(len(ranks)) {
+			wrong = x.unbundled(g, b)
+			return
+		}
+		for k, rank := range ranks {
+			to := x.data(n + rank)
+			sent := binary.LittleEndian.Uint64(b[8+8*k:])
+			if sent != uint64(len(to)) {
+				wrong = unequalLengths(rank, x.ports.comm.Rank(), sent, uint64(len(to)))
+				return
+			}
+			if uint64(len(b)-at) < sent {
+				wrong = x.unbundled(g, b)
+				return
+			}
+			at += copy(to, b[at:])
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return wrong
+}
+
+// unbundled is the error for a piece that is no bundle, as where a host sends more than
+// this one expects of it.
+func (x *exchangeV) unbundled(g int, b []byte) error {
+	expected := uint64(0)
+	for k := range x.size() {
+		for _, r := range x.hosts[g] {
+			expected += x.lengths.expected(k, r)
+		}
+	}
+	return &framework.Error{Op: "message", Peer: x.counterpart(g), Err: fmt.Errorf(
+		"%w: a piece of %d bytes that is no bundle: expected one, since ranks %v, its host, are to send %d bytes to this one, and that is few for each", framework.ErrInvalid, len(b), x.hosts[g], expected)}
+}

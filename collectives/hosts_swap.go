@@ -1,0 +1,117 @@
+package collectives
+
+import (
+	"context"
+)
+
+// All-to-all in two levels, as in hierarchy_swap.go. Many small copies would cost more
+// than kernels, so what is meant for the ranks of another host is exchanged inside where
+// it lies, one host after another, instead of being put together first.
+
+// swapBlock exchanges inside what all ranks of the host have for some ranks, one of them
+// for each of these; nobody's, where there are fewer. What this rank gets of it goes to.
+func (t *trip) swapBlock(all uintptr, part, begin, bytes uint64, ranks []int, to uintptr) {
+	h, c := t.ports.hierarchy, t.call
+	from, there := t.block(all, part, begin, bytes, ranks)
+	if !there || len(ranks) < h.size() {
+		from = t.place(placePadded)
+		for i, rank := range ranks {
+			t.copy(from+uintptr(uint64(i)*bytes), all+uintptr(uint64(rank)*part+begin), bytes)
+		}
+	}
+	if t.err == nil {
+		t.err = h.named(h.inside.AllToAll(at(from), at(to), int(bytes/uint64(c.Type.Size())), c.Type, &CallOptions{Stream: t.stream}))
+	}
+}
+
+// swapInside is the all-to-all of the ranks of this host.
+func (t *trip) swapInside(part, at, bytes uint64) {
+	h, out := t.ports.hierarchy, address(t.call.Output)
+	ranks := h.hosts[h.host]
+	block, there := t.block(out, part, at, bytes, ranks)
+	t.swapBlock(address(t.call.Input), part, at, bytes, ranks, block)
+	for i, rank := range ranks {
+		if !there {
+			t.copy(out+uintptr(uint64(rank)*part+at), block+uintptr(uint64(i)*bytes), bytes)
+		}
+	}
+}
+
+// runs calls f for the ranks of other hosts, with as many at a time as have their parts
+// one behind another, if parts are whole.
+func (h *hierarchy) runs(whole bool, f func(first, n uint64)) {
+	for r := 0; r < len(h.local); {
+		n := 1
+		for whole && r+n < len(h.local) && !h.local[r] && !h.local[r+n] {
+			n++
+		}
+		if !h.local[r] {
+			f(uint64(r), uint64(n))
+		}
+		r += n
+	}
+}
+
+// allToAllSmall exchanges what the ranks of the host have for their counterparts, and
+// has the host swap it with what those have.
+func (t *trip) allToAllSmall() {
+	h, c := t.ports.hierarchy, t.call
+	element := uint64(c.Type.Size())
+	part, size, m := c.Count*element, h.bundle(element), uint64(h.size())
+	for at := uint64(0); at < part; at += size {
+		bytes := min(size, part-at)
+		in, out := t.region(forSending), t.region(forResults)
+		round := uint64(0)
+		_ = h.rounds(func(g, first int) error {
+			ranks := h.hosts[g][first:min(first+h.size(), len(h.hosts[g]))]
+			t.swapBlock(address(c.Input), part, at, bytes, ranks, t.place(placeBlock)+uintptr(round*m*bytes))
+			round++
+			return t.err
+		})
+		t.copy(in.addr, t.place(placeBlock), round*m*bytes)
+		number := t.tell(func(ctx context.Context) error {
+			return h.swap(ctx, bytes, func(round uint64, k int) []byte { return in.bytes[(round*m+uint64(k))*bytes:][:bytes] },
+				func(rank int) []byte { return out.bytes[uint64(rank)*bytes:][:bytes] })
+		}, in, out)
+		t.swapInside(part, at, bytes)
+		t.await(number)
+		t.results(out, part, at, bytes)
+	}
+}
+
+// results copies what came from other hosts to the device.
+func (t *trip) results(r *region, part, at, bytes uint64) {
+	t.ports.hierarchy.runs(bytes == part, func(first, n uint64) {
+		t.copy(address(t.call.Output)+uintptr(first*part+at), r.addr+uintptr(first*bytes), n*bytes)
+	})
+}
+
+// allToAllLarge has the host exchange the parts for ranks of other hosts directly. A
+// piece is sent before the one before it has come.
+func (t *trip) allToAllLarge() {
+	h, c := t.ports.hierarchy, t.call
+	element := uint64(c.Type.Size())
+	part := c.Count * element
+	size := max(1, min(h.ports.piece, regionBytes/uint64(h.ports.comm.Size()))/element) * element
+	finish := func() {}
+	for at := uint64(0); at < part; at += size {
+		bytes := min(size, part-at)
+		in, out := t.region(forSending), t.region(forResults)
+		h.runs(bytes == part, func(first, n uint64) {
+			t.copy(in.addr+uintptr(first*bytes), address(c.Input)+uintptr(first*part+at), n*bytes)
+		})
+		number := t.tell(func(ctx context.Context) error {
+			if err := h.sendRemote(ctx, func(rank int) []byte { return in.bytes[uint64(rank)*bytes:][:bytes] }); err != nil {
+				return err
+			}
+			return h.takeRemote(ctx, func(rank int) []byte { return out.bytes[uint64(rank)*bytes:][:bytes] })
+		}, in, out)
+		t.swapInside(part, at, bytes)
+		finish()
+		finish = func() {
+			t.await(number)
+			t.results(out, part, at, bytes)
+		}
+	}
+	finish()
+}
