@@ -264,7 +264,7 @@ type span struct {
 func (h *hierarchy) mine(count uint64) span {
 	each := share(count, h.size())
 	from := min(uint64(h.index)*each, count)
-	return span{h.ports.comm.Rank(), from, min(from+each, count)}
+	return span{h.hosts[h.host][h.index], from, min(from+each, count)}
 }
 
 // overlaps calls f for the ranks of another host that have some of what this one has,

@@ -31,9 +31,6 @@ func evenly(hosts [][]int) uint64 {
 	return even
 }
 
-// uniform reports whether all hosts have the same number of ranks.
-func (h *hierarchy) uniform() bool { return h.few == h.most }
-
 // piece is how many elements of a vector are worked on at a time: so that the share of a
 // rank fits a slot, and divided evenly by all hosts where that is possible.
 func (h *hierarchy) piece(count, element uint64) uint64 {
@@ -88,7 +85,7 @@ func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
 // stages says whether an exchange goes in two steps, and how many stages there are
 // between the beginning of a piece and its end.
 func (h *hierarchy) stages(size, element uint64) (split bool, behind int) {
-	if h.uniform() && len(h.hosts) > 2 && size/uint64(h.few)*element >= twoSteps {
+	if len(h.hosts) > 2 && size/uint64(h.most)*element >= twoSteps {
 		return true, 2
 	}
 	return false, 1
@@ -110,34 +107,7 @@ func (h *hierarchy) send(ctx context.Context, x *exchanged, element uint64, spli
 	if !split {
 		return h.sendShare(ctx, x.count, element, x.share)
 	}
-	return h.otherHosts(func(g int) error {
-		if b := h.slice(x.share, g, element); len(b) > 0 { // both ends know
-			return h.ports.post(ctx, h.counterpart(g), b)
-		}
-		return nil
-	})
-}
-
-// slice is what of a share the rank of host g reduces, when there are two steps.
-func (h *hierarchy) slice(b []byte, g int, element uint64) []byte {
-	each := share(uint64(len(b))/element, len(h.hosts)) * element
-	return clip(b, uint64(g)*each, each)
-}
-
-// middle is the second of two steps: what this rank reduces of its counterparts' shares
-// goes back to them.
-func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
-	own := h.slice(x.share, h.host, uint64(c.Type.Size()))
-	if len(own) == 0 {
-		return nil
-	}
-	err := h.sum(c, own, own, func(g int, add func(b []byte)) error {
-		return h.ports.take(ctx, h.counterpart(g), uint64(len(own)), add)
-	})
-	if err != nil {
-		return err
-	}
-	return h.otherHosts(func(g int) error { return h.ports.post(ctx, h.counterpart(g), own) })
+	return h.sendSlices(ctx, x, element)
 }
 
 // complete makes this rank's share of a piece the result.
@@ -145,13 +115,7 @@ func (h *hierarchy) complete(ctx context.Context, c *Call, x *exchanged, split b
 	if !split {
 		return h.sumShare(ctx, c, x.count, x.share, x.share)
 	}
-	return h.otherHosts(func(g int) error {
-		to := h.slice(x.share, g, uint64(c.Type.Size()))
-		if len(to) == 0 {
-			return nil
-		}
-		return h.ports.take(ctx, h.counterpart(g), uint64(len(to)), func(b []byte) { copy(to, b) })
-	})
+	return h.takeSlices(ctx, x, uint64(c.Type.Size()))
 }
 
 // end completes this rank's share, and gathers the shares of the host.

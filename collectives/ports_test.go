@@ -211,7 +211,7 @@ func TestDeathBetweenLevels(t *testing.T) {
 // All ranks get the same bits, and the same in every run, whatever is rounded on the
 // way: sums of numbers that no order adds up alike.
 func TestSameBitsOverHosts(t *testing.T) {
-	for _, layout := range []string{"aabb", "aabbcc", "aaabb"} {
+	for _, layout := range []string{"aabb", "aabbcc", "aaabb", "aabbbc"} {
 		at := strings.Split(layout, "")
 		hosts(t, at, true, collectives.Options{Scratch: 1 << 20}, func(ctx context.Context, c *collectives.Comm) error {
 			const count = 50_000 // of 4 bytes: shares of 16 KiB and more, in some pieces

@@ -1,0 +1,129 @@
+package collectives
+
+import "context"
+
+// An exchange between hosts in two steps: each element is reduced on one host, and the
+// result goes back to all others. A vector is cut in segments, each of which one rank of
+// every host has in its share, wherever the length allows it; a segment is cut in
+// slices, one for each host to reduce. So all ranks of a host have their part of the
+// work, whatever the others look like. What a rank has of the slices of a host is packed
+// and travels as one message to each rank over there that has some of the same.
+
+// slice is where in a segment that of a host is, in elements.
+func (h *hierarchy) slice(count uint64, g int) (segment, from, size uint64) {
+	segment = share(count, int(h.cuts))
+	each := share(segment, len(h.hosts))
+	from = min(uint64(g)*each, segment)
+	return segment, from, min(each, segment-from)
+}
+
+// sliced is how many of the first elements belong to slices of a host.
+func (h *hierarchy) sliced(count uint64, g int, elements uint64) uint64 {
+	segment, from, size := h.slice(count, g)
+	rest := elements % segment
+	return elements/segment*size + min(rest-min(rest, from), size)
+}
+
+// cut calls f for what of a span belongs to slices of a host.
+func (h *hierarchy) cut(count uint64, g int, s span, f func(from, to uint64)) {
+	segment, begin, size := h.slice(count, g)
+	for at := s.from / segment * segment; at < s.to; at += segment {
+		from, to := max(s.from, at+begin), min(s.to, at+begin+size)
+		if from < to {
+			f(from, to)
+		}
+	}
+}
+
+// pack puts together what this rank's share has of the slices of a host.
+func (h *hierarchy) pack(x *exchanged, element uint64, g int, room *space) []byte {
+	own := h.mine(x.count)
+	all := (h.sliced(x.count, g, own.to) - h.sliced(x.count, g, own.from)) * element
+	var packed []byte
+	h.cut(x.count, g, own, func(from, to uint64) {
+		part := x.share[(from-own.from)*element : (to-own.from)*element]
+		if uint64(len(part)) == all {
+			packed = part // where it lies
+			return
+		}
+		if packed == nil {
+			packed = room.bytes(all)[:0]
+		}
+		packed = append(packed, part...)
+	})
+	return packed
+}
+
+// unpack is the reverse for a part of a share.
+func (h *hierarchy) unpack(x *exchanged, element uint64, g int, s span, packed []byte) {
+	own := h.mine(x.count).from
+	h.cut(x.count, g, s, func(from, to uint64) {
+		packed = packed[copy(x.share[(from-own)*element:(to-own)*element], packed):]
+	})
+}
+
+// common calls f for the ranks of a host that have some of what this one has of the
+// slices of reducer, with where that is in the packed slices, in bytes.
+func (h *hierarchy) common(x *exchanged, element uint64, g, reducer int, f func(s span, from, to uint64) error) error {
+	begin := h.sliced(x.count, reducer, h.mine(x.count).from)
+	return h.overlaps(x.count, g, func(s span) error {
+		from, to := h.sliced(x.count, reducer, s.from)-begin, h.sliced(x.count, reducer, s.to)-begin
+		if from == to { // both ends know
+			return nil
+		}
+		return f(s, from*element, to*element)
+	})
+}
+
+// sendSlices is the first step: what this rank has of the slices of each host goes there.
+func (h *hierarchy) sendSlices(ctx context.Context, x *exchanged, element uint64) error {
+	return h.otherHosts(func(g int) error {
+		packed := h.pack(x, element, g, &h.spaces[spaceBlock])
+		return h.common(x, element, g, g, func(s span, from, to uint64) error {
+			return h.ports.post(ctx, s.rank, packed[from:to])
+		})
+	})
+}
+
+// middle reduces what this rank has of the slices of its host, and is the first half of
+// the second step: the result goes back to who has the same elsewhere.
+func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
+	element := uint64(c.Type.Size())
+	own := h.pack(x, element, h.host, &h.spaces[spaceBlock])
+	if len(own) == 0 {
+		return nil
+	}
+	all := uint64(len(own))
+	err := h.sum(c, own, own, func(g int, add func(b []byte)) error {
+		theirs := &h.spaces[spaceTheirs]
+		whole := false
+		err := h.common(x, element, g, h.host, func(s span, from, to uint64) error {
+			if whole = to-from == all; whole {
+				return h.ports.take(ctx, s.rank, all, add)
+			}
+			return h.ports.take(ctx, s.rank, to-from, func(b []byte) { copy(theirs.bytes(all)[from:to], b) })
+		})
+		if err == nil && !whole {
+			add(theirs.bytes(all))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	h.unpack(x, element, h.host, h.mine(x.count), own)
+	return h.otherHosts(func(g int) error {
+		return h.common(x, element, g, h.host, func(s span, from, to uint64) error {
+			return h.ports.post(ctx, s.rank, own[from:to])
+		})
+	})
+}
+
+// takeSlices is the second half: the slices of the other hosts, reduced.
+func (h *hierarchy) takeSlices(ctx context.Context, x *exchanged, element uint64) error {
+	return h.otherHosts(func(g int) error {
+		return h.common(x, element, g, g, func(s span, from, to uint64) error {
+			return h.ports.take(ctx, s.rank, to-from, func(b []byte) { h.unpack(x, element, g, s, b) })
+		})
+	})
+}

@@ -1,0 +1,112 @@
+package collectives
+
+import (
+	"fmt"
+	"testing"
+)
+
+// seenBy is the hierarchy as rank i of host g sees it.
+func seenBy(hosts [][]int, g, i int) *hierarchy {
+	h := &hierarchy{hosts: hosts, host: g, index: i, even: evenly(hosts), few: len(hosts[0])}
+	for _, ranks := range hosts {
+		h.few, h.most = min(h.few, len(ranks)), max(h.most, len(ranks))
+	}
+	if h.cuts = h.even; h.cuts == 1 {
+		h.cuts = uint64(h.most)
+	}
+	return h
+}
+
+// ranksOf makes hosts with so many ranks, dealt out in turns where that is possible.
+func ranksOf(sizes ...int) [][]int {
+	hosts, rank := make([][]int, len(sizes)), 0
+	for i := 0; ; i++ {
+		dealt := false
+		for g, n := range sizes {
+			if i < n {
+				hosts[g], rank, dealt = append(hosts[g], rank), rank+1, true
+			}
+		}
+		if !dealt {
+			return hosts
+		}
+	}
+}
+
+// Of each element every host has one rank that sends it to whoever reduces it, who gets
+// it once from each host; both ends count the same bytes; and the work is spread.
+func TestSlices(t *testing.T) {
+	const element = 1
+	for _, sizes := range [][]int{{2, 2, 2}, {1, 3, 2}, {4, 1, 1, 3}, {5, 7, 11}, {8, 8, 4}, {31, 32, 33}} {
+		hosts := ranksOf(sizes...)
+		for _, count := range []uint64{1, 2, 17, 420, 1000, 4096} {
+			type message struct{ from, to int }
+			sent, due := map[message]uint64{}, map[message]uint64{}
+			reduced := make([]int, count) // how often, by whomever
+			work := map[int]uint64{}
+			for g, ranks := range hosts {
+				for i, rank := range ranks {
+					h := seenBy(hosts, g, i)
+					own := h.mine(count)
+					x := &exchanged{count: count, share: make([]byte, own.to-own.from)}
+					for k := range x.share {
+						x.share[k] = byte(own.from + uint64(k))
+					}
+					for to := range hosts {
+						h.cut(count, to, own, func(from, end uint64) {
+							for e := from; e < end && to == g; e++ {
+								reduced[e]++
+								work[rank]++
+							}
+						})
+						var room space
+						packed := h.pack(x, element, to, &room)
+						back := &exchanged{count: count, share: make([]byte, len(x.share))}
+						h.unpack(back, element, to, own, packed)
+						h.cut(count, to, own, func(from, end uint64) {
+							for e := from; e < end; e++ {
+								if back.share[e-own.from] != byte(e) {
+									t.Fatalf("%v, %d elements: element %d of rank %d is %d after packing, expected %d", sizes, count, e, rank, back.share[e-own.from], byte(e))
+								}
+							}
+						})
+						if to == g {
+							for other := range hosts {
+								if other != g {
+									_ = h.common(x, element, other, g, func(s span, from, end uint64) error {
+										due[message{s.rank, rank}] += end - from
+										return nil
+									})
+								}
+							}
+							continue
+						}
+						_ = h.common(x, element, to, to, func(s span, from, end uint64) error {
+							if end > uint64(len(packed)) {
+								t.Fatalf("%v, %d elements: rank %d sends bytes %d to %d of %d", sizes, count, rank, from, end, len(packed))
+							}
+							sent[message{rank, s.rank}] += end - from
+							return nil
+						})
+					}
+				}
+			}
+			if fmt.Sprint(sent) != fmt.Sprint(due) {
+				t.Errorf("%v, %d elements: sent %v, expected by the other end %v", sizes, count, sent, due)
+			}
+			for e, n := range reduced {
+				if n != 1 {
+					t.Fatalf("%v, %d elements: element %d is reduced by %d ranks", sizes, count, e, n)
+				}
+			}
+			for g, ranks := range hosts {
+				for _, rank := range ranks {
+					each := float64(count) / float64(len(hosts)) / float64(len(ranks))
+					if count == 4096 && len(hosts) < 4 && (float64(work[rank]) > 1.6*each+32 || float64(work[rank]) < each/2-32) {
+						t.Errorf("%v, %d elements: rank %d of host %d reduces %d, expected about %.0f", sizes, count, rank, g, work[rank], each)
+					}
+				}
+			}
+		}
+	}
+}
