@@ -7,7 +7,7 @@ type Description struct {
 	Version  string       // of the transport, semantic
 	Channels []Kind       // kinds of link that Listen accepts
 	Signal   Signal       // how a semaphore of this transport is raised
-	Needs    []Need       // what memory must offer to be registered
+	Needs    []Need       // what memory may offer to be registered: one of these is enough
 	Kernels  []KernelInfo // collectives that its images contain
 	Images   []ImageInfo
 	Proxy    ProxySite // who drives its port channels
@@ -37,7 +37,7 @@ const (
 	SignalProxy     Signal = "proxy"     // the receiving proxy raises it
 )
 
-// Need is a property that memory must have to be registered.
+// Need is a property of memory by which a transport can register it.
 type Need string
 
 // Needs of a transport.

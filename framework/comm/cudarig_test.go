@@ -75,6 +75,12 @@ func isEmulated() bool { return imageFolder != "" }
 // are fewer, or on emulated ones.
 func cudaJob(t *testing.T, n int, f func(ctx context.Context, p *player) error) {
 	t.Helper()
+	cudaJobOver(t, n, func() framework.Transport { return loopback.NewByRank() }, f)
+}
+
+// cudaJobOver is cudaJob over a transport, of which each rank has one.
+func cudaJobOver(t *testing.T, n int, transport func() framework.Transport, f func(ctx context.Context, p *player) error) {
+	t.Helper()
 	count, err := gpus()
 	if errors.Is(err, framework.ErrUnavailable) {
 		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
@@ -89,7 +95,7 @@ func cudaJob(t *testing.T, n int, f func(ctx context.Context, p *player) error) 
 		ranks.Go(func() {
 			defer boot.Close()
 			p := &player{}
-			err := p.open(ctx, boot, r%count)
+			err := p.open(ctx, boot, r%count, transport())
 			if err == nil {
 				err = f(ctx, p)
 			}
@@ -101,11 +107,11 @@ func cudaJob(t *testing.T, n int, f func(ctx context.Context, p *player) error) 
 	ranks.Wait()
 }
 
-func (p *player) open(ctx context.Context, boot framework.Bootstrap, index int) (err error) {
+func (p *player) open(ctx context.Context, boot framework.Bootstrap, index int, over framework.Transport) (err error) {
 	if p.dev, err = cuda.Open(index); err != nil {
 		return err
 	}
-	tr, err := comm.NewTransport(ctx, loopback.NewByRank(), "embedded")
+	tr, err := comm.NewTransport(ctx, over, "embedded")
 	if err != nil {
 		return err
 	}

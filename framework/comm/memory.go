@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -106,6 +107,7 @@ func (m *Memory) registration(ctx context.Context, t *Transport, dev framework.D
 	if err != nil {
 		return framework.Registration{}, err
 	}
+	lacks := m.addDMABuf(t, &shares)
 	defer framework.Parcel{Shares: shares}.Close()
 	r, err := t.Register(ctx, framework.Segment{
 		Device: dev, Shares: shares, Bytes: m.Bytes(), Addr: uint64(m.Addr()),
@@ -115,13 +117,28 @@ func (m *Memory) registration(ctx context.Context, t *Transport, dev framework.D
 		err = fmt.Errorf("%w: %s answers with registration 0", framework.ErrPlugin, t.Name)
 	}
 	if err != nil {
-		return framework.Registration{}, err
+		return framework.Registration{}, errors.Join(err, lacks)
 	}
 	if m.regs == nil {
 		m.regs = make(map[*Transport]framework.Registration)
 	}
 	m.regs[t] = r
 	return r, nil
+}
+
+// addDMABuf adds the share by which adapters reach memory of a device, for transports
+// that take it. The error says why there is none; they may take another.
+func (m *Memory) addDMABuf(t *Transport, shares *[]framework.Share) error {
+	d, ok := m.Memory.(gpu.DMABufMemory)
+	if !ok || !slices.Contains(t.Description.Needs, framework.NeedDMABuf) ||
+		slices.ContainsFunc(*shares, func(s framework.Share) bool { return s.Kind == framework.ShareDMABuf }) {
+		return nil
+	}
+	s, err := d.DMABuf()
+	if err == nil {
+		*shares = append(*shares, s)
+	}
+	return err
 }
 
 // Close ends what was built on the memory, withdraws it from all transports and

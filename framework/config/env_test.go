@@ -68,14 +68,14 @@ func TestWrongValuesInVariablesAreErrors(t *testing.T) {
 func TestVariablesOfMSCCLPP(t *testing.T) {
 	e := load(t, Sources{Environ: []string{
 		"MSCCLPP_DEBUG=TRACE", "MSCCLPP_SOCKET_IFNAME=eth0", "MSCCLPP_SOCKET_FAMILY=AF_INET6",
-		"MSCCLPP_HCA_DEVICES=mlx5_0,mlx5_3", "MSCCLPP_IB_GID_INDEX=3", "MSCCLPP_HOSTID=h",
+		"MSCCLPP_HCA_DEVICES=mlx5_0,mlx5_3", "MSCCLPP_IB_GID_INDEX=3", "MSCCLPP_HOSTID=h", "MSCCLPP_FORCE_DISABLE_GDR=1",
 		"MSCCLPP_FORCE_DISABLE_NVLS=1",
 	}})
 	if e.Log.Level != "debug" || e.Bootstrap.Interface != "eth0" || e.Bootstrap.Family != "inet6" || e.Bootstrap.HostID != "h" {
 		t.Errorf("%+v %+v", e.Log, e.Bootstrap)
 	}
 	ib := e.Transport["ib-host"]
-	if list, _ := ib["devices"].([]any); len(list) != 2 || ib["gid_index"] != 3 {
+	if list, _ := ib["devices"].([]any); len(list) != 2 || ib["gid_index"] != 3 || ib["gpu_direct"] != false {
 		t.Errorf("ib-host = %#v", ib)
 	}
 	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "leave nvls out") {

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // flatName says what becomes of a variable of MSCCL++.
 type flatName struct {
@@ -24,6 +27,8 @@ var flatNames = map[string]flatName{
 	"MSCCLPP_IBV_SO":        {key: "transport.ib-host.library"},
 	"MSCCLPP_IB_GID_INDEX":  {key: "transport.ib-host.gid_index"},
 
+	"MSCCLPP_FORCE_DISABLE_GDR": {key: "transport.ib-host.gpu_direct", convert: not},
+
 	"MSCCLPP_LOG_SUBSYS":         {note: "every message names its package; filter by that"},
 	"MSCCLPP_DEBUG_SUBSYS":       {note: "every message names its package; filter by that"},
 	"MSCCLPP_IBV_MODE":           {note: "list ib-host or ib-nonatomic in transports"},
@@ -32,7 +37,6 @@ var flatNames = map[string]flatName{
 	"MSCCLPP_NPKIT_DUMP_DIR":     {note: "SIGUSR1 prints the state of every channel"},
 	"MSCCLPP_NCCL_LIB_PATH":      {note: "every collective is native; no other library is called"},
 	"MSCCLPP_FORCE_DISABLE_NVLS": {note: "leave nvls out of transports"},
-	"MSCCLPP_FORCE_DISABLE_GDR":  {note: "set the option of the transport that moves the data"},
 
 	"MSCCLPP_ENABLE_NCCL_FALLBACK":          {note: "every collective is native; no other library is called"},
 	"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION": {note: "every collective is native; no other library is called"},
@@ -65,6 +69,15 @@ func family(v string) string {
 		return "inet6"
 	}
 	return v
+}
+
+// not turns a switch that disables into one that enables.
+func not(v string) string {
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return v // which is refused where it is used
+	}
+	return strconv.FormatBool(!b)
 }
 
 // flowList turns "a,b" into a list for an option whose schema is not known here.

@@ -56,6 +56,17 @@ type Memory interface {
 	Close() error
 }
 
+// DMABufMemory is what a Memory of a device offers besides if adapters of a network
+// may reach it where it is.
+//
+// Implemented by memory of gpu/cuda. Called by framework/comm, for transports that
+// take such memory.
+type DMABufMemory interface {
+	// DMABuf returns a share of kind dma-buf; the caller owns it. ErrUnsupported:
+	// the device, its driver or the kernel has no such thing.
+	DMABuf() (framework.Share, error)
+}
+
 // Object is a multicast object, or its emulation.
 type Object interface {
 	Share() (framework.Share, error)

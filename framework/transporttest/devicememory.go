@@ -56,7 +56,9 @@ func look(ctx context.Context, o Options, side framework.Transport, d framework.
 			lacks = append(lacks, need.text)
 		}
 	}
-	m.lacks = strings.Join(lacks, " and ")
+	if len(lacks) == len(d.Needs) { // one is enough
+		m.lacks = strings.Join(lacks, " or ")
+	}
 	if p, ok := side.(framework.Prober); ok && d.Probe {
 		ctx, cancel := context.WithTimeout(ctx, o.CallLimit)
 		defer cancel()

@@ -216,8 +216,7 @@ func (b *block) exportFabric() (framework.Share, error) {
 	return framework.Share{Kind: framework.ShareFabric, Blob: blob}, nil
 }
 
-// DMABuf returns a share of the memory that a NIC can use; the caller owns it.
-// ErrUnsupported: the device, its driver or the kernel has no such thing.
+// DMABuf implements [gpu.DMABufMemory].
 func (m *Memory) DMABuf() (framework.Share, error) {
 	b := m.block
 	if m.closed.Load() {
@@ -249,4 +248,7 @@ func errorsFirst(errs ...error) error {
 	return nil
 }
 
-var _ gpu.Memory = (*Memory)(nil)
+var (
+	_ gpu.Memory       = (*Memory)(nil)
+	_ gpu.DMABufMemory = (*Memory)(nil)
+)

@@ -196,6 +196,36 @@ func TestDMABuf(t *testing.T) {
 	wantError(t, err, framework.ErrUnsupported, "dma-buf", "rdma-core 34")
 	_, err = tr.Register(t.Context(), framework.Segment{Device: gpu, Bytes: 4096, Shares: []framework.Share{{Kind: framework.ShareVMM, FD: m.File()}}})
 	wantError(t, err, framework.ErrUnsupported, "dma-buf", "staged")
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			asked := recorded(t)
+			seg := framework.Segment{Device: gpu, Bytes: 2048, Offset: 1024, Shares: []framework.Share{{Kind: framework.ShareVMM}, {Kind: framework.ShareDMABuf, FD: m.File()}}}
+			tr := transportOn(t, fake(t, "DMABUF"), mode)
+			reg, err := tr.Register(t.Context(), seg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Relaxed ordering (0x100000) would let a signal overtake data.
+			want := "register dma-buf access=0x7"
+			if mode == Atomic {
+				want = "register dma-buf access=0xf"
+			}
+			if got := asked(); !slices.Contains(got, want) {
+				t.Errorf("%q: expected %q", got, want)
+			}
+			if err := tr.Close(t.Context(), reg.ID); err != nil {
+				t.Error(err)
+			}
+			off := transportOn(t, fake(t, "DMABUF"), mode, func(c *Config) { c.GPUDirect = false })
+			_, err = off.Register(t.Context(), seg)
+			wantError(t, err, framework.ErrUnsupported, "gpu_direct", "memory of the host")
+			for tr, want := range map[*Transport]bool{tr: true, off: false} {
+				if d, err := tr.Describe(t.Context()); err != nil || slices.Contains(d.Needs, framework.NeedDMABuf) != want {
+					t.Errorf("needs %v, %v: expected a dma-buf among them: %v", d.Needs, err, want)
+				}
+			}
+		})
+	}
 }
 
 func TestConfig(t *testing.T) {

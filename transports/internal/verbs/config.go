@@ -20,6 +20,7 @@ type Config struct {
 	ServiceLevel int           `help:"InfiniBand service level, 0 to 15."`
 	AckTimeout   int           `help:"How long a packet may be unanswered before it is sent again: 4.096 µs × 2^n, n from 1 to 31."`
 	Retries      int           `help:"How often it is sent again before the peer counts as dead, 0 to 6. The 7 that other programs use is endless on some adapters."`
+	GPUDirect    bool          `option:"gpu_direct" help:"Whether memory of GPUs is registered where it is, by its dma-buf. If not, what is on a GPU goes through memory of the host."`
 	QueueDepth   int           `help:"Work requests that a connection may have under way. More wait in the ring."`
 	Receives     int           `help:"Signals that a peer may have under way before it waits; for write-with-immediate."`
 	Inline       int           `help:"Bytes up to which data travels inside the work request; less where the device wants less."`
@@ -31,7 +32,7 @@ type Config struct {
 // Defaults are the values of a Config that nobody changed.
 func (Config) Defaults() Config {
 	return Config{
-		GIDIndex: -1, AckTimeout: 16, Retries: 6, QueueDepth: 256, Receives: 256, Inline: 64,
+		GIDIndex: -1, GPUDirect: true, AckTimeout: 16, Retries: 6, QueueDepth: 256, Receives: 256, Inline: 64,
 		DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond, DrainCPU: -1,
 	}
 }

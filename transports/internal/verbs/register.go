@@ -70,7 +70,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	if seg.Bytes == 0 || seg.Offset+seg.Bytes < seg.Offset {
 		return none, fmt.Errorf("%w: %d bytes at offset %d", framework.ErrInvalid, seg.Bytes, seg.Offset)
 	}
-	share, err := usable(seg)
+	share, err := t.usable(seg)
 	if err != nil {
 		return none, err
 	}
@@ -125,7 +125,7 @@ func (d *adapter) registerFD(s framework.Share, seg framework.Segment, access in
 }
 
 // usable picks the share by which the adapter can reach memory.
-func usable(seg framework.Segment) (framework.Share, error) {
+func (t *Transport) usable(seg framework.Segment) (framework.Share, error) {
 	kind := framework.ShareMemFD
 	switch seg.Device.Type {
 	case "", "host":
@@ -138,6 +138,9 @@ func usable(seg framework.Segment) (framework.Share, error) {
 		return framework.Share{}, fmt.Errorf("%w: memory of %s: expected host, cuda or hip", framework.ErrUnsupported, seg.Device)
 	}
 	i := slices.IndexFunc(seg.Shares, func(s framework.Share) bool { return s.Kind == kind })
+	if kind == framework.ShareDMABuf && !t.config.GPUDirect {
+		return framework.Share{}, fmt.Errorf("%w: memory of %s: the option gpu_direct is off; expected memory of the host", framework.ErrUnsupported, seg.Device)
+	}
 	if i < 0 {
 		return framework.Share{}, fmt.Errorf("%w: memory of %s without a share of kind %s: expected memory from Alloc; other memory has to be staged", framework.ErrUnsupported, seg.Device, kind)
 	}

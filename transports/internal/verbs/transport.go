@@ -59,9 +59,12 @@ func (t *Transport) Describe(context.Context) (framework.Description, error) {
 		Version:  t.setup.Version,
 		Channels: []framework.Kind{framework.KindPort},
 		Signal:   framework.SignalAtomic,
-		Needs:    []framework.Need{framework.NeedMemFD}, // a dma-buf does as well, which Needs cannot say
+		Needs:    []framework.Need{framework.NeedMemFD},
 		Proxy:    framework.ProxyPlugin,
 		Probe:    true,
+	}
+	if t.config.GPUDirect {
+		d.Needs = append(d.Needs, framework.NeedDMABuf)
 	}
 	if t.setup.Mode == Immediate {
 		d.Signal = framework.SignalImmediate

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../abi.h"
@@ -267,7 +268,7 @@ struct rv_pd* ibv_alloc_pd(struct rv_context* c) {
 }
 int ibv_dealloc_pd(struct rv_pd* pd) { return free(pd), 0; }
 
-struct rv_mr* ibv_reg_mr(struct rv_pd* pd, void* addr, size_t bytes, int access) {
+static struct rv_mr* add_region(struct rv_pd* pd, void* addr, size_t bytes, int access, const char* kind) {
   if (REGISTER_ERRNO != 0) {
     errno = REGISTER_ERRNO;
     return NULL;
@@ -281,12 +282,23 @@ struct rv_mr* ibv_reg_mr(struct rv_pd* pd, void* addr, size_t bytes, int access)
   access_of[last_region] = access;
   FILE* log = record();
   if (log != NULL) {
-    fprintf(log, "register access=%#x\n", access);
+    fprintf(log, "register%s access=%#x\n", kind, access);
     fclose(log);
   }
   pthread_mutex_unlock(&lock);
   return mr;
 }
+struct rv_mr* ibv_reg_mr(struct rv_pd* pd, void* addr, size_t bytes, int access) { return add_region(pd, addr, bytes, access, ""); }
+#ifdef DMABUF  // it is registered, and nothing can be moved: that takes hardware
+struct rv_mr* ibv_reg_dmabuf_mr(struct rv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access) {
+  struct stat st;
+  if (fstat(fd, &st) != 0 || offset + bytes > (uint64_t)st.st_size || iova != offset) {
+    errno = EINVAL;
+    return NULL;
+  }
+  return add_region(pd, (void*)iova, bytes, access, " dma-buf");
+}
+#endif
 int ibv_dereg_mr(struct rv_mr* mr) {
   pthread_mutex_lock(&lock);
   regions[mr->lkey] = NULL;

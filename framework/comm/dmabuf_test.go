@@ -1,0 +1,125 @@
+package comm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
+)
+
+// adapter stands for a transport of a network whose adapter reaches memory of GPUs: it
+// takes dma-bufs and nothing else. On emulated GPUs the descriptor is one that a process
+// can map, which is what moves the data here.
+type adapter struct {
+	side
+	refuse error
+}
+
+type side interface {
+	framework.Transport
+	framework.Proxier
+}
+
+func (a *adapter) Describe(ctx context.Context) (framework.Description, error) {
+	d, err := a.side.Describe(ctx)
+	d.Channels = []framework.Kind{framework.KindPort}
+	d.Needs = []framework.Need{framework.NeedMemFD, framework.NeedDMABuf}
+	return d, err
+}
+
+func (a *adapter) Register(ctx context.Context, seg framework.Segment) (framework.Registration, error) {
+	i := slices.IndexFunc(seg.Shares, func(s framework.Share) bool { return s.Kind == framework.ShareDMABuf })
+	if i < 0 || a.refuse != nil {
+		return framework.Registration{}, errors.Join(fmt.Errorf("%w: memory of %s without a dma-buf, or not wanted", framework.ErrUnsupported, seg.Device), a.refuse)
+	}
+	seg.Device = framework.Host
+	seg.Shares = []framework.Share{{Kind: framework.ShareMemFD, FD: seg.Shares[i].FD}}
+	return a.side.Register(ctx, seg)
+}
+
+// adapters are two: one raises semaphores where they are, the other leaves counts for
+// the rank to forward.
+func adapters() map[string]func() framework.Transport {
+	return map[string]func() framework.Transport{
+		"raised":    func() framework.Transport { return &adapter{side: loopback.New()} },
+		"forwarded": func() framework.Transport { return &adapter{side: newPosting()} },
+	}
+}
+
+func needsEmulated(t *testing.T) {
+	t.Helper()
+	if _, err := gpus(); err == nil && !isEmulated() {
+		t.Skip("needs emulated GPUs: no adapter of a network stands beside these")
+	}
+}
+
+// Kernels put from memory of a GPU into that of another one by the proxy of a transport,
+// and the signals that follow are there no sooner than the data.
+func TestAdapterReachesGPUs(t *testing.T) {
+	needsEmulated(t)
+	const size = 1 << 16
+	for name, transport := range adapters() {
+		t.Run(name, func(t *testing.T) {
+			cudaJobOver(t, 2, transport, func(ctx context.Context, p *player) error {
+				out, in, ports, err := portsOf(ctx, p.Communicator)
+				if err != nil {
+					return err
+				}
+				ch := ports[1-p.Rank()]
+				data := make([]byte, size)
+				for round := range 3 {
+					for i := range data {
+						data[i] = byte(i*5 + round + p.Rank())
+					}
+					if err := p.write(ctx, out.Addr(), data); err != nil {
+						return err
+					}
+					steps := repeat(20,
+						actor.Step{Op: actor.PortPut, Bytes: size / 2},
+						actor.Step{Op: actor.PortPutWithSignal, Dst: size / 2, Src: size / 2, Bytes: size / 2},
+						actor.Step{Op: actor.PortSignal}, actor.Step{Op: actor.PortFlush},
+						actor.Step{Op: actor.PortWait}, actor.Step{Op: actor.PortWait})
+					if err := p.plays(ctx, ch.Handle(), steps...); err != nil {
+						return err
+					}
+					got, err := p.read(ctx, in.Addr(), size)
+					if err != nil {
+						return err
+					}
+					for i, b := range got {
+						if b != byte(i*5+round+1-p.Rank()) {
+							return fmt.Errorf("round %d: byte %d is %d", round, i, b)
+						}
+					}
+					if err := p.Barrier(ctx); err != nil { // nobody writes the next round before all have read
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A transport that does not get what it wants says so, and so does the memory.
+func TestAdapterThatCannotReachGPUs(t *testing.T) {
+	needsEmulated(t)
+	refused := errors.New("the adapter is out of regions")
+	cudaJobOver(t, 2, func() framework.Transport { return &adapter{side: loopback.New(), refuse: refused} }, func(ctx context.Context, p *player) error {
+		m, err := p.Alloc(4096)
+		if err != nil {
+			return err
+		}
+		_, err = p.PortChannel(ctx, 1-p.Rank(), m, m)
+		if err == nil || !strings.Contains(err.Error(), "out of regions") {
+			return fmt.Errorf("%v: expected what the transport said", err)
+		}
+		return nil
+	})
+}
