@@ -157,8 +157,13 @@ func (p *ports) run(f func(ctx context.Context) error) error {
 		}
 		p.ready = true
 	}
-	// A wait ends with the communicator, like that of a kernel.
-	return f(context.Background())
+	// A wait ends with the communicator, like that of a kernel; and the communicator with
+	// a wait for a rank that has left, since others may wait for this one.
+	err := f(context.Background())
+	if errors.Is(err, framework.ErrPeer) {
+		p.comm.Abort(err)
+	}
+	return err
 }
 
 // open makes slots and channels. All ranks come here in their first collective, and

@@ -43,6 +43,8 @@ type Communicator struct {
 	call    atomic.Pointer[underWay]
 	buffers buffers
 
+	departures departures
+
 	forwarding forwarding     // made under setup
 	engine     *stream.Engine // of links whose sockets this rank drives; made under setup
 }

@@ -313,7 +313,7 @@ func (ch *PortChannel) hopeless(ctx context.Context, op string, start time.Time)
 	if ctx.Err() != nil {
 		return ch.late(ctx, op, time.Since(start))
 	}
-	return nil
+	return ch.deserted(op, start)
 }
 
 func (ch *PortChannel) late(ctx context.Context, op string, waited time.Duration) error {

@@ -1,0 +1,72 @@
+package comm
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// How long a wait for a peer lasts before somebody asks whether the peer is still there,
+// and how long what it sent before it left may be under way: its channels are closed,
+// and empty, before it says goodbye, but processes that pass things on may be slow.
+const (
+	departureDoubt = 250 * time.Millisecond
+	departureGrace = 500 * time.Millisecond
+)
+
+// departures knows of peers that have been waited for long which of them have left.
+type departures struct {
+	mu   sync.Mutex
+	asks map[int]*departure
+}
+
+type departure struct {
+	gone chan struct{} // closed when the peer has left
+	at   time.Time     // when that was known
+}
+
+// of returns what is known of a peer. Who asks first has it found out.
+func (d *departures) of(c *Communicator, rank int) *departure {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.asks[rank]; x != nil {
+		return x
+	}
+	if d.asks == nil {
+		d.asks = make(map[int]*departure)
+	}
+	x := &departure{gone: make(chan struct{})}
+	d.asks[rank] = x
+	c.health.mu.Lock() // Close waits for what has begun before it
+	defer c.health.mu.Unlock()
+	if !c.shut {
+		c.health.group.Go(func() {
+			if c.Departed(c.life, rank) {
+				x.at = time.Now()
+				close(x.gone)
+			}
+		})
+	}
+	return x
+}
+
+// deserted says that a wait of the host since start is for a rank that has left the job
+// in good order, or nil. A death ends the communicator, and is not asked for here.
+func (ch *PortChannel) deserted(op string, start time.Time) error {
+	if time.Since(start) < departureDoubt {
+		return nil
+	}
+	x := ch.comm.departures.of(ch.comm, ch.pair.peer)
+	select {
+	case <-x.gone:
+	default:
+		return nil
+	}
+	if time.Since(x.at) < departureGrace {
+		return nil
+	}
+	return ch.comm.blame(op, ch.pair.peer, fmt.Errorf(
+		"%w: it has left the job in good order, and what this rank waits for has not come: expected all ranks to make the same calls", framework.ErrPeer))
+}

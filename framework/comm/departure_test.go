@@ -1,0 +1,86 @@
+package comm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+)
+
+// leaver runs two ranks with a port channel, of which rank 1 does something, and then
+// leaves the job in good order.
+func leaver(t *testing.T, stays func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel) error, leaves func(ch *comm.PortChannel) error) {
+	t.Helper()
+	g := newRig(2)
+	g.each(t, func(ctx context.Context, boot *bootstrap.Local) error {
+		c, closeAll, err := g.open(ctx, boot)
+		if err != nil {
+			return err
+		}
+		m, err := c.Alloc(1 << 12)
+		if err != nil {
+			return err
+		}
+		ch, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			err = stays(ctx, c, ch)
+		} else {
+			err = leaves(ch)
+		}
+		err = errors.Join(err, c.Close(), closeAll())
+		if c.Rank() == 1 {
+			err = errors.Join(err, boot.Close())
+		}
+		return err
+	})
+}
+
+// Whoever waits for a rank that has left hears of it at once, and not by the deadline;
+// what the rank sent before it left is there.
+func TestWaitForARankThatLeft(t *testing.T) {
+	const signals = 3
+	leaver(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel) error {
+		start := time.Now()
+		for i := range signals {
+			if err := ch.Wait(ctx); err != nil {
+				return fmt.Errorf("signal %d, sent before the goodbye: %v", i, err)
+			}
+		}
+		for i := range 2 { // it stays so
+			err := ch.Wait(context.Background())
+			if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "has left the job") {
+				return fmt.Errorf("wait %d: %v, expected ErrPeer of rank 1, which has left", i, err)
+			}
+		}
+		if took := time.Since(start); took > 5*time.Second { // 0.75 s, and then 0.25 s, where nobody else works
+			return fmt.Errorf("after %v", took)
+		}
+		return c.Err() // the communicator has not ended: there may be other peers
+	}, func(ch *comm.PortChannel) error {
+		for range signals {
+			if err := ch.Signal(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Who is slow has not left.
+func TestWaitForARankThatIsSlow(t *testing.T) {
+	const late = time.Second
+	leaver(t, func(ctx context.Context, _ *comm.Communicator, ch *comm.PortChannel) error { return ch.Wait(ctx) },
+		func(ch *comm.PortChannel) error {
+			time.Sleep(late) // longer than the doubt and the grace: this is what is tested
+			return ch.Signal()
+		})
+}

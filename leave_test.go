@@ -1,0 +1,73 @@
+package mscclpp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// overHosts are the settings of a rank that believes it has a host to itself.
+func overHosts() []mscclpp.Option {
+	return []mscclpp.Option{
+		mscclpp.WithSetting("transports", "tcp"),
+		mscclpp.WithSetting("plugins.embed", "tcp"),
+		mscclpp.WithSetting("log.level", "none"),
+		mscclpp.WithSetting("bootstrap.host_id", "host-"+os.Getenv("RANK")),
+	}
+}
+
+// sums reduces twice, and once more unless the rank leaves after that.
+func sums(ctx context.Context, leaves bool) error {
+	job, err := mscclpp.Init(ctx, overHosts()...)
+	if err != nil {
+		return err
+	}
+	defer job.Close()
+	x := make([]float32, 1000)
+	p := unsafe.Pointer(&x[0])
+	for range 2 {
+		if err := job.AllReduce(p, p, len(x), device.Float32, device.Max, nil); err != nil {
+			return err
+		}
+	}
+	if leaves {
+		return job.Close()
+	}
+	start := time.Now()
+	err = job.AllReduce(p, p, len(x), device.Float32, device.Max, nil)
+	fmt.Printf("late %v, class %v, peer %d: %v\n", time.Since(start) > 5*time.Second, framework.Class(err), framework.PeerOf(err), err)
+	if err == nil {
+		return errors.New("a sum without one of the ranks")
+	}
+	return nil
+}
+
+// A rank that leaves its job in good order while others, on other hosts, wait for it is
+// noticed by all of them at once; nobody waits for a deadline.
+func TestLeavingAJobOverHosts(t *testing.T) {
+	const culprit = 1
+	modes := []string{"sums", "sums", "sums"}
+	modes[culprit] = "leaves"
+	printed, codes := ranks(t, modes...)
+	for r, text := range printed {
+		want := fmt.Sprintf("late false, class %v, peer %d: ", framework.ErrPeer, culprit)
+		switch {
+		case r == culprit:
+			want = "rank 1 left\n"
+		case !strings.Contains(text, "has left the job"):
+			t.Errorf("rank %d: %q: expected that rank %d has left the job", r, text, culprit)
+		}
+		if codes[r] != 0 || !strings.Contains(text, want) {
+			t.Errorf("rank %d: code %d, %q, expected %q", r, codes[r], text, want)
+		}
+	}
+}
