@@ -81,14 +81,12 @@ func (c *Comm) prepareCopies(j *job, stream gpu.Stream) error {
 	if k.signals != nil && (!sums || k.peers != nil && c.sumOf(j.dtype) != nil) {
 		return nil
 	}
-	if k.signals == nil || sums && k.peers == nil {
-		state, err := k.engine.Query(stream)
-		if err == nil && state == gpu.StreamCapturing {
-			err = fmt.Errorf("%w: algorithm %s: expected its first call outside of a capture: it allocates", framework.ErrInvalid, copyName)
-		}
-		if err != nil {
-			return err
-		}
+	state, err := k.engine.Query(stream)
+	if err == nil && state == gpu.StreamCapturing {
+		err = fmt.Errorf("%w: algorithm %s: expected its first call, with a type, outside of a capture: it allocates, and loads kernels", framework.ErrInvalid, copyName)
+	}
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
 	defer cancel()

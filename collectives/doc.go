@@ -43,8 +43,10 @@
 // that ranks have called different things, in which case no data was moved. With
 // "stall" a watch compares what ranks have begun, and ends the communicator.
 //
-// Calls can be captured into graphs once an algorithm was used outside of one:
-// its first use loads kernels, and may allocate.
+// Calls can be captured into graphs once the collective was called outside of one, with
+// the type if it reduces: that loads the kernels of all sizes, as Prepare does. What a
+// program names itself, and algorithms by copy engines, which also allocate, are to be
+// used once each. Captures before that are refused.
 //
 // Calls on one Comm are serialized. Different Comms are independent.
 package collectives

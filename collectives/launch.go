@@ -14,7 +14,7 @@ import (
 )
 
 // prepareTimeout bounds what the first use of an algorithm may take: fetching and
-// loading an image.
+// loading images.
 const prepareTimeout = 30 * time.Second
 
 var defaults CallOptions
@@ -82,7 +82,7 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	}
 	kernel := alg.loaded[j.dtype]
 	if kernel == nil && !alg.copies {
-		if err := c.load(alg, j.dtype); err != nil {
+		if err := c.load(alg, j.dtype, o.Stream); err != nil {
 			return err
 		}
 		kernel = alg.loaded[j.dtype]
@@ -262,23 +262,6 @@ func deviceName(host bool) string {
 		return "host"
 	}
 	return "device"
-}
-
-// load makes a kernel callable, and sets up what its algorithm needs.
-func (c *Comm) load(a *algorithm, t device.DataType) error {
-	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
-	defer cancel()
-	if a.window && c.window == nil {
-		if err := c.openWindow(ctx); err != nil {
-			return fmt.Errorf("algorithm %s: %w", a.name, err)
-		}
-	}
-	k, err := c.comm.Load(ctx, a.kernel, t)
-	if err != nil {
-		return err
-	}
-	a.loaded[t] = k
-	return nil
 }
 
 // openWindow makes the memory of the switch algorithm. It is collective: all ranks

@@ -233,7 +233,7 @@ func (c *Comm) exchange(g *group) error {
 	if alg.name == linesName {
 		return c.exchangeLines(g, alg)
 	}
-	k, err := c.messageKernel(alg)
+	k, err := c.messageKernel(alg, g.stream)
 	if err != nil {
 		return err
 	}

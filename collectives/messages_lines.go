@@ -112,7 +112,7 @@ func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
 	}
 	l := c.launch
 	l.Stream, l.Grid, l.Block, l.Overlap = g.stream, min(grid, c.blocks), min(block, c.mostThreads(alg)), c.overlap
-	k, err := c.messageKernel(alg)
+	k, err := c.messageKernel(alg, g.stream)
 	if err != nil {
 		return err
 	}
@@ -130,9 +130,9 @@ func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
 }
 
 // messageKernel is the kernel of an algorithm of messages, which has no types.
-func (c *Comm) messageKernel(alg *algorithm) (gpu.Kernel, error) {
+func (c *Comm) messageKernel(alg *algorithm, stream gpu.Stream) (gpu.Kernel, error) {
 	if alg.loaded[device.Uint8] == nil {
-		if err := c.load(alg, device.Uint8); err != nil {
+		if err := c.load(alg, device.Uint8, stream); err != nil {
 			return nil, err
 		}
 	}

@@ -16,7 +16,7 @@ const (
 
 	// Messages in pieces: the more loads and stores are under way, the better.
 	streamBlocks  = 128
-	streamThreads = 256 * deviceThreads // at most, whatever a table says
+	streamThreads = maxLanes * deviceThreads // at most, whatever a table says
 )
 
 // shape says how a kernel is launched on a GPU: what a row of the table says, or what
@@ -45,6 +45,9 @@ func (c *Comm) shape(a *algorithm, r *Request, row *Row) (l gpu.Launch) {
 	// Whole warps: lines need them, and nothing is gained by others.
 	l.Block = min((l.Block+31)/32*32, c.mostThreads(a))
 	l.Grid = min(l.Grid, c.blocks)
+	if a.isNear && a.near.pieces {
+		l.Block = min(l.Block, deviceThreads)
+	}
 	l.Overlap = c.overlap && (a.isNear || a.direct() || a.kernel.Collective == "barrier")
 	return l
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -177,39 +178,65 @@ func TestPeerEndsWhileKernelsWait(t *testing.T) {
 	}
 }
 
-// The first call by copy engines allocates, and a capture cannot wait for that; those
-// of kernels can be captured at once.
+// A capture cannot wait until kernels are loaded, or memory is allocated. One call of
+// whatever size loads those of all sizes, and Prepare does it without a call.
 func TestFirstUseInACapture(t *testing.T) {
 	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
 		m, err := r.memory(ctx, 1<<20)
 		if err != nil {
 			return err
 		}
-		for _, algorithm := range []string{"oneshot_ll8", "zerocopy", "twophase_chunk"} {
-			graph, err := capture(r, func() error { return sums(r, m.Addr(), 100, algorithm) })
-			if err == nil {
-				err = errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close())
-			}
+		captured := func(call func() error) error {
+			graph, err := capture(r, call)
 			if err != nil {
+				return err
+			}
+			return errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close())
+		}
+		refused := func(name string, call func() error) error {
+			if _, err := capture(r, call); err != nil {
+				return wants(err, framework.ErrInvalid, name, "outside of a capture")
+			}
+			return fmt.Errorf("%s: its first call was captured", name)
+		}
+		in := pointer(m.Addr())
+		gathers := func() error {
+			return r.AllGather(in, unsafe.Add(in, 1<<19), 100, device.Float16, &collectives.CallOptions{Stream: r.stream})
+		}
+		if err := errors.Join(refused("oneshot_ll8", func() error { return sums(r, m.Addr(), 100, "") }), refused("direct_ll8", gathers),
+			r.Prepare(collectives.AllGather), captured(gathers), sums(r, m.Addr(), 1, ""), r.settle(ctx)); err != nil {
+			return err
+		}
+		for _, algorithm := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "zerocopy"} {
+			if err := captured(func() error { return sums(r, m.Addr(), 100, algorithm) }); err != nil {
 				return fmt.Errorf("%s: %w", algorithm, err)
 			}
 		}
-		call := func() error { return sums(r, m.Addr(), 100, "copy") }
-		if _, err := capture(r, call); err != nil {
-			if err := wants(err, framework.ErrInvalid, "algorithm copy", "outside of a capture"); err != nil {
-				return err
+		for _, algorithm := range []string{"copy", "ring"} { // the tables never choose the second
+			call := func() error { return sums(r, m.Addr(), 100, algorithm) }
+			if err := errors.Join(refused("algorithm "+algorithm, call), call(), r.settle(ctx), captured(call)); err != nil {
+				return fmt.Errorf("%s: %w", algorithm, err)
 			}
-		} else {
-			return errors.New("the first copy was captured")
 		}
-		if err := errors.Join(call(), r.settle(ctx)); err != nil {
-			return err
+		return nil
+	})
+}
+
+// Prepare loads what there is, again at no cost, and says what there is not.
+func TestPrepare(t *testing.T) {
+	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		all := []collectives.Collective{collectives.AllReduce, collectives.AllGather, collectives.ReduceScatter, collectives.Broadcast,
+			collectives.Reduce, collectives.AllToAll, collectives.Barrier, collectives.SendRecv, collectives.Gather}
+		for range 2 {
+			for _, k := range all {
+				if err := r.Prepare(k, device.Float16, device.Float8E4M3B15); err != nil {
+					return err
+				}
+			}
 		}
-		graph, err := capture(r, call)
-		if err != nil {
-			return err
-		}
-		return errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close())
+		return errors.Join(
+			wants(r.Prepare(collectives.AllReduce, device.DataTypes), framework.ErrInvalid, "no such element type"),
+			wants(r.Prepare(0), framework.ErrInvalid, "prepare"))
 	})
 }
 

@@ -64,6 +64,9 @@ func (x exchange) run(ctx context.Context, r *rank, base, half uintptr) error {
 	}
 	rounds := 1
 	if x.graph {
+		if err := r.Prepare(collectives.SendRecv); err != nil {
+			return err
+		}
 		g, err := capture(r, call)
 		if err != nil {
 			return err

@@ -36,6 +36,10 @@ func (r *rank) rig(ctx context.Context, base, half uintptr) collectivetest.Rig {
 		Call:   func(t trial, in, out unsafe.Pointer) error { return t.Call(r.Comm, in, out, r.stream) },
 		Settle: func() error { return r.settle(ctx) },
 		Graph: func(call func() error) (launch, free func() error, err error) {
+			err = errors.Join(call(), r.settle(ctx)) // loads the kernel
+			if err != nil {
+				return nil, nil, err
+			}
 			g, err := capture(r, call)
 			if err != nil {
 				return nil, nil, err

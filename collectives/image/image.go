@@ -1,7 +1,9 @@
-// Package image holds the collectives' kernels for GPUs, compiled: the families
-// "reduce" and "move" for two architectures of NVIDIA and two of AMD. A transport
-// with memory channels on such devices offers them as its own. For the CPU they are
-// built where they are used.
+// Package image holds the collectives' kernels for GPUs, compiled, for two
+// architectures of NVIDIA and two of AMD. NVIDIA's driver compiles an image when it is
+// first loaded on a machine, so there are small ones: a family for each collective. For
+// AMD the families "reduce" and "move" have all of them. A transport with memory
+// channels on such devices offers them as its own. For the CPU they are built where
+// they are used.
 package image
 
 import (
@@ -12,12 +14,6 @@ import (
 
 //go:embed manifest.json *.gz
 var files embed.FS
-
-// Families of images.
-const (
-	Reduce = "reduce" // one image a type
-	Move   = "move"   // bytes of whatever type
-)
 
 // Images returns the embedded images.
 func Images() (*image.Set, error) { return image.Open(files) }

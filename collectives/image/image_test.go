@@ -36,19 +36,35 @@ func open(t *testing.T) *deviceimage.Set {
 	return set
 }
 
-func TestEveryArchitectureAndType(t *testing.T) {
-	var want, got []string
+// parts are the families for NVIDIA, by what they are made of, in the order of it.
+var parts = map[string][]string{
+	"reduce_family.h": {"allreduce", "sums", "reducescatter", "rooted"},
+	"move_family.h":   {"allgather", "alltoall", "broadcast", "transfers", "signals"},
+}
+
+// expected lists the images that there have to be.
+func expected() []string {
+	var want []string
 	for _, arch := range archs {
-		want = append(want, "move-"+arch)
-		for _, typ := range types {
-			want = append(want, "reduce-"+typ+"-"+arch)
+		typed, untyped, of := []string{"reduce"}, []string{"move"}, types
+		if strings.HasPrefix(arch, "sm_") {
+			typed, untyped, of = parts["reduce_family.h"], parts["move_family.h"], slices.Concat(types, rare)
 		}
-		for _, typ := range rare {
-			if strings.HasPrefix(arch, "sm_") {
-				want = append(want, "reduce-"+typ+"-"+arch)
+		for _, family := range untyped {
+			want = append(want, family+"-"+arch)
+		}
+		for _, family := range typed {
+			for _, typ := range of {
+				want = append(want, family+"-"+typ+"-"+arch)
 			}
 		}
 	}
+	slices.Sort(want)
+	return want
+}
+
+func TestEveryArchitectureAndType(t *testing.T) {
+	want, got := expected(), []string{}
 	arguments, err := os.ReadFile("../kernels/args.h")
 	if err != nil {
 		t.Fatal(err)
@@ -63,14 +79,13 @@ func TestEveryArchitectureAndType(t *testing.T) {
 		if info.Type != "" {
 			family += "-" + info.Type
 		}
-		if family+"-"+info.Arch != info.ID || (info.Family == image.Reduce) != (info.Type != "") {
+		if family+"-"+info.Arch != info.ID {
 			t.Errorf("%s: family %q, type %q, arch %q", info.ID, info.Family, info.Type, info.Arch)
 		}
 		if info.ABI != device.ABI {
 			t.Errorf("%s: ABI %d, expected %d", info.ID, info.ABI, device.ABI)
 		}
 	}
-	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("images %q, expected %q", got, want)
@@ -81,16 +96,24 @@ func TestEveryArchitectureAndType(t *testing.T) {
 // itself has them.
 func TestSymbols(t *testing.T) {
 	set := open(t)
-	sources := map[string][]string{image.Reduce: kernels(t, "reduce_family.h"), image.Move: kernels(t, "move_family.h")}
+	sources := map[string][]string{}
+	for header, names := range parts {
+		all := map[string][]string{"reduce_family.h": {"reduce"}, "move_family.h": {"move"}}[header][0]
+		for _, name := range names {
+			sources[name] = kernels(t, header, strings.ToUpper(name))
+			sources[all] = append(sources[all], sources[name]...)
+		}
+		slices.Sort(sources[all])
+	}
 	for _, info := range set.Infos() {
 		want := slices.Clone(sources[info.Family])
 		if slices.Contains(rare, info.Type) {
-			want = few
+			want = slices.DeleteFunc(want, func(s string) bool { return !slices.Contains(few, s) })
 		}
 		if info.Arch == "sm_90" && slices.Contains(unswitched, info.Type) {
 			want = slices.DeleteFunc(want, func(s string) bool { return s == "mscclpp_allreduce_switch" })
 		}
-		if strings.HasPrefix(info.Arch, "gfx") && info.Family == image.Reduce { // they spill there
+		if strings.HasPrefix(info.Arch, "gfx") && info.Family == "reduce" { // they spill there
 			want = slices.DeleteFunc(want, func(s string) bool { return strings.HasSuffix(s, "_stream_ll128") })
 		}
 		if got := set.Symbols(info.ID); !slices.Equal(got, want) {
@@ -138,27 +161,70 @@ var few = []string{
 
 var kernel = regexp.MustCompile(`(?m)^MSCCLPP_KERNEL\((\w+),`)
 
-// kernels lists what a family defines apart from its part for the CPU.
-func kernels(t *testing.T, header string) []string {
+// kernels lists what a part of a family defines.
+func kernels(t *testing.T, header, part string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../kernels/" + header)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _, found := bytes.Cut(text, []byte("#if MSCCLPP_TARGET_CPU"))
+	_, text, found := bytes.Cut(text, []byte("#if MSCCLPP_HAS_PART("+part+")\n"))
 	if !found {
-		t.Fatalf("%s: no part for the CPU", header)
+		t.Fatalf("%s: no part %s", header, part)
 	}
+	text, _, _ = bytes.Cut(text, []byte("\n\n"))
 	var out []string
 	for _, m := range kernel.FindAllSubmatch(text, -1) {
 		out = append(out, string(m[1]))
 	}
 	if len(out) == 0 {
-		t.Fatalf("%s: no kernels", header)
+		t.Fatalf("%s: no kernels in part %s", header, part)
 	}
 	slices.Sort(out)
 	return out
 }
+
+// Nothing stands outside of the parts but what is for CPUs alone.
+func TestPartsAreAll(t *testing.T) {
+	for header, names := range parts {
+		text, err := os.ReadFile("../kernels/" + header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _, found := bytes.Cut(text, []byte("#if MSCCLPP_TARGET_CPU"))
+		if !found {
+			t.Fatalf("%s: no part for the CPU", header)
+		}
+		sum := 0
+		for _, name := range names {
+			sum += len(kernels(t, header, strings.ToUpper(name)))
+		}
+		if all := len(kernel.FindAll(text, -1)); all != sum {
+			t.Errorf("%s: %d kernels, %d of them in parts", header, all, sum)
+		}
+	}
+}
+
+// A job that calls one collective compiles little: what NVIDIA's driver takes a second
+// for is about 8,000 instructions.
+func TestPartsAreSmall(t *testing.T) {
+	const most = 26_000
+	set := open(t)
+	for _, info := range set.Infos() {
+		if !strings.HasPrefix(info.Arch, "sm_") {
+			continue
+		}
+		data, err := set.Read(info.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(instruction.FindAll(data, -1)); n > most {
+			t.Errorf("%s: %d instructions, expected at most %d: cut the part in two", info.ID, n, most)
+		}
+	}
+}
+
+var instruction = regexp.MustCompile(`(?m)^\t[a-z@]`)
 
 var (
 	ptxEntry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)

@@ -1,11 +1,12 @@
 // The kernels that move bytes of whatever type. A transport with memory channels
-// compiles this file into images of the family "move".
+// compiles this file into images of the family "move", or in the parts of parts.h.
 #ifndef MSCCLPP_COLLECTIVES_MOVE_FAMILY_H_
 #define MSCCLPP_COLLECTIVES_MOVE_FAMILY_H_
 
 #include "allgather.h"
 #include "alltoall.h"
 #include "near_move.h"
+#include "parts.h"
 #include "pull.h"
 #include "rooted.h"
 #include "steps.h"
@@ -17,38 +18,56 @@
 namespace mscclpp {
 namespace collectives {
 
+#if MSCCLPP_HAS_PART(ALLGATHER)
 MSCCLPP_KERNEL(mscclpp_allgather_ll8, Args, args) { allgather_packets<LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_chunk, Args, args) { allgather_chunk(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_ring, Args, args) { allgather_ring(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_zerocopy, Args, args) { allgather_zerocopy(args); }
+#if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }
+MSCCLPP_KERNEL(mscclpp_allgather_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_allgather_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_allgather_stream_ll128, NearArgs, args) { stream_allgather<LineCarrier>(args); }
+#endif
+#endif
 
+#if MSCCLPP_HAS_PART(ALLTOALL)
 MSCCLPP_KERNEL(mscclpp_alltoall_ll8, Args, args) { alltoall_packets<LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_chunk, Args, args) { alltoall_chunk(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_zerocopy, Args, args) { alltoall_zerocopy(args); }
+#if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_alltoall_push, Args, args) { alltoall_push(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_alltoall_stream_ll128, NearArgs, args) { stream_alltoall<LineCarrier>(args); }
+#endif
+#endif
 
+#if MSCCLPP_HAS_PART(BROADCAST)
 MSCCLPP_KERNEL(mscclpp_broadcast_chunk, Args, args) { broadcast_chunk(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_zerocopy, Args, args) { broadcast_zerocopy(args); }
+#if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, NearArgs, args) { stream_broadcast<LineCarrier>(args); }
+#endif
+#endif
 
+#if MSCCLPP_HAS_PART(TRANSFERS)
 MSCCLPP_KERNEL(mscclpp_transfers_chunk, TransferArgs, args) { transfers(args); }
-MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
+#if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_transfers_ll128, TransferArgs, args) { transfers_lines(args); }
+MSCCLPP_KERNEL(mscclpp_transfers_few_ll128, NearTransferArgs, args) { transfers_lines_near(args); }
+#endif
+#endif
 
+#if MSCCLPP_HAS_PART(SIGNALS)
+MSCCLPP_KERNEL(mscclpp_barrier_signal, Args, args) { barrier(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_steps_signal, StepArgs, args) { step_signal(args); }
 MSCCLPP_KERNEL(mscclpp_steps_move, StepArgs, args) { step_move(args); }
-MSCCLPP_KERNEL(mscclpp_transfers_ll128, TransferArgs, args) { transfers_lines(args); }
-MSCCLPP_KERNEL(mscclpp_transfers_few_ll128, NearTransferArgs, args) { transfers_lines_near(args); }
-MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }
-MSCCLPP_KERNEL(mscclpp_alltoall_push, Args, args) { alltoall_push(args); }
-MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }
-MSCCLPP_KERNEL(mscclpp_allgather_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, WordCarrier<1>, args) }
-MSCCLPP_KERNEL(mscclpp_allgather_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, LineCarrier, args) }
-MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, WordCarrier<1>, args) }
-MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, LineCarrier, args) }
-MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, WordCarrier<1>, args) }
-MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, LineCarrier, args) }
-MSCCLPP_KERNEL(mscclpp_allgather_stream_ll128, NearArgs, args) { stream_allgather<LineCarrier>(args); }
-MSCCLPP_KERNEL(mscclpp_alltoall_stream_ll128, NearArgs, args) { stream_alltoall<LineCarrier>(args); }
-MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, NearArgs, args) { stream_broadcast<LineCarrier>(args); }
+#endif
 #endif
 
 // GPUs store and load either packet in one access: LL8 serves them alone.

@@ -1,6 +1,7 @@
 // The kernels that know element types: all-reduce, reduce-scatter and reduce. A
 // transport with memory channels compiles this file once for each type, with
-// -DMSCCLPP_TYPE=<number of the type>, into images of the family "reduce".
+// -DMSCCLPP_TYPE=<number of the type>, into images of the family "reduce", or in the
+// parts of parts.h.
 #ifndef MSCCLPP_COLLECTIVES_REDUCE_FAMILY_H_
 #define MSCCLPP_COLLECTIVES_REDUCE_FAMILY_H_
 
@@ -9,6 +10,7 @@
 #include "allreduce_ring.h"
 #include "allreduce_switch.h"
 #include "near_reduce.h"
+#include "parts.h"
 #include "pull.h"
 #include "reducescatter.h"
 #include "rooted.h"
@@ -25,23 +27,31 @@
 #define MSCCLPP_FEW_KERNELS 0
 #endif
 
+#define MSCCLPP_LONG_KERNELS !MSCCLPP_TARGET_HIP  // they spill there
+
 namespace mscclpp {
 namespace collectives {
 
-// For every type.
-MSCCLPP_KERNEL(mscclpp_allreduce_twophase_chunk, Args, args) { allreduce_twophase_chunk<Element>(args); }
+// Those outside of MSCCLPP_FEW_KERNELS are for every type.
+#if MSCCLPP_HAS_PART(ALLREDUCE)
 MSCCLPP_KERNEL(mscclpp_allreduce_zerocopy, Args, args) { allreduce_zerocopy<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_reducescatter_chunk, Args, args) { reducescatter_chunk<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zerocopy<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_steps_sum, StepArgs, args) { step_sum<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
-MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, Words<Element>, true, args) }
-MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
+#if !MSCCLPP_FEW_KERNELS
+MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }
+#if MSCCLPP_LONG_KERNELS
+MSCCLPP_KERNEL(mscclpp_allreduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, true) }
+#endif
+#endif
+#endif
 #endif
 
+#if MSCCLPP_HAS_PART(SUMS)
+MSCCLPP_KERNEL(mscclpp_allreduce_twophase_chunk, Args, args) { allreduce_twophase_chunk<Element>(args); }
+#if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_steps_sum, StepArgs, args) { step_sum<Element>(args); }
+#endif
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll8, Args, args) { allreduce_allpair_packets<Element, LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll8, Args, args) { allreduce_twophase_packets<Element, LL8Packet>(args); }
@@ -50,16 +60,36 @@ MSCCLPP_KERNEL(mscclpp_allreduce_ring, Args, args) { allreduce_ring<Element>(arg
 #if MSCCLPP_HAS_SWITCH
 MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>(args); }
 #endif
+#endif
+#endif
+
+#if MSCCLPP_HAS_PART(REDUCESCATTER)
+MSCCLPP_KERNEL(mscclpp_reducescatter_chunk, Args, args) { reducescatter_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zerocopy<Element>(args); }
+#if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, Words<Element>, true, args) }
+#endif
+#if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_reducescatter_ll8, Args, args) { reducescatter_packets<Element, LL8Packet>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
-MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, LineCarrier, true, args) }
-MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }
-#if !MSCCLPP_TARGET_HIP  // they spill there
-MSCCLPP_KERNEL(mscclpp_allreduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, true) }
-MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
+#if MSCCLPP_LONG_KERNELS
 MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reducescatter) }
+#endif
+#endif
+#endif
+#endif
+
+#if MSCCLPP_HAS_PART(ROOTED)
+MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
+#if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
+#if !MSCCLPP_FEW_KERNELS
+MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }
+#if MSCCLPP_LONG_KERNELS
+MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
+#endif
 #endif
 #endif
 #endif

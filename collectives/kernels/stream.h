@@ -20,6 +20,12 @@
 namespace mscclpp {
 namespace collectives {
 
+// Share is a rank's part of a message: where it begins, in bytes, and how long it is.
+struct Share {
+  uint32_t units;
+  uint64_t at, bytes;
+};
+
 // Shares are what each rank has of a message that all work on: whole groups of units.
 template <class C>
 struct Shares {
@@ -37,6 +43,8 @@ struct Shares {
   // Where it begins, in bytes, and how long it is.
   MSCCLPP_DEVICE uint64_t at(uint32_t rank) const { return smaller(all, rank * C::at(most)); }
   MSCCLPP_DEVICE uint64_t bytes(uint32_t rank) const { return smaller(C::at(most), all - at(rank)); }
+  // The share of a rank, or that much of nothing.
+  MSCCLPP_DEVICE Share of(uint32_t rank, bool wanted) const { return {wanted ? units(rank) : 0, at(rank), bytes(rank)}; }
 };
 
 // Stream walks through the pieces of one launch. Payload of a peer is units; those with
@@ -48,7 +56,7 @@ class Stream {
   using Data = typename C::Data;
   const NearArgs& a;
 
-  // units is of the largest share of a rank; always, the part that all send to all.
+  // units is of the largest share of a rank. All send to all in the last of the parts.
   MSCCLPP_DEVICE Stream(const NearArgs& args, uint64_t epoch, uint32_t units, uint32_t parts)
       : a(args), begun_(epoch), step_(taking_part()), rows_(static_cast<uint32_t>(ceil_div(units, step_))), always_(parts - 1) {
     part_ = static_cast<uint32_t>(args.slot / parts / C::kWire) / C::kGroup * C::kGroup;
@@ -138,6 +146,21 @@ class Stream {
         if (travels(part, r + i, units)) all = C::poll(slot, wire(part, r + i), flag, d[i]) && all;
       }
       return all;
+    });
+  }
+
+  // collect waits for a part of every peer's share and saves it. where says which
+  // share of the message that is; false: leave.
+  template <uint32_t kAtOnce, class Where>
+  MSCCLPP_DEVICE bool collect(uint32_t part, char* out, bool whole, Where where) const {
+    return peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      const Share share = where(p);
+      return rows<kAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+        Data d[kAtOnce];
+        if (!receive(d, p, part, r, share.units)) return false;
+        save(d, r, share.units, out + share.at, share.bytes, whole);
+        return true;
+      });
     });
   }
 

@@ -32,14 +32,7 @@ MSCCLPP_DEVICE void stream_allgather(const NearArgs& a) {
       return true;
     });
     s.sent(k);
-    if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
-          return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-            typename C::Data d[kMovedAtOnce];
-            if (!s.receive(d, p, 0, r, units)) return false;
-            s.save(d, r, units, out + p * bytes, bytes, whole_out);
-            return true;
-          });
-        })) return;
+    if (!s.template collect<kMovedAtOnce>(0, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return Share{units, p * bytes, bytes}; })) return;
   }
   s.end();
 }
@@ -71,14 +64,7 @@ MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
       const uint64_t at = s.begins(bytes);
       copy(out + a.rank * bytes + at, in + a.rank * bytes + at, s.ends(bytes) - at, global_thread(), global_threads());
     }
-    if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
-          return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-            typename C::Data d[kMovedAtOnce];
-            if (!s.receive(d, p, 0, r, units)) return false;
-            s.save(d, r, units, out + p * bytes, bytes, whole_out);
-            return true;
-          });
-        })) return;
+    if (!s.template collect<kMovedAtOnce>(0, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return Share{units, p * bytes, bytes}; })) return;
   }
   s.end();
 }
@@ -125,15 +111,7 @@ MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
     });
     if (!ok) return;
     s.sent(k);
-    if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
-          const uint32_t theirs = have ? 0 : shares.units(p);
-          return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-            typename C::Data d[kMovedAtOnce];
-            if (!s.receive(d, p, 1, r, theirs)) return false;
-            s.save(d, r, theirs, out + shares.at(p), shares.bytes(p), whole_out);
-            return true;
-          });
-        })) return;
+    if (!s.template collect<kMovedAtOnce>(1, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return shares.of(p, !have); })) return;
   }
   s.end();
 }

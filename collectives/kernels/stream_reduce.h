@@ -66,15 +66,7 @@ MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
     });
     if (!ok) return;
     s.sent(k);
-    if (!s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
-          const uint32_t theirs = wants ? shares.units(p) : 0;
-          return s.template rows<kAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-            Data d[kAtOnce];
-            if (!s.receive(d, p, 1, r, theirs)) return false;
-            s.save(d, r, theirs, out + shares.at(p), shares.bytes(p), whole_out);
-            return true;
-          });
-        })) return;
+    if (!s.template collect<kAtOnce>(1, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return shares.of(p, wants); })) return;
   }
   s.end();
 }

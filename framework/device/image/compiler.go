@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/lazy"
 )
 
 // Compilers names the programs to use. Empty fields are found: $CXX, g++, clang++ for
@@ -106,7 +107,22 @@ func compile(ctx context.Context, c compiler, s *Spec, u unit, headers string) (
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("kernel image %s: %s wrote nothing\n%s", u.id(), filepath.Base(c.path), messages.Bytes())
 	}
+	if u.target.Kind == PTX {
+		data = uncommented(data)
+	}
 	return data, err
+}
+
+var (
+	comment    = lazy.Regexp(`(?m)[ \t]*//.*$`)
+	emptyLines = lazy.Regexp(`\n{2,}`)
+)
+
+// uncommented takes the compiler's comments and empty lines out of PTX. They are a quarter
+// of what version control and programs carry, and drivers read.
+func uncommented(ptx []byte) []byte {
+	ptx = comment().ReplaceAll(ptx, nil)
+	return emptyLines().ReplaceAll(bytes.TrimLeft(ptx, "\n"), []byte("\n"))
 }
 
 // moreBuilds is how often an image is built again before it is said to differ.

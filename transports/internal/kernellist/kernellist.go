@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// Reduce is the family of the collectives that compute: an image for each type.
+	// Reduce is the family of all collectives that compute: an image for each type.
 	Reduce = "reduce"
 	// Actor is the family of the kernel that performs lists of steps, for tests.
 	Actor = "actor"
@@ -27,10 +27,19 @@ func Collective(family, collective, algorithm string, channel framework.Kind) fr
 		Collective: collective, Algorithm: algorithm, Symbol: prefix + collective + "_" + algorithm,
 		Family: family, Types: Types(), Channels: []framework.Kind{channel}, MaxRanks: MaxRanks,
 	}
-	if family == Reduce {
+	if computes(collective, algorithm) {
 		k.Ops = Ops()
 	}
 	return k
+}
+
+// computes reports whether a kernel knows types and reductions; others move bytes.
+func computes(collective, algorithm string) bool {
+	switch collective {
+	case "allreduce", "reducescatter", "reduce":
+		return true
+	}
+	return collective == "steps" && algorithm == "sum"
 }
 
 // Names takes the name of an entry point apart. It is not that of a collective's
