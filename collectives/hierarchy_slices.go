@@ -5,16 +5,23 @@ import "context"
 // An exchange between hosts in two steps: each element is reduced on one host, and the
 // result goes back to all others. A vector is cut in segments, each of which one rank of
 // every host has in its share, wherever the length allows it; a segment is cut in
-// slices, one for each host to reduce. So all ranks of a host have their part of the
-// work, whatever the others look like. What a rank has of the slices of a host is packed
+// slices, one for each host to reduce, in proportion to its ranks. So all ranks have the
+// same part of the work, whatever the hosts look like. What a rank has of the slices of a host is packed
 // and travels as one message to each rank over there that has some of the same.
 
 // slice is where in a segment that of a host is, in elements.
 func (h *hierarchy) slice(count uint64, g int) (segment, from, size uint64) {
 	segment = share(count, int(h.cuts))
-	each := share(segment, len(h.hosts))
-	from = min(uint64(g)*each, segment)
-	return segment, from, min(each, segment-from)
+	first, n := 0, 0
+	for i, ranks := range h.hosts {
+		if i < g {
+			first += len(ranks)
+		}
+		n += len(ranks)
+	}
+	each := share(segment, n)
+	from = min(uint64(first)*each, segment)
+	return segment, from, min(uint64(len(h.hosts[g]))*each, segment-from)
 }
 
 // sliced is how many of the first elements belong to slices of a host.

@@ -28,9 +28,11 @@ func TestLeavingOverHosts(t *testing.T) {
 		"flat sum": func(c *collectives.Comm) error {
 			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, device.Float32, device.Sum, &collectives.CallOptions{Algorithm: "ports"})
 		},
-		"all to all": func(c *collectives.Comm) error { return c.AllToAll(pointer(b(c)), pointer(b(c)), count, device.Float32, nil) },
-		"lengths":    func(c *collectives.Comm) error { return swapV(c, device.Float32, 3, 100, nil) },
-		"barrier":    func(c *collectives.Comm) error { return c.Barrier(nil) },
+		"all to all": func(c *collectives.Comm) error {
+			return c.AllToAll(pointer(b(c)), pointer(b(c)), count, device.Float32, nil)
+		},
+		"lengths": func(c *collectives.Comm) error { return swapV(c, device.Float32, 3, 100, nil) },
+		"barrier": func(c *collectives.Comm) error { return c.Barrier(nil) },
 	}
 	for name, call := range calls {
 		for layout, culprit := range map[string]int{"ab": 1, "aabb": 3, "abb": 0} {
