@@ -67,6 +67,10 @@ for image in "$actor"/image/*.ptx.gz; do
 	gzip -dc "$image" >"$top/tests/actor/${file%.gz}"
 done
 
+# What computes beside collectives.
+mkdir -p "$top/tests/fused"
+cp examples/fused/image/manifest.json examples/fused/image/*.gz "$top/tests/fused/"
+
 install -m 755 scripts/gpu-test.sh "$top/gpu-test.sh"
 printf '%s\n' "$version" >"$top/VERSION"
 

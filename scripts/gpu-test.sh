@@ -2,26 +2,32 @@
 # Tests and measures on a machine with NVIDIA GPUs what `make dist-gpu` packed. It
 # needs the driver, and builds nothing. Where NCCL is installed it is measured too.
 #
-#   gpu-test.sh [--tier smoke|check|hosts|bench|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]
+#   gpu-test.sh [--tier smoke|check|hosts|bench|costs|sanitize|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]
+#               [--sanitizer FILE]
 #
 #   --tier    smoke: tests of the driver's use, one small job. check: every collective in
 #             every combination of values, also over two "hosts" of this machine, conformance,
 #             killed ranks, memory. hosts: of these, what is about "hosts". bench: the tables
-#             of docs/performance.md. soak: a million calls, and compute-sanitizer. Several
-#             with commas. Default: smoke
+#             of docs/performance.md. costs: what a call costs the host, the kernels before
+#             and behind it, and a multiplication beside it; what the abort check costs.
+#             sanitize: compute-sanitizer over device primitives and a small check. soak: a
+#             million calls. all: every tier but hosts, which is part of check. Several with
+#             commas. Default: smoke
 #   --ranks   default: one for each GPU
 #   --out     where results.jsonl, summary.txt, steps.json, machine.txt and logs.tar.gz go.
 #             Default: gpu-results
 #   --budget  steps that would start later are skipped, and said to be. Default: 240
+#   --sanitizer  where compute-sanitizer is; then it has to be there. Default:
+#             /usr/local/cuda/bin, or on the path; where it is not, the tier is skipped
 #
 # Environment: MSCCLPP_NCCL_LIBRARY, the NCCL to measure; GPU_TEST_BYTES, the sizes of
 # the tables (1K:1G); GPU_TEST_PROCESSES, whose median they hold (3).
 # The exit code is 1 when a step failed.
 set -uo pipefail
 
-tier=smoke ranks= out=gpu-results budget=240
+tier=smoke ranks= out=gpu-results budget=240 sanitizer= sanitizer_named=
 usage() {
-	echo "gpu-test: $1; expected [--tier smoke|check|hosts|bench|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]" >&2
+	echo "gpu-test: $1; expected [--tier smoke|check|hosts|bench|costs|sanitize|soak|all] [--ranks N] [--out DIR] [--budget SECONDS] [--sanitizer FILE]" >&2
 	exit 2
 }
 while [ $# -gt 0 ]; do
@@ -31,15 +37,16 @@ while [ $# -gt 0 ]; do
 	--ranks) ranks=$2 ;;
 	--out) out=$2 ;;
 	--budget) budget=$2 ;;
+	--sanitizer) sanitizer=$2 sanitizer_named=yes ;;
 	*) usage "$1 is unknown" ;;
 	esac
 	shift 2
 done
 case $budget in '' | *[!0-9]*) usage "--budget $budget" ;; esac
 case $ranks in *[!0-9]* | 0) usage "--ranks $ranks" ;; esac
-[ "$tier" = all ] && tier=smoke,check,bench,soak
+[ "$tier" = all ] && tier=smoke,check,bench,costs,sanitize,soak
 for t in ${tier//,/ }; do
-	case $t in smoke | check | hosts | bench | soak) ;; *) usage "--tier $t" ;; esac
+	case $t in smoke | check | hosts | bench | costs | sanitize | soak) ;; *) usage "--tier $t" ;; esac
 done
 
 now() { date +%s%N; }
@@ -427,17 +434,79 @@ soak() {
 		--graph 100 --iters "${GPU_TEST_SOAK:-640}" --check
 	step soak-eager 120 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 4:128K --factor 2 \
 		--calls 100 --iters "$((${GPU_TEST_SOAK:-640} / 10))" --check
-	local tool sanitizer
-	sanitizer=$(command -v compute-sanitizer || ls -d /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -n 1)
+}
+
+# find_sanitizer sets sanitizer, or says that there is none.
+find_sanitizer() {
+	if [ -z "$sanitizer" ]; then
+		for sanitizer in /usr/local/cuda/bin/compute-sanitizer "$(command -v compute-sanitizer)"; do
+			if [ -x "$sanitizer" ]; then return; fi
+		done
+	elif [ -x "$sanitizer" ]; then
+		return
+	fi
+	if [ -n "$sanitizer_named" ]; then
+		failed=$((failed + 1))
+		record sanitize 0 "FAIL: $sanitizer is not there, or no program"
+	else
+		record sanitize 0 "skipped: compute-sanitizer is not installed: see --sanitizer"
+	fi
+	return 1
+}
+
+# sanitized NAME TOOL LIMIT COMMAND… runs a command under a tool, and prints the tool's own
+# verdict: a program that fails by itself is no mistake that the tool has found.
+sanitized() {
+	local name=$1 tool=$2 limit=$3 code found
+	shift 3
+	step "$tool-$name" "$limit" "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 "$@"
+	code=$?
+	found=$(grep -hoE '(ERROR|RACECHECK) SUMMARY: .*' "$logs/$tool-$name.out" "$logs/$tool-$name.err" 2>/dev/null | sort | uniq -c | tr -s ' \n' ' ')
+	case $code in
+	0) found="clean:${found:- it printed no summary}" ;;
+	9) found="MISTAKES:$found" ;;
+	*) found="not finished (exit code $code):${found:- it printed no summary}" ;;
+	esac
+	printf '%-10s %-12s %s\n' "$tool" "$name" "$found" >>"$logs/verdicts"
+}
+
+sanitize() {
+	find_sanitizer || return
+	echo "    $sanitizer"
+	: >"$logs/verdicts"
+	local tool few=24
+	[ "$gpus" -ge 2 ] || few=8 # ranks of one GPU take turns of milliseconds
 	for tool in memcheck synccheck racecheck; do
-		if [ -z "$sanitizer" ]; then
-			record "$tool" 0 "skipped: compute-sanitizer is not installed"
-			continue
-		fi
-		step "$tool" 120 "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 "$run" -n 2 bench "${seven[@]}" \
-			--device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 2 --calls 1 --warmup 0 --check
-		grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$logs/$tool.out" "$logs/$tool.err" 2>/dev/null | sort | uniq -c | sed 's/^/    /'
+		sanitized primitives "$tool" 40 actor/gputest actor sm_90 actor f16,e4m3
+		sanitized check "$tool" 60 "$run" -n 2 bench "${seven[@]}" --device cuda --dtype f16 --bytes 1K:1M --factor 32 \
+			--iters 1 --calls 1 --warmup 0 --check
 	done
+	sanitized matrix memcheck 60 "$run" -n 2 check --device cuda --at-most $few
+	echo "    verdicts"
+	sed 's/^/    /' "$logs/verdicts"
+}
+
+# costs: times that the tables of bench do not have. One process with a rank for each GPU,
+# up to four, or two for the only one.
+costs() {
+	local lines=$logs/costs.jsonl
+	: >"$lines"
+	export GPU_TEST_COSTS=$lines
+	gotest cost-host 60 devicetest.test 'TestCostOfACallForTheHost|TestUnlooked'
+	gotest cost-abort 60 devicetest.test 'TestCostOfTheAbortCheck'
+	gotest cost-between 60 devicetest.test 'TestCostBetweenKernels'
+	gotest cost-beside 150 devicetest.test 'TestCostForAMultiplication'
+	unset GPU_TEST_COSTS
+	step cost-graphs 60 "$run" -n "$ranks" bench allreduce allgather --device cuda --dtype f16 --registered \
+		--bytes "${GPU_TEST_BYTES:-1K:1M}" --factor 32 --graph 20,1 "${versus[@]}" --format json
+	cat "$lines" >>"$out/costs.jsonl"
+	cat "$logs/cost-graphs.out" >>"$results" 2>/dev/null
+	# A line of JSON a row: names and values, in the order in which they are written.
+	awk -F '[:,{}]' 'function of(name, i) {for (i = 1; i < NF; i++) if ($i == "\"" name "\"") {gsub(/"/, "", $(i + 1)); return $(i + 1)} return "-"}
+		BEGIN {printf "%-38s %5s %10s %-16s %9s %9s %9s %9s  %s\n", "cost", "ranks", "bytes", "beside", "us", "without", "costs", "call", "goal"}
+		{printf "%-38s %5s %10s %-16s %9.3f %9.3f %9.3f %9s  %s\n", of("cost"), of("ranks"), of("bytes"), of("beside"), of("time_us"), of("alone_us"), of("cost_us"), of("call_us"),
+			of("goal_us") == "-" ? "" : (of("goal_kept") == "true" ? "kept: " : "MISSED: ") of("goal_us")}' "$lines" >"$logs/costs.txt"
+	sed 's/^/    /' "$logs/costs.txt"
 }
 
 for t in ${tier//,/ }; do

@@ -35,7 +35,16 @@ case "${RANK:-}" in
 esac
 case "$*" in *"${BREAK:-nothing}"*) echo "mscclpp-run: it broke" >&2; exit 3 ;; esac
 case "$*" in *"--format json"*) echo "$row" ;; esac`
-	fakeTest  = `echo "--- PASS: TestOne (0.00s)"; echo "    x_test.go:7: needs wings"; echo "--- SKIP: TestTwo (0.00s)"`
+	fakeTest = `echo "--- PASS: TestOne (0.00s)"; echo "    x_test.go:7: needs wings"; echo "--- SKIP: TestTwo (0.00s)"
+[ -z "${GPU_TEST_COSTS:-}" ] ||
+	echo '{"cost":"abort check","ranks":2,"device":"a","bytes":1024,"time_us":2.5,"alone_us":1.25,"cost_us":1.25,"goal_us":0.02,"goal_kept":false}' >>"$GPU_TEST_COSTS"`
+	// compute-sanitizer runs what it is given, and finds mistakes of the tool that BROKEN names.
+	fakeSanitizer = `tool=$2
+while [ "$1" != --error-exitcode ]; do shift; done
+shift 2
+"$@" || exit
+if [ "$tool" = "${BROKEN:-}" ]; then echo "========= ERROR SUMMARY: 3 errors"; exit 9; fi
+echo "========= ERROR SUMMARY: 0 errors"`
 	fakeTable = `echo "table of $(wc -l <"$3") rows"` // of GPUs that are no H200s
 	fakeSMI   = `case "$*" in -L) echo "GPU 0: a"; echo "GPU 1: b" ;; *memory.used*noheader*) echo 1; echo 2 ;; esac`
 )
@@ -63,7 +72,7 @@ func (m gpuMachine) test(t *testing.T, args ...string) (out, calls, dir string, 
 	program(filepath.Join(top, "bin/mscclpp-run"), fakeRun)
 	program(filepath.Join(top, "bin/gpu-table"), fakeTable)
 	program(filepath.Join(top, "bin/example-allreduce"), "exit 0")
-	for _, name := range []string{"cuda.test", "proxy.test", "comm.test", "cudaipc.test", "actor/gputest"} {
+	for _, name := range []string{"cuda.test", "proxy.test", "comm.test", "cudaipc.test", "devicetest.test", "actor/gputest"} {
 		program(filepath.Join(top, "tests", name), fakeTest)
 	}
 	if m.smi {
@@ -167,6 +176,84 @@ func TestGPUKill(t *testing.T) {
 		}
 		if !strings.Contains(line, test.want) || !strings.Contains(calls, "check --device cuda") {
 			t.Errorf("%v: %q, want %q in\n%s", test.env, line, test.want, out)
+		}
+	}
+}
+
+// Each tool has a verdict for each program: one that fails by itself was not checked.
+func TestGPUSanitize(t *testing.T) {
+	tool := filepath.Join(t.TempDir(), "compute-sanitizer")
+	if err := os.WriteFile(tool, []byte("#!/bin/bash\n"+fakeSanitizer+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		env  []string
+		code int
+		want []string
+	}{
+		{"clean", nil, 0, []string{
+			"memcheck   primitives   clean: 1 ERROR SUMMARY: 0 errors", "synccheck  primitives   clean:", "racecheck  check        clean:",
+			"memcheck   matrix       clean:", "7 steps, 0 failed",
+		}},
+		{"mistakes", []string{"BROKEN=synccheck"}, 1, []string{
+			"synccheck  primitives   MISTAKES: 1 ERROR SUMMARY: 3 errors", "synccheck  check        MISTAKES:", "racecheck  check        clean:", "7 steps, 2 failed",
+		}},
+		{"the program fails", []string{"BREAK=bench"}, 1, []string{
+			"memcheck   check        not finished (exit code 3): it printed no summary", "memcheck   primitives   clean:", "7 steps, 3 failed",
+		}},
+	} {
+		m := gpuMachine{smi: true, env: test.env}
+		out, calls, _, code := m.test(t, "--tier", "sanitize", "--sanitizer", tool)
+		if code != test.code || !strings.Contains(calls, "check --device cuda --at-most 24") {
+			t.Errorf("%s: exit code %d, calls:\n%s", test.name, code, calls)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: no %q in\n%s", test.name, want, out)
+			}
+		}
+	}
+}
+
+// Where the tool is missing that is said. It is a failure for who has named it.
+func TestGPUWithoutSanitizer(t *testing.T) {
+	if _, err := exec.LookPath("compute-sanitizer"); err == nil {
+		t.Skip("needs a machine where compute-sanitizer is not installed")
+	}
+	if _, err := os.Stat("/usr/local/cuda/bin/compute-sanitizer"); err == nil {
+		t.Skip("needs a machine where compute-sanitizer is not installed")
+	}
+	out, calls, _, code := gpuMachine{smi: true}.test(t, "--tier", "sanitize")
+	if code != 0 || calls != "" || !strings.Contains(out, "skipped: compute-sanitizer is not installed") {
+		t.Errorf("exit code %d, calls %q\n%s", code, calls, out)
+	}
+	out, calls, _, code = gpuMachine{smi: true}.test(t, "--tier", "sanitize", "--sanitizer", "/nowhere/tool")
+	if code != 1 || calls != "" || !strings.Contains(out, "FAIL: /nowhere/tool is not there, or no program") {
+		t.Errorf("named: exit code %d, calls %q\n%s", code, calls, out)
+	}
+}
+
+// What costs is a short table, and lines of JSON.
+func TestGPUCosts(t *testing.T) {
+	out, calls, dir, code := gpuMachine{smi: true}.test(t, "--tier", "costs")
+	if code != 0 || !strings.Contains(out, "5 steps, 0 failed") || !strings.Contains(calls, "--graph 20,1") {
+		t.Errorf("exit code %d, calls %q\n%s", code, calls, out)
+	}
+	found := false
+	for _, line := range strings.Split(out, "\n") {
+		found = found || strings.Join(strings.Fields(line), " ") == "abort check 2 1024 - 2.500 1.250 1.250 - MISSED: 0.02"
+	}
+	if !found {
+		t.Errorf("no row of the abort check in\n%s", out)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "costs.jsonl"))
+	if err != nil || strings.Count(string(text), "\n") != 4 {
+		t.Errorf("%v: one line of each test, expected 4:\n%s", err, text)
+	}
+	for line := range strings.Lines(string(text)) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("no JSON: %s", line)
 		}
 	}
 }

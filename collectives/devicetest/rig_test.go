@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -71,7 +72,8 @@ func emulate() error {
 	if imageFolder, err = os.MkdirTemp("", "mscclpp-collectives-test-*"); err != nil {
 		return err
 	}
-	if err := emulated.Prepare(ctx, imageFolder, emulated.Source{Spec: "../image/kernels.json", Types: []string{"f16", "f32", "e4m3b15"}}); err != nil {
+	if err := emulated.Prepare(ctx, imageFolder, emulated.Source{Spec: "../image/kernels.json", Types: []string{"f16", "f32", "e4m3b15"}},
+		emulated.Source{Spec: productSpec, Images: productTree}); err != nil {
 		return err
 	}
 	return errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(emulated.EnvImages, imageFolder))
@@ -88,6 +90,9 @@ type rank struct {
 	transport *comm.Transport
 	network   *comm.Transport // between hosts
 	boot      framework.Bootstrap
+	second    gpu.Stream          // of tests that need two
+	modules   []gpu.Module        // of kernels that are no collectives
+	patch     func([]byte) []byte // changes images before they are loaded
 }
 
 // job runs f as n ranks of this process, each on a GPU of its own: of two on one, the
@@ -119,7 +124,7 @@ func run(t *testing.T, at []string, limit time.Duration, o collectives.Options, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(gpus) < n {
+	if len(gpus)*max(1, o.Sharing) < n {
 		t.Skipf("needs %d GPUs, there are %d", n, len(gpus))
 	}
 	if o.Scratch == 0 {
@@ -151,14 +156,18 @@ func run(t *testing.T, at []string, limit time.Duration, o collectives.Options, 
 }
 
 func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectives.Options) (err error) {
-	if r.dev, err = cuda.Open(index); err != nil {
+	if r.dev, err = cuda.Open(index % len(gpus)); err != nil {
 		return err
 	}
 	inner, err := cudaipc.NewWith(cudaipc.Config{}.Defaults(), func(context.Context) ([]topo.GPU, error) { return gpus, nil })
 	if err != nil {
 		return err
 	}
-	if r.transport, err = comm.NewTransport(ctx, inner, "embedded"); err != nil {
+	offered := inner
+	if r.patch != nil {
+		offered = patched{inner.(*cudaipc.Transport), r.patch}
+	}
+	if r.transport, err = comm.NewTransport(ctx, offered, "embedded"); err != nil {
 		return err
 	}
 	facts := framework.Facts{Host: r.host, NUMA: -1, Other: map[string]string{topo.FactPCI: r.dev.PCI()}}
@@ -190,6 +199,9 @@ func (r *rank) close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		all = append(all, r.world.Settle(ctx, r.stream), r.dev.CloseStream(r.stream))
+	}
+	for _, m := range r.modules {
+		all = append(all, m.Close())
 	}
 	if r.Comm != nil {
 		all = append(all, r.Comm.Close())
@@ -224,6 +236,29 @@ func (r *rank) memory(ctx context.Context, bytes uint64) (*comm.Memory, error) {
 		_, err = r.world.Exchange(ctx, m)
 	}
 	return m, err
+}
+
+// patched is the transport with images that were changed.
+type patched struct {
+	*cudaipc.Transport
+	patch func([]byte) []byte
+}
+
+func (p patched) Describe(ctx context.Context) (framework.Description, error) {
+	d, err := p.Transport.Describe(ctx)
+	d.Images = slices.Clone(d.Images)
+	for i := range d.Images {
+		d.Images[i].SHA256 = "" // of what they were before
+	}
+	return d, err
+}
+
+func (p patched) Image(ctx context.Context, id string) ([]byte, error) {
+	code, err := p.Transport.Image(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return p.patch(code), nil
 }
 
 // until asks every few milliseconds until f says that it is so.

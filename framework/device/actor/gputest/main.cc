@@ -145,8 +145,9 @@ struct Reducer {
   }
 };
 
-static void reductions(const std::string& ptx, const std::string& arch, const std::string& objects) {
+static void reductions(const std::string& ptx, const std::string& arch, const std::string& objects, const std::string& types) {
   for (uint32_t type = 0; type < kDataTypes; ++type) {
+    if (!types.empty() && ("," + types + ",").find("," + std::string(kTypes[type]) + ",") == std::string::npos) continue;
     Reducer r;
     r.type = type;
     r.gpu = cuda::load(ptx + "/actor_reduce-" + kTypes[type] + "-" + arch + ".ptx", "mscclpp_actor_reduce");
@@ -401,8 +402,8 @@ static void windows(Handle kernel) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    fprintf(stderr, "%s: expected the folder of PTX files, the architecture, and the folder of shared objects\n", argv[0]);
+  if (argc != 4 && argc != 5) {
+    fprintf(stderr, "%s: expected the folder of PTX files, the architecture, the folder of shared objects, and perhaps types to reduce: f16,e4m3\n", argv[0]);
     return 2;
   }
   setvbuf(stdout, nullptr, _IONBF, 0);
@@ -413,7 +414,7 @@ int main(int argc, char** argv) {
   rings(kernel);
   aborts(kernel);
   windows(kernel);
-  reductions(argv[1], argv[2], argv[3]);
+  reductions(argv[1], argv[2], argv[3], argc == 5 ? argv[4] : "");
   printf("%d checks, %d failed, %d functions with local memory\n", checks, failures, cuda::spilled());
   return failures == 0 && cuda::spilled() == 0 ? 0 : 1;
 }
