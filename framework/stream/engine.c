@@ -114,27 +114,44 @@ static int collect(mscclpp_stream_engine* e, struct pollfd** p, int* room) {
 // While others drive, the thread only looks now and then: each packet would wake it.
 static const uint64_t nap_ns = 250 * 1000;
 static const int doze_ms = 200;
+static const int naps_to_look = 400;
 // How long the end of another socket waits for the first one to say why.
 static const uint64_t last_word_ns = 1000000000u;
 
-// Ends links of which a socket for stripes has ended.
-static void end_lame(mscclpp_stream_engine* e) {
+// How many links have a socket for stripes that has ended, and perhaps their end.
+static int lame(mscclpp_stream_engine* e, int end) {
+  int found = 0;
   pthread_rwlock_rdlock(&e->lists);
   for (int n = 0; n < e->links; ++n) {
     mscclpp_stream_link* l = e->link[n];
-    for (int s = 1; s < l->streams; ++s) {
-      struct pollfd p = {.fd = l->fd[s], .events = POLLRDHUP};
-      if (poll(&p, 1, 0) > 0) mscclpp_stream_end(l, mscclpp_stream_over, 0);
-    }
+    if (l->streams < 2 || __atomic_load_n(&l->state, __ATOMIC_SEQ_CST) != mscclpp_stream_alive) continue;
+    struct pollfd p[mscclpp_stream_most];
+    for (int s = 1; s < l->streams; ++s) p[s - 1] = (struct pollfd){.fd = l->fd[s], .events = POLLRDHUP};
+    if (poll(p, (nfds_t)(l->streams - 1), 0) <= 0) continue;
+    found++;
+    if (end) mscclpp_stream_end(l, mscclpp_stream_over, 0);
   }
   pthread_rwlock_unlock(&e->lists);
+  return found;
+}
+
+// Ends links of which a socket for stripes has ended, and of which the first one does
+// not say why in time. since is when the first of them was seen.
+static void judge_lame(mscclpp_stream_engine* e, uint64_t* since) {
+  if (!lame(e, 0)) {
+    *since = 0;
+  } else if (*since == 0) {
+    *since = mscclpp_stream_now();
+  } else if (mscclpp_stream_now() - *since > last_word_ns) {
+    (void)lame(e, 1);
+  }
 }
 
 int mscclpp_stream_run(mscclpp_stream_engine* e) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, NULL);
-  int room = 1, told = 0;
+  int room = 1, told = 0, naps = 0;
   uint64_t since = 0;
   struct pollfd* p = malloc(sizeof *p);
   if (p == NULL) return 0;
@@ -146,21 +163,16 @@ int mscclpp_stream_run(mscclpp_stream_engine* e) {
       p[0] = (struct pollfd){.fd = e->bell, .events = POLLIN};
       const struct timespec nap = {0, (long)nap_ns};
       (void)ppoll(p, 1, &nap, NULL);
+      // Those who drive read no socket of which they expect nothing.
+      if (++naps % naps_to_look == 0) judge_lame(e, &since);
     } else {
       __atomic_store_n(&e->excluded, 0, __ATOMIC_SEQ_CST);
       __atomic_store_n(&e->asleep, 1, __ATOMIC_SEQ_CST);
       const int n = collect(e, &p, &room);
-      int lame = poll(p, (nfds_t)n, doze_ms) > 0 && p[0].revents == 0;
-      for (int i = 1; i < n; ++i) lame = lame && (p[i].revents == 0 || p[i].events == POLLRDHUP);
-      if (!lame) {
-        since = 0;
-      } else if (since == 0) {
-        since = mscclpp_stream_now();
-      } else if (mscclpp_stream_now() - since > last_word_ns) {
-        end_lame(e);
-      } else {
-        (void)usleep(1000);
-      }
+      int idle = poll(p, (nfds_t)n, doze_ms) > 0 && p[0].revents == 0;
+      for (int i = 1; i < n; ++i) idle = idle && (p[i].revents == 0 || p[i].events == POLLRDHUP);
+      if (idle || since != 0) judge_lame(e, &since);
+      if (idle) (void)usleep(1000);  // nothing but such an end, which poll tells again and again
       __atomic_store_n(&e->asleep, 0, __ATOMIC_SEQ_CST);
     }
     if (p[0].revents != 0) {

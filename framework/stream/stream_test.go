@@ -205,13 +205,35 @@ func TestEndOfPeer(t *testing.T) {
 	}
 }
 
-// A socket for parts that ends ends the link, though the first one lives.
+// A socket for parts that ends ends the link, though the first one lives, whether or not
+// somebody drives the link all the time.
 func TestEndOfAnotherSocket(t *testing.T) {
-	ends := sockets(t, 2)
-	s := alone(t, ends[0], 1<<16, 0)
-	ends[1][1].Close()
-	if err := ended(t, s.queue); !errors.Is(err, framework.ErrPeer) {
-		t.Errorf("%v: expected %v", err, framework.ErrPeer)
+	for _, driven := range []bool{false, true} {
+		t.Run(fmt.Sprintf("driven %v", driven), func(t *testing.T) {
+			ends := sockets(t, 2)
+			s := alone(t, ends[0], 1<<16, 0)
+			over := make(chan struct{})
+			var driver sync.WaitGroup
+			if driven {
+				driver.Go(func() {
+					for {
+						select {
+						case <-over:
+							return
+						default:
+							s.queue.Await(s.link, (*uint64)(s.mem.Addr()), 1, 0, 100*time.Microsecond, Waits{Spin: time.Second})
+						}
+					}
+				})
+			}
+			ends[1][1].Close()
+			err := ended(t, s.queue)
+			close(over)
+			driver.Wait()
+			if !errors.Is(err, framework.ErrPeer) {
+				t.Errorf("%v: expected %v", err, framework.ErrPeer)
+			}
+		})
 	}
 }
 
