@@ -158,6 +158,31 @@ func (t *traffic) whole(c Collective) {
 	}
 }
 
+// bundles has every rank of a host get what the host has for the ranks with its number
+// elsewhere, as much as the first of them, and for itself; and send it to each of those.
+func (t *traffic) bundles() {
+	n := float64(len(t.host))
+	for a := range t.host {
+		m, most := t.on.On(t.host[a]), 1 // parts
+		for b := range t.host {
+			if t.host[b] == t.host[a] {
+				continue
+			}
+			if t.index[b]%m == 0 {
+				most++
+			}
+			if t.index[b]%m == t.index[a] {
+				t.send(a, b, size/n*float64(m))
+			}
+		}
+		for b := range t.host {
+			if a != b && t.host[a] == t.host[b] {
+				t.send(a, b, size/n*float64(most))
+			}
+		}
+	}
+}
+
 // enumerate writes an algorithm down.
 func enumerate(on Cluster, c Collective, a Algorithm) *traffic {
 	t := newTraffic(on)
@@ -191,6 +216,10 @@ func enumerate(on Cluster, c Collective, a Algorithm) *traffic {
 		return t
 	case SmallWhole:
 		t.whole(c)
+		return t
+	}
+	if a == Small && c == AllToAll {
+		t.bundles()
 		return t
 	}
 	t.inside(size)

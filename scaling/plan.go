@@ -98,7 +98,7 @@ func (p planner) small(c Collective) []block {
 	case Broadcast:
 		stages = []stage{p.spread(), network(others*part, part*min(1, others), messages), p.spread()}
 	case AllToAll:
-		stages = p.transpose(messages)
+		stages = p.bundles()
 	}
 	return p.packets(stages)
 }
@@ -140,9 +140,19 @@ func (p planner) scatterHosts(messages float64) stage {
 	return network(p.remote()/p.ranks(), (p.h()-1)*p.block(), messages)
 }
 
-// transpose is the all-to-all. Inside the host, a rank collects what all have for
-// its counterparts; between hosts it goes there in one message each. If hosts differ,
-// it arrives at a rank that shares it out.
+// bundles is the all-to-all in which each rank elsewhere gets one message from a host,
+// with all that the ranks of that have for it. Inside the host, its sender collects
+// that, with what is for itself; where hosts differ all get as much as the one with the
+// most to send. Nothing is left to be shared out.
+func (p planner) bundles() []stage {
+	copies := p.on.copies(p.m)
+	inside := link(p.block()*(1+copies)*(p.ranks()-1), p.m-1)
+	return []stage{inside, network(copies*p.ranks()*p.block(), p.remote(), copies)}
+}
+
+// transpose is the all-to-all whose messages are as large as they can be. Inside the
+// host, a rank collects what all have for its counterparts; between hosts it goes there
+// in one message each. If hosts differ, it arrives at a rank that shares it out.
 func (p planner) transpose(messages float64) []stage {
 	stages := []stage{p.spread(), network(p.remote(), p.remote(), messages)}
 	if !p.on.Even() {

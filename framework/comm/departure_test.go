@@ -80,7 +80,7 @@ func TestWaitForARankThatIsSlow(t *testing.T) {
 	const late = time.Second
 	leaver(t, func(ctx context.Context, _ *comm.Communicator, ch *comm.PortChannel) error { return ch.Wait(ctx) },
 		func(ch *comm.PortChannel) error {
-			time.Sleep(late) // longer than the doubt and the grace: this is what is tested
+			<-time.After(late) // longer than the doubt and the grace: time is what is tested
 			return ch.Signal()
 		})
 }
