@@ -82,6 +82,8 @@ func (c *Comm) Scatter(in, out unsafe.Pointer, count int, t device.DataType, roo
 
 // AllToAllV sends sendCounts[r] elements at sendDispls[r] to each rank r, and
 // receives recvCounts[r] at recvDispls[r] from it. in and out must not overlap.
+// Over several hosts it is one call of all ranks: all of them have it in a group with
+// other messages, or none, and name the same algorithm.
 func (c *Comm) AllToAllV(in unsafe.Pointer, sendCounts, sendDispls []int, out unsafe.Pointer, recvCounts, recvDispls []int, t device.DataType, o *CallOptions) error {
 	return c.message(AllToAllV, o, func() error {
 		n := c.comm.Size()
