@@ -4,15 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // hostEnd returns where the host pushes. On a device kernels have a ring to
@@ -254,15 +252,17 @@ func (ch *PortChannel) waitOnDevice(ctx context.Context) error {
 	return ch.comm.blame("wait", ch.pair.peer, failed)
 }
 
-// await polls: briefly at full speed, then yielding, then sleeping up to a
-// millisecond, since ready has no way to wake the host.
+// await polls, since ready has no way to wake the host.
 func (ch *PortChannel) await(ctx context.Context, op string, ready func() bool) error {
-	start := time.Now()
-	for n := 0; !ready(); n++ {
+	if ready() {
+		return nil
+	}
+	start, pace := time.Now(), ch.pace()
+	for n := 1; !ready(); n++ {
 		if n%16 == 0 {
 			ch.help()
 		}
-		if n%64 != 63 {
+		if n%64 != 0 {
 			continue
 		}
 		if err := ch.hopeless(ctx, op, start); err != nil {
@@ -271,18 +271,23 @@ func (ch *PortChannel) await(ctx context.Context, op string, ready func() bool) 
 			}
 			return err
 		}
-		switch waited := time.Since(start); {
-		case waited < 20*time.Microsecond:
-		case waited < time.Millisecond:
-			if n%2048 == 2047 {
-				runtime.Gosched() // rarely: each time the runtime wakes a thread
-			}
-			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // the core may be what the peer, or the adapter, waits for
-		default:
-			time.Sleep(min(waited/16, time.Millisecond))
+		pace.Rest()
+	}
+	pace.End()
+	return nil
+}
+
+// pace is that of the ring that leads to the peer. On a device looks take long by themselves.
+func (ch *PortChannel) pace() ring.Pace {
+	if ch.comm.control.hostDev != nil {
+		return ring.Begin(nil, false)
+	}
+	for _, e := range ch.ends() {
+		if e != nil {
+			return e.service.ring.Begin()
 		}
 	}
-	return nil
+	return ring.Begin(nil, false)
 }
 
 // help does the work of a proxy in this process: what is waited for may depend on it.

@@ -2,11 +2,11 @@ package proxy
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // A proxy in the process of those who push is a third party: each message wakes it, or it
@@ -15,13 +15,19 @@ import (
 // somebody still does.
 
 const (
-	// watch is how long the thread sleeps while others do its work. What nobody waits
-	// for, such as the failure of a put, is seen as late as that.
-	watch = 5 * time.Millisecond
+	// watch is how long the thread sleeps while others do its work, and longWatch how
+	// long once they have done so for a while. What nobody waits for, such as the failure of a put,
+	// is seen as late as that.
+	watch, longWatch = 5 * time.Millisecond, 80 * time.Millisecond
 
 	// share is how many triggers one who waits performs before it looks at what it
 	// waits for.
 	share = 8
+
+	// stale is when the runtime takes the place from a thread, each time that it finds it in a
+	// call of the adapter's library, and looks for that every 20 µs: half of when it does so
+	// with a goroutine that never lets others have theirs.
+	stale = 5 * time.Millisecond
 
 	// offer is how long the thread leaves the turn to one who waits: nobody who does
 	// sleeps for longer between two looks.
@@ -40,10 +46,14 @@ func (s *Service) Help(waits bool) {
 		}
 		return
 	}
-	pos := uint64(0)
+	pos, left := uint64(0), false
 	defer func() {
 		if p := recover(); p != nil {
 			s.fail(panicked(pos, p))
+		}
+		if left { // the thread may sleep because somebody was at it
+			s.left.Store(true)
+			s.ring.Wake()
 		}
 		s.lent = false
 		s.turn.Unlock()
@@ -52,19 +62,26 @@ func (s *Service) Help(waits bool) {
 		return
 	}
 	s.helped.Add(1)
+	s.left.Store(false)
 	s.woken, s.lent = true, true
 	most := s.ring.Slots() // others may push for ever
 	if waits {
 		most = share
+	} else if now := time.Now(); now.Sub(s.fresh) > stale {
+		s.fresh = now
+		defer runtime.Gosched()
 	}
-	for range most {
+	for n := 0; ; n++ {
 		var t device.Trigger
 		var ok bool
 		if t, pos, ok = s.ring.Poll(); !ok {
 			break
 		}
+		if left = n == most; left {
+			break
+		}
 		r := s.handler(t, pos)
-		if r.later {
+		if left = r.later; left {
 			break
 		}
 		s.helped.Add(1)
@@ -108,24 +125,36 @@ func (s *Service) spare() bool {
 
 // rejoin waits until nobody does the thread's work any more, and takes the turn.
 func (s *Service) rejoin() {
-	for s.stop.Load() == run {
+	for d := watch; s.stop.Load() == run; d = min(2*d, longWatch) {
 		s.seen = s.helped.Load()
 		start := time.Now()
-		if s.ring.Park(watch) {
+		if s.ring.ParkWhile(d, s.busy) {
 			break
 		}
 		early := time.Since(start) < offer // there is a trigger, which somebody performs, or has left
 		for n := 0; early && n < 16; n++ {
-			sched()
+			ring.Yield()
 		}
 		if s.helped.Load() == s.seen && s.turn.TryLock() {
 			return
 		}
 		if early {
-			doze(offer)
+			ring.Doze(offer)
 		}
 	}
 	s.take()
+}
+
+// busy reports whether somebody performs triggers, and has not said that he leaves some.
+func (s *Service) busy() bool {
+	if s.left.Load() {
+		return false
+	}
+	if s.turn.TryLock() {
+		s.turn.Unlock()
+		return false
+	}
+	return true
 }
 
 // cede gives the turn, in the middle of work, to who waits: it will do the rest of it.
@@ -133,7 +162,7 @@ func (s *Service) cede() {
 	s.wanted.Store(false)
 	s.seen = s.helped.Load()
 	s.turn.Unlock()
-	doze(offer)
+	ring.Doze(offer)
 	if s.helped.Load() != s.seen || !s.turn.TryLock() {
 		s.rejoin()
 	}
@@ -146,16 +175,7 @@ func (s *Service) take() {
 		if s.turn.TryLock() {
 			return
 		}
-		sched()
+		ring.Yield()
 	}
 	s.turn.Lock()
-}
-
-// sched lets other threads have the core, for as long as they want.
-func sched() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
-
-// doze sleeps on this thread.
-func doze(d time.Duration) {
-	t := unix.NsecToTimespec(d.Nanoseconds())
-	_ = unix.Nanosleep(&t, nil) // a signal ends it early, which does no harm
 }

@@ -112,7 +112,7 @@ func TestHelpOfOneWhoWaits(t *testing.T) {
 			if isLent() {
 				lent.Add(1)
 			} else {
-				doze(200 * time.Microsecond) // work that takes a while
+				ring.Doze(200 * time.Microsecond) // work that takes a while
 			}
 			r.Complete(0, pos)
 			return Continue
@@ -232,7 +232,7 @@ func TestNapsUntilSomebodyWakesIt(t *testing.T) {
 	wakers.Go(func() {
 		for !enough.Load() {
 			s.ring.Wake()
-			doze(100 * time.Microsecond)
+			ring.Doze(100 * time.Microsecond)
 		}
 	})
 	for limit := time.Now().Add(20 * time.Second); !s.woken && time.Now().Before(limit); {
@@ -240,5 +240,51 @@ func TestNapsUntilSomebodyWakesIt(t *testing.T) {
 	}
 	if !s.woken {
 		t.Error("a sleep that was ended was not noticed")
+	}
+}
+
+// While somebody performs triggers the thread sleeps, although there is one; what he leaves
+// it performs at once.
+func TestHelpLeavesToTheThread(t *testing.T) {
+	release := make(chan struct{})
+	var entered, asked, threads atomic.Uint64
+	r, b := helped(t, 64, func(r *ring.Ring, isLent func() bool) Handler {
+		return func(tr device.Trigger, pos uint64) Result {
+			switch {
+			case !isLent():
+				threads.Add(1)
+			case tr.Fst == 2: // takes long
+				entered.Store(1)
+				<-release
+			case tr.Fst == 3:
+				asked.Add(1)
+				return Later
+			}
+			r.Complete(0, pos)
+			return Continue
+		}
+	}, Options{})
+	eventually(t, "a trigger is performed by who pushed it", func() bool {
+		before := threads.Load()
+		return r.Flushed(0, push(t, r, 1)) && threads.Load() == before
+	})
+	var pusher sync.WaitGroup
+	pusher.Go(func() { push(t, r, 2) })
+	eventually(t, "the one that takes long has begun", func() bool { return entered.Load() == 1 || threads.Load() > 0 })
+	s := b.running.Load()
+	if entered.Load() == 1 && !s.busy() {
+		t.Error("somebody performs a trigger, and the thread does not see it")
+	}
+	close(release)
+	pusher.Wait()
+	start := time.Now()
+	pos := push(t, r, 3)
+	eventually(t, "the thread performs what was left to it", func() bool { return r.Flushed(0, pos) })
+	if took := time.Since(start); asked.Load() > 0 && took > 10*time.Second {
+		t.Errorf("what was left was performed after %v", took)
+	}
+	s.left.Store(true)
+	if s.busy() {
+		t.Error("triggers were left, and somebody is still said to perform them")
 	}
 }

@@ -100,14 +100,17 @@ type Service struct {
 	ended   bool
 
 	woken  bool // a producer has ended a sleep: there are none that cannot
+	crowd  ring.Crowd
 	silent bool // something was pushed during a sleep, which went on
 
 	// The turn is that of the thread except while it rests, and else of who helps.
 	turn   sync.Mutex
 	wanted atomic.Bool   // by one who waits
 	helped atomic.Uint64 // how many have had it
+	left   atomic.Bool   // the last of them has left triggers to the thread
 	lent   bool          // one of them has it
 	seen   uint64        // of them by the thread
+	fresh  time.Time     // when one of them last let other goroutines run
 	failed error         // of a handler that one of them has run
 	over   bool          // the ring is not to be touched any more
 }
@@ -284,7 +287,7 @@ func rejected(t device.Trigger, pos uint64, err error) error {
 
 // next waits for a trigger; not ok: the proxy is to end.
 func (s *Service) next() (device.Trigger, uint64, bool, error) {
-	var idle time.Time
+	var idle, last time.Time // since when there is nothing, and when that was seen last
 	for n := 0; ; n++ {
 		if s.failed != nil {
 			return device.Trigger{}, 0, false, s.failed
@@ -294,6 +297,9 @@ func (s *Service) next() (device.Trigger, uint64, bool, error) {
 				if _, err := s.o.Progress(); err != nil {
 					return t, pos, false, fmt.Errorf("proxy: %w", err)
 				}
+			}
+			if !last.IsZero() {
+				s.crowd.Look(last, time.Now())
 			}
 			return t, pos, true, nil
 		}
@@ -312,18 +318,21 @@ func (s *Service) next() (device.Trigger, uint64, bool, error) {
 			return t, pos, ok, nil
 		}
 		if s.spare() {
-			idle, n = time.Time{}, 0
+			idle, last, n = time.Time{}, time.Time{}, 0
 			continue
 		}
 		if n%64 != 63 {
 			continue
 		}
+		now := time.Now()
 		if idle.IsZero() {
-			idle = time.Now()
+			idle, last = now, now
 			continue
 		}
-		if s.rest(time.Since(idle), outstanding) {
-			n = 64 - afterSleep
+		crowded := s.crowd.Look(last, now)
+		last = now
+		if s.rest(now.Sub(idle), outstanding, crowded) {
+			n, last = 64-afterSleep, time.Now()
 		}
 	}
 }
@@ -334,13 +343,22 @@ const afterSleep = 4
 // firstNap is as short as the system's timers are.
 const firstNap = 50 * time.Microsecond
 
-// rest reports whether it has slept.
-func (s *Service) rest(waited time.Duration, outstanding bool) (slept bool) {
+// rest reports whether it has slept. In a crowd a proxy sleeps, if it can be woken, in place
+// of yielding.
+func (s *Service) rest(waited time.Duration, outstanding, crowded bool) (slept bool) {
 	switch {
 	case waited < s.o.Spin:
-	case waited < s.o.Spin+s.o.Yield || outstanding:
+	case outstanding && crowded:
 		s.turn.Unlock()
-		sched()
+		ring.Doze(firstNap)
+		s.take()
+		return true
+	case !outstanding && waited < s.o.Spin+s.o.Yield && crowded && s.woken:
+		s.park(s.o.Yield)
+		return true
+	case outstanding || waited < s.o.Spin+s.o.Yield:
+		s.turn.Unlock()
+		ring.Yield()
 		s.take()
 	default:
 		if s.stop.Load() != run {

@@ -3,11 +3,7 @@ package ring
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync/atomic"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -120,15 +116,16 @@ func (r *Ring) WaitTaken(ctx context.Context) error {
 	return nil
 }
 
-// await polls: it spins, then yields, then sleeps, each time for longer. It yields to other
-// threads, which may be what the peer or the adapter waits for, and to other goroutines less
-// often: each time the runtime wakes a thread that looks for them.
+// await polls.
 func (r *Ring) await(ctx context.Context, ready func() bool) error {
-	const spin, yield, nap, turns = 20 * time.Microsecond, time.Millisecond, 500 * time.Microsecond, 32
-	start := time.Now()
-	for n := 0; ; {
+	if ready() {
+		return nil
+	}
+	pace := r.Begin()
+	for {
 		for range 32 {
 			if ready() {
+				pace.End()
 				return nil
 			}
 		}
@@ -139,16 +136,7 @@ func (r *Ring) await(ctx context.Context, ready func() bool) error {
 			}
 			return err
 		}
-		switch waited := time.Since(start); {
-		case waited < spin:
-		case waited < yield:
-			if n++; n%turns == 0 {
-				runtime.Gosched()
-			}
-			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		default:
-			time.Sleep(min(waited/16, nap))
-		}
+		pace.Rest()
 	}
 }
 

@@ -47,6 +47,7 @@ type Ring struct {
 	shift    uint32
 	control  atomic.Pointer[device.WaitControl]
 	help     func(waits bool)
+	crowd    Crowd // of who waits here
 
 	tail      uint64 // consumer's own count; the shared word only publishes it
 	closeOnce sync.Once
@@ -139,6 +140,10 @@ func (r *Ring) Help() {
 		r.help(true)
 	}
 }
+
+// Begin begins a wait for what the consumer does. Where that is in another process, the two
+// must not keep each other from the core.
+func (r *Ring) Begin() Pace { return Begin(&r.crowd, r.help == nil) }
 
 // Handle returns what kernels on the host push through. Control is the address of
 // the communicator's device.WaitControl, or 0; from here on pushes from Go watch

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // flow is the sending side of a connection. Requests are numbered from 1 in the order in
@@ -129,7 +130,7 @@ func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, 
 		}
 		if tries%8 == 7 && time.Since(start) > fullSpin {
 			f.mu.Unlock()
-			doze(breath) // there is work for longer, and an emulated adapter needs the core for it
+			ring.Doze(breath) // there is work for longer, and an emulated adapter needs the core for it
 			f.mu.Lock()
 		}
 	}

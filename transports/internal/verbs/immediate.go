@@ -10,9 +10,8 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // Signals without atomics. The sender gives each counter that it signals to an entry of a
@@ -131,7 +130,7 @@ func (d *destinations) take(n uint32, halt *atomic.Bool) (uint32, error) {
 		if _, err := d.flow.progress(); err != nil {
 			return 0, err
 		}
-		yield()
+		ring.Yield()
 	}
 	d.sent++
 	d.counts[n] = (d.counts[n] + 1) & countMask
@@ -145,16 +144,6 @@ func (f *flow) ask(halt *atomic.Bool) error {
 	one := [1]request{f.question()}
 	_, err := f.post(one[:], true, halt)
 	return err
-}
-
-// yield lets other threads have the core. Not other goroutines: on a thread that belongs to
-// one, as a proxy's does, that takes two changes of threads.
-func yield() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
-
-// doze sleeps, on this thread.
-func doze(d time.Duration) {
-	t := unix.NsecToTimespec(d.Nanoseconds())
-	_ = unix.Nanosleep(&t, nil) // a signal ends it early
 }
 
 // receiver counts the immediates of all connections of a device, on one thread.
@@ -250,7 +239,7 @@ func (r *receiver) run() {
 		case n%16 != 0:
 		case time.Since(idle) < r.t.config.DrainSpin:
 		case time.Since(idle) < r.t.config.DrainSpin+r.t.config.DrainYield:
-			yield()
+			ring.Yield()
 		default:
 			if moved, _, on, spare := r.pass(true); on && !moved && !spare {
 				r.dev.awaitEvent(receiverSleep)

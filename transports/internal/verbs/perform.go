@@ -7,6 +7,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	frameproxy "github.com/mscclpp-go/mscclpp/framework/proxy"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // handle performs one trigger: puts and the signal behind them are posted by one call, and
@@ -235,7 +236,7 @@ func (p *proxy) patience(steps uint64) {
 		return
 	}
 	if time.Since(p.moved) > p.t.config.DrainSpin+p.t.config.DrainYield {
-		doze(breath)
+		ring.Doze(breath)
 	}
 }
 

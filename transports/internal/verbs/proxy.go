@@ -214,7 +214,7 @@ func (p *proxy) forget(ctx context.Context, closed map[framework.ID]bool, memory
 				if busy, err := f.progress(); !busy || err != nil {
 					break
 				}
-				yield()
+				ring.Yield()
 			}
 		}
 	}
