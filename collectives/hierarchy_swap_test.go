@@ -91,9 +91,9 @@ func TestAllToAllVOverHosts(t *testing.T) {
 						return err
 					}
 					c.GroupStart()
-					one, err := [2]byte{byte(c.Rank())}, error(nil)
+					one := [2]byte{byte(c.Rank())}
 					next, last := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
-					err = errors.Join(c.Send(unsafe.Pointer(&one[0]), 1, device.Uint8, next, nil), c.Recv(unsafe.Pointer(&one[1]), 1, device.Uint8, last, nil))
+					err := errors.Join(c.Send(unsafe.Pointer(&one[0]), 1, device.Uint8, next, nil), c.Recv(unsafe.Pointer(&one[1]), 1, device.Uint8, last, nil))
 					if err = errors.Join(err, c.GroupEnd()); err != nil || int(one[1]) != last {
 						return fmt.Errorf("a group in between: %d, expected %d: %v", one[1], last, err)
 					}
