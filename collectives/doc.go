@@ -18,10 +18,11 @@
 // operation and root, as with NCCL and MPI. Options.Signatures says how mistakes
 // are noticed: before data moves ("always"), or behind each call, with an end of the
 // communicator ("stall", the default). On the host a rank that has left the job without
-// the call is noticed as well. Messages (send, receive, gather, scatter, all-to-all-v) are calls of
-// some ranks only, so there is no such comparison: they are matched by peer and order,
-// and only their lengths in bytes have to agree, which is always checked. Counts are per rank, as in NCCL. Results are the same bits on all
-// ranks and in all runs.
+// the call is noticed as well. Messages (send, receive, gather, scatter, all-to-all-v)
+// are calls of some ranks only, so there is no such comparison: they are matched by
+// peer and order, and only their lengths in bytes have to agree, which is always
+// checked. Over several hosts an all-to-all-v is a call of all ranks. Counts are per
+// rank, as in NCCL. Results are the same bits on all ranks and in all runs.
 //
 // A buffer of any memory works. One that was exchanged with
 // [github.com/mscclpp-go/mscclpp/framework/comm.Communicator.Exchange] is

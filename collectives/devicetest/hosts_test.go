@@ -334,7 +334,7 @@ func TestEndWhileStreamsWait(t *testing.T) {
 func TestAbsentOverHosts(t *testing.T) {
 	var waiting sync.WaitGroup
 	waiting.Add(2)
-	bounded(t, []string{"a", "b", "a"}, 300*time.Millisecond, func(ctx context.Context, r *rank) error {
+	bounded(t, []string{"a", "b", "a"}, 3*time.Second, func(ctx context.Context, r *rank) error {
 		m, err := r.memory(ctx, 1<<20)
 		if err != nil {
 			return err
