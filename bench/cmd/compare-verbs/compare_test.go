@@ -102,8 +102,8 @@ func all(factor float64, runs int) results {
 
 func TestSummary(t *testing.T) {
 	for factor, want := range map[float64][]string{
-		1.0: {"All promises are kept.", "| 100.0 | 100.0 | 1.000 | 1.000 | 1.000 | at most 1.15 | kept |"},
-		1.5: {"5 promises are not kept.", "| 150.0 | 100.0 | 1.500 | 1.500 | 1.500 | at most 1.15 | **not kept** |", "at least 0.95 | kept"},
+		1.0: {"All promises are kept.", "| 100.0 | 100.0 | 1.000 | 1.000 | 1.000 | 1.000 | at most 1.15 | kept |"},
+		1.5: {"5 promises are not kept.", "| 150.0 | 100.0 | 1.500 | 1.500 | 1.500 | 1.500 | at most 1.15 | **not kept** |", "at least 0.95 | kept"},
 		0.5: {"1 promises are not kept.", "at least 0.95 | **not kept**"},
 	} {
 		var text strings.Builder
@@ -135,6 +135,15 @@ func TestSummary(t *testing.T) {
 	delete(short[perftestAtom], keyOf(completed, 0))
 	if err := summary(io.Discard, machine{}, short); err == nil || !strings.Contains(err.Error(), "0 of ib_atomic_lat") {
 		t.Errorf("a side without values: %v", err)
+	}
+}
+
+// The best run is the shortest, or that with the most bytes.
+func TestBest(t *testing.T) {
+	for unit, want := range map[string]float64{"µs": 1, "MiB/s": 3} {
+		if got := (comparison{unit: unit}).best([]float64{2, 1, 3}); got != want {
+			t.Errorf("%v is the best of 2, 1 and 3 %s: expected %v", got, unit, want)
+		}
 	}
 }
 
