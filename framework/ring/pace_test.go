@@ -57,12 +57,12 @@ func TestCrowdIsTriedAgain(t *testing.T) {
 		}
 		return now.Sub(start)
 	}
-	for _, want := range []time.Duration{20, 40, 80, 160, 320, 640, 640} {
+	for _, want := range []int{20, 40, 80, 160, 320, 640, 640} {
 		if looks(c, &now, 3*time.Millisecond) == 0 {
 			t.Fatal("a crowd is not noticed")
 		}
-		if got := asleep(); got != want*time.Millisecond {
-			t.Errorf("believed in for %v: expected %d ms", got, want)
+		if got := asleep().Milliseconds(); got != int64(want) {
+			t.Errorf("believed in for %d ms: expected %d", got, want)
 		}
 	}
 	if looks(c, &now, 100*time.Microsecond) != 0 {
