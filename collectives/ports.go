@@ -8,6 +8,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -157,10 +158,24 @@ func (p *ports) run(f func(ctx context.Context) error) error {
 		}
 		p.ready = true
 	}
-	// A wait ends with the communicator, like that of a kernel; and the communicator with
-	// a wait for a rank that has left, since others may wait for this one.
-	err := f(context.Background())
-	if errors.Is(err, framework.ErrPeer) {
+	// A wait ends with the communicator, like that of a kernel.
+	return p.settled(f(context.Background()))
+}
+
+// settled ends the communicator with a wait for a rank that has left, since others may
+// wait for this one. A wait that ends because a channel does not work any more comes out
+// earlier than the reason, which the communicator gets from the proxy, and ends with.
+func (p *ports) settled(err error) error {
+	lost := errors.Is(err, framework.ErrPeer)
+	if !lost && !errors.Is(err, framework.ErrUnavailable) {
+		return err
+	}
+	select {
+	case <-p.comm.Done():
+		return p.comm.Err()
+	case <-time.After(bindPatience):
+	}
+	if lost {
 		p.comm.Abort(err)
 	}
 	return err
