@@ -201,12 +201,15 @@ func (ch *PortChannel) awaitSignal(ctx context.Context, inbound *uint64, next ui
 
 // awaitStream drives the link until a word is at least as large as wanted.
 func (ch *PortChannel) awaitStream(ctx context.Context, op string, e *portEnd, word *uint64, wanted uint64) error {
-	const slice = time.Millisecond
+	const (
+		soon  = 15 * time.Microsecond // longer than an answer takes that is on its way
+		slice = time.Millisecond
+	)
 	if atomic.LoadUint64(word) >= wanted {
 		return nil
 	}
 	l, q := ch.binding.stream.link.Link, e.service.queue
-	if q.Await(l, word, wanted, 0, streamWaits.Spin, streamWaits) {
+	if q.Await(l, word, wanted, 0, soon, streamWaits) {
 		return nil
 	}
 	for start := time.Now(); ; {
@@ -216,9 +219,9 @@ func (ch *PortChannel) awaitStream(ctx context.Context, op string, e *portEnd, w
 			}
 			return err
 		}
+		// Seldom: for a goroutine that is bound to its thread it is three wake-ups of others.
 		runtime.Gosched()
-		waited := time.Since(start) + streamWaits.Spin
-		if q.Await(l, word, wanted, waited, slice, streamWaits) {
+		if q.Await(l, word, wanted, soon+time.Since(start), slice, streamWaits) {
 			return nil
 		}
 	}

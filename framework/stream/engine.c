@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -285,6 +286,10 @@ static void sleep_on(mscclpp_stream_link* l, int ms) {
   (void)poll(p, (nfds_t)n, ms);
 }
 
+// How long a waiter polls whose peer has another core. To yield would give the core to
+// whoever wants it, for a slice of several milliseconds.
+static const uint64_t alone_ns = 100 * 1000;
+
 static void drive_others(mscclpp_stream_engine* e, const mscclpp_stream_link* own) {
   if (e->links < 2 || pthread_rwlock_tryrdlock(&e->lists) != 0) return;
   for (int n = 0; n < e->links; ++n) {
@@ -294,6 +299,14 @@ static void drive_others(mscclpp_stream_engine* e, const mscclpp_stream_link* ow
     (void)mscclpp_stream_pull(l, NULL, 0);
   }
   pthread_rwlock_unlock(&e->lists);
+}
+
+// Whether what arrives is processed on the core that this thread has: over loopback that is
+// the core of the peer, which cannot run while this thread polls.
+static int beside(const mscclpp_stream_link* l) {
+  int cpu = -1;
+  socklen_t n = sizeof cpu;
+  return getsockopt(l->fd[0], SOL_SOCKET, SO_INCOMING_CPU, &cpu, &n) == 0 && cpu == sched_getcpu();
 }
 
 int mscclpp_stream_await(mscclpp_stream_link* l, mscclpp_stream_ring* r, const uint64_t* word, uint64_t wanted, uint64_t waited_ns, uint64_t spin_ns,
@@ -316,7 +329,7 @@ int mscclpp_stream_await(mscclpp_stream_link* l, mscclpp_stream_ring* r, const u
     if (waited >= slice_ns || __atomic_load_n(&l->state, __ATOMIC_SEQ_CST) != mscclpp_stream_alive) break;
     if (full) {
       sleep_on(l, 1);
-    } else if (waited + waited_ns < spin_ns) {
+    } else if (waited + waited_ns < spin_ns || (waited + waited_ns < alone_ns && !beside(l))) {
       cpu_pause();
     } else if (waited + waited_ns < yield_ns) {
       sched_yield();

@@ -97,7 +97,8 @@ void mscclpp_stream_drain(mscclpp_stream_ring* r);
 void mscclpp_stream_later(mscclpp_stream_ring* r);
 
 // Drives a link until the word is at least as large as wanted (1), or the time is
-// over (0). It polls, yields from spin_ns on, and sleeps from yield_ns on.
+// over (0). It polls, yields from spin_ns on (later if the peer has another core), and
+// sleeps from yield_ns on.
 int mscclpp_stream_await(mscclpp_stream_link* l, mscclpp_stream_ring* r, const uint64_t* word, uint64_t wanted, uint64_t waited_ns, uint64_t spin_ns,
                          uint64_t yield_ns, uint64_t slice_ns);
 

@@ -167,6 +167,9 @@ func TestCommandsAreAlike(t *testing.T) {
 			if s.spaces != strings.HasPrefix(ours, "ip netns exec "+[]string{j.first, j.second}[host]) {
 				t.Errorf("%s: %q", s.name, ours)
 			}
+			if bound := strings.Contains(ours, "taskset -c "); bound != (s.what == "allreduce" && len(allowed()) > 1) {
+				t.Errorf("%s: bound to a core: %v in %q", s.name, bound, ours)
+			}
 			if s.what != "allreduce" && !strings.HasSuffix(ours, strings.Join(s.points(), " ")) {
 				t.Errorf("%s: other points in %q", s.name, ours)
 			}

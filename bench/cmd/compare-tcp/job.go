@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/compare"
 )
@@ -148,6 +150,10 @@ func (j *job) ourCommands(s setting) [][]string {
 		if s.spaces {
 			c = []string{"ip", "netns", "exec", []string{j.first, j.second}[host]}
 		}
+		if cores := allowed(); s.what == "allreduce" && len(cores) > 1 {
+			// mpirun binds two ranks to a core each, and two hosts share none.
+			c = append(c, "taskset", "-c", strconv.Itoa(cores[host]))
+		}
 		c = append(c, "env", fmt.Sprintf("MSCCLPP_BOOTSTRAP__HOST_ID=host-%d", host), fmt.Sprintf("MSCCLPP_TRANSPORT__TCP__STREAMS=%d", s.streams),
 			j.launcher, "-N", "2", "--node-rank", strconv.Itoa(host), "--master-addr", addr, "--master-port", strconv.Itoa(port),
 			"--transports", "tcp", "-n", "1")
@@ -160,6 +166,20 @@ func (j *job) ourCommands(s setting) [][]string {
 		all[host] = c
 	}
 	return all
+}
+
+// allowed are the processors that this process may use.
+func allowed() (cores []int) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil
+	}
+	for n := 0; len(cores) < set.Count(); n++ {
+		if set.IsSet(n) {
+			cores = append(cores, n)
+		}
+	}
+	return cores
 }
 
 func (j *job) theirCommand(s setting) []string {

@@ -28,7 +28,8 @@ func heading(w io.Writer, repetitions int) {
 	fmt.Fprintf(w, `Made by scripts/bench-tcp.sh: %d runs of each side in turn. Times are microseconds, the median over the runs; a ratio
 is theirs over ours, above 1 is faster; low and high are the extremes over pairs of neighboring runs. Puts and latencies:
 two ranks, which drive the streams that their plugins have made, against two C processes (bench/tcp/peer.c) with as many
-streams, the same buffers and nothing else to do. All-reduce: two ranks on one machine that take themselves for two hosts.
+streams, the same buffers and nothing else to do. All-reduce: two ranks on one machine that take themselves for two hosts, each bound
+to a core, with its plugin, since mpirun binds two ranks so.
 With a load far from 0 at the start others had the processors too: whoever polls suffers from that, and a ratio says little.
 `, repetitions)
 }
