@@ -88,6 +88,13 @@ job() {
 	fi
 }
 
+# driven NAMESPACE: how many connections to the other host ranks there have. Their plugins
+# have them as well, to watch them.
+driven() {
+	ip netns exec $1 ss -Htnp state established | grep '10\.231\.7\.1.*10\.231\.7\.2\|10\.231\.7\.2.*10\.231\.7\.1' |
+		grep '"mscclpp-run"' | grep -c '"mscclpp-transpo"' || :
+}
+
 # linked HOST KIND TRANSPORT: lines that say so.
 linked() { grep -c "kind=$2 transport=$3\$" "$work/$1" || :; }
 
@@ -101,12 +108,26 @@ job 2 "$work/allreduce"
 [ "$(cat "$work/0" "$work/1" | grep -c 'of 4: 6 … 4002')" = 4 ] || { echo "netns-test: wrong results" >&2; cat "$work/0" "$work/1" >&2; exit 1; }
 echo "all-reduce of 2 hosts with 2 ranks each: shm within, tcp between"
 
+# Every collective in the cases of the quick tier, over the streams that ranks drive. Cases
+# are few: what is tested here is the way of the bytes.
+job 2 check --at-most 60
+for h in 0 1; do
+	[ "$(linked $h port tcp)" -ge 4 ] || { echo "netns-test: check: host $h did not use tcp" >&2; exit 1; }
+done
+grep -h -E '[0-9]+ passed, 0 failed' "$work/0" | sed 's/^/check, 2 hosts with 2 ranks each: /' | grep . ||
+	{ echo "netns-test: check does not say that 0 failed" >&2; cat "$work/0" >&2; exit 1; }
+
 # The cable is pulled while all ranks talk.
 start 2 bench allreduce --bytes 4M:4M --iters 1000000
 for try in $(seq 300); do
 	[ "$(linked 0 port tcp)" = 4 ] && break
 	sleep 0.1
 done
+if command -v ss >/dev/null; then
+	streams=$(driven $b)
+	[ "$streams" -ge 16 ] || { echo "netns-test: ranks of one host have $streams streams, expected 4 for each of 4 pairs" >&2; ip netns exec $b ss -Htnp >&2; exit 1; }
+	echo "ranks of one host drive $streams streams"
+fi
 ip -n $a link set ${tag}0 down
 began=$(date +%s)
 for try in $(seq 300); do
