@@ -223,8 +223,8 @@ func TestNothingIsHeld(t *testing.T) {
 		r := must[framework.Registration](t)(tr.Register(bound(t), seg))
 		r.Key.Close()
 	}
-	if after := count(); after != before {
-		t.Errorf("%d descriptors after 20 registrations: want %d", after, before)
+	if after := count(); after > before { // fewer: the collector has closed what other tests left
+		t.Errorf("%d descriptors after 20 registrations: want at most %d", after, before)
 	}
 }
 
