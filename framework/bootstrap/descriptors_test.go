@@ -37,7 +37,7 @@ func TestDatagramOfAStranger(t *testing.T) {
 	if err := a.probe(ctx, ctx, b.name, 1); !errors.Is(err, framework.ErrUnavailable) {
 		t.Errorf("probe with a wrong key: %v", err)
 	}
-	if after := openFDs(t); after != before {
+	if after := openFDs(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
@@ -59,7 +59,7 @@ func TestTruncatedDescriptors(t *testing.T) {
 	if err := wantError(err, framework.ErrUnavailable, framework.NoPeer, "1 of 2 descriptors", "ulimit -n"); err != nil {
 		t.Error(err)
 	}
-	if after := openFDs(t); after != before {
+	if after := openFDs(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
@@ -134,7 +134,7 @@ func TestTakeGivesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeFiles(files)
-	if after := openFDs(t); after != before {
+	if after := openFDs(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }

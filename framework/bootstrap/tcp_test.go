@@ -206,7 +206,7 @@ func TestManyDescriptors(t *testing.T) {
 	}
 	_ = p.Close()
 	closeAll(ranks)
-	if after := openFDs(t); after != before {
+	if after := openFDs(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
