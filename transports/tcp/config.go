@@ -17,7 +17,7 @@ type Config struct {
 	Streams        int           `help:"Connections for each pair of ranks and direction, over which large puts are spread."`
 	Stripe         int           `help:"Bytes of a put that are worth a connection of their own."`
 	Buffer         int           `help:"Bytes of puts that are sent together while more are coming."`
-	SocketBuffer   int           `help:"Bytes of each socket's send and receive buffer; 0 leaves it to the system."`
+	SocketBuffer   int           `help:"Bytes of each socket's send and receive buffer; 0: 2 MiB to begin with, where the system allows it, and then as it thinks."`
 	ConnectTimeout time.Duration `help:"How long a connection to a peer may take to be made and authenticated."`
 	PeerTimeout    time.Duration `help:"How long the host of a peer may be silent before it is given up."`
 	DrainSpin      time.Duration `help:"How long an idle proxy polls before it starts to yield its core."`

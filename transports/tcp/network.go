@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -127,13 +128,20 @@ func subnets() []netip.Prefix {
 
 // control sets what has to be set before a socket is connected.
 func (c Config) control(_, _ string, raw syscall.RawConn) error {
+	type option struct{ name, value int }
+	set := []option{{unix.SO_SNDBUF, c.SocketBuffer}, {unix.SO_RCVBUF, c.SocketBuffer}}
 	if c.SocketBuffer == 0 {
-		return nil
+		// To wait for so much at once makes the kernel buffer as much, and leaves it free to
+		// buffer more: long ways need that. Then it wakes for every byte again.
+		set = []option{{unix.SO_RCVLOWAT, buffered}, {unix.SO_RCVLOWAT, 1}}
+		if admits("/proc/sys/net/core/wmem_max") {
+			set = append(set, option{unix.SO_SNDBUF, buffered})
+		}
 	}
 	var failed error
 	err := raw.Control(func(fd uintptr) {
-		for _, option := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
-			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, c.SocketBuffer); err != nil {
+		for _, o := range set {
+			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, o.name, o.value); err != nil {
 				failed = err
 			}
 		}
@@ -142,6 +150,22 @@ func (c Config) control(_, _ string, raw syscall.RawConn) error {
 		return err
 	}
 	return failed
+}
+
+// buffered is what a socket holds at each end where nothing else was asked for: who sends a
+// put of less goes on to receive meanwhile. The kernel comes to as much by itself, but
+// late: until then a sender waits for room.
+const buffered = 2 << 20
+
+// admits reports whether the limit in a file is at least that. A smaller buffer that is
+// asked for is worse than none: it grows no more.
+func admits(limit string) bool {
+	b, err := os.ReadFile(limit)
+	if err != nil {
+		return false // older kernels show it in the first network namespace alone
+	}
+	most, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	return err == nil && most >= buffered
 }
 
 // keepAlive makes the kernels exchange signs of life: about five within the bound.

@@ -3,10 +3,14 @@ package tcp
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -120,6 +124,51 @@ func TestQuiet(t *testing.T) {
 	} {
 		if got := c.q.dead(10 * time.Second); got != c.want {
 			t.Errorf("%+v is dead: %v, want %v", c.q, got, c.want)
+		}
+	}
+}
+
+// A limit that admits the send buffer has it asked for; a smaller one, or one that cannot
+// be read, leaves the buffer to the kernel.
+func TestSendBuffer(t *testing.T) {
+	limit := filepath.Join(t.TempDir(), "wmem_max")
+	if admits(limit) {
+		t.Error("without a limit to read the buffer is asked for")
+	}
+	for text, want := range map[string]bool{"212992\n": false, "2097151\n": false, "2097152\n": true, "4194304\n": true, "none\n": false} {
+		if err := os.WriteFile(limit, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := admits(limit); got != want {
+			t.Errorf("limit %q: asked for: %v, expected %v", text, got, want)
+		}
+	}
+	for _, asked := range []int{0, 64 << 10} {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "socket")
+		defer f.Close()
+		raw, err := f.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (Config{SocketBuffer: asked}).control("", "", raw); err != nil {
+			t.Fatal(err)
+		}
+		want := 2 * asked // the kernel doubles it
+		if asked == 0 {
+			if want = before; admits("/proc/sys/net/core/wmem_max") {
+				want = 2 * buffered
+			}
+		}
+		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF); err != nil || got != want {
+			t.Errorf("socket_buffer %d: a send buffer of %d bytes, %v; expected %d", asked, got, err, want)
 		}
 	}
 }
