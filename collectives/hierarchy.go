@@ -124,11 +124,7 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 				return x.ports.enqueue(call, a.row.Algorithm, a.trip)
 			}
 			return x.ports.collective(call, a.row.Algorithm, func(ctx context.Context) error {
-				err := h.ports.settled(a.run(h, ctx, call))
-				if err != nil { // the other hosts wait for what will not come
-					h.ports.comm.Abort(err)
-				}
-				return err
+				return h.ports.abandon(a.run(h, ctx, call))
 			})
 		})
 	}

@@ -63,8 +63,7 @@ func (p *ports) bundles(g *group) bool {
 	return p.hierarchy != nil && p.courier == nil && g.by == nil && g.kind == AllToAllV && len(g.list) == 2*p.comm.Size()
 }
 
-// allToAllV performs the call. It ends the communicator if it fails: others wait for
-// what will not come.
+// allToAllV performs the call.
 func (p *ports) allToAllV(list []transfer, _ gpu.Stream) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,11 +71,7 @@ func (p *ports) allToAllV(list []transfer, _ gpu.Stream) error {
 	p.call = signature{Sequence: p.calls, Collective: uint32(AllToAllV), Algorithm: nameID(hierarchicalSmall)}
 	return p.run(func(ctx context.Context) error {
 		x := &exchangeV{hierarchy: p.hierarchy, list: list, out: make([]bool, len(p.hierarchy.hosts)), in: make([]bool, len(p.hierarchy.hosts))}
-		err := x.perform(ctx)
-		if err != nil {
-			p.comm.Abort(err)
-		}
-		return err
+		return p.abandon(x.perform(ctx))
 	})
 }
 
@@ -113,10 +108,7 @@ func (x *exchangeV) perform(ctx context.Context) error {
 	var both sync.WaitGroup
 	var failed error
 	both.Go(func() { failed = x.ports.exchange(ctx, direct) })
-	err := x.bundles(ctx)
-	if err != nil {
-		x.ports.comm.Abort(err) // ends the others as well
-	}
+	err := x.ports.abandon(x.bundles(ctx)) // ends the other half as well
 	both.Wait()
 	if err == nil {
 		err = failed

@@ -281,6 +281,16 @@ func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []b
 	return l.credit.Signal()
 }
 
+// abandon ends the communicator with an error of a call half-way: others wait for what
+// will not come.
+func (p *ports) abandon(err error) error {
+	err = p.settled(err)
+	if err != nil {
+		p.comm.Abort(err)
+	}
+	return err
+}
+
 // contradicted ends the communicator: ranks that met in different calls cannot go back.
 func (p *ports) contradicted(peer int, head []byte, bytes uint64) error {
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(head[8*i:]) }

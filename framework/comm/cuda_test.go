@@ -22,14 +22,7 @@ func TestPortsOnCUDA(t *testing.T) {
 			return err
 		}
 		ch := ports[1-p.Rank()]
-		data := make([]byte, size)
-		for round := range 3 {
-			for i := range data {
-				data[i] = byte(i*7 + round + p.Rank())
-			}
-			if err := p.write(ctx, out.Addr(), data); err != nil {
-				return err
-			}
+		err = p.rounds(ctx, out, in, size, func(round int) error {
 			if round == 2 {
 				err = errors.Join(ch.PutWithSignal(0, 0, size), ch.Flush(ctx), ch.Wait(ctx))
 			} else {
@@ -45,21 +38,10 @@ func TestPortsOnCUDA(t *testing.T) {
 			if err == nil {
 				err = p.Barrier(ctx)
 			}
-			if err != nil {
-				return err
-			}
-			got, err := p.read(ctx, in.Addr(), size)
-			if err != nil {
-				return err
-			}
-			for i, b := range got {
-				if b != byte(i*7+round+1-p.Rank()) {
-					return fmt.Errorf("round %d: byte %d is %d", round, i, b)
-				}
-			}
-			if err := p.Barrier(ctx); err != nil {
-				return err
-			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
 		if s := p.Channels(); len(s) != 1 || !s[0].Known || s[0].Seen != 601 || s[0].Expected != 601 || s[0].Queued != 0 {
 			return fmt.Errorf("%+v: expected 601 signals, seen and waited for", s)

@@ -188,6 +188,36 @@ func (p *player) close() error {
 	return errors.Join(all...)
 }
 
+// rounds has ranks fill out with new data, three times, do something, and find in their
+// in what the other one of two had in its out.
+func (p *player) rounds(ctx context.Context, out, in *comm.Memory, size int, do func(round int) error) error {
+	data := make([]byte, size)
+	for round := range 3 {
+		for i := range data {
+			data[i] = byte(i*7 + round + p.Rank())
+		}
+		if err := p.write(ctx, out.Addr(), data); err != nil {
+			return err
+		}
+		if err := do(round); err != nil {
+			return err
+		}
+		got, err := p.read(ctx, in.Addr(), size)
+		if err != nil {
+			return err
+		}
+		for i, b := range got {
+			if b != byte(i*7+round+1-p.Rank()) {
+				return fmt.Errorf("round %d: byte %d is %d", round, i, b)
+			}
+		}
+		if err := p.Barrier(ctx); err != nil { // nobody writes the next round before all have read
+			return err
+		}
+	}
+	return nil
+}
+
 // write and read copy between the page and the device, and wait.
 func (p *player) write(ctx context.Context, addr uintptr, data []byte) error {
 	copy(p.page, data)
