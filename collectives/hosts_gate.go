@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // waiter is a device whose streams can wait for a word: those of package cuda.
@@ -180,7 +178,7 @@ func (g *gate) next() (work, bool) {
 // reached waits until the stream has come to some work: as long as that takes, since what
 // stands before it is the program's.
 func (g *gate) reached(number uint64) error {
-	var start time.Time
+	var pace ring.Pace
 	for n := 0; atomic.LoadUint64(g.ready) < number; n++ {
 		if n%64 != 63 {
 			continue
@@ -191,17 +189,10 @@ func (g *gate) reached(number uint64) error {
 		if err := g.life.Err(); err != nil {
 			return err
 		}
-		if start.IsZero() {
-			start = time.Now()
+		if n < 64 {
+			pace = ring.Begin(nil, false)
 		}
-		switch waited := time.Since(start); {
-		case waited < 20*time.Microsecond:
-		case waited < time.Millisecond:
-			runtime.Gosched()
-			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		default:
-			time.Sleep(min(waited/16, time.Millisecond))
-		}
+		pace.Rest()
 	}
 	return nil
 }

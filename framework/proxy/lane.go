@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // Word is 64 bits of memory that a device can write.
@@ -280,7 +281,7 @@ func (l *Lane) look() (outstanding bool, err error) {
 // never waits in the driver, so it ends with ctx whatever the device does. Whatever
 // it returns, no word but the lane's own is looked at any more that was written before.
 func (l *Lane) Settle(ctx context.Context) error {
-	start := time.Now()
+	start, pace := time.Now(), ring.Begin(nil, false)
 	target := ^uint64(0)
 	for {
 		done, err := l.reached(&target)
@@ -294,13 +295,7 @@ func (l *Lane) Settle(ctx context.Context) error {
 		if _, err := l.look(); err != nil {
 			return err
 		}
-		switch waited := time.Since(start); {
-		case waited < 50*time.Microsecond:
-		case waited < time.Millisecond:
-			runtime.Gosched()
-		default:
-			time.Sleep(min(waited/16, time.Millisecond))
-		}
+		pace.Rest()
 	}
 }
 
