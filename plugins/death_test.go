@@ -107,6 +107,7 @@ func TestStoppedPlugin(t *testing.T) {
 	if err := unix.Kill(c.PID(), unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	stopped(t, c.PID())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Describe(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, framework.ErrPlugin) {
