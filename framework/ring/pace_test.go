@@ -95,20 +95,22 @@ func TestPaceSleepsFinely(t *testing.T) {
 	}
 }
 
-// In a crowd a wait sleeps at once, where who is waited for needs a core of its own.
+// In a crowd a wait sleeps at once, where who is waited for needs a core of its own. Signals
+// end some sleeps early, and some yields take long.
 func TestPaceInACrowd(t *testing.T) {
 	for _, apart := range []bool{true, false} {
 		c := &Crowd{until: time.Now().Add(time.Hour), every: time.Hour, shared: time.Now()}
-		best := time.Hour
-		for range 200 {
+		took := make([]time.Duration, 200)
+		for i := range took {
 			p := Begin(c, apart)
 			p.start = p.start.Add(-30 * time.Microsecond)
 			start := time.Now()
 			p.Rest()
-			best = min(best, time.Since(start))
+			took[i] = time.Since(start)
 		}
-		if slept := best >= 50*time.Microsecond; slept != apart {
-			t.Errorf("apart %v: the shortest of 200 rests took %v", apart, best)
+		slices.Sort(took)
+		if best, median := took[0], took[len(took)/2]; apart && median < shortNap || !apart && best >= shortNap {
+			t.Errorf("apart %v: of 200 rests the shortest took %v, and the median %v", apart, best, median)
 		}
 	}
 }

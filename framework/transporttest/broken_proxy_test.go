@@ -178,15 +178,18 @@ var proxyDefects = []defect{
 		}
 	})},
 	{"flushes early", "port/flush", "after the flush", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		var held []device.Trigger
+		var held []device.Trigger // puts wait for the next signal
 		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+			switch kindOf(t) {
+			case device.TriggerData:
+				held = append(held, t)
+				return nil, false
+			case device.TriggerFlush:
+				return nil, true
+			}
 			list := append(held, t)
 			held = nil
-			if kindOf(t) == device.TriggerData {
-				held = list
-				return nil, false
-			}
-			return list, true
+			return list, false
 		}
 	})},
 	{"loses the tail of a put", "port/put", "is wrong after the flush", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {

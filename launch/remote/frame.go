@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -108,7 +109,8 @@ func (f *frames) value(kind byte, v any) error {
 	return f.write(kind, body)
 }
 
-// stream is a writer whose bytes become frames of one kind.
+// stream is a writer whose bytes become frames of one kind. A frame ends with a line if it
+// can: what other hosts say is printed between two.
 type stream struct {
 	f    *frames
 	kind byte
@@ -117,6 +119,9 @@ type stream struct {
 func (s stream) Write(p []byte) (int, error) {
 	for done := 0; done < len(p); {
 		n := min(len(p)-done, 64<<10)
+		if end := bytes.LastIndexByte(p[done:done+n], '\n') + 1; end > 0 {
+			n = end
+		}
 		if err := s.f.write(s.kind, p[done:done+n]); err != nil {
 			return done, err
 		}

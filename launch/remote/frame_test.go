@@ -46,6 +46,32 @@ func TestFramesArriveAsSent(t *testing.T) {
 	}
 }
 
+// What several hosts print is mixed by lines.
+func TestFramesEndWithLines(t *testing.T) {
+	var b bytes.Buffer
+	line := append(bytes.Repeat([]byte("x"), 999), '\n')
+	whole := append(bytes.Repeat(line, 200), "the rest"...)
+	if n, err := (stream{&frames{w: &b}, kindOut}).Write(whole); n != len(whole) || err != nil {
+		t.Fatal(n, err)
+	}
+	var text []byte
+	for {
+		f, err := readFrame(&b)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text = append(text, f.body...); len(text) < len(whole) && text[len(text)-1] != '\n' {
+			t.Errorf("a frame ends within a line, at byte %d", len(text))
+		}
+	}
+	if !bytes.Equal(text, whole) {
+		t.Errorf("%d bytes came, expected %d", len(text), len(whole))
+	}
+}
+
 func TestFramesThatAreNone(t *testing.T) {
 	huge := binary.LittleEndian.AppendUint32([]byte{kindOut}, maxFrame+1)
 	if _, err := readFrame(bytes.NewReader(huge)); !errors.Is(err, framework.ErrPeer) {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -375,8 +375,9 @@ func TestStandardInput(t *testing.T) {
 	if err != nil || result.Code != 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	lines := slices.DeleteFunc(strings.SplitAfter(x.out.String(), "\n"), func(l string) bool { return strings.HasPrefix(l, "good.b") || strings.HasPrefix(l, "reads.a") })
-	if got := strings.Join(lines, ""); got != strings.ToUpper(long) {
+	// What the other host says comes between two pieces, which do not end with lines here.
+	got := regexp.MustCompile(`(good\.b|reads\.a): .*\n`).ReplaceAllString(x.out.String(), "")
+	if got != strings.ToUpper(long) {
 		t.Errorf("%d bytes came, expected %d", len(got), len(long))
 	}
 }
