@@ -39,8 +39,9 @@ type Proxy interface {
 type Helper interface {
 	// Help performs what was pushed and, for one who waits, completes what is done,
 	// unless the proxy's own thread is at it. It does not wait, and may be called
-	// concurrently and late.
-	Help(waits bool)
+	// concurrently and late. Soon: a flush is open, something is left to perform, or
+	// signals are counted here, so that one who waits may need another call.
+	Help(waits bool) (soon bool)
 }
 
 // MemoryBinding gives a number to memory that triggers cite. Exactly one of Local

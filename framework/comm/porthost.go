@@ -257,13 +257,18 @@ func (ch *PortChannel) await(ctx context.Context, op string, ready func() bool) 
 	if ready() {
 		return nil
 	}
+	const looks = 64 // between two rests
 	start, pace := time.Now(), ch.pace()
-	for n := 1; !ready(); n++ {
-		if n%16 == 0 {
-			ch.help()
-		}
-		if n%64 != 0 {
-			continue
+	for {
+		soon := ch.help()
+		for n := range looks {
+			if ready() {
+				pace.End()
+				return nil
+			}
+			if soon && n%8 == 7 {
+				soon = ch.help()
+			}
 		}
 		if err := ch.hopeless(ctx, op, start); err != nil {
 			if ready() { // it came true in between
@@ -273,8 +278,6 @@ func (ch *PortChannel) await(ctx context.Context, op string, ready func() bool) 
 		}
 		pace.Rest()
 	}
-	pace.End()
-	return nil
 }
 
 // pace is that of the ring that leads to the peer. On a device looks take long by themselves.
@@ -291,12 +294,13 @@ func (ch *PortChannel) pace() ring.Pace {
 }
 
 // help does the work of a proxy in this process: what is waited for may depend on it.
-func (ch *PortChannel) help() {
+func (ch *PortChannel) help() (soon bool) {
 	for _, e := range ch.ends() {
-		if e != nil {
-			e.service.ring.Help()
+		if e != nil && e.service.ring.Help() {
+			soon = true
 		}
 	}
+	return soon
 }
 
 // hopeless says why waiting on is in vain.

@@ -70,10 +70,9 @@ func (b *Base) Start(_ context.Context, share framework.Share) error {
 
 // Lend does the proxy's work on the caller's thread: see Service.Help. A transport whose
 // handler knows Later implements framework.Helper by it.
-func (b *Base) Lend(waits bool) {
-	if s := b.running.Load(); s != nil {
-		s.Help(waits)
-	}
+func (b *Base) Lend(waits bool) (left bool) {
+	s := b.running.Load()
+	return s != nil && s.Help(waits)
 }
 
 // Lent is for handlers: whether this call is on a thread of somebody else, so that it must

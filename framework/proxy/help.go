@@ -38,15 +38,17 @@ const (
 // the proxy's own is at it. Who waits, and will be back soon, gets the turn from the thread
 // in the middle of its work; who has pushed does not, but performs all of it where it has
 // the turn. The handler must not wait: it says Later, and the thread takes over. Help may be
-// called concurrently, and after the end.
-func (s *Service) Help(waits bool) {
+// called concurrently, and after the end. It reports whether it has left triggers in the ring.
+//
+// What an interlocked instruction costs is a good part of what a message costs: there are few.
+func (s *Service) Help(waits bool) (left bool) {
 	if !s.turn.TryLock() {
 		if waits && !s.wanted.Load() {
 			s.wanted.Store(true)
 		}
-		return
+		return false
 	}
-	pos, left := uint64(0), false
+	pos, took := uint64(0), false
 	defer func() {
 		if p := recover(); p != nil {
 			s.fail(panicked(pos, p))
@@ -55,21 +57,28 @@ func (s *Service) Help(waits bool) {
 			s.left.Store(true)
 			s.ring.Wake()
 		}
+		if took {
+			s.helped.Add(1)
+		}
 		s.lent = false
 		s.turn.Unlock()
 	}()
 	if s.over || s.failed != nil || s.stop.Load() != run {
-		return
+		return false
 	}
-	s.helped.Add(1)
-	s.left.Store(false)
+	took = true
+	if s.left.Load() {
+		s.left.Store(false)
+	}
 	s.woken, s.lent = true, true
 	most := s.ring.Slots() // others may push for ever
 	if waits {
 		most = share
-	} else if now := time.Now(); now.Sub(s.fresh) > stale {
-		s.fresh = now
-		defer runtime.Gosched()
+	} else if s.pushes++; s.pushes%32 == 0 {
+		if now := time.Now(); now.Sub(s.fresh) > stale {
+			s.fresh = now
+			defer runtime.Gosched()
+		}
 	}
 	for n := 0; ; n++ {
 		var t device.Trigger
@@ -84,15 +93,14 @@ func (s *Service) Help(waits bool) {
 		if left = r.later; left {
 			break
 		}
-		s.helped.Add(1)
 		if r.err != nil {
 			s.fail(rejected(t, pos, r.err))
-			return
+			return false
 		}
 		s.ring.Pop()
 		if r.end {
 			s.fail(errEnd)
-			return
+			return false
 		}
 	}
 	if waits && s.o.Progress != nil {
@@ -100,6 +108,7 @@ func (s *Service) Help(waits bool) {
 			s.fail(err)
 		}
 	}
+	return left
 }
 
 // errEnd is a handler's End.

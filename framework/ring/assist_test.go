@@ -14,19 +14,20 @@ import (
 func TestAssist(t *testing.T) {
 	p, c := pair(t, 4)
 	takes, pushes, waits := false, 0, 0
-	p.Assist(func(waiting bool) {
+	p.Assist(func(waiting bool) bool {
 		if waiting {
 			waits++
 		} else {
 			pushes++
 		}
 		if !takes && waits < 5 {
-			return
+			return false
 		}
 		for _, pos, ok := c.Poll(); ok; _, pos, ok = c.Poll() {
 			c.Complete(1, pos)
 			c.Pop()
 		}
+		return waiting
 	})
 	ctx := deadline(t, 20*time.Second)
 	var last uint64
@@ -46,6 +47,9 @@ func TestAssist(t *testing.T) {
 	takes = true
 	if pos, err := p.Push(device.Trigger{}); err != nil || !p.Flushed(1, pos) {
 		t.Errorf("after a push: %v, flushed %v: expected it to be performed", err, p.Flushed(1, pos))
+	}
+	if !p.Help() || c.Help() {
+		t.Error("whether to ask again soon: expected the answer of who is asked, and no where nobody is")
 	}
 }
 

@@ -48,8 +48,8 @@ func (r *Ring) push(ctx context.Context, t device.Trigger) (uint64, error) {
 		pos = atomic.LoadUint64(&r.header.Head)
 	}
 	s := r.slot(pos)
-	atomic.StoreUint64(&s.Fst, t.Fst)
-	atomic.StoreUint64(&s.Snd, t.Snd|r.commit(pos)) // a full barrier, so the load below is not early
+	s.Fst = t.Fst
+	atomic.StoreUint64(&s.Snd, t.Snd|r.commit(pos)) // releases the store above, and is a full barrier: the load below is not early
 	if r.help != nil {
 		r.help(false)
 		if r.Tail() > pos { // nobody has to wake for it

@@ -46,7 +46,7 @@ type Ring struct {
 	slots    uint64 // a copy: the shared word is not ours alone to write
 	shift    uint32
 	control  atomic.Pointer[device.WaitControl]
-	help     func(waits bool)
+	help     func(waits bool) (soon bool)
 	crowd    Crowd // of who waits here
 
 	tail      uint64 // consumer's own count; the shared word only publishes it
@@ -131,15 +131,12 @@ func (r *Ring) Watch(words *device.WaitControl) { r.control.Store(words) }
 // Assist names what performs triggers on the thread of its caller, where the consumer is in
 // this process: pushes and waits from Go call it. It returns at once if it cannot, and is
 // set before anybody else has the ring.
-func (r *Ring) Assist(help func(waits bool)) { r.help = help }
+func (r *Ring) Assist(help func(waits bool) (soon bool)) { r.help = help }
 
 // Help is for those who wait for what the consumer does: they do it themselves, if it is in
-// this process.
-func (r *Ring) Help() {
-	if r.help != nil {
-		r.help(true)
-	}
-}
+// this process. Soon: another call may bring what they wait for, so that they should not only
+// look.
+func (r *Ring) Help() (soon bool) { return r.help != nil && r.help(true) }
 
 // Begin begins a wait for what the consumer does. Where that is in another process, the two
 // must not keep each other from the core.

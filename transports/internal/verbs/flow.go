@@ -18,14 +18,15 @@ import (
 // otherwise one in a quarter of the queue. A connection that is left alone with requests
 // that nobody will hear of gets one more that is.
 type flow struct {
-	dev    *adapter
-	pair   *pair
-	box    *mailbox
-	peer   int
-	inline uint64 // bytes that travel inside a request
-	theirs address
-	depth  uint64
-	table  *destinations // of signals by immediates; nil for atomics
+	dev     *adapter
+	pair    *pair
+	box     *mailbox
+	peer    int
+	inline  uint64 // bytes that travel inside a request
+	theirs  address
+	depth   uint64
+	longest uint64        // bytes of one request
+	table   *destinations // of signals by immediates; nil for atomics
 
 	mu        sync.Mutex
 	posted    uint64 // number of the last request
@@ -53,7 +54,7 @@ const fullSpin = 20 * time.Microsecond
 const markAfter = 20 * time.Microsecond
 
 func newFlow(e *endpoint, a address, peer int) *flow {
-	f := &flow{dev: e.dev, pair: e.pair, box: e.box, peer: peer, inline: uint64(e.pair.inline), theirs: a, depth: uint64(e.t.config.QueueDepth)}
+	f := &flow{dev: e.dev, pair: e.pair, box: e.box, peer: peer, inline: uint64(e.pair.inline), theirs: a, depth: uint64(e.t.config.QueueDepth), longest: e.dev.longest()}
 	if most := uint64(e.dev.c.attr.max_qp_wr); most > 0 {
 		f.depth = min(f.depth, most)
 	}
@@ -138,6 +139,12 @@ func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, 
 	for i := range rs {
 		r := &rs[i]
 		n++
+		switch r.role {
+		case carries: // the check that follows is of where the data went: another device's memory is behind another bus
+			f.dirty, f.last = true, target{addr: r.remote, bytes: uint64(r.bytes), rkey: r.rkey}
+		case vouches:
+			f.dirty = false
+		}
 		last := i == len(rs)-1
 		if last && (known || n-f.marked >= f.depth/4) {
 			r.flags |= flagSignaled
@@ -176,7 +183,10 @@ func (f *flow) pollLocked() error {
 // room reports whether a put of so many bytes, a signal and two checks can be posted at once.
 // A connection that has failed has room: it says so at once.
 func (f *flow) room(bytes uint64) bool {
-	pieces := (bytes + f.dev.longest() - 1) / f.dev.longest()
+	pieces := uint64(1)
+	if bytes > f.longest {
+		pieces = (bytes + f.longest - 1) / f.longest
+	}
 	if pieces > batch {
 		return false
 	}
@@ -189,29 +199,27 @@ func (f *flow) room(bytes uint64) bool {
 }
 
 // progress takes completions, and sees to it that there will be one for what is under way.
-func (f *flow) progress() (outstanding bool, err error) {
+// Done is how many requests are known to be done.
+func (f *flow) progress() (done uint64, outstanding bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
-		return false, f.err
+		return 0, false, f.err
 	}
 	if f.posted != f.completed {
 		if err := f.pollLocked(); err != nil {
-			return false, err
+			return 0, false, err
 		}
 	}
-	if f.posted == f.completed {
-		return false, nil
-	}
-	if f.marked == f.posted {
-		return true, nil
+	if f.posted == f.completed || f.marked == f.posted {
+		return f.completed, f.posted != f.completed, nil
 	}
 	if f.looked != f.posted {
 		f.looked, f.since = f.posted, time.Now()
 	} else if time.Since(f.since) >= markAfter && f.posted-f.completed < f.depth {
 		err = f.markLocked()
 	}
-	return true, err
+	return f.completed, true, err
 }
 
 // check returns the number of a request whose completion means that all earlier puts are
@@ -234,7 +242,7 @@ func (f *flow) checkLocked(halt *atomic.Bool) (uint64, error) {
 		return f.marked, nil // signals by immediates are waited for in another way
 	}
 	r := f.question()
-	if f.dirty { // of where the data went: another device's memory is behind another bus
+	if f.dirty {
 		r.remote, r.rkey, r.bytes = f.last.addr, f.last.rkey, uint32(min(8, f.last.bytes))
 	}
 	one := [1]request{r}
@@ -262,28 +270,14 @@ func (f *flow) markLocked() error {
 	return err
 }
 
-// done returns how many requests are known to be done.
-func (f *flow) done() uint64 {
+// reached reports whether a request is known to be done.
+func (f *flow) reached(request uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.completed
+	return f.completed >= request
 }
 
 // counted returns how many signals the peer's plugin has counted.
 func (f *flow) counted() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(f.box.memory.Addr(), boxCredit)))
-}
-
-// touch notes a put, for the check that follows.
-func (f *flow) touch(addr, bytes uint64, rkey uint32) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dirty, f.last = true, target{addr: addr, bytes: bytes, rkey: rkey}
-}
-
-// clean notes a signal: it vouches for the puts before it.
-func (f *flow) clean() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dirty = false
 }

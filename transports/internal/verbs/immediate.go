@@ -94,7 +94,7 @@ func (d *destinations) inquire(halt *atomic.Bool) (uint64, error) {
 
 // signal is an empty write with an immediate.
 func (d *destinations) signal(immediate uint32) request {
-	return request{opcode: opWriteImm, remote: d.flow.theirs.mailbox, rkey: d.flow.theirs.rkey, value: uint64(immediate)}
+	return request{opcode: opWriteImm, role: vouches, remote: d.flow.theirs.mailbox, rkey: d.flow.theirs.rkey, value: uint64(immediate)}
 }
 
 // room reports whether the peer has room for a signal.
@@ -127,7 +127,7 @@ func (d *destinations) take(n uint32, halt *atomic.Bool) (uint32, error) {
 				return 0, err
 			}
 		}
-		if _, err := d.flow.progress(); err != nil {
+		if _, _, err := d.flow.progress(); err != nil {
 			return 0, err
 		}
 		ring.Yield()

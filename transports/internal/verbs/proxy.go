@@ -36,7 +36,8 @@ type proxy struct {
 	used      map[slot]bool // slots that were bound once; they are not given out again
 	flows     []*flow
 	ring      *ring.Ring
-	pending   []flush // in the order of their triggers
+	pending   []flush     // in the order of their triggers
+	open      atomic.Bool // there are pending ones
 	ended     bool
 	steps     uint64    // completions and counted signals so far
 	moved     time.Time // when there was one more; zero while nothing is under way
@@ -211,7 +212,7 @@ func (p *proxy) forget(ctx context.Context, closed map[framework.ID]bool, memory
 		limit := time.Now().Add(settleLimit)
 		for _, f := range p.flows {
 			for time.Now().Before(limit) && ctx.Err() == nil {
-				if busy, err := f.progress(); !busy || err != nil {
+				if _, busy, err := f.progress(); !busy || err != nil {
 					break
 				}
 				ring.Yield()
@@ -220,6 +221,7 @@ func (p *proxy) forget(ctx context.Context, closed map[framework.ID]bool, memory
 	}
 	p.flows = slices.DeleteFunc(p.flows, func(f *flow) bool { return gone[f] })
 	p.pending = slices.DeleteFunc(p.pending, func(w flush) bool { return gone[w.flow] })
+	p.open.Store(len(p.pending) > 0)
 }
 
 // settleLimit bounds the wait for requests; those that fail end by themselves.
@@ -247,11 +249,15 @@ func (p *proxy) Start(ctx context.Context, share framework.Share) error {
 
 // Help implements framework.Helper: it posts and counts on the thread of who pushes or
 // waits.
-func (p *proxy) Help(waits bool) {
-	if r := p.t.receiver.Load(); r != nil && waits {
-		r.help()
+func (p *proxy) Help(waits bool) (soon bool) {
+	if waits {
+		if r := p.t.receiver.Load(); r != nil {
+			r.help()
+			soon = true
+		}
 	}
-	p.Lend(waits)
+	left := p.Lend(waits)
+	return soon || left || p.open.Load()
 }
 
 // Stop performs what was pushed, and ends.

@@ -153,7 +153,16 @@ type request struct {
 	remote        uint64
 	rkey          uint32
 	value         uint64 // what an atomic adds, or the immediate
+	role          role
 }
+
+// role is what a request means for those before it.
+type role uint8
+
+const (
+	carries role = 1 // data that nothing behind it vouches for yet
+	vouches role = 2 // who hears that it is done, or was counted, knows that earlier data is there
+)
 
 // Kinds and flags of requests.
 const (
@@ -182,7 +191,7 @@ func (p *pair) stage(i int, id uint64, r *request) {
 
 // post gives the first n staged requests to the adapter by one call.
 func (p *pair) post(n int) error {
-	if e := C.mscclpp_verbs_post(p.qp, &p.ops[0], C.int(n), p.taken); e != 0 {
+	if e := C.mscclpp_verbs_post(C.uintptr_t(uintptr(unsafe.Pointer(p.qp))), &p.ops[0], C.int(n), p.taken); e != 0 {
 		return fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, int(*p.taken)+1, n, syscall.Errno(e))
 	}
 	return nil
@@ -199,7 +208,7 @@ func (p *pair) pollSent(do func(completion)) (int, error) { return p.poll(p.send
 func (p *pair) pollCame(do func(completion)) (int, error) { return p.poll(p.recv, p.came, do) }
 
 func (p *pair) poll(cq *C.struct_rv_cq, into []C.mscclpp_verbs_done, do func(completion)) (int, error) {
-	n := C.mscclpp_verbs_poll(cq, &into[0], batch)
+	n := C.mscclpp_verbs_poll(C.uintptr_t(uintptr(unsafe.Pointer(cq))), &into[0], batch)
 	if n < 0 {
 		return 0, fmt.Errorf("%w: device %s: its queue of completions cannot be read: %d", framework.ErrUnavailable, p.dev.name, int(n))
 	}

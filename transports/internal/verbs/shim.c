@@ -253,7 +253,8 @@ int mscclpp_verbs_ready(mscclpp_verbs* v, struct rv_qp* qp, const mscclpp_verbs_
                       rv_qp_state | rv_qp_timeout | rv_qp_retry_cnt | rv_qp_rnr_retry | rv_qp_sq_psn | rv_qp_max_qp_rd_atomic);
 }
 
-int mscclpp_verbs_post(struct rv_qp* qp, const mscclpp_verbs_op* ops, int n, int* posted) {
+int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, int* posted) {
+  struct rv_qp* const qp = (struct rv_qp*)pair;
   struct rv_send_wr wr[mscclpp_verbs_batch];
   struct rv_sge sge[mscclpp_verbs_batch];
   *posted = 0;
@@ -292,7 +293,8 @@ int mscclpp_verbs_post_receives(struct rv_qp* qp, int n) {
   return err;
 }
 
-int mscclpp_verbs_poll(struct rv_cq* cq, mscclpp_verbs_done* out, int most) {
+int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most) {
+  struct rv_cq* const cq = (struct rv_cq*)queue;
   struct rv_wc wc[mscclpp_verbs_batch];
   const int n = cq->context->ops.poll_cq(cq, most < mscclpp_verbs_batch ? most : mscclpp_verbs_batch, wc);
   for (int i = 0; i < n; ++i) {

@@ -65,8 +65,11 @@ typedef struct {
   uint16_t opcode, flags;
 } mscclpp_verbs_op;
 
+// What is called for each message takes its queue as a number: of pointers to structures cgo
+// checks what they hold, each time.
+
 // Posts up to mscclpp_verbs_batch requests by one call. *posted: how many were taken.
-int mscclpp_verbs_post(struct rv_qp*, const mscclpp_verbs_op*, int n, int* posted);
+int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op*, int n, int* posted);
 int mscclpp_verbs_post_receives(struct rv_qp*, int n);
 
 typedef struct {
@@ -74,7 +77,7 @@ typedef struct {
   uint32_t status, vendor, value;
 } mscclpp_verbs_done;
 
-int mscclpp_verbs_poll(struct rv_cq*, mscclpp_verbs_done* out, int most);
+int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most);
 int mscclpp_verbs_arm(struct rv_cq*);
 int mscclpp_verbs_event(mscclpp_verbs*, struct rv_comp_channel*, int timeout_ms);  // 1: there was one
 
