@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // queue is how a communicator reads and writes words of a device: by copies and
@@ -147,7 +148,7 @@ func (c *Communicator) Settle(ctx context.Context, streams ...gpu.Stream) error 
 }
 
 func (c *Communicator) settle(ctx context.Context, engine gpu.Engine, s gpu.Stream) error {
-	start := time.Now()
+	start, pace := time.Now(), ring.Begin(nil, false)
 	var failed time.Time
 	for {
 		state, err := engine.Query(s)
@@ -166,6 +167,6 @@ func (c *Communicator) settle(ctx context.Context, engine gpu.Engine, s gpu.Stre
 			return c.blame("settle", framework.NoPeer, fmt.Errorf("%w: a stream of %v is busy for %v: %w",
 				framework.ErrUnavailable, c.dev.Info().Device, now.Sub(start).Round(time.Millisecond), late))
 		}
-		time.Sleep(min(now.Sub(start)/16, time.Millisecond))
+		pace.Rest()
 	}
 }
