@@ -31,11 +31,7 @@ func WriteDocs(w io.Writer) error {
 	}
 	b.WriteString(docsFlat)
 	for _, name := range sortedFlat() {
-		if f := flatNames[name]; f.key != "" {
-			fmt.Fprintf(&b, "| `%s` | sets `%s` |\n", name, f.key)
-		} else {
-			fmt.Fprintf(&b, "| `%s` | no effect: %s |\n", name, f.note)
-		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", name, flatNames[name].effect())
 	}
 	_, err = io.WriteString(w, b.String())
 	return err

@@ -63,3 +63,25 @@ func TestDocsNameEveryKeyAndVariable(t *testing.T) {
 		}
 	}
 }
+
+// The page says of a variable that disables what it does to the key.
+func TestDocsNameOpposites(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteDocs(&b); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for name, f := range flatNames {
+		turned := f.key != "" && f.value("true") == "false" && f.value("0") == "true"
+		if said := strings.Contains(b.String(), "| `"+name+"` | sets `"+f.key+"` to the opposite |\n"); said != turned {
+			t.Errorf("%s turns its value %v, and the page says so %v", name, turned, said)
+		}
+		if turned && f.value("maybe") != "maybe" { // refused where it is used
+			t.Errorf("%s makes %q of \"maybe\"", name, f.value("maybe"))
+		}
+		found = found || turned
+	}
+	if !found {
+		t.Error("no variable is the opposite of a key: MSCCLPP_FORCE_DISABLE_GDR was one")
+	}
+}

@@ -100,11 +100,8 @@ func readEnviron(environ []string) (map[string]any, map[string]string, []string,
 				warnings = append(warnings, fmt.Sprintf("environment variable %s is ignored: %s is set", name, own))
 				return "", nil
 			}
-			if old.convert != nil {
-				value = old.convert(value)
-			}
 			from[old.key] = name
-			return strings.ReplaceAll(old.key, ".", delimiter), value
+			return strings.ReplaceAll(old.key, ".", delimiter), old.value(value)
 		},
 	}), nil)
 	sort.Strings(warnings)

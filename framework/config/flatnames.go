@@ -7,9 +7,32 @@ import (
 
 // flatName says what becomes of a variable of MSCCL++.
 type flatName struct {
-	key     string              // of ours that takes its value
-	convert func(string) string // nil: the value is taken as it is
-	note    string              // without a key: what to do instead
+	key      string              // of ours that takes its value
+	opposite bool                // it disables what the key enables
+	convert  func(string) string // nil: the value is taken as it is
+	note     string              // without a key: what to do instead
+}
+
+// value returns what the key is set to.
+func (f flatName) value(v string) string {
+	switch {
+	case f.opposite:
+		return not(v)
+	case f.convert != nil:
+		return f.convert(v)
+	}
+	return v
+}
+
+// effect says what the variable does, for the reference page.
+func (f flatName) effect() string {
+	switch {
+	case f.key == "":
+		return "no effect: " + f.note
+	case f.opposite:
+		return "sets `" + f.key + "` to the opposite"
+	}
+	return "sets `" + f.key + "`"
 }
 
 // flatNames are the variables that users of MSCCL++ know. Those that have a
@@ -27,7 +50,7 @@ var flatNames = map[string]flatName{
 	"MSCCLPP_IBV_SO":        {key: "transport.ib-host.library"},
 	"MSCCLPP_IB_GID_INDEX":  {key: "transport.ib-host.gid_index"},
 
-	"MSCCLPP_FORCE_DISABLE_GDR": {key: "transport.ib-host.gpu_direct", convert: not},
+	"MSCCLPP_FORCE_DISABLE_GDR": {key: "transport.ib-host.gpu_direct", opposite: true},
 
 	"MSCCLPP_LOG_SUBSYS":         {note: "every message names its package; filter by that"},
 	"MSCCLPP_DEBUG_SUBSYS":       {note: "every message names its package; filter by that"},
