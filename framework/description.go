@@ -13,7 +13,11 @@ type Description struct {
 	Proxy    ProxySite // who drives its port channels
 	Probe    bool      // Prober is implemented
 	Streams  bool      // links of port channels can be handed to the rank: see RoleStream
+	Links    int       // connections to one peer that port channels use in turn; 0: one
 }
+
+// MostLinks bounds Description.Links.
+const MostLinks = 64
 
 // Has reports whether the transport offers links of kind k.
 func (d Description) Has(k Kind) bool {

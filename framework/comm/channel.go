@@ -49,7 +49,7 @@ func (c *Communicator) symmetric(s *Symmetric) error {
 
 // outbound is where this rank raises the peer's counter.
 func (c *Communicator) outbound(p pair) uintptr {
-	return c.links[linkKey{framework.KindMemory, p.peer}].inbox.addr + uintptr(p.theirs)*semaphoreStride
+	return c.links[linkKey{framework.KindMemory, p.peer, 0}].inbox.addr + uintptr(p.theirs)*semaphoreStride
 }
 
 // others lists all ranks but this one, ascending.

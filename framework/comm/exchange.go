@@ -75,13 +75,13 @@ func (s *Symmetric) collect(ctx context.Context, c *Communicator) error {
 	}
 	others := c.others()
 	for _, peer := range others {
-		if err := c.sendKey(ctx, c.links[linkKey{framework.KindMemory, peer}], peer, s.own); err != nil {
+		if err := c.sendKey(ctx, c.links[linkKey{framework.KindMemory, peer, 0}], peer, s.own); err != nil {
 			return err
 		}
 	}
 	for _, peer := range others {
 		var err error
-		if s.peers[peer], err = c.recvKey(ctx, c.links[linkKey{framework.KindMemory, peer}], peer, s.own); err != nil {
+		if s.peers[peer], err = c.recvKey(ctx, c.links[linkKey{framework.KindMemory, peer, 0}], peer, s.own); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func tournament(player, round, n int) int {
 // memoryLink is link for memory channels; with it go the semaphore counters of
 // both sides.
 func (c *Communicator) memoryLink(ctx context.Context, peer int) (*link, error) {
-	l, err := c.link(ctx, framework.KindMemory, peer)
+	l, err := c.link(ctx, linkKey{framework.KindMemory, peer, 0})
 	if err != nil || l.inbox.addr != 0 {
 		return l, err
 	}

@@ -273,3 +273,15 @@ func (d *smallDevice) Alloc(bytes uint64) (gpu.Memory, error) {
 	}
 	return d.Device.Alloc(bytes)
 }
+
+// count is how many things of a kind there are.
+func (l *ledger) count(what string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.made {
+		if w == what {
+			n++
+		}
+	}
+	return n
+}

@@ -13,8 +13,9 @@ import (
 )
 
 type linkKey struct {
-	kind framework.Kind
-	peer int
+	kind   framework.Kind
+	peer   int
+	number int // of several to one peer, which port channels use in turn
 }
 
 // link is a connection to one peer, or for a switch to all others.
@@ -29,6 +30,8 @@ type link struct {
 	tokens    *tokens          // and the peer's, where they are mapped here
 	hosted    bool             // the peer raises tokens of this rank, not its counters
 	streamed  bool             // port link: the rank drives its sockets
+	several   int              // port link: how many there are to the peer once all are used
+	users     int              // and how many channels have been given one of them
 	stream    *streamLink      // these
 }
 
@@ -41,18 +44,18 @@ type offer struct {
 	// ones of the message that carries the offers.
 	Shares  int    `json:"shares"`
 	Streams bool   `json:"streams,omitempty"` // port: the rank would drive the sockets itself
+	Links   int    `json:"links,omitempty"`   // port: connections that channels would use in turn
 	Why     string `json:"why,omitempty"`     // not offered, and the reason
 	Never   bool   `json:"never,omitempty"`   // nor at any other time
 }
 
-// link returns the connection to peer for channels of kind k and makes it when it
-// is first asked for. Both sides call it. The caller holds c.setup.
-func (c *Communicator) link(ctx context.Context, k framework.Kind, peer int) (*link, error) {
-	key := linkKey{k, peer}
+// link returns a connection and makes it when it is first asked for. Both sides call it.
+// The caller holds c.setup.
+func (c *Communicator) link(ctx context.Context, key linkKey) (*link, error) {
 	if l := c.links[key]; l != nil {
 		return l, nil
 	}
-	l, err := c.makeLink(ctx, k, peer)
+	l, err := c.makeLink(ctx, key.kind, key.peer)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +89,11 @@ func (c *Communicator) makeLink(ctx context.Context, k framework.Kind, peer int)
 	if err != nil {
 		return nil, &framework.Error{Op: "link", Peer: peer, Err: err}
 	}
-	order, other := offers, theirs
+	first, second := offers, theirs
 	if peer < c.Rank() {
-		order, other = theirs, offers
+		first, second = theirs, offers
 	}
-	name, err := choose(order, other)
+	name, err := choose(first, second)
 	if err != nil { // both ends see that, and are in step
 		return nil, &refusal{&framework.Error{Op: k.String() + " link", Peer: peer, Err: err}}
 	}
@@ -104,7 +107,11 @@ func (c *Communicator) makeLink(ctx context.Context, k framework.Kind, peer int)
 	}
 	chosen = name
 	c.log.Debug("linked", "peer", peer, "kind", k, "transport", name)
-	return &link{transport: t, endpoint: end.ID, conn: conn, streamed: streams(offers, name) && streams(theirs, name)}, nil
+	mine, other := offered(offers, name), offered(theirs, name)
+	return &link{
+		transport: t, endpoint: end.ID, conn: conn, streamed: mine.Streams && other.Streams,
+		several: max(1, min(mine.Links, other.Links, framework.MostLinks)),
+	}, nil
 }
 
 // shut releases a link; that of a communicator that has failed drops what waits for
@@ -171,7 +178,7 @@ func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int
 			continue
 		}
 		ends[t.Name] = end
-		offers = append(offers, offer{Name: t.Name, Reach: end.Reach, Data: end.Address.Data, Shares: len(end.Address.Shares), Streams: c.streams(k, t)})
+		offers = append(offers, offer{Name: t.Name, Reach: end.Reach, Data: end.Address.Data, Shares: len(end.Address.Shares), Streams: c.streams(k, t), Links: t.Description.Links})
 	}
 	return ends, offers
 }
@@ -222,6 +229,10 @@ func (c *Communicator) closeEndpoints(ends map[string]framework.Endpoint, chosen
 			undo(func(ctx context.Context) error { return c.transport(name).Close(ctx, e.ID) })
 		}
 	}
+}
+
+func offered(offers []offer, name string) offer {
+	return offers[slices.IndexFunc(offers, func(o offer) bool { return o.Name == name })]
 }
 
 func (c *Communicator) transport(name string) *Transport {

@@ -20,13 +20,16 @@ func (c *Communicator) Offers(k framework.Kind) bool {
 	return slices.ContainsFunc(c.opts.Transports, func(t *Transport) bool { return t.Description.Has(k) })
 }
 
-// Links lists the connections made so far, by kind and peer. They come into being
+// Links lists what connects this rank so far, by kind and peer. Connections come into being
 // when a channel first needs them.
 func (c *Communicator) Links() []Link {
 	c.parts.mu.Lock()
 	defer c.parts.mu.Unlock()
 	all := make([]Link, 0, len(c.links))
 	for key, l := range c.links {
+		if key.number > 0 { // one of several, which are alike
+			continue
+		}
 		all = append(all, Link{key.kind, key.peer, l.transport})
 	}
 	slices.SortFunc(all, func(a, b Link) int {

@@ -72,7 +72,13 @@ func (c *Communicator) PortChannel(ctx context.Context, peer int, src, open *Mem
 // portLink is link for port channels; with it go the semaphore counters of the peer:
 // their key for a proxy of the transport, else their address, and a stream.
 func (c *Communicator) portLink(ctx context.Context, peer int) (*link, error) {
-	l, err := c.link(ctx, framework.KindPort, peer)
+	first, err := c.link(ctx, linkKey{framework.KindPort, peer, 0})
+	if err != nil {
+		return nil, err
+	}
+	number := first.users % first.several // both ends count alike: they build channels in the same order
+	first.users++
+	l, err := c.link(ctx, linkKey{framework.KindPort, peer, number})
 	if err != nil {
 		return nil, err
 	}

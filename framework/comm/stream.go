@@ -39,16 +39,6 @@ func (c *Communicator) streams(k framework.Kind, t *Transport) bool {
 	return k == framework.KindPort && t.Description.Streams && c.control.hostDev == nil
 }
 
-// streams reports whether an offer says so.
-func streams(offers []offer, name string) bool {
-	for _, o := range offers {
-		if o.Name == name {
-			return o.Streams
-		}
-	}
-	return false
-}
-
 // streamLink takes the sockets of a link over, and opens the counters to the peer.
 func (c *Communicator) streamLink(ctx context.Context, l *link, peer int) error {
 	if l.stream != nil {

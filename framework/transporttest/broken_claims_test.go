@@ -64,6 +64,7 @@ func TestSuiteFindsWrongClaims(t *testing.T) {
 		"channel kind(9) is unknown":      func(d *framework.Description) { d.Channels = append(d.Channels, 9) },
 		"no kind of channel":              func(d *framework.Description) { d.Channels, d.Proxy = nil, framework.ProxyNone },
 		`need "luck" is unknown`:          func(d *framework.Description) { d.Needs = []framework.Need{"luck"} },
+		"65 links to one peer":            func(d *framework.Description) { d.Links = 65 },
 		"port channels have a proxy":      func(d *framework.Description) { d.Proxy = framework.ProxyNone },
 		`image id "" is empty`:            func(d *framework.Description) { d.Images = append(d.Images, image("", "")) },
 		`image id "a" is empty or`:        func(d *framework.Description) { d.Images = append(d.Images, image("a", ""), image("a", "")) },

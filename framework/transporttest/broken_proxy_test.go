@@ -192,6 +192,20 @@ var proxyDefects = []defect{
 			return list, false
 		}
 	})},
+	{"signals over another link", "port/several-links", "signals arrived", func(b *broken) {
+		b.describe = func(d framework.Description) framework.Description {
+			d.Links = 3
+			return d
+		}
+		meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
+			return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+				if kindOf(t)&device.TriggerSignal != 0 {
+					t.Snd = t.Snd&(1<<53-1) | (device.RingFlushWords-1)<<53 // the first one's
+				}
+				return []device.Trigger{t}, false
+			}
+		})(b)
+	}},
 	{"loses the tail of a put", "port/put", "is wrong after the flush", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
 		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
 			if size := t.Fst & 0xffffffff; size > 16 {

@@ -104,6 +104,9 @@ func testClaims(t *T) {
 	if d.Has(framework.KindPort) != (d.Proxy != framework.ProxyNone) {
 		t.Errorf("channels %v and proxy %q disagree: port channels have a proxy, others none", d.Channels, d.Proxy)
 	}
+	if d.Links < 0 || d.Links > framework.MostLinks || d.Links > 1 && !d.Has(framework.KindPort) {
+		t.Errorf("%d links to one peer: want 0 to %d, and more than one for port channels only", d.Links, framework.MostLinks)
+	}
 	families := map[string]bool{}
 	ids := map[string]bool{}
 	for _, i := range d.Images {

@@ -23,6 +23,7 @@ var portTests = []test{
 	{name: "port/rings", when: portClaimed, body: testRings},
 	{name: "port/idle", when: portClaimed, body: testIdle},
 	{name: "port/ring-full", when: portClaimed, body: testRingFull},
+	{name: "port/several-links", when: func(c claims) bool { return portClaimed(c) && c.Links > 1 }, body: testSeveralLinks},
 }
 
 // testPortPut puts every size at every alignment of both ends, and looks at the
@@ -326,3 +327,40 @@ func testRingFull(t *T) {
 
 // pointer is an address of mapped memory, which the collector does not move.
 func pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+
+// testSeveralLinks has as many links between two ranks as the transport asks for, all on one
+// ring: each carries its own data and signals, and goes away without the others.
+func testSeveralLinks(t *T) {
+	const room = 1 << 14
+	a, b := t.rank(0), t.rank(1)
+	p := a.proxied(256)
+	var n numbers
+	links := make([]*link, t.claims.Links)
+	channels := make([]*channel, len(links))
+	for i := range links {
+		links[i] = t.link(framework.KindPort, a, b)
+		channels[i] = p.channelTo(links[i], 0, room, &n)
+		fill(channels[i].src.bytes, uint64(i))
+	}
+	for left := len(channels); left > 0; left-- {
+		for _, c := range channels[:left] {
+			clear(c.dst.bytes)
+			c.putSignal(0, 0, room)
+		}
+		for i, c := range channels[:left] {
+			c.flush()
+			if at, bad := differs(c.dst.bytes, uint64(i)); bad {
+				t.Fatalf("link %d of %d: byte %d is not there after the flush", i, left, at)
+			}
+			if got := atomic.LoadUint64(c.count()); got != uint64(len(channels)-left+1) {
+				t.Fatalf("link %d of %d: %d signals arrived, %d were sent", i, left, got, len(channels)-left+1)
+			}
+		}
+		last := links[left-1]
+		for side, r := range last.ranks {
+			if err := r.Close(t.ctx, last.conn[side]); err != nil {
+				t.Fatalf("rank %d: close of link %d: %v", r.n, left-1, err)
+			}
+		}
+	}
+}

@@ -649,6 +649,7 @@ type Description struct {
 	Proxy         string                 `protobuf:"bytes,8,opt,name=proxy,proto3" json:"proxy,omitempty"` // "", plugin or rank
 	Probe         bool                   `protobuf:"varint,9,opt,name=probe,proto3" json:"probe,omitempty"`
 	Streams       bool                   `protobuf:"varint,10,opt,name=streams,proto3" json:"streams,omitempty"` // Attach without keys hands over the sockets of a port link
+	Links         int32                  `protobuf:"varint,11,opt,name=links,proto3" json:"links,omitempty"`     // connections to one peer that port channels use in turn; 0: one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -751,6 +752,13 @@ func (x *Description) GetStreams() bool {
 		return x.Streams
 	}
 	return false
+}
+
+func (x *Description) GetLinks() int32 {
+	if x != nil {
+		return x.Links
+	}
+	return 0
 }
 
 type ImageInfo struct {
@@ -3126,7 +3134,7 @@ const file_transport_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\v2\x19.mscclpp.plugin.v1.OptionR\aoptions\"\x11\n" +
 	"\x0fDescribeRequest\"T\n" +
 	"\x10DescribeResponse\x12@\n" +
-	"\vdescription\x18\x01 \x01(\v2\x1e.mscclpp.plugin.v1.DescriptionR\vdescription\"\xd3\x02\n" +
+	"\vdescription\x18\x01 \x01(\v2\x1e.mscclpp.plugin.v1.DescriptionR\vdescription\"\xe9\x02\n" +
 	"\vDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x123\n" +
@@ -3138,7 +3146,8 @@ const file_transport_proto_rawDesc = "" +
 	"\x05proxy\x18\b \x01(\tR\x05proxy\x12\x14\n" +
 	"\x05probe\x18\t \x01(\bR\x05probe\x12\x18\n" +
 	"\astreams\x18\n" +
-	" \x01(\bR\astreams\"\xb3\x01\n" +
+	" \x01(\bR\astreams\x12\x14\n" +
+	"\x05links\x18\v \x01(\x05R\x05links\"\xb3\x01\n" +
 	"\tImageInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04arch\x18\x02 \x01(\tR\x04arch\x12\x16\n" +

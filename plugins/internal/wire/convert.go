@@ -34,7 +34,7 @@ func enum[T ~uint8, E ~int32](e E) T {
 func DescriptionOut(d framework.Description) *pb.Description {
 	m := &pb.Description{
 		Name: d.Name, Version: d.Version, Channels: kindsOut(d.Channels),
-		Signal: string(d.Signal), Proxy: string(d.Proxy), Probe: d.Probe, Streams: d.Streams,
+		Signal: string(d.Signal), Proxy: string(d.Proxy), Probe: d.Probe, Streams: d.Streams, Links: i32(d.Links),
 	}
 	for _, n := range d.Needs {
 		m.Needs = append(m.Needs, string(n))
@@ -59,7 +59,7 @@ func DescriptionOut(d framework.Description) *pb.Description {
 func DescriptionIn(m *pb.Description) framework.Description {
 	d := framework.Description{
 		Name: m.GetName(), Version: m.GetVersion(), Channels: kindsIn(m.GetChannels()),
-		Signal: framework.Signal(m.GetSignal()), Proxy: framework.ProxySite(m.GetProxy()), Probe: m.GetProbe(), Streams: m.GetStreams(),
+		Signal: framework.Signal(m.GetSignal()), Proxy: framework.ProxySite(m.GetProxy()), Probe: m.GetProbe(), Streams: m.GetStreams(), Links: int(m.GetLinks()),
 	}
 	for _, n := range m.GetNeeds() {
 		d.Needs = append(d.Needs, framework.Need(n))

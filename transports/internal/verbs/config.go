@@ -21,6 +21,7 @@ type Config struct {
 	AckTimeout   int           `help:"How long a packet may be unanswered before it is sent again: 4.096 µs × 2^n, n from 1 to 31."`
 	Retries      int           `help:"How often it is sent again before the peer counts as dead, 0 to 6. The 7 that other programs use is endless on some adapters."`
 	GPUDirect    bool          `option:"gpu_direct" help:"Whether memory of GPUs is registered where it is, by its dma-buf. If not, what is on a GPU goes through memory of the host."`
+	QueuePairs   int           `help:"Queue pairs to each peer. Port channels use them in turn, each of them one."`
 	QueueDepth   int           `help:"Work requests that a connection may have under way. More wait in the ring."`
 	Receives     int           `help:"Signals that a peer may have under way before it waits; for write-with-immediate."`
 	Inline       int           `help:"Bytes up to which data travels inside the work request; less where the device wants less."`
@@ -32,7 +33,7 @@ type Config struct {
 // Defaults are the values of a Config that nobody changed.
 func (Config) Defaults() Config {
 	return Config{
-		GIDIndex: -1, GPUDirect: true, AckTimeout: 16, Retries: 6, QueueDepth: 256, Receives: 256, Inline: 64,
+		GIDIndex: -1, GPUDirect: true, AckTimeout: 16, Retries: 6, QueuePairs: 1, QueueDepth: 256, Receives: 256, Inline: 64,
 		DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond, DrainCPU: -1,
 	}
 }
@@ -49,6 +50,7 @@ func (c Config) Validate() error {
 		{"service_level", c.ServiceLevel, 0, 15},
 		{"ack_timeout", c.AckTimeout, 1, 31},
 		{"retries", c.Retries, 0, 6},
+		{"queue_pairs", c.QueuePairs, 1, framework.MostLinks},
 		{"queue_depth", c.QueueDepth, minDepth, 1 << 15},
 		{"receives", c.Receives, 4, 1 << 14},
 		{"inline", c.Inline, 0, 1 << 12},

@@ -19,13 +19,13 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// The same with queues that are nearly always full.
+// The same with queues that are nearly always full, and several of them.
 func TestConformanceSmallQueues(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			library := fake(t)
 			transporttest.Run(t, func(t testing.TB) *transporttest.Side {
-				return transporttest.Embedded(transportOn(t, library, mode, func(c *Config) { c.QueueDepth, c.Receives, c.Inline = minDepth, 4, 0 }))
+				return transporttest.Embedded(transportOn(t, library, mode, func(c *Config) { c.QueueDepth, c.Receives, c.Inline, c.QueuePairs = minDepth, 4, 0, 3 }))
 			})
 		})
 	}

@@ -62,6 +62,7 @@ func (t *Transport) Describe(context.Context) (framework.Description, error) {
 		Needs:    []framework.Need{framework.NeedMemFD},
 		Proxy:    framework.ProxyPlugin,
 		Probe:    true,
+		Links:    t.config.QueuePairs,
 	}
 	if t.config.GPUDirect {
 		d.Needs = append(d.Needs, framework.NeedDMABuf)
