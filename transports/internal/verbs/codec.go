@@ -1,31 +1,28 @@
 package verbs
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
+	"github.com/mscclpp-go/mscclpp/transports/internal/parcel"
 )
 
-// What peers send each other: a header of magic, version, type and mode, then fields, little
-// endian, and a checksum. Peers of one job may run different builds, so a change of a
-// layout raises its version.
+// What peers send each other: a head, the mode, then fields, and a checksum.
 const (
-	codecVersion = 2
-	typeKey      = 1
-	typeAddress  = 2
-	headBytes    = 7
-	sumBytes     = 4
-	keyBytes     = headBytes + 8 + 8 + 8 + 4 + sumBytes
-	addressFixed = headBytes + 1 + 4 + digestBytes + 4 + 4 + 16 + 2 + 1 + 1 + 1 + 2 + 8 + 4 + 1 + sumBytes
-	digestBytes  = 16
+	typeKey     = 1
+	typeAddress = 2
+	keyBytes    = 1 + 8 + 8 + 8 + 4
+	// addressFixed is an address up to the name of the device.
+	addressFixed = 1 + link.SideBytes + 4 + 4 + 16 + 2 + 1 + 1 + 1 + 2 + 8 + 4 + 1
 	maxName      = 64
 )
 
-var magic = [4]byte{'M', 'S', 'R', 'V'}
+var (
+	head  = parcel.Head{Magic: [4]byte{'M', 'S', 'R', 'V'}, Version: 3, Transport: "a transport over verbs"}
+	order = binary.LittleEndian
+)
 
 // key tells peers where memory is, as adapters name it.
 type key struct {
@@ -37,29 +34,23 @@ type key struct {
 
 func (k key) append(b []byte) []byte {
 	start := len(b)
-	b = appendHead(b, typeKey, k.mode)
-	b = binary.LittleEndian.AppendUint64(b, uint64(k.id))
-	b = binary.LittleEndian.AppendUint64(b, k.addr)
-	b = binary.LittleEndian.AppendUint64(b, k.bytes)
-	b = binary.LittleEndian.AppendUint32(b, k.rkey)
-	return appendSum(b, start)
+	b = append(head.Append(b, typeKey), byte(k.mode))
+	b = order.AppendUint64(b, uint64(k.id))
+	b = order.AppendUint64(b, k.addr)
+	b = order.AppendUint64(b, k.bytes)
+	b = order.AppendUint32(b, k.rkey)
+	return parcel.Seal(b, start)
 }
 
-// openKey checks a peer's key. It needs no descriptors, so it has none.
+// openKey checks a peer's key.
 func openKey(p framework.Parcel, mode Mode) (key, error) {
-	b := p.Data
-	if err := check(b, typeKey, "key", mode, func(int) int { return keyBytes }); err != nil {
+	b, err := open(p, typeKey, "key", mode, func([]byte) int { return keyBytes })
+	if err != nil {
 		return key{}, err
 	}
-	if len(p.Shares) != 0 {
-		return key{}, fmt.Errorf("%w: key with %d shares: expected none", framework.ErrPeer, len(p.Shares))
-	}
 	k := key{
-		mode:  mode,
-		id:    framework.ID(binary.LittleEndian.Uint64(b[headBytes:])),
-		addr:  binary.LittleEndian.Uint64(b[headBytes+8:]),
-		bytes: binary.LittleEndian.Uint64(b[headBytes+16:]),
-		rkey:  binary.LittleEndian.Uint32(b[headBytes+24:]),
+		mode: mode, id: framework.ID(order.Uint64(b[1:])),
+		addr: order.Uint64(b[9:]), bytes: order.Uint64(b[17:]), rkey: order.Uint32(b[25:]),
 	}
 	if k.bytes == 0 || k.addr+k.bytes < k.addr || k.id == 0 {
 		return key{}, fmt.Errorf("%w: key of %d bytes at %#x", framework.ErrPeer, k.bytes, k.addr)
@@ -70,9 +61,7 @@ func openKey(p framework.Parcel, mode Mode) (key, error) {
 // address tells a peer how to reach one side of a link.
 type address struct {
 	mode     Mode
-	kind     framework.Kind
-	rank     uint32
-	digest   [digestBytes]byte // of what both sides must agree on
+	side     link.Side
 	qpn, psn uint32
 	gid      [16]byte
 	lid      uint16
@@ -87,91 +76,55 @@ type address struct {
 
 func (a address) append(b []byte) []byte {
 	start := len(b)
-	b = appendHead(b, typeAddress, a.mode)
-	b = append(b, byte(a.kind))
-	b = binary.LittleEndian.AppendUint32(b, a.rank)
-	b = append(b, a.digest[:]...)
-	b = binary.LittleEndian.AppendUint32(b, a.qpn)
-	b = binary.LittleEndian.AppendUint32(b, a.psn)
+	b = append(head.Append(b, typeAddress), byte(a.mode))
+	b = a.side.Append(b)
+	b = order.AppendUint32(b, a.qpn)
+	b = order.AppendUint32(b, a.psn)
 	b = append(b, a.gid[:]...)
-	b = binary.LittleEndian.AppendUint16(b, a.lid)
+	b = order.AppendUint16(b, a.lid)
 	b = append(b, a.mtu, 0, a.atomics)
 	if a.ethernet {
 		b[len(b)-2] = 1
 	}
-	b = binary.LittleEndian.AppendUint16(b, a.receives)
-	b = binary.LittleEndian.AppendUint64(b, a.mailbox)
-	b = binary.LittleEndian.AppendUint32(b, a.rkey)
+	b = order.AppendUint16(b, a.receives)
+	b = order.AppendUint64(b, a.mailbox)
+	b = order.AppendUint32(b, a.rkey)
 	b = append(b, byte(len(a.device)))
 	b = append(b, a.device...)
-	return appendSum(b, start)
+	return parcel.Seal(b, start)
 }
 
 func openAddress(p framework.Parcel, mode Mode) (address, error) {
-	b := p.Data
-	const name = addressFixed - sumBytes - 1 // where the length of the name is
-	if err := check(b, typeAddress, "address", mode, func(n int) int {
-		if n < addressFixed {
+	b, err := open(p, typeAddress, "address", mode, func(b []byte) int {
+		if len(b) < addressFixed {
 			return addressFixed
 		}
-		return addressFixed + int(b[name])
-	}); err != nil {
+		return addressFixed + int(b[addressFixed-1])
+	})
+	if err != nil {
 		return address{}, err
 	}
-	if len(p.Shares) != 0 {
-		return address{}, fmt.Errorf("%w: address with %d shares: expected none", framework.ErrPeer, len(p.Shares))
-	}
-	a := address{mode: mode, kind: framework.Kind(b[headBytes]), rank: binary.LittleEndian.Uint32(b[headBytes+1:])}
-	at := headBytes + 5
-	at += copy(a.digest[:], b[at:])
-	a.qpn, a.psn = binary.LittleEndian.Uint32(b[at:]), binary.LittleEndian.Uint32(b[at+4:])
-	at += 8
-	at += copy(a.gid[:], b[at:])
-	a.lid = binary.LittleEndian.Uint16(b[at:])
-	a.mtu, a.ethernet, a.atomics = b[at+2], b[at+3] == 1, b[at+4]
-	a.receives = binary.LittleEndian.Uint16(b[at+5:])
-	a.mailbox, a.rkey = binary.LittleEndian.Uint64(b[at+7:]), binary.LittleEndian.Uint32(b[at+15:])
-	a.device = string(b[name+1 : len(b)-sumBytes])
+	a := address{mode: mode, side: link.Decode(b[1:]), device: string(b[addressFixed:])}
+	b = b[1+link.SideBytes:]
+	a.qpn, a.psn, a.gid = order.Uint32(b), order.Uint32(b[4:]), [16]byte(b[8:24])
+	a.lid, a.mtu, a.ethernet, a.atomics = order.Uint16(b[24:]), b[26], b[27] == 1, b[28]
+	a.receives, a.mailbox, a.rkey = order.Uint16(b[29:]), order.Uint64(b[31:]), order.Uint32(b[39:])
 	if a.mtu < 1 || a.mtu > 5 || a.atomics == 0 || len(a.device) > maxName || a.mode == Immediate && a.receives == 0 {
 		return address{}, fmt.Errorf("%w: address with MTU code %d, %d atomics at a time, room for %d signals and a device name of %d bytes", framework.ErrPeer, a.mtu, a.atomics, a.receives, len(a.device))
 	}
 	return a, nil
 }
 
-// digest condenses what both sides of a link were configured with. It finds mistakes; it
-// is no defense.
-func digest(c framework.EndpointConfig) (d [digestBytes]byte) {
-	var b []byte
-	for _, r := range c.Ranks {
-		b = binary.LittleEndian.AppendUint32(b, uint32(r))
-	}
-	sum := sha256.Sum256(append(b, c.Group...))
-	copy(d[:], sum[:])
-	return d
-}
-
-func appendHead(b []byte, kind byte, mode Mode) []byte {
-	return append(append(b, magic[:]...), codecVersion, kind, byte(mode))
-}
-
-func appendSum(b []byte, start int) []byte {
-	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b[start:]))
-}
-
-func check(b []byte, kind byte, what string, mode Mode, length func(n int) int) error {
+// open checks what comes before the fields, and how long all of it is.
+func open(p framework.Parcel, kind byte, what string, mode Mode, length func(b []byte) int) ([]byte, error) {
+	b, err := head.Unseal(p, kind, what)
 	switch {
-	case len(b) < headBytes+sumBytes || !bytes.Equal(b[:4], magic[:]):
-		return fmt.Errorf("%w: %d bytes that are no %s of a transport over verbs", framework.ErrPeer, len(b), what)
-	case b[4] != codecVersion:
-		return fmt.Errorf("%w: %s of version %d: expected %d; the ranks run different builds", framework.ErrPeer, what, b[4], codecVersion)
-	case b[5] != kind:
-		return fmt.Errorf("%w: expected a %s", framework.ErrPeer, what)
-	case Mode(b[6]) != mode:
-		return fmt.Errorf("%w: %s of a transport that signals in another way: expected ib-host at both ends, or ib-nonatomic", framework.ErrPeer, what)
-	case len(b) != length(len(b)):
-		return fmt.Errorf("%w: %s of %d bytes: expected %d", framework.ErrPeer, what, len(b), length(len(b)))
-	case crc32.ChecksumIEEE(b[:len(b)-sumBytes]) != binary.LittleEndian.Uint32(b[len(b)-sumBytes:]):
-		return fmt.Errorf("%w: %s was damaged on its way", framework.ErrPeer, what)
+	case err != nil:
+		return nil, err
+	case len(b) == 0 || Mode(b[0]) != mode:
+		return nil, fmt.Errorf("%w: %s of a transport that signals in another way: expected ib-host at both ends, or ib-nonatomic", framework.ErrPeer, what)
+	case len(b) != length(b):
+		return nil, fmt.Errorf("%w: %s of %d bytes: expected %d", framework.ErrPeer, what, len(b), length(b))
 	}
-	return nil
+	return b, nil
 }

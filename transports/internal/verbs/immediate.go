@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 // Signals without atomics. The sender gives each counter that it signals to an entry of a
@@ -323,10 +324,8 @@ func (i *incoming) take(t *Transport, c completion) {
 		id:     framework.ID(atomic.LoadUint64((*uint64)(entry))),
 		offset: atomic.LoadUint64((*uint64)(unsafe.Add(entry, 8))),
 	}
-	t.mu.RLock()
-	r, ok := t.made[to.id].(*registration)
-	t.mu.RUnlock()
-	if !ok {
+	r, err := ids.Find[*registration](&t.things, to.id, "registration")
+	if err != nil {
 		return // the memory was closed: nobody waits for the signal
 	}
 	if !r.raise(to.offset, uint64(fresh)) {

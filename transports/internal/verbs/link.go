@@ -5,12 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
+	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
 // endpoint is one side of a link: a queue pair, and memory for what both plugins tell each
@@ -23,11 +24,18 @@ type endpoint struct {
 	pair   *pair
 	box    *mailbox
 
-	mu   sync.Mutex
-	conn *connection // at most one at a time: a queue pair has one peer
+	mu     sync.Mutex
+	conn   *connection // at most one at a time: a queue pair has one peer
+	closed bool
 }
 
 func (e *endpoint) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	if e.conn != nil { // made meanwhile: it has no id
+		e.conn.end()
+	}
 	e.pair.close()
 	e.box.close()
 	e.t.release()
@@ -42,15 +50,21 @@ type connection struct {
 
 func (c *connection) close() {
 	e := c.endpoint
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.conn == c {
+		c.end()
+	}
+}
+
+// end is for those who hold the endpoint's lock.
+func (c *connection) end() {
+	e := c.endpoint
 	if r := e.t.receiver.Load(); r != nil {
 		r.remove(c.flow)
 	}
 	c.flow.close()
-	e.mu.Lock()
-	if e.conn == c {
-		e.conn = nil
-	}
-	e.mu.Unlock()
+	e.conn = nil
 }
 
 // Listen makes one side of a link.
@@ -83,7 +97,7 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 		return framework.Endpoint{}, err
 	}
 	return framework.Endpoint{
-		ID:      t.keep(e),
+		ID:      t.things.Keep(e),
 		Address: framework.Parcel{Data: e.own.append(nil)},
 		Reach:   []string{d.fabric(t.config)},
 	}, nil
@@ -112,7 +126,7 @@ func (e *endpoint) open() (err error) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // does not fail
 	e.own = address{
-		mode: e.t.setup.Mode, kind: e.config.Kind, rank: uint32(e.config.Rank), digest: digest(e.config),
+		mode: e.t.setup.Mode, side: link.SideOf(e.config),
 		qpn: e.pair.number, psn: binary.LittleEndian.Uint32(random[:]) & 0xffffff,
 		gid: d.gid, lid: d.portAttr.lid, mtu: uint8(d.portAttr.mtu), ethernet: d.portAttr.ethernet,
 		atomics:  uint8(max(1, min(int(d.c.attr.max_qp_rd_atom), 16))),
@@ -125,11 +139,7 @@ func checkConfig(cfg framework.EndpointConfig) error {
 	if cfg.Kind != framework.KindPort {
 		return fmt.Errorf("%w: channels of %v: expected port", framework.ErrUnsupported, cfg.Kind)
 	}
-	r := cfg.Ranks
-	if len(r) != 2 || r[0] >= r[1] || r[0] < 0 || r[1] > math.MaxInt32 || !slices.Contains(r, cfg.Rank) {
-		return fmt.Errorf("%w: ranks %v with own rank %d: expected 2, ascending, with the own one", framework.ErrInvalid, r, cfg.Rank)
-	}
-	return nil
+	return link.CheckRanks(cfg, 2)
 }
 
 // Connect makes the queue pair ready for the peer's.
@@ -145,19 +155,22 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	e, err := find[*endpoint](t, local, "endpoint")
+	e, err := ids.Find[*endpoint](&t.things, local, "endpoint")
 	if err != nil {
 		return 0, err
 	}
-	other := e.config.Ranks[0] + e.config.Ranks[1] - e.config.Rank
-	if len(peers) != 1 || peers[0].Rank != other {
-		return 0, fmt.Errorf("%w: %d peers: expected rank %d", framework.ErrInvalid, len(peers), other)
+	if _, err := link.Others(e.config, peers); err != nil {
+		return 0, err
 	}
 	c, err := e.connect(peers[0])
 	if err != nil {
-		return 0, &framework.Error{Peer: other, Err: err}
+		return 0, &framework.Error{Peer: peers[0].Rank, Err: err}
 	}
-	return t.keep(c), nil
+	id, err := t.things.KeepOn(local, c)
+	if err != nil {
+		c.close()
+	}
+	return id, err
 }
 
 func (e *endpoint) connect(p framework.Peer) (*connection, error) {
@@ -165,18 +178,17 @@ func (e *endpoint) connect(p framework.Peer) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case a.kind != e.own.kind:
-		return nil, fmt.Errorf("%w: address of a %v link: expected %v", framework.ErrPeer, a.kind, e.own.kind)
-	case int(a.rank) != p.Rank:
-		return nil, fmt.Errorf("%w: address of rank %d", framework.ErrPeer, a.rank)
-	case a.digest != e.own.digest:
-		return nil, fmt.Errorf("%w: address of a link of another group, or with other ranks", framework.ErrPeer)
-	case a.ethernet != e.own.ethernet:
+	if err := e.own.side.Check(p.Rank, a.side); err != nil {
+		return nil, err
+	}
+	if a.ethernet != e.own.ethernet {
 		return nil, fmt.Errorf("%w: device %s is on another kind of network than %s: one has InfiniBand, the other RoCE", framework.ErrPeer, a.device, e.dev.name)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return nil, fmt.Errorf("%w: the endpoint was closed meanwhile", framework.ErrInvalid)
+	}
 	if e.conn != nil {
 		return nil, fmt.Errorf("%w: the endpoint is connected: expected one connection for each", framework.ErrInvalid)
 	}
@@ -219,13 +231,13 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	c, err := find[*connection](t, conn, "connection")
+	c, err := ids.Find[*connection](&t.things, conn, "connection")
 	if err != nil {
 		return none, err
 	}
 	var own *registration
 	if local != 0 {
-		if own, err = find[*registration](t, local, "registration"); err != nil {
+		if own, err = ids.Find[*registration](&t.things, local, "registration"); err != nil {
 			return none, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	frameproxy "github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 const (
@@ -80,9 +81,7 @@ func (t *Transport) NewProxy(ctx context.Context) (framework.Proxy, error) {
 		p.mu.Unlock()
 		return p.handle
 	}, frameproxy.Options{Spin: t.config.DrainSpin, Yield: t.config.DrainYield, Park: park, Nap: nap, CPU: t.config.DrainCPU + 1, Progress: p.progress})
-	t.mu.Lock()
-	t.proxies[p] = true
-	t.mu.Unlock()
+	t.things.Enter(p)
 	return p, nil
 }
 
@@ -94,7 +93,7 @@ func (p *proxy) BindMemory(ctx context.Context, number uint32, b framework.Memor
 	case err != nil:
 	case b.Local != 0 && b.Conn == 0:
 		var r *registration
-		if r, err = find[*registration](p.t, b.Local, "registration"); err == nil {
+		if r, err = ids.Find[*registration](&p.t.things, b.Local, "registration"); err == nil {
 			v = bound{by: b.Local, own: r.region, mapped: r.memory != nil}
 		}
 	case b.Local == 0 && b.Conn != 0:
@@ -140,7 +139,7 @@ func (p *proxy) BindSemaphore(ctx context.Context, number uint32, b framework.Se
 
 // peers is memory of a peer, by its key.
 func (p *proxy) peers(conn framework.ID, k framework.Parcel) (bound, error) {
-	c, err := find[*connection](p.t, conn, "connection")
+	c, err := ids.Find[*connection](&p.t.things, conn, "connection")
 	if err != nil {
 		return bound{}, err
 	}
@@ -187,17 +186,17 @@ func (p *proxy) bind(s slot, limit uint32, v bound) error {
 	return nil
 }
 
-// forget empties the slots that were bound with ids that are closed. Where memory goes away
+// Forget empties the slots that were bound with ids that are closed. Where memory goes away
 // it waits for requests that may still read it.
-func (p *proxy) forget(ctx context.Context, closed map[framework.ID]bool, memory bool) {
+func (p *proxy) Forget(closed map[framework.ID]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	had := false
+	had, memory := false, false
 	gone := map[*flow]bool{}
 	for _, all := range [][]bound{p.memory[:], p.semaphore[:]} {
 		for i := range all {
 			if b := &all[i]; b.by != 0 && closed[b.by] {
-				had = true
+				had, memory = true, memory || b.own != nil
 				if b.flow != nil {
 					gone[b.flow] = true
 				}
@@ -211,7 +210,7 @@ func (p *proxy) forget(ctx context.Context, closed map[framework.ID]bool, memory
 	if memory {
 		limit := time.Now().Add(settleLimit)
 		for _, f := range p.flows {
-			for time.Now().Before(limit) && ctx.Err() == nil {
+			for time.Now().Before(limit) {
 				if _, busy, err := f.progress(); !busy || err != nil {
 					break
 				}
@@ -269,9 +268,7 @@ func (p *proxy) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
-	p.t.mu.Lock()
-	delete(p.t.proxies, p)
-	p.t.mu.Unlock()
+	p.t.things.Leave(p)
 	if err != nil {
 		return p.t.failure("stop proxy", err)
 	}

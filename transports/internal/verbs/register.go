@@ -105,7 +105,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 		t.release()
 		return none, err
 	}
-	id := t.keep(r)
+	id := t.things.Keep(r)
 	k := key{mode: t.setup.Mode, id: id, addr: r.region.addr, bytes: seg.Bytes, rkey: r.region.rkey}
 	return framework.Registration{ID: id, Key: framework.Parcel{Data: k.append(nil)}}, nil
 }

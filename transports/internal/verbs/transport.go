@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 // Mode is how a transport signals.
@@ -31,14 +32,13 @@ type Transport struct {
 	setup  Setup
 	config Config
 
-	mu       sync.RWMutex
+	mu       sync.Mutex
 	lib      *library
 	dev      *adapter // open while something uses it
 	users    int
 	receiver atomic.Pointer[receiver] // of dev; nil where signals are atomics
-	last     framework.ID
-	made     map[framework.ID]thing
-	proxies  map[*proxy]bool
+
+	things ids.Table[thing]
 }
 
 // thing is what ids stand for.
@@ -49,7 +49,7 @@ func New(s Setup, c Config) (framework.Transport, error) {
 	if err := c.Validate(); err != nil {
 		return nil, &framework.Error{Op: "open", Transport: s.Name, Peer: framework.NoPeer, Err: err}
 	}
-	return &Transport{setup: s, config: c, made: map[framework.ID]thing{}, proxies: map[*proxy]bool{}}, nil
+	return &Transport{setup: s, config: c}, nil
 }
 
 // Describe says what the transport can do.
@@ -140,58 +140,10 @@ func (t *Transport) release() {
 }
 
 // Close frees what was made under id. Proxies lose the slots that were bound with it, and
-// what they have under way from that memory is waited for.
-func (t *Transport) Close(ctx context.Context, id framework.ID) error {
-	t.mu.Lock()
-	x, ok := t.made[id]
-	delete(t.made, id)
-	closed := map[framework.ID]bool{id: true}
-	things := []thing{x}
-	if e, endpoint := x.(*endpoint); endpoint {
-		for other, m := range t.made {
-			if c, is := m.(*connection); is && c.endpoint == e {
-				closed[other] = true
-				things = []thing{c, e}
-				delete(t.made, other)
-			}
-		}
-	}
-	proxies := make([]*proxy, 0, len(t.proxies))
-	for p := range t.proxies {
-		proxies = append(proxies, p)
-	}
-	t.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	_, memory := x.(*registration)
-	for _, p := range proxies {
-		p.forget(ctx, closed, memory)
-	}
-	for _, x := range things {
-		x.close()
-	}
+// what they have under way from that memory is waited for, within a bound of its own.
+func (t *Transport) Close(_ context.Context, id framework.ID) error {
+	t.things.Close(id, thing.close)
 	return nil
-}
-
-// keep gives a thing its id.
-func (t *Transport) keep(x thing) framework.ID {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last++
-	t.made[t.last] = x
-	return t.last
-}
-
-// find returns what id stands for.
-func find[T thing](t *Transport, id framework.ID, what string) (T, error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	x, ok := t.made[id].(T)
-	if !ok {
-		return x, fmt.Errorf("%w: id %d is no %s, or was closed", framework.ErrInvalid, id, what)
-	}
-	return x, nil
 }
 
 // failure names operation and peer, once.
