@@ -1,41 +1,23 @@
-// Package compare sets our benchmark against that of an MPI implementation on the
-// same machine, in the same run.
+// Package compare sets what we do against what others do on the same machine, in the
+// same run. The commands compare-mpi, compare-tcp and compare-verbs are made of it.
 //
 // The two sides run alternately, several times each, so that whatever else the
-// machine does meets both. For each size the ratio is the median of our times over
-// the median of theirs; below 1 is faster. Ratios are combined by their geometric
-// mean.
+// machine does meets both. For each point the ratio is the median of our values over
+// the median of theirs. Ratios are combined by their geometric mean.
 package compare
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/bench/stats"
 )
-
-// Setting is one comparison, with what we promise about it.
-type Setting struct {
-	Name       string
-	Ranks      int
-	Registered bool    // our buffers; MPI knows no such thing
-	Mean       float64 // the geometric mean of all ratios may be at most this
-	Worst      float64 // no single ratio may be above; 0: no promise
-}
-
-// Settings is what is compared.
-var Settings = []Setting{
-	{Name: "2-ranks-heap", Ranks: 2, Mean: 0.8, Worst: 1.2},
-	{Name: "2-ranks-registered", Ranks: 2, Registered: true, Mean: 0.6},
-	{Name: "4-ranks-heap", Ranks: 4, Mean: 1.0},
-}
-
-// Collectives that are compared, in float32, sum.
-var Collectives = []string{"allreduce", "allgather"}
 
 // Key is one point of a comparison.
 type Key struct {
@@ -78,40 +60,42 @@ func (t Times) Add(output []byte) error {
 // Line is the verdict on one point.
 type Line struct {
 	Key
-	Ours, Theirs float64 // medians over the runs, µs
+	Ours, Theirs float64 // medians over the runs
 	Ratio        float64
 	Low, High    float64 // the smallest and largest ratio of a run of ours to the run of theirs next to it
 }
 
-// Compare pairs the two sides. A point that one side lacks, or ran a different
-// number of times, is an error.
-func Compare(ours, theirs Times) ([]Line, error) {
+// Pair compares what two sides measured for one point, run by run.
+func Pair(k Key, ours, theirs []float64) (Line, error) {
+	if len(ours) == 0 || len(ours) != len(theirs) {
+		return Line{}, fmt.Errorf("%s of %d bytes: we ran %d times, they %d: expected as often", k.Collective, k.Bytes, len(ours), len(theirs))
+	}
+	l := Line{Key: k, Low: math.Inf(1), High: math.Inf(-1)}
+	for i := range ours {
+		r := ours[i] / theirs[i]
+		l.Low, l.High = min(l.Low, r), max(l.High, r)
+	}
+	l.Ours, l.Theirs = stats.Median(slices.Clone(ours)), stats.Median(slices.Clone(theirs))
+	l.Ratio = l.Ours / l.Theirs
+	return l, nil
+}
+
+// Compare pairs the two sides, in the given order of collectives, and then by size. A
+// point that one side lacks, or ran a different number of times, is an error.
+func Compare(ours, theirs Times, order ...string) ([]Line, error) {
 	if len(ours) != len(theirs) {
 		return nil, fmt.Errorf("we have %d points, they %d", len(ours), len(theirs))
 	}
 	var lines []Line
-	for k, o := range ours {
-		t := theirs[k]
-		if len(t) != len(o) {
-			return nil, fmt.Errorf("%s of %d bytes: we ran %d times, they %d", k.Collective, k.Bytes, len(o), len(t))
+	for k := range ours {
+		l, err := Pair(k, ours[k], theirs[k])
+		if err != nil {
+			return nil, err
 		}
-		l := Line{Key: k}
-		for i := range o {
-			r := o[i] / t[i]
-			if i == 0 {
-				l.Low, l.High = r, r
-			}
-			l.Low, l.High = min(l.Low, r), max(l.High, r)
-		}
-		l.Ours, l.Theirs = stats.Median(slices.Clone(o)), stats.Median(slices.Clone(t))
-		l.Ratio = l.Ours / l.Theirs
 		lines = append(lines, l)
 	}
 	slices.SortFunc(lines, func(a, b Line) int {
-		if a.Collective != b.Collective {
-			return slices.Index(Collectives, a.Collective) - slices.Index(Collectives, b.Collective)
-		}
-		return int(a.Bytes - b.Bytes)
+		return cmp.Or(slices.Index(order, a.Collective)-slices.Index(order, b.Collective), cmp.Compare(a.Bytes, b.Bytes))
 	})
 	return lines, nil
 }
@@ -125,35 +109,4 @@ func Mean(lines []Line, collective string) float64 {
 		}
 	}
 	return stats.GeoMean(ratios)
-}
-
-// Verdict compares the lines with what the setting promises: nothing if it is kept.
-func (s Setting) Verdict(lines []Line) (broken []string) {
-	if m := Mean(lines, ""); !(m <= s.Mean) {
-		broken = append(broken, fmt.Sprintf("the mean is %.3f, promised is %.2f", m, s.Mean))
-	}
-	for _, l := range lines {
-		if s.Worst > 0 && !(l.Ratio <= s.Worst) {
-			broken = append(broken, fmt.Sprintf("%s of %d bytes is %.3f, promised is %.2f", l.Collective, l.Bytes, l.Ratio, s.Worst))
-		}
-	}
-	return broken
-}
-
-// FallenBack is the time of an all-reduce of 1 KiB between two ranks above which the
-// MPI implementation cannot be using shared memory: it talks TCP to itself, and to be
-// faster than that proves nothing.
-const FallenBack = 4.0
-
-// Sound refuses a comparison with a peer that runs on a slow path. Theirs are times
-// of two ranks.
-func Sound(theirs Times) error {
-	t := theirs[Key{"allreduce", 1024}]
-	if len(t) == 0 {
-		return fmt.Errorf("comparison refused: the peer has no time for an all-reduce of 1 KiB")
-	}
-	if m := stats.Median(slices.Clone(t)); !(m <= FallenBack) {
-		return fmt.Errorf("comparison refused: the peer takes %.2f µs for an all-reduce of 1 KiB between two ranks, more than %.0f µs: it does not use shared memory", m, FallenBack)
-	}
-	return nil
 }

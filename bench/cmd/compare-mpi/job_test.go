@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,17 +10,12 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/bench/compare"
+	"github.com/mscclpp-go/mscclpp/bench/compare/comparetest"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 )
 
 // The test binary is both launchers: what it prints depends on its arguments.
-func TestMain(m *testing.M) {
-	if mode := os.Getenv("COMPARE_FAKE"); mode != "" {
-		fake(mode, os.Args[1:])
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { comparetest.Main(m, fake) }
 
 func fake(mode string, args []string) {
 	has := func(a string) bool { return slices.Contains(args, a) }
@@ -58,13 +51,8 @@ func fake(mode string, args []string) {
 }
 
 func newJob(t *testing.T, mode string) job {
-	t.Setenv("COMPARE_FAKE", mode)
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // a second at the end of each of many children
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return job{launcher: self, mpirun: self, peer: "peer", first: "first", out: t.TempDir(), sizes: "1K:4K", repetitions: 3, log: io.Discard}
+	r := comparetest.Runner(t, mode)
+	return job{Runner: r, mpirun: r.Launcher, peer: "peer", first: "first", sizes: "1K:4K"}
 }
 
 func TestBothSidesInTurn(t *testing.T) {
@@ -73,12 +61,12 @@ func TestBothSidesInTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	summary, err := os.ReadFile(filepath.Join(j.out, "README.md"))
+	summary, err := os.ReadFile(filepath.Join(j.Out, "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The fakes start equally fast, which breaks the promise about starting.
-	if broken > 1 || strings.Count(string(summary), "\nKept.") != len(compare.Settings) {
+	if broken > 1 || strings.Count(string(summary), "\nKept.") != len(settings) {
 		t.Errorf("%d promises broken in\n%s", broken, summary)
 	}
 	for _, want := range []string{"# Against fake 1.0\n", "| allgather | 4K | 1.00 | 2.00 | 0.500 |", "first all-reduce of 4 ranks"} {
@@ -86,8 +74,8 @@ func TestBothSidesInTurn(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, summary)
 		}
 	}
-	for _, s := range compare.Settings {
-		raw, err := os.ReadFile(filepath.Join(j.out, s.Name+".jsonl"))
+	for _, s := range settings {
+		raw, err := os.ReadFile(filepath.Join(j.Out, s.name+".jsonl"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +86,7 @@ func TestBothSidesInTurn(t *testing.T) {
 			}
 		}
 		if got := strings.Join(times, ""); got != "121212" {
-			t.Errorf("%s: order of the runs %q, want ours and theirs in turn", s.Name, got)
+			t.Errorf("%s: order of the runs %q, want ours and theirs in turn", s.name, got)
 		}
 	}
 }
@@ -106,53 +94,36 @@ func TestBothSidesInTurn(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for mode, want := range map[string]string{
 		"tcp":    "refused",
-		"crash":  "rank 1 was killed",
+		"crash":  settings[0].name + ": [",
 		"silent": "printed 3 lines, expected 4",
 	} {
 		if _, err := newJob(t, mode).run(context.Background(), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", mode, err, want)
 		}
 	}
-	j := newJob(t, "good")
-	if _, err := j.run(context.Background(), "3-ranks"); err == nil {
+	if _, err := newJob(t, "good").run(context.Background(), "3-ranks"); err == nil {
 		t.Error("an unknown setting is accepted")
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	why := errors.New("interrupted")
-	cancel(why)
-	if _, err := j.run(ctx, ""); !errors.Is(err, why) {
-		t.Errorf("after an interrupt: %v", err)
 	}
 }
 
 func TestCommandsAreAlike(t *testing.T) {
-	j := job{launcher: "ours", mpirun: "theirs", peer: "peer", sizes: "1K:16K"}
+	j := job{Runner: compare.Runner{Launcher: "ours"}, mpirun: "theirs", peer: "peer", sizes: "1K:16K"}
 	sweep, err := sizes.ParseRange(j.sizes, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range compare.Settings {
+	for _, s := range settings {
 		ours := strings.Join(j.ourCommand(s, "allreduce"), " ")
 		theirs := strings.Join(j.theirCommand(s, "allreduce", sweep), " ")
-		bind := strings.Join(binding(s.Ranks), " ")
+		bind := strings.Join(binding(s.ranks), " ")
 		if !strings.Contains(ours, bind) || !strings.Contains(theirs, bind) {
-			t.Errorf("%s is bound differently: %q and %q", s.Name, ours, theirs)
+			t.Errorf("%s is bound differently: %q and %q", s.name, ours, theirs)
 		}
 		if !strings.HasSuffix(theirs, "peer allreduce 1024:200:64 4096:200:64 16384:200:64") {
 			t.Errorf("the peer gets another plan: %q", theirs)
 		}
-		if strings.Contains(ours, "--registered") != s.Registered {
-			t.Errorf("%s: %q", s.Name, ours)
+		if strings.Contains(ours, "--registered") != s.registered {
+			t.Errorf("%s: %q", s.name, ours)
 		}
-	}
-}
-
-func TestField(t *testing.T) {
-	text := "processor\t: 0\nmodel name\t: Some CPU : fast\n"
-	if got := field(text, "model name"); got != "Some CPU : fast" {
-		t.Errorf("%q", got)
-	}
-	if got := field(text, "model"); got != "unknown" {
-		t.Errorf("%q", got)
 	}
 }

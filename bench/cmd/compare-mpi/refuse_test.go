@@ -3,14 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/mscclpp-go/mscclpp/bench/compare"
 )
 
 // A peer that fell back to TCP is refused after its first run, and nothing that
@@ -18,8 +15,8 @@ import (
 func TestRefusedComparisonLeavesNoSummary(t *testing.T) {
 	j := newJob(t, "tcp")
 	var log bytes.Buffer
-	j.log = &log
-	summary := filepath.Join(j.out, "README.md")
+	j.Log = &log
+	summary := filepath.Join(j.Out, "README.md")
 	if err := os.WriteFile(summary, []byte("of an earlier run"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -35,28 +32,18 @@ func TestRefusedComparisonLeavesNoSummary(t *testing.T) {
 	}
 }
 
-// Both launchers say why they failed; that must reach who reads the error.
-func TestFailureOfASideIsQuoted(t *testing.T) {
-	_, err := newJob(t, "crash").run(context.Background(), "")
-	for _, want := range []string{compare.Settings[0].Name + ": ", "allgather", "exit status 3", "rank 1 was killed"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in %v", want, err)
-		}
-	}
-}
-
 func TestOneSettingAlone(t *testing.T) {
 	j := newJob(t, "good")
 	j.first = "" // nothing to start
-	only := compare.Settings[len(compare.Settings)-1].Name
+	only := settings[len(settings)-1].name
 	if _, err := j.run(context.Background(), only); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(j.out, "*.jsonl"))
+	files, err := filepath.Glob(filepath.Join(j.Out, "*.jsonl"))
 	if err != nil || len(files) != 1 || filepath.Base(files[0]) != only+".jsonl" {
 		t.Errorf("%q, %v; want that of %s alone", files, err, only)
 	}
-	text, err := os.ReadFile(filepath.Join(j.out, "README.md"))
+	text, err := os.ReadFile(filepath.Join(j.Out, "README.md"))
 	if err != nil || strings.Count(string(text), "\n## ") != 2 || strings.Contains(string(text), "first all-reduce") {
 		t.Errorf("%v: want that setting and the starts:\n%s", err, text)
 	}
@@ -64,36 +51,18 @@ func TestOneSettingAlone(t *testing.T) {
 
 func TestBadJobsAreRefusedAtOnce(t *testing.T) {
 	for want, change := range map[string]func(*job){
-		`size "lots"`:                          func(j *job) { j.sizes = "lots" },
-		"larger than the second":               func(j *job) { j.sizes = "4K:1K" },
-		"0 repetitions: expected 1 or more":    func(j *job) { j.repetitions = 0 },
-		"not a directory":                      func(j *job) { j.out = filepath.Join(j.out, "file", "below") },
-		"no such file":                         func(j *job) { j.launcher = "/nonexistent/mscclpp-run" },
-		"no result in the output":              func(j *job) { j.launcher = "true" },
-		"expected a JSON object a line":        func(j *job) { j.launcher = "echo" },
-		`executable file not found in $PATH`:   func(j *job) { j.mpirun = "no-such-mpirun" },
-		"we have 4 points, they 2":             func(j *job) { j.mpirun = halfOf(j.mpirun, j.out) },
-		"was wrong, or not checked: {\"collec": func(j *job) { j.launcher = unchecked(j.out) },
+		`size "lots"`:                        func(j *job) { j.sizes = "lots" },
+		"larger than the second":             func(j *job) { j.sizes = "4K:1K" },
+		"0 repetitions: expected 1 or more":  func(j *job) { j.Repetitions = 0 },
+		"no result in the output":            func(j *job) { j.Launcher = "true" },
+		`executable file not found in $PATH`: func(j *job) { j.mpirun = "no-such-mpirun" },
 	} {
 		j := newJob(t, "good")
-		if err := os.WriteFile(filepath.Join(j.out, "file"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
 		change(&j)
-		if _, err := j.run(context.Background(), compare.Settings[0].Name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := j.run(context.Background(), settings[0].name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-}
-
-// halfOf is a launcher that loses every second result of another one.
-func halfOf(launcher, dir string) string {
-	return script(dir, "half", `"`+launcher+`" "$@" | grep -v '"bytes":4096'`)
-}
-
-// unchecked is a launcher whose benchmark verifies nothing.
-func unchecked(dir string) string {
-	return script(dir, "unchecked", `echo '{"collective":"allreduce","bytes":1024,"time_us":1,"errors":null}'`)
 }
 
 func script(dir, name, text string) string {
@@ -102,29 +71,6 @@ func script(dir, name, text string) string {
 		panic(err)
 	}
 	return path
-}
-
-// A launcher is asked to end before it is killed, so that its ranks end with it.
-func TestInterruptedSideMayCleanUp(t *testing.T) {
-	dir := t.TempDir()
-	mark := filepath.Join(dir, "cleaned")
-	slow := script(dir, "slow", `trap 'touch "`+mark+`"; exit 0' TERM; echo started >"`+mark+`.started"; while :; do sleep 0.01; done`)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	why := errors.New("interrupted by the test")
-	go func() {
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if _, err := os.Stat(mark + ".started"); err == nil {
-				break
-			}
-		}
-		cancel(why)
-	}()
-	if _, err := output(ctx, []string{slow}); !errors.Is(err, why) {
-		t.Errorf("%v, want %v", err, why)
-	}
-	if _, err := os.Stat(mark); err != nil {
-		t.Errorf("it could not clean up: %v", err)
-	}
 }
 
 func TestTimeUntilTheLastRanksLine(t *testing.T) {
@@ -140,28 +86,5 @@ func TestTimeUntilTheLastRanksLine(t *testing.T) {
 	}
 	if _, err := untilLines(context.Background(), []string{script(dir, "fails", "echo 0; exit 4")}, 1); err == nil || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("%v", err)
-	}
-}
-
-// Results are published: where they were taken is nobody's business.
-func TestPathsAreTakenOut(t *testing.T) {
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := `{"transport_source":"plugin ` + here + `/bin/plugins/p (pid 1)","cwd":"` + here + `er/x"}`
-	want := `{"transport_source":"plugin bin/plugins/p (pid 1)","cwd":"` + here + `er/x"}`
-	if got := string(portable([]byte(in))); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func TestDescriptionNeverFails(t *testing.T) {
-	m := describe(context.Background(), job{launcher: "/nonexistent/a", mpirun: "/nonexistent/b", repetitions: 3})
-	if m.MPI != "unknown" || m.Version != "unknown" || m.CPUs != cpus() || m.Repetitions != 3 || m.Kernel == "" || m.CPU == "" {
-		t.Errorf("%+v", m)
-	}
-	if _, err := time.Parse("2006-01-02", m.Date); err != nil {
-		t.Errorf("date %q: %v", m.Date, err)
 	}
 }

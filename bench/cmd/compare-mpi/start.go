@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"os/exec"
 	"strconv"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/bench/compare"
-	"github.com/mscclpp-go/mscclpp/bench/stats"
 )
 
 // startRuns is how often each start is timed: starts are short and vary a lot.
@@ -17,53 +15,49 @@ const startRuns = 21
 
 // starts compares how long it takes to launch processes that do nothing, and to get
 // from the command to the end of every rank's first all-reduce.
-func (j job) starts(ctx context.Context) ([]compare.Start, error) {
-	fmt.Fprintln(j.log, "start-up")
+func (j job) starts(ctx context.Context) ([]start, error) {
+	fmt.Fprintln(j.Log, "start-up")
 	launch, err := inTurn(
-		func() (float64, error) { return duration(ctx, []string{j.launcher, "-n", "8", "true"}) },
+		func() (float64, error) { return duration(ctx, []string{j.Launcher, "-n", "8", "true"}) },
 		func() (float64, error) { return duration(ctx, append(j.mpi(8), "true")) })
 	if err != nil {
 		return nil, err
 	}
-	launch.Name, launch.Limit = "8 processes that do nothing", 0.25
-	all := []compare.Start{launch}
+	launch.name, launch.limit = "8 processes that do nothing", 0.25
+	all := []start{launch}
 	if j.first == "" {
 		return all, nil
 	}
 	first, err := inTurn(
-		func() (float64, error) { return untilLines(ctx, []string{j.launcher, "-n", "4", j.first}, 4) },
+		func() (float64, error) { return untilLines(ctx, []string{j.Launcher, "-n", "4", j.first}, 4) },
 		func() (float64, error) { return untilLines(ctx, append(j.mpi(4), j.peer, "first"), 4) })
 	if err != nil {
 		return nil, err
 	}
-	first.Name, first.LimitMS = "first all-reduce of 4 ranks", 150
+	first.name, first.limitMS = "first all-reduce of 4 ranks", 150
 	return append(all, first), nil
 }
 
-func inTurn(ours, theirs func() (float64, error)) (compare.Start, error) {
-	var o, t []float64
+func inTurn(ours, theirs func() (float64, error)) (start, error) {
+	var all [2][]float64
 	for range startRuns {
-		for _, side := range []struct {
-			run func() (float64, error)
-			all *[]float64
-		}{{ours, &o}, {theirs, &t}} {
-			ms, err := side.run()
+		for i, run := range []func() (float64, error){ours, theirs} {
+			ms, err := run()
 			if err != nil {
-				return compare.Start{}, err
+				return start{}, err
 			}
-			*side.all = append(*side.all, ms)
+			all[i] = append(all[i], ms)
 		}
 	}
-	s := compare.Start{Ours: stats.Median(o), Theirs: stats.Median(t)}
-	s.Ratio = s.Ours / s.Theirs
-	return s, nil
+	l, err := compare.Pair(compare.Key{}, all[0], all[1])
+	return start{ours: l.Ours, theirs: l.Theirs, ratio: l.Ratio}, err
 }
 
 // duration is the time of a whole command, in milliseconds.
 func duration(ctx context.Context, command []string) (float64, error) {
-	start := time.Now()
-	_, err := output(ctx, command)
-	return ms(start), err
+	began := time.Now()
+	_, err := compare.Output(ctx, command)
+	return ms(began), err
 }
 
 // untilLines is the time from the start of a command until it has printed the given
@@ -71,13 +65,12 @@ func duration(ctx context.Context, command []string) (float64, error) {
 func untilLines(ctx context.Context, command []string, lines int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	stopGently(cmd)
+	cmd := compare.Command(ctx, command)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, err
 	}
-	start := time.Now()
+	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
@@ -85,7 +78,7 @@ func untilLines(ctx context.Context, command []string, lines int) (float64, erro
 	seen, took := 0, 0.0
 	for in.Scan() {
 		if seen++; seen == lines {
-			took = ms(start)
+			took = ms(began)
 		}
 	}
 	if err := cmd.Wait(); err != nil {
@@ -97,4 +90,4 @@ func untilLines(ctx context.Context, command []string, lines int) (float64, erro
 	return took, in.Err()
 }
 
-func ms(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1e3 }
+func ms(began time.Time) float64 { return float64(time.Since(began).Microseconds()) / 1e3 }

@@ -1,19 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"sync"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,11 +15,10 @@ import (
 
 // job is one comparison.
 type job struct {
-	launcher, self, peer, mpirun, mpiPeer     string
-	first, second, firstAddr, secondAddr, out string
-	repetitions                               int
-	log                                       io.Writer
-	jobs                                      int // started so far
+	compare.Runner
+	self, peer, mpirun, mpiPeer          string
+	first, second, firstAddr, secondAddr string
+	jobs                                 int // started so far
 }
 
 // setting is one table, with what is promised about it.
@@ -67,55 +58,20 @@ func (j *job) settings() []setting {
 
 // run returns how many promises are not kept.
 func (j *job) run(ctx context.Context) (broken int, err error) {
-	if j.repetitions < 1 {
-		return 0, fmt.Errorf("%d repetitions: expected 1 or more", j.repetitions)
-	}
-	if err := os.MkdirAll(j.out, 0o755); err != nil {
-		return 0, err
-	}
-	var summary bytes.Buffer
-	heading(&summary, j.repetitions)
-	for _, s := range j.settings() {
-		lines, err := j.setting(ctx, s)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", s.name, err)
-		}
-		broken += section(&summary, s, lines)
-	}
-	return broken, os.WriteFile(filepath.Join(j.out, "README.md"), summary.Bytes(), 0o644)
-}
-
-// setting runs both sides in turn.
-func (j *job) setting(ctx context.Context, s setting) ([]compare.Line, error) {
-	raw, err := os.Create(filepath.Join(j.out, s.name+".jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	defer raw.Close()
-	ours, theirs := compare.Times{}, compare.Times{}
-	for run := range j.repetitions {
-		fmt.Fprintf(j.log, "%s, run %d of %d\n", s.name, run+1, j.repetitions)
-		j.jobs++
-		for _, side := range []struct {
-			times    compare.Times
-			commands [][]string
-		}{{ours, j.ourCommands(s)}, {theirs, [][]string{j.theirCommand(s)}}} {
-			out, err := together(ctx, side.commands)
+	return j.Summarize(func(summary io.Writer) (broken int, err error) {
+		heading(summary, j.Repetitions)
+		for _, s := range j.settings() {
+			lines, err := j.InTurn(ctx, s.name, func() []compare.Turn {
+				j.jobs++
+				return []compare.Turn{{Name: s.name, Ours: j.ourCommands(s), Theirs: [][]string{j.theirCommand(s)}}}
+			}, nil)
 			if err != nil {
-				return nil, err
+				return 0, fmt.Errorf("%s: %w", s.name, err)
 			}
-			if _, err := raw.Write(out); err != nil {
-				return nil, err
-			}
-			if err := side.times.Add(out); err != nil {
-				return nil, fmt.Errorf("%s: %w", side.commands[0], err)
-			}
+			broken += section(summary, s, lines)
 		}
-	}
-	if err := raw.Close(); err != nil {
-		return nil, err
-	}
-	return compare.Compare(ours, theirs)
+		return broken, nil
+	})
 }
 
 // total is how many bytes a point moves in one run: so many that the last sleep of who
@@ -155,7 +111,7 @@ func (j *job) ourCommands(s setting) [][]string {
 			c = append(c, "taskset", "-c", strconv.Itoa(cores[host]))
 		}
 		c = append(c, "env", fmt.Sprintf("MSCCLPP_BOOTSTRAP__HOST_ID=host-%d", host), fmt.Sprintf("MSCCLPP_TRANSPORT__TCP__STREAMS=%d", s.streams),
-			j.launcher, "-N", "2", "--node-rank", strconv.Itoa(host), "--master-addr", addr, "--master-port", strconv.Itoa(port),
+			j.Launcher, "-N", "2", "--node-rank", strconv.Itoa(host), "--master-addr", addr, "--master-port", strconv.Itoa(port),
 			"--transports", "tcp", "-n", "1")
 		if s.what == "allreduce" {
 			first, last := s.sizes[0], s.sizes[len(s.sizes)-1]
@@ -199,39 +155,4 @@ func (j *job) theirCommand(s setting) []string {
 		c = append(c, strconv.Itoa(s.streams))
 	}
 	return append(c, s.points()...)
-}
-
-// limit is far above what any run takes: only a hang reaches it.
-const limit = 3 * time.Minute
-
-// together runs commands at the same time, and returns what they print. When one
-// fails, the others are ended.
-func together(ctx context.Context, commands [][]string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	outs, failed := make([]bytes.Buffer, len(commands)), make([]error, len(commands))
-	var all sync.WaitGroup
-	for i, command := range commands {
-		all.Go(func() {
-			cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-			// A launcher gets time to end its ranks before it is killed.
-			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-			cmd.WaitDelay = 5 * time.Second
-			var text bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &outs[i], &text
-			if err := cmd.Run(); err != nil {
-				failed[i] = fmt.Errorf("%s: %w\n%s", command, errors.Join(err, context.Cause(ctx)), text.Bytes())
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return nil, err
-	}
-	var out []byte
-	for i := range outs {
-		out = slices.Concat(out, outs[i].Bytes())
-	}
-	return out, nil
 }

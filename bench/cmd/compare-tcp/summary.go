@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strings"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/bench/compare"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
@@ -14,17 +12,11 @@ import (
 
 // heading writes the top of a summary.
 func heading(w io.Writer, repetitions int) {
-	text := func(file string) string {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return "unknown"
-		}
-		return strings.TrimSpace(string(b))
+	m, load := compare.Here(), "unknown"
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		load, _, _ = strings.Cut(string(text), " ")
 	}
-	kernel, _, _ := strings.Cut(text("/proc/sys/kernel/osrelease"), "-")
-	load, _, _ := strings.Cut(text("/proc/loadavg"), " ")
-	fmt.Fprintf(w, "# The tcp transport against C, and against MPI over TCP\n\n%s, %d CPUs, Linux %s, load %s at the start.\n\n",
-		time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), kernel, load)
+	fmt.Fprintf(w, "# The tcp transport against C, and against MPI over TCP\n\n%s, %d CPUs, Linux %s, load %s at the start.\n\n", m.Date, m.CPUs, m.Kernel, load)
 	fmt.Fprintf(w, `Made by scripts/bench-tcp.sh: %d runs of each side in turn. Times are microseconds, the median over the runs; a ratio
 is theirs over ours, above 1 is faster; low and high are the extremes over pairs of neighboring runs. Puts and latencies:
 two ranks, which drive the streams that their plugins have made, against two C processes (bench/tcp/peer.c) with as many

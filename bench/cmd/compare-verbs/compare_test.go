@@ -2,25 +2,30 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mscclpp-go/mscclpp/bench/compare"
+	"github.com/mscclpp-go/mscclpp/bench/compare/comparetest"
 )
 
-// The test binary is launcher and bare loop: what it prints depends on its arguments.
+// The test binary is launcher and bare loop: it prints the mode.
 func TestMain(m *testing.M) {
-	if out := os.Getenv("COMPARE_FAKE"); out != "" {
-		if out == "crash" {
+	comparetest.Main(m, func(mode string, _ []string) {
+		if mode == "crash" {
 			os.Stderr.WriteString("no such device\n")
 			os.Exit(3)
 		}
-		os.Stdout.WriteString(out)
-		return
-	}
-	os.Exit(m.Run())
+		os.Stdout.WriteString(mode)
+	})
+}
+
+func newJob(t *testing.T, mode string) job {
+	r := comparetest.Runner(t, mode)
+	return job{Runner: r, self: "ours", peer: r.Launcher, device: "d", iterations: 100}
 }
 
 func TestPoints(t *testing.T) {
@@ -107,7 +112,7 @@ func TestSummary(t *testing.T) {
 		0.5: {"1 promises are not kept.", "at least 0.95 | **not kept**"},
 	} {
 		var text strings.Builder
-		if err := summary(&text, machine{cpus: 4, runs: 3, each: 10}, all(factor, 3)); err != nil {
+		if err := summary(&text, compare.Machine{CPUs: 4}, job{Runner: compare.Runner{Repetitions: 3}, iterations: 10}, all(factor, 3)); err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range append(want, "4 processors", "3 runs", "| reported | |") {
@@ -128,12 +133,12 @@ func TestSummary(t *testing.T) {
 		t.Error("a machine on which nothing was measured is sound")
 	}
 	var text strings.Builder
-	if err := summary(&text, machine{settings: []string{"a.b=1", "c=2"}, load: "0.5 of 2"}, all(1, 1)); err != nil || !strings.Contains(text.String(), "Settings of ours: a.b=1, c=2.") || !strings.Contains(text.String(), "it began: 0.5 of 2.") {
+	if err := summary(&text, compare.Machine{}, job{settings: []string{"a.b=1", "c=2"}, load: "0.5 of 2"}, all(1, 1)); err != nil || !strings.Contains(text.String(), "Settings of ours: a.b=1, c=2.") || !strings.Contains(text.String(), "it began: 0.5 of 2.") {
 		t.Errorf("%v:\n%s", err, text.String())
 	}
 	short := all(1, 2)
 	delete(short[perftestAtom], keyOf(completed, 0))
-	if err := summary(io.Discard, machine{}, short); err == nil || !strings.Contains(err.Error(), "0 of ib_atomic_lat") {
+	if err := summary(io.Discard, compare.Machine{}, job{}, short); err == nil || !strings.Contains(err.Error(), "ib_atomic_lat: completion of 0 bytes: we ran 2 times, they 0") {
 		t.Errorf("a side without values: %v", err)
 	}
 }
@@ -156,60 +161,33 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// A side that fails, or says nothing that can be read, ends the comparison, and the summary
-// of an earlier one stays.
+// A side that fails, or says nothing that can be read, ends the comparison, and is named.
 func TestFailures(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for fake, want := range map[string]string{
+	for mode, want := range map[string]string{
 		"crash":               "no such device",
 		"good day\n":          "expected a JSON object",
 		`{"us":0}` + "\n":     "with a time",
 		`{"what":"x"}` + "\n": "with a time",
 	} {
-		t.Setenv("COMPARE_FAKE", fake)
-		out := t.TempDir()
-		kept := filepath.Join(out, "README.md")
-		if err := os.WriteFile(kept, []byte("earlier"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		j := job{self: self, launcher: self, peer: self, device: "d", out: out, repetitions: 1, iterations: 1, log: io.Discard}
-		if err := j.run(t.Context()); err == nil || !strings.Contains(err.Error(), bareLoop) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", fake, err, want)
-		}
-		if text, err := os.ReadFile(kept); err != nil || string(text) != "earlier" {
-			t.Errorf("the summary is %q, %v", text, err)
+		if err := newJob(t, mode).run(t.Context()); err == nil || !strings.Contains(err.Error(), bareLoop) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", mode, err, want)
 		}
 	}
-	t.Setenv("COMPARE_FAKE", "")
-	if err := (job{out: t.TempDir()}).run(t.Context()); err == nil || !strings.Contains(err.Error(), "expected 1 or more") {
-		t.Errorf("no repetitions: %v", err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("interrupted")
-	cancel(why)
-	if _, err := output(ctx, self); !errors.Is(err, why) {
-		t.Errorf("after an interrupt: %v", err)
+	if err := (job{}).run(t.Context()); err == nil || !strings.Contains(err.Error(), "0 iterations: expected 1 or more") {
+		t.Errorf("no iterations: %v", err)
 	}
 }
 
 // Both sides get as many iterations, and fewer of what takes longer.
 func TestCommandsAreAlike(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("COMPARE_FAKE", `{"what":"put+signal","bytes":8,"iterations":3,"us":1.5}`+"\n")
-	j := job{self: "ours", launcher: self, peer: self, device: "d", iterations: 100}
-	for name, measure := range map[string]func(context.Context) ([]byte, []sample, error){
+	j := newJob(t, `{"what":"put+signal","bytes":8,"iterations":3,"us":1.5}`+"\n")
+	for name, measure := range map[string]func(context.Context) ([]sample, error){
 		"bare":  j.bare,
-		"ranks": func(ctx context.Context) ([]byte, []sample, error) { return j.ranks(ctx, "ib-host", true) },
+		"ranks": func(ctx context.Context) ([]sample, error) { return j.ranks(ctx, "ib-host", true) },
 	} {
-		out, got, err := measure(t.Context())
-		if err != nil || len(got) != 1 || got[0] != (sample{putSignal, 8, 3, 1.5}) || len(out) == 0 {
-			t.Errorf("%s: %q, %+v, %v", name, out, got, err)
+		got, err := measure(t.Context())
+		if err != nil || len(got) != 1 || got[0] != (sample{putSignal, 8, 3, 1.5}) {
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 	if a, b := j.iterationsOf(8), j.iterationsOf(64<<10); a != 100 || b != 25 {

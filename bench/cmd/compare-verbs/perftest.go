@@ -5,33 +5,36 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/bench/compare"
 )
 
 // The programs of perftest run as a pair: a server, and a client that connects to it.
 
-func (j job) atomicLatency(ctx context.Context) ([]byte, []sample, error) {
+func (j job) atomicLatency(ctx context.Context) ([]sample, error) {
 	out, err := j.perftest(ctx, "ib_atomic_lat", "-A", "FETCH_AND_ADD", "-n", strconv.Itoa(j.iterations))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	v, err := column(out, 9, 4) // bytes, iterations, min, max, typical, …: typical is the median
-	return out, []sample{{What: completed, Iterations: j.iterations, Value: v}}, err
+	return []sample{{What: completed, Iterations: j.iterations, Value: v}}, err
 }
 
-func (j job) writeBandwidth(ctx context.Context) ([]byte, []sample, error) {
+func (j job) writeBandwidth(ctx context.Context) ([]sample, error) {
 	n := j.iterationsOf(streamBytes) * 4
 	out, err := j.perftest(ctx, "ib_write_bw", "-s", strconv.Itoa(streamBytes), "-n", strconv.Itoa(n))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	v, err := column(out, 5, 3) // bytes, iterations, peak, average, messages a second
-	return out, []sample{{What: bandwidth, Bytes: streamBytes, Iterations: n, Value: v}}, err
+	return []sample{{What: bandwidth, Bytes: streamBytes, Iterations: n, Value: v}}, err
 }
 
-func (j job) perftest(ctx context.Context, name string, args ...string) ([]byte, error) {
+func (j job) perftest(ctx context.Context, args ...string) ([]byte, error) {
 	gid, err := gidIndex(filepath.Join("/sys/class/infiniband", j.device, "ports/1"))
 	if err != nil {
 		return nil, err
@@ -41,12 +44,12 @@ func (j job) perftest(ctx context.Context, name string, args ...string) ([]byte,
 	defer cancel()
 	served := make(chan error, 1)
 	go func() {
-		_, err := output(ctx, name, args...)
+		_, err := compare.Output(ctx, args)
 		served <- err
 	}()
 	// The client gives up at once where nobody listens yet.
 	for start := time.Now(); ; {
-		out, err := output(ctx, name, append(args, j.host)...)
+		out, err := compare.Output(ctx, append(slices.Clone(args), j.host))
 		if err == nil {
 			return out, <-served
 		}

@@ -4,21 +4,18 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/mscclpp-go/mscclpp/bench/compare"
 )
 
 // comparison is a row of the summary: a ratio of two sources, and what we promise of it.
 type comparison struct {
 	text         string
 	unit         string
-	ours, theirs string // sources
-	key          string // what of both
+	ours, theirs string      // sources
+	key          compare.Key // what of both
 	most, least  float64
 }
 
@@ -65,61 +62,32 @@ func (c comparison) verdict(ratio float64) string {
 	return promise + " | **not kept**"
 }
 
-// machine says where the numbers were taken.
-type machine struct {
-	date, kernel, cpu string
-	cpus, runs, each  int
-	settings          []string
-	load              string
-}
-
-func describe(j job) machine {
-	m := machine{date: time.Now().UTC().Format("2006-01-02"), cpus: runtime.NumCPU(), runs: j.repetitions, each: j.iterations, kernel: "unknown", cpu: "unknown", settings: j.settings, load: j.load}
-	var u unix.Utsname
-	if unix.Uname(&u) == nil {
-		m.kernel, _, _ = strings.Cut(unix.ByteSliceToString(u.Release[:]), "-")
-	}
-	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(info)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				m.cpu = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	return m
-}
-
 // summary writes the table. A source that has no value for a row is an error.
-func summary(w io.Writer, m machine, all results) error {
-	fmt.Fprintf(w, "# Verbs, beside programs without us\n\n%s, %d processors (%s), Linux %s.\n\n", m.date, m.cpus, m.cpu, m.kernel)
+func summary(w io.Writer, m compare.Machine, j job, all results) error {
+	fmt.Fprintf(w, "# Verbs, beside programs without us\n\n%s, %d processors (%s), Linux %s.\n\n", m.Date, m.CPUs, m.CPU, m.Kernel)
 	fmt.Fprintf(w, "Two processes on one soft-RoCE device; %d runs of each side in turn, up to %d iterations in a run.\n"+
 		"A value is the median over the iterations of a run (bandwidth: all of them together), then over the runs.\n"+
 		"Ratios are ours over theirs; low and high are the extremes over runs next to each other, and best is that of\n"+
 		"the best run of each side. The device and the processors are emulated: only the ratios mean something, and\n"+
-		"those of medians only where nothing else runs on the machine below. Raw output: raw.jsonl.\n\n", m.runs, m.each)
-	if m.load != "" {
-		fmt.Fprintf(w, "Load of the machine below when it began: %s.\n\n", m.load)
+		"those of medians only where nothing else runs on the machine below. Raw output: raw.jsonl.\n\n", j.Repetitions, j.iterations)
+	if j.load != "" {
+		fmt.Fprintf(w, "Load of the machine below when it began: %s.\n\n", j.load)
 	}
-	if len(m.settings) > 0 {
-		fmt.Fprintf(w, "Settings of ours: %s.\n\n", strings.Join(m.settings, ", "))
+	if len(j.settings) > 0 {
+		fmt.Fprintf(w, "Settings of ours: %s.\n\n", strings.Join(j.settings, ", "))
 	}
 	fmt.Fprint(w, "| what | ours | theirs | unit | ours | theirs | ratio | low | high | best | promised | |\n|---|---|---|---|---:|---:|---:|---:|---:|---:|---|---|\n")
 	broken := 0
 	for _, c := range comparisons {
 		ours, theirs := all[c.ours][c.key], all[c.theirs][c.key]
-		if len(ours) == 0 || len(ours) != len(theirs) {
-			return fmt.Errorf("%s: %d values of %s and %d of %s: expected as many", c.text, len(ours), c.ours, len(theirs), c.theirs)
+		l, err := compare.Pair(c.key, ours, theirs)
+		if err != nil {
+			return fmt.Errorf("%s and %s: %w", c.ours, c.theirs, err)
 		}
-		low, high := math.Inf(1), math.Inf(-1)
-		for i := range ours {
-			low, high = min(low, ours[i]/theirs[i]), max(high, ours[i]/theirs[i])
-		}
-		a, b := all.median(c.ours, c.key), all.median(c.theirs, c.key)
-		if !c.kept(a / b) {
+		if !c.kept(l.Ratio) {
 			broken++
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %.1f | %.1f | %.3f | %.3f | %.3f | %.3f | %s |\n", c.text, c.ours, c.theirs, c.unit, a, b, a/b, low, high, c.best(ours)/c.best(theirs), c.verdict(a/b))
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %.1f | %.1f | %.3f | %.3f | %.3f | %.3f | %s |\n", c.text, c.ours, c.theirs, c.unit, l.Ours, l.Theirs, l.Ratio, l.Low, l.High, c.best(ours)/c.best(theirs), c.verdict(l.Ratio))
 	}
 	if broken == 0 {
 		fmt.Fprint(w, "\nAll promises are kept.\n")
