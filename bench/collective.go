@@ -1,9 +1,6 @@
 package bench
 
-import (
-	"fmt"
-	"strings"
-)
+import "github.com/mscclpp-go/mscclpp/framework/collective"
 
 // Collective names an operation that can be measured and checked.
 type Collective int
@@ -36,16 +33,16 @@ func one(float64) float64        { return 1 }
 func othersOf(n float64) float64 { return (n - 1) / n }
 
 var table = [collectives]traits{
-	AllReduce:     {"allreduce", true, false, false, true, func(n float64) float64 { return 2 * (n - 1) / n }},
-	AllGather:     {"allgather", false, false, true, true, othersOf},
-	ReduceScatter: {"reducescatter", true, false, true, true, othersOf},
-	Broadcast:     {"broadcast", false, true, false, true, one},
-	Reduce:        {"reduce", true, true, false, true, one},
-	AllToAll:      {"alltoall", false, false, true, true, othersOf},
-	AllToAllV:     {"alltoallv", false, false, true, false, othersOf},
-	Gather:        {"gather", false, true, true, true, othersOf},
-	Scatter:       {"scatter", false, true, true, true, othersOf},
-	SendRecv:      {"sendrecv", false, false, false, false, one},
+	AllReduce:     {collective.AllReduce, true, false, false, true, func(n float64) float64 { return 2 * (n - 1) / n }},
+	AllGather:     {collective.AllGather, false, false, true, true, othersOf},
+	ReduceScatter: {collective.ReduceScatter, true, false, true, true, othersOf},
+	Broadcast:     {collective.Broadcast, false, true, false, true, one},
+	Reduce:        {collective.Reduce, true, true, false, true, one},
+	AllToAll:      {collective.AllToAll, false, false, true, true, othersOf},
+	AllToAllV:     {collective.AllToAllV, false, false, true, false, othersOf},
+	Gather:        {collective.Gather, false, true, true, true, othersOf},
+	Scatter:       {collective.Scatter, false, true, true, true, othersOf},
+	SendRecv:      {collective.SendRecv, false, false, false, false, one},
 }
 
 // All returns every collective.
@@ -59,15 +56,12 @@ func All() []Collective {
 
 // ParseCollective is the inverse of String. Case, '-' and '_' do not matter.
 func ParseCollective(name string) (Collective, error) {
-	plain := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 	var names []string
-	for c := range collectives {
-		if table[c].name == plain {
-			return c, nil
-		}
-		names = append(names, table[c].name)
+	for _, t := range table {
+		names = append(names, t.name)
 	}
-	return 0, fmt.Errorf("collective %q: expected one of %s", name, strings.Join(names, " "))
+	c, err := collective.Find(name, names)
+	return Collective(c), err
 }
 
 // String returns the name as the command line takes it.

@@ -3,6 +3,8 @@ package scaling
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
 // Collective is what is predicted.
@@ -18,20 +20,18 @@ const (
 	collectives
 )
 
-var collectiveNames = [collectives]string{"allreduce", "allgather", "reducescatter", "broadcast", "alltoall"}
+var collectiveNames = [collectives]string{collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.AllToAll}
 
 // String returns the name as mscclpp-run takes it.
 func (c Collective) String() string { return collectiveNames[c] }
 
 // ParseCollective is the inverse of String. Case, '-' and '_' do not matter.
 func ParseCollective(name string) (Collective, error) {
-	plain := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
-	for c, n := range collectiveNames {
-		if n == plain {
-			return Collective(c), nil
-		}
+	c, err := collective.Find(name, collectiveNames[:])
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", err, ErrInvalid)
 	}
-	return 0, fmt.Errorf("collective %q: expected one of %s: %w", name, strings.Join(collectiveNames[:], ", "), ErrInvalid)
+	return Collective(c), nil
 }
 
 // Algorithm is a way to perform a collective.

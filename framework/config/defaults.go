@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+)
 
 // Default returns the lowest layer. Each call returns fresh maps and slices.
 func Default() Config {
@@ -26,13 +30,12 @@ func Default() Config {
 // choices lists the legal values of keys that have few. It serves validation and
 // the reference page alike.
 var choices = map[string][]string{
-	"gpu_memory":        {"device", "host"},
-	"bootstrap.family":  {"", "inet", "inet6"},
-	"collectives.lines": {"auto", "always", "never"},
-	"check.signatures":  {"never", "stall", "always"},
-	"launch.bind":       {"none", "core", "numa", "socket", "auto"},
-	"log.level":         {"debug", "info", "warn", "error", "none"},
-	"log.format":        {"text", "json"},
-	"collectives.table.collective": {"", "allreduce", "allgather", "reducescatter", "broadcast", "reduce",
-		"alltoall", "alltoallv", "gather", "scatter", "sendrecv", "barrier"},
+	"gpu_memory":                   {"device", "host"},
+	"bootstrap.family":             {"", "inet", "inet6"},
+	"collectives.lines":            {"auto", "always", "never"},
+	"check.signatures":             {"never", "stall", "always"},
+	"launch.bind":                  {"none", "core", "numa", "socket", "auto"},
+	"log.level":                    {"debug", "info", "warn", "error", "none"},
+	"log.format":                   {"text", "json"},
+	"collectives.table.collective": append([]string{""}, collective.Names()...),
 }
