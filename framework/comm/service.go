@@ -213,7 +213,9 @@ func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport,
 			return err
 		}
 		p.proxy = made
-		if h, ok := made.(framework.Helper); ok {
+		// Not where kernels of a device push: they cannot wake a thread that sleeps because
+		// somebody helped.
+		if h, ok := made.(framework.Helper); ok && (p.from == fromHost || c.control.hostDev == nil) {
 			p.ring.Assist(h.Help)
 		}
 	}

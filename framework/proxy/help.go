@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"runtime"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -17,17 +16,13 @@ import (
 const (
 	// watch is how long the thread sleeps while others do its work, and longWatch how
 	// long once they have done so for a while. What nobody waits for, such as the failure of a put,
-	// is seen as late as that.
-	watch, longWatch = 5 * time.Millisecond, 80 * time.Millisecond
+	// is seen as late as that. After each such sleep of more than 10 ms the runtime's monitor looks
+	// every 20 µs, for a while, what else there is to take from sleepers.
+	watch, longWatch = 5 * time.Millisecond, 640 * time.Millisecond
 
 	// share is how many triggers one who waits performs before it looks at what it
 	// waits for.
 	share = 8
-
-	// stale is when the runtime takes the place from a thread, each time that it finds it in a
-	// call of the adapter's library, and looks for that every 20 µs: half of when it does so
-	// with a goroutine that never lets others have theirs.
-	stale = 5 * time.Millisecond
 
 	// offer is how long the thread leaves the turn to one who waits: nobody who does
 	// sleeps for longer between two looks.
@@ -74,11 +69,6 @@ func (s *Service) Help(waits bool) (left bool) {
 	most := s.ring.Slots() // others may push for ever
 	if waits {
 		most = share
-	} else if s.pushes++; s.pushes%32 == 0 {
-		if now := time.Now(); now.Sub(s.fresh) > stale {
-			s.fresh = now
-			defer runtime.Gosched()
-		}
 	}
 	for n := 0; ; n++ {
 		var t device.Trigger

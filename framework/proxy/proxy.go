@@ -110,8 +110,6 @@ type Service struct {
 	left   atomic.Bool   // the last of them has left triggers to the thread
 	lent   bool          // one of them has it
 	seen   uint64        // of them by the thread
-	pushes uint64        // of them, by those who push
-	fresh  time.Time     // when one of them last let other goroutines run
 	failed error         // of a handler that one of them has run
 	over   bool          // the ring is not to be touched any more
 }

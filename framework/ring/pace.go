@@ -144,7 +144,7 @@ func (c *Crowd) Look(last, now time.Time) bool {
 
 const (
 	shortShare = 100 * time.Microsecond
-	longShare  = 4 * time.Millisecond // the runtime does it by force after 10
+	longShare  = 8 * time.Millisecond // the runtime does it by force after 10
 )
 
 // share lets other goroutines run now and then: often while there are any, and rarely while

@@ -130,7 +130,7 @@ func TestPaceShares(t *testing.T) {
 		t.Errorf("others run every %v: expected %v to %v", c.every, shortShare, longShare)
 	}
 	c.every = longShare
-	for range 3 { // it takes a second to come back
+	for range 4 { // it takes a second to come back
 		c.shared = time.Time{}
 		c.share(time.Now().Add(-time.Second))
 	}

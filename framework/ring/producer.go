@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -52,6 +53,9 @@ func (r *Ring) push(ctx context.Context, t device.Trigger) (uint64, error) {
 	atomic.StoreUint64(&s.Snd, t.Snd|r.commit(pos)) // releases the store above, and is a full barrier: the load below is not early
 	if r.help != nil {
 		r.help(false)
+		if pos%32 == 0 {
+			r.crowd.share(time.Now()) // as polls do: who only pushes never rests
+		}
 		if r.Tail() > pos { // nobody has to wake for it
 			return pos, nil
 		}
