@@ -52,6 +52,10 @@ func (d *departures) of(c *Communicator, rank int) *departure {
 	return x
 }
 
+// Deserted is for who knows of a wait of kernels that has gone on since start: it says
+// that it is for a rank that has left the job in good order, or nil.
+func (ch *PortChannel) Deserted(start time.Time) error { return ch.deserted("wait", start) }
+
 // deserted says that a wait of the host since start is for a rank that has left the job
 // in good order, or nil. A death ends the communicator, and is not asked for here.
 func (ch *PortChannel) deserted(op string, start time.Time) error {
