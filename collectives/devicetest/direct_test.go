@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 )
 
 const directly = "hierarchical_direct"
@@ -23,7 +26,12 @@ func overAdapters(t *testing.T, layout string, with setting, o collectives.Optio
 			needsAdapters(t)
 			with := with
 			with.over = name
-			run(t, strings.Split(layout, ""), with, o, f)
+			run(t, strings.Split(layout, ""), with, o, func(ctx context.Context, r *rank) error {
+				if err := f(ctx, r); err != nil || r.world.Err() != nil {
+					return err
+				}
+				return r.world.Barrier(ctx) // who closes first takes its adapter away
+			})
 		})
 	}
 }
@@ -43,6 +51,127 @@ func first(ctx context.Context, r *rank) error {
 	return errors.Join(r.Barrier(&collectives.CallOptions{Stream: r.stream}), r.settle(ctx))
 }
 
+// Kernels exchange what hosts have, all ranks get the same bits, and get them again from
+// a graph that is replayed between calls of all kinds, thousands of times.
+func TestDirectReplays(t *testing.T) {
+	const count = 300_007
+	for layout, replays := range map[string]int{"ab": 2000, "aabb": 200} {
+		overAdapters(t, layout, setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
+			m, err := r.world.Alloc(8 * count)
+			if err != nil {
+				return err
+			}
+			large, small := m.Addr(), m.Addr()+4*count
+			in := make([]byte, 4*count)
+			reference.Fill(in, device.Float32, device.Sum, 5, r.Rank(), 0)
+			o := &collectives.CallOptions{Stream: r.stream}
+			// The mean of what all have stays what it is, however often.
+			mean := func(addr uintptr, n int) error {
+				return r.AllReduce(pointer(addr), pointer(addr), n, device.Float32, device.Avg, o)
+			}
+			calls := func() error { return errors.Join(mean(small, 1), mean(small, 1000), mean(small, 1000)) } // an odd number
+			if err := errors.Join(r.dev.WriteAt(in, large), r.dev.WriteAt(in[:4000], small), calls(), mean(large, count), r.settle(ctx)); err != nil {
+				return err
+			}
+			want := make([]byte, 4*count)
+			if err := errors.Join(r.dev.ReadAt(want, large), alike(ctx, r, want)); err != nil {
+				return err
+			}
+			few, err := capture(r, calls)
+			if err != nil {
+				return err
+			}
+			defer few.Close()
+			many, err := capture(r, func() error { return mean(large, count) })
+			if err != nil {
+				return err
+			}
+			defer many.Close()
+			for i := range replays {
+				err := few.Launch(r.stream)
+				if i%100 == 0 {
+					err = errors.Join(err, many.Launch(r.stream), mean(large, count), r.Barrier(o), r.settle(ctx))
+				}
+				if err != nil {
+					return fmt.Errorf("after %d replays: %w", i, err)
+				}
+			}
+			got := make([]byte, 4*count)
+			if err := errors.Join(r.settle(ctx), r.dev.ReadAt(got, large), alike(ctx, r, got)); err != nil {
+				return err
+			}
+			if n := reference.Wrong(got, want, device.Float32, device.Sum, 0); n != 0 {
+				return fmt.Errorf("%d wrong elements of %d", n, count)
+			}
+			return errors.Join(r.dev.ReadAt(got[:4000], small), alike(ctx, r, got[:4000]))
+		})
+	}
+}
+
+// alike says which rank has other bits.
+func alike(ctx context.Context, r *rank, b []byte) error {
+	digest := sha256.Sum256(b)
+	all, err := r.world.AllGather(ctx, digest[:])
+	if err != nil {
+		return err
+	}
+	for other, d := range all {
+		if string(d) != string(digest[:]) {
+			return fmt.Errorf("rank %d has other bits than rank %d", other, r.Rank())
+		}
+	}
+	return nil
+}
+
+// Captures in all modes are as good as launches; before the first call, and before the
+// first with a type, they are refused, and nothing ends.
+func TestDirectCaptures(t *testing.T) {
+	overAdapters(t, "aabb", setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		call := func() error { return sums(r, m.Addr(), 1000, "") }
+		refused := func(class error, part string) error {
+			graph, err := capture(r, call)
+			if graph != nil {
+				err = errors.Join(err, graph.Close())
+			}
+			return errors.Join(wants(err, class, "capture", part), r.world.Check())
+		}
+		if err := errors.Join(refused(framework.ErrUnsupported, directly), first(ctx, r), refused(framework.ErrInvalid, "f32"), call(), r.settle(ctx)); err != nil {
+			return err
+		}
+		for _, mode := range []cuda.CaptureMode{cuda.CaptureGlobal, cuda.CaptureThreadLocal, cuda.CaptureRelaxed} {
+			if err := replayed(ctx, r, mode, call); err != nil {
+				return fmt.Errorf("mode %v: %w", mode, err)
+			}
+		}
+		// Calls in which the host takes part are refused still.
+		graph, err := capture(r, func() error { return sums(r, m.Addr(), 100, "ports") })
+		if graph != nil {
+			err = errors.Join(err, graph.Close())
+		}
+		return errors.Join(wants(err, framework.ErrUnsupported, "captured"), r.world.Check(), call(), r.settle(ctx))
+	})
+}
+
+// replayed captures a call on all ranks at the same time, and launches it.
+func replayed(ctx context.Context, r *rank, mode cuda.CaptureMode, call func() error) error {
+	if err := errors.Join(r.settle(ctx), r.world.Barrier(ctx), r.dev.BeginCapture(r.stream, mode)); err != nil {
+		return err
+	}
+	err := errors.Join(call(), r.world.Barrier(ctx))
+	graph, ended := r.dev.EndCapture(r.stream)
+	if err := errors.Join(err, ended, r.world.Barrier(ctx)); err != nil {
+		return err
+	}
+	for range 3 {
+		err = errors.Join(err, graph.Launch(r.stream))
+	}
+	return errors.Join(err, r.settle(ctx), graph.Close())
+}
+
 // Kernels exchange what hosts have: all sizes from nothing to many pieces, all
 // reductions, launched and from graphs.
 func TestDirectResults(t *testing.T) {
@@ -50,7 +179,7 @@ func TestDirectResults(t *testing.T) {
 	for _, layout := range []string{"ab", "abc", "aabb", "abab"} {
 		var mu sync.Mutex
 		ran := 0
-		overAdapters(t, layout, setting{}, collectives.Options{Scratch: 1 << 20}, func(ctx context.Context, r *rank) error {
+		overAdapters(t, layout, setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
 			m, err := r.world.Alloc(2 * half)
 			if err != nil {
 				return err
