@@ -42,7 +42,7 @@ const fakeAdapters = "../../transports/internal/verbs/testdata/fake.c"
 var adapterFolder string
 
 // network makes the transport between hosts.
-func network(name string) (framework.Transport, error) {
+func network(name string, direct bool) (framework.Transport, error) {
 	if name == overSockets {
 		return tcp.New(tcp.Config{}.Defaults())
 	}
@@ -52,10 +52,10 @@ func network(name string) (framework.Transport, error) {
 	}
 	if name == overAtomics {
 		c := ibhost.Config{}.Defaults()
-		c.Library = library
+		c.Library, c.GPUDirect = library, direct
 		return ibhost.New(c)
 	}
 	c := ibnonatomic.Config{}.Defaults()
-	c.Library = library
+	c.Library, c.GPUDirect = library, direct
 	return ibnonatomic.New(c)
 }

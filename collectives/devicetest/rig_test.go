@@ -89,6 +89,7 @@ type rank struct {
 	host      string // "": ranks are all on one
 	limit     time.Duration
 	over      string // which network is between hosts
+	noDirect  bool
 	transport *comm.Transport
 	network   *comm.Transport // between hosts
 	boot      framework.Bootstrap
@@ -120,7 +121,9 @@ func bounded(t *testing.T, at []string, limit time.Duration, f func(ctx context.
 type setting struct {
 	limit time.Duration
 	over  string
-	per   func(rank int, o *setting) // for one rank
+
+	noDirect bool                       // the adapter does not reach memory of the GPU
+	per      func(rank int, o *setting) // for one rank
 }
 
 func run(t *testing.T, at []string, with setting, o collectives.Options, f func(ctx context.Context, r *rank) error) {
@@ -152,7 +155,7 @@ func run(t *testing.T, at []string, with setting, o collectives.Options, f func(
 			if own.per != nil {
 				own.per(i, &own)
 			}
-			r := &rank{boot: boot, host: at[i], limit: own.limit, over: own.over}
+			r := &rank{boot: boot, host: at[i], limit: own.limit, over: own.over, noDirect: own.noDirect}
 			err := r.open(ctx, gpus, i, o)
 			if err == nil {
 				err = f(ctx, r)
@@ -186,7 +189,7 @@ func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectiv
 	facts := framework.Facts{Host: r.host, NUMA: -1, Other: map[string]string{topo.FactPCI: r.dev.PCI()}}
 	all := []*comm.Transport{r.transport}
 	if r.host != "" {
-		inner, err := network(r.over)
+		inner, err := network(r.over, !r.noDirect)
 		if err != nil {
 			return err
 		}
