@@ -40,6 +40,7 @@ type exchangeArgs struct {
 	Slots     uintptr
 	Slot      uint64
 	Input     uintptr
+	Apart     uint64
 	Output    uintptr
 	Stride    uint64
 	Bytes     uint64

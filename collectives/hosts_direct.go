@@ -37,7 +37,9 @@ type direct struct {
 	sum      *algorithm
 
 	slots    *comm.Memory // that adapters reach: kernels/exchange_args.h
-	private  gpu.Memory   // state, handles, and what the hosts gave
+	private  gpu.Memory   // state, handles, and what is for the hosts and what they gave, in two halves each
+	mine     uintptr      // the first half of what is for the hosts
+	theirs   uintptr      // and of what they gave
 	words    shared
 	note     *exchangeNote
 	channels []*comm.PortChannel // by host
@@ -45,12 +47,13 @@ type direct struct {
 	marks    [3]gpu.Mark
 	args     exchangeArgs
 	sums     stepArgs
-	blocks   uint32        // of one launch that sums
-	end      chan struct{} // ends the watch
-	ended    chan struct{} // nil: it was not begun
+	loaded   [collectives]bool // kernels inside
+	blocks   uint32            // of one launch that sums
+	end      chan struct{}     // ends the watch
+	ended    chan struct{}     // nil: it was not begun
 }
 
-// offerDirect lists the algorithm. Whether it serves calls is found out before the first.
+// offerDirect lists the algorithms. Whether they serve calls is found out before the first.
 func (c *Comm) offerDirect(h *hierarchy) {
 	if h.few != h.most || c.ports.courier == nil {
 		return
@@ -61,12 +64,24 @@ func (c *Comm) offerDirect(h *hierarchy) {
 	if n := c.comm.Device().Info().SMs / max(1, c.opts.Sharing); n > 0 {
 		h.options.MaxBlocks = int(min(c.mostBlocks(), uint32(max(1, n-exchangeBlocks))))
 	}
-	fits := func(r Request) bool {
+	reduces := func(r Request) bool {
 		return h.carries.Load() && (h.most == 1 || partial(r)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
 	}
-	c.offerOwn(Row{Collective: AllReduce, Algorithm: hierarchicalDirect}, fits, func(x *Comm, call *Call) error {
-		return x.ports.enqueueDirect(call)
-	})
+	moves := func(Request) bool { return h.carries.Load() }
+	for _, a := range []struct {
+		collective Collective
+		fits       func(Request) bool
+		trip       func(*trip)
+	}{
+		{AllReduce, reduces, (*trip).allReduceDirect},
+		{ReduceScatter, reduces, (*trip).reduceScatterDirect},
+		{AllGather, moves, (*trip).allGatherDirect},
+		{Barrier, moves, (*trip).barrierDirect},
+	} {
+		c.offerOwn(Row{Collective: a.collective, Algorithm: hierarchicalDirect}, a.fits, func(x *Comm, call *Call) error {
+			return x.ports.enqueueDirect(call, a.trip)
+		})
+	}
 }
 
 // decide finds out, before the first call is, what can serve calls: the same on all
@@ -138,12 +153,12 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 	hosts := uint64(len(h.hosts))
 	stride := (d.ports.piece + line - 1) / line * line
 	slot := exchangeHead + stride
-	if d.slots, err = k.world.Alloc((2 + 2*hosts) * slot); err != nil {
+	if d.slots, err = k.world.Alloc(4 * hosts * slot); err != nil {
 		return fmt.Errorf("slots: %w", err)
 	}
 	handles := hosts * uint64(unsafe.Sizeof(device.PortChannelHandle{}))
 	front := (exchangeStateBytes + handles + line - 1) / line * line
-	if d.private, err = d.device.Alloc(front + hosts*stride); err != nil {
+	if d.private, err = d.device.Alloc(front + 4*hosts*stride); err != nil {
 		return fmt.Errorf("memory of exchanges: %w", err)
 	}
 	if d.words, err = lend(d.device, k.host, (exchangeNoteBytes+handles+4095)/4096*4096); err != nil {
@@ -159,12 +174,14 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 		}
 	}
 	base := d.private.Addr()
+	d.mine = base + uintptr(front)
+	d.theirs = d.mine + uintptr(2*hosts*stride)
 	d.args = exchangeArgs{
 		Control: k.world.Control(), State: base, Note: d.words.mapped.Addr(), Ports: base + exchangeStateBytes,
-		Slots: d.slots.Addr(), Slot: slot, Output: base + uintptr(front), Stride: stride,
+		Slots: d.slots.Addr(), Slot: slot, Stride: stride,
 		Host: uint32(h.host), Hosts: uint32(hosts),
 	}
-	d.sums = stepArgs{Control: k.world.Control(), Rank: uint32(h.host), Ranks: uint32(hosts), Inputs: d.args.Output, Stride: stride}
+	d.sums = stepArgs{Control: k.world.Control(), Rank: uint32(h.host), Ranks: uint32(hosts), Stride: stride}
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 // enqueueDirect enqueues one call of all ranks in which the host takes no part: on a
 // stream that is captured as well.
-func (p *ports) enqueueDirect(c *Call) error {
+func (p *ports) enqueueDirect(c *Call, f func(t *trip)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.begin(c, hierarchicalDirect)
@@ -21,42 +21,47 @@ func (p *ports) enqueueDirect(c *Call) error {
 		return err
 	}
 	t.direct, t.captured = true, state == gpu.StreamCapturing
-	sum, err := p.hierarchy.direct.prepare(c.Type, t.captured)
-	if err != nil {
+	if err := p.hierarchy.direct.prepare(c, t.captured); err != nil {
 		return err
 	}
 	return t.perform(func() {
 		p.calls++
-		t.allReduceDirect(sum)
+		f(t)
 	})
 }
 
-// prepare loads what calls with elements of a type need, and returns the kernel that
-// sums.
-func (d *direct) prepare(dtype device.DataType, captured bool) (gpu.Kernel, error) {
-	if k := d.sum.loaded[dtype]; k != nil {
-		return k, nil
+// prepare loads what calls of a collective need, with elements of a type where it reduces.
+func (d *direct) prepare(c *Call, captured bool) error {
+	reduces := c.Collective.reduces()
+	if d.loaded[c.Collective] && (!reduces || d.sum.loaded[c.Type] != nil) {
+		return nil
+	}
+	what := c.Collective.String()
+	if reduces {
+		what += " of " + c.Type.String()
 	}
 	if captured {
-		return nil, fmt.Errorf("%w: algorithm %s: expected the first call with elements of %v outside of a capture: it loads kernels",
-			framework.ErrInvalid, hierarchicalDirect, dtype)
+		return fmt.Errorf("%w: algorithm %s: expected the first %s outside of a capture: it loads kernels", framework.ErrInvalid, hierarchicalDirect, what)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
-	defer cancel()
-	sum, err := d.ports.courier.world.Load(ctx, d.sum.kernel, dtype)
-	if err != nil {
-		return nil, err
-	}
+	inside := map[Collective][]Collective{AllReduce: {ReduceScatter, AllGather}, ReduceScatter: {ReduceScatter}, AllGather: {AllGather}, Barrier: {Barrier}}
 	if x := d.ports.hierarchy.inside; x != nil {
-		if err := x.Prepare(ReduceScatter, dtype); err != nil {
-			return nil, err
-		}
-		if err := x.Prepare(AllGather); err != nil {
-			return nil, err
+		for _, k := range inside[c.Collective] {
+			if err := x.Prepare(k, c.Type); err != nil {
+				return err
+			}
 		}
 	}
-	d.sum.loaded[dtype] = sum
-	return sum, nil
+	if reduces && d.sum.loaded[c.Type] == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+		defer cancel()
+		sum, err := d.ports.courier.world.Load(ctx, d.sum.kernel, c.Type)
+		if err != nil {
+			return err
+		}
+		d.sum.loaded[c.Type] = sum
+	}
+	d.loaded[c.Collective] = true
+	return nil
 }
 
 // greet has the counterparts compare what this call is, before one in which the host
@@ -64,32 +69,39 @@ func (d *direct) prepare(dtype device.DataType, captured bool) (gpu.Kernel, erro
 // each other for ever.
 func (t *trip) greet() {
 	if h := t.ports.hierarchy; h != nil && h.carries.Load() {
-		t.exchange(t.stream, 0, 0)
+		t.exchange(t.stream, 0, 0, 0, 0)
 	}
 }
 
-// exchange gives some bytes to the counterparts on all hosts.
-func (t *trip) exchange(s gpu.Stream, in uintptr, bytes uint64) {
+// exchange gives some bytes to the counterparts on all hosts: what is for the next host is
+// so many bytes behind what is for one, or the same if there are none. What they give goes
+// to a half.
+func (t *trip) exchange(s gpu.Stream, in uintptr, apart, bytes uint64, half int) {
 	if t.err != nil {
 		return
 	}
 	d := t.ports.hierarchy.direct
 	a := &d.args
-	a.Input, a.Bytes, a.Signature = in, bytes, t.sign
+	a.Input, a.Apart, a.Output, a.Bytes, a.Signature = in, apart, d.half(d.theirs, half), bytes, t.sign
 	blocks := min(exchangeBlocks, d.blocks, uint32(1+bytes/exchangeBlockBytes))
 	t.err = d.exchange.loaded[device.Uint8].Launch(gpu.Launch{Grid: blocks, Block: d.threads(d.exchange), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
+// half is one of the two halves of memory for the hosts.
+func (d *direct) half(base uintptr, i int) uintptr {
+	return base + uintptr(uint64(i%2)*uint64(d.args.Hosts)*d.args.Stride)
+}
+
 // combine reduces what this rank has with what the counterparts gave, in the order of
 // the hosts.
-func (t *trip) combine(s gpu.Stream, sum gpu.Kernel, in, out uintptr, count uint64) {
+func (t *trip) combine(s gpu.Stream, in, out uintptr, count uint64, half int) {
 	if t.err != nil || count == 0 {
 		return
 	}
 	h, c := t.ports.hierarchy, t.call
 	d := h.direct
 	a := &d.sums
-	a.Input, a.Output, a.Count, a.Op, a.Scale = in, out, count, uint32(c.Op), c.Scale
+	a.Input, a.Output, a.Inputs, a.Count, a.Op, a.Scale = in, out, d.half(d.theirs, half), count, uint32(c.Op), c.Scale
 	switch {
 	case h.most == 1:
 	case c.Op == device.PreMulSum: // done inside
@@ -97,7 +109,7 @@ func (t *trip) combine(s gpu.Stream, sum gpu.Kernel, in, out uintptr, count uint
 	case c.Op == device.Avg: // what is inside was made smaller
 		a.Op, a.Scale = uint32(device.PreMulSum), h.smaller()/float64(t.ports.comm.Size())
 	}
-	t.err = sum.Launch(gpu.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	t.err = d.sum.loaded[c.Type].Launch(gpu.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
 func (d *direct) threads(a *algorithm) uint32 {
@@ -125,58 +137,64 @@ func (t *trip) join(m gpu.Mark, s gpu.Stream) {
 	}
 }
 
+// stages takes pieces through three stages: the first and the last are inside the host,
+// and that between hosts goes on beside them, on a stream of its own, so that one piece is
+// between hosts while the next has its first stage and the one before it its last. Behind
+// what the stage between hosts of a piece finds there, the last stage of the piece before
+// the one before it has ended.
+func (t *trip) stages(pieces int, first func(k int), between func(s gpu.Stream, k int), last func(k int)) {
+	if pieces == 1 {
+		first(0)
+		between(t.stream, 0)
+		last(0)
+		return
+	}
+	d := t.ports.hierarchy.direct
+	for k := range pieces + 1 {
+		if k < pieces {
+			first(k)
+			t.after(d.marks[2], d.side, t.stream)
+			between(d.side, k)
+			t.record(d.marks[k%2], d.side)
+		}
+		if k > 0 {
+			t.join(d.marks[(k-1)%2], t.stream)
+			last(k - 1)
+		}
+	}
+}
+
 // allReduceDirect takes each piece through a reduce-scatter inside the host, an exchange
-// with the counterparts, a sum, and an all-gather inside. While a piece is between hosts,
-// on a stream of its own, the next is reduced and the one before it gathered.
-func (t *trip) allReduceDirect(sum gpu.Kernel) {
+// with the counterparts and a sum, and an all-gather inside.
+func (t *trip) allReduceDirect() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
 	size := h.piece(c.Count, element)
-	if c.Count == 0 {
-		t.exchange(t.stream, 0, 0)
-		return
-	}
-	pieces := int((c.Count + size - 1) / size)
+	pieces := max(1, int((c.Count+size-1)/size)) // who has nothing hears from others that they have
 	of := func(k int) (at uintptr, count uint64) {
 		first := uint64(k) * size
 		return uintptr(first * element), min(size, c.Count-first)
 	}
-	if h.most == 1 { // nothing inside
+	if h.most == 1 || c.Count == 0 { // nothing inside
 		for k := range pieces {
 			at, count := of(k)
-			t.exchange(t.stream, address(c.Input)+at, count*element)
-			t.combine(t.stream, sum, address(c.Input)+at, address(c.Output)+at, count)
+			t.exchange(t.stream, address(c.Input)+at, 0, count*element, 0)
+			t.combine(t.stream, address(c.Input)+at, address(c.Output)+at, count, 0)
 		}
 		return
 	}
-	between := t.stream
-	if pieces > 1 {
-		between = h.direct.side
-	}
-	marks := &h.direct.marks
-	for k := range pieces + 1 {
-		if k < pieces {
-			at, count := of(k)
-			t.scatter(address(c.Input)+at, count, t.place(k%3))
-			if between != t.stream {
-				t.after(marks[2], between, t.stream)
-			}
-			own := h.mine(count)
-			t.exchange(between, t.place(k%3), (own.to-own.from)*element)
-			t.combine(between, sum, t.place(k%3), t.summed(k, at, count), own.to-own.from)
-			if between != t.stream {
-				t.record(marks[k%2], between)
-			}
-		}
-		if between == t.stream && k < pieces {
-			at, count := of(k)
-			t.gather(t.summed(k, at, count), count, address(c.Output)+at)
-		} else if between != t.stream && k > 0 {
-			at, count := of(k - 1)
-			t.join(marks[(k-1)%2], t.stream)
-			t.gather(t.summed(k-1, at, count), count, address(c.Output)+at)
-		}
-	}
+	t.stages(pieces, func(k int) {
+		at, count := of(k)
+		t.scatter(address(c.Input)+at, count, t.place(k%3))
+	}, func(s gpu.Stream, k int) {
+		at, count := of(k)
+		own := h.mine(count)
+		t.exchange(s, t.place(k%3), 0, (own.to-own.from)*element, k)
+		t.combine(s, t.place(k%3), t.summed(k, at, count), own.to-own.from, k)
+	}, func(k int) {
+		at, count := of(k)
+		t.gather(t.summed(k, at, count), count, address(c.Output)+at)
+	})
 }
 
 // summed is where the sum of this rank's share of a piece goes: where it belongs, if the
@@ -187,4 +205,83 @@ func (t *trip) summed(k int, at uintptr, count uint64) uintptr {
 		return address(t.call.Output) + at + uintptr(own.from*uint64(t.call.Type.Size()))
 	}
 	return t.place(k % 3)
+}
+
+// inParts says in how many pieces a part of each rank is worked on, and which.
+func (t *trip) inParts() (part uint64, pieces int, of func(k int) (from, bytes uint64)) {
+	element := uint64(t.call.Type.Size())
+	part = t.call.Count * element
+	size := t.pieceOfPart(element)
+	return part, max(1, int((part+size-1)/size)), func(k int) (from, bytes uint64) {
+		from = uint64(k) * size
+		return from, min(size, part-from)
+	}
+}
+
+// reduceScatterDirect reduces inside, for each host, what its ranks are to get, and
+// exchanges the shares of that.
+func (t *trip) reduceScatterDirect() {
+	h, c := t.ports.hierarchy, t.call
+	d, element := h.direct, uint64(c.Type.Size())
+	part, pieces, of := t.inParts()
+	if h.most == 1 || part == 0 { // ranks are in the order of the hosts
+		for k := range pieces {
+			from, bytes := of(k)
+			in := address(c.Input) + uintptr(from)
+			t.exchange(t.stream, in, part, bytes, 0)
+			t.combine(t.stream, in+uintptr(uint64(h.host)*part), address(c.Output)+uintptr(from), bytes/element, 0)
+		}
+		return
+	}
+	room := func(g, k int) uintptr { return d.half(d.mine, k) + uintptr(uint64(g)*d.args.Stride) }
+	t.stages(pieces, func(k int) {
+		from, bytes := of(k)
+		for g, ranks := range h.hosts {
+			block, there := t.block(address(c.Input), part, from, bytes, ranks)
+			for i, rank := range ranks {
+				if !there {
+					t.copy(block+uintptr(uint64(i)*bytes), address(c.Input)+uintptr(uint64(rank)*part+from), bytes)
+				}
+			}
+			t.scatter(block, uint64(len(ranks))*bytes/element, room(g, k))
+		}
+	}, func(s gpu.Stream, k int) {
+		from, bytes := of(k)
+		t.exchange(s, room(0, k), d.args.Stride, bytes, k)
+		t.combine(s, room(h.host, k), address(c.Output)+uintptr(from), bytes/element, k)
+	}, func(int) {})
+}
+
+// allGatherDirect exchanges the part of this rank, and gathers inside, for each host, what
+// its ranks have given to those of this one.
+func (t *trip) allGatherDirect() {
+	h, c := t.ports.hierarchy, t.call
+	d := h.direct
+	part, pieces, of := t.inParts()
+	t.stages(pieces, func(int) {}, func(s gpu.Stream, k int) {
+		from, bytes := of(k)
+		t.exchange(s, address(c.Input)+uintptr(from), 0, bytes, k)
+	}, func(k int) {
+		from, bytes := of(k)
+		for g, ranks := range h.hosts {
+			own := d.half(d.theirs, k) + uintptr(uint64(g)*d.args.Stride)
+			if g == h.host {
+				own = address(c.Input) + uintptr(from)
+			}
+			if h.most == 1 {
+				t.copy(address(c.Output)+uintptr(uint64(ranks[0])*part+from), own, bytes)
+			} else if bytes > 0 {
+				t.spread(g, own, part, from, bytes)
+			}
+		}
+	})
+}
+
+// barrierDirect: who has heard of a rank of each host has heard of all their ranks.
+func (t *trip) barrierDirect() {
+	h := t.ports.hierarchy
+	if h.inside != nil && t.err == nil {
+		t.err = h.named(h.inside.Barrier(&CallOptions{Stream: t.stream}))
+	}
+	t.exchange(t.stream, 0, 0, 0, 0)
 }

@@ -192,20 +192,28 @@ func TestDirectResults(t *testing.T) {
 			}
 			rig := r.rig(ctx, m.Addr(), half)
 			i := 0
-			for _, op := range []device.Op{device.Sum, device.PreMulSum, device.Avg, device.Max} {
-				for k, count := range []int{0, 1, 2, 63, 1001, 16 << 10, 40_009, 300_000} {
-					i++
-					x := trial{Kind: collectives.AllReduce, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
-						Op: op, InPlace: i/2%2 == 0, Shift: k % 3}
-					if chosen, err := r.Choice(x.Request(r.Size()), ""); err != nil || chosen != directly {
-						return fmt.Errorf("%d elements: by %q, %v: expected %s", count, chosen, err, directly)
+			for _, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather} {
+				for _, op := range []device.Op{device.Sum, device.PreMulSum, device.Avg, device.Max} {
+					for k, count := range []int{0, 1, 2, 63, 1001, 16 << 10, 40_009, 300_000} {
+						i++
+						if kind == collectives.AllGather && op != device.Sum {
+							continue
+						}
+						if kind != collectives.AllReduce {
+							count /= 1 + k/6*2
+						}
+						x := trial{Kind: kind, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
+							Op: op, InPlace: i/2%2 == 0, Shift: k % 3}
+						if chosen, err := r.Choice(x.Request(r.Size()), ""); err != nil || chosen != directly {
+							return fmt.Errorf("%v of %d elements: by %q, %v: expected %s", kind, count, chosen, err, directly)
+						}
+						if err := x.Run(rig, uint64(i)); err != nil {
+							return err
+						}
+						mu.Lock()
+						ran++
+						mu.Unlock()
 					}
-					if err := x.Run(rig, uint64(i)); err != nil {
-						return err
-					}
-					mu.Lock()
-					ran++
-					mu.Unlock()
 				}
 			}
 			return nil

@@ -1,5 +1,5 @@
-// An exchange between hosts: each rank gives the same bytes to its counterparts, the
-// ranks with its index on the other hosts, over port channels, and gets theirs.
+// An exchange between hosts: each rank gives as many bytes to each of its counterparts,
+// the ranks with its index on the other hosts, over port channels, and gets theirs.
 //
 // Two slots a direction are enough, and nobody has to say that a slot is free. A rank
 // fills the slots of exchange k + 2 when it has ended exchange k + 1, so it has had the
@@ -14,11 +14,13 @@
 namespace mscclpp {
 namespace collectives {
 
-// Where the slots of an exchange begin, from the first of the rank: the one to send
-// from, and the one that the counterpart on a host fills.
-MSCCLPP_DEVICE uint64_t outgoing(const ExchangeArgs& a, uint64_t turn) { return (turn & 1) * a.slot; }
+// Where the slots of an exchange begin, from the first of the rank: the one from which it
+// sends to a host, and the one that the counterpart there fills.
+MSCCLPP_DEVICE uint64_t outgoing(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
+  return (2 * static_cast<uint64_t>(a.input_stride == 0 ? 0 : host) + (turn & 1)) * a.slot;
+}
 MSCCLPP_DEVICE uint64_t incoming(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
-  return (2 + 2 * static_cast<uint64_t>(host) + (turn & 1)) * a.slot;
+  return (2 * (static_cast<uint64_t>(a.hosts) + host) + (turn & 1)) * a.slot;
 }
 
 MSCCLPP_DEVICE uint64_t call_of(const Signature& s) {
@@ -53,19 +55,25 @@ MSCCLPP_DEVICE bool meet(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
   return same || disagree(a, host, port.semaphore.peer, theirs, ours);
 }
 
-// exchange gives a.bytes from a.input to all counterparts, and puts what they give
-// behind a.output. One thread of the first block talks to each of them.
+// fill puts what is for a host into the slot to send it from.
+MSCCLPP_DEVICE void fill(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
+  char* out = a.slots + outgoing(a, turn, host);
+  copy(out + sizeof(ExchangeHead), static_cast<const char*>(a.input) + host * a.input_stride, a.bytes, global_thread(), global_threads());
+  if (global_thread() != 0) return;
+  ExchangeHead* head = reinterpret_cast<ExchangeHead*>(out);
+  head->sequence = turn + 1;
+  head->count = a.signature.count;
+  head->call = call_of(a.signature);
+  head->bytes = a.bytes;
+}
+
+// exchange gives a.bytes from a.input to each counterpart, and puts what they give behind
+// a.output. One thread of the first block talks to each of them.
 MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
   const uint64_t turn = a.state->turn;
-  char* out = a.slots + outgoing(a, turn);
-  copy(out + sizeof(ExchangeHead), a.input, a.bytes, global_thread(), global_threads());
-  if (global_thread() == 0) {
-    ExchangeHead* head = reinterpret_cast<ExchangeHead*>(out);
-    head->sequence = turn + 1;
-    head->count = a.signature.count;
-    head->call = call_of(a.signature);
-    head->bytes = a.bytes;
-    store_relaxed(&a.note->begun, turn + 1);
+  if (global_thread() == 0) store_relaxed(&a.note->begun, turn + 1);
+  for (uint32_t h = 0; h < (a.input_stride == 0 ? 1 : a.hosts); ++h) {
+    if (a.input_stride == 0 || h != a.host) fill(a, turn, h);
   }
   if (!grid_sync(&a.state->grid, a.control)) return;  // nobody reads the turn after this
   bool ok = true;
@@ -74,7 +82,7 @@ MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
     for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
       if (h == a.host) continue;
       const PortChannel& port = static_cast<const PortChannel&>(a.ports[h]);
-      ok = port.putWithSignal(incoming(a, turn, a.host), outgoing(a, turn), sizeof(ExchangeHead) + a.bytes, kernel);
+      ok = port.putWithSignal(incoming(a, turn, a.host), outgoing(a, turn, h), sizeof(ExchangeHead) + a.bytes, kernel);
     }
     for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
       if (h != a.host) ok = meet(a, turn, h);

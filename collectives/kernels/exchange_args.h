@@ -5,9 +5,10 @@
 // mscclpp:layout
 //
 // Slots. A rank has slots in one block of device memory, which adapters of the network
-// reach: first two that it sends from, used by turns, then two for each host, which the
-// counterpart there fills by turns. The slot that belongs to the own host stays empty.
-// Each begins with a head. Memory and order are the same on all ranks.
+// reach: first two for each host that it sends from, used by turns, then two for each that
+// the counterpart there fills by turns. Those that belong to the own host stay empty, and
+// what is the same for all hosts is sent from those of the first. Each begins with a head.
+// Memory and order are the same on all ranks.
 #ifndef MSCCLPP_COLLECTIVES_EXCHANGE_ARGS_H_
 #define MSCCLPP_COLLECTIVES_EXCHANGE_ARGS_H_
 
@@ -55,6 +56,7 @@ struct ExchangeArgs {
   char* slots;      // of this rank
   uint64_t slot;    // bytes of one
   const void* input;
+  uint64_t input_stride;  // bytes from what is for one host to what is for the next; 0: the same for all
   void* output;     // what the hosts gave, by host
   uint64_t stride;  // bytes from one host's to the next
   uint64_t bytes;   // at most slot less its head
@@ -62,7 +64,7 @@ struct ExchangeArgs {
   uint32_t hosts;
   Signature signature;
 };
-static_assert(sizeof(ExchangeArgs) == 88 + sizeof(Signature), "layout");
+static_assert(sizeof(ExchangeArgs) == 96 + sizeof(Signature), "layout");
 
 }  // namespace collectives
 }  // namespace mscclpp
