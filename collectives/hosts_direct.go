@@ -40,6 +40,7 @@ type direct struct {
 	private  gpu.Memory   // state, handles, and what is for the hosts and what they gave, in two halves each
 	mine     uintptr      // the first half of what is for the hosts
 	theirs   uintptr      // and of what they gave
+	stride   uint64       // from what is of one host to what is of the next
 	words    shared
 	note     *exchangeNote
 	channels []*comm.PortChannel // by host
@@ -174,11 +175,11 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 		}
 	}
 	base := d.private.Addr()
-	d.mine = base + uintptr(front)
+	d.mine, d.stride = base+uintptr(front), stride
 	d.theirs = d.mine + uintptr(2*hosts*stride)
 	d.args = exchangeArgs{
 		Control: k.world.Control(), State: base, Note: d.words.mapped.Addr(), Ports: base + exchangeStateBytes,
-		Slots: d.slots.Addr(), Slot: slot, Stride: stride,
+		Slots: d.slots.Addr(), Slot: slot,
 		Host: uint32(h.host), Hosts: uint32(hosts),
 	}
 	d.sums = stepArgs{Control: k.world.Control(), Rank: uint32(h.host), Ranks: uint32(hosts), Stride: stride}

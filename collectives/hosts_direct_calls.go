@@ -69,27 +69,36 @@ func (d *direct) prepare(c *Call, captured bool) error {
 // each other for ever.
 func (t *trip) greet() {
 	if h := t.ports.hierarchy; h != nil && h.carries.Load() {
-		t.exchange(t.stream, 0, 0, 0, 0)
+		t.exchange(t.stream, traffic{})
 	}
 }
 
-// exchange gives some bytes to the counterparts on all hosts: what is for the next host is
-// so many bytes behind what is for one, or the same if there are none. What they give goes
-// to a half.
-func (t *trip) exchange(s gpu.Stream, in uintptr, apart, bytes uint64, half int) {
+// traffic is what an exchange moves: bytes for each host, which are so many behind those
+// for the host before, or the same for all if apart is 0, to where what the hosts give
+// lies, each so many bytes behind the one before.
+type traffic struct {
+	in    uintptr
+	apart uint64
+	bytes uint64
+	out   uintptr
+	each  uint64
+}
+
+// exchange has counterparts on all hosts give each other something.
+func (t *trip) exchange(s gpu.Stream, x traffic) {
 	if t.err != nil {
 		return
 	}
 	d := t.ports.hierarchy.direct
 	a := &d.args
-	a.Input, a.Apart, a.Output, a.Bytes, a.Signature = in, apart, d.half(d.theirs, half), bytes, t.sign
-	blocks := min(exchangeBlocks, d.blocks, uint32(1+bytes/exchangeBlockBytes))
+	a.Input, a.Apart, a.Bytes, a.Output, a.Stride, a.Signature = x.in, x.apart, x.bytes, x.out, x.each, t.sign
+	blocks := min(exchangeBlocks, d.blocks, uint32(1+x.bytes/exchangeBlockBytes))
 	t.err = d.exchange.loaded[device.Uint8].Launch(gpu.Launch{Grid: blocks, Block: d.threads(d.exchange), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
 // half is one of the two halves of memory for the hosts.
 func (d *direct) half(base uintptr, i int) uintptr {
-	return base + uintptr(uint64(i%2)*uint64(d.args.Hosts)*d.args.Stride)
+	return base + uintptr(uint64(i%2)*uint64(d.args.Hosts)*d.stride)
 }
 
 // combine reduces what this rank has with what the counterparts gave, in the order of
@@ -178,8 +187,7 @@ func (t *trip) allReduceDirect() {
 	if h.most == 1 || c.Count == 0 { // nothing inside
 		for k := range pieces {
 			at, count := of(k)
-			t.exchange(t.stream, address(c.Input)+at, 0, count*element, 0)
-			t.combine(t.stream, address(c.Input)+at, address(c.Output)+at, count, 0)
+			t.sumBetween(t.stream, address(c.Input)+at, address(c.Output)+at, count, 0)
 		}
 		return
 	}
@@ -189,12 +197,32 @@ func (t *trip) allReduceDirect() {
 	}, func(s gpu.Stream, k int) {
 		at, count := of(k)
 		own := h.mine(count)
-		t.exchange(s, t.place(k%3), 0, (own.to-own.from)*element, k)
-		t.combine(s, t.place(k%3), t.summed(k, at, count), own.to-own.from, k)
+		t.sumBetween(s, t.place(k%3), t.summed(k, at, count), own.to-own.from, k)
 	}, func(k int) {
 		at, count := of(k)
 		t.gather(t.summed(k, at, count), count, address(c.Output)+at)
 	})
+}
+
+// sumBetween adds up what counterparts have. Much of it, between more than two hosts, goes
+// in two steps, as in hierarchy_large.go: each reduces a segment, and gives it to the others.
+func (t *trip) sumBetween(s gpu.Stream, in, out uintptr, count uint64, half int) {
+	h, element := t.ports.hierarchy, uint64(t.call.Type.Size())
+	d, hosts := h.direct, uint64(len(h.hosts))
+	word := max(1, wordBytes/element)
+	if each := count / hosts / word * word; hosts > 2 && each > 0 && count*element >= twoSteps {
+		bytes := each * element
+		own := uintptr(uint64(h.host) * bytes)
+		t.exchange(s, traffic{in, bytes, bytes, d.half(d.theirs, half), d.stride})
+		t.combine(s, in+own, out+own, each, half)
+		t.exchange(s, traffic{out + own, 0, bytes, out, bytes})
+		in, out, count = in+uintptr(hosts*bytes), out+uintptr(hosts*bytes), count-hosts*each
+		if count == 0 {
+			return
+		}
+	}
+	t.exchange(s, traffic{in, 0, count * element, d.half(d.theirs, half), d.stride})
+	t.combine(s, in, out, count, half)
 }
 
 // summed is where the sum of this rank's share of a piece goes: where it belongs, if the
@@ -228,12 +256,12 @@ func (t *trip) reduceScatterDirect() {
 		for k := range pieces {
 			from, bytes := of(k)
 			in := address(c.Input) + uintptr(from)
-			t.exchange(t.stream, in, part, bytes, 0)
+			t.exchange(t.stream, traffic{in, part, bytes, d.half(d.theirs, 0), d.stride})
 			t.combine(t.stream, in+uintptr(uint64(h.host)*part), address(c.Output)+uintptr(from), bytes/element, 0)
 		}
 		return
 	}
-	room := func(g, k int) uintptr { return d.half(d.mine, k) + uintptr(uint64(g)*d.args.Stride) }
+	room := func(g, k int) uintptr { return d.half(d.mine, k) + uintptr(uint64(g)*d.stride) }
 	t.stages(pieces, func(k int) {
 		from, bytes := of(k)
 		for g, ranks := range h.hosts {
@@ -247,7 +275,7 @@ func (t *trip) reduceScatterDirect() {
 		}
 	}, func(s gpu.Stream, k int) {
 		from, bytes := of(k)
-		t.exchange(s, room(0, k), d.args.Stride, bytes, k)
+		t.exchange(s, traffic{room(0, k), d.stride, bytes, d.half(d.theirs, k), d.stride})
 		t.combine(s, room(h.host, k), address(c.Output)+uintptr(from), bytes/element, k)
 	}, func(int) {})
 }
@@ -260,11 +288,11 @@ func (t *trip) allGatherDirect() {
 	part, pieces, of := t.inParts()
 	t.stages(pieces, func(int) {}, func(s gpu.Stream, k int) {
 		from, bytes := of(k)
-		t.exchange(s, address(c.Input)+uintptr(from), 0, bytes, k)
+		t.exchange(s, traffic{address(c.Input) + uintptr(from), 0, bytes, d.half(d.theirs, k), d.stride})
 	}, func(k int) {
 		from, bytes := of(k)
 		for g, ranks := range h.hosts {
-			own := d.half(d.theirs, k) + uintptr(uint64(g)*d.args.Stride)
+			own := d.half(d.theirs, k) + uintptr(uint64(g)*d.stride)
 			if g == h.host {
 				own = address(c.Input) + uintptr(from)
 			}
@@ -283,5 +311,5 @@ func (t *trip) barrierDirect() {
 	if h.inside != nil && t.err == nil {
 		t.err = h.named(h.inside.Barrier(&CallOptions{Stream: t.stream}))
 	}
-	t.exchange(t.stream, 0, 0, 0, 0)
+	t.exchange(t.stream, traffic{})
 }

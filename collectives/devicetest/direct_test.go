@@ -176,7 +176,7 @@ func replayed(ctx context.Context, r *rank, mode cuda.CaptureMode, call func() e
 // reductions, launched and from graphs.
 func TestDirectResults(t *testing.T) {
 	const half = 4 << 20
-	for _, layout := range []string{"ab", "abc", "aabb", "abab"} {
+	for _, layout := range []string{"ab", "abc", "aabb", "abab", "abcd"} {
 		var mu sync.Mutex
 		ran := 0
 		overAdapters(t, layout, setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
