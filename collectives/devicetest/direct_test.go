@@ -176,53 +176,52 @@ func replayed(ctx context.Context, r *rank, mode cuda.CaptureMode, call func() e
 // reductions, launched and from graphs.
 func TestDirectResults(t *testing.T) {
 	const half = 4 << 20
-	for _, layout := range []string{"ab", "abc", "aabb", "abab", "abcd"} {
-		var mu sync.Mutex
-		ran := 0
-		overAdapters(t, layout, setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
-			m, err := r.world.Alloc(2 * half)
-			if err != nil {
-				return err
-			}
-			if err := first(ctx, r); err != nil {
-				return err
-			}
-			if !slices.Contains(r.Algorithms(collectives.AllReduce), directly) {
-				return fmt.Errorf("algorithms %v: expected %s", r.Algorithms(collectives.AllReduce), directly)
-			}
-			rig := r.rig(ctx, m.Addr(), half)
-			i := 0
-			for _, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather} {
-				for _, op := range []device.Op{device.Sum, device.PreMulSum, device.Avg, device.Max} {
-					for k, count := range []int{0, 1, 2, 63, 1001, 16 << 10, 40_009, 300_000} {
-						i++
-						if kind == collectives.AllGather && op != device.Sum {
-							continue
+	for _, layout := range []string{"ab", "abc", "aabb", "abab", "abcd", "aabbcc"} {
+		t.Run(layout, func(t *testing.T) {
+			var mu sync.Mutex
+			ran := 0
+			overAdapters(t, layout, setting{}, collectives.Options{Scratch: 5 << 20, Sharing: (len(layout) + 3) / 4}, func(ctx context.Context, r *rank) error {
+				m, err := r.world.Alloc(2 * half)
+				if err != nil {
+					return err
+				}
+				if err := first(ctx, r); err != nil {
+					return err
+				}
+				if !slices.Contains(r.Algorithms(collectives.AllReduce), directly) {
+					return fmt.Errorf("algorithms %v: expected %s", r.Algorithms(collectives.AllReduce), directly)
+				}
+				rig := r.rig(ctx, m.Addr(), half)
+				i := 0
+				for _, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather} {
+					for _, op := range []device.Op{device.Sum, device.PreMulSum, device.Avg, device.Max} {
+						for k, count := range []int{0, 1, 2, 63, 1001, 16 << 10, 40_009, 300_000} {
+							i++
+							if kind == collectives.AllGather && op != device.Sum {
+								continue
+							}
+							if kind != collectives.AllReduce {
+								count /= 1 + k/6*2
+							}
+							x := trial{Kind: kind, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
+								Op: op, InPlace: i/2%2 == 0, Shift: k % 3}
+							if chosen, err := r.Choice(x.Request(r.Size()), ""); err != nil || chosen != directly {
+								return fmt.Errorf("%v of %d elements: by %q, %v: expected %s", kind, count, chosen, err, directly)
+							}
+							if err := x.Run(rig, uint64(i)); err != nil {
+								return err
+							}
+							mu.Lock()
+							ran++
+							mu.Unlock()
 						}
-						if kind != collectives.AllReduce {
-							count /= 1 + k/6*2
-						}
-						x := trial{Kind: kind, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
-							Op: op, InPlace: i/2%2 == 0, Shift: k % 3}
-						if chosen, err := r.Choice(x.Request(r.Size()), ""); err != nil || chosen != directly {
-							return fmt.Errorf("%v of %d elements: by %q, %v: expected %s", kind, count, chosen, err, directly)
-						}
-						if err := x.Run(rig, uint64(i)); err != nil {
-							return err
-						}
-						mu.Lock()
-						ran++
-						mu.Unlock()
 					}
 				}
+				return nil
+			})
+			if ran == 0 && !t.Failed() {
+				t.Error("nothing ran")
 			}
-			return nil
 		})
-		if t.Failed() {
-			return
-		}
-		if ran == 0 {
-			t.Errorf("%s: nothing ran", layout)
-		}
 	}
 }
