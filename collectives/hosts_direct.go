@@ -94,14 +94,20 @@ func (c *Comm) decide(s gpu.Stream) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ready || p.failed != nil {
+	if c.decided || p.failed != nil {
 		return p.failed
 	}
-	if state, err := p.courier.device.Query(s); err != nil || state == gpu.StreamCapturing {
-		return err // it will be refused
+	if !p.ready {
+		if state, err := p.courier.device.Query(s); err != nil || state == gpu.StreamCapturing {
+			return err // it will be refused
+		}
 	}
-	c.choices.reset()
-	return p.setUp()
+	if err := p.setUp(); err != nil { // messages may have done it already
+		return err
+	}
+	c.choices.reset() // who asked for one before was told another
+	c.decided = true
+	return nil
 }
 
 // open decides, together with all ranks, whether there is such a way, and makes it.
@@ -110,7 +116,8 @@ func (d *direct) open(ctx context.Context) error {
 		return nil
 	}
 	h, world := d.ports.hierarchy, d.ports.courier.world
-	apart, err := world.ReachPorts(ctx, d.counterparts(), d.slots, d.allocate(ctx))
+	unwilling := d.allocate(ctx)
+	apart, err := world.ReachPorts(ctx, d.counterparts(), d.slots, unwilling)
 	if err != nil {
 		return err
 	}

@@ -161,6 +161,37 @@ func TestDirectCaptures(t *testing.T) {
 	})
 }
 
+// Whatever a rank has asked for, and whatever call came first, messages too: all choose
+// alike.
+func TestDirectBehindMessages(t *testing.T) {
+	overAdapters(t, "ab", setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		x := trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32}
+		if r.Rank() == 0 {
+			if chosen, err := r.Choice(x.Request(2), ""); err != nil || chosen == directly {
+				return fmt.Errorf("by %q, %v: expected what the host does, before the first call", chosen, err)
+			}
+		}
+		o := &collectives.CallOptions{Stream: r.stream}
+		r.GroupStart()
+		err = errors.Join(r.Send(pointer(m.Addr()), 64, device.Uint8, 1-r.Rank(), o), r.Recv(pointer(m.Addr()+4096), 64, device.Uint8, 1-r.Rank(), o))
+		if err := errors.Join(err, r.GroupEnd(), r.settle(ctx)); err != nil {
+			return err
+		}
+		if err := x.Run(r.rig(ctx, m.Addr(), 1<<19), 3); err != nil {
+			return err
+		}
+		chosen, err := r.Choice(x.Request(2), "")
+		if err == nil && chosen != directly {
+			err = fmt.Errorf("by %q: expected %s", chosen, directly)
+		}
+		return err
+	})
+}
+
 // replayed captures a call on all ranks at the same time, and launches it.
 func replayed(ctx context.Context, r *rank, mode cuda.CaptureMode, call func() error) error {
 	if err := errors.Join(r.settle(ctx), r.world.Barrier(ctx), r.dev.BeginCapture(r.stream, mode)); err != nil {
