@@ -189,14 +189,16 @@ func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectiv
 	facts := framework.Facts{Host: r.host, NUMA: -1, Other: map[string]string{topo.FactPCI: r.dev.PCI()}}
 	all := []*comm.Transport{r.transport}
 	if r.host != "" {
-		inner, err := network(r.over, !r.noDirect)
+		between, err := networks(r.over, !r.noDirect, gpus)
 		if err != nil {
 			return err
 		}
-		if r.network, err = comm.NewTransport(ctx, inner, "embedded"); err != nil {
-			return err
+		for _, inner := range between {
+			if r.network, err = comm.NewTransport(ctx, inner, "embedded"); err != nil {
+				return err
+			}
+			all = append(all, r.network)
 		}
-		all = append(all, r.network)
 	}
 	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: all, Facts: facts, Deadline: uint64(r.limit)}); err != nil {
 		return err

@@ -67,9 +67,6 @@ func (c *Communicator) hostsAlone() error {
 // carried says why the transport of a link does not carry data of kernels, or nothing.
 func (c *Communicator) carried(ctx context.Context, l *link, m *Memory) error {
 	dev := c.dev.Info().Device
-	if l.transport.Description.Proxy == framework.ProxyRank {
-		return fmt.Errorf("%w: %s has the copy engine of the rank move the data", framework.ErrUnsupported, l.transport.Name)
-	}
 	for _, memory := range []*Memory{m, c.control.inbound} {
 		if _, err := memory.registration(ctx, l.transport, dev); err != nil {
 			return fmt.Errorf("%s: %w", l.transport.Name, err)
