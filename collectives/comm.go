@@ -76,6 +76,7 @@ type Comm struct {
 	notes      *notes // nil on the host
 	copier     *copier
 	ports      *ports // nil where all ranks share memory
+	decided    bool   // whether kernels of ports exchange between hosts
 
 	// The arguments of the next launch. They are part of the Comm so that a call
 	// allocates nothing; input and output also keep the caller's buffers from

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -53,6 +54,9 @@ type hierarchy struct {
 	group   *comm.Communicator
 	closed  chan struct{}
 	spaces  [spaces]space
+
+	direct  *direct     // nil where it cannot be
+	carries atomic.Bool // it was made
 }
 
 // space is memory for intermediate data, kept for the next call.
@@ -76,7 +80,8 @@ func (s *space) bytes(n uint64) []byte {
 
 // offerHierarchy adds the algorithms in two levels, if there are two.
 func (c *Comm) offerHierarchy(hosts [][]int) {
-	if len(hosts) < 2 || len(hosts) == c.comm.Size() {
+	alone := len(hosts) == c.comm.Size() // each on a host of its own: there is one level
+	if len(hosts) < 2 || alone && c.ports.courier == nil {
 		return
 	}
 	h := &hierarchy{ports: c.ports, hosts: hosts, few: len(hosts[0]), even: evenly(hosts), local: make([]bool, c.comm.Size()), options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
@@ -93,6 +98,10 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 		h.local[r] = true
 	}
 	c.ports.hierarchy = h
+	c.offerDirect(h)
+	if alone {
+		return
+	}
 	small := min(mostSmall, c.ports.piece)
 	for _, a := range []struct {
 		row  Row
@@ -155,6 +164,9 @@ func (c *Comm) innerOptions() Options {
 
 // open makes the communicator of the host. It is collective over all hosts.
 func (h *hierarchy) open(ctx context.Context) error {
+	if h.most == 1 {
+		return nil
+	}
 	var err error
 	if h.group, err = h.world.Split(ctx, h.host, h.index); err != nil {
 		return fmt.Errorf("ranks of the host: %w", err)
@@ -179,6 +191,14 @@ func (h *hierarchy) open(ctx context.Context) error {
 	}
 	go bind(h.world, h.group, h.closed, h.named)
 	return nil
+}
+
+func (h *hierarchy) closeDirect() error {
+	if h == nil {
+		return nil
+	}
+	h.carries.Store(false)
+	return h.direct.close()
 }
 
 func (h *hierarchy) close() error {

@@ -157,20 +157,28 @@ type trip struct {
 	stream gpu.Stream
 	sign   signature
 	err    error
+
+	direct   bool // the host takes no part
+	captured bool // the stream is, into a graph
 }
 
-// collective enqueues one call of all ranks.
+// enqueue enqueues one call of all ranks.
 func (p *ports) enqueue(c *Call, algorithm string, f func(t *trip)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := &trip{courier: p.courier, call: c, stream: c.Stream, sign: signature{
+	t := p.begin(c, algorithm)
+	return t.perform(func() {
+		p.calls++
+		t.greet()
+		f(t)
+	})
+}
+
+func (p *ports) begin(c *Call, algorithm string) *trip {
+	return &trip{courier: p.courier, call: c, stream: c.Stream, sign: signature{
 		Sequence: p.calls + 1, Count: c.Count, Collective: uint32(c.Collective), Algorithm: nameID(algorithm),
 		Type: uint32(c.Type), Op: uint32(c.Op), Root: uint32(c.Root),
 	}}
-	return t.perform(func() {
-		p.calls++
-		f(t)
-	})
 }
 
 // perform enqueues what f says; p.mu is held. Work that fails half-way cannot be taken
@@ -179,13 +187,15 @@ func (t *trip) perform(f func()) error {
 	if err := t.world.Check(); err != nil {
 		return err
 	}
-	if err := t.eager(); err != nil {
-		return err
+	if !t.direct {
+		if err := t.eager(); err != nil {
+			return err
+		}
 	}
 	return t.ports.run(func(context.Context) error {
 		t.follow()
 		f()
-		if t.err == nil {
+		if t.err == nil && !t.captured {
 			t.err = t.mark.Record(t.stream)
 		}
 		if t.err != nil {
@@ -200,7 +210,7 @@ func (t *trip) perform(f func()) error {
 func (t *trip) eager() error {
 	state, err := t.device.Query(t.stream)
 	if err == nil && state == gpu.StreamCapturing {
-		err = fmt.Errorf("%w: collectives over hosts cannot be captured into a graph: the host takes part in them; expected a stream that is not being captured", framework.ErrUnsupported)
+		err = fmt.Errorf("%w: collectives over hosts in which the host takes part cannot be captured into a graph: expected a stream that is not, or algorithm %s, behind a first call outside of a capture", framework.ErrUnsupported, hierarchicalDirect)
 	}
 	return err
 }
@@ -209,6 +219,9 @@ func (t *trip) eager() error {
 // the same memory, and the host performs them in order.
 func (t *trip) follow() {
 	k := t.courier
+	if t.captured { // when a graph is launched, and where, is the program's affair
+		return
+	}
 	if k.any && k.last != t.stream {
 		t.err = k.mark.Wait(t.stream)
 	}

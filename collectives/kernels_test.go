@@ -47,6 +47,7 @@ func TestKernelsOnGrids(t *testing.T) {
 		{"emulated.cc", 10},
 		{"near.cc", 3}, // has four numbers of ranks for each kernel
 		{"messages.cc", 5},
+		{"exchange.cc", 20},
 	} {
 		program := check.Program{Source: filepath.Join("kernels", "testdata", source.file)}
 		for _, m := range check.Modes {

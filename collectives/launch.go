@@ -57,6 +57,9 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	if err := j.check(c.comm.Size()); err != nil {
 		return err
 	}
+	if err := c.decide(o.Stream); err != nil {
+		return err
+	}
 	a := &c.args
 	element := uint64(j.dtype.Size())
 	r := &c.request

@@ -40,7 +40,12 @@ func TestLayoutsAgree(t *testing.T) {
 		{"NearTransferArgs", nearTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
 			"Transfers": "transfers", "Early": "early", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},
 	}
-	source := "#include \"args.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
+	twins = append(twins, []twin{
+		{"ExchangeNote", exchangeNote{}, map[string]string{"Begun": "begun", "Ended": "ended", "Found": "found", "Host": "host", "Theirs": "theirs", "Ours": "ours"}},
+		{"ExchangeArgs", exchangeArgs{}, map[string]string{"Control": "control", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
+			"Input": "input", "Apart": "input_stride", "Output": "output", "Stride": "stride", "Bytes": "bytes", "Host": "host", "Hosts": "hosts", "Signature": "signature"}},
+	}...)
+	source := "#include \"exchange_args.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
 	var want []string
 	check := func(what string, expression string, value uintptr) {
 		source += fmt.Sprintf("  printf(\"%s %%zu\\n\", size_t(%s));\n", what, expression)
@@ -80,6 +85,10 @@ func TestLayoutsAgree(t *testing.T) {
 	check("words", "8 * kTransferWords", transferBytes)
 	check("publish", "kCheckPublish", checkPublish)
 	check("compare", "kCheckCompare", checkCompare)
+	check("exchange head", "sizeof(ExchangeHead)", exchangeHead)
+	check("exchange state", "sizeof(ExchangeState)", exchangeStateBytes)
+	check("exchange note", "sizeof(ExchangeNote)", exchangeNoteBytes)
+	check("port handle", "sizeof(mscclpp::PortChannelHandle)", unsafe.Sizeof(device.PortChannelHandle{}))
 	check("differs", "kMismatchSignature", mismatchSignature)
 	check("length", "kMismatchLength", mismatchLength)
 	source += "}\n"
@@ -112,6 +121,9 @@ func TestArgumentsAreMarked(t *testing.T) {
 	}
 	var marked []string
 	for _, h := range headers {
+		if filepath.Base(h) == "exchange_args.h" { // of one image
+			continue
+		}
 		text, err := os.ReadFile(h)
 		if err != nil {
 			t.Fatal(err)
@@ -122,6 +134,21 @@ func TestArgumentsAreMarked(t *testing.T) {
 	}
 	if len(marked) == 0 || device.Layout(marked...) != argumentsLayout() {
 		t.Errorf("%d headers of kernels have the line %q: expected those that are embedded in arguments.go", len(marked), device.LayoutMarker)
+	}
+}
+
+// The image of the exchange has the layout that its caller asks for, and no other.
+func TestLayoutOfTheExchange(t *testing.T) {
+	text, err := os.ReadFile("kernels/exchange_args.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, err := os.ReadFile("kernels/args.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !device.HasLayout(string(text)) || exchangeLayout() != device.Layout(string(text), string(args)) || exchangeLayout() == argumentsLayout() {
+		t.Errorf("layout %s: expected that of both headers with arguments, marked", exchangeLayout())
 	}
 }
 

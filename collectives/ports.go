@@ -139,27 +139,37 @@ func (p *ports) collective(c *Call, algorithm string, f func(ctx context.Context
 
 // run makes the channels before the first call; p.mu is held.
 func (p *ports) run(f func(ctx context.Context) error) error {
-	if p.failed != nil {
-		return p.failed
-	}
-	if !p.ready {
-		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
-		defer cancel()
-		err := p.courier.start(ctx)
-		if err == nil {
-			err = p.open(ctx)
-		}
-		if err == nil && p.hierarchy != nil {
-			err = p.hierarchy.open(ctx)
-		}
-		if err != nil {
-			p.failed = fmt.Errorf("channels for collectives: %w", err)
-			return p.failed
-		}
-		p.ready = true
+	if err := p.setUp(); err != nil {
+		return err
 	}
 	// A wait ends with the communicator, like that of a kernel.
 	return p.settled(f(context.Background()))
+}
+
+// setUp makes what all calls need, once, and finds out how data of GPUs can go; p.mu is
+// held. Collective.
+func (p *ports) setUp() error {
+	if p.failed != nil || p.ready {
+		return p.failed
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+	defer cancel()
+	err := p.courier.start(ctx)
+	if err == nil {
+		err = p.open(ctx)
+	}
+	if err == nil && p.hierarchy != nil {
+		err = p.hierarchy.open(ctx)
+	}
+	if err == nil && p.hierarchy != nil {
+		err = p.hierarchy.direct.open(ctx)
+	}
+	if err != nil {
+		p.failed = fmt.Errorf("channels for collectives: %w", err)
+		return p.failed
+	}
+	p.ready = true
+	return nil
 }
 
 // settled ends the communicator with a wait for a rank that has left, since others may
@@ -293,15 +303,16 @@ func (p *ports) abandon(err error) error {
 
 // contradicted ends the communicator: ranks that met in different calls cannot go back.
 func (p *ports) contradicted(peer int, head []byte, bytes uint64) error {
-	word := func(i int) uint64 { return binary.LittleEndian.Uint64(head[8*i:]) }
-	low, high := uint32(word(2)), uint32(word(2)>>32)
-	theirs := signature{
-		Sequence: word(0), Count: word(1), Type: low & 0xff, Op: low >> 8 & 0xff, Root: low >> 16,
-		Collective: high >> 24, Algorithm: high & 0xffffff,
+	var theirs, ours [4]uint64
+	for i := range theirs {
+		theirs[i] = binary.LittleEndian.Uint64(head[8*i:])
 	}
-	cause := &framework.Error{Op: "call " + fmt.Sprint(p.call.Sequence), Peer: peer, Err: fmt.Errorf(
-		"%w: ranks disagree: rank %d: %s (call %d, a piece of %d bytes); rank %d: %s (a piece of %d bytes expected)", framework.ErrInvalid,
-		peer, p.describe(&theirs), theirs.Sequence, word(3), p.comm.Rank(), p.describe(&p.call), bytes)}
+	var want [headBytes]byte
+	p.head(want[:], &p.call, bytes)
+	for i := range ours {
+		ours[i] = binary.LittleEndian.Uint64(want[8*i:])
+	}
+	cause := p.disagreement(peer, theirs, ours)
 	p.comm.Abort(cause)
 	return cause
 }
@@ -312,7 +323,7 @@ func (p *ports) close() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := []error{p.courier.close(), p.hierarchy.close()}
+	all := []error{p.hierarchy.closeDirect(), p.courier.close(), p.hierarchy.close()}
 	for _, l := range p.lanes {
 		for _, ch := range []*comm.PortChannel{l.data, l.credit} {
 			if ch != nil {

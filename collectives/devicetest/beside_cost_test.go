@@ -29,7 +29,7 @@ func crowd(t *testing.T, n int, f func(ctx context.Context, r *rank) error) {
 	}
 	o := costly()
 	o.Sharing = sharing(n, len(gpus))
-	run(t, make([]string, n), 0, o, f)
+	run(t, make([]string, n), setting{}, o, f)
 }
 
 func deviceOf(t *testing.T) string {

@@ -19,7 +19,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
-	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
 
 func TestMain(m *testing.M) {
@@ -27,8 +26,10 @@ func TestMain(m *testing.M) {
 		os.Exit(child(algorithm))
 	}
 	code := m.Run()
-	if imageFolder != "" {
-		_ = os.RemoveAll(imageFolder)
+	for _, dir := range []string{imageFolder, adapterFolder} {
+		if dir != "" {
+			_ = os.RemoveAll(dir)
+		}
 	}
 	os.Exit(code)
 }
@@ -87,6 +88,8 @@ type rank struct {
 	stream    gpu.Stream
 	host      string // "": ranks are all on one
 	limit     time.Duration
+	over      string // which network is between hosts
+	noDirect  bool
 	transport *comm.Transport
 	network   *comm.Transport // between hosts
 	boot      framework.Bootstrap
@@ -105,16 +108,25 @@ func job(t *testing.T, n int, o collectives.Options, f func(ctx context.Context,
 // hosts is job with ranks of several hosts: at[i] is that of rank i.
 func hosts(t *testing.T, at []string, o collectives.Options, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
-	run(t, at, 0, o, f)
+	run(t, at, setting{}, o, f)
 }
 
 // bounded is hosts with a limit for each wait.
 func bounded(t *testing.T, at []string, limit time.Duration, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
-	run(t, at, limit, collectives.Options{}, f)
+	run(t, at, setting{limit: limit}, collectives.Options{}, f)
 }
 
-func run(t *testing.T, at []string, limit time.Duration, o collectives.Options, f func(ctx context.Context, r *rank) error) {
+// setting is what tests change.
+type setting struct {
+	limit time.Duration
+	over  string
+
+	noDirect bool                       // the adapter does not reach memory of the GPU
+	per      func(rank int, o *setting) // for one rank
+}
+
+func run(t *testing.T, at []string, with setting, o collectives.Options, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
 	n := len(at)
 	gpus, err := machine()
@@ -139,7 +151,11 @@ func run(t *testing.T, at []string, limit time.Duration, o collectives.Options, 
 	for i, boot := range bootstrap.InProcess(n) {
 		ranks.Go(func() {
 			defer boot.Close()
-			r := &rank{boot: boot, host: at[i], limit: limit}
+			own := with
+			if own.per != nil {
+				own.per(i, &own)
+			}
+			r := &rank{boot: boot, host: at[i], limit: own.limit, over: own.over, noDirect: own.noDirect}
 			err := r.open(ctx, gpus, i, o)
 			if err == nil {
 				err = f(ctx, r)
@@ -173,14 +189,16 @@ func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectiv
 	facts := framework.Facts{Host: r.host, NUMA: -1, Other: map[string]string{topo.FactPCI: r.dev.PCI()}}
 	all := []*comm.Transport{r.transport}
 	if r.host != "" {
-		inner, err := tcp.New(tcp.Config{}.Defaults())
+		between, err := networks(r.over, !r.noDirect, gpus)
 		if err != nil {
 			return err
 		}
-		if r.network, err = comm.NewTransport(ctx, inner, "embedded"); err != nil {
-			return err
+		for _, inner := range between {
+			if r.network, err = comm.NewTransport(ctx, inner, "embedded"); err != nil {
+				return err
+			}
+			all = append(all, r.network)
 		}
-		all = append(all, r.network)
 	}
 	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: all, Facts: facts, Deadline: uint64(r.limit)}); err != nil {
 		return err

@@ -50,6 +50,9 @@ func expected() []string {
 		if strings.HasPrefix(arch, "sm_") {
 			typed, untyped, of = parts["reduce_family.h"], parts["move_family.h"], slices.Concat(types, rare)
 		}
+		if strings.HasPrefix(arch, "sm_") {
+			untyped = append(slices.Clone(untyped), "exchange") // has arguments of its own
+		}
 		for _, family := range untyped {
 			want = append(want, family+"-"+arch)
 		}
@@ -69,9 +72,16 @@ func TestEveryArchitectureAndType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layout := device.Layout(string(arguments))
+	more, err := os.ReadFile("../kernels/exchange_args.h")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, info := range open(t).Infos() {
 		got = append(got, info.ID)
+		layout := device.Layout(string(arguments))
+		if info.Family == "exchange" {
+			layout = device.Layout(string(arguments), string(more))
+		}
 		if info.Layout != layout {
 			t.Errorf("%s: for arguments of layout %q, expected %q: build the images anew", info.ID, info.Layout, layout)
 		}
@@ -96,7 +106,7 @@ func TestEveryArchitectureAndType(t *testing.T) {
 // itself has them.
 func TestSymbols(t *testing.T) {
 	set := open(t)
-	sources := map[string][]string{}
+	sources := map[string][]string{"exchange": {"mscclpp_steps_exchange"}}
 	for header, names := range parts {
 		all := map[string][]string{"reduce_family.h": {"reduce"}, "move_family.h": {"move"}}[header][0]
 		for _, name := range names {

@@ -159,6 +159,7 @@ const (
 	tagSwitch
 	tagUser
 	tagFarewell // nothing is ever sent with it
+	tagParting  // from Close: see part
 	tagTokens
 )
 
@@ -238,6 +239,7 @@ func (c *Communicator) close() error {
 		}
 	}
 	keep(c.forwarding.stop(ctx, c.aborted()))
+	c.part(ctx)
 	for _, l := range c.links {
 		keep(l.shut(ctx, c.aborted()))
 	}

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -15,6 +16,35 @@ const (
 	departureDoubt = 250 * time.Millisecond
 	departureGrace = 500 * time.Millisecond
 )
+
+// partingPatience is how long a rank that is done with its channels keeps its adapter for
+// others that are not.
+const partingPatience = 500 * time.Millisecond
+
+// part waits until the peers of links by adapters have closed their channels as well, or a
+// moment: to flush one takes the adapter of the other side, and where signals are counted
+// by the peer's plugin, so does the end of a proxy.
+func (c *Communicator) part(ctx context.Context) {
+	if c.aborted() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, partingPatience)
+	defer cancel()
+	var peers []int
+	for key, l := range c.links {
+		if s := l.transport.Description.Signal; key.kind == framework.KindPort && (s == framework.SignalAtomic || s == framework.SignalImmediate) {
+			peers = append(peers, key.peer)
+		}
+	}
+	for _, peer := range peers {
+		_ = c.boot.Send(ctx, peer, tagParting, framework.Parcel{}) // one that is gone needs nothing
+	}
+	for _, peer := range peers {
+		if p, err := c.boot.Recv(ctx, peer, tagParting); err == nil {
+			p.Close()
+		}
+	}
+}
 
 // departures knows of peers that have been waited for long which of them have left.
 type departures struct {
@@ -51,6 +81,10 @@ func (d *departures) of(c *Communicator, rank int) *departure {
 	}
 	return x
 }
+
+// Deserted is for who knows of a wait of kernels that has gone on since start: it says
+// that it is for a rank that has left the job in good order, or nil.
+func (ch *PortChannel) Deserted(start time.Time) error { return ch.deserted("wait", start) }
 
 // deserted says that a wait of the host since start is for a rank that has left the job
 // in good order, or nil. A death ends the communicator, and is not asked for here.

@@ -84,3 +84,81 @@ func TestWaitForARankThatIsSlow(t *testing.T) {
 			return ch.Signal()
 		})
 }
+
+// linkEnds tells when a connection of a transport is closed.
+type linkEnds struct {
+	framework.Transport
+	framework.Proxier
+	made framework.ID
+	end  chan struct{}
+}
+
+func (l *linkEnds) Connect(ctx context.Context, local framework.ID, peers []framework.Peer) (id framework.ID, err error) {
+	l.made, err = l.Transport.Connect(ctx, local, peers)
+	return l.made, err
+}
+
+func (l *linkEnds) Close(ctx context.Context, id framework.ID) error {
+	if id == l.made {
+		close(l.end)
+	}
+	return l.Transport.Close(ctx, id)
+}
+
+// Who closes first keeps an adapter until its peer has closed its channels, which takes
+// both sides; a moment, if that does not.
+func TestAdaptersStayForPeers(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		t.Run(fmt.Sprint("peer closes ", comes), func(t *testing.T) {
+			end, leaving := make(chan struct{}), make(chan struct{})
+			g := newRig(2)
+			g.adjust = func(_ int, t *comm.Transport) { t.Description.Signal = framework.SignalAtomic }
+			g.wrap = func(rank int, inner framework.Transport) framework.Transport {
+				if rank == 0 {
+					return inner
+				}
+				return &linkEnds{Transport: inner, Proxier: inner.(framework.Proxier), end: end}
+			}
+			g.each(t, func(ctx context.Context, boot *bootstrap.Local) error {
+				c, closeAll, err := g.open(ctx, boot)
+				if err != nil {
+					return err
+				}
+				m, err := c.Alloc(1 << 12)
+				if err != nil {
+					return err
+				}
+				ch, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
+				if err != nil {
+					return err
+				}
+				if c.Rank() == 1 {
+					close(leaving)
+					return errors.Join(c.Close(), closeAll())
+				}
+				<-leaving
+				if !comes {
+					select {
+					case <-end:
+					case <-ctx.Done():
+						return errors.New("rank 1 keeps its adapter for ever")
+					}
+				}
+				start := time.Now()
+				for range 10 {
+					if err := ch.Flush(ctx); err != nil {
+						return err
+					}
+				}
+				select {
+				case <-end:
+					if took := time.Since(start); comes && took < 250*time.Millisecond {
+						return fmt.Errorf("rank 1 closed its adapter after %v, before this rank was done", took)
+					}
+				default:
+				}
+				return errors.Join(c.Close(), closeAll())
+			})
+		})
+	}
+}

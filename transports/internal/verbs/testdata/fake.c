@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,6 +68,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pair* pairs[limit];
 static struct rv_mr* regions[limit];
 static int access_of[limit];
+static struct { char *base, *first; size_t length; } maps[limit];  // of regions behind descriptors
 static int last_pair, last_region;
 static int device_ids[DEVICES + 1];
 static char names[DEVICES + 1][16];
@@ -130,6 +132,7 @@ static void* reach(uint32_t rkey, uint64_t addr, uint64_t bytes, int access) {
   if (rkey == 0 || rkey >= limit || regions[rkey] == NULL || (access_of[rkey] & access) != access) return NULL;
   const uint64_t start = (uint64_t)(uintptr_t)regions[rkey]->addr;
   if (addr < start || addr + bytes > start + regions[rkey]->length) return NULL;
+  if (maps[rkey].base != NULL) return maps[rkey].first + (addr - start);
   return (void*)(uintptr_t)addr;
 }
 
@@ -141,7 +144,10 @@ static int perform(struct pair* p, struct rv_send_wr* w) {
   if (peer->peer_psn != p->psn) return 12;
   const uint64_t bytes = w->num_sge == 0 ? 0 : w->sg_list[0].length;
   void* local = bytes == 0 ? NULL : (void*)(uintptr_t)w->sg_list[0].addr;
-  if (bytes > 0 && !(w->send_flags & rv_send_inline) && reach(w->sg_list[0].lkey, w->sg_list[0].addr, bytes, rv_access_local_write) == NULL) return 4;
+  if (bytes > 0 && !(w->send_flags & rv_send_inline)) {
+    local = reach(w->sg_list[0].lkey, w->sg_list[0].addr, bytes, rv_access_local_write);
+    if (local == NULL) return 4;
+  }
   if (w->send_flags & rv_send_inline && (bytes > p->inline_bytes || w->opcode > rv_wr_rdma_write_with_imm)) return 1;
   void* remote;
   switch (w->opcode) {
@@ -289,19 +295,34 @@ static struct rv_mr* add_region(struct rv_pd* pd, void* addr, size_t bytes, int 
   return mr;
 }
 struct rv_mr* ibv_reg_mr(struct rv_pd* pd, void* addr, size_t bytes, int access) { return add_region(pd, addr, bytes, access, ""); }
-#ifdef DMABUF  // it is registered, and nothing can be moved: that takes hardware
+#ifdef DMABUF  // of an emulated GPU, whose memory is a file
 struct rv_mr* ibv_reg_dmabuf_mr(struct rv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access) {
   struct stat st;
   if (fstat(fd, &st) != 0 || offset + bytes > (uint64_t)st.st_size || iova != offset) {
     errno = EINVAL;
     return NULL;
   }
-  return add_region(pd, (void*)iova, bytes, access, " dma-buf");
+  const uint64_t before = offset % 4096;
+  char* base = mmap(NULL, before + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - before));
+  if (base == MAP_FAILED) return NULL;
+  struct rv_mr* mr = add_region(pd, (void*)iova, bytes, access, " dma-buf");
+  if (mr == NULL) {
+    munmap(base, before + bytes);
+    return NULL;
+  }
+  pthread_mutex_lock(&lock);
+  maps[mr->lkey].base = base;
+  maps[mr->lkey].first = base + before;
+  maps[mr->lkey].length = before + bytes;
+  pthread_mutex_unlock(&lock);
+  return mr;
 }
 #endif
 int ibv_dereg_mr(struct rv_mr* mr) {
   pthread_mutex_lock(&lock);
   regions[mr->lkey] = NULL;
+  if (maps[mr->lkey].base != NULL) munmap(maps[mr->lkey].base, maps[mr->lkey].length);
+  maps[mr->lkey].base = NULL;
   pthread_mutex_unlock(&lock);
   return free(mr), 0;
 }

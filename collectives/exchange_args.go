@@ -1,0 +1,50 @@
+package collectives
+
+import (
+	_ "embed"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+//go:embed kernels/exchange_args.h
+var exchangeHeader string
+
+// exchangeLayout is argumentsLayout of the kernel between hosts.
+var exchangeLayout = sync.OnceValue(func() string { return device.Layout(argumentsHeader, exchangeHeader) })
+
+// What follows is the twin of kernels/exchange_args.h. A test compares sizes and offsets.
+
+const (
+	exchangeHead       = 64  // bytes in front of the data in a slot
+	exchangeStateBytes = 64  // of the device
+	exchangeNoteBytes  = 128 // of the host
+)
+
+// exchangeNote is what a kernel lets the host know.
+type exchangeNote struct {
+	Begun  uint64
+	Ended  uint64
+	Found  uint32
+	Host   uint32
+	Theirs [4]uint64
+	Ours   [4]uint64
+	_      [40]byte
+}
+
+type exchangeArgs struct {
+	Control   uintptr
+	State     uintptr
+	Note      uintptr
+	Ports     uintptr
+	Slots     uintptr
+	Slot      uint64
+	Input     uintptr
+	Apart     uint64
+	Output    uintptr
+	Stride    uint64
+	Bytes     uint64
+	Host      uint32
+	Hosts     uint32
+	Signature signature
+}

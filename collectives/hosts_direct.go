@@ -1,0 +1,259 @@
+package collectives
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// hierarchicalDirect is the name of the algorithm whose data goes from memory of a GPU
+// to memory of a GPU.
+const hierarchicalDirect = "hierarchical_direct"
+
+// exchangeBlocks is the most that exchange with. The kernels inside a host, which may
+// run at the same time and wait for each other, leave that many multiprocessors alone:
+// else both kinds could wait for room that the other takes on another GPU.
+const exchangeBlocks = 8
+
+// exchangeBlockBytes is how much there has to be for each block to be worth it.
+const exchangeBlockBytes = 32 << 10
+
+// direct is the way between hosts on which the host has no part: kernels drive port
+// channels, and adapters of the network reach memory of the GPU. All that it counts is
+// in memory of the device, so its calls can be captured. It exists where all hosts have
+// as many ranks, and the transports between counterparts take memory of the device of
+// every rank. Rank i of each host is a counterpart of rank i of all others.
+type direct struct {
+	ports    *ports
+	device   waiter
+	exchange *algorithm
+	sum      *algorithm
+
+	slots    *comm.Memory // that adapters reach: kernels/exchange_args.h
+	private  gpu.Memory   // state, handles, and what is for the hosts and what they gave, in two halves each
+	mine     uintptr      // the first half of what is for the hosts
+	theirs   uintptr      // and of what they gave
+	stride   uint64       // from what is of one host to what is of the next
+	words    shared
+	note     *exchangeNote
+	channels []*comm.PortChannel // by host
+	side     gpu.Stream          // for what goes on beside the kernels inside
+	marks    [3]gpu.Mark
+	args     exchangeArgs
+	sums     stepArgs
+	loaded   [collectives]bool // kernels inside
+	blocks   uint32            // of one launch that sums
+	end      chan struct{}     // ends the watch
+	ended    chan struct{}     // nil: it was not begun
+}
+
+// offerDirect lists the algorithms. Whether they serve calls is found out before the first.
+func (c *Comm) offerDirect(h *hierarchy) {
+	if h.few != h.most || c.ports.courier == nil {
+		return
+	}
+	steps := discover(c.comm.Kernels(), 1).steps
+	d := &direct{ports: c.ports, device: c.ports.courier.device, exchange: steps["exchange"], sum: steps["sum"], blocks: min(sumBlocks, c.mostBlocks())}
+	h.direct = d
+	if n := c.comm.Device().Info().SMs / max(1, c.opts.Sharing); n > 0 {
+		h.options.MaxBlocks = int(min(c.mostBlocks(), uint32(max(1, n-exchangeBlocks))))
+	}
+	reduces := func(r Request) bool {
+		return h.carries.Load() && (h.most == 1 || partial(r)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
+	}
+	moves := func(Request) bool { return h.carries.Load() }
+	for _, a := range []struct {
+		collective Collective
+		fits       func(Request) bool
+		trip       func(*trip)
+	}{
+		{AllReduce, reduces, (*trip).allReduceDirect},
+		{ReduceScatter, reduces, (*trip).reduceScatterDirect},
+		{AllGather, moves, (*trip).allGatherDirect},
+		{Barrier, moves, (*trip).barrierDirect},
+	} {
+		c.offerOwn(Row{Collective: a.collective, Algorithm: hierarchicalDirect}, a.fits, func(x *Comm, call *Call) error {
+			return x.ports.enqueueDirect(call, a.trip)
+		})
+	}
+}
+
+// decide finds out, before the first call is, what can serve calls: the same on all
+// ranks. A stream that is captured cannot wait for that.
+func (c *Comm) decide(s gpu.Stream) error {
+	p := c.ports
+	if p == nil || p.hierarchy == nil || p.hierarchy.direct == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.decided || p.failed != nil {
+		return p.failed
+	}
+	if !p.ready {
+		if state, err := p.courier.device.Query(s); err != nil || state == gpu.StreamCapturing {
+			return err // it will be refused
+		}
+	}
+	if err := p.setUp(); err != nil { // messages may have done it already
+		return err
+	}
+	c.choices.reset() // who asked for one before was told another
+	c.decided = true
+	return nil
+}
+
+// open decides, together with all ranks, whether there is such a way, and makes it.
+func (d *direct) open(ctx context.Context) error {
+	if d == nil {
+		return nil
+	}
+	h, world := d.ports.hierarchy, d.ports.courier.world
+	unwilling := d.allocate(ctx)
+	apart, err := world.ReachPorts(ctx, d.counterparts(), d.slots, unwilling)
+	if err != nil {
+		return err
+	}
+	if apart != nil {
+		world.Log().Debug("collectives over hosts go through memory of the host", "reason", apart)
+		err := d.close()
+		d.channels = nil
+		return err
+	}
+	if err := d.connect(ctx); err != nil {
+		return fmt.Errorf("channels of kernels: %w", err)
+	}
+	d.ended, d.end = make(chan struct{}), make(chan struct{})
+	go d.watch()
+	h.carries.Store(true)
+	return nil
+}
+
+// counterparts are the ranks that this one exchanges with.
+func (d *direct) counterparts() (ranks []int) {
+	h := d.ports.hierarchy
+	for g := range h.hosts {
+		if g != h.host {
+			ranks = append(ranks, h.hosts[g][h.index])
+		}
+	}
+	return ranks
+}
+
+// allocate makes what the rank needs by itself.
+func (d *direct) allocate(ctx context.Context) (err error) {
+	h, k := d.ports.hierarchy, d.ports.courier
+	if d.exchange == nil || d.sum == nil {
+		return fmt.Errorf("%w: no transport has the kernels for an exchange between hosts", framework.ErrUnsupported)
+	}
+	kernel, err := k.world.Load(ctx, d.exchange.kernel, device.Uint8)
+	if err != nil {
+		return err
+	}
+	d.exchange.keep(device.Uint8, kernel)
+	hosts := uint64(len(h.hosts))
+	stride := (d.ports.piece + line - 1) / line * line
+	slot := exchangeHead + stride
+	if d.slots, err = k.world.Alloc(4 * hosts * slot); err != nil {
+		return fmt.Errorf("slots: %w", err)
+	}
+	handles := hosts * uint64(unsafe.Sizeof(device.PortChannelHandle{}))
+	front := (exchangeStateBytes + handles + line - 1) / line * line
+	if d.private, err = d.device.Alloc(front + 4*hosts*stride); err != nil {
+		return fmt.Errorf("memory of exchanges: %w", err)
+	}
+	if d.words, err = lend(d.device, k.host, (exchangeNoteBytes+handles+4095)/4096*4096); err != nil {
+		return fmt.Errorf("words of exchanges: %w", err)
+	}
+	d.note = (*exchangeNote)(at(d.words.host.Addr()))
+	if d.side, err = d.device.NewStream(); err != nil {
+		return err
+	}
+	for i := range d.marks {
+		if d.marks[i], err = d.device.NewMark(); err != nil {
+			return err
+		}
+	}
+	base := d.private.Addr()
+	d.mine, d.stride = base+uintptr(front), stride
+	d.theirs = d.mine + uintptr(2*hosts*stride)
+	d.args = exchangeArgs{
+		Control: k.world.Control(), State: base, Note: d.words.mapped.Addr(), Ports: base + exchangeStateBytes,
+		Slots: d.slots.Addr(), Slot: slot,
+		Host: uint32(h.host), Hosts: uint32(hosts),
+	}
+	d.sums = stepArgs{Control: k.world.Control(), Rank: uint32(h.host), Ranks: uint32(hosts), Stride: stride}
+	return nil
+}
+
+// connect makes the channels, and puts their handles where kernels find them.
+func (d *direct) connect(ctx context.Context) error {
+	h := d.ports.hierarchy
+	d.channels = make([]*comm.PortChannel, len(h.hosts))
+	staged := gpu.Bytes(d.words.host)[exchangeNoteBytes:]
+	size := int(unsafe.Sizeof(device.PortChannelHandle{}))
+	for round := range len(h.hosts) {
+		g := (round - h.host + len(h.hosts)) % len(h.hosts) // whose host this one is in the same round
+		if g == h.host {
+			continue
+		}
+		ch, err := d.ports.courier.world.PortChannel(ctx, h.hosts[g][h.index], d.slots, d.slots)
+		if err != nil {
+			return err
+		}
+		d.channels[g] = ch
+		handle, err := ch.AppendBinary(nil)
+		if err != nil {
+			return err
+		}
+		copy(staged[g*size:], handle)
+	}
+	err := d.device.Copy(d.side, d.args.Ports, d.words.mapped.Addr()+exchangeNoteBytes, uint64(len(h.hosts)*size))
+	if err == nil {
+		err = d.device.Sync(d.side)
+	}
+	return err
+}
+
+// close is for when the streams with calls on them have ended.
+func (d *direct) close() error {
+	if d == nil {
+		return nil
+	}
+	if d.ended != nil {
+		close(d.end)
+		<-d.ended
+		d.ended = nil
+	}
+	var all []error
+	for _, ch := range d.channels {
+		if ch != nil {
+			all = append(all, ch.Close())
+		}
+	}
+	for _, m := range d.marks {
+		if m != nil {
+			all = append(all, m.Close())
+		}
+	}
+	if d.side != 0 {
+		all = append(all, d.device.CloseStream(d.side))
+	}
+	if d.slots != nil {
+		all = append(all, d.slots.Close())
+	}
+	if d.private != nil {
+		all = append(all, d.private.Close())
+	}
+	all = append(all, d.words.close())
+	d.channels, d.side, d.slots, d.private, d.words, d.note = nil, 0, nil, nil, shared{}, nil
+	clear(d.marks[:])
+	return errors.Join(all...)
+}

@@ -1,0 +1,315 @@
+package collectives
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// enqueueDirect enqueues one call of all ranks in which the host takes no part: on a
+// stream that is captured as well.
+func (p *ports) enqueueDirect(c *Call, f func(t *trip)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.begin(c, hierarchicalDirect)
+	state, err := t.device.Query(t.stream)
+	if err != nil {
+		return err
+	}
+	t.direct, t.captured = true, state == gpu.StreamCapturing
+	if err := p.hierarchy.direct.prepare(c, t.captured); err != nil {
+		return err
+	}
+	return t.perform(func() {
+		p.calls++
+		f(t)
+	})
+}
+
+// prepare loads what calls of a collective need, with elements of a type where it reduces.
+func (d *direct) prepare(c *Call, captured bool) error {
+	reduces := c.Collective.reduces()
+	if d.loaded[c.Collective] && (!reduces || d.sum.loaded[c.Type] != nil) {
+		return nil
+	}
+	what := c.Collective.String()
+	if reduces {
+		what += " of " + c.Type.String()
+	}
+	if captured {
+		return fmt.Errorf("%w: algorithm %s: expected the first %s outside of a capture: it loads kernels", framework.ErrInvalid, hierarchicalDirect, what)
+	}
+	inside := map[Collective][]Collective{AllReduce: {ReduceScatter, AllGather}, ReduceScatter: {ReduceScatter}, AllGather: {AllGather}, Barrier: {Barrier}}
+	if x := d.ports.hierarchy.inside; x != nil {
+		for _, k := range inside[c.Collective] {
+			if err := x.Prepare(k, c.Type); err != nil {
+				return err
+			}
+		}
+	}
+	if reduces && d.sum.loaded[c.Type] == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+		defer cancel()
+		sum, err := d.ports.courier.world.Load(ctx, d.sum.kernel, c.Type)
+		if err != nil {
+			return err
+		}
+		d.sum.loaded[c.Type] = sum
+	}
+	d.loaded[c.Collective] = true
+	return nil
+}
+
+// greet has the counterparts compare what this call is, before one in which the host
+// takes part: they may be in a call in which it does not, and the two would wait for
+// each other for ever.
+func (t *trip) greet() {
+	if h := t.ports.hierarchy; h != nil && h.carries.Load() {
+		t.exchange(t.stream, traffic{})
+	}
+}
+
+// traffic is what an exchange moves: bytes for each host, which are so many behind those
+// for the host before, or the same for all if apart is 0, to where what the hosts give
+// lies, each so many bytes behind the one before.
+type traffic struct {
+	in    uintptr
+	apart uint64
+	bytes uint64
+	out   uintptr
+	each  uint64
+}
+
+// exchange has counterparts on all hosts give each other something.
+func (t *trip) exchange(s gpu.Stream, x traffic) {
+	if t.err != nil {
+		return
+	}
+	d := t.ports.hierarchy.direct
+	a := &d.args
+	a.Input, a.Apart, a.Bytes, a.Output, a.Stride, a.Signature = x.in, x.apart, x.bytes, x.out, x.each, t.sign
+	blocks := min(exchangeBlocks, d.blocks, uint32(1+x.bytes/exchangeBlockBytes))
+	t.err = d.exchange.loaded[device.Uint8].Launch(gpu.Launch{Grid: blocks, Block: d.threads(d.exchange), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
+}
+
+// half is one of the two halves of memory for the hosts.
+func (d *direct) half(base uintptr, i int) uintptr {
+	return base + uintptr(uint64(i%2)*uint64(d.args.Hosts)*d.stride)
+}
+
+// combine reduces what this rank has with what the counterparts gave, in the order of
+// the hosts.
+func (t *trip) combine(s gpu.Stream, in, out uintptr, count uint64, half int) {
+	if t.err != nil || count == 0 {
+		return
+	}
+	h, c := t.ports.hierarchy, t.call
+	d := h.direct
+	a := &d.sums
+	a.Input, a.Output, a.Inputs, a.Count, a.Op, a.Scale = in, out, d.half(d.theirs, half), count, uint32(c.Op), c.Scale
+	switch {
+	case h.most == 1:
+	case c.Op == device.PreMulSum: // done inside
+		a.Op = uint32(device.Sum)
+	case c.Op == device.Avg: // what is inside was made smaller
+		a.Op, a.Scale = uint32(device.PreMulSum), h.smaller()/float64(t.ports.comm.Size())
+	}
+	t.err = d.sum.loaded[c.Type].Launch(gpu.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
+}
+
+func (d *direct) threads(a *algorithm) uint32 {
+	if n := a.kernel.MaxThreads; n > 0 {
+		return min(deviceThreads, uint32(n))
+	}
+	return deviceThreads
+}
+
+// after has what comes on one stream wait for what is on another.
+func (t *trip) after(m gpu.Mark, later, earlier gpu.Stream) {
+	t.record(m, earlier)
+	t.join(m, later)
+}
+
+func (t *trip) record(m gpu.Mark, s gpu.Stream) {
+	if t.err == nil {
+		t.err = m.Record(s)
+	}
+}
+
+func (t *trip) join(m gpu.Mark, s gpu.Stream) {
+	if t.err == nil {
+		t.err = m.Wait(s)
+	}
+}
+
+// stages takes pieces through three stages: the first and the last are inside the host,
+// and that between hosts goes on beside them, on a stream of its own, so that one piece is
+// between hosts while the next has its first stage and the one before it its last. Behind
+// what the stage between hosts of a piece finds there, the last stage of the piece before
+// the one before it has ended.
+func (t *trip) stages(pieces int, first func(k int), between func(s gpu.Stream, k int), last func(k int)) {
+	if pieces == 1 {
+		first(0)
+		between(t.stream, 0)
+		last(0)
+		return
+	}
+	d := t.ports.hierarchy.direct
+	for k := range pieces + 1 {
+		if k < pieces {
+			first(k)
+			t.after(d.marks[2], d.side, t.stream)
+			between(d.side, k)
+			t.record(d.marks[k%2], d.side)
+		}
+		if k > 0 {
+			t.join(d.marks[(k-1)%2], t.stream)
+			last(k - 1)
+		}
+	}
+}
+
+// allReduceDirect takes each piece through a reduce-scatter inside the host, an exchange
+// with the counterparts and a sum, and an all-gather inside.
+func (t *trip) allReduceDirect() {
+	h, c := t.ports.hierarchy, t.call
+	element := uint64(c.Type.Size())
+	size := h.piece(c.Count, element)
+	pieces := max(1, int((c.Count+size-1)/size)) // who has nothing hears from others that they have
+	of := func(k int) (at uintptr, count uint64) {
+		first := uint64(k) * size
+		return uintptr(first * element), min(size, c.Count-first)
+	}
+	if h.most == 1 || c.Count == 0 { // nothing inside
+		for k := range pieces {
+			at, count := of(k)
+			t.sumBetween(t.stream, address(c.Input)+at, address(c.Output)+at, count, 0)
+		}
+		return
+	}
+	t.stages(pieces, func(k int) {
+		at, count := of(k)
+		t.scatter(address(c.Input)+at, count, t.place(k%3))
+	}, func(s gpu.Stream, k int) {
+		at, count := of(k)
+		own := h.mine(count)
+		t.sumBetween(s, t.place(k%3), t.summed(k, at, count), own.to-own.from, k)
+	}, func(k int) {
+		at, count := of(k)
+		t.gather(t.summed(k, at, count), count, address(c.Output)+at)
+	})
+}
+
+// sumBetween adds up what counterparts have. Much of it, between more than two hosts, goes
+// in two steps, as in hierarchy_large.go: each reduces a segment, and gives it to the others.
+func (t *trip) sumBetween(s gpu.Stream, in, out uintptr, count uint64, half int) {
+	h, element := t.ports.hierarchy, uint64(t.call.Type.Size())
+	d, hosts := h.direct, uint64(len(h.hosts))
+	word := max(1, wordBytes/element)
+	if each := count / hosts / word * word; hosts > 2 && each > 0 && count*element >= twoSteps {
+		bytes := each * element
+		own := uintptr(uint64(h.host) * bytes)
+		t.exchange(s, traffic{in, bytes, bytes, d.half(d.theirs, half), d.stride})
+		t.combine(s, in+own, out+own, each, half)
+		t.exchange(s, traffic{out + own, 0, bytes, out, bytes})
+		in, out, count = in+uintptr(hosts*bytes), out+uintptr(hosts*bytes), count-hosts*each
+		if count == 0 {
+			return
+		}
+	}
+	t.exchange(s, traffic{in, 0, count * element, d.half(d.theirs, half), d.stride})
+	t.combine(s, in, out, count, half)
+}
+
+// summed is where the sum of this rank's share of a piece goes: where it belongs, if the
+// piece can be divided evenly.
+func (t *trip) summed(k int, at uintptr, count uint64) uintptr {
+	h := t.ports.hierarchy
+	if own := h.mine(count); share(count, h.size())*uint64(h.size()) == count {
+		return address(t.call.Output) + at + uintptr(own.from*uint64(t.call.Type.Size()))
+	}
+	return t.place(k % 3)
+}
+
+// inParts says in how many pieces a part of each rank is worked on, and which.
+func (t *trip) inParts() (part uint64, pieces int, of func(k int) (from, bytes uint64)) {
+	element := uint64(t.call.Type.Size())
+	part = t.call.Count * element
+	size := t.pieceOfPart(element)
+	return part, max(1, int((part+size-1)/size)), func(k int) (from, bytes uint64) {
+		from = uint64(k) * size
+		return from, min(size, part-from)
+	}
+}
+
+// reduceScatterDirect reduces inside, for each host, what its ranks are to get, and
+// exchanges the shares of that.
+func (t *trip) reduceScatterDirect() {
+	h, c := t.ports.hierarchy, t.call
+	d, element := h.direct, uint64(c.Type.Size())
+	part, pieces, of := t.inParts()
+	if h.most == 1 || part == 0 { // ranks are in the order of the hosts
+		for k := range pieces {
+			from, bytes := of(k)
+			in := address(c.Input) + uintptr(from)
+			t.exchange(t.stream, traffic{in, part, bytes, d.half(d.theirs, 0), d.stride})
+			t.combine(t.stream, in+uintptr(uint64(h.host)*part), address(c.Output)+uintptr(from), bytes/element, 0)
+		}
+		return
+	}
+	room := func(g, k int) uintptr { return d.half(d.mine, k) + uintptr(uint64(g)*d.stride) }
+	t.stages(pieces, func(k int) {
+		from, bytes := of(k)
+		for g, ranks := range h.hosts {
+			block, there := t.block(address(c.Input), part, from, bytes, ranks)
+			for i, rank := range ranks {
+				if !there {
+					t.copy(block+uintptr(uint64(i)*bytes), address(c.Input)+uintptr(uint64(rank)*part+from), bytes)
+				}
+			}
+			t.scatter(block, uint64(len(ranks))*bytes/element, room(g, k))
+		}
+	}, func(s gpu.Stream, k int) {
+		from, bytes := of(k)
+		t.exchange(s, traffic{room(0, k), d.stride, bytes, d.half(d.theirs, k), d.stride})
+		t.combine(s, room(h.host, k), address(c.Output)+uintptr(from), bytes/element, k)
+	}, func(int) {})
+}
+
+// allGatherDirect exchanges the part of this rank, and gathers inside, for each host, what
+// its ranks have given to those of this one.
+func (t *trip) allGatherDirect() {
+	h, c := t.ports.hierarchy, t.call
+	d := h.direct
+	part, pieces, of := t.inParts()
+	t.stages(pieces, func(int) {}, func(s gpu.Stream, k int) {
+		from, bytes := of(k)
+		t.exchange(s, traffic{address(c.Input) + uintptr(from), 0, bytes, d.half(d.theirs, k), d.stride})
+	}, func(k int) {
+		from, bytes := of(k)
+		for g, ranks := range h.hosts {
+			own := d.half(d.theirs, k) + uintptr(uint64(g)*d.stride)
+			if g == h.host {
+				own = address(c.Input) + uintptr(from)
+			}
+			if h.most == 1 {
+				t.copy(address(c.Output)+uintptr(uint64(ranks[0])*part+from), own, bytes)
+			} else if bytes > 0 {
+				t.spread(g, own, part, from, bytes)
+			}
+		}
+	})
+}
+
+// barrierDirect: who has heard of a rank of each host has heard of all their ranks.
+func (t *trip) barrierDirect() {
+	h := t.ports.hierarchy
+	if h.inside != nil && t.err == nil {
+		t.err = h.named(h.inside.Barrier(&CallOptions{Stream: t.stream}))
+	}
+	t.exchange(t.stream, traffic{})
+}

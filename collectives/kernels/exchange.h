@@ -1,0 +1,107 @@
+// An exchange between hosts: each rank gives as many bytes to each of its counterparts,
+// the ranks with its index on the other hosts, over port channels, and gets theirs.
+//
+// Two slots a direction are enough, and nobody has to say that a slot is free. A rank
+// fills the slots of exchange k + 2 when it has ended exchange k + 1, so it has had the
+// data of that from each counterpart, and a counterpart sends it when it has ended
+// exchange k: has taken what it got out of its slots, and so has had it all.
+#ifndef MSCCLPP_COLLECTIVES_EXCHANGE_H_
+#define MSCCLPP_COLLECTIVES_EXCHANGE_H_
+
+#include "exchange_args.h"
+#include "links.h"
+
+namespace mscclpp {
+namespace collectives {
+
+// Where the slots of an exchange begin, from the first of the rank: the one from which it
+// sends to a host, and the one that the counterpart there fills.
+MSCCLPP_DEVICE uint64_t outgoing(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
+  return (2 * static_cast<uint64_t>(a.input_stride == 0 ? 0 : host) + (turn & 1)) * a.slot;
+}
+MSCCLPP_DEVICE uint64_t incoming(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
+  return (2 * (static_cast<uint64_t>(a.hosts) + host) + (turn & 1)) * a.slot;
+}
+
+MSCCLPP_DEVICE uint64_t call_of(const Signature& s) {
+  return uint64_t(s.collective << 24 | (s.algorithm & 0xffffffu)) << 32 | s.root << 16 | s.op << 8 | s.type;
+}
+
+// disagree leaves a note of the first head that is not what it should be. The launch
+// stays until the host has read it and ends the job: what is behind it on the stream
+// cannot be called back.
+MSCCLPP_DEVICE bool disagree(const ExchangeArgs& a, uint32_t host, uint32_t peer, const uint64_t* theirs, const uint64_t* ours) {
+  ExchangeNote* n = a.note;
+  if (compare_exchange(&n->found, 0u, 2u) == 0) {
+    for (uint32_t i = 0; i < 4; ++i) {
+      store_relaxed(&n->theirs[i], theirs[i]);
+      store_relaxed(&n->ours[i], ours[i]);
+    }
+    store_relaxed(&n->host, host);
+    store_release(&n->found, 1u);
+  }
+  const WaitSite site{a.signature.collective << 8 | a.signature.algorithm, kWordSignature, peer, ours[0]};
+  return wait_brief(a.control, site, []() MSCCLPP_LAMBDA { return false; });
+}
+
+// meet waits for the counterpart on a host, and looks at what it has sent.
+MSCCLPP_DEVICE bool meet(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
+  const PortChannel& port = static_cast<const PortChannel&>(a.ports[host]);
+  if (!port.wait(a.signature.collective << 8 | a.signature.algorithm)) return false;
+  const uint64_t* theirs = reinterpret_cast<const uint64_t*>(a.slots + incoming(a, turn, host));
+  const uint64_t ours[4] = {turn + 1, a.signature.count, call_of(a.signature), a.bytes};
+  bool same = true;
+  for (uint32_t i = 0; i < 4; ++i) same = same && theirs[i] == ours[i];
+  return same || disagree(a, host, port.semaphore.peer, theirs, ours);
+}
+
+// fill puts what is for a host into the slot to send it from.
+MSCCLPP_DEVICE void fill(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
+  char* out = a.slots + outgoing(a, turn, host);
+  copy(out + sizeof(ExchangeHead), static_cast<const char*>(a.input) + host * a.input_stride, a.bytes, global_thread(), global_threads());
+  if (global_thread() != 0) return;
+  ExchangeHead* head = reinterpret_cast<ExchangeHead*>(out);
+  head->sequence = turn + 1;
+  head->count = a.signature.count;
+  head->call = call_of(a.signature);
+  head->bytes = a.bytes;
+}
+
+// exchange gives a.bytes from a.input to each counterpart, and puts what they give behind
+// a.output. One thread of the first block talks to each of them.
+MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
+  const uint64_t turn = a.state->turn;
+  if (global_thread() == 0) store_relaxed(&a.note->begun, turn + 1);
+  for (uint32_t h = 0; h < (a.input_stride == 0 ? 1 : a.hosts); ++h) {
+    if (a.input_stride == 0 || h != a.host) fill(a, turn, h);
+  }
+  if (!grid_sync(&a.state->grid, a.control)) return;  // nobody reads the turn after this
+  bool ok = true;
+  if (block_id() == 0) {
+    const uint32_t kernel = a.signature.collective << 8 | a.signature.algorithm;
+    for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
+      if (h == a.host) continue;
+      const PortChannel& port = static_cast<const PortChannel&>(a.ports[h]);
+      ok = port.putWithSignal(incoming(a, turn, a.host), outgoing(a, turn, h), sizeof(ExchangeHead) + a.bytes, kernel);
+    }
+    for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
+      if (h != a.host) ok = meet(a, turn, h);
+    }
+    // Who left before the end has the others wait in vain, until the same ends them.
+    if (!block_sync_and(ok)) return;
+  }
+  if (!grid_sync(&a.state->grid, a.control)) return;
+  for (uint32_t h = 0; h < a.hosts; ++h) {
+    if (h == a.host) continue;
+    copy(static_cast<char*>(a.output) + h * a.stride, a.slots + incoming(a, turn, h) + sizeof(ExchangeHead), a.bytes,
+         global_thread(), global_threads());
+  }
+  if (global_thread() == 0) {
+    a.state->turn = turn + 1;
+    store_relaxed(&a.note->ended, turn + 1);
+  }
+}
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_EXCHANGE_H_
