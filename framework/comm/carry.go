@@ -34,7 +34,7 @@ func (c *Communicator) ReachPorts(ctx context.Context, peers []int, m *Memory, u
 			if !slices.Contains(peers, peer) {
 				continue
 			}
-			l, err := c.link(ctx, framework.KindPort, peer)
+			l, err := c.link(ctx, linkKey{framework.KindPort, peer, 0})
 			var r *refusal
 			switch {
 			case errors.As(err, &r): // the pair is in step, and goes on

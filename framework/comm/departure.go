@@ -32,7 +32,7 @@ func (c *Communicator) part(ctx context.Context) {
 	defer cancel()
 	var peers []int
 	for key, l := range c.links {
-		if s := l.transport.Description.Signal; key.kind == framework.KindPort && (s == framework.SignalAtomic || s == framework.SignalImmediate) {
+		if s := l.transport.Description.Signal; key.kind == framework.KindPort && key.number == 0 && (s == framework.SignalAtomic || s == framework.SignalImmediate) {
 			peers = append(peers, key.peer)
 		}
 	}
