@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	names "github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
 // Collective names an operation. The numbers appear in signatures and in reports of
@@ -29,8 +30,8 @@ const (
 )
 
 var collectiveNames = [collectives]string{
-	AllReduce: "allreduce", AllGather: "allgather", ReduceScatter: "reducescatter", Broadcast: "broadcast", Reduce: "reduce",
-	AllToAll: "alltoall", Barrier: "barrier", AllToAllV: "alltoallv", Gather: "gather", Scatter: "scatter", SendRecv: "sendrecv",
+	AllReduce: names.AllReduce, AllGather: names.AllGather, ReduceScatter: names.ReduceScatter, Broadcast: names.Broadcast, Reduce: names.Reduce,
+	AllToAll: names.AllToAll, Barrier: names.Barrier, AllToAllV: names.AllToAllV, Gather: names.Gather, Scatter: names.Scatter, SendRecv: names.SendRecv,
 }
 
 // String returns the name used in configuration and on the command line.

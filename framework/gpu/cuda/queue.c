@@ -89,14 +89,19 @@ int cuda_event_query(uintptr_t context, uintptr_t event) {
   return r;
 }
 
-// Whether a stream records has to be asked first: asking how far it is would spoil
-// the recording.
+// A thread that counts signals calls this while others may capture.
 int cuda_flush_writes(uintptr_t context) {
-  ENTER;
+  const cuda_context* c = (const cuda_context*)context;
+  cuda_scope scope;
+  CUresult r = enter_relaxed(c, &scope);
+  if (r != CUDA_SUCCESS) return r;
   r = c->api->cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
-  LEAVE;
+  leave_relaxed(c, &scope);
+  return r;
 }
 
+// Whether a stream records has to be asked first: asking how far it is would spoil
+// the recording.
 int cuda_stream_query(uintptr_t context, uintptr_t stream) {
   const cuda_context* c = (const cuda_context*)context;
   cuda_scope scope;
