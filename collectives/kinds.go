@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	names "github.com/mscclpp-go/mscclpp/framework/collective"
+	named "github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
 // Collective names an operation. The numbers appear in signatures and in reports of
@@ -30,8 +30,8 @@ const (
 )
 
 var collectiveNames = [collectives]string{
-	AllReduce: names.AllReduce, AllGather: names.AllGather, ReduceScatter: names.ReduceScatter, Broadcast: names.Broadcast, Reduce: names.Reduce,
-	AllToAll: names.AllToAll, Barrier: names.Barrier, AllToAllV: names.AllToAllV, Gather: names.Gather, Scatter: names.Scatter, SendRecv: names.SendRecv,
+	AllReduce: named.AllReduce, AllGather: named.AllGather, ReduceScatter: named.ReduceScatter, Broadcast: named.Broadcast, Reduce: named.Reduce,
+	AllToAll: named.AllToAll, Barrier: named.Barrier, AllToAllV: named.AllToAllV, Gather: named.Gather, Scatter: named.Scatter, SendRecv: named.SendRecv,
 }
 
 // String returns the name used in configuration and on the command line.
