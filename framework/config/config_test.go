@@ -232,11 +232,13 @@ func TestChoicesAreOfExistingKeys(t *testing.T) {
 		}
 	}
 	for name, f := range flatNames {
-		if f.key != "" && schema().find(strings.Split(f.key, ".")) == nil {
-			t.Errorf("%s is mapped to %q: no such key", name, f.key)
+		for _, key := range f.keys {
+			if schema().find(strings.Split(key, ".")) == nil {
+				t.Errorf("%s is mapped to %q: no such key", name, key)
+			}
 		}
-		if f.key == "" && f.note == "" {
-			t.Errorf("%s: neither a key nor a note", name)
+		if (len(f.keys) == 0) != (f.note != "") {
+			t.Errorf("%s: expected keys or a note, one of both", name)
 		}
 	}
 }

@@ -72,8 +72,8 @@ func TestDocsNameOpposites(t *testing.T) {
 	}
 	found := false
 	for name, f := range flatNames {
-		turned := f.key != "" && f.value("true") == "false" && f.value("0") == "true"
-		if said := strings.Contains(b.String(), "| `"+name+"` | sets `"+f.key+"` to the opposite |\n"); said != turned {
+		turned := len(f.keys) > 0 && f.value("true") == "false" && f.value("0") == "true"
+		if said := strings.Contains(b.String(), "| `"+name+"` | sets `"+strings.Join(f.keys, "` and `")+"` to the opposite |\n"); said != turned {
 			t.Errorf("%s turns its value %v, and the page says so %v", name, turned, said)
 		}
 		if turned && f.value("maybe") != "maybe" { // refused where it is used

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 
@@ -68,6 +70,7 @@ func EnvName(key string) string {
 func readEnviron(environ []string) (map[string]any, map[string]string, []string, error) {
 	from, warnings := map[string]string{}, []string{}
 	direct := map[string]string{} // keys set under their own name
+	flat := map[string]string{}   // variables of MSCCL++ that set keys
 	for _, e := range environ {
 		if name, _, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, Prefix) && !reserved[name] {
 			if path := envKey(name); path != nil {
@@ -88,22 +91,27 @@ func readEnviron(environ []string) (map[string]any, map[string]string, []string,
 				return strings.Join(path, delimiter), value
 			}
 			old, known := flatNames[name]
-			if !known {
+			switch {
+			case !known:
 				warnings = append(warnings, fmt.Sprintf("environment variable %s is not known%s", name, didYouMean(nearestVariable(name))))
-				return "", nil
-			}
-			if old.key == "" {
+			case len(old.keys) == 0:
 				warnings = append(warnings, fmt.Sprintf("environment variable %s has no effect: %s", name, old.note))
-				return "", nil
+			default:
+				flat[name] = value
 			}
-			if own := direct[old.key]; own != "" {
-				warnings = append(warnings, fmt.Sprintf("environment variable %s is ignored: %s is set", name, own))
-				return "", nil
-			}
-			from[old.key] = name
-			return strings.ReplaceAll(old.key, ".", delimiter), old.value(value)
+			return "", nil
 		},
 	}), nil)
+	for _, name := range slices.Sorted(maps.Keys(flat)) {
+		for _, key := range flatNames[name].keys {
+			if own := direct[key]; own != "" {
+				warnings = append(warnings, fmt.Sprintf("environment variable %s is ignored: %s is set", name, own))
+			} else if err == nil {
+				from[key] = name
+				err = k.Set(strings.ReplaceAll(key, ".", delimiter), flatNames[name].value(flat[name]))
+			}
+		}
+	}
 	sort.Strings(warnings)
 	return k.Raw(), from, warnings, err
 }

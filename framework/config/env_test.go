@@ -74,9 +74,11 @@ func TestVariablesOfMSCCLPP(t *testing.T) {
 	if e.Log.Level != "debug" || e.Bootstrap.Interface != "eth0" || e.Bootstrap.Family != "inet6" || e.Bootstrap.HostID != "h" {
 		t.Errorf("%+v %+v", e.Log, e.Bootstrap)
 	}
-	ib := e.Transport["ib-host"]
-	if list, _ := ib["devices"].([]any); len(list) != 2 || ib["gid_index"] != 3 || ib["gpu_direct"] != false {
-		t.Errorf("ib-host = %#v", ib)
+	for _, name := range []string{"ib-host", "ib-nonatomic"} {
+		ib := e.Transport[name]
+		if list, _ := ib["devices"].([]any); len(list) != 2 || ib["gid_index"] != 3 || ib["gpu_direct"] != false {
+			t.Errorf("%s = %#v", name, ib)
+		}
 	}
 	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "leave nvls out") {
 		t.Errorf("warnings = %q", e.Warnings)

@@ -7,13 +7,13 @@ import (
 
 // flatName says what becomes of a variable of MSCCL++.
 type flatName struct {
-	key      string              // of ours that takes its value
-	opposite bool                // it disables what the key enables
+	keys     []string            // of ours that take its value
+	opposite bool                // it disables what the keys enable
 	convert  func(string) string // nil: the value is taken as it is
-	note     string              // without a key: what to do instead
+	note     string              // without keys: what to do instead
 }
 
-// value returns what the key is set to.
+// value returns what the keys are set to.
 func (f flatName) value(v string) string {
 	switch {
 	case f.opposite:
@@ -26,31 +26,32 @@ func (f flatName) value(v string) string {
 
 // effect says what the variable does, for the reference page.
 func (f flatName) effect() string {
-	switch {
-	case f.key == "":
+	if len(f.keys) == 0 {
 		return "no effect: " + f.note
-	case f.opposite:
-		return "sets `" + f.key + "` to the opposite"
 	}
-	return "sets `" + f.key + "`"
+	text := "sets `" + strings.Join(f.keys, "` and `") + "`"
+	if f.opposite {
+		text += " to the opposite"
+	}
+	return text
 }
 
 // flatNames are the variables that users of MSCCL++ know. Those that have a
 // counterpart set it; the others answer with a warning that tells what to do.
 var flatNames = map[string]flatName{
-	"MSCCLPP_LOG_LEVEL":     {key: "log.level", convert: logLevel},
-	"MSCCLPP_LOG_FILE":      {key: "log.file"},
-	"MSCCLPP_DEBUG":         {key: "log.level", convert: logLevel},
-	"MSCCLPP_DEBUG_FILE":    {key: "log.file"},
-	"MSCCLPP_HOSTID":        {key: "bootstrap.host_id"},
-	"MSCCLPP_SOCKET_IFNAME": {key: "bootstrap.interface"},
-	"MSCCLPP_SOCKET_FAMILY": {key: "bootstrap.family", convert: family},
-	"MSCCLPP_SECRET_FILE":   {key: "bootstrap.secret_file"},
-	"MSCCLPP_HCA_DEVICES":   {key: "transport.ib-host.devices", convert: flowList},
-	"MSCCLPP_IBV_SO":        {key: "transport.ib-host.library"},
-	"MSCCLPP_IB_GID_INDEX":  {key: "transport.ib-host.gid_index"},
+	"MSCCLPP_LOG_LEVEL":     {keys: []string{"log.level"}, convert: logLevel},
+	"MSCCLPP_LOG_FILE":      {keys: []string{"log.file"}},
+	"MSCCLPP_DEBUG":         {keys: []string{"log.level"}, convert: logLevel},
+	"MSCCLPP_DEBUG_FILE":    {keys: []string{"log.file"}},
+	"MSCCLPP_HOSTID":        {keys: []string{"bootstrap.host_id"}},
+	"MSCCLPP_SOCKET_IFNAME": {keys: []string{"bootstrap.interface"}},
+	"MSCCLPP_SOCKET_FAMILY": {keys: []string{"bootstrap.family"}, convert: family},
+	"MSCCLPP_SECRET_FILE":   {keys: []string{"bootstrap.secret_file"}},
+	"MSCCLPP_HCA_DEVICES":   {keys: []string{"transport.ib-host.devices", "transport.ib-nonatomic.devices"}, convert: flowList},
+	"MSCCLPP_IBV_SO":        {keys: []string{"transport.ib-host.library", "transport.ib-nonatomic.library"}},
+	"MSCCLPP_IB_GID_INDEX":  {keys: []string{"transport.ib-host.gid_index", "transport.ib-nonatomic.gid_index"}},
 
-	"MSCCLPP_FORCE_DISABLE_GDR": {key: "transport.ib-host.gpu_direct", opposite: true},
+	"MSCCLPP_FORCE_DISABLE_GDR": {keys: []string{"transport.ib-host.gpu_direct", "transport.ib-nonatomic.gpu_direct"}, opposite: true},
 
 	"MSCCLPP_LOG_SUBSYS":         {note: "every message names its package; filter by that"},
 	"MSCCLPP_DEBUG_SUBSYS":       {note: "every message names its package; filter by that"},
