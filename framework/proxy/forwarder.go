@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // Forwarder moves counts from the inboxes of transports that cannot write a rank's
@@ -41,6 +42,9 @@ type Watched struct {
 	seen uint64 // passed on
 	now  uint64 // read in this pass
 }
+
+// longestForward is how late a count may be after a long pause.
+const longestForward = time.Millisecond
 
 // NewForwarder returns a forwarder without work. Of the options Spin, Yield, Park and
 // CPU count. Lane is nil if no word is of a device alone; flush makes what adapters
@@ -199,7 +203,7 @@ func (f *Forwarder) rest(waited time.Duration) {
 	case waited < f.o.Spin:
 	case waited < f.o.Spin+f.o.Yield:
 		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	default:
-		time.Sleep(f.o.Park)
+	default: // by the system's timers: the runtime's make each sleep one of a millisecond
+		ring.Doze(min(max(waited/64, f.o.Park), longestForward))
 	}
 }
