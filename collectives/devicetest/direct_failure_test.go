@@ -71,7 +71,8 @@ func TestDirectDisagreement(t *testing.T) {
 }
 
 // A rank of another host that ends while kernels wait for it: they leave, the error names
-// it, and everything can be closed.
+// it, and everything can be closed. Its own reason may come behind that of an adapter, which
+// misses its memory.
 func TestDirectEnd(t *testing.T) {
 	for _, layout := range []string{"ab", "aabb"} {
 		overAdapters(t, layout, setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
@@ -94,7 +95,7 @@ func TestDirectEnd(t *testing.T) {
 					return err
 				}
 			}
-			if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "had enough") {
+			if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "rank 1") {
 				return err
 			}
 			start := time.Now()
@@ -104,7 +105,7 @@ func TestDirectEnd(t *testing.T) {
 			if d := time.Since(start); d > 2*time.Second {
 				return fmt.Errorf("kernels left after %v", d)
 			}
-			if err := wants(sums(r, m.Addr(), 1<<12, directly), framework.ErrPeer, "rank 1", "had enough"); err != nil {
+			if err := wants(sums(r, m.Addr(), 1<<12, directly), framework.ErrPeer, "rank 1"); err != nil {
 				return err
 			}
 			return errors.Join(r.Comm.Close(), m.Close())
