@@ -43,14 +43,13 @@ func (s *Service) Help(waits bool) (left bool) {
 		}
 		return false
 	}
-	pos, took := uint64(0), false
+	pos, took, done := uint64(0), false, 0
 	defer func() {
 		if p := recover(); p != nil {
 			s.fail(panicked(pos, p))
 		}
-		if left { // the thread may sleep because somebody was at it
-			s.left.Store(true)
-			s.ring.Wake()
+		if left || !waits && done > 1 && s.owes() { // to others, who may not be back
+			s.look()
 		}
 		if took {
 			s.helped.Add(1)
@@ -88,6 +87,7 @@ func (s *Service) Help(waits bool) (left bool) {
 			return false
 		}
 		s.ring.Pop()
+		done++
 		if r.end {
 			s.fail(errEnd)
 			return false
@@ -107,8 +107,17 @@ var errEnd = errors.New("end")
 // fail leaves an error to the thread, which ends.
 func (s *Service) fail(err error) {
 	s.failed = err
+	s.look()
+}
+
+// look has the thread take the turn.
+func (s *Service) look() {
+	s.left.Store(true)
 	s.ring.Wake()
 }
+
+// owes reports whether somebody may wait for what Progress completes.
+func (s *Service) owes() bool { return s.o.Owes != nil && s.o.Owes() }
 
 // spare reports whether others have done the thread's work since it has last looked, or want to. It
 // returns when they do not any more, or have left something to it.
@@ -127,8 +136,22 @@ func (s *Service) rejoin() {
 	for d := watch; s.stop.Load() == run; d = min(2*d, longWatch) {
 		s.seen = s.helped.Load()
 		start := time.Now()
-		if s.ring.ParkWhile(d, s.busy) {
+		owing := false
+		woken := s.ring.ParkFor(func(there bool) time.Duration {
+			owing = s.owes()
+			switch {
+			case s.left.Load() || s.stop.Load() != run || there && !s.taken():
+				return 0
+			case owing || there: // who has the turn may not have seen it any more
+				return watch
+			}
+			return d
+		})
+		if woken || s.left.Load() {
 			break
+		}
+		if owing && s.complete() {
+			return
 		}
 		early := time.Since(start) < offer // there is a trigger, which somebody performs, or has left
 		for n := 0; early && n < 16; n++ {
@@ -144,11 +167,26 @@ func (s *Service) rejoin() {
 	s.take()
 }
 
-// busy reports whether somebody performs triggers, and has not said that he leaves some.
-func (s *Service) busy() bool {
-	if s.left.Load() {
+// complete does for others what those who only push do not. It reports whether it has failed,
+// and then the thread has the turn.
+func (s *Service) complete() (failed bool) {
+	if !s.turn.TryLock() {
 		return false
 	}
+	if s.failed == nil {
+		if _, err := s.o.Progress(); err != nil {
+			s.failed = err
+		}
+	}
+	if s.failed != nil {
+		return true
+	}
+	s.turn.Unlock()
+	return false
+}
+
+// taken reports whether somebody has the turn.
+func (s *Service) taken() bool {
 	if s.turn.TryLock() {
 		s.turn.Unlock()
 		return false

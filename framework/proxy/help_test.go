@@ -272,7 +272,7 @@ func TestHelpLeavesToTheThread(t *testing.T) {
 	pusher.Go(func() { push(t, r, 2) })
 	eventually(t, "the one that takes long has begun", func() bool { return entered.Load() == 1 || threads.Load() > 0 })
 	s := b.running.Load()
-	if entered.Load() == 1 && !s.busy() {
+	if entered.Load() == 1 && !s.taken() {
 		t.Error("somebody performs a trigger, and the thread does not see it")
 	}
 	close(release)
@@ -283,8 +283,66 @@ func TestHelpLeavesToTheThread(t *testing.T) {
 	if took := time.Since(start); asked.Load() > 0 && took > 10*time.Second {
 		t.Errorf("what was left was performed after %v", took)
 	}
-	s.left.Store(true)
-	if s.busy() {
-		t.Error("triggers were left, and somebody is still said to perform them")
+	if s.taken() {
+		t.Error("nobody performs anything, and somebody is said to")
+	}
+}
+
+// A flush that a kernel on the host asks for is told of, although those who push perform the
+// triggers and complete nothing: the thread does.
+func TestHelpCompletesForKernels(t *testing.T) {
+	var pending atomic.Uint64 // position and one
+	var asked atomic.Int64
+	var view *ring.Ring
+	r, _ := helped(t, 512, func(r *ring.Ring, _ func() bool) Handler {
+		view = r
+		return func(tr device.Trigger, pos uint64) Result {
+			if tr.Fst == 7 {
+				asked.Store(time.Now().UnixNano())
+				pending.Store(pos + 1)
+			}
+			return Continue
+		}
+	}, Options{
+		Progress: func() (bool, error) {
+			pos := pending.Load()
+			if pos == 0 || time.Now().UnixNano()-asked.Load() < int64(time.Millisecond) {
+				return pos != 0, nil
+			}
+			view.Complete(0, pos-1)
+			pending.Store(0)
+			return false, nil
+		},
+		Owes: func() bool { return pending.Load() != 0 },
+	})
+	share, err := r.Share()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer share.Close()
+	kernel, err := ring.Open(share) // pushes as kernels do, and helps nobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kernel.Close()
+	var pusher sync.WaitGroup
+	defer pusher.Wait()
+	var enough atomic.Bool
+	defer enough.Store(true)
+	pusher.Go(func() {
+		for !enough.Load() {
+			if _, err := r.Push(device.Trigger{Fst: 1}); err != nil {
+				t.Error(err)
+				return
+			}
+			ring.Doze(time.Millisecond)
+		}
+	})
+	for range 20 {
+		pos, err := kernel.Push(device.Trigger{Fst: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a flush of a kernel beside one who pushes", func() bool { return kernel.Flushed(0, pos) })
 	}
 }

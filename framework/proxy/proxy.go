@@ -84,6 +84,11 @@ type Options struct {
 	// it later. It reports whether work is outstanding: then the proxy does not
 	// sleep, and Stop waits.
 	Progress func() (outstanding bool, err error)
+
+	// Owes reports whether somebody may wait for what Progress completes. While others
+	// perform the triggers of a ring, the thread looks for that. It may be called by any
+	// thread at any time.
+	Owes func() bool
 }
 
 // Service is a proxy for one ring.

@@ -34,18 +34,25 @@ func (r *Ring) Complete(i uint32, pos uint64) { atomic.StoreUint64(r.flushWord(i
 
 // Park sleeps until a producer on the host pushes, Wake is called, or d has
 // passed. It may return early. It reports whether somebody has ended it.
-func (r *Ring) Park(d time.Duration) (woken bool) { return r.ParkWhile(d, nil) }
+func (r *Ring) Park(d time.Duration) (woken bool) {
+	return r.ParkFor(func(there bool) time.Duration {
+		if there {
+			return 0
+		}
+		return d
+	})
+}
 
-// ParkWhile is Park that sleeps although there are triggers, while others perform them: busy
-// says whether somebody is at it, who calls Wake if he leaves any.
-func (r *Ring) ParkWhile(d time.Duration, busy func() bool) (woken bool) {
+// ParkFor is Park for a time that is asked for when whoever pushes from then on, or calls
+// Wake, ends the sleep: there says whether a trigger has come before that. 0: it does not
+// sleep.
+func (r *Ring) ParkFor(span func(there bool) time.Duration) (woken bool) {
 	word := &r.header.Parked
 	atomic.StoreUint32(word, 1)
-	// A push before the store above did not see it; look again before sleeping. (Not by
-	// Poll: who sleeps may have lent the consumer's place.)
+	// (Not by Poll: who sleeps may have lent the consumer's place.)
 	tail := r.Tail()
 	there := atomic.LoadUint64(&r.slot(tail).Snd)&commitBit == r.commit(tail)
-	if (!there || busy != nil && busy()) && r.Err() == nil {
+	if d := span(there); d > 0 && r.Err() == nil {
 		futexWait(word, 1, d)
 	}
 	return atomic.SwapUint32(word, 0) == 0

@@ -143,9 +143,9 @@ func TestPaceShares(t *testing.T) {
 	}
 }
 
-// ParkWhile sleeps while others take what is there, until they say that they do not, and Park
-// does not sleep at all then.
-func TestParkWhileOthersTake(t *testing.T) {
+// ParkFor sleeps as long as it is told, also where there is a trigger, and Park does not
+// sleep at all then.
+func TestParkForOthers(t *testing.T) {
 	p, c := pair(t, 4)
 	if _, err := p.Push(device.Trigger{Fst: 1}); err != nil {
 		t.Fatal(err)
@@ -155,8 +155,14 @@ func TestParkWhileOthersTake(t *testing.T) {
 		t.Error("slept although there is a trigger")
 	}
 	asked := 0
-	if c.ParkWhile(20*time.Second, func() bool { asked++; return false }) || asked != 1 || time.Since(start) > 10*time.Second {
-		t.Errorf("slept although nobody takes the trigger, or asked %d times: expected once", asked)
+	none := func(there bool) time.Duration {
+		if asked++; !there {
+			t.Error("a trigger is there and not seen")
+		}
+		return 0
+	}
+	if c.ParkFor(none) || asked != 1 || time.Since(start) > 10*time.Second {
+		t.Errorf("slept although it was told not to, or asked %d times: expected once", asked)
 	}
 	var wakers sync.WaitGroup
 	defer wakers.Wait()
@@ -173,7 +179,7 @@ func TestParkWhileOthersTake(t *testing.T) {
 		}
 	})
 	defer close(done)
-	for limit := time.Now().Add(20 * time.Second); !c.ParkWhile(20*time.Second, func() bool { return true }); {
+	for limit := time.Now().Add(20 * time.Second); !c.ParkFor(func(bool) time.Duration { return 20 * time.Second }); {
 		if time.Now().After(limit) {
 			t.Fatal("nobody has ended a sleep beside a trigger within 20 s")
 		}

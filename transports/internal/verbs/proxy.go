@@ -80,7 +80,7 @@ func (t *Transport) NewProxy(ctx context.Context) (framework.Proxy, error) {
 		p.ring = r
 		p.mu.Unlock()
 		return p.handle
-	}, frameproxy.Options{Spin: t.config.DrainSpin, Yield: t.config.DrainYield, Park: park, Nap: nap, CPU: t.config.DrainCPU + 1, Progress: p.progress})
+	}, frameproxy.Options{Spin: t.config.DrainSpin, Yield: t.config.DrainYield, Park: park, Nap: nap, CPU: t.config.DrainCPU + 1, Progress: p.progress, Owes: p.open.Load})
 	t.things.Enter(p)
 	return p, nil
 }
