@@ -50,7 +50,9 @@
 // Calls can be captured into graphs once the collective was called outside of one, with
 // the type if it reduces: that loads the kernels of all sizes, as Prepare does. What a
 // program names itself, and algorithms by copy engines, which also allocate, are to be
-// used once each. Captures before that are refused.
+// used once each. Captures before that are refused. Calls use the same memory one after
+// another: a program that launches a graph of them orders it with what else it has
+// enqueued, as on one stream; and captures calls over hosts on one stream at a time.
 //
 // Calls on one Comm are serialized. Different Comms are independent.
 package collectives

@@ -182,7 +182,7 @@ func (p *ports) begin(c *Call, algorithm string) *trip {
 }
 
 // perform enqueues what f says; p.mu is held. Work that fails half-way cannot be taken
-// back, and the other ranks would wait for it.
+// back, and the other ranks would wait for it. What was to be captured has not begun.
 func (t *trip) perform(f func()) error {
 	if err := t.world.Check(); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (t *trip) perform(f func()) error {
 		if t.err == nil && !t.captured {
 			t.err = t.mark.Record(t.stream)
 		}
-		if t.err != nil {
+		if t.err != nil && !t.captured {
 			t.world.Abort(t.err)
 		}
 		return t.err

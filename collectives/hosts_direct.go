@@ -44,14 +44,19 @@ type direct struct {
 	words    shared
 	note     *exchangeNote
 	channels []*comm.PortChannel // by host
-	side     gpu.Stream          // for what goes on beside the kernels inside
-	marks    [3]gpu.Mark
+	beside   [2]beside           // calls, and those that are captured: a stream may be in a capture until that ends
 	args     exchangeArgs
 	sums     stepArgs
 	loaded   [collectives]bool // kernels inside
 	blocks   uint32            // of one launch that sums
 	end      chan struct{}     // ends the watch
 	ended    chan struct{}     // nil: it was not begun
+}
+
+// beside is for what goes on beside the kernels inside.
+type beside struct {
+	stream gpu.Stream
+	marks  [3]gpu.Mark
 }
 
 // offerDirect lists the algorithms. Whether they serve calls is found out before the first.
@@ -128,7 +133,9 @@ func (d *direct) open(ctx context.Context) error {
 		return err
 	}
 	if err := d.connect(ctx); err != nil {
-		return fmt.Errorf("channels of kernels: %w", err)
+		err = fmt.Errorf("channels of kernels: %w", err)
+		world.Abort(err) // the others are connected, and would wait for this rank
+		return err
 	}
 	d.ended, d.end = make(chan struct{}), make(chan struct{})
 	go d.watch()
@@ -173,12 +180,15 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 		return fmt.Errorf("words of exchanges: %w", err)
 	}
 	d.note = (*exchangeNote)(at(d.words.host.Addr()))
-	if d.side, err = d.device.NewStream(); err != nil {
-		return err
-	}
-	for i := range d.marks {
-		if d.marks[i], err = d.device.NewMark(); err != nil {
+	for i := range d.beside {
+		b := &d.beside[i]
+		if b.stream, err = d.device.NewStream(); err != nil {
 			return err
+		}
+		for k := range b.marks {
+			if b.marks[k], err = d.device.NewMark(); err != nil {
+				return err
+			}
 		}
 	}
 	base := d.private.Addr()
@@ -215,9 +225,10 @@ func (d *direct) connect(ctx context.Context) error {
 		}
 		copy(staged[g*size:], handle)
 	}
-	err := d.device.Copy(d.side, d.args.Ports, d.words.mapped.Addr()+exchangeNoteBytes, uint64(len(h.hosts)*size))
+	s := d.beside[0].stream
+	err := d.device.Copy(s, d.args.Ports, d.words.mapped.Addr()+exchangeNoteBytes, uint64(len(h.hosts)*size))
 	if err == nil {
-		err = d.device.Sync(d.side)
+		err = d.device.Sync(s)
 	}
 	return err
 }
@@ -233,18 +244,27 @@ func (d *direct) close() error {
 		d.ended = nil
 	}
 	var all []error
+	for _, b := range d.beside { // a call that failed half-way has left kernels there
+		if b.stream != 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+			all = append(all, d.ports.courier.world.Settle(ctx, b.stream))
+			cancel()
+		}
+	}
 	for _, ch := range d.channels {
 		if ch != nil {
 			all = append(all, ch.Close())
 		}
 	}
-	for _, m := range d.marks {
-		if m != nil {
-			all = append(all, m.Close())
+	for _, b := range d.beside {
+		for _, m := range b.marks {
+			if m != nil {
+				all = append(all, m.Close())
+			}
 		}
-	}
-	if d.side != 0 {
-		all = append(all, d.device.CloseStream(d.side))
+		if b.stream != 0 {
+			all = append(all, d.device.CloseStream(b.stream))
+		}
 	}
 	if d.slots != nil {
 		all = append(all, d.slots.Close())
@@ -253,7 +273,7 @@ func (d *direct) close() error {
 		all = append(all, d.private.Close())
 	}
 	all = append(all, d.words.close())
-	d.channels, d.side, d.slots, d.private, d.words, d.note = nil, 0, nil, nil, shared{}, nil
-	clear(d.marks[:])
+	d.channels, d.slots, d.private, d.words, d.note = nil, nil, nil, shared{}, nil
+	clear(d.beside[:])
 	return errors.Join(all...)
 }

@@ -158,16 +158,19 @@ func (t *trip) stages(pieces int, first func(k int), between func(s gpu.Stream, 
 		last(0)
 		return
 	}
-	d := t.ports.hierarchy.direct
+	b := &t.ports.hierarchy.direct.beside[0]
+	if t.captured {
+		b = &t.ports.hierarchy.direct.beside[1]
+	}
 	for k := range pieces + 1 {
 		if k < pieces {
 			first(k)
-			t.after(d.marks[2], d.side, t.stream)
-			between(d.side, k)
-			t.record(d.marks[k%2], d.side)
+			t.after(b.marks[2], b.stream, t.stream)
+			between(b.stream, k)
+			t.record(b.marks[k%2], b.stream)
 		}
 		if k > 0 {
-			t.join(d.marks[(k-1)%2], t.stream)
+			t.join(b.marks[(k-1)%2], t.stream)
 			last(k - 1)
 		}
 	}

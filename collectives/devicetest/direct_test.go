@@ -52,11 +52,11 @@ func first(ctx context.Context, r *rank) error {
 }
 
 // Kernels exchange what hosts have, all ranks get the same bits, and get them again from
-// a graph that is replayed between calls of all kinds, thousands of times where signals
+// a graph that is replayed between calls of all kinds, hundreds of times where signals
 // are quick: those that are forwarded wait for threads that sleep.
 func TestDirectReplays(t *testing.T) {
 	const count = 300_007
-	for layout, replays := range map[string]int{"ab": 2000, "aabb": 200} {
+	for layout, replays := range map[string]int{"ab": 500, "aabb": 50} {
 		overAdapters(t, layout, setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
 			m, err := r.world.Alloc(8 * count)
 			if err != nil {
