@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,9 +117,25 @@ func (c *copying) push(t testing.TB, tr device.Trigger) uint64 {
 	t.Helper()
 	pos, err := c.ring.PushContext(bound(t), tr)
 	if err != nil {
-		t.Fatalf("%v: %v", err, c.copier.Wait(bound(t)))
+		t.Fatalf("%v: %v\n%s", err, c.copier.Wait(bound(t)), c.state())
 	}
 	return pos
+}
+
+// state is what the lanes know and what everybody is doing, for a push that is in vain.
+func (c *copying) state() string {
+	var b strings.Builder
+	for _, l := range c.lanes {
+		if l.mu.TryLock() {
+			fmt.Fprintf(&b, "lane to %d: issued %d, marked %d, ended %d, %d wait, word %d, last %+v for %d, error %v\n",
+				l.peer, l.issued, l.marked, l.ended, l.count, atomic.LoadUint64(l.done.Host), l.last, l.value, l.err)
+			l.mu.Unlock()
+		} else {
+			fmt.Fprintf(&b, "lane to %d: locked\n", l.peer)
+		}
+	}
+	stacks := make([]byte, 1<<20)
+	return b.String() + string(stacks[:runtime.Stack(stacks, true)])
 }
 
 func (c *copying) flush(t testing.TB, peer uint64) {

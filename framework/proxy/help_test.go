@@ -136,21 +136,23 @@ func TestHelpOfOneWhoWaits(t *testing.T) {
 // The thread looks after what nobody waits for any more.
 func TestHelpEndsInTheMiddle(t *testing.T) {
 	done := make(chan struct{})
-	var outstanding atomic.Bool
+	var once sync.Once
+	var lent, outstanding atomic.Bool
 	r, _ := helped(t, 8, func(_ *ring.Ring, isLent func() bool) Handler {
 		return func(device.Trigger, uint64) Result {
 			if isLent() {
 				outstanding.Store(true)
+				lent.Store(true)
 			}
 			return Continue
 		}
 	}, Options{Progress: func() (bool, error) {
 		if outstanding.CompareAndSwap(true, false) {
-			close(done)
+			once.Do(func() { close(done) })
 		}
 		return outstanding.Load(), nil
 	}})
-	eventually(t, "a push is performed by who pushed", func() bool { push(t, r, 1); return outstanding.Load() })
+	eventually(t, "a push is performed by who pushed", func() bool { push(t, r, 1); return lent.Load() })
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):

@@ -256,7 +256,7 @@ func (l *Lane) look() (outstanding bool, err error) {
 		}
 	}
 	if l.progress() == l.issued {
-		return false, nil
+		return l.count > 0, nil // the stream may have ended since there was no room for them
 	}
 	now := time.Now()
 	if l.fresh {
