@@ -34,6 +34,7 @@ const (
 	leastPiece         = 64 << 10
 	sumBlocks          = 64 // that fill the memory's bandwidth beside the copies
 	moveBlocks         = 16 // that copy the own share meanwhile
+	slotsOfAPeer       = 2  // in a rank's scratch
 )
 
 // copier is what copy algorithms work with.
@@ -202,7 +203,7 @@ func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
 	}
 	q := &queue{engine: k.engine, stream: l.Stream, signals: k.signals, args: &k.args}
 	if j.collective.reduces() {
-		q.signal(stepOpen, stepOpen, 0)
+		q.signal(stepOpen, stepOpen|stepTaken, slotsOfAPeer) // the peers have summed what was in the first slot
 		c.copyReduced(q, j)
 	} else {
 		c.copyShares(q, j)

@@ -62,13 +62,16 @@ func (c *Comm) copyReduced(q *queue, j *job) {
 	q.await(k.marks[0], k.side)
 	for p := range pieces.pieces {
 		half := uintptr(uint64(p&1) * uint64(ranks) * k.slot)
-		q.signal(0, stepTaken, 2) // the peers have summed what was in this slot
 		for i := 1; i < ranks; i++ {
 			to := (rank + i) % ranks
 			first, count := pieces.of(to, p)
 			q.copy(k.peers.Peer(to)+half+uintptr(uint64(rank)*k.slot), a.Input+uintptr(first*element), count*element)
 		}
-		q.signal(stepPushed, 0, 0)
+		next := uint32(0)
+		if p+1 < pieces.pieces {
+			next = stepTaken
+		}
+		q.signal(stepPushed, next, slotsOfAPeer)
 
 		first, count := pieces.of(rank, p)
 		out := a.Output + uintptr(first*element)

@@ -115,6 +115,18 @@ func (g geometry) nearArea(lines bool, ranks int) (area, half, slot uint64) {
 	return area, half, half / uint64(ranks) / slotUnit * slotUnit
 }
 
+// pushChunk is what one rank brings another at a time, when the stages of the lanes are
+// divided among as many blocks: a tile of theirs, or as much of one as there is room for.
+func (g geometry) pushChunk(blocks, ranks uint32) uint64 {
+	const tiles = deviceThreads * wordBytes * 8 // of all ranks together
+	room := uint64(g.Lanes) * g.StageSlot / (uint64(blocks) * uint64(ranks))
+	chunk := uint64(line)
+	for chunk*2 <= min(room, tiles/uint64(ranks)) {
+		chunk *= 2
+	}
+	return chunk
+}
+
 func (g geometry) fill(c *common) {
 	c.Lanes = g.Lanes
 	c.Packets, c.PacketHalf = g.Packets, g.PacketHalf

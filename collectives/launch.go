@@ -114,6 +114,9 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	default:
 		if alg.direct() && !c.host {
 			a.Lanes = l.Grid // the same on all ranks: tables and caps are
+			if alg.sums() {
+				a.Chunk = c.geometry.pushChunk(l.Grid, a.Ranks)
+			}
 			err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 			a.Lanes = c.geometry.Lanes
 		} else {

@@ -155,7 +155,7 @@ struct Args {
   const void* input;
   void* output;
   uint64_t count;   // elements; per rank where the collective says so
-  uint64_t chunk;   // bytes of a step of chunked algorithms, at most stage_slot
+  uint64_t chunk;   // bytes of a step of chunked algorithms, at most stage_slot; see also push.h
   uint32_t type;
   uint32_t op;
   uint32_t root;
@@ -204,7 +204,7 @@ struct StepArgs {
   uint32_t ranks;
   uint32_t tell;        // bits of steps to tell the peers of…
   uint32_t wait;        // …and then to wait for
-  uint32_t lag;         // how many of them may still be missing
+  uint32_t lag;         // of kStepTaken, how many may still be missing
   uint32_t check;
   uint64_t output_offset;
   uint64_t memory;

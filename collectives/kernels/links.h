@@ -171,7 +171,10 @@ class Stage {
   MSCCLPP_DEVICE Stage(const Common& c, uint32_t lane) : c_(c), lane_(lane), state_(&c.state->lanes[lane]), base_(state_->staged) {}
 
   // slot waits until chunk i may be filled, and returns where; null after an abort.
-  MSCCLPP_DEVICE char* slot(uint64_t i) {
+  MSCCLPP_DEVICE char* slot(uint64_t i) { return room(i) ? address(c_.rank, base_ + i) : nullptr; }
+
+  // room only waits: false after an abort.
+  MSCCLPP_DEVICE bool room(uint64_t i) {
     const uint64_t position = base_ + i;
     bool ok = true;
     if (position >= c_.stage_slots) {
@@ -180,7 +183,7 @@ class Stage {
         ok = at_least(c_, &mailbox(c_, c_.rank, peer, lane_)->stage_tail, position + 1 - c_.stage_slots, kWordStageTail, peer);
       }
     }
-    return block_sync_and(ok) ? address(c_.rank, position) : nullptr;
+    return block_sync_and(ok);
   }
 
   // publish shows chunk i to the peers. All of it was written before.
@@ -201,6 +204,9 @@ class Stage {
     for (uint32_t k = thread_id() + 1; k < c_.ranks && ok; k += block_dim()) ok = arrived((c_.rank + k) % c_.ranks, i);
     return block_sync_and(ok);
   }
+
+  // number counts chunk i of a rank from when the communicator was made.
+  MSCCLPP_DEVICE uint64_t number(uint32_t rank, uint64_t i) const { return (rank == c_.rank ? base_ : state_->pulled[rank]) + i; }
 
   // data is where chunk i of peer lies.
   MSCCLPP_DEVICE const char* data(uint32_t peer, uint64_t i) const { return address(peer, state_->pulled[peer] + i); }

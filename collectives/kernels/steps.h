@@ -39,10 +39,11 @@ MSCCLPP_DEVICE void step_signal(const StepArgs& a) {
     if (peer == a.rank) continue;
     const Mailbox* own = mailbox(a, a.rank, peer, 0);
     for (uint32_t s = 0; s < kSteps && ok; ++s) {
-      const uint64_t want = a.state->awaited[s] + 1;
-      if ((a.wait >> s & 1) == 0 || want <= a.lag) continue;
-      const WaitSite site{a.signature.collective << 8 | a.signature.algorithm, kWordStep, peer, want - a.lag};
-      ok = wait_brief(a.control, site, [&]() MSCCLPP_LAMBDA { return load_acquire(&own->steps[s]) >= want - a.lag; });
+      const uint64_t awaited = a.state->awaited[s] + 1, missing = s == kStepTaken ? a.lag : 0;
+      if ((a.wait >> s & 1) == 0 || awaited <= missing) continue;
+      const uint64_t want = awaited - missing;
+      const WaitSite site{a.signature.collective << 8 | a.signature.algorithm, kWordStep, peer, want};
+      ok = wait_brief(a.control, site, [&]() MSCCLPP_LAMBDA { return load_acquire(&own->steps[s]) >= want; });
     }
     if (ok && (a.wait >> kStepOpen & 1) && (own->step_offset != a.output_offset || own->step_memory != a.memory)) {
       store_relaxed(&a.notes->elsewhere, peer + 1);
@@ -74,9 +75,9 @@ MSCCLPP_DEVICE void step_sum(const StepArgs& a) {
     if (a.op == kSum && (low & 15) == 0) {
       const auto out = [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<char*>(a.output); };
       const uint64_t words = a.count * sizeof(T) / 16;
-      if (a.ranks == 4) return sum_words<T, 4>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
-      if (a.ranks == 2) return sum_words<T, 2>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
-      if (a.ranks == 8) return sum_words<T, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+      if (a.ranks == 4) return sum_words<T, 4, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+      if (a.ranks == 2) return sum_words<T, 2, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+      if (a.ranks == 8) return sum_words<T, 8, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
     }
   }
 #endif

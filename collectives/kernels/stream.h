@@ -27,25 +27,37 @@ struct Share {
 };
 
 // Shares are what each rank has of a message that all work on: whole groups of units.
+// One rank may have none, which leaves its link to what it alone sends or gets.
 template <class C>
 struct Shares {
-  const uint64_t all;    // bytes
-  const uint32_t total;  // units
-  const uint32_t most;   // of them a rank has
+  const uint64_t all;     // bytes
+  const uint32_t without;  // the rank that has no share; kMaxRanks: none
+  const uint32_t total;   // units
+  const uint32_t most;    // of them a rank has
 
-  MSCCLPP_DEVICE Shares(const NearArgs& a, uint64_t bytes)
-      : all(bytes), total(C::units(bytes)), most((total / C::kGroup + a.ranks - 1) / a.ranks * C::kGroup) {}
+  MSCCLPP_DEVICE Shares(const NearArgs& a, uint64_t bytes, uint32_t without = kMaxRanks)
+      : all(bytes), without(without), total(C::units(bytes)), most(most_of(total / C::kGroup, a.ranks - (without < kMaxRanks))) {}
 
   MSCCLPP_DEVICE uint32_t units(uint32_t rank) const {
-    const uint64_t before = uint64_t(rank) * most;
-    return before < total ? static_cast<uint32_t>(smaller(most, total - before)) : 0;
+    const uint64_t before = uint64_t(place(rank)) * most;
+    return rank != without && before < total ? static_cast<uint32_t>(smaller(most, total - before)) : 0;
   }
   // Where it begins, in bytes, and how long it is.
-  MSCCLPP_DEVICE uint64_t at(uint32_t rank) const { return smaller(all, rank * C::at(most)); }
-  MSCCLPP_DEVICE uint64_t bytes(uint32_t rank) const { return smaller(C::at(most), all - at(rank)); }
+  MSCCLPP_DEVICE uint64_t at(uint32_t rank) const { return smaller(all, place(rank) * C::at(most)); }
+  MSCCLPP_DEVICE uint64_t bytes(uint32_t rank) const { return rank == without ? 0 : smaller(C::at(most), all - at(rank)); }
   // The share of a rank, or that much of nothing.
   MSCCLPP_DEVICE Share of(uint32_t rank, bool wanted) const { return {wanted ? units(rank) : 0, at(rank), bytes(rank)}; }
+
+ private:
+  MSCCLPP_DEVICE uint32_t place(uint32_t rank) const { return rank > without ? rank - 1 : rank; }
+  MSCCLPP_DEVICE static uint32_t most_of(uint32_t groups, uint32_t ranks) { return (groups + ranks - 1) / ranks * C::kGroup; }
 };
+
+// Who has no share where all is from, or for, one rank. Of two, the other would have all
+// of it, and what one sums both can.
+MSCCLPP_DEVICE uint32_t without_root(const NearArgs& a) { return a.ranks > 2 ? a.signature.root : kMaxRanks; }
+
+constexpr uint32_t kRowsAtOnce = 4;  // whose loads a thread has under way
 
 // Stream walks through the pieces of one launch. Payload of a peer is units; those with
 // the same number modulo the threads of the launch belong to one thread, a row each. A
@@ -63,6 +75,7 @@ class Stream {
     const uint32_t room = part_ / step_;
     const uint32_t wanted = step_ * kRows < kLeast ? kLeast / step_ : kRows;
     piece_ = room < wanted ? room : wanted;
+    if (piece_ > kRowsAtOnce) piece_ -= piece_ % kRowsAtOnce;
     pieces_ = (rows_ + piece_ - 1) / piece_;
   }
 

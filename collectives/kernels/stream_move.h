@@ -7,8 +7,6 @@
 namespace mscclpp {
 namespace collectives {
 
-constexpr uint32_t kMovedAtOnce = 4;  // rows whose loads a thread has under way
-
 template <class C>
 MSCCLPP_DEVICE void stream_allgather(const NearArgs& a) {
   uint64_t epoch = 0;
@@ -24,15 +22,15 @@ MSCCLPP_DEVICE void stream_allgather(const NearArgs& a) {
   MSCCLPP_ROLLED
   for (uint32_t k = 0; k < s.pieces(); ++k) {
     if (!s.open(k)) return;
-    s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-      typename C::Data d[kMovedAtOnce];
+    s.template rows<kRowsAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+      typename C::Data d[kRowsAtOnce];
       s.load(d, r, units, in, bytes, whole);
       s.peers([&](uint32_t p) MSCCLPP_LAMBDA { return s.send(d, p, 0, r, units), true; });
       if (!in_place) s.save(d, r, units, out + a.rank * bytes, bytes, whole_out);
       return true;
     });
     s.sent(k);
-    if (!s.template collect<kMovedAtOnce>(0, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return Share{units, p * bytes, bytes}; })) return;
+    if (!s.template collect<kRowsAtOnce>(0, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return Share{units, p * bytes, bytes}; })) return;
   }
   s.end();
 }
@@ -52,8 +50,8 @@ MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
   for (uint32_t k = 0; k < s.pieces(); ++k) {
     if (!s.open(k)) return;
     s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
-      return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-        typename C::Data d[kMovedAtOnce];
+      return s.template rows<kRowsAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+        typename C::Data d[kRowsAtOnce];
         s.load(d, r, units, in + p * bytes, bytes, whole);
         s.send(d, p, 0, r, units);
         return true;
@@ -64,13 +62,13 @@ MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
       const uint64_t at = s.begins(bytes);
       copy(out + a.rank * bytes + at, in + a.rank * bytes + at, s.ends(bytes) - at, global_thread(), global_threads());
     }
-    if (!s.template collect<kMovedAtOnce>(0, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return Share{units, p * bytes, bytes}; })) return;
+    if (!s.template collect<kRowsAtOnce>(0, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return Share{units, p * bytes, bytes}; })) return;
   }
   s.end();
 }
 
-// The root sends every rank a share, and each rank passes its share on to the others:
-// however many there are, no link carries the message more than once.
+// The root sends every other rank a share, and each of them passes its share on to the
+// rest: however many there are, no link carries the message more than once.
 template <class C>
 MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
   uint64_t epoch = 0;
@@ -79,7 +77,7 @@ MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
   char* out = static_cast<char*>(a.output);
   const uint32_t root = a.signature.root;
   const bool have = a.rank == root;
-  const Shares<C> shares(a, a.count * a.element);
+  const Shares<C> shares(a, a.count * a.element, without_root(a));
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   Stream<C> s(a, epoch, shares.most, 2);
   if (shares.most == 0) return;
@@ -89,8 +87,8 @@ MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
     if (!s.open(k)) return;
     if (have) {
       s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
-        return s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-          typename C::Data d[kMovedAtOnce];
+        return s.template rows<kRowsAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+          typename C::Data d[kRowsAtOnce];
           s.load(d, r, shares.units(p), in + shares.at(p), shares.bytes(p), whole);
           s.send(d, p, 0, r, shares.units(p));
           if (in != out) s.save(d, r, shares.units(p), out + shares.at(p), shares.bytes(p), whole_out);
@@ -98,8 +96,8 @@ MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
         });
       });
     }
-    const bool ok = s.template rows<kMovedAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-      typename C::Data d[kMovedAtOnce];
+    const bool ok = s.template rows<kRowsAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
+      typename C::Data d[kRowsAtOnce];
       if (have) {
         s.load(d, r, own, in + shares.at(a.rank), shares.bytes(a.rank), whole);
       } else if (!s.receive(d, root, 0, r, own)) {
@@ -111,7 +109,7 @@ MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
     });
     if (!ok) return;
     s.sent(k);
-    if (!s.template collect<kMovedAtOnce>(1, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return shares.of(p, !have); })) return;
+    if (!s.template collect<kRowsAtOnce>(1, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return shares.of(p, !have); })) return;
   }
   s.end();
 }

@@ -10,7 +10,7 @@ namespace collectives {
 
 // Rows that a thread sums together. Code for any operation is long, and not for those in a hurry.
 template <ReduceOp Op>
-constexpr uint32_t summed_at_once() { return Op == mscclpp::detail::kAnyOp ? 1 : 4; }
+constexpr uint32_t summed_at_once() { return Op == mscclpp::detail::kAnyOp ? 1 : kRowsAtOnce; }
 
 // stream_sum sums rows from r on of a share: own, and what the peers send in part 0.
 template <class C, class T, ReduceOp Op, uint32_t kAtOnce, class Scalars>
@@ -30,7 +30,8 @@ MSCCLPP_DEVICE bool stream_sum(const Stream<C>& s, typename C::Data (&own)[kAtOn
 }
 
 // Everybody sends each rank its share, sums its own, and sends the result to those who
-// want it: to all, or to the root.
+// want it: to all, or to the root. That one sums nothing itself, so its link has the
+// results to carry and nothing else, and no link more than the message.
 template <class C, class T, ReduceOp Op>
 MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
   constexpr uint32_t kAtOnce = summed_at_once<Op>();
@@ -39,7 +40,7 @@ MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
   char* out = static_cast<char*>(a.output);
   const uint32_t root = a.signature.root;
   const bool wants = all || a.rank == root;
-  const Shares<C> shares(a, a.count * sizeof(T));
+  const Shares<C> shares(a, a.count * sizeof(T), all ? kMaxRanks : without_root(a));
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const auto scalars = scalars_of<T>(a);
   Stream<C> s(a, epoch, shares.most, 2);

@@ -21,10 +21,11 @@ MSCCLPP_DEVICE void tiles(uint64_t words, uint32_t lane, uint32_t lanes, Body bo
 }
 
 #if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
-// Loads in flight of one thread.
-constexpr uint32_t kFlight = 8;
+// Loads of one thread that are under way at once: of more peers, so many more have to be,
+// and local memory needs fewer than links.
+constexpr uint32_t flight(uint32_t ranks) { return ranks > 2 ? 16 : 8; }
 
-template <class T, uint32_t N, class In, class Out>
+template <class T, uint32_t N, uint32_t kFlight = flight(N), class In, class Out>
 MSCCLPP_DEVICE void sum_words(uint64_t words, uint32_t lane, uint32_t lanes, uint32_t rank, bool all, In in, Out out) {
   const char* from[N];
   char* to[N];

@@ -73,7 +73,11 @@ inline void cpu_pause() {
 
 // The slow half of wait_until, kept out of the caller's loop.
 #if MSCCLPP_TARGET_GPU
-constexpr uint32_t kPollsPerLook = 64;  // some tens of microseconds between looks at host memory
+// Some milliseconds between looks at host memory. Looks are loads over PCIe, and all the
+// warps of a device share their rate: where thousands of them look every some tens of
+// microseconds, a look takes a hundred, data that is there waits for it, peers wait
+// for that, and look more often.
+constexpr uint32_t kPollsPerLook = 4096;
 
 template <class F>
 MSCCLPP_DEVICE bool wait_slow(WaitControl* c, const WaitSite& site, F& ready, uint64_t seen) {
