@@ -53,12 +53,8 @@ const (
 	push     = "push"
 )
 
-// direct reports whether the kernel moves data between registered buffers itself, or
-// into the scratch of peers: with as many lanes as blocks.
-func (a *algorithm) direct() bool { return (a.reach != 0 || a.name == push) && !a.copies }
-
-// sums reports whether it pushes what peers sum, through their scratch.
-func (a *algorithm) sums() bool { return a.name == push && a.collective.reduces() }
+// direct reports whether the kernel moves data between registered buffers itself.
+func (a *algorithm) direct() bool { return a.reach != 0 && !a.copies }
 
 // memories names the registered memories that ranks have to have in common.
 func (a *algorithm) memories(in, out uint64) uint64 {
@@ -79,8 +75,6 @@ func (a *algorithm) pushes() bool { return a.reach == reachOutputs }
 // its output, which all ranks have.
 func reaches(name string, c Collective) reach {
 	switch {
-	case name == push && c == ReduceScatter:
-		return 0
 	case name == push || name == zerocopy && c == Broadcast:
 		return reachOutputs
 	case name == zerocopy && c == AllReduce:

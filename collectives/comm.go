@@ -30,7 +30,7 @@ type Options struct {
 	MaxBlocks int    // of one kernel; default: what the device suggests
 	Sharing   int    // ranks whose kernels run on one GPU, if that is more than ranks can see; default 1
 
-	CopyScratch uint64     // bytes of a GPU that sums by copy engines pass through, from the first on; default 512 MiB
+	CopyScratch uint64     // bytes of a GPU that sums by copy engines pass through, from the first on; default 1 GiB
 	NoCopies    bool       // leaves copy engines alone
 	NoLines     bool       // for GPUs whose links tear lines of 128 bytes: PCIe. Of one rank is enough
 	Signatures  Signatures // default SignaturesStall

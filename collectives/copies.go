@@ -30,7 +30,7 @@ import (
 const copyName = "copy"
 
 const (
-	defaultCopyScratch = 512 << 20
+	defaultCopyScratch = 1 << 30
 	leastPiece         = 64 << 10
 	sumBlocks          = 64 // that fill the memory's bandwidth beside the copies
 	moveBlocks         = 16 // that copy the own share meanwhile

@@ -38,6 +38,7 @@ const (
 	devicePackets = 24 << 20 // on GPUs
 	deviceLines   = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
 	slotUnit      = 256
+	mostBrought   = 64 << 10
 
 	// Of messages, as many lanes as there can be blocks that send beside as many that
 	// receive, and slots that a block of 512 threads fills twice at once.
@@ -115,16 +116,11 @@ func (g geometry) nearArea(lines bool, ranks int) (area, half, slot uint64) {
 	return area, half, half / uint64(ranks) / slotUnit * slotUnit
 }
 
-// pushChunk is what one rank brings another at a time, when the stages of the lanes are
-// divided among as many blocks: a tile of theirs, or as much of one as there is room for.
-func (g geometry) pushChunk(blocks, ranks uint32) uint64 {
-	const tiles = deviceThreads * wordBytes * 8 // of all ranks together
-	room := uint64(g.Lanes) * g.StageSlot / (uint64(blocks) * uint64(ranks))
-	chunk := uint64(line)
-	for chunk*2 <= min(room, tiles/uint64(ranks)) {
-		chunk *= 2
-	}
-	return chunk
+// broughtChunk is how much each rank but one brings that one at a time, when its stages are
+// divided among as many blocks.
+func (g geometry) broughtChunk(blocks, ranks uint32) uint64 {
+	room := uint64(g.Lanes) * g.StageSlot / (uint64(blocks) * uint64(ranks-1))
+	return min(room, mostBrought) / line * line
 }
 
 func (g geometry) fill(c *common) {

@@ -114,14 +114,12 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	default:
 		if alg.direct() && !c.host {
 			a.Lanes = l.Grid // the same on all ranks: tables and caps are
-			if alg.sums() {
-				a.Chunk = c.geometry.pushChunk(l.Grid, a.Ranks)
-			}
-			err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
-			a.Lanes = c.geometry.Lanes
-		} else {
-			err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 		}
+		if alg.direct() && j.collective == Reduce && a.Ranks > 2 {
+			a.Chunk = c.geometry.broughtChunk(a.Lanes, a.Ranks)
+		}
+		err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+		a.Lanes = c.geometry.Lanes
 	}
 	c.watch.leave()
 	if err != nil {

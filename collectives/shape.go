@@ -100,10 +100,10 @@ var (
 func directShape(a *algorithm, r *Request) (grid, block uint32) {
 	rooted := r.Collective == Reduce || r.Collective == Broadcast && !a.pushes()
 	switch {
+	case r.Collective == Reduce && r.Ranks > 2:
+		return 64, 512
 	case rooted && r.Bytes > 8<<20:
 		return 32, 512
-	case a.sums():
-		return 128, 512
 	case r.Collective == AllReduce && r.Bytes <= 2<<20:
 		return 32, uint32(128 * min(r.Ranks, 4))
 	case a.pushes() && r.Bytes <= 2<<20:

@@ -78,7 +78,7 @@ func TestShapesOnGPUs(t *testing.T) {
 	}
 }
 
-// What the tables say for two ranks is what was fastest when it was measured: all
+// What the tables say for two and four ranks is what was fastest when it was measured: all
 // algorithms that were in the same run are offered.
 func TestChoicesAreThoseMeasured(t *testing.T) {
 	kernels := append(slices.Clone(allReduces),
@@ -89,35 +89,45 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy",
 		"allreduce", "stream_ll128", "allgather", "stream_ll128", "reducescatter", "stream_ll128", "alltoall", "stream_ll128",
 		"broadcast", "stream_ll128", "broadcast", "chunk", "reduce", "stream_ll128")
-	c := onGPU(t, 2, Options{}, kernels...)
-	for _, k := range []Collective{AllReduce, AllGather, ReduceScatter, AllToAll} {
-		c.algorithms[k] = append(c.algorithms[k], &algorithm{name: copyName, collective: k, reach: reachOutputs, copies: true})
-	}
-	for _, x := range []struct {
-		collective Collective
-		fastest    map[uint64]string // by KiB
-	}{
-		{AllReduce, map[uint64]string{1: "oneshot_ll8", 16: "oneshot_ll8", 64: "oneshot_ll128", 256: "oneshot_ll128", 1 << 10: "twoshot_ll128",
-			4 << 10: "twoshot_ll128", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"}},
-		{AllGather, map[uint64]string{1: "direct_ll8", 64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push"}},
-		{ReduceScatter, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"}},
-		{AllToAll, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy"}},
-		{Broadcast, map[uint64]string{64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"}},
-		{Reduce, map[uint64]string{64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 16 << 10: "stream_ll128", 64 << 10: "zerocopy"}},
+	for ranks, of := range map[int]map[Collective]map[uint64]string{ // by KiB
+		2: {
+			AllReduce: {1: "oneshot_ll8", 16: "oneshot_ll8", 64: "oneshot_ll128", 256: "oneshot_ll128", 1 << 10: "twoshot_ll128",
+				4 << 10: "twoshot_ll128", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"},
+			AllGather:     {1: "direct_ll8", 64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push"},
+			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"},
+			AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy"},
+			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"},
+			Reduce:        {64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 16 << 10: "stream_ll128", 64 << 10: "zerocopy"},
+		},
+		4: {
+			AllReduce: {1: "oneshot_ll8", 16: "oneshot_ll8", 64: "oneshot_ll128", 256: "oneshot_ll128", 1 << 10: "twoshot_ll128",
+				4 << 10: "twoshot_ll128", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"},
+			AllGather:     {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push", 256 << 10: "copy"},
+			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "copy"},
+			AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "copy"},
+			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"},
+			Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 256 << 10: "zerocopy"},
+		},
 	} {
-		for kib, want := range x.fastest {
-			r := request(x.collective, kib<<10, 2)
-			r.Registered, r.reached = true, reachInputs|reachOutputs
-			r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
-			if a, _, err := c.choose(&r, ""); err != nil || a.name != want {
-				t.Errorf("%v of %d KiB: %v %v: want %s", x.collective, kib, a, err, want)
-			}
+		c := onGPU(t, ranks, Options{}, kernels...)
+		for _, k := range []Collective{AllReduce, AllGather, ReduceScatter, AllToAll} {
+			c.algorithms[k] = append(c.algorithms[k], &algorithm{name: copyName, collective: k, reach: reachOutputs, copies: true})
 		}
-		for _, mib := range []uint64{16, 64} {
-			r := request(x.collective, mib<<20, 2)
-			r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
-			if a, l, err := c.choose(&r, ""); err != nil || a.name != "stream_ll128" || l.Grid != streamBlocks || l.Block != deviceThreads {
-				t.Errorf("%v of %d MiB in ordinary buffers: %v %+v %v: want stream_ll128", x.collective, mib, a, l, err)
+		for kind, fastest := range of {
+			for kib, want := range fastest {
+				r := request(kind, kib<<10, ranks)
+				r.Registered, r.reached = true, reachInputs|reachOutputs
+				r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
+				if a, _, err := c.choose(&r, ""); err != nil || a.name != want {
+					t.Errorf("%v of %d KiB by %d ranks: %v %v: want %s", kind, kib, ranks, a, err, want)
+				}
+			}
+			for _, mib := range []uint64{16, 64} {
+				r := request(kind, mib<<20, ranks)
+				r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
+				if a, l, err := c.choose(&r, ""); err != nil || a.name != "stream_ll128" || l.Grid != streamBlocks || l.Block != deviceThreads {
+					t.Errorf("%v of %d MiB in ordinary buffers of %d ranks: %v %+v %v: want stream_ll128", kind, mib, ranks, a, l, err)
+				}
 			}
 		}
 	}

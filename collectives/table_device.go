@@ -1,9 +1,9 @@
 package collectives
 
 // deviceTable is for GPUs whose links carry whole lines, such as NVLink. Sizes for two
-// ranks are those at which one algorithm overtook the next on two H200s, calls of
-// float16 in a graph. Those for more ranks were not measured: they follow from the
-// same times, and from the bytes that each rank sends for a message, of which
+// and four ranks are those at which one algorithm overtook the next on as many H200s,
+// calls of float16 in a graph. Those for more ranks were not measured: they follow from
+// the same times, and from the bytes that each rank sends for a message, of which
 // oneshot_ll8 sends twice as many as the others, and oneshot ones half as many ranks
 // times as twoshot ones.
 //
@@ -14,11 +14,11 @@ var deviceTable = []Row{
 	{Collective: AllReduce, MaxBytes: 16 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"},
 	{Collective: AllReduce, MaxBytes: 8 << 10, Algorithm: "oneshot_ll8"},
 	{Collective: AllReduce, MaxBytes: 768 << 10, MaxRanks: 2, Algorithm: "oneshot_ll128"}, // 1 M: 6.01 µs, twoshot_ll128 5.75
-	{Collective: AllReduce, MaxBytes: 192 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"},
+	{Collective: AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"}, // 256 K on four: 5.26 µs, twoshot_ll128 6.35
 	{Collective: AllReduce, MaxBytes: 48 << 10, MaxRanks: 8, Algorithm: "oneshot_ll128"},
-	{Collective: AllReduce, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                      // 4 M: 16.7 µs, zerocopy 17.4
-	{Collective: AllReduce, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},       // 64 M: 204 µs, copy 238
-	{Collective: AllReduce, Registered: &yes, Algorithm: copyName},                              // 256 M: 750 µs, zerocopy 793
+	{Collective: AllReduce, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                      // 4 M: 16.7 µs, zerocopy 17.4; on four 24.5, 25.2
+	{Collective: AllReduce, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},       // 64 M: 204 µs, copy 238; on four 330, 414
+	{Collective: AllReduce, Registered: &yes, Algorithm: copyName},                              // 256 M: 750 µs, zerocopy 793; on four 1156, 1313
 	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},                            // where there are no copies
 	{Collective: AllReduce, Algorithm: "stream_ll128"},                                          // unregistered
 	{Collective: AllReduce, MaxBytes: 512 << 10, MaxRanks: nearRanks, Algorithm: "oneshot_ll8"}, // links that tear lines
@@ -26,9 +26,9 @@ var deviceTable = []Row{
 	{Collective: AllReduce, MaxBytes: 512 << 10, Algorithm: "twophase_ll8"},
 	{Collective: AllReduce, Algorithm: "twophase_chunk"},
 
-	{Collective: AllGather, MaxBytes: 128 << 10, Algorithm: "direct_ll8"}, // 256 K: 2.90 µs, direct_ll128 2.64
-	{Collective: AllGather, MaxBytes: 6 << 20, Algorithm: "direct_ll128"}, // 4 M: 9.06 µs, push 10.4
-	{Collective: AllGather, MaxBytes: 96 << 20, Algorithm: "push"},        // 64 M: 98.9 µs
+	{Collective: AllGather, MaxBytes: 128 << 10, Algorithm: "direct_ll8"}, // 256 K: 2.90 µs, direct_ll128 2.64; on four 4.21, 3.89
+	{Collective: AllGather, MaxBytes: 6 << 20, Algorithm: "direct_ll128"}, // 4 M: 9.06 µs, push 10.4; on four 13.6, 15.3
+	{Collective: AllGather, MaxBytes: 96 << 20, Algorithm: "push"},        // 64 M: 98.9 µs; on four 151, copy 161
 	{Collective: AllGather, Algorithm: copyName},
 	{Collective: AllGather, Algorithm: "push"},
 	{Collective: AllGather, Registered: &yes, Algorithm: "zerocopy"},
@@ -36,9 +36,10 @@ var deviceTable = []Row{
 	{Collective: AllGather, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllGather, Algorithm: "chunk"},
 
-	{Collective: ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                 // 256 K: as fast as direct_ll128
-	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                 // 4 M: 10.3 µs, zerocopy 12.1
-	{Collective: ReduceScatter, MaxBytes: 512 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 452
+	{Collective: ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                              // 256 K: as fast as direct_ll128
+	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                              // 4 M: 10.3 µs, zerocopy 12.1
+	{Collective: ReduceScatter, MaxBytes: 512 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 452
+	{Collective: ReduceScatter, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},              // on four: 64 M 172 µs, copy 210; 256 M 639, 631
 	{Collective: ReduceScatter, Registered: &no, MaxBytes: 512 << 20, Algorithm: "stream_ll128"},
 	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},  // links that tear lines
 	{Collective: ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"}, // unregistered
@@ -48,8 +49,8 @@ var deviceTable = []Row{
 
 	{Collective: AllToAll, MaxBytes: 128 << 10, Algorithm: "direct_ll8"}, // 256 K: 2.82 µs, direct_ll128 2.57
 	{Collective: AllToAll, MaxBytes: 6 << 20, Algorithm: "direct_ll128"}, // 4 M: 9.46 µs, push 10.8
-	{Collective: AllToAll, MaxBytes: 48 << 20, Algorithm: "push"},        // 16 M: 30.4 µs
-	{Collective: AllToAll, Algorithm: copyName},
+	{Collective: AllToAll, MaxBytes: 48 << 20, Algorithm: "push"},        // 16 M: 30.4 µs; on four 46.7
+	{Collective: AllToAll, Algorithm: copyName},                          // on four: 64 M 167 µs
 	{Collective: AllToAll, Algorithm: "push"},
 	{Collective: AllToAll, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: AllToAll, Algorithm: "stream_ll128"}, // unregistered
@@ -57,16 +58,20 @@ var deviceTable = []Row{
 	{Collective: AllToAll, Algorithm: "chunk"},
 
 	{Collective: Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},                // 256 K: 2.76 µs, direct_ll128 2.48
-	{Collective: Broadcast, MaxBytes: 8 << 20, Algorithm: "direct_ll128"},               // 1 M: 4.26 µs, push 12.0
+	{Collective: Broadcast, MaxBytes: 8 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},  // 1 M: 4.26 µs, push 12.0
+	{Collective: Broadcast, MaxBytes: 2 << 20, Algorithm: "direct_ll128"},               // on four: 1 M 11.1 µs, stream_ll128 17.5; 4 M 39.7, 24.1
 	{Collective: Broadcast, MaxRanks: 2, MaxBytes: 96 << 20, Algorithm: "stream_ll128"}, // 64 M: 202 µs, push 276
 	{Collective: Broadcast, MaxRanks: 2, Algorithm: "push"},
-	{Collective: Broadcast, MaxRanks: 2, Algorithm: "chunk"}, // 256 M: 799 µs, stream_ll128 797
-	{Collective: Broadcast, Algorithm: "stream_ll128"},       // the root sends everything once
-	{Collective: Broadcast, Algorithm: "push"},               // links that tear lines
+	{Collective: Broadcast, MaxRanks: 2, Algorithm: "chunk"},               // 256 M: 799 µs, stream_ll128 797
+	{Collective: Broadcast, MaxBytes: 48 << 20, Algorithm: "stream_ll128"}, // 16 M on four: 81.4 µs
+	{Collective: Broadcast, Algorithm: "push"},
+	{Collective: Broadcast, Algorithm: "stream_ll128"}, // unregistered
 	{Collective: Broadcast, Algorithm: "chunk"},
 
-	{Collective: Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll8"},               // 256 K: 2.94 µs, direct_ll128 3.76
-	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},               // 1 M: 5.75 µs, zerocopy 8.86
+	{Collective: Reduce, MaxBytes: 512 << 10, MaxRanks: 2, Algorithm: "direct_ll8"}, // 256 K: 2.94 µs, direct_ll128 3.76
+	{Collective: Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},              // on four: 64 K 3.90 µs, direct_ll128 5.59; 256 K 5.53, 5.43
+	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},              // 1 M: 5.75 µs, zerocopy 8.86
+	{Collective: Reduce, MinRanks: 3, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: Reduce, MaxBytes: 6 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 4 M: 17.6 µs, direct_ll128 18.5
 	{Collective: Reduce, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},               // 24.9 µs when measured again, stream_ll128 22.7
 	{Collective: Reduce, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},              // 16 M: 66.9 µs, zerocopy 72.1

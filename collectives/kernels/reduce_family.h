@@ -12,7 +12,6 @@
 #include "near_reduce.h"
 #include "parts.h"
 #include "pull.h"
-#include "push.h"
 #include "reducescatter.h"
 #include "rooted.h"
 #include "steps.h"
@@ -41,7 +40,6 @@ MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(nea
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }
-MSCCLPP_KERNEL(mscclpp_allreduce_push, Args, args) { allreduce_push<Element>(args); }
 #if MSCCLPP_LONG_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, true) }
 #endif
@@ -75,7 +73,6 @@ MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(
 MSCCLPP_KERNEL(mscclpp_reducescatter_ll8, Args, args) { reducescatter_packets<Element, LL8Packet>(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, LineCarrier, true, args) }
-MSCCLPP_KERNEL(mscclpp_reducescatter_push, Args, args) { reducescatter_push<Element>(args); }
 #if MSCCLPP_LONG_KERNELS
 MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reducescatter) }
 #endif

@@ -75,9 +75,9 @@ MSCCLPP_DEVICE void step_sum(const StepArgs& a) {
     if (a.op == kSum && (low & 15) == 0) {
       const auto out = [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<char*>(a.output); };
       const uint64_t words = a.count * sizeof(T) / 16;
-      if (a.ranks == 4) return sum_words<T, 4, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
-      if (a.ranks == 2) return sum_words<T, 2, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
-      if (a.ranks == 8) return sum_words<T, 8, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+      if (a.ranks == 4) return sum_words<T, 4>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+      if (a.ranks == 2) return sum_words<T, 2>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
+      if (a.ranks == 8) return sum_words<T, 8>(words, block_id(), grid_dim(), a.rank, false, inputs, out);
     }
   }
 #endif

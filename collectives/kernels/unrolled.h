@@ -21,18 +21,20 @@ MSCCLPP_DEVICE void tiles(uint64_t words, uint32_t lane, uint32_t lanes, Body bo
 }
 
 #if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
-// Loads of one thread that are under way at once: of more peers, so many more have to be,
-// and local memory needs fewer than links.
-constexpr uint32_t flight(uint32_t ranks) { return ranks > 2 ? 16 : 8; }
+// Loads in flight of one thread.
+constexpr uint32_t kFlight = 8;
 
-template <class T, uint32_t N, uint32_t kFlight = flight(N), class In, class Out>
+// Ranks begin with their own part and go on with that of the next one, so that no rank is
+// asked by all at once: all runs sum in the same order, but slices are not summed alike.
+template <class T, uint32_t N, class In, class Out>
 MSCCLPP_DEVICE void sum_words(uint64_t words, uint32_t lane, uint32_t lanes, uint32_t rank, bool all, In in, Out out) {
   const char* from[N];
   char* to[N];
   MSCCLPP_UNROLL
-  for (uint32_t r = 0; r < N; ++r) from[r] = in(r);
-  MSCCLPP_UNROLL
-  for (uint32_t k = 0; k < N; ++k) to[k] = out((rank + k) & (N - 1));
+  for (uint32_t k = 0; k < N; ++k) {
+    from[k] = in((rank + k) & (N - 1));
+    to[k] = out((rank + k) & (N - 1));
+  }
   const mscclpp::detail::Scalars<Accumulator<T>> s(reduction(kSum), N);
   tiles<kFlight / N>(words, lane, lanes, [&](uint64_t w, auto each) MSCCLPP_LAMBDA {
     constexpr uint32_t U = decltype(each)::kRanks;
@@ -40,13 +42,13 @@ MSCCLPP_DEVICE void sum_words(uint64_t words, uint32_t lane, uint32_t lanes, uin
     MSCCLPP_UNROLL
     for (uint32_t u = 0; u < U; ++u) {
       MSCCLPP_UNROLL
-      for (uint32_t r = 0; r < N; ++r) v[u][r] = load16(from[r] + 16 * (w + u * block_dim()));
+      for (uint32_t k = 0; k < N; ++k) v[u][k] = load16(from[k] + 16 * (w + u * block_dim()));
     }
     MSCCLPP_UNROLL
     for (uint32_t u = 0; u < U; ++u) {
       Sum<T, kSum, Vec16> sum;
       MSCCLPP_UNROLL
-      for (uint32_t r = 0; r < N; ++r) sum.add(r, v[u][r], s);
+      for (uint32_t k = 0; k < N; ++k) sum.add(k, v[u][k], s);
       const Vec16 result = sum.result(s);
       store16(to[0] + 16 * (w + u * block_dim()), result);
       if (!all) continue;
@@ -84,23 +86,23 @@ MSCCLPP_DEVICE bool together(const Args& a, uint64_t bytes, In in, Out out) {
 }
 #endif
 
-// sum_unrolled sums the lane's part of count elements of all inputs into the outputs
+// sum_unrolled sums one lane's part of count elements of all inputs into the outputs
 // of all, or without all into this rank's. False: the case is none of these, and
 // nothing was done.
 template <class T, class In, class Out>
-MSCCLPP_DEVICE bool sum_unrolled(const Args& a, uint64_t count, uint32_t lane, In in, Out out, bool all = true) {
+MSCCLPP_DEVICE bool sum_unrolled(const Args& a, uint64_t count, uint32_t lane, uint32_t lanes, In in, Out out, bool all = true) {
 #if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
   if constexpr (Frequent<T>::kYes) {
     const Common& c = a.common;
     if (a.op == kSum && together(a, count * sizeof(T), in, out)) {
       const uint64_t words = count * sizeof(T) / 16;
-      if (c.ranks == 4) return sum_words<T, 4>(words, lane, c.lanes, c.rank, all, in, out), true;
-      if (c.ranks == 2) return sum_words<T, 2>(words, lane, c.lanes, c.rank, all, in, out), true;
-      if (c.ranks == 8) return sum_words<T, 8>(words, lane, c.lanes, c.rank, all, in, out), true;
+      if (c.ranks == 4) return sum_words<T, 4>(words, lane, lanes, c.rank, all, in, out), true;
+      if (c.ranks == 2) return sum_words<T, 2>(words, lane, lanes, c.rank, all, in, out), true;
+      if (c.ranks == 8) return sum_words<T, 8>(words, lane, lanes, c.rank, all, in, out), true;
     }
   }
 #endif
-  (void)a, (void)count, (void)lane, (void)in, (void)out, (void)all;
+  (void)a, (void)count, (void)lane, (void)lanes, (void)in, (void)out, (void)all;
   return false;
 }
 

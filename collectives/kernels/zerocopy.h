@@ -69,7 +69,7 @@ MSCCLPP_DEVICE void allreduce_zerocopy(const Args& a) {
   const Slice own = slice_of(a.count, c.rank, c.ranks, sizeof(T));
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     const uint64_t begin = own.first * sizeof(T);
-    if (sum_unrolled<T>(a, own.count, lane, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r) + begin; },
+    if (sum_unrolled<T>(a, own.count, lane, c.lanes, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r) + begin; },
                         [&](uint32_t r) MSCCLPP_LAMBDA { return output_of(a, lane, r) + begin; })) return;
     const Steps steps{own.count, kTileBytes / sizeof(T), lane, c.lanes};
     for (uint64_t k = 0; k < steps.size(); ++k) {
@@ -90,7 +90,7 @@ MSCCLPP_DEVICE void reducescatter_zerocopy(const Args& a) {
   const Common& c = a.common;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     const uint64_t begin = c.rank * a.count * sizeof(T);
-    if (sum_unrolled<T>(a, a.count, lane, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r) + begin; },
+    if (sum_unrolled<T>(a, a.count, lane, c.lanes, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r) + begin; },
                         [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<char*>(a.output); }, false)) return;
     const Steps steps{a.count, kTileBytes / sizeof(T), lane, c.lanes};
     for (uint64_t k = 0; k < steps.size(); ++k) {
@@ -101,11 +101,63 @@ MSCCLPP_DEVICE void reducescatter_zerocopy(const Args& a) {
   });
 }
 
+// reduce_shared is reduce of more than two ranks. What one rank alone would read comes
+// over its link as often as there are others; so each of them sums a share, and brings the
+// root the sums in chunks. Those go through the stages of links.h, with the counters
+// of all ranks, but lie with the root: lanes and ranks divide its slots among them. Nobody
+// reads them, or brings anything, for the launch before: all ranks have met in this one.
+template <class T>
+MSCCLPP_DEVICE void reduce_shared(const Args& a, uint32_t lane) {
+  const Common& c = a.common;
+  const uint32_t others = c.ranks - 1;
+  const uint64_t each = a.chunk / sizeof(T);
+  const uint64_t n = Steps{slice_of(a.count, 0, others, sizeof(T)).count, each, lane, c.lanes}.size();
+  Stage stage(c, lane);
+  const auto rank_of = [&](uint32_t i) MSCCLPP_LAMBDA { return (a.root + 1 + i) % c.ranks; };
+  const auto part = [&](uint32_t i, uint64_t k) MSCCLPP_LAMBDA {
+    const Slice all = slice_of(a.count, i, others, sizeof(T));
+    const uint64_t at = smaller(all.count, (k * c.lanes + lane) * each);
+    return Slice{all.first + at, smaller(all.count - at, each)};
+  };
+  const auto slot = [&](uint32_t i, uint64_t k) MSCCLPP_LAMBDA {
+    const uint64_t number = (uint64_t(lane) * others + i) * c.stage_slots + stage.number(rank_of(i), k) % c.stage_slots;
+    return reinterpret_cast<char*>(c.scratch[a.root]) + c.stages + number * a.chunk;
+  };
+  if (c.rank == a.root) {
+    if (n > 0) stage.publish(n - 1);  // nothing, but it is counted
+    MSCCLPP_ROLLED
+    for (uint64_t k = 0; k < n; ++k) {
+      if (!stage.wait_all(k)) return;
+      for (uint32_t i = 0; i < others; ++i) {
+        const Slice s = part(i, k);
+        copy(static_cast<char*>(a.output) + s.first * sizeof(T), slot(i, k), s.count * sizeof(T), thread_id(), block_dim());
+      }
+      stage.release_all(k);
+    }
+  } else {
+    const uint32_t mine = (c.rank + c.ranks - a.root - 1) % c.ranks;
+    MSCCLPP_ROLLED
+    for (uint64_t k = 0; k < n; ++k) {
+      if (!stage.room(k)) return;
+      const Slice s = part(mine, k);
+      const auto in = [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r) + s.first * sizeof(T); };
+      char* const out = slot(mine, k);
+      if (!sum_unrolled<T>(a, s.count, 0, 1, in, [&](uint32_t) MSCCLPP_LAMBDA { return out; }, false)) {
+        reduce_step<T>(out, in, c.ranks, s.count, reduction_of(a));
+      }
+      stage.publish(k);
+      stage.release_all(k);
+    }
+  }
+  stage.close(n);
+}
+
 template <class T>
 MSCCLPP_DEVICE void reduce_zerocopy(const Args& a) {
   const Common& c = a.common;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
-    if (c.rank == a.root && sum_unrolled<T>(a, a.count, lane, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r); },
+    if (c.ranks > 2) return reduce_shared<T>(a, lane);
+    if (c.rank == a.root && sum_unrolled<T>(a, a.count, lane, c.lanes, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r); },
                                             [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<char*>(a.output); }, false)) return;
     const Steps steps{c.rank == a.root ? a.count : 0, kTileBytes / sizeof(T), lane, c.lanes};
     for (uint64_t k = 0; k < steps.size(); ++k) {
@@ -119,14 +171,42 @@ MSCCLPP_DEVICE void reduce_zerocopy(const Args& a) {
 // What the root of a broadcast sends one rank at a time.
 constexpr uint64_t kRelayBytes = 65536;
 
-// Relay counts pieces that one rank has brought another, in the words of pipes.
-struct Relay {
-  MSCCLPP_DEVICE static void tell(const Common& c, uint32_t lane, uint32_t peer) { Pipe::put(c, lane, peer); }
-  MSCCLPP_DEVICE static bool wait(const Common& c, uint32_t lane, uint32_t peer) {
-    if (!Pipe::wait_ready(c, lane, peer)) return false;
-    Pipe::take(c, lane, peer);
-    return true;
+// Relay counts pieces that the root has brought the others, in the words of pipes: of all
+// of them at once, and in a launch that nothing else uses them in.
+class Relay {
+ public:
+  MSCCLPP_DEVICE Relay(const Common& c, uint32_t lane, uint32_t root) : c_(c), lane_(lane), root_(root), state_(&c.state->lanes[lane]) {}
+
+  // tell says that all have piece k; only the root does.
+  MSCCLPP_DEVICE void tell(uint64_t k) {
+    block_sync();
+    for (uint32_t i = thread_id() + 1; i < c_.ranks; i += block_dim()) {
+      const uint32_t peer = (c_.rank + i) % c_.ranks;
+      store_release(&mailbox(c_, peer, c_.rank, lane_)->pipe_head, state_->sent[peer] + k + 1);
+    }
   }
+  MSCCLPP_DEVICE bool wait(uint64_t k) {
+    return block_sync_and(thread_id() != 0 ||
+                          at_least(c_, &mailbox(c_, c_.rank, root_, lane_)->pipe_head, state_->received[root_] + k + 1, kWordPipeHead, root_));
+  }
+  // close ends a launch with n pieces.
+  MSCCLPP_DEVICE void close(uint64_t n) {
+    block_sync();
+    if (c_.rank == root_) {
+      for (uint32_t p = thread_id(); p < c_.ranks; p += block_dim()) {
+        if (p != c_.rank) state_->sent[p] += n;
+      }
+    } else if (thread_id() == 0) {
+      state_->received[root_] += n;
+      store_release(&mailbox(c_, root_, c_.rank, lane_)->pipe_tail, state_->received[root_]);
+    }
+  }
+
+ private:
+  const Common& c_;
+  const uint32_t lane_;
+  const uint32_t root_;
+  LaneState* const state_;
 };
 
 // The part of a copy that belongs to a lane.
@@ -199,23 +279,27 @@ MSCCLPP_DEVICE void broadcast_push(const Args& a) {
     if (c.rank == a.root) copy_lane(c, lane, static_cast<char*>(a.output), in, bytes);
     if (others < 2) return;
     const Steps steps{bytes, kRelayBytes * others, lane, c.lanes};
+    Relay relay(c, lane, a.root);
+    MSCCLPP_ROLLED
     for (uint64_t k = 0; k < steps.size(); ++k) {
       const uint64_t at = steps.first(k), each = round_up(ceil_div(steps.count(k), others), 64);
-      for (uint32_t i = 1; i < c.ranks; ++i) {
-        const uint32_t peer = (a.root + i) % c.ranks;
+      // What the i-th behind the root passes on, from one of its buffers to that of another.
+      const auto send = [&](uint32_t i, const char* from, uint32_t to) MSCCLPP_LAMBDA {
         const uint64_t first = smaller(steps.count(k), each * (i - 1)), n = smaller(steps.count(k) - first, each);
-        if (c.rank == a.root) {
-          copy(output_of(a, lane, peer) + at + first, in + at + first, n, thread_id(), block_dim());
-          Relay::tell(c, lane, peer);
-        } else if (c.rank == peer) {
-          if (!Relay::wait(c, lane, a.root)) return;
-          for (uint32_t j = 1; j < c.ranks; ++j) {
-            const uint32_t next = (peer + j) % c.ranks;
-            if (next != a.root) copy(output_of(a, lane, next) + at + first, static_cast<char*>(a.output) + at + first, n, thread_id(), block_dim());
-          }
-        }
+        copy(output_of(a, lane, to) + at + first, from + at + first, n, thread_id(), block_dim());
+      };
+      if (c.rank == a.root) {
+        for (uint32_t i = 1; i < c.ranks; ++i) send(i, in, (a.root + i) % c.ranks);
+        relay.tell(k);
+        continue;
+      }
+      if (!relay.wait(k)) return;
+      for (uint32_t j = 1; j < c.ranks; ++j) {
+        const uint32_t next = (c.rank + j) % c.ranks;
+        if (next != a.root) send((c.rank + c.ranks - a.root) % c.ranks, static_cast<char*>(a.output), next);
       }
     }
+    relay.close(steps.size());
   });
 }
 

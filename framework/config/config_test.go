@@ -44,7 +44,7 @@ func TestDefaultsLoadAndPass(t *testing.T) {
 	if got := e.TransportsOn("cuda"); len(got) != 1 || got[0] != "tcp" {
 		t.Errorf("transports = %v, expected the list as it is", got)
 	}
-	if e.Comm.Scratch != 0 || e.Collectives.CopyScratch != 512<<20 || !e.Collectives.CopyEngines || e.Bootstrap.Timeout != Duration(30*time.Second) {
+	if e.Comm.Scratch != 0 || e.Collectives.CopyScratch != 1<<30 || !e.Collectives.CopyEngines || e.Bootstrap.Timeout != Duration(30*time.Second) {
 		t.Errorf("scratch %v, timeout %v", e.Comm.Scratch, e.Bootstrap.Timeout)
 	}
 	if o := e.Origin("comm.scratch"); o.String() != "default" {

@@ -16,7 +16,7 @@ func Default() Config {
 			Path:         map[string]Pinned{},
 			StartTimeout: Duration(10 * time.Second),
 		},
-		Collectives: Collectives{CopyEngines: true, CopyScratch: 512 << 20, Lines: "auto"},
+		Collectives: Collectives{CopyEngines: true, CopyScratch: 1 << 30, Lines: "auto"},
 		Bootstrap: Bootstrap{
 			Timeout:   Duration(30 * time.Second),
 			Heartbeat: Duration(time.Second),
