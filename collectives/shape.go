@@ -100,6 +100,8 @@ var (
 func directShape(a *algorithm, r *Request) (grid, block uint32) {
 	rooted := r.Collective == Reduce || r.Collective == Broadcast && !a.pushes()
 	switch {
+	case r.Collective == Reduce && r.Ranks > 2 && r.Bytes > 192<<20:
+		return 128, 512
 	case r.Collective == Reduce && r.Ranks > 2:
 		return 64, 512
 	case rooted && r.Bytes > 8<<20:

@@ -16,9 +16,9 @@ var deviceTable = []Row{
 	{Collective: AllReduce, MaxBytes: 768 << 10, MaxRanks: 2, Algorithm: "oneshot_ll128"}, // 1 M: 6.01 µs, twoshot_ll128 5.75
 	{Collective: AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"}, // 256 K on four: 5.26 µs, twoshot_ll128 6.35
 	{Collective: AllReduce, MaxBytes: 48 << 10, MaxRanks: 8, Algorithm: "oneshot_ll128"},
-	{Collective: AllReduce, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                      // 4 M: 16.7 µs, zerocopy 17.4; on four 24.5, 25.2
-	{Collective: AllReduce, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},       // 64 M: 204 µs, copy 238; on four 330, 414
-	{Collective: AllReduce, Registered: &yes, Algorithm: copyName},                              // 256 M: 750 µs, zerocopy 793; on four 1156, 1313
+	{Collective: AllReduce, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                      // 4 M: 16.7 µs, zerocopy 17.4; on four 24.5, 25.1
+	{Collective: AllReduce, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},       // 64 M: 204 µs, copy 238; on four 319, 412
+	{Collective: AllReduce, Registered: &yes, Algorithm: copyName},                              // 256 M: 750 µs, zerocopy 793; on four 1162, 1264
 	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},                            // where there are no copies
 	{Collective: AllReduce, Algorithm: "stream_ll128"},                                          // unregistered
 	{Collective: AllReduce, MaxBytes: 512 << 10, MaxRanks: nearRanks, Algorithm: "oneshot_ll8"}, // links that tear lines
@@ -28,7 +28,7 @@ var deviceTable = []Row{
 
 	{Collective: AllGather, MaxBytes: 128 << 10, Algorithm: "direct_ll8"}, // 256 K: 2.90 µs, direct_ll128 2.64; on four 4.21, 3.89
 	{Collective: AllGather, MaxBytes: 6 << 20, Algorithm: "direct_ll128"}, // 4 M: 9.06 µs, push 10.4; on four 13.6, 15.3
-	{Collective: AllGather, MaxBytes: 96 << 20, Algorithm: "push"},        // 64 M: 98.9 µs; on four 151, copy 161
+	{Collective: AllGather, MaxBytes: 96 << 20, Algorithm: "push"},        // 64 M: 98.9 µs; on four 149, copy 161
 	{Collective: AllGather, Algorithm: copyName},
 	{Collective: AllGather, Algorithm: "push"},
 	{Collective: AllGather, Registered: &yes, Algorithm: "zerocopy"},
@@ -38,8 +38,7 @@ var deviceTable = []Row{
 
 	{Collective: ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                              // 256 K: as fast as direct_ll128
 	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                              // 4 M: 10.3 µs, zerocopy 12.1
-	{Collective: ReduceScatter, MaxBytes: 512 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 452
-	{Collective: ReduceScatter, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},              // on four: 64 M 172 µs, copy 210; 256 M 639, 631
+	{Collective: ReduceScatter, MaxBytes: 512 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 452; on four 615, 631
 	{Collective: ReduceScatter, Registered: &no, MaxBytes: 512 << 20, Algorithm: "stream_ll128"},
 	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},  // links that tear lines
 	{Collective: ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"}, // unregistered
@@ -64,14 +63,14 @@ var deviceTable = []Row{
 	{Collective: Broadcast, MaxRanks: 2, Algorithm: "push"},
 	{Collective: Broadcast, MaxRanks: 2, Algorithm: "chunk"},               // 256 M: 799 µs, stream_ll128 797
 	{Collective: Broadcast, MaxBytes: 48 << 20, Algorithm: "stream_ll128"}, // 16 M on four: 81.4 µs
-	{Collective: Broadcast, Algorithm: "push"},
+	{Collective: Broadcast, Algorithm: "push"},         // on four: 64 M 254 µs, stream_ll128 269
 	{Collective: Broadcast, Algorithm: "stream_ll128"}, // unregistered
 	{Collective: Broadcast, Algorithm: "chunk"},
 
 	{Collective: Reduce, MaxBytes: 512 << 10, MaxRanks: 2, Algorithm: "direct_ll8"}, // 256 K: 2.94 µs, direct_ll128 3.76
 	{Collective: Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},              // on four: 64 K 3.90 µs, direct_ll128 5.59; 256 K 5.53, 5.43
 	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},              // 1 M: 5.75 µs, zerocopy 8.86
-	{Collective: Reduce, MinRanks: 3, Registered: &yes, Algorithm: "zerocopy"},
+	{Collective: Reduce, MinRanks: 3, Registered: &yes, Algorithm: "zerocopy"},       // on four: 4 M 31.1 µs, direct_ll128 37.0, stream_ll128 37.8
 	{Collective: Reduce, MaxBytes: 6 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 4 M: 17.6 µs, direct_ll128 18.5
 	{Collective: Reduce, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},               // 24.9 µs when measured again, stream_ll128 22.7
 	{Collective: Reduce, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},              // 16 M: 66.9 µs, zerocopy 72.1

@@ -192,7 +192,7 @@ smoke() {
 	gotest cuda 60 cuda.test .
 	gotest proxy 40 proxy.test 'Copier|Lane|Forwarder|Settle'
 	step primitives 60 actor/gputest actor sm_90 actor
-	step conform-quick 60 "$run" conform --plugin "$top/bin/plugins/mscclpp-transport-cudaipc"
+	step conform-quick 150 "$run" conform --plugin "$top/bin/plugins/mscclpp-transport-cudaipc"
 	step example 30 "$run" -n "$ranks" "$top/bin/example-allreduce"
 	step allreduce-2 60 "$run" -n 2 bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 4 --iters 20 --check
 	step allreduce-graph 60 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 4 --iters 20 \
@@ -379,6 +379,12 @@ check() {
 	tail -n 1 "$logs/check-$ranks.out" 2>/dev/null | sed 's/^/    /'
 	if [ "$ranks" -gt 2 ]; then step check-2 120 "$run" -n 2 check --device cuda; fi
 	# Two processes of one GPU take turns of milliseconds: few cases.
+	if [ "$gpus" -gt 1 ]; then
+		step conform-1 120 env CUDA_VISIBLE_DEVICES=0 "$run" conform --device cuda --plugin "$top/bin/plugins/mscclpp-transport-cudaipc"
+		tail -n 1 "$logs/conform-1.out" 2>/dev/null | sed 's/^/    /'
+		step check-1 120 env CUDA_VISIBLE_DEVICES=0 "$run" -n 2 check --device cuda --at-most 40
+		tail -n 1 "$logs/check-1.out" 2>/dev/null | sed 's/^/    /'
+	fi
 	step one-gpu 90 env CUDA_VISIBLE_DEVICES=0 "$run" -n 2 bench allreduce allgather reducescatter alltoall broadcast reduce sendrecv \
 		--device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 3 --calls 1 --warmup 0 --check
 	killed "kill-$ranks" "$ranks"
@@ -407,7 +413,7 @@ bench() {
 			[ $kind != rooted ] || which=("${rooted[@]}")
 			[ $kind != plain ] || flags=() which=("${seven[@]}")
 			step "bench-$kind-$process" 150 "$run" -n "$ranks" bench "${which[@]}" "${common[@]}" "${flags[@]}" \
-				--bytes "$sizes" --factor 4 --graph 20,1 "${versus[@]}" --format json
+				--bytes "$sizes" --factor 4 --graph 50,1 "${versus[@]}" --format json
 			cat "$logs/bench-$kind-$process.out" >>"$results" 2>/dev/null
 		done
 	done
@@ -498,7 +504,7 @@ costs() {
 	gotest cost-beside 150 devicetest.test 'TestCostForAMultiplication'
 	unset GPU_TEST_COSTS
 	step cost-graphs 60 "$run" -n "$ranks" bench allreduce allgather --device cuda --dtype f16 --registered \
-		--bytes "${GPU_TEST_BYTES:-1K:1M}" --factor 32 --graph 20,1 "${versus[@]}" --format json
+		--bytes "${GPU_TEST_BYTES:-1K:1M}" --factor 32 --graph 50,1 "${versus[@]}" --format json
 	cat "$lines" >>"$out/costs.jsonl"
 	cat "$logs/cost-graphs.out" >>"$results" 2>/dev/null
 	# A line of JSON a row: names and values, in the order in which they are written.

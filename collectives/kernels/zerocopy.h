@@ -168,8 +168,10 @@ MSCCLPP_DEVICE void reduce_zerocopy(const Args& a) {
   });
 }
 
-// What the root of a broadcast sends one rank at a time.
+// What a block of the root of a broadcast sends one rank at a time. All others wait for the
+// first piece, which counts where there are few; of small ones there are many to tell of.
 constexpr uint64_t kRelayBytes = 65536;
+constexpr uint64_t kFewRelays = 512 << 20;  // bytes of a message
 
 // Relay counts pieces that the root has brought the others, in the words of pipes: of all
 // of them at once, and in a launch that nothing else uses them in.
@@ -278,7 +280,7 @@ MSCCLPP_DEVICE void broadcast_push(const Args& a) {
     }
     if (c.rank == a.root) copy_lane(c, lane, static_cast<char*>(a.output), in, bytes);
     if (others < 2) return;
-    const Steps steps{bytes, kRelayBytes * others, lane, c.lanes};
+    const Steps steps{bytes, (bytes > kFewRelays ? kRelayBytes : kRelayBytes / 2) * others, lane, c.lanes};
     Relay relay(c, lane, a.root);
     MSCCLPP_ROLLED
     for (uint64_t k = 0; k < steps.size(); ++k) {
