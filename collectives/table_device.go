@@ -36,8 +36,8 @@ var deviceTable = []Row{
 	{Collective: AllGather, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllGather, Algorithm: "chunk"},
 
-	{Collective: ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                              // 256 K: as fast as direct_ll128
-	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                              // 4 M: 10.3 µs, zerocopy 12.1
+	{Collective: ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                 // 256 K: as fast as direct_ll128
+	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                 // 4 M: 10.3 µs, zerocopy 12.1
 	{Collective: ReduceScatter, MaxBytes: 512 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 452; on four 615, 631
 	{Collective: ReduceScatter, Registered: &no, MaxBytes: 512 << 20, Algorithm: "stream_ll128"},
 	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},  // links that tear lines
@@ -63,13 +63,13 @@ var deviceTable = []Row{
 	{Collective: Broadcast, MaxRanks: 2, Algorithm: "push"},
 	{Collective: Broadcast, MaxRanks: 2, Algorithm: "chunk"},               // 256 M: 799 µs, stream_ll128 797
 	{Collective: Broadcast, MaxBytes: 48 << 20, Algorithm: "stream_ll128"}, // 16 M on four: 81.4 µs
-	{Collective: Broadcast, Algorithm: "push"},         // on four: 64 M 254 µs, stream_ll128 269
-	{Collective: Broadcast, Algorithm: "stream_ll128"}, // unregistered
+	{Collective: Broadcast, Algorithm: "push"},                             // on four: 64 M 254 µs, stream_ll128 269
+	{Collective: Broadcast, Algorithm: "stream_ll128"},                     // unregistered
 	{Collective: Broadcast, Algorithm: "chunk"},
 
-	{Collective: Reduce, MaxBytes: 512 << 10, MaxRanks: 2, Algorithm: "direct_ll8"}, // 256 K: 2.94 µs, direct_ll128 3.76
-	{Collective: Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},              // on four: 64 K 3.90 µs, direct_ll128 5.59; 256 K 5.53, 5.43
-	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},              // 1 M: 5.75 µs, zerocopy 8.86
+	{Collective: Reduce, MaxBytes: 512 << 10, MaxRanks: 2, Algorithm: "direct_ll8"},  // 256 K: 2.94 µs, direct_ll128 3.76
+	{Collective: Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},               // on four: 64 K 3.90 µs, direct_ll128 5.59; 256 K 5.53, 5.43
+	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},               // 1 M: 5.75 µs, zerocopy 8.86
 	{Collective: Reduce, MinRanks: 3, Registered: &yes, Algorithm: "zerocopy"},       // on four: 4 M 31.1 µs, direct_ll128 37.0, stream_ll128 37.8
 	{Collective: Reduce, MaxBytes: 6 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 4 M: 17.6 µs, direct_ll128 18.5
 	{Collective: Reduce, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},               // 24.9 µs when measured again, stream_ll128 22.7
