@@ -83,6 +83,7 @@ type initOptions struct {
 	device   string
 	log      *slog.Logger
 	dump     io.Writer // nil: no signal is handled
+	getenv   func(string) string
 }
 
 // WithSetting overrides one configuration key, as a flag does:
@@ -111,6 +112,21 @@ func WithDevice(name string) Option {
 	return func(o *initOptions) { o.device = name }
 }
 
+// WithVariables has Init take this rank's place from these variables where they are set,
+// before those of the environment: RANK, WORLD_SIZE and LOCAL_RANK, MASTER_ADDR and MASTER_PORT,
+// or MSCCLPP_UNIQUE_ID, and whatever else a launcher sets for each rank. A process that is
+// several ranks, or all of them, calls Init for each at the same time.
+func WithVariables(variables map[string]string) Option {
+	return func(o *initOptions) {
+		o.getenv = func(name string) string {
+			if v, ok := variables[name]; ok {
+				return v
+			}
+			return os.Getenv(name)
+		}
+	}
+}
+
 // WithoutDumpSignal leaves SIGUSR1 to the program. Otherwise Init has it print to
 // standard error what Job.Dump writes, until the job is closed.
 func WithoutDumpSignal() Option {
@@ -121,7 +137,7 @@ func WithoutDumpSignal() Option {
 // transports and builds the communicator of all ranks. Without any launcher's
 // variables the job has one rank. It is collective and ends with ctx.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
-	o := initOptions{dump: os.Stderr}
+	o := initOptions{dump: os.Stderr, getenv: os.Getenv}
 	for _, option := range options {
 		option(&o)
 	}
@@ -131,7 +147,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	}
 	j := &Job{Config: cfg}
 	if o.log == nil {
-		if o.log, j.logFile, err = openLog(cfg.Log, os.Getenv(bootstrap.EnvRank)); err != nil {
+		if o.log, j.logFile, err = openLog(cfg.Log, o.getenv(bootstrap.EnvRank)); err != nil {
 			return nil, err
 		}
 	}
@@ -141,21 +157,21 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	if o.dump != nil {
 		j.dumper = newDumper(o.dump)
 	}
-	if err := j.start(ctx, o.device, o.log); err != nil {
+	if err := j.start(ctx, o.device, o.getenv, o.log); err != nil {
 		return nil, errors.Join(err, j.abandon(err))
 	}
 	return j, nil
 }
 
 // start builds the job, up to its collectives.
-func (j *Job) start(ctx context.Context, wanted string, log *slog.Logger) error {
+func (j *Job) start(ctx context.Context, wanted string, getenv func(string) string, log *slog.Logger) error {
 	cfg := &j.Config.Config
-	where, err := chooseDevice(cfg.Device, wanted, os.Getenv, log)
+	where, err := chooseDevice(cfg.Device, wanted, getenv, log)
 	if err != nil {
 		return err
 	}
 	cfg.Transports = cfg.TransportsOn(where.Type)
-	boot, err := bootstrapConfig(ctx, cfg, log)
+	boot, err := bootstrapConfig(ctx, cfg, getenv, log)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 
 // bootstrapConfig is what the environment says of this rank's place in the job,
 // with the configuration's say in how to get there.
-func bootstrapConfig(ctx context.Context, cfg *config.Config, log *slog.Logger) (bootstrap.Config, error) {
-	b, err := place(ctx, os.Getenv)
+func bootstrapConfig(ctx context.Context, cfg *config.Config, getenv func(string) string, log *slog.Logger) (bootstrap.Config, error) {
+	b, err := place(ctx, getenv)
 	if err != nil {
 		return b, err
 	}

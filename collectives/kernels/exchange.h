@@ -32,7 +32,7 @@ MSCCLPP_DEVICE uint64_t call_of(const Signature& s) {
 // cannot be called back.
 MSCCLPP_DEVICE bool disagree(const ExchangeArgs& a, uint32_t host, uint32_t peer, const uint64_t* theirs, const uint64_t* ours) {
   ExchangeNote* n = a.note;
-  if (compare_exchange(&n->found, 0u, 2u) == 0) {
+  if (compare_exchange_device(&n->found, 0u, 2u) == 0) {
     for (uint32_t i = 0; i < 4; ++i) {
       store_relaxed(&n->theirs[i], theirs[i]);
       store_relaxed(&n->ours[i], ours[i]);

@@ -130,9 +130,11 @@ void wide_sequence(const WideSequence* s, const LaunchShape* shape) {
 
 void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks, bool may_be_in_place) {
   constexpr uint64_t kCount[3] = {16 * 61, 16, 1003}, kSize = 1024 * kNearRanks;
+  constexpr uint32_t kStageSlots = 4, kChunk = 64;
   const uint32_t lanes = 3;
+  const uint64_t stages = lanes * ranks * sizeof(Mailbox);
   std::vector<char*> scratch;
-  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(lanes * ranks * sizeof(Mailbox)));
+  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(stages + lanes * (ranks - 1) * kStageSlots * kChunk));
   std::vector<WideSequence> s(ranks);
   std::vector<std::vector<int8_t*>> in(ranks), out(ranks);
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -153,7 +155,10 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
       c.rank = r;
       c.ranks = ranks;
       c.lanes = lanes;
+      c.stages = stages;
+      c.stage_slots = kStageSlots;
       for (uint32_t p = 0; p < ranks; ++p) c.scratch[p] = reinterpret_cast<uint64_t>(scratch[p]);
+      a.chunk = kChunk;
       a.count = kCount[k];
       a.element = 1;
       a.root = k % ranks;
@@ -211,15 +216,14 @@ void enqueued(const StepJob* j, const LaunchShape*) {
     block_sync();
   };
   for (uint32_t k = 0; k < 3; ++k) {
-    signal(1u << kStepOpen, 1u << kStepOpen, 0);
+    signal(1u << kStepOpen, 1u << kStepOpen | 1u << kStepTaken, 2);
     for (uint32_t p = 0; p < kPieces; ++p) {
       const uint64_t half = (p & 1) * n * kPieceSlot, own = (a.rank * kPieces + p) * kPiece;
-      signal(0, 1u << kStepTaken, 2);
       for (uint32_t to = 0; to < n; ++to) {
         if (to != a.rank) mscclpp::copy(j->pieces[to] + half + a.rank * kPieceSlot, j->in[k] + (to * kPieces + p) * kPiece, kPiece, tid, threads);
       }
       block_sync();
-      signal(1u << kStepPushed, 0, 0);
+      signal(1u << kStepPushed, p + 1 < kPieces ? 1u << kStepTaken : 0, 2);
       signal(0, 1u << kStepPushed, 0);
       a.input = j->in[k] + own;
       a.output = j->outs[k][a.rank] + own;

@@ -62,7 +62,7 @@ struct alignas(16) Vec16 {
   MSCCLPP_PTX_ADD(add_relaxed, "relaxed.sys", T, u, reg)                   \
   MSCCLPP_PTX_FETCH_ADD(fetch_add_relaxed_device, "relaxed.gpu", T, u, reg) \
   MSCCLPP_PTX_FETCH_ADD(fetch_add_acq_rel_device, "acq_rel.gpu", T, u, reg) \
-  MSCCLPP_PTX_CAS(compare_exchange, "relaxed.sys", T, b, reg)
+  MSCCLPP_PTX_CAS(compare_exchange_device, "relaxed.gpu", T, b, reg)
 MSCCLPP_PTX_ALL(uint32_t, "u32", "b32", "r")
 MSCCLPP_PTX_ALL(uint64_t, "u64", "b64", "l")
 
@@ -151,14 +151,14 @@ MSCCLPP_DEVICE void store8_packet(void* p, uint64_t v) {
   MSCCLPP_MEMORY_ADD(add_relaxed, T, __ATOMIC_RELAXED, MSCCLPP_SYSTEM)                    \
   MSCCLPP_MEMORY_FETCH_ADD(fetch_add_relaxed_device, T, __ATOMIC_RELAXED, MSCCLPP_AGENT)  \
   MSCCLPP_MEMORY_FETCH_ADD(fetch_add_acq_rel_device, T, __ATOMIC_ACQ_REL, MSCCLPP_AGENT)  \
-  MSCCLPP_DEVICE T compare_exchange(T* p, T expected, T desired) {                        \
+  MSCCLPP_DEVICE T compare_exchange_device(T* p, T expected, T desired) {                 \
     MSCCLPP_POINT();                                                                      \
     MSCCLPP_CAS(p, expected, desired);                                                    \
     return expected;                                                                      \
   }
 #if MSCCLPP_TARGET_HIP
 #define MSCCLPP_CAS(p, expected, desired) \
-  __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED, MSCCLPP_SYSTEM)
+  __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED, MSCCLPP_AGENT)
 #else
 #define MSCCLPP_CAS(p, expected, desired) \
   __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)

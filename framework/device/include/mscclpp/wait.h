@@ -38,8 +38,10 @@ MSCCLPP_DEVICE auto poll_ready(F& ready, uint64_t&, long) -> decltype(ready()) {
   return ready();
 }
 
+// The words are memory of the host, where few devices can do more than be atomic to themselves:
+// enough, as all who report are kernels of one.
 MSCCLPP_DEVICE void report(WaitControl* c, const WaitSite& site, uint64_t seen) {
-  if (site.channel == kNoReport || compare_exchange(&c->reported, 0u, 2u) != 0) return;
+  if (site.channel == kNoReport || compare_exchange_device(&c->reported, 0u, 2u) != 0) return;
   store_relaxed(&c->kernel, site.kernel);
   store_relaxed(&c->channel, site.channel);
   store_relaxed(&c->peer, site.peer);
