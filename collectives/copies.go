@@ -2,6 +2,8 @@ package collectives
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -31,6 +33,7 @@ const copyName = "copy"
 
 const (
 	defaultCopyScratch = 1 << 30
+	leastCopyScratch   = 32 << 20 // where a device has little left
 	leastPiece         = 64 << 10
 	sumBlocks          = 64 // that fill the memory's bandwidth beside the copies
 	moveBlocks         = 16 // that copy the own share meanwhile
@@ -50,6 +53,7 @@ type copier struct {
 	side   gpu.Stream // for what goes on beside the copies to peers
 	marks  [2]gpu.Mark
 	memory *comm.Memory // that peers push pieces into: two for each of them, by turns
+	bytes  uint64       // of it
 	peers  *comm.Symmetric
 	slot   uint64
 }
@@ -146,18 +150,45 @@ func (k *copier) openSide() (err error) {
 	return err
 }
 
-// open makes the memory for pieces.
-func (k *copier) open(ctx context.Context, c *Comm) (err error) {
+// open makes the memory for pieces: less than is configured where a device has no more left, and on
+// all ranks what the one with the least of it has.
+func (k *copier) open(ctx context.Context, c *Comm) error {
 	ranks := uint64(c.comm.Size())
-	k.slot = c.opts.CopyScratch / (2 * ranks) / leastPiece * leastPiece
-	if k.slot == 0 {
-		return fmt.Errorf("%w: copy scratch of %d bytes: expected at least %d", framework.ErrInvalid, c.opts.CopyScratch, 2*ranks*leastPiece)
+	slots := slotsOfAPeer * ranks
+	bytes := c.opts.CopyScratch
+	if bytes < slots*leastPiece {
+		return fmt.Errorf("%w: copy scratch of %d bytes: expected at least %d", framework.ErrInvalid, bytes, slots*leastPiece)
 	}
-	if k.memory == nil {
-		if k.memory, err = c.comm.Alloc(2 * ranks * k.slot); err != nil {
-			return fmt.Errorf("copy scratch: %w", err)
+	var short error
+	for k.memory == nil {
+		if k.memory, short = c.comm.Alloc(bytes / slots / leastPiece * leastPiece * slots); short == nil {
+			k.bytes = bytes
+			break
+		}
+		if bytes /= 2; bytes < leastCopyScratch {
+			bytes = 0
+			break
 		}
 	}
+	if k.memory != nil {
+		bytes = k.bytes
+	}
+	all, err := c.comm.AllGather(ctx, binary.LittleEndian.AppendUint64(nil, bytes))
+	if err != nil {
+		return fmt.Errorf("copy scratch: %w", err)
+	}
+	for rank, b := range all {
+		has := binary.LittleEndian.Uint64(b)
+		if has == 0 {
+			return errors.Join(fmt.Errorf("%w: copy scratch: rank %d has no %d bytes left on its device: choose another algorithm, or switch collectives.copy_engines off",
+				framework.ErrUnavailable, rank, uint64(leastCopyScratch)), short)
+		}
+		bytes = min(bytes, has)
+	}
+	if bytes < c.opts.CopyScratch/2 {
+		c.comm.Log().Warn("little memory for reductions by copy engines, which makes them slower", "bytes", bytes, "configured", c.opts.CopyScratch)
+	}
+	k.slot = bytes / slots / leastPiece * leastPiece
 	if k.peers, err = c.comm.Exchange(ctx, k.memory); err != nil {
 		return fmt.Errorf("copy scratch: %w", err)
 	}
