@@ -2,8 +2,13 @@ package mscclpp
 
 import (
 	"encoding/hex"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -18,24 +23,66 @@ type onBus interface {
 
 // factsOf is what transports are told about the surroundings of the rank's device. A
 // number of a device means something else in every environment; an address does not.
-// A rank on the host has no place on a bus, and is told the host alone.
-func factsOf(dev gpu.Device, host string, log *slog.Logger) framework.Facts {
+// A rank on the host has no place on a bus: what is near is what its processors are near.
+// turn is the rank's number in its host, by which its ranks share out adapters.
+func factsOf(root fs.FS, dev gpu.Device, host string, turn int, log *slog.Logger) framework.Facts {
 	facts := framework.Facts{Host: host, NUMA: -1}
-	at, ok := dev.(onBus)
-	if !ok {
-		return facts
-	}
 	info := dev.Info()
-	own := topo.GPU{Device: info.Device, Name: info.Name, PCI: strings.ToLower(at.PCI()), UUID: uuidText(at.UUID())}
-	facts.Other = map[string]string{topo.FactPCI: own.PCI, topo.FactUUID: own.UUID}
-	h, err := topo.System(func() ([]topo.GPU, error) { return []topo.GPU{own}, nil })
+	finders, cpus := []topo.Finder(nil), []int(nil)
+	if at, ok := dev.(onBus); ok {
+		own := topo.GPU{Device: info.Device, Name: info.Name, PCI: strings.ToLower(at.PCI()), UUID: uuidText(at.UUID())}
+		facts.Other = map[string]string{topo.FactPCI: own.PCI, topo.FactUUID: own.UUID}
+		finders = append(finders, func() ([]topo.GPU, error) { return []topo.GPU{own}, nil })
+	} else {
+		cpus = allowed()
+	}
+	h, err := topo.Surroundings(root, finders...)
 	if err != nil {
 		log.Debug("transports are not told what is near the device", "reason", err)
 		return facts
 	}
-	facts = h.Facts(h.At(info.Device, nil))
+	place := h.At(info.Device, cpus)
+	place.Turn = turn
+	facts = h.Facts(place)
 	facts.Host = host
+	if len(facts.NICs) > 0 {
+		log.Debug("adapters, as transports are told to try them", "adapters", inOrder(facts.NICs), "memory node", facts.NUMA,
+			"reason", fmt.Sprintf("nearest to %v first; of those alike ranks of a host begin with different ones, and this is its rank %d", info.Device, turn))
+	}
 	return facts
+}
+
+// inOrder writes adapters for people: "mlx5_0 (PIX) mlx5_1 (SYS)".
+func inOrder(nics []framework.NIC) string {
+	words := make([]string, len(nics))
+	for i, n := range nics {
+		words[i] = n.Name + " (" + n.Distance + ")"
+	}
+	return strings.Join(words, " ")
+}
+
+// allowed lists the processors on which this process may run; none if that is not told.
+func allowed() []int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
+	}
+	var cpus []int
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
+
+// turnOf is the number of a rank among those of its host: as the launcher says, else
+// by who is found to be there.
+func turnOf(getenv func(string) string, rank int, there []int) int {
+	if local, err := localRank(getenv); err == nil && local > 0 {
+		return local
+	}
+	return max(slices.Index(there, rank), 0)
 }
 
 // uuidText writes a UUID as NVIDIA's tools do.

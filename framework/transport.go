@@ -125,7 +125,7 @@ type Peer struct {
 type Facts struct {
 	Host  string            // identity of the host: boot id, or as configured
 	NUMA  int               // node of the rank's device; -1 unknown
-	NICs  []NIC             // nearest to the device first
+	NICs  []NIC             // nearest to the device first, equally near ones in the rank's turn
 	Other map[string]string // vendor facts, keys "vendor/name"
 }
 

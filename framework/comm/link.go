@@ -216,6 +216,8 @@ func (c *Communicator) probe(ctx context.Context, t *Transport) string {
 	why := ""
 	if !live.Available {
 		why = "unavailable: " + live.Reason
+	} else {
+		c.log.Debug("hardware", "transport", t.Name, "found", live.Facts)
 	}
 	c.probed[t] = why
 	return why

@@ -28,6 +28,7 @@ const (
 // Place is where the kernels of a rank run.
 type Place struct {
 	NUMA  int // -1: not known
+	Turn  int // number of the rank in its host, by which ranks share out adapters
 	bus   []string
 	facts map[string]string
 }
@@ -63,7 +64,9 @@ func (h *Host) NodeOf(cpus []int) int {
 }
 
 // Facts are what transports are told about the surroundings of a rank: adapters,
-// nearest first, those that are up before those that are not.
+// nearest first, those that are up before those that are not. Transports take the
+// first that they can use, so ranks of a host begin with different ones where there
+// is a choice: adapters that are alike and equally near are taken in turn.
 func (h *Host) Facts(p Place) framework.Facts {
 	nics := slices.Clone(h.NICs)
 	slices.SortStableFunc(nics, func(a, b NIC) int {
@@ -75,11 +78,38 @@ func (h *Host) Facts(p Place) framework.Facts {
 		}
 		return rank[h.apart(p, a.place())] - rank[h.apart(p, b.place())]
 	})
+	h.inTurn(p, nics)
 	f := framework.Facts{Host: h.ID, NUMA: p.NUMA, Other: maps.Clone(p.facts)}
 	for _, n := range nics {
 		f.NICs = append(f.NICs, framework.NIC{Name: n.Name, Distance: h.apart(p, n.place()), NUMA: n.NUMA})
 	}
 	return f
+}
+
+// inTurn has the adapters of each kind change places among themselves, so that the
+// rank's turn comes first. A kind is equally near and in one network at one rate: else
+// ranks would end up with adapters that cannot reach each other, or that are slower
+// than need be. Where the kinds come is left as it is.
+func (h *Host) inTurn(p Place, nics []NIC) {
+	type kind struct {
+		up, rdma         bool
+		apart, link, net string
+		mbps             int
+	}
+	seats := map[kind][]int{}
+	for i, n := range nics {
+		k := kind{n.Up, n.RDMA, h.apart(p, n.place()), n.Link, n.subnet, n.Mbps}
+		seats[k] = append(seats[k], i)
+	}
+	was := slices.Clone(nics)
+	for _, at := range seats {
+		// Ranks that are neighbors get different ones, and so do those of one memory
+		// node where ranks are dealt to nodes in turn: every second, every fourth.
+		first := max(p.Turn, 0)%len(at) + max(p.Turn, 0)/len(at)
+		for i, seat := range at {
+			nics[seat] = was[at[(first+i)%len(at)]]
+		}
+	}
 }
 
 func (n NIC) place() Place { return Place{NUMA: n.NUMA, bus: n.bus} }

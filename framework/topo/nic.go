@@ -62,6 +62,9 @@ func (s system) rdma(name string) NIC {
 			continue
 		}
 		n.Link, n.Mbps = s.text(p+"/link_layer"), rate(s.text(p+"/rate"))
+		if n.Link == "InfiniBand" {
+			n.subnet = subnetOf(s.text(p + "/gids/0"))
+		}
 		if up {
 			n.Up = true
 			break
@@ -71,6 +74,12 @@ func (s system) rdma(name string) NIC {
 		n.MTU = max(n.MTU, s.number(netDir+"/"+i+"/mtu", 0))
 	}
 	return n
+}
+
+// subnetOf is the first half of a port's address: "fe80:0000:0000:0000".
+func subnetOf(gid string) string {
+	parts := strings.Split(gid, ":")
+	return strings.Join(parts[:min(4, len(parts))], ":")
 }
 
 // parent is the interface below a software device such as rxe, which has no

@@ -60,6 +60,7 @@ type NIC struct {
 	NUMA       int      `json:"numa"`              // -1: not told
 	PCI        string   `json:"pci,omitempty"`     // "0000:3b:00.0"
 	bus        []string // the way to it: host bridge, bridges, device
+	subnet     string   // of InfiniBand: what the adapter reaches
 }
 
 // Finder lists the accelerators of one vendor. It fills at least Device, Name and
@@ -71,6 +72,19 @@ func System(finders ...Finder) (*Host, error) { return Read(os.DirFS("/"), finde
 
 // Read reads the machine whose root is root.
 func Read(root fs.FS, finders ...Finder) (*Host, error) {
+	h, err := Surroundings(root, finders...)
+	if err != nil {
+		return nil, err
+	}
+	s := system{root}
+	h.CPU = s.model()
+	h.Sockets, h.Cores = s.processors()
+	return h, nil
+}
+
+// Surroundings reads of a machine what Facts are made of, and leaves out its processors:
+// these are hundreds of files, which each start of a rank would wait for.
+func Surroundings(root fs.FS, finders ...Finder) (*Host, error) {
 	if _, err := fs.Stat(root, "sys"); err != nil {
 		return nil, fmt.Errorf("%w: topology: no /sys: %w", framework.ErrUnavailable, err)
 	}
@@ -78,9 +92,7 @@ func Read(root fs.FS, finders ...Finder) (*Host, error) {
 	h := &Host{
 		ID:   s.text("proc/sys/kernel/random/boot_id"),
 		Name: s.text("proc/sys/kernel/hostname"),
-		CPU:  s.model(),
 	}
-	h.Sockets, h.Cores = s.processors()
 	h.Nodes = s.nodes()
 	h.NICs = s.nics()
 	for _, find := range finders {

@@ -41,7 +41,9 @@ func choose(lib *library, c Config, mode Mode, nics []framework.NIC, netdev func
 	return nil, fmt.Errorf("%w: no RDMA device can be used: %s", framework.ErrUnavailable, strings.Join(reasons, "; "))
 }
 
-// candidates orders the names of devices: nearest first, then as listed.
+// candidates orders the names of devices. Without allowed ones it is the order of nics,
+// in which ranks of a host already take turns; with them the nearest come first, and
+// equally near ones as they were named.
 func candidates(there, allowed []string, nics []framework.NIC, netdev func(string) string) ([]string, error) {
 	names := slices.Clone(there)
 	if len(allowed) > 0 {
@@ -58,10 +60,14 @@ func candidates(there, allowed []string, nics []framework.NIC, netdev func(strin
 		}
 	}
 	rank := func(name string) int {
-		if i := slices.IndexFunc(nics, func(n framework.NIC) bool { return n.Name == name }); i >= 0 {
+		i := slices.IndexFunc(nics, func(n framework.NIC) bool { return n.Name == name })
+		switch {
+		case i < 0:
+			return len(nics)
+		case len(allowed) == 0:
 			return i
 		}
-		return len(nics)
+		return slices.IndexFunc(nics, func(n framework.NIC) bool { return n.Distance == nics[i].Distance })
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
 	return names, nil

@@ -91,6 +91,7 @@ func TestPortAndAddressAreFound(t *testing.T) {
 func TestCandidates(t *testing.T) {
 	netdev := func(n string) string { return map[string]string{"eth1": "b"}[n] }
 	nics := []framework.NIC{{Name: "c"}, {Name: "b"}}
+	near := []framework.NIC{{Name: "c", Distance: "PIX"}, {Name: "b", Distance: "PIX"}, {Name: "a", Distance: "SYS"}}
 	for _, x := range []struct {
 		allowed []string
 		nics    []framework.NIC
@@ -100,10 +101,47 @@ func TestCandidates(t *testing.T) {
 		{nil, nics, []string{"c", "b", "a"}},
 		{[]string{"a", "eth1"}, nil, []string{"a", "b"}},
 		{[]string{"a", "eth1"}, nics, []string{"b", "a"}},
+		{nil, near, []string{"c", "b", "a"}},                     // in the rank's turn
+		{[]string{"eth1", "c"}, near, []string{"b", "c"}},        // as named, whoever's turn it is
+		{[]string{"a", "c", "b"}, near, []string{"c", "b", "a"}}, // but nearest first
+		{[]string{"a", "eth1"}, near, []string{"b", "a"}},
+		{[]string{"a"}, near, []string{"a"}},
 	} {
 		got, err := candidates([]string{"a", "b", "c"}, x.allowed, x.nics, netdev)
 		if err != nil || !slices.Equal(got, x.want) {
 			t.Errorf("allowed %v, near %v: %v, %v; expected %v", x.allowed, x.nics, got, err, x.want)
+		}
+	}
+}
+
+// Four ranks of a host, each told adapters in its turn, keep both busy; where devices are
+// named, the first named one. Memory that is registered in between, of which nobody says
+// what is near, is registered with the same.
+func TestRanksUseAllDevices(t *testing.T) {
+	for what, x := range map[string]struct {
+		named []string
+		want  []string
+	}{"all": {nil, []string{"fake0", "fake1", "fake0", "fake1"}}, "named": {[]string{"fake1", "fake0"}, []string{"fake1", "fake1", "fake1", "fake1"}}} {
+		for rank, want := range x.want {
+			tr := transportOn(t, fake(t), Atomic, func(c *Config) { c.Devices = x.named })
+			nics := []framework.NIC{{Name: "fake0", Distance: "NODE"}, {Name: "fake1", Distance: "NODE"}}
+			if rank%2 == 1 {
+				slices.Reverse(nics)
+			}
+			live, err := tr.Probe(t.Context(), framework.Facts{NICs: nics})
+			if err != nil || live.Facts["device"] != want || live.Facts["distance"] != "NODE" {
+				t.Errorf("%s: rank %d: %+v, %v: expected %s", what, rank, live, err, want)
+			}
+			m, err := memfd.New("test", 4096, memfd.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reg, err := tr.Register(t.Context(), segment(m))
+			if err != nil || tr.dev.name != want {
+				t.Errorf("%s: rank %d: memory registered with %+v, %v: expected %s", what, rank, tr.dev, err, want)
+			}
+			_ = tr.Close(t.Context(), reg.ID)
+			m.Close()
 		}
 	}
 }

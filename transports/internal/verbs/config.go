@@ -11,7 +11,7 @@ import (
 // Config holds the options of the transports. Take Defaults and change what matters.
 type Config struct {
 	Library      string        `help:"Path or name of libibverbs. Empty: libibverbs.so.1."`
-	Devices      []string      `help:"RDMA devices, or their network devices, that may be used, the best first. Empty: all, the nearest to the rank's device first."`
+	Devices      []string      `help:"RDMA devices, or their network devices, that may be used: the nearest to the rank's device, the first named of equally near ones. Empty: all, and ranks of a host take equally near ones in turn."`
 	Port         int           `help:"Port of the device; 0: the first that is active."`
 	GIDIndex     int           `option:"gid_index" help:"Index of the port's address; -1: found by scanning, RoCE v2 with an IP address first."`
 	Fabric       string        `help:"Name of the network. Ranks with different names are not connected. Empty: the InfiniBand subnet, or one name for all of RoCE."`
@@ -20,7 +20,7 @@ type Config struct {
 	ServiceLevel int           `help:"InfiniBand service level, 0 to 15."`
 	AckTimeout   int           `help:"How long a packet may be unanswered before it is sent again: 4.096 µs × 2^n, n from 1 to 31."`
 	Retries      int           `help:"How often it is sent again before the peer counts as dead, 0 to 6. The 7 that other programs use is endless on some adapters."`
-	GPUDirect    bool          `option:"gpu_direct" help:"Whether memory of GPUs is registered where it is, by its dma-buf. If not, what is on a GPU goes through memory of the host."`
+	GPUDirect    bool          `option:"gpu_direct" help:"Whether memory of GPUs is registered where it is, by its dma-buf. If not, collectives take what is on a GPU through memory of the host, and port channels to memory of a GPU are refused."`
 	QueuePairs   int           `help:"Queue pairs to each peer. Port channels use them in turn, each of them one."`
 	QueueDepth   int           `help:"Work requests that a connection may have under way. More wait in the ring."`
 	Receives     int           `help:"Signals that a peer may have under way before it waits; for write-with-immediate."`

@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,6 +37,7 @@ type Transport struct {
 	lib      *library
 	dev      *adapter // open while something uses it
 	users    int
+	nics     []framework.NIC          // last told: memory is registered without
 	receiver atomic.Pointer[receiver] // of dev; nil where signals are atomics
 
 	things ids.Table[thing]
@@ -87,20 +89,28 @@ func (t *Transport) Probe(ctx context.Context, facts framework.Facts) (framework
 	if d.atomics() {
 		atomics = "adapter"
 	}
-	return framework.Live{Available: true, Facts: map[string]string{
+	found := map[string]string{
 		"device":  d.name,
 		"port":    fmt.Sprint(d.port),
 		"gid":     fmt.Sprintf("%x at %d", d.gid, d.gidIndex),
 		"mtu":     fmt.Sprint(128 << d.portAttr.mtu),
 		"atomics": atomics,
 		"fabric":  d.fabric(t.config),
-	}}, nil
+	}
+	if i := slices.IndexFunc(facts.NICs, func(n framework.NIC) bool { return n.Name == d.name }); i >= 0 {
+		found["distance"] = facts.NICs[i].Distance // from the rank's device: why it is this one
+	}
+	return framework.Live{Available: true, Facts: found}, nil
 }
 
-// acquire opens the device for one more user. Who is first, decides which it is.
+// acquire opens the device for one more user. Who is first, decides which it is. A user
+// that is not told what is near takes what the one before was told.
 func (t *Transport) acquire(nics []framework.NIC) (*adapter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(nics) > 0 {
+		t.nics = slices.Clone(nics)
+	}
 	if t.dev == nil {
 		if t.lib == nil {
 			lib, err := load(t.config.Library)
@@ -109,7 +119,7 @@ func (t *Transport) acquire(nics []framework.NIC) (*adapter, error) {
 			}
 			t.lib = lib
 		}
-		d, err := choose(t.lib, t.config, t.setup.Mode, nics, deviceOf)
+		d, err := choose(t.lib, t.config, t.setup.Mode, t.nics, deviceOf)
 		if err != nil {
 			return nil, err
 		}
