@@ -1,0 +1,179 @@
+package devicetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// member is a rank of a communicator that has a stream of its own on the rank's device.
+type member struct {
+	*collectives.Comm
+	world  *comm.Communicator
+	stream gpu.Stream
+	base   uintptr // of its memory
+}
+
+// slot is the place of one buffer in it.
+const slot = 32 << 10
+
+// sum enqueues call number i: an out-of-place sum of its own size, in buffers of its own.
+func (m *member) sum(dev piece, x trial, i int) error {
+	in := piece{dev.dev, m.base + uintptr(2*i*slot)}
+	if err := in.Write(x.Inputs(m.Size(), m.seed(i))[m.Rank()], 0); err != nil {
+		return err
+	}
+	return x.Call(m.Comm, in.Pointer(0), in.Pointer(slot), m.stream)
+}
+
+// seed makes the data of communicators and calls differ, and that of halves be alike.
+func (m *member) seed(i int) uint64 { return uint64(m.Size()*1000 + i) }
+
+func (m *member) check(dev piece, x trial, i int) error {
+	want := x.Expect(m.Rank(), x.Inputs(m.Size(), m.seed(i)))
+	got := make([]byte, len(want))
+	if err := dev.dev.ReadAt(got, m.base+uintptr((2*i+1)*slot)); err != nil {
+		return err
+	}
+	if n := reference.Wrong(got, want, x.Type, x.Op, m.Size()); n != 0 {
+		return fmt.Errorf("call %d of %d ranks: %v: %d wrong elements", i, m.Size(), x, n)
+	}
+	return nil
+}
+
+// half is the rank's part in one half of the job, with collectives and a stream.
+func half(ctx context.Context, r *rank, o collectives.Options, bytes uint64) (m *member, err error) {
+	m = &member{}
+	if m.world, err = r.world.Split(ctx, r.Rank()/2, r.Rank()); err != nil {
+		return m, err
+	}
+	if m.stream, err = r.dev.NewStream(); err != nil {
+		return m, err
+	}
+	if m.Comm, err = collectives.New(ctx, m.world, o); err != nil {
+		return m, err
+	}
+	memory, err := m.world.Alloc(bytes)
+	if err != nil {
+		return m, err
+	}
+	m.base = memory.Addr()
+	_, err = m.world.Exchange(ctx, memory)
+	return m, err
+}
+
+func (m *member) close(ctx context.Context, r *rank) error {
+	var all []error
+	if m.stream != 0 {
+		all = append(all, m.world.Settle(ctx, m.stream), r.dev.CloseStream(m.stream))
+	}
+	if m.Comm != nil {
+		all = append(all, m.Comm.Close())
+	}
+	if m.world != nil {
+		all = append(all, m.world.Close())
+	}
+	return errors.Join(all...)
+}
+
+// Two communicators on one device: all ranks, and the half that a rank belongs to. Their
+// calls are under way at the same time, on two streams, and neither takes what is the
+// other's.
+func TestWorldAndHalves(t *testing.T) {
+	const calls = 40
+	o := collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}
+	job(t, 4, o, func(ctx context.Context, r *rank) (err error) {
+		shared, err := r.memory(ctx, 2*calls*slot)
+		if err != nil {
+			return err
+		}
+		world := &member{r.Comm, r.world, r.stream, shared.Addr()}
+		part, err := half(ctx, r, o, 2*calls*slot)
+		defer func() { err = errors.Join(err, part.close(ctx, r)) }()
+		if err != nil {
+			return err
+		}
+		if part.Size() != 2 || part.Rank() != r.Rank()%2 {
+			return fmt.Errorf("rank %d of %d in its half: expected rank %d of 2", part.Rank(), part.Size(), r.Rank()%2)
+		}
+		dev := piece{dev: r.dev}
+		algorithms := []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", ""}
+		call := func(i int) trial {
+			return trial{Kind: collectives.AllReduce, Algorithm: algorithms[i/2%4], Count: 1 + i*197%8000, Type: device.Float32, Op: device.Sum}
+		}
+		// Loading a kernel may wait for all that runs on the device, so each communicator
+		// has loaded its own before two are under way.
+		for _, m := range []*member{world, part} {
+			for i := range 2 * len(algorithms) {
+				if err := m.sum(dev, call(i), i); err != nil {
+					return err
+				}
+			}
+			if err := m.world.Settle(ctx, m.stream); err != nil {
+				return err
+			}
+		}
+		for i := range calls {
+			if err := errors.Join(world.sum(dev, call(i), i), part.sum(dev, call(i), i)); err != nil {
+				return fmt.Errorf("call %d: %w", i, err)
+			}
+		}
+		for _, m := range []*member{part, world} {
+			if err := errors.Join(m.world.Settle(ctx, m.stream), m.world.Check()); err != nil {
+				return err
+			}
+			for i := range calls {
+				if err := m.check(dev, call(i), i); err != nil {
+					return err
+				}
+			}
+		}
+		return r.world.Barrier(ctx)
+	})
+}
+
+// A half that is closed takes nothing from the other half, nor from the job of all ranks,
+// though all are on the same devices.
+func TestHalfThatIsClosed(t *testing.T) {
+	o := collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}
+	job(t, 4, o, func(ctx context.Context, r *rank) (err error) {
+		const calls = 3
+		shared, err := r.memory(ctx, 2*calls*slot)
+		if err != nil {
+			return err
+		}
+		world := &member{r.Comm, r.world, r.stream, shared.Addr()}
+		part, err := half(ctx, r, o, 2*calls*slot)
+		dev, x := piece{dev: r.dev}, trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32, Op: device.Sum}
+		call := func(m *member, i int) error {
+			return errors.Join(m.sum(dev, x, i), m.world.Settle(ctx, m.stream), m.world.Check(), m.check(dev, x, i))
+		}
+		if err == nil {
+			err = errors.Join(call(part, 0), call(world, 0))
+		}
+		if err != nil {
+			return errors.Join(err, part.close(ctx, r))
+		}
+		first := r.Rank() < 2
+		if first {
+			err = part.close(ctx, r)
+		}
+		if err := errors.Join(err, r.world.Barrier(ctx)); err != nil { // one half is closed now
+			return err
+		}
+		if !first {
+			err = call(part, 1)
+		}
+		err = errors.Join(err, call(world, 1))
+		if !first {
+			err = errors.Join(err, part.close(ctx, r))
+		}
+		return errors.Join(err, call(world, 2), r.world.Barrier(ctx))
+	})
+}
