@@ -29,6 +29,52 @@ func BenchmarkTrigger(b *testing.B) {
 	}
 }
 
+// From push to post a trigger takes less than a microsecond: the time of a batch, until the
+// proxy has posted all of it, over the triggers in it. What the fake does for each is in it.
+// The best of many batches is the one that met no other work on the processors; on a busy
+// machine there are more of them.
+func TestTriggerTime(t *testing.T) {
+	const least, triggers, shortest = 400, 50, 20
+	bound := 1000.0
+	if raceEnabled {
+		bound *= 20
+	}
+	for _, x := range []struct {
+		name string
+		mode Mode
+		kind uint64
+	}{
+		{"ib-host, put", Atomic, device.TriggerData},
+		{"ib-host, put and signal", Atomic, device.TriggerData | device.TriggerSignal},
+		{"ib-nonatomic, put", Immediate, device.TriggerData},
+	} {
+		r := newRig(t, fake(t), x.mode)
+		r.start()
+		best, pushed, batches := time.Hour, 0, 0
+		for limit := time.Now().Add(10 * time.Second); batches < least || best > triggers*time.Duration(bound) && time.Now().Before(limit); batches++ {
+			start := time.Now()
+			for range triggers {
+				r.push(x.kind, 8)
+			}
+			for r.ring.Tail() < uint64(pushed+triggers) && time.Since(start) < 20*time.Second {
+			}
+			took := time.Since(start)
+			if pushed += triggers; r.ring.Tail() != uint64(pushed) {
+				t.Fatalf("%s: %d of %d triggers were taken within 20 s: %v", x.name, r.ring.Tail(), pushed, r.ring.Err())
+			}
+			best = min(best, took)
+		}
+		if err := r.flushed(r.push(x.kind|device.TriggerFlush, 8)); err != nil {
+			t.Fatal(err)
+		}
+		each := float64(best.Nanoseconds()) / triggers
+		t.Logf("%s: %.0f ns from push to post in the best of %d batches of %d triggers", x.name, each, batches, triggers)
+		if each < shortest || each >= bound {
+			t.Errorf("%s: %.0f ns from push to post: expected %d to %.0f", x.name, each, shortest, bound)
+		}
+	}
+}
+
 // The path of a message allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	for name, mode := range modes {
