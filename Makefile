@@ -13,7 +13,7 @@ RACE      = . ./framework/... ./plugins/... ./launch/... ./transports/... ./coll
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels check test race conform engines-test rdma-test demo bench-mpi bench-tcp netem-test dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels check test race conform engines-test rdma-test rdma-bench demo bench-mpi bench-tcp netem-test dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,9 @@ bench-mpi: build kernels ## compare with the installed MPI; results in docs/resu
 
 bench-tcp: build kernels ## compare the tcp transport with C, and with MPI over TCP; results in docs/results/tcp
 	GO='$(GO)' scripts/bench-tcp.sh
+
+rdma-bench: build ## compare the transports over InfiniBand with programs that use verbs, in a virtual machine; results in docs/results/verbs; ARGS='--cpus 4'
+	GO='$(GO)' scripts/rdma-bench.sh $(ARGS)
 
 netem-test: ## the tcp transport over a network with delay and loss, in a virtual machine
 	GO='$(GO)' scripts/netem-test.sh

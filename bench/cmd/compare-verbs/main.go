@@ -1,7 +1,7 @@
 // Command compare-verbs measures our port channels over verbs beside programs that use the
 // same device without us: the loop in bench/verbs/peer.c, and perftest. Both sides run in
-// turn, and raw output and a summary are written. scripts/rdma-bench.sh builds what it
-// needs and runs it in a virtual machine with soft-RoCE.
+// turn, and raw output and a summary are written. `make rdma-bench` builds what it needs
+// and runs it in a virtual machine with soft-RoCE, by scripts/rdma-bench.sh.
 //
 // Its own ranks are this program as well: compare-verbs rank WHAT:BYTES:ITERATIONS …
 package main

@@ -20,7 +20,7 @@ type Config struct {
 	ServiceLevel int           `help:"InfiniBand service level, 0 to 15."`
 	AckTimeout   int           `help:"How long a packet may be unanswered before it is sent again: 4.096 µs × 2^n, n from 1 to 31."`
 	Retries      int           `help:"How often it is sent again before the peer counts as dead, 0 to 6. The 7 that other programs use is endless on some adapters."`
-	GPUDirect    bool          `option:"gpu_direct" help:"Whether memory of GPUs is registered where it is, by its dma-buf. If not, collectives take what is on a GPU through memory of the host, and port channels to memory of a GPU are refused."`
+	GPUDirect    bool          `option:"gpu_direct" help:"Whether memory of GPUs is registered where it is, by its dma-buf. If not, collectives take what is on a GPU through memory of the host, and port channels over memory of a GPU are refused."`
 	QueuePairs   int           `help:"Queue pairs to each peer. Port channels use them in turn, each of them one."`
 	QueueDepth   int           `help:"Work requests that a connection may have under way. More wait in the ring."`
 	Receives     int           `help:"Signals that a peer may have under way before it waits; for write-with-immediate."`
