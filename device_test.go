@@ -2,13 +2,20 @@ package mscclpp
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
 )
 
 // environment answers like os.Getenv.
@@ -39,5 +46,81 @@ func TestDeviceWithoutADriver(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "libcuda.so.1") {
 		t.Errorf("log %q: expected the reason", log.String())
+	}
+}
+
+// chosenEnv makes the test binary a process that sees some GPUs: its value is how many,
+// and the driver's library.
+const chosenEnv = "CHOOSE_DEVICE_TEST"
+
+// A rank takes the GPU of its number on its host, among those that it can see. Where
+// there are fewer than ranks they take turns, with a warning; who sees a single one was
+// given it, and is not warned. A driver reads once what is visible, so each case has a
+// process of its own.
+func TestGPUOfALocalRank(t *testing.T) {
+	if visible, library, inside := strings.Cut(os.Getenv(chosenEnv), " "); inside {
+		n, err := strconv.Atoi(visible)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(cuda.EnvLibrary, library)
+		chosen(t, n)
+		return
+	}
+	library := emulated.Build(t)
+	for visible, devices := range map[int]string{4: "0,1,2,3", 3: "2,0,3", 2: "3,1", 1: "2", 0: "-1"} {
+		t.Run(fmt.Sprint(visible, " GPUs are visible"), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestGPUOfALocalRank$", "-test.v")
+			c.Env = append(os.Environ(), fmt.Sprint(chosenEnv, "=", visible, " ", library),
+				emulated.EnvGPUs+"=4", "CUDA_VISIBLE_DEVICES="+devices)
+			if out, err := c.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: TestGPUOfALocalRank")) {
+				t.Errorf("CUDA_VISIBLE_DEVICES=%s: %v: %s", devices, err, out)
+			}
+		})
+	}
+}
+
+// chosen looks at what ranks get where n GPUs are visible.
+func chosen(t *testing.T, n int) {
+	t.Helper()
+	choose := func(wanted, local string) (string, string, error) {
+		vars := map[string]string{}
+		if local != "" {
+			vars = map[string]string{"RANK": local, "WORLD_SIZE": "16", "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": "16"}
+		}
+		var log bytes.Buffer
+		d, err := chooseDevice("", wanted, environment(vars), slog.New(slog.NewTextHandler(&log, nil)))
+		return d.String(), log.String(), err
+	}
+	if n == 0 {
+		if _, _, err := choose("cuda", "0"); !errors.Is(err, framework.ErrUnavailable) {
+			t.Errorf("no GPU is visible: %v: expected that the device is unavailable", err)
+		}
+		if d, _, err := choose("auto", "0"); err != nil || d != "host" {
+			t.Errorf("auto, and no GPU is visible: %v, %v: expected the host", d, err)
+		}
+		return
+	}
+	for local := range 9 {
+		for _, wanted := range []string{"cuda", "auto"} {
+			d, log, err := choose(wanted, strconv.Itoa(local))
+			if want := fmt.Sprint("cuda:", local%n); err != nil || d != want {
+				t.Errorf("%s, local rank %d: %v, %v: expected %s", wanted, local, d, err, want)
+			}
+			if told, want := strings.Contains(log, "ranks share GPUs"), n > 1 && local >= n; told != want {
+				t.Errorf("%s, local rank %d of %d visible GPUs: log %q: expected a warning: %v", wanted, local, n, log, want)
+			}
+		}
+	}
+	if d, _, err := choose("cuda", ""); err != nil || d != "cuda:0" {
+		t.Errorf("no local rank: %v, %v: expected cuda:0", d, err)
+	}
+	if _, _, err := choose("cuda", "one"); !errors.Is(err, framework.ErrInvalid) {
+		t.Errorf("local rank one: %v: expected that it is invalid", err)
+	}
+	if d, _, err := choose("cuda:7", "1"); err != nil || d != "cuda:7" {
+		t.Errorf("a GPU that is named: %v, %v: expected that one, whatever the rank", d, err)
 	}
 }
