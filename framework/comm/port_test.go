@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,6 +56,45 @@ func TestClosePerformsWhatWasPushed(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// A put that a trigger cannot express, or that would miss the memory of either side, is
+// refused before anything moves, and the channel goes on.
+func TestPutsOutOfRange(t *testing.T) {
+	const kib64, gib4 = 1 << 16, 1 << 32
+	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error {
+		for _, x := range []struct {
+			dst, src, bytes uint64
+			text            string
+		}{
+			{0, 0, gib4, "offsets 0, 0 and size 4294967296: expected less than 4 GiB each"},
+			{gib4, 0, 1, "offsets 4294967296, 0 and size 1: expected less than 4 GiB each"},
+			{0, gib4, 1, "offsets 0, 4294967296 and size 1: expected less than 4 GiB each"},
+			{0, 0, math.MaxUint64, "expected less than 4 GiB each"},
+			{math.MaxUint64, math.MaxUint64, 2, "expected less than 4 GiB each"}, // the ends would wrap
+			{0, 1, kib64, "source range [1, 65537) of 65536 bytes"},
+			{0, 0, gib4 - 1, "source range [0, 4294967295) of 65536 bytes"},
+			{1, 0, kib64, "destination range [1, 65537) of 65536 bytes"},
+			{gib4 - 1, 0, 1, "destination range [4294967295, 4294967296) of 65536 bytes"},
+			{kib64, 0, 1, "destination range [65536, 65537) of 65536 bytes"},
+		} {
+			for name, put := range map[string]func(dst, src, bytes uint64) error{"put": ch.Put, "put with signal": ch.PutWithSignal} {
+				err := put(x.dst, x.src, x.bytes)
+				if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != 1-c.Rank() || !strings.Contains(err.Error(), x.text) {
+					return fmt.Errorf("%s of %d bytes from %d to %d: %v: expected %q, and rank %d", name, x.bytes, x.src, x.dst, err, x.text, 1-c.Rank())
+				}
+			}
+		}
+		// The last byte can still be had, and no signal of a refused put has come before it.
+		gpu.Bytes(m.Memory)[0] = byte(7 + c.Rank())
+		if err := errors.Join(ch.PutWithSignal(kib64-1, 0, 1), ch.Wait(ctx), ch.Flush(ctx)); err != nil {
+			return err
+		}
+		if got, want := gpu.Bytes(m.Memory)[kib64-1], byte(8-c.Rank()); got != want {
+			return fmt.Errorf("the last byte is %d behind the first signal: expected %d", got, want)
+		}
+		return c.Barrier(ctx)
 	})
 }
 
