@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -175,5 +176,39 @@ func TestHalfThatIsClosed(t *testing.T) {
 			err = errors.Join(err, part.close(ctx, r))
 		}
 		return errors.Join(err, call(world, 2), r.world.Barrier(ctx))
+	})
+}
+
+// A half that fails ends alone: its ranks are told why, and those of the other half, and
+// the job of all ranks, go on.
+func TestHalfThatFails(t *testing.T) {
+	o := collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}
+	job(t, 4, o, func(ctx context.Context, r *rank) (err error) {
+		shared, err := r.memory(ctx, 2*slot)
+		if err != nil {
+			return err
+		}
+		world := &member{r.Comm, r.world, r.stream, shared.Addr()}
+		part, err := half(ctx, r, o, 2*slot)
+		defer func() { err = errors.Join(err, part.close(ctx, r)) }()
+		if err := errors.Join(err, r.world.Barrier(ctx)); err != nil { // all have their half
+			return err
+		}
+		dev, x := piece{dev: r.dev}, trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32, Op: device.Sum}
+		cause := errors.New("this half has seen enough")
+		if r.Rank() == 0 {
+			part.world.Abort(cause)
+		}
+		if r.Rank() < 2 {
+			if err := until(ctx, 5*time.Second, "the end of the half", func() bool { return part.world.Err() != nil }); err != nil {
+				return err
+			}
+			if err := wants(part.world.Err(), nil, cause.Error()); err != nil {
+				return err
+			}
+		} else if err := errors.Join(part.sum(dev, x, 0), part.world.Settle(ctx, part.stream), part.world.Check(), part.check(dev, x, 0)); err != nil {
+			return fmt.Errorf("the other half: %w", err)
+		}
+		return errors.Join(world.sum(dev, x, 0), r.settle(ctx), world.check(dev, x, 0), r.world.Barrier(ctx))
 	})
 }
