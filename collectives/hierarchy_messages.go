@@ -255,29 +255,41 @@ func (x *exchangeV) take(ctx context.Context, g int) error {
 	ranks, n := x.hosts[g], len(x.local)
 	var wrong error
 	err := x.ports.take(ctx, x.counterpart(g), anyBytes, func(b []byte) {
-		at := 8 + 8*len(ranks)
-		if len(b) < at || binary.LittleEndian.Uint64(b) != uint64(len(ranks)) {
+		place := func(k int) []byte { return x.data(n + ranks[k]) }
+		other, sent, ok := openBundle(b, len(ranks), place)
+		switch {
+		case !ok:
 			wrong = x.unbundled(g, b)
-			return
-		}
-		for k, rank := range ranks {
-			to := x.data(n + rank)
-			sent := binary.LittleEndian.Uint64(b[8+8*k:])
-			if sent != uint64(len(to)) {
-				wrong = unequalLengths(rank, x.ports.comm.Rank(), sent, uint64(len(to)))
-				return
-			}
-			if uint64(len(b)-at) < sent {
-				wrong = x.unbundled(g, b)
-				return
-			}
-			at += copy(to, b[at:])
+		case other >= 0:
+			wrong = unequalLengths(ranks[other], x.ports.comm.Rank(), sent, uint64(len(place(other))))
 		}
 	})
 	if err != nil {
 		return err
 	}
 	return wrong
+}
+
+// openBundle copies the messages of a bundle to their places. It returns the first one
+// that has another length than its place, and that length, or -1; not ok: b is no bundle
+// of so many.
+func openBundle(b []byte, messages int, place func(k int) []byte) (other int, sent uint64, ok bool) {
+	at := 8 + 8*messages
+	if len(b) < at || binary.LittleEndian.Uint64(b) != uint64(messages) {
+		return -1, 0, false
+	}
+	for k := range messages {
+		to := place(k)
+		sent := binary.LittleEndian.Uint64(b[8+8*k:])
+		if sent != uint64(len(to)) {
+			return k, sent, true
+		}
+		if uint64(len(b)-at) < sent {
+			return -1, 0, false
+		}
+		at += copy(to, b[at:])
+	}
+	return -1, 0, true
 }
 
 // unbundled is the error for a piece that is no bundle, as where a host sends more than

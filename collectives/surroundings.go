@@ -37,15 +37,24 @@ func (c *Comm) lookAround(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("collectives: %w", err)
 	}
-	list := make([]surroundings, len(all))
-	for r, b := range all {
-		if err := json.Unmarshal(b, &list[r]); err != nil {
-			return fmt.Errorf("collectives: %w", &framework.Error{Op: "look around", Peer: r,
-				Err: fmt.Errorf("%w: %q: expected what a rank says of its device: %v", framework.ErrPeer, b, err)})
-		}
+	list, err := heard(all)
+	if err != nil {
+		return err
 	}
 	c.opts.Sharing, c.opts.NoLines = inCommon(list)
 	return nil
+}
+
+// heard is what ranks have said, by rank.
+func heard(all [][]byte) ([]surroundings, error) {
+	list := make([]surroundings, len(all))
+	for r, b := range all {
+		if err := json.Unmarshal(b, &list[r]); err != nil {
+			return nil, fmt.Errorf("collectives: %w", &framework.Error{Op: "look around", Peer: r,
+				Err: fmt.Errorf("%w: %q: expected what a rank says of its device: %v", framework.ErrPeer, b, err)})
+		}
+	}
+	return list, nil
 }
 
 // inCommon is what holds for all ranks: the most ranks that share one GPU, and whether

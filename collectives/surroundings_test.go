@@ -1,6 +1,11 @@
 package collectives
 
-import "testing"
+import (
+	"errors"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
 
 func TestRanksThatShareAGPU(t *testing.T) {
 	for name, x := range map[string]struct {
@@ -31,4 +36,36 @@ func TestBlocksOfRanksThatShare(t *testing.T) {
 	if _, l, err := c.choose(&r, ""); err != nil || l.Grid > 33 || l.Overlap {
 		t.Errorf("%+v %v: want at most 33 blocks, without overlap", l, err)
 	}
+}
+
+// Whatever a rank says of its device, it is refused by its number, or what all have in
+// common stays usable: no rank shares a GPU with less than itself, and nobody less than
+// those that say the same device.
+func FuzzSurroundings(f *testing.F) {
+	for _, seed := range []string{"", "{}", `{"Device":"a","Sharing":2,"NoLines":true}`, `{"Sharing":-9}`, `{"Sharing":9223372036854775807}`,
+		`{"Sharing":9223372036854775808}`, `{"Device":7}`, `{"Device":"a"`, "null", "[]", "\x00\xff"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		list, err := heard([][]byte{[]byte(`{"Device":"a","Sharing":1}`), said, []byte(`{"Device":"a"}`)})
+		if err != nil {
+			if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 {
+				t.Errorf("%q: %v: expected ErrPeer that names rank 1", said, err)
+			}
+			return
+		}
+		sharing, noLines := inCommon(list)
+		if least := max(2, list[1].Sharing); len(list) != 3 || sharing < least || sharing > max(3, least) {
+			t.Errorf("%q: %d of %d ranks share: expected %d, or 3", said, sharing, len(list), least)
+		}
+		if noLines != list[1].NoLines {
+			t.Errorf("%q: no lines: %v", said, noLines)
+		}
+		c := onGPU(t, 4, Options{Sharing: sharing}, allReduces...)
+		r := request(AllReduce, 512<<10, 4)
+		r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
+		if _, l, err := c.choose(&r, ""); err != nil || l.Grid < 1 {
+			t.Errorf("%q: %+v, %v: expected a launch of at least one block", said, l, err)
+		}
+	})
 }

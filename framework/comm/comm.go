@@ -122,21 +122,28 @@ func (c *Communicator) greet(ctx context.Context) (local int, err error) {
 		return 0, fmt.Errorf("greeting: %w", err)
 	}
 	for r, b := range all {
-		var h hello
-		if err := json.Unmarshal(b, &h); err != nil {
-			return 0, &framework.Error{Op: "greeting", Peer: r, Err: fmt.Errorf("%w: not a greeting: %v", framework.ErrPeer, err)}
-		}
-		if h.ABI != device.ABI {
-			return 0, &framework.Error{Op: "greeting", Peer: r, Err: fmt.Errorf("%w: device ABI %d, expected %d", framework.ErrPeer, h.ABI, device.ABI)}
-		}
-		if h.Name != c.opts.Name {
-			return 0, &framework.Error{Op: "greeting", Peer: r, Err: fmt.Errorf("%w: joins communicator %q, expected %q", framework.ErrPeer, h.Name, c.opts.Name)}
+		h, err := greeted(r, b, c.opts.Name)
+		if err != nil {
+			return 0, err
 		}
 		if c.sameHost(r, h.Host) {
 			local++
 		}
 	}
 	return local, nil
+}
+
+// greeted reads what a rank has said, who is to join the communicator of a name.
+func greeted(rank int, b []byte, name string) (h hello, err error) {
+	switch err := json.Unmarshal(b, &h); {
+	case err != nil:
+		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: not a greeting: %v", framework.ErrPeer, err)}
+	case h.ABI != device.ABI:
+		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: device ABI %d, expected %d", framework.ErrPeer, h.ABI, device.ABI)}
+	case h.Name != name:
+		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: joins communicator %q, expected %q", framework.ErrPeer, h.Name, name)}
+	}
+	return h, nil
 }
 
 // sameHost reports whether a rank shares this rank's processors. The bootstrap

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
 )
 
@@ -44,6 +45,27 @@ func TestGreetingOfAStranger(t *testing.T) {
 		}
 		cancel()
 	}
+}
+
+// Whatever a rank says first, it is refused by its number, or it has this version and
+// joins this communicator, so that what is compared later means the same.
+func FuzzGreeting(f *testing.F) {
+	for _, seed := range []string{`{"abi":1,"host":"a","name":"world"}`, `{"abi":1,"name":"world","more":[{}]}`, `{"ABI":1,"Name":"world"}`, `{"abi":1e0,"name":"world"}`,
+		`{"abi":99,"name":"world"}`, `{"abi":1,"name":"other"}`, `{"abi":9223372036854775808}`, `{"abi":1,"name":"world"}{}`, "null", "", "\x00\x01", `{"abi":`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		h, err := greeted(5, said, "world")
+		if err != nil {
+			if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 5 {
+				t.Errorf("%q: %v: expected ErrPeer that names rank 5", said, err)
+			}
+			return
+		}
+		if h.ABI != device.ABI || h.Name != "world" || len(h.Host) > 3*len(said) { // a byte that is no text becomes three
+			t.Errorf("%q: %+v: expected ABI %d, and communicator world", said, h, device.ABI)
+		}
+	})
 }
 
 func TestOptionsAreChecked(t *testing.T) {
