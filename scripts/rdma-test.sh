@@ -85,7 +85,7 @@ if wait $job; then
 	exit 1
 fi
 echo "$(date +%T) the job ended with an error $took s after the last packet"
-most=12 # 10, and what looking at it takes
+most=10
 # Who is cut off waits for all others, and then for goodbyes that nobody answers.
 [ "$1" = 0 ] || most=30
 [ $took -le $most ]
@@ -144,8 +144,10 @@ lost() {
 step="check on 4 ranks over two guests"
 echo "== $step"
 pair "$out/two.sh"
-lost network ib-host 1 'rank 1.*retries exceeded\|culprit=1 ' 'device rxe0 port 1: .* ended with status [0-9]'
-lost killed shm,ib-host 2 'rank [23]'
+# What a rank says when one of the second host is gone.
+gone='communicator failed.*rank [23]: .*peer failed'
+lost network ib-host 1 'rank 1.*retries exceeded\|culprit=1 cause=.*\(peer failed\|silent for\)' 'device rxe0 port 1: .* ended with status [0-9]'
+lost killed shm,ib-host 2 "$gone"
 [ "${1:-}" != quick ] || exit 0
-lost killed shm,ib-nonatomic 2 'rank [23]'
-lost killed shm,tcp 2 'rank [23]'
+lost killed shm,ib-nonatomic 2 "$gone"
+lost killed shm,tcp 2 "$gone"
