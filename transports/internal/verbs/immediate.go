@@ -98,18 +98,26 @@ func (d *destinations) signal(immediate uint32) request {
 	return request{opcode: opWriteImm, role: vouches, remote: d.flow.theirs.mailbox, rkey: d.flow.theirs.rkey, value: uint64(immediate)}
 }
 
-// room reports whether the peer has room for a signal.
+// room reports whether the peer has room for a signal, or says what take does not believe.
 func (d *destinations) room() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.sent-d.flow.counted() < d.limit
+	counted := d.flow.counted()
+	return counted > d.sent || d.sent-counted < d.limit
 }
 
 // take waits until the peer has room, and returns the immediate of the next signal to an
 // entry. The caller posts it before anybody else takes one: put makes sure of it.
 func (d *destinations) take(n uint32, halt *atomic.Bool) (uint32, error) {
 	var start time.Time
-	for tries := 0; d.sent-d.flow.counted() >= d.limit; tries++ {
+	for tries := 0; ; tries++ {
+		counted := d.flow.counted()
+		if counted > d.sent {
+			return 0, fmt.Errorf("%w: it has counted %d signals: expected at most the %d that were sent", framework.ErrPeer, counted, d.sent)
+		}
+		if d.sent-counted < d.limit {
+			break
+		}
 		if err := d.flow.problem(); err != nil {
 			return 0, err
 		}
