@@ -14,7 +14,7 @@ import (
 
 // onGPU is a Comm as New makes it on a device with 132 multiprocessors, without
 // memory behind it: enough for choices.
-func onGPU(t *testing.T, ranks int, o Options, kernels ...string) *Comm {
+func onGPU(t testing.TB, ranks int, o Options, kernels ...string) *Comm {
 	t.Helper()
 	var list []comm.Kernel
 	for i := 0; i < len(kernels); i += 2 {

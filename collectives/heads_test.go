@@ -1,0 +1,50 @@
+package collectives
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Whatever stands in front of a piece: taking it apart loses nothing, so that of two
+// heads that differ the parts differ, and the call can be described in a line.
+func FuzzHead(f *testing.F) {
+	var p *ports
+	sample := func(s signature, bytes uint64) []byte {
+		b := make([]byte, headBytes)
+		p.head(b, &s, bytes)
+		return b
+	}
+	for kind := range uint32(collectives) {
+		f.Add(sample(signature{Sequence: 7, Count: 100, Collective: kind, Algorithm: nameID(portsName), Type: uint32(device.Float16), Op: uint32(device.Max), Root: 3}, 200))
+	}
+	f.Add(sample(signature{Sequence: 1, Count: 1, Collective: uint32(Reduce), Algorithm: nameID("oneshot_ll8"), Type: device.DataTypes, Op: device.Ops, Root: 65535}, 1<<40))
+	f.Add(make([]byte, headBytes))
+	f.Add(bytes.Repeat([]byte{0xff}, headBytes))
+	f.Add([]byte("shorter"))
+	c := onGPU(f, 4, Options{}, allReduces...)
+	f.Fuzz(func(t *testing.T, head []byte) {
+		if len(head) < headBytes {
+			return // a slot has as many
+		}
+		head = head[:headBytes]
+		var words [4]uint64
+		for i := range words {
+			words[i] = binary.LittleEndian.Uint64(head[8*i:])
+		}
+		s := signatureOf(words)
+		if s.Type > 0xff || s.Op > 0xff || s.Root > 0xffff || s.Collective > 0xff || s.Algorithm > 0xffffff {
+			t.Errorf("%x: %+v: a part has more bits than there are in a head", head, s)
+		}
+		if again := sample(s, words[3]); !bytes.Equal(again, head) {
+			t.Errorf("%x is %+v, and that is %x", head, s, again)
+		}
+		text := c.describe(&s)
+		if text == "" || len(text) > 200 || strings.ContainsAny(text, "\n\x00") {
+			t.Errorf("%+v is described by %d bytes, %q: expected a line", s, len(text), text)
+		}
+	})
+}
