@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -77,7 +78,8 @@ func emulate() error {
 		emulated.Source{Spec: productSpec, Images: productTree}); err != nil {
 		return err
 	}
-	return errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(emulated.EnvImages, imageFolder))
+	// Little memory, because a test fills it.
+	return errors.Join(os.Setenv(cuda.EnvLibrary, library), os.Setenv(emulated.EnvImages, imageFolder), os.Setenv(emulated.EnvMemory, strconv.Itoa(768<<20)))
 }
 
 // rank is one rank of a job on GPUs.
