@@ -179,7 +179,7 @@ type Bootstrap struct {
 	Timeout Duration `config:"timeout"`
 
 	// Heartbeat is the interval of signs of life between hosts. A host is taken for
-	// dead after ten of them were missed.
+	// dead after eight of them were missed.
 	Heartbeat Duration `config:"heartbeat"`
 }
 
