@@ -180,7 +180,7 @@ func (j *Job) start(ctx context.Context, wanted string, getenv func(string) stri
 	if err := j.open(ctx, where, boot, log); err != nil {
 		return err
 	}
-	turn := turnOf(os.Getenv, j.boot.Rank(), j.boot.HostRanks())
+	turn := turnOf(getenv, j.boot.Rank(), j.boot.HostRanks())
 	facts := factsOf(os.DirFS("/"), j.device, boot.HostID, turn, log)
 	if j.World, err = comm.New(ctx, j.boot, comm.Options{
 		Device:     j.device,
