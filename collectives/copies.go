@@ -53,7 +53,6 @@ type copier struct {
 	side   gpu.Stream // for what goes on beside the copies to peers
 	marks  [2]gpu.Mark
 	memory *comm.Memory // that peers push pieces into: two for each of them, by turns
-	bytes  uint64       // of it
 	peers  *comm.Symmetric
 	slot   uint64
 }
@@ -153,37 +152,26 @@ func (k *copier) openSide() (err error) {
 // open makes the memory for pieces: less than is configured where a device has no more left, and on
 // all ranks what the one with the least of it has.
 func (k *copier) open(ctx context.Context, c *Comm) error {
-	ranks := uint64(c.comm.Size())
-	slots := slotsOfAPeer * ranks
-	bytes := c.opts.CopyScratch
-	if bytes < slots*leastPiece {
-		return fmt.Errorf("%w: copy scratch of %d bytes: expected at least %d", framework.ErrInvalid, bytes, slots*leastPiece)
+	slots := slotsOfAPeer * uint64(c.comm.Size())
+	if least := slots * leastPiece; c.opts.CopyScratch < least {
+		return fmt.Errorf("%w: copy scratch of %d bytes: expected at least %d", framework.ErrInvalid, c.opts.CopyScratch, least)
 	}
-	var short error
-	for k.memory == nil {
-		if k.memory, short = c.comm.Alloc(bytes / slots / leastPiece * leastPiece * slots); short == nil {
-			k.bytes = bytes
-			break
-		}
-		if bytes /= 2; bytes < leastCopyScratch {
-			bytes = 0
-			break
-		}
-	}
+	short := k.allocate(c, slots*leastPiece)
+	var has uint64
 	if k.memory != nil {
-		bytes = k.bytes
+		has = k.memory.Bytes()
 	}
-	all, err := c.comm.AllGather(ctx, binary.LittleEndian.AppendUint64(nil, bytes))
+	all, err := c.comm.AllGather(ctx, binary.LittleEndian.AppendUint64(nil, has))
 	if err != nil {
 		return fmt.Errorf("copy scratch: %w", err)
 	}
+	bytes := c.opts.CopyScratch
 	for rank, b := range all {
-		has := binary.LittleEndian.Uint64(b)
-		if has == 0 {
-			return errors.Join(fmt.Errorf("%w: copy scratch: rank %d has no %d bytes left on its device: choose another algorithm, or switch collectives.copy_engines off",
-				framework.ErrUnavailable, rank, uint64(leastCopyScratch)), short)
+		if bytes = min(bytes, binary.LittleEndian.Uint64(b)); bytes == 0 {
+			err := &framework.Error{Op: "copy scratch", Peer: rank, Err: fmt.Errorf(
+				"%w: too little memory is left on its device: choose another algorithm, or switch collectives.copy_engines off", framework.ErrUnavailable)}
+			return errors.Join(err, short, k.release())
 		}
-		bytes = min(bytes, has)
 	}
 	if bytes < c.opts.CopyScratch/2 {
 		c.comm.Log().Warn("little memory for reductions by copy engines, which makes them slower", "bytes", bytes, "configured", c.opts.CopyScratch)
@@ -193,6 +181,28 @@ func (k *copier) open(ctx context.Context, c *Comm) error {
 		return fmt.Errorf("copy scratch: %w", err)
 	}
 	return nil
+}
+
+// allocate takes what is configured, or half of it, and so on, in whole units. It returns
+// why there was no more, if there was too little.
+func (k *copier) allocate(c *Comm, unit uint64) (err error) {
+	for bytes := c.opts.CopyScratch; k.memory == nil; bytes /= 2 {
+		if err != nil && (bytes < leastCopyScratch || !errors.Is(err, framework.ErrUnavailable)) {
+			return err
+		}
+		k.memory, err = c.comm.Alloc(bytes / unit * unit)
+	}
+	return nil
+}
+
+// release gives back memory that was not exchanged.
+func (k *copier) release() error {
+	if k.memory == nil {
+		return nil
+	}
+	m := k.memory
+	k.memory = nil
+	return m.Close()
 }
 
 func (k *copier) close() error {
@@ -208,9 +218,7 @@ func (k *copier) close() error {
 	if k.peers != nil {
 		keep(k.peers.Close())
 	}
-	if k.memory != nil {
-		keep(k.memory.Close())
-	}
+	keep(k.release())
 	for _, m := range k.marks {
 		if m != nil {
 			keep(m.Close())

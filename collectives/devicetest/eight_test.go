@@ -2,7 +2,6 @@ package devicetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
 )
@@ -48,14 +46,9 @@ func TestEightRanks(t *testing.T) {
 				for _, count := range []int{257, 10_000} {
 					i++
 					x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: device.Float32, Op: device.Sum, Root: i % n, Graph: i%3 == 0}
-					request := x.Request(n)
-					request.Registered = true
-					_, err := r.Choice(request, algorithm)
-					if errors.Is(err, framework.ErrUnsupported) {
-						continue // as slots are too small
-					}
-					if err == nil {
-						err = x.Run(r.rig(ctx, m.Addr(), half), uint64(i))
+					took, err := attempt(r, r.rig(ctx, m.Addr(), half), x, uint64(i))
+					if !took {
+						continue
 					}
 					if err != nil {
 						return fmt.Errorf("%v: %w", x, err)

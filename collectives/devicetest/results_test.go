@@ -60,6 +60,29 @@ func capture(r *rank, enqueue func() error) (*cuda.Graph, error) {
 
 func pointer(a uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }
 
+// attempt runs a trial over registered memory, out of place if its algorithm does not work
+// in place. It says whether the algorithm takes the call at all: slots may be too small.
+func attempt(r *rank, rig collectivetest.Rig, x trial, seed uint64) (took bool, err error) {
+	offered := func() error {
+		request := x.Request(r.Size())
+		request.Registered = true
+		_, err := r.Choice(request, x.Algorithm)
+		return err
+	}
+	err = offered()
+	if errors.Is(err, framework.ErrUnsupported) && x.Algorithm != "" {
+		x.InPlace = false
+		err = offered()
+	}
+	if errors.Is(err, framework.ErrUnsupported) && x.Algorithm != "" {
+		return false, nil
+	}
+	if err == nil {
+		err = x.Run(rig, seed)
+	}
+	return true, err
+}
+
 // Every algorithm of every collective, launched and from graphs, in place and not,
 // over registered memory: each says itself which calls it does not take.
 func TestResults(t *testing.T) {
@@ -80,22 +103,9 @@ func TestResults(t *testing.T) {
 							i++
 							x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
 								Op: []device.Op{device.Sum, device.Sum, device.Avg, device.Max}[i%4], Root: i % n, InPlace: i/2%2 == 0, Graph: k%2 == 1}
-							offered := func() error {
-								request := x.Request(n)
-								request.Registered = true
-								_, err := r.Choice(request, algorithm)
-								return err
-							}
-							err := offered()
-							if errors.Is(err, framework.ErrUnsupported) && algorithm != "" {
-								x.InPlace = false
-								err = offered()
-							}
-							if errors.Is(err, framework.ErrUnsupported) && algorithm != "" {
-								continue // as slots are too small
-							}
-							if err == nil {
-								err = x.Run(r.rig(ctx, m.Addr(), half), uint64(i))
+							took, err := attempt(r, r.rig(ctx, m.Addr(), half), x, uint64(i))
+							if !took {
+								continue
 							}
 							if err != nil {
 								return fmt.Errorf("%v: %w", x, err)
