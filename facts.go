@@ -8,11 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
+	"github.com/mscclpp-go/mscclpp/internal/processors"
 )
 
 // onBus is a device that knows where it is: those of package cuda.
@@ -34,7 +33,7 @@ func factsOf(root fs.FS, dev gpu.Device, host string, turn int, log *slog.Logger
 		facts.Other = map[string]string{topo.FactPCI: own.PCI, topo.FactUUID: own.UUID}
 		finders = append(finders, func() ([]topo.GPU, error) { return []topo.GPU{own}, nil })
 	} else {
-		cpus = allowed()
+		cpus, _ = processors.Allowed() // none: nothing is said to be near
 	}
 	h, err := topo.Surroundings(root, finders...)
 	if err != nil {
@@ -59,21 +58,6 @@ func inOrder(nics []framework.NIC) string {
 		words[i] = n.Name + " (" + n.Distance + ")"
 	}
 	return strings.Join(words, " ")
-}
-
-// allowed lists the processors on which this process may run; none if that is not told.
-func allowed() []int {
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(0, &set) != nil {
-		return nil
-	}
-	var cpus []int
-	for cpu := range len(set) * 64 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus
 }
 
 // turnOf is the number of a rank among those of its host: as the launcher says, else

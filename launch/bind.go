@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/processors"
 )
 
 // Mask is a set of processors, ascending.
@@ -53,11 +54,11 @@ func Bind(policy string, n int) ([]Mask, error) {
 	if policy == "auto" && n < 2 {
 		return nil, nil
 	}
-	var allowed unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return nil, fmt.Errorf("bind: which processors may be used: %w", err)
+	allowed, err := processors.Allowed()
+	if err != nil {
+		return nil, fmt.Errorf("bind: %w", err)
 	}
-	return bind(policy, n, "/sys/devices/system", allowed.IsSet)
+	return bind(policy, n, "/sys/devices/system", func(cpu int) bool { return slices.Contains(allowed, cpu) })
 }
 
 func bind(policy string, n int, sys string, allowed func(cpu int) bool) ([]Mask, error) {

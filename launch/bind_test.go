@@ -5,23 +5,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/processors"
 )
 
 func printAffinity() {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
+	list, err := processors.Allowed()
+	if err != nil {
 		panic(err)
 	}
-	for cpu := range 1024 {
-		if set.IsSet(cpu) {
-			fmt.Printf("rank %s on %d\n", os.Getenv("RANK"), cpu)
-		}
+	for _, cpu := range list {
+		fmt.Printf("rank %s on %d\n", os.Getenv("RANK"), cpu)
 	}
 }
 
@@ -139,11 +137,11 @@ func TestRanksAreBound(t *testing.T) {
 }
 
 func allowedHere(t *testing.T) func(int) bool {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
+	list, err := processors.Allowed()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return set.IsSet
+	return func(cpu int) bool { return slices.Contains(list, cpu) }
 }
 
 func TestBindOfThisMachine(t *testing.T) {

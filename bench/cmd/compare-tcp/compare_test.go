@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench/compare"
 	"github.com/mscclpp-go/mscclpp/bench/compare/comparetest"
+	"github.com/mscclpp-go/mscclpp/internal/processors"
 )
 
 // The test binary is both sides: what it prints depends on its arguments.
@@ -122,6 +123,10 @@ func TestCommandsAreAlike(t *testing.T) {
 	if len(all) != 7 {
 		t.Errorf("%d settings, want put with 1 and 4 streams and latency in two places, and an all-reduce", len(all))
 	}
+	cores, err := processors.Allowed()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range all {
 		hosts, theirs := j.ourCommands(s), strings.Join(j.theirCommand(s), " ")
 		if len(hosts) != 2 {
@@ -137,7 +142,7 @@ func TestCommandsAreAlike(t *testing.T) {
 			if s.spaces != strings.HasPrefix(ours, "ip netns exec "+[]string{j.first, j.second}[host]) {
 				t.Errorf("%s: %q", s.name, ours)
 			}
-			if bound := strings.Contains(ours, "taskset -c "); bound != (s.what == "allreduce" && len(allowed()) > 1) {
+			if bound := strings.Contains(ours, "taskset -c "); bound != (s.what == "allreduce" && len(cores) > 1) {
 				t.Errorf("%s: bound to a core: %v in %q", s.name, bound, ours)
 			}
 			if s.what != "allreduce" && !strings.HasSuffix(ours, strings.Join(s.points(), " ")) {

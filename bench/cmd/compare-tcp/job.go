@@ -7,10 +7,9 @@ import (
 	"os"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/compare"
+	"github.com/mscclpp-go/mscclpp/internal/processors"
 )
 
 // job is one comparison.
@@ -106,7 +105,7 @@ func (j *job) ourCommands(s setting) [][]string {
 		if s.spaces {
 			c = []string{"ip", "netns", "exec", []string{j.first, j.second}[host]}
 		}
-		if cores := allowed(); s.what == "allreduce" && len(cores) > 1 {
+		if cores, err := processors.Allowed(); err == nil && s.what == "allreduce" && len(cores) > 1 {
 			// mpirun binds two ranks to a core each, and two hosts share none.
 			c = append(c, "taskset", "-c", strconv.Itoa(cores[host]))
 		}
@@ -122,20 +121,6 @@ func (j *job) ourCommands(s setting) [][]string {
 		all[host] = c
 	}
 	return all
-}
-
-// allowed are the processors that this process may use.
-func allowed() (cores []int) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil
-	}
-	for n := 0; len(cores) < set.Count(); n++ {
-		if set.IsSet(n) {
-			cores = append(cores, n)
-		}
-	}
-	return cores
 }
 
 func (j *job) theirCommand(s setting) []string {
