@@ -10,6 +10,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 )
@@ -22,16 +24,21 @@ func TestAProcessThatIsAllRanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	free := netip.MustParseAddrPort(listener.Addr().String())
-	id, err := bootstrap.NewUniqueID(free)
-	if err := errors.Join(err, listener.Close()); err != nil { // rank 0 listens there itself
+	id, err := bootstrap.NewUniqueID(netip.MustParseAddrPort(listener.Addr().String()))
+	if err != nil {
 		t.Fatal(err)
 	}
+	// Rank 0 takes the listener, as it would a launcher's, so that nobody else can take
+	// the port in between.
+	left := descriptorOf(t, listener)
 	ctx := bounded(t)
 	rank := func(r int) error {
-		job, err := mscclpp.Init(ctx, append(overHosts(), mscclpp.WithVariables(map[string]string{ // tcp needs no kernels
-			"RANK": strconv.Itoa(r), "WORLD_SIZE": strconv.Itoa(ranks), "LOCAL_RANK": "0", "MSCCLPP_UNIQUE_ID": id.String(),
-		}), mscclpp.WithSetting("bootstrap.host_id", "host-"+strconv.Itoa(r)))...)
+		variables := map[string]string{"RANK": strconv.Itoa(r), "WORLD_SIZE": strconv.Itoa(ranks), "LOCAL_RANK": "0", bootstrap.EnvUniqueID: id.String()}
+		if r == 0 {
+			variables[bootstrap.EnvListenFD] = strconv.Itoa(left)
+		}
+		job, err := mscclpp.Init(ctx, append(overHosts(), mscclpp.WithVariables(variables), // tcp needs no kernels
+			mscclpp.WithSetting("bootstrap.host_id", "host-"+strconv.Itoa(r)))...)
 		if err != nil {
 			return err
 		}
@@ -50,6 +57,21 @@ func TestAProcessThatIsAllRanks(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// descriptorOf gives up a listener, and returns the number of a descriptor of it that
+// whoever uses it closes.
+func descriptorOf(t *testing.T, listener net.Listener) int {
+	t.Helper()
+	f, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err := errors.Join(err, f.Close(), listener.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return fd
 }
 
 func sumOfRanks(ctx context.Context, job *mscclpp.Job, rank, ranks, count int) error {
