@@ -13,7 +13,7 @@ const (
 	nearRanks    = 8
 
 	mailboxBytes = 512
-	stateBytes   = 128 + 16*maxBlocks + maxLanes*(16+5*8*maxRanks+48)
+	stateBytes   = 384 + maxLanes*(16+5*8*maxRanks+48)
 
 	notesBytes = 128 // of the state, that the host reads
 

@@ -12,8 +12,8 @@ template <class Packet>
 MSCCLPP_DEVICE void allgather_packets(const Args& a) {
   const Common& c = a.common;
   if (!agree(c)) return;
-  Epochs epochs(c);
   const uint64_t total = a.count * a.element, piece = Epochs::slot_bytes(c) / 2 / 64 * 64;
+  Epochs epochs(c, ceil_div(total, piece));
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   for (uint64_t base = 0; base < total; base += piece) {
@@ -29,7 +29,6 @@ MSCCLPP_DEVICE void allgather_packets(const Args& a) {
     }
     if (!block_sync_and(ok)) return;
   }
-  epochs.close();
 }
 
 MSCCLPP_DEVICE void allgather_chunk(const Args& a) {

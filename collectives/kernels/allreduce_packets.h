@@ -13,8 +13,8 @@ template <class T, class Packet>
 MSCCLPP_DEVICE void allreduce_allpair_packets(const Args& a) {
   const Common& c = a.common;
   if (!agree(c)) return;
-  Epochs epochs(c);
   const uint64_t total = a.count * sizeof(T), piece = Epochs::slot_bytes(c) / 2 / 64 * 64;
+  Epochs epochs(c, ceil_div(total, piece));
   for (uint64_t base = 0; base < total; base += piece) {
     const uint64_t bytes = smaller(piece, total - base);
     const char* in = static_cast<const char*>(a.input) + base;
@@ -28,7 +28,6 @@ MSCCLPP_DEVICE void allreduce_allpair_packets(const Args& a) {
                                               [](uint64_t, uint64_t) {});
     if (!block_sync_and(ok)) return;
   }
-  epochs.close();
 }
 
 // allreduce_twophase_packets: everybody sends each rank its slice, reduces its own,
@@ -38,9 +37,9 @@ template <class T, class Packet>
 MSCCLPP_DEVICE void allreduce_twophase_packets(const Args& a) {
   const Common& c = a.common;
   if (!agree(c)) return;
-  Epochs epochs(c);
   const uint64_t half = Epochs::slot_bytes(c) / 2 / 64 * 64;
   const uint64_t piece = half / 2 / 64 * 64 * c.ranks / sizeof(T);
+  Epochs epochs(c, ceil_div(a.count, piece));
   for (uint64_t base = 0; base < a.count; base += piece) {
     const uint64_t count = smaller(piece, a.count - base);
     const char* in = static_cast<const char*>(a.input) + base * sizeof(T);
@@ -83,7 +82,6 @@ MSCCLPP_DEVICE void allreduce_twophase_packets(const Args& a) {
     }
     if (!block_sync_and(ok)) return;
   }
-  epochs.close();
 }
 
 }  // namespace collectives

@@ -111,10 +111,10 @@ struct State {
   uint64_t expected;     // …and of the receive that it met
   uint64_t told[4];    // steps of copy algorithms that this rank has told of…
   uint64_t awaited[4]; // …and has waited for
-  uint64_t epochs[2][kMaxBlocks];  // packet, and line, collectives so far: block b reads number b, and all are the same
+  uint64_t epochs[2][16];  // of packets and of lines, as packets.h counts them: the first word of each
   LaneState lanes[kMaxLanes];
 };
-static_assert(sizeof(State) == 128 + 16 * kMaxBlocks + kMaxLanes * sizeof(LaneState), "layout");
+static_assert(sizeof(State) == 384 + kMaxLanes * sizeof(LaneState), "layout");
 
 // Private memory behind the state, for what a pull algorithm has read.
 constexpr uint64_t kPullBytes = 512 << 10;

@@ -7,7 +7,7 @@
 // await_previous has returned, hence after its previous launch has ended, so a rank
 // that sends in epoch e + 2 has ended e + 1 and holds a packet of e + 1 from the
 // receiver, which that one sent when its launch of e had ended. What kernels do
-// before await_previous reads arguments only.
+// before await_previous is to read arguments, and to take their epochs.
 //
 // A thread handles the same units of input, packets and output from start to end, so
 // buffers may be the same and no block waits for another of its rank.
@@ -260,10 +260,6 @@ class Near {
     if (!a.early) release_next();
     if (a.check == kCheckPublish && global_thread() == 0) publish(a);
   }
-  MSCCLPP_DEVICE void end() const {
-    block_sync();  // all threads have read the epoch
-    write_epochs(a.state, C::kArea, epoch_);
-  }
 
   // Where packets from `from` lie in the memory of `to`.
   MSCCLPP_DEVICE char* slot(uint32_t to, uint32_t from) const { return reinterpret_cast<char*>(a.scratch[to]) + offset_ + from * a.slot; }
@@ -333,13 +329,12 @@ class Near {
       }
     }
   }
-  MSCCLPP_DEVICE bool hear() const {
+  MSCCLPP_DEVICE void hear() const {
     MSCCLPP_ROLLED
     for (uint32_t u = global_thread(); u < C::rounded(C::kGroup); u += global_threads()) {
       const bool active = u < C::kGroup;
-      if (!each(u, Data{}, [&](uint32_t) MSCCLPP_LAMBDA { return active; }, [](uint32_t, const Data&) MSCCLPP_LAMBDA {})) return false;
+      if (!each(u, Data{}, [&](uint32_t) MSCCLPP_LAMBDA { return active; }, [](uint32_t, const Data&) MSCCLPP_LAMBDA {})) return;
     }
-    return true;
   }
 
  private:
@@ -351,16 +346,22 @@ class Near {
   const uint32_t flag_;
 };
 
-// begin is the start of a launch; false: leave. The epoch is on its way from memory
-// when it returns.
+// begin is the start of a launch of so many epochs, the first of which it returns; false:
+// leave. Of calls that do not fit together none takes an epoch.
 template <class C>
-MSCCLPP_DEVICE bool begin(const NearArgs& a, uint64_t& epoch) {
-  if (a.early) release_next();
+MSCCLPP_DEVICE bool begin(const NearArgs& a, uint64_t epochs, uint64_t& epoch) {
+  const bool compare = a.check == kCheckCompare;
+  if (!compare) epoch = take_epochs(a.state, C::kArea, epochs) + 1;
+  if (a.early && !compare) release_next();
   await_previous();
-  if (a.check == kCheckCompare && !agree(a)) return false;
-  epoch = read_epoch(a.state, C::kArea) + 1;
+  if (!compare) return true;
+  if (!agree(a)) return false;
+  epoch = take_epochs(a.state, C::kArea, epochs) + 1;
   return true;
 }
+
+// A call of nothing sends nothing, and no epoch may be silent.
+MSCCLPP_DEVICE uint64_t epochs_of(const NearArgs& a) { return a.count != 0; }
 
 template <uint32_t N>
 struct Ranks { static constexpr uint32_t kRanks = N; };

@@ -34,7 +34,6 @@ MSCCLPP_DEVICE void near_allgather(const NearArgs& a, uint64_t epoch) {
           if (r != a.rank && active) C::save(out + r * bytes, u, bytes, whole_out, d);
         })) return;
   }
-  near.end();
 }
 
 template <class C, uint32_t N>
@@ -62,7 +61,6 @@ MSCCLPP_DEVICE void near_alltoall(const NearArgs& a, uint64_t epoch) {
           if (r != a.rank && active) C::save(out + r * bytes, u, bytes, whole_out, d);
         })) return;
   }
-  near.end();
 }
 
 // The root sends to all; the others have to hear from each other as well.
@@ -96,13 +94,12 @@ MSCCLPP_DEVICE void near_broadcast(const NearArgs& a, uint64_t epoch) {
           })) return;
     }
   }
-  if (!near.hear()) return;
-  near.end();
+  near.hear();
 }
 
-#define MSCCLPP_NEAR_MOVE(function, Carrier, a) \
-  uint64_t epoch = 0;                           \
-  if (!begin<Carrier>(a, epoch)) return;        \
+#define MSCCLPP_NEAR_MOVE(function, Carrier, a)        \
+  uint64_t epoch = 0;                                  \
+  if (!begin<Carrier>(a, epochs_of(a), epoch)) return; \
   with_ranks(a.ranks, [&](auto n) MSCCLPP_LAMBDA { function<Carrier, decltype(n)::kRanks>(a, epoch); });
 
 }  // namespace collectives

@@ -69,7 +69,6 @@ MSCCLPP_DEVICE void near_allreduce(const NearArgs& a, uint64_t epoch) {
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
     if (active) C::save(out, u, bytes, whole_out, sum.result(s));
   }
-  near.end();
 }
 
 // Everybody sends each rank its slice, reduces its own and sends the result to
@@ -118,7 +117,6 @@ MSCCLPP_DEVICE void near_allreduce_twoshot(const NearArgs& a, uint64_t epoch) {
           if (r != a.rank && active(r)) C::save(out, r * per + u, bytes, whole_out, d);
         })) return;
   }
-  near.end();
 }
 
 template <class C, class T, ReduceOp Op, uint32_t N>
@@ -149,7 +147,6 @@ MSCCLPP_DEVICE void near_reducescatter(const NearArgs& a, uint64_t epoch) {
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
     if (active) C::save(out, u, bytes, whole_out, sum.result(s));
   }
-  near.end();
 }
 
 // All others send to the root. Who is not the root has only to hear from the others.
@@ -180,10 +177,9 @@ MSCCLPP_DEVICE void near_reduce(const NearArgs& a, uint64_t epoch) {
                      [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
       if (active) C::save(out, u, bytes, whole_out, sum.result(s));
     }
-  } else if (!near.hear()) {
-    return;
+  } else {
+    near.hear();
   }
-  near.end();
 }
 
 // Sums of the types of machine learning are compiled for each number of ranks, all
@@ -198,7 +194,7 @@ template <> struct Frequent<int8_t> { static constexpr bool kYes = true; };  // 
 
 #define MSCCLPP_NEAR(function, Carrier, frequent, a)                                                                       \
   uint64_t epoch = 0;                                                                                                      \
-  if (!begin<Carrier>(a, epoch)) return;                                                                                   \
+  if (!begin<Carrier>(a, epochs_of(a), epoch)) return;                                                                     \
   if (a.op == kSum && Frequent<Element>::kYes && frequent) {                                                               \
     with_ranks<Frequent<Element>::kYes && frequent>(                                                                       \
         a.ranks, [&](auto n) MSCCLPP_LAMBDA { function<Carrier, Element, kSum, decltype(n)::kRanks>(a, epoch); });         \

@@ -13,8 +13,8 @@ template <class T, class Packet>
 MSCCLPP_DEVICE void reducescatter_packets(const Args& a) {
   const Common& c = a.common;
   if (!agree(c)) return;
-  Epochs epochs(c);
   const uint64_t total = a.count * sizeof(T), piece = Epochs::slot_bytes(c) / 2 / 64 * 64;
+  Epochs epochs(c, ceil_div(total, piece));
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   for (uint64_t base = 0; base < total; base += piece) {
@@ -29,7 +29,6 @@ MSCCLPP_DEVICE void reducescatter_packets(const Args& a) {
                                               [&](uint32_t r) MSCCLPP_LAMBDA { return epochs.slot(c.rank, r); }, [](uint64_t, uint64_t) {});
     if (!block_sync_and(ok)) return;
   }
-  epochs.close();
 }
 
 // reducescatter_chunk: a staged chunk holds a piece for each rank.

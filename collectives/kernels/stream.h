@@ -69,8 +69,8 @@ class Stream {
   const NearArgs& a;
 
   // units is of the largest share of a rank. All send to all in the last of the parts.
-  MSCCLPP_DEVICE Stream(const NearArgs& args, uint64_t epoch, uint32_t units, uint32_t parts)
-      : a(args), begun_(epoch), step_(taking_part()), rows_(static_cast<uint32_t>(ceil_div(units, step_))), always_(parts - 1) {
+  MSCCLPP_DEVICE Stream(const NearArgs& args, uint32_t units, uint32_t parts)
+      : a(args), step_(taking_part()), rows_(static_cast<uint32_t>(ceil_div(units, step_))), always_(parts - 1) {
     part_ = static_cast<uint32_t>(args.slot / parts / C::kWire) / C::kGroup * C::kGroup;
     const uint32_t room = part_ / step_;
     const uint32_t wanted = step_ * kRows < kLeast ? kLeast / step_ : kRows;
@@ -78,6 +78,9 @@ class Stream {
     if (piece_ > kRowsAtOnce) piece_ -= piece_ % kRowsAtOnce;
     pieces_ = (rows_ + piece_ - 1) / piece_;
   }
+
+  // begin is the start of the launch: it touches no memory before. False: leave.
+  MSCCLPP_DEVICE bool begin() { return collectives::begin<C>(a, pieces_, begun_); }
 
   MSCCLPP_DEVICE uint32_t pieces() const { return pieces_; }
 
@@ -196,7 +199,6 @@ class Stream {
   MSCCLPP_DEVICE void sent(uint32_t k) const {
     if (k + 1 == pieces_) Near<C, 0>(a, epoch_).sent();
   }
-  MSCCLPP_DEVICE void end() const { Near<C, 0>(a, epoch_).end(); }
 
  private:
   // Whether rows from r on are whole units at even addresses, as nearly all are: then
@@ -219,7 +221,7 @@ class Stream {
   }
   MSCCLPP_DEVICE uint32_t wire(uint32_t part, uint32_t r) const { return part * part_ + (r - first_) * step_ + global_thread(); }
 
-  const uint64_t begun_;
+  uint64_t begun_ = 0;  // the first epoch
   const uint32_t step_, rows_, always_;
   uint32_t part_;   // units of a slot for each part
   uint32_t piece_;  // rows

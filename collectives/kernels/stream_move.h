@@ -9,16 +9,14 @@ namespace collectives {
 
 template <class C>
 MSCCLPP_DEVICE void stream_allgather(const NearArgs& a) {
-  uint64_t epoch = 0;
-  if (!begin<C>(a, epoch)) return;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * a.element;
   const bool whole = C::aligned(in), whole_out = C::aligned(out) && C::aligned(out + bytes);
   const bool in_place = out + a.rank * bytes == in;
   const uint32_t units = C::units(bytes);
-  Stream<C> s(a, epoch, units, 1);
-  if (units == 0) return;
+  Stream<C> s(a, units, 1);
+  if (!s.begin()) return;
   MSCCLPP_ROLLED
   for (uint32_t k = 0; k < s.pieces(); ++k) {
     if (!s.open(k)) return;
@@ -32,20 +30,17 @@ MSCCLPP_DEVICE void stream_allgather(const NearArgs& a) {
     s.sent(k);
     if (!s.template collect<kRowsAtOnce>(0, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return Share{units, p * bytes, bytes}; })) return;
   }
-  s.end();
 }
 
 template <class C>
 MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
-  uint64_t epoch = 0;
-  if (!begin<C>(a, epoch)) return;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * a.element;
   const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out) && C::aligned(out + bytes);
   const uint32_t units = C::units(bytes);
-  Stream<C> s(a, epoch, units, 1);
-  if (units == 0) return;
+  Stream<C> s(a, units, 1);
+  if (!s.begin()) return;
   MSCCLPP_ROLLED
   for (uint32_t k = 0; k < s.pieces(); ++k) {
     if (!s.open(k)) return;
@@ -64,23 +59,20 @@ MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
     }
     if (!s.template collect<kRowsAtOnce>(0, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return Share{units, p * bytes, bytes}; })) return;
   }
-  s.end();
 }
 
 // The root sends every other rank a share, and each of them passes its share on to the
 // rest: however many there are, no link carries the message more than once.
 template <class C>
 MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
-  uint64_t epoch = 0;
-  if (!begin<C>(a, epoch)) return;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint32_t root = a.signature.root;
   const bool have = a.rank == root;
   const Shares<C> shares(a, a.count * a.element, without_root(a));
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
-  Stream<C> s(a, epoch, shares.most, 2);
-  if (shares.most == 0) return;
+  Stream<C> s(a, shares.most, 2);
+  if (!s.begin()) return;
   const uint32_t own = shares.units(a.rank);
   MSCCLPP_ROLLED
   for (uint32_t k = 0; k < s.pieces(); ++k) {
@@ -111,7 +103,6 @@ MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
     s.sent(k);
     if (!s.template collect<kRowsAtOnce>(1, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return shares.of(p, !have); })) return;
   }
-  s.end();
 }
 
 }  // namespace collectives

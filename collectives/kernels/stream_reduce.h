@@ -33,7 +33,7 @@ MSCCLPP_DEVICE bool stream_sum(const Stream<C>& s, typename C::Data (&own)[kAtOn
 // want it: to all, or to the root. That one sums nothing itself, so its link has the
 // results to carry and nothing else, and no link more than the message.
 template <class C, class T, ReduceOp Op>
-MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
+MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, bool all) {
   constexpr uint32_t kAtOnce = summed_at_once<Op>();
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
@@ -43,8 +43,8 @@ MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
   const Shares<C> shares(a, a.count * sizeof(T), all ? kMaxRanks : without_root(a));
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const auto scalars = scalars_of<T>(a);
-  Stream<C> s(a, epoch, shares.most, 2);
-  if (shares.most == 0) return;
+  Stream<C> s(a, shares.most, 2);
+  if (!s.begin()) return;
   const uint32_t own = shares.units(a.rank);
   MSCCLPP_ROLLED
   for (uint32_t k = 0; k < s.pieces(); ++k) {
@@ -69,11 +69,10 @@ MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, uint64_t epoch, bool all) {
     s.sent(k);
     if (!s.template collect<kAtOnce>(1, out, whole_out, [&](uint32_t p) MSCCLPP_LAMBDA { return shares.of(p, wants); })) return;
   }
-  s.end();
 }
 
 template <class C, class T, ReduceOp Op>
-MSCCLPP_DEVICE void stream_reducescatter(const NearArgs& a, uint64_t epoch) {
+MSCCLPP_DEVICE void stream_reducescatter(const NearArgs& a) {
   constexpr uint32_t kAtOnce = summed_at_once<Op>();
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
@@ -82,8 +81,8 @@ MSCCLPP_DEVICE void stream_reducescatter(const NearArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes);
   const auto scalars = scalars_of<T>(a);
-  Stream<C> s(a, epoch, units, 1);
-  if (units == 0) return;
+  Stream<C> s(a, units, 1);
+  if (!s.begin()) return;
   MSCCLPP_ROLLED
   for (uint32_t k = 0; k < s.pieces(); ++k) {
     if (!s.open(k)) return;
@@ -105,17 +104,14 @@ MSCCLPP_DEVICE void stream_reducescatter(const NearArgs& a, uint64_t epoch) {
     });
     if (!ok) return;
   }
-  s.end();
 }
 
 // Sums of the types of machine learning have code of their own.
-#define MSCCLPP_STREAM(function, ...)                                     \
-  uint64_t epoch = 0;                                                     \
-  if (!begin<LineCarrier>(args, epoch)) return;                           \
-  if (args.op == kSum && Frequent<Element>::kYes) {                       \
-    function<LineCarrier, Element, kSum>(args, epoch, ##__VA_ARGS__);     \
-  } else {                                                                \
-    function<LineCarrier, Element, mscclpp::detail::kAnyOp>(args, epoch, ##__VA_ARGS__); \
+#define MSCCLPP_STREAM(function, ...)                                               \
+  if (args.op == kSum && Frequent<Element>::kYes) {                                 \
+    function<LineCarrier, Element, kSum>(args, ##__VA_ARGS__);                      \
+  } else {                                                                          \
+    function<LineCarrier, Element, mscclpp::detail::kAnyOp>(args, ##__VA_ARGS__);   \
   }
 
 }  // namespace collectives

@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
   for (uint32_t ranks : {1, 2, 3, 5, 8}) {
     Job job(ranks, 16 << 10, 4096, 4096 + 64, kCheckCompare);
     // The packet epochs start where flags wrap around and areas are cleared.
-    for (uint32_t r = 0; r < ranks; ++r) job.state(r)->epochs[0][0] = (3ull << 30) + 0x3ffffff0;
+    for (uint32_t r = 0; r < ranks; ++r) job.state(r)->epochs[0][0] = ((3ull << 30) + 0x3ffffff0) * kEpoch;
     std::vector<Call> calls(rounds);
     std::vector<std::vector<Buffers>> buffers(rounds);
     std::vector<std::vector<std::vector<char>>> inputs(rounds);

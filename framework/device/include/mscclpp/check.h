@@ -44,6 +44,11 @@ MSCCLPP_CHECK_QUIET inline uint32_t block_dim() { return Schedule::current->bloc
 MSCCLPP_CHECK_QUIET inline uint32_t block_id() { return Schedule::current->block->id; }
 MSCCLPP_CHECK_QUIET inline uint32_t grid_dim() { return Schedule::current->block->grid; }
 inline bool block_sync(bool ok, Where where) { return Schedule::now->barrier(ok, where); }
+MSCCLPP_CHECK_QUIET inline uint64_t block_share(uint64_t value, Where where) {
+  if (thread_id() == 0) Schedule::current->block->word = value;
+  block_sync(true, where);
+  return Schedule::current->block->word;
+}
 MSCCLPP_CHECK_QUIET inline void point() {
   if (Schedule::current != nullptr) Schedule::now->point();
 }

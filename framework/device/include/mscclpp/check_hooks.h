@@ -17,6 +17,9 @@ uint32_t grid_dim();
 // Waits for all threads of the block; true iff all of them said true.
 bool block_sync(bool ok, Where where);
 
+// The same, and returns what the first thread has passed.
+uint64_t block_share(uint64_t value, Where where);
+
 // A place at which another thread may run.
 void point();
 

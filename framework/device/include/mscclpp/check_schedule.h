@@ -39,6 +39,7 @@ struct Block {
   uint32_t result[2];  // failures of the last generations, by parity
   char order[2];       // addresses for ThreadSanitizer, likewise
   bool left;           // a thread left a wait: what follows is a way out, not a bug
+  uint64_t word;       // what the first thread shows the others
   Where place;         // of the first to arrive
 };
 
