@@ -150,6 +150,9 @@ func TestSpeed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a few seconds of both cores")
 	}
+	if raceEnabled {
+		t.Skip("needs a build without the race detector, which is a part of the producer and of the plugins that are timed")
+	}
 	peer := yardstick(t)
 	rounds, total := 30, uint64(64<<20)
 	if n, err := strconv.Atoi(os.Getenv("TCP_TEST_ROUNDS")); err == nil && n > 0 {
@@ -177,12 +180,8 @@ func TestSpeed(t *testing.T) {
 				}
 			}
 			t.Logf("%s: %d streams, %d KiB: best %v, C pair %v: %.2f", tcp.Name, c.streams, c.bytes>>10, ours, yard, ratio)
-			bound := least
-			if raceEnabled {
-				bound /= 2
-			}
-			if ratio < bound {
-				t.Errorf("%.2f of the speed of the C pair, expected at least %.2f", ratio, bound)
+			if ratio < least {
+				t.Errorf("%.2f of the speed of the C pair, expected at least %.2f", ratio, least)
 			}
 		})
 	}
