@@ -51,10 +51,15 @@ const (
 const (
 	zerocopy = "zerocopy"
 	push     = "push"
+	shares   = "shares"
 )
 
 // direct reports whether the kernel moves data between registered buffers itself.
 func (a *algorithm) direct() bool { return a.reach != 0 && !a.copies }
+
+// wide reports whether each block of a launch on a GPU has a lane to itself, however many
+// there are.
+func (a *algorithm) wide() bool { return a.direct() || a.name == shares }
 
 // memories names the registered memories that ranks have to have in common.
 func (a *algorithm) memories(in, out uint64) uint64 {
@@ -75,7 +80,7 @@ func (a *algorithm) pushes() bool { return a.reach == reachOutputs }
 // its output, which all ranks have.
 func reaches(name string, c Collective) reach {
 	switch {
-	case name == push || name == zerocopy && c == Broadcast:
+	case name == push || name == zerocopy && c == Broadcast || name == shares && c == AllReduce:
 		return reachOutputs
 	case name == zerocopy && c == AllReduce:
 		return reachInputs | reachOutputs

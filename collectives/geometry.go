@@ -38,7 +38,8 @@ const (
 	devicePackets = 24 << 20 // on GPUs
 	deviceLines   = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
 	slotUnit      = 256
-	mostBrought   = 64 << 10
+	leastBelt     = 8 << 10
+	mostBelt      = 64 << 10
 
 	// Of messages, as many lanes as there can be blocks that send beside as many that
 	// receive, and slots that a block of 512 threads fills twice at once.
@@ -116,11 +117,13 @@ func (g geometry) nearArea(lines bool, ranks int) (area, half, slot uint64) {
 	return area, half, half / uint64(ranks) / slotUnit * slotUnit
 }
 
-// broughtChunk is how much each rank but one brings that one at a time, when its stages are
-// divided among as many blocks.
-func (g geometry) broughtChunk(blocks, ranks uint32) uint64 {
-	room := uint64(g.Lanes) * g.StageSlot / (uint64(blocks) * uint64(ranks-1))
-	return min(room, mostBrought) / line * line
+// beltChunk is how much of a share a lane sends at once when the slots of pipes are divided among
+// so many lanes: so much that few chunks are waited for, and so little that what is
+// done with a chunk is done while the next ones are on their way.
+func (g geometry) beltChunk(share uint64, lanes uint32) uint64 {
+	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostBelt)
+	some := min(max(share/uint64(lanes)/4, leastBelt), most)
+	return max(some/line*line, line)
 }
 
 func (g geometry) fill(c *common) {

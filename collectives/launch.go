@@ -112,11 +112,11 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 		n := c.nearArgsFor(alg.near, l.Grid*l.Block <= earlyThreads)
 		err = kernel.Launch(l, unsafe.Pointer(n), unsafe.Sizeof(*n))
 	default:
-		if alg.direct() && !c.host {
+		if alg.wide() && !c.host {
 			a.Lanes = l.Grid // the same on all ranks: tables and caps are
 		}
-		if alg.direct() && j.collective == Reduce && a.Ranks > 2 {
-			a.Chunk = c.geometry.broughtChunk(a.Lanes, a.Ranks)
+		if alg.name == shares {
+			a.Chunk = c.geometry.beltChunk(r.Bytes/uint64(a.Ranks), a.Lanes)
 		}
 		err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 		a.Lanes = c.geometry.Lanes

@@ -31,8 +31,8 @@ func (c *Comm) shape(a *algorithm, r *Request, row *Row) (l gpu.Launch) {
 		l.Grid, l.Block = streamBlocks, deviceThreads
 	case a.isNear:
 		l.Grid, l.Block = nearShape(a.near, a.near.units(r))
-	case a.direct():
-		l.Grid, l.Block = directShape(a, r)
+	case a.wide():
+		l.Grid, l.Block = wideShape(a, r)
 	case a.kernel.Collective == "barrier":
 		l.Grid, l.Block = 1, 32
 	}
@@ -48,7 +48,7 @@ func (c *Comm) shape(a *algorithm, r *Request, row *Row) (l gpu.Launch) {
 	if a.isNear && a.near.pieces {
 		l.Block = min(l.Block, deviceThreads)
 	}
-	l.Overlap = c.overlap && (a.isNear || a.direct() || a.kernel.Collective == "barrier")
+	l.Overlap = c.overlap && (a.isNear || a.wide() || a.kernel.Collective == "barrier")
 	return l
 }
 
@@ -95,19 +95,17 @@ var (
 	}
 )
 
-// directShape is for kernels that reach into registered buffers. What one root reads
-// comes over many links, and few blocks take it all.
-func directShape(a *algorithm, r *Request) (grid, block uint32) {
-	rooted := r.Collective == Reduce || r.Collective == Broadcast && !a.pushes()
+// wideShape is for kernels that reach into registered buffers, and for shares. What one root
+// reads comes over many links, and few blocks take it all.
+func wideShape(a *algorithm, r *Request) (grid, block uint32) {
+	rooted := r.Collective == Reduce && a.direct() || r.Collective == Broadcast && !a.pushes()
 	switch {
-	case r.Collective == Reduce && r.Ranks > 2 && r.Bytes > 192<<20:
-		return 128, 512
-	case r.Collective == Reduce && r.Ranks > 2:
-		return 64, 512
 	case rooted && r.Bytes > 8<<20:
 		return 32, 512
 	case r.Collective == AllReduce && r.Bytes <= 2<<20:
 		return 32, uint32(128 * min(r.Ranks, 4))
+	case a.name == shares:
+		return 128, 512
 	case a.pushes() && r.Bytes <= 2<<20:
 		return 96, 256
 	case a.pushes() && r.Bytes <= 48<<20, r.Bytes <= 2<<20:

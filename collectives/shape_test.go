@@ -86,7 +86,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 		"reducescatter", "direct_ll8", "reducescatter", "direct_ll128", "reducescatter", "zerocopy", "reducescatter", "chunk",
 		"alltoall", "direct_ll8", "alltoall", "direct_ll128", "alltoall", "push", "alltoall", "zerocopy",
 		"broadcast", "direct_ll8", "broadcast", "direct_ll128", "broadcast", "push",
-		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy",
+		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy", "reduce", "shares",
 		"allreduce", "stream_ll128", "allgather", "stream_ll128", "reducescatter", "stream_ll128", "alltoall", "stream_ll128",
 		"broadcast", "stream_ll128", "broadcast", "chunk", "reduce", "stream_ll128")
 	for ranks, of := range map[int]map[Collective]map[uint64]string{ // by KiB
@@ -97,7 +97,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"},
 			AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy"},
 			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"},
-			Reduce:        {64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 16 << 10: "stream_ll128", 64 << 10: "zerocopy"},
+			Reduce:        {64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 16 << 10: "shares", 64 << 10: "shares"},
 		},
 		4: {
 			AllReduce: {1: "oneshot_ll8", 16: "oneshot_ll8", 64: "oneshot_ll128", 256: "oneshot_ll128", 1 << 10: "twoshot_ll128",
@@ -106,7 +106,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"},
 			AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "copy"},
 			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"},
-			Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 256 << 10: "zerocopy"},
+			Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "shares", 256 << 10: "shares"},
 		},
 	} {
 		c := onGPU(t, ranks, Options{}, kernels...)
@@ -125,8 +125,12 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			for _, mib := range []uint64{16, 64} {
 				r := request(kind, mib<<20, ranks)
 				r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
-				if a, l, err := c.choose(&r, ""); err != nil || a.name != "stream_ll128" || l.Grid != streamBlocks || l.Block != deviceThreads {
-					t.Errorf("%v of %d MiB in ordinary buffers of %d ranks: %v %+v %v: want stream_ll128", kind, mib, ranks, a, l, err)
+				want := "stream_ll128"
+				if kind == Reduce {
+					want = shares
+				}
+				if a, l, err := c.choose(&r, ""); err != nil || a.name != want || l.Grid != streamBlocks || l.Block != deviceThreads {
+					t.Errorf("%v of %d MiB in ordinary buffers of %d ranks: %v %+v %v: want %s", kind, mib, ranks, a, l, err, want)
 				}
 			}
 		}

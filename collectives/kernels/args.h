@@ -155,7 +155,7 @@ struct Args {
   const void* input;
   void* output;
   uint64_t count;   // elements; per rank where the collective says so
-  uint64_t chunk;   // bytes of a step of chunked algorithms, at most stage_slot; see also reduce_shared
+  uint64_t chunk;   // bytes of a step of chunked algorithms, at most stage_slot; of belts, what a slot of theirs holds
   uint32_t type;
   uint32_t op;
   uint32_t root;

@@ -9,6 +9,7 @@
 #include "allreduce_packets.h"
 #include "allreduce_ring.h"
 #include "allreduce_switch.h"
+#include "belt.h"
 #include "near_reduce.h"
 #include "parts.h"
 #include "pull.h"
@@ -36,6 +37,7 @@ namespace collectives {
 #if MSCCLPP_HAS_PART(ALLREDUCE)
 MSCCLPP_KERNEL(mscclpp_allreduce_zerocopy, Args, args) { allreduce_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_allreduce_shares, Args, args) { sum_shares<Sums::kToAll, Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
@@ -67,6 +69,7 @@ MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>
 MSCCLPP_KERNEL(mscclpp_reducescatter_chunk, Args, args) { reducescatter_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_reducescatter_shares, Args, args) { sum_shares<Sums::kToOwner, Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, Words<Element>, true, args) }
 #endif
 #if !MSCCLPP_FEW_KERNELS
@@ -84,6 +87,7 @@ MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, NearArgs, args) { MSCCLPP_STR
 MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
+MSCCLPP_KERNEL(mscclpp_reduce_shares, Args, args) { sum_shares<Sums::kToRoot, Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }

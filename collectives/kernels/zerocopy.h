@@ -101,62 +101,10 @@ MSCCLPP_DEVICE void reducescatter_zerocopy(const Args& a) {
   });
 }
 
-// reduce_shared is reduce of more than two ranks. What one rank alone would read comes
-// over its link as often as there are others; so each of them sums a share, and brings the
-// root the sums in chunks. Those go through the stages of links.h, with the counters
-// of all ranks, but lie with the root: lanes and ranks divide its slots among them. Nobody
-// reads them, or brings anything, for the launch before: all ranks have met in this one.
-template <class T>
-MSCCLPP_DEVICE void reduce_shared(const Args& a, uint32_t lane) {
-  const Common& c = a.common;
-  const uint32_t others = c.ranks - 1;
-  const uint64_t each = a.chunk / sizeof(T);
-  const uint64_t n = Steps{slice_of(a.count, 0, others, sizeof(T)).count, each, lane, c.lanes}.size();
-  Stage stage(c, lane);
-  const auto rank_of = [&](uint32_t i) MSCCLPP_LAMBDA { return (a.root + 1 + i) % c.ranks; };
-  const auto part = [&](uint32_t i, uint64_t k) MSCCLPP_LAMBDA {
-    const Slice all = slice_of(a.count, i, others, sizeof(T));
-    const uint64_t at = smaller(all.count, (k * c.lanes + lane) * each);
-    return Slice{all.first + at, smaller(all.count - at, each)};
-  };
-  const auto slot = [&](uint32_t i, uint64_t k) MSCCLPP_LAMBDA {
-    const uint64_t number = (uint64_t(lane) * others + i) * c.stage_slots + stage.number(rank_of(i), k) % c.stage_slots;
-    return reinterpret_cast<char*>(c.scratch[a.root]) + c.stages + number * a.chunk;
-  };
-  if (c.rank == a.root) {
-    if (n > 0) stage.publish(n - 1);  // nothing, but it is counted
-    MSCCLPP_ROLLED
-    for (uint64_t k = 0; k < n; ++k) {
-      if (!stage.wait_all(k)) return;
-      for (uint32_t i = 0; i < others; ++i) {
-        const Slice s = part(i, k);
-        copy(static_cast<char*>(a.output) + s.first * sizeof(T), slot(i, k), s.count * sizeof(T), thread_id(), block_dim());
-      }
-      stage.release_all(k);
-    }
-  } else {
-    const uint32_t mine = (c.rank + c.ranks - a.root - 1) % c.ranks;
-    MSCCLPP_ROLLED
-    for (uint64_t k = 0; k < n; ++k) {
-      if (!stage.room(k)) return;
-      const Slice s = part(mine, k);
-      const auto in = [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r) + s.first * sizeof(T); };
-      char* const out = slot(mine, k);
-      if (!sum_unrolled<T>(a, s.count, 0, 1, in, [&](uint32_t) MSCCLPP_LAMBDA { return out; }, false)) {
-        reduce_step<T>(out, in, c.ranks, s.count, reduction_of(a));
-      }
-      stage.publish(k);
-      stage.release_all(k);
-    }
-  }
-  stage.close(n);
-}
-
 template <class T>
 MSCCLPP_DEVICE void reduce_zerocopy(const Args& a) {
   const Common& c = a.common;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
-    if (c.ranks > 2) return reduce_shared<T>(a, lane);
     if (c.rank == a.root && sum_unrolled<T>(a, a.count, lane, c.lanes, [&](uint32_t r) MSCCLPP_LAMBDA { return input_of(a, lane, r); },
                                             [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<char*>(a.output); }, false)) return;
     const Steps steps{c.rank == a.root ? a.count : 0, kTileBytes / sizeof(T), lane, c.lanes};

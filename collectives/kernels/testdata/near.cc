@@ -128,11 +128,11 @@ void wide_sequence(const WideSequence* s, const LaunchShape* shape) {
 
 void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks, bool may_be_in_place) {
   constexpr uint64_t kCount[3] = {16 * 61, 16, 1003}, kSize = 1024 * kNearRanks;
-  constexpr uint32_t kStageSlots = 4, kChunk = 64;
+  constexpr uint32_t kPipeSlots = 4, kChunk = 64;
   const uint32_t lanes = 3;
-  const uint64_t stages = lanes * ranks * sizeof(Mailbox);
+  const uint64_t pipes = lanes * ranks * sizeof(Mailbox);
   std::vector<char*> scratch;
-  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(stages + lanes * (ranks - 1) * kStageSlots * kChunk));
+  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(pipes + lanes * ranks * kPipeSlots * kChunk));
   std::vector<WideSequence> s(ranks);
   std::vector<std::vector<int8_t*>> in(ranks), out(ranks);
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -141,7 +141,7 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
     State* state = job.alloc<State>(1);
     for (uint32_t k = 0; k < 3; ++k) {
       in[r].push_back(job.alloc<int8_t>(kSize));
-      out[r].push_back(may_be_in_place && k == 2 && shape == kAllReduceShape ? in[r][k] : job.alloc<int8_t>(kSize));
+      out[r].push_back(may_be_in_place && k == 2 && (shape == kAllReduceShape || shape == kReduceShape) ? in[r][k] : job.alloc<int8_t>(kSize));
       for (uint64_t i = 0; i < kCount[k] * ranks; ++i) in[r][k][i] = value(r, k, i);
     }
     for (uint32_t k = 0; k < 3; ++k) {
@@ -153,8 +153,8 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
       c.rank = r;
       c.ranks = ranks;
       c.lanes = lanes;
-      c.stages = stages;
-      c.stage_slots = kStageSlots;
+      c.pipes = pipes;
+      c.pipe_slots = kPipeSlots;
       for (uint32_t p = 0; p < ranks; ++p) c.scratch[p] = reinterpret_cast<uint64_t>(scratch[p]);
       a.chunk = kChunk;
       a.count = kCount[k];
@@ -380,6 +380,8 @@ MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_
                    STREAM(allgather, kAllGatherShape), STREAM(alltoall, kAllToAllShape),
                    STREAM(broadcast, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
                    WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
+                   WIDE(reduce_shares, kReduceShape, true),
+                   WIDE(allreduce_shares, kAllReduceShape, true), WIDE(reducescatter_shares, kReduceScatterShape, false),
                    WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
                    WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch},
                    {"steps", [](check::Job& job) { steps(job, 3); steps(job, 4); }}, {"elsewhere", elsewhere})
