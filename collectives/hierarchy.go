@@ -16,8 +16,9 @@ import (
 
 // Names of the algorithms in two levels.
 const (
-	hierarchicalSmall = "hierarchical_small"
-	hierarchicalLarge = "hierarchical_large"
+	hierarchicalPackets = "hierarchical_packets"
+	hierarchicalSmall   = "hierarchical_small"
+	hierarchicalLarge   = "hierarchical_large"
 )
 
 // mostSmall is up to where every rank takes part in the exchange between hosts with all
@@ -55,6 +56,7 @@ type hierarchy struct {
 	closed  chan struct{}
 	spaces  [spaces]space
 
+	packets *packets    // nil where it cannot be
 	direct  *direct     // nil where it cannot be
 	carries atomic.Bool // it was made
 }
@@ -102,6 +104,7 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 	if alone {
 		return
 	}
+	c.offerPackets(h)
 	small := min(mostSmall, c.ports.piece)
 	for _, a := range []struct {
 		row  Row
@@ -111,12 +114,12 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 	}{
 		{Row{Collective: AllToAll, Algorithm: hierarchicalSmall, MaxBytes: h.bundled()}, nil, (*hierarchy).allToAllSmall, (*trip).allToAllSmall},
 		{Row{Collective: AllToAll, Algorithm: hierarchicalLarge}, nil, (*hierarchy).allToAllLarge, (*trip).allToAllLarge},
-		{Row{Collective: Barrier, Algorithm: hierarchicalSmall}, nil, (*hierarchy).barrier, (*trip).barrier},
-		{Row{Collective: AllReduce, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).allReduceSmall, (*trip).allReduceSmall},
+		{Row{Collective: Barrier, Algorithm: hierarchicalSmall}, nil, bySignals((*hierarchy).barrier), (*trip).barrier},
+		{Row{Collective: AllReduce, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, bySignals((*hierarchy).allReduceSmall), (*trip).allReduceSmall},
 		{Row{Collective: AllReduce, Algorithm: hierarchicalLarge}, partial, (*hierarchy).allReduceLarge, (*trip).allReduceLarge},
-		{Row{Collective: AllGather, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).allGatherSmall, (*trip).allGatherSmall},
+		{Row{Collective: AllGather, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, bySignals((*hierarchy).allGatherSmall), (*trip).allGatherSmall},
 		{Row{Collective: AllGather, Algorithm: hierarchicalLarge}, nil, (*hierarchy).allGatherLarge, (*trip).allGatherLarge},
-		{Row{Collective: ReduceScatter, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).reduceScatterSmall, (*trip).reduceScatterSmall},
+		{Row{Collective: ReduceScatter, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, bySignals((*hierarchy).reduceScatterSmall), (*trip).reduceScatterSmall},
 		{Row{Collective: ReduceScatter, Algorithm: hierarchicalLarge}, partial, (*hierarchy).reduceScatterLarge, (*trip).reduceScatterLarge},
 		{Row{Collective: Broadcast, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).broadcastSmall, (*trip).broadcastSmall},
 		{Row{Collective: Broadcast, Algorithm: hierarchicalLarge}, nil, (*hierarchy).broadcastLarge, (*trip).broadcastLarge},

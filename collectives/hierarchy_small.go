@@ -36,21 +36,54 @@ func (h *hierarchy) startSum(c *Call, bytes uint64) *accumulator {
 	return sum
 }
 
+// way is how small parts go from host to host: in slots, announced by a signal, or in
+// packets.
+type way interface {
+	// begin starts the call's exchange, and returns memory for what all counterparts are
+	// to get.
+	begin(bytes uint64) []byte
+	// give sends to a counterpart. Nobody has more than one message under way to another,
+	// so nobody waits in a circle.
+	give(ctx context.Context, to int, b []byte) error
+	// receive hands on what the counterpart on another host has given, and forgets it then.
+	receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error
+}
+
+// signals is the way of slots and signals.
+type signals struct{ *hierarchy }
+
+func (w signals) begin(bytes uint64) []byte { return w.spaces[spaceBlock].bytes(bytes) }
+
+func (w signals) give(ctx context.Context, to int, b []byte) error { return w.ports.post(ctx, to, b) }
+
+func (w signals) receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
+	return w.ports.take(ctx, w.counterpart(g), bytes, use)
+}
+
+// bySignals is a collective of the slower way, that all transports have.
+func bySignals(run func(*hierarchy, context.Context, *Call, way) error) func(*hierarchy, context.Context, *Call) error {
+	return func(h *hierarchy, ctx context.Context, c *Call) error { return run(h, ctx, c, signals{h}) }
+}
+
+// byPackets is the same of the faster one.
+func byPackets(run func(*hierarchy, context.Context, *Call, way) error) func(*hierarchy, context.Context, *Call) error {
+	return func(h *hierarchy, ctx context.Context, c *Call) error { return run(h, ctx, c, h.packets) }
+}
+
 // exchange gives mine, which all ranks of the host have, to counterparts on all other
-// hosts, and hands on what they give of the others. Nobody has more than one message
-// under way to another, so nobody waits in a circle.
-func (h *hierarchy) exchange(ctx context.Context, mine func(to int) []byte, bytes func(g int) uint64, use func(g int, b []byte)) error {
-	if err := h.counterparts(func(to int) error { return h.ports.post(ctx, to, mine(to)) }); err != nil {
+// hosts, and hands on what they give of the others.
+func (h *hierarchy) exchange(ctx context.Context, w way, mine func(to int) []byte, bytes func(g int) uint64, use func(g int, b []byte)) error {
+	if err := h.counterparts(func(to int) error { return w.give(ctx, to, mine(to)) }); err != nil {
 		return err
 	}
 	return h.otherHosts(func(g int) error {
-		return h.ports.take(ctx, h.counterpart(g), bytes(g), func(b []byte) { use(g, b) })
+		return w.receive(ctx, g, bytes(g), func(b []byte) { use(g, b) })
 	})
 }
 
 // exchangeSum is an exchange that reduces what hosts have, in their order.
-func (h *hierarchy) exchangeSum(ctx context.Context, c *Call, own []byte, mine func(to int) []byte, out []byte) error {
-	if err := h.counterparts(func(to int) error { return h.ports.post(ctx, to, mine(to)) }); err != nil {
+func (h *hierarchy) exchangeSum(ctx context.Context, w way, c *Call, own []byte, mine func(to int) []byte, out []byte) error {
+	if err := h.counterparts(func(to int) error { return w.give(ctx, to, mine(to)) }); err != nil {
 		return err
 	}
 	sum := h.startSum(c, uint64(len(out)))
@@ -59,7 +92,7 @@ func (h *hierarchy) exchangeSum(ctx context.Context, c *Call, own []byte, mine f
 			sum.add(own)
 			continue
 		}
-		if err := h.ports.take(ctx, h.counterpart(g), uint64(len(out)), sum.add); err != nil {
+		if err := w.receive(ctx, g, uint64(len(out)), sum.add); err != nil {
 			return err
 		}
 	}
@@ -67,34 +100,41 @@ func (h *hierarchy) exchangeSum(ctx context.Context, c *Call, own []byte, mine f
 	return nil
 }
 
+// exchangeNothing is for a barrier.
+func (h *hierarchy) exchangeNothing(ctx context.Context, w way) error {
+	nothing := w.begin(0)
+	return h.exchange(ctx, w, func(int) []byte { return nothing }, func(int) uint64 { return 0 }, func(int, []byte) {})
+}
+
 // barrier: who has heard of a rank of each host has heard of all their ranks.
-func (h *hierarchy) barrier(ctx context.Context, _ *Call) error {
+func (h *hierarchy) barrier(ctx context.Context, _ *Call, w way) error {
 	if err := h.named(h.inside.Barrier(nil)); err != nil {
 		return err
 	}
-	return h.exchange(ctx, func(int) []byte { return nil }, func(int) uint64 { return 0 }, func(int, []byte) {})
+	return h.exchangeNothing(ctx, w)
 }
 
-func (h *hierarchy) allReduceSmall(ctx context.Context, c *Call) error {
+func (h *hierarchy) allReduceSmall(ctx context.Context, c *Call, w way) error {
 	bytes := c.Count * uint64(c.Type.Size())
 	if bytes == 0 {
 		return nil
 	}
-	own := h.spaces[spaceBlock].bytes(bytes)
+	own := w.begin(bytes)
 	op, o := h.innerOp(c)
 	if err := h.named(h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count), c.Type, op, o)); err != nil {
 		return err
 	}
-	return h.exchangeSum(ctx, c, own, func(int) []byte { return own }, view(c.Output, bytes))
+	return h.exchangeSum(ctx, w, c, own, func(int) []byte { return own }, view(c.Output, bytes))
 }
 
 // reduceScatterSmall reduces all parts inside, on all ranks of the host, and gives each
 // counterpart its own.
-func (h *hierarchy) reduceScatterSmall(ctx context.Context, c *Call) error {
+func (h *hierarchy) reduceScatterSmall(ctx context.Context, c *Call, w way) error {
 	part := c.Count * uint64(c.Type.Size())
 	if part == 0 {
 		return nil
 	}
+	w.begin(0) // no two counterparts get the same
 	n := h.ports.comm.Size()
 	own := h.spaces[spaceBlock].bytes(part * uint64(n))
 	op, o := h.innerOp(c)
@@ -102,24 +142,24 @@ func (h *hierarchy) reduceScatterSmall(ctx context.Context, c *Call) error {
 		return err
 	}
 	of := func(rank int) []byte { return own[uint64(rank)*part:][:part] }
-	return h.exchangeSum(ctx, c, of(h.ports.comm.Rank()), of, view(c.Output, part))
+	return h.exchangeSum(ctx, w, c, of(h.ports.comm.Rank()), of, view(c.Output, part))
 }
 
-func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call) error {
+func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call, w way) error {
 	part := c.Count * uint64(c.Type.Size())
 	if part == 0 {
 		return nil
 	}
-	own := h.spaces[spaceBlock].bytes(uint64(h.size()) * part)
+	own := w.begin(uint64(h.size()) * part)
 	if err := h.named(h.inside.AllGather(c.Input, pointerTo(own), int(c.Count), c.Type, nil)); err != nil {
 		return err
 	}
-	return h.exchangeBlocks(ctx, part, own, view(c.Output, part*uint64(h.ports.comm.Size())))
+	return h.exchangeBlocks(ctx, w, part, own, view(c.Output, part*uint64(h.ports.comm.Size())))
 }
 
 // exchangeBlocks gives the parts of this host's ranks to the others, and puts all parts
 // where they belong.
-func (h *hierarchy) exchangeBlocks(ctx context.Context, part uint64, own, out []byte) error {
+func (h *hierarchy) exchangeBlocks(ctx context.Context, w way, part uint64, own, out []byte) error {
 	block := func(g int) uint64 { return uint64(len(h.hosts[g])) * part }
 	place := func(g int, b []byte) {
 		for i, rank := range h.hosts[g] {
@@ -127,7 +167,7 @@ func (h *hierarchy) exchangeBlocks(ctx context.Context, part uint64, own, out []
 		}
 	}
 	place(h.host, own)
-	return h.exchange(ctx, func(int) []byte { return own }, block, place)
+	return h.exchange(ctx, w, func(int) []byte { return own }, block, place)
 }
 
 // broadcastSmall spreads the data on the root's host, whose ranks give it to all others.

@@ -94,7 +94,7 @@ func (c *Comm) offerDirect(h *hierarchy) {
 // ranks. A stream that is captured cannot wait for that.
 func (c *Comm) decide(s gpu.Stream) error {
 	p := c.ports
-	if p == nil || p.hierarchy == nil || p.hierarchy.direct == nil {
+	if p == nil || p.hierarchy == nil || p.hierarchy.direct == nil && p.hierarchy.packets == nil {
 		return nil
 	}
 	p.mu.Lock()
@@ -102,7 +102,7 @@ func (c *Comm) decide(s gpu.Stream) error {
 	if c.decided || p.failed != nil {
 		return p.failed
 	}
-	if !p.ready {
+	if !p.ready && p.courier != nil {
 		if state, err := p.courier.device.Query(s); err != nil || state == gpu.StreamCapturing {
 			return err // it will be refused
 		}

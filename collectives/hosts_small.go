@@ -12,7 +12,7 @@ func (t *trip) barrier() {
 		t.err = h.named(h.inside.Barrier(&CallOptions{Stream: t.stream}))
 	}
 	t.await(t.tell(func(ctx context.Context) error {
-		return h.exchange(ctx, func(int) []byte { return nil }, func(int) uint64 { return 0 }, func(int, []byte) {})
+		return h.exchangeNothing(ctx, signals{h})
 	}))
 }
 
@@ -43,7 +43,7 @@ func (t *trip) allReduceSmall() {
 	block := t.place(placeBlock)
 	t.sumInside(c.Count, block)
 	t.through(block, bytes, address(c.Output), bytes, func(ctx context.Context, own, out []byte) error {
-		return h.exchangeSum(ctx, c, own, func(int) []byte { return own }, out)
+		return h.exchangeSum(ctx, signals{h}, c, own, func(int) []byte { return own }, out)
 	})
 }
 
@@ -59,7 +59,7 @@ func (t *trip) reduceScatterSmall() {
 	t.sumInside(c.Count*n, block)
 	t.through(block, part*n, address(c.Output), part, func(ctx context.Context, own, out []byte) error {
 		of := func(rank int) []byte { return own[uint64(rank)*part:][:part] }
-		return h.exchangeSum(ctx, c, of(rank), of, out)
+		return h.exchangeSum(ctx, signals{h}, c, of(rank), of, out)
 	})
 }
 
@@ -74,7 +74,7 @@ func (t *trip) allGatherSmall() {
 		t.err = h.named(h.inside.AllGather(c.Input, at(block), int(c.Count), c.Type, &CallOptions{Stream: t.stream}))
 	}
 	t.through(block, uint64(h.size())*part, address(c.Output), part*n, func(ctx context.Context, own, out []byte) error {
-		return h.exchangeBlocks(ctx, part, own, out)
+		return h.exchangeBlocks(ctx, signals{h}, part, own, out)
 	})
 }
 

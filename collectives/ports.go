@@ -65,6 +65,7 @@ type lane struct {
 	data, credit   *comm.PortChannel
 	sent, received uint64
 	owed           uint64 // credits that wait for the next message
+	patience       patience
 }
 
 // together says who shares memory. It is collective.
@@ -164,6 +165,9 @@ func (p *ports) setUp() error {
 	if err == nil && p.hierarchy != nil {
 		err = p.hierarchy.direct.open(ctx)
 	}
+	if err == nil && p.hierarchy != nil {
+		err = p.hierarchy.packets.open(ctx)
+	}
 	if err != nil {
 		p.failed = fmt.Errorf("channels for collectives: %w", err)
 		return p.failed
@@ -196,11 +200,15 @@ func (p *ports) settled(err error) error {
 func (p *ports) open(ctx context.Context) error {
 	n, rank := p.comm.Size(), p.comm.Rank()
 	p.lanes = make([]lane, n)
+	bytes := uint64(n) * portSlots * (slotHead + p.piece)
+	if p.hierarchy != nil {
+		bytes += p.hierarchy.packets.memory()
+	}
 	var err error
-	if p.out, err = p.comm.Alloc(uint64(n) * portSlots * (slotHead + p.piece)); err != nil {
+	if p.out, err = p.comm.Alloc(bytes); err != nil {
 		return fmt.Errorf("slots: %w", err)
 	}
-	if p.in, err = p.comm.Alloc(uint64(n) * portSlots * (slotHead + p.piece)); err != nil {
+	if p.in, err = p.comm.Alloc(bytes); err != nil {
 		return fmt.Errorf("slots: %w", err)
 	}
 	for round := range n {
@@ -266,7 +274,7 @@ const anyBytes = math.MaxUint64
 // take waits for the next message of a rank, hands it to use, and frees its slot.
 func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []byte)) error {
 	l := &p.lanes[peer]
-	if err := l.data.Wait(ctx); err != nil {
+	if err := p.await(ctx, peer); err != nil {
 		return err
 	}
 	slot := gpu.Bytes(p.in)[p.slot(peer, l.received):]
@@ -289,6 +297,14 @@ func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []b
 	}
 	atomic.StoreUint64(&l.owed, 0)
 	return l.credit.Signal()
+}
+
+// await waits for the signal of a piece.
+func (p *ports) await(ctx context.Context, peer int) error {
+	if h := p.hierarchy; h != nil && h.packets != nil {
+		return h.packets.wait(ctx, peer)
+	}
+	return p.lanes[peer].data.Wait(ctx)
 }
 
 // abandon ends the communicator with an error of a call half-way: others wait for what

@@ -24,12 +24,15 @@ import (
 )
 
 // wire stands for a network: it has port channels between all ranks, whatever host
-// they say they are on.
-type wire struct{ portsOnly }
+// they say they are on, and claims to signal in some way.
+type wire struct {
+	portsOnly
+	signal framework.Signal
+}
 
 func (t wire) Describe(ctx context.Context) (framework.Description, error) {
 	d, err := t.portsOnly.Describe(ctx)
-	d.Name = "wire"
+	d.Name, d.Signal = "wire", t.signal
 	return d, err
 }
 
@@ -46,6 +49,16 @@ func (t wire) NewProxy(ctx context.Context) (framework.Proxy, error) {
 // Within a host there is shared memory, between hosts a network if there is any.
 func hosts(t *testing.T, at []string, network bool, o collectives.Options, f func(ctx context.Context, c *collectives.Comm) error) {
 	t.Helper()
+	signal := framework.Signal("") // there is none
+	if network {
+		signal = framework.SignalAtomic // of an adapter
+	}
+	hostsOver(t, at, signal, o, f)
+}
+
+// hostsOver is hosts with a network that signals in some way.
+func hostsOver(t *testing.T, at []string, signal framework.Signal, o collectives.Options, f func(ctx context.Context, c *collectives.Comm) error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	one := func(r int, boot framework.Bootstrap) error {
@@ -59,8 +72,8 @@ func hosts(t *testing.T, at []string, network bool, o collectives.Options, f fun
 		var all []*comm.Transport
 		for _, wrap := range []func(framework.Transport) framework.Transport{
 			func(t framework.Transport) framework.Transport { return t },
-			func(t framework.Transport) framework.Transport { return wire{portsOnly{t}} },
-		}[:map[bool]int{false: 1, true: 2}[network]] {
+			func(t framework.Transport) framework.Transport { return wire{portsOnly{t}, signal} },
+		}[:map[bool]int{false: 1, true: 2}[signal != ""]] {
 			inner, err := shm.New(config)
 			if err != nil {
 				return err
@@ -115,7 +128,7 @@ func TestResultsOverHosts(t *testing.T) {
 				b := buffers{make([]byte, 2*most*8*n), make([]byte, 2*most*8*n)}
 				i := 0
 				for _, kind := range collectivetest.Kinds() {
-					for _, algorithm := range []string{"ports", "", "hierarchical_small", "hierarchical_large"} {
+					for _, algorithm := range []string{"ports", "", "hierarchical_packets", "hierarchical_small", "hierarchical_large"} {
 						for range 24 / n {
 							x := trial{
 								Kind: kind, Algorithm: algorithm, Count: counts[i%len(counts)], Type: device.DataType(i % device.DataTypes),
@@ -219,9 +232,9 @@ func TestSameBitsOverHosts(t *testing.T) {
 			for i := range in {
 				in[i] = float32(math.Sin(float64(i*7+c.Rank()*131)) * math.Exp2(float64((i+c.Rank())%20)))
 			}
-			for _, algorithm := range []string{"ports", "hierarchical_small", "hierarchical_large"} {
+			for _, algorithm := range []string{"ports", "hierarchical_packets", "hierarchical_small", "hierarchical_large"} {
 				n := count
-				if algorithm == "hierarchical_small" {
+				if algorithm == "hierarchical_small" || algorithm == "hierarchical_packets" {
 					n = 1000
 				}
 				var first []byte

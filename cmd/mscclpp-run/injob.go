@@ -40,7 +40,11 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 		g.opts.Stream = g.queue.stream
 		defer func() { err = errors.Join(err, g.queue.close()) }()
 	}
-	if err := work(ctx, g); err != nil {
+	err = settle(g)
+	if err == nil {
+		err = work(ctx, g)
+	}
+	if err != nil {
 		var quiet *codeError
 		if !errors.As(err, &quiet) {
 			job.World.Abort(err)
@@ -48,6 +52,18 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 		return err
 	}
 	return job.World.Barrier(ctx) // nobody leaves while another still measures
+}
+
+// settle makes a first call where ranks do not all share memory: which algorithms there are
+// over hosts is found out by that, and whoever asks before gets another answer than after.
+func settle(g *group) error {
+	if g.job.Comm.Shared() {
+		return nil
+	}
+	if err := g.Barrier(); err != nil && !errors.Is(err, framework.ErrUnsupported) {
+		return err
+	}
+	return nil // what is not there at all the work itself will say
 }
 
 // served says which transports carry the links of this rank.

@@ -1,0 +1,312 @@
+package collectives
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// mostPacket is up to which size of the larger buffer packets are used.
+const mostPacket = 32 << 10
+
+// packets is the way of small parts over networks whose signals are messages of their
+// own. A part, what call it belongs to, and a flag go in one put, and whoever expects it
+// polls the slot that it comes to: one message for each counterpart in place of three,
+// which were the data, its signal, and the signal that its slot is free.
+//
+// Slots need no such answer, for the reason that those of kernels need none
+// (docs/memory-model.md, Epochs): each call that uses them is an epoch, and uses half
+// epoch % 2. Whoever sends in epoch e + 2 has finished e + 1, so it has, from each other
+// host, a packet of e + 1. That was sent behind a collective inside that host, to which
+// all of its ranks contributed, each of them behind its own epoch e. So all packets of e
+// have been read, wherever in the other hosts they went, and with them the memory that
+// they were sent from. It follows that a collective in which some rank needs nothing of
+// another host, as a broadcast, cannot have packets.
+//
+// Packets lie behind the slots of ports, in the same memory and on the same channels: what
+// one rank sends to another keeps its order where channels keep it.
+type packets struct {
+	*hierarchy
+	room   uint64 // bytes of data that a packet has at most
+	base   uint64 // where packets begin in the memory of ports
+	on     atomic.Bool
+	epoch  uint64
+	next   uint64 // where in its half the next packet that is sent goes
+	common []byte // the data that all counterparts are to get
+	sent   uint64 // where its packet is; 0: it was not sealed yet
+	stray  stray  // to one, at most
+
+	// What is expected, for arrived, which is made once: a wait allocates nothing.
+	arrived func() bool
+	from    int // rank
+	slot    []byte
+	bytes   uint64
+	looks   uint
+	wrong   error // what came in its place
+}
+
+// A packet: what call it belongs to as in front of a piece, data filled up to words, the
+// epoch, and the seal of all that. The data begins with a line, as kernels like it.
+const (
+	packetHead = slotHead - headBytes // where it begins in its slot
+	packetTail = 16
+	packetMore = slotHead + line // what a slot has beside the lines of the data
+)
+
+func wholeLines(bytes uint64) uint64 { return (bytes + line - 1) / line * line }
+func wholeWords(bytes uint64) uint64 { return (bytes + 7) &^ 7 }
+
+// offerPackets adds the algorithms. Whether networks have use for them is found out before
+// the first call.
+func (c *Comm) offerPackets(h *hierarchy) {
+	if c.ports.courier != nil {
+		return // streams would wait for the host all the same, which costs more than a message
+	}
+	x := &packets{hierarchy: h, room: min(mostPacket, c.ports.piece)}
+	x.base = uint64(c.comm.Size()) * portSlots * (slotHead + c.ports.piece)
+	x.arrived = x.look
+	h.packets = x
+	for _, a := range []struct {
+		collective Collective
+		fits       func(Request) bool
+		run        func(*hierarchy, context.Context, *Call, way) error
+	}{
+		{Barrier, nil, (*hierarchy).barrier},
+		{AllReduce, partial, (*hierarchy).allReduceSmall},
+		{AllGather, nil, (*hierarchy).allGatherSmall},
+		{ReduceScatter, partial, (*hierarchy).reduceScatterSmall},
+	} {
+		run := byPackets(a.run)
+		fits := func(r Request) bool { return x.on.Load() && r.Bytes <= x.room && (a.fits == nil || a.fits(r)) }
+		c.offerOwn(Row{Collective: a.collective, Algorithm: hierarchicalPackets, MaxBytes: x.room}, fits, func(x *Comm, call *Call) error {
+			return x.ports.collective(call, hierarchicalPackets, func(ctx context.Context) error {
+				return h.ports.abandon(run(h, ctx, call))
+			})
+		})
+	}
+}
+
+// memory is how many bytes packets take behind the slots, on either side.
+func (x *packets) memory() uint64 {
+	if x == nil {
+		return 0
+	}
+	return 2 * max(x.half(), uint64(len(x.hosts))*x.stride())
+}
+
+// half is the size of half of the memory that packets are sent from: one for all, or parts
+// that are as large together.
+func (x *packets) half() uint64 { return wholeLines(x.room) + uint64(len(x.local))*(packetMore+line) }
+
+// stride is the size of a slot for what comes from one host.
+func (x *packets) stride() uint64 { return wholeLines(x.room) + packetMore }
+
+// open decides, together with all ranks, whether packets are used. It is collective.
+func (x *packets) open(ctx context.Context) error {
+	if x == nil {
+		return nil
+	}
+	own := []byte{1}
+	for _, l := range x.world.Links() {
+		if l.Kind == framework.KindPort && !x.local[l.Peer] && !sealable(l.Transport.Description) {
+			own[0] = 0
+		}
+	}
+	all, err := x.world.AllGather(ctx, own)
+	if err != nil {
+		return fmt.Errorf("packets: %w", err)
+	}
+	for _, b := range all {
+		if len(b) != 1 || b[0] == 0 {
+			return nil
+		}
+	}
+	x.on.Store(true)
+	return nil
+}
+
+// sealable reports whether packets go over a transport. An adapter writes the memory of
+// the peer by itself, and each signal is one more message to it: those are what packets
+// save. A proxy at the far end has to be given the data and the signal in one message
+// anyway, and where the rank reads the sockets itself nothing would arrive at all while it
+// waits for no signal. Where signals are stores, there is nothing to save but credits.
+func sealable(d framework.Description) bool {
+	return !d.Streams && (d.Signal == framework.SignalAtomic || d.Signal == framework.SignalImmediate)
+}
+
+// begin starts an epoch.
+func (x *packets) begin(bytes uint64) []byte {
+	x.epoch++
+	x.sent, x.next, x.common = 0, x.base+x.epoch%2*x.half(), nil
+	if bytes > 0 {
+		x.common = gpu.Bytes(x.ports.out)[x.next+slotHead:][:bytes:bytes]
+	}
+	return x.common
+}
+
+// give puts a packet. What all counterparts get is sealed once.
+func (x *packets) give(_ context.Context, to int, b []byte) error {
+	at, bytes := x.sent, uint64(len(b))
+	common := unsafe.SliceData(b) == unsafe.SliceData(x.common)
+	if at == 0 || !common {
+		at = x.next
+		x.next += wholeLines(bytes) + packetMore
+		slot := gpu.Bytes(x.ports.out)[at:][:wholeLines(bytes)+packetMore]
+		if !common {
+			copy(slot[slotHead:], b)
+		} else {
+			x.sent = at
+		}
+		x.ports.head(slot[packetHead:], &x.ports.call, bytes)
+		end := slotHead + wholeWords(bytes)
+		clear(slot[slotHead+bytes : end])
+		binary.LittleEndian.PutUint64(slot[end:], x.epoch)
+		binary.LittleEndian.PutUint64(slot[end+8:], sealOf(x.epoch, slot[packetHead:end]))
+	}
+	far := x.place(x.host, x.epoch) + packetHead
+	return x.ports.lanes[to].data.Put(far, at+packetHead, headBytes+wholeWords(bytes)+packetTail)
+}
+
+// place is where packets of a host come to.
+func (x *packets) place(g int, epoch uint64) uint64 {
+	return x.base + (epoch%2*uint64(len(x.hosts))+uint64(g))*x.stride()
+}
+
+// receive waits for the packet of a host.
+func (x *packets) receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
+	x.from, x.bytes, x.looks, x.wrong = x.counterpart(g), bytes, 0, nil
+	x.slot = gpu.Bytes(x.ports.in)[x.place(g, x.epoch):][:x.stride()]
+	if err := x.ports.lanes[x.from].data.Await(ctx, x.arrived); err != nil {
+		return err
+	}
+	if x.wrong != nil {
+		return x.wrong
+	}
+	var want [headBytes]byte
+	x.ports.head(want[:], &x.ports.call, bytes)
+	if head := x.slot[packetHead:slotHead]; string(head) != string(want[:]) {
+		return x.ports.contradicted(x.from, head, bytes)
+	}
+	use(x.slot[slotHead:][:bytes])
+	return nil
+}
+
+// whole reports whether a packet of so many bytes has arrived, all of it. The word of the
+// epoch is the last but one, so that where bytes come in order it is seldom seen too soon.
+func (x *packets) whole(slot []byte, epoch, bytes uint64) bool {
+	end := slotHead + wholeWords(bytes)
+	return atomic.LoadUint64(word(slot, end)) == epoch && atomic.LoadUint64(word(slot, end+8)) == sealOf(epoch, slot[packetHead:end])
+}
+
+func word(b []byte, at uint64) *uint64 { return (*uint64)(unsafe.Pointer(&b[at])) }
+
+// odd is how many looks pass before one for what would be a contradiction: a wait that is
+// that long is no quick one.
+const odd = 512
+
+func (x *packets) look() bool {
+	if x.whole(x.slot, x.epoch, x.bytes) {
+		return true
+	}
+	if x.looks++; x.looks%odd == 0 {
+		x.wrong = x.contradiction()
+	}
+	return x.wrong != nil
+}
+
+// contradiction looks for what the counterpart may have sent in place of the packet: one of
+// another length, or a piece through a slot.
+func (x *packets) contradiction() error {
+	p := x.ports
+	if atomic.LoadUint64(word(x.slot, packetHead)) == p.call.Sequence {
+		bytes := binary.LittleEndian.Uint64(x.slot[slotHead-8:])
+		if bytes != x.bytes && bytes <= x.room && x.whole(x.slot, x.epoch, bytes) {
+			return p.contradicted(x.from, x.slot[packetHead:slotHead], x.bytes)
+		}
+	}
+	piece := gpu.Bytes(p.in)[p.slot(x.from, p.lanes[x.from].received):][:headBytes]
+	if atomic.LoadUint64(word(piece, 0)) != p.call.Sequence || !settled(piece, &x.stray) {
+		return nil
+	}
+	return p.contradicted(x.from, piece, x.bytes)
+}
+
+// stray is what was seen where it is not expected: it counts when it is seen once more,
+// unchanged, after a while.
+type stray struct {
+	head [headBytes]byte
+	at   time.Time
+}
+
+// strayPatience is longer than anything takes that was on its way.
+const strayPatience = 250 * time.Millisecond
+
+// settled reports whether a head has been seen for long enough.
+func settled(head []byte, s *stray) bool {
+	if string(s.head[:]) != string(head) || s.at.IsZero() {
+		copy(s.head[:], head)
+		s.at = time.Now()
+		return false
+	}
+	return time.Since(s.at) >= strayPatience
+}
+
+// patience is the context of a wait for a piece. It ends with another one, or when the peer
+// turns out to be in a call that sends packets in the place of pieces, for which it looks
+// now and then.
+type patience struct {
+	context.Context
+	x     *packets
+	peer  int
+	next  time.Time // when to look
+	stray stray     // a packet in place of the piece
+	wrong error
+}
+
+func (p *patience) Err() error {
+	if now := time.Now(); p.wrong == nil && now.After(p.next) {
+		p.next = now.Add(strayPatience)
+		p.wrong = p.x.instead(p.peer, &p.stray)
+	}
+	if p.wrong != nil {
+		return p.wrong
+	}
+	return p.Context.Err()
+}
+
+// wait waits for the signal of a piece.
+func (x *packets) wait(ctx context.Context, peer int) error {
+	l := &x.ports.lanes[peer]
+	if !x.on.Load() || x.local[peer] {
+		return l.data.Wait(ctx)
+	}
+	p := &l.patience
+	*p = patience{Context: ctx, x: x, peer: peer, next: time.Now().Add(strayPatience)}
+	err := l.data.Wait(p)
+	if p.wrong != nil {
+		return p.wrong
+	}
+	return err
+}
+
+// instead says that a packet of a peer's host has come for the call that this rank is in.
+// Messages have no number, and may come before the next call.
+func (x *packets) instead(peer int, seen *stray) error {
+	p, due := x.ports, x.ports.call.Sequence
+	if due == 0 {
+		due = p.calls + 1
+	}
+	g, _ := x.find(peer)
+	slot := gpu.Bytes(p.in)[x.place(g, x.epoch+1):][:x.stride()]
+	bytes := binary.LittleEndian.Uint64(slot[slotHead-8:])
+	if atomic.LoadUint64(word(slot, packetHead)) != due || bytes > x.room || !x.whole(slot, x.epoch+1, bytes) || !settled(slot[packetHead:slotHead], seen) {
+		return nil
+	}
+	return p.contradicted(x.counterpart(g), slot[packetHead:slotHead], 0)
+}
