@@ -49,7 +49,7 @@ type Segment struct {
 	Shares []Share // exports of the whole allocation, best first; none for plain heap memory
 	Offset uint64  // of the range within the allocation, in bytes
 	Bytes  uint64  // of the range; not 0
-	Addr   uint64  // of the range in the rank process; a hint, 0 across the boundary
+	Addr   uint64  // of the range in the rank process, and valid there; 0 across the boundary
 }
 
 // Share is one way to reach an allocation from another process. Depending on Kind

@@ -66,7 +66,7 @@ func portsOf(ctx context.Context, c *comm.Communicator) (out, in *comm.Memory, p
 }
 
 // kernelPush is what Fifo.push does, by a kernel of the device.
-func kernelPush(dev *gputest.Device, h device.FifoHandle, t device.Trigger) (pos uint64) {
+func kernelPush(dev interface{ Word(addr uintptr) *uint64 }, h device.FifoHandle, t device.Trigger) (pos uint64) {
 	pos = atomic.AddUint64(dev.Word(h.Head), 1) - 1
 	for pos >= uint64(h.Mask)+1+atomic.LoadUint64(dev.Word(h.Tail)) {
 		time.Sleep(time.Microsecond)

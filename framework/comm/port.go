@@ -2,6 +2,7 @@ package comm
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,7 @@ type PortChannel struct {
 	kernels *portEnd
 	handle  device.PortChannelHandle
 	src     *Memory
+	stage   *stage // in front of src, where the transport cannot reach that
 	peerLen uint64
 	inbound proxy.Word     // that the peer raises
 	watched *proxy.Watched // nil where nobody forwards signals
@@ -39,6 +41,12 @@ type PortChannel struct {
 // PortChannel builds a channel to one peer: both ends call it. src is the rank's
 // memory that puts read; open is what the peer's puts may write, its Dst. They
 // may be the same.
+//
+// On the host src may be any memory (host.Wrap). Where the transport can neither map nor
+// register it, puts of the host copy what they read before they return; kernels cannot
+// put then. open has to be memory from Alloc, or behind a sealed memfd, unless the
+// transport is embedded and registers addresses, or the rank drives its streams; for
+// other memory the error is ErrUnsupported.
 func (c *Communicator) PortChannel(ctx context.Context, peer int, src, open *Memory) (*PortChannel, error) {
 	if err := c.checkPeer(opPortChannel, peer); err != nil {
 		return nil, err
@@ -136,7 +144,7 @@ func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) 
 	if ch.link.streamed {
 		join = func(ctx context.Context, c *Communicator) error { return ch.bindStreams(ctx, c, open) }
 	} else if err := c.sendKey(ctx, ch.link, ch.pair.peer, open); err != nil {
-		return err
+		return c.target(open, ch.link.transport, err)
 	}
 	if ch.link.lane != nil {
 		join = ch.bindAddresses
@@ -173,10 +181,10 @@ func (ch *PortChannel) bindKeys(ctx context.Context, c *Communicator) error {
 		return err
 	}
 	ch.peerLen = bytes
-	reg, err := ch.src.registration(ctx, ch.link.transport, c.dev.Info().Device)
+	reg, err := ch.source(ctx, c)
 	if err != nil {
 		key.Close()
-		return &framework.Error{Op: "register", Peer: framework.NoPeer, Err: err}
+		return err
 	}
 	ch.binding = portBinding{
 		src:       framework.MemoryBinding{Local: reg.ID},
@@ -207,6 +215,9 @@ func (ch *PortChannel) fillHandle(c *Communicator) {
 		SemaphoreSlot: e.slots.semaphore,
 	}
 	ch.handle.Semaphore.Inbound = ch.inbound.Device
+	if ch.stage != nil {
+		ch.handle.SrcMemory = noMemory
+	}
 	r := e.service.ring
 	if v := e.service.view; v.counters != nil {
 		base := v.memory.Addr()
@@ -224,7 +235,9 @@ func (ch *PortChannel) fillHandle(c *Communicator) {
 // Kind implements framework.Channel.
 func (ch *PortChannel) Kind() framework.Kind { return framework.KindPort }
 
-// Handle returns what a kernel takes.
+// Handle returns what a kernel takes. Where puts are copied (see Communicator.PortChannel)
+// its kernels may signal, wait and flush: a put ends the proxy, which says that its source
+// is not bound.
 func (ch *PortChannel) Handle() device.PortChannelHandle { return ch.handle }
 
 // AppendBinary implements framework.Channel.
@@ -338,6 +351,11 @@ func (ch *PortChannel) release(ctx context.Context) error {
 	}
 	if ch.remote.close != nil {
 		if e := ch.remote.close(ctx); err == nil {
+			err = e
+		}
+	}
+	if ch.stage != nil {
+		if e := ch.stage.close(ctx); err == nil && !errors.Is(e, framework.ErrPlugin) {
 			err = e
 		}
 	}

@@ -55,7 +55,8 @@ func (ch *PortChannel) closedError(op string) error {
 }
 
 // Put asks the proxy to copy bytes from the source memory into the peer's. It
-// returns when the request is queued; Flush tells when the source may be reused.
+// returns when the request is queued; Flush tells when the source may be reused. It waits
+// while too much is queued before it.
 func (ch *PortChannel) Put(dstOffset, srcOffset, bytes uint64) error {
 	return ch.push("put", device.TriggerData, dstOffset, srcOffset, bytes)
 }
@@ -94,6 +95,9 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 	e, err := ch.hostEnd()
 	if err != nil {
 		return err
+	}
+	if ch.stage != nil && kind&device.TriggerData != 0 {
+		return ch.pushStaged(e, op, kind, dst, src, bytes)
 	}
 	_, err = ch.pushAt(ch.life, e, op, ch.trigger(e, kind, dst, src, bytes))
 	return err

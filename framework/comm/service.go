@@ -113,7 +113,7 @@ func (c *Communicator) openEnd(ctx context.Context, t *Transport, from producer,
 // counts that channel. The caller holds c.rings.
 func (c *Communicator) proxy(ctx context.Context, t *Transport, from producer, streamed bool) (*proxyService, error) {
 	for _, p := range c.services(t) {
-		if p.from == from && (p.queue != nil) == streamed && p.memories+2 <= memorySlots && p.semaphores < semaphoreSlots {
+		if p.from == from && (p.queue != nil) == streamed && p.memories+2 <= noMemory && p.semaphores < semaphoreSlots {
 			p.enter()
 			return p, nil
 		}
@@ -272,7 +272,7 @@ func (p *proxyService) bind(ctx context.Context, b portBinding) (portSlots, erro
 	p.memories += 2
 	p.semaphores++
 	p.mu.Lock()
-	p.full = p.memories+2 > memorySlots || p.semaphores == semaphoreSlots
+	p.full = p.memories+2 > noMemory || p.semaphores == semaphoreSlots
 	p.mu.Unlock()
 	if p.queue != nil {
 		return n, b.stream.bind(p.queue, n, b.own)

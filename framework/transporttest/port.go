@@ -75,6 +75,7 @@ type channel struct {
 	conn     framework.ID
 	src, dst *buffer
 	counters *buffer // of the receiver
+	dstID    framework.ID
 	srcSlot  uint32
 	dstSlot  uint32
 	semSlot  uint32
@@ -94,12 +95,19 @@ func (n *numbers) next() (src, dst, sem uint32) {
 
 // channelTo makes side i of the link the sender of a channel with room bytes.
 func (p *port) channelTo(l *link, i int, room uint64, n *numbers) *channel {
+	sender, receiver := l.ranks[i], l.ranks[1-i]
+	return p.channelOver(l, i, sender.alloc(room), receiver.alloc(room), receiver.alloc(4096), n)
+}
+
+// channelOver is channelTo with memory that there is.
+func (p *port) channelOver(l *link, i int, from, to, counters *buffer, n *numbers) *channel {
 	t := p.t
 	sender, receiver := l.ranks[i], l.ranks[1-i]
-	c := &channel{port: p, conn: l.conn[i], src: sender.alloc(room), dst: receiver.alloc(room), counters: receiver.alloc(4096)}
+	c := &channel{port: p, conn: l.conn[i], src: from, dst: to, counters: counters}
 	c.srcSlot, c.dstSlot, c.semSlot = n.next()
 	src := sender.registered(c.src.segment)
 	dst := receiver.registered(c.dst.segment)
+	c.dstID = dst.ID
 	// A recipe is asked for as comm does; a port may have nothing to perform.
 	a, err := sender.Attach(t.ctx, c.conn, src.ID, []framework.Parcel{dst.Key})
 	if err != nil {

@@ -23,6 +23,7 @@ var portTests = []test{
 	{name: "port/rings", when: portClaimed, body: testRings},
 	{name: "port/idle", when: portClaimed, body: testIdle},
 	{name: "port/ring-full", when: portClaimed, body: testRingFull},
+	{name: "port/address", when: func(c claims) bool { return portClaimed(c) && !c.memory.apart }, body: testAddress},
 	{name: "port/several-links", when: func(c claims) bool { return portClaimed(c) && c.Links > 1 }, body: testSeveralLinks},
 }
 

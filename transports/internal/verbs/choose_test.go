@@ -2,14 +2,17 @@ package verbs
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
+	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
 // What is wrong with a machine is said, with what to do about it.
@@ -264,6 +267,65 @@ func TestDMABuf(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What has nothing but an address is registered there, where the address is one of this
+// process; memory of a device, and what has a descriptor that is of no use, is not.
+func TestAddress(t *testing.T) {
+	own := make([]uint64, 512)
+	at := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(own))))
+	seg := framework.Segment{Device: framework.Host, Bytes: 4096, Addr: at}
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			clear(own)
+			asked := recorded(t)
+			tr := transportOn(t, fake(t), mode)
+			reg, err := tr.Register(t.Context(), seg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "register access=0x7"
+			if mode == Atomic {
+				want = "register access=0xf"
+			}
+			if got := asked(); !slices.Contains(got, want) {
+				t.Errorf("%q: expected %q", got, want)
+			}
+			if k, err := openKey(reg.Key, mode); err != nil || k.addr != at || k.bytes != 4096 {
+				t.Errorf("key %+v, %v: expected 4096 bytes at %#x", k, err, at)
+			}
+			r, err := ids.Find[*registration](&tr.things, reg.ID, "registration")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.raise(64, 3) || own[8] != 3 {
+				t.Errorf("the counter is %d: expected 3", own[8])
+			}
+			if r.raise(4096-7, 1) || r.raise(4, 1) {
+				t.Error("a counter outside of the memory, or not aligned, was raised")
+			}
+			if err := tr.Close(t.Context(), reg.ID); err != nil {
+				t.Error(err)
+			}
+			if r.raise(64, 1) || own[8] != 3 {
+				t.Errorf("memory whose registration was closed was raised to %d", own[8])
+			}
+		})
+	}
+	tr := transportOn(t, fake(t), Atomic)
+	refused := func(change func(s *framework.Segment), class error, words ...string) {
+		t.Helper()
+		s := seg
+		change(&s)
+		_, err := tr.Register(t.Context(), s)
+		wantError(t, err, class, words...)
+	}
+	refused(func(s *framework.Segment) { s.Addr = 0 }, framework.ErrUnsupported, "memory from Alloc", "by its address")
+	refused(func(s *framework.Segment) { s.Device = framework.Device{Type: "cuda"} }, framework.ErrUnsupported, "dma-buf", "staged")
+	refused(func(s *framework.Segment) { s.Shares = []framework.Share{{Kind: framework.ShareVMM}} }, framework.ErrUnsupported, "memory from Alloc")
+	refused(func(s *framework.Segment) { s.Addr = math.MaxUint64 - 7 }, framework.ErrInvalid, "4096 bytes at address")
+	_, err := transportOn(t, fake(t, "REGISTER_ERRNO=14"), Atomic).Register(t.Context(), seg)
+	wantError(t, err, framework.ErrInvalid, "4096 bytes at address", "may write")
 }
 
 func TestConfig(t *testing.T) {

@@ -247,7 +247,7 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	if _, err := openKey(keys[0], t.setup.Mode); err != nil {
 		return none, &framework.Error{Peer: c.peer, Err: err}
 	}
-	if t.setup.Mode != Immediate || own == nil || own.memory != nil {
+	if t.setup.Mode != Immediate || own == nil || own.mapped {
 		return none, nil
 	}
 	share, err := own.openInbox()

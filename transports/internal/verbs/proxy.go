@@ -94,7 +94,7 @@ func (p *proxy) BindMemory(ctx context.Context, number uint32, b framework.Memor
 	case b.Local != 0 && b.Conn == 0:
 		var r *registration
 		if r, err = ids.Find[*registration](&p.t.things, b.Local, "registration"); err == nil {
-			v = bound{by: b.Local, own: r.region, mapped: r.memory != nil}
+			v = bound{by: b.Local, own: r.region, mapped: r.mapped}
 		}
 	case b.Local == 0 && b.Conn != 0:
 		v, err = p.peers(b.Conn, b.Key)

@@ -2,10 +2,12 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -15,10 +17,12 @@ import (
 // registration is local memory that the adapter knows.
 type registration struct {
 	t      *Transport
-	memory *memfd.Memory // nil for memory of a device
+	memory *memfd.Memory // nil for memory of a device, and for an address of the rank
 	region *region
+	mapped bool // this process can touch the region
 
 	mu    sync.Mutex
+	gone  bool
 	inbox *memfd.Memory // counts for a forwarder, where the plugin cannot raise counters
 }
 
@@ -32,7 +36,7 @@ func (r *registration) close() {
 			_ = m.Close() // of what this package mapped
 		}
 	}
-	r.memory, r.inbox = nil, nil
+	r.memory, r.inbox, r.gone = nil, nil, true
 	r.mu.Unlock()
 	r.t.release()
 }
@@ -42,18 +46,21 @@ func (r *registration) close() {
 func (r *registration) raise(offset, n uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.inbox
-	if m == nil {
-		m = r.memory
+	base := uintptr(r.region.addr)
+	if r.inbox != nil {
+		base = uintptr(r.inbox.Addr())
 	}
-	if m == nil || offset > m.Len() || m.Len()-offset < 8 || (uint64(uintptr(m.Addr()))+offset)%8 != 0 {
+	if r.gone || r.inbox == nil && !r.mapped || offset > r.region.bytes || r.region.bytes-offset < 8 || (uint64(base)+offset)%8 != 0 {
 		return false
 	}
-	atomic.AddUint64((*uint64)(unsafe.Add(m.Addr(), offset)), n) // who sees the sum sees what was there before
+	word := base + uintptr(offset)
+	atomic.AddUint64(*(**uint64)(unsafe.Pointer(&word)), n) // who sees the sum sees what was there before
 	return true
 }
 
-// Register takes memory behind a sealed memfd, or behind a dma-buf.
+// Register takes memory behind a sealed memfd, or behind a dma-buf. In the process of the
+// rank it takes memory of the host by its address, too; what is there has to stay until the
+// registration is closed, behind which neither the adapter nor a peer touches it.
 func (t *Transport) Register(ctx context.Context, seg framework.Segment) (framework.Registration, error) {
 	r, err := t.register(ctx, seg)
 	if err != nil {
@@ -71,7 +78,8 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 		return none, fmt.Errorf("%w: %d bytes at offset %d", framework.ErrInvalid, seg.Bytes, seg.Offset)
 	}
 	share, err := t.usable(seg)
-	if err != nil {
+	direct := err != nil && byAddress(seg)
+	if err != nil && !direct {
 		return none, err
 	}
 	// The check of the range comes before the device, which may be missing.
@@ -84,18 +92,21 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	if err != nil {
 		return none, err
 	}
-	r := &registration{t: t}
+	r := &registration{t: t, mapped: direct || share.Kind == framework.ShareMemFD}
 	// Never with relaxed ordering: a signal is ordered behind data by the bus alone, and
 	// which memory holds counters is known only when they are bound.
 	access := accessLocal | accessWrite | accessRead
 	if t.setup.Mode == Atomic {
 		access |= accessAtomic
 	}
-	if share.Kind == framework.ShareMemFD {
+	switch {
+	case direct:
+		r.region, err = d.registerAddress(seg, access)
+	case share.Kind == framework.ShareMemFD:
 		if r.memory, err = memfd.Open(share.FD, seg.Offset, seg.Bytes); err == nil {
 			r.region, err = d.register(r.memory.Addr(), seg.Bytes, access)
 		}
-	} else {
+	default:
 		r.region, err = d.registerFD(share, seg, access)
 	}
 	if err != nil {
@@ -108,6 +119,23 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	id := t.things.Keep(r)
 	k := key{mode: t.setup.Mode, id: id, addr: r.region.addr, bytes: seg.Bytes, rkey: r.region.rkey}
 	return framework.Registration{ID: id, Key: framework.Parcel{Data: k.append(nil)}}, nil
+}
+
+// byAddress reports whether memory of the host has nothing but an address of this process.
+func byAddress(seg framework.Segment) bool {
+	return seg.Addr != 0 && len(seg.Shares) == 0 && (seg.Device.Type == "" || seg.Device == framework.Host)
+}
+
+func (d *adapter) registerAddress(seg framework.Segment, access int) (*region, error) {
+	if seg.Addr+seg.Bytes < seg.Addr {
+		return nil, fmt.Errorf("%w: %d bytes at address %#x", framework.ErrInvalid, seg.Bytes, seg.Addr)
+	}
+	addr := uintptr(seg.Addr)
+	r, err := d.register(*(*unsafe.Pointer)(unsafe.Pointer(&addr)), seg.Bytes, access)
+	if errors.Is(err, syscall.EFAULT) {
+		err = fmt.Errorf("%w: %d bytes at address %#x: expected memory that this process may write: %w", framework.ErrInvalid, seg.Bytes, seg.Addr, syscall.EFAULT)
+	}
+	return r, err
 }
 
 func (d *adapter) registerFD(s framework.Share, seg framework.Segment, access int) (r *region, err error) {
@@ -142,7 +170,11 @@ func (t *Transport) usable(seg framework.Segment) (framework.Share, error) {
 		return framework.Share{}, fmt.Errorf("%w: memory of %s: the option gpu_direct is off; expected memory of the host", framework.ErrUnsupported, seg.Device)
 	}
 	if i < 0 {
-		return framework.Share{}, fmt.Errorf("%w: memory of %s without a share of kind %s: expected memory from Alloc; other memory has to be staged", framework.ErrUnsupported, seg.Device, kind)
+		advice := "a transport that is embedded takes other memory by its address"
+		if kind == framework.ShareDMABuf {
+			advice = "other memory has to be staged through memory of the host"
+		}
+		return framework.Share{}, fmt.Errorf("%w: memory of %s without a share of kind %s: expected memory from Alloc; %s", framework.ErrUnsupported, seg.Device, kind, advice)
 	}
 	if seg.Shares[i].FD == nil {
 		return framework.Share{}, fmt.Errorf("%w: share of kind %s without a descriptor", framework.ErrInvalid, kind)

@@ -1,0 +1,141 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// A transport in a process of its own reaches what has a descriptor. What puts read from
+// other memory of this process goes through memory that has one: the bytes are copied
+// there before the trigger that cites them is pushed, so that everything behind the
+// trigger is as it always is. What puts write cannot be staged: the peer's signal would
+// say that data is there when it still had to be copied, and nobody here would know.
+
+// A stage has parts that are used in turn. The last put of each carries a flush, behind
+// which the part is free again: while one is filled the others are on their way.
+const (
+	stageParts = 4
+	stagePart  = 256 << 10 // at most
+	stageUnit  = 4 << 10
+)
+
+// noMemory is a number that is never bound. A kernel does not stage, so in the handle of a
+// channel with a stage it stands for the source: a put with it ends the proxy, with an
+// error, where the number of the stage would send other bytes than were meant.
+const noMemory = memorySlots - 1
+
+// stage is memory in front of a transport that cannot reach what puts read.
+type stage struct {
+	memory *Memory
+	part   uint64 // bytes of each
+
+	mu    sync.Mutex // held while a put is copied and pushed: puts fill parts one behind the other
+	now   int        // the part that is filled
+	used  uint64     // bytes of it
+	after [stageParts]uint64
+}
+
+// newStage makes a stage for puts from memory of so many bytes, and registers it.
+func (c *Communicator) newStage(ctx context.Context, t *Transport, bytes uint64) (*stage, framework.Registration, error) {
+	part := stageUnit * max(1, min((bytes+stageUnit-1)/stageUnit, stagePart/stageUnit))
+	inner, err := c.dev.Alloc(stageParts * part)
+	if err != nil {
+		return nil, framework.Registration{}, fmt.Errorf("stage: %w", err)
+	}
+	s := &stage{memory: &Memory{Memory: inner, owned: true}, part: part}
+	reg, err := s.memory.registration(ctx, t, c.dev.Info().Device)
+	if err != nil {
+		return nil, reg, errors.Join(fmt.Errorf("stage: %w", err), inner.Close())
+	}
+	return s, reg, nil
+}
+
+func (s *stage) close(ctx context.Context) error {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.closed = true
+	return errors.Join(s.memory.withdraw(ctx), s.memory.Memory.Close())
+}
+
+// apart reports whether this process can read memory that nobody else can be given.
+func (c *Communicator) apart(m *Memory) bool {
+	if c.control.hostDev != nil {
+		return false // its copy engines, or the collectives, do that
+	}
+	shares, err := m.Export()
+	if err != nil {
+		return false
+	}
+	defer framework.Parcel{Shares: shares}.Close()
+	for _, s := range shares {
+		if s.Kind.HasFD() {
+			return false
+		}
+	}
+	return true
+}
+
+// source registers what puts read, or a stage in front of it.
+func (ch *PortChannel) source(ctx context.Context, c *Communicator) (framework.Registration, error) {
+	t := ch.link.transport
+	reg, err := ch.src.registration(ctx, t, c.dev.Info().Device)
+	if errors.Is(err, framework.ErrUnsupported) && c.apart(ch.src) {
+		ch.stage, reg, err = c.newStage(ctx, t, ch.src.Bytes())
+	}
+	if err != nil {
+		return reg, &framework.Error{Op: "register", Peer: framework.NoPeer, Err: err}
+	}
+	return reg, nil
+}
+
+// target says of what puts of the peer cannot write what can be used in its place.
+func (c *Communicator) target(m *Memory, t *Transport, err error) error {
+	if !errors.Is(err, framework.ErrUnsupported) || !c.apart(m) {
+		return err
+	}
+	return fmt.Errorf("%w; puts of the peer cannot write memory without a descriptor unless %s is embedded and registers addresses: expected memory from Alloc, or behind a sealed memfd. Memory that puts read may be any", err, t.Name)
+}
+
+// pushStaged copies what a put reads and pushes a trigger for each piece; the last one
+// does what else was asked for. It waits while all parts are on their way.
+func (ch *PortChannel) pushStaged(e *portEnd, op string, kind, dst, src, bytes uint64) error {
+	s := ch.stage
+	from, to := gpu.Bytes(ch.src.Memory), gpu.Bytes(s.memory.Memory)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.used == 0 && s.after[s.now] != 0 {
+			behind := s.after[s.now] - 1
+			if err := ch.await(ch.life, op, func() bool { return e.service.ring.Flushed(e.slots.semaphore, behind) }); err != nil {
+				return err
+			}
+		}
+		n, at, what := min(bytes, s.part-s.used), uint64(s.now)*s.part+s.used, uint64(device.TriggerData)
+		copy(to[at:at+n], from[src:src+n])
+		if n == bytes {
+			what = kind
+		}
+		full := s.used+n == s.part
+		if full {
+			what |= device.TriggerFlush
+		}
+		pos, err := ch.pushAt(ch.life, e, op, ch.trigger(e, what, dst, at, n))
+		if err != nil {
+			return err
+		}
+		s.used += n
+		if full {
+			s.after[s.now], s.now, s.used = pos+1, (s.now+1)%stageParts, 0
+		}
+		if bytes -= n; bytes == 0 {
+			return nil
+		}
+		src, dst = src+n, dst+n
+	}
+}
