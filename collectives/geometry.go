@@ -38,7 +38,7 @@ const (
 	devicePackets = 24 << 20 // on GPUs
 	deviceLines   = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
 	slotUnit      = 256
-	leastBelt     = 8 << 10
+	leastTold     = 48 << 10
 	mostBelt      = 64 << 10
 
 	// Of messages, as many lanes as there can be blocks that send beside as many that
@@ -117,13 +117,14 @@ func (g geometry) nearArea(lines bool, ranks int) (area, half, slot uint64) {
 	return area, half, half / uint64(ranks) / slotUnit * slotUnit
 }
 
-// beltChunk is how much of a share a lane sends at once when the slots of pipes are divided among
-// so many lanes: so much that few chunks are waited for, and so little that what is
-// done with a chunk is done while the next ones are on their way.
-func (g geometry) beltChunk(share uint64, lanes uint32) uint64 {
+// beltChunk is how much of a share a lane sends each peer at once when the slots of pipes are
+// divided among so many lanes. A lane that tells of less than 48 KiB at a time waits
+// longer for its arrival than for the link; and what is in one chunk alone is not summed
+// while the rest is on its way.
+func (g geometry) beltChunk(share uint64, lanes, peers uint32) uint64 {
 	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostBelt)
-	some := min(max(share/uint64(lanes)/4, leastBelt), most)
-	return max(some/line*line, line)
+	some := max(share/uint64(lanes)/2, leastTold/uint64(max(peers, 1)))
+	return max(min(some, most)/line*line, line)
 }
 
 func (g geometry) fill(c *common) {

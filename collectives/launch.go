@@ -116,7 +116,7 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 			a.Lanes = l.Grid // the same on all ranks: tables and caps are
 		}
 		if alg.name == shares {
-			a.Chunk = c.geometry.beltChunk(r.Bytes/uint64(a.Ranks), a.Lanes)
+			a.Chunk = c.geometry.beltChunk(r.Bytes/uint64(a.Ranks), a.Lanes, a.Ranks-1)
 		}
 		err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 		a.Lanes = c.geometry.Lanes

@@ -177,3 +177,26 @@ func TestScratchIsDivided(t *testing.T) {
 		}
 	}
 }
+
+// Belts have the memory of pipes, cut for another number of lanes: their slots stay within it,
+// hold whole lines, and a lane tells of enough at a time.
+func TestBeltsFitIntoPipes(t *testing.T) {
+	for ranks := 2; ranks <= maxRanks; ranks++ {
+		g, err := layout(deviceScratch, ranks, deviceLanes, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		room := uint64(g.Lanes) * uint64(ranks) * pipeSlots * g.PipeSlot
+		for _, lanes := range []uint32{1, 32, 100, maxLanes} {
+			for _, share := range []uint64{0, 1, 1 << 20, 16 << 20, 1 << 30} {
+				chunk := g.beltChunk(share, lanes, uint32(ranks-1))
+				if used := uint64(lanes) * uint64(ranks) * pipeSlots * chunk; used > room || chunk%line != 0 || chunk == 0 {
+					t.Errorf("%d ranks, %d lanes, a share of %d: chunks of %d bytes take %d of %d", ranks, lanes, share, chunk, used, room)
+				}
+			}
+			if told := g.beltChunk(1<<30, lanes, uint32(ranks-1)) * uint64(ranks-1); told < leastTold {
+				t.Errorf("%d ranks, %d lanes: a lane tells of %d bytes of a large share at a time: want %d at least", ranks, lanes, told, leastTold)
+			}
+		}
+	}
+}
