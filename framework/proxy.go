@@ -42,6 +42,13 @@ type Helper interface {
 	// concurrently and late. Soon: a flush is open, something is left to perform, or
 	// signals are counted here, so that one who waits may need another call.
 	Help(waits bool) (soon bool)
+
+	// Perform performs the trigger of these two words in place of a push, if all that
+	// was pushed before is performed, and if neither the proxy's thread nor anybody
+	// else is at work. Else taken is false, and nothing has happened. done: it asks for
+	// a flush, which is complete; one that is not has to be pushed. It waits no longer
+	// than a network takes to answer, and may be called as Help may.
+	Perform(fst, snd uint64) (taken, done bool)
 }
 
 // MemoryBinding gives a number to memory that triggers cite. Exactly one of Local

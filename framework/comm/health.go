@@ -40,6 +40,11 @@ func (c *Communicator) Err() error {
 	if !c.over.Load() {
 		return nil
 	}
+	return c.why()
+}
+
+// why is the error of a communicator that is over.
+func (c *Communicator) why() error {
 	c.health.mu.Lock()
 	defer c.health.mu.Unlock()
 	if c.cause != nil {

@@ -34,6 +34,7 @@ type PortChannel struct {
 
 	life   context.Context // ends when Close begins
 	cancel context.CancelFunc
+	over   atomic.Bool   // life has ended
 	use    sync.RWMutex  // held for reading by those who are in a method
 	turn   chan struct{} // holds one token: who has it may Wait
 }
@@ -251,6 +252,7 @@ func (ch *PortChannel) Close() error { return shutNow(ch) }
 
 func (ch *PortChannel) shut(ctx context.Context) error {
 	return ch.end(ch, func() error {
+		ch.over.Store(true)
 		ch.cancel()
 		ch.use.Lock() // all are out, and nobody comes in
 		defer ch.use.Unlock()

@@ -79,7 +79,8 @@ func TestPutsOutOfRange(t *testing.T) {
 			{gib4 - 1, 0, 1, "destination range [4294967295, 4294967296) of 65536 bytes"},
 			{kib64, 0, 1, "destination range [65536, 65537) of 65536 bytes"},
 		} {
-			for name, put := range map[string]func(dst, src, bytes uint64) error{"put": ch.Put, "put with signal": ch.PutWithSignal} {
+			flush := func(dst, src, bytes uint64) error { return ch.PutWithSignalAndFlush(ctx, dst, src, bytes) }
+			for name, put := range map[string]func(dst, src, bytes uint64) error{"put": ch.Put, "put with signal": ch.PutWithSignal, "put with signal and flush": flush} {
 				err := put(x.dst, x.src, x.bytes)
 				if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != 1-c.Rank() || !strings.Contains(err.Error(), x.text) {
 					return fmt.Errorf("%s of %d bytes from %d to %d: %v: expected %q, and rank %d", name, x.bytes, x.src, x.dst, err, x.text, 1-c.Rank())
@@ -125,13 +126,46 @@ func TestCloseEndsThoseWhoWait(t *testing.T) {
 		}
 		for name, call := range map[string]func() error{
 			"put": func() error { return ch.Put(0, 0, 1) }, "signal": ch.Signal,
-			"flush": func() error { return ch.Flush(ctx) }, "wait": func() error { return ch.Wait(ctx) },
+			"flush": func() error { return ch.Flush(ctx) }, "signal and flush": func() error { return ch.SignalAndFlush(ctx) }, "wait": func() error { return ch.Wait(ctx) },
 		} {
 			if err := call(); !errors.Is(err, framework.ErrClosed) {
 				return fmt.Errorf("%s after Close: %v, expected ErrClosed", name, err)
 			}
 		}
 		return c.Barrier(ctx) // the communicator did not suffer
+	})
+}
+
+// One request for a put, a signal and a flush is as good as three: when it returns the source
+// may be written again, and the peer sees the data behind the signal.
+func TestRequestsThatFlush(t *testing.T) {
+	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error {
+		const half, each, rounds = 1 << 15, 1000, 50
+		out, in := gpu.Bytes(m.Memory)[:each], gpu.Bytes(m.Memory)[half:half+each]
+		for i := range rounds {
+			for k := range out {
+				out[k] = byte(i + c.Rank())
+			}
+			if err := ch.PutWithSignalAndFlush(ctx, half, 0, each); err != nil {
+				return err
+			}
+			clear(out)
+			if err := ch.Wait(ctx); err != nil {
+				return err
+			}
+			if want := byte(i + 1 - c.Rank()); in[0] != want || in[each-1] != want {
+				return fmt.Errorf("round %d: bytes %d and %d, expected %d", i, in[0], in[each-1], want)
+			}
+			if err := errors.Join(ch.SignalAndFlush(ctx), ch.Wait(ctx)); err != nil { // the peer has read them
+				return err
+			}
+		}
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := ch.Wait(gone); !errors.Is(err, framework.ErrPeer) {
+			return fmt.Errorf("a signal more than were sent: %v", err)
+		}
+		return c.Barrier(ctx)
 	})
 }
 

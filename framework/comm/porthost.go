@@ -19,6 +19,10 @@ func (ch *PortChannel) hostEnd() (*portEnd, error) {
 	if e := ch.host.Load(); e != nil {
 		return e, nil
 	}
+	return ch.makeHostEnd()
+}
+
+func (ch *PortChannel) makeHostEnd() (*portEnd, error) {
 	ch.making.Lock()
 	defer ch.making.Unlock()
 	if e := ch.host.Load(); e != nil {
@@ -40,14 +44,14 @@ func (ch *PortChannel) hostEnd() (*portEnd, error) {
 // with ch.use.RUnlock.
 func (ch *PortChannel) enter(op string) error {
 	ch.use.RLock()
-	err := ch.comm.Err()
-	if ch.life.Err() != nil {
-		err = ch.closedError(op)
+	if !ch.comm.over.Load() && !ch.over.Load() {
+		return nil
 	}
-	if err != nil {
-		ch.use.RUnlock()
+	defer ch.use.RUnlock()
+	if ch.over.Load() {
+		return ch.closedError(op)
 	}
-	return err
+	return ch.comm.Err()
 }
 
 func (ch *PortChannel) closedError(op string) error {
@@ -89,8 +93,10 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 		return err
 	}
 	defer ch.use.RUnlock()
-	if err := ch.inRange(dst, src, bytes); err != nil {
-		return err
+	if kind&device.TriggerData != 0 {
+		if err := ch.inRange(dst, src, bytes); err != nil {
+			return err
+		}
 	}
 	e, err := ch.hostEnd()
 	if err != nil {
@@ -99,7 +105,11 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 	if ch.stage != nil && kind&device.TriggerData != 0 {
 		return ch.pushStaged(e, op, kind, dst, src, bytes)
 	}
-	_, err = ch.pushAt(ch.life, e, op, ch.trigger(e, kind, dst, src, bytes))
+	t := ch.trigger(e, kind, dst, src, bytes)
+	if taken, _ := e.service.ring.Now(t); taken {
+		return nil
+	}
+	_, err = ch.pushAt(ch.life, e, op, t)
 	return err
 }
 
@@ -149,18 +159,59 @@ func (ch *PortChannel) inRange(dst, src, bytes uint64) error {
 // Flush waits until the data of all earlier puts of this channel is visible to the
 // peer, and their sources may be reused.
 func (ch *PortChannel) Flush(ctx context.Context) error {
+	return ch.complete(ctx, device.TriggerFlush, 0, 0, 0)
+}
+
+// SignalAndFlush is Signal, then Flush, in one request.
+func (ch *PortChannel) SignalAndFlush(ctx context.Context) error {
+	return ch.complete(ctx, device.TriggerSignal|device.TriggerFlush, 0, 0, 0)
+}
+
+// PutWithSignalAndFlush is PutWithSignal, then Flush, in one request.
+func (ch *PortChannel) PutWithSignalAndFlush(ctx context.Context, dstOffset, srcOffset, bytes uint64) error {
+	return ch.complete(ctx, device.TriggerData|device.TriggerSignal|device.TriggerFlush, dstOffset, srcOffset, bytes)
+}
+
+// complete asks for something that ends with a flush, and waits for it.
+func (ch *PortChannel) complete(ctx context.Context, kind, dst, src, bytes uint64) error {
 	if err := ch.enter("flush"); err != nil {
 		return err
 	}
 	defer ch.use.RUnlock()
+	if kind&device.TriggerData != 0 {
+		if err := ch.inRange(dst, src, bytes); err != nil {
+			return err
+		}
+	}
 	e, err := ch.hostEnd()
 	if err != nil {
 		return err
 	}
+	if ch.stage != nil && kind&device.TriggerData != 0 {
+		if err := ch.pushStaged(e, "put", kind&^device.TriggerFlush, dst, src, bytes); err != nil {
+			return err
+		}
+		kind, dst, src, bytes = device.TriggerFlush, 0, 0, 0
+	}
+	t := ch.trigger(e, kind, dst, src, bytes)
+	if e == ch.kernels { // else what kernels have pushed is to be taken before
+		taken, done := e.service.ring.Now(t)
+		if done {
+			return nil
+		}
+		if taken {
+			t = ch.trigger(e, device.TriggerFlush, 0, 0, 0)
+		}
+	}
+	return ch.flushed(ctx, e, t)
+}
+
+// flushed pushes a trigger that ends with a flush, and waits for it.
+func (ch *PortChannel) flushed(ctx context.Context, e *portEnd, t device.Trigger) error {
 	start := time.Now()
 	both := eithers.Get().(*either)
 	*both = either{ch.life, ctx}
-	pos, err := ch.flushAt(both, e)
+	pos, err := ch.flushAt(both, e, t)
 	*both = either{}
 	eithers.Put(both)
 	if err != nil {
@@ -169,21 +220,22 @@ func (ch *PortChannel) Flush(ctx context.Context) error {
 		}
 		return err
 	}
+	r := e.service.ring
 	if e.service.queue != nil {
-		return ch.awaitStream(ctx, "flush", e, e.service.ring.FlushedAt(e.slots.semaphore), pos+1)
+		return ch.awaitStream(ctx, "flush", e, r.FlushedAt(e.slots.semaphore), pos+1)
 	}
-	return ch.await(ctx, "flush", func() bool { return e.service.ring.Flushed(e.slots.semaphore, pos) })
+	return ch.await(ctx, "flush", func() bool { return r.Flushed(e.slots.semaphore, pos) })
 }
 
-// flushAt queues a flush. What kernels have pushed to a ring of their own is taken
-// before, so that it is flushed as well.
-func (ch *PortChannel) flushAt(ctx context.Context, e *portEnd) (uint64, error) {
+// flushAt queues a request that ends with a flush. What kernels have pushed to a ring of
+// their own is taken before, so that it is flushed as well.
+func (ch *PortChannel) flushAt(ctx context.Context, e *portEnd, t device.Trigger) (uint64, error) {
 	if k := ch.kernels.service; k != e.service {
 		if err := k.ring.WaitTaken(ctx); err != nil {
 			return 0, ch.refused("flush", err)
 		}
 	}
-	return ch.pushAt(ctx, e, "flush", ch.trigger(e, device.TriggerFlush, 0, 0, 0))
+	return ch.pushAt(ctx, e, "flush", t)
 }
 
 // either is over when one of two contexts is. A ring asks for no more, and only when

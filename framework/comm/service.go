@@ -216,7 +216,7 @@ func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport,
 		// Not where kernels of a device push: they cannot wake a thread that sleeps because
 		// somebody helped.
 		if h, ok := made.(framework.Helper); ok && (p.from == fromHost || c.control.hostDev == nil) {
-			p.ring.Assist(h.Help)
+			p.ring.Assist(h)
 		}
 	}
 	waitCtx, cancel := context.WithCancel(context.Background())

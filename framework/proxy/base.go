@@ -75,6 +75,21 @@ func (b *Base) Lend(waits bool) (left bool) {
 	return s != nil && s.Help(waits)
 }
 
+// Borrow gives the caller the turn, to perform one trigger that is in no ring: see
+// Service.Return. nil: not now, and then the trigger is pushed.
+func (b *Base) Borrow() *Service {
+	s := b.running.Load()
+	switch {
+	case s == nil || !s.turn.TryLock():
+		return nil
+	case s.over || s.failed != nil || s.stop.Load() != run || !s.ring.Idle(): // what the caller has pushed comes before
+		s.turn.Unlock()
+		return nil
+	}
+	s.woken = true
+	return s
+}
+
 // Lent is for handlers: whether this call is on a thread of somebody else, so that it must
 // not wait.
 func (b *Base) Lent() bool {

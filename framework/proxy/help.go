@@ -101,6 +101,29 @@ func (s *Service) Help(waits bool) (left bool) {
 	return left
 }
 
+// Return gives back a turn that was borrowed, and says what came of the trigger: whether it
+// was performed, with what error, or what recover has returned, either of which ends the
+// proxy. It reports whether the trigger needs no push.
+func (s *Service) Return(t device.Trigger, taken bool, err error, panic any) bool {
+	switch {
+	case panic != nil:
+		s.fail(panicked(s.ring.Tail(), panic))
+		taken = true
+	case err != nil:
+		s.fail(rejected(t, s.ring.Tail(), err))
+		taken = true
+	}
+	n := uint64(1)
+	if taken {
+		n = s.helped.Add(1)
+	}
+	s.turn.Unlock()
+	if n%32 == 0 {
+		s.crowd.Share(time.Now()) // as polls do: who only pushes never rests
+	}
+	return taken
+}
+
 // errEnd is a handler's End.
 var errEnd = errors.New("end")
 

@@ -30,9 +30,36 @@ func helped(t *testing.T, slots int, h func(r *ring.Ring, lent func() bool) Hand
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Stop(bound(t)) })
-	r.Assist(b.Lend)
+	r.Assist(lending{b})
 	return r, b
 }
+
+// lending is a proxy of a transport without a transport.
+type lending struct{ b *Base }
+
+func (l lending) Help(waits bool) bool { return l.b.Lend(waits) }
+
+// Perform hands the trigger to the handler, at a position that no push has.
+func (l lending) Perform(fst, snd uint64) (taken, done bool) {
+	turn := l.b.Borrow()
+	if turn == nil {
+		return false, false
+	}
+	t := device.Trigger{Fst: fst, Snd: snd}
+	var err error
+	defer func() { taken = turn.Return(t, taken, err, recover()) }()
+	if fst == refused {
+		return false, false
+	}
+	r := turn.handler(t, atOnce)
+	err = r.err
+	return true, err == nil
+}
+
+const (
+	atOnce  = 1 << 62
+	refused = 1 << 40
+)
 
 // eventually fails the test if a condition does not come true.
 func eventually(t *testing.T, what string, ready func() bool) {

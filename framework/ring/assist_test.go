@@ -9,12 +9,83 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
+// helper is a consumer in the process of who pushes.
+type helper struct {
+	help    func(waits bool) bool
+	perform func(fst, snd uint64) (taken, done bool)
+}
+
+func (h helper) Help(waits bool) bool                       { return h.help(waits) }
+func (h helper) Perform(fst, snd uint64) (taken, done bool) { return h.perform(fst, snd) }
+
+// What is performed at once takes no slot. Behind it, what others have pushed meanwhile is
+// offered to the consumer, and a consumer that sleeps and does not take it is woken.
+func TestNow(t *testing.T) {
+	p, c := pair(t, 4)
+	if taken, done := p.Now(device.Trigger{Fst: 1}); taken || done {
+		t.Error("a trigger was performed where nobody can")
+	}
+	var taken, done, drains bool
+	helps := 0
+	meanwhile := func() {}
+	p.Assist(helper{
+		help: func(waits bool) bool {
+			if waits {
+				t.Error("one who does not wait says that he does")
+			}
+			helps++
+			for _, _, ok := c.Poll(); ok && drains; _, _, ok = c.Poll() {
+				c.Pop()
+			}
+			return false
+		},
+		perform: func(fst, snd uint64) (bool, bool) {
+			if fst != 5 || snd != 6 {
+				t.Errorf("words %d and %d: expected 5 and 6", fst, snd)
+			}
+			meanwhile()
+			return taken, done
+		},
+	})
+	now := func() (bool, bool) { return p.Now(device.Trigger{Fst: 5, Snd: 6}) }
+	for _, x := range [][2]bool{{false, false}, {true, false}, {true, true}} {
+		taken, done = x[0], x[1]
+		if a, b := now(); a != taken || b != done || helps != 0 || !c.Idle() {
+			t.Errorf("taken %v, done %v, %d helps, idle %v: expected %v, %v, none, and no slot taken", a, b, helps, c.Idle(), taken, done)
+		}
+	}
+	kernel := func() { // one who pushes beside the helper, and helps nobody
+		if _, ok, err := p.Offer(device.Trigger{Fst: 9}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	meanwhile, drains = kernel, true
+	if now(); helps != 1 || !c.Idle() {
+		t.Errorf("%d helps and idle %v: expected what came meanwhile to be performed by one", helps, c.Idle())
+	}
+	drains = false
+	woken := make(chan bool, 1)
+	meanwhile = func() {
+		go func() {
+			woken <- c.ParkFor(func(bool) time.Duration {
+				kernel() // after the look that a park begins with
+				return 20 * time.Second
+			})
+		}()
+		for limit := time.Now().Add(20 * time.Second); c.Idle() && time.Now().Before(limit); {
+		}
+	}
+	if now(); !<-woken {
+		t.Error("a trigger that nobody performs did not wake the consumer")
+	}
+}
+
 // A push offers its trigger to the consumer in its own process, which may take it at once; a
 // wait offers itself until it is over.
 func TestAssist(t *testing.T) {
 	p, c := pair(t, 4)
 	takes, pushes, waits := false, 0, 0
-	p.Assist(func(waiting bool) bool {
+	p.Assist(helper{help: func(waiting bool) bool {
 		if waiting {
 			waits++
 		} else {
@@ -28,7 +99,7 @@ func TestAssist(t *testing.T) {
 			c.Pop()
 		}
 		return waiting
-	})
+	}})
 	ctx := deadline(t, 20*time.Second)
 	var last uint64
 	for i := range uint64(6) { // more than there is room for: the fifth waits

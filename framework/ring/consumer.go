@@ -29,6 +29,9 @@ func (r *Ring) Pop() {
 	atomic.StoreUint64(&r.header.Tail, r.tail)
 }
 
+// Idle reports whether all that was pushed is popped, and nobody is about to push.
+func (r *Ring) Idle() bool { return atomic.LoadUint64(&r.header.Head) == r.tail }
+
 // Complete tells flush word i that everything up to position pos is done.
 func (r *Ring) Complete(i uint32, pos uint64) { atomic.StoreUint64(r.flushWord(i), pos+1) }
 
@@ -50,9 +53,7 @@ func (r *Ring) ParkFor(span func(there bool) time.Duration) (woken bool) {
 	word := &r.header.Parked
 	atomic.StoreUint32(word, 1)
 	// (Not by Poll: who sleeps may have lent the consumer's place.)
-	tail := r.Tail()
-	there := atomic.LoadUint64(&r.slot(tail).Snd)&commitBit == r.commit(tail)
-	if d := span(there); d > 0 && r.Err() == nil {
+	if d := span(r.there()); d > 0 && r.Err() == nil {
 		futexWait(word, 1, d)
 	}
 	return atomic.SwapUint32(word, 0) == 0

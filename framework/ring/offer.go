@@ -27,7 +27,7 @@ func (r *Ring) Offer(t device.Trigger) (pos uint64, ok bool, err error) {
 		}
 	}
 	s := r.slot(pos)
-	atomic.StoreUint64(&s.Fst, t.Fst)
+	s.Fst = t.Fst
 	atomic.StoreUint64(&s.Snd, t.Snd|r.commit(pos))
 	return pos, true, nil
 }

@@ -44,7 +44,7 @@ func (p *Pace) Rest() {
 	if waited < paceSpin {
 		return
 	}
-	if p.crowd.share(now) {
+	if p.crowd.Share(now) {
 		p.last = time.Now()
 	}
 	switch {
@@ -147,9 +147,10 @@ const (
 	longShare  = 8 * time.Millisecond // the runtime does it by force after 10
 )
 
-// share lets other goroutines run now and then: often while there are any, and rarely while
-// there are none, since each time the runtime wakes a thread that looks for them.
-func (c *Crowd) share(now time.Time) bool {
+// Share lets other goroutines run now and then: often while there are any, and rarely while
+// there are none, since each time the runtime wakes a thread that looks for them. It reports
+// whether it did.
+func (c *Crowd) Share(now time.Time) bool {
 	if c == nil {
 		runtime.Gosched()
 		return true

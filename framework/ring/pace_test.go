@@ -118,12 +118,12 @@ func TestPaceInACrowd(t *testing.T) {
 // Who polls lets other goroutines run: often while there are some.
 func TestPaceShares(t *testing.T) {
 	c, now := new(Crowd), time.Now()
-	if !c.share(now) || c.share(now) {
+	if !c.Share(now) || c.Share(now) {
 		t.Error("expected the first call to let others run, and not the second")
 	}
 	for range 100 {
 		now = now.Add(longShare)
-		c.share(time.Now())
+		c.Share(time.Now())
 		c.shared = time.Time{}
 	}
 	if c.every < shortShare || c.every > longShare {
@@ -132,13 +132,13 @@ func TestPaceShares(t *testing.T) {
 	c.every = longShare
 	for range 4 { // it takes a second to come back
 		c.shared = time.Time{}
-		c.share(time.Now().Add(-time.Second))
+		c.Share(time.Now().Add(-time.Second))
 	}
 	if c.every != shortShare {
 		t.Errorf("others wait, and run every %v: expected %v", c.every, shortShare)
 	}
 	var none *Crowd
-	if !none.share(now) {
+	if !none.Share(now) {
 		t.Error("without a record others run each time")
 	}
 }

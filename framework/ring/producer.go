@@ -26,44 +26,63 @@ func (r *Ring) PushContext(ctx context.Context, t device.Trigger) (pos uint64, e
 }
 
 func (r *Ring) push(ctx context.Context, t device.Trigger) (uint64, error) {
-	if t.Snd&commitBit != 0 {
-		return 0, fmt.Errorf("ring push: %w: bit 63 of the trigger %#x %#x belongs to the ring", framework.ErrInvalid, t.Fst, t.Snd)
-	}
-	if atomic.LoadUint32(&r.header.Error) != 0 {
-		return 0, fmt.Errorf("ring push: %w", r.Err())
-	}
-	pos := atomic.LoadUint64(&r.header.Head)
 	for {
 		// A position is taken only when its slot is free. Kernels take first and
 		// wait then, which is right too, but cannot be given up.
-		if pos-atomic.LoadUint64(&r.header.Tail) >= r.slots {
-			if err := r.awaitRoom(ctx); err != nil {
-				return 0, err
-			}
-			pos = atomic.LoadUint64(&r.header.Head)
-			continue
+		pos, ok, err := r.Offer(t)
+		if ok {
+			r.offered(pos)
 		}
-		if atomic.CompareAndSwapUint64(&r.header.Head, pos, pos+1) {
-			break
+		if ok || err != nil {
+			return pos, err
 		}
-		pos = atomic.LoadUint64(&r.header.Head)
+		if err := r.awaitRoom(ctx); err != nil {
+			return 0, err
+		}
 	}
-	s := r.slot(pos)
-	s.Fst = t.Fst
-	atomic.StoreUint64(&s.Snd, t.Snd|r.commit(pos)) // releases the store above, and is a full barrier: the load below is not early
-	if r.help != nil {
-		r.help(false)
+}
+
+// offered is what comes behind the store of a trigger, which is a full barrier: the loads
+// below are not early.
+func (r *Ring) offered(pos uint64) {
+	if r.helper != nil {
+		r.helper.Help(false)
 		if pos%32 == 0 {
-			r.crowd.share(time.Now()) // as polls do: who only pushes never rests
+			r.crowd.Share(time.Now()) // as polls do: who only pushes never rests
 		}
-		if r.Tail() > pos { // nobody has to wake for it
-			return pos, nil
+		if r.Tail() > pos && !r.there() { // nobody has to wake for it
+			return
 		}
 	}
 	if atomic.LoadUint32(&r.header.Parked) != 0 {
 		r.wake()
 	}
-	return pos, nil
+}
+
+// Now is a push of a trigger that nobody has to wait for: the consumer, if it is in this
+// process, performs it on the caller's thread, and it is in no slot. taken is false where
+// that is not possible now, and then nothing has happened. done: it asks for a flush, and
+// that is completed; else it has to be asked for again.
+func (r *Ring) Now(t device.Trigger) (taken, done bool) {
+	if r.helper == nil {
+		return false, false
+	}
+	if taken, done = r.helper.Perform(t.Fst, t.Snd); !taken {
+		return false, false
+	}
+	if r.there() { // pushed by one who could not have the turn, since it was here
+		r.helper.Help(false)
+		if r.there() && atomic.LoadUint32(&r.header.Parked) != 0 {
+			r.wake()
+		}
+	}
+	return true, done
+}
+
+// there reports whether a trigger waits for the consumer.
+func (r *Ring) there() bool {
+	tail := r.Tail()
+	return atomic.LoadUint64(&r.slot(tail).Snd)&commitBit == r.commit(tail)
 }
 
 func (r *Ring) awaitRoom(ctx context.Context) error {

@@ -46,7 +46,7 @@ type Ring struct {
 	slots    uint64 // a copy: the shared word is not ours alone to write
 	shift    uint32
 	control  atomic.Pointer[device.WaitControl]
-	help     func(waits bool) (soon bool)
+	helper   framework.Helper
 	crowd    Crowd // of who waits here
 
 	tail      uint64 // consumer's own count; the shared word only publishes it
@@ -129,18 +129,17 @@ func (r *Ring) Share() (framework.Share, error) {
 func (r *Ring) Watch(words *device.WaitControl) { r.control.Store(words) }
 
 // Assist names what performs triggers on the thread of its caller, where the consumer is in
-// this process: pushes and waits from Go call it. It returns at once if it cannot, and is
-// set before anybody else has the ring.
-func (r *Ring) Assist(help func(waits bool) (soon bool)) { r.help = help }
+// this process: pushes and waits from Go call it. It is set before anybody else has the ring.
+func (r *Ring) Assist(h framework.Helper) { r.helper = h }
 
 // Help is for those who wait for what the consumer does: they do it themselves, if it is in
 // this process. Soon: another call may bring what they wait for, so that they should not only
 // look.
-func (r *Ring) Help() (soon bool) { return r.help != nil && r.help(true) }
+func (r *Ring) Help() (soon bool) { return r.helper != nil && r.helper.Help(true) }
 
 // Begin begins a wait for what the consumer does. Where that is in another process, the two
 // must not keep each other from the core.
-func (r *Ring) Begin() Pace { return Begin(&r.crowd, r.help == nil) }
+func (r *Ring) Begin() Pace { return Begin(&r.crowd, r.helper == nil) }
 
 // Handle returns what kernels on the host push through. Control is the address of
 // the communicator's device.WaitControl, or 0; from here on pushes from Go watch

@@ -29,7 +29,7 @@ func newJob(t *testing.T, mode string) job {
 }
 
 func TestPoints(t *testing.T) {
-	for _, p := range []point{{putSignal, 8, 1000}, {signals, 0, 1}, {completed, 0, 7}, {bandwidth, room, 5}} {
+	for _, p := range []point{{putSignal, 8, 1000}, {signals, 0, 1}, {completed, 0, 7}, {flushed, 0, 7}, {bandwidth, room, 5}} {
 		if got, err := parsePoint(p.String()); err != nil || got != p {
 			t.Errorf("%s: %+v, %v", p, got, err)
 		}
@@ -98,7 +98,7 @@ func all(factor float64, runs int) results {
 			for _, b := range latencySizes {
 				s = append(s, sample{What: putSignal, Bytes: b, Value: 100 * scale})
 			}
-			s = append(s, sample{What: signals, Value: 100 * scale}, sample{What: completed, Value: 100 * scale}, sample{What: bandwidth, Bytes: streamBytes, Value: 100 * scale})
+			s = append(s, sample{What: signals, Value: 100 * scale}, sample{What: completed, Value: 100 * scale}, sample{What: flushed, Value: 100 * scale}, sample{What: bandwidth, Bytes: streamBytes, Value: 100 * scale})
 			r.add(name, s)
 		}
 	}

@@ -152,7 +152,7 @@ func (j job) ranks(ctx context.Context, transport string, embedded bool) ([]samp
 	for _, b := range latencySizes {
 		args = append(args, point{putSignal, b, j.iterationsOf(b)}.String())
 	}
-	args = append(args, point{signals, 0, j.iterations}.String(), point{completed, 0, j.iterations}.String(),
+	args = append(args, point{signals, 0, j.iterations}.String(), point{completed, 0, j.iterations}.String(), point{flushed, 0, j.iterations}.String(),
 		point{bandwidth, streamBytes, j.iterationsOf(streamBytes) * 4}.String())
 	return lines(compare.Output(ctx, args))
 }

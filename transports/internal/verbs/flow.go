@@ -72,7 +72,7 @@ func (f *flow) close() {
 	f.failLocked(fmt.Errorf("%w: the connection was closed", framework.ErrClosed))
 	_ = f.pair.reset() // what cannot be reset is replaced with the endpoint
 	for range f.depth {
-		if n, err := f.pair.pollSent(func(completion) {}); n == 0 || err != nil {
+		if n, err := f.pair.pollSent(); n == 0 || err != nil {
 			break
 		}
 	}
@@ -112,19 +112,27 @@ func (f *flow) post(rs []request, known bool, halt *atomic.Bool) (uint64, error)
 }
 
 func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, error) {
+	if err := f.awaitRoom(len(rs), halt); err != nil {
+		return 0, err
+	}
+	return f.submit(rs, known, false)
+}
+
+// awaitRoom waits until so many requests fit into the queue.
+func (f *flow) awaitRoom(n int, halt *atomic.Bool) error {
 	var start time.Time
 	for tries := 0; ; tries++ {
 		if f.err != nil {
-			return 0, f.err
+			return f.err
 		}
-		if f.posted-f.completed+uint64(len(rs)) <= f.depth {
-			break
+		if f.posted-f.completed+uint64(n) <= f.depth {
+			return nil
 		}
 		if err := f.pollLocked(); err != nil {
-			return 0, err
+			return err
 		}
 		if halt != nil && halt.Load() {
-			return 0, fmt.Errorf("%w: stopped while the queue of requests was full", framework.ErrClosed)
+			return fmt.Errorf("%w: stopped while the queue of requests was full", framework.ErrClosed)
 		}
 		if tries == 0 {
 			start = time.Now()
@@ -135,6 +143,10 @@ func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, 
 			f.mu.Lock()
 		}
 	}
+}
+
+// submit gives requests to the adapter; look: and takes completions, by the same call.
+func (f *flow) submit(rs []request, known, look bool) (uint64, error) {
 	n := f.posted
 	for i := range rs {
 		r := &rs[i]
@@ -154,12 +166,40 @@ func (f *flow) postLocked(rs []request, known bool, halt *atomic.Bool) (uint64, 
 		}
 		f.pair.stage(i, n, r)
 	}
-	if err := f.pair.post(len(rs)); err != nil {
+	came, err := f.pair.post(len(rs), look)
+	if err != nil {
 		f.failLocked(err)
 		return 0, f.err
 	}
 	f.posted = n
-	return n, nil
+	if came == 1 && f.pair.sent[0].status == 0 { // as mostly
+		f.completed = max(f.completed, uint64(f.pair.sent[0].id))
+		return n, nil
+	}
+	return n, f.sentLocked(came, nil)
+}
+
+// nowLocked posts requests if they fit into the queue, and says which one is the last. For a
+// flush it is one whose completion means that all earlier puts are visible, and completions
+// are taken by the same call: the answer of an adapter that is emulated is there by then.
+func (f *flow) nowLocked(rs []request, known, flush bool) (last uint64, taken bool, err error) {
+	if f.err != nil || f.posted-f.completed+uint64(len(rs))+1 > f.depth {
+		return 0, false, nil // who pushes is told, or waits
+	}
+	last = f.posted
+	if len(rs) > 0 {
+		if last, err = f.submit(rs, known, flush && known); err != nil {
+			return 0, true, err
+		}
+	}
+	if flush && (f.dirty || f.marked != f.posted) {
+		one := [1]request{f.proof()}
+		if last, err = f.submit(one[:], true, true); err != nil {
+			return 0, true, err
+		}
+		f.dirty = false
+	}
+	return last, true, nil
 }
 
 // pollLocked takes completions.
@@ -167,15 +207,22 @@ func (f *flow) pollLocked() error {
 	if f.err != nil {
 		return f.err
 	}
-	_, err := f.pair.pollSent(func(c completion) {
-		if c.status != 0 {
-			f.failLocked(statusError(f.dev, fmt.Sprintf("request %d of %d to %s", c.id, f.posted, f.theirs.device), c))
-			return
-		}
-		f.completed = max(f.completed, c.id)
-	})
+	return f.sentLocked(f.pair.pollSent())
+}
+
+// sentLocked takes the first n completions of the pair.
+func (f *flow) sentLocked(n int, err error) error {
 	if err != nil {
 		f.failLocked(err)
+		return f.err
+	}
+	for i := range f.pair.sent[:n] {
+		c := &f.pair.sent[i]
+		if c.status != 0 {
+			f.failLocked(statusError(f.dev, fmt.Sprintf("request %d of %d to %s", c.id, f.posted, f.theirs.device), completionOf(c)))
+			continue
+		}
+		f.completed = max(f.completed, uint64(c.id))
 	}
 	return f.err
 }
@@ -241,16 +288,21 @@ func (f *flow) checkLocked(halt *atomic.Bool) (uint64, error) {
 	if !f.dirty && (f.marked == f.posted || f.table != nil) {
 		return f.marked, nil // signals by immediates are waited for in another way
 	}
-	r := f.question()
-	if f.dirty {
-		r.remote, r.rkey, r.bytes = f.last.addr, f.last.rkey, uint32(min(8, f.last.bytes))
-	}
-	one := [1]request{r}
+	one := [1]request{f.proof()}
 	n, err := f.postLocked(one[:], true, halt)
 	if err == nil {
 		f.dirty = false
 	}
 	return n, err
+}
+
+// proof is a read behind the data whose completion check speaks of.
+func (f *flow) proof() request {
+	r := f.question()
+	if f.dirty {
+		r.remote, r.rkey, r.bytes = f.last.addr, f.last.rkey, uint32(min(8, f.last.bytes))
+	}
+	return r
 }
 
 // question is a read of the peer's mailbox.

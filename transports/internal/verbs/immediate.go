@@ -204,7 +204,7 @@ func (r *receiver) remove(f *flow) {
 			return false
 		}
 		for range f.theirs.receives { // what is left belongs to nobody
-			if n, err := i.pair.pollCame(func(completion) {}); n == 0 || err != nil {
+			if n, err := i.pair.pollCame(); n == 0 || err != nil {
 				break
 			}
 		}
@@ -295,10 +295,13 @@ func (r *receiver) passLocked(arm bool) (moved bool) {
 		if arm {
 			i.pair.arm() // then look: what came before raises no event
 		}
-		n, err := i.pair.pollCame(func(c completion) { i.take(r.t, c) })
+		n, err := i.pair.pollCame()
 		if err != nil {
 			i.flow.fail(err)
 			continue
+		}
+		for k := range i.pair.came[:n] {
+			i.take(r.t, completionOf(&i.pair.came[k]))
 		}
 		if i.asked || i.raised-i.told >= i.often {
 			i.tell()

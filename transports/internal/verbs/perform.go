@@ -24,38 +24,105 @@ type wish struct {
 func (p *proxy) handle(t device.Trigger, pos uint64) frameproxy.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w, err := p.read(t)
-	if err != nil {
+	w := &p.wish
+	if err := p.read(t, w); err != nil {
 		return frameproxy.Fail(err)
 	}
 	if p.Lent() && !w.room() {
 		return frameproxy.Later
 	}
-	if err := p.perform(&w, pos); err != nil {
+	if err := p.perform(w, pos); err != nil {
 		return frameproxy.Fail(err)
 	}
 	return frameproxy.Continue
 }
 
+// Perform implements framework.Helper: one put that is one request, or a signal, or both to
+// one peer, and a flush behind them.
+func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
+	turn := p.Borrow()
+	if turn == nil {
+		return false, false
+	}
+	t := device.Trigger{Fst: fst, Snd: snd}
+	var f *flow // once it is locked
+	var err error
+	p.mu.Lock()
+	defer func() {
+		if f != nil {
+			f.mu.Unlock()
+		}
+		p.mu.Unlock()
+		taken = turn.Return(t, taken, err, recover())
+	}()
+	w := &p.wish
+	if p.read(t, w) != nil {
+		return false, false // who pushes it is told
+	}
+	to := w.s
+	n := 0
+	if w.dst != nil {
+		if w.bytes > w.dst.flow.longest || to != nil && to.flow != w.dst.flow {
+			return false, false
+		}
+		to = w.dst
+		n, _ = p.put(w) // which posts nothing, since it is one request
+	}
+	signal, flush := w.kind&device.TriggerSignal != 0, w.kind&device.TriggerFlush != 0
+	if d := to.flow.table; d != nil && (signal || flush) {
+		if flush || !d.room() || !to.flow.room(w.bytes) {
+			return false, false // the peer has to be asked, or waited for
+		}
+		err = p.signal(w.s, n)
+		return true, false
+	}
+	f = to.flow
+	f.mu.Lock()
+	if signal {
+		f.add(w.s, &p.batch[n])
+		n++
+	}
+	var last uint64
+	last, taken, err = f.nowLocked(p.batch[:n], signal, flush)
+	if taken && flush && err == nil && f.completed < last {
+		err = p.awaitAnswer(f, last)
+	}
+	return taken, taken && flush && err == nil && f.completed >= last
+}
+
+// awaitAnswer polls as long as a network takes to answer at most, mostly, and nobody has
+// pushed something that would have to wait.
+func (p *proxy) awaitAnswer(f *flow, request uint64) error {
+	for start := time.Now(); p.ring.Idle() && time.Since(start) < answer; {
+		if err := f.pollLocked(); err != nil || f.completed >= request {
+			return err
+		}
+	}
+	return nil
+}
+
+const answer = 20 * time.Microsecond
+
 // read checks what a trigger cites.
-func (p *proxy) read(t device.Trigger) (w wish, err error) {
-	w.kind = t.Snd >> 50 & 7
+func (p *proxy) read(t device.Trigger, w *wish) error {
+	*w = wish{kind: t.Snd >> 50 & 7}
 	if w.kind == 0 {
-		return w, fmt.Errorf("%w: it asks for nothing: expected a put, a signal or a flush", framework.ErrInvalid)
+		return fmt.Errorf("%w: it asks for nothing: expected a put, a signal or a flush", framework.ErrInvalid)
 	}
 	if w.kind&(device.TriggerSignal|device.TriggerFlush) != 0 {
 		w.slot = uint32(t.Snd >> 53 & 0x3ff)
 		if w.slot >= semaphores || p.semaphore[w.slot].by == 0 {
-			return w, fmt.Errorf("%w: semaphore %d is not bound", framework.ErrInvalid, w.slot)
+			return fmt.Errorf("%w: semaphore %d is not bound", framework.ErrInvalid, w.slot)
 		}
 		w.s = &p.semaphore[w.slot]
 	}
 	if w.kind&device.TriggerData == 0 {
-		return w, nil
+		return nil
 	}
 	w.bytes, w.from, w.to = t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
 	a, b := t.Snd>>32&0x1ff, t.Snd>>41&0x1ff
 	src, dst := &p.memory[a], &p.memory[b]
+	var err error
 	switch {
 	case src.by == 0:
 		err = fmt.Errorf("source memory %d is not bound", a)
@@ -71,9 +138,9 @@ func (p *proxy) read(t device.Trigger) (w wish, err error) {
 		err = fmt.Errorf("%d bytes at %d of target memory %d, which has %d", w.bytes, w.to, b, dst.to.bytes)
 	default:
 		w.src, w.dst = src, dst
-		return w, nil
+		return nil
 	}
-	return w, fmt.Errorf("%w: %w", framework.ErrInvalid, err)
+	return fmt.Errorf("%w: %w", framework.ErrInvalid, err)
 }
 
 // room reports whether it can be performed without waiting.
@@ -156,13 +223,18 @@ func (p *proxy) signal(s *bound, n int) error {
 		}
 		p.batch[n] = d.signal(immediate)
 	} else {
-		p.batch[n] = request{
-			opcode: opAdd, role: vouches, bytes: 8, local: f.box.region.addr + boxResult, lkey: f.box.region.lkey,
-			remote: s.to.addr, rkey: s.to.rkey, value: 1,
-		}
+		f.add(s, &p.batch[n])
 	}
 	_, err := f.post(p.batch[:n+1], true, &p.halt) // an immediate too, or it would have to be asked for soon
 	return err
+}
+
+// add makes r raise a peer's counter.
+func (f *flow) add(s *bound, r *request) {
+	*r = request{
+		opcode: opAdd, role: vouches, bytes: 8, local: f.box.region.addr + boxResult, lkey: f.box.region.lkey,
+		remote: s.to.addr, rkey: s.to.rkey, value: 1,
+	}
 }
 
 // flush notes what must have happened before the flush word may be written.

@@ -43,6 +43,7 @@ type proxy struct {
 	steps     uint64    // completions and counted signals so far
 	moved     time.Time // when there was one more; zero while nothing is under way
 	batch     [batch]request
+	wish      wish // of the trigger that is performed
 }
 
 // bound is what a slot stands for.

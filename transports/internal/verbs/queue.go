@@ -189,12 +189,18 @@ func (p *pair) stage(i int, id uint64, r *request) {
 	}
 }
 
-// post gives the first n staged requests to the adapter by one call.
-func (p *pair) post(n int) error {
-	if e := C.mscclpp_verbs_post(C.uintptr_t(uintptr(unsafe.Pointer(p.qp))), &p.ops[0], C.int(n), p.taken); e != 0 {
-		return fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, int(*p.taken)+1, n, syscall.Errno(e))
+// post gives the first n staged requests to the adapter by one call; look: that also takes
+// completions, so many of which are in sent then.
+func (p *pair) post(n int, look bool) (came int, err error) {
+	most := C.int(0)
+	if look {
+		most = batch
 	}
-	return nil
+	e := C.mscclpp_verbs_post(C.uintptr_t(uintptr(unsafe.Pointer(p.qp))), &p.ops[0], C.int(n), C.uintptr_t(uintptr(unsafe.Pointer(p.send))), &p.sent[0], most, p.taken)
+	if e < 0 {
+		return 0, fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, int(*p.taken)+1, n, syscall.Errno(-e))
+	}
+	return int(e), nil
 }
 
 // completion is the end of a request.
@@ -204,16 +210,18 @@ type completion struct {
 	value          uint32
 }
 
-func (p *pair) pollSent(do func(completion)) (int, error) { return p.poll(p.send, p.sent, do) }
-func (p *pair) pollCame(do func(completion)) (int, error) { return p.poll(p.recv, p.came, do) }
+func completionOf(d *C.mscclpp_verbs_done) completion {
+	return completion{id: uint64(d.id), status: uint32(d.status), vendor: uint32(d.vendor), value: uint32(d.value)}
+}
 
-func (p *pair) poll(cq *C.struct_rv_cq, into []C.mscclpp_verbs_done, do func(completion)) (int, error) {
+// pollSent leaves completions in sent, and pollCame those of receptions in came.
+func (p *pair) pollSent() (int, error) { return p.poll(p.send, p.sent) }
+func (p *pair) pollCame() (int, error) { return p.poll(p.recv, p.came) }
+
+func (p *pair) poll(cq *C.struct_rv_cq, into []C.mscclpp_verbs_done) (int, error) {
 	n := C.mscclpp_verbs_poll(C.uintptr_t(uintptr(unsafe.Pointer(cq))), &into[0], batch)
 	if n < 0 {
 		return 0, fmt.Errorf("%w: device %s: its queue of completions cannot be read: %d", framework.ErrUnavailable, p.dev.name, int(n))
-	}
-	for _, d := range into[:n] {
-		do(completion{id: uint64(d.id), status: uint32(d.status), vendor: uint32(d.vendor), value: uint32(d.value)})
 	}
 	return int(n), nil
 }

@@ -253,12 +253,22 @@ int mscclpp_verbs_ready(mscclpp_verbs* v, struct rv_qp* qp, const mscclpp_verbs_
                       rv_qp_state | rv_qp_timeout | rv_qp_retry_cnt | rv_qp_rnr_retry | rv_qp_sq_psn | rv_qp_max_qp_rd_atomic);
 }
 
-int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, int* posted) {
+static inline int poll_queue(uintptr_t queue, mscclpp_verbs_done* out, int most) {
+  struct rv_cq* const cq = (struct rv_cq*)queue;
+  struct rv_wc wc[mscclpp_verbs_batch];
+  const int n = cq->context->ops.poll_cq(cq, most < mscclpp_verbs_batch ? most : mscclpp_verbs_batch, wc);
+  for (int i = 0; i < n; ++i) {
+    out[i] = (mscclpp_verbs_done){wc[i].wr_id, (uint32_t)wc[i].status, wc[i].vendor_err, ntohl(wc[i].imm_data)};
+  }
+  return n;
+}
+
+int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, uintptr_t queue, mscclpp_verbs_done* out, int most, int* posted) {
   struct rv_qp* const qp = (struct rv_qp*)pair;
   struct rv_send_wr wr[mscclpp_verbs_batch];
   struct rv_sge sge[mscclpp_verbs_batch];
   *posted = 0;
-  if (n < 1 || n > mscclpp_verbs_batch) return EINVAL;
+  if (n < 1 || n > mscclpp_verbs_batch) return -EINVAL;
   for (int i = 0; i < n; ++i) {
     const mscclpp_verbs_op* o = &ops[i];
     sge[i] = (struct rv_sge){o->local, o->bytes, o->lkey};
@@ -281,8 +291,12 @@ int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, int* 
   }
   struct rv_send_wr* bad = NULL;
   const int err = qp->context->ops.post_send(qp, wr, &bad);
-  *posted = err == 0 ? n : bad != NULL ? (int)(bad - wr) : 0;
-  return err;
+  if (err != 0) {
+    *posted = bad != NULL ? (int)(bad - wr) : 0;
+    return err > 0 ? -err : err;
+  }
+  const int came = most > 0 ? poll_queue(queue, out, most) : 0;
+  return came > 0 ? came : 0;
 }
 
 int mscclpp_verbs_post_receives(struct rv_qp* qp, int n) {
@@ -293,15 +307,7 @@ int mscclpp_verbs_post_receives(struct rv_qp* qp, int n) {
   return err;
 }
 
-int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most) {
-  struct rv_cq* const cq = (struct rv_cq*)queue;
-  struct rv_wc wc[mscclpp_verbs_batch];
-  const int n = cq->context->ops.poll_cq(cq, most < mscclpp_verbs_batch ? most : mscclpp_verbs_batch, wc);
-  for (int i = 0; i < n; ++i) {
-    out[i] = (mscclpp_verbs_done){wc[i].wr_id, (uint32_t)wc[i].status, wc[i].vendor_err, ntohl(wc[i].imm_data)};
-  }
-  return n;
-}
+int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most) { return poll_queue(queue, out, most); }
 
 int mscclpp_verbs_arm(struct rv_cq* cq) { return cq->context->ops.req_notify_cq(cq, 0); }
 

@@ -68,14 +68,16 @@ typedef struct {
 // What is called for each message takes its queue as a number: of pointers to structures cgo
 // checks what they hold, each time.
 
-// Posts up to mscclpp_verbs_batch requests by one call. *posted: how many were taken.
-int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op*, int n, int* posted);
-int mscclpp_verbs_post_receives(struct rv_qp*, int n);
-
 typedef struct {
   uint64_t id;
   uint32_t status, vendor, value;
 } mscclpp_verbs_done;
+
+// Posts up to mscclpp_verbs_batch requests by one call, and returns 0 or less than that: an
+// error, and in *posted how many were taken. With most, also takes up to so many completions
+// of queue into out, and returns how many; an error of the queue is left to the next poll.
+int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op*, int n, uintptr_t queue, mscclpp_verbs_done* out, int most, int* posted);
+int mscclpp_verbs_post_receives(struct rv_qp*, int n);
 
 int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most);
 int mscclpp_verbs_arm(struct rv_cq*);

@@ -1,0 +1,169 @@
+package verbs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// words are those of a trigger for n bytes from memory 0 to memory 1, and semaphore 0.
+func words(kind, n uint64) (fst, snd uint64) { return n, 1<<41 | kind<<50 }
+
+// atOnce has the proxy of a rig perform a trigger without the ring, once its thread lets it.
+func (r *rig) atOnce(kind, n uint64) (done bool) {
+	r.t.Helper()
+	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); {
+		if taken, done := r.proxy.(framework.Helper).Perform(words(kind, n)); taken {
+			return done
+		}
+	}
+	r.t.Fatalf("a trigger of kind %d was not taken within 20 s: %v", kind, r.ring.Err())
+	return false
+}
+
+// What is posted at once is what the ring would have posted, in fewer calls: a flush is
+// complete when the call returns, and takes no request where the signal before it tells.
+func TestAtOnce(t *testing.T) {
+	lines := recorded(t)
+	r := newRig(t, fake(t), Atomic)
+	if taken, done := r.proxy.(framework.Helper).Perform(words(device.TriggerSignal, 0)); taken || done {
+		t.Error("a proxy that was not started has performed a trigger")
+	}
+	r.start()
+	for _, x := range []struct {
+		kind, bytes uint64
+		done        bool
+	}{
+		{device.TriggerData | device.TriggerSignal, 8, false},
+		{device.TriggerSignal | device.TriggerFlush, 0, true},
+		{device.TriggerData, 4096, false},
+		{device.TriggerFlush, 0, true},
+		{device.TriggerFlush, 0, true}, // of nothing
+		{device.TriggerData | device.TriggerSignal | device.TriggerFlush, 16, true},
+		{device.TriggerData | device.TriggerFlush, 16, true},
+	} {
+		if done := r.atOnce(x.kind, x.bytes); done != x.done {
+			t.Errorf("kind %d of %d bytes: done %v, expected %v", x.kind, x.bytes, done, x.done)
+		}
+	}
+	want := []string{
+		"post write bytes=8 inline value=0",
+		"  + add bytes=8 signaled value=1",
+		"post add bytes=8 signaled value=1",
+		"post write bytes=4096 value=0",
+		"post read bytes=8 signaled value=0",
+		"post write bytes=16 inline value=0",
+		"  + add bytes=8 signaled value=1",
+		"post write bytes=16 inline value=0",
+		"post read bytes=8 signaled value=0",
+	}
+	if got := requests(lines()); !slices.Equal(got, want) {
+		t.Errorf("posted\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if r.count() != 3 || r.ring.Tail() != 0 {
+		t.Errorf("%d signals, and %d triggers of the ring: expected 3 and none", r.count(), r.ring.Tail())
+	}
+}
+
+// What would have to wait, and what makes no sense, is not taken, and has done nothing.
+func TestNotAtOnce(t *testing.T) {
+	lines := recorded(t)
+	r := newRig(t, fake(t), Atomic, func(c *Config) { c.QueueDepth = 64 })
+	r.start()
+	r.atOnce(device.TriggerFlush, 0) // the thread rests
+	f := r.proxy.(*proxy).flows[0]
+	posted := len(requests(lines()))
+	refused := func(what string, fst, snd uint64) {
+		t.Helper()
+		limit := time.Now().Add(2 * time.Millisecond)
+		for time.Now().Before(limit) {
+			if taken, done := r.proxy.(framework.Helper).Perform(fst, snd); taken || done {
+				t.Fatalf("%s was taken", what)
+			}
+		}
+	}
+	const both = uint64(device.TriggerData | device.TriggerSignal)
+	refused("a trigger for nothing", 0, 1<<41)
+	refused("a semaphore that is not bound", 0, 5<<53|device.TriggerSignal<<50)
+	refused("a source that is not bound", 8, 7<<32|1<<41|device.TriggerData<<50)
+	fst, snd := words(both, rigBytes+1)
+	refused("a put beyond its memory", fst, snd)
+	fst, snd = words(both, rigBytes) // 64 KiB a message
+	refused("a put of many requests", fst, snd)
+	f.mu.Lock()
+	f.posted += f.depth - 2
+	f.mu.Unlock()
+	fst, snd = words(both, 8)
+	refused("a put and a signal for which the queue has no room", fst, snd)
+	f.mu.Lock()
+	f.posted -= f.depth - 2
+	f.mu.Unlock()
+	if n := len(requests(lines())); n != posted || r.count() != 0 {
+		t.Errorf("%d requests were posted, and %d signals counted, for what was refused", n-posted, r.count())
+	}
+	if r.atOnce(both, 8); r.count() != 1 {
+		t.Errorf("%d signals once there is room: expected 1", r.count())
+	}
+	// Through the ring the nonsense is an error.
+	if _, err := r.ring.Push(device.Trigger{Fst: 0, Snd: 5<<53 | device.TriggerSignal<<50}); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, r.proxy.Wait(t.Context()), framework.ErrInvalid, "semaphore 5 is not bound")
+}
+
+// Signals by immediates are posted at once as well; their flush has to ask the peer, and
+// goes through the ring.
+func TestAtOnceByImmediates(t *testing.T) {
+	r := newRig(t, fake(t), Immediate)
+	r.start()
+	for range 100 {
+		r.atOnce(device.TriggerData|device.TriggerSignal, 8)
+	}
+	for range 1000 {
+		if taken, _ := r.proxy.(framework.Helper).Perform(words(device.TriggerFlush, 0)); taken {
+			t.Fatal("a flush that the peer has not answered was taken")
+		}
+	}
+	if err := r.flushed(r.push(device.TriggerFlush, 0)); err != nil || r.count() != 100 {
+		t.Errorf("%d signals behind a flush, %v: expected 100", r.count(), err)
+	}
+}
+
+// A request that fails at once ends the proxy as one of the ring does.
+func TestFailedAtOnce(t *testing.T) {
+	r := newRig(t, fake(t), Atomic)
+	r.start()
+	r.atOnce(device.TriggerSignal|device.TriggerFlush, 0)
+	f := r.proxy.(*proxy).flows[0]
+	f.mu.Lock()
+	f.theirs.rkey, f.dirty = 0, true // the read of a flush goes nowhere
+	f.last = target{addr: 8, bytes: 8}
+	f.mu.Unlock()
+	if done := r.atOnce(device.TriggerFlush, 0); done {
+		t.Error("a flush whose request has failed is complete")
+	}
+	wantError(t, r.proxy.Wait(t.Context()), framework.ErrPeer, "ib-host proxy rank 1", "remote access error")
+	if taken, done := r.proxy.(framework.Helper).Perform(words(device.TriggerSignal, 0)); taken || done {
+		t.Error("a trigger was performed after the end")
+	}
+}
+
+// Nothing is allocated at once either.
+func TestNoAllocationsAtOnce(t *testing.T) {
+	for name, mode := range modes {
+		kind := uint64(device.TriggerData | device.TriggerSignal)
+		if mode == Atomic {
+			kind |= device.TriggerFlush
+		}
+		r := newRig(t, fake(t), mode)
+		r.start()
+		r.atOnce(kind, 8)
+		if n := testing.AllocsPerRun(200, func() { r.atOnce(kind, 8) }); n >= 1 {
+			t.Errorf("%s: %v allocations for each message", name, n)
+		}
+	}
+}
