@@ -10,8 +10,9 @@ import (
 // named one if it fits, or for "" what the selector and the tables say. Ranks and
 // Device of r are filled in. The error is that of the call. Two ranks on a host that
 // can read each other's memory try in the first call of many bytes what is best: until
-// then the answer for such calls is pull. Whether kernels exchange between hosts of GPUs
-// is found out by the first call: until then the answer is that the host does.
+// then the answer for such calls is pull. Whether kernels exchange between hosts of GPUs,
+// and whether packets go between hosts, is found out by the first call: until then the
+// answer is that the host does, and that none do.
 func (c *Comm) Choice(r Request, name string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

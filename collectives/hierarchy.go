@@ -22,7 +22,8 @@ const (
 )
 
 // mostSmall is up to where every rank takes part in the exchange between hosts with all
-// that its host has: one step over the network, and no step inside behind it.
+// that its host has: one step over the network, and no step inside behind it. The same
+// goes for packets, as far as there are any.
 const mostSmall = 32 << 10
 
 // hierarchy performs collectives in two levels: inside a host by kernels over memory

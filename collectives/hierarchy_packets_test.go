@@ -163,7 +163,7 @@ func TestSizesAroundPackets(t *testing.T) {
 				if err := c.Barrier(nil); err != nil {
 					return err
 				}
-				most := 0
+				var most int
 				for _, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather} {
 					each := 4
 					if kind != collectives.AllReduce {

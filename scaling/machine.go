@@ -25,6 +25,7 @@ type Machine struct {
 	LinkOverhead                   float64
 	CopyBandwidth, CopyOverhead    float64
 	PacketFactor, ReduceBandwidth  float64
+	NetworkPacketFactor            float64
 	Launch                         float64
 }
 
@@ -53,7 +54,8 @@ func Parameters() []Parameter {
 		{Name: "link-overhead", Unit: "us", Help: "time for each peer of the host in a step", of: func(m *Machine) *float64 { return &m.LinkOverhead }},
 		{Name: "copy-bandwidth", Unit: "GB/s", Help: "the same rate for copy engines; 0: none are used", of: func(m *Machine) *float64 { return &m.CopyBandwidth }},
 		{Name: "copy-overhead", Unit: "us", Help: "time of a step by copy engines beside its bytes", of: func(m *Machine) *float64 { return &m.CopyOverhead }},
-		{Name: "packet-factor", Help: "bytes sent for a byte of a packet, which carries its own flags", positive: true, least: 1, of: func(m *Machine) *float64 { return &m.PacketFactor }},
+		{Name: "packet-factor", Help: "bytes stored inside a host for a byte of a packet, which carries its own flags", positive: true, least: 1, of: func(m *Machine) *float64 { return &m.PacketFactor }},
+		{Name: "network-packet-factor", Help: "bytes sent between hosts for a byte of a packet: 1 with one flag for all of it, 2 with flags beside the data", positive: true, least: 1, of: func(m *Machine) *float64 { return &m.NetworkPacketFactor }},
 		{Name: "reduce-bandwidth", Unit: "GB/s", Help: "bytes that a GPU reads and writes while it reduces", positive: true, of: func(m *Machine) *float64 { return &m.ReduceBandwidth }},
 		{Name: "launch", Unit: "us", Help: "a kernel that does nothing", of: func(m *Machine) *float64 { return &m.Launch }},
 	}
@@ -112,7 +114,7 @@ func Machines() []Machine {
 		Name: "h200",
 		NICs: 8, NICBandwidth: 49.7, NetworkLatency: 2, TriggerLatency: 2.9, MessageOverhead: 0.3,
 		LinkBandwidth: 345, LinkLatency: 1.29, LinkOverhead: 0, CopyBandwidth: 387, CopyOverhead: 10,
-		PacketFactor: 2, ReduceBandwidth: 4160, Launch: 1.1,
+		PacketFactor: 2, NetworkPacketFactor: 1, ReduceBandwidth: 4160, Launch: 1.1,
 	}
 	h100 := h200
 	h100.Name, h100.ReduceBandwidth = "h100", 2900

@@ -7,7 +7,7 @@ func shaped() Machine {
 	return Machine{
 		Name: "shaped",
 		NICs: 1, NICBandwidth: 0.0125 * (1514 - 66) / 1514, NetworkLatency: 100, TriggerLatency: 20, MessageOverhead: 5,
-		LinkBandwidth: 2, LinkLatency: 5, PacketFactor: 2, ReduceBandwidth: 5, Launch: 5,
+		LinkBandwidth: 2, LinkLatency: 5, PacketFactor: 2, NetworkPacketFactor: 1, ReduceBandwidth: 5, Launch: 5,
 	}
 }
 

@@ -105,7 +105,7 @@ func (p planner) small(c Collective) []block {
 
 func (p planner) packets(stages []stage) []block {
 	for i := range stages {
-		stages[i] = inPackets(stages[i], p.machine.PacketFactor)
+		stages[i] = p.machine.inPackets(stages[i])
 	}
 	return []block{once(stages...)}
 }

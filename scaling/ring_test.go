@@ -7,7 +7,7 @@ import (
 
 var ringMachine = Machine{
 	Name: "ring", NICs: 8, NICBandwidth: 10, NetworkLatency: 3, TriggerLatency: 2, MessageOverhead: 0.5,
-	LinkBandwidth: 100, LinkLatency: 1, PacketFactor: 2, ReduceBandwidth: 1000,
+	LinkBandwidth: 100, LinkLatency: 1, PacketFactor: 2, NetworkPacketFactor: 1, ReduceBandwidth: 1000,
 }
 
 // One rank on each host: every hop is the network's, and a ring is so many of them

@@ -52,12 +52,17 @@ func reduce(vectors int, bytes float64) stage {
 }
 
 // inPackets is the stage with packets instead of plain bytes.
-func inPackets(s stage, factor float64) stage {
+func (m *Machine) inPackets(s stage) stage {
 	out := append(stage(nil), s...)
 	for i := range out {
-		if out[i].on != onReducer {
-			out[i].sent, out[i].received, out[i].packets = out[i].sent*factor, out[i].received*factor, true
+		factor := m.PacketFactor
+		switch out[i].on {
+		case onReducer:
+			continue
+		case onNetwork:
+			factor = m.NetworkPacketFactor
 		}
+		out[i].sent, out[i].received, out[i].packets = out[i].sent*factor, out[i].received*factor, true
 	}
 	return out
 }
