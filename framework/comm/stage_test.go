@@ -118,8 +118,8 @@ func TestManyPutsFromOtherMemory(t *testing.T) {
 		}
 		all.Wait()
 		for range producers * rounds {
-			if err := errors.Join(ch.Wait(ctx)); err != nil {
-				return errors.Join(append(failed, err)...)
+			if err := ch.Wait(ctx); err != nil {
+				return errors.Join(err, errors.Join(failed...))
 			}
 		}
 		want := make([]byte, each)
