@@ -80,7 +80,7 @@ func TestPutsFromOtherMemory(t *testing.T) {
 		pattern(src[:9000], 77)
 		puts := []func() error{
 			func() error { return errors.Join(ch.Put(0, 0, 9000), ch.Flush(ctx)) },
-			func() error { return errors.Join(ch.PutWithSignal(9000, 0, 9000), ch.Flush(ctx)) },
+			func() error { return ch.PutWithSignalAndFlush(ctx, 9000, 0, 9000) },
 		}
 		for _, put := range puts {
 			if err := put(); err != nil {
