@@ -183,7 +183,7 @@ func (f *flow) submit(rs []request, known, look bool) (uint64, error) {
 // flush it is one whose completion means that all earlier puts are visible, and completions
 // are taken by the same call: the answer of an adapter that is emulated is there by then.
 func (f *flow) nowLocked(rs []request, known, flush bool) (last uint64, taken bool, err error) {
-	if f.err != nil || f.posted-f.completed+uint64(len(rs))+1 > f.depth {
+	if f.failed.Load() || f.posted-f.completed+uint64(len(rs))+1 > f.depth {
 		return 0, false, nil // who pushes is told, or waits
 	}
 	last = f.posted
