@@ -38,10 +38,14 @@ func nearProtocol(name string) (protocol, bool) {
 // work is how many bytes of payload the threads of one rank go through.
 func (p protocol) work(r *Request) uint64 {
 	bytes := r.Count * uint64(r.Type.Size())
-	if p.twice {
-		bytes = (bytes + uint64(r.Ranks) - 1) / uint64(r.Ranks)
+	if !p.twice {
+		return bytes
 	}
-	return bytes
+	workers := uint64(r.Ranks)
+	if r.Collective == Reduce { // all but the root, or of two the root
+		workers = max(1, workers-1)
+	}
+	return (bytes + workers - 1) / workers
 }
 
 // units is how many threads can share the work.

@@ -70,6 +70,7 @@ var deviceTable = []Row{
 	{Collective: Reduce, MaxBytes: 512 << 10, MaxRanks: 2, Algorithm: "direct_ll8"}, // 256 K: 2.94 µs, direct_ll128 3.76
 	{Collective: Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},              // on four: 64 K 3.90 µs, direct_ll128 5.59; 256 K 5.53, 5.43
 	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},              // 1 M: 5.75 µs, zerocopy 8.86
+	{Collective: Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},
 	{Collective: Reduce, MinRanks: 3, Algorithm: "shares"},
 	{Collective: Reduce, MaxBytes: 128 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 16 M: 52.1 µs, stream_ll128 61.7, shares 76.4; 64 M 189, 209, 204
 	{Collective: Reduce, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},                // 4 M: 22.2 µs, shares 30.8

@@ -29,13 +29,17 @@ class Belt {
   MSCCLPP_DEVICE char* from(uint32_t peer, uint64_t k) const { return slot(c_.rank, peer, state_->received[peer] + k); }
 
   // room waits until chunk k may be put to every peer for which wanted holds, and ready until chunk k
-  // of each of those has arrived; for whole blocks. False: leave.
+  // of each of those has arrived; for whole blocks. False: leave. What is stored after room
+  // depends on what was read there, so that NVIDIA needs no more than plain order.
   template <class Wanted>
   MSCCLPP_DEVICE bool room(uint64_t k, Wanted wanted) const {
     return peers(wanted, [&](uint32_t p) MSCCLPP_LAMBDA {
       const uint64_t position = state_->sent[p] + k;
-      return position < c_.pipe_slots ||
-             at_least(c_, &mailbox(c_, c_.rank, p, lane_)->pipe_tail, position + 1 - c_.pipe_slots, kWordPipeTail, p);
+      const uint64_t* tail = &mailbox(c_, c_.rank, p, lane_)->pipe_tail;
+#if MSCCLPP_TARGET_CUDA
+      if (load_relaxed(tail) + c_.pipe_slots > position) return true;
+#endif
+      return position < c_.pipe_slots || at_least(c_, tail, position + 1 - c_.pipe_slots, kWordPipeTail, p);
     });
   }
   template <class Wanted>
@@ -111,11 +115,11 @@ struct Workers {
   const uint32_t ranks, workers;
 
   MSCCLPP_DEVICE explicit Workers(const Args& args)
-      : a(args), ranks(args.common.ranks), workers(kTo != Sums::kToRoot ? ranks : ranks == 2 ? 1 : ranks - 1) {}
+      : a(args), ranks(args.common.ranks), workers(kTo != Sums::kToRoot ? ranks : ranks < 3 ? 1 : ranks - 1) {}
 
   MSCCLPP_DEVICE bool has(uint32_t rank) const { return number(rank) < workers; }
   // most is the size of the largest share: that of the first worker.
-  MSCCLPP_DEVICE uint64_t most() const { return share(kTo != Sums::kToRoot ? 0 : ranks == 2 ? a.root : (a.root + 1) % ranks).count; }
+  MSCCLPP_DEVICE uint64_t most() const { return share(kTo != Sums::kToRoot ? 0 : ranks < 3 ? a.root : (a.root + 1) % ranks).count; }
 
   // share is what a worker sums: elements of the input.
   MSCCLPP_DEVICE Slice share(uint32_t rank) const {
@@ -126,7 +130,7 @@ struct Workers {
  private:
   MSCCLPP_DEVICE uint32_t number(uint32_t rank) const {
     if (kTo != Sums::kToRoot) return rank;
-    return ranks == 2 ? uint32_t(rank != a.root) : (rank + 2 * ranks - a.root - 1) % ranks;
+    return ranks < 3 ? uint32_t(rank != a.root) : (rank + 2 * ranks - a.root - 1) % ranks;
   }
 };
 
@@ -154,6 +158,7 @@ MSCCLPP_DEVICE void sum_shares(const Args& a) {
     for (uint64_t k = 0; k < n + behind; ++k) {
       const uint64_t j = k - behind;
       const bool puts = k < n, takes = k >= behind && (mine || gets);
+      if (!puts && !takes) continue;
       const auto sends = [&](uint32_t p) MSCCLPP_LAMBDA { return puts && workers.has(p); };
       const auto sums = [&](uint32_t p) MSCCLPP_LAMBDA { return takes && brings && p == a.root; };
       const auto comes = [&](uint32_t p) MSCCLPP_LAMBDA { return takes && (mine || workers.has(p)); };
@@ -167,7 +172,8 @@ MSCCLPP_DEVICE void sum_shares(const Args& a) {
           copy(belt.to(p, k), in + s.first * sizeof(T), s.count * sizeof(T), thread_id(), block_dim());
         }
       }
-      if (takes && (!belt.ready(j, comes) || !belt.room(j, sums))) return;
+      if (takes && !belt.ready(j, comes)) return;
+      if (takes && brings && !belt.room(j, sums)) return;
       if (takes && mine) {
         const Slice s = part(c.rank, j);
         const uint64_t at = s.first * sizeof(T), to = kTo == Sums::kToOwner ? at - c.rank * a.count * sizeof(T) : at;

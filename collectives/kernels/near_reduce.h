@@ -182,6 +182,57 @@ MSCCLPP_DEVICE void near_reduce(const NearArgs& a, uint64_t epoch) {
   }
 }
 
+// The same in two steps, as all-reduce takes them: everybody sends each worker its part, and the workers
+// send the root the sums. They are all but the root, whose link has those to carry; of two,
+// the root is the worker. All hear from all: a first group always travels, were it empty.
+template <class C, class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void near_reduce_twoshot(const NearArgs& a, uint64_t epoch) {
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads(), root = a.signature.root;
+  Near<C, N> near(a, epoch);
+  const uint32_t n = near.ranks(), workers = n < 3 ? 1 : n - 1, groups = units / C::kGroup;
+  const uint32_t per = (groups + workers - 1) / workers * C::kGroup;
+  if (units == 0 || !near.ready()) return;
+  // The number of a rank among the workers: the root's is beyond them, or of two the first.
+  const auto number = [&](uint32_t p) MSCCLPP_LAMBDA { return n < 3 ? uint32_t(p != root) : p > root ? p - root - 1 : p + n - root - 1; };
+  const auto has = [&](uint32_t p, uint32_t u) MSCCLPP_LAMBDA { return u < per && number(p) < workers && number(p) * per + u < units; };
+  const auto travels = [&](uint32_t p, uint32_t u) MSCCLPP_LAMBDA { return has(p, u) || u < C::kGroup; };
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < per; u += step) {
+    near.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      if (travels(p, u)) near.send(p, u, has(p, u) ? C::load(in, number(p) * per + u, bytes, whole) : Data{});
+    });
+  }
+  const auto s = scalars_of<T>(a);
+  const uint32_t here = number(a.rank) * per;
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < C::rounded(per); u += step) {
+    const bool active = has(a.rank, u), waits = u < per && travels(a.rank, u);
+    const Data own = active ? C::load(in, here + u, bytes, whole) : Data{};
+    Sum<T, Op, Data> sum;
+    if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return waits; },
+                   [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    if (!active) continue;
+    if (a.rank == root) {
+      C::save(out, here + u, bytes, whole_out, sum.result(s));
+    } else {
+      near.send(root, per + u, sum.result(s));
+    }
+  }
+  near.sent();
+  if (a.rank != root || n < 3) return;
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < C::rounded(per); u += step) {
+    if (!near.each(per + u, Data{}, [&](uint32_t r) MSCCLPP_LAMBDA { return has(r, u); }, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
+          if (has(r, u)) C::save(out, number(r) * per + u, bytes, whole_out, d);
+        })) return;
+  }
+}
+
 // Sums of the types of machine learning are compiled for each number of ranks, all
 // else once.
 template <class T> struct Frequent { static constexpr bool kYes = false; };

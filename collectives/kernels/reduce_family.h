@@ -91,6 +91,7 @@ MSCCLPP_KERNEL(mscclpp_reduce_shares, Args, args) { sum_shares<Sums::kToRoot, El
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce_twoshot, LineCarrier, true, args) }
 #if MSCCLPP_LONG_KERNELS
 MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
 #endif

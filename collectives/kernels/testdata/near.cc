@@ -372,7 +372,7 @@ void all(check::Job& job, Kernel kernel, bool pieces) {
 MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_oneshot_ll128, kAllReduceShape),
                    NEAR(allreduce_twoshot_ll128, kAllReduceShape), NEAR(reducescatter_direct_ll8, kReduceScatterShape),
                    NEAR(reducescatter_direct_ll128, kReduceScatterShape), NEAR(reduce_direct_ll8, kReduceShape),
-                   NEAR(reduce_direct_ll128, kReduceShape), NEAR(allgather_direct_ll8, kAllGatherShape),
+                   NEAR(reduce_direct_ll128, kReduceShape), NEAR(reduce_twoshot_ll128, kReduceShape), NEAR(allgather_direct_ll8, kAllGatherShape),
                    NEAR(allgather_direct_ll128, kAllGatherShape), NEAR(alltoall_direct_ll8, kAllToAllShape),
                    NEAR(alltoall_direct_ll128, kAllToAllShape), NEAR(broadcast_direct_ll8, kBroadcastShape),
                    NEAR(broadcast_direct_ll128, kBroadcastShape), STREAM(allreduce, kAllReduceShape),
