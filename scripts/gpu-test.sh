@@ -301,14 +301,15 @@ started_or_ended() {
 # killed NAME N FLAGS… kills rank 1 of a running job. The others must end within 2 s and
 # name it, although their kernels wait for it; and nothing may be left behind.
 killed() {
-	local name=$1 n=$2 start died took why='' p r others=()
+	local name=$1 n=$2 start died took why='' p r others=() iters=${iters:-2000}
 	shift 2
+	[ "$gpus" -ge "$n" ] || iters=20 # ranks that share a GPU take turns of milliseconds
 	if [ "$(left)" -lt 20 ]; then
 		record "$name" 0 "skipped: the budget of $budget s is used up"
 		return
 	fi
 	start=$(now)
-	ranks_alone "$n" "$@" bench allreduce --device cuda --dtype f16 --bytes 1K:256M --factor 2 --iters "${iters:-2000}" --format json
+	ranks_alone "$n" "$@" bench allreduce --device cuda --dtype f16 --bytes 1K:256M --factor 2 --iters "$iters" --format json
 	for ((r = 0; r < n; r++)); do
 		[ $r = 1 ] || others+=("${pids[$r]}")
 	done

@@ -215,9 +215,19 @@ func copyRoundTrips(t *testing.T, way comm.Signaling) {
 		}
 		return nil
 	})
-	if way == comm.SignalByHost && signals > bound {
+	if apart(t) && way == comm.SignalByHost && signals > bound {
 		t.Errorf("a round trip of 0 bytes takes %v: expected at most %v", signals, bound)
 	}
+}
+
+// apart reports whether the ranks of a pair have a GPU each: two on one take turns, and a copy
+// within it is ten times as fast as any link, so that nothing is demanded there.
+func apart(t *testing.T) bool {
+	count, err := gpus()
+	if err != nil {
+		t.Error(err)
+	}
+	return count > 1
 }
 
 // copyRate compares puts of a large memory with plain copies of it.
@@ -275,7 +285,7 @@ func copyRate(t *testing.T) {
 	})
 	share := float64(raw) / float64(port)
 	t.Logf("%d bytes: %v a put with its signal, %v a plain copy: %.1f %% of its rate", size, port, raw, 100*share)
-	if !t.Failed() && share < bound {
+	if apart(t) && !t.Failed() && share < bound {
 		t.Errorf("puts have %.1f %% of the rate of copies: expected %v %%", 100*share, 100*bound)
 	}
 }

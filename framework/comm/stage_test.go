@@ -18,7 +18,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
 )
 
-// heap is memory without a descriptor, of Go's heap, which does not move what is in use.
+// heap is memory without a descriptor, of Go's heap, which does not move what is in use: who calls
+// it keeps b alive.
 func heap(c *comm.Communicator, b []byte) (*comm.Memory, error) {
 	return c.Register(host.Wrap(uintptr(unsafe.Pointer(unsafe.SliceData(b))), uint64(len(b))))
 }
@@ -142,7 +143,9 @@ func TestPutsThatFindNoRoom(t *testing.T) {
 	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
 		defer release()
 		const size = 4 << 20
-		own, err := heap(c, make([]byte, size))
+		src := make([]byte, size)
+		defer runtime.KeepAlive(src)
+		own, err := heap(c, src)
 		if err != nil {
 			return err
 		}
@@ -225,7 +228,9 @@ func (p *lazyProxy) Stop(ctx context.Context) error {
 // What peers put has to be in memory that they reach: the error says what is.
 func TestPutsToOtherMemoryAreRefused(t *testing.T) {
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
-		own, err := heap(c, make([]byte, 4096))
+		src := make([]byte, 4096)
+		defer runtime.KeepAlive(src)
+		own, err := heap(c, src)
 		if err != nil {
 			return err
 		}
