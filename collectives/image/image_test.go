@@ -239,6 +239,7 @@ var instruction = regexp.MustCompile(`(?m)^\t[a-z@]`)
 var (
 	ptxEntry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
 	ptxABI   = regexp.MustCompile(`\.u32 mscclpp_abi = (\d+);`)
+	ptxConst = regexp.MustCompile(`(?m)^.*\.const \..*$`)
 )
 
 // parse reads an image itself: the ABI it was built for, and its entry points.
@@ -250,6 +251,9 @@ func parse(set *deviceimage.Set, info framework.ImageInfo) (abi uint32, entries 
 	if strings.HasPrefix(info.Arch, "sm_") {
 		if !bytes.Contains(data, []byte(".target "+info.Arch+"\n")) {
 			return 0, nil, fmt.Errorf("not for %s", info.Arch)
+		}
+		if c := ptxConst.Find(data); c != nil {
+			return 0, nil, fmt.Errorf("it has a constant, which makes all launches slower: %s", c)
 		}
 		m := ptxABI.FindSubmatch(data)
 		if m == nil {
