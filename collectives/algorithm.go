@@ -80,7 +80,7 @@ func (a *algorithm) pushes() bool { return a.reach == reachOutputs }
 // its output, which all ranks have.
 func reaches(name string, c Collective) reach {
 	switch {
-	case name == push || name == zerocopy && c == Broadcast || name == shares && c == AllReduce:
+	case name == push || name == zerocopy && c == Broadcast:
 		return reachOutputs
 	case name == zerocopy && c == AllReduce:
 		return reachInputs | reachOutputs

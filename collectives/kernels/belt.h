@@ -103,56 +103,44 @@ class Belt {
 // How many steps after a chunk was sent its receiver works on it.
 constexpr uint64_t kBehind = 2;
 
-// Who gets the sums of shares.
-enum class Sums { kToAll, kToOwner, kToRoot };
-
-// Workers are the ranks that sum, and what of the message each of them has: all ranks, or for a root all
-// but it, as its link has the sums to carry. So no link carries more than the message,
-// however many ranks there are. Of two, the root is the worker.
-template <Sums kTo, class T>
+// Workers are the ranks that sum for a root, and what of the message each of them has: all but the
+// root, as its link has the sums to carry. So no link carries more than the message, however many
+// ranks there are. Of two, the root is the worker.
 struct Workers {
-  const Args& a;
-  const uint32_t ranks, workers;
+  const uint32_t ranks, root, workers;
 
-  MSCCLPP_DEVICE explicit Workers(const Args& args)
-      : a(args), ranks(args.common.ranks), workers(kTo != Sums::kToRoot ? ranks : ranks < 3 ? 1 : ranks - 1) {}
+  MSCCLPP_DEVICE explicit Workers(const Args& a) : ranks(a.common.ranks), root(a.root), workers(ranks < 3 ? 1 : ranks - 1) {}
 
   MSCCLPP_DEVICE bool has(uint32_t rank) const { return number(rank) < workers; }
-  // most is the size of the largest share: that of the first worker.
-  MSCCLPP_DEVICE uint64_t most() const { return share(kTo != Sums::kToRoot ? 0 : ranks < 3 ? a.root : (a.root + 1) % ranks).count; }
 
-  // share is what a worker sums: elements of the input.
-  MSCCLPP_DEVICE Slice share(uint32_t rank) const {
-    if (kTo == Sums::kToOwner) return {rank * a.count, a.count};
-    return slice_of(a.count, number(rank), workers, sizeof(T));
-  }
+  // share is what a worker sums, and most the size of the largest share.
+  MSCCLPP_DEVICE Slice share(uint32_t rank, uint64_t count, uint32_t element) const { return slice_of(count, number(rank), workers, element); }
+  MSCCLPP_DEVICE uint64_t most(uint64_t count, uint32_t element) const { return slice_of(count, 0, workers, element).count; }
 
  private:
   MSCCLPP_DEVICE uint32_t number(uint32_t rank) const {
-    if (kTo != Sums::kToRoot) return rank;
-    return ranks < 3 ? uint32_t(rank != a.root) : (rank + 2 * ranks - a.root - 1) % ranks;
+    return ranks < 3 ? uint32_t(rank != root) : (rank + 2 * ranks - root - 1) % ranks;
   }
 };
 
-// sum_shares: everybody brings each worker its share of the message, and the workers bring the
-// sums to those who get them: to outputs of all, which are registered, or through belts to the root.
-template <Sums kTo, class T>
-MSCCLPP_DEVICE void sum_shares(const Args& a) {
+// reduce_shares: everybody brings each worker its share of the message, and the workers bring
+// the root the sums.
+template <class T>
+MSCCLPP_DEVICE void reduce_shares(const Args& a) {
   const Common& c = a.common;
-  const Workers<kTo, T> workers(a);
+  const Workers workers(a);
   const uint64_t each = a.chunk / sizeof(T);
-  const bool mine = workers.has(c.rank), root = kTo == Sums::kToRoot && c.rank == a.root;
-  const bool brings = kTo == Sums::kToRoot && mine && !root, gets = root && !mine;
+  const bool root = c.rank == a.root, mine = workers.has(c.rank), brings = mine && !root, gets = root && !mine;
   const uint64_t behind = gets ? 2 * kBehind : kBehind;  // sums come later than what they are made of
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     const char* const in = static_cast<const char*>(a.input);
     char* const out = static_cast<char*>(a.output);
     const auto part = [&](uint32_t worker, uint64_t k) MSCCLPP_LAMBDA {
-      const Slice all = workers.share(worker);
+      const Slice all = workers.share(worker, a.count, sizeof(T));
       const uint64_t at = smaller(all.count, (k * c.lanes + lane) * each);
       return Slice{all.first + at, smaller(all.count - at, each)};
     };
-    const uint64_t n = Steps{workers.most(), each, lane, c.lanes}.size();
+    const uint64_t n = Steps{workers.most(a.count, sizeof(T)), each, lane, c.lanes}.size();
     const Belt belt(a, lane);
     MSCCLPP_ROLLED
     for (uint64_t k = 0; k < n + behind; ++k) {
@@ -176,16 +164,11 @@ MSCCLPP_DEVICE void sum_shares(const Args& a) {
       if (takes && brings && !belt.room(j, sums)) return;
       if (takes && mine) {
         const Slice s = part(c.rank, j);
-        const uint64_t at = s.first * sizeof(T), to = kTo == Sums::kToOwner ? at - c.rank * a.count * sizeof(T) : at;
+        const uint64_t at = s.first * sizeof(T);
+        char* const sum = brings ? belt.to(a.root, j) : out + at;
         const auto inputs = [&](uint32_t r) MSCCLPP_LAMBDA { return r == c.rank ? in + at : belt.from(r, j); };
-        char* const sum = brings ? belt.to(a.root, j) : out + to;
-        const auto outputs = [&](uint32_t r) MSCCLPP_LAMBDA { return kTo == Sums::kToAll ? output_of(a, lane, r) + to : sum; };
-        if (!sum_unrolled<T>(a, s.count, 0, 1, inputs, outputs, kTo == Sums::kToAll)) {
+        if (!sum_unrolled<T>(a, s.count, 0, 1, inputs, [&](uint32_t) MSCCLPP_LAMBDA { return sum; }, false)) {
           reduce_step<T>(sum, inputs, c.ranks, s.count, reduction_of(a));
-          if (kTo == Sums::kToAll) block_sync();
-          for (uint32_t i = 1; i < c.ranks && kTo == Sums::kToAll; ++i) {
-            copy(output_of(a, lane, (c.rank + i) % c.ranks) + to, sum, s.count * sizeof(T), thread_id(), block_dim());
-          }
         }
       } else if (takes) {
         MSCCLPP_ROLLED

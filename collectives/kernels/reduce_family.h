@@ -37,7 +37,6 @@ namespace collectives {
 #if MSCCLPP_HAS_PART(ALLREDUCE)
 MSCCLPP_KERNEL(mscclpp_allreduce_zerocopy, Args, args) { allreduce_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_allreduce_shares, Args, args) { sum_shares<Sums::kToAll, Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
@@ -57,7 +56,6 @@ MSCCLPP_KERNEL(mscclpp_steps_sum, StepArgs, args) { step_sum<Element>(args); }
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll8, Args, args) { allreduce_allpair_packets<Element, LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll8, Args, args) { allreduce_twophase_packets<Element, LL8Packet>(args); }
-MSCCLPP_KERNEL(mscclpp_allreduce_allpair_chunk, Args, args) { allreduce_allpair_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_ring, Args, args) { allreduce_ring<Element>(args); }
 #if MSCCLPP_HAS_SWITCH
 MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>(args); }
@@ -69,7 +67,6 @@ MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>
 MSCCLPP_KERNEL(mscclpp_reducescatter_chunk, Args, args) { reducescatter_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_reducescatter_shares, Args, args) { sum_shares<Sums::kToOwner, Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, Words<Element>, true, args) }
 #endif
 #if !MSCCLPP_FEW_KERNELS
@@ -87,20 +84,22 @@ MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, NearArgs, args) { MSCCLPP_STR
 MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_reduce_shares, Args, args) { sum_shares<Sums::kToRoot, Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }
-MSCCLPP_KERNEL(mscclpp_reduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce_twoshot, LineCarrier, true, args) }
 #if MSCCLPP_LONG_KERNELS
+MSCCLPP_KERNEL(mscclpp_reduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce_twoshot, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_shares, Args, args) { reduce_shares<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
 #endif
 #endif
 #endif
 #endif
 
-// GPUs store and load either packet in one access: LL8 serves them alone.
+// GPUs store and load either packet in one access: LL8 serves them alone. And no table of
+// theirs has the other.
 #if MSCCLPP_TARGET_CPU || MSCCLPP_TARGET_CHECK
+MSCCLPP_KERNEL(mscclpp_allreduce_allpair_chunk, Args, args) { allreduce_allpair_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll16, Args, args) { allreduce_allpair_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll16, Args, args) { allreduce_twophase_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_reducescatter_ll16, Args, args) { reducescatter_packets<Element, LL16Packet>(args); }

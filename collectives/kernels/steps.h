@@ -62,7 +62,8 @@ MSCCLPP_DEVICE void step_signal(const StepArgs& a) {
 // both go through copy engines.
 MSCCLPP_DEVICE void step_move(const StepArgs& a) { copy(a.output, a.input, a.count, global_thread(), global_threads()); }
 
-// step_sum reduces what lies in this rank's scratch with its own input, in rank order.
+// step_sum reduces what lies in this rank's scratch with its own input, in the same order in all
+// runs: see sum_words.
 template <class T>
 MSCCLPP_DEVICE void step_sum(const StepArgs& a) {
   const auto inputs = [&](uint32_t r) MSCCLPP_LAMBDA -> const char* {

@@ -30,10 +30,10 @@ struct Share {
 // One rank may have none, which leaves its link to what it alone sends or gets.
 template <class C>
 struct Shares {
-  const uint64_t all;     // bytes
+  const uint64_t all;      // bytes
   const uint32_t without;  // the rank that has no share; kMaxRanks: none
-  const uint32_t total;   // units
-  const uint32_t most;    // of them a rank has
+  const uint32_t total;    // units
+  const uint32_t most;     // of them a rank has
 
   MSCCLPP_DEVICE Shares(const NearArgs& a, uint64_t bytes, uint32_t without = kMaxRanks)
       : all(bytes), without(without), total(C::units(bytes)), most(most_of(total / C::kGroup, a.ranks - (without < kMaxRanks))) {}

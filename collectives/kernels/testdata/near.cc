@@ -381,7 +381,6 @@ MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_
                    STREAM(broadcast, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
                    WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
                    WIDE(reduce_shares, kReduceShape, true),
-                   WIDE(allreduce_shares, kAllReduceShape, true), WIDE(reducescatter_shares, kReduceScatterShape, false),
                    WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
                    WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch},
                    {"steps", [](check::Job& job) { steps(job, 3); steps(job, 4); }}, {"elsewhere", elsewhere})
