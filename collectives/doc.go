@@ -21,7 +21,8 @@
 // the call is noticed as well. Messages (send, receive, gather, scatter, all-to-all-v)
 // are calls of some ranks only, so there is no such comparison: they are matched by
 // peer and order, and only their lengths in bytes have to agree, which is always
-// checked. Over several hosts an all-to-all-v is a call of all ranks. Counts are per
+// checked. A message is received before the next collective that both its ranks call.
+// Over several hosts an all-to-all-v is a call of all ranks. Counts are per
 // rank, as in NCCL. Results are the same bits on all ranks and in all runs.
 //
 // A buffer of any memory works. One that was exchanged with

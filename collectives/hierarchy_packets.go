@@ -296,13 +296,17 @@ func (x *packets) wait(ctx context.Context, peer int) error {
 }
 
 // instead says that a packet of a peer's host has come for the call that this rank is in.
-// Messages have no number, and may come before the next call.
+// Messages have no number. While one is on its way another rank of that host may have sent the
+// packet of the next call already, but not the one that sends the message: its channel keeps order.
 func (x *packets) instead(peer int, seen *stray) error {
 	p, due := x.ports, x.ports.call.Sequence
+	g, _ := x.find(peer)
 	if due == 0 {
+		if peer != x.counterpart(g) {
+			return nil
+		}
 		due = p.calls + 1
 	}
-	g, _ := x.find(peer)
 	slot := gpu.Bytes(p.in)[x.place(g, x.epoch+1):][:x.stride()]
 	bytes := binary.LittleEndian.Uint64(slot[slotHead-8:])
 	if atomic.LoadUint64(word(slot, packetHead)) != due || bytes > x.room || !x.whole(slot, x.epoch+1, bytes) || !settled(slot[packetHead:slotHead], seen) {

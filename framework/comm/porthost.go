@@ -103,7 +103,7 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 		return err
 	}
 	if ch.stage != nil && kind&device.TriggerData != 0 {
-		return ch.pushStaged(e, op, kind, dst, src, bytes)
+		return ch.pushStaged(ch.life, e, op, kind, dst, src, bytes)
 	}
 	t := ch.trigger(e, kind, dst, src, bytes)
 	if taken, _ := e.service.ring.Now(t); taken {
@@ -188,7 +188,7 @@ func (ch *PortChannel) complete(ctx context.Context, kind, dst, src, bytes uint6
 		return err
 	}
 	if ch.stage != nil && kind&device.TriggerData != 0 {
-		if err := ch.pushStaged(e, "put", kind&^device.TriggerFlush, dst, src, bytes); err != nil {
+		if err := ch.pushStaged(ctx, e, "put", kind&^device.TriggerFlush, dst, src, bytes); err != nil {
 			return err
 		}
 		kind, dst, src, bytes = device.TriggerFlush, 0, 0, 0

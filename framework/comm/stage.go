@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -35,9 +35,9 @@ type stage struct {
 	memory *Memory
 	part   uint64 // bytes of each
 
-	mu    sync.Mutex // held while a put is copied and pushed: puts fill parts one behind the other
-	now   int        // the part that is filled
-	used  uint64     // bytes of it
+	turn  chan struct{} // full while a put is copied and pushed: puts fill parts one behind the other
+	now   int           // the part that is filled
+	used  uint64        // bytes of it
 	after [stageParts]uint64
 }
 
@@ -48,7 +48,7 @@ func (c *Communicator) newStage(ctx context.Context, t *Transport, bytes uint64)
 	if err != nil {
 		return nil, framework.Registration{}, fmt.Errorf("stage: %w", err)
 	}
-	s := &stage{memory: &Memory{Memory: inner, owned: true}, part: part}
+	s := &stage{memory: &Memory{Memory: inner, owned: true}, part: part, turn: make(chan struct{}, 1)}
 	reg, err := s.memory.registration(ctx, t, c.dev.Info().Device)
 	if err != nil {
 		return nil, reg, errors.Join(fmt.Errorf("stage: %w", err), inner.Close())
@@ -103,16 +103,29 @@ func (c *Communicator) target(m *Memory, t *Transport, err error) error {
 }
 
 // pushStaged copies what a put reads and pushes a trigger for each piece; the last one
-// does what else was asked for. It waits while all parts are on their way.
-func (ch *PortChannel) pushStaged(e *portEnd, op string, kind, dst, src, bytes uint64) error {
-	s := ch.stage
+// does what else was asked for. It waits while all parts are on their way, or until ctx is
+// done: then some pieces may have been pushed.
+func (ch *PortChannel) pushStaged(ctx context.Context, e *portEnd, op string, kind, dst, src, bytes uint64) error {
+	s, start, both := ch.stage, time.Now(), &either{ch.life, ctx}
+	over := func(err error) error {
+		if ctx.Err() != nil && ch.life.Err() == nil && ch.comm.Err() == nil {
+			return ch.late(ctx, op, time.Since(start))
+		}
+		return err
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ch.life.Done():
+		return ch.refused(op, ch.life.Err())
+	case <-ctx.Done():
+		return over(ch.refused(op, ctx.Err()))
+	}
 	from, to := gpu.Bytes(ch.src.Memory), gpu.Bytes(s.memory.Memory)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for {
 		if s.used == 0 && s.after[s.now] != 0 {
 			behind := s.after[s.now] - 1
-			if err := ch.await(ch.life, op, func() bool { return e.service.ring.Flushed(e.slots.semaphore, behind) }); err != nil {
+			if err := ch.await(ctx, op, func() bool { return e.service.ring.Flushed(e.slots.semaphore, behind) }); err != nil {
 				return err
 			}
 		}
@@ -125,9 +138,9 @@ func (ch *PortChannel) pushStaged(e *portEnd, op string, kind, dst, src, bytes u
 		if full {
 			what |= device.TriggerFlush
 		}
-		pos, err := ch.pushAt(ch.life, e, op, ch.trigger(e, what, dst, at, n))
+		pos, err := ch.pushAt(both, e, op, ch.trigger(e, what, dst, at, n))
 		if err != nil {
-			return err
+			return over(err)
 		}
 		s.used += n
 		if full {

@@ -179,6 +179,46 @@ func TestPutsThatFindNoRoom(t *testing.T) {
 	})
 }
 
+// A put that ends with a flush waits no longer than its caller, also for room.
+func TestPutsThatFindNoRoomInTime(t *testing.T) {
+	g := newRig(2)
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	g.wrap = func(rank int, inner framework.Transport) framework.Transport { return lazy{inner, hold} }
+	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
+		defer release()
+		src := make([]byte, 4<<20)
+		defer runtime.KeepAlive(src)
+		own, err := heap(c, src)
+		if err != nil {
+			return err
+		}
+		open, err := c.Alloc(uint64(len(src)))
+		if err != nil {
+			return err
+		}
+		ch, err := c.PortChannel(ctx, 1-c.Rank(), own, open)
+		if err != nil {
+			return err
+		}
+		put := make(chan error, 1)
+		go func() { put <- ch.Put(0, 0, uint64(len(src))) }() // has the room, or waits for it
+		brief, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+		defer cancel()
+		err = ch.PutWithSignalAndFlush(brief, 0, 0, uint64(len(src)))
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, framework.ErrPeer) {
+			return fmt.Errorf("%w: expected ErrPeer and DeadlineExceeded", err)
+		}
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			release()
+		}
+		return errors.Join(<-put, c.Barrier(ctx))
+	})
+}
+
 // lazy has proxies that begin when they are allowed to.
 type lazy struct {
 	framework.Transport
