@@ -7,7 +7,7 @@ import "github.com/mscclpp-go/mscclpp/framework/device"
 const (
 	maxRanks     = 72
 	maxLanes     = 128
-	maxTransfers = 128
+	maxTransfers = 96
 	nearMessages = 16
 	maxBlocks    = 256
 	nearRanks    = 8
@@ -29,7 +29,7 @@ const (
 
 	pullBytes = 512 << 10 // private memory behind the state
 
-	transferBytes = 24 // of one message in memory
+	transferBytes = 32 // of one message in memory
 )
 
 // Values of State.mismatch.
@@ -178,7 +178,9 @@ type transferArgs struct {
 	First     uint64
 	Memory    uintptr
 	Lines     linePipes
+	LongBytes uint64
 	List      [maxTransfers]transfer
+	Theirs    [maxTransfers]uintptr
 }
 
 // nearTransferArgs is that of the kernel for few messages of few ranks.

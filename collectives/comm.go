@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -35,6 +36,7 @@ type Options struct {
 	NoLines     bool       // for GPUs whose links tear lines of 128 bytes: PCIe. Of one rank is enough
 	Signatures  Signatures // default SignaturesStall
 	Table       []Row      // goes before the built-in table
+	Links       Links      // of each rank its own
 }
 
 const (
@@ -68,6 +70,8 @@ type Comm struct {
 	selector   Selector
 	table      []Row
 	builtin    []Row
+	basis      string // what they are
+	route      route  // between the ranks' GPUs
 	choices    choices
 	trial      trial // of pull and stages
 	launch     gpu.Launch
@@ -101,6 +105,8 @@ type agreement struct {
 	Geometry   geometry
 	Signatures Signatures
 	Table      []Row
+	Basis      string
+	Rows       string // a sum of the built-in ones: a model may make others of other kernels
 	Blocks     uint32
 	Copies     uint64
 	NoCopies   bool
@@ -149,14 +155,14 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	found := discover(c.Kernels(), c.Size())
 	x.algorithms = found.algorithms
 	lanes := uint32(1)
-	x.builtin, x.launch, x.blocks = hostTable, gpu.Launch{Grid: 1, Block: 1}, 1
+	x.builtin, x.basis, x.launch, x.blocks = hostTable, "rows measured on CPUs", gpu.Launch{Grid: 1, Block: 1}, 1
 	if !x.host {
 		if err := x.lookAround(ctx); err != nil {
 			return nil, err
 		}
 		x.blocks = x.mostBlocks()
 		lanes = min(deviceLanes, x.blocks)
-		x.builtin, x.launch = deviceTable, gpu.Launch{Grid: lanes, Block: deviceThreads}
+		x.launch = gpu.Launch{Grid: lanes, Block: deviceThreads}
 		x.overlap = x.opts.Sharing <= 1
 		x.offerCopies(found.steps)
 	}
@@ -166,7 +172,12 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	if x.geometry, err = layout(o.Scratch, c.Size(), lanes, !x.host); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
+	if !x.host {
+		x.useBuiltin(x.route, c.Size())
+		c.Log().Info("algorithms are chosen", "by", x.basis, "rows that come before", len(x.table))
+	}
 	x.offerMessages(found.messages, c.Size())
+	x.nameWaits()
 	if err := x.agree(ctx); err != nil {
 		return nil, err
 	}
@@ -212,7 +223,12 @@ func (c *Comm) withdrawLines() {
 
 // agree compares with the other ranks what has to be the same.
 func (c *Comm) agree(ctx context.Context) error {
-	mine, err := json.Marshal(agreement{c.geometry, c.opts.Signatures, c.table, c.blocks, c.opts.CopyScratch, c.opts.NoCopies, c.opts.NoLines})
+	rows, err := json.Marshal(c.builtin)
+	if err != nil {
+		return fmt.Errorf("collectives: %w", err)
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(rows))
+	mine, err := json.Marshal(agreement{c.geometry, c.opts.Signatures, c.table, c.basis, sum, c.blocks, c.opts.CopyScratch, c.opts.NoCopies, c.opts.NoLines})
 	if err != nil {
 		return fmt.Errorf("collectives: %w", err)
 	}

@@ -6,10 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// Dump writes what each rank has told this one of the call that it began last: ranks
-// behind the others are the ones that are waited for. It may be called at any time
-// before Close, also while a call is under way; a dump of the communicator has it.
+// Dump writes by what algorithms are chosen, and what each rank has told this one of the call
+// that it began last: ranks behind the others are the ones that are waited for. It may
+// be called at any time before Close, also while a call is under way; a dump of the
+// communicator has it.
 func (c *Comm) Dump(w io.Writer) {
+	if !c.host && c.basis != "" {
+		fmt.Fprintf(w, "  collectives: unless the configuration has a row algorithms are chosen by %s\n", c.basis)
+	}
 	if c.opts.Signatures == SignaturesNever {
 		fmt.Fprintln(w, "  collectives: ranks do not tell what they begin: check.signatures is never")
 		return

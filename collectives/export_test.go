@@ -1,5 +1,13 @@
 package collectives
 
+import (
+	"context"
+	"encoding/binary"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
 // SetPacketEpoch makes the next packets those of another epoch. It is for all ranks, while
 // none is in a call.
 func (c *Comm) SetPacketEpoch(epoch uint64) {
@@ -14,4 +22,26 @@ func (c *Comm) Packets() (on bool, epochs uint64) {
 	defer c.ports.mu.Unlock()
 	x := c.ports.hierarchy.packets
 	return x.on.Load(), x.epoch
+}
+
+// StrayPatience is how long a packet has to lie in the place of something else.
+const StrayPatience = strayPatience
+
+// PacketCame reports whether the packet of the next epoch has come from the host of a rank. It
+// is for the rank's own thread.
+func (c *Comm) PacketCame(peer int) bool {
+	x := c.ports.hierarchy.packets
+	g, _ := x.find(peer)
+	slot := gpu.Bytes(c.ports.in)[x.place(g, x.epoch+1):][:x.stride()]
+	bytes := binary.LittleEndian.Uint64(slot[slotHead-8:])
+	return bytes <= x.room && x.whole(slot, x.epoch+1, bytes)
+}
+
+// RecvUnder is Recv of so many bytes, whose waits end with ctx.
+func (c *Comm) RecvUnder(ctx context.Context, buf unsafe.Pointer, bytes uint64, peer int) error {
+	p := c.ports
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.call = ofMessages()
+	return p.settled(p.exchange(ctx, []transfer{{Buffer: uintptr(buf), Bytes: bytes, Peer: uint32(peer), Receive: 1}}))
 }

@@ -161,7 +161,7 @@ func (c *Comm) innerOptions() Options {
 	o := Options{Signatures: c.opts.Signatures}
 	if !c.host {
 		o.MaxBlocks, o.Sharing, o.NoLines, o.NoCopies, o.CopyScratch = c.opts.MaxBlocks, c.opts.Sharing, c.opts.NoLines, c.opts.NoCopies, c.opts.CopyScratch
-		o.Scratch = c.opts.Scratch
+		o.Scratch, o.Links = c.opts.Scratch, c.opts.Links
 	}
 	return o
 }

@@ -38,22 +38,27 @@ func TestKernelsWithThreads(t *testing.T) {
 }
 
 // The kernels in the emulator, on grids that differ from rank to rank: threads in
-// turn, under seeded schedules, with ThreadSanitizer and with AddressSanitizer.
+// turn, under seeded schedules, with ThreadSanitizer, which has fewer of them as it is
+// slow, and with AddressSanitizer.
 func TestKernelsOnGrids(t *testing.T) {
 	for _, source := range []struct {
-		file  string
-		seeds int
+		file         string
+		seeds, races int
 	}{
-		{"emulated.cc", 10},
-		{"near.cc", 3}, // has four numbers of ranks for each kernel
-		{"messages.cc", 5},
-		{"exchange.cc", 20},
+		{"emulated.cc", 20, 10},
+		{"near.cc", 10, 3}, // has four numbers of ranks for each kernel
+		{"messages.cc", 10, 5},
+		{"exchange.cc", 20, 20},
 	} {
 		program := check.Program{Source: filepath.Join("kernels", "testdata", source.file)}
 		for _, m := range check.Modes {
 			t.Run(source.file+"/"+m.Name, func(t *testing.T) {
-				if m.Seeds > 0 {
+				t.Parallel() // an emulator has one thread
+				switch m.Name {
+				case check.Seeds.Name:
 					m.Seeds = source.seeds
+				case check.Races.Name:
+					m.Seeds = source.races
 				}
 				executable, err := program.Build(t.Context(), m)
 				if errors.Is(err, framework.ErrUnavailable) {
@@ -62,7 +67,7 @@ func TestKernelsOnGrids(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // 10 to 60 s where nothing else runs
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // 10 to 100 s where nothing else runs
 				defer cancel()
 				r, err := check.Run(ctx, executable, m)
 				if err != nil || r.Exit != 0 {

@@ -35,7 +35,7 @@ func TestLayoutsAgree(t *testing.T) {
 			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
 			"Stride": "stride", "Count": "count", "Op": "op", "Scale": "scale", "Signature": "signature", "Scratch": "scratch"}},
 		{"Transfer", transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
-		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "List": "list"}},
+		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "LongBytes": "long_bytes", "List": "list", "Theirs": "theirs"}},
 		{"LinePipes", linePipes{}, map[string]string{"Offset": "offset", "Lanes": "lanes", "Active": "active", "Slots": "slots", "Groups": "groups"}},
 		{"NearTransferArgs", nearTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
 			"Transfers": "transfers", "Early": "early", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},
@@ -45,7 +45,7 @@ func TestLayoutsAgree(t *testing.T) {
 		{"ExchangeArgs", exchangeArgs{}, map[string]string{"Control": "control", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
 			"Input": "input", "Apart": "input_stride", "Output": "output", "Stride": "stride", "Bytes": "bytes", "Host": "host", "Hosts": "hosts", "Signature": "signature"}},
 	}...)
-	source := "#include \"exchange_args.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
+	source := "#include \"exchange_args.h\"\n#include \"links.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
 	var want []string
 	check := func(what string, expression string, value uintptr) {
 		source += fmt.Sprintf("  printf(\"%s %%zu\\n\", size_t(%s));\n", what, expression)
@@ -83,6 +83,7 @@ func TestLayoutsAgree(t *testing.T) {
 	check("transfers", "kMaxTransfers", maxTransfers)
 	check("near transfers", "kNearTransfers", nearMessages)
 	check("words", "8 * kTransferWords", transferBytes)
+	check("words that are waited for", "1 + kWordOffer", uintptr(len(waitedFor)))
 	check("publish", "kCheckPublish", checkPublish)
 	check("compare", "kCheckCompare", checkCompare)
 	check("exchange head", "sizeof(ExchangeHead)", exchangeHead)

@@ -40,7 +40,7 @@ func (c *Comm) GroupStart() {
 
 // GroupEnd performs the messages of the group. Messages between two ranks in one
 // direction are matched in their order, across groups too. A group may have any
-// number of them. More than 128 need memory that is made when it is first needed,
+// number of them. More than 96 need memory that is made when it is first needed,
 // and then kept: the first such group must not be captured (ErrUnsupported).
 func (c *Comm) GroupEnd() error {
 	c.mu.Lock()
@@ -59,6 +59,11 @@ func (c *Comm) GroupEnd() error {
 // receive has to have as many bytes as that expects, else both ranks fail with
 // ErrInvalid. Types are not compared, whatever Options.Signatures says: as with NCCL,
 // 4 elements of one byte may be received as one of four.
+//
+// On GPUs a message of 48 MiB and more goes right into the buffer that it is received into,
+// if that is memory which comm.Exchange has made known to the sender. So nobody closes such memory before all who may
+// still send into it have done so; graphs keep its address. And after a receive has failed, parts of the
+// message may still arrive there until the sender's kernel has ended.
 func (c *Comm) Send(buf unsafe.Pointer, count int, t device.DataType, peer int, o *CallOptions) error {
 	return c.message(SendRecv, o, func() error { return c.add(buf, 0, count, t, peer, 0) })
 }
@@ -250,7 +255,7 @@ func (c *Comm) launchGroup(k gpu.Kernel, l gpu.Launch, g *group) error {
 	a.Signature.Collective = uint32(g.kind)
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(g.list)), 0, 0, 0
 	if len(g.list) <= maxTransfers {
-		copy(a.List[:], g.list)
+		c.enlist(a, g.list)
 		return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 	}
 	memory, err := c.groupMemory(len(g.list), g.stream)
@@ -259,7 +264,7 @@ func (c *Comm) launchGroup(k gpu.Kernel, l gpu.Launch, g *group) error {
 	}
 	a.Memory = memory.Addr()
 	for rest := g.list; len(rest) > 0; rest = rest[a.Listed:] {
-		a.Listed = uint32(copy(a.List[:], rest))
+		a.Listed = c.enlist(a, rest)
 		if err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
 			return err
 		}
@@ -267,6 +272,22 @@ func (c *Comm) launchGroup(k gpu.Kernel, l gpu.Launch, g *group) error {
 	}
 	a.Listed = 0
 	return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+}
+
+// enlist puts messages into the argument, as many as have room, and of those received, if
+// they are long, where their senders have the buffers. It returns how many.
+func (c *Comm) enlist(a *transferArgs, list []transfer) uint32 {
+	n := copy(a.List[:], list)
+	for i, x := range list[:n] {
+		a.Theirs[i] = 0
+		if x.Receive == 0 || x.Bytes < a.LongBytes {
+			continue
+		}
+		if s, offset, ok := c.comm.Find(x.Buffer, x.Bytes); ok {
+			a.Theirs[i] = s.OwnAt(int(x.Peer)) + uintptr(offset)
+		}
+	}
+	return uint32(n)
 }
 
 // groupMemory returns memory for a list of so many messages. What was given out

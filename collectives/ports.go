@@ -28,9 +28,14 @@ const (
 	maxPortPiece = 1 << 20
 )
 
+// givenPiece is from where on it costs less to send a piece from where it is than to copy it
+// into a slot first.
+const givenPiece = 32 << 10
+
 // ports performs collectives over port channels, driven by the host: for ranks that
 // do not all share memory, on the host. Each pair of ranks has slots in both
-// directions. A piece is copied into an own slot, put into the same slot of the
+// directions. A piece is copied into an own slot (a large one is sent from where it is,
+// over streams that this rank drives), put into the same slot of the
 // peer, and announced by a signal; who has taken it out says so over a second
 // channel, and only then the slot is used again. In front of a piece stands what call
 // it belongs to, so that ranks that disagree get an error.
@@ -63,6 +68,7 @@ func newPorts(c *Comm) *ports {
 // lane is the way to one rank and back.
 type lane struct {
 	data, credit   *comm.PortChannel
+	results        *comm.PortChannel // nil: they go through slots like all else
 	sent, received uint64
 	owed           uint64 // credits that wait for the next message
 	patience       patience
@@ -223,6 +229,12 @@ func (p *ports) open(ctx context.Context) error {
 		if l.credit, err = p.comm.PortChannel(ctx, peer, p.out, p.in); err != nil {
 			return err
 		}
+		if n == 2 && l.data.Gives() {
+			if l.results, err = p.comm.PortChannel(ctx, peer, p.out, p.in); err != nil {
+				return err
+			}
+			l.results.Land(nil) // until a call says where to
+		}
 	}
 	return nil
 }
@@ -246,26 +258,45 @@ func (p *ports) slot(rank int, number uint64) uint64 {
 	return (uint64(rank)*portSlots + number%portSlots) * (slotHead + p.piece)
 }
 
-// post sends a piece, which may be empty. It waits while all slots are in use.
+// post sends a piece, which may be empty. It waits while all slots are in use. A large one is
+// sent from where it is, if this rank sends itself.
 func (p *ports) post(ctx context.Context, peer int, b []byte) error {
-	return p.write(ctx, peer, uint64(len(b)), func(room []byte) { copy(room, b) })
+	l := &p.lanes[peer]
+	if len(b) < givenPiece || !l.data.Gives() {
+		return p.write(ctx, peer, uint64(len(b)), func(room []byte) { copy(room, b) })
+	}
+	head, far, err := p.next(ctx, peer, uint64(len(b)))
+	if err != nil {
+		return err
+	}
+	return l.data.Give(ctx, far, head[:slotHead], b)
 }
 
 // write is post of what is put together in the slot.
 func (p *ports) write(ctx context.Context, peer int, bytes uint64, fill func(room []byte)) error {
+	own := p.slot(peer, p.lanes[peer].sent)
+	room, far, err := p.next(ctx, peer, bytes)
+	if err != nil {
+		return err
+	}
+	fill(room[slotHead : slotHead+bytes])
+	return p.lanes[peer].data.PutWithSignal(far, own, slotHead+bytes)
+}
+
+// next waits for a slot on the way to a rank, and writes the head of a piece into it: room
+// begins with that. far is where the slot is at the peer.
+func (p *ports) next(ctx context.Context, peer int, bytes uint64) (room []byte, far uint64, err error) {
 	l := &p.lanes[peer]
 	if l.sent >= portSlots {
 		if err := l.credit.Wait(ctx); err != nil {
-			return err
+			return nil, 0, err
 		}
 	}
-	own, far := p.slot(peer, l.sent), p.slot(p.comm.Rank(), l.sent)
+	room, far = gpu.Bytes(p.out)[p.slot(peer, l.sent):], p.slot(p.comm.Rank(), l.sent)
 	l.sent++
 	atomic.StoreUint64(&l.owed, 0) // they go with it
-	room := gpu.Bytes(p.out)[own:]
 	p.head(room, &p.call, bytes)
-	fill(room[slotHead : slotHead+bytes])
-	return l.data.PutWithSignal(far, own, slotHead+bytes)
+	return room, far, nil
 }
 
 // anyBytes is what take expects where the piece itself says how long it is.
@@ -341,7 +372,7 @@ func (p *ports) close() error {
 	defer p.mu.Unlock()
 	all := []error{p.hierarchy.closeDirect(), p.courier.close(), p.hierarchy.close()}
 	for _, l := range p.lanes {
-		for _, ch := range []*comm.PortChannel{l.data, l.credit} {
+		for _, ch := range []*comm.PortChannel{l.data, l.credit, l.results} {
 			if ch != nil {
 				all = append(all, ch.Close())
 			}

@@ -3,8 +3,6 @@ package collectives
 import (
 	"context"
 	"unsafe"
-
-	"github.com/mscclpp-go/mscclpp/collectives/combine"
 )
 
 // The algorithms are direct: every rank talks to every other one, piece by piece,
@@ -14,10 +12,6 @@ import (
 // smallReduce is up to where every rank sends all it has to all: one step instead of
 // two.
 const smallReduce = 4 << 10
-
-// pairReduce is the same for two ranks: there one step moves no more bytes than two, but
-// each rank reduces all of them, and nothing overlaps.
-const pairReduce = 128 << 10
 
 // overlapPiece is how much of a part is on its way at once: so much that a message costs
 // more than its head, and so little that a reduction finds it in the cache.
@@ -163,18 +157,6 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 	return nil
 }
 
-// pairSum is gatherSum of two ranks: what arrives is reduced to where the result belongs.
-func (p *ports) pairSum(ctx context.Context, c *Call, own, to []byte) error {
-	rank := p.comm.Rank()
-	return p.take(ctx, 1-rank, uint64(len(own)), func(b []byte) {
-		first, second := own, b
-		if rank == 1 {
-			first, second = b, own
-		}
-		combine.Pair(to, first, second, c.Type, c.Op, c.Scale, 2, true)
-	})
-}
-
 func (p *ports) reduce(ctx context.Context, c *Call) error {
 	bytes := c.Count * uint64(c.Type.Size())
 	in := view(c.Input, bytes)
@@ -217,11 +199,10 @@ func (p *ports) allReduce(ctx context.Context, c *Call) error {
 	element := uint64(c.Type.Size())
 	bytes := c.Count * element
 	in, out := view(c.Input, bytes), view(c.Output, bytes)
-	atOnce := uint64(smallReduce)
 	if n == 2 {
-		atOnce = pairReduce
+		return p.pair(ctx, c, in, out)
 	}
-	if bytes <= min(atOnce, p.piece) {
+	if bytes <= min(smallReduce, p.piece) {
 		if err := p.sendAll(ctx, func(int) []byte { return in }); err != nil {
 			return err
 		}

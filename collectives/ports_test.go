@@ -56,8 +56,8 @@ func hosts(t *testing.T, at []string, network bool, o collectives.Options, f fun
 	hostsOver(t, at, signal, o, f)
 }
 
-// hostsOver is hosts with a network that signals in some way.
-func hostsOver(t *testing.T, at []string, signal framework.Signal, o collectives.Options, f func(ctx context.Context, c *collectives.Comm) error) {
+// hostsOver is hosts with a network that signals in some way, and may be another one for some ranks.
+func hostsOver(t *testing.T, at []string, signal framework.Signal, o collectives.Options, f func(ctx context.Context, c *collectives.Comm) error, change ...func(rank int, wire framework.Transport) framework.Transport) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
@@ -72,7 +72,13 @@ func hostsOver(t *testing.T, at []string, signal framework.Signal, o collectives
 		var all []*comm.Transport
 		for _, wrap := range []func(framework.Transport) framework.Transport{
 			func(t framework.Transport) framework.Transport { return t },
-			func(t framework.Transport) framework.Transport { return wire{portsOnly{t}, signal} },
+			func(t framework.Transport) (w framework.Transport) {
+				w = wire{portsOnly{t}, signal}
+				for _, f := range change {
+					w = f(r, w)
+				}
+				return w
+			},
 		}[:map[bool]int{false: 1, true: 2}[signal != ""]] {
 			inner, err := shm.New(config)
 			if err != nil {

@@ -98,14 +98,14 @@ var (
 // wideShape is for kernels that reach into registered buffers, and for shares. What one root
 // reads comes over many links, and few blocks take it all.
 func wideShape(a *algorithm, r *Request) (grid, block uint32) {
-	rooted := r.Collective == Reduce && a.direct() || r.Collective == Broadcast && !a.pushes()
+	reads := r.Collective == Reduce && a.direct() || r.Collective == Broadcast && !a.pushes()
 	switch {
-	case rooted && r.Bytes > 8<<20:
+	case a.name == shares:
+		return 128, 512
+	case reads && r.Bytes > 8<<20:
 		return 32, 512
 	case r.Collective == AllReduce && r.Bytes <= 2<<20:
 		return 32, uint32(128 * min(r.Ranks, 4))
-	case a.name == shares:
-		return 128, 512
 	case a.pushes() && r.Bytes <= 2<<20:
 		return 96, 256
 	case a.pushes() && r.Bytes <= 48<<20, r.Bytes <= 2<<20:

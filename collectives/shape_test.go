@@ -22,7 +22,7 @@ func onGPU(t testing.TB, ranks int, o Options, kernels ...string) *Comm {
 		k.Collective, k.Algorithm, k.MaxThreads = kernels[i], kernels[i+1], 512
 		list = append(list, k)
 	}
-	c := &Comm{opts: o, table: o.Table, builtin: deviceTable, blocks: 128, overlap: true, launch: gpu.Launch{Grid: 32, Block: 512}}
+	c := &Comm{opts: o, table: o.Table, blocks: 128, overlap: true, launch: gpu.Launch{Grid: 32, Block: 512}}
 	c.algorithms = discover(list, ranks).algorithms
 	g, err := layout(deviceScratch, ranks, deviceLanes, true)
 	if err != nil {
@@ -31,7 +31,20 @@ func onGPU(t testing.TB, ranks int, o Options, kernels ...string) *Comm {
 	c.geometry = g
 	c.args.Ranks = uint32(ranks)
 	c.fillNear()
+	if o.NoLines {
+		c.withdrawLines()
+	}
+	c.useBuiltin(joined(h200s(ranks), o.NoLines), ranks)
 	return c
+}
+
+// h200s is what as many ranks on H200s say of them.
+func h200s(ranks int) []surroundings {
+	list := make([]surroundings, ranks)
+	for i := range list {
+		list[i] = surroundings{Device: string(rune('a' + i)), Name: "NVIDIA H200", Major: 9}
+	}
+	return list
 }
 
 func request(k Collective, bytes uint64, ranks int) Request {

@@ -124,6 +124,9 @@ func same(a, b *signature) bool {
 }
 
 func (c *Comm) describe(s *signature) string {
+	if *s == ofMessages() {
+		return "a message" // its pieces do not say of what
+	}
 	name := fmt.Sprintf("algorithm %#x", s.Algorithm)
 	if s.Collective > 0 && s.Collective < collectives {
 		for _, a := range c.algorithms[s.Collective] {

@@ -15,15 +15,32 @@ type surroundings struct {
 	Device  string // the same for ranks on one GPU; "": not known
 	Sharing int    // as Options say
 	NoLines bool
+
+	Name         string `json:",omitempty"` // of the GPU
+	Address      string `json:",omitempty"` // on the bus
+	Major, Minor int    // its compute capability; 0: not known
+	Links        Links
 }
 
-// unique is a device that knows what tells it from all others: those of package cuda.
-type unique interface{ UUID() [16]byte }
+// unique is a device that knows what tells it from all others, and placed one that knows
+// where it is and what it can do: those of package cuda.
+type (
+	unique interface{ UUID() [16]byte }
+	placed interface {
+		PCI() string
+		Capability() (major, minor int)
+	}
+)
 
 // lookAround finds out whether ranks share a GPU, and whether one of them must not get
-// lines. The options are the same on all ranks afterwards. Collective, on GPUs.
+// lines, and how their GPUs are joined. The options are the same on all ranks afterwards.
+// Collective, on GPUs.
 func (c *Comm) lookAround(ctx context.Context) error {
-	mine := surroundings{Sharing: c.opts.Sharing, NoLines: c.opts.NoLines}
+	mine := surroundings{Sharing: c.opts.Sharing, NoLines: c.opts.NoLines, Name: c.comm.Device().Info().Name, Links: c.opts.Links}
+	if d, ok := c.comm.Device().(placed); ok {
+		mine.Address = d.PCI()
+		mine.Major, mine.Minor = d.Capability()
+	}
 	if d, ok := c.comm.Device().(unique); ok {
 		if id := d.UUID(); id != [16]byte{} {
 			mine.Device = hex.EncodeToString(id[:])
@@ -42,6 +59,7 @@ func (c *Comm) lookAround(ctx context.Context) error {
 		return err
 	}
 	c.opts.Sharing, c.opts.NoLines = inCommon(list)
+	c.route = joined(list, c.opts.NoLines)
 	return nil
 }
 

@@ -43,11 +43,12 @@ func TestBlocksOfRanksThatShare(t *testing.T) {
 // those that say the same device.
 func FuzzSurroundings(f *testing.F) {
 	for _, seed := range []string{"", "{}", `{"Device":"a","Sharing":2,"NoLines":true}`, `{"Sharing":-9}`, `{"Sharing":9223372036854775807}`,
-		`{"Sharing":9223372036854775808}`, `{"Device":7}`, `{"Device":"a"`, "null", "[]", "\x00\xff"} {
+		`{"Sharing":9223372036854775808}`, `{"Device":7}`, `{"Address":"b","Links":{"Told":true,"NVLinks":[{"Peer":"a","Count":-7,"Version":-1}],"PCIe":-1}}`,
+		`{"Name":"L4","Links":{"NVLinks":[{"Peer":"a","Count":9223372036854775807}],"PCIe":1e308}}`, `{"Major":-1,"Links":{"HostMemory":true}}`, `{"Device":"a"`, "null", "[]", "\x00\xff"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		list, err := heard([][]byte{[]byte(`{"Device":"a","Sharing":1}`), said, []byte(`{"Device":"a"}`)})
+		list, err := heard([][]byte{[]byte(`{"Device":"a","Sharing":1,"Address":"a"}`), said, []byte(`{"Device":"a"}`)})
 		if err != nil {
 			if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 {
 				t.Errorf("%q: %v: expected ErrPeer that names rank 1", said, err)
@@ -61,7 +62,12 @@ func FuzzSurroundings(f *testing.F) {
 		if noLines != list[1].NoLines {
 			t.Errorf("%q: no lines: %v", said, noLines)
 		}
-		c := onGPU(t, 4, Options{Sharing: sharing}, allReduces...)
+		way := joined(list, noLines)
+		if l := way.links; !(l.Store > 0 && l.Load > 0 && l.Copy > 0 && l.Each > 0 && l.Memory > 0 && l.Latency > 0 && l.Store < 1e9) || l.Lines == noLines {
+			t.Errorf("%q: %+v: expected links that carry something", said, way)
+		}
+		c := onGPU(t, 4, Options{Sharing: sharing, NoLines: noLines}, allReduces...)
+		c.useBuiltin(way, 4)
 		r := request(AllReduce, 512<<10, 4)
 		r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 		if _, l, err := c.choose(&r, ""); err != nil || l.Grid < 1 {

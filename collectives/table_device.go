@@ -1,27 +1,23 @@
 package collectives
 
-// deviceTable is for GPUs whose links carry whole lines, such as NVLink. Sizes for two
-// and four ranks are those at which one algorithm overtook the next on as many H200s,
-// calls of float16 in a graph. Those for more ranks were not measured: they follow from
-// the same times, and from the bytes that each rank sends for a message, of which
-// oneshot_ll8 sends twice as many as the others, and oneshot ones half as many ranks
-// times as twoshot ones.
+// deviceTable is for two to four GPUs joined as H200s are, and for one alone. Sizes for two
+// and four ranks are those at which one algorithm overtook the next on as many H200s, calls
+// of float16 in a graph; three ranks take the rows of four. Other numbers of ranks and other
+// links have rows that a model makes: see modeled.
 //
 // Where copy engines take over, kernels would still be as fast up to twice the size.
 // They would take multiprocessors from everybody else, though.
 var deviceTable = []Row{
 	{Collective: AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"}, // 64 K: 2.55 µs, oneshot_ll128 2.49
 	{Collective: AllReduce, MaxBytes: 16 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"},
-	{Collective: AllReduce, MaxBytes: 8 << 10, Algorithm: "oneshot_ll8"},
-	{Collective: AllReduce, MaxBytes: 768 << 10, MaxRanks: 2, Algorithm: "oneshot_ll128"}, // 1 M: 6.01 µs, twoshot_ll128 5.75
-	{Collective: AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"}, // 256 K on four: 5.26 µs, twoshot_ll128 6.35
-	{Collective: AllReduce, MaxBytes: 48 << 10, MaxRanks: 8, Algorithm: "oneshot_ll128"},
+	{Collective: AllReduce, MaxBytes: 768 << 10, MaxRanks: 2, Algorithm: "oneshot_ll128"},       // 1 M: 6.01 µs, twoshot_ll128 5.75
+	{Collective: AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"},       // 256 K on four: 5.26 µs, twoshot_ll128 6.35
 	{Collective: AllReduce, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                      // 4 M: 16.7 µs, zerocopy 17.4; on four 24.5, 25.1
 	{Collective: AllReduce, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},       // 64 M: 204 µs, copy 238; on four 319, 412
 	{Collective: AllReduce, Registered: &yes, Algorithm: copyName},                              // 256 M: 750 µs, zerocopy 793; on four 1162, 1264
 	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},                            // where there are no copies
 	{Collective: AllReduce, Algorithm: "stream_ll128"},                                          // unregistered
-	{Collective: AllReduce, MaxBytes: 512 << 10, MaxRanks: nearRanks, Algorithm: "oneshot_ll8"}, // links that tear lines
+	{Collective: AllReduce, MaxBytes: 512 << 10, MaxRanks: nearRanks, Algorithm: "oneshot_ll8"}, // where a transport has no lines
 	{Collective: AllReduce, MaxBytes: 32 << 10, Algorithm: "allpair_ll8"},
 	{Collective: AllReduce, MaxBytes: 512 << 10, Algorithm: "twophase_ll8"},
 	{Collective: AllReduce, Algorithm: "twophase_chunk"},
@@ -31,8 +27,9 @@ var deviceTable = []Row{
 	{Collective: AllGather, MaxBytes: 96 << 20, Algorithm: "push"},        // 64 M: 98.9 µs; on four 149, copy 161
 	{Collective: AllGather, Algorithm: copyName},
 	{Collective: AllGather, Algorithm: "push"},
-	{Collective: AllGather, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: AllGather, Algorithm: "stream_ll128"}, // unregistered
+	{Collective: AllGather, MaxBytes: 192 << 20, Algorithm: "stream_ll128"}, // unregistered: 64 M 106 µs, shares 117; 256 M 408, 403
+	{Collective: AllGather, Algorithm: "shares"},
+	{Collective: AllGather, Algorithm: "stream_ll128"},
 	{Collective: AllGather, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllGather, Algorithm: "chunk"},
 
@@ -40,31 +37,32 @@ var deviceTable = []Row{
 	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                 // 4 M: 10.3 µs, zerocopy 12.1
 	{Collective: ReduceScatter, MaxBytes: 512 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 452; on four 615, 631
 	{Collective: ReduceScatter, Registered: &no, MaxBytes: 512 << 20, Algorithm: "stream_ll128"},
-	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},  // links that tear lines
+	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},  // where a transport has no lines
 	{Collective: ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"}, // unregistered
 	{Collective: ReduceScatter, Algorithm: copyName},                    // 1 G: 1586 µs, zerocopy 1604
 	{Collective: ReduceScatter, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: ReduceScatter, Algorithm: "chunk"},
 
-	{Collective: AllToAll, MaxBytes: 128 << 10, Algorithm: "direct_ll8"}, // 256 K: 2.82 µs, direct_ll128 2.57
-	{Collective: AllToAll, MaxBytes: 6 << 20, Algorithm: "direct_ll128"}, // 4 M: 9.46 µs, push 10.8
-	{Collective: AllToAll, MaxBytes: 48 << 20, Algorithm: "push"},        // 16 M: 30.4 µs; on four 46.7
-	{Collective: AllToAll, Algorithm: copyName},                          // on four: 64 M 167 µs
+	{Collective: AllToAll, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},        // 256 K: 2.82 µs, direct_ll128 2.57
+	{Collective: AllToAll, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},        // 4 M: 9.46 µs, push 10.8
+	{Collective: AllToAll, MaxBytes: 192 << 20, MaxRanks: 2, Algorithm: "push"}, // 128 M: 193 µs, copy 196; 256 M 378, 367
+	{Collective: AllToAll, MaxBytes: 48 << 20, Algorithm: "push"},               // 16 M: 30.4 µs; on four 46.7
+	{Collective: AllToAll, Algorithm: copyName},                                 // on four: 64 M 167 µs
 	{Collective: AllToAll, Algorithm: "push"},
-	{Collective: AllToAll, Registered: &yes, Algorithm: "zerocopy"},
-	{Collective: AllToAll, Algorithm: "stream_ll128"}, // unregistered
+	{Collective: AllToAll, MaxBytes: 192 << 20, Algorithm: "stream_ll128"}, // unregistered: 64 M 108 µs, shares 119; 256 M 411, 404
+	{Collective: AllToAll, Algorithm: "shares"},
+	{Collective: AllToAll, Algorithm: "stream_ll128"},
 	{Collective: AllToAll, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllToAll, Algorithm: "chunk"},
 
-	{Collective: Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},                // 256 K: 2.76 µs, direct_ll128 2.48
-	{Collective: Broadcast, MaxBytes: 8 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},  // 1 M: 4.26 µs, push 12.0
-	{Collective: Broadcast, MaxBytes: 2 << 20, Algorithm: "direct_ll128"},               // on four: 1 M 11.1 µs, stream_ll128 17.5; 4 M 39.7, 24.1
-	{Collective: Broadcast, MaxRanks: 2, MaxBytes: 96 << 20, Algorithm: "stream_ll128"}, // 64 M: 202 µs, push 276
-	{Collective: Broadcast, MaxRanks: 2, Algorithm: "push"},
-	{Collective: Broadcast, MaxRanks: 2, Algorithm: "chunk"},               // 256 M: 799 µs, stream_ll128 797
-	{Collective: Broadcast, MaxBytes: 48 << 20, Algorithm: "stream_ll128"}, // 16 M on four: 81.4 µs
-	{Collective: Broadcast, Algorithm: "push"},                             // on four: 64 M 254 µs, stream_ll128 269
-	{Collective: Broadcast, Algorithm: "stream_ll128"},                     // unregistered
+	{Collective: Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},               // 256 K: 2.76 µs, direct_ll128 2.48
+	{Collective: Broadcast, MaxBytes: 8 << 20, MaxRanks: 2, Algorithm: "direct_ll128"}, // 1 M: 4.26 µs, push 12.0
+	{Collective: Broadcast, MaxBytes: 2 << 20, Algorithm: "direct_ll128"},              // on four: 1 M 11.1 µs, stream_ll128 17.5; 4 M 39.7, 24.1
+	{Collective: Broadcast, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},             // 16 M: 54.9 µs, shares 60.3; on four 81.4
+	{Collective: Broadcast, MaxRanks: 2, MaxBytes: 96 << 20, Algorithm: "shares"},      // 64 M: 200 µs, stream_ll128 202, push 276
+	{Collective: Broadcast, Algorithm: "push"},                                         // 256 M: 729 µs; on four: 64 M 254, stream_ll128 269
+	{Collective: Broadcast, Algorithm: "shares"},                                       // unregistered: 256 M 752 µs, stream_ll128 791; not measured on four
+	{Collective: Broadcast, Algorithm: "stream_ll128"},
 	{Collective: Broadcast, Algorithm: "chunk"},
 
 	{Collective: Reduce, MaxBytes: 512 << 10, MaxRanks: 2, Algorithm: "direct_ll8"}, // 256 K: 2.94 µs, direct_ll128 3.76

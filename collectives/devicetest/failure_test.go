@@ -42,6 +42,33 @@ func sums(r *rank, addr uintptr, count int, algorithm string) error {
 	return r.AllReduce(pointer(addr), pointer(addr), count, device.Float32, device.Sum, &collectives.CallOptions{Stream: r.stream, Algorithm: algorithm})
 }
 
+// A rank that does not come within the time that waits may take is named, and the call, and what
+// was waited for.
+func TestAbsence(t *testing.T) {
+	for algorithm, word := range map[string]string{"oneshot_ll8": "a packet", "zerocopy": "a barrier"} {
+		t.Run(algorithm, func(t *testing.T) {
+			run(t, make([]string, 2), setting{limit: 2 * time.Second}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+				m, err := r.memory(ctx, 1<<20)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(sums(r, m.Addr(), 100, algorithm), r.settle(ctx), r.world.Barrier(ctx)); err != nil {
+					return err
+				}
+				if r.Rank() == 1 {
+					_ = until(ctx, 20*time.Second, "the end of the other rank", func() bool { return r.world.Err() != nil })
+					return nil
+				}
+				if err := sums(r, m.Addr(), 100, algorithm); err != nil {
+					return err
+				}
+				return errors.Join(wants(found(ctx, r), framework.ErrPeer, "rank 1", "no progress within 2s: allreduce by "+algorithm+" waits for "+word),
+					r.world.Settle(ctx, r.stream))
+			})
+		})
+	}
+}
+
 // Ranks that compare before data moves go on after a mistake; the next call says what
 // it was.
 func TestMismatchIsNamed(t *testing.T) {
@@ -181,7 +208,8 @@ func TestPeerEndsWhileKernelsWait(t *testing.T) {
 // A capture cannot wait until kernels are loaded, or memory is allocated. One call of
 // whatever size loads those of all sizes, and Prepare does it without a call.
 func TestFirstUseInACapture(t *testing.T) {
-	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
+	const scratch = 56 << 20 // there is room for calls of any size as lines, and no need of chunks
+	job(t, 2, collectives.Options{Scratch: scratch}, func(ctx context.Context, r *rank) error {
 		m, err := r.memory(ctx, 1<<20)
 		if err != nil {
 			return err
@@ -212,7 +240,7 @@ func TestFirstUseInACapture(t *testing.T) {
 				return fmt.Errorf("%s: %w", algorithm, err)
 			}
 		}
-		for _, algorithm := range []string{"copy", "ring"} { // the tables never choose the second
+		for _, algorithm := range []string{"copy", "twophase_chunk"} { // the tables never choose the second
 			call := func() error { return sums(r, m.Addr(), 100, algorithm) }
 			if err := errors.Join(refused("algorithm "+algorithm, call), call(), r.settle(ctx), captured(call)); err != nil {
 				return fmt.Errorf("%s: %w", algorithm, err)

@@ -132,6 +132,29 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// Long messages beside short ones, in one group and in graphs: into memory that senders reach, on
+// one rank, and into other memory on the next.
+func TestLongMessages(t *testing.T) {
+	const half, long = 100 << 20, 48 << 20
+	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 2*half)
+		if err == nil && r.Rank() == 1 {
+			m, err = r.world.Alloc(2 * half)
+		}
+		if err != nil {
+			return err
+		}
+		size := func(from, to, i int) int { return []int{long + 1001*from + 13*to, 5000 + from, 0}[i] }
+		for k := range 2 {
+			x := exchange{each: 1 + 2*k, size: size, graph: k == 1}
+			if err := x.run(ctx, r, m.Addr(), half); err != nil {
+				return fmt.Errorf("%d messages for each rank: %w", x.each, err)
+			}
+		}
+		return nil
+	})
+}
+
 // Where links tear lines, and where scratch has no room for pipes of lines, messages go
 // in chunks.
 func TestMessagesWithoutLines(t *testing.T) {
@@ -155,11 +178,13 @@ func TestMessagesWithoutLines(t *testing.T) {
 // A message of another length than is expected: the receiver is told whose it is and
 // both lengths, and no kernel stays, whichever of the two is longer.
 func TestMessageOfAnotherLength(t *testing.T) {
-	for _, x := range []struct{ sends, expects int }{{2000, 1000}, {0, 8}, {100, 500_000}, {500_000, 100}, {500_000, 500_016}} {
+	const long = 48 << 20 // and more are stored right into the receiver's buffer
+	for _, x := range []struct{ sends, expects int }{{2000, 1000}, {0, 8}, {100, 500_000}, {500_000, 100}, {500_000, 500_016},
+		{long, 100}, {100, long}, {long + 4096, long}, {long, long + 1}} {
 		for _, algorithm := range []string{"ll128", "chunk"} {
 			t.Run(fmt.Sprint(algorithm, " ", x.sends, " for ", x.expects), func(t *testing.T) {
 				job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
-					m, err := r.memory(ctx, 1<<20)
+					m, err := r.memory(ctx, uint64(max(x.sends, x.expects))+1<<20)
 					if err != nil {
 						return err
 					}

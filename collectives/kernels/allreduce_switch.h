@@ -41,7 +41,7 @@ MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
     bool ok = true;
     if (tid == 0) {
       window.signal();
-      ok = window.wait(c.signature.collective << 8 | c.signature.algorithm);
+      ok = window.wait(kernel_of(c.signature));
     }
     return block_sync_and(ok) && grid_sync(&c.state->grid, c.control);
   };

@@ -33,7 +33,7 @@ constexpr uint32_t kMaxRanks = 72;       // of one memory domain; the largest sw
 constexpr uint32_t kMaxLanes = 128;
 constexpr uint32_t kMaxBlocks = 256;     // of one launch
 constexpr uint32_t kNearRanks = 8;       // of kernels with short arguments
-constexpr uint32_t kMaxTransfers = 128;  // of one launch
+constexpr uint32_t kMaxTransfers = 96;   // of one launch
 constexpr uint32_t kNearTransfers = 16;  // of one with short arguments
 
 // Steps of copy algorithms.
@@ -64,7 +64,10 @@ struct Mailbox {
   uint8_t pad0[56];
   uint64_t pipe_tail;   // chunks that the peer has taken out of this rank's pipe to it
   uint64_t line_tail;   // the same of its line pipe
-  uint8_t pad1[48];
+  uint64_t offered;        // the number of the chunk, of that pipe, that comes behind the announcement of a long message…
+  uint64_t offered_bytes;  // …of so many bytes…
+  uint64_t offer;          // …whose buffer is there, as this rank addresses it; 0: it has to go as lines
+  uint8_t pad1[24];
   uint64_t stage_head;  // chunks that the peer has staged
   uint8_t pad2[56];
   uint64_t stage_tail;  // chunks of this rank's stage that the peer is done with
@@ -235,7 +238,7 @@ static_assert(sizeof(Transfer) == 24, "layout");
 // nothing else: arguments are copied when a launch is enqueued, so the host needs no
 // buffer that would have to live until the device has read it, and a captured graph
 // fills the memory anew each time.
-constexpr uint32_t kTransferWords = 3;  // of 64 bits, for one message in memory
+constexpr uint32_t kTransferWords = 4;  // of 64 bits, for one message in memory
 
 // How line pipes are divided, and how many of their lanes a launch has messages for.
 struct LinePipes {
@@ -254,7 +257,9 @@ struct TransferArgs {
   uint64_t first;      // …as messages from this number on
   uint64_t* memory;    // null: list is the group
   LinePipes lines;
+  uint64_t long_bytes;  // from which on a message that goes as lines is long: see transfers_lines.h
   Transfer list[kMaxTransfers];
+  uint64_t theirs[kMaxTransfers];  // of what is received, the buffer as the peer addresses it, or 0
 };
 
 // The same for few messages of few ranks: short, as NearArgs is.

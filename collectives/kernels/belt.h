@@ -3,11 +3,11 @@
 // (H200, NVLink), and lines lose a sixteenth to their flags.
 //
 // A belt is the slots from every rank to every other, in the memory of the receiver,
-// which a block fills and empties chunk by chunk. All of its data of a step is on its way
-// before it tells of any, once, so that it waits for arrival once a step; and what it works
-// on arrived some steps before.
+// which a block fills and empties chunk by chunk. It works in steps: what arrived some steps
+// before is taken while the next chunks are on their way, and peers are told of those in the
+// step behind, so that the fence which that takes passes beside other work.
 //
-// The slots are the memory of pipes, cut for the lanes of this launch, and the counters are
+// The slots are the memory of pipes, cut anew for the lanes of this launch, and the counters are
 // those of pipes. So belts are for launches between two barriers of all ranks: nobody
 // uses pipes then.
 #ifndef MSCCLPP_COLLECTIVES_BELT_H_
@@ -18,8 +18,12 @@
 namespace mscclpp {
 namespace collectives {
 
+constexpr uint32_t kBeltSlots = 4;  // of one rank, in a lane, for another
+
 // Belt is what one block, whose lane it is, does with the belts to and from all peers.
-// Chunks between two ranks are numbered from 0 in the launch.
+// Chunks between two ranks are numbered from 0 in the launch. What is called puts says how many of
+// the first chunks to peer p have been put when this step is over, and takes how many of those from
+// p have been taken.
 class Belt {
  public:
   MSCCLPP_DEVICE Belt(const Args& a, uint32_t lane) : c_(a.common), chunk_(a.chunk), lane_(lane), state_(&c_.state->lanes[lane]) {}
@@ -28,69 +32,68 @@ class Belt {
   MSCCLPP_DEVICE char* to(uint32_t peer, uint64_t k) const { return slot(peer, c_.rank, state_->sent[peer] + k); }
   MSCCLPP_DEVICE char* from(uint32_t peer, uint64_t k) const { return slot(c_.rank, peer, state_->received[peer] + k); }
 
-  // room waits until chunk k may be put to every peer for which wanted holds, and ready until chunk k
-  // of each of those has arrived; for whole blocks. False: leave. What is stored after room
-  // depends on what was read there, so that NVIDIA needs no more than plain order.
-  template <class Wanted>
-  MSCCLPP_DEVICE bool room(uint64_t k, Wanted wanted) const {
-    return peers(wanted, [&](uint32_t p) MSCCLPP_LAMBDA {
-      const uint64_t position = state_->sent[p] + k;
-      const uint64_t* tail = &mailbox(c_, c_.rank, p, lane_)->pipe_tail;
-#if MSCCLPP_TARGET_CUDA
-      if (load_relaxed(tail) + c_.pipe_slots > position) return true;
-#endif
-      return position < c_.pipe_slots || at_least(c_, tail, position + 1 - c_.pipe_slots, kWordPipeTail, p);
-    });
+  // begin waits until there is room for what this step puts, and what it takes has arrived; for
+  // whole blocks. False: leave. What is stored after it depends on what was read there, so that
+  // NVIDIA needs no more than plain order for the room.
+  template <class Puts, class Takes>
+  MSCCLPP_DEVICE bool begin(Puts puts, Takes takes) const {
+    return block_sync_and(peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      const uint64_t n = puts(p), m = takes(p);
+      return (n == 0 || room(p, state_->sent[p] + n)) &&
+             (m == 0 || at_least(c_, &mailbox(c_, c_.rank, p, lane_)->pipe_head, state_->received[p] + m, kWordPipeHead, p));
+    }));
   }
-  template <class Wanted>
-  MSCCLPP_DEVICE bool ready(uint64_t k, Wanted wanted) const {
-    return peers(wanted, [&](uint32_t p) MSCCLPP_LAMBDA {
-      return at_least(c_, &mailbox(c_, c_.rank, p, lane_)->pipe_head, state_->received[p] + k + 1, kWordPipeHead, p);
+
+  // tell tells the peers of what the step before has put, between begin and end.
+  template <class Puts>
+  MSCCLPP_DEVICE void tell(Puts puts) const {
+    peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      const uint64_t n = puts(p);
+      if (n > 0) store_release(&mailbox(c_, p, c_.rank, lane_)->pipe_head, state_->sent[p] + n);
+      return true;
     });
   }
 
-  // tell says how many chunks of this launch each peer p has got, put(p), and how many of its own
-  // this rank is done with, taken(p); for whole blocks. On NVIDIA plain order is enough for
-  // the latter, as where line pipes give back: what was loaded has been stored or summed by now.
-  template <class Put, class Taken>
-  MSCCLPP_DEVICE void tell(Put put, Taken taken) const {
+  // end gives back what was taken.
+  template <class Takes>
+  MSCCLPP_DEVICE void end(Takes takes) const {
     block_sync();
-    for (uint32_t i = thread_id() + 1; i < c_.ranks; i += block_dim()) {
-      const uint32_t p = (c_.rank + i) % c_.ranks;
-      const uint64_t n = put(p), m = taken(p);
-      Mailbox* box = mailbox(c_, p, c_.rank, lane_);
-#if MSCCLPP_TARGET_CUDA
-      if (m > 0) store_relaxed(&box->pipe_tail, state_->received[p] + m);
-#else
-      if (m > 0) store_release(&box->pipe_tail, state_->received[p] + m);
-#endif
-      if (n > 0) store_release(&box->pipe_head, state_->sent[p] + n);
-    }
+    peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      const uint64_t m = takes(p);
+      if (m > 0) give_back(&mailbox(c_, p, c_.rank, lane_)->pipe_tail, state_->received[p] + m);
+      return true;
+    });
   }
 
   // close ends a launch in which this rank has put, and taken, so many chunks to and from each peer.
-  template <class Put, class Taken>
-  MSCCLPP_DEVICE void close(Put put, Taken taken) const {
+  template <class Puts, class Takes>
+  MSCCLPP_DEVICE void close(Puts puts, Takes takes) const {
+    tell(puts);
     block_sync();
     for (uint32_t p = thread_id(); p < c_.ranks; p += block_dim()) {
       if (p == c_.rank) continue;
-      state_->sent[p] += put(p);
-      state_->received[p] += taken(p);
+      state_->sent[p] += puts(p);
+      state_->received[p] += takes(p);
     }
   }
 
  private:
-  template <class Wanted, class Wait>
-  MSCCLPP_DEVICE bool peers(Wanted wanted, Wait wait) const {
+  // peers calls f with each of them, in one thread each, until it returns false.
+  template <class F>
+  MSCCLPP_DEVICE bool peers(F f) const {
     bool ok = true;
-    for (uint32_t i = thread_id() + 1; i < c_.ranks && ok; i += block_dim()) {
-      const uint32_t p = (c_.rank + i) % c_.ranks;
-      ok = !wanted(p) || wait(p);
-    }
-    return block_sync_and(ok);
+    for (uint32_t i = thread_id() + 1; i < c_.ranks && ok; i += block_dim()) ok = f((c_.rank + i) % c_.ranks);
+    return ok;
+  }
+  MSCCLPP_DEVICE bool room(uint32_t p, uint64_t chunks) const {
+    const uint64_t* tail = &mailbox(c_, c_.rank, p, lane_)->pipe_tail;
+#if MSCCLPP_TARGET_CUDA
+    if (load_relaxed(tail) + kBeltSlots >= chunks) return true;
+#endif
+    return chunks <= kBeltSlots || at_least(c_, tail, chunks - kBeltSlots, kWordPipeTail, p);
   }
   MSCCLPP_DEVICE char* slot(uint32_t in, uint32_t of, uint64_t position) const {
-    const uint64_t number = (uint64_t(lane_) * c_.ranks + of) * c_.pipe_slots + position % c_.pipe_slots;
+    const uint64_t number = (uint64_t(lane_) * c_.ranks + of) * kBeltSlots + position % kBeltSlots;
     return reinterpret_cast<char*>(c_.scratch[in]) + c_.pipes + number * chunk_;
   }
 
@@ -100,86 +103,192 @@ class Belt {
   LaneState* const state_;
 };
 
-// How many steps after a chunk was sent its receiver works on it.
+// How many steps after a chunk was put its receiver works on it.
 constexpr uint64_t kBehind = 2;
 
-// Workers are the ranks that sum for a root, and what of the message each of them has: all but the
-// root, as its link has the sums to carry. So no link carries more than the message, however many
-// ranks there are. Of two, the root is the worker.
+// until says how many chunks of n are done when step k is over, `late` steps after the first; 0 if
+// that step does none.
+MSCCLPP_DEVICE uint64_t until(uint64_t k, uint64_t late, uint64_t n) { return k >= late && k - late < n ? k - late + 1 : 0; }
+
+// Workers are the ranks that have a share of the message of a root: all but the root, as its link
+// has the whole message to carry. So no link carries more than that, however many ranks there are.
+// Of two, the root is the worker if there is something to sum.
 struct Workers {
   const uint32_t ranks, root, workers;
+  const bool other;  // than the root
 
-  MSCCLPP_DEVICE explicit Workers(const Args& a) : ranks(a.common.ranks), root(a.root), workers(ranks < 3 ? 1 : ranks - 1) {}
+  MSCCLPP_DEVICE Workers(const Args& a, bool sums)
+      : ranks(a.common.ranks), root(a.root), workers(ranks < 3 ? 1 : ranks - 1), other(ranks > 2 || !sums) {}
 
   MSCCLPP_DEVICE bool has(uint32_t rank) const { return number(rank) < workers; }
 
-  // share is what a worker sums, and most the size of the largest share.
+  // share is what a worker has, and most the size of the largest share.
   MSCCLPP_DEVICE Slice share(uint32_t rank, uint64_t count, uint32_t element) const { return slice_of(count, number(rank), workers, element); }
   MSCCLPP_DEVICE uint64_t most(uint64_t count, uint32_t element) const { return slice_of(count, 0, workers, element).count; }
 
- private:
-  MSCCLPP_DEVICE uint32_t number(uint32_t rank) const {
-    return ranks < 3 ? uint32_t(rank != root) : (rank + 2 * ranks - root - 1) % ranks;
+  // part is chunk k of it in a lane, of each elements.
+  MSCCLPP_DEVICE Slice part(uint32_t rank, uint64_t k, uint64_t count, uint64_t each, uint32_t element, uint32_t lane, uint32_t lanes) const {
+    const Slice all = share(rank, count, element);
+    const uint64_t at = smaller(all.count, (k * lanes + lane) * each);
+    return Slice{all.first + at, smaller(all.count - at, each)};
   }
+
+ private:
+  MSCCLPP_DEVICE uint32_t number(uint32_t rank) const { return (rank + 2 * ranks - root - other) % ranks; }
 };
+
+// exchange_shares brings every peer p what out(p) points to, and what comes from p to in(p): a.count
+// elements each, of the rank itself too.
+template <class Out, class In>
+MSCCLPP_DEVICE void exchange_shares(const Args& a, Out out, In in) {
+  const Common& c = a.common;
+  const uint64_t share = a.count * a.element;
+  between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    const Steps steps{share, even_step(share, c.lanes, a.chunk), lane, c.lanes};
+    const uint64_t n = steps.size();
+    const bool aside = in(c.rank) != out(c.rank);
+    const Belt belt(a, lane);
+    MSCCLPP_ROLLED
+    for (uint64_t k = 0; k < n + kBehind; ++k) {
+      const uint64_t j = k - kBehind, puts = until(k, 0, n), takes = until(k, kBehind, n);
+      const auto all = [](uint64_t chunks) MSCCLPP_LAMBDA { return [chunks](uint32_t) MSCCLPP_LAMBDA { return chunks; }; };
+      if (!belt.begin(all(puts), all(takes))) return;
+      belt.tell(all(until(k - 1, 0, n)));
+      // A part of each by turns: links and memory are busy at the same time.
+      MSCCLPP_ROLLED
+      for (uint64_t at = 0; at < steps.each; at += kTurnBytes) {
+        MSCCLPP_ROLLED
+        for (uint32_t i = 2; i <= 2 * c.ranks; ++i) {
+          const bool take = i % 2 != 0, own = i == 2 * c.ranks;
+          if ((take ? takes : puts) == 0 || (own && !aside)) continue;
+          const uint32_t p = (c.rank + (take ? c.ranks - i / 2 : i / 2)) % c.ranks;
+          const uint64_t step = take ? j : k, bytes = steps.count(step), first = steps.first(step);
+          if (at >= bytes) continue;
+          char* const to = take || own ? in(p) + first : belt.to(p, k);
+          const char* const from = take ? belt.from(p, j) : out(p) + first;
+          copy(to + at, from + at, smaller(bytes - at, kTurnBytes), thread_id(), block_dim());
+        }
+      }
+      belt.end(all(takes));
+    }
+    belt.close([&](uint32_t) MSCCLPP_LAMBDA { return n; }, [&](uint32_t) MSCCLPP_LAMBDA { return n; });
+  });
+}
+
+MSCCLPP_DEVICE void allgather_shares(const Args& a) {
+  const uint64_t share = a.count * a.element;
+  exchange_shares(a, [&](uint32_t) MSCCLPP_LAMBDA { return static_cast<const char*>(a.input); },
+                  [&](uint32_t p) MSCCLPP_LAMBDA { return static_cast<char*>(a.output) + p * share; });
+}
+
+// In place too: what a chunk is taken into was put before.
+MSCCLPP_DEVICE void alltoall_shares(const Args& a) {
+  const uint64_t share = a.count * a.element;
+  exchange_shares(a, [&](uint32_t p) MSCCLPP_LAMBDA { return static_cast<const char*>(a.input) + p * share; },
+                  [&](uint32_t p) MSCCLPP_LAMBDA { return static_cast<char*>(a.output) + p * share; });
+}
+
+// broadcast_shares: the root brings each worker its share of the message, and the workers bring that to
+// each other.
+MSCCLPP_DEVICE void broadcast_shares(const Args& a) {
+  const Common& c = a.common;
+  const Workers workers(a, false);
+  const uint64_t bytes = a.count * a.element, most = workers.most(bytes, 1);
+  const uint64_t each = even_step(most, c.lanes, a.chunk), behind = c.ranks > 2 ? 2 * kBehind : kBehind;
+  const bool root = c.rank == a.root;
+  between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    const char* const in = static_cast<const char*>(a.input);
+    char* const out = static_cast<char*>(a.output);
+    const uint64_t n = Steps{most, each, lane, c.lanes}.size();
+    const auto puts = [&](uint64_t k) MSCCLPP_LAMBDA {
+      return [&, k](uint32_t p) MSCCLPP_LAMBDA { return root ? until(k, 0, n) : p != a.root ? until(k, kBehind, n) : 0; };
+    };
+    const auto takes = [&](uint64_t k) MSCCLPP_LAMBDA {
+      return [&, k](uint32_t p) MSCCLPP_LAMBDA { return root ? 0 : until(k, p == a.root ? kBehind : 2 * kBehind, n); };
+    };
+    const Belt belt(a, lane);
+    MSCCLPP_ROLLED
+    for (uint64_t k = 0; k < n + behind; ++k) {
+      const uint64_t j = k - kBehind;
+      if (!belt.begin(puts(k), takes(k))) return;
+      belt.tell(puts(k - 1));
+      // What comes from the root goes on to the others from where it lies; the root's own copy is made between. A
+      // rank that is alone makes only that.
+      MSCCLPP_ROLLED
+      for (uint32_t i = c.ranks > 1 ? 3 : 1; i < 3 * c.ranks; ++i) {
+        const uint32_t p = (c.rank + i / 3) % c.ranks;
+        const bool put = i % 3 == 0, own = i % 3 == 1 && root && out != in;
+        if (put || own ? puts(k)(p) == 0 : i % 3 == 1 || takes(k)(p) == 0) continue;
+        const bool later = !put && !own && p != a.root;
+        const Slice s = workers.part(root || later ? p : c.rank, root ? k : later ? j - kBehind : j, bytes, each, 1, lane, c.lanes);
+        char* const to = put ? belt.to(p, root ? k : j) : out + s.first;
+        const char* const from = root ? in + s.first : put ? belt.from(a.root, j) : later ? belt.from(p, j - kBehind) : belt.from(a.root, j);
+        copy(to, from, s.count, thread_id(), block_dim());
+      }
+      belt.end(takes(k));
+    }
+    belt.close([&](uint32_t p) MSCCLPP_LAMBDA { return root || p != a.root ? n : 0; }, [&](uint32_t) MSCCLPP_LAMBDA { return root ? 0 : n; });
+  });
+}
 
 // reduce_shares: everybody brings each worker its share of the message, and the workers bring
 // the root the sums.
 template <class T>
 MSCCLPP_DEVICE void reduce_shares(const Args& a) {
   const Common& c = a.common;
-  const Workers workers(a);
-  const uint64_t each = a.chunk / sizeof(T);
+  const Workers workers(a, true);
+  const uint64_t most = workers.most(a.count, sizeof(T)), each = even_step(most * sizeof(T), c.lanes, a.chunk) / sizeof(T);
   const bool root = c.rank == a.root, mine = workers.has(c.rank), brings = mine && !root, gets = root && !mine;
-  const uint64_t behind = gets ? 2 * kBehind : kBehind;  // sums come later than what they are made of
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     const char* const in = static_cast<const char*>(a.input);
     char* const out = static_cast<char*>(a.output);
-    const auto part = [&](uint32_t worker, uint64_t k) MSCCLPP_LAMBDA {
-      const Slice all = workers.share(worker, a.count, sizeof(T));
-      const uint64_t at = smaller(all.count, (k * c.lanes + lane) * each);
-      return Slice{all.first + at, smaller(all.count - at, each)};
+    const uint64_t n = Steps{most, each, lane, c.lanes}.size();
+    const auto part = [&](uint32_t worker, uint64_t k) MSCCLPP_LAMBDA { return workers.part(worker, k, a.count, each, sizeof(T), lane, c.lanes); };
+    const auto puts = [&](uint64_t k) MSCCLPP_LAMBDA {
+      return [&, k](uint32_t p) MSCCLPP_LAMBDA { return workers.has(p) ? until(k, 0, n) : brings && p == a.root ? until(k, kBehind, n) : 0; };
     };
-    const uint64_t n = Steps{workers.most(a.count, sizeof(T)), each, lane, c.lanes}.size();
+    const auto takes = [&](uint64_t k) MSCCLPP_LAMBDA {
+      return [&, k](uint32_t p) MSCCLPP_LAMBDA { return mine ? until(k, kBehind, n) : gets && workers.has(p) ? until(k, 2 * kBehind, n) : 0; };
+    };
     const Belt belt(a, lane);
     MSCCLPP_ROLLED
-    for (uint64_t k = 0; k < n + behind; ++k) {
-      const uint64_t j = k - behind;
-      const bool puts = k < n, takes = k >= behind && (mine || gets);
-      if (!puts && !takes) continue;
-      const auto sends = [&](uint32_t p) MSCCLPP_LAMBDA { return puts && workers.has(p); };
-      const auto sums = [&](uint32_t p) MSCCLPP_LAMBDA { return takes && brings && p == a.root; };
-      const auto comes = [&](uint32_t p) MSCCLPP_LAMBDA { return takes && (mine || workers.has(p)); };
-      if (puts) {
-        if (!belt.room(k, sends)) return;
-        MSCCLPP_ROLLED
+    for (uint64_t k = 0; k < n + 2 * kBehind; ++k) {
+      if (!belt.begin(puts(k), takes(k))) return;
+      belt.tell(puts(k - 1));
+      const auto put = [&]() MSCCLPP_LAMBDA {
         for (uint32_t i = 1; i < c.ranks; ++i) {
           const uint32_t p = (c.rank + i) % c.ranks;
           if (!workers.has(p)) continue;
           const Slice s = part(p, k);
           copy(belt.to(p, k), in + s.first * sizeof(T), s.count * sizeof(T), thread_id(), block_dim());
         }
-      }
-      if (takes && !belt.ready(j, comes)) return;
-      if (takes && brings && !belt.room(j, sums)) return;
-      if (takes && mine) {
-        const Slice s = part(c.rank, j);
-        const uint64_t at = s.first * sizeof(T);
-        char* const sum = brings ? belt.to(a.root, j) : out + at;
-        const auto inputs = [&](uint32_t r) MSCCLPP_LAMBDA { return r == c.rank ? in + at : belt.from(r, j); };
-        if (!sum_unrolled<T>(a, s.count, 0, 1, inputs, [&](uint32_t) MSCCLPP_LAMBDA { return sum; }, false)) {
-          reduce_step<T>(sum, inputs, c.ranks, s.count, reduction_of(a));
+      };
+      const auto take = [&]() MSCCLPP_LAMBDA {
+        const uint64_t j = k - (mine ? kBehind : 2 * kBehind);
+        if (mine) {
+          const Slice s = part(c.rank, j);
+          const uint64_t at = s.first * sizeof(T);
+          char* const sum = brings ? belt.to(a.root, j) : out + at;
+          const auto inputs = [&](uint32_t r) MSCCLPP_LAMBDA { return r == c.rank ? in + at : belt.from(r, j); };
+          if (!sum_unrolled<T>(a, s.count, 0, 1, inputs, [&](uint32_t) MSCCLPP_LAMBDA { return sum; }, false)) {
+            reduce_step<T>(sum, inputs, c.ranks, s.count, reduction_of(a));
+          }
+          return;
         }
-      } else if (takes) {
-        MSCCLPP_ROLLED
         for (uint32_t i = 1; i < c.ranks; ++i) {
           const uint32_t p = (c.rank + i) % c.ranks;
           const Slice s = part(p, j);
           copy(out + s.first * sizeof(T), belt.from(p, j), s.count * sizeof(T), thread_id(), block_dim());
         }
+      };
+      const bool comes = mine ? until(k, kBehind, n) > 0 : gets && until(k, 2 * kBehind, n) > 0;
+      // Half of the lanes begin with either, so that links and memory are busy at the same time.
+      MSCCLPP_ROLLED
+      for (uint32_t turn = lane; turn < lane + 2; ++turn) {
+        if (turn % 2 == 0 && k < n) put();
+        if (turn % 2 != 0 && comes) take();
       }
-      belt.tell([&](uint32_t p) MSCCLPP_LAMBDA { return sends(p) ? k + 1 : sums(p) ? j + 1 : 0; },
-                [&](uint32_t p) MSCCLPP_LAMBDA { return comes(p) ? j + 1 : 0; });
+      belt.end(takes(k));
     }
     belt.close([&](uint32_t p) MSCCLPP_LAMBDA { return workers.has(p) || (brings && p == a.root) ? n : 0; },
                [&](uint32_t p) MSCCLPP_LAMBDA { return mine || (gets && workers.has(p)) ? n : 0; });

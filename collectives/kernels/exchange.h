@@ -40,14 +40,14 @@ MSCCLPP_DEVICE bool disagree(const ExchangeArgs& a, uint32_t host, uint32_t peer
     store_relaxed(&n->host, host);
     store_release(&n->found, 1u);
   }
-  const WaitSite site{a.signature.collective << 8 | a.signature.algorithm, kWordSignature, peer, ours[0]};
+  const WaitSite site{kernel_of(a.signature), kWordSignature, peer, ours[0]};
   return wait_brief(a.control, site, []() MSCCLPP_LAMBDA { return false; });
 }
 
 // meet waits for the counterpart on a host, and looks at what it has sent.
 MSCCLPP_DEVICE bool meet(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
   const PortChannel& port = static_cast<const PortChannel&>(a.ports[host]);
-  if (!port.wait(a.signature.collective << 8 | a.signature.algorithm)) return false;
+  if (!port.wait(a.signature.algorithm)) return false;
   const uint64_t* theirs = reinterpret_cast<const uint64_t*>(a.slots + incoming(a, turn, host));
   const uint64_t ours[4] = {turn + 1, a.signature.count, call_of(a.signature), a.bytes};
   bool same = true;
@@ -78,7 +78,7 @@ MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
   if (!grid_sync(&a.state->grid, a.control)) return;  // nobody reads the turn after this
   bool ok = true;
   if (block_id() == 0) {
-    const uint32_t kernel = a.signature.collective << 8 | a.signature.algorithm;
+    const uint32_t kernel = a.signature.algorithm;  // waits for channels have no Word
     for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
       if (h == a.host) continue;
       const PortChannel& port = static_cast<const PortChannel&>(a.ports[h]);

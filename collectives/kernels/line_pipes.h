@@ -1,6 +1,6 @@
 // Pipes of lines: what a chunk carries arrives with it, so no fence stands between
 // data and a word that tells of it, and the receiver takes line by line while the rest
-// is on its way. Only for links that keep lines whole.
+// is on its way. (A chunk that tells of what was stored elsewhere carries nothing.) Only for links that keep lines whole.
 //
 // A slot is groups of 16 lines, which have room for 120 pieces of 16 bytes. Four rows
 // of four lines make a group, and a row is what a warp stores at once: thread t of the
@@ -56,12 +56,9 @@ struct LinePipe {
 
   // room is the position before which chunks may be put.
   //
-  // On NVIDIA neither side needs more than plain order here. The receiver has
-  // branched on every flag that it loaded before the barrier that precedes give_back,
-  // so those loads are done, and its own stores are to memory that the sender does not
-  // look at. What the sender stores into the slot depends on what it has read here,
-  // and no store is performed before a branch that decides whether it is. A release
-  // would wait, for microseconds, until all that the block has stored has arrived.
+  // On NVIDIA neither side needs more than plain order here. What the receiver stores is
+  // memory that the sender does not look at. What the sender stores into the slot depends on
+  // what it has read here, and no store is performed before a branch that decides whether it is.
   MSCCLPP_DEVICE uint64_t room() const {
     const uint64_t* tail = &mailbox(head(a), head(a).rank, peer, lane)->line_tail;
 #if MSCCLPP_TARGET_CUDA
@@ -73,12 +70,7 @@ struct LinePipe {
   // give_back says that chunks before position were taken; for one thread, behind a
   // barrier of all that took them.
   MSCCLPP_DEVICE void give_back(uint64_t position) const {
-    uint64_t* tail = &mailbox(head(a), peer, head(a).rank, lane)->line_tail;
-#if MSCCLPP_TARGET_CUDA
-    store_relaxed(tail, position);
-#else
-    store_release(tail, position);
-#endif
+    collectives::give_back(&mailbox(head(a), peer, head(a).rank, lane)->line_tail, position);
   }
 
   // begun reports, to one thread, whether the peer has begun to send a chunk. It sends
@@ -88,8 +80,25 @@ struct LinePipe {
     return pollLineUnit(from(position), kLineUnits - 1, flag_at(position), v);
   }
 
+  // make_offer says where the message of so many bytes, whose first chunk behind its announcement has that position,
+  // may be stored as a whole, as the peer addresses it; null: nowhere. offered says whether the
+  // peer has done so, and offer what, behind it: null also if the peer expects another length. For one thread.
+  MSCCLPP_DEVICE void make_offer(uint64_t position, uint64_t bytes, char* there) const {
+    Mailbox* box = mailbox(head(a), peer, head(a).rank, lane);
+    store_relaxed(&box->offered_bytes, bytes);
+    store_relaxed(&box->offer, reinterpret_cast<uint64_t>(there));
+    store_release(&box->offered, position);
+  }
+  MSCCLPP_DEVICE bool offered(uint64_t position) const {
+    return load_acquire(&mailbox(head(a), head(a).rank, peer, lane)->offered) == position;
+  }
+  MSCCLPP_DEVICE char* offer(uint64_t bytes) const {
+    const Mailbox* box = mailbox(head(a), head(a).rank, peer, lane);
+    return load_relaxed(&box->offered_bytes) == bytes ? reinterpret_cast<char*>(load_relaxed(&box->offer)) : nullptr;
+  }
+
   MSCCLPP_DEVICE WaitSite site(Word what, uint64_t expected) const {
-    return WaitSite{head(a).signature.collective << 8 | head(a).signature.algorithm, what, peer, expected};
+    return WaitSite{kernel_of(head(a).signature), what, peer, expected};
   }
 
  private:

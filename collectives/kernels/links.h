@@ -19,9 +19,13 @@ namespace mscclpp {
 namespace collectives {
 
 // Kinds of word in reports of waits that were ended.
-enum Word : uint32_t { kWordPacket = 1, kWordPipeHead, kWordPipeTail, kWordStageHead, kWordStageTail, kWordSync, kWordSignature, kWordSwitch, kWordStep };
+enum Word : uint32_t { kWordPacket = 1, kWordPipeHead, kWordPipeTail, kWordStageHead, kWordStageTail, kWordSync, kWordSignature, kWordSwitch, kWordStep, kWordOffer };
+
+// kernel_of marks such a wait, with its Word beside it. Numbers of algorithms have 24 bits.
+MSCCLPP_DEVICE uint32_t kernel_of(const Signature& s) { return s.collective << 24 | s.algorithm; }
 
 MSCCLPP_DEVICE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+MSCCLPP_DEVICE uint64_t larger(uint64_t a, uint64_t b) { return a < b ? b : a; }
 MSCCLPP_DEVICE uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 MSCCLPP_DEVICE uint64_t ceil_div(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit; }
 
@@ -54,6 +58,35 @@ struct Steps {
   MSCCLPP_DEVICE uint64_t count(uint64_t k) const { return smaller(each, total - first(k)); }
 };
 
+// give_back tells a peer, in its word `tail`, that so many slots were taken; for one thread, behind a
+// barrier of all that took them. On NVIDIA plain order is enough: what was loaded from the slots was
+// stored, summed or branched on by now, so those loads are done, and a release would wait, for
+// microseconds, until all that the block has stored has arrived.
+MSCCLPP_DEVICE void give_back(uint64_t* tail, uint64_t taken) {
+#if MSCCLPP_TARGET_CUDA
+  store_relaxed(tail, taken);
+#else
+  store_release(tail, taken);
+#endif
+}
+
+// What a block copies in one direction before it turns to another: links and memory are busy at the
+// same time then. A processor does one thing after the other anyhow.
+#if MSCCLPP_TARGET_GPU
+constexpr uint64_t kTurnBytes = 32 << 10;
+#elif MSCCLPP_TARGET_CHECK
+constexpr uint64_t kTurnBytes = 256;
+#else
+constexpr uint64_t kTurnBytes = 1 << 20;
+#endif
+
+// even_step is the size of a step, at most `most`, a multiple of 64, with which all lanes have as many
+// steps: what one has left over it would work on while the others are done.
+MSCCLPP_DEVICE uint64_t even_step(uint64_t total, uint32_t lanes, uint64_t most) {
+  const uint64_t share = ceil_div(total, lanes);
+  return share == 0 ? most : round_up(ceil_div(share, ceil_div(share, most)), 64);
+}
+
 // piece_of is the share of one rank of a staged chunk that holds one for each.
 MSCCLPP_DEVICE uint64_t piece_of(uint64_t chunk, uint32_t ranks) { return chunk / ranks / 64 * 64; }
 
@@ -66,7 +99,7 @@ MSCCLPP_DEVICE Mailbox* mailbox(const C& c, uint32_t to, uint32_t from, uint32_t
 // at_least waits until *word, which peer writes, has reached value.
 MSCCLPP_DEVICE bool at_least(const Common& c, const uint64_t* word, uint64_t value, Word what, uint32_t peer) {
   if (load_acquire(word) >= value) return true;
-  return wait_word(c.control, word, value, c.signature.collective << 8 | c.signature.algorithm, what, peer);
+  return wait_word(c.control, word, value, kernel_of(c.signature), what, peer);
 }
 
 // Sync is a barrier of all ranks, one for each lane. What a rank wrote before it,
@@ -115,7 +148,7 @@ class Sync {
       const uint32_t peer = i / 3, k = i - 3 * peer;
       if (peer == c_.rank) continue;
       const LL16Packet* p = meeting(c_.rank, peer) + k;
-      const WaitSite site{c_.signature.collective << 8 | c_.signature.algorithm, kWordSync, peer, count_};
+      const WaitSite site{kernel_of(c_.signature), kWordSync, peer, count_};
       uint64_t theirs = 0;
       ok = wait_brief(c_.control, site, [&]() MSCCLPP_LAMBDA { return pollPacket(p, flag, theirs); });
       Mailbox* m = mailbox(c_, c_.rank, peer, lane_);
@@ -275,15 +308,18 @@ struct Pipe {
   MSCCLPP_DEVICE static uint64_t payload(const Common& c) { return c.pipe_slot - sizeof(PipeHeader); }
   MSCCLPP_DEVICE static char* data(char* slot) { return slot + sizeof(PipeHeader); }
 
-  // room and ready say, without waiting and to one thread, whether the next chunk
-  // to peer can be put, or from peer be taken. wait_room and wait_ready wait, as a
+  // How many chunks were put into the pipe to, and taken out of that from, a peer.
+  MSCCLPP_DEVICE static uint64_t sent(const Common& c, uint32_t lane, uint32_t peer) { return c.state->lanes[lane].sent[peer]; }
+  MSCCLPP_DEVICE static uint64_t received(const Common& c, uint32_t lane, uint32_t peer) { return c.state->lanes[lane].received[peer]; }
+
+  // room and ready say, without waiting and to one thread, whether chunk number position
+  // to peer can be put, or from peer be taken. wait_room and wait_ready wait for the next, as a
   // block.
-  MSCCLPP_DEVICE static bool room(const Common& c, uint32_t lane, uint32_t peer) {
-    const uint64_t position = c.state->lanes[lane].sent[peer];
+  MSCCLPP_DEVICE static bool room(const Common& c, uint32_t lane, uint32_t peer, uint64_t position) {
     return position < c.pipe_slots || load_acquire(&mailbox(c, c.rank, peer, lane)->pipe_tail) + c.pipe_slots > position;
   }
-  MSCCLPP_DEVICE static bool ready(const Common& c, uint32_t lane, uint32_t peer) {
-    return load_acquire(&mailbox(c, c.rank, peer, lane)->pipe_head) > c.state->lanes[lane].received[peer];
+  MSCCLPP_DEVICE static bool ready(const Common& c, uint32_t lane, uint32_t peer, uint64_t position) {
+    return load_acquire(&mailbox(c, c.rank, peer, lane)->pipe_head) > position;
   }
   MSCCLPP_DEVICE static bool wait_room(const Common& c, uint32_t lane, uint32_t peer) {
     const uint64_t position = c.state->lanes[lane].sent[peer];
@@ -304,21 +340,29 @@ struct Pipe {
     return address(c, lane, c.rank, peer, c.state->lanes[lane].received[peer]);
   }
 
-  // The slot was filled, or emptied, by the whole block.
+  // filled counts it, so that there are now so many, and tell tells the peer of them; taken does both.
+  // For one thread behind a barrier of all that filled, or emptied, the slot. put and take are all of
+  // that, for whole blocks.
+  MSCCLPP_DEVICE static void filled(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) { c.state->lanes[lane].sent[peer] = n; }
+  MSCCLPP_DEVICE static void tell(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) {
+    store_release(&mailbox(c, peer, c.rank, lane)->pipe_head, n);
+  }
+  MSCCLPP_DEVICE static void taken(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) {
+    c.state->lanes[lane].received[peer] = n;
+    give_back(&mailbox(c, peer, c.rank, lane)->pipe_tail, n);
+  }
   MSCCLPP_DEVICE static void put(const Common& c, uint32_t lane, uint32_t peer) {
     block_sync();
     if (thread_id() == 0) {
-      uint64_t& sent = c.state->lanes[lane].sent[peer];
-      store_release(&mailbox(c, peer, c.rank, lane)->pipe_head, ++sent);
+      const uint64_t n = sent(c, lane, peer) + 1;
+      filled(c, lane, peer, n);
+      tell(c, lane, peer, n);
     }
     block_sync();
   }
   MSCCLPP_DEVICE static void take(const Common& c, uint32_t lane, uint32_t peer) {
     block_sync();
-    if (thread_id() == 0) {
-      uint64_t& received = c.state->lanes[lane].received[peer];
-      store_release(&mailbox(c, peer, c.rank, lane)->pipe_tail, ++received);
-    }
+    if (thread_id() == 0) taken(c, lane, peer, received(c, lane, peer) + 1);
     block_sync();
   }
 };
@@ -372,7 +416,7 @@ MSCCLPP_DEVICE bool agree(const C& c) {
       const uint32_t peer = i / 2;
       if (peer == c.rank) continue;
       const LL16Packet* packet = signature_packet(c, c.rank, peer, flag & 1, i % 2);
-      const WaitSite site{c.signature.collective << 8 | c.signature.algorithm, kWordSignature, peer, sequence};
+      const WaitSite site{kernel_of(c.signature), kWordSignature, peer, sequence};
       uint64_t theirs = 0;
       ok = wait_brief(c.control, site, [&]() MSCCLPP_LAMBDA { return pollPacket(packet, flag, theirs); });
       same = same && theirs == signature_part(c, i % 2);

@@ -5,6 +5,7 @@
 
 #include "allgather.h"
 #include "alltoall.h"
+#include "belt.h"
 #include "near_move.h"
 #include "parts.h"
 #include "pull.h"
@@ -21,10 +22,9 @@ namespace collectives {
 #if MSCCLPP_HAS_PART(ALLGATHER)
 MSCCLPP_KERNEL(mscclpp_allgather_ll8, Args, args) { allgather_packets<LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_chunk, Args, args) { allgather_chunk(args); }
-MSCCLPP_KERNEL(mscclpp_allgather_ring, Args, args) { allgather_ring(args); }
-MSCCLPP_KERNEL(mscclpp_allgather_zerocopy, Args, args) { allgather_zerocopy(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }
+MSCCLPP_KERNEL(mscclpp_allgather_shares, Args, args) { allgather_shares(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, WordCarrier<1>, args) }
 MSCCLPP_KERNEL(mscclpp_allgather_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, LineCarrier, args) }
 MSCCLPP_KERNEL(mscclpp_allgather_stream_ll128, NearArgs, args) { stream_allgather<LineCarrier>(args); }
@@ -34,9 +34,9 @@ MSCCLPP_KERNEL(mscclpp_allgather_stream_ll128, NearArgs, args) { stream_allgathe
 #if MSCCLPP_HAS_PART(ALLTOALL)
 MSCCLPP_KERNEL(mscclpp_alltoall_ll8, Args, args) { alltoall_packets<LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_chunk, Args, args) { alltoall_chunk(args); }
-MSCCLPP_KERNEL(mscclpp_alltoall_zerocopy, Args, args) { alltoall_zerocopy(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_alltoall_push, Args, args) { alltoall_push(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_shares, Args, args) { alltoall_shares(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, WordCarrier<1>, args) }
 MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, LineCarrier, args) }
 MSCCLPP_KERNEL(mscclpp_alltoall_stream_ll128, NearArgs, args) { stream_alltoall<LineCarrier>(args); }
@@ -45,9 +45,9 @@ MSCCLPP_KERNEL(mscclpp_alltoall_stream_ll128, NearArgs, args) { stream_alltoall<
 
 #if MSCCLPP_HAS_PART(BROADCAST)
 MSCCLPP_KERNEL(mscclpp_broadcast_chunk, Args, args) { broadcast_chunk(args); }
-MSCCLPP_KERNEL(mscclpp_broadcast_zerocopy, Args, args) { broadcast_zerocopy(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_shares, Args, args) { broadcast_shares(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, WordCarrier<1>, args) }
 MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, LineCarrier, args) }
 MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, NearArgs, args) { stream_broadcast<LineCarrier>(args); }
@@ -70,8 +70,13 @@ MSCCLPP_KERNEL(mscclpp_steps_move, StepArgs, args) { step_move(args); }
 #endif
 #endif
 
-// GPUs store and load either packet in one access: LL8 serves them alone.
+// GPUs store and load either packet in one access: LL8 serves them alone. And no table of
+// theirs has the others.
 #if MSCCLPP_TARGET_CPU || MSCCLPP_TARGET_CHECK
+MSCCLPP_KERNEL(mscclpp_allgather_ring, Args, args) { allgather_ring(args); }
+MSCCLPP_KERNEL(mscclpp_allgather_zerocopy, Args, args) { allgather_zerocopy(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_zerocopy, Args, args) { alltoall_zerocopy(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_zerocopy, Args, args) { broadcast_zerocopy(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_ll16, Args, args) { allgather_packets<LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_ll16, Args, args) { alltoall_packets<LL16Packet>(args); }
 #endif

@@ -339,7 +339,7 @@ class Near {
 
  private:
   MSCCLPP_DEVICE WaitSite packet_site_of() const {
-    return WaitSite{a.signature.collective << 8 | a.signature.algorithm, kWordPacket, a.rank, flag_};
+    return WaitSite{kernel_of(a.signature), kWordPacket, a.rank, flag_};
   }
 
   const uint64_t epoch_, offset_;

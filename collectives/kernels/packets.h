@@ -92,7 +92,7 @@ class Epochs {
 };
 
 MSCCLPP_DEVICE WaitSite packet_site(const Common& c, uint32_t peer, uint32_t flag) {
-  return WaitSite{c.signature.collective << 8 | c.signature.algorithm, kWordPacket, peer, flag};
+  return WaitSite{kernel_of(c.signature), kWordPacket, peer, flag};
 }
 
 // Payload is handed out in units: a thread that sends a unit is the one that later
@@ -133,7 +133,7 @@ MSCCLPP_OUTLINED_LARGE bool unpack(const WaitControl* control, uint32_t kernel, 
 // receive_packets stores what peer sent.
 template <class Packet>
 MSCCLPP_DEVICE bool receive_packets(const Common& c, char* out, const char* slot, uint64_t bytes, uint32_t flag, uint32_t peer) {
-  return unpack<Packet>(c.control, c.signature.collective << 8 | c.signature.algorithm, out, slot, bytes, flag, peer);
+  return unpack<Packet>(c.control, kernel_of(c.signature), out, slot, bytes, flag, peer);
 }
 
 }  // namespace collectives

@@ -154,7 +154,7 @@ class Stream {
     const Near<C, 0> near(a, epoch_);
     const char* slot = near.slot(a.rank, peer);
     const uint32_t flag = flag_of(epoch_);
-    const WaitSite site{a.signature.collective << 8 | a.signature.algorithm, kWordPacket, peer, flag};
+    const WaitSite site{kernel_of(a.signature), kWordPacket, peer, flag};
     return C::wait(a.control, site, [&]() MSCCLPP_LAMBDA {
       bool all = true;
       MSCCLPP_UNROLL

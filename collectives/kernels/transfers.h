@@ -14,8 +14,12 @@ struct Queue {
   char* buffer;
   uint64_t bytes;
   uint64_t chunk;   // the next of this lane
+  uint64_t payload; // of a full one
+  uint64_t position;  // of it in the pipe
+  uint64_t untold;  // not 0: how many were sent, of which the peer was not told
   uint32_t number;  // in the group's list
   uint32_t empty;   // not 0: nothing is left for this lane
+  uint32_t movable; // not 0: a chunk of it can be moved in this round
 };
 
 // One queue for each peer to send to, then one for each to receive from. On GPUs an
@@ -61,6 +65,8 @@ MSCCLPP_DEVICE void refuse_length(const C& c, uint32_t peer, uint64_t sent, uint
   if (c.notes != nullptr && c.notes != c.state) note_length(c.notes, peer, sent, expected);
 }
 
+constexpr uint64_t kLeastChunk = 8192;  // where there is as much
+
 // Progress of one launch over its list, for one lane. Chunk i of a message goes
 // through lane i % lanes; an empty message is one empty chunk.
 class Progress {
@@ -74,59 +80,149 @@ class Progress {
       if (t == 0 || queue_of(message(t - 1)) != q) queues_[q].number = t;
     }
     block_sync();
-    for (uint32_t q = Queues::first(); q < count(); q += Queues::step()) advance(q, queues_[q].number);
+    for (uint32_t q = Queues::first(); q < count(); q += Queues::step()) {
+      queues_[q].position = receives(q) ? Pipe::received(c_, lane_, peer(q)) : Pipe::sent(c_, lane_, peer(q));
+      queues_[q].untold = 0;
+      advance(q, queues_[q].number);
+    }
     block_sync();
   }
 
-  MSCCLPP_DEVICE uint32_t count() const { return 2 * c_.ranks; }
-  MSCCLPP_DEVICE bool complete(uint32_t q) const { return queues_[q].empty != 0; }
-  MSCCLPP_DEVICE bool receives(uint32_t q) const { return q >= c_.ranks; }
-  MSCCLPP_DEVICE uint32_t peer(uint32_t q) const { return receives(q) ? q - c_.ranks : q; }
-
-  // Whether queue q can move a chunk now; for one thread.
-  MSCCLPP_DEVICE bool movable(uint32_t q) const {
-    if (complete(q)) return false;
-    return receives(q) ? Pipe::ready(c_, lane_, peer(q)) : Pipe::room(c_, lane_, peer(q));
-  }
-
-  // move copies one chunk. False: the peer's message has another length.
-  MSCCLPP_DEVICE bool move(uint32_t q) {
-    const Queue x = queues_[q];
-    const uint64_t at = x.chunk * Pipe::payload(c_), bytes = smaller(Pipe::payload(c_), x.bytes - at);
-    if (receives(q)) {
-      char* slot = Pipe::from(c_, lane_, peer(q));
-      const uint64_t sent = reinterpret_cast<const PipeHeader*>(slot)->total;
-      if (sent != x.bytes) {
-        if (thread_id() == 0) refuse_length(c_, peer(q), sent, x.bytes);
-        return false;
+  // run moves everything, a chunk of every queue that can be moved in each round. It goes
+  // from queue to queue with a part of each: whoever first sent and then took would leave the
+  // link idle meanwhile, and all blocks at the same time. False: leave the kernel.
+  MSCCLPP_DEVICE bool run() {
+    for (;;) {
+      look();
+      tell_sent();
+      uint32_t waiting = count();  // the first queue that is not complete
+      bool any = false;
+      uint64_t most = 0;
+      for (uint32_t q = 0; q < count(); ++q) {
+        if (queues_[q].empty == 0 && waiting == count()) waiting = q;
+        if (queues_[q].movable == 0) continue;
+        if (!begin(q)) return false;
+        any = true;
+        most = larger(most, queues_[q].payload);
       }
-      copy(x.buffer + at, Pipe::data(slot), bytes, thread_id(), block_dim());
-      Pipe::take(c_, lane_, peer(q));
-    } else {
-      char* slot = Pipe::to(c_, lane_, peer(q));
-      if (thread_id() == 0) *reinterpret_cast<PipeHeader*>(slot) = PipeHeader{bytes, x.bytes};
-      copy(Pipe::data(slot), x.buffer + at, bytes, thread_id(), block_dim());
-      Pipe::put(c_, lane_, peer(q));
-    }
-    // All have read the queue, since taking and putting are barriers; and nobody reads
-    // it again before the next one.
-    if (Queues::first() == 0) {
-      if (x.chunk + c_.lanes < chunks(x.bytes)) {
-        queues_[q].chunk = x.chunk + c_.lanes;
-      } else {
-        advance(q, x.number + 1);
+      if (waiting == count()) return true;
+      if (!any) {
+        if (!wait(waiting)) return false;
+        continue;
       }
+      MSCCLPP_ROLLED
+      for (uint64_t at = 0; at < most; at += kTurnBytes) {
+        MSCCLPP_ROLLED
+        for (uint32_t q = 0; q < count(); ++q) {
+          if (queues_[q].movable != 0) move(q, at);
+        }
+      }
+      turn();
     }
-    return true;
   }
 
  private:
+  MSCCLPP_DEVICE uint32_t count() const { return 2 * c_.ranks; }
+  MSCCLPP_DEVICE bool receives(uint32_t q) const { return q >= c_.ranks; }
+  MSCCLPP_DEVICE uint32_t peer(uint32_t q) const { return receives(q) ? q - c_.ranks : q; }
   MSCCLPP_DEVICE Transfer message(uint32_t t) const { return listed_message(a_, t); }
   MSCCLPP_DEVICE uint32_t queue_of(const Transfer& x) const { return x.receive * c_.ranks + x.peer; }
 
-  MSCCLPP_DEVICE uint64_t chunks(uint64_t bytes) const {
-    const uint64_t n = ceil_div(bytes, Pipe::payload(c_));
-    return n == 0 ? 1 : n;
+  MSCCLPP_DEVICE uint64_t payload_of(uint64_t bytes) const {
+    const uint64_t most = Pipe::payload(c_), each = even_step(bytes, c_.lanes, most);
+    return each < kLeastChunk ? smaller(kLeastChunk, most) : each;
+  }
+  MSCCLPP_DEVICE static uint64_t chunks(uint64_t bytes, uint64_t payload) { return bytes == 0 ? 1 : ceil_div(bytes, payload); }
+
+  // Whether queue q can move a chunk now; for one thread.
+  MSCCLPP_DEVICE bool movable(uint32_t q) const {
+    if (queues_[q].empty != 0) return false;
+    const uint64_t position = queues_[q].position;
+    return receives(q) ? Pipe::ready(c_, lane_, peer(q), position) : Pipe::room(c_, lane_, peer(q), position);
+  }
+
+  MSCCLPP_DEVICE char* slot(uint32_t q) const {
+    const uint32_t to = receives(q) ? c_.rank : peer(q), from = receives(q) ? peer(q) : c_.rank;
+    return Pipe::address(c_, lane_, to, from, queues_[q].position);
+  }
+
+  // begin says, or sees, of which message the next chunk of queue q is, if it is the lane's first. False:
+  // the peer's has another length.
+  MSCCLPP_DEVICE bool begin(uint32_t q) {
+    const Queue& x = queues_[q];
+    if (x.chunk != lane_) return true;
+    PipeHeader* const header = reinterpret_cast<PipeHeader*>(slot(q));
+    if (!receives(q)) {
+      if (thread_id() == 0) *header = PipeHeader{bytes_of(x), x.bytes};
+      return true;
+    }
+    const uint64_t sent = header->total;
+    if (sent != x.bytes && thread_id() == 0) refuse_length(c_, peer(q), sent, x.bytes);
+    return sent == x.bytes;
+  }
+
+  // move copies a part of that chunk, from byte `at` on.
+  MSCCLPP_DEVICE void move(uint32_t q, uint64_t at) {
+    const Queue& x = queues_[q];
+    const uint64_t bytes = bytes_of(x);
+    if (at >= bytes) return;
+    char* const here = x.buffer + x.chunk * x.payload + at;
+    char* const there = Pipe::data(slot(q)) + at;
+    copy(receives(q) ? here : there, receives(q) ? there : here, smaller(bytes - at, kTurnBytes), thread_id(), block_dim());
+  }
+  MSCCLPP_DEVICE static uint64_t bytes_of(const Queue& x) { return smaller(x.payload, x.bytes - x.chunk * x.payload); }
+
+  // look finds the queues that can be moved, for all threads alike.
+  MSCCLPP_DEVICE void look() {
+#if MSCCLPP_TARGET_GPU
+    for (uint32_t q = Queues::first(); q < count(); q += Queues::step()) queues_[q].movable = movable(q);
+    block_sync();
+#else
+    for (uint32_t q = 0; q < count(); ++q) queues_[q].movable = block_sync_and(thread_id() != 0 || movable(q));
+#endif
+  }
+
+  // tell_sent tells of the chunks that the last round has sent. That takes a fence, of
+  // microseconds: the threads that tell do it while the others begin the next round.
+  MSCCLPP_DEVICE void tell_sent() {
+    for (uint32_t q = Queues::first(); q < c_.ranks; q += Queues::step()) {
+      if (queues_[q].untold != 0 && teller()) Pipe::tell(c_, lane_, q, queues_[q].untold);
+      queues_[q].untold = 0;
+    }
+  }
+
+  // turn ends a round.
+  MSCCLPP_DEVICE void turn() {
+    block_sync();  // all have copied, and read the queues
+    for (uint32_t q = Queues::first(); q < count(); q += Queues::step()) {
+      Queue& x = queues_[q];
+      if (x.movable == 0) continue;
+      const uint64_t moved = ++x.position;
+      if (teller()) receives(q) ? Pipe::taken(c_, lane_, peer(q), moved) : Pipe::filled(c_, lane_, peer(q), moved);
+      if (x.chunk + c_.lanes < chunks(x.bytes, x.payload)) {
+        x.chunk += c_.lanes;
+      } else {
+        advance(q, x.number + 1);
+      }
+      x.untold = moved;
+    }
+  }
+  // Where every thread has all queues, the first one tells.
+  MSCCLPP_DEVICE static bool teller() { return Queues::step() > 1 || thread_id() == 0; }
+
+  MSCCLPP_DEVICE bool wait(uint32_t waiting) {
+    bool ok = true;
+    if (thread_id() == 0) {
+      const Word word = receives(waiting) ? kWordPipeHead : kWordPipeTail;
+      const WaitSite site{kernel_of(c_.signature), uint32_t(word), peer(waiting), 0};
+      ok = wait_until(c_.control, site, [&]() MSCCLPP_LAMBDA {
+        for (uint32_t q = 0; q < count(); ++q) {
+          if (movable(q)) return true;
+        }
+        return false;
+      });
+    }
+    return block_sync_and(ok);
   }
 
   // advance puts the first message from number t on that has a chunk for this lane at
@@ -135,8 +231,9 @@ class Progress {
     for (; t < a_.transfers; ++t) {
       const Transfer x = message(t);
       if (queue_of(x) != q) break;
-      if (chunks(x.bytes) <= lane_) continue;
-      queues_[q] = Queue{static_cast<char*>(x.buffer), x.bytes, lane_, t, 0};
+      const uint64_t payload = payload_of(x.bytes);
+      if (chunks(x.bytes, payload) <= lane_) continue;
+      queues_[q] = Queue{static_cast<char*>(x.buffer), x.bytes, lane_, payload, queues_[q].position, 0, t, 0, 0};
       return;
     }
     queues_[q].empty = 1;
@@ -155,41 +252,17 @@ MSCCLPP_DEVICE void into_memory(const TransferArgs& a) {
     store_relaxed_device(words, reinterpret_cast<uint64_t>(a.list[t].buffer));
     store_relaxed_device(words + 1, a.list[t].bytes);
     store_relaxed_device(words + 2, uint64_t(a.list[t].receive) << 32 | a.list[t].peer);
+    store_relaxed_device(words + 3, a.theirs[t]);
   }
 }
 
-// transfers moves whatever can be moved until all is done: no order of the list
-// and no shortage of slots towards one peer holds up the others.
+// transfers moves whatever can be moved until all is done: no order of the list and no shortage of
+// slots towards one peer holds up the others.
 MSCCLPP_DEVICE void transfers(const TransferArgs& a) {
   if (a.listed != 0) return into_memory(a);
-  const Common& c = a.common;
-  for (uint32_t lane = block_id(); lane < c.lanes; lane += grid_dim()) {
+  for (uint32_t lane = block_id(); lane < a.common.lanes; lane += grid_dim()) {
     Progress progress(a, lane);
-    for (;;) {
-      uint32_t waiting = progress.count();  // the first queue that is not complete
-      bool moved = false;
-      for (uint32_t q = 0; q < progress.count(); ++q) {
-        while (block_sync_and(thread_id() != 0 || progress.movable(q))) {
-          if (!progress.move(q)) return;
-          moved = true;
-        }
-        if (waiting == progress.count() && !progress.complete(q)) waiting = q;
-      }
-      if (waiting == progress.count()) break;
-      if (moved) continue;
-      bool ok = true;
-      if (thread_id() == 0) {
-        const WaitSite site{c.signature.collective << 8 | c.signature.algorithm,
-                            uint32_t(progress.receives(waiting) ? kWordPipeHead : kWordPipeTail), progress.peer(waiting), 0};
-        ok = wait_until(c.control, site, [&]() MSCCLPP_LAMBDA {
-          for (uint32_t q = 0; q < progress.count(); ++q) {
-            if (progress.movable(q)) return true;
-          }
-          return false;
-        });
-      }
-      if (!block_sync_and(ok)) return;
-    }
+    if (!progress.run()) return;
   }
 }
 

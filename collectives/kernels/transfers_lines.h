@@ -1,5 +1,13 @@
 // Messages as in transfers.h, through pipes of lines.
 //
+// Long ones. Lines lose a sixteenth of what a link carries to their flags. So each lane of the
+// receiver offers the buffer of a long message, where that is in memory which the sender
+// addresses, and the sender stores the lane's share of the message right there; a chunk without
+// data tells that it has. Before, a chunk without data announces the message, so that a
+// receiver which expects another length, and offers nothing, has a header to see that by. All of these are
+// chunks of the lane's one pipe: messages stay in their order, and what is said of waits and lengths
+// below holds for long ones too.
+//
 // Blocks. With two blocks for each active lane one sends and the other receives; with
 // fewer each block does lanes one after the other, both directions of a lane at once.
 // No order of messages and no shortage of slots holds up others: a block moves what
@@ -22,9 +30,24 @@ namespace collectives {
 MSCCLPP_DEVICE Transfer message_of(const TransferArgs& a, uint32_t t) { return listed_message(a, t); }
 MSCCLPP_DEVICE Transfer message_of(const NearTransferArgs& a, uint32_t t) { return a.list[t]; }
 
+MSCCLPP_DEVICE bool is_long(const TransferArgs& a, uint64_t bytes) { return bytes >= a.long_bytes; }
+MSCCLPP_DEVICE bool is_long(const NearTransferArgs&, uint64_t) { return false; }
+
+// Where the peer has the buffer that message t is received into, or null.
+MSCCLPP_DEVICE char* buffer_there(const TransferArgs& a, uint32_t t) {
+  const uint64_t at = a.memory == nullptr ? a.theirs[t] : load_relaxed_device(a.memory + uint64_t(t) * kTransferWords + 3);
+  return reinterpret_cast<char*>(at);
+}
+MSCCLPP_DEVICE char* buffer_there(const NearTransferArgs&, uint32_t) { return nullptr; }
+
+// What is next of a message: lines, or of a long one its announcement, then, for who sends it, the offer, and then
+// the share of the lane, or lines.
+enum Due : uint32_t { kDueLines, kDueAnnouncement, kDueOffer, kDueShare };
+
 // The front of a queue, as in transfers.h, and how far its pipe is.
 struct LineQueue {
   char* buffer;
+  char* direct;       // where the peer has its buffer; of what is received: not null, it comes right here
   uint64_t bytes;
   uint64_t chunk;     // the next of this lane
   uint64_t chunks;    // of the message
@@ -34,7 +57,12 @@ struct LineQueue {
   uint32_t number;    // in the group's list
   uint32_t empty;     // not 0: nothing is left for this lane
   uint32_t movable;   // chunks
+  Due due;
 };
+
+// due_of is for kernels that know long messages, and costs the others nothing.
+MSCCLPP_DEVICE Due due_of(const TransferArgs&, const LineQueue& x) { return x.due; }
+MSCCLPP_DEVICE Due due_of(const NearTransferArgs&, const LineQueue&) { return kDueLines; }
 
 template <uint32_t kMost>
 struct LineQueues {
@@ -120,6 +148,11 @@ class LineProgress {
       const Cut cut = cut_message(x.bytes, a_.lines.lanes, a_.lines.groups);
       if (cut.chunks <= lane_) continue;
       LineQueue& to = queues_[q];
+      to.due = is_long(a_, x.bytes) ? kDueAnnouncement : kDueLines;
+      if (is_long(a_, x.bytes) && receives(q)) {
+        to.direct = buffer_there(a_, t);
+        if (teller()) pipe(q).make_offer(to.position + 1, x.bytes, to.direct);
+      }
       to.buffer = static_cast<char*>(x.buffer);
       to.bytes = x.bytes;
       to.chunk = lane_;
@@ -131,14 +164,20 @@ class LineProgress {
     }
   }
 
+  // Whether the peer has yet to offer a buffer for the front of queue q.
+  MSCCLPP_DEVICE bool awaits_offer(uint32_t q) const {
+    return due_of(a_, queues_[q]) == kDueOffer && !pipe(q).offered(queues_[q].position);
+  }
+
   // How many chunks of queue q can be moved without a wait, up to what a block moves at
   // once; for one thread.
   MSCCLPP_DEVICE uint32_t movable(uint32_t q) {
     LineQueue& x = queues_[q];
     if (x.empty != 0) return 0;
-    const uint64_t rest = (x.chunks - x.chunk + a_.lines.lanes - 1) / a_.lines.lanes;
+    const uint64_t rest = rest_of(x);
     const uint32_t most = rest < batch_ ? static_cast<uint32_t>(rest) : batch_;
     const LinePipe<A> p = pipe(q);
+    if (awaits_offer(q)) return 0;
     if (receives(q)) {
       // Who has begun a chunk has begun those before.
       const bool last = p.begun(x.position + most - 1), next = p.begun(x.position);
@@ -170,7 +209,9 @@ class LineProgress {
       while (queues_[waiting].empty != 0) ++waiting;
       const LinePipe<A> p = pipe(waiting);
       const uint64_t next = queues_[waiting].position + 1;
-      const WaitSite site = receives(waiting) ? p.site(kWordPipeHead, next) : p.site(kWordPipeTail, next - a_.lines.slots);
+      const WaitSite site = receives(waiting)       ? p.site(kWordPipeHead, next)
+                            : awaits_offer(waiting) ? p.site(kWordOffer, next - 1)
+                                                      : p.site(kWordPipeTail, next - a_.lines.slots);
       ok = wait_brief(head(a_).control, site, [&]() MSCCLPP_LAMBDA {
         for (uint32_t q = first_; q < end(); ++q) {
           if (movable(q) != 0) return true;
@@ -185,14 +226,20 @@ class LineProgress {
   MSCCLPP_DEVICE bool move(uint32_t q, uint64_t most) {
     LineQueue x = queues_[q];
     const LinePipe<A> p = pipe(q);
-    const uint64_t rest = (x.chunks - x.chunk + a_.lines.lanes - 1) / a_.lines.lanes, n = smaller(most, rest);
+    const Due due = due_of(a_, x);
+    if (due == kDueOffer && !hear(p, x)) return false;
+    if (due_of(a_, x) == kDueShare && !receives(q)) store_share(x);
+    const uint64_t rest = rest_of(x), n = smaller(most, rest);
     const bool ok = receives(q) ? receive(p, x, n) : send(p, x, n);
     if (!ok) return false;
     block_sync();  // all have read the queue
     if (Queues::step() == 1 || thread_id() == 0) {
       queues_[q].position = x.position + n;
       queues_[q].room = x.room;
-      if (n < rest) {
+      if (due == kDueOffer) queues_[q].due = x.due;
+      if (due == kDueAnnouncement) {
+        queues_[q].due = !receives(q) ? kDueOffer : x.direct != nullptr ? kDueShare : kDueLines;
+      } else if (n < rest) {
         queues_[q].chunk = x.chunk + n * a_.lines.lanes;
       } else {
         advance(q, x.number + 1);
@@ -204,6 +251,35 @@ class LineProgress {
     return true;
   }
 
+  // Chunks that are left of the message, or of what is due before there are more.
+  MSCCLPP_DEVICE uint64_t rest_of(const LineQueue& x) const {
+    return due_of(a_, x) == kDueLines ? (x.chunks - x.chunk + a_.lines.lanes - 1) / a_.lines.lanes : 1;
+  }
+  // Where every thread has all queues, the first one tells.
+  MSCCLPP_DEVICE static bool teller() { return Queues::step() > 1 || thread_id() == 0; }
+
+  // hear takes what the peer offers, as a block. False: leave.
+  MSCCLPP_DEVICE bool hear(const LinePipe<A>& p, LineQueue& x) const {
+    const bool ok = block_sync_and(thread_id() != 0 || wait_brief(head(a_).control, p.site(kWordOffer, x.position),
+                                                                  [&]() MSCCLPP_LAMBDA { return p.offered(x.position); }));
+    x.direct = ok ? p.offer(x.bytes) : nullptr;
+    x.due = x.direct != nullptr ? kDueShare : kDueLines;
+    block_sync();  // all have read it: the peer may offer anew once it has what some of them send
+    return ok;
+  }
+
+  // store_share brings the lane's share of a long message to where it is to be. What is stored behind it
+  // is seen by who sees the chunk that comes next.
+  MSCCLPP_DEVICE void store_share(const LineQueue& x) const {
+    const uint64_t share = round_up(ceil_div(x.bytes, smaller(x.chunks, a_.lines.lanes)), 64), first = smaller(x.bytes, lane_ * share);
+    copy(x.direct + first, x.buffer + first, smaller(share, x.bytes - first), thread_id(), block_dim());
+#if MSCCLPP_TARGET_HIP
+    fence_system();  // a barrier does not wait for the stores of other waves, and no fence behind it does
+#endif
+    block_sync();
+    fence_system();
+  }
+
   // Chunks that follow each other are given to different warps, as far as there are
   // any: `turn` is how many columns were handed out, and column_of the first that this
   // thread has of the next.
@@ -213,7 +289,9 @@ class LineProgress {
   }
   MSCCLPP_DEVICE static uint32_t after(uint32_t turn, uint32_t columns) { return (turn + columns) % block_dim(); }
 
-  MSCCLPP_DEVICE uint32_t bytes_at(const LineQueue& x, uint64_t at) const { return static_cast<uint32_t>(smaller(x.payload, x.bytes - at)); }
+  MSCCLPP_DEVICE uint32_t bytes_at(const LineQueue& x, uint64_t at) const {
+    return due_of(a_, x) == kDueLines ? static_cast<uint32_t>(smaller(x.payload, x.bytes - at)) : 0;
+  }
   MSCCLPP_DEVICE static uint32_t columns_of(uint32_t bytes) { return (pieces_of(bytes) + kGroupPieces - 1) / kGroupPieces * kRowUnits; }
 
   MSCCLPP_DEVICE bool send(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
@@ -255,6 +333,7 @@ class LineProgress {
       if (thread_id() == 0) p.give_back(position + 1);
       taken = 0;
     }
+    if (due_of(a_, x) == kDueShare) fence_system();  // what was stored here is behind the chunk that told
     return true;
   }
 

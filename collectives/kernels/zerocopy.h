@@ -201,14 +201,21 @@ MSCCLPP_DEVICE void allgather_push(const Args& a) {
   });
 }
 
-// Not in place: a peer would overwrite what this rank has yet to send.
+// Not in place: a peer would overwrite what this rank has yet to send. The own share is
+// copied a piece at a time between those of the peers, while the link is busy with them.
 MSCCLPP_DEVICE void alltoall_push(const Args& a) {
   const Common& c = a.common;
   const uint64_t total = a.count * a.element;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
-    for (uint32_t i = 1; i <= c.ranks; ++i) {
-      const uint32_t peer = (c.rank + i) % c.ranks;
-      copy_lane(c, lane, output_of(a, lane, peer) + c.rank * total, static_cast<const char*>(a.input) + peer * total, total);
+    const Steps steps{total, even_step(total, c.lanes, kTurnBytes), lane, c.lanes};
+    MSCCLPP_ROLLED
+    for (uint64_t k = 0; k < steps.size(); ++k) {
+      const uint64_t at = steps.first(k);
+      for (uint32_t i = 1; i <= c.ranks; ++i) {
+        const uint32_t peer = (c.rank + i) % c.ranks;
+        copy(output_of(a, lane, peer) + c.rank * total + at, static_cast<const char*>(a.input) + peer * total + at, steps.count(k),
+             thread_id(), block_dim());
+      }
     }
   });
 }

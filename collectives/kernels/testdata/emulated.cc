@@ -178,7 +178,7 @@ void messages(check::Job& job) {
 // A group that the arguments of one launch have no room for: all but the last call put
 // parts of its list into memory.
 void many_messages(check::Job& job) {
-  constexpr uint32_t kEach = 70, kAll = 2 * kRanks * kEach, kParts = (kAll + kMaxTransfers - 1) / kMaxTransfers;
+  constexpr uint32_t kEach = 60, kAll = 2 * kRanks * kEach, kParts = (kAll + kMaxTransfers - 1) / kMaxTransfers;
   static_assert(kParts + 1 <= kCalls, "one call performs");
   const uint32_t lanes = 2;
   const auto scratch = scratches(job, lanes, 1536);

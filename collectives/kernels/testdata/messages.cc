@@ -12,6 +12,7 @@ using namespace mscclpp::collectives;
 namespace {
 
 constexpr uint32_t kCalls = 4;
+constexpr uint64_t kNever = ~uint64_t(0);
 
 struct Config {
   uint32_t ranks, lanes, slots, groups;
@@ -22,6 +23,9 @@ constexpr Config kMixed = {3, 2, 2, 2, {1, 4, 3, 2}, {1, 4, 3, 5}, 0};
 constexpr Config kSplit = {2, 3, 4, 1, {6, 7, 6, 7}, {6, 4, 6, 4}, 0};
 constexpr Config kWide = {2, 1, 4, 1, {1, 2, 1, 2}, {64, 2, 64, 2}, 0};  // rank 0 moves two chunks at once
 constexpr Config kWrap = {2, 2, 2, 2, {4, 1, 4, 1}, {4, 6, 4, 6}, 3 * kRewriteEvery - 1};
+constexpr Config kWarps = {2, 2, 4, 1, {4, 2, 4, 2}, {64, 80, 64, 80}, 0};
+constexpr Config kEight = {8, 2, 2, 2, {4, 2, 3, 1}, {4, 3, 6, 5}, 0};
+constexpr Config kOneBlockALane = {2, 3, 2, 2, {3, 3, 3, 3}, {4, 6, 4, 6}, 0};
 constexpr Config kRewrite = {2, 2, 2, 4, {4, 4, 4, 4}, {6, 6, 6, 6}, 3 * kRewriteEvery};
 
 template <class A>
@@ -40,16 +44,19 @@ void sequence(const Sequence<A>* s, const LaunchShape* shape) {
   }
 }
 
-// World is the memory of all ranks.
+Common& head_of(TransferArgs& a) { return a.common; }
+NearTransferArgs& head_of(NearTransferArgs& a) { return a; }
+
+// World is the memory of all ranks. Messages of at least so many bytes are long.
 struct World {
   check::Job& job;
   const Config c;
-  const uint64_t area, slot;
+  const uint64_t area, slot, long_bytes;
   std::vector<char*> scratch;
   std::vector<State*> states;
 
-  World(check::Job& job, const Config& c)
-      : job(job), c(c), area(c.lanes * c.ranks * sizeof(Mailbox)), slot(uint64_t(c.groups) * kGroupUnits * kLineUnitBytes) {
+  World(check::Job& job, const Config& c, uint64_t long_bytes)
+      : job(job), c(c), area(c.lanes * c.ranks * sizeof(Mailbox)), slot(uint64_t(c.groups) * kGroupUnits * kLineUnitBytes), long_bytes(long_bytes) {
     for (uint32_t r = 0; r < c.ranks; ++r) {
       scratch.push_back(job.alloc<char>(area + c.lanes * c.ranks * c.slots * slot));
       states.push_back(job.alloc<State>(1));
@@ -79,6 +86,7 @@ struct World {
     memset(static_cast<void*>(&a), 0, sizeof(a));
     describe(a.common, rank);
     a.lines = lines();
+    a.long_bytes = long_bytes;
     return a;
   }
   NearTransferArgs args(NearTransferArgs*, uint32_t rank) {
@@ -100,8 +108,8 @@ using Sizes = uint64_t (*)(uint32_t from, uint32_t to, uint32_t call, uint32_t n
 // Every rank sends each, itself included, `each` messages a call. Buffers are off by
 // anything, and what lies behind them must stay.
 template <class A>
-void exchange(check::Job& job, const Config& c, void (*kernel)(const A*, const LaunchShape*), uint32_t each, Sizes size) {
-  World w(job, c);
+void exchange(check::Job& job, const Config& c, void (*kernel)(const A*, const LaunchShape*), uint32_t each, Sizes size, uint64_t long_bytes = kNever) {
+  World w(job, c, long_bytes);
   std::vector<Sequence<A>> s(c.ranks);
   std::vector<std::vector<Transfer>> in(c.ranks);
   for (uint32_t r = 0; r < c.ranks; ++r) {
@@ -117,6 +125,8 @@ void exchange(check::Job& job, const Config& c, void (*kernel)(const A*, const L
             char* data = job.alloc<char>(shift + bytes + 1) + shift;
             data[bytes] = 0x55;
             for (uint64_t b = 0; b < bytes && !receive; ++b) data[b] = value(r, p, k, i, b);
+            // Every other one is where its sender can store it.
+            if constexpr (sizeof(A) == sizeof(TransferArgs)) a.theirs[a.transfers] = i % 2 == 0 ? reinterpret_cast<uint64_t>(data) : 0;
             a.list[a.transfers++] = Transfer{data, bytes, p, receive};
             if (receive) in[r].push_back(a.list[a.transfers - 1]);
           }
@@ -154,6 +164,9 @@ uint64_t odd_sizes(uint32_t from, uint32_t to, uint32_t call, uint32_t number) {
 // Calls of small messages only, then one of messages that fill slots.
 uint64_t growing_sizes(uint32_t, uint32_t, uint32_t call, uint32_t) { return call + 1 < kCalls ? 3 : 8000; }
 
+// The next message is as long as the last.
+uint64_t same_sizes(uint32_t, uint32_t, uint32_t, uint32_t) { return 1500; }
+
 // Three chunks a lane, of which each leaves a fourth of its slot free.
 uint64_t three_chunks(uint32_t, uint32_t, uint32_t, uint32_t) { return 31200; }
 
@@ -161,7 +174,7 @@ uint64_t three_chunks(uint32_t, uint32_t, uint32_t, uint32_t) { return 31200; }
 // written since flags were the same last would be taken for those of the last call.
 // Two ranks send to each other alone.
 void wrap(check::Job& job, const Config& c, Sizes size) {
-  World w(job, c);
+  World w(job, c, kNever);
   // One message a call: the last one has position + kCalls - 1 on lane 0.
   const uint64_t last = c.position + kCalls - 1;
   const uint32_t flag = LinePipe<TransferArgs>::flag_at(last);
@@ -198,11 +211,11 @@ void wrap(check::Job& job, const Config& c, Sizes size) {
   }
 }
 
-// A group that the arguments of one launch have no room for.
+// A group that the arguments of one launch have no room for, of some long messages.
 void many(check::Job& job) {
   const Config& c = kMixed;
   constexpr uint32_t kEach = 30;
-  World w(job, c);
+  World w(job, c, 1000);
   const uint32_t all = 2 * c.ranks * kEach;
   std::vector<Sequence<TransferArgs>> s(c.ranks);
   std::vector<Transfer> in[3];
@@ -228,7 +241,10 @@ void many(check::Job& job) {
       a.transfers = all;
       a.memory = memory;
       a.first = first;
-      for (uint32_t t = first; t < all && a.listed < kMaxTransfers; ++t) a.list[a.listed++] = list[t];
+      for (uint32_t t = first; t < all && a.listed < kMaxTransfers; ++t) {
+        a.theirs[a.listed] = t % 3 == 0 ? 0 : reinterpret_cast<uint64_t>(list[t].buffer);
+        a.list[a.listed++] = list[t];
+      }
       s[r].calls.push_back(a);
     }
     TransferArgs a = w.args(static_cast<TransferArgs*>(nullptr), r);
@@ -249,17 +265,26 @@ void many(check::Job& job) {
 }
 
 // Ranks that disagree on a length: the one that receives says whose message it is, and
-// both lengths, and kernels leave when the host has ended the job.
-void lengths(check::Job& job, const Config& c, uint64_t sends, uint64_t expects) {
-  World w(job, c);
+// both lengths, nothing is stored behind a buffer, and kernels leave when the host has ended the job.
+template <class A>
+void lengths(check::Job& job, const Config& c, void (*kernel)(const A*, const LaunchShape*), const std::vector<uint64_t>& sends,
+             const std::vector<uint64_t>& expects, uint64_t long_bytes) {
+  for (uint32_t r = 0; r < 2; ++r) store_relaxed(&job.control(r)->abort, 0u);
+  World w(job, c, long_bytes);
+  const uint64_t behind = *std::max_element(sends.begin(), sends.end()) + 1;
+  std::vector<char*> in;
   for (uint32_t r = 0; r < 2; ++r) {
-    NearTransferArgs a = w.args(static_cast<NearTransferArgs*>(nullptr), r);
-    a.notes = job.alloc<State>(1);
-    const uint64_t bytes = r == 0 ? sends : expects;
-    a.list[a.transfers++] = Transfer{job.alloc<char>(bytes), bytes, 1 - r, r};
-    State* notes = w.states[r] = a.notes;
+    A a = w.args(static_cast<A*>(nullptr), r);
+    State* notes = head_of(a).notes = w.states[r] = job.alloc<State>(1);
+    for (uint64_t bytes : r == 0 ? sends : expects) {
+      char* data = job.alloc<char>(bytes + behind);
+      memset(data, r == 0 ? 0x11 : 0x55, bytes + behind);
+      if (r == 1) in.push_back(data);
+      if constexpr (sizeof(A) == sizeof(TransferArgs)) a.theirs[a.transfers] = reinterpret_cast<uint64_t>(data);
+      a.list[a.transfers++] = Transfer{data, bytes, 1 - r, r};
+    }
     WaitControl* control[2] = {job.control(0), job.control(1)};
-    job.launch(r, c.grid[r], c.block[r], mscclpp_transfers_few_ll128, a);
+    job.launch(r, c.grid[r], c.block[r], kernel, a);
     if (r == 0) continue;
     job.beside(r, [notes, control, told = false]() mutable {
       if (told || load_acquire(&notes->mismatch) == 0) return false;
@@ -270,19 +295,65 @@ void lengths(check::Job& job, const Config& c, uint64_t sends, uint64_t expects)
   }
   job.run();
   const State* found = w.states[1];
-  job.expect(found->mismatch == kMismatchLength && found->sent == sends && found->expected == expects,
-             "a message of %llu bytes met a receive of %llu: noted %#x, %llu and %llu", (unsigned long long)sends, (unsigned long long)expects,
-             found->mismatch, (unsigned long long)found->sent, (unsigned long long)found->expected);
+  const size_t first = std::mismatch(sends.begin(), sends.end(), expects.begin()).first - sends.begin();
+  job.expect(found->mismatch == kMismatchLength && found->sent == sends[first] && found->expected == expects[first],
+             "a message of %llu bytes met a receive of %llu: noted %#x, %llu and %llu", (unsigned long long)sends[first],
+             (unsigned long long)expects[first], found->mismatch, (unsigned long long)found->sent, (unsigned long long)found->expected);
   job.expect(w.states[0]->mismatch == 0, "the sender noted %#x", w.states[0]->mismatch);
+  for (size_t i = 0; i < in.size(); ++i) {
+    for (uint64_t b = expects[i]; b < expects[i] + behind; ++b) {
+      job.expect(in[i][b] == 0x55, "byte %llu was stored, of a buffer of %llu", (unsigned long long)b, (unsigned long long)expects[i]);
+    }
+  }
 }
 
 void disagreements(check::Job& job) {
-  constexpr uint64_t pairs[][2] = {{1000, 1001}, {0, 1}, {1, 0}, {10, 9000}, {9000, 10}, {1800, 20000}, {20000, 1800}, {20000, 20016}};
+  constexpr uint64_t pairs[][2] = {{1799, 1800}, {1800, 1799}, {1000, 1001}, {0, 1}, {1, 0}, {10, 9000}, {9000, 10}, {1800, 20000}, {20000, 1800}, {20000, 20016}};
   for (const auto& x : pairs) {
-    for (uint32_t r = 0; r < 2; ++r) store_relaxed(&job.control(r)->abort, 0u);
-    lengths(job, kSplit, x[0], x[1]);
-    for (uint32_t r = 0; r < 2; ++r) store_relaxed(&job.control(r)->abort, 0u);
-    lengths(job, kWrap, x[0], x[1]);
+    lengths(job, kSplit, mscclpp_transfers_few_ll128, {x[0]}, {x[1]}, kNever);
+    lengths(job, kWrap, mscclpp_transfers_few_ll128, {x[0]}, {x[1]}, kNever);
+    lengths(job, kSplit, mscclpp_transfers_ll128, {x[0]}, {x[1]}, 1800);
+    lengths(job, kWrap, mscclpp_transfers_ll128, {x[0]}, {x[1]}, 1800);
+  }
+  lengths(job, kSplit, mscclpp_transfers_ll128, {9000, 300}, {300, 9000}, 1800);
+}
+
+// A group is answered by single messages, in another order: nobody waits for a message before
+// it has sent what the other needs to send it.
+void answered(check::Job& job, const Config& c, bool direct) {
+  World w(job, c, 432);
+  constexpr uint64_t kBytes = 9000;
+  std::vector<Sequence<TransferArgs>> s(2);
+  char* in[2];
+  for (uint32_t r = 0; r < 2; ++r) {
+    s[r].kernel = mscclpp_transfers_ll128;
+    s[r].stream = job.alloc<GridBarrier>(1);
+    char* out = job.alloc<char>(kBytes);
+    in[r] = job.alloc<char>(kBytes);
+    for (uint64_t b = 0; b < kBytes; ++b) out[b] = value(r, 1 - r, 0, 0, b);
+    TransferArgs a = w.args(static_cast<TransferArgs*>(nullptr), r), next = a;
+    const auto sends = [&](TransferArgs& x) { x.list[x.transfers++] = Transfer{out, kBytes, 1 - r, 0}; };
+    const auto receives = [&](TransferArgs& x) {
+      x.theirs[x.transfers] = direct ? reinterpret_cast<uint64_t>(in[r]) : 0;
+      x.list[x.transfers++] = Transfer{in[r], kBytes, 1 - r, 1};
+    };
+    if (r == 0) sends(a);
+    receives(a);
+    s[r].calls.push_back(a);
+    if (r == 0) continue;
+    sends(next);
+    s[r].calls.push_back(next);
+  }
+  for (uint32_t r = 0; r < 2; ++r) job.launch(r, c.grid[r], c.block[r], sequence<TransferArgs>, s[r]);
+  job.run();
+  for (uint32_t r = 0; r < 2; ++r) {
+    for (uint64_t b = 0; b < kBytes; ++b) job.expect(in[r][b] == value(1 - r, r, 0, 0, b), "rank %u, byte %llu", r, (unsigned long long)b);
+  }
+}
+
+void answers(check::Job& job) {
+  for (bool direct : {false, true}) {
+    for (const Config& c : {kOneBlockALane, kSplit}) answered(job, c, direct);
   }
 }
 
@@ -290,8 +361,13 @@ void disagreements(check::Job& job) {
 
 MSCCLPP_CHECK_MAIN({"exchange", [](check::Job& job) { exchange(job, kMixed, mscclpp_transfers_ll128, 3, odd_sizes); }},
                    {"exchange_split", [](check::Job& job) { exchange(job, kSplit, mscclpp_transfers_ll128, 3, odd_sizes); }},
+                   {"exchange_long", [](check::Job& job) { exchange(job, kMixed, mscclpp_transfers_ll128, 3, odd_sizes, 432); }},
+                   {"exchange_long_split", [](check::Job& job) { exchange(job, kSplit, mscclpp_transfers_ll128, 3, odd_sizes, 432); }},
+                   {"exchange_long_same", [](check::Job& job) { exchange(job, kWarps, mscclpp_transfers_ll128, 3, same_sizes, 432); }},
+                   {"exchange_long_eight", [](check::Job& job) { exchange(job, kEight, mscclpp_transfers_ll128, 1, odd_sizes, 432); }},
+                   {"exchange_long_rewrite", [](check::Job& job) { exchange(job, kRewrite, mscclpp_transfers_ll128, 3, odd_sizes, 432); }},
                    {"exchange_few", [](check::Job& job) { exchange(job, kMixed, mscclpp_transfers_few_ll128, 2, odd_sizes); }},
                    {"exchange_few_split", [](check::Job& job) { exchange(job, kSplit, mscclpp_transfers_few_ll128, 1, odd_sizes); }},
                    {"exchange_wrap", [](check::Job& job) { exchange(job, kWrap, mscclpp_transfers_ll128, 2, growing_sizes); }},
                    {"exchange_wide", [](check::Job& job) { exchange(job, kWide, mscclpp_transfers_few_ll128, 1, odd_sizes); }}, {"wrap", [](check::Job& job) { wrap(job, kWrap, growing_sizes); }},
-                   {"rewrite", [](check::Job& job) { wrap(job, kRewrite, three_chunks); }}, {"many", many}, {"disagreements", disagreements})
+                   {"rewrite", [](check::Job& job) { wrap(job, kRewrite, three_chunks); }}, {"many", many}, {"disagreements", disagreements}, {"answers", answers})

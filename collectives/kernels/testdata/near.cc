@@ -141,7 +141,7 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
     State* state = job.alloc<State>(1);
     for (uint32_t k = 0; k < 3; ++k) {
       in[r].push_back(job.alloc<int8_t>(kSize));
-      out[r].push_back(may_be_in_place && k == 2 && (shape == kAllReduceShape || shape == kReduceShape) ? in[r][k] : job.alloc<int8_t>(kSize));
+      out[r].push_back(may_be_in_place && k == 2 && (shape == kAllReduceShape || shape == kReduceShape || shape == kAllToAllShape) ? in[r][k] : job.alloc<int8_t>(kSize));
       for (uint64_t i = 0; i < kCount[k] * ranks; ++i) in[r][k][i] = value(r, k, i);
     }
     for (uint32_t k = 0; k < 3; ++k) {
@@ -380,7 +380,8 @@ MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_
                    STREAM(allgather, kAllGatherShape), STREAM(alltoall, kAllToAllShape),
                    STREAM(broadcast, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
                    WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
-                   WIDE(reduce_shares, kReduceShape, true),
+                   WIDE(reduce_shares, kReduceShape, true), WIDE(allgather_shares, kAllGatherShape, false),
+                   WIDE(alltoall_shares, kAllToAllShape, true), WIDE(broadcast_shares, kBroadcastShape, false),
                    WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
                    WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch},
                    {"steps", [](check::Job& job) { steps(job, 3); steps(job, 4); }}, {"elsewhere", elsewhere})

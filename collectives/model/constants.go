@@ -1,0 +1,61 @@
+package model
+
+// Constants of the kernels: µs that a rank works, and shares of a rate that are reached.
+// Unless a line says otherwise a value is what fits the times of two and four H200s
+// best, rounded; a test in package collectives holds all predictions against those times.
+
+const launch = 0.40 // an empty kernel, back to back (2-gpus.latency.txt)
+
+// Packets that carry data and flag: of 8 bytes, 4 of them payload, or lines of 128, of which
+// 120 are. A rank has work in every step, and for every peer.
+const (
+	wordWork, wordPeer, wordLoad = 0.45, 0.11, 2.0
+	lineWork, linePeer, lineLoad = 0.80, 0.15, 128.0 / 120
+
+	lineSum     = 0.80 // more where the root of a reduce sums lines
+	packetShare = 0.86
+	packetAlone = 1.00 // from one root, or to one
+)
+
+// Packets of kernels that take any number of ranks, and look for one peer after the other.
+// Nobody has measured those on GPUs: assumed.
+const (
+	manyWork, manyPeer = 2.0, 0.40
+	manyShare          = 0.60
+)
+
+// Lines in pieces, of a launch that fills the device.
+const (
+	streamWork  = 6.0
+	streamSum   = 2.5 // for each rank whose data is summed
+	streamTwice = 8.0 // where the others pass on what one sends
+	streamShare = 0.95
+)
+
+// Kernels that reach into buffers of the peers, or put shares into their scratch, between
+// two barriers.
+const (
+	fence      = 1.85 // all blocks with those of the peers, besides the link
+	pushShare  = 0.98
+	pullShare  = 0.97
+	pullAlone  = 371.0 / 334 // where links carry nothing the other way (2-gpus.links.txt)
+	relayWork  = 15.0        // where the others pass on what one sends, piece by piece
+	relayShare = 0.85        // of a link that carries what comes and what is passed on
+	beltWork   = 17.0
+	beltShare  = 0.96
+)
+
+// Stages in memory of the sender, from which all load. Measured on two H200s on 2026-11-21, before
+// there was anything better for ordinary buffers.
+const (
+	stageWork  = 5.0
+	stageShare = 0.92 // by all from one root
+	stageMove  = 0.70
+	stageSum   = 0.52
+)
+
+// Copy engines: what a call takes besides its copies, and a copy besides its bytes.
+const (
+	copyWork, copyGap = 17.0, 3.0
+	sumWork, sumGap   = 34.0, 7.0
+)

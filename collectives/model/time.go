@@ -1,0 +1,242 @@
+package model
+
+import (
+	"math"
+
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+)
+
+// Call is what is predicted.
+type Call struct {
+	Collective  string // as in package framework/collective
+	Algorithm   string
+	Ranks       int
+	Bytes       uint64 // of the larger buffer
+	CopyScratch uint64 // bytes that sums by copy engines pass through; 0: as much as they like
+}
+
+// way is what an algorithm does in a call.
+type way struct {
+	work  float64 // µs besides those below
+	steps float64 // in which a word has to reach all peers
+	bytes float64 // through the link of the GPU that has most
+	rate  float64 // GB/s
+	local float64 // bytes through that GPU's own memory
+	after float64 // bytes of its own memory that wait for the last ones from the link
+
+	beside float64 // µs that pass while the link is busy, however little it carries
+}
+
+const gigabytes = 1000 // bytes per µs
+
+// Time predicts a call, in µs, back to back with others like it in a graph. false: the
+// model does not know the algorithm, or the links do not allow it.
+func (l Links) Time(c Call) (us float64, known bool) {
+	if c.Ranks < 2 {
+		return 0, false
+	}
+	w, known := l.way(sizes(c))
+	if !known {
+		return 0, false
+	}
+	moved := max(w.bytes/w.rate/gigabytes, w.local/l.Memory/gigabytes, w.beside)
+	us = launch + w.work + w.steps*l.Latency + moved + w.after/l.Memory/gigabytes
+	return us, !math.IsNaN(us) && !math.IsInf(us, 0)
+}
+
+// call has the sizes that formulas are made of.
+type call struct {
+	Call
+	peers float64
+	all   float64 // bytes of the larger buffer
+	share float64 // of it for each rank
+}
+
+func sizes(c Call) call {
+	return call{Call: c, peers: float64(c.Ranks - 1), all: float64(c.Bytes), share: float64(c.Bytes) / float64(c.Ranks)}
+}
+
+// rooted reports whether one rank has, or gets, everything.
+func (c call) rooted() bool {
+	return c.Collective == collective.Broadcast || c.Collective == collective.Reduce
+}
+
+func (c call) sums() bool {
+	return c.Collective == collective.AllReduce || c.Collective == collective.ReduceScatter || c.Collective == collective.Reduce
+}
+
+// once is what leaves, or reaches, the busiest GPU when everybody sends what the peers need in one step.
+func (c call) once() float64 {
+	if c.rooted() || c.Collective == collective.AllReduce {
+		return c.all * c.peers
+	}
+	return c.share * c.peers
+}
+
+// twice is the same in two steps: shares, and what became of them. A root that sends shares, or
+// gets sums of them, has the message on its link once, and so have the others.
+func (c call) twice() float64 {
+	switch {
+	case c.Collective == collective.AllReduce:
+		return 2 * c.share * c.peers
+	case c.rooted():
+		return c.all
+	}
+	return c.share * c.peers
+}
+
+func (l Links) way(c call) (way, bool) {
+	switch c.Algorithm {
+	case "oneshot_ll8", "direct_ll8":
+		return l.packets(c, 1, wordWork, wordPeer, c.once(), wordLoad, c.packetShare()), true
+	case "oneshot_ll128", "direct_ll128":
+		w := l.packets(c, 1, lineWork, linePeer, c.once(), lineLoad, c.packetShare())
+		if c.Collective == collective.Reduce {
+			w.work += lineSum
+		}
+		return w, l.Lines
+	case "twoshot_ll128":
+		return l.packets(c, 2, lineWork, linePeer, c.twice(), lineLoad, packetShare), l.Lines
+	case "allpair_ll8", "ll8":
+		return l.packets(c, 1, manyWork, manyPeer, c.once(), wordLoad, manyShare), true
+	case "twophase_ll8":
+		return l.packets(c, 2, manyWork, manyPeer, c.twice(), wordLoad, manyShare), true
+	case "stream_ll128":
+		return l.stream(c), l.Lines
+	case "push":
+		return l.push(c), !c.sums()
+	case "zerocopy":
+		return l.pull(c), c.Collective != collective.Broadcast // nobody has measured that
+	case "shares":
+		return l.belts(c), true
+	case "chunk", "twophase_chunk":
+		return l.stages(c), true
+	case "copy":
+		return l.copies(c), !c.rooted()
+	}
+	return way{}, false
+}
+
+// packets carry data and flag in one store. Everything passes through the memory of the
+// receiver: what is sent is read there once more. The root of a broadcast waits for nobody who
+// waits for its data, so calls in a row overlap; and who is not the root of a reduce has only
+// to hear from the others that they have come.
+func (l Links) packets(c call, steps, work, peer, payload, load, share float64) way {
+	sent := payload * load
+	work += peer * c.peers
+	w := way{work: steps * work, steps: steps, bytes: sent, rate: l.Store * share, local: 2*sent + 2*c.all}
+	switch {
+	case steps > 1:
+	case c.Collective == collective.Broadcast:
+		w.steps, w.beside = 0, l.Latency
+	case c.Collective == collective.Reduce && c.Ranks > 2:
+		w.steps, w.beside = 0, 2*l.Latency+work
+	}
+	return w
+}
+
+// stream is packets of lines in pieces, of a launch that fills the device.
+func (l Links) stream(c call) way {
+	w := way{
+		work: streamWork, steps: 1, bytes: c.twice() * lineLoad, rate: l.Store * streamShare,
+		local: 2*c.twice()*lineLoad + 2*c.all,
+	}
+	if c.sums() {
+		w.work += streamSum * float64(c.Ranks)
+	}
+	if c.Collective == collective.AllReduce || c.rooted() {
+		w.steps = 2
+	}
+	if c.rooted() && c.Ranks > 2 {
+		w.work += streamTwice
+	}
+	w.rate *= c.relayed()
+	return w
+}
+
+// push stores into outputs of the peers, between two barriers. A broadcast sends everybody a
+// part, who pass it on.
+func (l Links) push(c call) way {
+	w := way{work: 2 * fence, steps: 2, bytes: c.twice(), rate: l.Store * pushShare, local: 2 * c.all}
+	if c.rooted() {
+		w.work, w.steps = w.work+relayWork, 3
+		w.rate *= c.relayed()
+	}
+	return w
+}
+
+// pull loads from inputs of the peers, between two barriers; an all-reduce stores its sums to all of
+// them, and a root loads everything.
+func (l Links) pull(c call) way {
+	w := way{work: 2 * fence, steps: 3, bytes: c.twice(), rate: l.Load * pullShare, local: 2 * c.all}
+	if c.rooted() {
+		w.bytes = c.all * c.peers
+		w.rate *= pullAlone
+	}
+	return w
+}
+
+// belts are stores through scratch, between two barriers. The workers of a reduce pass their sums on.
+func (l Links) belts(c call) way {
+	w := way{work: beltWork, steps: 2, bytes: c.twice(), rate: l.Store * beltShare * c.relayed(), local: 4 * c.all}
+	if c.rooted() && c.Ranks > 2 {
+		w.work += relayWork
+	}
+	return w
+}
+
+// packetShare is the share of stores that packets reach, between all or from or to one.
+func (c call) packetShare() float64 {
+	if c.rooted() {
+		return packetAlone
+	}
+	return packetShare
+}
+
+// relayed is the share of a rate that is left where ranks pass on what comes from, or goes to, a root.
+func (c call) relayed() float64 {
+	if c.rooted() && c.Ranks > 2 {
+		return relayShare
+	}
+	return 1
+}
+
+// stages are memory of the sender, from which all load.
+func (l Links) stages(c call) way {
+	w := way{work: stageWork, steps: 3, bytes: c.twice(), rate: l.Load * stageMove, local: 4 * c.all}
+	if c.rooted() {
+		w.bytes = c.all * c.peers
+		w.rate = l.Load * stageShare * pullAlone
+	}
+	if c.sums() {
+		w.work += streamSum * float64(c.Ranks)
+		w.rate *= stageSum / stageMove
+	}
+	if c.Collective == collective.AllReduce {
+		w.steps = 6
+	}
+	return w
+}
+
+// copies go to one peer after the other. Those of a reduction go in pieces, of which each is summed
+// while the next one travels; the last one of a reduce-scatter is summed at the end.
+func (l Links) copies(c call) way {
+	w := way{steps: 2, bytes: c.twice(), rate: min(l.Copy, l.Each), local: 2 * c.all}
+	if !c.sums() {
+		w.work = copyWork + copyGap*c.peers
+		return w
+	}
+	pieces := 2.0
+	if c.CopyScratch > 0 {
+		pieces *= math.Ceil(max(c.all, 1) / float64(c.CopyScratch))
+	}
+	rounds := 1.0
+	if c.Collective == collective.AllReduce {
+		rounds = 2
+	} else {
+		w.after = (c.peers + 2) * c.share / pieces
+	}
+	w.work = sumWork + sumGap*rounds*c.peers*pieces
+	w.local += (c.peers + 2) * c.share
+	return w
+}

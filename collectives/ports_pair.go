@@ -1,0 +1,106 @@
+package collectives
+
+import (
+	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/combine"
+)
+
+// An all-reduce of two ranks is bound by what each of them copies and adds up, not by the
+// way between them.
+
+// pairPiece is how much two ranks send each other at once where each reduces everything:
+// one step moves no more bytes than two do, and has fewer messages.
+const pairPiece = 512 << 10
+
+// pairHalves is from where on each rank reduces one half, and sends the result to where it
+// belongs: that is half of the additions, and no copy more.
+const pairHalves = 512 << 10
+
+// pair is allReduce of two ranks.
+func (p *ports) pair(ctx context.Context, c *Call, in, out []byte) error {
+	l := &p.lanes[1-p.comm.Rank()]
+	if len(in) < pairHalves || l.results == nil || eightBits(c.Type) {
+		return p.pairWhole(ctx, c, in, out)
+	}
+	defer l.results.Land(nil)
+	most := 2 * (int(min(p.in.Bytes(), 1<<30)) - 2*line) // of which a half can land at once
+	for len(in) > 0 {
+		n := min(len(in), most/line*line)
+		if err := p.pairInHalves(ctx, c, in[:n], out[:n]); err != nil {
+			return err
+		}
+		in, out = in[n:], out[n:]
+	}
+	return nil
+}
+
+// pairWhole has each rank reduce everything. The next piece is on its way while one is
+// reduced.
+func (p *ports) pairWhole(ctx context.Context, c *Call, in, out []byte) error {
+	bytes, piece := uint64(len(in)), min(p.piece, pairPiece)
+	for sent, at := uint64(0), uint64(0); at < bytes; at += piece {
+		for ; sent < min(bytes, at+2*piece); sent += piece {
+			if err := p.post(ctx, 1-p.comm.Rank(), clip(in, sent, piece)); err != nil {
+				return err
+			}
+		}
+		if err := p.gatherSum(ctx, c, clip(in, at, piece), clip(out, at, piece)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pairInHalves has each rank reduce one half. The peer sends its results only after what it
+// needs for them, so all is ready when they land.
+func (p *ports) pairInHalves(ctx context.Context, c *Call, in, out []byte) error {
+	rank := p.comm.Rank()
+	l := &p.lanes[1-rank]
+	half := len(in) / 2 / line * line
+	of := func(b []byte, r int) []byte {
+		if r == 0 {
+			return b[:half]
+		}
+		return b[half:]
+	}
+	mine, theirs := of(in, rank), of(in, 1-rank)
+	l.results.Land(of(out, 1-rank))
+	// The second half may be a little longer.
+	piece := min(p.piece, pairPiece)
+	for sent, at := uint64(0), uint64(0); at < uint64(max(len(mine), len(theirs))); at += piece {
+		for ; sent < min(uint64(len(theirs)), at+2*piece); sent += piece {
+			if err := p.post(ctx, 1-rank, clip(theirs, sent, piece)); err != nil {
+				return err
+			}
+		}
+		to := clip(of(out, rank), at, piece)
+		if len(to) == 0 {
+			continue
+		}
+		if err := p.gatherSum(ctx, c, clip(mine, at, piece), to); err != nil {
+			return err
+		}
+		if err := l.results.Give(ctx, at, nil, to); err != nil {
+			return err
+		}
+	}
+	for at := uint64(0); at < uint64(len(theirs)); at += piece {
+		if err := l.results.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pairSum is gatherSum of two ranks: what arrives is reduced to where the result belongs.
+func (p *ports) pairSum(ctx context.Context, c *Call, own, to []byte) error {
+	rank := p.comm.Rank()
+	return p.take(ctx, 1-rank, uint64(len(own)), func(b []byte) {
+		first, second := own, b
+		if rank == 1 {
+			first, second = b, own
+		}
+		combine.Pair(to, first, second, c.Type, c.Op, c.Scale, 2, true)
+	})
+}
