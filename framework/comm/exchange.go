@@ -27,6 +27,7 @@ type Symmetric struct {
 
 type remote struct {
 	addr      uintptr
+	own       uintptr // this rank's part, as that rank addresses it
 	bytes     uint64
 	transport *Transport
 	close     func(ctx context.Context) error
@@ -37,6 +38,9 @@ func (s *Symmetric) Own() *Memory { return s.own }
 
 // Peer returns the address of a rank's part as kernels of this rank use it.
 func (s *Symmetric) Peer(rank int) uintptr { return s.peers[rank].addr }
+
+// OwnAt returns the address of this rank's own part as kernels of another rank use it.
+func (s *Symmetric) OwnAt(rank int) uintptr { return s.peers[rank].own }
 
 // Bytes returns the size of a rank's part.
 func (s *Symmetric) Bytes(rank int) uint64 { return s.peers[rank].bytes }
@@ -69,7 +73,7 @@ func (c *Communicator) Exchange(ctx context.Context, m *Memory) (*Symmetric, err
 
 // collect makes the memory of all ranks addressable here.
 func (s *Symmetric) collect(ctx context.Context, c *Communicator) error {
-	s.peers[c.Rank()] = remote{addr: s.own.Addr(), bytes: s.own.Bytes()}
+	s.peers[c.Rank()] = remote{addr: s.own.Addr(), own: s.own.Addr(), bytes: s.own.Bytes()}
 	if err := c.reachAll(ctx); err != nil {
 		return err
 	}
@@ -84,6 +88,23 @@ func (s *Symmetric) collect(ctx context.Context, c *Communicator) error {
 		if s.peers[peer], err = c.recvKey(ctx, c.links[linkKey{framework.KindMemory, peer, 0}], peer, s.own); err != nil {
 			return err
 		}
+	}
+	for _, peer := range others {
+		where := binary.LittleEndian.AppendUint64(nil, uint64(s.peers[peer].addr))
+		if err := c.boot.Send(ctx, peer, tagKeys, framework.Parcel{Data: where}); err != nil {
+			return err
+		}
+	}
+	for _, peer := range others {
+		where, err := c.boot.Recv(ctx, peer, tagKeys)
+		if err != nil {
+			return err
+		}
+		where.Close()
+		if len(where.Data) != 8 {
+			return &framework.Error{Op: "exchange", Peer: peer, Err: fmt.Errorf("%w: address of %d bytes, expected 8", framework.ErrPeer, len(where.Data))}
+		}
+		s.peers[peer].own = uintptr(binary.LittleEndian.Uint64(where.Data))
 	}
 	return nil
 }

@@ -19,10 +19,11 @@ const closeTimeout = 5 * time.Second
 type health struct {
 	mu     sync.Mutex
 	cause  error
-	shut   bool          // by Close
-	failed atomic.Bool   // cause is set
-	over   atomic.Bool   // failed or closed: the control words may be gone
-	done   chan struct{} // closed on failure
+	shut   bool                                                // by Close
+	failed atomic.Bool                                         // cause is set
+	waits  atomic.Pointer[func(kernel, channel uint32) string] // what NameWaits was given
+	over   atomic.Bool                                         // failed or closed: the control words may be gone
+	done   chan struct{}                                       // closed on failure
 	life   context.Context
 	end    context.CancelCauseFunc // of life, on failure and by Close
 	group  sync.WaitGroup
@@ -40,11 +41,6 @@ func (c *Communicator) Err() error {
 	if !c.over.Load() {
 		return nil
 	}
-	return c.why()
-}
-
-// why is the error of a communicator that is over.
-func (c *Communicator) why() error {
 	c.health.mu.Lock()
 	defer c.health.mu.Unlock()
 	if c.cause != nil {
@@ -76,10 +72,26 @@ func (c *Communicator) Check() error {
 			peer = framework.NoPeer // a wait for several
 		}
 		c.Abort(&framework.Error{Op: "wait", Peer: peer, Err: fmt.Errorf(
-			"%w: no progress within %v: expected count %d, seen %d (channel %d)",
-			framework.ErrPeer, time.Duration(w.Deadline), w.Expected, w.Seen, w.Channel)})
+			"%w: no progress within %v: %s: expected count %d, seen %d",
+			framework.ErrPeer, time.Duration(w.Deadline), c.health.waitOf(w.Kernel, w.Channel), w.Expected, w.Seen)})
 	}
 	return c.Err()
+}
+
+// NameWaits has Check say what a kernel waited for. name is given the numbers with which
+// kernels mark their waits (mscclpp::WaitSite), from any goroutine, and returns "" for what it does not
+// know. One that was given before is replaced.
+func (c *Communicator) NameWaits(name func(kernel, channel uint32) string) {
+	c.health.waits.Store(&name)
+}
+
+func (h *health) waitOf(kernel, channel uint32) string {
+	if name := h.waits.Load(); name != nil {
+		if text := (*name)(kernel, channel); text != "" {
+			return text
+		}
+	}
+	return fmt.Sprintf("channel %d", channel)
 }
 
 // Departed waits until ctx ends for rank to leave the job in good order, and says that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -83,16 +84,19 @@ func TestDeadlineOfAWaitBlamesThePeer(t *testing.T) {
 		if c.Rank() == 1 { // told by rank 0
 			return ended(ctx, c)
 		}
+		c.NameWaits(func(kernel, channel uint32) string {
+			return map[uint32]string{12: fmt.Sprint("word ", channel)}[kernel]
+		})
 		w := c.ControlWords()
-		w.Deadline, w.Peer, w.Expected, w.Seen = uint64(time.Second), 1, 7, 6
+		w.Deadline, w.Kernel, w.Channel, w.Peer, w.Expected, w.Seen = uint64(time.Second), 12, 3, 1, 7, 6
 		atomic.StoreUint32(&w.Reported, 2) // the report is being written
 		if err := c.Check(); err != nil {
 			return fmt.Errorf("half a report: %v", err)
 		}
 		atomic.StoreUint32(&w.Reported, 1)
 		err := c.Check()
-		if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 {
-			return fmt.Errorf("%v, expected ErrPeer that names rank 1", err)
+		if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "word 3: expected count 7, seen 6") {
+			return fmt.Errorf("%v, expected ErrPeer that names rank 1 and what is waited for", err)
 		}
 		return nil
 	})

@@ -32,11 +32,11 @@ type PortChannel struct {
 	making sync.Mutex
 	host   atomic.Pointer[portEnd] // that of kernels, where they run on the host; else made when it is needed
 
-	life   context.Context // ends when Close begins
-	cancel context.CancelFunc
-	over   atomic.Bool   // life has ended
-	use    sync.RWMutex  // held for reading by those who are in a method
-	turn   chan struct{} // holds one token: who has it may Wait
+	life    context.Context // ends when Close begins
+	cancel  context.CancelFunc
+	closing atomic.Bool  // life has ended, or is about to
+	use     sync.RWMutex // held for reading by those who are in a method
+	waiting atomic.Bool  // somebody is in Wait, whose turn it is
 }
 
 // PortChannel builds a channel to one peer: both ends call it. src is the rank's
@@ -47,13 +47,13 @@ type PortChannel struct {
 // register it, puts of the host copy what they read before they return; kernels cannot
 // put then. open has to be memory from Alloc, or behind a sealed memfd, unless the
 // transport is embedded and registers addresses, or the rank drives its streams; for
-// other memory the error is ErrUnsupported.
+// other memory the error is ErrUnsupported, and says so. The data is copied from there by
+// the program then, behind Wait.
 func (c *Communicator) PortChannel(ctx context.Context, peer int, src, open *Memory) (*PortChannel, error) {
 	if err := c.checkPeer(opPortChannel, peer); err != nil {
 		return nil, err
 	}
-	ch := &PortChannel{src: src, turn: make(chan struct{}, 1)}
-	ch.turn <- struct{}{}
+	ch := &PortChannel{src: src}
 	err := c.setUp(ctx, opPortChannel, func(ctx context.Context) error {
 		mine := src.usable()
 		if mine == nil {
@@ -252,7 +252,7 @@ func (ch *PortChannel) Close() error { return shutNow(ch) }
 
 func (ch *PortChannel) shut(ctx context.Context) error {
 	return ch.end(ch, func() error {
-		ch.over.Store(true)
+		ch.closing.Store(true)
 		ch.cancel()
 		ch.use.Lock() // all are out, and nobody comes in
 		defer ch.use.Unlock()

@@ -19,7 +19,12 @@ import (
 // ports is a job of two ranks with one port channel over 64 KiB each.
 func ports(t *testing.T, f func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error) {
 	t.Helper()
-	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
+	portsOn(t, newRig(2), f)
+}
+
+func portsOn(t *testing.T, g *rig, f func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error) {
+	t.Helper()
+	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
 		m, err := c.Alloc(1 << 16)
 		if err != nil {
 			return err
@@ -304,25 +309,17 @@ func TestProxyThatEndsIsAFailure(t *testing.T) {
 	ready.Add(2)
 	g.wrap = func(rank int, inner framework.Transport) framework.Transport {
 		if rank == 1 {
-			return fickle{inner, stop}
+			return fickle{Transport: inner, stop: stop}
 		}
 		return inner
 	}
-	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
-		m, err := c.Alloc(4096)
-		if err != nil {
-			return err
-		}
-		ch, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
-		if err != nil {
-			return err
-		}
+	portsOn(t, g, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, _ *comm.Memory) error {
 		ready.Done()
 		ready.Wait()
 		if c.Rank() == 1 {
 			close(stop)
 		}
-		err = ch.Wait(context.Background())
+		err := ch.Wait(context.Background())
 		class := framework.ErrPeer
 		if c.Rank() == 1 {
 			class = framework.ErrPlugin
@@ -331,26 +328,58 @@ func TestProxyThatEndsIsAFailure(t *testing.T) {
 	})
 }
 
-// fickle has proxies that end at a signal, without a reason.
+// The ring tells of the end of a proxy before its reason is known: who waits says the reason.
+func TestWhoWaitsForAProxyThatHasEndedSaysWhy(t *testing.T) {
+	g := newRig(2)
+	stop, proxies := make(chan struct{}), make(chan framework.Proxy, 1)
+	g.wrap = func(rank int, inner framework.Transport) framework.Transport {
+		if rank == 1 {
+			return fickle{Transport: inner, stop: stop, proxies: proxies, cause: fmt.Errorf("%w: the cable is cut", framework.ErrUnavailable)}
+		}
+		return inner
+	}
+	portsOn(t, g, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, _ *comm.Memory) error {
+		if c.Rank() == 0 {
+			return names(ch.Wait(ctx), framework.ErrPeer, 1, "the cable is cut")
+		}
+		if err := ch.Flush(ctx); err != nil { // the proxy is made
+			return err
+		}
+		if err := (<-proxies).Stop(ctx); err != nil {
+			return err
+		}
+		time.AfterFunc(20*time.Millisecond, func() { close(stop) })
+		return names(ch.Flush(ctx), framework.ErrUnavailable, 1, "the cable is cut")
+	})
+}
+
+// fickle has proxies that end at a signal, without a reason unless it has one. The first one is in proxies.
 type fickle struct {
 	framework.Transport
-	stop chan struct{}
+	stop    chan struct{}
+	cause   error
+	proxies chan framework.Proxy
 }
 
 func (f fickle) NewProxy(ctx context.Context) (framework.Proxy, error) {
 	p, err := f.Transport.(framework.Proxier).NewProxy(ctx)
-	return fickleProxy{p, f.stop}, err
+	select {
+	case f.proxies <- p:
+	default:
+	}
+	return fickleProxy{p, f.stop, f.cause}, err
 }
 
 type fickleProxy struct {
 	framework.Proxy
-	stop chan struct{}
+	stop  chan struct{}
+	cause error
 }
 
 func (p fickleProxy) Wait(ctx context.Context) error {
 	select {
 	case <-p.stop:
-		return nil
+		return p.cause
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -13,15 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// hostEnd returns where the host pushes. On a device kernels have a ring to
+// makeHostEnd makes what the host pushes to: on a device kernels have a ring to
 // themselves, and the host gets one when it first wants to push.
-func (ch *PortChannel) hostEnd() (*portEnd, error) {
-	if e := ch.host.Load(); e != nil {
-		return e, nil
-	}
-	return ch.makeHostEnd()
-}
-
 func (ch *PortChannel) makeHostEnd() (*portEnd, error) {
 	ch.making.Lock()
 	defer ch.making.Unlock()
@@ -44,14 +37,44 @@ func (ch *PortChannel) makeHostEnd() (*portEnd, error) {
 // with ch.use.RUnlock.
 func (ch *PortChannel) enter(op string) error {
 	ch.use.RLock()
-	if !ch.comm.over.Load() && !ch.over.Load() {
+	if !ch.closing.Load() && !ch.comm.over.Load() {
 		return nil
 	}
+	return ch.turnAway(op)
+}
+
+// turnAway ends a method that has just begun.
+func (ch *PortChannel) turnAway(op string) error {
 	defer ch.use.RUnlock()
-	if ch.over.Load() {
+	if ch.closing.Load() {
 		return ch.closedError(op)
 	}
 	return ch.comm.Err()
+}
+
+// request begins a method that pushes, and returns where. The caller leaves with
+// ch.use.RUnlock.
+func (ch *PortChannel) request(op string, kind, dst, src, bytes uint64) (*portEnd, error) {
+	err := ch.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	if kind&device.TriggerData != 0 {
+		err = ch.inRange(dst, src, bytes)
+	}
+	e := ch.host.Load()
+	if e == nil && err == nil {
+		e, err = ch.makeHostEnd()
+	}
+	if err != nil {
+		ch.use.RUnlock()
+	}
+	return e, err
+}
+
+// staged reports whether what a request reads goes through the stage.
+func (ch *PortChannel) staged(kind uint64) bool {
+	return ch.stage != nil && kind&device.TriggerData != 0
 }
 
 func (ch *PortChannel) closedError(op string) error {
@@ -68,7 +91,7 @@ func (ch *PortChannel) Put(dstOffset, srcOffset, bytes uint64) error {
 // Signal raises the peer's semaphore after all earlier puts of this channel.
 func (ch *PortChannel) Signal() error { return ch.push("signal", device.TriggerSignal, 0, 0, 0) }
 
-// SignalLater is Signal that may wait, for a fraction of a millisecond, for the next
+// SignalLater is Signal that may wait, for about a millisecond, for the next
 // request: where each request would be a message of its own they then travel together.
 func (ch *PortChannel) SignalLater() error {
 	e := ch.host.Load()
@@ -89,20 +112,12 @@ func (ch *PortChannel) PutWithSignal(dstOffset, srcOffset, bytes uint64) error {
 }
 
 func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
-	if err := ch.enter(op); err != nil {
-		return err
-	}
-	defer ch.use.RUnlock()
-	if kind&device.TriggerData != 0 {
-		if err := ch.inRange(dst, src, bytes); err != nil {
-			return err
-		}
-	}
-	e, err := ch.hostEnd()
+	e, err := ch.request(op, kind, dst, src, bytes)
 	if err != nil {
 		return err
 	}
-	if ch.stage != nil && kind&device.TriggerData != 0 {
+	defer ch.use.RUnlock()
+	if ch.staged(kind) {
 		return ch.pushStaged(ch.life, e, op, kind, dst, src, bytes)
 	}
 	t := ch.trigger(e, kind, dst, src, bytes)
@@ -134,6 +149,11 @@ func (ch *PortChannel) pushAt(ctx context.Context, e *portEnd, op string, t devi
 
 // refused is the error of a ring, with its cause if that is known here.
 func (ch *PortChannel) refused(op string, err error) error {
+	for _, e := range ch.ends() {
+		if e != nil && e.service.ring.Err() != nil {
+			e.service.settle(ch.comm)
+		}
+	}
 	if cause := ch.comm.Err(); cause != nil {
 		return cause
 	}
@@ -174,20 +194,12 @@ func (ch *PortChannel) PutWithSignalAndFlush(ctx context.Context, dstOffset, src
 
 // complete asks for something that ends with a flush, and waits for it.
 func (ch *PortChannel) complete(ctx context.Context, kind, dst, src, bytes uint64) error {
-	if err := ch.enter("flush"); err != nil {
-		return err
-	}
-	defer ch.use.RUnlock()
-	if kind&device.TriggerData != 0 {
-		if err := ch.inRange(dst, src, bytes); err != nil {
-			return err
-		}
-	}
-	e, err := ch.hostEnd()
+	e, err := ch.request("flush", kind, dst, src, bytes)
 	if err != nil {
 		return err
 	}
-	if ch.stage != nil && kind&device.TriggerData != 0 {
+	defer ch.use.RUnlock()
+	if ch.staged(kind) {
 		if err := ch.pushStaged(ctx, e, "put", kind&^device.TriggerFlush, dst, src, bytes); err != nil {
 			return err
 		}
@@ -215,10 +227,7 @@ func (ch *PortChannel) flushed(ctx context.Context, e *portEnd, t device.Trigger
 	*both = either{}
 	eithers.Put(both)
 	if err != nil {
-		if ctx.Err() != nil && ch.life.Err() == nil && ch.comm.Err() == nil {
-			return ch.late(ctx, "flush", time.Since(start))
-		}
-		return err
+		return ch.orLate(ctx, "flush", start, err)
 	}
 	r := e.service.ring
 	if e.service.queue != nil {
@@ -263,14 +272,13 @@ func (ch *PortChannel) Wait(ctx context.Context) error {
 		return err
 	}
 	defer ch.use.RUnlock()
-	select { // one at a time: who gives up must not take the number of another
-	case <-ch.turn:
-		defer func() { ch.turn <- struct{}{} }()
-	case <-ch.life.Done():
-		return ch.closedError("wait")
-	case <-ctx.Done():
-		return ch.late(ctx, "wait", 0)
+	// One at a time: who gives up must not take the number of another. A channel to hold the
+	// turn would cost as much as the rest of a message here.
+	first := func() bool { return ch.waiting.CompareAndSwap(false, true) }
+	if err := ch.await(ctx, "wait", first); err != nil {
+		return err
 	}
+	defer ch.waiting.Store(false)
 	if ch.comm.control.hostDev != nil {
 		return ch.waitOnDevice(ctx)
 	}
@@ -372,13 +380,21 @@ func (ch *PortChannel) hopeless(ctx context.Context, op string, start time.Time)
 			continue
 		}
 		if err := e.service.ring.Err(); err != nil {
-			return ch.comm.blame(op, ch.pair.peer, err)
+			return ch.refused(op, err)
 		}
 	}
 	if ctx.Err() != nil {
 		return ch.late(ctx, op, time.Since(start))
 	}
 	return ch.deserted(op, start)
+}
+
+// orLate is err, unless there is no other reason for it than that the caller's time is up.
+func (ch *PortChannel) orLate(ctx context.Context, op string, start time.Time, err error) error {
+	if ctx.Err() != nil && ch.life.Err() == nil && ch.comm.Err() == nil {
+		return ch.late(ctx, op, time.Since(start))
+	}
+	return err
 }
 
 func (ch *PortChannel) late(ctx context.Context, op string, waited time.Duration) error {

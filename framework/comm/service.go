@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -235,6 +236,21 @@ func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport,
 	}()
 	return nil
 }
+
+// settle waits, for settleLimit at most, until the communicator knows why the proxy has
+// ended: the ring, which tells of the end first, holds no more than a class of errors.
+func (p *proxyService) settle(c *Communicator) {
+	late := time.NewTimer(settleLimit)
+	defer late.Stop()
+	select {
+	case <-c.done:
+	case <-p.ended:
+	case <-late.C:
+	}
+}
+
+// settleLimit is for the way of a cause through a plugin whose machine is busy.
+const settleLimit = 2 * time.Second
 
 // warn tells kernels that push that nobody takes what they push. Those who wait are told
 // by the control word.

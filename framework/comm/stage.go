@@ -15,7 +15,8 @@ import (
 // other memory of this process goes through memory that has one: the bytes are copied
 // there before the trigger that cites them is pushed, so that everything behind the
 // trigger is as it always is. What puts write cannot be staged: the peer's signal would
-// say that data is there when it still had to be copied, and nobody here would know.
+// say that data is there when it still had to be copied, and nobody here would know
+// (docs/decisions/0010).
 
 // A stage has parts that are used in turn. The last put of each carries a flush, behind
 // which the part is free again: while one is filled the others are on their way.
@@ -99,7 +100,7 @@ func (c *Communicator) target(m *Memory, t *Transport, err error) error {
 	if !errors.Is(err, framework.ErrUnsupported) || !c.apart(m) {
 		return err
 	}
-	return fmt.Errorf("%w; puts of the peer cannot write memory without a descriptor unless %s is embedded and registers addresses: expected memory from Alloc, or behind a sealed memfd. Memory that puts read may be any", err, t.Name)
+	return fmt.Errorf("%w; over %s puts of the peer cannot write memory without a descriptor: expected memory from Alloc, or behind a sealed memfd, which the peer writes and this rank copies from behind its Wait. Embedded adapters, and sockets that the rank drives, write any memory. What puts read may be any", err, t.Name)
 }
 
 // pushStaged copies what a put reads and pushes a trigger for each piece; the last one
@@ -107,19 +108,13 @@ func (c *Communicator) target(m *Memory, t *Transport, err error) error {
 // done: then some pieces may have been pushed.
 func (ch *PortChannel) pushStaged(ctx context.Context, e *portEnd, op string, kind, dst, src, bytes uint64) error {
 	s, start, both := ch.stage, time.Now(), &either{ch.life, ctx}
-	over := func(err error) error {
-		if ctx.Err() != nil && ch.life.Err() == nil && ch.comm.Err() == nil {
-			return ch.late(ctx, op, time.Since(start))
-		}
-		return err
-	}
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ch.life.Done():
 		return ch.refused(op, ch.life.Err())
 	case <-ctx.Done():
-		return over(ch.refused(op, ctx.Err()))
+		return ch.orLate(ctx, op, start, ch.refused(op, ctx.Err()))
 	}
 	from, to := gpu.Bytes(ch.src.Memory), gpu.Bytes(s.memory.Memory)
 	for {
@@ -140,7 +135,7 @@ func (ch *PortChannel) pushStaged(ctx context.Context, e *portEnd, op string, ki
 		}
 		pos, err := ch.pushAt(both, e, op, ch.trigger(e, what, dst, at, n))
 		if err != nil {
-			return over(err)
+			return ch.orLate(ctx, op, start, err)
 		}
 		s.used += n
 		if full {

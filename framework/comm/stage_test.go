@@ -134,53 +134,10 @@ func TestManyPutsFromOtherMemory(t *testing.T) {
 	})
 }
 
-// Puts to a peer that does not take them wait, and end with the channel.
-func TestPutsThatFindNoRoom(t *testing.T) {
-	g := newRig(2)
-	hold := make(chan struct{})
-	release := sync.OnceFunc(func() { close(hold) })
-	g.wrap = func(rank int, inner framework.Transport) framework.Transport { return lazy{inner, hold} }
-	g.run(t, func(ctx context.Context, c *comm.Communicator) error {
-		defer release()
-		const size = 4 << 20
-		src := make([]byte, size)
-		defer runtime.KeepAlive(src)
-		own, err := heap(c, src)
-		if err != nil {
-			return err
-		}
-		open, err := c.Alloc(size)
-		if err != nil {
-			return err
-		}
-		ch, err := c.PortChannel(ctx, 1-c.Rank(), own, open)
-		if err != nil {
-			return err
-		}
-		put := make(chan error, 1)
-		go func() { put <- ch.Put(0, 0, size) }()
-		select {
-		case err := <-put:
-			return fmt.Errorf("%d bytes were put although nobody takes them: %w", size, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-		closed := make(chan error, 1)
-		go func() { closed <- own.Close() }()
-		if err := <-put; !errors.Is(err, framework.ErrClosed) {
-			return fmt.Errorf("%w: expected ErrClosed", err)
-		}
-		if err := c.Barrier(ctx); err != nil {
-			return err
-		}
-		if c.Rank() == 0 {
-			release()
-		}
-		return errors.Join(<-closed, c.Barrier(ctx))
-	})
-}
-
-// A put that ends with a flush waits no longer than its caller, also for room.
-func TestPutsThatFindNoRoomInTime(t *testing.T) {
+// untaken is a job of two ranks with a port channel from 4 MiB of the heap, whose puts nobody
+// takes before f has returned on both ranks; after that it waits for what f returns.
+func untaken(t *testing.T, f func(ctx context.Context, ch *comm.PortChannel, own *comm.Memory) (left <-chan error, err error)) {
+	t.Helper()
 	g := newRig(2)
 	hold := make(chan struct{})
 	release := sync.OnceFunc(func() { close(hold) })
@@ -201,13 +158,9 @@ func TestPutsThatFindNoRoomInTime(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		put := make(chan error, 1)
-		go func() { put <- ch.Put(0, 0, uint64(len(src))) }() // has the room, or waits for it
-		brief, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
-		defer cancel()
-		err = ch.PutWithSignalAndFlush(brief, 0, 0, uint64(len(src)))
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, framework.ErrPeer) {
-			return fmt.Errorf("%w: expected ErrPeer and DeadlineExceeded", err)
+		left, err := f(ctx, ch, own)
+		if err != nil {
+			return err
 		}
 		if err := c.Barrier(ctx); err != nil {
 			return err
@@ -215,7 +168,41 @@ func TestPutsThatFindNoRoomInTime(t *testing.T) {
 		if c.Rank() == 0 {
 			release()
 		}
-		return errors.Join(<-put, c.Barrier(ctx))
+		return errors.Join(<-left, c.Barrier(ctx))
+	})
+}
+
+// Puts to a peer that does not take them wait, and end with the channel.
+func TestPutsThatFindNoRoom(t *testing.T) {
+	untaken(t, func(ctx context.Context, ch *comm.PortChannel, own *comm.Memory) (<-chan error, error) {
+		put := make(chan error, 1)
+		go func() { put <- ch.Put(0, 0, own.Bytes()) }()
+		select {
+		case err := <-put:
+			return nil, fmt.Errorf("%d bytes were put although nobody takes them: %w", own.Bytes(), err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- own.Close() }()
+		if err := <-put; !errors.Is(err, framework.ErrClosed) {
+			return nil, fmt.Errorf("%w: expected ErrClosed", err)
+		}
+		return closed, nil
+	})
+}
+
+// A put that ends with a flush waits no longer than its caller, also for room.
+func TestPutsThatFindNoRoomInTime(t *testing.T) {
+	untaken(t, func(ctx context.Context, ch *comm.PortChannel, own *comm.Memory) (<-chan error, error) {
+		put := make(chan error, 1)
+		go func() { put <- ch.Put(0, 0, own.Bytes()) }() // has the room, or waits for it
+		brief, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+		defer cancel()
+		err := ch.PutWithSignalAndFlush(brief, 0, 0, own.Bytes())
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, framework.ErrPeer) {
+			return nil, fmt.Errorf("%w: expected ErrPeer and DeadlineExceeded", err)
+		}
+		return put, nil
 	})
 }
 
@@ -284,7 +271,35 @@ func TestPutsToOtherMemoryAreRefused(t *testing.T) {
 		if c.Rank() == 1 {
 			return names(err, framework.ErrPeer, 0)
 		}
-		return names(err, framework.ErrUnsupported, 0, "memory from Alloc", "puts of the peer", "sealed memfd")
+		return names(err, framework.ErrUnsupported, 0, "over shm puts of the peer", "expected memory from Alloc, or behind a sealed memfd", "copies from behind its Wait")
+	})
+}
+
+// What the error says to do is enough: data goes from memory of the heap to memory of the heap,
+// again and again, and what the program has written beside it meanwhile stays.
+func TestPutsToOtherMemoryByACopy(t *testing.T) {
+	const size, rounds = 70_001, 20
+	stagedPorts(t, size, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, src, dst []byte) error {
+		target, want := make([]byte, size+2), make([]byte, size)
+		for round := range byte(rounds) {
+			pattern(src, int(round)*2+c.Rank())
+			if err := ch.PutWithSignal(0, 0, size); err != nil {
+				return err
+			}
+			target[0], target[size+1] = round, ^round
+			if err := ch.Wait(ctx); err != nil {
+				return err
+			}
+			copy(target[1:], dst)
+			pattern(want, int(round)*2+1-c.Rank())
+			if !bytes.Equal(target[1:size+1], want) || target[0] != round || target[size+1] != ^round {
+				return fmt.Errorf("round %d: %d bytes behind the signal are not what was put", round, size)
+			}
+			if err := c.Barrier(ctx); err != nil { // the copies are made
+				return err
+			}
+		}
+		return nil
 	})
 }
 

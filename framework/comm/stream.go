@@ -148,7 +148,7 @@ var streamWaits = stream.Waits{Spin: 4 * time.Microsecond, Yield: time.Milliseco
 // come later, since who is to see them waits for a signal or a flush behind them.
 const (
 	heldPuts  = 16
-	smallPut  = 8 << 10
+	smallPut  = 16 << 10
 	putAlone  = device.TriggerData << 50
 	whatToDo  = uint64(7) << 50
 	lowerHalf = 1<<32 - 1

@@ -105,9 +105,10 @@ func TestBorrowIsRefused(t *testing.T) {
 	eventually(t, "the thread rests, and its turn can be borrowed", now)
 	service := b.running.Load()
 	helped := service.helped.Load()
-	if taken, _ := r.Now(device.Trigger{Fst: refused}); taken || service.taken() || service.helped.Load() != helped {
-		t.Error("a trigger that is not performed counts as help, or keeps the turn")
+	if taken, _ := r.Now(device.Trigger{Fst: refused}); taken || service.helped.Load() != helped {
+		t.Error("a trigger that is not performed counts as help")
 	}
+	eventually(t, "the turn is not kept", func() bool { return !service.taken() }) // the thread may have it for a moment
 	service.turn.Lock()
 	if now() {
 		t.Error("two have the turn")
@@ -234,4 +235,47 @@ func TestBorrowLeavesNothingBehind(t *testing.T) {
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("what was left was performed after %v", took)
 	}
+}
+
+// A trigger of which nobody tells the thread, neither who has pushed it nor who has the turn
+// meanwhile, is performed all the same: the thread does not sleep for long beside it.
+func TestTheThreadLooksAgain(t *testing.T) {
+	var looks atomic.Uint64 // of the thread, before it sleeps because others do its work
+	r, b := helped(t, 8, func(r *ring.Ring, _ func() bool) Handler {
+		return func(_ device.Trigger, pos uint64) Result {
+			if pos != atOnce {
+				r.Complete(0, pos)
+			}
+			return Continue
+		}
+	}, Options{Owes: func() bool { looks.Add(1); return false }})
+	var turn *Service
+	eventually(t, "the turn is borrowed, and the thread sleeps beside it", func() bool {
+		r.Now(device.Trigger{})
+		if turn = b.Borrow(); turn == nil {
+			return false
+		}
+		for before, limit := looks.Load(), time.Now().Add(2*longWatch); time.Now().Before(limit); ring.Yield() {
+			if looks.Load() > before {
+				return true
+			}
+		}
+		turn.Return(device.Trigger{}, false, nil, nil) // it had the turn in between, and waits for it
+		return false
+	})
+	pos, ok, err := r.Offer(device.Trigger{Fst: 9}) // which does not look whether somebody sleeps
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	before, start := looks.Load(), time.Now()
+	const often = 30
+	eventually(t, "the thread looks at the trigger again and again", func() bool { return looks.Load() >= before+often })
+	if took := time.Since(start); took > often*longWatch/2 {
+		t.Errorf("%d looks at a trigger took %v, expected %v each", often, took, watch)
+	}
+	if r.Flushed(0, pos) {
+		t.Error("the thread has performed a trigger while another had the turn")
+	}
+	turn.Return(device.Trigger{}, false, nil, nil) // which does not look at the ring
+	eventually(t, "the trigger is performed", func() bool { return r.Flushed(0, pos) })
 }

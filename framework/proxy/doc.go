@@ -28,14 +28,20 @@
 // before it writes its slot, is where its tail is: what the same goroutine has pushed before
 // is performed then, and what others push at the same time has no order.
 //
-// No trigger is forgotten. Who has pushed one and does not get the turn looks whether the thread
-// sleeps, and wakes it. The thread says that it sleeps before it looks at the ring for the last
-// time, and both are full barriers: either the push sees the sleeper, or the sleeper the
-// trigger. It sleeps beside a trigger only while somebody has the turn, for 5 ms at most, and
-// that somebody looks at the ring once more after he has given it back: the other one stored
-// its trigger before it tried to have the turn. What is left then is performed by him, or by
-// the thread, which he wakes. A trigger that was borrowed for is in no ring, so that nobody
-// can forget it; a flush of it that is not complete is pushed.
+// No trigger is forgotten, since the thread does not sleep for long beside one. Who has pushed
+// one stores it and then looks whether the thread sleeps, which he ends; the thread says that it
+// sleeps and then looks at the ring. All four are atomic, and Go's atomics have one order: either
+// the push sees the sleeper, or the sleeper the trigger. A sleeper that sees one stays awake, or,
+// while somebody has the turn, sleeps for 5 ms and looks again, until nobody has: then it performs
+// what is there.
+//
+// Those 5 ms are rare. Who gives the turn back looks at the ring once more, and mostly finds what
+// was pushed by one who could not have the turn meanwhile: he performs it, or wakes the thread.
+// Nothing rests on it: a TryLock that fails is an ordinary load, which some processors, such as those
+// of arm64, do before the store of the trigger in front of it, and then he may miss it.
+//
+// A trigger that was borrowed for is in no ring, so that nobody can forget it; a flush of it that
+// is not complete is pushed.
 //
 // What nobody waits for, such as the failure of a put, is seen by the thread, which looks for
 // it when it finds that the turn was not taken since it last looked, after 640 ms at most.

@@ -275,6 +275,7 @@ func rejected(t device.Trigger, pos uint64, err error) error {
 // next waits for a trigger; not ok: the proxy is to end.
 func (s *Service) next() (device.Trigger, uint64, bool, error) {
 	var idle, last time.Time // since when there is nothing, and when that was seen last
+	yields, slept := s.o.Yield, false
 	for n := 0; ; n++ {
 		if s.failed != nil {
 			return device.Trigger{}, 0, false, s.failed
@@ -286,7 +287,9 @@ func (s *Service) next() (device.Trigger, uint64, bool, error) {
 				}
 			}
 			if !last.IsZero() {
-				s.crowd.Look(last, time.Now())
+				now := time.Now()
+				s.crowd.Look(last, now)
+				s.crowd.Ended(now.Sub(idle), slept, now)
 			}
 			return t, pos, true, nil
 		}
@@ -305,7 +308,7 @@ func (s *Service) next() (device.Trigger, uint64, bool, error) {
 			return t, pos, ok, nil
 		}
 		if s.spare() {
-			idle, last, n = time.Time{}, time.Time{}, 0
+			idle, last, n, slept = time.Time{}, time.Time{}, 0, false
 			continue
 		}
 		if n%64 != 63 {
@@ -314,12 +317,15 @@ func (s *Service) next() (device.Trigger, uint64, bool, error) {
 		now := time.Now()
 		if idle.IsZero() {
 			idle, last = now, now
+			if s.woken {
+				yields = s.crowd.Budget(s.o.Yield, now)
+			}
 			continue
 		}
 		crowded := s.crowd.Look(last, now)
 		last = now
-		if s.rest(now.Sub(idle), outstanding, crowded) {
-			n, last = 64-afterSleep, time.Now()
+		if s.rest(now.Sub(idle), yields, outstanding, crowded) {
+			n, last, slept = 64-afterSleep, time.Now(), slept || !outstanding
 		}
 	}
 }
@@ -331,8 +337,8 @@ const afterSleep = 4
 const firstNap = 50 * time.Microsecond
 
 // rest reports whether it has slept. In a crowd a proxy sleeps, if it can be woken, in place
-// of yielding.
-func (s *Service) rest(waited time.Duration, outstanding, crowded bool) (slept bool) {
+// of yielding, and one whose yields were in vain does not for long.
+func (s *Service) rest(waited, yields time.Duration, outstanding, crowded bool) (slept bool) {
 	switch {
 	case waited < s.o.Spin:
 	case outstanding && crowded:
@@ -340,10 +346,10 @@ func (s *Service) rest(waited time.Duration, outstanding, crowded bool) (slept b
 		ring.Doze(firstNap)
 		s.take()
 		return true
-	case !outstanding && waited < s.o.Spin+s.o.Yield && crowded && s.woken:
+	case !outstanding && waited < s.o.Spin+yields && crowded && s.woken:
 		s.park(s.o.Yield)
 		return true
-	case outstanding || waited < s.o.Spin+s.o.Yield:
+	case outstanding || waited < s.o.Spin+yields:
 		s.turn.Unlock()
 		ring.Yield()
 		s.take()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,6 +136,39 @@ func BenchmarkRoundTripTwoProcesses(b *testing.B) {
 	b.StopTimer()
 	trip(b, r, lastTrigger)
 	wait(b, cmd)
+}
+
+// What a trigger takes through another process that has gone to sleep, there and back: it is
+// woken by the push, and the wait for it is one of those that sleep where that is shorter.
+func BenchmarkRoundTripToASleeper(b *testing.B) {
+	r, _ := pair(b, 512)
+	cmd := spawnThat(b, r, "sleeps")
+	ctx := deadline(b, 10*time.Minute)
+	turn := func(fst uint64) {
+		pos, err := r.Push(device.Trigger{Fst: fst})
+		if err == nil {
+			err = r.WaitFlushed(ctx, 0, pos)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	turn(1) // the other process runs
+	var took []float64
+	for b.Loop() {
+		for atomic.LoadUint32(&r.header.Parked) == 0 {
+			yield()
+		}
+		Doze(shortNap) // it says so before it sleeps
+		start := time.Now()
+		turn(1)
+		took = append(took, float64(time.Since(start).Nanoseconds()))
+	}
+	b.StopTimer()
+	turn(lastTrigger)
+	wait(b, cmd)
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2], "ns/trip")
 }
 
 // idleProcessors is how many processors this process may use and nobody did, for

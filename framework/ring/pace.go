@@ -15,6 +15,8 @@ import (
 type Pace struct {
 	crowd       *Crowd
 	apart       bool
+	slept       bool
+	yields      time.Duration // before it sleeps
 	start, last time.Time
 }
 
@@ -32,7 +34,11 @@ const (
 // who does what is waited for needs a core of its own.
 func Begin(crowd *Crowd, apart bool) Pace {
 	now := time.Now()
-	return Pace{crowd: crowd, apart: apart, start: now, last: now}
+	p := Pace{crowd: crowd, apart: apart, yields: paceYield, start: now, last: now}
+	if apart {
+		p.yields = crowd.Budget(paceYield, now)
+	}
+	return p
 }
 
 // Rest comes between two looks. What the caller does between two rests takes microseconds.
@@ -48,21 +54,23 @@ func (p *Pace) Rest() {
 		p.last = time.Now()
 	}
 	switch {
-	case waited < paceYield && !crowded:
+	case waited < p.yields && !crowded:
 		yield()
 	case waited < paceDoze:
 		doze(min(max(waited/16, shortNap), fineNap))
-		p.last = time.Now()
+		p.slept, p.last = true, time.Now()
 	default:
 		time.Sleep(longNap)
-		p.last = time.Now()
+		p.slept, p.last = true, time.Now()
 	}
 }
 
 // End ends a wait that has rested.
 func (p *Pace) End() {
 	if p.apart {
-		p.crowd.Look(p.last, time.Now())
+		now := time.Now()
+		p.crowd.Look(p.last, now)
+		p.crowd.Ended(now.Sub(p.start), p.slept, now)
 	}
 }
 
@@ -80,26 +88,39 @@ func Yield() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // doze sleeps on this thread. A signal ends it early, which does no harm.
 func doze(d time.Duration) {
+	punctual()
 	t := unix.NsecToTimespec(d.Nanoseconds())
 	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
 // Doze is doze for threads that belong to one goroutine.
 func Doze(d time.Duration) {
+	punctual()
 	t := unix.NsecToTimespec(d.Nanoseconds())
 	_ = unix.Nanosleep(&t, nil)
 }
+
+// punctual has the system's timers end this thread's sleeps when they are over, and not up to
+// 50 µs later, together with others.
+func punctual() { _, _, _ = unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 1, 0) }
 
 // Crowd notices that more threads want to run than there are cores for, also where these are
 // those of a machine below that has fewer than this one sees. There a thread that polls is
 // stopped for whole slices, and as often keeps a core from the one that it waits for. So
 // for a while it sleeps in place of polling, and then tries again; for longer each time that
 // this is in vain. The zero value is ready, and nil is never crowded.
+//
+// A poller that keeps a core from the one that it waits for need not be stopped itself: what it
+// waits for comes once it sleeps. So polls that did not bring it make the next ones shorter, and
+// those that did make them longer again; now and then one is as long as ever.
 type Crowd struct {
 	mu           sync.Mutex
 	polled, lost time.Duration // since the last decision
 	until        time.Time
 	span         time.Duration
+
+	vain  int       // more of them: polls that did not bring what they waited for, less those that did
+	tried time.Time // when one was last as long as if there were none
 
 	shared time.Time     // when others were last given the place among those that run Go code
 	every  time.Duration // how often they are
@@ -110,6 +131,8 @@ const (
 	window     = 10 * time.Millisecond  // of polling, for a decision
 	shortCrowd = 20 * time.Millisecond
 	longCrowd  = 640 * time.Millisecond
+	mostVain   = 6                     // then a wait yields for a 64th of its time
+	tryAgain   = 40 * time.Millisecond // and one in so long for all of it
 )
 
 // Look is told when a poller has looked last, and now, and reports whether it should sleep.
@@ -140,6 +163,36 @@ func (c *Crowd) Look(last, now time.Time) bool {
 	c.span = min(max(2*c.span, shortCrowd), longCrowd)
 	c.until = now.Add(c.span)
 	return true
+}
+
+// Budget is for how long a wait that begins now yields before it sleeps: full, or a part of it.
+func (c *Crowd) Budget(full time.Duration, now time.Time) time.Duration {
+	if c == nil {
+		return full
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.vain > 0 && now.Sub(c.tried) >= tryAgain {
+		c.tried = now
+		return full
+	}
+	return full >> c.vain
+}
+
+// Ended is told of each wait how long it took, and whether it has slept.
+func (c *Crowd) Ended(took time.Duration, slept bool, now time.Time) {
+	if c == nil || took < paceSpin || took > paceDoze {
+		return // it was over at once, or was for something that takes its time
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !slept && c.vain > 0:
+		c.vain -= 2
+	case slept && c.vain < mostVain:
+		c.vain += 2
+		c.tried = now
+	}
 }
 
 const (

@@ -185,3 +185,42 @@ func TestParkForOthers(t *testing.T) {
 		}
 	}
 }
+
+// Polls that do not bring what they waited for make the next ones shorter, and those that do
+// longer again; now and then one is as long as ever. What was over at once, or took long, says
+// nothing.
+func TestPollsInVain(t *testing.T) {
+	const full = 64 * time.Microsecond
+	c, now := new(Crowd), time.Now()
+	for _, x := range []struct {
+		took  time.Duration
+		slept bool
+		after time.Duration
+		want  time.Duration
+	}{
+		{2 * time.Millisecond, true, 0, 16 * time.Microsecond},
+		{10 * time.Microsecond, false, 0, 16 * time.Microsecond},
+		{time.Second, true, 0, 16 * time.Microsecond},
+		{2 * time.Millisecond, true, 0, 4 * time.Microsecond},
+		{300 * time.Microsecond, false, 0, 16 * time.Microsecond},
+		{2 * time.Millisecond, true, 0, 4 * time.Microsecond},
+		{2 * time.Millisecond, true, 0, time.Microsecond},
+		{2 * time.Millisecond, true, 0, time.Microsecond},
+		{2 * time.Millisecond, true, tryAgain, full},
+		{2 * time.Millisecond, true, 0, time.Microsecond},
+		{300 * time.Microsecond, false, 0, 4 * time.Microsecond},
+		{300 * time.Microsecond, false, 0, 16 * time.Microsecond},
+		{300 * time.Microsecond, false, 0, full},
+		{300 * time.Microsecond, false, 0, full},
+	} {
+		now = now.Add(x.after)
+		c.Ended(x.took, x.slept, now)
+		if got := c.Budget(full, now); got != x.want {
+			t.Fatalf("after a wait of %v that slept (%v): %v of %v, expected %v", x.took, x.slept, got, full, x.want)
+		}
+	}
+	var none *Crowd
+	if none.Ended(time.Millisecond, true, now); none.Budget(full, now) != full {
+		t.Error("nobody has polled in vain")
+	}
+}

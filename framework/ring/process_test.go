@@ -14,8 +14,9 @@ import (
 )
 
 // child is the proxy of the tests with two processes: it opens the ring that it
-// inherits as descriptor 3, and completes each trigger, until one asks it to end.
-func child() error {
+// inherits as descriptor 3, and completes each trigger, until one asks it to end. It polls, or
+// sleeps at once where there is none.
+func child(sleeps bool) error {
 	r, err := Open(framework.Share{Kind: framework.ShareMemFD, FD: os.NewFile(3, "ring")})
 	if err != nil {
 		return err
@@ -27,6 +28,9 @@ func child() error {
 		if !ok {
 			if time.Since(idle) > 20*time.Second {
 				return fmt.Errorf("no trigger for 20 s")
+			}
+			if sleeps {
+				r.Park(time.Second)
 			}
 			continue
 		}
@@ -46,8 +50,8 @@ func child() error {
 const lastTrigger, failTrigger = ^uint64(0), ^uint64(1)
 
 func TestMain(m *testing.M) {
-	if os.Getenv("RING_CHILD") != "" {
-		if err := child(); err != nil {
+	if how := os.Getenv("RING_CHILD"); how != "" {
+		if err := child(how == "sleeps"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -57,7 +61,9 @@ func TestMain(m *testing.M) {
 }
 
 // spawn starts the proxy process of a ring.
-func spawn(t testing.TB, r *Ring) *exec.Cmd {
+func spawn(t testing.TB, r *Ring) *exec.Cmd { return spawnThat(t, r, "polls") }
+
+func spawnThat(t testing.TB, r *Ring, how string) *exec.Cmd {
 	t.Helper()
 	s, err := r.Share()
 	if err != nil {
@@ -65,7 +71,7 @@ func spawn(t testing.TB, r *Ring) *exec.Cmd {
 	}
 	defer s.Close()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "RING_CHILD=1")
+	cmd.Env = append(os.Environ(), "RING_CHILD="+how)
 	cmd.ExtraFiles = []*os.File{s.FD}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {

@@ -42,8 +42,9 @@ func (r *Ring) push(ctx context.Context, t device.Trigger) (uint64, error) {
 	}
 }
 
-// offered is what comes behind the store of a trigger, which is a full barrier: the loads
-// below are not early.
+// offered is what comes behind the store of a trigger. Go's atomics have one order, so that the
+// load of Parked is not early: a consumer that it does not see asleep sees the trigger before it
+// sleeps. What is tried before that is only there to make it unnecessary.
 func (r *Ring) offered(pos uint64) {
 	if r.helper != nil {
 		r.helper.Help(false)
@@ -70,7 +71,7 @@ func (r *Ring) Now(t device.Trigger) (taken, done bool) {
 	if taken, done = r.helper.Perform(t.Fst, t.Snd); !taken {
 		return false, false
 	}
-	if r.there() { // pushed by one who could not have the turn, since it was here
+	if r.there() { // pushed by one who could not have the turn, since it was here; else the thread looks, later
 		r.helper.Help(false)
 		if r.there() && atomic.LoadUint32(&r.header.Parked) != 0 {
 			r.wake()

@@ -14,7 +14,8 @@
 // performs the triggers, and no thread has to wake for them.
 //
 // A consumer without work sleeps on the word parked. Producers on the host look at
-// it after each push, which costs them one load; kernels of a GPU cannot, so a
+// it after each push, which costs them one load; the consumer raises it and then looks at
+// its slot once more, so that one of the two sees the other. Kernels of a GPU cannot look, so a
 // consumer that serves them must not park for long.
 //
 // A proxy that ends leaves its reason in the error word. Whoever waits, for room

@@ -112,10 +112,12 @@ static int collect(mscclpp_stream_engine* e, struct pollfd** p, int* room) {
   return count;
 }
 
-// While others drive, the thread only looks now and then: each packet would wake it.
-static const uint64_t nap_ns = 250 * 1000;
+// While others drive, the thread only looks now and then: each packet would wake it. Its
+// looks take the turn of those who drive where they have one core, so it looks less often
+// while they go on.
+static const uint64_t first_nap_ns = 250 * 1000, nap_ns = 1000 * 1000;
 static const int doze_ms = 200;
-static const int naps_to_look = 400;
+static const uint64_t look_ns = 100 * 1000 * 1000;
 // How long the end of another socket waits for the first one to say why.
 static const uint64_t last_word_ns = 1000000000u;
 
@@ -152,8 +154,8 @@ int mscclpp_stream_run(mscclpp_stream_engine* e) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, NULL);
-  int room = 1, told = 0, naps = 0;
-  uint64_t since = 0;
+  int room = 1, told = 0;
+  uint64_t since = 0, napped = 0, next = first_nap_ns;
   struct pollfd* p = malloc(sizeof *p);
   if (p == NULL) return 0;
   uint32_t drives = __atomic_load_n(&e->drives, __ATOMIC_SEQ_CST) - 1;
@@ -162,11 +164,14 @@ int mscclpp_stream_run(mscclpp_stream_engine* e) {
     if (now != drives) {
       drives = now;
       p[0] = (struct pollfd){.fd = e->bell, .events = POLLIN};
-      const struct timespec nap = {0, (long)nap_ns};
+      const struct timespec nap = {0, (long)next};
       (void)ppoll(p, 1, &nap, NULL);
+      napped += next;
+      next = nap_ns;
       // Those who drive read no socket of which they expect nothing.
-      if (++naps % naps_to_look == 0) judge_lame(e, &since);
+      if (napped >= look_ns) judge_lame(e, &since), napped = 0;
     } else {
+      next = first_nap_ns;
       __atomic_store_n(&e->excluded, 0, __ATOMIC_SEQ_CST);
       __atomic_store_n(&e->asleep, 1, __ATOMIC_SEQ_CST);
       const int n = collect(e, &p, &room);
@@ -316,7 +321,7 @@ int mscclpp_stream_await(mscclpp_stream_link* l, mscclpp_stream_ring* r, const u
   __atomic_fetch_add(&e->drives, 1, __ATOMIC_SEQ_CST);
   __atomic_fetch_add(&l->driven, 1, __ATOMIC_SEQ_CST);
   const uint64_t start = mscclpp_stream_now();
-  int done = 0;
+  int done = 0, near = -1;  // not known yet
   for (uint32_t turn = 1;; ++turn) {
     if (mscclpp_stream_waiting(r)) mscclpp_stream_drain(r);
     int full = 0;
@@ -329,7 +334,11 @@ int mscclpp_stream_await(mscclpp_stream_link* l, mscclpp_stream_ring* r, const u
     if (waited >= slice_ns || __atomic_load_n(&l->state, __ATOMIC_SEQ_CST) != mscclpp_stream_alive) break;
     if (full) {
       sleep_on(l, 1);
-    } else if (waited + waited_ns < spin_ns || (waited + waited_ns < alone_ns && !beside(l))) {
+      continue;
+    }
+    // The answer costs as much as a look at the socket.
+    if (waited + waited_ns >= spin_ns && waited + waited_ns < alone_ns && (near < 0 || turn % 16 == 0)) near = beside(l);
+    if (waited + waited_ns < spin_ns || (waited + waited_ns < alone_ns && !near)) {
       cpu_pause();
     } else if (waited + waited_ns < yield_ns) {
       sched_yield();

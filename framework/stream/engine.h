@@ -11,6 +11,7 @@
 // Limits, and the format of frames. Go compares these numbers with its own.
 enum {
   mscclpp_stream_memories = 512,    // 9 bits of a trigger
+  mscclpp_stream_title = 8 << 10,   // bytes of a head that is given
   mscclpp_stream_semaphores = mscclpp_ring_flush_words,
   mscclpp_stream_most = 64,         // sockets of a link
   mscclpp_stream_links = 4096,      // of an engine
@@ -75,6 +76,8 @@ void mscclpp_stream_link_cut(mscclpp_stream_link* l);
 uint32_t mscclpp_stream_link_state(mscclpp_stream_link* l, int32_t* error, char* head);
 // Lets a new handle stand for memory; -1: no memory.
 int64_t mscclpp_stream_expose(mscclpp_stream_link* l, void* base, uint64_t bytes);
+// Lets a handle stand for other memory from now on; NULL: what is put there is dropped.
+void mscclpp_stream_point(mscclpp_stream_link* l, uint32_t handle, void* base, uint64_t bytes);
 // When it returns nothing reads into the memory of the handle any more.
 void mscclpp_stream_withdraw(mscclpp_stream_link* l, uint32_t handle);
 // When it returns nothing sends from the range any more. 0: some of it was not sent,
@@ -92,6 +95,14 @@ void mscclpp_stream_bind(mscclpp_stream_ring* r, mscclpp_stream_slot* slot, mscc
 
 // Performs what is in the ring, as far as sockets take it.
 void mscclpp_stream_drain(mscclpp_stream_ring* r);
+
+// Puts a head, which is copied, and data behind it to a bound target, and signals, behind
+// what is in the ring. 2: data is not needed any more; 1: once mscclpp_stream_sent says
+// so; 0: nothing was done, since sockets are full; -1: nor will it be.
+int mscclpp_stream_give(mscclpp_stream_ring* r, uint32_t target, uint32_t semaphore, uint64_t to, const void* head, uint64_t title, const void* data,
+                        uint64_t bytes);
+// Sends what sockets take. 1: nothing of the range is left.
+int mscclpp_stream_sent(mscclpp_stream_link* l, const void* data, uint64_t bytes);
 
 // Says that there is something in the ring that can wait for a moment.
 void mscclpp_stream_later(mscclpp_stream_ring* r);

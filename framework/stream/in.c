@@ -156,7 +156,8 @@ static int fill(mscclpp_stream_link* l, incoming* i) {
   // Beside a large put not much is read, as it would be copied once more.
   const uint64_t room = direct > 0 && direct < i->left ? 0 : least(i->batched ? ahead_bytes : small_put, ahead_bytes - i->end);
   if (room > 0) v[m.msg_iovlen++] = (struct iovec){i->ahead + i->end, room};
-  const ssize_t got = recvmsg(l->fd[i - l->i], &m, MSG_DONTWAIT);
+  const int fd = l->fd[i - l->i];
+  const ssize_t got = m.msg_iovlen == 1 ? recv(fd, v[0].iov_base, v[0].iov_len, MSG_DONTWAIT) : recvmsg(fd, &m, MSG_DONTWAIT);
   if (got > 0) {
     const uint64_t placed = least((uint64_t)got, direct);
     if (i->to != NULL) i->to += placed;

@@ -8,7 +8,7 @@ enum {
   parts_most = 16,         // puts that are sent from where they are, by one call
   buffer_bytes = 64 << 10,  // frames and small puts that are sent together
   ahead_bytes = 64 << 10,   // most that is read beside what was asked for
-  small_put = 8 << 10,      // is copied, to be sent together with others
+  small_put = mscclpp_stream_title,  // is copied, to be sent together with others
   flushes_most = 1024,      // that are not answered yet
   stripes_most = 4,         // that wait for one socket
 };
@@ -110,6 +110,7 @@ void mscclpp_stream_end(mscclpp_stream_link* l, uint32_t state, int32_t error);
 // Sends what can be sent; l->out is held. 1: some is left.
 int mscclpp_stream_push(mscclpp_stream_link* l);
 int mscclpp_stream_try_push(mscclpp_stream_link* l);
+int mscclpp_stream_holds(const mscclpp_stream_link* l, const char* from, uint64_t bytes);
 // Performs what has arrived; 1: there was something. Nothing if others do it.
 int mscclpp_stream_pull(mscclpp_stream_link* l, const uint64_t* word, uint64_t wanted);
 void mscclpp_stream_complete(mscclpp_stream_link* l, uint64_t number);

@@ -108,10 +108,12 @@ int64_t mscclpp_stream_expose(mscclpp_stream_link* l, void* base, uint64_t bytes
   return handle;
 }
 
-void mscclpp_stream_withdraw(mscclpp_stream_link* l, uint32_t handle) {
+void mscclpp_stream_point(mscclpp_stream_link* l, uint32_t handle, void* base, uint64_t bytes) {
   pthread_mutex_lock(&l->in);
   if (handle < l->handles) {
-    l->table[handle].base = NULL;
+    l->table[handle].base = base;
+    // What a peer may say of its bounds stays as it is when it only is to be dropped.
+    if (base != NULL) l->table[handle].bytes = bytes;
     for (int s = 0; s < l->streams; ++s) {  // the rest of a put that arrives now is dropped
       if (l->i[s].f.handle == handle) l->i[s].to = NULL;
     }
@@ -119,15 +121,12 @@ void mscclpp_stream_withdraw(mscclpp_stream_link* l, uint32_t handle) {
   pthread_mutex_unlock(&l->in);
 }
 
+void mscclpp_stream_withdraw(mscclpp_stream_link* l, uint32_t handle) { mscclpp_stream_point(l, handle, NULL, 0); }
+
 int mscclpp_stream_forget(mscclpp_stream_link* l, const void* base, uint64_t bytes) {
-  const char *from = base, *to = from + bytes;
-  int found = 0;
   pthread_mutex_lock(&l->out);
   (void)mscclpp_stream_push(l);
-  for (int s = 0; s < l->streams; ++s) {
-    const outgoing* o = &l->o[s];
-    for (int n = o->next; n < o->count; ++n) found |= o->parts[n].bytes > 0 && o->parts[n].data < to && o->parts[n].data + o->parts[n].bytes > from;
-  }
+  const int found = mscclpp_stream_holds(l, base, bytes);
   if (found) {
     mscclpp_stream_link_cut(l);
     (void)mscclpp_stream_push(l);  // drops all

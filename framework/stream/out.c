@@ -39,7 +39,9 @@ static int push_one(int fd, outgoing* o) {
       from = p->held;
     }
     if (o->used > from) v[m.msg_iovlen++] = (struct iovec){o->buffer + from, o->used - from};
-    const ssize_t sent = sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+    // One range alone, as small messages are, costs less without a list of them.
+    const ssize_t sent = m.msg_iovlen == 1 ? send(fd, v[0].iov_base, v[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                           : sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;
       return errno == EAGAIN ? 1 : -1;
@@ -245,22 +247,93 @@ static void fail(mscclpp_stream_ring* r, uint32_t reason, uint64_t fst, uint64_t
   mscclpp_stream_wake(r);
 }
 
+// Performs what is in the ring, as far as sockets take it; r->lock is held. Links in d
+// are to be pushed.
+static int take_all(mscclpp_stream_ring* r, dirty* d) {
+  uint64_t fst, snd;
+  while (r->reason == 0 && there(r, &fst, &snd)) {
+    const int rc = perform(r, fst, snd, d);
+    if (rc > next) fail(r, (uint32_t)rc, fst, snd);
+    if (rc != next) return rc;
+    r->tail++;
+    __atomic_store_n((uint64_t*)(r->ring + mscclpp_ring_tail), r->tail, __ATOMIC_RELEASE);
+  }
+  return next;
+}
+
+static void push_all(const dirty* d) {
+  for (int n = 0; n < d->count; ++n) (void)mscclpp_stream_try_push(d->link[n]);
+}
+
 void mscclpp_stream_drain(mscclpp_stream_ring* r) {
   for (;;) {
     // Who has the lock looks again after giving it back.
     if (__atomic_load_n(&r->reason, __ATOMIC_SEQ_CST) != 0 || pthread_mutex_trylock(&r->lock) != 0) return;
     dirty d = {.count = 0};
-    uint64_t fst, snd;
-    int rc = next;
-    while (rc == next && r->reason == 0 && there(r, &fst, &snd)) {
-      if ((rc = perform(r, fst, snd, &d)) != next) break;
-      r->tail++;
-      __atomic_store_n((uint64_t*)(r->ring + mscclpp_ring_tail), r->tail, __ATOMIC_RELEASE);
-    }
-    for (int n = 0; n < d.count; ++n) (void)mscclpp_stream_try_push(d.link[n]);
-    if (rc > next) fail(r, (uint32_t)rc, fst, snd);
+    const int rc = take_all(r, &d);
+    push_all(&d);
     pthread_mutex_unlock(&r->lock);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (rc != next || !mscclpp_stream_waiting(r)) return;
   }
+}
+
+// Whether some of a range is still to be sent; l->out is held.
+int mscclpp_stream_holds(const mscclpp_stream_link* l, const char* from, uint64_t bytes) {
+  for (int s = 0; s < l->streams; ++s) {
+    const outgoing* o = &l->o[s];
+    for (int n = o->next; n < o->count; ++n) {
+      const part* p = &o->parts[n];
+      if (p->bytes > 0 && p->data < from + bytes && p->data + p->bytes > from) return 1;
+    }
+  }
+  return 0;
+}
+
+int mscclpp_stream_sent(mscclpp_stream_link* l, const void* data, uint64_t bytes) {
+  pthread_mutex_lock(&l->out);
+  const int held = mscclpp_stream_push(l) && mscclpp_stream_holds(l, data, bytes);
+  pthread_mutex_unlock(&l->out);
+  return !held;
+}
+
+// A put of a head and of data behind it, as one where that is not cut into stripes.
+static int put_both(mscclpp_stream_link* l, const mscclpp_stream_slot* dst, uint64_t to, const char* head, uint64_t title, const char* data,
+                    uint64_t bytes) {
+  outgoing* o = &l->o[0];
+  if (!has_room(l, title + mscclpp_stream_head, 1)) return busy;
+  if (bytes / l->stripe >= 2 && l->streams > 1) {
+    // What is busy now puts the same head there once more.
+    const int rc = title > 0 ? put(l, dst->handle, to, head, title) : next;
+    return rc != next ? rc : put(l, dst->handle, to + title, data, bytes);
+  }
+  append(o, kind_put, 0, dst->handle, to, title + bytes, 0);
+  if (title > 0) memcpy(o->buffer + o->used, head, title);
+  o->used += title;
+  append_part(o, data, bytes);
+  return next;
+}
+
+int mscclpp_stream_give(mscclpp_stream_ring* r, uint32_t target, uint32_t semaphore, uint64_t to, const void* head, uint64_t title, const void* data,
+                        uint64_t bytes) {
+  if (target >= mscclpp_stream_memories || semaphore >= mscclpp_stream_semaphores || title > mscclpp_stream_title) return -1;
+  pthread_mutex_lock(&r->lock);
+  const mscclpp_stream_slot *dst = &r->memory[target], *s = &r->semaphore[semaphore];
+  mscclpp_stream_link* l = dst->link;
+  dirty d = {.count = 0};
+  int rc = l == NULL || s->link != l || to > dst->bytes || title + bytes > dst->bytes - to ? -1 : take_all(r, &d);
+  int given = rc == next && r->reason == 0 ? 0 : -1;
+  if (given == 0) {
+    pthread_mutex_lock(&l->out);
+    if (put_both(l, dst, to, head, title, data, bytes) == next) {
+      tell(r, s, semaphore, 1, 0);
+      given = mscclpp_stream_push(l) && mscclpp_stream_holds(l, data, bytes) ? 1 : 2;
+    }
+    pthread_mutex_unlock(&l->out);
+  }
+  push_all(&d);
+  pthread_mutex_unlock(&r->lock);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  if (mscclpp_stream_waiting(r)) mscclpp_stream_drain(r);  // as others found the lock taken
+  return given;
 }

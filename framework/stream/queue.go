@@ -153,6 +153,24 @@ func (q *Queue) Await(l *Link, word *uint64, wanted uint64, waited, slice time.D
 		C.uint64_t(w.Spin), C.uint64_t(w.Spin+w.Yield), C.uint64_t(slice)) != 0
 }
 
+// MaxHead is how long the head of what is given may be.
+const MaxHead = C.mscclpp_stream_title
+
+// Give puts a head, which is copied, and data behind it, from wherever they are, to a bound
+// target, and signals. given is false where sockets are full, and nothing was done; sent
+// says that the data is not read any more: else Sent does, and until then it has to stay
+// where it is. The offset and the lengths were checked.
+func (q *Queue) Give(target, semaphore uint32, to uint64, head, data []byte) (given, sent bool) {
+	rc := C.mscclpp_stream_give(q.c, C.uint32_t(target), C.uint32_t(semaphore), C.uint64_t(to),
+		unsafe.Pointer(unsafe.SliceData(head)), C.uint64_t(len(head)), unsafe.Pointer(unsafe.SliceData(data)), C.uint64_t(len(data)))
+	return rc > 0, rc == 2
+}
+
+// Sent sends what sockets take, and reports whether nothing of data is left to be sent.
+func (l *Link) Sent(data []byte) bool {
+	return C.mscclpp_stream_sent(l.c, unsafe.Pointer(unsafe.SliceData(data)), C.uint64_t(len(data))) != 0
+}
+
 // Wait waits until the queue has ended, and returns why: nil after Stop.
 func (q *Queue) Wait(ctx context.Context) error {
 	select {

@@ -40,6 +40,9 @@ package stream
 // #cgo noescape mscclpp_stream_await
 // #cgo nocallback mscclpp_stream_await
 // #cgo nocallback mscclpp_stream_drain
+// #cgo nocallback mscclpp_stream_give
+// #cgo noescape mscclpp_stream_sent
+// #cgo nocallback mscclpp_stream_sent
 // #cgo nocallback mscclpp_stream_later
 // #include <stdlib.h>
 // #include "engine.h"
@@ -223,6 +226,18 @@ func (l *Link) Expose(addr uintptr, bytes uint64) (handle uint32, err error) {
 		return 0, fmt.Errorf("%w: stream link: no memory for one more handle", framework.ErrUnavailable)
 	}
 	return uint32(h), nil
+}
+
+// Point lets a handle stand for other memory, of which the peer writes no more than that:
+// what arrives from now on is written there. Nothing of what stood there before is written
+// any more.
+func (l *Link) Point(handle uint32, b []byte) {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	if l.c == nil { // closed
+		return
+	}
+	C.mscclpp_stream_point(l.c, C.uint32_t(handle), unsafe.Pointer(unsafe.SliceData(b)), C.uint64_t(len(b)))
 }
 
 // Withdraw closes it again. When it returns nothing is written there any more; what

@@ -8,6 +8,17 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
+// generations says which NVLink is meant by what the library numbers one after the other: H200s
+// have version 4, and say 6. 0 is for those that this does not know.
+var generations = map[nvml.NvlinkVersion]int{
+	nvml.NVLINK_VERSION_1_0: 1,
+	nvml.NVLINK_VERSION_2_0: 2, nvml.NVLINK_VERSION_2_2: 2,
+	nvml.NVLINK_VERSION_3_0: 3, nvml.NVLINK_VERSION_3_1: 3,
+	nvml.NVLINK_VERSION_4_0: 4,
+	nvml.NVLINK_VERSION_5_0: 5,
+	nvml.NVLINK_VERSION_6_0: 6,
+}
+
 // links counts the NVLinks of a GPU by where they lead.
 func (r *reader) links(d nvml.Device) []topo.Link {
 	var bundles []topo.Link
@@ -32,7 +43,7 @@ func (r *reader) links(d nvml.Device) []topo.Link {
 		}
 		bundles[at].Count++
 		if v, ret := d.GetNvLinkVersion(i); ret == nvml.SUCCESS {
-			bundles[at].Version = int(v)
+			bundles[at].Version = generations[nvml.NvlinkVersion(v)]
 		}
 	}
 	return bundles

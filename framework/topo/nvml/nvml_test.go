@@ -22,7 +22,7 @@ func old(gpus ...*gpu) *library {
 
 func h200(n int) *gpu {
 	g := &gpu{n: n, name: "NVIDIA H200", major: 9, bytes: 143771 << 20, busID: fmt.Sprintf("00000000:%02X:00.0", 0x19+n),
-		affine: []uint{0xffff, 1 << 63}, version: 4, fabric: &nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_COMPLETED}}
+		affine: []uint{0xffff, 1 << 63}, version: uint32(nvml.NVLINK_VERSION_4_0), fabric: &nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_COMPLETED}}
 	for range 18 {
 		g.links = append(g.links, far{kind: nvml.NVLINK_DEVICE_TYPE_SWITCH, busID: "00000000:05:00.0"})
 	}
@@ -65,7 +65,7 @@ func TestDirectLinks(t *testing.T) {
 	a := &gpu{busID: "00000000:01:00.0", major: 8, links: []far{
 		{busID: "00000000:41:00.0"}, {busID: "00000000:81:00.0"}, {busID: "00000000:41:00.0"}, {busID: "00000000:41:00.0", off: true},
 		{kind: nvml.NVLINK_DEVICE_TYPE_IBMNPU},
-	}, version: 3}
+	}, version: uint32(nvml.NVLINK_VERSION_3_1)}
 	for name, missing := range map[string]map[string]bool{
 		"all functions": {"nvmlDeviceGetGpuFabricInfoV": true},
 		"old driver":    {"nvmlDeviceGetGpuFabricInfoV": true, "nvmlDeviceGetGpuFabricInfo": true, "nvmlDeviceGetNvLinkRemoteDeviceType": true},
