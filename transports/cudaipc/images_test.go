@@ -64,7 +64,7 @@ func TestKernels(t *testing.T) {
 	}
 	for _, name := range []string{
 		"allreduce/allpair_ll8", "allreduce/twophase_chunk", "allreduce/zerocopy", "reducescatter/ll8", "reduce/chunk",
-		"allgather/ll8", "allgather/zerocopy", "alltoall/ll8", "broadcast/chunk", "transfers/chunk", "barrier/signal",
+		"allgather/ll8", "allgather/push", "alltoall/ll8", "broadcast/chunk", "transfers/chunk", "barrier/signal",
 	} {
 		k, ok := byName[name]
 		if !ok {

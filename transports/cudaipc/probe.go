@@ -31,6 +31,11 @@ func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Liv
 		"peer access": access(gpus),
 		"nvlink":      links(gpus),
 	}
+	if told := toldBy(f); told != (identity{}) {
+		if own, ok := told.among(gpus); ok {
+			facts[topo.FactLinks] = topo.FormatPairs(own.Pairs(gpus))
+		}
+	}
 	if f := gpus[0].Fabric; f != nil {
 		facts["fabric"] = f.State
 		if token := fabricToken(gpus[0]); token != "" {

@@ -61,6 +61,26 @@ func TestProbeOfMixedMachines(t *testing.T) {
 	}
 }
 
+// A rank that says which GPU is its own is told of the links from there.
+func TestProbeTellsLinksOfTheOwnGPU(t *testing.T) {
+	for machine, want := range map[string]string{
+		"h200":        "0000:19:00.0 18 v4 switch, ",
+		"a100-direct": "0000:01:00.0 4 v3, 0000:81:00.0 4 v3, 0000:c1:00.0 4 v3",
+		"a10":         "none",
+	} {
+		gpus := must[[]topo.GPU](t)(recorded(t, machine)(bound(t)))
+		facts := framework.Facts{Other: map[string]string{topo.FactPCI: gpus[1].PCI}}
+		live := must[framework.Live](t)(transport(t, recorded(t, machine)).Probe(bound(t), facts))
+		if got := live.Facts[topo.FactLinks]; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", machine, got, want)
+		}
+		live = must[framework.Live](t)(transport(t, recorded(t, machine)).Probe(bound(t), framework.Facts{}))
+		if text, told := live.Facts[topo.FactLinks]; told {
+			t.Errorf("%s: a rank that has not said where it is was told %q", machine, text)
+		}
+	}
+}
+
 func TestProbeWithoutDriver(t *testing.T) {
 	live := must[framework.Live](t)(transport(t, noDriver).Probe(bound(t), framework.Facts{}))
 	if live.Available || live.Reason != "no NVIDIA driver: install it" {

@@ -35,7 +35,7 @@ func (t *Transport) open() (uint16, error) {
 	if t.listener == nil {
 		network := map[string]string{"": "tcp", familyV4: "tcp4", familyV6: "tcp6"}[t.config.Family]
 		// Waiting connections are taken at once, so this cannot block.
-		l, err := (&net.ListenConfig{Control: t.config.control}).Listen(context.Background(), network, ":0")
+		l, err := (&net.ListenConfig{Control: t.config.greeting(&t.usual)}).Listen(context.Background(), network, ":0")
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
 		}

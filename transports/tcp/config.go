@@ -10,24 +10,25 @@ import (
 
 // Config holds the transport's options. Take Defaults and change what matters.
 type Config struct {
-	Family         string        `help:"Addresses to use: inet, inet6, or nothing for both."`
-	Interface      string        `help:"Network interface whose addresses are used; all that are up if empty."`
-	Network        string        `help:"Name of the network. Ranks whose names differ do not try to reach each other."`
-	Drive          string        `help:"Who drives the streams of ranks on the host: rank, or plugin."`
-	Streams        int           `help:"Connections for each pair of ranks and direction, over which large puts are spread."`
-	Stripe         int           `help:"Bytes of a put that are worth a connection of their own."`
-	Buffer         int           `help:"Bytes of puts that are sent together while more are coming."`
-	SocketBuffer   int           `help:"Bytes of each socket's send and receive buffer; 0: 2 MiB to begin with, where the system allows it, and then as it thinks."`
-	ConnectTimeout time.Duration `help:"How long a connection to a peer may take to be made and authenticated."`
-	PeerTimeout    time.Duration `help:"How long the host of a peer may be silent before it is given up."`
-	DrainSpin      time.Duration `help:"How long an idle proxy polls before it starts to yield its core."`
-	DrainYield     time.Duration `help:"How long an idle proxy yields its core before it sleeps until it is woken."`
+	Family          string        `help:"Addresses to use: inet, inet6, or nothing for both."`
+	Interface       string        `help:"Network interface whose addresses are used; all that are up if empty."`
+	Network         string        `help:"Name of the network. Ranks whose names differ do not try to reach each other."`
+	Drive           string        `help:"Who drives the streams of ranks on the host: rank, or plugin."`
+	Streams         int           `help:"Connections for each pair of ranks and direction, over which large puts are spread."`
+	Stripe          int           `help:"Bytes of a put that are worth a connection of their own."`
+	Buffer          int           `help:"Bytes of puts that are sent together while more are coming."`
+	SocketBuffer    int           `help:"Bytes of each socket's send and receive buffer; 0: 2 MiB to begin with, where the system allows it, and then as it thinks."`
+	LocalCongestion string        `help:"Congestion control of connections within a host; nothing: as the system thinks."`
+	ConnectTimeout  time.Duration `help:"How long a connection to a peer may take to be made and authenticated."`
+	PeerTimeout     time.Duration `help:"How long the host of a peer may be silent before it is given up."`
+	DrainSpin       time.Duration `help:"How long an idle proxy polls before it starts to yield its core."`
+	DrainYield      time.Duration `help:"How long an idle proxy yields its core before it sleeps until it is woken."`
 }
 
 // Defaults are the values of a Config that nobody changed.
 func (Config) Defaults() Config {
 	return Config{
-		Network: "default", Drive: driveRank, Streams: 4, Stripe: 1 << 20, Buffer: 1 << 16,
+		Network: "default", Drive: driveRank, Streams: 4, Stripe: 1 << 20, Buffer: 1 << 16, LocalCongestion: "reno",
 		ConnectTimeout: 5 * time.Second, PeerTimeout: 10 * time.Second,
 		DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond,
 	}
@@ -48,7 +49,10 @@ const (
 	mostTime    = 10 * time.Minute
 )
 
-var networkName = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
+var (
+	networkName    = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
+	congestionName = lazy.Regexp(`^[A-Za-z0-9_]{0,15}$`) // as long as Linux takes them
+)
 
 // Validate says what is wrong with a Config.
 func (c Config) Validate() error {
@@ -70,6 +74,8 @@ func (c Config) Validate() error {
 		return bad("buffer", c.Buffer, "%d to %d", 2*smallPut, maxBuffer)
 	case c.SocketBuffer < 0 || c.SocketBuffer > 1<<30:
 		return bad("socket_buffer", c.SocketBuffer, "0 to %d", 1<<30)
+	case !congestionName().MatchString(c.LocalCongestion):
+		return bad("local_congestion", fmt.Sprintf("%q", c.LocalCongestion), "a name of up to 15 letters, digits and underscores, or nothing")
 	case c.ConnectTimeout <= 0 || c.ConnectTimeout > mostTime:
 		return bad("connect_timeout", c.ConnectTimeout, "more than 0 and up to %v", mostTime)
 	case c.PeerTimeout < leastSilent || c.PeerTimeout > mostTime:

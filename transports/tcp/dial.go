@@ -68,6 +68,9 @@ func (c *connection) dial(ctx context.Context, config Config, places []netip.Add
 // call connects to one place and proves that this rank was told of it.
 func (c *connection) call(ctx context.Context, config Config, place netip.AddrPort, h hello) (*net.TCPConn, error) {
 	d := net.Dialer{Control: config.control, KeepAlive: -1}
+	if c.near {
+		d.Control = config.nearby
+	}
 	made, err := d.DialContext(ctx, "tcp", place.String())
 	if err != nil {
 		return nil, err

@@ -90,6 +90,9 @@ func (t *Transport) hand(ctx context.Context, conn framework.ID) (framework.Atta
 	if err != nil {
 		return none, err
 	}
+	if c.config.Rank > c.peer && !c.near {
+		g.travel(t)
+	}
 	a := framework.Attachment{Mappings: []framework.Mapping{{Role: framework.RoleStream, Peer: c.peer, Bytes: uint64(t.config.Stripe)}}}
 	for _, w := range g.wires {
 		f, err := w.file()

@@ -53,12 +53,7 @@ func startJob(t *testing.T, dir string) [2]*host {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("5a", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := reserved(t)
 	var hosts [2]*host
 	for i := range hosts {
 		h := &host{ended: make(chan struct{})}
@@ -89,6 +84,53 @@ func startJob(t *testing.T, dir string) [2]*host {
 		}
 	}
 	return hosts
+}
+
+// reserved returns a port of the loopback that is this test's until it ends: rank 0 of a job can
+// listen there, because the socket that holds it does not, and nobody who asks for any port gets it.
+func reserved(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.(*unix.SockaddrInet4).Port
+}
+
+// A port that is reserved is in use for whoever does not ask to share it, and for the next who
+// reserves one, and the job can listen there, one at a time.
+func TestReservedPort(t *testing.T) {
+	port := reserved(t)
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}
+	if c, err := d.Dial("tcp", address); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("a connection from a port that is reserved: %v, %v", c, err)
+	}
+	if other := reserved(t); other == port {
+		t.Errorf("port %d is reserved twice", port)
+	}
+	for range 2 { // also once more, where a job has ended
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatalf("the job cannot listen: %v", err)
+		}
+		if second, err := net.Listen("tcp", address); err == nil {
+			second.Close()
+			t.Error("two jobs listen at one port")
+		}
+		l.Close()
+	}
 }
 
 // busy looks for the rank, its plugin, and the streams that both have; and whether the

@@ -24,6 +24,7 @@
 //	stream.c      straight into memory, and out of it; reader.go calls it
 //	inbound.go    from streams into memory
 //	dial.go       how streams are made
+//	congestion.go of streams within a host
 //	outbound.go   from memory into streams
 //	answers.go    what the peer says to that
 //	alive.go      hosts that have gone silent
@@ -57,6 +58,7 @@ type Transport struct {
 
 	mu       sync.Mutex
 	listener *listener                 // while there are endpoints
+	usual    string                    // congestion control of connections between hosts
 	lacking  map[framework.Device]bool // memory of these has no descriptor
 }
 

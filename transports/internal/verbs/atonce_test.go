@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -54,11 +55,11 @@ func TestAtOnce(t *testing.T) {
 		"post write bytes=8 inline value=0",
 		"  + add bytes=8 signaled value=1",
 		"post add bytes=8 signaled value=1",
-		"post write bytes=4096 value=0",
+		"post write bytes=4096 signaled value=0",
 		"post read bytes=8 signaled value=0",
 		"post write bytes=16 inline value=0",
 		"  + add bytes=8 signaled value=1",
-		"post write bytes=16 inline value=0",
+		"post write bytes=16 signaled inline value=0",
 		"post read bytes=8 signaled value=0",
 	}
 	if got := requests(lines()); !slices.Equal(got, want) {
@@ -66,6 +67,31 @@ func TestAtOnce(t *testing.T) {
 	}
 	if r.count() != 3 || r.ring.Tail() != 0 {
 		t.Errorf("%d signals, and %d triggers of the ring: expected 3 and none", r.count(), r.ring.Tail())
+	}
+}
+
+// A signal is put together once: those of two semaphores in turn still raise each its own, also
+// behind a put with a signal, which uses the same places.
+func TestAtOnceOfTwoSemaphores(t *testing.T) {
+	r := newRig(t, fake(t), Atomic)
+	if err := r.proxy.BindSemaphore(t.Context(), 1, framework.SemaphoreBinding{Conn: r.conn, Key: r.key, Offset: 16}); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.atOnce(device.TriggerSignal|device.TriggerFlush, 0)
+	for n := range uint64(7) {
+		fst, snd := words(device.TriggerSignal|device.TriggerFlush, 0)
+		if n > 3 {
+			r.atOnce(device.TriggerData|device.TriggerSignal, 8)
+		}
+		taken, done := r.proxy.(framework.Helper).Perform(fst, snd|1<<53)
+		if !taken || !done {
+			t.Fatalf("signal %d of the second semaphore: taken %v, done %v", n, taken, done)
+		}
+		second := *(*uint64)(unsafe.Add(r.counters.Addr(), 16))
+		if first := 1 + max(n, 3) - 3; r.count() != first || second != n+1 {
+			t.Fatalf("%d and %d signals: expected %d and %d", r.count(), second, first, n+1)
+		}
 	}
 }
 
@@ -95,12 +121,14 @@ func TestNotAtOnce(t *testing.T) {
 	fst, snd = words(both, rigBytes) // 64 KiB a message
 	refused("a put of many requests", fst, snd)
 	f.mu.Lock()
+	marked := f.marked
 	f.posted += f.depth - 2
+	f.marked = f.posted // or the thread would ask for the end of them
 	f.mu.Unlock()
 	fst, snd = words(both, 8)
 	refused("a put and a signal for which the queue has no room", fst, snd)
 	f.mu.Lock()
-	f.posted -= f.depth - 2
+	f.posted, f.marked = f.posted-(f.depth-2), marked
 	f.mu.Unlock()
 	if n := len(requests(lines())); n != posted || r.count() != 0 {
 		t.Errorf("%d requests were posted, and %d signals counted, for what was refused", n-posted, r.count())

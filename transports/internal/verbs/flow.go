@@ -15,8 +15,9 @@ import (
 // which they are posted, which is that in which they complete.
 //
 // Few of them ask for a completion: an atomic, the last one that a flush waits for, and
-// otherwise one in a quarter of the queue. A connection that is left alone with requests
-// that nobody will hear of gets one more that is.
+// otherwise one behind which no other is to come, and one in a quarter of the queue. So a put
+// by itself is heard of. A connection that is left alone with requests behind the last of these
+// gets one more that is.
 type flow struct {
 	dev     *adapter
 	pair    *pair
@@ -158,7 +159,7 @@ func (f *flow) submit(rs []request, known, look bool) (uint64, error) {
 			f.dirty = false
 		}
 		last := i == len(rs)-1
-		if last && (known || n-f.marked >= f.depth/4) {
+		if last && (known || f.marked <= f.completed || n-f.marked >= f.depth/4) {
 			r.flags |= flagSignaled
 		}
 		if r.flags&flagSignaled != 0 {
@@ -167,6 +168,11 @@ func (f *flow) submit(rs []request, known, look bool) (uint64, error) {
 		f.pair.stage(i, n, r)
 	}
 	came, err := f.pair.post(len(rs), look)
+	return f.submitted(n, came, err)
+}
+
+// submitted takes note of requests up to n, and of what came meanwhile.
+func (f *flow) submitted(n uint64, came int, err error) (uint64, error) {
 	if err != nil {
 		f.failLocked(err)
 		return 0, f.err
@@ -177,6 +183,21 @@ func (f *flow) submit(rs []request, known, look bool) (uint64, error) {
 		return n, nil
 	}
 	return n, f.sentLocked(came, nil)
+}
+
+// raiseLocked posts a signal by itself: it is the same request each time, which is put
+// together once. Look is as in submit.
+func (f *flow) raiseLocked(s *bound, look bool) (uint64, error) {
+	if f.pair.raised.addr != s.to.addr || f.pair.raised.rkey != s.to.rkey {
+		var r request
+		f.add(s, &r)
+		r.flags = flagSignaled
+		f.pair.prepare(s.to, &r)
+	}
+	n := f.posted + 1
+	f.dirty, f.marked = false, n
+	came, err := f.pair.again(n, look)
+	return f.submitted(n, came, err)
 }
 
 // nowLocked posts requests if they fit into the queue, and says which one is the last. For a

@@ -45,6 +45,9 @@ func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
 		return false, false
 	}
 	t := device.Trigger{Fst: fst, Snd: snd}
+	if kind := snd >> 50 & 7; kind&^device.TriggerFlush == device.TriggerSignal && p.t.setup.Mode == Atomic {
+		return p.raise(turn, t, kind&device.TriggerFlush != 0)
+	}
 	var f *flow // once it is locked
 	var err error
 	p.mu.Lock()
@@ -88,6 +91,36 @@ func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
 		err = p.awaitAnswer(f, last)
 	}
 	return taken, taken && flush && err == nil && f.completed >= last
+}
+
+// raise is Perform of a signal without a put. It takes as many instructions as the rest of what
+// a caller does with it, so it is done without what others need: lists of requests, and a
+// deferred call. Nothing in it panics.
+func (p *proxy) raise(turn *frameproxy.Service, t device.Trigger, flush bool) (taken, done bool) {
+	p.mu.Lock()
+	slot := t.Snd >> 53 & 0x3ff
+	if slot >= semaphores || p.semaphore[slot].by == 0 {
+		p.mu.Unlock()
+		turn.Return(t, false, nil, nil) // who pushes it is told
+		return false, false
+	}
+	s := &p.semaphore[slot]
+	f := s.flow
+	f.mu.Lock()
+	var err error
+	if f.err == nil && f.posted-f.completed+2 <= f.depth { // else who pushes is told, or waits
+		var last uint64
+		taken = true
+		last, err = f.raiseLocked(s, flush)
+		if flush && err == nil && f.completed < last {
+			err = p.awaitAnswer(f, last)
+		}
+		done = flush && err == nil && f.completed >= last
+	}
+	f.mu.Unlock()
+	p.mu.Unlock()
+	turn.Return(t, taken, err, nil)
+	return taken, done
 }
 
 // awaitAnswer polls as long as a network takes to answer at most, mostly, and nobody has

@@ -26,6 +26,8 @@ type pair struct {
 
 	memory unsafe.Pointer
 	taken  *C.int
+	raise  *C.mscclpp_verbs_ready_made // an atomic at raised, which asks for a completion
+	raised target
 	ops    []C.mscclpp_verbs_op // memory of C: Go's must not move while the library reads
 	sent   []C.mscclpp_verbs_done
 	came   []C.mscclpp_verbs_done
@@ -65,12 +67,14 @@ func (d *adapter) newPair(c pairConfig) (*pair, error) {
 	}
 	p.number, p.inline = uint32(p.qp.qp_num), min(uint32(inline), uint32(c.inline))
 
-	const ops, done = batch * C.sizeof_mscclpp_verbs_op, batch * C.sizeof_mscclpp_verbs_done
-	p.memory = C.calloc(1, ops+2*done+C.sizeof_int)
+	const ops, done, raise = batch * C.sizeof_mscclpp_verbs_op, batch * C.sizeof_mscclpp_verbs_done, C.sizeof_mscclpp_verbs_ready_made
+	p.memory = C.calloc(1, ops+2*done+raise+C.sizeof_int)
 	p.ops = unsafe.Slice((*C.mscclpp_verbs_op)(p.memory), batch)
 	p.sent = unsafe.Slice((*C.mscclpp_verbs_done)(unsafe.Add(p.memory, ops)), batch)
 	p.came = unsafe.Slice((*C.mscclpp_verbs_done)(unsafe.Add(p.memory, ops+done)), batch)
-	p.taken = (*C.int)(unsafe.Add(p.memory, ops+2*done))
+	p.raise = (*C.mscclpp_verbs_ready_made)(unsafe.Add(p.memory, ops+2*done))
+	p.raise.qp, p.raise.cq, p.raise.out = p.qp, p.send, &p.sent[0]
+	p.taken = (*C.int)(unsafe.Add(p.memory, ops+2*done+raise))
 	return p, nil
 }
 
@@ -102,6 +106,7 @@ type path struct {
 
 // reset takes the pair out of a link; what was under way is dropped.
 func (p *pair) reset() error {
+	p.raised = target{}
 	if e := C.mscclpp_verbs_reset(p.dev.lib.c, p.qp); e != 0 {
 		return fmt.Errorf("%w: device %s: reset of a queue pair: %w", framework.ErrUnavailable, p.dev.name, syscall.Errno(e))
 	}
@@ -199,6 +204,26 @@ func (p *pair) post(n int, look bool) (came int, err error) {
 	e := C.mscclpp_verbs_post(C.uintptr_t(uintptr(unsafe.Pointer(p.qp))), &p.ops[0], C.int(n), C.uintptr_t(uintptr(unsafe.Pointer(p.send))), &p.sent[0], most, p.taken)
 	if e < 0 {
 		return 0, fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, int(*p.taken)+1, n, syscall.Errno(-e))
+	}
+	return int(e), nil
+}
+
+// prepare has again post r, which goes to a target.
+func (p *pair) prepare(to target, r *request) {
+	p.stage(0, 0, r)
+	C.mscclpp_verbs_prepare(p.raise, &p.ops[0])
+	p.raised = to
+}
+
+// again is post of the request that was prepared.
+func (p *pair) again(id uint64, look bool) (came int, err error) {
+	most := C.int(0)
+	if look {
+		most = batch
+	}
+	e := C.mscclpp_verbs_again(C.uintptr_t(uintptr(unsafe.Pointer(p.raise))), C.uint64_t(id), most)
+	if e < 0 {
+		return 0, fmt.Errorf("%w: device %s: request 1 of 1 was not taken: %w", framework.ErrUnavailable, p.dev.name, syscall.Errno(-e))
 	}
 	return int(e), nil
 }

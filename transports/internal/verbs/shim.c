@@ -263,6 +263,39 @@ static inline int poll_queue(uintptr_t queue, mscclpp_verbs_done* out, int most)
   return n;
 }
 
+// Puts a request together, as one without a successor.
+static inline void assemble(struct rv_send_wr* wr, struct rv_sge* sge, const mscclpp_verbs_op* o) {
+  *sge = (struct rv_sge){o->local, o->bytes, o->lkey};
+  wr->wr_id = o->id;
+  wr->next = NULL;
+  wr->sg_list = sge;
+  wr->num_sge = o->bytes > 0;
+  wr->opcode = o->opcode;
+  wr->send_flags = o->flags;
+  wr->imm_data = htonl((uint32_t)o->value);
+  if (o->opcode == rv_wr_fetch_and_add) {
+    wr->wr.atomic.remote_addr = o->remote;
+    wr->wr.atomic.compare_add = o->value;
+    wr->wr.atomic.swap = 0;
+    wr->wr.atomic.rkey = o->rkey;
+  } else {
+    wr->wr.rdma.remote_addr = o->remote;
+    wr->wr.rdma.rkey = o->rkey;
+  }
+}
+
+void mscclpp_verbs_prepare(mscclpp_verbs_ready_made* r, const mscclpp_verbs_op* op) { assemble(&r->wr, &r->sge, op); }
+
+int mscclpp_verbs_again(uintptr_t ready_made, uint64_t id, int most) {
+  mscclpp_verbs_ready_made* const r = (mscclpp_verbs_ready_made*)ready_made;
+  r->wr.wr_id = id;
+  struct rv_send_wr* bad = NULL;
+  const int err = r->qp->context->ops.post_send(r->qp, &r->wr, &bad);
+  if (err != 0) return err > 0 ? -err : err;
+  const int came = most > 0 ? poll_queue((uintptr_t)r->cq, r->out, most) : 0;
+  return came > 0 ? came : 0;
+}
+
 int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, uintptr_t queue, mscclpp_verbs_done* out, int most, int* posted) {
   struct rv_qp* const qp = (struct rv_qp*)pair;
   struct rv_send_wr wr[mscclpp_verbs_batch];
@@ -270,24 +303,8 @@ int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, uintp
   *posted = 0;
   if (n < 1 || n > mscclpp_verbs_batch) return -EINVAL;
   for (int i = 0; i < n; ++i) {
-    const mscclpp_verbs_op* o = &ops[i];
-    sge[i] = (struct rv_sge){o->local, o->bytes, o->lkey};
-    wr[i].wr_id = o->id;
-    wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
-    wr[i].sg_list = &sge[i];
-    wr[i].num_sge = o->bytes > 0;
-    wr[i].opcode = o->opcode;
-    wr[i].send_flags = o->flags;
-    wr[i].imm_data = htonl((uint32_t)o->value);
-    if (o->opcode == rv_wr_fetch_and_add) {
-      wr[i].wr.atomic.remote_addr = o->remote;
-      wr[i].wr.atomic.compare_add = o->value;
-      wr[i].wr.atomic.swap = 0;
-      wr[i].wr.atomic.rkey = o->rkey;
-    } else {
-      wr[i].wr.rdma.remote_addr = o->remote;
-      wr[i].wr.rdma.rkey = o->rkey;
-    }
+    assemble(&wr[i], &sge[i], &ops[i]);
+    if (i > 0) wr[i - 1].next = &wr[i];
   }
   struct rv_send_wr* bad = NULL;
   const int err = qp->context->ops.post_send(qp, wr, &bad);

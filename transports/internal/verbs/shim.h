@@ -79,6 +79,21 @@ typedef struct {
 int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op*, int n, uintptr_t queue, mscclpp_verbs_done* out, int most, int* posted);
 int mscclpp_verbs_post_receives(struct rv_qp*, int n);
 
+// A request that is posted by itself again and again, each time with another id: it is put
+// together once. op is the request; the rest says where it goes, and where completions do.
+typedef struct {
+  struct rv_qp* qp;
+  struct rv_cq* cq;
+  mscclpp_verbs_done* out;
+  struct rv_send_wr wr;
+  struct rv_sge sge;
+} mscclpp_verbs_ready_made;
+
+void mscclpp_verbs_prepare(mscclpp_verbs_ready_made*, const mscclpp_verbs_op* op);
+
+// As mscclpp_verbs_post of the one request.
+int mscclpp_verbs_again(uintptr_t ready_made, uint64_t id, int most);
+
 int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most);
 int mscclpp_verbs_arm(struct rv_cq*);
 int mscclpp_verbs_event(mscclpp_verbs*, struct rv_comp_channel*, int timeout_ms);  // 1: there was one

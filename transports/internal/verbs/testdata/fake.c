@@ -4,6 +4,7 @@
 //
 //   FAKE_VERBS_LOG    file to which every request is appended, one line each
 //   FAKE_VERBS_FAIL   file; while it exists, requests end with the status that is in it
+//   FAKE_VERBS_HOLD   file; while it exists, no completion is to be had
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -112,7 +113,9 @@ static void complete(struct queue* q, uint64_t id, int status, uint32_t imm, uin
 
 static int poll_cq(struct rv_cq* cq, int most, struct rv_wc* out) {
   struct queue* q = (struct queue*)cq;
+  const char* hold = getenv("FAKE_VERBS_HOLD");
   int n = 0;
+  if (hold != NULL && *hold != 0 && access(hold, F_OK) == 0) return 0;
   pthread_mutex_lock(&lock);
   while (n < most && q->tail < q->head) out[n++] = q->wc[q->tail++ % (uint64_t)q->entries];
   pthread_mutex_unlock(&lock);
