@@ -62,6 +62,7 @@ type Line struct {
 	Key
 	Ours, Theirs float64 // medians over the runs
 	Ratio        float64
+	Paired       float64 // the median of the ratios of a run of ours to the run of theirs next to it
 	Low, High    float64 // the smallest and largest ratio of a run of ours to the run of theirs next to it
 }
 
@@ -71,12 +72,14 @@ func Pair(k Key, ours, theirs []float64) (Line, error) {
 		return Line{}, fmt.Errorf("%s of %d bytes: we ran %d times, they %d: expected as often", k.Collective, k.Bytes, len(ours), len(theirs))
 	}
 	l := Line{Key: k, Low: math.Inf(1), High: math.Inf(-1)}
+	ratios := make([]float64, len(ours))
 	for i := range ours {
 		r := ours[i] / theirs[i]
+		ratios[i] = r
 		l.Low, l.High = min(l.Low, r), max(l.High, r)
 	}
 	l.Ours, l.Theirs = stats.Median(slices.Clone(ours)), stats.Median(slices.Clone(theirs))
-	l.Ratio = l.Ours / l.Theirs
+	l.Ratio, l.Paired = l.Ours/l.Theirs, stats.Median(ratios)
 	return l, nil
 }
 

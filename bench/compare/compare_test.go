@@ -32,8 +32,8 @@ func TestRatioIsOfMedians(t *testing.T) {
 	if len(lines) != 2 || lines[0].Collective != "allreduce" {
 		t.Fatalf("lines %+v: want all-reduce, then all-gather", lines)
 	}
-	if l := lines[0]; l.Ours != 2 || l.Theirs != 4 || l.Ratio != 0.5 || l.Low != 0.25 || l.High != 18 {
-		t.Errorf("%+v: want 2, 4, 0.5 and extremes 0.25, 18", l)
+	if l := lines[0]; l.Ours != 2 || l.Theirs != 4 || l.Ratio != 0.5 || l.Paired != 0.5 || l.Low != 0.25 || l.High != 18 {
+		t.Errorf("%+v: want 2, 4, 0.5, 0.5 and extremes 0.25, 18", l)
 	}
 	if m := Mean(lines, ""); math.Abs(m-0.5) > 1e-12 {
 		t.Errorf("mean %v, want 0.5", m)

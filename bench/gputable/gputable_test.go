@@ -110,6 +110,11 @@ func TestRivalIsTheBestOfAll(t *testing.T) {
 	if got := load(t, row(1<<10, 1, 2)).Rival(oneK); got != (Rival{2, "NCCL, symmetric"}) {
 		t.Errorf("%+v, want NCCL, which was faster than MSCCL++ before", got)
 	}
+	for range 50 {
+		if got := load(t, row(1<<10, 1, 2), row(1<<10, 1, 2, plain)).Rival(oneK); got != (Rival{2, "NCCL"}) {
+			t.Fatalf("%+v of two that took as long, want the one with ordinary buffers, always", got)
+		}
+	}
 }
 
 // Calls one by one or in other graphs do not count as rivals in graphs of many.

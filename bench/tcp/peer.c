@@ -1,8 +1,8 @@
 // The yardstick of the tcp transport: two processes that do what the plugins do, and
 // nothing else.
 //
-//   peer [-at ADDRESS] [-from NETNS -to NETNS] put STREAMS BYTES:COUNT…
-//   peer [-at ADDRESS] [-from NETNS -to NETNS] pingpong BYTES:COUNT…
+//   peer [-at ADDRESS] [-from NETNS -to NETNS] [-congestion NAME] put STREAMS BYTES:COUNT…
+//   peer [-at ADDRESS] [-from NETNS -to NETNS] [-congestion NAME] pingpong BYTES:COUNT…
 //
 // put: the sender cuts each message into one part for each stream and writes a head
 // and the part with one call; the receiver reads both, the part to where it belongs,
@@ -11,7 +11,8 @@
 //
 // pingpong: a message goes there and comes back; the time is half of a round.
 //
-// With -from and -to (files of network namespaces) the two processes run in them.
+// With -from and -to (files of network namespaces) the two processes run in them. With
+// -congestion sockets have another congestion control than that of the system.
 // One JSON object a line goes to stdout; COUNT messages are timed after a few others.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -135,8 +136,16 @@ static void enter(const char* namespace) {
   close(fd);
 }
 
+// A socket; those that it accepts have its congestion control.
+static int make(const char* congestion) {
+  const int s = socket(AF_INET, SOCK_STREAM, 0);
+  must(s >= 0, "socket");
+  if (congestion != NULL) must(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) == 0, congestion);
+  return s;
+}
+
 // Connects the two processes; 1 in the receiver.
-static int join(const char* at, const char* from, const char* to) {
+static int join(const char* at, const char* from, const char* to, const char* congestion) {
   struct sockaddr_in place = {.sin_family = AF_INET};
   socklen_t len = sizeof place;
   must(inet_pton(AF_INET, at, &place.sin_addr) == 1, "address");
@@ -148,7 +157,7 @@ static int join(const char* at, const char* from, const char* to) {
   int l = -1;
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    l = socket(AF_INET, SOCK_STREAM, 0);
+    l = make(congestion);
     must(bind(l, (struct sockaddr*)&place, len) == 0 && listen(l, most) == 0 && getsockname(l, (struct sockaddr*)&place, &len) == 0, "listen");
     must(write(ends[1], &place.sin_port, 2) == 2, "pipe");
   } else {
@@ -161,7 +170,7 @@ static int join(const char* at, const char* from, const char* to) {
       sockets[n] = accept(l, NULL, NULL);
       must(sockets[n] >= 0, "accept");
     } else {
-      sockets[n] = socket(AF_INET, SOCK_STREAM, 0);
+      sockets[n] = make(congestion);
       must(connect(sockets[n], (struct sockaddr*)&place, len) == 0, "connect");
     }
     must(setsockopt(sockets[n], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0, "nodelay");
@@ -170,22 +179,23 @@ static int join(const char* at, const char* from, const char* to) {
 }
 
 int main(int argc, char** argv) {
-  const char *at = "127.0.0.1", *from = NULL, *to = NULL;
+  const char *at = "127.0.0.1", *from = NULL, *to = NULL, *congestion = NULL;
   int a = 1;
   for (; a + 1 < argc && argv[a][0] == '-'; a += 2) {
     if (strcmp(argv[a], "-at") == 0) at = argv[a + 1];
     else if (strcmp(argv[a], "-from") == 0) from = argv[a + 1];
     else if (strcmp(argv[a], "-to") == 0) to = argv[a + 1];
+    else if (strcmp(argv[a], "-congestion") == 0) congestion = argv[a + 1];
     else break;
   }
   const int pingpong = a < argc && strcmp(argv[a], "pingpong") == 0;
   if (!pingpong && a + 1 < argc && strcmp(argv[a], "put") == 0) streams = atoi(argv[++a]);
   else if (!pingpong) a = argc;
   if (a + 1 >= argc || streams < 1 || streams > most) {
-    fprintf(stderr, "peer: expected [-at ADDRESS] [-from NETNS -to NETNS], then put STREAMS or pingpong, then BYTES:COUNT…\n");
+    fprintf(stderr, "peer: expected [-at ADDRESS] [-from NETNS -to NETNS] [-congestion NAME], then put STREAMS or pingpong, then BYTES:COUNT…\n");
     return 2;
   }
-  const int receiver = join(at, from, to);
+  const int receiver = join(at, from, to, congestion);
   for (++a; a < argc; ++a) {
     long long b;
     int n;

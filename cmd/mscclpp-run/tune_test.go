@@ -48,7 +48,7 @@ func TestTuneFlags(t *testing.T) {
 func TestTuneInAJob(t *testing.T) {
 	i := install(t)
 	file := filepath.Join(t.TempDir(), "table.yaml")
-	stdout, stderr, code := i.run(t, "-n", "2", "tune", "allreduce", "allgather", "--bytes", "1K:64K", "--factor", "8", "--budget", "10s", "--out", file)
+	stdout, stderr, code := i.run(t, "-n", "2", "tune", "allreduce", "allgather", "--bytes", "1K:64K", "--factor", "8", "--budget", "40s", "--out", file)
 	if code != 0 || stdout != "" {
 		t.Fatalf("exit code %d, %q and on stderr %q", code, stdout, stderr)
 	}

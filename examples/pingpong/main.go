@@ -1,11 +1,12 @@
 // Command pingpong sends a message back and forth between two ranks over a port
 // channel, driven by the host: no kernel runs, and a proxy moves the data.
 //
-//	mscclpp-run -n 2 pingpong
+//	mscclpp-run -n 2 pingpong [-rounds N]
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log"
 	"time"
@@ -15,24 +16,23 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-const (
-	size   = 4096
-	rounds = 250
-)
+const size = 4096
 
 func main() {
+	rounds := flag.Int("rounds", 250, "how often the message goes there and back")
+	flag.Parse()
 	ctx := context.Background()
 	job, err := mscclpp.Init(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer job.Close()
-	if err := play(ctx, job); err != nil {
+	if err := play(ctx, job, *rounds); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func play(ctx context.Context, job *mscclpp.Job) error {
+func play(ctx context.Context, job *mscclpp.Job, rounds int) error {
 	if job.Size() != 2 {
 		return fmt.Errorf("%d ranks: this takes two", job.Size())
 	}
@@ -54,13 +54,13 @@ func play(ctx context.Context, job *mscclpp.Job) error {
 	defer channel.Close()
 
 	start := time.Now()
-	for round := range byte(rounds) {
-		if err := exchange(ctx, job.Rank(), channel, out, in, round); err != nil {
+	for round := range rounds {
+		if err := exchange(ctx, job.Rank(), channel, out, in, byte(round)); err != nil {
 			return err
 		}
 	}
 	if job.Rank() == 0 {
-		fmt.Printf("%d bytes there and back: %v\n", size, time.Since(start)/rounds)
+		fmt.Printf("%d bytes there and back: %v\n", size, time.Since(start)/time.Duration(max(rounds, 1)))
 	}
 	return job.World.Barrier(ctx) // neither leaves while the other still waits
 }

@@ -95,8 +95,8 @@ func TestBrokenPromisesAreCounted(t *testing.T) {
 	}
 	var text bytes.Buffer
 	n := section(&text, setting{name: "x", most: 1 / 0.9}, []compare.Line{
-		{Key: compare.Key{Collective: "put", Bytes: 4096}, Ours: 10, Theirs: 9.1, Ratio: 10 / 9.1, Low: 1, High: 2},
-		{Key: compare.Key{Collective: "put", Bytes: 8192}, Ours: 10, Theirs: 8, Ratio: 10.0 / 8, Low: 1, High: 2},
+		{Key: compare.Key{Collective: "put", Bytes: 4096}, Ours: 10, Theirs: 9.1, Paired: 10 / 9.1, Low: 1, High: 2},
+		{Key: compare.Key{Collective: "put", Bytes: 8192}, Ours: 10, Theirs: 8, Paired: 10.0 / 8, Low: 1, High: 2},
 	})
 	if n != 1 || !strings.Contains(text.String(), "Not kept: 8K (0.80).") {
 		t.Errorf("%d broken in\n%s", n, text.String())
@@ -120,8 +120,8 @@ func TestFailuresAreNamed(t *testing.T) {
 func TestCommandsAreAlike(t *testing.T) {
 	j := &job{Runner: compare.Runner{Launcher: "ours"}, self: "self", peer: "peer", mpirun: "mpirun", mpiPeer: "mpi", first: "a", second: "b", firstAddr: "10.0.0.1", secondAddr: "10.0.0.2"}
 	all := j.settings()
-	if len(all) != 7 {
-		t.Errorf("%d settings, want put with 1 and 4 streams and latency in two places, and an all-reduce", len(all))
+	if len(all) != 11 {
+		t.Errorf("%d settings, want put with 1 and 4 streams, also alike, and latency in two places, and an all-reduce", len(all))
 	}
 	cores, err := processors.Allowed()
 	if err != nil {
@@ -151,6 +151,9 @@ func TestCommandsAreAlike(t *testing.T) {
 		}
 		if !strings.HasSuffix(theirs, strings.Join(s.points(), " ")) || s.spaces != strings.Contains(theirs, "-to /run/netns/b") {
 			t.Errorf("%s: %q", s.name, theirs)
+		}
+		if s.alike != strings.Contains(theirs, " -congestion reno ") || s.alike != strings.Contains(strings.Join(hosts[1], " "), "LOCAL_CONGESTION=reno ") {
+			t.Errorf("%s: alike: %v, in %q and %q", s.name, s.alike, theirs, hosts[1])
 		}
 		if s.what == "put" && !strings.Contains(theirs, fmt.Sprintf(" put %d ", s.streams)) {
 			t.Errorf("%s: other streams in %q", s.name, theirs)

@@ -26,9 +26,13 @@ type setting struct {
 	what    string // put, pingpong or allreduce
 	streams int
 	spaces  bool    // over network namespaces
+	alike   bool    // both sides have the congestion control that ours has within a host
 	most    float64 // our time over theirs, for every size; 0: no promise
 	sizes   []int
 }
+
+// alike is the congestion control of both sides where they have the same.
+const alike = "reno"
 
 var (
 	putSizes    = []int{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
@@ -45,12 +49,15 @@ func (j *job) settings() []setting {
 	for _, spaces := range places {
 		where := map[bool]string{false: "loopback", true: "namespaces"}[spaces]
 		for _, streams := range []int{1, 4} {
-			all = append(all, setting{fmt.Sprintf("%s-put-%d", where, streams), "put", streams, spaces, 1 / 0.9, putSizes})
+			s := setting{name: fmt.Sprintf("%s-put-%d", where, streams), what: "put", streams: streams, spaces: spaces, most: 1 / 0.9, sizes: putSizes}
+			all = append(all, s)
+			s.name, s.alike, s.most = s.name+"-alike", true, 0
+			all = append(all, s)
 		}
-		all = append(all, setting{where + "-latency", "pingpong", 1, spaces, 0, []int{8}})
+		all = append(all, setting{name: where + "-latency", what: "pingpong", streams: 1, spaces: spaces, sizes: []int{8}})
 	}
 	if j.mpirun != "" {
-		all = append(all, setting{"loopback-allreduce", "allreduce", 4, false, 1, reduceSizes})
+		all = append(all, setting{name: "loopback-allreduce", what: "allreduce", streams: 4, most: 1, sizes: reduceSizes})
 	}
 	return all
 }
@@ -75,7 +82,7 @@ func (j *job) run(ctx context.Context) (broken int, err error) {
 
 // total is how many bytes a point moves in one run: so many that the last sleep of who
 // waits for the flush, of up to a millisecond, does not count.
-const total = 192 << 20
+const total = 96 << 20
 
 func (s setting) points() []string {
 	var all []string
@@ -109,8 +116,11 @@ func (j *job) ourCommands(s setting) [][]string {
 			// mpirun binds two ranks to a core each, and two hosts share none.
 			c = append(c, "taskset", "-c", strconv.Itoa(cores[host]))
 		}
-		c = append(c, "env", fmt.Sprintf("MSCCLPP_BOOTSTRAP__HOST_ID=host-%d", host), fmt.Sprintf("MSCCLPP_TRANSPORT__TCP__STREAMS=%d", s.streams),
-			j.Launcher, "-N", "2", "--node-rank", strconv.Itoa(host), "--master-addr", addr, "--master-port", strconv.Itoa(port),
+		c = append(c, "env", fmt.Sprintf("MSCCLPP_BOOTSTRAP__HOST_ID=host-%d", host), fmt.Sprintf("MSCCLPP_TRANSPORT__TCP__STREAMS=%d", s.streams))
+		if s.alike {
+			c = append(c, "MSCCLPP_TRANSPORT__TCP__LOCAL_CONGESTION="+alike)
+		}
+		c = append(c, j.Launcher, "-N", "2", "--node-rank", strconv.Itoa(host), "--master-addr", addr, "--master-port", strconv.Itoa(port),
 			"--transports", "tcp", "-n", "1")
 		if s.what == "allreduce" {
 			first, last := s.sizes[0], s.sizes[len(s.sizes)-1]
@@ -134,6 +144,9 @@ func (j *job) theirCommand(s setting) []string {
 	c := []string{j.peer}
 	if s.spaces {
 		c = append(c, "-at", j.secondAddr, "-from", "/run/netns/"+j.first, "-to", "/run/netns/"+j.second)
+	}
+	if s.alike {
+		c = append(c, "-congestion", alike)
 	}
 	c = append(c, s.what)
 	if s.what == "put" {

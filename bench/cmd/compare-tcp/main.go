@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	j := job{Runner: compare.Runner{Out: "docs/results/tcp", Repetitions: 4}}
+	j := job{Runner: compare.Runner{Out: "docs/results/tcp", Repetitions: 11}}
 	j.Flags()
 	flag.StringVar(&j.self, "self", "bin/compare-tcp", "this program, as ranks are started")
 	flag.StringVar(&j.peer, "peer", "bin/tcp-peer", "the program built from bench/tcp/peer.c")

@@ -16,14 +16,21 @@ func heading(w io.Writer, repetitions int) {
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		load, _, _ = strings.Cut(string(text), " ")
 	}
+	usual := "unknown"
+	if text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
+		usual = strings.TrimSpace(string(text))
+	}
 	fmt.Fprintf(w, "# The tcp transport against C, and against MPI over TCP\n\n%s, %d CPUs, Linux %s, load %s at the start.\n\n", m.Date, m.CPUs, m.Kernel, load)
-	fmt.Fprintf(w, `Made by scripts/bench-tcp.sh: %d runs of each side in turn. Times are microseconds, the median over the runs; a ratio
-is theirs over ours, above 1 is faster; low and high are the extremes over pairs of neighboring runs. Puts and latencies:
+	fmt.Fprintf(w, `Made by scripts/bench-tcp.sh: %d short runs of each side in turn. Times are microseconds, the median over the runs. The ratio
+of a pair of neighboring runs is theirs over ours, above 1 is faster; the table has the median over the pairs, and as low and
+high the extremes. Runs of either side differ by a factor of two: a few of them say nothing. Puts and latencies:
 two ranks, which drive the streams that their plugins have made, against two C processes (bench/tcp/peer.c) with as many
 streams, the same buffers and nothing else to do. All-reduce: two ranks on one machine that take themselves for two hosts, each bound
 to a core, with its plugin, since mpirun binds two ranks so.
+Congestion control: C and MPI have what this system gives to all, %s; ours has %s within a host (option local_congestion). In
+the tables called alike C has that as well: they show what the streams cost that ranks drive, whatever the system's control.
 With a load far from 0 at the start others had the processors too: whoever polls suffers from that, and a ratio says little.
-`, repetitions)
+`, repetitions, usual, alike)
 }
 
 // section writes one table, and returns how many of its promises are not kept.
@@ -32,9 +39,9 @@ func section(w io.Writer, s setting, lines []compare.Line) (broken int) {
 	var late []string
 	for _, l := range lines {
 		fmt.Fprintf(w, "| %s | %s | %.2f | %.2f | %.3f | %.3f | %.3f | %.3f |\n", l.Collective, sizes.Format(l.Bytes), l.Ours, l.Theirs,
-			float64(l.Bytes)/l.Ours*1e-3, 1/l.Ratio, 1/l.High, 1/l.Low)
-		if s.most > 0 && !(l.Ratio <= s.most) {
-			late = append(late, fmt.Sprintf("%s (%.2f)", sizes.Format(l.Bytes), 1/l.Ratio))
+			float64(l.Bytes)/l.Ours*1e-3, 1/l.Paired, 1/l.High, 1/l.Low)
+		if s.most > 0 && !(l.Paired <= s.most) {
+			late = append(late, fmt.Sprintf("%s (%.2f)", sizes.Format(l.Bytes), 1/l.Paired))
 		}
 	}
 	switch {

@@ -107,8 +107,8 @@ func all(factor float64, runs int) results {
 
 func TestSummary(t *testing.T) {
 	for factor, want := range map[float64][]string{
-		1.0: {"All promises are kept.", "| 100.0 | 100.0 | 1.000 | 1.000 | 1.000 | 1.000 | at most 1.15 | kept |"},
-		1.5: {"5 promises are not kept.", "| 150.0 | 100.0 | 1.500 | 1.500 | 1.500 | 1.500 | at most 1.15 | **not kept** |", "at least 0.95 | kept"},
+		1.0: {"All promises are kept.", "| 100.0 | 100.0 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | at most 1.15 | kept |"},
+		1.5: {"5 promises are not kept.", "| 150.0 | 100.0 | 1.500 | 1.500 | 1.500 | 1.500 | 1.500 | at most 1.15 | **not kept** |", "at least 0.95 | kept"},
 		0.5: {"1 promises are not kept.", "at least 0.95 | **not kept**"},
 	} {
 		var text strings.Builder
@@ -149,6 +149,59 @@ func TestBest(t *testing.T) {
 		if got := (comparison{unit: unit}).best([]float64{2, 1, 3}); got != want {
 			t.Errorf("%v is the best of 2, 1 and 3 %s: expected %v", got, unit, want)
 		}
+	}
+}
+
+// Both sides have runs that take longer by a half, as often and each for itself. The ratio of
+// pairs is that of runs of the same kind, where one of medians depends on which kind is one more.
+func TestPairs(t *testing.T) {
+	var ours, theirs []float64
+	for i, long := range []string{"--", "o-", "-t", "ot", "o-", "-t", "--", "ot", "--", "o-", "-t"} {
+		a, b := 11+float64(i)/100, 10+float64(i)/110
+		if long[0] == 'o' {
+			a *= 1.5
+		}
+		if long[1] == 't' {
+			b *= 1.5
+		}
+		ours, theirs = append(ours, a), append(theirs, b)
+	}
+	pair := func() compare.Line {
+		l, err := compare.Pair(keyOf(signals, 0), ours, theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	if got := pair().Paired; got < 1.09 || got > 1.11 {
+		t.Errorf("the ratio of pairs is %v, expected 1.1", got)
+	}
+	ours[0] *= 1.5 // now six of eleven of ours are long, and five of theirs
+	l := pair()
+	if l.Ratio < 1.6 {
+		t.Errorf("the ratio of medians is %v: expected that of a long run and a short one", l.Ratio)
+	}
+	if l.Paired < 1.09 || l.Paired > 1.11 {
+		t.Errorf("the ratio of pairs is %v with one long run more, expected 1.1", l.Paired)
+	}
+}
+
+// Of two that are compared each runs first as often, and nobody is left out.
+func TestInTurn(t *testing.T) {
+	first := map[string]int{}
+	for run := 1; run <= 6; run++ {
+		all := inTurn(run)
+		first[all[0].name]++
+		seen := map[string]bool{}
+		for _, s := range all {
+			seen[s.name] = true
+		}
+		if len(all) != len(sources) || len(seen) != len(sources) {
+			t.Errorf("run %d has %d sources of %d names, expected %d", run, len(all), len(seen), len(sources))
+		}
+	}
+	if len(first) != 2 || first[sources[0].name] != 3 {
+		t.Errorf("the first of each run: %v", first)
 	}
 }
 

@@ -15,12 +15,12 @@ import (
 )
 
 func main() {
-	j := job{Runner: compare.Runner{Out: "docs/results/verbs", Repetitions: 5}}
+	j := job{Runner: compare.Runner{Out: "docs/results/verbs", Repetitions: 15}}
 	j.Flags()
 	flag.StringVar(&j.peer, "peer", "bin/verbs-peer", "the program built from bench/verbs/peer.c")
 	flag.StringVar(&j.device, "device", "rxe0", "RDMA device")
 	flag.StringVar(&j.host, "host", "192.0.2.1", "this host's address, for perftest")
-	flag.IntVar(&j.iterations, "iterations", 1000, "round trips, signals or puts in each run")
+	flag.IntVar(&j.iterations, "iterations", 300, "round trips, signals or puts in each run")
 	flag.StringVar(&j.load, "load", "", "load of the machine on which this one is emulated, for the summary")
 	flag.Func("set", "KEY=VALUE of our configuration; may be repeated", func(text string) error {
 		j.settings = append(j.settings, text)

@@ -165,7 +165,9 @@ func (s *side) completions(ctx context.Context, p point) (float64, error) {
 	if s.job.Rank() == 1 {
 		return 0, s.take(ctx, p.iterations+warmup)
 	}
-	start, last := time.Now(), time.Duration(0)
+	// One look at the counter a signal, as perftest has.
+	start, first := time.Now(), cycles()
+	last := first
 	for i := -warmup; i < p.iterations; i++ {
 		if p.what == completed {
 			if err := s.channel.SignalAndFlush(ctx); err != nil {
@@ -174,13 +176,14 @@ func (s *side) completions(ctx context.Context, p point) (float64, error) {
 		} else if err := errors.Join(s.channel.Signal(), s.channel.Flush(ctx)); err != nil {
 			return 0, err
 		}
-		now := time.Since(start) // one look at the clock a signal, as perftest has
+		now := cycles()
 		if i >= 0 {
-			samples = append(samples, micros(now-last))
+			samples = append(samples, float64(now-last))
 		}
 		last = now
 	}
-	return stats.Median(samples), s.job.World.Barrier(ctx)
+	cycle := micros(time.Since(start)) / float64(cycles()-first)
+	return stats.Median(samples) * cycle, s.job.World.Barrier(ctx)
 }
 
 func (s *side) take(ctx context.Context, n int) error {

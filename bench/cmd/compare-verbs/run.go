@@ -29,7 +29,7 @@ type source struct {
 	measure func(j job, ctx context.Context) ([]sample, error)
 }
 
-// What is measured. Those that are compared run right after each other.
+// What is measured. Those that are compared run right after each other, mostly.
 const (
 	bareLoop     = "bare loop"
 	perftestBW   = "ib_write_bw"
@@ -47,8 +47,8 @@ var sources = []source{
 	{bareLoop, job.bare},
 	{hostIn, func(j job, ctx context.Context) ([]sample, error) { return j.ranks(ctx, "ib-host", true) }},
 	{perftestAtom, job.atomicLatency},
-	{otherIn, func(j job, ctx context.Context) ([]sample, error) { return j.ranks(ctx, "ib-nonatomic", true) }},
 	{perftestBW, job.writeBandwidth},
+	{otherIn, func(j job, ctx context.Context) ([]sample, error) { return j.ranks(ctx, "ib-nonatomic", true) }},
 	{hostApart, func(j job, ctx context.Context) ([]sample, error) { return j.ranks(ctx, "ib-host", false) }},
 }
 
@@ -60,7 +60,7 @@ func (j job) run(ctx context.Context) error {
 	_, err := j.Summarize(func(text io.Writer) (int, error) {
 		all := results{}
 		err := j.Repeat("raw", func(run int, raw io.Writer) error {
-			for _, s := range sources {
+			for _, s := range inTurn(run) {
 				fmt.Fprintf(j.Log, "run %d of %d: %s\n", run, j.Repetitions, s.name)
 				samples, err := s.measure(j, ctx)
 				if err != nil {
@@ -84,6 +84,16 @@ func (j job) run(ctx context.Context) error {
 		return 0, summary(text, compare.Here(), j, all)
 	})
 	return err
+}
+
+// inTurn are the sources in the order of a run: every second one goes backwards, so that of
+// two that are compared each is the first as often.
+func inTurn(run int) []source {
+	all := slices.Clone(sources)
+	if run%2 == 0 {
+		slices.Reverse(all)
+	}
+	return all
 }
 
 // record is a line of the raw results.
@@ -136,11 +146,14 @@ func (j job) bare(ctx context.Context) ([]sample, error) {
 	return lines(compare.Output(ctx, args))
 }
 
-// ranks are two of ours, with the transport inside of them or beside them.
+// ranks are two of ours, with the transport inside of them or beside them, which takes some
+// fifty times as long: nothing is promised of that, so it gets fewer iterations.
 func (j job) ranks(ctx context.Context, transport string, embedded bool) ([]sample, error) {
 	args := []string{j.Launcher, "--standalone", "-n", "2", "--transports", transport}
 	if embedded {
 		args = append(args, "--set", "plugins.embed="+transport)
+	} else {
+		j.iterations = max(1, j.iterations/5)
 	}
 	for _, text := range j.settings {
 		// What is set for a transport that a job does not have is refused by it.

@@ -1,8 +1,8 @@
 // Command gpu-table renders what scripts/gpu-test.sh measured.
 //
-//	gpu-table results.jsonl…                              as text
-//	gpu-table -format markdown results.jsonl…             as the tables of docs/performance.md
-//	gpu-table -into docs/performance.md results.jsonl…    into that file, between two marks
+//	gpu-table results.jsonl…                                as text
+//	gpu-table -format markdown results.jsonl…               as the tables of docs/performance-h200.md
+//	gpu-table -into docs/performance-h200.md results.jsonl… into that file, between two marks
 //
 // With -h200 beside the goals for H200s, and what other libraries took on those.
 package main

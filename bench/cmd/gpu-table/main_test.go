@@ -59,6 +59,24 @@ func TestIntoAFile(t *testing.T) {
 	}
 }
 
+// TestCommittedTables makes the tables of the documentation again, from the results
+// beside them.
+func TestCommittedTables(t *testing.T) {
+	docs := filepath.Join("..", "..", "..", "docs")
+	committed, err := os.ReadFile(filepath.Join(docs, "performance-h200.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := write(t, "again.md", string(committed))
+	results := filepath.Join(docs, "results", "h200")
+	if err := run([]string{"-h200", "-into", again, filepath.Join(results, "2-gpus.jsonl"), filepath.Join(results, "4-gpus.jsonl")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(again); !bytes.Equal(text, committed) {
+		t.Error("docs/performance-h200.md is not what gpu-table makes of docs/results/h200: see its head for the command")
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	torn := write(t, "torn.md", first)
 	for want, args := range map[string][]string{
