@@ -36,10 +36,10 @@ check: build ## compare committed kernel images and generated files with their s
 	scripts/generated.sh
 
 test: deps build kernels ## all tests; as root it installs what they need
-	$(GO) test ./...
+	$(GO) test -timeout 30m ./...
 
 race: build kernels ## the packages with concurrency under the race detector
-	$(GO) test -race -timeout 20m -skip '$(UNRACED)' $(RACE)
+	$(GO) test -race -timeout 40m -skip '$(UNRACED)' $(RACE)
 
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)

@@ -198,8 +198,12 @@ func (j *Job) start(ctx context.Context, wanted string, getenv func(string) stri
 	if err != nil {
 		return err
 	}
-	if cfg.Collectives.Lines == "auto" && where.Type != "host" {
-		o.NoLines = tearsLines(ctx, inUse(j.transports), facts, log)
+	if where.Type != "host" {
+		found := probeLinks(ctx, inUse(j.transports), facts)
+		if cfg.Collectives.Lines == "auto" {
+			o.NoLines = tearsLines(found, log)
+		}
+		o.Links = linksOf(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
 	}
 	j.Comm, err = collectives.New(ctx, j.World, o)
 	return err

@@ -1,7 +1,6 @@
 package mscclpp
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 )
 
@@ -50,34 +48,6 @@ func collectiveOptions(cfg *config.Config) (collectives.Options, error) {
 		Signatures:  collectives.Signatures(cfg.Check.Signatures),
 		Table:       rows,
 	}, nil
-}
-
-// tearsLines reports whether a store of 128 bytes may come in parts on its way to a
-// GPU of this host: if one of the transports does not say that all pairs are joined by
-// NVLink. A rank may be alone on a GPU that has no other beside it, so no news is bad
-// news.
-func tearsLines(ctx context.Context, transports []*comm.Transport, facts framework.Facts, log *slog.Logger) bool {
-	for _, t := range transports {
-		p, ok := t.Transport.(framework.Prober)
-		if !ok || !t.Description.Probe || !t.Description.Has(framework.KindMemory) {
-			continue
-		}
-		live, err := p.Probe(ctx, facts)
-		if err == nil && joined(live.Facts["nvlink"]) {
-			continue
-		}
-		log.Info("kernels send no packets of 128 bytes: collectives.lines says otherwise", "transport", t.Name, "nvlink", live.Facts["nvlink"], "error", err)
-		return true
-	}
-	return false
-}
-
-// joined reads what the transport cudaipc says of links: "18 between every pair,
-// through switches", "none", "0 to 18 between pairs", or nothing.
-func joined(nvlink string) bool {
-	n, _, ok := strings.Cut(nvlink, " ")
-	links, err := strconv.Atoi(n)
-	return ok && err == nil && links > 0
 }
 
 var logLevels = map[string]slog.Level{

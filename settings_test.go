@@ -1,14 +1,11 @@
 package mscclpp
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 )
 
@@ -36,37 +33,5 @@ func TestCollectiveOptions(t *testing.T) {
 	cfg.Collectives.Table[0].Collective = "allsum"
 	if _, err := collectiveOptions(&cfg); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("collective allsum: %v, expected ErrInvalid", err)
-	}
-}
-
-// prober tells one fact.
-type prober struct {
-	framework.Transport
-	nvlink string
-	err    error
-}
-
-func (p prober) Probe(context.Context, framework.Facts) (framework.Live, error) {
-	return framework.Live{Available: true, Facts: map[string]string{"nvlink": p.nvlink}}, p.err
-}
-
-// Lines are for links that are known to carry them whole.
-func TestLinksThatTearLines(t *testing.T) {
-	d := framework.Description{Probe: true, Channels: []framework.Kind{framework.KindMemory}}
-	for _, x := range []struct {
-		prober
-		torn bool
-	}{
-		{prober{nvlink: "18 between every pair, through switches"}, false},
-		{prober{nvlink: "4 to 8 between pairs"}, false},
-		{prober{nvlink: "0 to 4 between pairs"}, true},
-		{prober{nvlink: "none"}, true},
-		{prober{}, true},
-		{prober{nvlink: "18 between every pair", err: framework.ErrPlugin}, true},
-	} {
-		ts := []*comm.Transport{{Transport: x.prober, Name: "fake", Description: d}}
-		if got := tearsLines(t.Context(), ts, framework.Facts{}, slog.New(slog.DiscardHandler)); got != x.torn {
-			t.Errorf("nvlink %q, %v: torn %v, want %v", x.nvlink, x.err, got, x.torn)
-		}
 	}
 }

@@ -8,7 +8,7 @@
 #   --tier    smoke: tests of the driver's use, one small job. check: every collective in
 #             every combination of values, also over two "hosts" of this machine, conformance,
 #             killed ranks, memory. hosts: of these, what is about "hosts". bench: the tables
-#             of docs/performance.md. costs: what a call costs the host, the kernels before
+#             of docs/performance-h200.md. costs: what a call costs the host, the kernels before
 #             and behind it, and a multiplication beside it; what the abort check costs.
 #             sanitize: compute-sanitizer over device primitives and a small check. soak: a
 #             million calls. all: every tier but hosts, which is part of check. Several with

@@ -1,0 +1,105 @@
+package mscclpp
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
+)
+
+// probed is what a transport whose kernels reach into other GPUs says of these.
+type probed struct {
+	transport string
+	facts     map[string]string
+	err       error
+}
+
+// probeLinks asks those of the job.
+func probeLinks(ctx context.Context, transports []*comm.Transport, facts framework.Facts) []probed {
+	var found []probed
+	for _, t := range transports {
+		p, ok := t.Transport.(framework.Prober)
+		if !ok || !t.Description.Probe || !t.Description.Has(framework.KindMemory) {
+			continue
+		}
+		live, err := p.Probe(ctx, facts)
+		found = append(found, probed{t.Name, live.Facts, err})
+	}
+	return found
+}
+
+// tearsLines reports whether a store of 128 bytes may come in parts on its way to a
+// GPU of this host: if one of the transports does not say that all pairs are joined by
+// NVLink. A rank may be alone on a GPU that has no other beside it, so no news is bad
+// news.
+func tearsLines(found []probed, log *slog.Logger) bool {
+	for _, p := range found {
+		if p.err == nil && joined(p.facts["nvlink"]) {
+			continue
+		}
+		log.Info("kernels send no packets of 128 bytes: collectives.lines says otherwise", "transport", p.transport, "nvlink", p.facts["nvlink"], "error", p.err)
+		return true
+	}
+	return false
+}
+
+// joined reads what the transport cudaipc says of links: "18 between every pair,
+// through switches", "none", "0 to 18 between pairs", or nothing.
+func joined(nvlink string) bool {
+	n, _, ok := strings.Cut(nvlink, " ")
+	links, err := strconv.Atoi(n)
+	return ok && err == nil && links > 0
+}
+
+// linksOf is what collectives are told of the way from the rank's GPU to others: by the first
+// transport that knows it, and of the bus by the kernel.
+func linksOf(root fs.FS, found []probed, facts framework.Facts, hostMemory bool) collectives.Links {
+	l := collectives.Links{Host: facts.Host, HostMemory: hostMemory, PCIe: busRate(root, facts.Other[topo.FactPCI])}
+	for _, p := range found {
+		if p.err != nil {
+			continue
+		}
+		pairs, err := topo.ParsePairs(p.facts[topo.FactLinks])
+		if err != nil {
+			continue // told nothing, or of other links
+		}
+		l.Told = true
+		for _, p := range pairs {
+			l.NVLinks = append(l.NVLinks, collectives.NVLink(p))
+		}
+		break
+	}
+	return l
+}
+
+// busRate is what the bus of a device carries each way, in GB/s: its speed when it is not at
+// rest, by its width. 0: the kernel does not say, or a virtual machine makes up something.
+func busRate(root fs.FS, address string) float64 {
+	read := func(name string) string {
+		text, err := fs.ReadFile(root, "sys/bus/pci/devices/"+address+"/"+name)
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(text))
+	}
+	if address == "" {
+		return 0
+	}
+	speed, _, _ := strings.Cut(read("max_link_speed"), " ") // "32.0 GT/s PCIe"
+	transfers, err := strconv.ParseFloat(speed, 64)
+	lanes, widthErr := strconv.Atoi(read("max_link_width"))
+	if err != nil || widthErr != nil || transfers < leastSpeed || lanes < 1 || lanes > 32 {
+		return 0
+	}
+	return transfers * float64(lanes) / 8 * 128 / 130
+}
+
+// leastSpeed is that of PCIe 3, from which on 128 bits travel as 130. No GPU that kernels
+// are built for is slower, and what virtual machines make up is.
+const leastSpeed = 8

@@ -1,0 +1,102 @@
+package mscclpp
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"math"
+	"reflect"
+	"testing"
+	"testing/fstest"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
+)
+
+// linkProber tells of links.
+type linkProber struct {
+	framework.Transport
+	facts map[string]string
+	err   error
+}
+
+func (p linkProber) Probe(context.Context, framework.Facts) (framework.Live, error) {
+	return framework.Live{Available: true, Facts: p.facts}, p.err
+}
+
+func TestLinksThatCollectivesAreToldOf(t *testing.T) {
+	probed := framework.Description{Probe: true, Channels: []framework.Kind{framework.KindMemory}}
+	ports := framework.Description{Probe: true, Channels: []framework.Kind{framework.KindPort}}
+	told := map[string]string{topo.FactLinks: "0000:19:00.0 18 v4 switch, 0000:3b:00.0 4"}
+	both := []collectives.NVLink{{Peer: "0000:19:00.0", Count: 18, Version: 4, Switch: true}, {Peer: "0000:3b:00.0", Count: 4}}
+	for name, x := range map[string]struct {
+		prober linkProber
+		d      framework.Description
+		host   bool
+		want   collectives.Links
+	}{
+		"links":          {linkProber{facts: told}, probed, false, collectives.Links{Told: true, NVLinks: both}},
+		"no links":       {linkProber{facts: map[string]string{topo.FactLinks: "none"}}, probed, false, collectives.Links{Told: true}},
+		"not told":       {linkProber{facts: map[string]string{"nvlink": "none"}}, probed, false, collectives.Links{}},
+		"something else": {linkProber{facts: map[string]string{topo.FactLinks: "many"}}, probed, false, collectives.Links{}},
+		"an error":       {linkProber{facts: told, err: framework.ErrPlugin}, probed, false, collectives.Links{}},
+		"of a network":   {linkProber{facts: told}, ports, false, collectives.Links{}},
+		"host memory":    {linkProber{facts: told}, probed, true, collectives.Links{Told: true, NVLinks: both, HostMemory: true}},
+	} {
+		ts := []*comm.Transport{{Transport: x.prober, Name: "fake", Description: x.d}}
+		found := probeLinks(t.Context(), ts, framework.Facts{})
+		if got := linksOf(fstest.MapFS{}, found, framework.Facts{}, x.host); !reflect.DeepEqual(got, x.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, x.want)
+		}
+	}
+}
+
+// Lines are for links that are known to carry them whole.
+func TestLinksThatTearLines(t *testing.T) {
+	for _, x := range []struct {
+		nvlink string
+		err    error
+		torn   bool
+	}{
+		{"18 between every pair, through switches", nil, false},
+		{"4 to 8 between pairs", nil, false},
+		{"0 to 4 between pairs", nil, true},
+		{"none", nil, true},
+		{"", nil, true},
+		{"18 between every pair", framework.ErrPlugin, true},
+	} {
+		found := []probed{{"fake", map[string]string{"nvlink": x.nvlink}, x.err}}
+		if got := tearsLines(found, slog.New(slog.DiscardHandler)); got != x.torn {
+			t.Errorf("nvlink %q, %v: torn %v, want %v", x.nvlink, x.err, got, x.torn)
+		}
+	}
+}
+
+func TestRateOfTheBus(t *testing.T) {
+	bus := func(speed, width string) fs.FS {
+		at := "sys/bus/pci/devices/0000:19:00.0/"
+		return fstest.MapFS{at + "max_link_speed": {Data: []byte(speed + "\n")}, at + "max_link_width": {Data: []byte(width + "\n")}}
+	}
+	for name, x := range map[string]struct {
+		root fs.FS
+		want float64
+	}{
+		"version 3":       {bus("8.0 GT/s PCIe", "16"), 15.75},
+		"version 4":       {bus("16.0 GT/s PCIe", "16"), 31.5},
+		"version 5":       {bus("32.0 GT/s PCIe", "16"), 63},
+		"half as wide":    {bus("16.0 GT/s PCIe", "8"), 15.75},
+		"made up":         {bus("2.5 GT/s PCIe", "255"), 0},
+		"not known":       {bus("Unknown", "0"), 0},
+		"lanes made up":   {bus("32.0 GT/s PCIe", "63"), 0},
+		"no such devices": {fstest.MapFS{}, 0},
+	} {
+		if got := busRate(x.root, "0000:19:00.0"); math.Abs(got-x.want) > 0.1 {
+			t.Errorf("%s: %.2f GB/s, want %.2f", name, got, x.want)
+		}
+	}
+	if got := busRate(bus("32.0 GT/s PCIe", "16"), ""); got != 0 {
+		t.Errorf("a device whose address nobody knows: %.2f GB/s", got)
+	}
+}
