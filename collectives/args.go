@@ -179,6 +179,8 @@ type transferArgs struct {
 	Memory    uintptr
 	Lines     linePipes
 	LongBytes uint64
+	Beside    uint32 // bytes
+	_         uint32
 	List      [maxTransfers]transfer
 	Theirs    [maxTransfers]uintptr
 }

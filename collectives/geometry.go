@@ -40,6 +40,7 @@ const (
 	slotUnit      = 256
 	leastTold     = 48 << 10
 	mostBelt      = 64 << 10
+	leastBeside   = 32 << 10
 
 	// Of messages, as many lanes as there can be blocks that send beside as many that
 	// receive, and slots that a block of 512 threads fills twice at once.
@@ -125,6 +126,18 @@ func (g geometry) beltChunk(share uint64, lanes, peers uint32) uint64 {
 	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostBelt)
 	some := max(share/uint64(lanes)/2, leastTold/uint64(max(peers, 1)))
 	return max(min(some, most)/line*line, line)
+}
+
+// beside is how much of a long message lies beside each chunk of a pipe of lines, of so many
+// lanes: the slots of pipes between two ranks are divided among those of lines. 0: too little to be
+// faster than lines.
+func (g geometry) beside(lanes uint32) uint32 {
+	shared := max(1, (lanes+g.Lanes-1)/g.Lanes) // lanes in the slots of one
+	n := uint32(pipeSlots*g.PipeSlot) / (shared * lineSlots) / line * line
+	if n < leastBeside {
+		return 0
+	}
+	return n
 }
 
 func (g geometry) fill(c *common) {

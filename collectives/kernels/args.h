@@ -66,7 +66,7 @@ struct Mailbox {
   uint64_t line_tail;   // the same of its line pipe
   uint64_t offered;        // the number of the chunk, of that pipe, that comes behind the announcement of a long message…
   uint64_t offered_bytes;  // …of so many bytes…
-  uint64_t offer;          // …whose buffer is there, as this rank addresses it; 0: it has to go as lines
+  uint64_t offer;          // …whose buffer is there, as this rank addresses it; 1: beside that pipe; 0: as lines
   uint8_t pad1[24];
   uint64_t stage_head;  // chunks that the peer has staged
   uint8_t pad2[56];
@@ -258,6 +258,8 @@ struct TransferArgs {
   uint64_t* memory;    // null: list is the group
   LinePipes lines;
   uint64_t long_bytes;  // from which on a message that goes as lines is long: see transfers_lines.h
+  uint32_t beside;      // bytes of it that go beside a chunk; 0: there is no room
+  uint32_t reserved;
   Transfer list[kMaxTransfers];
   uint64_t theirs[kMaxTransfers];  // of what is received, the buffer as the peer addresses it, or 0
 };

@@ -81,7 +81,7 @@ struct LinePipe {
   }
 
   // make_offer says where the message of so many bytes, whose first chunk behind its announcement has that position,
-  // may be stored as a whole, as the peer addresses it; null: nowhere. offered says whether the
+  // may be stored as a whole, as the peer addresses it; or offer_beside() or null. offered says whether the
   // peer has done so, and offer what, behind it: null also if the peer expects another length. For one thread.
   MSCCLPP_DEVICE void make_offer(uint64_t position, uint64_t bytes, char* there) const {
     Mailbox* box = mailbox(head(a), peer, head(a).rank, lane);

@@ -3,10 +3,15 @@
 // Long ones. Lines lose a sixteenth of what a link carries to their flags. So each lane of the
 // receiver offers the buffer of a long message, where that is in memory which the sender
 // addresses, and the sender stores the lane's share of the message right there; a chunk without
-// data tells that it has. Before, a chunk without data announces the message, so that a
+// data tells that it has. Any other buffer is offered a place beside the pipe: each chunk of the share is stored
+// there, and a chunk without data tells of that one. Before, a chunk without data announces the message, so that a
 // receiver which expects another length, and offers nothing, has a header to see that by. All of these are
 // chunks of the lane's one pipe: messages stay in their order, and what is said of waits and lengths
 // below holds for long ones too.
+//
+// The place beside the pipe is the slots that the pipes of links.h, or belts, have between the two ranks.
+// The receiver uses those for nothing else while it offers them, as a launch uses either; and the sender leaves a
+// message when all that it has put there was taken, so that what it does next finds them free.
 //
 // Blocks. With two blocks for each active lane one sends and the other receives; with
 // fewer each block does lanes one after the other, both directions of a lane at once.
@@ -40,14 +45,25 @@ MSCCLPP_DEVICE char* buffer_there(const TransferArgs& a, uint32_t t) {
 }
 MSCCLPP_DEVICE char* buffer_there(const NearTransferArgs&, uint32_t) { return nullptr; }
 
+// How many bytes lie beside a chunk; 0: no room. The area of two lanes may be in the slots of one lane of pipes.
+MSCCLPP_DEVICE uint32_t beside_bytes(const TransferArgs& a) { return a.beside; }
+MSCCLPP_DEVICE uint32_t beside_bytes(const NearTransferArgs&) { return 0; }
+MSCCLPP_DEVICE char* beside_address(const TransferArgs& a, uint32_t lane, uint32_t to, uint32_t from, uint64_t position) {
+  const uint64_t number = uint64_t(lane / a.common.lanes) * a.lines.slots + (position & (a.lines.slots - 1));
+  return Pipe::address(a.common, lane % a.common.lanes, to, from, 0) + number * a.beside;
+}
+MSCCLPP_DEVICE char* beside_address(const NearTransferArgs&, uint32_t, uint32_t, uint32_t, uint64_t) { return nullptr; }
+// What is offered in place of a buffer.
+MSCCLPP_DEVICE char* offer_beside() { return reinterpret_cast<char*>(1); }
+
 // What is next of a message: lines, or of a long one its announcement, then, for who sends it, the offer, and then
-// the share of the lane, or lines.
-enum Due : uint32_t { kDueLines, kDueAnnouncement, kDueOffer, kDueShare };
+// the share of the lane, as a whole or beside the pipe, or lines. Who has put something beside the pipe then waits until it is taken.
+enum Due : uint32_t { kDueLines, kDueAnnouncement, kDueOffer, kDueShare, kDueBeside, kDueTaken };
 
 // The front of a queue, as in transfers.h, and how far its pipe is.
 struct LineQueue {
   char* buffer;
-  char* direct;       // where the peer has its buffer; of what is received: not null, it comes right here
+  char* direct;       // where the peer has its buffer, offer_beside(), or null
   uint64_t bytes;
   uint64_t chunk;     // the next of this lane
   uint64_t chunks;    // of the message
@@ -151,6 +167,7 @@ class LineProgress {
       to.due = is_long(a_, x.bytes) ? kDueAnnouncement : kDueLines;
       if (is_long(a_, x.bytes) && receives(q)) {
         to.direct = buffer_there(a_, t);
+        if (to.direct == nullptr && beside_bytes(a_) != 0) to.direct = offer_beside();
         if (teller()) pipe(q).make_offer(to.position + 1, x.bytes, to.direct);
       }
       to.buffer = static_cast<char*>(x.buffer);
@@ -169,6 +186,8 @@ class LineProgress {
     return due_of(a_, queues_[q]) == kDueOffer && !pipe(q).offered(queues_[q].position);
   }
 
+  MSCCLPP_DEVICE bool awaits_taken(uint32_t q) const { return due_of(a_, queues_[q]) == kDueTaken; }
+
   // How many chunks of queue q can be moved without a wait, up to what a block moves at
   // once; for one thread.
   MSCCLPP_DEVICE uint32_t movable(uint32_t q) {
@@ -183,7 +202,8 @@ class LineProgress {
       const bool last = p.begun(x.position + most - 1), next = p.begun(x.position);
       return last ? most : next ? 1 : 0;
     }
-    if (x.room < x.position + most) x.room = p.room();
+    if (x.room < x.position + most || awaits_taken(q)) x.room = p.room();
+    if (awaits_taken(q)) return x.room == x.position + a_.lines.slots;
     return static_cast<uint32_t>(smaller(x.room > x.position ? x.room - x.position : 0, most));
   }
 
@@ -211,7 +231,7 @@ class LineProgress {
       const uint64_t next = queues_[waiting].position + 1;
       const WaitSite site = receives(waiting)       ? p.site(kWordPipeHead, next)
                             : awaits_offer(waiting) ? p.site(kWordOffer, next - 1)
-                                                      : p.site(kWordPipeTail, next - a_.lines.slots);
+                                                    : p.site(kWordPipeTail, awaits_taken(waiting) ? next - 1 : next - a_.lines.slots);
       ok = wait_brief(head(a_).control, site, [&]() MSCCLPP_LAMBDA {
         for (uint32_t q = first_; q < end(); ++q) {
           if (movable(q) != 0) return true;
@@ -230,21 +250,31 @@ class LineProgress {
     if (due == kDueOffer && !hear(p, x)) return false;
     if (due_of(a_, x) == kDueShare && !receives(q)) store_share(x);
     const uint64_t rest = rest_of(x), n = smaller(most, rest);
-    const bool ok = receives(q) ? receive(p, x, n) : send(p, x, n);
+    const bool beside = due_of(a_, x) == kDueBeside, taken = due_of(a_, x) == kDueTaken;
+    const bool ok = taken ? await_taken(p, x) : receives(q) ? receive(p, x, n) : send(p, x, n);
     if (!ok) return false;
     block_sync();  // all have read the queue
     if (Queues::step() == 1 || thread_id() == 0) {
-      queues_[q].position = x.position + n;
-      queues_[q].room = x.room;
-      if (due == kDueOffer) queues_[q].due = x.due;
+      LineQueue& to = queues_[q];
+      to.position = x.position + (taken ? 0 : n);
+      to.room = x.room;
+      bool over = false;
       if (due == kDueAnnouncement) {
-        queues_[q].due = !receives(q) ? kDueOffer : x.direct != nullptr ? kDueShare : kDueLines;
+        receives(q) ? follow(x) : void(x.due = kDueOffer);
       } else if (n < rest) {
-        queues_[q].chunk = x.chunk + n * a_.lines.lanes;
+        x.chunk += beside ? n : n * a_.lines.lanes;
+      } else if (beside && !receives(q)) {
+        x.due = kDueTaken;
       } else {
-        advance(q, x.number + 1);
+        over = true;
       }
-      if (thread_id() == 0) *(receives(q) ? p.received() : p.sent()) = x.position + n;
+      to.chunk = x.chunk;
+      if (due != kDueLines) {
+        to.due = x.due;
+        to.payload = x.payload;
+      }
+      if (thread_id() == 0) *(receives(q) ? p.received() : p.sent()) = to.position;
+      if (over) advance(q, x.number + 1);
     }
     block_sync();
     left_ -= queues_[q].empty;
@@ -253,7 +283,9 @@ class LineProgress {
 
   // Chunks that are left of the message, or of what is due before there are more.
   MSCCLPP_DEVICE uint64_t rest_of(const LineQueue& x) const {
-    return due_of(a_, x) == kDueLines ? (x.chunks - x.chunk + a_.lines.lanes - 1) / a_.lines.lanes : 1;
+    const Due due = due_of(a_, x);
+    if (due == kDueBeside) return larger(ceil_div(share_of(x).bytes, x.payload), 1) - x.chunk;
+    return due == kDueLines ? (x.chunks - x.chunk + a_.lines.lanes - 1) / a_.lines.lanes : 1;
   }
   // Where every thread has all queues, the first one tells.
   MSCCLPP_DEVICE static bool teller() { return Queues::step() > 1 || thread_id() == 0; }
@@ -263,21 +295,107 @@ class LineProgress {
     const bool ok = block_sync_and(thread_id() != 0 || wait_brief(head(a_).control, p.site(kWordOffer, x.position),
                                                                   [&]() MSCCLPP_LAMBDA { return p.offered(x.position); }));
     x.direct = ok ? p.offer(x.bytes) : nullptr;
-    x.due = x.direct != nullptr ? kDueShare : kDueLines;
+    follow(x);
     block_sync();  // all have read it: the peer may offer anew once it has what some of them send
     return ok;
+  }
+
+  // follow says what comes behind an offer.
+  MSCCLPP_DEVICE void follow(LineQueue& x) const {
+    x.due = x.direct == nullptr ? kDueLines : x.direct == offer_beside() ? kDueBeside : kDueShare;
+    if (x.due != kDueBeside) return;
+    x.chunk = 0;
+    x.payload = beside_bytes(a_);
+  }
+
+  // What of a long message goes through this lane.
+  struct Share {
+    uint64_t first, bytes;
+  };
+  MSCCLPP_DEVICE Share share_of(const LineQueue& x) const {
+    const uint64_t each = round_up(ceil_div(x.bytes, smaller(x.chunks, a_.lines.lanes)), 64), first = smaller(x.bytes, lane_ * each);
+    return Share{first, smaller(each, x.bytes - first)};
+  }
+  // The part of it that goes beside chunk i of the share.
+  MSCCLPP_DEVICE static Share part_of(const LineQueue& x, Share all, uint64_t i) {
+    const uint64_t at = smaller(all.bytes, i * x.payload);
+    return Share{all.first + at, smaller(x.payload, all.bytes - at)};
   }
 
   // store_share brings the lane's share of a long message to where it is to be. What is stored behind it
   // is seen by who sees the chunk that comes next.
   MSCCLPP_DEVICE void store_share(const LineQueue& x) const {
-    const uint64_t share = round_up(ceil_div(x.bytes, smaller(x.chunks, a_.lines.lanes)), 64), first = smaller(x.bytes, lane_ * share);
-    copy(x.direct + first, x.buffer + first, smaller(share, x.bytes - first), thread_id(), block_dim());
+    const Share s = share_of(x);
+    copy(x.direct + s.first, x.buffer + s.first, s.bytes, thread_id(), block_dim());
+    stored();
+    fence_system();
+  }
+  MSCCLPP_DEVICE static void stored() {
 #if MSCCLPP_TARGET_HIP
     fence_system();  // a barrier does not wait for the stores of other waves, and no fence behind it does
 #endif
     block_sync();
-    fence_system();
+  }
+
+  // send_beside puts parts of the share beside the chunks that tell of them. One warp tells, behind a
+  // fence that takes microseconds: the others begin the next part meanwhile.
+  MSCCLPP_DEVICE bool send_beside(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
+    const Share all = share_of(x);
+    uint32_t turn = 0;
+    MSCCLPP_ROLLED
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t position = x.position + i;
+      const Share part = part_of(x, all, x.chunk + i);
+      bool ok = thread_id() != 0 || x.room > position || wait_brief(head(a_).control, p.site(kWordPipeTail, position + 1 - a_.lines.slots), [&]() MSCCLPP_LAMBDA {
+        x.room = p.room();
+        return x.room > position;
+      });
+      if (!block_sync_and(ok)) return false;
+      copy(beside_address(a_, lane_, p.peer, head(a_).rank, position), x.buffer + part.first, part.bytes, thread_id(), block_dim());
+      stored();
+      const bool rewrites = p.rewrites(position);
+      const uint32_t columns = rewrites ? a_.lines.groups * kRowUnits : kRowUnits;
+      uint64_t room = position + 1;
+      MSCCLPP_ROLLED
+      for (uint32_t c = column_of(turn); c < columns; c += block_dim()) {
+        fence_system();
+        ok = send_column(p, position, Column{c / kRowUnits, c % kRowUnits}, x.buffer, 0, x.bytes, rewrites, room) && ok;
+      }
+      turn = after(turn, columns);
+      if (rewrites) block_sync();
+    }
+    return true;
+  }
+
+  MSCCLPP_DEVICE bool receive_beside(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
+    const Share all = share_of(x);
+    uint32_t turn = 0;
+    MSCCLPP_ROLLED
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t position = x.position + i;
+      const Share part = part_of(x, all, x.chunk + i);
+      bool ok = true;
+      MSCCLPP_ROLLED
+      for (uint32_t c = column_of(turn); c < kRowUnits && ok; c += block_dim()) {
+        uint64_t sent = x.bytes;
+        ok = receive_column(p, position, Column{0, c}, x.buffer, 0, x.bytes, sent);
+        fence_system();
+      }
+      turn = after(turn, kRowUnits);
+      if (!block_sync_and(ok)) return false;
+      copy(x.buffer + part.first, beside_address(a_, lane_, head(a_).rank, p.peer, position), part.bytes, thread_id(), block_dim());
+      block_sync();
+      if (thread_id() == 0) p.give_back(position + 1);
+    }
+    return true;
+  }
+
+  // await_taken waits until the peer has taken all that lies beside the pipe.
+  MSCCLPP_DEVICE bool await_taken(const LinePipe<A>& p, LineQueue& x) const {
+    return block_sync_and(thread_id() != 0 || wait_brief(head(a_).control, p.site(kWordPipeTail, x.position), [&]() MSCCLPP_LAMBDA {
+      x.room = p.room();
+      return x.room == x.position + a_.lines.slots;
+    }));
   }
 
   // Chunks that follow each other are given to different warps, as far as there are
@@ -295,6 +413,7 @@ class LineProgress {
   MSCCLPP_DEVICE static uint32_t columns_of(uint32_t bytes) { return (pieces_of(bytes) + kGroupPieces - 1) / kGroupPieces * kRowUnits; }
 
   MSCCLPP_DEVICE bool send(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
+    if (due_of(a_, x) == kDueBeside) return send_beside(p, x, n);
     bool ok = true;
     uint32_t turn = 0;
     MSCCLPP_ROLLED
@@ -315,6 +434,7 @@ class LineProgress {
 
   // Slots are returned a few at a time: when each warp has had something to do.
   MSCCLPP_DEVICE bool receive(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
+    if (due_of(a_, x) == kDueBeside) return receive_beside(p, x, n);
     uint32_t turn = 0, taken = 0;
     bool ok = true;
     MSCCLPP_ROLLED

@@ -34,12 +34,14 @@ struct Sequence {
   Kernel kernel;
   std::vector<A> calls;
   GridBarrier* stream;
+  Kernel last = nullptr;  // not null: the kernel of the last call
 };
 
 template <class A>
 void sequence(const Sequence<A>* s, const LaunchShape* shape) {
   for (const A& call : s->calls) {
-    s->kernel(&call, shape);
+    const bool other = s->last != nullptr && &call == &s->calls.back();
+    (other ? s->last : s->kernel)(&call, shape);
     if (!grid_sync(s->stream, head(call).control)) return;
   }
 }
@@ -47,18 +49,21 @@ void sequence(const Sequence<A>* s, const LaunchShape* shape) {
 Common& head_of(TransferArgs& a) { return a.common; }
 NearTransferArgs& head_of(NearTransferArgs& a) { return a; }
 
-// World is the memory of all ranks. Messages of at least so many bytes are long.
+// World is the memory of all ranks. Messages of at least long_bytes are long, and so many bytes of them have room
+// beside each chunk, in slots of pipes that two lanes share.
 struct World {
   check::Job& job;
   const Config c;
   const uint64_t area, slot, long_bytes;
+  const uint32_t beside;
+  const uint32_t shared = (c.lanes + 1) / 2;  // lanes of pipes
   std::vector<char*> scratch;
   std::vector<State*> states;
 
-  World(check::Job& job, const Config& c, uint64_t long_bytes)
-      : job(job), c(c), area(c.lanes * c.ranks * sizeof(Mailbox)), slot(uint64_t(c.groups) * kGroupUnits * kLineUnitBytes), long_bytes(long_bytes) {
+  World(check::Job& job, const Config& c, uint64_t long_bytes, uint32_t beside = 0)
+      : job(job), c(c), area(c.lanes * c.ranks * sizeof(Mailbox)), slot(uint64_t(c.groups) * kGroupUnits * kLineUnitBytes), long_bytes(long_bytes), beside(beside) {
     for (uint32_t r = 0; r < c.ranks; ++r) {
-      scratch.push_back(job.alloc<char>(area + c.lanes * c.ranks * c.slots * slot));
+      scratch.push_back(job.alloc<char>(pipes() + shared * c.ranks * kPipeSlots * pipe_slot()));
       states.push_back(job.alloc<State>(1));
     }
     for (uint32_t r = 0; r < c.ranks && c.position != 0; ++r) {
@@ -80,6 +85,9 @@ struct World {
     h.ranks = c.ranks;
     for (uint32_t r = 0; r < c.ranks; ++r) h.scratch[r] = reinterpret_cast<uint64_t>(scratch[r]);
   }
+  static constexpr uint32_t kPipeSlots = 2;
+  uint64_t pipes() const { return area + c.lanes * c.ranks * c.slots * slot; }
+  uint64_t pipe_slot() const { return c.slots * beside; }  // of which two hold what lies beside two lanes
   LinePipes lines() const { return LinePipes{area, c.lanes, c.lanes, c.slots, c.groups}; }
   TransferArgs args(TransferArgs*, uint32_t rank) {
     TransferArgs a;
@@ -87,6 +95,11 @@ struct World {
     describe(a.common, rank);
     a.lines = lines();
     a.long_bytes = long_bytes;
+    a.beside = beside;
+    a.common.lanes = shared;
+    a.common.pipes = pipes();
+    a.common.pipe_slot = pipe_slot();
+    a.common.pipe_slots = kPipeSlots;
     return a;
   }
   NearTransferArgs args(NearTransferArgs*, uint32_t rank) {
@@ -108,8 +121,8 @@ using Sizes = uint64_t (*)(uint32_t from, uint32_t to, uint32_t call, uint32_t n
 // Every rank sends each, itself included, `each` messages a call. Buffers are off by
 // anything, and what lies behind them must stay.
 template <class A>
-void exchange(check::Job& job, const Config& c, void (*kernel)(const A*, const LaunchShape*), uint32_t each, Sizes size, uint64_t long_bytes = kNever) {
-  World w(job, c, long_bytes);
+void exchange(check::Job& job, const Config& c, void (*kernel)(const A*, const LaunchShape*), uint32_t each, Sizes size, uint64_t long_bytes = kNever, uint32_t beside = 0) {
+  World w(job, c, long_bytes, beside);
   std::vector<Sequence<A>> s(c.ranks);
   std::vector<std::vector<Transfer>> in(c.ranks);
   for (uint32_t r = 0; r < c.ranks; ++r) {
@@ -215,7 +228,7 @@ void wrap(check::Job& job, const Config& c, Sizes size) {
 void many(check::Job& job) {
   const Config& c = kMixed;
   constexpr uint32_t kEach = 30;
-  World w(job, c, 1000);
+  World w(job, c, 1000, 320);
   const uint32_t all = 2 * c.ranks * kEach;
   std::vector<Sequence<TransferArgs>> s(c.ranks);
   std::vector<Transfer> in[3];
@@ -268,9 +281,9 @@ void many(check::Job& job) {
 // both lengths, nothing is stored behind a buffer, and kernels leave when the host has ended the job.
 template <class A>
 void lengths(check::Job& job, const Config& c, void (*kernel)(const A*, const LaunchShape*), const std::vector<uint64_t>& sends,
-             const std::vector<uint64_t>& expects, uint64_t long_bytes) {
+             const std::vector<uint64_t>& expects, uint64_t long_bytes, uint32_t beside = 0) {
   for (uint32_t r = 0; r < 2; ++r) store_relaxed(&job.control(r)->abort, 0u);
-  World w(job, c, long_bytes);
+  World w(job, c, long_bytes, beside);
   const uint64_t behind = *std::max_element(sends.begin(), sends.end()) + 1;
   std::vector<char*> in;
   for (uint32_t r = 0; r < 2; ++r) {
@@ -280,7 +293,7 @@ void lengths(check::Job& job, const Config& c, void (*kernel)(const A*, const La
       char* data = job.alloc<char>(bytes + behind);
       memset(data, r == 0 ? 0x11 : 0x55, bytes + behind);
       if (r == 1) in.push_back(data);
-      if constexpr (sizeof(A) == sizeof(TransferArgs)) a.theirs[a.transfers] = reinterpret_cast<uint64_t>(data);
+      if constexpr (sizeof(A) == sizeof(TransferArgs)) a.theirs[a.transfers] = beside != 0 ? 0 : reinterpret_cast<uint64_t>(data);
       a.list[a.transfers++] = Transfer{data, bytes, 1 - r, r};
     }
     WaitControl* control[2] = {job.control(0), job.control(1)};
@@ -314,14 +327,16 @@ void disagreements(check::Job& job) {
     lengths(job, kWrap, mscclpp_transfers_few_ll128, {x[0]}, {x[1]}, kNever);
     lengths(job, kSplit, mscclpp_transfers_ll128, {x[0]}, {x[1]}, 1800);
     lengths(job, kWrap, mscclpp_transfers_ll128, {x[0]}, {x[1]}, 1800);
+    lengths(job, kSplit, mscclpp_transfers_ll128, {x[0]}, {x[1]}, 1800, 512);
+    lengths(job, kWrap, mscclpp_transfers_ll128, {x[0]}, {x[1]}, 1800, 512);
   }
-  lengths(job, kSplit, mscclpp_transfers_ll128, {9000, 300}, {300, 9000}, 1800);
+  for (uint32_t beside : {0, 512}) lengths(job, kSplit, mscclpp_transfers_ll128, {9000, 300}, {300, 9000}, 1800, beside);
 }
 
 // A group is answered by single messages, in another order: nobody waits for a message before
 // it has sent what the other needs to send it.
-void answered(check::Job& job, const Config& c, bool direct) {
-  World w(job, c, 432);
+void answered(check::Job& job, const Config& c, bool direct, uint32_t beside) {
+  World w(job, c, 432, beside);
   constexpr uint64_t kBytes = 9000;
   std::vector<Sequence<TransferArgs>> s(2);
   char* in[2];
@@ -352,8 +367,34 @@ void answered(check::Job& job, const Config& c, bool direct) {
 }
 
 void answers(check::Job& job) {
-  for (bool direct : {false, true}) {
-    for (const Config& c : {kOneBlockALane, kSplit}) answered(job, c, direct);
+  for (const Config& c : {kOneBlockALane, kSplit}) {
+    answered(job, c, true, 0);
+    for (uint32_t beside : {0, 64, 640}) answered(job, c, false, beside);
+  }
+}
+
+// Behind a long message, one way, the next one comes through other pipes, to where that lay beside its chunks.
+void followed(check::Job& job) {
+  const Config& c = kSplit;
+  World w(job, c, 432, 512);
+  constexpr uint64_t kBytes = 9000;
+  std::vector<Sequence<TransferArgs>> s(2);
+  char* in[2];
+  for (uint32_t r = 0; r < 2; ++r) {
+    s[r] = {mscclpp_transfers_ll128, {}, job.alloc<GridBarrier>(1), mscclpp_transfers_chunk};
+    for (uint32_t k = 0; k < 2; ++k) {
+      TransferArgs a = w.args(static_cast<TransferArgs*>(nullptr), r);
+      char* data = job.alloc<char>(kBytes);
+      if (r == 1) in[k] = data;
+      for (uint64_t b = 0; b < kBytes && r == 0; ++b) data[b] = value(0, 1, k, 0, b);
+      a.list[a.transfers++] = Transfer{data, kBytes, 1 - r, r};
+      s[r].calls.push_back(a);
+    }
+  }
+  for (uint32_t r = 0; r < 2; ++r) job.launch(r, c.grid[r], c.block[r], sequence<TransferArgs>, s[r]);
+  job.run();
+  for (uint32_t k = 0; k < 2; ++k) {
+    for (uint64_t b = 0; b < kBytes; ++b) job.expect(in[k][b] == value(0, 1, k, 0, b), "call %u, byte %llu", k, (unsigned long long)b);
   }
 }
 
@@ -366,8 +407,14 @@ MSCCLPP_CHECK_MAIN({"exchange", [](check::Job& job) { exchange(job, kMixed, mscc
                    {"exchange_long_same", [](check::Job& job) { exchange(job, kWarps, mscclpp_transfers_ll128, 3, same_sizes, 432); }},
                    {"exchange_long_eight", [](check::Job& job) { exchange(job, kEight, mscclpp_transfers_ll128, 1, odd_sizes, 432); }},
                    {"exchange_long_rewrite", [](check::Job& job) { exchange(job, kRewrite, mscclpp_transfers_ll128, 3, odd_sizes, 432); }},
+                   {"exchange_beside", [](check::Job& job) { exchange(job, kMixed, mscclpp_transfers_ll128, 3, odd_sizes, 432, 320); }},
+                   {"exchange_beside_split", [](check::Job& job) { exchange(job, kSplit, mscclpp_transfers_ll128, 3, odd_sizes, 432, 512); }},
+                   {"exchange_beside_same", [](check::Job& job) { exchange(job, kWarps, mscclpp_transfers_ll128, 3, same_sizes, 432, 64); }},
+                   {"exchange_beside_eight", [](check::Job& job) { exchange(job, kEight, mscclpp_transfers_ll128, 2, odd_sizes, 432, 1024); }},
+                   {"exchange_beside_rewrite", [](check::Job& job) { exchange(job, kRewrite, mscclpp_transfers_ll128, 3, odd_sizes, 432, 192); }},
                    {"exchange_few", [](check::Job& job) { exchange(job, kMixed, mscclpp_transfers_few_ll128, 2, odd_sizes); }},
                    {"exchange_few_split", [](check::Job& job) { exchange(job, kSplit, mscclpp_transfers_few_ll128, 1, odd_sizes); }},
                    {"exchange_wrap", [](check::Job& job) { exchange(job, kWrap, mscclpp_transfers_ll128, 2, growing_sizes); }},
                    {"exchange_wide", [](check::Job& job) { exchange(job, kWide, mscclpp_transfers_few_ll128, 1, odd_sizes); }}, {"wrap", [](check::Job& job) { wrap(job, kWrap, growing_sizes); }},
-                   {"rewrite", [](check::Job& job) { wrap(job, kRewrite, three_chunks); }}, {"many", many}, {"disagreements", disagreements}, {"answers", answers})
+                   {"rewrite", [](check::Job& job) { wrap(job, kRewrite, three_chunks); }}, {"many", many}, {"disagreements", disagreements}, {"answers", answers},
+                   {"followed", followed})

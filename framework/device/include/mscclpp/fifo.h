@@ -17,12 +17,13 @@ constexpr uint64_t kTriggerParity = 1ull << 63;  // of Trigger.snd: belongs to t
 
 struct Fifo : FifoHandle {
   // Publishes what this thread wrote before, and the trigger. *position tells where
-  // it went. false: the proxy has died or the host said leave; nothing was pushed.
+  // it went. false: the proxy has died or the host said leave; nothing was pushed, and nothing will be.
   MSCCLPP_DEVICE bool push(Trigger t, uint64_t* position = nullptr, uint32_t kernel = 0 MSCCLPP_AT) const {
+    // All three are under way at once. Behind an error nobody looks at positions any more.
+    const uint64_t at = fetch_add_relaxed_device(head, static_cast<uint64_t>(1)), tail_seen = load_relaxed_device(tail_cache);
     if (load_relaxed(error) != 0) return false;
-    const uint64_t at = fetch_add_relaxed_device(head, static_cast<uint64_t>(1));
     const uint64_t slots = static_cast<uint64_t>(mask) + 1;
-    if (at >= slots + load_relaxed_device(tail_cache) && !waitConsumed(at - slots, kernel MSCCLPP_HERE)) return false;
+    if (at >= slots + tail_seen && !waitConsumed(at - slots, kernel MSCCLPP_HERE)) return false;
     Trigger* slot = triggers + (at & mask);
     const uint64_t parity = ((at >> shift) & 1) != 0 ? 0 : kTriggerParity;
     publish(slot, t.fst, (t.snd & ~kTriggerParity) | parity);
