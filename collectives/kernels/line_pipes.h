@@ -80,6 +80,23 @@ struct LinePipe {
     return pollLineUnit(from(position), kLineUnits - 1, flag_at(position), v);
   }
 
+  // tells is between what this thread, or the block before a barrier, has stored elsewhere and the chunk that
+  // tells of it; told behind a look that has found the chunk.
+  MSCCLPP_DEVICE void tells(uint64_t position) const {
+    fence_system();
+#if MSCCLPP_TARGET_CHECK
+    check::fence_tells(to(position));
+#endif
+    (void)position;
+  }
+  MSCCLPP_DEVICE void told(uint64_t position) const {
+#if MSCCLPP_TARGET_CHECK
+    check::fence_told(from(position));
+#endif
+    fence_system();
+    (void)position;
+  }
+
   // make_offer says where the message of so many bytes, whose first chunk behind its announcement has that position,
   // may be stored as a whole, as the peer addresses it; or offer_beside() or null. offered says whether the
   // peer has done so, and offer what, behind it: null also if the peer expects another length. For one thread.

@@ -337,34 +337,44 @@ class LineProgress {
     block_sync();
   }
 
-  // send_beside puts parts of the share beside the chunks that tell of them. One warp tells, behind a
-  // fence that takes microseconds: the others begin the next part meanwhile.
+  // send_beside puts parts of the share beside the chunks that tell of them. One warp tells, behind a fence
+  // that takes microseconds, when the others have begun with the next part. So there are two slots at least.
   MSCCLPP_DEVICE bool send_beside(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
     const Share all = share_of(x);
     uint32_t turn = 0;
+    bool ok = true;
     MSCCLPP_ROLLED
-    for (uint64_t i = 0; i < n; ++i) {
+    for (uint64_t i = 0; i <= n; ++i) {
       const uint64_t position = x.position + i;
+      if (i < n) {
+        ok = thread_id() != 0 || x.room > position ||
+             wait_brief(head(a_).control, p.site(kWordPipeTail, position + 1 - a_.lines.slots), [&]() MSCCLPP_LAMBDA {
+               x.room = p.room();
+               return x.room > position;
+             });
+        if (!block_sync_and(ok)) return false;
+      }
+      if (i > 0) tell_beside(p, position - 1, x.bytes, turn);
+      if (i == n) break;
       const Share part = part_of(x, all, x.chunk + i);
-      bool ok = thread_id() != 0 || x.room > position || wait_brief(head(a_).control, p.site(kWordPipeTail, position + 1 - a_.lines.slots), [&]() MSCCLPP_LAMBDA {
-        x.room = p.room();
-        return x.room > position;
-      });
-      if (!block_sync_and(ok)) return false;
       copy(beside_address(a_, lane_, p.peer, head(a_).rank, position), x.buffer + part.first, part.bytes, thread_id(), block_dim());
       stored();
-      const bool rewrites = p.rewrites(position);
-      const uint32_t columns = rewrites ? a_.lines.groups * kRowUnits : kRowUnits;
-      uint64_t room = position + 1;
-      MSCCLPP_ROLLED
-      for (uint32_t c = column_of(turn); c < columns; c += block_dim()) {
-        fence_system();
-        ok = send_column(p, position, Column{c / kRowUnits, c % kRowUnits}, x.buffer, 0, x.bytes, rewrites, room) && ok;
-      }
-      turn = after(turn, columns);
-      if (rewrites) block_sync();
     }
     return true;
+  }
+
+  // tell_beside sends a chunk without data, for which there is room, as one turn of a block.
+  MSCCLPP_DEVICE void tell_beside(const LinePipe<A>& p, uint64_t position, uint64_t total, uint32_t& turn) const {
+    const bool rewrites = p.rewrites(position);
+    const uint32_t columns = rewrites ? a_.lines.groups * kRowUnits : kRowUnits;
+    uint64_t room = position + 1;
+    MSCCLPP_ROLLED
+    for (uint32_t c = column_of(turn); c < columns; c += block_dim()) {
+      p.tells(position);
+      send_column(p, position, Column{c / kRowUnits, c % kRowUnits}, nullptr, 0, total, rewrites, room);
+    }
+    turn = after(turn, columns);
+    if (rewrites) block_sync();
   }
 
   MSCCLPP_DEVICE bool receive_beside(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
@@ -379,7 +389,7 @@ class LineProgress {
       for (uint32_t c = column_of(turn); c < kRowUnits && ok; c += block_dim()) {
         uint64_t sent = x.bytes;
         ok = receive_column(p, position, Column{0, c}, x.buffer, 0, x.bytes, sent);
-        fence_system();
+        if (ok) p.told(position);
       }
       turn = after(turn, kRowUnits);
       if (!block_sync_and(ok)) return false;

@@ -55,6 +55,8 @@ MSCCLPP_CHECK_QUIET inline void point() {
 MSCCLPP_CHECK_QUIET inline void poll(uint32_t channel, uint32_t peer, uint64_t expected, uint64_t seen, Where where) {
   Schedule::now->poll(channel, peer, expected, seen, where);
 }
+MSCCLPP_CHECK_QUIET inline void fence_tells(const void* word) { Schedule::order_release(const_cast<void*>(word)); }
+MSCCLPP_CHECK_QUIET inline void fence_told(const void* word) { Schedule::order_acquire(const_cast<void*>(word)); }
 MSCCLPP_CHECK_QUIET inline void progress() { Schedule::now->progressed(); }
 MSCCLPP_CHECK_QUIET inline void left() {
   Schedule::now->left();

@@ -23,6 +23,11 @@ uint64_t block_share(uint64_t value, Where where);
 // A place at which another thread may run.
 void point();
 
+// ThreadSanitizer knows no fences. Said of a word behind the fence before it is stored relaxed, and before the one
+// behind the relaxed load that has seen it, they are to it what the fences are.
+void fence_tells(const void* word);
+void fence_told(const void* word);
+
 // Called between two polls of a wait: others run. When nobody in the whole job
 // can get on, the emulator reports a deadlock and ends the run.
 void poll(uint32_t channel, uint32_t peer, uint64_t expected, uint64_t seen, Where where);

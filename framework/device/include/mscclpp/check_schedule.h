@@ -115,6 +115,20 @@ class Schedule {
   Mode mode() const { return mode_; }
 
   // The rest is called on fibers.
+  // What one thread did before a release is before what another does behind an acquire.
+  MSCCLPP_CHECK_QUIET static void order_release(void* word) {
+#if MSCCLPP_CHECK_TSAN
+    __tsan_release(word);
+#endif
+    (void)word;
+  }
+  MSCCLPP_CHECK_QUIET static void order_acquire(void* word) {
+#if MSCCLPP_CHECK_TSAN
+    __tsan_acquire(word);
+#endif
+    (void)word;
+  }
+
   MSCCLPP_CHECK_QUIET void point() {
     if (mode_ == kPlain) return;
     if (by_priority_) {
@@ -202,19 +216,6 @@ class Schedule {
     b->arrived = 0;
     ++b->generation;
   }
-  MSCCLPP_CHECK_QUIET static void order_release(void* word) {
-#if MSCCLPP_CHECK_TSAN
-    __tsan_release(word);
-#endif
-    (void)word;
-  }
-  MSCCLPP_CHECK_QUIET static void order_acquire(void* word) {
-#if MSCCLPP_CHECK_TSAN
-    __tsan_acquire(word);
-#endif
-    (void)word;
-  }
-
   // A thread has ended while others of its block are at a barrier. Hardware lets them
   // pass; in the way out after an abort that is what is wanted.
   MSCCLPP_CHECK_QUIET void checkExit(Block& b) {
