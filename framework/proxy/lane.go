@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -29,11 +30,16 @@ type Word struct {
 // a store takes nanoseconds, one by a stream microseconds. Behind anything that is
 // outstanding the stream stores them, so that values of a word are never reordered.
 //
+// A word between two copies on one stream costs them some 15 µs. Behind a large copy words
+// therefore go on a stream of their own, which waits for marks of the first one, until the lane is idle.
+//
 // A stream has room for so much; a driver that has none makes its caller wait. So
 // what goes beyond the lane's window waits in the lane, and other lanes go on.
 type Lane struct {
 	engine gpu.Engine
 	stream gpu.Stream
+	words  gpu.Stream
+	join   gpu.Mark // nil: there is no stream for words
 	done   Word
 	peer   int
 
@@ -45,6 +51,8 @@ type Lane struct {
 	ended  uint64 // of them, those known to have ended
 	last   Word   // what the stream writes last; without an address of the host nothing will tell its end
 	value  uint64 // and what it writes there; the word never had that value before
+	apart  bool   // words go on the stream for them…
+	behind bool   // …which is to wait for copies first
 	fresh  bool   // something was issued since the last look
 	since  time.Time
 	asked  time.Time // when the engine was asked last
@@ -64,9 +72,10 @@ type operation struct {
 }
 
 const (
-	window    = 256  // operations on a stream, of up to three entries each; drivers have room for 1024 entries
-	markEvery = 64   // operations
-	backlog   = 1024 // operations that wait for room
+	window    = 192     // operations on a stream, of up to four entries each; drivers have room for 1024 entries
+	markEvery = 64      // operations
+	backlog   = 1024    // operations that wait for room
+	apartFrom = 1 << 20 // bytes
 	markAfter = 20 * time.Microsecond
 	askAfter  = 200 * time.Microsecond
 )
@@ -78,7 +87,26 @@ func NewLane(engine gpu.Engine, peer int, done Word) (*Lane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copy engine: %w", typed(err))
 	}
-	return &Lane{engine: engine, stream: stream, done: done, peer: peer}, nil
+	l := &Lane{engine: engine, stream: stream, done: done, peer: peer}
+	if err := l.addWords(); err != nil {
+		return nil, errors.Join(fmt.Errorf("copy engine: %w", typed(err)), engine.CloseStream(stream))
+	}
+	return l, nil
+}
+
+// addWords makes the stream for words, where streams can wait for each other.
+func (l *Lane) addWords() (err error) {
+	m, ok := l.engine.(gpu.Marker)
+	if !ok {
+		return nil
+	}
+	if l.words, err = l.engine.NewStream(); err != nil {
+		return err
+	}
+	if l.join, err = m.NewMark(); err != nil {
+		return errors.Join(err, l.engine.CloseStream(l.words))
+	}
+	return nil
 }
 
 // Counter is a peer's semaphore that this rank alone raises over a lane. A copy
@@ -172,9 +200,11 @@ func (l *Lane) progress() uint64 {
 // all before is. On a lane that is idle the host stores words itself; else the stream
 // does when it gets there.
 func (l *Lane) issue(o operation) error {
-	direct := o.bytes == 0 && l.progress() == l.issued
+	idle := l.progress() == l.issued
+	direct := o.bytes == 0 && idle
+	l.apart = l.apart && !idle || l.join != nil && o.bytes >= apartFrom
 	if o.bytes > 0 {
-		l.last = Word{}
+		l.last, l.behind = Word{}, true
 		if err := l.engine.Copy(l.stream, o.dst, o.src, o.bytes); err != nil {
 			return l.fail(fmt.Sprintf("copy of %d bytes", o.bytes), err)
 		}
@@ -208,7 +238,16 @@ func (l *Lane) store(direct *bool, w Word, value uint64) error {
 		return nil
 	}
 	l.last, l.value = w, value
-	return l.engine.Write(l.stream, w.Device, value)
+	if !l.apart {
+		return l.engine.Write(l.stream, w.Device, value)
+	}
+	if l.behind {
+		if err := errors.Join(l.join.Record(l.stream), l.join.Wait(l.words)); err != nil {
+			return err
+		}
+		l.behind = false
+	}
+	return l.engine.Write(l.words, w.Device, value)
 }
 
 func (l *Lane) mark() error {
@@ -342,7 +381,11 @@ func (l *Lane) Close(ctx context.Context) error {
 	l.closed = true
 	l.mu.Unlock()
 	err := l.Settle(ctx)
-	if e := l.engine.CloseStream(l.stream); err == nil && e != nil {
+	e := l.engine.CloseStream(l.stream)
+	if l.join != nil {
+		e = errors.Join(e, l.engine.CloseStream(l.words), l.join.Close())
+	}
+	if err == nil && e != nil {
 		err = l.blame("close", e)
 	}
 	return err
