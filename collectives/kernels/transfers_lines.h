@@ -337,11 +337,10 @@ class LineProgress {
     block_sync();
   }
 
-  // send_beside puts parts of the share beside the chunks that tell of them. One warp tells, behind a fence
-  // that takes microseconds, when the others have begun with the next part. So there are two slots at least.
+  // send_beside puts parts of the share beside the chunks that tell of them. The first warp tells, behind a fence
+  // that takes microseconds, while the others put the next part. So there are two slots at least.
   MSCCLPP_DEVICE bool send_beside(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
     const Share all = share_of(x);
-    uint32_t turn = 0;
     bool ok = true;
     MSCCLPP_ROLLED
     for (uint64_t i = 0; i <= n; ++i) {
@@ -354,26 +353,25 @@ class LineProgress {
              });
         if (!block_sync_and(ok)) return false;
       }
-      if (i > 0) tell_beside(p, position - 1, x.bytes, turn);
+      if (i > 0) tell_beside(p, position - 1, x.bytes);
       if (i == n) break;
       const Share part = part_of(x, all, x.chunk + i);
-      copy(beside_address(a_, lane_, p.peer, head(a_).rank, position), x.buffer + part.first, part.bytes, thread_id(), block_dim());
+      copy_beside_tellers(beside_address(a_, lane_, p.peer, head(a_).rank, position), x.buffer + part.first, part.bytes);
       stored();
     }
     return true;
   }
 
-  // tell_beside sends a chunk without data, for which there is room, as one turn of a block.
-  MSCCLPP_DEVICE void tell_beside(const LinePipe<A>& p, uint64_t position, uint64_t total, uint32_t& turn) const {
+  // tell_beside sends a chunk without data, for which there is room.
+  MSCCLPP_DEVICE void tell_beside(const LinePipe<A>& p, uint64_t position, uint64_t total) const {
     const bool rewrites = p.rewrites(position);
     const uint32_t columns = rewrites ? a_.lines.groups * kRowUnits : kRowUnits;
     uint64_t room = position + 1;
     MSCCLPP_ROLLED
-    for (uint32_t c = column_of(turn); c < columns; c += block_dim()) {
+    for (uint32_t c = thread_id(); c < columns; c += block_dim()) {
       p.tells(position);
       send_column(p, position, Column{c / kRowUnits, c % kRowUnits}, nullptr, 0, total, rewrites, room);
     }
-    turn = after(turn, columns);
     if (rewrites) block_sync();
   }
 
