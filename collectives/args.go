@@ -173,16 +173,16 @@ type linePipes struct {
 // transferArgs is the argument of the kernels of messages.
 type transferArgs struct {
 	common
-	Transfers uint32
-	Listed    uint32
-	First     uint64
-	Memory    uintptr
-	Lines     linePipes
-	LongBytes uint64
-	Beside    uint32 // bytes
-	_         uint32
-	List      [maxTransfers]transfer
-	Theirs    [maxTransfers]uintptr
+	Transfers   uint32
+	Listed      uint32
+	First       uint64
+	Memory      uintptr
+	Lines       linePipes
+	LongBytes   uint64
+	Beside      uint32 // bytes
+	BesideSlots uint32
+	List        [maxTransfers]transfer
+	Theirs      [maxTransfers]uintptr
 }
 
 // nearTransferArgs is that of the kernel for few messages of few ranks.

@@ -40,6 +40,7 @@ const (
 	slotUnit      = 256
 	leastTold     = 48 << 10
 	mostBelt      = 64 << 10
+	besideSlots   = 8
 	leastBeside   = 32 << 10
 
 	// Of messages, as many lanes as there can be blocks that send beside as many that
@@ -133,7 +134,7 @@ func (g geometry) beltChunk(share uint64, lanes, peers uint32) uint64 {
 // faster than lines.
 func (g geometry) beside(lanes uint32) uint32 {
 	shared := max(1, (lanes+g.Lanes-1)/g.Lanes) // lanes in the slots of one
-	n := uint32(pipeSlots*g.PipeSlot) / (shared * lineSlots) / line * line
+	n := uint32(pipeSlots*g.PipeSlot) / (shared * besideSlots) / line * line
 	if n < leastBeside {
 		return 0
 	}

@@ -35,7 +35,7 @@ func TestLayoutsAgree(t *testing.T) {
 			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
 			"Stride": "stride", "Count": "count", "Op": "op", "Scale": "scale", "Signature": "signature", "Scratch": "scratch"}},
 		{"Transfer", transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
-		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "LongBytes": "long_bytes", "Beside": "beside", "List": "list", "Theirs": "theirs"}},
+		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "LongBytes": "long_bytes", "Beside": "beside", "BesideSlots": "beside_slots", "List": "list", "Theirs": "theirs"}},
 		{"LinePipes", linePipes{}, map[string]string{"Offset": "offset", "Lanes": "lanes", "Active": "active", "Slots": "slots", "Groups": "groups"}},
 		{"NearTransferArgs", nearTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
 			"Transfers": "transfers", "Early": "early", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},

@@ -54,7 +54,7 @@ func (c *Comm) fillMessages() {
 	k, g := &c.args.common, &c.geometry
 	c.groupArgs.common = *k
 	c.groupArgs.Lines = linePipes{Offset: g.LinePipes, Slots: lineSlots, Groups: g.LineGroups, Lanes: min(g.LineLanes, powerBelow(c.blocks/2))}
-	c.groupArgs.LongBytes, c.groupArgs.Beside = longMessage, g.beside(c.groupArgs.Lines.Lanes)
+	c.groupArgs.LongBytes, c.groupArgs.Beside, c.groupArgs.BesideSlots = longMessage, g.beside(c.groupArgs.Lines.Lanes), besideSlots
 	if c.host {
 		c.groupArgs.LongBytes = math.MaxUint64
 	}

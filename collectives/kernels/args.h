@@ -258,8 +258,8 @@ struct TransferArgs {
   uint64_t* memory;    // null: list is the group
   LinePipes lines;
   uint64_t long_bytes;  // from which on a message that goes as lines is long: see transfers_lines.h
-  uint32_t beside;      // bytes of it that go beside a chunk; 0: there is no room
-  uint32_t reserved;
+  uint32_t beside;        // bytes of it that go beside a chunk; 0: there is no room
+  uint32_t beside_slots;  // for so many chunks of a lane, a power of two
   Transfer list[kMaxTransfers];
   uint64_t theirs[kMaxTransfers];  // of what is received, the buffer as the peer addresses it, or 0
 };

@@ -166,7 +166,7 @@ MSCCLPP_DEVICE void exchange_shares(const Args& a, Out out, In in) {
           if (at >= bytes) continue;
           char* const to = take || own ? in(p) + first : belt.to(p, k);
           const char* const from = take ? belt.from(p, j) : out(p) + first;
-          copy_beside_tellers(to + at, from + at, smaller(bytes - at, kTurnBytes));
+          copy(to + at, from + at, smaller(bytes - at, kTurnBytes), thread_id(), block_dim());
         }
       }
       belt.end(all(takes));
@@ -223,7 +223,7 @@ MSCCLPP_DEVICE void broadcast_shares(const Args& a) {
         const Slice s = workers.part(root || later ? p : c.rank, root ? k : later ? j - kBehind : j, bytes, each, 1, lane, c.lanes);
         char* const to = put ? belt.to(p, root ? k : j) : out + s.first;
         const char* const from = root ? in + s.first : put ? belt.from(a.root, j) : later ? belt.from(p, j - kBehind) : belt.from(a.root, j);
-        copy_beside_tellers(to, from, s.count);
+        copy(to, from, s.count, thread_id(), block_dim());
       }
       belt.end(takes(k));
     }
@@ -260,7 +260,7 @@ MSCCLPP_DEVICE void reduce_shares(const Args& a) {
           const uint32_t p = (c.rank + i) % c.ranks;
           if (!workers.has(p)) continue;
           const Slice s = part(p, k);
-          copy_beside_tellers(belt.to(p, k), in + s.first * sizeof(T), s.count * sizeof(T));
+          copy(belt.to(p, k), in + s.first * sizeof(T), s.count * sizeof(T), thread_id(), block_dim());
         }
       };
       const auto take = [&]() MSCCLPP_LAMBDA {
@@ -278,7 +278,7 @@ MSCCLPP_DEVICE void reduce_shares(const Args& a) {
         for (uint32_t i = 1; i < c.ranks; ++i) {
           const uint32_t p = (c.rank + i) % c.ranks;
           const Slice s = part(p, j);
-          copy_beside_tellers(out + s.first * sizeof(T), belt.from(p, j), s.count * sizeof(T));
+          copy(out + s.first * sizeof(T), belt.from(p, j), s.count * sizeof(T), thread_id(), block_dim());
         }
       };
       const bool comes = mine ? until(k, kBehind, n) > 0 : gets && until(k, 2 * kBehind, n) > 0;

@@ -80,18 +80,6 @@ constexpr uint64_t kTurnBytes = 256;
 constexpr uint64_t kTurnBytes = 1 << 20;
 #endif
 
-// copy_beside_tellers copies as a block, but for the first threads where there are others: these tell peers of
-// what was stored before, behind a fence of microseconds, for which the block would wait at its next barrier if they had a part.
-MSCCLPP_DEVICE void copy_beside_tellers(void* to, const void* from, uint64_t bytes) {
-#if MSCCLPP_TARGET_HIP
-  constexpr uint32_t kTellers = 64;
-#else
-  constexpr uint32_t kTellers = 32;
-#endif
-  const uint32_t first = block_dim() >= 2 * kTellers ? kTellers : 0;
-  if (thread_id() >= first) copy(to, from, bytes, thread_id() - first, block_dim() - first);
-}
-
 // even_step is the size of a step, at most `most`, a multiple of 64, with which all lanes have as many
 // steps: what one has left over it would work on while the others are done.
 MSCCLPP_DEVICE uint64_t even_step(uint64_t total, uint32_t lanes, uint64_t most) {

@@ -45,11 +45,14 @@ MSCCLPP_DEVICE char* buffer_there(const TransferArgs& a, uint32_t t) {
 }
 MSCCLPP_DEVICE char* buffer_there(const NearTransferArgs&, uint32_t) { return nullptr; }
 
-// How many bytes lie beside a chunk; 0: no room. The area of two lanes may be in the slots of one lane of pipes.
+// How many bytes lie beside a chunk, 0: no room; and for how many chunks of a lane, a power of two from 2 on and at most as
+// many as its pipe has slots. What two lanes need may be in the slots of one lane of pipes.
 MSCCLPP_DEVICE uint32_t beside_bytes(const TransferArgs& a) { return a.beside; }
 MSCCLPP_DEVICE uint32_t beside_bytes(const NearTransferArgs&) { return 0; }
+MSCCLPP_DEVICE uint32_t beside_slots(const TransferArgs& a) { return a.beside_slots; }
+MSCCLPP_DEVICE uint32_t beside_slots(const NearTransferArgs&) { return 0; }
 MSCCLPP_DEVICE char* beside_address(const TransferArgs& a, uint32_t lane, uint32_t to, uint32_t from, uint64_t position) {
-  const uint64_t number = uint64_t(lane / a.common.lanes) * a.lines.slots + (position & (a.lines.slots - 1));
+  const uint64_t number = uint64_t(lane / a.common.lanes) * a.beside_slots + (position & (a.beside_slots - 1));
   return Pipe::address(a.common, lane % a.common.lanes, to, from, 0) + number * a.beside;
 }
 MSCCLPP_DEVICE char* beside_address(const NearTransferArgs&, uint32_t, uint32_t, uint32_t, uint64_t) { return nullptr; }
@@ -202,10 +205,14 @@ class LineProgress {
       const bool last = p.begun(x.position + most - 1), next = p.begun(x.position);
       return last ? most : next ? 1 : 0;
     }
-    if (x.room < x.position + most || awaits_taken(q)) x.room = p.room();
+    const uint64_t from = x.position + fewer(x);
+    if (x.room < from + most || awaits_taken(q)) x.room = p.room();
     if (awaits_taken(q)) return x.room == x.position + a_.lines.slots;
-    return static_cast<uint32_t>(smaller(x.room > x.position ? x.room - x.position : 0, most));
+    return static_cast<uint32_t>(smaller(x.room > from ? x.room - from : 0, most));
   }
+
+  // How many slots fewer than the pipe has there are beside it, if that is where a message goes.
+  MSCCLPP_DEVICE uint32_t fewer(const LineQueue& x) const { return due_of(a_, x) == kDueBeside ? a_.lines.slots - beside_slots(a_) : 0; }
 
   MSCCLPP_DEVICE void look() {
 #if MSCCLPP_TARGET_GPU
@@ -337,41 +344,40 @@ class LineProgress {
     block_sync();
   }
 
-  // send_beside puts parts of the share beside the chunks that tell of them. The first warp tells, behind a fence
-  // that takes microseconds, while the others put the next part. So there are two slots at least.
+  // send_beside puts parts of the share beside the chunks that tell of them. Warps tell by turns, behind a fence
+  // that takes microseconds, when the others have begun with the next part.
   MSCCLPP_DEVICE bool send_beside(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
     const Share all = share_of(x);
-    bool ok = true;
+    const uint32_t behind = fewer(x);
+    uint32_t turn = 0;
     MSCCLPP_ROLLED
     for (uint64_t i = 0; i <= n; ++i) {
       const uint64_t position = x.position + i;
-      if (i < n) {
-        ok = thread_id() != 0 || x.room > position ||
-             wait_brief(head(a_).control, p.site(kWordPipeTail, position + 1 - a_.lines.slots), [&]() MSCCLPP_LAMBDA {
-               x.room = p.room();
-               return x.room > position;
-             });
-        if (!block_sync_and(ok)) return false;
-      }
-      if (i > 0) tell_beside(p, position - 1, x.bytes);
+      if (i < n && !block_sync_and(thread_id() != 0 || x.room > position + behind ||
+                                   wait_brief(head(a_).control, p.site(kWordPipeTail, position + 1 - beside_slots(a_)), [&]() MSCCLPP_LAMBDA {
+                                     x.room = p.room();
+                                     return x.room > position + behind;
+                                   }))) return false;
+      if (i > 0) tell_beside(p, position - 1, x.bytes, turn);
       if (i == n) break;
       const Share part = part_of(x, all, x.chunk + i);
-      copy_beside_tellers(beside_address(a_, lane_, p.peer, head(a_).rank, position), x.buffer + part.first, part.bytes);
+      copy(beside_address(a_, lane_, p.peer, head(a_).rank, position), x.buffer + part.first, part.bytes, thread_id(), block_dim());
       stored();
     }
     return true;
   }
 
   // tell_beside sends a chunk without data, for which there is room.
-  MSCCLPP_DEVICE void tell_beside(const LinePipe<A>& p, uint64_t position, uint64_t total) const {
+  MSCCLPP_DEVICE void tell_beside(const LinePipe<A>& p, uint64_t position, uint64_t total, uint32_t& turn) const {
     const bool rewrites = p.rewrites(position);
     const uint32_t columns = rewrites ? a_.lines.groups * kRowUnits : kRowUnits;
     uint64_t room = position + 1;
     MSCCLPP_ROLLED
-    for (uint32_t c = thread_id(); c < columns; c += block_dim()) {
+    for (uint32_t c = column_of(turn); c < columns; c += block_dim()) {
       p.tells(position);
       send_column(p, position, Column{c / kRowUnits, c % kRowUnits}, nullptr, 0, total, rewrites, room);
     }
+    turn = after(turn, columns);
     if (rewrites) block_sync();
   }
 

@@ -96,6 +96,7 @@ struct World {
     a.lines = lines();
     a.long_bytes = long_bytes;
     a.beside = beside;
+    a.beside_slots = c.slots > 2 ? c.slots / 2 : 2;
     a.common.lanes = shared;
     a.common.pipes = pipes();
     a.common.pipe_slot = pipe_slot();

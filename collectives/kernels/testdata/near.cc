@@ -172,9 +172,7 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
         s[r].calls[k].outputs[p] = reinterpret_cast<uint64_t>(out[p][k]) - 64 * p;
       }
     }
-    // Of a block of so many the first tell while the others copy.
-    const uint32_t block = ranks == 2 && r == 0 ? 66 : r % 2 == 0 ? 4 : 3;
-    job.launch(r, 1 + r % 3, block, wide_sequence, s[r]);
+    job.launch(r, 1 + r % 3, r % 2 == 0 ? 4 : 3, wide_sequence, s[r]);
   }
   job.run();
   for (uint32_t r = 0; r < ranks; ++r) {
