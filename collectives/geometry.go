@@ -19,7 +19,7 @@ type geometry struct {
 	Stages     uint64
 	StageSlot  uint64
 	Pipes      uint64
-	PipeSlot   uint64
+	PipeSlot   uint64 // with its header
 	LinePipes  uint64 // on GPUs
 	LineLanes  uint32 // with pipes of lines; 0: no room for any
 	LineGroups uint32 // of 16 lines, in a slot of theirs
@@ -31,6 +31,7 @@ const (
 	lineSlots  = 8 // of pipes of lines
 
 	line          = 64
+	burst         = 512 // what a warp stores at once: links carry it in lines of 128 bytes, or in one more where it begins between two
 	pipeHeader    = 64
 	mostStageSlot = 1 << 20
 	mostPipeSlot  = 256 << 10
@@ -40,7 +41,7 @@ const (
 	slotUnit      = 256
 	leastTold     = 48 << 10
 	mostBelt      = 64 << 10
-	besideSlots   = 8
+	besideSlots   = 4
 	leastBeside   = 32 << 10
 
 	// Of messages, as many lanes as there can be blocks that send beside as many that
@@ -77,11 +78,10 @@ func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, err
 		rest -= 2 * (g.PacketHalf + g.LineHalf)
 		rest -= g.divideLinePipes(rest/4, n)
 	}
-	g.StageSlot = min(rest/2/(stageSlots*l), mostStageSlot) / line * line
-	g.Pipes = g.Stages + l*stageSlots*g.StageSlot
+	g.StageSlot = min(rest/2/(stageSlots*l), mostStageSlot) / burst * burst
+	g.Pipes = (g.Stages + l*stageSlots*g.StageSlot + burst - 1) / burst * burst
 	lines := g.linePipesOf(n)
-	payload := min((scratch-lines-g.Pipes)/(l*n*pipeSlots)-pipeHeader, mostPipeSlot) / line * line
-	g.PipeSlot = payload + pipeHeader
+	g.PipeSlot = min((scratch-lines-g.Pipes)/(l*n*pipeSlots), mostPipeSlot) / burst * burst
 	g.Total = g.Pipes + l*n*pipeSlots*g.PipeSlot
 	if lines != 0 {
 		g.LinePipes = (g.Total + deviceLine - 1) / deviceLine * deviceLine
@@ -126,7 +126,7 @@ func (g geometry) nearArea(lines bool, ranks int) (area, half, slot uint64) {
 func (g geometry) beltChunk(share uint64, lanes, peers uint32) uint64 {
 	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostBelt)
 	some := max(share/uint64(lanes)/2, leastTold/uint64(max(peers, 1)))
-	return max(min(some, most)/line*line, line)
+	return max(min(some, most)/burst*burst, burst)
 }
 
 // beside is how much of a long message lies beside each chunk of a pipe of lines, of so many
@@ -134,7 +134,7 @@ func (g geometry) beltChunk(share uint64, lanes, peers uint32) uint64 {
 // faster than lines.
 func (g geometry) beside(lanes uint32) uint32 {
 	shared := max(1, (lanes+g.Lanes-1)/g.Lanes) // lanes in the slots of one
-	n := uint32(pipeSlots*g.PipeSlot) / (shared * besideSlots) / line * line
+	n := uint32(pipeSlots*g.PipeSlot) / (shared * besideSlots) / burst * burst
 	if n < leastBeside {
 		return 0
 	}

@@ -56,6 +56,12 @@ MSCCLPP_DEVICE char* beside_address(const TransferArgs& a, uint32_t lane, uint32
   return Pipe::address(a.common, lane % a.common.lanes, to, from, 0) + number * a.beside;
 }
 MSCCLPP_DEVICE char* beside_address(const NearTransferArgs&, uint32_t, uint32_t, uint32_t, uint64_t) { return nullptr; }
+#if MSCCLPP_TARGET_CHECK
+constexpr uint64_t kBurst = 64;
+#else
+constexpr uint64_t kBurst = 512;
+#endif
+
 // What is offered in place of a buffer.
 MSCCLPP_DEVICE char* offer_beside() { return reinterpret_cast<char*>(1); }
 
@@ -315,12 +321,12 @@ class LineProgress {
     x.payload = beside_bytes(a_);
   }
 
-  // What of a long message goes through this lane.
+  // What of a long message goes through this lane, in units of what a warp stores at once.
   struct Share {
     uint64_t first, bytes;
   };
   MSCCLPP_DEVICE Share share_of(const LineQueue& x) const {
-    const uint64_t each = round_up(ceil_div(x.bytes, smaller(x.chunks, a_.lines.lanes)), 64), first = smaller(x.bytes, lane_ * each);
+    const uint64_t each = round_up(ceil_div(x.bytes, smaller(x.chunks, a_.lines.lanes)), kBurst), first = smaller(x.bytes, lane_ * each);
     return Share{first, smaller(each, x.bytes - first)};
   }
   // The part of it that goes beside chunk i of the share.
