@@ -52,7 +52,7 @@ const (
 
 // layout divides at most scratch bytes: an eighth for packets, a third for lines where
 // there are any, and a fourth of the rest for pipes of lines; half of what is left for
-// stages, the other for pipes, and none of them more than helps.
+// stages, of which GPUs need little: an eighth; the rest for pipes, and none of them more than helps.
 func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, error) {
 	n, l := uint64(ranks), uint64(lanes)
 	g := geometry{Lanes: lanes, Mailboxes: lanes}
@@ -65,9 +65,9 @@ func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, err
 		return g, fmt.Errorf("%w: %d bytes of scratch for %d ranks: expected at least %d", framework.ErrInvalid, scratch, ranks, least)
 	}
 	rest := scratch - g.Packets
-	most := uint64(mostPackets)
+	most, staged := uint64(mostPackets), uint64(2)
 	if device {
-		most = devicePackets
+		most, staged = devicePackets, 8
 	}
 	g.PacketHalf = min(rest/8, most) / 2 / 4096 * 4096
 	g.Lines = g.Packets + 2*g.PacketHalf
@@ -78,7 +78,7 @@ func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, err
 		rest -= 2 * (g.PacketHalf + g.LineHalf)
 		rest -= g.divideLinePipes(rest/4, n)
 	}
-	g.StageSlot = min(rest/2/(stageSlots*l), mostStageSlot) / burst * burst
+	g.StageSlot = min(rest/staged/(stageSlots*l), mostStageSlot) / burst * burst
 	g.Pipes = (g.Stages + l*stageSlots*g.StageSlot + burst - 1) / burst * burst
 	lines := g.linePipesOf(n)
 	g.PipeSlot = min((scratch-lines-g.Pipes)/(l*n*pipeSlots), mostPipeSlot) / burst * burst
