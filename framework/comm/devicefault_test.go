@@ -132,10 +132,10 @@ func TestRingsOfADeviceComeAndGo(t *testing.T) {
 			}
 			all = append(all, ch)
 		}
-		if n, s := dev.Mappings()-before, dev.Streams(); n != channels+1+2+2*2 || s != 2 {
+		if n, s := dev.Mappings()-before, dev.Streams(); n != channels+1+2+2*2 || s != 2*2 {
 			// the peer's memory for each, its counters, the tokens of both, and two rings with
-			// their heads; a
-			// stream for the peer, and that of the communicator
+			// their heads; for the
+			// peer, and for the communicator, a stream for copies and one for words behind them
 			return fmt.Errorf("%d mappings and %d streams for %d channels", n, s, channels)
 		}
 		for _, ch := range []*comm.PortChannel{all[0], all[channels-1]} { // of different rings

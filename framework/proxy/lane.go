@@ -51,7 +51,8 @@ type Lane struct {
 	ended  uint64 // of them, those known to have ended
 	last   Word   // what the stream writes last; without an address of the host nothing will tell its end
 	value  uint64 // and what it writes there; the word never had that value before
-	apart  bool   // words go on the stream for them…
+	large  uint64 // bytes of a copy behind which words go apart
+	apart  bool   // they go on the stream for them…
 	behind bool   // …which is to wait for copies first
 	fresh  bool   // something was issued since the last look
 	since  time.Time
@@ -87,7 +88,7 @@ func NewLane(engine gpu.Engine, peer int, done Word) (*Lane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copy engine: %w", typed(err))
 	}
-	l := &Lane{engine: engine, stream: stream, done: done, peer: peer}
+	l := &Lane{engine: engine, stream: stream, done: done, peer: peer, large: apartFrom}
 	if err := l.addWords(); err != nil {
 		return nil, errors.Join(fmt.Errorf("copy engine: %w", typed(err)), engine.CloseStream(stream))
 	}
@@ -202,7 +203,7 @@ func (l *Lane) progress() uint64 {
 func (l *Lane) issue(o operation) error {
 	idle := l.progress() == l.issued
 	direct := o.bytes == 0 && idle
-	l.apart = l.apart && !idle || l.join != nil && o.bytes >= apartFrom
+	l.apart = l.apart && !idle || l.join != nil && o.bytes >= l.large
 	if o.bytes > 0 {
 		l.last, l.behind = Word{}, true
 		if err := l.engine.Copy(l.stream, o.dst, o.src, o.bytes); err != nil {

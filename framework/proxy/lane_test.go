@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
 )
 
@@ -47,6 +48,67 @@ func (c *copying) idle(t testing.TB, peer int) {
 	})
 }
 
+// eitherWay runs a test with words on the stream of the copies, and apart from it.
+func eitherWay(t *testing.T, f func(t *testing.T, large uint64)) {
+	for name, large := range map[string]uint64{"together": apartFrom, "apart": 8} {
+		t.Run(name, func(t *testing.T) { f(t, large) })
+	}
+}
+
+// takeForLarge has all lanes take copies of so many bytes for large ones.
+func (c *copying) takeForLarge(bytes uint64) {
+	for _, l := range c.lanes {
+		l.mu.Lock()
+		l.large = bytes
+		l.mu.Unlock()
+	}
+}
+
+// Behind a large copy words go on a stream of their own, and so does what follows, until the
+// lane is idle.
+func TestWordsApartFromLargeCopies(t *testing.T) {
+	dev, err := gputest.Open(0)
+	must(t, err)
+	defer dev.Close()
+	m := alloc(t, dev, 256)
+	l := newLane(t, dev, 1)
+	l.large = 64
+	n := l.Counter(Word{Host: dev.Word(m.Addr()), Device: m.Addr()})
+	submit := func(bytes uint64) {
+		t.Helper()
+		if did, err := l.submit(operation{dst: m.Addr() + 64, src: m.Addr() + 128, bytes: bytes, counter: n}); did != under || err != nil {
+			t.Fatalf("%d, %v: expected an operation under way", did, err)
+		}
+	}
+	words := func() gpu.StreamState {
+		state, err := dev.Query(l.words)
+		must(t, err)
+		return state
+	}
+	for want, sizes := range map[uint64][]uint64{3: {64, 8, 0}, 2: {8, 8}} {
+		before := atomic.LoadUint64(dev.Word(m.Addr()))
+		release := dev.Hold()
+		for _, bytes := range sizes {
+			submit(bytes)
+		}
+		if apart := words() == gpu.StreamBusy; apart != (sizes[0] == 64) || l.apart != apart {
+			t.Errorf("copies of %d bytes: words apart: %v, said to be %v", sizes, apart, l.apart)
+		}
+		release()
+		must(t, l.Settle(bound(t)))
+		if got := atomic.LoadUint64(dev.Word(m.Addr())); got != before+want {
+			t.Errorf("%d signals, expected %d", got, before+want)
+		}
+	}
+	if did, err := l.submit(operation{counter: n}); did != complete || err != nil {
+		t.Errorf("%d, %v: expected the host to store the last one", did, err)
+	}
+	must(t, l.Close(bound(t)))
+	if n := dev.Streams(); n != 0 {
+		t.Errorf("%d streams are left", n)
+	}
+}
+
 // Signals and flushes of a lane with nothing to do are stored by the host alone.
 func TestIdleLaneNeedsNoStream(t *testing.T) {
 	c := newCopyingTo(t, 2, true)
@@ -74,8 +136,11 @@ func TestIdleLaneNeedsNoStream(t *testing.T) {
 
 // Behind a copy the stream stores what comes, also what needs no copy. When it has, that
 // is seen without one more store, and the host goes on with the next value.
-func TestBusyLaneKeepsTheOrder(t *testing.T) {
+func TestBusyLaneKeepsTheOrder(t *testing.T) { eitherWay(t, busyLaneKeepsTheOrder) }
+
+func busyLaneKeepsTheOrder(t *testing.T, large uint64) {
 	c := newCopyingTo(t, 1, true)
+	c.takeForLarge(large)
 	for lap := range uint64(20) {
 		before := c.stores()
 		release := c.dev.Hold()
@@ -120,9 +185,12 @@ func TestFlushBehindASignalToTheDevice(t *testing.T) {
 
 // However streams stop and go, a counter never falls, nothing is lost, and who sees a
 // signal sees the data that was put before it.
-func TestSignalsAreNeverReordered(t *testing.T) {
+func TestSignalsAreNeverReordered(t *testing.T) { eitherWay(t, signalsAreNeverReordered) }
+
+func signalsAreNeverReordered(t *testing.T, large uint64) {
 	const peers, rounds = 3, 300
 	c := newCopyingTo(t, peers, true)
+	c.takeForLarge(large)
 	source := c.dev.Word(c.copier.memories[511].addr) // the producer alone writes it, between flushes
 	var watchers sync.WaitGroup
 	stop := make(chan struct{})
@@ -184,8 +252,11 @@ func TestSignalsAreNeverReordered(t *testing.T) {
 }
 
 // Two rings drive one lane, as kernels and the host do: each signal counts.
-func TestTwoCopiersShareALane(t *testing.T) {
+func TestTwoCopiersShareALane(t *testing.T) { eitherWay(t, twoCopiersShareALane) }
+
+func twoCopiersShareALane(t *testing.T, large uint64) {
 	c := newCopyingTo(t, 1, true)
+	c.takeForLarge(large)
 	second := newRing(t, 64)
 	base, _ := second.Base()
 	other := NewCopier(second, uintptr(base), Options{})

@@ -21,7 +21,7 @@ import (
 // translates such an address.
 const far = 1 << 62
 
-// Device is a gpu.Device and a gpu.Engine.
+// Device is a gpu.Device, a gpu.Engine and a gpu.Marker.
 type Device struct {
 	host  *host.Device
 	index int

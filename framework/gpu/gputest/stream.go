@@ -22,6 +22,8 @@ type operation struct {
 	dst, src uintptr
 	bytes    uint64 // 0: store value
 	value    uint64
+	reach    chan struct{} // not nil: instead, close it…
+	await    chan struct{} // …or wait until another stream has
 }
 
 // Depth is how many operations a stream holds. A caller that adds one more waits,
@@ -88,6 +90,37 @@ func (d *Device) Write(h gpu.Stream, addr uintptr, value uint64) error {
 	atomic.AddUint64(&d.writes, 1)
 	return d.enqueue(h, operation{dst: addr, value: value})
 }
+
+// mark is a gpu.Mark.
+type mark struct {
+	device *Device
+	mu     sync.Mutex
+	last   chan struct{} // of the last record
+}
+
+// NewMark implements gpu.Marker.
+func (d *Device) NewMark() (gpu.Mark, error) { return &mark{device: d}, nil }
+
+// Record implements gpu.Mark.
+func (m *mark) Record(h gpu.Stream) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = make(chan struct{})
+	return m.device.enqueue(h, operation{reach: m.last})
+}
+
+// Wait implements gpu.Mark.
+func (m *mark) Wait(h gpu.Stream) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil {
+		return nil
+	}
+	return m.device.enqueue(h, operation{await: m.last})
+}
+
+// Close implements gpu.Mark.
+func (m *mark) Close() error { return nil }
 
 // Calls returns how often the engine was called so far.
 func (d *Device) Calls() (copies, writes, queries uint64) {
@@ -161,6 +194,10 @@ func (d *Device) Hold() (release func()) {
 
 func (s *stream) perform(o operation) {
 	d := s.device
+	if o.await != nil {
+		<-o.await
+		return
+	}
 	d.mu.Lock()
 	for d.hold != nil {
 		hold := d.hold
@@ -174,6 +211,8 @@ func (s *stream) perform(o operation) {
 		n = 8
 	}
 	switch {
+	case o.reach != nil:
+		close(o.reach)
 	case d.err != nil:
 	case !d.mapped(o.dst, n) || o.bytes > 0 && !d.mapped(o.src, n):
 		d.err = fmt.Errorf("%w: an illegal address: %d bytes from %#x to %#x", framework.ErrUnavailable, n, o.src, o.dst)
