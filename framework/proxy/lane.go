@@ -31,7 +31,8 @@ type Word struct {
 // outstanding the stream stores them, so that values of a word are never reordered.
 //
 // A word between two copies on one stream costs them some 15 µs. Behind a large copy words
-// therefore go on a stream of their own, which waits for marks of the first one, until the lane is idle.
+// therefore go on a stream of their own, which waits for marks of the first one, until the lane is idle. So the
+// data of a later put may be there before an earlier signal; that of an earlier one never is after it.
 //
 // A stream has room for so much; a driver that has none makes its caller wait. So
 // what goes beyond the lane's window waits in the lane, and other lanes go on.
@@ -70,6 +71,7 @@ type operation struct {
 	counter  *Counter
 	flush    Word // to complete, or none
 	pos      uint64
+	strict   bool // the copy comes behind all words as well
 }
 
 const (
@@ -123,7 +125,7 @@ func (l *Lane) Counter(w Word) *Counter { return &Counter{lane: l, word: w} }
 
 // Copy enqueues a copy behind what was enqueued before.
 func (l *Lane) Copy(dst, src uintptr, bytes uint64) error {
-	return l.now(operation{dst: dst, src: src, bytes: bytes})
+	return l.now(operation{dst: dst, src: src, bytes: bytes, strict: true})
 }
 
 // Write enqueues the store of a word behind what was enqueued before.
@@ -205,6 +207,11 @@ func (l *Lane) issue(o operation) error {
 	direct := o.bytes == 0 && idle
 	l.apart = l.apart && !idle || l.join != nil && o.bytes >= l.large
 	if o.bytes > 0 {
+		if o.strict && l.apart {
+			if err := after(l.join, l.words, l.stream); err != nil {
+				return l.fail("mark", err)
+			}
+		}
 		l.last, l.behind = Word{}, true
 		if err := l.engine.Copy(l.stream, o.dst, o.src, o.bytes); err != nil {
 			return l.fail(fmt.Sprintf("copy of %d bytes", o.bytes), err)
@@ -243,12 +250,17 @@ func (l *Lane) store(direct *bool, w Word, value uint64) error {
 		return l.engine.Write(l.stream, w.Device, value)
 	}
 	if l.behind {
-		if err := errors.Join(l.join.Record(l.stream), l.join.Wait(l.words)); err != nil {
+		if err := after(l.join, l.stream, l.words); err != nil {
 			return err
 		}
 		l.behind = false
 	}
 	return l.engine.Write(l.words, w.Device, value)
+}
+
+// after has what a stream is given from here on wait for what another one has been given so far.
+func after(m gpu.Mark, before, behind gpu.Stream) error {
+	return errors.Join(m.Record(before), m.Wait(behind))
 }
 
 func (l *Lane) mark() error {
@@ -303,7 +315,7 @@ func (l *Lane) look() (outstanding bool, err error) {
 		l.fresh, l.since, l.asked = false, now, now
 		return true, nil
 	}
-	if l.last.Host == nil && now.Sub(l.since) >= markAfter {
+	if l.last.Host == nil && l.marked < l.issued && now.Sub(l.since) >= markAfter {
 		if err := l.mark(); err != nil {
 			return false, err
 		}

@@ -103,6 +103,15 @@ func TestWordsApartFromLargeCopies(t *testing.T) {
 	if did, err := l.submit(operation{counter: n}); did != complete || err != nil {
 		t.Errorf("%d, %v: expected the host to store the last one", did, err)
 	}
+	for i := range uint64(200) { // what is asked for by Copy and Write is done in their order
+		must(t, l.Copy(m.Addr()+64, m.Addr()+128, 64))
+		must(t, l.Write(m.Addr()+8, i))
+		must(t, l.Copy(m.Addr()+16, m.Addr()+8, 8))
+		must(t, l.Settle(bound(t)))
+		if got := *dev.Word(m.Addr() + 16); got != i {
+			t.Fatalf("copy %d of a word has found %d", i, got)
+		}
+	}
 	must(t, l.Close(bound(t)))
 	if n := dev.Streams(); n != 0 {
 		t.Errorf("%d streams are left", n)
@@ -309,6 +318,24 @@ func TestSettleThatGivesUpForgets(t *testing.T) {
 	}
 	if l.last != (Word{}) {
 		t.Errorf("the lane still looks at %+v", l.last)
+	}
+	marks := func() uint64 {
+		_, n, _ := dev.Calls()
+		return n
+	}
+	before := marks()
+	until(t, "a mark", func() bool {
+		_, err := l.look()
+		must(t, err)
+		return l.marked == l.issued && time.Since(l.since) > 4*markAfter
+	})
+	if n := marks() - before; n != 1 {
+		t.Errorf("%d marks for one operation", n)
+	}
+	l.forget()
+	before = marks()
+	if _, err := l.look(); err != nil || marks() != before {
+		t.Errorf("%d marks more for an operation that has one, %v", marks()-before, err)
 	}
 	release()
 	must(t, l.Settle(bound(t)))
