@@ -27,8 +27,9 @@ const deathBound = 10 * time.Second
 // host is one of the two that a job takes this machine for: a launcher with one rank.
 type host struct {
 	cmd          *exec.Cmd
-	errs         bytes.Buffer
+	out, errs    bytes.Buffer
 	ended        chan struct{}
+	err          error // how, once it has
 	rank, plugin int
 	streams      []int // descriptors of the rank that its plugin has as well
 }
@@ -45,9 +46,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// startJob starts two ranks that reduce over tcp until somebody ends them, and waits until
-// both drive sockets that their plugins have made.
-func startJob(t *testing.T, dir string) [2]*host {
+// bench starts two hosts of a rank each that measure all-reduces over tcp, and go when the test does.
+func bench(t *testing.T, dir string, env []string, args ...string) [2]*host {
 	t.Helper()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(strings.Repeat("5a", 32)), 0o600); err != nil {
@@ -57,20 +57,29 @@ func startJob(t *testing.T, dir string) [2]*host {
 	var hosts [2]*host
 	for i := range hosts {
 		h := &host{ended: make(chan struct{})}
-		h.cmd = exec.Command(filepath.Join(dir, "mscclpp-run"), "-N", "2", "--node-rank", strconv.Itoa(i), "--master-addr", "127.0.0.1",
-			"--master-port", strconv.Itoa(port), "--transports", "tcp", "--log-level", "none", "-n", "1", "bench", "allreduce", "--bytes", "256K", "--iters", "10000000")
-		h.cmd.Env = append(os.Environ(), "MSCCLPP_SECRET_FILE="+secret, fmt.Sprintf("MSCCLPP_BOOTSTRAP__HOST_ID=host-%d", i))
-		h.cmd.Stderr = &h.errs
+		all := append([]string{"-N", "2", "--node-rank", strconv.Itoa(i), "--master-addr", "127.0.0.1", "--master-port", strconv.Itoa(port),
+			"--transports", "tcp", "--log-level", "none", "-n", "1", "bench", "allreduce"}, args...)
+		h.cmd = exec.Command(filepath.Join(dir, "mscclpp-run"), all...)
+		h.cmd.Env = append(append(os.Environ(), "MSCCLPP_SECRET_FILE="+secret, fmt.Sprintf("MSCCLPP_BOOTSTRAP__HOST_ID=host-%d", i)), env...)
+		h.cmd.Stdout, h.cmd.Stderr = &h.out, &h.errs
 		if err := h.cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		go func() { _ = h.cmd.Wait(); close(h.ended) }()
+		go func() { h.err = h.cmd.Wait(); close(h.ended) }()
 		t.Cleanup(func() {
 			_ = h.cmd.Process.Signal(syscall.SIGTERM) // ends its rank as well
 			<-h.ended
 		})
 		hosts[i] = h
 	}
+	return hosts
+}
+
+// startJob starts two ranks that reduce over tcp until somebody ends them, and waits until
+// both drive sockets that their plugins have made.
+func startJob(t *testing.T, dir string) [2]*host {
+	t.Helper()
+	hosts := bench(t, dir, nil, "--bytes", "256K", "--iters", "10000000")
 	for i, h := range hosts {
 		for deadline := time.Now().Add(time.Minute); !h.busy(); time.Sleep(10 * time.Millisecond) {
 			select {

@@ -1,15 +1,9 @@
 package tcp_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
+	"time"
 )
 
 // Two ranks reduce over streams that they drive: as a whole and in halves, which may not be
@@ -27,30 +21,19 @@ func TestPairReduces(t *testing.T) {
 		"one byte": {args: []string{"--bytes", "1000003", "--dtype", "u8"}, sizes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			secret := filepath.Join(t.TempDir(), "secret")
-			if err := os.WriteFile(secret, []byte(strings.Repeat("5a", 32)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			port := reserved(t)
-			var hosts [2]*exec.Cmd
-			var out, errs [2]bytes.Buffer
-			for i := range hosts {
-				args := append([]string{"-N", "2", "--node-rank", strconv.Itoa(i), "--master-addr", "127.0.0.1", "--master-port", strconv.Itoa(port),
-					"--transports", "tcp", "-n", "1", "bench", "allreduce", "--iters", "3", "--check", "--format", "json"}, c.args...)
-				hosts[i] = exec.Command(filepath.Join(dir, "mscclpp-run"), args...)
-				hosts[i].Env = append(append(os.Environ(), "MSCCLPP_SECRET_FILE="+secret, fmt.Sprintf("MSCCLPP_BOOTSTRAP__HOST_ID=host-%d", i)), c.env...)
-				hosts[i].Stdout, hosts[i].Stderr = &out[i], &errs[i]
-				if err := hosts[i].Start(); err != nil {
-					t.Fatal(err)
-				}
-			}
+			hosts := bench(t, dir, c.env, append([]string{"--iters", "3", "--check", "--format", "json"}, c.args...)...)
 			for i, h := range hosts {
-				if err := h.Wait(); err != nil {
-					t.Errorf("host %d: %v\n%s", i, err, errs[i].String())
+				select {
+				case <-h.ended:
+				case <-time.After(2 * time.Minute):
+					t.Fatalf("host %d has not ended after two minutes", i)
+				}
+				if h.err != nil {
+					t.Errorf("host %d: %v\n%s", i, h.err, h.errs.String())
 				}
 			}
 			rows := 0
-			for lines := json.NewDecoder(&out[0]); lines.More(); rows++ {
+			for lines := json.NewDecoder(&hosts[0].out); lines.More(); rows++ {
 				var row struct {
 					Bytes     int64
 					Errors    *int64
