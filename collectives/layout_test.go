@@ -191,7 +191,7 @@ func TestBeltsFitIntoPipes(t *testing.T) {
 		for _, lanes := range []uint32{1, 32, 100, maxLanes} {
 			for _, share := range []uint64{0, 1, 1 << 20, 16 << 20, 1 << 30} {
 				chunk := g.beltChunk(share, lanes, uint32(ranks-1))
-				if used := uint64(lanes) * uint64(ranks) * pipeSlots * chunk; used > room || chunk%line != 0 || chunk == 0 {
+				if used := uint64(lanes) * uint64(ranks) * pipeSlots * chunk; used > room || (g.Pipes|chunk)%burst != 0 || chunk == 0 {
 					t.Errorf("%d ranks, %d lanes, a share of %d: chunks of %d bytes take %d of %d", ranks, lanes, share, chunk, used, room)
 				}
 			}
@@ -199,5 +199,29 @@ func TestBeltsFitIntoPipes(t *testing.T) {
 				t.Errorf("%d ranks, %d lanes: a lane tells of %d bytes of a large share at a time: want %d at least", ranks, lanes, told, leastTold)
 			}
 		}
+	}
+}
+
+// What lies beside the pipes of lines between two ranks stays within the slots that pipes have between
+// them, and begins where lines of links do.
+func TestBesidePipesFitsIntoTheirSlots(t *testing.T) {
+	for ranks := 2; ranks <= maxRanks; ranks++ {
+		g, err := layout(deviceScratch, ranks, deviceLanes, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for lanes := uint32(1); lanes <= mostLineLanes; lanes *= 2 {
+			each := uint64(g.beside(lanes))
+			if ranks <= 4 && each == 0 {
+				t.Errorf("%d ranks, %d lanes: no room beside pipes", ranks, lanes)
+			}
+			shared := uint64(max(1, lanes/g.Lanes))
+			if used := shared * besideSlots * each; used > pipeSlots*g.PipeSlot || (each|g.Pipes|g.PipeSlot)%burst != 0 {
+				t.Errorf("%d ranks, %d lanes: %d parts of %d bytes for each take %d of %d", ranks, lanes, besideSlots, each, used, pipeSlots*g.PipeSlot)
+			}
+		}
+	}
+	if besideSlots < 2 || besideSlots > lineSlots || besideSlots&(besideSlots-1) != 0 {
+		t.Errorf("%d slots beside a pipe of %d: want a power of two from 2 on", besideSlots, lineSlots)
 	}
 }
