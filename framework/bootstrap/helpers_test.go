@@ -112,6 +112,23 @@ func openFDs(t testing.TB) int {
 	return len(entries)
 }
 
+// openFDsOf counts the open descriptors of one file. What earlier tests left to
+// finalizers does not move it, as it moves openFDs.
+func openFDsOf(t testing.TB, f *os.File) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, e := range entries {
+		if link, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && link == f.Name() {
+			n++
+		}
+	}
+	return n
+}
+
 // settledFDs is openFDs once the count rests: what was closed a moment ago, and what
 // earlier tests left to finalizers, is gone by then.
 func settledFDs(t testing.TB) int {

@@ -197,7 +197,6 @@ func TestLocalKill(t *testing.T) {
 
 // Descriptors that were never received are closed.
 func TestCloseReleases(t *testing.T) {
-	before := openFDs(t)
 	share := fdShare(t, "x")
 	locals := InProcess(2)
 	for range 5 {
@@ -205,12 +204,12 @@ func TestCloseReleases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := openFDs(t); got != before+6 {
-		t.Fatalf("%d descriptors in flight, expected 6", got-before)
+	if got := openFDsOf(t, share.FD); got != 6 {
+		t.Fatalf("%d descriptors of the share, expected ours and 5 in flight", got)
 	}
 	_ = locals[1].Close()
-	if got := openFDs(t); got != before+1 {
-		t.Errorf("%d descriptors left, expected 1", got-before)
+	if got := openFDsOf(t, share.FD); got != 1 {
+		t.Errorf("%d descriptors of the share left, expected ours alone", got)
 	}
 	if err := locals[0].Send(bounded(t, time.Second), 1, 1, framework.Parcel{}); !errors.Is(err, framework.ErrPeer) {
 		t.Errorf("send to a closed rank: %v", err)
