@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -82,6 +83,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	path := file(t, "transports: [shm]\nplugins:\n  embed: [shm]\n")
 	misspelled := file(t, "transports: [shm]\ncom:\n  scratch: 1MiB\n")
 	option := file(t, "transports: [shm]\nplugins:\n  embed: [shm]\ntransport:\n  shm:\n    drain_spinn: 1ms\n")
+	unused := file(t, "transports: [shm]\nplugins:\n  embed: [shm]\ntransport:\n  ib-host:\n    gid_index: 3\n")
 	for name, c := range map[string]struct {
 		options []mscclpp.Option
 		class   error
@@ -96,7 +98,11 @@ func TestMistakesAreNamed(t *testing.T) {
 		"a misspelled option in a setting": {
 			with(mscclpp.WithSetting("transport.shm.drain_cpus", "1")), framework.ErrInvalid, []string{"WithSetting", "drain_cpus", "drain_cpu"}},
 		"options of a transport that is not used": {
-			with(mscclpp.WithSetting("transport.smh.drain_cpu", "1")), framework.ErrInvalid, []string{"smh", "shm"}},
+			with(mscclpp.WithSetting("transport.smh.drain_cpu", "1")), framework.ErrInvalid, []string{"WithSetting", "transport.smh.drain_cpu", "[shm]"}},
+		"options of a transport that is not used, in a file": {
+			[]mscclpp.Option{mscclpp.WithConfigFile(unused)}, framework.ErrInvalid, []string{unused + ":6", "transport.ib-host.gid_index", "[shm]"}},
+		"a section of a transport that is not used": {
+			[]mscclpp.Option{mscclpp.WithConfigFile(file(t, "transports: [shm]\nplugins: {embed: [shm]}\ntransport: {smh: {}}\n"))}, framework.ErrInvalid, []string{"smh", "[shm]"}},
 		"an unknown transport": {
 			[]mscclpp.Option{mscclpp.WithSetting("transports", "shn")}, framework.ErrInvalid, []string{"shn"}},
 		"an unknown transport to embed": {
@@ -236,6 +242,27 @@ func TestDumpOfAJob(t *testing.T) {
 	}
 	if want := "comm world: rank 0 of 1: running\n"; b.String() != want {
 		t.Errorf("%q, expected %q", b.String(), want)
+	}
+}
+
+// Ranks with other lists of transports say so at once, and not that calls do not match.
+func TestOtherTransportsAreRefused(t *testing.T) {
+	for _, other := range []string{"tcp", "tcp,shm", "ib-host,tcp"} {
+		t.Run(other, func(t *testing.T) {
+			printed, codes := ranks(t, "over shm,tcp", "over "+other)
+			want := []string{"rank 1", "its transports on host", fmt.Sprint(strings.Split(other, ",")), "those of rank 0 on host", "[shm tcp]", "expected the same list"}
+			for r := range codes {
+				took, _, _ := strings.Cut(strings.TrimPrefix(printed[r], "after "), " ")
+				if d, err := time.ParseDuration(took); codes[r] != 3 || err != nil || d > 10*time.Second {
+					t.Errorf("rank %d: code %d, %q: expected code 3 long before the time to appear is over", r, codes[r], printed[r])
+				}
+				for _, w := range want {
+					if !strings.Contains(printed[r], w) {
+						t.Errorf("rank %d: %q, expected it to say %q", r, printed[r], w)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -42,7 +42,7 @@ func openTransports(ctx context.Context, cfg *config.Effective, log *slog.Logger
 			return nil, fmt.Errorf("%w: transports: %q is listed twice", framework.ErrInvalid, name)
 		}
 	}
-	if err := optionsWithoutTransport(&cfg.Config); err != nil {
+	if err := optionsWithoutTransport(cfg); err != nil {
 		return nil, err
 	}
 	all := make([]*opened, len(cfg.Transports))
@@ -68,11 +68,25 @@ func openTransports(ctx context.Context, cfg *config.Effective, log *slog.Logger
 }
 
 // optionsWithoutTransport refuses options that nobody would read: most likely the
-// name of the transport is misspelled.
-func optionsWithoutTransport(cfg *config.Config) error {
-	for name := range cfg.Transport {
-		if !slices.Contains(cfg.Transports, name) {
-			return fmt.Errorf("%w: options for transport %q, which is not in the list transports %v", framework.ErrInvalid, name, cfg.Transports)
+// name of the transport is misspelled. A variable of MSCCL++ stands for options of
+// several transports, and counts for those that are listed.
+func optionsWithoutTransport(cfg *config.Effective) error {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Transport)) {
+		if slices.Contains(cfg.Transports, name) {
+			continue
+		}
+		var from []string
+		for _, key := range slices.Sorted(maps.Keys(cfg.Transport[name])) {
+			if origin := cfg.Origin("transport." + name + "." + key); !origin.Flat() {
+				from = append(from, fmt.Sprintf("%s: transport.%s.%s", origin, name, key))
+			}
+		}
+		err := fmt.Errorf("%w: options for transport %q, which is not in the list transports %v", framework.ErrInvalid, name, cfg.Transports)
+		switch {
+		case len(from) > 0:
+			return fmt.Errorf("%s: %w", strings.Join(from, ", "), err)
+		case len(cfg.Transport[name]) == 0: // a section without keys
+			return err
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ const (
 )
 
 // Options says how a Comm is made. The zero value of a field is its default. All
-// ranks pass the same options.
+// ranks pass the same options, or New fails on all of them and says what differs.
 type Options struct {
 	Scratch   uint64 // bytes a rank that data passes through; default 32 MiB, on a GPU 256 MiB
 	MaxBlocks int    // of one kernel; default: what the device suggests
@@ -33,7 +33,7 @@ type Options struct {
 
 	CopyScratch uint64     // bytes of a GPU that sums by copy engines pass through, from the first on; default 1 GiB
 	NoCopies    bool       // leaves copy engines alone
-	NoLines     bool       // for GPUs whose links tear lines of 128 bytes: PCIe. Of one rank is enough
+	NoLines     bool       // for GPUs whose links tear lines of 128 bytes: PCIe. Of one rank on a GPU is enough
 	Signatures  Signatures // default SignaturesStall
 	Table       []Row      // goes before the built-in table
 	Links       Links      // of each rank its own
@@ -100,17 +100,13 @@ type Comm struct {
 	undump func() // takes Dump out of those of the communicator
 }
 
-// agreement is what has to be the same on all ranks.
+// agreement is what has to be the same on all ranks of what follows from settings, which
+// are, and from transports and devices.
 type agreement struct {
-	Geometry   geometry
-	Signatures Signatures
-	Table      []Row
-	Basis      string
-	Rows       string // a sum of the built-in ones: a model may make others of other kernels
-	Blocks     uint32
-	Copies     uint64
-	NoCopies   bool
-	NoLines    bool
+	Geometry geometry
+	Basis    string
+	Rows     string // a sum of the built-in ones: a model may make others of other kernels
+	Blocks   uint32
 }
 
 // New prepares collectives on a communicator. It is collective: it allocates scratch
@@ -136,6 +132,9 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		return nil, fmt.Errorf("%w: collectives: signatures %q: expected never, stall or always", framework.ErrInvalid, o.Signatures)
 	}
 	x := &Comm{comm: c, opts: o, host: onHost, table: o.Table, groupArgs: new(transferArgs)}
+	if err := x.agreeSettings(ctx); err != nil {
+		return nil, err
+	}
 	reach, err := together(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
@@ -228,7 +227,7 @@ func (c *Comm) agree(ctx context.Context) error {
 		return fmt.Errorf("collectives: %w", err)
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(rows))
-	mine, err := json.Marshal(agreement{c.geometry, c.opts.Signatures, c.table, c.basis, sum, c.blocks, c.opts.CopyScratch, c.opts.NoCopies, c.opts.NoLines})
+	mine, err := json.Marshal(agreement{c.geometry, c.basis, sum, c.blocks})
 	if err != nil {
 		return fmt.Errorf("collectives: %w", err)
 	}

@@ -125,6 +125,7 @@ const (
 	opAllGather      = "all-gather"
 	opExchange       = "exchange"
 	opReach          = "reach"
+	opSurvey         = "survey"
 	opReachPorts     = "reach by ports"
 	opMemoryChannels = "memory channels"
 	opMemoryChannel  = "memory channel"

@@ -1,11 +1,15 @@
 package comm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -28,10 +32,12 @@ type Communicator struct {
 
 	setup    sync.Mutex // one set-up call at a time
 	talk     sync.Mutex // one Barrier or AllGather at a time
+	nodes    []string   // names of the hosts, by rank
 	links    map[linkKey]*link
 	rings    sync.Mutex // held while numbers of triggers are given out
 	proxies  map[*Transport][]*proxyService
 	probed   map[*Transport]string // why one cannot be used, or ""
+	passed   *passedOver
 	control  *control
 	unlist   func() // takes a communicator that was split off from the dumps of its parent
 	children int    // number of Splits so far: names and tags of the next
@@ -52,9 +58,11 @@ type Communicator struct {
 // hello is what ranks tell each other first. It is JSON so that ranks of
 // different versions can still say what separates them.
 type hello struct {
-	ABI  int    `json:"abi"`
-	Host string `json:"host"`
-	Name string `json:"name"`
+	ABI        int      `json:"abi"`
+	Host       string   `json:"host"` // whose processors it shares
+	Node       string   `json:"node"` // the host's name, for people
+	Name       string   `json:"name"`
+	Transports []string `json:"transports"` // in order of preference
 }
 
 // New joins all ranks of boot into a communicator. It is collective, and a rank that
@@ -71,6 +79,9 @@ func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicato
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.passed == nil {
+		o.passed = &passedOver{told: make(map[string]bool)}
+	}
 	c := &Communicator{
 		opts:    o,
 		boot:    boot,
@@ -79,13 +90,15 @@ func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicato
 		links:   make(map[linkKey]*link),
 		proxies: make(map[*Transport][]*proxyService),
 		probed:  make(map[*Transport]string),
+		passed:  o.passed,
 	}
 	c.health.init()
 	if err := c.start(ctx); err != nil {
 		err = fmt.Errorf("comm %s: %w", o.Name, err)
 		// The others are waiting, or will be: for this rank to greet them, or to
-		// take part in the first call.
-		if w, ok := boot.(bootstrap.Watcher); ok && w.Err() == nil {
+		// take part in the first call. Unless they have found the same.
+		var alike *refusal
+		if w, ok := boot.(bootstrap.Watcher); ok && w.Err() == nil && !errors.As(err, &alike) {
 			w.Announce(c.accuse("new", err))
 		}
 		return nil, err
@@ -111,9 +124,9 @@ func (c *Communicator) start(ctx context.Context) error {
 	return nil
 }
 
-// greet compares versions, and returns the number of ranks on this host.
+// greet compares versions and transports, and returns the number of ranks on this host.
 func (c *Communicator) greet(ctx context.Context) (local int, err error) {
-	mine, err := json.Marshal(hello{ABI: device.ABI, Host: c.opts.Facts.Host, Name: c.opts.Name})
+	mine, err := json.Marshal(c.hello())
 	if err != nil {
 		return 0, err
 	}
@@ -121,16 +134,45 @@ func (c *Communicator) greet(ctx context.Context) (local int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("greeting: %w", err)
 	}
+	said := make([]hello, len(all))
 	for r, b := range all {
-		h, err := greeted(r, b, c.opts.Name)
-		if err != nil {
+		if said[r], err = greeted(r, b, c.opts.Name); err != nil {
 			return 0, err
 		}
-		if c.sameHost(r, h.Host) {
+		if c.sameHost(r, said[r].Host) {
 			local++
 		}
+		c.nodes = append(c.nodes, said[r].node())
 	}
-	return local, nil
+	return local, sameTransports(said)
+}
+
+// hello is what this rank says.
+func (c *Communicator) hello() hello {
+	h := hello{ABI: device.ABI, Host: c.opts.Facts.Host, Name: c.opts.Name}
+	h.Node, _ = os.Hostname() // "": it has no name
+	for _, t := range c.opts.Transports {
+		h.Transports = append(h.Transports, t.Name)
+	}
+	return h
+}
+
+// node is what people call the host of a rank: by the name that they gave it themselves,
+// if they did.
+func (h *hello) node() string { return cmp.Or(h.Host, h.Node, "unknown") }
+
+// sameTransports refuses ranks whose lists of transports differ, also in their order: which
+// calls a rank makes in order to be joined with others, and whose kernels it takes, follows
+// from its list. All ranks come to the same error.
+func sameTransports(said []hello) error {
+	for r := range said {
+		if !slices.Equal(said[r].Transports, said[0].Transports) {
+			return &refusal{&framework.Error{Op: "greeting", Peer: r, Err: fmt.Errorf(
+				"%w: its transports on host %s are %v, those of rank 0 on host %s are %v: expected the same list on all ranks, also where some of them find no hardware",
+				framework.ErrInvalid, said[r].node(), said[r].Transports, said[0].node(), said[0].Transports)}}
+		}
+	}
+	return nil
 }
 
 // greeted reads what a rank has said, who is to join the communicator of a name.
@@ -175,6 +217,9 @@ func (c *Communicator) Rank() int { return c.boot.Rank() }
 
 // Size returns the number of ranks.
 func (c *Communicator) Size() int { return c.boot.Size() }
+
+// HostOf returns what people call the host of a rank, for errors and logs.
+func (c *Communicator) HostOf(rank int) string { return c.nodes[rank] }
 
 // Name returns the name, unique in the job: "world", "world/1.0".
 func (c *Communicator) Name() string { return c.opts.Name }

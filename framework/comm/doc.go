@@ -19,9 +19,10 @@
 // When a kind of channel is first wanted between two ranks, each of them asks all
 // its transports of that kind for an endpoint and sends the other what it got:
 // names, reach tokens and addresses. Both then compute the same choice: the first
-// transport in the lower rank's order of preference that both have and whose
+// transport in the order of preference, which is the same on all ranks, whose
 // endpoints share a token. From there on a failure is an error. Nothing falls
-// back silently to a slower link.
+// back silently to a slower link: the log warns, once, of a transport that is
+// preferred and whose hardware is not there; see [Communicator.Survey].
 //
 // # Devices
 //

@@ -3,6 +3,7 @@ package comm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,61 @@ func TestGreetingOfAStranger(t *testing.T) {
 			t.Errorf("%.40q: %v, expected ErrPeer that names rank 1 and says %q", said, err, want)
 		}
 		cancel()
+	}
+}
+
+// Ranks whose lists of transports differ are refused before one of them makes a call that
+// others do not make. All of them hear which rank it is, where, and both lists.
+func TestRanksWithOtherTransports(t *testing.T) {
+	dev, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		lists  string // of ranks 0, 1 and 2
+		peer   int
+		theirs string
+	}{
+		{"shm tcp, shm tcp, shm tcp", framework.NoPeer, ""},
+		{", , ", framework.NoPeer, ""},
+		{"shm tcp, shm tcp, tcp", 2, "[tcp]"},
+		{"shm tcp, shm, tcp", 1, "[shm]"},
+		{"shm tcp, tcp shm, shm tcp", 1, "[tcp shm]"},
+		{"shm tcp, shm tcp, ", 2, "[]"},
+		{"tcp, tcp, ib-host tcp", 2, "[ib-host tcp]"},
+	} {
+		t.Run(test.lists, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			lists := strings.Split(test.lists, ",")
+			var ranks sync.WaitGroup
+			for r, boot := range bootstrap.InProcess(len(lists)) {
+				o := Options{Device: dev, Facts: framework.Facts{Host: "abc"[r : r+1]}}
+				for _, name := range strings.Fields(lists[r]) {
+					o.Transports = append(o.Transports, &Transport{Transport: silent{}, Name: name})
+				}
+				ranks.Go(func() {
+					defer boot.Close()
+					c, err := New(ctx, boot, o)
+					if err == nil {
+						defer c.Close()
+					}
+					if test.peer == framework.NoPeer {
+						if err != nil {
+							t.Errorf("rank %d: %v", r, err)
+						} else if c.HostOf(2) != "c" {
+							t.Errorf("rank %d: rank 2 is on host %q, expected c", r, c.HostOf(2))
+						}
+						return
+					}
+					want := fmt.Sprintf("its transports on host %c are %s, those of rank 0 on host a are [%s]", "abc"[test.peer], test.theirs, lists[0])
+					if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != test.peer || !strings.Contains(err.Error(), want) {
+						t.Errorf("rank %d: %v, expected ErrInvalid about rank %d that says %q", r, err, test.peer, want)
+					}
+				})
+			}
+			ranks.Wait()
+		})
 	}
 }
 

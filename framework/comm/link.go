@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,6 +107,7 @@ func (c *Communicator) makeLink(ctx context.Context, k framework.Kind, peer int)
 		return nil, &framework.Error{Op: "connect", Peer: peer, Err: err}
 	}
 	chosen = name
+	c.warnPassed(peer, name, offers, theirs)
 	c.log.Debug("linked", "peer", peer, "kind", k, "transport", name)
 	mine, other := offered(offers, name), offered(theirs, name)
 	return &link{
@@ -174,7 +176,7 @@ func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int
 			err = fmt.Errorf("%w: %s answers with endpoint %d and %d objects", framework.ErrPlugin, t.Name, end.ID, len(end.Create))
 		}
 		if err != nil {
-			offers = append(offers, offer{Name: t.Name, Why: err.Error(), Never: errors.Is(err, framework.ErrUnsupported)})
+			offers = append(offers, offer{Name: t.Name, Why: plainly(err.Error()), Never: errors.Is(err, framework.ErrUnsupported)})
 			continue
 		}
 		ends[t.Name] = end
@@ -211,11 +213,12 @@ func (c *Communicator) probe(ctx context.Context, t *Transport) string {
 	}
 	live, err := prober.Probe(ctx, c.opts.Facts)
 	if err != nil {
-		return err.Error() // it may be better next time
+		return plainly(err.Error()) // it may be better next time
 	}
 	why := ""
 	if !live.Available {
-		why = "unavailable: " + live.Reason
+		why = cmp.Or(plainly(live.Reason), "its hardware is not there")
+		c.log.Debug("no hardware", "transport", t.Name, "reason", why)
 	} else {
 		c.log.Debug("hardware", "transport", t.Name, "found", live.Facts)
 	}
@@ -292,7 +295,43 @@ func choose(lower, higher []offer) (string, error) {
 	if hopeless(lower) || hopeless(higher) {
 		class = framework.ErrUnsupported
 	}
-	return "", fmt.Errorf("%w: no common transport: lower rank offers %s; higher rank offers %s", class, describe(lower), describe(higher))
+	return "", fmt.Errorf("%w: no common transport: %s", class, describeBoth(lower, higher))
+}
+
+// plainly is a reason without the class of its error: who reads it knows that the transport
+// cannot be used.
+func plainly(why string) string {
+	for _, class := range framework.Classes {
+		why = strings.TrimPrefix(why, class.Error()+": ")
+	}
+	return why
+}
+
+// describeBoth says what both sides offer, and once what they lack for the same reason.
+func describeBoth(lower, higher []offer) string {
+	var both []string
+	rest := func(own, other []offer, note bool) string {
+		kept := slices.DeleteFunc(slices.Clone(own), func(o offer) bool {
+			same := o.Why != "" && slices.ContainsFunc(other, func(p offer) bool { return p.Name == o.Name && p.Why == o.Why })
+			if same && note {
+				both = append(both, fmt.Sprintf("%s (%s)", o.Name, o.Why))
+			}
+			return same
+		})
+		if len(kept) == 0 && len(own) > 0 {
+			return "no other"
+		}
+		return describe(kept)
+	}
+	low, high := rest(lower, higher, true), rest(higher, lower, false)
+	var words []string
+	if len(both) > 0 {
+		words = append(words, "both ranks lack "+strings.Join(both, ", "))
+	}
+	if low != "no other" || high != "no other" {
+		words = append(words, "lower rank offers "+low, "higher rank offers "+high)
+	}
+	return strings.Join(words, "; ")
 }
 
 // hopeless reports whether a rank has transports of the kind, and none of them can

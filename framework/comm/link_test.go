@@ -33,6 +33,27 @@ func TestChooseIsTheFirstCommonInTheLowerRanksOrder(t *testing.T) {
 	}
 }
 
+// What both lack for one reason is said once, and the rest of each side by itself.
+func TestWhatBothOffer(t *testing.T) {
+	down, slow := offer{Name: "ib", Why: "port down"}, offer{Name: "ib", Why: "no adapter"}
+	here, there := offer{Name: "shm", Reach: []string{"host:a"}}, offer{Name: "shm", Reach: []string{"host:b"}}
+	for _, x := range []struct {
+		lower, higher []offer
+		want          string
+	}{
+		{[]offer{down}, []offer{down}, "both ranks lack ib (port down)"},
+		{[]offer{here, down}, []offer{there, down}, "both ranks lack ib (port down); lower rank offers shm [host:a]; higher rank offers shm [host:b]"},
+		{[]offer{down}, []offer{slow}, "lower rank offers ib (port down); higher rank offers ib (no adapter)"},
+		{[]offer{down}, []offer{there, down}, "both ranks lack ib (port down); lower rank offers no other; higher rank offers shm [host:b]"},
+		{nil, []offer{there}, "lower rank offers none of this kind; higher rank offers shm [host:b]"},
+		{nil, nil, "lower rank offers none of this kind; higher rank offers none of this kind"},
+	} {
+		if got := describeBoth(x.lower, x.higher); got != x.want {
+			t.Errorf("%q, expected %q", got, x.want)
+		}
+	}
+}
+
 // In every round each rank must meet a rank that meets it, or set-up deadlocks.
 func TestTournamentPairsEverybodyOnce(t *testing.T) {
 	for n := 2; n <= 12; n += 2 {

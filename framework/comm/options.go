@@ -12,7 +12,7 @@ import (
 // default; Device and Transports have none.
 type Options struct {
 	Device     gpu.Device
-	Transports []*Transport // in order of preference, each name once
+	Transports []*Transport // in order of preference, each name once; the same names on all ranks
 	Name       string       // of the communicator, the same on all its ranks; default "world"
 	Facts      framework.Facts
 	Log        *slog.Logger // default: discards
@@ -21,6 +21,8 @@ type Options struct {
 	// default, lets stragglers take the time they need; the death of a rank ends
 	// waits in any case.
 	Deadline uint64
+
+	passed *passedOver // of the communicator that this one is made of; nil: it is made of none
 }
 
 func (o *Options) check() error {

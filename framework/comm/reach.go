@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -72,11 +73,12 @@ func (m *missing) encode() []byte {
 	if m.why == nil {
 		return nil
 	}
-	class := byte('A')
+	class, of := byte('A'), framework.ErrUnavailable
 	if errors.Is(m.why, framework.ErrUnsupported) {
-		class = 'U'
+		class, of = 'U', framework.ErrUnsupported
 	}
-	return append(append(slices.Clone(m.ranks), class), m.why.Error()...)
+	why := strings.Replace(m.why.Error(), of.Error()+": ", "", 1) // who hears it says it
+	return append(append(slices.Clone(m.ranks), class), why...)
 }
 
 // reachOf puts together what the ranks have said.

@@ -15,8 +15,10 @@ type Config struct {
 	GPUMemory string `config:"gpu_memory"`
 
 	// Transports lists the transports that may be used, in order of preference. A
-	// pair of ranks uses the first one over which both can reach each other. Empty:
-	// those that suit the device, shm on the host and cudaipc on NVIDIA GPUs.
+	// pair of ranks uses the first one over which both can reach each other. All ranks
+	// need the same list, also those on hosts without the hardware for one of them: it is
+	// passed over there, with a warning. Empty: those that suit the device, shm on the
+	// host and cudaipc on NVIDIA GPUs.
 	Transports []string `config:"transports"`
 
 	// Transport holds the options of each transport under its name. The transport
@@ -89,7 +91,7 @@ type Pinned struct {
 // Comm has the limits of a communicator.
 type Comm struct {
 	// Scratch is the memory per rank that collectives use for data on its way. 0:
-	// 32MiB on the host, 256MiB on a GPU.
+	// 32MiB on the host, 256MiB on a GPU. All ranks need the same.
 	Scratch Bytes `config:"scratch"`
 
 	// Deadline ends every wait of a kernel. 0: a wait ends when the data comes or
@@ -97,24 +99,26 @@ type Comm struct {
 	Deadline Duration `config:"deadline"`
 
 	// MaxBlocks caps the thread blocks of one kernel, so that collectives leave room
-	// for the program's own kernels. 0: as many as are fastest.
+	// for the program's own kernels. 0: as many as are fastest. All ranks need the same.
 	MaxBlocks int `config:"max_blocks"`
 }
 
 // Collectives steers the choice of algorithms.
 type Collectives struct {
-	// Table overrides the built-in choice. The first row that fits is used.
+	// Table overrides the built-in choice. The first row that fits is used. All ranks
+	// need the same.
 	Table []Choice `config:"table"`
 
 	// Sharing is the number of ranks whose kernels run on one GPU at a time. 0: what
 	// the ranks find out, which is right unless other communicators share it as well.
 	Sharing int `config:"sharing"`
 
-	// CopyEngines lets the copy engines of GPUs move and reduce large messages.
+	// CopyEngines lets the copy engines of GPUs move and reduce large messages. All
+	// ranks need the same.
 	CopyEngines bool `config:"copy_engines"`
 
 	// CopyScratch is the memory of a GPU through which reductions by copy engines
-	// pass. It is allocated when the first of them is called.
+	// pass. It is allocated when the first of them is called. All ranks need the same.
 	CopyScratch Bytes `config:"copy_scratch"`
 
 	// Lines says whether kernels may send packets of 128 bytes, which need links that
@@ -187,7 +191,8 @@ type Bootstrap struct {
 type Check struct {
 	// Signatures says when ranks compare what they were called with (collective,
 	// count, type, operation): never, stall (behind each call on the host, and while a
-	// call waits unusually long) or always (before any data moves).
+	// call waits unusually long) or always (before any data moves). All ranks need the
+	// same.
 	Signatures string `config:"signatures"`
 }
 

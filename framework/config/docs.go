@@ -59,6 +59,8 @@ Durations are written with their unit (500ms, 30s, 2m), sizes in bytes or with a
 const docsFlat = `
 ## Variables of MSCCL++
 
+Where one of them sets options of several transports it does so for those that ` + "`transports`" + ` lists.
+
 | variable | here |
 |---|---|
 `

@@ -69,15 +69,18 @@ func TestVariablesOfMSCCLPP(t *testing.T) {
 	e := load(t, Sources{Environ: []string{
 		"MSCCLPP_DEBUG=TRACE", "MSCCLPP_SOCKET_IFNAME=eth0", "MSCCLPP_SOCKET_FAMILY=AF_INET6",
 		"MSCCLPP_HCA_DEVICES=mlx5_0,mlx5_3", "MSCCLPP_IB_GID_INDEX=3", "MSCCLPP_HOSTID=h", "MSCCLPP_FORCE_DISABLE_GDR=1",
-		"MSCCLPP_FORCE_DISABLE_NVLS=1",
+		"MSCCLPP_IBV_SO=/opt/libibverbs.so.1", "MSCCLPP_FORCE_DISABLE_NVLS=1",
 	}})
 	if e.Log.Level != "debug" || e.Bootstrap.Interface != "eth0" || e.Bootstrap.Family != "inet6" || e.Bootstrap.HostID != "h" {
 		t.Errorf("%+v %+v", e.Log, e.Bootstrap)
 	}
 	for _, name := range []string{"ib-host", "ib-nonatomic"} {
 		ib := e.Transport[name]
-		if list, _ := ib["devices"].([]any); len(list) != 2 || ib["gid_index"] != 3 || ib["gpu_direct"] != false {
+		if list, _ := ib["devices"].([]any); len(list) != 2 || ib["gid_index"] != 3 || ib["gpu_direct"] != false || ib["library"] != "/opt/libibverbs.so.1" {
 			t.Errorf("%s = %#v", name, ib)
+		}
+		if o := e.Origin("transport." + name + ".library"); o.Source != "MSCCLPP_IBV_SO" || !o.Flat() {
+			t.Errorf("library of %s: origin %+v, flat %v", name, o, o.Flat())
 		}
 	}
 	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "leave nvls out") {

@@ -39,6 +39,13 @@ func (o Origin) String() string {
 	return o.Source
 }
 
+// Flat reports whether the value came from a variable of MSCCL++, under its own name. One
+// of these may set options of several transports, whether they are used or not.
+func (o Origin) Flat() bool {
+	_, known := flatNames[o.Source]
+	return known && o.Layer == "environment"
+}
+
 // Setting is one key set by a flag.
 type Setting struct {
 	Key   string // dotted
@@ -170,6 +177,14 @@ func (l *loader) environment(environ []string) error {
 		}
 		return Origin{Layer: "environment"}
 	})
+}
+
+// CheckSettings looks for mistakes in settings that are for somebody else's configuration: keys
+// that nobody has, and values that no key takes. What they mean beside others is found by
+// Load, there. Errors wrap framework.ErrInvalid.
+func CheckSettings(settings []Setting) error {
+	l := loader{merged: koanf.New(delimiter), eff: &Effective{origins: map[string]Origin{}}}
+	return l.flags(settings)
 }
 
 // flags adds each flag as a layer of its own: a later one wins, and a mistake names

@@ -1,0 +1,140 @@
+package collectives_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/transports/shm"
+)
+
+// Ranks whose settings differ are refused before anything depends on these, whether they
+// share memory or not. All of them hear which rank it is, what differs, and both values.
+func TestSettingsThatDifferAreRefused(t *testing.T) {
+	own := []collectives.Row{{Collective: collectives.AllReduce, Algorithm: "twophase_chunk"}}
+	for name, x := range map[string]struct {
+		change func(o *collectives.Options)
+		words  []string
+	}{
+		"scratch":      {func(o *collectives.Options) { o.Scratch = 4 << 20 }, []string{"comm.scratch is 4194304 bytes, and on rank 0 33554432 bytes"}},
+		"blocks":       {func(o *collectives.Options) { o.MaxBlocks = 3 }, []string{"comm.max_blocks is 3, and on rank 0 0"}},
+		"copies":       {func(o *collectives.Options) { o.NoCopies = true }, []string{"collectives.copy_engines is false, and on rank 0 true"}},
+		"copy scratch": {func(o *collectives.Options) { o.CopyScratch = 2 << 20 }, []string{"collectives.copy_scratch is 2097152 bytes, and on rank 0 1073741824 bytes"}},
+		"signatures":   {func(o *collectives.Options) { o.Signatures = collectives.SignaturesNever }, []string{"check.signatures is never, and on rank 0 stall"}},
+		"lines":        {func(o *collectives.Options) { o.NoLines = true }, []string{"collectives.lines is never, and on rank 0 auto"}},
+		"table":        {func(o *collectives.Options) { o.Table = own }, []string{"collectives.table is 1 rows with the sum ", ", and on rank 0 no rows"}},
+		"two of them": {func(o *collectives.Options) { o.Scratch, o.Signatures = 4<<20, collectives.SignaturesAlways },
+			[]string{"comm.scratch is 4194304 bytes, and on rank 0 33554432 bytes; check.signatures is always, and on rank 0 stall"}},
+	} {
+		for _, layout := range []string{"aaa", "aab"} {
+			t.Run(name+" "+layout, func(t *testing.T) {
+				at := strings.Split(layout, "")
+				words := append(slices.Clone(x.words), "on host "+at[2]+" ", "(host a)")
+				settle(t, at, func(rank int) (o collectives.Options) {
+					if rank == 2 {
+						x.change(&o)
+					}
+					return o
+				}, nil, words)
+			})
+		}
+	}
+}
+
+// A plugin of another version may have channels of other kinds under the same name.
+func TestKindsOfChannelsThatDifferAreRefused(t *testing.T) {
+	settle(t, []string{"a", "a"}, func(int) collectives.Options { return collectives.Options{} }, func(rank int, inner framework.Transport) framework.Transport {
+		if rank == 1 {
+			return portsOnly{inner}
+		}
+		return inner
+	}, []string{"kinds of channels of the transports is [port], and on rank 0 [memory port switch]"})
+}
+
+// What stands for the default is the default, and what each rank may have of its own is
+// not compared.
+func TestSettingsThatMeanTheSame(t *testing.T) {
+	settle(t, []string{"a", "b"}, func(rank int) (o collectives.Options) {
+		if rank == 1 {
+			o = collectives.Options{Scratch: collectives.HostScratch, CopyScratch: 1 << 30, Signatures: collectives.SignaturesStall, Table: []collectives.Row{}}
+			o.Links.Host, o.Sharing = "b", 2
+		}
+		return o
+	}, nil, nil)
+}
+
+// settle makes collectives of ranks on several hosts, and expects an error on all of them
+// that blames the last one with these words; none: no error.
+func settle(t *testing.T, at []string, options func(rank int) collectives.Options, wrap func(rank int, inner framework.Transport) framework.Transport, words []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	one := func(r int, boot framework.Bootstrap) error {
+		dev, err := host.Open()
+		if err != nil {
+			return err
+		}
+		defer dev.Close()
+		config := shm.Config{}.Defaults()
+		config.Images = images
+		inner, err := shm.New(config)
+		if err != nil {
+			return err
+		}
+		if wrap != nil {
+			inner = wrap(r, inner)
+		}
+		tr, err := comm.NewTransport(ctx, inner, "embedded")
+		if err != nil {
+			return err
+		}
+		defer tr.CloseModules()
+		world, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{tr}, Facts: framework.Facts{Host: at[r], NUMA: -1}})
+		if err != nil {
+			return err
+		}
+		defer world.Close()
+		c, err := collectives.New(ctx, world, options(r))
+		if err == nil {
+			defer c.Close()
+		}
+		if len(words) == 0 || err == nil {
+			if len(words) > 0 {
+				return errors.New("no error")
+			}
+			return err
+		}
+		if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != len(at)-1 {
+			return fmt.Errorf("%w: expected ErrInvalid about rank %d", err, len(at)-1)
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				return fmt.Errorf("%w: expected it to say %q", err, w)
+			}
+		}
+		return world.Barrier(ctx) // all have heard the same, and are in step
+	}
+	var ranks, all sync.WaitGroup
+	all.Add(len(at))
+	for r, boot := range bootstrap.InProcess(len(at)) {
+		ranks.Go(func() {
+			if err := one(r, boot); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+			all.Done()
+			all.Wait() // who leaves earlier would end the wait of another
+			boot.Close()
+		})
+	}
+	ranks.Wait()
+}
