@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"unsafe"
 
@@ -25,7 +24,8 @@ func TestNoDevice(t *testing.T) {
 	}{
 		"none":            {[]string{"DEVICES=0"}, nil, Atomic, []string{"no RDMA device", "driver"}},
 		"not that one":    {nil, func(c *Config) { c.Devices = []string{"mlx5_7"} }, Atomic, []string{`"mlx5_7"`, "fake0 fake1"}},
-		"not openable":    {[]string{"OPEN_ERRNO=13"}, nil, Atomic, []string{"fake0", "permission denied"}},
+		"not openable":    {[]string{"OPEN_ERRNO=13"}, nil, Atomic, []string{"fake0", "permission denied", "/dev/infiniband/uverbs", "owner and mode"}},
+		"kept from it":    {[]string{"OPEN_ERRNO=1"}, nil, Immediate, []string{"fake0", "operation not permitted", "/dev/infiniband/uverbs", "container"}},
 		"port down":       {[]string{"PORT_STATE=1"}, nil, Atomic, []string{"fake0 port 2 is down", "ip link"}},
 		"no such port":    {nil, func(c *Config) { c.Port = 3 }, Atomic, []string{"no port 3", "1 to 2"}},
 		"that port down":  {nil, func(c *Config) { c.Port = 1 }, Atomic, []string{"port 1 is down"}},
@@ -198,25 +198,6 @@ func TestModesDoNotMeet(t *testing.T) {
 	}
 	_, err = a.Connect(t.Context(), ea.ID, []framework.Peer{{Rank: 1, Address: eb.Address}})
 	wantError(t, err, framework.ErrPeer, "ib-nonatomic")
-}
-
-// A refused registration says what to raise.
-func TestMemlock(t *testing.T) {
-	var was syscall.Rlimit
-	if err := syscall.Getrlimit(8, &was); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Setrlimit(8, &syscall.Rlimit{Cur: min(was.Cur, 1<<16), Max: was.Max}); err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Setrlimit(8, &was)
-	m, err := memfd.New("test", 4096, memfd.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	_, err = transportOn(t, fake(t, "REGISTER_ERRNO=12"), Atomic).Register(t.Context(), segment(m))
-	wantError(t, err, framework.ErrUnavailable, "fake0", "4096 bytes", "ulimit -l", "memlock")
 }
 
 func segment(m *memfd.Memory) framework.Segment {

@@ -1,5 +1,8 @@
 package verbs
 
+// #include "abi.h"
+import "C"
+
 import (
 	"encoding/binary"
 	"fmt"
@@ -301,7 +304,11 @@ func (r *receiver) passLocked(arm bool) (moved bool) {
 			continue
 		}
 		for k := range i.pair.came[:n] {
-			i.take(r.t, completionOf(&i.pair.came[k]))
+			c := completionOf(&i.pair.came[k])
+			if c.status == C.rv_wc_wr_flush_err {
+				i.flow.blame()
+			}
+			i.take(r.t, c)
 		}
 		if i.asked || i.raised-i.told >= i.often {
 			i.tell()
@@ -341,6 +348,20 @@ func (i *incoming) take(t *Transport, c completion) {
 	}
 	if !r.raise(to.offset, uint64(fresh)) {
 		f.fail(fmt.Errorf("%w: signal for a counter at %d of %d bytes: expected an aligned word of host memory, or of memory with an inbox", framework.ErrPeer, to.offset, r.region.bytes))
+	}
+}
+
+// blame ends the connection with what a request of its own has failed with, if one has: its
+// completion was there before receptions were flushed because of it.
+func (f *flow) blame() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.err == nil {
+		n, err := f.pair.pollSent()
+		if n == 0 && err == nil {
+			return
+		}
+		_ = f.sentLocked(n, err)
 	}
 }
 

@@ -3,6 +3,8 @@ package verbs
 import (
 	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // counters is a connection without an adapter: a mailbox that the peer has written, and
@@ -127,4 +130,22 @@ func FuzzCredit(f *testing.F) {
 			t.Errorf("immediate %#x, %v, %d sent: expected %#x, and %d", immediate, err, d.sent, 5<<countBits|1, sent+1)
 		}
 	})
+}
+
+// Receptions that are flushed are no reason: what is said is which request has failed, and how.
+func TestFlushedReceptionsBlameTheRequest(t *testing.T) {
+	r := newRig(t, fake(t), Immediate)
+	f := r.proxy.(*proxy).memory[1].flow
+	path := filepath.Join(t.TempDir(), "status")
+	if err := os.WriteFile(path, []byte("12"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("FAKE_VERBS_FAIL", path)
+	if err := f.ask(nil); err != nil { // of which nobody takes the completion but who looks for receptions
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(20 * time.Second); !f.failed.Load() && time.Now().Before(limit); {
+		ring.Yield()
+	}
+	wantError(t, f.problem(), framework.ErrPeer, "device fake0 port 2", "request 2 of 2 to fake0", "status 12 (retries exceeded")
 }

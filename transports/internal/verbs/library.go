@@ -95,7 +95,8 @@ func (l *library) open(name string) (*adapter, error) {
 	defer C.free(unsafe.Pointer(s))
 	d := &adapter{lib: l, name: name}
 	if e := C.mscclpp_verbs_open(l.c, s, &d.c); e != 0 {
-		return nil, fmt.Errorf("%w: open of RDMA device %s: %w", framework.ErrUnavailable, name, syscall.Errno(e))
+		e := syscall.Errno(e)
+		return nil, fmt.Errorf("%w: open of RDMA device %s: %w%s", framework.ErrUnavailable, name, e, openAdvice(e))
 	}
 	return d, nil
 }
@@ -183,15 +184,7 @@ func (d *adapter) registerDMABuf(fd uintptr, offset, bytes uint64, access int) (
 }
 
 func (d *adapter) refused(bytes uint64, e syscall.Errno) error {
-	advice := ""
-	if e == syscall.ENOMEM || e == syscall.EAGAIN {
-		var limit syscall.Rlimit
-		const memlock = 8
-		if err := syscall.Getrlimit(memlock, &limit); err == nil && limit.Cur != ^uint64(0) {
-			advice = fmt.Sprintf("; this process may lock %d bytes: raise ulimit -l, memlock in limits.conf, or LimitMEMLOCK of the service", limit.Cur)
-		}
-	}
-	return fmt.Errorf("%w: device %s: registration of %d bytes: %w%s", framework.ErrUnavailable, d.name, bytes, e, advice)
+	return fmt.Errorf("%w: device %s: registration of %d bytes: %w%s", framework.ErrUnavailable, d.name, bytes, e, lockAdvice(e))
 }
 
 func (r *region) close() {

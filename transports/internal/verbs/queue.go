@@ -45,16 +45,17 @@ type pairConfig struct {
 func (d *adapter) newPair(c pairConfig) (*pair, error) {
 	p := &pair{dev: d, access: c.access, receives: c.receives}
 	var e C.int
-	fail := func(what string) (*pair, error) {
+	fail := func(what string, requests int) (*pair, error) {
 		p.close()
-		return nil, fmt.Errorf("%w: device %s: %s for %d requests: %w", framework.ErrUnavailable, d.name, what, c.sends, syscall.Errno(e))
+		e := syscall.Errno(e)
+		return nil, fmt.Errorf("%w: device %s: %s for %d requests: %w%s", framework.ErrUnavailable, d.name, what, requests, e, queueAdvice(e))
 	}
 	if p.send = C.mscclpp_verbs_queue(d.lib.c, d.c.context, C.int(c.sends+1), nil, &e); p.send == nil {
-		return fail("queue of completions")
+		return fail("queue of completions", c.sends)
 	}
 	if c.receives > 0 {
 		if p.recv = C.mscclpp_verbs_queue(d.lib.c, d.c.context, C.int(c.receives+1), d.c.channel, &e); p.recv == nil {
-			return fail("queue of receptions")
+			return fail("queue of receptions", c.receives)
 		}
 	}
 	recv := p.recv
@@ -63,7 +64,7 @@ func (d *adapter) newPair(c pairConfig) (*pair, error) {
 	}
 	inline := C.uint32_t(c.inline)
 	if p.qp = C.mscclpp_verbs_pair(d.lib.c, d.c.pd, p.send, recv, C.uint32_t(c.sends), C.uint32_t(c.receives), &inline, &e); p.qp == nil {
-		return fail("queue pair")
+		return fail("queue pair", c.sends)
 	}
 	p.number, p.inline = uint32(p.qp.qp_num), min(uint32(inline), uint32(c.inline))
 

@@ -5,6 +5,8 @@
 //   FAKE_VERBS_LOG    file to which every request is appended, one line each
 //   FAKE_VERBS_FAIL   file; while it exists, requests end with the status that is in it
 //   FAKE_VERBS_HOLD   file; while it exists, no completion is to be had
+//   FAKE_VERBS_STAMP  file of 8 bytes, which has the time at which a request was posted last:
+//                     nanoseconds of the system's clock, read before anything is done for it
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../abi.h"
@@ -42,6 +45,15 @@
 #endif
 #ifndef OPEN_ERRNO
 #define OPEN_ERRNO 0
+#endif
+#ifndef CQ_ERRNO
+#define CQ_ERRNO 0
+#endif
+#ifndef RECV_CQ_ERRNO  // of a queue that has a channel
+#define RECV_CQ_ERRNO 0
+#endif
+#ifndef QP_ERRNO
+#define QP_ERRNO 0
 #endif
 
 enum { limit = 1 << 14 };
@@ -179,7 +191,26 @@ static int perform(struct pair* p, struct rv_send_wr* w) {
   return 9;
 }
 
+static uint64_t* stamp_word;
+
+static void stamp(void) {
+  uint64_t* const word = __atomic_load_n(&stamp_word, __ATOMIC_RELAXED);
+  if (word == NULL) return;
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  __atomic_store_n(word, (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec, __ATOMIC_RELEASE);
+}
+
+static void map_stamp(void) {
+  const char* path = getenv("FAKE_VERBS_STAMP");
+  const int fd = path == NULL || *path == 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
+  void* word = fd < 0 ? MAP_FAILED : mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (fd >= 0) close(fd);
+  __atomic_store_n(&stamp_word, word == MAP_FAILED ? NULL : word, __ATOMIC_RELAXED);  // an old one stays mapped: somebody may write it
+}
+
 static int post_send(struct rv_qp* qp, struct rv_send_wr* w, struct rv_send_wr** bad) {
+  stamp();
   struct pair* p = (struct pair*)qp;
   int err = 0;
   pthread_mutex_lock(&lock);
@@ -200,6 +231,7 @@ static int post_send(struct rv_qp* qp, struct rv_send_wr* w, struct rv_send_wr**
     const int status = p->state == rv_qps_err ? rv_wc_wr_flush_err : perform(p, w);
     if (status != 0) p->state = rv_qps_err;
     if (status != 0 || w->send_flags & rv_send_signaled) complete(q, w->wr_id, status, 0, qp->qp_num);
+    for (; status != 0 && p->posted > 0; p->posted--) complete((struct queue*)qp->recv_cq, 0, rv_wc_wr_flush_err, 0, qp->qp_num);
   }
   if (log != NULL) fclose(log);
   pthread_mutex_unlock(&lock);
@@ -227,6 +259,7 @@ struct rv_context* ibv_open_device(void* d) {
     errno = OPEN_ERRNO;
     return NULL;
   }
+  map_stamp();
   struct rv_context* c = calloc(1, sizeof *c);
   c->device = d;
   c->ops.poll_cq = poll_cq;
@@ -349,6 +382,8 @@ int ibv_get_cq_event(struct rv_comp_channel* c, struct rv_cq** cq, void** ctx) {
 void ibv_ack_cq_events(struct rv_cq* cq, unsigned n) { (void)cq, (void)n; }
 struct rv_cq* ibv_create_cq(struct rv_context* c, int entries, void* ctx, struct rv_comp_channel* channel, int vector) {
   (void)ctx, (void)vector;
+  const int err = channel == NULL ? CQ_ERRNO : RECV_CQ_ERRNO;
+  if (err != 0) return errno = err, NULL;
   struct queue* q = calloc(1, sizeof *q);
   q->cq.context = c;
   q->channel = channel;
@@ -359,6 +394,7 @@ struct rv_cq* ibv_create_cq(struct rv_context* c, int entries, void* ctx, struct
 int ibv_destroy_cq(struct rv_cq* cq) { return free(((struct queue*)cq)->wc), free(cq), 0; }
 
 struct rv_qp* ibv_create_qp(struct rv_pd* pd, struct rv_qp_init_attr* a) {
+  if (QP_ERRNO != 0) return errno = QP_ERRNO, NULL;
   if (a->cap.max_inline_data > 32) {  // as devices do: no, and not a word about the limit
     errno = EINVAL;
     return NULL;
