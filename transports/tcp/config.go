@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -15,7 +16,7 @@ type Config struct {
 	Network         string        `help:"Name of the network. Ranks whose names differ do not try to reach each other."`
 	Drive           string        `help:"Who drives the streams of ranks on the host: rank, or plugin."`
 	Streams         int           `help:"Connections for each pair of ranks and direction, over which large puts are spread."`
-	Stripe          int           `help:"Bytes of a put that are worth a connection of their own."`
+	Stripe          int           `help:"Bytes of a put that are worth a connection of their own; 0: 1 MiB, and within a host none where the rank drives."`
 	Buffer          int           `help:"Bytes of puts that are sent together while more are coming."`
 	SocketBuffer    int           `help:"Bytes of each socket's send and receive buffer; 0: 2 MiB to begin with, where the system allows it, and then as it thinks."`
 	LocalCongestion string        `help:"Congestion control of connections within a host; nothing: as the system thinks."`
@@ -28,7 +29,7 @@ type Config struct {
 // Defaults are the values of a Config that nobody changed.
 func (Config) Defaults() Config {
 	return Config{
-		Network: "default", Drive: driveRank, Streams: 4, Stripe: 1 << 20, Buffer: 1 << 16, LocalCongestion: "reno",
+		Network: "default", Drive: driveRank, Streams: 4, Buffer: 1 << 16, LocalCongestion: "reno",
 		ConnectTimeout: 5 * time.Second, PeerTimeout: 10 * time.Second,
 		DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond,
 	}
@@ -39,6 +40,27 @@ const (
 	driveRank   = "rank"
 	drivePlugin = "plugin"
 )
+
+// stripe is how many bytes of a put are worth a connection of their own, for streams that
+// have a thread each.
+func (c Config) stripe() int {
+	if c.Stripe == 0 {
+		return defaultStripe
+	}
+	return c.Stripe
+}
+
+// handedStripe is stripe for streams that one thread of the rank drives. Over a network
+// several of them take several paths, and recover from a loss on their own. Within a
+// host nothing is gained: what is under way only leaves the caches.
+func (c Config) handedStripe(near bool) uint64 {
+	if near && c.Stripe == 0 {
+		return math.MaxInt64
+	}
+	return uint64(c.stripe())
+}
+
+const defaultStripe = 1 << 20
 
 // Limits of the options.
 const (
@@ -68,8 +90,8 @@ func (c Config) Validate() error {
 		return bad("drive", fmt.Sprintf("%q", c.Drive), "%s or %s", driveRank, drivePlugin)
 	case c.Streams < 1 || c.Streams > maxStreams:
 		return bad("streams", c.Streams, "1 to %d", maxStreams)
-	case c.Stripe < minStripe || c.Stripe > 1<<30:
-		return bad("stripe", c.Stripe, "%d to %d", minStripe, 1<<30)
+	case c.Stripe != 0 && (c.Stripe < minStripe || c.Stripe > 1<<30):
+		return bad("stripe", c.Stripe, "0, or %d to %d", minStripe, 1<<30)
 	case c.Buffer < 2*smallPut || c.Buffer > maxBuffer:
 		return bad("buffer", c.Buffer, "%d to %d", 2*smallPut, maxBuffer)
 	case c.SocketBuffer < 0 || c.SocketBuffer > 1<<30:

@@ -93,7 +93,7 @@ func (t *Transport) hand(ctx context.Context, conn framework.ID) (framework.Atta
 	if c.config.Rank > c.peer && !c.near {
 		g.travel(t)
 	}
-	a := framework.Attachment{Mappings: []framework.Mapping{{Role: framework.RoleStream, Peer: c.peer, Bytes: uint64(t.config.Stripe)}}}
+	a := framework.Attachment{Mappings: []framework.Mapping{{Role: framework.RoleStream, Peer: c.peer, Bytes: t.config.handedStripe(c.near)}}}
 	for _, w := range g.wires {
 		f, err := w.file()
 		if err != nil {

@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -46,6 +47,26 @@ func handOver(t testing.TB, ends [2]framework.Transport, conns [2]framework.ID) 
 	}
 	t.Cleanup(func() { all[0].Close(); all[1].Close() })
 	return all
+}
+
+// What is worth a stream: within a host nothing, unless it is said.
+func TestHandedStripe(t *testing.T) {
+	for _, c := range []struct {
+		said int
+		near bool
+		want uint64
+	}{{0, true, math.MaxInt64}, {0, false, defaultStripe}, {8192, true, 8192}, {8192, false, 8192}} {
+		if got := (Config{Stripe: c.said}).handedStripe(c.near); got != c.want {
+			t.Errorf("stripe %d, near %t: %d, expected %d", c.said, c.near, got, c.want)
+		}
+	}
+	ends := two(t, func(*Config) {})
+	conns, _ := linkOf(t, ends, framework.Host)
+	for i, a := range handOver(t, ends, conns) {
+		if m := a.Mappings[0]; m.Bytes != math.MaxInt64 {
+			t.Errorf("rank %d of one host: stripes of %d bytes", i, m.Bytes)
+		}
+	}
 }
 
 // The options say how many streams there are, and what is worth one.

@@ -203,7 +203,7 @@ func (g *outbound) queue(r request) error {
 // queues the head of the first.
 func (g *outbound) stripes(r request) ([]byte, error) {
 	bytes := len(r.data)
-	n := min(len(g.streams), bytes/g.p.t.config.Stripe)
+	n := min(len(g.streams), bytes/g.p.t.config.stripe())
 	if n < 2 {
 		g.held = frame{kind: framePut, handle: r.to.handle, offset: r.offset, bytes: uint64(bytes)}.append(g.held)
 		return r.data, nil

@@ -90,7 +90,7 @@ func TestBothSidesInTurn(t *testing.T) {
 func TestBrokenPromisesAreCounted(t *testing.T) {
 	j := newJob(t, "slow")
 	broken, err := j.run(context.Background())
-	if want := 2*len(putSizes) + len(reduceSizes); err != nil || broken != want {
+	if want := 4*len(putSizes) + len(reduceSizes); err != nil || broken != want {
 		t.Errorf("%d broken, %v; want %d", broken, err, want)
 	}
 	var text bytes.Buffer

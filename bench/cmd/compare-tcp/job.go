@@ -51,7 +51,7 @@ func (j *job) settings() []setting {
 		for _, streams := range []int{1, 4} {
 			s := setting{name: fmt.Sprintf("%s-put-%d", where, streams), what: "put", streams: streams, spaces: spaces, most: 1 / 0.9, sizes: putSizes}
 			all = append(all, s)
-			s.name, s.alike, s.most = s.name+"-alike", true, 0
+			s.name, s.alike = s.name+"-alike", true
 			all = append(all, s)
 		}
 		all = append(all, setting{name: where + "-latency", what: "pingpong", streams: 1, spaces: spaces, sizes: []int{8}})

@@ -28,7 +28,7 @@ two ranks, which drive the streams that their plugins have made, against two C p
 streams, the same buffers and nothing else to do. All-reduce: two ranks on one machine that take themselves for two hosts, each bound
 to a core, with its plugin, since mpirun binds two ranks so.
 Congestion control: C and MPI have what this system gives to all, %s; ours has %s within a host (option local_congestion). In
-the tables called alike C has that as well: they show what the streams cost that ranks drive, whatever the system's control.
+the tables called alike C has that as well, and what is promised is the same.
 With a load far from 0 at the start others had the processors too: whoever polls suffers from that, and a ratio says little.
 `, repetitions, usual, alike)
 }
