@@ -37,9 +37,9 @@
 //
 // Where not all ranks share memory, calls go in two levels: by kernels inside a host, over
 // port channels between hosts, which the host drives. Where all hosts have as many GPUs,
-// and the network reaches their memory, kernels drive them for all-reduce, reduce-scatter,
-// all-gather and barrier, and such calls can be captured: algorithm hierarchical_direct.
-// The first call of a job finds that out. Docs/decisions/0006 and 0009 say how.
+// and the network reaches their memory, kernels drive them for all but all-to-all-v and
+// messages, and such calls can be captured: algorithm hierarchical_direct. The first call
+// of a job finds that out. Docs/decisions/0006 and 0009 say how.
 //
 // # GPUs
 //

@@ -46,5 +46,7 @@ type exchangeArgs struct {
 	Bytes     uint64
 	Host      uint32
 	Hosts     uint32
+	Giver     uint32 // 1 + the host that alone gives; 0: all do
+	Taker     uint32 // and gets
 	Signature signature
 }

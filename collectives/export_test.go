@@ -24,6 +24,9 @@ func (c *Comm) Packets() (on bool, epochs uint64) {
 	return x.on.Load(), x.epoch
 }
 
+// TwoSteps is the share from which on exchanges between more than two hosts go in two steps.
+const TwoSteps = twoSteps
+
 // StrayPatience is how long a packet has to lie in the place of something else.
 const StrayPatience = strayPatience
 

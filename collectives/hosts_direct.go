@@ -83,6 +83,9 @@ func (c *Comm) offerDirect(h *hierarchy) {
 		{ReduceScatter, reduces, (*trip).reduceScatterDirect},
 		{AllGather, moves, (*trip).allGatherDirect},
 		{Barrier, moves, (*trip).barrierDirect},
+		{Broadcast, moves, (*trip).broadcastDirect},
+		{Reduce, reduces, (*trip).reduceDirect},
+		{AllToAll, moves, (*trip).allToAllDirect},
 	} {
 		c.offerOwn(Row{Collective: a.collective, Algorithm: hierarchicalDirect}, a.fits, func(x *Comm, call *Call) error {
 			return x.ports.enqueueDirect(call, a.trip)

@@ -43,7 +43,10 @@ func (d *direct) prepare(c *Call, captured bool) error {
 	if captured {
 		return fmt.Errorf("%w: algorithm %s: expected the first %s outside of a capture: it loads kernels", framework.ErrInvalid, hierarchicalDirect, what)
 	}
-	inside := map[Collective][]Collective{AllReduce: {ReduceScatter, AllGather}, ReduceScatter: {ReduceScatter}, AllGather: {AllGather}, Barrier: {Barrier}}
+	inside := map[Collective][]Collective{
+		AllReduce: {ReduceScatter, AllGather}, ReduceScatter: {ReduceScatter}, AllGather: {AllGather}, Barrier: {Barrier},
+		Broadcast: {Broadcast, AllGather}, Reduce: {ReduceScatter, AllGather}, AllToAll: {AllToAll}, // whoever is the root
+	}
 	if x := d.ports.hierarchy.inside; x != nil {
 		for _, k := range inside[c.Collective] {
 			if err := x.Prepare(k, c.Type); err != nil {
@@ -84,14 +87,25 @@ type traffic struct {
 	each  uint64
 }
 
+// everyHost is in the place of a host that alone gives something in an exchange, or alone
+// gets something.
+const everyHost = 0
+
+func only(host int) uint32 { return uint32(host) + 1 }
+
 // exchange has counterparts on all hosts give each other something.
-func (t *trip) exchange(s gpu.Stream, x traffic) {
+func (t *trip) exchange(s gpu.Stream, x traffic) { t.pass(s, x, everyHost, everyHost) }
+
+// pass is an exchange in which one host gives, or gets. All others send heads nevertheless,
+// and wait for those of all: without them nobody would know that slots are free.
+func (t *trip) pass(s gpu.Stream, x traffic, giver, taker uint32) {
 	if t.err != nil {
 		return
 	}
 	d := t.ports.hierarchy.direct
 	a := &d.args
 	a.Input, a.Apart, a.Bytes, a.Output, a.Stride, a.Signature = x.in, x.apart, x.bytes, x.out, x.each, t.sign
+	a.Giver, a.Taker = giver, taker
 	blocks := min(exchangeBlocks, d.blocks, uint32(1+x.bytes/exchangeBlockBytes))
 	t.err = d.exchange.loaded[device.Uint8].Launch(gpu.Launch{Grid: blocks, Block: d.threads(d.exchange), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
@@ -176,21 +190,27 @@ func (t *trip) stages(pieces int, first func(k int), between func(s gpu.Stream, 
 	}
 }
 
+// inPieces says in how many pieces a vector is worked on, and where, in bytes, each begins
+// and how many elements it has.
+func (t *trip) inPieces() (pieces int, of func(k int) (at uintptr, count uint64)) {
+	c, element := t.call, uint64(t.call.Type.Size())
+	size := t.ports.hierarchy.piece(c.Count, element)
+	// Who has nothing hears from others that they have.
+	return max(1, int((c.Count+size-1)/size)), func(k int) (at uintptr, count uint64) {
+		first := uint64(k) * size
+		return uintptr(first * element), min(size, c.Count-first)
+	}
+}
+
 // allReduceDirect takes each piece through a reduce-scatter inside the host, an exchange
 // with the counterparts and a sum, and an all-gather inside.
 func (t *trip) allReduceDirect() {
 	h, c := t.ports.hierarchy, t.call
-	element := uint64(c.Type.Size())
-	size := h.piece(c.Count, element)
-	pieces := max(1, int((c.Count+size-1)/size)) // who has nothing hears from others that they have
-	of := func(k int) (at uintptr, count uint64) {
-		first := uint64(k) * size
-		return uintptr(first * element), min(size, c.Count-first)
-	}
+	pieces, of := t.inPieces()
 	if h.most == 1 || c.Count == 0 { // nothing inside
 		for k := range pieces {
 			at, count := of(k)
-			t.sumBetween(t.stream, address(c.Input)+at, address(c.Output)+at, count, 0)
+			t.sumBetween(t.stream, address(c.Input)+at, address(c.Output)+at, count, 0, everyHost)
 		}
 		return
 	}
@@ -200,16 +220,17 @@ func (t *trip) allReduceDirect() {
 	}, func(s gpu.Stream, k int) {
 		at, count := of(k)
 		own := h.mine(count)
-		t.sumBetween(s, t.place(k%3), t.summed(k, at, count), own.to-own.from, k)
+		t.sumBetween(s, t.place(k%3), t.summed(k, at, count), own.to-own.from, k, everyHost)
 	}, func(k int) {
 		at, count := of(k)
 		t.gather(t.summed(k, at, count), count, address(c.Output)+at)
 	})
 }
 
-// sumBetween adds up what counterparts have. Much of it, between more than two hosts, goes
-// in two steps, as in hierarchy_large.go: each reduces a segment, and gives it to the others.
-func (t *trip) sumBetween(s gpu.Stream, in, out uintptr, count uint64, half int) {
+// sumBetween adds up what counterparts have, for those of all hosts or of one, the taker.
+// Much of it, between more than two hosts, goes in two steps, as in hierarchy_large.go: each
+// reduces a segment, and gives it to the others. On hosts that get nothing out is for that.
+func (t *trip) sumBetween(s gpu.Stream, in, out uintptr, count uint64, half int, taker uint32) {
 	h, element := t.ports.hierarchy, uint64(t.call.Type.Size())
 	d, hosts := h.direct, uint64(len(h.hosts))
 	word := max(1, wordBytes/element)
@@ -218,14 +239,16 @@ func (t *trip) sumBetween(s gpu.Stream, in, out uintptr, count uint64, half int)
 		own := uintptr(uint64(h.host) * bytes)
 		t.exchange(s, traffic{in, bytes, bytes, d.half(d.theirs, half), d.stride})
 		t.combine(s, in+own, out+own, each, half)
-		t.exchange(s, traffic{out + own, 0, bytes, out, bytes})
+		t.pass(s, traffic{out + own, 0, bytes, out, bytes}, everyHost, taker)
 		in, out, count = in+uintptr(hosts*bytes), out+uintptr(hosts*bytes), count-hosts*each
 		if count == 0 {
 			return
 		}
 	}
-	t.exchange(s, traffic{in, 0, count * element, d.half(d.theirs, half), d.stride})
-	t.combine(s, in, out, count, half)
+	t.pass(s, traffic{in, 0, count * element, d.half(d.theirs, half), d.stride}, everyHost, taker)
+	if taker == everyHost || taker == only(h.host) {
+		t.combine(s, in, out, count, half)
+	}
 }
 
 // summed is where the sum of this rank's share of a piece goes: where it belongs, if the
@@ -238,11 +261,10 @@ func (t *trip) summed(k int, at uintptr, count uint64) uintptr {
 	return t.place(k % 3)
 }
 
-// inParts says in how many pieces a part of each rank is worked on, and which.
-func (t *trip) inParts() (part uint64, pieces int, of func(k int) (from, bytes uint64)) {
-	element := uint64(t.call.Type.Size())
-	part = t.call.Count * element
-	size := t.pieceOfPart(element)
+// inParts says in how many pieces, of so many bytes at most, a part of each rank is worked
+// on, and which.
+func (t *trip) inParts(size uint64) (part uint64, pieces int, of func(k int) (from, bytes uint64)) {
+	part = t.call.Count * uint64(t.call.Type.Size())
 	return part, max(1, int((part+size-1)/size)), func(k int) (from, bytes uint64) {
 		from = uint64(k) * size
 		return from, min(size, part-from)
@@ -254,7 +276,7 @@ func (t *trip) inParts() (part uint64, pieces int, of func(k int) (from, bytes u
 func (t *trip) reduceScatterDirect() {
 	h, c := t.ports.hierarchy, t.call
 	d, element := h.direct, uint64(c.Type.Size())
-	part, pieces, of := t.inParts()
+	part, pieces, of := t.inParts(t.pieceOfPart(element))
 	if h.most == 1 || part == 0 { // ranks are in the order of the hosts
 		for k := range pieces {
 			from, bytes := of(k)
@@ -288,7 +310,7 @@ func (t *trip) reduceScatterDirect() {
 func (t *trip) allGatherDirect() {
 	h, c := t.ports.hierarchy, t.call
 	d := h.direct
-	part, pieces, of := t.inParts()
+	part, pieces, of := t.inParts(t.pieceOfPart(uint64(c.Type.Size())))
 	t.stages(pieces, func(int) {}, func(s gpu.Stream, k int) {
 		from, bytes := of(k)
 		t.exchange(s, traffic{address(c.Input) + uintptr(from), 0, bytes, d.half(d.theirs, k), d.stride})

@@ -163,6 +163,9 @@ func (p *ports) setUp() error {
 	defer cancel()
 	err := p.courier.start(ctx)
 	if err == nil {
+		err = p.comm.Survey(ctx, framework.KindPort)
+	}
+	if err == nil {
 		err = p.open(ctx)
 	}
 	if err == nil && p.hierarchy != nil {

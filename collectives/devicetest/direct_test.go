@@ -180,12 +180,15 @@ func TestDirectByCopyEngines(t *testing.T) {
 					return err
 				}
 				rig := r.rig(ctx, m.Addr(), 8*count)
-				for i, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather} {
+				for i, kind := range append([]collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather}, rooted...) {
 					for k, n := range []int{0, 1, 1001, 40_009, count} {
 						if kind != collectives.AllReduce {
 							n /= r.Size()
 						}
 						x := trial{Kind: kind, Count: n, Algorithm: directly, Type: device.Float32, InPlace: k%2 == 0}
+						if kind != collectives.AllToAll && i > 2 {
+							x.Root = k % r.Size()
+						}
 						if err := x.Run(rig, uint64(10*i+k)); err != nil {
 							return err
 						}
@@ -194,7 +197,8 @@ func TestDirectByCopyEngines(t *testing.T) {
 				o := &collectives.CallOptions{Stream: r.stream}
 				calls := func() error {
 					p := pointer(m.Addr())
-					return errors.Join(r.AllReduce(p, p, 1000, device.Float32, device.Avg, o), r.AllReduce(p, p, count, device.Float32, device.Avg, o), r.Barrier(o))
+					return errors.Join(r.AllReduce(p, p, 1000, device.Float32, device.Avg, o), r.AllReduce(p, p, count, device.Float32, device.Avg, o), r.Barrier(o),
+						r.Reduce(p, p, 1000, device.Float32, device.Max, 0, o), r.Broadcast(p, p, 10_007, device.Float32, r.Size()-1, o))
 				}
 				graph, err := capture(r, calls)
 				if err != nil {

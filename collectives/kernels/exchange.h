@@ -1,9 +1,10 @@
 // An exchange between hosts: each rank gives as many bytes to each of its counterparts,
-// the ranks with its index on the other hosts, over port channels, and gets theirs.
+// the ranks with its index on the other hosts, over port channels, and gets theirs. Where
+// one host alone gives, or gets, heads go all the same ways without data: the slots need it.
 //
 // Two slots a direction are enough, and nobody has to say that a slot is free. A rank
 // fills the slots of exchange k + 2 when it has ended exchange k + 1, so it has had the
-// data of that from each counterpart, and a counterpart sends it when it has ended
+// message of that from each counterpart, which sends it, if only a head, when it has ended
 // exchange k: has taken what it got out of its slots, and so has had it all.
 #ifndef MSCCLPP_COLLECTIVES_EXCHANGE_H_
 #define MSCCLPP_COLLECTIVES_EXCHANGE_H_
@@ -55,10 +56,17 @@ MSCCLPP_DEVICE bool meet(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
   return same || disagree(a, host, port.semaphore.peer, theirs, ours);
 }
 
-// fill puts what is for a host into the slot to send it from.
+// given is how many bytes one host gives another.
+MSCCLPP_DEVICE uint64_t given(const ExchangeArgs& a, uint32_t from, uint32_t to) {
+  return (a.giver == 0 || a.giver == from + 1) && (a.taker == 0 || a.taker == to + 1) ? a.bytes : 0;
+}
+
+// fill puts what is for a host, or for all, into the slot to send it from.
 MSCCLPP_DEVICE void fill(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
   char* out = a.slots + outgoing(a, turn, host);
-  copy(out + sizeof(ExchangeHead), static_cast<const char*>(a.input) + host * a.input_stride, a.bytes, global_thread(), global_threads());
+  const uint32_t to = a.input_stride == 0 && a.taker != 0 ? a.taker - 1 : host;
+  const uint64_t bytes = a.taker == a.host + 1 ? 0 : given(a, a.host, to);
+  copy(out + sizeof(ExchangeHead), static_cast<const char*>(a.input) + host * a.input_stride, bytes, global_thread(), global_threads());
   if (global_thread() != 0) return;
   ExchangeHead* head = reinterpret_cast<ExchangeHead*>(out);
   head->sequence = turn + 1;
@@ -67,8 +75,8 @@ MSCCLPP_DEVICE void fill(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
   head->bytes = a.bytes;
 }
 
-// exchange gives a.bytes from a.input to each counterpart, and puts what they give behind
-// a.output. One thread of the first block talks to each of them.
+// exchange gives a.bytes from a.input to each counterpart that is to get them, and puts what
+// they give behind a.output. One thread of the first block talks to each of them.
 MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
   const uint64_t turn = a.state->turn;
   if (global_thread() == 0) store_relaxed(&a.note->begun, turn + 1);
@@ -82,7 +90,7 @@ MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
     for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
       if (h == a.host) continue;
       const PortChannel& port = static_cast<const PortChannel&>(a.ports[h]);
-      ok = port.putWithSignal(incoming(a, turn, a.host), outgoing(a, turn, h), sizeof(ExchangeHead) + a.bytes, kernel);
+      ok = port.putWithSignal(incoming(a, turn, a.host), outgoing(a, turn, h), sizeof(ExchangeHead) + given(a, a.host, h), kernel);
     }
     for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
       if (h != a.host) ok = meet(a, turn, h);
@@ -93,7 +101,7 @@ MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
   if (!grid_sync(&a.state->grid, a.control)) return;
   for (uint32_t h = 0; h < a.hosts; ++h) {
     if (h == a.host) continue;
-    copy(static_cast<char*>(a.output) + h * a.stride, a.slots + incoming(a, turn, h) + sizeof(ExchangeHead), a.bytes,
+    copy(static_cast<char*>(a.output) + h * a.stride, a.slots + incoming(a, turn, h) + sizeof(ExchangeHead), given(a, h, a.host),
          global_thread(), global_threads());
   }
   if (global_thread() == 0) {

@@ -22,7 +22,7 @@ struct ExchangeHead {
   uint64_t sequence;  // of the exchange, from 1
   uint64_t count;     // elements of the call
   uint64_t call;      // type, operation, root, collective and algorithm: see signature_part
-  uint64_t bytes;     // that follow
+  uint64_t bytes;     // of the exchange: they follow, unless this rank gives its counterpart nothing
   uint8_t pad[32];
 };
 static_assert(sizeof(ExchangeHead) == 64, "layout");
@@ -62,9 +62,11 @@ struct ExchangeArgs {
   uint64_t bytes;   // at most slot less its head
   uint32_t host;
   uint32_t hosts;
+  uint32_t giver;   // 1 + the host that alone gives anything; 0: all do
+  uint32_t taker;   // 1 + the host that alone gets anything; 0: all do
   Signature signature;
 };
-static_assert(sizeof(ExchangeArgs) == 96 + sizeof(Signature), "layout");
+static_assert(sizeof(ExchangeArgs) == 104 + sizeof(Signature), "layout");
 
 }  // namespace collectives
 }  // namespace mscclpp

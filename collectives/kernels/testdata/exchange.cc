@@ -16,6 +16,7 @@ namespace {
 constexpr uint64_t kSlot = 512;
 constexpr uint64_t kRoom = kSlot - sizeof(ExchangeHead);
 constexpr uint32_t kCalls = 5;
+constexpr char kUntouched = 0x5a;  // what an output holds to which nobody gives anything
 
 struct Config {
   uint32_t hosts;
@@ -23,6 +24,13 @@ struct Config {
 };
 constexpr Config kTwo = {2, {2, 1, 0}, {3, 4, 0}};
 constexpr Config kThree = {3, {1, 3, 2}, {2, 1, 4}};
+
+// Who gives and gets something in calls: all, or one host alone, another one in each.
+enum Roles { kAll, kOneGives, kOneGets, kOneToOne };
+void choose(ExchangeArgs& a, Roles roles, uint32_t call) {
+  if (roles == kOneGives || roles == kOneToOne) a.giver = 1 + call % a.hosts;
+  if (roles == kOneGets || roles == kOneToOne) a.taker = 1 + (call + (roles == kOneToOne ? 1 + call / a.hosts : 0)) % a.hosts;
+}
 
 // What a host has for another in a call.
 char letter(uint32_t from, uint32_t to, uint32_t call, uint64_t i) { return static_cast<char>(from * 61 + to * 17 + call * 5 + i * 3 + 1); }
@@ -39,6 +47,7 @@ struct Rank {
 void fill(const Rank& r, const ExchangeArgs& a, uint32_t call) {
   for (uint64_t i = global_thread(); i < a.bytes; i += global_threads()) {
     for (uint32_t to = 0; to < (r.apart ? a.hosts : 1); ++to) r.input[to * a.input_stride + i] = letter(a.host, to, call, i);
+    for (uint32_t from = 0; from < a.hosts; ++from) static_cast<char*>(a.output)[from * a.stride + i] = kUntouched;
   }
 }
 
@@ -46,7 +55,8 @@ void check_output(const Rank& r, const ExchangeArgs& a, uint32_t call) {
   uint64_t wrong = 0;
   for (uint64_t i = global_thread(); i < a.bytes; i += global_threads()) {
     for (uint32_t from = 0; from < a.hosts; ++from) {
-      if (from != a.host) wrong += static_cast<char*>(a.output)[from * a.stride + i] != letter(from, r.apart ? a.host : 0, call, i);
+      const bool gives = from != a.host && (a.giver == 0 || a.giver == from + 1) && (a.taker == 0 || a.taker == a.host + 1);
+      wrong += static_cast<char*>(a.output)[from * a.stride + i] != (gives ? letter(from, r.apart ? a.host : 0, call, i) : kUntouched);
     }
   }
   if (wrong != 0) fetch_add_relaxed_device(r.wrong, wrong);
@@ -72,8 +82,10 @@ struct World {
   std::vector<check::Ring> rings;
   std::vector<uint64_t*> counters;  // of host h, from host g: h * hosts + g
   std::vector<std::deque<Trigger>> pending;
+  std::vector<ExchangeArgs> calls;  // of host 0, by call: what has to cross the network
+  std::vector<uint64_t> crossed;    // by host: bytes it sent, without heads
 
-  World(check::Job& job, const Config& c) : job(job), c(c), pending(c.hosts) {
+  World(check::Job& job, const Config& c) : job(job), c(c), pending(c.hosts), crossed(c.hosts) {
     for (uint32_t i = 0; i < c.hosts * c.hosts; ++i) counters.push_back(job.alloc<uint64_t>(1));
     for (uint32_t h = 0; h < c.hosts; ++h) {
       rings.push_back(job.ring(h, 4));
@@ -112,6 +124,13 @@ struct World {
       job.expect(type == (kTriggerData | kTriggerSignal) && to < c.hosts && to != h && (t.snd >> 53 & 0x3ff) == to, "host %u: trigger of type %u for %u", h, type, to);
       job.expect(src + bytes <= 2 * c.hosts * kSlot && dst >= 2 * c.hosts * kSlot && dst + bytes <= 4 * c.hosts * kSlot,
                  "host %u: %llu bytes from %llu to %llu", h, (unsigned long long)bytes, (unsigned long long)src, (unsigned long long)dst);
+      if (!calls.empty()) {
+        const ExchangeArgs& a = calls[(reinterpret_cast<const ExchangeHead*>(args[h].slots + src)->sequence - 1) % kCalls];
+        const bool gives = (a.giver == 0 || a.giver == h + 1) && (a.taker == 0 || a.taker == to + 1);
+        job.expect(bytes == sizeof(ExchangeHead) + (gives ? a.bytes : 0), "host %u: %llu bytes for %u in one of %llu", h, (unsigned long long)bytes, to,
+                   (unsigned long long)a.bytes);
+        crossed[h] += bytes - sizeof(ExchangeHead);
+      }
       memcpy(args[to].slots + dst, args[h].slots + src, bytes);
       add_release(counters[to * c.hosts + h], static_cast<uint64_t>(1));
       return true;
@@ -120,7 +139,7 @@ struct World {
 };
 
 // All calls, of sizes that grow and shrink, twice: a replay goes on where the first ended.
-void results(check::Job& job, const Config& c, bool apart) {
+void results(check::Job& job, const Config& c, bool apart, Roles roles = kAll) {
   constexpr uint64_t sizes[kCalls] = {kRoom, 0, 1, 37, kRoom - 5};
   World w(job, c);
   std::vector<Rank> ranks(c.hosts);
@@ -134,9 +153,11 @@ void results(check::Job& job, const Config& c, bool apart) {
       a.output = job.alloc<char>(c.hosts * kRoom);
       a.stride = kRoom;
       a.bytes = a.signature.count = bytes;
+      choose(a, roles, r.calls.size());
       r.calls.push_back(a);
     }
   }
+  w.calls = ranks[0].calls;
   for (uint32_t again = 1; again <= 2; ++again) {
     for (uint32_t h = 0; h < c.hosts; ++h) {
       w.proxy(h);
@@ -149,6 +170,7 @@ void results(check::Job& job, const Config& c, bool apart) {
       job.expect(w.args[h].state->turn == all && w.args[h].note->begun == all && w.args[h].note->ended == all, "host %u: %llu exchanges, expected %llu", h,
                  (unsigned long long)w.args[h].state->turn, (unsigned long long)all);
       job.expect(w.args[h].note->found == 0, "host %u found a disagreement", h);
+      job.expect(w.crossed[h] > 0, "host %u sent nothing but heads", h);
     }
   }
 }
@@ -185,4 +207,9 @@ void disagreement(check::Job& job) {
 
 MSCCLPP_CHECK_MAIN({"two", [](check::Job& job) { results(job, kTwo, false); }}, {"two_apart", [](check::Job& job) { results(job, kTwo, true); }},
                    {"three", [](check::Job& job) { results(job, kThree, false); }}, {"three_apart", [](check::Job& job) { results(job, kThree, true); }},
+                   {"three_one_gives", [](check::Job& job) { results(job, kThree, false, kOneGives); }},
+                   {"three_one_gives_apart", [](check::Job& job) { results(job, kThree, true, kOneGives); }},
+                   {"three_one_gets", [](check::Job& job) { results(job, kThree, false, kOneGets); }},
+                   {"three_one_gets_apart", [](check::Job& job) { results(job, kThree, true, kOneGets); }},
+                   {"three_one_to_one", [](check::Job& job) { results(job, kThree, false, kOneToOne); }},
                    {"disagreement", disagreement})

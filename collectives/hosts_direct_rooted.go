@@ -1,0 +1,114 @@
+package collectives
+
+import "github.com/mscclpp-go/mscclpp/framework/gpu"
+
+// Calls with a root between hosts, without the host: one host alone gives, or gets. The
+// others send heads still, so that what kernels/exchange.h says of slots holds as it does
+// for all other calls, and so that ranks that disagree on the root are told.
+
+// broadcastDirect spreads each piece on the root's host, whose ranks give a share each to
+// their counterparts; the other hosts gather the shares.
+func (t *trip) broadcastDirect() {
+	h, c := t.ports.hierarchy, t.call
+	element := uint64(c.Type.Size())
+	pieces, of := t.inPieces()
+	home, index := h.find(c.Root)
+	if h.most == 1 || c.Count == 0 { // nothing inside
+		for k := range pieces {
+			at, count := of(k)
+			in, out := address(c.Input)+at, address(c.Output)+at
+			t.passBetween(t.stream, in, out, count*element, home)
+			if h.host == home {
+				t.copy(out, in, count*element)
+			}
+		}
+		return
+	}
+	t.stages(pieces, func(k int) {
+		if h.host != home {
+			return
+		}
+		at, count := of(k)
+		in, out := address(c.Output)+at, address(c.Output)+at
+		if h.index == index {
+			in = address(c.Input) + at
+		}
+		t.spreadInside(in, out, count, index)
+	}, func(s gpu.Stream, k int) {
+		at, count := of(k)
+		own := h.mine(count)
+		share := t.summed(k, at, count)
+		if h.host == home {
+			share = address(c.Output) + at + uintptr(own.from*element)
+		}
+		t.passBetween(s, share, share, (own.to-own.from)*element, home)
+	}, func(k int) {
+		if at, count := of(k); h.host != home {
+			t.gather(t.summed(k, at, count), count, address(c.Output)+at)
+		}
+	})
+}
+
+// passBetween gives counterparts on all hosts what the one on a host has. Much of it,
+// between more than two hosts, goes in two steps: each gets a segment, and gives it to the
+// others, so that no host sends all of it more than twice. The one that had it all gets the
+// same bytes back, while it sends: they take the other direction of its links.
+func (t *trip) passBetween(s gpu.Stream, in, out uintptr, bytes uint64, home int) {
+	h := t.ports.hierarchy
+	hosts := uint64(len(h.hosts))
+	if each := bytes / hosts / wordBytes * wordBytes; hosts > 2 && each > 0 && bytes >= twoSteps {
+		own, segments := uintptr(uint64(h.host)*each), out
+		if h.host == home {
+			segments = in
+		}
+		t.pass(s, traffic{in, each, each, out + own, 0}, only(home), everyHost)
+		t.exchange(s, traffic{segments + own, 0, each, out, each})
+		in, out, bytes = in+uintptr(hosts*each), out+uintptr(hosts*each), bytes-hosts*each
+		if bytes == 0 {
+			return
+		}
+	}
+	t.pass(s, traffic{in, 0, bytes, out, 0}, only(home), everyHost)
+}
+
+// reduceDirect takes each piece through a reduce-scatter inside the host, and a sum on the
+// root's, whose ranks gather the shares: the same bits as those of an all-reduce.
+func (t *trip) reduceDirect() {
+	h, c := t.ports.hierarchy, t.call
+	pieces, of := t.inPieces()
+	home, _ := h.find(c.Root)
+	root := t.ports.comm.Rank() == c.Root
+	if h.most == 1 || c.Count == 0 { // nothing inside
+		for k := range pieces {
+			at, count := of(k)
+			out := h.direct.half(h.direct.mine, 0) // others than the root have no output
+			if root {
+				out = address(c.Output) + at
+			}
+			t.sumBetween(t.stream, address(c.Input)+at, out, count, 0, only(home))
+		}
+		return
+	}
+	sum := func(k int) uintptr {
+		if at, count := of(k); root {
+			return t.summed(k, at, count)
+		}
+		return t.place(k % 3)
+	}
+	t.stages(pieces, func(k int) {
+		at, count := of(k)
+		t.scatter(address(c.Input)+at, count, t.place(k%3))
+	}, func(s gpu.Stream, k int) {
+		_, count := of(k)
+		own := h.mine(count)
+		t.sumBetween(s, t.place(k%3), sum(k), own.to-own.from, k, only(home))
+	}, func(k int) {
+		at, count := of(k)
+		switch {
+		case root:
+			t.gather(sum(k), count, address(c.Output)+at)
+		case h.host == home: // kernels that gather do it for all of a host
+			t.gather(sum(k), count, t.place(placePadded))
+		}
+	})
+}

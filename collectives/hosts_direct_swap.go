@@ -1,0 +1,69 @@
+package collectives
+
+import "github.com/mscclpp-go/mscclpp/framework/gpu"
+
+// swapPiece is how many bytes of each part of an all-to-all are worked on at a time: so
+// that those for all ranks of a host fit a slot.
+func (h *hierarchy) swapPiece(element uint64) uint64 {
+	return max(element, h.ports.piece/uint64(h.most)/wordBytes*wordBytes)
+}
+
+// allToAllDirect collects inside, for each host, what the ranks of this one have for this
+// rank's counterpart there, and exchanges that: it arrives where it belongs.
+func (t *trip) allToAllDirect() {
+	h, c := t.ports.hierarchy, t.call
+	d, in, out := h.direct, address(c.Input), address(c.Output)
+	part, pieces, of := t.inParts(h.swapPiece(uint64(c.Type.Size())))
+	if h.most == 1 || part == 0 { // ranks are in the order of the hosts
+		for k := range pieces {
+			from, bytes := of(k)
+			at, own := uintptr(from), uintptr(from+uint64(h.host)*part)
+			t.exchange(t.stream, traffic{in + at, part, bytes, out + at, part})
+			t.copy(out+own, in+own, bytes)
+		}
+		return
+	}
+	room := func(g, k int) uintptr { return d.half(d.mine, k) + uintptr(uint64(g)*d.stride) }
+	there := h.inOrder() && pieces == 1 // what comes from a host belongs in one place
+	t.stages(pieces, func(k int) {
+		from, bytes := of(k)
+		_ = h.otherHosts(func(g int) error {
+			t.swapBlock(in, part, from, bytes, h.hosts[g], room(g, k))
+			return t.err
+		})
+	}, func(s gpu.Stream, k int) {
+		_, bytes := of(k)
+		block := uint64(h.most) * bytes
+		to := traffic{room(0, k), d.stride, block, d.half(d.theirs, k), d.stride}
+		if there {
+			to.out, to.each = out, block
+		}
+		t.exchange(s, to)
+	}, func(k int) {
+		from, bytes := of(k)
+		t.swapInside(part, from, bytes) // beside the exchange of the next piece
+		if there {
+			return
+		}
+		_ = h.otherHosts(func(g int) error {
+			for i, rank := range h.hosts[g] {
+				theirs := d.half(d.theirs, k) + uintptr(uint64(g)*d.stride+uint64(i)*bytes)
+				t.copy(out+uintptr(uint64(rank)*part+from), theirs, bytes)
+			}
+			return t.err
+		})
+	})
+}
+
+// inOrder reports whether the ranks of each host are one behind another, and hosts are of
+// one size.
+func (h *hierarchy) inOrder() bool {
+	for g, ranks := range h.hosts {
+		for i, r := range ranks {
+			if r != g*h.most+i {
+				return false
+			}
+		}
+	}
+	return true
+}
