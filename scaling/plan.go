@@ -270,6 +270,5 @@ func (p planner) away(a Algorithm) []block {
 	case a == LargeDoubling: // a tree; the root's host sends in every step
 		return []block{{times: log2(hosts), stages: []stage{network(part, part, p.on.toOne(p.m))}}}
 	}
-	share := part / p.h() * (p.h() - 1)
-	return []block{once(network(share, share, p.on.toAll(p.m)), network(share, share, p.on.toAll(p.m)))}
+	return []block{once(network(part*(p.h()-1), part, p.on.toAll(p.m)))} // each of the host to its counterparts
 }

@@ -109,11 +109,31 @@ func TestMonotonic(t *testing.T) {
 	}
 }
 
+// round is a machine of the size of those that are known, whose numbers do not change with
+// what was measured last.
+func round() Machine {
+	m := Machines()[0]
+	m.TriggerLatency, m.LinkBandwidth, m.LinkLatency = 2.9, 345, 1.29
+	m.CopyBandwidth, m.CopyOverhead, m.Launch = 387, 10, 1.1
+	return m
+}
+
 // A machine that is better in one number is never slower with one piece. With more,
 // pieces may come in another order and wait for each other longer, but little longer
 // with the number that is chosen.
 func TestBetterMachines(t *testing.T) {
+	betterMachines(t, round(), 1.02)
+}
+
+// So it is with the numbers of today. Rings between hosts of three sizes are the worst.
+func TestBetterMachinesAsMeasured(t *testing.T) {
+	betterMachines(t, Machines()[0], 1.04)
+}
+
+func betterMachines(t *testing.T, machine Machine, longer float64) {
+	t.Helper()
 	each(t, func(q Question) {
+		q.Machine = machine
 		for _, q.Bytes = range []int64{8 << 10, 24 << 20} {
 			for _, q.Pieces = range []int{1, 0} {
 				was := predict(t, q)
@@ -128,7 +148,7 @@ func TestBetterMachines(t *testing.T) {
 					if err := p.Set(&better.Machine, v); err != nil {
 						t.Fatal(err)
 					}
-					if is := predict(t, better); is.Time > was.Time*1.02+1e-9 || q.Pieces == 1 && is.Time > was.Time+1e-9 {
+					if is := predict(t, better); is.Time > was.Time*longer+1e-9 || q.Pieces == 1 && is.Time > was.Time+1e-9 {
 						t.Errorf("%s by %s of %d bytes in %d pieces: %g, and %g with %s %g instead of %g",
 							q.Collective, q.Algorithm, q.Bytes, q.Pieces, was.Time, is.Time, p.Name, v, p.Get(&q.Machine))
 					}
@@ -265,7 +285,7 @@ func TestDoublingOvertakes(t *testing.T) {
 		overhead float64
 		hosts    int
 		than     Algorithm
-	}{{0.3, 107, LargeDirect}, {0.3, 306, Small}, {0.3, 310, SmallWhole}, {0.1, 403, LargeDirect}, {0.1, 1078, Small}, {1, 26, LargeDirect}, {1, 82, Small}} {
+	}{{0.3, 115, LargeDirect}, {0.3, 325, Small}, {0.3, 326, SmallWhole}, {0.1, 435, LargeDirect}, {0.1, 1150, Small}, {1, 28, LargeDirect}, {1, 86, Small}} {
 		q.Machine.MessageOverhead = c.overhead
 		if faster(c.hosts-1, c.than) || !faster(c.hosts, c.than) {
 			t.Errorf("%g us a message: doubling does not overtake %s at %d hosts", c.overhead, c.than, c.hosts)
@@ -288,13 +308,85 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// The measurements are positive, and each can be predicted; docs/scaling.md says how
-// far off each is.
+// Up to which size docs/scaling.md says that an algorithm is ahead of another one, and not
+// twice as far.
+func TestOvertakenBySize(t *testing.T) {
+	q := Question{Machine: Machines()[0]}
+	ahead := func(a, b Algorithm, kib int64) bool {
+		q.Bytes = kib << 10
+		q.Algorithm = a
+		first := predict(t, q)
+		q.Algorithm = b
+		return first.Time <= predict(t, q).Time
+	}
+	for _, x := range []struct {
+		collective Collective
+		a, b       Algorithm
+		hosts      int
+		kib        int64
+	}{
+		{AllReduce, SmallWhole, Small, 2, 18}, {AllReduce, SmallWhole, Small, 8, 15}, {AllReduce, SmallWhole, Small, 64, 13},
+		{AllReduce, SmallWhole, LargeDirect, 2, 40}, {AllReduce, SmallWhole, LargeDirect, 8, 62}, {AllReduce, SmallWhole, LargeDirect, 64, 33},
+		{AllReduce, Small, LargeDirect, 2, 273}, {AllReduce, Small, LargeDirect, 8, 460}, {AllReduce, Small, LargeDirect, 64, 258},
+		{AllToAll, Small, FlatDirect, 2, 108}, {AllToAll, Small, FlatDirect, 4, 313}, {AllToAll, Small, FlatDirect, 8, 693},
+		{AllToAll, Small, FlatDirect, 16, 1423}, {AllToAll, Small, FlatDirect, 64, 5845}, {AllToAll, Small, FlatDirect, 256, 23500},
+	} {
+		q.Collective, q.Cluster = x.collective, cluster(t, x.hosts, 8)
+		more := x.kib + max(1, x.kib/32) // steps of the search that found it
+		if !ahead(x.a, x.b, x.kib) || ahead(x.a, x.b, more) {
+			t.Errorf("%s over %d hosts: %s is not ahead of %s up to %d KiB and behind at %d", x.collective, x.hosts, x.a, x.b, x.kib, more)
+		}
+	}
+}
+
+// How far predictions are off, as docs/scaling.md says: one by one, and in the mean, by
+// what is in their place. A row that is off by more needs another sentence there.
 func TestPublished(t *testing.T) {
+	type class struct {
+		name             string
+		slowest, fastest float64 // prediction over measurement
+		worst            float64 // of the geometric mean, up or down
+	}
+	classOf := func(m Measurement) class {
+		switch {
+		case m.Source == upstream && m.Bytes < 1<<20:
+			return class{"two hosts, kilobytes", 0.52, 1, 2}
+		case m.Source == upstream && m.Bytes < 1<<30:
+			return class{"two hosts, tens of megabytes", 0.60, 1, 1.55}
+		case m.Source == upstream:
+			return class{"two hosts, gigabytes", 0.83, 1, 1.10}
+		case m.Source == peer && m.Bytes < 1<<20:
+			return class{"eight GPUs, kilobytes", 0.50, 1, 1.85}
+		case m.Source == peer:
+			return class{"eight GPUs, megabytes", 0.91, 1, 1.08}
+		case m.Source == ours:
+			return class{"two GPUs", 0.83, 1.05, 1.05}
+		case m.Source == older && m.Bytes < 16<<20:
+			return class{"four GPUs, up to a megabyte", 0.59, 1, 1.55}
+		case m.Source == older:
+			return class{"four GPUs, more", 0.87, 1, 1.06}
+		}
+		return class{"namespaces", 0.93, 1, 1.04}
+	}
+	logs, rows := map[class]float64{}, map[class]int{}
 	for _, m := range Published() {
 		p, err := m.Predict()
-		if err != nil || m.Time <= 0 || p.Time < m.Time/2 || p.Time > m.Time*1.2 {
-			t.Errorf("%+v: predicted %g, %v: off by more than the document admits", m, p.Time, err)
+		if err != nil || m.Time <= 0 {
+			t.Errorf("%+v: %v", m, err)
+			continue
+		}
+		c, off := classOf(m), p.Time/m.Time
+		if off < c.slowest || off > c.fastest {
+			t.Errorf("%s: %s of %d bytes by %s took %g, predicted %g: off by more than the document admits", c.name, m.Collective, m.Bytes, m.Algorithm, m.Time, p.Time)
+		}
+		logs[c] += math.Log(off)
+		rows[c]++
+	}
+	for c, sum := range logs {
+		if mean := math.Exp(math.Abs(sum / float64(rows[c]))); mean > c.worst {
+			t.Errorf("%s: predictions are off by %.3f in the mean of %d rows, the document has %g", c.name, mean, rows[c], c.worst)
+		} else {
+			t.Logf("%s: %.3f in the mean of %d rows", c.name, math.Exp(sum/float64(rows[c])), rows[c])
 		}
 	}
 }

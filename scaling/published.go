@@ -14,20 +14,26 @@ type Measurement struct {
 	Pieces     int  // 0: as chosen
 	NoCopies   bool // data is moved by kernels alone, or is not on GPUs
 	Time       float64
+
+	// Where its raw output is, below docs/results, and which algorithm of the program
+	// that has. Both are empty for times of other programs.
+	File, By string
 }
 
 const (
 	upstream = "MSCCL++ baseline"
+	peer     = "MSCCL++ 0.9, once" // no raw output was kept
 	ours     = "this project"
+	older    = "this project, c6b6b86" // with kernels that take 0.7 us longer to begin
 	oursTCP  = "this project, tcp"
-	peer     = "MSCCL++ 0.9, measured"
 )
 
 // Published returns measurements to hold predictions against: what the tests of
 // MSCCL++ expect of two hosts with eight H100 each, with the pieces and the way of
 // moving data that its test kernels have; what was measured on single hosts with
 // H200s, where there is no network; and two to four hosts that are network namespaces,
-// where there is nothing but the network.
+// where there is nothing but the network. Those of this project name the file that they
+// are in.
 func Published() []Measurement {
 	h100, h200 := Machines()[0], Machines()[1]
 	two := Measurement{Source: upstream, Machine: h100, Hosts: 2, Ranks: 8}
@@ -36,7 +42,6 @@ func Published() []Measurement {
 		m.Collective, m.Algorithm, m.Bytes, m.Pieces, m.NoCopies, m.Time = c, a, bytes, pieces, noCopies, time
 		return m
 	}
-	two200 := Measurement{Source: ours, Machine: h200, Hosts: 1, Ranks: 2}
 	eight := Measurement{Source: peer, Machine: h200, Hosts: 1, Ranks: 8}
 	all := []Measurement{
 		with(two, AllReduce, Small, 8<<10, 0, true, 15.10),
@@ -50,12 +55,12 @@ func Published() []Measurement {
 		with(eight, AllReduce, Small, 16<<10, 0, true, 5.08),
 		with(eight, AllReduce, LargeDirect, 16<<20, 1, true, 101),
 		with(eight, AllReduce, LargeDirect, 1<<30, 1, true, 6047),
-		with(two200, AllGather, Small, 1<<10, 0, true, 2.48),
-		with(two200, AllGather, FlatDirect, 1<<30, 0, false, 1393),
-		with(two200, AllReduce, LargeDirect, 1<<30, 2, false, 2881),
+	}
+	for _, t := range gpuTimes {
+		all = append(all, t.measurement(h200))
 	}
 	for _, t := range namespaceTimes {
-		hosts := Measurement{Source: oursTCP, Machine: shaped(), Hosts: t.hosts, Ranks: 2}
+		hosts := Measurement{Source: oursTCP, Machine: shaped(), Hosts: t.hosts, Ranks: 2, File: "scaling/namespaces.jsonl", By: t.by()}
 		all = append(all, with(hosts, t.collective, t.algorithm, t.bytes, 0, true, t.time))
 	}
 	return all

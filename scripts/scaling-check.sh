@@ -3,12 +3,13 @@
 # ranks each, whose interfaces let 100 Mbit/s through: so slow that nothing else counts,
 # and that a few processors do for all hosts. docs/scaling.md compares the times with
 # what `mscclpp-run simulate` predicts. Needs root, ip and tc; `make build kernels` before.
+# Where it cannot run it says what is missing and ends with code 77.
 #
 #   scripts/scaling-check.sh >docs/results/scaling/namespaces.jsonl
 set -eu
 cd "$(dirname "$0")/.."
 
-skip() { echo "scaling-check: skipped: $*" >&2; exit 0; }
+skip() { echo "scaling-check: skipped: $*" >&2; exit 77; }
 [ "$(id -u)" = 0 ] || skip "needs root, to make network namespaces"
 for tool in ip tc; do
 	command -v $tool >/dev/null || skip "$tool is not installed (Debian: iproute2)"

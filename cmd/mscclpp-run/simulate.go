@@ -16,6 +16,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/scaling"
 )
 
+// Values of --algorithm for what collectives of this project choose: over any network,
+// and where adapters reach the memory of GPUs.
+const (
+	programAlgorithm = "program"
+	programDirect    = "program-direct"
+)
+
 // simulateVerb predicts collectives over many hosts. It is no job: nothing is
 // started, and no device is needed.
 type simulateVerb struct {
@@ -29,6 +36,7 @@ type simulateVerb struct {
 	questions []scaling.Question // without algorithm, in the order of the table
 	all       bool               // every algorithm, not only the fastest
 	chosen    []scaling.Algorithm
+	program   *scaling.Program // what it chooses, whether or not that is the fastest
 }
 
 func simulateCommand(a *app) *cobra.Command { return (&simulateVerb{}).command(a) }
@@ -40,7 +48,8 @@ func (v *simulateVerb) command(a *app) *cobra.Command {
 links and adapters, by simulating who sends what to whom when. Nothing is measured, and no
 device is needed. The model has no congestion, no noise and no slow ranks; docs/scaling.md
 derives it and says how far it was off where it could be checked, see --published.
-Without a name: allreduce.`,
+Without a name: allreduce. The fastest algorithm need not be one that collectives of this
+project have: those have a * behind them. --algorithm program takes what they choose.`,
 		Args: func(_ *cobra.Command, args []string) error { return v.parse(a, args) },
 		RunE: func(*cobra.Command, []string) error { return v.run(a) },
 	}
@@ -51,7 +60,7 @@ Without a name: allreduce.`,
 	v.flags.StringVarP(&v.bytes, "bytes", "b", "1K:1G", "MIN:MAX size of the larger buffer of a rank, or one size")
 	v.flags.Int64VarP(&v.factor, "factor", "f", 4, "each size is so many times the one before")
 	v.flags.StringVar(&v.machine, "machine", "h100", machineNames()+", or a YAML file with the parameters below and name or base")
-	v.flags.StringVar(&v.algorithm, "algorithm", "best", "best, all, or a list of algorithms: "+algorithmNames())
+	v.flags.StringVar(&v.algorithm, "algorithm", "best", "best; all; program, what collectives over hosts choose; program-direct, the same where kernels drive adapters; or a list: "+algorithmNames())
 	v.flags.IntVar(&v.pieces, "pieces", 0, "pieces of the pipelined algorithms; default: the fastest power of two")
 	v.flags.StringVar(&v.format, "format", "table", "table, or json with one object a line")
 	v.flags.StringVar(&v.plot, "plot", "", "also draw the results into this SVG file")
@@ -90,6 +99,12 @@ func algorithmNames() string {
 func (v *simulateVerb) parse(a *app, args []string) error {
 	if a.opts.hosts != "" || a.opts.hostfile != "" || a.opts.np != 0 || a.opts.perNode != "" || a.opts.nnodes != 0 {
 		return usage("simulate: it starts no ranks: expected --hosts and --gpus behind the verb, and none of the launcher's -n, --nnodes, --host and --hostfile")
+	}
+	if len(a.settings) > 0 {
+		return usage("simulate: it reads no configuration: expected no %s; its own flags describe the machine", a.settings[0].Flag)
+	}
+	if a.opts.configFile != "" {
+		return usage("simulate: it reads no configuration: expected no --config; --machine takes a file that describes the machine")
 	}
 	if v.format != "table" && v.format != "json" {
 		return usage("simulate: --format %q: expected table or json", v.format)
@@ -164,14 +179,18 @@ func (v *simulateVerb) ask(args []string) error {
 
 // algorithms reads --algorithm.
 func (v *simulateVerb) algorithms() error {
-	v.all, v.chosen = v.algorithm == "all", nil
-	if v.all || v.algorithm == "best" {
+	v.all, v.chosen, v.program = v.algorithm == "all", nil, nil
+	switch v.algorithm {
+	case "best", "all":
+		return nil
+	case programAlgorithm, programDirect:
+		v.program = &scaling.Program{Direct: v.algorithm == programDirect}
 		return nil
 	}
 	for _, name := range strings.Split(v.algorithm, ",") {
 		a, err := scaling.ParseAlgorithm(strings.TrimSpace(name))
 		if err != nil {
-			return fmt.Errorf("--algorithm: %w, or best, or all", err)
+			return fmt.Errorf("--algorithm %q: expected best, all, %s, %s, or some of %s: %w", name, programAlgorithm, programDirect, algorithmNames(), scaling.ErrInvalid)
 		}
 		v.chosen = append(v.chosen, a)
 	}
@@ -263,6 +282,15 @@ func (v *simulateVerb) predict() ([]scaling.Prediction, error) {
 }
 
 func (v *simulateVerb) answer(q scaling.Question) ([]scaling.Prediction, error) {
+	if v.program != nil {
+		a, err := v.program.Chooses(q.Collective, q.Cluster, q.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		q.Algorithm = a
+		p, err := scaling.Predict(q)
+		return []scaling.Prediction{p}, err
+	}
 	if v.chosen == nil {
 		all, err := scaling.Best(q)
 		if err == nil && len(all) == 0 {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/scaling"
 )
 
@@ -143,6 +142,31 @@ func TestSimulateAlgorithms(t *testing.T) {
 	}
 }
 
+// What the program chooses can be asked for, and what it does not have is marked.
+func TestSimulateProgram(t *testing.T) {
+	for algorithm, want := range map[string]string{
+		"program": "small-whole large-direct large-direct", "program-direct": "small small large-direct", "best": "small-whole small small",
+	} {
+		var got []string
+		for _, r := range simulated(t, "--hosts", "2", "--bytes", "8K:256K", "-f", "5", "--algorithm", algorithm) {
+			got = append(got, r.Algorithm)
+			if in := r.Algorithm != "small" || r.Bytes < 128<<10; r.InProgram != in {
+				t.Errorf("%+v: expected that it is in the program: %v", r, in)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, expected %s", algorithm, got, want)
+		}
+	}
+	const note = "# * not in this program at that size; --algorithm program predicts what is\n"
+	if code, out, errs := runs(command(t, "simulate", "--hosts", "2", "--bytes", "256K")); code != 0 || !strings.HasSuffix(out, note) || !strings.Contains(out, " small* ") {
+		t.Errorf("code %d, %s\n%s: expected small with a mark", code, errs, out)
+	}
+	if code, out, errs := runs(command(t, "simulate", "--hosts", "2", "--bytes", "256K", "--algorithm", "program")); code != 0 || strings.Contains(out, "*") {
+		t.Errorf("code %d, %s\n%s: expected no mark", code, errs, out)
+	}
+}
+
 // Measured times stand beside predictions, in both formats.
 func TestSimulatePublished(t *testing.T) {
 	rows := simulated(t, "--published")
@@ -157,35 +181,6 @@ func TestSimulatePublished(t *testing.T) {
 	code, out, errs := runs(command(t, "simulate", "--published"))
 	if code != 0 || strings.Count(out, "\n") != 3+len(rows) || !strings.Contains(out, "15.10") || !strings.Contains(out, "15989") {
 		t.Errorf("code %d, %s\n%s", code, errs, out)
-	}
-}
-
-// The times of network namespaces are those that lie beside, as they were measured.
-func TestSimulateNamespaces(t *testing.T) {
-	models := map[string]string{"hierarchical_large": "large-direct", "ports": "flat-direct"}
-	measured := 0
-	for i, line := range strings.Split(strings.TrimSpace(read(t, "../../docs/results/scaling/namespaces.jsonl")), "\n") {
-		var r report.Row
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("line %d: %v", i+1, err)
-		}
-		found := false
-		for _, m := range scaling.Published() {
-			same := m.Source == "this project, tcp" && m.Hosts*m.Ranks == r.Ranks && m.Collective.String() == r.Collective && m.Algorithm.String() == models[r.Algorithm]
-			found = found || same && m.Bytes == r.Bytes && m.Time == math.Round(r.TimeUS)
-		}
-		if !found {
-			t.Errorf("line %d: %s by %s over %d ranks in %.0f us is not among what is compared", i+1, r.Collective, r.Algorithm, r.Ranks, r.TimeUS)
-		}
-		measured++
-	}
-	for _, m := range scaling.Published() {
-		if m.Source == "this project, tcp" {
-			measured--
-		}
-	}
-	if measured != 0 {
-		t.Errorf("%d measurements more in the file than are compared", measured)
 	}
 }
 
@@ -212,30 +207,35 @@ func TestSimulateDraws(t *testing.T) {
 
 func TestSimulateRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		`--hosts "1024:2": expected MIN:MAX`:     {"--hosts", "1024:2"},
-		`--hosts "two": expected`:                {"--hosts", "two"},
-		`--hosts "0": expected`:                  {"--hosts", "0"},
-		`--gpus "8,x": expected a number`:        {"--gpus", "8,x"},
-		"0 ranks on a host: expected 1 to 1024":  {"--gpus", "0"},
-		"1 ranks: expected 2":                    {"--hosts", "1", "--gpus", "1"},
-		"ranks: expected 2 to 1048576":           {"--hosts", "1000000"},
-		`"1X"`:                                   {"--bytes", "1X"},
-		"0 bytes: expected 1":                    {"--bytes", "0"},
-		"factor 1: expected 2 or more":           {"--factor", "1"},
-		`machine "h900": expected one of h100`:   {"--machine", "h900"},
-		"no such file":                           {"--machine", "nowhere.yaml"},
-		`algorithm "tree": expected one of flat`: {"--algorithm", "tree"},
-		"alltoall by large-ring: no such":        {"alltoall", "--algorithm", "large-ring"},
-		`collective "gather": expected one of`:   {"gather"},
-		"-1 pieces: expected 1":                  {"--pieces", "-1"},
-		`--format "xml": expected table or json`: {"--format", "xml"},
-		"--nic-bandwidth 0: expected more than":  {"--nic-bandwidth", "0"},
-		"--nics 1.5: expected a whole number":    {"--nics", "1.5"},
-		"unknown flag: --nic-speed":              {"--nic-speed", "1"},
-		"--hosts beside --published":             {"--published", "--hosts", "2"},
-		"allgather beside --published":           {"--published", "allgather"},
-		"it starts no ranks":                     {"-n", "4"},
-		"hops to simulate, expected at most":     {"--hosts", "1024", "--gpus", "1024", "--bytes", "1K", "--algorithm", "flat-ring"},
+		`--hosts "1024:2": expected MIN:MAX`:    {"--hosts", "1024:2"},
+		`--hosts "two": expected`:               {"--hosts", "two"},
+		`--hosts "0": expected`:                 {"--hosts", "0"},
+		`--gpus "8,x": expected a number`:       {"--gpus", "8,x"},
+		"0 ranks on a host: expected 1 to 1024": {"--gpus", "0"},
+		"1 ranks: expected 2":                   {"--hosts", "1", "--gpus", "1"},
+		"ranks: expected 2 to 1048576":          {"--hosts", "1000000"},
+		`"1X"`:                                  {"--bytes", "1X"},
+		"0 bytes: expected 1":                   {"--bytes", "0"},
+		"factor 1: expected 2 or more":          {"--factor", "1"},
+		`--machine "h900": expected one of h100, h200, or a file that ends in .yaml: invalid`: {"--machine", "h900"},
+		"no such file": {"--machine", "nowhere.yaml"},
+		`--algorithm "tree": expected best, all, program, program-direct, or some of flat`: {"--algorithm", "tree"},
+		"over 1 hosts: expected 2 or more":                                                 {"--hosts", "1", "--algorithm", "program"},
+		"alltoall by large-ring: no such":                                                  {"alltoall", "--algorithm", "large-ring"},
+		`collective "gather": expected one of`:                                             {"gather"},
+		"-1 pieces: expected 1":                                                            {"--pieces", "-1"},
+		`--format "xml": expected table or json`:                                           {"--format", "xml"},
+		"--nic-bandwidth 0: expected 1e-06 or more, and at most":                           {"--nic-bandwidth", "0"},
+		"--nic-bandwidth 1e-300: expected 1e-06 or more":                                   {"--nic-bandwidth", "1e-300"},
+		"--copy-bandwidth 1e-300: expected 0, or 1e-06 or more":                            {"--copy-bandwidth", "1e-300"},
+		"--nics 1.5: expected a whole number":                                              {"--nics", "1.5"},
+		"unknown flag: --nic-speed":                                                        {"--nic-speed", "1"},
+		"--hosts beside --published":                                                       {"--published", "--hosts", "2"},
+		"allgather beside --published":                                                     {"--published", "allgather"},
+		"it reads no configuration: expected no --set":                                     {"--set", "foo.bar=1"},
+		"it reads no configuration: expected no --config":                                  {"--config", "x.yaml"},
+		"it starts no ranks":                                                               {"-n", "4"},
+		"hops to simulate, expected at most":                                               {"--hosts", "1024", "--gpus", "1024", "--bytes", "1K", "--algorithm", "flat-ring"},
 	} {
 		code, _, errs := runs(command(t, append([]string{"simulate"}, args...)...))
 		if code != 2 || !strings.Contains(errs, want) {

@@ -24,8 +24,8 @@ func TestScalingDocument(t *testing.T) {
 			t.Errorf("%s: code %d, %s\nprints\n%s\nthe document has\n%s", line, code, errs, got, want)
 		}
 	}
-	if shown < 4 {
-		t.Errorf("%d outputs in the document, expected 4 or more", shown)
+	if shown < 7 {
+		t.Errorf("%d outputs in the document, expected 7 or more", shown)
 	}
 }
 

@@ -44,7 +44,7 @@ func findMachine(name string) (scaling.Machine, error) {
 	if ext := strings.ToLower(filepath.Ext(name)); ext != ".yaml" && ext != ".yml" {
 		m, err := scaling.FindMachine(name)
 		if err != nil {
-			err = fmt.Errorf("--machine: %w, or a file that ends in .yaml", err)
+			err = fmt.Errorf("--machine %q: expected one of %s, or a file that ends in .yaml: %w", name, machineNames(), scaling.ErrInvalid)
 		}
 		return m, err
 	}

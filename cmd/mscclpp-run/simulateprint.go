@@ -23,6 +23,7 @@ type predictionRow struct {
 	Ranks           int     `json:"ranks"` // of all hosts
 	Bytes           int64   `json:"bytes"`
 	Algorithm       string  `json:"algorithm"`
+	InProgram       bool    `json:"in_program"` // collectives of this project have it, for this size
 	Pieces          int     `json:"pieces"`
 	TimeUS          float64 `json:"time_us"`
 	BoundUS         float64 `json:"bound_us"` // closed form: no order of pieces is faster
@@ -50,7 +51,9 @@ func rowOf(p *scaling.Prediction) (predictionRow, error) {
 	rate := float64(p.Bytes) / p.Time / 1e3
 	return predictionRow{
 		Predicted: true, Collective: p.Collective.String(), Machine: p.Machine.Name, Hosts: p.Cluster.Hosts(), Ranks: p.Cluster.Ranks(),
-		Bytes: p.Bytes, Algorithm: p.Algorithm.String(), Pieces: p.Pieces, TimeUS: p.Time, BoundUS: p.Formula,
+		Bytes: p.Bytes, Algorithm: p.Algorithm.String(), Pieces: p.Pieces,
+		InProgram: scaling.InProgram(p.Collective, p.Cluster, p.Bytes, p.Algorithm),
+		TimeUS:    p.Time, BoundUS: p.Formula,
 		AlgBW: rate, BusBW: rate * c.BusFactor(p.Cluster.Ranks()), BoundBy: p.Bound(),
 		LinkSteps: p.LinkSteps, NetworkSteps: p.NetworkSteps, LinkBytes: p.LinkBytes, NetworkBytes: p.NetworkBytes,
 		NetworkMessages: p.NetworkMessages, LinkBusyUS: p.LinkBusy, NetworkBusyUS: p.NetworkBusy, ReduceBusyUS: p.ReduceBusy,
@@ -72,12 +75,14 @@ func predictionLines(w io.Writer, all []scaling.Prediction) error {
 }
 
 const (
-	predictionHead = "#%12s %6s %8s  %9s %8s %8s  %-14s %6s  %s"
-	predictionLine = " %12d %6d %8d  %9s %8s %8s  %-14s %6d  %s\n"
+	predictionHead = "#%12s %6s %8s  %9s %8s %8s  %-15s %6s  %s"
+	predictionLine = " %12d %6d %8d  %9s %8s %8s  %-15s %6d  %s\n"
 )
 
-// predictionTable has a part for each collective, in the style of bench.
+// predictionTable has a part for each collective, in the style of bench. What collectives
+// of this project do not have is marked: nobody can run it.
 func predictionTable(w io.Writer, all []scaling.Prediction) error {
+	marked := false
 	for i := range all {
 		p := &all[i]
 		if i == 0 || p.Collective != all[i-1].Collective {
@@ -93,11 +98,19 @@ func predictionTable(w io.Writer, all []scaling.Prediction) error {
 		if err != nil {
 			return err
 		}
+		name := row.Algorithm
+		if p.Cluster.Hosts() > 1 && !row.InProgram {
+			name, marked = name+"*", true
+		}
 		_, err = fmt.Fprintf(w, predictionLine, row.Bytes, row.Hosts, row.Ranks, digits(row.TimeUS), digits(row.AlgBW), digits(row.BusBW),
-			row.Algorithm, row.Pieces, row.BoundBy)
+			name, row.Pieces, row.BoundBy)
 		if err != nil {
 			return err
 		}
+	}
+	if marked {
+		_, err := fmt.Fprintf(w, "# * not in this program at that size; --algorithm %s predicts what is\n", programAlgorithm)
+		return err
 	}
 	return nil
 }
