@@ -54,6 +54,15 @@ type rule struct {
 	read func(*reader, *Engine) // fills the engine
 }
 
+// origin says whose variables these are. The bare name of ours would read like the
+// beginning of every message.
+func (r rule) origin() string {
+	if r.name == "environment" {
+		return r.name
+	}
+	return "variables of " + r.name
+}
+
 // rules are tried in order: engines that run inside another come first.
 var rules = []rule{
 	{name: "mscclpp-run", role: RoleRank, need: []string{Mark, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
@@ -133,7 +142,7 @@ next:
 			r.err = e.check()
 		}
 		if r.err != nil {
-			return Engine{}, fmt.Errorf("%s: %w", rule.name, r.err)
+			return Engine{}, fmt.Errorf("%s: %w", rule.origin(), r.err)
 		}
 		return e, nil
 	}
@@ -147,13 +156,11 @@ func (e *Engine) check() error {
 	}
 	switch {
 	case e.Role == RoleRank && e.Rank >= e.World:
-		return bad("rank %d of %d", e.Rank, e.World)
+		return bad("rank %d of %d: expected one below the size", e.Rank, e.World)
 	case e.Role == RoleRank && (e.LocalRank >= e.LocalWorld || e.LocalWorld > e.World):
-		return bad("local rank %d of %d in a job of %d", e.LocalRank, e.LocalWorld, e.World)
+		return bad("local rank %d of %d in a job of %d: expected one below the ranks of this host, and no more of them than the job has", e.LocalRank, e.LocalWorld, e.World)
 	case e.Role == RoleAgent && e.Nodes != 0 && e.Node >= e.Nodes:
-		return bad("host %d of %d", e.Node, e.Nodes)
-	case e.MasterPort > math.MaxUint16:
-		return bad("port %d", e.MasterPort)
+		return bad("host %d of %d: expected one below the number of hosts", e.Node, e.Nodes)
 	}
 	return nil
 }
@@ -193,8 +200,12 @@ func (r *reader) master(e *Engine, addr, port string) {
 	if e.MasterAddr == "" {
 		e.MasterAddr = r.get(addr)
 	}
-	if e.MasterPort == 0 && r.get(port) != "" {
-		e.MasterPort = r.number(port)
+	if text := r.get(port); e.MasterPort == 0 && text != "" {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil && r.err == nil {
+			r.err = fmt.Errorf("%w: %s=%q: expected a port, 1 to 65535", framework.ErrInvalid, port, text)
+		}
+		e.MasterPort = int(n)
 	}
 	if e.MasterAddr == "" && e.Role == RoleRank && e.World > 0 && e.LocalWorld == e.World {
 		e.MasterAddr = "127.0.0.1"

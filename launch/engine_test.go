@@ -78,12 +78,13 @@ func TestDetect(t *testing.T) {
 func TestDetectRefusesNonsense(t *testing.T) {
 	for name, c := range map[string]struct{ env, want string }{
 		"text":          {"OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=2", `OMPI_COMM_WORLD_RANK="x": expected a number`},
-		"rank too high": {"TORCHELASTIC_RUN_ID=1 RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "rank 2 of 2"},
-		"local":         {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2", "local rank 3 of 2"},
+		"rank too high": {"TORCHELASTIC_RUN_ID=1 RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "rank 2 of 2: expected one below"},
+		"local":         {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2", "local rank 3 of 2 in a job of 2: expected one below"},
 		"no local rank": {"PMI_RANK=1 PMI_SIZE=2", "MPI_LOCALRANKID and MPI_LOCALNRANKS are not set"},
-		"host":          {"LWS_LEADER_ADDRESS=l LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=2", "host 2 of 2"},
+		"host":          {"LWS_LEADER_ADDRESS=l LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=2", "host 2 of 2: expected one below"},
 		"tasks":         {"SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=2(y", "SLURM_STEP_TASKS_PER_NODE"},
-		"port":          {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_PORT=99999", "port 99999"},
+		"port":          {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_PORT=99999", `variables of torchrun: invalid: MASTER_PORT="99999": expected a port, 1 to 65535`},
+		"no port":       {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_PORT=-5", `environment: invalid: MASTER_PORT="-5": expected a port, 1 to 65535`},
 		"negative":      {"JOB_COMPLETION_INDEX=-1", "expected a number"},
 	} {
 		_, err := Detect(environment(c.env))

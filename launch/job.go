@@ -9,6 +9,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
+// MaxRanks is how many ranks a host takes. A number above it is a mistake, and one that
+// is costly to find out by starting processes until the kernel refuses.
+const MaxRanks = 1024
+
 // Job is a program to be started once for each rank of this host.
 type Job struct {
 	Path string   // of the program: as exec wants it, see LookPath
@@ -80,6 +84,8 @@ func (j *Job) validate() error {
 	switch {
 	case p.Local < 1:
 		return fmt.Errorf("%w: %d ranks on this host, expected at least 1", framework.ErrInvalid, p.Local)
+	case p.Local > MaxRanks:
+		return fmt.Errorf("%w: %d ranks on this host, expected at most %d", framework.ErrInvalid, p.Local, MaxRanks)
 	case p.First < 0 || p.First+p.Local > p.World:
 		return fmt.Errorf("%w: ranks %d to %d on this host, expected them below the job's %d", framework.ErrInvalid, p.First, p.First+p.Local-1, p.World)
 	case j.Masks != nil && len(j.Masks) != p.Local:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -25,6 +26,9 @@ type outputs struct {
 	child   []*os.File // ends that belong to the ranks: closed here once they run
 	pipes   []*os.File // ends that are read here
 	copying sync.WaitGroup
+
+	mu   sync.Mutex
+	lost error // the first write that failed, other than to somebody who has gone
 }
 
 type rankOutput struct{ stdout, stderr *os.File }
@@ -42,6 +46,7 @@ func newOutputs(j *Job) (*outputs, error) {
 	if j.Stdout == j.Stderr {
 		stderr = stdout
 	}
+	stdout.failed, stderr.failed = o.lose, o.lose
 	for i := range o.of {
 		var err error
 		if o.of[i].stdout, err = o.open(j, i, ".out", stdout); err == nil {
@@ -78,7 +83,7 @@ func (o *outputs) open(j *Job, i int, suffix string, to *sink) (*os.File, error)
 	}
 	o.child = append(o.child, write)
 	o.pipes = append(o.pipes, read)
-	l := &liner{stamp: j.Output.Timestamp}
+	l := &liner{stamp: j.Output.Timestamp, failed: o.lose}
 	if j.Output.Tag {
 		l.tag = fmt.Sprintf("[%*s] ", len(strconv.Itoa(j.Place.World-1)), rank)
 	}
@@ -118,10 +123,27 @@ func (o *outputs) drain() {
 	}
 }
 
+// lose keeps why output is not where it was to go. Who closes a pipe has read enough.
+func (o *outputs) lose(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lost == nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
+		o.lost = err
+	}
+}
+
+// missing is what lose kept, once all writers have ended.
+func (o *outputs) missing() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lost
+}
+
 // sink is where lines of many ranks meet. It keeps them whole.
 type sink struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu     sync.Mutex
+	w      io.Writer
+	failed func(error) // may be nil
 }
 
 func newSink(w io.Writer) *sink {
@@ -134,7 +156,9 @@ func newSink(w io.Writer) *sink {
 func (s *sink) write(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = s.w.Write(b) // the rank does not end because nobody reads it
+	if _, err := s.w.Write(b); err != nil && s.failed != nil {
+		s.failed(err) // the rank does not end because of that
+	}
 }
 
 // liner cuts a stream into lines and puts the tag in front of each.
@@ -144,6 +168,8 @@ type liner struct {
 	sinks []*sink
 	file  *os.File // without tag: the name of the file says the rank
 	held  []byte   // the line that has no end yet
+
+	failed func(error) // may be nil; a write to file has
 }
 
 func (l *liner) copy(r io.Reader) {
@@ -189,7 +215,11 @@ func (l *liner) emit(whole []byte) {
 		}
 	}
 	if l.file != nil {
-		if _, err := l.file.Write(prefixed(whole, stamp)); errors.Is(err, os.ErrClosed) {
+		_, err := l.file.Write(prefixed(whole, stamp))
+		if err != nil && l.failed != nil {
+			l.failed(err)
+		}
+		if errors.Is(err, os.ErrClosed) {
 			l.file = nil
 		}
 	}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -67,6 +68,55 @@ func TestOutputFolder(t *testing.T) {
 			}
 			if printed := strings.Count(out, "of rank"); c.tee && printed != 400 || !c.tee && printed != 0 {
 				t.Errorf("%d lines were printed", printed)
+			}
+		})
+	}
+}
+
+// Lines that do not fit where they were to go are not lost without a word; a reader who
+// has gone is no reason for one.
+func TestLostOutputIsReported(t *testing.T) {
+	full := func(t *testing.T) *os.File {
+		t.Helper()
+		f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, j *Job)
+		want    string
+	}{
+		"standard output": {func(t *testing.T, j *Job) { j.Stdout, j.Output.Tag = full(t), true }, "/dev/full: no space left on device"},
+		"a file": {func(t *testing.T, j *Job) {
+			j.Output = Output{Dir: t.TempDir(), Timestamp: true}
+			if err := os.Symlink("/dev/full", filepath.Join(j.Output.Dir, "rank-0.out")); err != nil {
+				t.Fatal(err)
+			}
+		}, "rank-0.out: no space left on device"},
+		"nobody": {func(t *testing.T, j *Job) {
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { write.Close() })
+			read.Close()
+			j.Stdout, j.Output.Tag = write, true
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var report strings.Builder
+			j := helper(2, "lines")
+			j.Stdout, j.Stderr, j.Report = io.Discard, io.Discard, &report
+			c.prepare(t, &j)
+			if r, err := Run(t.Context(), j); err != nil || r.Code != 0 {
+				t.Errorf("%+v, %v: expected that the ranks go on", r, err)
+			}
+			want := "mscclpp-run: output of ranks was lost: write "
+			if c.want == "" && report.Len() > 0 || c.want != "" && (!strings.HasPrefix(report.String(), want) || !strings.Contains(report.String(), c.want)) {
+				t.Errorf("report %q, expected %q", report.String(), c.want)
 			}
 		})
 	}

@@ -62,6 +62,9 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	w.loop(ctx)
 	w.clean()
 	out.drain()
+	if err := out.missing(); err != nil {
+		fmt.Fprintf(j.Report, "mscclpp-run: output of ranks was lost: %v\n", err)
+	}
 	return w.result, nil
 }
 

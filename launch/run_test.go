@@ -182,19 +182,33 @@ func TestProgramsThatDoNotStart(t *testing.T) {
 	if err := os.WriteFile(notELF, []byte("\x00\x01\x02"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for path, code := range map[string]int{filepath.Join(dir, "missing"): 127, notELF: 126} {
+	noInterpreter := filepath.Join(dir, "script")
+	if err := os.WriteFile(noInterpreter, []byte("#!/nonexistent/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		code int
+		text string
+	}{
+		filepath.Join(dir, "missing"): {127, "no such file or directory"},
+		notELF:                        {126, "exec format error: expected a program for this machine, or a script"},
+		noInterpreter:                 {127, "the file is there, but not the interpreter"},
+	} {
 		j := helper(3, "")
 		j.Path, j.Args = path, []string{path}
 		r, err := Run(t.Context(), j)
-		if err == nil || r.Code != code || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "rank 0") {
-			t.Errorf("%s: %+v, %v; expected code %d and an error that names it", path, r, err, code)
+		if err == nil || r.Code != want.code || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "rank 0") || !strings.Contains(err.Error(), want.text) {
+			t.Errorf("%s: %+v, %v; expected code %d and an error that names it and says %q", path, r, err, want.code, want.text)
 		}
 	}
 }
 
 func TestWrongJobs(t *testing.T) {
 	for name, change := range map[string]func(*Job){
-		"no ranks":   func(j *Job) { j.Place.Local = 0 },
+		"no ranks": func(j *Job) { j.Place.Local = 0 },
+		"a crowd": func(j *Job) {
+			j.Place.Local, j.Place.World, j.Path = MaxRanks+1, MaxRanks+1, "/nonexistent"
+		},
 		"overlap":    func(j *Job) { j.Place.First = 1 },
 		"masks":      func(j *Job) { j.Masks = make([]Mask, 1) },
 		"no program": func(j *Job) { j.Path = "" },

@@ -1,8 +1,10 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"syscall"
 )
@@ -58,7 +60,7 @@ func (w *watch) startAll(out *outputs) error {
 			Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 		})
 		if err != nil {
-			return fmt.Errorf("start rank %d: %w", w.job.Place.First+i, err)
+			return fmt.Errorf("start rank %d: %w", w.job.Place.First+i, hinted(err, w.job.Path, w.job.Dir))
 		}
 		if w.job.Place.First+i == 0 && w.job.Listener != nil {
 			_ = w.job.Listener.Close() // a listener of ours would keep ranks waiting for a rank 0 that has gone
@@ -68,6 +70,20 @@ func (w *watch) startAll(out *outputs) error {
 	}
 	stdin.copy()
 	return nil
+}
+
+// hinted adds to an error of exec what it leaves to be guessed.
+func hinted(err error, path, dir string) error {
+	if dir != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	switch _, missing := os.Stat(path); {
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%w: expected a program for this machine, or a script that begins with #! and its interpreter", err)
+	case errors.Is(err, syscall.ENOENT) && missing == nil:
+		return fmt.Errorf("%w: the file is there, but not the interpreter or loader that it names", err)
+	}
+	return err
 }
 
 // forkExec starts a process. It is used instead of os.StartProcess because the

@@ -35,9 +35,9 @@ func (a *app) run(args []string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return a.help(f)
 		}
-		return usage("%v", err)
+		return usage("%v", mistaken(err))
 	}
-	if err := ranksAsked(f); err != nil {
+	if err := meant(f); err != nil {
 		return err
 	}
 	switch {
@@ -49,8 +49,11 @@ func (a *app) run(args []string) error {
 		return a.serveAgent()
 	}
 	rest := f.Args()
-	if len(rest) == 0 {
+	switch {
+	case len(rest) == 0:
 		return usage("expected a program or a verb")
+	case rest[0] == "":
+		return usage("expected a program or a verb, and its name is empty")
 	}
 	var v *verb
 	if f.ArgsLenAtDash() != 0 { // "--" makes it a program whatever its name

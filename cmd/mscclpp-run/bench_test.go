@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,5 +176,24 @@ func TestProgressWaitsAndCleansUp(t *testing.T) {
 	p.clear()
 	if got, want := b.String(), "\r\x1b[K1 of 2\r\x1b[K"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Whoever throws the verdict away, on a full disk for one, is not told that all is well.
+func TestVerdictIsRead(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if err := verdict(full, 5, 0, nil); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%v, expected ENOSPC", err)
+	}
+	if err := verdict(full, 4, 1, os.ErrClosed); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("%v, expected what stopped it", err)
+	}
+	var out bytes.Buffer
+	if err := verdict(&out, 5, 0, nil); err != nil || out.String() != "5 passed, 0 failed\n" {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -98,15 +99,24 @@ func (f *checkFlags) verify(ctx context.Context, a *app, g *group, cases []matri
 	})
 	line.clear()
 	if g.Rank() == 0 {
-		if err != nil {
-			fmt.Fprintf(a.stdout, "stopped, cases not run count as failed: %v\n", err)
-		}
-		fmt.Fprintf(a.stdout, "%d passed, %d failed\n", passed, failed)
+		err = verdict(a.stdout, passed, failed, err)
 	}
 	if err == nil && failed > 0 {
 		return &codeError{code: 1} // all ranks know, and rank 0 has said it
 	}
 	return err
+}
+
+// verdict prints how it went. One that cannot be printed is an error: without a word, the
+// exit code would say that all is well.
+func verdict(w io.Writer, passed, failed int, stopped error) error {
+	if stopped != nil {
+		fmt.Fprintf(w, "stopped, cases not run count as failed: %v\n", stopped)
+	}
+	if _, err := fmt.Fprintf(w, "%d passed, %d failed\n", passed, failed); stopped == nil {
+		return err
+	}
+	return stopped
 }
 
 // spread takes at most n of the cases, at equal distances, the first one included: they are

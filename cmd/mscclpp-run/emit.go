@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/launch/manifest"
 )
 
@@ -36,8 +37,9 @@ func (a *app) emit(program string, args []string) error {
 		return usage("--emit %s: the engine chooses the hosts: expected --nnodes and no list of them", e.kind)
 	case o.nodeRank >= 0 || o.masterAddr != "" || o.rendezvous != "":
 		return usage("--emit %s: the engine says which host is which: expected no --node-rank, --master-addr or --rendezvous", e.kind)
-	case o.nnodes < 0:
-		return usage("--nnodes %d: expected at least 1", o.nnodes)
+	}
+	if err := config.CheckSettings(a.settings); err != nil { // here, and not by every rank on a cluster
+		return &codeError{code: 2, err: err}
 	}
 	j := manifest.Job{
 		Kind: e.kind, Name: e.name, Image: e.image, Hosts: max(1, o.nnodes), Ranks: o.perNode, Run: o.agent,

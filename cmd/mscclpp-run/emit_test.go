@@ -29,16 +29,20 @@ func TestEmit(t *testing.T) {
 
 func TestEmitMistakes(t *testing.T) {
 	for want, args := range map[string][]string{
-		`kind "pod": expected one of sbatch`:  {"--emit", "pod", "true"},
-		"a jobset needs one":                  {"--emit", "jobset", "true"},
-		"the engine chooses the hosts":        {"--emit", "sbatch", "--host", "a,b", "true"},
-		"the engine says which host is which": {"--emit", "sbatch", "--nnodes", "2", "--node-rank", "0", "true"},
-		"-x LACK: not set here":               {"--emit", "sbatch", "-x", "LACK", "true"},
-		"mpirun needs a number":               {"--emit", "mpijob", "--image", "i", "--nproc-per-node", "gpu", "true"},
-		"expected a program or a verb":        {"--emit", "sbatch"},
-		"-n 2 and --nproc-per-node 3":         {"--emit", "sbatch", "-n", "2", "--nproc-per-node", "3", "true"},
-		`name "Train": expected at most 40`:   {"--emit", "sbatch", "--job-name", "Train", "true"},
-		"--nnodes -1: expected at least 1":    {"--emit", "sbatch", "--nnodes", "-1", "true"},
+		`kind "pod": expected one of sbatch`:            {"--emit", "pod", "true"},
+		"a jobset needs one":                            {"--emit", "jobset", "true"},
+		"the engine chooses the hosts":                  {"--emit", "sbatch", "--host", "a,b", "true"},
+		"the engine says which host is which":           {"--emit", "sbatch", "--nnodes", "2", "--node-rank", "0", "true"},
+		"-x LACK: not set here":                         {"--emit", "sbatch", "-x", "LACK", "true"},
+		"mpirun needs a number":                         {"--emit", "mpijob", "--image", "i", "--nproc-per-node", "gpu", "true"},
+		"expected a program or a verb":                  {"--emit", "sbatch"},
+		"-n 2 and --nproc-per-node 3":                   {"--emit", "sbatch", "-n", "2", "--nproc-per-node", "3", "true"},
+		`name "Train": expected at most 40`:             {"--emit", "sbatch", "--job-name", "Train", "true"},
+		"--nnodes -1: expected at least 1":              {"--emit", "sbatch", "--nnodes", "-1", "true"},
+		"--nnodes 0: expected at least 1":               {"--emit", "sbatch", "--nnodes", "0", "true"},
+		`unknown key "foo"`:                             {"--emit", "sbatch", "--set", "foo.bar=1", "true"},
+		`--log-level: log.level: "loud"`:                {"--emit", "sbatch", "--log-level", "loud", "true"},
+		`"1025" ranks on each host: expected 1 to 1024`: {"--emit", "sbatch", "-n", "1025", "true"},
 	} {
 		code, out, errs := runs(command(t, args...))
 		if code != 2 || !strings.Contains(errs, want) || out != "" {

@@ -134,7 +134,11 @@ func (a *app) hostList() ([]remote.Host, error) {
 		return nil, fmt.Errorf("--hostfile: %w", err)
 	}
 	defer f.Close()
-	return remote.ReadHostfile(f, o.hostfile)
+	list, err := remote.ReadHostfile(f, o.hostfile)
+	if err != nil {
+		err = fmt.Errorf("--hostfile %w", err)
+	}
+	return list, err
 }
 
 // perHost reads --nproc-per-node, whose gpu and cpu are counted on the hosts.

@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
@@ -42,8 +46,16 @@ func (a *app) launch(program string, args []string) error {
 	if err != nil {
 		return err
 	}
+	if a.opts.dir != "" {
+		if err := enterable(a.opts.dir); err != nil {
+			return &codeError{code: launch.StartCode(err), err: fmt.Errorf("--chdir %s: %w", a.opts.dir, err)}
+		}
+	}
 	path, err := launch.LookPath(program, a.opts.dir, env)
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) && !strings.Contains(program, "/") && findVerb(program) == nil {
+			err = fmt.Errorf("%w; nor is it a verb: %s", err, verbNames())
+		}
 		return &codeError{code: launch.StartCode(err), err: err}
 	}
 	place, err := a.place()
@@ -99,6 +111,21 @@ func (a *app) launch(program string, args []string) error {
 	}
 	if result.Code != 0 {
 		return &codeError{code: result.Code}
+	}
+	return nil
+}
+
+// enterable says why a program cannot be started in a folder. The kernel does not tell
+// that from a program that is not there.
+func enterable(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("expected a folder: %w", syscall.ENOTDIR)
+	case unix.Access(dir, unix.X_OK) != nil:
+		return fmt.Errorf("expected a folder that may be entered: %w", fs.ErrPermission)
 	}
 	return nil
 }

@@ -167,6 +167,15 @@ func TestUnderAnEngine(t *testing.T) {
 	}
 }
 
+func TestRendezvousOfIPv6(t *testing.T) {
+	for endpoint, want := range map[string]string{"fe80::1": "fe80::1 29400\n", "[fe80::1]": "fe80::1 29400\n", "[fe80::1]:5": "fe80::1 5\n"} {
+		code, out, errs := runs(command(t, "--nnodes", "2", "--node-rank", "1", "--rendezvous", endpoint, "-n", "1", "sh", "-c", "echo $MASTER_ADDR $MASTER_PORT"))
+		if code != 0 || out != want {
+			t.Errorf("%s: code %d, %q, %s: expected %q", endpoint, code, out, errs, want)
+		}
+	}
+}
+
 func TestSeveralHostsByHand(t *testing.T) {
 	code, out, errs := runs(command(t, "--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "h0:5000", "-n", "1", "sh", "-c", "echo $RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT"))
 	if code != 0 || out != "1/2 h0:5000\n" {
@@ -189,16 +198,44 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		{nil, 2, "expected a program or a verb"},
-		{[]string{"-n", "x", "true"}, 2, "invalid argument"},
+		{[]string{"-n", "x", "true"}, 2, `invalid argument "x" for "-n, --np" flag: expected a whole number`},
+		{[]string{"bench", "--iters", "many"}, 2, `bench: invalid argument "many" for "--iters" flag: expected a whole number`},
+		{[]string{"topo", "-n", "many"}, 2, `topo: invalid argument "many" for "-n, --np" flag: expected a whole number`},
+		{[]string{"simulate", "--launch", "soon"}, 2, `"--launch" flag: expected a number`},
+		{[]string{"tune", "--budget", "long"}, 2, `"--budget" flag: expected a duration, such as 90s`},
+		{[]string{"--set", "plugins.embed=shm", "tune", "--out", "/nonexistent/table", "allreduce"}, 1, "mscclpp-run: tune: --out /nonexistent/table: stat /nonexistent: no such file"},
+		{[]string{"--hostfile", "", "true"}, 2, "--hostfile is empty: expected a value, or no flag"},
+		{[]string{"--host=", "true"}, 2, "--host is empty"},
+		{[]string{"--emit", "", "true"}, 2, "--emit is empty"},
+		{[]string{"bench", "--config", ""}, 2, "--config is empty"},
+		{[]string{""}, 2, "its name is empty"},
+		{[]string{"benhc", "allreduce"}, 127, "program benhc: not found in PATH: file does not exist; nor is it a verb: bench, check, "},
+		{[]string{"--chdir", "/nonexistent", "true"}, 127, "--chdir /nonexistent: stat /nonexistent: no such file"},
+		{[]string{"--chdir", "/etc/passwd", "true"}, 1, "--chdir /etc/passwd: expected a folder"},
 		{[]string{"-n", "-1", "true"}, 2, "-n -1: expected at least 1"},
 		{[]string{"-n", "0", "true"}, 2, "-n 0: expected at least 1"},
+		{[]string{"-n", "1025", "true"}, 2, "-n 1025: expected at most 1024 ranks on a host"},
+		{[]string{"--nproc-per-node", "1025", "true"}, 2, "1 to 1024 ranks"},
+		{[]string{"--host", "a,b", "-n", "2050", "true"}, 2, "1025 ranks on host a: expected at most 1024"},
+		{[]string{"--nnodes", "65", "--node-rank", "0", "--master-addr", "h", "-n", "1024", "true"}, 2, "65 hosts with 1024 ranks each: expected a job of at most 65536 ranks"},
+		{[]string{"--nnodes", "0", "true"}, 2, "--nnodes 0: expected at least 1"},
+		{[]string{"--node-rank", "-1", "true"}, 2, "--node-rank -1: expected 0 or more"},
+		{[]string{"--master-port", "99999", "true"}, 2, "--master-port 99999: expected 1 to 65535"},
+		{[]string{"--master-port", "-5", "bench"}, 2, "--master-port -5: expected 1 to 65535"},
+		{[]string{"bench", "--master-port", "99999"}, 2, "--master-port 99999: expected 1 to 65535"},
 		{[]string{"--nosuch", "true"}, 2, "unknown flag: --nosuch"},
 		{[]string{"-n", "2", "--nproc-per-node", "3", "true"}, 2, "expected one of them"},
 		{[]string{"--nproc-per-node", "many", "true"}, 2, "expected a number, gpu, cpu or auto"},
 		{[]string{"--nnodes", "2", "true"}, 2, "expected --node-rank"},
 		{[]string{"--nnodes", "2", "--node-rank", "2", "true"}, 2, "host 2 of 2"},
 		{[]string{"--nnodes", "2", "--node-rank", "0", "true"}, 2, "expected --master-addr"},
-		{[]string{"--rdzv-endpoint", "h:x", "true"}, 2, `port "x"`},
+		{[]string{"--rdzv-endpoint", "h:x", "true"}, 2, `--rendezvous h:x: port "x": expected 1 to 65535`},
+		{[]string{"--rdzv-endpoint", "a:b:c", "true"}, 2, "--rendezvous a:b:c: expected HOST or HOST:PORT, an address of IPv6 in brackets"},
+		{[]string{"--rdzv-endpoint", ":5", "true"}, 2, "--rendezvous :5: expected HOST or HOST:PORT"},
+		{[]string{"--host", "a,b", "topo"}, 2, "topo: it looks at this host and starts no ranks: expected no list of hosts"},
+		{[]string{"--emit", "sbatch", "doctor"}, 2, "doctor: it starts no ranks: expected no --emit"},
+		{[]string{"--image", "i", "true"}, 2, "--image describes a manifest: expected --emit as well"},
+		{[]string{"--host", "a", "--ssh", "/tmp", "true"}, 1, "ssh: fork/exec /tmp: permission denied: expected a command that runs another one on the host, see --ssh"},
 		{[]string{"--hostfile", "h", "true"}, 1, "--hostfile: open h: no such file"},
 		{[]string{"--set", "comm.scrach=1", "true"}, 1, `did you mean "comm.scratch"?`},
 		{[]string{"--set", "novalue", "true"}, 2, "expected KEY=VALUE"},

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -66,11 +69,40 @@ var aliases = map[string]string{
 // accepted are flags of mpirun that are true here anyway.
 var accepted = []string{"oversubscribe", "allow-run-as-root", "use-hwthread-cpus"}
 
-// ranksAsked refuses a number of ranks that nobody can mean. 0 is what options hold
-// when there was no flag.
-func ranksAsked(f *pflag.FlagSet) error {
-	if n, err := f.GetInt("np"); f.Changed("np") && err == nil && n < 1 {
-		return usage("-n %d: expected at least 1", n)
+// numbers are the flags with a number, and which ones somebody can mean. How many ranks
+// a host takes is asked later: with a list of hosts -n counts those of all.
+var numbers = []struct {
+	flag, as    string
+	least, most int
+	expected    string
+}{
+	{"np", "-n", 1, math.MaxInt, "at least 1"},
+	{"nnodes", "--nnodes", 1, math.MaxInt, "at least 1"},
+	{"node-rank", "--node-rank", 0, math.MaxInt, "0 or more, and below --nnodes"},
+	{"master-port", "--master-port", 0, math.MaxUint16, "1 to 65535, or 0 for the default"},
+}
+
+// needed are flags that mean nothing without a value, and a job on this host alone, or
+// without a configuration, where one was expected.
+var needed = []string{"hostfile", "host", "config", "chdir", "emit", "master-addr", "rendezvous"}
+
+// meant refuses values that nobody can mean. 0, or -1, is what options hold when there
+// was no flag.
+func meant(f *pflag.FlagSet) error {
+	for _, name := range needed {
+		if flag := f.Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return usage("--%s is empty: expected a value, or no flag; a variable of the shell may not be set", name)
+		}
+	}
+	for _, name := range []string{"image", "job-name", "secret-name", "gpus-per-node"} {
+		if f.Changed(name) && !f.Changed("emit") {
+			return usage("--%s describes a manifest: expected --emit as well; without it the job would start here", name)
+		}
+	}
+	for _, n := range numbers {
+		if v, err := f.GetInt(n.flag); f.Changed(n.flag) && err == nil && (v < n.least || v > n.most) {
+			return usage("%s %d: expected %s", n.as, v, n.expected)
+		}
 	}
 	return nil
 }
@@ -150,6 +182,26 @@ func doubleDash(f *pflag.FlagSet, args []string) []string {
 		}
 	}
 	return out
+}
+
+// mistaken is err with words of ours where it is about a value: which function of Go did
+// not like it helps nobody.
+func mistaken(err error) error {
+	var wrong *pflag.InvalidValueError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	expected := map[string]string{
+		"int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false", "duration": "a duration, such as 90s",
+	}[wrong.GetFlag().Value.Type()]
+	if expected == "" {
+		return err
+	}
+	name := "--" + wrong.GetFlag().Name
+	if short := wrong.GetFlag().Shorthand; short != "" {
+		name = "-" + short + ", " + name
+	}
+	return fmt.Errorf("invalid argument %q for %q flag: expected %s", wrong.GetValue(), name, expected)
 }
 
 // settings returns what flags say about the configuration.

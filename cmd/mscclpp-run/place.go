@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -59,6 +62,9 @@ func (a *app) place() (*launch.Place, error) {
 	if p.Node >= p.Nodes {
 		return nil, usage("host %d of %d: expected --node-rank below --nnodes", p.Node, p.Nodes)
 	}
+	if p.Nodes > bootstrap.MaxRanks/local {
+		return nil, usage("%d hosts with %d ranks each: expected a job of at most %d ranks", p.Nodes, local, bootstrap.MaxRanks)
+	}
 	p.First, p.World = p.Node*local, p.Nodes*local
 	return p, a.master(p)
 }
@@ -66,8 +72,8 @@ func (a *app) place() (*launch.Place, error) {
 // local is the number of ranks that flags ask for, or 0.
 func (a *app) local() (int, error) {
 	o := &a.opts
-	if o.np < 0 {
-		return 0, usage("-n %d: expected at least 1", o.np)
+	if o.np > launch.MaxRanks {
+		return 0, usage("-n %d: expected at most %d ranks on a host", o.np, launch.MaxRanks)
 	}
 	switch o.perNode {
 	case "":
@@ -83,8 +89,8 @@ func (a *app) local() (int, error) {
 		return n, nil
 	}
 	n, err := strconv.Atoi(o.perNode)
-	if err != nil || n < 1 {
-		return 0, usage("--nproc-per-node %s: expected a number, gpu, cpu or auto", o.perNode)
+	if err != nil || n < 1 || n > launch.MaxRanks {
+		return 0, usage("--nproc-per-node %s: expected a number, gpu, cpu or auto: 1 to %d ranks", o.perNode, launch.MaxRanks)
 	}
 	if o.np != 0 && o.np != n {
 		return 0, usage("-n %d and --nproc-per-node %d: expected one of them", o.np, n)
@@ -115,11 +121,14 @@ func (a *app) master(p *launch.Place) error {
 	if o.rendezvous != "" {
 		host, port, err := net.SplitHostPort(o.rendezvous)
 		if err != nil {
-			host, port = o.rendezvous, strconv.Itoa(defaultPort)
+			host, port = strings.Trim(o.rendezvous, "[]"), strconv.Itoa(defaultPort)
+		}
+		if _, notIP := netip.ParseAddr(host); host == "" || notIP != nil && strings.ContainsAny(host, ":[]") {
+			return usage("--rendezvous %s: expected HOST or HOST:PORT, an address of IPv6 in brackets", o.rendezvous)
 		}
 		p.MasterAddr = host
 		if p.MasterPort, err = parsePort(port); err != nil {
-			return err
+			return usage("--rendezvous %s: %v", o.rendezvous, err)
 		}
 	}
 	if o.masterAddr != "" {

@@ -74,9 +74,9 @@ func again(f *pflag.FlagSet, verb string, args []string) error {
 	before := map[string]string{}
 	f.Visit(func(flag *pflag.Flag) { before[flag.Name] = flag.Value.String() })
 	if err := f.Parse(args); err != nil {
-		return usage("%s: %v", verb, err)
+		return usage("%s: %v", verb, mistaken(err))
 	}
-	err := ranksAsked(f)
+	err := meant(f)
 	f.Visit(func(flag *pflag.Flag) {
 		old, twice := before[flag.Name]
 		if _, list := flag.Value.(pflag.SliceValue); !twice || list || old == flag.Value.String() {

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
@@ -90,6 +93,9 @@ func (f *tuneFlags) parse(args []string) error {
 
 func (f *tuneFlags) run(a *app) error {
 	return inJob(f.device, func(ctx context.Context, g *group) error {
+		if err := writable(f.out); g.Rank() == 0 && err != nil { // before it takes its time
+			return fmt.Errorf("tune: --out %s: %w", f.out, err)
+		}
 		line := newProgress(a.stderr)
 		defer line.clear()
 		found, err := tune.Run(ctx, g, f.options, func(c bench.Collective, bytes int64) { line.show("%s of %s", c, sizes.Format(bytes)) })
@@ -105,6 +111,25 @@ func (f *tuneFlags) run(a *app) error {
 			fmt.Sprintf("Measured by mscclpp-run tune %s with %d ranks of one host, %v", version.Full(), g.Size(), f.options.Type),
 			fmt.Sprintf("and %v where something is reduced; device of rank 0: %s, transport: %s.", f.options.Op, s.Device, s.Transport))
 	})
+}
+
+// writable says why a file cannot be written, and leaves none.
+func writable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case path == "":
+		return nil
+	case err == nil && info.IsDir():
+		return syscall.EISDIR
+	case err == nil:
+		return unix.Access(path, unix.W_OK)
+	}
+	if info, err = os.Stat(filepath.Dir(path)); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s: %w", filepath.Dir(path), syscall.ENOTDIR)
+	}
+	return unix.Access(filepath.Dir(path), unix.W_OK)
 }
 
 func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, about ...string) error {

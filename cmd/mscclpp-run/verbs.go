@@ -47,6 +47,14 @@ func findVerb(name string) *verb {
 	return nil
 }
 
+func verbNames() string {
+	var names []string
+	for _, v := range verbs {
+		names = append(names, v.name)
+	}
+	return strings.Join(names, ", ")
+}
+
 // prepare makes the command of the verb.
 func (v *verb) prepare(a *app) *cobra.Command {
 	c := v.command(a)
@@ -57,7 +65,7 @@ func (v *verb) prepare(a *app) *cobra.Command {
 	c.SetOut(a.stdout)
 	c.SetErr(a.stderr)
 	c.CompletionOptions.DisableDefaultCmd = true
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s: %v", v.name, err) })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s: %v", v.name, mistaken(err)) })
 	c.InitDefaultHelpFlag()
 	return c
 }
@@ -67,6 +75,12 @@ func (v *verb) prepare(a *app) *cobra.Command {
 func (a *app) verb(v *verb, c *cobra.Command, args []string) error {
 	c.SetArgs(append([]string{}, args...)) // not nil, for which cobra takes all of this process's
 	if !v.ranks {
+		switch hosts := a.opts.hosts != "" || a.opts.hostfile != ""; {
+		case hosts && v.name != "simulate": // which has hosts of its own, and says so
+			return usage("%s: it looks at this host and starts no ranks: expected no list of hosts", v.name)
+		case a.opts.emit.kind != "":
+			return usage("%s: it starts no ranks: expected no --emit", v.name)
+		}
 		return c.Execute()
 	}
 	if a.engine.Role == launch.RoleRank && a.opts.np == 0 && a.opts.perNode == "" {
@@ -77,7 +91,7 @@ func (a *app) verb(v *verb, c *cobra.Command, args []string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return c.Help()
 		}
-		return usage("%s: %v", v.name, err)
+		return usage("%s: %v", v.name, mistaken(err))
 	}
 	if help, err := c.Flags().GetBool("help"); err == nil && help {
 		return c.Help()

@@ -111,16 +111,9 @@ func TestHostsRunVerbs(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "mscclpp-run bench") {
 		t.Errorf("help: code %d, %s, %s", code, out, errs)
 	}
-	built, err := filepath.Abs("../../bin/plugins")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(built, "mscclpp-transport-shm")); err != nil {
-		t.Skip("no plugins in bin: make build builds them")
-	}
-	code, out, errs = runs(t, []string{"MSCCLPP_PLUGINS__DIRS=" + built}, over(t, "a:2", "bench", "allreduce", "--bytes", "1K", "--iters", "2")...)
+	code, out, errs = runs(t, []string{builtPlugins(t)}, over(t, "a:2", "bench", "allreduce", "--bytes", "1K", "--iters", "2")...)
 	if strings.Contains(errs, "make kernels") || strings.Contains(errs, "make build") {
-		t.Skip("no kernels of this tree in bin: make kernels builds them")
+		unbuilt(t, "kernels of this tree", "make kernels")
 	}
 	if code != 0 || !strings.Contains(out, "allreduce") {
 		t.Errorf("code %d, %s, %s", code, out, errs)

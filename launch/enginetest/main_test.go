@@ -25,6 +25,9 @@ const modeVar = "ENGINE_TEST_MODE"
 // runner is mscclpp-run, built from this tree for these tests.
 var runner string
 
+// runnerVariable names the launcher that tests start; else they build one.
+const runnerVariable = "ENGINE_TEST_RUNNER"
+
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(modeVar); mode != "" {
 		os.Exit(rank(mode))
@@ -53,7 +56,7 @@ func withRunner(m *testing.M) int {
 	if goTool == "" {
 		goTool = "go"
 	}
-	if given := os.Getenv("ENGINE_TEST_RUNNER"); given != "" {
+	if given := os.Getenv(runnerVariable); given != "" {
 		runner = given
 	} else if out, err := exec.Command(goTool, "build", "-o", runner, "../../cmd/mscclpp-run").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build mscclpp-run: %v\n%s", err, out)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -89,6 +90,8 @@ func (j *Job) check() error {
 		return bad("image %q: expected a reference such as registry/name:tag", j.Image)
 	case j.Hosts < 1 || j.Hosts > maxHosts:
 		return bad("%d hosts: expected 1 to %d", j.Hosts, maxHosts)
+	case j.ranks() > maxRanks:
+		return bad("%q ranks on each host: expected 1 to %d", j.Ranks, maxRanks)
 	case j.Kind == "mpijob" && !number().MatchString(j.Ranks):
 		return bad("%q ranks on each host: mpirun needs a number", j.Ranks)
 	case !number().MatchString(j.Ranks) && !slices.Contains([]string{"gpu", "cpu", "auto"}, j.Ranks):
@@ -135,12 +138,15 @@ func (j Job) rest() []string {
 }
 
 // World is the number of all ranks, where it is known.
-func (j Job) World() int {
-	n := 0
-	if _, err := fmt.Sscan(j.Ranks, &n); err != nil {
+func (j Job) World() int { return j.ranks() * j.Hosts }
+
+// ranks is the number of ranks of each host, or 0 where it is not known.
+func (j *Job) ranks() int {
+	n, err := strconv.Atoi(j.Ranks)
+	if err != nil {
 		return 0
 	}
-	return n * j.Hosts
+	return n
 }
 
 // EnvNames lists the names of the variables.

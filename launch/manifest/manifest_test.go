@@ -92,6 +92,7 @@ func TestMistakes(t *testing.T) {
 		"no hosts":       {func(j *Job) { j.Hosts = 0 }, "0 hosts: expected 1"},
 		"ranks":          {func(j *Job) { j.Ranks = "many" }, `"many" ranks on each host`},
 		"no ranks":       {func(j *Job) { j.Ranks = "0" }, `"0" ranks`},
+		"a crowd":        {func(j *Job) { j.Ranks = "1025" }, `"1025" ranks on each host: expected 1 to 1024`},
 		"ranks of mpi":   {func(j *Job) { j.Kind, j.Ranks = "mpijob", "gpu" }, "mpirun needs a number"},
 		"run":            {func(j *Job) { j.Run = "a;b" }, "path"},
 		"no program":     {func(j *Job) { j.Args = nil }, "no program"},

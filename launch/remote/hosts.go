@@ -2,13 +2,16 @@ package remote
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/internal/lazy"
+	"github.com/mscclpp-go/mscclpp/launch"
 )
 
 // Host is one machine of a job.
@@ -20,10 +23,7 @@ type Host struct {
 // hostName is what ssh may be given: no option, no word of a shell.
 var hostName = lazy.Regexp(`^([A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9._:][A-Za-z0-9._:-]*$`)
 
-const (
-	maxHosts = 4096
-	maxSlots = 1024
-)
+const maxHosts = 4096
 
 // ParseHosts reads "a,b:4": names, each with a number of ranks or without. An address
 // of IPv6 stands in brackets.
@@ -66,7 +66,9 @@ func ReadHostfile(r io.Reader, name string) ([]Host, error) {
 			return nil, fmt.Errorf("%s, line %d: %w", name, number, err)
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("%s: %w", name, invalid("a line of more than %d bytes: expected one host a line", bufio.MaxScanTokenSize))
+	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if len(all.list) == 0 {
@@ -100,8 +102,8 @@ func (h *hosts) add(word, slots string) error {
 	n := 0
 	if count != "" {
 		var err error
-		if n, err = strconv.Atoi(count); err != nil || n < 1 || n > maxSlots {
-			return invalid("host %s: %q ranks: expected 1 to %d", name, count, maxSlots)
+		if n, err = strconv.Atoi(count); err != nil || n < 1 || n > launch.MaxRanks {
+			return invalid("host %s: %q ranks: expected 1 to %d", name, count, launch.MaxRanks)
 		}
 	}
 	if at, known := h.at[name]; known {
@@ -158,6 +160,15 @@ func Spread(list []Host, total, each int) ([]int, error) {
 			out[i] = min(left, out[i])
 			left -= out[i]
 		}
+	}
+	sum := 0
+	for i, n := range out {
+		if sum += n; n > launch.MaxRanks {
+			return nil, invalid("%d ranks on host %s: expected at most %d on a host", n, list[i].Name, launch.MaxRanks)
+		}
+	}
+	if sum > bootstrap.MaxRanks {
+		return nil, invalid("%d hosts with %d ranks: expected at most %d in a job", len(list), sum, bootstrap.MaxRanks)
 	}
 	return out, nil
 }

@@ -79,10 +79,20 @@ func TestSpread(t *testing.T) {
 		"too many":         {[]Host{a4, b2}, 7, 0, "-n 7, and the 2 hosts have 6 slots"},
 		"each too many":    {[]Host{a4, b2}, 0, 3, "b has 2 slots"},
 		"all and each not": {[]Host{a, b}, 5, 3, "expected 6"},
+		"a crowd":          {[]Host{a, b}, 2050, 0, "1025 ranks on host a: expected at most 1024"},
+		"a crowd by slots": {[]Host{a4, {Name: "c", Slots: 1025}}, 0, 0, "1025 ranks on host c: expected at most 1024"},
+		"a large job":      {slices.Repeat([]Host{a}, 65), 0, 1024, "65 hosts with 66560 ranks: expected at most 65536"},
 	} {
 		if got, err := Spread(c.list, c.total, c.each); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v; expected %q", name, got, err, c.want)
 		}
+	}
+}
+
+func TestHostfileWithALongLine(t *testing.T) {
+	_, err := ReadHostfile(strings.NewReader(strings.Repeat("a", 1<<17)), "f")
+	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "a line of more than 65536 bytes: expected one host a line") {
+		t.Errorf("%v: expected that it has a long line", err)
 	}
 }
 

@@ -18,6 +18,9 @@ import (
 // maxBanner is how much a login shell may print before the agent's greeting.
 const maxBanner = 64 << 10
 
+// maxHeard is how much of such a line is repeated.
+const maxHeard = 200
+
 // event is news of one host.
 type event struct {
 	host  int
@@ -35,6 +38,7 @@ type link struct {
 	stderr tail
 	exited chan struct{}
 
+	heard   string // the last line before the greeting, for a message
 	hello   Hello
 	greeted bool
 	ended   bool // the agent has sent its end, or never will
@@ -64,7 +68,7 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 	}
 	if err != nil {
 		close(l.exited)
-		go tell(event{err: fmt.Errorf("%w: ssh: %w", framework.ErrUnavailable, err)})
+		go tell(event{err: fmt.Errorf("%w: ssh: %w: expected a command that runs another one on the host, see --ssh", framework.ErrUnavailable, err)})
 		return l
 	}
 	go func() {
@@ -107,6 +111,9 @@ func (l *link) read(out io.Reader, tell func(event)) error {
 		if old, ok := bytes.CutPrefix(line, []byte("mscclpp-run agent ")); ok && err == nil {
 			return fmt.Errorf("%w: mscclpp-run there speaks version %q of the agents' protocol, this one %q: use one release on all hosts", framework.ErrPeer, bytes.TrimSpace(old), greeting[len("mscclpp-run agent "):])
 		}
+		if text := strings.TrimSpace(string(line)); text != "" {
+			l.heard = text[:min(len(text), maxHeard)]
+		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return err
 		}
@@ -135,14 +142,22 @@ func (l *link) explain(err, wait error) error {
 	if l.cmd.ProcessState != nil {
 		code = l.cmd.ProcessState.ExitCode()
 	}
-	said := l.stderr.last()
+	said, ending := l.stderr.last(), "ended in order"
+	if said == "" && l.heard != "" {
+		said = ": " + l.heard
+	}
+	if wait != nil {
+		ending = wait.Error()
+	}
 	switch {
 	case l.stderr.isLive():
-		return fmt.Errorf("%w: the connection to mscclpp-run there ended (%s: %v%s)", framework.ErrPeer, l.cmd.Args[0], wait, said)
+		return fmt.Errorf("%w: the connection to mscclpp-run there ended (%s: %s%s)", framework.ErrPeer, l.cmd.Args[0], ending, said)
 	case code == 127 || code == 126:
 		return fmt.Errorf("%w: mscclpp-run could not be started there%s: install it at the same path as here, or name its path with --agent", framework.ErrUnavailable, said)
+	case wait == nil:
+		return fmt.Errorf("%w: %s ended in order, and no mscclpp-run has answered%s: expected that it runs the command it is given, on the host, and passes on what is said: see --ssh and --agent", framework.ErrUnavailable, l.cmd.Args[0], said)
 	}
-	return fmt.Errorf("%w: cannot be reached (%s: %v%s): expected that `%s %s true` works without a question", framework.ErrUnavailable, l.cmd.Args[0], wait, said, l.cmd.Args[0], l.host.Name)
+	return fmt.Errorf("%w: cannot be reached (%s: %s%s): expected that `%s %s true` works without a question", framework.ErrUnavailable, l.cmd.Args[0], ending, said, l.cmd.Args[0], l.host.Name)
 }
 
 // send queues a message; an agent that takes none for long is not worth more.

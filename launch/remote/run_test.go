@@ -38,6 +38,12 @@ func host(name, command string) int {
 	case "unreachable":
 		fmt.Fprintln(os.Stderr, "ssh: no route to host")
 		return 255
+	case "echo": // a command that is no ssh
+		fmt.Println("hi", command)
+		return 0
+	case "nologin":
+		fmt.Println("This account is not available.")
+		return 1
 	case "bare":
 		fmt.Fprintln(os.Stderr, "sh: mscclpp-run: not found")
 		return 127
@@ -224,6 +230,8 @@ func TestRanksByWhatHostsHave(t *testing.T) {
 func TestHostsThatDoNotAnswer(t *testing.T) {
 	for name, want := range map[string][]string{
 		"unreachable": {"host unreachable.x: unavailable: cannot be reached", "ssh: no route to host", "works without a question"},
+		"echo":        {"host echo.x: unavailable: ", " ended in order, and no mscclpp-run has answered: hi '/it'", "--ssh"},
+		"nologin":     {"cannot be reached (", ": exit status 1: This account is not available.)", "works without a question"},
 		"bare":        {"mscclpp-run could not be started there", "not found", "--agent"},
 		"old":         {"peer failed", `speaks version "0"`, `this one "1"`, "one release on all hosts"},
 		"loud":        {"peer failed", "no greeting of mscclpp-run", "quiet login shell"},
