@@ -109,18 +109,28 @@ func (c Catalog) places() []string {
 
 // List returns every candidate in the order in which they are considered. Of two
 // for one transport only the first usable one is not rejected, and none but the
-// explicit path if there is one.
+// explicit path if there is one. A file that several of them lead to, as a folder that
+// is named twice does, is there once, with its first source.
 func (c Catalog) List() []Entry {
 	var out []Entry
+	listed := map[Entry]bool{}
+	add := func(all []Entry) {
+		for _, e := range all {
+			if key := (Entry{Name: e.Name, Path: located(e.Path)}); !listed[key] {
+				listed[key] = true
+				out = append(out, e)
+			}
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Paths)) {
 		p := c.Paths[name]
-		out = append(out, Entry{Name: name, Path: p.Path, SHA256: p.SHA256, Source: "path", Rejected: unusable(p.Path, false)})
+		add([]Entry{{Name: name, Path: p.Path, SHA256: p.SHA256, Source: "path", Rejected: unusable(p.Path, false)}})
 	}
 	for _, dir := range c.Dirs {
-		out = append(out, listDir(dir, dir)...)
+		add(listDir(dir, dir))
 	}
 	if c.BuiltIn != "" {
-		out = append(out, listDir(c.BuiltIn, "built-in")...)
+		add(listDir(c.BuiltIn, "built-in"))
 	}
 	used := map[string]string{}
 	for i := range out {
@@ -132,6 +142,15 @@ func (c Catalog) List() []Entry {
 		}
 	}
 	return out
+}
+
+// located is where a file is, whatever links lead to its folder. The file itself may be
+// a link: what is not used from one folder may be from another.
+func located(path string) string {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return filepath.Clean(path)
 }
 
 // listDir lists the plugins of a folder. A folder that cannot be read is one
@@ -182,7 +201,7 @@ func unusable(path string, found bool) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("is a %v, expected a program", info.Mode().Type())
+		return fmt.Errorf("is a %s, expected a program", typeOf(info.Mode()))
 	case info.Mode().Perm()&0o111 == 0 || unix.Access(path, unix.X_OK) != nil:
 		return fmt.Errorf("mode %#o: expected permission to execute", info.Mode().Perm())
 	}
@@ -197,6 +216,19 @@ func unusable(path string, found bool) error {
 		return fmt.Errorf("mode %#o: every user may change it; name it by its path to use it", info.Mode().Perm())
 	}
 	return nil
+}
+
+// typeOf is the word for what is no regular file.
+func typeOf(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "folder"
+	case m&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
 }
 
 // programOwner is the user who owns the running program, -1 if unknown.

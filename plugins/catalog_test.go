@@ -108,6 +108,32 @@ func TestCatalogList(t *testing.T) {
 	}
 }
 
+// Whoever names the built-in folder, or a file in it, is not told that it is in its own
+// way.
+func TestCatalogListsAFileOnce(t *testing.T) {
+	dir := folder(t, map[string]os.FileMode{FilePrefix + "a": 0o755, FilePrefix + "b": 0o644})
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	a, b := filepath.Join(dir, FilePrefix+"a"), filepath.Join(dir, FilePrefix+"b")
+	for name, c := range map[string]struct {
+		catalog Catalog
+		sources []string // of a and b
+	}{
+		"built-in":       {Catalog{Dirs: []string{dir}, BuiltIn: dir}, []string{dir, dir}},
+		"twice":          {Catalog{Dirs: []string{dir + "/", dir}}, []string{dir + "/", dir + "/"}},
+		"through a link": {Catalog{Dirs: []string{dir, link}, BuiltIn: link}, []string{dir, dir}},
+		"a file":         {Catalog{Paths: map[string]Pinned{"a": {Path: a}}, Dirs: []string{dir}}, []string{"path", dir}},
+	} {
+		got := c.catalog.List()
+		if len(got) != 2 || got[0].Path != a || got[0].Rejected != nil || got[1].Path != b || got[1].Rejected == nil ||
+			got[0].Source != c.sources[0] || got[1].Source != c.sources[1] {
+			t.Errorf("%s: %+v: expected a, which is used, and b, from %v", name, got, c.sources)
+		}
+	}
+}
+
 func TestForeignFile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may give files away")

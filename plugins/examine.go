@@ -35,7 +35,7 @@ func examine(spec Spec) (*examined, error) {
 	case err != nil:
 		return fail(NotExecutable, err)
 	case !info.Mode().IsRegular():
-		return fail(NotExecutable, fmt.Errorf("is a %v, expected a program", info.Mode().Type()))
+		return fail(NotExecutable, fmt.Errorf("is a %s, expected a program", typeOf(info.Mode())))
 	case info.Mode().Perm()&0o111 == 0 || unix.Access(spec.Path, unix.X_OK) != nil:
 		return fail(NotExecutable, fmt.Errorf("has mode %v, expected permission to execute", info.Mode().Perm()))
 	}

@@ -87,6 +87,14 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// What was named by its file alone is called by it.
+func TestPluginWithoutAName(t *testing.T) {
+	_, err := Open(t.Context(), Spec{Path: "/nowhere/plugin"})
+	if err == nil || !strings.HasPrefix(err.Error(), "plugin /nowhere/plugin not found: ") {
+		t.Errorf("%v, expected the file in the place of the name", err)
+	}
+}
+
 func TestPluginThatCannotBeStarted(t *testing.T) {
 	spec := func(role string) Spec { return self(t, role) }
 	file := func(mode os.FileMode, text string) Spec {
@@ -106,7 +114,7 @@ func TestPluginThatCannotBeStarted(t *testing.T) {
 		text   string
 	}{
 		{"missing", Spec{Path: "/nowhere/plugin"}, Missing, framework.ErrUnavailable, "/nowhere/plugin"},
-		{"folder", Spec{Path: t.TempDir()}, NotExecutable, framework.ErrUnavailable, "expected a program"},
+		{"folder", Spec{Path: t.TempDir()}, NotExecutable, framework.ErrUnavailable, "is a folder, expected a program"},
 		{"not executable", file(0o644, ""), NotExecutable, framework.ErrUnavailable, "expected permission to execute"},
 		{"no program", file(0o755, "neither a script nor a program"), NotExecutable, framework.ErrUnavailable, "exec format error"},
 		{"other architecture", file(0o755, "\x7fELF\x02\x01\x01"), NotExecutable, framework.ErrUnavailable, "cannot be executed"},

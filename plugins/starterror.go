@@ -33,7 +33,11 @@ const (
 // Error implements error.
 func (e *StartError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "plugin %s (%s) %v: %v", e.Name, e.Path, e.Err, e.class())
+	which := e.Path
+	if e.Name != "" { // one that was named by its file alone has said no name yet
+		which = e.Name + " (" + e.Path + ")"
+	}
+	fmt.Fprintf(&b, "plugin %s %v: %v", which, e.Err, e.class())
 	if len(e.Output) > 0 {
 		b.WriteString("; its last output:")
 		for _, line := range e.Output {
