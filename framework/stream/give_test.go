@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 	"time"
 
@@ -132,5 +133,46 @@ func TestPoint(t *testing.T) {
 		if !bytes.Equal(b.mem.Bytes()[16:16+size], make([]byte, size)) {
 			t.Errorf("%d bytes: what was to be dropped was written", size)
 		}
+	}
+}
+
+// What a handle points to stays, though nobody but the engine knows it any more, until the
+// handle points elsewhere.
+func TestPointKeeps(t *testing.T) {
+	_, b := two(t, 1, 1<<20, 0)
+	land, err := b.link.Expose(uintptr(b.mem.Addr()), 1<<20)
+	b.check(err)
+	gone := func() chan int { return make(chan int, 1) }
+	pointed, other := gone(), gone()
+	func() {
+		kept, lost := make([]byte, 64<<10), make([]byte, 64<<10)
+		for of, c := range map[*byte]chan int{&kept[0]: pointed, &lost[0]: other} {
+			runtime.AddCleanup(of, func(c chan int) { c <- 1 }, c)
+		}
+		b.link.Point(land, kept)
+	}()
+	collected := func(c chan int) bool {
+		for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); {
+			runtime.GC()
+			select {
+			case <-c:
+				return true
+			default:
+				runtime.Gosched()
+			}
+		}
+		return false
+	}
+	if !collected(other) {
+		t.Fatal("nothing is collected here")
+	}
+	select {
+	case <-pointed:
+		t.Error("memory is gone that a handle points to")
+	default:
+	}
+	b.link.Point(land, nil)
+	if !collected(pointed) {
+		t.Error("memory stays that no handle points to")
 	}
 }

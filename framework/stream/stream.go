@@ -136,6 +136,7 @@ type Link struct {
 	e    *Engine
 	c    *C.mscclpp_stream_link
 	peer int
+	pins map[uint32]*runtime.Pinner // of what Point was given, by handle; of Engine.mu
 }
 
 // Link makes a link to a peer of sockets that both ends have in the same order. It
@@ -237,7 +238,20 @@ func (l *Link) Point(handle uint32, b []byte) {
 	if l.c == nil { // closed
 		return
 	}
-	C.mscclpp_stream_point(l.c, C.uint32_t(handle), unsafe.Pointer(unsafe.SliceData(b)), C.uint64_t(len(b)))
+	pin := l.pins[handle]
+	if pin == nil {
+		pin = new(runtime.Pinner)
+		if l.pins == nil {
+			l.pins = map[uint32]*runtime.Pinner{}
+		}
+		l.pins[handle] = pin
+	}
+	C.mscclpp_stream_point(l.c, C.uint32_t(handle), nil, 0) // nothing of what stood there is written any more
+	pin.Unpin()
+	if len(b) > 0 {
+		pin.Pin(unsafe.SliceData(b)) // the engine keeps the address
+		C.mscclpp_stream_point(l.c, C.uint32_t(handle), unsafe.Pointer(unsafe.SliceData(b)), C.uint64_t(len(b)))
+	}
 }
 
 // Withdraw closes it again. When it returns nothing is written there any more; what
@@ -262,6 +276,9 @@ func (l *Link) Close() error {
 		delete(l.e.links, l)
 		C.mscclpp_stream_link_free(l.c)
 		l.c = nil
+		for _, pin := range l.pins {
+			pin.Unpin()
+		}
 	}
 	return nil
 }
