@@ -44,7 +44,7 @@ race: build kernels ## the packages with concurrency under the race detector
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)
 
-engines-test: build ## jobs started by a real mpirun, mpiexec and Slurm, and over ssh; as root it installs them
+engines-test: build kernels ## jobs started by a real mpirun, mpiexec and Slurm, and over ssh; as root it installs them
 	@[ "$$(id -u)" != 0 ] || scripts/deps.sh engines
 	ENGINE_TEST_RUNNER='$(CURDIR)/bin/mscclpp-run' $(GO) test -count=1 ./launch/enginetest
 	ENGINE_TEST_RUNNER='$(CURDIR)/bin/mscclpp-run' GO='$(GO)' scripts/slurm-test.sh || [ $$? = 77 -a "$$(id -u)" != 0 ]

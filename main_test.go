@@ -69,6 +69,9 @@ func child(mode string) int {
 	if mode == "broken" {
 		options = with(mscclpp.WithSetting("transport.shm.drain_spin", "much"))
 	}
+	if list, ok := strings.CutPrefix(mode, "over "); ok {
+		options = with(mscclpp.WithSetting("transports", list), mscclpp.WithSetting("plugins.embed", list))
+	}
 	job, err := mscclpp.Init(ctx, options...)
 	if err != nil {
 		fmt.Printf("after %v peer %d: %v\n", time.Since(start).Round(time.Second), framework.PeerOf(err), err)

@@ -7,14 +7,15 @@
 #   deps.sh kernels    compilers for device code
 #   deps.sh mpi        the MPI that we compare with
 #   deps.sh proto      the protocol compiler, and gRPC for the plugin in Python
-#   deps.sh engines    what starts jobs elsewhere: Slurm and MPICH; only installed when asked for
+#   deps.sh engines    what starts jobs elsewhere: Slurm, MPICH and sshd; only installed when
+#                      asked for, because Debian starts daemons among them (not sshd, here)
 #   deps.sh rdma       what makes a virtual machine with RDMA; only installed when asked for
 set -eu
 
 kernels="g++ clang-19 lld-19 libclang-rt-19-dev llvm-19"
 mpi="openmpi-bin libopenmpi-dev"
 proto="protobuf-compiler python3-grpcio python3-protobuf"
-engines="slurmctld slurmd slurm-client munge mpich openmpi-bin openssh-client iproute2"
+engines="slurmctld slurmd slurm-client munge mpich openmpi-bin openssh-client openssh-server iproute2"
 rdma="qemu-system-x86 cpio busybox-static iproute2 xz-utils libibverbs1 ibverbs-providers libibverbs-dev perftest"
 
 has() { # one of these programs
@@ -77,6 +78,19 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 
+# Tests start an SSH server of their own. That of the system is to listen only where it
+# did before.
+policy=/usr/sbin/policy-rc.d
+case $missing in
+*openssh-server*)
+	if [ ! -e $policy ]; then
+		trap 'rm -f $policy' EXIT
+		printf '#!/bin/sh\n[ "$1" != ssh ] || exit 101\n' >$policy
+		chmod 755 $policy
+	fi
+	;;
+esac
+
 export DEBIAN_FRONTEND=noninteractive
 wait="-o DPkg::Lock::Timeout=120" # for another apt, which a fresh machine may be running
 apt-get update -q $wait || echo "deps: apt-get update failed: trying with the lists that are here" >&2
@@ -89,6 +103,9 @@ if ! apt-get install -q -y --no-install-recommends $wait $missing; then
 	[ -z "$unknown" ] || echo "deps: not among the package sources of this system:$unknown" >&2
 	exit 1
 fi
+case $missing in
+*openssh-server*) systemctl disable --quiet ssh.service ssh.socket 2>/dev/null || : ;; # nor at the next start
+esac
 missing=$(missing_of $wanted)
 if [ -n "$missing" ]; then
 	echo "deps: apt-get succeeded, but still missing:$missing" >&2

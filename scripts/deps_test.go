@@ -105,7 +105,7 @@ func TestAnOrdinaryUserIsToldWhatIsMissing(t *testing.T) {
 		"kernels":    {machine{installed: "g++"}, []string{"kernels"}, "clang-19 lld-19 libclang-rt-19-dev llvm-19"},
 		"mpi":        {machine{}, []string{"mpi"}, "openmpi-bin libopenmpi-dev"},
 		"proto":      {machine{}, []string{"proto"}, "protobuf-compiler python3-grpcio python3-protobuf"},
-		"engines":    {machine{}, []string{"engines"}, "slurmctld slurmd slurm-client munge mpich openmpi-bin openssh-client iproute2"},
+		"engines":    {machine{}, []string{"engines"}, "slurmctld slurmd slurm-client munge mpich openmpi-bin openssh-client openssh-server iproute2"},
 		"rdma":       {machine{}, []string{"rdma"}, "qemu-system-x86 cpio busybox-static iproute2 xz-utils libibverbs1 ibverbs-providers libibverbs-dev perftest"},
 		"to build":   {machine{programs: "go"}, []string{"build"}, "g++"},
 		"C alone":    {machine{programs: "go gcc"}, []string{"build"}, "g++"},
