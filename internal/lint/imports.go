@@ -30,7 +30,7 @@ var directions = []direction{
 	{of: "transports/", may: []string{"framework/", "transports/internal/", "internal/", "collectives/image"}, test: []string{"plugins/"},
 		why: "a transport knows neither another one, nor how it is served, nor what is built on it; compiled kernels are data"},
 	{of: "collectives/devicetest", may: nil, test: []string{"framework/", "collectives/", "transports/cudaipc", "transports/tcp", "transports/ib-host", "transports/ib-nonatomic", "bench/"}, why: "it runs the collectives as jobs on GPUs do, and beside others"},
-	{of: "collectives/", may: []string{"framework/", "collectives/"}, test: []string{"transports/shm", "plugins/plugintest"},
+	{of: "collectives/", may: []string{"framework/", "collectives/"}, test: []string{"transports/shm", "plugins/plugintest", "scaling"},
 		why: "collectives work over any transport"},
 	{of: "launch/enginetest", may: nil, test: []string{"", "framework/"}, why: "engines start the product from outside"},
 	{of: "launch/manifest", may: []string{"framework"}, why: "a manifest is text"},
