@@ -48,3 +48,21 @@ func (c *Comm) RecvUnder(ctx context.Context, buf unsafe.Pointer, bytes uint64, 
 	p.call = ofMessages()
 	return p.settled(p.exchange(ctx, []transfer{{Buffer: uintptr(buf), Bytes: bytes, Peer: uint32(peer), Receive: 1}}))
 }
+
+// SentBy is how many bytes went to each rank in pieces since mark, which the call before
+// gave. All of them have to be of one size.
+func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
+	p := c.ports
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	bytes, next = make([]uint64, len(p.lanes)), make([]uint64, len(p.lanes))
+	for peer, l := range p.lanes {
+		next[peer] = l.sent
+		if l.sent == 0 || mark == nil {
+			continue
+		}
+		head := gpu.Bytes(p.out)[p.slot(peer, l.sent-1):]
+		bytes[peer] = (l.sent - mark[peer]) * binary.LittleEndian.Uint64(head[headBytes-8:])
+	}
+	return bytes, next
+}

@@ -124,6 +124,8 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 		{Row{Collective: ReduceScatter, Algorithm: hierarchicalLarge}, partial, (*hierarchy).reduceScatterLarge, (*trip).reduceScatterLarge},
 		{Row{Collective: Broadcast, Algorithm: hierarchicalSmall, MaxBytes: small}, nil, (*hierarchy).broadcastSmall, (*trip).broadcastSmall},
 		{Row{Collective: Broadcast, Algorithm: hierarchicalLarge}, nil, (*hierarchy).broadcastLarge, (*trip).broadcastLarge},
+		{Row{Collective: Reduce, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, (*hierarchy).reduceSmall, (*trip).reduceSmall},
+		{Row{Collective: Reduce, Algorithm: hierarchicalLarge}, partial, (*hierarchy).reduceLarge, (*trip).reduceLarge},
 	} {
 		most := a.row.MaxBytes
 		if a.row.Collective == AllToAll { // works in pieces

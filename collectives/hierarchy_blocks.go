@@ -1,9 +1,6 @@
 package collectives
 
-import (
-	"context"
-	"unsafe"
-)
+import "context"
 
 // Some buffers hold a part for every rank. What is in them for the ranks of one host is
 // a block, and a vector like that of an all-reduce: the ranks of another host have an
@@ -102,7 +99,7 @@ func (h *hierarchy) allGatherLarge(ctx context.Context, c *Call) error {
 	return h.pieces(out, part, element, func(p parts) error {
 		own := in[p.at : p.at+p.n]
 		count := func(g int) uint64 { return uint64(len(h.hosts[g])) * p.n / element }
-		if err := h.sendShare(ctx, count(h.host), element, own); err != nil {
+		if err := h.sendShare(ctx, course{}, count(h.host), element, own); err != nil {
 			return err
 		}
 		if err := h.place(c, p, h.host, own); err != nil {
@@ -130,39 +127,5 @@ func (h *hierarchy) place(c *Call, p parts, g int, own []byte) error {
 		return err
 	}
 	p.store(ranks, b)
-	return nil
-}
-
-// broadcastLarge spreads each piece on the root's host, whose ranks send a share each;
-// the other hosts gather the shares.
-func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
-	element := uint64(c.Type.Size())
-	size := h.piece(c.Count, element)
-	home, index := h.find(c.Root)
-	for at := uint64(0); at < c.Count; at += size {
-		count := min(size, c.Count-at)
-		out := view(unsafe.Add(c.Output, at*element), count*element)
-		own := h.mine(count)
-		if h.host == home {
-			in := pointerTo(out)
-			if h.index == index {
-				in = unsafe.Add(c.Input, at*element)
-			}
-			if err := h.named(h.inside.Broadcast(in, pointerTo(out), int(count), c.Type, index, nil)); err != nil {
-				return err
-			}
-			if err := h.sendShare(ctx, count, element, out[own.from*element:own.to*element]); err != nil {
-				return err
-			}
-			continue
-		}
-		mine := h.spaces[spaceShare].bytes(share(count, h.size()) * element)
-		if err := h.takeShare(ctx, count, element, home, mine); err != nil {
-			return err
-		}
-		if err := h.gather(c, mine, count, out); err != nil {
-			return err
-		}
-	}
 	return nil
 }

@@ -43,17 +43,36 @@ func (h *hierarchy) piece(count, element uint64) uint64 {
 	return n
 }
 
-// exchanged is one piece of an all-reduce under way.
+// exchanged is one piece of a vector under way between hosts.
 type exchanged struct {
+	course
 	at, count uint64 // elements of the vector
 	share     []byte // what the ranks of this host have of this rank's share; later the result
 }
 
-// allReduceLarge takes each piece through three or four stages: a reduce-scatter inside,
+// course is between which hosts a call goes: all of them, if it has no root.
+type course struct {
+	rooted bool
+	gives  bool // the root gives, and does not get
+	home   int  // its host
+}
+
+// gets reports whether a host is to have the result.
+func (x course) gets(g int) bool { return !x.rooted || x.gives != (g == x.home) }
+
+// slices reports whether a host has slices of an exchange in two steps.
+func (x course) slices(g int) bool { return !x.rooted || g != x.home }
+
+func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
+	return h.reduceTo(ctx, c, course{}, true)
+}
+
+// reduceTo takes each piece through three or four stages: a reduce-scatter inside,
 // one step between hosts or two, an all-gather inside. While a piece is between hosts,
 // the next is reduced. A rank is never two pieces ahead of another of its host, nor
-// these of their counterparts, so that a slot is free before it is needed.
-func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
+// these of their counterparts, so that a slot is free before it is needed. A root waits for
+// its counterparts, who wait for nobody but each other. output: this rank's buffer is to have the result.
+func (h *hierarchy) reduceTo(ctx context.Context, c *Call, way course, output bool) error {
 	element := uint64(c.Type.Size())
 	size := h.piece(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
@@ -63,7 +82,7 @@ func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
 		if k < pieces {
 			at := uint64(k) * size
 			room := h.spaces[spaceShare+k%3].bytes(share(size, h.size()) * element)
-			under[k%3] = exchanged{at: at, count: min(size, c.Count-at), share: room}
+			under[k%3] = exchanged{course: way, at: at, count: min(size, c.Count-at), share: room}
 			if err := h.begin(ctx, c, &under[k%3], split); err != nil {
 				return err
 			}
@@ -74,7 +93,7 @@ func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
 			}
 		}
 		if j := k - behind; j >= 0 {
-			if err := h.end(ctx, c, &under[j%3], split); err != nil {
+			if err := h.end(ctx, c, &under[j%3], split, output); err != nil {
 				return err
 			}
 		}
@@ -105,26 +124,33 @@ func (h *hierarchy) begin(ctx context.Context, c *Call, x *exchanged, split bool
 // send gives what this rank has of a piece to the other hosts.
 func (h *hierarchy) send(ctx context.Context, x *exchanged, element uint64, split bool) error {
 	if !split {
-		return h.sendShare(ctx, x.count, element, x.share)
+		return h.sendShare(ctx, x.course, x.count, element, x.share)
 	}
 	return h.sendSlices(ctx, x, element)
 }
 
-// complete makes this rank's share of a piece the result.
+// complete makes this rank's share of a piece the result, where that is wanted.
 func (h *hierarchy) complete(ctx context.Context, c *Call, x *exchanged, split bool) error {
+	if !x.gets(h.host) {
+		return nil
+	}
 	if !split {
 		return h.sumShare(ctx, c, x.count, x.share, x.share)
 	}
 	return h.takeSlices(ctx, x, uint64(c.Type.Size()))
 }
 
-// end completes this rank's share, and gathers the shares of the host.
-func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split bool) error {
-	if err := h.complete(ctx, c, x, split); err != nil {
+// end completes this rank's share, and gathers the shares of the host. Kernels that gather
+// do it for all of a host.
+func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split, output bool) error {
+	if err := h.complete(ctx, c, x, split); err != nil || !x.gets(h.host) {
 		return err
 	}
-	element := uint64(c.Type.Size())
-	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*element), x.count*element))
+	bytes := x.count * uint64(c.Type.Size())
+	if !output {
+		return h.gather(c, x.share, x.count, h.spaces[spacePadded].bytes(bytes))
+	}
+	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*uint64(c.Type.Size())), bytes))
 }
 
 // sum reduces what the hosts have in their order: own is that of this one, and theirs
@@ -158,9 +184,14 @@ func (h *hierarchy) sumShare(ctx context.Context, c *Call, count uint64, own, to
 }
 
 // sendShare gives this rank's share of a vector to those of the other hosts that have
-// some of it.
-func (h *hierarchy) sendShare(ctx context.Context, count, element uint64, b []byte) error {
-	return h.otherHosts(func(g int) error { return h.sendTo(ctx, count, element, g, b) })
+// some of it, and are to have it.
+func (h *hierarchy) sendShare(ctx context.Context, way course, count, element uint64, b []byte) error {
+	return h.otherHosts(func(g int) error {
+		if !way.gets(g) {
+			return nil
+		}
+		return h.sendTo(ctx, count, element, g, b)
+	})
 }
 
 func (h *hierarchy) sendTo(ctx context.Context, count, element uint64, g int, b []byte) error {

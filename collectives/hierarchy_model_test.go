@@ -71,7 +71,7 @@ func TestChoiceIsTheModels(t *testing.T) {
 							switch {
 							case kind == collectives.AllToAll:
 								model, known = bundles[got]
-							case kind == collectives.Broadcast && got == "ports": // from the root to everybody
+							case kind == collectives.Broadcast && got == "ports": // each rank a host
 								model = scaling.LargeDirect
 							}
 							if !known || model != want {

@@ -8,12 +8,21 @@ import "context"
 // slices, one for each host to reduce, in proportion to its ranks. So all ranks have the
 // same part of the work, whatever the hosts look like. What a rank has of the slices of a host is packed
 // and travels as one message to each rank over there that has some of the same.
+//
+// Where one host alone gives, or gets, the others have all slices: what leaves it, or
+// comes to it, does so once, however many they are.
 
 // slice is where in a segment that of a host is, in elements.
-func (h *hierarchy) slice(count uint64, g int) (segment, from, size uint64) {
-	segment = share(count, int(h.cuts))
+func (h *hierarchy) slice(x *exchanged, g int) (segment, from, size uint64) {
+	segment = share(x.count, int(h.cuts))
 	first, n := 0, 0
+	if !x.slices(g) {
+		return segment, 0, 0
+	}
 	for i, ranks := range h.hosts {
+		if !x.slices(i) {
+			continue
+		}
 		if i < g {
 			first += len(ranks)
 		}
@@ -25,15 +34,15 @@ func (h *hierarchy) slice(count uint64, g int) (segment, from, size uint64) {
 }
 
 // sliced is how many of the first elements belong to slices of a host.
-func (h *hierarchy) sliced(count uint64, g int, elements uint64) uint64 {
-	segment, from, size := h.slice(count, g)
+func (h *hierarchy) sliced(x *exchanged, g int, elements uint64) uint64 {
+	segment, from, size := h.slice(x, g)
 	rest := elements % segment
 	return elements/segment*size + min(rest-min(rest, from), size)
 }
 
 // cut calls f for what of a span belongs to slices of a host.
-func (h *hierarchy) cut(count uint64, g int, s span, f func(from, to uint64)) {
-	segment, begin, size := h.slice(count, g)
+func (h *hierarchy) cut(x *exchanged, g int, s span, f func(from, to uint64)) {
+	segment, begin, size := h.slice(x, g)
 	for at := s.from / segment * segment; at < s.to; at += segment {
 		from, to := max(s.from, at+begin), min(s.to, at+begin+size)
 		if from < to {
@@ -45,9 +54,9 @@ func (h *hierarchy) cut(count uint64, g int, s span, f func(from, to uint64)) {
 // pack puts together what this rank's share has of the slices of a host.
 func (h *hierarchy) pack(x *exchanged, element uint64, g int, room *space) []byte {
 	own := h.mine(x.count)
-	all := (h.sliced(x.count, g, own.to) - h.sliced(x.count, g, own.from)) * element
+	all := (h.sliced(x, g, own.to) - h.sliced(x, g, own.from)) * element
 	var packed []byte
-	h.cut(x.count, g, own, func(from, to uint64) {
+	h.cut(x, g, own, func(from, to uint64) {
 		part := x.share[(from-own.from)*element : (to-own.from)*element]
 		if uint64(len(part)) == all {
 			packed = part // where it lies
@@ -64,7 +73,7 @@ func (h *hierarchy) pack(x *exchanged, element uint64, g int, room *space) []byt
 // unpack is the reverse for a part of a share.
 func (h *hierarchy) unpack(x *exchanged, element uint64, g int, s span, packed []byte) {
 	own := h.mine(x.count).from
-	h.cut(x.count, g, s, func(from, to uint64) {
+	h.cut(x, g, s, func(from, to uint64) {
 		packed = packed[copy(x.share[(from-own)*element:(to-own)*element], packed):]
 	})
 }
@@ -72,9 +81,9 @@ func (h *hierarchy) unpack(x *exchanged, element uint64, g int, s span, packed [
 // common calls f for the ranks of a host that have some of what this one has of the
 // slices of reducer, with where that is in the packed slices, in bytes.
 func (h *hierarchy) common(x *exchanged, element uint64, g, reducer int, f func(s span, from, to uint64) error) error {
-	begin := h.sliced(x.count, reducer, h.mine(x.count).from)
+	begin := h.sliced(x, reducer, h.mine(x.count).from)
 	return h.overlaps(x.count, g, func(s span) error {
-		from, to := h.sliced(x.count, reducer, s.from)-begin, h.sliced(x.count, reducer, s.to)-begin
+		from, to := h.sliced(x, reducer, s.from)-begin, h.sliced(x, reducer, s.to)-begin
 		if from == to { // both ends know
 			return nil
 		}
@@ -93,7 +102,7 @@ func (h *hierarchy) sendSlices(ctx context.Context, x *exchanged, element uint64
 }
 
 // middle reduces what this rank has of the slices of its host, and is the first half of
-// the second step: the result goes back to who has the same elsewhere.
+// the second step: the result goes to who has the same elsewhere.
 func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
 	element := uint64(c.Type.Size())
 	own := h.pack(x, element, h.host, &h.spaces[spaceBlock])
@@ -119,18 +128,32 @@ func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
 		return err
 	}
 	h.unpack(x, element, h.host, h.mine(x.count), own)
+	return h.giveSlices(ctx, x, element, own)
+}
+
+// giveSlices hands the finished slices of this host to those who are to have them.
+func (h *hierarchy) giveSlices(ctx context.Context, x *exchanged, element uint64, own []byte) error {
 	return h.otherHosts(func(g int) error {
+		if !x.gets(g) {
+			return nil
+		}
 		return h.common(x, element, g, h.host, func(s span, from, to uint64) error {
 			return h.ports.post(ctx, s.rank, own[from:to])
 		})
 	})
 }
 
-// takeSlices is the second half: the slices of the other hosts, reduced.
+// takeSlices is the second half: the finished slices of the other hosts.
 func (h *hierarchy) takeSlices(ctx context.Context, x *exchanged, element uint64) error {
 	return h.otherHosts(func(g int) error {
-		return h.common(x, element, g, g, func(s span, from, to uint64) error {
-			return h.ports.take(ctx, s.rank, to-from, func(b []byte) { h.unpack(x, element, g, s, b) })
-		})
+		return h.takeSlicesOf(ctx, x, element, g, g)
+	})
+}
+
+// takeSlicesOf receives, from the ranks of a host, slices that are those of another, or
+// its own.
+func (h *hierarchy) takeSlicesOf(ctx context.Context, x *exchanged, element uint64, from, slices int) error {
+	return h.common(x, element, from, slices, func(s span, begin, end uint64) error {
+		return h.ports.take(ctx, s.rank, end-begin, func(b []byte) { h.unpack(x, element, slices, s, b) })
 	})
 }

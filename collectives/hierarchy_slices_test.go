@@ -53,7 +53,7 @@ func TestSlices(t *testing.T) {
 						x.share[k] = byte(own.from + uint64(k))
 					}
 					for to := range hosts {
-						h.cut(count, to, own, func(from, end uint64) {
+						h.cut(x, to, own, func(from, end uint64) {
 							for e := from; e < end && to == g; e++ {
 								reduced[e]++
 								work[rank]++
@@ -63,7 +63,7 @@ func TestSlices(t *testing.T) {
 						packed := h.pack(x, element, to, &room)
 						back := &exchanged{count: count, share: make([]byte, len(x.share))}
 						h.unpack(back, element, to, own, packed)
-						h.cut(count, to, own, func(from, end uint64) {
+						h.cut(x, to, own, func(from, end uint64) {
 							for e := from; e < end; e++ {
 								if back.share[e-own.from] != byte(e) {
 									t.Fatalf("%v, %d elements: element %d of rank %d is %d after packing, expected %d", sizes, count, e, rank, back.share[e-own.from], byte(e))
@@ -104,6 +104,68 @@ func TestSlices(t *testing.T) {
 				if count == 4096 && len(hosts) < 4 && (float64(n) > 1.6*each+32 || float64(n) < each/2-32) {
 					t.Errorf("%v, %d elements: rank %d reduces %d, expected about %.0f", sizes, count, rank, n, each)
 				}
+			}
+		}
+	}
+}
+
+// With a root its host has no slices, the others have all, and both ends of each step count the
+// same bytes. Each of the others gets from the root's host what it passes on, and from the rest what it lacks.
+func TestSlicesOfRoots(t *testing.T) {
+	const element, count = 1, 1000
+	for _, sizes := range [][]int{{2, 2, 2}, {1, 3, 2}, {4, 1, 1, 3}, {5, 7, 11}} {
+		hosts := ranksOf(sizes...)
+		for home := range hosts {
+			type message struct{ from, to int }
+			sent, due := map[message]uint64{}, map[message]uint64{}
+			for g, ranks := range hosts {
+				for i, rank := range ranks {
+					h := seenBy(hosts, g, i)
+					x := &exchanged{course: course{rooted: true, gives: true, home: home}, count: count}
+					if _, _, size := h.slice(x, home); size != 0 {
+						t.Fatalf("%v, root on host %d: it has slices of %d elements, expected none", sizes, home, size)
+					}
+					has := make([]int, count) // how often this rank gets an element of its share
+					for to := range hosts {
+						if to == g {
+							continue
+						}
+						if g == home || to != home { // what this host sends to that
+							slices := g
+							if g == home {
+								slices = to
+							}
+							_ = h.common(x, element, to, slices, func(s span, from, end uint64) error {
+								sent[message{rank, s.rank}] += end - from
+								return nil
+							})
+						}
+						if g != home { // and what it gets
+							slices := to
+							if to == home {
+								slices = g
+							}
+							_ = h.common(x, element, to, slices, func(s span, from, end uint64) error {
+								due[message{s.rank, rank}] += end - from
+								h.cut(x, slices, s, func(from, to uint64) {
+									for e := from; e < to; e++ {
+										has[e]++
+									}
+								})
+								return nil
+							})
+						}
+					}
+					own := h.mine(count)
+					for e := own.from; e < own.to && g != home; e++ {
+						if has[e] != 1 {
+							t.Fatalf("%v, root on host %d: rank %d gets element %d %d times", sizes, home, rank, e, has[e])
+						}
+					}
+				}
+			}
+			if fmt.Sprint(sent) != fmt.Sprint(due) {
+				t.Errorf("%v, root on host %d: sent %v, expected by the other end %v", sizes, home, sent, due)
 			}
 		}
 	}

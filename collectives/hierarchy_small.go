@@ -169,32 +169,3 @@ func (h *hierarchy) exchangeBlocks(ctx context.Context, w way, part uint64, own,
 	place(h.host, own)
 	return h.exchange(ctx, w, func(int) []byte { return own }, block, place)
 }
-
-// broadcastSmall spreads the data on the root's host, whose ranks give it to all others.
-func (h *hierarchy) broadcastSmall(ctx context.Context, c *Call) error {
-	bytes := c.Count * uint64(c.Type.Size())
-	if bytes == 0 {
-		return nil
-	}
-	out := view(c.Output, bytes)
-	home, index := h.find(c.Root)
-	if home != h.host {
-		return h.ports.take(ctx, h.counterpart(home), bytes, func(b []byte) { copy(out, b) })
-	}
-	if err := h.named(h.inside.Broadcast(c.Input, c.Output, int(c.Count), c.Type, index, nil)); err != nil {
-		return err
-	}
-	return h.counterparts(func(to int) error { return h.ports.post(ctx, to, out) })
-}
-
-// find says where a rank is.
-func (h *hierarchy) find(rank int) (host, index int) {
-	for g, ranks := range h.hosts {
-		for i, r := range ranks {
-			if r == rank {
-				return g, i
-			}
-		}
-	}
-	return -1, -1
-}

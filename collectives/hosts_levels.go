@@ -77,22 +77,20 @@ func (t *trip) ownBytes(count uint64) uint64 {
 	return (own.to - own.from) * uint64(t.call.Type.Size())
 }
 
-// allReduceLarge takes each piece through the same stages as on the host.
-func (t *trip) allReduceLarge() {
+func (t *trip) allReduceLarge() { t.reduceTo(course{}, true) }
+
+// reduceTo takes each piece through the same stages as on the host.
+func (t *trip) reduceTo(way course, output bool) {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
 	size := h.piece(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
 	split, behind := h.stages(size, element)
-	type piece struct {
-		exchanged
-		*region
-	}
-	var under [3]*piece
+	var under [3]*passing
 	for k := range pieces + behind {
 		if k < pieces {
 			at := uint64(k) * size
-			x := &piece{exchanged{at: at, count: min(size, c.Count-at)}, t.region(forResults)}
+			x := &passing{exchanged{course: way, at: at, count: min(size, c.Count-at)}, t.region(forResults)}
 			t.scatter(address(c.Input)+uintptr(at*element), x.count, t.place(k%3))
 			x.share = x.bytes[:t.ownBytes(x.count)]
 			t.copy(x.addr, t.place(k%3), uint64(len(x.share)))
@@ -103,13 +101,23 @@ func (t *trip) allReduceLarge() {
 			x := under[j%3]
 			t.tell(func(ctx context.Context) error { return h.middle(ctx, c, &x.exchanged) }, x.region)
 		}
-		if j := k - behind; j >= 0 {
+		if j := k - behind; j >= 0 && way.gets(h.host) {
 			x := under[j%3]
 			t.await(t.tell(func(ctx context.Context) error { return h.complete(ctx, c, &x.exchanged, split) }, x.region))
 			t.copy(t.place(j%3), x.addr, uint64(len(x.share)))
-			t.gather(t.place(j%3), x.count, address(c.Output)+uintptr(x.at*element))
+			out := t.place(placePadded) // kernels that gather do it for all of a host
+			if output {
+				out = address(c.Output) + uintptr(x.at*element)
+			}
+			t.gather(t.place(j%3), x.count, out)
 		}
 	}
+}
+
+// passing is a piece under way, and its region.
+type passing struct {
+	exchanged
+	*region
 }
 
 // pieceOfPart is how many bytes of each rank's part are worked on at a time, so that a
@@ -187,7 +195,9 @@ func (t *trip) allGatherLarge() {
 		count := func(g int) uint64 { return uint64(len(h.hosts[g])) * bytes / element }
 		r := t.region(forSending)
 		t.copy(r.addr, address(c.Input)+uintptr(from), bytes)
-		t.tell(func(ctx context.Context) error { return h.sendShare(ctx, count(h.host), element, r.bytes[:bytes]) }, r)
+		t.tell(func(ctx context.Context) error {
+			return h.sendShare(ctx, course{}, count(h.host), element, r.bytes[:bytes])
+		}, r)
 		finish()
 		finish = func() {
 			t.spread(h.host, address(c.Input)+uintptr(from), part, from, bytes)
@@ -213,49 +223,5 @@ func (t *trip) spread(g int, own uintptr, part, from, bytes uint64) {
 		if !there {
 			t.copy(out+uintptr(uint64(rank)*part+from), block+uintptr(uint64(i)*bytes), bytes)
 		}
-	}
-}
-
-// broadcastLarge spreads each piece on the root's host, whose ranks send a share each;
-// the other hosts gather the shares. They ask for a piece before they gather the last.
-func (t *trip) broadcastLarge() {
-	h, c := t.ports.hierarchy, t.call
-	element := uint64(c.Type.Size())
-	size := h.piece(c.Count, element)
-	home, index := h.find(c.Root)
-	finish := func() {}
-	for from := uint64(0); from < c.Count; from += size {
-		count := min(size, c.Count-from)
-		out := address(c.Output) + uintptr(from*element)
-		if h.host == home {
-			in := out
-			if h.index == index {
-				in = address(c.Input) + uintptr(from*element)
-			}
-			t.spreadInside(in, out, count, index)
-			r := t.region(forSending)
-			own := r.bytes[:t.ownBytes(count)]
-			t.copy(r.addr, out+uintptr(h.mine(count).from*element), uint64(len(own)))
-			t.tell(func(ctx context.Context) error { return h.sendShare(ctx, count, element, own) }, r)
-			continue
-		}
-		r := t.region(forResults)
-		own := r.bytes[:t.ownBytes(count)]
-		number := t.tell(func(ctx context.Context) error { return h.takeShare(ctx, count, element, home, own) }, r)
-		finish()
-		finish = func() {
-			t.await(number)
-			t.copy(t.place(placeShare), r.addr, uint64(len(own)))
-			t.gather(t.place(placeShare), count, out)
-		}
-	}
-	finish()
-}
-
-// spreadInside is a broadcast on one host.
-func (t *trip) spreadInside(in, out uintptr, count uint64, index int) {
-	h := t.ports.hierarchy
-	if t.err == nil {
-		t.err = h.named(h.inside.Broadcast(at(in), at(out), int(count), t.call.Type, index, &CallOptions{Stream: t.stream}))
 	}
 }

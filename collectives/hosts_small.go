@@ -77,23 +77,3 @@ func (t *trip) allGatherSmall() {
 		return h.exchangeBlocks(ctx, signals{h}, part, own, out)
 	})
 }
-
-// broadcastSmall spreads the data on the root's host, whose ranks give it to all others.
-func (t *trip) broadcastSmall() {
-	h, c := t.ports.hierarchy, t.call
-	bytes := c.Count * uint64(c.Type.Size())
-	if bytes == 0 {
-		return
-	}
-	home, index := h.find(c.Root)
-	if home != h.host {
-		t.through(0, 0, address(c.Output), bytes, func(ctx context.Context, _, out []byte) error {
-			return h.ports.take(ctx, h.counterpart(home), bytes, func(b []byte) { copy(out, b) })
-		})
-		return
-	}
-	t.spreadInside(address(c.Input), address(c.Output), c.Count, index)
-	t.through(address(c.Output), bytes, 0, 0, func(ctx context.Context, own, _ []byte) error {
-		return h.counterparts(func(to int) error { return h.ports.post(ctx, to, own) })
-	})
-}

@@ -112,28 +112,6 @@ func (p *ports) allToAll(ctx context.Context, c *Call) error {
 	return nil
 }
 
-func (p *ports) broadcast(ctx context.Context, c *Call) error {
-	bytes := c.Count * uint64(c.Type.Size())
-	out := view(c.Output, bytes)
-	if p.comm.Rank() == c.Root {
-		in := view(c.Input, bytes)
-		for at := uint64(0); at < bytes; at += p.piece {
-			if err := p.sendAll(ctx, func(int) []byte { return clip(in, at, p.piece) }); err != nil {
-				return err
-			}
-		}
-		copy(out, in)
-		return nil
-	}
-	for at := uint64(0); at < bytes; at += p.piece {
-		to := clip(out, at, p.piece)
-		if err := p.take(ctx, c.Root, uint64(len(to)), func(b []byte) { copy(to, b) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // gatherSum reduces one piece of all ranks in the order of the ranks, and stores it.
 // own is this rank's.
 func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
@@ -143,6 +121,15 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 	if p.comm.Size() == 2 && !eightBits(c.Type) {
 		return p.pairSum(ctx, c, own, to)
 	}
+	if err := p.addUp(ctx, c, own); err != nil {
+		return err
+	}
+	p.sum.store(to)
+	return nil
+}
+
+// addUp is gatherSum up to where the result is stored.
+func (p *ports) addUp(ctx context.Context, c *Call, own []byte) error {
 	p.sum.start(c.Type, c.Op, c.Scale, uint64(len(own)))
 	for r := range p.comm.Size() {
 		if r == p.comm.Rank() {
@@ -150,25 +137,6 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 			continue
 		}
 		if err := p.take(ctx, r, uint64(len(own)), p.sum.add); err != nil {
-			return err
-		}
-	}
-	p.sum.store(to)
-	return nil
-}
-
-func (p *ports) reduce(ctx context.Context, c *Call) error {
-	bytes := c.Count * uint64(c.Type.Size())
-	in := view(c.Input, bytes)
-	for at := uint64(0); at < bytes; at += p.piece {
-		own := clip(in, at, p.piece)
-		var err error
-		if p.comm.Rank() == c.Root {
-			err = p.gatherSum(ctx, c, own, clip(view(c.Output, bytes), at, p.piece))
-		} else {
-			err = p.post(ctx, c.Root, own)
-		}
-		if err != nil {
 			return err
 		}
 	}

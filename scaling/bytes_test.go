@@ -349,7 +349,7 @@ func TestBytesAgainstFormulas(t *testing.T) {
 		{AllToAll, LargeDirect, func(h, m float64) (float64, float64) { return (m - 1) / m, (h - 1) / h }},
 		{AllToAll, Small, func(h, m float64) (float64, float64) { return 2 * (m - 1) / m, (h - 1) / h }},
 		{Broadcast, Small, packets(away)}, {Broadcast, FlatDirect, double(flat)},
-		{Broadcast, LargeDirect, func(h, m float64) (float64, float64) { return 2 * (m - 1) / m, (h - 1) / m }},
+		{Broadcast, LargeDirect, func(_, m float64) (float64, float64) { return 2 * (m - 1) / m, 1 / m }},
 		{Broadcast, LargeRing, func(_, m float64) (float64, float64) { return 2 * (m - 1) / m, 1 / m }},
 		{Broadcast, LargeDoubling, func(h, m float64) (float64, float64) { return 2 * (m - 1) / m, math.Ceil(math.Log2(h)) / m }},
 	} {

@@ -131,7 +131,7 @@ func (p *pipeline) simulate() (end float64, busy [resources]float64) {
 		arrived = arrived[:0]
 		hop := 0
 		for i, b := range p.blocks[0] {
-			for t := range b.times {
+			for range b.times {
 				for j := range b.stages {
 					crosses := false
 					for k := range p.kinds {
@@ -142,7 +142,7 @@ func (p *pipeline) simulate() (end float64, busy [resources]float64) {
 						}
 						for _, w := range p.blocks[k][i].stages[j] {
 							on := k*perKind + int(w.on)
-							if b.hops && t > 0 { // the first hop leaves the root's own host
+							if b.hops && hop > 0 { // the first hop leaves the root's own host
 								on = k*perKind + int(resources) + hop
 							}
 							occupies, late := p.machine.cost(w, p.kinds[k].ranks)

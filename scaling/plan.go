@@ -270,5 +270,12 @@ func (p planner) away(a Algorithm) []block {
 	case a == LargeDoubling: // a tree; the root's host sends in every step
 		return []block{{times: log2(hosts), stages: []stage{network(part, part, p.on.toOne(p.m))}}}
 	}
-	return []block{once(network(part*(p.h()-1), part, p.on.toAll(p.m)))} // each of the host to its counterparts
+	// Each other host gets a slice, and gives it to the rest of them: all leaves the root's host once.
+	slice, messages := part/(p.h()-1), p.on.toAll(p.m)
+	first := block{times: 1, hops: true, stages: []stage{network(part, slice, messages)}}
+	if hosts == 2 {
+		return []block{first}
+	}
+	rest := (p.h() - 2) / (p.h() - 1)
+	return []block{first, {times: 1, hops: true, stages: []stage{network(part*rest, part*rest, messages*rest)}}}
 }

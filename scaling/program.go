@@ -46,7 +46,7 @@ func (p Program) Chooses(c Collective, on Cluster, bytes int64) (Algorithm, erro
 			return Small, nil
 		}
 		return LargeDirect, nil
-	case most == 1 && c == Broadcast: // the root sends everything to everybody
+	case most == 1 && c == Broadcast: // ranks pass on what the root gives them, as hosts do
 		return LargeDirect, nil
 	case most == 1: // there is one level
 		return FlatDirect, nil

@@ -113,12 +113,17 @@ func (m *Machine) steps(blocks []block, ranks int) (links, network int) {
 	return links, network
 }
 
-// sum adds up bytes and messages that a rank sends in blocks, by resource.
+// sum adds up bytes and messages that a rank sends in blocks, by resource. Of hops, each
+// of which is another rank's, the first one counts: no later one has more.
 func sum(blocks []block) (bytes, messages [resources]float64) {
+	hopped := false
 	for _, b := range blocks {
 		times := float64(b.times)
-		if b.hops { // each of them is another rank's
-			times = 1
+		if b.hops {
+			if hopped {
+				continue
+			}
+			hopped, times = true, 1
 		}
 		for _, s := range b.stages {
 			for _, w := range s {

@@ -69,6 +69,7 @@ func TestResultsOverHosts(t *testing.T) {
 			if layout != "ab" {
 				want = append(want, "allreduce hierarchical_small", "allreduce hierarchical_large", "allgather hierarchical_small", "allgather hierarchical_large",
 					"reducescatter hierarchical_small", "reducescatter hierarchical_large", "broadcast hierarchical_small", "broadcast hierarchical_large",
+					"reduce hierarchical_small", "reduce hierarchical_large",
 					"alltoall hierarchical_small", "alltoall hierarchical_large")
 			}
 			for _, w := range want {

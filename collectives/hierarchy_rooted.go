@@ -1,0 +1,142 @@
+package collectives
+
+import (
+	"context"
+	"unsafe"
+)
+
+// Calls with a root: one host alone gives, or gets.
+
+// find says where a rank is.
+func (h *hierarchy) find(rank int) (host, index int) {
+	for g, ranks := range h.hosts {
+		for i, r := range ranks {
+			if r == rank {
+				return g, i
+			}
+		}
+	}
+	return -1, -1
+}
+
+// broadcastSmall spreads the data on the root's host, whose ranks give it to all others.
+func (h *hierarchy) broadcastSmall(ctx context.Context, c *Call) error {
+	bytes := c.Count * uint64(c.Type.Size())
+	if bytes == 0 {
+		return nil
+	}
+	out := view(c.Output, bytes)
+	home, index := h.find(c.Root)
+	if home != h.host {
+		return h.ports.take(ctx, h.counterpart(home), bytes, func(b []byte) { copy(out, b) })
+	}
+	if err := h.named(h.inside.Broadcast(c.Input, c.Output, int(c.Count), c.Type, index, nil)); err != nil {
+		return err
+	}
+	return h.counterparts(func(to int) error { return h.ports.post(ctx, to, out) })
+}
+
+// broadcastLarge spreads each piece on the root's host, whose ranks send a share each;
+// the other hosts gather the shares. In two steps each of them gets slices, and gives
+// them to the others, before it gathers the piece in front.
+func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
+	element := uint64(c.Type.Size())
+	size := h.piece(c.Count, element)
+	pieces := int((c.Count + size - 1) / size)
+	split, _ := h.stages(size, element)
+	home, index := h.find(c.Root)
+	var under [3]exchanged
+	for k := range pieces {
+		at := uint64(k) * size
+		x := &under[k%3]
+		*x = exchanged{course: course{true, true, home}, at: at, count: min(size, c.Count-at)}
+		own := h.mine(x.count)
+		if h.host == home {
+			out := view(unsafe.Add(c.Output, at*element), x.count*element)
+			in := pointerTo(out)
+			if h.index == index {
+				in = unsafe.Add(c.Input, at*element)
+			}
+			if err := h.named(h.inside.Broadcast(in, pointerTo(out), int(x.count), c.Type, index, nil)); err != nil {
+				return err
+			}
+			x.share = out[own.from*element : own.to*element]
+			if err := h.send(ctx, x, element, split); err != nil {
+				return err
+			}
+			continue
+		}
+		room := h.spaces[spaceShare+k%3].bytes(share(x.count, h.size()) * element)
+		x.share = room[:(own.to-own.from)*element]
+		if err := h.pass(ctx, x, element, split); err != nil {
+			return err
+		}
+		if k > 0 {
+			if err := h.got(ctx, c, &under[(k-1)%3], split); err != nil {
+				return err
+			}
+		}
+	}
+	if h.host == home || pieces == 0 {
+		return nil
+	}
+	return h.got(ctx, c, &under[(pieces-1)%3], split)
+}
+
+// pass takes what the root's host has sent of a piece: slices go on to the other hosts.
+func (h *hierarchy) pass(ctx context.Context, x *exchanged, element uint64, split bool) error {
+	if !split {
+		return h.takeShare(ctx, x.count, element, x.home, x.share)
+	}
+	if err := h.takeSlicesOf(ctx, x, element, x.home, h.host); err != nil {
+		return err
+	}
+	return h.giveSlices(ctx, x, element, h.pack(x, element, h.host, &h.spaces[spaceBlock]))
+}
+
+// got gathers a piece, of which the other hosts have slices.
+func (h *hierarchy) got(ctx context.Context, c *Call, x *exchanged, split bool) error {
+	element := uint64(c.Type.Size())
+	if split {
+		if err := h.takeSlices(ctx, x, element); err != nil {
+			return err
+		}
+	}
+	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*element), x.count*element))
+}
+
+// reduceSmall reduces on each host, at the rank that sends to the root; on its own host,
+// at the root.
+func (h *hierarchy) reduceSmall(ctx context.Context, c *Call) error {
+	bytes := c.Count * uint64(c.Type.Size())
+	if bytes == 0 {
+		return nil
+	}
+	home, index := h.find(c.Root)
+	own := h.spaces[spaceBlock].bytes(bytes)
+	op, o := h.innerOp(c)
+	sender := index % h.size()
+	if err := h.named(h.inside.Reduce(c.Input, pointerTo(own), int(c.Count), c.Type, op, sender, o)); err != nil {
+		return err
+	}
+	switch {
+	case h.index != sender:
+		return nil
+	case h.host != home:
+		return h.ports.post(ctx, c.Root, own)
+	}
+	return h.sumSmall(ctx, c, own, view(c.Output, bytes))
+}
+
+// sumSmall reduces what the hosts send to the root.
+func (h *hierarchy) sumSmall(ctx context.Context, c *Call, own, out []byte) error {
+	return h.sum(c, own, out, func(g int, add func(b []byte)) error {
+		return h.ports.take(ctx, h.counterpart(g), uint64(len(own)), add)
+	})
+}
+
+// reduceLarge is an all-reduce of which the root's host alone gets the sum: the same bits.
+func (h *hierarchy) reduceLarge(ctx context.Context, c *Call) error {
+	home, _ := h.find(c.Root)
+	return h.reduceTo(ctx, c, course{rooted: true, home: home}, h.ports.comm.Rank() == c.Root)
+}

@@ -1,0 +1,109 @@
+package collectives
+
+import "context"
+
+// Calls in two levels with a root, as in hierarchy_rooted.go.
+
+// spreadInside is a broadcast on one host.
+func (t *trip) spreadInside(in, out uintptr, count uint64, index int) {
+	h := t.ports.hierarchy
+	if t.err == nil {
+		t.err = h.named(h.inside.Broadcast(at(in), at(out), int(count), t.call.Type, index, &CallOptions{Stream: t.stream}))
+	}
+}
+
+// broadcastSmall spreads the data on the root's host, whose ranks give it to all others.
+func (t *trip) broadcastSmall() {
+	h, c := t.ports.hierarchy, t.call
+	bytes := c.Count * uint64(c.Type.Size())
+	if bytes == 0 {
+		return
+	}
+	home, index := h.find(c.Root)
+	if home != h.host {
+		t.through(0, 0, address(c.Output), bytes, func(ctx context.Context, _, out []byte) error {
+			return h.ports.take(ctx, h.counterpart(home), bytes, func(b []byte) { copy(out, b) })
+		})
+		return
+	}
+	t.spreadInside(address(c.Input), address(c.Output), c.Count, index)
+	t.through(address(c.Output), bytes, 0, 0, func(ctx context.Context, own, _ []byte) error {
+		return h.counterparts(func(to int) error { return h.ports.post(ctx, to, own) })
+	})
+}
+
+// broadcastLarge spreads each piece on the root's host, whose ranks send a share each;
+// the other hosts gather the shares. They ask for a piece, and pass it on, before they
+// gather the last.
+func (t *trip) broadcastLarge() {
+	h, c := t.ports.hierarchy, t.call
+	element := uint64(c.Type.Size())
+	size := h.piece(c.Count, element)
+	split, _ := h.stages(size, element)
+	home, index := h.find(c.Root)
+	finish := func() {}
+	for from := uint64(0); from < c.Count; from += size {
+		count := min(size, c.Count-from)
+		out := address(c.Output) + uintptr(from*element)
+		purpose := forResults
+		if h.host == home {
+			purpose = forSending
+		}
+		x := &passing{exchanged{course: course{true, true, home}, at: from, count: count}, t.region(purpose)}
+		x.share = x.bytes[:t.ownBytes(count)]
+		if h.host == home {
+			in := out
+			if h.index == index {
+				in = address(c.Input) + uintptr(from*element)
+			}
+			t.spreadInside(in, out, count, index)
+			t.copy(x.addr, out+uintptr(h.mine(count).from*element), uint64(len(x.share)))
+			t.tell(func(ctx context.Context) error { return h.send(ctx, &x.exchanged, element, split) }, x.region)
+			continue
+		}
+		number := t.tell(func(ctx context.Context) error { return h.pass(ctx, &x.exchanged, element, split) }, x.region)
+		finish()
+		finish = func() {
+			if split {
+				number = t.tell(func(ctx context.Context) error { return h.takeSlices(ctx, &x.exchanged, element) }, x.region)
+			}
+			t.await(number)
+			t.copy(t.place(placeShare), x.addr, uint64(len(x.share)))
+			t.gather(t.place(placeShare), count, out)
+		}
+	}
+	finish()
+}
+
+// reduceSmall reduces on each host, at the rank that sends to the root; on its own host,
+// at the root.
+func (t *trip) reduceSmall() {
+	h, c := t.ports.hierarchy, t.call
+	bytes := c.Count * uint64(c.Type.Size())
+	if bytes == 0 {
+		return
+	}
+	home, index := h.find(c.Root)
+	block, sender := t.place(placeBlock), index%h.size()
+	if t.err == nil {
+		op, o := h.innerOp(c)
+		t.err = h.named(h.inside.Reduce(c.Input, at(block), int(c.Count), c.Type, op, sender, o))
+	}
+	switch {
+	case h.index != sender:
+	case h.host != home:
+		t.through(block, bytes, 0, 0, func(ctx context.Context, own, _ []byte) error {
+			return h.ports.post(ctx, c.Root, own)
+		})
+	default:
+		t.through(block, bytes, address(c.Output), bytes, func(ctx context.Context, own, out []byte) error {
+			return h.sumSmall(ctx, c, own, out)
+		})
+	}
+}
+
+// reduceLarge is an all-reduce of which the root's host alone gets the sum.
+func (t *trip) reduceLarge() {
+	home, _ := t.ports.hierarchy.find(t.call.Root)
+	t.reduceTo(course{rooted: true, home: home}, t.ports.comm.Rank() == t.call.Root)
+}

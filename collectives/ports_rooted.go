@@ -1,0 +1,171 @@
+package collectives
+
+import "context"
+
+// Calls with a root go in two steps where the bytes are worth it: each rank but the root
+// has a segment, which it passes on to the others, or adds up for the root. What leaves
+// the root, or comes to it, does so once, where in one step it is n-1 times that.
+
+// Two steps cost one latency more, and messages among all ranks. The bytes that they spare,
+// n-2 times the buffer, have to be worth that: what a network of 50 GB/s carries meanwhile.
+const (
+	latencyBytes = 256 << 10
+	messageBytes = 16 << 10
+)
+
+// inSteps reports whether a call with a root goes in two steps.
+func (p *ports) inSteps(bytes uint64) bool {
+	spared := uint64(p.comm.Size()) - 2
+	return spared > 0 && bytes >= messageBytes+latencyBytes/spared
+}
+
+// segments calls f for each piece of a buffer that is cut in segments, with a function that
+// says where that of a rank is. The root has none.
+func (p *ports) segments(bytes uint64, root int, f func(of func(b []byte, rank int) []byte) error) error {
+	n := uint64(p.comm.Size()) - 1
+	whole := n * min(p.piece, max(messageBytes, min(overlapPiece, lines(bytes/n/piecesOfCall))))
+	for at := uint64(0); at < bytes; at += whole {
+		rest := min(whole, bytes-at)
+		each := lines((rest + n - 1) / n)
+		err := f(func(b []byte, rank int) []byte {
+			if rank > root {
+				rank--
+			}
+			return clip(clip(b, at, rest), uint64(rank)*each, each)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lines rounds up to whole ones, so that segments are aligned for all types.
+func lines(bytes uint64) uint64 { return (bytes + line - 1) / line * line }
+
+// sendSegments posts one of each other rank that has one.
+func (p *ports) sendSegments(ctx context.Context, root int, segment func(of int) []byte) error {
+	return p.sendAll(ctx, func(to int) []byte {
+		if to == root {
+			return nil
+		}
+		return segment(to)
+	})
+}
+
+func (p *ports) broadcast(ctx context.Context, c *Call) error {
+	bytes := c.Count * uint64(c.Type.Size())
+	if p.inSteps(bytes) {
+		return p.broadcastInSteps(ctx, c, bytes)
+	}
+	out := view(c.Output, bytes)
+	if p.comm.Rank() == c.Root {
+		in := view(c.Input, bytes)
+		for at := uint64(0); at < bytes; at += p.piece {
+			if err := p.sendAll(ctx, func(int) []byte { return clip(in, at, p.piece) }); err != nil {
+				return err
+			}
+		}
+		copy(out, in)
+		return nil
+	}
+	for at := uint64(0); at < bytes; at += p.piece {
+		to := clip(out, at, p.piece)
+		if err := p.take(ctx, c.Root, uint64(len(to)), func(b []byte) { copy(to, b) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *ports) broadcastInSteps(ctx context.Context, c *Call, bytes uint64) error {
+	out, rank := view(c.Output, bytes), p.comm.Rank()
+	if rank == c.Root {
+		in := view(c.Input, bytes)
+		err := p.segments(bytes, c.Root, func(of func([]byte, int) []byte) error {
+			return p.sendSegments(ctx, c.Root, func(to int) []byte { return of(in, to) })
+		})
+		copy(out, in)
+		return err
+	}
+	// The next segment is passed on before those of the others are waited for.
+	others := func() error { return nil }
+	err := p.segments(bytes, c.Root, func(of func([]byte, int) []byte) error {
+		own := of(out, rank)
+		if len(own) > 0 {
+			if err := p.take(ctx, c.Root, uint64(len(own)), func(b []byte) { copy(own, b) }); err != nil {
+				return err
+			}
+		}
+		if err := p.sendSegments(ctx, c.Root, func(int) []byte { return own }); err != nil {
+			return err
+		}
+		before := others
+		others = func() error {
+			return p.takeAll(ctx, func(from int) []byte {
+				if from == c.Root {
+					return nil
+				}
+				return of(out, from)
+			})
+		}
+		return before()
+	})
+	if err != nil {
+		return err
+	}
+	return others()
+}
+
+func (p *ports) reduce(ctx context.Context, c *Call) error {
+	bytes := c.Count * uint64(c.Type.Size())
+	if p.inSteps(bytes) {
+		return p.reduceInSteps(ctx, c, bytes)
+	}
+	in := view(c.Input, bytes)
+	for at := uint64(0); at < bytes; at += p.piece {
+		own := clip(in, at, p.piece)
+		var err error
+		if p.comm.Rank() == c.Root {
+			err = p.gatherSum(ctx, c, own, clip(view(c.Output, bytes), at, p.piece))
+		} else {
+			err = p.post(ctx, c.Root, own)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reduceInSteps adds up each segment in the order of the ranks, as one step does.
+func (p *ports) reduceInSteps(ctx context.Context, c *Call, bytes uint64) error {
+	in, rank := view(c.Input, bytes), p.comm.Rank()
+	// The next segments are on their way while one is added up.
+	finish := func() error { return nil }
+	err := p.segments(bytes, c.Root, func(of func([]byte, int) []byte) error {
+		if err := p.sendSegments(ctx, c.Root, func(to int) []byte { return of(in, to) }); err != nil {
+			return err
+		}
+		before := finish
+		finish = func() error {
+			if rank == c.Root {
+				out := view(c.Output, bytes)
+				return p.takeAll(ctx, func(from int) []byte { return of(out, from) })
+			}
+			own := of(in, rank)
+			if len(own) == 0 {
+				return nil
+			}
+			if err := p.addUp(ctx, c, own); err != nil {
+				return err
+			}
+			return p.write(ctx, c.Root, uint64(len(own)), p.sum.store)
+		}
+		return before()
+	})
+	if err != nil {
+		return err
+	}
+	return finish()
+}
