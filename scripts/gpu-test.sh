@@ -259,7 +259,7 @@ hosts() {
 		return
 	fi
 	local each=$((gpus / 2)) few=() job=(bash -c 'over_hosts "$@"' over_hosts)
-	gotest hosts-tests 120 devicetest.test 'Hosts|EndWhileStreams'
+	gotest hosts-tests 120 devicetest.test 'Hosts|EndWhileStreams|ByCopyEngines'
 	[ "$gpus" -ge 2 ] || few=(--at-most 40)
 	step hosts-2x1 120 "${job[@]}" 1 check --device cuda "${few[@]}"
 	tail -n 1 "$logs/hosts-2x1.out" 2>/dev/null | sed 's/^/    /'

@@ -161,65 +161,6 @@ func TestDirectCaptures(t *testing.T) {
 	})
 }
 
-// Copy engines stand for adapters, so that the kernels run on GPUs of one machine as
-// they would between hosts: results, and replays of a graph between other calls.
-func TestDirectByCopyEngines(t *testing.T) {
-	const count = 300_007
-	replays := 200
-	if raceEnabled {
-		replays = 60
-	}
-	for _, layout := range []string{"ab", "aabb"} {
-		t.Run(layout, func(t *testing.T) {
-			run(t, strings.Split(layout, ""), setting{over: overCopies}, collectives.Options{}, func(ctx context.Context, r *rank) error {
-				m, err := r.world.Alloc(16 * count)
-				if err != nil {
-					return err
-				}
-				if err := first(ctx, r); err != nil {
-					return err
-				}
-				rig := r.rig(ctx, m.Addr(), 8*count)
-				for i, kind := range append([]collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather}, rooted...) {
-					for k, n := range []int{0, 1, 1001, 40_009, count} {
-						if kind != collectives.AllReduce {
-							n /= r.Size()
-						}
-						x := trial{Kind: kind, Count: n, Algorithm: directly, Type: device.Float32, InPlace: k%2 == 0}
-						if kind != collectives.AllToAll && i > 2 {
-							x.Root = k % r.Size()
-						}
-						if err := x.Run(rig, uint64(10*i+k)); err != nil {
-							return err
-						}
-					}
-				}
-				o := &collectives.CallOptions{Stream: r.stream}
-				calls := func() error {
-					p := pointer(m.Addr())
-					return errors.Join(r.AllReduce(p, p, 1000, device.Float32, device.Avg, o), r.AllReduce(p, p, count, device.Float32, device.Avg, o), r.Barrier(o),
-						r.Reduce(p, p, 1000, device.Float32, device.Max, 0, o), r.Broadcast(p, p, 10_007, device.Float32, r.Size()-1, o))
-				}
-				graph, err := capture(r, calls)
-				if err != nil {
-					return err
-				}
-				defer graph.Close()
-				for i := range replays {
-					if err = graph.Launch(r.stream); i%50 == 0 {
-						err = errors.Join(err, calls(), r.settle(ctx))
-					}
-					if err != nil {
-						return fmt.Errorf("after %d replays: %w", i, err)
-					}
-				}
-				got := make([]byte, 4*count)
-				return errors.Join(r.settle(ctx), r.dev.ReadAt(got, m.Addr()), alike(ctx, r, got), r.world.Barrier(ctx))
-			})
-		})
-	}
-}
-
 // Whatever a rank has asked for, and whatever call came first, messages too: all choose
 // alike.
 func TestDirectBehindMessages(t *testing.T) {

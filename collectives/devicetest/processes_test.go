@@ -21,22 +21,31 @@ import (
 // algorithm whose kernels wait.
 const childMode = "MSCCLPP_DEVICE_TEST"
 
+// childExchanges is its value for ranks that do what ranks of one process did in
+// TestDirectByCopyEngines.
+const childExchanges = "exchanges"
+
 // childHosts names the host of each rank by a letter.
 const childHosts = "MSCCLPP_DEVICE_TEST_HOSTS"
 
-// child is such a rank. It makes one call together with the others; then all but rank 1
-// make another, which that one never joins.
+// child is such a rank. With an algorithm it makes one call together with the others;
+// then all but rank 1 make another, which that one never joins.
 func child(algorithm string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := wait(ctx, algorithm); err != nil {
+	r, f := &rank{}, func(ctx context.Context, r *rank) error { return wait(ctx, r, algorithm) }
+	if algorithm == childExchanges {
+		r.over, f = overCopies, exchanges
+	}
+	if err := alone(ctx, r, f); err != nil {
 		fmt.Println("failed:", err)
 		return 1
 	}
 	return 0
 }
 
-func wait(ctx context.Context, algorithm string) (err error) {
+// alone makes this process a rank, which does what it is told.
+func alone(ctx context.Context, r *rank, f func(ctx context.Context, r *rank) error) (err error) {
 	gpus, err := machine()
 	if err != nil {
 		return err
@@ -49,14 +58,20 @@ func wait(ctx context.Context, algorithm string) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &rank{boot: boot}
+	r.boot = boot
+	defer func() { err = errors.Join(err, r.close(), boot.Close()) }()
 	if at := os.Getenv(childHosts); at != "" {
 		r.host = at[boot.Rank():][:1]
 	}
-	defer func() { err = errors.Join(err, r.close(), boot.Close()) }()
-	if err := r.open(ctx, gpus, boot.Rank(), collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}); err != nil {
+	o := collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20, Sharing: sharing(boot.Size(), len(gpus))}
+	if err := r.open(ctx, gpus, boot.Rank(), o); err != nil {
 		return err
 	}
+	return f(ctx, r)
+}
+
+// wait is what it does then.
+func wait(ctx context.Context, r *rank, algorithm string) error {
 	m, err := r.memory(ctx, 1<<20)
 	if err != nil {
 		return err
@@ -64,7 +79,7 @@ func wait(ctx context.Context, algorithm string) (err error) {
 	if err := errors.Join(sums(r, m.Addr(), 1000, algorithm), r.settle(ctx), r.world.Barrier(ctx)); err != nil {
 		return err
 	}
-	if boot.Rank() == 1 {
+	if r.Rank() == 1 {
 		fmt.Println("ready")
 		_, err := io.Copy(io.Discard, os.Stdin) // until it is killed
 		return err
@@ -106,39 +121,7 @@ func killed(t *testing.T, hosts string, algorithms ...string) {
 		t.Run(strings.TrimSpace(hosts+" "+algorithm), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			file, err := l.File()
-			if err != nil {
-				t.Fatal(err)
-			}
-			l.Close()
-			var all [n]*exec.Cmd
-			var lines [n]*bufio.Scanner
-			for r := range n {
-				c := exec.CommandContext(ctx, os.Args[0])
-				c.Env = append(os.Environ(), childMode+"="+algorithm, childHosts+"="+hosts, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
-				if r == 0 {
-					c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
-				}
-				out, err := c.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				in, err := c.StdinPipe() // open until Wait
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer in.Close()
-				c.Stderr = os.Stderr
-				if err := c.Start(); err != nil {
-					t.Fatal(err)
-				}
-				all[r], lines[r] = c, bufio.NewScanner(out)
-			}
-			file.Close()
+			all, lines := processes(ctx, t, n, algorithm, hosts)
 			for r, s := range lines {
 				if !s.Scan() || s.Text() != "ready" {
 					t.Errorf("rank %d: %q, expected ready", r, s.Text())
@@ -171,4 +154,41 @@ func killed(t *testing.T, hosts string, algorithms ...string) {
 			}
 		})
 	}
+}
+
+// processes starts the ranks of a job, which are to end with ctx.
+func processes(ctx context.Context, t *testing.T, n int, mode, hosts string) (all []*exec.Cmd, lines []*bufio.Scanner) {
+	t.Helper()
+	l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	l.Close()
+	for r := range n {
+		c := exec.CommandContext(ctx, os.Args[0])
+		c.Env = append(os.Environ(), childMode+"="+mode, childHosts+"="+hosts, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
+		if r == 0 {
+			c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
+		}
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := c.StdinPipe() // open until Wait
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = in.Close() })
+		c.Stderr = os.Stderr
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all, lines = append(all, c), append(lines, bufio.NewScanner(out))
+	}
+	return all, lines
 }
