@@ -63,6 +63,6 @@ job() {
 }
 
 for hosts in 2 3 4; do
-	job $hosts allreduce allgather reducescatter --algorithm hierarchical_large
+	job $hosts allreduce allgather reducescatter broadcast --algorithm hierarchical_large
 	job $hosts allreduce allgather reducescatter alltoall --algorithm ports
 done
