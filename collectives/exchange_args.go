@@ -34,6 +34,7 @@ type exchangeNote struct {
 
 type exchangeArgs struct {
 	Control   uintptr
+	Inside    uintptr // 0: one rank on each host
 	State     uintptr
 	Note      uintptr
 	Ports     uintptr

@@ -202,6 +202,9 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 		Slots: d.slots.Addr(), Slot: slot,
 		Host: uint32(h.host), Hosts: uint32(hosts),
 	}
+	if h.group != nil {
+		d.args.Inside = h.group.Control()
+	}
 	d.sums = stepArgs{Control: k.world.Control(), Rank: uint32(h.host), Ranks: uint32(hosts), Stride: stride}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestLayoutsAgree(t *testing.T) {
 	}
 	twins = append(twins, []twin{
 		{"ExchangeNote", exchangeNote{}, map[string]string{"Begun": "begun", "Ended": "ended", "Found": "found", "Host": "host", "Theirs": "theirs", "Ours": "ours"}},
-		{"ExchangeArgs", exchangeArgs{}, map[string]string{"Control": "control", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
+		{"ExchangeArgs", exchangeArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
 			"Input": "input", "Apart": "input_stride", "Output": "output", "Stride": "stride", "Bytes": "bytes", "Host": "host", "Hosts": "hosts", "Giver": "giver", "Taker": "taker", "Signature": "signature"}},
 	}...)
 	source := "#include \"exchange_args.h\"\n#include \"links.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"

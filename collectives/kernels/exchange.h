@@ -15,6 +15,9 @@
 namespace mscclpp {
 namespace collectives {
 
+// The peer of waits for blocks of the same launch.
+constexpr uint32_t kNobody = 0xffffffffu;
+
 // Where the slots of an exchange begin, from the first of the rank: the one from which it
 // sends to a host, and the one that the counterpart there fills.
 MSCCLPP_DEVICE uint64_t outgoing(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
@@ -75,39 +78,85 @@ MSCCLPP_DEVICE void fill(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
   head->bytes = a.bytes;
 }
 
+// gone says that a wait of this rank has been left: what kernels behind it on the stream find
+// is worth nothing.
+MSCCLPP_DEVICE uint32_t gone(const WaitControl* c) { return c == nullptr ? 0 : load_relaxed(&c->abort) | load_relaxed(&c->reported); }
+
+// lead is the part of the first block, one thread of which talks to each counterpart. It says
+// how the exchange has ended: for the other blocks, and for exchanges to come.
+MSCCLPP_DEVICE bool lead(const ExchangeArgs& a, uint64_t turn, bool ok) {
+  const uint32_t kernel = a.signature.algorithm;  // waits for channels have no Word
+  const uint32_t others = grid_dim() - 1;
+  if (thread_id() == 0 && ok && others > 0) {
+    uint32_t* word = &a.state->grid.arrived;
+    const WaitSite site{kernel_of(a.signature), kWordSync, kNobody, others};
+    ok = wait_brief(a.control, site, [word, others]() MSCCLPP_LAMBDA { return load_acquire_device(word) == others; });
+    store_relaxed_device(word, 0u);
+  }
+  ok = block_sync_and(ok);
+  for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
+    if (h == a.host) continue;
+    const PortChannel& port = static_cast<const PortChannel&>(a.ports[h]);
+    ok = port.putWithSignal(incoming(a, turn, a.host), outgoing(a, turn, h), sizeof(ExchangeHead) + given(a, a.host, h), kernel);
+  }
+  for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
+    if (h != a.host) ok = meet(a, turn, h);
+  }
+  // Who left before the end has the others wait in vain, until the same ends them.
+  ok = block_sync_and(ok);
+  if (thread_id() != 0) return ok;
+  if (ok) {
+    store_release_device(&a.state->turn, turn + 1);
+  } else {
+    store_release_device(&a.state->left, 1u);
+  }
+  return ok;
+}
+
+// follow is the part of the other blocks: they have filled their part, and wait for what the
+// first one says. The deadline is for it alone. A block that left by itself a moment before
+// the last message came would have its part of the output stay what it was, and nobody say so.
+MSCCLPP_DEVICE bool follow(const ExchangeArgs& a, uint64_t turn) {
+  bool on = true, left = false;
+  if (thread_id() == 0) {
+    fetch_add_acq_rel_device(&a.state->grid.arrived, 1u);
+    const ExchangeState* s = a.state;
+    const WaitSite site{kernel_of(a.signature), kNoReport, kNobody, turn + 1};
+    const auto told = [s, turn, &left]() MSCCLPP_LAMBDA {
+      left = load_acquire_device(&s->left) != 0;
+      return left || load_acquire_device(&s->turn) != turn;
+    };
+    while (on && !wait_brief(a.control, site, told)) on = !aborted(a.control);
+  }
+  return block_sync_and(on && !left);
+}
+
 // exchange gives a.bytes from a.input to each counterpart that is to get them, and puts what
-// they give behind a.output. One thread of the first block talks to each of them.
+// they give behind a.output.
+//
+// An exchange that was left stays the last: its message may still be under way, or be read
+// over there, and one more in the same slot, with a head that fits, would be taken for it. Nor
+// is anything sent behind a wait that an earlier kernel has left: a counterpart which has
+// heard of no failure would take that for data.
 MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
   const uint64_t turn = a.state->turn;
-  if (global_thread() == 0) store_relaxed(&a.note->begun, turn + 1);
+  if (!block_sync_and(load_relaxed_device(&a.state->left) == 0)) return;
+  uint32_t over = 0;
+  if (global_thread() == 0) {
+    store_relaxed(&a.note->begun, turn + 1);
+    over = gone(a.control) | gone(a.inside);  // memory of the host: they are under way while slots are filled
+  }
   for (uint32_t h = 0; h < (a.input_stride == 0 ? 1 : a.hosts); ++h) {
     if (a.input_stride == 0 || h != a.host) fill(a, turn, h);
   }
-  if (!grid_sync(&a.state->grid, a.control)) return;  // nobody reads the turn after this
-  bool ok = true;
-  if (block_id() == 0) {
-    const uint32_t kernel = a.signature.algorithm;  // waits for channels have no Word
-    for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
-      if (h == a.host) continue;
-      const PortChannel& port = static_cast<const PortChannel&>(a.ports[h]);
-      ok = port.putWithSignal(incoming(a, turn, a.host), outgoing(a, turn, h), sizeof(ExchangeHead) + given(a, a.host, h), kernel);
-    }
-    for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
-      if (h != a.host) ok = meet(a, turn, h);
-    }
-    // Who left before the end has the others wait in vain, until the same ends them.
-    if (!block_sync_and(ok)) return;
-  }
-  if (!grid_sync(&a.state->grid, a.control)) return;
+  block_sync();
+  if (!(block_id() == 0 ? lead(a, turn, over == 0) : follow(a, turn))) return;
   for (uint32_t h = 0; h < a.hosts; ++h) {
     if (h == a.host) continue;
     copy(static_cast<char*>(a.output) + h * a.stride, a.slots + incoming(a, turn, h) + sizeof(ExchangeHead), given(a, h, a.host),
          global_thread(), global_threads());
   }
-  if (global_thread() == 0) {
-    a.state->turn = turn + 1;
-    store_relaxed(&a.note->ended, turn + 1);
-  }
+  if (global_thread() == 0) store_relaxed(&a.note->ended, turn + 1);
 }
 
 }  // namespace collectives

@@ -32,7 +32,8 @@ static_assert(sizeof(ExchangeHead) == 64, "layout");
 struct ExchangeState {
   uint64_t turn;  // exchanges so far
   GridBarrier grid;
-  uint8_t pad[48];
+  uint32_t left;  // not 0: one was left before its end, and there are no more
+  uint8_t pad[44];
 };
 static_assert(sizeof(ExchangeState) == 64, "layout");
 
@@ -50,6 +51,7 @@ static_assert(sizeof(ExchangeNote) == 128, "layout");
 
 struct ExchangeArgs {
   WaitControl* control;
+  const WaitControl* inside;  // of the kernels inside the host, or null
   ExchangeState* state;
   ExchangeNote* note;
   const PortChannelHandle* ports;  // by host; that of the own host is not used
@@ -66,7 +68,7 @@ struct ExchangeArgs {
   uint32_t taker;   // 1 + the host that alone gets anything; 0: all do
   Signature signature;
 };
-static_assert(sizeof(ExchangeArgs) == 104 + sizeof(Signature), "layout");
+static_assert(sizeof(ExchangeArgs) == 112 + sizeof(Signature), "layout");
 
 }  // namespace collectives
 }  // namespace mscclpp

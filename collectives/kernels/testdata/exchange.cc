@@ -203,6 +203,85 @@ void disagreement(check::Job& job) {
   }
 }
 
+// What one stream of a rank does when nobody has told the host: two calls, one behind the
+// other, whatever has become of the first. Flags say when it may begin and that it has ended.
+struct Careless {
+  ExchangeArgs calls[2];
+  char* input;
+  const uint32_t* begin;
+  uint32_t* ended;
+};
+
+void careless(const Careless* c, const LaunchShape* shape) {
+  if (c->begin != nullptr) {
+    const uint32_t* word = c->begin;
+    if (!wait_until(nullptr, WaitSite{0, 0, 0, 1}, [word] { return load_acquire(word) == 1; })) return;
+  }
+  for (uint32_t k = 0; k < 2; ++k) {
+    const ExchangeArgs& a = c->calls[k];
+    if (a.hosts == 0) continue;
+    for (uint64_t i = 0; i < a.bytes; ++i) c->input[i] = letter(a.host, 0, k, i);
+    mscclpp_steps_exchange(&a, shape);
+  }
+  if (c->ended != nullptr) store_release(c->ended, 1u);
+}
+
+// A rank leaves an exchange that another one is late for, and has the next call behind it on
+// the stream. What it has sent for the first is what the others get, now or later.
+void left(check::Job& job) {
+  World w(job, Config{3, {1, 1, 1}, {1, 1, 1}});
+  uint32_t* over = job.alloc<uint32_t>(1);
+  char* outputs[3];
+  for (uint32_t h = 0; h < 3; ++h) {
+    Careless c = {{w.args[h], w.args[h]}, job.alloc<char>(kRoom), h == 2 ? over : nullptr, h == 0 ? over : nullptr};
+    for (ExchangeArgs& a : c.calls) {
+      a.input = c.input;
+      a.output = job.alloc<char>(3 * kRoom);
+      a.stride = kRoom;
+      a.bytes = a.signature.count = 64;
+    }
+    outputs[h] = static_cast<char*>(c.calls[0].output);
+    if (h != 0) c.calls[1].hosts = 0;
+    w.proxy(h);
+    job.launch(h, 1, 1, careless, c);
+  }
+  job.beside(0, [&] { // what host 0 has for the others is there
+    if (load_relaxed(&job.control(0)->abort) != 0 || load_acquire(w.counters[1 * 3 + 0]) == 0 || load_acquire(w.counters[2 * 3 + 0]) == 0) return false;
+    store_relaxed(&job.control(0)->abort, 1u);
+    return true;
+  });
+  job.run();
+  for (uint32_t h = 1; h < 3; ++h) {
+    uint32_t wrong = 0;
+    for (uint32_t from = 0; from < 3; ++from) {
+      for (uint64_t i = 0; i < 64 && from != h; ++i) wrong += outputs[h][from * kRoom + i] != letter(from, 0, 0, i);
+    }
+    job.expect(wrong == 0, "host %u: %u wrong bytes, from a call behind one that was left", h, wrong);
+  }
+  job.expect(w.rings[0].taken == 2 && w.args[0].state->turn == 0, "host 0 has sent %llu messages", (unsigned long long)w.rings[0].taken);
+}
+
+// An earlier kernel of the stream has left a wait: what the exchange would send is worth
+// nothing, and nobody gets it, also where that was a kernel of the ranks of the host.
+void behind(check::Job& job) {
+  for (uint32_t which = 0; which < 2; ++which) {
+    World w(job, kTwo);
+    WaitControl* inside = job.alloc<WaitControl>(1);
+    (which == 0 ? job.control(0) : inside)->reported = 1;
+    ExchangeArgs a = w.args[0];
+    a.inside = inside;
+    a.bytes = a.signature.count = 64;
+    a.input = job.alloc<char>(kRoom);
+    a.output = job.alloc<char>(2 * kRoom);
+    a.stride = kRoom;
+    w.proxy(0);
+    job.launch(0, 3, 2, mscclpp_steps_exchange, a);
+    job.run();
+    job.expect(w.rings[0].taken == 0, "%llu messages behind a wait that was left", (unsigned long long)w.rings[0].taken);
+    job.control(0)->reported = 0;
+  }
+}
+
 }  // namespace
 
 MSCCLPP_CHECK_MAIN({"two", [](check::Job& job) { results(job, kTwo, false); }}, {"two_apart", [](check::Job& job) { results(job, kTwo, true); }},
@@ -212,4 +291,4 @@ MSCCLPP_CHECK_MAIN({"two", [](check::Job& job) { results(job, kTwo, false); }}, 
                    {"three_one_gets", [](check::Job& job) { results(job, kThree, false, kOneGets); }},
                    {"three_one_gets_apart", [](check::Job& job) { results(job, kThree, true, kOneGets); }},
                    {"three_one_to_one", [](check::Job& job) { results(job, kThree, false, kOneToOne); }},
-                   {"disagreement", disagreement})
+                   {"disagreement", disagreement}, {"left", left}, {"behind", behind})
