@@ -8,8 +8,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// watch tells of what kernels have left in the note, and of counterparts that have left
-// the job while kernels wait for them. It makes no calls of the driver, so that it does
+// watch tells of what kernels have left in the note, of waits that they have left, here or
+// inside the host, and of counterparts that have left the job while kernels wait for them. It makes no calls of the driver, so that it does
 // not disturb a capture.
 func (d *direct) watch() {
 	defer close(d.ended)
@@ -36,6 +36,17 @@ func (d *direct) watch() {
 			world.Abort(err)
 			return
 		}
+		d.overdue()
+	}
+}
+
+// overdue ends the communicator with a wait that was left: what kernels behind it have given
+// the caller is worth nothing. Without it the next call would tell, if there is one; and of a
+// wait inside the host the communicator itself knows nothing.
+func (d *direct) overdue() {
+	_ = d.ports.courier.world.Overdue()
+	if g := d.ports.hierarchy.group; g != nil {
+		_ = g.Overdue()
 	}
 }
 

@@ -83,6 +83,7 @@ func (w *watch) loop(c *Comm) {
 			if err := c.misused(); err != nil {
 				c.comm.Abort(err)
 			}
+			_ = c.comm.Overdue() // ranks of a host among several have nobody else who asks
 			continue
 		}
 		now := w.running.Load()

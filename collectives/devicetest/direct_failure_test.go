@@ -135,6 +135,25 @@ func TestDirectAbsence(t *testing.T) {
 	})
 }
 
+// A kernel inside a host that has waited for too long ends the job, though the job's own
+// waits have nothing to do with it, and nobody makes another call.
+func TestDirectAbsenceInside(t *testing.T) {
+	overAdapters(t, "aabb", setting{limit: 2 * time.Second}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(sums(r, m.Addr(), 100, ""), sums(r, m.Addr(), 100, directly), r.settle(ctx), r.world.Barrier(ctx)); err != nil {
+			return err
+		}
+		if r.Rank() == 0 {
+			err = sums(r, m.Addr(), 100, directly)
+		}
+		err = errors.Join(err, until(ctx, 20*time.Second, "the end of the job", func() bool { return r.world.Err() != nil }))
+		return errors.Join(err, wants(r.world.Err(), framework.ErrPeer, "rank 1", "no progress within 2s"), r.world.Settle(ctx, r.stream))
+	})
+}
+
 // A counterpart that leaves the job in good order while kernels wait for it is named:
 // because it has left, or because its memory was not there any more.
 func TestDirectDeparture(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // closeTimeout bounds what Close does in transports and proxies.
@@ -67,15 +68,35 @@ func (c *Communicator) Check() error {
 		return nil
 	}
 	if c.Err() == nil {
-		peer := int(w.Peer)
-		if peer >= c.Size() || peer == c.Rank() {
-			peer = framework.NoPeer // a wait for several
-		}
-		c.Abort(&framework.Error{Op: "wait", Peer: peer, Err: fmt.Errorf(
-			"%w: no progress within %v: %s: expected count %d, seen %d",
-			framework.ErrPeer, time.Duration(w.Deadline), c.health.waitOf(w.Kernel, w.Channel), w.Expected, w.Seen)})
+		c.overdue(w)
 	}
 	return c.Err()
+}
+
+// Overdue is Check for who looks from time to time: it may run at the same time as Close.
+func (c *Communicator) Overdue() error {
+	c.health.mu.Lock()
+	var w device.WaitControl
+	late := c.cause == nil && !c.shut && atomic.LoadUint32(&c.control.words.Reported) == reportComplete
+	if late { // with mu: Close takes the words away
+		w = *c.control.words
+	}
+	c.health.mu.Unlock()
+	if late {
+		c.overdue(&w)
+	}
+	return c.Err()
+}
+
+// overdue ends the communicator with a wait that a kernel has left.
+func (c *Communicator) overdue(w *device.WaitControl) {
+	peer := int(w.Peer)
+	if peer >= c.Size() || peer == c.Rank() {
+		peer = framework.NoPeer // a wait for several
+	}
+	c.Abort(&framework.Error{Op: "wait", Peer: peer, Err: fmt.Errorf(
+		"%w: no progress within %v: %s: expected count %d, seen %d",
+		framework.ErrPeer, time.Duration(w.Deadline), c.health.waitOf(w.Kernel, w.Channel), w.Expected, w.Seen)})
 }
 
 // NameWaits has Check say what a kernel waited for. name is given the numbers with which
