@@ -61,7 +61,7 @@ func Published() []Measurement {
 	}
 	for _, t := range namespaceTimes {
 		hosts := Measurement{Source: oursTCP, Machine: shaped(), Hosts: t.hosts, Ranks: 2, File: "scaling/namespaces.jsonl", By: t.by()}
-		all = append(all, with(hosts, t.collective, t.algorithm, t.bytes, 0, true, t.time))
+		all = append(all, with(hosts, t.collective, t.algorithm, t.bytes, t.pieces(), true, t.time))
 	}
 	return all
 }
