@@ -179,6 +179,7 @@ func (p *ports) setUp() error {
 	}
 	if err != nil {
 		p.failed = fmt.Errorf("channels for collectives: %w", err)
+		p.comm.Abort(p.failed) // others may be in a part that this rank never comes to
 		return p.failed
 	}
 	p.ready = true

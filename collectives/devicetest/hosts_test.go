@@ -363,3 +363,39 @@ func TestAbsentOverHosts(t *testing.T) {
 		return errors.Join(wants(found(ctx, r), framework.ErrPeer, "rank 1"), r.world.Settle(ctx, r.stream))
 	})
 }
+
+// What a rank cannot make for its first call over hosts ends the job at once, for all ranks
+// and with the reason, and not when those who wait for it give up.
+func TestFirstCallWithoutMemory(t *testing.T) {
+	begun := time.Now()
+	hosts(t, []string{"a", "a", "b"}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		small, err := r.world.Alloc(1 << 16)
+		if err != nil {
+			return err
+		}
+		if r.Rank() == 0 {
+			for bytes := uint64(1 << 40); bytes >= 1<<20; { // all that is left
+				m, err := r.dev.Alloc(bytes)
+				if err != nil {
+					bytes /= 2
+					continue
+				}
+				defer m.Close()
+			}
+		}
+		if err := r.world.Barrier(ctx); err != nil {
+			return err
+		}
+		err = sums(r, small.Addr(), 1000, "")
+		if err == nil {
+			err = found(ctx, r)
+		}
+		if r.Rank() == 0 {
+			return wants(err, nil, "channels for collectives", "memory")
+		}
+		return wants(err, framework.ErrPeer, "rank 0", "channels for collectives")
+	})
+	if d := time.Since(begun); d > 15*time.Second {
+		t.Errorf("it took %v, expected some seconds at most", d)
+	}
+}
