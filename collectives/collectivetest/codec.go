@@ -18,7 +18,7 @@ type format struct {
 	largest                  uint64 // pattern of the largest finite value
 }
 
-var formats = map[device.DataType]format{
+var formats = [device.DataTypes]format{
 	device.Float16:       {5, 10, 15, true, 0x7bff},
 	device.BFloat16:      {8, 7, 127, true, 0x7f7f},
 	device.Float8E4M3:    {4, 3, 7, false, 0x7e},
@@ -26,27 +26,29 @@ var formats = map[device.DataType]format{
 	device.Float8E4M3B15: {4, 3, 15, false, 0x7f},
 }
 
-func (f format) decode(bits uint64) float64 {
-	m := float64(bits & (1<<f.mantissa - 1))
+// power is 2 to the n, of the exponents of normal numbers.
+func power(n int) float64 { return math.Float64frombits(uint64(n+1023) << 52) }
+
+// decode widens the mantissa and moves the exponent. All that tests fill and compare passes
+// here and through encode, so both do without the functions for any float.
+func (f *format) decode(bits uint64) float64 {
+	m := bits & (1<<f.mantissa - 1)
 	e := int(bits >> f.mantissa & (1<<f.exponent - 1))
-	sign := 1.0
-	if bits>>(f.mantissa+f.exponent)&1 == 1 {
-		sign = -1
-	}
+	sign := bits >> (f.mantissa + f.exponent) & 1 << 63
 	switch {
 	case f.infinite && e == 1<<f.exponent-1 && m == 0:
-		return math.Inf(int(sign))
+		return math.Float64frombits(math.Float64bits(math.Inf(1)) | sign)
 	case f.infinite && e == 1<<f.exponent-1:
 		return math.NaN()
 	case e == 0:
-		return sign * math.Ldexp(m, 1-f.bias-f.mantissa)
+		return math.Float64frombits(math.Float64bits(float64(m)*power(1-f.bias-f.mantissa)) | sign)
 	}
-	return sign * math.Ldexp(m+float64(int(1)<<f.mantissa), e-f.bias-f.mantissa)
+	return math.Float64frombits(sign | uint64(e-f.bias+1023)<<52 | m<<(52-f.mantissa))
 }
 
 // encode rounds to nearest, ties to even. Too large values saturate when the type
 // has one byte, else they become infinite.
-func (f format) encode(v float64) uint64 {
+func (f *format) encode(v float64) uint64 {
 	var sign uint64
 	if math.Signbit(v) {
 		sign = 1 << (f.mantissa + f.exponent)
@@ -55,11 +57,10 @@ func (f format) encode(v float64) uint64 {
 	if v == 0 {
 		return sign
 	}
-	_, e := math.Frexp(v)
-	e = max(e-1, 1-f.bias) // v = x * 2^e with x < 2
-	n := math.RoundToEven(math.Ldexp(v, f.mantissa-e))
+	e := max(int(math.Float64bits(v)>>52)-1023, 1-f.bias) // v = x * 2^e with x < 2
+	n := math.RoundToEven(v * power(f.mantissa-e))
 	bits := uint64(math.MaxInt32)
-	if n < math.Ldexp(1, 30) {
+	if n < 1<<30 {
 		// The carry of a mantissa that was rounded up goes into the exponent by itself.
 		bits = uint64(n) + uint64(e+f.bias-1)<<f.mantissa
 	}

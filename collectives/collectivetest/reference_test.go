@@ -10,7 +10,11 @@ import (
 
 // Every pattern of the small floats decodes to a value that encodes to it again.
 func TestSmallFloatsRoundTrip(t *testing.T) {
-	for dtype, f := range formats {
+	for dtype := range device.DataType(device.DataTypes) {
+		f := formats[dtype]
+		if f.mantissa == 0 {
+			continue
+		}
 		for bits := range uint64(1) << (f.exponent + f.mantissa + 1) {
 			v := f.decode(bits)
 			if magnitude := bits &^ (1 << (f.exponent + f.mantissa)); math.IsNaN(v) || magnitude > f.largest {

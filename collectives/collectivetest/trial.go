@@ -73,21 +73,23 @@ func (t Trial) Inputs(ranks int, seed uint64) [][]byte {
 
 // Expect computes a rank's output, nil where it gets none.
 func (t Trial) Expect(rank int, inputs [][]byte) []byte {
+	return t.expect(rank, inputs, func() []byte { return t.reduce(inputs) })
+}
+
+// reduce computes the reduction of all inputs, over their whole length.
+func (t Trial) reduce(inputs [][]byte) []byte {
+	want := make([]byte, len(inputs[0]))
+	Reference{}.Reduce(want, inputs, t.Type, t.Op, scale)
+	return want
+}
+
+func (t Trial) expect(rank int, inputs [][]byte, reduced func() []byte) []byte {
 	one := t.Count * t.Type.Size()
-	reduce := func(at int) []byte {
-		parts := make([][]byte, len(inputs))
-		for r := range parts {
-			parts[r] = inputs[r][at : at+one]
-		}
-		want := make([]byte, one)
-		Reference{}.Reduce(want, parts, t.Type, t.Op, scale)
-		return want
-	}
 	switch t.Kind {
 	case collectives.AllReduce:
-		return reduce(0)
+		return reduced()
 	case collectives.ReduceScatter:
-		return reduce(rank * one)
+		return reduced()[rank*one : (rank+1)*one]
 	case collectives.Broadcast:
 		return inputs[t.Root]
 	case collectives.AllGather:
@@ -106,7 +108,7 @@ func (t Trial) Expect(rank int, inputs [][]byte) []byte {
 		}
 	case collectives.Reduce:
 		if rank == t.Root {
-			return reduce(0)
+			return reduced()
 		}
 	}
 	return nil
@@ -165,10 +167,10 @@ const replays = 3
 // written, and nothing at all on a rank that gets none; and, unless in place, that the
 // input is what it was. The error says what is wrong.
 func (t Trial) Run(r Rig, seed uint64) error {
-	inputs := t.Inputs(r.Ranks, seed)
+	d := t.data(r.Ranks, seed)
 	nin, nout := t.Elements(r.Ranks)
 	size := t.Type.Size()
-	x := run{trial: t, rig: r, input: inputs[r.Rank], want: t.Expect(r.Rank, inputs), at: guard + t.Shift*size, nin: nin * size, nout: nout * size}
+	x := run{trial: t, rig: r, input: d.inputs()[r.Rank], want: t.expect(r.Rank, d.inputs(), d.reduced), at: guard + t.Shift*size, nin: nin * size, nout: nout * size}
 	x.in, x.out = place{r.In, x.at}, place{r.Out, x.at}
 	if t.InPlace && nout >= nin {
 		x.in = place{r.Out, x.at + t.own(r.Rank)}
