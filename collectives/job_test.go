@@ -34,9 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// prefault is what programs have, too: filling all scratch takes longer than most tests.
+var prefault = host.Prefault(1 << 20)
+
 // open makes one rank's communicator over an embedded shm transport.
 func open(ctx context.Context, boot framework.Bootstrap, o collectives.Options) (*collectives.Comm, func() error, error) {
-	dev, err := host.Open()
+	dev, err := host.Open(prefault)
 	if err != nil {
 		return nil, nil, err
 	}
