@@ -32,8 +32,10 @@
 // race of theirs.
 #if defined(__clang__)
 #define MSCCLPP_CHECK_QUIET __attribute__((noinline, disable_sanitizer_instrumentation))
+#define MSCCLPP_CHECK_INLINE __attribute__((always_inline, disable_sanitizer_instrumentation)) inline
 #else
 #define MSCCLPP_CHECK_QUIET __attribute__((noinline, no_sanitize("thread"), no_sanitize("address")))
+#define MSCCLPP_CHECK_INLINE __attribute__((always_inline, no_sanitize("thread"), no_sanitize("address"))) inline
 #endif
 
 extern "C" void mscclpp_check_switch(void** save, void* to);

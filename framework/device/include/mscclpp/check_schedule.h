@@ -92,7 +92,14 @@ class Schedule {
   // Runs all threads to their end.
   MSCCLPP_CHECK_QUIET void run() {
     now = this;
-    for (auto& t : threads_) t->fiber.start(&Schedule::enter, t.get());
+    for (auto& t : threads_) {
+      t->fiber.start(&Schedule::enter, t.get());
+      running_.push_back(t.get());
+    }
+    candidates_.resize(running_.size());
+    all_ = running_.data();
+    can_ = candidates_.data();
+    count_ = running_.size();
     while (alive_ > 0 || besideBusy()) {
       Thread* t = pick();
       const bool waited = t->in_wait;
@@ -104,9 +111,11 @@ class Schedule {
       if (t->state != State::kDone) continue;
       if (!t->daemon) --alive_;
       checkExit(*t->block);
+      forget(t);
     }
     for (auto& t : threads_) t->fiber.release();
     threads_.clear();
+    running_.clear();
     now = nullptr;
   }
 
@@ -227,45 +236,56 @@ class Schedule {
     openIfComplete(&b);
   }
 
+  // From here to pick() nothing is called but what is inlined: these run for each thread at each
+  // switch, and a container's functions, which are instrumented, would be most of a run.
+
   // Whether it makes sense to run the thread: a wait that was polled twice since
   // anything happened would be polled in vain.
-  MSCCLPP_CHECK_QUIET bool runnable(const Thread& t) const {
-    switch (t.state) {
+  MSCCLPP_CHECK_INLINE bool runnable(const Thread* t) const {
+    switch (t->state) {
       case State::kDone: return false;
-      case State::kBarrier: return t.generation != t.block->generation;
-      case State::kWaiting: return t.stale < 2 || t.known != progress_;
+      case State::kBarrier: return t->generation != t->block->generation;
+      case State::kWaiting: return t->stale < 2 || t->known != progress_;
       default: return true;
     }
   }
 
   // What works beside the kernels finishes what they have left it.
   MSCCLPP_CHECK_QUIET bool besideBusy() const {
-    for (auto& t : threads_) {
-      if (t->daemon && t->state != State::kDone && runnable(*t)) return true;
+    for (size_t i = 0; i < count_; ++i) {
+      if (all_[i]->daemon && runnable(all_[i])) return true;
     }
     return false;
+  }
+
+  // Takes a thread that is done from the list. The others keep their order, and their turns.
+  MSCCLPP_CHECK_QUIET void forget(const Thread* t) {
+    size_t at = 0;
+    while (all_[at] != t) ++at;
+    --count_;
+    for (size_t i = at; i < count_; ++i) all_[i] = all_[i + 1];
+    if (last_ >= at) last_ = last_ != 0 ? last_ - 1 : count_ != 0 ? count_ - 1 : 0;
   }
 
   MSCCLPP_CHECK_QUIET Thread* pick() {
     if (++steps_ > kMaxSteps) fail(kDeadlock, "livelock: %llu steps without an end", static_cast<unsigned long long>(steps_));
     if (mode_ == kPlain) {
-      for (size_t k = 1; k <= threads_.size(); ++k) {
-        const size_t i = (last_ + k) % threads_.size();
-        if (runnable(*threads_[i])) return threads_[last_ = i].get();
+      for (size_t k = 0, i = last_; k < count_; ++k) {
+        i = i + 1 < count_ ? i + 1 : 0;
+        if (runnable(all_[i])) return all_[last_ = i];
       }
       deadlock();
     }
-    candidates_.clear();
-    for (auto& t : threads_) {
-      if (runnable(*t)) candidates_.push_back(t.get());
+    size_t can = 0;
+    Thread* best = nullptr;
+    for (size_t i = 0; i < count_; ++i) {
+      Thread* t = all_[i];
+      if (!runnable(t)) continue;
+      if (best == nullptr || t->priority > best->priority) best = t;
+      can_[can++] = t;
     }
-    if (candidates_.empty()) deadlock();
-    if (!by_priority_) return candidates_[random_.below(static_cast<uint32_t>(candidates_.size()))];
-    Thread* best = candidates_.front();
-    for (auto* t : candidates_) {
-      if (t->priority > best->priority) best = t;
-    }
-    return best;
+    if (can == 0) deadlock();
+    return by_priority_ ? best : can_[random_.below(static_cast<uint32_t>(can))];
   }
 
   [[noreturn]] void deadlock() {
@@ -312,7 +332,10 @@ class Schedule {
   size_t last_ = 0;     // who ran last, in plain order
   size_t alive_ = 0;    // threads that are neither done nor daemons
   std::vector<std::unique_ptr<Thread>> threads_;
-  std::vector<Thread*> candidates_;
+  std::vector<Thread*> running_, candidates_;
+  Thread** all_ = nullptr;  // those that are not done, in running_
+  Thread** can_ = nullptr;  // those of them that can get on, in candidates_
+  size_t count_ = 0;        // of all_
 };
 
 }  // namespace check
