@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +32,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "kernels for tests:", err)
 		os.Exit(1)
 	}
+	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. With one for
+	// each rank nobody waits for that: ranks of a real job have processes of their own.
+	runtime.GOMAXPROCS(max(16, runtime.NumCPU()))
 	os.Exit(m.Run())
 }
 

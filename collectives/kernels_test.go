@@ -67,7 +67,7 @@ func TestKernelsOnGrids(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // 10 to 100 s where nothing else runs
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // up to 15 s where nothing else runs, and twice that to compile
 				defer cancel()
 				r, err := check.Run(ctx, executable, m)
 				if err != nil || r.Exit != 0 {

@@ -40,6 +40,7 @@ func TestLeavingOverHosts(t *testing.T) {
 				continue // there is one level
 			}
 			t.Run(name+" "+layout, func(t *testing.T) {
+				t.Parallel() // nearly all of it is waiting
 				hosts(t, strings.Split(layout, ""), true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
 					for i := range 2 {
 						if err := call(c); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,6 +27,9 @@ func TestMain(m *testing.M) {
 	if algorithm := os.Getenv(childMode); algorithm != "" {
 		os.Exit(child(algorithm))
 	}
+	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. With one for
+	// each rank nobody waits for that: ranks of a real job have processes of their own.
+	runtime.GOMAXPROCS(max(16, runtime.NumCPU()))
 	code := m.Run()
 	for _, dir := range []string{imageFolder, adapterFolder} {
 		if dir != "" {
