@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. With one for
+	// each rank nobody waits for that: ranks of a real job have processes of their own.
+	runtime.GOMAXPROCS(max(16, runtime.NumCPU()))
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if imageFolder != "" {
 			os.RemoveAll(imageFolder)

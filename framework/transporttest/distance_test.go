@@ -2,6 +2,7 @@ package transporttest_test
 
 import (
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -19,6 +20,9 @@ func TestMain(m *testing.M) {
 		plugins.Serve(func(struct{}) (framework.Transport, error) { return loopback.New(), nil })
 		return
 	}
+	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. With one for
+	// each rank nobody waits for that: ranks of a real job have processes of their own.
+	runtime.GOMAXPROCS(max(16, runtime.NumCPU()))
 	os.Exit(m.Run())
 }
 

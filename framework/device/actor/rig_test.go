@@ -1,6 +1,7 @@
 package actor_test
 
 import (
+	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -25,6 +26,13 @@ type rig struct {
 	arch   string
 	arena  []byte // of which scratch hands out pieces
 	used   int
+}
+
+func TestMain(m *testing.M) {
+	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. With one for
+	// each rank nobody waits for that: ranks of a real job have processes of their own.
+	runtime.GOMAXPROCS(max(16, runtime.NumCPU()))
+	os.Exit(m.Run())
 }
 
 // newRig builds the actor's images for one architecture, which this processor has
