@@ -187,3 +187,34 @@ func TestExpect(t *testing.T) {
 		}
 	}
 }
+
+// Ranks of a process share the data of one trial, and never that of another.
+func TestSharedData(t *testing.T) {
+	const ranks = 3
+	x := Trial{Kind: collectives.ReduceScatter, Count: 100, Type: device.Int32, Op: device.PreMulSum}
+	d := x.data(ranks, seed)
+	if x.data(ranks, seed) != d {
+		t.Error("two ranks compute the same data")
+	}
+	for name, other := range map[string]*data{
+		"seed": x.data(ranks, seed+1), "ranks": x.data(ranks+1, seed),
+		"count": Trial{Kind: x.Kind, Count: 101, Type: x.Type, Op: x.Op}.data(ranks, seed),
+		"type":  Trial{Kind: x.Kind, Count: 100, Type: device.Uint32, Op: x.Op}.data(ranks, seed),
+		"op":    Trial{Kind: x.Kind, Count: 100, Type: x.Type, Op: device.Sum}.data(ranks, seed),
+	} {
+		if other == d {
+			t.Errorf("trials of another %s have the same data", name)
+		}
+	}
+	for rank := range ranks { // each has its own part of what is reduced at once
+		parts := make([][]byte, ranks)
+		for r, in := range x.Inputs(ranks, seed) {
+			parts[r] = in[400*rank:][:400]
+		}
+		want := make([]byte, 400)
+		Reference{}.Reduce(want, parts, x.Type, x.Op, scale)
+		if got := x.expect(rank, d.inputs(), d.reduced); string(got) != string(want) {
+			t.Errorf("rank %d: not the reduction of its part", rank)
+		}
+	}
+}
