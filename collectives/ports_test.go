@@ -62,7 +62,7 @@ func hostsOver(t *testing.T, at []string, signal framework.Signal, o collectives
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	one := func(r int, boot framework.Bootstrap) error {
-		dev, err := host.Open()
+		dev, err := host.Open(prefault)
 		if err != nil {
 			return err
 		}
