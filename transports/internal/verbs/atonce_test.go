@@ -17,12 +17,17 @@ func words(kind, n uint64) (fst, snd uint64) { return n, 1<<41 | kind<<50 }
 // atOnce has the proxy of a rig perform a trigger without the ring, once its thread lets it.
 func (r *rig) atOnce(kind, n uint64) (done bool) {
 	r.t.Helper()
+	return r.taken(words(kind, n))
+}
+
+func (r *rig) taken(fst, snd uint64) (done bool) {
+	r.t.Helper()
 	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); {
-		if taken, done := r.proxy.(framework.Helper).Perform(words(kind, n)); taken {
+		if taken, done := r.proxy.(framework.Helper).Perform(fst, snd); taken {
 			return done
 		}
 	}
-	r.t.Fatalf("a trigger of kind %d was not taken within 20 s: %v", kind, r.ring.Err())
+	r.t.Fatalf("trigger %#x %#x was not taken within 20 s: %v", fst, snd, r.ring.Err())
 	return false
 }
 
@@ -84,9 +89,8 @@ func TestAtOnceOfTwoSemaphores(t *testing.T) {
 		if n > 3 {
 			r.atOnce(device.TriggerData|device.TriggerSignal, 8)
 		}
-		taken, done := r.proxy.(framework.Helper).Perform(fst, snd|1<<53)
-		if !taken || !done {
-			t.Fatalf("signal %d of the second semaphore: taken %v, done %v", n, taken, done)
+		if !r.taken(fst, snd|1<<53) {
+			t.Fatalf("signal %d of the second semaphore is not complete", n)
 		}
 		second := *(*uint64)(unsafe.Add(r.counters.Addr(), 16))
 		if first := 1 + max(n, 3) - 3; r.count() != first || second != n+1 {
