@@ -47,6 +47,9 @@
 // next call, or by Check: the death of a peer, and with Options.Signatures "always"
 // that ranks have called different things, in which case no data was moved. With
 // "stall" a watch compares what ranks have begun, and ends the communicator.
+// Behind an end nothing is worth anything that calls under way have put into buffers, also
+// where a rank's own kernels had ended well: that rank learns of it a moment later, by its
+// next call, by Check or Close.
 //
 // Calls can be captured into graphs once the collective was called outside of one, with
 // the type if it reduces: that loads the kernels of all sizes, as Prepare does. What a

@@ -36,8 +36,7 @@ type courier struct {
 	closed  chan struct{}
 
 	mark gpu.Mark // behind the last call
-	last gpu.Stream
-	any  bool // there was one
+	any  bool     // there was one
 }
 
 // The memory of the host that everything passes through: regions for what is sent, and
@@ -222,10 +221,10 @@ func (t *trip) follow() {
 	if t.captured { // when a graph is launched, and where, is the program's affair
 		return
 	}
-	if k.any && k.last != t.stream {
+	if k.any { // also on the same stream, by its number: that may be one made since
 		t.err = k.mark.Wait(t.stream)
 	}
-	k.last, k.any = t.stream, true
+	k.any = true
 }
 
 // region is room on the host for a piece. The stream waits until the host has done with

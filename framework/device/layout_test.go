@@ -32,7 +32,7 @@ func TestLayoutsAreThoseOfCpp(t *testing.T) {
 }
 
 func TestLayoutFileIsCurrent(t *testing.T) {
-	layouttest.Regenerate(t, "testdata/layout.cc", "testdata/layout.json", "-Iinclude")
+	layouttest.Regenerate(t, "testdata/layout.cc", "testdata/layout.json", "include")
 }
 
 // A comparison that cannot fail shows nothing.

@@ -64,10 +64,20 @@ func Compare(t testing.TB, name string, original Struct, twin any) {
 
 func plain(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
-// Regenerate compiles and runs the C++ program that prints layouts and fails the
-// test unless it prints what file holds. It skips where there is no C++ compiler.
-func Regenerate(t testing.TB, program, file string, flags ...string) {
+// Build compiles a C++ program, which includes headers from the folder include alone, and
+// returns where it is. It skips where there is no compiler.
+func Build(t testing.TB, program, include string, flags ...string) string {
 	t.Helper()
+	// A result of a test is kept for as long as the files that the test itself has read are the same.
+	headers, err := filepath.Glob(filepath.Join(include, "*", "*.h"))
+	if err != nil || len(headers) == 0 {
+		t.Fatalf("headers in %s: %v, %d", include, err, len(headers))
+	}
+	for _, f := range append(headers, program) {
+		if _, err := os.ReadFile(f); err != nil {
+			t.Fatal(err)
+		}
+	}
 	cxx := ""
 	for _, name := range []string{"g++", "clang++-19", "clang++"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -78,12 +88,19 @@ func Regenerate(t testing.TB, program, file string, flags ...string) {
 	if cxx == "" {
 		t.Skip("no C++ compiler")
 	}
-	bin := filepath.Join(t.TempDir(), "layout")
-	args := append([]string{"-std=c++11", "-Wall", "-Wextra", "-Werror", "-Wno-invalid-offsetof"}, flags...)
+	bin := filepath.Join(t.TempDir(), "program")
+	args := append([]string{"-Wall", "-Wextra", "-Werror", "-I" + include}, flags...)
 	if out, err := exec.Command(cxx, append(args, program, "-o", bin)...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", program, err, out)
 	}
-	got, err := exec.Command(bin).Output()
+	return bin
+}
+
+// Regenerate compiles and runs the C++ program that prints layouts and fails the
+// test unless it prints what file holds. It skips where there is no C++ compiler.
+func Regenerate(t testing.TB, program, file, include string) {
+	t.Helper()
+	got, err := exec.Command(Build(t, program, include, "-std=c++11", "-Wno-invalid-offsetof")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,9 @@
 
 namespace mscclpp {
 
-// A channel number for waits within the rank: they end because another wait did, and
-// have nothing to report.
+// A channel number for waits within the rank. They end because another wait did, have
+// nothing to report, and no deadline: who left by itself a moment before the last data came
+// would leave its part of the work undone, and nobody would say so.
 constexpr uint32_t kNoReport = 0xffffffffu;
 
 // What is waited for, for the report.
@@ -36,6 +37,16 @@ MSCCLPP_DEVICE auto poll_ready(F& ready, uint64_t& seen, int) -> decltype(ready(
 template <class F>
 MSCCLPP_DEVICE auto poll_ready(F& ready, uint64_t&, long) -> decltype(ready()) {
   return ready();
+}
+
+// Whether a wait has to be left, whatever its deadline.
+MSCCLPP_DEVICE bool told(const WaitControl* c, uint32_t channel) {
+  return load_relaxed(&c->abort) != 0 || (channel == kNoReport && load_relaxed(&c->reported) != 0);
+}
+
+// When it has to be left by itself, in nanoseconds; 0: never.
+MSCCLPP_DEVICE uint64_t limit_of(const WaitControl* c, uint32_t channel) {
+  return channel == kNoReport ? 0 : load_relaxed(&c->deadline);
 }
 
 // The words are memory of the host, where few devices can do more than be atomic to themselves:
@@ -87,8 +98,8 @@ MSCCLPP_DEVICE bool wait_slow(WaitControl* c, const WaitSite& site, F& ready, ui
   for (uint32_t polls = 1;; ++polls) {
     if (poll_ready(ready, seen, 0)) return true;
     if (polls % kPollsPerLook != 0 || c == nullptr) continue;
-    bool leave = load_relaxed(&c->abort) != 0;
-    const uint64_t limit = load_relaxed(&c->deadline);
+    bool leave = told(c, site.channel);
+    const uint64_t limit = limit_of(c, site.channel);
     if (limit != 0) {
       const uint64_t now = now_ns();
       if (start == 0) start = now;
@@ -129,8 +140,8 @@ __attribute__((noinline)) bool wait_slow(WaitControl* c, const WaitSite& site, F
     }
     waited = now_ns() - start;
     if (c == nullptr) continue;
-    const uint64_t limit = load_relaxed(&c->deadline);
-    if (load_relaxed(&c->abort) != 0 || (limit != 0 && waited > limit)) {
+    const uint64_t limit = limit_of(c, site.channel);
+    if (told(c, site.channel) || (limit != 0 && waited > limit)) {
       // A condition that came true in the meantime still counts as success.
       if (poll_ready(ready, seen, 0)) return true;
       report(c, site, seen);
@@ -155,7 +166,7 @@ MSCCLPP_DEVICE bool wait_until(const WaitControl* control, const WaitSite& site,
       check::progress();
       return true;
     }
-    if (c != nullptr && load_relaxed(&c->abort) != 0) {
+    if (c != nullptr && detail::told(c, site.channel)) {
       detail::report(c, site, seen);
       check::left();
       return false;
@@ -183,8 +194,8 @@ __device__ __noinline__ inline
 #endif
 uint64_t look(WaitControl* c, uint64_t start, uint32_t kernel, uint32_t channel, uint32_t peer, uint64_t expected) {
   if (c == nullptr) return 0;
-  bool leave = load_relaxed(&c->abort) != 0;
-  const uint64_t limit = load_relaxed(&c->deadline);
+  bool leave = told(c, channel);
+  const uint64_t limit = limit_of(c, channel);
   if (limit != 0) {
     const uint64_t now = now_ns();
     if (start == 0) start = now;
