@@ -166,24 +166,29 @@ func (p *ports) setUp() error {
 		err = p.comm.Survey(ctx, framework.KindPort)
 	}
 	if err == nil {
-		err = p.open(ctx)
+		err = p.allocate()
 	}
-	if err == nil && p.hierarchy != nil {
-		err = p.hierarchy.open(ctx)
+	linked := true
+	if err == nil {
+		err = p.link(ctx)
+		linked = err == nil
 	}
-	if err == nil && p.hierarchy != nil {
-		err = p.hierarchy.direct.open(ctx)
+	if h := p.hierarchy; h != nil {
+		for _, open := range []func(context.Context) error{h.open, h.direct.open, h.packets.open} {
+			if err == nil {
+				err = open(ctx)
+			}
+		}
 	}
-	if err == nil && p.hierarchy != nil {
-		err = p.hierarchy.packets.open(ctx)
+	if err == nil {
+		p.ready = true
+		return nil
 	}
-	if err != nil {
-		p.failed = fmt.Errorf("channels for collectives: %w", err)
+	p.failed = fmt.Errorf("channels for collectives: %w", err)
+	if linked { // or both ranks of a pair know that nothing joins them, and may go on with less
 		p.comm.Abort(p.failed) // others may be in a part that this rank never comes to
-		return p.failed
 	}
-	p.ready = true
-	return nil
+	return p.failed
 }
 
 // settled ends the communicator with a wait for a rank that has left, since others may
@@ -205,10 +210,9 @@ func (p *ports) settled(err error) error {
 	return err
 }
 
-// open makes slots and channels. All ranks come here in their first collective, and
-// meet in pairs.
-func (p *ports) open(ctx context.Context) error {
-	n, rank := p.comm.Size(), p.comm.Rank()
+// allocate makes the memory for slots.
+func (p *ports) allocate() error {
+	n := p.comm.Size()
 	p.lanes = make([]lane, n)
 	bytes := uint64(n) * portSlots * (slotHead + p.piece)
 	if p.hierarchy != nil {
@@ -221,6 +225,12 @@ func (p *ports) open(ctx context.Context) error {
 	if p.in, err = p.comm.Alloc(bytes); err != nil {
 		return fmt.Errorf("slots: %w", err)
 	}
+	return nil
+}
+
+// link makes the channels. All ranks come here in their first collective, and meet in pairs.
+func (p *ports) link(ctx context.Context) (err error) {
+	n, rank := p.comm.Size(), p.comm.Rank()
 	for round := range n {
 		peer := (round - rank + n) % n // whose peer this rank is in the same round
 		if peer == rank {

@@ -51,7 +51,7 @@ func newDuo(ctx context.Context, piece uint64) (*duo, error) {
 				return
 			}
 			p := &ports{comm: world, piece: piece, describe: func(s *signature) string { return fmt.Sprint(*s) }}
-			d.ranks[i], failed[i] = p, p.open(ctx)
+			d.ranks[i], failed[i] = p, errors.Join(p.allocate(), p.link(ctx))
 		})
 		d.ended = append(d.ended, boot.Close, dev.Close)
 	}
