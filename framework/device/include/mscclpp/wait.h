@@ -39,14 +39,22 @@ MSCCLPP_DEVICE auto poll_ready(F& ready, uint64_t&, long) -> decltype(ready()) {
   return ready();
 }
 
+// Whether waits of this kind end by themselves. For AMD all do: clang 19 makes code of what
+// follows that is another one in each build, and nothing launches it yet.
+#if MSCCLPP_TARGET_HIP
+MSCCLPP_DEVICE constexpr bool alone(uint32_t) { return true; }
+#else
+MSCCLPP_DEVICE constexpr bool alone(uint32_t channel) { return channel != kNoReport; }
+#endif
+
 // Whether a wait has to be left, whatever its deadline.
 MSCCLPP_DEVICE bool told(const WaitControl* c, uint32_t channel) {
-  return load_relaxed(&c->abort) != 0 || (channel == kNoReport && load_relaxed(&c->reported) != 0);
+  return load_relaxed(&c->abort) != 0 || (!alone(channel) && load_relaxed(&c->reported) != 0);
 }
 
 // When it has to be left by itself, in nanoseconds; 0: never.
 MSCCLPP_DEVICE uint64_t limit_of(const WaitControl* c, uint32_t channel) {
-  return channel == kNoReport ? 0 : load_relaxed(&c->deadline);
+  return alone(channel) ? load_relaxed(&c->deadline) : 0;
 }
 
 // The words are memory of the host, where few devices can do more than be atomic to themselves:
