@@ -114,8 +114,7 @@ MSCCLPP_DEVICE bool lead(const ExchangeArgs& a, uint64_t turn, bool ok) {
 }
 
 // follow is the part of the other blocks: they have filled their part, and wait for what the
-// first one says. The deadline is for it alone. A block that left by itself a moment before
-// the last message came would have its part of the output stay what it was, and nobody say so.
+// first one says. The deadline is for it alone.
 MSCCLPP_DEVICE bool follow(const ExchangeArgs& a, uint64_t turn) {
   bool on = true, left = false;
   if (thread_id() == 0) {
@@ -126,7 +125,7 @@ MSCCLPP_DEVICE bool follow(const ExchangeArgs& a, uint64_t turn) {
       left = load_acquire_device(&s->left) != 0;
       return left || load_acquire_device(&s->turn) != turn;
     };
-    while (on && !wait_brief(a.control, site, told)) on = !aborted(a.control);
+    on = wait_brief(a.control, site, told);
   }
   return block_sync_and(on && !left);
 }
