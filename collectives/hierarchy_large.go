@@ -60,19 +60,24 @@ type course struct {
 // gets reports whether a host is to have the result.
 func (x course) gets(g int) bool { return !x.rooted || x.gives != (g == x.home) }
 
+// spare reports whether this rank reduces for a root, and has no use for the result.
+func (h *hierarchy) spare(c *Call, way course) bool {
+	return way.rooted && h.ports.comm.Rank() != c.Root
+}
+
 // slices reports whether a host has slices of an exchange in two steps.
 func (x course) slices(g int) bool { return !x.rooted || g != x.home }
 
 func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
-	return h.reduceTo(ctx, c, course{}, true)
+	return h.reduceTo(ctx, c, course{})
 }
 
 // reduceTo takes each piece through three or four stages: a reduce-scatter inside,
 // one step between hosts or two, an all-gather inside. While a piece is between hosts,
 // the next is reduced. A rank is never two pieces ahead of another of its host, nor
 // these of their counterparts, so that a slot is free before it is needed. A root waits for
-// its counterparts, who wait for nobody but each other. output: this rank's buffer is to have the result.
-func (h *hierarchy) reduceTo(ctx context.Context, c *Call, way course, output bool) error {
+// its counterparts, who wait for nobody but each other.
+func (h *hierarchy) reduceTo(ctx context.Context, c *Call, way course) error {
 	element := uint64(c.Type.Size())
 	size := h.piece(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
@@ -93,7 +98,7 @@ func (h *hierarchy) reduceTo(ctx context.Context, c *Call, way course, output bo
 			}
 		}
 		if j := k - behind; j >= 0 {
-			if err := h.end(ctx, c, &under[j%3], split, output); err != nil {
+			if err := h.end(ctx, c, &under[j%3], split); err != nil {
 				return err
 			}
 		}
@@ -141,16 +146,16 @@ func (h *hierarchy) complete(ctx context.Context, c *Call, x *exchanged, split b
 }
 
 // end completes this rank's share, and gathers the shares of the host. Kernels that gather
-// do it for all of a host.
-func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split, output bool) error {
+// do it for all of a host, where a root is alone in having an output.
+func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split bool) error {
 	if err := h.complete(ctx, c, x, split); err != nil || !x.gets(h.host) {
 		return err
 	}
-	bytes := x.count * uint64(c.Type.Size())
-	if !output {
-		return h.gather(c, x.share, x.count, h.spaces[spacePadded].bytes(bytes))
+	element := uint64(c.Type.Size())
+	if h.spare(c, x.course) {
+		return h.gather(c, x.share, x.count, h.spaces[spacePadded].bytes(x.count*element))
 	}
-	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*uint64(c.Type.Size())), bytes))
+	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*element), x.count*element))
 }
 
 // sum reduces what the hosts have in their order: own is that of this one, and theirs

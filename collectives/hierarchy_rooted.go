@@ -49,7 +49,7 @@ func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
 	for k := range pieces {
 		at := uint64(k) * size
 		x := &under[k%3]
-		*x = exchanged{course: course{true, true, home}, at: at, count: min(size, c.Count-at)}
+		*x = exchanged{course: course{rooted: true, gives: true, home: home}, at: at, count: min(size, c.Count-at)}
 		own := h.mine(x.count)
 		if h.host == home {
 			out := view(unsafe.Add(c.Output, at*element), x.count*element)
@@ -138,5 +138,5 @@ func (h *hierarchy) sumSmall(ctx context.Context, c *Call, own, out []byte) erro
 // reduceLarge is an all-reduce of which the root's host alone gets the sum: the same bits.
 func (h *hierarchy) reduceLarge(ctx context.Context, c *Call) error {
 	home, _ := h.find(c.Root)
-	return h.reduceTo(ctx, c, course{rooted: true, home: home}, h.ports.comm.Rank() == c.Root)
+	return h.reduceTo(ctx, c, course{rooted: true, home: home})
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // watch tells of what kernels have left in the note, of waits that they have left, here or
-// inside the host, and of counterparts that have left the job while kernels wait for them. It makes no calls of the driver, so that it does
-// not disturb a capture.
+// inside the host, and of counterparts that have left the job while kernels wait for them.
+// It makes no calls of the driver, so that it does not disturb a capture.
 func (d *direct) watch() {
 	defer close(d.ended)
 	tick := time.NewTicker(stallTick)

@@ -77,10 +77,10 @@ func (t *trip) ownBytes(count uint64) uint64 {
 	return (own.to - own.from) * uint64(t.call.Type.Size())
 }
 
-func (t *trip) allReduceLarge() { t.reduceTo(course{}, true) }
+func (t *trip) allReduceLarge() { t.reduceTo(course{}) }
 
 // reduceTo takes each piece through the same stages as on the host.
-func (t *trip) reduceTo(way course, output bool) {
+func (t *trip) reduceTo(way course) {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
 	size := h.piece(c.Count, element)
@@ -105,9 +105,9 @@ func (t *trip) reduceTo(way course, output bool) {
 			x := under[j%3]
 			t.await(t.tell(func(ctx context.Context) error { return h.complete(ctx, c, &x.exchanged, split) }, x.region))
 			t.copy(t.place(j%3), x.addr, uint64(len(x.share)))
-			out := t.place(placePadded) // kernels that gather do it for all of a host
-			if output {
-				out = address(c.Output) + uintptr(x.at*element)
+			out := address(c.Output) + uintptr(x.at*element)
+			if h.spare(c, way) {
+				out = t.place(placePadded)
 			}
 			t.gather(t.place(j%3), x.count, out)
 		}

@@ -49,7 +49,7 @@ func (t *trip) broadcastLarge() {
 		if h.host == home {
 			purpose = forSending
 		}
-		x := &passing{exchanged{course: course{true, true, home}, at: from, count: count}, t.region(purpose)}
+		x := &passing{exchanged{course: course{rooted: true, gives: true, home: home}, at: from, count: count}, t.region(purpose)}
 		x.share = x.bytes[:t.ownBytes(count)]
 		if h.host == home {
 			in := out
@@ -105,5 +105,5 @@ func (t *trip) reduceSmall() {
 // reduceLarge is an all-reduce of which the root's host alone gets the sum.
 func (t *trip) reduceLarge() {
 	home, _ := t.ports.hierarchy.find(t.call.Root)
-	t.reduceTo(course{rooted: true, home: home}, t.ports.comm.Rank() == t.call.Root)
+	t.reduceTo(course{rooted: true, home: home})
 }

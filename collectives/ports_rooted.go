@@ -15,18 +15,18 @@ const (
 
 // inSteps reports whether a call with a root goes in two steps.
 func (p *ports) inSteps(bytes uint64) bool {
-	spared := uint64(p.comm.Size()) - 2
-	return spared > 0 && bytes >= messageBytes+latencyBytes/spared
+	n := uint64(p.comm.Size())
+	return n > 2 && bytes >= messageBytes+latencyBytes/(n-2)
 }
 
 // segments calls f for each piece of a buffer that is cut in segments, with a function that
 // says where that of a rank is. The root has none.
 func (p *ports) segments(bytes uint64, root int, f func(of func(b []byte, rank int) []byte) error) error {
 	n := uint64(p.comm.Size()) - 1
-	whole := n * min(p.piece, max(messageBytes, min(overlapPiece, lines(bytes/n/piecesOfCall))))
+	whole := n * min(p.piece, max(messageBytes, min(overlapPiece, wholeLines(bytes/n/piecesOfCall))))
 	for at := uint64(0); at < bytes; at += whole {
 		rest := min(whole, bytes-at)
-		each := lines((rest + n - 1) / n)
+		each := wholeLines((rest + n - 1) / n) // aligned for all types
 		err := f(func(b []byte, rank int) []byte {
 			if rank > root {
 				rank--
@@ -39,9 +39,6 @@ func (p *ports) segments(bytes uint64, root int, f func(of func(b []byte, rank i
 	}
 	return nil
 }
-
-// lines rounds up to whole ones, so that segments are aligned for all types.
-func lines(bytes uint64) uint64 { return (bytes + line - 1) / line * line }
 
 // sendSegments posts one of each other rank that has one.
 func (p *ports) sendSegments(ctx context.Context, root int, segment func(of int) []byte) error {

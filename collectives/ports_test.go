@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"sync"
@@ -59,6 +60,44 @@ func hosts(t *testing.T, at []string, network bool, o collectives.Options, f fun
 // hostsOver is hosts with a network that signals in some way, and may be another one for some ranks.
 func hostsOver(t *testing.T, at []string, signal framework.Signal, o collectives.Options, f func(ctx context.Context, c *collectives.Comm) error, change ...func(rank int, wire framework.Transport) framework.Transport) {
 	t.Helper()
+	across := func(r int, plain framework.Transport) (w framework.Transport) {
+		w = wire{portsOnly{plain}, signal}
+		for _, f := range change {
+			w = f(r, w)
+		}
+		return w
+	}
+	ranks := local{at: at, offers: []offer{asItIs, across}}
+	if signal == "" {
+		ranks.offers = ranks.offers[:1]
+	}
+	ranks.run(t, func(ctx context.Context, world *comm.Communicator) error {
+		c, err := collectives.New(ctx, world, o)
+		if err != nil {
+			return err
+		}
+		if err = f(ctx, c); err != nil {
+			world.Abort(err)
+		}
+		return errors.Join(err, c.Close(), c.Close())
+	})
+}
+
+// offer makes a transport of a rank of what shares memory.
+type offer func(rank int, plain framework.Transport) framework.Transport
+
+func asItIs(_ int, plain framework.Transport) framework.Transport { return plain }
+
+// local is a job in this process whose ranks say that they are on several hosts.
+type local struct {
+	at       []string // by rank
+	offers   []offer  // in order of preference
+	log      *slog.Logger
+	together bool // ranks leave when all have ended: who is earlier would end the wait of another
+}
+
+func (l local) run(t *testing.T, f func(ctx context.Context, world *comm.Communicator) error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	one := func(r int, boot framework.Bootstrap) error {
@@ -70,45 +109,34 @@ func hostsOver(t *testing.T, at []string, signal framework.Signal, o collectives
 		config := shm.Config{}.Defaults()
 		config.Images = images
 		var all []*comm.Transport
-		for _, wrap := range []func(framework.Transport) framework.Transport{
-			func(t framework.Transport) framework.Transport { return t },
-			func(t framework.Transport) (w framework.Transport) {
-				w = wire{portsOnly{t}, signal}
-				for _, f := range change {
-					w = f(r, w)
-				}
-				return w
-			},
-		}[:map[bool]int{false: 1, true: 2}[signal != ""]] {
-			inner, err := shm.New(config)
+		for _, made := range l.offers {
+			plain, err := shm.New(config)
 			if err != nil {
 				return err
 			}
-			tr, err := comm.NewTransport(ctx, wrap(inner), "embedded")
+			tr, err := comm.NewTransport(ctx, made(r, plain), "embedded")
 			if err != nil {
 				return err
 			}
 			defer tr.CloseModules()
 			all = append(all, tr)
 		}
-		world, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: all, Facts: framework.Facts{Host: at[r], NUMA: -1}})
+		world, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: all, Log: l.log, Facts: framework.Facts{Host: l.at[r], NUMA: -1}})
 		if err != nil {
 			return err
 		}
-		c, err := collectives.New(ctx, world, o)
-		if err != nil {
-			return errors.Join(err, world.Close())
-		}
-		if err = f(ctx, c); err != nil {
-			world.Abort(err)
-		}
-		return errors.Join(err, c.Close(), c.Close(), world.Close())
+		return errors.Join(f(ctx, world), world.Close())
 	}
-	var ranks sync.WaitGroup
-	for r, boot := range bootstrap.InProcess(len(at)) {
+	var ranks, ended sync.WaitGroup
+	ended.Add(len(l.at))
+	for r, boot := range bootstrap.InProcess(len(l.at)) {
 		ranks.Go(func() {
 			if err := one(r, boot); err != nil {
 				t.Errorf("rank %d: %v", r, err)
+			}
+			ended.Done()
+			if l.together {
+				ended.Wait()
 			}
 			if err := boot.Close(); err != nil {
 				t.Errorf("rank %d: leave: %v", r, err)

@@ -2,6 +2,7 @@ package collectives_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -42,6 +45,22 @@ func TestRootsInSteps(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A rank that is alone, with nothing but ports, has no peers to share the work with.
+func TestRootAlone(t *testing.T) {
+	alone := func(_ int, plain framework.Transport) framework.Transport { return portsOnly{plain} }
+	local{at: []string{"a"}, offers: []offer{alone}}.run(t, func(ctx context.Context, world *comm.Communicator) error {
+		c, err := collectives.New(ctx, world, collectives.Options{})
+		if err != nil {
+			return err
+		}
+		b := buffers{make([]byte, 2<<20), make([]byte, 2<<20)}
+		for i, kind := range []collectives.Collective{collectives.Broadcast, collectives.Reduce} {
+			err = errors.Join(err, trial{Kind: kind, Algorithm: "ports", Count: 200_003, Type: device.Float32, Op: device.Sum}.Run(b.of(c), uint64(i)))
+		}
+		return errors.Join(err, c.Close())
+	})
 }
 
 // A reduction adds up in the order in which an all-reduce does: the same bits, whatever is

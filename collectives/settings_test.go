@@ -6,16 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
-	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
 // Ranks whose settings differ are refused before anything depends on these, whether they
@@ -75,36 +70,13 @@ func TestSettingsThatMeanTheSame(t *testing.T) {
 
 // settle makes collectives of ranks on several hosts, and expects an error on all of them
 // that blames the last one with these words; none: no error.
-func settle(t *testing.T, at []string, options func(rank int) collectives.Options, wrap func(rank int, inner framework.Transport) framework.Transport, words []string) {
+func settle(t *testing.T, at []string, options func(rank int) collectives.Options, wrap offer, words []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	one := func(r int, boot framework.Bootstrap) error {
-		dev, err := host.Open()
-		if err != nil {
-			return err
-		}
-		defer dev.Close()
-		config := shm.Config{}.Defaults()
-		config.Images = images
-		inner, err := shm.New(config)
-		if err != nil {
-			return err
-		}
-		if wrap != nil {
-			inner = wrap(r, inner)
-		}
-		tr, err := comm.NewTransport(ctx, inner, "embedded")
-		if err != nil {
-			return err
-		}
-		defer tr.CloseModules()
-		world, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{tr}, Facts: framework.Facts{Host: at[r], NUMA: -1}})
-		if err != nil {
-			return err
-		}
-		defer world.Close()
-		c, err := collectives.New(ctx, world, options(r))
+	if wrap == nil {
+		wrap = asItIs
+	}
+	local{at: at, offers: []offer{wrap}, together: true}.run(t, func(ctx context.Context, world *comm.Communicator) error {
+		c, err := collectives.New(ctx, world, options(world.Rank()))
 		if err == nil {
 			defer c.Close()
 		}
@@ -123,18 +95,5 @@ func settle(t *testing.T, at []string, options func(rank int) collectives.Option
 			}
 		}
 		return world.Barrier(ctx) // all have heard the same, and are in step
-	}
-	var ranks, all sync.WaitGroup
-	all.Add(len(at))
-	for r, boot := range bootstrap.InProcess(len(at)) {
-		ranks.Go(func() {
-			if err := one(r, boot); err != nil {
-				t.Errorf("rank %d: %v", r, err)
-			}
-			all.Done()
-			all.Wait() // who leaves earlier would end the wait of another
-			boot.Close()
-		})
-	}
-	ranks.Wait()
+	})
 }
