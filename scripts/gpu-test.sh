@@ -355,7 +355,7 @@ memory() {
 	start=$(now)
 	used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | tr '\n' ' '; }
 	before=$(used)
-	ranks_alone "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1G --factor 2 --iters 2000 --format json
+	ranks_alone "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1G --factor 2 --iters 2000 --calls 1 --format json
 	until_true "$(at_most 60)" started_or_ended "${pids[@]}"
 	during=$(used)
 	processes=$(nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader | tee "$logs/contexts.out" | grep -c '[0-9]')
@@ -389,7 +389,7 @@ check() {
 	step one-gpu 90 env CUDA_VISIBLE_DEVICES=0 "$run" -n 2 bench allreduce allgather reducescatter alltoall broadcast reduce sendrecv \
 		--device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 3 --calls 1 --warmup 0 --check
 	killed "kill-$ranks" "$ranks"
-	step after-kill 30 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 20 --check
+	step after-kill 30 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 32 --iters 20 --calls 1 --check
 	if [ "$ranks" -gt 2 ]; then killed kill-2 2; fi
 	hosts
 	memory
