@@ -3,7 +3,9 @@ package launch
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"syscall"
@@ -14,10 +16,12 @@ import (
 // Guard is the launcher's side of a supervisor: a pipe on which it writes the groups
 // of its ranks. The pipe closes when the launcher dies in any way.
 type Guard struct {
-	id   string // of the job
-	pid  int
-	pipe *os.File
-	err  error // why there is no supervisor
+	id      string // of the job
+	command []string
+	pid     int
+	pipe    *os.File
+	err     error // why there is no supervisor
+	second  bool  // it is the second one: whatever ends that one would end a third
 }
 
 // Supervise starts the supervisor of a job to come, so that it gets ready while the
@@ -25,8 +29,8 @@ type Guard struct {
 // come to that dismisses it. Without one the job still runs, so a failure is reported
 // there and nothing else.
 func Supervise(command []string) *Guard {
-	g := &Guard{id: newID()}
-	g.start(command)
+	g := &Guard{id: newID(), command: command}
+	g.start()
 	return g
 }
 
@@ -36,7 +40,7 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-func (g *Guard) start(command []string) {
+func (g *Guard) start() {
 	read, write, err := os.Pipe()
 	if err != nil {
 		g.err = err
@@ -46,7 +50,7 @@ func (g *Guard) start(command []string) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {
 		defer null.Close()
-		g.pid, err = forkExec(command[0], append(append([]string{}, command...), g.id), []*os.File{read, null, null}, &syscall.ProcAttr{
+		g.pid, err = forkExec(g.command[0], append(append([]string{}, g.command...), g.id), []*os.File{read, null, null}, &syscall.ProcAttr{
 			Dir: "/",
 			Env: []string{"GOMAXPROCS=1"},
 			// Its own group: what a terminal sends to the launcher must not end it.
@@ -68,13 +72,41 @@ func (j *Job) guard() *Guard {
 	case g == nil && len(j.Supervisor) == 0:
 		return &Guard{}
 	case g == nil:
-		g = &Guard{id: j.ID}
-		g.start(j.Supervisor)
+		g = &Guard{id: j.ID, command: j.Supervisor}
+		g.start()
 	}
-	if g.err != nil {
-		fmt.Fprintf(j.Report, "mscclpp-run: no supervisor: %v; if mscclpp-run is killed, processes may be left\n", g.err)
-	}
+	g.warn(j.Report)
 	return g
+}
+
+// warn reports that there is no supervisor.
+func (g *Guard) warn(report io.Writer) {
+	if g.err != nil {
+		fmt.Fprintf(report, "mscclpp-run: no supervisor: %v; if mscclpp-run is killed, processes may be left\n", g.err)
+	}
+}
+
+// renew starts another supervisor if this one has ended, which nothing but a kill makes
+// it do, and names the groups of the ranks to it.
+func (g *Guard) renew(report io.Writer, procs []*process) {
+	if g.pipe == nil {
+		return
+	}
+	if pid, err := syscall.Wait4(g.pid, nil, syscall.WNOHANG, nil); err != nil || pid != g.pid {
+		return // it lives
+	}
+	g.pipe.Close()
+	g.pipe = nil
+	if g.second {
+		g.err = errors.New("two have been killed")
+	} else {
+		g.second = true
+		g.start()
+	}
+	g.warn(report)
+	for _, p := range procs {
+		g.add(p.pid)
+	}
 }
 
 // add names the group of one more rank.

@@ -117,7 +117,9 @@ var roles = map[string]func(){
 		for _, how := range []*syscall.SysProcAttr{{}, {Setpgid: true}, {Setsid: true}} {
 			orphan(how, os.Environ())
 		}
-		orphan(&syscall.SysProcAttr{Setsid: true}, []string{roleVar + "=wait"}) // without the mark
+		bare := []string{roleVar + "=wait"} // without the mark
+		orphan(&syscall.SysProcAttr{}, bare)
+		orphan(&syscall.SysProcAttr{Setsid: true}, bare)
 		fmt.Println("littered")
 		if os.Getenv("STAY") != "" {
 			select {}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,10 +100,48 @@ func nested(t *testing.T, role, want string, n int, env ...string) (*exec.Cmd, h
 // in their group, in another one, in another session, nor the supervisor.
 func TestKilledLauncherLeavesNothing(t *testing.T) {
 	c, h := nested(t, "litter", "littered", 2, "RANKS=2")
-	if len(h) < 2+2*3+2 {
-		t.Fatalf("%d processes were seen, expected at least 10", len(h))
+	if len(h) < 2+2*4+2 {
+		t.Fatalf("%d processes were seen, expected at least 12", len(h))
 	}
 	for pid := range h { // one each cannot be found by mark or group; see below
+		if !marked(pid) && !inGroupOf(pid, h) {
+			unmarked(t, pid, h)
+		}
+	}
+	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	h.gone(t, 5*time.Second)
+}
+
+// A supervisor that is killed has a successor, which does the same.
+func TestKilledSupervisorIsReplaced(t *testing.T) {
+	c, h := nested(t, "litter", "littered", 1, "RANKS=1")
+	supervisor := func() (found int) {
+		supervise.Each(func(pid int, s supervise.Stat) {
+			line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+			if s.Parent == c.Process.Pid && s.State != 'Z' && err == nil && strings.Contains(string(line), "--supervise") {
+				found = pid
+			}
+		})
+		return found
+	}
+	first := supervisor()
+	if first == 0 {
+		t.Fatal("there is no supervisor")
+	}
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second := 0
+	for deadline := time.Now().Add(10 * time.Second); second == 0 || second == first; second = supervisor() {
+		if time.Now().After(deadline) {
+			t.Fatal("no supervisor came after the one that was killed")
+		}
+		runtime.Gosched()
+	}
+	h.add(t, second)
+	for pid := range h {
 		if !marked(pid) && !inGroupOf(pid, h) {
 			unmarked(t, pid, h)
 		}

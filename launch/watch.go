@@ -84,6 +84,7 @@ func (w *watch) loop(ctx context.Context) {
 	for w.alive > 0 && !gaveUp {
 		select {
 		case <-w.ends:
+			w.guard.renew(w.job.Report, w.procs)
 			for _, e := range w.look() {
 				if w.failed(e) && w.alive > 0 {
 					at(w.job.Linger, func() { ask(syscall.SIGTERM) })
