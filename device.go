@@ -67,10 +67,15 @@ func openDevice(d framework.Device, hosted bool) (gpu.Device, error) {
 	case "host":
 		return host.Open(host.Prefault(prefault))
 	case "cuda":
+		var options []cuda.Option
 		if hosted {
-			return cuda.Open(d.Index, cuda.Hosted())
+			options = append(options, cuda.Hosted())
 		}
-		return cuda.Open(d.Index)
+		opened, err := cuda.Open(d.Index, options...)
+		if err != nil {
+			return nil, err // and no nil pointer in an interface, which would be closed
+		}
+		return opened, nil
 	}
 	return nil, fmt.Errorf("%w: device %v: expected host or cuda", framework.ErrUnsupported, d)
 }

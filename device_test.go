@@ -49,6 +49,17 @@ func TestDeviceWithoutADriver(t *testing.T) {
 	}
 }
 
+// What does not open is nil, so that a job that gives up closes nothing.
+func TestGPUThatDoesNotOpen(t *testing.T) {
+	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
+	for _, hosted := range []bool{false, true} {
+		d, err := openDevice(framework.Device{Type: "cuda", Index: 7}, hosted)
+		if !errors.Is(err, framework.ErrUnavailable) || d != nil {
+			t.Errorf("hosted %v: %v, %v: expected no device, and that it is unavailable", hosted, d, err)
+		}
+	}
+}
+
 // chosenEnv makes the test binary a process that sees some GPUs: its value is how many,
 // and the driver's library.
 const chosenEnv = "CHOOSE_DEVICE_TEST"
