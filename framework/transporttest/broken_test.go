@@ -307,6 +307,29 @@ func suiteOn(t *testing.T, name string, limit time.Duration, plant func(*broken)
 	return report
 }
 
+// A transport that cannot do yet what its plugin is to be killed in is told so at once,
+// and not when the time of the test is over.
+func TestCallsThatFailBeforeTheDeath(t *testing.T) {
+	const nobody = 1 << 30 // more than the system numbers processes
+	start := time.Now()
+	report, err := transporttest.Suite(t.Context(), transporttest.Options{
+		Open: func(context.Context) (*transporttest.Side, error) {
+			b := &broken{Transport: loopback.New(), register: func(context.Context, framework.Segment) (framework.Registration, error) {
+				return framework.Registration{}, framework.ErrUnsupported
+			}}
+			alive := &transporttest.Process{PID: nobody, Gone: make(chan struct{}), Err: func() error { return nil }}
+			return &transporttest.Side{Transport: b, Process: alive}, nil
+		},
+		Match: regexp.MustCompile("^failure/plugin-killed-in-calls$"), TestLimit: time.Minute,
+	})
+	if err != nil || len(report.Results) != 1 {
+		t.Fatalf("%d results, %v", len(report.Results), err)
+	}
+	if r := report.Results[0]; r.Pass || !strings.Contains(r.Error, "while the plugin was alive") || time.Since(start) > 50*time.Second {
+		t.Errorf("pass %v after %v: %s", r.Pass, time.Since(start), r.Error)
+	}
+}
+
 func findDefect(t *testing.T, d defect) {
 	limit := 10 * time.Second
 	if waiting[d.name] {

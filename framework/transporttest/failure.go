@@ -152,8 +152,10 @@ func testKilledInCalls(t *T) {
 	r := t.rank(0)
 	b := r.alloc(4096)
 	started := make(chan struct{}, 4)
+	ended := make(chan struct{}, 4)
 	for range 4 {
 		t.spawn(func() {
+			defer func() { ended <- struct{}{} }()
 			for n := 0; ; n++ {
 				reg, err := r.Register(t.ctx, b.segment)
 				if err != nil {
@@ -176,6 +178,8 @@ func testKilledInCalls(t *T) {
 	for range 4 {
 		select {
 		case <-started:
+		case <-ended:
+			t.Fatalf("a call failed while the plugin was alive")
 		case <-t.ctx.Done():
 			t.Fatalf("the calls did not start")
 		}

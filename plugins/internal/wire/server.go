@@ -134,7 +134,7 @@ func (s *Server) Probe(ctx context.Context, req *pb.ProbeRequest) (*pb.ProbeResp
 	}
 	p, ok := t.(framework.Prober)
 	if !ok || !d.Probe {
-		return nil, claim(d, "probe", "Probe")
+		return nil, claim(d, "probe", "Probe", d.Probe)
 	}
 	live, err := p.Probe(ctx, factsIn(req.GetFacts()))
 	if err != nil {
@@ -143,11 +143,16 @@ func (s *Server) Probe(ctx context.Context, req *pb.ProbeRequest) (*pb.ProbeResp
 	return &pb.ProbeResponse{Available: live.Available, Reason: live.Reason, Facts: live.Facts}, nil
 }
 
-// claim is the error for a call that the description does not claim.
-func claim(d framework.Description, op, what string) error {
+// claim is the error for a call that the description does not claim, or that it claims
+// and the transport has no method for.
+func claim(d framework.Description, op, what string, claimed bool) error {
+	why := "does not claim it"
+	if claimed {
+		why = "claims it, and the transport has no such method"
+	}
 	return &framework.Error{
 		Op: op, Transport: d.Name, Peer: framework.NoPeer,
-		Err: fmt.Errorf("%w: Description.%s does not claim it", framework.ErrUnsupported, what),
+		Err: fmt.Errorf("%w: Description.%s %s", framework.ErrUnsupported, what, why),
 	}
 }
 
@@ -279,7 +284,7 @@ func (s *Server) Image(req *pb.ImageRequest, stream grpc.ServerStreamingServer[p
 	}
 	i, ok := t.(framework.Imager)
 	if !ok || len(d.Images) == 0 {
-		return claim(d, "image", "Images")
+		return claim(d, "image", "Images", len(d.Images) > 0)
 	}
 	data, err := i.Image(stream.Context(), req.GetId())
 	for err == nil && len(data) > 0 {

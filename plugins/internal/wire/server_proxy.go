@@ -26,7 +26,7 @@ func (s *Server) NewProxy(ctx context.Context, _ *pb.NewProxyRequest) (*pb.NewPr
 	}
 	maker, ok := t.(framework.Proxier)
 	if !ok || d.Proxy != framework.ProxyPlugin {
-		return nil, claim(d, "new proxy", "Proxy")
+		return nil, claim(d, "new proxy", "Proxy", d.Proxy == framework.ProxyPlugin)
 	}
 	p, err := maker.NewProxy(ctx)
 	if err != nil {

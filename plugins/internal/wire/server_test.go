@@ -144,6 +144,23 @@ func TestWhatIsNotClaimed(t *testing.T) {
 	}
 }
 
+// boastful claims all that it has no method for.
+type boastful struct{ bare }
+
+func (b *boastful) Describe(context.Context) (framework.Description, error) {
+	return framework.Description{Name: "bare", Probe: true, Proxy: framework.ProxyPlugin, Images: []framework.ImageInfo{{ID: "one"}}}, nil
+}
+
+func TestWhatIsClaimedAndMissing(t *testing.T) {
+	s, _ := configured(t, &boastful{})
+	all := calls(bound(t), s)
+	for _, op := range []string{"probe", "new proxy", "image"} {
+		if err := all[op]; !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "claims it, and the transport has no such method") {
+			t.Errorf("%s: %v: expected ErrUnsupported that says that the method is missing", op, err)
+		}
+	}
+}
+
 func TestProxiesThatAreNotThere(t *testing.T) {
 	s, _ := configured(t, &bare{})
 	ctx, key := bound(t), &pb.Parcel{}
