@@ -224,6 +224,40 @@ func TestBuildWithoutCompiler(t *testing.T) {
 	}
 }
 
+func TestHeadersAreFound(t *testing.T) {
+	elsewhere := t.TempDir()
+	folder := func(parts ...string) string {
+		dir := filepath.Join(append([]string{t.TempDir()}, parts...)...)
+		if err := os.MkdirAll(filepath.Join(dir, "mscclpp"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "mscclpp", "device.h"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	root := func(dir string, up int) string {
+		for range up {
+			dir = filepath.Dir(dir)
+		}
+		return dir
+	}
+	installed, tree, other := folder("include"), folder("framework", "device", "include"), folder("framework", "device", "include")
+	for _, c := range []struct{ name, exe, dir, want string }{
+		{"installed", filepath.Join(root(installed, 1), "bin", "c"), elsewhere, installed},
+		{"from a folder of a tree", filepath.Join(elsewhere, "bin", "c"), filepath.Join(root(tree, 3), "examples"), tree},
+		{"the command of a tree, from elsewhere", filepath.Join(root(tree, 3), "bin", "c"), elsewhere, tree},
+		{"the command of one tree in another", filepath.Join(root(tree, 3), "bin", "c"), root(other, 3), other},
+	} {
+		if got, err := findHeaders(c.exe, c.dir); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v; expected %q", c.name, got, err, c.want)
+		}
+	}
+	if _, err := findHeaders(filepath.Join(elsewhere, "bin", "c"), elsewhere); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "--include") {
+		t.Errorf("%v: expected ErrUnavailable that names --include", err)
+	}
+}
+
 func TestOpenWithoutImages(t *testing.T) {
 	_, err := Open(os.DirFS(t.TempDir()))
 	if !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "make kernels") {

@@ -29,7 +29,7 @@ type Set struct {
 func Open(dir fs.FS) (*Set, error) {
 	data, err := fs.ReadFile(dir, ManifestFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: kernel images: %w: build them with: make kernels", framework.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: kernel images: %w: expected the folder that mscclpp-kernels build --out (here: make kernels) fills", framework.ErrUnavailable, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kernel images: %w", err)
@@ -86,7 +86,7 @@ func (s *Set) Read(id string) ([]byte, error) {
 	}
 	data, err := fs.ReadFile(s.dir, img.File)
 	if err != nil {
-		return nil, fmt.Errorf("%w: kernel image %q: %w: build it with: make kernels", framework.ErrUnavailable, id, err)
+		return nil, fmt.Errorf("%w: kernel image %q: %w: build it with mscclpp-kernels (here: make kernels)", framework.ErrUnavailable, id, err)
 	}
 	if strings.HasSuffix(img.File, ".gz") {
 		if data, err = expand(data); err != nil {

@@ -118,27 +118,33 @@ func isFile(path string) bool {
 }
 
 // FindHeaders returns the folder that holds mscclpp/device.h: that of an installed
-// command, or that of the source tree around the working directory.
+// command, that of the source tree around the working directory, or that of the tree
+// in whose bin the command is.
 func FindHeaders() (string, error) {
-	var candidates []string
-	if exe, err := os.Executable(); err == nil {
-		candidates = append(candidates, filepath.Join(filepath.Dir(exe), "..", "include"))
-	}
-	if dir, err := os.Getwd(); err == nil {
-		for {
-			candidates = append(candidates, filepath.Join(dir, "framework", "device", "include"))
-			parent := filepath.Dir(dir)
-			if parent == dir {
-				break
-			}
-			dir = parent
+	exe, _ := os.Executable()
+	dir, _ := os.Getwd()
+	return findHeaders(exe, dir)
+}
+
+// findHeaders is FindHeaders for a command and a working directory; "": not known.
+func findHeaders(exe, dir string) (string, error) {
+	inTree := filepath.Join("framework", "device", "include")
+	beside := filepath.Dir(filepath.Dir(exe))
+	candidates := []string{filepath.Join(beside, "include")}
+	for dir != "" {
+		candidates = append(candidates, filepath.Join(dir, inTree))
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			break
 		}
+		dir = parent
 	}
+	candidates = append(candidates, filepath.Join(beside, inTree))
 	for _, dir := range candidates {
 		if isFile(filepath.Join(dir, "mscclpp", "device.h")) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("%w: device headers: no mscclpp/device.h beside the installed command or in a source tree around the working directory; give their folder with --include",
+	return "", fmt.Errorf("%w: device headers: no mscclpp/device.h beside the command or in a source tree around the working directory; give their folder, there framework/device/include, with --include",
 		framework.ErrUnavailable)
 }
