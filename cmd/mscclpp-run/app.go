@@ -35,6 +35,10 @@ func (a *app) run(args []string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return a.help(f)
 		}
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "device" { // a flag of bench and check, a setting for programs
+			err = fmt.Errorf("%w: expected --set device=VALUE", err)
+		}
 		return usage("%v", mistaken(err))
 	}
 	if err := meant(f); err != nil {

@@ -47,7 +47,7 @@ func (f *benchFlags) command(a *app) *cobra.Command {
 	flags.StringVarP(&f.dtype, "dtype", "d", "f32", "element type")
 	flags.StringVarP(&f.op, "op", "o", "sum", "reduction")
 	flags.IntVarP(&f.options.Root, "root", "r", 0, "root, for collectives that have one")
-	flags.StringVar(&f.options.Algorithm, "algorithm", "", "algorithm; default: what the selector chooses")
+	flags.StringVar(&f.options.Algorithm, "algorithm", "", "algorithm, ? to list those of the collective; default: what the selector chooses")
 	// Without the letter that nccl-tests has for it: -n is the number of ranks.
 	flags.IntVar(&f.options.Plan.Iterations, "iters", 0, "timed iterations; default by size")
 	flags.IntVarP(&f.options.Plan.Calls, "calls", "m", 0, "calls back to back in an iteration; default by size")

@@ -13,7 +13,7 @@ func configCommand(a *app) *cobra.Command {
 	var docs bool
 	var format string
 	c := &cobra.Command{
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 		RunE: func(*cobra.Command, []string) error {
 			if docs {
 				return config.WriteDocs(a.stdout)

@@ -38,7 +38,7 @@ func conformCommand(a *app) *cobra.Command {
 	v := conform{app: a}
 	c := &cobra.Command{
 		Use:  "--plugin PATH | --transport NAME",
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 		RunE: func(*cobra.Command, []string) error { return v.run() },
 	}
 	c.Flags().StringVar(&v.plugin, "plugin", "", "program of the plugin to test")

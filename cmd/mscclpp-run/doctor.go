@@ -31,7 +31,7 @@ type finding struct {
 func doctorCommand(a *app) *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if format != "table" && format != "json" {
 				return usage("doctor: --format %q: expected table or json", format)

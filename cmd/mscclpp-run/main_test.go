@@ -244,7 +244,9 @@ func TestMistakes(t *testing.T) {
 		{[]string{"-x", "=1", "true"}, 2, "expected VAR or VAR=VALUE"},
 		{[]string{"/nonexistent/program"}, 127, "program /nonexistent/program"},
 		{[]string{"/etc/passwd"}, 126, "is not executable"},
-		{[]string{"config", "extra"}, 1, "unknown command"},
+		{[]string{"config", "extra"}, 2, `config: unexpected argument "extra": expected flags alone`},
+		{[]string{"conform", "bin/plugins/mscclpp-transport-shm"}, 2, "conform: unexpected argument"},
+		{[]string{"--device", "cuda", "true"}, 2, "unknown flag: --device: expected --set device=VALUE"},
 		{[]string{"config", "--nosuch"}, 2, "config: unknown flag"},
 		{[]string{"config", "--format", "xml"}, 2, "expected table or json"},
 	} {

@@ -31,7 +31,7 @@ const driverLimit = time.Minute
 func topoCommand(a *app) *cobra.Command {
 	var v topoVerb
 	c := &cobra.Command{
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error { return v.run(c.Context(), a.stdout) },
 	}
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json")

@@ -55,6 +55,14 @@ func verbNames() string {
 	return strings.Join(names, ", ")
 }
 
+// flagsAlone is for verbs without arguments: cobra would call one an unknown command.
+func flagsAlone(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s: unexpected argument %q: expected flags alone", c.Name(), args[0])
+	}
+	return nil
+}
+
 // prepare makes the command of the verb.
 func (v *verb) prepare(a *app) *cobra.Command {
 	c := v.command(a)

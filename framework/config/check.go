@@ -212,7 +212,7 @@ func (c *checker) decode(to reflect.Value, raw any) error {
 		out := reflect.MakeSlice(to.Type(), len(list), len(list))
 		for i, e := range list {
 			if err := c.decode(out.Index(i), e); err != nil {
-				return err
+				return fmt.Errorf("element %d of the list: %w", i+1, err)
 			}
 		}
 		to.Set(out)

@@ -61,9 +61,10 @@ func (c *Config) TransportsOn(deviceType string) []string {
 
 // Plugins says where transports come from.
 type Plugins struct {
-	// Dirs are searched in order for programs named mscclpp-transport-NAME. When
-	// empty: the folder plugins beside the running program, then
-	// ../lib/mscclpp/plugins seen from there.
+	// Dirs are searched in order for programs named mscclpp-transport-NAME, and after
+	// them the folder plugins beside the running program, or if there is none
+	// ../lib/mscclpp/plugins seen from there. One that is not there is passed over;
+	// `mscclpp-run plugins` shows it.
 	Dirs []string `config:"dirs"`
 
 	// Path names the program of a transport directly, by transport name. No other is
@@ -153,7 +154,8 @@ type Choice struct {
 	// right.
 	Threads int `config:"threads"`
 
-	// Algorithm is the name of the algorithm; `mscclpp-run bench --help` lists them.
+	// Algorithm is the name of the algorithm; `mscclpp-run bench COLLECTIVE
+	// --algorithm ?` lists them.
 	Algorithm string `config:"algorithm"`
 }
 

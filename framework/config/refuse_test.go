@@ -20,7 +20,7 @@ func TestValuesOfAnotherKind(t *testing.T) {
 		{"launch:\n  tag_output: 'maybe'\n", ":2", `launch.tag_output: expected true or false, found the text "maybe"`},
 		{"launch:\n  tag_output: 1\n", ":2", "launch.tag_output: expected true or false, found 1"},
 		{"\ntransports: shm\n", ":2", `transports: expected a list, found the text "shm"`},
-		{"transports: [shm, 7]\n", ":1", "transports: expected text, found 7"},
+		{"transports: [shm, 7]\n", ":1", "transports: element 2 of the list: expected text, found 7"},
 		{"comm:\n  max_blocks: -4\n", ":2", "comm.max_blocks: expected a number that is not negative, found -4"},
 		{"comm:\n  max_blocks: 18446744073709551615\n", ":2", "comm.max_blocks: expected a number that is not negative, found 18446744073709551615"},
 		{"comm:\n  max_blocks: 1.5\n", ":2", "comm.max_blocks: expected a number that is not negative, found 1.5"},
