@@ -50,7 +50,7 @@
 //	     … perform att.Steps in order; att.Mappings are now addresses …
 //	t.Close(ctx, id)                        // conn, end.ID, reg.ID, in any order
 //
-// ExampleTransport runs exactly this, with a transport of fifty lines that
+// ExampleTransport runs exactly this, with a transport of sixty lines that
 // carries bytes between two halves of one process.
 //
 // # Capabilities are data

@@ -1,9 +1,9 @@
 // Package gpu is what a rank process needs from the device its kernels run on:
 // memory that others can map, mappings of the memory of others, and kernels.
 //
-// One implementation per kind of device: gpu/host (the CPU, always present),
-// gpu/cuda and gpu/hip (through the vendor's driver library, opened at run time).
-// They know no transport; package comm performs a transport's recipe with them.
+// One implementation per kind of device: gpu/host (the CPU, always present) and
+// gpu/cuda (through the vendor's driver library, opened at run time). They know no
+// transport; package comm performs a transport's recipe with them.
 package gpu
 
 import (
@@ -15,8 +15,8 @@ import (
 // Device is one device as one rank sees it. Methods may be called concurrently,
 // from any goroutine, whatever device is current on the caller's thread.
 //
-// Implemented by gpu/host, gpu/cuda and gpu/hip. Called by framework/comm and
-// package collectives.
+// Implemented by gpu/host and gpu/cuda. Called by framework/comm and package
+// collectives.
 type Device interface {
 	Info() Info
 
@@ -116,7 +116,7 @@ type Stream uintptr
 // return before they are done, and its copy engines move bytes beside the kernels.
 // The host is none.
 //
-// Implemented by the devices of gpu/cuda and gpu/hip. Called by framework/comm for
+// Implemented by the devices of gpu/cuda. Called by framework/comm for
 // port channels, and by package collectives. Sync alone waits.
 type Engine interface {
 	NewStream() (Stream, error)
@@ -153,7 +153,7 @@ type Flusher interface {
 
 // Marker is what an Engine offers besides if streams of it can wait for each other.
 //
-// Implemented by the devices of gpu/cuda and gpu/hip. Called by package collectives.
+// Implemented by the devices of gpu/cuda. Called by package collectives.
 type Marker interface {
 	NewMark() (Mark, error)
 }
