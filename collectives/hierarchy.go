@@ -40,15 +40,14 @@ const mostSmall = 32 << 10
 // all places: all ranks get the same bits, in all runs. They are not those of the
 // order of the ranks, and partial results have the type of the elements.
 type hierarchy struct {
-	ports *ports
-	hosts [][]int // ranks by host and index
-	host  int     // of this rank
-	index int     // on its host
-	local []bool  // by rank: on this host
-	cuts  uint64  // in how many segments a vector is cut for two steps
-	few   int     // ranks of the host that has fewest
-	most  int     // and of the one that has most
-	even  uint64  // a number that every host's number of ranks divides; 1 if that is large
+	ports        *ports
+	hosts        [][]int // ranks by host and index
+	host         int     // of this rank
+	index        int     // on its host
+	local        []bool  // by rank: on this host
+	cuts         uint64  // in how many segments a vector is cut for two steps
+	fewest, most int     // ranks of a host
+	multiple     uint64  // a number that every host's number of ranks divides; 1 if that is large
 
 	world   *comm.Communicator // on whose device the kernels run
 	options Options            // of inside
@@ -87,14 +86,14 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 	if len(hosts) < 2 || alone && c.ports.courier == nil {
 		return
 	}
-	h := &hierarchy{ports: c.ports, hosts: hosts, few: len(hosts[0]), even: evenly(hosts), local: make([]bool, c.comm.Size()), options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
+	h := &hierarchy{ports: c.ports, hosts: hosts, fewest: len(hosts[0]), multiple: commonMultiple(hosts), local: make([]bool, c.comm.Size()), options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
 	for i, ranks := range hosts {
-		h.few, h.most = min(h.few, len(ranks)), max(h.most, len(ranks))
+		h.fewest, h.most = min(h.fewest, len(ranks)), max(h.most, len(ranks))
 		if at := slices.Index(ranks, c.comm.Rank()); at >= 0 {
 			h.host, h.index = i, at
 		}
 	}
-	if h.cuts = h.even; h.cuts == 1 {
+	if h.cuts = h.multiple; h.cuts == 1 {
 		h.cuts = uint64(h.most)
 	}
 	for _, r := range hosts[h.host] {

@@ -12,33 +12,33 @@ const (
 	piecesOfCall = 8
 )
 
-// twoSteps is from which share on an exchange between more than two hosts goes in two
-// steps, as a reduction of slices and their collection: more messages, and fewer bytes.
+// twoSteps is the share from which on an exchange between more than two hosts goes in two
+// steps (hierarchy_slices.go): more messages, and fewer bytes.
 const twoSteps = 16 << 10
 
-// evenly is the least common multiple of the numbers of ranks.
-func evenly(hosts [][]int) uint64 {
-	even := uint64(1)
+// commonMultiple is the least one of the numbers of ranks, or 1 if that is large.
+func commonMultiple(hosts [][]int) uint64 {
+	multiple := uint64(1)
 	for _, ranks := range hosts {
-		a, b := even, uint64(len(ranks))
+		a, b := multiple, uint64(len(ranks))
 		for b != 0 {
 			a, b = b, a%b
 		}
-		if even = even / a * uint64(len(ranks)); even > 1<<10 {
+		if multiple = multiple / a * uint64(len(ranks)); multiple > 1<<10 {
 			return 1
 		}
 	}
-	return even
+	return multiple
 }
 
 // piece is how many elements of a vector are worked on at a time: so that the share of a
 // rank fits a slot, and divided evenly by all hosts where that is possible.
 func (h *hierarchy) piece(count, element uint64) uint64 {
-	few := uint64(h.few)
-	bytes := min(h.ports.piece, max(leastShare, count*element/few/piecesOfCall))
-	n := max(1, bytes/element) * few
-	if n > h.even {
-		n = n / h.even * h.even
+	fewest := uint64(h.fewest)
+	bytes := min(h.ports.piece, max(leastShare, count*element/fewest/piecesOfCall))
+	n := max(1, bytes/element) * fewest
+	if n > h.multiple {
+		n = n / h.multiple * h.multiple
 	}
 	return n
 }
@@ -50,33 +50,38 @@ type exchanged struct {
 	share     []byte // what the ranks of this host have of this rank's share; later the result
 }
 
-// course is between which hosts a call goes: all of them, if it has no root.
+// course says which hosts give and which get. The zero value is a call without a root, in
+// which all do both.
 type course struct {
 	rooted bool
-	gives  bool // the root gives, and does not get
-	home   int  // its host
+	gives  bool // it is a broadcast: the root's host gives, the others get. Else a reduction: the reverse
+	home   int  // the root's host
 }
 
 // gets reports whether a host is to have the result.
-func (x course) gets(g int) bool { return !x.rooted || x.gives != (g == x.home) }
+func (way course) gets(g int) bool { return !way.rooted || way.gives != (g == way.home) }
 
 // spare reports whether this rank reduces for a root, and has no use for the result.
 func (h *hierarchy) spare(c *Call, way course) bool {
 	return way.rooted && h.ports.comm.Rank() != c.Root
 }
 
-// slices reports whether a host has slices of an exchange in two steps.
-func (x course) slices(g int) bool { return !x.rooted || g != x.home }
+// slices reports whether a host has slices of its own in an exchange in two steps.
+func (way course) slices(g int) bool { return !way.rooted || g != way.home }
 
 func (h *hierarchy) allReduceLarge(ctx context.Context, c *Call) error {
 	return h.reduceTo(ctx, c, course{})
 }
 
-// reduceTo takes each piece through three or four stages: a reduce-scatter inside,
-// one step between hosts or two, an all-gather inside. While a piece is between hosts,
-// the next is reduced. A rank is never two pieces ahead of another of its host, nor
-// these of their counterparts, so that a slot is free before it is needed. A root waits for
-// its counterparts, who wait for nobody but each other.
+// reduceTo takes each piece through two stages or three:
+//
+//	begin   a reduce-scatter inside the host; the shares are sent to the other hosts
+//	middle  in two steps alone: this rank's slices are added up, and go to the hosts that get them
+//	end     the share is completed by what others sent, and an all-gather inside
+//
+// While a piece is between hosts, the next is begun. A rank is never two pieces ahead of
+// another of its host, nor of those on other hosts that it exchanges with, so that a slot is
+// free before it is needed. A root waits for those, and they for nobody but each other.
 func (h *hierarchy) reduceTo(ctx context.Context, c *Call, way course) error {
 	element := uint64(c.Type.Size())
 	size := h.piece(c.Count, element)

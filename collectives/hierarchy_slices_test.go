@@ -7,11 +7,11 @@ import (
 
 // seenBy is the hierarchy as rank i of host g sees it.
 func seenBy(hosts [][]int, g, i int) *hierarchy {
-	h := &hierarchy{hosts: hosts, host: g, index: i, even: evenly(hosts), few: len(hosts[0])}
+	h := &hierarchy{hosts: hosts, host: g, index: i, multiple: commonMultiple(hosts), fewest: len(hosts[0])}
 	for _, ranks := range hosts {
-		h.few, h.most = min(h.few, len(ranks)), max(h.most, len(ranks))
+		h.fewest, h.most = min(h.fewest, len(ranks)), max(h.most, len(ranks))
 	}
-	if h.cuts = h.even; h.cuts == 1 {
+	if h.cuts = h.multiple; h.cuts == 1 {
 		h.cuts = uint64(h.most)
 	}
 	return h

@@ -61,7 +61,7 @@ type beside struct {
 
 // offerDirect lists the algorithms. Whether they serve calls is found out before the first.
 func (c *Comm) offerDirect(h *hierarchy) {
-	if h.few != h.most || c.ports.courier == nil {
+	if h.fewest != h.most || c.ports.courier == nil {
 		return
 	}
 	steps := discover(c.comm.Kernels(), 1).steps

@@ -124,7 +124,7 @@ type passing struct {
 // share of the ranks of any host fits a region of any other.
 func (t *trip) pieceOfPart(element uint64) uint64 {
 	h := t.ports.hierarchy
-	return max(1, min(h.ports.piece, (regionBytes-slack)*uint64(h.few)/uint64(h.most))/element) * element
+	return max(1, min(h.ports.piece, (regionBytes-slack)*uint64(h.fewest)/uint64(h.most))/element) * element
 }
 
 // block is where the pieces of some ranks lie, or are to lie, one behind another: in the

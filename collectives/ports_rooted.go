@@ -19,8 +19,8 @@ func (p *ports) inSteps(bytes uint64) bool {
 	return n > 2 && bytes >= messageBytes+latencyBytes/(n-2)
 }
 
-// segments calls f for each piece of a buffer that is cut in segments, with a function that
-// says where that of a rank is. The root has none.
+// segments cuts a buffer in pieces, and each piece in a segment for every rank but the root.
+// It calls f for each piece, with a function that finds a rank's segment of it in a buffer b.
 func (p *ports) segments(bytes uint64, root int, f func(of func(b []byte, rank int) []byte) error) error {
 	n := uint64(p.comm.Size()) - 1
 	whole := n * min(p.piece, max(messageBytes, min(overlapPiece, wholeLines(bytes/n/piecesOfCall))))

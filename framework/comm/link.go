@@ -31,9 +31,9 @@ type link struct {
 	tokens    *tokens          // and the peer's, where they are mapped here
 	hosted    bool             // the peer raises tokens of this rank, not its counters
 	streamed  bool             // port link: the rank drives its sockets
-	several   int              // port link: how many there are to the peer once all are used
+	stream    *streamLink      // these sockets
+	several   int              // port link, the first to the peer: how many there are to it once all are used
 	users     int              // and how many channels have been given one of them
-	stream    *streamLink      // these
 }
 
 // offer is what one side can do towards a peer over one transport.

@@ -15,13 +15,19 @@ import (
 // PortChannel is a channel to one peer whose data a proxy moves. Kernels push
 // triggers through its handle; the host can do the same with the methods below,
 // without a kernel. The methods may be called concurrently.
+//
+// Who moves the data is settled by the link, and set-up differs:
+//
+//	proxy of the transport    portLink sends a key of the counters, bindKeys binds keys
+//	copy engine of the rank   driveLink makes a lane, bindAddresses binds what is mapped
+//	sockets of the rank       streamLink takes them over, bindStreams binds memory
 type PortChannel struct {
 	lifetime
 	pair    pair
 	link    *link
 	binding portBinding
-	remote  remote // the peer's memory, where this rank drives its copy engine
-	kernels *portEnd
+	remote  remote   // the peer's memory, where this rank drives its copy engine
+	kernels *portEnd // where kernels push
 	handle  device.PortChannelHandle
 	src     *Memory
 	stage   *stage // in front of src, where the transport cannot reach that
@@ -30,7 +36,7 @@ type PortChannel struct {
 	watched *proxy.Watched // nil where nobody forwards signals
 
 	making sync.Mutex
-	host   atomic.Pointer[portEnd] // that of kernels, where they run on the host; else made when it is needed
+	host   atomic.Pointer[portEnd] // where the host pushes: the same if kernels run there, else made when it is needed
 
 	life    context.Context // ends when Close begins
 	cancel  context.CancelFunc
@@ -141,16 +147,20 @@ func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) 
 			undo(func(ctx context.Context) error { return c.forwarding.unwatch(ctx, ch.watched) })
 		}
 	}()
-	join := ch.bindKeys
-	if ch.link.streamed {
-		join = func(ctx context.Context, c *Communicator) error { return ch.bindStreams(ctx, c, open) }
-	} else if err := c.sendKey(ctx, ch.link, ch.pair.peer, open); err != nil {
-		return c.target(open, ch.link.transport, err)
+	if !ch.link.streamed {
+		if err := c.sendKey(ctx, ch.link, ch.pair.peer, open); err != nil {
+			return c.target(open, ch.link.transport, err)
+		}
 	}
-	if ch.link.lane != nil {
-		join = ch.bindAddresses
+	switch {
+	case ch.link.streamed:
+		err = ch.bindStreams(ctx, c, open)
+	case ch.link.lane != nil:
+		err = ch.bindAddresses(ctx, c)
+	default:
+		err = ch.bindKeys(ctx, c)
 	}
-	if err := join(ctx, c); err != nil {
+	if err != nil {
 		return err
 	}
 	if ch.kernels, err = c.openEnd(ctx, ch.link.transport, fromKernels, ch.binding); err == nil {
