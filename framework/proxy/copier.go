@@ -16,10 +16,10 @@ import (
 // Copier performs the triggers of port channels with the copy engine of the rank's
 // own device: a put is an asynchronous copy into mapped memory of the peer, a signal
 // the store of the next value into the peer's counter, a flush the store of the
-// trigger's position into a word of the ring; all on streams of the connection, which
-// keep the order of puts, and that of what comes behind them, or, while these have
-// nothing to do, by the copier itself (see [Lane]). So nothing is waited for here, and
-// one connection never waits for another.
+// trigger's position into a word of the ring. Streams of the connection do it,
+// puts in their order, and each before the signals and flushes behind it; while they have
+// nothing to do, the copier stores signals and flushes itself (see [Lane]). So nothing is
+// waited for here, and one connection never waits for another.
 //
 // It is for transports whose description says framework.ProxyRank. What it cites are
 // addresses, as the device sees them: whoever binds has mapped them before.

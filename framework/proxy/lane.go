@@ -48,7 +48,7 @@ type Lane struct {
 	closed bool
 	err    error  // the first of the engine; it stays
 	issued uint64 // operations given to the stream
-	marked uint64 // of them, those before the last mark
+	marked uint64 // of them, those before the last store of how far the stream is
 	ended  uint64 // of them, those known to have ended
 	last   Word   // what the stream writes last; without an address of the host nothing will tell its end
 	value  uint64 // and what it writes there; the word never had that value before
@@ -75,12 +75,12 @@ type operation struct {
 }
 
 const (
-	window    = 192     // operations on a stream, of up to four entries each; drivers have room for 1024 entries
-	markEvery = 64      // operations
-	backlog   = 1024    // operations that wait for room
-	apartFrom = 1 << 20 // bytes
-	markAfter = 20 * time.Microsecond
-	askAfter  = 200 * time.Microsecond
+	window    = 192                    // operations on a stream, of up to four entries each; drivers have room for 1024 entries
+	markEvery = 64                     // operations between two stores of how far the stream is
+	backlog   = 1024                   // operations that wait for room
+	apartFrom = 1 << 20                // bytes
+	markAfter = 20 * time.Microsecond  // without a new operation: the stream stores it once more
+	askAfter  = 200 * time.Microsecond // between two questions to the engine, for errors
 )
 
 // NewLane opens a stream. Peer is named by its errors; framework.NoPeer for a lane
