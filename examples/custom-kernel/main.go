@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp"
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/image"
@@ -38,6 +39,9 @@ func main() {
 		log.Fatal(err)
 	}
 	defer job.Close()
+	if d := job.Device().Info().Device; d != framework.Host {
+		log.Fatalf("device %v: this program looks at the kernel's memory itself, and so runs on the host; examples/fused runs on GPUs", d)
+	}
 	images, err := image.Open(os.DirFS(*dir))
 	if err != nil {
 		log.Fatal(err)
