@@ -151,6 +151,31 @@ type Flusher interface {
 	FlushWrites() error
 }
 
+// HostMapper is what a Device offers besides if the processor can store into its memory.
+//
+// Implemented by the devices of gpu/cuda, where there is GDRCopy. Called by framework/comm,
+// for words that the host raises and kernels poll.
+type HostMapper interface {
+	// MapForHost maps memory that Alloc has made, for stores of the host. The view is to be
+	// closed before the memory is. ErrUnavailable, ErrUnsupported: there is no way to it.
+	MapForHost(m Memory) (HostView, error)
+}
+
+// HostView is memory of a device as the host stores into it. The host does not load from
+// it: over the bus that takes a microsecond.
+type HostView interface {
+	// Store stores the word at an address of the memory, as kernels see it and a multiple
+	// of 8. When it returns the word is on its way, which nothing holds up; kernels see all of it
+	// or nothing. It does not allocate.
+	Store(addr uintptr, value uint64) error
+
+	// Settle returns when what was stored before has arrived.
+	Settle() error
+
+	// Close unmaps the memory. Nobody may be in another method.
+	Close() error
+}
+
 // Marker is what an Engine offers besides if streams of it can wait for each other.
 //
 // Implemented by the devices of gpu/cuda. Called by package collectives.

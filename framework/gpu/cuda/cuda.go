@@ -28,7 +28,7 @@ const deviceType = "cuda"
 type Option func(*options)
 
 type options struct {
-	legacy, fabric, dmaBuf, hosted bool
+	legacy, fabric, dmaBuf, hosted, noGDRCopy bool
 }
 
 // Legacy makes Alloc use the driver's older memory and sharing, which it otherwise

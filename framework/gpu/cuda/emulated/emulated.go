@@ -5,7 +5,8 @@
 // what it cannot.
 //
 // The library is C++ in the folder driver, and is built when it is first asked for.
-// With it comes the management library, by which package topo finds the GPUs.
+// With it come the management library, by which package topo finds the GPUs, and that of
+// GDRCopy, by which the host stores into their memory.
 package emulated
 
 import (
@@ -36,16 +37,17 @@ const (
 	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops, ordered, flush
 )
 
-//go:embed driver management
+//go:embed driver management gdrcopy
 var sources embed.FS
 
 var flags = []string{"-std=c++17", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror",
 	"-Idriver", "-Wl,-z,defs", "-Wl,--version-script=driver/exports.map"}
 
 // The libraries of one build lie in one folder: with it in LD_LIBRARY_PATH, programs
-// find both by their own names.
+// find all by their own names.
 var libraries = []struct{ folder, name string }{
 	{"management", "libnvidia-ml.so.1"},
+	{"gdrcopy", gdrcopyName},
 	{"driver", driverName}, // last: that it is there says that the build is complete
 }
 
