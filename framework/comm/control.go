@@ -15,7 +15,7 @@ import (
 //
 //   - words: the wait control, in host memory that kernels can read;
 //   - inbound: semaphore counters that peers raise, registered with transports;
-//   - tokens: those that peers raise by copy engine, in host memory that kernels can read;
+//   - tokens: those that peers raise by copy engine, or the forwarder, in host memory that kernels can read;
 //   - expected: the private counterparts, in device memory.
 //
 // Each counter has a cache line of its own, so that a signal to one channel does
@@ -32,7 +32,7 @@ type control struct {
 	inbound  *Memory
 	expected gpu.Memory
 
-	tokens    atomic.Pointer[tokens] // nil until a link is driven by copy engine, or has an inbox
+	tokens    atomic.Pointer[tokens] // nil until a link is driven by copy engine, or has an inbox without a view
 	signaling signaling
 
 	semaphores semaphores

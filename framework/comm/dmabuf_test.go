@@ -63,25 +63,27 @@ func needsEmulated(t *testing.T) {
 // and the signals that follow are there no sooner than the data.
 func TestAdapterReachesGPUs(t *testing.T) {
 	needsEmulated(t)
-	const size = 1 << 16
 	for name, transport := range adapters() {
-		t.Run(name, func(t *testing.T) {
-			cudaJobOver(t, 2, transport, func(ctx context.Context, p *player) error {
-				out, in, ports, err := portsOf(ctx, p.Communicator)
-				if err != nil {
-					return err
-				}
-				ch := ports[1-p.Rank()]
-				return p.rounds(ctx, out, in, size, func(int) error { // without a barrier: the signals alone tell
-					return p.plays(ctx, ch.Handle(), repeat(20,
-						actor.Step{Op: actor.PortPut, Bytes: size / 2},
-						actor.Step{Op: actor.PortPutWithSignal, Dst: size / 2, Src: size / 2, Bytes: size / 2},
-						actor.Step{Op: actor.PortSignal}, actor.Step{Op: actor.PortFlush},
-						actor.Step{Op: actor.PortWait}, actor.Step{Op: actor.PortWait})...)
-				})
-			})
-		})
+		t.Run(name, func(t *testing.T) { kernelsPut(t, transport) })
 	}
+}
+
+func kernelsPut(t *testing.T, transport func() framework.Transport) {
+	const size = 1 << 16
+	cudaJobOver(t, 2, transport, func(ctx context.Context, p *player) error {
+		out, in, ports, err := portsOf(ctx, p.Communicator)
+		if err != nil {
+			return err
+		}
+		ch := ports[1-p.Rank()]
+		return p.rounds(ctx, out, in, size, func(int) error { // without a barrier: the signals alone tell
+			return p.plays(ctx, ch.Handle(), repeat(20,
+				actor.Step{Op: actor.PortPut, Bytes: size / 2},
+				actor.Step{Op: actor.PortPutWithSignal, Dst: size / 2, Src: size / 2, Bytes: size / 2},
+				actor.Step{Op: actor.PortSignal}, actor.Step{Op: actor.PortFlush},
+				actor.Step{Op: actor.PortWait}, actor.Step{Op: actor.PortWait})...)
+		})
+	})
 }
 
 // A transport that does not get what it wants says so, and so does the memory.

@@ -15,7 +15,8 @@ import (
 // into an inbox, because they cannot write the memory that semaphores are in.
 type forwarding struct {
 	forwarder *proxy.Forwarder // nil until a link has an inbox
-	lane      *proxy.Lane      // nil where tokens do
+	view      gpu.HostView     // of the rank's counters; nil where tokens or the lane do
+	lane      *proxy.Lane      // nil where tokens or the view do
 }
 
 // posted is the inbox of one link: the word at an offset stands for the word at that
@@ -59,28 +60,27 @@ func (c *Communicator) openInbox(ctx context.Context, l *link, peer int) error {
 	return c.startForwarder()
 }
 
-// startForwarder makes the communicator's one forwarder. Semaphores of a device are
-// tokens then, which the forwarder stores and kernels poll over the bus; where the
-// device cannot see memory of the host, a stream stores them in its own.
+// startForwarder makes the communicator's one forwarder. Semaphores of a device stay where
+// they are if the host can map that memory: the forwarder stores there, and kernels poll
+// memory of their own. Else they are tokens, which kernels poll over the bus; where the
+// device cannot see memory of the host either, a stream stores them in its own.
 func (c *Communicator) startForwarder() error {
 	if c.forwarding.forwarder != nil {
 		return nil
 	}
 	var flush func() error
 	if c.control.hostDev != nil {
-		if err := c.control.makeTokens(); err != nil {
-			if err := c.openLane(err); err != nil {
-				return err
-			}
-		}
 		if f, ok := c.dev.(gpu.Flusher); ok {
 			if err := f.FlushWrites(); err != nil { // now, before a kernel relies on it
 				return err
 			}
 			flush = f.FlushWrites
 		}
+		if err := c.openWay(); err != nil {
+			return err
+		}
 	}
-	f := proxy.NewForwarder(c.forwarding.lane, flush, proxy.Options{})
+	f := proxy.NewForwarder(c.forwarding.view, c.forwarding.lane, flush, proxy.Options{})
 	c.forwarding.forwarder = f
 	go func() { // Close stops the forwarder, which ends this
 		<-f.Done()
@@ -89,6 +89,30 @@ func (c *Communicator) startForwarder() error {
 		}
 	}()
 	return nil
+}
+
+// openWay opens the best way from the forwarder to kernels.
+func (c *Communicator) openWay() error {
+	err := c.openView()
+	if err == nil {
+		c.log.Debug("signals are forwarded to memory of the device")
+		return nil
+	}
+	c.log.Debug("signals are forwarded by way of memory of the host", "reason", err)
+	if err = c.control.makeTokens(); err != nil {
+		return c.openLane(err)
+	}
+	return nil
+}
+
+// openView maps the rank's counters for stores of the host.
+func (c *Communicator) openView() (err error) {
+	m, ok := c.dev.(gpu.HostMapper)
+	if !ok {
+		return fmt.Errorf("%w: the host does not map memory of %v", framework.ErrUnsupported, c.dev.Info().Device)
+	}
+	c.forwarding.view, err = m.MapForHost(c.control.inbound.Memory)
+	return err
 }
 
 // openLane opens the forwarder's stream; reason says why there are no tokens.
@@ -129,16 +153,23 @@ func (f *forwarding) unwatch(ctx context.Context, w *proxy.Watched) error {
 		return nil
 	}
 	f.forwarder.Unwatch(w)
-	if f.lane == nil {
-		return nil
+	switch {
+	case f.view != nil:
+		return f.view.Settle()
+	case f.lane != nil:
+		return f.lane.Settle(ctx)
 	}
-	return f.lane.Settle(ctx)
+	return nil
 }
 
-// stop ends the forwarder, before inboxes are unmapped.
+// stop ends the forwarder, before inboxes are unmapped and the counters are freed. Kernels
+// that still run do not mind: the view is not theirs.
 func (f *forwarding) stop(ctx context.Context, failed bool) error {
 	if f.forwarder != nil {
 		f.forwarder.Stop()
+	}
+	if f.view != nil {
+		return f.view.Close()
 	}
 	if f.lane == nil {
 		return nil

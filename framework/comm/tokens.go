@@ -12,7 +12,8 @@ import (
 // tokens are semaphore counters in memory of the host, for port channels that ranks
 // drive by copy engine: the peer's proxy stores a signal there itself while its
 // stream has nothing to do, and kernels of this rank poll it over the bus. The same
-// words serve where this rank's forwarder raises semaphores. They have the numbers of the counters on the device, which remain for memory channels, and
+// words serve where this rank's forwarder raises semaphores and cannot store on the device.
+// They have the numbers of the counters on the device, which remain for memory channels, and
 // for peers on other hosts.
 type tokens struct {
 	host gpu.Memory // as this process finds them
@@ -161,7 +162,8 @@ func (c *Communicator) tradeTokens(ctx context.Context, l *link, peer int) error
 // inbound is the word that kernels wait at for the peer of a channel: the peer raises
 // it, or the forwarder does.
 func (c *Communicator) inbound(l *link, p pair) proxy.Word {
-	if w := c.control.tokens.Load().word(p.mine); w.Host != nil && (l.hosted || l.posted.words != nil) {
+	forwarded := l.posted.words != nil && c.forwarding.view == nil
+	if w := c.control.tokens.Load().word(p.mine); w.Host != nil && (l.hosted || forwarded) {
 		return w
 	}
 	return proxy.Word{Device: c.control.inboundAddr(p.mine)}

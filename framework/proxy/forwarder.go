@@ -11,17 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // Forwarder moves counts from the inboxes of transports that cannot write a rank's
 // semaphores into those semaphores: by plain stores where the host reaches them, else
-// over a lane. One thread does it for all; while nothing is watched it does not run.
+// through a view of the device's memory or over a lane. One thread does it for all; while
+// nothing is watched it does not run.
 //
 // A count says that data is there, and data may have come into memory of a device. So
 // what an adapter wrote is made visible before the count is passed on.
 type Forwarder struct {
-	lane  *Lane        // for words of devices alone
+	view  gpu.HostView // for words of devices alone; nil: the lane
+	lane  *Lane        // for those without a view
 	flush func() error // nil: what a count stands for is visible when the count is
 	o     Options
 	done  chan struct{}
@@ -47,9 +50,10 @@ type Watched struct {
 const longestForward = time.Millisecond
 
 // NewForwarder returns a forwarder without work. Of the options Spin, Yield, Park and
-// CPU count. Lane is nil if no word is of a device alone; flush makes what adapters
-// wrote before visible to kernels, and is nil if nothing has to.
-func NewForwarder(lane *Lane, flush func() error, o Options) *Forwarder {
+// CPU count. View and lane are ways to words of a device alone, the view if it is there; both
+// are nil if there are no such words. Flush makes what adapters wrote before visible to
+// kernels, and is nil if nothing has to.
+func NewForwarder(view gpu.HostView, lane *Lane, flush func() error, o Options) *Forwarder {
 	if o.Spin == 0 {
 		o.Spin = copierSpin
 	}
@@ -59,7 +63,7 @@ func NewForwarder(lane *Lane, flush func() error, o Options) *Forwarder {
 	if o.Park == 0 {
 		o.Park = copierPark
 	}
-	return &Forwarder{lane: lane, flush: flush, o: o, done: make(chan struct{}), work: make(chan struct{}, 1)}
+	return &Forwarder{view: view, lane: lane, flush: flush, o: o, done: make(chan struct{}), work: make(chan struct{}, 1)}
 }
 
 // Watch forwards, from now on, what is added to a word: to a semaphore, whose count is
@@ -72,8 +76,8 @@ func (f *Forwarder) Watch(word *uint64, to Word, base uint64) (*Watched, error) 
 		return nil, fmt.Errorf("forwarder: %w", framework.ErrClosed)
 	case f.err != nil:
 		return nil, f.err
-	case to.Host == nil && f.lane == nil:
-		return nil, fmt.Errorf("forwarder: %w: a semaphore at %#x of a device, and no lane there", framework.ErrInvalid, to.Device)
+	case to.Host == nil && f.view == nil && f.lane == nil:
+		return nil, fmt.Errorf("forwarder: %w: a semaphore at %#x of a device, and no way there", framework.ErrInvalid, to.Device)
 	}
 	seen := atomic.LoadUint64(word)
 	w := &Watched{word: word, to: to, base: base - seen, seen: seen}
@@ -87,7 +91,7 @@ func (f *Forwarder) Watch(word *uint64, to Word, base uint64) (*Watched, error) 
 }
 
 // Unwatch ends it. When it returns neither word is touched any more, but for what is
-// on its way over the lane.
+// on its way over the lane or through the view.
 func (f *Forwarder) Unwatch(w *Watched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,6 +198,9 @@ func (f *Forwarder) store(w *Watched) (submitted, error) {
 	if w.to.Host != nil {
 		atomic.StoreUint64(w.to.Host, value)
 		return complete, nil
+	}
+	if f.view != nil {
+		return complete, f.view.Store(w.to.Device, value)
 	}
 	return f.lane.submit(operation{flush: w.to, pos: value - 1})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
 )
 
@@ -20,22 +21,38 @@ func reaches(t *testing.T, what string, word *uint64, want uint64) {
 	}
 }
 
+// viewed is memory of a device into which the host stores.
+type viewed struct {
+	base uintptr
+	at   [2]uint64
+	err  error
+}
+
+func (v *viewed) Store(addr uintptr, value uint64) error {
+	atomic.StoreUint64(&v.at[(addr-v.base)/64], value)
+	return v.err
+}
+func (v *viewed) Settle() error { return nil }
+func (v *viewed) Close() error  { return nil }
+
 func TestForwarder(t *testing.T) {
 	dev, err := gputest.Open(0)
 	must(t, err)
 	defer dev.Close()
 	m := alloc(t, dev, 128)
-	onHost := new([2]uint64)
+	onHost, view := new([2]uint64), &viewed{base: m.Addr()}
 	for name, c := range map[string]struct {
+		view     gpu.HostView
 		lane     *Lane
 		to, next Word
 		a, b     *uint64
 	}{
-		"device": {newLane(t, dev, framework.NoPeer), Word{Device: m.Addr()}, Word{Device: m.Addr() + 64}, dev.Word(m.Addr()), dev.Word(m.Addr() + 64)},
-		"host":   {nil, Word{Host: &onHost[0]}, Word{Host: &onHost[1]}, &onHost[0], &onHost[1]},
+		"device": {nil, newLane(t, dev, framework.NoPeer), Word{Device: m.Addr()}, Word{Device: m.Addr() + 64}, dev.Word(m.Addr()), dev.Word(m.Addr() + 64)},
+		"view":   {view, nil, Word{Device: m.Addr()}, Word{Device: m.Addr() + 64}, &view.at[0], &view.at[1]},
+		"host":   {nil, nil, Word{Host: &onHost[0]}, Word{Host: &onHost[1]}, &onHost[0], &onHost[1]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := NewForwarder(c.lane, nil, Options{})
+			f := NewForwarder(c.view, c.lane, nil, Options{})
 			inbox := new([2]uint64)
 			inbox[0] = 1000 // of whoever had the number before
 			atomic.StoreUint64(c.a, 70)
@@ -82,7 +99,7 @@ func TestForwarderFlushesFirst(t *testing.T) {
 	inbox, counter := new(uint64), new(uint64)
 	var flushed atomic.Uint64 // the highest count that was posted before a flush
 	fail := make(chan error, 1)
-	f := NewForwarder(nil, func() error {
+	f := NewForwarder(nil, nil, func() error {
 		select {
 		case err := <-fail:
 			return err
@@ -121,16 +138,29 @@ func TestForwarderFlushesFirst(t *testing.T) {
 }
 
 func TestForwarderWithoutWay(t *testing.T) {
-	f := NewForwarder(nil, nil, Options{})
+	f := NewForwarder(nil, nil, nil, Options{})
 	if _, err := f.Watch(new(uint64), Word{Device: 4096}, 0); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("a word of a device, without a lane: %v", err)
 	}
 	f.Stop()
 }
 
+func TestForwarderWhoseStoresFail(t *testing.T) {
+	refused := errors.New("the mapping is gone")
+	f := NewForwarder(&viewed{err: refused}, nil, nil, Options{})
+	inbox := new(uint64)
+	_, err := f.Watch(inbox, Word{Device: 64}, 0)
+	must(t, err)
+	atomic.AddUint64(inbox, 1)
+	<-f.Done()
+	if err := f.Err(); !errors.Is(err, refused) {
+		t.Errorf("%v: expected what the store said", err)
+	}
+}
+
 // Between uses the thread sleeps, and wakes for the next.
 func TestForwarderWithoutWork(t *testing.T) {
-	f := NewForwarder(nil, nil, Options{Spin: time.Nanosecond, Yield: time.Nanosecond})
+	f := NewForwarder(nil, nil, nil, Options{Spin: time.Nanosecond, Yield: time.Nanosecond})
 	inbox, counter := new(uint64), new(uint64)
 	for n := range uint64(20) {
 		w, err := f.Watch(inbox, Word{Host: counter}, n)
@@ -140,7 +170,7 @@ func TestForwarderWithoutWork(t *testing.T) {
 		f.Unwatch(w)
 	}
 	f.Stop()
-	NewForwarder(nil, nil, Options{}).Stop() // never started
+	NewForwarder(nil, nil, nil, Options{}).Stop() // never started
 }
 
 func TestForwarderEndsWithTheDevice(t *testing.T) {
@@ -149,7 +179,7 @@ func TestForwarderEndsWithTheDevice(t *testing.T) {
 	defer dev.Close()
 	m := alloc(t, dev, 8)
 	l := newLane(t, dev, framework.NoPeer)
-	f := NewForwarder(l, nil, Options{})
+	f := NewForwarder(nil, l, nil, Options{})
 	inbox := new(uint64)
 	_, err = f.Watch(inbox, Word{Device: m.Addr()}, 0)
 	must(t, err)
