@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
@@ -61,15 +62,18 @@ func localRank(getenv func(string) string) (int, error) {
 // few processors, filling all of it would take most of the start.
 const prefault = 1 << 20
 
-// openDevice opens the device. On a GPU, hosted makes its memory of the host's.
-func openDevice(d framework.Device, hosted bool) (gpu.Device, error) {
+// openDevice opens the device, as the configuration would have it.
+func openDevice(d framework.Device, cfg *config.Config) (gpu.Device, error) {
 	switch d.Type {
 	case "host":
 		return host.Open(host.Prefault(prefault))
 	case "cuda":
 		var options []cuda.Option
-		if hosted {
+		if cfg.GPUMemory == "host" {
 			options = append(options, cuda.Hosted())
+		}
+		if !cfg.GDRCopy {
+			options = append(options, cuda.WithoutGDRCopy())
 		}
 		opened, err := cuda.Open(d.Index, options...)
 		if err != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
 )
@@ -53,7 +55,11 @@ func TestDeviceWithoutADriver(t *testing.T) {
 func TestGPUThatDoesNotOpen(t *testing.T) {
 	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
 	for _, hosted := range []bool{false, true} {
-		d, err := openDevice(framework.Device{Type: "cuda", Index: 7}, hosted)
+		cfg := config.Default()
+		if hosted {
+			cfg.GPUMemory = "host"
+		}
+		d, err := openDevice(framework.Device{Type: "cuda", Index: 7}, &cfg)
 		if !errors.Is(err, framework.ErrUnavailable) || d != nil {
 			t.Errorf("hosted %v: %v, %v: expected no device, and that it is unavailable", hosted, d, err)
 		}
@@ -133,5 +139,38 @@ func chosen(t *testing.T, n int) {
 	}
 	if d, _, err := choose("cuda:7", "1"); err != nil || d != "cuda:7" {
 		t.Errorf("a GPU that is named: %v, %v: expected that one, whatever the rank", d, err)
+	}
+}
+
+// The configuration says whether the host stores into memory of a GPU by GDRCopy.
+func TestGDRCopyIsSwitchedOffByConfiguration(t *testing.T) {
+	library := emulated.Build(t)
+	t.Setenv(cuda.EnvLibrary, library)
+	t.Setenv(cuda.EnvGDRCopy, emulated.GDRCopy(library))
+	for _, on := range []bool{true, false} {
+		cfg := config.Default()
+		if !cfg.GDRCopy {
+			t.Error("it is off by default")
+		}
+		cfg.GDRCopy = on
+		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		m, err := d.Alloc(4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		v, err := d.(gpu.HostMapper).MapForHost(m)
+		if on && err != nil || !on && (!errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "switched off")) {
+			t.Errorf("gdrcopy: %v: %v", on, err)
+		}
+		if err == nil {
+			if err := v.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

@@ -237,7 +237,7 @@ func (j *Job) open(ctx context.Context, where framework.Device, boot bootstrap.C
 		}
 	})
 	var cause error
-	if j.device, cause = openDevice(where, j.Config.GPUMemory == "host"); cause != nil {
+	if j.device, cause = openDevice(where, &j.Config.Config); cause != nil {
 		failed(cause)
 		cancel(cause)
 	}

@@ -14,6 +14,12 @@ type Config struct {
 	// other's memory, such as L4, A10 and RTX cards, at the speed of their PCIe slots.
 	GPUMemory string `config:"gpu_memory"`
 
+	// GDRCopy lets the host store signals that arrive over ib-nonatomic into memory of an
+	// NVIDIA GPU, by NVIDIA's GDRCopy 2 where that is installed: kernels then poll memory of
+	// their own. Otherwise they poll memory of the host over the bus. The variable
+	// MSCCLPP_GDRCOPY_LIBRARY names the library where it is not found as libgdrapi.so.2.
+	GDRCopy bool `config:"gdrcopy"`
+
 	// Transports lists the transports that may be used, in order of preference. A
 	// pair of ranks uses the first one over which both can reach each other. All ranks
 	// need the same list, also those on hosts without the hardware for one of them: it is

@@ -10,6 +10,7 @@ import (
 func Default() Config {
 	return Config{
 		GPUMemory:  "device",
+		GDRCopy:    true,
 		Transports: []string{},
 		Transport:  map[string]map[string]any{},
 		Plugins: Plugins{

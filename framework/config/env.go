@@ -27,6 +27,8 @@ var reserved = map[string]bool{
 	"MSCCLPP_CUDA_LIBRARY": true, // which NVIDIA driver library to open
 	"MSCCLPP_NCCL_LIBRARY": true, // which NCCL to compare with
 
+	"MSCCLPP_GDRCOPY_LIBRARY": true, // which library of GDRCopy to open
+
 	"MSCCLPP_BUILTIN_PLUGINS": true, // where mscclpp-run's own plugins are
 }
 
