@@ -74,7 +74,7 @@ type Output struct {
 
 // Result is how a job ended.
 type Result struct {
-	Code   int    // exit code for the launcher: 0, that of the first failure, or 128+n
+	Code   int    // exit code for the launcher: 0, that of the first failure, 128+n, or 1 if output was lost
 	Rank   int    // that failed first; -1 if none
 	Signal string // that ended it, "" if it exited
 }

@@ -64,6 +64,9 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	out.drain()
 	if err := out.missing(); err != nil {
 		fmt.Fprintf(j.Report, "mscclpp-run: output of ranks was lost: %v\n", err)
+		if w.result.Code == 0 {
+			w.result.Code = 1 // as if a rank had written it there itself
+		}
 	}
 	return w.result, nil
 }
