@@ -80,6 +80,11 @@ var roles = map[string]func(){
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	},
+	"stopped": func() { // the rank in CULPRIT stops, and ends once it goes on
+		if os.Getenv("RANK") == os.Getenv("CULPRIT") {
+			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		}
+	},
 	"report": func() { // prints each signal; leaves on TERM unless STUBBORN
 		got := make(chan os.Signal, 8)
 		signal.Notify(got)

@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -39,6 +40,57 @@ func TestDeathBySignal(t *testing.T) {
 	}
 	if !strings.Contains(report, "rank 2 ") || !strings.Contains(report, "was killed by signal 9 (SIGKILL)") {
 		t.Errorf("report %q", report)
+	}
+}
+
+// A rank that leaves too early with code 0 has not failed, but those that wait for it
+// do: the line about the first of them names it.
+func TestFailureNamesWhoLeftBefore(t *testing.T) {
+	for _, c := range []struct {
+		left []int
+		want string
+	}{
+		{nil, "exited with code 1; ending the other 1\n"},
+		{[]int{2}, "exited with code 1 after rank 6 had ended with code 0; ending the other 1\n"},
+		{[]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "exited with code 1 after rank 5, 6, 7, 8, 9, 10, 11, 12 and 2 more had ended with code 0; ending the other 1\n"},
+	} {
+		report := newText()
+		w := &watch{job: &Job{Report: report, Place: Place{First: 4}}, result: Result{Rank: -1}, alive: 1}
+		for _, local := range c.left {
+			if w.failed(exit{p: &process{local: local}}) {
+				t.Errorf("rank %d has failed with code 0", local)
+			}
+		}
+		if !w.failed(exit{p: &process{pid: 7}, code: 1}) || report.String() != "mscclpp-run: rank 4 (pid 7) "+c.want {
+			t.Errorf("report %q, expected %q", report, c.want)
+		}
+	}
+}
+
+// A rank that is stopped has not ended, and nobody but the launcher can tell it from one
+// that is slow.
+func TestStoppedRankIsNamed(t *testing.T) {
+	report := newText()
+	j := helper(2, "stopped", "CULPRIT=1")
+	j.Report, j.Stdout, j.Stderr = report, io.Discard, io.Discard
+	done := make(chan Result, 1)
+	go func() {
+		r, err := Run(t.Context(), j)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- r
+	}()
+	report.await(t, "\n", 1)
+	var pid int
+	if _, err := fmt.Sscanf(report.String(), "mscclpp-run: rank 1 (pid %d) is stopped by signal 19 (SIGSTOP)", &pid); err != nil {
+		t.Fatalf("report %q, expected that rank 1 is stopped", report)
+	}
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; r.Code != 0 || strings.Count(report.String(), "\n") != 1 {
+		t.Errorf("result %+v, report %q: a rank that went on has not failed", r, report)
 	}
 }
 

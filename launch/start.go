@@ -11,9 +11,10 @@ import (
 
 // process is one started rank.
 type process struct {
-	local int
-	pid   int
-	ended bool // it is a zombie: dead, but its group's number is still taken
+	local   int
+	pid     int
+	stopped bool // by a signal, when it was looked at last
+	ended   bool // it is a zombie: dead, but its group's number is still taken
 }
 
 // start starts all ranks from one thread that lives until the job's end, because

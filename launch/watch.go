@@ -22,7 +22,8 @@ type watch struct {
 	threadDone chan struct{} // releases the thread that started the ranks
 	result     Result
 	alive      int
-	asked      bool // ranks were asked to end: failures from now on are consequences
+	left       []int // ranks that ended with code 0, before any failure
+	asked      bool  // ranks were asked to end: failures from now on are consequences
 }
 
 // exit is the end of one rank.
@@ -35,7 +36,8 @@ type exit struct {
 
 // look finds out which ranks have ended, without reaping them. The zombie keeps the
 // number of its group from being used again, so the group can be killed later
-// without hitting somebody else's.
+// without hitting somebody else's. It reports ranks that are stopped, for which the
+// others wait in silence.
 func (w *watch) look() []exit {
 	var out []exit
 	for _, p := range w.procs {
@@ -43,16 +45,25 @@ func (w *watch) look() []exit {
 			continue
 		}
 		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, p.pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+		err := unix.Waitid(unix.P_PID, p.pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT|unix.WNOHANG, nil)
 		if err == nil && info.Signo == 0 {
+			p.stopped = false
 			continue // it lives
 		}
-		p.ended = true
-		w.alive--
 		// The package unix names the first three words only; the layout of the others
 		// for SIGCHLD is the same on all 64-bit Linux: pid, uid, status from byte 16.
 		status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24))
-		const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED
+		const exited, dumped, stopped = 1, 3, 5 // CLD_EXITED, CLD_DUMPED, CLD_STOPPED
+		if err == nil && info.Code == stopped {
+			if !p.stopped {
+				fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) is stopped by signal %d (%s): the others wait for it until it gets SIGCONT\n",
+					w.job.Place.First+p.local, p.pid, status, unix.SignalName(syscall.Signal(status)))
+			}
+			p.stopped = true
+			continue
+		}
+		p.ended = true
+		w.alive--
 		out = append(out, exit{p: p, code: int(status), signal: info.Code != exited, dumped: info.Code == dumped})
 	}
 	return out
@@ -112,9 +123,14 @@ func (w *watch) loop(ctx context.Context) {
 }
 
 // failed records the first failure and reports it in one line. It returns whether
-// e was it.
+// e was it. Ranks that had left before with code 0 are named: one that left too early
+// is what the others fail of.
 func (w *watch) failed(e exit) bool {
-	if e.code == 0 && !e.signal || w.result.Rank >= 0 {
+	if e.code == 0 && !e.signal {
+		w.left = append(w.left, w.job.Place.First+e.p.local)
+		return false
+	}
+	if w.result.Rank >= 0 {
 		return false
 	}
 	rank := w.job.Place.First + e.p.local
@@ -129,14 +145,30 @@ func (w *watch) failed(e exit) bool {
 		}
 	}
 	rest := ""
+	if !w.asked && len(w.left) > 0 {
+		rest = fmt.Sprintf(" after %s had ended with code 0", numbered(w.left))
+	}
 	if !w.asked && w.alive > 0 {
-		rest = fmt.Sprintf("; ending the other %d", w.alive)
+		rest += fmt.Sprintf("; ending the other %d", w.alive)
 	}
 	fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) %s%s\n", rank, e.p.pid, what, rest)
 	if w.job.Failed != nil {
 		w.job.Failed(w.result)
 	}
 	return !w.asked
+}
+
+// numbered names ranks, the first of many.
+func numbered(ranks []int) string {
+	const most = 8
+	text := fmt.Sprintf("rank %d", ranks[0])
+	for _, r := range ranks[1:min(len(ranks), most)] {
+		text += fmt.Sprintf(", %d", r)
+	}
+	if len(ranks) > most {
+		text += fmt.Sprintf(" and %d more", len(ranks)-most)
+	}
+	return text
 }
 
 // forward passes a signal on. Those that ask to end start the clock; a second one
