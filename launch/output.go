@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/outlet"
 )
 
 // maxLine is the longest piece of a line that is kept until its end comes.
@@ -54,7 +55,7 @@ func newOutputs(j *Job) (*outputs, error) {
 		}
 		if err != nil {
 			o.closeChildEnds()
-			o.drain()
+			o.drain(nil)
 			return nil, err
 		}
 	}
@@ -110,14 +111,23 @@ func (o *outputs) closeChildEnds() {
 }
 
 // drain waits for the rest of the output, and at most drainBound for writers that
-// were not ours to kill.
-func (o *outputs) drain() {
+// were not ours to kill. Where it goes it may not be taken: that ends with over.
+func (o *outputs) drain(over <-chan struct{}) {
 	for _, p := range o.pipes {
 		if p.SetReadDeadline(time.Now().Add(drainBound)) != nil {
 			p.Close() // the reader ends now rather than never
 		}
 	}
-	o.copying.Wait()
+	copied := make(chan struct{})
+	go func() {
+		o.copying.Wait()
+		close(copied)
+	}()
+	select {
+	case <-copied:
+	case <-over:
+		o.lose(outlet.ErrNotTaken)
+	}
 	for _, p := range o.pipes {
 		p.Close()
 	}
@@ -127,7 +137,7 @@ func (o *outputs) drain() {
 func (o *outputs) lose(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lost == nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
+	if o.lost == nil && outlet.Lost(err) {
 		o.lost = err
 	}
 }

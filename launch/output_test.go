@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestTagsKeepLinesWhole(t *testing.T) {
@@ -168,4 +171,56 @@ func TestVeryLongLines(t *testing.T) {
 	if n := strings.Count(got.String(), "x"); n != 3*maxLine {
 		t.Errorf("%d bytes came through, expected %d", n, 3*maxLine)
 	}
+}
+
+// A pager that nobody scrolls keeps the job waiting, as it does any program, but not
+// those who want the job to end.
+func TestNobodyReads(t *testing.T) {
+	for name, prepare := range map[string]func(j *Job, to io.Writer){
+		"output": func(j *Job, to io.Writer) { j.Stdout, j.Output.Tag = to, true },
+		"report": func(j *Job, to io.Writer) { j.Report = to },
+	} {
+		t.Run(name, func(t *testing.T) {
+			read, write := io.Pipe()
+			defer read.Close()
+			to := &announcing{Writer: write, began: make(chan struct{})}
+			j := helper(2, "exit", "CULPRIT=1", "CODE=3")
+			if name == "output" {
+				j = helper(2, "lines")
+			}
+			signals := make(chan os.Signal, 1)
+			j.Stdout, j.Stderr, j.Signals = io.Discard, io.Discard, signals
+			prepare(&j, to)
+			done := make(chan Result, 1)
+			go func() {
+				r, err := Run(t.Context(), j)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- r
+			}()
+			<-to.began
+			signals <- syscall.SIGTERM
+			select {
+			case r := <-done:
+				if r.Code == 0 {
+					t.Errorf("%+v: expected a failure", r)
+				}
+			case <-time.After(9 * time.Second): // below the grace of helpers
+				t.Fatal("the job does not end")
+			}
+		})
+	}
+}
+
+// announcing closes began when it is written to.
+type announcing struct {
+	io.Writer
+	once  sync.Once
+	began chan struct{}
+}
+
+func (a *announcing) Write(b []byte) (int, error) {
+	a.once.Do(func() { close(a.began) })
+	return a.Writer.Write(b)
 }

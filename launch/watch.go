@@ -23,6 +23,7 @@ type watch struct {
 	result     Result
 	alive      int
 	left       []int // ranks that ended with code 0, before any failure
+	told       bool  // somebody wants the job to end
 	asked      bool  // ranks were asked to end: failures from now on are consequences
 }
 
@@ -104,7 +105,7 @@ func (w *watch) loop(ctx context.Context) {
 		case s := <-w.job.Signals:
 			w.forward(s, ask, kill)
 		case <-done:
-			done = nil
+			done, w.told = nil, true
 			ask(syscall.SIGTERM)
 		case <-deadline.C:
 			next()
@@ -178,14 +179,15 @@ func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
 	if !ok {
 		return
 	}
-	switch sig {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+	switch {
+	case ends(s):
+		w.told = true
 		if w.asked {
 			kill()
 		} else {
 			ask(sig)
 		}
-	case syscall.SIGTSTP:
+	case sig == syscall.SIGTSTP:
 		// The terminal stops the launcher's group only; ranks have groups of their own.
 		w.stop(syscall.SIGSTOP)
 		syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
@@ -193,6 +195,15 @@ func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
 	default:
 		w.stop(sig)
 	}
+}
+
+// ends reports whether a signal asks a job to end.
+func ends(s os.Signal) bool {
+	switch s {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
 }
 
 // stop sends a signal to the groups of all ranks that live.
