@@ -36,8 +36,8 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	if j.Report == nil {
 		j.Report = io.Discard
 	}
-	report := outlet.New()
-	j.Report = report.To(j.Report)
+	report, to := outlet.New(), j.Report
+	j.Report = report.To(to)
 	if j.OwnOrphans {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return Result{Code: 1, Rank: -1}, fmt.Errorf("become parent of orphans: %w", err)
@@ -60,7 +60,7 @@ func Run(ctx context.Context, j Job) (Result, error) {
 		cancel()
 		w.loop(dead)
 		w.clean()
-		over, enough := w.patience(dead)
+		over, enough := outlet.Patience(dead, w.told, j.Signals)
 		defer enough()
 		out.drain(over)
 		_ = report.Flush(over)
@@ -68,44 +68,17 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	}
 	w.loop(ctx)
 	w.clean()
-	over, enough := w.patience(ctx)
+	over, enough := outlet.Patience(ctx, w.told, j.Signals)
 	defer enough()
 	out.drain(over)
+	_ = report.Flush(over)
 	if err := out.missing(); err != nil {
-		fmt.Fprintf(j.Report, "mscclpp-run: output of ranks was lost: %v\n", err)
+		outlet.Say(to, "mscclpp-run: output of ranks was lost: %v\n", err)
 		if w.result.Code == 0 {
 			w.result.Code = 1 // as if a rank had written it there itself
 		}
 	}
-	_ = report.Flush(over)
 	return w.result, nil
-}
-
-// patience returns what is closed when nobody waits any more for those who read the
-// output: drainBound after somebody has asked the job to end. A pager that nobody
-// scrolls may else take its time.
-func (w *watch) patience(ctx context.Context) (over <-chan struct{}, enough func()) {
-	life, enough := context.WithCancel(context.Background())
-	go func() {
-		for done := ctx.Done(); !w.told; {
-			select {
-			case s := <-w.job.Signals:
-				w.told = ends(s)
-			case <-done:
-				w.told = true
-			case <-life.Done():
-				return
-			}
-		}
-		timer := time.NewTimer(drainBound)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			enough()
-		case <-life.Done():
-		}
-	}()
-	return life.Done(), enough
 }
 
 // StartCode is the exit code for a program that could not be started, as shells

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mscclpp-go/mscclpp/internal/outlet"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
@@ -180,7 +181,7 @@ func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
 		return
 	}
 	switch {
-	case ends(s):
+	case outlet.Ends(s):
 		w.told = true
 		if w.asked {
 			kill()
@@ -195,15 +196,6 @@ func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
 	default:
 		w.stop(sig)
 	}
-}
-
-// ends reports whether a signal asks a job to end.
-func ends(s os.Signal) bool {
-	switch s {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	}
-	return false
 }
 
 // stop sends a signal to the groups of all ranks that live.

@@ -3,11 +3,14 @@
 package outlet
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // room is how much may be queued before an Outlet is full.
@@ -121,4 +124,52 @@ func (o *Outlet) Flush(over <-chan struct{}) error {
 // go. Who closes a pipe has read enough.
 func Lost(err error) bool {
 	return err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed)
+}
+
+// lastBound is how long output may wait for a reader once a job has to end.
+const lastBound = time.Second
+
+// Patience returns what is closed when nobody waits any more for those who read the
+// output of a job: lastBound after somebody has asked it to end, which told says has been
+// so before. Without that a pager may take its time.
+func Patience(ctx context.Context, told bool, signals <-chan os.Signal) (over <-chan struct{}, enough func()) {
+	life, enough := context.WithCancel(context.Background())
+	go func() {
+		for !told {
+			select {
+			case s := <-signals:
+				told = Ends(s)
+			case <-ctx.Done():
+				told = true
+			case <-life.Done():
+				return
+			}
+		}
+		timer := time.NewTimer(lastBound)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			enough()
+		case <-life.Done():
+		}
+	}()
+	return life.Done(), enough
+}
+
+// Say writes a last word, and waits at most lastBound until it was taken.
+func Say(to io.Writer, format string, args ...any) {
+	o := New()
+	fmt.Fprintf(o.To(to), format, args...)
+	over, enough := context.WithTimeout(context.Background(), lastBound)
+	defer enough()
+	_ = o.Flush(over.Done())
+}
+
+// Ends reports whether a signal asks a job to end.
+func Ends(s os.Signal) bool {
+	switch s {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/internal/outlet"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -22,7 +23,12 @@ func (r *run) loop(ctx context.Context) {
 		deadline.Reset(d)
 	}
 	asked, gaveUp := false, false
-	last := func() { gaveUp = true }
+	var last func()
+	last = func() {
+		if gaveUp = r.told || !r.out.Full(); !gaveUp {
+			at(killBound, last) // nobody has read yet what stands before the ends
+		}
+	}
 	ask := func(s byte) {
 		if asked {
 			return
@@ -35,8 +41,13 @@ func (r *run) loop(ctx context.Context) {
 	terminate := func() { ask(byte(syscall.SIGTERM)) }
 	done := ctx.Done()
 	for r.alive > 0 && !gaveUp {
+		events := r.events
+		if r.out.Full() && !r.told {
+			events = nil // hosts wait, signals do not
+		}
 		select {
-		case e := <-r.events:
+		case <-r.out.Took():
+		case e := <-events:
 			failed, lost := r.handle(e)
 			switch {
 			case asked || r.alive == 0:
@@ -50,20 +61,21 @@ func (r *run) loop(ctx context.Context) {
 			if !ok {
 				continue
 			}
-			switch syscall.Signal(number) {
-			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+			switch {
+			case outlet.Ends(s):
+				r.told = true
 				if asked { // the second one: the agents kill
 					r.signal(number)
 					at(killBound, last)
 				}
 				ask(number)
-			case syscall.SIGTSTP: // job control ends at the launcher: hosts go on
+			case s == syscall.SIGTSTP: // job control ends at the launcher: hosts go on
 				_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 			default:
 				r.signal(number)
 			}
 		case <-done:
-			done = nil
+			done, r.told = nil, true
 			terminate()
 		case <-deadline.C:
 			next()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/outlet"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -43,21 +44,24 @@ type Job struct {
 func Run(ctx context.Context, j Job) (launch.Result, error) {
 	r := &run{Job: j, events: make(chan event, 64), done: make(chan struct{}), result: launch.Result{Rank: -1}}
 	defer close(r.done)
+	r.out = outlet.New()
+	r.Stdout, r.Stderr, r.Report = r.out.To(j.Stdout), r.out.To(j.Stderr), r.out.To(j.Report)
 	for i, h := range j.Hosts {
 		command := append(append([]string{}, j.SSH...), h.Name, quote(j.Agent)+" "+AgentFlag)
 		r.links = append(r.links, dial(h, i, command, j.Stderr, r.events, r.done))
 	}
 	defer r.hangUp()
-	failed := func(err error) (launch.Result, error) {
+	err := r.gather(ctx)
+	if err == nil {
+		err = r.start(ctx)
+	}
+	if err != nil {
+		r.told = true // whoever reads slowly does not keep an error waiting
+		r.flush(ctx, j.Report)
 		return launch.Result{Code: 1, Rank: -1}, err
 	}
-	if err := r.gather(ctx); err != nil {
-		return failed(err)
-	}
-	if err := r.start(ctx); err != nil {
-		return failed(err)
-	}
 	r.loop(ctx)
+	r.flush(ctx, j.Report)
 	return r.result, r.err
 }
 
@@ -74,6 +78,9 @@ type run struct {
 	alive  int
 	result launch.Result
 	err    error
+	out    *outlet.Outlet
+	told   bool // somebody wants the job to end
+	missed bool // output that came after that and was not taken
 }
 
 // settle is how long other hosts may take to answer once one has failed, so that the
@@ -255,9 +262,9 @@ func (e *StartError) Unwrap() error { return e.Err }
 func (r *run) pass(e event) {
 	switch e.frame.kind {
 	case kindOut:
-		_, _ = r.Stdout.Write(e.frame.body)
+		r.print(r.Stdout, e.frame.body)
 	case kindErr:
-		_, _ = r.Stderr.Write(e.frame.body)
+		r.print(r.Stderr, e.frame.body)
 	case kindReport:
 		text, _ := strings.CutPrefix(string(e.frame.body), "mscclpp-run: ")
 		fmt.Fprintf(r.Report, "mscclpp-run: host %s: %s", r.links[e.host].host.Name, text)
@@ -266,6 +273,33 @@ func (r *run) pass(e event) {
 		case r.taken <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// print passes output on, unless nobody takes it and the job has to end.
+func (r *run) print(to io.Writer, output []byte) {
+	if r.told && r.out.Full() {
+		r.missed = true
+		return
+	}
+	_, _ = to.Write(output)
+}
+
+// flush waits until the output was taken, while nobody wants the job to end. As in
+// package launch ranks do not end because output is lost, but the job has not succeeded.
+func (r *run) flush(ctx context.Context, report io.Writer) {
+	over, enough := outlet.Patience(ctx, r.told, r.Signals)
+	defer enough()
+	lost := r.out.Flush(over)
+	if lost == nil && r.missed {
+		lost = outlet.ErrNotTaken
+	}
+	if lost == nil {
+		return
+	}
+	outlet.Say(report, "mscclpp-run: output of ranks was lost: %v\n", lost)
+	if r.result.Code == 0 {
+		r.result.Code = 1
 	}
 }
 

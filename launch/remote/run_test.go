@@ -112,8 +112,14 @@ func ranks(kind, name, command string, s Spec, out *frames) int {
 		_ = out.write(kindReport, []byte("mscclpp-run: all is well\n"))
 		return done(0, "")
 	}
+	if kind == "floods" {
+		go func() {
+			for out.write(kindOut, bytes.Repeat([]byte("flood\n"), 1000)) == nil {
+			}
+		}()
+	}
 	_ = out.write(kindOut, fmt.Appendf(nil, "%s: ready\n", name))
-	for { // waits, fails, lost, reads
+	for { // waits, fails, lost, reads, floods
 		f, err := readFrame(os.Stdin)
 		switch {
 		case err != nil:
@@ -363,6 +369,39 @@ func TestSignalsReachAllHosts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Output that has no room is reported, and no success.
+func TestLostOutputIsReported(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	j, x := over(t, "good.a", "good.b")
+	j.Stdout = full
+	if result, err := Run(within(t), *j); err != nil || result.Code != 1 {
+		t.Errorf("%+v, %v: expected code 1", result, err)
+	}
+	contains(t, "report", x.report.String(), "mscclpp-run: output of ranks was lost: write /dev/full: no space left on device\n")
+}
+
+// A reader who does not read keeps hosts waiting, but nobody who wants the job to end.
+func TestNobodyReads(t *testing.T) {
+	j, x := over(t, "floods.a", "floods.b")
+	read, write := io.Pipe()
+	defer read.Close()
+	signals := make(chan os.Signal, 1)
+	j.Signals = signals
+	j.Stdout = &watched{&x.out, "flood", 1, func() {
+		signals <- syscall.SIGTERM
+		_, _ = write.Write([]byte("never read"))
+	}}
+	result, err := Run(within(t), *j)
+	if err != nil || result.Code != 128+15 {
+		t.Errorf("%+v, %v: expected the signal's code", result, err)
+	}
+	contains(t, "report", x.report.String(), "output of ranks was lost: nobody has read it")
 }
 
 // Standard input goes to the first rank, piece by piece, and its end as well.
