@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Limits of what is kept of a plugin's output for error messages.
@@ -77,11 +79,18 @@ func (o *output) line(text string) {
 	o.log.LogAttrs(context.Background(), level, message, attrs...)
 }
 
+// shorten makes a line fit for a message: what a terminal would take for a command, or
+// cannot print, is quoted.
 func shorten(s string) string {
+	more := ""
 	if len(s) > tailWidth {
-		return s[:tailWidth] + "…"
+		s, more = strings.ToValidUTF8(s[:tailWidth], ""), "…"
 	}
-	return s
+	odd := func(r rune) bool { return r != '\t' && !strconv.IsPrint(r) }
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, odd) {
+		s = strconv.Quote(s)
+	}
+	return s + more
 }
 
 // last returns the lines that explain a death: the headline of a crash, or the last

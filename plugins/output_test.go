@@ -108,6 +108,22 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
+// What is no text reaches messages as text, not as commands to a terminal.
+func TestOutputThatIsNoText(t *testing.T) {
+	for line, want := range map[string]string{
+		"à côté\tof it": "à côté\tof it",
+		"\x1b[2Jgone":   `"\x1b[2Jgone"`,
+		"\xff\x00":      `"\xff\x00"`,
+		strings.Repeat("x", tailWidth-1) + "ééé": strings.Repeat("x", tailWidth-1) + "…",
+	} {
+		o := newOutput(logTo(&buffer{}))
+		o.line(line)
+		if last := o.last(); len(last) != 1 || last[0] != want {
+			t.Errorf("%q became %q, expected %q", line, last, want)
+		}
+	}
+}
+
 func FuzzHandshake(f *testing.F) {
 	f.Add("1|1|unix|/tmp/x|grpc")
 	f.Add("1|1|unix|/tmp/x|grpc||true")
