@@ -112,6 +112,8 @@ func TestStoppedPlugin(t *testing.T) {
 	defer cancel()
 	if _, err := c.Describe(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, framework.ErrPlugin) {
 		t.Errorf("got %v, expected the deadline: a stopped process is not dead", err)
+	} else if !strings.Contains(err.Error(), "the plugin has not answered for ") {
+		t.Errorf("%v: does not say who is late", err)
 	}
 	start := time.Now()
 	c.Shutdown()

@@ -107,19 +107,26 @@ func do[Req, Resp any](ctx context.Context, c *Client, r request, f func(context
 		}
 	}
 	var trailer metadata.MD
+	start := time.Now()
 	resp, err := f(ctx, req, grpc.Trailer(&trailer))
 	if err != nil {
 		if r.number != 0 {
 			c.fds.Abandon(r.number)
 		}
-		return nil, c.failed(ctx, r, err, trailer)
+		return nil, c.failed(ctx, r, err, trailer, time.Since(start))
 	}
 	return resp, nil
 }
 
-// failed turns the error of a call into one of the contract.
-func (c *Client) failed(ctx context.Context, r request, err error, trailer metadata.MD) error {
+// failed turns the error of a call that took so long into one of the contract.
+func (c *Client) failed(ctx context.Context, r request, err error, trailer metadata.MD, took time.Duration) error {
 	switch status.Code(err) {
+	case codes.DeadlineExceeded:
+		if len(trailer.Get(FailureKey)) > 0 || r.endless {
+			break
+		}
+		// A deadline alone would not tell whose: that of a peer, or of the process beside.
+		return c.wrap(r.op, r.peer, fmt.Errorf("the plugin has not answered for %v: %w", took.Round(time.Millisecond), context.DeadlineExceeded))
 	case codes.Unavailable, codes.Canceled, codes.Internal:
 		if len(trailer.Get(FailureKey)) > 0 || ctx.Err() != nil {
 			break
