@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -66,7 +67,8 @@ func openLog(cfg config.Log, rank string) (*slog.Logger, io.Closer, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: log.file: %w", framework.ErrInvalid, err)
 		}
-		out, closer = f, f
+		log := &logFile{File: f}
+		out, closer = log, log
 	}
 	options := &slog.HandlerOptions{Level: level}
 	handler := slog.Handler(slog.NewTextHandler(out, options))
@@ -78,6 +80,25 @@ func openLog(cfg config.Log, rank string) (*slog.Logger, io.Closer, error) {
 		log = log.With("rank", rank)
 	}
 	return log, closer, nil
+}
+
+// logFile is a log whose messages go to standard error when the file does not take them,
+// as on a full disk: why a job has failed may be among them.
+type logFile struct {
+	*os.File
+	said atomic.Bool
+}
+
+// Write implements io.Writer.
+func (f *logFile) Write(message []byte) (int, error) {
+	n, err := f.File.Write(message)
+	if err == nil {
+		return n, nil
+	}
+	if !f.said.Swap(true) {
+		fmt.Fprintf(os.Stderr, "mscclpp: log.file: %v: messages that it does not take come here\n", err)
+	}
+	return os.Stderr.Write(message)
 }
 
 func logName(pattern, rank string) string {

@@ -2,6 +2,9 @@ package mscclpp
 
 import (
 	"errors"
+	"io"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
@@ -33,5 +36,35 @@ func TestCollectiveOptions(t *testing.T) {
 	cfg.Collectives.Table[0].Collective = "allsum"
 	if _, err := collectiveOptions(&cfg); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("collective allsum: %v, expected ErrInvalid", err)
+	}
+}
+
+// What a full disk does not take is not lost.
+func TestLogFileThatIsFull(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	stderr := os.Stderr
+	defer func() { os.Stderr = stderr }()
+	os.Stderr = write
+	log, closer, err := openLog(config.Log{Level: "warn", File: "/dev/full"}, "3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Error("the cause")
+	log.Error("and more")
+	if err := errors.Join(closer.Close(), write.Close()); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"log.file: write /dev/full: no space left on device", `msg="the cause" rank=3`, `msg="and more" rank=3`} {
+		if strings.Count(string(said), want) != 1 {
+			t.Errorf("standard error lacks %q, or has it twice:\n%s", want, said)
+		}
 	}
 }
