@@ -67,12 +67,15 @@ func (c *Communicator) link(ctx context.Context, key linkKey) (*link, error) {
 }
 
 func (c *Communicator) makeLink(ctx context.Context, k framework.Kind, peer int) (*link, error) {
-	ends, offers := c.listen(ctx, k, []int{min(c.Rank(), peer), max(c.Rank(), peer)}, 0)
+	ends, offers, err := c.listen(ctx, k, []int{min(c.Rank(), peer), max(c.Rank(), peer)}, 0)
 	chosen := ""
 	defer func() {
 		c.closeEndpoints(ends, chosen)
 		ends[chosen].Address.Close() // the peer has it
 	}()
+	if err != nil {
+		return nil, err
+	}
 	parcel, err := packOffers(offers, ends)
 	if err != nil {
 		return nil, err
@@ -150,8 +153,9 @@ func (l *link) shut(ctx context.Context, failed bool) error {
 }
 
 // listen asks every transport for an endpoint of a link between ranks. One that
-// cannot is not an error here: its reason is reported if none remains.
-func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int, bytes uint64) (map[string]framework.Endpoint, []offer) {
+// cannot is not an error here: its reason is reported if none remains. One that takes until
+// ctx ends is: no time is left to tell the peer, who would get the blame.
+func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int, bytes uint64) (map[string]framework.Endpoint, []offer, error) {
 	ends := make(map[string]framework.Endpoint)
 	var offers []offer
 	for _, t := range c.opts.Transports {
@@ -175,6 +179,9 @@ func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int
 			undo(func(ctx context.Context) error { return t.Close(ctx, end.ID) })
 			err = fmt.Errorf("%w: %s answers with endpoint %d and %d objects", framework.ErrPlugin, t.Name, end.ID, len(end.Create))
 		}
+		if err != nil && ctx.Err() != nil {
+			return ends, nil, err
+		}
 		if err != nil {
 			offers = append(offers, offer{Name: t.Name, Why: plainly(err.Error()), Never: errors.Is(err, framework.ErrUnsupported)})
 			continue
@@ -182,7 +189,7 @@ func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int
 		ends[t.Name] = end
 		offers = append(offers, offer{Name: t.Name, Reach: end.Reach, Data: end.Address.Data, Shares: len(end.Address.Shares), Streams: c.streams(k, t), Links: t.Description.Links})
 	}
-	return ends, offers
+	return ends, offers, nil
 }
 
 // undriven says why nobody could drive port channels of a transport, or "".

@@ -272,6 +272,58 @@ func TestGivingUpEndsTheOthers(t *testing.T) {
 	}
 }
 
+// tardy is a transport whose plugin does not answer.
+type tardy struct{ framework.Transport }
+
+func (tardy) Listen(ctx context.Context, _ framework.EndpointConfig) (framework.Endpoint, error) {
+	<-ctx.Done()
+	return framework.Endpoint{}, &framework.Error{Op: "listen", Transport: "tardy", Peer: framework.NoPeer, Err: ctx.Err()}
+}
+
+// Where a plugin does not answer, its rank is to blame, and not the peer to which it could
+// not say so any more.
+func TestTransportThatTakesAllTime(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, c *comm.Communicator, m *comm.Memory) error{
+		"port": func(ctx context.Context, c *comm.Communicator, m *comm.Memory) error {
+			_, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
+			return err
+		},
+		"switch": func(ctx context.Context, c *comm.Communicator, m *comm.Memory) error {
+			_, err := c.SwitchChannel(ctx, m)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(2)
+			g.adjust = func(rank int, x *comm.Transport) {
+				if rank == 1 {
+					x.Transport = tardy{x.Transport}
+				}
+			}
+			g.run(t, func(ctx context.Context, c *comm.Communicator) error {
+				m, err := c.Alloc(4096)
+				if err != nil {
+					return err
+				}
+				defer m.Close()
+				if c.Rank() == 1 {
+					short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+					defer cancel()
+					ctx = short
+				}
+				err = call(ctx, c, m)
+				if !strings.Contains(fmt.Sprint(err), "tardy listen: context deadline exceeded") {
+					return fmt.Errorf("%w: does not say what was waited for", err)
+				}
+				if peer := framework.PeerOf(err); peer != 1 {
+					return fmt.Errorf("%w: names rank %d, expected 1", err, peer)
+				}
+				return nil
+			})
+		})
+	}
+}
+
 // A communicator that one rank cannot make is told to those who wait for it.
 func TestNewThatFailsOnOneRank(t *testing.T) {
 	g := newRig(3)

@@ -102,19 +102,22 @@ func (g *switchGroup) gather(ctx context.Context) error {
 	}
 	var ends map[string]framework.Endpoint
 	var call switchCall
+	chosen := ""
+	defer func() { g.c.closeEndpoints(ends, chosen) }()
 	if mine == nil {
 		all := make([]int, g.c.Size())
 		for r := range all {
 			all[r] = r
 		}
 		call.Bytes = g.m.Bytes()
-		ends, call.Offers = g.c.listen(ctx, framework.KindSwitch, all, call.Bytes)
+		var err error
+		if ends, call.Offers, err = g.c.listen(ctx, framework.KindSwitch, all, call.Bytes); err != nil {
+			return err
+		}
 		for i := range call.Offers {
 			call.Offers[i].Data = nil // the address follows, when its transport is chosen
 		}
 	}
-	chosen := ""
-	defer func() { g.c.closeEndpoints(ends, chosen) }()
 	data, err := json.Marshal(call)
 	if err != nil {
 		return err
