@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits of what is kept of a plugin's output for error messages.
@@ -62,7 +64,7 @@ func (o *output) copy(r io.Reader) {
 // line handles one line: a record of log/slog or hclog as JSON, or plain text.
 func (o *output) line(text string) {
 	level, message, attrs := parseLine(text)
-	crash := strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")
+	crash := crashes(text)
 	o.mu.Lock()
 	if crash && o.headline == "" {
 		o.headline = shorten(message)
@@ -77,6 +79,19 @@ func (o *output) line(text string) {
 		level = max(level, slog.LevelError)
 	}
 	o.log.LogAttrs(context.Background(), level, message, attrs...)
+}
+
+// crashes reports whether a line begins the report of a crash: of Go, of a thread that
+// could not be made, or by a signal in C, "SIGSEGV: segmentation violation". What ends it
+// says nothing to anybody.
+func crashes(text string) bool {
+	for _, prefix := range []string{"panic: ", "fatal error: ", "runtime/cgo: "} {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	name, _, ok := strings.Cut(text, ": ")
+	return ok && unix.SignalNum(name) != 0
 }
 
 // shorten makes a line fit for a message: what a terminal would take for a command, or

@@ -108,6 +108,20 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
+// The report of a crash ends in registers.
+func TestHeadlineOfACrash(t *testing.T) {
+	for _, headline := range []string{
+		"panic: boom", "fatal error: stack overflow", "runtime/cgo: pthread_create failed: Resource temporarily unavailable",
+		"SIGSEGV: segmentation violation",
+	} {
+		o := newOutput(logTo(&buffer{}))
+		o.copy(strings.NewReader("SIGN: here\n" + headline + "\nSIGABRT: abort\n" + strings.Repeat("gs     0x0\n", tailLines)))
+		if last := o.last(); len(last) != 1 || last[0] != headline {
+			t.Errorf("got %q, expected %q", last, headline)
+		}
+	}
+}
+
 // What is no text reaches messages as text, not as commands to a terminal.
 func TestOutputThatIsNoText(t *testing.T) {
 	for line, want := range map[string]string{
