@@ -157,7 +157,7 @@ func (ch *MemoryChannel) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // Close makes the peer's memory unreachable.
-func (ch *MemoryChannel) Close() error { return shutNow(ch) }
+func (ch *MemoryChannel) Close() error { return ch.shutNow(ch) }
 
 func (ch *MemoryChannel) shut(ctx context.Context) error {
 	return ch.end(ch, func() error {

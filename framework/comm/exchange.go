@@ -243,7 +243,7 @@ func (c *Communicator) recvKey(ctx context.Context, l *link, peer int, own *Memo
 
 // Close makes the peers' memory unreachable and forgets the buffer. The rank's own
 // memory stays.
-func (s *Symmetric) Close() error { return shutNow(s) }
+func (s *Symmetric) Close() error { return s.shutNow(s) }
 
 func (s *Symmetric) shut(ctx context.Context) error {
 	return s.end(s, func() error {

@@ -24,6 +24,7 @@ type health struct {
 	failed atomic.Bool                                         // cause is set
 	waits  atomic.Pointer[func(kernel, channel uint32) string] // what NameWaits was given
 	over   atomic.Bool                                         // failed or closed: the control words may be gone
+	stuck  atomic.Bool                                         // the last Close of a part ran into its bound
 	done   chan struct{}                                       // closed on failure
 	life   context.Context
 	end    context.CancelCauseFunc // of life, on failure and by Close

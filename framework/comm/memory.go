@@ -144,7 +144,7 @@ func (m *Memory) addDMABuf(t *Transport, shares *[]framework.Share) error {
 // Close ends what was built on the memory, withdraws it from all transports and
 // frees it. Peers that mapped it keep it until they close their side; a kernel of
 // this rank that still uses it is the caller's mistake.
-func (m *Memory) Close() error { return shutNow(m) }
+func (m *Memory) Close() error { return m.shutNow(m) }
 
 func (m *Memory) shut(ctx context.Context) error {
 	return m.end(m, func() error {

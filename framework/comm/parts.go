@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -64,11 +65,24 @@ func (l *lifetime) end(self part, release func() error) error {
 	return l.ended
 }
 
+// stuckTimeout bounds a Close behind one that ran into its bound: many of them in a row
+// would keep a rank for minutes whose plugin hangs.
+const stuckTimeout = 100 * time.Millisecond
+
 // shutNow is how a Close without a context ends a part.
-func shutNow(p part) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+func (l *lifetime) shutNow(p part) error { return l.shutWithin(closeTimeout, p) }
+
+func (l *lifetime) shutWithin(bound time.Duration, p part) error {
+	if l.comm != nil && l.comm.stuck.Load() {
+		bound = min(bound, stuckTimeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	return p.shut(ctx)
+	err := p.shut(ctx)
+	if l.comm != nil {
+		l.comm.stuck.Store(ctx.Err() != nil)
+	}
+	return err
 }
 
 // parts are all that a communicator has to release. What is on the list is mapped:

@@ -258,7 +258,7 @@ func (ch *PortChannel) AppendBinary(b []byte) ([]byte, error) {
 
 // Close ends the use of the channel by this rank, also of those who wait in a
 // method. What was pushed before is performed.
-func (ch *PortChannel) Close() error { return shutNow(ch) }
+func (ch *PortChannel) Close() error { return ch.shutNow(ch) }
 
 func (ch *PortChannel) shut(ctx context.Context) error {
 	return ch.end(ch, func() error {

@@ -296,7 +296,7 @@ func (ch *SwitchChannel) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // Close takes the rank's memory out of the window.
-func (ch *SwitchChannel) Close() error { return shutNow(ch) }
+func (ch *SwitchChannel) Close() error { return ch.shutNow(ch) }
 
 func (ch *SwitchChannel) shut(ctx context.Context) error {
 	return ch.end(ch, func() error {
