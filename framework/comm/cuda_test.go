@@ -137,7 +137,7 @@ func TestAbortOnCUDA(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := p.Barrier(ctx); err != nil {
+		if err := p.Barrier(ctx); err != nil && framework.PeerOf(err) != 1 { // the end may overtake it
 			return err
 		}
 		if p.Rank() == 1 {
