@@ -103,7 +103,9 @@ func TestPluginThatHangsUp(t *testing.T) {
 }
 
 func TestStoppedPlugin(t *testing.T) {
-	c := open(t, self(t, "mirror"))
+	spec, log := self(t, "mirror"), &buffer{}
+	spec.Log = logTo(log)
+	c := open(t, spec)
 	if err := unix.Kill(c.PID(), unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +117,18 @@ func TestStoppedPlugin(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "the plugin has not answered for ") {
 		t.Errorf("%v: does not say who is late", err)
 	}
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "plugin is stopped"); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log does not say that the plugin is stopped: %s", log)
+		}
+	}
 	start := time.Now()
 	c.Shutdown()
 	if took := time.Since(start); took > 3*time.Second {
 		t.Errorf("shutdown took %v", took)
+	}
+	if n := strings.Count(log.String(), "plugin is stopped"); n != 1 {
+		t.Errorf("the log says %d times that the plugin is stopped, expected once", n)
 	}
 }
 

@@ -92,13 +92,7 @@ func (p *process) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	// While the dead process is not reaped its id is ours, and so is the group's.
-	for {
-		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	p.awaitEnd()
 	p.mu.Lock()
 	unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) // what it may have left behind
 	p.reaped = true
@@ -109,6 +103,26 @@ func (p *process) run(started chan<- error) {
 	_ = p.stderr.SetReadDeadline(deadline)
 	_ = p.stdout.SetReadDeadline(deadline)
 	close(p.exited)
+}
+
+// awaitEnd returns when the process is dead and not reaped yet: its id is still ours, and
+// so is the group's. It tells when somebody stops the process, since calls then wait for it
+// in silence.
+func (p *process) awaitEnd() {
+	const stopped = 5 // CLD_STOPPED
+	pid := p.cmd.Process.Pid
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || info.Code != stopped:
+			return
+		default:
+			p.log.log.Warn("plugin is stopped: what is asked of it waits until it gets SIGCONT", "path", p.path, "pid", pid)
+			_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // or the same stop is seen again
+		}
+	}
 }
 
 // kill ends the process and its group.
