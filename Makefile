@@ -11,7 +11,7 @@ GOLANGCI  = 2.15.0
 # alone, and tests of what kernels and compilers make, of arithmetic, of plugins that are other processes, and of jobs
 # whose programs they build without it. It makes them many times slower and finds nothing there; the stage test runs
 # them all. The longest packages come first, so that none runs alone in the end.
-RACE      = $(shell $(GO) list ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... ./bench/... ./cmd/... ./internal/supervise | \
+RACE      = $(shell $(GO) list ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... ./bench/... ./cmd/... ./internal/outlet ./internal/supervise | \
 	grep -v -E '/(framework/device/(check|image)|collectives/image|launch/enginetest)$$')
 UNRACED   = ^(TestKernels(OnGrids|WithThreads)|TestCopyAnySizeAndAlignment|TestChoiceIsTheModels|TestModeledRowsServeAllCalls|TestSlowLinksMoveThresholdsDown|TestConformanceAsPlugin|TestDeath|Test(Verbs|Tune)InAJob|TestEndsOfAJobWithHandedStreams)$$
 
@@ -40,7 +40,7 @@ test: deps build kernels ## all tests; as root it installs what they need
 	$(GO) test -timeout 30m ./...
 
 race: build kernels ## the packages with concurrency under the race detector
-	$(GO) test -race -timeout 40m -skip '$(UNRACED)' $(RACE)
+	$(GO) test -race -p 4 -timeout 40m -skip '$(UNRACED)' $(RACE)
 
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)
