@@ -1,6 +1,6 @@
 // Package mscclpp joins a program to a job and gives it collectives.
 //
-// A program that mscclpp-run (or torchrun, mpirun, Slurm) started calls [Init]
+// A program that was started by mscclpp-run (or torchrun, mpirun, Slurm) calls [Init]
 // and gets a [Job]: its rank, its communicator and all collectives.
 //
 //	job, err := mscclpp.Init(ctx)
@@ -8,9 +8,9 @@
 //	defer job.Close()
 //	err = job.AllReduce(in, out, count, mscclpp.Float32, mscclpp.Sum, nil)
 //
-// Everything underneath is public as well: package framework/comm builds
-// channels, framework the contract for transports, plugins the boundary to their
-// processes. This package only composes them as the configuration says.
+// The layers below are public as well: package framework/comm builds channels, package
+// framework is the contract for transports, and package plugins is the boundary to
+// their processes. This package only combines them as the configuration says.
 package mscclpp
 
 import (
@@ -56,7 +56,7 @@ const (
 	PreMulSum = device.PreMulSum
 )
 
-// Job is one rank of a running job. The collectives are its methods.
+// Job is one rank of a running job. The embedded Comm has the collectives.
 type Job struct {
 	*collectives.Comm
 
@@ -94,28 +94,30 @@ func WithSetting(key, value string) Option {
 	}
 }
 
-// WithConfigFile names the job's configuration file. Without it MSCCLPP_CONFIG does.
+// WithConfigFile names the job's configuration file. Without this option the
+// environment variable MSCCLPP_CONFIG names it.
 func WithConfigFile(path string) Option {
 	return func(o *initOptions) { o.file = path }
 }
 
-// WithLog sends the messages of this module to l instead of where the
-// configuration says.
+// WithLog sends the log messages of this module to l instead of the destination in the
+// configuration.
 func WithLog(l *slog.Logger) Option {
 	return func(o *initOptions) { o.log = l }
 }
 
-// WithDevice says where the program's buffers are: host, cuda, cuda:N, or auto, as
-// the configuration key device does, which overrides it. Without it they are on the
-// host.
+// WithDevice says where the program's buffers are: host, cuda, cuda:N, or auto. The
+// configuration key "device" has the same meaning and overrides this option. The
+// default is host.
 func WithDevice(name string) Option {
 	return func(o *initOptions) { o.device = name }
 }
 
-// WithVariables has Init take this rank's place from these variables where they are set,
-// before those of the environment: RANK, WORLD_SIZE and LOCAL_RANK, MASTER_ADDR and MASTER_PORT,
-// or MSCCLPP_UNIQUE_ID, and whatever else a launcher sets for each rank. A process that is
-// several ranks, or all of them, calls Init for each at the same time.
+// WithVariables makes Init take this rank's place in the job from the given variables;
+// a variable that is not among them is taken from the environment. They are RANK,
+// WORLD_SIZE and LOCAL_RANK, MASTER_ADDR and MASTER_PORT, or MSCCLPP_UNIQUE_ID, and
+// whatever else a launcher sets for each rank. A process that runs several ranks calls
+// Init for each of them concurrently.
 func WithVariables(variables map[string]string) Option {
 	return func(o *initOptions) {
 		o.getenv = func(name string) string {
@@ -127,15 +129,16 @@ func WithVariables(variables map[string]string) Option {
 	}
 }
 
-// WithoutDumpSignal leaves SIGUSR1 to the program. Otherwise Init has it print to
-// standard error what Job.Dump writes, until the job is closed.
+// WithoutDumpSignal leaves SIGUSR1 to the program. Without this option, SIGUSR1 prints
+// the output of Job.Dump to standard error, from the call of Init until the job is
+// closed.
 func WithoutDumpSignal() Option {
 	return func(o *initOptions) { o.dump = nil }
 }
 
-// Init joins the job that the environment describes, starts the configured
-// transports and builds the communicator of all ranks. Without any launcher's
-// variables the job has one rank. It is collective and ends with ctx.
+// Init joins the job that the environment describes, starts the configured transports
+// and builds the communicator of all ranks. If no launcher has set any variables, the
+// job has one rank. Init is collective, and fails when ctx ends.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
 	o := initOptions{dump: os.Stderr, getenv: os.Getenv}
 	for _, option := range options {
@@ -254,7 +257,7 @@ func (j *Job) Rank() int { return j.World.Rank() }
 // Size returns the number of ranks.
 func (j *Job) Size() int { return j.World.Size() }
 
-// Close leaves the job in good order. It does not wait for the other ranks.
+// Close leaves the job in an orderly way. It does not wait for the other ranks.
 func (j *Job) Close() error {
 	var err error
 	j.once.Do(func() { err = j.release(func() { j.boot.Leave() }) })

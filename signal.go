@@ -12,9 +12,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
 
-// Dump writes where every channel stands, and what the other ranks have begun: what
-// one wants to know of a job that hangs. It may be called at any time before Close,
-// and waits for nobody.
+// Dump writes the state of every channel and the last call that each of the other ranks
+// has begun. It is meant for finding out why a job hangs. It may be called at any time
+// before Close, and waits for no other rank.
 func (j *Job) Dump(w io.Writer) error { return j.World.Dump(w) }
 
 // dumper prints the state of a job when the process gets SIGUSR1. It is there from

@@ -153,7 +153,7 @@ func embed(ctx context.Context, name string, options map[string]any) (*opened, e
 	return &opened{Transport: inner, shutdown: func() error { return nil }}, nil
 }
 
-// Catalog returns where a configuration looks for plugins.
+// Catalog returns the places where a configuration looks for plugins.
 func Catalog(cfg *config.Config) plugins.Catalog {
 	c := plugins.Catalog{Paths: make(map[string]plugins.Pinned), Dirs: cfg.Plugins.Dirs, BuiltIn: plugins.BuiltInDir()}
 	for name, p := range cfg.Plugins.Path {
