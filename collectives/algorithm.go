@@ -11,13 +11,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// Algorithm is a way to perform a collective that a program brings itself. All
+// Algorithm is an algorithm for a collective that the program itself provides. All
 // ranks register the same ones.
 type Algorithm struct {
 	Collective Collective
 	Name       string
 
-	// Fits says whether the algorithm can serve a call; nil: every one.
+	// Fits reports whether the algorithm can serve a call; nil: it serves every call.
 	Fits func(Request) bool
 
 	// Run performs the call. It may use the Comm for other collectives.
@@ -184,7 +184,7 @@ func (a *algorithm) fits(r *Request) error {
 	return nil
 }
 
-// RegisterAlgorithm adds an algorithm. Names of built-in ones cannot be replaced.
+// RegisterAlgorithm adds an algorithm. Built-in algorithms cannot be replaced.
 func (c *Comm) RegisterAlgorithm(a Algorithm) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

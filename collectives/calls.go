@@ -6,7 +6,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// AllReduce reduces count elements of all ranks, and gives the result to all. In
+// AllReduce reduces count elements across all ranks and gives the result to all. In
 // place: in == out.
 func (c *Comm) AllReduce(in, out unsafe.Pointer, count int, t device.DataType, op device.Op, o *CallOptions) error {
 	n := uint64(count)
@@ -14,23 +14,25 @@ func (c *Comm) AllReduce(in, out unsafe.Pointer, count int, t device.DataType, o
 	return c.run(&j, o)
 }
 
-// AllGather gives the count elements of every rank to all, in rank order. In place:
-// in is the rank's own part of out.
+// AllGather gathers count elements from every rank, and gives all ranks the result in
+// rank order: out has count elements for each rank. In place: in is the rank's own part
+// of out.
 func (c *Comm) AllGather(in, out unsafe.Pointer, count int, t device.DataType, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: AllGather, input: in, output: out, count: count, dtype: t, inCount: n, outCount: n * uint64(c.Size())}
 	return c.run(&j, o)
 }
 
-// ReduceScatter reduces count elements for each rank, and gives every rank its own.
-// In place: out is the rank's own part of in.
+// ReduceScatter reduces the inputs, which have count elements for each rank, and gives
+// every rank its own count elements of the result. In place: out is the rank's own part
+// of in.
 func (c *Comm) ReduceScatter(in, out unsafe.Pointer, count int, t device.DataType, op device.Op, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: ReduceScatter, input: in, output: out, count: count, dtype: t, op: op, inCount: n * uint64(c.Size()), outCount: n}
 	return c.run(&j, o)
 }
 
-// Broadcast gives count elements of root to all. in is read on the root alone.
+// Broadcast copies count elements from root to all ranks. in is read on the root only.
 func (c *Comm) Broadcast(in, out unsafe.Pointer, count int, t device.DataType, root int, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: Broadcast, input: in, output: out, count: count, dtype: t, root: root, outCount: n}
@@ -42,7 +44,8 @@ func (c *Comm) Broadcast(in, out unsafe.Pointer, count int, t device.DataType, r
 	return c.run(&j, o)
 }
 
-// Reduce is AllReduce whose result goes to root alone. out is written there only.
+// Reduce reduces count elements across all ranks, as AllReduce does, but gives the
+// result to root only. out is written on the root only.
 func (c *Comm) Reduce(in, out unsafe.Pointer, count int, t device.DataType, op device.Op, root int, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: Reduce, input: in, output: out, count: count, dtype: t, op: op, root: root, inCount: n}
@@ -52,8 +55,8 @@ func (c *Comm) Reduce(in, out unsafe.Pointer, count int, t device.DataType, op d
 	return c.run(&j, o)
 }
 
-// AllToAll sends the count elements at r*count to each rank r, and receives as many
-// from it at the same place. in == out is allowed.
+// AllToAll sends the count elements at r*count of in to each rank r, and receives count
+// elements from r at r*count of out. in == out is allowed.
 func (c *Comm) AllToAll(in, out unsafe.Pointer, count int, t device.DataType, o *CallOptions) error {
 	n := uint64(count) * uint64(c.Size())
 	j := job{collective: AllToAll, input: in, output: out, count: count, dtype: t, inCount: n, outCount: n}

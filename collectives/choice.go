@@ -6,13 +6,17 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Choice names the algorithm that a call like r would run, without running it: the
-// named one if it fits, or for "" what the selector and the tables say. Ranks and
-// Device of r are filled in. The error is that of the call. Two ranks on a host that
-// can read each other's memory try in the first call of many bytes what is best: until
-// then the answer for such calls is pull. Whether kernels exchange between hosts of GPUs,
-// and whether packets go between hosts, is found out by the first call: until then the
-// answer is that the host does, and that none do.
+// Choice returns the algorithm that a call described by r would run, without running
+// it: name if it is given and fits; for "", what the selector and the tables choose. It
+// fills in Ranks and Device of r itself. The error is the one that the call would
+// return.
+//
+// Some choices are settled by the first call only. Two ranks on a host that can read
+// each other's memory find out in the first large call which method is fastest; until
+// then the answer for such calls is pull. Whether kernels drive the exchange between
+// hosts of GPUs, and whether packets are used between hosts, is also found out by the
+// first call; until then the answer assumes that the host drives it, and that no
+// packets are used.
 func (c *Comm) Choice(r Request, name string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,29 +14,31 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// Signatures says when ranks compare what they were called with.
+// Signatures says when ranks compare the arguments of their calls.
 type Signatures string
 
 // Values of Options.Signatures.
 const (
 	SignaturesNever  Signatures = "never"
-	SignaturesStall  Signatures = "stall"  // behind a call on the host, and when one takes unusually long
+	SignaturesStall  Signatures = "stall"  // after a call on the host, and when a call takes unusually long
 	SignaturesAlways Signatures = "always" // before any data moves
 )
 
-// Options says how a Comm is made. The zero value of a field is its default. All
-// ranks pass the same options, or New fails on all of them and says what differs.
+// Options configures a Comm. The zero value of a field is its default. All ranks pass
+// the same options; otherwise New fails on all of them, and the error says what
+// differs. Each rank has its own Links. Of Sharing, and on GPUs of NoLines, ranks may
+// pass different values: the largest number counts, and one rank's NoLines is enough.
 type Options struct {
-	Scratch   uint64 // bytes a rank that data passes through; default 32 MiB, on a GPU 256 MiB
-	MaxBlocks int    // of one kernel; default: what the device suggests
-	Sharing   int    // ranks whose kernels run on one GPU, if that is more than ranks can see; default 1
+	Scratch   uint64 // bytes of scratch memory of each rank; default 32 MiB, on a GPU 256 MiB
+	MaxBlocks int    // the most blocks of one kernel; default: what the device suggests
+	Sharing   int    // ranks whose kernels run on one GPU, if more than the ranks can detect; default 1
 
-	CopyScratch uint64     // bytes of a GPU that sums by copy engines pass through, from the first on; default 1 GiB
-	NoCopies    bool       // leaves copy engines alone
-	NoLines     bool       // for GPUs whose links tear lines of 128 bytes: PCIe. Of one rank on a GPU is enough
+	CopyScratch uint64     // bytes of scratch memory on a GPU for reductions by copy engines, allocated by the first; default 1 GiB
+	NoCopies    bool       // do not use copy engines
+	NoLines     bool       // for GPUs whose links (PCIe) do not keep stores of 128 bytes whole
 	Signatures  Signatures // default SignaturesStall
-	Table       []Row      // goes before the built-in table
-	Links       Links      // of each rank its own
+	Table       []Row      // comes before the built-in table
+	Links       Links      // of this rank
 }
 
 const (
@@ -110,9 +112,10 @@ type agreement struct {
 }
 
 // New prepares collectives on a communicator. It is collective: it allocates scratch
-// memory and shows it to all ranks. Ranks on the host that do not all share memory
-// talk through port channels. Where that cannot be the program can do without
-// collectives: every call then fails with ErrUnsupported.
+// memory and makes it accessible to all ranks. Ranks on the host that do not all share
+// memory communicate through port channels. If that is not possible either, New
+// succeeds, and every call fails with ErrUnsupported: the program can go on without
+// collectives.
 func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	onHost := c.Device().Info().Device == framework.Host
 	if o.Scratch == 0 {
@@ -284,13 +287,13 @@ func (c *Comm) allocate(ctx context.Context) error {
 	return c.meetProcesses(ctx)
 }
 
-// Rank returns the rank in the communicator.
+// Rank returns this rank's number in the communicator.
 func (c *Comm) Rank() int { return c.comm.Rank() }
 
 // Size returns the number of ranks.
 func (c *Comm) Size() int { return c.comm.Size() }
 
-// Communicator returns what the Comm was made on.
+// Communicator returns the communicator that the Comm was made on.
 func (c *Comm) Communicator() *comm.Communicator { return c.comm }
 
 // Close releases what New allocated. It is local. Closing twice is not an error.

@@ -7,56 +7,63 @@
 //	err = c.AllReduce(in, out, count, device.Float32, device.Sum, nil)
 //
 // A call chooses an algorithm, fills one structure and launches one kernel. The
-// kernels are carried by the transports of the communicator; their sources are in
-// the folder kernels. Which algorithm serves which call is decided, in this order,
-// by the caller's CallOptions, by a selector that the program registered, by the
-// table of the configuration, and by a built-in table.
+// transports of the communicator carry the kernels; their sources are in the folder
+// kernels. The algorithm of a call is decided by the first of these that names one: the
+// caller's CallOptions, the selector that the program registered, the table of the
+// configuration, the built-in table.
 //
 // # Rules for callers
 //
 // All ranks call the same collectives in the same order with the same count, type,
-// operation and root, as with NCCL and MPI. Options.Signatures says how mistakes
-// are noticed: before data moves ("always"), or behind each call, with an end of the
-// communicator ("stall", the default). On the host a rank that has left the job without
-// the call is noticed as well. Messages (send, receive, gather, scatter, all-to-all-v)
-// are calls of some ranks only, so there is no such comparison: they are matched by
-// peer and order, and only their lengths in bytes have to agree, which is always
-// checked. A message is received before the next collective that both its ranks call.
-// Over several hosts an all-to-all-v is a call of all ranks. Counts are per
-// rank, as in NCCL. Results are the same bits on all ranks and in all runs.
+// operation and root, as with NCCL and MPI. Counts are per rank, as in NCCL. Results
+// are bitwise identical on all ranks and in all runs.
 //
-// A buffer of any memory works. One that was exchanged with
-// [github.com/mscclpp-go/mscclpp/framework/comm.Communicator.Exchange] is
-// registered: peers reach it where it is. Registration has to match among ranks, for
-// inputs and for outputs: either all pass registered ones to a call, or none does (the
-// input of a broadcast and the output of a reduction to one rank do not count). They
-// are parts of one exchange; offsets may differ, except in calls that copy engines
-// carry out: see Options.NoCopies.
+// Options.Signatures says how mistakes are detected: before data moves ("always"), or
+// after each call, in which case the communicator ends ("stall", the default). On the
+// host, a rank that has left the job without making the call is detected as well.
+//
+// Messages (send, receive, gather, scatter, all-to-all-v) are not compared in this way,
+// because only some ranks call them. They are matched by peer and order. Only their
+// lengths in bytes have to agree, which is always checked. A message must be received
+// before the next collective that both its ranks call. Over several hosts, all-to-all-v
+// is a call of all ranks.
+//
+// Buffers can be in any memory. A buffer that was exchanged with
+// [github.com/mscclpp-go/mscclpp/framework/comm.Communicator.Exchange] is called
+// registered: peers access it in place. For inputs, and likewise for outputs, either
+// all ranks pass registered buffers to a call or none does; the input of a broadcast
+// and the output of a reduction to one rank are exempt. The registered buffers of a
+// call are parts of one exchange. Their offsets may differ, except in calls that use
+// copy engines: see Options.NoCopies.
 //
 // # Hosts
 //
-// Where not all ranks share memory, calls go in two levels: by kernels inside a host, over
-// port channels between hosts, which the host drives. Where all hosts have as many GPUs,
-// and the network reaches their memory, kernels drive them for all but all-to-all-v and
-// messages, and such calls can be captured: algorithm hierarchical_direct. The first call
-// of a job finds that out. Docs/decisions/0006 and 0009 say how.
+// Where not all ranks share memory, calls have two levels: kernels inside a host, and
+// port channels between hosts, which the host drives. Where all hosts have the same
+// number of GPUs, and the network reaches their memory, kernels drive the port channels
+// (algorithm hierarchical_direct), for everything but messages; such calls can be
+// captured. The first call of a job finds out whether this is possible. See
+// docs/decisions/0006 and 0009.
 //
 // # GPUs
 //
-// A call returns when its kernels are enqueued. What goes wrong later is told by the
-// next call, or by Check: the death of a peer, and with Options.Signatures "always"
-// that ranks have called different things, in which case no data was moved. With
-// "stall" a watch compares what ranks have begun, and ends the communicator.
-// Behind an end nothing is worth anything that calls under way have put into buffers, also
-// where a rank's own kernels had ended well: that rank learns of it a moment later, by its
-// next call, by Check or Close.
+// A call returns when its kernels are enqueued. Later failures are reported by the next
+// call or by Check: the death of a peer and, with Options.Signatures "always", that
+// ranks have made different calls, in which case no data was moved. With "stall", a
+// watch compares the calls that ranks have begun, and ends the communicator when they
+// differ. After the communicator has ended, the contents of all buffers that calls in
+// progress write are undefined, even on a rank whose own kernels completed normally:
+// that rank learns of the failure a moment later, from its next call, Check or Close.
 //
-// Calls can be captured into graphs once the collective was called outside of one, with
-// the type if it reduces: that loads the kernels of all sizes, as Prepare does. What a
-// program names itself, and algorithms by copy engines, which also allocate, are to be
-// used once each. Captures before that are refused. Calls use the same memory one after
-// another: a program that launches a graph of them orders it with what else it has
-// enqueued, as on one stream; and captures calls over hosts on one stream at a time.
+// Calls can be captured into graphs once the same collective was called outside of a
+// capture, with the same type if it reduces. That call loads the kernels of all sizes,
+// as Prepare does. Algorithms that the program names itself, and algorithms that use
+// copy engines, which also allocate, have to be used once each outside of a capture. A
+// capture before that is refused.
+//
+// Calls use the same memory one after another. A program that launches a graph of calls
+// therefore orders it relative to its other work with this Comm, as if all were on one
+// stream. It captures calls over several hosts on one stream at a time.
 //
 // Calls on one Comm are serialized. Different Comms are independent.
 package collectives

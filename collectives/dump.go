@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Dump writes by what algorithms are chosen, and what each rank has told this one of the call
-// that it began last: ranks behind the others are the ones that are waited for. It may
-// be called at any time before Close, also while a call is under way; a dump of the
-// communicator has it.
+// Dump writes how algorithms are chosen, and the last call that each rank is known to
+// have begun: the ranks that are behind are the ones that the others wait for. It may
+// be called at any time before Close, also while a call is in progress. A dump of the
+// communicator includes this one.
 func (c *Comm) Dump(w io.Writer) {
 	if !c.host && c.basis != "" {
 		fmt.Fprintf(w, "  collectives: unless the configuration has a row algorithms are chosen by %s\n", c.basis)

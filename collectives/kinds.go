@@ -8,7 +8,7 @@ import (
 	named "github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
-// Collective names an operation. The numbers appear in signatures and in reports of
+// Collective names an operation. Its number appears in signatures and in reports about
 // waits.
 type Collective uint32
 

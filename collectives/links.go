@@ -8,15 +8,15 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/model"
 )
 
-// Links is what a rank on a GPU knows of the way from its GPU to others. Each rank passes
-// its own; the zero value says that nothing is known. Where no rows were measured a model
-// chooses algorithms by what all ranks have said.
+// Links is what a rank on a GPU knows about the connections from its GPU to others.
+// Each rank passes its own; the zero value means that nothing is known. Where the
+// tables have no measured rows, a model chooses algorithms from the Links of all ranks.
 type Links struct {
-	Host       string   `json:",omitempty"` // whose bus it is, the same text on all of its ranks
+	Host       string   `json:",omitempty"` // the host whose bus it is, the same text on all of its ranks
 	Told       bool     // whether GPUs that are not in NVLinks are reached over PCIe
 	NVLinks    []NVLink `json:",omitempty"`
 	PCIe       float64  `json:",omitempty"` // GB/s each way in theory; 0: not known
-	HostMemory bool     `json:",omitempty"` // whether GPUs meet in memory of the host
+	HostMemory bool     `json:",omitempty"` // whether GPUs communicate through host memory
 }
 
 // NVLink is a bundle of links to another GPU.

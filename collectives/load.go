@@ -11,11 +11,12 @@ import (
 )
 
 // Prepare loads the kernels that calls of a collective with elements of these types may
-// choose, whatever their size; for collectives that do not reduce all types are one, and
-// none need be named. Else the first call loads them. On a GPU that takes seconds the
-// first time on a machine, when its driver compiles them, and is refused within a
-// capture. It is local. Kernels that the tables do not choose, and the memory of
-// algorithms by copy engines, are left to the first call of those.
+// choose, for all sizes. For a collective that does not reduce, all types use the same
+// kernels, and none need be given. Without Prepare the first call loads them. On a GPU
+// that takes seconds the first time on a machine, when the driver compiles them, and it
+// is refused within a capture. Prepare is local. Kernels that the tables do not choose,
+// and the memory of algorithms that use copy engines, are left to the first call that
+// needs them.
 func (c *Comm) Prepare(k Collective, types ...device.DataType) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

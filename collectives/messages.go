@@ -27,11 +27,11 @@ type group struct {
 	by     *algorithm
 }
 
-// GroupStart begins a group: the messages of all calls until the matching GroupEnd
-// are performed together, in whatever order they can be, so that two ranks which
-// send to each other before they receive do not wait for each other forever.
-// Groups nest; only the outermost counts. Reductions and the like are performed at
-// once also within a group. A Comm has one group at a time, whoever started it.
+// GroupStart begins a group. The messages of all calls until the matching GroupEnd are
+// performed together, in any order, so that two ranks that both send before they
+// receive do not deadlock. Groups nest; only the outermost counts. Collectives that are
+// not made of messages are performed at once, also within a group. A Comm has one group
+// at a time, whichever goroutine started it.
 func (c *Comm) GroupStart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,9 +39,9 @@ func (c *Comm) GroupStart() {
 }
 
 // GroupEnd performs the messages of the group. Messages between two ranks in one
-// direction are matched in their order, across groups too. A group may have any
-// number of them. More than 96 need memory that is made when it is first needed,
-// and then kept: the first such group must not be captured (ErrUnsupported).
+// direction are matched in their order, also across groups. A group may have any number
+// of messages. More than 96 need memory that is allocated when it is first needed and
+// then kept; the first such group must not be captured (ErrUnsupported).
 func (c *Comm) GroupEnd() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,15 +55,16 @@ func (c *Comm) GroupEnd() error {
 	return c.flushGroup()
 }
 
-// Send sends count elements to peer, which receives them with Recv. What meets a
-// receive has to have as many bytes as that expects, else both ranks fail with
-// ErrInvalid. Types are not compared, whatever Options.Signatures says: as with NCCL,
-// 4 elements of one byte may be received as one of four.
+// Send sends count elements to peer, which receives them with Recv. Both must have the
+// same size in bytes, otherwise both ranks fail with ErrInvalid. Types are not
+// compared, whatever Options.Signatures says: as with NCCL, four elements of one byte
+// may be received as one element of four bytes.
 //
-// On GPUs a message of 48 MiB and more goes right into the buffer that it is received into,
-// if that is memory which comm.Exchange has made known to the sender. So nobody closes such memory before all who may
-// still send into it have done so; graphs keep its address. And after a receive has failed, parts of the
-// message may still arrive there until the sender's kernel has ended.
+// On GPUs a message of 48 MiB or more is stored directly into the receive buffer if
+// that is memory which comm.Exchange has made known to the sender. Two rules follow. Do
+// not close such memory before every rank that may still send into it has done so;
+// graphs keep its address. And after a receive has failed, parts of the message may
+// still arrive in the buffer until the sender's kernel has ended.
 func (c *Comm) Send(buf unsafe.Pointer, count int, t device.DataType, peer int, o *CallOptions) error {
 	return c.message(SendRecv, o, func() error { return c.add(buf, 0, count, t, peer, 0) })
 }
@@ -73,22 +74,24 @@ func (c *Comm) Recv(buf unsafe.Pointer, count int, t device.DataType, peer int, 
 	return c.message(SendRecv, o, func() error { return c.add(buf, 0, count, t, peer, 1) })
 }
 
-// Gather collects count elements of every rank at root, in rank order. out is used
-// there only. In place: on the root, in is its own part of out.
+// Gather collects count elements of every rank at root, in rank order. out is used on
+// the root only, and has count elements for each rank. In place: on the root, in is its
+// own part of out.
 func (c *Comm) Gather(in, out unsafe.Pointer, count int, t device.DataType, root int, o *CallOptions) error {
 	return c.message(Gather, o, func() error { return c.rooted(in, out, count, t, root, 1) })
 }
 
-// Scatter sends count elements at r*count of root's in to each rank r. In place: on
-// the root, out is its own part of in.
+// Scatter sends the count elements at r*count of root's in to each rank r. in is used
+// on the root only. In place: on the root, out is its own part of in.
 func (c *Comm) Scatter(in, out unsafe.Pointer, count int, t device.DataType, root int, o *CallOptions) error {
 	return c.message(Scatter, o, func() error { return c.rooted(in, out, count, t, root, 0) })
 }
 
-// AllToAllV sends sendCounts[r] elements at sendDispls[r] to each rank r, and
-// receives recvCounts[r] at recvDispls[r] from it. in and out must not overlap.
-// Over several hosts it is one call of all ranks: all of them have it in a group with
-// other messages, or none, and name the same algorithm.
+// AllToAllV sends sendCounts[r] elements at sendDispls[r] to each rank r, and receives
+// recvCounts[r] elements from it at recvDispls[r]. Displacements are in elements. in
+// and out must not overlap. Over several hosts it is one call of all ranks: either all
+// of them make it within a group that has other messages, or none does, and all name
+// the same algorithm.
 func (c *Comm) AllToAllV(in unsafe.Pointer, sendCounts, sendDispls []int, out unsafe.Pointer, recvCounts, recvDispls []int, t device.DataType, o *CallOptions) error {
 	return c.message(AllToAllV, o, func() error {
 		n := c.comm.Size()

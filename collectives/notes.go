@@ -146,8 +146,9 @@ func (c *Comm) noted() error {
 	return fmt.Errorf("an earlier call: %w: ranks disagree on collective, count, type, operation, root or algorithm: no data was moved", framework.ErrInvalid)
 }
 
-// Check says why calls fail, or nil, without making one. On a GPU it also tells, once,
-// what was wrong with calls that have returned and whose kernels have run since.
+// Check returns the reason why calls fail, or nil, without making a call. On a GPU it
+// also reports, once, errors of calls that have returned and whose kernels have run
+// since.
 func (c *Comm) Check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

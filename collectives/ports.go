@@ -128,8 +128,8 @@ func (c *Comm) offerOwn(row Row, fits func(Request) bool, run func(*Comm, *Call)
 	c.builtin = append(c.builtin, row)
 }
 
-// Shared reports whether all ranks share memory. If not, buffers cannot be registered
-// by comm.Exchange.
+// Shared reports whether all ranks share memory. If they do not, buffers cannot be
+// registered by comm.Exchange.
 func (c *Comm) Shared() bool { return c.refused == nil && c.ports == nil }
 
 // collective performs one call of all ranks.

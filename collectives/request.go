@@ -7,7 +7,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// CallOptions change one call. nil, and the zero value of a field, are the default.
+// CallOptions modify one call. A nil *CallOptions, and the zero value of a field, mean
+// the default.
 type CallOptions struct {
 	Stream    gpu.Stream
 	Algorithm string  // "" leaves the choice to the selector
@@ -33,7 +34,8 @@ type Request struct {
 	slot, lineSlot uint64
 }
 
-// Call is what an algorithm of the user's own is run with.
+// Call is what the Run function of a program's own algorithm receives: the request, and
+// the arguments of the call.
 type Call struct {
 	Request
 	Input  unsafe.Pointer

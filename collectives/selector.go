@@ -10,13 +10,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// Selector names the algorithm for a call, or returns "" to leave the choice to the
-// tables. It is called in every call that names no algorithm, must not allocate if
-// the program cares, and must answer alike on all ranks.
+// Selector returns the name of the algorithm for a call, or "" to leave the choice to
+// the tables. It is called in every call that names no algorithm, and must return the
+// same on all ranks. If calls must not allocate, neither may the selector.
 type Selector func(*Request) string
 
-// Row is one line of the table of algorithms: the first that fits is used. The zero
-// value of a field fits everything.
+// Row is one line of the table of algorithms; the first row that fits a call is used.
+// The zero value of MaxBytes, MinRanks, MaxRanks and Registered fits every call.
 type Row struct {
 	Collective Collective
 	MaxBytes   uint64 // of the larger buffer
@@ -77,8 +77,8 @@ type choices [collectives]struct {
 
 func (c *choices) reset() { *c = choices{} }
 
-// RegisterSelector sets the program's selector; nil removes it. All ranks register
-// the same one.
+// RegisterSelector sets the program's selector; nil removes it. All ranks register the
+// same selector.
 func (c *Comm) RegisterSelector(s Selector) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// UseTable replaces the rows that come before the built-in table, those of
-// Options.Table. All ranks call it alike, and between the same calls. It is for
-// programs that measure; others configure the table.
+// UseTable replaces the rows of Options.Table, which come before the built-in table.
+// All ranks call it with the same rows and between the same calls. It is meant for
+// programs that measure; other programs configure the table.
 func (c *Comm) UseTable(rows []Row) error {
 	for i := range rows {
 		if rows[i].Blocks < 0 || rows[i].Threads < 0 {
