@@ -2,13 +2,13 @@ package framework
 
 // Attachment is the recipe by which a rank reaches memory of its peers.
 //
-// The rank performs Steps in order. Each step names the mapping or object that it
-// works on by index. A failed step is an error of the whole attachment; there is
-// no silent fallback to another transport.
+// The rank performs Steps in order. Each step refers by index to the mapping or object
+// that it works on. A failed step is an error of the whole attachment; there is no
+// silent fallback to another transport.
 //
-// A memory channel needs one step: map the peer's segment; so does a port channel
-// that the rank drives (see ProxySite). A switch group needs the whole vocabulary,
-// in an order that the hardware dictates:
+// A memory channel needs one step: map the peer's segment. The same holds for a port
+// channel that the rank drives (see ProxySite). A switch group needs all kinds of
+// steps, in an order that the hardware dictates:
 //
 //	import  object 0          every member opens what the root created
 //	add     object 0          every member adds its device
@@ -22,7 +22,7 @@ type Attachment struct {
 	Steps    []Step
 }
 
-// Mapping is memory that the rank is to make addressable.
+// Mapping is memory that the rank has to make addressable.
 type Mapping struct {
 	Role   Role
 	Peer   int     // the rank whose memory it is; -1 for a group
@@ -36,24 +36,26 @@ type Role uint8
 
 // Roles of a mapping.
 //
-// An inbox is for transports that cannot raise the counters of semaphores where they
-// are, in memory of a device, say; their signal is SignalImmediate or SignalProxy.
-// Once a port is linked, the rank attaches with its own counters as local and the
-// peer's as key. The inbox in the answer is host memory as large as local: what the
-// peer signals to the word at an offset of local, the transport adds to the word at
-// that offset of the inbox, after the data. The rank's forwarder does the rest.
-// Words of an inbox are never reset. Without one the transport raises the counters.
+// An inbox is for transports that cannot raise the counters of semaphores in place, for
+// example in device memory; their signal is SignalImmediate or SignalProxy. Once a port
+// is linked, the rank calls Attach with its own counters as local and the peer's as
+// key. The inbox in the answer is host memory of the same size as local. When the peer
+// signals the word at some offset of local, the transport adds to the word at the same
+// offset of the inbox, after the data. The rank's forwarder does the rest. Words of an
+// inbox are never reset. If the answer has no inbox, the transport raises the counters
+// itself.
 //
 // Streams are for transports whose links are connected sockets, and whose Description
-// says Streams: the rank can drive those itself (framework/stream), which saves a small
-// message two processes on its way. When both ends want that, each attaches to its port
-// connection with local 0 and no keys. The transports then connect and authenticate,
-// within ctx and their own bound, and each answers with one mapping whose shares, of kind
-// ShareSocket, are the sockets in the same order at both ends; Bytes is how much of a put
-// is worth a socket of its own, or 0. No byte that is not part of the ranks' conversation
-// is left in them. The transport may keep duplicates to watch the peer's host, and hangs
-// up when it gives that up; Close of the attachment's ID closes them. A rank whose
-// kernels are not on the host, or whose peer cannot, uses the transport's proxy instead.
+// sets Streams: the rank can drive these sockets itself (framework/stream), so that a
+// small message passes through two processes fewer. When both ends want that, each
+// calls Attach on its port connection with local 0 and no keys. The transports then
+// connect and authenticate, within ctx and their own limit, and each answers with one
+// mapping whose shares, of kind ShareSocket, are the sockets in the same order at both
+// ends; Bytes is the part of a put that is worth a socket of its own, or 0. The sockets
+// hold no unread bytes other than those of the ranks' own protocol. The transport may
+// keep duplicates to watch the peer's host, and shuts the sockets down when it gives
+// the peer up. Close of the attachment's ID closes them. A rank whose kernels are not
+// on the host, or whose peer cannot do this, uses the transport's proxy instead.
 const (
 	RolePeer      Role = 1 // memory of one peer: loads and stores reach it
 	RoleMulticast Role = 2 // window of a switch group
@@ -61,7 +63,7 @@ const (
 	RoleStream    Role = 4 // sockets to one peer, which the rank drives
 )
 
-// Step is one act of the rank.
+// Step is one action of the rank.
 type Step struct {
 	Op      StepOp
 	Mapping int // index into Attachment.Mappings, for StepMap and StepImport
@@ -76,7 +78,7 @@ type Step struct {
 	Bytes  uint64
 }
 
-// StepOp is the verb of a Step.
+// StepOp is the operation of a Step.
 type StepOp uint8
 
 // Verbs of a step.
@@ -88,7 +90,7 @@ const (
 	StepBarrier StepOp = 5 // wait for all members of the connection
 )
 
-// Close closes all descriptors of the recipe.
+// Close closes all descriptors of the attachment.
 func (a Attachment) Close() error {
 	var first error
 	keep := func(err error) {

@@ -52,7 +52,7 @@ type Channel interface {
 	io.Closer
 }
 
-// Semaphore counts signals of one peer: 64 bits, monotonic, never reset. The
+// Semaphore counts the signals of one peer: 64 bits, monotonic, never reset. The
 // expected count lives in device memory, so a captured graph can be replayed.
 // AppendBinary appends the device handle.
 //

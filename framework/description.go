@@ -1,7 +1,7 @@
 package framework
 
-// Description is what a transport claims. The conformance suite tests every claim,
-// and tests that what is not claimed fails with ErrUnsupported.
+// Description states what a transport can do. The conformance suite tests every claim,
+// and tests that whatever is not claimed fails with ErrUnsupported.
 type Description struct {
 	Name     string       // lower case, as in configuration: "shm", "ib-host"
 	Version  string       // of the transport, semantic
@@ -29,7 +29,7 @@ func (d Description) Has(k Kind) bool {
 	return false
 }
 
-// Signal is how a semaphore is raised by the far side.
+// Signal says how the far side raises a semaphore.
 type Signal string
 
 // Ways to raise a semaphore.
@@ -41,7 +41,7 @@ const (
 	SignalProxy     Signal = "proxy"     // the receiving proxy raises it
 )
 
-// Need is a property of memory by which a transport can register it.
+// Need is a property of memory that allows a transport to register it.
 type Need string
 
 // Needs of a transport.
@@ -53,19 +53,19 @@ const (
 
 // ProxySite says who drains the trigger ring of a port channel.
 //
-// ProxyPlugin: the transport does, in its own process. It is a Proxier, and the
+// ProxyPlugin: the transport does, in its own process. It implements Proxier, and the
 // recipe of a port connection is usually empty.
 //
-// ProxyRank: the rank does, because only the rank may drive its device. For each put
-// it enqueues a copy on the device's copy engine, for each signal the store of the
-// next value into the peer's counter, on one stream a connection (framework/proxy).
-// The transport returns nothing but mappings: Attach over a port connection answers
-// with mapping 0, of role RolePeer, the memory behind the key, and a step that maps
-// it; by the same call the rank reaches the peer's counters, whose memory it
-// registers and sends the key of like any other. NewProxy is ErrUnsupported. A
-// counter belongs to one pair of ranks: the far end is its only writer, and counts
-// from 0. A device without a copy engine cannot use such a channel; the rank then
-// takes the next transport that both ends have.
+// ProxyRank: the rank does, because only the rank may drive its device. On one stream
+// for each connection, it enqueues a copy on the device's copy engine for each put, and
+// a store of the next value into the peer's counter for each signal (framework/proxy).
+// The transport returns only mappings: Attach over a port connection answers with
+// mapping 0, of role RolePeer, which is the memory behind the key, and a step that maps
+// it. By the same call the rank reaches the peer's counters, whose memory is
+// registered, and its key sent, like any other memory. NewProxy fails with
+// ErrUnsupported. A counter belongs to one pair of ranks: the far end is its only
+// writer, and counts from 0. A device without a copy engine cannot use such a channel;
+// the rank then takes the next transport that both ends have.
 type ProxySite string
 
 // Sites of a proxy.
@@ -75,7 +75,7 @@ const (
 	ProxyRank   ProxySite = "rank"   // the rank, by its copy engine: framework/proxy
 )
 
-// ImageInfo identifies one loadable object with kernels.
+// ImageInfo identifies one loadable image that contains kernels.
 type ImageInfo struct {
 	ID     string // unique within the transport
 	Arch   string // "sm_90", "gfx942", "x86-64-v3"
@@ -87,7 +87,7 @@ type ImageInfo struct {
 	Bytes  uint64 // 0 when built on this machine
 }
 
-// KernelInfo is one kernel of an image, as the selector sees it.
+// KernelInfo describes one kernel of an image to the algorithm selector.
 type KernelInfo struct {
 	Collective string   // "allreduce", …; "" for kernels that are not collectives
 	Algorithm  string   // family known to package collectives

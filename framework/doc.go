@@ -1,17 +1,17 @@
-// Package framework is the contract between a job and the links that carry its
-// bytes. It holds interfaces and plain data, imports the standard library alone,
-// and is everything that the author of a transport has to know.
+// Package framework is the contract between a job and the links that carry its bytes.
+// It contains interfaces and plain data, imports only the standard library, and is
+// everything that the author of a transport has to know.
 //
 // # The idea: a transport returns mappings
 //
-// A kernel moves data by loading and storing through addresses that some memory
-// system made valid, or by asking a processor (a NIC, a copy engine, a thread) to
-// move it. Making such an address valid is different on each interconnect; using
-// it is the same everywhere. So a transport does not move data for its caller. As
-// a container snapshotter answers with mounts and never reads a file, a
-// [Transport] answers with a recipe, the [Attachment]: what to import, what to
-// map, where to wait for the others. The rank process performs the recipe,
-// because only there are the resulting addresses valid.
+// A kernel moves data in one of two ways: it loads and stores through addresses that
+// some memory system made valid, or it asks a processor (a NIC, a copy engine, a
+// thread) to move the data. How such an address is made valid differs between
+// interconnects; how it is used is the same everywhere. So a transport does not move
+// data for its caller. As a container snapshotter answers with mounts and never reads a
+// file, a [Transport] answers with a recipe, the [Attachment]: what to import, what to
+// map, where to wait for the others. The rank process carries out the recipe, because
+// the resulting addresses are valid only there.
 //
 // Two rules follow, and the rest of the package follows from them:
 //
@@ -21,26 +21,28 @@
 //     boundary and cost 100 µs. Messages go through mapped memory, or through a
 //     ring in shared memory that a [Proxy] drains.
 //
-// # Words
+// # Terms
 //
 //   - A rank is one member of a communicator, numbered from 0. A rank process
 //     holds one or more ranks.
-//   - A [Segment] is memory of the local rank offered to a transport. Registering
-//     it yields a [Registration]: an id for local use, and a key for peers.
+//   - A [Segment] is memory of the local rank that is offered to a transport.
+//     Registering it yields a [Registration]: an ID for local use, and a key for
+//     peers.
 //   - An [Endpoint] is one side of a link before the other side is known. Its
 //     address goes to the peers.
 //   - A connection is an endpoint joined to one peer, or to all other members of
 //     a switch group.
-//   - A [Parcel] is what ranks send to each other on a transport's behalf: opaque
-//     bytes, and [Share]s. Only the transport that made a parcel looks inside it.
+//   - A [Parcel] is what ranks send to each other on behalf of a transport:
+//     opaque bytes, and shares. Only the transport that made a parcel looks
+//     inside it.
 //   - A [Share] is one way to reach an allocation from another process: a file
 //     descriptor or a driver's blob.
-//   - An [ID] names something that a transport made. Ids are never reused.
+//   - An [ID] names something that a transport made. IDs are never reused.
 //
 // # The life of a link
 //
-// [github.com/mscclpp-go/mscclpp/framework/comm] is the only caller. For every
-// pair of ranks (for a switch: every group) both sides do the same:
+// [github.com/mscclpp-go/mscclpp/framework/comm] is the only caller. For every pair of
+// ranks (for a switch: every group) each side does the same:
 //
 //	reg  := t.Register(ctx, segment)        // once per buffer
 //	end  := t.Listen(ctx, config)           // once per link
@@ -50,16 +52,17 @@
 //	     … perform att.Steps in order; att.Mappings are now addresses …
 //	t.Close(ctx, id)                        // conn, end.ID, reg.ID, in any order
 //
-// ExampleTransport runs exactly this, with a transport of sixty lines that
-// carries bytes between two halves of one process.
+// ExampleTransport runs exactly this, with a transport of sixty lines that carries
+// bytes between two halves of one process.
 //
 // # Capabilities are data
 //
-// What a transport can do is written in its [Description] and nowhere else. Never
-// ask by type assertion whether it implements an optional interface: the client
-// side of a plugin has every method, whatever the plugin behind it can do. What
-// the description does not claim must fail with [ErrUnsupported]; the conformance
-// suite in framework/transporttest checks both directions.
+// What a transport can do is stated in its [Description] and nowhere else. Never use a
+// type assertion to find out whether it implements an optional interface: the client
+// side of a plugin has every method, whatever the plugin behind it can do. (The one
+// exception is [Helper], which a plugin's client never is.) What the description does
+// not claim must fail with [ErrUnsupported]; the conformance suite in
+// framework/transporttest checks both directions.
 //
 // # Errors
 //
@@ -69,9 +72,9 @@
 //
 // # Ownership of descriptors
 //
-// Every descriptor has one owner. A function that takes a [Segment], [Peer],
-// [Parcel] or [Share] as an argument borrows its descriptors for the time of the
-// call and duplicates what it keeps. A function that returns one hands its
-// descriptors over: the caller closes them with [Parcel.Close] or [Share.Close].
-// The same holds in one process and across the boundary.
+// Every descriptor has one owner. A function that takes a [Segment], [Peer], [Parcel]
+// or [Share] as an argument borrows its descriptors for the duration of the call and
+// duplicates what it keeps. A function that returns one hands its descriptors over: the
+// caller closes them with [Parcel.Close] or [Share.Close]. This holds within one
+// process as well as across the boundary.
 package framework

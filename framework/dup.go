@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// Dup returns a share of the same allocation that the caller owns. It is how an
-// implementation keeps what it was lent: arguments are valid for the time of the
-// call only.
+// Dup returns a share of the same allocation that the caller owns. An implementation
+// uses it to keep what it was lent: arguments are valid only for the duration of the
+// call.
 func (s Share) Dup() (Share, error) {
 	d := Share{Kind: s.Kind}
 	if s.Blob != nil {
@@ -55,7 +55,7 @@ func DupShares(shares []Share) ([]Share, error) {
 	return copies, nil
 }
 
-// Dup returns a parcel of equal content that the caller owns.
+// Dup returns a parcel with the same content that the caller owns.
 func (p Parcel) Dup() (Parcel, error) {
 	shares, err := DupShares(p.Shares)
 	if err != nil {

@@ -9,24 +9,24 @@ import (
 // The six classes of error that a caller can act on. They keep their identity
 // under errors.Is across the process boundary.
 var (
-	// ErrUnavailable: right in principle, but not on this machine or not now.
+	// ErrUnavailable: possible in principle, but not on this machine or not now.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrUnsupported: this transport never does it.
 	ErrUnsupported = errors.New("unsupported")
-	// ErrInvalid: the caller's mistake.
+	// ErrInvalid: the caller made a mistake.
 	ErrInvalid = errors.New("invalid")
-	// ErrPeer: another rank failed, died or sent nonsense.
+	// ErrPeer: another rank failed, died or sent something malformed.
 	ErrPeer = errors.New("peer failed")
 	// ErrClosed: used after Close or Abort.
 	ErrClosed = errors.New("closed")
-	// ErrPlugin: the plugin's process is gone or answers nonsense.
+	// ErrPlugin: the plugin's process is gone or answers with something malformed.
 	ErrPlugin = errors.New("plugin gone")
 )
 
 // Classes lists the error classes in the order of their wire codes, from 1.
 var Classes = []error{ErrUnavailable, ErrUnsupported, ErrInvalid, ErrPeer, ErrClosed, ErrPlugin}
 
-// NoPeer is the value of Error.Peer when no particular rank is concerned.
+// NoPeer is the value of Error.Peer when the error concerns no particular rank.
 const NoPeer = -1
 
 // Error says which operation of which transport failed, and with whom. It prints
@@ -69,7 +69,7 @@ func Class(err error) error {
 	return nil
 }
 
-// PeerOf returns the rank that err blames, or NoPeer.
+// PeerOf returns the rank to which err attributes the failure, or NoPeer.
 func PeerOf(err error) int {
 	var e *Error
 	for errors.As(err, &e) {

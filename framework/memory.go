@@ -42,7 +42,7 @@ func ParseDevice(s string) (Device, error) {
 	return Device{}, fmt.Errorf("%w: device %q: expected host, cuda:N or hip:N", ErrInvalid, s)
 }
 
-// Segment is memory of the local rank offered to a transport: a range of one
+// Segment is memory of the local rank that is offered to a transport: a range of one
 // allocation.
 type Segment struct {
 	Device Device
@@ -87,8 +87,8 @@ func (s Share) Close() error {
 	return s.FD.Close()
 }
 
-// Parcel is what a transport sends to its peers: opaque bytes and shares. On the
-// way to another host the descriptors are dropped; blobs travel everywhere.
+// Parcel is what a transport sends to its peers: opaque bytes and shares. On the way to
+// another host the descriptors are dropped; blobs travel everywhere.
 type Parcel struct {
 	Data   []byte
 	Shares []Share

@@ -2,58 +2,59 @@ package framework
 
 import "context"
 
-// Transport carries bytes between ranks over one kind of link. It is a control
-// plane: every call prepares or releases something, none moves a message.
+// Transport carries bytes between ranks over one kind of link. It is a control plane:
+// every call prepares or releases something, and none moves a message.
 //
 // Implemented by each plugin. Called by framework/comm and by nothing else.
 //
-// All methods may be called concurrently. All of them return within the deadline
-// of ctx; an implementation that has to wait for a device bounds the wait itself.
+// All methods may be called concurrently. All of them return within the deadline of
+// ctx; an implementation that has to wait for a device limits the wait itself.
 type Transport interface {
-	// Describe says what the transport is and can do. It is pure: it touches no
-	// device, works on a machine that has none, and always answers the same.
+	// Describe says what the transport is and can do. It is pure: it touches no device,
+	// works on a machine that has none, and always returns the same.
 	Describe(ctx context.Context) (Description, error)
 
-	// Register makes local memory known. The key in the answer is what peers
-	// need to reach the memory; it stays valid until Close(Registration.ID).
-	// ErrUnsupported: memory of this device or with these shares cannot be used.
+	// Register makes local memory known to the transport. The returned key is what
+	// peers need to reach the memory; it stays valid until Close(Registration.ID).
+	// ErrUnsupported: memory of this device, or with these shares, cannot be used.
 	Register(ctx context.Context, seg Segment) (Registration, error)
 
-	// Listen prepares one side of a link of cfg.Kind. ErrUnsupported: the kind is
-	// not in Description.Channels. ErrUnavailable: it is, but the device is
+	// Listen prepares one side of a link of cfg.Kind. ErrUnsupported: the kind is not
+	// in Description.Channels. ErrUnavailable: the kind is supported, but the device is
 	// missing or not usable now; the text says what to do.
 	Listen(ctx context.Context, cfg EndpointConfig) (Endpoint, error)
 
-	// Connect joins a local endpoint to one peer, or to all other members of a
-	// switch group in ascending rank. It does not wait for the peer to do the
-	// same. ErrPeer: an address was not made by a compatible transport.
+	// Connect joins a local endpoint to one peer, or to all other members of a switch
+	// group in ascending order of rank. It does not wait for the peer to do the same.
+	// ErrPeer: an address was not made by a compatible transport.
 	Connect(ctx context.Context, local ID, peers []Peer) (conn ID, err error)
 
-	// Attach tells how the rank reaches, over conn, the memory behind keys, one
-	// key for each peer of the connection. local is the rank's own registration
-	// that takes part (bound into a switch group, source of puts over a port),
-	// or 0 for none.
+	// Attach tells the rank how to reach, over conn, the memory behind keys, one key
+	// for each peer of the connection. local is the rank's own registration that takes
+	// part (bound into a switch group, or source of puts over a port), or 0 for none.
 	Attach(ctx context.Context, conn ID, local ID, keys []Parcel) (Attachment, error)
 
-	// Close frees what was made under id. Closing an unknown or closed id is not
-	// an error. Closing an endpoint frees its connections.
+	// Close frees what was made under id. Closing an unknown or closed ID is not an
+	// error. Closing an endpoint frees its connections.
 	Close(ctx context.Context, id ID) error
 }
 
-// Prober is a transport that looks at live hardware. Present iff
-// Description.Probe. Called by comm before the first Listen, and by doctor.
+// Prober is implemented by a transport that inspects the actual hardware: if and only
+// if Description.Probe is set. Called by comm before the first Listen, and by doctor.
 type Prober interface {
 	Probe(ctx context.Context, facts Facts) (Live, error)
 }
 
-// Proxier is a transport with port channels that its own process drives. Present
-// iff Description.Proxy == ProxyPlugin. Called by comm, once per trigger ring.
+// Proxier is implemented by a transport whose port channels are driven by its own
+// process: if and only if Description.Proxy is ProxyPlugin. Called by comm, once per
+// trigger ring.
 type Proxier interface {
 	NewProxy(ctx context.Context) (Proxy, error)
 }
 
-// Imager is a transport that carries kernels. Present iff Description.Images is
-// not empty. Called by comm when a kernel is first needed, never during capture.
+// Imager is implemented by a transport that carries kernels: if and only if
+// Description.Images is not empty. Called by comm when a kernel is first needed, never
+// during capture.
 type Imager interface {
 	// Image returns the bytes of one image. ErrInvalid: no such id.
 	// ErrUnavailable: the image is not built on this machine; the text says how.
@@ -63,14 +64,14 @@ type Imager interface {
 // ID names something that a transport made. 0 is never a valid ID.
 type ID uint64
 
-// Registration is local memory as a transport knows it.
+// Registration is local memory that a transport has registered.
 type Registration struct {
 	ID  ID
 	Key Parcel // for peers; owned by the caller
 }
 
-// EndpointConfig says what link is wanted, in terms of the whole job; a transport
-// has further options of its own (see plugins.Serve).
+// EndpointConfig says what link is wanted, in terms of the whole job; a transport has
+// further options of its own (see plugins.Serve).
 type EndpointConfig struct {
 	Kind    Kind   // memory, port or switch
 	Rank    int    // of the caller within the communicator
@@ -85,7 +86,7 @@ type EndpointConfig struct {
 // Root reports whether the rank creates the objects of its switch group.
 func (c EndpointConfig) Root() bool { return len(c.Ranks) > 0 && c.Ranks[0] == c.Rank }
 
-// Endpoint is one side of a link.
+// Endpoint is one side of a link before it is connected.
 type Endpoint struct {
 	ID      ID
 	Address Parcel // for peers; owned by the caller
@@ -99,7 +100,7 @@ type Endpoint struct {
 	Reach []string
 }
 
-// Object is something a rank creates through its device's driver because it
+// Object is something that a rank creates through its device's driver because it
 // belongs to a group rather than to a buffer: a multicast object.
 type Object struct {
 	Kind  ObjectKind
@@ -110,18 +111,18 @@ type Object struct {
 // ObjectKind is the kind of an Object.
 type ObjectKind uint8
 
-// ObjectMulticast is a window in which a store reaches the memory that each
-// member has bound, and a load can reduce over it.
+// ObjectMulticast is a window: a store to it reaches the memory that each member has
+// bound, and a load can reduce over it.
 const ObjectMulticast ObjectKind = 1
 
-// Peer is the far side of a link: what its Listen returned.
+// Peer is the far side of a link: its rank, and the address that its Listen returned.
 type Peer struct {
 	Rank    int
 	Address Parcel
 }
 
-// Facts describe the machine around a rank. A transport uses what it knows and
-// may read more of its own. Gathered by framework/topo.
+// Facts describe the machine around a rank. They are gathered by framework/topo. A
+// transport uses the facts that it understands and may gather more by itself.
 type Facts struct {
 	Host  string            // identity of the host: boot id, or as configured
 	NUMA  int               // node of the rank's device; -1 unknown
@@ -136,7 +137,7 @@ type NIC struct {
 	NUMA     int
 }
 
-// Live is what Probe found.
+// Live is the result of Probe.
 type Live struct {
 	Available bool
 	Reason    string            // when not available: what is missing, and what to do
