@@ -10,13 +10,15 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// ReachPorts finds out whether kernels of all ranks can use port channels to the peers
-// of each, from memory m of the rank's device and to it: whether the transports that
-// join them take that memory, and the semaphores. Peers are so of each other. unwilling
-// is why this rank has no such memory, or no use for it; then m is not looked at.
+// ReachPorts finds out whether the kernels of all ranks can use port channels to each
+// rank's peers, from and to memory m of the rank's device: that is, whether the
+// transports that join them accept that memory and the semaphores. The relation is
+// symmetric: if b is a peer of a, then a is a peer of b. unwilling is the reason why
+// this rank has no such memory, or no use for it; m is then ignored.
 //
-// All ranks are told the same: apart is nil, or says which rank cannot and why. The
-// communicator is as good as before then, and PortChannel would end it. Collective.
+// The answer is the same on all ranks: apart is nil, or says which rank cannot and why.
+// In that case the communicator remains usable, while PortChannel would end it.
+// Collective.
 func (c *Communicator) ReachPorts(ctx context.Context, peers []int, m *Memory, unwilling error) (apart, err error) {
 	err = c.setUp(ctx, opReachPorts, func(ctx context.Context) (err error) {
 		if unwilling == nil {

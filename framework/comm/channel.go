@@ -9,10 +9,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// MemoryChannels returns one channel to every rank over memory that was
-// exchanged, each with semaphores of its own; the rank's own slot is zero.
-// Collective. Dst of the handles is the peer's part, Src and Packets are the
-// rank's own. They live as long as the exchanged memory is open.
+// MemoryChannels returns one channel to every rank over memory that was exchanged, each
+// with semaphores of its own; the element of the rank itself is zero. Collective. Dst
+// of a handle is the peer's part; Src and Packets are the rank's own. The channels live
+// as long as the exchanged memory is open.
 func (c *Communicator) MemoryChannels(ctx context.Context, s *Symmetric) ([]device.MemoryChannelHandle, error) {
 	handles := make([]device.MemoryChannelHandle, c.Size())
 	err := c.setUp(ctx, opMemoryChannels, func(ctx context.Context) error {
@@ -71,8 +71,8 @@ type MemoryChannel struct {
 	remote remote
 }
 
-// MemoryChannel builds a channel to one peer: both ends call it, each with the
-// memory that it opens to the other.
+// MemoryChannel builds a channel to one peer. Both ends call it, each with the memory
+// that it opens to the other.
 func (c *Communicator) MemoryChannel(ctx context.Context, peer int, m *Memory) (*MemoryChannel, error) {
 	if err := c.checkPeer(opMemoryChannel, peer); err != nil {
 		return nil, err

@@ -20,10 +20,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
-// Communicator is a group of ranks. Methods that set something up are collective
-// as documented and may not run concurrently on one communicator; all others may
-// be called at any time from any goroutine. Several communicators of a process
-// work at the same time.
+// Communicator is a group of ranks. Set-up methods are collective as documented, and
+// must not run concurrently on one communicator; all others may be called at any time
+// from any goroutine. Several communicators of a process work independently.
 type Communicator struct {
 	opts Options
 	boot framework.Bootstrap
@@ -66,9 +65,9 @@ type hello struct {
 }
 
 // New joins all ranks of boot into a communicator. It is collective, and a rank that
-// fails tells the others, as Abort does. The communicator uses boot until Close and
-// does not close it; nor does it close the device and the transports. A bootstrap
-// serves one communicator at a time; Split makes more.
+// fails tells the others, as with Abort. The communicator uses boot until Close. It
+// does not close boot, the device or the transports. A bootstrap serves one
+// communicator at a time; Split makes more.
 func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicator, error) {
 	if boot == nil {
 		return nil, fmt.Errorf("%w: comm: no bootstrap", framework.ErrInvalid)
@@ -218,10 +217,10 @@ func (c *Communicator) Rank() int { return c.boot.Rank() }
 // Size returns the number of ranks.
 func (c *Communicator) Size() int { return c.boot.Size() }
 
-// HostOf returns what people call the host of a rank, for errors and logs.
+// HostOf returns the name of a rank's host for people, for errors and logs.
 func (c *Communicator) HostOf(rank int) string { return c.nodes[rank] }
 
-// Name returns the name, unique in the job: "world", "world/1.0".
+// Name returns the communicator's name, unique in the job: "world", "world/1.0".
 func (c *Communicator) Name() string { return c.opts.Name }
 
 // Device returns the device on which the rank's kernels run.
@@ -230,15 +229,15 @@ func (c *Communicator) Device() gpu.Device { return c.dev }
 // Log returns the communicator's logger, for packages that build on it.
 func (c *Communicator) Log() *slog.Logger { return c.log }
 
-// Control returns the address of the device.WaitControl that every wait of a
-// kernel takes, as kernels see it.
+// Control returns the address, as kernels see it, of the device.WaitControl that every
+// wait of a kernel takes.
 func (c *Communicator) Control() uintptr { return c.control.deviceAddr }
 
-// ControlWords is the same structure as the host sees it.
+// ControlWords returns the structure behind Control as the host sees it.
 func (c *Communicator) ControlWords() *device.WaitControl { return c.control.words }
 
-// Barrier waits until all ranks have called it. It is for set-up, not for the
-// data path. A rank that gives up waiting ends the communicator.
+// Barrier waits until all ranks have called it. It is meant for set-up, not for the
+// data path. A rank that stops waiting because ctx ends aborts the communicator.
 func (c *Communicator) Barrier(ctx context.Context) error {
 	c.talk.Lock()
 	defer c.talk.Unlock()
@@ -247,7 +246,7 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 	})
 }
 
-// AllGather collects a few bytes from every rank, in rank order. Collective; for
+// AllGather collects a few bytes from every rank, in rank order. Collective; meant for
 // set-up.
 func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte, err error) {
 	c.talk.Lock()
@@ -259,11 +258,11 @@ func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte
 	return all, err
 }
 
-// Close releases everything that the communicator made, the memory from Alloc
-// included. It is local: memory that peers have mapped stays valid for them. The
-// caller's work on a device must have ended: Settle waits for it, also after a
-// failure. What the communicator itself has given the device is waited for here, for
-// some seconds at most. Closing twice is not an error.
+// Close releases everything that the communicator made, including the memory from
+// Alloc. It is local: memory that peers have mapped stays valid for them. The caller's
+// work on a device must have ended (also after a failure); Settle waits for that. Close
+// itself waits for work that the communicator has given the device, for some seconds at
+// most. Closing twice is not an error.
 func (c *Communicator) Close() (err error) {
 	c.closed.Do(func() { err = c.close() }) // who comes second waits for the first
 	return err

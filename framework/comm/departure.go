@@ -82,8 +82,8 @@ func (d *departures) of(c *Communicator, rank int) *departure {
 	return x
 }
 
-// Deserted is for who knows of a wait of kernels that has gone on since start: it says
-// that it is for a rank that has left the job in good order, or nil.
+// Deserted returns an error if a wait of kernels that has gone on since start waits for
+// a rank that has left the job in an orderly way, otherwise nil.
 func (ch *PortChannel) Deserted(start time.Time) error { return ch.deserted("wait", start) }
 
 // deserted says that a wait of the host since start is for a rank that has left the job

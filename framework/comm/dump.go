@@ -14,8 +14,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
-// ChannelState is where one channel stands. A rank that waits expects more than it
-// has seen.
+// ChannelState is the state of one channel. A rank that waits expects more signals than
+// it has seen.
 type ChannelState struct {
 	Kind      framework.Kind
 	Peer      int    // framework.NoPeer for a switch
@@ -31,9 +31,9 @@ type ChannelState struct {
 	Queued uint64
 }
 
-// Channels tells where all channels stand, in the order in which they were made. It
-// may be called at any time, and waits for nothing but, at most a quarter of a second,
-// for counters from a device.
+// Channels returns the state of all channels, in the order in which they were made. It
+// may be called at any time. It waits only for counters from a device, and at most a
+// quarter of a second.
 func (c *Communicator) Channels() []ChannelState {
 	l, done := c.looker()
 	defer done()
@@ -119,7 +119,7 @@ func (ch *SwitchChannel) states(l *looker) []ChannelState {
 	return []ChannelState{l.count(s, proxy.Word{Device: ch.handle.Local + uintptr(ch.handle.Flag)}, ch.handle.Expected)}
 }
 
-// String is a line for people.
+// String returns a line for people.
 func (s ChannelState) String() string {
 	with := fmt.Sprintf("rank %d", s.Peer)
 	if s.Peer == framework.NoPeer {
@@ -140,9 +140,9 @@ func (s ChannelState) String() string {
 	return text
 }
 
-// Dump writes, in one piece, the state of the communicator and of all its channels,
-// then what OnDump has added, communicators that were split off included. It may be
-// called at any time, and waits for no other rank.
+// Dump writes, in one piece, the state of the communicator and all its channels,
+// followed by what OnDump has added, including communicators that were split off. It
+// may be called at any time, and waits for no other rank.
 func (c *Communicator) Dump(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "comm %s: rank %d of %d: %s\n", c.opts.Name, c.Rank(), c.Size(), c.condition())
@@ -177,8 +177,9 @@ type underWay struct {
 	since time.Time
 }
 
-// OnDump adds to what Dump writes; f may be called at any time, from any goroutine,
-// and should not wait. What it returns withdraws f, and waits until f does not run.
+// OnDump adds f to what Dump writes. f may be called at any time, from any goroutine,
+// and should not wait. The function that OnDump returns removes f; it waits until f is
+// not running.
 func (c *Communicator) OnDump(f func(io.Writer)) (remove func()) { return c.dumps.add(f) }
 
 // dumps are the additions to a dump, in their order.

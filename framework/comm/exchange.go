@@ -12,8 +12,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Symmetric is memory of which every rank knows every other rank's part: what
-// Exchange returns. The parts may differ in size.
+// Symmetric is memory of which every rank knows every other rank's part. Exchange
+// returns it. The parts may differ in size.
 type Symmetric struct {
 	lifetime
 	ID    uint64 // the same on all ranks
@@ -36,18 +36,19 @@ type remote struct {
 // Own returns the rank's own part.
 func (s *Symmetric) Own() *Memory { return s.own }
 
-// Peer returns the address of a rank's part as kernels of this rank use it.
+// Peer returns the address at which kernels of this rank access another rank's part.
 func (s *Symmetric) Peer(rank int) uintptr { return s.peers[rank].addr }
 
-// OwnAt returns the address of this rank's own part as kernels of another rank use it.
+// OwnAt returns the address at which kernels of another rank access this rank's own
+// part.
 func (s *Symmetric) OwnAt(rank int) uintptr { return s.peers[rank].own }
 
-// Bytes returns the size of a rank's part.
+// Bytes returns the size of a rank's part in bytes.
 func (s *Symmetric) Bytes(rank int) uint64 { return s.peers[rank].bytes }
 
-// Exchange makes m known to all ranks, and the memory of all ranks addressable
-// here, over memory channels. Collective: every rank contributes one memory. The
-// result is found by Find until it is closed.
+// Exchange makes m known to all ranks, and makes the memory of all ranks addressable
+// here, over memory channels. Collective: every rank contributes one memory. Find
+// returns the result until it is closed.
 func (c *Communicator) Exchange(ctx context.Context, m *Memory) (*Symmetric, error) {
 	s := &Symmetric{own: m, peers: make([]remote, c.Size())}
 	err := c.setUp(ctx, opExchange, func(ctx context.Context) error {
@@ -241,8 +242,8 @@ func (c *Communicator) recvKey(ctx context.Context, l *link, peer int, own *Memo
 	return remote{addr: p.mapped[0].Addr(), bytes: bytes, transport: l.transport, close: p.close}, nil
 }
 
-// Close makes the peers' memory unreachable and forgets the buffer. The rank's own
-// memory stays.
+// Close makes the peers' memory unreachable, and Find no longer returns it. The rank's
+// own memory stays.
 func (s *Symmetric) Close() error { return s.shutNow(s) }
 
 func (s *Symmetric) shut(ctx context.Context) error {
@@ -292,8 +293,8 @@ func (s *Symmetric) release(ctx context.Context) error {
 	return first
 }
 
-// Find returns the exchanged memory that contains the range, and where the range
-// starts in it. It does not allocate.
+// Find returns the exchanged memory that contains the range, and the offset in bytes at
+// which the range starts in it. It does not allocate.
 func (c *Communicator) Find(addr uintptr, bytes uint64) (s *Symmetric, offset uint64, ok bool) {
 	list := c.buffers.sorted.Load()
 	if list == nil {

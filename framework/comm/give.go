@@ -11,13 +11,14 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
-// Gives reports whether Give can be used: where this rank drives the sockets of the link.
+// Gives reports whether Give can be used: whether this rank drives the sockets of the
+// link.
 func (ch *PortChannel) Gives() bool { return ch.link.streamed }
 
-// Give puts a head, and behind it data from any memory of this process, to where puts go,
-// and signals, in one request. When it returns both may be changed: the system has what is
-// to be sent. So it waits while the peer does not read, and receives meanwhile. A head has up
-// to stream.MaxHead bytes.
+// Give puts head, followed by data from any memory of this process, to offset dst of
+// where puts go, and signals, all in one request. When it returns, both slices may be
+// changed: the system has taken over what is to be sent. So it waits while the peer
+// does not read, and receives meanwhile. head has at most stream.MaxHead bytes.
 func (ch *PortChannel) Give(ctx context.Context, dst uint64, head, data []byte) error {
 	const slice = 20 * time.Microsecond // until it looks again
 	if err := ch.enter("put"); err != nil {
@@ -65,10 +66,10 @@ func (ch *PortChannel) givable(dst uint64, head, data int) error {
 	return nil
 }
 
-// Land lets puts of the peer write to b, from its begin on, in place of the channel's own
-// memory, where Give can be used. b has to stay until nil ends that, in whatever state the
-// channel is: then nothing writes to b any more, and what still arrives is dropped. The peer has to know
-// how long b is.
+// Land directs puts of the peer to b, from its beginning, in place of the channel's own
+// memory, where Give can be used. b must stay valid until Land(nil), whatever the state
+// of the channel. After Land(nil) nothing writes to b any more, and what still arrives
+// is dropped. The peer has to know the length of b.
 func (ch *PortChannel) Land(b []byte) {
 	ch.use.RLock()
 	defer ch.use.RUnlock()

@@ -36,9 +36,9 @@ func (h *health) init() {
 	h.life, h.end = context.WithCancelCause(context.Background())
 }
 
-// Err returns why the communicator cannot be used any more, or nil. After a
-// failure it wraps framework.ErrPeer, ErrPlugin or the cause given to Abort, and
-// names the culprit; after Close it is framework.ErrClosed.
+// Err returns why the communicator cannot be used any more, or nil. After a failure the
+// error wraps framework.ErrPeer, ErrPlugin or the cause given to Abort, and names the
+// party that failed; after Close it is framework.ErrClosed.
 func (c *Communicator) Err() error {
 	if !c.over.Load() {
 		return nil
@@ -55,11 +55,13 @@ func (c *Communicator) errClosed() error {
 	return fmt.Errorf("comm %s: %w", c.opts.Name, framework.ErrClosed)
 }
 
-// Done is closed when the communicator fails. It stays open over a Close.
+// Done returns a channel that is closed when the communicator fails. Close does not
+// close it.
 func (c *Communicator) Done() <-chan struct{} { return c.done }
 
-// Check is Err for the data path: three loads while all is well. It also reports a
-// wait that ran into Options.Deadline. It must not run at the same time as Close.
+// Check is Err for the data path: three loads as long as nothing has failed. It also
+// reports a wait that exceeded Options.Deadline. It must not run concurrently with
+// Close.
 func (c *Communicator) Check() error {
 	if c.over.Load() {
 		return c.Err()
@@ -74,7 +76,7 @@ func (c *Communicator) Check() error {
 	return c.Err()
 }
 
-// Overdue is Check for who looks from time to time: it may run at the same time as Close.
+// Overdue is Check for callers that poll: it may run concurrently with Close.
 func (c *Communicator) Overdue() error {
 	c.health.mu.Lock()
 	var w device.WaitControl
@@ -100,9 +102,10 @@ func (c *Communicator) overdue(w *device.WaitControl) {
 		framework.ErrPeer, time.Duration(w.Deadline), c.health.waitOf(w.Kernel, w.Channel), w.Expected, w.Seen)})
 }
 
-// NameWaits has Check say what a kernel waited for. name is given the numbers with which
-// kernels mark their waits (mscclpp::WaitSite), from any goroutine, and returns "" for what it does not
-// know. One that was given before is replaced.
+// NameWaits lets Check say what a kernel was waiting for. Check calls name, from any
+// goroutine, with the numbers by which kernels mark their waits (mscclpp::WaitSite);
+// name returns "" for numbers that it does not know. It replaces the function of an
+// earlier call.
 func (c *Communicator) NameWaits(name func(kernel, channel uint32) string) {
 	c.health.waits.Store(&name)
 }
@@ -116,8 +119,9 @@ func (h *health) waitOf(kernel, channel uint32) string {
 	return fmt.Sprintf("channel %d", channel)
 }
 
-// Departed waits until ctx ends for rank to leave the job in good order, and says that
-// it has. Death needs nobody who asks: it ends the communicator.
+// Departed waits until rank leaves the job in an orderly way, and returns true; or
+// until ctx ends, and returns false. The death of a rank need not be asked for: it ends
+// the communicator.
 func (c *Communicator) Departed(ctx context.Context, rank int) bool {
 	if rank == c.Rank() || c.Err() != nil {
 		return false
@@ -129,7 +133,7 @@ func (c *Communicator) Departed(ctx context.Context, rank int) bool {
 // reportComplete is the value of WaitControl.Reported once the report was written.
 const reportComplete = 1
 
-// Abort ends the communicator: all kernel waits of this rank return, the other
+// Abort ends the communicator: all kernel waits of this rank return, and the other
 // ranks are told the cause and end as well. Only the first cause counts.
 func (c *Communicator) Abort(cause error) {
 	if cause == nil {

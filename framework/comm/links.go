@@ -14,14 +14,14 @@ type Link struct {
 	Transport *Transport
 }
 
-// Offers reports whether one of the configured transports claims channels of kind
-// k. Whether it reaches a certain peer is only known when a channel is built.
+// Offers reports whether one of the configured transports claims channels of kind k.
+// Whether it reaches a particular peer is known only when a channel is built.
 func (c *Communicator) Offers(k framework.Kind) bool {
 	return slices.ContainsFunc(c.opts.Transports, func(t *Transport) bool { return t.Description.Has(k) })
 }
 
-// Links lists what connects this rank so far, by kind and peer. Connections come into being
-// when a channel first needs them.
+// Links lists the links of this rank so far, by kind and peer. A link is made when a
+// channel first needs it.
 func (c *Communicator) Links() []Link {
 	c.parts.mu.Lock()
 	defer c.parts.mu.Unlock()

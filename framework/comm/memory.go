@@ -24,8 +24,8 @@ type Memory struct {
 	closed bool
 }
 
-// Alloc returns zeroed device memory that peers can be given access to. It is freed
-// by its Close, at the latest by that of the communicator.
+// Alloc returns zeroed device memory that peers can be given access to. It is freed by
+// its Close, or by that of the communicator.
 func (c *Communicator) Alloc(bytes uint64) (*Memory, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (c *Communicator) Alloc(bytes uint64) (*Memory, error) {
 	return m, nil
 }
 
-// Register offers memory that the device allocated elsewhere. Closing the result
-// leaves the memory itself alone. It has to be closed before the memory is freed.
+// Register offers memory that the device allocated elsewhere. Closing the result does
+// not free the memory. It has to be closed before the memory is freed.
 func (c *Communicator) Register(inner gpu.Memory) (*Memory, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
@@ -141,9 +141,9 @@ func (m *Memory) addDMABuf(t *Transport, shares *[]framework.Share) error {
 	return err
 }
 
-// Close ends what was built on the memory, withdraws it from all transports and
-// frees it. Peers that mapped it keep it until they close their side; a kernel of
-// this rank that still uses it is the caller's mistake.
+// Close closes what was built on the memory, withdraws it from all transports and frees
+// it. Peers that have mapped it keep it until they close their side. No kernel of this
+// rank may use the memory any more.
 func (m *Memory) Close() error { return m.shutNow(m) }
 
 func (m *Memory) shut(ctx context.Context) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// Options says how a communicator is made. The zero value of a field is its
-// default; Device and Transports have none.
+// Options configures a communicator. The zero value of a field is its default; Device
+// and Transports have none.
 type Options struct {
 	Device     gpu.Device
 	Transports []*Transport // in order of preference, each name once; the same names on all ranks

@@ -16,7 +16,7 @@ import (
 // triggers through its handle; the host can do the same with the methods below,
 // without a kernel. The methods may be called concurrently.
 //
-// Who moves the data is settled by the link, and set-up differs:
+// The link determines who moves the data, and set-up differs accordingly:
 //
 //	proxy of the transport    portLink sends a key of the counters, bindKeys binds keys
 //	copy engine of the rank   driveLink makes a lane, bindAddresses binds what is mapped
@@ -45,16 +45,18 @@ type PortChannel struct {
 	waiting atomic.Bool  // somebody is in Wait, whose turn it is
 }
 
-// PortChannel builds a channel to one peer: both ends call it. src is the rank's
-// memory that puts read; open is what the peer's puts may write, its Dst. They
-// may be the same.
+// PortChannel builds a channel to one peer; both ends call it. src is the rank's memory
+// that puts read. open is the rank's memory that the peer's puts may write: the Dst of
+// the peer. They may be the same.
 //
-// On the host src may be any memory (host.Wrap). Where the transport can neither map nor
-// register it, puts of the host copy what they read before they return; kernels cannot
-// put then. open has to be memory from Alloc, or behind a sealed memfd, unless the
-// transport is embedded and registers addresses, or the rank drives its streams; for
-// other memory the error is ErrUnsupported, and says so. The data is copied from there by
-// the program then, behind Wait.
+// On the host, src may be any memory (host.Wrap). If the transport can neither map nor
+// register it, puts of the host copy what they read before they return, and kernels
+// cannot put.
+//
+// open has to be memory from Alloc, or memory behind a sealed memfd, unless the
+// transport is embedded and registers addresses, or the rank drives its streams. For
+// other memory the error is ErrUnsupported. The program then uses memory from Alloc,
+// and copies the data out of it after Wait.
 func (c *Communicator) PortChannel(ctx context.Context, peer int, src, open *Memory) (*PortChannel, error) {
 	if err := c.checkPeer(opPortChannel, peer); err != nil {
 		return nil, err
@@ -246,9 +248,9 @@ func (ch *PortChannel) fillHandle(c *Communicator) {
 // Kind implements framework.Channel.
 func (ch *PortChannel) Kind() framework.Kind { return framework.KindPort }
 
-// Handle returns what a kernel takes. Where puts are copied (see Communicator.PortChannel)
-// its kernels may signal, wait and flush: a put ends the proxy, which says that its source
-// is not bound.
+// Handle returns what a kernel takes. Where puts are copied (see
+// Communicator.PortChannel), kernels may signal, wait and flush, but not put: a put
+// ends the proxy, with an error which says that its source is not bound.
 func (ch *PortChannel) Handle() device.PortChannelHandle { return ch.handle }
 
 // AppendBinary implements framework.Channel.
@@ -256,8 +258,8 @@ func (ch *PortChannel) AppendBinary(b []byte) ([]byte, error) {
 	return appendHandle(b, &ch.handle), nil
 }
 
-// Close ends the use of the channel by this rank, also of those who wait in a
-// method. What was pushed before is performed.
+// Close ends the use of the channel by this rank; calls in progress return. What was
+// pushed before is performed.
 func (ch *PortChannel) Close() error { return ch.shutNow(ch) }
 
 func (ch *PortChannel) shut(ctx context.Context) error {

@@ -81,9 +81,9 @@ func (ch *PortChannel) closedError(op string) error {
 	return ch.comm.blame(op, ch.pair.peer, framework.ErrClosed)
 }
 
-// Put asks the proxy to copy bytes from the source memory into the peer's. It
-// returns when the request is queued; Flush tells when the source may be reused. It waits
-// while too much is queued before it.
+// Put asks the proxy to copy bytes from the source memory into the peer's memory.
+// Offsets and sizes are in bytes. It returns when the request is queued, and waits
+// while the queue is full; Flush tells when the source may be reused.
 func (ch *PortChannel) Put(dstOffset, srcOffset, bytes uint64) error {
 	return ch.push("put", device.TriggerData, dstOffset, srcOffset, bytes)
 }
@@ -91,8 +91,8 @@ func (ch *PortChannel) Put(dstOffset, srcOffset, bytes uint64) error {
 // Signal raises the peer's semaphore after all earlier puts of this channel.
 func (ch *PortChannel) Signal() error { return ch.push("signal", device.TriggerSignal, 0, 0, 0) }
 
-// SignalLater is Signal that may wait, for about a millisecond, for the next
-// request: where each request would be a message of its own they then travel together.
+// SignalLater is Signal that may be held back, for about a millisecond, until the next
+// request. Where each request would be a message of its own, both then travel together.
 func (ch *PortChannel) SignalLater() error {
 	e := ch.host.Load()
 	if e == nil || e.service.queue == nil {
@@ -106,7 +106,7 @@ func (ch *PortChannel) SignalLater() error {
 	return err
 }
 
-// PutWithSignal is Put, then Signal, in one request.
+// PutWithSignal is Put followed by Signal, in one request.
 func (ch *PortChannel) PutWithSignal(dstOffset, srcOffset, bytes uint64) error {
 	return ch.push("put", device.TriggerData|device.TriggerSignal, dstOffset, srcOffset, bytes)
 }
@@ -182,12 +182,12 @@ func (ch *PortChannel) Flush(ctx context.Context) error {
 	return ch.complete(ctx, device.TriggerFlush, 0, 0, 0)
 }
 
-// SignalAndFlush is Signal, then Flush, in one request.
+// SignalAndFlush is Signal followed by Flush, in one request.
 func (ch *PortChannel) SignalAndFlush(ctx context.Context) error {
 	return ch.complete(ctx, device.TriggerSignal|device.TriggerFlush, 0, 0, 0)
 }
 
-// PutWithSignalAndFlush is PutWithSignal, then Flush, in one request.
+// PutWithSignalAndFlush is PutWithSignal followed by Flush, in one request.
 func (ch *PortChannel) PutWithSignalAndFlush(ctx context.Context, dstOffset, srcOffset, bytes uint64) error {
 	return ch.complete(ctx, device.TriggerData|device.TriggerSignal|device.TriggerFlush, dstOffset, srcOffset, bytes)
 }
@@ -266,7 +266,8 @@ var eithers = sync.Pool{New: func() any { return new(either) }}
 
 // Wait waits for the next signal of the peer. It consumes one signal, as wait in a
 // kernel does; host and kernels must not wait on one channel at the same time. On a
-// device each look at the counters is a copy, so Wait is for tests and set-up there.
+// device each look at the counters is a copy, so there Wait is meant for tests and
+// set-up.
 func (ch *PortChannel) Wait(ctx context.Context) error {
 	if err := ch.enter("wait"); err != nil {
 		return err

@@ -129,11 +129,10 @@ func (q *queue) close() error {
 	return q.lane.Close(ctx)
 }
 
-// Settle waits until streams of the device have nothing left to do, so that what
-// their kernels use can be released. It asks the device and does not wait in the
-// driver, so it ends with ctx; and when the communicator has failed, at the latest
-// some seconds later: kernels see that and leave. On the host there is nothing to
-// wait for.
+// Settle waits until streams of the device have no work left, so that what their
+// kernels use can be released. It polls the device and does not block in the driver, so
+// it ends with ctx. When the communicator has failed, it ends some seconds later at the
+// latest: kernels see the failure and leave. On the host there is nothing to wait for.
 func (c *Communicator) Settle(ctx context.Context, streams ...gpu.Stream) error {
 	engine, ok := c.dev.(gpu.Engine)
 	if !ok {

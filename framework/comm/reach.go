@@ -10,21 +10,22 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Reach is who has memory channels with whom.
+// Reach says which ranks have memory channels with which others.
 type Reach struct {
-	// Apart says between which two ranks there is no link and why; nil: all are
-	// joined. Its class is ErrUnavailable or ErrUnsupported.
+	// Apart says between which two ranks there is no link and why; nil: all ranks are
+	// linked. Its class is ErrUnavailable or ErrUnsupported.
 	Apart error
 
-	// Groups are the ranks that are joined with each other, each in ascending order
-	// and by their first rank: those of a host, as a rule. Nil where a rank is joined
-	// with two that are not.
+	// Groups are the sets of ranks that are all linked with each other, as a rule those
+	// of one host: the ranks of each in ascending order, and the groups in the order of
+	// their first rank. Nil if some rank is linked with two others that are not linked
+	// with each other.
 	Groups [][]int
 }
 
-// ReachAll links this rank with all others for memory channels, where that can be, and
-// tells all ranks the same. If some are apart the communicator is as good as before:
-// its other channels work. Collective.
+// ReachAll links this rank with all others for memory channels where that is possible,
+// and returns the same on all ranks. If some ranks cannot be linked, the communicator
+// remains usable: its other channels work. Collective.
 func (c *Communicator) ReachAll(ctx context.Context) (reach Reach, err error) {
 	err = c.setUp(ctx, opReach, func(ctx context.Context) error {
 		if _, err := c.agree(ctx, opReach, nil, nil); err != nil {

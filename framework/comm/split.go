@@ -13,10 +13,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 )
 
-// Split divides the communicator: ranks with the same color form a new one, in
-// the order of key, then of their rank here. A negative color takes part in the
-// call and gets nil. Collective. The new communicator is closed by itself and
-// must not outlive the bootstrap.
+// Split divides the communicator: ranks with the same color form a new one, in the
+// order of key, then of their rank in this communicator. A rank with a negative color
+// takes part in the call and gets nil. Collective. The new communicator is closed
+// separately and must not outlive the bootstrap.
 func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator, error) {
 	var sub *Communicator
 	err := c.setUp(ctx, opSplit, func(ctx context.Context) error {

@@ -25,11 +25,11 @@ func (p *passedOver) first(name string) bool {
 	return !was
 }
 
-// Survey asks the transports whether the hardware for channels of kind k is there on all
-// ranks. Where one is going to be passed over that is preferred to another, rank 0 warns of it,
-// once for the communicator and all that are made of it. It is for calls that link all ranks:
-// without it each rank finds out by itself, and warns when it links to one behind it.
-// Collective.
+// Survey asks the transports whether the hardware for channels of kind k is present on
+// all ranks. If a preferred transport is going to be skipped because its hardware is
+// missing, rank 0 warns of it, once for the communicator and all that are made from it.
+// Survey is meant for calls that link all ranks. Without it, each rank finds out by
+// itself, and warns when it links by a transport after the preferred one. Collective.
 func (c *Communicator) Survey(ctx context.Context, k framework.Kind) error {
 	return c.setUp(ctx, opSurvey, func(ctx context.Context) error {
 		mine, err := json.Marshal(c.lacking(ctx, k))

@@ -16,8 +16,8 @@ import (
 // its barrier.
 const switchTail = 128
 
-// SwitchChannel is a window over the memory of all ranks: a store to it reaches
-// all, a load may reduce over all.
+// SwitchChannel is a window over the memory of all ranks: a store to it reaches all,
+// and a load can reduce over all.
 type SwitchChannel struct {
 	lifetime
 	handle device.SwitchChannelHandle
@@ -26,9 +26,9 @@ type SwitchChannel struct {
 }
 
 // SwitchChannel binds m, the rank's own part, into a window over the memory of all
-// ranks. Collective; all parts have the same size, of which the last 128 bytes
-// belong to the channel and must be zero. ErrUnsupported: no transport with a
-// switch reaches all ranks.
+// ranks. Collective. All parts have the same size; the last 128 bytes of each belong to
+// the channel and must be zero. ErrUnsupported: no transport with switch channels
+// reaches all ranks.
 func (c *Communicator) SwitchChannel(ctx context.Context, m *Memory) (*SwitchChannel, error) {
 	ch := &SwitchChannel{}
 	err := c.setUp(ctx, opSwitchChannel, func(ctx context.Context) error {

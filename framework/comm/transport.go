@@ -12,8 +12,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// Transport is a transport in use by this process, shared by its communicators:
-// embedded, or the client of a plugin.
+// Transport is a transport that this process uses: an embedded one, or the client of a
+// plugin. The communicators of the process share it.
 type Transport struct {
 	framework.Transport
 	Name        string
@@ -26,7 +26,7 @@ type Transport struct {
 	modules map[moduleKey]gpu.Module
 }
 
-// NewTransport describes t and makes it ready for Options.Transports.
+// NewTransport reads the description of t and prepares t for Options.Transports.
 func NewTransport(ctx context.Context, t framework.Transport, source string) (*Transport, error) {
 	d, err := t.Describe(ctx)
 	if err != nil {
@@ -64,9 +64,9 @@ func (c *Communicator) Kernels() []Kernel {
 	return all
 }
 
-// Load makes a kernel callable for elements of type t. It may ask a plugin for an
-// image and must not be called during capture; later calls for the same image are
-// quick. ErrUnavailable: no image for this device was built, or it was built for
+// Load makes a kernel callable for elements of type t. It may ask a plugin for an image
+// and must not be called during capture; later calls for the same image are quick.
+// ErrUnavailable: no image was built for this device, or the image was built for
 // arguments of another layout than k.Layout.
 func (c *Communicator) Load(ctx context.Context, k Kernel, t device.DataType) (gpu.Kernel, error) {
 	if err := c.Err(); err != nil {
@@ -84,8 +84,8 @@ func (c *Communicator) Load(ctx context.Context, k Kernel, t device.DataType) (g
 	return m.Kernel(k.Symbol)
 }
 
-// LoadImage makes an image of the caller's own callable, the path of users who
-// bring kernels. The caller closes it.
+// LoadImage makes an image of the caller's own callable, for users who bring their own
+// kernels. The caller closes it.
 func (c *Communicator) LoadImage(image []byte) (gpu.Module, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
@@ -170,7 +170,8 @@ func verify(i framework.ImageInfo, code []byte) error {
 	return nil
 }
 
-// CloseModules unloads the images. Call it when no communicator uses t any more.
+// CloseModules unloads the images. Call it after the last communicator has stopped
+// using t.
 func (t *Transport) CloseModules() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,10 +9,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// Twin joins the same ranks into one more communicator whose device is another: the
-// host, for what the host does on behalf of ranks on GPUs. The transports are the same,
-// and so is what is known of the rank's place: a network card near the GPU is near its
-// twin. Collective. The twin is closed by itself, before dev is.
+// Twin joins the same ranks into another communicator with a different device: the
+// host, for work that the host does on behalf of ranks on GPUs. The transports are the
+// same, and so are the facts about the rank's place: a network adapter near the GPU
+// counts as near for the twin. Collective. The twin is closed separately, before dev
+// is.
 func (c *Communicator) Twin(ctx context.Context, dev gpu.Device) (*Communicator, error) {
 	var twin *Communicator
 	err := c.setUp(ctx, opTwin, func(ctx context.Context) error {
