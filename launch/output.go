@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp/internal/outlet"
 )
 
@@ -99,7 +101,7 @@ func (o *outputs) open(j *Job, i int, suffix string, to *sink) (*os.File, error)
 		}
 		l.file = f
 	}
-	o.copying.Go(func() { l.copy(read) })
+	o.copying.Go(func() { l.copy(&rest{File: read}) })
 	return write, nil
 }
 
@@ -111,7 +113,8 @@ func (o *outputs) closeChildEnds() {
 }
 
 // drain waits for the rest of the output, and at most drainBound for writers that
-// were not ours to kill. Where it goes it may not be taken: that ends with over.
+// were not ours to kill. Where it goes it may be taken late, or not at all: that ends with
+// over.
 func (o *outputs) drain(over <-chan struct{}) {
 	for _, p := range o.pipes {
 		if p.SetReadDeadline(time.Now().Add(drainBound)) != nil {
@@ -131,6 +134,46 @@ func (o *outputs) drain(over <-chan struct{}) {
 	for _, p := range o.pipes {
 		p.Close()
 	}
+}
+
+// rest reads a pipe to the end: behind the deadline, what is in the pipe by then. Somebody
+// may read that only later, a pager for one.
+type rest struct {
+	*os.File
+	late bool // the deadline has passed
+	left int  // and so much was there
+}
+
+// Read implements io.Reader.
+func (r *rest) Read(b []byte) (int, error) {
+	if !r.late {
+		n, err := r.File.Read(b)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		r.late, r.left = true, r.waiting()
+		if err := r.SetReadDeadline(time.Time{}); err != nil {
+			return 0, err
+		}
+	}
+	if r.left == 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n, err := r.File.Read(b[:min(len(b), r.left)]) // nobody else reads, so it does not wait
+	r.left -= n
+	return n, err
+}
+
+// waiting is how much the pipe has.
+func (r *rest) waiting() (n int) {
+	c, err := r.SyscallConn()
+	if err == nil {
+		err = c.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	}
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // lose keeps why output is not where it was to go. Who closes a pipe has read enough.

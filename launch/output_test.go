@@ -213,6 +213,43 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
+// What is in a pipe when the bound for its writers has passed is not lost, though it is taken
+// later still; the bound is for a writer that lives on.
+func TestOutputThatIsTakenLate(t *testing.T) {
+	read, write := io.Pipe()
+	to := &announcing{Writer: write, began: make(chan struct{})}
+	j := helper(1, "lines")
+	j.Stdout, j.Output.Tag = to, true
+	o, err := newOutputs(&j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := o.of[0].stdout
+	say := func(text string) {
+		if _, err := own.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("first\n")
+	<-to.began
+	say(strings.Repeat("and more\n", 5000))
+	for _, p := range o.pipes {
+		if err := p.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() {
+		o.copying.Wait()
+		write.Close()
+	}()
+	got, err := io.ReadAll(read)
+	if want := "[0] first\n" + strings.Repeat("[0] and more\n", 5000); err != nil || string(got) != want {
+		t.Errorf("%v, %d bytes, expected %d", err, len(got), len(want))
+	}
+	o.closeChildEnds()
+	o.drain(nil)
+}
+
 // announcing closes began when it is written to.
 type announcing struct {
 	io.Writer
