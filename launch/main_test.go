@@ -158,7 +158,7 @@ func nestedLauncher() {
 		job.Place.Local, job.Place.World = n, n
 	}
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGTSTP)
 	job.Signals = signals
 	fmt.Println("launcher", os.Getpid())
 	r, err := Run(context.Background(), job)

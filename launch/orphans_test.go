@@ -119,8 +119,7 @@ func TestKilledSupervisorIsReplaced(t *testing.T) {
 	c, h := nested(t, "litter", "littered", 1, "RANKS=1")
 	supervisor := func() (found int) {
 		supervise.Each(func(pid int, s supervise.Stat) {
-			line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-			if s.Parent == c.Process.Pid && s.State != 'Z' && err == nil && strings.Contains(string(line), "--supervise") {
+			if s.Parent == c.Process.Pid && s.State != 'Z' && supervises(pid) {
 				found = pid
 			}
 		})
@@ -150,6 +149,50 @@ func TestKilledSupervisorIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.gone(t, 5*time.Second)
+}
+
+// Ctrl-Z stops the ranks with their launcher, and they go on with it.
+func TestLauncherThatIsStopped(t *testing.T) {
+	c, _ := nested(t, "report", "ready", 2, "RANKS=2", "STUBBORN=1")
+	await := func(what string, launcher, ranks func(state byte) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+			var own byte
+			var states []byte
+			supervise.Each(func(pid int, s supervise.Stat) {
+				switch {
+				case pid == c.Process.Pid:
+					own = s.State
+				case s.Parent == c.Process.Pid && s.Group == pid && !supervises(pid):
+					states = append(states, s.State)
+				}
+			})
+			if launcher(own) && len(states) == 2 && ranks(states[0]) && ranks(states[1]) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the launcher is in state %q, its ranks are in %q", what, own, states)
+			}
+		}
+	}
+	stopped := func(state byte) bool { return state == 'T' }
+	runs := func(state byte) bool { return state != 'T' && state != 'Z' }
+	for range 3 {
+		if err := c.Process.Signal(syscall.SIGTSTP); err != nil {
+			t.Fatal(err)
+		}
+		await("stopped", stopped, stopped)
+		if err := c.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		await("continued", runs, runs)
+	}
+}
+
+// supervises reports whether a process is a supervisor.
+func supervises(pid int) bool {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	return err == nil && strings.Contains(string(line), "--supervise")
 }
 
 // unmarked takes care of a process that wiped its environment and left its session:

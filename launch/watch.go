@@ -191,7 +191,7 @@ func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
 	case sig == syscall.SIGTSTP:
 		// The terminal stops the launcher's group only; ranks have groups of their own.
 		w.stop(syscall.SIGSTOP)
-		syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+		supervise.StopSelf()
 		w.stop(syscall.SIGCONT)
 	default:
 		w.stop(sig)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
 // room is how much may be queued before an Outlet is full.
@@ -109,7 +111,11 @@ func (o *Outlet) Flush(over <-chan struct{}) error {
 		select {
 		case <-idle:
 		case <-over:
-			err = ErrNotTaken
+			select {
+			case <-idle: // both: nothing is queued
+			default:
+				err = ErrNotTaken
+			}
 		}
 	}
 	o.mu.Lock()
@@ -129,6 +135,9 @@ func Lost(err error) bool {
 // lastBound is how long output may wait for a reader once a job has to end.
 const lastBound = time.Second
 
+// stopSelf stops the process until it is told to go on.
+var stopSelf = supervise.StopSelf
+
 // Patience returns what is closed when nobody waits any more for those who read the
 // output of a job: lastBound after somebody has asked it to end, which told says has been
 // so before. Without that a pager may take its time.
@@ -138,6 +147,9 @@ func Patience(ctx context.Context, told bool, signals <-chan os.Signal) (over <-
 		for !told {
 			select {
 			case s := <-signals:
+				if s == syscall.SIGTSTP {
+					stopSelf() // the reader stops as well, and a shell waits for both
+				}
 				told = Ends(s)
 			case <-ctx.Done():
 				told = true

@@ -74,3 +74,36 @@ func TestLostWritesAreKept(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// Who waits for a reader stops with it at Ctrl-Z, and waits on.
+func TestPatienceStops(t *testing.T) {
+	stopped := make(chan struct{})
+	before := stopSelf
+	defer func() { stopSelf = before }()
+	stopSelf = func() { close(stopped) }
+	signals := make(chan os.Signal, 1)
+	over, enough := Patience(t.Context(), false, signals)
+	defer enough()
+	signals <- syscall.SIGTSTP
+	<-stopped
+	select {
+	case <-over:
+		t.Error("nobody has asked the job to end")
+	default:
+	}
+	signals <- syscall.SIGTERM
+	<-over
+}
+
+// What was written is written, also if that was noticed late.
+func TestFlushOfNothing(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	for range 50 {
+		o := New()
+		_, _ = o.To(io.Discard).Write([]byte("x"))
+		if err := errors.Join(o.Flush(nil), o.Flush(over)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/internal/outlet"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -70,7 +71,7 @@ func (r *run) loop(ctx context.Context) {
 				}
 				ask(number)
 			case s == syscall.SIGTSTP: // job control ends at the launcher: hosts go on
-				_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+				supervise.StopSelf()
 			default:
 				r.signal(number)
 			}
