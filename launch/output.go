@@ -129,7 +129,11 @@ func (o *outputs) drain(over <-chan struct{}) {
 	select {
 	case <-copied:
 	case <-over:
-		o.lose(outlet.ErrNotTaken)
+		select {
+		case <-copied:
+		default:
+			o.lose(outlet.ErrNotTaken)
+		}
 	}
 	for _, p := range o.pipes {
 		p.Close()
