@@ -26,7 +26,7 @@ func (r *run) loop(ctx context.Context) {
 	asked, gaveUp := false, false
 	var last func()
 	last = func() {
-		if gaveUp = r.told || !r.out.Full(); !gaveUp {
+		if gaveUp = r.unread || !r.out.Full(); !gaveUp {
 			at(killBound, last) // nobody has read yet what stands before the ends
 		}
 	}
@@ -41,13 +41,25 @@ func (r *run) loop(ctx context.Context) {
 	}
 	terminate := func() { ask(byte(syscall.SIGTERM)) }
 	done := ctx.Done()
+	patience := time.NewTimer(time.Hour)
+	patience.Stop()
+	defer patience.Stop()
+	waits := false // the patience with a reader runs out
 	for r.alive > 0 && !gaveUp {
 		events := r.events
-		if r.out.Full() && !r.told {
+		if r.out.Full() && !r.unread {
 			events = nil // hosts wait, signals do not
+			if r.told && !waits {
+				waits = true
+				patience.Reset(lastBound)
+			}
 		}
 		select {
 		case <-r.out.Took():
+			waits, r.unread = false, false
+			patience.Stop()
+		case <-patience.C:
+			r.unread = true
 		case e := <-events:
 			failed, lost := r.handle(e)
 			switch {

@@ -80,7 +80,8 @@ type run struct {
 	err    error
 	out    *outlet.Outlet
 	told   bool // somebody wants the job to end
-	missed bool // output that came after that and was not taken
+	unread bool // and who reads the output has taken nothing for lastBound
+	missed bool // output that came meanwhile
 }
 
 // settle is how long other hosts may take to answer once one has failed, so that the
@@ -278,7 +279,7 @@ func (r *run) pass(e event) {
 
 // print passes output on, unless nobody takes it and the job has to end.
 func (r *run) print(to io.Writer, output []byte) {
-	if r.told && r.out.Full() {
+	if r.unread && r.out.Full() {
 		r.missed = true
 		return
 	}
@@ -365,7 +366,7 @@ func (r *run) hangUp() {
 
 const (
 	killBound = 6 * time.Second // for agents whose ranks were killed
-	lastBound = time.Second     // for those that have nothing left to do
+	lastBound = time.Second     // for those that have nothing left to do, and for readers once the job has to end
 )
 
 // quote makes a word of a shell's command line.

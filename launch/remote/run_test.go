@@ -88,6 +88,9 @@ func host(name, command string) int {
 	return ranks(kind, name, command, s, out)
 }
 
+// spilled is how many thousand lines a host prints at the end.
+const spilled = 200
+
 // ranks plays what happens on a host once it knows its ranks.
 func ranks(kind, name, command string, s Spec, out *frames) int {
 	done := func(code int, text string) int {
@@ -119,11 +122,16 @@ func ranks(kind, name, command string, s Spec, out *frames) int {
 		}()
 	}
 	_ = out.write(kindOut, fmt.Appendf(nil, "%s: ready\n", name))
-	for { // waits, fails, lost, reads, floods
+	for { // waits, fails, lost, reads, floods, spills
 		f, err := readFrame(os.Stdin)
 		switch {
 		case err != nil:
 			return 1
+		case f.kind == kindSignal && kind == "spills": // what it has done so far
+			for range spilled {
+				_ = out.write(kindOut, bytes.Repeat([]byte("spill\n"), 1000))
+			}
+			return done(0, "")
 		case f.kind == kindSignal:
 			_ = out.write(kindOut, fmt.Appendf(nil, "%s: signal %d\n", name, f.body[0]))
 			return done(128+int(f.body[0]), "")
@@ -402,6 +410,31 @@ func TestNobodyReads(t *testing.T) {
 		t.Errorf("%+v, %v: expected the signal's code", result, err)
 	}
 	contains(t, "report", x.report.String(), "output of ranks was lost: nobody has read it")
+}
+
+// Who reads, if slowly, gets all that ranks print when they are asked to end.
+func TestSlowReaderLosesNothing(t *testing.T) {
+	j, x := over(t, "spills.a", "spills.b")
+	signals := make(chan os.Signal, 1)
+	j.Signals = signals
+	read, write := io.Pipe()
+	j.Stdout = &watched{write, "ready", 2, func() { signals <- syscall.SIGTERM }}
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.CopyBuffer(&x.out, read, make([]byte, 6)) // in many steps
+		copied <- err
+	}()
+	result, err := Run(within(t), *j)
+	write.Close()
+	if err := <-copied; err != nil {
+		t.Error(err)
+	}
+	if err != nil || result.Code != 0 || x.report.String() != "" {
+		t.Errorf("%+v, %v, report %q", result, err, x.report.String())
+	}
+	if n := strings.Count(x.out.String(), "spill\n"); n != 2*spilled*1000 {
+		t.Errorf("%d lines, expected %d", n, 2*spilled*1000)
+	}
 }
 
 // Standard input goes to the first rank, piece by piece, and its end as well.
