@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/internal/outlet"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -119,7 +120,9 @@ func (r *run) gather(ctx context.Context) error {
 		case <-deadline.C:
 			late = true
 		case s := <-r.Signals:
-			return fmt.Errorf("%w: ended by %v before all hosts had answered", framework.ErrClosed, s)
+			if r.ends(s) {
+				return fmt.Errorf("%w: ended by %v before all hosts had answered", framework.ErrClosed, s)
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -140,6 +143,14 @@ func (r *run) gather(ctx context.Context) error {
 		all = append(all, fmt.Errorf("%w: %d of %d hosts have not answered: %s: see whether `ssh HOST` works, take them off the list, or raise bootstrap.timeout", framework.ErrUnavailable, len(silent), len(r.links), strings.Join(silent, ", ")))
 	}
 	return errors.Join(all...)
+}
+
+// ends takes a signal before there are ranks, and reports whether it asks the job to end.
+func (r *run) ends(s os.Signal) bool {
+	if s == syscall.SIGTSTP {
+		supervise.StopSelf()
+	}
+	return outlet.Ends(s)
 }
 
 // counts is the number of ranks of each host.
@@ -240,7 +251,9 @@ func (r *run) meet(ctx context.Context, host int) (meeting, error) {
 		case <-deadline.C:
 			return meeting{}, fmt.Errorf("%w: host %s has not said within %v where the ranks meet", framework.ErrUnavailable, name, r.Timeout)
 		case s := <-r.Signals:
-			return meeting{}, fmt.Errorf("%w: ended by %v while the job started", framework.ErrClosed, s)
+			if r.ends(s) {
+				return meeting{}, fmt.Errorf("%w: ended by %v while the job started", framework.ErrClosed, s)
+			}
 		case <-ctx.Done():
 			return meeting{}, context.Cause(ctx)
 		}

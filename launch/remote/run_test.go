@@ -289,6 +289,12 @@ func TestStartThatIsCutShort(t *testing.T) {
 	if _, err := Run(within(t), *j); !errors.Is(err, framework.ErrClosed) || !strings.Contains(err.Error(), "before all hosts had answered") {
 		t.Errorf("a signal: %v: expected ErrClosed", err)
 	}
+	j, _ = over(t, "good.x")
+	signals <- syscall.SIGUSR1
+	j.Signals = signals
+	if result, err := Run(within(t), *j); err != nil || result.Code != 0 {
+		t.Errorf("a signal that ends nothing: %+v, %v", result, err)
+	}
 	alone := func(name string) *Job { j, _ := over(t, name); return j }
 	ctx, cancel := context.WithCancelCause(within(t))
 	cause := errors.New("enough")
