@@ -34,9 +34,8 @@ func (a *app) launchHosts(program string, args []string, cfg *config.Effective) 
 	if a.opts.dryRun {
 		return a.printHosts(job)
 	}
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP)
+	signals := forJob()
+	defer signal.Stop(signals) // what is still to be said may wait for a reader
 	job.Signals = signals
 	result, err := remote.Run(context.Background(), *job)
 	var start *remote.StartError

@@ -101,9 +101,8 @@ func (a *app) launch(program string, args []string) error {
 	if a.opts.dryRun {
 		return a.printJob(&job)
 	}
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP)
+	signals := forJob()
+	defer signal.Stop(signals) // what is still to be said may wait for a reader
 	job.Signals = signals
 	result, err := launch.Run(context.Background(), job)
 	if err != nil {
@@ -113,6 +112,17 @@ func (a *app) launch(program string, args []string) error {
 		return &codeError{code: result.Code}
 	}
 	return nil
+}
+
+// forJob takes the signals that a job is to hear of.
+func forJob() chan os.Signal {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP)
+	if !signal.Ignored(syscall.SIGHUP) { // else nohup has started this process
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // enterable says why a program cannot be started in a folder. The kernel does not tell

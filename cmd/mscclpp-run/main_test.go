@@ -5,8 +5,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -60,6 +62,81 @@ func TestSpellingsOfTheNumberOfRanks(t *testing.T) {
 		code, out, errs := runs(command(t, append(flags, "sh", "-c", "echo $RANK/$WORLD_SIZE", "-n", "7")...))
 		if lines := sortedLines(out); code != 0 || !slices.Equal(lines, []string{"0/2", "1/2"}) {
 			t.Errorf("%v: code %d, %q, %s", flags, code, lines, errs)
+		}
+	}
+}
+
+// A job that nohup has started does not end with its terminal.
+func TestNohup(t *testing.T) {
+	c := command(t, "-n", "1", "sh", "-c", "echo ready; read line; exit 7")
+	c.Path, c.Args = "/bin/sh", append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, append([]string{c.Path}, c.Args[1:]...)...)
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Process.Kill()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write([]byte("go on\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); c.ProcessState.ExitCode() != 7 {
+		t.Errorf("%v, expected the code of the rank", err)
+	}
+}
+
+// An error for which nobody has room keeps no signal from ending the program.
+func TestErrorThatNobodyReads(t *testing.T) {
+	began := filepath.Join(t.TempDir(), "began")
+	ssh := filepath.Join(t.TempDir(), "ssh")
+	if err := os.WriteFile(ssh, []byte("#!/bin/sh\n>"+began+"\nexit 255\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	if err := write.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for err = nil; err == nil; { // until it is full
+		_, err = write.Write(make([]byte, 4096))
+	}
+	c := command(t, "--host", "a", "-n", "1", "--ssh", "/bin/sh "+ssh, "true")
+	c.Stderr = write
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = c.Wait()
+		close(ended)
+	}()
+	for deadline := time.After(15 * time.Second); ; {
+		if _, err := os.Stat(began); err == nil { // it hears signals, until the job is over
+			_ = c.Process.Signal(syscall.SIGTERM)
+		}
+		select {
+		case <-ended:
+			return
+		case <-deadline:
+			_ = c.Process.Kill()
+			<-ended
+			t.Fatal("it has not ended")
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
