@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -24,6 +25,7 @@ type lifetime struct {
 	comm  *Communicator
 	on    []*Memory // what the part is built on
 	once  sync.Once
+	over  atomic.Bool // the end was there
 	ended error
 }
 
@@ -54,6 +56,7 @@ func (l *lifetime) abandon(self part, on []*Memory) {
 // more, and then releases it.
 func (l *lifetime) end(self part, release func() error) error {
 	l.once.Do(func() {
+		defer l.over.Store(true)
 		if l.comm != nil {
 			defer l.comm.parts.leave(self)()
 		}
@@ -78,8 +81,9 @@ func (l *lifetime) shutWithin(bound time.Duration, p part) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
+	again := l.over.Load() // nobody is asked then, so nobody hangs
 	err := p.shut(ctx)
-	if l.comm != nil {
+	if l.comm != nil && !again {
 		l.comm.stuck.Store(ctx.Err() != nil)
 	}
 	return err

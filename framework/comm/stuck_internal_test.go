@@ -45,3 +45,25 @@ func TestCloseBehindOneThatHangs(t *testing.T) {
 		t.Errorf("%v within %v, expected %v again", err, s.left, closeTimeout)
 	}
 }
+
+// A part that has ended before is no sign that what hung answers.
+func TestCloseTwiceBehindOneThatHangs(t *testing.T) {
+	c := &Communicator{}
+	s := &once{lifetime: lifetime{comm: c}}
+	if err := s.shutWithin(time.Millisecond, s); err == nil {
+		t.Fatal("a transport that hangs has answered")
+	}
+	if err := s.shutNow(s); err == nil || !c.stuck.Load() {
+		t.Errorf("%v, stuck %v: expected the error of the end, which hung", err, c.stuck.Load())
+	}
+}
+
+// once is a part whose transport never answers.
+type once struct{ lifetime }
+
+func (o *once) shut(ctx context.Context) error {
+	return o.end(o, func() error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+}
