@@ -253,6 +253,10 @@ func TestHeadersAreFound(t *testing.T) {
 			t.Errorf("%s: %q, %v; expected %q", c.name, got, err, c.want)
 		}
 	}
+	t.Chdir(root(installed, 1))
+	if got, err := findHeaders("", elsewhere); err == nil {
+		t.Errorf("a command that is not known: %q, expected nothing of the working directory", got)
+	}
 	if _, err := findHeaders(filepath.Join(elsewhere, "bin", "c"), elsewhere); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "--include") {
 		t.Errorf("%v: expected ErrUnavailable that names --include", err)
 	}

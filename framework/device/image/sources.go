@@ -129,8 +129,11 @@ func FindHeaders() (string, error) {
 // findHeaders is FindHeaders for a command and a working directory; "": not known.
 func findHeaders(exe, dir string) (string, error) {
 	inTree := filepath.Join("framework", "device", "include")
+	var candidates []string
 	beside := filepath.Dir(filepath.Dir(exe))
-	candidates := []string{filepath.Join(beside, "include")}
+	if exe != "" {
+		candidates = append(candidates, filepath.Join(beside, "include"))
+	}
 	for dir != "" {
 		candidates = append(candidates, filepath.Join(dir, inTree))
 		parent := filepath.Dir(dir)
@@ -139,7 +142,9 @@ func findHeaders(exe, dir string) (string, error) {
 		}
 		dir = parent
 	}
-	candidates = append(candidates, filepath.Join(beside, inTree))
+	if exe != "" {
+		candidates = append(candidates, filepath.Join(beside, inTree))
+	}
 	for _, dir := range candidates {
 		if isFile(filepath.Join(dir, "mscclpp", "device.h")) {
 			return dir, nil
