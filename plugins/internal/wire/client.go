@@ -100,6 +100,9 @@ func do[Req, Resp any](ctx context.Context, c *Client, r request, f func(context
 		return nil, c.wrap(r.op, r.peer, c.life.Err())
 	default:
 	}
+	if err := ctx.Err(); err != nil && !r.endless { // nobody has been asked, so nobody is late
+		return nil, c.wrap(r.op, r.peer, err)
+	}
 	if r.pack != nil {
 		if err := r.pack.send(ctx, c.fds, r.number); err != nil {
 			c.fds.Abandon(r.number)

@@ -229,6 +229,18 @@ func TestBadSharesAreNotSent(t *testing.T) {
 	}
 }
 
+// Whose time is over before the call is not told that the plugin was late.
+func TestCallWithoutTime(t *testing.T) {
+	s := &stub{err: status.Error(codes.DeadlineExceeded, "late")}
+	x, _ := client(t, s)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	_, err := x.Attach(ctx, 1, 0, nil)
+	if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "has not answered") || s.deadline {
+		t.Errorf("%v, asked %v: expected the deadline, and that the plugin was not asked", err, s.deadline)
+	}
+}
+
 // What gRPC says of calls that no server answered becomes an error of the contract.
 func TestCallsThatFail(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "EOF")
