@@ -29,6 +29,7 @@ type outputs struct {
 	child   []*os.File // ends that belong to the ranks: closed here once they run
 	pipes   []*os.File // ends that are read here
 	copying sync.WaitGroup
+	took    chan struct{} // gets a value when something has been written since the last one
 
 	mu   sync.Mutex
 	lost error // the first write that failed, other than to somebody who has gone
@@ -39,7 +40,7 @@ type rankOutput struct{ stdout, stderr *os.File }
 // newOutputs opens what the ranks write to: the launcher's own files where
 // possible, so that nothing is copied.
 func newOutputs(j *Job) (*outputs, error) {
-	o := &outputs{of: make([]rankOutput, j.Place.Local)}
+	o := &outputs{of: make([]rankOutput, j.Place.Local), took: make(chan struct{}, 1)}
 	if j.Output.Dir != "" {
 		if err := os.MkdirAll(j.Output.Dir, 0o777); err != nil {
 			return nil, fmt.Errorf("output folder: %w", err)
@@ -49,7 +50,7 @@ func newOutputs(j *Job) (*outputs, error) {
 	if j.Stdout == j.Stderr {
 		stderr = stdout
 	}
-	stdout.failed, stderr.failed = o.lose, o.lose
+	stdout.wrote, stderr.wrote = o.wrote, o.wrote
 	for i := range o.of {
 		var err error
 		if o.of[i].stdout, err = o.open(j, i, ".out", stdout); err == nil {
@@ -180,6 +181,15 @@ func (r *rest) waiting() (n int) {
 	return n
 }
 
+// wrote takes note of a write to where the output goes.
+func (o *outputs) wrote(err error) {
+	o.lose(err)
+	select {
+	case o.took <- struct{}{}:
+	default:
+	}
+}
+
 // lose keeps why output is not where it was to go. Who closes a pipe has read enough.
 func (o *outputs) lose(err error) {
 	o.mu.Lock()
@@ -198,9 +208,9 @@ func (o *outputs) missing() error {
 
 // sink is where lines of many ranks meet. It keeps them whole.
 type sink struct {
-	mu     sync.Mutex
-	w      io.Writer
-	failed func(error) // may be nil
+	mu    sync.Mutex
+	w     io.Writer
+	wrote func(error) // may be nil
 }
 
 func newSink(w io.Writer) *sink {
@@ -213,8 +223,9 @@ func newSink(w io.Writer) *sink {
 func (s *sink) write(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.w.Write(b); err != nil && s.failed != nil {
-		s.failed(err) // the rank does not end because of that
+	_, err := s.w.Write(b)
+	if s.wrote != nil {
+		s.wrote(err) // the rank does not end because of an error
 	}
 }
 

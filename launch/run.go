@@ -60,7 +60,7 @@ func Run(ctx context.Context, j Job) (Result, error) {
 		cancel()
 		w.loop(dead)
 		w.clean()
-		over, enough := outlet.Patience(dead, w.told, j.Signals)
+		over, enough := outlet.Patience(dead, w.told, j.Signals, out.took)
 		defer enough()
 		out.drain(over)
 		_ = report.Flush(over)
@@ -68,7 +68,7 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	}
 	w.loop(ctx)
 	w.clean()
-	over, enough := outlet.Patience(ctx, w.told, j.Signals)
+	over, enough := outlet.Patience(ctx, w.told, j.Signals, out.took)
 	defer enough()
 	out.drain(over)
 	_ = report.Flush(over)

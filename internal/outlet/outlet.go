@@ -140,8 +140,9 @@ var stopSelf = supervise.StopSelf
 
 // Patience returns what is closed when nobody waits any more for those who read the
 // output of a job: lastBound after somebody has asked it to end, which told says has been
-// so before. Without that a pager may take its time.
-func Patience(ctx context.Context, told bool, signals <-chan os.Signal) (over <-chan struct{}, enough func()) {
+// so before, and lastBound after they last took some of it. Without that a pager may take
+// its time.
+func Patience(ctx context.Context, told bool, signals <-chan os.Signal, took <-chan struct{}) (over <-chan struct{}, enough func()) {
 	life, enough := context.WithCancel(context.Background())
 	go func() {
 		for !told {
@@ -159,10 +160,14 @@ func Patience(ctx context.Context, told bool, signals <-chan os.Signal) (over <-
 		}
 		timer := time.NewTimer(lastBound)
 		defer timer.Stop()
-		select {
-		case <-timer.C:
-			enough()
-		case <-life.Done():
+		for life.Err() == nil {
+			select {
+			case <-timer.C:
+				enough()
+			case <-took:
+				timer.Reset(lastBound)
+			case <-life.Done():
+			}
 		}
 	}()
 	return life.Done(), enough

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestAllIsWrittenInOrder(t *testing.T) {
@@ -82,7 +84,7 @@ func TestPatienceStops(t *testing.T) {
 	defer func() { stopSelf = before }()
 	stopSelf = func() { close(stopped) }
 	signals := make(chan os.Signal, 1)
-	over, enough := Patience(t.Context(), false, signals)
+	over, enough := Patience(t.Context(), false, signals, nil)
 	defer enough()
 	signals <- syscall.SIGTSTP
 	<-stopped
@@ -93,6 +95,28 @@ func TestPatienceStops(t *testing.T) {
 	}
 	signals <- syscall.SIGTERM
 	<-over
+}
+
+// Who takes something from time to time is waited for, whoever wants the job to end.
+func TestPatienceWithWhoReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := make(chan struct{})
+		over, enough := Patience(t.Context(), true, nil, took)
+		defer enough()
+		for range 5 {
+			select {
+			case <-over:
+				t.Fatal("the reader was not waited for")
+			case <-time.After(lastBound - time.Millisecond):
+				took <- struct{}{}
+			}
+		}
+		last := time.Now()
+		<-over
+		if waited := time.Since(last); waited != lastBound {
+			t.Errorf("waited %v, expected %v", waited, lastBound)
+		}
+	})
 }
 
 // What was written is written, also if that was noticed late.

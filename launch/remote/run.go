@@ -302,7 +302,7 @@ func (r *run) print(to io.Writer, output []byte) {
 // flush waits until the output was taken, while nobody wants the job to end. As in
 // package launch ranks do not end because output is lost, but the job has not succeeded.
 func (r *run) flush(ctx context.Context, report io.Writer) {
-	over, enough := outlet.Patience(ctx, r.told, r.Signals)
+	over, enough := outlet.Patience(ctx, r.told, r.Signals, r.out.Took())
 	defer enough()
 	lost := r.out.Flush(over)
 	if lost == nil && r.missed {
