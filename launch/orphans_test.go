@@ -151,6 +151,39 @@ func TestKilledSupervisorIsReplaced(t *testing.T) {
 	h.gone(t, 5*time.Second)
 }
 
+// So has one that was killed before the job began.
+func TestSupervisorThatDiedEarlyIsReplaced(t *testing.T) {
+	j := helper(1, "report")
+	j.Guard = Supervise(j.Supervisor)
+	first := j.Guard.pid
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Waitid(unix.P_PID, first, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	signals := make(chan os.Signal, 1)
+	j.Stdout, j.Stderr, j.Report, j.Signals = io.Discard, io.Discard, io.Discard, signals
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run(t.Context(), j)
+		done <- err
+	}()
+	found := false
+	for deadline := time.Now().Add(10 * time.Second); !found && time.Now().Before(deadline); runtime.Gosched() {
+		supervise.Each(func(pid int, s supervise.Stat) {
+			found = found || s.Parent == os.Getpid() && pid != first && s.State != 'Z' && supervises(pid)
+		})
+	}
+	if !found {
+		t.Error("no supervisor came after the one that was killed")
+	}
+	signals <- syscall.SIGTERM
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // Ctrl-Z stops the ranks with their launcher, and they go on with it.
 func TestLauncherThatIsStopped(t *testing.T) {
 	c, _ := nested(t, "report", "ready", 2, "RANKS=2", "STUBBORN=1")

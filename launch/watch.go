@@ -94,6 +94,7 @@ func (w *watch) loop(ctx context.Context) {
 		at(w.job.Grace, kill)
 	}
 	done := ctx.Done()
+	w.guard.renew(w.job.Report, w.procs) // it may have ended before anybody heard of ends
 	for w.alive > 0 && !gaveUp {
 		select {
 		case <-w.ends:
