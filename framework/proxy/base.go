@@ -10,9 +10,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// Base implements framework.Proxy for triggers of a program's own. A transport
-// embeds it and replaces BindMemory and BindSemaphore, which here refuse, where its
-// triggers cite slots. The handler gets the ring, to complete flushes with.
+// Base implements framework.Proxy for triggers that a program defines. A transport
+// embeds it. If its triggers cite slots, it replaces BindMemory and BindSemaphore,
+// which refuse here. The handler gets the ring, to complete flushes with.
 type Base struct {
 	handler func(r *ring.Ring) Handler
 	o       Options
@@ -68,15 +68,16 @@ func (b *Base) Start(_ context.Context, share framework.Share) error {
 	return nil
 }
 
-// Lend does the proxy's work on the caller's thread: see Service.Help. A transport whose
-// handler knows Later implements framework.Helper by it.
+// Lend does the proxy's work on the caller's thread: see Service.Help. A transport
+// whose handler returns Later implements framework.Helper with it.
 func (b *Base) Lend(waits bool) (left bool) {
 	s := b.running.Load()
 	return s != nil && s.Help(waits)
 }
 
 // Borrow gives the caller the turn, to perform one trigger that is in no ring: see
-// Service.Return. nil: not now, and then the trigger is pushed.
+// Service.Return. If it returns nil, the turn cannot be had now, and the trigger has to
+// be pushed.
 func (b *Base) Borrow() *Service {
 	s := b.running.Load()
 	switch {
@@ -90,8 +91,8 @@ func (b *Base) Borrow() *Service {
 	return s
 }
 
-// Lent is for handlers: whether this call is on a thread of somebody else, so that it must
-// not wait.
+// Lent is for handlers: it reports whether this call is on a thread other than the
+// proxy's, where it must not wait.
 func (b *Base) Lent() bool {
 	s := b.running.Load()
 	return s != nil && s.lent

@@ -13,16 +13,18 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// Copier performs the triggers of port channels with the copy engine of the rank's
-// own device: a put is an asynchronous copy into mapped memory of the peer, a signal
-// the store of the next value into the peer's counter, a flush the store of the
-// trigger's position into a word of the ring. Streams of the connection do it,
-// puts in their order, and each before the signals and flushes behind it; while they have
-// nothing to do, the copier stores signals and flushes itself (see [Lane]). So nothing is
-// waited for here, and one connection never waits for another.
+// Copier performs the triggers of port channels with the copy engine of the rank's own
+// device. A put is an asynchronous copy into mapped memory of the peer, a signal is the
+// store of the next value into the peer's counter, and a flush is the store of the
+// trigger's position into a word of the ring.
 //
-// It is for transports whose description says framework.ProxyRank. What it cites are
-// addresses, as the device sees them: whoever binds has mapped them before.
+// Streams of the connection perform them: puts in their order, and each put before the
+// signals and flushes behind it. While the streams have nothing to do, the copier
+// stores signals and flushes itself (see Lane). So it never waits for a stream, and one
+// connection never waits for another.
+//
+// It is for transports whose description says framework.ProxyRank. Its triggers cite
+// addresses as the device sees them; whoever binds them has mapped them before.
 type Copier struct {
 	*Service
 	ring *ring.Ring
@@ -74,8 +76,8 @@ func NewCopier(r *ring.Ring, base uintptr, o Options) *Copier {
 	return c
 }
 
-// BindSource gives own memory a number that triggers cite. A number is given once,
-// and may be taken back.
+// BindSource gives memory of this rank a number that triggers cite. A number is given
+// once, and may be taken back by Unbind.
 func (c *Copier) BindSource(slot uint32, addr uintptr, bytes uint64) error {
 	return c.bindMemory(slot, copierMemory{addr: addr, bytes: bytes})
 }
@@ -107,8 +109,8 @@ func (c *Copier) BindSemaphore(slot uint32, n *Counter) error {
 	return nil
 }
 
-// Unbind takes numbers back. What was taken from the ring before may still be on its
-// way: see Lane.Settle. A trigger that comes later ends the copier.
+// Unbind takes numbers back. What was taken from the ring before may still be in
+// progress: see Lane.Settle. A later trigger that cites such a number ends the copier.
 func (c *Copier) Unbind(semaphore uint32, memories ...uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

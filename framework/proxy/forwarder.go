@@ -15,13 +15,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// Forwarder moves counts from the inboxes of transports that cannot write a rank's
-// semaphores into those semaphores: by plain stores where the host reaches them, else
-// through a view of the device's memory or over a lane. One thread does it for all; while
-// nothing is watched it does not run.
+// Forwarder is for transports that cannot write a rank's semaphores: it moves counts
+// from their inboxes into the semaphores. It uses plain stores where the host reaches a
+// semaphore, else a view of the device's memory or a lane. One thread does it for all
+// semaphores; it does not run while nothing is watched.
 //
-// A count says that data is there, and data may have come into memory of a device. So
-// what an adapter wrote is made visible before the count is passed on.
+// A count says that data is there, and the data may have come into memory of a device.
+// So the forwarder makes what an adapter wrote visible before it passes the count on.
 type Forwarder struct {
 	view  gpu.HostView // for words of devices alone; nil: the lane
 	lane  *Lane        // for those without a view
@@ -49,10 +49,10 @@ type Watched struct {
 // longestForward is how late a count may be after a long pause.
 const longestForward = time.Millisecond
 
-// NewForwarder returns a forwarder without work. Of the options Spin, Yield, Park and
-// CPU count. View and lane are ways to words of a device alone, the view if it is there; both
-// are nil if there are no such words. Flush makes what adapters wrote before visible to
-// kernels, and is nil if nothing has to.
+// NewForwarder returns a forwarder without work. It uses the options Spin, Yield, Park
+// and CPU. View and lane are ways to words that only a device reaches; the view is used
+// if it is not nil, and both are nil if there are no such words. Flush makes visible to
+// kernels what adapters wrote before; it is nil if that is not needed.
 func NewForwarder(view gpu.HostView, lane *Lane, flush func() error, o Options) *Forwarder {
 	if o.Spin == 0 {
 		o.Spin = copierSpin
@@ -66,7 +66,7 @@ func NewForwarder(view gpu.HostView, lane *Lane, flush func() error, o Options) 
 	return &Forwarder{view: view, lane: lane, flush: flush, o: o, done: make(chan struct{}), work: make(chan struct{}, 1)}
 }
 
-// Watch forwards, from now on, what is added to a word: to a semaphore, whose count is
+// Watch starts to forward what is added to word into the semaphore to, whose count is
 // base now. Nobody else may write the semaphore until Unwatch.
 func (f *Forwarder) Watch(word *uint64, to Word, base uint64) (*Watched, error) {
 	f.mu.Lock()
@@ -90,8 +90,8 @@ func (f *Forwarder) Watch(word *uint64, to Word, base uint64) (*Watched, error) 
 	return w, nil
 }
 
-// Unwatch ends it. When it returns neither word is touched any more, but for what is
-// on its way over the lane or through the view.
+// Unwatch ends forwarding for w. When it returns, neither word is accessed any more,
+// except by what is in progress over the lane or through the view.
 func (f *Forwarder) Unwatch(w *Watched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -29,13 +29,16 @@ const (
 	offer = time.Millisecond
 )
 
-// Help performs what was pushed, and completes what is done, on the caller's thread, unless
-// the proxy's own is at it. Who waits, and will be back soon, gets the turn from the thread
-// in the middle of its work; who has pushed does not, but performs all of it where it has
-// the turn. The handler must not wait: it says Later, and the thread takes over. Help may be
-// called concurrently, and after the end. It reports whether it has left triggers in the ring.
+// Help performs what was pushed, and completes what is done, on the caller's thread,
+// unless the proxy's own thread is doing so. A caller that waits, and will be back soon
+// (waits), gets the turn from the thread in the middle of its work. A caller that has
+// pushed does not, but if it gets the turn it performs everything that is in the ring.
+// The handler must not wait: it returns Later, and the thread takes over. Help may be
+// called concurrently, and after the end. It reports whether it has left triggers in
+// the ring.
 //
-// What an interlocked instruction costs is a good part of what a message costs: there are few.
+// The cost of interlocked instructions is a good part of the cost of a message, so Help
+// uses few.
 func (s *Service) Help(waits bool) (left bool) {
 	if !s.turn.TryLock() {
 		if waits && !s.wanted.Load() {
@@ -101,9 +104,9 @@ func (s *Service) Help(waits bool) (left bool) {
 	return left
 }
 
-// Return gives back a turn that was borrowed, and says what came of the trigger: whether it
-// was performed, with what error, or what recover has returned, either of which ends the
-// proxy. It reports whether the trigger needs no push.
+// Return gives back a turn that was borrowed, and says what happened to the trigger:
+// whether it was performed, with what error, and what recover returned. An error or a
+// panic ends the proxy. It reports whether the trigger needs no push.
 func (s *Service) Return(t device.Trigger, taken bool, err error, panic any) bool {
 	switch {
 	case panic != nil:

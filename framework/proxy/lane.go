@@ -22,20 +22,21 @@ type Word struct {
 }
 
 // Lane is a stream of a device's copy engine: what this rank sends to one peer, in
-// order. It learns how far the stream is from words of the host that the stream
-// itself writes, so that looking costs a load and no call of the driver, which
-// might have to wait for whoever captures a graph.
+// order. It learns how far the stream is from words in host memory that the stream
+// itself writes. So looking costs a load and no call of the driver, which might have to
+// wait for whoever captures a graph.
 //
-// While nothing is outstanding, words that the host reaches are stored by the host:
-// a store takes nanoseconds, one by a stream microseconds. Behind anything that is
-// outstanding the stream stores them, so that values of a word are never reordered.
+// While nothing is outstanding, the host stores the words that it reaches: a store by
+// the host takes nanoseconds, one by a stream microseconds. Behind anything outstanding
+// the stream stores them, so that values of a word are never reordered.
 //
-// A word between two copies on one stream costs them some 15 µs. Behind a large copy words
-// therefore go on a stream of their own, which waits for marks of the first one, until the lane is idle. So the
-// data of a later put may be there before an earlier signal; that of an earlier one never is after it.
+// A word between two copies on one stream costs them some 15 µs. Behind a large copy,
+// words therefore go on a second stream, which waits for marks of the first one, until
+// the lane is idle. So the data of a later put may arrive before an earlier signal, but
+// the data of an earlier put never arrives after it.
 //
-// A stream has room for so much; a driver that has none makes its caller wait. So
-// what goes beyond the lane's window waits in the lane, and other lanes go on.
+// A stream has limited room, and a driver without room blocks its caller. So what
+// exceeds the lane's window waits in the lane, and other lanes go on.
 type Lane struct {
 	engine gpu.Engine
 	stream gpu.Stream
@@ -83,8 +84,8 @@ const (
 	askAfter  = 200 * time.Microsecond // between two questions to the engine, for errors
 )
 
-// NewLane opens a stream. Peer is named by its errors; framework.NoPeer for a lane
-// that serves the rank alone. The done word is one of the host, is 0, and no one else's.
+// NewLane opens a stream. Errors name peer; framework.NoPeer is for a lane that serves
+// this rank only. The done word is in host memory, is 0, and belongs to this lane only.
 func NewLane(engine gpu.Engine, peer int, done Word) (*Lane, error) {
 	stream, err := engine.NewStream()
 	if err != nil {
@@ -112,8 +113,8 @@ func (l *Lane) addWords() (err error) {
 	return nil
 }
 
-// Counter is a peer's semaphore that this rank alone raises over a lane. A copy
-// engine stores values and cannot add, so the rank counts. It starts at 0.
+// Counter is a peer's semaphore that only this rank raises, over a lane. A copy engine
+// stores values and cannot add, so the rank counts. It starts at 0.
 type Counter struct {
 	lane  *Lane
 	word  Word
@@ -329,9 +330,10 @@ func (l *Lane) look() (outstanding bool, err error) {
 	return true, nil
 }
 
-// Settle waits until all that was enqueued before the call is done, or dropped. It
-// never waits in the driver, so it ends with ctx whatever the device does. Whatever
-// it returns, no word but the lane's own is looked at any more that was written before.
+// Settle waits until all that was enqueued before the call is done or dropped. It never
+// waits in the driver, so it ends with ctx whatever the device does. Whatever it
+// returns, of the words written before the call only the lane's own are looked at
+// afterwards.
 func (l *Lane) Settle(ctx context.Context) error {
 	start, pace := time.Now(), ring.Begin(nil, false)
 	target := ^uint64(0)
@@ -383,8 +385,8 @@ func (l *Lane) Drop() {
 	l.count = 0
 }
 
-// Close waits for the stream and closes it. A stream that does not come to an end
-// within ctx is closed all the same, and that is an error.
+// Close waits for the stream and closes it. If the stream does not end within ctx, it
+// is closed all the same, and Close returns an error.
 func (l *Lane) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if l.closed {

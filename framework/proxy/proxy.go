@@ -33,8 +33,8 @@ var (
 	Continue = Result{}          // take the next trigger
 	End      = Result{end: true} // end in order: the handler wants no more
 
-	// Later leaves the trigger in the ring. A handler that would have to wait says so
-	// where it may not: see Service.Help.
+	// Later leaves the trigger in the ring. A handler that would have to wait returns it
+	// where it may not wait: see Service.Help.
 	Later = Result{later: true}
 )
 
@@ -48,13 +48,13 @@ type Options struct {
 	// and how long it yields before it sleeps. 0: 20 µs and 1 ms.
 	Spin, Yield time.Duration
 
-	// Park bounds each sleep. A push from the host ends it; kernels of a GPU
-	// cannot, so a proxy that serves them wants a short one. 0: 100 ms.
+	// Park bounds each sleep. A push from the host ends a sleep; kernels of a GPU cannot
+	// end it, so a proxy that serves them needs a short bound. 0: 100 ms.
 	Park time.Duration
 
-	// Nap bounds it until a push from the host has ended one: before that the ring
-	// may be that of kernels. The first sleeps of a pause are shorter, and those of a
-	// long pause, or before the first push, ten times as long. 0: Park.
+	// Nap bounds each sleep until a push from the host has ended one, since before that
+	// the ring may be that of kernels. The first sleeps of a pause are shorter. Those of a
+	// long pause, or before the first push, are ten times as long. 0: Park.
 	Nap time.Duration
 
 	// CPU pins the thread to one core; 0 leaves it to the system, n means core n-1.
@@ -63,14 +63,13 @@ type Options struct {
 	// Init runs on the thread before the first trigger; an error ends the proxy.
 	Init func() error
 
-	// Progress runs between triggers, for handlers that start work and complete
-	// it later. It reports whether work is outstanding: then the proxy does not
-	// sleep, and Stop waits.
+	// Progress runs between triggers, for handlers that start work and complete it later.
+	// While it reports that work is outstanding, the proxy does not sleep, and Stop waits.
 	Progress func() (outstanding bool, err error)
 
 	// Owes reports whether somebody may wait for what Progress completes. While others
-	// perform the triggers of a ring, the thread looks for that. It may be called by any
-	// thread at any time.
+	// perform the triggers of a ring, the thread checks for that. Any thread may call it
+	// at any time.
 	Owes func() bool
 }
 
@@ -151,8 +150,8 @@ func (s *Service) Wait(ctx context.Context) error {
 // Done is closed when the proxy has ended: from then on it does not touch the ring.
 func (s *Service) Done() <-chan struct{} { return s.done }
 
-// Stop performs what was pushed before the call, and ends. When ctx ends first, the
-// rest is dropped, which is an error. A handler that does not return cannot be
+// Stop performs what was pushed before the call, and ends the proxy. If ctx ends first,
+// the rest is dropped, which is an error. A handler that does not return cannot be
 // stopped; Stop then returns with ctx.
 func (s *Service) Stop(ctx context.Context) error {
 	s.mu.Lock()
@@ -177,8 +176,8 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 }
 
-// Quit tells the proxy to drop what was pushed, and to end: for a job that has failed.
-// It does not wait.
+// Quit tells the proxy to drop what was pushed, and to end. It is for a job that has
+// failed, and does not wait.
 func (s *Service) Quit() { s.tell(quit) }
 
 // tell raises the word to stop. Once the proxy has ended the ring may be gone.

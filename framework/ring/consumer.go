@@ -29,14 +29,15 @@ func (r *Ring) Pop() {
 	atomic.StoreUint64(&r.header.Tail, r.tail)
 }
 
-// Idle reports whether all that was pushed is popped, and nobody is about to push.
+// Idle reports whether everything that was pushed has been popped, and no push is in
+// progress.
 func (r *Ring) Idle() bool { return atomic.LoadUint64(&r.header.Head) == r.tail }
 
 // Complete tells flush word i that everything up to position pos is done.
 func (r *Ring) Complete(i uint32, pos uint64) { atomic.StoreUint64(r.flushWord(i), pos+1) }
 
-// Park sleeps until a producer on the host pushes, Wake is called, or d has
-// passed. It may return early. It reports whether somebody has ended it.
+// Park sleeps until a producer on the host pushes, Wake is called, or d has passed. It
+// may return early. It reports whether a push or Wake has ended it.
 func (r *Ring) Park(d time.Duration) (woken bool) {
 	return r.ParkFor(func(there bool) time.Duration {
 		if there {
@@ -46,9 +47,9 @@ func (r *Ring) Park(d time.Duration) (woken bool) {
 	})
 }
 
-// ParkFor is Park for a time that is asked for when whoever pushes from then on, or calls
-// Wake, ends the sleep: there says whether a trigger has come before that. 0: it does not
-// sleep.
+// ParkFor is like Park, but asks span how long to sleep, at a point from which on
+// pushes and Wake end the sleep. There says whether a trigger has come before that. If
+// span returns 0, it does not sleep.
 func (r *Ring) ParkFor(span func(there bool) time.Duration) (woken bool) {
 	word := &r.header.Parked
 	atomic.StoreUint32(word, 1)

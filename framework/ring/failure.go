@@ -8,9 +8,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Fail ends the ring: pushes fail, and so does all waiting for room and flushes.
-// The first reason stays. The word holds the class of err only; the text is told
-// by the proxy's Wait. A nil err is an orderly end, ErrClosed.
+// Fail ends the ring: pushes fail, and so do all waits for room and for flushes. The
+// first reason is kept. The error word holds only the class of err; the proxy's Wait
+// returns the text. A nil err is an orderly end, ErrClosed.
 func (r *Ring) Fail(err error) {
 	atomic.CompareAndSwapUint32(&r.header.Error, 0, Code(err))
 	r.wake()

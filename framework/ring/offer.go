@@ -8,8 +8,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// Offer is Push for a producer that drains the ring itself: it does not wait for room,
-// and wakes nobody. ok is false while the ring is full.
+// Offer is like Push, for a producer that drains the ring itself: it does not wait for
+// room, and wakes nobody. Ok is false while the ring is full.
 func (r *Ring) Offer(t device.Trigger) (pos uint64, ok bool, err error) {
 	if t.Snd&commitBit != 0 {
 		return 0, false, fmt.Errorf("ring push: %w: bit 63 of the trigger %#x %#x belongs to the ring", framework.ErrInvalid, t.Fst, t.Snd)
@@ -32,9 +32,9 @@ func (r *Ring) Offer(t device.Trigger) (pos uint64, ok bool, err error) {
 	return pos, true, nil
 }
 
-// FlushedAt is the flush word i: it is larger than the position of each flush that has
+// FlushedAt returns flush word i: it is larger than the position of each flush that has
 // been completed.
 func (r *Ring) FlushedAt(i uint32) *uint64 { return r.flushWord(i) }
 
-// TakenAt is the word that counts the triggers that were performed.
+// TakenAt returns the word that counts the triggers that were performed.
 func (r *Ring) TakenAt() *uint64 { return &r.header.Tail }

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pace spaces the looks of one who polls for what cannot wake it: briefly at full speed, then
-// yielding the core, which may be what it waits for needs, then sleeping, each time for
-// longer. There is one for each wait.
+// Pace spaces the looks of a thread that polls for something that cannot wake it. The
+// thread first polls at full speed for a short time, then yields the core, which
+// whoever it waits for may need, then sleeps, each time for longer. There is one Pace
+// for each wait.
 type Pace struct {
 	crowd       *Crowd
 	apart       bool
@@ -30,8 +31,8 @@ const (
 	longNap  = time.Millisecond       // as short as the runtime's timers are, where the process has nothing else to do
 )
 
-// Begin begins a wait. Whoever waits for the same passes the same crowd; nil is none. Apart:
-// who does what is waited for needs a core of its own.
+// Begin begins a wait. Those who wait for the same thing pass the same crowd; nil is
+// none. Apart says that the thread that is waited for needs a core of its own.
 func Begin(crowd *Crowd, apart bool) Pace {
 	now := time.Now()
 	p := Pace{crowd: crowd, apart: apart, yields: paceYield, start: now, last: now}
@@ -41,7 +42,8 @@ func Begin(crowd *Crowd, apart bool) Pace {
 	return p
 }
 
-// Rest comes between two looks. What the caller does between two rests takes microseconds.
+// Rest is called between two looks. The caller's own work between two rests takes
+// microseconds.
 func (p *Pace) Rest() {
 	now := time.Now()
 	waited := now.Sub(p.start)
@@ -104,15 +106,17 @@ func Doze(d time.Duration) {
 // 50 µs later, together with others.
 func punctual() { _, _, _ = unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 1, 0) }
 
-// Crowd notices that more threads want to run than there are cores for, also where these are
-// those of a machine below that has fewer than this one sees. There a thread that polls is
-// stopped for whole slices, and as often keeps a core from the one that it waits for. So
-// for a while it sleeps in place of polling, and then tries again; for longer each time that
-// this is in vain. The zero value is ready, and nil is never crowded.
+// Crowd notices that more threads want to run than there are cores, also when the
+// missing cores are those of the host of a virtual machine. There a thread that polls
+// is stopped for whole time slices, and as often keeps a core from the thread that it
+// waits for. So for a while it sleeps instead of polling, and then tries polling again;
+// the sleeping periods grow each time that polling does not help. The zero value is
+// ready to use; a nil Crowd is never crowded.
 //
-// A poller that keeps a core from the one that it waits for need not be stopped itself: what it
-// waits for comes once it sleeps. So polls that did not bring it make the next ones shorter, and
-// those that did make them longer again; now and then one is as long as ever.
+// A poller that keeps a core from the thread that it waits for need not be stopped
+// itself: what it waits for comes once it sleeps. So polls without success make the
+// next ones shorter, and successful ones make them longer again. Now and then a poll
+// has its full length.
 type Crowd struct {
 	mu           sync.Mutex
 	polled, lost time.Duration // since the last decision
@@ -135,7 +139,8 @@ const (
 	tryAgain   = 40 * time.Millisecond // and one in so long for all of it
 )
 
-// Look is told when a poller has looked last, and now, and reports whether it should sleep.
+// Look records when a poller looked last, and now. It reports whether the poller should
+// sleep.
 func (c *Crowd) Look(last, now time.Time) bool {
 	if c == nil {
 		return false
@@ -165,7 +170,8 @@ func (c *Crowd) Look(last, now time.Time) bool {
 	return true
 }
 
-// Budget is for how long a wait that begins now yields before it sleeps: full, or a part of it.
+// Budget returns for how long a wait that begins now yields before it sleeps: full, or
+// a part of it.
 func (c *Crowd) Budget(full time.Duration, now time.Time) time.Duration {
 	if c == nil {
 		return full
@@ -179,7 +185,7 @@ func (c *Crowd) Budget(full time.Duration, now time.Time) time.Duration {
 	return full >> c.vain
 }
 
-// Ended is told of each wait how long it took, and whether it has slept.
+// Ended records for each wait how long it took, and whether it has slept.
 func (c *Crowd) Ended(took time.Duration, slept bool, now time.Time) {
 	if c == nil || took < paceSpin || took > paceDoze {
 		return // it was over at once, or was for something that takes its time
@@ -200,9 +206,9 @@ const (
 	longShare  = 8 * time.Millisecond // the runtime does it by force after 10
 )
 
-// Share lets other goroutines run now and then: often while there are any, and rarely while
-// there are none, since each time the runtime wakes a thread that looks for them. It reports
-// whether it did.
+// Share lets other goroutines run now and then: often while there are any, and rarely
+// while there are none, since each time the runtime wakes a thread to look for them. It
+// reports whether it did.
 func (c *Crowd) Share(now time.Time) bool {
 	if c == nil {
 		runtime.Gosched()

@@ -20,7 +20,7 @@ func (r *Ring) Push(t device.Trigger) (pos uint64, err error) {
 	return r.push(context.Background(), t)
 }
 
-// PushContext is Push that waits no longer than ctx.
+// PushContext is like Push, but waits no longer than ctx.
 func (r *Ring) PushContext(ctx context.Context, t device.Trigger) (pos uint64, err error) {
 	return r.push(ctx, t)
 }
@@ -60,10 +60,10 @@ func (r *Ring) offered(pos uint64) {
 	}
 }
 
-// Now is a push of a trigger that nobody has to wait for: the consumer, if it is in this
-// process, performs it on the caller's thread, and it is in no slot. taken is false where
-// that is not possible now, and then nothing has happened. done: it asks for a flush, and
-// that is completed; else it has to be asked for again.
+// Now pushes a trigger without a slot: if the consumer is in this process, it performs
+// the trigger on the caller's thread. If taken is false, that is not possible now, and
+// nothing has happened. Done says that the trigger asks for a flush, and that the flush
+// is completed; otherwise the flush has to be asked for again.
 func (r *Ring) Now(t device.Trigger) (taken, done bool) {
 	if r.helper == nil {
 		return false, false
@@ -96,9 +96,9 @@ func (r *Ring) awaitRoom(ctx context.Context) error {
 	return nil
 }
 
-// FlushWord returns the address of flush word i, for handles. The word of a
-// connection counts the positions up to which everything was completed. It panics
-// if there is no such word.
+// FlushWord returns the address of flush word i, for handles. The flush word of a
+// connection holds the position up to which everything was completed. It panics if
+// there is no such word.
 func (r *Ring) FlushWord(i uint32) uintptr {
 	return uintptr(r.mem.Addr()) + flushOffset(i)
 }
@@ -118,7 +118,8 @@ func (r *Ring) flushWord(i uint32) *uint64 { return (*uint64)(at(r.FlushWord(i))
 // Flushed reports whether the flush that was pushed at pos has been completed.
 func (r *Ring) Flushed(i uint32, pos uint64) bool { return atomic.LoadUint64(r.flushWord(i)) > pos }
 
-// WaitFlushed waits until it has. It fails when the proxy ends before.
+// WaitFlushed waits until the flush that was pushed at pos has been completed. It fails
+// if the proxy ends before.
 func (r *Ring) WaitFlushed(ctx context.Context, i uint32, pos uint64) error {
 	if err := r.await(ctx, func() bool { return r.Flushed(i, pos) }); err != nil {
 		return fmt.Errorf("ring flush: %w", err)
@@ -126,8 +127,8 @@ func (r *Ring) WaitFlushed(ctx context.Context, i uint32, pos uint64) error {
 	return nil
 }
 
-// WaitTaken waits until the consumer has taken all that was pushed before the call,
-// whoever pushed it.
+// WaitTaken waits until the consumer has taken everything that was pushed before the
+// call, by anybody.
 func (r *Ring) WaitTaken(ctx context.Context) error {
 	all := r.Tail() + r.slots // no more fits
 	err := r.await(ctx, func() bool {

@@ -1,25 +1,24 @@
-// Package ring is the queue between those who ask for data to be moved and the
-// proxy that moves it: 16-byte triggers in a memfd that kernels, host code and a
-// proxy in another process map at the same time. Its layout is that of
-// mscclpp/layout.h.
+// Package ring is the queue between those who ask for data to be moved and the proxy
+// that moves it: 16-byte triggers in a memfd that kernels, host code and a proxy in
+// another process map at the same time. Its layout is that of mscclpp/layout.h.
 //
 // A producer takes a position by raising head, and writes its trigger into slot
-// position mod slots. Bit 63 of the second word is the trigger's commit bit: it is
-// 1 in even laps and 0 in odd ones, so a slot need not be cleared, and zeroed
-// memory reads as empty. The first word is written before the second, which is
-// stored with release; the consumer reads them the other way round, with acquire.
-// It then performs the trigger and raises tail, which frees the slot.
+// position mod slots. Bit 63 of the second word is the trigger's commit bit: it is 1 in
+// even laps and 0 in odd ones, so a slot need not be cleared, and zeroed memory reads
+// as empty. The producer writes the first word before the second, which it stores with
+// release; the consumer reads them in the opposite order, with acquire. The consumer
+// then performs the trigger and raises tail, which frees the slot.
 //
-// A consumer in the producer's own process may lend itself to it: then who pushes or waits
-// performs the triggers, and no thread has to wake for them.
+// A consumer in the producer's process may let pushes and waits perform the triggers on
+// their own threads, so that no thread has to wake for them: see Assist.
 //
-// A consumer without work sleeps on the word parked. Producers on the host look at
-// it after each push, which costs them one load; the consumer raises it and then looks at
-// its slot once more, so that one of the two sees the other. Kernels of a GPU cannot look, so a
-// consumer that serves them must not park for long.
+// A consumer without work sleeps on the word parked. Producers on the host look at this
+// word after each push, which costs them one load. The consumer raises it and then
+// looks at its slot once more, so that one of the two sees the other. Kernels of a GPU
+// cannot wake the consumer, so a consumer that serves them must not park for long.
 //
-// A proxy that ends leaves its reason in the error word. Whoever waits, for room
-// or for a flush, watches that word.
+// A proxy that ends leaves its reason in the error word. Whoever waits for room or for
+// a flush watches that word.
 package ring
 
 import (
@@ -117,8 +116,8 @@ func view(mem *memfd.Memory, slots uint64) *Ring {
 // Slots returns how many triggers fit.
 func (r *Ring) Slots() int { return int(r.slots) }
 
-// Share returns what a proxy opens the ring by; the caller owns it. Only the ring's
-// maker has one.
+// Share returns the share by which a proxy opens the ring; the caller owns it. Only the
+// process that made the ring has one.
 func (r *Ring) Share() (framework.Share, error) {
 	if r.mem.File() == nil {
 		return framework.Share{}, fmt.Errorf("ring: %w: share of a ring that was opened", framework.ErrUnsupported)
@@ -126,20 +125,22 @@ func (r *Ring) Share() (framework.Share, error) {
 	return framework.Share{Kind: framework.ShareMemFD, FD: r.mem.File()}.Dup()
 }
 
-// Watch lets pushes and waits from Go end with the communicator that owns the words.
+// Watch lets pushes and waits from Go end when the communicator that owns the words
+// ends.
 func (r *Ring) Watch(words *device.WaitControl) { r.control.Store(words) }
 
-// Assist names what performs triggers on the thread of its caller, where the consumer is in
-// this process: pushes and waits from Go call it. It is set before anybody else has the ring.
+// Assist names the helper that performs triggers on its caller's thread, for a consumer
+// in this process: pushes and waits from Go call it. It has to be set before anybody
+// else has the ring.
 func (r *Ring) Assist(h framework.Helper) { r.helper = h }
 
-// Help is for those who wait for what the consumer does: they do it themselves, if it is in
-// this process. Soon: another call may bring what they wait for, so that they should not only
-// look.
+// Help is for those who wait for something that the consumer does: if the consumer is
+// in this process, they do it themselves. Soon says that another call of Help may bring
+// what they wait for, so that they should not only poll.
 func (r *Ring) Help() (soon bool) { return r.helper != nil && r.helper.Help(true) }
 
-// Begin begins a wait for what the consumer does. Where that is in another process, the two
-// must not keep each other from the core.
+// Begin begins a wait for something that the consumer does. If the consumer is in
+// another process, the two must not keep each other from the core.
 func (r *Ring) Begin() Pace { return Begin(&r.crowd, r.helper == nil) }
 
 // Handle returns what kernels on the host push through. Control is the address of
@@ -169,14 +170,14 @@ type View struct {
 	Control  uintptr // of the communicator's device.WaitControl, or 0
 }
 
-// CounterBytes is the size of what kernels of a device count their pushes in. It is
-// memory of the device: its atomics do not reach across the bus, and a look at
-// memory of the host takes it a microsecond.
+// CounterBytes is the size of the memory in which kernels of a device count their
+// pushes. It is memory of the device: the device's atomics do not reach across the bus,
+// and reading host memory takes it a microsecond.
 const CounterBytes = 128
 
-// HandleOn returns what kernels of a device push through. They alone may push to
-// the ring then, since they do not count in the ring itself; nor can they wake a
-// consumer that sleeps.
+// HandleOn returns what kernels of a device push through. Only they may then push to
+// the ring, since they do not count in the ring itself. They cannot wake a consumer
+// that sleeps.
 func (r *Ring) HandleOn(v View) device.FifoHandle {
 	var h device.RingHeader
 	return device.FifoHandle{
@@ -194,8 +195,8 @@ func (r *Ring) HandleOn(v View) device.FifoHandle {
 // Bytes returns the size of the ring's memory.
 func (r *Ring) Bytes() uint64 { return size(r.slots) }
 
-// Depth returns how many triggers were pushed and not yet performed, whoever pushed
-// them. It looks at every slot that is in use.
+// Depth returns how many triggers were pushed, by anybody, and not yet performed. It
+// looks at every slot that is in use.
 func (r *Ring) Depth() uint64 {
 	tail := r.Tail()
 	n := uint64(0)
