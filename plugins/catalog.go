@@ -17,13 +17,14 @@ import (
 	"github.com/mscclpp-go/mscclpp/plugins/internal/options"
 )
 
-// FilePrefix starts the file name of every plugin; the name of its transport
+// FilePrefix is the prefix of the file name of every plugin; the name of its transport
 // follows.
 const FilePrefix = "mscclpp-transport-"
 
-// Catalog says where plugins are. An explicit path is the only place for its transport:
-// whoever names a file does not want another one when that is missing. Else the first
-// folder that has a usable file wins: Dirs in order, then the built-in folder.
+// Catalog says where plugins are. If a transport has an explicit path, no other place
+// is searched for it: whoever names a file does not want another one if that file is
+// missing. Otherwise the first folder that has a usable file wins: Dirs in order, then
+// the built-in folder.
 type Catalog struct {
 	Paths   map[string]Pinned // by name of the transport
 	Dirs    []string          // configured folders
@@ -45,10 +46,10 @@ type Entry struct {
 	Rejected error  // why it is not used; nil if it is
 }
 
-// BuiltInDir is the folder "plugins" beside the running program, and if there is
-// none, "lib/mscclpp/plugins" beside the folder of the program: bin/plugins in a
-// build tree, PREFIX/lib/mscclpp/plugins where it is installed. If neither exists it
-// is what EnvBuiltIn names, or "".
+// BuiltInDir returns the folder "plugins" beside the running program, which is
+// bin/plugins in a build tree. If there is none, it returns "lib/mscclpp/plugins"
+// beside the folder of the program, which is PREFIX/lib/mscclpp/plugins in an
+// installation. If neither exists, it returns what EnvBuiltIn names, or "".
 func BuiltInDir() string {
 	program, err := os.Executable()
 	if err != nil {
@@ -66,13 +67,13 @@ func BuiltInDir() string {
 	return os.Getenv(EnvBuiltIn)
 }
 
-// EnvBuiltIn is how mscclpp-run tells the programs that it starts, which lie
-// elsewhere, where its own plugins are.
+// EnvBuiltIn is the variable by which mscclpp-run tells the programs that it starts,
+// which may be in another folder, where its own plugins are.
 const EnvBuiltIn = "MSCCLPP_BUILTIN_PLUGINS"
 
-// Find returns the file that serves a transport. ErrInvalid: no file has that name;
-// the text names the nearest one. ErrUnavailable: there are files, but none can be
-// used; the text says why.
+// Find returns the file that serves a transport. ErrInvalid: no file has that name; the
+// text gives the nearest name. ErrUnavailable: there are files, but none can be used;
+// the text says why.
 func (c Catalog) Find(name string) (path, sha256 string, err error) {
 	var rejected []error
 	var names []string
@@ -107,10 +108,11 @@ func (c Catalog) places() []string {
 	return out
 }
 
-// List returns every candidate in the order in which they are considered. Of two
-// for one transport only the first usable one is not rejected, and none but the
-// explicit path if there is one. A file that several of them lead to, as a folder that
-// is named twice does, is there once, with its first source.
+// List returns every candidate in the order in which they are considered. Of the
+// candidates for one transport, all but the one that is used are rejected: this is the
+// explicit path if there is one, else the first usable file. A file that is found
+// several times, as in a folder that is named twice, is listed once, with its first
+// source.
 func (c Catalog) List() []Entry {
 	var out []Entry
 	listed := map[Entry]bool{}

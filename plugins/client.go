@@ -19,11 +19,11 @@ const (
 	statusBound = 50 * time.Millisecond
 )
 
-// Client is a running plugin as a transport. It has every optional method; what the
-// plugin does not claim fails with ErrUnsupported. When the process is gone every
+// Client is a running plugin as a transport. It has every optional method; those that
+// the plugin does not claim fail with ErrUnsupported. Once the process is gone, every
 // call fails with ErrPlugin and says why.
 //
-// Close(ctx, id) is the transport's; the process is ended by Shutdown.
+// Close(ctx, id) is the transport's method; Shutdown ends the process.
 type Client struct {
 	framework.Transport
 	framework.Prober
@@ -52,7 +52,7 @@ type Client struct {
 	destroying sync.Once
 }
 
-// Description returns what the plugin said of itself when it was started.
+// Description returns what the plugin said about itself when it was started.
 func (c *Client) Description() framework.Description { return c.wire.Description() }
 
 // Schema lists the options that the transport accepts.
@@ -128,9 +128,9 @@ func (c *Client) death(how string) error {
 	return fmt.Errorf("%w: process %d (%s): %s", framework.ErrPlugin, c.PID(), c.spec.Path, how)
 }
 
-// Shutdown ends the process and frees everything that belongs to it: it is told by the
-// end of the control socket, and killed if it does not obey at once. Calls in
-// progress fail with ErrClosed. Shutdown may be called again.
+// Shutdown ends the process and frees everything that belongs to it. The end of the
+// control socket tells the plugin to exit, and it is killed if it does not do so at
+// once. Calls in progress fail with ErrClosed. Shutdown may be called again.
 func (c *Client) Shutdown() error {
 	c.mu.Lock()
 	c.closed = true

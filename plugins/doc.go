@@ -5,16 +5,16 @@
 //
 //	func main() { plugins.Serve(acme.New) } // func New(acme.Config) (framework.Transport, error)
 //
-// A host starts it with Open and gets a framework.Transport again:
+// A host starts it with Open, which returns a framework.Transport again:
 //
 //	c, err := plugins.Open(ctx, plugins.Spec{Name: "acme", Path: path, Options: options})
 //	defer c.Shutdown()
 //
 // The two talk gRPC over a Unix socket, with the handshake of hashicorp/go-plugin,
 // and pass descriptors over a socket pair (the control socket). The end of that pair
-// is how each learns of the other's death: the plugin exits, and Client.Gone is
-// closed, within 100 ms, whatever killed the process. Nothing is left in the file
-// system, for the gRPC socket is unlinked as soon as it is connected.
+// tells each side of the other's death: the plugin exits, and Client.Gone is closed,
+// within 100 ms, whatever killed the process. Nothing is left in the file system,
+// since the gRPC socket is unlinked as soon as it is connected.
 //
 // docs/plugin-protocol.md describes the boundary for authors of plugins in other
 // languages.
@@ -29,8 +29,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
 
-// ProtocolVersion is the newest version of the protocol that this package speaks.
-// Host and plugin use the highest that both speak.
+// ProtocolVersion is the newest version of the protocol that this package speaks. Host
+// and plugin use the highest version that both speak.
 const ProtocolVersion = 1
 
 // The environment of a plugin, beside what go-plugin sets; part of the protocol.

@@ -20,7 +20,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
 
-// DefaultStartTimeout is how long a plugin may take until it has answered.
+// DefaultStartTimeout bounds the start of a plugin, until it has answered.
 const DefaultStartTimeout = 10 * time.Second
 
 // Spec says which plugin to start, and how.
@@ -36,9 +36,9 @@ type Spec struct {
 
 var sweepOnce sync.Once
 
-// Open starts a plugin and makes its transport. What goes wrong with the process is
-// a *StartError; what the transport objects to, an unknown option for example, is
-// the transport's own error.
+// Open starts a plugin and makes its transport. A failure of the process is a
+// *StartError. An objection of the transport, to an unknown option for example, is the
+// transport's own error.
 func Open(ctx context.Context, spec Spec) (*Client, error) {
 	c, err := launch(ctx, spec)
 	if err != nil {
@@ -59,7 +59,7 @@ func Open(ctx context.Context, spec Spec) (*Client, error) {
 	return c, nil
 }
 
-// Info is what can be learned of a plugin that is not put to use.
+// Info is what Inspect learns of a plugin.
 type Info struct {
 	Description     framework.Description // zero if Err
 	Schema          []Option
@@ -67,7 +67,7 @@ type Info struct {
 	Err             error // why the transport does not start without options
 }
 
-// Inspect starts a plugin, asks what it is, and stops it.
+// Inspect starts a plugin, asks it to describe itself, and stops it.
 func Inspect(ctx context.Context, spec Spec) (Info, error) {
 	c, err := launch(ctx, spec)
 	if err != nil {

@@ -18,16 +18,17 @@ type Option struct {
 	Help    string
 }
 
-// SchemaOf lists the options of C: its exported fields. A name is the field's in
-// snake case or its tag `option`, help is the tag `help`, and defaults come from the
-// method `Defaults() C` if C has one. Nested structs are nested tables.
+// SchemaOf lists the options of C, which are its exported fields. The name of an option
+// is the field's name in snake case or its tag `option`; its help is the tag `help`.
+// Defaults come from the method `Defaults() C` if C has it. Nested structs are nested
+// tables.
 func SchemaOf[C any]() []Option {
 	return schemaIn(schemaOut(options.Schema[C]()))
 }
 
-// Decode reads options strictly into C, for a transport that is embedded rather
-// than served: the same names, types and errors. An unknown key is ErrInvalid and
-// names the nearest one. The method `Validate() error` of C is called if it exists.
+// Decode reads options strictly into C, for a transport that is embedded rather than
+// served. Names, types and errors are the same. An unknown key is ErrInvalid, and the
+// error names the nearest key. If C has the method `Validate() error`, Decode calls it.
 func Decode[C any](values map[string]any) (C, error) {
 	data, err := encode(values)
 	if err != nil {

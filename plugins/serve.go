@@ -28,16 +28,16 @@ const closeBound = 50 * time.Millisecond
 var standard = [2]*os.File{os.Stdout, os.Stderr}
 
 // Serve is the main function of a plugin: it answers the host's calls with the
-// transport that create makes, and does not return. C is the struct of the
-// transport's options; see SchemaOf. create is called once, when the host has sent
-// the options; it may fail with any class of error.
+// transport that create makes, and does not return. C is the struct of the transport's
+// options; see SchemaOf. Serve calls create once, when the host has sent the options.
+// Create may fail with any class of error.
 //
-// Call it first thing in main. What the process prints, through Go or through C,
+// Call Serve first in main. Whatever the process prints, through Go or through C,
 // before or after, goes to the host's log, and so does what it logs with log/slog.
 //
-// The process ends when its host does, however that ends; a transport with a method
-// `Shutdown() error` is shut down first, within 50 ms. Interrupts and termination
-// signals that are meant for the whole job are ignored: the host decides.
+// The process ends when its host ends, in whatever way. If the transport has a method
+// `Shutdown() error`, that is called first and has 50 ms. Interrupts and termination
+// signals for the whole job are ignored: the host decides.
 func Serve[C any](create func(options C) (framework.Transport, error)) {
 	os.Exit(serve(factory(create)))
 }

@@ -16,7 +16,7 @@ type StartError struct {
 	Err    error    // what happened and what was expected
 }
 
-// Reason is what went wrong with a start.
+// Reason says why a start failed.
 type Reason string
 
 // Reasons why a plugin could not be started, and the class of error of each.
