@@ -17,7 +17,7 @@ import (
 // Mask is a set of processors, ascending.
 type Mask []int
 
-// String returns the form that the kernel uses: "0-3,8".
+// String returns the kernel's notation: "0-3,8".
 func (m Mask) String() string {
 	var parts []string
 	for i := 0; i < len(m); {
@@ -45,8 +45,8 @@ func (m Mask) apply() error {
 }
 
 // Bind returns the processors of each of n local ranks under a policy: none, core,
-// numa, socket or auto. nil means that ranks are not bound. Only processors on
-// which this process may run are given out.
+// numa, socket or auto. A nil result means that ranks are not bound. Only processors on
+// which this process may run are assigned.
 func Bind(policy string, n int) ([]Mask, error) {
 	if policy == "none" || policy == "" {
 		return nil, nil

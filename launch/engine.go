@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Role is what an engine made of this process.
+// Role is the part that an engine gave to this process.
 type Role int
 
 // Roles.
@@ -25,7 +25,8 @@ func (r Role) String() string {
 	return [...]string{"none", "node agent", "rank"}[r]
 }
 
-// Engine is what launched this process, and what it said about its place.
+// Engine is the launcher that started this process, and what it said about the place of
+// the process in the job.
 type Engine struct {
 	Name string // for messages: "Slurm"; "" for none
 	Role Role
@@ -108,9 +109,10 @@ var rules = []rule{
 	}},
 }
 
-// Agent is what a rank that is alone on its host, and was asked to start ranks, stands
-// for: the node agent of that host. A rank of mscclpp-run's own, and one that is alone in
-// its job, stand for no engine: ranks in them are a job of their own.
+// Agent returns the engine as seen by a rank that is alone on its host and was asked to
+// start ranks: such a rank is the node agent of its host. A rank started by mscclpp-run
+// itself, and one that is alone in its job, have no engine: ranks started in them are a
+// job of their own.
 func (e Engine) Agent() Engine {
 	if e.Role != RoleRank || e.LocalWorld != 1 || e.World == 1 || e.Name == "mscclpp-run" {
 		return Engine{}
@@ -120,9 +122,9 @@ func (e Engine) Agent() Engine {
 
 type lookup func(name string) string
 
-// Detect finds out from the environment who launched this process. Variables that
-// belong to an engine but do not make sense are an error: guessing would start a
-// job of the wrong size.
+// Detect determines from the environment what launched this process. Variables of an
+// engine that make no sense are an error, since a guess would start a job of the wrong
+// size.
 func Detect(getenv func(string) string) (Engine, error) {
 next:
 	for _, rule := range rules {
@@ -225,8 +227,8 @@ func (r *reader) port(e *Engine, names ...string) {
 	e.MasterPort = PortOf(values...)
 }
 
-// PortOf derives a port from what names a job, the same on all hosts. It lies below the
-// range that kernels give out.
+// PortOf derives a port from names of a job. It is the same on all hosts, and lies
+// below the range of the kernel's ephemeral ports.
 func PortOf(names ...string) int {
 	h := fnv.New32a()
 	for _, name := range names {

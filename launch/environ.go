@@ -9,11 +9,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
-// Mark is the variable by which the processes of one launcher are found.
+// Mark is the variable that marks the processes of one launcher.
 const Mark = supervise.Mark
 
-// RankEnv returns the environment of one local rank: base, with the variables that
-// torchrun made customary and our own on top.
+// RankEnv returns the environment of one local rank: that of all ranks, then the
+// variables that torchrun made customary, then our own.
 func (j *Job) RankEnv(local int) []string {
 	return overlay(j.Env, j.OwnEnv(local), bootstrap.EnvListenFD, bootstrap.EnvUniqueID)
 }

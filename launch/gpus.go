@@ -24,12 +24,12 @@ type seenGPU struct {
 	uuid  string
 }
 
-// GPUs returns how many NVIDIA GPUs a program started here would see. Root is the
-// root of the file system, lookup reads the environment. None is an error that wraps
+// GPUs returns how many NVIDIA GPUs a program started here would see. Root is the root
+// of the file system; lookup reads the environment. If there are none, the error wraps
 // framework.ErrUnavailable and says where they were looked for.
 //
-// The driver's library would know as well, but the launcher is not to load it: that
-// takes a good part of a second, and a process that did must not fork.
+// GPUs does not load the driver's library, which would know as well: that takes a good
+// part of a second, and a process that has loaded it must not fork.
 func GPUs(root fs.FS, lookup func(name string) (string, bool)) (int, error) {
 	all := present(root)
 	if len(all) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
-// Guard is the launcher's side of a supervisor: a pipe on which it writes the groups
-// of its ranks. The pipe closes when the launcher dies in any way.
+// Guard is the launcher's side of a supervisor: a pipe to which it writes the groups of
+// its ranks. The pipe closes when the launcher dies in any way.
 type Guard struct {
 	id      string // of the job
 	command []string
@@ -24,10 +24,10 @@ type Guard struct {
 	second  bool  // it is the second one: whatever ends that one would end a third
 }
 
-// Supervise starts the supervisor of a job to come, so that it gets ready while the
-// caller does: command is as in Job.Supervisor. Run takes it over; whoever does not
-// come to that dismisses it. Without one the job still runs, so a failure is reported
-// there and nothing else.
+// Supervise starts the supervisor of a job before the job itself, so that both get
+// ready at the same time. Command is as in Job.Supervisor. Run takes the guard over; a
+// caller that does not get as far as Run dismisses it. The job also runs without a
+// supervisor, so a failure is reported there and has no other effect.
 func Supervise(command []string) *Guard {
 	g := &Guard{id: newID(), command: command}
 	g.start()
@@ -116,9 +116,9 @@ func (g *Guard) add(group int) {
 	}
 }
 
-// Dismiss ends the supervisor; a second time it does nothing. It may not even have
-// read its first line, so the launcher kills it rather than wait for it to understand
-// the supervise.Farewell.
+// Dismiss ends the supervisor; calling it again does nothing. The launcher kills the
+// supervisor rather than send supervise.Farewell and wait, since the supervisor may not
+// even have read its first line.
 func (g *Guard) Dismiss() {
 	if g.pipe == nil {
 		return

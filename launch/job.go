@@ -9,8 +9,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// MaxRanks is how many ranks a host takes. A number above it is a mistake, and one that
-// is costly to find out by starting processes until the kernel refuses.
+// MaxRanks is the largest number of ranks on a host. A larger number is a mistake,
+// which would be costly to find out by starting processes until the kernel refuses.
 const MaxRanks = 1024
 
 // Job is a program to be started once for each rank of this host.
@@ -41,17 +41,17 @@ type Job struct {
 	Signals <-chan os.Signal // to be forwarded; nil = none
 
 	// Supervisor is the command line of a program that calls supervise.Run with its
-	// standard input and last argument. Empty: nobody cleans up when this process is
-	// killed, except for the ranks themselves.
+	// standard input and last argument. If it is empty, nothing cleans up when this
+	// process is killed, except that the ranks themselves are killed.
 	Supervisor []string
 	Guard      *Guard // a supervisor that was started already, which also chose the ID; goes before Supervisor
 
-	// OwnOrphans makes this process the parent of orphans among its descendants and
-	// kills them at the end. Only for a process without other children.
+	// OwnOrphans makes this process the parent of its orphaned descendants, which it kills
+	// at the end. Only for a process without other children.
 	OwnOrphans bool
 }
 
-// Place is where the local ranks stand in the job.
+// Place is the position of the local ranks in the job.
 type Place struct {
 	Local int // ranks on this host
 	First int // rank of the first of them
@@ -64,7 +64,7 @@ type Place struct {
 	MasterPort int    // free for the program's own use
 }
 
-// Output says what happens to what ranks print.
+// Output says what happens to the output of the ranks.
 type Output struct {
 	Tag       bool   // "[3] " in front of each line
 	Timestamp bool   // the time in front of that

@@ -19,9 +19,9 @@ import (
 // hangs in a driver can take for ever; then the launcher says so and leaves.
 const killBound = 5 * time.Second
 
-// Run starts the ranks and returns when all of them have ended. The error is for
-// what kept the job from being started; how the program ended is in the result.
-// When ctx ends, the ranks are ended as by SIGTERM.
+// Run starts the ranks and returns when all of them have ended. The error says why the
+// job could not be started; the result says how the program ended. When ctx ends, the
+// ranks are ended as by SIGTERM.
 func Run(ctx context.Context, j Job) (Result, error) {
 	if err := j.validate(); err != nil {
 		return Result{Code: 1, Rank: -1}, err
@@ -81,8 +81,8 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	return w.result, nil
 }
 
-// StartCode is the exit code for a program that could not be started, as shells
-// have it.
+// StartCode returns the exit code for a program that could not be started, as shells
+// do.
 func StartCode(err error) int {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
