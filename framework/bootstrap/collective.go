@@ -101,8 +101,8 @@ func Barrier(ctx context.Context, b framework.Bootstrap, tag framework.Tag) erro
 	return nil
 }
 
-// AllGatherBytes gives every rank the data of all ranks, by rank. Sizes may
-// differ. Collective.
+// AllGatherBytes gives every rank the data of all ranks, in the order of ranks. Sizes
+// may differ. Collective.
 func AllGatherBytes(ctx context.Context, b framework.Bootstrap, tag framework.Tag, data []byte) ([][]byte, error) {
 	n, me := b.Size(), b.Rank()
 	blocks := make([][]byte, n)

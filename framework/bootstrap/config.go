@@ -26,14 +26,14 @@ type Config struct {
 
 	// Addr is where rank 0 listens, as host:port.
 	Addr string
-	// Secret is known to all ranks, and to them alone; at least 16 bytes. Without
-	// one, all ranks must be on one host, or Insecure must be set.
+	// Secret is known to all ranks and to nobody else; at least 16 bytes. Without a
+	// secret, all ranks must be on one host, or Insecure must be set.
 	Secret []byte
 	// Job separates jobs that share a secret.
 	Job string
 
-	// Listener is for rank 0: it listens at the address already, because whoever
-	// starts the ranks made it so. Join closes it in the end.
+	// Listener is for rank 0: a listener that the program that starts the ranks has
+	// already opened at the address. Join closes it in the end.
 	Listener net.Listener
 
 	// Interface is the network interface that other ranks connect to: a name, or a
@@ -49,13 +49,13 @@ type Config struct {
 	// Insecure allows a job of several hosts without a secret.
 	Insecure bool
 
-	// Timeout bounds how long Join waits for other ranks; 0 = DefaultTimeout. The
-	// context may end it sooner. When the job fails before all ranks were there,
-	// rank 0 stays for up to a second more: see Join.
+	// Timeout bounds how long Join waits for other ranks; 0 = DefaultTimeout. The context
+	// may end the wait sooner. If the job fails before all ranks have joined, rank 0 stays
+	// for up to a second more: see Join.
 	Timeout time.Duration
 
-	// Heartbeat is the interval of signs of life between hosts, at least a
-	// second; 0 = DefaultHeartbeat. After eight without any, a host is dead.
+	// Heartbeat is the interval of heartbeats between hosts, at least a second; 0 =
+	// DefaultHeartbeat. A host is dead after eight intervals without any.
 	Heartbeat time.Duration
 
 	// missed is how many heartbeats may be; tests have less patience.

@@ -19,8 +19,8 @@
 //
 // # Death
 //
-// A rank that ends without a goodbye is dead: its links break, and whoever sees
-// that waits a moment for an announcement that explains it, then tells all others
+// A rank that ends without a goodbye is dead: its links break, and a rank that
+// sees this waits a moment for an announcement that explains it, then tells all others
 // over the same links. Every pending and every later call then ends with a
 // [framework.Error] that names the culprit and wraps framework.ErrPeer. A process
 // that is merely stopped keeps its sockets and is not dead.
@@ -29,6 +29,6 @@
 //
 // Each connection proves in both directions that its ends know the job's secret,
 // so nobody else can join a job, pose as a rank or end it by an announcement. What
-// travels afterwards is neither encrypted nor signed: who can rewrite packets on
+// travels afterwards is neither encrypted nor signed: whoever can rewrite packets on
 // the network can read and change it.
 package bootstrap

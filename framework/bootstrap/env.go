@@ -30,9 +30,8 @@ const (
 )
 
 // FromEnv reads a Config from environment variables, as mscclpp-run, torchrun and
-// others set them; env is os.Getenv or a stand-in. An inherited listener is
-// opened: it belongs to the Config from then on, so a second call in the same
-// process fails.
+// others set them; env is os.Getenv or a stand-in. If there is an inherited listener,
+// FromEnv opens it and the Config owns it, so a second call in the same process fails.
 func FromEnv(env func(string) string) (Config, error) {
 	var c Config
 	var err error
@@ -82,8 +81,8 @@ func number(env func(string) string, name string) (int, error) {
 	return n, nil
 }
 
-// ReadSecret reads a secret that several hosts share: the content of a file
-// without white space at its end.
+// ReadSecret reads a secret that several hosts share: the content of a file, without
+// trailing white space.
 func ReadSecret(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Family restricts the addresses at which ranks listen and call each other. All
-// ranks of a job have to have the same one.
+// Family restricts the addresses at which ranks listen and call each other. It must be
+// the same on all ranks of a job.
 type Family string
 
 // The families, as the configuration spells them.
@@ -22,7 +22,7 @@ const (
 )
 
 // ParseFamily reads a family in our spelling or in that of MSCCL++: inet, inet6,
-// AF_INET or AF_INET6, in any case, or nothing for both.
+// AF_INET or AF_INET6, in any case. The empty string means both.
 func ParseFamily(text string) (Family, error) {
 	f := Family(strings.TrimPrefix(strings.ToLower(text), "af_"))
 	return f, f.validate()
@@ -36,7 +36,7 @@ func (f Family) validate() error {
 	return fmt.Errorf("%w: address family %q: expected inet, inet6, or nothing for both", framework.ErrInvalid, string(f))
 }
 
-// String names the family for people.
+// String returns the name of the family for messages.
 func (f Family) String() string {
 	switch f {
 	case IPv4:

@@ -7,15 +7,15 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// SameHoster tells to which ranks descriptors can travel. Local and TCP are; for
-// another Bootstrap, AllGather tries all ranks.
+// SameHoster tells to which ranks descriptors can travel. Local and TCP implement it;
+// for another Bootstrap, AllGather tries all ranks.
 type SameHoster interface {
 	SameHost(rank int) bool
 }
 
-// AllGather gives every rank the parcels of all ranks, by rank; the caller closes
-// them. Bytes travel in O(log N) rounds. Descriptors go directly between the ranks
-// of one host; for the others those shares are missing. Collective.
+// AllGather gives every rank the parcels of all ranks, in the order of ranks; the
+// caller closes them. Bytes travel in O(log N) rounds. Descriptors go directly between
+// the ranks of one host; on other hosts those shares are missing. Collective.
 func AllGather(ctx context.Context, b framework.Bootstrap, tag framework.Tag, p framework.Parcel) (all []framework.Parcel, err error) {
 	if err := validParcel(p); err != nil {
 		return nil, collectiveError("all-gather", err)

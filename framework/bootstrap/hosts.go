@@ -76,7 +76,7 @@ func (t *TCP) findHostMates(ctx context.Context, table []entry) error {
 	return nil
 }
 
-// SameHost reports whether descriptors reach rank. Both ends answer alike.
+// SameHost reports whether descriptors reach rank. Both ends return the same.
 func (t *TCP) SameHost(rank int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Listen makes the listener of rank 0 and the unique id that leads to it. Who
-// starts the ranks calls it, and lets rank 0 inherit the listener: the port is
-// never free in between, so nobody can take it. address is an IP address or host
-// name with a port; port 0 takes a free one.
+// Listen makes the listener of rank 0 and the unique id that leads to it. The program
+// that starts the ranks calls it, and lets rank 0 inherit the listener: the port is
+// never free in between, so nobody else can take it. Address is an IP address or host
+// name with a port; for port 0 the system chooses a free one.
 func Listen(ctx context.Context, address string) (*net.TCPListener, UniqueID, error) {
 	l, err := listen(ctx, AnyFamily, address)
 	if err != nil {

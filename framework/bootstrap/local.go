@@ -143,8 +143,8 @@ func (l *Local) Leave() {
 	}
 }
 
-// Kill ends the rank as a crash of its process would: without a goodbye, so that
-// the others find it dead. It is for tests of what is built on a bootstrap.
+// Kill ends the rank as a crash of its process would: without a goodbye, so that the
+// others see it as dead. It is for tests of packages that use a bootstrap.
 func (l *Local) Kill() {
 	if l.left.Swap(true) {
 		return
@@ -153,7 +153,7 @@ func (l *Local) Kill() {
 	l.inbox.close(errClosed)
 }
 
-// Close leaves the job and closes what was not received.
+// Close leaves the job and closes the parcels that were not received.
 func (l *Local) Close() error {
 	l.Leave()
 	l.inbox.close(errClosed)

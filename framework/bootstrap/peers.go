@@ -291,7 +291,7 @@ func (t *TCP) Leave() {
 	flushAll(links, flushTimeout)
 }
 
-// Close leaves the job, in order if it has not failed, and frees everything.
+// Close leaves the job, in order if the job has not failed, and frees everything.
 func (t *TCP) Close() error {
 	t.Leave()
 	t.mu.Lock()

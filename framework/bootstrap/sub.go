@@ -32,14 +32,14 @@ type sub struct {
 	err  error // of the group, translated
 }
 
-// Sub makes a group of some ranks of b look like a job of its own: ranks[i] of b
-// is rank i. All members call it with the same arguments. Conversations of the
-// group do not meet those of b, nor those of groups with another base or other
+// Sub makes a group of some ranks of b look like a job of its own: ranks[i] of b is
+// rank i of the group. All members call it with the same arguments. Messages of the
+// group do not mix with those of b, nor with those of groups with another base or other
 // members.
 //
-// The result is a Watcher. A rank that announces the end of the group ends that
-// group alone; the death of any process of the job ends all its groups. Over a
-// Watcher of an application, group and job end together.
+// The result is a Watcher. A rank that announces the end of the group ends only that
+// group; the death of any process of the job ends all its groups. Over a Watcher of an
+// application, group and job end together.
 func Sub(b framework.Bootstrap, ranks []int, base framework.Tag) framework.Bootstrap {
 	s := &sub{parent: b, ranks: append([]int{}, ranks...), me: -1}
 	key := uint64(0)

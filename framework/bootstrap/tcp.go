@@ -76,15 +76,15 @@ var (
 	_ member              = (*TCP)(nil)
 )
 
-// Join makes this process a rank of a job. It returns when all ranks have their
-// links. Its error says which ranks are missing, or what is wrong with this one.
+// Join makes this process a rank of a job. It returns when all ranks have their links.
+// Its error says which ranks are missing, or what is wrong with this one.
 //
-// A job that fails before all ranks were there, because two of them disagree about
-// its size, say, fails for those as well that come later: rank 0 stays at its
-// address for up to a second to tell them, no longer than ctx and not at all once
-// every rank knows. A rank that comes later still finds nobody. If the id of the
-// job was made by Listen it fails at once; otherwise rank 0 might yet start, and
-// it waits for Timeout. Either error names the address.
+// A job may fail before all ranks have joined, for example because two of them disagree
+// about its size. Rank 0 then stays at its address to tell ranks that join later: for
+// up to a second, no longer than ctx, and not at all once every rank knows. A rank that
+// comes later still finds nobody. If Listen made the id of the job, that rank fails at
+// once; otherwise rank 0 might yet start, and the rank waits for Timeout. Either error
+// names the address.
 func Join(ctx context.Context, cfg Config) (*TCP, error) {
 	id, err := cfg.complete()
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *TCP) Failed() <-chan struct{} { return t.fates.job.done }
 // Err implements Watcher.
 func (t *TCP) Err() error { return t.fates.job.cause() }
 
-// Addr returns where this rank listens, for people.
+// Addr returns where this rank listens, for messages.
 func (t *TCP) Addr() string {
 	if t.listener == nil {
 		return ""

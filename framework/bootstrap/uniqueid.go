@@ -129,8 +129,8 @@ func (id UniqueID) Job() [16]byte { return [16]byte(id[8:]) }
 
 func (id UniqueID) secret() []byte { return id[24:56] }
 
-// String returns the text form, secret included: it is for handing the id over.
-// Loggers of log/slog get LogValue instead.
+// String returns the text form, which contains the secret, for handing the id over.
+// Loggers of log/slog use LogValue instead.
 func (id UniqueID) String() string {
 	return idPrefix + base64.RawURLEncoding.EncodeToString(id[:])
 }
@@ -147,7 +147,7 @@ func (id *UniqueID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// LogValue implements slog.LogValuer: without the secret.
+// LogValue implements slog.LogValuer. The value does not contain the secret.
 func (id UniqueID) LogValue() slog.Value {
 	return slog.StringValue(fmt.Sprintf("job %x at %v", id[8:16], id.Addresses()))
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Watcher tells of the death of ranks, and tells others of one's own.
+// Watcher reports the death of ranks, and announces that this rank leaves.
 //
-// Implemented by TCP, Local and what Sub returns. Called by framework/comm.
+// Implemented by TCP, Local and the result of Sub. Called by framework/comm.
 type Watcher interface {
 	// Failed is closed when the job, or the group, cannot go on.
 	Failed() <-chan struct{}
@@ -18,13 +18,13 @@ type Watcher interface {
 	// Err returns why, or nil. It names the culprit: framework.PeerOf(err).
 	Err() error
 
-	// Announce says: I leave because of cause. All ranks of the group fail with
-	// an error that blames framework.PeerOf(cause), or this rank if the cause
-	// blames nobody. It returns when the news is on its way.
+	// Announce tells the group that this rank leaves because of cause. All ranks of the
+	// group fail with an error that blames framework.PeerOf(cause), or this rank if the
+	// cause blames nobody. It returns when the announcement is on its way.
 	Announce(cause error)
 
-	// Leave is an orderly goodbye: what happens to this rank from now on is not
-	// a death.
+	// Leave is an orderly goodbye: whatever happens to this rank afterwards is not a
+	// death.
 	Leave()
 }
 
