@@ -20,7 +20,7 @@ import (
 //
 // Streams of the connection perform them: puts in their order, and each put before the
 // signals and flushes behind it. While the streams have nothing to do, the copier
-// stores signals and flushes itself (see Lane). So it never waits for a stream, and one
+// stores signals and flushes itself (see [Lane]). So it never waits for a stream, and one
 // connection never waits for another.
 //
 // It is for transports whose description says framework.ProxyRank. Its triggers cite

@@ -14,7 +14,7 @@
 //	err = p.Start()
 //	handle := r.Handle(comm.Control()) // for kernels; the host uses r.Push
 //
-// In a plugin, Base is the part of framework.Proxy that every proxy has.
+// In a plugin, [Base] is the part of framework.Proxy that every proxy has.
 //
 // # Who has the turn
 //
