@@ -6,8 +6,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// Call is one collective with everything it needs. Count is what the call takes, per
-// rank as in NCCL.
+// Call is one collective with everything it needs. Count is the argument of the call,
+// per rank as in NCCL.
 type Call struct {
 	Collective Collective
 	In, Out    unsafe.Pointer
@@ -28,9 +28,9 @@ type Blocks struct {
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int
 }
 
-// UnevenBlocks gives every pair of ranks a block of its own size, between one and
-// ranks units, such that all ranks send and receive the same total: the weights
-// 1 + (from+to) mod ranks are a Latin square. The total is at most count × ranks.
+// UnevenBlocks gives every pair of ranks a block of between one and ranks units, such
+// that all ranks send and receive the same total: the weights 1 + (from+to) mod ranks
+// are a Latin square. The total is at most count × ranks.
 func UnevenBlocks(count, ranks, rank int) *Blocks {
 	unit := blockUnit(count, ranks)
 	size := func(from, to int) int { return unit * (1 + (from+to)%ranks) }

@@ -64,24 +64,24 @@ func ParseCollective(name string) (Collective, error) {
 	return Collective(c), err
 }
 
-// String returns the name as the command line takes it.
+// String returns the name as on the command line.
 func (c Collective) String() string { return table[c].name }
 
-// Reduces says whether the collective takes a reduction.
+// Reduces reports whether the collective takes a reduction.
 func (c Collective) Reduces() bool { return table[c].reduces }
 
-// Rooted says whether the collective takes a root.
+// Rooted reports whether the collective takes a root.
 func (c Collective) Rooted() bool { return table[c].rooted }
 
-// HasInPlace says whether the collective has an in-place form, as NCCL defines it.
+// HasInPlace reports whether the collective has an in-place form, as NCCL defines it.
 func (c Collective) HasInPlace() bool { return table[c].inPlace }
 
-// BusFactor is what turns algorithm bandwidth into bus bandwidth, as in nccl-tests.
-// All-to-all-v is given that of all-to-all.
+// BusFactor returns the factor between algorithm bandwidth and bus bandwidth, as in
+// nccl-tests. All-to-all-v has the factor of all-to-all.
 func (c Collective) BusFactor(ranks int) float64 { return table[c].busbw(float64(ranks)) }
 
-// Count returns the elements to pass to the call so that its larger buffer holds at
-// most bytes.
+// Count returns the number of elements to pass to the call so that its larger buffer
+// holds at most bytes.
 func (c Collective) Count(bytes int64, elementSize, ranks int) int {
 	n := bytes / int64(elementSize)
 	if table[c].wide {
@@ -118,7 +118,7 @@ func (c Collective) Elements(count, ranks, rank, root int) (in, out int) {
 	return in, out
 }
 
-// Larger returns the elements of the larger buffer over all ranks.
+// Larger returns the number of elements of the larger buffer, over all ranks.
 func (c Collective) Larger(count, ranks int) int64 {
 	if c == AllToAllV {
 		return int64(blockUnit(count, ranks) * ranks * (ranks + 1) / 2)
@@ -129,7 +129,7 @@ func (c Collective) Larger(count, ranks int) int64 {
 	return int64(count)
 }
 
-// SharedAt returns where input and output start, in elements, in the one buffer of
+// SharedAt returns where input and output start, in elements, in the single buffer of
 // an in-place call.
 func (c Collective) SharedAt(count, rank, root int) (in, out int) {
 	switch {

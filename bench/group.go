@@ -10,7 +10,7 @@ import (
 type Group interface {
 	Rank() int
 	Size() int
-	// Do runs one collective. It returns when the caller's buffers are done with or,
+	// Do runs one collective. It returns when the caller's buffers may be used again or,
 	// if the group has a queue, when the call is enqueued.
 	Do(*Call) error
 	// Barrier is the barrier of the collectives, fast enough to align a measurement.
@@ -18,12 +18,13 @@ type Group interface {
 	Barrier() error
 	// AllGather exchanges results over the control plane.
 	AllGather(ctx context.Context, data []byte) ([][]byte, error)
-	// Alloc returns memory, as it comes or registered with the communicator. Every
-	// rank calls it alike. The memory lives as long as the communicator.
+	// Alloc returns memory, ordinary or registered with the communicator. Every rank calls
+	// it with the same arguments. The memory lives as long as the communicator.
 	Alloc(bytes int64, registered bool) (Memory, error)
-	// Queue is what calls are enqueued on; nil when they are done at once.
+	// Queue returns the queue on which calls are enqueued; nil if they are done when they
+	// return.
 	Queue() Queue
-	// Algorithms lists what can be asked for by name.
+	// Algorithms lists the algorithms that can be requested by name.
 	Algorithms(Collective) []string
 	// Chosen names the algorithm that Do runs for the call.
 	Chosen(*Call) (string, error)
@@ -31,17 +32,17 @@ type Group interface {
 
 // Queue is the stream of a device.
 type Queue interface {
-	// Finish waits for all that was enqueued.
+	// Finish waits for everything that was enqueued.
 	Finish() error
 	// Time returns how long the device takes for what f enqueues, from the end of what
-	// align enqueued. If held, nothing of both begins before all is enqueued, so that
-	// the time does not depend on that of the host.
+	// align enqueued. If held, the device begins neither before all of both is enqueued,
+	// so that the time does not depend on the host's.
 	Time(held bool, align, f func() error) (time.Duration, error)
-	// Capture records what f enqueues, to be done later.
+	// Capture records what f enqueues, to be launched later.
 	Capture(f func() error) (Graph, error)
 }
 
-// Graph is a recording.
+// Graph is a recorded sequence of calls.
 type Graph interface {
 	Launch() error
 	Close() error
@@ -50,9 +51,9 @@ type Graph interface {
 // Peer is another library that performs the same calls on the same memory.
 type Peer interface {
 	Name() string // with its version: "nccl 2.28.3"
-	// Prepare makes buffers known as registered ones. Collective.
+	// Prepare registers buffers. Collective.
 	Prepare(...Memory) error
-	// Release forgets them, before they are freed.
+	// Release undoes Prepare, before the buffers are freed.
 	Release() error
 	// Supports says whether Do can perform the call.
 	Supports(*Call) bool

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/stats"
 )
 
-// Plan is how often a point is run.
+// Plan says how often the calls of one size are run.
 type Plan struct {
 	Warmup     int  // untimed iterations
 	Iterations int  // timed iterations, one sample each
@@ -20,8 +20,9 @@ type Plan struct {
 	Graph      bool // the calls of an iteration are one graph, recorded before
 }
 
-// DefaultPlan makes an iteration long against the noise of its barrier and clock
-// (1 MiB of traffic, at most 64 calls), and a point long enough for a stable median.
+// DefaultPlan makes an iteration long in comparison with the noise of its barrier and
+// clock (1 MiB of traffic, at most 64 calls), and the number of iterations large enough
+// for a stable median.
 func DefaultPlan(bytes int64) Plan {
 	p := Plan{Warmup: 5, Calls: int(min(max((1<<20)/max(bytes, 1), 1), 64))}
 	switch {
@@ -35,9 +36,9 @@ func DefaultPlan(bytes int64) Plan {
 	return p
 }
 
-// GraphPlan is the default where the calls of an iteration are a graph: as many as
-// asked for, fewer of calls that take a millisecond each, where one more or less is
-// not seen in the time of the others.
+// GraphPlan is the default if the calls of an iteration are a graph: as many calls as
+// requested, but fewer if each takes a millisecond, since then one more or less makes
+// no visible difference to the time of the others.
 func GraphPlan(bytes int64, calls int) Plan {
 	p := DefaultPlan(bytes)
 	p.Graph, p.Calls = true, calls

@@ -8,29 +8,29 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Memory is a buffer of calls. Where the host cannot reach it, the View is a copy
-// that Push and Pull bring up to date, bytes low to high; they are nil where the
-// View is the buffer itself.
+// Memory is a buffer of calls. If the host cannot reach the buffer, View is a copy, and
+// Push and Pull update the buffer and the copy, bytes low to high. If View is the
+// buffer itself, both are nil.
 type Memory struct {
 	Addr       unsafe.Pointer // as calls take it
 	View       []byte
 	Push, Pull func(low, high int) error
 }
 
-// Host is memory that the program itself reads and writes.
+// Host returns memory that the program itself reads and writes.
 func Host(b []byte) Memory {
 	return Memory{Addr: unsafe.Pointer(unsafe.SliceData(b)), View: b}
 }
 
-// Heap returns page-aligned ordinary memory of the Go heap.
+// Heap returns page-aligned ordinary memory from the Go heap.
 func Heap(bytes int64) Memory {
 	raw := make([]byte, bytes+page)
 	skip := -uintptr(unsafe.Pointer(&raw[0])) & (page - 1)
 	return Host(raw[skip : skip+uintptr(bytes)])
 }
 
-// HeapHas asks the system for so much memory and gives it back: where it is refused,
-// the Go heap would end the process without an error. ErrUnavailable: it is.
+// HeapHas asks the system for that much memory and returns it. If the system refuses,
+// the error is ErrUnavailable; the Go heap would end the process without an error.
 func HeapHas(bytes int64) error {
 	b, err := syscall.Mmap(-1, 0, int(bytes+page), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {

@@ -28,7 +28,7 @@ type Options struct {
 	Peer       Peer // to compare with; nil: none
 }
 
-// Served says by whom the links between the ranks are served.
+// Served says what provides the links between the ranks.
 type Served struct {
 	Device    string
 	Transport string
@@ -36,7 +36,7 @@ type Served struct {
 	Source    string
 }
 
-// Validate reports what is wrong with the options before a rank is bothered.
+// Validate reports what is wrong with the options before any rank is involved.
 func (o Options) Validate(ranks int) error {
 	fault := func(format string, args ...any) error {
 		return fmt.Errorf("%w: bench %s: %s", framework.ErrInvalid, o.Collective, fmt.Sprintf(format, args...))
@@ -58,7 +58,7 @@ func (o Options) Validate(ranks int) error {
 	return nil
 }
 
-// Fits is Validate for a group that is there, all ranks of which get the same answer.
+// Fits is Validate for an existing group. All its ranks get the same answer.
 func (o Options) Fits(g Group) error {
 	if err := o.Validate(g.Size()); err != nil {
 		return err
@@ -73,15 +73,14 @@ func (o Options) Fits(g Group) error {
 	return nil
 }
 
-// Run measures every size and hands the rows to emit, on rank 0 alone. Every rank
-// calls it with equal options. Starting is told of each size before it begins, on
-// rank 0; it may be nil.
+// Run measures every size and passes the rows to emit, on rank 0 only. Every rank calls
+// it with equal options. Starting is called on rank 0 before each size; it may be nil.
 func Run(ctx context.Context, g Group, o Options, served Served, v *Verifier, starting func(c Collective, bytes int64), emit func(report.Row) error) error {
 	return RunAll(ctx, g, []Options{o}, served, v, starting, emit)
 }
 
 // RunAll is Run for several kinds of call, one after the other in the same buffers.
-// They all have the sizes, the kind of buffers and the peer of the first.
+// Sizes, kind of buffers and peer of the first apply to all.
 func RunAll(ctx context.Context, g Group, all []Options, served Served, v *Verifier, starting func(c Collective, bytes int64), emit func(report.Row) error) error {
 	shared := true
 	for _, o := range all {

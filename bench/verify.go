@@ -11,15 +11,15 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// Reference knows what right results are.
+// Reference computes correct results.
 type Reference interface {
-	// Fill writes consecutive elements of a rank's input, from element first on.
-	// Another seed gives other data, so that left-overs of an earlier call are seen.
+	// Fill writes consecutive elements of a rank's input, beginning with element first.
+	// Another seed gives other data, so that remains of an earlier call are noticed.
 	Fill(dst []byte, t device.DataType, op device.Op, seed uint64, rank, first int)
-	// Reduce writes the right reduction of the ranks' inputs.
+	// Reduce writes the correct reduction of the ranks' inputs.
 	Reduce(dst []byte, inputs [][]byte, t device.DataType, op device.Op, scale float64)
-	// Wrong counts the elements of got that are further from want than rounding
-	// between that many ranks explains; 1 rank permits no difference.
+	// Wrong counts the elements of got that differ from want by more than rounding between
+	// that many ranks explains; 1 rank permits no difference.
 	Wrong(got, want []byte, t device.DataType, op device.Op, ranks int) int64
 }
 
@@ -35,15 +35,16 @@ const (
 	margin = 256      // bytes around the output that must stay as they are
 )
 
-// Result is what a checked call left on one rank.
+// Result is the outcome of a checked call on one rank.
 type Result struct {
 	Wrong  int64  // elements
 	Digest uint32 // of the output; equal outputs have equal digests
 }
 
-// Verify fills the inputs with data not used before, runs the call once between
-// poisoned surroundings and judges what it left. An element of the surroundings or
-// of the input that changed counts as wrong too. All ranks call it alike.
+// Verify fills the inputs with data not used before, poisons the memory around the
+// buffers, runs the call once and checks the result. An element of the input or of the
+// memory around that changed counts as wrong too. All ranks call it with the same
+// arguments.
 func (v *Verifier) Verify(g Group, c *Call, w Window) (Result, error) {
 	v.seed++
 	r, err := v.Repeat(g, c, w)
@@ -53,8 +54,9 @@ func (v *Verifier) Verify(g Group, c *Call, w Window) (Result, error) {
 	return r, err
 }
 
-// Repeat makes the call of the last Verify again, on the same data. It judges all
-// but the output, which is right if its digest is that of a right one.
+// Repeat makes the call of the last Verify again, on the same data. It checks
+// everything but the output as Verify does; the output is correct if its digest is that
+// of a correct one.
 func (v *Verifier) Repeat(g Group, c *Call, w Window) (Result, error) {
 	size := c.Type.Size()
 	in, out := c.Collective.Elements(c.Count, g.Size(), g.Rank(), c.Root)

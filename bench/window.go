@@ -6,8 +6,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// Window is the memory that a call works on: two buffers, or one for a call in
-// place, of the same size on every rank.
+// Window is the memory that a call works on: two buffers, or one for an in-place call,
+// of the same size on every rank.
 type Window struct {
 	in, out    Memory
 	shared     bool
@@ -21,8 +21,8 @@ type content struct {
 	ones int64
 }
 
-// NewWindow allocates buffers of the given size, or one when the call is to be in
-// place. Registered memory is allocated by all ranks together.
+// NewWindow allocates two buffers of the given size, or one if the call is to be in
+// place. All ranks allocate registered memory together.
 func NewWindow(g Group, bytes int64, shared, registered bool) (Window, error) {
 	w := Window{shared: shared, registered: registered, content: &content{}}
 	var err error
@@ -59,7 +59,7 @@ func (w Window) memories() []Memory {
 	return []Memory{w.in, w.out}
 }
 
-// Place points the call at its buffers, offset bytes behind their start.
+// Place points the call at its buffers, offset bytes after their start.
 func (w Window) Place(c *Call, rank, offset int) {
 	in, out := 0, 0
 	if w.shared {
