@@ -2,7 +2,7 @@ package scaling
 
 import "fmt"
 
-// Cluster is how many ranks each host has.
+// Cluster is the number of ranks on each host.
 type Cluster struct {
 	pattern []int
 	hosts   int
@@ -11,8 +11,9 @@ type Cluster struct {
 // maxRanks bounds what is asked for; counts of bytes stay exact far below it.
 const maxRanks = 1 << 20
 
-// NewCluster returns so many hosts with the ranks of the pattern, which is repeated:
-// [8] is eight everywhere, [8 4] eight and four in turns.
+// NewCluster returns a cluster of that many hosts. Their numbers of ranks follow the
+// pattern, which is repeated: [8] is eight everywhere, [8 4] is eight and four
+// alternately.
 func NewCluster(hosts int, pattern ...int) (Cluster, error) {
 	if hosts < 1 || hosts > maxRanks {
 		return Cluster{}, fmt.Errorf("%d hosts: expected 1 to %d: %w", hosts, maxRanks, ErrInvalid)
@@ -32,13 +33,13 @@ func NewCluster(hosts int, pattern ...int) (Cluster, error) {
 	return c, nil
 }
 
-// Hosts returns their number.
+// Hosts returns the number of hosts.
 func (c Cluster) Hosts() int { return c.hosts }
 
-// On returns the ranks of host i.
+// On returns the number of ranks of host i.
 func (c Cluster) On(i int) int { return c.pattern[i%len(c.pattern)] }
 
-// Ranks returns the ranks of all hosts.
+// Ranks returns the number of ranks of all hosts.
 func (c Cluster) Ranks() int {
 	n := 0
 	for _, k := range c.kinds() {
@@ -47,7 +48,7 @@ func (c Cluster) Ranks() int {
 	return n
 }
 
-// Even says whether all hosts have the same number of ranks.
+// Even reports whether all hosts have the same number of ranks.
 func (c Cluster) Even() bool { return len(c.kinds()) == 1 }
 
 // kind is the hosts that have the same number of ranks.

@@ -13,8 +13,8 @@ var ErrInvalid = errors.New("invalid")
 // ErrTooLarge is an ErrInvalid too: a simulation that would take more than seconds.
 var ErrTooLarge = fmt.Errorf("%w: too large", ErrInvalid)
 
-// Machine is what a host and the network are, in numbers. Rates are GB/s in each
-// direction, times are microseconds. [Parameters] says what each of them means.
+// Machine describes a host and the network in numbers. Rates are GB/s in each
+// direction, times are microseconds. [Parameters] says what each number means.
 type Machine struct {
 	Name string
 
@@ -69,7 +69,7 @@ const (
 // Get returns the value of the parameter in m.
 func (p Parameter) Get(m *Machine) float64 { return *p.of(m) }
 
-// Set changes it. An error says what was expected.
+// Set changes the value in m. An error says what was expected.
 func (p Parameter) Set(m *Machine, v float64) error {
 	if err := p.check(v); err != nil {
 		return err
@@ -115,8 +115,9 @@ func (m *Machine) nic(ranks int) float64 {
 	return m.NICBandwidth * 1e3 * min(1, m.NICs/float64(ranks))
 }
 
-// Machines returns those that are known by name. docs/scaling.md says for every
-// number where it is from; what two of them have in common was measured on one.
+// Machines returns the machines that are known by name. docs/scaling.md gives the
+// origin of every number; a number that two machines have in common was measured on
+// one.
 func Machines() []Machine {
 	h200 := Machine{
 		Name: "h200",
@@ -129,7 +130,7 @@ func Machines() []Machine {
 	return []Machine{h100, h200}
 }
 
-// FindMachine returns the one of that name.
+// FindMachine returns the machine of that name.
 func FindMachine(name string) (Machine, error) {
 	var names []string
 	for _, m := range Machines() {

@@ -65,10 +65,10 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("algorithm %q: expected one of %s: %w", name, strings.Join(algorithmNames[:], ", "), ErrInvalid)
 }
 
-// Pipelined says whether the algorithm cuts a message in pieces.
+// Pipelined reports whether the algorithm cuts a message into pieces.
 func (a Algorithm) Pipelined() bool { return a >= LargeDirect }
 
-// Algorithms returns those that exist for a collective on a cluster.
+// Algorithms returns the algorithms that exist for a collective on a cluster.
 func Algorithms(c Collective, on Cluster) []Algorithm {
 	var all []Algorithm
 	for a := range algorithms {

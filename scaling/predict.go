@@ -16,25 +16,26 @@ type Question struct {
 	Pieces     int   // of the pipelined algorithms; 0: the power of two with the least time
 }
 
-// Prediction is the answer. Bytes and messages are those that the busiest rank
-// sends; times are microseconds.
+// Prediction is the answer to a Question. Bytes and messages are those that the busiest
+// rank sends; times are microseconds.
 type Prediction struct {
 	Question
 	Time    float64 // simulated
 	Formula float64 // closed form
 
-	// How many latencies follow each other: of links and of the network.
+	// LinkSteps and NetworkSteps are how many latencies follow each other.
 	LinkSteps, NetworkSteps int
 
 	LinkBytes, NetworkBytes float64
 	NetworkMessages         float64
 
-	// How long a rank's link, its share of the adapters and its reductions are busy.
+	// LinkBusy, NetworkBusy and ReduceBusy are how long a rank's link, its share of the
+	// adapters and its reductions are busy.
 	LinkBusy, NetworkBusy, ReduceBusy float64
 }
 
-// Bound names what most of the time is spent on: "links", "network" or "reduction" if
-// one of these is busy for half of it, else "latency".
+// Bound names what takes most of the time: "links", "network" or "reduction" if one of
+// these is busy for half of it, else "latency".
 func (p Prediction) Bound() string {
 	name, most := "latency", p.Time/2
 	for _, r := range []struct {
@@ -202,9 +203,9 @@ func (q Question) chainPieces(hops int) int {
 	return best
 }
 
-// Best predicts all algorithms of a collective and returns them with the fastest
-// first; equally fast ones stay in the order of the list. Those that are too large to
-// be simulated are left out.
+// Best predicts all algorithms of a collective and returns them with the fastest first.
+// Equally fast ones stay in the order of the list; those that are too large to be
+// simulated are left out.
 func Best(q Question) ([]Prediction, error) {
 	var all []Prediction
 	for _, a := range Algorithms(q.Collective, q.Cluster) {

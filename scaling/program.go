@@ -2,8 +2,8 @@ package scaling
 
 import "fmt"
 
-// Program is this project's collectives over hosts, as far as it matters which algorithm
-// they choose by themselves. A test of package collectives compares.
+// Program describes this project's collectives over hosts, as far as it affects which
+// algorithm they choose by themselves. A test of package collectives compares the two.
 type Program struct {
 	Scratch int64 // bytes of a rank that data passes through; 0: the default of ranks on GPUs
 	Direct  bool  // kernels drive adapters that reach memory of the GPUs, on hosts with as many ranks each
@@ -18,7 +18,7 @@ const (
 	mostSlot       = 1 << 20
 )
 
-// Slot is the size of a message between two of so many ranks, at most.
+// Slot returns the largest size of a message between two of that many ranks.
 func (p Program) Slot(ranks int) int64 {
 	scratch := p.Scratch
 	if scratch == 0 {
@@ -28,9 +28,9 @@ func (p Program) Slot(ranks int) int64 {
 	return min(mostSlot, max(leastSlot, scratch/int64(programSlots*ranks)/line*line))
 }
 
-// Chooses returns the model of what the program does with a call whose larger buffer has
-// so many bytes, of a type whose sums can be added up. Within one host, where kernels are
-// chosen by measured tables, it is an error.
+// Chooses returns the model of the algorithm that the program uses for a call whose
+// larger buffer has that many bytes, of a type whose sums can be added up. Within one
+// host, where measured tables choose kernels, it is an error.
 func (p Program) Chooses(c Collective, on Cluster, bytes int64) (Algorithm, error) {
 	if on.hosts < 2 {
 		return 0, fmt.Errorf("algorithm of the program over %d hosts: expected 2 or more, on one it goes by measured tables: %w", on.hosts, ErrInvalid)
@@ -61,8 +61,8 @@ func (p Program) Chooses(c Collective, on Cluster, bytes int64) (Algorithm, erro
 	return LargeDirect, nil
 }
 
-// InProgram says whether the program would choose the algorithm, or performs it when it
-// is named.
+// InProgram reports whether the program would choose the algorithm, or performs it when
+// it is named.
 func InProgram(c Collective, on Cluster, bytes int64, a Algorithm) bool {
 	switch {
 	case a == FlatDirect && c != Broadcast, a == LargeDirect && c != AllToAll:

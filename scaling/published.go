@@ -2,7 +2,7 @@ package scaling
 
 import "fmt"
 
-// Measurement is a time that somebody measured, and how to predict it.
+// Measurement is a measured time, and how to predict it.
 type Measurement struct {
 	Source     string
 	Machine    Machine
@@ -15,8 +15,8 @@ type Measurement struct {
 	NoCopies   bool // data is moved by kernels alone, or is not on GPUs
 	Time       float64
 
-	// Where its raw output is, below docs/results, and which algorithm of the program
-	// that has. Both are empty for times of other programs.
+	// File is the raw output, below docs/results; By is the program's algorithm that it
+	// contains. Both are empty for times of other programs.
 	File, By string
 }
 
@@ -28,12 +28,15 @@ const (
 	oursTCP  = "this project, tcp"
 )
 
-// Published returns measurements to hold predictions against: what the tests of
-// MSCCL++ expect of two hosts with eight H100 each, with the pieces and the way of
-// moving data that its test kernels have; what was measured on single hosts with
-// H200s, where there is no network; and two to four hosts that are network namespaces,
-// where there is nothing but the network. Those of this project name the file that they
-// are in.
+// Published returns measurements to compare predictions with:
+//
+//   - times that the tests of MSCCL++ expect of two hosts with eight H100 each, with
+//     the pieces and the way of moving data that its test kernels have;
+//   - times on single hosts with H200s, where there is no network;
+//   - times on two to four hosts that are network namespaces, where there is nothing
+//     but the network.
+//
+// Those of this project name the file that they are in.
 func Published() []Measurement {
 	h100, h200 := Machines()[0], Machines()[1]
 	two := Measurement{Source: upstream, Machine: h100, Hosts: 2, Ranks: 8}
