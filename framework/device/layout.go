@@ -1,13 +1,14 @@
-// Package device holds what kernels and the host agree on: the layouts of handles
-// and rings, element types and reductions. The C++ side is include/mscclpp; a test
+// Package device holds what kernels and the host agree on: the layouts of handles and
+// rings, element types and reductions. The C++ counterpart is include/mscclpp; a test
 // compares the two.
 package device
 
-// ABI is the version of everything in this file. Images carry the one they were
-// built with; loading another is refused. What it does not say, Layout does.
+// ABI is the version of everything in this file. Images carry the version that they
+// were built with; loading an image of another version is refused. Layout covers what
+// the version does not say.
 const ABI = 1
 
-// WaitControl is the twin of mscclpp::WaitControl.
+// WaitControl is the counterpart of mscclpp::WaitControl.
 type WaitControl struct {
 	Abort    uint32 // not 0: kernels leave every wait
 	Reported uint32 // 1 once the first wait that left has filled the report; 2 while it does
@@ -22,7 +23,7 @@ type WaitControl struct {
 	_        [72]byte
 }
 
-// SemaphoreHandle is the twin of mscclpp::SemaphoreHandle. Fields are addresses.
+// SemaphoreHandle is the counterpart of mscclpp::SemaphoreHandle. Fields are addresses.
 type SemaphoreHandle struct {
 	Inbound  uintptr
 	Expected uintptr
@@ -32,7 +33,7 @@ type SemaphoreHandle struct {
 	ID       uint32
 }
 
-// MemoryChannelHandle is the twin of mscclpp::MemoryChannelHandle.
+// MemoryChannelHandle is the counterpart of mscclpp::MemoryChannelHandle.
 type MemoryChannelHandle struct {
 	Semaphore SemaphoreHandle
 	Dst       uintptr
@@ -40,7 +41,7 @@ type MemoryChannelHandle struct {
 	Packets   uintptr
 }
 
-// Trigger is the twin of mscclpp::Trigger: a request to a proxy.
+// Trigger is the counterpart of mscclpp::Trigger: a request to a proxy.
 type Trigger struct {
 	Fst uint64
 	Snd uint64
@@ -53,7 +54,7 @@ const (
 	TriggerFlush  = 4
 )
 
-// RingHeader is the twin of mscclpp::RingHeader.
+// RingHeader is the counterpart of mscclpp::RingHeader.
 type RingHeader struct {
 	Magic     uint64
 	Version   uint32
@@ -77,7 +78,7 @@ const (
 	RingTriggers   = 4096 // byte offset of the first trigger
 )
 
-// FifoHandle is the twin of mscclpp::FifoHandle.
+// FifoHandle is the counterpart of mscclpp::FifoHandle.
 type FifoHandle struct {
 	Triggers  uintptr
 	Head      uintptr
@@ -90,7 +91,7 @@ type FifoHandle struct {
 	Shift     uint32
 }
 
-// PortChannelHandle is the twin of mscclpp::PortChannelHandle.
+// PortChannelHandle is the counterpart of mscclpp::PortChannelHandle.
 type PortChannelHandle struct {
 	Semaphore     SemaphoreHandle
 	Fifo          FifoHandle
@@ -101,7 +102,7 @@ type PortChannelHandle struct {
 	_             uint32
 }
 
-// SwitchChannelHandle is the twin of mscclpp::SwitchChannelHandle.
+// SwitchChannelHandle is the counterpart of mscclpp::SwitchChannelHandle.
 type SwitchChannelHandle struct {
 	Local    uintptr
 	Window   uintptr
@@ -114,13 +115,13 @@ type SwitchChannelHandle struct {
 	Ranks    uint32
 }
 
-// GridBarrier is the twin of mscclpp::GridBarrier.
+// GridBarrier is the counterpart of mscclpp::GridBarrier.
 type GridBarrier struct {
 	Arrived    uint32
 	Generation uint32
 }
 
-// LaunchShape is the twin of mscclpp::LaunchShape.
+// LaunchShape is the counterpart of mscclpp::LaunchShape.
 type LaunchShape struct {
 	Grid   uint32
 	Block  uint32

@@ -13,8 +13,8 @@ import (
 //go:embed include/mscclpp/layout.h
 var layoutHeader string
 
-// LayoutMarker stands on a line of its own in a comment of each header that defines
-// what a host hands to kernels: arguments, and memory that both use.
+// LayoutMarker is on a line of its own in a comment of each header that defines what a
+// host passes to kernels: arguments, and memory that both use.
 const LayoutMarker = "mscclpp:layout"
 
 var (
@@ -22,17 +22,18 @@ var (
 	comments   = lazy.Regexp(`(?s)//[^\n]*|/\*.*?\*/`)
 )
 
-// HasLayout reports whether a header says that it defines the arguments of kernels.
+// HasLayout reports whether a header has LayoutMarker, and so defines arguments of
+// kernels.
 func HasLayout(header string) bool { return markerLine().MatchString(header) }
 
-// Layout identifies how the arguments of kernels lie in memory: a hash of mscclpp/layout.h
-// as this program was built with, and of the headers given, which have LayoutMarker.
-// Their order does not matter; neither do comments and white space. Constants count,
-// and so do names: an image whose layout is another one has to be built anew.
+// Layout identifies how the arguments of kernels are laid out in memory. It is a hash
+// of mscclpp/layout.h as this program was built with, and of the given headers, which
+// have LayoutMarker. The order of the headers does not matter; neither do comments and
+// white space. Constants and names do: an image with another layout has to be rebuilt.
 func Layout(headers ...string) string { return LayoutOf(layoutHeader, headers...) }
 
-// LayoutOf is Layout for another text of mscclpp/layout.h: that of the folder from
-// which an image is built.
+// LayoutOf is like Layout, but for another text of mscclpp/layout.h: that of the folder
+// from which an image is built.
 func LayoutOf(handles string, headers ...string) string {
 	texts := []string{plain(handles)}
 	for _, h := range headers {

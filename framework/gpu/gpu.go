@@ -1,9 +1,10 @@
-// Package gpu is what a rank process needs from the device its kernels run on:
+// Package gpu is what a rank process needs from the device that its kernels run on:
 // memory that others can map, mappings of the memory of others, and kernels.
 //
-// One implementation per kind of device: gpu/host (the CPU, always present) and
-// gpu/cuda (through the vendor's driver library, opened at run time). They know no
-// transport; package comm performs a transport's recipe with them.
+// There is one implementation per kind of device: gpu/host (the CPU, always present)
+// and gpu/cuda (through the vendor's driver library, opened at run time).
+// Implementations know no transport; package comm performs a transport's recipe with
+// them.
 package gpu
 
 import (
@@ -24,15 +25,16 @@ type Device interface {
 	// error here (ErrUnavailable) and never a fault on first use.
 	Alloc(bytes uint64) (Memory, error)
 
-	// Map makes memory of another process addressable. It tries m.Shares in
-	// order and reports the reason of each that failed.
+	// Map makes memory of another process addressable. It tries m.Shares in order; its
+	// error has the reason of each that failed.
 	Map(m framework.Mapping) (Memory, error)
 
-	// Object creates an object of a switch group, or opens the one behind share.
+	// Object creates an object of a switch group if share is nil, else opens the one
+	// behind share.
 	Object(o framework.Object, share *framework.Share) (Object, error)
 
-	// Load makes the kernels of an image callable. The device's last load
-	// messages are part of the error.
+	// Load makes the kernels of an image callable. Its error contains the device's last
+	// messages about the load.
 	Load(image []byte) (Module, error)
 
 	Close() error
@@ -50,20 +52,20 @@ type Info struct {
 type Memory interface {
 	Addr() uintptr
 	Bytes() uint64
-	// Export returns the ways to reach the allocation from elsewhere, best
-	// first; the caller owns them. Mapped memory exports nothing.
+	// Export returns the ways to access the allocation from elsewhere, best first; the
+	// caller owns them. Mapped memory exports nothing.
 	Export() ([]framework.Share, error)
 	Close() error
 }
 
-// DMABufMemory is what a Memory of a device offers besides if adapters of a network
-// may reach it where it is.
+// DMABufMemory is an optional interface of a device's Memory, for memory that network
+// adapters may access directly.
 //
-// Implemented by memory of gpu/cuda. Called by framework/comm, for transports that
-// take such memory.
+// Implemented by memory of gpu/cuda. Called by framework/comm, for transports that take
+// such memory.
 type DMABufMemory interface {
-	// DMABuf returns a share of kind dma-buf; the caller owns it. ErrUnsupported:
-	// the device, its driver or the kernel has no such thing.
+	// DMABuf returns a share of kind dma-buf; the caller owns it. ErrUnsupported: the
+	// device, its driver or the kernel does not support it.
 	DMABuf() (framework.Share, error)
 }
 
@@ -71,8 +73,8 @@ type DMABufMemory interface {
 type Object interface {
 	Share() (framework.Share, error)
 	Add() error
-	// Bind makes memory part of the window: the rank's own (share nil), or that
-	// behind share.
+	// Bind makes memory part of the window: the rank's own if share is nil, else the
+	// memory behind share.
 	Bind(slot int, own Memory, share *framework.Share, offset, bytes uint64) error
 	// Map returns the window. Stride is the distance between the members'
 	// copies in an emulated window, 0 where hardware fans out.
@@ -96,28 +98,28 @@ type Kernel interface {
 	Launch(l Launch, args unsafe.Pointer, bytes uintptr) error
 }
 
-// Launch is the shape of a launch.
+// Launch describes the shape of a launch.
 type Launch struct {
 	Grid, Block uint32
 	Shared      uint32 // dynamic shared memory, bytes
 	Stream      Stream
 
-	// Overlap lets the kernel begin while the one before it on the stream still
-	// runs. It has to wait for that one itself before it reads what that one
-	// wrote (mscclpp::await_previous). Devices without the ability ignore it.
+	// Overlap lets the kernel begin while the one before it on the stream still runs. The
+	// kernel must wait for the previous one (mscclpp::await_previous) before it reads what
+	// that one wrote. Devices without the ability ignore it.
 	Overlap bool
 }
 
-// Stream is the driver's handle of a stream; 0 is the default stream. The host has
-// no other.
+// Stream is the driver's handle of a stream; 0 is the default stream, the only one that
+// the host has.
 type Stream uintptr
 
-// Engine is what a Device offers besides if it works through queues: its launches
-// return before they are done, and its copy engines move bytes beside the kernels.
-// The host is none.
+// Engine is an optional interface of a Device that works through queues: its launches
+// return before they are done, and its copy engines move bytes beside the kernels. The
+// host does not implement it.
 //
-// Implemented by the devices of gpu/cuda. Called by framework/comm for
-// port channels, and by package collectives. Sync alone waits.
+// Implemented by the devices of gpu/cuda. Called by framework/comm for port channels,
+// and by package collectives. Only Sync waits.
 type Engine interface {
 	NewStream() (Stream, error)
 	CloseStream(Stream) error
@@ -126,72 +128,74 @@ type Engine interface {
 	// peers that it maps, registered host memory.
 	Copy(s Stream, dst, src uintptr, bytes uint64) error
 
-	// Write enqueues the store of a word, visible to everybody after all that was
-	// enqueued before it: how a copy engine signals.
+	// Write enqueues the store of a word, which becomes visible to everybody after
+	// everything that was enqueued before it: this is how a copy engine signals.
 	Write(s Stream, addr uintptr, value uint64) error
 
-	// Query reports how far a stream is. The error is that of the device, which
-	// stays.
+	// Query reports the state of a stream. An error is that of the device, and is
+	// permanent.
 	Query(s Stream) (StreamState, error)
 
-	// Sync waits until the stream is idle. It ends when the kernels do: an abort
-	// ends theirs.
+	// Sync waits until the stream is idle. An abort ends the kernels, and with them the
+	// wait.
 	Sync(s Stream) error
 }
 
-// Flusher is what an Engine offers besides if adapters of a network may write memory
-// of its device.
+// Flusher is an optional interface of an Engine, for devices whose memory network
+// adapters may write.
 //
 // Implemented by the devices of gpu/cuda. Called by framework/comm, for transports
-// whose signals come through memory of the host.
+// whose signals come through host memory.
 type Flusher interface {
-	// FlushWrites returns when kernels see what adapters had written before the call,
-	// as a completion on the host tells; at once where hardware orders that itself.
-	// ErrUnsupported: the device can do neither.
+	// FlushWrites returns when kernels see everything that adapters wrote before the call,
+	// as known to the host by a completion. It returns at once where hardware keeps that
+	// order by itself. ErrUnsupported: the device can do neither.
 	FlushWrites() error
 }
 
-// HostMapper is what a Device offers besides if the processor can store into its memory.
+// HostMapper is an optional interface of a Device, for devices into whose memory the
+// processor can store.
 //
-// Implemented by the devices of gpu/cuda, where there is GDRCopy. Called by framework/comm,
-// for words that the host raises and kernels poll.
+// Implemented by the devices of gpu/cuda, where there is GDRCopy. Called by
+// framework/comm, for words that the host raises and kernels poll.
 type HostMapper interface {
-	// MapForHost maps memory that Alloc has made, for stores of the host. The view is to be
-	// closed before the memory is. ErrUnavailable, ErrUnsupported: there is no way to it.
+	// MapForHost maps memory that Alloc has made, for stores of the host. The view must be
+	// closed before the memory is. ErrUnavailable, ErrUnsupported: the memory cannot be
+	// mapped.
 	MapForHost(m Memory) (HostView, error)
 }
 
-// HostView is memory of a device as the host stores into it. The host does not load from
-// it: over the bus that takes a microsecond.
+// HostView is memory of a device into which the host stores. The host does not load
+// from it: over the bus a load takes a microsecond.
 type HostView interface {
-	// Store stores the word at an address of the memory, as kernels see it and a multiple
-	// of 8. When it returns the word is on its way, which nothing holds up; kernels see all of it
-	// or nothing. It does not allocate.
+	// Store stores a word at an address of the memory as kernels see it, a multiple of 8.
+	// When it returns, the word is on its way and nothing delays it; kernels see all of
+	// the word or nothing. It does not allocate.
 	Store(addr uintptr, value uint64) error
 
-	// Settle returns when what was stored before has arrived.
+	// Settle returns when everything that was stored before has arrived.
 	Settle() error
 
 	// Close unmaps the memory. Nobody may be in another method.
 	Close() error
 }
 
-// Marker is what an Engine offers besides if streams of it can wait for each other.
+// Marker is an optional interface of an Engine whose streams can wait for each other.
 //
 // Implemented by the devices of gpu/cuda. Called by package collectives.
 type Marker interface {
 	NewMark() (Mark, error)
 }
 
-// Mark is a point in a stream. While a stream is captured, its marks join other
-// streams to the capture.
+// Mark is a point in a stream. While a stream is captured, its marks let other streams
+// join the capture.
 type Mark interface {
 	Record(Stream) error // marks what is enqueued so far
 	Wait(Stream) error   // what is enqueued later waits for what was marked
 	Close() error
 }
 
-// StreamState says how far a stream is.
+// StreamState is the state of a stream.
 type StreamState uint8
 
 // States of a stream.
@@ -201,7 +205,7 @@ const (
 	StreamCapturing                    // what is enqueued is recorded into a graph
 )
 
-// Bytes views host-accessible memory as a slice. It must not be used after the
+// Bytes returns host-accessible memory as a slice, which must not be used after the
 // memory is closed.
 func Bytes(m Memory) []byte {
 	addr := m.Addr() // read as a pointer: the memory is not Go's, and does not move
