@@ -1,9 +1,9 @@
-// Package compare sets what we do against what others do on the same machine, in the
-// same run. The commands compare-mpi, compare-tcp and compare-verbs are made of it.
+// Package compare compares our times with those of other programs on the same machine,
+// in the same run. The commands compare-mpi, compare-tcp and compare-verbs use it.
 //
-// The two sides run alternately, several times each, so that whatever else the
-// machine does meets both. For each point the ratio is the median of our values over
-// the median of theirs. Ratios are combined by their geometric mean.
+// The two sides run alternately, several times each, so that other work of the machine
+// affects both. For each point the ratio is the median of our values over the median of
+// theirs. Ratios are combined by their geometric mean.
 package compare
 
 import (
@@ -57,7 +57,7 @@ func (t Times) Add(output []byte) error {
 	return lines.Err()
 }
 
-// Line is the verdict on one point.
+// Line is the result for one point.
 type Line struct {
 	Key
 	Ours, Theirs float64 // medians over the runs
@@ -103,7 +103,8 @@ func Compare(ours, theirs Times, order ...string) ([]Line, error) {
 	return lines, nil
 }
 
-// Mean is the geometric mean of the ratios of one collective, or of all for "".
+// Mean returns the geometric mean of the ratios of one collective, or of all
+// collectives for "".
 func Mean(lines []Line, collective string) float64 {
 	var ratios []float64
 	for _, l := range lines {

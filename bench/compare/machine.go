@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine says when and where numbers are taken. What cannot be found out is "unknown": it
-// stops no comparison.
+// Machine says when and where numbers were taken. What cannot be found out is
+// "unknown", which stops no comparison.
 type Machine struct {
 	Date, CPU, Kernel string
 	CPUs              int
 }
 
-// Here describes this machine, now.
+// Here returns the description of this machine, now.
 func Here() Machine {
 	m := Machine{Date: time.Now().UTC().Format("2006-01-02"), CPUs: runtime.NumCPU(), Kernel: "unknown"}
 	info, _ := os.ReadFile("/proc/cpuinfo")

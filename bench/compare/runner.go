@@ -139,7 +139,7 @@ func portable(out []byte) []byte {
 // limit is far above what any run takes: only a hang reaches it.
 const limit = 10 * time.Minute
 
-// Output runs commands at the same time, and returns what they print. When one fails, the
+// Output runs commands at the same time, and returns what they print. If one fails, the
 // others are ended.
 func Output(ctx context.Context, commands ...[]string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -162,7 +162,7 @@ func Output(ctx context.Context, commands ...[]string) ([]byte, error) {
 	return slices.Concat(outs...), errors.Join(failed...)
 }
 
-// Command is one that gets time to end its ranks before it is killed.
+// Command returns a command that gets time to end its ranks before it is killed.
 func Command(ctx context.Context, command []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

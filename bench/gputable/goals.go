@@ -20,7 +20,7 @@ func column(bytes int64) (int, bool) {
 	return 0, false
 }
 
-// Goal returns what is aimed at, if something is.
+// Goal returns the goal of a point, if it has one.
 func (out *Results) Goal(p Point) (float64, bool) {
 	i, ok := column(p.Bytes)
 	list := goals[p.Collective]

@@ -1,6 +1,6 @@
 // Package gputable turns what bench measured on GPUs into tables: medians over
-// processes, beside NCCL in the same runs and beside what is aimed at. The input is
-// JSON lines of mscclpp-run bench, as many runs as there are; see scripts/gpu-test.sh.
+// processes, compared with NCCL in the same runs and with the goals. The input is JSON
+// lines of mscclpp-run bench, of any number of runs; see scripts/gpu-test.sh.
 package gputable
 
 import (
@@ -26,7 +26,7 @@ const (
 	Eager             // without a graph
 )
 
-// Mode is a kind of measurement, of which a table has columns.
+// Mode is a kind of measurement; tables have columns for it.
 type Mode struct {
 	How        How
 	Registered bool
@@ -39,9 +39,9 @@ type Point struct {
 	Bytes      int64
 }
 
-// Cell is what was measured of a point in one mode: medians over the processes, the
-// better of in place and out of place for each side. Of the places only those count
-// that the peer was measured in, if it was in any.
+// Cell is the result for a point in one mode: medians over the processes, and for each
+// side the better of in place and out of place. If the peer was measured, only
+// placements in which it was measured count.
 type Cell struct {
 	Ours, Peer float64 // µs; Peer is NaN where there is none
 	Algorithm  string  // of Ours
@@ -165,7 +165,7 @@ func least(values ...float64) float64 {
 	return best
 }
 
-// Cell returns what was measured of a point.
+// Cell returns the result for a point.
 func (out *Results) Cell(p Point, m Mode) (Cell, bool) {
 	c, ok := out.cells[p][m]
 	return c, ok

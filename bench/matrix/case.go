@@ -1,6 +1,6 @@
-// Package matrix checks collectives over everything that can be combined:
-// collective × type × reduction × size × in or out of place × algorithm × kind of
-// buffer × alignment × root. It is behind the verb check of mscclpp-run.
+// Package matrix checks collectives over everything that can be combined: collective ×
+// type × reduction × size × in or out of place × algorithm × kind of buffer × alignment
+// × root. It implements the verb check of mscclpp-run.
 package matrix
 
 import (

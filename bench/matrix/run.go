@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Observer is told what happens, on rank 0 alone. Both may be nil.
+// Observer is notified of progress, on rank 0 only. Both functions may be nil.
 type Observer struct {
 	Starting func(n, of int, c Case)
 	Failed   func(c Case, why string)

@@ -16,11 +16,11 @@ type Tier struct {
 	All   []int64
 }
 
-// Tiers are in order of patience. Sizes are those of the larger buffer in bytes, rounded
-// up to whole elements, and chosen around what implementations do differently:
-// nothing, one element, less than one vector, packets, the thresholds of the
-// selector, many chunks. Most are odd. Large ones cost time in the reference and
-// differ in nothing that small ones do not show but the number of chunks.
+// Tiers are the tiers of check, the quickest first. Sizes are those of the larger
+// buffer in bytes, rounded up to whole elements. They are chosen around what
+// implementations do differently: nothing, one element, less than one vector, packets,
+// the thresholds of the selector, many chunks. Most are odd. Large sizes cost time in
+// the reference, and show nothing that small ones do not except the number of chunks.
 var Tiers = []Tier{
 	{Name: "quick", Pairs: []int64{0, 1, 60, 1000, 4097, 33333, 262144}},
 	{Name: "full", All: []int64{0, 1, 60, 1000, 16387}, Pairs: []int64{65537, 1<<20 + 24, 9<<20 + 5}},
@@ -140,7 +140,7 @@ func (sp *space) allowed(v []int) bool {
 	return sp.support.Runs(sp.decode(v))
 }
 
-// Room is the size of a buffer in which every case fits.
+// Room returns the size of a buffer in which every case fits.
 func Room(cases []Case, ranks int) int64 {
 	room := int64(0)
 	for _, c := range cases {

@@ -56,8 +56,8 @@ func (l *Library) Version() string {
 	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
 }
 
-// Device is what NCCL needs of the device that it works on: a thread whose current
-// device it is.
+// Device is what NCCL needs of the device that it works on: a thread for which the
+// device is the current one.
 type Device interface {
 	// Bound runs f on a thread for which the device is the current one.
 	Bound(f func() error) error
@@ -149,8 +149,8 @@ func (p *Peer) register(buffer unsafe.Pointer, bytes int) error {
 	return nil
 }
 
-// Release closes the windows. Memory of the next collective that is measured may lie at
-// the same addresses, and NCCL knows windows by address.
+// Release closes the windows. Memory of the next collective that is measured may have
+// the same addresses, and NCCL identifies windows by address.
 func (p *Peer) Release() error {
 	return p.dev.Bound(func() error { p.closeWindows(); return nil })
 }
@@ -184,7 +184,7 @@ var types = map[device.DataType]C.int{
 
 var ops = map[device.Op]C.int{device.Sum: 0, device.Prod: 1, device.Max: 2, device.Min: 3, device.Avg: 4}
 
-// Supports says whether NCCL has the call at all.
+// Supports reports whether NCCL has the call.
 func (p *Peer) Supports(c *bench.Call) bool {
 	_, kind := kinds[c.Collective]
 	_, typed := types[c.Type]

@@ -46,7 +46,7 @@ type Writer interface {
 	Close() error
 }
 
-// JSON writes one object a line.
+// JSON writes one object per line.
 func JSON(w io.Writer) Writer { return &lines{json.NewEncoder(w)} }
 
 type lines struct{ *json.Encoder }

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Table writes rows under the headings of nccl-tests, in its column order, so that
-// eyes and scripts that know those find their way. One run measures one of the two
-// placements; the other reads N/A.
+// Table writes rows under the headings of nccl-tests, in its column order, for readers
+// and scripts that know those. One run measures one of the two placements; the columns
+// of the other say N/A.
 func Table(w io.Writer) Writer { return &table{w: w} }
 
 type table struct {

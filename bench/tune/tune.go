@@ -1,10 +1,10 @@
-// Package tune finds out which algorithm is fastest on this machine, by measuring,
-// and writes it down as rows of the table collectives.table.
+// Package tune determines by measurement which algorithm is fastest on this machine,
+// and writes the result as rows of the table collectives.table.
 //
-// For every collective, kind of buffers and size it measures every algorithm that
-// can serve the call, briefly; on GPUs the best of them with other numbers of blocks
-// and threads, too; and then those that came close to the best for longer. A point
-// for which the time runs out yields no row.
+// For every collective, kind of buffers and size it briefly measures every algorithm
+// that can serve the call; on GPUs it also measures the best of them with other numbers
+// of blocks and threads. Then it measures for longer those that came close to the best.
+// A point for which the time runs out yields no row.
 package tune
 
 import (
@@ -30,7 +30,8 @@ type Row struct {
 	TimeUS float64 // at MaxBytes
 }
 
-// Choice is what a call is made with. Blocks and Threads of 0 leave it to the library.
+// Choice is the algorithm and the launch shape of a call. Blocks and Threads of 0 leave
+// the number to the library.
 type Choice struct {
 	Algorithm       string
 	Blocks, Threads int
@@ -68,14 +69,14 @@ const (
 	keep     = 1.02 // times the best: the winner of the size before stays, so that noise makes no rows
 )
 
-// Result is what was found, and what was not.
+// Result is what Run found, and how many points it skipped.
 type Result struct {
 	Rows    []Row
 	Skipped int // points for which there was no time
 }
 
 // Run measures. Every rank calls it with equal options and receives the same rows.
-// On rank 0 starting is told of each point before it begins; it may be nil.
+// Starting is called on rank 0 before each point; it may be nil.
 func Run(ctx context.Context, g Group, o Options, starting func(c bench.Collective, bytes int64)) (Result, error) {
 	t := &tuner{ctx: ctx, g: g, o: o, end: time.Now().Add(o.Budget)}
 	if t.o.Blocks == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 )
 
-// YAML writes rows as a configuration file, under comments that say where they are
+// YAML writes rows as a configuration file, after comments that say where they come
 // from.
 func YAML(w io.Writer, rows []Row, about ...string) error {
 	var b strings.Builder

@@ -1,6 +1,6 @@
-// Package manifest writes what other engines need to start a job: a batch script for
-// Slurm, and objects for Kubernetes, where the user hands them in. It talks to none of
-// them.
+// Package manifest writes the files with which other engines start a job: a batch
+// script for Slurm, and objects for Kubernetes. The user submits them; the package does
+// not talk to the engines.
 package manifest
 
 import (
@@ -36,7 +36,7 @@ type Job struct {
 	MasterPort int    // 0 = the engine's or mscclpp-run's choice
 }
 
-// Kinds lists what can be written.
+// Kinds lists the kinds of manifest that Write can write.
 func Kinds() []string { return []string{"sbatch", "jobset", "mpijob", "lws"} }
 
 //go:embed templates
@@ -120,12 +120,12 @@ func (j *Job) check() error {
 	return nil
 }
 
-// Agent is the command that starts the ranks of a host.
+// Agent returns the command that starts the ranks of a host.
 func (j Job) Agent() []string {
 	return append([]string{j.Run, "--nproc-per-node", j.Ranks}, j.rest()...)
 }
 
-// Rank is the command of a rank that the engine starts.
+// Rank returns the command of a rank that the engine starts.
 func (j Job) Rank() []string { return append([]string{j.Run}, j.rest()...) }
 
 // rest is what follows. Two dashes keep a program with the name of a verb a program.
@@ -137,7 +137,7 @@ func (j Job) rest() []string {
 	return append(out, j.Args...)
 }
 
-// World is the number of all ranks, where it is known.
+// World returns the number of all ranks, where it is known.
 func (j Job) World() int { return j.ranks() * j.Hosts }
 
 // ranks is the number of ranks of each host, or 0 where it is not known.
@@ -162,7 +162,7 @@ func (j Job) EnvNames() []string {
 // SecretFile is where containers find the secret.
 const SecretFile = "/etc/mscclpp/secret"
 
-// SecretFile is the constant, for templates.
+// SecretFile returns the constant SecretFile, for templates.
 func (j Job) SecretFile() string { return SecretFile }
 
 // yaml writes a text so that YAML reads the same one, whatever is in it: JSON is YAML.

@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
-// Agent is the end of the conversation on a remote host.
+// Agent is the remote host's side of the connection.
 type Agent struct {
 	In  io.Reader
 	Out io.Writer

@@ -121,9 +121,9 @@ func (h *hosts) add(word, slots string) error {
 	return nil
 }
 
-// Spread returns the number of ranks of each host. Total is the number of all, or 0;
-// each the number on every host, or 0. Without both every host takes its slots. Hosts
-// that get none are at the end of the list.
+// Spread returns the number of ranks of each host. Total is the number of all ranks, or
+// 0; each is the number on every host, or 0. If both are 0, every host gets as many
+// ranks as it has slots. Hosts without ranks are at the end of the list.
 func Spread(list []Host, total, each int) ([]int, error) {
 	out := make([]int, len(list))
 	said, slots := 0, 0

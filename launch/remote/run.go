@@ -40,8 +40,8 @@ type Job struct {
 	Signals <-chan os.Signal
 }
 
-// Run starts a job and returns when it has ended everywhere. The error is for what
-// kept it from being started.
+// Run starts a job and returns when it has ended everywhere. The error says why the job
+// could not be started.
 func Run(ctx context.Context, j Job) (launch.Result, error) {
 	r := &run{Job: j, events: make(chan event, 64), done: make(chan struct{}), result: launch.Result{Rank: -1}}
 	defer close(r.done)

@@ -1,11 +1,11 @@
 // Package cuda is an NVIDIA GPU as a device, through the driver's library, which is
-// opened at run time: nothing of the vendor's is needed to build, and a machine
-// without a driver answers with an error that says so.
+// opened at run time. Nothing of the vendor's is needed to build, and on a machine
+// without a driver the error says so.
 //
 // A device works in its primary context, as PyTorch and the vendor's runtime do, so
-// that memory and streams can be handed to and fro. Every call sets that context
-// first and restores what it found: the thread that a goroutine runs on does not
-// matter. Calls that allocate, load or wait do not disturb streams that other
+// that memory and streams can be exchanged with them. Every call sets that context
+// first and restores the previous one afterwards, so it does not matter on which thread
+// a goroutine runs. Calls that allocate, load or wait do not disturb streams that other
 // threads capture into graphs, in any capture mode.
 package cuda
 

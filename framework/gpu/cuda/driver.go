@@ -79,7 +79,7 @@ func dlopen(path string) (*C.cuda_api, error) {
 	return api, nil
 }
 
-// Count says how many devices are visible: CUDA_VISIBLE_DEVICES may hide some.
+// Count returns how many devices are visible; CUDA_VISIBLE_DEVICES may hide some.
 // ErrUnavailable: there is no driver, or it finds no device.
 func Count() (int, error) {
 	d, err := openDriver()
