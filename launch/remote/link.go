@@ -200,11 +200,11 @@ type tail struct {
 }
 
 func (w *tail) Write(p []byte) (int, error) {
+	if w.isLive() {
+		return w.to.Write(p) // without the lock: who asks for the last line does not wait for a reader
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.live {
-		return w.to.Write(p)
-	}
 	w.text = append(w.text, p...)
 	w.text = w.text[max(0, len(w.text)-4096):]
 	return len(p), nil
