@@ -119,7 +119,8 @@ func (p *process) awaitEnd() {
 		case err != nil || info.Code != stopped:
 			return
 		default:
-			p.log.log.Warn("plugin is stopped: what is asked of it waits until it gets SIGCONT", "path", p.path, "pid", pid)
+			// In the background: the death of the plugin is seen even if nobody reads the log.
+			go p.log.log.Warn("plugin is stopped: what is asked of it waits until it gets SIGCONT", "path", p.path, "pid", pid)
 			_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // or the same stop is seen again
 		}
 	}
