@@ -148,6 +148,19 @@ func orphan(how *syscall.SysProcAttr, env []string) {
 	fmt.Println("pid", p.Pid)
 }
 
+// begin runs a job beside the test, which gets its result.
+func begin(ctx context.Context, t *testing.T, j Job) <-chan Result {
+	done := make(chan Result, 1)
+	go func() {
+		r, err := Run(ctx, j)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- r
+	}()
+	return done
+}
+
 // nestedLauncher is a launcher in a process of its own, to be killed.
 func nestedLauncher() {
 	job := helper(1, os.Getenv("NESTED"))

@@ -103,6 +103,12 @@ func TestKilledLauncherLeavesNothing(t *testing.T) {
 	if len(h) < 2+2*4+2 {
 		t.Fatalf("%d processes were seen, expected at least 12", len(h))
 	}
+	killed(t, c, h)
+}
+
+// killed kills a launcher and expects that nothing is left.
+func killed(t *testing.T, c *exec.Cmd, h handles) {
+	t.Helper()
 	for pid := range h { // one each cannot be found by mark or group; see below
 		if !marked(pid) && !inGroupOf(pid, h) {
 			unmarked(t, pid, h)
@@ -140,15 +146,7 @@ func TestKilledSupervisorIsReplaced(t *testing.T) {
 		runtime.Gosched()
 	}
 	h.add(t, second)
-	for pid := range h {
-		if !marked(pid) && !inGroupOf(pid, h) {
-			unmarked(t, pid, h)
-		}
-	}
-	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	h.gone(t, 5*time.Second)
+	killed(t, c, h)
 }
 
 // So has one that was killed before the job began.

@@ -191,14 +191,7 @@ func TestNobodyReads(t *testing.T) {
 			signals := make(chan os.Signal, 1)
 			j.Stdout, j.Stderr, j.Signals = io.Discard, io.Discard, signals
 			prepare(&j, to)
-			done := make(chan Result, 1)
-			go func() {
-				r, err := Run(t.Context(), j)
-				if err != nil {
-					t.Error(err)
-				}
-				done <- r
-			}()
+			done := begin(t.Context(), t, j)
 			<-to.began
 			signals <- syscall.SIGTERM
 			select {

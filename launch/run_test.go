@@ -73,14 +73,7 @@ func TestStoppedRankIsNamed(t *testing.T) {
 	report := newText()
 	j := helper(2, "stopped", "CULPRIT=1")
 	j.Report, j.Stdout, j.Stderr = report, io.Discard, io.Discard
-	done := make(chan Result, 1)
-	go func() {
-		r, err := Run(t.Context(), j)
-		if err != nil {
-			t.Error(err)
-		}
-		done <- r
-	}()
+	done := begin(t.Context(), t, j)
 	report.await(t, "\n", 1)
 	var pid int
 	if _, err := fmt.Sscanf(report.String(), "mscclpp-run: rank 1 (pid %d) is stopped by signal 19 (SIGSTOP)", &pid); err != nil {
@@ -126,14 +119,7 @@ func TestStubbornRankIsKilledAfterGrace(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := newText()
 	j.Stdout, j.Stderr = out, out
-	done := make(chan Result, 1)
-	go func() {
-		r, err := Run(ctx, j)
-		if err != nil {
-			t.Error(err)
-		}
-		done <- r
-	}()
+	done := begin(ctx, t, j)
 	out.await(t, "ready", 2)
 	cancel()
 	out.await(t, "got terminated", 2)

@@ -55,8 +55,7 @@ func (w *watch) look() []exit {
 		// The package unix names the first three words only; the layout of the others
 		// for SIGCHLD is the same on all 64-bit Linux: pid, uid, status from byte 16.
 		status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24))
-		const exited, dumped, stopped = 1, 3, 5 // CLD_EXITED, CLD_DUMPED, CLD_STOPPED
-		if err == nil && info.Code == stopped {
+		if err == nil && info.Code == supervise.Stopped {
 			if !p.stopped {
 				fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) is stopped by signal %d (%s): the others wait for it until it gets SIGCONT\n",
 					w.job.Place.First+p.local, p.pid, status, unix.SignalName(syscall.Signal(status)))
@@ -66,7 +65,7 @@ func (w *watch) look() []exit {
 		}
 		p.ended = true
 		w.alive--
-		out = append(out, exit{p: p, code: int(status), signal: info.Code != exited, dumped: info.Code == dumped})
+		out = append(out, exit{p: p, code: int(status), signal: info.Code != supervise.Exited, dumped: info.Code == supervise.Dumped})
 	}
 	return out
 }

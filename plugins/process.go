@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
 // drainBound is how long the output of a dead plugin is still read: a process that
@@ -109,14 +110,13 @@ func (p *process) run(started chan<- error) {
 // so is the group's. It tells when somebody stops the process, since calls then wait for it
 // in silence.
 func (p *process) awaitEnd() {
-	const stopped = 5 // CLD_STOPPED
 	pid := p.cmd.Process.Pid
 	for {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil || info.Code != stopped:
+		case err != nil || info.Code != supervise.Stopped:
 			return
 		default:
 			// In the background: the death of the plugin is seen even if nobody reads the log.

@@ -125,25 +125,35 @@ func TestManyPutsOnCUDA(t *testing.T) {
 	})
 }
 
+// waitInVain has a kernel of each rank wait when rank 1 ends the communicator. wait returns what
+// became of this rank's.
+func waitInVain(ctx context.Context, p *player) (wait func() error, err error) {
+	_, _, ports, err := portsOf(ctx, p.Communicator)
+	if err != nil {
+		return nil, err
+	}
+	wait, err = p.play(ctx, ports[1-p.Rank()].Handle(), actor.Step{Op: actor.PortWait})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Barrier(ctx); err != nil && framework.PeerOf(err) != 1 { // the end may overtake it
+		return nil, err
+	}
+	if p.Rank() == 1 {
+		p.Abort(&framework.Error{Op: "test", Peer: 1, Err: framework.ErrInvalid})
+	}
+	<-p.Done()
+	return wait, nil
+}
+
 // A kernel that waits for what never comes leaves when the communicator is aborted,
 // and tells what it waited for.
 func TestAbortOnCUDA(t *testing.T) {
 	cudaJob(t, 2, func(ctx context.Context, p *player) error {
-		_, _, ports, err := portsOf(ctx, p.Communicator)
+		wait, err := waitInVain(ctx, p)
 		if err != nil {
 			return err
 		}
-		wait, err := p.play(ctx, ports[1-p.Rank()].Handle(), actor.Step{Op: actor.PortWait})
-		if err != nil {
-			return err
-		}
-		if err := p.Barrier(ctx); err != nil && framework.PeerOf(err) != 1 { // the end may overtake it
-			return err
-		}
-		if p.Rank() == 1 {
-			p.Abort(&framework.Error{Op: "test", Peer: 1, Err: framework.ErrInvalid})
-		}
-		<-p.Done()
 		start := time.Now()
 		err = wait()
 		if took := time.Since(start); took > 2*time.Second {

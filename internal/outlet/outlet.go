@@ -132,15 +132,15 @@ func Lost(err error) bool {
 	return err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed)
 }
 
-// lastBound is how long output may wait for a reader once a job has to end.
-const lastBound = time.Second
+// ReaderBound is how long output may wait for a reader once a job has to end.
+const ReaderBound = time.Second
 
 // stopSelf stops the process until it is told to go on.
 var stopSelf = supervise.StopSelf
 
 // Patience returns what is closed when nobody waits any more for those who read the
-// output of a job: lastBound after somebody has asked it to end, which told says has been
-// so before, and lastBound after they last took some of it. Without that a pager may take
+// output of a job: ReaderBound after somebody has asked it to end, which told says has been
+// so before, and ReaderBound after they last took some of it. Without that a pager may take
 // its time.
 func Patience(ctx context.Context, told bool, signals <-chan os.Signal, took <-chan struct{}) (over <-chan struct{}, enough func()) {
 	life, enough := context.WithCancel(context.Background())
@@ -158,14 +158,14 @@ func Patience(ctx context.Context, told bool, signals <-chan os.Signal, took <-c
 				return
 			}
 		}
-		timer := time.NewTimer(lastBound)
+		timer := time.NewTimer(ReaderBound)
 		defer timer.Stop()
 		for life.Err() == nil {
 			select {
 			case <-timer.C:
 				enough()
 			case <-took:
-				timer.Reset(lastBound)
+				timer.Reset(ReaderBound)
 			case <-life.Done():
 			}
 		}
@@ -173,11 +173,11 @@ func Patience(ctx context.Context, told bool, signals <-chan os.Signal, took <-c
 	return life.Done(), enough
 }
 
-// Say writes a last word, and waits at most lastBound until it was taken.
+// Say writes a last word, and waits at most ReaderBound until it was taken.
 func Say(to io.Writer, format string, args ...any) {
 	o := New()
 	fmt.Fprintf(o.To(to), format, args...)
-	over, enough := context.WithTimeout(context.Background(), lastBound)
+	over, enough := context.WithTimeout(context.Background(), ReaderBound)
 	defer enough()
 	_ = o.Flush(over.Done())
 }

@@ -107,14 +107,14 @@ func TestPatienceWithWhoReads(t *testing.T) {
 			select {
 			case <-over:
 				t.Fatal("the reader was not waited for")
-			case <-time.After(lastBound - time.Millisecond):
+			case <-time.After(ReaderBound - time.Millisecond):
 				took <- struct{}{}
 			}
 		}
 		last := time.Now()
 		<-over
-		if waited := time.Since(last); waited != lastBound {
-			t.Errorf("waited %v, expected %v", waited, lastBound)
+		if waited := time.Since(last); waited != ReaderBound {
+			t.Errorf("waited %v, expected %v", waited, ReaderBound)
 		}
 	})
 }

@@ -36,6 +36,14 @@ func KillChildren(bound time.Duration) {
 	}
 }
 
+// How a child has changed, as the Code of what Waitid tells: CLD_EXITED, CLD_DUMPED and
+// CLD_STOPPED, which the package unix does not name.
+const (
+	Exited  = 1
+	Dumped  = 3
+	Stopped = 5
+)
+
 // Reap reaps one child.
 func Reap(pid int) {
 	for {

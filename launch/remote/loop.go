@@ -51,7 +51,7 @@ func (r *run) loop(ctx context.Context) {
 			events = nil // hosts wait, signals do not
 			if r.told && !waits {
 				waits = true
-				patience.Reset(lastBound)
+				patience.Reset(outlet.ReaderBound)
 			}
 		}
 		select {

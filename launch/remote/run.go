@@ -81,7 +81,7 @@ type run struct {
 	err    error
 	out    *outlet.Outlet
 	told   bool // somebody wants the job to end
-	unread bool // and who reads the output has taken nothing for lastBound
+	unread bool // and who reads the output has taken nothing for outlet.ReaderBound
 	missed bool // output that came meanwhile
 }
 
@@ -379,7 +379,7 @@ func (r *run) hangUp() {
 
 const (
 	killBound = 6 * time.Second // for agents whose ranks were killed
-	lastBound = time.Second     // for those that have nothing left to do, and for readers once the job has to end
+	lastBound = time.Second     // for those that have nothing left to do
 )
 
 // quote makes a word of a shell's command line.

@@ -18,7 +18,7 @@ import (
 func gdrcopy(t *testing.T) (calls func() []string) {
 	t.Helper()
 	if open(t, 0); !isEmulated() {
-		t.Skip("needs the emulated driver: a machine with GDRCopy has it for all tests")
+		t.Skip("needs emulated GPUs: the stand-in for GDRCopy maps the memory of no other")
 	}
 	t.Setenv(EnvGDRCopy, emulated.GDRCopy(os.Getenv(EnvLibrary)))
 	calls = emulated.GDRCopyCalls(t)
