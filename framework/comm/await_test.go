@@ -55,8 +55,9 @@ func TestAwaitEnds(t *testing.T) {
 		}
 		return c.Barrier(ctx)
 	})
+	meet := meeting(2)
 	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, _ *comm.Memory) error {
-		if err := c.Barrier(ctx); err != nil {
+		if err := meet(ctx); err != nil {
 			return err
 		}
 		if c.Rank() == 1 {

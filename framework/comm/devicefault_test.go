@@ -22,13 +22,14 @@ import (
 func TestCopyEngineThatFails(t *testing.T) {
 	var broken sync.WaitGroup
 	broken.Add(1)
+	meet := meeting(2)
 	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
 		_, _, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
 		}
 		ch := ports[1-c.Rank()]
-		if err := c.Barrier(ctx); err != nil {
+		if err := meet(ctx); err != nil {
 			return err
 		}
 		class := framework.ErrPeer // told by the other
@@ -54,6 +55,7 @@ func TestCopyEngineThatFails(t *testing.T) {
 
 // Kernels that push see, in memory of their device, that the proxy has died.
 func TestKernelsSeeADeadCopier(t *testing.T) {
+	meet := meeting(2)
 	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
 		_, _, ports, err := portsOf(ctx, c)
 		if err != nil {
@@ -61,7 +63,7 @@ func TestKernelsSeeADeadCopier(t *testing.T) {
 		}
 		h := ports[1-c.Rank()].Handle()
 		word := dev.Word(h.Fifo.Error &^ 7)
-		if err := c.Barrier(ctx); err != nil {
+		if err := meet(ctx); err != nil {
 			return err
 		}
 		if n := atomic.LoadUint64(word); n != 0 {
@@ -85,12 +87,13 @@ func TestKernelsSeeADeadCopier(t *testing.T) {
 // A copy engine that stands still, with more to do than it has room for, does not
 // keep a failed communicator from being closed.
 func TestCloseAfterAbortIsBounded(t *testing.T) {
+	meet := meeting(2)
 	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
 		_, _, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
 		}
-		if err := c.Barrier(ctx); err != nil {
+		if err := meet(ctx); err != nil {
 			return err
 		}
 		h := ports[1-c.Rank()].Handle()
@@ -134,8 +137,8 @@ func TestRingsOfADeviceComeAndGo(t *testing.T) {
 		}
 		if n, s := dev.Mappings()-before, dev.Streams(); n != channels+1+2+2*2 || s != 2*2 {
 			// the peer's memory for each, its counters, the tokens of both, and two rings with
-			// their heads; for the
-			// peer, and for the communicator, a stream for copies and one for words behind them
+			// their heads; for the peer, and for the communicator, a stream for copies and one
+			// for words behind them
 			return fmt.Errorf("%d mappings and %d streams for %d channels", n, s, channels)
 		}
 		for _, ch := range []*comm.PortChannel{all[0], all[channels-1]} { // of different rings

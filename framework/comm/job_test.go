@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +73,24 @@ func (g *rig) run(t *testing.T, f func(ctx context.Context, c *comm.Communicator
 		}
 		return errors.Join(err, closeAll())
 	})
+}
+
+// meeting returns what n ranks call to wait for each other, once. Where a rank ends the
+// job next, the communicator's own barrier will not do: the end may overtake it.
+func meeting(n int32) func(ctx context.Context) error {
+	var here atomic.Int32
+	all := make(chan struct{})
+	return func(ctx context.Context) error {
+		if here.Add(1) == n {
+			close(all)
+		}
+		select {
+		case <-all:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // each runs f as all ranks, without a communicator.
