@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"errors"
+	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -91,6 +93,18 @@ func TestLoadRefuses(t *testing.T) {
 	_, err := d.Load([]byte(testPTX + "\n.visible .const .align 4 .u32 mscclpp_abi = 77;\n"))
 	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "cuda:0 load: invalid: image of ABI 77: expected 1; build it again") {
 		t.Errorf("%v: expected ErrInvalid with both ABIs", err)
+	}
+	own, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	takes := "expected PTX or a binary for " + d.Info().Archs[0]
+	if _, err := d.Load(own); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "cuda:0 load: invalid: image for EM_") || !strings.Contains(err.Error(), takes) {
+		t.Errorf("%v: expected ErrInvalid that says what the image is for, and %q", err, takes)
+	}
+	newer := regexp.MustCompile(`\.target sm_\d+`).ReplaceAllString(testPTX, ".target sm_120")
+	if _, err := d.Load([]byte(newer)); isEmulated() && (err == nil || !strings.Contains(err.Error(), takes)) {
+		t.Errorf("an image for another GPU: %v: expected %q", err, takes)
 	}
 	for name, image := range map[string]string{
 		"unknown instruction": strings.Replace(testPTX, "cvt.u64.u32", "frobnicate.u64.u32", 1),

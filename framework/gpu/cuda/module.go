@@ -5,9 +5,12 @@ package cuda
 import "C"
 
 import (
+	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -42,6 +45,9 @@ func (d *Device) load(image []byte) (*Module, error) {
 	if len(image) == 0 {
 		return nil, fmt.Errorf("%s load: %w: empty image: expected PTX or a binary for %s", d.info.Device, framework.ErrInvalid, d.info.Name)
 	}
+	if err := d.checkMachine(image); err != nil {
+		return nil, fmt.Errorf("%s load: %w", d.info.Device, err)
+	}
 	if err := checkABI(image); err != nil {
 		return nil, fmt.Errorf("%s load: %w", d.info.Device, err)
 	}
@@ -51,9 +57,27 @@ func (d *Device) load(image []byte) (*Module, error) {
 	if st.code != C.CUDA_SUCCESS {
 		err := d.drv.fail("load", d.index, C.GoString(st.call), int(st.code))
 		err.Log = C.GoString(&log[0])
+		if err.Code == C.CUDA_ERROR_INVALID_IMAGE || err.Code == C.CUDA_ERROR_NO_BINARY_FOR_GPU {
+			return nil, fmt.Errorf("%w: expected %s", err, d.loadable())
+		}
 		return nil, err
 	}
 	return m, nil
+}
+
+// loadable says what the device takes.
+func (d *Device) loadable() string {
+	return "PTX or a binary for " + strings.Join(d.info.Archs, " or ")
+}
+
+// checkMachine refuses what was built for a processor, or for another maker's GPU: of
+// that the driver says no more than that it is invalid.
+func (d *Device) checkMachine(image []byte) error {
+	f, err := elf.NewFile(bytes.NewReader(image))
+	if err == nil && f.Machine != elf.EM_CUDA {
+		return fmt.Errorf("%w: image for %v: expected %s", framework.ErrInvalid, f.Machine, d.loadable())
+	}
+	return nil // PTX, or for the driver to judge
 }
 
 var abiWord = lazy.Regexp(`\bmscclpp_abi = (\d+);`)

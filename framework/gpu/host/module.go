@@ -113,11 +113,12 @@ var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AA
 // check refuses what the dynamic linker would crash on: it maps segments without
 // asking whether the file is long enough.
 func check(image []byte) error {
+	want := machines[runtime.GOARCH]
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
-		return fmt.Errorf("%w: not a shared object: %w", framework.ErrInvalid, err)
+		return fmt.Errorf("%w: not a shared object for %v, or cut off: %w", framework.ErrInvalid, want, err)
 	}
-	if want := machines[runtime.GOARCH]; f.Type != elf.ET_DYN || f.Class != elf.ELFCLASS64 || f.Machine != want {
+	if f.Type != elf.ET_DYN || f.Class != elf.ELFCLASS64 || f.Machine != want {
 		return fmt.Errorf("%w: %v %v for %v: expected a shared object for %v", framework.ErrInvalid, f.Class, f.Type, f.Machine, want)
 	}
 	size := uint64(len(image))

@@ -130,7 +130,7 @@ func TestLoadRefuses(t *testing.T) {
 		want  string
 	}{
 		{"empty", nil, "not a shared object"},
-		{"text", []byte("#!/bin/sh\n"), "not a shared object"},
+		{"text", []byte("#!/bin/sh\n"), "not a shared object for EM_"},
 		{"half", good[:len(good)/2], "not a shared object"},
 		{"no ABI", missing, "mscclpp_abi"},
 		{"other ABI", other, "ABI 77: expected 1"},
