@@ -224,7 +224,8 @@ type Launch struct {
 	// and to report it before they are ended.
 	Linger Duration `config:"linger"`
 
-	// Grace is the time between asking a rank to end (SIGTERM) and killing it.
+	// Grace is the time between asking a rank to end (SIGTERM) and killing it. After a
+	// failure, closing takes a rank at most a fifth of it where a plugin does not answer.
 	Grace Duration `config:"grace"`
 }
 

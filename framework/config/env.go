@@ -16,6 +16,10 @@ import (
 // transports an underscore stands for a hyphen.
 const Prefix = "MSCCLPP_"
 
+// EnvWarned lists variables that somebody was warned of, separated by commas: mscclpp-run
+// sets it for the ranks, which do not repeat the warnings.
+const EnvWarned = "MSCCLPP_WARNED"
+
 // reserved are names with our prefix that are not configuration.
 var reserved = map[string]bool{
 	"MSCCLPP_CONFIG":       true, // path of the job file
@@ -23,6 +27,7 @@ var reserved = map[string]bool{
 	"MSCCLPP_LISTEN_FD":    true, // listener that rank 0 inherits
 	"MSCCLPP_JOB_ID":       true, // name of a job, the same on all hosts
 	"MSCCLPP_LAUNCH_ID":    true, // marks the processes of one mscclpp-run
+	EnvWarned:              true,
 	"MSCCLPP_HOME":         true, // where the headers are, for scripts
 	"MSCCLPP_CUDA_LIBRARY": true, // which NVIDIA driver library to open
 	"MSCCLPP_NCCL_LIBRARY": true, // which NCCL to compare with
@@ -68,9 +73,9 @@ func EnvName(key string) string {
 
 // readEnviron reads the environment layer as a raw tree of strings. It returns the
 // variable of each key, and a warning for each name with our prefix that means
-// nothing.
-func readEnviron(environ []string) (map[string]any, map[string]string, []string, error) {
-	from, warnings := map[string]string{}, []string{}
+// nothing, by name; it is empty for names that somebody was warned of.
+func readEnviron(environ []string) (tree map[string]any, from, warnings map[string]string, err error) {
+	from, warnings = map[string]string{}, map[string]string{}
 	direct := map[string]string{} // keys set under their own name
 	flat := map[string]string{}   // variables of MSCCL++ that set keys
 	for _, e := range environ {
@@ -80,8 +85,21 @@ func readEnviron(environ []string) (map[string]any, map[string]string, []string,
 			}
 		}
 	}
+	told := map[string]bool{}
+	for _, e := range environ {
+		if names, ok := strings.CutPrefix(e, EnvWarned+"="); ok {
+			for name := range strings.SplitSeq(names, ",") {
+				told[name] = true
+			}
+		}
+	}
+	warn := func(name, format string, args ...any) {
+		if warnings[name] = ""; !told[name] {
+			warnings[name] = "environment variable " + name + " " + fmt.Sprintf(format, args...)
+		}
+	}
 	k := koanf.New(delimiter)
-	err := k.Load(env.Provider(delimiter, env.Opt{
+	err = k.Load(env.Provider(delimiter, env.Opt{
 		Prefix:      Prefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, value string) (string, any) {
@@ -95,9 +113,9 @@ func readEnviron(environ []string) (map[string]any, map[string]string, []string,
 			old, known := flatNames[name]
 			switch {
 			case !known:
-				warnings = append(warnings, fmt.Sprintf("environment variable %s is not known%s", name, didYouMean(nearestVariable(name))))
+				warn(name, "is not known%s", didYouMean(nearestVariable(name)))
 			case len(old.keys) == 0:
-				warnings = append(warnings, fmt.Sprintf("environment variable %s has no effect: %s", name, old.note))
+				warn(name, "has no effect: %s", old.note)
 			default:
 				flat[name] = value
 			}
@@ -107,14 +125,13 @@ func readEnviron(environ []string) (map[string]any, map[string]string, []string,
 	for _, name := range slices.Sorted(maps.Keys(flat)) {
 		for _, key := range flatNames[name].keys {
 			if own := direct[key]; own != "" {
-				warnings = append(warnings, fmt.Sprintf("environment variable %s is ignored: %s is set", name, own))
+				warn(name, "is ignored: %s is set", own)
 			} else if err == nil {
 				from[key] = name
 				err = k.Set(strings.ReplaceAll(key, ".", delimiter), flatNames[name].value(flat[name]))
 			}
 		}
 	}
-	sort.Strings(warnings)
 	return k.Raw(), from, warnings, err
 }
 

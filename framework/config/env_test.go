@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,22 @@ func TestUnknownVariablesOnlyWarn(t *testing.T) {
 		if !strings.Contains(all, want) {
 			t.Errorf("warnings %q, expected %q", all, want)
 		}
+	}
+}
+
+// Ranks do not repeat what mscclpp-run has said, and say what they alone see.
+func TestVariablesThatSomebodyWasWarnedOf(t *testing.T) {
+	all := []string{"MSCCLPP_TYPO=1", "MSCCLPP_SLIP=1", "NCCL=1"}
+	launcher := load(t, Sources{Environ: all})
+	if len(launcher.Warnings) != 2 || !slices.Equal(launcher.Warned, []string{"MSCCLPP_SLIP", "MSCCLPP_TYPO"}) {
+		t.Errorf("warnings %q of %q", launcher.Warnings, launcher.Warned)
+	}
+	all = append(all, EnvWarned+"="+strings.Join(launcher.Warned, ","))
+	if e := load(t, Sources{Environ: all}); len(e.Warnings) != 0 || len(e.Warned) != 2 {
+		t.Errorf("a rank repeats %q, and passes on %q", e.Warnings, e.Warned)
+	}
+	if e := load(t, Sources{Environ: append(all, "MSCCLPP_LAPSE=1")}); len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "MSCCLPP_LAPSE is not known") {
+		t.Errorf("a rank says %q of a variable of its own", e.Warnings)
 	}
 }
 

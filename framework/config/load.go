@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -81,6 +82,7 @@ func Standard(job string, flags []Setting) Sources {
 type Effective struct {
 	Config
 	Warnings []string // names in the environment that mean nothing
+	Warned   []string // those names, with those that somebody was warned of before; see EnvWarned
 	origins  map[string]Origin
 }
 
@@ -168,7 +170,12 @@ func (l *loader) environment(environ []string) error {
 	if err != nil {
 		return fmt.Errorf("environment: %w", err)
 	}
-	l.eff.Warnings = warnings
+	for _, name := range slices.Sorted(maps.Keys(warnings)) {
+		l.eff.Warned = append(l.eff.Warned, name)
+		if text := warnings[name]; text != "" {
+			l.eff.Warnings = append(l.eff.Warnings, text)
+		}
+	}
 	return l.add(tree, true, func(p []string) Origin {
 		for ; len(p) > 0; p = p[:len(p)-1] {
 			if name := from[dotted(p)]; name != "" {
