@@ -190,6 +190,7 @@ func (j *Job) start(ctx context.Context, wanted string, getenv func(string) stri
 		Transports: inUse(j.transports),
 		Facts:      facts,
 		Deadline:   uint64(cfg.Comm.Deadline),
+		Grace:      time.Duration(cfg.Launch.Grace),
 		Log:        log,
 	}); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -25,7 +26,7 @@ type Job struct {
 
 	// Rendezvous is how the ranks find each other; its zero value leaves it to them.
 	UniqueID string
-	Listener *os.File // inherited by rank 0, named by MSCCLPP_LISTEN_FD; closed here once rank 0 has it
+	Listener *os.File // inherited by rank 0, named by MSCCLPP_LISTEN_FD; shut down when that ends, closed with the job
 
 	Stdin  *os.File // for the first rank of the job; nil = none
 	Stdout io.Writer
@@ -77,6 +78,14 @@ type Result struct {
 	Code   int    // exit code for the launcher: 0, that of the first failure, 128+n, or 1 if output was lost
 	Rank   int    // that failed first; -1 if none
 	Signal string // that ended it, "" if it exited
+}
+
+// hangUp ends the listener of a rank 0 that has ended, also in processes that it left
+// behind. Otherwise ranks would get a connection there that nobody answers.
+func (j *Job) hangUp() {
+	if j.Listener != nil {
+		_ = syscall.Shutdown(int(j.Listener.Fd()), syscall.SHUT_RDWR)
+	}
 }
 
 func (j *Job) validate() error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -212,6 +213,49 @@ func TestRank0InheritsTheListener(t *testing.T) {
 	if got, err := io.ReadAll(read); string(got) != "from rank 0\n" || err != nil {
 		t.Errorf("through the inherited descriptor came %q, %v", got, err)
 	}
+}
+
+// The end of rank 0 is the end of its listener, even if it leaves behind a process that
+// inherited it: otherwise others would wait there for an answer.
+func TestListenerEndsWithRank0(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := helper(2, "")
+	if j.Listener, err = l.(*net.TCPListener).File(); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	if j.Path, err = exec.LookPath("sh"); err != nil {
+		t.Fatal(err)
+	}
+	j.Args = []string{"sh", "-c", `test "$RANK" = 1 || { sleep 1000 & echo left; exit 0; }; exec sleep 1000`}
+	out := newText()
+	j.Stdout, j.Stderr, j.Report = out, out, out
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := begin(ctx, t, j)
+	out.await(t, "left", 1)
+	for start := time.Now(); ; {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+		if err == nil {
+			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("rank 0 has ended, and a connection to its listener waits")
+			}
+			_ = c.Close()
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Error("rank 0 has ended, and its listener takes connections")
+			break
+		}
+	}
+	cancel()
+	<-done
 }
 
 func TestProgramsThatDoNotStart(t *testing.T) {

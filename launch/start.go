@@ -63,9 +63,6 @@ func (w *watch) startAll(out *outputs) error {
 		if err != nil {
 			return fmt.Errorf("start rank %d: %w", w.job.Place.First+i, hinted(err, w.job.Path, w.job.Dir))
 		}
-		if w.job.Place.First+i == 0 && w.job.Listener != nil {
-			_ = w.job.Listener.Close() // a listener of ours would keep ranks waiting for a rank 0 that has gone
-		}
 		w.procs = append(w.procs, &process{local: i, pid: pid})
 		w.guard.add(pid)
 	}

@@ -65,6 +65,9 @@ func (w *watch) look() []exit {
 		}
 		p.ended = true
 		w.alive--
+		if w.job.Place.First+p.local == 0 {
+			w.job.hangUp()
+		}
 		out = append(out, exit{p: p, code: int(status), signal: info.Code != supervise.Exited, dumped: info.Code == supervise.Dumped})
 	}
 	return out
@@ -217,6 +220,9 @@ func (w *watch) clean() {
 		if p.ended {
 			supervise.Reap(p.pid)
 		}
+	}
+	if w.job.Listener != nil {
+		_ = w.job.Listener.Close()
 	}
 	close(w.threadDone)
 	// The supervisor is a child too. Once it is gone, one system call tells that

@@ -219,6 +219,7 @@ func TestDeath(t *testing.T) {
 			v.nothingLeft(t, pids)
 		})
 	}
+	t.Run("plugin stopped", func(t *testing.T) { stoppedPlugin(t, i) })
 	t.Run("launcher", func(t *testing.T) {
 		v := startVictim(t, i)
 		pids := v.family()
@@ -235,6 +236,24 @@ func TestDeath(t *testing.T) {
 		<-v.ended
 		v.nothingLeft(t, pids)
 	})
+}
+
+// A rank whose plugin does not answer any more says why it ends before it is killed.
+func stoppedPlugin(t *testing.T, i installed) {
+	v := startVictim(t, i)
+	pids := append(v.family(), v.launcher.Process.Pid)
+	syscall.Kill(v.plugins[1], syscall.SIGSTOP)
+	v.launcher.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-v.ended:
+	case <-time.After(setUpBound):
+		t.Fatal("the job did not end")
+	}
+	said := strings.Count(v.stderr.String(), "mscclpp-run: bench allreduce of 1M")
+	if said != 4 || strings.Contains(v.stderr.String(), "was killed by") {
+		t.Errorf("%d of 4 ranks said why they end:\n%s", said, v.stderr.String())
+	}
+	v.nothingLeft(t, pids)
 }
 
 // A rank that dies before it has joined is noticed by those that wait for it.

@@ -184,6 +184,9 @@ func (a *app) additions() (env []string, err error) {
 	if dir := plugins.BuiltInDir(); dir != "" {
 		env = append(env, plugins.EnvBuiltIn+"="+dir)
 	}
+	if a.effective != nil && len(a.effective.Warned) > 0 {
+		env = append(env, config.EnvWarned+"="+strings.Join(a.effective.Warned, ","))
+	}
 	if a.opts.configFile != "" {
 		env = append(env, "MSCCLPP_CONFIG="+a.opts.configFile)
 	}

@@ -244,6 +244,16 @@ func TestUnderAnEngine(t *testing.T) {
 	}
 }
 
+// What the launcher warns of it passes on, so that the ranks do not repeat it.
+func TestWarningsArePassedOn(t *testing.T) {
+	c := command(t, "-n", "2", "sh", "-c", "echo $MSCCLPP_WARNED")
+	c.Env = append(c.Env, "MSCCLPP_TYPO=1", "MSCCLPP_SLIP=1")
+	code, out, errs := runs(c)
+	if code != 0 || out != strings.Repeat("MSCCLPP_SLIP,MSCCLPP_TYPO\n", 2) || strings.Count(errs, "is not known") != 2 {
+		t.Errorf("code %d, %q, %s", code, out, errs)
+	}
+}
+
 func TestRendezvousOfIPv6(t *testing.T) {
 	for endpoint, want := range map[string]string{"fe80::1": "fe80::1 29400\n", "[fe80::1]": "fe80::1 29400\n", "[fe80::1]:5": "fe80::1 5\n"} {
 		code, out, errs := runs(command(t, "--nnodes", "2", "--node-rank", "1", "--rendezvous", endpoint, "-n", "1", "sh", "-c", "echo $MASTER_ADDR $MASTER_PORT"))

@@ -5,18 +5,89 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// maxHandshakes is how many connections may be in their handshake at once. Who
-// opens more, without proving anything, waits; so do others, but not for long.
+// maxHandshakes is how many connections may be in their handshake at once.
 const maxHandshakes = 1024
+
+// proofBound is how long a connection is left alone that has not proved anything while
+// others wait for its place. A rank proves itself within milliseconds.
+const proofBound = 500 * time.Millisecond
+
+// strangers are connections that have not proved anything yet, oldest first.
+type strangers struct {
+	mu   sync.Mutex
+	list []stranger
+}
+
+type stranger struct {
+	conn  *net.TCPConn
+	since time.Time
+}
+
+func (s *strangers) enter(c *net.TCPConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, stranger{c, time.Now()})
+}
+
+// leave takes a connection off the list, and reports whether it was there.
+func (s *strangers) leave(c *net.TCPConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.list, func(x stranger) bool { return x.conn == c })
+	if i >= 0 {
+		s.list = slices.Delete(s.list, i, i+1)
+	}
+	return i >= 0
+}
+
+// drop closes the oldest if it has been there for proofBound. It returns when to try
+// again: whoever comes next is that old then.
+func (s *strangers) drop() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 0 {
+		return proofBound
+	}
+	if left := proofBound - time.Since(s.list[0].since); left > 0 {
+		return left
+	}
+	_ = s.list[0].conn.Close()
+	s.list = slices.Delete(s.list, 0, 1)
+	return proofBound
+}
+
+// place waits for one of the slots. Who takes one and proves nothing gives it up to those
+// that come later, so that ranks get in whoever else knocks.
+func (t *TCP) place(slots chan<- struct{}) bool {
+	for {
+		select {
+		case slots <- struct{}{}:
+			return true
+		default:
+		}
+		timer := time.NewTimer(t.strangers.drop())
+		select {
+		case slots <- struct{}{}:
+			timer.Stop()
+			return true
+		case <-timer.C:
+		case <-t.life.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
 
 // accept takes connections of other ranks until the listener is closed.
 func (t *TCP) accept() {
-	slots := make(chan struct{}, maxHandshakes)
+	slots := make(chan struct{}, t.cfg.handshakes)
 	for {
 		c, err := t.listener.AcceptTCP()
 		switch {
@@ -24,6 +95,7 @@ func (t *TCP) accept() {
 			return
 		case err != nil:
 			// Out of descriptors, for example. Others may be closed soon.
+			t.strangers.drop()
 			t.cfg.Log.Warn("bootstrap: cannot accept connections", "error", err)
 			timer := time.NewTimer(50 * time.Millisecond)
 			select {
@@ -35,14 +107,14 @@ func (t *TCP) accept() {
 			}
 		}
 		_ = c.SetKeepAlive(false)
-		select {
-		case slots <- struct{}{}:
-		case <-t.life.Done():
+		if !t.place(slots) {
 			_ = c.Close()
 			return
 		}
+		t.strangers.enter(c)
 		t.work.Go(func() {
 			defer func() { <-slots }()
+			defer t.strangers.leave(c)
 			t.welcome(c)
 		})
 	}
@@ -52,7 +124,7 @@ func (t *TCP) accept() {
 func (t *TCP) welcome(conn *net.TCPConn) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	stop := context.AfterFunc(t.life, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	h, proved, err := t.call.accept(conn)
+	h, proved, err := t.call.accept(conn, func() bool { return t.strangers.leave(conn) })
 	stop()
 	claim := framework.NoPeer
 	if h.version != 0 { // else it was not understood

@@ -65,6 +65,9 @@ type Config struct {
 	// patience.
 	late time.Duration
 
+	// handshakes is how many connections may be in theirs at once; tests have fewer.
+	handshakes int
+
 	// addresses are those of this host; tests have others.
 	addresses func() ([]net.Addr, error)
 
@@ -96,6 +99,9 @@ func (c *Config) complete() (identity, error) {
 	}
 	if c.late == 0 {
 		c.late = lateTimeout
+	}
+	if c.handshakes == 0 {
+		c.handshakes = maxHandshakes
 	}
 	if c.addresses == nil {
 		c.addresses = net.InterfaceAddrs

@@ -59,7 +59,7 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 	start, pause := time.Now(), 5*time.Millisecond
 	var last error
 	for {
-		refused := 0
+		refused, noRoute := 0, 0
 		for _, at := range candidates {
 			conn, err := t.connect(ctx, at, purposeCheckIn, 0)
 			if err == nil {
@@ -72,11 +72,14 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 			if !retry(err) {
 				return failed(err)
 			}
-			if errors.Is(err, syscall.ECONNREFUSED) {
+			switch {
+			case errors.Is(err, syscall.ECONNREFUSED):
 				refused++
+			case errors.Is(err, syscall.ENETUNREACH): // of a family that this host does not have, for example
+				noRoute++
 			}
 		}
-		if refused == len(candidates) && t.cfg.ID.isListening() {
+		if refused > 0 && refused+noRoute == len(candidates) && t.cfg.ID.isListening() {
 			return failed(fmt.Errorf("rank 0 does not listen at %s any more, where it listened before this unique id was given out: it has failed, or the job has ended (a process joins a job once; its communicators are split for more): %w", where, last))
 		}
 		timer := time.NewTimer(pause)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -206,8 +207,9 @@ func (c call) refused(r refusal, by, size int) error {
 
 // accept performs the handshake as the one who listened. It returns what the
 // other end claims even with an error, for reports; after an error the claim is
-// not proved, unless proved says so.
-func (c call) accept(conn io.ReadWriter) (h hello, proved bool, err error) {
+// not proved, unless proved says so. Once the other end has proved itself, and before it
+// hears that it has, stays decides whether the connection goes on; nil: it does.
+func (c call) accept(conn io.ReadWriter, stays func() bool) (h hello, proved bool, err error) {
 	first := make([]byte, helloSize)
 	if _, err := io.ReadFull(conn, first[:6]); err != nil {
 		return h, false, unanswered(err)
@@ -250,6 +252,8 @@ func (c call) accept(conn io.ReadWriter) (h hello, proved bool, err error) {
 	switch {
 	case !hmac.Equal(proof, c.prove("client", first, second)):
 		final[0], err = byte(refusedSecret), fmt.Errorf("%w: wrong secret: whoever claims to be rank %d does not know it", framework.ErrInvalid, h.from)
+	case stays != nil && !stays():
+		return h, false, unanswered(net.ErrClosed)
 	case h.size != uint32(c.size):
 		proved = true
 		final[0], err = byte(refusedSize), fmt.Errorf("%w: rank %d expects a job of %d ranks, rank %d expects %d: expected the same numbers of hosts and ranks everywhere", framework.ErrInvalid, h.from, h.size, c.rank, c.size)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -211,6 +212,30 @@ func TestRootHasGone(t *testing.T) {
 		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("%s: after %v, expected at once", name, took)
 		}
+	}
+}
+
+// Of several addresses of rank 0 some may belong to networks that this host does not have.
+func TestRootHasGoneFromAllAddresses(t *testing.T) {
+	t.Parallel()
+	l, id, err := Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	at := id.Addresses()[0]
+	noRoute := netip.MustParseAddrPort("127.255.255.255:9") // the kernel does not connect to a broadcast address
+	if id, err = NewUniqueID(at, noRoute); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Join(bounded(t, 20*time.Second), Config{Rank: 1, Size: 2, ID: id.Listening()})
+	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not listen at "+at.String()+" or "+noRoute.String()+" any more"); err != nil {
+		t.Error(err)
+	}
+	// One that was never promised to listen may only be late.
+	_, err = Join(bounded(t, 300*time.Millisecond), Config{Rank: 1, Size: 2, ID: id})
+	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not answer"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -25,7 +25,7 @@ func Listen(ctx context.Context, address string) (*net.TCPListener, UniqueID, er
 		_ = l.Close()
 		return nil, UniqueID{}, err
 	}
-	return l, id.listening(), nil
+	return l, id.Listening(), nil
 }
 
 func listen(ctx context.Context, family Family, address string) (*net.TCPListener, error) {

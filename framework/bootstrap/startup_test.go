@@ -119,6 +119,90 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	}
 }
 
+// Nor when many knock, say nothing, and stay: those that have been there for long make
+// room for others.
+func TestSilentStrangersMakeRoom(t *testing.T) {
+	t.Parallel()
+	l, id, err := Listen(context.Background(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const slots, knocks = 8, 20
+	for range knocks {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	start := time.Now()
+	joined := make(chan error, 2)
+	for r := range 2 {
+		c := Config{Rank: r, Size: 2, ID: id, handshakes: slots}
+		if r == 0 {
+			c.Listener = l
+		}
+		go func() {
+			b, err := Join(bounded(t, 3*handshakeTimeout), c)
+			if err == nil {
+				defer b.Close()
+			}
+			joined <- err
+		}()
+	}
+	for range 2 {
+		if err := <-joined; err != nil {
+			t.Error(err)
+		}
+	}
+	if took := time.Since(start); took > handshakeTimeout/2 {
+		t.Errorf("the ranks met after %v: expected that %d strangers hold %d places for %v each at most", took, knocks, slots, proofBound)
+	}
+}
+
+// Who is dropped for others is not told that it is in: it would take the end of the
+// connection for the death of the other end.
+func TestDroppedStrangerIsNotWelcome(t *testing.T) {
+	l, err := listen(t.Context(), AnyFamily, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s strangers
+	s.enter(conn)
+	if left := s.drop(); left <= 0 || left > proofBound || !s.leave(conn) {
+		t.Errorf("a stranger that has just come was dropped, or is to be in %v", left)
+	}
+	s.list = []stranger{{conn, time.Now().Add(-proofBound)}}
+	s.drop()
+	if s.leave(conn) {
+		t.Error("a stranger that was dropped may stay")
+	}
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("%v: expected that the connection was closed", err)
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	go func() {
+		_, _, _ = (call{size: 2}).accept(b, func() bool { return false })
+		_ = b.Close()
+	}()
+	_ = a.SetDeadline(time.Now().Add(10 * time.Second))
+	if err := (call{rank: 1, size: 2}).dial(a, purposeCheckIn, 0); !retry(err) {
+		t.Errorf("%v: expected an end of the conversation that is worth another attempt", err)
+	}
+}
+
 func TestDuplicateRank(t *testing.T) {
 	_, errs := tryJoin(t, 3, 10*time.Second, func(c *Config) {
 		c.Size = 4 // rank 3 never comes, so the job cannot be complete before
@@ -166,7 +250,7 @@ func TestUnknownVersions(t *testing.T) {
 		x, _ := decodeAnswer(reply)
 		got <- x
 	}()
-	_, proved, err := (call{size: 2}).accept(b)
+	_, proved, err := (call{size: 2}).accept(b, nil)
 	if err := wantError(err, framework.ErrPeer, framework.NoPeer, "version 99", fmt.Sprint("version ", wireVersion)); err != nil || proved {
 		t.Error(err, proved)
 	}

@@ -36,13 +36,14 @@ type TCP struct {
 	counts counters
 	fds    *descriptors // nil when descriptors cannot travel
 
-	listener *net.TCPListener
-	self     entry
-	root     netip.Addr             // where rank 0 was reached
-	verdict  atomic.Pointer[notice] // how the job ended
-	waiting  atomic.Pointer[string]
-	visits   chan visit // on rank 0: ranks that check in
-	lobby    *lobby
+	listener  *net.TCPListener
+	strangers strangers
+	self      entry
+	root      netip.Addr             // where rank 0 was reached
+	verdict   atomic.Pointer[notice] // how the job ended
+	waiting   atomic.Pointer[string]
+	visits    chan visit // on rank 0: ranks that check in
+	lobby     *lobby
 
 	life context.Context // ends with Close
 	end  context.CancelFunc

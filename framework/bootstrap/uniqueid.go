@@ -62,7 +62,9 @@ func (id UniqueID) sealed() UniqueID {
 	return id
 }
 
-func (id UniqueID) listening() UniqueID {
+// Listening returns the id with the promise that rank 0 has listened at its addresses
+// since before anybody got it: ranks that are refused there do not try again.
+func (id UniqueID) Listening() UniqueID {
 	id[6] |= idListening
 	return id.sealed()
 }

@@ -48,7 +48,7 @@ func listen(ctx context.Context, s *Spec, getenv func(string) string) (*os.File,
 		return nil, meeting{}, err
 	}
 	file, err := l.(*net.TCPListener).File()
-	return file, meeting{UniqueID: id.String(), MasterAddr: reach[0].String()}, err
+	return file, meeting{UniqueID: id.Listening().String(), MasterAddr: reach[0].String()}, err
 }
 
 // addresses finds those under which other hosts reach this one, best first.

@@ -57,6 +57,9 @@ func TestMeetingPoint(t *testing.T) {
 	if err != nil || len(id.Addresses()) != 1 || id.Addresses()[0].Addr().String() != "127.0.0.1" || m.MasterAddr != "127.0.0.1" {
 		t.Fatalf("%v, %+v, %v", id.Addresses(), m.MasterAddr, err)
 	}
+	if id != id.Listening() {
+		t.Error("the id does not say that a refused connection there is final")
+	}
 	busy := &Spec{At: "127.0.0.1"}
 	busy.Place.MasterPort = int(id.Addresses()[0].Port())
 	if _, _, err := listen(t.Context(), busy, variables()); !errors.Is(err, framework.ErrUnavailable) {

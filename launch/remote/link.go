@@ -42,6 +42,9 @@ type link struct {
 	hello   Hello
 	greeted bool
 	ended   bool // the agent has sent its end, or never will
+
+	ranks string // of the host, for a message
+	left  bool   // they ended with code 0 before anybody asked them to
 }
 
 // dial starts ssh. Everything that comes of it, its failure included, comes as events.

@@ -61,7 +61,10 @@ func (r *run) loop(ctx context.Context) {
 		case <-patience.C:
 			r.unread = true
 		case e := <-events:
+			l := r.links[e.host]
+			before := l.ended
 			failed, lost := r.handle(e)
+			l.left = l.left || !before && l.ended && !failed && !asked
 			switch {
 			case asked || r.alive == 0:
 			case lost:
@@ -92,6 +95,13 @@ func (r *run) loop(ctx context.Context) {
 			terminate()
 		case <-deadline.C:
 			next()
+		}
+	}
+	if r.known() && !r.told {
+		for _, l := range r.links {
+			if l.left { // one that left too early is what the others fail of
+				fmt.Fprintf(r.Report, "mscclpp-run: host %s: %s had ended with code 0\n", l.host.Name, l.ranks)
+			}
 		}
 	}
 	if !gaveUp {

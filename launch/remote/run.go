@@ -205,6 +205,10 @@ func (r *run) start(ctx context.Context) error {
 		if len(body) > maxFrame {
 			return invalid("arguments and environment of %d bytes: expected at most %d", len(body), maxFrame)
 		}
+		l.ranks = fmt.Sprintf("rank %d", p.First)
+		if p.Local > 1 {
+			l.ranks = fmt.Sprintf("ranks %d to %d", p.First, p.First+p.Local-1)
+		}
 		l.send(kindSpec, body)
 		r.alive++
 		if spec.Listen {

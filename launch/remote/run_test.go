@@ -106,6 +106,9 @@ func ranks(kind, name, command string, s Spec, out *frames) int {
 		return done(127, "program nosuch: expected it on every host")
 	case "fails":
 		_ = out.value(kindFailed, launch.Result{Code: 3, Rank: p.First})
+	case "falls":
+		_ = out.value(kindFailed, launch.Result{Code: 3, Rank: p.First})
+		return done(3, "")
 	case "breaks":
 		_ = out.write(kindFailed, []byte("?"))
 	case "good", "greets", "newer", "gpus":
@@ -340,6 +343,26 @@ func TestHostsThatFail(t *testing.T) {
 				t.Errorf("%v: expected %q", err, c.err)
 			}
 		})
+	}
+}
+
+// A host whose ranks left too early with code 0 has not failed, but the others fail of
+// it: it is named, unless it ended because it was asked to.
+func TestFailureNamesHostsThatLeftBefore(t *testing.T) {
+	for first, want := range map[string]string{
+		"good.a":   "mscclpp-run: host good.a: ranks 0 to 1 had ended with code 0\n",
+		"spills.a": "",
+	} {
+		j, x := over(t, first, "falls.b")
+		if want != "" {
+			j.Spec.Linger = 20 * time.Second // it ends by itself, though perhaps after the other
+		}
+		if result, err := Run(within(t), *j); err != nil || result.Code != 3 {
+			t.Errorf("%s: %+v, %v", first, result, err)
+		}
+		if got := x.report.String(); strings.Contains(got, "had ended") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: report %q, expected %q", first, got, want)
+		}
 	}
 }
 
