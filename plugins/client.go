@@ -3,6 +3,8 @@ package plugins
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,6 +78,16 @@ func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
+}
+
+// Process says which process the plugin is, and whether somebody has stopped it.
+func (c *Client) Process() string {
+	text := fmt.Sprintf("process %d, %s", c.PID(), c.spec.Path)
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID()))
+	if _, state, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(state, "T") {
+		text += ", which is stopped"
+	}
+	return text
 }
 
 func (c *Client) name() string {

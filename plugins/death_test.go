@@ -117,6 +117,14 @@ func TestStoppedPlugin(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "the plugin has not answered for ") {
 		t.Errorf("%v: does not say who is late", err)
 	}
+	// Nor is a call without a deadline that somebody ends.
+	enough := errors.New("enough")
+	cut, end := context.WithCancelCause(t.Context())
+	time.AfterFunc(1100*time.Millisecond, func() { end(enough) })
+	_, err := c.Describe(cut)
+	if who := fmt.Sprintf("(process %d, %s, which is stopped)", c.PID(), spec.Path); !errors.Is(err, context.Canceled) || !errors.Is(err, enough) || errors.Is(err, framework.ErrPlugin) || !strings.Contains(err.Error(), "the plugin has not answered for 1.") || !strings.Contains(err.Error(), who) {
+		t.Errorf("%v: expected the cause, and %q", err, who)
+	}
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "plugin is stopped"); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log does not say that the plugin is stopped: %s", log)

@@ -113,7 +113,7 @@ func (ch *MemoryChannel) join(ctx context.Context, c *Communicator, m *Memory) e
 		Dst:       ch.remote.addr, Src: m.Addr(), Packets: m.Addr(),
 	}
 	if err := ch.begin(c, ch, m); err != nil {
-		undo(ch.remote.close)
+		c.undo(ch.remote.close)
 		return err
 	}
 	return nil

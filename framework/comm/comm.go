@@ -81,6 +81,12 @@ func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicato
 	if o.passed == nil {
 		o.passed = &passedOver{told: make(map[string]bool)}
 	}
+	if o.Grace == 0 {
+		o.Grace = closeTimeout
+	}
+	if o.ending == nil {
+		o.ending = &ending{}
+	}
 	c := &Communicator{
 		opts:    o,
 		boot:    boot,
@@ -262,7 +268,7 @@ func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte
 // Alloc. It is local: memory that peers have mapped stays valid for them. The caller's
 // work on a device must have ended (also after a failure); Settle waits for that. Close
 // itself waits for work that the communicator has given the device, for some seconds at
-// most. Closing twice is not an error.
+// most; after a failure for a part of Options.Grace. Closing twice is not an error.
 func (c *Communicator) Close() (err error) {
 	c.closed.Do(func() { err = c.close() }) // who comes second waits for the first
 	return err
@@ -272,7 +278,7 @@ func (c *Communicator) close() error {
 	c.closing()
 	c.setup.Lock()
 	defer c.setup.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
 	defer cancel()
 	var first error
 	keep := func(err error) {
@@ -297,7 +303,7 @@ func (c *Communicator) close() error {
 	if c.engine != nil {
 		keep(c.engine.Close())
 	}
-	keep(c.control.close())
+	keep(c.control.close(ctx))
 	if c.aborted() {
 		return nil // what failed was reported by Err; releasing is best effort then
 	}

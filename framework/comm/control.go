@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"unsafe"
@@ -50,7 +51,7 @@ func newControl(dev gpu.Device) (*control, error) {
 	ok := false
 	defer func() {
 		if !ok {
-			k.close()
+			_ = k.close(context.Background()) // nothing is registered
 		}
 	}()
 	hostDev, err := k.openHost()
@@ -156,7 +157,7 @@ func (k *control) clear(i int) {
 func (k *control) inboundAddr(i int) uintptr  { return k.inbound.Addr() + uintptr(i*semaphoreStride) }
 func (k *control) expectedAddr(i int) uintptr { return k.expected.Addr() + uintptr(i*semaphoreStride) }
 
-func (k *control) close() error {
+func (k *control) close(ctx context.Context) error {
 	var first error
 	keep := func(err error) {
 		if err != nil && first == nil {
@@ -168,7 +169,7 @@ func (k *control) close() error {
 		keep(t.close())
 	}
 	if k.inbound != nil {
-		keep(k.inbound.Close()) // with its registrations
+		keep(k.inbound.shut(ctx)) // with its registrations
 	}
 	for _, m := range []gpu.Memory{k.hostMap, k.expected, k.hostMem} {
 		if m != nil {

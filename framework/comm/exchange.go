@@ -60,7 +60,7 @@ func (c *Communicator) Exchange(ctx context.Context, m *Memory) (*Symmetric, err
 			err = s.begin(c, s, m)
 		}
 		if err != nil {
-			undo(s.release)
+			c.undo(s.release)
 			return err
 		}
 		c.buffers.add(s)
@@ -182,7 +182,7 @@ func (c *Communicator) counters(ctx context.Context, l *link, peer int) error {
 		return err
 	}
 	if r.bytes != c.control.inbound.Bytes() {
-		undo(r.close)
+		c.undo(r.close)
 		return &framework.Error{Op: "link", Peer: peer, Err: fmt.Errorf("%w: %d bytes of semaphores, expected %d", framework.ErrPeer, r.bytes, c.control.inbound.Bytes())}
 	}
 	l.inbox = r
@@ -236,7 +236,7 @@ func (c *Communicator) recvKey(ctx context.Context, l *link, peer int, own *Memo
 		return remote{}, &framework.Error{Op: "attach", Peer: peer, Err: err}
 	}
 	if len(p.mapped) != 1 || p.mapped[0] == nil || p.mapped[0].Bytes() < bytes {
-		undo(p.close)
+		c.undo(p.close)
 		return remote{}, &framework.Error{Op: "attach", Peer: peer, Err: fmt.Errorf("%w: %s did not map the %d bytes of the peer", framework.ErrPlugin, l.transport.Name, bytes)}
 	}
 	return remote{addr: p.mapped[0].Addr(), bytes: bytes, transport: l.transport, close: p.close}, nil

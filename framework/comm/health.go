@@ -16,6 +16,31 @@ import (
 // closeTimeout bounds what Close does in transports and proxies.
 const closeTimeout = 5 * time.Second
 
+// failedShare is the part of Options.Grace that all endings together have after a
+// failure: what else a rank does before it can say what went wrong takes time as well.
+const failedShare = 5
+
+// ending is when the endings of communicators that were made of each other have used
+// up their time.
+type ending struct {
+	mu sync.Mutex
+	by time.Time // zero: none has begun after a failure
+}
+
+// closeBound is how long an ending may take that begins now.
+func (c *Communicator) closeBound() time.Duration {
+	if !c.aborted() {
+		return closeTimeout
+	}
+	e := c.opts.ending
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.by.IsZero() {
+		e.by = time.Now().Add(min(closeTimeout, c.opts.Grace/failedShare))
+	}
+	return max(stuckTimeout, time.Until(e.by))
+}
+
 // health is the life of a communicator: running, then failed or closed.
 type health struct {
 	mu     sync.Mutex

@@ -176,7 +176,7 @@ func (c *Communicator) listen(ctx context.Context, k framework.Kind, ranks []int
 		})
 		if err == nil && (end.ID == 0 || k != framework.KindSwitch && len(end.Create) > 0) {
 			end.Address.Close()
-			undo(func(ctx context.Context) error { return t.Close(ctx, end.ID) })
+			c.undo(func(ctx context.Context) error { return t.Close(ctx, end.ID) })
 			err = fmt.Errorf("%w: %s answers with endpoint %d and %d objects", framework.ErrPlugin, t.Name, end.ID, len(end.Create))
 		}
 		if err != nil && ctx.Err() != nil {
@@ -238,7 +238,7 @@ func (c *Communicator) closeEndpoints(ends map[string]framework.Endpoint, chosen
 	for name, e := range ends {
 		if name != chosen {
 			e.Address.Close()
-			undo(func(ctx context.Context) error { return c.transport(name).Close(ctx, e.ID) })
+			c.undo(func(ctx context.Context) error { return c.transport(name).Close(ctx, e.ID) })
 		}
 	}
 }

@@ -3,6 +3,7 @@ package comm
 import (
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -22,7 +23,13 @@ type Options struct {
 	// waits in any case.
 	Deadline uint64
 
+	// Grace is how long whoever ends the job lets a rank live that was asked to end. After
+	// a failure Close keeps well below it, however many parts there are and whatever
+	// hangs, so that the rank can still say what went wrong. Default: 5 seconds.
+	Grace time.Duration
+
 	passed *passedOver // of the communicator that this one is made of; nil: it is made of none
+	ending *ending     // likewise
 }
 
 func (o *Options) check() error {

@@ -73,7 +73,13 @@ func (l *lifetime) end(self part, release func() error) error {
 const stuckTimeout = 100 * time.Millisecond
 
 // shutNow is how a Close without a context ends a part.
-func (l *lifetime) shutNow(p part) error { return l.shutWithin(closeTimeout, p) }
+func (l *lifetime) shutNow(p part) error {
+	bound := closeTimeout
+	if l.comm != nil {
+		bound = l.comm.closeBound()
+	}
+	return l.shutWithin(bound, p)
+}
 
 func (l *lifetime) shutWithin(bound time.Duration, p part) error {
 	if l.comm != nil && l.comm.stuck.Load() {

@@ -146,7 +146,7 @@ func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) 
 	}
 	defer func() {
 		if err != nil {
-			undo(func(ctx context.Context) error { return c.forwarding.unwatch(ctx, ch.watched) })
+			c.undo(func(ctx context.Context) error { return c.forwarding.unwatch(ctx, ch.watched) })
 		}
 	}()
 	if !ch.link.streamed {
@@ -181,7 +181,7 @@ func (ch *PortChannel) join(ctx context.Context, c *Communicator, open *Memory) 
 		}
 	}
 	if err != nil {
-		undo(ch.release)
+		c.undo(ch.release)
 		return &framework.Error{Op: opPortChannel, Peer: ch.pair.peer, Err: err}
 	}
 	return nil

@@ -210,7 +210,7 @@ func (p *proxyService) start(ctx context.Context, c *Communicator, t *Transport,
 			share.Close()
 		}
 		if err != nil {
-			undo(made.Stop)
+			c.undo(made.Stop)
 			return err
 		}
 		p.proxy = made

@@ -183,8 +183,8 @@ func (c *Communicator) hear(op string, ranks []int, said [][]byte, mine error) (
 
 // undo releases what a call that failed has made: in a context of its own, since
 // that of the call may be what ended it.
-func undo(release func(ctx context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+func (c *Communicator) undo(release func(ctx context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
 	defer cancel()
 	_ = release(ctx) // the call's own error is the one to report
 }

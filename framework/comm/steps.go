@@ -35,7 +35,7 @@ func (c *Communicator) perform(ctx context.Context, att framework.Attachment, sc
 	p.close = func(ctx context.Context) error { return p.release(ctx, sc.transport, att.ID) }
 	for i, s := range att.Steps {
 		if err := c.step(ctx, p, att, s, sc); err != nil {
-			undo(p.close)
+			c.undo(p.close)
 			return nil, fmt.Errorf("step %d of %d: %w", i+1, len(att.Steps), err)
 		}
 	}

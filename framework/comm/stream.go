@@ -77,7 +77,7 @@ func (c *Communicator) streamLink(ctx context.Context, l *link, peer int) error 
 		s.counters, _, err = c.tradeHandles(ctx, peer, own, c.control.inbound.Bytes())
 	}
 	if err != nil {
-		undo(func(ctx context.Context) error { return s.close(ctx, l.transport) })
+		c.undo(func(ctx context.Context) error { return s.close(ctx, l.transport) })
 		return err
 	}
 	l.stream = s

@@ -67,3 +67,30 @@ func (o *once) shut(ctx context.Context) error {
 		return ctx.Err()
 	})
 }
+
+// After a failure all endings together, of all communicators that were made of each other,
+// have a part of the time that whoever ends the job leaves a rank.
+func TestCloseAfterAFailure(t *testing.T) {
+	o := Options{Grace: 10 * time.Second, ending: &ending{}}
+	world, sub := &Communicator{opts: o}, &Communicator{opts: o}
+	s := &once{lifetime: lifetime{comm: world}}
+	if bound := world.closeBound(); bound != closeTimeout {
+		t.Errorf("before a failure %v, expected %v", bound, closeTimeout)
+	}
+	world.failed.Store(true)
+	sub.failed.Store(true)
+	start := time.Now()
+	first := world.closeBound()
+	if first > o.Grace/failedShare || first <= stuckTimeout {
+		t.Errorf("after a failure %v of %v", first, o.Grace)
+	}
+	o.ending.by = start.Add(stuckTimeout / 2) // as if the rest were used up
+	if err := s.shutNow(s); err == nil || time.Since(start) > first {
+		t.Errorf("%v after %v: expected that it waits no longer than the time that is left", err, time.Since(start))
+	}
+	for _, c := range []*Communicator{world, sub} {
+		if bound := c.closeBound(); bound > stuckTimeout {
+			t.Errorf("after the time is used up there is %v more", bound)
+		}
+	}
+}

@@ -40,7 +40,7 @@ func (c *Communicator) SwitchChannel(ctx context.Context, m *Memory) (*SwitchCha
 			}
 		}
 		if err != nil {
-			undo(g.close)
+			c.undo(g.close)
 		}
 		return err
 	})

@@ -100,6 +100,9 @@ type pair struct {
 // Gone implements wire.Life.
 func (p *pair) Gone() <-chan struct{} { return p.gone }
 
+// Process implements wire.Life.
+func (p *pair) Process() string { return "in this process" }
+
 // Err implements wire.Life.
 func (p *pair) Err() error { return framework.ErrClosed }
 

@@ -22,6 +22,10 @@ import (
 // cannot hold its host forever.
 const CallBound = 60 * time.Second
 
+// promptBound is how long a plugin may take until the end of a call is put down to it. A
+// call takes some milliseconds, unless it waits for a peer.
+const promptBound = time.Second
+
 // causeBound is how long a call that lost its connection waits for the cause.
 const causeBound = 100 * time.Millisecond
 
@@ -42,6 +46,7 @@ type Client struct {
 type Life interface {
 	Gone() <-chan struct{} // closed when the process is gone
 	Err() error            // why, then
+	Process() string       // which one it is, and its state
 }
 
 // NewClient makes a client. It closes none of its arguments.
@@ -128,11 +133,21 @@ func (c *Client) failed(ctx context.Context, r request, err error, trailer metad
 		if len(trailer.Get(FailureKey)) > 0 || r.endless {
 			break
 		}
-		// A deadline alone would not tell whose: that of a peer, or of the process beside.
-		return c.wrap(r.op, r.peer, fmt.Errorf("the plugin has not answered for %v: %w", took.Round(time.Millisecond), context.DeadlineExceeded))
+		return c.wrap(r.op, r.peer, c.late(took, context.DeadlineExceeded))
 	case codes.Unavailable, codes.Canceled, codes.Internal:
-		if len(trailer.Get(FailureKey)) > 0 || ctx.Err() != nil {
+		if len(trailer.Get(FailureKey)) > 0 {
 			break
+		}
+		if err := ctx.Err(); err != nil {
+			if took < promptBound || r.endless {
+				break
+			}
+			if cause := context.Cause(ctx); !errors.Is(cause, err) {
+				err = fmt.Errorf("%w: %w", err, cause)
+			} else {
+				err = cause
+			}
+			return c.wrap(r.op, r.peer, c.late(took, err))
 		}
 		// The connection broke. The cause of death is known in a moment.
 		err := fmt.Errorf("%w: connection lost: %s", framework.ErrPlugin, status.Convert(err).Message())
@@ -141,6 +156,12 @@ func (c *Client) failed(ctx context.Context, r request, err error, trailer metad
 		return c.wrap(r.op, r.peer, fmt.Errorf("%w: message exceeds %d MiB: %s", framework.ErrInvalid, MaxMessage>>20, status.Convert(err).Message()))
 	}
 	return c.wrap(r.op, r.peer, errorFrom(err, trailer))
+}
+
+// late is the error of a call that ended without an answer. What ended it alone would not
+// tell who is late: a peer, or the process beside.
+func (c *Client) late(took time.Duration, err error) error {
+	return fmt.Errorf("the plugin has not answered for %v (%s): %w", took.Round(time.Millisecond), c.life.Process(), err)
 }
 
 // explain replaces an error that says that the plugin is gone by one that says why.

@@ -95,6 +95,7 @@ type life struct {
 	cause error
 }
 
+func (l *life) Process() string       { return "in this process" }
 func (l *life) Gone() <-chan struct{} { return l.gone }
 func (l *life) Err() error            { return l.cause }
 
