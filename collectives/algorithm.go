@@ -52,6 +52,7 @@ const (
 	zerocopy = "zerocopy"
 	push     = "push"
 	shares   = "shares"
+	fetch    = "fetch" // of two ranks
 )
 
 // direct reports whether the kernel moves data between registered buffers itself.
@@ -59,7 +60,10 @@ func (a *algorithm) direct() bool { return a.reach != 0 && !a.copies }
 
 // wide reports whether each block of a launch on a GPU has a lane to itself, however many
 // there are.
-func (a *algorithm) wide() bool { return a.direct() || a.name == shares }
+func (a *algorithm) wide() bool { return a.direct() || a.belts() }
+
+// belts reports whether data passes through the slots of pipes, divided among its lanes.
+func (a *algorithm) belts() bool { return a.name == shares || a.name == fetch }
 
 // memories names the registered memories that ranks have to have in common.
 func (a *algorithm) memories(in, out uint64) uint64 {
@@ -134,7 +138,7 @@ func discover(kernels []comm.Kernel, ranks int) offered {
 			continue
 		}
 		near, isNear := nearProtocol(k.Algorithm)
-		if isNear && ranks > nearRanks {
+		if isNear && ranks > nearRanks || k.Algorithm == fetch && ranks != 2 {
 			continue
 		}
 		o.algorithms[c] = append(o.algorithms[c], &algorithm{

@@ -41,6 +41,7 @@ const (
 	slotUnit      = 256
 	leastTold     = 48 << 10
 	mostBelt      = 64 << 10
+	mostFetched   = 32 << 10 // what the loops of a block of 512 threads take at once
 	besideSlots   = 4
 	leastBeside   = 32 << 10
 

@@ -115,8 +115,11 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 		if alg.wide() && !c.host {
 			a.Lanes = l.Grid // the same on all ranks: tables and caps are
 		}
-		if alg.name == shares {
+		switch alg.name {
+		case shares:
 			a.Chunk = c.geometry.beltChunk(r.Bytes/uint64(a.Ranks), a.Lanes, a.Ranks-1)
+		case fetch:
+			a.Chunk = min(c.geometry.beltChunk(r.Bytes, a.Lanes, 1), mostFetched)
 		}
 		err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 		a.Lanes = c.geometry.Lanes

@@ -100,7 +100,7 @@ var (
 func wideShape(a *algorithm, r *Request) (grid, block uint32) {
 	reads := r.Collective == Reduce && a.direct() || r.Collective == Broadcast && !a.pushes()
 	switch {
-	case a.name == shares:
+	case a.belts():
 		return 128, 512
 	case reads && r.Bytes > 8<<20:
 		return 32, 512

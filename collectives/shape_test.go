@@ -99,7 +99,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 		"reducescatter", "direct_ll8", "reducescatter", "direct_ll128", "reducescatter", "zerocopy", "reducescatter", "chunk",
 		"alltoall", "direct_ll8", "alltoall", "direct_ll128", "alltoall", "push", "alltoall", "zerocopy",
 		"broadcast", "direct_ll8", "broadcast", "direct_ll128", "broadcast", "push",
-		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy", "reduce", "shares",
+		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy", "reduce", "shares", "reduce", "fetch", "broadcast", "fetch",
 		"allreduce", "stream_ll128", "allgather", "stream_ll128", "reducescatter", "stream_ll128", "alltoall", "stream_ll128",
 		"broadcast", "stream_ll128", "broadcast", "chunk", "reduce", "stream_ll128")
 	for ranks, of := range map[int]map[Collective]map[uint64]string{ // by KiB
@@ -109,7 +109,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			AllGather:     {1: "direct_ll8", 64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push"},
 			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"},
 			AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy"},
-			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"},
+			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "push", 1 << 20: "fetch"},
 			Reduce:        {64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "zerocopy"},
 		},
 		4: {
@@ -139,8 +139,11 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 				r := request(kind, mib<<20, ranks)
 				r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 				want := "stream_ll128"
-				if kind == Reduce && (ranks > 2 || mib > 48) {
+				switch {
+				case kind == Reduce && ranks > 2:
 					want = shares
+				case kind == Reduce, kind == Broadcast && ranks == 2 && mib > 48:
+					want = fetch
 				}
 				if a, l, err := c.choose(&r, ""); err != nil || a.name != want || l.Grid != streamBlocks || l.Block != deviceThreads {
 					t.Errorf("%v of %d MiB in ordinary buffers of %d ranks: %v %+v %v: want %s", kind, mib, ranks, a, l, err, want)

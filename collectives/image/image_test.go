@@ -170,7 +170,7 @@ var few = []string{
 }
 
 // long are those that are for NVIDIA alone, beside messages in pieces.
-var long = []string{"mscclpp_reduce_shares", "mscclpp_reduce_twoshot_ll128"}
+var long = []string{"mscclpp_reduce_fetch", "mscclpp_reduce_shares", "mscclpp_reduce_twoshot_ll128"}
 
 var kernel = regexp.MustCompile(`(?m)^MSCCLPP_KERNEL\((\w+),`)
 

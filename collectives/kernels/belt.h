@@ -32,6 +32,10 @@ class Belt {
   MSCCLPP_DEVICE char* to(uint32_t peer, uint64_t k) const { return slot(peer, c_.rank, state_->sent[peer] + k); }
   MSCCLPP_DEVICE char* from(uint32_t peer, uint64_t k) const { return slot(c_.rank, peer, state_->received[peer] + k); }
 
+  // The same of a belt whose slots are with the sender, for the receiver to load from.
+  MSCCLPP_DEVICE char* kept(uint32_t peer, uint64_t k) const { return slot(c_.rank, peer, state_->sent[peer] + k); }
+  MSCCLPP_DEVICE char* fetched(uint32_t peer, uint64_t k) const { return slot(peer, c_.rank, state_->received[peer] + k); }
+
   // begin waits until there is room for what this step puts, and what it takes has arrived; for
   // whole blocks. False: leave. What is stored after it depends on what was read there, so that
   // NVIDIA needs no more than plain order for the room.
@@ -293,6 +297,62 @@ MSCCLPP_DEVICE void reduce_shares(const Args& a) {
     belt.close([&](uint32_t p) MSCCLPP_LAMBDA { return workers.has(p) || (brings && p == a.root) ? n : 0; },
                [&](uint32_t p) MSCCLPP_LAMBDA { return mine || (gets && workers.has(p)) ? n : 0; });
   });
+}
+
+// fetch is for two ranks, of which one has a message for the other. It puts that into slots of its
+// own, and the other one loads it from there: while the link carries nothing else, loads are as fast as
+// stores, and what arrives is used at once. Of each part, the first rank does meanwhile(at, bytes) and the
+// second take(to, from, at, bytes).
+template <class Meanwhile, class Take>
+MSCCLPP_DEVICE void fetch(const Args& a, bool gives, Meanwhile meanwhile, Take take) {
+  const Common& c = a.common;
+  const uint64_t bytes = a.count * a.element;
+  const uint32_t peer = 1 - c.rank;
+  between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
+    const Steps steps{bytes, even_step(bytes, c.lanes, a.chunk), lane, c.lanes};
+    const uint64_t n = steps.size();
+    const Belt belt(a, lane);
+    MSCCLPP_ROLLED
+    for (uint64_t k = 0; k < n; ++k) {
+      const auto puts = [&](uint32_t) MSCCLPP_LAMBDA { return gives ? k + 1 : 0; };
+      const auto takes = [&](uint32_t) MSCCLPP_LAMBDA { return gives ? 0 : k + 1; };
+      if (!belt.begin(puts, takes)) return;
+      const uint64_t at = steps.first(k), size = steps.count(k);
+      if (gives) {
+        if (k > 0) belt.tell([&](uint32_t) MSCCLPP_LAMBDA { return k; });
+        copy(belt.kept(peer, k), static_cast<const char*>(a.input) + at, size, thread_id(), block_dim());
+        meanwhile(at, size);
+      } else {
+        take(static_cast<char*>(a.output) + at, belt.fetched(peer, k), at, size);
+      }
+      belt.end(takes);
+    }
+    belt.close([&](uint32_t) MSCCLPP_LAMBDA { return gives ? n : 0; }, [&](uint32_t) MSCCLPP_LAMBDA { return gives ? 0 : n; });
+  });
+}
+
+MSCCLPP_DEVICE void broadcast_fetch(const Args& a) {
+  const bool root = a.common.rank == a.root;
+  const char* const in = static_cast<const char*>(a.input);
+  char* const out = static_cast<char*>(a.output);
+  fetch(a, root,
+        [&](uint64_t at, uint64_t bytes) MSCCLPP_LAMBDA {
+          if (out != in) copy(out + at, in + at, bytes, thread_id(), block_dim());
+        },
+        [&](char* to, const char* from, uint64_t, uint64_t bytes) MSCCLPP_LAMBDA { copy(to, from, bytes, thread_id(), block_dim()); });
+}
+
+template <class T>
+MSCCLPP_DEVICE void reduce_fetch(const Args& a) {
+  const uint32_t rank = a.common.rank;
+  fetch(a, rank != a.root, [](uint64_t, uint64_t) MSCCLPP_LAMBDA {},
+        [&](char* to, const char* from, uint64_t at, uint64_t bytes) MSCCLPP_LAMBDA {
+          const auto inputs = [&](uint32_t r) MSCCLPP_LAMBDA { return r == rank ? static_cast<const char*>(a.input) + at : from; };
+          const uint64_t count = bytes / sizeof(T);
+          if (!sum_unrolled<T, 2>(a, count, 0, 1, inputs, [to](uint32_t) MSCCLPP_LAMBDA { return to; }, false)) {
+            reduce_step<T>(to, inputs, 2, count, reduction_of(a));
+          }
+        });
 }
 
 }  // namespace collectives

@@ -48,6 +48,7 @@ MSCCLPP_KERNEL(mscclpp_broadcast_chunk, Args, args) { broadcast_chunk(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_shares, Args, args) { broadcast_shares(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_fetch, Args, args) { broadcast_fetch(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, WordCarrier<1>, args) }
 MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, LineCarrier, args) }
 MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, NearArgs, args) { stream_broadcast<LineCarrier>(args); }

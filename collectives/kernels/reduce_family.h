@@ -89,6 +89,7 @@ MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_
 #if MSCCLPP_LONG_KERNELS
 MSCCLPP_KERNEL(mscclpp_reduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce_twoshot, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_reduce_shares, Args, args) { reduce_shares<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reduce_fetch, Args, args) { reduce_fetch<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
 #endif
 #endif

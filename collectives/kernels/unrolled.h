@@ -87,18 +87,22 @@ MSCCLPP_DEVICE bool together(const Args& a, uint64_t bytes, In in, Out out) {
 #endif
 
 // sum_unrolled sums one lane's part of count elements of all inputs into the outputs
-// of all, or without all into this rank's. False: the case is none of these, and
-// nothing was done.
-template <class T, class In, class Out>
+// of all, or without all into this rank's. kRanks: how many there are, where the kernel
+// is for no other number. False: the case is none of these, and nothing was done.
+template <class T, uint32_t kRanks = 0, class In, class Out>
 MSCCLPP_DEVICE bool sum_unrolled(const Args& a, uint64_t count, uint32_t lane, uint32_t lanes, In in, Out out, bool all = true) {
 #if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
   if constexpr (Frequent<T>::kYes) {
     const Common& c = a.common;
     if (a.op == kSum && together(a, count * sizeof(T), in, out)) {
       const uint64_t words = count * sizeof(T) / 16;
-      if (c.ranks == 4) return sum_words<T, 4>(words, lane, lanes, c.rank, all, in, out), true;
-      if (c.ranks == 2) return sum_words<T, 2>(words, lane, lanes, c.rank, all, in, out), true;
-      if (c.ranks == 8) return sum_words<T, 8>(words, lane, lanes, c.rank, all, in, out), true;
+      if constexpr (kRanks != 0) {
+        return sum_words<T, kRanks>(words, lane, lanes, c.rank, all, in, out), true;
+      } else {
+        if (c.ranks == 4) return sum_words<T, 4>(words, lane, lanes, c.rank, all, in, out), true;
+        if (c.ranks == 2) return sum_words<T, 2>(words, lane, lanes, c.rank, all, in, out), true;
+        if (c.ranks == 8) return sum_words<T, 8>(words, lane, lanes, c.rank, all, in, out), true;
+      }
     }
   }
 #endif

@@ -15,6 +15,7 @@ const (
 	lineSum     = 0.80 // more where the root of a reduce sums lines
 	packetShare = 0.86
 	packetAlone = 1.00 // from one root, or to one
+	packetPair  = 0.75 // to a root that has one peer, and so fewer polls under way
 )
 
 // Packets of kernels that take any number of ranks, and look for one peer after the other.
@@ -43,6 +44,7 @@ const (
 	relayShare = 0.85        // of a link that carries what comes and what is passed on
 	beltWork   = 17.0
 	beltShare  = 0.96
+	fetchWork  = 3.0
 )
 
 // Stages in memory of the sender, from which all load. Measured on two H200s on 2026-11-21, before

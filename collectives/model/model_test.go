@@ -8,7 +8,7 @@ import (
 var collectives = []string{"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"}
 
 var algorithms = []string{"oneshot_ll8", "oneshot_ll128", "direct_ll8", "direct_ll128", "twoshot_ll128", "stream_ll128", "allpair_ll8", "ll8",
-	"twophase_ll8", "push", "zerocopy", "shares", "chunk", "twophase_chunk", "copy"}
+	"twophase_ll8", "push", "zerocopy", "shares", "fetch", "chunk", "twophase_chunk", "copy"}
 
 // h200 are the links of eight H200s.
 func h200() Links { return OverNVLink(18, 4, 7, true, MemoryOf("NVIDIA H200")) }

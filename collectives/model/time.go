@@ -109,6 +109,8 @@ func (l Links) way(c call) (way, bool) {
 		return l.pull(c), c.Collective != collective.Broadcast // nobody has measured that
 	case "shares":
 		return l.belts(c), true
+	case "fetch":
+		return l.fetch(c), c.rooted() && c.Ranks == 2
 	case "chunk", "twophase_chunk":
 		return l.stages(c), true
 	case "copy":
@@ -158,7 +160,7 @@ func (l Links) stream(c call) way {
 // part, who pass it on.
 func (l Links) push(c call) way {
 	w := way{work: 2 * fence, steps: 2, bytes: c.twice(), rate: l.Store * pushShare, local: 2 * c.all}
-	if c.rooted() {
+	if c.rooted() && c.Ranks > 2 {
 		w.work, w.steps = w.work+relayWork, 3
 		w.rate *= c.relayed()
 	}
@@ -185,12 +187,20 @@ func (l Links) belts(c call) way {
 	return w
 }
 
+// fetch is loads by one of two ranks from what the other one has put into its scratch, between two barriers.
+func (l Links) fetch(c call) way {
+	return way{work: 2*fence + fetchWork, steps: 3, bytes: c.all, rate: l.Load * pullShare * pullAlone, local: 4 * c.all}
+}
+
 // packetShare is the share of stores that packets reach, between all or from or to one.
 func (c call) packetShare() float64 {
-	if c.rooted() {
-		return packetAlone
+	switch {
+	case !c.rooted():
+		return packetShare
+	case c.Collective == collective.Reduce && c.Ranks == 2:
+		return packetPair
 	}
-	return packetShare
+	return packetAlone
 }
 
 // relayed is the share of a rate that is left where ranks pass on what comes from, or goes to, a root.

@@ -368,6 +368,8 @@ void all(check::Job& job, Kernel kernel, bool pieces) {
       for (uint32_t ranks : {2u, 3u, 4u, 8u}) registered(job, mscclpp_##name, shape, ranks, in_place);          \
     }                                                                                                           \
   }
+#define PAIR(name, shape) \
+  { #name, [](check::Job& job) { registered(job, mscclpp_##name, shape, 2, true); } }
 
 MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_oneshot_ll128, kAllReduceShape),
                    NEAR(allreduce_twoshot_ll128, kAllReduceShape), NEAR(reducescatter_direct_ll8, kReduceScatterShape),
@@ -382,6 +384,7 @@ MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_
                    WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
                    WIDE(reduce_shares, kReduceShape, true), WIDE(allgather_shares, kAllGatherShape, false),
                    WIDE(alltoall_shares, kAllToAllShape, true), WIDE(broadcast_shares, kBroadcastShape, false),
+                   PAIR(reduce_fetch, kReduceShape), PAIR(broadcast_fetch, kBroadcastShape),
                    WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
                    WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch},
                    {"steps", [](check::Job& job) { steps(job, 3); steps(job, 4); }}, {"elsewhere", elsewhere})
