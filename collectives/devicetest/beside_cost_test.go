@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -21,13 +22,12 @@ func sharing(ranks, gpus int) int { return (ranks + gpus - 1) / gpus }
 
 // crowd is job where ranks may share a GPU. Each loads all kernels that it uses before
 // any is launched.
-func crowd(t *testing.T, n int, f func(ctx context.Context, r *rank) error) {
+func crowd(t *testing.T, n int, o collectives.Options, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
 	gpus, err := machine()
 	if err != nil {
 		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
 	}
-	o := costly()
 	o.Sharing = sharing(n, len(gpus))
 	run(t, make([]string, n), setting{}, o, f)
 }
@@ -52,63 +52,91 @@ func TestCostForAMultiplication(t *testing.T) {
 		t.Skipf("needs 2 GPUs, there are %d: ranks of one GPU would take each other's multiprocessors", len(gpus))
 	}
 	n := min(4, len(gpus))
-	sizes := []int64{16 << 20, 64 << 20, 256 << 20}
+	sizes, all := []int64{16 << 20, 64 << 20, 256 << 20}, besides
 	if os.Getenv(costsFile) == "" {
-		sizes = []int64{64 << 10}
+		sizes, all = []int64{64 << 10}, besides[3:6]
 	}
 	for _, bytes := range sizes {
-		for _, with := range besides {
+		for _, with := range all {
 			besideOne(t, n, bytes, with)
 		}
 	}
 }
 
-// beside is something that runs with the multiplication. It makes what enqueues a call.
+// beside is something that runs with the multiplication.
 type beside struct {
-	name string
-	make func(ctx context.Context, r *rank, bytes int64) (call func(s gpu.Stream) error, name string, free func() error, err error)
+	name   string
+	make   maker
+	blocks int  // at most, of one kernel; 0: as many as are fastest
+	urgent bool // on a stream of the greatest priority
 }
 
+func (b beside) with() string {
+	var words []string
+	if b.blocks > 0 {
+		words = append(words, fmt.Sprint("max_blocks ", b.blocks))
+	}
+	if b.urgent {
+		words = append(words, "high priority")
+	}
+	return strings.Join(words, " and ")
+}
+
+// maker makes what enqueues a call.
+type maker func(ctx context.Context, r *rank, bytes int64) (call func(s gpu.Stream) error, name string, free func() error, err error)
+
 var besides = []beside{
-	{"all-reduce", func(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
-		m, err := r.memory(ctx, uint64(bytes))
-		if err != nil {
-			return nil, "", nil, err
-		}
-		p, count := pointer(m.Addr()), int(bytes/2)
-		name, err := r.Choice(collectives.Request{Collective: collectives.AllReduce, Bytes: uint64(bytes), Count: uint64(count), Type: device.Float16, Registered: true, InPlace: true}, "")
-		return func(s gpu.Stream) error {
-			return r.AllReduce(p, p, count, device.Float16, device.Sum, &collectives.CallOptions{Stream: s})
-		}, name, m.Close, errors.Join(err, r.Prepare(collectives.AllReduce, device.Float16))
-	}},
-	{"all-gather", func(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
-		m, err := r.memory(ctx, uint64(bytes))
-		if err != nil {
-			return nil, "", nil, err
-		}
-		each := int(bytes/2) / r.Size()
-		in, out := pointer(m.Addr()+uintptr(2*each*r.Rank())), pointer(m.Addr())
-		return func(s gpu.Stream) error {
-			return r.AllGather(in, out, each, device.Float16, &collectives.CallOptions{Stream: s, Algorithm: "copy"})
-		}, "copy", m.Close, nil
-	}},
-	{"all-reduce of NCCL", func(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
-		library, err := nccl.Open()
-		if err != nil {
-			return nil, "", nil, errNoPeer
-		}
-		m, err := r.memory(ctx, uint64(bytes))
-		if err != nil {
-			return nil, "", nil, err
-		}
-		peer, err := nccl.Join(ctx, library, ncclGroup{r.world}, r.dev, r.second)
-		if err != nil {
-			return nil, "", nil, errors.Join(err, m.Close())
-		}
-		p := pointer(m.Addr())
-		c := &bench.Call{Collective: bench.AllReduce, In: p, Out: p, Count: int(bytes / 2), Type: device.Float16, Op: device.Sum}
-		return func(gpu.Stream) error { return peer.Do(c) }, peer.Name(), func() error { return errors.Join(peer.Close(), m.Close()) }, nil
-	}},
+	{"all-reduce", makeAllReduce, 0, false},
+	{"all-reduce", makeAllReduce, 16, false},
+	{"all-reduce", makeAllReduce, 0, true},
+	{"all-reduce", makeAllReduce, 16, true},
+	{"all-gather", makeAllGather, 0, false},
+	{"all-reduce of NCCL", makeNCCL, 0, false},
+	{"all-gather", makeAllGather, 0, true},
+	{"all-reduce of NCCL", makeNCCL, 0, true},
+}
+
+func makeAllReduce(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
+	m, err := r.memory(ctx, uint64(bytes))
+	if err != nil {
+		return nil, "", nil, err
+	}
+	p, count := pointer(m.Addr()), int(bytes/2)
+	name, err := r.Choice(collectives.Request{Collective: collectives.AllReduce, Bytes: uint64(bytes), Count: uint64(count), Type: device.Float16, Registered: true, InPlace: true}, "")
+	return func(s gpu.Stream) error {
+		return r.AllReduce(p, p, count, device.Float16, device.Sum, &collectives.CallOptions{Stream: s})
+	}, name, m.Close, errors.Join(err, r.Prepare(collectives.AllReduce, device.Float16))
+}
+
+// makeAllGather goes by copies alone, whatever the size.
+func makeAllGather(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
+	m, err := r.memory(ctx, uint64(bytes))
+	if err != nil {
+		return nil, "", nil, err
+	}
+	each := int(bytes/2) / r.Size()
+	in, out := pointer(m.Addr()+uintptr(2*each*r.Rank())), pointer(m.Addr())
+	return func(s gpu.Stream) error {
+		return r.AllGather(in, out, each, device.Float16, &collectives.CallOptions{Stream: s, Algorithm: "copy"})
+	}, "copy", m.Close, nil
+}
+
+func makeNCCL(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
+	library, err := nccl.Open()
+	if err != nil {
+		return nil, "", nil, errNoPeer
+	}
+	m, err := r.memory(ctx, uint64(bytes))
+	if err != nil {
+		return nil, "", nil, err
+	}
+	peer, err := nccl.Join(ctx, library, ncclGroup{r.world}, r.dev, r.second)
+	if err != nil {
+		return nil, "", nil, errors.Join(err, m.Close())
+	}
+	p := pointer(m.Addr())
+	c := &bench.Call{Collective: bench.AllReduce, In: p, Out: p, Count: int(bytes / 2), Type: device.Float16, Op: device.Sum}
+	return func(gpu.Stream) error { return peer.Do(c) }, peer.Name(), func() error { return errors.Join(peer.Close(), m.Close()) }, nil
 }
 
 var errNoPeer = errors.New("no NCCL")
@@ -136,8 +164,14 @@ func besideOne(t *testing.T, n int, bytes int64, with beside) {
 	var call, free, alone, loss slowest
 	var name string
 	var once sync.Once
-	crowd(t, n, func(ctx context.Context, r *rank) (err error) {
-		if r.second, err = r.dev.NewStream(); err != nil {
+	o := costly()
+	o.MaxBlocks = with.blocks
+	crowd(t, n, o, func(ctx context.Context, r *rank) (err error) {
+		priority := 0
+		if with.urgent {
+			_, priority = r.dev.Priorities()
+		}
+		if r.second, err = r.dev.NewPriorityStream(priority); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, r.dev.CloseStream(r.second)) }()
@@ -172,7 +206,7 @@ func besideOne(t *testing.T, n int, bytes int64, with beside) {
 		t.Logf("%s: %v", with.name, errNoPeer)
 		return
 	}
-	cost{Cost: "multiplication beside " + with.name, Beside: name, Ranks: n, Device: deviceOf(t), Bytes: bytes,
+	cost{Cost: "multiplication beside " + with.name, Beside: name, Ranks: n, Device: deviceOf(t), Bytes: bytes, With: with.with(),
 		TimeUS: alone.most + loss.most, AloneUS: alone.most, CallUS: call.most, FreeUS: free.most}.keep(t)
 }
 

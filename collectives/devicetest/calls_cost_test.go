@@ -35,7 +35,7 @@ func TestCostOfACallForTheHost(t *testing.T) {
 	ptx := emptyImage(t, size)
 	for _, n := range []int{1, gpusHere(t, 4)} {
 		var call, empty slowest
-		crowd(t, n, func(ctx context.Context, r *rank) error {
+		crowd(t, n, costly(), func(ctx context.Context, r *rank) error {
 			m, err := r.memory(ctx, 1<<20)
 			if err != nil {
 				return err
@@ -246,7 +246,7 @@ func TestCostBetweenKernels(t *testing.T) {
 	n := gpusHere(t, 4)
 	for _, bytes := range []int64{small, 64 << 10} {
 		var with, alone slowest
-		crowd(t, n, func(ctx context.Context, r *rank) error {
+		crowd(t, n, costly(), func(ctx context.Context, r *rank) error {
 			m, err := r.memory(ctx, 1<<20)
 			if err != nil {
 				return err
