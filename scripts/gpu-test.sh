@@ -531,9 +531,9 @@ costs() {
 	cat "$logs/cost-graphs.out" >>"$results" 2>/dev/null
 	# A line of JSON a row: names and values, in the order in which they are written.
 	awk -F '[:,{}]' 'function of(name, i) {for (i = 1; i < NF; i++) if ($i == "\"" name "\"") {gsub(/"/, "", $(i + 1)); return $(i + 1)} return "-"}
-		BEGIN {printf "%-38s %5s %10s %-16s %9s %9s %9s %9s  %s\n", "cost", "ranks", "bytes", "beside", "us", "without", "costs", "call", "goal"}
+		BEGIN {printf "%-38s %5s %10s %-16s %9s %9s %9s %9s  %s\n", "cost", "ranks", "bytes", "beside", "us", "without", "costs", "call", "goal, or what was asked for"}
 		{printf "%-38s %5s %10s %-16s %9.3f %9.3f %9.3f %9s  %s\n", of("cost"), of("ranks"), of("bytes"), of("beside"), of("time_us"), of("alone_us"), of("cost_us"), of("call_us"),
-			of("goal_us") == "-" ? "" : (of("goal_kept") == "true" ? "kept: " : "MISSED: ") of("goal_us")}' "$lines" >"$logs/costs.txt"
+			of("with") != "-" ? of("with") : of("goal_us") == "-" ? "" : (of("goal_kept") == "true" ? "kept: " : "MISSED: ") of("goal_us")}' "$lines" >"$logs/costs.txt"
 	sed 's/^/    /' "$logs/costs.txt"
 }
 
