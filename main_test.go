@@ -158,7 +158,7 @@ func ranks(t *testing.T, modes ...string) (printed []string, codes []int) {
 			t.Fatal(err)
 		}
 		if r == 0 {
-			file.Close() // as launchers do: nobody but rank 0 listens
+			file.Close() // nobody but rank 0 listens
 		}
 		all = append(all, c)
 	}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ const Mark = supervise.Mark
 // RankEnv returns the environment of one local rank: that of all ranks, then the
 // variables that torchrun made customary, then our own.
 func (j *Job) RankEnv(local int) []string {
-	return overlay(j.Env, j.OwnEnv(local), bootstrap.EnvListenFD, bootstrap.EnvUniqueID)
+	return overlay(j.Env, j.OwnEnv(local), bootstrap.EnvListenFD, bootstrap.EnvKeeper, bootstrap.EnvUniqueID)
 }
 
 // OwnEnv returns the variables of one local rank that differ from the launcher's.
@@ -47,7 +48,7 @@ func (j *Job) OwnEnv(local int) []string {
 		own = append(own, bootstrap.EnvUniqueID+"="+j.UniqueID)
 	}
 	if j.Listener != nil && p.First+local == 0 {
-		own = append(own, bootstrap.EnvListenFD+"=3")
+		own = append(own, bootstrap.EnvListenFD+"=3", bootstrap.EnvKeeper+"="+strconv.Itoa(os.Getpid()))
 	}
 	return own
 }

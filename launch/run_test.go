@@ -174,13 +174,13 @@ func TestSecondInterruptKills(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	j := helper(2, "environment", "SHOW=RANK,WORLD_SIZE,LOCAL_RANK,LOCAL_WORLD_SIZE,GROUP_RANK,MASTER_ADDR,MASTER_PORT,MSCCLPP_UNIQUE_ID,MSCCLPP_LISTEN_FD,MSCCLPP_JOB_ID,MSCCLPP_LAUNCH_ID",
-		"RANK=77", "MSCCLPP_LISTEN_FD=9")
+	j := helper(2, "environment", "SHOW=RANK,WORLD_SIZE,LOCAL_RANK,LOCAL_WORLD_SIZE,GROUP_RANK,MASTER_ADDR,MASTER_PORT,MSCCLPP_UNIQUE_ID,MSCCLPP_LISTEN_FD,MSCCLPP_LISTEN_KEEPER,MSCCLPP_JOB_ID,MSCCLPP_LAUNCH_ID",
+		"RANK=77", "MSCCLPP_LISTEN_FD=9", "MSCCLPP_LISTEN_KEEPER=9")
 	j.Place = Place{Local: 2, First: 2, World: 4, Node: 1, Nodes: 2, Job: "name", MasterAddr: "h0", MasterPort: 1234}
 	j.UniqueID, j.ID = "the-id", "mark"
 	_, out, _ := run(t, j)
 	for _, want := range []string{"RANK=2\n", "RANK=3\n", "WORLD_SIZE=4\n", "LOCAL_RANK=0\n", "LOCAL_RANK=1\n", "LOCAL_WORLD_SIZE=2\n", "GROUP_RANK=1\n",
-		"MASTER_ADDR=h0\n", "MASTER_PORT=1234\n", "MSCCLPP_UNIQUE_ID=the-id\n", "MSCCLPP_LISTEN_FD=\n", "MSCCLPP_JOB_ID=name\n", "MSCCLPP_LAUNCH_ID=mark\n"} {
+		"MASTER_ADDR=h0\n", "MASTER_PORT=1234\n", "MSCCLPP_UNIQUE_ID=the-id\n", "MSCCLPP_LISTEN_FD=\n", "MSCCLPP_LISTEN_KEEPER=\n", "MSCCLPP_JOB_ID=name\n", "MSCCLPP_LAUNCH_ID=mark\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("output lacks %q:\n%s", want, out)
 		}
@@ -202,15 +202,15 @@ func TestRank0InheritsTheListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := helper(2, "")
-	j.Path, j.Args = sh, []string{"sh", "-c", `test "$RANK" = 1 || echo "from rank $RANK" >&"$MSCCLPP_LISTEN_FD"`}
+	j.Path, j.Args = sh, []string{"sh", "-c", `test "$RANK" = 1 || echo "from rank $RANK" $((MSCCLPP_LISTEN_KEEPER - PPID)) >&"$MSCCLPP_LISTEN_FD"`}
 	j.Listener = write
 	r, _, _ := run(t, j)
 	if r.Code != 0 {
 		t.Fatalf("result %+v", r)
 	}
-	// To its end: nobody keeps the descriptor but rank 0.
+	// To its end: nobody has the descriptor any more.
 	_ = read.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if got, err := io.ReadAll(read); string(got) != "from rank 0\n" || err != nil {
+	if got, err := io.ReadAll(read); string(got) != "from rank 0 0\n" || err != nil {
 		t.Errorf("through the inherited descriptor came %q, %v", got, err)
 	}
 }

@@ -91,7 +91,7 @@ func (t *TCP) accept() {
 	for {
 		c, err := t.listener.AcceptTCP()
 		switch {
-		case errors.Is(err, net.ErrClosed):
+		case errors.Is(err, net.ErrClosed), err != nil && t.life.Err() != nil:
 			return
 		case err != nil:
 			// Out of descriptors, for example. Others may be closed soon.

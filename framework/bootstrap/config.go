@@ -36,6 +36,10 @@ type Config struct {
 	// already opened at the address. Join closes it in the end.
 	Listener net.Listener
 
+	// kept says that the parent process has a copy of Listener, and that nobody but this
+	// process uses it: Join ends it in both.
+	kept bool
+
 	// Interface is the network interface that other ranks connect to: a name, or a
 	// network as 10.1.0.0/16. Empty: the one that leads to rank 0.
 	Interface string

@@ -23,7 +23,8 @@ const (
 	EnvPort       = "MASTER_PORT"         // …and its port…
 	EnvSecretFile = "MSCCLPP_SECRET_FILE" // …and a file with the shared secret
 	EnvJob        = "MSCCLPP_JOB_ID"
-	EnvListenFD   = "MSCCLPP_LISTEN_FD" // for rank 0: number of the inherited listener
+	EnvListenFD   = "MSCCLPP_LISTEN_FD"     // for rank 0: number of the inherited listener
+	EnvKeeper     = "MSCCLPP_LISTEN_KEEPER" // for rank 0: process that keeps a copy of it
 	EnvHostID     = "MSCCLPP_HOSTID"
 	EnvInterface  = "MSCCLPP_SOCKET_IFNAME"
 	EnvFamily     = "MSCCLPP_SOCKET_FAMILY" // AF_INET or AF_INET6
@@ -69,6 +70,8 @@ func FromEnv(env func(string) string) (Config, error) {
 		if c.Listener, err = inherit(fd, c.ID.Addresses()); err != nil {
 			return Config{}, err
 		}
+		// Behind a script, the next program of the script may still need the listener.
+		c.kept = env(EnvKeeper) == strconv.Itoa(os.Getppid())
 	}
 	return c, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -122,6 +123,46 @@ func TestInheritedListener(t *testing.T) {
 	for range 2 {
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// The launcher keeps a copy of the listener. The process that it started itself ends
+// that as well, so that ranks that come later are refused; one that a script started
+// leaves it to the next.
+func TestKeptListenerEndsWithTheJob(t *testing.T) {
+	for keeper, refuses := range map[int]bool{os.Getppid(): true, os.Getpid(): false} {
+		l, id, err := Listen(context.Background(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // the copy
+		env := []string{"WORLD_SIZE=2", EnvUniqueID + "=" + id.String(), fmt.Sprintf("%s=%d", EnvListenFD, inheritable(t, l)), fmt.Sprintf("%s=%d", EnvKeeper, keeper)}
+		done := make(chan error, 2)
+		for r := range 2 {
+			c, err := FromEnv(environment(append(env, fmt.Sprint("RANK=", r))...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				b, err := Join(bounded(t, 10*time.Second), c)
+				if err == nil {
+					err = b.Close()
+				}
+				done <- err
+			}()
+		}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err == nil {
+			_ = c.Close()
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) != refuses || (err == nil) == refuses {
+			t.Errorf("kept by process %d, of %d: after the job a connection ends with %v, expected that it is refused: %v", keeper, os.Getpid(), err, refuses)
 		}
 	}
 }

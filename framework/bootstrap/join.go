@@ -50,9 +50,7 @@ func (t *TCP) join(ctx context.Context) (err error) {
 		return err
 	}
 	if t.size == 1 {
-		if t.cfg.Listener != nil {
-			_ = t.cfg.Listener.Close()
-		}
+		t.cfg.closeListener()
 		t.table, t.onHost = []entry{t.self}, []bool{true}
 		return nil
 	}

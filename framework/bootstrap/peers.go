@@ -313,6 +313,7 @@ func (t *TCP) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	t.end()
+	t.cfg.closeListener()
 	if t.listener != nil {
 		_ = t.listener.Close()
 	}

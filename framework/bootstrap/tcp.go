@@ -89,9 +89,7 @@ var (
 func Join(ctx context.Context, cfg Config) (*TCP, error) {
 	id, err := cfg.complete()
 	if err != nil {
-		if cfg.Listener != nil {
-			_ = cfg.Listener.Close()
-		}
+		cfg.closeListener()
 		return nil, opError("join", framework.NoPeer, err)
 	}
 	t := &TCP{
@@ -113,9 +111,7 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 		t.announce(0, err)
 		t.explained(caller)
 		_ = t.Close()
-		if cfg.Listener != nil {
-			_ = cfg.Listener.Close() // if it failed before it was used
-		}
+		cfg.closeListener() // if it failed before it was used
 		return nil, opError("join", framework.NoPeer, err)
 	}
 	return t, nil
