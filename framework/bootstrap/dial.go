@@ -2,9 +2,12 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -37,6 +40,32 @@ func (t *TCP) connect(ctx context.Context, at string, why purpose, to int) (*net
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	return conn, nil
+}
+
+// callRank connects to a rank for a link. A connection that the other end drops in the middle
+// of the handshake may have had to make room there (see strangers); another attempt tells
+// that from the end of the rank, which refuses it.
+func (t *TCP) callRank(ctx context.Context, at netip.AddrPort, to int) (*net.TCPConn, error) {
+	start, pause := time.Now(), 5*time.Millisecond
+	for {
+		conn, err := t.connect(ctx, at.String(), purposeLink, to)
+		if err == nil || !dropped(err) || time.Since(start) > handshakeTimeout {
+			return conn, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, 200*time.Millisecond)
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
+}
+
+// dropped reports whether an error is that of a connection that the other end has closed.
+func dropped(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // linkTo returns the link for parcels to a rank, and makes it when there is none.
@@ -81,7 +110,7 @@ func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
 // dial is one attempt to reach a rank. A rank that refuses has left or died: who
 // was its neighbor knows which, and says so within a moment if it died.
 func (t *TCP) dial(to int, at netip.AddrPort, done chan struct{}) {
-	conn, err := t.connect(t.life, at.String(), purposeLink, to)
+	conn, err := t.callRank(t.life, at, to)
 	if err == nil {
 		err = t.adopt(to, conn)
 	}

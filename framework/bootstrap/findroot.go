@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -96,5 +95,5 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 
 func retry(err error) bool {
 	var op net.Error
-	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, &op) || dropped(err)
 }

@@ -273,7 +273,7 @@ func (t *TCP) meet(ctx context.Context) error {
 		}
 		at := t.entry(r).addr(t.root)
 		t.work.Go(func() {
-			conn, err := t.connect(ctx, at.String(), purposeLink, r)
+			conn, err := t.callRank(ctx, at, r)
 			if err == nil {
 				err = t.adopt(r, conn)
 			}

@@ -3,7 +3,10 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -124,6 +127,54 @@ func testLeaveFar(t *testing.T, ranks []rank) {
 	}
 	if err := ranks[0].Err(); err != nil {
 		t.Errorf("an orderly goodbye ended the job: %v", err)
+	}
+}
+
+// A rank that dropped a connection to make room for others has not gone: who called it
+// calls again.
+func TestLinkAfterADrop(t *testing.T) {
+	t.Parallel()
+	const n, far = 11, 5
+	ranks := joinAll(t, n, nil)
+	if slices.Contains(neighbors(0, n), far) {
+		t.Fatalf("ranks 0 and %d are linked from the start", far)
+	}
+	l, err := listen(t.Context(), AnyFamily, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b := ranks[0]
+	b.mu.Lock()
+	there := netip.AddrPortFrom(b.table[far].addr(b.root).Addr(), b.table[far].port).String()
+	b.table[far].port = addrPort(l.Addr()).Port()
+	b.mu.Unlock()
+	go func() { // drops the first connection, and brings the second to the rank
+		for i := range 2 {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			if i == 0 {
+				_ = c.Close()
+				continue
+			}
+			rank, err := net.Dial("tcp", there)
+			if err != nil {
+				return
+			}
+			defer rank.Close()
+			go func() { _, _ = io.Copy(rank, c) }()
+			_, _ = io.Copy(c, rank)
+		}
+	}()
+	ctx := bounded(t, 10*time.Second)
+	if err := b.Send(ctx, far, 1, framework.Parcel{Data: []byte("on the second try")}); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := ranks[far].Recv(ctx, 0, 1); err != nil || string(p.Data) != "on the second try" {
+		t.Errorf("%q, %v", p.Data, err)
 	}
 }
 
