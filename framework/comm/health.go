@@ -16,18 +16,20 @@ import (
 // closeTimeout bounds what Close does in transports and proxies.
 const closeTimeout = 5 * time.Second
 
-// failedShare is the part of Options.Grace that all endings together have after a
-// failure: what else a rank does before it can say what went wrong takes time as well.
+// failedShare is the divisor that gives the share of Options.Grace which closing takes
+// after a failure: what else a rank does before it can report the failure takes time too.
 const failedShare = 5
 
-// ending is when the endings of communicators that were made of each other have used
-// up their time.
+// ending is the deadline that communicators split from one another share for closing
+// after a failure.
 type ending struct {
 	mu sync.Mutex
-	by time.Time // zero: none has begun after a failure
+	by time.Time // zero: nothing has been closed after a failure
 }
 
-// closeBound is how long an ending may take that begins now.
+// closeBound returns how long a close that begins now may take. Once the grace period
+// after the shared deadline is over as well, nobody was ending the rank: a group has
+// failed whose job goes on, and the next failure gets a deadline of its own.
 func (c *Communicator) closeBound() time.Duration {
 	if !c.aborted() {
 		return closeTimeout
@@ -35,8 +37,8 @@ func (c *Communicator) closeBound() time.Duration {
 	e := c.opts.ending
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.by.IsZero() {
-		e.by = time.Now().Add(min(closeTimeout, c.opts.Grace/failedShare))
+	if now := time.Now(); e.by.IsZero() || now.After(e.by.Add(c.opts.Grace)) {
+		e.by = now.Add(min(closeTimeout, c.opts.Grace/failedShare))
 	}
 	return max(stuckTimeout, time.Until(e.by))
 }

@@ -23,9 +23,10 @@ type Options struct {
 	// waits in any case.
 	Deadline uint64
 
-	// Grace is how long whoever ends the job lets a rank live that was asked to end. After
-	// a failure Close keeps well below it, however many parts there are and whatever
-	// hangs, so that the rank can still say what went wrong. Default: 5 seconds.
+	// Grace is how long a rank lives after it was asked to end. After a failure, what is
+	// closed shares a fifth of it, also where a transport does not answer; each Close that
+	// comes later has 100 ms. That leaves the rank time to report the failure. Default: 5
+	// seconds.
 	Grace time.Duration
 
 	passed *passedOver // of the communicator that this one is made of; nil: it is made of none

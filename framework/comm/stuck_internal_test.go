@@ -93,4 +93,9 @@ func TestCloseAfterAFailure(t *testing.T) {
 			t.Errorf("after the time is used up there is %v more", bound)
 		}
 	}
+	// Another group fails much later, in a job that has gone on.
+	o.ending.by = start.Add(-o.Grace - time.Second)
+	if bound := sub.closeBound(); bound > o.Grace/failedShare || bound <= stuckTimeout {
+		t.Errorf("at a later failure %v of %v", bound, o.Grace)
+	}
 }
