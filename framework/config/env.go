@@ -16,8 +16,8 @@ import (
 // transports an underscore stands for a hyphen.
 const Prefix = "MSCCLPP_"
 
-// EnvWarned lists variables that somebody was warned of, separated by commas: mscclpp-run
-// sets it for the ranks, which do not repeat the warnings.
+// EnvWarned lists, separated by commas, the variables about which mscclpp-run has warned:
+// it sets it for the ranks, which do not repeat the warnings.
 const EnvWarned = "MSCCLPP_WARNED"
 
 // reserved are names with our prefix that are not configuration.
@@ -73,10 +73,10 @@ func EnvName(key string) string {
 }
 
 // readEnviron reads the environment layer as a raw tree of strings. It returns the
-// variable of each key, and a warning for each name with our prefix that means
-// nothing, by name; it is empty for names that somebody was warned of.
-func readEnviron(environ []string) (tree map[string]any, from, warnings map[string]string, err error) {
-	from, warnings = map[string]string{}, map[string]string{}
+// variable of each key, and the warnings about names with our prefix that have no effect,
+// by name; names in EnvWarned are there without any.
+func readEnviron(environ []string) (tree map[string]any, from map[string]string, warnings map[string][]string, err error) {
+	from, warnings = map[string]string{}, map[string][]string{}
 	direct := map[string]string{} // keys set under their own name
 	flat := map[string]string{}   // variables of MSCCL++ that set keys
 	for _, e := range environ {
@@ -95,9 +95,11 @@ func readEnviron(environ []string) (tree map[string]any, from, warnings map[stri
 		}
 	}
 	warn := func(name, format string, args ...any) {
-		if warnings[name] = ""; !told[name] {
-			warnings[name] = "environment variable " + name + " " + fmt.Sprintf(format, args...)
+		texts := warnings[name]
+		if !told[name] {
+			texts = append(texts, "environment variable "+name+" "+fmt.Sprintf(format, args...))
 		}
+		warnings[name] = texts
 	}
 	k := koanf.New(delimiter)
 	err = k.Load(env.Provider(delimiter, env.Opt{

@@ -72,6 +72,18 @@ func TestVariablesThatSomebodyWasWarnedOf(t *testing.T) {
 	}
 }
 
+// A variable that sets several keys is ignored for each that is set under its own name.
+func TestEachKeyOfAnIgnoredVariableIsNamed(t *testing.T) {
+	own := []string{"MSCCLPP_TRANSPORT__IB_HOST__GID_INDEX", "MSCCLPP_TRANSPORT__IB_NONATOMIC__GID_INDEX"}
+	e := load(t, Sources{Environ: []string{"MSCCLPP_IB_GID_INDEX=1", own[0] + "=2", own[1] + "=3"}})
+	if all := strings.Join(e.Warnings, "\n"); len(e.Warnings) != 2 || !strings.Contains(all, own[0]+" is set") || !strings.Contains(all, own[1]+" is set") {
+		t.Errorf("warnings %q, expected one about each of %q", e.Warnings, own)
+	}
+	if len(e.Warned) != 1 {
+		t.Errorf("%q are passed on, expected one name", e.Warned)
+	}
+}
+
 func TestWrongValuesInVariablesAreErrors(t *testing.T) {
 	for _, v := range []string{"MSCCLPP_COMM__SCRATCH=lots", "MSCCLPP_LAUNCH__TAG_OUTPUT=perhaps", "MSCCLPP_COMM__MAX_BLOCKS=-1", "MSCCLPP_LOG__LEVEL=loud", "MSCCLPP_COMM=1"} {
 		_, err := Load(Sources{Environ: []string{v}})

@@ -81,8 +81,8 @@ func Standard(job string, flags []Setting) Sources {
 // Effective is a configuration together with where it came from.
 type Effective struct {
 	Config
-	Warnings []string // names in the environment that mean nothing
-	Warned   []string // those names, with those that somebody was warned of before; see EnvWarned
+	Warnings []string // about variables in the environment that have no effect
+	Warned   []string // their names, and those of EnvWarned that are still set
 	origins  map[string]Origin
 }
 
@@ -172,9 +172,7 @@ func (l *loader) environment(environ []string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(warnings)) {
 		l.eff.Warned = append(l.eff.Warned, name)
-		if text := warnings[name]; text != "" {
-			l.eff.Warnings = append(l.eff.Warnings, text)
-		}
+		l.eff.Warnings = append(l.eff.Warnings, warnings[name]...)
 	}
 	return l.add(tree, true, func(p []string) Origin {
 		for ; len(p) > 0; p = p[:len(p)-1] {
