@@ -3,14 +3,13 @@ package plugins
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
 	goplugin "github.com/hashicorp/go-plugin"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/fdsock"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
@@ -80,11 +79,10 @@ func (c *Client) Err() error {
 	return c.err
 }
 
-// Process says which process the plugin is, and whether somebody has stopped it.
+// Process names the plugin's process, and says whether it is stopped by a signal.
 func (c *Client) Process() string {
 	text := fmt.Sprintf("process %d, %s", c.PID(), c.spec.Path)
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID()))
-	if _, state, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(state, "T") {
+	if s, ok := supervise.Of(c.PID()); ok && s.State == 'T' {
 		text += ", which is stopped"
 	}
 	return text

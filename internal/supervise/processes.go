@@ -83,7 +83,7 @@ func children() []int {
 
 // Stat is what /proc says about a process.
 type Stat struct {
-	State  byte // 'Z' for a zombie
+	State  byte // 'Z' for a zombie, 'T' for one that is stopped
 	Parent int
 	Group  int
 }
@@ -101,14 +101,19 @@ func Each(f func(pid int, s Stat)) {
 		if err != nil {
 			continue
 		}
-		data, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // ended meanwhile
-		}
-		if s, ok := parseStat(data); ok {
+		if s, ok := Of(pid); ok { // else it has ended meanwhile
 			f(pid, s)
 		}
 	}
+}
+
+// Of returns what /proc says about one process, and whether there is one.
+func Of(pid int) (Stat, bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return Stat{}, false
+	}
+	return parseStat(data)
 }
 
 // parseStat reads one /proc/PID/stat. The name in parentheses may contain anything,

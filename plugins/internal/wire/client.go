@@ -22,8 +22,8 @@ import (
 // cannot hold its host forever.
 const CallBound = 60 * time.Second
 
-// promptBound is how long a plugin may take until the end of a call is put down to it. A
-// call takes some milliseconds, unless it waits for a peer.
+// promptBound is after how long the error of a call that was canceled says that the plugin
+// had not answered. A call takes some milliseconds, unless it waits for a peer.
 const promptBound = time.Second
 
 // causeBound is how long a call that lost its connection waits for the cause.
@@ -158,8 +158,8 @@ func (c *Client) failed(ctx context.Context, r request, err error, trailer metad
 	return c.wrap(r.op, r.peer, errorFrom(err, trailer))
 }
 
-// late is the error of a call that ended without an answer. What ended it alone would not
-// tell who is late: a peer, or the process beside.
+// late is the error of a call that ended without an answer: err alone would not tell
+// whether a peer is late or the plugin.
 func (c *Client) late(took time.Duration, err error) error {
 	return fmt.Errorf("the plugin has not answered for %v (%s): %w", took.Round(time.Millisecond), c.life.Process(), err)
 }
