@@ -44,7 +44,7 @@ type link struct {
 	ended   bool // the agent has sent its end, or never will
 
 	ranks string // of the host, for a message
-	left  bool   // they ended with code 0 before anybody asked them to
+	left  bool   // they ended with code 0, and nobody had asked them to
 }
 
 // dial starts ssh. Everything that comes of it, its failure included, comes as events.

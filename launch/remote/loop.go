@@ -98,11 +98,7 @@ func (r *run) loop(ctx context.Context) {
 		}
 	}
 	if r.known() && !r.told {
-		for _, l := range r.links {
-			if l.left { // one that left too early is what the others fail of
-				fmt.Fprintf(r.Report, "mscclpp-run: host %s: %s had ended with code 0\n", l.host.Name, l.ranks)
-			}
-		}
+		r.reportLeft()
 	}
 	if !gaveUp {
 		return
@@ -116,6 +112,25 @@ func (r *run) loop(ctx context.Context) {
 		r.result.Code = 128 + int(syscall.SIGKILL)
 	}
 	r.alive = 0
+}
+
+// reportLeft names hosts whose ranks ended with code 0 on their own, the first of many:
+// others may have failed because those left too early. What a host reports may arrive
+// after the failure that it caused, so whether it was before is not asked.
+func (r *run) reportLeft() {
+	const most = 8
+	n := 0
+	for _, l := range r.links {
+		if !l.left {
+			continue
+		}
+		if n++; n <= most {
+			fmt.Fprintf(r.Report, "mscclpp-run: host %s: %s ended with code 0 without being asked to\n", l.host.Name, l.ranks)
+		}
+	}
+	if n > most {
+		fmt.Fprintf(r.Report, "mscclpp-run: so did the ranks of %d more hosts\n", n-most)
+	}
 }
 
 // signal sends a signal to the ranks of all hosts that have some.

@@ -350,7 +350,7 @@ func TestHostsThatFail(t *testing.T) {
 // it: it is named, unless it ended because it was asked to.
 func TestFailureNamesHostsThatLeftBefore(t *testing.T) {
 	for first, want := range map[string]string{
-		"good.a":   "mscclpp-run: host good.a: ranks 0 to 1 had ended with code 0\n",
+		"good.a":   "mscclpp-run: host good.a: ranks 0 to 1 ended with code 0 without being asked to\n",
 		"spills.a": "",
 	} {
 		j, x := over(t, first, "falls.b")
@@ -360,9 +360,26 @@ func TestFailureNamesHostsThatLeftBefore(t *testing.T) {
 		if result, err := Run(within(t), *j); err != nil || result.Code != 3 {
 			t.Errorf("%s: %+v, %v", first, result, err)
 		}
-		if got := x.report.String(); strings.Contains(got, "had ended") != (want != "") || !strings.Contains(got, want) {
+		if got := x.report.String(); strings.Contains(got, "without being asked") != (want != "") || !strings.Contains(got, want) {
 			t.Errorf("%s: report %q, expected %q", first, got, want)
 		}
+	}
+}
+
+// Of many such hosts the first are named, and the others counted.
+func TestFailureNamesSomeOfManyHostsThatLeft(t *testing.T) {
+	hosts := []string{"falls.x"}
+	for i := range 10 {
+		hosts = append(hosts, fmt.Sprint("good.", i))
+	}
+	j, x := over(t, hosts...)
+	j.Spec.Linger = 20 * time.Second
+	if result, err := Run(within(t), *j); err != nil || result.Code != 3 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	got := x.report.String()
+	if n := strings.Count(got, "without being asked"); n != 8 || !strings.Contains(got, "mscclpp-run: so did the ranks of 2 more hosts\n") {
+		t.Errorf("%d hosts are named, expected 8 of 10: %q", n, got)
 	}
 }
 
