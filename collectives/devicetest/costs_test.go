@@ -35,7 +35,7 @@ type cost struct {
 	Device   string  `json:"device"`
 	Bytes    int64   `json:"bytes,omitempty"`
 	Beside   string  `json:"beside,omitempty"` // what ran with it: the algorithm, or NCCL
-	With     string  `json:"with,omitempty"`   // what was asked for besides
+	With     string  `json:"with,omitempty"`   // options of the call and its stream
 	TimeUS   float64 `json:"time_us"`
 	AloneUS  float64 `json:"alone_us"`          // without what it costs
 	CostUS   float64 `json:"cost_us"`           // the difference

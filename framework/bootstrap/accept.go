@@ -15,11 +15,11 @@ import (
 // maxHandshakes is how many connections may be in their handshake at once.
 const maxHandshakes = 1024
 
-// proofBound is how long a connection is left alone that has not proved anything while
-// others wait for its place. A rank proves itself within milliseconds.
+// proofBound is how long a connection may take to authenticate while others wait for its
+// place. A rank takes milliseconds.
 const proofBound = 500 * time.Millisecond
 
-// strangers are connections that have not proved anything yet, oldest first.
+// strangers are connections that have not authenticated yet, oldest first.
 type strangers struct {
 	mu   sync.Mutex
 	list []stranger
@@ -47,8 +47,9 @@ func (s *strangers) leave(c *net.TCPConn) bool {
 	return i >= 0
 }
 
-// drop closes the oldest if it has been there for proofBound. It returns when to try
-// again: whoever comes next is that old then.
+// drop closes the oldest if it has been there for proofBound. It returns how long to wait
+// before the next attempt: a connection that was closed gives its place up by then, and
+// one that was not is old enough.
 func (s *strangers) drop() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +64,9 @@ func (s *strangers) drop() time.Duration {
 	return proofBound
 }
 
-// place waits for one of the slots. Who takes one and proves nothing gives it up to those
-// that come later, so that ranks get in whoever else knocks.
+// place waits for one of the slots, and reports whether it got one before the end. The
+// oldest connections that have not authenticated make room, so that strangers cannot keep
+// ranks out.
 func (t *TCP) place(slots chan<- struct{}) bool {
 	for {
 		select {

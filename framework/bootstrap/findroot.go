@@ -56,9 +56,9 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 		return nil, &framework.Error{Op: "bootstrap", Peer: 0, Err: err}
 	}
 	start, pause := time.Now(), 5*time.Millisecond
-	var last error
+	var last, refusal error
 	for {
-		refused, noRoute := 0, 0
+		refused, elsewhere := 0, 0
 		for _, at := range candidates {
 			conn, err := t.connect(ctx, at, purposeCheckIn, 0)
 			if err == nil {
@@ -67,19 +67,18 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 			if last == nil || ctx.Err() == nil { // an attempt cut short says less
 				last = err
 			}
-			// Only silence is worth another attempt: an answer will not change.
 			if !retry(err) {
 				return failed(err)
 			}
 			switch {
 			case errors.Is(err, syscall.ECONNREFUSED):
-				refused++
-			case errors.Is(err, syscall.ENETUNREACH): // of a family that this host does not have, for example
-				noRoute++
+				refused, refusal = refused+1, err
+			case unreachable(err):
+				elsewhere++
 			}
 		}
-		if refused > 0 && refused+noRoute == len(candidates) && t.cfg.ID.isListening() {
-			return failed(fmt.Errorf("rank 0 does not listen at %s any more, where it listened before this unique id was given out: it has failed, or the job has ended (a process joins a job once; its communicators are split for more): %w", where, last))
+		if refused > 0 && refused+elsewhere == len(candidates) && t.cfg.ID.isListening() {
+			return failed(fmt.Errorf("rank 0 does not listen at %s any more, where it listened before this unique id was given out: it has failed, or the job has ended (a process joins a job once; its communicators are split for more): %w", where, refusal))
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -93,6 +92,14 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 	}
 }
 
+// unreachable reports whether an address belongs to a network that this host is not part
+// of. What a host without IPv6 answers depends on how that was turned off: for the
+// kernel, for the network namespace, or by leaving out the route.
+func unreachable(err error) bool {
+	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.ENETUNREACH)
+}
+
+// retry reports whether an attempt got no answer: one that was given will not change.
 func retry(err error) bool {
 	var op net.Error
 	return errors.As(err, &op) || dropped(err)

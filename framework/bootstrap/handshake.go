@@ -207,8 +207,8 @@ func (c call) refused(r refusal, by, size int) error {
 
 // accept performs the handshake as the one who listened. It returns what the
 // other end claims even with an error, for reports; after an error the claim is
-// not proved, unless proved says so. Once the other end has proved itself, and before it
-// hears that it has, stays decides whether the connection goes on; nil: it does.
+// not proved, unless proved says so. Once the other end has authenticated, and before it
+// is told so, stays decides whether the connection is kept; nil: it is.
 func (c call) accept(conn io.ReadWriter, stays func() bool) (h hello, proved bool, err error) {
 	first := make([]byte, helloSize)
 	if _, err := io.ReadFull(conn, first[:6]); err != nil {

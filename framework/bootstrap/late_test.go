@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -229,13 +230,25 @@ func TestRootHasGoneFromAllAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Join(bounded(t, 20*time.Second), Config{Rank: 1, Size: 2, ID: id.Listening()})
-	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not listen at "+at.String()+" or "+noRoute.String()+" any more"); err != nil {
+	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not listen at "+at.String()+" or "+noRoute.String()+" any more", "connection refused"); err != nil {
 		t.Error(err)
 	}
 	// One that was never promised to listen may only be late.
 	_, err = Join(bounded(t, 300*time.Millisecond), Config{Rank: 1, Size: 2, ID: id})
 	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not answer"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAddressesOfOtherNetworks(t *testing.T) {
+	for number, want := range map[syscall.Errno]bool{
+		syscall.EAFNOSUPPORT: true, syscall.EADDRNOTAVAIL: true, syscall.ENETUNREACH: true,
+		syscall.ECONNREFUSED: false, syscall.ETIMEDOUT: false, syscall.EHOSTUNREACH: false,
+	} {
+		err := fmt.Errorf("cannot connect: %w", &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", number)})
+		if unreachable(err) != want {
+			t.Errorf("%v: unreachable %v, expected %v", err, !want, want)
+		}
 	}
 }
 

@@ -119,8 +119,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	}
 }
 
-// Nor when many knock, say nothing, and stay: those that have been there for long make
-// room for others.
+// Nor do many that connect, send nothing and stay: the oldest make room for others.
 func TestSilentStrangersMakeRoom(t *testing.T) {
 	t.Parallel()
 	l, id, err := Listen(context.Background(), "127.0.0.1:0")
@@ -160,8 +159,8 @@ func TestSilentStrangersMakeRoom(t *testing.T) {
 	}
 }
 
-// Who is dropped for others is not told that it is in: it would take the end of the
-// connection for the death of the other end.
+// A connection that was dropped to make room is not accepted afterwards: a rank would take
+// its end for the death of the other one.
 func TestDroppedStrangerIsNotWelcome(t *testing.T) {
 	l, err := listen(t.Context(), AnyFamily, "127.0.0.1:0")
 	if err != nil {
