@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -117,14 +118,7 @@ func TestStoppedPlugin(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "the plugin has not answered for ") {
 		t.Errorf("%v: does not say who is late", err)
 	}
-	// Nor is a call without a deadline that somebody ends.
-	enough := errors.New("enough")
-	cut, end := context.WithCancelCause(t.Context())
-	time.AfterFunc(1100*time.Millisecond, func() { end(enough) })
-	_, err := c.Describe(cut)
-	if who := fmt.Sprintf("(process %d, %s, which is stopped)", c.PID(), spec.Path); !errors.Is(err, context.Canceled) || !errors.Is(err, enough) || errors.Is(err, framework.ErrPlugin) || !strings.Contains(err.Error(), "the plugin has not answered for 1.") || !strings.Contains(err.Error(), who) {
-		t.Errorf("%v: expected the cause, and %q", err, who)
-	}
+	canceledCall(t, c)
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "plugin is stopped"); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log does not say that the plugin is stopped: %s", log)
@@ -137,6 +131,29 @@ func TestStoppedPlugin(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "plugin is stopped"); n != 1 {
 		t.Errorf("the log says %d times that the plugin is stopped, expected once", n)
+	}
+}
+
+// canceledCall cancels a call without a deadline, which a plugin that is stopped does not
+// answer: the error has the cause, and says who is late and for how long.
+func canceledCall(t *testing.T, c *Client) {
+	const after = 1100 * time.Millisecond // more than such a call takes otherwise
+	enough := errors.New("enough")
+	ctx, end := context.WithCancelCause(t.Context())
+	start := time.Now()
+	time.AfterFunc(after, func() { end(enough) })
+	_, err := c.Describe(ctx)
+	took := time.Since(start)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, enough) || errors.Is(err, framework.ErrPlugin) {
+		t.Fatalf("%v: expected the cause", err)
+	}
+	who := fmt.Sprintf("(process %d, %s, which is stopped)", c.PID(), c.Path())
+	m := regexp.MustCompile(`the plugin has not answered for (\S+) `).FindStringSubmatch(err.Error())
+	if m == nil || !strings.Contains(err.Error(), who) {
+		t.Fatalf("%v: expected for how long, and %q", err, who)
+	}
+	if said, err := time.ParseDuration(m[1]); err != nil || said < after-time.Millisecond || said > took+time.Millisecond {
+		t.Errorf("the plugin has not answered for %q: expected %v to %v", m[1], after, took)
 	}
 }
 
