@@ -1,19 +1,47 @@
 package compare
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Machine says when and where numbers were taken. What cannot be found out is
-// "unknown", which stops no comparison.
+// Machine says when, where and how often was measured. What is empty is not known, which
+// stops no comparison.
 type Machine struct {
-	Date, CPU, Kernel string
-	CPUs              int
+	Date        string      `json:"date"`
+	CPUs        int         `json:"cpus"`
+	CPU         string      `json:"cpu_model,omitempty"`
+	Kernel      string      `json:"linux"`
+	Load        json.Number `json:"load_average,omitempty"` // of a minute, before the first run
+	Repetitions int         `json:"repetitions"`            // runs of each side
+	Note        string      `json:"note,omitempty"`         // written by hand, for the summary
+}
+
+// Facts is what a command keeps in machine.json: a struct that embeds Machine.
+type Facts interface{ machine() *Machine }
+
+func (m *Machine) machine() *Machine { return m }
+
+// String is one sentence without its period.
+func (m *Machine) String() string {
+	text := fmt.Sprintf("%s, %d CPUs", m.Date, m.CPUs)
+	if m.CPU != "" {
+		text += " (" + m.CPU + ")"
+	}
+	text += ", Linux " + m.Kernel
+	if m.Load != "" {
+		text += ", load average " + m.Load.String() + " at the start"
+	}
+	return text
 }
 
 // Here returns the description of this machine, now.
@@ -21,6 +49,9 @@ func Here() Machine {
 	m := Machine{Date: time.Now().UTC().Format("2006-01-02"), CPUs: runtime.NumCPU(), Kernel: "unknown"}
 	info, _ := os.ReadFile("/proc/cpuinfo")
 	m.CPU = field(string(info), "model name")
+	load, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(load), " ")
+	m.Load = json.Number(first)
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		// Without what a distributor or a cloud appends.
@@ -36,5 +67,77 @@ func field(text, key string) string {
 			return strings.TrimSpace(value)
 		}
 	}
-	return "unknown"
+	return ""
+}
+
+const machineFile = "machine.json"
+
+// Begin makes the folder, adds to the facts what is known of this machine, and writes
+// machine.json. It comes before anything is measured.
+func (r *Runner) Begin(facts Facts) error {
+	if r.Repetitions < 1 {
+		return fmt.Errorf("%d repetitions: expected 1 or more", r.Repetitions)
+	}
+	if err := os.MkdirAll(r.Out, 0o755); err != nil {
+		return err
+	}
+	*facts.machine() = Here()
+	facts.machine().Repetitions = r.Repetitions
+	text, err := json.MarshalIndent(facts, "", "  ")
+	if err != nil {
+		return err
+	}
+	return r.replace(machineFile, append(text, '\n'))
+}
+
+// facts reads machine.json. Only what may be empty may be absent.
+func (r *Runner) facts(into Facts) error {
+	path := filepath.Join(r.Out, machineFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%w: expected the facts of the run", err)
+	}
+	if err := strict(text, into); err != nil {
+		return fmt.Errorf("%s: expected a JSON object with the facts of the run: %w", path, err)
+	}
+	again, err := json.Marshal(into)
+	if err != nil {
+		return err
+	}
+	var has, needs map[string]json.RawMessage
+	if err := json.Unmarshal(text, &has); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(again, &needs); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(needs)) {
+		if _, ok := has[key]; !ok {
+			return fmt.Errorf("%s: no %q: expected %q", path, key, slices.Sorted(maps.Keys(needs)))
+		}
+	}
+	if n := into.machine().Repetitions; n < 1 {
+		return fmt.Errorf("%s: %d repetitions: expected 1 or more", path, n)
+	}
+	return nil
+}
+
+// replace writes a file of the folder, all of it or nothing.
+func (r *Runner) replace(name string, text []byte) error {
+	temporary, err := os.CreateTemp(r.Out, "."+name+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name()) // nothing after the renaming
+	_, err = temporary.Write(text)
+	if err == nil {
+		err = temporary.Chmod(0o644)
+	}
+	if closed := temporary.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), filepath.Join(r.Out, name))
 }

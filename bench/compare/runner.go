@@ -20,8 +20,9 @@ import (
 // Runner is what the commands that compare have in common.
 type Runner struct {
 	Launcher    string // of ours
-	Out         string // folder for raw output and README.md
+	Out         string // folder for machine.json, raw output and README.md
 	Repetitions int
+	Again       bool // the summary of what is in the folder: nothing is measured
 	Log         io.Writer
 }
 
@@ -29,40 +30,55 @@ type Runner struct {
 func (r *Runner) Flags() {
 	r.Log = os.Stderr
 	flag.StringVar(&r.Launcher, "launcher", "bin/mscclpp-run", "our launcher")
-	flag.StringVar(&r.Out, "out", r.Out, "folder for raw output and summary")
+	flag.StringVar(&r.Out, "out", r.Out, "folder for machine.json, raw output and summary")
 	flag.IntVar(&r.Repetitions, "repetitions", r.Repetitions, "runs of each side")
+	flag.BoolVar(&r.Again, "summarize", false, "measure nothing: write the summary again, from the folder's machine.json and raw output")
 }
 
 // Main runs a command until a signal, and ends the process: with 2 after an error, and
-// with 1 if promises are broken.
-func (r *Runner) Main(name string, run func(ctx context.Context) (broken int, err error)) {
+// with 1 if targets are missed.
+func (r *Runner) Main(name string, run func(ctx context.Context) (missed int, err error)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	broken, err := run(ctx)
+	missed, err := run(ctx)
 	stop()
 	switch {
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(2)
-	case broken > 0:
-		fmt.Fprintf(os.Stderr, "%s: %d promises not kept, see %s/README.md\n", name, broken, r.Out)
+	case missed > 0:
+		fmt.Fprintf(os.Stderr, "%s: %s, see %s/README.md\n", name, Missed(missed), r.Out)
 		os.Exit(1)
 	}
 }
 
-// Summarize makes the folder, and in it README.md of what fill writes. That of an earlier
-// comparison stays if fill fails.
-func (r *Runner) Summarize(fill func(summary io.Writer) (broken int, err error)) (broken int, err error) {
-	if r.Repetitions < 1 {
-		return 0, fmt.Errorf("%d repetitions: expected 1 or more", r.Repetitions)
+// Missed says how many targets are missed.
+func Missed(n int) string {
+	switch n {
+	case 0:
+		return "all targets met"
+	case 1:
+		return "1 target missed"
 	}
-	if err := os.MkdirAll(r.Out, 0o755); err != nil {
+	return fmt.Sprintf("%d targets missed", n)
+}
+
+// Run measures, unless only the summary is asked for, and writes the summary: README.md of
+// what fill writes after the facts are read from the folder. measure calls Begin first. The
+// README.md of an earlier comparison stays if anything fails.
+func (r *Runner) Run(facts Facts, measure func() error, fill func(summary io.Writer) (missed int, err error)) (missed int, err error) {
+	if !r.Again {
+		if err := measure(); err != nil {
+			return 0, err
+		}
+	}
+	if err := r.facts(facts); err != nil {
 		return 0, err
 	}
 	var summary bytes.Buffer
-	if broken, err = fill(&summary); err != nil {
+	if missed, err = fill(&summary); err != nil {
 		return 0, err
 	}
-	return broken, os.WriteFile(filepath.Join(r.Out, "README.md"), summary.Bytes(), 0o644)
+	return missed, r.replace("README.md", summary.Bytes())
 }
 
 // Repeat calls once for every repetition, from 1 on. What it writes is the raw output
@@ -81,50 +97,32 @@ func (r *Runner) Repeat(name string, once func(run int, raw io.Writer) error) er
 	return raw.Close()
 }
 
-// Turn is what runs next to each other: commands of each side, which run at the same time.
-type Turn struct {
-	Name         string // for the log
-	Ours, Theirs [][]string
-}
-
-// InTurn runs, in every repetition, the given turns, and compares what they print, in the
-// given order of collectives. Unless it is nil, sound may refuse after each repetition what
-// the other side has done so far.
-func (r *Runner) InTurn(ctx context.Context, name string, turns func() []Turn, sound func(theirs Times) error, order ...string) ([]Line, error) {
-	ours, theirs := Times{}, Times{}
-	err := r.Repeat(name, func(run int, raw io.Writer) error {
-		for _, t := range turns() {
-			fmt.Fprintf(r.Log, "%s, run %d of %d\n", t.Name, run, r.Repetitions)
-			if err := collect(ctx, raw, ours, t.Ours); err != nil {
-				return err
-			}
-			if err := collect(ctx, raw, theirs, t.Theirs); err != nil {
-				return err
+// InTurn measures a table: in every repetition, for each turn, the commands of our side,
+// which run at the same time, and then those of the other side.
+func (r *Runner) InTurn(ctx context.Context, t Table, commands func(turn int) (ours, theirs [][]string)) error {
+	s := sides{Times{}, Times{}}
+	return r.Repeat(t.Name, func(run int, raw io.Writer) error {
+		for i, keys := range t.Turns {
+			fmt.Fprintf(r.Log, "%s %s, run %d of %d\n", t.Name, keys[0].Collective, run, r.Repetitions)
+			ours, theirs := commands(i)
+			for side, commands := range [][][]string{ours, theirs} {
+				out, err := Output(ctx, commands...)
+				if err != nil {
+					return err
+				}
+				if _, err := raw.Write(portable(out)); err != nil {
+					return err
+				}
+				if err := s.add(fmt.Sprint(commands[0]), out, points(keys, side == 1)); err != nil {
+					return err
+				}
 			}
 		}
-		if sound == nil {
+		if t.Sound == nil {
 			return nil
 		}
-		return sound(theirs)
+		return t.Sound(s.theirs)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return Compare(ours, theirs, order...)
-}
-
-func collect(ctx context.Context, raw io.Writer, times Times, commands [][]string) error {
-	out, err := Output(ctx, commands...)
-	if err != nil {
-		return err
-	}
-	if _, err := raw.Write(portable(out)); err != nil {
-		return err
-	}
-	if err := times.Add(out); err != nil {
-		return fmt.Errorf("%s: %w", commands[0], err)
-	}
-	return nil
 }
 
 // portable takes the folder in which this runs out of paths: results are published.

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,70 +17,109 @@ import (
 // job is one comparison.
 type job struct {
 	compare.Runner
-	mpirun, peer, first, sizes string
+	mpirun, peer, first, only string
+	facts                     facts
 }
 
-// run returns how many promises are not kept.
-func (j job) run(ctx context.Context, only string) (broken int, err error) {
-	sweep, err := sizes.ParseRange(j.sizes, 4)
-	if err != nil {
-		return 0, err
+// facts are what machine.json says.
+type facts struct {
+	compare.Machine
+	MPI     string         `json:"mpi"`
+	Version string         `json:"mscclpp_run"`
+	Sizes   string         `json:"bytes_by_factors_of_4"` // of the larger buffer
+	Tables  []string       `json:"tables"`                // names of settings, with a file of raw output each
+	Starts  map[string]int `json:"start_up_runs,omitempty"`
+}
+
+// run returns how many targets are missed.
+func (j *job) run(ctx context.Context) (missed int, err error) {
+	return j.Run(&j.facts, func() error { return j.measure(ctx) }, j.summary)
+}
+
+func (j *job) measure(ctx context.Context) error {
+	if _, err := sizes.ParseRange(j.facts.Sizes, 4); err != nil {
+		return err
 	}
-	return j.Summarize(func(summary io.Writer) (broken int, err error) {
-		heading(summary, compare.Here(), firstLine(ctx, j.mpirun, "--version"), firstLine(ctx, j.Launcher, "--version"), j.Repetitions)
-		found := false
-		for _, s := range settings {
-			if only != "" && only != s.name {
-				continue
-			}
-			found = true
-			lines, err := j.setting(ctx, s, sweep)
-			if err != nil {
-				return 0, fmt.Errorf("%s: %w", s.name, err)
-			}
-			broken += section(summary, s, lines)
+	for _, s := range settings {
+		if j.only == "" || j.only == s.name {
+			j.facts.Tables = append(j.facts.Tables, s.name)
 		}
-		if !found {
-			return 0, fmt.Errorf("no setting %q", only)
+	}
+	if len(j.facts.Tables) == 0 {
+		return fmt.Errorf("no setting %q", j.only)
+	}
+	j.facts.MPI, j.facts.Version = firstLine(ctx, j.mpirun, "--version"), firstLine(ctx, j.Launcher, "--version")
+	j.facts.Starts = map[string]int{}
+	for _, s := range j.starts() {
+		j.facts.Starts[s.name] = startRuns
+	}
+	if j.first == "" {
+		delete(j.facts.Starts, firstAllReduce)
+	}
+	if err := j.Begin(&j.facts); err != nil {
+		return err
+	}
+	for _, name := range j.facts.Tables {
+		if err := j.setting(ctx, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		all, err := j.starts(ctx)
-		if err != nil {
-			return 0, err
-		}
-		return broken + starts(summary, all), nil
-	})
+	}
+	return j.measureStarts(ctx)
 }
 
 // setting runs both sides in turn.
-func (j job) setting(ctx context.Context, s setting, sweep sizes.Range) ([]compare.Line, error) {
-	var turns []compare.Turn
-	for _, c := range collectives {
-		turns = append(turns, compare.Turn{Name: s.name + " " + c, Ours: [][]string{j.ourCommand(s, c)}, Theirs: [][]string{j.theirCommand(s, c, sweep)}})
+func (j *job) setting(ctx context.Context, name string) error {
+	s, t, err := j.table(name)
+	if err != nil {
+		return err
 	}
-	return j.InTurn(ctx, s.name, func() []compare.Turn { return turns }, s.sound, collectives...)
+	return j.InTurn(ctx, t, func(turn int) (ours, theirs [][]string) {
+		return [][]string{j.ourCommand(s, collectives[turn])}, [][]string{j.theirCommand(s, t.Turns[turn])}
+	})
 }
 
-func (j job) ourCommand(s setting, collective string) []string {
+// table returns what the raw output of a setting has: a turn for each collective.
+func (j *job) table(name string) (setting, compare.Table, error) {
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
+	if i < 0 {
+		return setting{}, compare.Table{}, fmt.Errorf("machine.json lists table %q: expected names of settings, such as %s", name, settings[0].name)
+	}
+	sweep, err := sizes.ParseRange(j.facts.Sizes, 4)
+	if err != nil {
+		return setting{}, compare.Table{}, fmt.Errorf("bytes_by_factors_of_4: %w", err)
+	}
+	t := compare.Table{Name: name, Sound: settings[i].sound}
+	for _, c := range collectives {
+		var turn []compare.Key
+		for _, bytes := range sweep.List() {
+			turn = append(turn, compare.Key{Collective: c, Bytes: bytes})
+		}
+		t.Turns = append(t.Turns, turn)
+	}
+	return settings[i], t, nil
+}
+
+func (j *job) ourCommand(s setting, collective string) []string {
 	c := []string{j.Launcher, "-n", strconv.Itoa(s.ranks)}
 	c = append(c, binding(s.ranks)...)
-	c = append(c, "bench", collective, "--bytes", j.sizes, "--factor", "4", "--check", "--format", "json")
+	c = append(c, "bench", collective, "--bytes", j.facts.Sizes, "--factor", "4", "--check", "--format", "json")
 	if s.registered {
 		c = append(c, "--registered")
 	}
 	return c
 }
 
-func (j job) theirCommand(s setting, collective string, sweep sizes.Range) []string {
+func (j *job) theirCommand(s setting, turn []compare.Key) []string {
 	c := append(j.mpi(s.ranks), binding(s.ranks)...)
-	c = append(c, j.peer, collective)
-	for _, bytes := range sweep.List() {
-		p := bench.DefaultPlan(bytes)
-		c = append(c, fmt.Sprintf("%d:%d:%d", bytes, p.Iterations, p.Calls))
+	c = append(c, j.peer, turn[0].Collective)
+	for _, k := range turn {
+		p := bench.DefaultPlan(k.Bytes)
+		c = append(c, fmt.Sprintf("%d:%d:%d", k.Bytes, p.Iterations, p.Calls))
 	}
 	return c
 }
 
-func (j job) mpi(ranks int) []string {
+func (j *job) mpi(ranks int) []string {
 	c := []string{j.mpirun, "-n", strconv.Itoa(ranks), "--oversubscribe"}
 	if os.Geteuid() == 0 {
 		c = append(c, "--allow-run-as-root")

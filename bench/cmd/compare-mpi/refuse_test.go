@@ -20,9 +20,9 @@ func TestRefusedComparisonLeavesNoSummary(t *testing.T) {
 	if err := os.WriteFile(summary, []byte("of an earlier run"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	broken, err := j.run(context.Background(), "")
+	missed, err := j.run(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "comparison refused: the peer takes 20.00 µs") || !strings.Contains(err.Error(), "does not use shared memory") {
-		t.Errorf("%d broken, %v", broken, err)
+		t.Errorf("%d missed, %v", missed, err)
 	}
 	if text, err := os.ReadFile(summary); err != nil || string(text) != "of an earlier run" {
 		t.Errorf("the summary is %q, %v", text, err)
@@ -36,12 +36,13 @@ func TestOneSettingAlone(t *testing.T) {
 	j := newJob(t, "good")
 	j.first = "" // nothing to start
 	only := settings[len(settings)-1].name
-	if _, err := j.run(context.Background(), only); err != nil {
+	j.only = only
+	if _, err := j.run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(j.Out, "*.jsonl"))
-	if err != nil || len(files) != 1 || filepath.Base(files[0]) != only+".jsonl" {
-		t.Errorf("%q, %v; want that of %s alone", files, err, only)
+	if err != nil || len(files) != 2 || filepath.Base(files[0]) != only+".jsonl" || filepath.Base(files[1]) != "start-up.jsonl" {
+		t.Errorf("%q, %v; want that of %s and of the start-up alone", files, err, only)
 	}
 	text, err := os.ReadFile(filepath.Join(j.Out, "README.md"))
 	if err != nil || strings.Count(string(text), "\n## ") != 2 || strings.Contains(string(text), "first all-reduce") {
@@ -51,15 +52,16 @@ func TestOneSettingAlone(t *testing.T) {
 
 func TestBadJobsAreRefusedAtOnce(t *testing.T) {
 	for want, change := range map[string]func(*job){
-		`size "lots"`:                        func(j *job) { j.sizes = "lots" },
-		"larger than the second":             func(j *job) { j.sizes = "4K:1K" },
+		`size "lots"`:                        func(j *job) { j.facts.Sizes = "lots" },
+		"larger than the second":             func(j *job) { j.facts.Sizes = "4K:1K" },
 		"0 repetitions: expected 1 or more":  func(j *job) { j.Repetitions = 0 },
-		"no result in the output":            func(j *job) { j.Launcher = "true" },
+		"the end, after 0 of 2 results":      func(j *job) { j.Launcher = "true" },
 		`executable file not found in $PATH`: func(j *job) { j.mpirun = "no-such-mpirun" },
 	} {
 		j := newJob(t, "good")
-		change(&j)
-		if _, err := j.run(context.Background(), settings[0].name); err == nil || !strings.Contains(err.Error(), want) {
+		j.only = settings[0].name
+		change(j)
+		if _, err := j.run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

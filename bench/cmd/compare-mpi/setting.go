@@ -5,39 +5,40 @@ import (
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/bench/compare"
+	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/bench/stats"
 )
 
-// setting is one comparison, with what we promise about it.
+// setting is one comparison, with the targets for it.
 type setting struct {
-	name       string
+	name, text string
 	ranks      int
 	registered bool    // our buffers; MPI knows no such thing
 	mean       float64 // the geometric mean of all ratios may be at most this
-	worst      float64 // no single ratio may be above; 0: no promise
+	worst      float64 // no single ratio may be above; 0: no target
 }
 
 // settings is what is compared.
 var settings = []setting{
-	{name: "2-ranks-heap", ranks: 2, mean: 0.8, worst: 1.2},
-	{name: "2-ranks-registered", ranks: 2, registered: true, mean: 0.6},
-	{name: "4-ranks-heap", ranks: 4, mean: 1.0},
+	{name: "2-ranks-heap", text: "2 ranks, ordinary buffers", ranks: 2, mean: 0.8, worst: 1.2},
+	{name: "2-ranks-registered", text: "2 ranks, registered buffers", ranks: 2, registered: true, mean: 0.6},
+	{name: "4-ranks-heap", text: "4 ranks, ordinary buffers", ranks: 4, mean: 1.0},
 }
 
 // collectives that are compared, in float32, sum.
 var collectives = []string{"allreduce", "allgather"}
 
-// verdict compares the lines with what the setting promises: nothing if it is kept.
-func (s setting) verdict(lines []compare.Line) (broken []string) {
+// missed returns what the lines miss of the targets.
+func (s setting) missed(lines []compare.Line) (all []string) {
 	if m := compare.Mean(lines, ""); !(m <= s.mean) {
-		broken = append(broken, fmt.Sprintf("the mean is %.3f, promised is %.2f", m, s.mean))
+		all = append(all, fmt.Sprintf("the geometric mean is %.3f, above %.2f", m, s.mean))
 	}
 	for _, l := range lines {
 		if s.worst > 0 && !(l.Ratio <= s.worst) {
-			broken = append(broken, fmt.Sprintf("%s of %d bytes is %.3f, promised is %.2f", l.Collective, l.Bytes, l.Ratio, s.worst))
+			all = append(all, fmt.Sprintf("the ratio of %s at %s is %.3f, above %.2f", l.Collective, sizes.Format(l.Bytes), l.Ratio, s.worst))
 		}
 	}
-	return broken
+	return all
 }
 
 // fallenBack is the time of an all-reduce of 1 KiB between two ranks above which the

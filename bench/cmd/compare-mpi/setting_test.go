@@ -18,7 +18,7 @@ func TestVerdict(t *testing.T) {
 	lines := []compare.Line{{Key: point("allreduce", 1024), Ratio: 0.25}, {Key: point("allreduce", 4096), Ratio: 1}}
 	for _, c := range []struct {
 		s      setting
-		broken int
+		missed int
 	}{
 		{setting{mean: 0.8, worst: 1.2}, 0},
 		{setting{mean: 0.5, worst: 1.0}, 0},
@@ -26,27 +26,26 @@ func TestVerdict(t *testing.T) {
 		{setting{mean: 0.8, worst: 0.9}, 1},
 		{setting{mean: 0.4, worst: 0.9}, 2},
 	} {
-		if got := c.s.verdict(lines); len(got) != c.broken {
-			t.Errorf("%+v: %q, want %d", c.s, got, c.broken)
+		if got := c.s.missed(lines); len(got) != c.missed {
+			t.Errorf("%+v: %q, want %d", c.s, got, c.missed)
 		}
 	}
-	if got := (setting{mean: 1}).verdict(nil); len(got) != 1 {
-		t.Errorf("a promise about nothing is kept: %q", got)
+	if got := (setting{mean: 1}).missed(nil); len(got) != 1 {
+		t.Errorf("a target for nothing is met: %q", got)
 	}
 }
 
 func TestSummary(t *testing.T) {
 	var b strings.Builder
-	heading(&b, compare.Machine{CPUs: 2}, "Open MPI 4.1.4", "1.0", 5)
-	promises := section(&b, settings[0], []compare.Line{{Key: point("allreduce", 1024), Ours: 1, Theirs: 2, Ratio: 0.5}, {Key: point("allgather", 4096), Ours: 3, Theirs: 2, Ratio: 1.5}})
-	promises += starts(&b, []start{{name: "launch", ours: 10, theirs: 50, ratio: 0.2, limit: 0.25}, {name: "first", ours: 200, theirs: 50, ratio: 4, limitMS: 150}})
+	missed := section(&b, settings[0], []compare.Line{{Key: point("allreduce", 1024), Ours: 1, Theirs: 2, Ratio: 0.5}, {Key: point("allgather", 4096), Ours: 3, Theirs: 2, Ratio: 1.5}})
+	missed += startSection(&b, []start{{text: "launch", ratio: 0.25}, {text: "first", ms: 150}}, []compare.Line{{Ours: 10, Theirs: 50, Ratio: 0.2}, {Ours: 200, Theirs: 50, Ratio: 4}})
 	got := b.String()
-	if promises != 3 {
-		t.Errorf("%d promises are not kept, expected 3: the mean, one size and one start", promises)
+	if missed != 3 {
+		t.Errorf("%d targets are missed, expected 3: the mean, one size and one start", missed)
 	}
 	for _, want := range []string{
-		"# Against Open MPI 4.1.4", "5 runs", "| allreduce | 1K | 1.00 | 2.00 | 0.500 |", "**0.866**", "Not kept:", "- the mean is 0.866, promised is 0.80",
-		"- allgather of 4096 bytes is 1.500, promised is 1.20", "| launch | 10.0 | 50.0 | 0.200 | at most 0.25 of theirs | kept |", "at most 150 ms | not kept |",
+		"| allreduce | 1K | 1.00 | 2.00 | 0.500 |", "**0.866**", "Missed:", "- the geometric mean is 0.866, above 0.80",
+		"- the ratio of allgather at 4K is 1.500, above 1.20", "| launch | 10.0 | 50.0 | 0.200 | ratio at most 0.25 | met |", "at most 150 ms | missed |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -95,25 +94,22 @@ func TestOtherPointsExcuseNothing(t *testing.T) {
 	}
 }
 
-// A promise that cannot be judged is not kept.
-func TestNothingIsNotKept(t *testing.T) {
+// A target that cannot be judged is missed.
+func TestNothingIsMissed(t *testing.T) {
 	nan := []compare.Line{{Key: point("allreduce", 1024), Ratio: math.NaN()}}
-	if got := (setting{mean: 10, worst: 10}).verdict(nan); len(got) != 2 {
-		t.Errorf("a ratio that is no number breaks %q, want both promises", got)
+	if got := (setting{mean: 10, worst: 10}).missed(nan); len(got) != 2 {
+		t.Errorf("a ratio that is no number misses %q, want both targets", got)
 	}
-	for _, s := range []start{{ratio: math.NaN(), limit: 1}, {ours: math.NaN(), limitMS: 1}, {ratio: 1.01, limit: 1}, {ours: 1.01, limitMS: 1}} {
-		if !s.broken() {
-			t.Errorf("%+v is kept", s)
-		}
+	ratio, ms := start{ratio: 1}, start{ms: 1}
+	if !ratio.missed(compare.Line{Ratio: math.NaN()}) || !ms.missed(compare.Line{Ours: math.NaN()}) || !ratio.missed(compare.Line{Ratio: 1.01}) || !ms.missed(compare.Line{Ours: 1.01}) {
+		t.Error("a start that is too slow, or no number, is met")
 	}
-	for _, s := range []start{{ratio: 1, limit: 1}, {ours: 1, limitMS: 1}, {ratio: 100, ours: 100}} {
-		if s.broken() {
-			t.Errorf("%+v is broken", s)
-		}
+	if ratio.missed(compare.Line{Ratio: 1, Ours: 9}) || ms.missed(compare.Line{Ours: 1, Ratio: 9}) {
+		t.Error("a start at its target is missed")
 	}
 }
 
-func TestPromisesAreDistinct(t *testing.T) {
+func TestSettingsAreDistinct(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range settings {
 		if names[s.name] || s.ranks < 2 || !(s.mean > 0) || strings.Contains(s.name, "/") {

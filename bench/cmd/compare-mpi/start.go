@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -13,44 +15,116 @@ import (
 // startRuns is how often each start is timed: starts are short and vary a lot.
 const startRuns = 21
 
-// starts compares how long it takes to launch processes that do nothing, and to get
-// from the command to the end of every rank's first all-reduce.
-func (j job) starts(ctx context.Context) ([]start, error) {
-	fmt.Fprintln(j.Log, "start-up")
-	launch, err := inTurn(
-		func() (float64, error) { return duration(ctx, []string{j.Launcher, "-n", "8", "true"}) },
-		func() (float64, error) { return duration(ctx, append(j.mpi(8), "true")) })
-	if err != nil {
-		return nil, err
-	}
-	launch.name, launch.limit = "8 processes that do nothing", 0.25
-	all := []start{launch}
-	if j.first == "" {
-		return all, nil
-	}
-	first, err := inTurn(
-		func() (float64, error) { return untilLines(ctx, []string{j.Launcher, "-n", "4", j.first}, 4) },
-		func() (float64, error) { return untilLines(ctx, append(j.mpi(4), j.peer, "first"), 4) })
-	if err != nil {
-		return nil, err
-	}
-	first.name, first.limitMS = "first all-reduce of 4 ranks", 150
-	return append(all, first), nil
+const (
+	startFile      = "start-up" // of raw output
+	firstAllReduce = "first-allreduce"
+)
+
+// start is a comparison of start-up times.
+type start struct {
+	name, text   string
+	ours, theirs func(ctx context.Context) (ms float64, err error)
+	ratio        float64 // target for the ratio; 0: none
+	ms           float64 // target for our time; 0: none
 }
 
-func inTurn(ours, theirs func() (float64, error)) (start, error) {
-	var all [2][]float64
-	for range startRuns {
-		for i, run := range []func() (float64, error){ours, theirs} {
-			ms, err := run()
-			if err != nil {
-				return start{}, err
+// starts are compared: launching processes that do nothing, and getting from the command
+// to the end of every rank's first all-reduce.
+func (j *job) starts() []start {
+	return []start{{name: "launch", text: "launch 8 processes that do nothing", ratio: 0.25,
+		ours: func(ctx context.Context) (float64, error) {
+			return duration(ctx, []string{j.Launcher, "-n", "8", "true"})
+		},
+		theirs: func(ctx context.Context) (float64, error) { return duration(ctx, append(j.mpi(8), "true")) },
+	}, {name: firstAllReduce, text: "launch 4 ranks and complete their first all-reduce", ms: 150,
+		ours: func(ctx context.Context) (float64, error) {
+			return untilLines(ctx, []string{j.Launcher, "-n", "4", j.first}, 4)
+		},
+		theirs: func(ctx context.Context) (float64, error) {
+			return untilLines(ctx, append(j.mpi(4), j.peer, "first"), 4)
+		},
+	}}
+}
+
+// startTimes is a line of raw output: one start of each side.
+type startTimes struct {
+	Name   string  `json:"start"`
+	Run    int     `json:"run"`
+	Ours   float64 `json:"ours_ms"`
+	Theirs float64 `json:"theirs_ms"`
+}
+
+func (j *job) measureStarts(ctx context.Context) error {
+	fmt.Fprintln(j.Log, "start-up")
+	once := *j
+	once.Repetitions = 1 // of all starts
+	return once.Repeat(startFile, func(_ int, raw io.Writer) error {
+		for _, s := range j.starts() {
+			for run := range j.facts.Starts[s.name] {
+				ours, err := s.ours(ctx)
+				if err != nil {
+					return err
+				}
+				theirs, err := s.theirs(ctx)
+				if err != nil {
+					return err
+				}
+				if err := json.NewEncoder(raw).Encode(startTimes{s.name, run + 1, ours, theirs}); err != nil {
+					return err
+				}
 			}
-			all[i] = append(all[i], ms)
+		}
+		return nil
+	})
+}
+
+// startRun is what a line of raw output is about.
+type startRun struct {
+	name string
+	run  int
+}
+
+func (s startRun) String() string { return fmt.Sprintf("start-up %q, run %d", s.name, s.run) }
+
+// readStarts compares the starts that were measured, in the order of starts.
+func (j *job) readStarts() (all []start, lines []compare.Line, err error) {
+	var want []startRun
+	for _, s := range j.starts() {
+		if n := j.facts.Starts[s.name]; n > 0 {
+			all = append(all, s)
+			for run := range n {
+				want = append(want, startRun{s.name, run + 1})
+			}
 		}
 	}
-	l, err := compare.Pair(compare.Key{}, all[0], all[1])
-	return start{ours: l.Ours, theirs: l.Theirs, ratio: l.Ratio}, err
+	if len(all) != len(j.facts.Starts) {
+		return nil, nil, fmt.Errorf("machine.json lists start_up_runs of %v: expected launch and first-allreduce at most", j.facts.Starts)
+	}
+	if len(all) == 0 {
+		return nil, nil, nil
+	}
+	path, text, err := j.Raw(startFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, theirs := map[string][]float64{}, map[string][]float64{}
+	if err := compare.Lines(path, text, want, func(t startTimes) (startRun, error) {
+		ours[t.Name], theirs[t.Name] = append(ours[t.Name], t.Ours), append(theirs[t.Name], t.Theirs)
+		if !(t.Ours > 0 && t.Theirs > 0) {
+			return startRun{t.Name, t.Run}, fmt.Errorf("times of %v and %v ms: expected more than 0", t.Ours, t.Theirs)
+		}
+		return startRun{t.Name, t.Run}, nil
+	}); err != nil {
+		return nil, nil, err
+	}
+	for _, s := range all {
+		l, err := compare.Pair(compare.Key{Collective: s.name}, ours[s.name], theirs[s.name])
+		if err != nil {
+			return nil, nil, err
+		}
+		lines = append(lines, l)
+	}
+	return all, lines, nil
 }
 
 // duration is the time of a whole command, in milliseconds.

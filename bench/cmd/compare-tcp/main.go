@@ -1,7 +1,8 @@
 // Command compare-tcp compares the tcp transport with a pair of C processes that send
 // the same bytes over as many streams, and an all-reduce of two ranks with that of an
 // MPI implementation over TCP. The sides run in turn. scripts/bench-tcp.sh builds what
-// it needs, and makes the network namespaces.
+// it needs, and makes the network namespaces. With -summarize it writes the summary alone,
+// again from the raw output.
 //
 // Its own ranks are this program as well: compare-tcp put|pingpong BYTES:COUNT …
 package main

@@ -3,54 +3,80 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/bench/compare"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 )
 
-// heading writes the top of a summary.
-func heading(w io.Writer, repetitions int) {
-	m, load := compare.Here(), "unknown"
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		load, _, _ = strings.Cut(string(text), " ")
+// summary is made of the folder alone. It returns how many targets are missed.
+func (j *job) summary(w io.Writer) (missed int, err error) {
+	f := j.facts
+	fmt.Fprintf(w, `# The tcp transport compared with C, and with MPI over TCP
+
+%s.
+
+Our program and the other one ran %d times each, in alternation; the runs are short. Three operations are compared, all
+on one machine:
+
+- *put*: two ranks send large numbers of puts in one direction. The ranks themselves drive the streams that their transport
+  plugins opened. They are compared with two C processes (`+"`bench/tcp/peer.c`"+`) that send the same sizes over the same
+  number of TCP streams, reuse buffers in the same way, and do nothing else.
+- *pingpong*: the latency of a message between the same programs, as half of a round trip.
+- *allreduce*: two ranks that are configured as two hosts, compared with MPI over TCP. Each rank and its plugin are bound
+  to one core, because mpirun binds two ranks in this way.
+
+How to read the tables:
+
+- Times are per operation, in microseconds: medians over the runs.
+- *Ratio* is the median of the paired ratios. A pair is a run of ours and the other program's run after it; its ratio is
+  their time divided by our time. Above 1, ours is faster. *Lowest* and *highest* are the extremes of the paired ratios.
+- Runs of one program vary by a factor of two, so a few runs show little.
+- A load average far above 0 at the start means that other programs were using the processors. This slows down whoever
+  polls, and then a ratio shows little.
+- Congestion control: C and MPI use the system's default, %s. Our streams use %s within a host (option
+  `+"`local_congestion`"+`). In the tables with *equal congestion control*, C uses %[4]s as well; the target is the same.
+
+Each title names the file with the raw output. `+"`machine.json`"+` has the facts about the machine and the run. This file is
+generated from both: `+"`go run ./bench/cmd/compare-tcp -summarize`"+`. The measurements are made by
+`+"`scripts/bench-tcp.sh`"+`.
+`, &f.Machine, f.Repetitions, f.Congestion, f.Ours)
+	if f.Note != "" {
+		fmt.Fprintf(w, "\n%s\n", f.Note)
 	}
-	usual := "unknown"
-	if text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
-		usual = strings.TrimSpace(string(text))
+	for _, name := range f.Tables {
+		s, t, err := j.table(name)
+		if err != nil {
+			return 0, err
+		}
+		lines, err := j.Read(t, f.Repetitions)
+		if err != nil {
+			return 0, err
+		}
+		missed += section(w, s, lines)
 	}
-	fmt.Fprintf(w, "# The tcp transport against C, and against MPI over TCP\n\n%s, %d CPUs, Linux %s, load %s at the start.\n\n", m.Date, m.CPUs, m.Kernel, load)
-	fmt.Fprintf(w, `Made by scripts/bench-tcp.sh: %d short runs of each side in turn. Times are microseconds, the median over the runs. The ratio
-of a pair of neighboring runs is theirs over ours, above 1 is faster; the table has the median over the pairs, and as low and
-high the extremes. Runs of either side differ by a factor of two: a few of them say nothing. Puts and latencies:
-two ranks, which drive the streams that their plugins have made, against two C processes (bench/tcp/peer.c) with as many
-streams, the same buffers and nothing else to do. All-reduce: two ranks on one machine that take themselves for two hosts, each bound
-to a core, with its plugin, since mpirun binds two ranks so.
-Congestion control: C and MPI have what this system gives to all, %s; ours has %s within a host (option local_congestion). In
-the tables called alike C has that as well, and what is promised is the same.
-With a load far from 0 at the start others had the processors too: whoever polls suffers from that, and a ratio says little.
-`, repetitions, usual, alike)
+	return missed, nil
 }
 
-// section writes one table, and returns how many of its promises are not kept.
-func section(w io.Writer, s setting, lines []compare.Line) (broken int) {
-	fmt.Fprintf(w, "\n## %s\n\n| | size | ours µs | theirs µs | ours GB/s | ratio | low | high |\n|---|---:|---:|---:|---:|---:|---:|---:|\n", s.name)
-	var late []string
+// section writes one table, and returns how many of its targets are missed.
+func section(w io.Writer, s setting, lines []compare.Line) int {
+	fmt.Fprintf(w, "\n## %s (`%s.jsonl`)\n\n| operation | size | our time (µs) | their time (µs) | our throughput (GB/s) | ratio | lowest | highest |\n|---|---:|---:|---:|---:|---:|---:|---:|\n", s.text, s.name)
+	var missed []string
 	for _, l := range lines {
 		fmt.Fprintf(w, "| %s | %s | %.2f | %.2f | %.3f | %.3f | %.3f | %.3f |\n", l.Collective, sizes.Format(l.Bytes), l.Ours, l.Theirs,
 			float64(l.Bytes)/l.Ours*1e-3, 1/l.Paired, 1/l.High, 1/l.Low)
 		if s.most > 0 && !(l.Paired <= s.most) {
-			late = append(late, fmt.Sprintf("%s (%.2f)", sizes.Format(l.Bytes), 1/l.Paired))
+			missed = append(missed, fmt.Sprintf("%s (%.2f)", sizes.Format(l.Bytes), 1/l.Paired))
 		}
 	}
-	switch {
-	case s.most == 0:
-		fmt.Fprint(w, "\nNothing is promised.\n")
-	case len(late) == 0:
-		fmt.Fprintf(w, "\nPromised: at least %.2f at every size. Kept.\n", 1/s.most)
-	default:
-		fmt.Fprintf(w, "\nPromised: at least %.2f at every size. Not kept: %s.\n", 1/s.most, strings.Join(late, ", "))
+	if s.most == 0 {
+		fmt.Fprint(w, "\nThere is no target.\n")
+		return 0
 	}
-	return len(late)
+	result := "Met"
+	if len(missed) > 0 {
+		result = "Missed at " + strings.Join(missed, ", ")
+	}
+	fmt.Fprintf(w, "\nTarget: a ratio of at least %.2f at every size. %s.\n", 1/s.most, result)
+	return len(missed)
 }

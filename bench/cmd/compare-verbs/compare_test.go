@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -23,9 +24,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-func newJob(t *testing.T, mode string) job {
+func newJob(t *testing.T, mode string) *job {
 	r := comparetest.Runner(t, mode)
-	return job{Runner: r, self: "ours", peer: r.Launcher, device: "d", iterations: 100}
+	return &job{Runner: r, self: "ours", peer: r.Launcher, device: "d", facts: facts{Iterations: 100}}
 }
 
 func TestPoints(t *testing.T) {
@@ -89,58 +90,91 @@ func TestGIDIndex(t *testing.T) {
 	}
 }
 
-// all are results in which each of ours is factor times theirs.
-func all(factor float64, runs int) results {
-	r := results{}
-	for range runs {
-		for name, scale := range map[string]float64{bareLoop: 1, perftestAtom: 1, perftestBW: 1, hostIn: factor, otherIn: factor * factor, hostApart: 9} {
-			var s []sample
-			for _, b := range latencySizes {
-				s = append(s, sample{What: putSignal, Bytes: b, Value: 100 * scale})
-			}
-			s = append(s, sample{What: signals, Value: 100 * scale}, sample{What: completed, Value: 100 * scale}, sample{What: flushed, Value: 100 * scale}, sample{What: bandwidth, Bytes: streamBytes, Value: 100 * scale})
-			r.add(name, s)
-		}
+// measured makes the folder of a measurement in which each of ours is factor times theirs.
+func measured(t *testing.T, factor float64, runs int) *job {
+	t.Helper()
+	j := newJob(t, "")
+	j.Repetitions, j.facts.HostLoad, j.facts.Settings = runs, "0.5 with 2 processors", []string{"a.b=1", "c=2"}
+	if err := j.Begin(&j.facts); err != nil {
+		t.Fatal(err)
 	}
-	return r
+	scale := map[string]float64{bareLoop: 1, perftestAtom: 1, perftestBW: 1, hostIn: factor, otherIn: factor * factor, hostApart: 9}
+	if err := j.Repeat(rawFile, func(run int, raw io.Writer) error {
+		for _, s := range inTurn(run) {
+			for _, p := range s.points(j) {
+				r := recordOf(s.name, run, p)
+				r.Value = 100 * scale[s.name]
+				if err := json.NewEncoder(raw).Encode(r); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	j.facts, j.Again = facts{}, true
+	return j
 }
 
 func TestSummary(t *testing.T) {
 	for factor, want := range map[float64][]string{
-		1.0: {"All promises are kept.", "| 100.0 | 100.0 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | at most 1.15 | kept |"},
-		1.5: {"5 promises are not kept.", "| 150.0 | 100.0 | 1.500 | 1.500 | 1.500 | 1.500 | 1.500 | at most 1.15 | **not kept** |", "at least 0.95 | kept"},
-		0.5: {"1 promises are not kept.", "at least 0.95 | **not kept**"},
+		1.0: {"Result: all targets met.", "| 100.0 | 100.0 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 | at most 1.15 | met |"},
+		1.5: {"Result: 5 targets missed.", "| 150.0 | 100.0 | 1.500 | 1.500 | 1.500 | 1.500 | 1.500 | at most 1.15 | **missed** |", "at least 0.95 | met"},
+		0.5: {"Result: 1 target missed.", "at least 0.95 | **missed**"},
 	} {
-		var text strings.Builder
-		if err := summary(&text, compare.Machine{CPUs: 4}, job{Runner: compare.Runner{Repetitions: 3}, iterations: 10}, all(factor, 3)); err != nil {
+		j := measured(t, factor, 3)
+		if _, err := j.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range append(want, "4 processors", "3 runs", "| reported | |") {
-			if !strings.Contains(text.String(), w) {
-				t.Errorf("factor %v: no %q in\n%s", factor, w, text.String())
+		text, err := os.ReadFile(filepath.Join(j.Out, "README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range append(want, "ran 3 times", "100 iterations", "| none | |", "Settings of our ranks: a.b=1, c=2.", "at the start: 0.5 with 2 processors.") {
+			if !strings.Contains(string(text), w) {
+				t.Errorf("factor %v: no %q in\n%s", factor, w, text)
 			}
 		}
 	}
-	if err := sound(all(1, 3)); err != nil {
-		t.Errorf("a quiet machine is refused: %v", err)
-	}
 	slow := results{}
-	slow.add(bareLoop, []sample{{What: putSignal, Bytes: 8, Value: 4000}})
+	slow.add(bareLoop, putSignal, 8, 4000)
 	if err := sound(slow); err == nil || !strings.Contains(err.Error(), "comparison refused: the bare loop takes 4000 µs") {
 		t.Errorf("a busy machine: %v", err)
 	}
 	if err := sound(results{}); err == nil {
 		t.Error("a machine on which nothing was measured is sound")
 	}
-	var text strings.Builder
-	if err := summary(&text, compare.Machine{}, job{settings: []string{"a.b=1", "c=2"}, load: "0.5 of 2"}, all(1, 1)); err != nil || !strings.Contains(text.String(), "Settings of ours: a.b=1, c=2.") || !strings.Contains(text.String(), "it began: 0.5 of 2.") {
-		t.Errorf("%v:\n%s", err, text.String())
+}
+
+// Raw output is in the order of the runs, of what machine.json says.
+func TestRawOutputOfAnotherRun(t *testing.T) {
+	for want, change := range map[string]func(text string) string{
+		"raw.jsonl:1: run 1 of bare loop, flush of 8 bytes, 100 iterations, in us: expected run 1 of bare loop, put+signal of 8 bytes": func(s string) string { return strings.Replace(s, putSignal, flushed, 1) },
+		"raw.jsonl:1: run 1 of bare loop, put+signal of 8 bytes, 100 iterations, in us: a value of 0":                                  func(s string) string { return strings.Replace(s, `"value":100`, `"value":0`, 1) },
+		`raw.jsonl:1: "{\"source\":\"bare loop\"`: func(s string) string { return strings.Replace(s, `"unit":"us"`, `"unit":5`, 1) },
+		"raw.jsonl:79: ": func(s string) string { return s + "{}\n" },
+	} {
+		j := measured(t, 1, 3)
+		file := filepath.Join(j.Out, "raw.jsonl")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(change(string(text))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q", err, want)
+		}
 	}
-	short := all(1, 2)
-	delete(short[perftestAtom], keyOf(completed, 0))
-	if err := summary(io.Discard, compare.Machine{}, job{}, short); err == nil || !strings.Contains(err.Error(), "ib_atomic_lat: completion of 0 bytes: we ran 2 times, they 0") {
-		t.Errorf("a side without values: %v", err)
-	}
+}
+
+func TestCommittedSummary(t *testing.T) {
+	comparetest.Committed(t, "verbs", func(r compare.Runner) error {
+		_, err := (&job{Runner: r}).run(t.Context())
+		return err
+	})
 }
 
 // The best run is the shortest, or that with the most bytes.
@@ -207,8 +241,8 @@ func TestInTurn(t *testing.T) {
 
 // Raw results say what they are, with their unit.
 func TestRecords(t *testing.T) {
-	for unit, s := range map[string]sample{"us": {signals, 0, 7, 1.5}, "MiB/s": {bandwidth, 64, 7, 1.5}} {
-		if got := recordOf("x", 2, s); got != (record{"x", 2, s.What, s.Bytes, 7, 1.5, unit}) {
+	for unit, p := range map[string]point{"us": {signals, 0, 7}, "MiB/s": {bandwidth, 64, 7}} {
+		if got := recordOf("x", 2, p); got != (record{"x", 2, p.what, p.bytes, 7, 0, unit}) {
 			t.Errorf("%+v: expected unit %s", got, unit)
 		}
 	}
@@ -217,16 +251,17 @@ func TestRecords(t *testing.T) {
 // A side that fails, or says nothing that can be read, ends the comparison, and is named.
 func TestFailures(t *testing.T) {
 	for mode, want := range map[string]string{
-		"crash":               "no such device",
-		"good day\n":          "expected a JSON object",
-		`{"us":0}` + "\n":     "with a time",
-		`{"what":"x"}` + "\n": "with a time",
+		"crash":      "no such device",
+		"good day\n": "expected a JSON object, put+signal:8:100",
+		`{"us":0}`:   "expected put+signal:8:100",
+		`{"what":"put+signal","bytes":8,"iterations":100,"us":0}`:   "a value of 0: expected more than 0",
+		`{"what":"put+signal","bytes":8,"iterations":100,"us":1.5}`: "after 1 of 3 results: expected put+signal:4096:100",
 	} {
-		if err := newJob(t, mode).run(t.Context()); err == nil || !strings.Contains(err.Error(), bareLoop) || !strings.Contains(err.Error(), want) {
+		if _, err := newJob(t, mode).run(t.Context()); err == nil || !strings.Contains(err.Error(), bareLoop) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", mode, err, want)
 		}
 	}
-	if err := (job{}).run(t.Context()); err == nil || !strings.Contains(err.Error(), "0 iterations: expected 1 or more") {
+	if _, err := (&job{}).run(t.Context()); err == nil || !strings.Contains(err.Error(), "0 iterations: expected 1 or more") {
 		t.Errorf("no iterations: %v", err)
 	}
 }
@@ -234,19 +269,21 @@ func TestFailures(t *testing.T) {
 // Both sides get as many iterations, and fewer of what takes longer.
 func TestCommandsAreAlike(t *testing.T) {
 	j := newJob(t, `{"what":"put+signal","bytes":8,"iterations":3,"us":1.5}`+"\n")
-	for name, measure := range map[string]func(context.Context) ([]sample, error){
-		"bare":  j.bare,
-		"ranks": func(ctx context.Context) ([]sample, error) { return j.ranks(ctx, "ib-host", true) },
-	} {
-		got, err := measure(t.Context())
+	for name, measure := range map[string]func(*job, context.Context, []point) ([]sample, error){"bare": (*job).bare, "ranks": ranks("ib-host", true)} {
+		got, err := measure(j, t.Context(), []point{{putSignal, 8, 3}})
 		if err != nil || len(got) != 1 || got[0] != (sample{putSignal, 8, 3, 1.5}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if a, b := j.iterationsOf(8), j.iterationsOf(64<<10); a != 100 || b != 25 {
-		t.Errorf("%d iterations of 8 bytes and %d of 64 KiB", a, b)
+	for i, want := range []int{100, 100, 100, 100, 100, 20} {
+		if p := sources[i].points(j)[0]; i != 3 && p.iterations != want || i == 3 && p != (point{bandwidth, streamBytes, 100}) {
+			t.Errorf("%s: %s, expected %d iterations", sources[i].name, p, want)
+		}
 	}
-	j.iterations = 1
+	if n := j.iterationsOf(64 << 10); n != 25 {
+		t.Errorf("%d iterations of 64 KiB", n)
+	}
+	j.facts.Iterations = 1
 	if n := j.iterationsOf(64 << 10); n != 1 {
 		t.Errorf("%d iterations, expected at least 1", n)
 	}

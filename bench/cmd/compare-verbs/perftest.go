@@ -15,26 +15,27 @@ import (
 
 // The programs of perftest run as a pair: a server, and a client that connects to it.
 
-func (j job) atomicLatency(ctx context.Context) ([]sample, error) {
-	out, err := j.perftest(ctx, "ib_atomic_lat", "-A", "FETCH_AND_ADD", "-n", strconv.Itoa(j.iterations))
+func (j *job) atomicLatency(ctx context.Context, points []point) ([]sample, error) {
+	p := points[0]
+	out, err := j.perftest(ctx, "ib_atomic_lat", "-A", "FETCH_AND_ADD", "-n", strconv.Itoa(p.iterations))
 	if err != nil {
 		return nil, err
 	}
 	v, err := column(out, 9, 4) // bytes, iterations, min, max, typical, …: typical is the median
-	return []sample{{What: completed, Iterations: j.iterations, Value: v}}, err
+	return []sample{{p.what, p.bytes, p.iterations, v}}, err
 }
 
-func (j job) writeBandwidth(ctx context.Context) ([]sample, error) {
-	n := j.iterationsOf(streamBytes) * 4
-	out, err := j.perftest(ctx, "ib_write_bw", "-s", strconv.Itoa(streamBytes), "-n", strconv.Itoa(n))
+func (j *job) writeBandwidth(ctx context.Context, points []point) ([]sample, error) {
+	p := points[0]
+	out, err := j.perftest(ctx, "ib_write_bw", "-s", strconv.FormatUint(p.bytes, 10), "-n", strconv.Itoa(p.iterations))
 	if err != nil {
 		return nil, err
 	}
 	v, err := column(out, 5, 3) // bytes, iterations, peak, average, messages a second
-	return []sample{{What: bandwidth, Bytes: streamBytes, Iterations: n, Value: v}}, err
+	return []sample{{p.what, p.bytes, p.iterations, v}}, err
 }
 
-func (j job) perftest(ctx context.Context, args ...string) ([]byte, error) {
+func (j *job) perftest(ctx context.Context, args ...string) ([]byte, error) {
 	gid, err := gidIndex(filepath.Join("/sys/class/infiniband", j.device, "ports/1"))
 	if err != nil {
 		return nil, err

@@ -32,6 +32,8 @@ type sample struct {
 	Value      float64 `json:"us"` // or MiB/s
 }
 
+func (s sample) point() point { return point{s.What, s.Bytes, s.Iterations} }
+
 // point is WHAT:BYTES:ITERATIONS on a rank's command line.
 type point struct {
 	what       string
