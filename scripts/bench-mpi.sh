@@ -1,7 +1,8 @@
 #!/bin/sh
 # Compares our collectives with those of the installed MPI (mpicc, mpirun) and
-# writes raw output and a summary to docs/results/mpi. Arguments go to the program
-# that does it: see `go run ./bench/cmd/compare-mpi -h`. Run `make build` first.
+# writes machine.json, raw output and a summary to docs/results/mpi. Arguments go to
+# the program that does it: see `go run ./bench/cmd/compare-mpi -h`. Run `make build`
+# first.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p bin

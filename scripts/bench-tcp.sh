@@ -1,8 +1,8 @@
 #!/bin/sh
 # Compares the tcp transport with a pair of C processes, over loopback and (as root)
 # over two network namespaces, and an all-reduce with that of the installed MPI over
-# TCP. Writes raw output and a summary to docs/results/tcp; exits 1 if a promise is
-# not kept. Arguments go to the program that does it: see
+# TCP. Writes machine.json, raw output and a summary to docs/results/tcp; exits 1 if a
+# target is missed. Arguments go to the program that does it: see
 # `go run ./bench/cmd/compare-tcp -h`. Run `make build` first, and keep the machine
 # quiet.
 set -eu

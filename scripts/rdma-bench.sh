@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measures the transports over verbs beside programs that use the same device without us,
-# in a virtual machine with soft-RoCE, and writes raw output and a table.
+# in a virtual machine with soft-RoCE, and writes machine.json, raw output and a summary.
 #
 #   rdma-bench.sh [--cpus N] [--seconds N] [ARGS…]
 #

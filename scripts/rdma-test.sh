@@ -72,7 +72,7 @@ step="conformance and jobs in one guest"
 RDMA_REQUIRED=1 scripts/rdma-guest.sh --seconds 1800 sh "$out/one.sh" "$out" "$suites"
 
 # As information: few runs say little, and those on a busy machine nothing. `make rdma-bench`
-# measures what is promised.
+# measures what has a target.
 ratios() {
 	step="a short comparison with programs without us"
 	echo "== $step (ours over theirs; times: less is better)"
