@@ -242,7 +242,7 @@ func TestGPUWithoutSanitizer(t *testing.T) {
 // What costs is a short table, and lines of JSON.
 func TestGPUCosts(t *testing.T) {
 	out, calls, dir, code := gpuMachine{smi: true}.test(t, "--tier", "costs")
-	if code != 0 || !strings.Contains(out, "5 steps, 0 failed") || !strings.Contains(calls, "--graph 50,1") {
+	if code != 0 || !strings.Contains(out, "6 steps, 0 failed") || !strings.Contains(calls, "--graph 50,1") {
 		t.Errorf("exit code %d, calls %q\n%s", code, calls, out)
 	}
 	found := false
@@ -253,8 +253,8 @@ func TestGPUCosts(t *testing.T) {
 		t.Errorf("no row of the abort check in\n%s", out)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "costs.jsonl"))
-	if err != nil || strings.Count(string(text), "\n") != 4 {
-		t.Errorf("%v: one line of each test, expected 4:\n%s", err, text)
+	if err != nil || strings.Count(string(text), "\n") != 5 {
+		t.Errorf("%v: one line of each test, expected 5:\n%s", err, text)
 	}
 	for line := range strings.Lines(string(text)) {
 		if !json.Valid([]byte(line)) {
