@@ -60,12 +60,19 @@ func (g *outbound) shut() bool {
 	return g.closed
 }
 
-// listen waits until one of the streams has something to say, and returns which.
-func (g *outbound) listen() (int, error) {
-	fds := make([]int32, 0, maxStreams)
+// listen waits until one of the streams has something to say, and returns which. fds has
+// room for the numbers of all, since this is on the path of every flush.
+func (g *outbound) listen(fds []int32) (int, error) {
+	held := 0
+	defer func() {
+		for _, s := range g.streams[:held] {
+			s.wire.mu.RUnlock()
+		}
+	}()
+	fds = fds[:0]
 	for _, s := range g.streams {
 		s.wire.mu.RLock()
-		defer s.wire.mu.RUnlock()
+		held++
 		if s.wire.fd < 0 {
 			return 0, net.ErrClosed
 		}
@@ -108,9 +115,10 @@ func (g *outbound) answers() {
 		return
 	}
 	defer in.free()
+	fds := make([]int32, 0, maxStreams)
 	for alone := false; ; {
 		if !alone && !in.kept() {
-			n, err := g.listen()
+			n, err := g.listen(fds)
 			if err == nil && n > 0 {
 				// The first stream may still have to say why.
 				why := g.last(n)

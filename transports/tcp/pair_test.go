@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -235,8 +236,12 @@ func TestNoAllocations(t *testing.T) {
 				cancel()
 			}
 		})
-		if n := testing.AllocsPerRun(20, run(size)) - own; n > 8 {
-			t.Errorf("%v allocations in 16 puts of %d bytes", n, size)
+		least := math.Inf(1) // on a busy machine one of the three may meet the runtime's own
+		for range 3 {
+			least = min(least, testing.AllocsPerRun(7, run(size))-own)
+		}
+		if least > 1 {
+			t.Errorf("%v allocations in 16 puts of %d bytes", least, size)
 		}
 	}
 }
