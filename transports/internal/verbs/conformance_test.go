@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 )
@@ -19,14 +20,20 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// The same with queues that are nearly always full, and several of them.
+// The same with queues that are nearly always full, and several of them. Under the race
+// detector a stop that has thousands of triggers to perform takes seconds of them.
 func TestConformanceSmallQueues(t *testing.T) {
+	patient := func(o *transporttest.Options) {
+		if raceEnabled {
+			o.CallLimit, o.TestLimit = 20*time.Second, time.Minute
+		}
+	}
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			library := fake(t)
 			transporttest.Run(t, func(t testing.TB) *transporttest.Side {
 				return transporttest.Embedded(transportOn(t, library, mode, func(c *Config) { c.QueueDepth, c.Receives, c.Inline, c.QueuePairs = minDepth, 4, 0, 3 }))
-			})
+			}, patient)
 		})
 	}
 }
