@@ -46,20 +46,29 @@ func (t *TCP) connect(ctx context.Context, at string, why purpose, to int) (*net
 // of the handshake may have had to make room there (see strangers); another attempt tells
 // that from the end of the rank, which refuses it.
 func (t *TCP) callRank(ctx context.Context, at netip.AddrPort, to int) (*net.TCPConn, error) {
-	start, pause := time.Now(), 5*time.Millisecond
+	start := time.Now()
+	var pause backoff
 	for {
 		conn, err := t.connect(ctx, at.String(), purposeLink, to)
-		if err == nil || !dropped(err) || time.Since(start) > handshakeTimeout {
+		if err == nil || !dropped(err) || time.Since(start) > handshakeTimeout || !pause.wait(ctx) {
 			return conn, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-			pause = min(2*pause, 200*time.Millisecond)
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, err
-		}
+	}
+}
+
+// backoff is the pause between attempts: 5 ms, then twice as long each time, up to 200 ms.
+type backoff time.Duration
+
+// wait returns false if ctx ends before the pause does.
+func (b *backoff) wait(ctx context.Context) bool {
+	*b = min(max(2**b, backoff(5*time.Millisecond)), backoff(200*time.Millisecond))
+	timer := time.NewTimer(time.Duration(*b))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -55,7 +55,8 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 	failed := func(err error) (*net.TCPConn, error) {
 		return nil, &framework.Error{Op: "bootstrap", Peer: 0, Err: err}
 	}
-	start, pause := time.Now(), 5*time.Millisecond
+	start := time.Now()
+	var pause backoff
 	var last, refusal error
 	for {
 		refused, elsewhere := 0, 0
@@ -80,12 +81,7 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 		if refused > 0 && refused+elsewhere == len(candidates) && t.cfg.ID.isListening() {
 			return failed(fmt.Errorf("rank 0 does not listen at %s any more, where it listened before this unique id was given out: it has failed, or the job has ended (a process joins a job once; its communicators are split for more): %w", where, refusal))
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-			pause = min(2*pause, 200*time.Millisecond)
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.wait(ctx) {
 			return failed(fmt.Errorf("rank 0 does not answer: this rank has waited %v for it to listen at %s; it has not started there, or has failed and gone: last attempt: %w: %w",
 				time.Since(start).Round(time.Millisecond), where, last, context.Cause(ctx)))
 		}
