@@ -81,6 +81,23 @@ func (r *Runner) Run(facts Facts, measure func() error, fill func(summary io.Wri
 	return missed, r.replace("README.md", summary.Bytes())
 }
 
+// Sections reads the raw output of the named tables, and writes a section of the summary for
+// each. It returns how many targets are missed.
+func Sections[Setting any](r *Runner, names []string, repetitions int, table func(name string) (Setting, Table, error), write func(Setting, []Line) (missed int)) (missed int, err error) {
+	for _, name := range names {
+		s, t, err := table(name)
+		if err != nil {
+			return 0, err
+		}
+		lines, err := r.Read(t, repetitions)
+		if err != nil {
+			return 0, err
+		}
+		missed += write(s, lines)
+	}
+	return missed, nil
+}
+
 // Repeat calls once for every repetition, from 1 on. What it writes is the raw output
 // NAME.jsonl, and stays whatever happens.
 func (r *Runner) Repeat(name string, once func(run int, raw io.Writer) error) error {

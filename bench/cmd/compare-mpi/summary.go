@@ -43,16 +43,9 @@ generated from both: `+"`go run ./bench/cmd/compare-mpi -summarize`"+`.
 	if f.Note != "" {
 		fmt.Fprintf(w, "\n%s\n", f.Note)
 	}
-	for _, name := range f.Tables {
-		s, t, err := j.table(name)
-		if err != nil {
-			return 0, err
-		}
-		lines, err := j.Read(t, f.Repetitions)
-		if err != nil {
-			return 0, err
-		}
-		missed += section(w, s, lines)
+	missed, err = compare.Sections(&j.Runner, f.Tables, f.Repetitions, j.table, func(s setting, lines []compare.Line) int { return section(w, s, lines) })
+	if err != nil {
+		return 0, err
 	}
 	all, lines, err := j.readStarts()
 	if err != nil || len(all) == 0 {

@@ -44,18 +44,7 @@ generated from both: `+"`go run ./bench/cmd/compare-tcp -summarize`"+`. The meas
 	if f.Note != "" {
 		fmt.Fprintf(w, "\n%s\n", f.Note)
 	}
-	for _, name := range f.Tables {
-		s, t, err := j.table(name)
-		if err != nil {
-			return 0, err
-		}
-		lines, err := j.Read(t, f.Repetitions)
-		if err != nil {
-			return 0, err
-		}
-		missed += section(w, s, lines)
-	}
-	return missed, nil
+	return compare.Sections(&j.Runner, f.Tables, f.Repetitions, j.table, func(s setting, lines []compare.Line) int { return section(w, s, lines) })
 }
 
 // section writes one table, and returns how many of its targets are missed.
