@@ -24,30 +24,20 @@ func sharing(ranks, gpus int) int { return (ranks + gpus - 1) / gpus }
 // any is launched.
 func crowd(t *testing.T, n int, o collectives.Options, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
-	gpus, err := machine()
-	if err != nil {
-		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
-	}
+	gpus := needsGPU(t)
 	o.Sharing = sharing(n, len(gpus))
 	run(t, make([]string, n), setting{}, o, f)
 }
 
 func deviceOf(t *testing.T) string {
 	t.Helper()
-	gpus, err := machine()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return gpus[0].Name
+	return needsGPU(t)[0].Name
 }
 
 // What a multiplication of matrices loses to each call that runs beside it, on a stream
 // of its own. The calls begin and end while the multiplications run.
 func TestCostForAMultiplication(t *testing.T) {
-	gpus, err := machine()
-	if err != nil {
-		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
-	}
+	gpus := needsGPU(t)
 	if len(gpus) < 2 {
 		t.Skipf("needs 2 GPUs, there are %d: ranks of one GPU would take each other's multiprocessors", len(gpus))
 	}

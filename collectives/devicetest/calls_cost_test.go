@@ -142,10 +142,7 @@ func TestCostOfTheAbortCheck(t *testing.T) {
 // timesOfLooks are those of the slowest rank, in two communicators. In one of them kernels never look.
 func timesOfLooks(ctx context.Context, t *testing.T, n, changed int) [2]float64 {
 	t.Helper()
-	gpus, err := machine()
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpus := needsGPU(t)
 	var times [2]slowest
 	var ranks sync.WaitGroup
 	images := make([]int, n)

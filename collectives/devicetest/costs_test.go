@@ -101,10 +101,7 @@ func (s *slowest) add(x float64) {
 // only GPU.
 func gpusHere(t *testing.T, most int) int {
 	t.Helper()
-	gpus, err := machine()
-	if err != nil {
-		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
-	}
+	gpus := needsGPU(t)
 	return min(most, max(2, len(gpus)))
 }
 

@@ -18,10 +18,7 @@ import (
 // fewer GPUs than ranks these are processes: the driver makes a rank that loads kernels
 // wait for those of its own process that run, but not for others.
 func TestDirectByCopyEngines(t *testing.T) {
-	gpus, err := machine()
-	if err != nil {
-		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
-	}
+	gpus := needsGPU(t)
 	for _, layout := range []string{"ab", "aabb"} {
 		t.Run(layout, func(t *testing.T) {
 			if len(gpus) < len(layout) {
@@ -35,9 +32,7 @@ func TestDirectByCopyEngines(t *testing.T) {
 
 // The same with ranks that are processes, wherever they are.
 func TestDirectByCopyEnginesInProcesses(t *testing.T) {
-	if _, err := machine(); err != nil {
-		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
-	}
+	needsGPU(t)
 	exchangeInProcesses(t, "ab")
 }
 

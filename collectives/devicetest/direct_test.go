@@ -38,7 +38,7 @@ func overAdapters(t *testing.T, layout string, with setting, o collectives.Optio
 
 func needsAdapters(t *testing.T) {
 	t.Helper()
-	if _, err := machine(); err == nil && imageFolder == "" {
+	if needsGPU(t); imageFolder == "" {
 		t.Skip("needs emulated GPUs: no adapter of a network stands beside these")
 	}
 	if _, err := adapters(); err != nil {

@@ -112,9 +112,7 @@ func TestProcessOfAnotherHostIsKilled(t *testing.T) {
 func killed(t *testing.T, hosts string, algorithms ...string) {
 	t.Helper()
 	const n = 3
-	if gpus, err := machine(); err != nil {
-		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
-	} else if len(gpus) < n {
+	if gpus := needsGPU(t); len(gpus) < n {
 		t.Skipf("needs %d GPUs, there are %d", n, len(gpus))
 	}
 	for _, algorithm := range algorithms {

@@ -68,6 +68,19 @@ var machine = sync.OnceValues(func() (gpus []topo.GPU, err error) {
 	return gpus, nil
 })
 
+// needsGPU returns what machine does. Only what is missing is a reason to skip.
+func needsGPU(t *testing.T) []topo.GPU {
+	t.Helper()
+	gpus, err := machine()
+	if errors.Is(err, framework.ErrUnavailable) {
+		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gpus
+}
+
 func emulate() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
@@ -135,13 +148,7 @@ type setting struct {
 func run(t *testing.T, at []string, with setting, o collectives.Options, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
 	n := len(at)
-	gpus, err := machine()
-	if errors.Is(err, framework.ErrUnavailable) {
-		t.Skipf("needs a GPU, or a compiler for an emulated one: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	gpus := needsGPU(t)
 	if len(gpus)*max(1, o.Sharing) < n {
 		t.Skipf("needs %d GPUs, there are %d", n, len(gpus))
 	}
