@@ -218,11 +218,10 @@ func TestPartsAreAll(t *testing.T) {
 	}
 }
 
-// A job that calls one collective compiles little: what NVIDIA's driver takes a second
-// for is about 8,000 instructions.
-func TestPartsAreSmall(t *testing.T) {
-	const most = 26_000
-	set := open(t)
+// ptx returns the images for NVIDIA, by their names.
+func ptx(t *testing.T) map[string]string {
+	t.Helper()
+	set, out := open(t), map[string]string{}
 	for _, info := range set.Infos() {
 		if !strings.HasPrefix(info.Arch, "sm_") {
 			continue
@@ -231,13 +230,52 @@ func TestPartsAreSmall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(instruction.FindAll(data, -1)); n > most {
-			t.Errorf("%s: %d instructions, expected at most %d: cut the part in two", info.ID, n, most)
+		out[info.ID] = string(data)
+	}
+	return out
+}
+
+// A job that calls one collective compiles little: what NVIDIA's driver takes a second
+// for is about 8,000 instructions.
+func TestPartsAreSmall(t *testing.T) {
+	const most = 26_000
+	for id, text := range ptx(t) {
+		if n := len(instruction.FindAllString(text, -1)); n > most {
+			t.Errorf("%s: %d instructions, expected at most %d: cut the part in two", id, n, most)
 		}
 	}
 }
 
-var instruction = regexp.MustCompile(`(?m)^\t[a-z@]`)
+// Only averages divide. GPUs divide zeros, infinities and NaN several times slower than other
+// numbers, so a kernel that divides ahead of the question of what it computes makes sums of
+// zeros slow.
+func TestQuotientsAreNotDropped(t *testing.T) {
+	seen := 0
+	for id, text := range ptx(t) {
+		for _, block := range boundary.Split(text, -1) { // instructions without a branch or label
+			quotients := map[string]bool{}
+			for line := range strings.Lines(block) {
+				if m := division.FindStringSubmatch(line); m != nil {
+					quotients[m[1]] = true
+					seen++
+				}
+				if m := selection.FindStringSubmatch(line); m != nil && (quotients[m[1]] || quotients[m[2]]) {
+					t.Errorf("%s: %s after a division: expected a branch around it", id, m[0])
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no division anywhere: expected those of averages")
+	}
+}
+
+var (
+	instruction = regexp.MustCompile(`(?m)^\t[a-z@]`)
+	boundary    = regexp.MustCompile(`(?m)^\$\w+:.*$|^\t(@%p\w+ )?(bra|ret).*$`)
+	division    = regexp.MustCompile(`\tdiv\.rn\.f\d+ *\t?(%f\w+),`)
+	selection   = regexp.MustCompile(`selp\.f\d+ *\t?%f\w+, (%f\w+), (%f\w+),`)
+)
 
 var (
 	ptxEntry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)

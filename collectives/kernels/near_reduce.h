@@ -28,12 +28,11 @@ struct Sum {
       acc[k] = rank == 0 ? x : mscclpp::detail::apply<Op, A>(acc[k], x, s.op);
     }
   }
-  MSCCLPP_DEVICE Data result(const mscclpp::detail::Scalars<A>& s) const {
+  MSCCLPP_DEVICE Data result(const mscclpp::detail::Scalars<A>& s) {
+    mscclpp::detail::average<Op, kElements>(acc, s);
     Elements v;
     MSCCLPP_UNROLL
-    for (uint32_t k = 0; k < kElements; ++k) {
-      v.e[k] = narrow_element<T>(mscclpp::detail::is<Op>(kAvg, s.op) ? mscclpp::detail::divide(acc[k], s.divisor) : acc[k]);
-    }
+    for (uint32_t k = 0; k < kElements; ++k) v.e[k] = narrow_element<T>(acc[k]);
     return __builtin_bit_cast(Data, v);
   }
 };

@@ -92,12 +92,14 @@ MSCCLPP_DEVICE Vec16 multimem_finish(Vec16 v, const Reduction& r, uint32_t ranks
   if (r.op != kAvg && r.op != kPreMulSum) return v;
   using A = Accumulator<T>;
   const Scalars<A> s(r, ranks);
-  struct Lanes16 { T lane[16 / sizeof(T)]; } l = __builtin_bit_cast(Lanes16, v);
+  constexpr uint32_t kLanes = 16 / sizeof(T);
+  struct Lanes16 { T lane[kLanes]; } l = __builtin_bit_cast(Lanes16, v);
+  A a[kLanes];
   MSCCLPP_UNROLL
-  for (uint32_t k = 0; k < 16 / sizeof(T); ++k) {
-    const A a = widen_element(l.lane[k]);
-    l.lane[k] = narrow_element<T>(r.op == kAvg ? divide(a, s.divisor) : multiply(a, s.scale));
-  }
+  for (uint32_t k = 0; k < kLanes; ++k) a[k] = multiply(widen_element(l.lane[k]), s.scale);
+  average<kAnyOp, kLanes>(a, s);
+  MSCCLPP_UNROLL
+  for (uint32_t k = 0; k < kLanes; ++k) l.lane[k] = narrow_element<T>(a[k]);
   return __builtin_bit_cast(Vec16, l);
 }
 

@@ -78,6 +78,39 @@ struct Scalars {
         partial(r.partial) {}
 };
 
+// average divides N sums, if that is the operation. On NVIDIA GPUs division takes several times
+// as long for zeros, infinities and NaN, and compilers divide in any case if they may, to drop
+// the quotient afterwards: the asm keeps them from that. AMD GPUs have no such operands.
+template <ReduceOp Op, uint32_t N, class A>
+MSCCLPP_DEVICE void average(A* sums, const Scalars<A>& s) {
+#if MSCCLPP_TARGET_CUDA
+  if (!is<Op>(kAvg, s.op)) return;
+  asm volatile("");
+#endif
+  MSCCLPP_UNROLL
+  for (uint32_t k = 0; k < N; ++k) sums[k] = is<Op>(kAvg, s.op) ? divide(sums[k], s.divisor) : sums[k];
+}
+
+#if !MSCCLPP_TARGET_CPU
+// The same in double, where no operand is slow: quotients of two floats are far enough from the
+// middle between two floats, or exact, for one correction to round as a division does.
+template <ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void average(float* sums, const Scalars<float>& s) {
+  if (!is<Op>(kAvg, s.op)) return;
+  double by = static_cast<double>(s.divisor);
+#if MSCCLPP_TARGET_CUDA
+  asm volatile("" : "+d"(by));
+#endif
+  const double reciprocal = 1.0 / by;
+  MSCCLPP_UNROLL
+  for (uint32_t k = 0; k < N; ++k) {
+    const double sum = static_cast<double>(sums[k]), near = sum * reciprocal, rest = __builtin_fma(-near, by, sum);
+    const bool inexact = rest < 0 || rest > 0;  // neither zero nor NaN, as that of an infinity
+    sums[k] = static_cast<float>(inexact ? __builtin_fma(rest, reciprocal, near) : near);
+  }
+}
+#endif
+
 // Inputs may be an array of pointers or a function of the index.
 template <class F>
 MSCCLPP_DEVICE auto input_at(const F& f, uint32_t i, int) -> decltype(static_cast<const char*>(f(i))) {

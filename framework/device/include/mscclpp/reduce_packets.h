@@ -113,9 +113,10 @@ MSCCLPP_DEVICE bool reduce_packets_op(void* out, const Inputs& inputs, uint32_t 
         acc[k] = i == 0 ? x : apply<Op, A>(acc[k], x, s.op);
       }
     }
+    average<Op, S::kElements>(acc, s);
     typename S::Elements done;
     MSCCLPP_UNROLL
-    for (uint32_t k = 0; k < S::kElements; ++k) done.e[k] = narrow_element<T>(is<Op>(kAvg, s.op) ? divide(acc[k], s.divisor) : acc[k]);
+    for (uint32_t k = 0; k < S::kElements; ++k) done.e[k] = narrow_element<T>(acc[k]);
     const auto parts = __builtin_bit_cast(typename S::Parts, done);
     MSCCLPP_UNROLL
     for (uint32_t k = 0; k < S::kPackets; ++k) {

@@ -68,10 +68,11 @@ struct LaneSum {
       acc[k] = apply<Op, A>(acc[k], x, s.op);
     }
   }
-  MSCCLPP_DEVICE Lanes<T> last(const Scalars<A>& s) const {
+  MSCCLPP_DEVICE Lanes<T> last(const Scalars<A>& s) {
     Lanes<T> out;
+    average<Op, N>(acc, s);
     MSCCLPP_UNROLL
-    for (uint32_t k = 0; k < N; ++k) out.lane[k] = narrow_element<T>(is<Op>(kAvg, s.op) ? divide(acc[k], s.divisor) : acc[k]);
+    for (uint32_t k = 0; k < N; ++k) out.lane[k] = narrow_element<T>(acc[k]);
     return out;
   }
 };
@@ -86,7 +87,8 @@ MSCCLPP_DEVICE T reduce_element(const Inputs& inputs, uint32_t n, size_t at, con
     if (is<Op>(kPreMulSum, s.op) && i >= s.partial) x = multiply(x, s.scale);
     acc = apply<Op, A>(acc, x, s.op);
   }
-  return narrow_element<T>(is<Op>(kAvg, s.op) ? divide(acc, s.divisor) : acc);
+  average<Op, 1>(&acc, s);
+  return narrow_element<T>(acc);
 }
 
 template <class T, ReduceOp Op, class Inputs>
