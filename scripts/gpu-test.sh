@@ -519,7 +519,7 @@ costs() {
 	gotest cost-host 60 devicetest.test 'TestCostOfACallForTheHost|TestUnlooked'
 	gotest cost-abort 60 devicetest.test 'TestCostOfTheAbortCheck'
 	gotest cost-between 60 devicetest.test 'TestCostBetweenKernels'
-	gotest cost-first 60 devicetest.test 'TestCostOfARootThatIsFirst'
+	gotest cost-data 60 devicetest.test 'TestCostOfData'
 	gotest cost-beside 150 devicetest.test 'TestCostForAMultiplication'
 	unset GPU_TEST_COSTS
 	if [ "$ranks" -gt "$gpus" ]; then
