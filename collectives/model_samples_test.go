@@ -97,7 +97,6 @@ reducescatter zerocopy 1G registered 1604
 alltoall direct_ll8 256K ordinary 2.82
 alltoall push 4M registered 10.8
 broadcast direct_ll8 256K ordinary 2.76
-reduce direct_ll128 256K ordinary 3.76
 reduce zerocopy 1M registered 8.86
 reduce stream_ll128 16M ordinary 61.7
 reduce shares 16M ordinary 63.3
@@ -137,7 +136,7 @@ func measured(t testing.TB) []sample {
 			return sample{Call: model.Call{Collective: l.Collective, Algorithm: l.Algorithm, Ranks: l.Ranks, Bytes: l.Bytes}, Registered: l.Registered, older: ranks == 4}
 		}
 		for l, us := range final {
-			if changed(l) {
+			if changed(l, ranks == 4) {
 				continue
 			}
 			slices.Sort(us)
@@ -148,7 +147,7 @@ func measured(t testing.TB) []sample {
 			known[s] = true
 		}
 		readResults(t, fmt.Sprintf("%d-gpus.tuning.jsonl", ranks), func(l benchLine) {
-			if s := key(l); !known[s] && !changed(l) {
+			if s := key(l); !known[s] && !changed(l, true) {
 				s.older = true
 				all[s] = append(all[s], l.US)
 			}
@@ -165,12 +164,14 @@ func measured(t testing.TB) []sample {
 
 // changed reports whether a line is of a kernel that there is no more: of those that looked at the host
 // so often that this is what they took their time for, of reduces by loads in which all but the root
-// took part, of broadcasts in larger pieces, and of sums that were tried and dropped.
-func changed(l benchLine) bool {
+// took part, of broadcasts in larger pieces, of sums that were tried and dropped, and, in older
+// files, of reduces that divided.
+func changed(l benchLine, older bool) bool {
 	switch {
 	case l.Label == "looks every 64 polls" && l.Bytes >= 16<<20 && l.Algorithm != "copy",
 		l.Collective == "reduce" && l.Algorithm == "zerocopy" && l.Ranks > 2,
 		l.Collective == "broadcast" && l.Algorithm == "push" && l.Ranks == 2 && l.Graph == 20,
+		older && l.Collective == "reduce" && strings.HasPrefix(l.Algorithm, "direct_"),
 		(l.Collective == "allreduce" || l.Collective == "reducescatter") && l.Algorithm == "push":
 		return true
 	}

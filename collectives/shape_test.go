@@ -110,7 +110,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"},
 			AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy"},
 			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "push", 1 << 20: "fetch"},
-			Reduce:        {64: "direct_ll8", 256: "direct_ll8", 1 << 10: "direct_ll128", 4 << 10: "zerocopy", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "zerocopy"},
+			Reduce:        {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 8 << 10: "direct_ll128", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "zerocopy"},
 		},
 		4: {
 			AllReduce: {1: "oneshot_ll8", 16: "oneshot_ll8", 64: "oneshot_ll128", 256: "oneshot_ll128", 1 << 10: "twoshot_ll128",

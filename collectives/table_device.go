@@ -66,14 +66,13 @@ var deviceTable = []Row{
 	{Collective: Broadcast, Algorithm: "stream_ll128"},
 	{Collective: Broadcast, Algorithm: "chunk"},
 
-	{Collective: Reduce, MaxBytes: 512 << 10, MaxRanks: 2, Algorithm: "direct_ll8"}, // 256 K: 2.94 µs, direct_ll128 3.76
-	{Collective: Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},              // on four: 64 K 3.90 µs, direct_ll128 5.59; 256 K 5.53, 5.43
-	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},              // 1 M: 5.75 µs, zerocopy 8.86
+	{Collective: Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},               // two: 128 K 2.32 µs, direct_ll128 2.66; 256 K 2.70, 2.57
+	{Collective: Reduce, MaxBytes: 12 << 20, MaxRanks: 2, Algorithm: "direct_ll128"}, // 4 M: 13.6 µs, zerocopy 17.3, fetch 22.2; 8 M 25.7, 28.7, 34.0
+	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},               // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
 	{Collective: Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},
 	{Collective: Reduce, MinRanks: 3, Algorithm: "shares"},
-	{Collective: Reduce, Registered: &yes, Algorithm: "zerocopy"},      // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
-	{Collective: Reduce, MaxBytes: 6 << 20, Algorithm: "stream_ll128"}, // unregistered: 4 M 21.9 µs, fetch 22.1, direct_ll128 17.5 to 24.1
-	{Collective: Reduce, MaxBytes: 512 << 20, Algorithm: "fetch"},      // 16 M: 56.3 µs, stream_ll128 61.1; 64 M 197, shares 202; 1 G 2930, 2920
+	{Collective: Reduce, Registered: &yes, Algorithm: "zerocopy"}, // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
+	{Collective: Reduce, MaxBytes: 512 << 20, Algorithm: "fetch"}, // unregistered: 16 M 56.3 µs, stream_ll128 61.2; 64 M 197, shares 202; 1 G 2930, 2920
 	{Collective: Reduce, Algorithm: "shares"},
 	{Collective: Reduce, Algorithm: "stream_ll128"},
 	{Collective: Reduce, Algorithm: "chunk"},

@@ -12,10 +12,8 @@ const (
 	wordWork, wordPeer, wordLoad = 0.45, 0.11, 2.0
 	lineWork, linePeer, lineLoad = 0.80, 0.15, 128.0 / 120
 
-	lineSum     = 0.80 // more where the root of a reduce sums lines
 	packetShare = 0.86
 	packetAlone = 1.00 // from one root, or to one
-	packetPair  = 0.75 // to a root that has one peer, and so fewer polls under way
 )
 
 // Packets of kernels that take any number of ranks, and look for one peer after the other.

@@ -90,11 +90,7 @@ func (l Links) way(c call) (way, bool) {
 	case "oneshot_ll8", "direct_ll8":
 		return l.packets(c, 1, wordWork, wordPeer, c.once(), wordLoad, c.packetShare()), true
 	case "oneshot_ll128", "direct_ll128":
-		w := l.packets(c, 1, lineWork, linePeer, c.once(), lineLoad, c.packetShare())
-		if c.Collective == collective.Reduce {
-			w.work += lineSum
-		}
-		return w, l.Lines
+		return l.packets(c, 1, lineWork, linePeer, c.once(), lineLoad, c.packetShare()), l.Lines
 	case "twoshot_ll128":
 		return l.packets(c, 2, lineWork, linePeer, c.twice(), lineLoad, packetShare), l.Lines
 	case "allpair_ll8", "ll8":
@@ -194,13 +190,10 @@ func (l Links) fetch(c call) way {
 
 // packetShare is the share of stores that packets reach, between all or from or to one.
 func (c call) packetShare() float64 {
-	switch {
-	case !c.rooted():
-		return packetShare
-	case c.Collective == collective.Reduce && c.Ranks == 2:
-		return packetPair
+	if c.rooted() {
+		return packetAlone
 	}
-	return packetAlone
+	return packetShare
 }
 
 // relayed is the share of a rate that is left where ranks pass on what comes from, or goes to, a root.
