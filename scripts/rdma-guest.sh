@@ -154,12 +154,15 @@ JOB
 	quote "$here"
 	echo
 	for a; do quote "$a"; done
-	# Switched off at once: nothing is kept, so nothing has to be shut down.
+	# Switched off at once: nothing is kept, so nothing has to be shut down. But not before the
+	# console has sent the status, which stty waits for: the kernel's own words of the end do
+	# not queue behind it, they come between its bytes.
 	cat <<JOB
 </dev/null
 status=\$?
 sync
 printf '\\n$marker %d\\n' \$status
+stty sane </dev/console
 echo o >/proc/sysrq-trigger
 sleep 60
 JOB
@@ -167,7 +170,7 @@ JOB
 
 # The line with the status is the last one; all others are the command's.
 status_of() {
-	sed -un -e 's/\r$//' -e "/^$marker /{s///;w $run/status" -e 'q;}' -e '/sysrq: Power Off$/!p'
+	sed -un -e 's/\r$//' -e "/^$marker [0-9]*\$/{s/.* //;w $run/status" -e 'q;}' -e '/sysrq: Power Off$/!p'
 	cat >/dev/null
 }
 # The first host waits for the second one at the socket.
