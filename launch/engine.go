@@ -90,7 +90,11 @@ var rules = []rule{
 		}
 		r.master(e, "PET_MASTER_ADDR", "PET_MASTER_PORT")
 	}},
-	{name: "LeaderWorkerSet", role: RoleAgent, need: []string{"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX"}, read: func(r *reader, e *Engine) {
+	{name: "LeaderWorkerSet", role: RoleAgent, need: []string{"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE"}, read: func(r *reader, e *Engine) {
+		if r.get("LWS_WORKER_INDEX") == "" { // early releases have no such variable
+			r.err = fmt.Errorf("%w: LWS_WORKER_INDEX is not set: expected the number of this pod in its group, which its label leaderworkerset.sigs.k8s.io/worker-index has", framework.ErrInvalid)
+			return
+		}
 		e.Node, e.Nodes = r.number("LWS_WORKER_INDEX"), r.number("LWS_GROUP_SIZE")
 		e.MasterAddr = r.get("LWS_LEADER_ADDRESS")
 	}},
@@ -259,5 +263,5 @@ func readPMI(r *reader, e *Engine) {
 		}
 	}
 	r.rank(e, "PMI_RANK", "PMI_SIZE", local, size)
-	r.port(e, "PMI_JOBID", "PALS_APID", "PMI_ID")
+	r.port(e, "PMI_JOBID", "PALS_APID")
 }

@@ -49,6 +49,13 @@ func TestDetect(t *testing.T) {
 			Engine{Name: "Slurm", Role: RoleAgent, Node: 1, Nodes: 2, MasterAddr: "a", MasterPort: 7}},
 		"srun without list of tasks": {slurm + "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1 MASTER_PORT=7",
 			Engine{Name: "Slurm", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, Nodes: 1, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		// The step is that of mpiexec's helpers, and not of the ranks.
+		"MPICH inside Slurm": {slurm + "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_STEP_NODELIST=a,b PMI_RANK=3 PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 MASTER_ADDR=a MASTER_PORT=7",
+			Engine{Name: "PMI", Role: RoleRank, Rank: 3, World: 4, LocalRank: 1, LocalWorld: 2, MasterAddr: "a", MasterPort: 7}},
+		"srun that speaks PMI": {slurm + "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1 PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 MASTER_PORT=7",
+			Engine{Name: "Slurm", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, Nodes: 1, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"srun in a shell with PMI of another step": {slurm + "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1 PMI_RANK=0 PMI_SIZE=1 MASTER_PORT=7",
+			Engine{Name: "Slurm", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, Nodes: 1, MasterAddr: "127.0.0.1", MasterPort: 7}},
 		// A batch script and an interactive shell have the variables of a rank.
 		"sbatch":      {"SLURM_JOB_ID=12 SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_LOCALID=0", Engine{}},
 		"interactive": {"SLURM_JOB_ID=12 SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", Engine{}},
@@ -77,15 +84,16 @@ func TestDetect(t *testing.T) {
 
 func TestDetectRefusesNonsense(t *testing.T) {
 	for name, c := range map[string]struct{ env, want string }{
-		"text":          {"OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=2", `OMPI_COMM_WORLD_RANK="x": expected a number`},
-		"rank too high": {"TORCHELASTIC_RUN_ID=1 RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "rank 2 of 2: expected one below"},
-		"local":         {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2", "local rank 3 of 2 in a job of 2: expected one below"},
-		"no local rank": {"PMI_RANK=1 PMI_SIZE=2", "MPI_LOCALRANKID and MPI_LOCALNRANKS are not set"},
-		"host":          {"LWS_LEADER_ADDRESS=l LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=2", "host 2 of 2: expected one below"},
-		"tasks":         {"SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=2(y", "SLURM_STEP_TASKS_PER_NODE"},
-		"port":          {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_PORT=99999", `variables of torchrun: invalid: MASTER_PORT="99999": expected a port, 1 to 65535`},
-		"no port":       {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_PORT=-5", `environment: invalid: MASTER_PORT="-5": expected a port, 1 to 65535`},
-		"negative":      {"JOB_COMPLETION_INDEX=-1", "expected a number"},
+		"text":                 {"OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=2", `OMPI_COMM_WORLD_RANK="x": expected a number`},
+		"rank too high":        {"TORCHELASTIC_RUN_ID=1 RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "rank 2 of 2: expected one below"},
+		"local":                {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2", "local rank 3 of 2 in a job of 2: expected one below"},
+		"no local rank":        {"PMI_RANK=1 PMI_SIZE=2", "MPI_LOCALRANKID and MPI_LOCALNRANKS are not set"},
+		"host":                 {"LWS_LEADER_ADDRESS=l LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=2", "host 2 of 2: expected one below"},
+		"pod without a number": {"LWS_LEADER_ADDRESS=l LWS_GROUP_SIZE=2", "variables of LeaderWorkerSet: invalid: LWS_WORKER_INDEX is not set: expected the number of this pod"},
+		"tasks":                {"SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=2(y", "SLURM_STEP_TASKS_PER_NODE"},
+		"port":                 {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_PORT=99999", `variables of torchrun: invalid: MASTER_PORT="99999": expected a port, 1 to 65535`},
+		"no port":              {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_PORT=-5", `environment: invalid: MASTER_PORT="-5": expected a port, 1 to 65535`},
+		"negative":             {"JOB_COMPLETION_INDEX=-1", "expected a number"},
 	} {
 		_, err := Detect(environment(c.env))
 		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
@@ -108,6 +116,21 @@ func TestPortOfAJob(t *testing.T) {
 	}
 	if p := port("9"); p < 20000 || p >= 30000 {
 		t.Errorf("port %d: expected one below those that the kernel gives out", p)
+	}
+}
+
+// PMI_ID is the number of a rank, where there is one.
+func TestPortOfAJobOfPMI(t *testing.T) {
+	var ports []int
+	for _, rank := range []string{"0", "1"} {
+		e, err := Detect(environment("PMI_SIZE=2 MPI_LOCALNRANKS=2 PMI_RANK=" + rank + " PMI_ID=" + rank + " MPI_LOCALRANKID=" + rank))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, e.MasterPort)
+	}
+	if ports[0] != ports[1] {
+		t.Errorf("ports %v: expected one", ports)
 	}
 }
 

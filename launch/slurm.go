@@ -13,10 +13,19 @@ import (
 const firstSpecialStep = 4294967280
 
 // notASlurmStep reports whether the variables come from a batch script or from an
-// interactive shell. Those carry SLURM_PROCID=0 although no srun started them.
+// interactive shell, which carry SLURM_PROCID=0 although no srun started them, or from
+// another launcher's step.
 func notASlurmStep(get lookup) bool {
 	n, err := strconv.ParseUint(get("SLURM_STEP_ID"), 10, 64)
-	return err != nil || n >= firstSpecialStep
+	return err != nil || n >= firstSpecialStep || inherited(get)
+}
+
+// inherited reports whether the step is that of the helpers which mpiexec of MPICH or
+// Intel MPI starts by srun, one on each host. The ranks that they make inherit their
+// variables. Where srun itself speaks PMI, both say the same.
+func inherited(get lookup) bool {
+	return get("PMI_RANK") != "" && get("PMI_SIZE") != "" && get("MPI_LOCALRANKID") != "" &&
+		(get("PMI_RANK") != get("SLURM_PROCID") || get("PMI_SIZE") != get("SLURM_STEP_NUM_TASKS"))
 }
 
 func readSlurm(r *reader, e *Engine) {

@@ -68,6 +68,17 @@ func (a *app) emit(program string, args []string) error {
 	if o.configFile != "" {
 		j.Flags = append(j.Flags, "--config", o.configFile)
 	}
+	for _, x := range []struct {
+		flag string
+		on   bool
+	}{{"--tee", o.tee}, {"--report-bindings", o.showBinding}, {"--no-stdin", o.noStdin}, {"--quiet", o.quiet}} {
+		if x.on {
+			j.Flags = append(j.Flags, x.flag)
+		}
+	}
+	if o.dir != "" {
+		j.Flags = append(j.Flags, "--chdir", o.dir)
+	}
 	for _, s := range a.settings {
 		j.Flags = append(j.Flags, "--set", s.Key+"="+s.Value)
 	}

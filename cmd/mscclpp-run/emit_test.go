@@ -27,6 +27,15 @@ func TestEmit(t *testing.T) {
 	}
 }
 
+// What a flag asks of the launcher is asked of the one on the hosts.
+func TestEmittedFlags(t *testing.T) {
+	code, out, errs := runs(command(t, "--emit", "sbatch", "-n", "2", "--chdir", "/my work", "--tee", "--report-bindings", "--no-stdin", "-q", "--tag-output", "./train"))
+	want := "mscclpp-run --nproc-per-node 2 --tee --report-bindings --no-stdin --quiet --chdir '/my work' --set launch.tag_output=true -- ./train\n"
+	if code != 0 || !strings.Contains(out, want) {
+		t.Errorf("code %d, %s, %s; expected %s", code, out, errs, want)
+	}
+}
+
 func TestEmitMistakes(t *testing.T) {
 	for want, args := range map[string][]string{
 		`kind "pod": expected one of sbatch`:            {"--emit", "pod", "true"},

@@ -190,7 +190,7 @@ func unanswered(err error) error {
 func (c call) refused(r refusal, by, size int) error {
 	switch r {
 	case refusedVersion:
-		return fmt.Errorf("%w: rank %d does not know version %d of the bootstrap protocol", framework.ErrPeer, by, wireVersion)
+		return fmt.Errorf("%w: rank %d does not know version %d of the bootstrap protocol: use one release of mscclpp-go in all ranks", framework.ErrPeer, by, wireVersion)
 	case refusedJob:
 		return fmt.Errorf("%w: another job listens there: expected job %x", framework.ErrInvalid, c.job[:8])
 	case refusedSecret:
@@ -198,7 +198,7 @@ func (c call) refused(r refusal, by, size int) error {
 	case refusedRank:
 		return fmt.Errorf("%w: another rank than %d listens there", framework.ErrPeer, by)
 	case refusedSize:
-		return fmt.Errorf("%w: rank %d is in a job of %d ranks, this rank expects %d", framework.ErrInvalid, by, size, c.size)
+		return fmt.Errorf("%w: rank %d is in a job of %d ranks, this rank expects %d: expected the same numbers of hosts and ranks everywhere", framework.ErrInvalid, by, size, c.size)
 	case refusedClosed:
 		return errLeft(by)
 	}

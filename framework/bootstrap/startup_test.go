@@ -422,3 +422,17 @@ func TestNonsenseOverALink(t *testing.T) {
 		})
 	}
 }
+
+// The rank that is turned down may be the only one whose output somebody reads.
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	c := call{size: 6}
+	for r, want := range map[refusal]string{
+		refusedSize:    "rank 0 is in a job of 4 ranks, this rank expects 6: expected the same numbers of hosts and ranks everywhere",
+		refusedVersion: "use one release of mscclpp-go in all ranks",
+		refusedSecret:  "expected the same MSCCLPP_SECRET_FILE for all ranks",
+	} {
+		if err := c.refused(r, 0, 4); !strings.Contains(err.Error(), want) {
+			t.Errorf("refusal %d: %v: expected %q", r, err, want)
+		}
+	}
+}

@@ -92,3 +92,20 @@ func TestMPICHStartsNodeAgents(t *testing.T) {
 		t.Errorf("code %d, %s, %s", code, out, errs)
 	}
 }
+
+// Inside a job of Slurm mpiexec starts its helpers by srun, and the ranks inherit their
+// variables: two tasks on two hosts, where there are four ranks.
+func TestMPICHStartsRanksInsideSlurm(t *testing.T) {
+	hydra := installed(t, "mpiexec.hydra")
+	env := []string{
+		modeVar + "=meet", "MASTER_ADDR=127.0.0.1", "MSCCLPP_SECRET_FILE=" + secret(t, "a secret of a job of two hosts"),
+		"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0",
+		"SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_TASKS_PER_NODE=1(x2)",
+	}
+	code, out, errs := runs(t, env, hydra, "-launcher", "ssh", "-launcher-exec", fakeSSH(t), "-hosts", "a,b", "-n", "4", "-ppn", "2", runner, self(t))
+	for _, want := range []string{"rank 0 of 4 with [0 1]", "rank 3 of 4 with [2 3]"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("code %d, %s, %s: expected %q", code, out, errs, want)
+		}
+	}
+}

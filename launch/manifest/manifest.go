@@ -63,7 +63,7 @@ func Write(w io.Writer, j Job) error {
 	if err := j.check(); err != nil {
 		return err
 	}
-	t, err := template.New(j.Kind+".tmpl").Funcs(template.FuncMap{"yaml": yaml, "shell": shell, "cut": cut}).ParseFS(files, "templates/*.tmpl")
+	t, err := template.New(j.Kind+".tmpl").Funcs(template.FuncMap{"yaml": yaml, "literal": literal, "shell": shell, "cut": cut}).ParseFS(files, "templates/*.tmpl")
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
@@ -172,6 +172,12 @@ func yaml(text string) (string, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(text)
 	return strings.TrimSpace(b.String()), err
+}
+
+// literal is yaml for the command or a variable of a container, where Kubernetes takes
+// $(NAME) for the value of a variable and $$ for $. A word is to arrive as it was given.
+func literal(text string) (string, error) {
+	return yaml(strings.ReplaceAll(text, "$", "$$"))
 }
 
 // shell writes a word of a shell's command line.

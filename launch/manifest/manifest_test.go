@@ -79,6 +79,20 @@ func TestNoSecretIsWritten(t *testing.T) {
 	}
 }
 
+// Kubernetes replaces $(NAME) in commands and variables of containers, and $$ by $.
+func TestDollarsArriveInContainers(t *testing.T) {
+	for _, kind := range []string{"jobset", "mpijob", "lws"} {
+		j := job(kind)
+		j.Args, j.Env = []string{"./train", "$(COLOR) $$ $HOME $"}, []string{"COLOR=$(RED) $$"}
+		text := written(t, j)
+		for _, want := range []string{`- "$$(COLOR) $$$$ $$HOME $$"`, `value: "$$(RED) $$$$"`} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s lacks %s:\n%s", kind, want, text)
+			}
+		}
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Job)

@@ -48,12 +48,14 @@ func ReadHostfile(r io.Reader, name string) ([]Host, error) {
 		if len(words) == 0 {
 			continue
 		}
-		slots, err := "", error(nil)
+		slots, counted, err := "", false, error(nil)
 		for _, word := range words[1:] {
 			key, value, ok := strings.Cut(word, "=")
 			switch {
+			case ok && key == "slots" && (value == "" || counted):
+				err = invalid("%q: expected slots=N, once", word)
 			case ok && key == "slots":
-				slots = value
+				slots, counted = value, true
 			case ok && (key == "max_slots" || key == "max-slots"): // a limit for more than the slots, which nobody starts here
 			default:
 				err = invalid("%q: expected slots=N", word)
@@ -84,23 +86,30 @@ type hosts struct {
 }
 
 func (h *hosts) add(word, slots string) error {
-	name, count := word, slots
-	if inside, after, ok := strings.Cut(strings.TrimPrefix(word, "["), "]"); ok && word[0] == '[' {
+	user, name := "", word
+	if before, after, ok := strings.Cut(word, "@"); ok && word[0] != '[' {
+		user, name = before+"@", after
+	}
+	count, counted := slots, false
+	if inside, after, ok := strings.Cut(strings.TrimPrefix(name, "["), "]"); ok && name[0] == '[' {
 		name = inside
 		if after != "" {
 			if after[0] != ':' {
 				return invalid("host %q: expected [ADDRESS]:N", word)
 			}
-			count = after[1:]
+			count, counted = after[1:], true
 		}
-	} else if before, after, ok := strings.Cut(word, ":"); ok && !strings.Contains(after, ":") {
-		name, count = before, after
+	} else if before, after, ok := strings.Cut(name, ":"); ok && !strings.Contains(after, ":") {
+		name, count, counted = before, after, true
 	}
-	if !hostName().MatchString(name) {
-		return invalid("host %q: expected a name or an address, as in a,b:4", word)
+	if name = user + name; !hostName().MatchString(name) {
+		return invalid("host %q: expected a name or an address, as in a,b:4 or [fd00::1]:4", word)
+	}
+	if counted && slots != "" {
+		return invalid("host %s: %q ranks, and slots=%s: expected one of them", name, count, slots)
 	}
 	n := 0
-	if count != "" {
+	if count != "" || counted {
 		var err error
 		if n, err = strconv.Atoi(count); err != nil || n < 1 || n > launch.MaxRanks {
 			return invalid("host %s: %q ranks: expected 1 to %d", name, count, launch.MaxRanks)

@@ -17,13 +17,15 @@ func TestHostLists(t *testing.T) {
 		"me@gpu-1.lab:8, b":  {{"me@gpu-1.lab", 8}, {"b", 0}},
 		"10.0.0.1:2,fe80::1": {{"10.0.0.1", 2}, {"fe80::1", 0}},
 		"[fe80::1]:2,[::1]":  {{"fe80::1", 2}, {"::1", 0}},
+		"me@[fd00::1]:2":     {{"me@fd00::1", 2}},
+		"[me@fd00::1]:2":     {{"me@fd00::1", 2}},
 	} {
 		got, err := ParseHosts(text)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %v, %v; expected %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "a,,b", "-oProxyCommand=x", "a b", "a;b", "a:0", "a:x", "a:99999", "$(x)", "a'b", "[::1", "[::1]x", "@a", "-l@a", "a:-1"} {
+	for _, text := range []string{"", "a,,b", "-oProxyCommand=x", "a b", "a;b", "a:0", "a:x", "a:99999", "$(x)", "a'b", "[::1", "[::1]x", "@a", "-l@a", "a:-1", "a:", "[::1]:", "me@", "me@[]"} {
 		if got, err := ParseHosts(text); !errors.Is(err, framework.ErrInvalid) {
 			t.Errorf("%q: %v, %v; expected an error", text, got, err)
 		}
@@ -36,11 +38,14 @@ func TestHostfiles(t *testing.T) {
 		t.Errorf("%v, %v; expected %v", got, err, want)
 	}
 	for text, want := range map[string]string{
-		"":               "f: invalid: no host",
-		"# none\n":       "f: invalid: no host",
-		"a\nb slots=x\n": `f, line 2: invalid: host b: "x" ranks`,
-		"a cores=2\n":    `f, line 1: invalid: "cores=2": expected slots=N`,
-		"\n\n-x\n":       `f, line 3: invalid: host "-x"`,
+		"":                    "f: invalid: no host",
+		"# none\n":            "f: invalid: no host",
+		"a\nb slots=x\n":      `f, line 2: invalid: host b: "x" ranks`,
+		"a cores=2\n":         `f, line 1: invalid: "cores=2": expected slots=N`,
+		"a:4 slots=2\n":       `f, line 1: invalid: host a: "4" ranks, and slots=2: expected one of them`,
+		"a slots=\n":          `f, line 1: invalid: "slots=": expected slots=N`,
+		"a slots=1 slots=2\n": `f, line 1: invalid: "slots=2": expected slots=N, once`,
+		"\n\n-x\n":            `f, line 3: invalid: host "-x"`,
 	} {
 		if _, err := ReadHostfile(strings.NewReader(text), "f"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; expected %q", text, err, want)

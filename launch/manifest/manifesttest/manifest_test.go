@@ -17,8 +17,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/launch/manifest"
 )
 
-// awkward is an argument with everything that YAML and shells take for their own.
-const awkward = "it's \"50%\": {a: [b]} # $HOME `x` \\ \t é &*!|>"
+// awkward is an argument with everything that YAML, shells and Kubernetes take for their own.
+const awkward = "$(COLOR) $$(COLOR) $$ it's \"50%\": {a: [b]} # $HOME `x` \\ \t é &*!|>"
 
 var job = manifest.Job{
 	Name: "train", Image: "registry.example.com:5000/team/train:1.2", Hosts: 4, Ranks: "8", Run: "/opt/m/bin/mscclpp-run",
@@ -39,6 +39,32 @@ func decode[T any](t *testing.T, j manifest.Job, kind string) (out T) {
 		t.Fatalf("%v\n%s", err, b.String())
 	}
 	return out
+}
+
+// expanded is what becomes of a word of a container's command, or of the value of a
+// variable: $(NAME) is the value of a variable that is known, and $$ is $.
+func expanded(word string, env map[string]string) string {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(word, "$")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
+		value, known := env[name]
+		switch {
+		case strings.HasPrefix(after, "$"):
+			out.WriteString("$")
+			word = after[1:]
+		case strings.HasPrefix(after, "(") && closed && known:
+			out.WriteString(value)
+			word = rest
+		default:
+			out.WriteString("$")
+			word = after
+		}
+	}
 }
 
 func TestStrictnessItself(t *testing.T) {
@@ -66,7 +92,10 @@ func container(t *testing.T, pod core.PodSpec, gpus bool) (core.Container, map[s
 	c := pod.Containers[0]
 	env := map[string]string{}
 	for _, e := range c.Env {
-		env[e.Name] = e.Value
+		env[e.Name] = expanded(e.Value, env)
+	}
+	for i, word := range c.Command {
+		c.Command[i] = expanded(word, env)
 	}
 	if problems := validation.IsDNS1123Label(c.Name); c.Image != job.Image || len(problems) > 0 {
 		t.Errorf("container %s of image %s: %v", c.Name, c.Image, problems)
