@@ -69,8 +69,11 @@ func openDevice(d framework.Device, cfg *config.Config) (gpu.Device, error) {
 		return host.Open(host.Prefault(prefault))
 	case "cuda":
 		var options []cuda.Option
-		if cfg.GPUMemory == "host" {
+		switch cfg.GPUMemory {
+		case "host":
 			options = append(options, cuda.Hosted())
+		case "fabric":
+			options = append(options, cuda.Fabric())
 		}
 		if !cfg.GDRCopy {
 			options = append(options, cuda.WithoutGDRCopy())

@@ -142,6 +142,29 @@ func chosen(t *testing.T, n int) {
 	}
 }
 
+// The configuration says whether memory of a GPU is made for other hosts of one NVLink
+// network as well. The emulated driver is one that refuses to.
+func TestFabricMemoryIsAskedForByConfiguration(t *testing.T) {
+	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
+	for kind, asked := range map[string]bool{"device": false, "fabric": true} {
+		cfg := config.Default()
+		cfg.GPUMemory = kind
+		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		m, err := d.Alloc(4096)
+		if err != nil {
+			t.Fatalf("%s: %v: expected memory without, where the driver refuses", kind, err)
+		}
+		defer m.Close()
+		if refused := d.(*cuda.Device).FabricRefused(); refused != asked {
+			t.Errorf("gpu_memory %s: refused by the driver: %v, expected %v", kind, refused, asked)
+		}
+	}
+}
+
 // The configuration says whether the host stores into memory of a GPU by GDRCopy.
 func TestGDRCopyIsSwitchedOffByConfiguration(t *testing.T) {
 	library := emulated.Build(t)

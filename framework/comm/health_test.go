@@ -44,7 +44,11 @@ func TestCloseEndsSetUpThatWaits(t *testing.T) {
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			left := make(chan struct{})
+			var joined sync.WaitGroup
+			joined.Add(2)
 			job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
+				joined.Done()
+				joined.Wait()
 				if c.Rank() == 1 {
 					<-left // it is alive, and does not take part
 					return nil

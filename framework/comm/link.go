@@ -298,11 +298,16 @@ func choose(lower, higher []offer) (string, error) {
 			}
 		}
 	}
-	class := framework.ErrUnavailable
+	class, advice := framework.ErrUnavailable, ""
+	if slices.ContainsFunc(lower, func(a offer) bool {
+		return a.Why == "" && slices.ContainsFunc(higher, func(b offer) bool { return a.Name == b.Name && b.Why == "" })
+	}) { // both have it, and it does not lead from one to the other
+		advice = ": expected one that reaches both, such as tcp, in transports on all ranks"
+	}
 	if hopeless(lower) || hopeless(higher) {
 		class = framework.ErrUnsupported
 	}
-	return "", fmt.Errorf("%w: no common transport: %s", class, describeBoth(lower, higher))
+	return "", fmt.Errorf("%w: no common transport: %s%s", class, describeBoth(lower, higher), advice)
 }
 
 // plainly is a reason without the class of its error: who reads it knows that the transport

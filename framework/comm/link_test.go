@@ -31,6 +31,13 @@ func TestChooseIsTheFirstCommonInTheLowerRanksOrder(t *testing.T) {
 	if !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "port down") {
 		t.Errorf("no common transport: %v", err)
 	}
+	// Transports that work and do not lead there need another beside them; a port that is
+	// down has its own advice.
+	const advice = "expected one that reaches both, such as tcp, in transports on all ranks"
+	_, here := choose([]offer{{Name: "shm", Reach: []string{"host:a"}}}, []offer{{Name: "shm", Reach: []string{"host:b"}}})
+	if here == nil || !strings.Contains(here.Error(), advice) || strings.Contains(err.Error(), advice) {
+		t.Errorf("%v; %v: expected %q in the first alone", here, err, advice)
+	}
 }
 
 // What both lack for one reason is said once, and the rest of each side by itself.

@@ -9,9 +9,11 @@ type Config struct {
 	// Empty: what the program asks for, host if it asks for nothing.
 	Device string `config:"device"`
 
-	// GPUMemory is what allocations on a GPU are made of: device, or host for memory
-	// of the host that the GPU reaches. The latter joins GPUs that cannot reach each
-	// other's memory, such as L4, A10 and RTX cards, at the speed of their PCIe slots.
+	// GPUMemory is what allocations on a GPU are made of: device; host for memory of
+	// the host that the GPU reaches, which joins GPUs that cannot reach each other's
+	// memory, such as L4, A10 and RTX cards, at the speed of their PCIe slots; or fabric
+	// for memory of the device that other hosts of one NVLink network can map, where the
+	// driver has it.
 	GPUMemory string `config:"gpu_memory"`
 
 	// GDRCopy lets the host store signals that arrive over ib-nonatomic into memory of an

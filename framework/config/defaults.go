@@ -31,7 +31,7 @@ func Default() Config {
 // choices lists the legal values of keys that have few. It serves validation and
 // the reference page alike.
 var choices = map[string][]string{
-	"gpu_memory":                   {"device", "host"},
+	"gpu_memory":                   {"device", "host", "fabric"},
 	"bootstrap.family":             {"", "inet", "inet6"},
 	"collectives.lines":            {"auto", "always", "never"},
 	"check.signatures":             {"never", "stall", "always"},

@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,6 +21,12 @@ func Visible(gpus []GPU, lookup func(string) (string, bool)) []GPU {
 		g, ok := named(gpus, strings.TrimSpace(word))
 		if !ok {
 			break // as CUDA does: what follows a name that means nothing is not seen
+		}
+		if slices.ContainsFunc(out, func(o GPU) bool { return o.Device == g.Device }) {
+			if g.MIG != nil {
+				break // another part: CUDA shows a process one
+			}
+			return nil // as CUDA does: a list that names a GPU twice shows none
 		}
 		out = append(out, g)
 	}

@@ -72,7 +72,7 @@ func (t *Transport) choose(c *connection, offered []framework.Share) ([]framewor
 		// Every GPU reaches memory of the host, whatever lies between them.
 		want, why = t.ordered(framework.ShareMemFD), "memory of the host, registered with both GPUs"
 	case c.relation.barrier != "":
-		return nil, "", fmt.Errorf("%w: %s cannot address the memory of %s: %s: expected memory of the host that both register, or a transport that goes through the host",
+		return nil, "", fmt.Errorf("%w: %s cannot address the memory of %s: %s: expected memory of the host that both register (gpu_memory: host), or a transport that goes through the host",
 			framework.ErrUnavailable, c.own.gpu, c.far.gpu, c.relation.barrier)
 	case one:
 		want = t.ordered(framework.ShareVMM, framework.ShareFabric) // no process opens its own legacy handles
@@ -95,8 +95,12 @@ func (t *Transport) choose(c *connection, offered []framework.Share) ([]framewor
 		}
 	}
 	if len(chosen) == 0 || !one && !slices.ContainsFunc(chosen, func(s framework.Share) bool { return s.Kind != framework.ShareLocal }) {
-		return nil, "", fmt.Errorf("%w: memory with shares %v, reached from %s: expected one of %v; the option shares may leave out what is needed",
-			framework.ErrUnavailable, kindsOf(offered), why, want)
+		advice := "the option shares may leave out what is needed"
+		if c.remote() {
+			advice = "memory for that is made with gpu_memory: fabric, if the driver has it"
+		}
+		return nil, "", fmt.Errorf("%w: memory with shares %v, reached from %s: expected one of %v; %s",
+			framework.ErrUnavailable, kindsOf(offered), why, want, advice)
 	}
 	return chosen, why, nil
 }

@@ -11,7 +11,7 @@ import (
 type Config struct {
 	Shares        []string `help:"Ways to map a peer's memory, best first: vmm, fabric, legacy-ipc, memfd. One that is left out is not used."`
 	RequireNVLink bool     `option:"require_nvlink" help:"Refuse pairs of GPUs that are not joined by NVLink, instead of going over PCIe."`
-	Fabric        bool     `help:"Also reach GPUs of other hosts in the same NVLink network. Needs IMEX, and memory allocated for the fabric."`
+	Fabric        bool     `help:"Also reach GPUs of other hosts in the same NVLink network. Needs IMEX, and gpu_memory: fabric."`
 }
 
 // shareKinds are those that the option can name. Within one process there is nothing

@@ -50,6 +50,7 @@ func TestChoiceOfShares(t *testing.T) {
 		"preferred":          {machine: "h200", peers: [2]int{0, 1}, offered: everything, change: func(c *Config) { c.Shares = []string{"legacy-ipc", "vmm"} }, want: []framework.ShareKind{legacy, vmm, local}},
 		"old memory":         {machine: "a100-direct", peers: [2]int{0, 3}, offered: []framework.ShareKind{local, legacy}, want: []framework.ShareKind{legacy, local}},
 		"no peer access":     {machine: "a10", peers: [2]int{1, 2}, offered: everything, refused: "NVIDIA A10G at 0000:00:1c.0 cannot address the memory of NVIDIA A10G at 0000:00:1d.0: chipset not supported"},
+		"what to set":        {machine: "a10", peers: [2]int{1, 2}, offered: everything, refused: "gpu_memory: host"},
 		"through the host":   {machine: "a10", peers: [2]int{1, 2}, offered: []framework.ShareKind{local, hostFD}, want: []framework.ShareKind{hostFD, local}},
 		"host, one process":  {machine: "a10", peers: [2]int{1, 2}, one: true, offered: []framework.ShareKind{local, hostFD}, want: []framework.ShareKind{local, hostFD}},
 		"host on NVLink":     {machine: "h200", peers: [2]int{0, 1}, offered: []framework.ShareKind{local, hostFD}, want: []framework.ShareKind{hostFD, local}},
@@ -233,16 +234,16 @@ func TestFabric(t *testing.T) {
 		t.Errorf("reach %v: want %v", a.Reach, want)
 	}
 	conn := must[framework.ID](t)(on1.Connect(bound(t), a.ID, []framework.Peer{{Rank: 1, Address: b.Address}}))
-	r := register(t, on2, local, vmm, fabric, legacy)
-	var travels []framework.Share // descriptors do not
-	for _, s := range r.Key.Shares {
-		if s.FD == nil {
-			travels = append(travels, s)
-		}
+	registered := func(kinds ...framework.ShareKind) framework.Registration {
+		r := register(t, on2, kinds...)
+		r.Key.Shares = slices.DeleteFunc(r.Key.Shares, func(s framework.Share) bool { return s.FD != nil }) // descriptors do not travel
+		return r
 	}
-	r.Key.Shares = travels
-	if got, err := attach(t, on1, conn, r); err != nil || !slices.Equal(got, []framework.ShareKind{fabric}) {
+	if got, err := attach(t, on1, conn, registered(local, vmm, fabric, legacy)); err != nil || !slices.Equal(got, []framework.ShareKind{fabric}) {
 		t.Errorf("%v, %v: want fabric alone", got, err)
+	}
+	if _, err := attach(t, on1, conn, registered(local, vmm, legacy)); framework.Class(err) != framework.ErrUnavailable || !strings.Contains(err.Error(), "gpu_memory: fabric") {
+		t.Errorf("%v: want ErrUnavailable, and the setting that makes such memory", err)
 	}
 	for name, tr := range map[string]*Transport{"option off": off, "another clique": other} {
 		c := end(tr, 1)

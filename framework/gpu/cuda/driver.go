@@ -6,6 +6,7 @@ package cuda
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -62,11 +63,26 @@ func openLibrary(path string) (*driver, error) {
 	}
 	var version, count C.int
 	if err := d.check("initialize", noDevice, C.cuda_init(d.api, &version, &count)); err != nil {
-		return nil, err
+		return nil, hidden(err)
 	}
 	d.ready, d.version, d.devices = true, int(version), int(count)
 	return d, nil
 }
+
+// hidden adds to the driver's word that there is no device what may be the cause: it
+// says the same of a machine without GPUs and of a list of none, or with one twice.
+func hidden(err error) error {
+	var e *Error
+	if !errors.As(err, &e) || e.Code != C.CUDA_ERROR_NO_DEVICE {
+		return err
+	}
+	if list, set := os.LookupEnv(envVisible); set {
+		return fmt.Errorf("%w: %s=%q leaves none: expected numbers or UUIDs of GPUs of this machine, none of them twice", err, envVisible, list)
+	}
+	return fmt.Errorf("%w: expected a GPU: look at nvidia-smi, and at what the container was given", err)
+}
+
+const envVisible = "CUDA_VISIBLE_DEVICES"
 
 func dlopen(path string) (*C.cuda_api, error) {
 	name := C.CString(path)

@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -64,6 +65,46 @@ func TestErrorText(t *testing.T) {
 	if !errors.As(fmt.Errorf("outer: %w", e), &found) || found.Code != 12345 {
 		t.Error("lost under wrapping")
 	}
+}
+
+// What an answer means for memory of others depends on the step that got it.
+func TestImportsAreExplained(t *testing.T) {
+	const whole, access = "mapped whole", "may address the memory of the other"
+	for _, c := range []struct {
+		call string
+		code int
+		says string
+	}{
+		{"cuMemMap", 801, whole},
+		{"cuMemImportFromShareableHandle", 801, ""}, // a kind of handle
+		{"cuMemSetAccess", 217, access},
+		{"cuMemSetAccess", 101, access},
+		{"cuMemAddressReserve", 2, ""},
+	} {
+		got := explained(&Error{Op: "import", Call: c.call, Code: c.code}, 4096).Error()
+		for _, text := range []string{whole, access} {
+			if strings.Contains(got, text) != (text == c.says) {
+				t.Errorf("%s answers %d: %q: expected of the explanations %q", c.call, c.code, got, c.says)
+			}
+		}
+	}
+}
+
+// The driver's word for no device does not tell a machine without GPUs from an
+// environment that hides them. It reads that once: each case has a process of its own.
+func TestHiddenDevices(t *testing.T) {
+	open(t, 0)
+	for _, list := range []string{"", "-1", "GPU-of-another-machine"} {
+		t.Setenv(envVisible, list)
+		if out, err := start(t, "hidden", nil, nil); err != nil {
+			t.Errorf("%q: %v: %s", list, err, out)
+		}
+	}
+}
+
+func hiddenRole() error {
+	_, err := Open(0)
+	return expect(err, framework.ErrUnavailable, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q leaves none: expected", os.Getenv(envVisible)))
 }
 
 func TestJoinedReasonsAreOneLine(t *testing.T) {

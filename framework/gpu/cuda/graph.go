@@ -68,15 +68,15 @@ func (d *Device) BeginCapture(s gpu.Stream, mode CaptureMode) error {
 // EndCapture ends the recording and prepares its launch. An error means that there
 // is no recording any more.
 func (d *Device) EndCapture(s gpu.Stream) (*Graph, error) {
+	if _, ours := d.captures.LoadAndDelete(s); ours {
+		defer runtime.UnlockOSThread() // also where the device was closed meanwhile
+	}
 	if err := d.begin("end capture"); err != nil {
 		return nil, err
 	}
 	g := &Graph{primary: d.primary}
 	var nodes C.uint64_t
 	err := d.check("end capture", C.cuda_capture_end(d.c, C.uintptr_t(s), &g.exec, &nodes))
-	if _, ours := d.captures.LoadAndDelete(s); ours {
-		runtime.UnlockOSThread()
-	}
 	if err != nil {
 		return nil, errorsFirst(err, d.drop())
 	}

@@ -81,14 +81,28 @@ func (d *Device) importBlock(kind, fd C.int, blob unsafe.Pointer, offset, bytes 
 	}
 	var b C.cuda_block
 	if err := d.check("import", C.cuda_import(d.c, kind, fd, blob, C.uint64_t(offset+bytes), &b)); err != nil {
-		if errors.Is(err, framework.ErrUnsupported) {
-			err = fmt.Errorf("%w (an allocation is mapped whole: expected a range that ends with it, not at %d)", err, offset+bytes)
-		}
-		return nil, errorsFirst(err, d.drop())
+		return nil, errorsFirst(explained(err, offset+bytes), d.drop())
 	}
 	return &Memory{dev: d, addr: uintptr(b.address) + uintptr(offset), bytes: bytes, release: func() error {
 		return errors.Join(d.check("unmap", C.cuda_destroy(d.c, &b)), d.drop())
 	}}, nil
+}
+
+// explained adds to an answer of the driver what it means for memory of others. What
+// it means depends on the step: one code alone may say that a kind of handle, a part
+// of an allocation, or the way between two GPUs is not to be had.
+func explained(err error, end uint64) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case e.Call == "cuMemMap" && e.Code == C.CUDA_ERROR_NOT_SUPPORTED:
+		return fmt.Errorf("%w (an allocation is mapped whole: expected a range that ends with it, not at %d)", err, end)
+	case e.Call == "cuMemSetAccess" && (e.Code == C.CUDA_ERROR_INVALID_DEVICE || e.Code == C.CUDA_ERROR_PEER_ACCESS_UNSUPPORTED):
+		return fmt.Errorf("%w (expected a GPU that may address the memory of the other one, or memory of the host that both register)", err)
+	}
+	return err
 }
 
 // openHost maps host memory into the process and makes it known to the driver.

@@ -18,7 +18,7 @@ import (
 )
 
 // roles are what this program does when a test starts it.
-var roles = map[string]func() error{"map": mapRole, "fault": faultRole, "without": withoutRole}
+var roles = map[string]func() error{"map": mapRole, "fault": faultRole, "without": withoutRole, "hidden": hiddenRole}
 
 // order is what a process is told to map.
 type order struct {
