@@ -115,7 +115,7 @@ func discover(kernels []comm.Kernel, ranks int) offered {
 	o := offered{messages: map[string]*algorithm{}, steps: map[string]*algorithm{}}
 	for _, k := range kernels {
 		k.Layout = argumentsLayout()
-		if k.Collective == "steps" && k.Algorithm == "exchange" {
+		if k.Collective == "steps" && (k.Algorithm == "exchange" || k.Algorithm == "mail") {
 			k.Layout = exchangeLayout()
 		}
 		if k.MaxRanks != 0 && k.MaxRanks < ranks || !memoryOnly(k) {

@@ -97,7 +97,7 @@ type Comm struct {
 	inID, outID   uint64          // of the call's buffers; 0: not registered
 
 	group  group
-	lists  []gpu.Memory // of groups that are longer than the arguments of a launch
+	lists  messageLists // of groups that are longer than the arguments of a launch
 	watch  *watch
 	undump func() // takes Dump out of those of the communicator
 }

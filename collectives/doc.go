@@ -41,8 +41,8 @@
 // Where not all ranks share memory, calls have two levels: kernels inside a host, and
 // port channels between hosts, which the host drives. Where all hosts have the same
 // number of GPUs, and the network reaches their memory, kernels drive the port channels
-// (algorithm hierarchical_direct), for everything but messages; such calls can be
-// captured. The first call of a job finds out whether this is possible. See
+// (algorithm hierarchical_direct; messages if there are at most 64 ranks on other hosts);
+// such calls can be captured. The first call of a job finds out whether this is possible. See
 // docs/decisions/0006 and 0009.
 //
 // # GPUs

@@ -10,7 +10,7 @@ import (
 //go:embed kernels/exchange_args.h
 var exchangeHeader string
 
-// exchangeLayout is argumentsLayout of the kernel between hosts.
+// exchangeLayout is argumentsLayout of the kernels between hosts.
 var exchangeLayout = sync.OnceValue(func() string { return device.Layout(argumentsHeader, exchangeHeader) })
 
 // What follows is the twin of kernels/exchange_args.h. A test compares sizes and offsets.
@@ -19,6 +19,14 @@ const (
 	exchangeHead       = 64  // bytes in front of the data in a slot
 	exchangeStateBytes = 64  // of the device
 	exchangeNoteBytes  = 128 // of the host
+
+	mailSlots      = 8
+	mailPeers      = 64 // on other hosts, at most
+	mailBlocks     = 8
+	mailHead       = 64 // bytes in front of the data in a slot
+	mailStateBytes = 128
+	mailWayBytes   = 32 // for each rank
+	mailNoteBytes  = 128
 )
 
 // exchangeNote is what a kernel lets the host know.
@@ -50,4 +58,34 @@ type exchangeArgs struct {
 	Giver     uint32 // 1 + the host that alone gives; 0: all do
 	Taker     uint32 // and gets
 	Signature signature
+}
+
+// mailNote is what the kernel for messages lets the host know.
+type mailNote struct {
+	Waits    [mailBlocks]uint64 // of each block: 0, or which wait it is in and, in the low 16 bits, 1 + the rank
+	Found    uint32
+	Peer     uint32
+	Sent     uint64
+	Expected uint64
+	_        [40]byte
+}
+
+type mailArgs struct {
+	Control   uintptr
+	Inside    uintptr // 0: one rank on each host
+	State     uintptr
+	Ways      uintptr
+	Note      uintptr
+	Data      uintptr
+	Credit    uintptr
+	Slots     uintptr
+	Slot      uint64
+	Memory    uintptr // 0: List is the group
+	First     uint64
+	Listed    uint32
+	Transfers uint32
+	Rank      uint32
+	Ranks     uint32
+	Signature signature
+	List      [maxTransfers]transfer
 }

@@ -56,9 +56,10 @@ type hierarchy struct {
 	closed  chan struct{}
 	spaces  [spaces]space
 
-	packets *packets    // nil where it cannot be
-	direct  *direct     // nil where it cannot be
-	carries atomic.Bool // it was made
+	packets  *packets    // nil where it cannot be
+	direct   *direct     // nil where it cannot be
+	carries  atomic.Bool // it was made
+	delivers atomic.Bool // messages as well
 }
 
 // space is memory for intermediate data, kept for the next call.

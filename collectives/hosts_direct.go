@@ -49,8 +49,9 @@ type direct struct {
 	sums     stepArgs
 	loaded   [collectives]bool // kernels inside
 	blocks   uint32            // of one launch that sums
-	end      chan struct{}     // ends the watch
-	ended    chan struct{}     // nil: it was not begun
+	mail     *mail
+	end      chan struct{} // ends the watch
+	ended    chan struct{} // nil: it was not begun
 }
 
 // beside is for what goes on beside the kernels inside.
@@ -66,13 +67,12 @@ func (c *Comm) offerDirect(h *hierarchy) {
 	}
 	steps := discover(c.comm.Kernels(), 1).steps
 	d := &direct{ports: c.ports, device: c.ports.courier.device, exchange: steps["exchange"], sum: steps["sum"], blocks: min(sumBlocks, c.mostBlocks())}
+	d.mail = &mail{direct: d, kernel: steps["mail"]}
 	h.direct = d
 	if n := c.comm.Device().Info().SMs / max(1, c.opts.Sharing); n > 0 {
 		h.options.MaxBlocks = int(min(c.mostBlocks(), uint32(max(1, n-exchangeBlocks))))
 	}
-	reduces := func(r Request) bool {
-		return h.carries.Load() && (h.most == 1 || partial(r)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
-	}
+	reduces := func(r Request) bool { return h.carries.Load() && d.canReduce(r) }
 	moves := func(Request) bool { return h.carries.Load() }
 	for _, a := range []struct {
 		collective Collective
@@ -91,6 +91,11 @@ func (c *Comm) offerDirect(h *hierarchy) {
 			return x.ports.enqueueDirect(call, a.trip)
 		})
 	}
+}
+
+// canReduce reports whether there are kernels for a reduction.
+func (d *direct) canReduce(r Request) bool {
+	return (d.ports.hierarchy.most == 1 || partial(r)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
 }
 
 // decide finds out, before the first call is, what can serve calls: the same on all
@@ -138,6 +143,9 @@ func (d *direct) open(ctx context.Context) error {
 	if err := d.connect(ctx); err != nil {
 		err = fmt.Errorf("channels of kernels: %w", err)
 		world.Abort(err) // the others are connected, and would wait for this rank
+		return err
+	}
+	if err := d.mail.open(ctx); err != nil {
 		return err
 	}
 	d.ended, d.end = make(chan struct{}), make(chan struct{})
@@ -213,30 +221,38 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 func (d *direct) connect(ctx context.Context) error {
 	h := d.ports.hierarchy
 	d.channels = make([]*comm.PortChannel, len(h.hosts))
-	staged := gpu.Bytes(d.words.host)[exchangeNoteBytes:]
-	size := int(unsafe.Sizeof(device.PortChannelHandle{}))
 	for round := range len(h.hosts) {
 		g := (round - h.host + len(h.hosts)) % len(h.hosts) // whose host this one is in the same round
 		if g == h.host {
 			continue
 		}
-		ch, err := d.ports.courier.world.PortChannel(ctx, h.hosts[g][h.index], d.slots, d.slots)
-		if err != nil {
+		var err error
+		if d.channels[g], err = d.ports.courier.world.PortChannel(ctx, h.hosts[g][h.index], d.slots, d.slots); err != nil {
 			return err
 		}
-		d.channels[g] = ch
+	}
+	return d.handOver(d.channels, d.words, exchangeNoteBytes, d.args.Ports)
+}
+
+// handOver copies handles of channels to memory of the device, through words of the host.
+func (d *direct) handOver(channels []*comm.PortChannel, words shared, behind uint64, to uintptr) error {
+	staged := gpu.Bytes(words.host)[behind:]
+	size := int(unsafe.Sizeof(device.PortChannelHandle{}))
+	for i, ch := range channels {
+		if ch == nil { // to the own host
+			continue
+		}
 		handle, err := ch.AppendBinary(nil)
 		if err != nil {
 			return err
 		}
-		copy(staged[g*size:], handle)
+		copy(staged[i*size:], handle)
 	}
 	s := d.beside[0].stream
-	err := d.device.Copy(s, d.args.Ports, d.words.mapped.Addr()+exchangeNoteBytes, uint64(len(h.hosts)*size))
-	if err == nil {
-		err = d.device.Sync(s)
+	if err := d.device.Copy(s, to, words.mapped.Addr()+uintptr(behind), uint64(len(channels)*size)); err != nil {
+		return err
 	}
-	return err
+	return d.device.Sync(s)
 }
 
 // close is for when the streams with calls on them have ended.
@@ -257,6 +273,7 @@ func (d *direct) close() error {
 			cancel()
 		}
 	}
+	all = append(all, d.mail.close())
 	for _, ch := range d.channels {
 		if ch != nil {
 			all = append(all, ch.Close())

@@ -21,7 +21,7 @@ func (p *ports) enqueueDirect(c *Call, f func(t *trip)) error {
 		return err
 	}
 	t.direct, t.captured = true, state == gpu.StreamCapturing
-	if err := p.hierarchy.direct.prepare(c, t.captured); err != nil {
+	if err := p.hierarchy.direct.prepare(c.Collective, c.Type, t.captured); err != nil {
 		return err
 	}
 	return t.perform(func() {
@@ -30,15 +30,39 @@ func (p *ports) enqueueDirect(c *Call, f func(t *trip)) error {
 	})
 }
 
-// prepare loads what calls of a collective need, with elements of a type where it reduces.
-func (d *direct) prepare(c *Call, captured bool) error {
-	reduces := c.Collective.reduces()
-	if d.loaded[c.Collective] && (!reduces || d.sum.loaded[c.Type] != nil) {
+// prepare loads what kernels between hosts need for calls of a collective, as far as there
+// are any; a job's first call finds that out.
+func (p *ports) prepare(k Collective, types ...device.DataType) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.hierarchy
+	if h == nil || !h.carries.Load() || k.messages() && !h.mails() {
 		return nil
 	}
-	what := c.Collective.String()
+	for _, t := range types {
+		if k.reduces() && !h.direct.canReduce(Request{Type: t, Op: device.Sum}) {
+			continue
+		}
+		if err := h.direct.prepare(k, t, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare loads what calls of a collective need, with elements of a type where it reduces;
+// for messages, SendRecv stands for all.
+func (d *direct) prepare(k Collective, typ device.DataType, captured bool) error {
+	if k.messages() {
+		k = SendRecv
+	}
+	reduces := k.reduces()
+	if d.loaded[k] && (!reduces || d.sum.loaded[typ] != nil) {
+		return nil
+	}
+	what := k.String()
 	if reduces {
-		what += " of " + c.Type.String()
+		what += " of " + typ.String()
 	}
 	if captured {
 		return fmt.Errorf("%w: algorithm %s: expected the first %s outside of a capture: it loads kernels", framework.ErrInvalid, hierarchicalDirect, what)
@@ -46,24 +70,25 @@ func (d *direct) prepare(c *Call, captured bool) error {
 	inside := map[Collective][]Collective{
 		AllReduce: {ReduceScatter, AllGather}, ReduceScatter: {ReduceScatter}, AllGather: {AllGather}, Barrier: {Barrier},
 		Broadcast: {Broadcast, AllGather}, Reduce: {ReduceScatter, AllGather}, AllToAll: {AllToAll}, // whoever is the root
+		SendRecv: {SendRecv},
 	}
 	if x := d.ports.hierarchy.inside; x != nil {
-		for _, k := range inside[c.Collective] {
-			if err := x.Prepare(k, c.Type); err != nil {
+		for _, part := range inside[k] {
+			if err := x.Prepare(part, typ); err != nil {
 				return err
 			}
 		}
 	}
-	if reduces && d.sum.loaded[c.Type] == nil {
+	if reduces && d.sum.loaded[typ] == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
 		defer cancel()
-		sum, err := d.ports.courier.world.Load(ctx, d.sum.kernel, c.Type)
+		sum, err := d.ports.courier.world.Load(ctx, d.sum.kernel, typ)
 		if err != nil {
 			return err
 		}
-		d.sum.loaded[c.Type] = sum
+		d.sum.loaded[typ] = sum
 	}
-	d.loaded[c.Collective] = true
+	d.loaded[k] = true
 	return nil
 }
 

@@ -32,6 +32,9 @@ func (d *direct) watch() {
 		} else if err == nil {
 			err = d.deserted(begun, since)
 		}
+		if err == nil {
+			err = d.mail.trouble()
+		}
 		if err != nil {
 			world.Abort(err)
 			return

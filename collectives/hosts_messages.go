@@ -26,11 +26,8 @@ func (p *ports) enqueueMessages(list []transfer, stream gpu.Stream) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := &trip{courier: p.courier, stream: stream, sign: ofMessages()}
-	bytes, own := uint64(0), [2][]transfer{}
+	bytes, own := uint64(0), p.own(list)
 	for _, m := range list {
-		if int(m.Peer) == p.comm.Rank() {
-			own[m.Receive] = append(own[m.Receive], m)
-		}
 		if m.Bytes > math.MaxInt64-line-bytes {
 			return fmt.Errorf("%w: a group of more than %d bytes", framework.ErrInvalid, uint64(math.MaxInt64))
 		}

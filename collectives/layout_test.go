@@ -44,6 +44,10 @@ func TestLayoutsAgree(t *testing.T) {
 		{"ExchangeNote", exchangeNote{}, map[string]string{"Begun": "begun", "Ended": "ended", "Found": "found", "Host": "host", "Theirs": "theirs", "Ours": "ours"}},
 		{"ExchangeArgs", exchangeArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
 			"Input": "input", "Apart": "input_stride", "Output": "output", "Stride": "stride", "Bytes": "bytes", "Host": "host", "Hosts": "hosts", "Giver": "giver", "Taker": "taker", "Signature": "signature"}},
+		{"MailNote", mailNote{}, map[string]string{"Waits": "waits", "Found": "found", "Peer": "peer", "Sent": "sent", "Expected": "expected"}},
+		{"MailArgs", mailArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Ways": "ways", "Note": "note", "Data": "data", "Credit": "credit",
+			"Slots": "slots", "Slot": "slot", "Memory": "memory", "First": "first", "Listed": "listed", "Transfers": "transfers", "Rank": "rank", "Ranks": "ranks",
+			"Signature": "signature", "List": "list"}},
 	}...)
 	source := "#include \"exchange_args.h\"\n#include \"links.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
 	var want []string
@@ -89,6 +93,13 @@ func TestLayoutsAgree(t *testing.T) {
 	check("exchange head", "sizeof(ExchangeHead)", exchangeHead)
 	check("exchange state", "sizeof(ExchangeState)", exchangeStateBytes)
 	check("exchange note", "sizeof(ExchangeNote)", exchangeNoteBytes)
+	check("slots of mail", "kMailSlots", mailSlots)
+	check("peers of mail", "kMailPeers", mailPeers)
+	check("blocks of mail", "kMailBlocks", mailBlocks)
+	check("mail head", "sizeof(MailHead)", mailHead)
+	check("mail state", "sizeof(MailState)", mailStateBytes)
+	check("mail way", "sizeof(MailWay)", mailWayBytes)
+	check("mail note", "sizeof(MailNote)", mailNoteBytes)
 	check("port handle", "sizeof(mscclpp::PortChannelHandle)", unsafe.Sizeof(device.PortChannelHandle{}))
 	check("differs", "kMismatchSignature", mismatchSignature)
 	check("length", "kMismatchLength", mismatchLength)

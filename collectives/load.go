@@ -16,7 +16,8 @@ import (
 // that takes seconds the first time on a machine, when the driver compiles them, and it
 // is refused within a capture. Prepare is local. Kernels that the tables do not choose,
 // and the memory of algorithms that use copy engines, are left to the first call that
-// needs them.
+// needs them. Over several hosts the first call of a job comes before: it decides which
+// kernels there are, and without it nothing is loaded.
 func (c *Comm) Prepare(k Collective, types ...device.DataType) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,10 +34,18 @@ func (c *Comm) Prepare(k Collective, types ...device.DataType) error {
 		if t >= device.DataTypes {
 			return fmt.Errorf("prepare %v: %w: %v: no such element type", k, framework.ErrInvalid, t)
 		}
+		if c.ports != nil {
+			continue
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
 		err := c.loadAll(ctx, c.chosen(k, t), t)
 		cancel()
 		if err != nil {
+			return fmt.Errorf("prepare %v: %w", k, err)
+		}
+	}
+	if c.ports != nil {
+		if err := c.ports.prepare(k, types...); err != nil {
 			return fmt.Errorf("prepare %v: %w", k, err)
 		}
 	}

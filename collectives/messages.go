@@ -152,6 +152,11 @@ func (c *Comm) message(kind Collective, o *CallOptions, add func() error) error 
 		c.group.kind = kind
 		if o != nil {
 			c.group.stream = o.Stream
+		}
+		if c.ports != nil && c.ports.courier != nil {
+			err = c.decide(c.group.stream)
+		}
+		if o != nil && err == nil {
 			if o.Algorithm != "" {
 				if c.group.by = c.messagesBy(o.Algorithm); c.group.by == nil {
 					err = c.noMessagesBy(o.Algorithm)
@@ -214,8 +219,11 @@ func (c *Comm) flushGroup() error {
 	slices.SortStableFunc(g.list, inOrder)
 	if c.ports != nil {
 		perform := c.ports.messages
-		if c.ports.bundles(g) {
+		switch {
+		case c.ports.bundles(g):
 			perform = c.ports.allToAllV
+		case c.ports.courier != nil && c.ports.hierarchy.mails() && (g.by == nil || g.by.name == hierarchicalDirect):
+			perform = c.ports.enqueueMail
 		}
 		if err := perform(g.list, g.stream); err != nil {
 			return fmt.Errorf("%v: %w", kind, err)
@@ -261,7 +269,7 @@ func (c *Comm) launchGroup(k gpu.Kernel, l gpu.Launch, g *group) error {
 		c.enlist(a, g.list)
 		return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 	}
-	memory, err := c.groupMemory(len(g.list), g.stream)
+	memory, err := c.lists.room(c.comm.Device(), len(g.list), g.stream)
 	if err != nil {
 		return err
 	}
@@ -293,15 +301,17 @@ func (c *Comm) enlist(a *transferArgs, list []transfer) uint32 {
 	return uint32(n)
 }
 
-// groupMemory returns memory for a list of so many messages. What was given out
-// before stays until the Comm is closed: kernels that are still to run, and captured
-// graphs, read it.
-func (c *Comm) groupMemory(messages int, stream gpu.Stream) (gpu.Memory, error) {
+// messageLists is memory for lists of messages. What was given out before stays until the
+// Comm is closed: kernels that are still to run, and captured graphs, read it.
+type messageLists []gpu.Memory
+
+// room returns memory for a list of so many messages.
+func (l *messageLists) room(d gpu.Device, messages int, stream gpu.Stream) (gpu.Memory, error) {
 	bytes := uint64(messages) * transferBytes
-	if n := len(c.lists); n > 0 && c.lists[n-1].Bytes() >= bytes {
-		return c.lists[n-1], nil
+	if n := len(*l); n > 0 && (*l)[n-1].Bytes() >= bytes {
+		return (*l)[n-1], nil
 	}
-	if e, ok := c.comm.Device().(gpu.Engine); ok {
+	if e, ok := d.(gpu.Engine); ok {
 		state, err := e.Query(stream)
 		if err != nil {
 			return nil, err
@@ -310,11 +320,11 @@ func (c *Comm) groupMemory(messages int, stream gpu.Stream) (gpu.Memory, error) 
 			return nil, fmt.Errorf("%w: a group of %d messages is captured before one as long was performed: its memory cannot be made now", framework.ErrUnsupported, messages)
 		}
 	}
-	m, err := c.comm.Device().Alloc(max(leastListBytes, 2*bytes))
+	m, err := d.Alloc(max(leastListBytes, 2*bytes))
 	if err != nil {
 		return nil, fmt.Errorf("memory for a group of %d messages: %w", messages, err)
 	}
-	c.lists = append(c.lists, m)
+	*l = append(*l, m)
 	return m, nil
 }
 

@@ -30,19 +30,28 @@ func (c *Comm) offerMessages(found map[string]*algorithm, ranks int) {
 
 // messagesBy is the algorithm of messages with a name, of which "" is the best.
 func (c *Comm) messagesBy(name string) *algorithm {
-	for _, a := range []*algorithm{c.messages, c.chunks} {
-		if a != nil && (name == "" || name == a.name) {
+	for _, a := range c.messageAlgorithms() {
+		if name == "" || name == a.name {
 			return a
 		}
 	}
 	return nil
 }
 
-// messageNames lists them.
+// messageAlgorithms lists them, the best first.
+func (c *Comm) messageAlgorithms() []*algorithm {
+	all := []*algorithm{c.messages, c.chunks}
+	if c.ports != nil && c.ports.hierarchy.mails() {
+		all = slices.Insert(all, 0, &algorithm{name: hierarchicalDirect, id: nameID(hierarchicalDirect), collective: SendRecv})
+	}
+	return slices.DeleteFunc(all, func(a *algorithm) bool { return a == nil })
+}
+
+// messageNames lists their names.
 func (c *Comm) messageNames() []string {
 	var names []string
-	for _, a := range []*algorithm{c.messages, c.chunks} {
-		if a != nil && !slices.Contains(names, a.name) {
+	for _, a := range c.messageAlgorithms() {
+		if !slices.Contains(names, a.name) {
 			names = append(names, a.name)
 		}
 	}

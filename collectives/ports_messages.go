@@ -108,10 +108,24 @@ func (p *ports) receive(ctx context.Context, run []transfer) error {
 }
 
 func (p *ports) unequal(peer int, sent, expected uint64) error {
-	cause := &framework.Error{Op: "message", Peer: peer,
-		Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, sent, expected, p.comm.Rank())}
+	cause := p.otherLength(peer, sent, expected)
 	p.comm.Abort(cause)
 	return cause
+}
+
+func (p *ports) otherLength(peer int, sent, expected uint64) error {
+	return &framework.Error{Op: "message", Peer: peer,
+		Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, sent, expected, p.comm.Rank())}
+}
+
+// own lists what a rank sends to itself, and receives from itself.
+func (p *ports) own(list []transfer) (own [2][]transfer) {
+	for _, m := range list {
+		if int(m.Peer) == p.comm.Rank() {
+			own[m.Receive] = append(own[m.Receive], m)
+		}
+	}
+	return own
 }
 
 // alone says what is wrong with what a rank sends to itself: it does that within one

@@ -1,6 +1,6 @@
-// The argument of the kernel that exchanges data between hosts, and the memory that it
-// works in. Plain data: the host fills it. collectives/exchange_args.go is the Go twin;
-// a test compares sizes and offsets. For the line below see args.h.
+// The arguments of the kernels between hosts, and the memory that they work in. Plain
+// data: the host fills it. collectives/exchange_args.go is the Go twin; a test compares
+// sizes and offsets. For the line below see args.h.
 //
 // mscclpp:layout
 //
@@ -69,6 +69,73 @@ struct ExchangeArgs {
   Signature signature;
 };
 static_assert(sizeof(ExchangeArgs) == 112 + sizeof(Signature), "layout");
+
+// Mail: messages between ranks of different hosts. Slots lie in one block of device memory
+// of each rank, which adapters reach: first those from which the rank sends, then those
+// that its peers fill, kMailSlots for each rank of the job. Those for ranks of the own
+// host stay empty. Memory and order are the same on all ranks.
+constexpr uint32_t kMailSlots = 8;
+constexpr uint32_t kMailCredit = kMailSlots / 2;  // pieces that one signal gives back
+constexpr uint32_t kMailPeers = 64;               // on other hosts, at most
+constexpr uint32_t kMailBlocks = 8;               // of one launch, at most
+
+// What a slot begins with.
+struct MailHead {
+  uint64_t sequence;  // of the piece, on the way from one rank to the other, from 1
+  uint64_t total;     // bytes of its message
+  uint8_t pad[48];
+};
+static_assert(sizeof(MailHead) == 64, "layout");
+
+// In device memory, private to the rank: replays of a graph go on where the last launch
+// ended.
+struct MailState {
+  uint64_t waits[kMailBlocks];  // so far, of each block
+  uint32_t left;                // not 0: a launch was left, and there are no more
+  uint8_t pad[60];
+};
+static_assert(sizeof(MailState) == 128, "layout");
+
+// Behind it, one for each rank of the job.
+struct MailWay {
+  uint64_t sent;      // pieces, to that rank
+  uint64_t received;  // pieces, from it
+  uint64_t given;     // signals for them
+  uint64_t pad;
+};
+static_assert(sizeof(MailWay) == 32, "layout");
+
+// In memory of the host: what the host is to know.
+struct MailNote {
+  uint64_t waits[kMailBlocks];  // of each block: 0, or which wait it is in and, in the low 16 bits, 1 + the rank
+  uint32_t found;               // 1: a rank sends a message of another length; 2 while that is written
+  uint32_t peer;                // which
+  uint64_t sent;
+  uint64_t expected;
+  uint8_t pad[40];
+};
+static_assert(sizeof(MailNote) == 128, "layout");
+
+struct MailArgs {
+  WaitControl* control;
+  const WaitControl* inside;  // of the kernels inside the host, or null
+  MailState* state;
+  MailWay* ways;              // by rank
+  MailNote* note;
+  const PortChannelHandle* data;    // by rank: brings pieces…
+  const PortChannelHandle* credit;  // …and brings slots back
+  char* slots;                // of this rank
+  uint64_t slot;              // bytes of one
+  uint64_t* memory;           // null: list is the group; see kTransferWords
+  uint64_t first;             // with listed, as in TransferArgs
+  uint32_t listed;
+  uint32_t transfers;         // of the group, sorted by direction and peer
+  uint32_t rank;
+  uint32_t ranks;             // of the job
+  Signature signature;
+  Transfer list[kMaxTransfers];
+};
+static_assert(sizeof(MailArgs) == 104 + sizeof(Signature) + 24 * kMaxTransfers, "layout");
 
 }  // namespace collectives
 }  // namespace mscclpp

@@ -1,0 +1,411 @@
+package devicetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+)
+
+// letter is what a message holds: bytes that follow from who sends it, to whom, and when.
+func letter(from, to, when, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(from*61 + to*17 + when*5 + i*3 + i/251 + 1)
+	}
+	return b
+}
+
+// post is memory for messages of this rank: what it sends to each rank, then what it
+// receives from each, each of so many bytes.
+type post struct {
+	r *rank
+	m *comm.Memory
+	n int
+}
+
+func newPost(r *rank, each int) (post, error) {
+	m, err := r.world.Alloc(uint64(2 * r.Size() * each))
+	return post{r, m, each}, err
+}
+
+func (p post) out(to int) uintptr  { return p.m.Addr() + uintptr(to*p.n) }
+func (p post) in(from int) uintptr { return p.m.Addr() + uintptr((p.r.Size()+from)*p.n) }
+
+// write puts letters into what is sent, of lengths by rank, and clears the rest.
+func (p post) write(when int, length func(from, to int) int) error {
+	err := p.r.dev.WriteAt(make([]byte, p.r.Size()*p.n), p.in(0))
+	for to := range p.r.Size() {
+		err = errors.Join(err, p.r.dev.WriteAt(letter(p.r.Rank(), to, when, length(p.r.Rank(), to)), p.out(to)))
+	}
+	return err
+}
+
+// read says what is wrong with what was received, and behind it.
+func (p post) read(when int, length func(from, to int) int) error {
+	got := make([]byte, p.n)
+	for from := range p.r.Size() {
+		if err := p.r.dev.ReadAt(got, p.in(from)); err != nil {
+			return err
+		}
+		want := make([]byte, p.n)
+		copy(want, letter(from, p.r.Rank(), when, length(from, p.r.Rank())))
+		if !bytes.Equal(got, want) {
+			at := 0
+			for got[at] == want[at] {
+				at++
+			}
+			return fmt.Errorf("round %d, from rank %d: byte %d of %d is %#x, expected %#x", when, from, at, length(from, p.r.Rank()), got[at], want[at])
+		}
+	}
+	return nil
+}
+
+// everyone is a group in which each rank has a message for each, also for itself.
+func (p post) everyone(length func(from, to int) int, algorithm string) error {
+	o := &collectives.CallOptions{Stream: p.r.stream, Algorithm: algorithm}
+	p.r.GroupStart()
+	var all []error
+	for other := range p.r.Size() {
+		all = append(all, p.r.Recv(pointer(p.in(other)), length(other, p.r.Rank()), device.Uint8, other, o),
+			p.r.Send(pointer(p.out(other)), length(p.r.Rank(), other), device.Uint8, other, o))
+	}
+	return errors.Join(errors.Join(all...), p.r.GroupEnd())
+}
+
+// mailed is an error where kernels do not send messages.
+func mailed(r *rank) error {
+	got := r.Algorithms(collectives.SendRecv)
+	if want := []string{directly, "ports"}; !slices.Equal(got, want) {
+		return fmt.Errorf("algorithms of messages %q: expected %q", got, want)
+	}
+	return nil
+}
+
+// Messages of all lengths between all ranks, in groups, as all-to-all-v, from graphs, and
+// by the host in between.
+func TestMailResults(t *testing.T) {
+	const each = 400_003 // many more pieces than there are slots
+	sizes := []int{each, 0, 1, 1000, 40_001, 200_000, 16}
+	layouts := []string{"ab", "abc", "aabb", "abab"}
+	if raceEnabled {
+		layouts = []string{"aabb"}
+	}
+	for _, layout := range layouts {
+		overAdapters(t, layout, setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
+			p, err := newPost(r, each)
+			if err != nil {
+				return err
+			}
+			length := func(when int) func(from, to int) int {
+				return func(from, to int) int { return sizes[(from*3+to*5+when)%len(sizes)] }
+			}
+			try := func(when int, perform func(length func(from, to int) int) error) error {
+				if err := errors.Join(p.write(when, length(when)), perform(length(when)), r.settle(ctx)); err != nil {
+					return fmt.Errorf("round %d: %w", when, err)
+				}
+				return p.read(when, length(when))
+			}
+			if err := errors.Join(first(ctx, r), mailed(r)); err != nil {
+				return err
+			}
+			for when := range len(sizes) {
+				if err := try(when, func(length func(from, to int) int) error { return p.everyone(length, "") }); err != nil {
+					return err
+				}
+			}
+			err = try(7, func(length func(from, to int) int) error { return p.everyone(length, "ports") })
+			if err != nil {
+				return err
+			}
+			err = try(8, func(length func(from, to int) int) error {
+				counts := [4][]int{}
+				for other := range r.Size() {
+					for i, n := range []int{length(r.Rank(), other), other * each, length(other, r.Rank()), other * each} {
+						counts[i] = append(counts[i], n)
+					}
+				}
+				return r.AllToAllV(pointer(p.out(0)), counts[0], counts[1], pointer(p.in(0)), counts[2], counts[3], device.Uint8, &collectives.CallOptions{Stream: r.stream})
+			})
+			if err != nil {
+				return err
+			}
+			for _, mode := range []cuda.CaptureMode{cuda.CaptureGlobal, cuda.CaptureThreadLocal, cuda.CaptureRelaxed} {
+				if err := errors.Join(r.settle(ctx), r.world.Barrier(ctx), r.dev.BeginCapture(r.stream, mode)); err != nil {
+					return err
+				}
+				err := p.everyone(length(9), "")
+				graph, ended := r.dev.EndCapture(r.stream)
+				if err := errors.Join(err, ended); err != nil {
+					return fmt.Errorf("mode %v: %w", mode, err)
+				}
+				for when := 9; when < 30 && err == nil; when += 7 { // of the same lengths
+					err = errors.Join(try(when, func(func(from, to int) int) error { return graph.Launch(r.stream) }),
+						try(when, func(length func(from, to int) int) error { return p.everyone(length, "") }))
+				}
+				if err := errors.Join(err, graph.Close()); err != nil {
+					return fmt.Errorf("mode %v: %w", mode, err)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// The first message may not be captured: it makes the channels. Nor may one before kernels
+// inside hosts were loaded, by a message that is not captured, or by Prepare.
+func TestMailCaptures(t *testing.T) {
+	overAdapters(t, "aabb", setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		p, err := newPost(r, 64)
+		if err != nil {
+			return err
+		}
+		length := func(int, int) int { return 64 }
+		refused := func(class error) error {
+			graph, err := capture(r, func() error { return p.everyone(length, "") })
+			if graph != nil {
+				err = errors.Join(err, graph.Close())
+			}
+			return errors.Join(wants(err, class, "capture"), r.world.Check())
+		}
+		if err := errors.Join(refused(framework.ErrUnsupported), r.Prepare(collectives.Gather), first(ctx, r), refused(framework.ErrInvalid), r.Prepare(collectives.Gather),
+			r.Prepare(collectives.AllReduce, device.Float16, device.Float8E5M2)); err != nil {
+			return err
+		}
+		graph, err := capture(r, func() error {
+			return errors.Join(p.everyone(length, ""), r.AllReduce(pointer(p.in(0)), pointer(p.in(0)), 1, device.Float16, device.Max, &collectives.CallOptions{Stream: r.stream}))
+		})
+		if err != nil {
+			return err
+		}
+		return errors.Join(p.write(0, length), graph.Launch(r.stream), r.settle(ctx), graph.Close())
+	})
+}
+
+// Messages that wait for each other over ranks of two hosts: who did what stays on the host
+// before what leaves it, or the other way round, would wait for ever.
+func TestMailInACircle(t *testing.T) {
+	const bytes = 3 << 20 // more than slots hold
+	overAdapters(t, "aabb", setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
+		p, err := newPost(r, bytes)
+		if err != nil {
+			return err
+		}
+		o := &collectives.CallOptions{Stream: r.stream}
+		send := func(to int) error { return r.Send(pointer(p.out(to)), bytes, device.Uint8, to, o) }
+		receive := func(from int) error { return r.Recv(pointer(p.in(from)), bytes, device.Uint8, from, o) }
+		circle := func(near, far int) error { // rank 0 to far, far to near, near to rank 0
+			switch r.Rank() {
+			case 0:
+				r.GroupStart()
+				return errors.Join(receive(near), send(far), r.GroupEnd())
+			case near:
+				return errors.Join(receive(far), send(0))
+			case far:
+				return errors.Join(receive(0), send(near))
+			}
+			return nil
+		}
+		back := func(near, far int) error { // rank 0 to near, near to far, far to rank 0
+			switch r.Rank() {
+			case 0:
+				r.GroupStart()
+				return errors.Join(receive(far), send(near), r.GroupEnd())
+			case near:
+				return errors.Join(receive(0), send(far))
+			case far:
+				return errors.Join(receive(near), send(0))
+			}
+			return nil
+		}
+		length := func(from, to int) int {
+			if from != to && (from+to == 1 || from+to == 2 || from*to == 2) {
+				return bytes
+			}
+			return 0
+		}
+		err = errors.Join(first(ctx, r), mailed(r), p.write(1, func(int, int) int { return bytes }))
+		if err := errors.Join(err, circle(1, 2), back(1, 2), circle(1, 2), r.settle(ctx)); err != nil {
+			return err
+		}
+		return p.read(1, length)
+	})
+}
+
+// A group of more messages than the arguments of a launch have room for.
+func TestMailOfManyMessages(t *testing.T) {
+	const messages, most = 150, 1000
+	overAdapters(t, "ab", setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		p, err := newPost(r, messages*most)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(first(ctx, r), mailed(r)); err != nil {
+			return err
+		}
+		o, other := &collectives.CallOptions{Stream: r.stream}, 1-r.Rank()
+		group := func() error {
+			r.GroupStart()
+			for i := range messages {
+				at := uintptr(i * most)
+				n := i * 7 % most
+				if err := errors.Join(r.Send(pointer(p.out(other)+at), n, device.Uint8, other, o), r.Recv(pointer(p.in(other)+at), n, device.Uint8, other, o)); err != nil {
+					return err
+				}
+			}
+			return r.GroupEnd()
+		}
+		check := func(when int, perform func() error) error {
+			out := letter(r.Rank(), other, when, messages*most)
+			err := errors.Join(r.dev.WriteAt(out, p.out(other)), r.dev.WriteAt(make([]byte, len(out)), p.in(other)), perform(), r.settle(ctx))
+			got, want := make([]byte, len(out)), letter(other, r.Rank(), when, messages*most)
+			if err := errors.Join(err, r.dev.ReadAt(got, p.in(other))); err != nil {
+				return err
+			}
+			for i := range messages {
+				clear(want[i*most+i*7%most : (i+1)*most])
+			}
+			if !bytes.Equal(got, want) {
+				return fmt.Errorf("round %d: other bytes than were sent", when)
+			}
+			return nil
+		}
+		if err := errors.Join(check(1, group), check(2, group)); err != nil {
+			return err
+		}
+		graph, err := capture(r, group)
+		if err != nil {
+			return err
+		}
+		defer graph.Close()
+		return errors.Join(check(3, func() error { return graph.Launch(r.stream) }), check(4, group), check(5, func() error { return graph.Launch(r.stream) }))
+	})
+}
+
+// Who gets a message of another length than expected says so, and the job ends: also one
+// that a rank sends to itself.
+func TestMailOfAnotherLength(t *testing.T) {
+	for name, messages := range map[string]func(p post, o *collectives.CallOptions) error{
+		"its message has a length of 100 bytes: expected 101 as rank 1 receives": func(p post, o *collectives.CallOptions) error {
+			if p.r.Rank() == 0 {
+				return p.r.Send(pointer(p.out(1)), 100, device.Uint8, 1, o)
+			}
+			return p.r.Recv(pointer(p.in(0)), 101, device.Uint8, 0, o)
+		},
+		"its message has a length of 7 bytes: expected 8 as rank 1 receives": func(p post, o *collectives.CallOptions) error {
+			if p.r.Rank() == 0 {
+				return nil
+			}
+			p.r.GroupStart()
+			_ = errors.Join(p.r.Send(pointer(p.out(1)), 7, device.Uint8, 1, o), p.r.Recv(pointer(p.in(1)), 8, device.Uint8, 1, o))
+			_ = p.r.GroupEnd() // of which the communicator says the same
+			return nil
+		},
+	} {
+		overAdapters(t, "ab", setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+			p, err := newPost(r, 128)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(first(ctx, r), mailed(r)); err != nil {
+				return err
+			}
+			if err := r.world.Barrier(ctx); err != nil && r.Rank() == 1 { // or rank 1 has ended the job already
+				return err
+			}
+			if err := messages(p, &collectives.CallOptions{Stream: r.stream}); err != nil && r.world.Err() == nil {
+				return err
+			}
+			err = until(ctx, 10*time.Second, "the end of the job", func() bool { return r.world.Err() != nil })
+			if err == nil && r.Rank() == 1 {
+				err = wants(r.world.Err(), framework.ErrInvalid, "message rank", name)
+			}
+			return errors.Join(err, r.world.Settle(ctx, r.stream))
+		})
+	}
+}
+
+// Who has sent its last message may leave the job: it is taken out later.
+func TestMailOfWhoHasLeft(t *testing.T) {
+	for _, name := range []string{overAtomics, overImmediate} {
+		t.Run(name, func(t *testing.T) {
+			needsAdapters(t)
+			gone := make(chan struct{})
+			run(t, []string{"a", "b"}, setting{over: name}, collectives.Options{}, func(ctx context.Context, r *rank) error {
+				const bytes = 6*256<<10 + 7 // most of the slots
+				p, err := newPost(r, bytes)
+				if err != nil {
+					return err
+				}
+				o, length := &collectives.CallOptions{Stream: r.stream}, func(int, int) int { return bytes }
+				if err := errors.Join(first(ctx, r), mailed(r), p.write(1, length)); err != nil {
+					return err
+				}
+				if r.Rank() == 0 {
+					defer close(gone)
+					return errors.Join(r.Send(pointer(p.out(1)), bytes, device.Uint8, 1, o), r.settle(ctx), r.Comm.Close(), r.world.Close())
+				}
+				select {
+				case <-gone:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				err = errors.Join(r.Recv(pointer(p.in(0)), bytes, device.Uint8, 0, o), r.settle(ctx))
+				return errors.Join(err, p.read(1, func(from, _ int) int { return (1 - from) * bytes }))
+			})
+		})
+	}
+}
+
+// Who waits for a message says for whose, when that rank does not come in time, and when it
+// has left the job; here as who receives, and as who finds no slot any more.
+func TestMailAbsence(t *testing.T) {
+	for _, sends := range []bool{false, true} {
+		for _, leaves := range []bool{false, true} {
+			with, part := setting{limit: 2 * time.Second}, "no progress within 2s"
+			if leaves {
+				with, part = setting{}, "left the job"
+			}
+			overAdapters(t, "abc", with, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
+				const bytes = 4 << 20
+				p, err := newPost(r, bytes)
+				if err != nil {
+					return err
+				}
+				o := &collectives.CallOptions{Stream: r.stream}
+				if err := errors.Join(first(ctx, r), mailed(r), r.world.Barrier(ctx)); err != nil {
+					return err
+				}
+				switch {
+				case r.Rank() == 0 && sends:
+					err = r.Send(pointer(p.out(1)), bytes, device.Uint8, 1, o)
+				case r.Rank() == 0:
+					err = r.Recv(pointer(p.in(1)), bytes, device.Uint8, 1, o)
+				case r.Rank() == 1 && leaves:
+					return errors.Join(r.Comm.Close(), r.world.Close())
+				}
+				if err != nil {
+					return err
+				}
+				err = until(ctx, 20*time.Second, "the end of the job", func() bool { return r.world.Err() != nil })
+				if err == nil && r.Rank() == 0 {
+					err = wants(r.world.Err(), framework.ErrPeer, "rank 1")
+					if text := r.world.Err().Error(); err == nil && !strings.Contains(text, part) && !strings.Contains(text, "no longer") {
+						err = fmt.Errorf("%w: expected %q", r.world.Err(), part)
+					}
+				}
+				return errors.Join(err, r.world.Settle(ctx, r.stream))
+			})
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package collectives
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
+)
+
+// mostMailPiece is the size of a piece of a message, if there is memory for it: while one
+// crosses the network, the kernels copy those before it and behind it.
+const mostMailPiece = 256 << 10
+
+// mail is the way of messages between hosts on which the host has no part: as direct is for
+// collectives, and only where that is. Each rank has channels to all ranks of other hosts.
+// Messages between ranks of one host go inside, at the same time.
+type mail struct {
+	direct   *direct
+	kernel   *algorithm
+	slots    *comm.Memory // that adapters reach: kernels/exchange_args.h
+	private  gpu.Memory   // state, what was sent and received by rank, and handles
+	words    shared
+	note     *mailNote
+	channels []*comm.PortChannel // by rank, for pieces; then by rank, for credits
+	lists    messageLists
+	args     mailArgs
+	waits    [mailBlocks]mailWait // as the watch saw them last
+}
+
+// mailWait is what a block has said of the wait that it is in.
+type mailWait struct {
+	word  uint64
+	since time.Time
+}
+
+// mails reports whether messages between hosts go from memory of a GPU to memory of a GPU.
+func (h *hierarchy) mails() bool { return h != nil && h.delivers.Load() }
+
+// open decides, together with all ranks, whether there is such a way, and makes it.
+func (m *mail) open(ctx context.Context) error {
+	world := m.direct.ports.courier.world
+	unwilling := m.allocate(ctx)
+	apart, err := world.ReachPorts(ctx, m.peers(), m.slots, unwilling)
+	if err != nil {
+		return err
+	}
+	if apart != nil {
+		world.Log().Debug("messages over hosts go through memory of the host", "reason", apart)
+		return m.close()
+	}
+	if err := m.connect(ctx); err != nil {
+		err = fmt.Errorf("channels of messages: %w", err)
+		world.Abort(err) // the others are connected, and would wait for this rank
+		return err
+	}
+	m.direct.ports.hierarchy.delivers.Store(true)
+	return nil
+}
+
+// peers are the ranks on other hosts.
+func (m *mail) peers() (ranks []int) {
+	for r, local := range m.direct.ports.hierarchy.local {
+		if !local {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// allocate makes what the rank needs by itself.
+func (m *mail) allocate(ctx context.Context) (err error) {
+	k, ranks := m.direct.ports.courier, uint64(m.direct.ports.comm.Size())
+	if m.kernel == nil {
+		return fmt.Errorf("%w: no transport has the kernel for messages between hosts", framework.ErrUnsupported)
+	}
+	if n := len(m.peers()); n > mailPeers {
+		return fmt.Errorf("%w: kernels send messages to %d ranks of other hosts at most, and there are %d", framework.ErrUnsupported, mailPeers, n)
+	}
+	kernel, err := k.world.Load(ctx, m.kernel.kernel, device.Uint8)
+	if err != nil {
+		return err
+	}
+	m.kernel.keep(device.Uint8, kernel)
+	slot := mailHead + min(mostMailPiece, m.direct.ports.piece/4/line*line)
+	if m.slots, err = k.world.Alloc(2 * ranks * mailSlots * slot); err != nil {
+		return fmt.Errorf("slots of messages: %w", err)
+	}
+	handles := 2 * ranks * uint64(unsafe.Sizeof(device.PortChannelHandle{}))
+	front := (mailStateBytes + ranks*mailWayBytes + line - 1) / line * line
+	if m.private, err = m.direct.device.Alloc(front + handles); err != nil {
+		return fmt.Errorf("memory of messages: %w", err)
+	}
+	if m.words, err = lend(m.direct.device, k.host, (mailNoteBytes+handles+4095)/4096*4096); err != nil {
+		return fmt.Errorf("words of messages: %w", err)
+	}
+	m.note = (*mailNote)(at(m.words.host.Addr()))
+	base := m.private.Addr()
+	m.args = mailArgs{
+		Control: k.world.Control(), State: base, Ways: base + mailStateBytes, Note: m.words.mapped.Addr(),
+		Data: base + uintptr(front), Credit: base + uintptr(front+handles/2),
+		Slots: m.slots.Addr(), Slot: slot, Rank: uint32(m.direct.ports.comm.Rank()), Ranks: uint32(ranks),
+		Signature: signature{Collective: uint32(SendRecv), Algorithm: nameID(hierarchicalDirect)},
+	}
+	if g := m.direct.ports.hierarchy.group; g != nil {
+		m.args.Inside = g.Control()
+	}
+	return nil
+}
+
+// connect makes the channels, and puts their handles where kernels find them.
+func (m *mail) connect(ctx context.Context) error {
+	h, n, rank := m.direct.ports.hierarchy, m.direct.ports.comm.Size(), m.direct.ports.comm.Rank()
+	m.channels = make([]*comm.PortChannel, 2*n)
+	for round := range n {
+		peer := (round - rank + n) % n // whose peer this rank is in the same round
+		if h.local[peer] {
+			continue
+		}
+		for i := peer; i < 2*n; i += n {
+			var err error
+			if m.channels[i], err = m.direct.ports.courier.world.PortChannel(ctx, peer, m.slots, m.slots); err != nil {
+				return err
+			}
+		}
+	}
+	return m.direct.handOver(m.channels, m.words, mailNoteBytes, m.args.Data)
+}
+
+// close is for when the streams with messages on them have ended.
+func (m *mail) close() error {
+	m.direct.ports.hierarchy.delivers.Store(false)
+	var all []error
+	for _, ch := range m.channels {
+		if ch != nil {
+			all = append(all, ch.Close())
+		}
+	}
+	if m.slots != nil {
+		all = append(all, m.slots.Close())
+	}
+	for _, l := range append(m.lists, m.private) {
+		if l != nil {
+			all = append(all, l.Close())
+		}
+	}
+	all = append(all, m.words.close())
+	m.channels, m.slots, m.private, m.lists, m.words, m.note = nil, nil, nil, nil, shared{}, nil
+	return errors.Join(all...)
+}
+
+// enqueueMail performs a group in which the host takes no part: on a stream that is
+// captured as well.
+func (p *ports) enqueueMail(list []transfer, stream gpu.Stream) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &trip{courier: p.courier, stream: stream, direct: true}
+	state, err := t.device.Query(stream)
+	if err != nil {
+		return err
+	}
+	t.captured = state == gpu.StreamCapturing
+	own := p.own(list)
+	if err := p.alone(own[0], own[1]); err != nil {
+		return err
+	}
+	d := p.hierarchy.direct
+	if err := d.prepare(SendRecv, device.Uint8, t.captured); err != nil {
+		return err
+	}
+	near, far := make([]transfer, 0, len(list)), make([]transfer, 0, len(list))
+	for _, x := range list {
+		if p.hierarchy.local[x.Peer] {
+			near = append(near, x)
+		} else {
+			far = append(far, x)
+		}
+	}
+	return t.perform(func() { d.mail.enqueue(t, near, far) })
+}
+
+// enqueue has what stays on the host and what leaves it go at the same time: each message
+// may be waiting for another one, which nobody here knows of.
+func (m *mail) enqueue(t *trip, near, far []transfer) {
+	b, s := &m.direct.beside[0], t.stream
+	if t.captured {
+		b = &m.direct.beside[1]
+	}
+	both := len(near) > 0 && len(far) > 0
+	if both {
+		s = b.stream
+		t.after(b.marks[2], s, t.stream)
+	}
+	m.send(t, s, far)
+	if both {
+		t.record(b.marks[0], s)
+	}
+	m.stay(t, near)
+	if both {
+		t.join(b.marks[0], t.stream)
+	}
+}
+
+// send delivers messages between hosts. Their kernel has no more blocks than there are
+// queues of messages, and is one that may run beside those inside: see exchangeBlocks.
+func (m *mail) send(t *trip, s gpu.Stream, list []transfer) {
+	if t.err != nil || len(list) == 0 {
+		return
+	}
+	queues := uint32(1)
+	for i := range list[1:] {
+		if list[i].Peer != list[i+1].Peer || list[i].Receive != list[i+1].Receive {
+			queues++
+		}
+	}
+	k, a := m.kernel.loaded[device.Uint8], &m.args
+	l := gpu.Launch{Grid: min(mailBlocks, m.direct.blocks, queues), Block: m.direct.threads(m.kernel), Stream: s}
+	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(list)), 0, 0, 0
+	if len(list) > maxTransfers {
+		memory, err := m.lists.room(m.direct.device, len(list), s)
+		if err != nil {
+			t.err = err
+			return
+		}
+		for a.Memory = memory.Addr(); len(list) > 0 && t.err == nil; list = list[a.Listed:] {
+			a.First += uint64(a.Listed)
+			a.Listed = uint32(copy(a.List[:], list))
+			t.err = k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+		}
+		a.Listed = 0
+	}
+	if t.err == nil {
+		copy(a.List[:], list)
+		t.err = k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	}
+}
+
+// stay delivers messages between ranks of one host, and of this one to itself.
+func (m *mail) stay(t *trip, list []transfer) {
+	h := m.direct.ports.hierarchy
+	if t.err != nil || len(list) == 0 {
+		return
+	}
+	if h.inside == nil {
+		own := m.direct.ports.own(list)
+		for i, x := range own[0] {
+			if to := own[1][i]; to.Bytes == x.Bytes {
+				t.copy(to.Buffer, x.Buffer, x.Bytes)
+			} else if t.err == nil {
+				t.err = m.direct.ports.otherLength(m.direct.ports.comm.Rank(), x.Bytes, to.Bytes)
+			}
+		}
+		return
+	}
+	o := &CallOptions{Stream: t.stream}
+	h.inside.GroupStart()
+	for _, x := range list {
+		call := h.inside.Send
+		if x.Receive == 1 {
+			call = h.inside.Recv
+		}
+		_ = call(at(x.Buffer), int(x.Bytes), device.Uint8, slices.Index(h.hosts[h.host], int(x.Peer)), o) // the end of the group says it
+	}
+	t.err = h.named(h.inside.GroupEnd())
+}
+
+// trouble is what kernels have said of messages that end the job: one of another length
+// than was expected, and a wait for a rank that has left in good order.
+func (m *mail) trouble() error {
+	n := m.note
+	if n == nil {
+		return nil
+	}
+	if atomic.LoadUint32(&n.Found) == 1 {
+		return m.direct.ports.otherLength(int(n.Peer), n.Sent, n.Expected)
+	}
+	for i := range m.waits {
+		last, word := &m.waits[i], atomic.LoadUint64(&n.Waits[i])
+		if word != last.word {
+			*last = mailWait{word, time.Now()}
+		}
+		if word == 0 {
+			continue
+		}
+		if err := m.channels[int(word&0xffff)-1].Deserted(last.since); err != nil && atomic.LoadUint64(&n.Waits[i]) == word {
+			return err
+		}
+	}
+	return nil
+}
