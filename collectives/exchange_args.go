@@ -62,7 +62,7 @@ type exchangeArgs struct {
 
 // mailNote is what the kernel for messages lets the host know.
 type mailNote struct {
-	Waits    [mailBlocks]uint64 // of each block: 0, or which wait it is in and, in the low 16 bits, 1 + the rank
+	Waits    [mailBlocks]uint64 // of each block: 0, or which wait it is in and, in the low 16 bits, 1 + a rank that it waits for
 	Found    uint32
 	Peer     uint32
 	Sent     uint64

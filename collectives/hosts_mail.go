@@ -35,7 +35,8 @@ type mail struct {
 	waits    [mailBlocks]mailWait // as the watch saw them last
 }
 
-// mailWait is what a block has said of the wait that it is in.
+// mailWait is when a wait of a block was seen first. Ranks that are waited for are named in
+// turn in its word.
 type mailWait struct {
 	word  uint64
 	since time.Time
@@ -214,12 +215,7 @@ func (m *mail) send(t *trip, s gpu.Stream, list []transfer) {
 	if t.err != nil || len(list) == 0 {
 		return
 	}
-	queues := uint32(1)
-	for i := range list[1:] {
-		if list[i].Peer != list[i+1].Peer || list[i].Receive != list[i+1].Receive {
-			queues++
-		}
-	}
+	queues := enqueued(list)
 	k, a := m.kernel.loaded[device.Uint8], &m.args
 	l := gpu.Launch{Grid: min(mailBlocks, m.direct.blocks, queues), Block: m.direct.threads(m.kernel), Stream: s}
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(list)), 0, 0, 0
@@ -240,6 +236,19 @@ func (m *mail) send(t *trip, s gpu.Stream, list []transfer) {
 		copy(a.List[:], list)
 		t.err = k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 	}
+}
+
+// enqueued tells messages which queue they are in, as kernels want it, and how many there are.
+func enqueued(list []transfer) (queues uint32) {
+	before := transfer{}
+	for i, x := range list {
+		if i == 0 || x.Peer != before.Peer || x.Receive != before.Receive {
+			queues++
+		}
+		before = x
+		list[i].Receive |= (queues - 1) << 1
+	}
+	return queues
 }
 
 // stay delivers messages between ranks of one host, and of this one to itself.
@@ -283,13 +292,13 @@ func (m *mail) trouble() error {
 	}
 	for i := range m.waits {
 		last, word := &m.waits[i], atomic.LoadUint64(&n.Waits[i])
-		if word != last.word {
+		if word>>16 != last.word>>16 {
 			*last = mailWait{word, time.Now()}
 		}
 		if word == 0 {
 			continue
 		}
-		if err := m.channels[int(word&0xffff)-1].Deserted(last.since); err != nil && atomic.LoadUint64(&n.Waits[i]) == word {
+		if err := m.channels[int(word&0xffff)-1].Deserted(last.since); err != nil && atomic.LoadUint64(&n.Waits[i])>>16 == word>>16 {
 			return err
 		}
 	}

@@ -409,3 +409,33 @@ func TestMailAbsence(t *testing.T) {
 		}
 	}
 }
+
+// A rank that has left is named although the one block waits for another rank as well.
+func TestMailOfWhoHasLeftBehindAnother(t *testing.T) {
+	overAdapters(t, "abc", setting{}, collectives.Options{Scratch: 5 << 20, MaxBlocks: 1}, func(ctx context.Context, r *rank) error {
+		const bytes = 1000
+		p, err := newPost(r, bytes)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(first(ctx, r), mailed(r), r.world.Barrier(ctx)); err != nil {
+			return err
+		}
+		switch r.Rank() {
+		case 0:
+			o := &collectives.CallOptions{Stream: r.stream}
+			r.GroupStart()
+			err = errors.Join(r.Recv(pointer(p.in(1)), bytes, device.Uint8, 1, o), r.Recv(pointer(p.in(2)), bytes, device.Uint8, 2, o))
+			if err = errors.Join(err, r.GroupEnd()); err != nil {
+				return err
+			}
+		case 2:
+			return errors.Join(r.Comm.Close(), r.world.Close())
+		}
+		err = until(ctx, 20*time.Second, "the end of the job", func() bool { return r.world.Err() != nil })
+		if err == nil && r.Rank() == 0 {
+			err = wants(r.world.Err(), framework.ErrPeer, "rank 2", "left the job")
+		}
+		return errors.Join(err, r.world.Settle(ctx, r.stream))
+	})
+}

@@ -107,7 +107,7 @@ static_assert(sizeof(MailWay) == 32, "layout");
 
 // In memory of the host: what the host is to know.
 struct MailNote {
-  uint64_t waits[kMailBlocks];  // of each block: 0, or which wait it is in and, in the low 16 bits, 1 + the rank
+  uint64_t waits[kMailBlocks];  // of each block: 0, or which wait it is in and, in the low 16 bits, 1 + a rank that it waits for
   uint32_t found;               // 1: a rank sends a message of another length; 2 while that is written
   uint32_t peer;                // which
   uint64_t sent;
@@ -116,6 +116,8 @@ struct MailNote {
 };
 static_assert(sizeof(MailNote) == 128, "layout");
 
+// In the list the word receive is 2 q, and 1 more if the rank receives: messages of one
+// direction between two ranks are a queue, and q counts these from 0 in the list.
 struct MailArgs {
   WaitControl* control;
   const WaitControl* inside;  // of the kernels inside the host, or null
@@ -129,7 +131,7 @@ struct MailArgs {
   uint64_t* memory;           // null: list is the group; see kTransferWords
   uint64_t first;             // with listed, as in TransferArgs
   uint32_t listed;
-  uint32_t transfers;         // of the group, sorted by direction and peer
+  uint32_t transfers;         // of the group, queue by queue
   uint32_t rank;
   uint32_t ranks;             // of the job
   Signature signature;

@@ -8,8 +8,8 @@
 // back, on both sides: a piece that was taken out has left the sender's slot as well.
 //
 // Who has sent its last message may leave the job before it is taken out, and then nobody
-// gets a signal any more. So slots are given back when that rank has something to send
-// still: the rest of a message that needs them, or a piece that this rank waits for.
+// gets a signal any more. So slots are given back only for pieces that cannot have been sent
+// without them: whoever is to send such a piece has not left.
 //
 // Signals of a channel are counted only, never consumed: piece n from a rank is there when
 // n signals of its channel are.
@@ -22,6 +22,7 @@ namespace mscclpp {
 namespace collectives {
 
 constexpr uint32_t kNoMail = 0xffffffffu;
+constexpr uint32_t kPollsPerName = 1024;  // of a long wait
 
 // The messages to or from one rank, which go one after the other: the one at the front, as
 // far as it has come.
@@ -29,6 +30,8 @@ struct MailQueue {
   uint64_t offset;
   uint32_t number;   // in the list; kNoMail: nothing is left
   uint32_t movable;  // not 0: a piece can be moved in this round
+  uint32_t peer;
+  uint32_t receives;
 };
 
 // The queues of one block. On GPUs an array of each thread's own would be local memory, so
@@ -37,7 +40,7 @@ struct MailQueue {
 #if MSCCLPP_TARGET_GPU
 struct MailQueues {
   MSCCLPP_DEVICE MailQueue& operator[](uint32_t i) const {
-    static __attribute__((shared)) MailQueue queues[2 * (kMaxRanks + kMailPeers)];
+    static __attribute__((shared)) MailQueue queues[2 * kMailPeers];
     return queues[i];
   }
   MSCCLPP_DEVICE static uint32_t first() { return thread_id(); }
@@ -45,7 +48,7 @@ struct MailQueues {
 };
 #else
 struct MailQueues {
-  MailQueue queues[2 * (kMaxRanks + kMailPeers)];
+  MailQueue queues[2 * kMailPeers];
   MailQueue& operator[](uint32_t i) { return queues[i]; }
   const MailQueue& operator[](uint32_t i) const { return queues[i]; }
   static uint32_t first() { return 0; }
@@ -57,12 +60,14 @@ struct MailQueues {
 // of the list and no shortage of slots towards one rank holds up the others.
 class Delivery {
  public:
-  MSCCLPP_DEVICE explicit Delivery(const MailArgs& a) : a_(a), count_(static_cast<uint32_t>(ceil_div(2 * a.ranks - block_id(), grid_dim()))) {
-    for (uint32_t i = MailQueues::first(); i < count_; i += MailQueues::step()) queues_[i] = MailQueue{0, kNoMail, 0};
-    block_sync();
-    for (uint32_t t = MailQueues::first(); t < a_.transfers; t += MailQueues::step()) {
-      const uint32_t q = queue_of(message(t));
-      if (q % grid_dim() == block_id() && (t == 0 || queue_of(message(t - 1)) != q)) queues_[q / grid_dim()].number = t;
+  MSCCLPP_DEVICE explicit Delivery(const MailArgs& a) : a_(a) {
+    const uint32_t queues = a.transfers == 0 ? 0 : queue_of(message(a.transfers - 1)) + 1;
+    count_ = block_id() < queues ? static_cast<uint32_t>(ceil_div(queues - block_id(), grid_dim())) : 0;
+    for (uint32_t t = MailQueues::first(); t < a.transfers; t += MailQueues::step()) {
+      const Transfer x = message(t);
+      const uint32_t q = queue_of(x);
+      if (q % grid_dim() != block_id() || (t != 0 && queue_of(message(t - 1)) == q)) continue;
+      queues_[q / grid_dim()] = MailQueue{0, t, 0, x.peer, x.receive & 1};
     }
     block_sync();
   }
@@ -96,10 +101,10 @@ class Delivery {
   }
 
  private:
-  MSCCLPP_DEVICE uint32_t queue_of(const Transfer& x) const { return x.receive * a_.ranks + x.peer; }
+  MSCCLPP_DEVICE static uint32_t queue_of(const Transfer& x) { return x.receive >> 1; }
   MSCCLPP_DEVICE uint32_t number(uint32_t i) const { return block_id() + i * grid_dim(); }
-  MSCCLPP_DEVICE bool receives(uint32_t i) const { return number(i) >= a_.ranks; }
-  MSCCLPP_DEVICE uint32_t peer(uint32_t i) const { return receives(i) ? number(i) - a_.ranks : number(i); }
+  MSCCLPP_DEVICE bool receives(uint32_t i) const { return queues_[i].receives != 0; }
+  MSCCLPP_DEVICE uint32_t peer(uint32_t i) const { return queues_[i].peer; }
   MSCCLPP_DEVICE bool open(uint32_t i) const { return queues_[i].number != kNoMail; }
   MSCCLPP_DEVICE const PortChannel& data(uint32_t i) const { return static_cast<const PortChannel&>(a_.data[peer(i)]); }
   MSCCLPP_DEVICE const PortChannel& credit(uint32_t i) const { return static_cast<const PortChannel&>(a_.credit[peer(i)]); }
@@ -120,14 +125,26 @@ class Delivery {
   }
 
   // bytes is the size of the next piece of a queue.
-  MSCCLPP_DEVICE uint64_t bytes(uint32_t i) const {
-    return smaller(a_.slot - sizeof(MailHead), message(queues_[i].number).bytes - queues_[i].offset);
+  MSCCLPP_DEVICE uint64_t bytes(uint32_t i) const { return smaller(payload(), message(queues_[i].number).bytes - queues_[i].offset); }
+  MSCCLPP_DEVICE uint64_t payload() const { return a_.slot - sizeof(MailHead); }
+
+  // coming counts the pieces that a queue moves from here on, as far as it matters. An empty
+  // message is a piece as well.
+  MSCCLPP_DEVICE uint64_t coming(uint32_t i) const {
+    uint64_t pieces = 0, from = queues_[i].offset;
+    for (uint32_t t = queues_[i].number; t < a_.transfers && pieces <= kMailSlots; ++t, from = 0) {
+      const Transfer x = message(t);
+      if (queue_of(x) != number(i)) break;
+      pieces += x.bytes == 0 ? 1 : ceil_div(x.bytes - from, payload());
+    }
+    return pieces;
   }
 
-  // give_back tells of slots that the peer's pieces have left; for one thread.
-  MSCCLPP_DEVICE bool give_back(uint32_t i) const {
+  // give_back tells of slots that the peer's pieces have left, as long as it needs them to
+  // send the last piece that is known of; for one thread.
+  MSCCLPP_DEVICE bool give_back(uint32_t i, uint64_t last) const {
     MailWay& way = a_.ways[peer(i)];
-    for (; way.given < way.received / kMailCredit; ++way.given) {
+    for (; way.given < way.received / kMailCredit && last > kMailSlots + kMailCredit * way.given; ++way.given) {
       if (!credit(i).signal(a_.signature.algorithm)) return false;
     }
     return true;
@@ -144,7 +161,7 @@ class Delivery {
   // to leave, there.
   MSCCLPP_DEVICE bool ready(uint32_t i) const {
     if (movable(i)) return true;
-    if (receives(i)) give_back(i);
+    if (receives(i)) give_back(i, a_.ways[peer(i)].received + coming(i));
     return false;
   }
 
@@ -217,10 +234,9 @@ class Delivery {
   }
   MSCCLPP_DEVICE bool taken(uint32_t i) {
     MailWay& way = a_.ways[peer(i)];
-    const uint64_t payload = a_.slot - sizeof(MailHead);
-    const uint64_t rest = message(queues_[i].number).bytes - queues_[i].offset - bytes(i);
-    const bool enough = ++way.received + ceil_div(rest, payload) <= kMailSlots + kMailCredit * way.given;
-    return enough || give_back(i);
+    const uint64_t last = way.received + coming(i);
+    ++way.received;
+    return give_back(i, last);
   }
 
   // advance goes on to the next piece of a queue.
@@ -233,16 +249,22 @@ class Delivery {
     if (q.number == a_.transfers || queue_of(message(q.number)) != number(i)) q.number = kNoMail;
   }
 
-  // wait lets the host know for whom it waits.
+  // wait lets the host know for whom it waits: in turn, if that takes long, for the rank that
+  // has left the job may be any of them.
   MSCCLPP_DEVICE bool wait(uint32_t waiting) {
     bool ok = true;
     if (thread_id() == 0) {
-      store_relaxed(&a_.note->waits[block_id()], ++a_.state->waits[block_id()] << 16 | (peer(waiting) + 1));
+      const uint64_t which = ++a_.state->waits[block_id()] << 16;
       const PortChannel& port = receives(waiting) ? data(waiting) : credit(waiting);
       const WaitSite site{a_.signature.algorithm, port.semaphore.id, peer(waiting), 0};
+      uint32_t polls = 0;
       ok = wait_until(a_.control, site, [&]() MSCCLPP_LAMBDA {
         for (uint32_t i = 0; i < count_; ++i) {
           if (open(i) && movable(i)) return true;
+        }
+        if (polls++ % kPollsPerName == 0) {
+          store_relaxed(&a_.note->waits[block_id()], which | (peer(waiting) + 1));
+          do waiting = (waiting + 1) % count_; while (!open(waiting));
         }
         return false;
       });
@@ -252,7 +274,7 @@ class Delivery {
   }
 
   const MailArgs& a_;
-  const uint32_t count_;  // of queues
+  uint32_t count_;  // of queues
   MailQueues queues_;
 };
 
