@@ -46,6 +46,9 @@ type Engine struct {
 	MasterPort int    // 0 likewise
 }
 
+// PyTorchJob is the Name of the engine that has no variables of its own.
+const PyTorchJob = "PyTorchJob"
+
 // rule is how one engine is recognized.
 type rule struct {
 	name string
@@ -78,6 +81,10 @@ var rules = []rule{
 	}},
 	{name: "Slurm", role: RoleRank, need: []string{"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, not: notASlurmStep, read: readSlurm},
 	{name: "PMI", role: RoleRank, need: []string{"PMI_RANK", "PMI_SIZE"}, read: readPMI},
+	// mpiexec -pmi-port. Who numbers the ranks by hand as well has no need of PMI's numbers.
+	{name: "PMI", role: RoleRank, need: []string{"PMI_PORT", "PMI_ID"}, not: byHand, read: func(r *reader, _ *Engine) {
+		r.err = fmt.Errorf("%w: PMI_PORT is set, and PMI_RANK and PMI_SIZE are not: expected both; leave out -pmi-port, with which mpiexec tells a rank its place by MPI alone", framework.ErrInvalid)
+	}},
 	{name: "Kubeflow Trainer", role: RoleAgent, need: []string{"PET_NNODES", "PET_NODE_RANK"}, read: func(r *reader, e *Engine) {
 		nodes, _, _ := strings.Cut(r.get("PET_NNODES"), ":") // "2:4" in elastic jobs: the least
 		e.Node, e.Nodes = r.number("PET_NODE_RANK"), r.parse("PET_NNODES", nodes)
@@ -104,8 +111,9 @@ var rules = []rule{
 	}},
 	{name: "environment", role: RoleRank, need: []string{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, read: readTorch},
 	// PyTorchJob v1 sets RANK and WORLD_SIZE for each pod and no LOCAL_RANK: they
-	// count hosts, not ranks.
-	{name: "PyTorchJob", role: RoleAgent, need: []string{"RANK", "WORLD_SIZE", "MASTER_ADDR"}, read: func(r *reader, e *Engine) {
+	// count hosts, not ranks. Without MASTER_ADDR somebody else did, and where rank 0 is has
+	// to be said: a job of this host alone is not what they stand for.
+	{name: PyTorchJob, role: RoleAgent, need: []string{"RANK", "WORLD_SIZE"}, read: func(r *reader, e *Engine) {
 		e.Node, e.Nodes = r.number("RANK"), r.number("WORLD_SIZE")
 	}},
 	{name: "Kubernetes indexed job", role: RoleAgent, need: []string{"JOB_COMPLETION_INDEX"}, read: func(r *reader, e *Engine) {
@@ -208,7 +216,7 @@ func (r *reader) master(e *Engine, addr, port string) {
 	}
 	if text := r.get(port); e.MasterPort == 0 && text != "" {
 		n, err := strconv.ParseUint(text, 10, 16)
-		if err != nil && r.err == nil {
+		if (err != nil || n == 0) && r.err == nil {
 			r.err = fmt.Errorf("%w: %s=%q: expected a port, 1 to 65535", framework.ErrInvalid, port, text)
 		}
 		e.MasterPort = int(n)
@@ -239,6 +247,11 @@ func PortOf(names ...string) int {
 		h.Write([]byte(name))
 	}
 	return 20000 + int(h.Sum32()%10000)
+}
+
+// byHand reports whether a rank has the variables that are customary.
+func byHand(get lookup) bool {
+	return get("RANK") != "" && get("WORLD_SIZE") != "" && get("LOCAL_RANK") != ""
 }
 
 func readTorch(r *reader, e *Engine) {

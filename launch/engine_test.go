@@ -67,11 +67,15 @@ func TestDetect(t *testing.T) {
 			Engine{Name: "Kubeflow Trainer", Role: RoleAgent, Nodes: 2, MasterAddr: "m"}},
 		"PyTorchJob v1": {"RANK=1 WORLD_SIZE=4 MASTER_ADDR=m MASTER_PORT=23456",
 			Engine{Name: "PyTorchJob", Role: RoleAgent, Node: 1, Nodes: 4, MasterAddr: "m", MasterPort: 23456}},
-		"indexed job": {"JOB_COMPLETION_INDEX=3", Engine{Name: "Kubernetes indexed job", Role: RoleAgent, Node: 3}},
+		// Whoever set them: they are no job of this host alone.
+		"RANK and WORLD_SIZE alone": {"RANK=1 WORLD_SIZE=4", Engine{Name: "PyTorchJob", Role: RoleAgent, Node: 1, Nodes: 4}},
+		"indexed job":               {"JOB_COMPLETION_INDEX=3", Engine{Name: "Kubernetes indexed job", Role: RoleAgent, Node: 3}},
 		"LeaderWorkerSet": {"LWS_LEADER_ADDRESS=l.svc LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=1",
 			Engine{Name: "LeaderWorkerSet", Role: RoleAgent, Node: 1, Nodes: 2, MasterAddr: "l.svc"}},
 		"SkyPilot": {`SKYPILOT_NODE_RANK=1 SKYPILOT_NUM_NODES=2 SKYPILOT_NODE_IPS=10.0.0.1\n10.0.0.2`,
 			Engine{Name: "SkyPilot", Role: RoleAgent, Node: 1, Nodes: 2, MasterAddr: "10.0.0.1"}},
+		"by hand inside PMI": {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 PMI_PORT=h:1 PMI_ID=1 MASTER_PORT=5",
+			Engine{Name: "environment", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 5}},
 		"by hand": {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=m MASTER_PORT=5",
 			Engine{Name: "environment", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "m", MasterPort: 5}},
 	} {
@@ -83,6 +87,7 @@ func TestDetect(t *testing.T) {
 }
 
 func TestDetectRefusesNonsense(t *testing.T) {
+	const slurmOfTwo = "SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 "
 	for name, c := range map[string]struct{ env, want string }{
 		"text":                 {"OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=2", `OMPI_COMM_WORLD_RANK="x": expected a number`},
 		"rank too high":        {"TORCHELASTIC_RUN_ID=1 RANK=2 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", "rank 2 of 2: expected one below"},
@@ -93,6 +98,14 @@ func TestDetectRefusesNonsense(t *testing.T) {
 		"tasks":                {"SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=2(y", "SLURM_STEP_TASKS_PER_NODE"},
 		"port":                 {"TORCHELASTIC_RUN_ID=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_PORT=99999", `variables of torchrun: invalid: MASTER_PORT="99999": expected a port, 1 to 65535`},
 		"no port":              {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_PORT=-5", `environment: invalid: MASTER_PORT="-5": expected a port, 1 to 65535`},
+		"port 0":               {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_PORT=0", `environment: invalid: MASTER_PORT="0": expected a port, 1 to 65535`},
+		"port 0 of a trainer":  {"PET_NNODES=2 PET_NODE_RANK=1 PET_MASTER_ADDR=m PET_MASTER_PORT=0", `PET_MASTER_PORT="0": expected a port`},
+		"port 0 in Slurm":      {"SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=1 MASTER_PORT=0", `MASTER_PORT="0": expected a port`},
+		"host beyond the list": {slurmOfTwo + "SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_NODEID=2", "variables of Slurm: invalid: SLURM_NODEID=2, and SLURM_STEP_TASKS_PER_NODE=2(x2) is a list of 2 hosts: expected one below"},
+		"no list":              {slurmOfTwo + "SLURM_NODEID=1", `SLURM_STEP_TASKS_PER_NODE="": expected a list`},
+		"PMI by a port":        {"PMI_PORT=h:37397 PMI_ID=1 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", "variables of PMI: invalid: PMI_PORT is set, and PMI_RANK and PMI_SIZE are not"},
+		"the same in Slurm":    {slurmOfTwo + "SLURM_STEP_TASKS_PER_NODE=1(x2) PMI_PORT=h:37397 PMI_ID=1 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", "leave out -pmi-port"},
+		"the same in a pod":    {"JOB_COMPLETION_INDEX=0 PMI_PORT=h:37397 PMI_ID=1", "leave out -pmi-port"},
 		"negative":             {"JOB_COMPLETION_INDEX=-1", "expected a number"},
 	} {
 		_, err := Detect(environment(c.env))

@@ -24,8 +24,13 @@ func notASlurmStep(get lookup) bool {
 // Intel MPI starts by srun, one on each host. The ranks that they make inherit their
 // variables. Where srun itself speaks PMI, both say the same.
 func inherited(get lookup) bool {
-	return get("PMI_RANK") != "" && get("PMI_SIZE") != "" && get("MPI_LOCALRANKID") != "" &&
-		(get("PMI_RANK") != get("SLURM_PROCID") || get("PMI_SIZE") != get("SLURM_STEP_NUM_TASKS"))
+	if get("MPI_LOCALRANKID") == "" {
+		return false
+	}
+	if get("PMI_RANK") == "" || get("PMI_SIZE") == "" {
+		return get("PMI_PORT") != "" && get("PMI_ID") != "" // mpiexec -pmi-port
+	}
+	return get("PMI_RANK") != get("SLURM_PROCID") || get("PMI_SIZE") != get("SLURM_STEP_NUM_TASKS")
 }
 
 func readSlurm(r *reader, e *Engine) {
@@ -45,6 +50,8 @@ func readSlurm(r *reader, e *Engine) {
 		e.LocalWorld = 1
 	} else if e.Nodes == 1 {
 		e.LocalWorld = e.World
+	} else if err == nil && r.err == nil {
+		r.err = fmt.Errorf("%w: SLURM_NODEID=%d, and SLURM_STEP_TASKS_PER_NODE=%s is a list of %d hosts: expected one below their number", framework.ErrInvalid, e.Node, r.get("SLURM_STEP_TASKS_PER_NODE"), len(perNode))
 	} else if r.err == nil {
 		r.err = fmt.Errorf("%w: SLURM_STEP_TASKS_PER_NODE=%q: expected a list such as 4(x2),3", framework.ErrInvalid, r.get("SLURM_STEP_TASKS_PER_NODE"))
 	}

@@ -244,6 +244,31 @@ func TestUnderAnEngine(t *testing.T) {
 	}
 }
 
+// Variables that number something, without saying where it meets, are not passed over.
+func TestRankAndSizeAlone(t *testing.T) {
+	for _, args := range [][]string{{"-n", "2", "true"}, {"true"}, {"-n", "1", "check"}} {
+		c := command(t, args...)
+		c.Env = append(c.Env, "RANK=1", "WORLD_SIZE=2")
+		code, _, errs := runs(c)
+		if code != 2 || !strings.Contains(errs, "RANK=1 and WORLD_SIZE=2 are set, and LOCAL_RANK and MASTER_ADDR are not: expected") || !strings.Contains(errs, "--standalone") {
+			t.Errorf("%v: code %d, %s", args, code, errs)
+		}
+	}
+	for _, add := range []struct{ flag, variable, want string }{
+		{"--master-addr=h", "A=b", "2/4 3/4"}, {"--quiet", "MASTER_ADDR=h", "2/4 3/4"}, {"--standalone", "A=b", "0/2 1/2"}, {"--quiet", "WORLD_SIZE=1", "0/2 1/2"},
+	} {
+		c := command(t, add.flag, "-n", "2", "sh", "-c", "echo $RANK/$WORLD_SIZE")
+		rank := "RANK=1"
+		if add.variable == "WORLD_SIZE=1" {
+			rank = "RANK=0"
+		}
+		c.Env = append(c.Env, rank, "WORLD_SIZE=2", add.variable)
+		if code, out, errs := runs(c); code != 0 || strings.Join(sortedLines(out), " ") != add.want {
+			t.Errorf("%s %s: code %d, %q, %s: expected %s", add.flag, add.variable, code, out, errs, add.want)
+		}
+	}
+}
+
 // What the launcher warns of it passes on, so that the ranks do not repeat it.
 func TestWarningsArePassedOn(t *testing.T) {
 	c := command(t, "-n", "2", "sh", "-c", "echo $MSCCLPP_WARNED")

@@ -138,6 +138,9 @@ func (a *app) master(p *launch.Place) error {
 		p.MasterPort = o.masterPort
 	}
 	if p.Nodes > 1 {
+		if p.MasterAddr == "" && a.engine.Name == launch.PyTorchJob {
+			return usage("RANK=%d and WORLD_SIZE=%d are set, and LOCAL_RANK and MASTER_ADDR are not: expected MASTER_ADDR or --master-addr where they count hosts, as in PyTorchJob, and LOCAL_RANK where they count ranks; or --standalone for a job of this host alone", a.engine.Node, a.engine.Nodes)
+		}
 		if p.MasterAddr == "" && a.engine.Name != "" {
 			return usage("a job of %d hosts, and %s does not say which host has rank 0: expected --master-addr, or MASTER_ADDR in the environment of every process", p.Nodes, a.engine.Name)
 		}

@@ -53,7 +53,7 @@ func FromEnv(env func(string) string) (Config, error) {
 				framework.ErrInvalid, EnvUniqueID, EnvAddr, EnvPort)
 		}
 		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 {
-			return Config{}, fmt.Errorf("%w: %s=%q: expected a port number", framework.ErrInvalid, EnvPort, port)
+			return Config{}, fmt.Errorf("%w: %s=%q: expected a port, 1 to 65535", framework.ErrInvalid, EnvPort, port)
 		}
 		c.Addr = net.JoinHostPort(host, port)
 		if file := env(EnvSecretFile); file != "" {

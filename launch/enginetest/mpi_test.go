@@ -80,6 +80,21 @@ func TestMPICHStartsRanks(t *testing.T) {
 	}
 }
 
+// mpiexec -pmi-port tells a rank its place by MPI alone: no rank takes itself for a job.
+func TestMPICHByAPort(t *testing.T) {
+	hydra := installed(t, "mpiexec.hydra")
+	for name, args := range map[string][]string{
+		"the program alone":   {self(t)},
+		"through mscclpp-run": {runner, self(t)},
+		"as agents":           {runner, "-n", "2", self(t)},
+	} {
+		code, out, errs := runs(t, []string{modeVar + "=init"}, append([]string{hydra, "-pmi-port", "-n", "2"}, args...)...)
+		if said := out + errs; code == 0 || len(places(out)) > 0 || strings.Count(said, "leave out -pmi-port") != 2 {
+			t.Errorf("%s: code %d, %s: expected a refusal of each", name, code, said)
+		}
+	}
+}
+
 func TestMPICHStartsNodeAgents(t *testing.T) {
 	hydra := installed(t, "mpiexec.hydra")
 	env := []string{modeVar + "=meet", "MASTER_ADDR=127.0.0.1", "MSCCLPP_SECRET_FILE=" + secret(t, "a secret of a job of two hosts")}
