@@ -145,33 +145,6 @@ func (a *app) startsRanks() bool {
 	return a.opts.hostfile == "" && a.opts.hosts == "" && !a.opts.dryRun && a.engine.Role != launch.RoleRank
 }
 
-// become replaces this process by the program: the engine made a process for each
-// rank already.
-func (a *app) become(path string, args, env []string) error {
-	e := a.engine
-	job := launch.Job{Env: env, ID: os.Getenv(launch.Mark), Place: launch.Place{
-		Local: e.LocalWorld, First: e.Rank - e.LocalRank, World: e.World, Node: e.Node, Nodes: e.Nodes, Job: jobName(e),
-		MasterAddr: e.MasterAddr, MasterPort: e.MasterPort,
-	}}
-	if a.opts.dryRun {
-		return a.printRank(args)
-	}
-	if a.opts.dir != "" {
-		if err := os.Chdir(a.opts.dir); err != nil {
-			return err
-		}
-	}
-	err := syscall.Exec(path, args, job.RankEnv(e.LocalRank))
-	return &codeError{code: launch.StartCode(err), err: fmt.Errorf("program %s: %w", path, err)}
-}
-
-// printRank prints what a rank that an engine made would run.
-func (a *app) printRank(args []string) error {
-	e := a.engine
-	_, err := fmt.Fprintf(a.stdout, "rank %d of %d (%s): %s\n", e.Rank, e.World, e.Name, strings.Join(args, " "))
-	return err
-}
-
 // environ is the environment of the ranks: this process's own and the additions.
 func (a *app) environ() ([]string, error) {
 	more, err := a.additions()

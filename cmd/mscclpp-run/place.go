@@ -115,8 +115,8 @@ func (a *app) count(what string) (int, error) {
 	return n, err
 }
 
-// master fills the meeting point from the flags, and with defaults.
-func (a *app) master(p *launch.Place) error {
+// meetingPoint takes the meeting point from the flags.
+func (a *app) meetingPoint(p *launch.Place) error {
 	o := &a.opts
 	if o.rendezvous != "" {
 		host, port, err := net.SplitHostPort(o.rendezvous)
@@ -136,6 +136,14 @@ func (a *app) master(p *launch.Place) error {
 	}
 	if o.masterPort != 0 {
 		p.MasterPort = o.masterPort
+	}
+	return nil
+}
+
+// master fills the meeting point from the flags, and with defaults.
+func (a *app) master(p *launch.Place) error {
+	if err := a.meetingPoint(p); err != nil {
+		return err
 	}
 	if p.Nodes > 1 {
 		if p.MasterAddr == "" && a.engine.Name == launch.PyTorchJob {

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -125,6 +127,15 @@ func (a *app) inRank(c *cobra.Command, args []string) error {
 	more, err := a.additions()
 	if err != nil {
 		return err
+	}
+	if err := a.asRank(); err != nil {
+		return err
+	}
+	if o := &a.opts; o.masterAddr != "" || o.masterPort != 0 || o.rendezvous != "" {
+		more = append(more, bootstrap.EnvAddr+"="+a.engine.MasterAddr)
+		if a.engine.MasterPort != 0 {
+			more = append(more, bootstrap.EnvPort+"="+strconv.Itoa(a.engine.MasterPort))
+		}
 	}
 	if a.opts.dryRun {
 		return a.printRank(append([]string{"mscclpp-run", c.Name()}, args...))
