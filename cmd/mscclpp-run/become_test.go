@@ -78,3 +78,21 @@ func TestMeetingPointOfARank(t *testing.T) {
 		t.Errorf("a verb: code %d, %s: expected an error about the meeting point", code, errs)
 	}
 }
+
+// A mistake in a flag that only a rank can find is blamed on the flag, however the rank
+// came to be one.
+func TestMistakeInAFlagThatARankFinds(t *testing.T) {
+	args := []string{"--set", "plugins.embed=shm", "--set", "transport.shm.nosuch=1", "check"}
+	for name, run := range map[string]func() (int, string, string){
+		"a rank of ours": func() (int, string, string) { return runs(command(t, append([]string{"-n", "1"}, args...)...)) },
+		"of an engine": func() (int, string, string) {
+			c := command(t, args...)
+			c.Env = append(c.Env, "PMI_RANK=0", "PMI_SIZE=1")
+			return runs(c)
+		},
+	} {
+		if code, _, errs := run(); code != 1 || !strings.HasPrefix(errs, "mscclpp-run: --set (MSCCLPP_TRANSPORT__SHM__NOSUCH): transport.shm.nosuch: ") {
+			t.Errorf("%s: code %d, %s: expected an error about --set", name, code, errs)
+		}
+	}
+}

@@ -20,6 +20,10 @@ const Prefix = "MSCCLPP_"
 // it sets it for the ranks, which do not repeat the warnings.
 const EnvWarned = "MSCCLPP_WARNED"
 
+// EnvFlags lists, separated by commas, the variables that mscclpp-run has set for a flag,
+// each as VARIABLE=FLAG: mistakes that only ranks can find are to be blamed on the flag.
+const EnvFlags = "MSCCLPP_FLAGS"
+
 // reserved are names with our prefix that are not configuration.
 var reserved = map[string]bool{
 	"MSCCLPP_CONFIG":        true, // path of the job file
@@ -29,6 +33,7 @@ var reserved = map[string]bool{
 	"MSCCLPP_JOB_ID":        true, // name of a job, the same on all hosts
 	"MSCCLPP_LAUNCH_ID":     true, // marks the processes of one mscclpp-run
 	EnvWarned:               true,
+	EnvFlags:                true,
 	"MSCCLPP_HOME":          true, // where the headers are, for scripts
 	"MSCCLPP_CUDA_LIBRARY":  true, // which NVIDIA driver library to open
 	"MSCCLPP_NCCL_LIBRARY":  true, // which NCCL to compare with
@@ -70,6 +75,20 @@ func envKey(name string) []string {
 // does. mscclpp-run uses it to hand flags to the ranks.
 func EnvName(key string) string {
 	return Prefix + strings.ToUpper(strings.ReplaceAll(strings.ReplaceAll(key, ".", "__"), "-", "_"))
+}
+
+// flagsOf returns the flag of each variable in EnvFlags.
+func flagsOf(environ []string) map[string]string {
+	flags := map[string]string{}
+	for _, e := range environ {
+		if list, ok := strings.CutPrefix(e, EnvFlags+"="); ok {
+			for pair := range strings.SplitSeq(list, ",") {
+				name, flag, _ := strings.Cut(pair, "=")
+				flags[name] = flag
+			}
+		}
+	}
+	return flags
 }
 
 // readEnviron reads the environment layer as a raw tree of strings. It returns the

@@ -46,6 +46,27 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A variable that the launcher has set stands for the flag that the user gave.
+func TestVariablesOfFlags(t *testing.T) {
+	environ := []string{
+		"MSCCLPP_COMM__MAX_BLOCKS=9999", "MSCCLPP_TRANSPORT__SHM__SLOTS=4", "MSCCLPP_LOG__LEVEL=info",
+		EnvFlags + "=MSCCLPP_COMM__MAX_BLOCKS=--set,MSCCLPP_TRANSPORT__SHM__SLOTS=--set",
+	}
+	_, err := Load(Sources{Environ: environ})
+	if want := "--set (MSCCLPP_COMM__MAX_BLOCKS): comm.max_blocks: 9999: expected"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v: expected it to begin with %q", err, want)
+	}
+	e := load(t, Sources{Environ: environ[1:]})
+	for key, want := range map[string]string{"transport.shm.slots": "--set (MSCCLPP_TRANSPORT__SHM__SLOTS)", "log.level": "MSCCLPP_LOG__LEVEL"} {
+		if got := e.Origin(key).String(); got != want {
+			t.Errorf("%s comes from %q, expected %q", key, got, want)
+		}
+	}
+	if len(e.Warnings) != 0 {
+		t.Errorf("warnings %q", e.Warnings)
+	}
+}
+
 func TestUnknownVariablesOnlyWarn(t *testing.T) {
 	e := load(t, Sources{Environ: []string{"MSCCLPP_COMM__SCRACH=1", "MSCCLPP_PORT_80_TCP=x", "MSCCLPP___=1", "MSCCLPP_=1"}})
 	all := strings.Join(e.Warnings, "\n")

@@ -25,7 +25,7 @@ const delimiter = "/"
 // Origin says where a value came from.
 type Origin struct {
 	Layer  string // "default", "system", "user", "job", "environment" or "flag"
-	Source string // path of the file, name of the variable or flag; "" for defaults
+	Source string // path of the file, name of the variable or flag, or "FLAG (VARIABLE)" in a rank; "" for defaults
 	Line   int    // within a file; 0 unknown
 }
 
@@ -174,9 +174,13 @@ func (l *loader) environment(environ []string) error {
 		l.eff.Warned = append(l.eff.Warned, name)
 		l.eff.Warnings = append(l.eff.Warnings, warnings[name]...)
 	}
+	flags := flagsOf(environ)
 	return l.add(tree, true, func(p []string) Origin {
 		for ; len(p) > 0; p = p[:len(p)-1] {
 			if name := from[dotted(p)]; name != "" {
+				if flag := flags[name]; flag != "" {
+					name = flag + " (" + name + ")" // both: a script between may have set it again
+				}
 				return Origin{Layer: "environment", Source: name}
 			}
 		}
