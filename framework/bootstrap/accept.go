@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -142,7 +143,7 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 		if t.visits != nil {
 			// What was invalid about it was said in the last message.
 			told := proved || (h.job == t.job && errors.Is(err, framework.ErrInvalid))
-			t.visit(visit{rank: claim, proved: proved, told: told, err: err})
+			t.visit(visit{rank: claim, proved: proved, told: told, from: caller(conn), err: err})
 		}
 	case !t.hasSecret && !t.cfg.Insecure && !fromHere(conn):
 		// Without a secret the address is all there is to go by.
@@ -150,7 +151,7 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 		_, _ = conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
 		hangUp(conn)
 		if t.visits != nil {
-			t.visit(visit{rank: claim, told: true, err: n.err()})
+			t.visit(visit{rank: claim, told: true, from: caller(conn), err: n.err()})
 		}
 	case h.purpose == purposeCheckIn:
 		t.visit(visit{rank: int(h.from), conn: conn, proved: true})
@@ -158,6 +159,9 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 		_ = t.adopt(int(h.from), conn)
 	}
 }
+
+// caller is the host that a connection comes from.
+func caller(conn net.Conn) netip.Addr { return addrPort(conn.RemoteAddr()).Addr().Unmap() }
 
 // fromHere reports whether a connection comes from this host.
 func fromHere(conn net.Conn) bool {

@@ -277,7 +277,7 @@ func TestUnknownVersionIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Join(context.Background(), Config{Size: 2, ID: id, Listener: l, Timeout: 500 * time.Millisecond, late: time.Nanosecond})
-	if err := wantError(err, framework.ErrPeer, 1, "rank 1 is missing", "a connection was turned down", "version 99"); err != nil {
+	if err := wantError(err, framework.ErrPeer, 1, "rank 1 is missing", "a connection from 127.0.0.1 was turned down", "version 99"); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -16,7 +17,28 @@ type visit struct {
 	conn   *net.TCPConn
 	proved bool // the claim is proved
 	told   bool // it knows why it was turned down
+	from   netip.Addr
 	err    error
+}
+
+// refused are connections that were turned down. They do not end the wait: whoever reaches
+// the port could end a job otherwise.
+type refused struct {
+	count int
+	from  netip.Addr // of the last one, as is err
+	err   error
+}
+
+// said is what an error tells of them.
+func (r *refused) said(rank int) string {
+	claim := ""
+	if rank != framework.NoPeer {
+		claim = fmt.Sprintf(" that claimed to be rank %d", rank)
+	}
+	if r.count == 1 {
+		return fmt.Sprintf("; a connection from %s%s was turned down: %v", r.from, claim, r.err)
+	}
+	return fmt.Sprintf("; %d connections%s were turned down, the last one from %s: %v", r.count, claim, r.from, r.err)
 }
 
 // visit hands a visit to the lobby, or turns it away when that is closed.
@@ -45,8 +67,8 @@ func (t *TCP) turnAway(v visit) {
 type lobby struct {
 	t        *TCP
 	guests   map[int]*guest
-	refused  map[int]error // by claimed rank: why a connection was turned down
-	told     map[int]bool  // ranks that know why they were turned down
+	refused  map[int]*refused // by claimed rank
+	told     map[int]bool     // ranks that know why they were turned down
 	events   chan guestEvent
 	complete chan struct{} // closed when all have checked in
 	closed   chan struct{} // closed with the lobby
@@ -69,7 +91,7 @@ type guestEvent struct {
 
 func newLobby(t *TCP) *lobby {
 	return &lobby{
-		t: t, guests: map[int]*guest{}, refused: map[int]error{}, told: map[int]bool{}, events: make(chan guestEvent),
+		t: t, guests: map[int]*guest{}, refused: map[int]*refused{}, told: map[int]bool{}, events: make(chan guestEvent),
 		complete: make(chan struct{}), closed: make(chan struct{}),
 	}
 }
@@ -134,8 +156,8 @@ func (h *lobby) enter(v visit) {
 			h.fail(notice{culprit: v.rank, class: framework.ErrInvalid, text: v.err.Error()})
 		} else if v.proved {
 			h.fail(notice{culprit: framework.NoPeer, class: framework.ErrInvalid, text: v.err.Error()})
-		} else if len(h.refused) < 64 {
-			h.refused[v.rank] = v.err
+		} else {
+			h.refuse(v)
 		}
 		return
 	}
@@ -162,6 +184,20 @@ func (h *lobby) enter(v visit) {
 			}
 		}
 	})
+}
+
+// refuse takes note of a connection that was turned down.
+func (h *lobby) refuse(v visit) {
+	r := h.refused[v.rank]
+	if r == nil {
+		if len(h.refused) == 64 {
+			return
+		}
+		r = new(refused)
+		h.refused[v.rank] = r
+	}
+	r.count++
+	r.from, r.err = v.from, v.err
 }
 
 func (h *lobby) handle(e guestEvent, ready *int) {
@@ -278,11 +314,7 @@ func (h *lobby) absence(missing []int, cause error) notice {
 	}
 	slices.Sort(claims)
 	for _, r := range claims[:min(len(claims), 3)] {
-		claim := ""
-		if r != framework.NoPeer {
-			claim = fmt.Sprintf(" that claimed to be rank %d", r)
-		}
-		n.text += fmt.Sprintf("; a connection%s was turned down: %v", claim, h.refused[r])
+		n.text += h.refused[r].said(r)
 	}
 	if len(claims) == 0 {
 		n.text += ": see whether its process was started there and reaches rank 0"

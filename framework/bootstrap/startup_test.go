@@ -77,8 +77,45 @@ func TestWrongSecret(t *testing.T) {
 	if err := wantError(errs[2], framework.ErrInvalid, 0, "wrong secret"); err != nil {
 		t.Error(err)
 	}
-	if err := wantError(errs[0], framework.ErrPeer, 2, "rank 2 is missing", "claimed to be rank 2", "wrong secret"); err != nil {
+	if err := wantError(errs[0], framework.ErrPeer, 2, "rank 2 is missing", "a connection from 127.0.0.1 that claimed to be rank 2 was turned down", "wrong secret"); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who does not know the secret cannot end a job, nor keep a rank out. If nobody else comes,
+// the error tells of all who were turned down.
+func TestWrongSecretsDoNotEndAJob(t *testing.T) {
+	t.Parallel()
+	for _, comes := range []bool{true, false} {
+		l, id, err := Listen(context.Background(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := []byte("correct horse battery")
+		var root *TCP
+		joined := make(chan error, 1)
+		go func() {
+			var err error
+			root, err = Join(context.Background(), Config{Rank: 0, Size: 2, Addr: id.Addresses()[0].String(), Listener: l, Secret: secret, Timeout: 4 * time.Second})
+			joined <- err
+		}()
+		other := Config{Rank: 1, Size: 2, Addr: id.Addresses()[0].String(), Secret: []byte("staple the horse now"), Timeout: 4 * time.Second}
+		for range 3 {
+			_, err := Join(context.Background(), other)
+			if err := wantError(err, framework.ErrInvalid, 0, "wrong secret"); err != nil {
+				t.Error(err)
+			}
+		}
+		if comes {
+			other.Secret = secret
+			b, err := Join(context.Background(), other)
+			if at := <-joined; err != nil || at != nil {
+				t.Fatalf("rank 1: %v, rank 0: %v", err, at)
+			}
+			closeAll([]*TCP{root, b})
+		} else if err := wantError(<-joined, framework.ErrPeer, 1, "rank 1 is missing", "3 connections that claimed to be rank 1 were turned down, the last one from 127.0.0.1: ", "wrong secret"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
