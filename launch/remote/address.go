@@ -67,6 +67,9 @@ func addresses(ctx context.Context, s *Spec, getenv func(string) string) ([]neti
 		if err != nil {
 			return nil, fmt.Errorf("%w: --master-addr %s: %w", framework.ErrInvalid, s.At, err)
 		}
+		if slices.ContainsFunc(found, linkLocal) {
+			return nil, fmt.Errorf("%w: --master-addr %s: an address of one link, which other hosts reach by interfaces with names of their own: expected another address, or a name", framework.ErrInvalid, s.At)
+		}
 		return best(found, fits, s)
 	}
 	interfaces, err := net.Interfaces()
@@ -74,10 +77,14 @@ func addresses(ctx context.Context, s *Spec, getenv func(string) string) ([]neti
 		return nil, fmt.Errorf("%w: the interfaces of this host: %w", framework.ErrUnavailable, err)
 	}
 	var found, loopback []netip.Addr
-	// The address by which ssh came is one that others reach.
+	// The address by which ssh came is one that others reach, except when it holds on the
+	// launcher's link alone. Then there are several hosts, and loopback leads to none of them.
+	byLink := false
 	if words := strings.Fields(getenv("SSH_CONNECTION")); len(words) == 4 && s.Interface == "" {
 		if a, err := netip.ParseAddr(words[2]); err == nil && !a.IsLoopback() {
-			found = append(found, a)
+			if byLink = linkLocal(a); !byLink {
+				found = append(found, a)
+			}
 		}
 	}
 	prefix, prefixErr := netip.ParsePrefix(s.Interface)
@@ -102,10 +109,15 @@ func addresses(ctx context.Context, s *Spec, getenv func(string) string) ([]neti
 			}
 		}
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && !byLink {
 		found = loopback // all "hosts" are this one
 	}
 	return best(found, fits, s)
+}
+
+// linkLocal reports whether an address needs a zone. Those of IPv4 do without.
+func linkLocal(a netip.Addr) bool {
+	return a.Is6() && !a.Is4In6() && a.IsLinkLocalUnicast()
 }
 
 // best takes as many as an id holds, each once, those of IPv4 first.

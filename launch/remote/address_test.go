@@ -46,6 +46,27 @@ func TestAddressesOfRank0(t *testing.T) {
 	}
 }
 
+// An address that holds on one link leads no rank of another host here.
+func TestAddressOfALink(t *testing.T) {
+	got, err := addresses(t.Context(), &Spec{}, variables("SSH_CONNECTION=fe80::2%eth0 5 fe80::1%eth0 22"))
+	for _, a := range got {
+		if a.IsLinkLocalUnicast() || a.IsLoopback() {
+			t.Errorf("%v: expected none of a link, and none of this host alone", got)
+		}
+	}
+	if err != nil && (!errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "expected one, or --master-addr")) {
+		t.Error(err)
+	}
+	got, err = addresses(t.Context(), &Spec{}, variables("SSH_CONNECTION=169.254.0.2 5 169.254.0.1 22")) // needs no zone
+	if err != nil || got[0].String() != "169.254.0.1" {
+		t.Errorf("%v, %v", got, err)
+	}
+	got, err = addresses(t.Context(), &Spec{At: "fe80::1%lo"}, variables())
+	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "--master-addr fe80::1%lo: an address of one link") {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // The listener takes connections at the address that the id names.
 func TestMeetingPoint(t *testing.T) {
 	f, m, err := listen(t.Context(), &Spec{At: "127.0.0.1"}, variables())

@@ -20,8 +20,12 @@ type Host struct {
 	Slots int    // ranks that it takes; 0 = not said
 }
 
-// hostName is what ssh may be given: no option, no word of a shell.
-var hostName = lazy.Regexp(`^([A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9._:][A-Za-z0-9._:-]*$`)
+// hostName is what ssh may be given: no option, no word of a shell. An address of IPv6 may
+// have a zone, which says by which interface of this host ssh is to go.
+var hostName = lazy.Regexp(`^([A-Za-z0-9._][A-Za-z0-9._-]*@)?([A-Za-z0-9._:][A-Za-z0-9._:-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*%[A-Za-z0-9._-]+)$`)
+
+// byteOrderMark begins files that some editors write.
+const byteOrderMark = "\ufeff"
 
 const maxHosts = 4096
 
@@ -43,7 +47,11 @@ func ReadHostfile(r io.Reader, name string) ([]Host, error) {
 	var all hosts
 	lines := bufio.NewScanner(r)
 	for number := 1; lines.Scan(); number++ {
-		line, _, _ := strings.Cut(lines.Text(), "#")
+		text := lines.Text()
+		if number == 1 {
+			text = strings.TrimPrefix(text, byteOrderMark)
+		}
+		line, _, _ := strings.Cut(text, "#")
 		words := strings.Fields(line)
 		if len(words) == 0 {
 			continue

@@ -19,13 +19,16 @@ func TestHostLists(t *testing.T) {
 		"[fe80::1]:2,[::1]":  {{"fe80::1", 2}, {"::1", 0}},
 		"me@[fd00::1]:2":     {{"me@fd00::1", 2}},
 		"[me@fd00::1]:2":     {{"me@fd00::1", 2}},
+		"fe80::1%eth0,b":     {{"fe80::1%eth0", 0}, {"b", 0}},
+		"[fe80::1%br-0.7]:2": {{"fe80::1%br-0.7", 2}},
+		"me@[fe80::1%eth0]":  {{"me@fe80::1%eth0", 0}},
 	} {
 		got, err := ParseHosts(text)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %v, %v; expected %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "a,,b", "-oProxyCommand=x", "a b", "a;b", "a:0", "a:x", "a:99999", "$(x)", "a'b", "[::1", "[::1]x", "@a", "-l@a", "a:-1", "a:", "[::1]:", "me@", "me@[]"} {
+	for _, text := range []string{"", "a,,b", "-oProxyCommand=x", "a b", "a;b", "a:0", "a:x", "a:99999", "$(x)", "a'b", "[::1", "[::1]x", "@a", "-l@a", "a:-1", "a:", "[::1]:", "me@", "me@[]", "a%h", "10.0.0.1%eth0", "fe80::1%", "fe80::1%e;x", "fe80::1%a%b", "%eth0"} {
 		if got, err := ParseHosts(text); !errors.Is(err, framework.ErrInvalid) {
 			t.Errorf("%q: %v, %v; expected an error", text, got, err)
 		}
@@ -33,7 +36,11 @@ func TestHostLists(t *testing.T) {
 }
 
 func TestHostfiles(t *testing.T) {
-	got, err := ReadHostfile(strings.NewReader("# all\na slots=4 max_slots=8\n\n b:2 # two\nc\na\n"), "f")
+	got, err := ReadHostfile(strings.NewReader("\ufeffa\nb\n"), "f")
+	if want := []Host{{"a", 0}, {"b", 0}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("with a byte order mark: %v, %v; expected %v", got, err, want)
+	}
+	got, err = ReadHostfile(strings.NewReader("# all\na slots=4 max_slots=8\n\n b:2 # two\nc\na\n"), "f")
 	if want := []Host{{"a", 5}, {"b", 2}, {"c", 0}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; expected %v", got, err, want)
 	}
@@ -45,6 +52,7 @@ func TestHostfiles(t *testing.T) {
 		"a:4 slots=2\n":       `f, line 1: invalid: host a: "4" ranks, and slots=2: expected one of them`,
 		"a slots=\n":          `f, line 1: invalid: "slots=": expected slots=N`,
 		"a slots=1 slots=2\n": `f, line 1: invalid: "slots=2": expected slots=N, once`,
+		"a\n\ufeffb\n":        `f, line 2: invalid: host "\ufeffb"`,
 		"\n\n-x\n":            `f, line 3: invalid: host "-x"`,
 	} {
 		if _, err := ReadHostfile(strings.NewReader(text), "f"); err == nil || !strings.Contains(err.Error(), want) {
