@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
 const (
@@ -96,47 +98,19 @@ func (g *seenGPU) read(information []byte) {
 	}
 }
 
-// visible counts the entries of the list as CUDA does: it stops at the first that
-// names no GPU, so that "-1" or nothing hides all.
+// visible counts the entries of the list as CUDA does.
 func visible(all []seenGPU, list string) (int, error) {
-	taken := map[int]bool{}
-	for _, entry := range strings.Split(list, ",") {
-		entry = strings.TrimSpace(entry)
-		if strings.HasPrefix(entry, "MIG-") {
-			return 0, fmt.Errorf("%w: %s=%s: a process sees one MIG instance at most: expected a number of ranks instead of gpu", framework.ErrInvalid, gpuVisible, list)
-		}
-		at := find(all, entry)
-		if at < 0 {
-			break
-		}
-		if taken[at] {
-			return 0, fmt.Errorf("%w: %s=%s names a GPU twice", framework.ErrInvalid, gpuVisible, list)
-		}
-		taken[at] = true
-	}
-	return len(taken), nil
-}
-
-// find returns the place of the GPU that an index, or the start of a UUID, names; -1
-// if none or several.
-func find(all []seenGPU, entry string) int {
-	if i, err := strconv.Atoi(entry); err == nil {
-		if i < 0 || i >= len(all) {
-			return -1
-		}
-		return i
-	}
-	at := -1
-	if !strings.HasPrefix(entry, "GPU-") {
-		return at
-	}
+	ids := make([][]string, len(all))
 	for i, g := range all {
-		if strings.HasPrefix(g.uuid, entry) {
-			if at >= 0 {
-				return -1
-			}
-			at = i
-		}
+		ids[i] = []string{g.uuid}
 	}
-	return at
+	places, end := topo.Listed(list, ids)
+	if strings.HasPrefix(end, "MIG-") { // the files of the driver do not name instances
+		return 0, fmt.Errorf("%w: %s=%s: a process sees one MIG instance at most: expected a number of ranks instead of gpu", framework.ErrInvalid, gpuVisible, list)
+	}
+	slices.Sort(places)
+	if len(slices.Compact(slices.Clone(places))) < len(places) {
+		return 0, fmt.Errorf("%w: %s=%s names a GPU twice", framework.ErrInvalid, gpuVisible, list)
+	}
+	return len(places), nil
 }

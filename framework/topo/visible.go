@@ -16,52 +16,67 @@ func Visible(gpus []GPU, lookup func(string) (string, bool)) []GPU {
 	if !set {
 		return gpus
 	}
-	var out []GPU
-	for word := range strings.SplitSeq(list, ",") {
-		g, ok := named(gpus, strings.TrimSpace(word))
-		if !ok {
-			break // as CUDA does: what follows a name that means nothing is not seen
+	ids := make([][]string, len(gpus))
+	for i, g := range gpus {
+		ids[i] = []string{g.UUID}
+		if g.MIG != nil {
+			for _, p := range g.MIG.Parts {
+				ids[i] = append(ids[i], p.UUID)
+			}
 		}
-		if slices.ContainsFunc(out, func(o GPU) bool { return o.Device == g.Device }) {
-			if g.MIG != nil {
+	}
+	var out []GPU
+	taken := make([]bool, len(gpus))
+	places, _ := Listed(list, ids)
+	for _, at := range places {
+		if taken[at] {
+			if gpus[at].MIG != nil {
 				break // another part: CUDA shows a process one
 			}
 			return nil // as CUDA does: a list that names a GPU twice shows none
 		}
-		out = append(out, g)
+		taken[at] = true
+		out = append(out, gpus[at])
 	}
 	return out
 }
 
-// named finds a GPU by number, or by the beginning of its UUID, which has to be
-// unique. A part of a GPU counts as that GPU.
-func named(gpus []GPU, name string) (GPU, bool) {
-	if n, err := strconv.Atoi(name); err == nil {
-		if n < 0 || n >= len(gpus) {
-			return GPU{}, false
+// Listed reads the value of CUDA_VISIBLE_DEVICES as CUDA does: numbers, and UUIDs or their
+// beginnings, up to the first word that names no GPU or several. Ids are the UUIDs of each
+// GPU and of its parts. It returns the places of the GPUs named, of which one may come
+// again, and the word that ended the list, "" if none did.
+func Listed(list string, ids [][]string) (places []int, end string) {
+	for word := range strings.SplitSeq(list, ",") {
+		word = strings.TrimSpace(word)
+		at := named(ids, word)
+		if at < 0 {
+			return places, word
 		}
-		return gpus[n], true
+		places = append(places, at)
 	}
-	if name == "" {
-		return GPU{}, false
+	return places, ""
+}
+
+// named returns the place of the GPU that a word names, or -1. UUIDs begin with GPU- or
+// MIG-, and so does what is short for one.
+func named(ids [][]string, word string) int {
+	if n, err := strconv.Atoi(word); err == nil {
+		if n < 0 || n >= len(ids) {
+			return -1
+		}
+		return n
 	}
-	var found []GPU
-	for _, g := range gpus {
-		ids := []string{g.UUID}
-		if g.MIG != nil {
-			for _, p := range g.MIG.Parts {
-				ids = append(ids, p.UUID)
+	if !strings.HasPrefix(word, "GPU-") && !strings.HasPrefix(word, "MIG-") {
+		return -1
+	}
+	found := -1
+	for i, of := range ids {
+		if slices.ContainsFunc(of, func(id string) bool { return strings.HasPrefix(id, word) }) {
+			if found >= 0 {
+				return -1
 			}
-		}
-		for _, id := range ids {
-			if strings.HasPrefix(id, name) {
-				found = append(found, g)
-				break
-			}
+			found = i
 		}
 	}
-	if len(found) != 1 {
-		return GPU{}, false
-	}
-	return found[0], true
+	return found
 }
