@@ -18,6 +18,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
 // environment answers like os.Getenv.
@@ -161,6 +162,23 @@ func TestFabricMemoryIsAskedForByConfiguration(t *testing.T) {
 		defer m.Close()
 		if refused := d.(*cuda.Device).FabricRefused(); refused != asked {
 			t.Errorf("gpu_memory %s: refused by the driver: %v, expected %v", kind, refused, asked)
+		}
+	}
+}
+
+// Transports are told where the configuration has put the memory of a GPU.
+func TestHostMemoryIsAFact(t *testing.T) {
+	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
+	for kind, want := range map[string]string{"device": "", "host": "host"} {
+		cfg := config.Default()
+		cfg.GPUMemory = kind
+		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if facts := factsOf(os.DirFS("/"), d, "h", 0, slog.New(slog.DiscardHandler)); facts.Other[topo.FactMemory] != want || facts.Other[topo.FactPCI] == "" {
+			t.Errorf("gpu_memory %s: facts %v, expected memory %q beside the rest", kind, facts.Other, want)
 		}
 	}
 }

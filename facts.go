@@ -20,6 +20,9 @@ type onBus interface {
 	UUID() [16]byte
 }
 
+// hosting is a device whose allocations may be memory of the host: those of package cuda.
+type hosting interface{ Hosted() bool }
+
 // factsOf is what transports are told about the surroundings of the rank's device. A
 // number of a device means something else in every environment; an address does not.
 // A rank on the host has no place on a bus: what is near is what its processors are near.
@@ -38,12 +41,18 @@ func factsOf(root fs.FS, dev gpu.Device, host string, turn int, log *slog.Logger
 	h, err := topo.Surroundings(root, finders...)
 	if err != nil {
 		log.Debug("transports are not told what is near the device", "reason", err)
-		return facts
+	} else {
+		place := h.At(info.Device, cpus)
+		place.Turn = turn
+		facts = h.Facts(place)
+		facts.Host = host
 	}
-	place := h.At(info.Device, cpus)
-	place.Turn = turn
-	facts = h.Facts(place)
-	facts.Host = host
+	if d, ok := dev.(hosting); ok && d.Hosted() {
+		if facts.Other == nil {
+			facts.Other = map[string]string{}
+		}
+		facts.Other[topo.FactMemory] = "host"
+	}
 	if len(facts.NICs) > 0 {
 		log.Debug("adapters, as transports are told to try them", "adapters", inOrder(facts.NICs), "memory node", facts.NUMA,
 			"reason", fmt.Sprintf("nearest to %v first; of those alike ranks of a host begin with different ones, and this is its rank %d", info.Device, turn))

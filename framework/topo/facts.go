@@ -23,6 +23,10 @@ var rank = map[string]int{PIX: 0, PXB: 1, PHB: 2, NODE: 3, SYS: 4}
 const (
 	FactUUID = "nvidia/uuid" // "GPU-…", or "MIG-…"
 	FactPCI  = "nvidia/pci"  // "0000:19:00.0"
+
+	// FactMemory is "host" where the rank's memory is that of the host, which GPUs reach
+	// whatever lies between them; else it is not there.
+	FactMemory = "nvidia/memory"
 )
 
 // Place is where the kernels of a rank run.

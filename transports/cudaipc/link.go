@@ -150,6 +150,8 @@ func (t *Transport) admit(c *connection) error {
 	case t.config.RequireNVLink && !r.same && r.links == 0:
 		return fmt.Errorf("%w: %s and %s are not joined by NVLink (%s), and require_nvlink is on: expected GPUs with NVLink between them, or the option off",
 			framework.ErrUnavailable, c.own.gpu, c.far.gpu, r.path)
+	case r.barrier != "" && c.config.Facts.Other[topo.FactMemory] == "host":
+		log.Debug("linked by memory of the host: the GPUs cannot address each other's", "reason", r.barrier)
 	case r.barrier != "":
 		log.Warn("the GPUs cannot address each other's memory: only registered host memory will do", "reason", r.barrier)
 	case r.known && !r.atomics:

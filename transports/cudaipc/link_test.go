@@ -115,6 +115,14 @@ func TestReasonInLog(t *testing.T) {
 	if !strings.Contains(out.String(), "level=WARN") || !strings.Contains(out.String(), "chipset not supported") {
 		t.Errorf("no warning about a pair without access:\n%s", out.String())
 	}
+	out.Reset() // a rank whose memory is of the host needs no access
+	a, b := config(framework.KindMemory, 0, 0, 1), config(framework.KindMemory, 1, 0, 1)
+	a.Facts.Other = map[string]string{topo.FactMemory: "host"}
+	ea, eb := listen(t, ta, a), listen(t, tb, b)
+	must[framework.ID](t)(ta.Connect(bound(t), ea.ID, []framework.Peer{{Rank: 1, Address: eb.Address}}))
+	if out.Len() > 0 {
+		t.Errorf("with memory of the host: %s", out.String())
+	}
 }
 
 func TestRequireNVLink(t *testing.T) {

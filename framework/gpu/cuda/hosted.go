@@ -13,6 +13,9 @@ import (
 // reaches it, over PCIe; kernels and copy engines use it as they use their own.
 func Hosted() Option { return func(o *options) { o.hosted = true } }
 
+// Hosted reports whether the device was opened with this option.
+func (d *Device) Hosted() bool { return d.options.hosted }
+
 // allocHosted makes memory of the host and registers it. Its descriptor is what it is
 // shared by.
 func (d *Device) allocHosted(bytes uint64) (*Memory, error) {
