@@ -34,9 +34,11 @@ type Row struct {
 	BusBW      float64 `json:"busbw_gbps"`
 	Errors     *int64  `json:"errors"` // wrong elements over all ranks; null when not checked
 
-	Peer       string   `json:"peer"`         // what it is compared with, and its version; "" nothing
+	// What the run is compared with, and its version; "" nothing. It stands in every row of
+	// the run, also where it has no such call and nothing of it was measured.
+	Peer       string   `json:"peer"`
 	PeerTimeUS *float64 `json:"peer_time_us"` // null: no peer, or it has no such call
-	Speedup    *float64 `json:"speedup"`      // the peer's time over ours
+	Speedup    *float64 `json:"speedup"`      // the peer's time over ours; null as before
 }
 
 // Writer takes the rows of one run in order.
