@@ -56,6 +56,32 @@ func TestSlurmStartsNodeAgents(t *testing.T) {
 	}
 }
 
+// In a job of Slurm mpiexec starts its helpers by srun, one on each host. What they start
+// has the variables of that step, which is neither theirs nor that of their agents.
+func TestMPICHInsideAJobOfSlurm(t *testing.T) {
+	slurm(t)
+	hydra := installed(t, "mpiexec.hydra")
+	inside := func(hydraArgs []string, program ...string) (int, string, string) {
+		env := []string{modeVar + "=meet", "MASTER_ADDR=n1", "MSCCLPP_SECRET_FILE=" + secret(t, "a secret of a job of two hosts")}
+		return runs(t, env, slices.Concat([]string{"salloc", "-N", "2", "--ntasks-per-node=2", hydra}, hydraArgs, []string{"sh", "-c", agents}, program)...)
+	}
+	code, out, errs := inside([]string{"-n", "4", "-ppn", "2"}, runner, self(t))
+	lines := places(out)
+	for i, want := range twoByTwo {
+		if want, _, _ = strings.Cut(want, ", host "); code != 0 || len(lines) != 4 || !strings.HasPrefix(lines[i], want) {
+			t.Errorf("ranks: code %d, %s, %s: expected %q", code, out, errs, want)
+		}
+	}
+	code, out, errs = inside([]string{"-n", "2", "-ppn", "1"}, runner, "-n", "2", self(t))
+	if code != 0 || !slices.Equal(places(out), twoByTwo) {
+		t.Errorf("agents: code %d, %s, %s", code, out, errs)
+	}
+	code, out, errs = inside([]string{"-pmi-port", "-n", "4", "-ppn", "2"}, runner, self(t))
+	if code == 0 || len(places(out)) > 0 || !strings.Contains(out+errs, "leave out -pmi-port") {
+		t.Errorf("ranks by a port: code %d, %s, %s: expected a refusal", code, out, errs)
+	}
+}
+
 // A batch script carries variables of a rank and is none.
 func TestSlurmBatchScript(t *testing.T) {
 	slurm(t)
