@@ -64,3 +64,51 @@ func TestLeavingOverHosts(t *testing.T) {
 		}
 	}
 }
+
+// Who has sent its last message may have left when it is received: a rank is told of slots
+// only if it needs them for what is known to come, or with what is sent to it.
+func TestSlotsAreGivenBackToWhoStays(t *testing.T) {
+	hosts(t, []string{"a", "b"}, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+		b, other := make([]byte, 100), 1-c.Rank()
+		message := func(to int) error {
+			if c.Rank() == to {
+				return c.Recv(pointer(b), len(b), device.Uint8, other, nil)
+			}
+			return c.Send(pointer(b), len(b), device.Uint8, other, nil)
+		}
+		if err := c.Barrier(nil); err != nil {
+			return err
+		}
+		start := c.GivenBack(other)
+		messages := func(n int) func() error { // each is two pieces, and there are four slots
+			return func() (err error) {
+				for range n {
+					err = errors.Join(err, message(1))
+				}
+				return err
+			}
+		}
+		for _, step := range []struct {
+			name string
+			do   func() error
+			want [2]uint64 // what each rank has given back since
+		}{
+			{"two messages", messages(2), [2]uint64{0, 0}},
+			{"a third one", messages(1), [2]uint64{0, 2}},
+			{"ten in a group", func() error {
+				c.GroupStart()
+				return errors.Join(messages(10)(), c.GroupEnd())
+			}, [2]uint64{0, 22}},
+			{"an answer", func() error { return message(0) }, [2]uint64{0, 26}},
+			{"a barrier", func() error { return c.Barrier(nil) }, [2]uint64{3, 27}},
+		} {
+			if err := step.do(); err != nil {
+				return fmt.Errorf("%s: %w", step.name, err)
+			}
+			if got := c.GivenBack(other) - start; got != step.want[c.Rank()] {
+				return fmt.Errorf("%s: rank %d has given %d slots back, expected %d", step.name, c.Rank(), got, step.want[c.Rank()])
+			}
+		}
+		return nil
+	})
+}
