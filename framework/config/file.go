@@ -37,17 +37,24 @@ func readFile(path string) (map[string]any, lines, error) {
 		return nil, nil, err
 	}
 	var parser koanf.Parser
-	var where lines
+	var locate func([]byte) (lines, error)
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".yaml", ".yml":
-		parser, where = yaml.Parser(), yamlLines(data)
+		parser, locate = yaml.Parser(), yamlLines
 	case ".toml":
-		parser, where = toml.Parser(), tomlLines(data)
+		parser, locate = toml.Parser(), tomlLines
 	default:
 		return nil, nil, fmt.Errorf("%s: expected a file name that ends in %s: %w", path, strings.Join(extensions, ", "), framework.ErrInvalid)
 	}
 	k := koanf.New(delimiter)
-	if err := k.Load(rawbytes.Provider(data), parser); err != nil {
+	err = k.Load(rawbytes.Provider(data), parser)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %v: %w", path, err, framework.ErrInvalid)
+	}
+	// After the parser has refused aliases that contain themselves or multiply: they
+	// are followed here.
+	where, err := locate(data)
+	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %v: %w", path, err, framework.ErrInvalid)
 	}
 	return k.Raw(), where, nil

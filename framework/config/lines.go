@@ -1,6 +1,10 @@
 package config
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -22,15 +26,24 @@ func (l lines) of(path []string) int {
 	return 0
 }
 
-func yamlLines(data []byte) lines {
+// yamlLines refuses a second document: the parser reads the first one alone, and what
+// follows would have no effect.
+func yamlLines(data []byte) (lines, error) {
 	out := lines{}
-	var doc yaml.Node
-	if yaml.Unmarshal(data, &doc) == nil {
+	var doc, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	if decoder.Decode(&doc) == nil {
 		for _, n := range doc.Content {
 			out.yaml(n, "")
 		}
 	}
-	return out
+	switch err := decoder.Decode(&second); {
+	case errors.Is(err, io.EOF):
+		return out, nil
+	case err != nil:
+		return nil, err
+	}
+	return nil, fmt.Errorf("line %d: a second document begins, expected one", second.Line)
 }
 
 func (l lines) yaml(n *yaml.Node, path string) {
@@ -52,7 +65,7 @@ func (l lines) yaml(n *yaml.Node, path string) {
 	}
 }
 
-func tomlLines(data []byte) lines {
+func tomlLines(data []byte) (lines, error) {
 	out := lines{}
 	section, arrays := "", map[string]int{}
 	p := unstable.Parser{}
@@ -71,7 +84,7 @@ func tomlLines(data []byte) lines {
 			out.toml(&p, e, section)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // toml records the key of one expression and returns its dotted path.

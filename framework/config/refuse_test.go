@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,6 +103,29 @@ func TestFilesThatAreNone(t *testing.T) {
 	}
 	if _, err := Load(Sources{SystemBase: filepath.Join(folder, "config")}); err == nil || !strings.Contains(err.Error(), "config.yaml") || !strings.Contains(err.Error(), "config.toml") {
 		t.Errorf("two files: %v: expected an error that names both", err)
+	}
+}
+
+// An alias may neither contain itself nor multiply what it stands for without end, and
+// a second document, which would have no effect, may not be there.
+func TestYAMLOfOneFiniteDocument(t *testing.T) {
+	laughs := "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for last := 'a'; last < 'k'; last++ {
+		laughs += fmt.Sprintf("%c: &%c [%s]\n", last+1, last+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", last), 9), ", "))
+	}
+	for text, want := range map[string]string{
+		"transports: &all [*all]\n":                        "contains itself",
+		"transport: &all\n  shm: *all\n":                   "contains itself",
+		laughs:                                             "excessive aliasing",
+		"comm: {}\n---\nlog:\n  level: debug\n":            "line 2: a second document begins, expected one",
+		"---\ncomm: {}\n---\n\nlog: {level: [}\n":          "did not find expected node content",
+		"transports: &one [shm]\nplugins: {embed: *one}\n": "",
+		"---\ncomm: {}\n...\n# the end\n":                  "",
+	} {
+		_, err := Load(Sources{Job: write(t, "job.yaml", text)})
+		if want == "" && err != nil || want != "" && (err == nil || !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.40q: %v: expected %q", text, err, want)
+		}
 	}
 }
 
