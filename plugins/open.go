@@ -221,6 +221,9 @@ func (c *Client) connect() (*grpc.ClientConn, error) {
 		if errors.As(err, &known) {
 			return nil, err
 		}
+		if c.proc == nil { // go-plugin had no room for its own folder, for one
+			return nil, fmt.Errorf("%w: plugin %s (%s) was not started: %w", framework.ErrUnavailable, c.name(), c.spec.Path, err)
+		}
 		return nil, c.noAnswer("after the handshake: " + err.Error())
 	}
 	raw, err := protocol.Dispense(dispensed)

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -164,6 +168,33 @@ func TestPluginThatCannotBeStarted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What go-plugin needs before it starts the process may be refused too, on a full disk: its
+// own folder beside the socket.
+func TestPluginThatWasNotStarted(t *testing.T) {
+	noneLeft(t)
+	c := &Client{spec: Spec{Name: "acme", Path: "/acme/plugin", Log: testLog(t)}, gone: make(chan struct{})}
+	c.startCtx, c.cancelStart = context.WithTimeout(t.Context(), time.Minute)
+	defer c.cancelStart()
+	c.goclient = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  handshake,
+		VersionedPlugins: versions(nil),
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: filepath.Join(t.TempDir(), "none")},
+		Logger:           hclog.NewNullLogger(),
+		RunnerFunc: func(hclog.Logger, *exec.Cmd, string) (runner.Runner, error) {
+			return nil, errors.New("go-plugin has started the process: this test has to refuse something else")
+		},
+	})
+	_, err := c.connect()
+	if err == nil {
+		t.Fatal("was started")
+	}
+	err = c.startFailed(t.Context(), err)
+	if framework.Class(err) != framework.ErrUnavailable || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "acme (/acme/plugin) was not started") {
+		t.Errorf("got %v, expected ErrUnavailable, the plugin, and what is missing", err)
 	}
 }
 

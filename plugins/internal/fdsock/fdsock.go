@@ -78,7 +78,7 @@ type call struct {
 func Pair() (host *os.File, plugin *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: descriptor socket: %w", framework.ErrUnavailable, err)
+		return nil, nil, noSocket(framework.ErrUnavailable, err)
 	}
 	return os.NewFile(uintptr(fds[0]), "control-host"), os.NewFile(uintptr(fds[1]), "control-plugin"), nil
 }
@@ -88,7 +88,7 @@ func New(end *os.File, side Side) (*Conn, error) {
 	defer end.Close() // FileConn duplicates it
 	any, err := net.FileConn(end)
 	if err != nil {
-		return nil, fmt.Errorf("%w: descriptor socket: %w", framework.ErrInvalid, err)
+		return nil, noSocket(framework.ErrInvalid, err)
 	}
 	sock, ok := any.(*net.UnixConn)
 	if !ok || sock.LocalAddr().Network() != "unixpacket" {
@@ -105,6 +105,14 @@ func New(end *os.File, side Side) (*Conn, error) {
 	}
 	go c.receive()
 	return c, nil
+}
+
+// noSocket is an error of class, unless all that is missing is a free descriptor.
+func noSocket(class, err error) error {
+	if errors.Is(err, unix.EMFILE) {
+		return fmt.Errorf("%w: descriptor socket: %w: raise the limit of open files (ulimit -n)", framework.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: descriptor socket: %w", class, err)
 }
 
 // passCredentials makes the kernel add the sender's identity to each message.

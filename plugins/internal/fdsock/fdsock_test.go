@@ -288,6 +288,33 @@ func TestFullTableIsAnError(t *testing.T) {
 	plugin.End(2)
 }
 
+func TestFullTableAtTheStart(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	end, other, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	full := old
+	full.Cur = 3
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &full); err != nil {
+		t.Fatal(err)
+	}
+	_, newErr := New(end, Host)
+	_, _, pairErr := Pair()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{newErr, pairErr} {
+		if framework.Class(err) != framework.ErrUnavailable || !strings.Contains(err.Error(), "ulimit -n") {
+			t.Errorf("got %v, expected ErrUnavailable and what to raise", err)
+		}
+	}
+}
+
 func TestForeignUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may claim to be another user")
