@@ -1,6 +1,7 @@
 package mscclpp
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -63,7 +65,11 @@ func openLog(cfg config.Log, rank string) (*slog.Logger, io.Closer, error) {
 	}
 	out, closer := io.Writer(os.Stderr), io.Closer(nil)
 	if cfg.File != "" {
-		f, err := os.OpenFile(logName(cfg.File, rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		// A pipe that nobody reads is an error rather than a wait without end.
+		f, err := os.OpenFile(logName(cfg.File, rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o644)
+		if errors.Is(err, syscall.ENXIO) {
+			err = fmt.Errorf("%w: expected somebody who reads the pipe", err)
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: log.file: %w", framework.ErrInvalid, err)
 		}

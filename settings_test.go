@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
@@ -66,5 +68,32 @@ func TestLogFileThatIsFull(t *testing.T) {
 		if strings.Count(string(said), want) != 1 {
 			t.Errorf("standard error lacks %q, or has it twice:\n%s", want, said)
 		}
+	}
+}
+
+// A pipe takes messages while somebody reads it; otherwise it is refused at once.
+func TestLogIntoAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openLog(config.Log{Level: "warn", File: pipe}, ""); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), pipe) || !strings.Contains(err.Error(), "expected somebody who reads") {
+		t.Errorf("nobody reads: %v, expected ErrInvalid that says so", err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	log, closer, err := openLog(config.Log{Level: "warn", File: pipe}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Error("the cause")
+	if err := closer.Close(); err != nil {
+		t.Error(err)
+	}
+	if said, err := io.ReadAll(reader); err != nil || !strings.Contains(string(said), "the cause") {
+		t.Errorf("the pipe got %q, %v", said, err)
 	}
 }

@@ -84,12 +84,19 @@ func number(env func(string) string, name string) (int, error) {
 	return n, nil
 }
 
+// maxSecretFile bounds what is read as a secret. A pipe is refused as well: it would be
+// waited for without end, and gives its content to one rank alone.
+const maxSecretFile = 1 << 20
+
 // ReadSecret reads a secret that several hosts share: the content of a file, without
 // trailing white space.
 func ReadSecret(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w: secret file: %w", framework.ErrInvalid, err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSecretFile {
+		return nil, fmt.Errorf("%w: secret file %s: expected a regular file of at most %d bytes", framework.ErrInvalid, file, maxSecretFile)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return nil, fmt.Errorf("%w: secret file %s may be written by others (mode %v): expected 0600", framework.ErrInvalid, file, info.Mode().Perm())

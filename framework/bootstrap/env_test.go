@@ -52,6 +52,10 @@ func TestFromEnv(t *testing.T) {
 }
 
 func TestFromEnvRejects(t *testing.T) {
+	pipe, huge := filepath.Join(t.TempDir(), "pipe"), secretFile(t, "", 0o600)
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Truncate(huge, maxSecretFile+1)); err != nil {
+		t.Fatal(err)
+	}
 	place := []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=1"}
 	with := func(more ...string) []string { return append(append([]string{}, place...), more...) }
 	for name, c := range map[string]struct {
@@ -68,6 +72,8 @@ func TestFromEnvRejects(t *testing.T) {
 		"no secret file":    {with(EnvSecretFile + "=/does/not/exist"), "/does/not/exist"},
 		"short secret":      {with(EnvSecretFile + "=" + secretFile(t, "short\n", 0o600)), "at least 16"},
 		"writable secret":   {with(EnvSecretFile + "=" + secretFile(t, "a secret of many bytes", 0o666)), "written by others"},
+		"secret of a pipe":  {with(EnvSecretFile + "=" + pipe), "expected a regular file"},
+		"huge secret":       {with(EnvSecretFile + "=" + huge), "expected a regular file of at most"},
 		"listener no digit": {with(EnvListenFD + "=x"), EnvListenFD},
 		"listener stdin":    {with(EnvListenFD + "=0"), EnvListenFD},
 		"listener nowhere":  {with(EnvListenFD + "=19999"), "no socket"},
