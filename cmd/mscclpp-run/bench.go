@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -211,11 +211,7 @@ func (f *benchFlags) draw(rows []report.Row) error {
 	if f.plot == "" {
 		return nil
 	}
-	file, err := os.Create(f.plot)
-	if err != nil {
-		return fmt.Errorf("plot: %w", err)
-	}
-	if err := errors.Join(report.Plot(file, rows), file.Close()); err != nil {
+	if err := writeFile(f.plot, func(w io.Writer) error { return report.Plot(w, rows) }); err != nil {
 		return fmt.Errorf("plot %s: %w", f.plot, err)
 	}
 	return nil

@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"runtime"
 	"strconv"
 	"strings"
@@ -243,11 +243,8 @@ func (v *simulateVerb) run(a *app) error {
 	if err != nil || v.plot == "" {
 		return err
 	}
-	file, err := os.Create(v.plot)
+	err = writeFile(v.plot, func(w io.Writer) error { return drawPredictions(w, rows, !v.all && v.chosen == nil) })
 	if err != nil {
-		return fmt.Errorf("simulate: --plot: %w", err)
-	}
-	if err := errors.Join(drawPredictions(file, rows, !v.all && v.chosen == nil), file.Close()); err != nil {
 		return fmt.Errorf("simulate: --plot %s: %w", v.plot, err)
 	}
 	return nil

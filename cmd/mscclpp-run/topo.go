@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,8 +59,8 @@ func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
 	case "-":
 		return h.SVG(out)
 	default:
-		if err := draw(h, v.svg); err != nil {
-			return err
+		if err := writeFile(v.svg, h.SVG); err != nil {
+			return fmt.Errorf("topo: --svg: %w", err)
 		}
 	}
 	if v.format == "json" {
@@ -89,22 +87,4 @@ func (v *topoVerb) source(ctx context.Context) (fs.FS, topo.Finder, error) {
 		return nil, nil, usage("topo: --from %s: it is no recording: expected the output of mscclpp-run topo --record", v.from)
 	}
 	return root, topo.Recorded(root), nil
-}
-
-// draw writes the drawing beside its place and moves it there, so that a viewer
-// never sees half of it.
-func draw(h *topo.Host, file string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".topo-*.svg")
-	if err != nil {
-		return fmt.Errorf("topo: --svg: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("topo: --svg: %w", errors.Join(err, os.Remove(f.Name())))
-		}
-	}()
-	if err := errors.Join(h.SVG(f), f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
 }

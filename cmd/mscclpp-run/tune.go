@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -136,11 +135,7 @@ func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, about ...string) er
 	if f.out == "" {
 		return tune.YAML(stdout, rows, about...)
 	}
-	file, err := os.Create(f.out)
-	if err != nil {
-		return fmt.Errorf("tune: %w", err)
-	}
-	if err := errors.Join(tune.YAML(file, rows, about...), file.Close()); err != nil {
+	if err := writeFile(f.out, func(w io.Writer) error { return tune.YAML(w, rows, about...) }); err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
 	return nil
