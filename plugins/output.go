@@ -70,7 +70,11 @@ func (o *output) line(text string) {
 		o.headline = shorten(message)
 	}
 	crashed := o.headline != ""
-	o.tail = append(o.tail, shorten(message))
+	said := message
+	for _, a := range attrs {
+		said += " " + a.String()
+	}
+	o.tail = append(o.tail, shorten(said))
 	if len(o.tail) > tailLines {
 		o.tail = o.tail[1:]
 	}

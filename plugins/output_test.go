@@ -102,6 +102,11 @@ func TestLastLines(t *testing.T) {
 	if last := o.last(); len(last) != tailLines || last[0] != "some words" || len(last[1]) > tailWidth+3 {
 		t.Errorf("got %q", last)
 	}
+	// A message often leaves the cause to its attributes.
+	o.copy(strings.NewReader(`{"@level":"error","@message":"plugin init error","error":"no space left","socket":7}`))
+	if last := o.last(); last[len(last)-1] != "plugin init error error=no space left socket=7" {
+		t.Errorf("got %q, expected the attributes as well", last)
+	}
 	o.copy(strings.NewReader("panic: boom\n\ngoroutine 1 [running]:\nunfinished"))
 	if last := o.last(); len(last) != 1 || last[0] != "panic: boom" {
 		t.Errorf("got %q, expected the headline of the crash", last)
