@@ -14,9 +14,10 @@ import (
 func TestJob(t *testing.T) {
 	dir := t.TempDir()
 	build(t, ".", filepath.Join(dir, "bin")+"/", "./cmd/mscclpp-transport-loopnet")
-	build(t, "../..", filepath.Join(dir, "mscclpp-run"), "./cmd/mscclpp-run")
-	build(t, "../..", filepath.Join(dir, "plugins")+"/", "./transports/shm/cmd/mscclpp-transport-shm")
-	build(t, "../..", filepath.Join(dir, "pingpong"), "./examples/pingpong")
+	tree := tree(t)
+	build(t, tree, filepath.Join(dir, "mscclpp-run"), "./cmd/mscclpp-run")
+	build(t, tree, filepath.Join(dir, "plugins")+"/", "./transports/shm/cmd/mscclpp-transport-shm")
+	build(t, tree, filepath.Join(dir, "pingpong"), "./examples/pingpong")
 	config, err := os.ReadFile("job.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +37,16 @@ func TestJob(t *testing.T) {
 	if text, err := tryJob(t, dir); err == nil || !strings.Contains(text, "bufer") || !strings.Contains(text, "buffer") {
 		t.Errorf("a misspelled option: %v; want an error that names it and the nearest one:\n%s", err, text)
 	}
+}
+
+// tree is where go.mod says that mscclpp-go is: a copy of this folder may be anywhere.
+func tree(t *testing.T) string {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mscclpp-go/mscclpp").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 func job(t *testing.T, dir string) string {
