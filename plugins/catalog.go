@@ -103,7 +103,7 @@ func (c Catalog) places() []string {
 		out = append(out, c.BuiltIn)
 	}
 	if len(out) == 0 {
-		return []string{"a plugin folder, of which none is configured"}
+		return []string{"a folder of plugins.dirs (MSCCLPP_PLUGINS__DIRS), of which none is configured, or in the folder plugins beside the program"}
 	}
 	return out
 }

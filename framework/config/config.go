@@ -139,7 +139,7 @@ type Collectives struct {
 // Choice is one row of the table of algorithms. An empty field fits everything.
 type Choice struct {
 	// Collective is the operation: allreduce, allgather, reducescatter, broadcast,
-	// reduce, alltoall, alltoallv, gather, scatter or sendrecv.
+	// reduce, alltoall, alltoallv, gather, scatter, sendrecv or barrier.
 	Collective string `config:"collective"`
 
 	// MaxBytes is the largest size for which the row is used. 0: any.
