@@ -68,7 +68,7 @@ func openLog(cfg config.Log, rank string) (*slog.Logger, io.Closer, error) {
 		// A pipe that nobody reads is an error rather than a wait without end.
 		f, err := os.OpenFile(logName(cfg.File, rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o644)
 		if errors.Is(err, syscall.ENXIO) {
-			err = fmt.Errorf("%w: expected somebody who reads the pipe", err)
+			err = fmt.Errorf("%w: expected a file, or a pipe that somebody reads", err)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: log.file: %w", framework.ErrInvalid, err)

@@ -77,7 +77,7 @@ func TestLogIntoAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openLog(config.Log{Level: "warn", File: pipe}, ""); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), pipe) || !strings.Contains(err.Error(), "expected somebody who reads") {
+	if _, _, err := openLog(config.Log{Level: "warn", File: pipe}, ""); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), pipe) || !strings.Contains(err.Error(), "a pipe that somebody reads") {
 		t.Errorf("nobody reads: %v, expected ErrInvalid that says so", err)
 	}
 	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
