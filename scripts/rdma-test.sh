@@ -64,6 +64,9 @@ for t in ib-host ib-nonatomic; do
 		fi
 		echo "$suite: $cases cases passed, $(sed -n "s/^--- PASS: $name (\(.*\))$/\1/p" "$out/suite.log")"
 	done
+	echo "== $t: two ranks that leave one by one, in one guest"
+	"$out/$t.test" -test.timeout 120s -test.run '^TestLeaveOneByOne$' -test.v >"$out/leave.log" 2>&1 || { cat "$out/leave.log"; exit 1; }
+	grep -e '^--- PASS: TestLeaveOneByOne ' "$out/leave.log" || { cat "$out/leave.log"; exit 1; }
 	echo "== $t: a job of 2 ranks, in one guest"
 	timeout 150 bin/mscclpp-run --standalone -n 2 --transports $t "$out/pingpong"
 done

@@ -26,3 +26,4 @@ func TestMain(m *testing.M) { suite.Main(m) }
 func TestConformanceEmbedded(t *testing.T)    { suite.Embedded(t) }
 func TestConformanceOverTheWire(t *testing.T) { suite.OverTheWire(t) }
 func TestConformanceAsPlugin(t *testing.T)    { suite.AsPlugin(t) }
+func TestLeaveOneByOne(t *testing.T)          { suite.OneByOne(t) }

@@ -1,0 +1,95 @@
+package verbstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	cpu "github.com/mscclpp-go/mscclpp/framework/gpu/host"
+)
+
+// OneByOne has two ranks leave, the second long after the first: it finds no adapter at the
+// other end, where its signals were counted, and has neither an error nor to wait for that.
+func (s Suite) OneByOne(t *testing.T) {
+	s.needsDevice(t)
+	for name, open := range map[string]func(t *testing.T) framework.Transport{
+		"embedded":      func(t *testing.T) framework.Transport { return s.embedded(t) },
+		"over the wire": func(t *testing.T) framework.Transport { return s.Wrap(t, s.embedded(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			gone := make(chan struct{})
+			var ranks sync.WaitGroup
+			for _, boot := range bootstrap.InProcess(2) {
+				transport := open(t)
+				ranks.Go(func() {
+					defer boot.Close()
+					if err := leave(ctx, boot, transport, gone); err != nil {
+						t.Errorf("rank %d: %v", boot.Rank(), err)
+					}
+				})
+			}
+			ranks.Wait()
+		})
+	}
+}
+
+func leave(ctx context.Context, boot framework.Bootstrap, behind framework.Transport, gone chan struct{}) (err error) {
+	const signals = 5
+	dev, err := cpu.Open()
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	transport, err := comm.NewTransport(ctx, behind, "")
+	if err != nil {
+		return err
+	}
+	c, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{transport}, Facts: framework.Facts{NUMA: -1}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	m, err := c.Alloc(1 << 12)
+	if err != nil {
+		return err
+	}
+	ch, err := c.PortChannel(ctx, 1-c.Rank(), m, m)
+	if err != nil {
+		return err
+	}
+	if c.Rank() == 1 {
+		defer close(gone)
+		for range signals {
+			if err := ch.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		return c.Close()
+	}
+	for range signals {
+		if err := ch.Signal(); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	start := time.Now()
+	if err := errors.Join(ch.Close(), c.Err(), c.Close()); err != nil {
+		return err
+	}
+	if took := time.Since(start); took > time.Second { // a tenth of it, emulated; adapters that are not answered take longer
+		return fmt.Errorf("to close took %v", took)
+	}
+	return nil
+}
