@@ -472,7 +472,7 @@ sanitized() {
 	shift 3
 	step "$tool-$name" "$limit" "$@"
 	code=$?
-	found=$(grep -hoE '(ERROR|RACECHECK) SUMMARY: .*' "$logs/$tool-$name.out" "$logs/$tool-$name.err" 2>/dev/null | sort | uniq -c | tr -s ' \n' ' ')
+	found=$(grep -hoE '(ERROR|RACECHECK) SUMMARY: .*' "$logs/$tool-$name".* 2>/dev/null | sort | uniq -c | tr -s ' \n' ' ')
 	case $code in
 	0)
 		if [ -z "$found" ]; then
@@ -494,6 +494,18 @@ sanitized_ranks() {
 	sanitized "$1" "$2" "$3" "$run" -n 2 "$sanitizer" --tool "$2" --target-processes application-only --error-exitcode 9 "$run" "${@:4}"
 }
 
+# sanitized_test NAME TOOL LIMIT TEST has a tool for each rank of a test, whose ranks are
+# processes.
+sanitized_test() {
+	local program=$logs/$2-$1.sh
+	printf '#!/bin/bash\nunset RANK_PROGRAM\nexec "%s" --tool %s --target-processes application-only --log-file "%s" --error-exitcode 9 "%s" "$@"\n' \
+		"$sanitizer" "$2" "$logs/$2-$1.%p.log" "$PWD/devicetest.test" >"$program"
+	chmod +x "$program"
+	export RANK_PROGRAM=$program
+	sanitized "$1" "$2" "$3" ./devicetest.test -test.v -test.count=1 -test.run "$4"
+	unset RANK_PROGRAM
+}
+
 sanitize() {
 	find_sanitizer || return
 	echo "    $sanitizer"
@@ -504,6 +516,7 @@ sanitize() {
 		sanitized primitives "$tool" 40 "$sanitizer" --tool "$tool" --error-exitcode 9 actor/gputest actor sm_90 actor f16,e4m3
 		sanitized_ranks check "$tool" 60 bench "${seven[@]}" --device cuda --dtype f16 --bytes 1K:1M --factor 32 \
 			--iters 1 --calls 1 --warmup 0 --check
+		sanitized_test hosts "$tool" 60 '^TestDirectByCopyEnginesInProcesses$'
 	done
 	sanitized_ranks matrix memcheck 60 check --device cuda --at-most $few
 	echo "    verdicts"

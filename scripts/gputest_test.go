@@ -36,7 +36,8 @@ case "${RANK:-}" in
 esac
 case "$*" in *"${BREAK:-nothing}"*) echo "mscclpp-run: it broke" >&2; exit 3 ;; esac
 case "$*" in *"--format json"*) echo "$row" ;; esac`
-	fakeTest = `echo "--- PASS: TestOne (0.00s)"; echo "    x_test.go:7: needs wings"; echo "--- SKIP: TestTwo (0.00s)"
+	fakeTest = `[ -z "${RANK_PROGRAM:-}" ] || exec "$RANK_PROGRAM"
+echo "--- PASS: TestOne (0.00s)"; echo "    x_test.go:7: needs wings"; echo "--- SKIP: TestTwo (0.00s)"
 [ -z "${GPU_TEST_COSTS:-}" ] ||
 	echo '{"cost":"abort check","ranks":2,"device":"a","bytes":1024,"time_us":2.5,"alone_us":1.25,"cost_us":1.25,"goal_us":0.02,"goal_kept":false}' >>"$GPU_TEST_COSTS"`
 	// compute-sanitizer runs what it is given, and finds mistakes of the tool that BROKEN names.
@@ -196,16 +197,16 @@ func TestGPUSanitize(t *testing.T) {
 	}{
 		{"clean", nil, 0, []string{
 			"memcheck   primitives   clean: 1 ERROR SUMMARY: 0 errors", "synccheck  primitives   clean:", "racecheck  check        clean:",
-			"memcheck   matrix       clean:", "7 steps, 0 failed",
+			"memcheck   matrix       clean:", "racecheck  hosts        clean: 1 ERROR SUMMARY: 0 errors", "10 steps, 0 failed",
 		}},
 		{"mistakes", []string{"BROKEN=synccheck"}, 1, []string{
-			"synccheck  primitives   MISTAKES: 1 ERROR SUMMARY: 3 errors", "synccheck  check        MISTAKES:", "racecheck  check        clean:", "7 steps, 2 failed",
+			"synccheck  primitives   MISTAKES: 1 ERROR SUMMARY: 3 errors", "synccheck  check        MISTAKES:", "synccheck  hosts        MISTAKES:", "racecheck  check        clean:", "10 steps, 3 failed",
 		}},
 		{"nothing was seen", []string{"BLIND=racecheck"}, 1, []string{
-			"racecheck  primitives   NOT CHECKED: it printed no summary", "memcheck   check        clean:", "7 steps, 2 failed",
+			"racecheck  primitives   NOT CHECKED: it printed no summary", "memcheck   check        clean:", "10 steps, 3 failed",
 		}},
 		{"the program fails", []string{"BREAK=bench"}, 1, []string{
-			"memcheck   check        not finished (exit code 3): it printed no summary", "memcheck   primitives   clean:", "7 steps, 3 failed",
+			"memcheck   check        not finished (exit code 3): it printed no summary", "memcheck   primitives   clean:", "10 steps, 3 failed",
 		}},
 	} {
 		m := gpuMachine{smi: true, env: test.env}

@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,10 @@ const childExchanges = "exchanges"
 
 // childHosts names the host of each rank by a letter.
 const childHosts = "MSCCLPP_DEVICE_TEST_HOSTS"
+
+// rankProgram names the variable with the program to start ranks with, instead of this one:
+// gpu-test.sh has each run in a tool.
+const rankProgram = "RANK_PROGRAM"
 
 // child is such a rank. With an algorithm it makes one call together with the others;
 // then all but rank 1 make another, which that one never joins.
@@ -168,7 +173,7 @@ func processes(ctx context.Context, t *testing.T, n int, mode, hosts string) (al
 	defer file.Close()
 	l.Close()
 	for r := range n {
-		c := exec.CommandContext(ctx, os.Args[0])
+		c := exec.CommandContext(ctx, cmp.Or(os.Getenv(rankProgram), os.Args[0]))
 		c.Env = append(os.Environ(), childMode+"="+mode, childHosts+"="+hosts, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
 		if r == 0 {
 			c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
