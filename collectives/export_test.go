@@ -56,8 +56,7 @@ func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bytes, next = make([]uint64, len(p.lanes)), make([]uint64, len(p.lanes))
-	for peer := range p.lanes {
-		l := &p.lanes[peer]
+	for peer, l := range p.lanes {
 		next[peer] = l.sent
 		if l.sent == 0 || mark == nil {
 			continue
@@ -66,12 +65,4 @@ func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
 		bytes[peer] = (l.sent - mark[peer]) * binary.LittleEndian.Uint64(head[headBytes-8:])
 	}
 	return bytes, next
-}
-
-// GivenBack is how many slots this rank has told a peer of, from the beginning.
-func (c *Comm) GivenBack(peer int) uint64 {
-	l := &c.ports.lanes[peer]
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.told
 }

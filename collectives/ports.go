@@ -254,8 +254,7 @@ func (p *ports) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := []error{p.hierarchy.closeDirect(), p.courier.close(), p.hierarchy.close()}
-	for i := range p.lanes {
-		l := &p.lanes[i]
+	for _, l := range p.lanes {
 		for _, ch := range []*comm.PortChannel{l.data, l.credit, l.results} {
 			if ch != nil {
 				all = append(all, ch.Close())

@@ -87,14 +87,10 @@ func (p *ports) send(ctx context.Context, run []transfer) error {
 // receive receives those of one peer. Half of a message cannot be taken back, so one
 // of another length than expected ends the communicator.
 func (p *ports) receive(ctx context.Context, run []transfer) error {
-	peer := int(run[0].Peer)
-	all := p.lanes[peer].received
 	for _, m := range run {
-		all += 1 + (m.Bytes+p.piece-1)/p.piece
-	}
-	for _, m := range run {
+		peer := int(m.Peer)
 		var sent uint64
-		if err := p.takeOf(ctx, peer, all, 8, func(b []byte) { sent = binary.LittleEndian.Uint64(b) }); err != nil {
+		if err := p.take(ctx, peer, 8, func(b []byte) { sent = binary.LittleEndian.Uint64(b) }); err != nil {
 			return err
 		}
 		if sent != m.Bytes {
@@ -103,7 +99,7 @@ func (p *ports) receive(ctx context.Context, run []transfer) error {
 		data := view(at(m.Buffer), m.Bytes)
 		for from := uint64(0); from < m.Bytes; from += p.piece {
 			to := clip(data, from, p.piece)
-			if err := p.takeOf(ctx, peer, all, uint64(len(to)), func(b []byte) { copy(to, b) }); err != nil {
+			if err := p.take(ctx, peer, uint64(len(to)), func(b []byte) { copy(to, b) }); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"sync"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -18,12 +18,8 @@ type lane struct {
 	data, credit   *comm.PortChannel
 	results        *comm.PortChannel // nil: they go through slots like all else
 	sent, received uint64
+	owed           uint64 // credits that wait for the next message
 	patience       patience
-
-	mu        sync.Mutex // what follows is of both directions
-	free      uint64     // slots that pieces of the peer have left so far
-	told      uint64     // credits for them
-	travelers uint64     // of these, that wait for the next message
 }
 
 // Each slot begins with what call the piece belongs to: the sequence, the count, the
@@ -74,9 +70,6 @@ func (p *ports) write(ctx context.Context, peer int, bytes uint64, fill func(roo
 // begins with that. far is where the slot is at the peer.
 func (p *ports) next(ctx context.Context, peer int, bytes uint64) (room []byte, far uint64, err error) {
 	l := &p.lanes[peer]
-	if err := l.giveBackAll(); err != nil { // before the wait: the peer may be in one as well
-		return nil, 0, err
-	}
 	if l.sent >= portSlots {
 		if err := l.credit.Wait(ctx); err != nil {
 			return nil, 0, err
@@ -84,6 +77,7 @@ func (p *ports) next(ctx context.Context, peer int, bytes uint64) (room []byte, 
 	}
 	room, far = gpu.Bytes(p.out)[p.slot(peer, l.sent):], p.slot(p.comm.Rank(), l.sent)
 	l.sent++
+	atomic.StoreUint64(&l.owed, 0) // they go with it
 	p.head(room, &p.call, bytes)
 	return room, far, nil
 }
@@ -91,20 +85,9 @@ func (p *ports) next(ctx context.Context, peer int, bytes uint64) (room []byte, 
 // anyBytes is what take expects where the piece itself says how long it is.
 const anyBytes = math.MaxUint64
 
-// take waits for the next piece of a rank, hands it to use, and frees its slot.
+// take waits for the next message of a rank, hands it to use, and frees its slot.
 func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []byte)) error {
-	return p.takeOf(ctx, peer, allPieces, bytes, use)
-}
-
-// allPieces is for collectives, in which all ranks stay until all have all.
-const allPieces = math.MaxUint64
-
-// takeOf is take where the peer may leave when it has sent so many pieces in all.
-func (p *ports) takeOf(ctx context.Context, peer int, all, bytes uint64, use func(b []byte)) error {
 	l := &p.lanes[peer]
-	if err := l.giveBack(all, true); err != nil {
-		return err
-	}
 	if err := p.await(ctx, peer); err != nil {
 		return err
 	}
@@ -121,43 +104,13 @@ func (p *ports) takeOf(ctx context.Context, peer int, all, bytes uint64, use fun
 	if use != nil {
 		use(slot[slotHead : slotHead+bytes])
 	}
-	l.mu.Lock()
-	l.free++
-	l.mu.Unlock()
-	return l.giveBack(all, false)
-}
-
-// giveBack tells the peer of slots that are free, as far as it needs them to send so many
-// pieces in all: who has sent its last one may have left. A credit travels with the next
-// message the other way. That half of the slots are free is told at once, and so is what
-// this rank waits for.
-func (l *lane) giveBack(all uint64, waits bool) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for ; l.told < l.free && all > portSlots+l.told; l.told++ {
-		signal := l.credit.SignalLater
-		if l.travelers++; waits || l.travelers >= portSlots/2 {
-			signal, l.travelers = l.credit.Signal, 0
-		}
-		if err := signal(); err != nil {
-			return err
-		}
+	// A credit travels with the next message the other way. That half of the slots are
+	// free is told at once.
+	if atomic.AddUint64(&l.owed, 1) < portSlots/2 {
+		return l.credit.SignalLater()
 	}
-	return nil
-}
-
-// giveBackAll tells the peer of all slots, with a message that it is about to get: it
-// stays for that.
-func (l *lane) giveBackAll() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for ; l.told < l.free; l.told++ {
-		if err := l.credit.SignalLater(); err != nil {
-			return err
-		}
-	}
-	l.travelers = 0
-	return nil
+	atomic.StoreUint64(&l.owed, 0)
+	return l.credit.Signal()
 }
 
 // await waits for the signal of a piece.

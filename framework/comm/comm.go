@@ -49,6 +49,7 @@ type Communicator struct {
 	buffers buffers
 
 	departures departures
+	partings   partings
 
 	forwarding forwarding     // made under setup
 	engine     *stream.Engine // of links whose sockets this rank drives; made under setup

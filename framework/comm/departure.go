@@ -2,8 +2,10 @@ package comm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -21,27 +23,74 @@ const (
 // others that are not.
 const partingPatience = 500 * time.Millisecond
 
+// partings knows which peers of links by adapters have closed all their channels. Their
+// adapters stay for partingPatience, and are gone then.
+type partings struct {
+	from  map[int]*parting // by peer; grows under Communicator.setup
+	waits sync.WaitGroup
+	life  context.Context
+	end   context.CancelFunc
+}
+
+type parting struct {
+	said chan struct{} // closed when the peer has closed its channels
+	done atomic.Bool   // the same
+}
+
+// heard reports whether the peer has closed all its channels: of a signal to it nobody would
+// hear. Without an adapter it is never asked.
+func (p *parting) heard() bool { return p != nil && p.done.Load() }
+
+// expect listens for the parting of the peer of a new link, if that is one by adapters.
+func (p *partings) expect(c *Communicator, k framework.Kind, peer int, l *link) *parting {
+	if s := l.transport.Description.Signal; k != framework.KindPort || (s != framework.SignalAtomic && s != framework.SignalImmediate) {
+		return nil
+	}
+	if p.from == nil {
+		p.from = make(map[int]*parting)
+		p.life, p.end = context.WithCancel(context.Background())
+	}
+	x := p.from[peer]
+	if x != nil {
+		return x
+	}
+	x = &parting{said: make(chan struct{})}
+	p.from[peer] = x
+	p.waits.Go(func() {
+		parcel, err := c.boot.Recv(p.life, peer, tagParting)
+		if err == nil {
+			parcel.Close()
+		}
+		if err == nil || errors.Is(err, framework.ErrPeer) { // or it has left without a word
+			x.done.Store(true)
+			close(x.said)
+		}
+	})
+	return x
+}
+
 // part waits until the peers of links by adapters have closed their channels as well, or a
 // moment: to flush one takes the adapter of the other side, and where signals are counted
 // by the peer's plugin, so does the end of a proxy.
 func (c *Communicator) part(ctx context.Context) {
+	p := &c.partings
+	if p.end == nil {
+		return
+	}
+	defer p.waits.Wait()
+	defer p.end()
 	if c.aborted() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, partingPatience)
 	defer cancel()
-	var peers []int
-	for key, l := range c.links {
-		if s := l.transport.Description.Signal; key.kind == framework.KindPort && key.number == 0 && (s == framework.SignalAtomic || s == framework.SignalImmediate) {
-			peers = append(peers, key.peer)
-		}
-	}
-	for _, peer := range peers {
+	for peer := range p.from {
 		_ = c.boot.Send(ctx, peer, tagParting, framework.Parcel{}) // one that is gone needs nothing
 	}
-	for _, peer := range peers {
-		if p, err := c.boot.Recv(ctx, peer, tagParting); err == nil {
-			p.Close()
+	for _, x := range p.from {
+		select {
+		case <-x.said:
+		case <-ctx.Done():
 		}
 	}
 }

@@ -34,6 +34,7 @@ type link struct {
 	stream    *streamLink      // these sockets
 	several   int              // port link, the first to the peer: how many there are to it once all are used
 	users     int              // and how many channels have been given one of them
+	parting   *parting         // port link by adapters: of the peer
 }
 
 // offer is what one side can do towards a peer over one transport.
@@ -60,6 +61,7 @@ func (c *Communicator) link(ctx context.Context, key linkKey) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.parting = c.partings.expect(c, key.kind, key.peer, l)
 	c.parts.mu.Lock() // for Links; others read it in a call of set-up
 	defer c.parts.mu.Unlock()
 	c.links[key] = l

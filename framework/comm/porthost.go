@@ -88,7 +88,8 @@ func (ch *PortChannel) Put(dstOffset, srcOffset, bytes uint64) error {
 	return ch.push("put", device.TriggerData, dstOffset, srcOffset, bytes)
 }
 
-// Signal raises the peer's semaphore after all earlier puts of this channel.
+// Signal raises the peer's semaphore after all earlier puts of this channel. A peer that has
+// closed its communicator has none, and leaves in good order: then nothing is done.
 func (ch *PortChannel) Signal() error { return ch.push("signal", device.TriggerSignal, 0, 0, 0) }
 
 // SignalLater is Signal that may be held back, for about a millisecond, until the next
@@ -117,6 +118,9 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 		return err
 	}
 	defer ch.use.RUnlock()
+	if kind == device.TriggerSignal && ch.link.parting.heard() {
+		return nil
+	}
 	if ch.staged(kind) {
 		return ch.pushStaged(ch.life, e, op, kind, dst, src, bytes)
 	}
