@@ -76,6 +76,7 @@ type mailArgs struct {
 	State     uintptr
 	Ways      uintptr
 	Note      uintptr
+	Parted    uintptr
 	Data      uintptr
 	Credit    uintptr
 	Slots     uintptr

@@ -29,6 +29,7 @@ type mail struct {
 	private  gpu.Memory   // state, what was sent and received by rank, and handles
 	words    shared
 	note     *mailNote
+	parted   []uint32            // by rank: not 0: nobody is there to get a signal
 	channels []*comm.PortChannel // by rank, for pieces; then by rank, for credits
 	lists    messageLists
 	args     mailArgs
@@ -99,13 +100,15 @@ func (m *mail) allocate(ctx context.Context) (err error) {
 	if m.private, err = m.direct.device.Alloc(front + handles); err != nil {
 		return fmt.Errorf("memory of messages: %w", err)
 	}
-	if m.words, err = lend(m.direct.device, k.host, (mailNoteBytes+handles+4095)/4096*4096); err != nil {
+	parted := mailNoteBytes + uintptr(handles) // of the words
+	if m.words, err = lend(m.direct.device, k.host, (uint64(parted)+4*ranks+4095)/4096*4096); err != nil {
 		return fmt.Errorf("words of messages: %w", err)
 	}
 	m.note = (*mailNote)(at(m.words.host.Addr()))
+	m.parted = unsafe.Slice((*uint32)(at(m.words.host.Addr()+parted)), ranks)
 	base := m.private.Addr()
 	m.args = mailArgs{
-		Control: k.world.Control(), State: base, Ways: base + mailStateBytes, Note: m.words.mapped.Addr(),
+		Control: k.world.Control(), State: base, Ways: base + mailStateBytes, Note: m.words.mapped.Addr(), Parted: m.words.mapped.Addr() + parted,
 		Data: base + uintptr(front), Credit: base + uintptr(front+handles/2),
 		Slots: m.slots.Addr(), Slot: slot, Rank: uint32(m.direct.ports.comm.Rank()), Ranks: uint32(ranks),
 		Signature: signature{Collective: uint32(SendRecv), Algorithm: nameID(hierarchicalDirect)},
@@ -153,7 +156,7 @@ func (m *mail) close() error {
 		}
 	}
 	all = append(all, m.words.close())
-	m.channels, m.slots, m.private, m.lists, m.words, m.note = nil, nil, nil, nil, shared{}, nil
+	m.channels, m.slots, m.private, m.lists, m.words, m.note, m.parted = nil, nil, nil, nil, shared{}, nil, nil
 	return errors.Join(all...)
 }
 
@@ -280,12 +283,18 @@ func (m *mail) stay(t *trip, list []transfer) {
 	t.err = h.named(h.inside.GroupEnd())
 }
 
-// trouble is what kernels have said of messages that end the job: one of another length
-// than was expected, and a wait for a rank that has left in good order.
+// trouble lets kernels know who has left in good order, which they have to within the time
+// that adapters stay. It is what kernels have said of messages that end the job: one of
+// another length than was expected, and a wait for a rank that has left.
 func (m *mail) trouble() error {
 	n := m.note
 	if n == nil {
 		return nil
+	}
+	for peer := range m.parted {
+		if ch := m.channels[peer]; ch != nil && ch.Parted() {
+			atomic.StoreUint32(&m.parted[peer], 1)
+		}
 	}
 	if atomic.LoadUint32(&n.Found) == 1 {
 		return m.direct.ports.otherLength(int(n.Peer), n.Sent, n.Expected)

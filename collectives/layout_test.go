@@ -45,7 +45,7 @@ func TestLayoutsAgree(t *testing.T) {
 		{"ExchangeArgs", exchangeArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
 			"Input": "input", "Apart": "input_stride", "Output": "output", "Stride": "stride", "Bytes": "bytes", "Host": "host", "Hosts": "hosts", "Giver": "giver", "Taker": "taker", "Signature": "signature"}},
 		{"MailNote", mailNote{}, map[string]string{"Waits": "waits", "Found": "found", "Peer": "peer", "Sent": "sent", "Expected": "expected"}},
-		{"MailArgs", mailArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Ways": "ways", "Note": "note", "Data": "data", "Credit": "credit",
+		{"MailArgs", mailArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Ways": "ways", "Note": "note", "Parted": "parted", "Data": "data", "Credit": "credit",
 			"Slots": "slots", "Slot": "slot", "Memory": "memory", "First": "first", "Listed": "listed", "Transfers": "transfers", "Rank": "rank", "Ranks": "ranks",
 			"Signature": "signature", "List": "list"}},
 	}...)

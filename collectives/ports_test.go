@@ -400,6 +400,21 @@ func TestMessagesOverHosts(t *testing.T) {
 	})
 }
 
+// Small messages are on their way before somebody asks for them: ranks that all send and
+// then receive do not wait for each other, whatever went before, nor does a call behind them.
+func TestMessagesInARing(t *testing.T) {
+	hosts(t, []string{"a", "a", "b", "b"}, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+		next, previous := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+		b := make([]byte, 8*c.Size())
+		for range 10 {
+			if err := errors.Join(c.Send(pointer(b), 8, device.Uint8, next, nil), c.Recv(pointer(b), 8, device.Uint8, previous, nil)); err != nil {
+				return err
+			}
+		}
+		return c.AllReduce(pointer(b), pointer(b), 1, device.Int64, device.Max, &collectives.CallOptions{Algorithm: "ports"})
+	})
+}
+
 // A rank that dies in a collective ends that of all others, with an error that names
 // it.
 func TestDeathOverHosts(t *testing.T) {

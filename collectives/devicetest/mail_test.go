@@ -242,6 +242,32 @@ func TestMailInACircle(t *testing.T) {
 	})
 }
 
+// Ranks that all send before they receive, one small message after the other, have slots for
+// what is under way, however many went before.
+func TestMailInARing(t *testing.T) {
+	overAdapters(t, "abc", setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
+		const bytes, rounds = 1000, 30
+		p, err := newPost(r, bytes)
+		if err != nil {
+			return err
+		}
+		length := func(from, to int) int {
+			if to == (from+1)%r.Size() {
+				return bytes
+			}
+			return 0
+		}
+		if err := errors.Join(first(ctx, r), mailed(r), p.write(1, length)); err != nil {
+			return err
+		}
+		o, next, previous := &collectives.CallOptions{Stream: r.stream}, (r.Rank()+1)%r.Size(), (r.Rank()+r.Size()-1)%r.Size()
+		for range rounds {
+			err = errors.Join(err, r.Send(pointer(p.out(next)), bytes, device.Uint8, next, o), r.Recv(pointer(p.in(previous)), bytes, device.Uint8, previous, o))
+		}
+		return errors.Join(err, r.settle(ctx), p.read(1, length))
+	})
+}
+
 // A group of more messages than the arguments of a launch have room for.
 func TestMailOfManyMessages(t *testing.T) {
 	const messages, most = 150, 1000

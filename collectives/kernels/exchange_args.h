@@ -124,6 +124,7 @@ struct MailArgs {
   MailState* state;
   MailWay* ways;              // by rank
   MailNote* note;
+  const uint32_t* parted;     // by rank, in memory of the host: not 0: it has left
   const PortChannelHandle* data;    // by rank: brings pieces…
   const PortChannelHandle* credit;  // …and brings slots back
   char* slots;                // of this rank
@@ -137,7 +138,7 @@ struct MailArgs {
   Signature signature;
   Transfer list[kMaxTransfers];
 };
-static_assert(sizeof(MailArgs) == 104 + sizeof(Signature) + 24 * kMaxTransfers, "layout");
+static_assert(sizeof(MailArgs) == 112 + sizeof(Signature) + 24 * kMaxTransfers, "layout");
 
 }  // namespace collectives
 }  // namespace mscclpp

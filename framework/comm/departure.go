@@ -135,6 +135,11 @@ func (d *departures) of(c *Communicator, rank int) *departure {
 // a rank that has left the job in an orderly way, otherwise nil.
 func (ch *PortChannel) Deserted(start time.Time) error { return ch.deserted("wait", start) }
 
+// Parted reports whether the peer has closed its communicator. It is known of peers that
+// are reached by adapters of a network, for which it matters: theirs are gone half a second
+// later. A signal of the host is not sent then; kernels have to ask, or be told.
+func (ch *PortChannel) Parted() bool { return ch.link.parting.heard() }
+
 // deserted says that a wait of the host since start is for a rank that has left the job
 // in good order, or nil. A death ends the communicator, and is not asked for here.
 func (ch *PortChannel) deserted(op string, start time.Time) error {

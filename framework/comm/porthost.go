@@ -118,7 +118,7 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 		return err
 	}
 	defer ch.use.RUnlock()
-	if kind == device.TriggerSignal && ch.link.parting.heard() {
+	if kind == device.TriggerSignal && ch.Parted() {
 		return nil
 	}
 	if ch.staged(kind) {

@@ -68,6 +68,7 @@ struct World {
       a.state = job.alloc<MailState>(1);
       a.ways = job.alloc<MailWay>(c.ranks);
       a.note = job.alloc<MailNote>(1);
+      a.parted = job.alloc<uint32_t>(c.ranks);
       a.data = channels(r, pieces, 0);
       a.credit = channels(r, credits, c.ranks);
       a.slots = job.alloc<char>(2 * c.ranks * kMailSlots * kSlot);
@@ -243,8 +244,24 @@ void circle(check::Job& job) {
   w.run();
 }
 
-// Who has sent its last messages may have left when they are taken out, or wanted: nobody
-// tells it anything.
+// Ranks that all send first, and then receive, go on as long as slots are enough for what is
+// under way, however many messages went before.
+void ring(check::Job& job) {
+  World w(job, kThree);
+  for (uint32_t again = 0; again < 3 * kMailSlots; ++again) {
+    for (uint32_t r = 0; r < 3; ++r) {
+      const uint32_t next = (r + 1) % 3, previous = (r + 2) % 3;
+      w.group(r);
+      w.add(r, Message{next, 0, kPiece, again * 3 + r});
+      w.group(r);
+      w.add(r, Message{previous, 1, kPiece, again * 3 + previous});
+    }
+  }
+  w.run();
+}
+
+// Who has sent its last messages may have left when they are taken out, or wanted. Once that
+// is known nobody tells it anything.
 void last(check::Job& job, bool ended) {
   World w(job, kTwo);
   for (uint32_t k = 0; k < kMailSlots / 2; ++k) {
@@ -259,6 +276,7 @@ void last(check::Job& job, bool ended) {
     w.proxy(r);
     job.launch(r, kTwo.grid[r], kTwo.block[r], stream, w.ranks[r]);
     if (r == 0 && ended) job.run();
+    const_cast<uint32_t*>(w.args[1].parted)[0] = 1;
   }
   job.run();
   w.check();
@@ -316,5 +334,5 @@ void behind(check::Job& job) {
 
 MSCCLPP_CHECK_MAIN({"two", [](check::Job& job) { results(job, kTwo, false); }}, {"two_in_memory", [](check::Job& job) { results(job, kTwo, true); }},
                    {"three", [](check::Job& job) { results(job, kThree, false); }}, {"three_in_memory", [](check::Job& job) { results(job, kThree, true); }},
-                   {"circle", circle}, {"last", [](check::Job& job) { last(job, true); }}, {"last_under_way", [](check::Job& job) { last(job, false); }},
+                   {"circle", circle}, {"ring", ring}, {"last", [](check::Job& job) { last(job, true); }}, {"last_under_way", [](check::Job& job) { last(job, false); }},
                    {"refused", refused}, {"behind", behind})
