@@ -175,7 +175,8 @@ func (ch *PortChannel) pushStream(ctx context.Context, e *portEnd, op string, t 
 			q.Later()
 			return pos, nil
 		}
-		if err := ch.awaitStream(ctx, op, e, r.TakenAt(), r.Tail()+1); err != nil {
+		// Not for one more than now: others may have drained all since, and push nothing.
+		if err := ch.awaitStream(ctx, op, e, r.TakenAt(), pos+1-uint64(r.Slots())); err != nil {
 			return 0, err
 		}
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // Offer is like Push, for a producer that drains the ring itself: it does not wait for
-// room, and wakes nobody. Ok is false while the ring is full.
+// room, and wakes nobody. Ok is false while the ring is full, and pos is the position that
+// has no room: it has when Slots triggers less than up to there were performed.
 func (r *Ring) Offer(t device.Trigger) (pos uint64, ok bool, err error) {
 	if t.Snd&commitBit != 0 {
 		return 0, false, fmt.Errorf("ring push: %w: bit 63 of the trigger %#x %#x belongs to the ring", framework.ErrInvalid, t.Fst, t.Snd)
@@ -18,9 +19,12 @@ func (r *Ring) Offer(t device.Trigger) (pos uint64, ok bool, err error) {
 		if atomic.LoadUint32(&r.header.Error) != 0 {
 			return 0, false, fmt.Errorf("ring push: %w", r.Err())
 		}
+		// In this order: others push and drain meanwhile, and a tail that is read later may be
+		// beyond the head.
+		tail := atomic.LoadUint64(&r.header.Tail)
 		pos = atomic.LoadUint64(&r.header.Head)
-		if pos-atomic.LoadUint64(&r.header.Tail) >= r.slots {
-			return 0, false, nil
+		if pos-tail >= r.slots {
+			return pos, false, nil
 		}
 		if atomic.CompareAndSwapUint64(&r.header.Head, pos, pos+1) {
 			break
