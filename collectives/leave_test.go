@@ -64,3 +64,75 @@ func TestLeavingOverHosts(t *testing.T) {
 		}
 	}
 }
+
+// Slots that messages have left do not hold up a collective, in which all ranks send before
+// they receive.
+func TestCollectivesBehindMessagesInARing(t *testing.T) {
+	const most, bytes = 20 * time.Second, 600 << 10 // on a quiet machine it takes a tenth of a second
+	ports := &collectives.CallOptions{Algorithm: "ports"}
+	calls := map[string]func(c *collectives.Comm, in, out []byte) error{
+		"all-gather": func(c *collectives.Comm, in, out []byte) error {
+			return c.AllGather(pointer(in), pointer(out), 100, device.Uint8, ports)
+		},
+		"barrier": func(c *collectives.Comm, _, _ []byte) error { return c.Barrier(ports) },
+		"broadcast": func(c *collectives.Comm, in, out []byte) error {
+			return c.Broadcast(pointer(in), pointer(out), bytes, device.Uint8, 0, ports)
+		},
+		"reduce": func(c *collectives.Comm, in, out []byte) error {
+			return c.Reduce(pointer(in), pointer(out), bytes, device.Uint8, device.Sum, 0, ports)
+		},
+		"sum in two levels": func(c *collectives.Comm, in, out []byte) error {
+			return c.AllReduce(pointer(in), pointer(out), bytes, device.Uint8, device.Sum, nil)
+		},
+		"lengths": func(c *collectives.Comm, _, _ []byte) error { return swapV(c, device.Float32, 3, 100, nil) },
+	}
+	for name, call := range calls {
+		layout, first, far := "abc", 0, 1
+		switch name {
+		case "broadcast", "reduce":
+			layout, first = "abcd", 1 // not around the root
+		case "sum in two levels", "lengths":
+			layout, far = "aabbcc", 2
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hosts(t, strings.Split(layout, ""), true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+				in, out := make([]byte, bytes), make([]byte, bytes)
+				all := func() error {
+					for range 3 {
+						for range 2 { // each is two pieces, and there are four slots
+							if err := circle(c, in, out, first, far); err != nil {
+								return err
+							}
+						}
+						if err := call(c, in, out); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				done := make(chan error, 1)
+				go func() { done <- all() }()
+				select {
+				case err := <-done:
+					return err
+				case <-time.After(most):
+					return fmt.Errorf("rank %d: still under way after %v", c.Rank(), most)
+				}
+			})
+		})
+	}
+}
+
+// circle has each rank but the first ones send to the one that is so many further.
+func circle(c *collectives.Comm, in, out []byte, first, far int) error {
+	n, at := c.Size()-first, c.Rank()-first
+	if at < 0 {
+		return nil
+	}
+	c.GroupStart()
+	return errors.Join(
+		c.Send(pointer(in), 100, device.Uint8, first+(at+far)%n, nil),
+		c.Recv(pointer(out), 100, device.Uint8, first+(at+n-far)%n, nil),
+		c.GroupEnd())
+}

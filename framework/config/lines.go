@@ -30,20 +30,24 @@ func (l lines) of(path []string) int {
 // follows would have no effect.
 func yamlLines(data []byte) (lines, error) {
 	out := lines{}
-	var doc, second yaml.Node
+	var doc yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	if decoder.Decode(&doc) == nil {
 		for _, n := range doc.Content {
 			out.yaml(n, "")
 		}
 	}
-	switch err := decoder.Decode(&second); {
-	case errors.Is(err, io.EOF):
-		return out, nil
-	case err != nil:
-		return nil, err
+	for {
+		var more yaml.Node
+		switch err := decoder.Decode(&more); {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, err
+		case more.Content[0].Tag != "!!null": // nothing follows a separator at the end
+			return nil, fmt.Errorf("line %d: a second document begins, expected one", more.Line)
+		}
 	}
-	return nil, fmt.Errorf("line %d: a second document begins, expected one", second.Line)
 }
 
 func (l lines) yaml(n *yaml.Node, path string) {

@@ -121,6 +121,8 @@ func TestYAMLOfOneFiniteDocument(t *testing.T) {
 		"---\ncomm: {}\n---\n\nlog: {level: [}\n":          "did not find expected node content",
 		"transports: &one [shm]\nplugins: {embed: *one}\n": "",
 		"---\ncomm: {}\n...\n# the end\n":                  "",
+		"comm: {}\n---\n# the end\n":                       "",
+		"comm: {}\n---\n---\nlog: {}\n":                    "line 3: a second document begins",
 	} {
 		_, err := Load(Sources{Job: write(t, "job.yaml", text)})
 		if want == "" && err != nil || want != "" && (err == nil || !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), want)) {

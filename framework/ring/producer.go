@@ -88,7 +88,8 @@ func (r *Ring) there() bool {
 
 func (r *Ring) awaitRoom(ctx context.Context) error {
 	err := r.await(ctx, func() bool {
-		return atomic.LoadUint64(&r.header.Head)-atomic.LoadUint64(&r.header.Tail) < r.slots
+		tail := r.Tail() // before the head, as in Offer
+		return atomic.LoadUint64(&r.header.Head)-tail < r.slots
 	})
 	if err != nil {
 		return fmt.Errorf("ring push: %d triggers wait for the proxy: %w", r.slots, err)

@@ -268,6 +268,10 @@ func (i *incoming) conclude() {
 	}
 	i.tell()
 	f.mu.Lock()
+	if f.posted-f.completed >= f.depth { // it would wait for an adapter that does not answer
+		f.mu.Unlock()
+		return
+	}
 	err, last := f.markLocked(), f.posted
 	f.mu.Unlock()
 	for start := time.Now(); err == nil && !f.reached(last) && time.Since(start) < lastWord; ring.Yield() {
