@@ -218,7 +218,7 @@ func (m *mail) send(t *trip, s gpu.Stream, list []transfer) {
 	if t.err != nil || len(list) == 0 {
 		return
 	}
-	queues := enqueued(list)
+	queues := numberQueues(list)
 	k, a := m.kernel.loaded[device.Uint8], &m.args
 	l := gpu.Launch{Grid: min(mailBlocks, m.direct.blocks, queues), Block: m.direct.threads(m.kernel), Stream: s}
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(list)), 0, 0, 0
@@ -241,8 +241,9 @@ func (m *mail) send(t *trip, s gpu.Stream, list []transfer) {
 	}
 }
 
-// enqueued tells messages which queue they are in, as kernels want it, and how many there are.
-func enqueued(list []transfer) (queues uint32) {
+// numberQueues tells messages which queue they are in, as kernels want it, and returns how
+// many queues there are.
+func numberQueues(list []transfer) (queues uint32) {
 	before := transfer{}
 	for i, x := range list {
 		if i == 0 || x.Peer != before.Peer || x.Receive != before.Receive {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -26,35 +25,39 @@ const partingPatience = 500 * time.Millisecond
 // partings knows which peers of links by adapters have closed all their channels. Their
 // adapters stay for partingPatience, and are gone then.
 type partings struct {
-	from  map[int]*parting // by peer; grows under Communicator.setup
+	from  map[int]parting // by peer; grows under Communicator.setup
 	waits sync.WaitGroup
 	life  context.Context
 	end   context.CancelFunc
 }
 
-type parting struct {
-	said chan struct{} // closed when the peer has closed its channels
-	done atomic.Bool   // the same
+// parting is closed when the peer has closed its channels; nil: its link is none by adapters.
+type parting chan struct{}
+
+// heard reports whether the peer has closed all its channels: nobody would see a signal.
+func (p parting) heard() bool {
+	select {
+	case <-p:
+		return true
+	default:
+		return false
+	}
 }
 
-// heard reports whether the peer has closed all its channels: of a signal to it nobody would
-// hear. Without an adapter it is never asked.
-func (p *parting) heard() bool { return p != nil && p.done.Load() }
-
 // expect listens for the parting of the peer of a new link, if that is one by adapters.
-func (p *partings) expect(c *Communicator, k framework.Kind, peer int, l *link) *parting {
+func (p *partings) expect(c *Communicator, k framework.Kind, peer int, l *link) parting {
 	if s := l.transport.Description.Signal; k != framework.KindPort || (s != framework.SignalAtomic && s != framework.SignalImmediate) {
 		return nil
 	}
 	if p.from == nil {
-		p.from = make(map[int]*parting)
+		p.from = make(map[int]parting)
 		p.life, p.end = context.WithCancel(context.Background())
 	}
 	x := p.from[peer]
 	if x != nil {
 		return x
 	}
-	x = &parting{said: make(chan struct{})}
+	x = make(parting)
 	p.from[peer] = x
 	p.waits.Go(func() {
 		parcel, err := c.boot.Recv(p.life, peer, tagParting)
@@ -62,8 +65,7 @@ func (p *partings) expect(c *Communicator, k framework.Kind, peer int, l *link) 
 			parcel.Close()
 		}
 		if err == nil || errors.Is(err, framework.ErrPeer) { // or it has left without a word
-			x.done.Store(true)
-			close(x.said)
+			close(x)
 		}
 	})
 	return x
@@ -89,7 +91,7 @@ func (c *Communicator) part(ctx context.Context) {
 	}
 	for _, x := range p.from {
 		select {
-		case <-x.said:
+		case <-x:
 		case <-ctx.Done():
 		}
 	}

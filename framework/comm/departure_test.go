@@ -143,6 +143,12 @@ func TestAdaptersStayForPeers(t *testing.T) {
 					case <-ctx.Done():
 						return errors.New("rank 1 keeps its adapter for ever")
 					}
+					if !ch.Parted() {
+						return errors.New("rank 1 has closed its communicator: expected that it has parted")
+					}
+					if err := ch.Signal(); err != nil {
+						return fmt.Errorf("a signal that nobody can see: %w", err)
+					}
 				}
 				start := time.Now()
 				for range 10 {

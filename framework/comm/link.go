@@ -34,7 +34,7 @@ type link struct {
 	stream    *streamLink      // these sockets
 	several   int              // port link, the first to the peer: how many there are to it once all are used
 	users     int              // and how many channels have been given one of them
-	parting   *parting         // port link by adapters: of the peer
+	parting   parting          // port link by adapters: of the peer
 }
 
 // offer is what one side can do towards a peer over one transport.
