@@ -178,6 +178,8 @@ func (a *algorithm) fits(r *Request) error {
 		return fmt.Errorf("%w: algorithm %s needs registered buffers: use comm.Exchange", framework.ErrInvalid, a.name)
 	case a.isNear && a.near.room(r) > a.near.of(r):
 		return fmt.Errorf("%w: algorithm %s takes what fits into a slot of %d bytes: %d bytes do not", framework.ErrUnsupported, a.name, a.near.of(r), r.Bytes)
+	case a.copies && r.noCopies:
+		return fmt.Errorf("%w: algorithm %s is not prepared", framework.ErrUnsupported, a.name)
 	case a.outOfPlace && r.InPlace:
 		return fmt.Errorf("%w: algorithm %s does not work in place", framework.ErrUnsupported, a.name)
 	case r.Collective.reduces() && len(a.kernel.Types) > 0 && !slices.Contains(a.kernel.Types, r.Type.String()):

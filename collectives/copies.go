@@ -2,7 +2,6 @@ package collectives
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -19,7 +18,7 @@ import (
 //
 // All copies of a rank go through one stream, to the next rank first, then to the one
 // after it, so that every step is a permutation and no link carries two. Kernels of
-// one warp between them tell the peers and wait for them. Everything is enqueued on
+// one warp beside them tell the peers and wait for them. Everything is enqueued on
 // the caller's stream, or forked from and joined to it, so graphs can capture it.
 //
 // Copies go to the peers' outputs where the caller's own lies: registered buffers have
@@ -27,17 +26,18 @@ import (
 // device, if they do not, and the watch ends the communicator within a moment: what is
 // behind them on the stream cannot be taken back.
 //
-// The second stream is one for all calls. While one stream with such calls is being
+// The other streams are the same for all calls. While one stream with such calls is being
 // captured, they must not be made on another.
 const copyName = "copy"
 
+// stagedName is the name of the same for buffers that peers do not reach: copies go into
+// the scratch of the peers, and kernels move from there what has arrived while the next
+// piece travels.
+const stagedName = "copy_staged"
+
 const (
-	defaultCopyScratch = 1 << 30
-	leastCopyScratch   = 32 << 20 // where a device has little left
-	leastPiece         = 64 << 10
-	sumBlocks          = 64 // that fill the memory's bandwidth beside the copies
-	moveBlocks         = 16 // that copy the own share meanwhile
-	slotsOfAPeer       = 2  // in a rank's scratch
+	sumBlocks  = 64 // that fill the memory's bandwidth beside the copies
+	moveBlocks = 16 // that copy the own share meanwhile
 )
 
 // copier is what copy algorithms work with.
@@ -50,11 +50,16 @@ type copier struct {
 	moves   gpu.Kernel
 	args    stepArgs
 
-	side   gpu.Stream // for what goes on beside the copies to peers
-	marks  [2]gpu.Mark
-	memory *comm.Memory // that peers push pieces into: two for each of them, by turns
-	peers  *comm.Symmetric
-	slot   uint64
+	side    gpu.Stream // for what goes on beside the copies to peers
+	telling gpu.Stream // for telling the peers of pieces
+	now     gpu.Mark   // that is waited for at once
+	summed  [2]gpu.Mark
+	freed   [2]gpu.Mark
+	memory  *comm.Memory // that peers push pieces into: two for each of them, by turns
+	peers   *comm.Symmetric
+	slot    uint64
+	poor    error    // why no rank has that memory
+	cuts    []uint64 // of the call that is enqueued
 }
 
 // offerCopies adds the copy algorithms where the device and the transports can do
@@ -65,29 +70,68 @@ func (c *Comm) offerCopies(steps map[string]*algorithm) {
 		return
 	}
 	c.copier = &copier{engine: engine, signal: steps["signal"], sum: steps["sum"], move: steps["move"]}
-	add := func(k Collective, r reach, kernel comm.Kernel) {
-		a := &algorithm{name: copyName, id: nameID(copyName), collective: k, kernel: kernel, reach: r, copies: true, outOfPlace: k == AllToAll}
+	add := func(name string, k Collective, r reach, kernel comm.Kernel) {
+		a := &algorithm{name: name, id: nameID(name), collective: k, kernel: kernel, reach: r, copies: true, outOfPlace: k == AllToAll}
 		c.algorithms[k] = append(c.algorithms[k], a)
 	}
-	add(AllGather, reachOutputs, c.copier.signal.kernel)
-	add(AllToAll, reachOutputs, c.copier.signal.kernel)
-	if _, ok := engine.(gpu.Marker); ok && c.copier.sum != nil {
-		add(AllReduce, reachOutputs, c.copier.sum.kernel)
-		add(ReduceScatter, 0, c.copier.sum.kernel)
+	add(copyName, AllGather, reachOutputs, c.copier.signal.kernel)
+	add(copyName, AllToAll, reachOutputs, c.copier.signal.kernel)
+	if _, ok := engine.(gpu.Marker); !ok {
+		return
+	}
+	if c.copier.sum != nil {
+		add(copyName, AllReduce, reachOutputs, c.copier.sum.kernel)
+		add(copyName, ReduceScatter, 0, c.copier.sum.kernel)
+	}
+	if c.copier.move == nil {
+		return
+	}
+	add(stagedName, AllGather, 0, c.copier.signal.kernel)
+	add(stagedName, AllToAll, 0, c.copier.signal.kernel)
+	if c.copier.sum != nil {
+		add(stagedName, AllReduce, 0, c.copier.sum.kernel)
 	}
 }
 
+// inPieces reports whether it is made of copies that pass through the scratch of the peers.
+func (a *algorithm) inPieces() bool {
+	return a.copies && (a.reach == 0 || a.collective.reduces())
+}
+
+// errNoCopies says that a call cannot be made of copies now, on any rank.
+type errNoCopies struct{ error }
+
+func (e errNoCopies) Unwrap() error { return e.error }
+
+// prepared makes an algorithm of copies ready. Where that is not possible now another
+// one takes its place, unless the program has named it.
+func (c *Comm) prepared(a *algorithm, l gpu.Launch, r *Request, o *CallOptions) (*algorithm, gpu.Launch, error) {
+	err := c.prepareCopies(a, r.Type, o.Stream)
+	var none errNoCopies
+	if errors.As(err, &none) && o.Algorithm == "" && c.selector == nil {
+		r.noCopies = true
+		return c.choose(r, "")
+	}
+	if err != nil {
+		err = fmt.Errorf("algorithm %s: %w", a.name, err)
+	}
+	return a, l, err
+}
+
 // prepareCopies loads and allocates what the first call needs. It is collective where
-// pieces are: all ranks come here with their first reduction by copies.
-func (c *Comm) prepareCopies(j *job, stream gpu.Stream) error {
+// pieces are: all ranks come here with their first call in pieces.
+func (c *Comm) prepareCopies(a *algorithm, t device.DataType, stream gpu.Stream) error {
 	k := c.copier
-	sums := j.collective.reduces()
-	if k.signals != nil && (!sums || k.peers != nil && c.sumOf(j.dtype) != nil) {
+	sums := a.collective.reduces()
+	if k.signals != nil && (!a.inPieces() || k.peers != nil) && (!sums || c.sumOf(t) != nil) {
 		return nil
+	}
+	if a.inPieces() && k.poor != nil {
+		return errNoCopies{k.poor}
 	}
 	state, err := k.engine.Query(stream)
 	if err == nil && state == gpu.StreamCapturing {
-		err = fmt.Errorf("%w: algorithm %s: expected its first call, with a type, outside of a capture: it allocates, and loads kernels", framework.ErrInvalid, copyName)
+		err = errNoCopies{fmt.Errorf("%w: expected its first call, with a type, outside of a capture: it allocates, and loads kernels", framework.ErrInvalid)}
 	}
 	if err != nil {
 		return err
@@ -112,97 +156,46 @@ func (c *Comm) prepareCopies(j *job, stream gpu.Stream) error {
 		}
 		k.signals = loaded
 	}
-	if !sums {
-		return nil
-	}
-	if c.sumOf(j.dtype) == nil {
-		loaded, err := c.comm.Load(ctx, k.sum.kernel, j.dtype)
+	if sums && c.sumOf(t) == nil {
+		loaded, err := c.comm.Load(ctx, k.sum.kernel, t)
 		if err != nil {
 			return err
 		}
-		k.sum.loaded[j.dtype] = loaded
+		k.sum.loaded[t] = loaded
 	}
-	if k.peers != nil {
-		return nil
+	if a.inPieces() && k.peers == nil {
+		return k.open(ctx, c)
 	}
-	return k.open(ctx, c)
+	return nil
 }
 
 func (c *Comm) sumOf(t device.DataType) gpu.Kernel { return c.copier.sum.loaded[t] }
 
-// openSide makes the second stream, where streams can wait for each other.
+// openSide makes the other streams, where streams can wait for each other.
 func (k *copier) openSide() (err error) {
 	marker, ok := k.engine.(gpu.Marker)
 	if !ok {
 		return nil
 	}
-	for i := range k.marks {
-		if k.marks[i] == nil {
-			if k.marks[i], err = marker.NewMark(); err != nil {
+	for _, m := range k.marks() {
+		if *m == nil {
+			if *m, err = marker.NewMark(); err != nil {
 				return err
 			}
 		}
 	}
-	if k.side == 0 {
-		k.side, err = k.engine.NewStream()
-	}
-	return err
-}
-
-// open makes the memory for pieces: less than is configured where a device has no more left, and on
-// all ranks what the one with the least of it has.
-func (k *copier) open(ctx context.Context, c *Comm) error {
-	slots := slotsOfAPeer * uint64(c.comm.Size())
-	if least := slots * leastPiece; c.opts.CopyScratch < least {
-		return fmt.Errorf("%w: copy scratch of %d bytes: expected at least %d", framework.ErrInvalid, c.opts.CopyScratch, least)
-	}
-	short := k.allocate(c, slots*leastPiece)
-	var has uint64
-	if k.memory != nil {
-		has = k.memory.Bytes()
-	}
-	all, err := c.comm.AllGather(ctx, binary.LittleEndian.AppendUint64(nil, has))
-	if err != nil {
-		return fmt.Errorf("copy scratch: %w", err)
-	}
-	bytes := c.opts.CopyScratch
-	for rank, b := range all {
-		if bytes = min(bytes, binary.LittleEndian.Uint64(b)); bytes == 0 {
-			err := &framework.Error{Op: "copy scratch", Peer: rank, Err: fmt.Errorf(
-				"%w: too little memory is left on its device: choose another algorithm, or switch collectives.copy_engines off", framework.ErrUnavailable)}
-			return errors.Join(err, short, k.release())
+	for _, s := range []*gpu.Stream{&k.side, &k.telling} {
+		if *s == 0 {
+			if *s, err = k.engine.NewStream(); err != nil {
+				return err
+			}
 		}
-	}
-	if bytes < c.opts.CopyScratch/2 {
-		c.comm.Log().Warn("little memory for reductions by copy engines, which makes them slower", "bytes", bytes, "configured", c.opts.CopyScratch)
-	}
-	k.slot = bytes / slots / leastPiece * leastPiece
-	if k.peers, err = c.comm.Exchange(ctx, k.memory); err != nil {
-		return fmt.Errorf("copy scratch: %w", err)
 	}
 	return nil
 }
 
-// allocate takes what is configured, or half of it, and so on, in whole units. It returns
-// why there was no more, if there was too little.
-func (k *copier) allocate(c *Comm, unit uint64) (err error) {
-	for bytes := c.opts.CopyScratch; k.memory == nil; bytes /= 2 {
-		if err != nil && (bytes < leastCopyScratch || !errors.Is(err, framework.ErrUnavailable)) {
-			return err
-		}
-		k.memory, err = c.comm.Alloc(bytes / unit * unit)
-	}
-	return nil
-}
-
-// release gives back memory that was not exchanged.
-func (k *copier) release() error {
-	if k.memory == nil {
-		return nil
-	}
-	m := k.memory
-	k.memory = nil
-	return m.Close()
+func (k *copier) marks() []*gpu.Mark {
+	return []*gpu.Mark{&k.now, &k.summed[0], &k.summed[1], &k.freed[0], &k.freed[1]}
 }
 
 func (k *copier) close() error {
@@ -219,31 +212,30 @@ func (k *copier) close() error {
 		keep(k.peers.Close())
 	}
 	keep(k.release())
-	for _, m := range k.marks {
-		if m != nil {
-			keep(m.Close())
+	for _, m := range k.marks() {
+		if *m != nil {
+			keep((*m).Close())
 		}
 	}
-	if k.side != 0 {
-		keep(k.engine.CloseStream(k.side))
+	for _, s := range []gpu.Stream{k.side, k.telling} {
+		if s != 0 {
+			keep(k.engine.CloseStream(s))
+		}
 	}
 	return first
 }
 
-// runCopies enqueues one call. The argument of the call is in c.args.
+// runCopies enqueues one call. The argument of the call is in c.args, and what it needs is
+// prepared.
 func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
-	if err := c.prepareCopies(j, l.Stream); err != nil {
-		return fmt.Errorf("algorithm %s: %w", copyName, err)
-	}
 	k := c.copier
 	k.args.Signature, k.args.OutputOffset, k.args.Memory = c.args.Signature, c.args.OutputOffset, c.args.Memory
 	if a.reach == 0 {
 		k.args.OutputOffset = 0
 	}
 	q := &queue{engine: k.engine, stream: l.Stream, signals: k.signals, args: &k.args}
-	if j.collective.reduces() {
-		q.signal(stepOpen, stepOpen|stepTaken, slotsOfAPeer) // the peers have summed what was in the first slot
-		c.copyReduced(q, j)
+	if a.inPieces() {
+		c.relayPieces(q, a, j)
 	} else {
 		c.copyShares(q, j)
 	}
@@ -266,15 +258,13 @@ func (c *Comm) copyShares(q *queue, j *job) {
 	own := a.Output + uintptr(uint64(rank)*share)
 	aside := k.side != 0 && share > 0 && own != from(rank)
 	if aside {
-		q.record(k.marks[0], q.stream)
-		q.await(k.marks[0], k.side)
+		q.link(k.now, q.stream, k.side)
 		if k.moves != nil {
 			k.args.Input, k.args.Output, k.args.Count = from(rank), own, share
 			q.launch(k.side, k.moves, moveBlocks, c.mostThreads(k.move))
 		} else {
 			q.copyOn(k.side, own, from(rank), share)
 		}
-		q.record(k.marks[1], k.side)
 	}
 	q.signal(stepOpen, stepOpen, 0)
 	for i := 1; i < ranks; i++ {
@@ -286,7 +276,7 @@ func (c *Comm) copyShares(q *queue, j *job) {
 	}
 	q.signal(stepDone, stepDone, 0)
 	if aside {
-		q.await(k.marks[1], q.stream)
+		q.link(k.now, k.side, q.stream)
 	}
 }
 
@@ -318,6 +308,12 @@ func (q *queue) launch(s gpu.Stream, k gpu.Kernel, grid, block uint32) {
 	if q.err == nil {
 		q.err = k.Launch(gpu.Launch{Grid: grid, Block: block, Stream: s}, unsafe.Pointer(q.args), unsafe.Sizeof(*q.args))
 	}
+}
+
+// link has what one stream gets from here on wait for what another one has got.
+func (q *queue) link(m gpu.Mark, before, behind gpu.Stream) {
+	q.record(m, before)
+	q.await(m, behind)
 }
 
 func (q *queue) record(m gpu.Mark, s gpu.Stream) {

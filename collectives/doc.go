@@ -57,13 +57,16 @@
 //
 // Calls can be captured into graphs once the same collective was called outside of a
 // capture, with the same type if it reduces. That call loads the kernels of all sizes,
-// as Prepare does. Algorithms that the program names itself, and algorithms that use
-// copy engines, which also allocate, have to be used once each outside of a capture. A
-// capture before that is refused.
+// as Prepare does. Algorithms that the program names itself have to be used once each
+// outside of a capture; a capture before that is refused. So have those that use copy
+// engines, which also allocate (Options.CopyScratch): in a capture before that, and where a
+// device has no memory left for them, kernels serve the calls that tables would give to
+// them.
 //
 // Calls use the same memory one after another. A program that launches a graph of calls
 // therefore orders it relative to its other work with this Comm, as if all were on one
-// stream. It captures calls over several hosts on one stream at a time.
+// stream. It captures calls over several hosts, and calls that use copy engines, on one
+// stream at a time.
 //
 // Calls on one Comm are serialized. Different Comms are independent.
 package collectives

@@ -74,6 +74,11 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	if err != nil {
 		return err
 	}
+	if alg.copies {
+		if alg, l, err = c.prepared(alg, l, r, o); err != nil {
+			return err
+		}
+	}
 	if alg.own != nil {
 		return errRunOwn
 	}

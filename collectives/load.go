@@ -147,8 +147,10 @@ func (c *Comm) chosen(k Collective, t device.DataType) []*algorithm {
 				r.reached = reachInputs | reachOutputs
 			}
 			for _, r.InPlace = range []bool{false, true} {
-				if a, _, err := c.find(&r, ""); err == nil {
-					add(a)
+				for _, r.noCopies = range []bool{false, true} { // copies may not be prepared when a call is captured
+					if a, _, err := c.find(&r, ""); err == nil {
+						add(a)
+					}
 				}
 			}
 		}

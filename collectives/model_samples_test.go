@@ -87,12 +87,10 @@ reduce chunk 1G ordinary 4869
 allreduce oneshot_ll8 64K ordinary 2.55
 allreduce oneshot_ll128 1M ordinary 6.01
 allreduce zerocopy 4M registered 17.4
-allreduce copy 64M registered 238
 allreduce zerocopy 256M registered 793
 allgather direct_ll8 256K ordinary 2.90
 allgather push 4M registered 10.4
 reducescatter zerocopy 4M registered 12.1
-reducescatter copy 256M ordinary 452
 reducescatter zerocopy 1G registered 1604
 alltoall direct_ll8 256K ordinary 2.82
 alltoall push 4M registered 10.8
@@ -165,13 +163,14 @@ func measured(t testing.TB) []sample {
 // changed reports whether a line is of a kernel that there is no more: of those that looked at the host
 // so often that this is what they took their time for, of reduces by loads in which all but the root
 // took part, of broadcasts in larger pieces, of sums that were tried and dropped, and, in older
-// files, of reduces that divided.
+// files, of reduces that divided, and of sums by copies with kernels between them.
 func changed(l benchLine, older bool) bool {
 	switch {
 	case l.Label == "looks every 64 polls" && l.Bytes >= 16<<20 && l.Algorithm != "copy",
 		l.Collective == "reduce" && l.Algorithm == "zerocopy" && l.Ranks > 2,
 		l.Collective == "broadcast" && l.Algorithm == "push" && l.Ranks == 2 && l.Graph == 20,
 		older && l.Collective == "reduce" && strings.HasPrefix(l.Algorithm, "direct_"),
+		older && l.Algorithm == "copy" && l.Label != "told beside" && (l.Collective == "allreduce" || l.Collective == "reducescatter"),
 		(l.Collective == "allreduce" || l.Collective == "reducescatter") && l.Algorithm == "push":
 		return true
 	}

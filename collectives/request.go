@@ -28,7 +28,8 @@ type Request struct {
 	InPlace    bool
 	Device     string // "host", "cuda", "hip"
 
-	reached reach // which buffers of the peers are in exchanged memory
+	reached  reach // which buffers of the peers are in exchanged memory
+	noCopies bool  // copy engines cannot serve it now
 
 	// Bytes that a peer has room for, in packets and in lines.
 	slot, lineSlot uint64

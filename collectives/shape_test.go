@@ -116,16 +116,14 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			AllReduce: {1: "oneshot_ll8", 16: "oneshot_ll8", 64: "oneshot_ll128", 256: "oneshot_ll128", 1 << 10: "twoshot_ll128",
 				4 << 10: "twoshot_ll128", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"},
 			AllGather:     {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push", 256 << 10: "copy"},
-			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"},
+			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"},
 			AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "copy"},
 			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"},
 			Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "shares", 256 << 10: "shares"},
 		},
 	} {
 		c := onGPU(t, ranks, Options{}, kernels...)
-		for _, k := range []Collective{AllReduce, AllGather, ReduceScatter, AllToAll} {
-			c.algorithms[k] = append(c.algorithms[k], &algorithm{name: copyName, collective: k, reach: reachOutputs, copies: true})
-		}
+		offerCopiesAsModeled(c)
 		for kind, fastest := range of {
 			for kib, want := range fastest {
 				r := request(kind, kib<<10, ranks)
@@ -133,6 +131,17 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 				r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 				if a, _, err := c.choose(&r, ""); err != nil || a.name != want {
 					t.Errorf("%v of %d KiB by %d ranks: %v %v: want %s", kind, kib, ranks, a, err, want)
+				}
+			}
+			if kind != Broadcast && kind != Reduce {
+				want := stagedName
+				if kind == ReduceScatter {
+					want = copyName
+				}
+				r := request(kind, 512<<20, ranks)
+				r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
+				if a, _, err := c.choose(&r, ""); err != nil || a.name != want {
+					t.Errorf("%v of 512 MiB in ordinary buffers of %d ranks: %v %v: want %s", kind, ranks, a, err, want)
 				}
 			}
 			for _, mib := range []uint64{16, 64} {
@@ -248,30 +257,58 @@ func TestRoomOfNearKernels(t *testing.T) {
 // there is an even number of them.
 func TestPiecesCoverShares(t *testing.T) {
 	const ranks = 4
-	for _, element := range []uint64{1, 2, 4, 8} {
-		for _, share := range []uint64{1, 15, 1000, 1 << 20, 1<<20 + 16} {
-			for _, slot := range []uint64{64 << 10, 1 << 20} {
-				total := share*ranks - share/2 // the last share is short
-				k := cutShares(total, share, element, slot)
-				if k.pieces%2 != 0 {
-					t.Errorf("%+v: want an even number of pieces", k)
-				}
-				next := uint64(0)
-				for rank := range ranks {
-					for p := range k.pieces {
-						first, count := k.of(rank, p)
-						if count == 0 {
-							continue
+	ways := map[string]func([]uint64, uint64, uint64, uint64, uint64) cut{"evenly": cutEvenly, "to taper": cutToTaper}
+	for name, way := range ways {
+		for _, element := range []uint64{1, 2, 4, 8} {
+			for _, share := range []uint64{0, 1, 15, 1000, 1 << 20, 1<<20 + 16} {
+				for _, slot := range []uint64{64 << 10, 1 << 20} {
+					total := share*ranks - share/2 // the last share is short
+					k := way(nil, total, share, element, slot)
+					if k.pieces()%2 != 0 || k.pieces() == 0 {
+						t.Errorf("%s: %+v: want an even number of pieces", name, k)
+					}
+					next := uint64(0)
+					for rank := range ranks {
+						for p := range k.pieces() {
+							first, count := k.of(rank, p)
+							if count == 0 {
+								continue
+							}
+							if first != next || count*element > slot || (first-uint64(rank)*share)*element%wordBytes != 0 {
+								t.Fatalf("%s: %+v: rank %d, piece %d: %d + %d: want it to begin at %d, at a whole word, and fit into %d bytes", name, k, rank, p, first, count, next, slot)
+							}
+							next = first + count
 						}
-						if first != next || count*element > slot {
-							t.Fatalf("%+v: rank %d, piece %d: %d + %d: want it to begin at %d and fit into %d bytes", k, rank, p, first, count, next, slot)
-						}
-						next = first + count
+					}
+					if next != total {
+						t.Errorf("%s: %+v: pieces end at %d of %d", name, k, next, total)
 					}
 				}
-				if next != total {
-					t.Errorf("%+v: pieces end at %d of %d", k, next, total)
-				}
+			}
+		}
+	}
+}
+
+// What is done with the last piece of a large share is soon done, and what is done with one
+// before takes no longer than the next one travels: memory is five times as fast as links.
+func TestPiecesTaper(t *testing.T) {
+	const slot = 256 << 20
+	for _, x := range []struct {
+		share  uint64
+		pieces int
+	}{{64 << 20, 2}, {128 << 20, 2}, {512 << 20, 4}, {2 << 30, 10}} {
+		k := cutToTaper(nil, 2*x.share, x.share, 1, slot)
+		if k.pieces() != x.pieces {
+			t.Errorf("%d MiB in %d pieces: expected %d", x.share>>20, k.pieces(), x.pieces)
+		}
+		for p := 1; p < k.pieces(); p++ {
+			_, before := k.of(0, p-1)
+			_, now := k.of(0, p)
+			if now > before || 5*now < before {
+				t.Errorf("%d MiB: a piece of %d bytes behind one of %d: expected no more, and a fifth at least", x.share>>20, now, before)
+			}
+			if p == k.pieces()-1 && now > slot/3 {
+				t.Errorf("%d MiB: the last piece has %d bytes: expected at most %d", x.share>>20, now, slot/3)
 			}
 		}
 	}

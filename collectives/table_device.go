@@ -10,13 +10,17 @@ package collectives
 var deviceTable = []Row{
 	{Collective: AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"}, // 64 K: 2.55 µs, oneshot_ll128 2.49
 	{Collective: AllReduce, MaxBytes: 16 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"},
-	{Collective: AllReduce, MaxBytes: 768 << 10, MaxRanks: 2, Algorithm: "oneshot_ll128"},       // 1 M: 6.01 µs, twoshot_ll128 5.75
-	{Collective: AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"},       // 256 K on four: 5.26 µs, twoshot_ll128 6.35
-	{Collective: AllReduce, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                      // 4 M: 16.7 µs, zerocopy 17.4; on four 24.5, 25.1
-	{Collective: AllReduce, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},       // 64 M: 204 µs, copy 238; on four 319, 412
-	{Collective: AllReduce, Registered: &yes, Algorithm: copyName},                              // 256 M: 750 µs, zerocopy 793; on four 1162, 1264
-	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},                            // where there are no copies
-	{Collective: AllReduce, Algorithm: "stream_ll128"},                                          // unregistered
+	{Collective: AllReduce, MaxBytes: 768 << 10, MaxRanks: 2, Algorithm: "oneshot_ll128"},              // 1 M: 6.01 µs, twoshot_ll128 5.75
+	{Collective: AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"},              // 256 K on four: 5.26 µs, twoshot_ll128 6.35
+	{Collective: AllReduce, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                             // 4 M: 16.7 µs, zerocopy 17.4; on four 24.5, 25.1
+	{Collective: AllReduce, MaxBytes: 96 << 20, Registered: &yes, Algorithm: "zerocopy"},               // 64 M: 203 µs, copy 206; 128 M 398, 378
+	{Collective: AllReduce, MinRanks: 3, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"}, // on four, when kernels stood between copies: 64 M 319 µs, copy 412; 256 M 1264, 1162
+	{Collective: AllReduce, Registered: &yes, Algorithm: copyName},
+	{Collective: AllReduce, Registered: &yes, Algorithm: "zerocopy"},                     // where there are no copies
+	{Collective: AllReduce, MaxBytes: 96 << 20, Algorithm: "stream_ll128"},               // unregistered: 64 M 213 µs, copy_staged 229; 128 M 414, 409
+	{Collective: AllReduce, MinRanks: 3, MaxBytes: 192 << 20, Algorithm: "stream_ll128"}, // copy_staged was not measured on four
+	{Collective: AllReduce, Algorithm: stagedName},                                       // 256 M: 767 µs, stream_ll128 819; 1 G 2836, 3228
+	{Collective: AllReduce, Algorithm: "stream_ll128"},
 	{Collective: AllReduce, MaxBytes: 512 << 10, MaxRanks: nearRanks, Algorithm: "oneshot_ll8"}, // where a transport has no lines
 	{Collective: AllReduce, MaxBytes: 32 << 10, Algorithm: "allpair_ll8"},
 	{Collective: AllReduce, MaxBytes: 512 << 10, Algorithm: "twophase_ll8"},
@@ -27,19 +31,22 @@ var deviceTable = []Row{
 	{Collective: AllGather, MaxBytes: 96 << 20, Algorithm: "push"},        // 64 M: 98.9 µs; on four 149, copy 161
 	{Collective: AllGather, Algorithm: copyName},
 	{Collective: AllGather, Algorithm: "push"},
-	{Collective: AllGather, MaxBytes: 192 << 20, Algorithm: "stream_ll128"}, // unregistered: 64 M 106 µs, shares 117; 256 M 408, 403
+	{Collective: AllGather, MaxBytes: 192 << 20, Algorithm: "stream_ll128"}, // unregistered: 64 M 106 µs, copy_staged 123; 128 M 206, 212
+	{Collective: AllGather, MinRanks: 3, MaxBytes: 384 << 20, Algorithm: "shares"},
+	{Collective: AllGather, Algorithm: stagedName}, // 256 M: 392 µs, shares 393; 1 G 1435, 1503; not measured on four
 	{Collective: AllGather, Algorithm: "shares"},
 	{Collective: AllGather, Algorithm: "stream_ll128"},
 	{Collective: AllGather, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllGather, Algorithm: "chunk"},
 
-	{Collective: ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                 // 256 K: as fast as direct_ll128
-	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                 // 4 M: 10.3 µs, zerocopy 12.1
-	{Collective: ReduceScatter, MaxBytes: 512 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 452; on four 615, 631
-	{Collective: ReduceScatter, Registered: &no, MaxBytes: 512 << 20, Algorithm: "stream_ll128"},
-	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},  // where a transport has no lines
-	{Collective: ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"}, // unregistered
-	{Collective: ReduceScatter, Algorithm: copyName},                    // 1 G: 1586 µs, zerocopy 1604
+	{Collective: ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                              // 256 K: as fast as direct_ll128
+	{Collective: ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                              // 4 M: 10.3 µs, zerocopy 12.1
+	{Collective: ReduceScatter, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},              // on four, before pieces tapered: 256 M 615 µs, copy 631
+	{Collective: ReduceScatter, MaxBytes: 384 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "zerocopy"}, // 256 M: 408 µs, copy 413; 512 M 808, 782
+	{Collective: ReduceScatter, Registered: &no, MaxBytes: 192 << 20, Algorithm: "stream_ll128"},           // 128 M: 222 µs, copy 226; 256 M 429, 413
+	{Collective: ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},                                     // where a transport has no lines
+	{Collective: ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"},                                    // unregistered
+	{Collective: ReduceScatter, Algorithm: copyName},                                                       // 1 G: 1486 µs, zerocopy 1604
 	{Collective: ReduceScatter, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: ReduceScatter, Algorithm: "chunk"},
 
@@ -49,8 +56,10 @@ var deviceTable = []Row{
 	{Collective: AllToAll, MaxBytes: 48 << 20, Algorithm: "push"},               // 16 M: 30.4 µs; on four 46.7
 	{Collective: AllToAll, Algorithm: copyName},                                 // on four: 64 M 167 µs
 	{Collective: AllToAll, Algorithm: "push"},
-	{Collective: AllToAll, MaxBytes: 192 << 20, Algorithm: "stream_ll128"}, // unregistered: 64 M 108 µs, shares 119; 256 M 411, 404
-	{Collective: AllToAll, Algorithm: "shares"},
+	{Collective: AllToAll, MaxBytes: 192 << 20, Algorithm: "stream_ll128"}, // unregistered: 64 M 108 µs, copy_staged 123; 128 M 210, 212
+	{Collective: AllToAll, MinRanks: 3, MaxBytes: 384 << 20, Algorithm: "shares"},
+	{Collective: AllToAll, Algorithm: stagedName}, // 256 M: 394 µs, shares 395; 1 G 1437, 1507; not measured on four
+	{Collective: AllToAll, Algorithm: "shares"},   // in place
 	{Collective: AllToAll, Algorithm: "stream_ll128"},
 	{Collective: AllToAll, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllToAll, Algorithm: "chunk"},

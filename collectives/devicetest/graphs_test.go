@@ -26,7 +26,7 @@ func TestCapturesInAllModes(t *testing.T) {
 				}
 				ones := make([]byte, 4*count)
 				reference.Fill(ones, device.Float32, device.Sum, 11, 0, 0)
-				for _, algorithm := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "zerocopy", "copy"} {
+				for _, algorithm := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "zerocopy", "copy", "copy_staged"} {
 					call := func() error { return sums(r, m.Addr(), count, algorithm) }
 					if err := errors.Join(call(), r.settle(ctx)); err != nil { // loads the kernel
 						return fmt.Errorf("%s: %w", algorithm, err)

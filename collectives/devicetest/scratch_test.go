@@ -3,10 +3,12 @@ package devicetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
@@ -66,8 +68,82 @@ func TestLittleMemoryForCopies(t *testing.T) {
 				if x.works {
 					return q.Run(r.rig(ctx, m.Addr(), 32<<20), 7)
 				}
+				// Whoever leaves the choice to the tables gets another algorithm.
+				if err := r.UseTable([]collectives.Row{{Collective: collectives.AllReduce, Algorithm: "copy"}}); err != nil {
+					return err
+				}
+				other := q
+				other.Algorithm = ""
+				for range 2 {
+					if err := other.Run(r.rig(ctx, m.Addr(), 32<<20), 9); err != nil {
+						return fmt.Errorf("chosen by a table: %w", err)
+					}
+				}
 				return wants(sums(r, m.Addr(), q.Count, "copy"), framework.ErrUnavailable, "rank 1", "copy scratch", "copy_engines")
 			})
 		})
 	}
+}
+
+// Messages of many pieces, in slots that are used again and again: every share has ten, of
+// different sizes where they taper. Calls in pieces follow each other on one scratch.
+func TestCopiesInManyPieces(t *testing.T) {
+	const ranks, half, slot = 3, 8 << 20, 64 << 10
+	job(t, ranks, collectives.Options{CopyScratch: 2 * ranks * slot, Signatures: collectives.SignaturesAlways}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 2*half)
+		if err != nil {
+			return err
+		}
+		rig := r.rig(ctx, m.Addr(), half)
+		seed := uint64(0)
+		for _, count := range []int{150_000, 150_007} {
+			for _, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather, collectives.AllToAll} {
+				for _, algorithm := range []string{"copy_staged", "copy"} {
+					if kind == collectives.ReduceScatter && algorithm == "copy_staged" {
+						continue
+					}
+					for _, graph := range []bool{false, true} {
+						seed++
+						x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: device.Float32, Op: device.Sum, InPlace: seed%2 == 0, Graph: graph}
+						if kind == collectives.AllReduce {
+							x.Count *= ranks
+						}
+						if took, err := attempt(r, rig, x, seed); err != nil || !took {
+							return fmt.Errorf("%v: taken %v, %w", x, took, err)
+						}
+					}
+				}
+			}
+		}
+		return r.Check()
+	})
+}
+
+// A call that a table would have made of copies is captured before there were any: another
+// algorithm serves it. Once there were, copies do.
+func TestCaptureBeforeCopies(t *testing.T) {
+	const count = 1000
+	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		table := []collectives.Row{{Collective: collectives.AllReduce, Algorithm: "copy_staged"}}
+		if err := errors.Join(sums(r, m.Addr(), count, "oneshot_ll8"), r.settle(ctx), r.UseTable(table)); err != nil {
+			return err
+		}
+		call := func() error { return sums(r, m.Addr(), count, "") }
+		for range 2 {
+			graph, err := capture(r, call)
+			if err != nil {
+				return err
+			}
+			err = errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close(), call(), r.settle(ctx))
+			if err != nil {
+				return err
+			}
+		}
+		_, err = capture(r, func() error { return sums(r, m.Addr(), count, "copy") })
+		return errors.Join(err, r.settle(ctx), r.Check())
+	})
 }

@@ -54,8 +54,11 @@ const (
 	stageSum   = 0.52
 )
 
-// Copy engines: what a call takes besides its copies, and a copy besides its bytes.
+// Copy engines: what a call takes besides its copies, and a copy besides its bytes; copyNext where
+// copies of pieces follow each other.
 const (
 	copyWork, copyGap = 17.0, 3.0
-	sumWork, sumGap   = 34.0, 7.0
+	sumWork           = 4.0
+	pieceWork         = 24.0
+	copyNext          = 8.0
 )

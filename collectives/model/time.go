@@ -111,6 +111,8 @@ func (l Links) way(c call) (way, bool) {
 		return l.stages(c), true
 	case "copy":
 		return l.copies(c), !c.rooted()
+	case "copy_staged":
+		return l.staged(c), !c.rooted() && c.Collective != collective.ReduceScatter
 	}
 	return way{}, false
 }
@@ -225,21 +227,50 @@ func (l Links) stages(c call) way {
 // while the next one travels; the last one of a reduce-scatter is summed at the end.
 func (l Links) copies(c call) way {
 	w := way{steps: 2, bytes: c.twice(), rate: min(l.Copy, l.Each), local: 2 * c.all}
-	if !c.sums() {
+	switch c.Collective {
+	case collective.AllReduce:
+		pieces := 2.0
+		if c.CopyScratch > 0 {
+			pieces *= math.Ceil(max(c.all, 1) / float64(c.CopyScratch))
+		}
+		w.work = sumWork + copyNext*2*c.peers*pieces
+		w.local += (c.peers + 2) * c.share
+	case collective.ReduceScatter:
+		pieces, last := c.taper()
+		w.work = pieceWork + copyNext*c.peers*pieces
+		w.after = (c.peers + 2) * last
+		w.local += (c.peers + 2) * c.share
+	default:
 		w.work = copyWork + copyGap*c.peers
-		return w
 	}
-	pieces := 2.0
-	if c.CopyScratch > 0 {
-		pieces *= math.Ceil(max(c.all, 1) / float64(c.CopyScratch))
-	}
-	rounds := 1.0
-	if c.Collective == collective.AllReduce {
-		rounds = 2
-	} else {
-		w.after = (c.peers + 2) * c.share / pieces
-	}
-	w.work = sumWork + sumGap*rounds*c.peers*pieces
-	w.local += (c.peers + 2) * c.share
 	return w
+}
+
+// staged are copies in pieces into scratch of the peers, who move each to its place while the next
+// one travels, and the last one at the end. The sums of an all-reduce travel in the same way.
+func (l Links) staged(c call) way {
+	pieces, last := c.taper()
+	w := way{
+		work: pieceWork + copyNext*c.peers*pieces, steps: 2, bytes: c.twice(), rate: min(l.Copy, l.Each), local: 4 * c.all, after: 2 * c.peers * last,
+	}
+	if c.Collective == collective.AllReduce {
+		w.work += copyNext * c.peers * pieces
+		w.local += (c.peers + 2) * c.share
+	}
+	return w
+}
+
+// taper is in how many pieces a share goes, of which each is three quarters of what is left, and
+// how many bytes the last one has.
+func (c call) taper() (pieces, last float64) {
+	slot := c.share
+	if c.CopyScratch > 0 {
+		slot = float64(c.CopyScratch) / float64(2*c.Ranks)
+	}
+	left := c.share
+	for n := 0; n%2 == 0 || left > slot/3; n++ {
+		left -= min(slot, 0.75*left)
+		pieces++
+	}
+	return pieces + 1, left
 }

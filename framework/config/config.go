@@ -126,8 +126,9 @@ type Collectives struct {
 	// ranks need the same.
 	CopyEngines bool `config:"copy_engines"`
 
-	// CopyScratch is the memory of a GPU through which reductions by copy engines
-	// pass. It is allocated when the first of them is called. All ranks need the same.
+	// CopyScratch is the memory of a GPU through which copy engines pass large reductions,
+	// and large messages in ordinary buffers. It is allocated when the first of them is
+	// called; where a GPU has none left, kernels serve them. All ranks need the same.
 	CopyScratch Bytes `config:"copy_scratch"`
 
 	// Lines says whether kernels may send packets of 128 bytes, which need links that
