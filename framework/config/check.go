@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mscclpp-go/mscclpp/internal/lazy"
+	"github.com/mscclpp-go/mscclpp/internal/nearest"
 )
 
 // checker turns the raw tree of one layer into a tree of typed values, and
@@ -97,7 +98,7 @@ func (c *checker) section(n *node, raw any, path []string) any {
 		here := append(slices.Clone(path), name)
 		child := n.children[name]
 		if child == nil {
-			c.problem(here, "unknown key %q%s", dotted(here), didYouMean(nearest(schema(), n, dotted(path), name)))
+			c.problem(here, "unknown key %q%s", dotted(here), nearest.Hint(nearestKey(schema(), n, dotted(path), name)))
 			continue
 		}
 		if m[name] == nil {
@@ -171,7 +172,7 @@ func (c *checker) leaf(n *node, raw any, path []string) any {
 	}
 	if legal := choices[n.key]; legal != nil && !slices.Contains(legal, out.Elem().String()) {
 		c.problem(path, "%s: %q%s: expected %s", dotted(path), out.Elem().String(),
-			didYouMean(closest(legal, out.Elem().String())), listed(legal))
+			nearest.Hint(nearest.Name(out.Elem().String(), legal)), listed(legal))
 		return nil
 	}
 	c.leafs = append(c.leafs, slices.Clone(path))
@@ -289,13 +290,6 @@ func kindOf(raw any) string {
 		return "a list"
 	}
 	return fmt.Sprintf("%v", raw)
-}
-
-func didYouMean(key string) string {
-	if key == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", key)
 }
 
 // listed prints legal values; an empty one is legal by leaving the key out.

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -45,8 +46,9 @@ var directions = []direction{
 // lazilyLinked may not become part of a library that other programs load.
 const lazilyLinked = module + "/framework/topo/nvml"
 
-// everywhere knows nothing but the standard library, and every start is quicker for it.
-const everywhere = "internal/lazy"
+// everywhere know nothing but the standard library, and are what packages of any kind would
+// otherwise write again.
+var everywhere = []string{"internal/lazy", "internal/nearest"}
 
 // Imports checks that imports run one way.
 func Imports(files []*File) []Problem {
@@ -89,7 +91,7 @@ func (d *direction) allows(f *File, path string) bool {
 		return !d.std || !strings.Contains(strings.SplitN(path, "/", 2)[0], ".")
 	}
 	pkg = strings.TrimPrefix(pkg, "/")
-	if pkg == f.Package() || pkg == everywhere && !d.std || d.of == "transports/" && ownTransport(f.Package(), pkg) {
+	if pkg == f.Package() || slices.Contains(everywhere, pkg) && !d.std || d.of == "transports/" && ownTransport(f.Package(), pkg) {
 		return true
 	}
 	for _, m := range d.may {

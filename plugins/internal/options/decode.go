@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/nearest"
 )
 
 // Decode reads a JSON object into a C that starts with its defaults, and validates
@@ -76,7 +79,7 @@ func table(v reflect.Value, tree map[string]any, prefix string) error {
 		known[i] = f.name
 		byName[f.name] = f
 	}
-	for _, key := range sortedKeys(tree) {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
 		f, ok := byName[key]
 		if !ok {
 			return unknown(prefix, key, known)
@@ -90,7 +93,7 @@ func table(v reflect.Value, tree map[string]any, prefix string) error {
 
 func unknown(prefix, key string, known []string) error {
 	hint := "this transport has no options"
-	if near := Nearest(key, known); near != "" {
+	if near := nearest.Name(key, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", prefix+near)
 	} else if len(known) > 0 {
 		hint = "expected one of " + strings.Join(known, " ")
@@ -225,7 +228,7 @@ func dictionary(v reflect.Value, value any, name string, wrong func(string, erro
 		return wrong("a table", nil)
 	}
 	out := reflect.MakeMapWithSize(v.Type(), len(tree))
-	for _, key := range sortedKeys(tree) {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
 		item := reflect.New(v.Type().Elem()).Elem()
 		if err := set(item, tree[key], name+"."+key); err != nil {
 			return err

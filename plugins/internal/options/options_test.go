@@ -169,18 +169,6 @@ func TestValidateKeepsItsClass(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"spin_time", "queue_depth", "gid", "device"}
-	for word, want := range map[string]string{
-		"spintime": "spin_time", "Spin-Time": "spin_time", "qeue_depth": "queue_depth",
-		"gdi": "gid", "devcie": "device", "bandwidth": "", "": "",
-	} {
-		if got := Nearest(word, names); got != want {
-			t.Errorf("nearest to %q: got %q, expected %q", word, got, want)
-		}
-	}
-}
-
 func TestSnake(t *testing.T) {
 	for in, want := range map[string]string{
 		"Spin": "spin", "SpinTime": "spin_time", "NICList": "nic_list", "GID": "gid", "UseGPU": "use_gpu", "A": "a",
