@@ -75,7 +75,7 @@ func Read(root string) ([]*File, error) {
 			}
 			return nil
 		}
-		if !d.Type().IsRegular() || !texts.MatchString(rel) {
+		if rel == ".git" || !d.Type().IsRegular() || !texts.MatchString(rel) {
 			return nil
 		}
 		data, err := os.ReadFile(path)
