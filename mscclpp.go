@@ -210,6 +210,10 @@ func (j *Job) start(ctx context.Context, wanted string, getenv func(string) stri
 		o.Links = linksOf(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
 	}
 	j.Comm, err = collectives.New(ctx, j.World, o)
+	var row *collectives.RowError
+	if errors.As(err, &row) {
+		err = fmt.Errorf("%s: %w", j.Config.Origin("collectives.table"), err)
+	}
 	return err
 }
 

@@ -68,6 +68,20 @@ func TestWithoutALauncherTheJobIsOneRank(t *testing.T) {
 	}
 }
 
+// A row that would be passed over is a mistake of the file that has it.
+func TestTableWithAMistake(t *testing.T) {
+	name := file(t, "collectives:\n  table:\n  - {algorithm: chunk}\n  - {collective: allreduce, algorithm: onshot_ll8}\n")
+	_, err := mscclpp.Init(bounded(t), with(mscclpp.WithConfigFile(name))...)
+	if !errors.Is(err, framework.ErrInvalid) {
+		t.Fatalf("%v, expected ErrInvalid", err)
+	}
+	for _, want := range []string{name + ":2: ", "collectives.table: row 2: ", `"onshot_ll8" of allreduce (did you mean "oneshot_ll8"?)`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: expected it to say %q", err, want)
+		}
+	}
+}
+
 func TestTwoJobsInOneProcess(t *testing.T) {
 	first, second := open(t), open(t)
 	if err := first.Close(); err != nil {

@@ -37,7 +37,7 @@ type Options struct {
 	NoCopies    bool       // do not use copy engines
 	NoLines     bool       // for GPUs whose links (PCIe) do not keep stores of 128 bytes whole
 	Signatures  Signatures // default SignaturesStall
-	Table       []Row      // comes before the built-in table
+	Table       []Row      // comes before the built-in table; see RowError
 	Links       Links      // of this rank
 }
 
@@ -138,6 +138,9 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	if err := x.agreeSettings(ctx); err != nil {
 		return nil, err
 	}
+	if err := x.checkRows(o.Table); err != nil {
+		return nil, fmt.Errorf("collectives: %w", err)
+	}
 	reach, err := together(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
@@ -149,6 +152,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 			}
 		}
 		x.offerPorts(apart, reach.Groups)
+		x.tellIdle()
 		return x, nil
 	}
 	if c.Size() > maxRanks {
@@ -187,6 +191,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		x.Close()
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
+	x.tellIdle()
 	if x.watched() {
 		x.watch = startWatch(x)
 	}

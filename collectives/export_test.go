@@ -3,6 +3,7 @@ package collectives
 import (
 	"context"
 	"encoding/binary"
+	"strings"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -66,3 +67,7 @@ func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
 	}
 	return bytes, next
 }
+
+// Existing lists the algorithms that rows of a table may name for a collective, wherever
+// they run.
+func Existing(k Collective) []string { return strings.Fields(exist[k]) }

@@ -163,7 +163,7 @@ func (c *Comm) bounds(k Collective) []uint64 {
 	var sizes []uint64
 	for _, table := range [][]Row{c.table, c.builtin} {
 		for i := range table {
-			if table[i].Collective == k && table[i].MaxBytes > 0 {
+			if (table[i].Collective == 0 || table[i].Collective == k) && table[i].MaxBytes > 0 {
 				sizes = append(sizes, table[i].MaxBytes, table[i].MaxBytes+1)
 			}
 		}

@@ -16,7 +16,8 @@ import (
 type Selector func(*Request) string
 
 // Row is one line of the table of algorithms; the first row that fits a call is used.
-// The zero value of MaxBytes, MinRanks, MaxRanks and Registered fits every call.
+// The zero value of all fields but Algorithm fits every call. A row whose algorithm is not
+// offered here, or does not serve the call, is passed over. Messages have no rows.
 type Row struct {
 	Collective Collective
 	MaxBytes   uint64 // of the larger buffer
@@ -31,7 +32,7 @@ type Row struct {
 }
 
 func (w *Row) fits(r *Request) bool {
-	return w.Collective == r.Collective && (w.MaxBytes == 0 || r.Bytes <= w.MaxBytes) &&
+	return (w.Collective == 0 || w.Collective == r.Collective) && (w.MaxBytes == 0 || r.Bytes <= w.MaxBytes) &&
 		r.Ranks >= w.MinRanks && (w.MaxRanks == 0 || r.Ranks <= w.MaxRanks) &&
 		(w.Registered == nil || *w.Registered == r.Registered)
 }

@@ -1,22 +1,18 @@
 package collectives
 
-import (
-	"fmt"
-
-	"github.com/mscclpp-go/mscclpp/framework"
-)
+import "fmt"
 
 // UseTable replaces the rows of Options.Table, which come before the built-in table.
 // All ranks call it with the same rows and between the same calls. It is meant for
-// programs that measure; other programs configure the table.
+// programs that measure, and for rows with algorithms that the program has registered;
+// other programs configure the table. A row with an algorithm that nobody has is a
+// RowError.
 func (c *Comm) UseTable(rows []Row) error {
-	for i := range rows {
-		if rows[i].Blocks < 0 || rows[i].Threads < 0 {
-			return fmt.Errorf("%w: row %d: %d blocks of %d threads: expected none below 0", framework.ErrInvalid, i+1, rows[i].Blocks, rows[i].Threads)
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.checkRows(rows); err != nil {
+		return fmt.Errorf("collectives: %w", err)
+	}
 	c.table = rows
 	c.choices.reset()
 	return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -30,7 +31,7 @@ type tuneFlags struct {
 // tuneCommand measures the algorithms and writes a table of the fastest.
 func tuneCommand(a *app) *cobra.Command { return (&tuneFlags{}).command(a) }
 
-var tuned = []bench.Collective{bench.AllReduce, bench.AllGather, bench.ReduceScatter, bench.AllToAll, bench.Broadcast, bench.Reduce, bench.Gather, bench.Scatter}
+var tuned = []bench.Collective{bench.AllReduce, bench.AllGather, bench.ReduceScatter, bench.AllToAll, bench.Broadcast, bench.Reduce}
 
 func (f *tuneFlags) command(a *app) *cobra.Command {
 	c := &cobra.Command{
@@ -40,7 +41,7 @@ they are best launched with, over a range of sizes; write the fastest as rows of
 collectives.table, a configuration file to be used with --config. The rows hold for the
 number of ranks of this job, up to the largest size measured; what is not in the table is
 chosen as before. The element type and the reduction are those measured with, the table
-does not depend on them. Without a name: every collective with a choice.`,
+does not depend on them. Without a name: every collective that goes by the table.`,
 		Args: func(_ *cobra.Command, args []string) error { return f.parse(args) },
 		RunE: func(*cobra.Command, []string) error { return f.run(a) },
 	}
@@ -64,6 +65,9 @@ func (f *tuneFlags) parse(args []string) error {
 		c, err := bench.ParseCollective(name)
 		if err != nil {
 			return err
+		}
+		if !slices.Contains(tuned, c) {
+			return fmt.Errorf("%v does not go by a table: expected among %v", c, tuned)
 		}
 		f.options.Collectives = append(f.options.Collectives, c)
 	}

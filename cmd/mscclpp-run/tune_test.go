@@ -31,6 +31,7 @@ func TestTuneFlags(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		`collective "sum"`:     {"sum"},
+		"gather does not go":   {"allreduce", "gather"},
 		`--buffers "some"`:     {"--buffers", "some"},
 		"--budget 0s":          {"--budget", "0s"},
 		`"1X"`:                 {"--bytes", "1X"},

@@ -140,7 +140,8 @@ type Collectives struct {
 // Choice is one row of the table of algorithms. An empty field fits everything.
 type Choice struct {
 	// Collective is the operation: allreduce, allgather, reducescatter, broadcast,
-	// reduce, alltoall, alltoallv, gather, scatter, sendrecv or barrier.
+	// reduce, alltoall, alltoallv, gather, scatter, sendrecv or barrier. Rows of messages
+	// (from alltoallv to sendrecv) have no effect, which the log says at level info.
 	Collective string `config:"collective"`
 
 	// MaxBytes is the largest size for which the row is used. 0: any.
@@ -164,7 +165,9 @@ type Choice struct {
 	Threads int `config:"threads"`
 
 	// Algorithm is the name of the algorithm; `mscclpp-run bench COLLECTIVE
-	// --algorithm ?` lists them.
+	// --algorithm ?` lists them. One that does not exist ends the start of the job. A row
+	// whose algorithm is not offered here, as that of a GPU in a job on the host, is passed
+	// over, and the log says so.
 	Algorithm string `config:"algorithm"`
 }
 
