@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -59,7 +60,7 @@ func (a *app) hostsJob(program string, args []string, cfg *config.Effective) (*r
 	if o.nnodes > 0 || o.nodeRank >= 0 || o.rendezvous != "" {
 		return nil, usage("--nnodes, --node-rank and --rendezvous are for hosts that each run mscclpp-run: expected none of them beside a list of hosts")
 	}
-	list, err := a.hostList()
+	list, err := a.hostList(time.Duration(cfg.Bootstrap.Timeout))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (a *app) hostsJob(program string, args []string, cfg *config.Effective) (*r
 	return job, err
 }
 
-func (a *app) hostList() ([]remote.Host, error) {
+func (a *app) hostList(patience time.Duration) ([]remote.Host, error) {
 	o := &a.opts
 	if o.hostfile != "" && o.hosts != "" {
 		return nil, usage("--hostfile and --host: expected one of them")
@@ -128,12 +129,11 @@ func (a *app) hostList() ([]remote.Host, error) {
 		}
 		return list, nil
 	}
-	f, err := os.Open(o.hostfile)
+	text, err := readInput(o.hostfile, patience)
 	if err != nil {
 		return nil, fmt.Errorf("--hostfile: %w", err)
 	}
-	defer f.Close()
-	list, err := remote.ReadHostfile(f, o.hostfile)
+	list, err := remote.ReadHostfile(bytes.NewReader(text), o.hostfile)
 	if err != nil {
 		err = fmt.Errorf("--hostfile %w", err)
 	}

@@ -304,6 +304,10 @@ func TestDryRunStartsNothing(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
@@ -349,6 +353,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--image", "i", "true"}, 2, "--image describes a manifest: expected --emit as well"},
 		{[]string{"--host", "a", "--ssh", "/tmp", "true"}, 1, "ssh: fork/exec /tmp: permission denied: expected a command that runs another one on the host, see --ssh"},
 		{[]string{"--hostfile", "h", "true"}, 1, "--hostfile: open h: no such file"},
+		{[]string{"--hostfile", "/dev/zero", "true"}, 1, "--hostfile: /dev/zero: expected a regular file or a pipe"},
+		{[]string{"--set", "bootstrap.timeout=50ms", "--hostfile", pipe, "true"}, 1, "expected somebody to write into the pipe, and to close it, within 50ms"},
 		{[]string{"--set", "comm.scrach=1", "true"}, 1, `did you mean "comm.scratch"?`},
 		{[]string{"--set", "novalue", "true"}, 2, "expected KEY=VALUE"},
 		{[]string{"--config", "/nonexistent.yaml", "true"}, 1, "no such file"},

@@ -78,7 +78,7 @@ func (v *topoVerb) source(ctx context.Context) (fs.FS, topo.Finder, error) {
 			return nvml.Within(ctx)
 		}, nil
 	}
-	text, err := os.ReadFile(v.from)
+	text, err := readInput(v.from, 2*driverLimit) // a recording may be under way
 	if err != nil {
 		return nil, nil, fmt.Errorf("topo: --from: %w", err)
 	}
