@@ -163,14 +163,7 @@ func (a *app) additions() (env []string, err error) {
 	if a.opts.configFile != "" {
 		env = append(env, "MSCCLPP_CONFIG="+a.opts.configFile)
 	}
-	var flags []string
-	for _, s := range a.settings {
-		env = append(env, config.EnvName(s.Key)+"="+s.Value)
-		flags = append(flags, config.EnvName(s.Key)+"="+s.Flag)
-	}
-	if len(flags) > 0 {
-		env = append(env, config.EnvFlags+"="+strings.Join(flags, ","))
-	}
+	env = append(env, config.Variables(os.Environ(), a.settings)...)
 	for _, x := range a.opts.export {
 		name, _, hasValue := strings.Cut(x, "=")
 		switch {

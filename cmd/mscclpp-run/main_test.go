@@ -219,6 +219,14 @@ func TestJobInsideAJob(t *testing.T) {
 	}
 }
 
+// Nor does it take the names of the outer one's flags away, by which ranks blame them.
+func TestFlagsOfAJobAroundAJob(t *testing.T) {
+	code, out, errs := runs(command(t, "-n", "1", "--set", "comm.scratch=1MiB", "--bind-to", "none", "sh", "-c", `"$0" -n 1 --log-level info sh -c 'echo $MSCCLPP_FLAGS'`, os.Args[0]))
+	if want := "MSCCLPP_COMM__SCRATCH=--set,MSCCLPP_LAUNCH__BIND=--bind-to,MSCCLPP_LOG__LEVEL=--log-level\n"; code != 0 || out != want {
+		t.Errorf("code %d, %q, %s: expected %q", code, out, errs, want)
+	}
+}
+
 func TestUnderAnEngine(t *testing.T) {
 	slurm := []string{"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_LOCALID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_TASKS_PER_NODE=2"}
 	c := command(t, "sh", "-c", "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR")

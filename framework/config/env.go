@@ -79,6 +79,25 @@ func EnvName(key string) string {
 	return Prefix + strings.ToUpper(strings.ReplaceAll(strings.ReplaceAll(key, ".", "__"), "-", "_"))
 }
 
+// Variables are the settings of a launcher as its ranks get them, besides the environment
+// that it has itself, and EnvFlags. That names the flags of launchers around this one too:
+// their variables are still there.
+func Variables(environ []string, settings []Setting) []string {
+	if len(settings) == 0 {
+		return nil
+	}
+	var out, pairs []string
+	flags := flagsOf(environ)
+	for _, s := range settings {
+		out = append(out, EnvName(s.Key)+"="+s.Value)
+		flags[EnvName(s.Key)] = s.Flag
+	}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		pairs = append(pairs, name+"="+flags[name])
+	}
+	return append(out, EnvFlags+"="+strings.Join(pairs, ","))
+}
+
 // flagsOf returns the flag of each variable in EnvFlags.
 func flagsOf(environ []string) map[string]string {
 	flags := map[string]string{}

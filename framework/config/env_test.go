@@ -67,6 +67,30 @@ func TestVariablesOfFlags(t *testing.T) {
 	}
 }
 
+// A launcher that another one has started hands on the names of that one's flags, but for
+// the variables that it sets itself.
+func TestVariablesOfFlagsOfTwoLaunchers(t *testing.T) {
+	environ := append(Variables([]string{"HOME=/"}, []Setting{{"comm.max_blocks", "9999", "--set"}, {"log.level", "warn", "--set"}}), "HOME=/")
+	environ = append(environ, Variables(environ, nil)...)
+	environ = append(environ, Variables(environ, []Setting{{"launch.grace", "1s", "--grace"}, {"log.level", "info", "--log-level"}})...)
+	last := map[string]string{} // as an environment has it
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		last[name] = value
+	}
+	environ = nil
+	for name, value := range last {
+		environ = append(environ, name+"="+value)
+	}
+	_, err := Load(Sources{Environ: environ})
+	if want := "--set (MSCCLPP_COMM__MAX_BLOCKS): comm.max_blocks: 9999: expected"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v: expected it to begin with %q", err, want)
+	}
+	if got, want := last[EnvFlags], "MSCCLPP_COMM__MAX_BLOCKS=--set,MSCCLPP_LAUNCH__GRACE=--grace,MSCCLPP_LOG__LEVEL=--log-level"; got != want {
+		t.Errorf("flags %q, expected %q", got, want)
+	}
+}
+
 func TestUnknownVariablesOnlyWarn(t *testing.T) {
 	e := load(t, Sources{Environ: []string{"MSCCLPP_COMM__SCRACH=1", "MSCCLPP_PORT_80_TCP=x", "MSCCLPP___=1", "MSCCLPP_=1"}})
 	all := strings.Join(e.Warnings, "\n")
