@@ -160,7 +160,7 @@ next:
 		}
 		return e, nil
 	}
-	return Engine{}, nil
+	return Engine{}, half(getenv)
 }
 
 // check refuses places that cannot be.

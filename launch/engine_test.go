@@ -57,8 +57,9 @@ func TestDetect(t *testing.T) {
 		"srun in a shell with PMI of another step": {slurm + "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1 PMI_RANK=0 PMI_SIZE=1 MASTER_PORT=7",
 			Engine{Name: "Slurm", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, Nodes: 1, MasterAddr: "127.0.0.1", MasterPort: 7}},
 		// A batch script and an interactive shell have the variables of a rank.
-		"sbatch":      {"SLURM_JOB_ID=12 SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_LOCALID=0", Engine{}},
-		"interactive": {"SLURM_JOB_ID=12 SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", Engine{}},
+		"sbatch without tasks": {"SLURM_JOB_ID=12 SLURM_PROCID=0 SLURM_LOCALID=0", Engine{}},
+		"sbatch":               {"SLURM_JOB_ID=12 SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_LOCALID=0", Engine{}},
+		"interactive":          {"SLURM_JOB_ID=12 SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", Engine{}},
 		"trainer": {"PET_NNODES=2 PET_NODE_RANK=1 PET_NPROC_PER_NODE=8 PET_MASTER_ADDR=m PET_MASTER_PORT=29500",
 			Engine{Name: "Kubeflow Trainer", Role: RoleAgent, Node: 1, Nodes: 2, PerNode: 8, MasterAddr: "m", MasterPort: 29500}},
 		"elastic trainer": {"PET_NNODES=2:4 PET_NODE_RANK=1 PET_NPROC_PER_NODE=auto PET_MASTER_ADDR=m",
@@ -111,6 +112,25 @@ func TestDetectRefusesNonsense(t *testing.T) {
 		_, err := Detect(environment(c.env))
 		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, expected %q", name, err, c.want)
+		}
+	}
+}
+
+// Half of a place is no job of this process alone: the error names what is missing.
+func TestDetectRefusesHalves(t *testing.T) {
+	for env, missing := range map[string]string{
+		"RANK=1": "WORLD_SIZE", "WORLD_SIZE=2": "RANK", "RANK=1 LOCAL_RANK=1": "WORLD_SIZE", "WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=h": "RANK",
+		"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_RANK=1": "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE=2": "OMPI_COMM_WORLD_RANK",
+		"PMI_RANK=1 PMI_FD=7": "PMI_SIZE", "PMI_SIZE=2": "PMI_RANK", "JSM_NAMESPACE_RANK=1": "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE=1": "JSM_NAMESPACE_RANK",
+		"FLUX_TASK_RANK=1": "FLUX_JOB_SIZE", "SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=1": "SLURM_STEP_NUM_TASKS",
+	} {
+		name, _, _ := strings.Cut(env, "=")
+		if name == "SLURM_STEP_ID" {
+			name = "SLURM_PROCID"
+		}
+		_, err := Detect(environment(env))
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), name+"=") || !strings.Contains(err.Error(), "is set, and "+missing+" is not: expected both") {
+			t.Errorf("%s: %v, expected that %s is missing", env, err, missing)
 		}
 	}
 }

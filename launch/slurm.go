@@ -16,21 +16,21 @@ const firstSpecialStep = 4294967280
 // interactive shell, which carry SLURM_PROCID=0 although no srun started them, or from
 // another launcher's step.
 func notASlurmStep(get lookup) bool {
-	n, err := strconv.ParseUint(get("SLURM_STEP_ID"), 10, 64)
-	return err != nil || n >= firstSpecialStep || inherited(get)
+	return !stepOfSlurm(get) || inherited(get, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 }
 
-// inherited reports whether the step is that of the helpers which mpiexec of MPICH or
-// Intel MPI starts by srun, one on each host. The ranks that they make inherit their
-// variables. Where srun itself speaks PMI, both say the same.
-func inherited(get lookup) bool {
+// inherited reports whether the task with such a number, of so many, is a helper which
+// mpiexec of MPICH or Intel MPI starts by srun, one on each host, or the script that mpiexec
+// runs in. The ranks that they make inherit their variables. Where the engine itself speaks
+// PMI, both say the same.
+func inherited(get lookup, rank, size string) bool {
 	if get("MPI_LOCALRANKID") == "" {
 		return false
 	}
 	if get("PMI_RANK") == "" || get("PMI_SIZE") == "" {
 		return get("PMI_PORT") != "" && get("PMI_ID") != "" // mpiexec -pmi-port
 	}
-	return get("PMI_RANK") != get("SLURM_PROCID") || get("PMI_SIZE") != get("SLURM_STEP_NUM_TASKS")
+	return get("PMI_RANK") != get(rank) || get("PMI_SIZE") != get(size)
 }
 
 func readSlurm(r *reader, e *Engine) {

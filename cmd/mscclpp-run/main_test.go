@@ -277,6 +277,22 @@ func TestRankAndSizeAlone(t *testing.T) {
 	}
 }
 
+// Nor is one of them without the other.
+func TestRankOrSizeAlone(t *testing.T) {
+	for set, missing := range map[string]string{"RANK=1": "WORLD_SIZE", "WORLD_SIZE=2": "RANK", "FLUX_TASK_RANK=1": "FLUX_JOB_SIZE"} {
+		c := command(t, "-n", "2", "true")
+		c.Env = append(c.Env, set)
+		if code, _, errs := runs(c); code == 0 || !strings.Contains(errs, set+" is set, and "+missing+" is not: expected both") {
+			t.Errorf("%s: code %d, %s: expected that %s is missing", set, code, errs, missing)
+		}
+		c = command(t, "--standalone", "-n", "2", "sh", "-c", "echo $RANK/$WORLD_SIZE")
+		c.Env = append(c.Env, set)
+		if code, out, errs := runs(c); code != 0 || strings.Join(sortedLines(out), " ") != "0/2 1/2" {
+			t.Errorf("standalone: code %d, %q, %s", code, out, errs)
+		}
+	}
+}
+
 // What the launcher warns of it passes on, so that the ranks do not repeat it.
 func TestWarningsArePassedOn(t *testing.T) {
 	c := command(t, "-n", "2", "sh", "-c", "echo $MSCCLPP_WARNED")
