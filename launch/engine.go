@@ -71,14 +71,19 @@ func (r rule) origin() string {
 var rules = []rule{
 	{name: "mscclpp-run", role: RoleRank, need: []string{Mark, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
 	{name: "torchrun", role: RoleRank, need: []string{"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
-	{name: "jsrun", role: RoleRank, need: []string{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}, read: func(r *reader, e *Engine) {
+	{name: "jsrun", role: RoleRank, need: []string{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}, not: has("FLUX_TASK_RANK"), read: func(r *reader, e *Engine) {
 		r.rank(e, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE")
 		r.port(e, "LSB_JOBID")
 	}},
-	{name: "Open MPI", role: RoleRank, need: []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, read: func(r *reader, e *Engine) {
+	{name: "Open MPI", role: RoleRank, need: []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, not: has("JSM_NAMESPACE_RANK"), read: func(r *reader, e *Engine) {
 		r.rank(e, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
 		r.port(e, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
 	}},
+	// prterun for programs that are not of Open MPI. It starts its helpers by srun in Slurm.
+	{name: "PRRTE", role: RoleRank, need: []string{"PRTE_LAUNCHED", "PMIX_RANK"}, not: byHand, read: func(r *reader, _ *Engine) {
+		r.err = fmt.Errorf("%w: PMIX_RANK is set, and nothing says how many ranks there are, but by PMIx alone: expected OMPI_COMM_WORLD_SIZE, as mpirun of Open MPI sets it, and prterun --personality ompi; or RANK, WORLD_SIZE and LOCAL_RANK; unset PRTE_LAUNCHED where another launcher, inside of prterun, has made the ranks; mscclpp-run --standalone goes by none of it", framework.ErrInvalid)
+	}},
+	{name: "Flux", role: RoleRank, need: []string{"FLUX_TASK_RANK", "FLUX_JOB_SIZE"}, not: notAFluxTask, read: readFlux},
 	{name: "Slurm", role: RoleRank, need: []string{"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, not: notASlurmStep, read: readSlurm},
 	{name: "PMI", role: RoleRank, need: []string{"PMI_RANK", "PMI_SIZE"}, read: readPMI},
 	// mpiexec -pmi-port. Who numbers the ranks by hand as well has no need of PMI's numbers.
@@ -247,6 +252,11 @@ func PortOf(names ...string) int {
 		h.Write([]byte(name))
 	}
 	return 20000 + int(h.Sum32()%10000)
+}
+
+// has reports whether a variable is set.
+func has(name string) func(lookup) bool {
+	return func(get lookup) bool { return get(name) != "" }
 }
 
 // byHand reports whether a rank has the variables that are customary.

@@ -43,6 +43,25 @@ func TestDetect(t *testing.T) {
 			Engine{Name: "PMI", Role: RoleRank, World: 1, LocalWorld: 1, MasterAddr: "127.0.0.1", MasterPort: 7}},
 		"jsrun": {"JSM_NAMESPACE_RANK=0 JSM_NAMESPACE_SIZE=2 JSM_NAMESPACE_LOCAL_RANK=0 JSM_NAMESPACE_LOCAL_SIZE=2 MASTER_PORT=7 OMPI_COMM_WORLD_RANK=9",
 			Engine{Name: "jsrun", Role: RoleRank, World: 2, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"jsrun around Flux": {"JSM_NAMESPACE_RANK=1 JSM_NAMESPACE_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 FLUX_TASK_RANK=2 FLUX_JOB_SIZE=4 FLUX_TASK_LOCAL_ID=2 FLUX_JOB_NNODES=1 MASTER_PORT=7",
+			Engine{Name: "Flux", Role: RoleRank, Rank: 2, World: 4, LocalRank: 2, LocalWorld: 4, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"prterun as Open MPI": {"PRTE_LAUNCHED=1 PMIX_RANK=1 PMIX_NAMESPACE=prterun-a-9@1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 MASTER_PORT=7",
+			Engine{Name: "Open MPI", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"by hand inside prterun": {"PRTE_LAUNCHED=1 PMIX_RANK=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_PORT=7",
+			Engine{Name: "environment", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"Flux, one host": {"FLUX_JOB_ID=f2 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=3 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_NNODES=1 PMI_RANK=1 PMI_SIZE=3 PMI_FD=9 MASTER_PORT=7",
+			Engine{Name: "Flux", Role: RoleRank, Rank: 1, World: 3, LocalRank: 1, LocalWorld: 3, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"Flux, two hosts": {"FLUX_TASK_RANK=6 FLUX_JOB_SIZE=8 FLUX_TASK_LOCAL_ID=2 FLUX_JOB_NNODES=2 MASTER_ADDR=h MASTER_PORT=7",
+			Engine{Name: "Flux", Role: RoleRank, Rank: 6, World: 8, LocalRank: 2, LocalWorld: 4, MasterAddr: "h", MasterPort: 7}},
+		"Flux, five tasks on one of two hosts": {"FLUX_TASK_RANK=4 FLUX_JOB_SIZE=6 FLUX_TASK_LOCAL_ID=4 FLUX_JOB_NNODES=2 MASTER_PORT=7",
+			Engine{Name: "Flux", Role: RoleRank, Rank: 4, World: 6, LocalRank: 4, LocalWorld: 5, MasterPort: 7}},
+		"Flux, a task a host": {"FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_NNODES=2 MASTER_PORT=7",
+			Engine{Name: "Flux", Role: RoleRank, Rank: 1, World: 2, LocalWorld: 1, MasterPort: 7}},
+		"Flux inside Slurm": {slurm + "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_NNODES=1 MASTER_PORT=7",
+			Engine{Name: "Flux", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"MPICH inside Flux": {"FLUX_TASK_RANK=0 FLUX_JOB_SIZE=1 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_NNODES=1 PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 MASTER_PORT=7",
+			Engine{Name: "PMI", Role: RoleRank, Rank: 1, World: 2, LocalRank: 1, LocalWorld: 2, MasterAddr: "127.0.0.1", MasterPort: 7}},
+		"a shell of Flux": {"FLUX_URI=local:///run/flux/local FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2", Engine{}},
 		"srun, a task a rank": {slurm + "SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=7 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=4,3 SLURM_STEP_NODELIST=gpu[03-04] MASTER_PORT=7",
 			Engine{Name: "Slurm", Role: RoleRank, Rank: 5, World: 7, LocalRank: 1, LocalWorld: 3, Node: 1, Nodes: 2, MasterAddr: "gpu03", MasterPort: 7}},
 		"srun, a task a host": {slurm + "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_STEP_NODELIST=a,b MASTER_PORT=7",
@@ -107,6 +126,11 @@ func TestDetectRefusesNonsense(t *testing.T) {
 		"PMI by a port":        {"PMI_PORT=h:37397 PMI_ID=1 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", "variables of PMI: invalid: PMI_PORT is set, and PMI_RANK and PMI_SIZE are not"},
 		"the same in Slurm":    {slurmOfTwo + "SLURM_STEP_TASKS_PER_NODE=1(x2) PMI_PORT=h:37397 PMI_ID=1 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", "leave out -pmi-port"},
 		"the same in a pod":    {"JOB_COMPLETION_INDEX=0 PMI_PORT=h:37397 PMI_ID=1", "leave out -pmi-port"},
+		"prterun":              {"PRTE_LAUNCHED=1 PMIX_RANK=1 PMIX_NAMESPACE=prterun-a-9@1", "variables of PRRTE: invalid: PMIX_RANK is set, and nothing says how many ranks there are"},
+		"prterun in Slurm":     {slurmOfTwo + "SLURM_STEP_TASKS_PER_NODE=2(x2) PRTE_LAUNCHED=1 PMIX_RANK=1", "expected OMPI_COMM_WORLD_SIZE"},
+		"hosts of Flux":        {"FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_NNODES=3", "FLUX_JOB_NNODES=3, and FLUX_JOB_SIZE=2: expected"},
+		"no hosts of Flux":     {"FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_NNODES=0", "FLUX_JOB_NNODES=0"},
+		"part of Flux":         {"FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=1", `variables of Flux: invalid: FLUX_TASK_LOCAL_ID="": expected a number`},
 		"negative":             {"JOB_COMPLETION_INDEX=-1", "expected a number"},
 	} {
 		_, err := Detect(environment(c.env))
@@ -132,6 +156,20 @@ func TestDetectRefusesHalves(t *testing.T) {
 		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), name+"=") || !strings.Contains(err.Error(), "is set, and "+missing+" is not: expected both") {
 			t.Errorf("%s: %v, expected that %s is missing", env, err, missing)
 		}
+	}
+}
+
+// Of Flux too, whose name of a job hosts may write in two ways.
+func TestPortOfAJobOfFlux(t *testing.T) {
+	port := func(id string) int {
+		e, err := Detect(environment("FLUX_TASK_RANK=0 FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_NNODES=2 FLUX_JOB_ID=" + id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.MasterPort
+	}
+	if a, b, other := port("ƒD2e73NP"), port("fD2e73NP"), port("fD2e73NQ"); a != b || a == other || a == 0 {
+		t.Errorf("ports %d, %d, %d", a, b, other)
 	}
 }
 

@@ -132,8 +132,8 @@ func (a *app) help(f *pflag.FlagSet) error {
   mscclpp-run --host a,b -n N [flags] PROGRAM…    on several hosts, over ssh
   mscclpp-run --emit KIND [flags] PROGRAM…        a manifest for Slurm or Kubernetes
 
-Under Slurm, Open MPI, torchrun, PMI, jsrun and Kubernetes it finds its place in
-the environment; there -n is the number of ranks for each process of the engine.
+Under Slurm, Flux, Open MPI, torchrun, PMI, jsrun and Kubernetes it finds its place
+in the environment; there -n is the number of ranks for each process of the engine.
 
 Verbs:
 `)

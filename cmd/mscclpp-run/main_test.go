@@ -244,6 +244,17 @@ func TestUnderAnEngine(t *testing.T) {
 	if code, _, errs := runs(c); code != 0 {
 		t.Errorf("standalone: code %d, %s", code, errs)
 	}
+	flux := []string{"FLUX_JOB_ID=f2", "FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=2", "FLUX_TASK_LOCAL_ID=0", "FLUX_JOB_NNODES=2"}
+	c = command(t, "-n", "2", "true")
+	c.Env = append(c.Env, flux...)
+	if code, _, errs := runs(c); code != 2 || !strings.Contains(errs, "a job of 2 hosts, and Flux does not say which host has rank 0: expected --master-addr") {
+		t.Errorf("without a meeting point: code %d, %s", code, errs)
+	}
+	c = command(t, "-n", "2", "sh", "-c", "echo $RANK/$WORLD_SIZE $MASTER_ADDR")
+	c.Env = append(append(c.Env, flux...), "MASTER_ADDR=h")
+	if code, out, errs := runs(c); code != 0 || strings.Join(sortedLines(out), " ") != "2/4 h 3/4 h" {
+		t.Errorf("as node agent of Flux: code %d, %q, %s", code, out, errs)
+	}
 	c = command(t, "-n", "2", "sh", "-c", "echo $RANK/$WORLD_SIZE $GROUP_RANK $MASTER_ADDR:$MASTER_PORT $MSCCLPP_JOB_ID ${MSCCLPP_UNIQUE_ID:-none}")
 	c.Env = append(c.Env, "LWS_LEADER_ADDRESS=lead", "LWS_GROUP_SIZE=2", "LWS_WORKER_INDEX=1")
 	want := []string{"2/4 1 lead:29400 job@lead:29400 none", "3/4 1 lead:29400 job@lead:29400 none"}
