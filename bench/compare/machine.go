@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/internal/replace"
 )
 
 // Machine says when, where and how often was measured. What is empty is not known, which
@@ -87,7 +89,7 @@ func (r *Runner) Begin(facts Facts) error {
 	if err != nil {
 		return err
 	}
-	return r.replace(machineFile, append(text, '\n'))
+	return replace.Bytes(filepath.Join(r.Out, machineFile), append(text, '\n'))
 }
 
 // facts reads machine.json. Only what may be empty may be absent.
@@ -120,24 +122,4 @@ func (r *Runner) facts(into Facts) error {
 		return fmt.Errorf("%s: %d repetitions: expected 1 or more", path, n)
 	}
 	return nil
-}
-
-// replace writes a file of the folder, all of it or nothing.
-func (r *Runner) replace(name string, text []byte) error {
-	temporary, err := os.CreateTemp(r.Out, "."+name+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name()) // nothing after the renaming
-	_, err = temporary.Write(text)
-	if err == nil {
-		err = temporary.Chmod(0o644)
-	}
-	if closed := temporary.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), filepath.Join(r.Out, name))
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/replace"
 )
 
 // Runner is what the commands that compare have in common.
@@ -78,7 +80,7 @@ func (r *Runner) Run(facts Facts, measure func() error, fill func(summary io.Wri
 	if missed, err = fill(&summary); err != nil {
 		return 0, err
 	}
-	return missed, r.replace("README.md", summary.Bytes())
+	return missed, replace.Bytes(filepath.Join(r.Out, "README.md"), summary.Bytes())
 }
 
 // Sections reads the raw output of the named tables, and writes a section of the summary for

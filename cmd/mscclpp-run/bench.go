@@ -16,6 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/replace"
 )
 
 // benchFlags are the flags of the verb bench as they were typed.
@@ -211,7 +212,7 @@ func (f *benchFlags) draw(rows []report.Row) error {
 	if f.plot == "" {
 		return nil
 	}
-	if err := writeFile(f.plot, func(w io.Writer) error { return report.Plot(w, rows) }); err != nil {
+	if err := replace.File(f.plot, func(w io.Writer) error { return report.Plot(w, rows) }); err != nil {
 		return fmt.Errorf("plot %s: %w", f.plot, err)
 	}
 	return nil

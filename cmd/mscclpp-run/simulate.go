@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
+	"github.com/mscclpp-go/mscclpp/internal/replace"
 	"github.com/mscclpp-go/mscclpp/scaling"
 )
 
@@ -243,7 +244,7 @@ func (v *simulateVerb) run(a *app) error {
 	if err != nil || v.plot == "" {
 		return err
 	}
-	err = writeFile(v.plot, func(w io.Writer) error { return drawPredictions(w, rows, !v.all && v.chosen == nil) })
+	err = replace.File(v.plot, func(w io.Writer) error { return drawPredictions(w, rows, !v.all && v.chosen == nil) })
 	if err != nil {
 		return fmt.Errorf("simulate: --plot %s: %w", v.plot, err)
 	}

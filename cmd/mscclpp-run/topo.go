@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/framework/topo/nvml"
+	"github.com/mscclpp-go/mscclpp/internal/replace"
 )
 
 // topoVerb prints the machine as transports are told about it.
@@ -59,7 +60,7 @@ func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
 	case "-":
 		return h.SVG(out)
 	default:
-		if err := writeFile(v.svg, h.SVG); err != nil {
+		if err := replace.File(v.svg, h.SVG); err != nil {
 			return fmt.Errorf("topo: --svg: %w", err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/tune"
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/replace"
 	"github.com/mscclpp-go/mscclpp/internal/version"
 )
 
@@ -139,7 +140,7 @@ func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, about ...string) er
 	if f.out == "" {
 		return tune.YAML(stdout, rows, about...)
 	}
-	if err := writeFile(f.out, func(w io.Writer) error { return tune.YAML(w, rows, about...) }); err != nil {
+	if err := replace.File(f.out, func(w io.Writer) error { return tune.YAML(w, rows, about...) }); err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
 	return nil

@@ -48,7 +48,7 @@ const lazilyLinked = module + "/framework/topo/nvml"
 
 // everywhere know nothing but the standard library, and are what packages of any kind would
 // otherwise write again.
-var everywhere = []string{"internal/lazy", "internal/nearest"}
+var everywhere = []string{"internal/lazy", "internal/nearest", "internal/replace"}
 
 // Imports checks that imports run one way.
 func Imports(files []*File) []Problem {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/replace"
 )
 
 // Options of Build and Check.
@@ -106,7 +107,7 @@ func buildOne(ctx context.Context, s *Spec, u unit, dir string, old *Image, opt 
 			return Image{}, err
 		}
 	}
-	return img, writeFile(filepath.Join(dir, img.File), data)
+	return img, replace.Bytes(filepath.Join(dir, img.File), data)
 }
 
 // load reads an image's bytes, expanded.

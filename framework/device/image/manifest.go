@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/replace"
 )
 
 // ManifestFile is the name of a folder's manifest.
@@ -91,27 +92,5 @@ func (m *Manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, ManifestFile), append(data, '\n'))
-}
-
-// writeFile replaces a file at once: a reader sees the old or the new one.
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return replace.Bytes(filepath.Join(dir, ManifestFile), append(data, '\n'))
 }
