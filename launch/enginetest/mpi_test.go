@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,27 @@ func TestOpenMPIStartsRanks(t *testing.T) {
 				t.Errorf("code %d, %s, %s: expected one job of 3", code, out, errs)
 			}
 		})
+	}
+}
+
+// PRRTE, on which Open MPI is built since 5.0, tells a rank how many there are where it
+// passes for Open MPI. Otherwise ranks are refused: each would be a job of its own.
+func TestPrterun(t *testing.T) {
+	path, err := exec.LookPath("prterun")
+	if err != nil {
+		t.Skip("no prterun: Open MPI has it from 5.0 on")
+	}
+	prterun := []string{path, "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", "3"}
+	as := append(slices.Clone(prterun), "--personality", "ompi")
+	for _, before := range [][]string{nil, {runner}} {
+		code, out, errs := runs(t, []string{modeVar + "=init"}, slices.Concat(as, before, []string{self(t)})...)
+		if code != 0 || !slices.Equal(places(out), ranks(3)) {
+			t.Errorf("as Open MPI: code %d, %s, %s: expected one job of 3", code, out, errs)
+		}
+		code, out, errs = runs(t, []string{modeVar + "=init"}, slices.Concat(prterun, before, []string{self(t)})...)
+		if code == 0 || !strings.Contains(out+errs, "variables of PRRTE: invalid: PMIX_RANK is set, and nothing says how many ranks there are") {
+			t.Errorf("as itself: code %d, %s, %s", code, out, errs)
+		}
 	}
 }
 
