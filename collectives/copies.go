@@ -91,6 +91,14 @@ func (c *Comm) offerCopies(steps map[string]*algorithm) {
 	if c.copier.sum != nil {
 		add(stagedName, AllReduce, 0, c.copier.sum.kernel)
 	}
+	if c.comm.Size() != 2 { // the link of a root would carry the message once for each peer
+		return
+	}
+	add(copyName, Broadcast, reachOutputs, c.copier.signal.kernel)
+	add(stagedName, Broadcast, 0, c.copier.signal.kernel)
+	if c.copier.sum != nil {
+		add(copyName, Reduce, 0, c.copier.sum.kernel)
+	}
 }
 
 // inPieces reports whether it is made of copies that pass through the scratch of the peers.
@@ -242,8 +250,8 @@ func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
 	return q.err
 }
 
-// copyShares is all-gather and all-to-all. The rank's own share, if it is not there
-// already, is copied on the second stream, beside those that fill the link, and by a
+// copyShares is all-gather, all-to-all and broadcast. The rank's own share, if it is not
+// there already, is copied on the second stream, beside those that fill the link, and by a
 // kernel: one copy engine after the other would do what the link and the memory can do
 // at the same time.
 func (c *Comm) copyShares(q *queue, j *job) {
@@ -255,7 +263,14 @@ func (c *Comm) copyShares(q *queue, j *job) {
 		}
 		return a.Input
 	}
-	own := a.Output + uintptr(uint64(rank)*share)
+	at := uint64(rank) * share // in all outputs
+	if j.collective == Broadcast {
+		at = 0
+		if rank != j.root {
+			share = 0
+		}
+	}
+	own := a.Output + uintptr(at)
 	aside := k.side != 0 && share > 0 && own != from(rank)
 	if aside {
 		q.link(k.now, q.stream, k.side)
@@ -269,7 +284,7 @@ func (c *Comm) copyShares(q *queue, j *job) {
 	q.signal(stepOpen, stepOpen, 0)
 	for i := 1; i < ranks; i++ {
 		to := (rank + i) % ranks
-		q.copy(a.Outputs[to]+uintptr(a.OutputOffset+uint64(rank)*share), from(to), share)
+		q.copy(a.Outputs[to]+uintptr(a.OutputOffset+at), from(to), share)
 	}
 	if !aside {
 		q.copy(own, from(rank), share)

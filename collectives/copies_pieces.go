@@ -85,6 +85,9 @@ func (c *Comm) relayPieces(q *queue, a *algorithm, j *job) {
 	k, b := c.copier, &c.args
 	r := relay{queue: q, c: c, k: k, ranks: int(b.Ranks), rank: int(b.Rank), element: uint64(b.Element), input: b.Input, output: b.Output}
 	total, share := b.Count*uint64(r.ranks), b.Count
+	if j.collective.rooted() {
+		total = share
+	}
 	cutInto := cutToTaper
 	switch {
 	case j.collective == AllReduce:
@@ -111,6 +114,10 @@ func (c *Comm) relayPieces(q *queue, a *algorithm, j *job) {
 		r.reduceInPlace()
 	case j.collective == ReduceScatter:
 		r.reduceShares()
+	case j.collective == Reduce:
+		r.reduceToRoot(j.root)
+	case j.collective == Broadcast:
+		r.moveFromRoot(j.root)
 	default:
 		r.moveStaged(j.collective == AllToAll)
 	}
@@ -129,6 +136,45 @@ func (r *relay) reduceShares() {
 		first, _ := r.cut.of(r.rank, p)
 		own, _ := r.cut.of(r.rank, 0)
 		r.sum(p, r.output+uintptr((first-own)*r.element))
+	}
+}
+
+// reduceToRoot has everybody but the root push all that there is.
+func (r *relay) reduceToRoot(root int) {
+	for p := range r.cut.pieces() {
+		first, count := r.cut.of(0, p)
+		r.push(func(to int) (uintptr, uint64) {
+			if to != root {
+				return 0, 0
+			}
+			return r.at(r.input, first), count
+		})
+		at := r.arrived()
+		if r.rank == root {
+			r.sumRange(first, count, r.at(r.output, first), at)
+		}
+		r.release()
+	}
+}
+
+// moveFromRoot is broadcast.
+func (r *relay) moveFromRoot(root int) {
+	if r.rank == root {
+		r.moveOn(r.output, r.input, r.cut.share, moveBlocks)
+	}
+	for p := range r.cut.pieces() {
+		first, count := r.cut.of(0, p)
+		r.push(func(int) (uintptr, uint64) {
+			if r.rank != root {
+				return 0, 0
+			}
+			return r.at(r.input, first), count
+		})
+		at := r.arrived()
+		if r.rank != root {
+			r.moveOn(r.at(r.output, first), at+uintptr(uint64(root)*r.k.slot), count, sumBlocks)
+		}
+		r.release()
 	}
 }
 
@@ -248,13 +294,17 @@ func (r *relay) release() {
 // sum adds what has arrived to piece p of the rank's own share.
 func (r *relay) sum(p int, to uintptr) {
 	first, count := r.cut.of(r.rank, p)
-	at := r.arrived()
-	if count > 0 {
-		s := r.args
-		s.Input, s.Output, s.Inputs, s.Count = r.at(r.input, first), to, at, count
-		r.launch(r.k.side, r.c.sumOf(device.DataType(r.c.args.Type)), min(sumBlocks, r.c.blocks), deviceThreads)
-	}
+	r.sumRange(first, count, to, r.arrived())
 	r.release()
+}
+
+func (r *relay) sumRange(first, count uint64, to, at uintptr) {
+	if count == 0 {
+		return
+	}
+	s := r.args
+	s.Input, s.Output, s.Inputs, s.Count = r.at(r.input, first), to, at, count
+	r.launch(r.k.side, r.c.sumOf(device.DataType(r.c.args.Type)), min(sumBlocks, r.c.blocks), deviceThreads)
 }
 
 // move takes piece p of the peers' shares to where it belongs.

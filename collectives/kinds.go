@@ -55,6 +55,9 @@ func ParseCollective(s string) (Collective, error) {
 // reduces reports whether the collective takes a reduction.
 func (c Collective) reduces() bool { return c == AllReduce || c == ReduceScatter || c == Reduce }
 
+// rooted reports whether one rank has, or gets, everything.
+func (c Collective) rooted() bool { return c == Broadcast || c == Reduce }
+
 // messages reports whether the collective is made of messages between pairs.
 func (c Collective) messages() bool { return c >= AllToAllV }
 

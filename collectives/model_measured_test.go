@@ -68,7 +68,11 @@ func modeledOn(t *testing.T, l model.Links, ranks int) *Comm {
 
 // offerCopiesAsModeled adds the algorithms of copy engines, as offerCopies does on a GPU.
 func offerCopiesAsModeled(c *Comm) {
-	for k, r := range map[Collective]reach{AllReduce: reachOutputs, AllGather: reachOutputs, AllToAll: reachOutputs, ReduceScatter: 0} {
+	reaches := map[Collective]reach{AllReduce: reachOutputs, AllGather: reachOutputs, AllToAll: reachOutputs, ReduceScatter: 0}
+	if c.args.Ranks == 2 {
+		reaches[Broadcast], reaches[Reduce] = reachOutputs, 0
+	}
+	for k, r := range reaches {
 		c.algorithms[k] = append(c.algorithms[k], &algorithm{name: copyName, collective: k, reach: r, copies: true, outOfPlace: k == AllToAll})
 		if r != 0 {
 			c.algorithms[k] = append(c.algorithms[k], &algorithm{name: stagedName, collective: k, copies: true, outOfPlace: k == AllToAll})

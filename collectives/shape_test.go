@@ -109,7 +109,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			AllGather:     {1: "direct_ll8", 64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push"},
 			ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "zerocopy", 1 << 20: "copy"},
 			AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy"},
-			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "push", 1 << 20: "fetch"},
+			Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 16 << 10: "push", 256 << 10: "copy", 1 << 20: "copy"},
 			Reduce:        {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 8 << 10: "direct_ll128", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "zerocopy"},
 		},
 		4: {

@@ -143,7 +143,7 @@ func (c *Comm) describe(s *signature) string {
 	if k.reduces() {
 		text += " " + device.Op(s.Op).String()
 	}
-	if k == Broadcast || k == Reduce {
+	if k.rooted() {
 		text += fmt.Sprintf(" root %d", s.Root)
 	}
 	return text + " by " + name

@@ -64,14 +64,17 @@ var deviceTable = []Row{
 	{Collective: AllToAll, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: AllToAll, Algorithm: "chunk"},
 
-	{Collective: Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},                           // 256 K: 2.76 µs, direct_ll128 2.48
-	{Collective: Broadcast, MaxBytes: 8 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},             // 1 M: 4.26 µs; 4 M 13.5, push 16.0
-	{Collective: Broadcast, MaxBytes: 2 << 20, Algorithm: "direct_ll128"},                          // on four: 1 M 11.1 µs, stream_ll128 17.5; 4 M 39.7, 24.1
-	{Collective: Broadcast, MaxBytes: 512 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "push"}, // 16 M: 52.3 µs, stream_ll128 54.8; 1 G 2899, fetch 2872
-	{Collective: Broadcast, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},                         // unregistered: 16 M 54.8 µs, fetch 56.8; on four 81.4
-	{Collective: Broadcast, Algorithm: "fetch"},                                                    // two: 64 M 191 µs, shares 197; 256 M 730, 747
-	{Collective: Broadcast, Algorithm: "push"},                                                     // 256 M: 729 µs; on four: 64 M 254, stream_ll128 269
-	{Collective: Broadcast, Algorithm: "shares"},                                                   // unregistered: 256 M 752 µs, stream_ll128 791; not measured on four
+	{Collective: Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},                          // 256 K: 2.76 µs, direct_ll128 2.48
+	{Collective: Broadcast, MaxBytes: 8 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},            // 1 M: 4.26 µs; 4 M 13.5, push 16.0
+	{Collective: Broadcast, MaxBytes: 2 << 20, Algorithm: "direct_ll128"},                         // on four: 1 M 11.1 µs, stream_ll128 17.5; 4 M 39.7, 24.1
+	{Collective: Broadcast, MaxBytes: 96 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "push"}, // 16 M: 52.3 µs, stream_ll128 54.8; 64 M 186, copy 191; 128 M 369, 361
+	{Collective: Broadcast, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},                        // unregistered: 16 M 54.8 µs, fetch 56.8; on four 81.4
+	{Collective: Broadcast, MaxRanks: 2, Registered: &yes, Algorithm: copyName},                   // 1 G: 2727 µs, fetch 2872
+	{Collective: Broadcast, MaxBytes: 384 << 20, Algorithm: "fetch"},                              // two: 64 M 191 µs, shares 197; 256 M 730, 747
+	{Collective: Broadcast, MaxRanks: 2, Algorithm: stagedName},                                   // 256 M: 747 µs; 512 M 1412, fetch 1445; 1 G 2770, 2874
+	{Collective: Broadcast, Algorithm: "fetch"},                                                   // where there are no copies
+	{Collective: Broadcast, Algorithm: "push"},                                                    // on four: 64 M 254 µs, stream_ll128 269
+	{Collective: Broadcast, Algorithm: "shares"},                                                  // unregistered: 256 M 752 µs, stream_ll128 791; not measured on four
 	{Collective: Broadcast, Algorithm: "stream_ll128"},
 	{Collective: Broadcast, Algorithm: "chunk"},
 
@@ -80,8 +83,10 @@ var deviceTable = []Row{
 	{Collective: Reduce, MaxBytes: 3 << 20, Algorithm: "direct_ll128"},               // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
 	{Collective: Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},
 	{Collective: Reduce, MinRanks: 3, Algorithm: "shares"},
-	{Collective: Reduce, Registered: &yes, Algorithm: "zerocopy"}, // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
-	{Collective: Reduce, MaxBytes: 512 << 20, Algorithm: "fetch"}, // unregistered: 16 M 56.3 µs, stream_ll128 61.2; 64 M 197, shares 202; 1 G 2930, 2920
+	{Collective: Reduce, MaxBytes: 768 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
+	{Collective: Reduce, MaxBytes: 512 << 20, Algorithm: "fetch"},                      // unregistered: 16 M 56.3 µs, stream_ll128 61.2; 64 M 197, shares 202; 1 G 2930, 2920
+	{Collective: Reduce, Algorithm: copyName},                                          // two: 512 M 1464 µs, zerocopy 1457; 1 G 2822, 2895
+	{Collective: Reduce, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: Reduce, Algorithm: "shares"},
 	{Collective: Reduce, Algorithm: "stream_ll128"},
 	{Collective: Reduce, Algorithm: "chunk"},

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -88,32 +90,42 @@ func TestLittleMemoryForCopies(t *testing.T) {
 // Messages of many pieces, in slots that are used again and again: every share has ten, of
 // different sizes where they taper. Calls in pieces follow each other on one scratch.
 func TestCopiesInManyPieces(t *testing.T) {
-	const ranks, half, slot = 3, 8 << 20, 64 << 10
-	job(t, ranks, collectives.Options{CopyScratch: 2 * ranks * slot, Signatures: collectives.SignaturesAlways}, func(ctx context.Context, r *rank) error {
+	for _, ranks := range []int{2, 3} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) { copiesInManyPieces(t, ranks) })
+	}
+}
+
+func copiesInManyPieces(t *testing.T, ranks int) {
+	const half, slot = 8 << 20, 64 << 10
+	job(t, ranks, collectives.Options{CopyScratch: uint64(2 * ranks * slot), Signatures: collectives.SignaturesAlways}, func(ctx context.Context, r *rank) error {
 		m, err := r.memory(ctx, 2*half)
 		if err != nil {
 			return err
 		}
 		rig := r.rig(ctx, m.Addr(), half)
-		seed := uint64(0)
+		seed, ran := uint64(0), map[collectives.Collective]bool{}
 		for _, count := range []int{150_000, 150_007} {
-			for _, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather, collectives.AllToAll} {
+			for _, kind := range collectivetest.Kinds() {
 				for _, algorithm := range []string{"copy_staged", "copy"} {
-					if kind == collectives.ReduceScatter && algorithm == "copy_staged" {
+					if !slices.Contains(r.Algorithms(kind), algorithm) {
 						continue
 					}
 					for _, graph := range []bool{false, true} {
 						seed++
-						x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: device.Float32, Op: device.Sum, InPlace: seed%2 == 0, Graph: graph}
+						x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: device.Float32, Op: device.Sum, Root: int(seed) % ranks, InPlace: seed/2%2 == 0, Graph: graph}
 						if kind == collectives.AllReduce {
 							x.Count *= ranks
 						}
+						ran[kind] = true
 						if took, err := attempt(r, rig, x, seed); err != nil || !took {
 							return fmt.Errorf("%v: taken %v, %w", x, took, err)
 						}
 					}
 				}
 			}
+		}
+		if want := map[int]int{2: 6, 3: 4}[ranks]; len(ran) != want {
+			return fmt.Errorf("%d collectives by copies: expected %d", len(ran), want)
 		}
 		return r.Check()
 	})

@@ -91,7 +91,7 @@ func TestWhatTheModelDoesNotKnow(t *testing.T) {
 		"a ring":                 {h200(), Call{Collective: "allreduce", Algorithm: "ring", Ranks: 2, Bytes: 1024}},
 		"lines that may be torn": {torn, Call{Collective: "allgather", Algorithm: "direct_ll128", Ranks: 2, Bytes: 1024}},
 		"sums by push":           {h200(), Call{Collective: "allreduce", Algorithm: "push", Ranks: 2, Bytes: 1024}},
-		"a broadcast by copies":  {h200(), Call{Collective: "broadcast", Algorithm: "copy", Ranks: 2, Bytes: 1024}},
+		"a broadcast by copies":  {h200(), Call{Collective: "broadcast", Algorithm: "copy", Ranks: 3, Bytes: 1024}},
 		"no links":               {Links{}, Call{Collective: "allreduce", Algorithm: "oneshot_ll8", Ranks: 2, Bytes: 1024}},
 	} {
 		if us, known := x.l.Time(x.c); known {

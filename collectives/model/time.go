@@ -110,9 +110,9 @@ func (l Links) way(c call) (way, bool) {
 	case "chunk", "twophase_chunk":
 		return l.stages(c), true
 	case "copy":
-		return l.copies(c), !c.rooted()
+		return l.copies(c), c.pushed()
 	case "copy_staged":
-		return l.staged(c), !c.rooted() && c.Collective != collective.ReduceScatter
+		return l.staged(c), c.pushed() && (c.Collective == collective.AllReduce || !c.sums())
 	}
 	return way{}, false
 }
@@ -224,22 +224,22 @@ func (l Links) stages(c call) way {
 }
 
 // copies go to one peer after the other. Those of a reduction go in pieces, of which each is summed
-// while the next one travels; the last one of a reduce-scatter is summed at the end.
+// while the next one travels; where the sums stay, the last one is summed at the end.
 func (l Links) copies(c call) way {
 	w := way{steps: 2, bytes: c.twice(), rate: min(l.Copy, l.Each), local: 2 * c.all}
-	switch c.Collective {
-	case collective.AllReduce:
+	switch {
+	case c.Collective == collective.AllReduce:
 		pieces := 2.0
 		if c.CopyScratch > 0 {
 			pieces *= math.Ceil(max(c.all, 1) / float64(c.CopyScratch))
 		}
 		w.work = sumWork + copyNext*2*c.peers*pieces
 		w.local += (c.peers + 2) * c.share
-	case collective.ReduceScatter:
+	case c.sums():
 		pieces, last := c.taper()
 		w.work = pieceWork + copyNext*c.peers*pieces
 		w.after = (c.peers + 2) * last
-		w.local += (c.peers + 2) * c.share
+		w.local += (c.peers + 2) * c.owned()
 	default:
 		w.work = copyWork + copyGap*c.peers
 	}
@@ -260,14 +260,25 @@ func (l Links) staged(c call) way {
 	return w
 }
 
-// taper is in how many pieces a share goes, of which each is three quarters of what is left, and
-// how many bytes the last one has.
+// pushed reports whether copies serve the call: those of a root go to one peer.
+func (c call) pushed() bool { return !c.rooted() || c.Ranks == 2 }
+
+// owned is what each rank pushes to a peer.
+func (c call) owned() float64 {
+	if c.rooted() {
+		return c.all
+	}
+	return c.share
+}
+
+// taper is in how many pieces that goes, of which each is three quarters of what is left, and how
+// many bytes the last one has.
 func (c call) taper() (pieces, last float64) {
-	slot := c.share
+	slot := c.owned()
 	if c.CopyScratch > 0 {
 		slot = float64(c.CopyScratch) / float64(2*c.Ranks)
 	}
-	left := c.share
+	left := c.owned()
 	for n := 0; n%2 == 0 || left > slot/3; n++ {
 		left -= min(slot, 0.75*left)
 		pieces++
