@@ -68,6 +68,11 @@ type MemoryBinding struct {
 // SemaphoreBinding describes a peer's semaphore that triggers refer to by the number of
 // a slot: the word at Offset of the memory behind Key. It is raised by one for each
 // signal, after the data of all earlier puts over Conn is visible.
+//
+// A binding without a connection, for a slot that is bound, says that the peer has closed its
+// communicator in good order: from then on a trigger that asks for a signal alone does
+// nothing. Proxies of adapters (SignalAtomic, SignalImmediate) are told so some hundred
+// milliseconds before the peer's adapter is gone; all others may refuse it.
 type SemaphoreBinding struct {
 	Conn   ID
 	Key    Parcel

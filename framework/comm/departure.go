@@ -66,9 +66,44 @@ func (p *partings) expect(c *Communicator, k framework.Kind, peer int, l *link) 
 		}
 		if err == nil || errors.Is(err, framework.ErrPeer) { // or it has left without a word
 			close(x)
+			c.spare(peer)
 		}
 	})
 	return x
+}
+
+// spare tells the proxies of all channels to a peer that it has parted.
+func (c *Communicator) spare(peer int) {
+	c.parts.mu.Lock()
+	var channels []*PortChannel
+	for x := range c.parts.live {
+		if ch, ok := x.(*PortChannel); ok && ch.pair.peer == peer && ch.Parted() {
+			channels = append(channels, ch)
+		}
+	}
+	c.parts.mu.Unlock()
+	for _, ch := range channels {
+		ch.spare()
+	}
+}
+
+// spare tells the proxy to which kernels push that the peer has parted: they do not know it.
+func (ch *PortChannel) spare() {
+	if ch.enter("signal") != nil {
+		return
+	}
+	defer ch.use.RUnlock()
+	p := ch.kernels.service.proxy
+	if p == nil {
+		return
+	}
+	ctx, cancel := ch.comm.bound(ch.life)
+	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, closeTimeout)
+	defer stop()
+	if err := p.BindSemaphore(ctx, ch.kernels.slots.semaphore, framework.SemaphoreBinding{}); err != nil {
+		ch.comm.log.Debug("signals of kernels may still go to a peer that has closed its communicator", "peer", ch.pair.peer, "reason", err)
+	}
 }
 
 // part waits until the peers of links by adapters have closed their channels as well, or a
@@ -139,7 +174,7 @@ func (ch *PortChannel) Deserted(start time.Time) error { return ch.deserted("wai
 
 // Parted reports whether the peer has closed its communicator. It is known of peers that
 // are reached by adapters of a network, for which it matters: theirs are gone half a second
-// later. A signal of the host is not sent then; kernels have to ask, or be told.
+// later. A signal by itself is not sent then, whoever pushes it.
 func (ch *PortChannel) Parted() bool { return ch.link.parting.heard() }
 
 // deserted says that a wait of the host since start is for a rank that has left the job

@@ -83,6 +83,9 @@ func (c *Communicator) PortChannel(ctx context.Context, peer int, src, open *Mem
 	if err != nil {
 		return nil, err
 	}
+	if ch.Parted() { // before the channel was on the list of those that are told
+		ch.spare()
+	}
 	return ch, nil
 }
 

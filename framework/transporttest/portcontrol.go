@@ -55,6 +55,7 @@ func testBindings(t *T) {
 	semaphore("that is not aligned", 0, at(4))
 	semaphore("at an offset that overflows", 0, at(1<<64-8))
 	semaphore("of an unknown connection", 0, framework.SemaphoreBinding{Conn: unknown, Key: key})
+	semaphore("of no connection, to a slot that is not bound", 0, framework.SemaphoreBinding{})
 
 	// A refused binding takes no slot.
 	if err := p.proxy.BindMemory(t.ctx, 0, framework.MemoryBinding{Local: src}); err != nil {

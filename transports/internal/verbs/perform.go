@@ -28,6 +28,9 @@ func (p *proxy) handle(t device.Trigger, pos uint64) frameproxy.Result {
 	if err := p.read(t, w); err != nil {
 		return frameproxy.Fail(err)
 	}
+	if w.kind == device.TriggerSignal && w.s.left {
+		return frameproxy.Continue
+	}
 	if p.Lent() && !w.room() {
 		return frameproxy.Later
 	}

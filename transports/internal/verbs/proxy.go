@@ -54,6 +54,7 @@ type bound struct {
 	mapped bool // own memory that this process can read
 	to     target
 	number uint32 // of a semaphore's entry in the peer's table
+	left   bool   // nobody sees signals to this semaphore any more
 }
 
 type slot struct {
@@ -113,6 +114,9 @@ func (p *proxy) BindMemory(ctx context.Context, number uint32, b framework.Memor
 
 // BindSemaphore gives a peer's counter a number.
 func (p *proxy) BindSemaphore(ctx context.Context, number uint32, b framework.SemaphoreBinding) error {
+	if b.Conn == 0 {
+		return p.part(number)
+	}
 	err := ctx.Err()
 	var v bound
 	if err == nil {
@@ -135,6 +139,18 @@ func (p *proxy) BindSemaphore(ctx context.Context, number uint32, b framework.Se
 	if err != nil {
 		return p.t.failure("bind semaphore", err)
 	}
+	return nil
+}
+
+// part makes signals to a semaphore nothing: kernels push them who do not know that the peer
+// has left.
+func (p *proxy) part(number uint32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if number >= semaphores || p.semaphore[number].by == 0 {
+		return p.t.failure("bind semaphore", fmt.Errorf("%w: semaphore %d is not bound: expected a connection", framework.ErrInvalid, number))
+	}
+	p.semaphore[number].left = true
 	return nil
 }
 
