@@ -114,8 +114,7 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	case alg.copies:
 		err = c.runCopies(alg, j, l)
 	case alg.isNear:
-		n := c.nearArgsFor(alg.near, l.Grid*l.Block <= earlyThreads)
-		err = kernel.Launch(l, unsafe.Pointer(n), unsafe.Sizeof(*n))
+		err = c.launchNear(kernel, alg.near, l)
 	default:
 		if alg.wide() && !c.host {
 			a.Lanes = l.Grid // the same on all ranks: tables and caps are

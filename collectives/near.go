@@ -3,6 +3,9 @@ package collectives
 import (
 	"math"
 	"strings"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
 // Packet kernels for few ranks have short arguments, and take what fits into a slot, or
@@ -16,8 +19,15 @@ type protocol struct {
 	pieces bool // messages are cut, see kernels/stream.h
 }
 
-// Messages in pieces are counted in units of 16 bytes, in 32 bits.
-const mostInPieces = 32 << 30
+// Messages in pieces are counted in units of 16 bytes, in 32 bits. What one launch cuts, which
+// the kernels round up to whole lines in 32 bits of bytes, is less: what all ranks have in
+// common goes in several launches if it is more than launchPart, and of what each rank has
+// for each other there can be no more than mostOfLaunch.
+const (
+	mostInPieces = 32 << 30
+	mostOfLaunch = 4<<30 - linePayload
+	launchPart   = 4<<30 - 1<<20
+)
 
 const (
 	linePayload = 120
@@ -68,7 +78,7 @@ func (p protocol) of(r *Request) uint64 {
 // of the largest launch, twice.
 func (p protocol) room(r *Request) uint64 {
 	if p.pieces {
-		if r.Bytes > mostInPieces {
+		if r.Bytes > mostInPieces || r.Collective.wide() && p.work(r) > mostOfLaunch {
 			return math.MaxUint64
 		}
 		return 2 * (streamThreads/lineUnits + 1) * otherLine
@@ -94,6 +104,21 @@ func (c *Comm) fillNear() {
 		a.Area, a.Half, a.Slot = c.geometry.nearArea(i == 1, int(k.Ranks))
 		copy(a.Scratch[:], k.Scratch[:min(nearRanks, k.Ranks)])
 	}
+}
+
+// launchNear launches a kernel with short arguments, which those of the call are in c.args.
+func (c *Comm) launchNear(kernel gpu.Kernel, p protocol, l gpu.Launch) error {
+	a := c.nearArgsFor(p, l.Grid*l.Block <= earlyThreads)
+	part := launchPart / uint64(a.Element)
+	for p.pieces && a.Count > part {
+		rest := a.Count - part
+		a.Count = part
+		if err := kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
+			return err
+		}
+		a.Input, a.Output, a.Count = a.Input+launchPart, a.Output+launchPart, rest
+	}
+	return kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
 // nearArgsFor fills the arguments of one call from those of other kernels.
