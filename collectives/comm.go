@@ -79,6 +79,7 @@ type Comm struct {
 	launch     gpu.Launch
 	blocks     uint32 // most of one launch
 	overlap    bool
+	order      order
 	notes      *notes // nil on the host
 	copier     *copier
 	ports      *ports // nil where all ranks share memory
@@ -319,6 +320,7 @@ func (c *Comm) Close() error {
 			first = err
 		}
 	}
+	keep(c.order.close())
 	keep(c.copier.close())
 	keep(c.ports.close())
 	if c.window != nil {

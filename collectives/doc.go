@@ -68,5 +68,7 @@
 // stream. It captures calls over several hosts, and calls that use copy engines, on one
 // stream at a time.
 //
-// Calls on one Comm are serialized. Different Comms are independent.
+// Calls on one Comm are serialized: one on another stream than the last begins when the
+// last has ended. A stream that is no longer there at that time has to have ended before.
+// Different Comms are independent.
 package collectives

@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
 // prepareTimeout bounds what the first use of an algorithm may take: fetching and
@@ -110,6 +111,10 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 		return nil
 	}
 	l.Stream = o.Stream
+	marks, err := c.follow(l.Stream)
+	if err != nil {
+		return err
+	}
 	switch {
 	case alg.copies:
 		err = c.runCopies(alg, j, l)
@@ -128,11 +133,22 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 		err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 		a.Lanes = c.geometry.Lanes
 	}
+	if marks {
+		err = errors.Join(err, c.order.mark.Record(l.Stream))
+	}
 	c.watch.leave()
 	if err != nil {
 		return err
 	}
 	return c.outcome(alg)
+}
+
+// follow has a call on a GPU begin behind the one before it.
+func (c *Comm) follow(s gpu.Stream) (marks bool, err error) {
+	if c.host {
+		return false, nil
+	}
+	return c.order.follow(c.comm.Device(), s)
 }
 
 // ready says why no call can be made any more, or nil.

@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -230,8 +231,15 @@ func (c *Comm) flushGroup() error {
 		}
 		return nil
 	}
+	marks, err := c.follow(g.stream)
+	if err != nil {
+		return fmt.Errorf("%v: %w", kind, err)
+	}
 	c.watch.enterGroup(g.list)
 	err = c.exchange(g)
+	if marks {
+		err = errors.Join(err, c.order.mark.Record(g.stream))
+	}
 	c.watch.leaveGroup()
 	if err != nil {
 		return fmt.Errorf("%v: %w", kind, err)

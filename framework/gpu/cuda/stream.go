@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
@@ -25,7 +26,19 @@ func (d *Device) NewPriorityStream(priority int) (gpu.Stream, error) {
 	if err := d.check("stream", C.cuda_stream_create(d.c, C.int(priority), &s)); err != nil {
 		return 0, errorsFirst(err, d.drop())
 	}
+	closedStreams.Delete(gpu.Stream(s))
 	return gpu.Stream(s), nil
+}
+
+// closedStreams are those whose numbers mean nothing to the driver, unless somebody else has
+// made a stream since that got the same one.
+var closedStreams sync.Map
+
+// StreamClosed reports whether CloseStream was called for a stream, and NewStream has not
+// given its number to another one since. A driver must not be asked about such a stream.
+func (d *Device) StreamClosed(s gpu.Stream) bool {
+	_, ok := closedStreams.Load(s)
+	return ok
 }
 
 // Priorities returns the range of stream priorities. Numerically, greatest is the
@@ -39,6 +52,7 @@ func (d *Device) CloseStream(s gpu.Stream) error {
 	if s == 0 {
 		return fmt.Errorf("%s close stream: %w: the default stream is not closed", d.info.Device, framework.ErrInvalid)
 	}
+	closedStreams.Store(s, nil)
 	return errors.Join(d.check("close stream", C.cuda_stream_destroy(d.c, C.uintptr_t(s))), d.drop())
 }
 
