@@ -321,7 +321,7 @@ func (c *Comm) Close() error {
 		}
 	}
 	keep(c.order.close())
-	keep(c.copier.close())
+	keep(c.copier.close(c.comm))
 	keep(c.ports.close())
 	if c.window != nil {
 		keep(c.window.Close())

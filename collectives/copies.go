@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -58,7 +59,8 @@ type copier struct {
 	memory  *comm.Memory // that peers push pieces into: two for each of them, by turns
 	peers   *comm.Symmetric
 	slot    uint64
-	poor    error    // why no rank has that memory
+	poor    error // why no rank has that memory
+	used    atomic.Bool
 	cuts    []uint64 // of the call that is enqueued
 }
 
@@ -155,7 +157,8 @@ func (c *Comm) prepareCopies(a *algorithm, t device.DataType, stream gpu.Stream)
 			return err
 		}
 		a, b := &k.args, &c.args.common
-		a.Control, a.State, a.Notes, a.Rank, a.Ranks, a.Check = b.Control, b.State, b.Notes, b.Rank, b.Ranks, b.Check
+		a.Control, a.State, a.Notes, a.Rank, a.Ranks = b.Control, b.State, b.Notes, b.Rank, b.Ranks
+		a.Check = min(b.Check, checkPublish) // the watch compares
 		copy(a.Scratch[:], b.Scratch[:b.Ranks])
 		if k.move != nil {
 			if k.moves, err = c.comm.Load(ctx, k.move.kernel, device.Float32); err != nil {
@@ -163,6 +166,7 @@ func (c *Comm) prepareCopies(a *algorithm, t device.DataType, stream gpu.Stream)
 			}
 		}
 		k.signals = loaded
+		k.used.Store(true)
 	}
 	if sums && c.sumOf(t) == nil {
 		loaded, err := c.comm.Load(ctx, k.sum.kernel, t)
@@ -206,7 +210,7 @@ func (k *copier) marks() []*gpu.Mark {
 	return []*gpu.Mark{&k.now, &k.summed[0], &k.summed[1], &k.freed[0], &k.freed[1]}
 }
 
-func (k *copier) close() error {
+func (k *copier) close(c *comm.Communicator) error {
 	if k == nil {
 		return nil
 	}
@@ -214,6 +218,13 @@ func (k *copier) close() error {
 	keep := func(err error) {
 		if err != nil && first == nil {
 			first = err
+		}
+	}
+	for _, s := range []gpu.Stream{k.side, k.telling} { // a call that failed half-way has left kernels there
+		if s != 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+			keep(c.Settle(ctx, s))
+			cancel()
 		}
 	}
 	if k.peers != nil {
@@ -241,11 +252,19 @@ func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
 	if a.reach == 0 {
 		k.args.OutputOffset = 0
 	}
+	if c.args.Check != checkNever { // so ranks with other calls do not meet, and no copy begins
+		k.args.Memory ^= c.args.Signature.fingerprint()
+	}
 	q := &queue{engine: k.engine, stream: l.Stream, signals: k.signals, args: &k.args}
 	if a.inPieces() {
 		c.relayPieces(q, a, j)
 	} else {
 		c.copyShares(q, j)
+	}
+	if q.err != nil {
+		if state, err := k.engine.Query(l.Stream); err == nil && state != gpu.StreamCapturing {
+			c.comm.Abort(q.err) // half of a call is under way, and kernels of all ranks wait for the rest
+		}
 	}
 	return q.err
 }

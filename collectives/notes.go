@@ -130,7 +130,7 @@ func (c *Comm) noted() error {
 	elsewhere := atomic.SwapUint32(c.note(elsewhereOffset), 0)
 	switch {
 	case elsewhere != 0:
-		err := fmt.Errorf("an earlier call: %w", misplaced("registered buffers", int(elsewhere)-1))
+		err := fmt.Errorf("an earlier call: %w", c.elsewhere(int(elsewhere)-1))
 		if c.copier != nil && c.copier.signals != nil {
 			c.comm.Abort(err) // kernels before copies stay until that
 		}
@@ -140,7 +140,7 @@ func (c *Comm) noted() error {
 		c.comm.Abort(err) // half of a message cannot be taken back, and kernels may wait for the rest
 		return err
 	}
-	if err := c.disagreementNow(); err != nil {
+	if err := c.disagreementNow(nil); err != nil {
 		return fmt.Errorf("an earlier call: %w", err)
 	}
 	return fmt.Errorf("an earlier call: %w: ranks disagree on collective, count, type, operation, root or algorithm: no data was moved", framework.ErrInvalid)

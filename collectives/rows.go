@@ -17,18 +17,18 @@ const namedRows = "collectives.table"
 // Transports may carry others, and programs may add their own.
 var exist = [collectives]string{
 	AllReduce: "allpair_ll8 allpair_ll16 allpair_chunk twophase_ll8 twophase_ll16 twophase_chunk ring zerocopy pull switch " +
-		"oneshot_ll8 oneshot_ll128 twoshot_ll128 stream_ll128 " + byCopies + levels + packetLevel,
-	AllGather:     "ll8 ll16 chunk ring zerocopy pull push shares " + slots + byCopies + levels + packetLevel,
+		"oneshot_ll8 oneshot_ll128 twoshot_ll128 stream_ll128 " + copying + levels + packetLevel,
+	AllGather:     "ll8 ll16 chunk ring zerocopy pull push shares " + slots + copying + levels + packetLevel,
 	ReduceScatter: "ll8 ll16 chunk zerocopy pull " + slots + copyName + levels + packetLevel,
-	Broadcast:     "chunk zerocopy pull push shares fetch " + slots + byCopies + levels,
+	Broadcast:     "chunk zerocopy pull push shares fetch " + slots + copying + levels,
 	Reduce:        "chunk zerocopy shares fetch twoshot_ll128 " + slots + copyName + levels,
-	AllToAll:      "ll8 ll16 chunk zerocopy pull push shares " + slots + byCopies + levels,
+	AllToAll:      "ll8 ll16 chunk zerocopy pull push shares " + slots + copying + levels,
 	Barrier:       "signal " + portsName + " " + hierarchicalSmall + " " + hierarchicalDirect + packetLevel,
 	AllToAllV:     forMessages, Gather: forMessages, Scatter: forMessages, SendRecv: forMessages,
 }
 
 const (
-	byCopies    = copyName + " " + stagedName
+	copying     = copyName + " " + stagedName
 	slots       = "direct_ll8 direct_ll128 stream_ll128 "
 	levels      = " " + portsName + " " + hierarchicalSmall + " " + hierarchicalLarge + " " + hierarchicalDirect
 	packetLevel = " " + hierarchicalPackets

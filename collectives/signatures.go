@@ -84,8 +84,8 @@ func (c *Comm) disagreement(sequence uint64) error {
 }
 
 // disagreementNow compares what the ranks have told on a GPU of the call that this one
-// began last.
-func (c *Comm) disagreementNow() error {
+// began last, if it is one of those asked for; nil: any.
+func (c *Comm) disagreementNow(of func(*signature) bool) error {
 	self, ranks := c.comm.Rank(), c.comm.Size()
 	c.notes.mu.Lock()
 	defer c.notes.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *Comm) disagreementNow() error {
 		return nil
 	}
 	own, ok := c.latest(self, (self+1)%ranks)
-	if !ok {
+	if !ok || of != nil && !of(&own) {
 		return nil
 	}
 	return c.disagreement(own.Sequence)
@@ -152,15 +152,42 @@ func (c *Comm) describe(s *signature) string {
 // misused says what is wrong with calls that are under way on a GPU.
 func (c *Comm) misused() error {
 	if peer := int(c.found(elsewhereOffset)) - 1; peer >= 0 {
-		return misplaced("registered buffers", peer)
+		return c.elsewhere(peer)
 	}
 	if m := c.found(mismatchOffset); m >= mismatchLength {
 		return c.otherLength("an earlier call", m)
 	}
-	if c.opts.Signatures != SignaturesStall {
-		return nil
+	switch {
+	case c.opts.Signatures == SignaturesStall:
+		return c.disagreementNow(nil)
+	case c.opts.Signatures == SignaturesAlways && c.copier != nil && c.copier.used.Load():
+		return c.disagreementNow(byCopies) // other kernels compare themselves
 	}
-	return c.disagreementNow()
+	return nil
+}
+
+func byCopies(s *signature) bool {
+	return s.Algorithm == nameID(copyName) || s.Algorithm == nameID(stagedName)
+}
+
+// elsewhere is what the note of a kernel before copies means: another call or, if the calls
+// are the same, other buffers.
+func (c *Comm) elsewhere(peer int) error {
+	if c.opts.Signatures != SignaturesNever {
+		if err := c.disagreementNow(nil); err != nil {
+			return err
+		}
+	}
+	return misplaced("registered buffers", peer)
+}
+
+// fingerprint is of all that ranks must have in common.
+func (s *signature) fingerprint() (f uint64) {
+	for _, v := range [...]uint64{s.Count, uint64(s.Collective), uint64(s.Algorithm), uint64(s.Type), uint64(s.Op), uint64(s.Root)} {
+		f = (f ^ v) * 0x9e3779b97f4a7c15
+		f ^= f >> 32
+	}
+	return f
 }
 
 // at turns the address of mapped memory, which Go does not manage, into a pointer.

@@ -123,6 +123,47 @@ func TestStallIsExplained(t *testing.T) {
 	})
 }
 
+// Ranks of which one at least copies, and whose calls differ, are told so in both modes that
+// look: there is no wait without end, and nothing passes for a result.
+func TestCopiesThatDisagree(t *testing.T) {
+	for _, mode := range []collectives.Signatures{collectives.SignaturesAlways, collectives.SignaturesStall} {
+		for name, x := range map[string]struct {
+			algorithms [2]string
+			counts     [2]int
+		}{
+			"counts":     {[2]string{"copy", "copy"}, [2]int{1000, 2000}},
+			"algorithms": {[2]string{"copy", "zerocopy"}, [2]int{1000, 1000}},
+			"staged":     {[2]string{"copy_staged", "copy_staged"}, [2]int{1000, 1001}},
+		} {
+			t.Run(fmt.Sprint(mode, " ", name), func(t *testing.T) {
+				job(t, 2, collectives.Options{Signatures: mode}, func(ctx context.Context, r *rank) error {
+					m, err := r.memory(ctx, 1<<20)
+					if err != nil {
+						return err
+					}
+					me := r.Rank()
+					for _, algorithm := range x.algorithms { // all is loaded
+						if err := errors.Join(sums(r, m.Addr(), 100, algorithm), r.settle(ctx), r.Check()); err != nil {
+							return err
+						}
+					}
+					if err := r.world.Barrier(ctx); err != nil {
+						return err
+					}
+					if err := sums(r, m.Addr(), x.counts[me], x.algorithms[me]); err != nil {
+						return err
+					}
+					want := []string{"disagree"}
+					for rank := range 2 {
+						want = append(want, fmt.Sprintf("rank %d: allreduce of %d f32 sum by %s", rank, x.counts[rank], x.algorithms[rank]))
+					}
+					return errors.Join(wants(found(ctx, r), nil, want...), r.world.Settle(ctx, r.stream))
+				})
+			})
+		}
+	}
+}
+
 // Buffers that do not lie where those of the others do.
 func TestBuffersElsewhere(t *testing.T) {
 	for algorithm, x := range map[string]struct {
