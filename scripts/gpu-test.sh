@@ -431,8 +431,10 @@ bench() {
 		step "verify-$kind" 90 "$run" -n "$ranks" bench "${seven[@]}" "${common[@]}" "${flags[@]}" \
 			--bytes "$verified" --factor 4 --graph 3 --iters 1 --check
 	done
-	[ -n "${GPU_TEST_BYTES:-}" ] || step verify-copies 90 "$run" -n "$ranks" bench allreduce --device cuda --dtype f16 --registered \
-		--bytes 32M --graph 2 --iters 1 --check --algorithm copy
+	[ -z "${GPU_TEST_BYTES:-}" ] || return
+	local copied=(--device cuda --dtype f16 --bytes 32M --graph 2 --iters 1 --check)
+	step verify-copies 90 "$run" -n "$ranks" bench allreduce allgather reducescatter alltoall "${copied[@]}" --registered --algorithm copy
+	step verify-staged 90 "$run" -n "$ranks" bench allreduce allgather alltoall "${copied[@]}" --algorithm copy_staged
 }
 
 soak() {
