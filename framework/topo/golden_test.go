@@ -22,6 +22,7 @@ var machines = []struct{ name, recording string }{
 	{"two-sockets", "two-sockets"},
 	{"no-driver", "two-sockets"},
 	{"h200", "h200"},
+	{"h200-pair", "h200-pair"},
 	{"dgx", "dgx"},
 	{"a10", "a10"},
 	{"a100-direct", "a100-direct"},
