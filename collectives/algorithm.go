@@ -190,7 +190,9 @@ func (a *algorithm) fits(r *Request) error {
 	return nil
 }
 
-// RegisterAlgorithm adds an algorithm. Built-in algorithms cannot be replaced.
+// RegisterAlgorithm adds an algorithm. Built-in algorithms cannot be replaced. Calls and
+// selectors may name it from then on, and so may rows given to UseTable; those of
+// Options.Table, which are checked before, may not.
 func (c *Comm) RegisterAlgorithm(a Algorithm) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

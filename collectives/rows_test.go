@@ -139,7 +139,7 @@ func TestAlgorithmsThatExist(t *testing.T) {
 		local{at: strings.Split(layout, ""), offers: []offer{asItIs}, together: true}.run(t, note)
 	}
 	// Of copy engines, and of kernels between hosts, there is nothing here that offers them.
-	onGPUs := []string{"copy", "hierarchical_direct", "ll128"}
+	onGPUs := []string{"copy", "copy_staged", "hierarchical_direct", "ll128"}
 	for k := collectives.AllReduce; k <= collectives.SendRecv; k++ {
 		exist := collectives.Existing(k)
 		for _, name := range exist {

@@ -193,8 +193,9 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
   }
 }
 
-// An all-reduce by copies as the host enqueues it, with threads in place of the copy
-// engine and one stream in place of two: three calls of four pieces each.
+// An all-reduce by copies, with threads in place of the copy engine and one stream in place
+// of three, so the wait for a slot comes right before its push: three calls of four pieces
+// each. How the host enqueues it is tested on emulated GPUs.
 struct StepJob {
   StepArgs a;
   int8_t* in[3];
