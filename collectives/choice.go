@@ -16,7 +16,8 @@ import (
 // then the answer for such calls is pull. Whether kernels drive the exchange between
 // hosts of GPUs, and whether packets are used between hosts, is also found out by the
 // first call; until then the answer assumes that the host drives it, and that no
-// packets are used.
+// packets are used. Where a call in a capture comes before copies are ready, or a device
+// has no memory for them, kernels serve what is said to be copied.
 func (c *Comm) Choice(r Request, name string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
