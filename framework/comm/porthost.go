@@ -55,10 +55,11 @@ func (ch *PortChannel) turnAway(op string) error {
 // request begins a method that pushes, and returns where. The caller leaves with
 // ch.use.RUnlock.
 func (ch *PortChannel) request(op string, kind, dst, src, bytes uint64) (*portEnd, error) {
-	err := ch.enter(op)
-	if err != nil {
-		return nil, err
+	ch.use.RLock() // as enter, whose call would cost as much
+	if ch.closing.Load() || ch.comm.over.Load() {
+		return nil, ch.turnAway(op)
 	}
+	var err error
 	if kind&device.TriggerData != 0 {
 		err = ch.inRange(dst, src, bytes)
 	}
@@ -202,6 +203,21 @@ func (ch *PortChannel) complete(ctx context.Context, kind, dst, src, bytes uint6
 	if err != nil {
 		return err
 	}
+	if e == ch.kernels && !ch.staged(kind) { // else what kernels have pushed, or the copy, comes before
+		taken, done := e.service.ring.Now(ch.trigger(e, kind, dst, src, bytes))
+		if done {
+			ch.use.RUnlock()
+			return nil
+		}
+		if taken {
+			kind, dst, src, bytes = device.TriggerFlush, 0, 0, 0
+		}
+	}
+	return ch.completeLater(ctx, e, kind, dst, src, bytes)
+}
+
+// completeLater is complete of what cannot be done at once.
+func (ch *PortChannel) completeLater(ctx context.Context, e *portEnd, kind, dst, src, bytes uint64) error {
 	defer ch.use.RUnlock()
 	if ch.staged(kind) {
 		if err := ch.pushStaged(ctx, e, "put", kind&^device.TriggerFlush, dst, src, bytes); err != nil {
@@ -209,17 +225,7 @@ func (ch *PortChannel) complete(ctx context.Context, kind, dst, src, bytes uint6
 		}
 		kind, dst, src, bytes = device.TriggerFlush, 0, 0, 0
 	}
-	t := ch.trigger(e, kind, dst, src, bytes)
-	if e == ch.kernels { // else what kernels have pushed is to be taken before
-		taken, done := e.service.ring.Now(t)
-		if done {
-			return nil
-		}
-		if taken {
-			t = ch.trigger(e, device.TriggerFlush, 0, 0, 0)
-		}
-	}
-	return ch.flushed(ctx, e, t)
+	return ch.flushed(ctx, e, ch.trigger(e, kind, dst, src, bytes))
 }
 
 // flushed pushes a trigger that ends with a flush, and waits for it.

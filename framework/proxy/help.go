@@ -116,15 +116,21 @@ func (s *Service) Return(t device.Trigger, taken bool, err error, panic any) boo
 		s.fail(rejected(t, s.ring.Tail(), err))
 		taken = true
 	}
-	n := uint64(1)
 	if taken {
-		n = s.helped.Add(1)
+		s.Took()
+	} else {
+		s.turn.Unlock()
 	}
+	return taken
+}
+
+// Took is Return of a trigger that was performed without an error.
+func (s *Service) Took() {
+	n := s.helped.Add(1)
 	s.turn.Unlock()
 	if n%32 == 0 {
 		s.crowd.Share(time.Now()) // as polls do: who only pushes never rests
 	}
-	return taken
 }
 
 // errEnd is a handler's End.

@@ -43,13 +43,16 @@ func (p *proxy) handle(t device.Trigger, pos uint64) frameproxy.Result {
 // Perform implements framework.Helper: one put that is one request, or a signal, or both to
 // one peer, and a flush behind them.
 func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
+	if kind := snd >> 50 & 7; kind&^device.TriggerFlush == device.TriggerSignal && p.t.setup.Mode == Atomic {
+		return p.raise(snd, kind&device.TriggerFlush != 0)
+	}
+	return p.performNow(device.Trigger{Fst: fst, Snd: snd})
+}
+
+func (p *proxy) performNow(t device.Trigger) (taken, done bool) {
 	turn := p.Borrow()
 	if turn == nil {
 		return false, false
-	}
-	t := device.Trigger{Fst: fst, Snd: snd}
-	if kind := snd >> 50 & 7; kind&^device.TriggerFlush == device.TriggerSignal && p.t.setup.Mode == Atomic {
-		return p.raise(turn, t, kind&device.TriggerFlush != 0)
 	}
 	var f *flow // once it is locked
 	var err error
@@ -97,33 +100,35 @@ func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
 }
 
 // raise is Perform of a signal without a put. It takes as many instructions as the rest of what
-// a caller does with it, so it is done without what others need: lists of requests, and a
-// deferred call. Nothing in it panics.
-func (p *proxy) raise(turn *frameproxy.Service, t device.Trigger, flush bool) (taken, done bool) {
-	p.mu.Lock()
-	slot := t.Snd >> 53 & 0x3ff
-	if slot >= semaphores || p.semaphore[slot].by == 0 {
-		p.mu.Unlock()
-		turn.Return(t, false, nil, nil) // who pushes it is told
+// a caller does with it, so it is done without what others need: lists of requests, the lock of
+// the proxy, and a deferred call. Nothing in it panics.
+func (p *proxy) raise(snd uint64, flush bool) (taken, done bool) {
+	turn := p.Borrow()
+	if turn == nil {
 		return false, false
 	}
-	s := &p.semaphore[slot]
-	f := s.flow
-	f.mu.Lock()
 	var err error
-	if f.err == nil && f.posted-f.completed+2 <= f.depth { // else who pushes is told, or waits
-		var last uint64
-		taken = true
-		last, err = f.raiseLocked(s, flush)
-		if flush && err == nil && f.completed < last {
-			err = p.awaitAnswer(f, last)
+	if s := p.bound(uint32(snd >> 53 & 0x3ff)); s != nil { // else who pushes it is told
+		var n uint64
+		n, taken, done, err = s.flow.raise(s, flush)
+		if flush && taken && !done && err == nil {
+			done, err = p.answered(s.flow, n)
 		}
-		done = flush && err == nil && f.completed >= last
 	}
-	f.mu.Unlock()
-	p.mu.Unlock()
-	turn.Return(t, taken, err, nil)
-	return taken, done
+	if taken && err == nil {
+		turn.Took()
+		return true, done && flush
+	}
+	turn.Return(device.Trigger{Snd: snd}, taken, err, nil)
+	return taken, false
+}
+
+// answered reports whether a request is done within the time that an answer takes, mostly.
+func (p *proxy) answered(f *flow, request uint64) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := p.awaitAnswer(f, request)
+	return err == nil && f.completed >= request, err
 }
 
 // awaitAnswer polls as long as a network takes to answer at most, mostly, and nobody has
@@ -147,10 +152,9 @@ func (p *proxy) read(t device.Trigger, w *wish) error {
 	}
 	if w.kind&(device.TriggerSignal|device.TriggerFlush) != 0 {
 		w.slot = uint32(t.Snd >> 53 & 0x3ff)
-		if w.slot >= semaphores || p.semaphore[w.slot].by == 0 {
+		if w.s = p.bound(w.slot); w.s == nil {
 			return fmt.Errorf("%w: semaphore %d is not bound", framework.ErrInvalid, w.slot)
 		}
-		w.s = &p.semaphore[w.slot]
 	}
 	if w.kind&device.TriggerData == 0 {
 		return nil

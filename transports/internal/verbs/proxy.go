@@ -31,9 +31,10 @@ type proxy struct {
 
 	stopping atomic.Bool // Stop waits until signals are counted, too
 
-	mu        sync.Mutex // held while a trigger is performed
+	semaphore [semaphores]atomic.Pointer[bound] // nil: not bound; who posts nothing but a signal takes no lock of the proxy
+
+	mu        sync.Mutex // held while another trigger is performed, and to bind
 	memory    [memories]bound
-	semaphore [semaphores]bound
 	used      map[slot]bool // slots that were bound once; they are not given out again
 	flows     []*flow
 	ring      *ring.Ring
@@ -147,11 +148,20 @@ func (p *proxy) BindSemaphore(ctx context.Context, number uint32, b framework.Se
 func (p *proxy) part(number uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if number >= semaphores || p.semaphore[number].by == 0 {
+	s := p.bound(number)
+	if s == nil {
 		return p.t.failure("bind semaphore", fmt.Errorf("%w: semaphore %d is not bound: expected a connection", framework.ErrInvalid, number))
 	}
-	p.semaphore[number].left = true
+	s.left = true
 	return nil
+}
+
+// bound is what a semaphore's number stands for, or nil.
+func (p *proxy) bound(number uint32) *bound {
+	if number >= semaphores {
+		return nil
+	}
+	return p.semaphore[number].Load()
 }
 
 // peers is memory of a peer, by its key.
@@ -193,7 +203,7 @@ func (p *proxy) bind(s slot, limit uint32, v bound) error {
 	}
 	p.used[s] = true
 	if s.semaphore {
-		p.semaphore[s.number] = v
+		p.semaphore[s.number].Store(&v)
 	} else {
 		p.memory[s.number] = v
 	}
@@ -210,15 +220,24 @@ func (p *proxy) Forget(closed map[framework.ID]bool) {
 	defer p.mu.Unlock()
 	had, memory := false, false
 	gone := map[*flow]bool{}
-	for _, all := range [][]bound{p.memory[:], p.semaphore[:]} {
-		for i := range all {
-			if b := &all[i]; b.by != 0 && closed[b.by] {
-				had, memory = true, memory || b.own != nil
-				if b.flow != nil {
-					gone[b.flow] = true
-				}
-				*b = bound{}
-			}
+	forgotten := func(b *bound) bool {
+		if b == nil || b.by == 0 || !closed[b.by] {
+			return false
+		}
+		had, memory = true, memory || b.own != nil
+		if b.flow != nil {
+			gone[b.flow] = true
+		}
+		return true
+	}
+	for i := range p.memory {
+		if b := &p.memory[i]; forgotten(b) {
+			*b = bound{}
+		}
+	}
+	for i := range p.semaphore {
+		if s := &p.semaphore[i]; forgotten(s.Load()) {
+			s.Store(nil)
 		}
 	}
 	if !had {

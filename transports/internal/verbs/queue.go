@@ -204,7 +204,7 @@ func (p *pair) post(n int, look bool) (came int, err error) {
 	}
 	e := C.mscclpp_verbs_post(C.uintptr_t(uintptr(unsafe.Pointer(p.qp))), &p.ops[0], C.int(n), C.uintptr_t(uintptr(unsafe.Pointer(p.send))), &p.sent[0], most, p.taken)
 	if e < 0 {
-		return 0, fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, int(*p.taken)+1, n, syscall.Errno(-e))
+		return 0, p.notTaken(int(*p.taken)+1, n, int32(e))
 	}
 	return int(e), nil
 }
@@ -216,17 +216,18 @@ func (p *pair) prepare(to target, r *request) {
 	p.raised = to
 }
 
-// again is post of the request that was prepared.
-func (p *pair) again(id uint64, look bool) (came int, err error) {
-	most := C.int(0)
-	if look {
-		most = batch
-	}
-	e := C.mscclpp_verbs_again(C.uintptr_t(uintptr(unsafe.Pointer(p.raise))), C.uint64_t(id), most)
-	if e < 0 {
-		return 0, fmt.Errorf("%w: device %s: request 1 of 1 was not taken: %w", framework.ErrUnavailable, p.dev.name, syscall.Errno(-e))
-	}
-	return int(e), nil
+// again is post of the request that was prepared, numbered id. It takes at most so many
+// completions, and returns how many came, or an error of the adapter that is less than 0.
+func (p *pair) again(id uint64, most int32) (came int32) {
+	r := p.raise
+	r.wr.wr_id, r.most = C.uint64_t(id), C.int(most)
+	C.mscclpp_verbs_again(C.uintptr_t(uintptr(unsafe.Pointer(r))))
+	return int32(r.came)
+}
+
+// notTaken is the error of a request that the adapter has refused with a code less than 0.
+func (p *pair) notTaken(request, of int, code int32) error {
+	return fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, request, of, syscall.Errno(-code))
 }
 
 // completion is the end of a request.

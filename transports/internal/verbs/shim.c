@@ -286,14 +286,15 @@ static inline void assemble(struct rv_send_wr* wr, struct rv_sge* sge, const msc
 
 void mscclpp_verbs_prepare(mscclpp_verbs_ready_made* r, const mscclpp_verbs_op* op) { assemble(&r->wr, &r->sge, op); }
 
-int mscclpp_verbs_again(uintptr_t ready_made, uint64_t id, int most) {
+void mscclpp_verbs_again(uintptr_t ready_made) {
   mscclpp_verbs_ready_made* const r = (mscclpp_verbs_ready_made*)ready_made;
-  r->wr.wr_id = id;
   struct rv_send_wr* bad = NULL;
   const int err = r->qp->context->ops.post_send(r->qp, &r->wr, &bad);
-  if (err != 0) return err > 0 ? -err : err;
-  const int came = most > 0 ? poll_queue((uintptr_t)r->cq, r->out, most) : 0;
-  return came > 0 ? came : 0;
+  r->came = err > 0 ? -err : err;
+  if (err == 0 && r->most > 0) {
+    const int came = poll_queue((uintptr_t)r->cq, r->out, r->most);
+    r->came = came > 0 ? came : 0;
+  }
 }
 
 int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, uintptr_t queue, mscclpp_verbs_done* out, int most, int* posted) {

@@ -79,20 +79,23 @@ typedef struct {
 int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op*, int n, uintptr_t queue, mscclpp_verbs_done* out, int most, int* posted);
 int mscclpp_verbs_post_receives(struct rv_qp*, int n);
 
-// A request that is posted by itself again and again, each time with another id: it is put
-// together once. op is the request; the rest says where it goes, and where completions do.
+// A request that is posted by itself again and again, each time with another wr.wr_id: it is
+// put together once. The caller says where it goes and where completions do, and how many of
+// these to take by the same call. The answer is in came: how many there were, or an error.
 typedef struct {
   struct rv_qp* qp;
   struct rv_cq* cq;
   mscclpp_verbs_done* out;
+  int most, came;
   struct rv_send_wr wr;
   struct rv_sge sge;
 } mscclpp_verbs_ready_made;
 
 void mscclpp_verbs_prepare(mscclpp_verbs_ready_made*, const mscclpp_verbs_op* op);
 
-// As mscclpp_verbs_post of the one request.
-int mscclpp_verbs_again(uintptr_t ready_made, uint64_t id, int most);
+// As mscclpp_verbs_post of the one request. It returns nothing, because cgo would ask where the
+// stack is, twice, for a result.
+void mscclpp_verbs_again(uintptr_t ready_made);
 
 int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most);
 int mscclpp_verbs_arm(struct rv_cq*);
