@@ -33,18 +33,18 @@ type proxy struct {
 
 	semaphore [semaphores]atomic.Pointer[bound] // nil: not bound; who posts nothing but a signal takes no lock of the proxy
 
-	mu        sync.Mutex // held while another trigger is performed, and to bind
-	memory    [memories]bound
-	used      map[slot]bool // slots that were bound once; they are not given out again
-	flows     []*flow
-	ring      *ring.Ring
-	pending   []flush     // in the order of their triggers
-	open      atomic.Bool // there are pending ones
-	ended     bool
-	steps     uint64    // completions and counted signals so far
-	moved     time.Time // when there was one more; zero while nothing is under way
-	batch     [batch]request
-	wish      wish // of the trigger that is performed
+	mu      sync.Mutex // held while another trigger is performed, and to bind
+	memory  [memories]bound
+	used    map[slot]bool // slots that were bound once; they are not given out again
+	flows   []*flow
+	ring    *ring.Ring
+	pending []flush     // in the order of their triggers
+	open    atomic.Bool // there are pending ones
+	ended   bool
+	steps   uint64    // completions and counted signals so far
+	moved   time.Time // when there was one more; zero while nothing is under way
+	batch   [batch]request
+	wish    wish // of the trigger that is performed
 }
 
 // bound is what a slot stands for.
