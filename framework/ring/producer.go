@@ -71,7 +71,7 @@ func (r *Ring) Now(t device.Trigger) (taken, done bool) {
 	if taken, done = r.helper.Perform(t.Fst, t.Snd); !taken {
 		return false, false
 	}
-	if r.there() { // pushed by one who could not have the turn, since it was here; else the thread looks, later
+	if atomic.LoadUint64(&r.header.Head) != r.Tail() { // pushed by one who could not have the turn, since it was here; else the thread looks, later
 		r.helper.Help(false)
 		if r.there() && atomic.LoadUint32(&r.header.Parked) != 0 {
 			r.wake()

@@ -176,48 +176,6 @@ func (f *flow) submit(rs []request, known, look bool) (uint64, error) {
 	return n, f.sentLocked(came, nil)
 }
 
-// raise posts a signal by itself, if there is room. It is the same request each time, which is
-// put together once. Look: it takes completions, too, by the same call. It returns the number
-// of the request, and whether it is known to be done.
-func (f *flow) raise(s *bound, look bool) (n uint64, taken, done bool, err error) {
-	f.mu.Lock()
-	if f.err != nil || f.posted-f.completed+2 > f.depth {
-		f.mu.Unlock()
-		return 0, false, false, nil // who pushes is told, or waits
-	}
-	if f.pair.raised.addr != s.to.addr || f.pair.raised.rkey != s.to.rkey {
-		var r request
-		f.add(s, &r)
-		r.flags = flagSignaled
-		f.pair.prepare(s.to, &r)
-	}
-	most := int32(0)
-	if look {
-		most = batch
-	}
-	n = f.posted + 1
-	f.dirty, f.marked = false, n
-	came := f.pair.again(n, most)
-	if came == 1 && f.pair.sent[0].status == 0 { // as mostly, and what follows takes as long as all before
-		f.posted, f.completed = n, max(f.completed, uint64(f.pair.sent[0].id))
-	} else {
-		err = f.raised(n, came)
-	}
-	done = f.completed >= n
-	f.mu.Unlock()
-	return n, true, done, err
-}
-
-// raised takes note of a signal that was posted, and of what came meanwhile.
-func (f *flow) raised(n uint64, came int32) error {
-	if came < 0 {
-		f.failLocked(f.pair.notTaken(1, 1, came))
-		return f.err
-	}
-	f.posted = n
-	return f.sentLocked(int(came), nil)
-}
-
 // nowLocked posts requests if they fit into the queue, and says which one is the last. For a
 // flush it is one whose completion means that all earlier puts are visible, and completions
 // are taken by the same call: the answer of an adapter that is emulated is there by then.
@@ -258,10 +216,10 @@ func (f *flow) sentLocked(n int, err error) error {
 	for i := range f.pair.sent[:n] {
 		c := &f.pair.sent[i]
 		if c.status != 0 {
-			f.failLocked(statusError(f.dev, fmt.Sprintf("request %d of %d to %s", c.id, f.posted, f.theirs.device), completionOf(c)))
+			f.failLocked(statusError(f.dev, fmt.Sprintf("request %d of %d to %s", c.wr_id, f.posted, f.theirs.device), completionOf(c)))
 			continue
 		}
-		f.completed = max(f.completed, uint64(c.id))
+		f.completed = max(f.completed, uint64(c.wr_id))
 	}
 	return f.err
 }

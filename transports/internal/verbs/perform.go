@@ -40,15 +40,7 @@ func (p *proxy) handle(t device.Trigger, pos uint64) frameproxy.Result {
 	return frameproxy.Continue
 }
 
-// Perform implements framework.Helper: one put that is one request, or a signal, or both to
-// one peer, and a flush behind them.
-func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
-	if kind := snd >> 50 & 7; kind&^device.TriggerFlush == device.TriggerSignal && p.t.setup.Mode == Atomic {
-		return p.raise(snd, kind&device.TriggerFlush != 0)
-	}
-	return p.performNow(device.Trigger{Fst: fst, Snd: snd})
-}
-
+// performNow is Perform of all but signals by themselves.
 func (p *proxy) performNow(t device.Trigger) (taken, done bool) {
 	turn := p.Borrow()
 	if turn == nil {
@@ -88,7 +80,7 @@ func (p *proxy) performNow(t device.Trigger) (taken, done bool) {
 	f = to.flow
 	f.mu.Lock()
 	if signal {
-		f.add(w.s, &p.batch[n])
+		f.add(w.s.to, &p.batch[n])
 		n++
 	}
 	var last uint64
@@ -97,38 +89,6 @@ func (p *proxy) performNow(t device.Trigger) (taken, done bool) {
 		err = p.awaitAnswer(f, last)
 	}
 	return taken, taken && flush && err == nil && f.completed >= last
-}
-
-// raise is Perform of a signal without a put. It takes as many instructions as the rest of what
-// a caller does with it, so it is done without what others need: lists of requests, the lock of
-// the proxy, and a deferred call. Nothing in it panics.
-func (p *proxy) raise(snd uint64, flush bool) (taken, done bool) {
-	turn := p.Borrow()
-	if turn == nil {
-		return false, false
-	}
-	var err error
-	if s := p.bound(uint32(snd >> 53 & 0x3ff)); s != nil { // else who pushes it is told
-		var n uint64
-		n, taken, done, err = s.flow.raise(s, flush)
-		if flush && taken && !done && err == nil {
-			done, err = p.answered(s.flow, n)
-		}
-	}
-	if taken && err == nil {
-		turn.Took()
-		return true, done && flush
-	}
-	turn.Return(device.Trigger{Snd: snd}, taken, err, nil)
-	return taken, false
-}
-
-// answered reports whether a request is done within the time that an answer takes, mostly.
-func (p *proxy) answered(f *flow, request uint64) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	err := p.awaitAnswer(f, request)
-	return err == nil && f.completed >= request, err
 }
 
 // awaitAnswer polls as long as a network takes to answer at most, mostly, and nobody has
@@ -263,17 +223,17 @@ func (p *proxy) signal(s *bound, n int) error {
 		}
 		p.batch[n] = d.signal(immediate)
 	} else {
-		f.add(s, &p.batch[n])
+		f.add(s.to, &p.batch[n])
 	}
 	_, err := f.post(p.batch[:n+1], true, &p.halt) // an immediate too, or it would have to be asked for soon
 	return err
 }
 
 // add makes r raise a peer's counter.
-func (f *flow) add(s *bound, r *request) {
+func (f *flow) add(to target, r *request) {
 	*r = request{
 		opcode: opAdd, role: vouches, bytes: 8, local: f.box.region.addr + boxResult, lkey: f.box.region.lkey,
-		remote: s.to.addr, rkey: s.to.rkey, value: 1,
+		remote: to.addr, rkey: to.rkey, value: 1,
 	}
 }
 

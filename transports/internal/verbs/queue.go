@@ -5,6 +5,7 @@ package verbs
 import "C"
 
 import (
+	"encoding/binary"
 	"fmt"
 	"syscall"
 	"unsafe"
@@ -29,8 +30,8 @@ type pair struct {
 	raise  *C.mscclpp_verbs_ready_made // an atomic at raised, which asks for a completion
 	raised target
 	ops    []C.mscclpp_verbs_op // memory of C: Go's must not move while the library reads
-	sent   []C.mscclpp_verbs_done
-	came   []C.mscclpp_verbs_done
+	sent   []C.struct_rv_wc
+	came   []C.struct_rv_wc
 }
 
 const batch = C.mscclpp_verbs_batch
@@ -68,11 +69,11 @@ func (d *adapter) newPair(c pairConfig) (*pair, error) {
 	}
 	p.number, p.inline = uint32(p.qp.qp_num), min(uint32(inline), uint32(c.inline))
 
-	const ops, done, raise = batch * C.sizeof_mscclpp_verbs_op, batch * C.sizeof_mscclpp_verbs_done, C.sizeof_mscclpp_verbs_ready_made
+	const ops, done, raise = batch * C.sizeof_mscclpp_verbs_op, batch * C.sizeof_struct_rv_wc, C.sizeof_mscclpp_verbs_ready_made
 	p.memory = C.calloc(1, ops+2*done+raise+C.sizeof_int)
 	p.ops = unsafe.Slice((*C.mscclpp_verbs_op)(p.memory), batch)
-	p.sent = unsafe.Slice((*C.mscclpp_verbs_done)(unsafe.Add(p.memory, ops)), batch)
-	p.came = unsafe.Slice((*C.mscclpp_verbs_done)(unsafe.Add(p.memory, ops+done)), batch)
+	p.sent = unsafe.Slice((*C.struct_rv_wc)(unsafe.Add(p.memory, ops)), batch)
+	p.came = unsafe.Slice((*C.struct_rv_wc)(unsafe.Add(p.memory, ops+done)), batch)
 	p.raise = (*C.mscclpp_verbs_ready_made)(unsafe.Add(p.memory, ops+2*done))
 	p.raise.qp, p.raise.cq, p.raise.out = p.qp, p.send, &p.sent[0]
 	p.taken = (*C.int)(unsafe.Add(p.memory, ops+2*done+raise))
@@ -204,29 +205,13 @@ func (p *pair) post(n int, look bool) (came int, err error) {
 	}
 	e := C.mscclpp_verbs_post(C.uintptr_t(uintptr(unsafe.Pointer(p.qp))), &p.ops[0], C.int(n), C.uintptr_t(uintptr(unsafe.Pointer(p.send))), &p.sent[0], most, p.taken)
 	if e < 0 {
-		return 0, p.notTaken(int(*p.taken)+1, n, int32(e))
+		return 0, p.notTaken(int(*p.taken)+1, n, int(e))
 	}
 	return int(e), nil
 }
 
-// prepare has again post r, which goes to a target.
-func (p *pair) prepare(to target, r *request) {
-	p.stage(0, 0, r)
-	C.mscclpp_verbs_prepare(p.raise, &p.ops[0])
-	p.raised = to
-}
-
-// again is post of the request that was prepared, numbered id. It takes at most so many
-// completions, and returns how many came, or an error of the adapter that is less than 0.
-func (p *pair) again(id uint64, most int32) (came int32) {
-	r := p.raise
-	r.wr.wr_id, r.most = C.uint64_t(id), C.int(most)
-	C.mscclpp_verbs_again(C.uintptr_t(uintptr(unsafe.Pointer(r))))
-	return int32(r.came)
-}
-
 // notTaken is the error of a request that the adapter has refused with a code less than 0.
-func (p *pair) notTaken(request, of int, code int32) error {
+func (p *pair) notTaken(request, of, code int) error {
 	return fmt.Errorf("%w: device %s: request %d of %d was not taken: %w", framework.ErrUnavailable, p.dev.name, request, of, syscall.Errno(-code))
 }
 
@@ -237,15 +222,16 @@ type completion struct {
 	value          uint32
 }
 
-func completionOf(d *C.mscclpp_verbs_done) completion {
-	return completion{id: uint64(d.id), status: uint32(d.status), vendor: uint32(d.vendor), value: uint32(d.value)}
+func completionOf(d *C.struct_rv_wc) completion {
+	immediate := (*[4]byte)(unsafe.Pointer(&d.imm_data))
+	return completion{id: uint64(d.wr_id), status: uint32(d.status), vendor: uint32(d.vendor_err), value: binary.BigEndian.Uint32(immediate[:])}
 }
 
 // pollSent leaves completions in sent, and pollCame those of receptions in came.
 func (p *pair) pollSent() (int, error) { return p.poll(p.send, p.sent) }
 func (p *pair) pollCame() (int, error) { return p.poll(p.recv, p.came) }
 
-func (p *pair) poll(cq *C.struct_rv_cq, into []C.mscclpp_verbs_done) (int, error) {
+func (p *pair) poll(cq *C.struct_rv_cq, into []C.struct_rv_wc) (int, error) {
 	n := C.mscclpp_verbs_poll(C.uintptr_t(uintptr(unsafe.Pointer(cq))), &into[0], batch)
 	if n < 0 {
 		return 0, fmt.Errorf("%w: device %s: its queue of completions cannot be read: %d", framework.ErrUnavailable, p.dev.name, int(n))

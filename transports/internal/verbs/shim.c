@@ -253,14 +253,9 @@ int mscclpp_verbs_ready(mscclpp_verbs* v, struct rv_qp* qp, const mscclpp_verbs_
                       rv_qp_state | rv_qp_timeout | rv_qp_retry_cnt | rv_qp_rnr_retry | rv_qp_sq_psn | rv_qp_max_qp_rd_atomic);
 }
 
-static inline int poll_queue(uintptr_t queue, mscclpp_verbs_done* out, int most) {
+static inline int poll_queue(uintptr_t queue, struct rv_wc* out, int most) {
   struct rv_cq* const cq = (struct rv_cq*)queue;
-  struct rv_wc wc[mscclpp_verbs_batch];
-  const int n = cq->context->ops.poll_cq(cq, most < mscclpp_verbs_batch ? most : mscclpp_verbs_batch, wc);
-  for (int i = 0; i < n; ++i) {
-    out[i] = (mscclpp_verbs_done){wc[i].wr_id, (uint32_t)wc[i].status, wc[i].vendor_err, ntohl(wc[i].imm_data)};
-  }
-  return n;
+  return cq->context->ops.poll_cq(cq, most, out);
 }
 
 // Puts a request together, as one without a successor.
@@ -297,7 +292,7 @@ void mscclpp_verbs_again(uintptr_t ready_made) {
   }
 }
 
-int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, uintptr_t queue, mscclpp_verbs_done* out, int most, int* posted) {
+int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op* ops, int n, uintptr_t queue, struct rv_wc* out, int most, int* posted) {
   struct rv_qp* const qp = (struct rv_qp*)pair;
   struct rv_send_wr wr[mscclpp_verbs_batch];
   struct rv_sge sge[mscclpp_verbs_batch];
@@ -325,7 +320,7 @@ int mscclpp_verbs_post_receives(struct rv_qp* qp, int n) {
   return err;
 }
 
-int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most) { return poll_queue(queue, out, most); }
+int mscclpp_verbs_poll(uintptr_t queue, struct rv_wc* out, int most) { return poll_queue(queue, out, most); }
 
 int mscclpp_verbs_arm(struct rv_cq* cq) { return cq->context->ops.req_notify_cq(cq, 0); }
 

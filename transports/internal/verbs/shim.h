@@ -68,15 +68,10 @@ typedef struct {
 // What is called for each message takes its queue as a number: of pointers to structures cgo
 // checks what they hold, each time.
 
-typedef struct {
-  uint64_t id;
-  uint32_t status, vendor, value;
-} mscclpp_verbs_done;
-
 // Posts up to mscclpp_verbs_batch requests by one call, and returns 0 or less than that: an
 // error, and in *posted how many were taken. With most, also takes up to so many completions
 // of queue into out, and returns how many; an error of the queue is left to the next poll.
-int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op*, int n, uintptr_t queue, mscclpp_verbs_done* out, int most, int* posted);
+int mscclpp_verbs_post(uintptr_t pair, const mscclpp_verbs_op*, int n, uintptr_t queue, struct rv_wc* out, int most, int* posted);
 int mscclpp_verbs_post_receives(struct rv_qp*, int n);
 
 // A request that is posted by itself again and again, each time with another wr.wr_id: it is
@@ -85,7 +80,7 @@ int mscclpp_verbs_post_receives(struct rv_qp*, int n);
 typedef struct {
   struct rv_qp* qp;
   struct rv_cq* cq;
-  mscclpp_verbs_done* out;
+  struct rv_wc* out;
   int most, came;
   struct rv_send_wr wr;
   struct rv_sge sge;
@@ -97,7 +92,7 @@ void mscclpp_verbs_prepare(mscclpp_verbs_ready_made*, const mscclpp_verbs_op* op
 // stack is, twice, for a result.
 void mscclpp_verbs_again(uintptr_t ready_made);
 
-int mscclpp_verbs_poll(uintptr_t queue, mscclpp_verbs_done* out, int most);
+int mscclpp_verbs_poll(uintptr_t queue, struct rv_wc* out, int most);
 int mscclpp_verbs_arm(struct rv_cq*);
 int mscclpp_verbs_event(mscclpp_verbs*, struct rv_comp_channel*, int timeout_ms);  // 1: there was one
 
