@@ -63,7 +63,7 @@ bench-mpi: build kernels ## compare with the installed MPI; results in docs/resu
 bench-tcp: build kernels ## compare the tcp transport with C, and with MPI over TCP; results in docs/results/tcp
 	GO='$(GO)' scripts/bench-tcp.sh
 
-rdma-bench: build ## compare the transports over InfiniBand with programs that use verbs, in a virtual machine; results in docs/results/verbs; ARGS='--cpus 4'
+rdma-bench: build ## compare the transports over InfiniBand with programs that use verbs, in a virtual machine; results in docs/results/verbs; ARGS='--cpus 4' or '--count'
 	GO='$(GO)' scripts/rdma-bench.sh $(ARGS)
 
 netem-test: ## the tcp transport over a network with delay and loss, in a virtual machine

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs a command on a machine with RDMA: a virtual one, whose kernel has soft-RoCE.
 #
-#   rdma-guest.sh [--seconds N] [--cpus N] [--memory MIB] [--join SOCKET --host N]
-#                 [--pid FILE] [--] CMD ARGS…
+#   rdma-guest.sh [--seconds N] [--cpus N] [--count] [--memory MIB]
+#                 [--join SOCKET --host N] [--pid FILE] [--] CMD ARGS…
 #
 # The guest sees the root of this machine, and may write to it, but only what it
 # writes below the working folder is kept. It has one RDMA device, rxe0, on a dummy
@@ -11,19 +11,22 @@
 # Everything is emulated, so no rights are needed, and nothing is installed: the kernel
 # is downloaded once, by apt, and unpacked into the cache. 124: CMD did not end in time.
 # With --pid the number of the emulator's process is in FILE while it runs: to kill it.
+# With --count the guest's clock goes a nanosecond further with each instruction, and no
+# otherwise; it should have one processor then.
 set -eu
 
-seconds=300 cpus=4 memory=2048 join='' host=1 pid=
+seconds=300 cpus=4 accel='-accel tcg,thread=multi,tb-size=512' memory=2048 join='' host=1 pid=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seconds) seconds=$2; shift 2 ;;
 	--cpus) cpus=$2; shift 2 ;;
+	--count) accel='-accel tcg,tb-size=512 -icount shift=0,sleep=off,align=off'; shift ;;
 	--memory) memory=$2; shift 2 ;;
 	--join) join=$2; shift 2 ;;
 	--host) host=$2; shift 2 ;;
 	--pid) pid=$2; shift 2 ;;
 	--) shift; break ;;
-	-*) echo "rdma-guest: $1: expected --seconds, --cpus, --memory, --join, --host, --pid or a command" >&2; exit 2 ;;
+	-*) echo "rdma-guest: $1: expected --seconds, --cpus, --count, --memory, --join, --host, --pid or a command" >&2; exit 2 ;;
 	*) break ;;
 	esac
 done
@@ -182,8 +185,8 @@ if [ -n "$join" ]; then
 fi
 [ -z "$pid" ] || net="$net -pidfile $pid"
 # In the foreground: in a process group of its own the emulator would outlive who stops us.
-# shellcheck disable=SC2086 # net is a list of words
-timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp "$cpus" -m "$memory" \
+# shellcheck disable=SC2086 # net and accel are lists of words
+timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -M q35 $accel -cpu max -smp "$cpus" -m "$memory" \
 	-nodefaults -no-user-config -display none -no-reboot -serial stdio \
 	-fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
 	-device virtio-9p-pci,fsdev=root,mount_tag=hostroot \

@@ -74,6 +74,11 @@ EOT
 step="conformance and jobs in one guest"
 RDMA_REQUIRED=1 scripts/rdma-guest.sh --seconds 1800 sh "$out/one.sh" "$out" "$suites"
 
+# Instructions are the same on every machine, so these are judged.
+step="a signal with its completion, in instructions"
+echo "== $step"
+scripts/rdma-bench.sh --count
+
 # As information: few runs say little, and those on a busy machine nothing. `make rdma-bench`
 # measures what has a target.
 ratios() {

@@ -5,6 +5,7 @@
 // it writes the summary alone, again from the raw output, on any machine.
 //
 // Its own ranks are this program as well: compare-verbs rank WHAT:BYTES:ITERATIONS …
+// `compare-verbs count` compares by instructions what can be: see rdma-bench.sh --count.
 package main
 
 import (
@@ -33,6 +34,13 @@ func main() {
 			return 0, rank(ctx, flag.Args()[1:], os.Stdout)
 		}
 		if j.self, err = os.Executable(); err != nil {
+			return 0, err
+		}
+		if flag.Arg(0) == "count" {
+			met, err := j.count(ctx, os.Stdout)
+			if err == nil && !met {
+				return 1, nil
+			}
 			return 0, err
 		}
 		_, err = j.run(ctx) // under emulation a missed target fails nothing

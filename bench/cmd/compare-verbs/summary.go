@@ -130,6 +130,9 @@ Result: %s.
 [Decision 8](../../decisions/0008-who-waits-does-the-proxys-work.md) explains what a transport in its own process costs,
 here and on processors that are not emulated. The raw output is in `+"`raw.jsonl`, and `machine.json`"+` has the facts about
 the machine and the run. This file is generated from both: `+"`go run ./bench/cmd/compare-verbs -summarize`"+`.
+
+In instructions a signal with its completion is compared with ib_atomic_lat by `+"`scripts/rdma-bench.sh --count`"+`, whose
+output does not depend on the machine. It is in `+"`counted.txt`"+`, if that was run.
 `, compare.Missed(missed))
 	return missed, nil
 }
