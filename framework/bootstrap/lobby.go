@@ -161,11 +161,11 @@ func (h *lobby) enter(v visit) {
 		}
 		return
 	}
-	if h.guests[v.rank] != nil && len(h.missing()) == 0 {
-		h.t.work.Go(func() { h.t.turnAway(v) }) // the job has its ranks and begins: a straggler does not end it
-		return
-	}
 	if h.guests[v.rank] != nil {
+		if len(h.missing()) == 0 { // the job has its ranks and begins: a straggler does not end it
+			h.t.work.Go(func() { h.t.turnAway(v) })
+			return
+		}
 		n := notice{culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in twice: two processes were started with the same rank", v.rank)}
 		h.fail(n)
 		h.write(&guest{conn: v.conn}, frameNotice, n.encode())

@@ -37,11 +37,13 @@ func (ch *PortChannel) makeHostEnd() (*portEnd, error) {
 // with ch.use.RUnlock.
 func (ch *PortChannel) enter(op string) error {
 	ch.use.RLock()
-	if !ch.closing.Load() && !ch.comm.over.Load() {
-		return nil
+	if ch.ended() {
+		return ch.turnAway(op)
 	}
-	return ch.turnAway(op)
+	return nil
 }
+
+func (ch *PortChannel) ended() bool { return ch.closing.Load() || ch.comm.over.Load() }
 
 // turnAway ends a method that has just begun.
 func (ch *PortChannel) turnAway(op string) error {
@@ -56,7 +58,7 @@ func (ch *PortChannel) turnAway(op string) error {
 // ch.use.RUnlock.
 func (ch *PortChannel) request(op string, kind, dst, src, bytes uint64) (*portEnd, error) {
 	ch.use.RLock() // as enter, whose call would cost as much
-	if ch.closing.Load() || ch.comm.over.Load() {
+	if ch.ended() {
 		return nil, ch.turnAway(op)
 	}
 	var err error

@@ -132,7 +132,7 @@ here and on processors that are not emulated. The raw output is in `+"`raw.jsonl
 the machine and the run. This file is generated from both: `+"`go run ./bench/cmd/compare-verbs -summarize`"+`.
 
 In instructions a signal with its completion is compared with ib_atomic_lat by `+"`scripts/rdma-bench.sh --count`"+`, whose
-output does not depend on the machine. It is in `+"`counted.txt`"+`, if that was run.
+output does not depend on what else the machine does. It is in `+"`counted.txt`"+`, if that was run.
 `, compare.Missed(missed))
 	return missed, nil
 }

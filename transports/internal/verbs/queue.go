@@ -25,13 +25,13 @@ type pair struct {
 	access     int
 	receives   int
 
-	memory unsafe.Pointer
-	taken  *C.int
-	raise  *C.mscclpp_verbs_ready_made // an atomic at raised, which asks for a completion
-	raised target
-	ops    []C.mscclpp_verbs_op // memory of C: Go's must not move while the library reads
-	sent   []C.struct_rv_wc
-	came   []C.struct_rv_wc
+	memory   unsafe.Pointer
+	taken    *C.int
+	ready    *C.mscclpp_verbs_ready_made // an atomic at readyFor, which asks for a completion
+	readyFor target
+	ops      []C.mscclpp_verbs_op // memory of C: Go's must not move while the library reads
+	sent     []C.struct_rv_wc
+	came     []C.struct_rv_wc
 }
 
 const batch = C.mscclpp_verbs_batch
@@ -74,8 +74,8 @@ func (d *adapter) newPair(c pairConfig) (*pair, error) {
 	p.ops = unsafe.Slice((*C.mscclpp_verbs_op)(p.memory), batch)
 	p.sent = unsafe.Slice((*C.struct_rv_wc)(unsafe.Add(p.memory, ops)), batch)
 	p.came = unsafe.Slice((*C.struct_rv_wc)(unsafe.Add(p.memory, ops+done)), batch)
-	p.raise = (*C.mscclpp_verbs_ready_made)(unsafe.Add(p.memory, ops+2*done))
-	p.raise.qp, p.raise.cq, p.raise.out = p.qp, p.send, &p.sent[0]
+	p.ready = (*C.mscclpp_verbs_ready_made)(unsafe.Add(p.memory, ops+2*done))
+	p.ready.qp, p.ready.cq, p.ready.out = p.qp, p.send, &p.sent[0]
 	p.taken = (*C.int)(unsafe.Add(p.memory, ops+2*done+raise))
 	return p, nil
 }
@@ -108,7 +108,7 @@ type path struct {
 
 // reset takes the pair out of a link; what was under way is dropped.
 func (p *pair) reset() error {
-	p.raised = target{}
+	p.readyFor = target{}
 	if e := C.mscclpp_verbs_reset(p.dev.lib.c, p.qp); e != 0 {
 		return fmt.Errorf("%w: device %s: reset of a queue pair: %w", framework.ErrUnavailable, p.dev.name, syscall.Errno(e))
 	}

@@ -58,12 +58,12 @@ func (f *flow) raise(to target, look bool) (n uint64, taken, done bool, err erro
 		f.mu.Unlock()
 		return 0, false, false, nil // who pushes is told, or waits
 	}
-	if f.pair.raised != to {
+	if f.pair.readyFor != to {
 		f.prepare(to)
 	}
 	n = f.posted + 1
 	f.dirty, f.marked = false, n
-	r := f.pair.raise
+	r := f.pair.ready
 	r.wr.wr_id, r.most = C.uint64_t(n), 0
 	if look {
 		r.most = batch
@@ -85,8 +85,8 @@ func (f *flow) prepare(to target) {
 	f.add(to, &r)
 	r.flags = flagSignaled
 	f.pair.stage(0, 0, &r)
-	C.mscclpp_verbs_prepare(f.pair.raise, &f.pair.ops[0])
-	f.pair.raised = to
+	C.mscclpp_verbs_prepare(f.pair.ready, &f.pair.ops[0])
+	f.pair.readyFor = to
 }
 
 // raised takes note of a signal that was posted, and of what came meanwhile, or of an error.
