@@ -106,7 +106,7 @@ type nearArgs struct {
 	Rank      uint32
 	Ranks     uint32
 	Check     uint32
-	Early     uint32
+	Release   uint32
 	Area      uint64
 	Half      uint64
 	Slot      uint64
@@ -193,7 +193,7 @@ type nearTransferArgs struct {
 	Rank      uint32
 	Ranks     uint32
 	Transfers uint32
-	Early     uint32
+	Release   uint32
 	Signature signature
 	Lines     linePipes
 	Scratch   [nearRanks]uintptr

@@ -78,7 +78,7 @@ type Comm struct {
 	trial      trial // of pull and stages
 	launch     gpu.Launch
 	blocks     uint32 // most of one launch
-	overlap    bool
+	residents  residents
 	order      order
 	notes      *notes // nil on the host
 	copier     *copier
@@ -170,7 +170,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		x.blocks = x.mostBlocks()
 		lanes = min(deviceLanes, x.blocks)
 		x.launch = gpu.Launch{Grid: lanes, Block: deviceThreads}
-		x.overlap = x.opts.Sharing <= 1
+		x.residents.most = x.mostResidents()
 		x.offerCopies(found.steps)
 	}
 	if x.opts.NoLines {
@@ -214,12 +214,25 @@ func (c *Comm) watched() bool {
 func (c *Comm) mostBlocks() uint32 {
 	most := uint32(maxLanes)
 	if n := c.comm.Device().Info().SMs; n > 0 {
-		most = min(most, uint32(max(1, n/max(1, c.opts.Sharing))))
+		share := uint32(max(1, n/max(1, c.opts.Sharing)))
+		most = min(most, share-spare(share))
 	}
 	if c.opts.MaxBlocks > 0 {
 		most = min(most, uint32(c.opts.MaxBlocks))
 	}
 	return most
+}
+
+// mostResidents is how many blocks of launches may be waiting: those of two launches, if there is as much
+// room, and none where ranks share the device.
+func (c *Comm) mostResidents() uint32 {
+	if c.opts.Sharing > 1 {
+		return 0
+	}
+	if n := uint32(c.comm.Device().Info().SMs); n > 0 {
+		return min(2*c.blocks, n-spare(n))
+	}
+	return 2 * c.blocks
 }
 
 // withdrawLines takes the algorithms out that send lines.

@@ -198,12 +198,23 @@ func (k *copier) openSide() (err error) {
 	}
 	for _, s := range []*gpu.Stream{&k.side, &k.telling} {
 		if *s == 0 {
-			if *s, err = k.engine.NewStream(); err != nil {
+			if *s, err = k.newStream(); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// newStream makes a stream of the greatest priority: what the caller computes beside the copies would
+// keep kernels of a stream like its own waiting between any two of them.
+func (k *copier) newStream() (gpu.Stream, error) {
+	p, ok := k.engine.(gpu.Prioritizer)
+	if !ok {
+		return k.engine.NewStream()
+	}
+	_, greatest := p.Priorities()
+	return p.NewPriorityStream(greatest)
 }
 
 func (k *copier) marks() []*gpu.Mark {

@@ -130,6 +130,11 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 		case fetch:
 			a.Chunk = min(c.geometry.beltChunk(r.Bytes, a.Lanes, 1), mostFetched)
 		}
+		when := releaseMet
+		if j.collective == Barrier {
+			when = releaseAtOnce
+		}
+		c.residents.enterAs(&l, when)
 		err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 		a.Lanes = c.geometry.Lanes
 	}

@@ -28,7 +28,7 @@ func TestLayoutsAgree(t *testing.T) {
 			"StageSlots": "stage_slots", "PipeSlots": "pipe_slots", "Signature": "signature", "Scratch": "scratch"}},
 		{"Args", kernelArgs{}, map[string]string{"Input": "input", "Output": "output", "Count": "count", "Chunk": "chunk", "Type": "type", "Op": "op", "Root": "root",
 			"Element": "element", "Scale": "scale", "InputOffset": "input_offset", "OutputOffset": "output_offset", "Memory": "memory", "Window": "window", "Inputs": "inputs", "Outputs": "outputs", "Processes": "processes"}},
-		{"NearArgs", nearArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Early": "early",
+		{"NearArgs", nearArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Release": "release",
 			"Area": "area", "Half": "half", "Slot": "slot", "Input": "input", "Output": "output", "Count": "count", "Op": "op", "Element": "element", "Scale": "scale",
 			"Signature": "signature", "Scratch": "scratch"}},
 		{"StepArgs", stepArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Tell": "tell", "Wait": "wait",
@@ -38,7 +38,7 @@ func TestLayoutsAgree(t *testing.T) {
 		{"TransferArgs", transferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "LongBytes": "long_bytes", "Beside": "beside", "BesideSlots": "beside_slots", "List": "list", "Theirs": "theirs"}},
 		{"LinePipes", linePipes{}, map[string]string{"Offset": "offset", "Lanes": "lanes", "Active": "active", "Slots": "slots", "Groups": "groups"}},
 		{"NearTransferArgs", nearTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
-			"Transfers": "transfers", "Early": "early", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},
+			"Transfers": "transfers", "Release": "release", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},
 	}
 	twins = append(twins, []twin{
 		{"ExchangeNote", exchangeNote{}, map[string]string{"Begun": "begun", "Ended": "ended", "Found": "found", "Host": "host", "Theirs": "theirs", "Ours": "ours"}},

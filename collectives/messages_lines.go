@@ -130,20 +130,18 @@ func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
 		alg = c.few
 	}
 	l := c.launch
-	l.Stream, l.Grid, l.Block, l.Overlap = g.stream, min(grid, c.blocks), min(block, c.mostThreads(alg)), c.overlap
+	l.Stream, l.Grid, l.Block, l.Overlap = g.stream, min(grid, c.blocks), min(block, c.mostThreads(alg)), c.residents.most > 0
 	k, err := c.messageKernel(alg, g.stream)
 	if err != nil {
 		return err
 	}
 	if !few {
+		c.residents.enterAs(&l, releaseMet)
 		return c.launchGroup(k, l, g)
 	}
 	a := &c.fewArgs
 	a.Lines.Active = active
-	a.Transfers, a.Early = uint32(copy(a.List[:], g.list)), 0
-	if l.Grid*l.Block <= earlyThreads {
-		a.Early = 1
-	}
+	a.Transfers, a.Release = uint32(copy(a.List[:], g.list)), uint32(c.residents.enter(&l))
 	a.Signature.Collective = uint32(g.kind)
 	return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }

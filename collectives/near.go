@@ -108,30 +108,31 @@ func (c *Comm) fillNear() {
 
 // launchNear launches a kernel with short arguments, which those of the call are in c.args.
 func (c *Comm) launchNear(kernel gpu.Kernel, p protocol, l gpu.Launch) error {
-	a := c.nearArgsFor(p, l.Grid*l.Block <= earlyThreads)
+	a := c.nearArgsFor(p)
 	part := launchPart / uint64(a.Element)
 	for p.pieces && a.Count > part {
 		rest := a.Count - part
 		a.Count = part
-		if err := kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
+		if err := c.launchPart(kernel, a, l); err != nil {
 			return err
 		}
 		a.Input, a.Output, a.Count = a.Input+launchPart, a.Output+launchPart, rest
 	}
+	return c.launchPart(kernel, a, l)
+}
+
+func (c *Comm) launchPart(kernel gpu.Kernel, a *nearArgs, l gpu.Launch) error {
+	a.Release = uint32(c.residents.enter(&l))
 	return kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
 // nearArgsFor fills the arguments of one call from those of other kernels.
-func (c *Comm) nearArgsFor(p protocol, early bool) *nearArgs {
+func (c *Comm) nearArgsFor(p protocol) *nearArgs {
 	a := &c.near[0]
 	if p.lines {
 		a = &c.near[1]
 	}
 	k := &c.args
 	a.Input, a.Output, a.Count, a.Op, a.Element, a.Scale, a.Signature = k.Input, k.Output, k.Count, k.Op, k.Element, k.Scale, k.Signature
-	a.Early = 0
-	if early {
-		a.Early = 1
-	}
 	return a
 }

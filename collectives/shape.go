@@ -10,8 +10,7 @@ const (
 	deviceLanes   = 32 // with stages and pipes
 	deviceThreads = 512
 
-	// Launches of at most this many threads let the next kernel begin at once. It waits
-	// on the device then, where larger ones would take room from everybody else.
+	// Launches of at most this many threads may let the next kernel begin at once.
 	earlyThreads = 16 << 10
 
 	// Messages in pieces: the more loads and stores are under way, the better.
@@ -48,7 +47,7 @@ func (c *Comm) shape(a *algorithm, r *Request, row *Row) (l gpu.Launch) {
 	if a.isNear && a.near.pieces {
 		l.Block = min(l.Block, deviceThreads)
 	}
-	l.Overlap = c.overlap && (a.isNear || a.wide() || a.kernel.Collective == "barrier")
+	l.Overlap = c.residents.most > 0 && (a.isNear || a.wide() || a.kernel.Collective == "barrier")
 	return l
 }
 
@@ -87,11 +86,12 @@ type shapeStep struct{ units, blocks, threads uint64 }
 
 var (
 	wordSteps = []shapeStep{
-		{128, 1, 128}, {512, 4, 128}, {4096, 64, 64}, {8192, 64, 128}, {32768, 128, 256}, {math.MaxUint64, 128, 512},
+		{128, 1, 128}, {512, 4, 128}, {4096, 64, 64}, {8192, 64, 128}, {16384, 64, 256}, {math.MaxUint64, 64, 512},
 	}
-	// Of lines, more than 72 blocks send no faster.
+	// Of lines, more than 72 blocks send no faster. Up to 64, two launches leave room to others
+	// while the first has only sent, see residents.
 	lineSteps = []shapeStep{
-		{64, 1, 64}, {320, 5, 64}, {5120, 40, 128}, {18432, 72, 256}, {math.MaxUint64, 72, 512},
+		{64, 1, 64}, {320, 5, 64}, {5120, 40, 128}, {16384, 64, 256}, {20480, 64, 320}, {math.MaxUint64, 72, 512},
 	}
 )
 

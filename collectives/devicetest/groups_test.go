@@ -48,10 +48,10 @@ func (m *member) check(dev piece, x trial, i int) error {
 	return nil
 }
 
-// half is the rank's part in one half of the job, with collectives and a stream.
-func half(ctx context.Context, r *rank, o collectives.Options, bytes uint64) (m *member, err error) {
+// part is the rank's place in a part of the job, with collectives and a stream.
+func part(ctx context.Context, r *rank, color int, o collectives.Options, bytes uint64) (m *member, err error) {
 	m = &member{}
-	if m.world, err = r.world.Split(ctx, r.Rank()/2, r.Rank()); err != nil {
+	if m.world, err = r.world.Split(ctx, color, r.Rank()); err != nil {
 		return m, err
 	}
 	if m.stream, err = r.dev.NewStream(); err != nil {
@@ -95,13 +95,13 @@ func TestWorldAndHalves(t *testing.T) {
 			return err
 		}
 		world := &member{r.Comm, r.world, r.stream, shared.Addr()}
-		part, err := half(ctx, r, o, 2*calls*slot)
-		defer func() { err = errors.Join(err, part.close(ctx, r)) }()
+		half, err := part(ctx, r, r.Rank()/2, o, 2*calls*slot)
+		defer func() { err = errors.Join(err, half.close(ctx, r)) }()
 		if err != nil {
 			return err
 		}
-		if part.Size() != 2 || part.Rank() != r.Rank()%2 {
-			return fmt.Errorf("rank %d of %d in its half: expected rank %d of 2", part.Rank(), part.Size(), r.Rank()%2)
+		if half.Size() != 2 || half.Rank() != r.Rank()%2 {
+			return fmt.Errorf("rank %d of %d in its half: expected rank %d of 2", half.Rank(), half.Size(), r.Rank()%2)
 		}
 		dev := piece{dev: r.dev}
 		algorithms := []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", ""}
@@ -110,7 +110,7 @@ func TestWorldAndHalves(t *testing.T) {
 		}
 		// Loading a kernel may wait for all that runs on the device, so each communicator
 		// has loaded its own before two are under way.
-		for _, m := range []*member{world, part} {
+		for _, m := range []*member{world, half} {
 			for i := range 2 * len(algorithms) {
 				if err := m.sum(dev, call(i), i); err != nil {
 					return err
@@ -121,11 +121,11 @@ func TestWorldAndHalves(t *testing.T) {
 			}
 		}
 		for i := range calls {
-			if err := errors.Join(world.sum(dev, call(i), i), part.sum(dev, call(i), i)); err != nil {
+			if err := errors.Join(world.sum(dev, call(i), i), half.sum(dev, call(i), i)); err != nil {
 				return fmt.Errorf("call %d: %w", i, err)
 			}
 		}
-		for _, m := range []*member{part, world} {
+		for _, m := range []*member{half, world} {
 			if err := errors.Join(m.world.Settle(ctx, m.stream), m.world.Check()); err != nil {
 				return err
 			}
@@ -150,30 +150,30 @@ func TestHalfThatIsClosed(t *testing.T) {
 			return err
 		}
 		world := &member{r.Comm, r.world, r.stream, shared.Addr()}
-		part, err := half(ctx, r, o, 2*calls*slot)
+		half, err := part(ctx, r, r.Rank()/2, o, 2*calls*slot)
 		dev, x := piece{dev: r.dev}, trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32, Op: device.Sum}
 		call := func(m *member, i int) error {
 			return errors.Join(m.sum(dev, x, i), m.world.Settle(ctx, m.stream), m.world.Check(), m.check(dev, x, i))
 		}
 		if err == nil {
-			err = errors.Join(call(part, 0), call(world, 0))
+			err = errors.Join(call(half, 0), call(world, 0))
 		}
 		if err != nil {
-			return errors.Join(err, part.close(ctx, r))
+			return errors.Join(err, half.close(ctx, r))
 		}
 		first := r.Rank() < 2
 		if first {
-			err = part.close(ctx, r)
+			err = half.close(ctx, r)
 		}
 		if err := errors.Join(err, r.world.Barrier(ctx)); err != nil { // one half is closed now
 			return err
 		}
 		if !first {
-			err = call(part, 1)
+			err = call(half, 1)
 		}
 		err = errors.Join(err, call(world, 1))
 		if !first {
-			err = errors.Join(err, part.close(ctx, r))
+			err = errors.Join(err, half.close(ctx, r))
 		}
 		return errors.Join(err, call(world, 2), r.world.Barrier(ctx))
 	})
@@ -189,26 +189,105 @@ func TestHalfThatFails(t *testing.T) {
 			return err
 		}
 		world := &member{r.Comm, r.world, r.stream, shared.Addr()}
-		part, err := half(ctx, r, o, 2*slot)
-		defer func() { err = errors.Join(err, part.close(ctx, r)) }()
+		half, err := part(ctx, r, r.Rank()/2, o, 2*slot)
+		defer func() { err = errors.Join(err, half.close(ctx, r)) }()
 		if err := errors.Join(err, r.world.Barrier(ctx)); err != nil { // all have their half
 			return err
 		}
 		dev, x := piece{dev: r.dev}, trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32, Op: device.Sum}
 		cause := errors.New("this half has seen enough")
 		if r.Rank() == 0 {
-			part.world.Abort(cause)
+			half.world.Abort(cause)
 		}
 		if r.Rank() < 2 {
-			if err := until(ctx, 5*time.Second, "the end of the half", func() bool { return part.world.Err() != nil }); err != nil {
+			if err := until(ctx, 5*time.Second, "the end of the half", func() bool { return half.world.Err() != nil }); err != nil {
 				return err
 			}
-			if err := wants(part.world.Err(), nil, cause.Error()); err != nil {
+			if err := wants(half.world.Err(), nil, cause.Error()); err != nil {
 				return err
 			}
-		} else if err := errors.Join(part.sum(dev, x, 0), part.world.Settle(ctx, part.stream), part.world.Check(), part.check(dev, x, 0)); err != nil {
+		} else if err := errors.Join(half.sum(dev, x, 0), half.world.Settle(ctx, half.stream), half.world.Check(), half.check(dev, x, 0)); err != nil {
 			return fmt.Errorf("the other half: %w", err)
 		}
 		return errors.Join(world.sum(dev, x, 0), r.settle(ctx), world.check(dev, x, 0), r.world.Barrier(ctx))
 	})
+}
+
+// Two communicators of the same ranks, whose calls one rank enqueues in the opposite order: all
+// of the first and then all of the second, while its peer begins with the second. What waits
+// behind a call of the one must leave room on the device for the other.
+func TestCallsOfTwoCommunicatorsInOppositeOrders(t *testing.T) {
+	type sum struct {
+		algorithm string
+		bytes     int
+	}
+	for _, x := range []struct {
+		name  string
+		calls int // of one communicator: no more than a stream's queue takes
+		sums  []sum
+	}{
+		{"words", 400, []sum{{"oneshot_ll8", 1 << 10}, {"oneshot_ll8", 32 << 10}, {"oneshot_ll8", 256 << 10}}},
+		{"lines", 400, []sum{{"oneshot_ll128", 128 << 10}}},
+		{"large lines", 400, []sum{{"oneshot_ll128", 512 << 10}, {"twoshot_ll128", 1 << 20}, {"twoshot_ll128", 2 << 20}}},
+		{"direct", 400, []sum{{"zerocopy", 4 << 20}}},
+		{"pieces", 400, []sum{{"stream_ll128", 1 << 20}}},
+		{"copies", 40, []sum{{"copy", 2 << 20}}},
+		{"all of these", 400, []sum{
+			{"oneshot_ll8", 16 << 10}, {"oneshot_ll128", 128 << 10}, {"oneshot_ll8", 4 << 10}, {"twoshot_ll128", 1 << 20},
+			{"zerocopy", 4 << 20}, {"stream_ll128", 1 << 20}, {"twoshot_ll128", 2 << 20}, {"oneshot_ll8", 32 << 10},
+		}},
+	} {
+		calls, sums := x.calls, x.sums
+		if imageFolder != "" {
+			calls = 8
+		}
+		t.Run(x.name, func(t *testing.T) {
+			o := collectives.Options{Scratch: 64 << 20, CopyScratch: 2 << 20}
+			job(t, 2, o, func(ctx context.Context, r *rank) (err error) {
+				const most = 4 << 20
+				shared, err := r.memory(ctx, 2*most)
+				if err != nil {
+					return err
+				}
+				second, err := part(ctx, r, 0, o, 2*most)
+				defer func() { err = errors.Join(err, second.close(ctx, r)) }()
+				if err != nil {
+					return err
+				}
+				both := []*member{{r.Comm, r.world, r.stream, shared.Addr()}, second}
+				call := func(m *member, x sum) error {
+					return m.AllReduce(pointer(m.base), pointer(m.base+most), x.bytes/4, device.Float32, device.Sum,
+						&collectives.CallOptions{Stream: m.stream, Algorithm: x.algorithm})
+				}
+				for _, m := range both { // loads the kernels
+					for _, x := range sums {
+						if err := errors.Join(call(m, x), m.world.Settle(ctx, m.stream)); err != nil {
+							return err
+						}
+					}
+				}
+				if err := r.world.Barrier(ctx); err != nil {
+					return err
+				}
+				limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+				defer cancel()
+				for i := range both {
+					m := both[(i+r.Rank())%2]
+					for n := range calls {
+						if err := call(m, sums[n%len(sums)]); err != nil {
+							return err
+						}
+					}
+				}
+				for _, m := range both {
+					if err := errors.Join(m.world.Settle(limited, m.stream), m.world.Check()); err != nil {
+						second.world.Abort(err) // or the end of either waits for the other
+						r.world.Abort(err)
+						return err
+					}
+				}
+				return r.world.Barrier(ctx)
+			})
+		})
+	}
 }

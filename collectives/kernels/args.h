@@ -174,6 +174,14 @@ struct Args {
 };
 static_assert(sizeof(Args) == sizeof(Common) + 80 + 64 + 24 * kMaxRanks, "layout");
 
+// Release is when a kernel lets the next one on its stream begin. Blocks of that one stand on the
+// device and wait until this one has ended.
+enum Release : uint32_t {
+  kReleaseSent = 0,    // when all blocks have sent
+  kReleaseAtOnce = 1,  // when all have begun
+  kReleaseMet = 2,     // when the first block has heard from all peers as well, or has ended
+};
+
 // The argument of packet kernels for few ranks: a short one, because a launch takes
 // longer the more bytes it carries, and with what would be divisions done by the host.
 struct NearArgs {
@@ -183,7 +191,7 @@ struct NearArgs {
   uint32_t rank;
   uint32_t ranks;
   uint32_t check;
-  uint32_t early;       // not 0: let the next kernel begin at once; else when all was sent
+  uint32_t release;     // a Release
   uint64_t area;        // offset in scratch of the packets, or lines, of either half
   uint64_t half;        // and its size in bytes
   uint64_t slot;        // bytes of it for one peer, a multiple of 256
@@ -272,7 +280,7 @@ struct NearTransferArgs {
   uint32_t rank;
   uint32_t ranks;
   uint32_t transfers;
-  uint32_t early;      // not 0: let the next kernel begin at once
+  uint32_t release;    // kReleaseAtOnce, or else at its end
   Signature signature;
   LinePipes lines;
   uint64_t scratch[kNearRanks];

@@ -151,6 +151,7 @@ class Sync {
       const WaitSite site{kernel_of(c_.signature), kWordSync, peer, count_};
       uint64_t theirs = 0;
       ok = wait_brief(c_.control, site, [&]() MSCCLPP_LAMBDA { return pollPacket(p, flag, theirs); });
+      (void)load_acquire(reinterpret_cast<const uint64_t*>(p));  // data is read behind it, which polls do not order
       Mailbox* m = mailbox(c_, c_.rank, peer, lane_);
       (k == 0 ? m->input : k == 1 ? m->output : m->memory) = theirs;
     }

@@ -51,6 +51,7 @@ MSCCLPP_OUTLINED_LARGE void store_some(char* p, uint64_t v, uint64_t left, bool 
 template <uint32_t kWords>
 struct WordCarrier {
   static constexpr Area kArea = kPacketArea;
+  static constexpr bool kMeets = false;          // whether launches are told kReleaseMet
   static constexpr uint32_t kGroup = 1;       // units that arrive together
   static constexpr uint32_t kWire = 8 * kWords;  // bytes of a unit in a slot
   struct Data { uint32_t w[kWords]; };
@@ -110,6 +111,7 @@ struct WordCarrier {
 // LineCarrier sends lines.
 struct LineCarrier {
   static constexpr Area kArea = kLineArea;
+  static constexpr bool kMeets = true;
   static constexpr uint32_t kGroup = kLineUnits;
   static constexpr uint32_t kWire = kLineUnitBytes;
   struct Data { uint32_t w[4]; };
@@ -257,8 +259,13 @@ class Near {
   // sent says that this thread has sent all that it sends. What the launch is can be
   // told now: nobody waits for it.
   MSCCLPP_DEVICE void sent() const {
-    if (!a.early) release_next();
+    if (a.release == kReleaseSent || (C::kMeets && a.release == kReleaseMet && block_id() != 0)) release_next();
     if (a.check == kCheckPublish && global_thread() == 0) publish(a);
+  }
+
+  // met says that this thread has heard from all peers.
+  MSCCLPP_DEVICE void met() const {
+    if (C::kMeets && a.release == kReleaseMet && global_thread() == 0) release_next();
   }
 
   // Where packets from `from` lie in the memory of `to`.
@@ -334,6 +341,7 @@ class Near {
     for (uint32_t u = global_thread(); u < C::rounded(C::kGroup); u += global_threads()) {
       const bool active = u < C::kGroup;
       if (!each(u, Data{}, [&](uint32_t) MSCCLPP_LAMBDA { return active; }, [](uint32_t, const Data&) MSCCLPP_LAMBDA {})) return;
+      met();
     }
   }
 
@@ -352,7 +360,7 @@ template <class C>
 MSCCLPP_DEVICE bool begin(const NearArgs& a, uint64_t epochs, uint64_t& epoch) {
   const bool compare = a.check == kCheckCompare;
   if (!compare) epoch = take_epochs(a.state, C::kArea, epochs) + 1;
-  if (a.early && !compare) release_next();
+  if (a.release == kReleaseAtOnce && !compare) release_next();
   await_previous();
   if (!compare) return true;
   if (!agree(a)) return false;

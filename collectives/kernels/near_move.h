@@ -33,6 +33,7 @@ MSCCLPP_DEVICE void near_allgather(const NearArgs& a, uint64_t epoch) {
     if (!near.each(u, Data{}, [&](uint32_t) MSCCLPP_LAMBDA { return active; }, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
           if (r != a.rank && active) C::save(out + r * bytes, u, bytes, whole_out, d);
         })) return;
+    near.met();
   }
 }
 
@@ -60,10 +61,12 @@ MSCCLPP_DEVICE void near_alltoall(const NearArgs& a, uint64_t epoch) {
     if (!near.each(u, Data{}, [&](uint32_t) MSCCLPP_LAMBDA { return active; }, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
           if (r != a.rank && active) C::save(out + r * bytes, u, bytes, whole_out, d);
         })) return;
+    near.met();
   }
 }
 
-// The root sends to all; the others have to hear from each other as well.
+// The root sends to all; the others have to hear from each other as well. Where that releases the next
+// kernel they do so first; else last, when nothing is left to wait for.
 template <class C, uint32_t N>
 MSCCLPP_DEVICE void near_broadcast(const NearArgs& a, uint64_t epoch) {
   using Data = typename C::Data;
@@ -85,6 +88,7 @@ MSCCLPP_DEVICE void near_broadcast(const NearArgs& a, uint64_t epoch) {
     near.greet([](uint32_t) MSCCLPP_LAMBDA { return true; });
   }
   near.sent();
+  if (C::kMeets) near.hear();
   if (a.rank != root) {
     MSCCLPP_ROLLED
     for (uint32_t u = global_thread(); u < C::rounded(units); u += step) {
@@ -94,7 +98,7 @@ MSCCLPP_DEVICE void near_broadcast(const NearArgs& a, uint64_t epoch) {
           })) return;
     }
   }
-  near.hear();
+  if (!C::kMeets) near.hear();
 }
 
 #define MSCCLPP_NEAR_MOVE(function, Carrier, a)        \

@@ -66,6 +66,7 @@ MSCCLPP_DEVICE void near_allreduce(const NearArgs& a, uint64_t epoch) {
     Sum<T, Op, Data> sum;
     if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    near.met();
     if (active) C::save(out, u, bytes, whole_out, sum.result(s));
   }
 }
@@ -103,6 +104,7 @@ MSCCLPP_DEVICE void near_allreduce_twoshot(const NearArgs& a, uint64_t epoch) {
     Sum<T, Op, Data> sum;
     if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    near.met();
     if (!active) continue;
     const Data result = sum.result(s);
     near.send_all(per + u, result);
@@ -144,6 +146,7 @@ MSCCLPP_DEVICE void near_reducescatter(const NearArgs& a, uint64_t epoch) {
     Sum<T, Op, Data> sum;
     if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    near.met();
     if (active) C::save(out, u, bytes, whole_out, sum.result(s));
   }
 }
@@ -174,6 +177,7 @@ MSCCLPP_DEVICE void near_reduce(const NearArgs& a, uint64_t epoch) {
       Sum<T, Op, Data> sum;
       if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
                      [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+      near.met();
       if (active) C::save(out, u, bytes, whole_out, sum.result(s));
     }
   } else {
@@ -215,6 +219,7 @@ MSCCLPP_DEVICE void near_reduce_twoshot(const NearArgs& a, uint64_t epoch) {
     Sum<T, Op, Data> sum;
     if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return waits; },
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    near.met();
     if (!active) continue;
     if (a.rank == root) {
       C::save(out, here + u, bytes, whole_out, sum.result(s));

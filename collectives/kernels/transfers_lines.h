@@ -503,7 +503,7 @@ MSCCLPP_DEVICE void transfers_lines(const TransferArgs& a) {
 }
 
 MSCCLPP_DEVICE void transfers_lines_near(const NearTransferArgs& a) {
-  if (a.early) release_next();
+  if (a.release == kReleaseAtOnce) release_next();
   await_previous();
   transfers_by_lines<NearTransferArgs, kNearRanks>(a);
 }

@@ -187,6 +187,19 @@ type Marker interface {
 	NewMark() (Mark, error)
 }
 
+// Prioritizer is an optional interface of an Engine whose streams have priorities: the
+// device prefers kernels of streams with a smaller number.
+//
+// Implemented by the devices of gpu/cuda. Called by package collectives.
+type Prioritizer interface {
+	// Priorities returns the range of numbers: greatest is the smaller one.
+	Priorities() (least, greatest int)
+
+	// NewPriorityStream is NewStream with a priority. Numbers out of range count as the
+	// nearest.
+	NewPriorityStream(priority int) (Stream, error)
+}
+
 // Mark is a point in a stream. While a stream is captured, its marks let other streams
 // join the capture.
 type Mark interface {

@@ -107,7 +107,7 @@ struct World {
     NearTransferArgs a;
     memset(static_cast<void*>(&a), 0, sizeof(a));
     describe(a, rank);
-    a.early = rank % 2;
+    a.release = rank % 2;
     a.lines = lines();
     return a;
   }

@@ -55,7 +55,7 @@ void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Che
       a.rank = r;
       a.ranks = ranks;
       a.check = check;
-      a.early = k % 2;
+      a.release = k % 3;
       a.area = area;
       a.half = half;
       a.slot = kSlot;

@@ -180,7 +180,8 @@ func (d *Device) begin(op string) error {
 }
 
 var (
-	_ gpu.Device  = (*Device)(nil)
-	_ gpu.Engine  = (*Device)(nil)
-	_ gpu.Flusher = (*Device)(nil)
+	_ gpu.Device      = (*Device)(nil)
+	_ gpu.Engine      = (*Device)(nil)
+	_ gpu.Prioritizer = (*Device)(nil)
+	_ gpu.Flusher     = (*Device)(nil)
 )
