@@ -122,8 +122,8 @@ func Machines() []Machine {
 	h200 := Machine{
 		Name: "h200",
 		NICs: 8, NICBandwidth: 49.7, NetworkLatency: 2, TriggerLatency: 3.3, MessageOverhead: 0.3,
-		LinkBandwidth: 349, LinkLatency: 0.71, LinkOverhead: 0, CopyBandwidth: 393, CopyOverhead: 28,
-		PacketFactor: 2, NetworkPacketFactor: 1, ReduceBandwidth: 4160, Launch: 0.968,
+		LinkBandwidth: 349, LinkLatency: 0.71, LinkOverhead: 0, CopyBandwidth: 393, CopyOverhead: 29,
+		PacketFactor: 2, NetworkPacketFactor: 1, ReduceBandwidth: 4160, Launch: 0.93,
 	}
 	h100 := h200
 	h100.Name, h100.ReduceBandwidth = "h100", 2900

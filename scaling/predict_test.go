@@ -356,13 +356,13 @@ func TestPublished(t *testing.T) {
 		case m.Source == upstream:
 			return class{"two hosts, gigabytes", 0.83, 1, 1.10}
 		case m.Source == peer && m.Bytes < 1<<20:
-			return class{"eight GPUs, kilobytes", 0.50, 1, 1.85}
+			return class{"eight GPUs, kilobytes", 0.49, 1, 1.85}
 		case m.Source == peer:
 			return class{"eight GPUs, megabytes", 0.91, 1, 1.08}
 		case m.Source == ours:
-			return class{"two GPUs", 0.83, 1.05, 1.05}
+			return class{"two GPUs", 0.82, 1.06, 1.05}
 		case m.Source == older && m.Bytes < 16<<20:
-			return class{"four GPUs, up to a megabyte", 0.59, 1, 1.55}
+			return class{"four GPUs, up to a megabyte", 0.58, 1, 1.55}
 		case m.Source == older:
 			return class{"four GPUs, more", 0.87, 1, 1.06}
 		}
