@@ -224,15 +224,19 @@ func (c *Comm) mostBlocks() uint32 {
 }
 
 // mostResidents is how many blocks of launches may be waiting: those of two launches, if there is as much
-// room, and none where ranks share the device.
+// room, and none where ranks share the device. Who caps launches at more than half of the device wants the
+// rest of it.
 func (c *Comm) mostResidents() uint32 {
-	if c.opts.Sharing > 1 {
+	n, capped := uint32(c.comm.Device().Info().SMs), uint32(c.opts.MaxBlocks)
+	switch {
+	case c.opts.Sharing > 1:
 		return 0
+	case n == 0:
+		return 2 * c.blocks
+	case capped > n/2:
+		return min(capped, n-spare(n))
 	}
-	if n := uint32(c.comm.Device().Info().SMs); n > 0 {
-		return min(2*c.blocks, n-spare(n))
-	}
-	return 2 * c.blocks
+	return min(2*c.blocks, n-spare(n))
 }
 
 // withdrawLines takes the algorithms out that send lines.

@@ -71,6 +71,7 @@
 // Calls on one Comm are serialized: one on another stream than the last begins when the
 // last has ended. A stream that is no longer there at that time has to have ended before.
 // Different Comms are independent. Two of them may have calls in another order on one rank
-// than on the next: neither fills a GPU with calls that wait. For three and more
-// Options.MaxBlocks has to be smaller: see docs/memory-model.md, "Overlapping launches".
+// than on the next: neither fills a GPU with calls that wait, if ranks do not share GPUs. For
+// three and more Options.MaxBlocks has to be smaller, and there are exceptions: see
+// docs/memory-model.md, "Overlapping launches".
 package collectives

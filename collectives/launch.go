@@ -134,8 +134,10 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 		if j.collective == Barrier {
 			when = releaseAtOnce
 		}
-		c.residents.enterAs(&l, when)
-		err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+		next := c.residents.enterAs(&l, when)
+		if err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err == nil {
+			c.residents = next
+		}
 		a.Lanes = c.geometry.Lanes
 	}
 	if marks {

@@ -136,14 +136,23 @@ func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
 		return err
 	}
 	if !few {
-		c.residents.enterAs(&l, releaseMet)
-		return c.launchGroup(k, l, g)
+		next := c.residents.enterAs(&l, releaseMet)
+		if err := c.launchGroup(k, l, g); err != nil {
+			return err
+		}
+		c.residents = next
+		return nil
 	}
 	a := &c.fewArgs
 	a.Lines.Active = active
-	a.Transfers, a.Release = uint32(copy(a.List[:], g.list)), uint32(c.residents.enter(&l))
+	next, when := c.residents.enter(&l)
+	a.Transfers, a.Release = uint32(copy(a.List[:], g.list)), uint32(when)
 	a.Signature.Collective = uint32(g.kind)
-	return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	if err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
+		return err
+	}
+	c.residents = next
+	return nil
 }
 
 // messageKernel is the kernel of an algorithm of messages, which has no types.

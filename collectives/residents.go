@@ -7,18 +7,26 @@ import "github.com/mscclpp-go/mscclpp/framework/gpu"
 // and wait for it, while it may wait for a peer. If they filled the device, no call of another
 // communicator could begin; and where the peer has begun with that one, both would wait for ever.
 // So some multiprocessors stay free. A few are enough: a block waits for its like on the other ranks
-// alone, and all devices begin with the first blocks of a launch.
+// alone, of messages also for the one beside it, and devices begin with the first blocks of a launch.
 //
 // Blocks are counted as if each had a multiprocessor for itself. Those of large kernels have; and
 // small ones, of which a multiprocessor has room for several, must not stand on all of them when a
 // large one of somebody else is to begin.
+//
+// Captured calls are counted as if they were enqueued. So the count is right within a capture, but may
+// be too low for the one call that follows it.
 type residents struct {
 	most    uint32 // 0: nothing overlaps
 	waiting uint32 // when the next launch begins
 }
 
 // spare is how many multiprocessors of so many are left to others: 4 of an H200's 132.
-func spare(multiprocessors uint32) uint32 { return multiprocessors / 32 }
+func spare(multiprocessors uint32) uint32 {
+	return min(multiprocessors/4, max(2, multiprocessors/32))
+}
+
+// leastCounted bounds the launches as well: a device has at most 128, however small.
+const leastCounted = 2
 
 // release is when a kernel lets the next one begin: the twin of Release in kernels/args.h.
 type release uint32
@@ -29,35 +37,44 @@ const (
 	releaseMet                   // its peers, so that it ends whoever else is on the device; or at its end
 )
 
-// enter makes room for a launch: it begins when all before it have ended unless there is room for all
-// that may be waiting. It chooses when a kernel lets the next one begin that can be told.
-func (r *residents) enter(l *gpu.Launch) release {
+// enter makes room for a launch of a kernel that can be told when to let the next one begin, and says when
+// that is. Unless there is room for all that may be waiting, the launch begins when all before it have
+// ended. What is returned replaces r once the launch is enqueued.
+func (r residents) enter(l *gpu.Launch) (residents, release) {
 	r.squeeze(l)
+	when := releaseMet
 	switch {
-	case l.Grid*l.Block <= earlyThreads && r.waiting+l.Grid <= r.most/2:
-		r.waiting += l.Grid
-		return releaseAtOnce
+	case l.Grid*l.Block <= earlyThreads && r.waiting+counted(l) <= r.most/2:
+		when = releaseAtOnce
 	case l.Grid <= r.most/2:
-		r.waiting = l.Grid
-		return releaseSent
+		when = releaseSent
 	}
-	r.waiting = 0
-	return releaseMet
+	return r.behind(l, when), when
 }
 
 // enterAs does so for a kernel that cannot be told.
-func (r *residents) enterAs(l *gpu.Launch, when release) {
+func (r residents) enterAs(l *gpu.Launch, when release) residents {
 	r.squeeze(l)
-	switch when {
-	case releaseAtOnce:
-		r.waiting += l.Grid
-	case releaseMet:
-		r.waiting = 0
+	return r.behind(l, when)
+}
+
+func counted(l *gpu.Launch) uint32 { return max(l.Grid, leastCounted) }
+
+func (r *residents) squeeze(l *gpu.Launch) {
+	if r.waiting+counted(l) > r.most {
+		l.Overlap, r.waiting = false, 0
 	}
 }
 
-func (r *residents) squeeze(l *gpu.Launch) {
-	if r.waiting+l.Grid > r.most {
-		l.Overlap, r.waiting = false, 0
+// behind is what may be waiting when the launch after l begins.
+func (r residents) behind(l *gpu.Launch, when release) residents {
+	switch when {
+	case releaseAtOnce:
+		r.waiting += counted(l)
+	case releaseSent:
+		r.waiting = counted(l)
+	case releaseMet:
+		r.waiting = 0
 	}
+	return r
 }

@@ -1,43 +1,53 @@
 package collectives
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/gpu"
 )
 
-// Whatever is launched, blocks that may wait for a peer leave room, and a launch that waits for
-// the end of all before it has only itself.
+// Whatever is launched, what may wait for a peer leaves room: blocks, and launches. What a launch
+// has to be behind follows here from what kernels do, not from what is counted.
 func TestResidentsLeaveRoom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		r := residents{most: 128}
-		waiting := uint32(0)
+		var waiting []uint32 // blocks of launches that no other has ended
 		for range 200 {
 			l := gpu.Launch{Grid: 1 + random.Uint32N(128), Block: 32 * (1 + random.Uint32N(16)), Overlap: true}
-			when := release(random.Uint32N(3))
-			switch when {
-			case releaseSent:
-				when = r.enter(&l)
-			case releaseAtOnce: // a barrier
-				l.Grid, l.Block = 1, 32
-				r.enterAs(&l, when)
+			var when release
+			switch random.Uint32N(4) {
+			case 0: // a barrier
+				when, l.Grid, l.Block = releaseAtOnce, 1, 32
+				r = r.enterAs(&l, when)
+			case 1:
+				when = releaseMet
+				r = r.enterAs(&l, when)
 			default:
-				r.enterAs(&l, when)
+				if random.Uint32N(2) == 0 {
+					l.Grid, l.Block = 1+random.Uint32N(16), 32
+				}
+				r, when = r.enter(&l)
 			}
 			if !l.Overlap {
-				waiting = 0
+				waiting = nil
 			}
-			waiting += l.Grid
-			if waiting > r.most {
-				t.Fatalf("%+v, released by %d: %d blocks may be waiting, expected at most %d", l, when, waiting, r.most)
+			waiting = append(waiting, l.Grid)
+			sum := uint32(0)
+			for _, blocks := range waiting {
+				sum += blocks
+			}
+			if sum > 128 || len(waiting) > 64 {
+				t.Fatalf("%+v, released by %d: %d blocks of %d launches may be waiting, expected at most 128 of 64", l, when, sum, len(waiting))
 			}
 			switch when {
-			case releaseSent:
-				waiting = l.Grid
-			case releaseMet:
-				waiting = 0
+			case releaseSent: // it sends when all before it have ended
+				waiting = waiting[len(waiting)-1:]
+			case releaseMet: // and it will end
+				waiting = nil
 			}
 		}
 	}
@@ -50,7 +60,7 @@ func TestCallsOfOneSizeOverlap(t *testing.T) {
 		grid, block uint32
 		releases    map[release]int // of 128
 	}{
-		{1, 128, map[release]int{releaseAtOnce: 127, releaseSent: 1}},
+		{1, 128, map[release]int{releaseAtOnce: 125, releaseSent: 3}},
 		{16, 64, map[release]int{releaseAtOnce: 97, releaseSent: 31}},
 		{64, 64, map[release]int{releaseAtOnce: 1, releaseSent: 127}},
 		{64, 512, map[release]int{releaseSent: 128}},
@@ -60,7 +70,9 @@ func TestCallsOfOneSizeOverlap(t *testing.T) {
 		r, got := residents{most: 128}, map[release]int{}
 		for range 128 {
 			l := gpu.Launch{Grid: x.grid, Block: x.block, Overlap: true}
-			got[r.enter(&l)]++
+			var when release
+			r, when = r.enter(&l)
+			got[when]++
 			if !l.Overlap {
 				t.Errorf("%d x %d: a launch does not overlap", x.grid, x.block)
 			}
@@ -74,23 +86,47 @@ func TestCallsOfOneSizeOverlap(t *testing.T) {
 	}
 }
 
-// A kernel that waits for all before it leaves nothing behind it, and ranks that share a
-// device overlap nothing.
-func TestNoRoomNoOverlap(t *testing.T) {
+// 64 blocks have only sent when 128 come, which therefore wait for their end; those have met when
+// 128 more come.
+func TestLaunchesWithoutRoomDoNotOverlap(t *testing.T) {
 	r := residents{most: 128}
-	for i, want := range []bool{true, false, false} { // 64 have only sent when 128 come, and those have met
-		l := gpu.Launch{Grid: []uint32{64, 128, 128}[i], Block: 512, Overlap: true}
-		if i == 2 {
-			r.waiting = 1
-		}
-		r.enter(&l)
-		if l.Overlap != want {
-			t.Errorf("launch %d overlaps: %v", i, l.Overlap)
+	for i, x := range []struct {
+		grid    uint32
+		overlap bool
+		when    release
+	}{{64, true, releaseSent}, {128, false, releaseMet}, {128, true, releaseMet}, {64, true, releaseSent}, {72, false, releaseMet}} {
+		l := gpu.Launch{Grid: x.grid, Block: 512, Overlap: true}
+		var when release
+		if r, when = r.enter(&l); l.Overlap != x.overlap || when != x.when {
+			t.Errorf("launch %d: overlap %v, release %d: expected %+v", i, l.Overlap, when, x)
 		}
 	}
-	var none residents
 	l := gpu.Launch{Grid: 1, Block: 32, Overlap: true}
-	if when := none.enter(&l); l.Overlap || when == releaseAtOnce {
-		t.Errorf("without room: overlap %v, release %v", l.Overlap, when)
+	if _, when := (residents{}).enter(&l); l.Overlap || when == releaseAtOnce {
+		t.Errorf("without room: overlap %v, release %d", l.Overlap, when)
+	}
+}
+
+func TestSpareMultiprocessors(t *testing.T) {
+	for n, want := range map[uint32]uint32{132: 4, 114: 3, 108: 3, 33: 2, 16: 2, 4: 1, 1: 0} {
+		if got := spare(n); got != want {
+			t.Errorf("%d of %d: expected %d", got, n, want)
+		}
+	}
+}
+
+// refusing is a kernel whose launches fail.
+type refusing struct{}
+
+func (refusing) Launch(gpu.Launch, unsafe.Pointer, uintptr) error { return errors.New("refused") }
+
+// A launch that fails is not there, and waits for nobody: what was counted stays.
+func TestFailedLaunchesAreNotCounted(t *testing.T) {
+	c := onGPU(t, 2, Options{}, allReduces...)
+	c.args.Element, c.args.Count = 4, 1
+	c.residents.waiting = 64
+	p, _ := nearProtocol("oneshot_ll128")
+	if err := c.launchNear(refusing{}, p, gpu.Launch{Grid: 72, Block: 512, Overlap: true}); err == nil || c.residents.waiting != 64 {
+		t.Errorf("%v, %d blocks are waiting: expected an error, and 64", err, c.residents.waiting)
 	}
 }

@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (m *member) check(dev piece, x trial, i int) error {
 }
 
 // part is the rank's place in a part of the job, with collectives and a stream.
-func part(ctx context.Context, r *rank, color int, o collectives.Options, bytes uint64) (m *member, err error) {
+func part(ctx context.Context, r *rank, color int, o collectives.Options, size uint64) (m *member, err error) {
 	m = &member{}
 	if m.world, err = r.world.Split(ctx, color, r.Rank()); err != nil {
 		return m, err
@@ -60,7 +61,7 @@ func part(ctx context.Context, r *rank, color int, o collectives.Options, bytes 
 	if m.Comm, err = collectives.New(ctx, m.world, o); err != nil {
 		return m, err
 	}
-	memory, err := m.world.Alloc(bytes)
+	memory, err := m.world.Alloc(size)
 	if err != nil {
 		return m, err
 	}
@@ -232,6 +233,7 @@ func TestCallsOfTwoCommunicatorsInOppositeOrders(t *testing.T) {
 		{"direct", 400, []sum{{"zerocopy", 4 << 20}}},
 		{"pieces", 400, []sum{{"stream_ll128", 1 << 20}}},
 		{"copies", 40, []sum{{"copy", 2 << 20}}},
+		{"barriers", 400, []sum{{"barrier", 0}}},
 		{"all of these", 400, []sum{
 			{"oneshot_ll8", 16 << 10}, {"oneshot_ll128", 128 << 10}, {"oneshot_ll8", 4 << 10}, {"twoshot_ll128", 1 << 20},
 			{"zerocopy", 4 << 20}, {"stream_ll128", 1 << 20}, {"twoshot_ll128", 2 << 20}, {"oneshot_ll8", 32 << 10},
@@ -255,11 +257,18 @@ func TestCallsOfTwoCommunicatorsInOppositeOrders(t *testing.T) {
 					return err
 				}
 				both := []*member{{r.Comm, r.world, r.stream, shared.Addr()}, second}
+				ones := bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, most/4)
 				call := func(m *member, x sum) error {
+					if x.algorithm == "barrier" {
+						return m.Barrier(&collectives.CallOptions{Stream: m.stream})
+					}
 					return m.AllReduce(pointer(m.base), pointer(m.base+most), x.bytes/4, device.Float32, device.Sum,
 						&collectives.CallOptions{Stream: m.stream, Algorithm: x.algorithm})
 				}
 				for _, m := range both { // loads the kernels
+					if err := r.dev.WriteAt(ones, m.base); err != nil {
+						return err
+					}
 					for _, x := range sums {
 						if err := errors.Join(call(m, x), m.world.Settle(ctx, m.stream)); err != nil {
 							return err
@@ -284,6 +293,13 @@ func TestCallsOfTwoCommunicatorsInOppositeOrders(t *testing.T) {
 						second.world.Abort(err) // or the end of either waits for the other
 						r.world.Abort(err)
 						return err
+					}
+					last := make([]byte, sums[(calls-1)%len(sums)].bytes)
+					if err := r.dev.ReadAt(last, m.base+most); err != nil {
+						return err
+					}
+					if twos := bytes.Repeat([]byte{0, 0, 0, 0x40}, len(last)/4); !bytes.Equal(last, twos) {
+						return fmt.Errorf("a sum of ones by two ranks is not 2 everywhere: %v…", last[:16])
 					}
 				}
 				return r.world.Barrier(ctx)
