@@ -135,9 +135,7 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 			when = releaseAtOnce
 		}
 		next := c.residents.enterAs(&l, when)
-		if err = kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err == nil {
-			c.residents = next
-		}
+		err = c.residents.keep(next, kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)))
 		a.Lanes = c.geometry.Lanes
 	}
 	if marks {

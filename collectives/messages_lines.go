@@ -137,22 +137,14 @@ func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
 	}
 	if !few {
 		next := c.residents.enterAs(&l, releaseMet)
-		if err := c.launchGroup(k, l, g); err != nil {
-			return err
-		}
-		c.residents = next
-		return nil
+		return c.residents.keep(next, c.launchGroup(k, l, g))
 	}
 	a := &c.fewArgs
 	a.Lines.Active = active
 	next, when := c.residents.enter(&l)
 	a.Transfers, a.Release = uint32(copy(a.List[:], g.list)), uint32(when)
 	a.Signature.Collective = uint32(g.kind)
-	if err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
-		return err
-	}
-	c.residents = next
-	return nil
+	return c.residents.keep(next, k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)))
 }
 
 // messageKernel is the kernel of an algorithm of messages, which has no types.

@@ -124,11 +124,7 @@ func (c *Comm) launchNear(kernel gpu.Kernel, p protocol, l gpu.Launch) error {
 func (c *Comm) launchPart(kernel gpu.Kernel, a *nearArgs, l gpu.Launch) error {
 	next, when := c.residents.enter(&l)
 	a.Release = uint32(when)
-	if err := kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
-		return err
-	}
-	c.residents = next
-	return nil
+	return c.residents.keep(next, kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)))
 }
 
 // nearArgsFor fills the arguments of one call from those of other kernels.

@@ -39,7 +39,7 @@ const (
 
 // enter makes room for a launch of a kernel that can be told when to let the next one begin, and says when
 // that is. Unless there is room for all that may be waiting, the launch begins when all before it have
-// ended. What is returned replaces r once the launch is enqueued.
+// ended. What is returned is for keep.
 func (r residents) enter(l *gpu.Launch) (residents, release) {
 	r.squeeze(l)
 	when := releaseMet
@@ -56,6 +56,14 @@ func (r residents) enter(l *gpu.Launch) (residents, release) {
 func (r residents) enterAs(l *gpu.Launch, when release) residents {
 	r.squeeze(l)
 	return r.behind(l, when)
+}
+
+// keep takes over what enter returned, unless the launch failed: then nothing is behind it.
+func (r *residents) keep(next residents, err error) error {
+	if err == nil {
+		*r = next
+	}
+	return err
 }
 
 func counted(l *gpu.Launch) uint32 { return max(l.Grid, leastCounted) }
