@@ -51,8 +51,8 @@ MSCCLPP_OUTLINED_LARGE void store_some(char* p, uint64_t v, uint64_t left, bool 
 template <uint32_t kWords>
 struct WordCarrier {
   static constexpr Area kArea = kPacketArea;
-  static constexpr bool kMeets = false;          // whether launches are told kReleaseMet
-  static constexpr uint32_t kGroup = 1;       // units that arrive together
+  static constexpr bool kMeets = false;          // whether kReleaseMet is earlier than the end
+  static constexpr uint32_t kGroup = 1;          // units that arrive together
   static constexpr uint32_t kWire = 8 * kWords;  // bytes of a unit in a slot
   struct Data { uint32_t w[kWords]; };
 
