@@ -8,12 +8,12 @@ BUILD     = $(GO) build -trimpath -ldflags '$(STAMP)'
 PLUGINS   = $(wildcard transports/*/cmd/mscclpp-transport-*)
 GOLANGCI  = 2.15.0
 # The race detector sees goroutines of one process. Not run under it: packages whose tests run compilers or programs
-# alone, and tests of what kernels and compilers make, of arithmetic, of plugins that are other processes, and of jobs
-# whose programs they build without it. It makes them many times slower and finds nothing there; the stage test runs
+# alone, and tests of what kernels and compilers make, of arithmetic, of costs, of plugins that are other processes, and
+# of jobs whose programs they build without it. It makes them many times slower and finds nothing there; the stage test runs
 # them all. The longest packages come first, so that none runs alone in the end.
 RACE      = $(shell $(GO) list ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... ./bench/... ./cmd/... ./internal/outlet ./internal/supervise | \
 	grep -v -E '/(framework/device/(check|image)|collectives/image|launch/enginetest)$$')
-UNRACED   = ^(TestKernels(OnGrids|WithThreads)|TestCopyAnySizeAndAlignment|TestChoiceIsTheModels|TestModeledRowsServeAllCalls|TestSlowLinksMoveThresholdsDown|TestConformanceAsPlugin|TestDeath|Test(Verbs|Tune)InAJob|TestEndsOfAJobWithHandedStreams|TestLongMessages)$$
+UNRACED   = ^(TestKernels(OnGrids|WithThreads)|TestCopyAnySizeAndAlignment|TestChoiceIsTheModels|TestModeledRowsServeAllCalls|TestSlowLinksMoveThresholdsDown|TestConformanceAsPlugin|TestDeath|Test(Verbs|Tune)InAJob|TestEndsOfAJobWithHandedStreams|TestLongMessages|TestCost[A-Za-z]*|TestCopiesInManyPieces|TestDirectReduceBits)$$
 
 # gRPC without the trace pages that nobody here serves: programs start 5 % faster.
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
