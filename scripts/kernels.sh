@@ -3,10 +3,12 @@
 # kernels/kernels.json, which says what belongs into its images.
 #
 #   kernels.sh build [CPU-TARGET]   for this machine, beside the plugin
-#   kernels.sh check                committed GPU images against their sources
+#   kernels.sh check                committed GPU images against their sources; what was
+#                                   equal on this machine is not built again
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-build}
+proven=${XDG_CACHE_HOME:-$HOME/.cache}/mscclpp-go/proven
 found=0
 for spec in transports/*/kernels/kernels.json collectives/image/kernels.json framework/device/actor/kernels/kernels.json; do
 	[ -f "$spec" ] || continue
@@ -24,7 +26,7 @@ for spec in transports/*/kernels/kernels.json collectives/image/kernels.json fra
 		;;
 	check)
 		if [ -f "$owner/image/manifest.json" ]; then
-			bin/mscclpp-kernels check --spec "$spec" --target gpu --out "$owner/image"
+			bin/mscclpp-kernels check --proven "$proven" --spec "$spec" --target gpu --out "$owner/image"
 		fi
 		;;
 	*)

@@ -120,7 +120,12 @@ func checkCommand() *cobra.Command {
 				return err
 			}
 			out := c.OutOrStdout()
-			fmt.Fprintf(out, "%s: %d images equal a new build\n", spec.Name, len(r.Rebuilt))
+			if len(r.Rebuilt) > 0 || len(r.Proven) == 0 {
+				fmt.Fprintf(out, "%s: %d images equal a new build\n", spec.Name, len(r.Rebuilt))
+			}
+			if len(r.Proven) > 0 {
+				fmt.Fprintf(out, "%s: %d images equalled one before, of the same sources by the same compiler (%s)\n", spec.Name, len(r.Proven), f.opt.Proven)
+			}
 			for _, u := range r.Unsteady {
 				fmt.Fprintf(out, "%s: the compiler is unsteady: only a later build equals %s\n", spec.Name, u)
 			}
@@ -134,5 +139,6 @@ func checkCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
+	c.Flags().StringVar(&f.opt.Proven, "proven", "", "folder that notes which images equalled a new build: they are not built again")
 	return c
 }

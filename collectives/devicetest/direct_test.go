@@ -21,7 +21,14 @@ const directly = "hierarchical_direct"
 // overAdapters runs f as ranks of several hosts, once for each way of adapters to signal.
 func overAdapters(t *testing.T, layout string, with setting, o collectives.Options, f func(ctx context.Context, r *rank) error) {
 	t.Helper()
-	for _, name := range []string{overAtomics, overImmediate} {
+	if o.Scratch == 0 {
+		o.Scratch = 5 << 20 // hundreds of jobs would spend their time on pages that they do not use
+	}
+	names := []string{overAtomics, overImmediate}
+	if raceEnabled {
+		names = names[1:] // has the goroutines of the other, and forwards signals
+	}
+	for _, name := range names {
 		t.Run(layout+" "+name, func(t *testing.T) {
 			needsAdapters(t)
 			with := with

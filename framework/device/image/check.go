@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -12,6 +15,7 @@ import (
 // Report says how each image of a folder was compared.
 type Report struct {
 	Rebuilt  []string // byte for byte with a new build: the compiler is the manifest's
+	Proven   []string // as Rebuilt, when they were checked before
 	Hashed   []string // by the hash of sources and flags: another compiler, or none
 	Spills   int      // images that NVIDIA's assembler looked at
 	Unsteady []string // id and difference: a new build differed, and one after that was equal
@@ -23,6 +27,11 @@ type Report struct {
 func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
+	}
+	if opt.Proven != "" {
+		if err := os.MkdirAll(opt.Proven, 0o755); err != nil {
+			return nil, err
+		}
 	}
 	m, err := readManifest(dir)
 	if err != nil {
@@ -43,6 +52,8 @@ func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, erro
 		switch {
 		case r.err != nil:
 			problems = append(problems, r.err)
+		case r.proven:
+			report.Proven = append(report.Proven, units[i].id())
 		case r.rebuilt:
 			report.Rebuilt = append(report.Rebuilt, units[i].id())
 		default:
@@ -66,10 +77,17 @@ func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, erro
 }
 
 type result struct {
-	rebuilt, spills bool
-	differs         string // where the first build did
-	compiler        string
-	err             error
+	rebuilt, proven, spills bool
+	differs                 string // where the first build did
+	compiler                string
+	err                     error
+}
+
+// proof is the file in opt.Proven that says that a build of the image's sources, by the manifest's compiler
+// and with its flags, was equal.
+func (img *Image) proof(opt Options) string {
+	about := append([]string{img.SHA256, img.Source, img.Layout, img.Compiler}, img.Flags...)
+	return filepath.Join(opt.Proven, hash([]byte(strings.Join(about, "\x00"))))
 }
 
 func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt Options) (r result) {
@@ -116,6 +134,12 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 		}
 		return r
 	}
+	if opt.Proven != "" {
+		if _, err := os.Stat(img.proof(opt)); err == nil {
+			r.proven = true
+			return r
+		}
+	}
 	for range 1 + moreBuilds(u.target.Kind) {
 		again, err := compile(ctx, c, s, u, opt.Headers)
 		if err != nil {
@@ -123,6 +147,11 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 		}
 		if hash(again) == img.SHA256 {
 			r.rebuilt = true
+			if opt.Proven != "" {
+				if err := os.WriteFile(img.proof(opt), nil, 0o644); err != nil {
+					return fail("%w", err)
+				}
+			}
 			return r
 		}
 		if r.differs == "" {

@@ -69,6 +69,32 @@ func targets(t *testing.T, list string) Options {
 	return Options{Targets: parsed}
 }
 
+// proves checks that an image is built again until that is noted, and again when its sources are others.
+func proves(t *testing.T, s *Spec, dir string, opt Options) {
+	t.Helper()
+	opt.Proven = filepath.Join(t.TempDir(), "proven")
+	for i, want := range []int{0, 2, 2} {
+		report, err := Check(t.Context(), s, dir, opt)
+		if err != nil || len(report.Proven) != want || len(report.Rebuilt) != 2-want {
+			t.Errorf("check %d: %+v, %v: expected %d that were equal before", i, report, err, want)
+		}
+	}
+	m, err := readManifest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []func(img *Image){
+		func(img *Image) { img.SHA256 = "0" }, func(img *Image) { img.Source = "0" }, func(img *Image) { img.Layout = "0" },
+		func(img *Image) { img.Compiler = "0" }, func(img *Image) { img.Flags = append(img.Flags, "-O0") },
+	} {
+		other := m.Images[0]
+		change(&other)
+		if _, err := os.Stat(other.proof(opt)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%+v: %v: expected no proof of another image", other, err)
+		}
+	}
+}
+
 func TestBuildAndCheckEveryKindOfTarget(t *testing.T) {
 	for _, arch := range []string{"x86-64-v2", "sm_80", "gfx90a"} {
 		t.Run(arch, func(t *testing.T) {
@@ -91,6 +117,7 @@ func TestBuildAndCheckEveryKindOfTarget(t *testing.T) {
 			if len(report.Rebuilt) != 2 {
 				t.Errorf("rebuilt %q: expected both images to be compared byte for byte", report.Rebuilt)
 			}
+			proves(t, s, dir, opt)
 			set, err := Open(os.DirFS(dir))
 			if err != nil {
 				t.Fatal(err)
