@@ -13,7 +13,7 @@ GOLANGCI  = 2.15.0
 # them all. The longest packages come first, so that none runs alone in the end.
 RACE      = $(shell $(GO) list ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... ./bench/... ./cmd/... ./internal/outlet ./internal/supervise | \
 	grep -v -E '/(framework/device/(check|image)|collectives/image|launch/enginetest)$$')
-UNRACED   = ^(TestKernels(OnGrids|WithThreads)|TestCopyAnySizeAndAlignment|TestChoiceIsTheModels|TestModeledRowsServeAllCalls|TestSlowLinksMoveThresholdsDown|TestConformanceAsPlugin|TestDeath|Test(Verbs|Tune)InAJob|TestEndsOfAJobWithHandedStreams|TestLongMessages|TestCost[A-Za-z]*|TestCopiesInManyPieces|TestDirectReduceBits)$$
+UNRACED   = ^(TestKernels(OnGrids|WithThreads)|TestCopyAnySizeAndAlignment|TestChoiceIsTheModels|TestModeledRowsServeAllCalls|TestSlowLinksMoveThresholdsDown|TestConformanceAsPlugin|TestDeath|Test(Verbs|Tune)InAJob|TestEndsOfAJobWithHandedStreams|TestLongMessages|TestCost[A-Za-z]*|TestDirectReduceBits)$$
 
 # gRPC without the trace pages that nobody here serves: programs start 5 % faster.
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)

@@ -8,7 +8,6 @@
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-build}
-proven=${XDG_CACHE_HOME:-$HOME/.cache}/mscclpp-go/proven
 found=0
 for spec in transports/*/kernels/kernels.json collectives/image/kernels.json framework/device/actor/kernels/kernels.json; do
 	[ -f "$spec" ] || continue
@@ -26,7 +25,7 @@ for spec in transports/*/kernels/kernels.json collectives/image/kernels.json fra
 		;;
 	check)
 		if [ -f "$owner/image/manifest.json" ]; then
-			bin/mscclpp-kernels check --proven "$proven" --spec "$spec" --target gpu --out "$owner/image"
+			bin/mscclpp-kernels check --proven "${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/proven" --spec "$spec" --target gpu --out "$owner/image"
 		fi
 		;;
 	*)

@@ -124,7 +124,7 @@ func checkCommand() *cobra.Command {
 				fmt.Fprintf(out, "%s: %d images equal a new build\n", spec.Name, len(r.Rebuilt))
 			}
 			if len(r.Proven) > 0 {
-				fmt.Fprintf(out, "%s: %d images equalled one before, of the same sources by the same compiler (%s)\n", spec.Name, len(r.Proven), f.opt.Proven)
+				fmt.Fprintf(out, "%s: %d images not built again: they equalled a build of the same sources by the same compiler, which is noted in %s\n", spec.Name, len(r.Proven), f.opt.Proven)
 			}
 			for _, u := range r.Unsteady {
 				fmt.Fprintf(out, "%s: the compiler is unsteady: only a later build equals %s\n", spec.Name, u)

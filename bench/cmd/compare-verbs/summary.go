@@ -132,10 +132,9 @@ here and on processors that are not emulated. The raw output is in `+"`raw.jsonl
 the machine and the run. This file is generated from both: `+"`go run ./bench/cmd/compare-verbs -summarize`"+`.
 
 In instructions a signal with its completion is compared with ib_atomic_lat by `+"`scripts/rdma-bench.sh --count`"+`, whose
-output does not depend on what else the machine does. It is in `+"`counted.txt`"+`, if that was run. In time the emulator
-itself decides between 1.0 and 1.2: the same call, of as many instructions, takes a fifth longer in one process than in
-another, also where a loop in C makes it, and that does not change while the process lives (`+"`same-requests.txt`"+`). What we
-add between two calls is about 7 %% of a call there.
+output does not depend on what else the machine does. It is in `+"`counted.txt`"+`, if that was run. In time the same call of the
+same number of instructions differs by more than the target allows from process to process: `+"`same-requests.txt`"+` has what was
+seen, if that was measured.
 `, compare.Missed(missed))
 	return missed, nil
 }

@@ -21,7 +21,7 @@ type Options struct {
 	Headers   string // folder of mscclpp/device.h; "": FindHeaders
 	Compilers Compilers
 	Jobs      int                            // compilers at once; 0: one a CPU
-	Proven    string                         // Check: folder that notes what a new build equalled, so that nobody builds it again; "": none
+	Proven    string                         // Check: folder that notes which images equalled a build, which is then not made again; "": none
 	Progress  func(done, all int, id string) // called for each image as it is finished; may be nil
 }
 

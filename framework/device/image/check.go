@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,9 +30,7 @@ func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, erro
 		return nil, err
 	}
 	if opt.Proven != "" {
-		if err := os.MkdirAll(opt.Proven, 0o755); err != nil {
-			return nil, err
-		}
+		_ = os.MkdirAll(opt.Proven, 0o755) // without it nothing is noted
 	}
 	m, err := readManifest(dir)
 	if err != nil {
@@ -83,10 +82,28 @@ type result struct {
 	err                     error
 }
 
-// proof is the file in opt.Proven that says that a build of the image's sources, by the manifest's compiler
-// and with its flags, was equal.
-func (img *Image) proof(opt Options) string {
-	about := append([]string{img.SHA256, img.Source, img.Layout, img.Compiler}, img.Flags...)
+// proof is the file in opt.Proven that says that a build equalled the image: of the same sources, by the same
+// programs in the same way. "": there is no such folder, or one of the programs is not found.
+func (u unit) proof(img *Image, c compiler, opt Options) string {
+	if opt.Proven == "" {
+		return ""
+	}
+	about := append([]string{recipe, u.wrapper(), u.target.language(), img.SHA256, img.Source, img.Layout, c.version}, img.Flags...)
+	programs := []string{c.path}
+	if u.target.Kind == HSA {
+		programs = append(programs, linker)
+	}
+	for _, name := range programs {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return ""
+		}
+		file, err := os.Stat(path)
+		if err != nil {
+			return ""
+		}
+		about = append(about, path, fmt.Sprint(file.Size(), file.ModTime().UnixNano()))
+	}
 	return filepath.Join(opt.Proven, hash([]byte(strings.Join(about, "\x00"))))
 }
 
@@ -134,11 +151,10 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 		}
 		return r
 	}
-	if opt.Proven != "" {
-		if _, err := os.Stat(img.proof(opt)); err == nil {
-			r.proven = true
-			return r
-		}
+	proof := u.proof(img, c, opt)
+	if _, err := os.Stat(proof); err == nil {
+		r.proven = true
+		return r
 	}
 	for range 1 + moreBuilds(u.target.Kind) {
 		again, err := compile(ctx, c, s, u, opt.Headers)
@@ -147,10 +163,8 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 		}
 		if hash(again) == img.SHA256 {
 			r.rebuilt = true
-			if opt.Proven != "" {
-				if err := os.WriteFile(img.proof(opt), nil, 0o644); err != nil {
-					return fail("%w", err)
-				}
+			if proof != "" && r.differs == "" {
+				_ = os.WriteFile(proof, nil, 0o644) // without it the image is built again
 			}
 			return r
 		}

@@ -61,7 +61,7 @@ func targets(t *testing.T, list string) Options {
 			t.Skipf("no compiler: %v", err)
 		}
 		if target.Kind == HSA {
-			if _, err := exec.LookPath("ld.lld-19"); err != nil {
+			if _, err := exec.LookPath(linker); err != nil {
 				t.Skip("no linker: lld-19")
 			}
 		}
@@ -83,15 +83,29 @@ func proves(t *testing.T, s *Spec, dir string, opt Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range []func(img *Image){
-		func(img *Image) { img.SHA256 = "0" }, func(img *Image) { img.Source = "0" }, func(img *Image) { img.Layout = "0" },
-		func(img *Image) { img.Compiler = "0" }, func(img *Image) { img.Flags = append(img.Flags, "-O0") },
+	u, img := s.units(opt.Targets)[0], m.Images[0]
+	c, err := opt.Compilers.find(t.Context(), u.target.Kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(u.proof(&img, c, opt)); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(){
+		"image": func() { img.SHA256 = "0" }, "sources": func() { img.Source = "0" }, "layout": func() { img.Layout = "0" },
+		"flags": func() { img.Flags = append(slices.Clone(img.Flags), "-O0") }, "version": func() { c.version = "0" }, "program": func() { c.path = "true" },
 	} {
-		other := m.Images[0]
-		change(&other)
-		if _, err := os.Stat(other.proof(opt)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%+v: %v: expected no proof of another image", other, err)
+		kept, with := img, c
+		change()
+		if _, err := os.Stat(u.proof(&img, c, opt)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("another %s: %v: expected no proof", name, err)
 		}
+		img, c = kept, with
+	}
+	// A folder that cannot be made costs time, and fails nothing.
+	opt.Proven = filepath.Join(dir, "manifest.json", "none")
+	if report, err := Check(t.Context(), s, dir, opt); err != nil || len(report.Rebuilt) != 2 {
+		t.Errorf("no folder for proofs: %+v, %v", report, err)
 	}
 }
 

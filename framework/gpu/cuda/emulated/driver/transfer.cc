@@ -84,22 +84,6 @@ int find_word(uint64_t address, Stream* handle, Context* current, Stream** strea
   return kSuccess;
 }
 
-// Large fills with zeros give the pages back, which costs nothing where nobody has touched them: most of what
-// ranks allocate and clear is never used in tests.
-void fill(char* to, unsigned char value, size_t count) {
-  constexpr size_t kLarge = 16 * kPage;
-  if (value == 0 && count >= kLarge) {
-    char* const first = to + (-reinterpret_cast<uintptr_t>(to) & (kPage - 1));
-    const size_t whole = (count - (first - to)) & ~(kPage - 1);
-    if (madvise(first, whole, MADV_REMOVE) == 0) {
-      memset(to, 0, first - to);
-      memset(first + whole, 0, count - whole - (first - to));
-      return;
-    }
-  }
-  memset(to, value, count);
-}
-
 }  // namespace
 
 API int cuMemcpyAsync(DevicePtr to, DevicePtr from, size_t bytes, Stream* handle) {
@@ -132,7 +116,7 @@ API int cuMemsetD8Async(DevicePtr to, unsigned char value, size_t count, Stream*
   if (count == 0) return kSuccess;
   if (place_of(to, count, stream->context->device) > kPinned) return kInvalidValue;
   return enqueue(stream, [context = stream->context, to, value, count] {
-    guarded(context, "a fill", [=] { fill(reinterpret_cast<char*>(to), value, count); });
+    guarded(context, "a fill", [=] { memset(reinterpret_cast<void*>(to), value, count); });
   });
 }
 
