@@ -11,8 +11,8 @@ GOLANGCI  = 2.15.0
 # alone, and tests of what kernels and compilers make, of arithmetic, of costs, of plugins that are other processes, and
 # of jobs whose programs they build without it. It makes them many times slower and finds nothing there; the stage test runs
 # them all. The longest packages come first, so that none runs alone in the end.
-RACE      = $(shell $(GO) list ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... ./bench/... ./cmd/... ./internal/outlet ./internal/supervise | \
-	grep -v -E '/(framework/device/(check|image)|collectives/image|launch/enginetest)$$')
+RACE      = $(shell $(GO) list ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... ./bench/... ./cmd/... ./internal/outputpump ./internal/supervise | \
+	grep -v -E '/(framework/kernel/(check|image)|collectives/image|launch/enginetest)$$')
 UNRACED   = ^(TestKernels(OnGrids|WithThreads)|TestCopyAnySizeAndAlignment|TestChoiceIsTheModels|TestModeledRowsServeAllCalls|TestSlowLinksMoveThresholdsDown|TestConformanceAsPlugin|TestDeath|Test(Verbs|Tune)InAJob|TestEndsOfAJobWithHandedStreams|TestLongMessages|TestCost[A-Za-z]*|TestDirectReduceBits)$$
 
 # gRPC without the trace pages that nobody here serves: programs start 5 % faster.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -63,7 +63,7 @@ func localRank(getenv func(string) string) (int, error) {
 const prefault = 1 << 20
 
 // openDevice opens the device, as the configuration would have it.
-func openDevice(d framework.Device, cfg *config.Config) (gpu.Device, error) {
+func openDevice(d framework.Device, cfg *config.Config) (device.Device, error) {
 	switch d.Type {
 	case "host":
 		return host.Open(host.Prefault(prefault))

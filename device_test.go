@@ -15,9 +15,9 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
@@ -204,7 +204,7 @@ func TestGDRCopyIsSwitchedOffByConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		v, err := d.(gpu.HostMapper).MapForHost(m)
+		v, err := d.(device.HostMapper).MapForHost(m)
 		if on && err != nil || !on && (!errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "switched off")) {
 			t.Errorf("gdrcopy: %v: %v", on, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/internal/processors"
 )
@@ -27,7 +27,7 @@ type hosting interface{ Hosted() bool }
 // number of a device means something else in every environment; an address does not.
 // A rank on the host has no place on a bus: what is near is what its processors are near.
 // turn is the rank's number in its host, by which its ranks share out adapters.
-func factsOf(root fs.FS, dev gpu.Device, host string, turn int, log *slog.Logger) framework.Facts {
+func factsOf(root fs.FS, dev device.Device, host string, turn int, log *slog.Logger) framework.Facts {
 	facts := framework.Facts{Host: host, NUMA: -1}
 	info := dev.Info()
 	finders, cpus := []topo.Finder(nil), []int(nil)

@@ -10,19 +10,19 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
 // placed is a device that knows where it is.
 type placed struct {
-	gpu.Device
+	device.Device
 	pci string
 }
 
-func (p placed) Info() gpu.Info {
-	return gpu.Info{Device: framework.Device{Type: "cuda", Index: 3}, Name: "a GPU"}
+func (p placed) Info() device.Info {
+	return device.Info{Device: framework.Device{Type: "cuda", Index: 3}, Name: "a GPU"}
 }
 func (p placed) PCI() string { return p.pci }
 func (p placed) UUID() (id [16]byte) {
@@ -56,7 +56,7 @@ func TestFactsOfTheHost(t *testing.T) {
 	}
 }
 
-func onHost(t *testing.T) gpu.Device {
+func onHost(t *testing.T) device.Device {
 	t.Helper()
 	d, err := host.Open()
 	if err != nil {
@@ -84,7 +84,7 @@ func machineWith(names ...string) fs.FS {
 func TestRanksShareOutAdapters(t *testing.T) {
 	machine := machineWith("mlx5_0", "mlx5_1")
 	for what, x := range map[string]struct {
-		dev   gpu.Device
+		dev   device.Device
 		ranks int
 	}{"processors": {onHost(t), 4}, "GPU": {placed{pci: "0000:1D:00.0"}, 2}} {
 		users := map[string]int{}

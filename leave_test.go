@@ -12,7 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // overHosts are the settings of a rank that believes it has a host to itself.
@@ -35,7 +35,7 @@ func sums(ctx context.Context, leaves bool) error {
 	x := make([]float32, 1000)
 	p := unsafe.Pointer(&x[0])
 	for range 2 {
-		if err := job.AllReduce(p, p, len(x), device.Float32, device.Max, nil); err != nil {
+		if err := job.AllReduce(p, p, len(x), kernel.Float32, kernel.Max, nil); err != nil {
 			return err
 		}
 	}
@@ -43,7 +43,7 @@ func sums(ctx context.Context, leaves bool) error {
 		return job.Close()
 	}
 	start := time.Now()
-	err = job.AllReduce(p, p, len(x), device.Float32, device.Max, nil)
+	err = job.AllReduce(p, p, len(x), kernel.Float32, kernel.Max, nil)
 	fmt.Printf("late %v, class %v, peer %d: %v\n", time.Since(start) > 5*time.Second, framework.Class(err), framework.PeerOf(err), err)
 	if err == nil {
 		return errors.New("a sum without one of the ranks")

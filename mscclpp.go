@@ -29,31 +29,31 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Element types and reductions, so that simple programs import one package.
 const (
-	Float32       = device.Float32
-	Float16       = device.Float16
-	BFloat16      = device.BFloat16
-	Float64       = device.Float64
-	Int8          = device.Int8
-	Uint8         = device.Uint8
-	Int32         = device.Int32
-	Uint32        = device.Uint32
-	Int64         = device.Int64
-	Uint64        = device.Uint64
-	Float8E4M3    = device.Float8E4M3
-	Float8E5M2    = device.Float8E5M2
-	Float8E4M3B15 = device.Float8E4M3B15
+	Float32       = kernel.Float32
+	Float16       = kernel.Float16
+	BFloat16      = kernel.BFloat16
+	Float64       = kernel.Float64
+	Int8          = kernel.Int8
+	Uint8         = kernel.Uint8
+	Int32         = kernel.Int32
+	Uint32        = kernel.Uint32
+	Int64         = kernel.Int64
+	Uint64        = kernel.Uint64
+	Float8E4M3    = kernel.Float8E4M3
+	Float8E5M2    = kernel.Float8E5M2
+	Float8E4M3B15 = kernel.Float8E4M3B15
 
-	Sum       = device.Sum
-	Prod      = device.Prod
-	Min       = device.Min
-	Max       = device.Max
-	Avg       = device.Avg
-	PreMulSum = device.PreMulSum
+	Sum       = kernel.Sum
+	Prod      = kernel.Prod
+	Min       = kernel.Min
+	Max       = kernel.Max
+	Avg       = kernel.Avg
+	PreMulSum = kernel.PreMulSum
 )
 
 // Job is one rank of a running job. The embedded Comm has the collectives.
@@ -67,7 +67,7 @@ type Job struct {
 	Config *config.Effective
 
 	boot       *bootstrap.TCP
-	device     gpu.Device
+	device     device.Device
 	transports []*opened
 	logFile    io.Closer
 	dumper     *dumper
@@ -254,7 +254,7 @@ func (j *Job) open(ctx context.Context, where framework.Device, boot bootstrap.C
 }
 
 // Device returns the device on which the job's kernels run.
-func (j *Job) Device() gpu.Device { return j.device }
+func (j *Job) Device() device.Device { return j.device }
 
 // Rank returns the number of this rank, from 0.
 func (j *Job) Rank() int { return j.World.Rank() }

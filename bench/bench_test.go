@@ -14,11 +14,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func options(c bench.Collective) bench.Options {
-	return bench.Options{Collective: c, Sizes: sizes.Range{Min: 64, Max: 1024, Factor: 4}, Type: device.Int32, Check: true,
+	return bench.Options{Collective: c, Sizes: sizes.Range{Min: 64, Max: 1024, Factor: 4}, Type: kernel.Int32, Check: true,
 		Plan: bench.Plan{Iterations: 3, Calls: 2, Warmup: 1}}
 }
 
@@ -110,7 +110,7 @@ func TestAnOldResultIsNotRight(t *testing.T) {
 			return err
 		}
 		v := &bench.Verifier{Reference: benchtest.Exact{}}
-		c := &bench.Call{Collective: bench.AllReduce, Type: device.Int32, Count: 16}
+		c := &bench.Call{Collective: bench.AllReduce, Type: kernel.Int32, Count: 16}
 		w.Place(c, m.Rank(), 4)
 		first, err := v.Verify(m, c, w)
 		if err != nil || first.Wrong != 0 {
@@ -132,7 +132,7 @@ func TestTimeIsTheSlowestRanks(t *testing.T) {
 	times := make([]float64, 3)
 	h.Together(t, func(m *benchtest.Member) error {
 		w, _ := bench.NewWindow(m, 64, false, false)
-		c := &bench.Call{Collective: bench.AllReduce, Type: device.Int32, Count: 4}
+		c := &bench.Call{Collective: bench.AllReduce, Type: kernel.Int32, Count: 4}
 		w.Place(c, m.Rank(), 0)
 		var err error
 		times[m.Rank()], err = bench.Measure(context.Background(), m, c, bench.Plan{Warmup: 2, Iterations: 5, Calls: 3})
@@ -188,7 +188,7 @@ func TestCancelEndsTheLoop(t *testing.T) {
 	why := errors.New("enough")
 	cancel(why)
 	m := benchtest.New(1).Member(0)
-	if _, err := bench.Measure(ctx, m, &bench.Call{Type: device.Int32}, bench.DefaultPlan(1)); !errors.Is(err, why) {
+	if _, err := bench.Measure(ctx, m, &bench.Call{Type: kernel.Int32}, bench.DefaultPlan(1)); !errors.Is(err, why) {
 		t.Errorf("a canceled measurement ends with %v", err)
 	}
 }

@@ -3,7 +3,7 @@ package bench
 import (
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Call is one collective with everything it needs. Count is the argument of the call,
@@ -12,8 +12,8 @@ type Call struct {
 	Collective Collective
 	In, Out    unsafe.Pointer
 	Count      int
-	Type       device.DataType
-	Op         device.Op
+	Type       kernel.DataType
+	Op         kernel.Op
 	Root       int
 	Scale      float64 // for premulsum
 	Algorithm  string  // "" leaves the choice to the selector

@@ -14,7 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // onDevice is a rank whose calls take the time that the test says on the clock of a
@@ -130,7 +130,7 @@ func runAll(t *testing.T, change func(*rival), all ...bench.Options) (*onDevice,
 }
 
 func graphOf(c bench.Collective, calls int) bench.Options {
-	return bench.Options{Collective: c, Sizes: sizes.Range{Min: 1024, Max: 4096, Factor: 4}, Type: device.Int32,
+	return bench.Options{Collective: c, Sizes: sizes.Range{Min: 1024, Max: 4096, Factor: 4}, Type: kernel.Int32,
 		Plan: bench.Plan{Iterations: 6, Warmup: 1, Calls: calls, Graph: true}}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // parts is a group of which only the exchange is real: it answers what the test says
@@ -138,7 +138,7 @@ func TestWhatOptionsMayBe(t *testing.T) {
 // reduction or root where the collective has none.
 func TestRowsDescribeTheCall(t *testing.T) {
 	for _, c := range All() {
-		o := Options{Collective: c, Type: device.Float16, Op: device.Max, Root: 2}
+		o := Options{Collective: c, Type: kernel.Float16, Op: kernel.Max, Root: 2}
 		count := c.Count(1001, 2, 3)
 		row := o.describe(&Call{Collective: c, Type: o.Type, Count: count}, 3)
 		if row.Bytes > 1001 || row.Bytes < 1001-2*3*3 || row.Bytes%2 != 0 {

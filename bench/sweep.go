@@ -10,15 +10,15 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Options is one run of the benchmark: one collective over a range of sizes.
 type Options struct {
 	Collective Collective
 	Sizes      sizes.Range // of the larger buffer, in bytes
-	Type       device.DataType
-	Op         device.Op
+	Type       kernel.DataType
+	Op         kernel.Op
 	Root       int
 	Algorithm  string // "" leaves the choice to the selector
 	Plan       Plan   // fields of 0 are chosen by size; Warmup -1 means none; see GraphPlan

@@ -8,19 +8,19 @@ import (
 	"hash/crc32"
 	"sync"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Reference computes correct results.
 type Reference interface {
 	// Fill writes consecutive elements of a rank's input, beginning with element first.
 	// Another seed gives other data, so that remains of an earlier call are noticed.
-	Fill(dst []byte, t device.DataType, op device.Op, seed uint64, rank, first int)
+	Fill(dst []byte, t kernel.DataType, op kernel.Op, seed uint64, rank, first int)
 	// Reduce writes the correct reduction of the ranks' inputs.
-	Reduce(dst []byte, inputs [][]byte, t device.DataType, op device.Op, scale float64)
+	Reduce(dst []byte, inputs [][]byte, t kernel.DataType, op kernel.Op, scale float64)
 	// Wrong counts the elements of got that differ from want by more than rounding between
 	// that many ranks explains; 1 rank permits no difference.
-	Wrong(got, want []byte, t device.DataType, op device.Op, ranks int) int64
+	Wrong(got, want []byte, t kernel.DataType, op kernel.Op, ranks int) int64
 }
 
 // Verifier checks single calls.

@@ -3,7 +3,7 @@ package bench
 import (
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Window is the memory that a call works on: two buffers, or one for an in-place call,
@@ -17,7 +17,7 @@ type Window struct {
 
 // content is what the buffers hold as far as that is known: ones, in the first bytes.
 type content struct {
-	t    device.DataType
+	t    kernel.DataType
 	ones int64
 }
 
@@ -75,7 +75,7 @@ func (w Window) Place(c *Call, rank, offset int) {
 // place any number of times, ends among the denormal numbers, which processors add
 // many times slower. Devices do not, and filling their memory takes longer than the
 // measurement: there it is done once.
-func (w Window) ones(t device.DataType, bytes int64) error {
+func (w Window) ones(t kernel.DataType, bytes int64) error {
 	if w.in.Push != nil && w.content.t == t && w.content.ones >= bytes {
 		return nil
 	}
@@ -91,18 +91,18 @@ func (w Window) ones(t device.DataType, bytes int64) error {
 }
 
 // onePattern holds the bytes of 1 in each type, little endian.
-var onePattern = [device.DataTypes][]byte{
-	device.Float32:       []byte("\x00\x00\x80\x3f"),
-	device.Float16:       []byte("\x00\x3c"),
-	device.BFloat16:      []byte("\x80\x3f"),
-	device.Float64:       []byte("\x00\x00\x00\x00\x00\x00\xf0\x3f"),
-	device.Int8:          []byte("\x01"),
-	device.Uint8:         []byte("\x01"),
-	device.Int32:         []byte("\x01\x00\x00\x00"),
-	device.Uint32:        []byte("\x01\x00\x00\x00"),
-	device.Int64:         []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
-	device.Uint64:        []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
-	device.Float8E4M3:    []byte("\x38"),
-	device.Float8E5M2:    []byte("\x3c"),
-	device.Float8E4M3B15: []byte("\x78"),
+var onePattern = [kernel.DataTypes][]byte{
+	kernel.Float32:       []byte("\x00\x00\x80\x3f"),
+	kernel.Float16:       []byte("\x00\x3c"),
+	kernel.BFloat16:      []byte("\x80\x3f"),
+	kernel.Float64:       []byte("\x00\x00\x00\x00\x00\x00\xf0\x3f"),
+	kernel.Int8:          []byte("\x01"),
+	kernel.Uint8:         []byte("\x01"),
+	kernel.Int32:         []byte("\x01\x00\x00\x00"),
+	kernel.Uint32:        []byte("\x01\x00\x00\x00"),
+	kernel.Int64:         []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
+	kernel.Uint64:        []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
+	kernel.Float8E4M3:    []byte("\x38"),
+	kernel.Float8E5M2:    []byte("\x3c"),
+	kernel.Float8E4M3B15: []byte("\x78"),
 }

@@ -7,11 +7,11 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func TestOnesAreOnes(t *testing.T) {
-	for ty := range device.DataType(device.DataTypes) {
+	for ty := range kernel.DataType(kernel.DataTypes) {
 		if n := len(onePattern[ty]); n != ty.Size() {
 			t.Errorf("%s: the pattern has %d bytes, an element %d", ty, n, ty.Size())
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Algorithm is an algorithm for a collective that the program itself provides. All
@@ -33,7 +33,7 @@ type algorithm struct {
 	outOfPlace bool  // input and output must differ
 	kernel     comm.Kernel
 	own        *Algorithm
-	loaded     [device.DataTypes]gpu.Kernel
+	loaded     [kernel.DataTypes]device.Kernel
 	window     bool // needs the switch window
 	near       protocol
 	isNear     bool

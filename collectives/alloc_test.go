@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Once an algorithm was used, a call allocates nothing.
@@ -18,14 +18,14 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		p := unsafe.Pointer(unsafe.SliceData(b))
 		o := &collectives.CallOptions{}
 		for name, call := range map[string]func() error{
-			"allreduce": func() error { return c.AllReduce(p, p, 1024, device.Float32, device.Sum, nil) },
-			"allgather": func() error { return c.AllGather(p, p, 1024, device.Float32, o) },
+			"allreduce": func() error { return c.AllReduce(p, p, 1024, kernel.Float32, kernel.Sum, nil) },
+			"allgather": func() error { return c.AllGather(p, p, 1024, kernel.Float32, o) },
 			"sendrecv": func() error {
 				c.GroupStart()
-				if err := c.Send(p, 10, device.Float32, 0, nil); err != nil {
+				if err := c.Send(p, 10, kernel.Float32, 0, nil); err != nil {
 					return err
 				}
-				if err := c.Recv(unsafe.Add(p, 4096), 10, device.Float32, 0, nil); err != nil {
+				if err := c.Recv(unsafe.Add(p, 4096), 10, kernel.Float32, 0, nil); err != nil {
 					return err
 				}
 				return c.GroupEnd()
@@ -59,7 +59,7 @@ func TestCallsBetweenRanksDoNotAllocate(t *testing.T) {
 			if i == 1 {
 				runtime.ReadMemStats(&before)
 			}
-			if err := c.AllReduce(p, p, 16, device.Float32, device.Max, nil); err != nil {
+			if err := c.AllReduce(p, p, 16, kernel.Float32, kernel.Max, nil); err != nil {
 				return err
 			}
 		}
@@ -81,7 +81,7 @@ func BenchmarkAllReduce(b *testing.B) {
 					in, out := make([]float32, bytes/4), make([]float32, bytes/4)
 					p, q := unsafe.Pointer(unsafe.SliceData(in)), unsafe.Pointer(unsafe.SliceData(out))
 					for range b.N {
-						if err := c.AllReduce(p, q, bytes/4, device.Float32, device.Sum, nil); err != nil {
+						if err := c.AllReduce(p, q, bytes/4, kernel.Float32, kernel.Sum, nil); err != nil {
 							return err
 						}
 					}

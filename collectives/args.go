@@ -1,6 +1,6 @@
 package collectives
 
-import "github.com/mscclpp-go/mscclpp/framework/device"
+import "github.com/mscclpp-go/mscclpp/framework/kernel"
 
 // What follows is the twin of kernels/args.h. A test compares sizes and offsets.
 
@@ -92,7 +92,7 @@ type kernelArgs struct {
 	InputOffset  uint64
 	OutputOffset uint64
 	Memory       uint64
-	Window       device.SwitchChannelHandle
+	Window       kernel.SwitchChannelHandle
 	Inputs       [maxRanks]uintptr
 	Outputs      [maxRanks]uintptr
 	Processes    [maxRanks]uint64

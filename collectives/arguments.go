@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"sync"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 //go:embed kernels/args.h
@@ -12,4 +12,4 @@ var argumentsHeader string
 
 // argumentsLayout is the layout of the arguments that this package fills. Images that
 // were built for another one are refused.
-var argumentsLayout = sync.OnceValue(func() string { return device.Layout(argumentsHeader) })
+var argumentsLayout = sync.OnceValue(func() string { return kernel.Layout(argumentsHeader) })

@@ -3,12 +3,12 @@ package collectives
 import (
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // AllReduce reduces count elements across all ranks and gives the result to all. In
 // place: in == out.
-func (c *Comm) AllReduce(in, out unsafe.Pointer, count int, t device.DataType, op device.Op, o *CallOptions) error {
+func (c *Comm) AllReduce(in, out unsafe.Pointer, count int, t kernel.DataType, op kernel.Op, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: AllReduce, input: in, output: out, count: count, dtype: t, op: op, inCount: n, outCount: n}
 	return c.run(&j, o)
@@ -17,7 +17,7 @@ func (c *Comm) AllReduce(in, out unsafe.Pointer, count int, t device.DataType, o
 // AllGather gathers count elements from every rank, and gives all ranks the result in
 // rank order: out has count elements for each rank. In place: in is the rank's own part
 // of out.
-func (c *Comm) AllGather(in, out unsafe.Pointer, count int, t device.DataType, o *CallOptions) error {
+func (c *Comm) AllGather(in, out unsafe.Pointer, count int, t kernel.DataType, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: AllGather, input: in, output: out, count: count, dtype: t, inCount: n, outCount: n * uint64(c.Size())}
 	return c.run(&j, o)
@@ -26,14 +26,14 @@ func (c *Comm) AllGather(in, out unsafe.Pointer, count int, t device.DataType, o
 // ReduceScatter reduces the inputs, which have count elements for each rank, and gives
 // every rank its own count elements of the result. In place: out is the rank's own part
 // of in.
-func (c *Comm) ReduceScatter(in, out unsafe.Pointer, count int, t device.DataType, op device.Op, o *CallOptions) error {
+func (c *Comm) ReduceScatter(in, out unsafe.Pointer, count int, t kernel.DataType, op kernel.Op, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: ReduceScatter, input: in, output: out, count: count, dtype: t, op: op, inCount: n * uint64(c.Size()), outCount: n}
 	return c.run(&j, o)
 }
 
 // Broadcast copies count elements from root to all ranks. in is read on the root only.
-func (c *Comm) Broadcast(in, out unsafe.Pointer, count int, t device.DataType, root int, o *CallOptions) error {
+func (c *Comm) Broadcast(in, out unsafe.Pointer, count int, t kernel.DataType, root int, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: Broadcast, input: in, output: out, count: count, dtype: t, root: root, outCount: n}
 	if root == c.Rank() {
@@ -46,7 +46,7 @@ func (c *Comm) Broadcast(in, out unsafe.Pointer, count int, t device.DataType, r
 
 // Reduce reduces count elements across all ranks, as AllReduce does, but gives the
 // result to root only. out is written on the root only.
-func (c *Comm) Reduce(in, out unsafe.Pointer, count int, t device.DataType, op device.Op, root int, o *CallOptions) error {
+func (c *Comm) Reduce(in, out unsafe.Pointer, count int, t kernel.DataType, op kernel.Op, root int, o *CallOptions) error {
 	n := uint64(count)
 	j := job{collective: Reduce, input: in, output: out, count: count, dtype: t, op: op, root: root, inCount: n}
 	if root == c.Rank() {
@@ -57,7 +57,7 @@ func (c *Comm) Reduce(in, out unsafe.Pointer, count int, t device.DataType, op d
 
 // AllToAll sends the count elements at r*count of in to each rank r, and receives count
 // elements from r at r*count of out. in == out is allowed.
-func (c *Comm) AllToAll(in, out unsafe.Pointer, count int, t device.DataType, o *CallOptions) error {
+func (c *Comm) AllToAll(in, out unsafe.Pointer, count int, t kernel.DataType, o *CallOptions) error {
 	n := uint64(count) * uint64(c.Size())
 	j := job{collective: AllToAll, input: in, output: out, count: count, dtype: t, inCount: n, outCount: n}
 	return c.run(&j, o)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 var reference collectivetest.Reference
@@ -51,8 +51,8 @@ func TestResults(t *testing.T) {
 					for _, algorithm := range append(c.Algorithms(kind), "") {
 						for range max(4, 24/n) {
 							x := trial{
-								Kind: kind, Algorithm: algorithm, Count: counts[i%len(counts)], Type: device.DataType(i % device.DataTypes),
-								Op: device.Op(i / 2 % device.Ops), Root: i % n, InPlace: i/3%2 == 0, Shift: i / 5 % 4,
+								Kind: kind, Algorithm: algorithm, Count: counts[i%len(counts)], Type: kernel.DataType(i % kernel.DataTypes),
+								Op: kernel.Op(i / 2 % kernel.Ops), Root: i % n, InPlace: i/3%2 == 0, Shift: i / 5 % 4,
 							}
 							if x.Count*n > most*2 {
 								x.Count /= 8

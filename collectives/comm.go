@@ -11,7 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Signatures says when ranks compare the arguments of their calls.
@@ -62,7 +62,7 @@ type Comm struct {
 	geometry   geometry
 	scratch    *comm.Memory
 	symmetric  *comm.Symmetric
-	state      gpu.Memory
+	state      device.Memory
 	window     *comm.SwitchChannel
 	windowMem  *comm.Memory
 	algorithms [collectives][]*algorithm
@@ -76,7 +76,7 @@ type Comm struct {
 	route      route  // between the ranks' GPUs
 	choices    choices
 	trial      trial // of pull and stages
-	launch     gpu.Launch
+	launch     device.Launch
 	blocks     uint32 // most of one launch
 	residents  residents
 	order      order
@@ -162,14 +162,14 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	found := discover(c.Kernels(), c.Size())
 	x.algorithms = found.algorithms
 	lanes := uint32(1)
-	x.builtin, x.basis, x.launch, x.blocks = hostTable, "rows measured on CPUs", gpu.Launch{Grid: 1, Block: 1}, 1
+	x.builtin, x.basis, x.launch, x.blocks = hostTable, "rows measured on CPUs", device.Launch{Grid: 1, Block: 1}, 1
 	if !x.host {
 		if err := x.lookAround(ctx); err != nil {
 			return nil, err
 		}
 		x.blocks = x.mostBlocks()
 		lanes = min(deviceLanes, x.blocks)
-		x.launch = gpu.Launch{Grid: lanes, Block: deviceThreads}
+		x.launch = device.Launch{Grid: lanes, Block: deviceThreads}
 		x.residents.most = x.mostResidents()
 		x.offerCopies(found.steps)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // copyName is the name of the algorithms that copy engines carry out. They fill the
@@ -43,19 +43,19 @@ const (
 
 // copier is what copy algorithms work with.
 type copier struct {
-	engine  gpu.Engine
+	engine  device.Engine
 	signal  *algorithm
 	sum     *algorithm // nil: no reductions
 	move    *algorithm // nil: copies take its place
-	signals gpu.Kernel
-	moves   gpu.Kernel
+	signals device.Kernel
+	moves   device.Kernel
 	args    stepArgs
 
-	side    gpu.Stream // for what goes on beside the copies to peers
-	telling gpu.Stream // for telling the peers of pieces
-	now     gpu.Mark   // that is waited for at once
-	summed  [2]gpu.Mark
-	freed   [2]gpu.Mark
+	side    device.Stream // for what goes on beside the copies to peers
+	telling device.Stream // for telling the peers of pieces
+	now     device.Mark   // that is waited for at once
+	summed  [2]device.Mark
+	freed   [2]device.Mark
 	memory  *comm.Memory // that peers push pieces into: two for each of them, by turns
 	peers   *comm.Symmetric
 	slot    uint64
@@ -67,7 +67,7 @@ type copier struct {
 // offerCopies adds the copy algorithms where the device and the transports can do
 // them.
 func (c *Comm) offerCopies(steps map[string]*algorithm) {
-	engine, ok := c.comm.Device().(gpu.Engine)
+	engine, ok := c.comm.Device().(device.Engine)
 	if n := c.comm.Size(); !ok || c.opts.NoCopies || n < 2 || n > nearRanks || steps["signal"] == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (c *Comm) offerCopies(steps map[string]*algorithm) {
 	}
 	add(copyName, AllGather, reachOutputs, c.copier.signal.kernel)
 	add(copyName, AllToAll, reachOutputs, c.copier.signal.kernel)
-	if _, ok := engine.(gpu.Marker); !ok {
+	if _, ok := engine.(device.Marker); !ok {
 		return
 	}
 	if c.copier.sum != nil {
@@ -115,7 +115,7 @@ func (e errNoCopies) Unwrap() error { return e.error }
 
 // prepared makes an algorithm of copies ready. Where that is not possible now another
 // one takes its place, unless the program has named it.
-func (c *Comm) prepared(a *algorithm, l gpu.Launch, r *Request, o *CallOptions) (*algorithm, gpu.Launch, error) {
+func (c *Comm) prepared(a *algorithm, l device.Launch, r *Request, o *CallOptions) (*algorithm, device.Launch, error) {
 	err := c.prepareCopies(a, r.Type, o.Stream)
 	var none errNoCopies
 	if errors.As(err, &none) && o.Algorithm == "" && c.selector == nil {
@@ -130,7 +130,7 @@ func (c *Comm) prepared(a *algorithm, l gpu.Launch, r *Request, o *CallOptions) 
 
 // prepareCopies loads and allocates what the first call needs. It is collective where
 // pieces are: all ranks come here with their first call in pieces.
-func (c *Comm) prepareCopies(a *algorithm, t device.DataType, stream gpu.Stream) error {
+func (c *Comm) prepareCopies(a *algorithm, t kernel.DataType, stream device.Stream) error {
 	k := c.copier
 	sums := a.collective.reduces()
 	if k.signals != nil && (!a.inPieces() || k.peers != nil) && (!sums || c.sumOf(t) != nil) {
@@ -140,7 +140,7 @@ func (c *Comm) prepareCopies(a *algorithm, t device.DataType, stream gpu.Stream)
 		return errNoCopies{k.poor}
 	}
 	state, err := k.engine.Query(stream)
-	if err == nil && state == gpu.StreamCapturing {
+	if err == nil && state == device.StreamCapturing {
 		err = errNoCopies{fmt.Errorf("%w: expected its first call, with a type, outside of a capture: it allocates, and loads kernels", framework.ErrInvalid)}
 	}
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Comm) prepareCopies(a *algorithm, t device.DataType, stream gpu.Stream)
 		if err := k.openSide(); err != nil {
 			return err
 		}
-		loaded, err := c.comm.Load(ctx, k.signal.kernel, device.Float32)
+		loaded, err := c.comm.Load(ctx, k.signal.kernel, kernel.Float32)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (c *Comm) prepareCopies(a *algorithm, t device.DataType, stream gpu.Stream)
 		a.Check = min(b.Check, checkPublish) // the watch compares
 		copy(a.Scratch[:], b.Scratch[:b.Ranks])
 		if k.move != nil {
-			if k.moves, err = c.comm.Load(ctx, k.move.kernel, device.Float32); err != nil {
+			if k.moves, err = c.comm.Load(ctx, k.move.kernel, kernel.Float32); err != nil {
 				return err
 			}
 		}
@@ -181,11 +181,11 @@ func (c *Comm) prepareCopies(a *algorithm, t device.DataType, stream gpu.Stream)
 	return nil
 }
 
-func (c *Comm) sumOf(t device.DataType) gpu.Kernel { return c.copier.sum.loaded[t] }
+func (c *Comm) sumOf(t kernel.DataType) device.Kernel { return c.copier.sum.loaded[t] }
 
 // openSide makes the other streams, where streams can wait for each other.
 func (k *copier) openSide() (err error) {
-	marker, ok := k.engine.(gpu.Marker)
+	marker, ok := k.engine.(device.Marker)
 	if !ok {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (k *copier) openSide() (err error) {
 			}
 		}
 	}
-	for _, s := range []*gpu.Stream{&k.side, &k.telling} {
+	for _, s := range []*device.Stream{&k.side, &k.telling} {
 		if *s == 0 {
 			if *s, err = k.newStream(); err != nil {
 				return err
@@ -208,8 +208,8 @@ func (k *copier) openSide() (err error) {
 
 // newStream makes a stream of the greatest priority: what the caller computes beside the copies would
 // keep kernels of a stream like its own waiting between any two of them.
-func (k *copier) newStream() (gpu.Stream, error) {
-	p, ok := k.engine.(gpu.Prioritizer)
+func (k *copier) newStream() (device.Stream, error) {
+	p, ok := k.engine.(device.Prioritizer)
 	if !ok {
 		return k.engine.NewStream()
 	}
@@ -217,8 +217,8 @@ func (k *copier) newStream() (gpu.Stream, error) {
 	return p.NewPriorityStream(greatest)
 }
 
-func (k *copier) marks() []*gpu.Mark {
-	return []*gpu.Mark{&k.now, &k.summed[0], &k.summed[1], &k.freed[0], &k.freed[1]}
+func (k *copier) marks() []*device.Mark {
+	return []*device.Mark{&k.now, &k.summed[0], &k.summed[1], &k.freed[0], &k.freed[1]}
 }
 
 func (k *copier) close(c *comm.Communicator) error {
@@ -231,7 +231,7 @@ func (k *copier) close(c *comm.Communicator) error {
 			first = err
 		}
 	}
-	for _, s := range []gpu.Stream{k.side, k.telling} { // a call that failed half-way has left kernels there
+	for _, s := range []device.Stream{k.side, k.telling} { // a call that failed half-way has left kernels there
 		if s != 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
 			keep(c.Settle(ctx, s))
@@ -247,7 +247,7 @@ func (k *copier) close(c *comm.Communicator) error {
 			keep((*m).Close())
 		}
 	}
-	for _, s := range []gpu.Stream{k.side, k.telling} {
+	for _, s := range []device.Stream{k.side, k.telling} {
 		if s != 0 {
 			keep(k.engine.CloseStream(s))
 		}
@@ -257,7 +257,7 @@ func (k *copier) close(c *comm.Communicator) error {
 
 // runCopies enqueues one call. The argument of the call is in c.args, and what it needs is
 // prepared.
-func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
+func (c *Comm) runCopies(a *algorithm, j *job, l device.Launch) error {
 	k := c.copier
 	k.args.Signature, k.args.OutputOffset, k.args.Memory = c.args.Signature, c.args.OutputOffset, c.args.Memory
 	if a.reach == 0 {
@@ -273,7 +273,7 @@ func (c *Comm) runCopies(a *algorithm, j *job, l gpu.Launch) error {
 		c.copyShares(q, j)
 	}
 	if q.err != nil {
-		if state, err := k.engine.Query(l.Stream); err == nil && state != gpu.StreamCapturing {
+		if state, err := k.engine.Query(l.Stream); err == nil && state != device.StreamCapturing {
 			c.comm.Abort(q.err) // half of a call is under way, and kernels of all ranks wait for the rest
 		}
 	}
@@ -327,16 +327,16 @@ func (c *Comm) copyShares(q *queue, j *job) {
 
 // queue enqueues until something fails.
 type queue struct {
-	engine  gpu.Engine
-	stream  gpu.Stream
-	signals gpu.Kernel
+	engine  device.Engine
+	stream  device.Stream
+	signals device.Kernel
 	args    *stepArgs
 	err     error
 }
 
 func (q *queue) copy(to, from uintptr, bytes uint64) { q.copyOn(q.stream, to, from, bytes) }
 
-func (q *queue) copyOn(s gpu.Stream, to, from uintptr, bytes uint64) {
+func (q *queue) copyOn(s device.Stream, to, from uintptr, bytes uint64) {
 	if q.err == nil && bytes > 0 && to != from {
 		q.err = q.engine.Copy(s, to, from, bytes)
 	}
@@ -344,30 +344,30 @@ func (q *queue) copyOn(s gpu.Stream, to, from uintptr, bytes uint64) {
 
 func (q *queue) signal(tell, wait, lag uint32) { q.signalOn(q.stream, tell, wait, lag) }
 
-func (q *queue) signalOn(s gpu.Stream, tell, wait, lag uint32) {
+func (q *queue) signalOn(s device.Stream, tell, wait, lag uint32) {
 	q.args.Tell, q.args.Wait, q.args.Lag = tell, wait, lag
 	q.launch(s, q.signals, 1, 32)
 }
 
-func (q *queue) launch(s gpu.Stream, k gpu.Kernel, grid, block uint32) {
+func (q *queue) launch(s device.Stream, k device.Kernel, grid, block uint32) {
 	if q.err == nil {
-		q.err = k.Launch(gpu.Launch{Grid: grid, Block: block, Stream: s}, unsafe.Pointer(q.args), unsafe.Sizeof(*q.args))
+		q.err = k.Launch(device.Launch{Grid: grid, Block: block, Stream: s}, unsafe.Pointer(q.args), unsafe.Sizeof(*q.args))
 	}
 }
 
 // link has what one stream gets from here on wait for what another one has got.
-func (q *queue) link(m gpu.Mark, before, behind gpu.Stream) {
+func (q *queue) link(m device.Mark, before, behind device.Stream) {
 	q.record(m, before)
 	q.await(m, behind)
 }
 
-func (q *queue) record(m gpu.Mark, s gpu.Stream) {
+func (q *queue) record(m device.Mark, s device.Stream) {
 	if q.err == nil {
 		q.err = m.Record(s)
 	}
 }
 
-func (q *queue) await(m gpu.Mark, s gpu.Stream) {
+func (q *queue) await(m device.Mark, s device.Stream) {
 	if q.err == nil {
 		q.err = m.Wait(s)
 	}

@@ -1,6 +1,6 @@
 package collectives
 
-import "github.com/mscclpp-go/mscclpp/framework/device"
+import "github.com/mscclpp-go/mscclpp/framework/kernel"
 
 // cut is how the share of every rank is cut into pieces. It follows from the call and
 // the size of a slot, so it is the same on all ranks.
@@ -304,7 +304,7 @@ func (r *relay) sumRange(first, count uint64, to, at uintptr) {
 	}
 	s := r.args
 	s.Input, s.Output, s.Inputs, s.Count = r.at(r.input, first), to, at, count
-	r.launch(r.k.side, r.c.sumOf(device.DataType(r.c.args.Type)), min(sumBlocks, r.c.blocks), deviceThreads)
+	r.launch(r.k.side, r.c.sumOf(kernel.DataType(r.c.args.Type)), min(sumBlocks, r.c.blocks), deviceThreads)
 }
 
 // move takes piece p of the peers' shares to where it belongs.

@@ -4,7 +4,7 @@
 //
 //	c, err := collectives.New(ctx, communicator, collectives.Options{})
 //	…
-//	err = c.AllReduce(in, out, count, device.Float32, device.Sum, nil)
+//	err = c.AllReduce(in, out, count, kernel.Float32, kernel.Sum, nil)
 //
 // A call chooses an algorithm, fills one structure and launches one kernel. The
 // transports of the communicator carry the kernels; their sources are in the folder

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func dump(c *collectives.Comm) string {
@@ -28,7 +28,7 @@ func TestDumpShowsWhoIsBehind(t *testing.T) {
 			}
 			in, out := make([]float32, 100), make([]float32, 100)
 			call := func() error {
-				return c.AllReduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&out[0]), len(in), device.Float32, device.Sum, nil)
+				return c.AllReduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&out[0]), len(in), kernel.Float32, kernel.Sum, nil)
 			}
 			if err := call(); err != nil {
 				return err

@@ -4,14 +4,14 @@ import (
 	_ "embed"
 	"sync"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 //go:embed kernels/exchange_args.h
 var exchangeHeader string
 
 // exchangeLayout is argumentsLayout of the kernels between hosts.
-var exchangeLayout = sync.OnceValue(func() string { return device.Layout(argumentsHeader, exchangeHeader) })
+var exchangeLayout = sync.OnceValue(func() string { return kernel.Layout(argumentsHeader, exchangeHeader) })
 
 // What follows is the twin of kernels/exchange_args.h. A test compares sizes and offsets.
 

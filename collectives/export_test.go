@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // SetPacketEpoch makes the next packets those of another epoch. It is for all ranks, while
@@ -36,7 +36,7 @@ const StrayPatience = strayPatience
 func (c *Comm) PacketCame(peer int) bool {
 	x := c.ports.hierarchy.packets
 	g, _ := x.find(peer)
-	slot := gpu.Bytes(c.ports.in)[x.place(g, x.epoch+1):][:x.stride()]
+	slot := device.Bytes(c.ports.in)[x.place(g, x.epoch+1):][:x.stride()]
 	bytes := binary.LittleEndian.Uint64(slot[slotHead-8:])
 	return bytes <= x.room && x.whole(slot, x.epoch+1, bytes)
 }
@@ -62,7 +62,7 @@ func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
 		if l.sent == 0 || mark == nil {
 			continue
 		}
-		head := gpu.Bytes(p.out)[p.slot(peer, l.sent-1):]
+		head := device.Bytes(p.out)[p.slot(peer, l.sent-1):]
 		bytes[peer] = (l.sent - mark[peer]) * binary.LittleEndian.Uint64(head[headBytes-8:])
 	}
 	return bytes, next

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Whatever stands in front of a piece: taking it apart loses nothing, so that of two
@@ -19,9 +19,9 @@ func FuzzHead(f *testing.F) {
 		return b
 	}
 	for kind := range uint32(collectives) {
-		f.Add(sample(signature{Sequence: 7, Count: 100, Collective: kind, Algorithm: nameID(portsName), Type: uint32(device.Float16), Op: uint32(device.Max), Root: 3}, 200))
+		f.Add(sample(signature{Sequence: 7, Count: 100, Collective: kind, Algorithm: nameID(portsName), Type: uint32(kernel.Float16), Op: uint32(kernel.Max), Root: 3}, 200))
 	}
-	f.Add(sample(signature{Sequence: 1, Count: 1, Collective: uint32(Reduce), Algorithm: nameID("oneshot_ll8"), Type: device.DataTypes, Op: device.Ops, Root: 65535}, 1<<40))
+	f.Add(sample(signature{Sequence: 1, Count: 1, Collective: uint32(Reduce), Algorithm: nameID("oneshot_ll8"), Type: kernel.DataTypes, Op: kernel.Ops, Root: 65535}, 1<<40))
 	f.Add(make([]byte, headBytes))
 	f.Add(bytes.Repeat([]byte{0xff}, headBytes))
 	f.Add([]byte("shorter"))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Names of the algorithms in two levels.
@@ -150,12 +150,12 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 // integers.
 func partial(r Request) bool {
 	switch r.Type {
-	case device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
+	case kernel.Float8E4M3, kernel.Float8E5M2, kernel.Float8E4M3B15:
 		return false
-	case device.Float16, device.BFloat16, device.Float32, device.Float64:
+	case kernel.Float16, kernel.BFloat16, kernel.Float32, kernel.Float64:
 		return true
 	}
-	return r.Op != device.Avg
+	return r.Op != kernel.Avg
 }
 
 // innerOptions are those of the ranks of a host.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // An all-to-all-v in two levels. What a host has for another goes bundled if it is
@@ -64,7 +64,7 @@ func (p *ports) bundles(g *group) bool {
 }
 
 // allToAllV performs the call.
-func (p *ports) allToAllV(list []transfer, _ gpu.Stream) error {
+func (p *ports) allToAllV(list []transfer, _ device.Stream) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
@@ -124,7 +124,7 @@ func (x *exchangeV) tell() error {
 		own[i] = t.Bytes
 	}
 	x.lengths = counts{make([]uint64, 2*n*m), n}
-	if err := x.named(x.inside.AllGather(unsafe.Pointer(&own[0]), unsafe.Pointer(&x.lengths.words[0]), 2*n, device.Uint64, nil)); err != nil {
+	if err := x.named(x.inside.AllGather(unsafe.Pointer(&own[0]), unsafe.Pointer(&x.lengths.words[0]), 2*n, kernel.Uint64, nil)); err != nil {
 		return err
 	}
 	ranks := x.hosts[x.host]
@@ -203,8 +203,8 @@ func (x *exchangeV) collect() error {
 			copy(x.data(n+rank), x.data(rank))
 			continue
 		}
-		send := func(b []byte) error { return x.inside.Send(pointerTo(b), len(b), device.Uint8, k, nil) }
-		receive := func(b []byte) error { return x.inside.Recv(pointerTo(b), len(b), device.Uint8, k, nil) }
+		send := func(b []byte) error { return x.inside.Send(pointerTo(b), len(b), kernel.Uint8, k, nil) }
+		receive := func(b []byte) error { return x.inside.Recv(pointerTo(b), len(b), kernel.Uint8, k, nil) }
 		message(send, x.data(rank))
 		message(send, x.sent[begin:at])
 		message(receive, x.data(n+rank))

@@ -7,20 +7,20 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/scaling"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
 // Where kernels exchange, one algorithm serves all sizes. The model has two of it, which
 // change with the number of steps.
 func TestSharesOfKernelsAreTheModels(t *testing.T) {
 	const ranks = 8
-	on, err := scaling.NewCluster(4, ranks)
+	on, err := simulate.NewCluster(4, ranks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for bytes, want := range map[int64]scaling.Algorithm{ranks*collectives.TwoSteps - 1: scaling.Small, ranks * collectives.TwoSteps: scaling.LargeDirect} {
-		if got, err := (scaling.Program{Direct: true}).Chooses(scaling.AllReduce, on, bytes); err != nil || got != want {
+	for bytes, want := range map[int64]simulate.Algorithm{ranks*collectives.TwoSteps - 1: simulate.Small, ranks * collectives.TwoSteps: simulate.LargeDirect} {
+		if got, err := (simulate.Program{Direct: true}).Chooses(simulate.AllReduce, on, bytes); err != nil || got != want {
 			t.Errorf("%d bytes: the model has %s, %v: expected %s", bytes, got, err, want)
 		}
 	}
@@ -30,26 +30,26 @@ func TestSharesOfKernelsAreTheModels(t *testing.T) {
 // collectives over hosts is their choice: on both sides of each size at which it changes,
 // with much scratch and with so little that slots are what counts.
 func TestChoiceIsTheModels(t *testing.T) {
-	models := map[string]scaling.Algorithm{
-		"hierarchical_packets": scaling.SmallWhole, "hierarchical_small": scaling.SmallWhole, "hierarchical_large": scaling.LargeDirect, "ports": scaling.FlatDirect,
+	models := map[string]simulate.Algorithm{
+		"hierarchical_packets": simulate.SmallWhole, "hierarchical_small": simulate.SmallWhole, "hierarchical_large": simulate.LargeDirect, "ports": simulate.FlatDirect,
 	}
-	bundles := map[string]scaling.Algorithm{"hierarchical_small": scaling.Small, "hierarchical_large": scaling.FlatDirect, "ports": scaling.FlatDirect}
+	bundles := map[string]simulate.Algorithm{"hierarchical_small": simulate.Small, "hierarchical_large": simulate.FlatDirect, "ports": simulate.FlatDirect}
 	for layout, pattern := range map[string][]int{"ab": {1}, "aabb": {2}, "aabbcc": {2}, "abbb": {1, 3}} {
 		for _, scratch := range []uint64{collectives.HostScratch, 512 << 10} {
 			t.Run(fmt.Sprint(layout, " ", scratch), func(t *testing.T) {
 				at := strings.Split(layout, "")
-				on, err := scaling.NewCluster(int(at[len(at)-1][0]-'a')+1, pattern...)
+				on, err := simulate.NewCluster(int(at[len(at)-1][0]-'a')+1, pattern...)
 				if err != nil {
 					t.Fatal(err)
 				}
-				program := scaling.Program{Scratch: int64(scratch)}
+				program := simulate.Program{Scratch: int64(scratch)}
 				hosts(t, at, true, collectives.Options{Scratch: scratch}, func(_ context.Context, c *collectives.Comm) error {
 					if err := c.Barrier(nil); err != nil { // which finds out what serves calls
 						return err
 					}
-					for kind, modeled := range map[collectives.Collective]scaling.Collective{
-						collectives.AllReduce: scaling.AllReduce, collectives.AllGather: scaling.AllGather, collectives.ReduceScatter: scaling.ReduceScatter,
-						collectives.Broadcast: scaling.Broadcast, collectives.AllToAll: scaling.AllToAll,
+					for kind, modeled := range map[collectives.Collective]simulate.Collective{
+						collectives.AllReduce: simulate.AllReduce, collectives.AllGather: simulate.AllGather, collectives.ReduceScatter: simulate.ReduceScatter,
+						collectives.Broadcast: simulate.Broadcast, collectives.AllToAll: simulate.AllToAll,
 					} {
 						sizes := []int64{4, 1 << 30}
 						for bytes := int64(1 << 10); bytes <= 1<<20; bytes *= 2 {
@@ -57,9 +57,9 @@ func TestChoiceIsTheModels(t *testing.T) {
 								sizes = append(sizes, bytes*int64(len(at))/parts/4*4, bytes*int64(len(at))/parts/4*4+4, bytes, bytes+4)
 							}
 						}
-						changes := map[scaling.Algorithm]bool{}
+						changes := map[simulate.Algorithm]bool{}
 						for _, bytes := range sizes {
-							got, err := c.Choice(collectives.Request{Collective: kind, Bytes: uint64(bytes), Count: uint64(bytes) / 4, Type: device.Float32}, "")
+							got, err := c.Choice(collectives.Request{Collective: kind, Bytes: uint64(bytes), Count: uint64(bytes) / 4, Type: kernel.Float32}, "")
 							if err != nil {
 								return err
 							}
@@ -72,7 +72,7 @@ func TestChoiceIsTheModels(t *testing.T) {
 							case kind == collectives.AllToAll:
 								model, known = bundles[got]
 							case kind == collectives.Broadcast && got == "ports": // each rank a host
-								model = scaling.LargeDirect
+								model = simulate.LargeDirect
 							}
 							if !known || model != want {
 								return fmt.Errorf("%v of %d bytes goes by %s: the model has %s", kind, bytes, got, want)

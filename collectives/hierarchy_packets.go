@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // mostPacket is up to which size of the larger buffer packets are used.
@@ -145,7 +145,7 @@ func (x *packets) begin(bytes uint64) []byte {
 	x.epoch++
 	x.sent, x.next, x.common = 0, x.base+x.epoch%2*x.half(), nil
 	if bytes > 0 {
-		x.common = gpu.Bytes(x.ports.out)[x.next+slotHead:][:bytes:bytes]
+		x.common = device.Bytes(x.ports.out)[x.next+slotHead:][:bytes:bytes]
 	}
 	return x.common
 }
@@ -157,7 +157,7 @@ func (x *packets) give(_ context.Context, to int, b []byte) error {
 	if at == 0 || !common {
 		at = x.next
 		x.next += wholeLines(bytes) + packetMore
-		slot := gpu.Bytes(x.ports.out)[at:][:wholeLines(bytes)+packetMore]
+		slot := device.Bytes(x.ports.out)[at:][:wholeLines(bytes)+packetMore]
 		if !common {
 			copy(slot[slotHead:], b)
 		} else {
@@ -181,7 +181,7 @@ func (x *packets) place(g int, epoch uint64) uint64 {
 // receive waits for the packet of a host.
 func (x *packets) receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
 	x.from, x.bytes, x.looks, x.wrong = x.counterpart(g), bytes, 0, nil
-	x.slot = gpu.Bytes(x.ports.in)[x.place(g, x.epoch):][:x.stride()]
+	x.slot = device.Bytes(x.ports.in)[x.place(g, x.epoch):][:x.stride()]
 	if err := x.ports.lanes[x.from].data.Await(ctx, x.arrived); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (x *packets) contradiction() error {
 			return p.contradicted(x.from, x.slot[packetHead:slotHead], x.bytes)
 		}
 	}
-	piece := gpu.Bytes(p.in)[p.slot(x.from, p.lanes[x.from].received):][:headBytes]
+	piece := device.Bytes(p.in)[p.slot(x.from, p.lanes[x.from].received):][:headBytes]
 	if atomic.LoadUint64(word(piece, 0)) != p.call.Sequence || !settled(piece, &x.stray) {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (x *packets) instead(peer int, seen *stray) error {
 		}
 		due = p.calls + 1
 	}
-	slot := gpu.Bytes(p.in)[x.place(g, x.epoch+1):][:x.stride()]
+	slot := device.Bytes(p.in)[x.place(g, x.epoch+1):][:x.stride()]
 	bytes := binary.LittleEndian.Uint64(slot[slotHead-8:])
 	if atomic.LoadUint64(word(slot, packetHead)) != due || bytes > x.room || !x.whole(slot, x.epoch+1, bytes) || !settled(slot[packetHead:slotHead], seen) {
 		return nil

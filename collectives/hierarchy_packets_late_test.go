@@ -12,7 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -47,14 +47,14 @@ type heldProxy struct {
 }
 
 func (p *heldProxy) handler(r *ring.Ring) proxy.Handler {
-	return func(t device.Trigger, pos uint64) proxy.Result {
+	return func(t kernel.Trigger, pos uint64) proxy.Result {
 		select {
 		case <-p.gate.shut:
 			<-p.gate.open
 		default:
 		}
 		at, err := p.ring.Push(t)
-		if slot := uint32(t.Snd >> 53 & 0x3ff); err == nil && t.Snd>>50&device.TriggerFlush != 0 {
+		if slot := uint32(t.Snd >> 53 & 0x3ff); err == nil && t.Snd>>50&kernel.TriggerFlush != 0 {
 			if err = p.ring.WaitFlushed(context.Background(), slot, at); err == nil {
 				r.Complete(slot, pos)
 			}
@@ -140,7 +140,7 @@ func TestLateMessageBesidePackets(t *testing.T) {
 		switch c.Rank() {
 		case sender:
 			close(g.shut)
-			err = c.Send(unsafe.Pointer(&message[0]), len(message), device.Int32, receiver, nil)
+			err = c.Send(unsafe.Pointer(&message[0]), len(message), kernel.Int32, receiver, nil)
 		case receiver:
 			came := make([]int32, len(message))
 			look := &lookout{Context: ctx, came: func() bool { return c.PacketCame(prompt) }, done: open}
@@ -169,7 +169,7 @@ func TestPacketInPlaceOfAMessage(t *testing.T) {
 		}
 		b := unsafe.Pointer(&make([]int32, 100)[0])
 		if c.Rank() == receiver {
-			err := c.Recv(b, 100, device.Int32, culprit, nil)
+			err := c.Recv(b, 100, kernel.Int32, culprit, nil)
 			if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != culprit {
 				return fmt.Errorf("%w: expected ErrInvalid of rank %d", err, culprit)
 			}
@@ -180,7 +180,7 @@ func TestPacketInPlaceOfAMessage(t *testing.T) {
 			}
 			return nil
 		}
-		err := c.AllReduce(b, b, 100, device.Int32, device.Sum, nil)
+		err := c.AllReduce(b, b, 100, kernel.Int32, kernel.Sum, nil)
 		if !errors.Is(err, framework.ErrPeer) && !errors.Is(err, framework.ErrInvalid) {
 			return fmt.Errorf("%w: expected what the rank that waits for a message has found", err)
 		}

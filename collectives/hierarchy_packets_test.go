@@ -13,7 +13,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Packets go where signals are messages of an adapter, up to their size, and signals
@@ -38,7 +38,7 @@ func TestPacketsAreChosen(t *testing.T) {
 				{collectives.AllReduce, 4, small}, {collectives.AllGather, 4, small}, {collectives.ReduceScatter, 4, small},
 				{collectives.AllReduce, 1 << 20, "hierarchical_large"}, {collectives.Broadcast, 4, "hierarchical_small"},
 			} {
-				got, err := c.Choice(collectives.Request{Collective: x.kind, Bytes: x.bytes, Count: x.bytes / 4, Type: device.Float32}, "")
+				got, err := c.Choice(collectives.Request{Collective: x.kind, Bytes: x.bytes, Count: x.bytes / 4, Type: kernel.Float32}, "")
 				if err != nil || got != x.want {
 					return fmt.Errorf("%s: %v of %d bytes goes by %q, expected %s: %v", signal, x.kind, x.bytes, got, x.want, err)
 				}
@@ -76,15 +76,15 @@ func numbers(c *collectives.Comm, kind collectives.Collective, count, round int,
 	results, want := count, func(i int) int32 { return sum(i) }
 	switch kind {
 	case collectives.AllReduce:
-		err = c.AllReduce(p, q, count, device.Int32, device.Sum, o)
+		err = c.AllReduce(p, q, count, kernel.Int32, kernel.Sum, o)
 	case collectives.ReduceScatter:
-		err = c.ReduceScatter(p, q, count, device.Int32, device.Sum, o)
+		err = c.ReduceScatter(p, q, count, kernel.Int32, kernel.Sum, o)
 		want = func(i int) int32 { return sum(me*count + i) }
 	case collectives.AllGather:
-		err = c.AllGather(p, q, count, device.Int32, o)
+		err = c.AllGather(p, q, count, kernel.Int32, o)
 		results, want = count*n, func(i int) int32 { return value(i/count, i%count) }
 	case collectives.Broadcast:
-		err = c.Broadcast(p, q, count, device.Int32, round%n, o)
+		err = c.Broadcast(p, q, count, kernel.Int32, round%n, o)
 		want = func(i int) int32 { return value(round%n, i) }
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func TestSizesAroundPackets(t *testing.T) {
 						each *= c.Size()
 					}
 					by := func(count int) string {
-						got, err := c.Choice(collectives.Request{Collective: kind, Bytes: uint64(count * each), Count: uint64(count), Type: device.Int32}, "")
+						got, err := c.Choice(collectives.Request{Collective: kind, Bytes: uint64(count * each), Count: uint64(count), Type: kernel.Int32}, "")
 						if err != nil {
 							return err.Error()
 						}
@@ -200,22 +200,22 @@ func TestSizesAroundPackets(t *testing.T) {
 func TestPacketsAgainstOtherCalls(t *testing.T) {
 	calls := map[string]func(c *collectives.Comm, b unsafe.Pointer) error{
 		"broadcast from there": func(c *collectives.Comm, b unsafe.Pointer) error {
-			return c.Broadcast(b, b, 100, device.Float32, 3, nil)
+			return c.Broadcast(b, b, 100, kernel.Float32, 3, nil)
 		},
 		"broadcast from here": func(c *collectives.Comm, b unsafe.Pointer) error {
-			return c.Broadcast(b, b, 100, device.Float32, 0, nil)
+			return c.Broadcast(b, b, 100, kernel.Float32, 0, nil)
 		},
 		"a longer sum": func(c *collectives.Comm, b unsafe.Pointer) error {
-			return c.AllReduce(b, b, 1001, device.Float32, device.Sum, nil)
+			return c.AllReduce(b, b, 1001, kernel.Float32, kernel.Sum, nil)
 		},
 		"a gather as long": func(c *collectives.Comm, b unsafe.Pointer) error {
-			return c.AllGather(b, b, 500, device.Float32, nil)
+			return c.AllGather(b, b, 500, kernel.Float32, nil)
 		},
 		"a large sum": func(c *collectives.Comm, b unsafe.Pointer) error {
-			return c.AllReduce(b, b, 1<<20, device.Float32, device.Sum, nil)
+			return c.AllReduce(b, b, 1<<20, kernel.Float32, kernel.Sum, nil)
 		},
 		"a message": func(c *collectives.Comm, b unsafe.Pointer) error {
-			return c.Recv(b, 100, device.Float32, c.Rank()-2, nil)
+			return c.Recv(b, 100, kernel.Float32, c.Rank()-2, nil)
 		},
 	}
 	for name, call := range calls {
@@ -229,7 +229,7 @@ func TestPacketsAgainstOtherCalls(t *testing.T) {
 				}
 				var err error
 				if c.Rank() < 2 {
-					err = c.AllReduce(b, b, 1000, device.Float32, device.Sum, nil)
+					err = c.AllReduce(b, b, 1000, kernel.Float32, kernel.Sum, nil)
 				} else {
 					err = call(c, b)
 				}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // pointerTo is the address of memory, nil of none.
@@ -14,11 +14,11 @@ func pointerTo(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData
 // innerOp is the reduction inside a host. An average becomes a sum of what was made
 // smaller, so that it does not become too large for the type: by a power of two, which
 // rounds nothing.
-func (h *hierarchy) innerOp(c *Call) (device.Op, *CallOptions) {
+func (h *hierarchy) innerOp(c *Call) (kernel.Op, *CallOptions) {
 	o := &CallOptions{Stream: c.Stream, Scale: c.Scale}
-	if c.Op == device.Avg {
+	if c.Op == kernel.Avg {
 		o.Scale = 1 / h.smaller()
-		return device.PreMulSum, o
+		return kernel.PreMulSum, o
 	}
 	return c.Op, o
 }
@@ -28,8 +28,8 @@ func (h *hierarchy) smaller() float64 { return math.Exp2(math.Ceil(math.Log2(flo
 // startSum begins the reduction between hosts.
 func (h *hierarchy) startSum(c *Call, bytes uint64) *accumulator {
 	sum, op := &h.ports.sum, c.Op
-	if op == device.PreMulSum { // done inside
-		op = device.Sum
+	if op == kernel.PreMulSum { // done inside
+		op = kernel.Sum
 	}
 	sum.start(c.Type, op, 0, bytes)
 	sum.by = float64(h.ports.comm.Size()) / h.smaller()

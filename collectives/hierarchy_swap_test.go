@@ -11,7 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // lengths of what each rank sends to each: many of them are none, and which ones changes
@@ -27,7 +27,7 @@ func lengths(from, to, round, most int) int {
 func letter(from, to, i int) byte { return byte(from*83 + to*29 + i*3 + i>>8) }
 
 // swapV performs one all-to-all-v and looks at every byte, also those between the blocks.
-func swapV(c *collectives.Comm, t device.DataType, round, most int, o *collectives.CallOptions) error {
+func swapV(c *collectives.Comm, t kernel.DataType, round, most int, o *collectives.CallOptions) error {
 	n, me, size := c.Size(), c.Rank(), t.Size()
 	var counts, displs [2][]int
 	var b [2][]byte
@@ -78,7 +78,7 @@ func TestAllToAllVOverHosts(t *testing.T) {
 			hosts(t, strings.Split(layout, ""), true, collectives.Options{Scratch: 1}, func(_ context.Context, c *collectives.Comm) error {
 				round := 0
 				for _, most := range []int{1, 3, 100, 700, 9000} { // pieces have 4 KiB
-					for _, dtype := range []device.DataType{device.Uint8, device.Float16, device.Float64} {
+					for _, dtype := range []kernel.DataType{kernel.Uint8, kernel.Float16, kernel.Float64} {
 						for _, o := range []*collectives.CallOptions{nil, {Algorithm: "ports"}} {
 							round++
 							if err := swapV(c, dtype, round, most, o); err != nil {
@@ -93,7 +93,7 @@ func TestAllToAllVOverHosts(t *testing.T) {
 					c.GroupStart()
 					one := [2]byte{byte(c.Rank())}
 					next, last := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
-					err := errors.Join(c.Send(unsafe.Pointer(&one[0]), 1, device.Uint8, next, nil), c.Recv(unsafe.Pointer(&one[1]), 1, device.Uint8, last, nil))
+					err := errors.Join(c.Send(unsafe.Pointer(&one[0]), 1, kernel.Uint8, next, nil), c.Recv(unsafe.Pointer(&one[1]), 1, kernel.Uint8, last, nil))
 					if err = errors.Join(err, c.GroupEnd()); err != nil || int(one[1]) != last {
 						return fmt.Errorf("a group in between: %d, expected %d: %v", one[1], last, err)
 					}
@@ -115,7 +115,7 @@ func TestAllToAllOverHosts(t *testing.T) {
 				b := buffers{make([]byte, most*len(at)), make([]byte, most*len(at))}
 				for i, count := range []int{1, 3, 255, 1025, 9001} {
 					for k, algorithm := range []string{"hierarchical_small", "hierarchical_large", ""} {
-						x := trial{Kind: collectives.AllToAll, Algorithm: algorithm, Count: count, Type: device.DataType((i*3 + k) % device.DataTypes), InPlace: (i+k)%2 == 0}
+						x := trial{Kind: collectives.AllToAll, Algorithm: algorithm, Count: count, Type: kernel.DataType((i*3 + k) % kernel.DataTypes), InPlace: (i+k)%2 == 0}
 						if err := x.Run(b.of(c), uint64(10*i+k)); err != nil {
 							return err
 						}
@@ -131,7 +131,7 @@ func TestAllToAllOverHosts(t *testing.T) {
 func TestBundlesAreSmall(t *testing.T) {
 	hosts(t, []string{"a", "a", "b", "b"}, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
 		for bytes, want := range map[uint64]string{64: "hierarchical_small", 64 << 10: "hierarchical_small", 64<<10 + 4: "hierarchical_large", 1 << 30: "hierarchical_large"} {
-			got, err := c.Choice(collectives.Request{Collective: collectives.AllToAll, Bytes: bytes, Count: bytes / 4, Type: device.Uint8}, "")
+			got, err := c.Choice(collectives.Request{Collective: collectives.AllToAll, Bytes: bytes, Count: bytes / 4, Type: kernel.Uint8}, "")
 			if err != nil || got != want {
 				return fmt.Errorf("%d bytes go by %s, expected %s: %v", bytes, got, want, err)
 			}
@@ -174,10 +174,10 @@ func TestLengthsDisagreeOverHosts(t *testing.T) {
 				}
 				out := make([]byte, len(b))
 				call := func() error {
-					return c.AllToAllV(pointer(b), send[:], at[:], pointer(out), recv[:], at[:], device.Uint8, nil)
+					return c.AllToAllV(pointer(b), send[:], at[:], pointer(out), recv[:], at[:], kernel.Uint8, nil)
 				}
 				if x.other && c.Rank() >= 2 {
-					call = func() error { return c.AllToAll(pointer(b), pointer(out), 5, device.Uint8, nil) }
+					call = func() error { return c.AllToAll(pointer(b), pointer(out), 5, kernel.Uint8, nil) }
 				}
 				err := call()
 				if err == nil {
@@ -215,9 +215,9 @@ func TestDeathInAllToAllOverHosts(t *testing.T) {
 					c.Communicator().Abort(&framework.Error{Op: "test", Peer: culprit, Err: fmt.Errorf("%w: it stumbles", framework.ErrPeer)})
 					return nil
 				}
-				err := swapV(c, device.Float32, i%2, 50, nil)
+				err := swapV(c, kernel.Float32, i%2, 50, nil)
 				if i%2 == 1 {
-					err = c.AllToAll(pointer(b), pointer(out), 1000, device.Float32, nil)
+					err = c.AllToAll(pointer(b), pointer(out), 1000, kernel.Float32, nil)
 				}
 				if err == nil {
 					continue

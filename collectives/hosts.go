@@ -9,8 +9,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
 // courier performs collectives of ranks on GPUs that do not all share memory. What has
@@ -25,18 +25,18 @@ type courier struct {
 	ports  *ports
 	device waiter
 
-	host    gpu.Device
+	host    device.Device
 	twin    *comm.Communicator
 	gate    *gate
 	stage   shared
 	regions [2 * regions]region
 	turns   [2]int
-	rooms   []*room    // for groups of messages
-	scratch gpu.Memory // of the device, where there are two levels
+	rooms   []*room       // for groups of messages
+	scratch device.Memory // of the device, where there are two levels
 	closed  chan struct{}
 
-	mark gpu.Mark // behind the last call
-	any  bool     // there was one
+	mark device.Mark // behind the last call
+	any  bool        // there was one
 }
 
 // The memory of the host that everything passes through: regions for what is sent, and
@@ -84,7 +84,7 @@ func (k *courier) start(ctx context.Context) (err error) {
 	if k.stage, err = lend(k.device, k.host, uint64(len(k.regions))*regionBytes); err != nil {
 		return fmt.Errorf("memory between device and host: %w", err)
 	}
-	all := gpu.Bytes(k.stage.host)
+	all := device.Bytes(k.stage.host)
 	for i := range k.regions {
 		k.regions[i] = region{bytes: all[i*regionBytes:][:regionBytes], addr: k.stage.mapped.Addr() + uintptr(i*regionBytes)}
 	}
@@ -153,7 +153,7 @@ func (k *courier) leave() error {
 type trip struct {
 	*courier
 	call   *Call
-	stream gpu.Stream
+	stream device.Stream
 	sign   signature
 	err    error
 
@@ -208,7 +208,7 @@ func (t *trip) perform(f func()) error {
 // graph is launched.
 func (t *trip) eager() error {
 	state, err := t.device.Query(t.stream)
-	if err == nil && state == gpu.StreamCapturing {
+	if err == nil && state == device.StreamCapturing {
 		err = fmt.Errorf("%w: collectives over hosts in which the host takes part cannot be captured into a graph: expected a stream that is not, or algorithm %s, behind a first call outside of a capture", framework.ErrUnsupported, hierarchicalDirect)
 	}
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // hierarchicalDirect is the name of the algorithm whose data goes from memory of a GPU
@@ -36,11 +36,11 @@ type direct struct {
 	exchange *algorithm
 	sum      *algorithm
 
-	slots    *comm.Memory // that adapters reach: kernels/exchange_args.h
-	private  gpu.Memory   // state, handles, and what is for the hosts and what they gave, in two halves each
-	mine     uintptr      // the first half of what is for the hosts
-	theirs   uintptr      // and of what they gave
-	stride   uint64       // from what is of one host to what is of the next
+	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
+	private  device.Memory // state, handles, and what is for the hosts and what they gave, in two halves each
+	mine     uintptr       // the first half of what is for the hosts
+	theirs   uintptr       // and of what they gave
+	stride   uint64        // from what is of one host to what is of the next
 	words    shared
 	note     *exchangeNote
 	channels []*comm.PortChannel // by host
@@ -56,8 +56,8 @@ type direct struct {
 
 // beside is for what goes on beside the kernels inside.
 type beside struct {
-	stream gpu.Stream
-	marks  [3]gpu.Mark
+	stream device.Stream
+	marks  [3]device.Mark
 }
 
 // offerDirect lists the algorithms. Whether they serve calls is found out before the first.
@@ -100,7 +100,7 @@ func (d *direct) canReduce(r Request) bool {
 
 // decide finds out, before the first call is, what can serve calls: the same on all
 // ranks. A stream that is captured cannot wait for that.
-func (c *Comm) decide(s gpu.Stream) error {
+func (c *Comm) decide(s device.Stream) error {
 	p := c.ports
 	if p == nil || p.hierarchy == nil || p.hierarchy.direct == nil && p.hierarchy.packets == nil {
 		return nil
@@ -111,7 +111,7 @@ func (c *Comm) decide(s gpu.Stream) error {
 		return p.failed
 	}
 	if !p.ready && p.courier != nil {
-		if state, err := p.courier.device.Query(s); err != nil || state == gpu.StreamCapturing {
+		if state, err := p.courier.device.Query(s); err != nil || state == device.StreamCapturing {
 			return err // it will be refused
 		}
 	}
@@ -171,18 +171,18 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 	if d.exchange == nil || d.sum == nil {
 		return fmt.Errorf("%w: no transport has the kernels for an exchange between hosts", framework.ErrUnsupported)
 	}
-	kernel, err := k.world.Load(ctx, d.exchange.kernel, device.Uint8)
+	kern, err := k.world.Load(ctx, d.exchange.kernel, kernel.Uint8)
 	if err != nil {
 		return err
 	}
-	d.exchange.keep(device.Uint8, kernel)
+	d.exchange.keep(kernel.Uint8, kern)
 	hosts := uint64(len(h.hosts))
 	stride := (d.ports.piece + line - 1) / line * line
 	slot := exchangeHead + stride
 	if d.slots, err = k.world.Alloc(4 * hosts * slot); err != nil {
 		return fmt.Errorf("slots: %w", err)
 	}
-	handles := hosts * uint64(unsafe.Sizeof(device.PortChannelHandle{}))
+	handles := hosts * uint64(unsafe.Sizeof(kernel.PortChannelHandle{}))
 	front := (exchangeStateBytes + handles + line - 1) / line * line
 	if d.private, err = d.device.Alloc(front + 4*hosts*stride); err != nil {
 		return fmt.Errorf("memory of exchanges: %w", err)
@@ -236,8 +236,8 @@ func (d *direct) connect(ctx context.Context) error {
 
 // handOver copies handles of channels to memory of the device, through words of the host.
 func (d *direct) handOver(channels []*comm.PortChannel, words shared, behind uint64, to uintptr) error {
-	staged := gpu.Bytes(words.host)[behind:]
-	size := int(unsafe.Sizeof(device.PortChannelHandle{}))
+	staged := device.Bytes(words.host)[behind:]
+	size := int(unsafe.Sizeof(kernel.PortChannelHandle{}))
 	for i, ch := range channels {
 		if ch == nil { // to the own host
 			continue

@@ -7,7 +7,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // enqueueDirect enqueues one call of all ranks in which the host takes no part: on a
@@ -20,7 +20,7 @@ func (p *ports) enqueueDirect(c *Call, f func(t *trip)) error {
 	if err != nil {
 		return err
 	}
-	t.direct, t.captured = true, state == gpu.StreamCapturing
+	t.direct, t.captured = true, state == device.StreamCapturing
 	if err := p.hierarchy.direct.prepare(c.Collective, c.Type, t.captured); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (p *ports) enqueueDirect(c *Call, f func(t *trip)) error {
 
 // prepare loads what kernels between hosts need for calls of a collective, as far as there
 // are any; a job's first call finds that out.
-func (p *ports) prepare(k Collective, types ...device.DataType) error {
+func (p *ports) prepare(k Collective, types ...kernel.DataType) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.hierarchy
@@ -40,7 +40,7 @@ func (p *ports) prepare(k Collective, types ...device.DataType) error {
 		return nil
 	}
 	for _, t := range types {
-		if k.reduces() && !h.direct.canReduce(Request{Type: t, Op: device.Sum}) {
+		if k.reduces() && !h.direct.canReduce(Request{Type: t, Op: kernel.Sum}) {
 			continue
 		}
 		if err := h.direct.prepare(k, t, false); err != nil {
@@ -52,7 +52,7 @@ func (p *ports) prepare(k Collective, types ...device.DataType) error {
 
 // prepare loads what calls of a collective need, with elements of a type where it reduces;
 // for messages, SendRecv stands for all.
-func (d *direct) prepare(k Collective, typ device.DataType, captured bool) error {
+func (d *direct) prepare(k Collective, typ kernel.DataType, captured bool) error {
 	if k.messages() {
 		k = SendRecv
 	}
@@ -119,11 +119,11 @@ const everyHost = 0
 func only(host int) uint32 { return uint32(host) + 1 }
 
 // exchange has counterparts on all hosts give each other something.
-func (t *trip) exchange(s gpu.Stream, x traffic) { t.pass(s, x, everyHost, everyHost) }
+func (t *trip) exchange(s device.Stream, x traffic) { t.pass(s, x, everyHost, everyHost) }
 
 // pass is an exchange in which one host gives, or gets. All others send heads nevertheless,
 // and wait for those of all: without them nobody would know that slots are free.
-func (t *trip) pass(s gpu.Stream, x traffic, giver, taker uint32) {
+func (t *trip) pass(s device.Stream, x traffic, giver, taker uint32) {
 	if t.err != nil {
 		return
 	}
@@ -132,7 +132,7 @@ func (t *trip) pass(s gpu.Stream, x traffic, giver, taker uint32) {
 	a.Input, a.Apart, a.Bytes, a.Output, a.Stride, a.Signature = x.in, x.apart, x.bytes, x.out, x.each, t.sign
 	a.Giver, a.Taker = giver, taker
 	blocks := min(exchangeBlocks, d.blocks, uint32(1+x.bytes/exchangeBlockBytes))
-	t.err = d.exchange.loaded[device.Uint8].Launch(gpu.Launch{Grid: blocks, Block: d.threads(d.exchange), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	t.err = d.exchange.loaded[kernel.Uint8].Launch(device.Launch{Grid: blocks, Block: d.threads(d.exchange), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
 // half is one of the two halves of memory for the hosts.
@@ -142,7 +142,7 @@ func (d *direct) half(base uintptr, i int) uintptr {
 
 // combine reduces what this rank has with what the counterparts gave, in the order of
 // the hosts.
-func (t *trip) combine(s gpu.Stream, in, out uintptr, count uint64, half int) {
+func (t *trip) combine(s device.Stream, in, out uintptr, count uint64, half int) {
 	if t.err != nil || count == 0 {
 		return
 	}
@@ -152,12 +152,12 @@ func (t *trip) combine(s gpu.Stream, in, out uintptr, count uint64, half int) {
 	a.Input, a.Output, a.Inputs, a.Count, a.Op, a.Scale = in, out, d.half(d.theirs, half), count, uint32(c.Op), c.Scale
 	switch {
 	case h.most == 1:
-	case c.Op == device.PreMulSum: // done inside
-		a.Op = uint32(device.Sum)
-	case c.Op == device.Avg: // what is inside was made smaller
-		a.Op, a.Scale = uint32(device.PreMulSum), h.smaller()/float64(t.ports.comm.Size())
+	case c.Op == kernel.PreMulSum: // done inside
+		a.Op = uint32(kernel.Sum)
+	case c.Op == kernel.Avg: // what is inside was made smaller
+		a.Op, a.Scale = uint32(kernel.PreMulSum), h.smaller()/float64(t.ports.comm.Size())
 	}
-	t.err = d.sum.loaded[c.Type].Launch(gpu.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	t.err = d.sum.loaded[c.Type].Launch(device.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
 func (d *direct) threads(a *algorithm) uint32 {
@@ -168,18 +168,18 @@ func (d *direct) threads(a *algorithm) uint32 {
 }
 
 // after has what comes on one stream wait for what is on another.
-func (t *trip) after(m gpu.Mark, later, earlier gpu.Stream) {
+func (t *trip) after(m device.Mark, later, earlier device.Stream) {
 	t.record(m, earlier)
 	t.join(m, later)
 }
 
-func (t *trip) record(m gpu.Mark, s gpu.Stream) {
+func (t *trip) record(m device.Mark, s device.Stream) {
 	if t.err == nil {
 		t.err = m.Record(s)
 	}
 }
 
-func (t *trip) join(m gpu.Mark, s gpu.Stream) {
+func (t *trip) join(m device.Mark, s device.Stream) {
 	if t.err == nil {
 		t.err = m.Wait(s)
 	}
@@ -190,7 +190,7 @@ func (t *trip) join(m gpu.Mark, s gpu.Stream) {
 // between hosts while the next has its first stage and the one before it its last. Behind
 // what the stage between hosts of a piece finds there, the last stage of the piece before
 // the one before it has ended.
-func (t *trip) stages(pieces int, first func(k int), between func(s gpu.Stream, k int), last func(k int)) {
+func (t *trip) stages(pieces int, first func(k int), between func(s device.Stream, k int), last func(k int)) {
 	if pieces == 1 {
 		first(0)
 		between(t.stream, 0)
@@ -242,7 +242,7 @@ func (t *trip) allReduceDirect() {
 	t.stages(pieces, func(k int) {
 		at, count := of(k)
 		t.scatter(address(c.Input)+at, count, t.place(k%3))
-	}, func(s gpu.Stream, k int) {
+	}, func(s device.Stream, k int) {
 		at, count := of(k)
 		own := h.mine(count)
 		t.sumBetween(s, t.place(k%3), t.summed(k, at, count), own.to-own.from, k, everyHost)
@@ -255,7 +255,7 @@ func (t *trip) allReduceDirect() {
 // sumBetween adds up what counterparts have, for those of all hosts or of one, the taker.
 // Much of it, between more than two hosts, goes in two steps, as in hierarchy_large.go: each
 // reduces a segment, and gives it to the others. On hosts that get nothing out is for that.
-func (t *trip) sumBetween(s gpu.Stream, in, out uintptr, count uint64, half int, taker uint32) {
+func (t *trip) sumBetween(s device.Stream, in, out uintptr, count uint64, half int, taker uint32) {
 	h, element := t.ports.hierarchy, uint64(t.call.Type.Size())
 	d, hosts := h.direct, uint64(len(h.hosts))
 	word := max(1, wordBytes/element)
@@ -323,7 +323,7 @@ func (t *trip) reduceScatterDirect() {
 			}
 			t.scatter(block, uint64(len(ranks))*bytes/element, room(g, k))
 		}
-	}, func(s gpu.Stream, k int) {
+	}, func(s device.Stream, k int) {
 		from, bytes := of(k)
 		t.exchange(s, traffic{room(0, k), d.stride, bytes, d.half(d.theirs, k), d.stride})
 		t.combine(s, room(h.host, k), address(c.Output)+uintptr(from), bytes/element, k)
@@ -336,7 +336,7 @@ func (t *trip) allGatherDirect() {
 	h, c := t.ports.hierarchy, t.call
 	d := h.direct
 	part, pieces, of := t.inParts(t.pieceOfPart(uint64(c.Type.Size())))
-	t.stages(pieces, func(int) {}, func(s gpu.Stream, k int) {
+	t.stages(pieces, func(int) {}, func(s device.Stream, k int) {
 		from, bytes := of(k)
 		t.exchange(s, traffic{address(c.Input) + uintptr(from), 0, bytes, d.half(d.theirs, k), d.stride})
 	}, func(k int) {

@@ -1,6 +1,6 @@
 package collectives
 
-import "github.com/mscclpp-go/mscclpp/framework/gpu"
+import "github.com/mscclpp-go/mscclpp/framework/device"
 
 // Calls with a root between hosts, without the host: one host alone gives, or gets. The
 // others send heads still, so that what kernels/exchange.h says of slots holds as it does
@@ -34,7 +34,7 @@ func (t *trip) broadcastDirect() {
 			in = address(c.Input) + at
 		}
 		t.spreadInside(in, out, count, index)
-	}, func(s gpu.Stream, k int) {
+	}, func(s device.Stream, k int) {
 		at, count := of(k)
 		own := h.mine(count)
 		share := t.summed(k, at, count)
@@ -53,7 +53,7 @@ func (t *trip) broadcastDirect() {
 // between more than two hosts, goes in two steps: each gets a segment, and gives it to the
 // others, so that no host sends all of it more than twice. The one that had it all gets the
 // same bytes back, while it sends: they take the other direction of its links.
-func (t *trip) passBetween(s gpu.Stream, in, out uintptr, bytes uint64, home int) {
+func (t *trip) passBetween(s device.Stream, in, out uintptr, bytes uint64, home int) {
 	h := t.ports.hierarchy
 	hosts := uint64(len(h.hosts))
 	if each := bytes / hosts / wordBytes * wordBytes; hosts > 2 && each > 0 && bytes >= twoSteps {
@@ -98,7 +98,7 @@ func (t *trip) reduceDirect() {
 	t.stages(pieces, func(k int) {
 		at, count := of(k)
 		t.scatter(address(c.Input)+at, count, t.place(k%3))
-	}, func(s gpu.Stream, k int) {
+	}, func(s device.Stream, k int) {
 		_, count := of(k)
 		own := h.mine(count)
 		t.sumBetween(s, t.place(k%3), sum(k), own.to-own.from, k, only(home))

@@ -1,6 +1,6 @@
 package collectives
 
-import "github.com/mscclpp-go/mscclpp/framework/gpu"
+import "github.com/mscclpp-go/mscclpp/framework/device"
 
 // swapPiece is how many bytes of each part of an all-to-all are worked on at a time: so
 // that those for all ranks of a host fit a slot.
@@ -31,7 +31,7 @@ func (t *trip) allToAllDirect() {
 			t.swapBlock(in, part, from, bytes, h.hosts[g], room(g, k))
 			return t.err
 		})
-	}, func(s gpu.Stream, k int) {
+	}, func(s device.Stream, k int) {
 		_, bytes := of(k)
 		block := uint64(h.most) * bytes
 		to := traffic{room(0, k), d.stride, block, d.half(d.theirs, k), d.stride}

@@ -11,16 +11,16 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // waiter is a device whose streams can wait for a word: those of package cuda.
 type waiter interface {
-	gpu.Device
-	gpu.Engine
-	gpu.Marker
-	WaitValue(s gpu.Stream, addr uintptr, value uint64) error
+	device.Device
+	device.Engine
+	device.Marker
+	WaitValue(s device.Stream, addr uintptr, value uint64) error
 }
 
 // gate lets streams of a device and the host work by turns. A stream tells the host that
@@ -66,7 +66,7 @@ const (
 )
 
 // openGate makes a gate for streams of a device.
-func openGate(d waiter, host gpu.Device, world *comm.Communicator) (*gate, error) {
+func openGate(d waiter, host device.Device, world *comm.Communicator) (*gate, error) {
 	g := &gate{device: d, world: world, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	var err error
 	if g.words, err = lend(d, host, gateBytes); err != nil {
@@ -79,7 +79,7 @@ func openGate(d waiter, host gpu.Device, world *comm.Communicator) (*gate, error
 }
 
 // tell has the host do something when the stream has come here, and returns its number.
-func (g *gate) tell(s gpu.Stream, do func(ctx context.Context) error) (uint64, error) {
+func (g *gate) tell(s device.Stream, do func(ctx context.Context) error) (uint64, error) {
 	if err := g.device.Write(s, g.words.mapped.Addr()+readyAt, g.given+1); err != nil {
 		return 0, err
 	}
@@ -95,7 +95,7 @@ func (g *gate) tell(s gpu.Stream, do func(ctx context.Context) error) (uint64, e
 }
 
 // await makes the stream wait for some work, and all before it.
-func (g *gate) await(s gpu.Stream, number uint64) error {
+func (g *gate) await(s device.Stream, number uint64) error {
 	if number <= g.awaited {
 		return nil
 	}
@@ -209,12 +209,12 @@ func (g *gate) close() error {
 
 // shared is memory of the host that a device maps.
 type shared struct {
-	host   gpu.Memory
-	mapped gpu.Memory
+	host   device.Memory
+	mapped device.Memory
 }
 
 // lend allocates memory of the host and maps it on a device.
-func lend(d, host gpu.Device, bytes uint64) (shared, error) {
+func lend(d, host device.Device, bytes uint64) (shared, error) {
 	m, err := host.Alloc(bytes)
 	if err != nil {
 		return shared{}, err
@@ -227,7 +227,7 @@ func lend(d, host gpu.Device, bytes uint64) (shared, error) {
 }
 
 // expose maps memory of the host on a device.
-func expose(d gpu.Device, m gpu.Memory) (shared, error) {
+func expose(d device.Device, m device.Memory) (shared, error) {
 	shares, err := m.Export()
 	if err != nil {
 		return shared{}, err
@@ -243,7 +243,7 @@ func expose(d gpu.Device, m gpu.Memory) (shared, error) {
 
 func (s shared) close() error {
 	var first error
-	for _, m := range []gpu.Memory{s.mapped, s.host} {
+	for _, m := range []device.Memory{s.mapped, s.host} {
 		if m == nil {
 			continue
 		}

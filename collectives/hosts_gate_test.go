@@ -12,26 +12,26 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
 // prompt is a device whose one stream is the caller: what is enqueued is done at once.
 type prompt struct{ *host.Device }
 
-func (prompt) NewStream() (gpu.Stream, error)                  { return 1, nil }
-func (prompt) CloseStream(gpu.Stream) error                    { return nil }
-func (prompt) Copy(gpu.Stream, uintptr, uintptr, uint64) error { return errors.New("not here") }
-func (prompt) Query(gpu.Stream) (gpu.StreamState, error)       { return gpu.StreamIdle, nil }
-func (prompt) Sync(gpu.Stream) error                           { return nil }
-func (prompt) NewMark() (gpu.Mark, error)                      { return nil, errors.New("not here") }
-func (prompt) Write(_ gpu.Stream, addr uintptr, value uint64) error {
+func (prompt) NewStream() (device.Stream, error)                  { return 1, nil }
+func (prompt) CloseStream(device.Stream) error                    { return nil }
+func (prompt) Copy(device.Stream, uintptr, uintptr, uint64) error { return errors.New("not here") }
+func (prompt) Query(device.Stream) (device.StreamState, error)    { return device.StreamIdle, nil }
+func (prompt) Sync(device.Stream) error                           { return nil }
+func (prompt) NewMark() (device.Mark, error)                      { return nil, errors.New("not here") }
+func (prompt) Write(_ device.Stream, addr uintptr, value uint64) error {
 	atomic.StoreUint64((*uint64)(at(addr)), value)
 	return nil
 }
 
 // WaitValue compares as streams do: by the difference.
-func (prompt) WaitValue(_ gpu.Stream, addr uintptr, value uint64) error {
+func (prompt) WaitValue(_ device.Stream, addr uintptr, value uint64) error {
 	for end := time.Now().Add(10 * time.Second); int64(atomic.LoadUint64((*uint64)(at(addr)))-value) < 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return errors.New("a stream waits for ever")

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // mostMailPiece is the size of a piece of a message, if there is memory for it: while one
@@ -25,8 +25,8 @@ const mostMailPiece = 256 << 10
 type mail struct {
 	direct   *direct
 	kernel   *algorithm
-	slots    *comm.Memory // that adapters reach: kernels/exchange_args.h
-	private  gpu.Memory   // state, what was sent and received by rank, and handles
+	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
+	private  device.Memory // state, what was sent and received by rank, and handles
 	words    shared
 	note     *mailNote
 	parted   []uint32            // by rank: not 0: nobody is there to get a signal
@@ -86,16 +86,16 @@ func (m *mail) allocate(ctx context.Context) (err error) {
 	if n := len(m.peers()); n > mailPeers {
 		return fmt.Errorf("%w: kernels send messages to %d ranks of other hosts at most, and there are %d", framework.ErrUnsupported, mailPeers, n)
 	}
-	kernel, err := k.world.Load(ctx, m.kernel.kernel, device.Uint8)
+	kern, err := k.world.Load(ctx, m.kernel.kernel, kernel.Uint8)
 	if err != nil {
 		return err
 	}
-	m.kernel.keep(device.Uint8, kernel)
+	m.kernel.keep(kernel.Uint8, kern)
 	slot := mailHead + min(mostMailPiece, m.direct.ports.piece/4/line*line)
 	if m.slots, err = k.world.Alloc(2 * ranks * mailSlots * slot); err != nil {
 		return fmt.Errorf("slots of messages: %w", err)
 	}
-	handles := 2 * ranks * uint64(unsafe.Sizeof(device.PortChannelHandle{}))
+	handles := 2 * ranks * uint64(unsafe.Sizeof(kernel.PortChannelHandle{}))
 	front := (mailStateBytes + ranks*mailWayBytes + line - 1) / line * line
 	if m.private, err = m.direct.device.Alloc(front + handles); err != nil {
 		return fmt.Errorf("memory of messages: %w", err)
@@ -162,7 +162,7 @@ func (m *mail) close() error {
 
 // enqueueMail performs a group in which the host takes no part: on a stream that is
 // captured as well.
-func (p *ports) enqueueMail(list []transfer, stream gpu.Stream) error {
+func (p *ports) enqueueMail(list []transfer, stream device.Stream) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := &trip{courier: p.courier, stream: stream, direct: true}
@@ -170,13 +170,13 @@ func (p *ports) enqueueMail(list []transfer, stream gpu.Stream) error {
 	if err != nil {
 		return err
 	}
-	t.captured = state == gpu.StreamCapturing
+	t.captured = state == device.StreamCapturing
 	own := p.own(list)
 	if err := p.alone(own[0], own[1]); err != nil {
 		return err
 	}
 	d := p.hierarchy.direct
-	if err := d.prepare(SendRecv, device.Uint8, t.captured); err != nil {
+	if err := d.prepare(SendRecv, kernel.Uint8, t.captured); err != nil {
 		return err
 	}
 	near, far := make([]transfer, 0, len(list)), make([]transfer, 0, len(list))
@@ -214,13 +214,13 @@ func (m *mail) enqueue(t *trip, near, far []transfer) {
 
 // send delivers messages between hosts. Their kernel has no more blocks than there are
 // queues of messages, and is one that may run beside those inside: see exchangeBlocks.
-func (m *mail) send(t *trip, s gpu.Stream, list []transfer) {
+func (m *mail) send(t *trip, s device.Stream, list []transfer) {
 	if t.err != nil || len(list) == 0 {
 		return
 	}
 	queues := numberQueues(list)
-	k, a := m.kernel.loaded[device.Uint8], &m.args
-	l := gpu.Launch{Grid: min(mailBlocks, m.direct.blocks, queues), Block: m.direct.threads(m.kernel), Stream: s}
+	k, a := m.kernel.loaded[kernel.Uint8], &m.args
+	l := device.Launch{Grid: min(mailBlocks, m.direct.blocks, queues), Block: m.direct.threads(m.kernel), Stream: s}
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(list)), 0, 0, 0
 	if len(list) > maxTransfers {
 		memory, err := m.lists.room(m.direct.device, len(list), s)
@@ -279,7 +279,7 @@ func (m *mail) stay(t *trip, list []transfer) {
 		if x.Receive == 1 {
 			call = h.inside.Recv
 		}
-		_ = call(at(x.Buffer), int(x.Bytes), device.Uint8, slices.Index(h.hosts[h.host], int(x.Peer)), o) // the end of the group says it
+		_ = call(at(x.Buffer), int(x.Bytes), kernel.Uint8, slices.Index(h.hosts[h.host], int(x.Peer)), o) // the end of the group says it
 	}
 	t.err = h.named(h.inside.GroupEnd())
 }

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // leastRoom is the size of the first memory for groups that are larger than a region.
@@ -22,7 +22,7 @@ type room struct {
 // enqueueMessages performs a group. All of its data lies on the host at once: each
 // message may be waiting for another one, which nobody here knows of, so that no order
 // in which parts of them could go is right.
-func (p *ports) enqueueMessages(list []transfer, stream gpu.Stream) error {
+func (p *ports) enqueueMessages(list []transfer, stream device.Stream) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := &trip{courier: p.courier, stream: stream, sign: ofMessages()}
@@ -83,7 +83,7 @@ func (t *trip) space(bytes uint64) *region {
 			t.err = fmt.Errorf("a group of %d bytes, which all pass through the host at once: %w", bytes, err)
 			return nil
 		}
-		k.rooms = append(k.rooms, &room{s, region{bytes: gpu.Bytes(s.host), addr: s.mapped.Addr()}})
+		k.rooms = append(k.rooms, &room{s, region{bytes: device.Bytes(s.host), addr: s.mapped.Addr()}})
 	}
 	r := &k.rooms[len(k.rooms)-1].region
 	t.await(r.last)

@@ -11,19 +11,19 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/check"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
 )
 
 // The kernels as a program of their own, with ranks as threads over plain memory:
 // what goes wrong here is not the fault of any transport. Fast ranks run ahead of
 // slow ones, packet epochs start where flags wrap around.
 func TestKernelsWithThreads(t *testing.T) {
-	for _, dtype := range []device.DataType{device.BFloat16} {
+	for _, dtype := range []kernel.DataType{kernel.BFloat16} {
 		t.Run(dtype.String(), func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "check")
 			build := exec.CommandContext(t.Context(), "g++", "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread",
-				"-DMSCCLPP_TYPE="+strconv.Itoa(int(dtype)), "-I../framework/device/include", "kernels/testdata/check.cc", "-o", program)
+				"-DMSCCLPP_TYPE="+strconv.Itoa(int(dtype)), "-I../framework/kernel/include", "kernels/testdata/check.cc", "-o", program)
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("build: %v\n%s", err, out)
 			}

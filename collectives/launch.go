@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // prepareTimeout bounds what the first use of an algorithm may take: fetching and
@@ -25,8 +25,8 @@ type job struct {
 	collective    Collective
 	input, output unsafe.Pointer
 	count         int
-	dtype         device.DataType
-	op            device.Op
+	dtype         kernel.DataType
+	op            kernel.Op
 	root          int
 	inCount       uint64 // elements of the two buffers
 	outCount      uint64
@@ -149,7 +149,7 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 }
 
 // follow has a call on a GPU begin behind the one before it.
-func (c *Comm) follow(s gpu.Stream) (marks bool, err error) {
+func (c *Comm) follow(s device.Stream) (marks bool, err error) {
 	if c.host {
 		return false, nil
 	}
@@ -209,9 +209,9 @@ func (j *job) check(ranks int) error {
 	switch {
 	case j.count < 0:
 		return fmt.Errorf("%w: count %d: expected at least 0", framework.ErrInvalid, j.count)
-	case j.dtype >= device.DataTypes:
+	case j.dtype >= kernel.DataTypes:
 		return fmt.Errorf("%w: %v: no such element type", framework.ErrInvalid, j.dtype)
-	case j.op >= device.Ops:
+	case j.op >= kernel.Ops:
 		return fmt.Errorf("%w: %v: no such reduction", framework.ErrInvalid, j.op)
 	case j.root < 0 || j.root >= ranks:
 		return fmt.Errorf("%w: root %d: expected 0 to %d", framework.ErrInvalid, j.root, ranks-1)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // The Go twins of kernels/args.h have the sizes and offsets that a compiler gives
@@ -103,7 +103,7 @@ func TestLayoutsAgree(t *testing.T) {
 	check("mail state", "sizeof(MailState)", mailStateBytes)
 	check("mail way", "sizeof(MailWay)", mailWayBytes)
 	check("mail note", "sizeof(MailNote)", mailNoteBytes)
-	check("port handle", "sizeof(mscclpp::PortChannelHandle)", unsafe.Sizeof(device.PortChannelHandle{}))
+	check("port handle", "sizeof(mscclpp::PortChannelHandle)", unsafe.Sizeof(kernel.PortChannelHandle{}))
 	check("differs", "kMismatchSignature", mismatchSignature)
 	check("length", "kMismatchLength", mismatchLength)
 	source += "}\n"
@@ -114,7 +114,7 @@ func TestLayoutsAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "layout")
-	build := exec.Command("g++", "-std=c++17", "-I../framework/device/include", "-Ikernels", "-Wno-invalid-offsetof", file, "-o", program)
+	build := exec.Command("g++", "-std=c++17", "-I../framework/kernel/include", "-Ikernels", "-Wno-invalid-offsetof", file, "-o", program)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -143,12 +143,12 @@ func TestArgumentsAreMarked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if device.HasLayout(string(text)) {
+		if kernel.HasLayout(string(text)) {
 			marked = append(marked, string(text))
 		}
 	}
-	if len(marked) == 0 || device.Layout(marked...) != argumentsLayout() {
-		t.Errorf("%d headers of kernels have the line %q: expected those that are embedded in arguments.go", len(marked), device.LayoutMarker)
+	if len(marked) == 0 || kernel.Layout(marked...) != argumentsLayout() {
+		t.Errorf("%d headers of kernels have the line %q: expected those that are embedded in arguments.go", len(marked), kernel.LayoutMarker)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestLayoutOfTheExchange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !device.HasLayout(string(text)) || exchangeLayout() != device.Layout(string(text), string(args)) || exchangeLayout() == argumentsLayout() {
+	if !kernel.HasLayout(string(text)) || exchangeLayout() != kernel.Layout(string(text), string(args)) || exchangeLayout() == argumentsLayout() {
 		t.Errorf("layout %s: expected that of both headers with arguments, marked", exchangeLayout())
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // A rank that leaves the job in good order while others still wait for it is named at
@@ -20,18 +20,18 @@ func TestLeavingOverHosts(t *testing.T) {
 	b := func(c *collectives.Comm) []byte { return make([]byte, 8*count*c.Size()) }
 	calls := map[string]func(c *collectives.Comm) error{
 		"small sum": func(c *collectives.Comm) error {
-			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, device.Float32, device.Sum, nil)
+			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, kernel.Float32, kernel.Sum, nil)
 		},
 		"large sum": func(c *collectives.Comm) error {
-			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, device.Float64, device.Sum, &collectives.CallOptions{Algorithm: "hierarchical_large"})
+			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, kernel.Float64, kernel.Sum, &collectives.CallOptions{Algorithm: "hierarchical_large"})
 		},
 		"flat sum": func(c *collectives.Comm) error {
-			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, device.Float32, device.Sum, &collectives.CallOptions{Algorithm: "ports"})
+			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, kernel.Float32, kernel.Sum, &collectives.CallOptions{Algorithm: "ports"})
 		},
 		"all to all": func(c *collectives.Comm) error {
-			return c.AllToAll(pointer(b(c)), pointer(b(c)), count, device.Float32, nil)
+			return c.AllToAll(pointer(b(c)), pointer(b(c)), count, kernel.Float32, nil)
 		},
-		"lengths": func(c *collectives.Comm) error { return swapV(c, device.Float32, 3, 100, nil) },
+		"lengths": func(c *collectives.Comm) error { return swapV(c, kernel.Float32, 3, 100, nil) },
 		"barrier": func(c *collectives.Comm) error { return c.Barrier(nil) },
 	}
 	for name, call := range calls {
@@ -72,19 +72,19 @@ func TestCollectivesBehindMessagesInARing(t *testing.T) {
 	ports := &collectives.CallOptions{Algorithm: "ports"}
 	calls := map[string]func(c *collectives.Comm, in, out []byte) error{
 		"all-gather": func(c *collectives.Comm, in, out []byte) error {
-			return c.AllGather(pointer(in), pointer(out), 100, device.Uint8, ports)
+			return c.AllGather(pointer(in), pointer(out), 100, kernel.Uint8, ports)
 		},
 		"barrier": func(c *collectives.Comm, _, _ []byte) error { return c.Barrier(ports) },
 		"broadcast": func(c *collectives.Comm, in, out []byte) error {
-			return c.Broadcast(pointer(in), pointer(out), bytes, device.Uint8, 0, ports)
+			return c.Broadcast(pointer(in), pointer(out), bytes, kernel.Uint8, 0, ports)
 		},
 		"reduce": func(c *collectives.Comm, in, out []byte) error {
-			return c.Reduce(pointer(in), pointer(out), bytes, device.Uint8, device.Sum, 0, ports)
+			return c.Reduce(pointer(in), pointer(out), bytes, kernel.Uint8, kernel.Sum, 0, ports)
 		},
 		"sum in two levels": func(c *collectives.Comm, in, out []byte) error {
-			return c.AllReduce(pointer(in), pointer(out), bytes, device.Uint8, device.Sum, nil)
+			return c.AllReduce(pointer(in), pointer(out), bytes, kernel.Uint8, kernel.Sum, nil)
 		},
-		"lengths": func(c *collectives.Comm, _, _ []byte) error { return swapV(c, device.Float32, 3, 100, nil) },
+		"lengths": func(c *collectives.Comm, _, _ []byte) error { return swapV(c, kernel.Float32, 3, 100, nil) },
 	}
 	for name, call := range calls {
 		layout, first, far := "abc", 0, 1
@@ -132,7 +132,7 @@ func circle(c *collectives.Comm, in, out []byte, first, far int) error {
 	}
 	c.GroupStart()
 	return errors.Join(
-		c.Send(pointer(in), 100, device.Uint8, first+(at+far)%n, nil),
-		c.Recv(pointer(out), 100, device.Uint8, first+(at+n-far)%n, nil),
+		c.Send(pointer(in), 100, kernel.Uint8, first+(at+far)%n, nil),
+		c.Recv(pointer(out), 100, kernel.Uint8, first+(at+n-far)%n, nil),
 		c.GroupEnd())
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Prepare loads the kernels that calls of a collective with elements of these types may
@@ -18,7 +18,7 @@ import (
 // and the memory of algorithms that use copy engines, are left to the first call that
 // needs them. Over several hosts the first call of a job comes before: it decides which
 // kernels there are, and without it nothing is loaded.
-func (c *Comm) Prepare(k Collective, types ...device.DataType) error {
+func (c *Comm) Prepare(k Collective, types ...kernel.DataType) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.ready(); err != nil {
@@ -28,10 +28,10 @@ func (c *Comm) Prepare(k Collective, types ...device.DataType) error {
 		return fmt.Errorf("prepare: %w: %v", framework.ErrInvalid, k)
 	}
 	if !k.reduces() {
-		types = []device.DataType{device.Uint8}
+		types = []kernel.DataType{kernel.Uint8}
 	}
 	for _, t := range types {
-		if t >= device.DataTypes {
+		if t >= kernel.DataTypes {
 			return fmt.Errorf("prepare %v: %w: %v: no such element type", k, framework.ErrInvalid, t)
 		}
 		if c.ports != nil {
@@ -55,7 +55,7 @@ func (c *Comm) Prepare(k Collective, types ...device.DataType) error {
 // load makes a kernel callable, and sets up what its algorithm needs. On a GPU it also
 // loads what other calls of the collective may choose: after one call of whatever size,
 // all can be captured.
-func (c *Comm) load(a *algorithm, t device.DataType, stream gpu.Stream) error {
+func (c *Comm) load(a *algorithm, t kernel.DataType, stream device.Stream) error {
 	if err := c.loadable(a, t, stream); err != nil {
 		return err
 	}
@@ -75,13 +75,13 @@ func (c *Comm) load(a *algorithm, t device.DataType, stream gpu.Stream) error {
 
 // loadable refuses streams that are captured: a driver may compile for seconds, and
 // wait for all that runs, before it has loaded a kernel.
-func (c *Comm) loadable(a *algorithm, t device.DataType, stream gpu.Stream) error {
-	engine, ok := c.comm.Device().(gpu.Engine)
+func (c *Comm) loadable(a *algorithm, t kernel.DataType, stream device.Stream) error {
+	engine, ok := c.comm.Device().(device.Engine)
 	if !ok {
 		return nil
 	}
 	state, err := engine.Query(stream)
-	if err != nil || state != gpu.StreamCapturing {
+	if err != nil || state != device.StreamCapturing {
 		return err
 	}
 	what := a.collective.String()
@@ -92,7 +92,7 @@ func (c *Comm) loadable(a *algorithm, t device.DataType, stream gpu.Stream) erro
 		framework.ErrInvalid, a.name, what)
 }
 
-func (c *Comm) loadAll(ctx context.Context, all []*algorithm, t device.DataType) error {
+func (c *Comm) loadAll(ctx context.Context, all []*algorithm, t kernel.DataType) error {
 	for _, a := range all {
 		if a.loaded[t] != nil {
 			continue
@@ -107,7 +107,7 @@ func (c *Comm) loadAll(ctx context.Context, all []*algorithm, t device.DataType)
 }
 
 // keep remembers the kernel for a type, and for all where bytes are bytes.
-func (a *algorithm) keep(t device.DataType, k gpu.Kernel) {
+func (a *algorithm) keep(t kernel.DataType, k device.Kernel) {
 	a.loaded[t] = k
 	if a.collective.reduces() {
 		return
@@ -119,7 +119,7 @@ func (a *algorithm) keep(t device.DataType, k gpu.Kernel) {
 
 // chosen lists the kernels that calls of a collective choose by the tables: of sizes
 // between any two rows, with and without registered buffers.
-func (c *Comm) chosen(k Collective, t device.DataType) []*algorithm {
+func (c *Comm) chosen(k Collective, t kernel.DataType) []*algorithm {
 	var all []*algorithm
 	add := func(a *algorithm) {
 		if a != nil && a.own == nil && !a.copies && !a.window && !slices.Contains(all, a) {

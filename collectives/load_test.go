@@ -9,12 +9,12 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/image"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // imagesOf lists the kernels in the images for sm_90 and a type, as onGPU takes them, and
 // the family of each.
-func imagesOf(t *testing.T, dtype device.DataType) (kernels []string, family map[string]string) {
+func imagesOf(t *testing.T, dtype kernel.DataType) (kernels []string, family map[string]string) {
 	t.Helper()
 	set, err := image.Images()
 	if err != nil {
@@ -43,7 +43,7 @@ var ofTables = []Collective{AllReduce, AllGather, ReduceScatter, Broadcast, Redu
 // Whatever a call chooses was loaded by the first call of its collective.
 func TestOneCallLoadsForAllSizes(t *testing.T) {
 	own := []Row{{Collective: AllReduce, MaxBytes: 12_345_678, Algorithm: "ring"}, {Collective: AllGather, MaxBytes: 3, Algorithm: "chunk"}}
-	for _, dtype := range []device.DataType{device.Float16, device.Float8E5M2} {
+	for _, dtype := range []kernel.DataType{kernel.Float16, kernel.Float8E5M2} {
 		kernels, _ := imagesOf(t, dtype)
 		for _, n := range []int{2, 3, 4, 8, 12} {
 			for _, o := range []Options{{}, {NoLines: true}, {Table: own}} {
@@ -77,12 +77,12 @@ func TestOneCallLoadsForAllSizes(t *testing.T) {
 // A job of up to eight GPUs that calls one collective loads one image. Types of which
 // there are few kernels need two for all-reduce.
 func TestOneCollectiveIsOneImage(t *testing.T) {
-	kernels, family := imagesOf(t, device.BFloat16)
+	kernels, family := imagesOf(t, kernel.BFloat16)
 	for n := 2; n <= 8; n++ {
 		c := onGPU(t, n, Options{}, kernels...)
 		for _, k := range ofTables {
 			found := map[string]bool{}
-			for _, a := range c.chosen(k, device.BFloat16) {
+			for _, a := range c.chosen(k, kernel.BFloat16) {
 				found[family[fmt.Sprint(k, " ", a.name)]] = true
 			}
 			if len(found) != 1 || found[""] {
@@ -94,10 +94,10 @@ func TestOneCollectiveIsOneImage(t *testing.T) {
 
 // The program's selector is not asked about calls that nobody makes, and stays.
 func TestSelectorIsLeftAlone(t *testing.T) {
-	kernels, _ := imagesOf(t, device.Float32)
+	kernels, _ := imagesOf(t, kernel.Float32)
 	c := onGPU(t, 2, Options{}, kernels...)
 	c.selector = func(r *Request) string { t.Errorf("asked about %+v", r); return "" }
-	if all := c.chosen(AllReduce, device.Float32); len(all) < 3 || c.selector == nil {
+	if all := c.chosen(AllReduce, kernel.Float32); len(all) < 3 || c.selector == nil {
 		t.Errorf("%s chosen, selector kept: %v", names(all), c.selector != nil)
 	}
 }
@@ -105,18 +105,18 @@ func TestSelectorIsLeftAlone(t *testing.T) {
 // Kernels of bytes are loaded for all types at once.
 func TestBytesHaveNoType(t *testing.T) {
 	one := &algorithm{collective: AllGather}
-	one.loaded[device.Float64] = kernel{}
-	if err := (&Comm{}).loadAll(t.Context(), []*algorithm{one}, device.Float64); err != nil {
+	one.loaded[kernel.Float64] = stubKernel{}
+	if err := (&Comm{}).loadAll(t.Context(), []*algorithm{one}, kernel.Float64); err != nil {
 		t.Errorf("%v: expected nothing to be loaded twice", err)
 	}
 	for _, a := range []*algorithm{{collective: AllGather}, {collective: AllReduce}, {collective: SendRecv}} {
-		a.keep(device.Uint8, kernel{})
+		a.keep(kernel.Uint8, stubKernel{})
 		for i, k := range a.loaded {
-			if has, want := k != nil, !a.collective.reduces() || device.DataType(i) == device.Uint8; has != want {
-				t.Errorf("%v of %v: loaded %v, expected %v", a.collective, device.DataType(i), has, want)
+			if has, want := k != nil, !a.collective.reduces() || kernel.DataType(i) == kernel.Uint8; has != want {
+				t.Errorf("%v of %v: loaded %v, expected %v", a.collective, kernel.DataType(i), has, want)
 			}
 		}
 	}
 }
 
-type kernel struct{ gpu.Kernel }
+type stubKernel struct{ device.Kernel }

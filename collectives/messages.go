@@ -11,7 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // leastListBytes is the size of the first memory for lists: 2,730 messages.
@@ -21,7 +21,7 @@ const leastListBytes = 64 << 10
 type group struct {
 	depth  int
 	list   []transfer
-	stream gpu.Stream
+	stream device.Stream
 	pinned []unsafe.Pointer // keeps the callers' buffers in place until the launch
 	err    error
 	kind   Collective
@@ -66,25 +66,25 @@ func (c *Comm) GroupEnd() error {
 // not close such memory before every rank that may still send into it has done so;
 // graphs keep its address. And after a receive has failed, parts of the message may
 // still arrive in the buffer until the sender's kernel has ended.
-func (c *Comm) Send(buf unsafe.Pointer, count int, t device.DataType, peer int, o *CallOptions) error {
+func (c *Comm) Send(buf unsafe.Pointer, count int, t kernel.DataType, peer int, o *CallOptions) error {
 	return c.message(SendRecv, o, func() error { return c.add(buf, 0, count, t, peer, 0) })
 }
 
 // Recv receives count elements that peer sends with Send.
-func (c *Comm) Recv(buf unsafe.Pointer, count int, t device.DataType, peer int, o *CallOptions) error {
+func (c *Comm) Recv(buf unsafe.Pointer, count int, t kernel.DataType, peer int, o *CallOptions) error {
 	return c.message(SendRecv, o, func() error { return c.add(buf, 0, count, t, peer, 1) })
 }
 
 // Gather collects count elements of every rank at root, in rank order. out is used on
 // the root only, and has count elements for each rank. In place: on the root, in is its
 // own part of out.
-func (c *Comm) Gather(in, out unsafe.Pointer, count int, t device.DataType, root int, o *CallOptions) error {
+func (c *Comm) Gather(in, out unsafe.Pointer, count int, t kernel.DataType, root int, o *CallOptions) error {
 	return c.message(Gather, o, func() error { return c.rooted(in, out, count, t, root, 1) })
 }
 
 // Scatter sends the count elements at r*count of root's in to each rank r. in is used
 // on the root only. In place: on the root, out is its own part of in.
-func (c *Comm) Scatter(in, out unsafe.Pointer, count int, t device.DataType, root int, o *CallOptions) error {
+func (c *Comm) Scatter(in, out unsafe.Pointer, count int, t kernel.DataType, root int, o *CallOptions) error {
 	return c.message(Scatter, o, func() error { return c.rooted(in, out, count, t, root, 0) })
 }
 
@@ -93,7 +93,7 @@ func (c *Comm) Scatter(in, out unsafe.Pointer, count int, t device.DataType, roo
 // and out must not overlap. Over several hosts it is one call of all ranks: either all
 // of them make it within a group that has other messages, or none does, and all name
 // the same algorithm.
-func (c *Comm) AllToAllV(in unsafe.Pointer, sendCounts, sendDispls []int, out unsafe.Pointer, recvCounts, recvDispls []int, t device.DataType, o *CallOptions) error {
+func (c *Comm) AllToAllV(in unsafe.Pointer, sendCounts, sendDispls []int, out unsafe.Pointer, recvCounts, recvDispls []int, t kernel.DataType, o *CallOptions) error {
 	return c.message(AllToAllV, o, func() error {
 		n := c.comm.Size()
 		for _, l := range [][]int{sendCounts, sendDispls, recvCounts, recvDispls} {
@@ -114,7 +114,7 @@ func (c *Comm) AllToAllV(in unsafe.Pointer, sendCounts, sendDispls []int, out un
 }
 
 // rooted is Gather (receive is 1) or Scatter (0), seen from the root.
-func (c *Comm) rooted(in, out unsafe.Pointer, count int, t device.DataType, root int, receive uint32) error {
+func (c *Comm) rooted(in, out unsafe.Pointer, count int, t kernel.DataType, root int, receive uint32) error {
 	n, rank := c.comm.Size(), c.comm.Rank()
 	if root < 0 || root >= n {
 		return fmt.Errorf("%w: root %d: expected 0 to %d", framework.ErrInvalid, root, n-1)
@@ -178,10 +178,10 @@ func (c *Comm) message(kind Collective, o *CallOptions, add func() error) error 
 }
 
 // add appends one message.
-func (c *Comm) add(buf unsafe.Pointer, first, count int, t device.DataType, peer int, receive uint32) error {
+func (c *Comm) add(buf unsafe.Pointer, first, count int, t kernel.DataType, peer int, receive uint32) error {
 	g := &c.group
 	switch {
-	case t >= device.DataTypes:
+	case t >= kernel.DataTypes:
 		return fmt.Errorf("%w: %v: no such element type", framework.ErrInvalid, t)
 	case count < 0 || first < 0:
 		return fmt.Errorf("%w: count %d at %d: expected at least 0", framework.ErrInvalid, count, first)
@@ -269,7 +269,7 @@ func (c *Comm) exchange(g *group) error {
 }
 
 // launchGroup launches a kernel that takes any number of messages.
-func (c *Comm) launchGroup(k gpu.Kernel, l gpu.Launch, g *group) error {
+func (c *Comm) launchGroup(k device.Kernel, l device.Launch, g *group) error {
 	a := c.groupArgs
 	a.Signature.Collective = uint32(g.kind)
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(g.list)), 0, 0, 0
@@ -311,20 +311,20 @@ func (c *Comm) enlist(a *transferArgs, list []transfer) uint32 {
 
 // messageLists is memory for lists of messages. What was given out before stays until the
 // Comm is closed: kernels that are still to run, and captured graphs, read it.
-type messageLists []gpu.Memory
+type messageLists []device.Memory
 
 // room returns memory for a list of so many messages.
-func (l *messageLists) room(d gpu.Device, messages int, stream gpu.Stream) (gpu.Memory, error) {
+func (l *messageLists) room(d device.Device, messages int, stream device.Stream) (device.Memory, error) {
 	bytes := uint64(messages) * transferBytes
 	if n := len(*l); n > 0 && (*l)[n-1].Bytes() >= bytes {
 		return (*l)[n-1], nil
 	}
-	if e, ok := d.(gpu.Engine); ok {
+	if e, ok := d.(device.Engine); ok {
 		state, err := e.Query(stream)
 		if err != nil {
 			return nil, err
 		}
-		if state == gpu.StreamCapturing {
+		if state == device.StreamCapturing {
 			return nil, fmt.Errorf("%w: a group of %d messages is captured before one as long was performed: its memory cannot be made now", framework.ErrUnsupported, messages)
 		}
 	}

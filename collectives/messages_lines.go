@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Names of the algorithms of messages, the best first.
@@ -148,11 +148,11 @@ func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
 }
 
 // messageKernel is the kernel of an algorithm of messages, which has no types.
-func (c *Comm) messageKernel(alg *algorithm, stream gpu.Stream) (gpu.Kernel, error) {
-	if alg.loaded[device.Uint8] == nil {
-		if err := c.load(alg, device.Uint8, stream); err != nil {
+func (c *Comm) messageKernel(alg *algorithm, stream device.Stream) (device.Kernel, error) {
+	if alg.loaded[kernel.Uint8] == nil {
+		if err := c.load(alg, kernel.Uint8, stream); err != nil {
 			return nil, err
 		}
 	}
-	return alg.loaded[device.Uint8], nil
+	return alg.loaded[kernel.Uint8], nil
 }

@@ -36,7 +36,7 @@ func TestMessagesAreCutAlike(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(source.String(), "u, ", "ull, ")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("g++", "-std=c++17", "-I../framework/device/include", "-Ikernels", file, "-o", program).CombinedOutput(); err != nil {
+	if out, err := exec.Command("g++", "-std=c++17", "-I../framework/kernel/include", "-Ikernels", file, "-o", program).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, err := exec.Command(program).Output()

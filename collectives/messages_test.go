@@ -12,12 +12,12 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func data(seed uint64, rank, bytes int) []byte {
 	b := make([]byte, bytes)
-	reference.Fill(b, device.Uint8, device.Sum, seed, rank, 0)
+	reference.Fill(b, kernel.Uint8, kernel.Sum, seed, rank, 0)
 	return b
 }
 
@@ -30,14 +30,14 @@ func TestGroupExchangesInAnyOrder(t *testing.T) {
 				c.GroupStart()
 				for peer := range n {
 					out := data(uint64(peer), c.Rank(), size)
-					if err := c.Send(pointer(out), size, device.Uint8, peer, nil); err != nil {
+					if err := c.Send(pointer(out), size, kernel.Uint8, peer, nil); err != nil {
 						return err
 					}
 				}
 				in := make([][]byte, n)
 				for peer := n - 1; peer >= 0; peer-- {
 					in[peer] = make([]byte, size)
-					if err := c.Recv(pointer(in[peer]), size, device.Uint8, peer, nil); err != nil {
+					if err := c.Recv(pointer(in[peer]), size, kernel.Uint8, peer, nil); err != nil {
 						return err
 					}
 				}
@@ -66,12 +66,12 @@ func TestMessagesKeepTheirOrder(t *testing.T) {
 		c.GroupStart()
 		for i, s := range sizes {
 			in[i] = make([]byte, s)
-			if err := c.Recv(pointer(in[i]), s, device.Uint8, peer, nil); err != nil {
+			if err := c.Recv(pointer(in[i]), s, kernel.Uint8, peer, nil); err != nil {
 				return err
 			}
 		}
 		for i, s := range sizes {
-			if err := c.Send(pointer(data(uint64(i), c.Rank(), s)), s, device.Uint8, peer, nil); err != nil {
+			if err := c.Send(pointer(data(uint64(i), c.Rank(), s)), s, kernel.Uint8, peer, nil); err != nil {
 				return err
 			}
 		}
@@ -111,7 +111,7 @@ func TestAllToAllV(t *testing.T) {
 					in[sd[p]+i] = uint32(c.Rank()<<24 | p<<16 | i)
 				}
 			}
-			if err := c.AllToAllV(unsafe.Pointer(unsafe.SliceData(in)), sc, sd, unsafe.Pointer(unsafe.SliceData(out)), rc, rd, device.Uint32, nil); err != nil {
+			if err := c.AllToAllV(unsafe.Pointer(unsafe.SliceData(in)), sc, sd, unsafe.Pointer(unsafe.SliceData(out)), rc, rd, kernel.Uint32, nil); err != nil {
 				return err
 			}
 			for p := range n {
@@ -144,7 +144,7 @@ func TestGroupOfManyMessages(t *testing.T) {
 			for i := range each {
 				for peer := range ranks {
 					out := data(uint64(i), ranks*c.Rank()+peer, size(c.Rank(), peer, i))
-					if err := c.Send(pointer(out), len(out), device.Uint8, peer, nil); err != nil {
+					if err := c.Send(pointer(out), len(out), kernel.Uint8, peer, nil); err != nil {
 						return err
 					}
 				}
@@ -153,7 +153,7 @@ func TestGroupOfManyMessages(t *testing.T) {
 				for peer := ranks - 1; peer >= 0; peer-- {
 					b := make([]byte, size(peer, c.Rank(), i))
 					in[peer] = append(in[peer], b)
-					if err := c.Recv(pointer(b), len(b), device.Uint8, peer, nil); err != nil {
+					if err := c.Recv(pointer(b), len(b), kernel.Uint8, peer, nil); err != nil {
 						return err
 					}
 				}
@@ -181,7 +181,7 @@ func TestLongGroupMeetsSingleCalls(t *testing.T) {
 		if c.Rank() == 0 {
 			c.GroupStart()
 			for i := range each {
-				if err := c.Send(pointer(data(uint64(i), 0, 1000+i)), 1000+i, device.Uint8, 1, nil); err != nil {
+				if err := c.Send(pointer(data(uint64(i), 0, 1000+i)), 1000+i, kernel.Uint8, 1, nil); err != nil {
 					return err
 				}
 			}
@@ -189,7 +189,7 @@ func TestLongGroupMeetsSingleCalls(t *testing.T) {
 		}
 		for i := range each {
 			b := make([]byte, 1000+i)
-			if err := c.Recv(pointer(b), len(b), device.Uint8, 0, nil); err != nil {
+			if err := c.Recv(pointer(b), len(b), kernel.Uint8, 0, nil); err != nil {
 				return err
 			}
 			if !bytes.Equal(b, data(uint64(i), 0, len(b))) {
@@ -205,10 +205,10 @@ func TestTypesOfMessagesAreNotCompared(t *testing.T) {
 	job(t, 2, collectives.Options{Signatures: collectives.SignaturesAlways}, func(ctx context.Context, c *collectives.Comm) error {
 		b := data(1, 0, 4000)
 		if c.Rank() == 0 {
-			return c.Send(pointer(b), 4000, device.Int8, 1, nil)
+			return c.Send(pointer(b), 4000, kernel.Int8, 1, nil)
 		}
 		in := make([]byte, 4000)
-		if err := c.Recv(pointer(in), 1000, device.Float32, 0, nil); err != nil {
+		if err := c.Recv(pointer(in), 1000, kernel.Float32, 0, nil); err != nil {
 			return err
 		}
 		if !bytes.Equal(in, b) {
@@ -225,7 +225,7 @@ func TestMessageOfAnotherLength(t *testing.T) {
 		b := make([]byte, 2000)
 		var err error
 		if c.Rank() == 0 {
-			err = c.Send(pointer(b), 2000, device.Uint8, 1, nil)
+			err = c.Send(pointer(b), 2000, kernel.Uint8, 1, nil)
 			if err != nil {
 				return err
 			}
@@ -236,7 +236,7 @@ func TestMessageOfAnotherLength(t *testing.T) {
 			}
 			return nil
 		}
-		err = c.Recv(pointer(b), 250, device.Float32, 0, nil)
+		err = c.Recv(pointer(b), 250, kernel.Float32, 0, nil)
 		if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != 0 || !strings.Contains(err.Error(), "length of 2000 bytes: expected 1000 as rank 1") {
 			return fmt.Errorf("receive: %v: expected both lengths, and rank 0", err)
 		}

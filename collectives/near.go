@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Packet kernels for few ranks have short arguments, and take what fits into a slot, or
@@ -107,7 +107,7 @@ func (c *Comm) fillNear() {
 }
 
 // launchNear launches a kernel with short arguments, which those of the call are in c.args.
-func (c *Comm) launchNear(kernel gpu.Kernel, p protocol, l gpu.Launch) error {
+func (c *Comm) launchNear(kernel device.Kernel, p protocol, l device.Launch) error {
 	a := c.nearArgsFor(p)
 	part := launchPart / uint64(a.Element)
 	for p.pieces && a.Count > part {
@@ -121,7 +121,7 @@ func (c *Comm) launchNear(kernel gpu.Kernel, p protocol, l gpu.Launch) error {
 	return c.launchPart(kernel, a, l)
 }
 
-func (c *Comm) launchPart(kernel gpu.Kernel, a *nearArgs, l gpu.Launch) error {
+func (c *Comm) launchPart(kernel device.Kernel, a *nearArgs, l device.Launch) error {
 	next, when := c.residents.enter(&l)
 	a.Release = uint32(when)
 	return c.residents.keep(next, kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)))

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Kernels that cut messages count up to mostOfLaunch bytes right.
@@ -23,7 +23,7 @@ int main() {
   }
 }`
 	program := filepath.Join(dir, "units")
-	build := exec.CommandContext(t.Context(), "g++", "-std=c++17", "-Ikernels", "-I../framework/device/include",
+	build := exec.CommandContext(t.Context(), "g++", "-std=c++17", "-Ikernels", "-I../framework/kernel/include",
 		"-DMOST="+strconv.Itoa(mostOfLaunch), "-DPART="+strconv.Itoa(launchPart), "-x", "c++", "-", "-o", program)
 	in, err := build.StdinPipe()
 	if err != nil {
@@ -44,7 +44,7 @@ int main() {
 // launches notes what it is to do.
 type launches []nearArgs
 
-func (l *launches) Launch(_ gpu.Launch, args unsafe.Pointer, bytes uintptr) error {
+func (l *launches) Launch(_ device.Launch, args unsafe.Pointer, bytes uintptr) error {
 	if bytes != unsafe.Sizeof(nearArgs{}) {
 		panic(bytes)
 	}
@@ -61,18 +61,18 @@ func TestMoreThanALaunchCounts(t *testing.T) {
 			AllGather: {Bytes: 2 * bytes}, ReduceScatter: {Bytes: 2 * bytes}, AllToAll: {Bytes: 2 * bytes},
 			AllReduce: {Bytes: bytes}, Broadcast: {Bytes: bytes}, Reduce: {Bytes: bytes},
 		} {
-			x.Collective, x.Count, x.Type, x.Ranks, x.lineSlot = k, bytes, device.Uint8, 2, 1<<30
+			x.Collective, x.Count, x.Type, x.Ranks, x.lineSlot = k, bytes, kernel.Uint8, 2, 1<<30
 			if got := p.room(&x) <= p.of(&x); got != (fits || !k.wide()) {
 				t.Errorf("%v of %d bytes of each rank: fits %v", k, bytes, got)
 			}
 		}
 	}
-	for _, typ := range []device.DataType{device.Uint8, device.Float16, device.Float64} {
+	for _, typ := range []kernel.DataType{kernel.Uint8, kernel.Float16, kernel.Float64} {
 		element := uint64(typ.Size())
 		for _, count := range []uint64{0, 1, launchPart / element, launchPart/element + 1, 32 << 30 / element} {
 			c, done := &Comm{}, launches(nil)
 			c.args.Count, c.args.Element, c.args.Input, c.args.Output = count, uint32(element), 1<<40, 1<<44
-			if err := c.launchNear(&done, p, gpu.Launch{Grid: 128, Block: 512}); err != nil {
+			if err := c.launchNear(&done, p, device.Launch{Grid: 128, Block: 512}); err != nil {
 				t.Fatal(err)
 			}
 			sum := uint64(0)

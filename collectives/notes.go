@@ -7,8 +7,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
 // notes is where kernels leave what the host is to know. On the host that is their
@@ -21,19 +21,19 @@ type notes struct {
 	addr   uintptr // as the host reads it
 	device uintptr // as kernels write it
 
-	host   gpu.Device
-	memory gpu.Memory
-	mapped gpu.Memory
+	host   device.Device
+	memory device.Memory
+	mapped device.Memory
 
 	mu     sync.Mutex // of the copy
-	engine gpu.Engine
-	stream gpu.Stream
+	engine device.Engine
+	stream device.Stream
 }
 
 const boardOffset = 1024
 
 // openNotes makes notes for a device that is not the host.
-func openNotes(dev gpu.Device, ranks int) (n *notes, err error) {
+func openNotes(dev device.Device, ranks int) (n *notes, err error) {
 	n = &notes{}
 	defer func() {
 		if err != nil {
@@ -58,7 +58,7 @@ func openNotes(dev gpu.Device, ranks int) (n *notes, err error) {
 		return n, err
 	}
 	n.addr, n.device = n.memory.Addr(), n.mapped.Addr()
-	if e, ok := dev.(gpu.Engine); ok {
+	if e, ok := dev.(device.Engine); ok {
 		if n.stream, err = e.NewStream(); err != nil {
 			return n, err
 		}
@@ -80,7 +80,7 @@ func (n *notes) close() error {
 	if n.engine != nil {
 		keep(n.engine.CloseStream(n.stream))
 	}
-	for _, m := range []gpu.Memory{n.mapped, n.memory} {
+	for _, m := range []device.Memory{n.mapped, n.memory} {
 		if m != nil {
 			keep(m.Close())
 		}

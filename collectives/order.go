@@ -1,13 +1,13 @@
 package collectives
 
-import "github.com/mscclpp-go/mscclpp/framework/gpu"
+import "github.com/mscclpp-go/mscclpp/framework/device"
 
 // order puts calls on a GPU behind each other that are on different streams: all use the
 // same memory, and count what they use of it. As long as a program has one stream it costs
 // nothing; marks between its kernels would keep them from overlapping.
 type order struct {
-	mark    gpu.Mark   // behind the last call, from when there are several streams
-	last    gpu.Stream // of the last call
+	mark    device.Mark   // behind the last call, from when there are several streams
+	last    device.Stream // of the last call
 	any     bool
 	several bool
 }
@@ -15,20 +15,20 @@ type order struct {
 // follow has a call on a stream begin when the one before it has ended. It reports whether
 // the next one has to be told of this one, by mark. When a graph is launched, and where, is
 // the program's affair.
-func (o *order) follow(d gpu.Device, s gpu.Stream) (marks bool, err error) {
+func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error) {
 	if !o.several && (!o.any || s == o.last) {
 		o.any, o.last = true, s
 		return false, nil
 	}
-	engine, ok := d.(gpu.Engine)
+	engine, ok := d.(device.Engine)
 	if !ok {
 		return false, nil
 	}
-	marker, ok := d.(gpu.Marker)
+	marker, ok := d.(device.Marker)
 	if !ok {
 		return false, nil
 	}
-	if state, err := engine.Query(s); err != nil || state == gpu.StreamCapturing {
+	if state, err := engine.Query(s); err != nil || state == device.StreamCapturing {
 		return false, err
 	}
 	if o.mark == nil {
@@ -37,9 +37,9 @@ func (o *order) follow(d gpu.Device, s gpu.Stream) (marks bool, err error) {
 		}
 	}
 	if !o.several {
-		if k, ok := d.(interface{ StreamClosed(gpu.Stream) bool }); !ok || !k.StreamClosed(o.last) {
+		if k, ok := d.(interface{ StreamClosed(device.Stream) bool }); !ok || !k.StreamClosed(o.last) {
 			state, err := engine.Query(o.last)
-			if err == nil && state != gpu.StreamCapturing { // a mark would be one of the capture
+			if err == nil && state != device.StreamCapturing { // a mark would be one of the capture
 				err = o.mark.Record(o.last)
 			}
 			if err != nil {

@@ -8,11 +8,11 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // messages performs a group on the host.
-func (p *ports) messages(list []transfer, stream gpu.Stream) error {
+func (p *ports) messages(list []transfer, stream device.Stream) error {
 	if p.courier != nil {
 		return p.enqueueMessages(list, stream)
 	}

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/combine"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // accumulator reduces pieces one after another. Floats of 8 and 16 bits are added up
 // as those of 32, and rounded once, as kernels do it.
 type accumulator struct {
-	dtype device.DataType
-	op    device.Op
+	dtype kernel.DataType
+	op    kernel.Op
 	scale float64 // for PreMulSum
 	bytes []byte
 	wide  []float32
@@ -22,7 +22,7 @@ type accumulator struct {
 	by    float64   // what an average divides by; 0: count
 }
 
-func (a *accumulator) start(t device.DataType, op device.Op, scale float64, bytes uint64) {
+func (a *accumulator) start(t kernel.DataType, op kernel.Op, scale float64, bytes uint64) {
 	a.dtype, a.op, a.scale, a.count, a.by = t, op, scale, 0, 0
 	n := int(bytes)
 	if a.small() {
@@ -41,14 +41,14 @@ func (a *accumulator) start(t device.DataType, op device.Op, scale float64, byte
 
 func (a *accumulator) small() bool {
 	switch a.dtype {
-	case device.Float16, device.BFloat16, device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
+	case kernel.Float16, kernel.BFloat16, kernel.Float8E4M3, kernel.Float8E5M2, kernel.Float8E4M3B15:
 		return true
 	}
 	return false
 }
 
 // eightBits are the types that are reduced through tables.
-func eightBits(t device.DataType) bool { return t.Size() == 1 && t != device.Int8 && t != device.Uint8 }
+func eightBits(t kernel.DataType) bool { return t.Size() == 1 && t != kernel.Int8 && t != kernel.Uint8 }
 
 // add takes one more piece, which need not be aligned.
 func (a *accumulator) add(b []byte) {
@@ -56,7 +56,7 @@ func (a *accumulator) add(b []byte) {
 	switch {
 	case a.small():
 		a.addSmall(b)
-	case a.count == 1 && a.op != device.PreMulSum:
+	case a.count == 1 && a.op != kernel.PreMulSum:
 		copy(a.bytes, b)
 	default:
 		if a.count == 1 {
@@ -76,24 +76,24 @@ func (a *accumulator) store(to []byte) {
 		a.storeSmall(to)
 		return
 	}
-	if a.op == device.Avg {
+	if a.op == kernel.Avg {
 		by := a.divisor()
 		switch a.dtype {
-		case device.Float32:
+		case kernel.Float32:
 			divide[float32](a.bytes, by)
-		case device.Float64:
+		case kernel.Float64:
 			divide[float64](a.bytes, by)
-		case device.Int8:
+		case kernel.Int8:
 			narrow[int8](a.bytes, by)
-		case device.Uint8:
+		case kernel.Uint8:
 			narrow[uint8](a.bytes, by)
-		case device.Int32:
+		case kernel.Int32:
 			divide[int32](a.bytes, by)
-		case device.Uint32:
+		case kernel.Uint32:
 			divide[uint32](a.bytes, by)
-		case device.Int64:
+		case kernel.Int64:
 			divide[int64](a.bytes, by)
-		case device.Uint64:
+		case kernel.Uint64:
 			divide[uint64](a.bytes, by)
 		}
 	}
@@ -132,7 +132,7 @@ func narrow[T int8 | uint8](a []byte, by float64) {
 }
 
 func (a *accumulator) addSmall(b []byte) {
-	if a.count == 1 && a.op != device.PreMulSum {
+	if a.count == 1 && a.op != kernel.PreMulSum {
 		a.widen(a.wide, b)
 		return
 	}
@@ -144,13 +144,13 @@ func (a *accumulator) addSmall(b []byte) {
 	}
 	next := a.next[:len(a.wide)]
 	a.widen(next, b)
-	combine.Pair(floats(a.wide), floats(a.wide), floats(next), device.Float32, sumOf(a.op), a.scale, 0, false)
+	combine.Pair(floats(a.wide), floats(a.wide), floats(next), kernel.Float32, sumOf(a.op), a.scale, 0, false)
 }
 
 // sumOf leaves the division of an average to the end.
-func sumOf(op device.Op) device.Op {
-	if op == device.Avg {
-		return device.Sum
+func sumOf(op kernel.Op) kernel.Op {
+	if op == kernel.Avg {
+		return kernel.Sum
 	}
 	return op
 }
@@ -170,8 +170,8 @@ func (a *accumulator) widen(to []float32, b []byte) {
 }
 
 // bytes8 are the values of all patterns, which are faster looked up than computed.
-var bytes8 = sync.OnceValue(func() map[device.DataType]*[256]float32 {
-	all := map[device.DataType]*[256]float32{}
+var bytes8 = sync.OnceValue(func() map[kernel.DataType]*[256]float32 {
+	all := map[kernel.DataType]*[256]float32{}
 	for dtype, f := range floats8 {
 		t := new([256]float32)
 		for i := range t {
@@ -183,7 +183,7 @@ var bytes8 = sync.OnceValue(func() map[device.DataType]*[256]float32 {
 })
 
 func (a *accumulator) storeSmall(to []byte) {
-	if a.op == device.Avg {
+	if a.op == kernel.Avg {
 		by := float32(a.divisor())
 		for i := range a.wide {
 			a.wide[i] /= by
@@ -205,10 +205,10 @@ type float8 struct {
 	nan            byte // 0: there is none
 }
 
-var floats8 = map[device.DataType]float8{
-	device.Float8E4M3:    {mantissa: 3, bias: 7, largest: 0x7e, nan: 0x7f},
-	device.Float8E5M2:    {mantissa: 2, bias: 15, largest: 0x7b, special: true, nan: 0x7f},
-	device.Float8E4M3B15: {mantissa: 3, bias: 15, largest: 0x7f},
+var floats8 = map[kernel.DataType]float8{
+	kernel.Float8E4M3:    {mantissa: 3, bias: 7, largest: 0x7e, nan: 0x7f},
+	kernel.Float8E5M2:    {mantissa: 2, bias: 15, largest: 0x7b, special: true, nan: 0x7f},
+	kernel.Float8E4M3B15: {mantissa: 3, bias: 15, largest: 0x7f},
 }
 
 func (f float8) decode(b byte) float32 {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // portSlots is how many pieces may be on their way from one rank to another.
@@ -75,7 +75,7 @@ func (p *ports) next(ctx context.Context, peer int, bytes uint64) (room []byte, 
 			return nil, 0, err
 		}
 	}
-	room, far = gpu.Bytes(p.out)[p.slot(peer, l.sent):], p.slot(p.comm.Rank(), l.sent)
+	room, far = device.Bytes(p.out)[p.slot(peer, l.sent):], p.slot(p.comm.Rank(), l.sent)
 	l.sent++
 	atomic.StoreUint64(&l.owed, 0) // they go with it
 	p.head(room, &p.call, bytes)
@@ -91,7 +91,7 @@ func (p *ports) take(ctx context.Context, peer int, bytes uint64, use func(b []b
 	if err := p.await(ctx, peer); err != nil {
 		return err
 	}
-	slot := gpu.Bytes(p.in)[p.slot(peer, l.received):]
+	slot := device.Bytes(p.in)[p.slot(peer, l.received):]
 	l.received++
 	if bytes == anyBytes {
 		bytes = min(binary.LittleEndian.Uint64(slot[headBytes-8:]), p.piece)

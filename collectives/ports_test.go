@@ -19,8 +19,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
@@ -165,8 +165,8 @@ func TestResultsOverHosts(t *testing.T) {
 					for _, algorithm := range []string{"ports", "", "hierarchical_packets", "hierarchical_small", "hierarchical_large"} {
 						for range 24 / n {
 							x := trial{
-								Kind: kind, Algorithm: algorithm, Count: counts[i%len(counts)], Type: device.DataType(i % device.DataTypes),
-								Op: device.Op(i / 2 % device.Ops), Root: i % n, InPlace: i/3%2 == 0, Shift: i / 5 % 4,
+								Kind: kind, Algorithm: algorithm, Count: counts[i%len(counts)], Type: kernel.DataType(i % kernel.DataTypes),
+								Op: kernel.Op(i / 2 % kernel.Ops), Root: i % n, InPlace: i/3%2 == 0, Shift: i / 5 % 4,
 							}
 							i += 7
 							if !fits(c, x) {
@@ -189,11 +189,11 @@ func TestResultsOverHosts(t *testing.T) {
 
 // Hosts that call different things get an error that says what, and no result.
 func TestDisagreementOverHosts(t *testing.T) {
-	usual := trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32, Op: device.Sum}
+	usual := trial{Kind: collectives.AllReduce, Count: 1000, Type: kernel.Float32, Op: kernel.Sum}
 	for name, change := range map[string]func(x *trial){
 		"count":      func(x *trial) { x.Count = 1001 },
-		"type":       func(x *trial) { x.Type = device.Int32 },
-		"operation":  func(x *trial) { x.Op = device.Max },
+		"type":       func(x *trial) { x.Type = kernel.Int32 },
+		"operation":  func(x *trial) { x.Op = kernel.Max },
 		"collective": func(x *trial) { x.Kind = collectives.Broadcast },
 		"algorithm":  func(x *trial) { x.Algorithm = "ports" },
 	} {
@@ -245,7 +245,7 @@ func TestDeathBetweenLevels(t *testing.T) {
 				c.Communicator().Abort(&framework.Error{Op: "test", Peer: culprit, Err: fmt.Errorf("%w: it stumbles", framework.ErrPeer)})
 				return nil
 			}
-			if err := c.AllReduce(p, p, len(b), device.Float32, device.Max, nil); err != nil {
+			if err := c.AllReduce(p, p, len(b), kernel.Float32, kernel.Max, nil); err != nil {
 				if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != culprit {
 					return fmt.Errorf("%v, expected ErrPeer of rank %d", err, culprit)
 				}
@@ -274,7 +274,7 @@ func TestSameBitsOverHosts(t *testing.T) {
 				var first []byte
 				for run := range 3 {
 					clear(out)
-					if err := c.AllReduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&out[0]), n, device.Float32, device.Sum, &collectives.CallOptions{Algorithm: algorithm}); err != nil {
+					if err := c.AllReduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&out[0]), n, kernel.Float32, kernel.Sum, &collectives.CallOptions{Algorithm: algorithm}); err != nil {
 						return err
 					}
 					sum := sha256.Sum256(unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), 4*n))
@@ -358,14 +358,14 @@ func TestMessagesOverHosts(t *testing.T) {
 		const count = 30_000 // some pieces
 		out, in := make([]byte, n*count), make([]byte, n*count)
 		for r := range n {
-			reference.Fill(out[r*count:(r+1)*count], device.Uint8, device.Sum, 1, c.Rank(), r*count)
+			reference.Fill(out[r*count:(r+1)*count], kernel.Uint8, kernel.Sum, 1, c.Rank(), r*count)
 		}
 		for range 2 {
 			clear(in)
 			c.GroupStart()
 			for r := range n { // all send first, more than there are slots
-				if err := errors.Join(c.Send(pointer(out[r*count:]), count-r, device.Uint8, r, nil),
-					c.Recv(pointer(in[r*count:]), count-c.Rank(), device.Uint8, r, nil)); err != nil {
+				if err := errors.Join(c.Send(pointer(out[r*count:]), count-r, kernel.Uint8, r, nil),
+					c.Recv(pointer(in[r*count:]), count-c.Rank(), kernel.Uint8, r, nil)); err != nil {
 					return err
 				}
 			}
@@ -374,7 +374,7 @@ func TestMessagesOverHosts(t *testing.T) {
 			}
 			for r := range n {
 				want := make([]byte, count)
-				reference.Fill(want, device.Uint8, device.Sum, 1, r, c.Rank()*count)
+				reference.Fill(want, kernel.Uint8, kernel.Sum, 1, r, c.Rank()*count)
 				if !bytes.Equal(in[r*count:(r+1)*count-c.Rank()], want[:count-c.Rank()]) {
 					return fmt.Errorf("the message of rank %d is wrong", r)
 				}
@@ -384,10 +384,10 @@ func TestMessagesOverHosts(t *testing.T) {
 		exchanged.Wait()
 		var err error
 		if c.Rank() == 0 {
-			err = c.Send(pointer(out), 10, device.Uint8, 2, nil)
+			err = c.Send(pointer(out), 10, kernel.Uint8, 2, nil)
 		}
 		if c.Rank() == 2 {
-			err = c.Recv(pointer(in), 11, device.Uint8, 0, nil)
+			err = c.Recv(pointer(in), 11, kernel.Uint8, 0, nil)
 			if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "10 bytes") {
 				return fmt.Errorf("a message of another length: %v, expected ErrInvalid", err)
 			}
@@ -407,11 +407,11 @@ func TestMessagesInARing(t *testing.T) {
 		next, previous := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 		b := make([]byte, 8*c.Size())
 		for range 10 {
-			if err := errors.Join(c.Send(pointer(b), 8, device.Uint8, next, nil), c.Recv(pointer(b), 8, device.Uint8, previous, nil)); err != nil {
+			if err := errors.Join(c.Send(pointer(b), 8, kernel.Uint8, next, nil), c.Recv(pointer(b), 8, kernel.Uint8, previous, nil)); err != nil {
 				return err
 			}
 		}
-		return c.AllReduce(pointer(b), pointer(b), 1, device.Int64, device.Max, &collectives.CallOptions{Algorithm: "ports"})
+		return c.AllReduce(pointer(b), pointer(b), 1, kernel.Int64, kernel.Max, &collectives.CallOptions{Algorithm: "ports"})
 	})
 }
 

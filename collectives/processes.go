@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // pull is the name of the algorithms that read the memory of the peers' processes.
@@ -52,7 +52,7 @@ func decodeIntroduction(b []byte) (introduction, error) {
 func (c *Comm) meetProcesses(ctx context.Context) error {
 	mine := introduction{pid: uint64(os.Getpid()), addr: uint64(c.state.Addr()) + stateBytes}
 	rand.Read(mine.nonce[:])
-	private := gpu.Bytes(c.state)[stateBytes:]
+	private := device.Bytes(c.state)[stateBytes:]
 	copy(private, mine.nonce[:])
 	all, err := c.comm.AllGather(ctx, mine.encode())
 	if err != nil {

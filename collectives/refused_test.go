@@ -11,8 +11,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
@@ -63,8 +63,8 @@ func TestWithoutMemoryAndPortChannels(t *testing.T) {
 	p := unsafe.Pointer(&x)
 	_, choice := c.Choice(collectives.Request{Collective: collectives.AllReduce}, "")
 	for name, err := range map[string]error{
-		"all-reduce": c.AllReduce(p, p, 1, device.Float32, device.Sum, nil),
-		"send":       c.Send(p, 1, device.Float32, 0, &collectives.CallOptions{Algorithm: "chunk"}),
+		"all-reduce": c.AllReduce(p, p, 1, kernel.Float32, kernel.Sum, nil),
+		"send":       c.Send(p, 1, kernel.Float32, 0, &collectives.CallOptions{Algorithm: "chunk"}),
 		"barrier":    c.Barrier(nil),
 		"choice":     choice,
 	} {

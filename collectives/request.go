@@ -4,13 +4,13 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // CallOptions modify one call. A nil *CallOptions, and the zero value of a field, mean
 // the default.
 type CallOptions struct {
-	Stream    gpu.Stream
+	Stream    device.Stream
 	Algorithm string  // "" leaves the choice to the selector
 	Scale     float64 // for PreMulSum: every input is multiplied by it first
 }
@@ -20,8 +20,8 @@ type Request struct {
 	Collective Collective
 	Bytes      uint64 // of the larger buffer
 	Count      uint64 // as the caller gave it
-	Type       device.DataType
-	Op         device.Op
+	Type       kernel.DataType
+	Op         kernel.Op
 	Root       int
 	Ranks      int
 	Registered bool // the buffers that peers would reach are in exchanged memory
@@ -41,6 +41,6 @@ type Call struct {
 	Request
 	Input  unsafe.Pointer
 	Output unsafe.Pointer
-	Stream gpu.Stream
+	Stream device.Stream
 	Scale  float64
 }

@@ -1,6 +1,6 @@
 package collectives
 
-import "github.com/mscclpp-go/mscclpp/framework/gpu"
+import "github.com/mscclpp-go/mscclpp/framework/device"
 
 // residents are the blocks that launches of one communicator have on the GPU while they may be
 // waiting. Launches overlap: a kernel lets the next one begin, whose blocks stand on the device
@@ -40,7 +40,7 @@ const (
 // enter makes room for a launch of a kernel that can be told when to let the next one begin, and says when
 // that is. Unless there is room for all that may be waiting, the launch begins when all before it have
 // ended. What is returned is for keep.
-func (r residents) enter(l *gpu.Launch) (residents, release) {
+func (r residents) enter(l *device.Launch) (residents, release) {
 	r.squeeze(l)
 	when := releaseMet
 	switch {
@@ -53,7 +53,7 @@ func (r residents) enter(l *gpu.Launch) (residents, release) {
 }
 
 // enterAs does so for a kernel that cannot be told.
-func (r residents) enterAs(l *gpu.Launch, when release) residents {
+func (r residents) enterAs(l *device.Launch, when release) residents {
 	r.squeeze(l)
 	return r.behind(l, when)
 }
@@ -66,16 +66,16 @@ func (r *residents) keep(next residents, err error) error {
 	return err
 }
 
-func counted(l *gpu.Launch) uint32 { return max(l.Grid, leastCounted) }
+func counted(l *device.Launch) uint32 { return max(l.Grid, leastCounted) }
 
-func (r *residents) squeeze(l *gpu.Launch) {
+func (r *residents) squeeze(l *device.Launch) {
 	if r.waiting+counted(l) > r.most {
 		l.Overlap, r.waiting = false, 0
 	}
 }
 
 // behind is what may be waiting when the launch after l begins.
-func (r residents) behind(l *gpu.Launch, when release) residents {
+func (r residents) behind(l *device.Launch, when release) residents {
 	switch when {
 	case releaseAtOnce:
 		r.waiting += counted(l)

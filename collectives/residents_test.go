@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Whatever is launched, what may wait for a peer leaves room: blocks, and launches. What a launch
@@ -17,7 +17,7 @@ func TestResidentsLeaveRoom(t *testing.T) {
 		r := residents{most: 128}
 		var waiting []uint32 // blocks of launches that no other has ended
 		for range 200 {
-			l := gpu.Launch{Grid: 1 + random.Uint32N(128), Block: 32 * (1 + random.Uint32N(16)), Overlap: true}
+			l := device.Launch{Grid: 1 + random.Uint32N(128), Block: 32 * (1 + random.Uint32N(16)), Overlap: true}
 			var when release
 			switch random.Uint32N(4) {
 			case 0: // a barrier
@@ -69,7 +69,7 @@ func TestCallsOfOneSizeOverlap(t *testing.T) {
 	} {
 		r, got := residents{most: 128}, map[release]int{}
 		for range 128 {
-			l := gpu.Launch{Grid: x.grid, Block: x.block, Overlap: true}
+			l := device.Launch{Grid: x.grid, Block: x.block, Overlap: true}
 			var when release
 			r, when = r.enter(&l)
 			got[when]++
@@ -95,13 +95,13 @@ func TestLaunchesWithoutRoomDoNotOverlap(t *testing.T) {
 		overlap bool
 		when    release
 	}{{64, true, releaseSent}, {128, false, releaseMet}, {128, true, releaseMet}, {64, true, releaseSent}, {72, false, releaseMet}} {
-		l := gpu.Launch{Grid: x.grid, Block: 512, Overlap: true}
+		l := device.Launch{Grid: x.grid, Block: 512, Overlap: true}
 		var when release
 		if r, when = r.enter(&l); l.Overlap != x.overlap || when != x.when {
 			t.Errorf("launch %d: overlap %v, release %d: expected %+v", i, l.Overlap, when, x)
 		}
 	}
-	l := gpu.Launch{Grid: 1, Block: 32, Overlap: true}
+	l := device.Launch{Grid: 1, Block: 32, Overlap: true}
 	if _, when := (residents{}).enter(&l); l.Overlap || when == releaseAtOnce {
 		t.Errorf("without room: overlap %v, release %d", l.Overlap, when)
 	}
@@ -118,7 +118,7 @@ func TestSpareMultiprocessors(t *testing.T) {
 // refusing is a kernel whose launches fail.
 type refusing struct{}
 
-func (refusing) Launch(gpu.Launch, unsafe.Pointer, uintptr) error { return errors.New("refused") }
+func (refusing) Launch(device.Launch, unsafe.Pointer, uintptr) error { return errors.New("refused") }
 
 // A launch that fails is not there, and waits for nobody: what was counted stays.
 func TestFailedLaunchesAreNotCounted(t *testing.T) {
@@ -126,7 +126,7 @@ func TestFailedLaunchesAreNotCounted(t *testing.T) {
 	c.args.Element, c.args.Count = 4, 1
 	c.residents.waiting = 64
 	p, _ := nearProtocol("oneshot_ll128")
-	if err := c.launchNear(refusing{}, p, gpu.Launch{Grid: 72, Block: 512, Overlap: true}); err == nil || c.residents.waiting != 64 {
+	if err := c.launchNear(refusing{}, p, device.Launch{Grid: 72, Block: 512, Overlap: true}); err == nil || c.residents.waiting != 64 {
 		t.Errorf("%v, %d blocks are waiting: expected an error, and 64", err, c.residents.waiting)
 	}
 }

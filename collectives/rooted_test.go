@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Much that has a root goes in two steps between more than two hosts, whatever these look
@@ -31,7 +31,7 @@ func TestRootsInSteps(t *testing.T) {
 						for _, algorithm := range []string{"ports", "hierarchical_large", ""} {
 							i++
 							x := trial{Kind: kind, Algorithm: algorithm, Count: []int{75_001, 131_072, 200_003, 99_999}[i%4], Root: root, InPlace: i/2%2 == 0, Shift: i % 3,
-								Type: []device.DataType{device.Float32, device.Float16, device.BFloat16, device.Int32, device.Uint8}[i%5], Op: device.Op(i % device.Ops)}
+								Type: []kernel.DataType{kernel.Float32, kernel.Float16, kernel.BFloat16, kernel.Int32, kernel.Uint8}[i%5], Op: kernel.Op(i % kernel.Ops)}
 							if !fits(c, x) {
 								continue
 							}
@@ -57,7 +57,7 @@ func TestRootAlone(t *testing.T) {
 		}
 		b := buffers{make([]byte, 2<<20), make([]byte, 2<<20)}
 		for i, kind := range []collectives.Collective{collectives.Broadcast, collectives.Reduce} {
-			err = errors.Join(err, trial{Kind: kind, Algorithm: "ports", Count: 200_003, Type: device.Float32, Op: device.Sum}.Run(b.of(c), uint64(i)))
+			err = errors.Join(err, trial{Kind: kind, Algorithm: "ports", Count: 200_003, Type: kernel.Float32, Op: kernel.Sum}.Run(b.of(c), uint64(i)))
 		}
 		return errors.Join(err, c.Close())
 	})
@@ -77,10 +77,10 @@ func TestReduceHasTheBitsOfAllReduce(t *testing.T) {
 			for _, algorithm := range algorithms {
 				o := &collectives.CallOptions{Algorithm: algorithm}
 				root := len(at) / 2
-				if err := c.AllReduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&all[0]), count, device.Float32, device.Sum, o); err != nil {
+				if err := c.AllReduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&all[0]), count, kernel.Float32, kernel.Sum, o); err != nil {
 					return err
 				}
-				if err := c.Reduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&one[0]), count, device.Float32, device.Sum, root, o); err != nil {
+				if err := c.Reduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&one[0]), count, kernel.Float32, kernel.Sum, root, o); err != nil {
 					return err
 				}
 				if c.Rank() == root && !slices.Equal(one, all) {
@@ -107,7 +107,7 @@ func TestBytesOfRoots(t *testing.T) {
 			b := make([]byte, 2*bytes)
 			for _, kind := range []collectives.Collective{collectives.Broadcast, collectives.Reduce} {
 				call := func() error {
-					return trial{Kind: kind, Algorithm: x.algorithm, Count: bytes / 4, Type: device.Float32, Op: device.Sum}.Call(c, pointer(b), pointer(b[bytes:]), 0)
+					return trial{Kind: kind, Algorithm: x.algorithm, Count: bytes / 4, Type: kernel.Float32, Op: kernel.Sum}.Call(c, pointer(b), pointer(b[bytes:]), 0)
 				}
 				if err := call(); err != nil { // makes the channels
 					return err

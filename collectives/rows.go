@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/internal/nearest"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // namedRows is how the configuration calls the table.
@@ -76,7 +76,7 @@ func (c *Comm) mistake(w *Row) string {
 	if slices.Contains(known, w.Algorithm) {
 		return ""
 	}
-	return fmt.Sprintf("algorithm %q%s%s: expected one of %s", w.Algorithm, of, nearest.Hint(nearest.Name(w.Algorithm, known)), strings.Join(known, " "))
+	return fmt.Sprintf("algorithm %q%s%s: expected one of %s", w.Algorithm, of, suggest.Hint(suggest.Name(w.Algorithm, known)), strings.Join(known, " "))
 }
 
 // known lists the algorithms that exist for a collective, or, for 0, for any: of this

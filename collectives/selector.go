@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Selector returns the name of the algorithm for a call, or "" to leave the choice to
@@ -73,7 +73,7 @@ var hostTable = []Row{
 type choices [collectives]struct {
 	request Request
 	chosen  *algorithm
-	launch  gpu.Launch
+	launch  device.Launch
 }
 
 func (c *choices) reset() { *c = choices{} }
@@ -87,14 +87,14 @@ func (c *Comm) RegisterSelector(s Selector) {
 }
 
 // choose finds the algorithm for a call, and how it is launched.
-func (c *Comm) choose(r *Request, name string) (*algorithm, gpu.Launch, error) {
+func (c *Comm) choose(r *Request, name string) (*algorithm, device.Launch, error) {
 	cached := &c.choices[r.Collective]
 	if name == "" && c.selector == nil && cached.chosen != nil && cached.request == *r {
 		return cached.chosen, cached.launch, nil
 	}
 	a, row, err := c.find(r, name)
 	if err != nil {
-		return nil, gpu.Launch{}, err
+		return nil, device.Launch{}, err
 	}
 	l := c.shape(a, r, row)
 	if name == "" && c.selector == nil {

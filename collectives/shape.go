@@ -3,7 +3,7 @@ package collectives
 import (
 	"math"
 
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 
 // shape says how a kernel is launched on a GPU: what a row of the table says, or what
 // was measured on H200s with NVLink for messages of this size.
-func (c *Comm) shape(a *algorithm, r *Request, row *Row) (l gpu.Launch) {
+func (c *Comm) shape(a *algorithm, r *Request, row *Row) (l device.Launch) {
 	l = c.launch
 	if c.host {
 		return l

@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // onGPU is a Comm as New makes it on a device with 132 multiprocessors, without
@@ -22,7 +22,7 @@ func onGPU(t testing.TB, ranks int, o Options, kernels ...string) *Comm {
 		k.Collective, k.Algorithm, k.MaxThreads = kernels[i], kernels[i+1], 512
 		list = append(list, k)
 	}
-	c := &Comm{opts: o, table: o.Table, blocks: 128, residents: residents{most: 128}, launch: gpu.Launch{Grid: 32, Block: 512}}
+	c := &Comm{opts: o, table: o.Table, blocks: 128, residents: residents{most: 128}, launch: device.Launch{Grid: 32, Block: 512}}
 	c.algorithms = discover(list, ranks).algorithms
 	g, err := layout(deviceScratch, ranks, deviceLanes, true)
 	if err != nil {
@@ -52,7 +52,7 @@ func request(k Collective, bytes uint64, ranks int) Request {
 	if k.wide() {
 		count /= uint64(ranks)
 	}
-	return Request{Collective: k, Bytes: bytes, Count: count, Type: device.Float16, Ranks: ranks, Device: "device"}
+	return Request{Collective: k, Bytes: bytes, Count: count, Type: kernel.Float16, Ranks: ranks, Device: "device"}
 }
 
 var allReduces = []string{"allreduce", "oneshot_ll8", "allreduce", "oneshot_ll128", "allreduce", "twoshot_ll128", "allreduce", "zerocopy",
@@ -227,7 +227,7 @@ func TestRoomOfNearKernels(t *testing.T) {
 		}
 		for _, ranks := range []int{2, 3, 8} {
 			for _, count := range []uint64{1, 59, 60, 61, 1000, 1 << 20} {
-				for _, typ := range []device.DataType{device.Int8, device.Float64} {
+				for _, typ := range []kernel.DataType{kernel.Int8, kernel.Float64} {
 					r := Request{Collective: AllReduce, Count: count, Type: typ, Ranks: ranks}
 					bytes := count * uint64(typ.Size())
 					group, wire := uint64(4), uint64(8)
@@ -321,7 +321,7 @@ func TestTypesWithoutKernels(t *testing.T) {
 		a.kernel.Types = []string{"f32", "bf16"}
 	}
 	r := request(AllReduce, 1<<10, 2)
-	r.Type, r.slot, r.lineSlot = device.Int8, c.near[0].Slot, c.near[1].Slot
+	r.Type, r.slot, r.lineSlot = kernel.Int8, c.near[0].Slot, c.near[1].Slot
 	for _, name := range []string{"", "oneshot_ll8", "zerocopy"} {
 		if _, _, err := c.choose(&r, name); err == nil || name != "zerocopy" && !errors.Is(err, framework.ErrUnsupported) {
 			t.Errorf("algorithm %q for i8: %v, expected ErrUnsupported", name, err)
@@ -329,7 +329,7 @@ func TestTypesWithoutKernels(t *testing.T) {
 			t.Errorf("%v: expected the types that there are", err)
 		}
 	}
-	r.Type = device.Float32
+	r.Type = kernel.Float32
 	if _, _, err := c.choose(&r, ""); err != nil {
 		t.Error(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // found reads what a kernel has left in a word for the host.
@@ -138,10 +138,10 @@ func (c *Comm) describe(s *signature) string {
 	k := Collective(s.Collective)
 	text := k.String()
 	if k != Barrier {
-		text += fmt.Sprintf(" of %d %v", s.Count, device.DataType(s.Type))
+		text += fmt.Sprintf(" of %d %v", s.Count, kernel.DataType(s.Type))
 	}
 	if k.reduces() {
-		text += " " + device.Op(s.Op).String()
+		text += " " + kernel.Op(s.Op).String()
 	}
 	if k.rooted() {
 		text += fmt.Sprintf(" root %d", s.Root)

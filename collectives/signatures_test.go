@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // One of three ranks calls something else. All get an error that says who did
@@ -20,26 +20,26 @@ import (
 func TestRanksDisagree(t *testing.T) {
 	type call func(c *collectives.Comm, in, out []byte) error
 	good := func(c *collectives.Comm, in, out []byte) error {
-		return c.AllReduce(pointer(in), pointer(out), 100, device.Int32, device.Sum, nil)
+		return c.AllReduce(pointer(in), pointer(out), 100, kernel.Int32, kernel.Sum, nil)
 	}
 	for name, odd := range map[string]call{
 		"101 i32 sum": func(c *collectives.Comm, in, out []byte) error {
-			return c.AllReduce(pointer(in), pointer(out), 101, device.Int32, device.Sum, nil)
+			return c.AllReduce(pointer(in), pointer(out), 101, kernel.Int32, kernel.Sum, nil)
 		},
 		"of 0 i32": func(c *collectives.Comm, in, out []byte) error {
-			return c.AllReduce(pointer(in), pointer(out), 0, device.Int32, device.Sum, nil)
+			return c.AllReduce(pointer(in), pointer(out), 0, kernel.Int32, kernel.Sum, nil)
 		},
 		"100 f32": func(c *collectives.Comm, in, out []byte) error {
-			return c.AllReduce(pointer(in), pointer(out), 100, device.Float32, device.Sum, nil)
+			return c.AllReduce(pointer(in), pointer(out), 100, kernel.Float32, kernel.Sum, nil)
 		},
 		"100 i32 max": func(c *collectives.Comm, in, out []byte) error {
-			return c.AllReduce(pointer(in), pointer(out), 100, device.Int32, device.Max, nil)
+			return c.AllReduce(pointer(in), pointer(out), 100, kernel.Int32, kernel.Max, nil)
 		},
 		"by twophase_ll16": func(c *collectives.Comm, in, out []byte) error {
-			return c.AllReduce(pointer(in), pointer(out), 100, device.Int32, device.Sum, &collectives.CallOptions{Algorithm: "twophase_ll16"})
+			return c.AllReduce(pointer(in), pointer(out), 100, kernel.Int32, kernel.Sum, &collectives.CallOptions{Algorithm: "twophase_ll16"})
 		},
 		"broadcast": func(c *collectives.Comm, in, out []byte) error {
-			return c.Broadcast(pointer(in), pointer(out), 100, device.Int32, 1, nil)
+			return c.Broadcast(pointer(in), pointer(out), 100, kernel.Int32, 1, nil)
 		},
 		"barrier": func(c *collectives.Comm, in, out []byte) error { return c.Barrier(nil) },
 	} {
@@ -76,7 +76,7 @@ func TestStallIsExplained(t *testing.T) {
 		if c.Rank() == 1 {
 			count = 1 << 10 // by packets or in one chunk; rank 0 waits for more
 		}
-		err := c.AllReduce(pointer(in), pointer(out), count, device.Int64, device.Sum, &collectives.CallOptions{Algorithm: "twophase_chunk"})
+		err := c.AllReduce(pointer(in), pointer(out), count, kernel.Int64, kernel.Sum, &collectives.CallOptions{Algorithm: "twophase_chunk"})
 		if c.Rank() == 1 && err == nil {
 			<-c.Communicator().Done() // it had what it wanted; the other side complains
 			return nil
@@ -94,18 +94,18 @@ func TestStallIsExplained(t *testing.T) {
 func TestWrongResultIsNoResult(t *testing.T) {
 	for name, odd := range map[string]struct {
 		count int
-		dtype device.DataType
-		op    device.Op
+		dtype kernel.DataType
+		op    kernel.Op
 	}{
-		"100 f32 sum": {100, device.Float32, device.Sum},
-		"100 i32 max": {100, device.Int32, device.Max},
-		"99 i32 sum":  {99, device.Int32, device.Sum},
+		"100 f32 sum": {100, kernel.Float32, kernel.Sum},
+		"100 i32 max": {100, kernel.Int32, kernel.Max},
+		"99 i32 sum":  {99, kernel.Int32, kernel.Sum},
 	} {
 		for _, algorithm := range []string{"allpair_chunk", "allpair_ll8", "twophase_ll16", "twophase_chunk", "ring"} {
 			t.Run(name+"/"+algorithm, func(t *testing.T) {
 				job(t, 3, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
 					in, out := make([]byte, 400), make([]byte, 400)
-					count, dtype, op := 100, device.Int32, device.Sum
+					count, dtype, op := 100, kernel.Int32, kernel.Sum
 					if c.Rank() == 2 {
 						count, dtype, op = odd.count, odd.dtype, odd.op
 					}
@@ -136,14 +136,14 @@ func TestDesertedCallEnds(t *testing.T) {
 			job(t, 3, collectives.Options{Signatures: s}, func(ctx context.Context, c *collectives.Comm) error {
 				b := make([]byte, 1000)
 				for range 2 {
-					if err := c.AllReduce(pointer(b), pointer(b), 1000, device.Int8, device.Sum, nil); err != nil {
+					if err := c.AllReduce(pointer(b), pointer(b), 1000, kernel.Int8, kernel.Sum, nil); err != nil {
 						return err
 					}
 				}
 				if c.Rank() == 1 {
 					return nil
 				}
-				err := c.AllReduce(pointer(b), pointer(b), 1000, device.Int8, device.Sum, nil)
+				err := c.AllReduce(pointer(b), pointer(b), 1000, kernel.Int8, kernel.Sum, nil)
 				if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "left the job after call 2") {
 					return fmt.Errorf("a call that rank 1 never makes: %v", err)
 				}
@@ -162,13 +162,13 @@ func TestForsakenMessagesEnd(t *testing.T) {
 		case 0: // leaves at once
 			return nil
 		case 1: // comes when rank 3 has seen that 0 is gone
-			if err := c.Recv(pointer(b), 8, device.Int8, 3, nil); err != nil {
+			if err := c.Recv(pointer(b), 8, kernel.Int8, 3, nil); err != nil {
 				return err
 			}
-			return c.Send(pointer(b), 8, device.Int8, 2, nil)
+			return c.Send(pointer(b), 8, kernel.Int8, 2, nil)
 		case 2: // has both, and gets what 1 sends before it gives up
 			c.GroupStart()
-			if err := errors.Join(c.Recv(pointer(b), 8, device.Int8, 0, nil), c.Recv(pointer(b[8:]), 8, device.Int8, 1, nil)); err != nil {
+			if err := errors.Join(c.Recv(pointer(b), 8, kernel.Int8, 0, nil), c.Recv(pointer(b[8:]), 8, kernel.Int8, 1, nil)); err != nil {
 				return err
 			}
 			err := c.GroupEnd()
@@ -180,7 +180,7 @@ func TestForsakenMessagesEnd(t *testing.T) {
 		if !c.Communicator().Departed(ctx, 0) {
 			return errors.New("rank 0 has not left")
 		}
-		return c.Send(pointer(b), 8, device.Int8, 1, nil)
+		return c.Send(pointer(b), 8, kernel.Int8, 1, nil)
 	})
 }
 
@@ -194,7 +194,7 @@ func TestConcurrentCommunicators(t *testing.T) {
 				b := buffers{make([]byte, 1<<20), make([]byte, 1<<20)}
 				for i := range 30 {
 					kinds := collectivetest.Kinds()
-					x := trial{Kind: kinds[i%len(kinds)], Count: 1 + i*997%9000, Type: device.DataType(i % device.DataTypes), Root: i % c.Size()}
+					x := trial{Kind: kinds[i%len(kinds)], Count: 1 + i*997%9000, Type: kernel.DataType(i % kernel.DataTypes), Root: i % c.Size()}
 					if err := x.Run(b.of(c), uint64(k*100+i)); err != nil {
 						return err
 					}
@@ -213,7 +213,7 @@ func TestOwnAlgorithmAndSelector(t *testing.T) {
 		used := 0
 		mine := collectives.Algorithm{
 			Collective: collectives.AllReduce, Name: "reduce_broadcast",
-			Fits: func(r collectives.Request) bool { return r.Op != device.Avg },
+			Fits: func(r collectives.Request) bool { return r.Op != kernel.Avg },
 			Run: func(c *collectives.Comm, call *collectives.Call) error {
 				used++
 				if err := c.Reduce(call.Input, call.Output, int(call.Count), call.Type, call.Op, 0, nil); err != nil {
@@ -229,7 +229,7 @@ func TestOwnAlgorithmAndSelector(t *testing.T) {
 			return fmt.Errorf("registered twice: %v", err)
 		}
 		b := buffers{make([]byte, 1<<16), make([]byte, 1<<16)}
-		x := trial{Kind: collectives.AllReduce, Algorithm: "reduce_broadcast", Count: 1000, Type: device.Int32}
+		x := trial{Kind: collectives.AllReduce, Algorithm: "reduce_broadcast", Count: 1000, Type: kernel.Int32}
 		if err := x.Run(b.of(c), 1); err != nil || used != 1 {
 			return fmt.Errorf("by name: %v, used %d times", err, used)
 		}
@@ -247,7 +247,7 @@ func TestOwnAlgorithmAndSelector(t *testing.T) {
 		if err := x.Run(b.of(c), 3); err != nil || used != 2 {
 			return fmt.Errorf("selector left the choice: %v, used %d times", err, used)
 		}
-		x.Count, x.Op = 1000, device.Avg
+		x.Count, x.Op = 1000, kernel.Avg
 		if err := x.Run(b.of(c), 3); !errors.Is(err, framework.ErrUnsupported) {
 			return fmt.Errorf("algorithm that does not fit: %v", err)
 		}
@@ -261,24 +261,24 @@ func TestInvalidCalls(t *testing.T) {
 		b := make([]byte, 64)
 		p := pointer(b)
 		for text, err := range map[string]error{
-			"at least 0":      c.AllReduce(p, p, -1, device.Int8, device.Sum, nil),
-			"no such element": c.AllReduce(p, p, 1, device.DataTypes, device.Sum, nil),
-			"no such reduc":   c.AllReduce(p, p, 1, device.Int8, device.Ops, nil),
-			"0 to 1":          c.Broadcast(p, p, 1, device.Int8, 2, nil),
-			"too many bytes":  c.AllGather(p, p, 1<<62, device.Float64, nil),
-			"is nil":          c.AllReduce(nil, p, 1, device.Int8, device.Sum, nil),
-			"expected one of": c.AllReduce(p, p, 1, device.Int8, device.Sum, &collectives.CallOptions{Algorithm: "best"}),
-			"registered":      c.AllReduce(p, p, 1, device.Int8, device.Sum, &collectives.CallOptions{Algorithm: "zerocopy"}),
-			"peer 2":          c.Send(p, 1, device.Int8, 2, nil),
-			"count -1":        c.Recv(p, -1, device.Int8, 1, nil),
-			"root -1":         c.Gather(p, p, 1, device.Int8, -1, nil),
-			"one for each":    c.AllToAllV(p, []int{1}, []int{0}, p, []int{1}, []int{0}, device.Int8, nil),
+			"at least 0":      c.AllReduce(p, p, -1, kernel.Int8, kernel.Sum, nil),
+			"no such element": c.AllReduce(p, p, 1, kernel.DataTypes, kernel.Sum, nil),
+			"no such reduc":   c.AllReduce(p, p, 1, kernel.Int8, kernel.Ops, nil),
+			"0 to 1":          c.Broadcast(p, p, 1, kernel.Int8, 2, nil),
+			"too many bytes":  c.AllGather(p, p, 1<<62, kernel.Float64, nil),
+			"is nil":          c.AllReduce(nil, p, 1, kernel.Int8, kernel.Sum, nil),
+			"expected one of": c.AllReduce(p, p, 1, kernel.Int8, kernel.Sum, &collectives.CallOptions{Algorithm: "best"}),
+			"registered":      c.AllReduce(p, p, 1, kernel.Int8, kernel.Sum, &collectives.CallOptions{Algorithm: "zerocopy"}),
+			"peer 2":          c.Send(p, 1, kernel.Int8, 2, nil),
+			"count -1":        c.Recv(p, -1, kernel.Int8, 1, nil),
+			"root -1":         c.Gather(p, p, 1, kernel.Int8, -1, nil),
+			"one for each":    c.AllToAllV(p, []int{1}, []int{0}, p, []int{1}, []int{0}, kernel.Int8, nil),
 		} {
 			if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), text) {
 				return fmt.Errorf("expected an error with %q, got %v", text, err)
 			}
 		}
-		if err := c.AllReduce(nil, nil, 0, device.Int8, device.Sum, nil); err != nil {
+		if err := c.AllReduce(nil, nil, 0, kernel.Int8, kernel.Sum, nil); err != nil {
 			return fmt.Errorf("nothing to reduce: %v", err)
 		}
 		if err := c.Close(); err != nil {
@@ -302,7 +302,7 @@ func TestAbortEndsACall(t *testing.T) {
 		}
 		b := make([]byte, 1<<20)
 		for range 2 { // the second is refused at once
-			if err := c.AllReduce(pointer(b), pointer(b), 1<<20, device.Int8, device.Sum, nil); err == nil {
+			if err := c.AllReduce(pointer(b), pointer(b), 1<<20, kernel.Int8, kernel.Sum, nil); err == nil {
 				return errors.New("the call succeeded without its peer")
 			}
 		}
@@ -333,14 +333,14 @@ func TestBuffersOfDifferentExchanges(t *testing.T) {
 		if c.Rank() == 2 {
 			in = parts[1]
 		}
-		err := c.AllGather(pointer(in), pointer(parts[0][32768:]), 100, device.Int8, o)
+		err := c.AllGather(pointer(in), pointer(parts[0][32768:]), 100, kernel.Int8, o)
 		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "registered memory") {
 			return fmt.Errorf("rank %d: %v", c.Rank(), err)
 		}
 		if c.Rank() != 2 && framework.PeerOf(err) != 2 {
 			return fmt.Errorf("blames rank %d, expected 2", framework.PeerOf(err))
 		}
-		if err := c.AllGather(pointer(parts[0]), pointer(parts[1]), 100, device.Int8, o); err != nil {
+		if err := c.AllGather(pointer(parts[0]), pointer(parts[1]), 100, kernel.Int8, o); err != nil {
 			return fmt.Errorf("the next call: %w", err)
 		}
 		return c.Communicator().Barrier(ctx)

@@ -14,9 +14,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
@@ -95,5 +95,5 @@ func reduceAlone(t *testing.T, inner framework.Transport) error {
 	}
 	defer x.Close()
 	v := []float32{1}
-	return x.AllReduce(unsafe.Pointer(&v[0]), unsafe.Pointer(&v[0]), 1, device.Float32, device.Sum, nil)
+	return x.AllReduce(unsafe.Pointer(&v[0]), unsafe.Pointer(&v[0]), 1, kernel.Float32, kernel.Sum, nil)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/collectives/model"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Sizes for which the model is asked: from the smallest to the largest, in steps of a half
@@ -133,7 +133,7 @@ func (g *forecast) best(k Collective, all []*algorithm, bytes uint64, reached re
 // serves reports whether an algorithm takes messages of a size: what packets have room for,
 // and with the buffers of the peers that are reached.
 func (g *forecast) serves(k Collective, a *algorithm, bytes uint64, reached reach) bool {
-	r := Request{Collective: k, Bytes: bytes, Count: bytes, Type: device.Uint8, Ranks: g.ranks, slot: g.slot, lineSlot: g.lineSlot}
+	r := Request{Collective: k, Bytes: bytes, Count: bytes, Type: kernel.Uint8, Ranks: g.ranks, slot: g.slot, lineSlot: g.lineSlot}
 	if k.wide() {
 		r.Count = (bytes + uint64(g.ranks) - 1) / uint64(g.ranks)
 	}

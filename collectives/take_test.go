@@ -14,8 +14,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
@@ -75,8 +75,8 @@ func (p *ports) sends(peer int, raw []byte) error {
 	l := &p.lanes[peer]
 	own, far := p.slot(peer, l.sent), p.slot(p.comm.Rank(), l.sent)
 	l.sent++
-	clear(gpu.Bytes(p.out)[own:][:slotHead+p.piece])
-	copy(gpu.Bytes(p.out)[own:], raw)
+	clear(device.Bytes(p.out)[own:][:slotHead+p.piece])
+	copy(device.Bytes(p.out)[own:], raw)
 	return l.data.PutWithSignal(far, own, slotHead+p.piece)
 }
 
@@ -85,7 +85,7 @@ func (p *ports) sends(peer int, raw []byte) error {
 // nobody sees any of it. No more is ever looked at than the slot has.
 func FuzzTake(f *testing.F) {
 	const piece = 256
-	call := signature{Sequence: 9, Count: 64, Collective: uint32(AllReduce), Algorithm: nameID(portsName), Type: uint32(device.Float32), Op: uint32(device.Sum)}
+	call := signature{Sequence: 9, Count: 64, Collective: uint32(AllReduce), Algorithm: nameID(portsName), Type: uint32(kernel.Float32), Op: uint32(kernel.Sum)}
 	sample := func(s signature, says uint64, data string) []byte {
 		b := make([]byte, slotHead, slotHead+len(data))
 		(*ports)(nil).head(b, &s, says)

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Two ranks on a host hand large data over in one of two ways: through stages, which
@@ -76,6 +76,6 @@ func (c *Comm) try() error {
 func (c *Comm) gatherBy(algorithm string, in, out []byte) error {
 	return c.start(&job{
 		collective: AllGather, input: unsafe.Pointer(&in[0]), output: unsafe.Pointer(&out[0]),
-		count: len(in), dtype: device.Uint8, inCount: uint64(len(in)), outCount: uint64(len(out)),
+		count: len(in), dtype: kernel.Uint8, inCount: uint64(len(in)), outCount: uint64(len(out)),
 	}, &CallOptions{Algorithm: algorithm})
 }

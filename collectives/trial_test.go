@@ -8,13 +8,13 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Two ranks try pull and stages once, decide alike, and leave rows of the caller alone.
 func TestTwoRanksTryBothWays(t *testing.T) {
 	const count = 64 << 10
-	large := collectives.Request{Collective: collectives.AllReduce, Bytes: 4 * count, Count: count, Type: device.Float32, Op: device.Sum}
+	large := collectives.Request{Collective: collectives.AllReduce, Bytes: 4 * count, Count: count, Type: kernel.Float32, Op: kernel.Sum}
 	want := map[string]bool{"pull": true, "twophase_chunk": true}
 	var mu sync.Mutex
 	chosen := map[string]int{}
@@ -27,7 +27,7 @@ func TestTwoRanksTryBothWays(t *testing.T) {
 		for i := range b {
 			b[i] = float32(i%7 + c.Rank())
 		}
-		if err := c.AllReduce(p, p, count, device.Float32, device.Sum, nil); err != nil {
+		if err := c.AllReduce(p, p, count, kernel.Float32, kernel.Sum, nil); err != nil {
 			return err
 		}
 		for i := range b {

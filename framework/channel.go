@@ -43,7 +43,7 @@ func ParseKind(s string) (Kind, error) {
 }
 
 // Channel is one end of a link as kernels see it. AppendBinary appends the device
-// handle, laid out as in framework/device; a kernel takes it by value.
+// handle, laid out as in framework/kernel; a kernel takes it by value.
 //
 // Implemented and called by framework/comm only.
 type Channel interface {

@@ -145,7 +145,7 @@ func ExampleTransport() {
 }
 
 // unlinked returns memory that others can map: a file without a name. A real rank
-// takes its memory from framework/gpu.
+// takes its memory from framework/device.
 func unlinked(bytes int64) *os.File {
 	f := must(os.CreateTemp("", "segment"))
 	os.Remove(f.Name())

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mscclpp-go/mscclpp/internal/outlet"
+	"github.com/mscclpp-go/mscclpp/internal/outputpump"
 )
 
 // maxLine is the longest piece of a line that is kept until its end comes.
@@ -133,7 +133,7 @@ func (o *outputs) drain(over <-chan struct{}) {
 		select {
 		case <-copied:
 		default:
-			o.lose(outlet.ErrNotTaken)
+			o.lose(outputpump.ErrNotTaken)
 		}
 	}
 	for _, p := range o.pipes {
@@ -194,7 +194,7 @@ func (o *outputs) wrote(err error) {
 func (o *outputs) lose(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lost == nil && outlet.Lost(err) {
+	if o.lost == nil && outputpump.Lost(err) {
 		o.lost = err
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mscclpp-go/mscclpp/internal/outlet"
+	"github.com/mscclpp-go/mscclpp/internal/outputpump"
 )
 
 // killBound is how long the kernel may take to end killed processes. One that
@@ -36,7 +36,7 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	if j.Report == nil {
 		j.Report = io.Discard
 	}
-	report, to := outlet.New(), j.Report
+	report, to := outputpump.New(), j.Report
 	j.Report = report.To(to)
 	if j.OwnOrphans {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -60,7 +60,7 @@ func Run(ctx context.Context, j Job) (Result, error) {
 		cancel()
 		w.loop(dead)
 		w.clean()
-		over, enough := outlet.Patience(dead, w.told, j.Signals, out.took)
+		over, enough := outputpump.Patience(dead, w.told, j.Signals, out.took)
 		defer enough()
 		out.drain(over)
 		_ = report.Flush(over)
@@ -68,12 +68,12 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	}
 	w.loop(ctx)
 	w.clean()
-	over, enough := outlet.Patience(ctx, w.told, j.Signals, out.took)
+	over, enough := outputpump.Patience(ctx, w.told, j.Signals, out.took)
 	defer enough()
 	out.drain(over)
 	_ = report.Flush(over)
 	if err := out.missing(); err != nil {
-		outlet.Say(to, "mscclpp-run: output of ranks was lost: %v\n", err)
+		outputpump.Say(to, "mscclpp-run: output of ranks was lost: %v\n", err)
 		if w.result.Code == 0 {
 			w.result.Code = 1 // as if a rank had written it there itself
 		}

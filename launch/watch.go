@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mscclpp-go/mscclpp/internal/outlet"
+	"github.com/mscclpp-go/mscclpp/internal/outputpump"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
@@ -184,7 +184,7 @@ func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
 		return
 	}
 	switch {
-	case outlet.Ends(s):
+	case outputpump.Ends(s):
 		w.told = true
 		if w.asked {
 			kill()

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/internal/nearest"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // FilePrefix is the prefix of the file name of every plugin; the name of its transport
@@ -91,7 +91,7 @@ func (c Catalog) Find(name string) (path, sha256 string, err error) {
 		return "", "", fmt.Errorf("%w: transport %q: %w", framework.ErrUnavailable, name, errors.Join(rejected...))
 	}
 	hint := "expected a file " + FilePrefix + name + " in " + strings.Join(c.places(), ", ")
-	if near := nearest.Name(name, names); near != "" {
+	if near := suggest.Name(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q? Else %s", near, hint)
 	}
 	return "", "", fmt.Errorf("%w: unknown transport %q: %s", framework.ErrInvalid, name, hint)

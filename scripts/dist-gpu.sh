@@ -35,7 +35,7 @@ mkdir -p "$out/tools"
 "$go" build -o "$out/tools/mscclpp-kernels" ./cmd/mscclpp-kernels
 # Kernels for GPUs are those of the tree. Older than their sources they are refused
 # over there, which is late.
-for owner in collectives/image:collectives/image framework/device/actor/kernels:framework/device/actor/image; do
+for owner in collectives/image:collectives/image framework/kernel/actor/kernels:framework/kernel/actor/image; do
 	if ! why=$("$out/tools/mscclpp-kernels" check --clang /nonexistent --spec "${owner%:*}/kernels.json" --target sm_80,sm_90 --out "${owner#*:}" 2>&1); then
 		printf '%s\n' "$why" | head -n 3 >&2
 		echo "dist-gpu: build them: mscclpp-kernels build --spec ${owner%:*}/kernels.json --target gpu --out ${owner#*:}" >&2
@@ -47,18 +47,18 @@ done
 
 # Test programs, named as the packages. Tests that need sources or a compiler are
 # not asked for there.
-for package in framework/gpu/cuda framework/proxy framework/comm transports/cudaipc collectives/devicetest; do
+for package in framework/device/cuda framework/proxy framework/comm transports/cudaipc collectives/devicetest; do
 	"$go" test -c -trimpath -ldflags '-s -w' -o "$top/tests/${package##*/}.test" "./$package"
 done
 
 # The device primitives: a program without Go, its kernels, and the same in C++.
-actor=framework/device/actor
-"$cxx" -std=c++17 -O2 -s -static-libstdc++ -static-libgcc -Iframework/device/include \
-	"$actor/gputest/main.cc" -o "$top/tests/actor/gputest" -ldl
+actor=framework/kernel/actor
+"$cxx" -std=c++17 -O2 -s -static-libstdc++ -static-libgcc -Iframework/kernel/include \
+	"$actor/devicetest/main.cc" -o "$top/tests/actor/devicetest" -ldl
 index=0
 for type in f32 f16 bf16 f64 i8 u8 i32 u32 i64 u64 e4m3 e5m2 e4m3b15; do
 	"$cxx" -std=c++17 -O3 -s -march=x86-64-v3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -shared \
-		-static-libstdc++ -static-libgcc -Iframework/device/include "-DMSCCLPP_TYPE=$index" \
+		-static-libstdc++ -static-libgcc -Iframework/kernel/include "-DMSCCLPP_TYPE=$index" \
 		"$actor/kernels/reduce.cc" -o "$top/tests/actor/reduce-$type.so"
 	index=$((index + 1))
 done

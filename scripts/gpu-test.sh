@@ -191,7 +191,7 @@ smoke() {
 	step topo 20 "$run" topo
 	gotest cuda 60 cuda.test .
 	gotest proxy 40 proxy.test 'Copier|Lane|Forwarder|Settle'
-	step primitives 60 actor/gputest actor sm_90 actor
+	step primitives 60 actor/devicetest actor sm_90 actor
 	step conform-quick 150 "$run" conform --plugin "$top/bin/plugins/mscclpp-transport-cudaipc"
 	step example 30 "$run" -n "$ranks" "$top/bin/example-allreduce"
 	step allreduce-2 60 "$run" -n 2 bench allreduce --device cuda --dtype f16 --bytes 1K:1M --factor 4 --iters 20 --check
@@ -515,7 +515,7 @@ sanitize() {
 	local tool few=24
 	[ "$gpus" -ge 2 ] || few=8 # ranks of one GPU take turns of milliseconds
 	for tool in memcheck synccheck racecheck; do
-		sanitized primitives "$tool" 40 "$sanitizer" --tool "$tool" --error-exitcode 9 actor/gputest actor sm_90 actor f16,e4m3
+		sanitized primitives "$tool" 40 "$sanitizer" --tool "$tool" --error-exitcode 9 actor/devicetest actor sm_90 actor f16,e4m3
 		sanitized_ranks check "$tool" 60 bench "${seven[@]}" --device cuda --dtype f16 --bytes 1K:1M --factor 32 \
 			--iters 1 --calls 1 --warmup 0 --check
 		sanitized_test hosts "$tool" 60 '^TestDirectByCopyEnginesInProcesses$'

@@ -75,7 +75,7 @@ func (m gpuMachine) test(t *testing.T, args ...string) (out, calls, dir string, 
 	program(filepath.Join(top, "bin/mscclpp-run"), fakeRun)
 	program(filepath.Join(top, "bin/gpu-table"), fakeTable)
 	program(filepath.Join(top, "bin/example-allreduce"), "exit 0")
-	for _, name := range []string{"cuda.test", "proxy.test", "comm.test", "cudaipc.test", "devicetest.test", "actor/gputest"} {
+	for _, name := range []string{"cuda.test", "proxy.test", "comm.test", "cudaipc.test", "devicetest.test", "actor/devicetest"} {
 		program(filepath.Join(top, "tests", name), fakeTest)
 	}
 	if m.smi {

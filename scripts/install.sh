@@ -23,5 +23,5 @@ for p in bin/plugins/mscclpp-transport-*; do
 	*) install -m 755 "$p" "$lib/plugins" ;;
 	esac
 done
-install -m 644 framework/device/include/mscclpp/* "$root/include/mscclpp"
+install -m 644 framework/kernel/include/mscclpp/* "$root/include/mscclpp"
 echo "installed under $root"

@@ -43,7 +43,7 @@ func runPoor(t *testing.T, user, dir, script string, args ...string) (out string
 
 // What cannot run says what is missing, by a code that no success has.
 func TestSkippedIsNoSuccess(t *testing.T) {
-	for _, script := range []string{"./netns-test.sh", "./scaling-check.sh"} {
+	for _, script := range []string{"./netns-test.sh", "./simulate-check.sh"} {
 		for user, want := range map[string]string{"1000": "skipped: needs root", "0": "skipped: ip is not installed"} {
 			if out, code := runPoor(t, user, ".", script); code != 77 || !strings.Contains(out, want) {
 				t.Errorf("%s as user %s: code %d, %q: expected 77 and %q", script, user, code, out, want)

@@ -14,7 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/bench"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Hub joins the ranks of one group. It collects everybody's input, then everybody
@@ -171,7 +171,7 @@ func add(to, from []byte) {
 type Exact struct{}
 
 // Fill writes integers that depend on the seed, the rank and the place.
-func (Exact) Fill(dst []byte, _ device.DataType, _ device.Op, seed uint64, rank, first int) {
+func (Exact) Fill(dst []byte, _ kernel.DataType, _ kernel.Op, seed uint64, rank, first int) {
 	for i := 0; i < len(dst); i += 4 {
 		v := uint32(first+i/4)*2654435761 + uint32(rank)*40503 + uint32(seed)*97 + 1
 		binary.LittleEndian.PutUint32(dst[i:], v)
@@ -179,7 +179,7 @@ func (Exact) Fill(dst []byte, _ device.DataType, _ device.Op, seed uint64, rank,
 }
 
 // Reduce adds up, whatever the operation.
-func (Exact) Reduce(dst []byte, inputs [][]byte, _ device.DataType, _ device.Op, _ float64) {
+func (Exact) Reduce(dst []byte, inputs [][]byte, _ kernel.DataType, _ kernel.Op, _ float64) {
 	copy(dst, inputs[0])
 	for _, in := range inputs[1:] {
 		add(dst, in)
@@ -187,7 +187,7 @@ func (Exact) Reduce(dst []byte, inputs [][]byte, _ device.DataType, _ device.Op,
 }
 
 // Wrong counts elements that differ in any bit.
-func (Exact) Wrong(got, want []byte, t device.DataType, _ device.Op, _ int) int64 {
+func (Exact) Wrong(got, want []byte, t kernel.DataType, _ kernel.Op, _ int) int64 {
 	n := int64(0)
 	for i := 0; i < len(got); i += t.Size() {
 		if !bytes.Equal(got[i:i+t.Size()], want[i:i+t.Size()]) {

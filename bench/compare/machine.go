@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mscclpp-go/mscclpp/internal/replace"
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 )
 
 // Machine says when, where and how often was measured. What is empty is not known, which
@@ -89,7 +89,7 @@ func (r *Runner) Begin(facts Facts) error {
 	if err != nil {
 		return err
 	}
-	return replace.Bytes(filepath.Join(r.Out, machineFile), append(text, '\n'))
+	return atomicfile.Bytes(filepath.Join(r.Out, machineFile), append(text, '\n'))
 }
 
 // facts reads machine.json. Only what may be empty may be absent.

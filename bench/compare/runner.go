@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/internal/replace"
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 )
 
 // Runner is what the commands that compare have in common.
@@ -80,7 +80,7 @@ func (r *Runner) Run(facts Facts, measure func() error, fill func(summary io.Wri
 	if missed, err = fill(&summary); err != nil {
 		return 0, err
 	}
-	return missed, replace.Bytes(filepath.Join(r.Out, "README.md"), summary.Bytes())
+	return missed, atomicfile.Bytes(filepath.Join(r.Out, "README.md"), summary.Bytes())
 }
 
 // Sections reads the raw output of the named tables, and writes a section of the summary for

@@ -10,14 +10,14 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Case is one call to check.
 type Case struct {
 	Collective bench.Collective
-	Type       device.DataType
-	Op         device.Op
+	Type       kernel.DataType
+	Op         kernel.Op
 	Count      int // as the call takes it
 	Root       int
 	Offset     int    // of the buffers from a page boundary, in elements
@@ -88,11 +88,11 @@ func (c *Case) word(w string) error {
 		c.Registered = true
 		return nil
 	}
-	if t, err := device.ParseDataType(w); err == nil {
+	if t, err := kernel.ParseDataType(w); err == nil {
 		c.Type = t
 		return nil
 	}
-	if op, err := device.ParseOp(w); err == nil && c.Collective.Reduces() {
+	if op, err := kernel.ParseOp(w); err == nil && c.Collective.Reduces() {
 		c.Op = op
 		return nil
 	}
@@ -132,7 +132,7 @@ func (c Case) bytes(ranks int) int64 {
 // call is the case as one rank makes it, without buffers.
 func (c Case) call(rank, ranks int) *bench.Call {
 	call := &bench.Call{Collective: c.Collective, Type: c.Type, Op: c.Op, Count: c.Count, Root: c.Root, Algorithm: c.Algorithm, Scale: 0.5}
-	if c.Type >= device.Int8 && c.Type <= device.Uint64 {
+	if c.Type >= kernel.Int8 && c.Type <= kernel.Uint64 {
 		call.Scale = 3 // half of an integer would be nothing
 	}
 	if c.Collective == bench.AllToAllV {

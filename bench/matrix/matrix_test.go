@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/benchtest"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func support(ranks int) Support {
@@ -69,14 +69,14 @@ func TestNothingExcusesTheSelector(t *testing.T) {
 	s := support(2)
 	s.Runs = func(Case) bool { return false }
 	collectives := map[bench.Collective]bool{}
-	types := map[device.DataType]bool{}
+	types := map[kernel.DataType]bool{}
 	for _, c := range Tiers[0].Cases(s) {
 		if c.Algorithm != "" {
 			t.Fatalf("%s, though no algorithm runs anything", c)
 		}
 		collectives[c.Collective], types[c.Type] = true, true
 	}
-	if len(collectives) != len(bench.All()) || len(types) != device.DataTypes {
+	if len(collectives) != len(bench.All()) || len(types) != kernel.DataTypes {
 		t.Errorf("%d collectives and %d types", len(collectives), len(types))
 	}
 }
@@ -114,7 +114,7 @@ func plain() []Case {
 	for _, c := range bench.All() {
 		for _, n := range []int{0, 1, 1000} {
 			for _, registered := range []bool{false, true} {
-				all = append(all, Case{Collective: c, Type: device.Int32, Count: n, Registered: registered, InPlace: c.HasInPlace() && n == 1, Offset: n % 2})
+				all = append(all, Case{Collective: c, Type: kernel.Int32, Count: n, Registered: registered, InPlace: c.HasInPlace() && n == 1, Offset: n % 2})
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func TestWritingBehindTheLargestOutputIsSeen(t *testing.T) {
 	h.Tamper = func(rank int, c *bench.Call) {
 		*(*byte)(unsafe.Add(c.Out, c.Count*c.Type.Size())) = 0
 	}
-	all, _ := run(t, h, []Case{{Collective: bench.AllReduce, Type: device.Int32, Count: 100}})
+	all, _ := run(t, h, []Case{{Collective: bench.AllReduce, Type: kernel.Int32, Count: 100}})
 	if all[0].failed != 1 {
 		t.Errorf("%+v: a write behind the buffer passes", all[0])
 	}

@@ -9,21 +9,21 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // anyCase draws a case that is possible for a group of the given size.
 func anyCase(t *rapid.T, ranks int) Case {
 	c := Case{
 		Collective: rapid.SampledFrom(bench.All()).Draw(t, "collective"),
-		Type:       device.DataType(rapid.IntRange(0, device.DataTypes-1).Draw(t, "type")),
+		Type:       kernel.DataType(rapid.IntRange(0, kernel.DataTypes-1).Draw(t, "type")),
 		Count:      rapid.IntRange(0, 1<<30).Draw(t, "count"),
 		Offset:     rapid.IntRange(0, 9).Draw(t, "offset"),
 		Algorithm:  rapid.SampledFrom([]string{"", "ring", "two-phase"}).Draw(t, "algorithm"),
 		Registered: rapid.Bool().Draw(t, "registered"),
 	}
 	if c.Collective.Reduces() {
-		c.Op = device.Op(rapid.IntRange(0, device.Ops-1).Draw(t, "op"))
+		c.Op = kernel.Op(rapid.IntRange(0, kernel.Ops-1).Draw(t, "op"))
 	}
 	if c.Collective.Rooted() {
 		c.Root = rapid.IntRange(0, ranks-1).Draw(t, "root")
@@ -115,8 +115,8 @@ func TestRoomIsEnough(t *testing.T) {
 // Half of an integer would be nothing: integers are scaled by a whole number, which
 // keeps premulsum from being a sum of zeros.
 func TestScaleFitsTheType(t *testing.T) {
-	for ty := range device.DataType(device.DataTypes) {
-		call := Case{Collective: bench.AllReduce, Type: ty, Op: device.PreMulSum, Count: 1}.call(0, 2)
+	for ty := range kernel.DataType(kernel.DataTypes) {
+		call := Case{Collective: bench.AllReduce, Type: ty, Op: kernel.PreMulSum, Count: 1}.call(0, 2)
 		whole := call.Scale == float64(int(call.Scale))
 		name := ty.String()
 		integer := strings.HasPrefix(name, "i") || strings.HasPrefix(name, "u")

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/cover"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Tier says how much is checked: every pair of values over some sizes, and every
@@ -83,7 +83,7 @@ func newSpace(s Support, sizes []int64) *space {
 			}
 		}
 	}
-	sp.Values = []int{len(bench.All()), device.DataTypes, device.Ops, len(sizes), 2, len(sp.names), 2, 2, 2}
+	sp.Values = []int{len(bench.All()), kernel.DataTypes, kernel.Ops, len(sizes), 2, len(sp.names), 2, 2, 2}
 	sp.Allowed = sp.allowed
 	return sp
 }
@@ -100,7 +100,7 @@ func (c *Case) scatter(n, ranks int) {
 
 func (sp *space) decode(v []int) Case {
 	c := Case{
-		Collective: bench.Collective(v[pCollective]), Type: device.DataType(v[pType]), Op: device.Op(v[pOp]), Algorithm: sp.names[v[pAlgorithm]],
+		Collective: bench.Collective(v[pCollective]), Type: kernel.DataType(v[pType]), Op: kernel.Op(v[pOp]), Algorithm: sp.names[v[pAlgorithm]],
 		InPlace: v[pPlace] == 1, Registered: v[pBuffer] == 1, Offset: v[pOffset],
 	}
 	if v[pRoot] == 1 {

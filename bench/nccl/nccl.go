@@ -20,7 +20,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // EnvLibrary names the library to open instead of the system's libnccl.so.2.
@@ -70,19 +70,19 @@ type Peer struct {
 	comm    unsafe.Pointer
 	rank    int
 	ranks   int
-	stream  gpu.Stream
+	stream  device.Stream
 	args    *C.nccl_call_args // C memory: a call passes no Go pointer
 	windows []unsafe.Pointer
 	scaled  map[scaling]C.int
 }
 
 type scaling struct {
-	t     device.DataType
+	t     kernel.DataType
 	scale float64
 }
 
 // Join makes a communicator of the ranks of g. It is collective.
-func Join(ctx context.Context, l *Library, g bench.Group, dev Device, stream gpu.Stream) (*Peer, error) {
+func Join(ctx context.Context, l *Library, g bench.Group, dev Device, stream device.Stream) (*Peer, error) {
 	var id C.nccl_id
 	var mine []byte
 	p := &Peer{lib: l, dev: dev, rank: g.Rank(), ranks: g.Size(), stream: stream, scaled: make(map[scaling]C.int)}
@@ -177,12 +177,12 @@ var kinds = map[bench.Collective]C.int{
 }
 
 // types are NCCL's numbers of the element types.
-var types = map[device.DataType]C.int{
-	device.Int8: 0, device.Uint8: 1, device.Int32: 2, device.Uint32: 3, device.Int64: 4, device.Uint64: 5,
-	device.Float16: 6, device.Float32: 7, device.Float64: 8, device.BFloat16: 9, device.Float8E4M3: 10, device.Float8E5M2: 11,
+var types = map[kernel.DataType]C.int{
+	kernel.Int8: 0, kernel.Uint8: 1, kernel.Int32: 2, kernel.Uint32: 3, kernel.Int64: 4, kernel.Uint64: 5,
+	kernel.Float16: 6, kernel.Float32: 7, kernel.Float64: 8, kernel.BFloat16: 9, kernel.Float8E4M3: 10, kernel.Float8E5M2: 11,
 }
 
-var ops = map[device.Op]C.int{device.Sum: 0, device.Prod: 1, device.Max: 2, device.Min: 3, device.Avg: 4}
+var ops = map[kernel.Op]C.int{kernel.Sum: 0, kernel.Prod: 1, kernel.Max: 2, kernel.Min: 3, kernel.Avg: 4}
 
 // Supports reports whether NCCL has the call.
 func (p *Peer) Supports(c *bench.Call) bool {
@@ -247,13 +247,13 @@ func (p *Peer) op(c *bench.Call) (C.int, error) {
 }
 
 // scalar returns the bytes of a factor in an element type.
-func scalar(t device.DataType, scale float64) (uint64, error) {
+func scalar(t kernel.DataType, scale float64) (uint64, error) {
 	switch t {
-	case device.Float32:
+	case kernel.Float32:
 		return uint64(math.Float32bits(float32(scale))), nil
-	case device.Float64:
+	case kernel.Float64:
 		return math.Float64bits(scale), nil
-	case device.Int8, device.Uint8, device.Int32, device.Uint32, device.Int64, device.Uint64:
+	case kernel.Int8, kernel.Uint8, kernel.Int32, kernel.Uint32, kernel.Int64, kernel.Uint64:
 		return uint64(int64(scale)), nil
 	}
 	return 0, fmt.Errorf("%w: nccl: a scaled sum of %v: expected f32, f64 or an integer type", framework.ErrUnsupported, t)

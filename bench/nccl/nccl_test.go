@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/benchtest"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // library builds the stand-in for NCCL and opens it. log returns what it was called
@@ -110,7 +110,7 @@ func TestJoinThatFails(t *testing.T) {
 // call is of f16 elements between two addresses that nobody reads.
 func call(c bench.Collective) *bench.Call {
 	in, out := uintptr(4096), uintptr(8192)
-	return &bench.Call{Collective: c, Type: device.Float16, Op: device.Max, Count: 10, Root: 2,
+	return &bench.Call{Collective: c, Type: kernel.Float16, Op: kernel.Max, Count: 10, Root: 2,
 		In: *(*unsafe.Pointer)(unsafe.Pointer(&in)), Out: *(*unsafe.Pointer)(unsafe.Pointer(&out))}
 }
 
@@ -172,7 +172,7 @@ func TestWindows(t *testing.T) {
 func TestScaledSums(t *testing.T) {
 	p, log := joined(t)
 	c := call(bench.AllReduce)
-	c.Op, c.Type, c.Scale = device.PreMulSum, device.Float32, 0.5
+	c.Op, c.Type, c.Scale = kernel.PreMulSum, kernel.Float32, 0.5
 	for range 2 {
 		if err := p.Do(c); err != nil {
 			t.Fatal(err)
@@ -194,9 +194,9 @@ func TestWhatNCCLLacks(t *testing.T) {
 	inPlace := call(bench.AllToAll)
 	inPlace.InPlace = true
 	half := call(bench.AllReduce)
-	half.Op, half.Scale = device.PreMulSum, 0.5 // its factor would be f16
+	half.Op, half.Scale = kernel.PreMulSum, 0.5 // its factor would be f16
 	odd := call(bench.AllReduce)
-	odd.Type = device.Float8E4M3B15
+	odd.Type = kernel.Float8E4M3B15
 	for name, c := range map[string]*bench.Call{"all-to-all-v": call(bench.AllToAllV), "in place": inPlace, "scaled f16": half, "type": odd} {
 		if err := p.Do(c); !errors.Is(err, framework.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

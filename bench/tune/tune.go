@@ -16,7 +16,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Row is a row of the table. Its fields are those of the configuration; it is for
@@ -49,8 +49,8 @@ type Group interface {
 type Options struct {
 	Collectives []bench.Collective
 	Sizes       sizes.Range
-	Type        device.DataType
-	Op          device.Op
+	Type        kernel.DataType
+	Op          kernel.Op
 	Registered  []bool // kinds of buffers
 	Budget      time.Duration
 	Blocks      []int // to try on GPUs; nil: a choice from few to many

@@ -14,7 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/bench/tune"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // cost is what a call takes on the device of a test.
@@ -82,7 +82,7 @@ func (r recording) Close() error  { return nil }
 func options() tune.Options {
 	return tune.Options{
 		Collectives: []bench.Collective{bench.AllReduce}, Sizes: sizes.Range{Min: 1 << 10, Max: 1 << 20, Factor: 4},
-		Type: device.Float16, Op: device.Sum, Registered: []bool{false}, Budget: time.Minute, Blocks: []int{1, 8}, Threads: []int{128, 512},
+		Type: kernel.Float16, Op: kernel.Sum, Registered: []bool{false}, Budget: time.Minute, Blocks: []int{1, 8}, Threads: []int{128, 512},
 	}
 }
 

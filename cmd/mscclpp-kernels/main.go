@@ -4,7 +4,7 @@
 //	mscclpp-kernels build --spec kernels.json --target x86-64-v3,sm_90 --out DIR
 //	mscclpp-kernels check --spec kernels.json --target gpu --out DIR
 //
-// See package framework/device/image for the form of a spec and of the manifest.
+// See package framework/kernel/image for the form of a spec and of the manifest.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 func main() {

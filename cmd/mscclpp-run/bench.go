@@ -15,8 +15,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/internal/replace"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 )
 
 // benchFlags are the flags of the verb bench as they were typed.
@@ -81,10 +81,10 @@ func (f *benchFlags) parse(args []string) error {
 	if f.options.Sizes, err = sizes.ParseRange(span, f.factor); err != nil {
 		return err
 	}
-	if f.options.Type, err = device.ParseDataType(f.dtype); err != nil {
+	if f.options.Type, err = kernel.ParseDataType(f.dtype); err != nil {
 		return err
 	}
-	if f.options.Op, err = device.ParseOp(f.op); err != nil {
+	if f.options.Op, err = kernel.ParseOp(f.op); err != nil {
 		return err
 	}
 	if f.format != "table" && f.format != "json" {
@@ -212,7 +212,7 @@ func (f *benchFlags) draw(rows []report.Row) error {
 	if f.plot == "" {
 		return nil
 	}
-	if err := replace.File(f.plot, func(w io.Writer) error { return report.Plot(w, rows) }); err != nil {
+	if err := atomicfile.File(f.plot, func(w io.Writer) error { return report.Plot(w, rows) }); err != nil {
 		return fmt.Errorf("plot %s: %w", f.plot, err)
 	}
 	return nil

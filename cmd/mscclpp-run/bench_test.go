@@ -16,7 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/matrix"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // parseVerb does what the launcher does before it starts ranks.
@@ -35,7 +35,7 @@ func TestBenchFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := bench.Options{
-		Collective: bench.ReduceScatter, Sizes: sizes.Range{Min: 1 << 10, Max: 64 << 20, Factor: 4}, Type: device.BFloat16, Op: device.Max,
+		Collective: bench.ReduceScatter, Sizes: sizes.Range{Min: 1 << 10, Max: 64 << 20, Factor: 4}, Type: kernel.BFloat16, Op: kernel.Max,
 		Algorithm: "ring", Plan: bench.Plan{Iterations: 7, Calls: 3, Warmup: -1}, InPlace: true, Registered: true, Check: true,
 	}
 	if f.options != want {
@@ -66,7 +66,7 @@ func TestBenchShortFlags(t *testing.T) {
 	if err := parseVerb(f.command(&app{}), "broadcast", "-b", "8", "-e", "128M", "-f", "2", "-d", "float", "-o", "sum", "--iters", "20", "-w", "1", "-r", "3", "-c"); err != nil {
 		t.Fatal(err)
 	}
-	if o := f.options; o.Sizes != (sizes.Range{Min: 8, Max: 128 << 20, Factor: 2}) || o.Type != device.Float32 || o.Plan.Iterations != 20 || o.Root != 3 || !o.Check {
+	if o := f.options; o.Sizes != (sizes.Range{Min: 8, Max: 128 << 20, Factor: 2}) || o.Type != kernel.Float32 || o.Plan.Iterations != 20 || o.Root != 3 || !o.Check {
 		t.Errorf("%+v", o)
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
@@ -139,7 +139,7 @@ func (v *conform) chooseDevice(ctx context.Context, spec plugins.Spec, o *transp
 		}
 		return nil // the report says what is missing
 	}
-	o.Device = func(rank int) (gpu.Device, error) { return cuda.Open(rank % n) }
+	o.Device = func(rank int) (device.Device, error) { return cuda.Open(rank % n) }
 	o.TestLimit = onGPU
 	return nil
 }

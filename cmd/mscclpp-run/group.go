@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/matrix"
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // group is a job as benchmarks and checks see it.
@@ -51,7 +51,7 @@ func (g *group) Alloc(bytes int64, registered bool) (bench.Memory, error) {
 		}
 	}
 	if g.queue == nil {
-		return bench.Host(gpu.Bytes(m)[:bytes]), nil
+		return bench.Host(device.Bytes(m)[:bytes]), nil
 	}
 	return g.queue.memory(m, bytes), nil
 }

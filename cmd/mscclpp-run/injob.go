@@ -10,7 +10,7 @@ import (
 	mscclpp "github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 )
 
 // inJob joins the job that this process is a rank of, and leaves it afterwards. An

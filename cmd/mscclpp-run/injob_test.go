@@ -14,7 +14,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
 // installed is the launcher with the shm plugin, as they lie after an installation.

@@ -8,15 +8,15 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 )
 
 // queue is the stream of a GPU on which a measurement runs.
 type queue struct {
 	dev        *cuda.Device
 	failed     func() error // why the job has ended, or nil
-	stream     gpu.Stream
+	stream     device.Stream
 	start, end *cuda.Event
 	gate       *cuda.Memory // a word: how many measurements may run
 	turn       uint64

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 )
 
 // emulatedQueue is the queue of a GPU, or of an emulated one.

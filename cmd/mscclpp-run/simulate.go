@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
-	"github.com/mscclpp-go/mscclpp/internal/replace"
-	"github.com/mscclpp-go/mscclpp/scaling"
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
 // Values of --algorithm for what collectives of this project choose: over any network,
@@ -34,10 +34,10 @@ type simulateVerb struct {
 	published                   bool
 	flags                       *pflag.FlagSet
 
-	questions []scaling.Question // without algorithm, in the order of the table
-	all       bool               // every algorithm, not only the fastest
-	chosen    []scaling.Algorithm
-	program   *scaling.Program // what it chooses, whether or not that is the fastest
+	questions []simulate.Question // without algorithm, in the order of the table
+	all       bool                // every algorithm, not only the fastest
+	chosen    []simulate.Algorithm
+	program   *simulate.Program // what it chooses, whether or not that is the fastest
 }
 
 func simulateCommand(a *app) *cobra.Command { return (&simulateVerb{}).command(a) }
@@ -66,7 +66,7 @@ project have: those have a * behind them. --algorithm program takes what they ch
 	v.flags.StringVar(&v.format, "format", "table", "table, or json with one object a line")
 	v.flags.StringVar(&v.plot, "plot", "", "also draw the results into this SVG file")
 	v.flags.BoolVar(&v.published, "published", false, "compare with times that were measured instead")
-	for _, p := range scaling.Parameters() {
+	for _, p := range simulate.Parameters() {
 		unit := p.Unit
 		if unit != "" {
 			unit += ", "
@@ -78,19 +78,19 @@ project have: those have a * behind them. --algorithm program takes what they ch
 
 func machineNames() string {
 	var names []string
-	for _, m := range scaling.Machines() {
+	for _, m := range simulate.Machines() {
 		names = append(names, m.Name)
 	}
 	return strings.Join(names, ", ")
 }
 
 func algorithmNames() string {
-	on, err := scaling.NewCluster(2, 1)
+	on, err := simulate.NewCluster(2, 1)
 	if err != nil {
 		return err.Error()
 	}
 	var names []string
-	for _, a := range scaling.Algorithms(scaling.AllReduce, on) {
+	for _, a := range simulate.Algorithms(simulate.AllReduce, on) {
 		names = append(names, a.String())
 	}
 	return strings.Join(names, ", ")
@@ -161,17 +161,17 @@ func (v *simulateVerb) ask(args []string) error {
 	}
 	v.questions = nil
 	for _, name := range args {
-		c, err := scaling.ParseCollective(name)
+		c, err := simulate.ParseCollective(name)
 		if err != nil {
 			return err
 		}
 		for _, h := range hosts {
-			on, err := scaling.NewCluster(h, pattern...)
+			on, err := simulate.NewCluster(h, pattern...)
 			if err != nil {
 				return fmt.Errorf("--hosts %s --gpus %s: %w", v.hosts, v.gpus, err)
 			}
 			for _, bytes := range swept.List() {
-				v.questions = append(v.questions, scaling.Question{Machine: machine, Cluster: on, Collective: c, Bytes: bytes, Pieces: v.pieces})
+				v.questions = append(v.questions, simulate.Question{Machine: machine, Cluster: on, Collective: c, Bytes: bytes, Pieces: v.pieces})
 			}
 		}
 	}
@@ -185,13 +185,13 @@ func (v *simulateVerb) algorithms() error {
 	case "best", "all":
 		return nil
 	case programAlgorithm, programDirect:
-		v.program = &scaling.Program{Direct: v.algorithm == programDirect}
+		v.program = &simulate.Program{Direct: v.algorithm == programDirect}
 		return nil
 	}
 	for _, name := range strings.Split(v.algorithm, ",") {
-		a, err := scaling.ParseAlgorithm(strings.TrimSpace(name))
+		a, err := simulate.ParseAlgorithm(strings.TrimSpace(name))
 		if err != nil {
-			return fmt.Errorf("--algorithm %q: expected best, all, %s, %s, or some of %s: %w", name, programAlgorithm, programDirect, algorithmNames(), scaling.ErrInvalid)
+			return fmt.Errorf("--algorithm %q: expected best, all, %s, %s, or some of %s: %w", name, programAlgorithm, programDirect, algorithmNames(), simulate.ErrInvalid)
 		}
 		v.chosen = append(v.chosen, a)
 	}
@@ -231,7 +231,7 @@ func (v *simulateVerb) run(a *app) error {
 	}
 	rows, err := v.predict()
 	switch {
-	case errors.Is(err, scaling.ErrInvalid):
+	case errors.Is(err, simulate.ErrInvalid):
 		return usage("simulate: %v", err)
 	case err != nil:
 		return fmt.Errorf("simulate: %w", err)
@@ -244,7 +244,7 @@ func (v *simulateVerb) run(a *app) error {
 	if err != nil || v.plot == "" {
 		return err
 	}
-	err = replace.File(v.plot, func(w io.Writer) error { return drawPredictions(w, rows, !v.all && v.chosen == nil) })
+	err = atomicfile.File(v.plot, func(w io.Writer) error { return drawPredictions(w, rows, !v.all && v.chosen == nil) })
 	if err != nil {
 		return fmt.Errorf("simulate: --plot %s: %w", v.plot, err)
 	}
@@ -252,8 +252,8 @@ func (v *simulateVerb) run(a *app) error {
 }
 
 // predict answers all questions, as many at a time as there are processors.
-func (v *simulateVerb) predict() ([]scaling.Prediction, error) {
-	found := make([][]scaling.Prediction, len(v.questions))
+func (v *simulateVerb) predict() ([]simulate.Prediction, error) {
+	found := make([][]simulate.Prediction, len(v.questions))
 	errs := make([]error, len(v.questions))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -269,7 +269,7 @@ func (v *simulateVerb) predict() ([]scaling.Prediction, error) {
 	}
 	close(next)
 	workers.Wait()
-	var rows []scaling.Prediction
+	var rows []simulate.Prediction
 	for i, err := range errs {
 		if err != nil {
 			return nil, err
@@ -279,29 +279,29 @@ func (v *simulateVerb) predict() ([]scaling.Prediction, error) {
 	return rows, nil
 }
 
-func (v *simulateVerb) answer(q scaling.Question) ([]scaling.Prediction, error) {
+func (v *simulateVerb) answer(q simulate.Question) ([]simulate.Prediction, error) {
 	if v.program != nil {
 		a, err := v.program.Chooses(q.Collective, q.Cluster, q.Bytes)
 		if err != nil {
 			return nil, err
 		}
 		q.Algorithm = a
-		p, err := scaling.Predict(q)
-		return []scaling.Prediction{p}, err
+		p, err := simulate.Predict(q)
+		return []simulate.Prediction{p}, err
 	}
 	if v.chosen == nil {
-		all, err := scaling.Best(q)
+		all, err := simulate.Best(q)
 		if err == nil && len(all) == 0 {
-			err = fmt.Errorf("%s over %d hosts: every algorithm is too large to be simulated: %w", q.Collective, q.Cluster.Hosts(), scaling.ErrTooLarge)
+			err = fmt.Errorf("%s over %d hosts: every algorithm is too large to be simulated: %w", q.Collective, q.Cluster.Hosts(), simulate.ErrTooLarge)
 		}
 		if err != nil || v.all {
 			return all, err
 		}
 		return all[:1], nil
 	}
-	var all []scaling.Prediction
+	var all []simulate.Prediction
 	for _, q.Algorithm = range v.chosen {
-		p, err := scaling.Predict(q)
+		p, err := simulate.Predict(q)
 		if err != nil {
 			return nil, err
 		}

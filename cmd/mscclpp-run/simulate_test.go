@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/scaling"
+	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
 // simulated runs the verb in this process and returns its lines of JSON.
@@ -69,7 +69,7 @@ func TestSimulateParameters(t *testing.T) {
 		t.Errorf("%+v: expected a little less than %g, its memory is faster", h200, base)
 	}
 	c := simulateCommand(&app{})
-	for _, p := range scaling.Parameters() {
+	for _, p := range simulate.Parameters() {
 		if f := c.Flags().Lookup(p.Name); f == nil || !strings.Contains(f.Usage, p.Help) {
 			t.Errorf("--%s is no flag, or one without a word about it", p.Name)
 		}
@@ -98,8 +98,8 @@ func TestSimulateMachineFile(t *testing.T) {
 		t.Errorf("%g, expected %g: a flag counts more than the file", over[0].TimeUS, plain[0].TimeUS)
 	}
 	var whole strings.Builder
-	h100 := scaling.Machines()[0]
-	for _, p := range scaling.Parameters() {
+	h100 := simulate.Machines()[0]
+	for _, p := range simulate.Parameters() {
 		value, err := json.Marshal(p.Get(&h100))
 		if err != nil {
 			t.Fatal(err)
@@ -170,10 +170,10 @@ func TestSimulateProgram(t *testing.T) {
 // Measured times stand beside predictions, in both formats.
 func TestSimulatePublished(t *testing.T) {
 	rows := simulated(t, "--published")
-	if len(rows) != len(scaling.Published()) {
-		t.Fatalf("%d rows of %d measurements", len(rows), len(scaling.Published()))
+	if len(rows) != len(simulate.Published()) {
+		t.Fatalf("%d rows of %d measurements", len(rows), len(simulate.Published()))
 	}
-	for i, m := range scaling.Published() {
+	for i, m := range simulate.Published() {
 		if r := rows[i]; r.MeasuredUS == nil || *r.MeasuredUS != m.Time || r.Bytes != m.Bytes || r.Source != m.Source {
 			t.Errorf("%+v, expected the measurement %+v", r, m)
 		}

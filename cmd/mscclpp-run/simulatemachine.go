@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/mscclpp-go/mscclpp/scaling"
+	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
 // maxMachineFile bounds what is read: somebody who names a data file by mistake gets
@@ -19,12 +19,12 @@ import (
 const maxMachineFile = 1 << 20
 
 // readMachine finds the machine by name or reads its file, and applies the flags.
-func (v *simulateVerb) readMachine() (scaling.Machine, error) {
+func (v *simulateVerb) readMachine() (simulate.Machine, error) {
 	m, err := findMachine(v.machine)
 	if err != nil {
 		return m, err
 	}
-	for _, p := range scaling.Parameters() {
+	for _, p := range simulate.Parameters() {
 		if !v.flags.Changed(p.Name) {
 			continue
 		}
@@ -40,24 +40,24 @@ func (v *simulateVerb) readMachine() (scaling.Machine, error) {
 }
 
 // findMachine takes what ends as a YAML file does for one.
-func findMachine(name string) (scaling.Machine, error) {
+func findMachine(name string) (simulate.Machine, error) {
 	if ext := strings.ToLower(filepath.Ext(name)); ext != ".yaml" && ext != ".yml" {
-		m, err := scaling.FindMachine(name)
+		m, err := simulate.FindMachine(name)
 		if err != nil {
-			err = fmt.Errorf("--machine %q: expected one of %s, or a file that ends in .yaml: %w", name, machineNames(), scaling.ErrInvalid)
+			err = fmt.Errorf("--machine %q: expected one of %s, or a file that ends in .yaml: %w", name, machineNames(), simulate.ErrInvalid)
 		}
 		return m, err
 	}
 	info, err := os.Stat(name)
 	if err != nil {
-		return scaling.Machine{}, fmt.Errorf("--machine: %w", err)
+		return simulate.Machine{}, fmt.Errorf("--machine: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxMachineFile {
-		return scaling.Machine{}, fmt.Errorf("--machine %s: expected a regular file of at most %d bytes", name, maxMachineFile)
+		return simulate.Machine{}, fmt.Errorf("--machine %s: expected a regular file of at most %d bytes", name, maxMachineFile)
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return scaling.Machine{}, fmt.Errorf("--machine: %w", err)
+		return simulate.Machine{}, fmt.Errorf("--machine: %w", err)
 	}
 	m, err := parseMachine(text)
 	if err != nil {
@@ -71,8 +71,8 @@ func findMachine(name string) (scaling.Machine, error) {
 
 // parseMachine reads name, base and parameters. Without a base all parameters are
 // needed; what nobody knows is an error.
-func parseMachine(text []byte) (scaling.Machine, error) {
-	var m scaling.Machine
+func parseMachine(text []byte) (simulate.Machine, error) {
+	var m simulate.Machine
 	var raw map[string]yaml.Node
 	if err := yaml.Unmarshal(text, &raw); err != nil {
 		return m, fmt.Errorf("expected YAML, one line a parameter such as nics: 8: %w", err)
@@ -80,12 +80,12 @@ func parseMachine(text []byte) (scaling.Machine, error) {
 	given := map[string]bool{}
 	if base, ok := raw["base"]; ok {
 		var err error
-		if m, err = scaling.FindMachine(base.Value); err != nil {
+		if m, err = simulate.FindMachine(base.Value); err != nil {
 			return m, fmt.Errorf("base: %w", err)
 		}
 		m.Name = ""
 		delete(raw, "base")
-		for _, p := range scaling.Parameters() {
+		for _, p := range simulate.Parameters() {
 			given[p.Name] = true
 		}
 	}
@@ -95,7 +95,7 @@ func parseMachine(text []byte) (scaling.Machine, error) {
 	}
 	var problems []error
 	var missing, known []string
-	for _, p := range scaling.Parameters() {
+	for _, p := range simulate.Parameters() {
 		known = append(known, p.Name)
 		node, ok := raw[p.Name]
 		if !ok {
@@ -123,9 +123,9 @@ func parseMachine(text []byte) (scaling.Machine, error) {
 }
 
 // parameterLines lists a machine's parameters as comments of a table, four a line.
-func parameterLines(m *scaling.Machine) string {
+func parameterLines(m *simulate.Machine) string {
 	var b strings.Builder
-	all := scaling.Parameters()
+	all := simulate.Parameters()
 	for i, p := range all {
 		lead, tail := ", ", ""
 		if i%4 == 0 {

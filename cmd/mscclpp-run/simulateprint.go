@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/plot"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
-	"github.com/mscclpp-go/mscclpp/scaling"
+	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
 // predictionRow is one line of JSON. It has the names of bench where it says the same,
@@ -43,7 +43,7 @@ type predictionRow struct {
 	Source     string   `json:"source,omitempty"`
 }
 
-func rowOf(p *scaling.Prediction) (predictionRow, error) {
+func rowOf(p *simulate.Prediction) (predictionRow, error) {
 	c, err := bench.ParseCollective(p.Collective.String())
 	if err != nil {
 		return predictionRow{}, err
@@ -52,7 +52,7 @@ func rowOf(p *scaling.Prediction) (predictionRow, error) {
 	return predictionRow{
 		Predicted: true, Collective: p.Collective.String(), Machine: p.Machine.Name, Hosts: p.Cluster.Hosts(), Ranks: p.Cluster.Ranks(),
 		Bytes: p.Bytes, Algorithm: p.Algorithm.String(), Pieces: p.Pieces,
-		InProgram: scaling.InProgram(p.Collective, p.Cluster, p.Bytes, p.Algorithm),
+		InProgram: simulate.InProgram(p.Collective, p.Cluster, p.Bytes, p.Algorithm),
 		TimeUS:    p.Time, BoundUS: p.Formula,
 		AlgBW: rate, BusBW: rate * c.BusFactor(p.Cluster.Ranks()), BoundBy: p.Bound(),
 		LinkSteps: p.LinkSteps, NetworkSteps: p.NetworkSteps, LinkBytes: p.LinkBytes, NetworkBytes: p.NetworkBytes,
@@ -60,7 +60,7 @@ func rowOf(p *scaling.Prediction) (predictionRow, error) {
 	}, nil
 }
 
-func predictionLines(w io.Writer, all []scaling.Prediction) error {
+func predictionLines(w io.Writer, all []simulate.Prediction) error {
 	to := json.NewEncoder(w)
 	for i := range all {
 		row, err := rowOf(&all[i])
@@ -81,7 +81,7 @@ const (
 
 // predictionTable has a part for each collective, in the style of bench. What collectives
 // of this project do not have is marked: nobody can run it.
-func predictionTable(w io.Writer, all []scaling.Prediction) error {
+func predictionTable(w io.Writer, all []simulate.Prediction) error {
 	marked := false
 	for i := range all {
 		p := &all[i]
@@ -134,7 +134,7 @@ func printPublished(w io.Writer, format string) error {
 			return err
 		}
 	}
-	for _, m := range scaling.Published() {
+	for _, m := range simulate.Published() {
 		p, err := m.Predict()
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ const maxCurves = 6
 // drawPredictions draws time and bus bandwidth over the size, a curve for each number of hosts
 // and, unless only the best is asked for, each algorithm. Of more than can be told
 // apart some are drawn, evenly spread.
-func drawPredictions(w io.Writer, all []scaling.Prediction, best bool) error {
+func drawPredictions(w io.Writer, all []simulate.Prediction, best bool) error {
 	var charts []plot.Chart
 	for len(all) > 0 {
 		n := 0
@@ -193,7 +193,7 @@ func drawPredictions(w io.Writer, all []scaling.Prediction, best bool) error {
 	return plot.Write(w, charts...)
 }
 
-func curves(all []scaling.Prediction, best bool) (time, rate []plot.Series, err error) {
+func curves(all []simulate.Prediction, best bool) (time, rate []plot.Series, err error) {
 	at := map[string]int{}
 	for i := range all {
 		row, err := rowOf(&all[i])

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/framework/topo/nvml"
-	"github.com/mscclpp-go/mscclpp/internal/replace"
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 )
 
 // topoVerb prints the machine as transports are told about it.
@@ -60,7 +60,7 @@ func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
 	case "-":
 		return h.SVG(out)
 	default:
-		if err := replace.File(v.svg, h.SVG); err != nil {
+		if err := atomicfile.File(v.svg, h.SVG); err != nil {
 			return fmt.Errorf("topo: --svg: %w", err)
 		}
 	}

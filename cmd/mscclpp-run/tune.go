@@ -17,8 +17,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/bench/tune"
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/internal/replace"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 	"github.com/mscclpp-go/mscclpp/internal/version"
 )
 
@@ -79,10 +79,10 @@ func (f *tuneFlags) parse(args []string) error {
 	if f.options.Sizes, err = sizes.ParseRange(f.bytes, f.factor); err != nil {
 		return err
 	}
-	if f.options.Type, err = device.ParseDataType(f.dtype); err != nil {
+	if f.options.Type, err = kernel.ParseDataType(f.dtype); err != nil {
 		return err
 	}
-	if f.options.Op, err = device.ParseOp(f.op); err != nil {
+	if f.options.Op, err = kernel.ParseOp(f.op); err != nil {
 		return err
 	}
 	var ok bool
@@ -140,7 +140,7 @@ func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, about ...string) er
 	if f.out == "" {
 		return tune.YAML(stdout, rows, about...)
 	}
-	if err := replace.File(f.out, func(w io.Writer) error { return tune.YAML(w, rows, about...) }); err != nil {
+	if err := atomicfile.File(f.out, func(w io.Writer) error { return tune.YAML(w, rows, about...) }); err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/framework/config"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func TestTuneFlags(t *testing.T) {
@@ -21,8 +21,8 @@ func TestTuneFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := f.options
-	if len(o.Collectives) != 2 || o.Collectives[1] != bench.ReduceScatter || o.Sizes.Min != 4<<10 || o.Sizes.Factor != 4 || o.Type != device.Float16 ||
-		o.Op != device.Max || len(o.Registered) != 1 || !o.Registered[0] || o.Budget != 5*time.Second {
+	if len(o.Collectives) != 2 || o.Collectives[1] != bench.ReduceScatter || o.Sizes.Min != 4<<10 || o.Sizes.Factor != 4 || o.Type != kernel.Float16 ||
+		o.Op != kernel.Max || len(o.Registered) != 1 || !o.Registered[0] || o.Budget != 5*time.Second {
 		t.Errorf("%+v", o)
 	}
 	f = &tuneFlags{}

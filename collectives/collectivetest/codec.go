@@ -8,7 +8,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // format describes a small binary float.
@@ -18,12 +18,12 @@ type format struct {
 	largest                  uint64 // pattern of the largest finite value
 }
 
-var formats = [device.DataTypes]format{
-	device.Float16:       {5, 10, 15, true, 0x7bff},
-	device.BFloat16:      {8, 7, 127, true, 0x7f7f},
-	device.Float8E4M3:    {4, 3, 7, false, 0x7e},
-	device.Float8E5M2:    {5, 2, 15, true, 0x7b},
-	device.Float8E4M3B15: {4, 3, 15, false, 0x7f},
+var formats = [kernel.DataTypes]format{
+	kernel.Float16:       {5, 10, 15, true, 0x7bff},
+	kernel.BFloat16:      {8, 7, 127, true, 0x7f7f},
+	kernel.Float8E4M3:    {4, 3, 7, false, 0x7e},
+	kernel.Float8E5M2:    {5, 2, 15, true, 0x7b},
+	kernel.Float8E4M3B15: {4, 3, 15, false, 0x7f},
 }
 
 // power is 2 to the n, of the exponents of normal numbers.
@@ -74,58 +74,58 @@ func (f *format) encode(v float64) uint64 {
 }
 
 // get reads element i as a float. Only for types of at most 32 bits of precision.
-func get(b []byte, t device.DataType, i int) float64 {
+func get(b []byte, t kernel.DataType, i int) float64 {
 	switch t {
-	case device.Float32:
+	case kernel.Float32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
-	case device.Float64:
+	case kernel.Float64:
 		return math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-	case device.Float16, device.BFloat16:
+	case kernel.Float16, kernel.BFloat16:
 		return formats[t].decode(uint64(binary.LittleEndian.Uint16(b[2*i:])))
-	case device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
+	case kernel.Float8E4M3, kernel.Float8E5M2, kernel.Float8E4M3B15:
 		return formats[t].decode(uint64(b[i]))
 	}
 	return float64(getInt(b, t, i))
 }
 
 // put writes element i.
-func put(b []byte, t device.DataType, i int, v float64) {
+func put(b []byte, t kernel.DataType, i int, v float64) {
 	switch t {
-	case device.Float32:
+	case kernel.Float32:
 		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(v)))
-	case device.Float64:
+	case kernel.Float64:
 		binary.LittleEndian.PutUint64(b[8*i:], math.Float64bits(v))
-	case device.Float16, device.BFloat16:
+	case kernel.Float16, kernel.BFloat16:
 		binary.LittleEndian.PutUint16(b[2*i:], uint16(formats[t].encode(v)))
-	case device.Float8E4M3, device.Float8E5M2, device.Float8E4M3B15:
+	case kernel.Float8E4M3, kernel.Float8E5M2, kernel.Float8E4M3B15:
 		b[i] = byte(formats[t].encode(v))
 	default:
 		putInt(b, t, i, int64(v))
 	}
 }
 
-func integer(t device.DataType) bool { return t >= device.Int8 && t <= device.Uint64 }
+func integer(t kernel.DataType) bool { return t >= kernel.Int8 && t <= kernel.Uint64 }
 
 // signed reports whether an integer type has negative values.
-func signed(t device.DataType) bool {
-	return t == device.Int8 || t == device.Int32 || t == device.Int64
+func signed(t kernel.DataType) bool {
+	return t == kernel.Int8 || t == kernel.Int32 || t == kernel.Int64
 }
 
-func getInt(b []byte, t device.DataType, i int) int64 {
+func getInt(b []byte, t kernel.DataType, i int) int64 {
 	switch t {
-	case device.Int8:
+	case kernel.Int8:
 		return int64(int8(b[i]))
-	case device.Uint8:
+	case kernel.Uint8:
 		return int64(b[i])
-	case device.Int32:
+	case kernel.Int32:
 		return int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
-	case device.Uint32:
+	case kernel.Uint32:
 		return int64(binary.LittleEndian.Uint32(b[4*i:]))
 	}
 	return int64(binary.LittleEndian.Uint64(b[8*i:]))
 }
 
-func putInt(b []byte, t device.DataType, i int, v int64) {
+func putInt(b []byte, t kernel.DataType, i int, v int64) {
 	switch t.Size() {
 	case 1:
 		b[i] = byte(v)

@@ -3,7 +3,7 @@ package collectivetest
 import (
 	"sync"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // data is what all ranks put into a trial, and its reduction. Ranks of one process share
@@ -17,8 +17,8 @@ type data struct {
 // dataOf is all that data depends on.
 type dataOf struct {
 	elements, ranks int
-	dtype           device.DataType
-	op              device.Op
+	dtype           kernel.DataType
+	op              kernel.Op
 	seed            uint64
 }
 

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 // Images builds what spec lists for one architecture, in a folder of the user's

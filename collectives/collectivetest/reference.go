@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"math"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Reference computes what collectives should. It has no state.
@@ -21,18 +21,18 @@ func mix(seed uint64, rank, i int) uint64 {
 // Fill writes consecutive elements of a rank's input, from element first on. Values
 // are small, so that no reduction of some dozens of them overflows, and differ
 // between elements, ranks and seeds.
-func (Reference) Fill(dst []byte, t device.DataType, op device.Op, seed uint64, rank, first int) {
+func (Reference) Fill(dst []byte, t kernel.DataType, op kernel.Op, seed uint64, rank, first int) {
 	for i := range len(dst) / t.Size() {
 		h := mix(seed, rank, first+i)
 		put(dst, t, i, value(h, t, op))
 	}
 }
 
-func value(h uint64, t device.DataType, op device.Op) float64 {
+func value(h uint64, t kernel.DataType, op kernel.Op) float64 {
 	switch {
-	case op == device.Prod && integer(t):
+	case op == kernel.Prod && integer(t):
 		return float64(1 + h%3)
-	case op == device.Prod:
+	case op == kernel.Prod:
 		v := [...]float64{0.5, 1, 1, 1.25}[h%4]
 		if h>>8&1 == 1 {
 			return -v
@@ -42,7 +42,7 @@ func value(h uint64, t device.DataType, op device.Op) float64 {
 		return float64(h % 100)
 	case integer(t):
 		return float64(int(h%121)) - 60
-	case t == device.Float8E4M3B15:
+	case t == kernel.Float8E4M3B15:
 		return (float64(h%15) - 7) / 64
 	case t.Size() == 1:
 		return (float64(h%15) - 7) / 4
@@ -53,7 +53,7 @@ func value(h uint64, t device.DataType, op device.Op) float64 {
 }
 
 // Reduce writes the reduction of the ranks' inputs, in rank order.
-func (Reference) Reduce(dst []byte, inputs [][]byte, t device.DataType, op device.Op, scale float64) {
+func (Reference) Reduce(dst []byte, inputs [][]byte, t kernel.DataType, op kernel.Op, scale float64) {
 	n := len(dst) / t.Size()
 	for i := range n {
 		switch {
@@ -61,7 +61,7 @@ func (Reference) Reduce(dst []byte, inputs [][]byte, t device.DataType, op devic
 			putInt(dst, t, i, reduceInts(inputs, t, op, i, int64(scale)))
 		case integer(t):
 			putInt(dst, t, i, int64(reduceUints(inputs, t, op, i, uint64(scale))))
-		case t == device.Float64:
+		case t == kernel.Float64:
 			put(dst, t, i, reduceFloats(inputs, t, op, i, scale))
 		default:
 			put(dst, t, i, float64(reduceFloats(inputs, t, op, i, float32(scale))))
@@ -69,11 +69,11 @@ func (Reference) Reduce(dst []byte, inputs [][]byte, t device.DataType, op devic
 	}
 }
 
-func reduceFloats[A float32 | float64](inputs [][]byte, t device.DataType, op device.Op, i int, scale A) A {
+func reduceFloats[A float32 | float64](inputs [][]byte, t kernel.DataType, op kernel.Op, i int, scale A) A {
 	var acc A
 	for r, in := range inputs {
 		x := A(get(in, t, i))
-		if op == device.PreMulSum {
+		if op == kernel.PreMulSum {
 			x *= scale
 		}
 		if r == 0 {
@@ -82,14 +82,14 @@ func reduceFloats[A float32 | float64](inputs [][]byte, t device.DataType, op de
 			acc = combine(acc, x, op)
 		}
 	}
-	if op == device.Avg {
+	if op == kernel.Avg {
 		acc /= A(len(inputs))
 	}
 	return acc
 }
 
 // reduceInts works in 64 bits and narrows after each step, as the type would wrap.
-func reduceInts(inputs [][]byte, t device.DataType, op device.Op, i int, scale int64) int64 {
+func reduceInts(inputs [][]byte, t kernel.DataType, op kernel.Op, i int, scale int64) int64 {
 	var acc int64
 	wrap := func(v int64) int64 {
 		switch t.Size() {
@@ -102,7 +102,7 @@ func reduceInts(inputs [][]byte, t device.DataType, op device.Op, i int, scale i
 	}
 	for r, in := range inputs {
 		x := getInt(in, t, i)
-		if op == device.PreMulSum {
+		if op == kernel.PreMulSum {
 			x = wrap(x * wrap(scale))
 		}
 		if r == 0 {
@@ -111,18 +111,18 @@ func reduceInts(inputs [][]byte, t device.DataType, op device.Op, i int, scale i
 			acc = wrap(combine(acc, x, op))
 		}
 	}
-	if op == device.Avg {
+	if op == kernel.Avg {
 		acc /= int64(len(inputs))
 	}
 	return acc
 }
 
-func reduceUints(inputs [][]byte, t device.DataType, op device.Op, i int, scale uint64) uint64 {
+func reduceUints(inputs [][]byte, t kernel.DataType, op kernel.Op, i int, scale uint64) uint64 {
 	mask := uint64(math.MaxUint64) >> (64 - 8*t.Size())
 	var acc uint64
 	for r, in := range inputs {
 		x := uint64(getInt(in, t, i)) & mask
-		if op == device.PreMulSum {
+		if op == kernel.PreMulSum {
 			x = x * scale & mask
 		}
 		if r == 0 {
@@ -131,22 +131,22 @@ func reduceUints(inputs [][]byte, t device.DataType, op device.Op, i int, scale 
 			acc = combine(acc, x, op) & mask
 		}
 	}
-	if op == device.Avg {
+	if op == kernel.Avg {
 		acc /= uint64(len(inputs))
 	}
 	return acc
 }
 
-func combine[A float32 | float64 | int64 | uint64](a, b A, op device.Op) A {
+func combine[A float32 | float64 | int64 | uint64](a, b A, op kernel.Op) A {
 	switch op {
-	case device.Prod:
+	case kernel.Prod:
 		return a * b
-	case device.Min:
+	case kernel.Min:
 		if b < a || a != a {
 			return b
 		}
 		return a
-	case device.Max:
+	case kernel.Max:
 		if a < b || a != a {
 			return b
 		}
@@ -158,7 +158,7 @@ func combine[A float32 | float64 | int64 | uint64](a, b A, op device.Op) A {
 // Wrong counts the elements of got that are further from want than rounding
 // explains when that many ranks reduce in another order, or round on the way. With
 // one rank, and for integers, minima and maxima, nothing may differ.
-func (Reference) Wrong(got, want []byte, t device.DataType, op device.Op, ranks int) (n int64) {
+func (Reference) Wrong(got, want []byte, t kernel.DataType, op kernel.Op, ranks int) (n int64) {
 	const most = 4096 // compared at once: nearly all is equal
 	for at := 0; at < len(want); at += most {
 		end := min(at+most, len(want))
@@ -169,13 +169,13 @@ func (Reference) Wrong(got, want []byte, t device.DataType, op device.Op, ranks 
 	return n
 }
 
-func wrong(got, want []byte, t device.DataType, op device.Op, ranks int) (n int64) {
+func wrong(got, want []byte, t kernel.DataType, op kernel.Op, ranks int) (n int64) {
 	size := t.Size()
 	for i := range len(want) / size {
 		if string(got[i*size:(i+1)*size]) == string(want[i*size:(i+1)*size]) {
 			continue
 		}
-		if ranks == 1 || integer(t) || op == device.Min || op == device.Max || !near(get(got, t, i), get(want, t, i), t, op, ranks) {
+		if ranks == 1 || integer(t) || op == kernel.Min || op == kernel.Max || !near(get(got, t, i), get(want, t, i), t, op, ranks) {
 			n++
 		}
 	}
@@ -183,19 +183,19 @@ func wrong(got, want []byte, t device.DataType, op device.Op, ranks int) (n int6
 }
 
 // near allows one rounding of the largest partial result a rank.
-func near(got, want float64, t device.DataType, op device.Op, ranks int) bool {
+func near(got, want float64, t kernel.DataType, op kernel.Op, ranks int) bool {
 	if got == want || math.IsNaN(got) && math.IsNaN(want) {
 		return true
 	}
 	mantissa := formats[t].mantissa
 	switch t {
-	case device.Float32:
+	case kernel.Float32:
 		mantissa = 23
-	case device.Float64:
+	case kernel.Float64:
 		mantissa = 52
 	}
 	largest := math.Abs(want)
-	if op != device.Prod {
+	if op != kernel.Prod {
 		largest = max(largest, 16*float64(ranks))
 		if t.Size() == 1 {
 			largest = max(math.Abs(want), 2*float64(ranks))

@@ -5,12 +5,12 @@ import (
 	"math"
 	"testing"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Every pattern of the small floats decodes to a value that encodes to it again.
 func TestSmallFloatsRoundTrip(t *testing.T) {
-	for dtype := range device.DataType(device.DataTypes) {
+	for dtype := range kernel.DataType(kernel.DataTypes) {
 		f := formats[dtype]
 		if f.mantissa == 0 {
 			continue
@@ -29,21 +29,21 @@ func TestSmallFloatsRoundTrip(t *testing.T) {
 
 func TestSmallFloatsRound(t *testing.T) {
 	for _, x := range []struct {
-		dtype device.DataType
+		dtype kernel.DataType
 		value float64
 		want  float64
 	}{
-		{device.Float16, 1 + 1.0/2048, 1},                   // a tie goes to the even neighbor
-		{device.Float16, 1 + 3.0/2048, 1 + 2.0/1024},        // also upwards
-		{device.Float16, 65519, 65504},                      // the largest
-		{device.Float16, 65520, math.Inf(1)},                // and what is beyond
-		{device.BFloat16, -1e39, math.Inf(-1)},              //
-		{device.BFloat16, 1.00390625, 1},                    //
-		{device.Float8E4M3, 1000, 448},                      // one byte saturates
-		{device.Float8E5M2, -1e9, -57344},                   //
-		{device.Float8E4M3B15, 5, 1.875},                    //
-		{device.Float8E4M3, math.Ldexp(1, -9), 0.001953125}, // the smallest subnormal
-		{device.Float8E4M3, math.Ldexp(1, -11), 0},          //
+		{kernel.Float16, 1 + 1.0/2048, 1},                   // a tie goes to the even neighbor
+		{kernel.Float16, 1 + 3.0/2048, 1 + 2.0/1024},        // also upwards
+		{kernel.Float16, 65519, 65504},                      // the largest
+		{kernel.Float16, 65520, math.Inf(1)},                // and what is beyond
+		{kernel.BFloat16, -1e39, math.Inf(-1)},              //
+		{kernel.BFloat16, 1.00390625, 1},                    //
+		{kernel.Float8E4M3, 1000, 448},                      // one byte saturates
+		{kernel.Float8E5M2, -1e9, -57344},                   //
+		{kernel.Float8E4M3B15, 5, 1.875},                    //
+		{kernel.Float8E4M3, math.Ldexp(1, -9), 0.001953125}, // the smallest subnormal
+		{kernel.Float8E4M3, math.Ldexp(1, -11), 0},          //
 	} {
 		b := make([]byte, 8)
 		put(b, x.dtype, 0, x.value)
@@ -53,7 +53,7 @@ func TestSmallFloatsRound(t *testing.T) {
 	}
 }
 
-func reduceOne(t device.DataType, op device.Op, scale float64, values ...float64) float64 {
+func reduceOne(t kernel.DataType, op kernel.Op, scale float64, values ...float64) float64 {
 	inputs := make([][]byte, len(values))
 	for i, v := range values {
 		inputs[i] = make([]byte, t.Size())
@@ -66,22 +66,22 @@ func reduceOne(t device.DataType, op device.Op, scale float64, values ...float64
 
 func TestReduce(t *testing.T) {
 	for _, x := range []struct {
-		dtype  device.DataType
-		op     device.Op
+		dtype  kernel.DataType
+		op     kernel.Op
 		values []float64
 		want   float64
 	}{
-		{device.Int8, device.Sum, []float64{100, 100}, -56}, // integers wrap
-		{device.Uint8, device.Sum, []float64{200, 100}, 44},
-		{device.Int32, device.Avg, []float64{-3, -4}, -3}, // toward zero
-		{device.Uint8, device.Max, []float64{200, 100}, 200},
-		{device.Uint32, device.Min, []float64{4e9, 1}, 1},
-		{device.Int8, device.PreMulSum, []float64{1, 2}, 9},
-		{device.Float32, device.Avg, []float64{1, 2}, 1.5},
-		{device.Float16, device.Sum, []float64{60000, 60000}, math.Inf(1)},
-		{device.Float8E4M3, device.Sum, []float64{400, 400}, 448},
-		{device.BFloat16, device.Prod, []float64{3, -5, 2}, -30},
-		{device.Float64, device.Max, []float64{-1, math.NaN()}, -1},
+		{kernel.Int8, kernel.Sum, []float64{100, 100}, -56}, // integers wrap
+		{kernel.Uint8, kernel.Sum, []float64{200, 100}, 44},
+		{kernel.Int32, kernel.Avg, []float64{-3, -4}, -3}, // toward zero
+		{kernel.Uint8, kernel.Max, []float64{200, 100}, 200},
+		{kernel.Uint32, kernel.Min, []float64{4e9, 1}, 1},
+		{kernel.Int8, kernel.PreMulSum, []float64{1, 2}, 9},
+		{kernel.Float32, kernel.Avg, []float64{1, 2}, 1.5},
+		{kernel.Float16, kernel.Sum, []float64{60000, 60000}, math.Inf(1)},
+		{kernel.Float8E4M3, kernel.Sum, []float64{400, 400}, 448},
+		{kernel.BFloat16, kernel.Prod, []float64{3, -5, 2}, -30},
+		{kernel.Float64, kernel.Max, []float64{-1, math.NaN()}, -1},
 	} {
 		if got := reduceOne(x.dtype, x.op, 3, x.values...); got != x.want {
 			t.Errorf("%v of %v %v is %v, expected %v", x.op, x.values, x.dtype, got, x.want)
@@ -92,22 +92,22 @@ func TestReduce(t *testing.T) {
 // What is wrong is found, what rounding explains is not.
 func TestWrong(t *testing.T) {
 	r := Reference{}
-	for dtype := range device.DataType(device.DataTypes) {
+	for dtype := range kernel.DataType(kernel.DataTypes) {
 		want := make([]byte, 64*dtype.Size())
-		r.Fill(want, dtype, device.Sum, 7, 1, 0)
-		if n := r.Wrong(want, want, dtype, device.Sum, 1); n != 0 {
+		r.Fill(want, dtype, kernel.Sum, 7, 1, 0)
+		if n := r.Wrong(want, want, dtype, kernel.Sum, 1); n != 0 {
 			t.Errorf("%v: %d of equal elements are wrong", dtype, n)
 		}
 		got := bytes.Clone(want)
 		got[len(got)-1] ^= 0x40 // the exponent, or a high bit
 		got[0] ^= 1             // the last bit of the first element
-		if n := r.Wrong(got, want, dtype, device.Sum, 1); n != 2 {
+		if n := r.Wrong(got, want, dtype, kernel.Sum, 1); n != 2 {
 			t.Errorf("%v: %d wrong elements found, expected 2", dtype, n)
 		}
 		if integer(dtype) {
 			continue
 		}
-		if n := r.Wrong(got, want, dtype, device.Sum, 4); n > 1 {
+		if n := r.Wrong(got, want, dtype, kernel.Sum, 4); n > 1 {
 			t.Errorf("%v: a difference of one rounding counts as wrong", dtype)
 		}
 	}
@@ -117,7 +117,7 @@ func TestFillVaries(t *testing.T) {
 	r := Reference{}
 	fill := func(seed uint64, rank, first int) string {
 		b := make([]byte, 256)
-		r.Fill(b, device.Float32, device.Sum, seed, rank, first)
+		r.Fill(b, kernel.Float32, kernel.Sum, seed, rank, first)
 		return string(b)
 	}
 	if a := fill(1, 0, 0); a == fill(2, 0, 0) || a == fill(1, 1, 0) || a == fill(1, 0, 64) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Trial is one call of a collective with everything that varies. Its scalar is 2.
@@ -16,8 +16,8 @@ type Trial struct {
 	Kind      collectives.Collective
 	Algorithm string
 	Count     int
-	Type      device.DataType
-	Op        device.Op
+	Type      kernel.DataType
+	Op        kernel.Op
 	Root      int
 	InPlace   bool
 	Shift     int  // elements by which buffers are off
@@ -115,7 +115,7 @@ func (t Trial) expect(rank int, inputs [][]byte, reduced func() []byte) []byte {
 }
 
 // Call makes the call on a stream; the zero stream is the host's.
-func (t Trial) Call(c *collectives.Comm, in, out unsafe.Pointer, stream gpu.Stream) error {
+func (t Trial) Call(c *collectives.Comm, in, out unsafe.Pointer, stream device.Stream) error {
 	o := &collectives.CallOptions{Algorithm: t.Algorithm, Scale: scale, Stream: stream}
 	switch t.Kind {
 	case collectives.AllReduce:

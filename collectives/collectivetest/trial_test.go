@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // honest is a rank of a job that performs trials as it should, from what trials say of
@@ -31,7 +31,7 @@ const seed = 5
 func all(ranks int) (trials []Trial) {
 	for i, k := range Kinds() {
 		for _, inPlace := range []bool{false, true} {
-			trials = append(trials, Trial{Kind: k, Count: 1 + 37*i, Type: device.DataType(i % device.DataTypes), Op: device.Op(i % device.Ops), Root: i % ranks, InPlace: inPlace, Shift: i % 3})
+			trials = append(trials, Trial{Kind: k, Count: 1 + 37*i, Type: kernel.DataType(i % kernel.DataTypes), Op: kernel.Op(i % kernel.Ops), Root: i % ranks, InPlace: inPlace, Shift: i % 3})
 		}
 	}
 	return trials
@@ -58,10 +58,10 @@ func TestHonestRanksPass(t *testing.T) {
 // that gets none.
 func TestMistakesAreFound(t *testing.T) {
 	const ranks, room = 3, 1 << 12
-	whole := Trial{Kind: collectives.AllReduce, Count: 100, Type: device.Int32}
-	none := Trial{Kind: collectives.Reduce, Count: 100, Type: device.Int32, Root: 2}
-	placed := Trial{Kind: collectives.AllGather, Count: 30, Type: device.Int32, InPlace: true}
-	scattered := Trial{Kind: collectives.ReduceScatter, Count: 30, Type: device.Int32, InPlace: true}
+	whole := Trial{Kind: collectives.AllReduce, Count: 100, Type: kernel.Int32}
+	none := Trial{Kind: collectives.Reduce, Count: 100, Type: kernel.Int32, Root: 2}
+	placed := Trial{Kind: collectives.AllGather, Count: 30, Type: kernel.Int32, InPlace: true}
+	scattered := Trial{Kind: collectives.ReduceScatter, Count: 30, Type: kernel.Int32, InPlace: true}
 	broken := errors.New("broken")
 	flip := func(p unsafe.Pointer, at int) { *(*byte)(unsafe.Add(p, at)) ^= 0x11 }
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestMistakesAreFound(t *testing.T) {
 		}
 	}
 	// Rounding is no mistake where partial results are rounded, and nowhere else.
-	rounded := Trial{Kind: collectives.AllReduce, Count: 10, Type: device.BFloat16}
+	rounded := Trial{Kind: collectives.AllReduce, Count: 10, Type: kernel.BFloat16}
 	for _, x := range []struct {
 		partial   bool
 		algorithm string
@@ -125,7 +125,7 @@ func TestMistakesAreFound(t *testing.T) {
 // A recorded call is not performed by that; each launch is checked, and what was
 // recorded is freed whatever happens.
 func TestGraphs(t *testing.T) {
-	x := Trial{Kind: collectives.AllReduce, Count: 10, Type: device.Float32, Graph: true}
+	x := Trial{Kind: collectives.AllReduce, Count: 10, Type: kernel.Float32, Graph: true}
 	r := honest(1, 2, 1<<12)
 	if err := x.Run(r, seed); err == nil || !strings.Contains(err.Error(), "nothing to record") {
 		t.Errorf("without graphs: %v", err)
@@ -175,7 +175,7 @@ func TestExpect(t *testing.T) {
 		{collectives.Scatter, 1, [3][]byte{{10}, {20}, {30}}},
 		{collectives.AllToAll, 1, [3][]byte{{1, 10, 100}, {2, 20, 110}, {3, 30, 120}}},
 	} {
-		x := Trial{Kind: c.kind, Count: c.count, Type: device.Uint8, Root: 1}
+		x := Trial{Kind: c.kind, Count: c.count, Type: kernel.Uint8, Root: 1}
 		for rank, want := range c.want {
 			got := x.Expect(rank, inputs)
 			if string(got) != string(want) || (got == nil) != (want == nil) {
@@ -191,7 +191,7 @@ func TestExpect(t *testing.T) {
 // Ranks of a process share the data of one trial, and never that of another.
 func TestSharedData(t *testing.T) {
 	const ranks = 3
-	x := Trial{Kind: collectives.ReduceScatter, Count: 100, Type: device.Int32, Op: device.PreMulSum}
+	x := Trial{Kind: collectives.ReduceScatter, Count: 100, Type: kernel.Int32, Op: kernel.PreMulSum}
 	d := x.data(ranks, seed)
 	if x.data(ranks, seed) != d {
 		t.Error("two ranks compute the same data")
@@ -199,8 +199,8 @@ func TestSharedData(t *testing.T) {
 	for name, other := range map[string]*data{
 		"seed": x.data(ranks, seed+1), "ranks": x.data(ranks+1, seed),
 		"count": Trial{Kind: x.Kind, Count: 101, Type: x.Type, Op: x.Op}.data(ranks, seed),
-		"type":  Trial{Kind: x.Kind, Count: 100, Type: device.Uint32, Op: x.Op}.data(ranks, seed),
-		"op":    Trial{Kind: x.Kind, Count: 100, Type: x.Type, Op: device.Sum}.data(ranks, seed),
+		"type":  Trial{Kind: x.Kind, Count: 100, Type: kernel.Uint32, Op: x.Op}.data(ranks, seed),
+		"op":    Trial{Kind: x.Kind, Count: 100, Type: x.Type, Op: kernel.Sum}.data(ranks, seed),
 	} {
 		if other == d {
 			t.Errorf("trials of another %s have the same data", name)

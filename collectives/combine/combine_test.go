@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 type number interface {
@@ -21,27 +21,27 @@ func bytesOf[T any](x []T) []byte {
 }
 
 // plain is what Pair has to compute, element by element.
-func plain[T number](x, y T, op device.Op, scale, by float64, first bool) T {
+func plain[T number](x, y T, op kernel.Op, scale, by float64, first bool) T {
 	switch op {
-	case device.Prod:
+	case kernel.Prod:
 		return x * y
-	case device.Min:
+	case kernel.Min:
 		if y < x || x != x {
 			return y
 		}
 		return x
-	case device.Max:
+	case kernel.Max:
 		if x < y || x != x {
 			return y
 		}
 		return x
-	case device.PreMulSum:
+	case kernel.PreMulSum:
 		if first {
 			x = T(0) + x*T(scale)
 		}
 		z := y * T(scale) // rounded by itself
 		return x + z
-	case device.Avg:
+	case kernel.Avg:
 		return (x + y) / T(by)
 	}
 	return x + y
@@ -71,10 +71,10 @@ func random[T number](r *rand.Rand, n int) []T {
 	return out
 }
 
-func check[T number](t *testing.T, dtype device.DataType) {
+func check[T number](t *testing.T, dtype kernel.DataType) {
 	r := rand.New(rand.NewPCG(1, uint64(dtype)))
 	for _, n := range []int{0, 1, 7, 64, 1003} {
-		for _, op := range []device.Op{device.Sum, device.Prod, device.Min, device.Max, device.Avg, device.PreMulSum} {
+		for _, op := range []kernel.Op{kernel.Sum, kernel.Prod, kernel.Min, kernel.Max, kernel.Avg, kernel.PreMulSum} {
 			for _, first := range []bool{true, false} {
 				a, b := random[T](r, n), random[T](r, n)
 				for i := range min(n, 1) {
@@ -109,9 +109,9 @@ func check[T number](t *testing.T, dtype device.DataType) {
 }
 
 func TestPair(t *testing.T) {
-	for dtype, f := range map[device.DataType]func(*testing.T, device.DataType){
-		device.Float32: check[float32], device.Float64: check[float64], device.Int8: check[int8], device.Uint8: check[uint8],
-		device.Int32: check[int32], device.Uint32: check[uint32], device.Int64: check[int64], device.Uint64: check[uint64],
+	for dtype, f := range map[kernel.DataType]func(*testing.T, kernel.DataType){
+		kernel.Float32: check[float32], kernel.Float64: check[float64], kernel.Int8: check[int8], kernel.Uint8: check[uint8],
+		kernel.Int32: check[int32], kernel.Uint32: check[uint32], kernel.Int64: check[int64], kernel.Uint64: check[uint64],
 	} {
 		t.Run(fmt.Sprint(dtype), func(t *testing.T) { f(t, dtype) })
 	}
@@ -122,7 +122,7 @@ func TestNothingIsContracted(t *testing.T) {
 	x, y := []float32{-1}, []float32{1 + 1.0/(1<<12)}
 	scale := float64(float32(1 - 1.0/(1<<12)))
 	to := make([]float32, 1)
-	Pair(bytesOf(to), bytesOf(x), bytesOf(y), device.Float32, device.PreMulSum, scale, 0, false)
+	Pair(bytesOf(to), bytesOf(x), bytesOf(y), kernel.Float32, kernel.PreMulSum, scale, 0, false)
 	product := y[0] * float32(scale)
 	if want := x[0] + product; to[0] != want {
 		t.Errorf("%v: expected %v", to[0], want)
@@ -153,7 +153,7 @@ func TestHalves(t *testing.T) {
 		all = binary.LittleEndian.AppendUint16(all, uint16(h))
 	}
 	wide, back := make([]float32, 1<<16), make([]byte, 1<<17)
-	if !Widen(wide, all, device.Float16) || !Narrow(back, wide, device.Float16) {
+	if !Widen(wide, all, kernel.Float16) || !Narrow(back, wide, kernel.Float16) {
 		t.Fatal("f16 is not known")
 	}
 	for h := range 1 << 16 {
@@ -178,7 +178,7 @@ func TestRoundingOfHalves(t *testing.T) {
 		even := h + h&1
 		in := []float32{math.Nextafter32(middle, low), middle, math.Nextafter32(middle, high), -middle}
 		out := make([]byte, 8)
-		Narrow(out, in, device.Float16)
+		Narrow(out, in, kernel.Float16)
 		for i, want := range []uint16{h, even, h + 1, even | 0x8000} {
 			if got := binary.LittleEndian.Uint16(out[2*i:]); got != want {
 				t.Fatalf("%v, between %#x and its next: %#x: expected %#x", in[i], h, got, want)
@@ -186,7 +186,7 @@ func TestRoundingOfHalves(t *testing.T) {
 		}
 	}
 	in, out := []float32{65519.99, 65520, 1e30, float32(math.Inf(1)), 1e-30, 2.98e-8, 2.99e-8}, make([]byte, 14)
-	Narrow(out, in, device.Float16)
+	Narrow(out, in, kernel.Float16)
 	for i, want := range []uint16{0x7bff, 0x7c00, 0x7c00, 0x7c00, 0, 0, 1} {
 		if got := binary.LittleEndian.Uint16(out[2*i:]); got != want {
 			t.Errorf("%v: %#x: expected %#x", in[i], got, want)
@@ -200,14 +200,14 @@ func TestBFloat(t *testing.T) {
 	for i, b := range bits {
 		in[i] = math.Float32frombits(b)
 	}
-	Narrow(out, in, device.BFloat16)
+	Narrow(out, in, kernel.BFloat16)
 	for i, want := range []uint16{0, 0x3f80, 0x3f80, 0x3f82, 0x3f81, 0x7f80, 0x7f80, 0x7fc0, 0xffc0, 0x8000} {
 		if got := binary.LittleEndian.Uint16(out[2*i:]); got != want {
 			t.Errorf("%#x: %#x: expected %#x", bits[i], got, want)
 		}
 	}
 	wide := make([]float32, len(bits))
-	Widen(wide, out, device.BFloat16)
+	Widen(wide, out, kernel.BFloat16)
 	for i := range wide {
 		if got, want := math.Float32bits(wide[i]), uint32(binary.LittleEndian.Uint16(out[2*i:]))<<16; got != want {
 			t.Errorf("pattern %d: %#x: expected %#x", i, got, want)
@@ -219,8 +219,8 @@ func TestBFloat(t *testing.T) {
 func TestPairOfHalves(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 3))
 	const n = 4096
-	for _, dtype := range []device.DataType{device.Float16, device.BFloat16} {
-		for _, op := range []device.Op{device.Sum, device.Prod, device.Min, device.Max, device.Avg, device.PreMulSum} {
+	for _, dtype := range []kernel.DataType{kernel.Float16, kernel.BFloat16} {
+		for _, op := range []kernel.Op{kernel.Sum, kernel.Prod, kernel.Min, kernel.Max, kernel.Avg, kernel.PreMulSum} {
 			a, b := make([]uint16, n), make([]uint16, n)
 			for i := range a {
 				a[i], b[i] = uint16(r.Uint32()), uint16(r.Uint32())
@@ -228,7 +228,7 @@ func TestPairOfHalves(t *testing.T) {
 			x, y, want := make([]float32, n), make([]float32, n), make([]uint16, n)
 			Widen(x, bytesOf(a), dtype)
 			Widen(y, bytesOf(b), dtype)
-			Pair(bytesOf(x), bytesOf(x), bytesOf(y), device.Float32, op, 1.5, 2, true)
+			Pair(bytesOf(x), bytesOf(x), bytesOf(y), kernel.Float32, op, 1.5, 2, true)
 			Narrow(bytesOf(want), x, dtype)
 			Pair(bytesOf(a), bytesOf(a), bytesOf(b), dtype, op, 1.5, 2, true)
 			for i := range a {
@@ -242,18 +242,18 @@ func TestPairOfHalves(t *testing.T) {
 
 func TestUnknownTypes(t *testing.T) {
 	b := make([]byte, 64)
-	if Pair(b, b, b, device.Float8E4M3, device.Sum, 0, 0, false) || Widen(make([]float32, 8), b, device.Float32) || Narrow(b, make([]float32, 8), device.Int8) {
+	if Pair(b, b, b, kernel.Float8E4M3, kernel.Sum, 0, 0, false) || Widen(make([]float32, 8), b, kernel.Float32) || Narrow(b, make([]float32, 8), kernel.Int8) {
 		t.Error("a type that is not known was reduced")
 	}
 }
 
 func BenchmarkPair(b *testing.B) {
-	for _, dtype := range []device.DataType{device.Float32, device.Float16, device.BFloat16, device.Float64, device.Int8} {
+	for _, dtype := range []kernel.DataType{kernel.Float32, kernel.Float16, kernel.BFloat16, kernel.Float64, kernel.Int8} {
 		b.Run(fmt.Sprint(dtype), func(b *testing.B) {
 			x, y := make([]byte, 256<<10), make([]byte, 256<<10)
 			b.SetBytes(256 << 10)
 			for b.Loop() {
-				Pair(x, x, y, dtype, device.Sum, 0, 0, false)
+				Pair(x, x, y, dtype, kernel.Sum, 0, 0, false)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func sharing(ranks, gpus int) int { return (ranks + gpus - 1) / gpus }
@@ -73,7 +73,7 @@ func (b beside) with() string {
 }
 
 // maker makes what enqueues a call.
-type maker func(ctx context.Context, r *rank, bytes int64) (call func(s gpu.Stream) error, name string, free func() error, err error)
+type maker func(ctx context.Context, r *rank, bytes int64) (call func(s device.Stream) error, name string, free func() error, err error)
 
 var besides = []beside{
 	{"all-reduce", makeAllReduce, 0, false},
@@ -86,32 +86,32 @@ var besides = []beside{
 	{"all-reduce of NCCL", makeNCCL, 0, true},
 }
 
-func makeAllReduce(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
+func makeAllReduce(ctx context.Context, r *rank, bytes int64) (func(device.Stream) error, string, func() error, error) {
 	m, err := r.memory(ctx, uint64(bytes))
 	if err != nil {
 		return nil, "", nil, err
 	}
 	p, count := pointer(m.Addr()), int(bytes/2)
-	name, err := r.Choice(collectives.Request{Collective: collectives.AllReduce, Bytes: uint64(bytes), Count: uint64(count), Type: device.Float16, Registered: true, InPlace: true}, "")
-	return func(s gpu.Stream) error {
-		return r.AllReduce(p, p, count, device.Float16, device.Sum, &collectives.CallOptions{Stream: s})
-	}, name, m.Close, errors.Join(err, r.Prepare(collectives.AllReduce, device.Float16))
+	name, err := r.Choice(collectives.Request{Collective: collectives.AllReduce, Bytes: uint64(bytes), Count: uint64(count), Type: kernel.Float16, Registered: true, InPlace: true}, "")
+	return func(s device.Stream) error {
+		return r.AllReduce(p, p, count, kernel.Float16, kernel.Sum, &collectives.CallOptions{Stream: s})
+	}, name, m.Close, errors.Join(err, r.Prepare(collectives.AllReduce, kernel.Float16))
 }
 
 // makeAllGather goes by copies alone, whatever the size.
-func makeAllGather(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
+func makeAllGather(ctx context.Context, r *rank, bytes int64) (func(device.Stream) error, string, func() error, error) {
 	m, err := r.memory(ctx, uint64(bytes))
 	if err != nil {
 		return nil, "", nil, err
 	}
 	each := int(bytes/2) / r.Size()
 	in, out := pointer(m.Addr()+uintptr(2*each*r.Rank())), pointer(m.Addr())
-	return func(s gpu.Stream) error {
-		return r.AllGather(in, out, each, device.Float16, &collectives.CallOptions{Stream: s, Algorithm: "copy"})
+	return func(s device.Stream) error {
+		return r.AllGather(in, out, each, kernel.Float16, &collectives.CallOptions{Stream: s, Algorithm: "copy"})
 	}, "copy", m.Close, nil
 }
 
-func makeNCCL(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error, string, func() error, error) {
+func makeNCCL(ctx context.Context, r *rank, bytes int64) (func(device.Stream) error, string, func() error, error) {
 	library, err := nccl.Open()
 	if err != nil {
 		return nil, "", nil, errNoPeer
@@ -125,8 +125,8 @@ func makeNCCL(ctx context.Context, r *rank, bytes int64) (func(gpu.Stream) error
 		return nil, "", nil, errors.Join(err, m.Close())
 	}
 	p := pointer(m.Addr())
-	c := &bench.Call{Collective: bench.AllReduce, In: p, Out: p, Count: int(bytes / 2), Type: device.Float16, Op: device.Sum}
-	return func(gpu.Stream) error { return peer.Do(c) }, peer.Name(), func() error { return errors.Join(peer.Close(), m.Close()) }, nil
+	c := &bench.Call{Collective: bench.AllReduce, In: p, Out: p, Count: int(bytes / 2), Type: kernel.Float16, Op: kernel.Sum}
+	return func(device.Stream) error { return peer.Do(c) }, peer.Name(), func() error { return errors.Join(peer.Close(), m.Close()) }, nil
 }
 
 var errNoPeer = errors.New("no NCCL")
@@ -202,7 +202,7 @@ func besideOne(t *testing.T, n int, bytes int64, with beside) {
 
 // measureBeside times the calls alone, then as many multiplications as take three times
 // as long, alone and beside the calls.
-func measureBeside(ctx context.Context, r *rank, p *product, enqueue func(gpu.Stream) error) (x lost, err error) {
+func measureBeside(ctx context.Context, r *rank, p *product, enqueue func(device.Stream) error) (x lost, err error) {
 	one, err := newClock(r.dev)
 	if err != nil {
 		return x, err

@@ -17,14 +17,14 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 const small = 1 << 10 // bytes of a call that takes as little as there is
 
 // halves makes a call of all-reduce of f16, in place.
 func halves(r *rank, addr uintptr, bytes int64) error {
-	return r.AllReduce(pointer(addr), pointer(addr), int(bytes/2), device.Float16, device.Sum, &collectives.CallOptions{Stream: r.stream})
+	return r.AllReduce(pointer(addr), pointer(addr), int(bytes/2), kernel.Float16, kernel.Sum, &collectives.CallOptions{Stream: r.stream})
 }
 
 // What a call costs the host, more than to launch an empty kernel with as many bytes of
@@ -46,8 +46,8 @@ func TestCostOfACallForTheHost(t *testing.T) {
 			}
 			o := &collectives.CallOptions{Stream: r.stream}
 			p := pointer(m.Addr())
-			calls := func() error { return r.AllReduce(p, p, small/2, device.Float16, device.Sum, o) }
-			if err := errors.Join(r.Prepare(collectives.AllReduce, device.Float16), r.world.Barrier(ctx), calls(), r.settle(ctx)); err != nil {
+			calls := func() error { return r.AllReduce(p, p, small/2, kernel.Float16, kernel.Sum, o) }
+			if err := errors.Join(r.Prepare(collectives.AllReduce, kernel.Float16), r.world.Barrier(ctx), calls(), r.settle(ctx)); err != nil {
 				return err
 			}
 			runtime.LockOSThread()
@@ -207,7 +207,7 @@ func alternate(ctx context.Context, pair [2]*rank) (medians [2]float64, err erro
 			return medians, err
 		}
 		defer clocks[i].close()
-		if err := errors.Join(r.Prepare(collectives.AllReduce, device.Float16), r.world.Barrier(ctx), halves(r, m.Addr(), small), r.settle(ctx)); err != nil {
+		if err := errors.Join(r.Prepare(collectives.AllReduce, kernel.Float16), r.world.Barrier(ctx), halves(r, m.Addr(), small), r.settle(ctx)); err != nil {
 			return medians, err
 		}
 		g, err := capture(r, func() error {
@@ -259,7 +259,7 @@ func TestCostBetweenKernels(t *testing.T) {
 			}
 			defer c.close()
 			call := func() error { return halves(r, m.Addr(), bytes) }
-			if err := errors.Join(r.Prepare(collectives.AllReduce, device.Float16), r.world.Barrier(ctx), call(), p.launch(r.stream), r.settle(ctx)); err != nil {
+			if err := errors.Join(r.Prepare(collectives.AllReduce, kernel.Float16), r.world.Barrier(ctx), call(), p.launch(r.stream), r.settle(ctx)); err != nil {
 				return err
 			}
 			pairs := often(20, 2)

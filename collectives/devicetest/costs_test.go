@@ -18,10 +18,10 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/collectives/image"
-	deviceimage "github.com/mscclpp-go/mscclpp/framework/device/image"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	deviceimage "github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 // costsFile names the file to which tests of this package that measure add lines of
@@ -108,7 +108,7 @@ func gpusHere(t *testing.T, most int) int {
 // emptyKernel is a kernel that does nothing with as many bytes of arguments as one for
 // small messages.
 type emptyKernel struct {
-	gpu.Kernel
+	device.Kernel
 	args []byte
 }
 
@@ -162,7 +162,7 @@ func loadEmpty(r *rank, ptx []byte, bytes int) (emptyKernel, error) {
 
 // launch launches it as calls launch theirs.
 func (k emptyKernel) launch(r *rank) error {
-	l := gpu.Launch{Grid: 1, Block: 32, Stream: r.stream, Overlap: true}
+	l := device.Launch{Grid: 1, Block: 32, Stream: r.stream, Overlap: true}
 	return k.Launch(l, unsafe.Pointer(unsafe.SliceData(k.args)), uintptr(len(k.args)))
 }
 
@@ -188,7 +188,7 @@ func (c clock) close() error {
 }
 
 // time is how long the stream takes for what f enqueues, in microseconds.
-func (c clock) time(ctx context.Context, r *rank, s gpu.Stream, f func() error) (float64, error) {
+func (c clock) time(ctx context.Context, r *rank, s device.Stream, f func() error) (float64, error) {
 	if err := errors.Join(c.start.Record(s), f(), c.end.Record(s), r.world.Settle(ctx, s), r.world.Check()); err != nil {
 		return 0, err
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // What reductions of zeros, infinities and NaN take longer than those of ones. They are the
@@ -27,7 +27,7 @@ func TestCostOfData(t *testing.T) {
 		value string // an f16, little endian
 	}{{"ones", "\x00\x3c"}, {"zeros", "\x00\x00"}, {"infinities", "\x00\x7c"}, {"NaN", "\x00\x7e"}}
 	for _, size := range sizes {
-		for _, op := range []device.Op{device.Sum, device.Max, device.Avg} {
+		for _, op := range []kernel.Op{kernel.Sum, kernel.Max, kernel.Avg} {
 			times := make([]slowest, len(contents))
 			crowd(t, 2, costly(), func(ctx context.Context, r *rank) error {
 				for i, c := range contents {
@@ -53,7 +53,7 @@ func TestCostOfData(t *testing.T) {
 
 // reductions returns what a call takes in a graph of them, in microseconds. Every rank reduces
 // the same data.
-func reductions(ctx context.Context, r *rank, op device.Op, data []byte) (float64, error) {
+func reductions(ctx context.Context, r *rank, op kernel.Op, data []byte) (float64, error) {
 	calls := often(100, 4)
 	in, err := r.dev.Alloc(uint64(len(data)))
 	if err != nil {
@@ -66,7 +66,7 @@ func reductions(ctx context.Context, r *rank, op device.Op, data []byte) (float6
 	}
 	defer out.Close()
 	call := func() error {
-		return r.Reduce(pointer(in.Addr()), pointer(out.Addr()), len(data)/2, device.Float16, op, 0, &collectives.CallOptions{Stream: r.stream})
+		return r.Reduce(pointer(in.Addr()), pointer(out.Addr()), len(data)/2, kernel.Float16, op, 0, &collectives.CallOptions{Stream: r.stream})
 	}
 	if err := errors.Join(r.dev.WriteAt(data, in.Addr()), r.world.Barrier(ctx), call(), r.settle(ctx)); err != nil {
 		return 0, err

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Copy engines stand for adapters, so that the kernels run on GPUs of one machine as
@@ -71,7 +71,7 @@ func exchanges(ctx context.Context, r *rank) error {
 			if kind != collectives.AllReduce {
 				n /= r.Size()
 			}
-			x := trial{Kind: kind, Count: n, Algorithm: directly, Type: device.Float32, InPlace: k%2 == 0}
+			x := trial{Kind: kind, Count: n, Algorithm: directly, Type: kernel.Float32, InPlace: k%2 == 0}
 			if kind != collectives.AllToAll && i > 2 {
 				x.Root = k % r.Size()
 			}
@@ -91,8 +91,8 @@ func exchanges(ctx context.Context, r *rank) error {
 	o := &collectives.CallOptions{Stream: r.stream}
 	calls := func() error {
 		p := pointer(m.Addr())
-		return errors.Join(mail.everyone(length, ""), r.AllReduce(p, p, 1000, device.Float32, device.Avg, o), r.AllReduce(p, p, count, device.Float32, device.Avg, o), r.Barrier(o),
-			r.Reduce(p, p, 1000, device.Float32, device.Max, 0, o), r.Broadcast(p, p, 10_007, device.Float32, r.Size()-1, o))
+		return errors.Join(mail.everyone(length, ""), r.AllReduce(p, p, 1000, kernel.Float32, kernel.Avg, o), r.AllReduce(p, p, count, kernel.Float32, kernel.Avg, o), r.Barrier(o),
+			r.Reduce(p, p, 1000, kernel.Float32, kernel.Max, 0, o), r.Broadcast(p, p, 10_007, kernel.Float32, r.Size()-1, o))
 	}
 	if err := errors.Join(calls(), r.settle(ctx), mail.read(1, length), mail.write(2, length)); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Hosts that are not in the same call are told so, with the rank and both calls: whether
@@ -26,10 +26,10 @@ func TestDirectDisagreement(t *testing.T) {
 		"nothing":   {func(r *rank, addr uintptr) error { return sums(r, addr, 0, "") }, "allreduce of 0 f32 sum by hierarchical_direct"},
 		"algorithm": {func(r *rank, addr uintptr) error { return sums(r, addr, 1000, "ports") }, "allreduce of 1000 f32 sum by ports"},
 		"operation": {func(r *rank, addr uintptr) error {
-			return r.AllReduce(pointer(addr), pointer(addr), 1000, device.Float32, device.Max, &collectives.CallOptions{Stream: r.stream})
+			return r.AllReduce(pointer(addr), pointer(addr), 1000, kernel.Float32, kernel.Max, &collectives.CallOptions{Stream: r.stream})
 		}, "allreduce of 1000 f32 max by hierarchical_direct"},
 		"collective": {func(r *rank, addr uintptr) error {
-			return r.Broadcast(pointer(addr), pointer(addr), 1000, device.Float32, 0, &collectives.CallOptions{Stream: r.stream})
+			return r.Broadcast(pointer(addr), pointer(addr), 1000, kernel.Float32, 0, &collectives.CallOptions{Stream: r.stream})
 		}, "broadcast of 1000 f32 root 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestDirectOrNot(t *testing.T) {
 				if err := first(ctx, r); err != nil {
 					return err
 				}
-				q := trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32}.Request(r.Size())
+				q := trial{Kind: collectives.AllReduce, Count: 1000, Type: kernel.Float32}.Request(r.Size())
 				if chosen, err := r.Choice(q, ""); err != nil || !strings.HasPrefix(chosen, "hierarchical_small") {
 					return fmt.Errorf("by %q, %v: expected hierarchical_small", chosen, err)
 				}
@@ -210,7 +210,7 @@ func TestDirectOrNot(t *testing.T) {
 						return err
 					}
 				}
-				return trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32}.Run(r.rig(ctx, m.Addr(), 1<<19), 3)
+				return trial{Kind: collectives.AllReduce, Count: 1000, Type: kernel.Float32}.Run(r.rig(ctx, m.Addr(), 1<<19), 3)
 			})
 		})
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // rooted are the collectives in which kernels exchange what one host has, or is to get, or
@@ -55,12 +55,12 @@ func TestDirectRootedResults(t *testing.T) {
 						}
 						for _, root := range roots {
 							i++
-							x := trial{Kind: kind, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2], InPlace: i/2%2 == 0, Shift: i % 3, Graph: i%5 == 0}
+							x := trial{Kind: kind, Count: count, Type: []kernel.DataType{kernel.Float16, kernel.Float32}[(i+i/7)%2], InPlace: i/2%2 == 0, Shift: i % 3, Graph: i%5 == 0}
 							if kind != collectives.AllToAll {
 								x.Root = root
 							}
 							if kind == collectives.Reduce {
-								x.Op = []device.Op{device.Sum, device.PreMulSum, device.Avg, device.Max}[i%4]
+								x.Op = []kernel.Op{kernel.Sum, kernel.PreMulSum, kernel.Avg, kernel.Max}[i%4]
 							}
 							if chosen, err := r.Choice(x.Request(n), ""); err != nil || chosen != directly {
 								return fmt.Errorf("%v of %d elements: by %q, %v: expected %s", kind, count, chosen, err, directly)
@@ -98,15 +98,15 @@ func TestDirectReduceBits(t *testing.T) {
 			}
 			in, sum, own := m.Addr(), m.Addr()+2*(most+1), m.Addr()+4*(most+1)
 			b := make([]byte, 2*most)
-			reference.Fill(b, device.Float16, device.Sum, 3, r.Rank(), 0)
+			reference.Fill(b, kernel.Float16, kernel.Sum, 3, r.Rank(), 0)
 			if err := errors.Join(r.dev.WriteAt(b, in), first(ctx, r)); err != nil {
 				return err
 			}
 			o := &collectives.CallOptions{Stream: r.stream, Algorithm: directly}
 			for k, root := range []int{0, n - 1, n / 2} {
 				count := []int{most, most, 40_009}[k]
-				err := errors.Join(r.AllReduce(pointer(in), pointer(sum), count, device.Float16, device.Sum, o),
-					r.Reduce(pointer(in), pointer(own), count, device.Float16, device.Sum, root, o), r.settle(ctx))
+				err := errors.Join(r.AllReduce(pointer(in), pointer(sum), count, kernel.Float16, kernel.Sum, o),
+					r.Reduce(pointer(in), pointer(own), count, kernel.Float16, kernel.Sum, root, o), r.settle(ctx))
 				if err != nil {
 					return err
 				}
@@ -137,23 +137,23 @@ func TestDirectRootedReplays(t *testing.T) {
 			}
 			one, each := m.Addr(), m.Addr()+4*count
 			mine, ours := make([]byte, 4*count), make([]byte, 4*n*part)
-			reference.Fill(ours, device.Float32, device.Sum, 7, r.Rank(), 0)
-			reference.Fill(mine, device.Float32, device.Sum, 9, r.Rank(), 0)
+			reference.Fill(ours, kernel.Float32, kernel.Sum, 7, r.Rank(), 0)
+			reference.Fill(mine, kernel.Float32, kernel.Sum, 9, r.Rank(), 0)
 			want := make([]byte, len(mine))
-			reference.Fill(want, device.Float32, device.Sum, 9, 0, 0)
+			reference.Fill(want, kernel.Float32, kernel.Sum, 9, 0, 0)
 			if err := errors.Join(r.dev.WriteAt(mine, one), r.dev.WriteAt(ours, each), first(ctx, r)); err != nil {
 				return err
 			}
 			o := &collectives.CallOptions{Stream: r.stream, Algorithm: directly}
 			swap := func() error {
-				return r.AllToAll(pointer(each), pointer(each), part, device.Float32, o)
+				return r.AllToAll(pointer(each), pointer(each), part, kernel.Float32, o)
 			}
 			give := func(root int) error {
-				return r.Broadcast(pointer(one), pointer(one), count, device.Float32, root, o)
+				return r.Broadcast(pointer(one), pointer(one), count, kernel.Float32, root, o)
 			}
 			// What all have, all get again: by the largest of it, on one, which gives it to all.
 			calls := func() error {
-				return errors.Join(give(0), swap(), r.Reduce(pointer(one), pointer(one), count, device.Float32, device.Max, n-1, o), give(n-1), swap(), r.Barrier(o))
+				return errors.Join(give(0), swap(), r.Reduce(pointer(one), pointer(one), count, kernel.Float32, kernel.Max, n-1, o), give(n-1), swap(), r.Barrier(o))
 			}
 			if err := errors.Join(calls(), r.settle(ctx)); err != nil {
 				return err
@@ -169,7 +169,7 @@ func TestDirectRootedReplays(t *testing.T) {
 			}
 			for i := range replays {
 				if err = graph.Launch(r.stream); i%5 == 0 {
-					err = errors.Join(err, give(i%n), calls(), r.AllReduce(pointer(one), pointer(one), 1000, device.Float32, device.Max, o), r.settle(ctx))
+					err = errors.Join(err, give(i%n), calls(), r.AllReduce(pointer(one), pointer(one), 1000, kernel.Float32, kernel.Max, o), r.settle(ctx))
 				}
 				if err != nil {
 					return fmt.Errorf("after %d replays: %w", i, err)
@@ -192,7 +192,7 @@ func TestDirectRootedReplays(t *testing.T) {
 
 // call makes one of them in place, with float32.
 func call(r *rank, kind collectives.Collective, addr uintptr, count, root int) error {
-	x := trial{Kind: kind, Algorithm: directly, Count: count, Type: device.Float32, Root: root}
+	x := trial{Kind: kind, Algorithm: directly, Count: count, Type: kernel.Float32, Root: root}
 	return x.Call(r.Comm, pointer(addr), pointer(addr), r.stream)
 }
 

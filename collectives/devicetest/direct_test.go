@@ -12,8 +12,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 const directly = "hierarchical_direct"
@@ -71,11 +71,11 @@ func TestDirectReplays(t *testing.T) {
 			}
 			large, small := m.Addr(), m.Addr()+4*count
 			in := make([]byte, 4*count)
-			reference.Fill(in, device.Float32, device.Sum, 5, r.Rank(), 0)
+			reference.Fill(in, kernel.Float32, kernel.Sum, 5, r.Rank(), 0)
 			o := &collectives.CallOptions{Stream: r.stream}
 			// The mean of what all have stays what it is, however often.
 			mean := func(addr uintptr, n int) error {
-				return r.AllReduce(pointer(addr), pointer(addr), n, device.Float32, device.Avg, o)
+				return r.AllReduce(pointer(addr), pointer(addr), n, kernel.Float32, kernel.Avg, o)
 			}
 			calls := func() error { return errors.Join(mean(small, 1), mean(small, 1000), mean(small, 1000)) } // an odd number
 			if err := errors.Join(r.dev.WriteAt(in, large), r.dev.WriteAt(in[:4000], small), calls(), mean(large, count), r.settle(ctx)); err != nil {
@@ -112,7 +112,7 @@ func TestDirectReplays(t *testing.T) {
 			if err := errors.Join(r.settle(ctx), r.dev.ReadAt(got, large), alike(ctx, r, got)); err != nil {
 				return err
 			}
-			if n := reference.Wrong(got, want, device.Float32, device.Sum, 0); n != 0 {
+			if n := reference.Wrong(got, want, kernel.Float32, kernel.Sum, 0); n != 0 {
 				return fmt.Errorf("%d wrong elements of %d", n, count)
 			}
 			return errors.Join(r.dev.ReadAt(got[:4000], small), alike(ctx, r, got[:4000]))
@@ -176,7 +176,7 @@ func TestDirectBehindMessages(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		x := trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32}
+		x := trial{Kind: collectives.AllReduce, Count: 1000, Type: kernel.Float32}
 		if r.Rank() == 0 {
 			if chosen, err := r.Choice(x.Request(2), ""); err != nil || chosen == directly {
 				return fmt.Errorf("by %q, %v: expected what the host does, before the first call", chosen, err)
@@ -184,7 +184,7 @@ func TestDirectBehindMessages(t *testing.T) {
 		}
 		o := &collectives.CallOptions{Stream: r.stream}
 		r.GroupStart()
-		err = errors.Join(r.Send(pointer(m.Addr()), 64, device.Uint8, 1-r.Rank(), o), r.Recv(pointer(m.Addr()+4096), 64, device.Uint8, 1-r.Rank(), o))
+		err = errors.Join(r.Send(pointer(m.Addr()), 64, kernel.Uint8, 1-r.Rank(), o), r.Recv(pointer(m.Addr()+4096), 64, kernel.Uint8, 1-r.Rank(), o))
 		if err := errors.Join(err, r.GroupEnd(), r.settle(ctx)); err != nil {
 			return err
 		}
@@ -241,19 +241,19 @@ func TestDirectResults(t *testing.T) {
 				rig := r.rig(ctx, m.Addr(), half)
 				i := 0
 				for _, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.AllGather} {
-					for n, op := range []device.Op{device.Sum, device.PreMulSum, device.Avg, device.Max} {
+					for n, op := range []kernel.Op{kernel.Sum, kernel.PreMulSum, kernel.Avg, kernel.Max} {
 						if layout != "ab" && layout != "aabb" && n%2 != 0 { // there are many threads for the cores of a test machine
 							continue
 						}
 						for k, count := range counts {
 							i++
-							if kind == collectives.AllGather && op != device.Sum {
+							if kind == collectives.AllGather && op != kernel.Sum {
 								continue
 							}
 							if kind != collectives.AllReduce {
 								count /= 1 + k/6*2
 							}
-							x := trial{Kind: kind, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
+							x := trial{Kind: kind, Count: count, Type: []kernel.DataType{kernel.Float16, kernel.Float32}[(i+i/7)%2],
 								Op: op, InPlace: i/2%2 == 0, Shift: k % 3}
 							if chosen, err := r.Choice(x.Request(r.Size()), ""); err != nil || chosen != directly {
 								return fmt.Errorf("%v of %d elements: by %q, %v: expected %s", kind, count, chosen, err, directly)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Eight ranks, as machines have GPUs: every algorithm at a small size and at one of
@@ -48,7 +48,7 @@ func TestEightRanks(t *testing.T) {
 			for _, algorithm := range r.Algorithms(kind) {
 				for _, count := range []int{257, 10_000} {
 					i++
-					x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: device.Float32, Op: device.Sum, Root: i % n, Graph: i%3 == 0}
+					x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: kernel.Float32, Op: kernel.Sum, Root: i % n, Graph: i%3 == 0}
 					took, err := attempt(r, r.rig(ctx, m.Addr(), half), x, uint64(i))
 					if !took {
 						continue

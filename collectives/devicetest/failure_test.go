@@ -11,7 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // wants says what an error lacks. Of class nil is every one: a rank that hears from
@@ -39,7 +39,7 @@ func found(ctx context.Context, r *rank) (err error) {
 
 // sums is an all-reduce of float32 in place.
 func sums(r *rank, addr uintptr, count int, algorithm string) error {
-	return r.AllReduce(pointer(addr), pointer(addr), count, device.Float32, device.Sum, &collectives.CallOptions{Stream: r.stream, Algorithm: algorithm})
+	return r.AllReduce(pointer(addr), pointer(addr), count, kernel.Float32, kernel.Sum, &collectives.CallOptions{Stream: r.stream, Algorithm: algorithm})
 }
 
 // A rank that does not come within the time that waits may take is named, and the call, and what
@@ -107,7 +107,7 @@ func TestStallIsExplained(t *testing.T) {
 		if r.Rank() == 0 {
 			err = sums(r, m.Addr(), 1<<10, "zerocopy")
 		} else {
-			err = r.AllGather(pointer(m.Addr()), pointer(m.Addr()+65536), 1<<10, device.Float32, &collectives.CallOptions{Stream: r.stream, Algorithm: "chunk"})
+			err = r.AllGather(pointer(m.Addr()), pointer(m.Addr()+65536), 1<<10, kernel.Float32, &collectives.CallOptions{Stream: r.stream, Algorithm: "chunk"})
 		}
 		if err != nil {
 			return err
@@ -270,7 +270,7 @@ func TestFirstUseInACapture(t *testing.T) {
 		}
 		in := pointer(m.Addr())
 		gathers := func() error {
-			return r.AllGather(in, unsafe.Add(in, 1<<19), 100, device.Float16, &collectives.CallOptions{Stream: r.stream})
+			return r.AllGather(in, unsafe.Add(in, 1<<19), 100, kernel.Float16, &collectives.CallOptions{Stream: r.stream})
 		}
 		if err := errors.Join(refused("oneshot_ll8", func() error { return sums(r, m.Addr(), 100, "") }), refused("direct_ll8", gathers),
 			r.Prepare(collectives.AllGather), captured(gathers), sums(r, m.Addr(), 1, ""), r.settle(ctx)); err != nil {
@@ -298,13 +298,13 @@ func TestPrepare(t *testing.T) {
 			collectives.Reduce, collectives.AllToAll, collectives.Barrier, collectives.SendRecv, collectives.Gather}
 		for range 2 {
 			for _, k := range all {
-				if err := r.Prepare(k, device.Float16, device.Float8E4M3B15); err != nil {
+				if err := r.Prepare(k, kernel.Float16, kernel.Float8E4M3B15); err != nil {
 					return err
 				}
 			}
 		}
 		return errors.Join(
-			wants(r.Prepare(collectives.AllReduce, device.DataTypes), framework.ErrInvalid, "no such element type"),
+			wants(r.Prepare(collectives.AllReduce, kernel.DataTypes), framework.ErrInvalid, "no such element type"),
 			wants(r.Prepare(0), framework.ErrInvalid, "prepare"))
 	})
 }
@@ -312,7 +312,7 @@ func TestPrepare(t *testing.T) {
 // Of rare types there are few kernels: calls are served, and those that name another
 // algorithm are refused.
 func TestRareTypes(t *testing.T) {
-	const rare, count = device.Float8E4M3B15, 5000
+	const rare, count = kernel.Float8E4M3B15, 5000
 	job(t, 2, collectives.Options{}, func(ctx context.Context, r *rank) error {
 		m, err := r.memory(ctx, 1<<20)
 		if err != nil {
@@ -352,14 +352,14 @@ func TestReplays(t *testing.T) {
 		all := func() error {
 			for i, a := range algorithms {
 				p := pointer(at(i))
-				if err := r.AllReduce(p, p, count, device.Float32, device.Avg, &collectives.CallOptions{Stream: r.stream, Algorithm: a}); err != nil {
+				if err := r.AllReduce(p, p, count, kernel.Float32, kernel.Avg, &collectives.CallOptions{Stream: r.stream, Algorithm: a}); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 		mine := make([]byte, bytes) // the mean of what all have stays what it is
-		reference.Fill(mine, device.Float32, device.Sum, 7, 0, 0)
+		reference.Fill(mine, kernel.Float32, kernel.Sum, 7, 0, 0)
 		for i := range algorithms {
 			if err := r.dev.WriteAt(mine, at(i)); err != nil {
 				return err
@@ -391,7 +391,7 @@ func TestReplays(t *testing.T) {
 			if err := r.dev.ReadAt(got, at(i)); err != nil {
 				return err
 			}
-			if n := reference.Wrong(got, mine, device.Float32, device.Sum, 0); n != 0 {
+			if n := reference.Wrong(got, mine, kernel.Float32, kernel.Sum, 0); n != 0 {
 				return fmt.Errorf("%s: %d wrong elements of %d", a, n, count)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Sums inside one host are captured in each mode as they are launched: a graph of each
@@ -25,7 +25,7 @@ func TestCapturesInAllModes(t *testing.T) {
 					return err
 				}
 				ones := make([]byte, 4*count)
-				reference.Fill(ones, device.Float32, device.Sum, 11, 0, 0)
+				reference.Fill(ones, kernel.Float32, kernel.Sum, 11, 0, 0)
 				for _, algorithm := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "zerocopy", "copy", "copy_staged"} {
 					call := func() error { return sums(r, m.Addr(), count, algorithm) }
 					if err := errors.Join(call(), r.settle(ctx)); err != nil { // loads the kernel
@@ -42,13 +42,13 @@ func TestCapturesInAllModes(t *testing.T) {
 								parts[p] = want
 							}
 							want = make([]byte, 4*count)
-							reference.Reduce(want, parts, device.Float32, device.Sum, 0)
+							reference.Reduce(want, parts, kernel.Float32, kernel.Sum, 0)
 						}
 						got := make([]byte, 4*count)
 						if err := r.dev.ReadAt(got, m.Addr()); err != nil {
 							return err
 						}
-						if wrong := reference.Wrong(got, want, device.Float32, device.Sum, n); wrong != 0 {
+						if wrong := reference.Wrong(got, want, kernel.Float32, kernel.Sum, n); wrong != 0 {
 							return fmt.Errorf("%s, mode %v: %d wrong elements of %d", algorithm, mode, wrong, count)
 						}
 					}
@@ -71,7 +71,7 @@ func TestManyReplays(t *testing.T) {
 		}
 		own, other, total := m.Addr(), m.Addr()+4096, m.Addr()+8192
 		add := func(in, out uintptr, algorithm string) error {
-			x := trial{Kind: collectives.AllReduce, Algorithm: algorithm, Count: count, Type: device.Float32, Op: device.Sum}
+			x := trial{Kind: collectives.AllReduce, Algorithm: algorithm, Count: count, Type: kernel.Float32, Op: kernel.Sum}
 			return x.Call(r.Comm, pointer(in), pointer(out), r.stream)
 		}
 		calls := func() error {

@@ -11,14 +11,14 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // member is a rank of a communicator that has a stream of its own on the rank's device.
 type member struct {
 	*collectives.Comm
 	world  *comm.Communicator
-	stream gpu.Stream
+	stream device.Stream
 	base   uintptr // of its memory
 }
 
@@ -107,7 +107,7 @@ func TestWorldAndHalves(t *testing.T) {
 		dev := piece{dev: r.dev}
 		algorithms := []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", ""}
 		call := func(i int) trial {
-			return trial{Kind: collectives.AllReduce, Algorithm: algorithms[i/2%4], Count: 1 + i*197%8000, Type: device.Float32, Op: device.Sum}
+			return trial{Kind: collectives.AllReduce, Algorithm: algorithms[i/2%4], Count: 1 + i*197%8000, Type: kernel.Float32, Op: kernel.Sum}
 		}
 		// Loading a kernel may wait for all that runs on the device, so each communicator
 		// has loaded its own before two are under way.
@@ -152,7 +152,7 @@ func TestHalfThatIsClosed(t *testing.T) {
 		}
 		world := &member{r.Comm, r.world, r.stream, shared.Addr()}
 		half, err := part(ctx, r, r.Rank()/2, o, 2*calls*slot)
-		dev, x := piece{dev: r.dev}, trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32, Op: device.Sum}
+		dev, x := piece{dev: r.dev}, trial{Kind: collectives.AllReduce, Count: 1000, Type: kernel.Float32, Op: kernel.Sum}
 		call := func(m *member, i int) error {
 			return errors.Join(m.sum(dev, x, i), m.world.Settle(ctx, m.stream), m.world.Check(), m.check(dev, x, i))
 		}
@@ -195,7 +195,7 @@ func TestHalfThatFails(t *testing.T) {
 		if err := errors.Join(err, r.world.Barrier(ctx)); err != nil { // all have their half
 			return err
 		}
-		dev, x := piece{dev: r.dev}, trial{Kind: collectives.AllReduce, Count: 1000, Type: device.Float32, Op: device.Sum}
+		dev, x := piece{dev: r.dev}, trial{Kind: collectives.AllReduce, Count: 1000, Type: kernel.Float32, Op: kernel.Sum}
 		cause := errors.New("this half has seen enough")
 		if r.Rank() == 0 {
 			half.world.Abort(cause)
@@ -262,7 +262,7 @@ func TestCallsOfTwoCommunicatorsInOppositeOrders(t *testing.T) {
 					if x.algorithm == "barrier" {
 						return m.Barrier(&collectives.CallOptions{Stream: m.stream})
 					}
-					return m.AllReduce(pointer(m.base), pointer(m.base+most), x.bytes/4, device.Float32, device.Sum,
+					return m.AllReduce(pointer(m.base), pointer(m.base+most), x.bytes/4, kernel.Float32, kernel.Sum,
 						&collectives.CallOptions{Stream: m.stream, Algorithm: x.algorithm})
 				}
 				for _, m := range both { // loads the kernels

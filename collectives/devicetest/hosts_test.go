@@ -15,7 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // GPUs of several hosts, not as many on each, get the results that those of one do: by
@@ -49,8 +49,8 @@ func TestResultsOverHosts(t *testing.T) {
 						}
 						for k, count := range append(slices.Clone(counts), most) {
 							i++
-							x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
-								Op: []device.Op{device.Sum, device.PreMulSum, device.Avg, device.Max}[i%4], Root: i % n, InPlace: i/2%2 == 0, Shift: k % 3}
+							x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: []kernel.DataType{kernel.Float16, kernel.Float32}[(i+i/7)%2],
+								Op: []kernel.Op{kernel.Sum, kernel.PreMulSum, kernel.Avg, kernel.Max}[i%4], Root: i % n, InPlace: i/2%2 == 0, Shift: k % 3}
 							if _, err := r.Choice(x.Request(n), algorithm); errors.Is(err, framework.ErrUnsupported) && algorithm != "" {
 								continue
 							}
@@ -90,7 +90,7 @@ func TestSameBitsOverHosts(t *testing.T) {
 			return err
 		}
 		in := make([]byte, 4*count)
-		reference.Fill(in, device.Float32, device.Sum, 5, r.Rank(), 0)
+		reference.Fill(in, kernel.Float32, kernel.Sum, 5, r.Rank(), 0)
 		for _, algorithm := range []string{"ports", "hierarchical_large"} {
 			var first [32]byte
 			for again := range 3 {
@@ -154,14 +154,14 @@ func TestOrderOverHosts(t *testing.T) {
 		if err := r.dev.WaitValue(r.stream, gate.Addr(), 1); err != nil {
 			return err
 		}
-		streams := []gpu.Stream{r.stream, other}
+		streams := []device.Stream{r.stream, other}
 		for i := range calls {
-			op := device.Max
+			op := kernel.Max
 			if i%20 == 0 {
-				op = device.Sum
+				op = kernel.Sum
 			}
 			o := &collectives.CallOptions{Stream: streams[i%7%2]}
-			if err := r.AllReduce(pointer(m.Addr()), pointer(m.Addr()), count, device.Float32, op, o); err != nil {
+			if err := r.AllReduce(pointer(m.Addr()), pointer(m.Addr()), count, kernel.Float32, op, o); err != nil {
 				return err
 			}
 		}
@@ -203,7 +203,7 @@ func TestMessagesOverHosts(t *testing.T) {
 			r.GroupStart()
 			for peer := range n {
 				at := uintptr(peer * each)
-				if err := errors.Join(r.Send(pointer(m.Addr()+at), bytes, device.Uint8, peer, o), r.Recv(pointer(m.Addr()+n*each+at), bytes, device.Uint8, peer, o)); err != nil {
+				if err := errors.Join(r.Send(pointer(m.Addr()+at), bytes, kernel.Uint8, peer, o), r.Recv(pointer(m.Addr()+n*each+at), bytes, kernel.Uint8, peer, o)); err != nil {
 					return err
 				}
 			}
@@ -222,7 +222,7 @@ func TestMessagesOverHosts(t *testing.T) {
 				}
 			}
 		}
-		err = r.Send(pointer(m.Addr()), 4, device.Uint8, r.Rank(), o)
+		err = r.Send(pointer(m.Addr()), 4, kernel.Uint8, r.Rank(), o)
 		return errors.Join(wants(err, framework.ErrUnsupported, "itself"), r.world.Check())
 	})
 }
@@ -239,7 +239,7 @@ func TestCaptureOverHostsIsRefused(t *testing.T) {
 				func() error { return sums(r, m.Addr(), 100, "") },
 				func() error { return sums(r, m.Addr(), 100, "ports") },
 				func() error {
-					return r.Send(pointer(m.Addr()), 1, device.Uint8, (r.Rank()+1)%3, &collectives.CallOptions{Stream: r.stream})
+					return r.Send(pointer(m.Addr()), 1, kernel.Uint8, (r.Rank()+1)%3, &collectives.CallOptions{Stream: r.stream})
 				},
 			} {
 				graph, err := capture(r, call)

@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Every algorithm on messages of more than 4 GiB: no count of bytes may have 32 bits. Samples of
@@ -36,26 +36,26 @@ func TestBeyondFourGiB(t *testing.T) {
 		want func(rank, at int) float32
 	}{
 		{collectives.AllReduce, func(r *rank, in, out unsafe.Pointer, o *collectives.CallOptions) error {
-			return r.AllReduce(in, out, count, device.Float32, device.Sum, o)
+			return r.AllReduce(in, out, count, kernel.Float32, kernel.Sum, o)
 		}, count, func(_, at int) float32 { return sum(at) }},
 		{collectives.Reduce, func(r *rank, in, out unsafe.Pointer, o *collectives.CallOptions) error {
-			return r.Reduce(in, out, count, device.Float32, device.Sum, 1, o)
+			return r.Reduce(in, out, count, kernel.Float32, kernel.Sum, 1, o)
 		}, count, func(_, at int) float32 { return sum(at) }},
 		{collectives.ReduceScatter, func(r *rank, in, out unsafe.Pointer, o *collectives.CallOptions) error {
-			return r.ReduceScatter(in, out, count, device.Float32, device.Sum, o)
+			return r.ReduceScatter(in, out, count, kernel.Float32, kernel.Sum, o)
 		}, count, func(rank, at int) float32 { return sum(rank*count + at) }},
 		{collectives.AllGather, func(r *rank, in, out unsafe.Pointer, o *collectives.CallOptions) error {
-			return r.AllGather(in, out, count, device.Float32, o)
+			return r.AllGather(in, out, count, kernel.Float32, o)
 		}, 2 * count, func(_, at int) float32 { return value(at/count, at%count) }},
 		{collectives.AllToAll, func(r *rank, in, out unsafe.Pointer, o *collectives.CallOptions) error {
-			return r.AllToAll(in, out, count, device.Float32, o)
+			return r.AllToAll(in, out, count, kernel.Float32, o)
 		}, 2 * count, func(rank, at int) float32 { return value(at/count, rank*count+at%count) }},
 		{collectives.Broadcast, func(r *rank, in, out unsafe.Pointer, o *collectives.CallOptions) error {
-			return r.Broadcast(in, out, count, device.Float32, 1, o)
+			return r.Broadcast(in, out, count, kernel.Float32, 1, o)
 		}, count, func(_, at int) float32 { return value(1, at) }},
 		{collectives.SendRecv, func(r *rank, in, out unsafe.Pointer, o *collectives.CallOptions) error {
 			r.GroupStart()
-			return errors.Join(r.Send(in, count, device.Float32, 1-r.Rank(), o), r.Recv(out, count, device.Float32, 1-r.Rank(), o), r.GroupEnd())
+			return errors.Join(r.Send(in, count, kernel.Float32, 1-r.Rank(), o), r.Recv(out, count, kernel.Float32, 1-r.Rank(), o), r.GroupEnd())
 		}, count, func(rank, at int) float32 { return value(1-rank, at) }},
 	}
 	job(t, ranks, collectives.Options{Scratch: 256 << 20, CopyScratch: 256 << 20}, func(ctx context.Context, r *rank) error {
@@ -75,7 +75,7 @@ func TestBeyondFourGiB(t *testing.T) {
 			for i := 0; i < len(block); i += element {
 				binary.LittleEndian.PutUint32(block[i:], math.Float32bits(value(r.Rank(), (at+i)/element)))
 			}
-			for _, m := range []gpu.Memory{shown, hidden} {
+			for _, m := range []device.Memory{shown, hidden} {
 				if err := r.dev.WriteAt(block, m.Addr()+uintptr(at)); err != nil {
 					return err
 				}
@@ -97,7 +97,7 @@ func TestBeyondFourGiB(t *testing.T) {
 					samples = append(samples, edge)
 				}
 			}
-			for _, m := range []gpu.Memory{shown, hidden} {
+			for _, m := range []device.Memory{shown, hidden} {
 				out := m.Addr() + bytes
 				for _, algorithm := range r.Algorithms(kind) {
 					part := make([]byte, window)
@@ -139,10 +139,10 @@ func TestBeyondFourGiB(t *testing.T) {
 						}
 					}
 					if bad != 0 {
-						wrong = append(wrong, fmt.Errorf("%v by %s, registered %v: byte %d is wrong", kind, algorithm, m == gpu.Memory(shown), bad-1))
+						wrong = append(wrong, fmt.Errorf("%v by %s, registered %v: byte %d is wrong", kind, algorithm, m == device.Memory(shown), bad-1))
 					}
 					if r.Rank() == 0 {
-						t.Logf("%v by %s, registered %v: %v, wrong %v", kind, algorithm, m == gpu.Memory(shown), took.Round(time.Millisecond), bad != 0)
+						t.Logf("%v by %s, registered %v: %v, wrong %v", kind, algorithm, m == device.Memory(shown), took.Round(time.Millisecond), bad != 0)
 					}
 				}
 			}

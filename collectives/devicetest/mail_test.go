@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // letter is what a message holds: bytes that follow from who sends it, to whom, and when.
@@ -77,8 +77,8 @@ func (p post) everyone(length func(from, to int) int, algorithm string) error {
 	p.r.GroupStart()
 	var all []error
 	for other := range p.r.Size() {
-		all = append(all, p.r.Recv(pointer(p.in(other)), length(other, p.r.Rank()), device.Uint8, other, o),
-			p.r.Send(pointer(p.out(other)), length(p.r.Rank(), other), device.Uint8, other, o))
+		all = append(all, p.r.Recv(pointer(p.in(other)), length(other, p.r.Rank()), kernel.Uint8, other, o),
+			p.r.Send(pointer(p.out(other)), length(p.r.Rank(), other), kernel.Uint8, other, o))
 	}
 	return errors.Join(errors.Join(all...), p.r.GroupEnd())
 }
@@ -135,7 +135,7 @@ func TestMailResults(t *testing.T) {
 						counts[i] = append(counts[i], n)
 					}
 				}
-				return r.AllToAllV(pointer(p.out(0)), counts[0], counts[1], pointer(p.in(0)), counts[2], counts[3], device.Uint8, &collectives.CallOptions{Stream: r.stream})
+				return r.AllToAllV(pointer(p.out(0)), counts[0], counts[1], pointer(p.in(0)), counts[2], counts[3], kernel.Uint8, &collectives.CallOptions{Stream: r.stream})
 			})
 			if err != nil {
 				return err
@@ -179,11 +179,11 @@ func TestMailCaptures(t *testing.T) {
 			return errors.Join(wants(err, class, "capture"), r.world.Check())
 		}
 		if err := errors.Join(refused(framework.ErrUnsupported), r.Prepare(collectives.Gather), first(ctx, r), refused(framework.ErrInvalid), r.Prepare(collectives.Gather),
-			r.Prepare(collectives.AllReduce, device.Float16, device.Float8E5M2)); err != nil {
+			r.Prepare(collectives.AllReduce, kernel.Float16, kernel.Float8E5M2)); err != nil {
 			return err
 		}
 		graph, err := capture(r, func() error {
-			return errors.Join(p.everyone(length, ""), r.AllReduce(pointer(p.in(0)), pointer(p.in(0)), 1, device.Float16, device.Max, &collectives.CallOptions{Stream: r.stream}))
+			return errors.Join(p.everyone(length, ""), r.AllReduce(pointer(p.in(0)), pointer(p.in(0)), 1, kernel.Float16, kernel.Max, &collectives.CallOptions{Stream: r.stream}))
 		})
 		if err != nil {
 			return err
@@ -202,8 +202,8 @@ func TestMailInACircle(t *testing.T) {
 			return err
 		}
 		o := &collectives.CallOptions{Stream: r.stream}
-		send := func(to int) error { return r.Send(pointer(p.out(to)), bytes, device.Uint8, to, o) }
-		receive := func(from int) error { return r.Recv(pointer(p.in(from)), bytes, device.Uint8, from, o) }
+		send := func(to int) error { return r.Send(pointer(p.out(to)), bytes, kernel.Uint8, to, o) }
+		receive := func(from int) error { return r.Recv(pointer(p.in(from)), bytes, kernel.Uint8, from, o) }
 		circle := func(near, far int) error { // rank 0 to far, far to near, near to rank 0
 			switch r.Rank() {
 			case 0:
@@ -262,7 +262,7 @@ func TestMailInARing(t *testing.T) {
 		}
 		o, next, previous := &collectives.CallOptions{Stream: r.stream}, (r.Rank()+1)%r.Size(), (r.Rank()+r.Size()-1)%r.Size()
 		for range rounds {
-			err = errors.Join(err, r.Send(pointer(p.out(next)), bytes, device.Uint8, next, o), r.Recv(pointer(p.in(previous)), bytes, device.Uint8, previous, o))
+			err = errors.Join(err, r.Send(pointer(p.out(next)), bytes, kernel.Uint8, next, o), r.Recv(pointer(p.in(previous)), bytes, kernel.Uint8, previous, o))
 		}
 		return errors.Join(err, r.settle(ctx), p.read(1, length))
 	})
@@ -285,7 +285,7 @@ func TestMailOfManyMessages(t *testing.T) {
 			for i := range messages {
 				at := uintptr(i * most)
 				n := i * 7 % most
-				if err := errors.Join(r.Send(pointer(p.out(other)+at), n, device.Uint8, other, o), r.Recv(pointer(p.in(other)+at), n, device.Uint8, other, o)); err != nil {
+				if err := errors.Join(r.Send(pointer(p.out(other)+at), n, kernel.Uint8, other, o), r.Recv(pointer(p.in(other)+at), n, kernel.Uint8, other, o)); err != nil {
 					return err
 				}
 			}
@@ -324,16 +324,16 @@ func TestMailOfAnotherLength(t *testing.T) {
 	for name, messages := range map[string]func(p post, o *collectives.CallOptions) error{
 		"its message has a length of 100 bytes: expected 101 as rank 1 receives": func(p post, o *collectives.CallOptions) error {
 			if p.r.Rank() == 0 {
-				return p.r.Send(pointer(p.out(1)), 100, device.Uint8, 1, o)
+				return p.r.Send(pointer(p.out(1)), 100, kernel.Uint8, 1, o)
 			}
-			return p.r.Recv(pointer(p.in(0)), 101, device.Uint8, 0, o)
+			return p.r.Recv(pointer(p.in(0)), 101, kernel.Uint8, 0, o)
 		},
 		"its message has a length of 7 bytes: expected 8 as rank 1 receives": func(p post, o *collectives.CallOptions) error {
 			if p.r.Rank() == 0 {
 				return nil
 			}
 			p.r.GroupStart()
-			_ = errors.Join(p.r.Send(pointer(p.out(1)), 7, device.Uint8, 1, o), p.r.Recv(pointer(p.in(1)), 8, device.Uint8, 1, o))
+			_ = errors.Join(p.r.Send(pointer(p.out(1)), 7, kernel.Uint8, 1, o), p.r.Recv(pointer(p.in(1)), 8, kernel.Uint8, 1, o))
 			_ = p.r.GroupEnd() // of which the communicator says the same
 			return nil
 		},
@@ -378,14 +378,14 @@ func TestMailOfWhoHasLeft(t *testing.T) {
 			}
 			if r.Rank() == 0 {
 				defer close(gone)
-				return errors.Join(r.Send(pointer(p.out(1)), bytes, device.Uint8, 1, o), r.settle(ctx), r.Comm.Close(), r.world.Close())
+				return errors.Join(r.Send(pointer(p.out(1)), bytes, kernel.Uint8, 1, o), r.settle(ctx), r.Comm.Close(), r.world.Close())
 			}
 			select {
 			case <-gone:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			err = errors.Join(r.Recv(pointer(p.in(0)), bytes, device.Uint8, 0, o), r.settle(ctx))
+			err = errors.Join(r.Recv(pointer(p.in(0)), bytes, kernel.Uint8, 0, o), r.settle(ctx))
 			return errors.Join(err, p.read(1, func(from, _ int) int { return (1 - from) * bytes }), r.Comm.Close(), r.world.Err())
 		})
 	}
@@ -416,9 +416,9 @@ func TestMailAbsence(t *testing.T) {
 				}
 				switch {
 				case r.Rank() == 0 && sends:
-					err = r.Send(pointer(p.out(1)), bytes, device.Uint8, 1, o)
+					err = r.Send(pointer(p.out(1)), bytes, kernel.Uint8, 1, o)
 				case r.Rank() == 0:
-					err = r.Recv(pointer(p.in(1)), bytes, device.Uint8, 1, o)
+					err = r.Recv(pointer(p.in(1)), bytes, kernel.Uint8, 1, o)
 				case r.Rank() == 1 && leaves:
 					return errors.Join(r.Comm.Close(), r.world.Close())
 				}
@@ -453,7 +453,7 @@ func TestMailOfWhoHasLeftBehindAnother(t *testing.T) {
 		case 0:
 			o := &collectives.CallOptions{Stream: r.stream}
 			r.GroupStart()
-			err = errors.Join(r.Recv(pointer(p.in(1)), bytes, device.Uint8, 1, o), r.Recv(pointer(p.in(2)), bytes, device.Uint8, 2, o))
+			err = errors.Join(r.Recv(pointer(p.in(1)), bytes, kernel.Uint8, 1, o), r.Recv(pointer(p.in(2)), bytes, kernel.Uint8, 2, o))
 			if err = errors.Join(err, r.GroupEnd()); err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // exchange is a group in which every rank sends `each` messages to every rank, itself
@@ -56,8 +56,8 @@ func (x exchange) run(ctx context.Context, r *rank, base, half uintptr) error {
 		var all []error
 		for p := range n {
 			for i := range x.each {
-				all = append(all, r.Send(pointer(base+uintptr(sent[p][i])), x.size(self, p, i), device.Uint8, p, o),
-					r.Recv(pointer(base+half+uintptr(got[p][i])), x.size(p, self, i), device.Uint8, p, o))
+				all = append(all, r.Send(pointer(base+uintptr(sent[p][i])), x.size(self, p, i), kernel.Uint8, p, o),
+					r.Recv(pointer(base+half+uintptr(got[p][i])), x.size(p, self, i), kernel.Uint8, p, o))
 			}
 		}
 		return errors.Join(append(all, r.GroupEnd())...)
@@ -190,9 +190,9 @@ func TestMessageOfAnotherLength(t *testing.T) {
 					}
 					o := &collectives.CallOptions{Stream: r.stream, Algorithm: algorithm}
 					if r.Rank() == 0 {
-						err = r.Send(pointer(m.Addr()), x.sends, device.Uint8, 1, o)
+						err = r.Send(pointer(m.Addr()), x.sends, kernel.Uint8, 1, o)
 					} else {
-						err = r.Recv(pointer(m.Addr()), x.expects, device.Uint8, 0, o)
+						err = r.Recv(pointer(m.Addr()), x.expects, kernel.Uint8, 0, o)
 					}
 					if err != nil {
 						return err

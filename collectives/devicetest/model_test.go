@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Ranks whose GPUs are joined as nobody has measured choose by the model, and all alike: results are
@@ -30,7 +30,7 @@ func TestChoicesOfTheModel(t *testing.T) {
 		used := map[string]bool{}
 		for i, kind := range []collectives.Collective{collectives.AllReduce, collectives.AllGather, collectives.ReduceScatter, collectives.Reduce, collectives.Broadcast, collectives.AllToAll} {
 			for j, count := range []int{5, 3_000, 100_000} {
-				x := trial{Kind: kind, Count: count, Type: device.Float32, Op: device.Sum, Root: 1, Graph: (i+j)%2 == 0}
+				x := trial{Kind: kind, Count: count, Type: kernel.Float32, Op: kernel.Sum, Root: 1, Graph: (i+j)%2 == 0}
 				request := x.Request(r.Size())
 				request.Registered = true
 				name, err := r.Choice(request, "")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	deviceimage "github.com/mscclpp-go/mscclpp/framework/device/image"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	deviceimage "github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 // The kernels of examples/fused, which multiply by tensor cores.
@@ -23,7 +23,7 @@ const (
 // computes while it communicates.
 type product struct {
 	r      *rank
-	kernel gpu.Kernel
+	kernel device.Kernel
 	args   productArgs
 	memory []*comm.Memory
 	tiles  uint32
@@ -35,7 +35,7 @@ type productArgs struct {
 	A, B, C, Done     uintptr
 	First             uint64
 	Rows, N, K, Peers uint32
-	Tiles, Ready      [7]device.MemoryChannelHandle
+	Tiles, Ready      [7]kernel.MemoryChannelHandle
 }
 
 // newProduct makes one of n x n times k. Its numbers do not matter, but are none that
@@ -101,8 +101,8 @@ func productImage(r *rank) ([]byte, error) {
 	return nil, fmt.Errorf("no multiplication for %v", r.dev.Info().Archs)
 }
 
-func (p *product) launch(s gpu.Stream) error {
-	return p.kernel.Launch(gpu.Launch{Grid: p.tiles, Block: 256, Stream: s}, unsafe.Pointer(&p.args), unsafe.Sizeof(p.args))
+func (p *product) launch(s device.Stream) error {
+	return p.kernel.Launch(device.Launch{Grid: p.tiles, Block: 256, Stream: s}, unsafe.Pointer(&p.args), unsafe.Sizeof(p.args))
 }
 
 func (p *product) close() error {

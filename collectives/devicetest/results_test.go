@@ -12,8 +12,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 var reference collectivetest.Reference
@@ -106,8 +106,8 @@ func TestResults(t *testing.T) {
 					for _, algorithm := range append(r.Algorithms(kind), "") {
 						for k, count := range append(slices.Clone(counts), 300_000/n) {
 							i++
-							x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: []device.DataType{device.Float16, device.Float32}[(i+i/7)%2],
-								Op: []device.Op{device.Sum, device.Sum, device.Avg, device.Max}[i%4], Root: i % n, InPlace: i/2%2 == 0, Graph: k%2 == 1}
+							x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: []kernel.DataType{kernel.Float16, kernel.Float32}[(i+i/7)%2],
+								Op: []kernel.Op{kernel.Sum, kernel.Sum, kernel.Avg, kernel.Max}[i%4], Root: i % n, InPlace: i/2%2 == 0, Graph: k%2 == 1}
 							took, err := attempt(r, r.rig(ctx, m.Addr(), half), x, uint64(i))
 							if !took {
 								continue

@@ -16,9 +16,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 )
@@ -104,7 +104,7 @@ type rank struct {
 	*collectives.Comm
 	world     *comm.Communicator
 	dev       *cuda.Device
-	stream    gpu.Stream
+	stream    device.Stream
 	host      string // "": ranks are all on one
 	limit     time.Duration
 	over      string // which network is between hosts
@@ -112,8 +112,8 @@ type rank struct {
 	transport *comm.Transport
 	network   *comm.Transport // between hosts
 	boot      framework.Bootstrap
-	second    gpu.Stream          // of tests that need two
-	modules   []gpu.Module        // of kernels that are no collectives
+	second    device.Stream       // of tests that need two
+	modules   []device.Module     // of kernels that are no collectives
 	patch     func([]byte) []byte // changes images before they are loaded
 }
 

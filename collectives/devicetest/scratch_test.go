@@ -11,12 +11,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // fill takes the memory of a device but for so many bytes.
 func fill(r *rank, but uint64) (free func() error, err error) {
-	var held []gpu.Memory
+	var held []device.Memory
 	free = func() (err error) {
 		for _, m := range held {
 			err = errors.Join(err, m.Close())
@@ -116,7 +116,7 @@ func copiesInManyPieces(t *testing.T, ranks int) {
 					}
 					for _, graph := range []bool{false, true} {
 						seed++
-						x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: device.Float32, Op: device.Sum, Root: int(seed) % ranks, InPlace: seed/2%2 == 0, Graph: graph}
+						x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: kernel.Float32, Op: kernel.Sum, Root: int(seed) % ranks, InPlace: seed/2%2 == 0, Graph: graph}
 						if kind == collectives.AllReduce {
 							x.Count *= ranks
 						}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Calls on several streams, which nobody else puts in an order, follow each other: all use the
@@ -31,16 +31,16 @@ func TestCallsOnSeveralStreams(t *testing.T) {
 				if err := r.dev.WriteAt(b, m.Addr()); err != nil {
 					return err
 				}
-				call := func(i int, s gpu.Stream) error {
+				call := func(i int, s device.Stream) error {
 					in := m.Addr() + uintptr(i*count*4)
 					out := in + calls*count*4
 					o := &collectives.CallOptions{Stream: s, Algorithm: algorithm}
 					if algorithm != "messages" {
-						return r.AllReduce(pointer(in), pointer(out), count, device.Float32, device.Sum, o)
+						return r.AllReduce(pointer(in), pointer(out), count, kernel.Float32, kernel.Sum, o)
 					}
 					o.Algorithm = ""
 					r.GroupStart()
-					return errors.Join(r.Send(pointer(in), count, device.Float32, 1-r.Rank(), o), r.Recv(pointer(out), count, device.Float32, 1-r.Rank(), o), r.GroupEnd())
+					return errors.Join(r.Send(pointer(in), count, kernel.Float32, 1-r.Rank(), o), r.Recv(pointer(out), count, kernel.Float32, 1-r.Rank(), o), r.GroupEnd())
 				}
 				// The first stream is closed before there is another.
 				first, err := r.dev.NewStream()
@@ -64,7 +64,7 @@ func TestCallsOnSeveralStreams(t *testing.T) {
 							return err
 						}
 					}
-					if err := call(i, []gpu.Stream{r.stream, second}[i%2]); err != nil {
+					if err := call(i, []device.Stream{r.stream, second}[i%2]); err != nil {
 						return err
 					}
 				}

@@ -9,7 +9,7 @@ package image
 import (
 	"embed"
 
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 //go:embed manifest.json *.gz

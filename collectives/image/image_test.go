@@ -13,8 +13,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/image"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	deviceimage "github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	deviceimage "github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 const most = 8 << 20 // bytes of all files: they are in version control and in programs
@@ -78,9 +78,9 @@ func TestEveryArchitectureAndType(t *testing.T) {
 	}
 	for _, info := range open(t).Infos() {
 		got = append(got, info.ID)
-		layout := device.Layout(string(arguments))
+		layout := kernel.Layout(string(arguments))
 		if info.Family == "exchange" {
-			layout = device.Layout(string(arguments), string(more))
+			layout = kernel.Layout(string(arguments), string(more))
 		}
 		if info.Layout != layout {
 			t.Errorf("%s: for arguments of layout %q, expected %q: build the images anew", info.ID, info.Layout, layout)
@@ -92,8 +92,8 @@ func TestEveryArchitectureAndType(t *testing.T) {
 		if family+"-"+info.Arch != info.ID {
 			t.Errorf("%s: family %q, type %q, arch %q", info.ID, info.Family, info.Type, info.Arch)
 		}
-		if info.ABI != device.ABI {
-			t.Errorf("%s: ABI %d, expected %d", info.ID, info.ABI, device.ABI)
+		if info.ABI != kernel.ABI {
+			t.Errorf("%s: ABI %d, expected %d", info.ID, info.ABI, kernel.ABI)
 		}
 	}
 	slices.Sort(got)
@@ -134,8 +134,8 @@ func TestSymbols(t *testing.T) {
 			t.Errorf("%s: %v", info.ID, err)
 			continue
 		}
-		if abi != device.ABI {
-			t.Errorf("%s: built for ABI %d, expected %d", info.ID, abi, device.ABI)
+		if abi != kernel.ABI {
+			t.Errorf("%s: built for ABI %d, expected %d", info.ID, abi, kernel.ABI)
 		}
 		if !slices.Equal(entries, want) {
 			t.Errorf("%s: the image has %q, expected %q", info.ID, entries, want)
@@ -172,7 +172,7 @@ var few = []string{
 // long are those that are for NVIDIA alone, beside messages in pieces.
 var long = []string{"mscclpp_reduce_fetch", "mscclpp_reduce_shares", "mscclpp_reduce_twoshot_ll128"}
 
-var kernel = regexp.MustCompile(`(?m)^MSCCLPP_KERNEL\((\w+),`)
+var kernelMacro = regexp.MustCompile(`(?m)^MSCCLPP_KERNEL\((\w+),`)
 
 // kernels lists what a part of a family defines.
 func kernels(t *testing.T, header, part string) []string {
@@ -187,7 +187,7 @@ func kernels(t *testing.T, header, part string) []string {
 	}
 	text, _, _ = bytes.Cut(text, []byte("\n\n"))
 	var out []string
-	for _, m := range kernel.FindAllSubmatch(text, -1) {
+	for _, m := range kernelMacro.FindAllSubmatch(text, -1) {
 		out = append(out, string(m[1]))
 	}
 	if len(out) == 0 {
@@ -212,7 +212,7 @@ func TestPartsAreAll(t *testing.T) {
 		for _, name := range names {
 			sum += len(kernels(t, header, strings.ToUpper(name)))
 		}
-		if all := len(kernel.FindAll(text, -1)); all != sum {
+		if all := len(kernelMacro.FindAll(text, -1)); all != sum {
 			t.Errorf("%s: %d kernels, %d of them in parts", header, all, sum)
 		}
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 const count = 1000
 
 // args is the twin of NeighborArgs in kernel/neighbor.h.
 type args struct {
-	Next, Previous device.MemoryChannelHandle
+	Next, Previous kernel.MemoryChannelHandle
 	Count          uint64
 	Inbox, Result  uint64
 }
@@ -83,7 +83,7 @@ func addNeighbor(ctx context.Context, c *comm.Communicator, images *image.Set) (
 	if err != nil {
 		return nil, err
 	}
-	values := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(gpu.Bytes(memory)))), 3*count)
+	values := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(device.Bytes(memory)))), 3*count)
 	for i := range count {
 		values[i] = float32(1000*c.Rank() + i)
 	}
@@ -92,7 +92,7 @@ func addNeighbor(ctx context.Context, c *comm.Communicator, images *image.Set) (
 		Previous: channels[(c.Rank()+c.Size()-1)%c.Size()],
 		Count:    count, Inbox: bytes, Result: 2 * bytes,
 	}
-	if err := kernel.Launch(gpu.Launch{Grid: 1, Block: 256}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
+	if err := kernel.Launch(device.Launch{Grid: 1, Block: 256}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
 		return nil, err
 	}
 	// A kernel that has left a wait says so here, and who is to blame.

@@ -11,10 +11,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device/check"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
-	"github.com/mscclpp-go/mscclpp/framework/device/image/imagetest"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image/imagetest"
 	"github.com/mscclpp-go/mscclpp/transports"
 )
 

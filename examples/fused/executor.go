@@ -7,14 +7,14 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 )
 
 // executor is the device, for what its kind decides: how the host reaches its memory,
 // and how time is measured.
 type executor interface {
-	stream() gpu.Stream
+	stream() device.Stream
 	write(m *comm.Memory, at int, b []byte) error
 	read(b []byte, m *comm.Memory, at int) error
 	finish() error
@@ -29,7 +29,7 @@ type watch interface {
 	close()
 }
 
-func newExecutor(dev gpu.Device) (executor, error) {
+func newExecutor(dev device.Device) (executor, error) {
 	if d, ok := dev.(*cuda.Device); ok {
 		s, err := d.NewStream()
 		if err != nil {
@@ -45,10 +45,10 @@ func newExecutor(dev gpu.Device) (executor, error) {
 
 type onGPU struct {
 	dev   *cuda.Device
-	queue gpu.Stream
+	queue device.Stream
 }
 
-func (g *onGPU) stream() gpu.Stream { return g.queue }
+func (g *onGPU) stream() device.Stream { return g.queue }
 func (g *onGPU) write(m *comm.Memory, at int, b []byte) error {
 	return g.dev.WriteAt(b, m.Addr()+uintptr(at))
 }
@@ -73,7 +73,7 @@ func (g *onGPU) watch(marks int) (watch, error) {
 }
 
 type events struct {
-	queue  gpu.Stream
+	queue  device.Stream
 	events []*cuda.Event
 	used   int
 }
@@ -96,13 +96,13 @@ func (w *events) close() {
 // onHost is the CPU, where a launch is a call.
 type onHost struct{}
 
-func (onHost) stream() gpu.Stream { return 0 }
+func (onHost) stream() device.Stream { return 0 }
 func (onHost) write(m *comm.Memory, at int, b []byte) error {
-	copy(gpu.Bytes(m)[at:], b)
+	copy(device.Bytes(m)[at:], b)
 	return nil
 }
 func (onHost) read(b []byte, m *comm.Memory, at int) error {
-	copy(b, gpu.Bytes(m)[at:])
+	copy(b, device.Bytes(m)[at:])
 	return nil
 }
 func (onHost) finish() error { return nil }

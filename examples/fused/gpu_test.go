@@ -10,9 +10,9 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo/nvml"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 )
@@ -33,7 +33,7 @@ func TestOnGPUs(t *testing.T) {
 		if s.ranks > n {
 			continue // kernels that wait for each other need a GPU each
 		}
-		for r, err := range together(t, s.ranks, carrier, func(rank int) (gpu.Device, error) { return cuda.Open(rank) },
+		for r, err := range together(t, s.ranks, carrier, func(rank int) (device.Device, error) { return cuda.Open(rank) },
 			func(ctx context.Context, x *collectives.Comm) error {
 				got, err := compare(ctx, x, code, s, 2)
 				if err == nil && (got.count != 2 || got.fused <= 0 || got.apart < got.multiply) {

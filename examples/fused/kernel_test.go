@@ -14,8 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device/check"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 // The kernels with many threads, in all modes of the emulator.

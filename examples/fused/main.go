@@ -20,7 +20,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 // built is the kernel as PTX, which the driver of any NVIDIA GPU from sm_80 on compiles.

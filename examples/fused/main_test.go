@@ -18,10 +18,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device/image/imagetest"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image/imagetest"
 	"github.com/mscclpp-go/mscclpp/transports"
 )
 
@@ -39,12 +39,12 @@ func job(t *testing.T, ranks int, f func(ctx context.Context, x *collectives.Com
 		t.Fatal(err)
 	}
 	carrier := func() (framework.Transport, error) { return transports.Embed("shm", map[string]any{"images": theirs}) }
-	return together(t, ranks, carrier, func(int) (gpu.Device, error) { return host.Open() },
+	return together(t, ranks, carrier, func(int) (device.Device, error) { return host.Open() },
 		func(ctx context.Context, x *collectives.Comm) error { return f(ctx, x, code) })
 }
 
 // together runs f as ranks over one transport, and returns how each has ended.
-func together(t *testing.T, ranks int, carrier func() (framework.Transport, error), open func(rank int) (gpu.Device, error),
+func together(t *testing.T, ranks int, carrier func() (framework.Transport, error), open func(rank int) (device.Device, error),
 	f func(ctx context.Context, x *collectives.Comm) error) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -67,7 +67,7 @@ func together(t *testing.T, ranks int, carrier func() (framework.Transport, erro
 }
 
 // member is one rank: transport, communicator, collectives.
-func member(ctx context.Context, boot *bootstrap.Local, dev gpu.Device, carrier func() (framework.Transport, error),
+func member(ctx context.Context, boot *bootstrap.Local, dev device.Device, carrier func() (framework.Transport, error),
 	f func(context.Context, *collectives.Comm) error) error {
 	inner, err := carrier()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // The kernel works on whole tiles, and on whole steps through k: see kernel/tensor.h.
@@ -22,7 +22,7 @@ type args struct {
 	A, B, C, Done     uintptr
 	First             uint64
 	Rows, N, K, Peers uint32
-	Tiles, Ready      [maxPeers]device.MemoryChannelHandle
+	Tiles, Ready      [maxPeers]kernel.MemoryChannelHandle
 }
 
 // shape is the size of a multiplication: C, m x n, is A, m x k, times B, which is

@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // work is what one rank has: kernels, matrices, and the channels to its peers.
@@ -21,8 +21,8 @@ type work struct {
 	shape       shape
 	device      executor
 
-	module     gpu.Module
-	gemm, wait gpu.Kernel
+	module     device.Module
+	gemm, wait device.Kernel
 	a, b       *comm.Memory
 	c          [2]*comm.Memory // of the fused kernel, and of the other way
 	done       *comm.Memory
@@ -95,8 +95,8 @@ func (w *work) connect(ctx context.Context) error {
 	return nil
 }
 
-func (w *work) launch(k gpu.Kernel, grid int, a *args) error {
-	l := gpu.Launch{Grid: uint32(grid), Block: threads, Stream: w.device.stream()}
+func (w *work) launch(k device.Kernel, grid int, a *args) error {
+	l := device.Launch{Grid: uint32(grid), Block: threads, Stream: w.device.stream()}
 	return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
@@ -119,7 +119,7 @@ func (w *work) gather() error {
 	own := all + uintptr(w.rank*count*2)
 	// Read as pointers: the memory is not Go's, and does not move.
 	return w.collectives.AllGather(*(*unsafe.Pointer)(unsafe.Pointer(&own)), *(*unsafe.Pointer)(unsafe.Pointer(&all)), count,
-		device.Float16, &collectives.CallOptions{Stream: w.device.stream()})
+		kernel.Float16, &collectives.CallOptions{Stream: w.device.stream()})
 }
 
 // finish waits for all that was enqueued. Kernels end when a rank dies; the

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 const size = 4096
@@ -72,7 +72,7 @@ func exchange(ctx context.Context, rank int, channel *comm.PortChannel, out, in 
 			return err
 		}
 	}
-	gpu.Bytes(out)[size-1] = round
+	device.Bytes(out)[size-1] = round
 	if err := channel.PutWithSignal(0, 0, size); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func receive(ctx context.Context, channel *comm.PortChannel, in *comm.Memory, ro
 	if err := channel.Wait(ctx); err != nil {
 		return err
 	}
-	if got := gpu.Bytes(in)[size-1]; got != round {
+	if got := device.Bytes(in)[size-1]; got != round {
 		return fmt.Errorf("round %d: received %d", round, got)
 	}
 	return nil

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // What a trigger can cite.
 const (
 	memories   = 512
-	semaphores = device.RingFlushWords
+	semaphores = kernel.RingFlushWords
 )
 
 // proxy drains one ring. Slots are written once, by Bind, and read by the loop.
@@ -216,29 +216,29 @@ func (p *proxy) drain() error {
 }
 
 // perform turns one trigger into frames: data, then signal, then flush.
-func (p *proxy) perform(t device.Trigger, pos uint64) error {
+func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
 	kind, slot := t.Snd>>50&7, uint32(t.Snd>>53&0x3ff)
 	if slot >= semaphores || p.semaphores[slot].Load() == nil {
 		return fmt.Errorf("trigger %#x %#x cites semaphore %d, which is not bound: %w", t.Fst, t.Snd, slot, framework.ErrInvalid)
 	}
-	if kind&device.TriggerData != 0 {
+	if kind&kernel.TriggerData != 0 {
 		if err := p.put(t); err != nil {
 			return err
 		}
 	}
 	s := p.semaphores[slot].Load()
-	if kind&device.TriggerSignal != 0 {
+	if kind&kernel.TriggerSignal != 0 {
 		if err := s.stream.send(frame{Kind: frameSignal, Region: s.key.ID, Offset: s.offset}, nil); err != nil {
 			return err
 		}
 	}
-	if kind&device.TriggerFlush != 0 {
+	if kind&kernel.TriggerFlush != 0 {
 		return s.stream.ask(func() { p.ring.Complete(slot, pos) })
 	}
 	return nil
 }
 
-func (p *proxy) put(t device.Trigger) error {
+func (p *proxy) put(t kernel.Trigger) error {
 	bytes, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
 	src, dst := p.memories[t.Snd>>32&0x1ff].Load(), p.memories[t.Snd>>41&0x1ff].Load()
 	if src == nil || dst == nil || src.local == nil || dst.stream == nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // ReachPorts finds out whether the kernels of all ranks can use port channels to each
@@ -76,7 +76,7 @@ func (c *Communicator) carried(ctx context.Context, l *link, m *Memory) error {
 	}
 	// Where counts are forwarded, what adapters wrote has to be made visible.
 	signal := l.transport.Description.Signal
-	if f, ok := c.dev.(gpu.Flusher); ok && (signal == framework.SignalImmediate || signal == framework.SignalProxy) {
+	if f, ok := c.dev.(device.Flusher); ok && (signal == framework.SignalImmediate || signal == framework.SignalProxy) {
 		return f.FlushWrites()
 	}
 	return nil

@@ -6,22 +6,22 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // MemoryChannels returns one channel to every rank over memory that was exchanged, each
 // with semaphores of its own; the element of the rank itself is zero. Collective. Dst
 // of a handle is the peer's part; Src and Packets are the rank's own. The channels live
 // as long as the exchanged memory is open.
-func (c *Communicator) MemoryChannels(ctx context.Context, s *Symmetric) ([]device.MemoryChannelHandle, error) {
-	handles := make([]device.MemoryChannelHandle, c.Size())
+func (c *Communicator) MemoryChannels(ctx context.Context, s *Symmetric) ([]kernel.MemoryChannelHandle, error) {
+	handles := make([]kernel.MemoryChannelHandle, c.Size())
 	err := c.setUp(ctx, opMemoryChannels, func(ctx context.Context) error {
 		pairs, err := c.pairUp(ctx, opMemoryChannels, c.others(), c.symmetric(s))
 		if err != nil {
 			return err
 		}
 		for _, p := range pairs {
-			handles[p.peer] = device.MemoryChannelHandle{
+			handles[p.peer] = kernel.MemoryChannelHandle{
 				Semaphore: c.semaphoreHandle(p, c.outbound(p)),
 				Dst:       s.Peer(p.peer),
 				Src:       s.own.Addr(),
@@ -66,7 +66,7 @@ func (c *Communicator) others() []int {
 // MemoryChannel is a channel to one peer through mapped memory.
 type MemoryChannel struct {
 	lifetime
-	handle device.MemoryChannelHandle
+	handle kernel.MemoryChannelHandle
 	pair   pair
 	remote remote
 }
@@ -108,7 +108,7 @@ func (ch *MemoryChannel) join(ctx context.Context, c *Communicator, m *Memory) e
 	if ch.remote, err = c.recvKey(ctx, l, ch.pair.peer, m); err != nil {
 		return err
 	}
-	ch.handle = device.MemoryChannelHandle{
+	ch.handle = kernel.MemoryChannelHandle{
 		Semaphore: c.semaphoreHandle(ch.pair, c.outbound(ch.pair)),
 		Dst:       ch.remote.addr, Src: m.Addr(), Packets: m.Addr(),
 	}
@@ -149,7 +149,7 @@ func (c *Communicator) checkPeer(op string, peer int) error {
 func (ch *MemoryChannel) Kind() framework.Kind { return framework.KindMemory }
 
 // Handle returns what a kernel takes.
-func (ch *MemoryChannel) Handle() device.MemoryChannelHandle { return ch.handle }
+func (ch *MemoryChannel) Handle() kernel.MemoryChannelHandle { return ch.handle }
 
 // AppendBinary implements framework.Channel.
 func (ch *MemoryChannel) AppendBinary(b []byte) ([]byte, error) {

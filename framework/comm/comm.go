@@ -16,7 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
@@ -27,7 +27,7 @@ type Communicator struct {
 	opts Options
 	boot framework.Bootstrap
 	log  *slog.Logger
-	dev  gpu.Device
+	dev  device.Device
 
 	setup    sync.Mutex // one set-up call at a time
 	talk     sync.Mutex // one Barrier or AllGather at a time
@@ -155,7 +155,7 @@ func (c *Communicator) greet(ctx context.Context) (local int, err error) {
 
 // hello is what this rank says.
 func (c *Communicator) hello() hello {
-	h := hello{ABI: device.ABI, Host: c.opts.Facts.Host, Name: c.opts.Name}
+	h := hello{ABI: kernel.ABI, Host: c.opts.Facts.Host, Name: c.opts.Name}
 	h.Node, _ = os.Hostname() // "": it has no name
 	for _, t := range c.opts.Transports {
 		h.Transports = append(h.Transports, t.Name)
@@ -186,8 +186,8 @@ func greeted(rank int, b []byte, name string) (h hello, err error) {
 	switch err := json.Unmarshal(b, &h); {
 	case err != nil:
 		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: not a greeting: %v", framework.ErrPeer, err)}
-	case h.ABI != device.ABI:
-		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: device ABI %d, expected %d", framework.ErrPeer, h.ABI, device.ABI)}
+	case h.ABI != kernel.ABI:
+		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: device ABI %d, expected %d", framework.ErrPeer, h.ABI, kernel.ABI)}
 	case h.Name != name:
 		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: joins communicator %q, expected %q", framework.ErrPeer, h.Name, name)}
 	}
@@ -231,7 +231,7 @@ func (c *Communicator) HostOf(rank int) string { return c.nodes[rank] }
 func (c *Communicator) Name() string { return c.opts.Name }
 
 // Device returns the device on which the rank's kernels run.
-func (c *Communicator) Device() gpu.Device { return c.dev }
+func (c *Communicator) Device() device.Device { return c.dev }
 
 // Log returns the communicator's logger, for packages that build on it.
 func (c *Communicator) Log() *slog.Logger { return c.log }
@@ -241,7 +241,7 @@ func (c *Communicator) Log() *slog.Logger { return c.log }
 func (c *Communicator) Control() uintptr { return c.control.deviceAddr }
 
 // ControlWords returns the structure behind Control as the host sees it.
-func (c *Communicator) ControlWords() *device.WaitControl { return c.control.words }
+func (c *Communicator) ControlWords() *kernel.WaitControl { return c.control.words }
 
 // Barrier waits until all ranks have called it. It is meant for set-up, not for the
 // data path. A rank that stops waiting because ctx ends aborts the communicator.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 func words(addr uintptr) *[8]uint64 { return *(**[8]uint64)(unsafe.Pointer(&addr)) }
@@ -134,7 +134,7 @@ func TestPortChannelHostDriven(t *testing.T) {
 			return err
 		}
 		defer ch.Close()
-		data := gpu.Bytes(m.Memory)
+		data := device.Bytes(m.Memory)
 		for lap := range 1200 { // several laps of the ring
 			if c.Rank() == 0 {
 				copy(data, fmt.Sprintf("lap %06d", lap))

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // control is the memory that a communicator itself needs on one rank:
@@ -22,16 +22,16 @@ import (
 // Each counter has a cache line of its own, so that a signal to one channel does
 // not disturb the waiter of another.
 type control struct {
-	dev        gpu.Device
-	hostDev    gpu.Device // nil when dev is the host
-	hostMem    gpu.Memory
-	hostMap    gpu.Memory // hostMem as the device sees it; nil when dev is the host
-	words      *device.WaitControl
+	dev        device.Device
+	hostDev    device.Device // nil when dev is the host
+	hostMem    device.Memory
+	hostMap    device.Memory // hostMem as the device sees it; nil when dev is the host
+	words      *kernel.WaitControl
 	deviceAddr uintptr
 	engine     queue // of a device that has one
 
 	inbound  *Memory
-	expected gpu.Memory
+	expected device.Memory
 
 	tokens    atomic.Pointer[tokens] // nil until a link is driven by copy engine, or has an inbox without a view
 	signaling signaling
@@ -46,7 +46,7 @@ const (
 	controlSpace    = 1 << 16 // on a device: with the words that its streams write
 )
 
-func newControl(dev gpu.Device) (*control, error) {
+func newControl(dev device.Device) (*control, error) {
 	k := &control{dev: dev}
 	ok := false
 	defer func() {
@@ -65,7 +65,7 @@ func newControl(dev gpu.Device) (*control, error) {
 	if k.hostMem, err = hostDev.Alloc(bytes); err != nil {
 		return nil, fmt.Errorf("wait control: %w", err)
 	}
-	k.words = (*device.WaitControl)(pointer(k.hostMem.Addr()))
+	k.words = (*kernel.WaitControl)(pointer(k.hostMem.Addr()))
 	k.deviceAddr = k.hostMem.Addr()
 	if k.hostDev != nil {
 		if err := k.mapHost(); err != nil {
@@ -88,7 +88,7 @@ func newControl(dev gpu.Device) (*control, error) {
 	return k, nil
 }
 
-func (k *control) openHost() (gpu.Device, error) {
+func (k *control) openHost() (device.Device, error) {
 	if k.dev.Info().Device == framework.Host {
 		return k.dev, nil
 	}
@@ -114,7 +114,7 @@ func (k *control) mapHost() error {
 }
 
 // show makes memory of the host addressable on a device. It closes the shares.
-func show(dev gpu.Device, shares []framework.Share, bytes uint64) (gpu.Memory, error) {
+func show(dev device.Device, shares []framework.Share, bytes uint64) (device.Memory, error) {
 	m := framework.Mapping{Role: framework.RolePeer, Peer: framework.NoPeer, Shares: shares, Bytes: bytes}
 	defer framework.Attachment{Mappings: []framework.Mapping{m}}.Close()
 	return dev.Map(m)
@@ -171,7 +171,7 @@ func (k *control) close(ctx context.Context) error {
 	if k.inbound != nil {
 		keep(k.inbound.shut(ctx)) // with its registrations
 	}
-	for _, m := range []gpu.Memory{k.hostMap, k.expected, k.hostMem} {
+	for _, m := range []device.Memory{k.hostMap, k.expected, k.hostMem} {
 		if m != nil {
 			keep(m.Close())
 		}

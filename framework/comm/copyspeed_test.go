@@ -11,7 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 

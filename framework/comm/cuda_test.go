@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 )
 
 // Kernels put, signal, wait and flush; then the host does, over the same channels.
@@ -59,7 +59,7 @@ func TestManyPutsOnCUDA(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		handles := []device.PortChannelHandle{ports[1-p.Rank()].Handle()}
+		handles := []kernel.PortChannelHandle{ports[1-p.Rank()].Handle()}
 		for len(handles) < channels {
 			ch, err := p.PortChannel(ctx, 1-p.Rank(), out, in)
 			if err != nil {

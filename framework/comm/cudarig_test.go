@@ -15,11 +15,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
 
@@ -28,12 +28,12 @@ import (
 type player struct {
 	*comm.Communicator
 	dev    *cuda.Device
-	module gpu.Module
-	kernel gpu.Kernel
-	stream gpu.Stream
+	module device.Module
+	kernel device.Kernel
+	stream device.Stream
 	page   []byte  // memory of the host…
 	seen   uintptr // …as the device sees it
-	props  gpu.Memory
+	props  device.Memory
 	used   uintptr
 	args   actor.Args
 }
@@ -56,7 +56,7 @@ var gpus = sync.OnceValues(func() (count int, err error) {
 		return 0, err
 	}
 	err = emulated.Prepare(ctx, imageFolder, emulated.Source{
-		Spec: "../device/actor/kernels/kernels.json", Images: "../device/actor/image", Types: []string{"f32"},
+		Spec: "../kernel/actor/kernels/kernels.json", Images: "../kernel/actor/image", Types: []string{"f32"},
 	})
 	if err != nil {
 		return 0, err
@@ -166,7 +166,7 @@ func (p *player) newPage(bytes uint64) (here []byte, there uintptr, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	return gpu.Bytes(m), seen.Addr(), nil
+	return device.Bytes(m), seen.Addr(), nil
 }
 
 func (p *player) close() error {
@@ -240,7 +240,7 @@ func place[T any](ctx context.Context, p *player, values ...T) (uintptr, error) 
 }
 
 // play launches the actor on the steps. What it returns waits for it.
-func (p *player) play(ctx context.Context, port device.PortChannelHandle, steps ...actor.Step) (wait func() error, err error) {
+func (p *player) play(ctx context.Context, port kernel.PortChannelHandle, steps ...actor.Step) (wait func() error, err error) {
 	r, err := p.rehearse(ctx, port, nil, steps...)
 	if err == nil {
 		err = p.launch()
@@ -263,7 +263,7 @@ type rehearsed struct {
 }
 
 // rehearse puts the actor's arguments where it finds them.
-func (p *player) rehearse(ctx context.Context, port device.PortChannelHandle, rings []device.FifoHandle, steps ...actor.Step) (rehearsed, error) {
+func (p *player) rehearse(ctx context.Context, port kernel.PortChannelHandle, rings []kernel.FifoHandle, steps ...actor.Step) (rehearsed, error) {
 	r := rehearsed{steps: len(steps)}
 	p.used = 0
 	p.args = actor.Args{Control: p.Control(), Count: uint32(len(steps)), Kernel: 9}
@@ -286,7 +286,7 @@ func (p *player) rehearse(ctx context.Context, port device.PortChannelHandle, ri
 
 // launch enqueues the actor on what was rehearsed last.
 func (p *player) launch() error {
-	return p.kernel.Launch(gpu.Launch{Grid: 1, Block: 32, Stream: p.stream}, unsafe.Pointer(&p.args), unsafe.Sizeof(p.args))
+	return p.kernel.Launch(device.Launch{Grid: 1, Block: 32, Stream: p.stream}, unsafe.Pointer(&p.args), unsafe.Sizeof(p.args))
 }
 
 // check tells whether the kernel, which has ended, did everything.
@@ -306,7 +306,7 @@ func putAt[T any](ctx context.Context, p *player, to *uintptr, values ...T) (err
 	return err
 }
 
-func (p *player) plays(ctx context.Context, port device.PortChannelHandle, steps ...actor.Step) error {
+func (p *player) plays(ctx context.Context, port kernel.PortChannelHandle, steps ...actor.Step) error {
 	wait, err := p.play(ctx, port, steps...)
 	if err != nil {
 		return err

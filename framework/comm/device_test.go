@@ -13,18 +13,18 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+	"github.com/mscclpp-go/mscclpp/framework/device/devicetest"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
 
 // deviceJob runs f as n ranks, each with a device that is not the host: the host
 // faults on its addresses. It checks that nothing is left on the devices.
-func deviceJob(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error) {
+func deviceJob(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error) {
 	t.Helper()
 	g := newRig(n)
 	g.each(t, func(ctx context.Context, boot *bootstrap.Local) error {
-		dev, err := gputest.Open(boot.Rank())
+		dev, err := devicetest.Open(boot.Rank())
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func portsOf(ctx context.Context, c *comm.Communicator) (out, in *comm.Memory, p
 }
 
 // kernelPush is what Fifo.push does, by a kernel of the device.
-func kernelPush(dev interface{ Word(addr uintptr) *uint64 }, h device.FifoHandle, t device.Trigger) (pos uint64) {
+func kernelPush(dev interface{ Word(addr uintptr) *uint64 }, h kernel.FifoHandle, t kernel.Trigger) (pos uint64) {
 	pos = atomic.AddUint64(dev.Word(h.Head), 1) - 1
 	for pos >= uint64(h.Mask)+1+atomic.LoadUint64(dev.Word(h.Tail)) {
 		time.Sleep(time.Microsecond)
@@ -77,15 +77,15 @@ func kernelPush(dev interface{ Word(addr uintptr) *uint64 }, h device.FifoHandle
 	return pos
 }
 
-func kernelTrigger(h device.PortChannelHandle, kind, dst, src, n uint64) device.Trigger {
-	return device.Trigger{
+func kernelTrigger(h kernel.PortChannelHandle, kind, dst, src, n uint64) kernel.Trigger {
+	return kernel.Trigger{
 		Fst: n | src<<32,
 		Snd: dst | uint64(h.SrcMemory)<<32 | uint64(h.DstMemory)<<41 | kind<<50 | uint64(h.SemaphoreSlot)<<53,
 	}
 }
 
 // kernelWait is what Semaphore.wait does. It looks at the abort word as kernels do.
-func kernelWait(dev *gputest.Device, h device.SemaphoreHandle) bool {
+func kernelWait(dev *devicetest.Device, h kernel.SemaphoreHandle) bool {
 	want := atomic.AddUint64(dev.Word(h.Expected), 1)
 	for atomic.LoadUint64(dev.Word(h.Inbound)) < want {
 		if uint32(atomic.LoadUint64(dev.Word(h.Control))) != 0 {
@@ -99,7 +99,7 @@ func kernelWait(dev *gputest.Device, h device.SemaphoreHandle) bool {
 // Four ranks put to each other, by kernels: each in its own part of all others.
 func TestKernelsOfADeviceDrivePorts(t *testing.T) {
 	const part, rounds = 1 << 12, 40 // more triggers than one lap of a ring
-	deviceJob(t, 4, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 4, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		out, in, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
@@ -116,10 +116,10 @@ func TestKernelsOfADeviceDrivePorts(t *testing.T) {
 				}
 				for piece := range uint64(4) {
 					at := piece * part / 4
-					kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerData, part*uint64(c.Rank())+at, at, part/4))
+					kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerData, part*uint64(c.Rank())+at, at, part/4))
 				}
-				kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal, 0, 0, 0))
-				pos := kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerFlush, 0, 0, 0))
+				kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerSignal, 0, 0, 0))
+				pos := kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerFlush, 0, 0, 0))
 				for atomic.LoadUint64(dev.Word(h.FlushDone)) <= pos {
 					if err := c.Err(); err != nil {
 						return err
@@ -149,7 +149,7 @@ func TestKernelsOfADeviceDrivePorts(t *testing.T) {
 // The host drives the same channels, through a ring of its own, and in turns with
 // kernels: counts of signals go on where the other left them.
 func TestHostAndKernelsTakeTurns(t *testing.T) {
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		out, in, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func TestHostAndKernelsTakeTurns(t *testing.T) {
 			if want := byte(round*7 + 1 - c.Rank()); dst[0] != want || dst[1<<16-1] != want-1 {
 				return fmt.Errorf("round %d: bytes %d and %d, expected %d at first", round, dst[0], dst[1<<16-1], want)
 			}
-			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal, 0, 0, 0))
+			kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerSignal, 0, 0, 0))
 			if !kernelWait(dev, h.Semaphore) {
 				return c.Err()
 			}
@@ -184,7 +184,7 @@ func TestHostAndKernelsTakeTurns(t *testing.T) {
 			return err
 		}
 		for range 100 { // a flush of the host covers what kernels pushed before
-			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal, 0, 0, 0))
+			kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerSignal, 0, 0, 0))
 		}
 		if err := errors.Join(ch.Flush(ctx), c.Barrier(ctx)); err != nil {
 			return err
@@ -210,7 +210,7 @@ func TestHostAndKernelsTakeTurns(t *testing.T) {
 
 // What a kernel pushed is performed before a channel is closed.
 func TestClosePerformsWhatKernelsPushed(t *testing.T) {
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		_, in, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
@@ -219,7 +219,7 @@ func TestClosePerformsWhatKernelsPushed(t *testing.T) {
 		h := ch.Handle()
 		release := dev.Hold()
 		for range 300 {
-			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal|device.TriggerData, 0, 0, 64))
+			kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerSignal|kernel.TriggerData, 0, 0, 64))
 		}
 		closed := make(chan error, 1)
 		go func() { closed <- ch.Close() }()
@@ -245,13 +245,13 @@ func TestClosePerformsWhatKernelsPushed(t *testing.T) {
 // Semaphores of a device come back as well, and begin at 0, which the far end's
 // copy engine counts on.
 func TestSemaphoresOfADeviceAreUsedAgain(t *testing.T) {
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		m, err := c.Alloc(4096)
 		if err != nil {
 			return err
 		}
 		for lap := range 30 {
-			var s device.SemaphoreHandle
+			var s kernel.SemaphoreHandle
 			var closer interface{ Close() error }
 			if lap%2 == 0 {
 				ch, err := c.MemoryChannel(ctx, 1-c.Rank(), m)
@@ -302,7 +302,7 @@ func TestSemaphoresOfADeviceAreUsedAgain(t *testing.T) {
 
 // A counter that the device does not reset is not lent again.
 func TestSemaphoreThatCannotBeReset(t *testing.T) {
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		m, err := c.Alloc(4096)
 		if err != nil {
 			return err
@@ -331,7 +331,7 @@ func TestSemaphoreThatCannotBeReset(t *testing.T) {
 }
 
 func TestDumpReadsCountersOfADevice(t *testing.T) {
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		_, _, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
@@ -347,7 +347,7 @@ func TestDumpReadsCountersOfADevice(t *testing.T) {
 			return err
 		}
 		release := dev.Hold()
-		kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerFlush, 0, 0, 0))
+		kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerFlush, 0, 0, 0))
 		var silent bytes.Buffer
 		start := time.Now()
 		if err := c.Dump(&silent); err != nil || !strings.Contains(silent.String(), "does not tell") || time.Since(start) > 5*time.Second {

@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+	"github.com/mscclpp-go/mscclpp/framework/device/devicetest"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
 
@@ -23,7 +23,7 @@ func TestCopyEngineThatFails(t *testing.T) {
 	var broken sync.WaitGroup
 	broken.Add(1)
 	meet := meeting(2)
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		_, _, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
@@ -37,7 +37,7 @@ func TestCopyEngineThatFails(t *testing.T) {
 			class = framework.ErrUnavailable
 			dev.Fail(errors.New("an uncorrectable error"))
 			h := ch.Handle() // a signal alone would not need the device
-			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerData|device.TriggerSignal, 0, 0, 8))
+			kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerData|kernel.TriggerSignal, 0, 0, 8))
 		}
 		if kernelWait(dev, ch.Handle().Semaphore) {
 			return errors.New("a signal that nobody sent")
@@ -56,7 +56,7 @@ func TestCopyEngineThatFails(t *testing.T) {
 // Kernels that push see, in memory of their device, that the proxy has died.
 func TestKernelsSeeADeadCopier(t *testing.T) {
 	meet := meeting(2)
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		_, _, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func TestKernelsSeeADeadCopier(t *testing.T) {
 // keep a failed communicator from being closed.
 func TestCloseAfterAbortIsBounded(t *testing.T) {
 	meet := meeting(2)
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		_, _, ports, err := portsOf(ctx, c)
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func TestCloseAfterAbortIsBounded(t *testing.T) {
 		release := dev.Hold()
 		for range 1700 { // a window, a backlog and a ring
 			if c.Rank() == 0 {
-				kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerData, 0, 0, 8))
+				kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerData, 0, 0, 8))
 			}
 			if c.Err() != nil {
 				break
@@ -121,7 +121,7 @@ func TestCloseAfterAbortIsBounded(t *testing.T) {
 // go with the last of their channels, from the device too.
 func TestRingsOfADeviceComeAndGo(t *testing.T) {
 	const channels = 260 // of two memories each; a ring has 512 numbers
-	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		m, err := c.Alloc(4096)
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ func TestRingsOfADeviceComeAndGo(t *testing.T) {
 		}
 		for _, ch := range []*comm.PortChannel{all[0], all[channels-1]} { // of different rings
 			h := ch.Handle()
-			kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerData|device.TriggerSignal, 8, 0, 8))
+			kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerData|kernel.TriggerSignal, 8, 0, 8))
 			if !kernelWait(dev, h.Semaphore) {
 				return c.Err()
 			}
@@ -166,7 +166,7 @@ func TestRingsOfADeviceComeAndGo(t *testing.T) {
 }
 
 func TestSettle(t *testing.T) {
-	deviceJob(t, 1, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 1, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		s, err := dev.NewStream()
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func TestHostHasNoCopyEngine(t *testing.T) {
 		if !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "copy engine of the rank's device, and host has none") {
 			return fmt.Errorf("%v: expected ErrUnsupported that says what is missing", err)
 		}
-		if err := c.Settle(ctx, gpu.Stream(0)); err != nil { // nothing to wait for
+		if err := c.Settle(ctx, device.Stream(0)); err != nil { // nothing to wait for
 			return err
 		}
 		return c.Barrier(ctx)

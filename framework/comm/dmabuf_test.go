@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
 

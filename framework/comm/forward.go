@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
@@ -15,14 +15,14 @@ import (
 // into an inbox, because they cannot write the memory that semaphores are in.
 type forwarding struct {
 	forwarder *proxy.Forwarder // nil until a link has an inbox
-	view      gpu.HostView     // of the rank's counters; nil where tokens or the lane do
+	view      device.HostView  // of the rank's counters; nil where tokens or the lane do
 	lane      *proxy.Lane      // nil where tokens or the view do
 }
 
 // posted is the inbox of one link: the word at an offset stands for the word at that
 // offset of the rank's counters.
 type posted struct {
-	words gpu.Memory // nil: the transport raises the counters itself
+	words device.Memory // nil: the transport raises the counters itself
 	close func(ctx context.Context) error
 }
 
@@ -70,7 +70,7 @@ func (c *Communicator) startForwarder() error {
 	}
 	var flush func() error
 	if c.control.hostDev != nil {
-		if f, ok := c.dev.(gpu.Flusher); ok {
+		if f, ok := c.dev.(device.Flusher); ok {
 			if err := f.FlushWrites(); err != nil { // now, before a kernel relies on it
 				return err
 			}
@@ -107,7 +107,7 @@ func (c *Communicator) openWay() error {
 
 // openView maps the rank's counters for stores of the host.
 func (c *Communicator) openView() (err error) {
-	m, ok := c.dev.(gpu.HostMapper)
+	m, ok := c.dev.(device.HostMapper)
 	if !ok {
 		return fmt.Errorf("%w: the host does not map memory of %v", framework.ErrUnsupported, c.dev.Info().Device)
 	}
@@ -181,7 +181,7 @@ func (f *forwarding) stop(ctx context.Context, failed bool) error {
 }
 
 // mapInbox maps words that the host reads, whatever the rank's device.
-func (k *control) mapInbox(m framework.Mapping) (gpu.Memory, error) {
+func (k *control) mapInbox(m framework.Mapping) (device.Memory, error) {
 	if k.hostDev == nil {
 		return k.dev.Map(m)
 	}

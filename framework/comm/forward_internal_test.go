@@ -3,18 +3,18 @@ package comm
 import (
 	"testing"
 
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // somewhere is memory of which only the address counts.
 type somewhere struct {
-	gpu.Memory
+	device.Memory
 	addr uintptr
 }
 
 func (s somewhere) Addr() uintptr { return s.addr }
 
-type noView struct{ gpu.HostView }
+type noView struct{ device.HostView }
 
 // Kernels wait where somebody stores: at a token where the peer's copy engine does, whatever
 // the forwarder has; where that stores, on the device if it has a view of it.

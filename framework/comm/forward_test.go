@@ -12,9 +12,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/devicetest"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
@@ -145,7 +145,7 @@ func (p *postingProxy) BindSemaphore(ctx context.Context, slot uint32, b framewo
 
 // counted is a device on which a test can look at words.
 type counted interface {
-	gpu.Device
+	device.Device
 	Word(addr uintptr) *uint64
 }
 
@@ -161,7 +161,7 @@ func postingJob(t *testing.T, adjust func(m *framework.Mapping), f func(ctx cont
 			d, err := host.Open()
 			return hostWords{d}, err
 		},
-		"device": func(rank int) (counted, error) { return gputest.Open(rank) },
+		"device": func(rank int) (counted, error) { return devicetest.Open(rank) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			newRig(2).each(t, func(ctx context.Context, boot *bootstrap.Local) error {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // A rank of another version, or of another communicator, is refused by name.
@@ -118,8 +118,8 @@ func FuzzGreeting(f *testing.F) {
 			}
 			return
 		}
-		if h.ABI != device.ABI || h.Name != "world" || len(h.Host) > 3*len(said) { // a byte that is no text becomes three
-			t.Errorf("%q: %+v: expected ABI %d, and communicator world", said, h, device.ABI)
+		if h.ABI != kernel.ABI || h.Name != "world" || len(h.Host) > 3*len(said) { // a byte that is no text becomes three
+			t.Errorf("%q: %+v: expected ABI %d, and communicator world", said, h, kernel.ABI)
 		}
 	})
 }

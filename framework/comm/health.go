@@ -10,7 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // closeTimeout bounds what Close does in transports and proxies.
@@ -106,7 +106,7 @@ func (c *Communicator) Check() error {
 // Overdue is Check for callers that poll: it may run concurrently with Close.
 func (c *Communicator) Overdue() error {
 	c.health.mu.Lock()
-	var w device.WaitControl
+	var w kernel.WaitControl
 	late := c.cause == nil && !c.shut && atomic.LoadUint32(&c.control.words.Reported) == reportComplete
 	if late { // with mu: Close takes the words away
 		w = *c.control.words
@@ -119,7 +119,7 @@ func (c *Communicator) Overdue() error {
 }
 
 // overdue ends the communicator with a wait that a kernel has left.
-func (c *Communicator) overdue(w *device.WaitControl) {
+func (c *Communicator) overdue(w *kernel.WaitControl) {
 	peer := int(w.Peer)
 	if peer >= c.Size() || peer == c.Rank() {
 		peer = framework.NoPeer // a wait for several

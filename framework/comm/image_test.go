@@ -11,8 +11,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
 
@@ -33,16 +33,16 @@ func (a *archive) Describe(ctx context.Context) (framework.Description, error) {
 func (a *archive) Image(context.Context, string) ([]byte, error) { return []byte("image"), a.missing }
 
 // loader is a device that takes every image.
-type loader struct{ gpu.Device }
+type loader struct{ device.Device }
 
-type module struct{ gpu.Module }
+type module struct{ device.Module }
 
-func (loader) Info() gpu.Info {
-	return gpu.Info{Device: framework.Host, Archs: []string{"sm_90"}}
+func (loader) Info() device.Info {
+	return device.Info{Device: framework.Host, Archs: []string{"sm_90"}}
 }
-func (loader) Load([]byte) (gpu.Module, error)   { return module{}, nil }
-func (module) Kernel(string) (gpu.Kernel, error) { return nil, nil }
-func (module) Close() error                      { return nil }
+func (loader) Load([]byte) (device.Module, error)   { return module{}, nil }
+func (module) Kernel(string) (device.Kernel, error) { return nil, nil }
+func (module) Close() error                         { return nil }
 
 // An image that was built for other arguments is never loaded, whatever device it is
 // for. Who does not say what it passes is not asked.
@@ -66,7 +66,7 @@ func TestImageOfAnotherLayout(t *testing.T) {
 			}
 			defer dev.Close()
 			a := &archive{Transport: loopback.New(), missing: c.missing,
-				info: framework.ImageInfo{ID: "k-sm_90", Arch: "sm_90", Family: "k", ABI: device.ABI, Layout: c.image}}
+				info: framework.ImageInfo{ID: "k-sm_90", Arch: "sm_90", Family: "k", ABI: kernel.ABI, Layout: c.image}}
 			tr, err := comm.NewTransport(t.Context(), a, "embedded")
 			if err != nil {
 				t.Fatal(err)
@@ -78,7 +78,7 @@ func TestImageOfAnotherLayout(t *testing.T) {
 			defer x.Close()
 			k := x.Kernels()[0]
 			k.Layout = c.kernel
-			_, err = x.Load(t.Context(), k, device.Float32)
+			_, err = x.Load(t.Context(), k, kernel.Float32)
 			if c.want == "" {
 				if err != nil {
 					t.Errorf("%v: expected the image to be loaded", err)

@@ -17,8 +17,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
@@ -286,11 +286,11 @@ func (l *ledger) check() error {
 
 // smallDevice has no memory left at its n-th allocation.
 type smallDevice struct {
-	gpu.Device
+	device.Device
 	nth, made int
 }
 
-func (d *smallDevice) Alloc(bytes uint64) (gpu.Memory, error) {
+func (d *smallDevice) Alloc(bytes uint64) (device.Memory, error) {
 	if d.made++; d.made == d.nth {
 		return nil, fmt.Errorf("%w: no memory left", framework.ErrUnavailable)
 	}

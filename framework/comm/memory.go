@@ -8,13 +8,13 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Memory is local memory that can take part in channels. It is registered with a
 // transport when a link of that transport first needs it.
 type Memory struct {
-	gpu.Memory
+	device.Memory
 	lifetime
 	owned bool // Close frees the memory itself
 
@@ -46,7 +46,7 @@ func (c *Communicator) Alloc(bytes uint64) (*Memory, error) {
 
 // Register offers memory that the device allocated elsewhere. Closing the result does
 // not free the memory. It has to be closed before the memory is freed.
-func (c *Communicator) Register(inner gpu.Memory) (*Memory, error) {
+func (c *Communicator) Register(inner device.Memory) (*Memory, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (m *Memory) registration(ctx context.Context, t *Transport, dev framework.D
 // addDMABuf adds the share by which adapters reach memory of a device, for transports
 // that take it. The error says why there is none; they may take another.
 func (m *Memory) addDMABuf(t *Transport, shares *[]framework.Share) error {
-	d, ok := m.Memory.(gpu.DMABufMemory)
+	d, ok := m.Memory.(device.DMABufMemory)
 	if !ok || !slices.Contains(t.Description.Needs, framework.NeedDMABuf) ||
 		slices.ContainsFunc(*shares, func(s framework.Share) bool { return s.Kind == framework.ShareDMABuf }) {
 		return nil
@@ -192,4 +192,4 @@ func (m *Memory) withdraw(ctx context.Context) error {
 	return first
 }
 
-var _ gpu.Memory = (*Memory)(nil)
+var _ device.Memory = (*Memory)(nil)

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Options configures a communicator. The zero value of a field is its default; Device
 // and Transports have none.
 type Options struct {
-	Device     gpu.Device
+	Device     device.Device
 	Transports []*Transport // in order of preference, each name once; the same names on all ranks
 	Name       string       // of the communicator, the same on all its ranks; default "world"
 	Facts      framework.Facts

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -28,7 +28,7 @@ type PortChannel struct {
 	binding portBinding
 	remote  remote   // the peer's memory, where this rank drives its copy engine
 	kernels *portEnd // where kernels push
-	handle  device.PortChannelHandle
+	handle  kernel.PortChannelHandle
 	src     *Memory
 	stage   *stage // in front of src, where the transport cannot reach that
 	peerLen uint64
@@ -224,7 +224,7 @@ func (ch *PortChannel) bindAddresses(ctx context.Context, c *Communicator) (err 
 func (ch *PortChannel) fillHandle(c *Communicator) {
 	e := ch.kernels
 	ch.inbound = c.inbound(ch.link, ch.pair)
-	ch.handle = device.PortChannelHandle{
+	ch.handle = kernel.PortChannelHandle{
 		Semaphore:     c.semaphoreHandle(ch.pair, 0),
 		DstMemory:     e.slots.dst,
 		SrcMemory:     e.slots.src,
@@ -254,7 +254,7 @@ func (ch *PortChannel) Kind() framework.Kind { return framework.KindPort }
 // Handle returns what a kernel takes. Where puts are copied (see
 // Communicator.PortChannel), kernels may signal, wait and flush, but not put: a put
 // ends the proxy, with an error which says that its source is not bound.
-func (ch *PortChannel) Handle() device.PortChannelHandle { return ch.handle }
+func (ch *PortChannel) Handle() kernel.PortChannelHandle { return ch.handle }
 
 // AppendBinary implements framework.Channel.
 func (ch *PortChannel) AppendBinary(b []byte) ([]byte, error) {
@@ -318,7 +318,7 @@ func (ch *PortChannel) drain(ctx context.Context) error {
 			err = e.service.ring.WaitTaken(ctx) // the host cannot push there
 		} else {
 			var pos uint64
-			if pos, err = e.service.ring.PushContext(ctx, ch.trigger(e, device.TriggerFlush, 0, 0, 0)); err == nil {
+			if pos, err = e.service.ring.PushContext(ctx, ch.trigger(e, kernel.TriggerFlush, 0, 0, 0)); err == nil {
 				err = e.service.ring.WaitFlushed(ctx, e.slots.semaphore, pos)
 			}
 		}

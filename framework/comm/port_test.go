@@ -13,7 +13,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // ports is a job of two ranks with one port channel over 64 KiB each.
@@ -39,7 +39,7 @@ func portsOn(t *testing.T, g *rig, f func(ctx context.Context, c *comm.Communica
 
 func TestClosePerformsWhatWasPushed(t *testing.T) {
 	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error {
-		data := gpu.Bytes(m.Memory)
+		data := device.Bytes(m.Memory)
 		half := 1 << 15
 		for i := range half {
 			data[i] = byte(1 + c.Rank())
@@ -93,11 +93,11 @@ func TestPutsOutOfRange(t *testing.T) {
 			}
 		}
 		// The last byte can still be had, and no signal of a refused put has come before it.
-		gpu.Bytes(m.Memory)[0] = byte(7 + c.Rank())
+		device.Bytes(m.Memory)[0] = byte(7 + c.Rank())
 		if err := errors.Join(ch.PutWithSignal(kib64-1, 0, 1), ch.Wait(ctx), ch.Flush(ctx)); err != nil {
 			return err
 		}
-		if got, want := gpu.Bytes(m.Memory)[kib64-1], byte(8-c.Rank()); got != want {
+		if got, want := device.Bytes(m.Memory)[kib64-1], byte(8-c.Rank()); got != want {
 			return fmt.Errorf("the last byte is %d behind the first signal: expected %d", got, want)
 		}
 		return c.Barrier(ctx)
@@ -146,7 +146,7 @@ func TestCloseEndsThoseWhoWait(t *testing.T) {
 func TestRequestsThatFlush(t *testing.T) {
 	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error {
 		const half, each, rounds = 1 << 15, 1000, 50
-		out, in := gpu.Bytes(m.Memory)[:each], gpu.Bytes(m.Memory)[half:half+each]
+		out, in := device.Bytes(m.Memory)[:each], device.Bytes(m.Memory)[half:half+each]
 		for i := range rounds {
 			for k := range out {
 				out[k] = byte(i + c.Rank())

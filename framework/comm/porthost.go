@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -62,7 +62,7 @@ func (ch *PortChannel) request(op string, kind, dst, src, bytes uint64) (*portEn
 		return nil, ch.turnAway(op)
 	}
 	var err error
-	if kind&device.TriggerData != 0 {
+	if kind&kernel.TriggerData != 0 {
 		err = ch.inRange(dst, src, bytes)
 	}
 	e := ch.host.Load()
@@ -77,7 +77,7 @@ func (ch *PortChannel) request(op string, kind, dst, src, bytes uint64) (*portEn
 
 // staged reports whether what a request reads goes through the stage.
 func (ch *PortChannel) staged(kind uint64) bool {
-	return ch.stage != nil && kind&device.TriggerData != 0
+	return ch.stage != nil && kind&kernel.TriggerData != 0
 }
 
 func (ch *PortChannel) closedError(op string) error {
@@ -88,12 +88,12 @@ func (ch *PortChannel) closedError(op string) error {
 // Offsets and sizes are in bytes. It returns when the request is queued, and waits
 // while the queue is full; Flush tells when the source may be reused.
 func (ch *PortChannel) Put(dstOffset, srcOffset, bytes uint64) error {
-	return ch.push("put", device.TriggerData, dstOffset, srcOffset, bytes)
+	return ch.push("put", kernel.TriggerData, dstOffset, srcOffset, bytes)
 }
 
 // Signal raises the peer's semaphore after all earlier puts of this channel. A peer that has
 // closed its communicator has none, and leaves in good order: then nothing is done.
-func (ch *PortChannel) Signal() error { return ch.push("signal", device.TriggerSignal, 0, 0, 0) }
+func (ch *PortChannel) Signal() error { return ch.push("signal", kernel.TriggerSignal, 0, 0, 0) }
 
 // SignalLater is Signal that may be held back, for about a millisecond, until the next
 // request. Where each request would be a message of its own, both then travel together.
@@ -106,13 +106,13 @@ func (ch *PortChannel) SignalLater() error {
 		return err
 	}
 	defer ch.use.RUnlock()
-	_, err := ch.pushStream(ch.life, e, "signal", ch.trigger(e, device.TriggerSignal, 0, 0, 0), false)
+	_, err := ch.pushStream(ch.life, e, "signal", ch.trigger(e, kernel.TriggerSignal, 0, 0, 0), false)
 	return err
 }
 
 // PutWithSignal is Put followed by Signal, in one request.
 func (ch *PortChannel) PutWithSignal(dstOffset, srcOffset, bytes uint64) error {
-	return ch.push("put", device.TriggerData|device.TriggerSignal, dstOffset, srcOffset, bytes)
+	return ch.push("put", kernel.TriggerData|kernel.TriggerSignal, dstOffset, srcOffset, bytes)
 }
 
 func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
@@ -121,7 +121,7 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 		return err
 	}
 	defer ch.use.RUnlock()
-	if kind == device.TriggerSignal && ch.Parted() {
+	if kind == kernel.TriggerSignal && ch.Parted() {
 		return nil
 	}
 	if ch.staged(kind) {
@@ -135,15 +135,15 @@ func (ch *PortChannel) push(op string, kind, dst, src, bytes uint64) error {
 	return err
 }
 
-func (ch *PortChannel) trigger(e *portEnd, kind, dst, src, bytes uint64) device.Trigger {
-	return device.Trigger{
+func (ch *PortChannel) trigger(e *portEnd, kind, dst, src, bytes uint64) kernel.Trigger {
+	return kernel.Trigger{
 		Fst: bytes | src<<32,
 		Snd: dst | uint64(e.slots.src)<<32 | uint64(e.slots.dst)<<41 | kind<<50 | uint64(e.slots.semaphore)<<53,
 	}
 }
 
 // pushAt queues a trigger and returns its position.
-func (ch *PortChannel) pushAt(ctx context.Context, e *portEnd, op string, t device.Trigger) (uint64, error) {
+func (ch *PortChannel) pushAt(ctx context.Context, e *portEnd, op string, t kernel.Trigger) (uint64, error) {
 	if e.service.queue != nil {
 		return ch.pushStream(ctx, e, op, t, true)
 	}
@@ -186,17 +186,17 @@ func (ch *PortChannel) inRange(dst, src, bytes uint64) error {
 // Flush waits until the data of all earlier puts of this channel is visible to the
 // peer, and their sources may be reused.
 func (ch *PortChannel) Flush(ctx context.Context) error {
-	return ch.complete(ctx, device.TriggerFlush, 0, 0, 0)
+	return ch.complete(ctx, kernel.TriggerFlush, 0, 0, 0)
 }
 
 // SignalAndFlush is Signal followed by Flush, in one request.
 func (ch *PortChannel) SignalAndFlush(ctx context.Context) error {
-	return ch.complete(ctx, device.TriggerSignal|device.TriggerFlush, 0, 0, 0)
+	return ch.complete(ctx, kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 0)
 }
 
 // PutWithSignalAndFlush is PutWithSignal followed by Flush, in one request.
 func (ch *PortChannel) PutWithSignalAndFlush(ctx context.Context, dstOffset, srcOffset, bytes uint64) error {
-	return ch.complete(ctx, device.TriggerData|device.TriggerSignal|device.TriggerFlush, dstOffset, srcOffset, bytes)
+	return ch.complete(ctx, kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, dstOffset, srcOffset, bytes)
 }
 
 // complete asks for something that ends with a flush, and waits for it.
@@ -212,7 +212,7 @@ func (ch *PortChannel) complete(ctx context.Context, kind, dst, src, bytes uint6
 			return nil
 		}
 		if taken {
-			kind, dst, src, bytes = device.TriggerFlush, 0, 0, 0
+			kind, dst, src, bytes = kernel.TriggerFlush, 0, 0, 0
 		}
 	}
 	return ch.completeLater(ctx, e, kind, dst, src, bytes)
@@ -222,16 +222,16 @@ func (ch *PortChannel) complete(ctx context.Context, kind, dst, src, bytes uint6
 func (ch *PortChannel) completeLater(ctx context.Context, e *portEnd, kind, dst, src, bytes uint64) error {
 	defer ch.use.RUnlock()
 	if ch.staged(kind) {
-		if err := ch.pushStaged(ctx, e, "put", kind&^device.TriggerFlush, dst, src, bytes); err != nil {
+		if err := ch.pushStaged(ctx, e, "put", kind&^kernel.TriggerFlush, dst, src, bytes); err != nil {
 			return err
 		}
-		kind, dst, src, bytes = device.TriggerFlush, 0, 0, 0
+		kind, dst, src, bytes = kernel.TriggerFlush, 0, 0, 0
 	}
 	return ch.flushed(ctx, e, ch.trigger(e, kind, dst, src, bytes))
 }
 
 // flushed pushes a trigger that ends with a flush, and waits for it.
-func (ch *PortChannel) flushed(ctx context.Context, e *portEnd, t device.Trigger) error {
+func (ch *PortChannel) flushed(ctx context.Context, e *portEnd, t kernel.Trigger) error {
 	start := time.Now()
 	both := eithers.Get().(*either)
 	*both = either{ch.life, ctx}
@@ -250,7 +250,7 @@ func (ch *PortChannel) flushed(ctx context.Context, e *portEnd, t device.Trigger
 
 // flushAt queues a request that ends with a flush. What kernels have pushed to a ring of
 // their own is taken before, so that it is flushed as well.
-func (ch *PortChannel) flushAt(ctx context.Context, e *portEnd, t device.Trigger) (uint64, error) {
+func (ch *PortChannel) flushAt(ctx context.Context, e *portEnd, t kernel.Trigger) (uint64, error) {
 	if k := ch.kernels.service; k != e.service {
 		if err := k.ring.WaitTaken(ctx); err != nil {
 			return 0, ch.refused("flush", err)

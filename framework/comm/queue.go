@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -18,7 +18,7 @@ import (
 // stores on a stream of its own, which kernels that wait do not hold up. Without an
 // engine it does nothing.
 type queue struct {
-	gpu.Engine
+	device.Engine
 	lane  *proxy.Lane
 	space *control
 	over  func() bool // the communicator has ended; nil: never
@@ -40,7 +40,7 @@ const (
 
 // openQueue gives a device with an engine a queue.
 func (k *control) openQueue() error {
-	engine, ok := k.dev.(gpu.Engine)
+	engine, ok := k.dev.(device.Engine)
 	if !ok || k.hostDev == nil {
 		return nil
 	}
@@ -133,8 +133,8 @@ func (q *queue) close() error {
 // kernels use can be released. It polls the device and does not block in the driver, so
 // it ends with ctx. When the communicator has failed, it ends some seconds later at the
 // latest: kernels see the failure and leave. On the host there is nothing to wait for.
-func (c *Communicator) Settle(ctx context.Context, streams ...gpu.Stream) error {
-	engine, ok := c.dev.(gpu.Engine)
+func (c *Communicator) Settle(ctx context.Context, streams ...device.Stream) error {
+	engine, ok := c.dev.(device.Engine)
 	if !ok {
 		return nil
 	}
@@ -146,12 +146,12 @@ func (c *Communicator) Settle(ctx context.Context, streams ...gpu.Stream) error 
 	return nil
 }
 
-func (c *Communicator) settle(ctx context.Context, engine gpu.Engine, s gpu.Stream) error {
+func (c *Communicator) settle(ctx context.Context, engine device.Engine, s device.Stream) error {
 	start, pace := time.Now(), ring.Begin(nil, false)
 	var failed time.Time
 	for {
 		state, err := engine.Query(s)
-		if err != nil || state != gpu.StreamBusy {
+		if err != nil || state != device.StreamBusy {
 			return err
 		}
 		now := time.Now()

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // semaphores lends the numbers of counters. A counter is raised by a peer, so it is
@@ -179,8 +179,8 @@ func splitNumbers(b []byte) ([]uint32, bool) {
 
 // semaphoreHandle is one end of a semaphore. Outbound is 0 where a proxy raises
 // the peer's counter.
-func (c *Communicator) semaphoreHandle(p pair, outbound uintptr) device.SemaphoreHandle {
-	return device.SemaphoreHandle{
+func (c *Communicator) semaphoreHandle(p pair, outbound uintptr) kernel.SemaphoreHandle {
+	return kernel.SemaphoreHandle{
 		Inbound:  c.control.inboundAddr(p.mine),
 		Expected: c.control.expectedAddr(p.mine),
 		Outbound: outbound,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 	"github.com/mscclpp-go/mscclpp/framework/stream"
@@ -51,15 +51,15 @@ const (
 
 // deviceView is a ring as a device sees it. It is empty where nobody there has to.
 type deviceView struct {
-	memory   gpu.Memory
-	counters gpu.Memory
+	memory   device.Memory
+	counters device.Memory
 }
 
 // Limits of the trigger format.
 const (
 	ringSlots      = 512
 	memorySlots    = 1 << 9
-	semaphoreSlots = min(1<<10, device.RingFlushWords)
+	semaphoreSlots = min(1<<10, kernel.RingFlushWords)
 )
 
 // portBinding is what the triggers of one channel cite: as the transport's proxy
@@ -168,7 +168,7 @@ func (p *proxyService) show(c *Communicator, t *Transport) error {
 
 func (v *deviceView) close() error {
 	var first error
-	for _, m := range []gpu.Memory{v.memory, v.counters} {
+	for _, m := range []device.Memory{v.memory, v.counters} {
 		if m == nil {
 			continue
 		}

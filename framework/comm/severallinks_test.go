@@ -7,7 +7,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Port channels use the connections to a peer in turn: as many as both sides want.
@@ -39,7 +39,7 @@ func TestPortChannelsUseLinksInTurn(t *testing.T) {
 				if got := cm.Links(); len(got) != 1 {
 					return fmt.Errorf("%d links are listed: expected one for each kind and peer", len(got))
 				}
-				data := gpu.Bytes(m.Memory)
+				data := device.Bytes(m.Memory)
 				for i, ch := range all {
 					for k := range bytes {
 						data[i*bytes+k] = byte(16*cm.Rank() + i + 1)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // A transport in a process of its own reaches what has a descriptor. What puts read from
@@ -116,7 +116,7 @@ func (ch *PortChannel) pushStaged(ctx context.Context, e *portEnd, op string, ki
 	case <-ctx.Done():
 		return ch.orLate(ctx, op, start, ch.refused(op, ctx.Err()))
 	}
-	from, to := gpu.Bytes(ch.src.Memory), gpu.Bytes(s.memory.Memory)
+	from, to := device.Bytes(ch.src.Memory), device.Bytes(s.memory.Memory)
 	for {
 		if s.used == 0 && s.after[s.now] != 0 {
 			behind := s.after[s.now] - 1
@@ -124,14 +124,14 @@ func (ch *PortChannel) pushStaged(ctx context.Context, e *portEnd, op string, ki
 				return err
 			}
 		}
-		n, at, what := min(bytes, s.part-s.used), uint64(s.now)*s.part+s.used, uint64(device.TriggerData)
+		n, at, what := min(bytes, s.part-s.used), uint64(s.now)*s.part+s.used, uint64(kernel.TriggerData)
 		copy(to[at:at+n], from[src:src+n])
 		if n == bytes {
 			what = kind
 		}
 		full := s.used+n == s.part
 		if full {
-			what |= device.TriggerFlush
+			what |= kernel.TriggerFlush
 		}
 		pos, err := ch.pushAt(both, e, op, ch.trigger(e, what, dst, at, n))
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // heap is memory without a descriptor, of Go's heap, which does not move what is in use: who calls
@@ -42,7 +42,7 @@ func stagedPorts(t *testing.T, size int, f func(ctx context.Context, c *comm.Com
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(ctx, c, ch, src, gpu.Bytes(open.Memory)[:size]), c.Barrier(ctx))
+		return errors.Join(f(ctx, c, ch, src, device.Bytes(open.Memory)[:size]), c.Barrier(ctx))
 	})
 }
 
@@ -329,14 +329,14 @@ func TestKernelsDoNotPutFromOtherMemory(t *testing.T) {
 			case <-over:
 			case <-ctx.Done():
 			}
-			if got := gpu.Bytes(open.Memory); !bytes.Equal(got, make([]byte, len(got))) {
+			if got := device.Bytes(open.Memory); !bytes.Equal(got, make([]byte, len(got))) {
 				return errors.New("the put of a kernel has moved bytes")
 			}
 			return nil
 		}
 		defer close(over)
 		h := ch.Handle()
-		kernelPush(hostWords{}, h.Fifo, kernelTrigger(h, device.TriggerData|device.TriggerSignal, 0, 0, 64))
+		kernelPush(hostWords{}, h.Fifo, kernelTrigger(h, kernel.TriggerData|kernel.TriggerSignal, 0, 0, 64))
 		for c.Err() == nil && ctx.Err() == nil {
 			runtime.Gosched()
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // stepsContext is what the steps of a recipe act on.
@@ -15,14 +15,14 @@ type stepsContext struct {
 	members   []int // the other members of the connection, ascending
 	own       *Memory
 	object    framework.Object // for a switch group: what an imported object is
-	created   []gpu.Object     // objects this rank created, being the root
+	created   []device.Object  // objects this rank created, being the root
 }
 
 // performed is a recipe that was carried out.
 type performed struct {
-	mapped  []gpu.Memory // per mapping; nil where no step mapped it
-	strides []uint64     // per mapping; of an emulated window
-	objects []gpu.Object
+	mapped  []device.Memory // per mapping; nil where no step mapped it
+	strides []uint64        // per mapping; of an emulated window
+	objects []device.Object
 	close   func(ctx context.Context) error
 }
 
@@ -30,7 +30,7 @@ type performed struct {
 // of it is left.
 func (c *Communicator) perform(ctx context.Context, att framework.Attachment, sc stepsContext) (*performed, error) {
 	defer att.Close()
-	p := &performed{mapped: make([]gpu.Memory, len(att.Mappings)), strides: make([]uint64, len(att.Mappings))}
+	p := &performed{mapped: make([]device.Memory, len(att.Mappings)), strides: make([]uint64, len(att.Mappings))}
 	p.objects = append(p.objects, sc.created...)
 	p.close = func(ctx context.Context) error { return p.release(ctx, sc.transport, att.ID) }
 	for i, s := range att.Steps {

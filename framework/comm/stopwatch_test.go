@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 )
 
 // stopwatch times what a player's stream does, to some microseconds: everything is

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
@@ -149,19 +149,19 @@ var streamWaits = stream.Waits{Spin: 4 * time.Microsecond, Yield: time.Milliseco
 const (
 	heldPuts  = 16
 	smallPut  = 16 << 10
-	putAlone  = device.TriggerData << 50
+	putAlone  = kernel.TriggerData << 50
 	whatToDo  = uint64(7) << 50
 	lowerHalf = 1<<32 - 1
 )
 
 // urgent reports whether a trigger that was pushed at a position is to be sent now.
-func urgent(t device.Trigger, pos uint64) bool {
+func urgent(t kernel.Trigger, pos uint64) bool {
 	return t.Snd&whatToDo != putAlone || t.Fst&lowerHalf > smallPut || pos%heldPuts == heldPuts-1
 }
 
 // pushStream queues a trigger and, unless it can wait, performs what is queued. Where the
 // ring is full this rank makes room.
-func (ch *PortChannel) pushStream(ctx context.Context, e *portEnd, op string, t device.Trigger, now bool) (uint64, error) {
+func (ch *PortChannel) pushStream(ctx context.Context, e *portEnd, op string, t kernel.Trigger, now bool) (uint64, error) {
 	r, q := e.service.ring, e.service.queue
 	for {
 		pos, ok, err := r.Offer(t)
@@ -220,7 +220,7 @@ func (ch *PortChannel) awaitStream(ctx context.Context, op string, e *portEnd, w
 
 // flushStream waits until all that the channel was asked for is there.
 func (ch *PortChannel) flushStream(ctx context.Context, e *portEnd) error {
-	pos, err := ch.pushStream(ctx, e, "close port channel", ch.trigger(e, device.TriggerFlush, 0, 0, 0), true)
+	pos, err := ch.pushStream(ctx, e, "close port channel", ch.trigger(e, kernel.TriggerFlush, 0, 0, 0), true)
 	if err != nil {
 		return err
 	}

@@ -7,27 +7,27 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
 // Small puts wait for others, but never for more than there are places for; a signal, a
 // flush or a large put takes along what waits.
 func TestUrgentTriggers(t *testing.T) {
-	put := func(kind, bytes uint64) device.Trigger {
-		return device.Trigger{Fst: bytes | 1<<32, Snd: kind<<50 | 1<<41}
+	put := func(kind, bytes uint64) kernel.Trigger {
+		return kernel.Trigger{Fst: bytes | 1<<32, Snd: kind<<50 | 1<<41}
 	}
 	for _, c := range []struct {
 		name string
-		t    device.Trigger
+		t    kernel.Trigger
 		held bool
 	}{
-		{"8 bytes", put(device.TriggerData, 8), true},
-		{"16 KiB", put(device.TriggerData, 16<<10), true},
-		{"more", put(device.TriggerData, 16<<10+1), false},
-		{"with a signal", put(device.TriggerData|device.TriggerSignal, 8), false},
-		{"with a flush", put(device.TriggerData|device.TriggerFlush, 8), false},
-		{"a signal", put(device.TriggerSignal, 0), false},
+		{"8 bytes", put(kernel.TriggerData, 8), true},
+		{"16 KiB", put(kernel.TriggerData, 16<<10), true},
+		{"more", put(kernel.TriggerData, 16<<10+1), false},
+		{"with a signal", put(kernel.TriggerData|kernel.TriggerSignal, 8), false},
+		{"with a flush", put(kernel.TriggerData|kernel.TriggerFlush, 8), false},
+		{"a signal", put(kernel.TriggerSignal, 0), false},
 	} {
 		sent := 0
 		for pos := uint64(100); pos < 100+64*heldPuts; pos++ {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // switchTail is the end of a switch channel's memory, which holds the counter of
@@ -20,7 +20,7 @@ const switchTail = 128
 // and a load can reduce over all.
 type SwitchChannel struct {
 	lifetime
-	handle device.SwitchChannelHandle
+	handle kernel.SwitchChannelHandle
 	number int // of the counter of what is expected
 	group  *switchGroup
 }
@@ -57,7 +57,7 @@ func (ch *SwitchChannel) open(c *Communicator, g *switchGroup) error {
 	}
 	c.control.clear(number)
 	ch.number, ch.group = number, g
-	ch.handle = device.SwitchChannelHandle{
+	ch.handle = kernel.SwitchChannelHandle{
 		Local:    g.m.Addr(),
 		Window:   g.window.Addr(),
 		Bytes:    g.m.Bytes() - switchTail,
@@ -82,9 +82,9 @@ type switchGroup struct {
 	m       *Memory
 	end     framework.Endpoint
 	conn    framework.ID
-	created []gpu.Object
+	created []device.Object
 	done    *performed
-	window  gpu.Memory
+	window  device.Memory
 	stride  uint64
 }
 
@@ -288,7 +288,7 @@ func (g *switchGroup) close(ctx context.Context) error {
 func (ch *SwitchChannel) Kind() framework.Kind { return framework.KindSwitch }
 
 // Handle returns what a kernel takes.
-func (ch *SwitchChannel) Handle() device.SwitchChannelHandle { return ch.handle }
+func (ch *SwitchChannel) Handle() kernel.SwitchChannelHandle { return ch.handle }
 
 // AppendBinary implements framework.Channel.
 func (ch *SwitchChannel) AppendBinary(b []byte) ([]byte, error) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
@@ -16,8 +16,8 @@ import (
 // They have the numbers of the counters on the device, which remain for memory channels, and
 // for peers on other hosts.
 type tokens struct {
-	host gpu.Memory // as this process finds them
-	seen gpu.Memory // as the device does
+	host device.Memory // as this process finds them
+	seen device.Memory // as the device does
 }
 
 const tokenBytes = semaphoreStride * semaphoreMax
@@ -43,7 +43,7 @@ func (t *tokens) word(i int) (w proxy.Word) {
 
 func (t *tokens) close() error {
 	var first error
-	for _, m := range []gpu.Memory{t.seen, t.host} {
+	for _, m := range []device.Memory{t.seen, t.host} {
 		if m == nil {
 			continue
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+	"github.com/mscclpp-go/mscclpp/framework/device/devicetest"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
 
@@ -27,7 +27,7 @@ func TestSignalsOfAllKinds(t *testing.T) {
 		{comm.SignalOnDevice, comm.SignalOnDevice}, {comm.SignalByStream, comm.SignalByHost},
 	} {
 		t.Run(fmt.Sprintf("%d and %d", ways[0], ways[1]), func(t *testing.T) {
-			deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+			deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 				mine, theirs := ways[c.Rank()], ways[1-c.Rank()]
 				c.Signal(mine)
 				err := signalBothWays(ctx, c, dev, mine != comm.SignalByStream && theirs != comm.SignalOnDevice)
@@ -40,7 +40,7 @@ func TestSignalsOfAllKinds(t *testing.T) {
 	}
 }
 
-func signalBothWays(ctx context.Context, c *comm.Communicator, dev *gputest.Device, direct bool) error {
+func signalBothWays(ctx context.Context, c *comm.Communicator, dev *devicetest.Device, direct bool) error {
 	_, _, ports, err := portsOf(ctx, c)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func signalBothWays(ctx context.Context, c *comm.Communicator, dev *gputest.Devi
 	h := ch.Handle()
 	_, before, _ := dev.Calls()
 	for range 50 {
-		kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal, 0, 0, 0))
+		kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerSignal, 0, 0, 0))
 		if !kernelWait(dev, h.Semaphore) {
 			return c.Err()
 		}
@@ -58,7 +58,7 @@ func signalBothWays(ctx context.Context, c *comm.Communicator, dev *gputest.Devi
 		return fmt.Errorf("50 signals took %d stores of streams: expected none: %v", after-before, direct)
 	}
 	for range 50 {
-		kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal|device.TriggerData, 0, 0, 64))
+		kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerSignal|kernel.TriggerData, 0, 0, 64))
 	}
 	for range 49 {
 		if !kernelWait(dev, h.Semaphore) {
@@ -76,7 +76,7 @@ func signalBothWays(ctx context.Context, c *comm.Communicator, dev *gputest.Devi
 
 // A device that cannot map memory of the host that others made is signaled as before.
 func TestSignalsWithoutTokens(t *testing.T) {
-	deviceJob(t, 4, func(ctx context.Context, c *comm.Communicator, dev *gputest.Device) error {
+	deviceJob(t, 4, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		if c.Rank() == 2 {
 			c.Signal(comm.SignalOnDevice)
 		}
@@ -87,7 +87,7 @@ func TestSignalsWithoutTokens(t *testing.T) {
 		for lap := range uint64(20) {
 			for _, ch := range ports {
 				h := ch.Handle()
-				kernelPush(dev, h.Fifo, kernelTrigger(h, device.TriggerSignal|device.TriggerData*(lap%2), uint64(64*c.Rank()), 0, 64*(lap%2)))
+				kernelPush(dev, h.Fifo, kernelTrigger(h, kernel.TriggerSignal|kernel.TriggerData*(lap%2), uint64(64*c.Rank()), 0, 64*(lap%2)))
 			}
 			for peer, ch := range ports {
 				h := ch.Handle()
@@ -119,7 +119,7 @@ func (l *tokenLiar) Send(ctx context.Context, to int, tag framework.Tag, p frame
 func TestNonsenseAboutTokens(t *testing.T) {
 	for _, answer := range [][]byte{nil, {2}, {1, 1}, {1}} { // the last where nothing was lent
 		newRig(2).each(t, func(ctx context.Context, boot *bootstrap.Local) error {
-			dev, err := gputest.Open(boot.Rank())
+			dev, err := devicetest.Open(boot.Rank())
 			if err != nil {
 				return err
 			}
@@ -183,7 +183,7 @@ func overSockets(ctx context.Context, config bootstrap.Config) error {
 		return err
 	}
 	defer boot.Close()
-	dev, err := gputest.Open(config.Rank)
+	dev, err := devicetest.Open(config.Rank)
 	if err != nil {
 		return err
 	}

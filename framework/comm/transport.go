@@ -9,7 +9,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Transport is a transport that this process uses: an embedded one, or the client of a
@@ -23,7 +23,7 @@ type Transport struct {
 	Cause       func() error    // why it is gone
 
 	mu      sync.Mutex
-	modules map[moduleKey]gpu.Module
+	modules map[moduleKey]device.Module
 }
 
 // NewTransport reads the description of t and prepares t for Options.Transports.
@@ -41,7 +41,7 @@ type Kernel struct {
 	Transport string
 
 	// Layout is set by who is going to launch the kernel, before Load: the layout of
-	// the arguments that it will pass (device.Layout). "": it is not compared.
+	// the arguments that it will pass (kernel.Layout). "": it is not compared.
 	Layout string
 
 	carrier *Transport
@@ -68,7 +68,7 @@ func (c *Communicator) Kernels() []Kernel {
 // and must not be called during capture; later calls for the same image are quick.
 // ErrUnavailable: no image was built for this device, or the image was built for
 // arguments of another layout than k.Layout.
-func (c *Communicator) Load(ctx context.Context, k Kernel, t device.DataType) (gpu.Kernel, error) {
+func (c *Communicator) Load(ctx context.Context, k Kernel, t kernel.DataType) (device.Kernel, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (c *Communicator) Load(ctx context.Context, k Kernel, t device.DataType) (g
 
 // LoadImage makes an image of the caller's own callable, for users who bring their own
 // kernels. The caller closes it.
-func (c *Communicator) LoadImage(image []byte) (gpu.Module, error) {
+func (c *Communicator) LoadImage(image []byte) (device.Module, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (c *Communicator) LoadImage(image []byte) (gpu.Module, error) {
 }
 
 // module loads the image for the best architecture that the device knows.
-func (t *Transport) module(ctx context.Context, dev gpu.Device, k Kernel, dt device.DataType) (gpu.Module, error) {
+func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt kernel.DataType) (device.Module, error) {
 	info := dev.Info()
 	image, err := t.pick(info.Archs, k.Family, dt)
 	if err != nil {
@@ -125,13 +125,13 @@ func (t *Transport) module(ctx context.Context, dev gpu.Device, k Kernel, dt dev
 		return nil, fmt.Errorf("image %s: %w", image.ID, err)
 	}
 	if t.modules == nil {
-		t.modules = make(map[moduleKey]gpu.Module)
+		t.modules = make(map[moduleKey]device.Module)
 	}
 	t.modules[key] = m
 	return m, nil
 }
 
-func (t *Transport) pick(archs []string, family string, dt device.DataType) (framework.ImageInfo, error) {
+func (t *Transport) pick(archs []string, family string, dt kernel.DataType) (framework.ImageInfo, error) {
 	for _, arch := range archs {
 		for _, i := range t.Description.Images {
 			if i.Arch == arch && i.Family == family && (i.Type == "" || i.Type == dt.String()) {
@@ -157,8 +157,8 @@ func fits(i framework.ImageInfo, layout string) error {
 }
 
 func verify(i framework.ImageInfo, code []byte) error {
-	if i.ABI != device.ABI {
-		return fmt.Errorf("%w: image %s has device ABI %d, expected %d", framework.ErrInvalid, i.ID, i.ABI, device.ABI)
+	if i.ABI != kernel.ABI {
+		return fmt.Errorf("%w: image %s has device ABI %d, expected %d", framework.ErrInvalid, i.ID, i.ABI, kernel.ABI)
 	}
 	if i.SHA256 == "" {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Twin joins the same ranks into another communicator with a different device: the
@@ -14,7 +14,7 @@ import (
 // same, and so are the facts about the rank's place: a network adapter near the GPU
 // counts as near for the twin. Collective. The twin is closed separately, before dev
 // is.
-func (c *Communicator) Twin(ctx context.Context, dev gpu.Device) (*Communicator, error) {
+func (c *Communicator) Twin(ctx context.Context, dev device.Device) (*Communicator, error) {
 	var twin *Communicator
 	err := c.setUp(ctx, opTwin, func(ctx context.Context) error {
 		if _, err := c.agree(ctx, opTwin, nil, nil); err != nil {

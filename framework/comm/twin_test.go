@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
 // What is on another device has channels of its own, between the same ranks.
@@ -25,7 +25,7 @@ func TestTwinHasItsOwnDevice(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if twin.Device() != gpu.Device(dev) || twin.Rank() != c.Rank() || twin.Size() != 3 || twin.Name() == c.Name() {
+			if twin.Device() != device.Device(dev) || twin.Rank() != c.Rank() || twin.Size() != 3 || twin.Name() == c.Name() {
 				return errors.Join(fmt.Errorf("%s is rank %d of %d on %v", twin.Name(), twin.Rank(), twin.Size(), twin.Device().Info()), twin.Close())
 			}
 			if err := errors.Join(passed(ctx, twin), twin.Close()); err != nil {
@@ -55,11 +55,11 @@ func passed(ctx context.Context, c *comm.Communicator) error {
 			from = ch
 		}
 	}
-	gpu.Bytes(m)[0] = byte(c.Rank() + 1)
+	device.Bytes(m)[0] = byte(c.Rank() + 1)
 	if err := errors.Join(to.PutWithSignal(64, 0, 1), from.Wait(ctx)); err != nil {
 		return err
 	}
-	if got := gpu.Bytes(m)[64]; got != byte(before+1) {
+	if got := device.Bytes(m)[64]; got != byte(before+1) {
 		return fmt.Errorf("got %d from rank %d", got, before)
 	}
 	return to.Flush(ctx)
@@ -73,7 +73,7 @@ func TestTwinThatCannotBe(t *testing.T) {
 			return err
 		}
 		defer dev.Close()
-		var other gpu.Device = dev
+		var other device.Device = dev
 		if c.Rank() == 1 {
 			other = nil
 		}

@@ -11,8 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/mscclpp-go/mscclpp/internal/lazy"
-	"github.com/mscclpp-go/mscclpp/internal/nearest"
+	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // checker turns the raw tree of one layer into a tree of typed values, and
@@ -36,7 +36,7 @@ func (c *checker) problem(path []string, format string, args ...any) {
 
 // names of transports and plugins: they become parts of file names and of
 // environment variables.
-var validName = lazy.Regexp(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+var validName = onfirstuse.Regexp(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
 func (c *checker) value(n *node, raw any, path []string) any {
 	if s, ok := raw.(string); ok && c.text && n.kind != nodeLeaf {
@@ -98,7 +98,7 @@ func (c *checker) section(n *node, raw any, path []string) any {
 		here := append(slices.Clone(path), name)
 		child := n.children[name]
 		if child == nil {
-			c.problem(here, "unknown key %q%s", dotted(here), nearest.Hint(nearestKey(schema(), n, dotted(path), name)))
+			c.problem(here, "unknown key %q%s", dotted(here), suggest.Hint(nearestKey(schema(), n, dotted(path), name)))
 			continue
 		}
 		if m[name] == nil {
@@ -172,7 +172,7 @@ func (c *checker) leaf(n *node, raw any, path []string) any {
 	}
 	if legal := choices[n.key]; legal != nil && !slices.Contains(legal, out.Elem().String()) {
 		c.problem(path, "%s: %q%s: expected %s", dotted(path), out.Elem().String(),
-			nearest.Hint(nearest.Name(out.Elem().String(), legal)), listed(legal))
+			suggest.Hint(suggest.Name(out.Elem().String(), legal)), listed(legal))
 		return nil
 	}
 	c.leafs = append(c.leafs, slices.Clone(path))

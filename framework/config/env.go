@@ -10,7 +10,7 @@ import (
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/v2"
 
-	"github.com/mscclpp-go/mscclpp/internal/nearest"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // Prefix begins the name of every variable that is a configuration key. Levels are
@@ -156,7 +156,7 @@ func readEnviron(environ []string) (tree map[string]any, from map[string]string,
 			old, known := flatNames[name]
 			switch {
 			case !known:
-				warn(name, "is not known%s", nearest.Hint(nearestVariable(name)))
+				warn(name, "is not known%s", suggest.Hint(nearestVariable(name)))
 			case len(old.keys) == 0:
 				warn(name, "has no effect: %s", old.note)
 			default:
@@ -185,5 +185,5 @@ func nearestVariable(wrong string) string {
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	return nearest.Name(wrong, names)
+	return suggest.Name(wrong, names)
 }

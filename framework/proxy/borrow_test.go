@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -22,7 +22,7 @@ type sequence struct {
 }
 
 func (s *sequence) handle(r *ring.Ring) Handler {
-	return func(t device.Trigger, pos uint64) Result {
+	return func(t kernel.Trigger, pos uint64) Result {
 		if !s.busy.CompareAndSwap(false, true) {
 			return Fail(fmt.Errorf("%w: two perform triggers at the same time", framework.ErrInvalid))
 		}
@@ -52,7 +52,7 @@ func TestBorrowKeepsOrder(t *testing.T) {
 	for who := range uint64(len(s.next)) {
 		all.Go(func() {
 			for n := range uint64(each) {
-				trigger := device.Trigger{Fst: who<<32 | n}
+				trigger := kernel.Trigger{Fst: who<<32 | n}
 				if n%5 != who {
 					if taken, _ := r.Now(trigger); taken {
 						continue
@@ -93,7 +93,7 @@ func TestBorrowIsRefused(t *testing.T) {
 	r, b := helped(t, 8, func(r *ring.Ring, _ func() bool) Handler { return s.handle(r) }, Options{})
 	n := uint64(0)
 	now := func() bool {
-		taken, done := r.Now(device.Trigger{Fst: n})
+		taken, done := r.Now(kernel.Trigger{Fst: n})
 		if taken != done {
 			t.Fatalf("taken %v, done %v", taken, done)
 		}
@@ -105,7 +105,7 @@ func TestBorrowIsRefused(t *testing.T) {
 	eventually(t, "the thread rests, and its turn can be borrowed", now)
 	service := b.running.Load()
 	helped := service.helped.Load()
-	if taken, _ := r.Now(device.Trigger{Fst: refused}); taken || service.helped.Load() != helped {
+	if taken, _ := r.Now(kernel.Trigger{Fst: refused}); taken || service.helped.Load() != helped {
 		t.Error("a trigger that is not performed counts as help")
 	}
 	eventually(t, "the turn is not kept", func() bool { return !service.taken() }) // the thread may have it for a moment
@@ -113,7 +113,7 @@ func TestBorrowIsRefused(t *testing.T) {
 	if now() {
 		t.Error("two have the turn")
 	}
-	pos, ok, err := r.Offer(device.Trigger{Fst: n}) // wakes nobody
+	pos, ok, err := r.Offer(kernel.Trigger{Fst: n}) // wakes nobody
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -143,7 +143,7 @@ func TestBorrowPutsTheThreadToSleep(t *testing.T) {
 	})
 	n := uint64(0)
 	now := func() bool {
-		taken, _ := r.Now(device.Trigger{Fst: n})
+		taken, _ := r.Now(kernel.Trigger{Fst: n})
 		if taken {
 			n++
 		}
@@ -176,10 +176,10 @@ func TestBorrowThatFails(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			calls := 0
 			r, b := helped(t, 8, func(*ring.Ring, func() bool) Handler {
-				return func(device.Trigger, uint64) Result { calls++; return x.end() }
+				return func(kernel.Trigger, uint64) Result { calls++; return x.end() }
 			}, Options{})
 			eventually(t, "the turn can be borrowed", func() bool {
-				taken, done := r.Now(device.Trigger{Fst: 5})
+				taken, done := r.Now(kernel.Trigger{Fst: 5})
 				if done {
 					t.Fatal("what has failed is done")
 				}
@@ -189,10 +189,10 @@ func TestBorrowThatFails(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), x.want) || framework.Class(err) == nil || calls != 1 {
 				t.Errorf("%d calls, error %v: expected one, and %q", calls, err, x.want)
 			}
-			if taken, _ := r.Now(device.Trigger{Fst: 5}); taken {
+			if taken, _ := r.Now(kernel.Trigger{Fst: 5}); taken {
 				t.Error("a trigger was performed after the end")
 			}
-			if _, err := r.PushContext(bound(t), device.Trigger{}); framework.Class(err) == nil {
+			if _, err := r.PushContext(bound(t), kernel.Trigger{}); framework.Class(err) == nil {
 				t.Errorf("push after the end: %v", err)
 			}
 		})
@@ -204,7 +204,7 @@ func TestBorrowThatFails(t *testing.T) {
 func TestBorrowLeavesNothingBehind(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{}, 1)
 	r, b := helped(t, 8, func(r *ring.Ring, _ func() bool) Handler {
-		return func(tr device.Trigger, pos uint64) Result {
+		return func(tr kernel.Trigger, pos uint64) Result {
 			if pos != atOnce {
 				r.Complete(0, pos)
 			} else if tr.Fst == 2 {
@@ -214,11 +214,11 @@ func TestBorrowLeavesNothingBehind(t *testing.T) {
 			return Continue
 		}
 	}, Options{})
-	eventually(t, "the turn can be borrowed", func() bool { taken, _ := r.Now(device.Trigger{Fst: 1}); return taken })
+	eventually(t, "the turn can be borrowed", func() bool { taken, _ := r.Now(kernel.Trigger{Fst: 1}); return taken })
 	var borrower sync.WaitGroup
 	borrower.Go(func() {
 		for {
-			if taken, _ := r.Now(device.Trigger{Fst: 2}); taken {
+			if taken, _ := r.Now(kernel.Trigger{Fst: 2}); taken {
 				return
 			}
 		}
@@ -242,7 +242,7 @@ func TestBorrowLeavesNothingBehind(t *testing.T) {
 func TestTheThreadLooksAgain(t *testing.T) {
 	var looks atomic.Uint64 // of the thread, before it sleeps because others do its work
 	r, b := helped(t, 8, func(r *ring.Ring, _ func() bool) Handler {
-		return func(_ device.Trigger, pos uint64) Result {
+		return func(_ kernel.Trigger, pos uint64) Result {
 			if pos != atOnce {
 				r.Complete(0, pos)
 			}
@@ -251,7 +251,7 @@ func TestTheThreadLooksAgain(t *testing.T) {
 	}, Options{Owes: func() bool { looks.Add(1); return false }})
 	var turn *Service
 	eventually(t, "the turn is borrowed, and the thread sleeps beside it", func() bool {
-		r.Now(device.Trigger{})
+		r.Now(kernel.Trigger{})
 		if turn = b.Borrow(); turn == nil {
 			return false
 		}
@@ -260,10 +260,10 @@ func TestTheThreadLooksAgain(t *testing.T) {
 				return true
 			}
 		}
-		turn.Return(device.Trigger{}, false, nil, nil) // it had the turn in between, and waits for it
+		turn.Return(kernel.Trigger{}, false, nil, nil) // it had the turn in between, and waits for it
 		return false
 	})
-	pos, ok, err := r.Offer(device.Trigger{Fst: 9}) // which does not look whether somebody sleeps
+	pos, ok, err := r.Offer(kernel.Trigger{Fst: 9}) // which does not look whether somebody sleeps
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -276,6 +276,6 @@ func TestTheThreadLooksAgain(t *testing.T) {
 	if r.Flushed(0, pos) {
 		t.Error("the thread has performed a trigger while another had the turn")
 	}
-	turn.Return(device.Trigger{}, false, nil, nil) // which does not look at the ring
+	turn.Return(kernel.Trigger{}, false, nil, nil) // which does not look at the ring
 	eventually(t, "the trigger is performed", func() bool { return r.Flushed(0, pos) })
 }

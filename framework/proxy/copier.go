@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -32,7 +32,7 @@ type Copier struct {
 
 	mu         sync.Mutex // held while a trigger is performed
 	memories   [copierMemories]*copierMemory
-	semaphores [device.RingFlushWords]*Counter
+	semaphores [kernel.RingFlushWords]*Counter
 	active     []*Lane // with something outstanding, as far as the thread knows
 	polls      int
 }
@@ -102,8 +102,8 @@ func (c *Copier) bindMemory(slot uint32, m copierMemory) error {
 func (c *Copier) BindSemaphore(slot uint32, n *Counter) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slot >= device.RingFlushWords || c.semaphores[slot] != nil {
-		return fmt.Errorf("bind semaphore %d: %w: expected a free number below %d", slot, framework.ErrInvalid, device.RingFlushWords)
+	if slot >= kernel.RingFlushWords || c.semaphores[slot] != nil {
+		return fmt.Errorf("bind semaphore %d: %w: expected a free number below %d", slot, framework.ErrInvalid, kernel.RingFlushWords)
 	}
 	c.semaphores[slot] = n
 	return nil
@@ -121,7 +121,7 @@ func (c *Copier) Unbind(semaphore uint32, memories ...uint32) {
 }
 
 // perform is the handler.
-func (c *Copier) perform(t device.Trigger, pos uint64) Result {
+func (c *Copier) perform(t kernel.Trigger, pos uint64) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o, lane, err := c.resolve(t, pos)
@@ -152,26 +152,26 @@ func (c *Copier) perform(t device.Trigger, pos uint64) Result {
 }
 
 // resolve checks a trigger, which a kernel wrote, and looks up what it cites.
-func (c *Copier) resolve(t device.Trigger, pos uint64) (o operation, lane *Lane, err error) {
+func (c *Copier) resolve(t kernel.Trigger, pos uint64) (o operation, lane *Lane, err error) {
 	bytes, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
 	kind, slot := t.Snd>>50&7, t.Snd>>53&0x3ff
 	if kind == 0 {
 		return o, nil, fmt.Errorf("%w: it asks for nothing: expected a put, a signal or a flush", framework.ErrInvalid)
 	}
-	if kind&(device.TriggerSignal|device.TriggerFlush) != 0 {
-		if slot >= device.RingFlushWords || c.semaphores[slot] == nil {
+	if kind&(kernel.TriggerSignal|kernel.TriggerFlush) != 0 {
+		if slot >= kernel.RingFlushWords || c.semaphores[slot] == nil {
 			return o, nil, fmt.Errorf("%w: semaphore %d is not bound", framework.ErrInvalid, slot)
 		}
 		lane = c.semaphores[slot].lane
-		if kind&device.TriggerSignal != 0 {
+		if kind&kernel.TriggerSignal != 0 {
 			o.counter = c.semaphores[slot]
 		}
-		if kind&device.TriggerFlush != 0 {
+		if kind&kernel.TriggerFlush != 0 {
 			o.flush = Word{Host: (*uint64)(hostPointer(c.ring.FlushWord(uint32(slot)))), Device: ring.FlushWordOn(c.base, uint32(slot))}
 			o.pos = pos
 		}
 	}
-	if kind&device.TriggerData == 0 {
+	if kind&kernel.TriggerData == 0 {
 		return o, lane, nil
 	}
 	src, dst := c.memories[t.Snd>>32&0x1ff], c.memories[t.Snd>>41&0x1ff]

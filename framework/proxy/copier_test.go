@@ -14,8 +14,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+	"github.com/mscclpp-go/mscclpp/framework/device/devicetest"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -24,7 +24,7 @@ const room = 1 << 16
 // copying is a rank with a copier and some peers. The slots of peer i are: target
 // memory i, semaphore i; source memory is 511.
 type copying struct {
-	dev      *gputest.Device
+	dev      *devicetest.Device
 	ring     *ring.Ring
 	copier   *Copier
 	lanes    []*Lane
@@ -33,7 +33,7 @@ type copying struct {
 	counters []*uint64
 }
 
-func alloc(t testing.TB, dev *gputest.Device, n uint64) gpu.Memory {
+func alloc(t testing.TB, dev *devicetest.Device, n uint64) device.Memory {
 	t.Helper()
 	m, err := dev.Alloc(n)
 	if err != nil {
@@ -43,7 +43,7 @@ func alloc(t testing.TB, dev *gputest.Device, n uint64) gpu.Memory {
 	return m
 }
 
-func newLane(t testing.TB, dev *gputest.Device, peer int) *Lane {
+func newLane(t testing.TB, dev *devicetest.Device, peer int) *Lane {
 	t.Helper()
 	word := alloc(t, dev, 8)
 	l, err := NewLane(dev, peer, Word{Host: dev.Word(word.Addr()), Device: word.Addr()})
@@ -58,7 +58,7 @@ func newCopying(t testing.TB, peers int) *copying { return newCopyingTo(t, peers
 // newCopyingTo says whether the host reaches the counters of the peers.
 func newCopyingTo(t testing.TB, peers int, hosted bool) *copying {
 	t.Helper()
-	dev, err := gputest.Open(0)
+	dev, err := devicetest.Open(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +109,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func trigger(kind, peer, dst, src, n uint64) device.Trigger {
-	return device.Trigger{Fst: n | src<<32, Snd: dst | 511<<32 | peer<<41 | kind<<50 | peer<<53}
+func trigger(kind, peer, dst, src, n uint64) kernel.Trigger {
+	return kernel.Trigger{Fst: n | src<<32, Snd: dst | 511<<32 | peer<<41 | kind<<50 | peer<<53}
 }
 
-func (c *copying) push(t testing.TB, tr device.Trigger) uint64 {
+func (c *copying) push(t testing.TB, tr kernel.Trigger) uint64 {
 	t.Helper()
 	pos, err := c.ring.PushContext(bound(t), tr)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *copying) state() string {
 
 func (c *copying) flush(t testing.TB, peer uint64) {
 	t.Helper()
-	if err := c.ring.WaitFlushed(bound(t), uint32(peer), c.push(t, trigger(device.TriggerFlush, peer, 0, 0, 0))); err != nil {
+	if err := c.ring.WaitFlushed(bound(t), uint32(peer), c.push(t, trigger(kernel.TriggerFlush, peer, 0, 0, 0))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -151,10 +151,10 @@ func TestCopierPutsSignalsAndFlushes(t *testing.T) {
 		c.src[i] = byte(i * 7)
 	}
 	for p := range uint64(3) {
-		c.push(t, trigger(device.TriggerData, p, 100*p, 10, 1000))
-		c.push(t, trigger(device.TriggerSignal, p, 0, 0, 0))
-		c.push(t, trigger(device.TriggerData|device.TriggerSignal, p, 5000, 0, 8))
-		c.push(t, trigger(device.TriggerData|device.TriggerSignal, p, room, room, 0)) // nothing, at the very end
+		c.push(t, trigger(kernel.TriggerData, p, 100*p, 10, 1000))
+		c.push(t, trigger(kernel.TriggerSignal, p, 0, 0, 0))
+		c.push(t, trigger(kernel.TriggerData|kernel.TriggerSignal, p, 5000, 0, 8))
+		c.push(t, trigger(kernel.TriggerData|kernel.TriggerSignal, p, room, room, 0)) // nothing, at the very end
 	}
 	for p := range uint64(3) {
 		c.flush(t, p)
@@ -178,7 +178,7 @@ func TestCopierStopWaitsForTheStream(t *testing.T) {
 	c := newCopying(t, 1)
 	release := c.dev.Hold()
 	for range 100 {
-		c.push(t, trigger(device.TriggerSignal, 0, 0, 0, 0))
+		c.push(t, trigger(kernel.TriggerSignal, 0, 0, 0, 0))
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.copier.Stop(context.Background()) }()
@@ -198,7 +198,7 @@ func TestCopierStopWaitsForTheStream(t *testing.T) {
 // keep others waiting.
 func TestLanesAreIndependent(t *testing.T) {
 	slow := newCopying(t, 1)
-	fast, err := gputest.Open(1)
+	fast, err := devicetest.Open(1)
 	must(t, err)
 	t.Cleanup(func() { fast.Close() })
 	l := newLane(t, fast, 9)
@@ -208,9 +208,9 @@ func TestLanesAreIndependent(t *testing.T) {
 	defer release()
 	const puts = window + backlog/2
 	for range puts {
-		slow.push(t, trigger(device.TriggerData|device.TriggerSignal, 0, 0, 0, 64))
+		slow.push(t, trigger(kernel.TriggerData|kernel.TriggerSignal, 0, 0, 0, 64))
 	}
-	pos := slow.push(t, trigger(device.TriggerSignal, 5, 0, 0, 0))
+	pos := slow.push(t, trigger(kernel.TriggerSignal, 5, 0, 0, 0))
 	deadline := time.Now().Add(10 * time.Second)
 	for atomic.LoadUint64(fast.Word(counter.Addr())) != 1 {
 		if time.Now().After(deadline) {
@@ -240,7 +240,7 @@ func TestBacklogThatIsFull(t *testing.T) {
 	var pushed sync.WaitGroup
 	pushed.Go(func() {
 		for i := range uint64(puts) {
-			c.push(t, trigger(device.TriggerData|device.TriggerSignal, 0, i*8%room, i*8%room, 8))
+			c.push(t, trigger(kernel.TriggerData|kernel.TriggerSignal, 0, i*8%room, i*8%room, 8))
 		}
 	})
 	for c.ring.Depth() < 512 {
@@ -260,7 +260,7 @@ func TestQuitWithAFullBacklog(t *testing.T) {
 	release := c.dev.Hold()
 	defer release()
 	for range window + backlog + 100 {
-		c.push(t, trigger(device.TriggerSignal, 0, 0, 0, 0))
+		c.push(t, trigger(kernel.TriggerSignal, 0, 0, 0, 0))
 	}
 	c.copier.Quit()
 	if err := c.copier.Wait(bound(t)); !errors.Is(err, framework.ErrClosed) {
@@ -287,7 +287,7 @@ func TestCopierManyProducers(t *testing.T) {
 	for p := range uint64(4) {
 		producers.Go(func() {
 			for i := range uint64(500) {
-				c.push(t, trigger(device.TriggerData|device.TriggerSignal, p, 8*i, 8*i, 8))
+				c.push(t, trigger(kernel.TriggerData|kernel.TriggerSignal, p, 8*i, 8*i, 8))
 				if i%50 == 0 {
 					c.flush(t, p)
 					if n := atomic.LoadUint64(c.counters[p]); n != i+1 {
@@ -305,11 +305,11 @@ func TestCopierEndsWithTheErrorOfTheEngine(t *testing.T) {
 	for name, provoke := range map[string]func(t *testing.T, c *copying){
 		"at the next call": func(t *testing.T, c *copying) {
 			c.dev.Fail(errors.New("an uncorrectable error"))
-			c.push(t, trigger(device.TriggerData, 1, 0, 0, 8))
+			c.push(t, trigger(kernel.TriggerData, 1, 0, 0, 8))
 		},
 		"while nothing is asked": func(t *testing.T, c *copying) {
 			release := c.dev.Hold()
-			c.push(t, trigger(device.TriggerData|device.TriggerFlush, 1, 0, 0, 8))
+			c.push(t, trigger(kernel.TriggerData|kernel.TriggerFlush, 1, 0, 0, 8))
 			for _, writes, _ := c.dev.Calls(); writes == 0; _, writes, _ = c.dev.Calls() {
 				time.Sleep(20 * time.Microsecond)
 			}
@@ -332,8 +332,8 @@ func TestCopierEndsWithTheErrorOfTheEngine(t *testing.T) {
 }
 
 func TestCopierRefusesTriggers(t *testing.T) {
-	const data, signal = device.TriggerData, device.TriggerSignal
-	for want, tr := range map[string]device.Trigger{
+	const data, signal = kernel.TriggerData, kernel.TriggerSignal
+	for want, tr := range map[string]kernel.Trigger{
 		"asks for nothing":               trigger(0, 0, 0, 0, 0),
 		"semaphore 7 is not bound":       trigger(signal, 7, 0, 0, 0),
 		"semaphore 1023 is not bound":    {Snd: signal<<50 | 1023<<53},
@@ -366,14 +366,14 @@ func TestCopierSlots(t *testing.T) {
 		"memory twice":     c.copier.BindSource(511, 1, 1),
 		"memory 512":       c.copier.BindTarget(512, 1, 1, c.lanes[0]),
 		"semaphore twice":  c.copier.BindSemaphore(0, c.lanes[0].Counter(Word{})),
-		"semaphore beyond": c.copier.BindSemaphore(device.RingFlushWords, c.lanes[0].Counter(Word{})),
+		"semaphore beyond": c.copier.BindSemaphore(kernel.RingFlushWords, c.lanes[0].Counter(Word{})),
 	} {
 		if !errors.Is(err, framework.ErrInvalid) {
 			t.Errorf("%s: %v, expected ErrInvalid", name, err)
 		}
 	}
 	c.copier.Unbind(0, 0)
-	c.push(t, trigger(device.TriggerSignal, 0, 0, 0, 0))
+	c.push(t, trigger(kernel.TriggerSignal, 0, 0, 0, 0))
 	if err := c.copier.Wait(bound(t)); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("a trigger for what was unbound: %v", err)
 	}
@@ -385,7 +385,7 @@ func TestCopierSeldomQueries(t *testing.T) {
 	start := time.Now()
 	for range 20 {
 		for range 50 {
-			c.push(t, trigger(device.TriggerSignal, 0, 0, 0, 0))
+			c.push(t, trigger(kernel.TriggerSignal, 0, 0, 0, 0))
 		}
 		c.flush(t, 0)
 	}
@@ -396,7 +396,7 @@ func TestCopierSeldomQueries(t *testing.T) {
 }
 
 func TestLane(t *testing.T) {
-	dev, err := gputest.Open(0)
+	dev, err := devicetest.Open(0)
 	must(t, err)
 	defer dev.Close()
 	m := alloc(t, dev, 64)
@@ -432,7 +432,7 @@ func TestSettleUnderTraffic(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				c.push(t, trigger(device.TriggerSignal, 0, 0, 0, 0))
+				c.push(t, trigger(kernel.TriggerSignal, 0, 0, 0, 0))
 			}
 		}
 	})
@@ -446,7 +446,7 @@ func TestSettleUnderTraffic(t *testing.T) {
 func TestCopierDoesNotAllocate(t *testing.T) {
 	c := newCopying(t, 1)
 	step := func() {
-		pos, err := c.ring.Push(trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 0, 64))
+		pos, err := c.ring.Push(trigger(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 0, 64))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -23,9 +23,9 @@ import (
 // A count says that data is there, and the data may have come into memory of a device.
 // So the forwarder makes what an adapter wrote visible before it passes the count on.
 type Forwarder struct {
-	view  gpu.HostView // for words of devices alone; nil: the lane
-	lane  *Lane        // for those without a view
-	flush func() error // nil: what a count stands for is visible when the count is
+	view  device.HostView // for words of devices alone; nil: the lane
+	lane  *Lane           // for those without a view
+	flush func() error    // nil: what a count stands for is visible when the count is
 	o     Options
 	done  chan struct{}
 
@@ -53,7 +53,7 @@ const longestForward = time.Millisecond
 // and CPU. View and lane are ways to words that only a device reaches; the view is used
 // if it is not nil, and both are nil if there are no such words. Flush makes visible to
 // kernels what adapters wrote before; it is nil if that is not needed.
-func NewForwarder(view gpu.HostView, lane *Lane, flush func() error, o Options) *Forwarder {
+func NewForwarder(view device.HostView, lane *Lane, flush func() error, o Options) *Forwarder {
 	if o.Spin == 0 {
 		o.Spin = copierSpin
 	}

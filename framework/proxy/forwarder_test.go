@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/devicetest"
 )
 
 func reaches(t *testing.T, what string, word *uint64, want uint64) {
@@ -36,13 +36,13 @@ func (v *viewed) Settle() error { return nil }
 func (v *viewed) Close() error  { return nil }
 
 func TestForwarder(t *testing.T) {
-	dev, err := gputest.Open(0)
+	dev, err := devicetest.Open(0)
 	must(t, err)
 	defer dev.Close()
 	m := alloc(t, dev, 128)
 	onHost, view := new([2]uint64), &viewed{base: m.Addr()}
 	for name, c := range map[string]struct {
-		view     gpu.HostView
+		view     device.HostView
 		lane     *Lane
 		to, next Word
 		a, b     *uint64
@@ -174,7 +174,7 @@ func TestForwarderWithoutWork(t *testing.T) {
 }
 
 func TestForwarderEndsWithTheDevice(t *testing.T) {
-	dev, err := gputest.Open(0)
+	dev, err := devicetest.Open(0)
 	must(t, err)
 	defer dev.Close()
 	m := alloc(t, dev, 8)

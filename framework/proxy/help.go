@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -73,7 +73,7 @@ func (s *Service) Help(waits bool) (left bool) {
 		most = share
 	}
 	for n := 0; ; n++ {
-		var t device.Trigger
+		var t kernel.Trigger
 		var ok bool
 		if t, pos, ok = s.ring.Poll(); !ok {
 			break
@@ -107,7 +107,7 @@ func (s *Service) Help(waits bool) (left bool) {
 // Return gives back a turn that was borrowed, and says what happened to the trigger:
 // whether it was performed, with what error, and what recover returned. An error or a
 // panic ends the proxy. It reports whether the trigger needs no push.
-func (s *Service) Return(t device.Trigger, taken bool, err error, panic any) bool {
+func (s *Service) Return(t kernel.Trigger, taken bool, err error, panic any) bool {
 	switch {
 	case panic != nil:
 		s.fail(panicked(s.ring.Tail(), panic))

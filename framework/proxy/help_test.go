@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -45,7 +45,7 @@ func (l lending) Perform(fst, snd uint64) (taken, done bool) {
 	if turn == nil {
 		return false, false
 	}
-	t := device.Trigger{Fst: fst, Snd: snd}
+	t := kernel.Trigger{Fst: fst, Snd: snd}
 	var err error
 	defer func() { taken = turn.Return(t, taken, err, recover()) }()
 	if fst == refused {
@@ -75,7 +75,7 @@ func eventually(t *testing.T, what string, ready func() bool) {
 func TestHelpOnTheThreadOfThePush(t *testing.T) {
 	var last atomic.Int64
 	r, _ := helped(t, 64, func(r *ring.Ring, _ func() bool) Handler {
-		return func(_ device.Trigger, pos uint64) Result {
+		return func(_ kernel.Trigger, pos uint64) Result {
 			last.Store(int64(unix.Gettid()))
 			r.Complete(0, pos)
 			return Continue
@@ -92,7 +92,7 @@ func TestHelpOnTheThreadOfThePush(t *testing.T) {
 func TestHelpKeepsOrder(t *testing.T) {
 	var next, own, lent uint64
 	r, b := helped(t, 16, func(r *ring.Ring, isLent func() bool) Handler {
-		return func(tr device.Trigger, pos uint64) Result {
+		return func(tr kernel.Trigger, pos uint64) Result {
 			if pos != next {
 				return Fail(fmt.Errorf("%w: position %d: expected %d", framework.ErrInvalid, pos, next))
 			}
@@ -114,7 +114,7 @@ func TestHelpKeepsOrder(t *testing.T) {
 	for range pushers {
 		all.Go(func() {
 			for range each {
-				if pos, err := r.PushContext(bound(t), device.Trigger{Fst: 1}); err != nil {
+				if pos, err := r.PushContext(bound(t), kernel.Trigger{Fst: 1}); err != nil {
 					t.Error(err)
 				} else if err := r.WaitFlushed(bound(t), 0, pos); err != nil {
 					t.Error(err)
@@ -135,7 +135,7 @@ func TestHelpKeepsOrder(t *testing.T) {
 func TestHelpOfOneWhoWaits(t *testing.T) {
 	var lent atomic.Uint64
 	r, b := helped(t, 512, func(r *ring.Ring, isLent func() bool) Handler {
-		return func(_ device.Trigger, pos uint64) Result {
+		return func(_ kernel.Trigger, pos uint64) Result {
 			if isLent() {
 				lent.Add(1)
 			} else {
@@ -166,7 +166,7 @@ func TestHelpEndsInTheMiddle(t *testing.T) {
 	var once sync.Once
 	var lent, outstanding atomic.Bool
 	r, _ := helped(t, 8, func(_ *ring.Ring, isLent func() bool) Handler {
-		return func(device.Trigger, uint64) Result {
+		return func(kernel.Trigger, uint64) Result {
 			if isLent() {
 				outstanding.Store(true)
 				lent.Store(true)
@@ -200,7 +200,7 @@ func TestHelpThatFails(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			var mine atomic.Bool
 			r, b := helped(t, 8, func(_ *ring.Ring, isLent func() bool) Handler {
-				return func(device.Trigger, uint64) Result {
+				return func(kernel.Trigger, uint64) Result {
 					if isLent() {
 						mine.Store(true)
 						return x.end()
@@ -209,7 +209,7 @@ func TestHelpThatFails(t *testing.T) {
 				}
 			}, Options{})
 			eventually(t, "a handler runs on the thread of a push", func() bool {
-				_, err := r.PushContext(bound(t), device.Trigger{Fst: 1})
+				_, err := r.PushContext(bound(t), kernel.Trigger{Fst: 1})
 				return err != nil || mine.Load()
 			})
 			err := b.Wait(bound(t))
@@ -217,7 +217,7 @@ func TestHelpThatFails(t *testing.T) {
 				t.Errorf("error %v: expected one with %q", err, x.want)
 			}
 			b.Lend(true) // late: the ring is gone
-			if _, err := r.PushContext(bound(t), device.Trigger{Fst: 1}); framework.Class(err) == nil {
+			if _, err := r.PushContext(bound(t), kernel.Trigger{Fst: 1}); framework.Class(err) == nil {
 				t.Errorf("push after the end: %v", err)
 			}
 		})
@@ -227,7 +227,7 @@ func TestHelpThatFails(t *testing.T) {
 // What cannot wake the proxy is seen soon, until somebody shows that he can.
 func TestNapsUntilSomebodyWakesIt(t *testing.T) {
 	o := Options{Park: 100 * time.Millisecond, Nap: time.Millisecond}
-	s := New(newRing(t, 8), func(device.Trigger, uint64) Result { return Continue }, o)
+	s := New(newRing(t, 8), func(kernel.Trigger, uint64) Result { return Continue }, o)
 	if got := s.nap(0); got != 10*time.Millisecond {
 		t.Errorf("a nap of %v before the first push: expected 10 ms", got)
 	}
@@ -278,7 +278,7 @@ func TestHelpLeavesToTheThread(t *testing.T) {
 	release := make(chan struct{})
 	var entered, asked, threads atomic.Uint64
 	r, b := helped(t, 64, func(r *ring.Ring, isLent func() bool) Handler {
-		return func(tr device.Trigger, pos uint64) Result {
+		return func(tr kernel.Trigger, pos uint64) Result {
 			switch {
 			case !isLent():
 				threads.Add(1)
@@ -323,7 +323,7 @@ func TestHelpCompletesForKernels(t *testing.T) {
 	var view *ring.Ring
 	r, _ := helped(t, 512, func(r *ring.Ring, _ func() bool) Handler {
 		view = r
-		return func(tr device.Trigger, pos uint64) Result {
+		return func(tr kernel.Trigger, pos uint64) Result {
 			if tr.Fst == 7 {
 				asked.Store(time.Now().UnixNano())
 				pending.Store(pos + 1)
@@ -347,18 +347,18 @@ func TestHelpCompletesForKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer share.Close()
-	kernel, err := ring.Open(share) // pushes as kernels do, and helps nobody
+	kern, err := ring.Open(share) // pushes as kernels do, and helps nobody
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer kernel.Close()
+	defer kern.Close()
 	var pusher sync.WaitGroup
 	defer pusher.Wait()
 	var enough atomic.Bool
 	defer enough.Store(true)
 	pusher.Go(func() {
 		for !enough.Load() {
-			if _, err := r.Push(device.Trigger{Fst: 1}); err != nil {
+			if _, err := r.Push(kernel.Trigger{Fst: 1}); err != nil {
 				t.Error(err)
 				return
 			}
@@ -366,10 +366,10 @@ func TestHelpCompletesForKernels(t *testing.T) {
 		}
 	})
 	for range 20 {
-		pos, err := kernel.Push(device.Trigger{Fst: 7})
+		pos, err := kern.Push(kernel.Trigger{Fst: 7})
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a flush of a kernel beside one who pushes", func() bool { return kernel.Flushed(0, pos) })
+		eventually(t, "a flush of a kernel beside one who pushes", func() bool { return kern.Flushed(0, pos) })
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -38,10 +38,10 @@ type Word struct {
 // A stream has limited room, and a driver without room blocks its caller. So what
 // exceeds the lane's window waits in the lane, and other lanes go on.
 type Lane struct {
-	engine gpu.Engine
-	stream gpu.Stream
-	words  gpu.Stream
-	join   gpu.Mark // nil: there is no stream for words
+	engine device.Engine
+	stream device.Stream
+	words  device.Stream
+	join   device.Mark // nil: there is no stream for words
 	done   Word
 	peer   int
 
@@ -86,7 +86,7 @@ const (
 
 // NewLane opens a stream. Errors name peer; framework.NoPeer is for a lane that serves
 // this rank only. The done word is in host memory, is 0, and belongs to this lane only.
-func NewLane(engine gpu.Engine, peer int, done Word) (*Lane, error) {
+func NewLane(engine device.Engine, peer int, done Word) (*Lane, error) {
 	stream, err := engine.NewStream()
 	if err != nil {
 		return nil, fmt.Errorf("copy engine: %w", typed(err))
@@ -100,7 +100,7 @@ func NewLane(engine gpu.Engine, peer int, done Word) (*Lane, error) {
 
 // addWords makes the stream for words, where streams can wait for each other.
 func (l *Lane) addWords() (err error) {
-	m, ok := l.engine.(gpu.Marker)
+	m, ok := l.engine.(device.Marker)
 	if !ok {
 		return nil
 	}
@@ -260,7 +260,7 @@ func (l *Lane) store(direct *bool, w Word, value uint64) error {
 }
 
 // after has what a stream is given from here on wait for what another one has been given so far.
-func after(m gpu.Mark, before, behind gpu.Stream) error {
+func after(m device.Mark, before, behind device.Stream) error {
 	return errors.Join(m.Record(before), m.Wait(behind))
 }
 

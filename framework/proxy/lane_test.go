@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+	"github.com/mscclpp-go/mscclpp/framework/device/devicetest"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 const (
-	data   = device.TriggerData
-	signal = device.TriggerSignal
-	flush  = device.TriggerFlush
+	data   = kernel.TriggerData
+	signal = kernel.TriggerSignal
+	flush  = kernel.TriggerFlush
 )
 
 // until polls what another thread does.
@@ -67,7 +67,7 @@ func (c *copying) takeForLarge(bytes uint64) {
 // Behind a large copy words go on a stream of their own, and so does what follows, until the
 // lane is idle.
 func TestWordsApartFromLargeCopies(t *testing.T) {
-	dev, err := gputest.Open(0)
+	dev, err := devicetest.Open(0)
 	must(t, err)
 	defer dev.Close()
 	m := alloc(t, dev, 256)
@@ -80,7 +80,7 @@ func TestWordsApartFromLargeCopies(t *testing.T) {
 			t.Fatalf("%d, %v: expected an operation under way", did, err)
 		}
 	}
-	words := func() gpu.StreamState {
+	words := func() device.StreamState {
 		state, err := dev.Query(l.words)
 		must(t, err)
 		return state
@@ -91,7 +91,7 @@ func TestWordsApartFromLargeCopies(t *testing.T) {
 		for _, bytes := range sizes {
 			submit(bytes)
 		}
-		if apart := words() == gpu.StreamBusy; apart != (sizes[0] == 64) || l.apart != apart {
+		if apart := words() == device.StreamBusy; apart != (sizes[0] == 64) || l.apart != apart {
 			t.Errorf("copies of %d bytes: words apart: %v, said to be %v", sizes, apart, l.apart)
 		}
 		release()
@@ -297,7 +297,7 @@ func twoCopiersShareALane(t *testing.T, large uint64) {
 // Who gives up waiting may take the words away that the stream has still to write: the
 // lane does not look at them again, and its own word tells its end.
 func TestSettleThatGivesUpForgets(t *testing.T) {
-	dev, err := gputest.Open(0)
+	dev, err := devicetest.Open(0)
 	must(t, err)
 	defer dev.Close()
 	m := alloc(t, dev, 64)

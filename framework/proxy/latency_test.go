@@ -6,24 +6,24 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // instant is an engine that takes no time: what remains is the copier's own.
 type instant struct{ copies atomic.Uint64 }
 
-func (*instant) NewStream() (gpu.Stream, error) { return 1, nil }
-func (*instant) CloseStream(gpu.Stream) error   { return nil }
-func (*instant) Sync(gpu.Stream) error          { return nil }
-func (e *instant) Copy(gpu.Stream, uintptr, uintptr, uint64) error {
+func (*instant) NewStream() (device.Stream, error) { return 1, nil }
+func (*instant) CloseStream(device.Stream) error   { return nil }
+func (*instant) Sync(device.Stream) error          { return nil }
+func (e *instant) Copy(device.Stream, uintptr, uintptr, uint64) error {
 	e.copies.Add(1)
 	return nil
 }
-func (*instant) Write(_ gpu.Stream, addr uintptr, value uint64) error {
+func (*instant) Write(_ device.Stream, addr uintptr, value uint64) error {
 	atomic.StoreUint64((*uint64)(hostPointer(addr)), value)
 	return nil
 }
-func (*instant) Query(gpu.Stream) (gpu.StreamState, error) { return gpu.StreamIdle, nil }
+func (*instant) Query(device.Stream) (device.StreamState, error) { return device.StreamIdle, nil }
 
 // From the push of a trigger with signal and flush to the end of the flush: a put, for
 // which the engine is called, and a signal that the host stores.
@@ -47,7 +47,7 @@ func benchCopier(b *testing.B, bytes uint64) {
 	must(b, c.BindSemaphore(0, l.Counter(Word{Host: counter, Device: words + 8})))
 	must(b, c.Start())
 	defer func() { must(b, c.Stop(context.Background())) }()
-	t := trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 0, bytes)
+	t := trigger(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 0, bytes)
 	b.ResetTimer()
 	for range b.N {
 		pos, err := r.Push(t)
@@ -65,4 +65,4 @@ func benchCopier(b *testing.B, bytes uint64) {
 	}
 }
 
-var _ gpu.Engine = (*instant)(nil)
+var _ device.Engine = (*instant)(nil)

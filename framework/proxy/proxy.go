@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // Handler performs one trigger, the one at position pos of the ring. It runs on the
 // proxy's thread, one call at a time, in the order of the pushes. It should not
 // allocate. A panic ends the proxy as an error does.
-type Handler func(t device.Trigger, pos uint64) Result
+type Handler func(t kernel.Trigger, pos uint64) Result
 
 // Result is what the proxy does next.
 type Result struct {
@@ -267,17 +267,17 @@ func panicked(pos uint64, p any) error {
 	return fmt.Errorf("proxy: %w: handler of trigger %d panicked: %v\n%s", framework.ErrPlugin, pos, p, debug.Stack())
 }
 
-func rejected(t device.Trigger, pos uint64, err error) error {
+func rejected(t kernel.Trigger, pos uint64, err error) error {
 	return fmt.Errorf("proxy: trigger %d (%#x %#x): %w", pos, t.Fst, t.Snd, err)
 }
 
 // next waits for a trigger; not ok: the proxy is to end.
-func (s *Service) next() (device.Trigger, uint64, bool, error) {
+func (s *Service) next() (kernel.Trigger, uint64, bool, error) {
 	var idle, last time.Time // since when there is nothing, and when that was seen last
 	yields, slept := s.o.Yield, false
 	for n := 0; ; n++ {
 		if s.failed != nil {
-			return device.Trigger{}, 0, false, s.failed
+			return kernel.Trigger{}, 0, false, s.failed
 		}
 		if t, pos, ok := s.ring.Poll(); ok {
 			if s.o.Progress != nil && n == 0 {
@@ -296,7 +296,7 @@ func (s *Service) next() (device.Trigger, uint64, bool, error) {
 		if s.o.Progress != nil {
 			var err error
 			if outstanding, err = s.o.Progress(); err != nil {
-				return device.Trigger{}, 0, false, fmt.Errorf("proxy: %w", err)
+				return kernel.Trigger{}, 0, false, fmt.Errorf("proxy: %w", err)
 			}
 		}
 		if stop := s.stop.Load(); stop == quit || stop == finish && !outstanding {

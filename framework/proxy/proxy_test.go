@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -44,7 +44,7 @@ func start(t testing.TB, r *ring.Ring, h Handler, o Options) *Service {
 
 func push(t testing.TB, r *ring.Ring, fst uint64) uint64 {
 	t.Helper()
-	pos, err := r.PushContext(bound(t), device.Trigger{Fst: fst})
+	pos, err := r.PushContext(bound(t), kernel.Trigger{Fst: fst})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func push(t testing.TB, r *ring.Ring, fst uint64) uint64 {
 func TestEveryTriggerInOrder(t *testing.T) {
 	r := newRing(t, 16)
 	var next uint64
-	s := start(t, r, func(tr device.Trigger, pos uint64) Result {
+	s := start(t, r, func(tr kernel.Trigger, pos uint64) Result {
 		if tr.Fst != next || pos != next {
 			return Fail(fmt.Errorf("%w: trigger %d at %d: expected %d", framework.ErrInvalid, tr.Fst, pos, next))
 		}
@@ -79,7 +79,7 @@ func TestEveryTriggerInOrder(t *testing.T) {
 	if next != n+5 {
 		t.Errorf("%d triggers: expected %d", next, n+5)
 	}
-	if _, err := r.Push(device.Trigger{}); !errors.Is(err, framework.ErrClosed) {
+	if _, err := r.Push(kernel.Trigger{}); !errors.Is(err, framework.ErrClosed) {
 		t.Errorf("push after Stop: %v: expected ErrClosed", err)
 	}
 	if err := s.Start(); !errors.Is(err, framework.ErrInvalid) {
@@ -94,14 +94,14 @@ func TestHandlersThatEnd(t *testing.T) {
 		class error // of the ring's error word
 		want  string
 	}{
-		"in order": {func(device.Trigger, uint64) Result { return End }, framework.ErrClosed, ""},
-		"error": {func(device.Trigger, uint64) Result {
+		"in order": {func(kernel.Trigger, uint64) Result { return End }, framework.ErrClosed, ""},
+		"error": {func(kernel.Trigger, uint64) Result {
 			return Fail(&framework.Error{Op: "put", Peer: 3, Err: framework.ErrPeer})
 		},
 			framework.ErrPeer, "trigger 0 (0x7 0x0): put rank 3: peer failed"},
-		"unclassed": {func(device.Trigger, uint64) Result { return Fail(errors.New("odd")) }, framework.ErrPlugin, "odd"},
-		"panic":     {func(device.Trigger, uint64) Result { panic("out of luck") }, framework.ErrPlugin, "handler of trigger 0 panicked: out of luck"},
-		"nil map":   {func(tr device.Trigger, _ uint64) Result { fill(nil, tr.Fst); return Continue }, framework.ErrPlugin, "nil map"},
+		"unclassed": {func(kernel.Trigger, uint64) Result { return Fail(errors.New("odd")) }, framework.ErrPlugin, "odd"},
+		"panic":     {func(kernel.Trigger, uint64) Result { panic("out of luck") }, framework.ErrPlugin, "handler of trigger 0 panicked: out of luck"},
+		"nil map":   {func(tr kernel.Trigger, _ uint64) Result { fill(nil, tr.Fst); return Continue }, framework.ErrPlugin, "nil map"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRing(t, 4)
@@ -124,7 +124,7 @@ func TestHandlersThatEnd(t *testing.T) {
 func TestStopIsBounded(t *testing.T) {
 	r := newRing(t, 4)
 	release, entered := make(chan struct{}), make(chan struct{})
-	s := start(t, r, func(device.Trigger, uint64) Result { close(entered); <-release; return End }, Options{})
+	s := start(t, r, func(kernel.Trigger, uint64) Result { close(entered); <-release; return End }, Options{})
 	push(t, r, 0)
 	<-entered
 	ctx, cancel := context.WithCancel(context.Background())
@@ -142,7 +142,7 @@ func TestStopDropsTheRestWhenTimeIsUp(t *testing.T) {
 	r := newRing(t, 8)
 	gate, entered := make(chan struct{}), make(chan struct{}, 8)
 	var performed atomic.Int32
-	s := start(t, r, func(device.Trigger, uint64) Result { entered <- struct{}{}; <-gate; performed.Add(1); return Continue }, Options{})
+	s := start(t, r, func(kernel.Trigger, uint64) Result { entered <- struct{}{}; <-gate; performed.Add(1); return Continue }, Options{})
 	for i := range uint64(8) {
 		push(t, r, i)
 	}
@@ -165,12 +165,12 @@ func TestStopDropsTheRestWhenTimeIsUp(t *testing.T) {
 // Producers that never pause cannot keep a proxy from stopping.
 func TestStopUnderFire(t *testing.T) {
 	r := newRing(t, 4)
-	s := start(t, r, func(device.Trigger, uint64) Result { return Continue }, Options{})
+	s := start(t, r, func(kernel.Trigger, uint64) Result { return Continue }, Options{})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
-			if _, err := r.Push(device.Trigger{}); err != nil {
+			if _, err := r.Push(kernel.Trigger{}); err != nil {
 				return
 			}
 		}
@@ -187,7 +187,7 @@ func TestInitAndProgress(t *testing.T) {
 	if err := s.Wait(bound(t)); !errors.Is(err, framework.ErrUnavailable) {
 		t.Errorf("%v: expected the error of Init", err)
 	}
-	if _, err := r.Push(device.Trigger{}); !errors.Is(err, framework.ErrUnavailable) {
+	if _, err := r.Push(kernel.Trigger{}); !errors.Is(err, framework.ErrUnavailable) {
 		t.Errorf("push: %v", err)
 	}
 
@@ -195,7 +195,7 @@ func TestInitAndProgress(t *testing.T) {
 	r = newRing(t, 4)
 	var pending []uint64
 	polls := 0
-	s = start(t, r, func(_ device.Trigger, pos uint64) Result { pending = append(pending, pos); return Continue },
+	s = start(t, r, func(_ kernel.Trigger, pos uint64) Result { pending = append(pending, pos); return Continue },
 		Options{CPU: 1, Progress: func() (bool, error) {
 			if polls++; polls%100 == 0 && len(pending) > 0 {
 				r.Complete(0, pending[0])
@@ -240,7 +240,7 @@ func TestIdleProxyWakes(t *testing.T) {
 	r := newRing(t, 2)
 	word := r.Handle(0).Parked
 	parked := *(**uint32)(unsafe.Pointer(&word))
-	start(t, r, func(_ device.Trigger, pos uint64) Result { r.Complete(0, pos); return Continue },
+	start(t, r, func(_ kernel.Trigger, pos uint64) Result { r.Complete(0, pos); return Continue },
 		Options{Spin: time.Nanosecond, Yield: time.Nanosecond, Park: 20 * time.Second})
 	for i := range uint64(100) {
 		for i%10 == 0 && atomic.LoadUint32(parked) == 0 { // until it sleeps
@@ -254,9 +254,9 @@ func TestIdleProxyWakes(t *testing.T) {
 
 func TestTriggersDoNotAllocate(t *testing.T) {
 	r := newRing(t, 16)
-	start(t, r, func(_ device.Trigger, pos uint64) Result { r.Complete(0, pos); return Continue }, Options{})
+	start(t, r, func(_ kernel.Trigger, pos uint64) Result { r.Complete(0, pos); return Continue }, Options{})
 	n := testing.AllocsPerRun(500, func() {
-		pos, err := r.Push(device.Trigger{Fst: 1})
+		pos, err := r.Push(kernel.Trigger{Fst: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ type adder struct {
 func newAdder() *adder {
 	a := &adder{}
 	a.Base = NewBase(func(r *ring.Ring) Handler {
-		return func(t device.Trigger, pos uint64) Result {
+		return func(t kernel.Trigger, pos uint64) Result {
 			if t.Fst == 0 {
 				return Fail(fmt.Errorf("%w: nothing to add", framework.ErrInvalid))
 			}
@@ -314,7 +314,7 @@ func TestBaseInsideATransport(t *testing.T) {
 		t.Errorf("second start: %v", err)
 	}
 	for range 10 {
-		if _, err := r.PushContext(bound(t), device.Trigger{Fst: 1, Snd: 2}); err != nil {
+		if _, err := r.PushContext(bound(t), kernel.Trigger{Fst: 1, Snd: 2}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // helper is a consumer in the process of who pushes.
@@ -22,7 +22,7 @@ func (h helper) Perform(fst, snd uint64) (taken, done bool) { return h.perform(f
 // offered to the consumer, and a consumer that sleeps and does not take it is woken.
 func TestNow(t *testing.T) {
 	p, c := pair(t, 4)
-	if taken, done := p.Now(device.Trigger{Fst: 1}); taken || done {
+	if taken, done := p.Now(kernel.Trigger{Fst: 1}); taken || done {
 		t.Error("a trigger was performed where nobody can")
 	}
 	var taken, done, drains bool
@@ -47,19 +47,19 @@ func TestNow(t *testing.T) {
 			return taken, done
 		},
 	})
-	now := func() (bool, bool) { return p.Now(device.Trigger{Fst: 5, Snd: 6}) }
+	now := func() (bool, bool) { return p.Now(kernel.Trigger{Fst: 5, Snd: 6}) }
 	for _, x := range [][2]bool{{false, false}, {true, false}, {true, true}} {
 		taken, done = x[0], x[1]
 		if a, b := now(); a != taken || b != done || helps != 0 || !c.Idle() {
 			t.Errorf("taken %v, done %v, %d helps, idle %v: expected %v, %v, none, and no slot taken", a, b, helps, c.Idle(), taken, done)
 		}
 	}
-	kernel := func() { // one who pushes beside the helper, and helps nobody
-		if _, ok, err := p.Offer(device.Trigger{Fst: 9}); !ok || err != nil {
+	kern := func() { // one who pushes beside the helper, and helps nobody
+		if _, ok, err := p.Offer(kernel.Trigger{Fst: 9}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 	}
-	meanwhile, drains = kernel, true
+	meanwhile, drains = kern, true
 	if now(); helps != 1 || !c.Idle() {
 		t.Errorf("%d helps and idle %v: expected what came meanwhile to be performed by one", helps, c.Idle())
 	}
@@ -68,7 +68,7 @@ func TestNow(t *testing.T) {
 	meanwhile = func() {
 		go func() {
 			woken <- c.ParkFor(func(bool) time.Duration {
-				kernel() // after the look that a park begins with
+				kern() // after the look that a park begins with
 				return 20 * time.Second
 			})
 		}()
@@ -103,7 +103,7 @@ func TestAssist(t *testing.T) {
 	ctx := deadline(t, 20*time.Second)
 	var last uint64
 	for i := range uint64(6) { // more than there is room for: the fifth waits
-		pos, err := p.PushContext(ctx, device.Trigger{Fst: i})
+		pos, err := p.PushContext(ctx, kernel.Trigger{Fst: i})
 		if err != nil || pos != i {
 			t.Fatalf("push %d: position %d, %v", i, pos, err)
 		}
@@ -116,7 +116,7 @@ func TestAssist(t *testing.T) {
 		t.Fatal(err)
 	}
 	takes = true
-	if pos, err := p.Push(device.Trigger{}); err != nil || !p.Flushed(1, pos) {
+	if pos, err := p.Push(kernel.Trigger{}); err != nil || !p.Flushed(1, pos) {
 		t.Errorf("after a push: %v, flushed %v: expected it to be performed", err, p.Flushed(1, pos))
 	}
 	if !p.Help() || c.Help() {
@@ -133,7 +133,7 @@ func TestParkSaysWhetherItWasWoken(t *testing.T) {
 	for limit := time.Now().Add(20 * time.Second); ; {
 		done := make(chan bool, 1)
 		go func() { done <- c.Park(20 * time.Second) }()
-		if _, err := p.Push(device.Trigger{}); err != nil {
+		if _, err := p.Push(kernel.Trigger{}); err != nil {
 			t.Fatal(err)
 		}
 		woken := <-done // the push may have come before

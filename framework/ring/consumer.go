@@ -7,20 +7,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-const headerBytes = unsafe.Sizeof(device.RingHeader{})
+const headerBytes = unsafe.Sizeof(kernel.RingHeader{})
 
 // Poll returns the oldest trigger that was not popped, and its position. It does
 // not wait.
-func (r *Ring) Poll() (t device.Trigger, pos uint64, ok bool) {
+func (r *Ring) Poll() (t kernel.Trigger, pos uint64, ok bool) {
 	s := r.slot(r.tail)
 	snd := atomic.LoadUint64(&s.Snd)
 	if snd&commitBit != r.commit(r.tail) {
-		return device.Trigger{}, 0, false
+		return kernel.Trigger{}, 0, false
 	}
-	return device.Trigger{Fst: atomic.LoadUint64(&s.Fst), Snd: snd &^ commitBit}, r.tail, true
+	return kernel.Trigger{Fst: atomic.LoadUint64(&s.Fst), Snd: snd &^ commitBit}, r.tail, true
 }
 
 // Pop frees the slot of the trigger that Poll returned.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 const fuzzName = "t-ring-fuzz"
@@ -41,7 +41,7 @@ func foreign(t testing.TB, content []byte, size int64, seals int) *os.File {
 
 // header is the start of a ring, and its first triggers.
 func header(magic uint64, version, slots uint32, tail, head uint64, triggers ...uint64) []byte {
-	b := make([]byte, device.RingTriggers)
+	b := make([]byte, kernel.RingTriggers)
 	binary.LittleEndian.PutUint64(b, magic)
 	binary.LittleEndian.PutUint32(b[8:], version)
 	binary.LittleEndian.PutUint32(b[12:], slots)
@@ -58,7 +58,7 @@ func header(magic uint64, version, slots uint32, tail, head uint64, triggers ...
 // not take leaves no mapping behind.
 func FuzzOpen(f *testing.F) {
 	const good, page = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL, 4096
-	full := header(device.RingMagic, device.RingVersion, 8, 3, 5, 1, 1<<63, 2, 1<<63|7)
+	full := header(kernel.RingMagic, kernel.RingVersion, 8, 3, 5, 1, 1<<63, 2, 1<<63|7)
 	f.Add(full, uint32(2*page), good)
 	f.Add(full, uint32(page+8*16), good)                                                                    // to the byte
 	f.Add(full, uint32(page+8*16-1), good)                                                                  // one too few
@@ -67,14 +67,14 @@ func FuzzOpen(f *testing.F) {
 	f.Add(full, uint32(0), good)                                                                            // nothing
 	f.Add(full, uint32(2*page), 0)                                                                          // its maker may cut it
 	f.Add(full, uint32(2*page), good|unix.F_SEAL_WRITE)                                                     // cannot be completed
-	f.Add(header(device.RingMagic+1, device.RingVersion, 8, 0, 0), uint32(2*page), good)                    // another magic
-	f.Add(header(bits.ReverseBytes64(device.RingMagic), device.RingVersion, 8, 0, 0), uint32(2*page), good) // another byte order
-	f.Add(header(device.RingMagic, device.RingVersion+1, 8, 0, 0), uint32(2*page), good)                    // a later version
-	f.Add(header(device.RingMagic, device.RingVersion, 0, 0, 0), uint32(2*page), good)                      // no slots
-	f.Add(header(device.RingMagic, device.RingVersion, 24, 0, 0), uint32(2*page), good)                     // no power of two
-	f.Add(header(device.RingMagic, device.RingVersion, 2*MaxSlots, 0, 0), uint32(2*page), good)             // too many
-	f.Add(header(device.RingMagic, device.RingVersion, 1<<31, 0, 0), uint32(2*page), good)                  // and more
-	f.Add(header(device.RingMagic, device.RingVersion, 256, ^uint64(0), 1<<62), uint32(2*page), good)       // wild counts
+	f.Add(header(kernel.RingMagic+1, kernel.RingVersion, 8, 0, 0), uint32(2*page), good)                    // another magic
+	f.Add(header(bits.ReverseBytes64(kernel.RingMagic), kernel.RingVersion, 8, 0, 0), uint32(2*page), good) // another byte order
+	f.Add(header(kernel.RingMagic, kernel.RingVersion+1, 8, 0, 0), uint32(2*page), good)                    // a later version
+	f.Add(header(kernel.RingMagic, kernel.RingVersion, 0, 0, 0), uint32(2*page), good)                      // no slots
+	f.Add(header(kernel.RingMagic, kernel.RingVersion, 24, 0, 0), uint32(2*page), good)                     // no power of two
+	f.Add(header(kernel.RingMagic, kernel.RingVersion, 2*MaxSlots, 0, 0), uint32(2*page), good)             // too many
+	f.Add(header(kernel.RingMagic, kernel.RingVersion, 1<<31, 0, 0), uint32(2*page), good)                  // and more
+	f.Add(header(kernel.RingMagic, kernel.RingVersion, 256, ^uint64(0), 1<<62), uint32(2*page), good)       // wild counts
 	f.Fuzz(func(t *testing.T, content []byte, size uint32, seals int) {
 		size %= 1 << 20
 		content = content[:min(len(content), int(size))]
@@ -106,7 +106,7 @@ func FuzzOpen(f *testing.F) {
 
 // isRing says by the layout alone whether Open has to take a memfd.
 func isRing(content []byte, size uint64, seals int) bool {
-	if size < device.RingTriggers || seals&unix.F_SEAL_SHRINK == 0 || seals&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
+	if size < kernel.RingTriggers || seals&unix.F_SEAL_SHRINK == 0 || seals&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 {
 		return false
 	}
 	b := append(content[:len(content):len(content)], make([]byte, 16)...) // zeros follow
@@ -130,9 +130,9 @@ func exercise(t *testing.T, r *Ring) {
 				t.Fatalf("position %d after %d", now, tail)
 			}
 		}
-		pos, err := r.PushContext(canceled, device.Trigger{Fst: 1})
+		pos, err := r.PushContext(canceled, kernel.Trigger{Fst: 1})
 		if err == nil {
-			r.Complete(device.RingFlushWords-1, pos)
+			r.Complete(kernel.RingFlushWords-1, pos)
 		}
 	}
 	_, _ = r.Depth(), r.Err()

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // record is for docs/results: see recordCommand.
@@ -41,7 +41,7 @@ type measurement struct {
 
 // trip is one round trip; it polls as a kernel does, and gives up after 20 s.
 func trip(t testing.TB, r *Ring, fst uint64) {
-	pos, err := r.Push(device.Trigger{Fst: fst})
+	pos, err := r.Push(kernel.Trigger{Fst: fst})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func BenchmarkRoundTripToASleeper(b *testing.B) {
 	cmd := spawnThat(b, r, "sleeps")
 	ctx := deadline(b, 10*time.Minute)
 	turn := func(fst uint64) {
-		pos, err := r.Push(device.Trigger{Fst: fst})
+		pos, err := r.Push(kernel.Trigger{Fst: fst})
 		if err == nil {
 			err = r.WaitFlushed(ctx, 0, pos)
 		}

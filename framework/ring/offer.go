@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Offer is like Push, for a producer that drains the ring itself: it does not wait for
 // room, and wakes nobody. Ok is false while the ring is full, and pos is the position that
 // has no room: it has when Slots triggers less than up to there were performed.
-func (r *Ring) Offer(t device.Trigger) (pos uint64, ok bool, err error) {
+func (r *Ring) Offer(t kernel.Trigger) (pos uint64, ok bool, err error) {
 	if t.Snd&commitBit != 0 {
 		return 0, false, fmt.Errorf("ring push: %w: bit 63 of the trigger %#x %#x belongs to the ring", framework.ErrInvalid, t.Fst, t.Snd)
 	}

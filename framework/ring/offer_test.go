@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // A ring that has more slots than it ever gets triggers is never full, however far others
@@ -21,7 +21,7 @@ func TestOfferWhileOthersDrain(t *testing.T) {
 		for range producers {
 			all.Go(func() {
 				for range slots / producers {
-					if pos, ok, err := r.Offer(device.Trigger{}); !ok || err != nil {
+					if pos, ok, err := r.Offer(kernel.Trigger{}); !ok || err != nil {
 						t.Errorf("position %d: no room (%v) after %d triggers were performed", pos, err, r.Tail())
 						return
 					}
@@ -48,11 +48,11 @@ func TestOfferWithoutRoom(t *testing.T) {
 	p, c := pair(t, slots)
 	for lap := range uint64(3) {
 		for range slots {
-			if _, ok, err := p.Offer(device.Trigger{}); !ok || err != nil {
+			if _, ok, err := p.Offer(kernel.Trigger{}); !ok || err != nil {
 				t.Fatalf("lap %d: %v, %v", lap, ok, err)
 			}
 		}
-		pos, ok, err := p.Offer(device.Trigger{})
+		pos, ok, err := p.Offer(kernel.Trigger{})
 		if want := slots * (lap + 1); ok || err != nil || pos != want {
 			t.Fatalf("lap %d: position %d, %v, %v of a full ring, expected %d", lap, pos, ok, err, want)
 		}

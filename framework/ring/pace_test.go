@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // looks is told of polls that take each so long, and returns how many it took to be crowded,
@@ -147,7 +147,7 @@ func TestPaceShares(t *testing.T) {
 // sleep at all then.
 func TestParkForOthers(t *testing.T) {
 	p, c := pair(t, 4)
-	if _, err := p.Push(device.Trigger{Fst: 1}); err != nil {
+	if _, err := p.Push(kernel.Trigger{Fst: 1}); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()

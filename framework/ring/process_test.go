@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // child is the proxy of the tests with two processes: it opens the ring that it
@@ -85,7 +85,7 @@ func TestTwoProcesses(t *testing.T) {
 	cmd := spawn(t, r)
 	ctx := deadline(t, 20*time.Second)
 	for i := range uint64(5000) {
-		pos, err := r.PushContext(ctx, device.Trigger{Fst: i})
+		pos, err := r.PushContext(ctx, kernel.Trigger{Fst: i})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestTwoProcesses(t *testing.T) {
 			}
 		}
 	}
-	if _, err := r.PushContext(ctx, device.Trigger{Fst: failTrigger}); err != nil {
+	if _, err := r.PushContext(ctx, kernel.Trigger{Fst: failTrigger}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.WaitFlushed(ctx, 1, 0); framework.Class(err) != framework.ErrInvalid {
@@ -112,7 +112,7 @@ func BenchmarkPush(b *testing.B) {
 			p, c := pair(b, slots)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := p.Push(device.Trigger{Fst: 1}); err != nil {
+				if _, err := p.Push(kernel.Trigger{Fst: 1}); err != nil {
 					b.Fatal(err)
 				}
 				_, _, _ = c.Poll()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 const commitBit = 1 << 63
@@ -16,16 +16,16 @@ const commitBit = 1 << 63
 // performed in the order of their pushes. It waits while the ring is full, and
 // fails when the proxy has ended or the communicator was aborted. Bit 63 of
 // t.Snd must be 0.
-func (r *Ring) Push(t device.Trigger) (pos uint64, err error) {
+func (r *Ring) Push(t kernel.Trigger) (pos uint64, err error) {
 	return r.push(context.Background(), t)
 }
 
 // PushContext is like Push, but waits no longer than ctx.
-func (r *Ring) PushContext(ctx context.Context, t device.Trigger) (pos uint64, err error) {
+func (r *Ring) PushContext(ctx context.Context, t kernel.Trigger) (pos uint64, err error) {
 	return r.push(ctx, t)
 }
 
-func (r *Ring) push(ctx context.Context, t device.Trigger) (uint64, error) {
+func (r *Ring) push(ctx context.Context, t kernel.Trigger) (uint64, error) {
 	for {
 		// A position is taken only when its slot is free. Kernels take first and
 		// wait then, which is right too, but cannot be given up.
@@ -64,7 +64,7 @@ func (r *Ring) offered(pos uint64) {
 // the trigger on the caller's thread. If taken is false, that is not possible now, and
 // nothing has happened. Done says that the trigger asks for a flush, and that the flush
 // is completed; otherwise the flush has to be asked for again.
-func (r *Ring) Now(t device.Trigger) (taken, done bool) {
+func (r *Ring) Now(t kernel.Trigger) (taken, done bool) {
 	if r.helper == nil {
 		return false, false
 	}
@@ -108,8 +108,8 @@ func (r *Ring) FlushWord(i uint32) uintptr {
 func FlushWordOn(base uintptr, i uint32) uintptr { return base + flushOffset(i) }
 
 func flushOffset(i uint32) uintptr {
-	if i >= device.RingFlushWords {
-		panic(fmt.Sprintf("ring: flush word %d of %d", i, device.RingFlushWords))
+	if i >= kernel.RingFlushWords {
+		panic(fmt.Sprintf("ring: flush word %d of %d", i, kernel.RingFlushWords))
 	}
 	return headerBytes + uintptr(i)*8
 }

@@ -29,7 +29,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
 
@@ -41,11 +41,11 @@ const MaxSlots = 1 << 20
 // one goroutine at a time, in one process, may consume.
 type Ring struct {
 	mem      *memfd.Memory
-	header   *device.RingHeader
+	header   *kernel.RingHeader
 	triggers unsafe.Pointer
 	slots    uint64 // a copy: the shared word is not ours alone to write
 	shift    uint32
-	control  atomic.Pointer[device.WaitControl]
+	control  atomic.Pointer[kernel.WaitControl]
 	helper   framework.Helper
 	crowd    Crowd // of who waits here
 
@@ -64,8 +64,8 @@ func New(slots int) (*Ring, error) {
 		return nil, fmt.Errorf("ring of %d slots: %w", slots, err)
 	}
 	r := view(mem, uint64(slots))
-	r.header.Magic = device.RingMagic
-	r.header.Version = device.RingVersion
+	r.header.Magic = kernel.RingMagic
+	r.header.Version = kernel.RingVersion
 	r.header.Slots = uint32(slots)
 	return r, nil
 }
@@ -76,17 +76,17 @@ func Open(s framework.Share) (*Ring, error) {
 	if s.Kind != framework.ShareMemFD {
 		return nil, fmt.Errorf("ring: %w: share of kind %s: expected %s", framework.ErrUnsupported, s.Kind, framework.ShareMemFD)
 	}
-	head, err := memfd.Open(s.FD, 0, device.RingTriggers)
+	head, err := memfd.Open(s.FD, 0, kernel.RingTriggers)
 	if err != nil {
 		return nil, fmt.Errorf("ring: %w", err)
 	}
-	h := *(*device.RingHeader)(head.Addr()) // copy, then check, then use
+	h := *(*kernel.RingHeader)(head.Addr()) // copy, then check, then use
 	head.Close()
 	switch {
-	case h.Magic != device.RingMagic:
+	case h.Magic != kernel.RingMagic:
 		return nil, fmt.Errorf("ring: %w: memfd is no ring: magic %#x", framework.ErrInvalid, h.Magic)
-	case h.Version != device.RingVersion:
-		return nil, fmt.Errorf("ring: %w: version %d: expected %d", framework.ErrInvalid, h.Version, device.RingVersion)
+	case h.Version != kernel.RingVersion:
+		return nil, fmt.Errorf("ring: %w: version %d: expected %d", framework.ErrInvalid, h.Version, kernel.RingVersion)
 	case h.Slots == 0 || h.Slots > MaxSlots || bits.OnesCount32(h.Slots) != 1:
 		return nil, fmt.Errorf("ring: %w: %d slots: expected a power of two up to %d", framework.ErrInvalid, h.Slots, MaxSlots)
 	}
@@ -100,14 +100,14 @@ func Open(s framework.Share) (*Ring, error) {
 }
 
 func size(slots uint64) uint64 {
-	return device.RingTriggers + slots*uint64(unsafe.Sizeof(device.Trigger{}))
+	return kernel.RingTriggers + slots*uint64(unsafe.Sizeof(kernel.Trigger{}))
 }
 
 func view(mem *memfd.Memory, slots uint64) *Ring {
 	return &Ring{
 		mem:      mem,
-		header:   (*device.RingHeader)(mem.Addr()),
-		triggers: unsafe.Add(mem.Addr(), device.RingTriggers),
+		header:   (*kernel.RingHeader)(mem.Addr()),
+		triggers: unsafe.Add(mem.Addr(), kernel.RingTriggers),
 		slots:    slots,
 		shift:    uint32(bits.TrailingZeros64(slots)),
 	}
@@ -127,7 +127,7 @@ func (r *Ring) Share() (framework.Share, error) {
 
 // Watch lets pushes and waits from Go end when the communicator that owns the words
 // ends.
-func (r *Ring) Watch(words *device.WaitControl) { r.control.Store(words) }
+func (r *Ring) Watch(words *kernel.WaitControl) { r.control.Store(words) }
 
 // Assist names the helper that performs triggers on its caller's thread, for a consumer
 // in this process: pushes and waits from Go call it. It has to be set before anybody
@@ -146,10 +146,10 @@ func (r *Ring) Begin() Pace { return Begin(&r.crowd, r.helper == nil) }
 // Handle returns what kernels on the host push through. Control is the address of
 // the communicator's device.WaitControl, or 0; from here on pushes from Go watch
 // it as well.
-func (r *Ring) Handle(control uintptr) device.FifoHandle {
-	r.Watch((*device.WaitControl)(at(control)))
+func (r *Ring) Handle(control uintptr) kernel.FifoHandle {
+	r.Watch((*kernel.WaitControl)(at(control)))
 	h := r.header
-	return device.FifoHandle{
+	return kernel.FifoHandle{
 		Triggers:  uintptr(r.triggers),
 		Head:      uintptr(unsafe.Pointer(&h.Head)),
 		Tail:      uintptr(unsafe.Pointer(&h.Tail)),
@@ -178,10 +178,10 @@ const CounterBytes = 128
 // HandleOn returns what kernels of a device push through. Only they may then push to
 // the ring, since they do not count in the ring itself. They cannot wake a consumer
 // that sleeps.
-func (r *Ring) HandleOn(v View) device.FifoHandle {
-	var h device.RingHeader
-	return device.FifoHandle{
-		Triggers:  v.Base + device.RingTriggers,
+func (r *Ring) HandleOn(v View) kernel.FifoHandle {
+	var h kernel.RingHeader
+	return kernel.FifoHandle{
+		Triggers:  v.Base + kernel.RingTriggers,
 		Head:      v.Counters,
 		Tail:      v.Base + unsafe.Offsetof(h.Tail),
 		TailCache: v.Counters + 8,
@@ -220,8 +220,8 @@ func (r *Ring) Close() error {
 func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
 // slot returns the trigger at a position.
-func (r *Ring) slot(pos uint64) *device.Trigger {
-	return (*device.Trigger)(unsafe.Add(r.triggers, (pos&(r.slots-1))*uint64(unsafe.Sizeof(device.Trigger{}))))
+func (r *Ring) slot(pos uint64) *kernel.Trigger {
+	return (*kernel.Trigger)(unsafe.Add(r.triggers, (pos&(r.slots-1))*uint64(unsafe.Sizeof(kernel.Trigger{}))))
 }
 
 // commit is the value of the commit bit of a position.

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // The header for C says the same as Go, in every number, and has no number that is not
@@ -18,19 +18,19 @@ func TestHeaderForC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var h device.RingHeader
+	var h kernel.RingHeader
 	want := map[string]uint64{
 		"ring_tail":        uint64(unsafe.Offsetof(h.Tail)),
 		"ring_error":       uint64(unsafe.Offsetof(h.Error)),
 		"ring_parked":      uint64(unsafe.Offsetof(h.Parked)),
 		"ring_flush":       uint64(flushOffset(0)),
-		"ring_triggers":    device.RingTriggers,
-		"ring_flush_words": device.RingFlushWords,
-		"ring_trigger":     uint64(unsafe.Sizeof(device.Trigger{})),
+		"ring_triggers":    kernel.RingTriggers,
+		"ring_flush_words": kernel.RingFlushWords,
+		"ring_trigger":     uint64(unsafe.Sizeof(kernel.Trigger{})),
 		"ring_invalid":     uint64(Code(framework.ErrInvalid)),
-		"do_put":           device.TriggerData,
-		"do_signal":        device.TriggerSignal,
-		"do_flush":         device.TriggerFlush,
+		"do_put":           kernel.TriggerData,
+		"do_signal":        kernel.TriggerSignal,
+		"do_flush":         kernel.TriggerFlush,
 	}
 	found := regexp.MustCompile(`(?m)^  mscclpp_(\w+) = (\d+),`).FindAllStringSubmatch(string(text), -1)
 	if len(found) != len(want) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
 
@@ -44,7 +44,7 @@ func deadline(t testing.TB, d time.Duration) context.Context {
 }
 
 // pull waits for the next trigger, for ten seconds at most.
-func pull(t testing.TB, r *Ring) (device.Trigger, uint64) {
+func pull(t testing.TB, r *Ring) (kernel.Trigger, uint64) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		if tr, pos, ok := r.Poll(); ok {
@@ -54,7 +54,7 @@ func pull(t testing.TB, r *Ring) (device.Trigger, uint64) {
 		r.Park(time.Millisecond)
 	}
 	t.Fatal("no trigger within 10 s")
-	return device.Trigger{}, 0
+	return kernel.Trigger{}, 0
 }
 
 func TestOrderOverManyLaps(t *testing.T) {
@@ -62,14 +62,14 @@ func TestOrderOverManyLaps(t *testing.T) {
 	const n = 10000
 	go func() {
 		for i := range uint64(n) {
-			if pos, err := p.Push(device.Trigger{Fst: i, Snd: i * 3}); err != nil || pos != i {
+			if pos, err := p.Push(kernel.Trigger{Fst: i, Snd: i * 3}); err != nil || pos != i {
 				t.Errorf("push %d: position %d, %v", i, pos, err)
 				return
 			}
 		}
 	}()
 	for i := range uint64(n) {
-		if tr, pos := pull(t, c); tr != (device.Trigger{Fst: i, Snd: i * 3}) || pos != i {
+		if tr, pos := pull(t, c); tr != (kernel.Trigger{Fst: i, Snd: i * 3}) || pos != i {
 			t.Fatalf("trigger %d: %+v at %d", i, tr, pos)
 		}
 	}
@@ -84,7 +84,7 @@ func TestConcurrentProducers(t *testing.T) {
 	for id := range uint64(producers) {
 		go func() {
 			for i := range uint64(each) {
-				if _, err := p.Push(device.Trigger{Fst: id, Snd: i}); err != nil {
+				if _, err := p.Push(kernel.Trigger{Fst: id, Snd: i}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -107,10 +107,10 @@ func TestAllZeroTriggerArrives(t *testing.T) {
 		if _, _, ok := c.Poll(); ok {
 			t.Fatal("a trigger before the push")
 		}
-		if _, err := p.Push(device.Trigger{}); err != nil {
+		if _, err := p.Push(kernel.Trigger{}); err != nil {
 			t.Fatal(err)
 		}
-		if tr, pos, ok := c.Poll(); !ok || tr != (device.Trigger{}) || pos != lap {
+		if tr, pos, ok := c.Poll(); !ok || tr != (kernel.Trigger{}) || pos != lap {
 			t.Fatalf("lap %d: %v %d %v", lap, tr, pos, ok)
 		}
 		c.Pop()
@@ -120,17 +120,17 @@ func TestAllZeroTriggerArrives(t *testing.T) {
 func TestFullRing(t *testing.T) {
 	p, c := pair(t, 4)
 	for range 4 {
-		if _, err := p.Push(device.Trigger{}); err != nil {
+		if _, err := p.Push(kernel.Trigger{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := p.PushContext(deadline(t, 20*time.Millisecond), device.Trigger{Fst: 1})
+	_, err := p.PushContext(deadline(t, 20*time.Millisecond), kernel.Trigger{Fst: 1})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 triggers wait") {
 		t.Fatalf("%v: expected a deadline that names the full ring", err)
 	}
 	// Giving up took no position: the ring still works.
 	done := make(chan error, 1)
-	go func() { _, err := p.Push(device.Trigger{Fst: 2}); done <- err }()
+	go func() { _, err := p.Push(kernel.Trigger{Fst: 2}); done <- err }()
 	for i := range 5 {
 		if tr, pos := pull(t, c); pos != uint64(i) || (i == 4) != (tr.Fst == 2) {
 			t.Errorf("trigger %d: %+v at %d", i, tr, pos)
@@ -143,11 +143,11 @@ func TestFullRing(t *testing.T) {
 
 func TestDeadProxyEndsAllWaits(t *testing.T) {
 	p, c := pair(t, 1)
-	if _, err := p.Push(device.Trigger{}); err != nil {
+	if _, err := p.Push(kernel.Trigger{}); err != nil {
 		t.Fatal(err)
 	}
 	pushed, flushed := make(chan error, 1), make(chan error, 1)
-	go func() { _, err := p.Push(device.Trigger{}); pushed <- err }()
+	go func() { _, err := p.Push(kernel.Trigger{}); pushed <- err }()
 	go func() { flushed <- p.WaitFlushed(context.Background(), 3, 0) }()
 	c.Fail(framework.ErrPeer)
 	c.Fail(framework.ErrInvalid) // the first reason stays
@@ -161,23 +161,23 @@ func TestDeadProxyEndsAllWaits(t *testing.T) {
 			t.Fatalf("%s still waits", what)
 		}
 	}
-	if _, err := p.Push(device.Trigger{}); !errors.Is(err, framework.ErrPeer) {
+	if _, err := p.Push(kernel.Trigger{}); !errors.Is(err, framework.ErrPeer) {
 		t.Errorf("push afterwards: %v", err)
 	}
 }
 
 func TestAbortEndsAPush(t *testing.T) {
 	p, _ := pair(t, 1)
-	control := new(device.WaitControl)
+	control := new(kernel.WaitControl)
 	h := p.Handle(uintptr(unsafe.Pointer(control)))
 	if h.Mask != 0 || h.Shift != 0 || h.Triggers != h.Head-192+4096 || h.Control != uintptr(unsafe.Pointer(control)) {
 		t.Errorf("%+v", h)
 	}
-	if _, err := p.Push(device.Trigger{}); err != nil {
+	if _, err := p.Push(kernel.Trigger{}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { _, err := p.Push(device.Trigger{}); done <- err }()
+	go func() { _, err := p.Push(kernel.Trigger{}); done <- err }()
 	atomic.StoreUint32(&control.Abort, 1)
 	select {
 	case err := <-done:
@@ -191,8 +191,8 @@ func TestAbortEndsAPush(t *testing.T) {
 
 func TestFlush(t *testing.T) {
 	p, c := pair(t, 4)
-	const word = device.RingFlushWords - 1
-	pos, err := p.Push(device.Trigger{Snd: device.TriggerFlush << 50})
+	const word = kernel.RingFlushWords - 1
+	pos, err := p.Push(kernel.Trigger{Snd: kernel.TriggerFlush << 50})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestFlush(t *testing.T) {
 			t.Error("there is a word behind the last one")
 		}
 	}()
-	p.FlushWord(device.RingFlushWords)
+	p.FlushWord(kernel.RingFlushWords)
 }
 
 func TestParkIsWokenByPush(t *testing.T) {
@@ -236,7 +236,7 @@ func TestParkIsWokenByPush(t *testing.T) {
 				unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 			}
 		}
-		if _, err := p.Push(device.Trigger{Fst: i}); err != nil {
+		if _, err := p.Push(kernel.Trigger{Fst: i}); err != nil {
 			t.Fatal(err)
 		}
 		if d := <-woken; d > 10*time.Second {
@@ -258,21 +258,21 @@ func TestRefusedSizes(t *testing.T) {
 		}
 	}
 	p, _ := pair(t, 2)
-	if _, err := p.Push(device.Trigger{Snd: 1 << 63}); !errors.Is(err, framework.ErrInvalid) {
+	if _, err := p.Push(kernel.Trigger{Snd: 1 << 63}); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("commit bit in a trigger: %v", err)
 	}
 }
 
 func TestOpenRefuses(t *testing.T) {
-	bad := func(change func(*device.RingHeader), bytes uint64) framework.Share {
+	bad := func(change func(*kernel.RingHeader), bytes uint64) framework.Share {
 		m, err := memfd.New("t-ring", bytes, memfd.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { m.Close() })
 		if bytes >= uint64(headerBytes) {
-			h := (*device.RingHeader)(m.Addr())
-			h.Magic, h.Version, h.Slots = device.RingMagic, device.RingVersion, 8
+			h := (*kernel.RingHeader)(m.Addr())
+			h.Magic, h.Version, h.Slots = kernel.RingMagic, kernel.RingVersion, 8
 			change(h)
 		}
 		return framework.Share{Kind: framework.ShareMemFD, FD: m.File()}
@@ -286,7 +286,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err := unsealed.Truncate(8192); err != nil {
 		t.Fatal(err)
 	}
-	none := func(*device.RingHeader) {}
+	none := func(*kernel.RingHeader) {}
 	for _, c := range []struct {
 		name  string
 		share framework.Share
@@ -296,12 +296,12 @@ func TestOpenRefuses(t *testing.T) {
 		{"kind", framework.Share{Kind: framework.ShareVMM}, framework.ErrUnsupported, "expected memfd"},
 		{"no descriptor", framework.Share{Kind: framework.ShareMemFD}, framework.ErrInvalid, "descriptor"},
 		{"unsealed", framework.Share{Kind: framework.ShareMemFD, FD: unsealed}, framework.ErrInvalid, "not sealed"},
-		{"magic", bad(func(h *device.RingHeader) { h.Magic++ }, 8192), framework.ErrInvalid, "no ring"},
-		{"version", bad(func(h *device.RingHeader) { h.Version = 9 }, 8192), framework.ErrInvalid, "version 9: expected 1"},
-		{"no slots", bad(func(h *device.RingHeader) { h.Slots = 0 }, 8192), framework.ErrInvalid, "0 slots"},
-		{"odd slots", bad(func(h *device.RingHeader) { h.Slots = 24 }, 8192), framework.ErrInvalid, "24 slots"},
-		{"more slots than memory", bad(func(h *device.RingHeader) { h.Slots = 512 }, 8192), framework.ErrInvalid, "exceed the memfd"},
-		{"huge", bad(func(h *device.RingHeader) { h.Slots = 1 << 31 }, 8192), framework.ErrInvalid, "slots"},
+		{"magic", bad(func(h *kernel.RingHeader) { h.Magic++ }, 8192), framework.ErrInvalid, "no ring"},
+		{"version", bad(func(h *kernel.RingHeader) { h.Version = 9 }, 8192), framework.ErrInvalid, "version 9: expected 1"},
+		{"no slots", bad(func(h *kernel.RingHeader) { h.Slots = 0 }, 8192), framework.ErrInvalid, "0 slots"},
+		{"odd slots", bad(func(h *kernel.RingHeader) { h.Slots = 24 }, 8192), framework.ErrInvalid, "24 slots"},
+		{"more slots than memory", bad(func(h *kernel.RingHeader) { h.Slots = 512 }, 8192), framework.ErrInvalid, "exceed the memfd"},
+		{"huge", bad(func(h *kernel.RingHeader) { h.Slots = 1 << 31 }, 8192), framework.ErrInvalid, "slots"},
 		{"only a header", bad(none, 4096), framework.ErrInvalid, "exceed the memfd"},
 	} {
 		r, err := Open(c.share)
@@ -325,7 +325,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestConsumerTrustsOnlyItself(t *testing.T) {
 	p, c := pair(t, 4)
 	for i := range uint64(3) {
-		if _, err := p.Push(device.Trigger{Fst: i}); err != nil {
+		if _, err := p.Push(kernel.Trigger{Fst: i}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -361,7 +361,7 @@ func TestErrorWordKeepsClasses(t *testing.T) {
 func TestTriggersDoNotAllocate(t *testing.T) {
 	p, c := pair(t, 8)
 	n := testing.AllocsPerRun(1000, func() {
-		pos, err := p.Push(device.Trigger{Fst: 1, Snd: 2})
+		pos, err := p.Push(kernel.Trigger{Fst: 1, Snd: 2})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // What kernels of a device get is where the host has it, seen from another address;
@@ -17,10 +17,10 @@ import (
 func TestHandleOnADevice(t *testing.T) {
 	p, _ := pair(t, 8)
 	const far, counters = 1 << 52, 77 << 40
-	control := new(device.WaitControl)
+	control := new(kernel.WaitControl)
 	here := p.Handle(uintptr(unsafe.Pointer(control)))
 	there := p.HandleOn(View{Base: uintptr(p.mem.Addr()) + far, Counters: counters, Control: 5})
-	want := device.FifoHandle{
+	want := kernel.FifoHandle{
 		Triggers: here.Triggers + far, Head: counters, Tail: here.Tail + far, TailCache: counters + 8,
 		Error: here.Error + far, Parked: 0, Control: 5, Mask: here.Mask, Shift: here.Shift,
 	}
@@ -30,7 +30,7 @@ func TestHandleOnADevice(t *testing.T) {
 	if got := FlushWordOn(uintptr(p.mem.Addr())+far, 9); got != p.FlushWord(9)+far {
 		t.Errorf("flush word at %#x: expected %#x", got, p.FlushWord(9)+far)
 	}
-	if p.Bytes() != device.RingTriggers+8*16 || p.Bytes() != p.mem.Len() {
+	if p.Bytes() != kernel.RingTriggers+8*16 || p.Bytes() != p.mem.Len() {
 		t.Errorf("%d bytes", p.Bytes())
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // What a script for the fuzz test consists of: its first byte says how many sockets there
@@ -115,7 +115,7 @@ func FuzzWire(f *testing.F) {
 			s.queue.Await(s.link, never, ^uint64(0), 0, 20*time.Microsecond, Waits{Spin: time.Second})
 		}
 		perform(script[1:], ends[1], drive)
-		if _, ok, err := s.ring.Offer(trigger(device.TriggerFlush, 0, 0, 0)); !ok && err == nil {
+		if _, ok, err := s.ring.Offer(trigger(kernel.TriggerFlush, 0, 0, 0)); !ok && err == nil {
 			t.Fatal("no room in an empty ring")
 		}
 		drive()

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // give gives a head and data, and returns when both may be changed.
@@ -45,7 +45,7 @@ func TestGive(t *testing.T) {
 		for n, size := range []int{0, 1, 8 << 10, 100 << 10, 1<<20 + 3, room - 64} {
 			head, data := pattern(64, byte(n)), pattern(size, byte(n+1))
 			want := append(bytes.Clone(head), data...)
-			if _, ok, err := a.ring.Offer(trigger(device.TriggerSignal, 0, 0, 0)); !ok || err != nil {
+			if _, ok, err := a.ring.Offer(trigger(kernel.TriggerSignal, 0, 0, 0)); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 			a.queue.Later()

@@ -12,17 +12,17 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
 // framework/ring compares ring.h with Go. This build must have seen the same file: what
 // the C side was compiled with is compared once more.
 const (
-	_ = -(C.mscclpp_ring_tail ^ unsafe.Offsetof(device.RingHeader{}.Tail))
-	_ = -(C.mscclpp_ring_flush ^ unsafe.Sizeof(device.RingHeader{}))
-	_ = -uint(C.mscclpp_ring_triggers ^ device.RingTriggers)
-	_ = -uint(C.mscclpp_stream_semaphores ^ device.RingFlushWords)
+	_ = -(C.mscclpp_ring_tail ^ unsafe.Offsetof(kernel.RingHeader{}.Tail))
+	_ = -(C.mscclpp_ring_flush ^ unsafe.Sizeof(kernel.RingHeader{}))
+	_ = -uint(C.mscclpp_ring_triggers ^ kernel.RingTriggers)
+	_ = -uint(C.mscclpp_stream_semaphores ^ kernel.RingFlushWords)
 )
 
 // park bounds how long the thread for kernels sleeps. They wake it; the bound is for one

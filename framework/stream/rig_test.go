@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -129,8 +129,8 @@ func (s *side) cite(handle uint32, bytes uint64) {
 	s.check(s.queue.BindSemaphore(0, s.link, handle, 0))
 }
 
-func trigger(kind, to, from, bytes uint64) device.Trigger {
-	return device.Trigger{Fst: bytes | from<<32, Snd: to | 0<<32 | 1<<41 | kind<<50}
+func trigger(kind, to, from, bytes uint64) kernel.Trigger {
+	return kernel.Trigger{Fst: bytes | from<<32, Snd: to | 0<<32 | 1<<41 | kind<<50}
 }
 
 // push asks for something, as the host does.
@@ -165,7 +165,7 @@ func (s *side) wait(signals uint64) {
 
 func (s *side) flush() {
 	s.t.Helper()
-	pos := s.push(device.TriggerFlush, 0, 0, 0)
+	pos := s.push(kernel.TriggerFlush, 0, 0, 0)
 	s.await(s.ring.FlushedAt(0), pos+1, time.Now().Add(bound))
 }
 

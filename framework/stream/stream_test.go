@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func contextOf(d time.Duration) (context.Context, context.CancelFunc) {
@@ -28,7 +28,7 @@ func TestPutThenSignal(t *testing.T) {
 			a, b := two(t, streams, room+4096, 16<<10)
 			for n, size := range []int{0, 1, 31, 8 << 10, 8<<10 + 1, 40 << 10, 1<<20 + 3, room} {
 				a.fill(4096, 4096+size, byte(n))
-				a.push(device.TriggerData|device.TriggerSignal, 4096, 4096, uint64(size))
+				a.push(kernel.TriggerData|kernel.TriggerSignal, 4096, 4096, uint64(size))
 				b.wait(uint64(n + 1))
 				b.expect(4096, 4096+size, byte(n))
 			}
@@ -48,7 +48,7 @@ func TestBothWaysAtOnce(t *testing.T) {
 				s.fill(4096, 4096+size/2, byte(i))
 				both.Go(func() {
 					for range rounds {
-						s.push(device.TriggerData|device.TriggerSignal, 4096+size/2, 4096, size/2)
+						s.push(kernel.TriggerData|kernel.TriggerSignal, 4096+size/2, 4096, size/2)
 					}
 					s.wait(rounds)
 					s.flush()
@@ -66,12 +66,12 @@ func TestBothWaysAtOnce(t *testing.T) {
 func TestNobodyCalls(t *testing.T) {
 	a, b := two(t, 1, 1<<16, 0)
 	a.fill(4096, 1<<16, 3)
-	a.push(device.TriggerData, 4096, 4096, 1<<16-4096)
+	a.push(kernel.TriggerData, 4096, 4096, 1<<16-4096)
 	a.flush()
 	b.expect(4096, 1<<16, 3)
 
 	b.fill(4096, 8192, 4)
-	if _, err := b.ring.Push(trigger(device.TriggerData|device.TriggerSignal, 4096, 4096, 4096)); err != nil { // wakes the thread, as a kernel does
+	if _, err := b.ring.Push(trigger(kernel.TriggerData|kernel.TriggerSignal, 4096, 4096, 4096)); err != nil { // wakes the thread, as a kernel does
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(bound); atomic.LoadUint64((*uint64)(a.mem.Addr())) == 0; time.Sleep(time.Millisecond) {
@@ -86,7 +86,7 @@ func TestNobodyCalls(t *testing.T) {
 func TestLater(t *testing.T) {
 	a, b := two(t, 1, 1<<16, 0)
 	for n := range uint64(50) {
-		if _, ok, err := a.ring.Offer(trigger(device.TriggerSignal, 0, 0, 0)); !ok || err != nil {
+		if _, ok, err := a.ring.Offer(trigger(kernel.TriggerSignal, 0, 0, 0)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		a.queue.Later()
@@ -103,7 +103,7 @@ func TestConcurrently(t *testing.T) {
 		for range pushers {
 			all.Go(func() {
 				for range each {
-					s.push(device.TriggerData|device.TriggerSignal, 4096, 4096, 20000)
+					s.push(kernel.TriggerData|kernel.TriggerSignal, 4096, 4096, 20000)
 				}
 				s.wait(pushers * each)
 			})
@@ -128,14 +128,14 @@ func TestWithdrawn(t *testing.T) {
 	b.link.Withdraw(other)
 	a.fill(0, 1<<19, 1)
 	b.fill(1<<19, 1<<20, 9)
-	put := trigger(device.TriggerData, 0, 0, 1<<19)
+	put := trigger(kernel.TriggerData, 0, 0, 1<<19)
 	put.Snd = put.Snd&^(0x1ff<<41) | 2<<41
 	if _, ok, err := a.ring.Offer(put); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	a.flush()
 	b.expect(1<<19, 1<<20, 9)
-	a.push(device.TriggerSignal, 0, 0, 0)
+	a.push(kernel.TriggerSignal, 0, 0, 0)
 	a.flush()
 }
 
@@ -144,7 +144,7 @@ func TestBye(t *testing.T) {
 	a, b := two(t, 2, 1<<20, 64<<10)
 	b.close()
 	for range 20 {
-		a.push(device.TriggerData, 0, 0, 1<<20)
+		a.push(kernel.TriggerData, 0, 0, 1<<20)
 		a.flush()
 	}
 	if err := a.ring.Err(); err != nil {
@@ -185,7 +185,7 @@ func TestEndOfPeer(t *testing.T) {
 			ends := sockets(t, 1)
 			s := alone(t, ends[0], 1<<16, 0)
 			s.cite(0, 1<<16)
-			s.push(device.TriggerFlush, 0, 0, 0)
+			s.push(kernel.TriggerFlush, 0, 0, 0)
 			r := rawOf(t, ends[1][0])
 			if got := r.read(32); got[0] != 5 {
 				t.Fatalf("frame %x: expected a flush", got)
@@ -263,17 +263,17 @@ func TestPartsAhead(t *testing.T) {
 // A trigger that cites what is not bound, or misses it, ends its queue and no other.
 func TestTriggersThatMakeNoSense(t *testing.T) {
 	for name, c := range map[string]struct {
-		trigger device.Trigger
+		trigger kernel.Trigger
 		text    string
 	}{
 		"nothing":     {trigger(0, 0, 0, 0), "asks for nothing"},
-		"source":      {device.Trigger{Fst: 8, Snd: 5<<32 | 1<<41 | device.TriggerData<<50}, "source is not bound"},
-		"target":      {device.Trigger{Fst: 8, Snd: 0<<32 | 6<<41 | device.TriggerData<<50}, "target is not bound"},
-		"semaphore":   {device.Trigger{Snd: device.TriggerSignal<<50 | 7<<53}, "semaphore is not bound"},
-		"source side": {device.Trigger{Fst: 8, Snd: 1<<32 | 1<<41 | device.TriggerData<<50}, "source is not bound"},
-		"target side": {device.Trigger{Fst: 8, Snd: 0<<32 | 0<<41 | device.TriggerData<<50}, "target is not bound"},
-		"read":        {trigger(device.TriggerData, 0, 1<<16-7, 8), "beyond the end of its source"},
-		"write":       {trigger(device.TriggerData, 1<<16-7, 0, 8), "beyond the end of its target"},
+		"source":      {kernel.Trigger{Fst: 8, Snd: 5<<32 | 1<<41 | kernel.TriggerData<<50}, "source is not bound"},
+		"target":      {kernel.Trigger{Fst: 8, Snd: 0<<32 | 6<<41 | kernel.TriggerData<<50}, "target is not bound"},
+		"semaphore":   {kernel.Trigger{Snd: kernel.TriggerSignal<<50 | 7<<53}, "semaphore is not bound"},
+		"source side": {kernel.Trigger{Fst: 8, Snd: 1<<32 | 1<<41 | kernel.TriggerData<<50}, "source is not bound"},
+		"target side": {kernel.Trigger{Fst: 8, Snd: 0<<32 | 0<<41 | kernel.TriggerData<<50}, "target is not bound"},
+		"read":        {trigger(kernel.TriggerData, 0, 1<<16-7, 8), "beyond the end of its source"},
+		"write":       {trigger(kernel.TriggerData, 1<<16-7, 0, 8), "beyond the end of its target"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := two(t, 1, 1<<16, 0)
@@ -285,7 +285,7 @@ func TestTriggersThatMakeNoSense(t *testing.T) {
 			if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%v: expected %v with %q", err, framework.ErrInvalid, c.text)
 			}
-			b.push(device.TriggerSignal, 0, 0, 0)
+			b.push(kernel.TriggerSignal, 0, 0, 0)
 			b.flush() // the link lives
 		})
 	}
@@ -336,7 +336,7 @@ func TestForget(t *testing.T) {
 	if err := s.link.Forget(uintptr(s.mem.Addr()), s.mem.Len()); err != nil {
 		t.Fatal(err)
 	}
-	s.push(device.TriggerData, 0, 0, 64<<20) // nobody reads
+	s.push(kernel.TriggerData, 0, 0, 64<<20) // nobody reads
 	if err := s.link.Forget(uintptr(s.mem.Addr()), s.mem.Len()); !errors.Is(err, framework.ErrClosed) {
 		t.Errorf("%v: expected %v", err, framework.ErrClosed)
 	}
@@ -347,7 +347,7 @@ func TestNoAllocations(t *testing.T) {
 	a, b := two(t, 1, 1<<16, 0)
 	n := uint64(0)
 	if got := testing.AllocsPerRun(200, func() {
-		a.push(device.TriggerData|device.TriggerSignal, 4096, 4096, 4096)
+		a.push(kernel.TriggerData|kernel.TriggerSignal, 4096, 4096, 4096)
 		n++
 		b.wait(n)
 	}); got != 0 {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 )
 
 // actorFamily is the family of the images that hold the actor kernel. A transport
@@ -30,7 +30,7 @@ func findActor(ctx context.Context, o Options, t framework.Transport, d framewor
 	defer dev.Close()
 	for _, arch := range dev.Info().Archs {
 		for _, i := range d.Images {
-			if i.Family != actorFamily || i.Arch != arch || i.ABI != device.ABI {
+			if i.Family != actorFamily || i.Arch != arch || i.ABI != kernel.ABI {
 				continue
 			}
 			// What is wrong with an image is for control/images to say.
@@ -46,7 +46,7 @@ func findActor(ctx context.Context, o Options, t framework.Transport, d framewor
 // memory for arguments.
 type stage struct {
 	*rank
-	kernel  gpu.Kernel
+	kernel  device.Kernel
 	props   *buffer
 	used    uint64
 	control uintptr
@@ -59,12 +59,12 @@ func (r *rank) stage() *stage {
 		t.Fatalf("rank %d: load the actor: %v", r.n, err)
 	}
 	t.Cleanup(func() { _ = module.Close() })
-	kernel, err := module.Kernel(actor.Symbol)
+	kern, err := module.Kernel(actor.Symbol)
 	if err != nil {
 		t.Fatalf("rank %d: %v", r.n, err)
 	}
-	s := &stage{rank: r, kernel: kernel, props: r.alloc(1 << 20)}
-	s.control = prop(s, device.WaitControl{})
+	s := &stage{rank: r, kernel: kern, props: r.alloc(1 << 20)}
+	s.control = prop(s, kernel.WaitControl{})
 	return s
 }
 
@@ -84,8 +84,8 @@ func prop[P any](s *stage, values ...P) uintptr {
 
 // semaphore is a handle whose counter is the word at inbound, and whose signals
 // raise the word at outbound.
-func (s *stage) semaphore(inbound, outbound uintptr, peer int) device.SemaphoreHandle {
-	return device.SemaphoreHandle{
+func (s *stage) semaphore(inbound, outbound uintptr, peer int) kernel.SemaphoreHandle {
+	return kernel.SemaphoreHandle{
 		Inbound: inbound, Expected: prop(s, uint64(0)), Outbound: outbound, Control: s.control, Peer: uint32(peer), ID: 42,
 	}
 }
@@ -99,12 +99,12 @@ type performance struct {
 // play launches the actor on the steps and returns when the kernel has.
 func (s *stage) play(a actor.Args, steps ...actor.Step) performance {
 	mark := s.used
-	a.Control, a.Grid, a.Kernel = s.control, prop(s, device.GridBarrier{}), 7
+	a.Control, a.Grid, a.Kernel = s.control, prop(s, kernel.GridBarrier{}), 7
 	a.Steps, a.Count = prop(s, steps...), uint32(len(steps))
 	a.Done, a.Failed = prop(s, uint64(0)), prop(s, uint32(0))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := s.kernel.Launch(gpu.Launch{Grid: 1, Block: 1}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
+	if err := s.kernel.Launch(device.Launch{Grid: 1, Block: 1}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
 		s.t.Fatalf("rank %d: launch: %v", s.n, err)
 	}
 	p := performance{done: *(*uint64)(pointer(a.Done)), failed: *(*uint32)(pointer(a.Failed)) != 0}
@@ -115,14 +115,14 @@ func (s *stage) play(a actor.Args, steps ...actor.Step) performance {
 // plays is play that has to complete every step.
 func (s *stage) plays(a actor.Args, steps ...actor.Step) {
 	if p := s.play(a, steps...); p.failed || p.done != uint64(len(steps)) {
-		report := (*device.WaitControl)(pointer(s.control))
+		report := (*kernel.WaitControl)(pointer(s.control))
 		s.t.Fatalf("rank %d: the kernel completed %d of %d steps; its report: channel %d, peer %d, expected %d, seen %d",
 			s.n, p.done, len(steps), report.Channel, report.Peer, report.Expected, report.Seen)
 	}
 }
 
 // abort makes the rank's kernels leave every wait.
-func (s *stage) abort() { atomic.StoreUint32(&(*device.WaitControl)(pointer(s.control)).Abort, 1) }
+func (s *stage) abort() { atomic.StoreUint32(&(*kernel.WaitControl)(pointer(s.control)).Abort, 1) }
 
 // curtain aborts the kernels when the time of the test is over: a lost signal must
 // not leave a kernel spinning.

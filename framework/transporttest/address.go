@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // heap is memory of the host that has an address of this process, and nothing else.
@@ -53,7 +53,7 @@ func testAddress(t *T) {
 	}
 	clear(dst.bytes)
 	// Whether the proxy dies of it, or the put is lost, may depend on the transport.
-	pos := c.push(c.trigger(device.TriggerData|device.TriggerFlush, 0, 0, room))
+	pos := c.push(c.trigger(kernel.TriggerData|kernel.TriggerFlush, 0, 0, room))
 	for limit := time.Now().Add(t.o.CallLimit); !c.ring.Flushed(c.semSlot, pos) && c.ring.Err() == nil; {
 		if time.Now().After(limit) {
 			t.Fatalf("a put to memory whose registration was closed neither ends nor fails within %v", t.o.CallLimit)

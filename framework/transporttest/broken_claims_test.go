@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
@@ -128,7 +128,7 @@ func TestSuiteFindsWrongImages(t *testing.T) {
 	}
 	data := []byte("no image at all")
 	sum := sha256.Sum256(data)
-	good := framework.ImageInfo{ID: "i", Family: "f", Arch: "elsewhere", ABI: device.ABI, SHA256: hex.EncodeToString(sum[:]), Bytes: uint64(len(data))}
+	good := framework.ImageInfo{ID: "i", Family: "f", Arch: "elsewhere", ABI: kernel.ABI, SHA256: hex.EncodeToString(sum[:]), Bytes: uint64(len(data))}
 	serve := func(id string) ([]byte, error) {
 		if id != "i" {
 			return nil, framework.ErrInvalid

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -26,7 +26,7 @@ type meddler struct {
 	framework.Proxy
 	// change returns what to push instead of t, and whether a flush is told to be
 	// done before it is.
-	change func(t device.Trigger, pos uint64) (instead []device.Trigger, early bool)
+	change func(t kernel.Trigger, pos uint64) (instead []kernel.Trigger, early bool)
 	// silent: the error word of the suite's ring is never written.
 	silent bool
 	// drop: what is left in the ring at Stop is not performed, and some always is.
@@ -79,11 +79,11 @@ func (m *meddler) drain() {
 			m.outer.Park(time.Millisecond)
 			continue
 		}
-		list, early := []device.Trigger{t}, false
+		list, early := []kernel.Trigger{t}, false
 		if m.change != nil {
 			list, early = m.change(t, pos)
 		}
-		flush := t.Snd>>50&device.TriggerFlush != 0 && t.Snd>>53 < device.RingFlushWords
+		flush := t.Snd>>50&kernel.TriggerFlush != 0 && t.Snd>>53 < kernel.RingFlushWords
 		if flush && early {
 			m.outer.Complete(uint32(t.Snd>>53), pos)
 		}
@@ -114,77 +114,77 @@ func (m *meddler) Stop(ctx context.Context) error {
 	return err
 }
 
-func kindOf(t device.Trigger) uint64 { return t.Snd >> 50 & 7 }
+func kindOf(t kernel.Trigger) uint64 { return t.Snd >> 50 & 7 }
 
 // as is t as another kind of trigger.
-func as(t device.Trigger, kind uint64) device.Trigger {
+func as(t kernel.Trigger, kind uint64) kernel.Trigger {
 	t.Snd = t.Snd&^(7<<50) | kind<<50
 	return t
 }
 
 // meddling plants a proxy that changes triggers.
-func meddling(change func() func(device.Trigger, uint64) ([]device.Trigger, bool)) func(*broken) {
+func meddling(change func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool)) func(*broken) {
 	return func(b *broken) {
 		b.proxy = func(p framework.Proxy) framework.Proxy { return &meddler{Proxy: p, change: change()} }
 	}
 }
 
 var proxyDefects = []defect{
-	{"signals before data", "port/signal-after-data", "arrived after its signal", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		var held []device.Trigger // puts wait for the next signal, which overtakes them
-		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+	{"signals before data", "port/signal-after-data", "arrived after its signal", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		var held []kernel.Trigger // puts wait for the next signal, which overtakes them
+		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
 			switch kindOf(t) {
-			case device.TriggerData:
+			case kernel.TriggerData:
 				held = append(held, t)
 				return nil, false
-			case device.TriggerData | device.TriggerSignal:
-				held = append(held, as(t, device.TriggerData))
-				return []device.Trigger{as(t, device.TriggerSignal)}, false
+			case kernel.TriggerData | kernel.TriggerSignal:
+				held = append(held, as(t, kernel.TriggerData))
+				return []kernel.Trigger{as(t, kernel.TriggerSignal)}, false
 			}
-			list := append([]device.Trigger{t}, held...)
+			list := append([]kernel.Trigger{t}, held...)
 			held = nil
 			return list, false
 		}
 	})},
-	{"loses a signal", "port/signals", "last signal", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		return func(t device.Trigger, pos uint64) ([]device.Trigger, bool) {
+	{"loses a signal", "port/signals", "last signal", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		return func(t kernel.Trigger, pos uint64) ([]kernel.Trigger, bool) {
 			if pos == 1234 {
 				return nil, false
 			}
-			return []device.Trigger{t}, false
+			return []kernel.Trigger{t}, false
 		}
 	})},
-	{"signals twice", "port/signals", "the counter is", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		return func(t device.Trigger, pos uint64) ([]device.Trigger, bool) {
+	{"signals twice", "port/signals", "the counter is", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		return func(t kernel.Trigger, pos uint64) ([]kernel.Trigger, bool) {
 			if pos == 1234 {
-				return []device.Trigger{t, t}, false
+				return []kernel.Trigger{t, t}, false
 			}
-			return []device.Trigger{t}, false
+			return []kernel.Trigger{t}, false
 		}
 	})},
-	{"puts out of order", "port/order", "out of order", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		var held []device.Trigger // every second put comes late
-		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
-			if kindOf(t) != device.TriggerData {
-				return []device.Trigger{t}, false
+	{"puts out of order", "port/order", "out of order", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		var held []kernel.Trigger // every second put comes late
+		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
+			if kindOf(t) != kernel.TriggerData {
+				return []kernel.Trigger{t}, false
 			}
 			if held == nil {
-				held = []device.Trigger{t}
+				held = []kernel.Trigger{t}
 				return nil, false
 			}
-			list := append([]device.Trigger{t}, held...)
+			list := append([]kernel.Trigger{t}, held...)
 			held = nil
 			return list, false
 		}
 	})},
-	{"flushes early", "port/flush", "after the flush", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		var held []device.Trigger // puts wait for the next signal
-		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+	{"flushes early", "port/flush", "after the flush", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		var held []kernel.Trigger // puts wait for the next signal
+		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
 			switch kindOf(t) {
-			case device.TriggerData:
+			case kernel.TriggerData:
 				held = append(held, t)
 				return nil, false
-			case device.TriggerFlush:
+			case kernel.TriggerFlush:
 				return nil, true
 			}
 			list := append(held, t)
@@ -197,29 +197,29 @@ var proxyDefects = []defect{
 			d.Links = 3
 			return d
 		}
-		meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-			return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
-				if kindOf(t)&device.TriggerSignal != 0 {
-					t.Snd = t.Snd&(1<<53-1) | (device.RingFlushWords-1)<<53 // the first one's
+		meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+			return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
+				if kindOf(t)&kernel.TriggerSignal != 0 {
+					t.Snd = t.Snd&(1<<53-1) | (kernel.RingFlushWords-1)<<53 // the first one's
 				}
-				return []device.Trigger{t}, false
+				return []kernel.Trigger{t}, false
 			}
 		})(b)
 	}},
-	{"loses the tail of a put", "port/put", "is wrong after the flush", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+	{"loses the tail of a put", "port/put", "is wrong after the flush", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
 			if size := t.Fst & 0xffffffff; size > 16 {
 				t.Fst = t.Fst&^0xffffffff | size&^15
 			}
-			return []device.Trigger{t}, false
+			return []kernel.Trigger{t}, false
 		}
 	})},
-	{"writes whole words", "port/put", "changed byte", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		return func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
-			if kindOf(t) == device.TriggerData {
+	{"writes whole words", "port/put", "changed byte", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
+			if kindOf(t) == kernel.TriggerData {
 				t.Fst = t.Fst&^0xffffffff | (t.Fst&0xffffffff+7)&^7
 			}
-			return []device.Trigger{t}, false
+			return []kernel.Trigger{t}, false
 		}
 	})},
 	{"says nothing when it dies", "port/bad-triggers", "error word", func(b *broken) {
@@ -237,11 +237,11 @@ var proxyDefects = []defect{
 	{"hangs when the peer leaves", "failure/peer-leaves", "hangs", func(b *broken) {
 		b.proxy = func(p framework.Proxy) framework.Proxy {
 			n := 0
-			return &meddler{Proxy: p, change: func(t device.Trigger, _ uint64) ([]device.Trigger, bool) {
+			return &meddler{Proxy: p, change: func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
 				if n++; n > 3 { // as if it waited for an answer that never comes
-					return []device.Trigger{as(t, device.TriggerSignal), as(t, device.TriggerSignal)}, false
+					return []kernel.Trigger{as(t, kernel.TriggerSignal), as(t, kernel.TriggerSignal)}, false
 				}
-				return []device.Trigger{t}, false
+				return []kernel.Trigger{t}, false
 			}}
 		}
 	}},

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/internal/lazy"
+	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
 )
 
 var controlTests = []test{
@@ -67,9 +67,9 @@ func testDescribe(t *T) {
 }
 
 var (
-	validName    = lazy.Regexp(`^[a-z][a-z0-9-]*$`)
-	validVersion = lazy.Regexp(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	validHash    = lazy.Regexp(`^[0-9a-f]{64}$`)
+	validName    = onfirstuse.Regexp(`^[a-z][a-z0-9-]*$`)
+	validVersion = onfirstuse.Regexp(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	validHash    = onfirstuse.Regexp(`^[0-9a-f]{64}$`)
 )
 
 // testClaims checks that the claims agree with each other.

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
@@ -16,7 +16,7 @@ import (
 // that the device sees.
 type desk struct {
 	*rank
-	engine gpu.Engine
+	engine device.Engine
 	lane   *proxy.Lane
 	bytes  []byte  // of the page
 	addr   uintptr // of the page, for the device
@@ -32,7 +32,7 @@ const (
 
 func (r *rank) desk() *desk {
 	t := r.t
-	engine, ok := r.device.(gpu.Engine)
+	engine, ok := r.device.(device.Engine)
 	if !ok {
 		t.Fatalf("rank %d: device %v has no copy engine", r.n, r.device.Info().Device)
 	}
@@ -73,7 +73,7 @@ func (r *rank) page(bytes uint64) (page, error) {
 		return page{}, err
 	}
 	r.t.Cleanup(func() { _ = seen.Close() })
-	return page{gpu.Bytes(m), seen.Addr()}, nil
+	return page{device.Bytes(m), seen.Addr()}, nil
 }
 
 // newLane opens a stream until the end of the test.

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -137,7 +137,7 @@ func (t *T) drivenChannel(slots int, room uint64) *drivenChannel {
 func (c *drivenChannel) push(kind, dst, src, n uint64) (pos uint64) {
 	ctx, cancel := context.WithTimeout(c.t.ctx, c.t.o.CallLimit)
 	defer cancel()
-	pos, err := c.ring.PushContext(ctx, device.Trigger{
+	pos, err := c.ring.PushContext(ctx, kernel.Trigger{
 		Fst: n | src<<32,
 		Snd: dst | uint64(2*c.slot)<<32 | uint64(2*c.slot+1)<<41 | kind<<50 | uint64(c.slot)<<53,
 	})
@@ -158,7 +158,7 @@ func (c *drivenChannel) why() string {
 func (c *drivenChannel) flush() {
 	ctx, cancel := context.WithTimeout(c.t.ctx, c.t.o.CallLimit)
 	defer cancel()
-	if err := c.ring.WaitFlushed(ctx, c.slot, c.push(device.TriggerFlush, 0, 0, 0)); err != nil {
+	if err := c.ring.WaitFlushed(ctx, c.slot, c.push(kernel.TriggerFlush, 0, 0, 0)); err != nil {
 		c.t.Fatalf("rank %d: flush: %v%s", c.n, err, c.why())
 	}
 }
@@ -194,7 +194,7 @@ func testDrivenPut(t *T) {
 			from := 64 - 9*k
 			c.peer.write(c.dst+uintptr(at), bytes.Repeat([]byte{guard}, size+128))
 			c.write(c.src+uintptr(from), patterned(size, seed))
-			c.push(device.TriggerData, uint64(at), uint64(from), uint64(size))
+			c.push(kernel.TriggerData, uint64(at), uint64(from), uint64(size))
 			c.flush()
 			got := c.peer.read(c.dst+uintptr(at), size+128)
 			if i, bad := differs(got[:size], seed); bad {
@@ -217,10 +217,10 @@ func testDrivenSignal(t *T) {
 			c.write(c.src+uintptr(at), patterned(size, n))
 		}
 		if n%2 == 0 {
-			c.push(device.TriggerData|device.TriggerSignal, at, at, size)
+			c.push(kernel.TriggerData|kernel.TriggerSignal, at, at, size)
 		} else {
-			c.push(device.TriggerData, at, at, size)
-			c.push(device.TriggerSignal, 0, 0, 0)
+			c.push(kernel.TriggerData, at, at, size)
+			c.push(kernel.TriggerSignal, 0, 0, 0)
 		}
 		if n >= slots { // the same data again: what was there must not be lost
 			continue
@@ -247,7 +247,7 @@ func testDrivenOrder(t *T) {
 	c.write(c.src, values)
 	t.spawn(func() {
 		for n := range uint64(puts) {
-			c.push(device.TriggerData|device.TriggerSignal, 0, 8*n, 8)
+			c.push(kernel.TriggerData|kernel.TriggerSignal, 0, 8*n, 8)
 		}
 	})
 	for last := uint64(0); last < puts; {
@@ -273,10 +273,10 @@ func testDrivenFlush(t *T) {
 	for n := range uint64(20) {
 		c.write(c.src, patterned(size, n))
 		if n%2 == 0 {
-			c.push(device.TriggerData, 0, 0, size)
+			c.push(kernel.TriggerData, 0, 0, size)
 			c.flush()
 		} else {
-			pos := c.push(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, size)
+			pos := c.push(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, size)
 			ctx, cancel := context.WithTimeout(t.ctx, t.o.CallLimit)
 			err := c.ring.WaitFlushed(ctx, c.slot, pos)
 			cancel()
@@ -310,7 +310,7 @@ func testDrivenPeers(t *T) {
 	for k := range uint64(each) {
 		for _, c := range all {
 			at := k * size % c.room
-			c.push(device.TriggerData|device.TriggerSignal, at, at, size)
+			c.push(kernel.TriggerData|kernel.TriggerSignal, at, at, size)
 		}
 	}
 	for _, c := range all {
@@ -344,7 +344,7 @@ func testDrivenBothWays(t *T) {
 				}
 			}
 			mine.write(mine.src, patterned(size, 2*(n+1)+uint64(i)))
-			mine.push(device.TriggerData|device.TriggerSignal, 0, 0, size)
+			mine.push(kernel.TriggerData|kernel.TriggerSignal, 0, 0, size)
 			mine.flush()
 		}
 	})

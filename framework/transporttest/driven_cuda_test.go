@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
@@ -21,7 +21,7 @@ func TestPortsThatRanksDriveOnCUDA(t *testing.T) {
 	if err != nil {
 		t.Setenv(cuda.EnvLibrary, emulated.Build(t))
 		t.Setenv(emulated.EnvImages, emulated.Images(t, emulated.Source{
-			Spec: "../device/actor/kernels/kernels.json", Images: "../device/actor/image", Types: []string{"f32"},
+			Spec: "../kernel/actor/kernels/kernels.json", Images: "../kernel/actor/image", Types: []string{"f32"},
 		}))
 		if count, err = cuda.Count(); err != nil {
 			t.Fatal(err)
@@ -35,7 +35,7 @@ func TestPortsThatRanksDriveOnCUDA(t *testing.T) {
 		Open: func(context.Context) (*transporttest.Side, error) {
 			return transporttest.Embedded(armed{&broken{Transport: loopback.NewByRank()}, set}), nil
 		},
-		Device:    func(rank int) (gpu.Device, error) { return cuda.Open(rank % count) },
+		Device:    func(rank int) (device.Device, error) { return cuda.Open(rank % count) },
 		Match:     regexp.MustCompile("^driven/"),
 		CallLimit: 20 * time.Second,
 		TestLimit: time.Minute,

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/gputest"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/devicetest"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
@@ -26,7 +26,7 @@ func onFakes(t *testing.T, match string, plant func(*broken)) transporttest.Repo
 			}
 			return transporttest.Embedded(b), nil
 		},
-		Device:    func(rank int) (gpu.Device, error) { return gputest.Open(rank) },
+		Device:    func(rank int) (device.Device, error) { return devicetest.Open(rank) },
 		Match:     regexp.MustCompile(match),
 		CallLimit: 20 * time.Second,
 		TestLimit: time.Minute,

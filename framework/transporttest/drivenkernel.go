@@ -7,8 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -23,11 +23,11 @@ func drivenWithActor(c claims) bool { return drivenClaimed(c) && c.actor != nil 
 // the device, the wait control in memory of the host that it sees.
 type scene struct {
 	*desk
-	kernel  gpu.Kernel
-	stream  gpu.Stream
+	kernel  device.Kernel
+	stream  device.Stream
 	props   *buffer
 	used    uintptr
-	words   *device.WaitControl
+	words   *kernel.WaitControl
 	control uintptr
 }
 
@@ -46,7 +46,7 @@ func (d *desk) scene() *scene {
 	if err != nil {
 		t.Fatalf("rank %d: wait control: %v", d.n, err)
 	}
-	s.words, s.control = (*device.WaitControl)(unsafe.Pointer(&control.bytes[0])), control.addr
+	s.words, s.control = (*kernel.WaitControl)(unsafe.Pointer(&control.bytes[0])), control.addr
 	if s.stream, err = d.engine.NewStream(); err != nil {
 		t.Fatalf("rank %d: open a stream: %v", d.n, err)
 	}
@@ -76,12 +76,12 @@ func deviceProp[P any](s *scene, values ...P) uintptr {
 }
 
 // play launches the actor with one port channel. What it returns waits for it.
-func (s *scene) play(port device.PortChannelHandle, steps ...actor.Step) (wait func() performance) {
+func (s *scene) play(port kernel.PortChannelHandle, steps ...actor.Step) (wait func() performance) {
 	a := actor.Args{Control: s.control, Count: uint32(len(steps)), Kernel: 7}
-	a.Port, a.Steps, a.Grid = deviceProp(s, port), deviceProp(s, steps...), deviceProp(s, device.GridBarrier{})
+	a.Port, a.Steps, a.Grid = deviceProp(s, port), deviceProp(s, steps...), deviceProp(s, kernel.GridBarrier{})
 	a.Done = deviceProp(s, [2]uint64{})
 	a.Failed = a.Done + 8
-	if err := s.kernel.Launch(gpu.Launch{Grid: 1, Block: 32, Stream: s.stream}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
+	if err := s.kernel.Launch(device.Launch{Grid: 1, Block: 32, Stream: s.stream}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
 		s.t.Fatalf("rank %d: launch: %v", s.n, err)
 	}
 	return func() performance {
@@ -97,9 +97,9 @@ func (s *scene) play(port device.PortChannelHandle, steps ...actor.Step) (wait f
 func (s *scene) idle(ctx context.Context) error {
 	var failed error
 	err := await(ctx, "end of a kernel", s.t.o.CallLimit, func() bool {
-		var state gpu.StreamState
+		var state device.StreamState
 		state, failed = s.engine.Query(s.stream)
-		return failed != nil || state == gpu.StreamIdle
+		return failed != nil || state == device.StreamIdle
 	})
 	if failed != nil {
 		return failed
@@ -108,17 +108,17 @@ func (s *scene) idle(ctx context.Context) error {
 }
 
 // semaphore is the receiving end of a channel.
-func (s *scene) semaphore(inbound uintptr, peer int) device.SemaphoreHandle {
-	return device.SemaphoreHandle{
+func (s *scene) semaphore(inbound uintptr, peer int) kernel.SemaphoreHandle {
+	return kernel.SemaphoreHandle{
 		Inbound: inbound, Expected: deviceProp(s, uint64(0)), Control: s.control, Peer: uint32(peer), ID: 42,
 	}
 }
 
 // handle is the sending end: kernels count pushes in memory of the device.
-func (c *drivenChannel) handle(s *scene) device.PortChannelHandle {
+func (c *drivenChannel) handle(s *scene) kernel.PortChannelHandle {
 	counters := deviceProp(s, [ring.CounterBytes]byte{})
-	return device.PortChannelHandle{
-		Semaphore: device.SemaphoreHandle{Control: s.control, Peer: uint32(c.peer.n), ID: 42},
+	return kernel.PortChannelHandle{
+		Semaphore: kernel.SemaphoreHandle{Control: s.control, Peer: uint32(c.peer.n), ID: 42},
 		Fifo:      c.ring.HandleOn(ring.View{Base: c.base, Counters: counters, Control: s.control}),
 		FlushDone: ring.FlushWordOn(c.base, c.slot),
 		SrcMemory: 2 * c.slot, DstMemory: 2*c.slot + 1, SemaphoreSlot: c.slot,
@@ -138,7 +138,7 @@ func testDrivenKernel(t *T) {
 		actor.Step{Op: actor.PortSignal},
 		actor.Step{Op: actor.PortFlush},
 		actor.Step{Op: actor.PortPutWithSignalAndFlush, Dst: 3001, Src: 3001, Bytes: 1095})...)
-	received := to.play(device.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.n)}, repeat(3*laps, actor.Step{Op: actor.PortWait})...)
+	received := to.play(kernel.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.n)}, repeat(3*laps, actor.Step{Op: actor.PortWait})...)
 	if p := sent(); p.failed || p.done != 5*laps {
 		t.Fatalf("the sender completed %d steps of %d; its report: %+v%s", p.done, 5*laps, *from.words, c.why())
 	}
@@ -162,9 +162,9 @@ func testDrivenKernel(t *T) {
 func testDrivenKernelAbort(t *T) {
 	c := t.drivenChannel(8, 4096)
 	to := c.peer.scene()
-	h := device.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.n)}
+	h := kernel.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.n)}
 	left := to.play(h, actor.Step{Op: actor.PortWait}, actor.Step{Op: actor.PortWait})
-	c.push(device.TriggerSignal, 0, 0, 0)
+	c.push(kernel.TriggerSignal, 0, 0, 0)
 	c.peer.await("the second wait", h.Semaphore.Expected, 2)
 	to.abort()
 	if p := left(); !p.failed || p.done != 1 {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // The failure tier. Nothing here may hang, whatever dies; and what is reported is
@@ -35,7 +35,7 @@ func (t *T) survives(c *channel) {
 	var err error
 	for range 20 {
 		var pos uint64
-		kind := uint64(device.TriggerData | device.TriggerSignal | device.TriggerFlush)
+		kind := uint64(kernel.TriggerData | kernel.TriggerSignal | kernel.TriggerFlush)
 		if pos, err = c.ring.PushContext(ctx, c.trigger(kind, 0, 0, 8)); err == nil {
 			err = c.ring.WaitFlushed(ctx, c.semSlot, pos)
 		}

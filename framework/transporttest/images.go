@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // testImages checks every image against its description. An image that is built
@@ -15,8 +15,8 @@ import (
 func testImages(t *T) {
 	r := t.rank(0)
 	for _, info := range t.claims.Images {
-		if info.ABI != device.ABI {
-			t.Errorf("image %s has ABI %d, this suite knows %d", info.ID, info.ABI, device.ABI)
+		if info.ABI != kernel.ABI {
+			t.Errorf("image %s has ABI %d, this suite knows %d", info.ID, info.ABI, kernel.ABI)
 			continue
 		}
 		image, err := r.Image(t.ctx, info.ID)

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
-	"github.com/mscclpp-go/mscclpp/framework/device/image/imagetest"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image/imagetest"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 )
@@ -81,12 +81,12 @@ func TestKernels(t *testing.T) {
 // What kernels see of a defect is found by kernels too: here a put that goes one
 // byte too far.
 func TestKernelsFindDefects(t *testing.T) {
-	report := withKernels(t, "^kernel/port$", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		return func(d device.Trigger, _ uint64) ([]device.Trigger, bool) {
-			if kindOf(d)&device.TriggerData != 0 {
+	report := withKernels(t, "^kernel/port$", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		return func(d kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
+			if kindOf(d)&kernel.TriggerData != 0 {
 				d.Snd++
 			}
-			return []device.Trigger{d}, false
+			return []kernel.Trigger{d}, false
 		}
 	}))
 	if report.Failed() != 1 || !strings.Contains(report.Results[0].Error, "expected") {
@@ -96,12 +96,12 @@ func TestKernelsFindDefects(t *testing.T) {
 
 // A kernel that waits for a signal that was lost does not outlive its test.
 func TestLostSignalEndsWithTheTest(t *testing.T) {
-	report := withKernels(t, "^kernel/port$", meddling(func() func(device.Trigger, uint64) ([]device.Trigger, bool) {
-		return func(d device.Trigger, pos uint64) ([]device.Trigger, bool) {
-			if kindOf(d) == device.TriggerSignal && pos > 20 {
+	report := withKernels(t, "^kernel/port$", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
+		return func(d kernel.Trigger, pos uint64) ([]kernel.Trigger, bool) {
+			if kindOf(d) == kernel.TriggerSignal && pos > 20 {
 				return nil, false
 			}
-			return []device.Trigger{d}, false
+			return []kernel.Trigger{d}, false
 		}
 	}))
 	if report.Failed() != 1 || !strings.Contains(report.Results[0].Error, "the kernel completed") {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 )
 
 func actorWith(kind framework.Kind) func(c claims) bool {
@@ -59,7 +59,7 @@ func (t *T) duet() *duet {
 	}
 	for i, s := range d.stages {
 		own, theirs := d.own[i].mem.Addr(), far[i].mem.Addr()
-		d.handles[i] = prop(s, device.MemoryChannelHandle{
+		d.handles[i] = prop(s, kernel.MemoryChannelHandle{
 			Semaphore: s.semaphore(own, theirs, 1-i),
 			Dst:       theirs, Src: own, Packets: own + kernelPackets,
 		})
@@ -155,7 +155,7 @@ func testKernelAbort(t *T) {
 		left <- s.play(d.args(1), actor.Step{Op: actor.Wait}, actor.Step{Op: actor.Wait})
 	})
 	atomic.AddUint64(word(d.own[1].bytes, 0), 1) // the first wait ends: the kernel runs
-	expected := (*device.MemoryChannelHandle)(pointer(d.handles[1])).Semaphore.Expected
+	expected := (*kernel.MemoryChannelHandle)(pointer(d.handles[1])).Semaphore.Expected
 	t.awaitCount("the second wait", (*uint64)(pointer(expected)), 2)
 	s.abort()
 	select {
@@ -166,7 +166,7 @@ func testKernelAbort(t *T) {
 	case <-time.After(t.o.CallLimit):
 		t.Fatalf("the kernel did not leave its wait %v after the abort", t.o.CallLimit)
 	}
-	r := (*device.WaitControl)(pointer(s.control))
+	r := (*kernel.WaitControl)(pointer(s.control))
 	if r.Reported != 1 || r.Kernel != 7 || r.Channel != 42 || r.Peer != 0 || r.Expected != 2 || r.Seen != 1 {
 		t.Errorf("the report is %+v: want kernel 7, channel 42, peer 0, expected 2, seen 1", *r)
 	}
@@ -177,7 +177,7 @@ func (c *channel) portStage(receiver *rank) (from, to *stage, push, wait actor.A
 	from, to = c.rank.stage(), receiver.stage()
 	c.t.Cleanup(c.t.curtain(from, to))
 	handle := func(s *stage, inbound uintptr, peer int) uintptr {
-		return prop(s, device.PortChannelHandle{
+		return prop(s, kernel.PortChannelHandle{
 			Semaphore: s.semaphore(inbound, 0, peer), Fifo: c.ring.Handle(s.control),
 			FlushDone: c.ring.FlushWord(c.semSlot), DstMemory: c.dstSlot, SrcMemory: c.srcSlot, SemaphoreSlot: c.semSlot,
 		})
@@ -269,7 +269,7 @@ func testKernelSwitch(t *T) {
 	t.Cleanup(t.curtain(stages...))
 	t.all(len(all), func(i int) {
 		m, s := all[i], stages[i]
-		handle := prop(s, device.SwitchChannelHandle{
+		handle := prop(s, kernel.SwitchChannelHandle{
 			Local: m.own.mem.Addr(), Window: m.window.mem.Addr(), Bytes: windowBytes - 128, Stride: m.window.stride,
 			Flag: windowBytes - 128, Expected: prop(s, uint64(0)), Control: s.control, Rank: uint32(i), Ranks: uint32(len(all)),
 		})

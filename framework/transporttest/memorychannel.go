@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 var memoryTests = []test{
@@ -139,7 +139,7 @@ func testEveryShare(t *T) {
 				t.Errorf("share %d of kind %s: %v", i, share.Kind, err)
 				continue
 			}
-			fill(gpu.Bytes(mem), uint64(i))
+			fill(device.Bytes(mem), uint64(i))
 			if at, bad := differs(b.bytes, uint64(i)); bad {
 				t.Errorf("share %d of kind %s reaches other memory: byte %d", i, share.Kind, at)
 			}

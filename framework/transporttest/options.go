@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
 // Side is one rank's end of the transport under test.
@@ -53,7 +53,7 @@ type Options struct {
 	Open func(ctx context.Context) (*Side, error)
 
 	// Device opens the device of a rank; the host's memory by default.
-	Device func(rank int) (gpu.Device, error)
+	Device func(rank int) (device.Device, error)
 
 	Facts framework.Facts   // about the machine, for EndpointConfig
 	Known map[string]string // strict expected failures: test name to reason
@@ -71,7 +71,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Device == nil {
-		o.Device = func(int) (gpu.Device, error) { return host.Open() }
+		o.Device = func(int) (device.Device, error) { return host.Open() }
 	}
 	if o.CallLimit == 0 {
 		o.CallLimit = 5 * time.Second

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // opened is a side together with what the suite has seen of it.
@@ -131,6 +131,6 @@ func hasEngine(o Options) (bool, error) {
 		return false, fmt.Errorf("open the device of rank 0: %w", err)
 	}
 	defer dev.Close()
-	_, ok := dev.(gpu.Engine)
+	_, ok := dev.(device.Engine)
 	return ok, nil
 }

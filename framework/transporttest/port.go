@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -87,7 +87,7 @@ const signalAt = 64 // offset of the counter in the receiver's counters
 type numbers struct{ memory, semaphore uint32 }
 
 func (n *numbers) next() (src, dst, sem uint32) {
-	src, dst, sem = n.memory, 511-n.memory, device.RingFlushWords-1-n.semaphore
+	src, dst, sem = n.memory, 511-n.memory, kernel.RingFlushWords-1-n.semaphore
 	n.memory++
 	n.semaphore++
 	return src, dst, sem
@@ -139,15 +139,15 @@ func (t *T) channel(slots int, room uint64) *channel {
 }
 
 // trigger encodes a request as the device headers do.
-func (c *channel) trigger(kind uint64, dst, src, bytes uint64) device.Trigger {
-	return device.Trigger{
+func (c *channel) trigger(kind uint64, dst, src, bytes uint64) kernel.Trigger {
+	return kernel.Trigger{
 		Fst: bytes | src<<32,
 		Snd: dst | uint64(c.srcSlot)<<32 | uint64(c.dstSlot)<<41 | kind<<50 | uint64(c.semSlot)<<53,
 	}
 }
 
 // push queues a trigger and ends the test if the proxy does not make room.
-func (c *channel) push(t device.Trigger) (pos uint64) {
+func (c *channel) push(t kernel.Trigger) (pos uint64) {
 	ctx, cancel := context.WithTimeout(c.t.ctx, c.t.o.CallLimit)
 	defer cancel()
 	pos, err := c.ring.PushContext(ctx, t)
@@ -172,14 +172,14 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-func (c *channel) put(dst, src, bytes uint64) { c.push(c.trigger(device.TriggerData, dst, src, bytes)) }
-func (c *channel) signal()                    { c.push(c.trigger(device.TriggerSignal, 0, 0, 0)) }
+func (c *channel) put(dst, src, bytes uint64) { c.push(c.trigger(kernel.TriggerData, dst, src, bytes)) }
+func (c *channel) signal()                    { c.push(c.trigger(kernel.TriggerSignal, 0, 0, 0)) }
 func (c *channel) putSignal(dst, src, bytes uint64) {
-	c.push(c.trigger(device.TriggerData|device.TriggerSignal, dst, src, bytes))
+	c.push(c.trigger(kernel.TriggerData|kernel.TriggerSignal, dst, src, bytes))
 }
 
 // flush pushes a flush and waits for it.
-func (c *channel) flush() { c.flushed(c.push(c.trigger(device.TriggerFlush, 0, 0, 0))) }
+func (c *channel) flush() { c.flushed(c.push(c.trigger(kernel.TriggerFlush, 0, 0, 0))) }
 
 func (c *channel) flushed(pos uint64) {
 	ctx, cancel := context.WithTimeout(c.t.ctx, c.t.o.CallLimit)

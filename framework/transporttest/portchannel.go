@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 var portTests = []test{
@@ -136,7 +136,7 @@ func testFlush(t *T) {
 			c.put(0, 0, size)
 			c.flush()
 		} else {
-			c.flushed(c.push(c.trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, size)))
+			c.flushed(c.push(c.trigger(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, size)))
 			if got := atomic.LoadUint64(c.count()); got != n/2+1 {
 				t.Fatalf("round %d: the counter is %d after the flush of a signal, expected %d", n, got, n/2+1)
 			}
@@ -161,7 +161,7 @@ func testFlushWords(t *T) {
 	if got := flushWord(b); got != 0 {
 		t.Errorf("a flush of one channel moved the word of another to %d", got)
 	}
-	pos := b.push(b.trigger(device.TriggerFlush, 0, 0, 0))
+	pos := b.push(b.trigger(kernel.TriggerFlush, 0, 0, 0))
 	b.flushed(pos)
 	if got := flushWord(b); got != pos+1 {
 		t.Errorf("the flush at position %d left %d in its word, expected %d", pos, got, pos+1)

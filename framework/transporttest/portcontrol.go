@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -48,7 +48,7 @@ func testBindings(t *T) {
 	good := framework.SemaphoreBinding{Conn: c.conn, Key: key, Offset: 128}
 	at := func(offset uint64) framework.SemaphoreBinding { b := good; b.Offset = offset; return b }
 	semaphore("twice", c.semSlot, good)
-	semaphore("to a slot without flush word", device.RingFlushWords, good)
+	semaphore("to a slot without flush word", kernel.RingFlushWords, good)
 	semaphore("to an enormous slot", 1<<31, good)
 	semaphore("at the end of the memory", 0, at(4096))
 	semaphore("across the end of the memory", 0, at(4092))
@@ -95,36 +95,36 @@ func testBindingParcels(t *T) {
 func testBadTriggers(t *T) {
 	a, b := t.rank(0), t.rank(1)
 	const room = 4096
-	bad := map[string]func(c *channel) device.Trigger{
-		"unbound source": func(c *channel) device.Trigger {
+	bad := map[string]func(c *channel) kernel.Trigger{
+		"unbound source": func(c *channel) kernel.Trigger {
 			c.srcSlot = 300
-			return c.trigger(device.TriggerData, 0, 0, 8)
+			return c.trigger(kernel.TriggerData, 0, 0, 8)
 		},
-		"unbound destination": func(c *channel) device.Trigger {
+		"unbound destination": func(c *channel) kernel.Trigger {
 			c.dstSlot = 300
-			return c.trigger(device.TriggerData, 0, 0, 8)
+			return c.trigger(kernel.TriggerData, 0, 0, 8)
 		},
-		"unbound semaphore": func(c *channel) device.Trigger {
+		"unbound semaphore": func(c *channel) kernel.Trigger {
 			c.semSlot = 300
-			return c.trigger(device.TriggerSignal, 0, 0, 0)
+			return c.trigger(kernel.TriggerSignal, 0, 0, 0)
 		},
-		"unbound semaphore, flush": func(c *channel) device.Trigger {
+		"unbound semaphore, flush": func(c *channel) kernel.Trigger {
 			c.semSlot = 300
-			return c.trigger(device.TriggerFlush, 0, 0, 0)
+			return c.trigger(kernel.TriggerFlush, 0, 0, 0)
 		},
-		"semaphore beyond the flush words": func(c *channel) device.Trigger {
+		"semaphore beyond the flush words": func(c *channel) kernel.Trigger {
 			c.semSlot = 1023
-			return c.trigger(device.TriggerFlush, 0, 0, 0)
+			return c.trigger(kernel.TriggerFlush, 0, 0, 0)
 		},
-		"source and destination swapped": func(c *channel) device.Trigger {
+		"source and destination swapped": func(c *channel) kernel.Trigger {
 			c.srcSlot, c.dstSlot = c.dstSlot, c.srcSlot
-			return c.trigger(device.TriggerData, 0, 0, 8)
+			return c.trigger(kernel.TriggerData, 0, 0, 8)
 		},
-		"source beyond its end":      func(c *channel) device.Trigger { return c.trigger(device.TriggerData, 0, room-4, 8) },
-		"destination beyond its end": func(c *channel) device.Trigger { return c.trigger(device.TriggerData, room-4, 0, 8) },
-		"source far away":            func(c *channel) device.Trigger { return c.trigger(device.TriggerData, 0, 1<<32-8, 8) },
-		"destination far away":       func(c *channel) device.Trigger { return c.trigger(device.TriggerData, 1<<32-8, 0, 8) },
-		"too large":                  func(c *channel) device.Trigger { return c.trigger(device.TriggerData, 0, 0, 1<<32-1) },
+		"source beyond its end":      func(c *channel) kernel.Trigger { return c.trigger(kernel.TriggerData, 0, room-4, 8) },
+		"destination beyond its end": func(c *channel) kernel.Trigger { return c.trigger(kernel.TriggerData, room-4, 0, 8) },
+		"source far away":            func(c *channel) kernel.Trigger { return c.trigger(kernel.TriggerData, 0, 1<<32-8, 8) },
+		"destination far away":       func(c *channel) kernel.Trigger { return c.trigger(kernel.TriggerData, 1<<32-8, 0, 8) },
+		"too large":                  func(c *channel) kernel.Trigger { return c.trigger(kernel.TriggerData, 0, 0, 1<<32-1) },
 	}
 	for what, make := range bad {
 		l := t.link(framework.KindPort, a, b)
@@ -140,7 +140,7 @@ func testBadTriggers(t *T) {
 		if err := p.ring.Err(); !errors.Is(err, framework.ErrInvalid) {
 			t.Errorf("%s: the ring's error word says %v, expected class invalid", what, err)
 		}
-		if _, err := p.ring.Push(good.trigger(device.TriggerSignal, 0, 0, 0)); err == nil {
+		if _, err := p.ring.Push(good.trigger(kernel.TriggerSignal, 0, 0, 0)); err == nil {
 			t.Errorf("%s: a push succeeded after the proxy's end", what)
 		}
 		if n := atomic.LoadUint64(good.count()); n != 1 {
@@ -181,14 +181,14 @@ func testStart(t *T) {
 			refused("memory that is no ring", s)
 		}
 	}
-	for what, spoil := range map[string]func(h *device.RingHeader){
-		"a ring of another version":   func(h *device.RingHeader) { h.Version++ },
-		"a ring of no slots":          func(h *device.RingHeader) { h.Slots = 0 },
-		"a ring of slots that do not": func(h *device.RingHeader) { h.Slots = 1 << 30 },
-		"a ring of 12 slots":          func(h *device.RingHeader) { h.Slots = 12 },
+	for what, spoil := range map[string]func(h *kernel.RingHeader){
+		"a ring of another version":   func(h *kernel.RingHeader) { h.Version++ },
+		"a ring of no slots":          func(h *kernel.RingHeader) { h.Slots = 0 },
+		"a ring of slots that do not": func(h *kernel.RingHeader) { h.Slots = 1 << 30 },
+		"a ring of 12 slots":          func(h *kernel.RingHeader) { h.Slots = 12 },
 	} {
 		bad := r.unstarted(16)
-		spoil((*device.RingHeader)(pointer(bad.ring.FlushWord(0) - 256)))
+		spoil((*kernel.RingHeader)(pointer(bad.ring.FlushWord(0) - 256)))
 		refused(what, bad.share())
 	}
 	if err := p.startWith(p.share()); err != nil {
@@ -218,7 +218,7 @@ func testStop(t *T) {
 	if err := c.dies(); err != nil {
 		t.Errorf("Wait after Stop: %v: want no error", err)
 	}
-	if _, err := c.ring.Push(c.trigger(device.TriggerSignal, 0, 0, 0)); err == nil {
+	if _, err := c.ring.Push(c.trigger(kernel.TriggerSignal, 0, 0, 0)); err == nil {
 		t.Errorf("a push succeeded after Stop: its kernel would wait for ever")
 	}
 	never := c.unstarted(16)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // rank is one member of a test: a side, a device, and what a rank does with them.
@@ -14,7 +14,7 @@ import (
 type rank struct {
 	*watched
 	n      int
-	device gpu.Device
+	device device.Device
 }
 
 // ranks opens n ranks, each with a side of its own.
@@ -49,7 +49,7 @@ func (t *T) join(n int, side *Side, ids *idSet) *rank {
 
 // buffer is memory of a rank. The segment owns its shares until the test ends.
 type buffer struct {
-	mem     gpu.Memory
+	mem     device.Memory
 	bytes   []byte // nil where this process cannot touch it
 	segment framework.Segment
 }
@@ -71,7 +71,7 @@ func (r *rank) alloc(bytes uint64) *buffer {
 		segment: framework.Segment{Device: r.device.Info().Device, Shares: shares, Bytes: bytes, Addr: uint64(mem.Addr())},
 	}
 	if !t.claims.memory.apart {
-		b.bytes = gpu.Bytes(mem)[:bytes]
+		b.bytes = device.Bytes(mem)[:bytes]
 	}
 	return b
 }
@@ -106,13 +106,13 @@ func (r *rank) config(kind framework.Kind, ranks ...int) framework.EndpointConfi
 }
 
 // listening is an endpoint until the end of the test, its objects created.
-func (r *rank) listening(cfg framework.EndpointConfig) (framework.Endpoint, []gpu.Object) {
+func (r *rank) listening(cfg framework.EndpointConfig) (framework.Endpoint, []device.Object) {
 	t := r.t
 	end, err := r.Listen(t.ctx, cfg)
 	if err != nil {
 		t.Fatalf("rank %d: listen for a %s link: %v", r.n, cfg.Kind, err)
 	}
-	var objects []gpu.Object
+	var objects []device.Object
 	for i, o := range end.Create {
 		object, err := r.device.Object(o, nil)
 		if err != nil {

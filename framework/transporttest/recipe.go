@@ -6,12 +6,12 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // window is what a recipe made addressable.
 type window struct {
-	mem    gpu.Memory
+	mem    device.Memory
 	bytes  []byte // nil where this process cannot touch it
 	stride uint64 // switch: distance between the members' copies
 }
@@ -20,7 +20,7 @@ type window struct {
 type performer struct {
 	rank    *rank
 	own     *buffer
-	objects []gpu.Object // those of the group; the root brings what it created
+	objects []device.Object // those of the group; the root brings what it created
 	meet    *meeting
 }
 
@@ -61,7 +61,7 @@ func (p *performer) step(a framework.Attachment, s framework.Step, windows []win
 		w := &windows[s.Mapping]
 		var err error
 		if m.Role == framework.RoleMulticast {
-			var o gpu.Object
+			var o device.Object
 			if o, err = p.object(s); err == nil {
 				w.mem, w.stride, err = o.Map()
 			}
@@ -74,7 +74,7 @@ func (p *performer) step(a framework.Attachment, s framework.Step, windows []win
 		mem := w.mem
 		t.Cleanup(func() { _ = mem.Close() })
 		if !t.claims.memory.apart {
-			w.bytes = gpu.Bytes(mem)
+			w.bytes = device.Bytes(mem)
 		}
 		return nil
 	case framework.StepAdd, framework.StepBind:
@@ -85,7 +85,7 @@ func (p *performer) step(a framework.Attachment, s framework.Step, windows []win
 		if s.Op == framework.StepAdd {
 			return o.Add()
 		}
-		var own gpu.Memory
+		var own device.Memory
 		if p.own != nil {
 			own = p.own.mem
 		}
@@ -94,7 +94,7 @@ func (p *performer) step(a framework.Attachment, s framework.Step, windows []win
 	return fmt.Errorf("verb %d is not in the contract", s.Op)
 }
 
-func (p *performer) object(s framework.Step) (gpu.Object, error) {
+func (p *performer) object(s framework.Step) (device.Object, error) {
 	if s.Object < 0 || s.Object >= len(p.objects) {
 		return nil, fmt.Errorf("object %d of %d", s.Object, len(p.objects))
 	}
@@ -111,7 +111,7 @@ func (p *performer) open(m framework.Mapping, s framework.Step) error {
 	}
 	err := fmt.Errorf("no shares to import")
 	for _, share := range m.Shares {
-		var o gpu.Object
+		var o device.Object
 		if o, err = p.rank.device.Object(framework.Object{Kind: framework.ObjectMulticast}, &share); err == nil {
 			p.objects = append(p.objects, o)
 			p.rank.t.Cleanup(func() { _ = o.Close() })

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 var switchTests = []test{
@@ -35,7 +35,7 @@ func (t *T) group(n int) []*member {
 	all := make([]*member, n)
 	ends := make([]framework.Endpoint, n)
 	keys := make([]framework.Parcel, n)
-	objects := make([][]gpu.Object, n)
+	objects := make([][]device.Object, n)
 	for i, r := range t.ranks(n) {
 		cfg := r.config(framework.KindSwitch, ranks...)
 		cfg.Bytes = windowBytes

@@ -31,14 +31,14 @@ var directions = []direction{
 	{of: "transports/", may: []string{"framework/", "transports/internal/", "internal/", "collectives/image"}, test: []string{"plugins/"},
 		why: "a transport knows neither another one, nor how it is served, nor what is built on it; compiled kernels are data"},
 	{of: "collectives/devicetest", may: nil, test: []string{"framework/", "collectives/", "transports/cudaipc", "transports/tcp", "transports/ib-host", "transports/ib-nonatomic", "bench/"}, why: "it runs the collectives as jobs on GPUs do, and beside others"},
-	{of: "collectives/", may: []string{"framework/", "collectives/"}, test: []string{"transports/shm", "plugins/plugintest", "scaling"},
+	{of: "collectives/", may: []string{"framework/", "collectives/"}, test: []string{"transports/shm", "plugins/plugintest", "simulate"},
 		why: "collectives work over any transport"},
 	{of: "launch/enginetest", may: nil, test: []string{"", "framework/"}, why: "engines start the product from outside"},
 	{of: "launch/manifest", may: []string{"framework"}, why: "a manifest is text"},
 	{of: "launch/remote", may: []string{"framework/", "internal/", "launch"}, why: "the launcher does not know what it launches"},
 	{of: "launch", may: []string{"framework/", "internal/"}, why: "the launcher does not know what it launches"},
 	{of: "internal/", may: []string{"internal/"}, why: "small tools know nothing of the rest"},
-	{of: "scaling", std: true, may: []string{"framework/collective"}, why: "a model of machines knows none, and of collectives the names"},
+	{of: "simulate", std: true, may: []string{"framework/collective"}, why: "a model of machines knows none, and of collectives the names"},
 	{of: "scripts", why: "scripts are tested as programs"},
 	{of: "bench/", may: []string{"", "framework/", "collectives/", "bench/"}, test: []string{"transports/"}, why: "measurements use what users use"},
 }
@@ -48,7 +48,7 @@ const lazilyLinked = module + "/framework/topo/nvml"
 
 // everywhere know nothing but the standard library, and are what packages of any kind would
 // otherwise write again.
-var everywhere = []string{"internal/lazy", "internal/nearest", "internal/replace"}
+var everywhere = []string{"internal/onfirstuse", "internal/suggest", "internal/atomicfile"}
 
 // Imports checks that imports run one way.
 func Imports(files []*File) []Problem {

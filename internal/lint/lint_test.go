@@ -52,7 +52,7 @@ func TestRulesFindWhatTheyAreFor(t *testing.T) {
 	}{
 		{"imports", "framework/a.go", imports("context", module+"/launch", "golang.org/x/sys/unix"), 2},
 		{"imports", "framework/a_test.go", imports(module + "/framework"), 0},
-		{"imports", "framework/comm/a.go", imports("golang.org/x/sys/unix", module+"/framework/gpu"), 0},
+		{"imports", "framework/comm/a.go", imports("golang.org/x/sys/unix", module+"/framework/device"), 0},
 		{"imports", "framework/comm/a.go", imports(module+"/plugins", module+"/collectives"), 2},
 		{"imports", "framework/comm/a_test.go", imports(module+"/transports/shm", module+"/transports/tcp"), 1},
 		{"imports", "transports/shm/a.go", imports(module+"/transports/internal/drain", module+"/transports/shm/image"), 0},

@@ -15,7 +15,7 @@ import (
 	"text/template"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/internal/lazy"
+	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
 )
 
 // Job is a program on several hosts.
@@ -50,12 +50,12 @@ const (
 
 var (
 	// The longest name that leaves room for what Kubernetes appends to it for pods.
-	objectName = lazy.Regexp(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
-	imageName  = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
-	pathName   = lazy.Regexp(`^[A-Za-z0-9._/+-]+$`)
-	plainWord  = lazy.Regexp(`^[A-Za-z0-9._/:=,%@+-]+$`)
-	varName    = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	number     = lazy.Regexp(`^[1-9][0-9]{0,3}$`)
+	objectName = onfirstuse.Regexp(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
+	imageName  = onfirstuse.Regexp(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
+	pathName   = onfirstuse.Regexp(`^[A-Za-z0-9._/+-]+$`)
+	plainWord  = onfirstuse.Regexp(`^[A-Za-z0-9._/:=,%@+-]+$`)
+	varName    = onfirstuse.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	number     = onfirstuse.Regexp(`^[1-9][0-9]{0,3}$`)
 )
 
 // Write writes the manifest. Errors wrap framework.ErrInvalid and say what was expected.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
-	"github.com/mscclpp-go/mscclpp/internal/lazy"
+	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -22,7 +22,7 @@ type Host struct {
 
 // hostName is what ssh may be given: no option, no word of a shell. An address of IPv6 may
 // have a zone, which says by which interface of this host ssh is to go.
-var hostName = lazy.Regexp(`^([A-Za-z0-9._][A-Za-z0-9._-]*@)?([A-Za-z0-9._:][A-Za-z0-9._:-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*%[A-Za-z0-9._-]+)$`)
+var hostName = onfirstuse.Regexp(`^([A-Za-z0-9._][A-Za-z0-9._-]*@)?([A-Za-z0-9._:][A-Za-z0-9._:-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*%[A-Za-z0-9._-]+)$`)
 
 // byteOrderMark begins files that some editors write.
 const byteOrderMark = "\ufeff"

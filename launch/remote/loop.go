@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/internal/outlet"
+	"github.com/mscclpp-go/mscclpp/internal/outputpump"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
@@ -51,7 +51,7 @@ func (r *run) loop(ctx context.Context) {
 			events = nil // hosts wait, signals do not
 			if r.told && !waits {
 				waits = true
-				patience.Reset(outlet.ReaderBound)
+				patience.Reset(outputpump.ReaderBound)
 			}
 		}
 		select {
@@ -78,7 +78,7 @@ func (r *run) loop(ctx context.Context) {
 				continue
 			}
 			switch {
-			case outlet.Ends(s):
+			case outputpump.Ends(s):
 				r.told = true
 				if asked { // the second one: the agents kill
 					r.signal(number)

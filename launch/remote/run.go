@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/internal/outlet"
+	"github.com/mscclpp-go/mscclpp/internal/outputpump"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
@@ -45,7 +45,7 @@ type Job struct {
 func Run(ctx context.Context, j Job) (launch.Result, error) {
 	r := &run{Job: j, events: make(chan event, 64), done: make(chan struct{}), result: launch.Result{Rank: -1}}
 	defer close(r.done)
-	r.out = outlet.New()
+	r.out = outputpump.New()
 	r.Stdout, r.Stderr, r.Report = r.out.To(j.Stdout), r.out.To(j.Stderr), r.out.To(j.Report)
 	for i, h := range j.Hosts {
 		command := append(append([]string{}, j.SSH...), h.Name, quote(j.Agent)+" "+AgentFlag)
@@ -79,7 +79,7 @@ type run struct {
 	alive  int
 	result launch.Result
 	err    error
-	out    *outlet.Outlet
+	out    *outputpump.Outlet
 	told   bool // somebody wants the job to end
 	unread bool // and who reads the output has taken nothing for outlet.ReaderBound
 	missed bool // output that came meanwhile
@@ -150,7 +150,7 @@ func (r *run) ends(s os.Signal) bool {
 	if s == syscall.SIGTSTP {
 		supervise.StopSelf()
 	}
-	return outlet.Ends(s)
+	return outputpump.Ends(s)
 }
 
 // counts is the number of ranks of each host.
@@ -306,16 +306,16 @@ func (r *run) print(to io.Writer, output []byte) {
 // flush waits until the output was taken, while nobody wants the job to end. As in
 // package launch ranks do not end because output is lost, but the job has not succeeded.
 func (r *run) flush(ctx context.Context, report io.Writer) {
-	over, enough := outlet.Patience(ctx, r.told, r.Signals, r.out.Took())
+	over, enough := outputpump.Patience(ctx, r.told, r.Signals, r.out.Took())
 	defer enough()
 	lost := r.out.Flush(over)
 	if lost == nil && r.missed {
-		lost = outlet.ErrNotTaken
+		lost = outputpump.ErrNotTaken
 	}
 	if lost == nil {
 		return
 	}
-	outlet.Say(report, "mscclpp-run: output of ranks was lost: %v\n", lost)
+	outputpump.Say(report, "mscclpp-run: output of ranks was lost: %v\n", lost)
 	if r.result.Code == 0 {
 		r.result.Code = 1
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/framework/topo/nvml"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
@@ -96,7 +96,7 @@ func TestConformanceOnGPUs(t *testing.T) {
 	for name, open := range distances {
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, open, func(o *transporttest.Options) {
-				o.Device = func(rank int) (gpu.Device, error) { return cuda.Open(rank % n) }
+				o.Device = func(rank int) (device.Device, error) { return cuda.Open(rank % n) }
 				o.TestLimit = 5 * time.Minute // a driver compiles the images when it loads them
 				if isEmulated() {
 					o.Known = map[string]string{"control/images": "the emulated driver was given the actor alone"}
@@ -111,7 +111,7 @@ func TestConformanceOnGPUs(t *testing.T) {
 func TestConformanceOfOldMemory(t *testing.T) {
 	n := gpus(t)
 	transporttest.Run(t, distances["embedded"], func(o *transporttest.Options) {
-		o.Device = func(rank int) (gpu.Device, error) { return cuda.Open(rank%n, cuda.Legacy()) }
+		o.Device = func(rank int) (device.Device, error) { return cuda.Open(rank%n, cuda.Legacy()) }
 		o.Match = regexp.MustCompile("^(parcels|ownership|device|driven)/")
 		o.TestLimit = 2 * time.Minute
 	})
@@ -122,7 +122,7 @@ func TestConformanceOfOldMemory(t *testing.T) {
 func TestConformanceOfHostMemory(t *testing.T) {
 	n := gpus(t)
 	transporttest.Run(t, distances["embedded"], func(o *transporttest.Options) {
-		o.Device = func(rank int) (gpu.Device, error) { return cuda.Open(rank%n, cuda.Hosted()) }
+		o.Device = func(rank int) (device.Device, error) { return cuda.Open(rank%n, cuda.Hosted()) }
 		o.Match = regexp.MustCompile("^(control/register|parcels|ownership|device|driven)")
 		o.TestLimit = 2 * time.Minute
 	})
@@ -141,7 +141,7 @@ var emulate = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	const from = "../../framework/device/actor/"
+	const from = "../../framework/kernel/actor/"
 	err = emulated.Prepare(ctx, dir, emulated.Source{Spec: from + "kernels/kernels.json", Images: from + "image", Types: []string{"f32"}})
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))

@@ -7,8 +7,8 @@ import (
 
 	collectives "github.com/mscclpp-go/mscclpp/collectives/image"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
-	deviceimage "github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
+	deviceimage "github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 // images are the kernels for NVIDIA's GPUs. They are part of the program: nothing

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
-	deviceimage "github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
+	deviceimage "github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
 )
 
@@ -21,7 +21,7 @@ func TestClaimsMatchImages(t *testing.T) {
 	d := must[framework.Description](t)(tr.Describe(bound(t)))
 	entry := regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
 	for _, info := range d.Images {
-		if !slices.Contains(archs, info.Arch) || info.ABI != device.ABI || info.SHA256 == "" {
+		if !slices.Contains(archs, info.Arch) || info.ABI != kernel.ABI || info.SHA256 == "" {
 			t.Errorf("%+v: want an image of %v with a checksum", info, archs)
 		}
 		data := must[[]byte](t)(tr.Image(bound(t), info.ID))
@@ -107,7 +107,7 @@ func TestListOfKernels(t *testing.T) {
 		}
 	}
 	if len(got) != 3 || !slices.Equal(types["allreduce/new_one"], []string{"f16"}) || !slices.Equal(types["allreduce/ring"], []string{"f32"}) ||
-		len(types["allgather/a"]) != int(device.DataTypes) {
+		len(types["allgather/a"]) != int(kernel.DataTypes) {
 		t.Errorf("%v", types)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 // Folder is the name of the folder of kernel images, beside the program.
@@ -65,7 +65,7 @@ func (i *images) list() []framework.ImageInfo {
 				if typ != "" {
 					id += "-" + typ
 				}
-				all = append(all, framework.ImageInfo{ID: id + "-" + arch, Arch: arch, Family: f.name, Type: typ, ABI: device.ABI})
+				all = append(all, framework.ImageInfo{ID: id + "-" + arch, Arch: arch, Family: f.name, Type: typ, ABI: kernel.ABI})
 			}
 		}
 	}

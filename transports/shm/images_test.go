@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
 )
 
@@ -71,11 +71,11 @@ func TestImagesThatAreNotBuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := must[framework.Description](t)(tr.Describe(bound(t)))
-	if len(d.Images) != len(archs)*(int(device.DataTypes)+2) || len(d.Kernels) != len(kernels()) {
+	if len(d.Images) != len(archs)*(int(kernel.DataTypes)+2) || len(d.Kernels) != len(kernels()) {
 		t.Fatalf("%d images, %d kernels", len(d.Images), len(d.Kernels))
 	}
 	for _, i := range d.Images {
-		if i.SHA256 != "" || i.ABI != device.ABI {
+		if i.SHA256 != "" || i.ABI != kernel.ABI {
 			t.Errorf("%+v: expected no checksum of what is not there", i)
 		}
 		_, err := tr.Image(bound(t), i.ID)
@@ -93,7 +93,7 @@ func TestImagesThatAreNotBuilt(t *testing.T) {
 func TestImagesOfManifest(t *testing.T) {
 	dir := t.TempDir()
 	const sum = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of "hello"
-	manifest := image.Manifest{Name: "shm", ABI: device.ABI, Images: []image.Image{
+	manifest := image.Manifest{Name: "shm", ABI: kernel.ABI, Images: []image.Image{
 		{ID: "move-x86-64-v3", Family: "move", Arch: "x86-64-v3", File: "m.so", Bytes: 5, SHA256: sum, Symbols: []string{"mscclpp_barrier_signal"}},
 		{ID: "actor-x86-64-v3", Family: "actor", Arch: "x86-64-v3", File: "a.so", Bytes: 5, SHA256: sum},
 	}}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
-	"github.com/mscclpp-go/mscclpp/framework/device/image"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
 )
@@ -23,12 +23,12 @@ import (
 // stage is where kernels of one rank act: all that they touch lies in its memory.
 type stage struct {
 	t      *testing.T
-	kernel gpu.Kernel
-	memory gpu.Memory
+	kernel device.Kernel
+	memory device.Memory
 	used   uint64
 }
 
-func newStage(t *testing.T, s *side, k gpu.Kernel) *stage {
+func newStage(t *testing.T, s *side, k device.Kernel) *stage {
 	return &stage{t: t, kernel: k, memory: s.alloc(1 << 16)}
 }
 
@@ -37,31 +37,31 @@ func place[T any](s *stage, values ...T) uintptr {
 	addr := s.memory.Addr() + uintptr(s.used)
 	var one T
 	n := uint64(unsafe.Sizeof(one)) * uint64(len(values))
-	copy(unsafe.Slice((*T)(unsafe.Pointer(&gpu.Bytes(s.memory)[s.used])), len(values)), values)
+	copy(unsafe.Slice((*T)(unsafe.Pointer(&device.Bytes(s.memory)[s.used])), len(values)), values)
 	s.used += (n + 63) &^ 63
 	return addr
 }
 
 func load[T any](s *stage, addr uintptr) T {
-	return *(*T)(unsafe.Pointer(&gpu.Bytes(s.memory)[addr-s.memory.Addr()]))
+	return *(*T)(unsafe.Pointer(&device.Bytes(s.memory)[addr-s.memory.Addr()]))
 }
 
 // act launches the steps and returns how many were completed.
 func (s *stage) act(a actor.Args, steps ...actor.Step) uint64 {
 	s.t.Helper()
-	a.Grid = place(s, device.GridBarrier{})
+	a.Grid = place(s, kernel.GridBarrier{})
 	a.Steps, a.Count = place(s, steps...), uint32(len(steps))
 	a.Done, a.Failed = place(s, uint64(0)), place(s, uint32(0))
 	args := new(actor.Args)
 	*args = a
-	if err := s.kernel.Launch(gpu.Launch{Grid: 1, Block: 1}, unsafe.Pointer(args), unsafe.Sizeof(*args)); err != nil {
+	if err := s.kernel.Launch(device.Launch{Grid: 1, Block: 1}, unsafe.Pointer(args), unsafe.Sizeof(*args)); err != nil {
 		s.t.Fatal(err)
 	}
 	runtime.KeepAlive(args)
 	return load[uint64](s, a.Done)
 }
 
-func actorKernel(t *testing.T, s *side) gpu.Kernel {
+func actorKernel(t *testing.T, s *side) device.Kernel {
 	t.Helper()
 	spec := must[*image.Spec](t)(image.ReadSpec("kernels/kernels.json"))
 	for _, f := range spec.Families {
@@ -85,9 +85,9 @@ func actorKernel(t *testing.T, s *side) gpu.Kernel {
 		t.Fatalf("%+v: expected the kernel that was built", d.Kernels)
 	}
 	data := must[[]byte](t)(tr.Image(bound(t), built.Images[0].ID))
-	m := must[gpu.Module](t)(s.dev.Load(data))
+	m := must[device.Module](t)(s.dev.Load(data))
 	t.Cleanup(func() { m.Close() })
-	return must[gpu.Kernel](t)(m.Kernel(actor.Symbol))
+	return must[device.Kernel](t)(m.Kernel(actor.Symbol))
 }
 
 func TestKernelsOverChannels(t *testing.T) {
@@ -96,45 +96,45 @@ func TestKernelsOverChannels(t *testing.T) {
 	t.Run("port", func(t *testing.T) { kernelsOverPort(t, kernel) })
 }
 
-func kernelsOverMemory(t *testing.T, kernel gpu.Kernel) {
+func kernelsOverMemory(t *testing.T, kern device.Kernel) {
 	a, b, ab, _ := pair(t, framework.KindMemory)
-	sa, sb := newStage(t, a, kernel), newStage(t, b, kernel)
+	sa, sb := newStage(t, a, kern), newStage(t, b, kern)
 	theirs := b.alloc(8192) // the counter, then data
 	recipe := must[framework.Attachment](t)(a.tr.Attach(bound(t), ab, 0, []framework.Parcel{b.register(theirs, 0, 8192).Key}))
 	defer recipe.Close()
 	recipe.Mappings[0].Shares = recipe.Mappings[0].Shares[1:] // as another process would
-	mapped := must[gpu.Memory](t)(a.dev.Map(recipe.Mappings[0]))
+	mapped := must[device.Memory](t)(a.dev.Map(recipe.Mappings[0]))
 	defer mapped.Close()
 
 	src := a.alloc(4096)
-	copy(gpu.Bytes(src)[10:], "put by a kernel")
-	control := place(sa, device.WaitControl{})
-	out := place(sa, device.MemoryChannelHandle{
-		Semaphore: device.SemaphoreHandle{Inbound: place(sa, uint64(0)), Expected: place(sa, uint64(0)), Outbound: mapped.Addr(), Control: control, Peer: 1},
+	copy(device.Bytes(src)[10:], "put by a kernel")
+	control := place(sa, kernel.WaitControl{})
+	out := place(sa, kernel.MemoryChannelHandle{
+		Semaphore: kernel.SemaphoreHandle{Inbound: place(sa, uint64(0)), Expected: place(sa, uint64(0)), Outbound: mapped.Addr(), Control: control, Peer: 1},
 		Dst:       mapped.Addr() + 64, Src: src.Addr(),
 	})
 	if n := sa.act(actor.Args{Control: control, Memory: out},
 		actor.Step{Op: actor.Put, Dst: 3, Src: 10, Bytes: 15}, actor.Step{Op: actor.Signal}); n != 2 {
 		t.Fatalf("%d steps of 2", n)
 	}
-	control = place(sb, device.WaitControl{})
-	in := place(sb, device.MemoryChannelHandle{
-		Semaphore: device.SemaphoreHandle{Inbound: theirs.Addr(), Expected: place(sb, uint64(0)), Control: control},
+	control = place(sb, kernel.WaitControl{})
+	in := place(sb, kernel.MemoryChannelHandle{
+		Semaphore: kernel.SemaphoreHandle{Inbound: theirs.Addr(), Expected: place(sb, uint64(0)), Control: control},
 	})
 	if n := sb.act(actor.Args{Control: control, Memory: in}, actor.Step{Op: actor.Wait}); n != 1 {
 		t.Fatal("the wait was left")
 	}
-	if got := string(gpu.Bytes(theirs)[67:82]); got != "put by a kernel" {
+	if got := string(device.Bytes(theirs)[67:82]); got != "put by a kernel" {
 		t.Errorf("rank 1 sees %q", got)
 	}
 }
 
-func kernelsOverPort(t *testing.T, kernel gpu.Kernel) {
+func kernelsOverPort(t *testing.T, kern device.Kernel) {
 	p := newPort(t, 4096)
-	sa, sb := newStage(t, p.a, kernel), newStage(t, p.b, kernel)
-	control := place(sa, device.WaitControl{})
+	sa, sb := newStage(t, p.a, kern), newStage(t, p.b, kern)
+	control := place(sa, kernel.WaitControl{})
 	port := place(sa, portHandle(sa, p.ring, control))
-	copy(gpu.Bytes(p.src)[5:], "put by the proxy")
+	copy(device.Bytes(p.src)[5:], "put by the proxy")
 	const n = 40 // more than the ring has slots
 	steps := []actor.Step{{Op: actor.PortPutWithSignalAndFlush, Dst: 7, Src: 5, Bytes: 16}}
 	for range n {
@@ -143,11 +143,11 @@ func kernelsOverPort(t *testing.T, kernel gpu.Kernel) {
 	if done := sa.act(actor.Args{Control: control, Port: port}, append(steps, actor.Step{Op: actor.PortFlush})...); done != n+2 {
 		t.Fatalf("%d steps of %d", done, n+2)
 	}
-	if got := string(gpu.Bytes(p.dst)[7:23]); got != "put by the proxy" || p.count() != n+1 {
+	if got := string(device.Bytes(p.dst)[7:23]); got != "put by the proxy" || p.count() != n+1 {
 		t.Errorf("rank 1 sees %q and %d signals: expected %d", got, p.count(), n+1)
 	}
-	control = place(sb, device.WaitControl{})
-	in := device.PortChannelHandle{Semaphore: device.SemaphoreHandle{Inbound: p.words.Addr(), Expected: place(sb, uint64(0)), Control: control}}
+	control = place(sb, kernel.WaitControl{})
+	in := kernel.PortChannelHandle{Semaphore: kernel.SemaphoreHandle{Inbound: p.words.Addr(), Expected: place(sb, uint64(0)), Control: control}}
 	if done := sb.act(actor.Args{Control: control, Port: place(sb, in)}, actor.Step{Op: actor.PortWait}, actor.Step{Op: actor.PortWait}); done != 2 {
 		t.Errorf("%d waits of 2", done)
 	}
@@ -159,7 +159,7 @@ func kernelsOverPort(t *testing.T, kernel gpu.Kernel) {
 			t.Fatal("the proxy never sleeps")
 		}
 	}
-	control = place(sa, device.WaitControl{})
+	control = place(sa, kernel.WaitControl{})
 	if done := sa.act(actor.Args{Control: control, Port: port}, actor.Step{Op: actor.PortFlush}); done != 1 {
 		t.Error("the flush was left")
 	}
@@ -178,9 +178,9 @@ func kernelsOverPort(t *testing.T, kernel gpu.Kernel) {
 	}
 }
 
-func portHandle(s *stage, r *ring.Ring, control uintptr) device.PortChannelHandle {
-	return device.PortChannelHandle{
-		Semaphore: device.SemaphoreHandle{Inbound: place(s, uint64(0)), Expected: place(s, uint64(0)), Control: control, Peer: 1},
+func portHandle(s *stage, r *ring.Ring, control uintptr) kernel.PortChannelHandle {
+	return kernel.PortChannelHandle{
+		Semaphore: kernel.SemaphoreHandle{Inbound: place(s, uint64(0)), Expected: place(s, uint64(0)), Control: control, Peer: 1},
 		Fifo:      r.Handle(control), FlushDone: r.FlushWord(0), DstMemory: 1, SrcMemory: 0, SemaphoreSlot: 0,
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -61,11 +61,11 @@ func echo(role string) error {
 		if !reaches(word(mine, 0), n) {
 			return fmt.Errorf("no signal %d within 20 s", n)
 		}
-		value := binary.LittleEndian.Uint64(gpu.Bytes(mine)[dataOffset:])
+		value := binary.LittleEndian.Uint64(device.Bytes(mine)[dataOffset:])
 		if value != n*n {
 			return fmt.Errorf("signal %d came before its data: %d", n, value)
 		}
-		binary.LittleEndian.PutUint64(gpu.Bytes(theirs)[dataOffset:], value+1)
+		binary.LittleEndian.PutUint64(device.Bytes(theirs)[dataOffset:], value+1)
 		word(theirs, 0).Add(1)
 	}
 	return nil
@@ -73,8 +73,8 @@ func echo(role string) error {
 
 const rounds = 300
 
-func word(m gpu.Memory, offset uint64) *atomic.Uint64 {
-	return (*atomic.Uint64)(unsafe.Pointer(&gpu.Bytes(m)[offset]))
+func word(m device.Memory, offset uint64) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(&device.Bytes(m)[offset]))
 }
 
 // reaches waits until a counter has a value, for 20 s at most. It yields: other
@@ -91,7 +91,7 @@ func reaches(w *atomic.Uint64, value uint64) bool {
 }
 
 // spawn starts the child. Both memories are made here; the child maps them.
-func spawn(t *testing.T, role string) (cmd *exec.Cmd, mine, theirs gpu.Memory) {
+func spawn(t *testing.T, role string) (cmd *exec.Cmd, mine, theirs device.Memory) {
 	t.Helper()
 	dev, err := host.Open()
 	if err != nil {
@@ -100,7 +100,7 @@ func spawn(t *testing.T, role string) (cmd *exec.Cmd, mine, theirs gpu.Memory) {
 	cmd = exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleKey+"="+role)
 	cmd.Stderr = os.Stderr
-	for _, m := range []*gpu.Memory{&mine, &theirs} {
+	for _, m := range []*device.Memory{&mine, &theirs} {
 		if *m, err = dev.Alloc(peerBytes); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ type link struct {
 	ring  *ring.Ring
 }
 
-func portTo(t *testing.T, src, dst gpu.Memory) *link {
+func portTo(t *testing.T, src, dst device.Memory) *link {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -136,7 +136,7 @@ func portTo(t *testing.T, src, dst gpu.Memory) *link {
 		}
 	}
 	tr := embedded(t)
-	register := func(m gpu.Memory) framework.Registration {
+	register := func(m device.Memory) framework.Registration {
 		shares, err := m.Export()
 		check(err)
 		defer framework.Parcel{Shares: shares}.Close()
@@ -178,15 +178,15 @@ func portTo(t *testing.T, src, dst gpu.Memory) *link {
 	return l
 }
 
-func put(kind, dst, src, bytes uint64) device.Trigger {
-	return device.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50}
+func put(kind, dst, src, bytes uint64) kernel.Trigger {
+	return kernel.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50}
 }
 
 // Two processes exchange through a port in one direction and mapped memory in the
 // other: what a signal announces is there.
 func TestTwoProcesses(t *testing.T) {
 	cmd, mine, theirs := spawn(t, "echo")
-	src, err := func() (gpu.Memory, error) {
+	src, err := func() (device.Memory, error) {
 		dev, err := host.Open()
 		if err != nil {
 			return nil, err
@@ -199,14 +199,14 @@ func TestTwoProcesses(t *testing.T) {
 	defer src.Close()
 	l := portTo(t, src, theirs)
 	for n := uint64(1); n <= rounds; n++ {
-		binary.LittleEndian.PutUint64(gpu.Bytes(src), n*n)
-		if _, err := l.ring.Push(put(device.TriggerData|device.TriggerSignal, dataOffset, 0, 8)); err != nil {
+		binary.LittleEndian.PutUint64(device.Bytes(src), n*n)
+		if _, err := l.ring.Push(put(kernel.TriggerData|kernel.TriggerSignal, dataOffset, 0, 8)); err != nil {
 			t.Fatal(err)
 		}
 		if !reaches(word(mine, 0), n) {
 			t.Fatalf("no answer to signal %d within 20 s", n)
 		}
-		if got := binary.LittleEndian.Uint64(gpu.Bytes(mine)[dataOffset:]); got != n*n+1 {
+		if got := binary.LittleEndian.Uint64(device.Bytes(mine)[dataOffset:]); got != n*n+1 {
 			t.Fatalf("answer %d: %d: expected %d", n, got, n*n+1)
 		}
 	}
@@ -232,7 +232,7 @@ func TestKilledPeer(t *testing.T) {
 	var pos uint64
 	for range 200 {
 		var err error
-		if pos, err = l.ring.PushContext(ctx, put(device.TriggerData|device.TriggerSignal|device.TriggerFlush, dataOffset, dataOffset, peerBytes-dataOffset)); err != nil {
+		if pos, err = l.ring.PushContext(ctx, put(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, dataOffset, dataOffset, peerBytes-dataOffset)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -22,8 +22,8 @@ type port struct {
 	a, b      *side
 	ring      *ring.Ring
 	proxy     framework.Proxy
-	src, dst  gpu.Memory
-	words     gpu.Memory
+	src, dst  device.Memory
+	words     device.Memory
 	conn      framework.ID
 	own, peer framework.Registration
 }
@@ -64,11 +64,11 @@ func (p *port) check(err error) {
 	}
 }
 
-func trigger(kind uint64, dst, src, bytes uint64) device.Trigger {
-	return device.Trigger{Fst: bytes | src<<32, Snd: dst | 0<<32 | 1<<41 | kind<<50}
+func trigger(kind uint64, dst, src, bytes uint64) kernel.Trigger {
+	return kernel.Trigger{Fst: bytes | src<<32, Snd: dst | 0<<32 | 1<<41 | kind<<50}
 }
 
-func (p *port) push(tr device.Trigger) uint64 {
+func (p *port) push(tr kernel.Trigger) uint64 {
 	p.t.Helper()
 	pos, err := p.ring.PushContext(bound(p.t), tr)
 	p.check(err)
@@ -76,18 +76,18 @@ func (p *port) push(tr device.Trigger) uint64 {
 }
 
 func (p *port) count() uint64 {
-	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&gpu.Bytes(p.words)[0])))
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&device.Bytes(p.words)[0])))
 }
 
 func TestPortChannel(t *testing.T) {
 	leakFree(t, "put signal flush", func(t *testing.T) {
 		p := newPort(t, 100000)
-		src, dst := gpu.Bytes(p.src), gpu.Bytes(p.dst)
+		src, dst := device.Bytes(p.src), device.Bytes(p.dst)
 		for i := range src {
 			src[i] = byte(i * 13)
 		}
-		p.push(trigger(device.TriggerData, 3, 1, 99990))
-		pos := p.push(trigger(device.TriggerFlush, 0, 0, 0))
+		p.push(trigger(kernel.TriggerData, 3, 1, 99990))
+		pos := p.push(trigger(kernel.TriggerFlush, 0, 0, 0))
 		p.check(p.ring.WaitFlushed(bound(t), 0, pos))
 		if string(dst[3:99993]) != string(src[1:99991]) || dst[2] != 0 || dst[99993] != 0 {
 			t.Error("wrong bytes, or bytes beyond the range")
@@ -97,9 +97,9 @@ func TestPortChannel(t *testing.T) {
 		}
 		const laps = 1000 // of a ring of 16: signals are never lost
 		for range laps {
-			p.push(trigger(device.TriggerData|device.TriggerSignal, 0, 0, 8))
+			p.push(trigger(kernel.TriggerData|kernel.TriggerSignal, 0, 0, 8))
 		}
-		pos = p.push(trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 0))
+		pos = p.push(trigger(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 0))
 		p.check(p.ring.WaitFlushed(bound(t), 0, pos))
 		if n := p.count(); n != laps+1 {
 			t.Errorf("%d signals: expected %d", n, laps+1)
@@ -109,7 +109,7 @@ func TestPortChannel(t *testing.T) {
 		if err := p.proxy.Wait(bound(t)); err != nil {
 			t.Errorf("after Stop: %v", err)
 		}
-		if _, err := p.ring.Push(device.Trigger{}); !errors.Is(err, framework.ErrClosed) {
+		if _, err := p.ring.Push(kernel.Trigger{}); !errors.Is(err, framework.ErrClosed) {
 			t.Errorf("push after Stop: %v: expected ErrClosed", err)
 		}
 	})
@@ -118,23 +118,23 @@ func TestPortChannel(t *testing.T) {
 // A trigger that makes no sense ends the proxy with a typed cause, and every wait.
 func TestBadTriggers(t *testing.T) {
 	for name, c := range map[string]struct {
-		tr   device.Trigger
+		tr   kernel.Trigger
 		want string
 	}{
-		"nothing":           {device.Trigger{}, "asks for nothing"},
-		"unbound source":    {device.Trigger{Snd: 7<<32 | 1<<41 | 1<<50}, "source memory 7 is not bound"},
-		"unbound target":    {device.Trigger{Snd: 511<<41 | 1<<50}, "target memory 511 is not bound"},
-		"swapped":           {device.Trigger{Snd: 1<<32 | 1<<50}, "source memory 1 is a peer's"},
-		"to itself":         {device.Trigger{Snd: 1 << 50}, "target memory 0 is own"},
-		"source range":      {trigger(device.TriggerData, 0, 1, 4096), "4096 bytes at 1 of source memory 0, which has 4096"},
-		"target range":      {trigger(device.TriggerData, 4000, 0, 97), "97 bytes at 4000 of target memory 1"},
-		"largest size":      {trigger(device.TriggerData, 0, 0, 1<<32-1), "source memory 0"},
-		"unbound semaphore": {device.Trigger{Snd: 479<<53 | device.TriggerSignal<<50}, "semaphore 479 is not bound"},
-		"no such semaphore": {device.Trigger{Snd: 1023<<53 | device.TriggerFlush<<50}, "semaphore 1023 is not bound"},
+		"nothing":           {kernel.Trigger{}, "asks for nothing"},
+		"unbound source":    {kernel.Trigger{Snd: 7<<32 | 1<<41 | 1<<50}, "source memory 7 is not bound"},
+		"unbound target":    {kernel.Trigger{Snd: 511<<41 | 1<<50}, "target memory 511 is not bound"},
+		"swapped":           {kernel.Trigger{Snd: 1<<32 | 1<<50}, "source memory 1 is a peer's"},
+		"to itself":         {kernel.Trigger{Snd: 1 << 50}, "target memory 0 is own"},
+		"source range":      {trigger(kernel.TriggerData, 0, 1, 4096), "4096 bytes at 1 of source memory 0, which has 4096"},
+		"target range":      {trigger(kernel.TriggerData, 4000, 0, 97), "97 bytes at 4000 of target memory 1"},
+		"largest size":      {trigger(kernel.TriggerData, 0, 0, 1<<32-1), "source memory 0"},
+		"unbound semaphore": {kernel.Trigger{Snd: 479<<53 | kernel.TriggerSignal<<50}, "semaphore 479 is not bound"},
+		"no such semaphore": {kernel.Trigger{Snd: 1023<<53 | kernel.TriggerFlush<<50}, "semaphore 1023 is not bound"},
 	} {
 		leakFree(t, name, func(t *testing.T) {
 			p := newPort(t, 4096)
-			p.push(trigger(device.TriggerData, 0, 0, 1))
+			p.push(trigger(kernel.TriggerData, 0, 0, 1))
 			p.push(c.tr)
 			err := p.proxy.Wait(bound(t))
 			if framework.Class(err) != framework.ErrInvalid || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "shm proxy: trigger 1 ") {
@@ -189,7 +189,7 @@ func TestBindRefuses(t *testing.T) {
 	if err := p.proxy.Start(bound(t), framework.Share{Kind: framework.ShareMemFD}); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("start with nothing: %v", err)
 	}
-	p.push(trigger(device.TriggerSignal, 0, 0, 0)) // none of this hurt it
+	p.push(trigger(kernel.TriggerSignal, 0, 0, 0)) // none of this hurt it
 	p.check(p.proxy.Stop(bound(t)))
 	if p.count() != 1 {
 		t.Error("the signal before Stop was not performed")
@@ -209,7 +209,7 @@ func TestCloseFreesSlots(t *testing.T) {
 			go func() { // keep it copying while the slot goes away
 				defer close(stop)
 				for {
-					if _, err := p.ring.Push(trigger(device.TriggerData, 0, 0, 1<<20)); err != nil {
+					if _, err := p.ring.Push(trigger(kernel.TriggerData, 0, 0, 1<<20)); err != nil {
 						return
 					}
 				}
@@ -238,7 +238,7 @@ func TestStopUnderFire(t *testing.T) {
 	go func() {
 		defer close(done)
 		for {
-			if _, err := p.ring.Push(trigger(device.TriggerData, 0, 0, 1<<20)); err != nil {
+			if _, err := p.ring.Push(trigger(kernel.TriggerData, 0, 0, 1<<20)); err != nil {
 				return
 			}
 		}
@@ -288,7 +288,7 @@ func TestIdleProxySleeps(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		pos := p.push(trigger(device.TriggerSignal|device.TriggerFlush, 0, 0, 0))
+		pos := p.push(trigger(kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 0))
 		p.check(p.ring.WaitFlushed(bound(t), 0, pos))
 	}
 	if s := p.proxy.(*proxy).loop.Stats(); s.Triggers != 3 {
@@ -300,7 +300,7 @@ func TestIdleProxySleeps(t *testing.T) {
 func TestTriggersDoNotAllocate(t *testing.T) {
 	p := newPort(t, 4096)
 	n := testing.AllocsPerRun(200, func() {
-		pos, err := p.ring.Push(trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 64))
+		pos, err := p.ring.Push(trigger(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 64))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func BenchmarkPutSignalFlush(b *testing.B) {
 	p := newPort(b, 4096)
 	b.ReportAllocs()
 	for b.Loop() {
-		pos, err := p.ring.Push(trigger(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 0, 0, 64))
+		pos, err := p.ring.Push(trigger(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 64))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	"github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
@@ -55,14 +55,14 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-func (s *side) alloc(bytes uint64) gpu.Memory {
+func (s *side) alloc(bytes uint64) device.Memory {
 	s.t.Helper()
-	m := must[gpu.Memory](s.t)(s.dev.Alloc(bytes))
+	m := must[device.Memory](s.t)(s.dev.Alloc(bytes))
 	s.t.Cleanup(func() { m.Close() })
 	return m
 }
 
-func (s *side) register(m gpu.Memory, offset, bytes uint64) framework.Registration {
+func (s *side) register(m device.Memory, offset, bytes uint64) framework.Registration {
 	s.t.Helper()
 	shares := must[[]framework.Share](s.t)(m.Export())
 	defer framework.Parcel{Shares: shares}.Close()
@@ -145,15 +145,15 @@ func TestMemoryChannel(t *testing.T) {
 		for _, s := range [][]framework.Share{shares, shares[1:]} { // within the process, and as another one would
 			m := recipe.Mappings[0]
 			m.Shares = s
-			w := must[gpu.Memory](t)(a.dev.Map(m))
+			w := must[device.Memory](t)(a.dev.Map(m))
 			if w.Bytes() != 3000 {
 				t.Fatalf("%d bytes: expected 3000", w.Bytes())
 			}
-			copy(gpu.Bytes(w)[2995:], "hello")
-			if got := string(gpu.Bytes(theirs)[7995:8000]); got != "hello" {
+			copy(device.Bytes(w)[2995:], "hello")
+			if got := string(device.Bytes(theirs)[7995:8000]); got != "hello" {
 				t.Errorf("rank 1 sees %q", got)
 			}
-			gpu.Bytes(theirs)[7995] = 0
+			device.Bytes(theirs)[7995] = 0
 			w.Close()
 		}
 		recipe.Close()

@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
 
 // group takes n ranks through everything up to Attach, and returns their recipes.
 type group struct {
 	sides   []*side
-	objects []gpu.Object // the root's
-	memory  []gpu.Memory
+	objects []device.Object // the root's
+	memory  []device.Memory
 	recipes []framework.Attachment
 	conns   []framework.ID
 	keys    []framework.Registration
@@ -33,7 +33,7 @@ func newGroup(t *testing.T, n int, offset uint64) *group {
 			t.Fatalf("rank %d is to create %v", members[i], e.Create)
 		}
 		for _, o := range e.Create {
-			object := must[gpu.Object](t)(s.dev.Object(o, nil))
+			object := must[device.Object](t)(s.dev.Object(o, nil))
 			t.Cleanup(func() { object.Close() })
 			g.objects = append(g.objects, object)
 			share := must[framework.Share](t)(object.Share())
@@ -83,10 +83,10 @@ func TestSwitchGroup(t *testing.T) {
 			t.Errorf("member: %s", v)
 		}
 		// Steps between two barriers, all members, then the next: as in a job.
-		objects := make([]gpu.Object, 3)
+		objects := make([]device.Object, 3)
 		objects[0] = g.objects[0]
 		next := make([]int, 3)
-		windows, stride := make([]gpu.Memory, 3), uint64(0)
+		windows, stride := make([]device.Memory, 3), uint64(0)
 		for range 3 {
 			for i, s := range g.sides {
 				for ; next[i] < len(g.recipes[i].Steps); next[i]++ {
@@ -97,7 +97,7 @@ func TestSwitchGroup(t *testing.T) {
 					}
 					switch step.Op {
 					case framework.StepImport:
-						objects[i] = must[gpu.Object](t)(s.dev.Object(framework.Object{Kind: framework.ObjectMulticast}, &g.recipes[i].Mappings[step.Mapping].Shares[0]))
+						objects[i] = must[device.Object](t)(s.dev.Object(framework.Object{Kind: framework.ObjectMulticast}, &g.recipes[i].Mappings[step.Mapping].Shares[0]))
 						t.Cleanup(func() { objects[i].Close() })
 					case framework.StepAdd:
 						if err := objects[i].Add(); err != nil {
@@ -121,11 +121,11 @@ func TestSwitchGroup(t *testing.T) {
 		}
 		for i, w := range windows { // member i stores to all copies, as kernels do
 			for slot := range 3 {
-				gpu.Bytes(w)[uint64(slot)*stride+100] += byte(1 << i)
+				device.Bytes(w)[uint64(slot)*stride+100] += byte(1 << i)
 			}
 		}
 		for i, m := range g.memory {
-			if got := gpu.Bytes(m)[offset+100]; got != 7 {
+			if got := device.Bytes(m)[offset+100]; got != 7 {
 				t.Errorf("member %d sees %d: expected the sum of all, 7", i, got)
 			}
 		}

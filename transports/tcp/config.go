@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/internal/lazy"
+	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
 )
 
 // Config holds the transport's options. Take Defaults and change what matters.
@@ -72,8 +72,8 @@ const (
 )
 
 var (
-	networkName    = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
-	congestionName = lazy.Regexp(`^[A-Za-z0-9_]{0,15}$`) // as long as Linux takes them
+	networkName    = onfirstuse.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
+	congestionName = onfirstuse.Regexp(`^[A-Za-z0-9_]{0,15}$`) // as long as Linux takes them
 )
 
 // Validate says what is wrong with a Config.

@@ -14,8 +14,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
-	cpu "github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	cpu "github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/plugins/plugintest"
 	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
@@ -68,7 +68,7 @@ func heapRank(ctx context.Context, boot framework.Bootstrap, behind framework.Tr
 	open, err := c.Register(cpu.Wrap(uintptr(unsafe.Pointer(unsafe.SliceData(dst))), size))
 	if err == nil && !whole {
 		open, err = c.Alloc(size)
-		dst = gpu.Bytes(open.Memory)[:size]
+		dst = device.Bytes(open.Memory)[:size]
 	}
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // netem spoils the network device that the environment names, and no other: it may be
@@ -44,7 +44,7 @@ func TestDelayAndLoss(t *testing.T) {
 		for i := range p.src.Bytes() {
 			p.src.Bytes()[i] = byte(n*31 + i)
 		}
-		if _, err := p.push(device.TriggerData|device.TriggerSignal, 8, 8, size); err != nil {
+		if _, err := p.push(kernel.TriggerData|kernel.TriggerSignal, 8, 8, size); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "the signal", func() bool { return p.count() == uint64(n+1) })
@@ -70,7 +70,7 @@ func TestEverythingIsLost(t *testing.T) {
 	}
 	netem(t, "loss", "100%")
 	start := time.Now()
-	if _, err := p.push(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 8, 8, 1<<20); err != nil {
+	if _, err := p.push(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 8, 8, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*bound)

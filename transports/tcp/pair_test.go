@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -132,12 +132,12 @@ func two(t testing.TB, change func(c *Config)) (ends [2]framework.Transport) {
 func (p *pair) push(kind, dst, src, bytes uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
 	defer cancel()
-	return p.ring.PushContext(ctx, device.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50})
+	return p.ring.PushContext(ctx, kernel.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50})
 }
 
 // flush waits for all that was pushed.
 func (p *pair) flush() error {
-	pos, err := p.push(device.TriggerFlush, 0, 0, 0)
+	pos, err := p.push(kernel.TriggerFlush, 0, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func until(t testing.TB, what string, done func() bool) {
 }
 
 const (
-	putSignal = device.TriggerData | device.TriggerSignal
+	putSignal = kernel.TriggerData | kernel.TriggerSignal
 	header    = 4096 // room for the semaphore
 )
 
@@ -191,11 +191,11 @@ func TestStripesInOrder(t *testing.T) {
 			{header, header, bytes},
 			{header + bytes - 16, header + 16, 16},
 		} {
-			if _, err := p.push(device.TriggerData, x[0], x[1], x[2]); err != nil {
+			if _, err := p.push(kernel.TriggerData, x[0], x[1], x[2]); err != nil {
 				t.Fatal(err, p.died())
 			}
 		}
-		if _, err := p.push(device.TriggerSignal, 0, 0, 0); err != nil {
+		if _, err := p.push(kernel.TriggerSignal, 0, 0, 0); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "signal", func() bool { return p.count() == round+1 })

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -210,7 +210,7 @@ func (p *proxy) settle() error {
 }
 
 // perform does what one trigger asks for: data, then signal, then flush.
-func (p *proxy) perform(t device.Trigger, pos uint64) error {
+func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
 	kind, slot := t.Snd>>50&7, uint32(t.Snd>>53&0x3ff)
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: trigger %#x %#x at position %d: %s", framework.ErrInvalid, t.Fst, t.Snd, pos, fmt.Sprintf(format, args...))
@@ -220,19 +220,19 @@ func (p *proxy) perform(t device.Trigger, pos uint64) error {
 	}
 	var r request
 	var m *mark
-	if kind&(device.TriggerSignal|device.TriggerFlush) != 0 {
+	if kind&(kernel.TriggerSignal|kernel.TriggerFlush) != 0 {
 		if slot < semaphores {
 			m = p.slots.marks[slot].Load()
 		}
 		if m == nil {
 			return bad("semaphore %d is not bound", slot)
 		}
-		if kind&device.TriggerSignal != 0 {
+		if kind&kernel.TriggerSignal != 0 {
 			r.signal = m
 		}
-		r.flush, r.word, r.at = kind&device.TriggerFlush != 0, slot, pos
+		r.flush, r.word, r.at = kind&kernel.TriggerFlush != 0, slot, pos
 	}
-	if kind&device.TriggerData == 0 {
+	if kind&kernel.TriggerData == 0 {
 		return p.send(m.group, r)
 	}
 	bytes, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // intruder makes a stream as a proxy would, with the address that it was told.
@@ -181,7 +181,7 @@ func TestPeerVanishes(t *testing.T) {
 	if err := p.died(); !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), firstPlace(p)) {
 		t.Errorf("%v, want ErrPeer of rank 1 with its address", err)
 	}
-	if _, err := p.push(device.TriggerSignal, 0, 0, 0); !errors.Is(err, framework.ErrPeer) {
+	if _, err := p.push(kernel.TriggerSignal, 0, 0, 0); !errors.Is(err, framework.ErrPeer) {
 		t.Errorf("a push after that: %v, want ErrPeer", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 	"github.com/mscclpp-go/mscclpp/transports/tcp"
@@ -126,12 +126,12 @@ func (p *plugged) send(t testing.TB, bytes uint64, count int) time.Duration {
 	start := time.Now()
 	var pos uint64
 	for n := range count {
-		kind := uint64(device.TriggerData)
+		kind := uint64(kernel.TriggerData)
 		if n == count-1 {
-			kind |= device.TriggerFlush
+			kind |= kernel.TriggerFlush
 		}
 		var err error
-		if pos, err = p.ring.PushContext(ctx, device.Trigger{Fst: bytes, Snd: 1<<41 | kind<<50}); err != nil {
+		if pos, err = p.ring.PushContext(ctx, kernel.Trigger{Fst: bytes, Snd: 1<<41 | kind<<50}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // point is one measurement: so many messages of a size.
@@ -84,8 +84,8 @@ func measure(ctx context.Context, job *mscclpp.Job, what string, p point) (took 
 		run = pingpong
 	}
 	for at, count := range []int{p.count/8 + 2, p.count} {
-		for i := range gpu.Bytes(out) {
-			gpu.Bytes(out)[i] = byte(i%251 + at)
+		for i := range device.Bytes(out) {
+			device.Bytes(out)[i] = byte(i%251 + at)
 		}
 		if err := job.World.Barrier(ctx); err != nil {
 			return 0, 0, err
@@ -98,7 +98,7 @@ func measure(ctx context.Context, job *mscclpp.Job, what string, p point) (took 
 		if err := job.World.Barrier(ctx); err != nil {
 			return 0, 0, err
 		}
-		for i, b := range gpu.Bytes(in) {
+		for i, b := range device.Bytes(in) {
 			if job.Rank() == 1 && b != byte(i%251+at) {
 				wrong++
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/bench/stats"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/gpu"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // What a rank measures.
@@ -125,7 +125,7 @@ func (s *side) measure(ctx context.Context, p point) (float64, error) {
 func (s *side) roundTrips(ctx context.Context, p point) (float64, error) {
 	me := byte(1 + s.job.Rank())
 	for i := range p.bytes {
-		gpu.Bytes(s.out)[i] = me
+		device.Bytes(s.out)[i] = me
 	}
 	send := func() error {
 		if p.what == signals {
@@ -154,7 +154,7 @@ func (s *side) roundTrips(ctx context.Context, p point) (float64, error) {
 		}
 	}
 	if p.what == putSignal && p.bytes > 0 {
-		if got := gpu.Bytes(s.in)[p.bytes-1]; got != 3-me {
+		if got := device.Bytes(s.in)[p.bytes-1]; got != 3-me {
 			return 0, fmt.Errorf("the last byte is %d, expected %d", got, 3-me)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -17,7 +17,7 @@ import (
 // has flush words.
 const (
 	maxMemories   = 512
-	maxSemaphores = device.RingFlushWords
+	maxSemaphores = kernel.RingFlushWords
 )
 
 // proxy drains one ring on one goroutine. Bindings are written once, and read by
@@ -188,13 +188,13 @@ func (p *proxy) release() {
 // perform does what one trigger asks for: data, then signal, then flush. Stores
 // through the mapping are visible to whoever sees the signal, and when they are
 // done they are visible: so a flush has nothing to wait for.
-func (p *proxy) perform(t device.Trigger, pos uint64) error {
+func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
 	size, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
 	kind, slot := t.Snd>>50&7, t.Snd>>53&0x3ff
 	if kind == 0 || slot >= maxSemaphores || p.semaphores[slot].Load() == nil {
 		return fmt.Errorf("trigger %#x %#x of type %d cites semaphore %d, which is not bound: %w", t.Fst, t.Snd, kind, slot, framework.ErrInvalid)
 	}
-	if kind&device.TriggerData != 0 {
+	if kind&kernel.TriggerData != 0 {
 		src, dst := p.memories[t.Snd>>32&0x1ff].Load(), p.memories[t.Snd>>41&0x1ff].Load()
 		if src == nil || dst == nil || !src.local || dst.local {
 			return fmt.Errorf("trigger cites memory %d and %d: expected bound local and peer's memory: %w", t.Snd>>32&0x1ff, t.Snd>>41&0x1ff, framework.ErrInvalid)
@@ -204,10 +204,10 @@ func (p *proxy) perform(t device.Trigger, pos uint64) error {
 		}
 		copy(dst.mem.Bytes()[to:to+size], src.mem.Bytes()[from:from+size])
 	}
-	if kind&device.TriggerSignal != 0 {
+	if kind&kernel.TriggerSignal != 0 {
 		atomic.AddUint64(p.semaphores[slot].Load().word, 1)
 	}
-	if kind&device.TriggerFlush != 0 {
+	if kind&kernel.TriggerFlush != 0 {
 		p.ring.Complete(uint32(slot), pos)
 	}
 	return nil

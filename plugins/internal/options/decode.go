@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/internal/nearest"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // Decode reads a JSON object into a C that starts with its defaults, and validates
@@ -93,7 +93,7 @@ func table(v reflect.Value, tree map[string]any, prefix string) error {
 
 func unknown(prefix, key string, known []string) error {
 	hint := "this transport has no options"
-	if near := nearest.Name(key, known); near != "" {
+	if near := suggest.Name(key, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", prefix+near)
 	} else if len(known) > 0 {
 		hint = "expected one of " + strings.Join(known, " ")

@@ -20,7 +20,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -28,10 +28,10 @@ import (
 // framework/ring compares ring.h with Go. This build must have seen the same file: what
 // the C side was compiled with is compared once more.
 const (
-	_ = -(C.mscclpp_ring_tail ^ unsafe.Offsetof(device.RingHeader{}.Tail))
-	_ = -(C.mscclpp_ring_flush ^ unsafe.Sizeof(device.RingHeader{}))
-	_ = -uint(C.mscclpp_ring_triggers ^ device.RingTriggers)
-	_ = -uint(C.mscclpp_drain_semaphores ^ device.RingFlushWords)
+	_ = -(C.mscclpp_ring_tail ^ unsafe.Offsetof(kernel.RingHeader{}.Tail))
+	_ = -(C.mscclpp_ring_flush ^ unsafe.Sizeof(kernel.RingHeader{}))
+	_ = -uint(C.mscclpp_ring_triggers ^ kernel.RingTriggers)
+	_ = -uint(C.mscclpp_drain_semaphores ^ kernel.RingFlushWords)
 )
 
 // Slots that triggers can cite.

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -87,8 +87,8 @@ func (g *rig) check(err error) {
 	}
 }
 
-func put(kind, dst, src, bytes uint64) device.Trigger {
-	return device.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50}
+func put(kind, dst, src, bytes uint64) kernel.Trigger {
+	return kernel.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50}
 }
 
 func mapped(t *testing.T) int {
@@ -129,7 +129,7 @@ func TestSignalsComeAfterTheirData(t *testing.T) {
 			}
 		}
 		binary.LittleEndian.PutUint64(g.src.Bytes()[at:], i)
-		if _, err := g.ring.Push(put(device.TriggerData|device.TriggerSignal, at, at, 8)); err != nil {
+		if _, err := g.ring.Push(put(kernel.TriggerData|kernel.TriggerSignal, at, at, 8)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestLargeCopies(t *testing.T) {
 	for i := range g.src.Bytes() {
 		g.src.Bytes()[i] = byte(i * 7 >> 3)
 	}
-	pos, err := g.ring.Push(put(device.TriggerData|device.TriggerFlush, 1, 0, size-1))
+	pos, err := g.ring.Push(put(kernel.TriggerData|kernel.TriggerFlush, 1, 0, size-1))
 	g.check(err)
 	g.check(g.ring.WaitFlushed(bound(t), 0, pos))
 	if string(g.dst.Bytes()[1:]) != string(g.src.Bytes()[:size-1]) || g.dst.Bytes()[0] != 0 {
@@ -166,7 +166,7 @@ func TestUnbindUnderFire(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := g.ring.Push(put(device.TriggerData|device.TriggerSignal, 0, 0, 1<<16)); err != nil {
+			if _, err := g.ring.Push(put(kernel.TriggerData|kernel.TriggerSignal, 0, 0, 1<<16)); err != nil {
 				t.Error(err)
 				return
 			}
@@ -197,7 +197,7 @@ func TestUnbindUnderFire(t *testing.T) {
 	// Taking away what is in use ends the loop, in its own time.
 	pos := word(g.sem).Load()
 	g.loop.UnbindMemory(1)
-	if _, err := g.ring.Push(put(device.TriggerData, 0, 0, 1)); err == nil {
+	if _, err := g.ring.Push(put(kernel.TriggerData, 0, 0, 1)); err == nil {
 		err := g.loop.Wait(bound(t))
 		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "target memory 1 is not bound") {
 			t.Errorf("%v after %d signals", err, pos)
@@ -209,7 +209,7 @@ func TestEndFreesEverything(t *testing.T) {
 	before := mapped(t)
 	t.Run("stop", func(t *testing.T) {
 		g := newRig(t, 4, 4096, Options{CPU: 0}) // never yields, never sleeps
-		_, err := g.ring.Push(put(device.TriggerSignal, 0, 0, 0))
+		_, err := g.ring.Push(put(kernel.TriggerSignal, 0, 0, 0))
 		g.check(err)
 		g.check(g.loop.Stop(bound(t)))
 		if word(g.sem).Load() != 1 {
@@ -226,7 +226,7 @@ func TestEndFreesEverything(t *testing.T) {
 	})
 	t.Run("error", func(t *testing.T) {
 		g := newRig(t, 4, 4096, idle)
-		_, err := g.ring.Push(device.Trigger{})
+		_, err := g.ring.Push(kernel.Trigger{})
 		g.check(err)
 		if err := g.loop.Wait(bound(t)); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "trigger 0 (0x0 0x0)") {
 			t.Errorf("%v", err)
@@ -241,7 +241,7 @@ func TestEndFreesEverything(t *testing.T) {
 func TestStopLosesPatience(t *testing.T) {
 	g := newRig(t, 8, 64<<20, idle)
 	for range 8 {
-		_, err := g.ring.Push(put(device.TriggerData, 0, 0, 64<<20))
+		_, err := g.ring.Push(put(kernel.TriggerData, 0, 0, 64<<20))
 		g.check(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -275,7 +275,7 @@ func BenchmarkSignalFlush(b *testing.B) {
 	g := newRig(b, 512, 4096, idle)
 	b.ReportAllocs()
 	for b.Loop() {
-		pos, err := g.ring.Push(put(device.TriggerSignal|device.TriggerFlush, 0, 0, 0))
+		pos, err := g.ring.Push(put(kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 0))
 		if err != nil {
 			b.Fatal(err)
 		}

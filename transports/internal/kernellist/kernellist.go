@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/actor"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 )
 
 const (
@@ -52,23 +52,23 @@ func Names(symbol string) (collective, algorithm string, ok bool) {
 
 // ActorOver describes the actor, over the channels that a transport has.
 func ActorOver(channels ...framework.Kind) framework.KernelInfo {
-	return framework.KernelInfo{Symbol: actor.Symbol, Family: Actor, Types: []string{device.Float32.String()}, Channels: channels}
+	return framework.KernelInfo{Symbol: actor.Symbol, Family: Actor, Types: []string{kernel.Float32.String()}, Channels: channels}
 }
 
 // Types names all element types, in the order of their numbers.
 func Types() []string {
-	names := make([]string, device.DataTypes)
+	names := make([]string, kernel.DataTypes)
 	for i := range names {
-		names[i] = device.DataType(i).String()
+		names[i] = kernel.DataType(i).String()
 	}
 	return names
 }
 
 // Ops names all reductions, in the order of their numbers.
 func Ops() []string {
-	names := make([]string, device.Ops)
+	names := make([]string, kernel.Ops)
 	for i := range names {
-		names[i] = device.Op(i).String()
+		names[i] = kernel.Op(i).String()
 	}
 	return names
 }

@@ -6,22 +6,22 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Names are in the order of numbers, complete, and parse to what they name.
 func TestNamesParse(t *testing.T) {
 	types, ops := Types(), Ops()
-	if len(types) != device.DataTypes || len(ops) != device.Ops {
-		t.Fatalf("%d types and %d reductions, expected %d and %d", len(types), len(ops), device.DataTypes, device.Ops)
+	if len(types) != kernel.DataTypes || len(ops) != kernel.Ops {
+		t.Fatalf("%d types and %d reductions, expected %d and %d", len(types), len(ops), kernel.DataTypes, kernel.Ops)
 	}
 	for i, name := range types {
-		if v, err := device.ParseDataType(name); err != nil || int(v) != i {
+		if v, err := kernel.ParseDataType(name); err != nil || int(v) != i {
 			t.Errorf("type %d is %q, which is %v, %v", i, name, v, err)
 		}
 	}
 	for i, name := range ops {
-		if v, err := device.ParseOp(name); err != nil || int(v) != i {
+		if v, err := kernel.ParseOp(name); err != nil || int(v) != i {
 			t.Errorf("reduction %d is %q, which is %v, %v", i, name, v, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // words are those of a trigger for n bytes from memory 0 to memory 1, and semaphore 0.
@@ -36,7 +36,7 @@ func (r *rig) taken(fst, snd uint64) (done bool) {
 func TestAtOnce(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Atomic)
-	if taken, done := r.proxy.(framework.Helper).Perform(words(device.TriggerSignal, 0)); taken || done {
+	if taken, done := r.proxy.(framework.Helper).Perform(words(kernel.TriggerSignal, 0)); taken || done {
 		t.Error("a proxy that was not started has performed a trigger")
 	}
 	r.start()
@@ -44,13 +44,13 @@ func TestAtOnce(t *testing.T) {
 		kind, bytes uint64
 		done        bool
 	}{
-		{device.TriggerData | device.TriggerSignal, 8, false},
-		{device.TriggerSignal | device.TriggerFlush, 0, true},
-		{device.TriggerData, 4096, false},
-		{device.TriggerFlush, 0, true},
-		{device.TriggerFlush, 0, true}, // of nothing
-		{device.TriggerData | device.TriggerSignal | device.TriggerFlush, 16, true},
-		{device.TriggerData | device.TriggerFlush, 16, true},
+		{kernel.TriggerData | kernel.TriggerSignal, 8, false},
+		{kernel.TriggerSignal | kernel.TriggerFlush, 0, true},
+		{kernel.TriggerData, 4096, false},
+		{kernel.TriggerFlush, 0, true},
+		{kernel.TriggerFlush, 0, true}, // of nothing
+		{kernel.TriggerData | kernel.TriggerSignal | kernel.TriggerFlush, 16, true},
+		{kernel.TriggerData | kernel.TriggerFlush, 16, true},
 	} {
 		if done := r.atOnce(x.kind, x.bytes); done != x.done {
 			t.Errorf("kind %d of %d bytes: done %v, expected %v", x.kind, x.bytes, done, x.done)
@@ -83,11 +83,11 @@ func TestAtOnceOfTwoSemaphores(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
-	r.atOnce(device.TriggerSignal|device.TriggerFlush, 0)
+	r.atOnce(kernel.TriggerSignal|kernel.TriggerFlush, 0)
 	for n := range uint64(7) {
-		fst, snd := words(device.TriggerSignal|device.TriggerFlush, 0)
+		fst, snd := words(kernel.TriggerSignal|kernel.TriggerFlush, 0)
 		if n > 3 {
-			r.atOnce(device.TriggerData|device.TriggerSignal, 8)
+			r.atOnce(kernel.TriggerData|kernel.TriggerSignal, 8)
 		}
 		if !r.taken(fst, snd|1<<53) {
 			t.Fatalf("signal %d of the second semaphore is not complete", n)
@@ -104,7 +104,7 @@ func TestNotAtOnce(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Atomic, func(c *Config) { c.QueueDepth = 64 })
 	r.start()
-	r.atOnce(device.TriggerFlush, 0) // the thread rests
+	r.atOnce(kernel.TriggerFlush, 0) // the thread rests
 	f := r.proxy.(*proxy).flows[0]
 	posted := len(requests(lines()))
 	refused := func(what string, fst, snd uint64) {
@@ -116,10 +116,10 @@ func TestNotAtOnce(t *testing.T) {
 			}
 		}
 	}
-	const both = uint64(device.TriggerData | device.TriggerSignal)
+	const both = uint64(kernel.TriggerData | kernel.TriggerSignal)
 	refused("a trigger for nothing", 0, 1<<41)
-	refused("a semaphore that is not bound", 0, 5<<53|device.TriggerSignal<<50)
-	refused("a source that is not bound", 8, 7<<32|1<<41|device.TriggerData<<50)
+	refused("a semaphore that is not bound", 0, 5<<53|kernel.TriggerSignal<<50)
+	refused("a source that is not bound", 8, 7<<32|1<<41|kernel.TriggerData<<50)
 	fst, snd := words(both, rigBytes+1)
 	refused("a put beyond its memory", fst, snd)
 	fst, snd = words(both, rigBytes) // 64 KiB a message
@@ -141,7 +141,7 @@ func TestNotAtOnce(t *testing.T) {
 		t.Errorf("%d signals once there is room: expected 1", r.count())
 	}
 	// Through the ring the nonsense is an error.
-	if _, err := r.ring.Push(device.Trigger{Fst: 0, Snd: 5<<53 | device.TriggerSignal<<50}); err != nil {
+	if _, err := r.ring.Push(kernel.Trigger{Fst: 0, Snd: 5<<53 | kernel.TriggerSignal<<50}); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, r.proxy.Wait(t.Context()), framework.ErrInvalid, "semaphore 5 is not bound")
@@ -153,14 +153,14 @@ func TestAtOnceByImmediates(t *testing.T) {
 	r := newRig(t, fake(t), Immediate)
 	r.start()
 	for range 100 {
-		r.atOnce(device.TriggerData|device.TriggerSignal, 8)
+		r.atOnce(kernel.TriggerData|kernel.TriggerSignal, 8)
 	}
 	for range 1000 {
-		if taken, _ := r.proxy.(framework.Helper).Perform(words(device.TriggerFlush, 0)); taken {
+		if taken, _ := r.proxy.(framework.Helper).Perform(words(kernel.TriggerFlush, 0)); taken {
 			t.Fatal("a flush that the peer has not answered was taken")
 		}
 	}
-	if err := r.flushed(r.push(device.TriggerFlush, 0)); err != nil || r.count() != 100 {
+	if err := r.flushed(r.push(kernel.TriggerFlush, 0)); err != nil || r.count() != 100 {
 		t.Errorf("%d signals behind a flush, %v: expected 100", r.count(), err)
 	}
 }
@@ -169,17 +169,17 @@ func TestAtOnceByImmediates(t *testing.T) {
 func TestFailedAtOnce(t *testing.T) {
 	r := newRig(t, fake(t), Atomic)
 	r.start()
-	r.atOnce(device.TriggerSignal|device.TriggerFlush, 0)
+	r.atOnce(kernel.TriggerSignal|kernel.TriggerFlush, 0)
 	f := r.proxy.(*proxy).flows[0]
 	f.mu.Lock()
 	f.theirs.rkey, f.dirty = 0, true // the read of a flush goes nowhere
 	f.last = target{addr: 8, bytes: 8}
 	f.mu.Unlock()
-	if done := r.atOnce(device.TriggerFlush, 0); done {
+	if done := r.atOnce(kernel.TriggerFlush, 0); done {
 		t.Error("a flush whose request has failed is complete")
 	}
 	wantError(t, r.proxy.Wait(t.Context()), framework.ErrPeer, "ib-host proxy rank 1", "remote access error")
-	if taken, done := r.proxy.(framework.Helper).Perform(words(device.TriggerSignal, 0)); taken || done {
+	if taken, done := r.proxy.(framework.Helper).Perform(words(kernel.TriggerSignal, 0)); taken || done {
 		t.Error("a trigger was performed after the end")
 	}
 }
@@ -187,9 +187,9 @@ func TestFailedAtOnce(t *testing.T) {
 // Nothing is allocated at once either.
 func TestNoAllocationsAtOnce(t *testing.T) {
 	for name, mode := range modes {
-		kind := uint64(device.TriggerData | device.TriggerSignal)
+		kind := uint64(kernel.TriggerData | kernel.TriggerSignal)
 		if mode == Atomic {
-			kind |= device.TriggerFlush
+			kind |= kernel.TriggerFlush
 		}
 		r := newRig(t, fake(t), mode)
 		r.start()

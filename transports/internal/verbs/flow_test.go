@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -115,7 +115,7 @@ func (r *rig) stop() {
 
 func (r *rig) push(kind, bytes uint64) uint64 {
 	r.t.Helper()
-	pos, err := r.ring.Push(device.Trigger{Fst: bytes, Snd: 1<<41 | kind<<50})
+	pos, err := r.ring.Push(kernel.Trigger{Fst: bytes, Snd: 1<<41 | kind<<50})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -146,12 +146,12 @@ func requests(lines []string) (all []string) {
 func TestRequestsOfAtomics(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Atomic)
-	r.push(device.TriggerData|device.TriggerSignal, 8)
-	r.push(device.TriggerData, 4096)
-	r.push(device.TriggerSignal, 0)
-	pos := r.push(device.TriggerFlush, 0) // nothing to ask: the atomic tells
-	r.push(device.TriggerData, 64)
-	last := r.push(device.TriggerFlush, 0) // a read behind the data
+	r.push(kernel.TriggerData|kernel.TriggerSignal, 8)
+	r.push(kernel.TriggerData, 4096)
+	r.push(kernel.TriggerSignal, 0)
+	pos := r.push(kernel.TriggerFlush, 0) // nothing to ask: the atomic tells
+	r.push(kernel.TriggerData, 64)
+	last := r.push(kernel.TriggerFlush, 0) // a read behind the data
 	r.start()
 	if err := r.flushed(last); err != nil || pos >= last {
 		t.Fatal(err)
@@ -177,10 +177,10 @@ func TestRequestsOfAtomics(t *testing.T) {
 func TestRequestsOfImmediates(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Immediate)
-	r.push(device.TriggerData|device.TriggerSignal, 8)
-	r.push(device.TriggerData, 4096)
+	r.push(kernel.TriggerData|kernel.TriggerSignal, 8)
+	r.push(kernel.TriggerData, 4096)
 	r.start()
-	if err := r.flushed(r.push(device.TriggerSignal|device.TriggerFlush, 0)); err != nil {
+	if err := r.flushed(r.push(kernel.TriggerSignal|kernel.TriggerFlush, 0)); err != nil {
 		t.Fatal(err)
 	}
 	got := requests(lines())
@@ -241,7 +241,7 @@ func TestSelectiveCompletions(t *testing.T) {
 	}
 	t.Setenv("FAKE_VERBS_HOLD", hold)
 	for range 40 {
-		r.push(device.TriggerData, 128)
+		r.push(kernel.TriggerData, 128)
 	}
 	r.start()
 	for limit := time.Now().Add(20 * time.Second); len(requests(lines())) < 41; {
@@ -282,7 +282,7 @@ func TestLonePuts(t *testing.T) {
 	}
 	var want []string
 	for range 5 {
-		r.push(device.TriggerData, 128)
+		r.push(kernel.TriggerData, 128)
 		for limit := time.Now().Add(20 * time.Second); r.ring.Depth() > 0 || !quiet(); {
 			if time.Now().After(limit) {
 				t.Fatal("nobody has heard of a put within 20 s")
@@ -290,7 +290,7 @@ func TestLonePuts(t *testing.T) {
 		}
 		want = append(want, "post write bytes=128 signaled value=0")
 	}
-	if err := r.flushed(r.push(device.TriggerFlush, 0)); err != nil {
+	if err := r.flushed(r.push(kernel.TriggerFlush, 0)); err != nil {
 		t.Fatal(err)
 	}
 	want = append(want, "post read bytes=8 signaled value=0")
@@ -304,7 +304,7 @@ func TestLongPut(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Atomic) // 64 KiB a message
 	r.start()
-	if err := r.flushed(r.push(device.TriggerData|device.TriggerSignal|device.TriggerFlush, rigBytes)); err != nil {
+	if err := r.flushed(r.push(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, rigBytes)); err != nil {
 		t.Fatal(err)
 	}
 	writes := slices.DeleteFunc(requests(lines()), func(l string) bool { return !strings.Contains(l, "write bytes=65536") })
@@ -330,7 +330,7 @@ func TestFailedRequest(t *testing.T) {
 			} {
 				r := newRig(t, fake(t), mode)
 				r.start()
-				if err := r.flushed(r.push(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 8)); err != nil {
+				if err := r.flushed(r.push(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 8)); err != nil {
 					t.Fatal(err)
 				}
 				path := filepath.Join(t.TempDir(), "fail")
@@ -338,7 +338,7 @@ func TestFailedRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Setenv("FAKE_VERBS_FAIL", path)
-				r.push(device.TriggerData, 8)
+				r.push(kernel.TriggerData, 8)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				err := r.proxy.Wait(ctx)
 				cancel()
@@ -347,7 +347,7 @@ func TestFailedRequest(t *testing.T) {
 			}
 			r := newRig(t, fake(t), mode)
 			r.start()
-			if err := r.flushed(r.push(device.TriggerData|device.TriggerSignal|device.TriggerFlush, 8)); err != nil {
+			if err := r.flushed(r.push(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 8)); err != nil {
 				t.Errorf("a new link after failures: %v", err)
 			}
 		})

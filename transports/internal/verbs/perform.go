@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	frameproxy "github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -21,14 +21,14 @@ type wish struct {
 
 // handle performs one trigger: puts and the signal behind them are posted by one call, and
 // a flush is noted.
-func (p *proxy) handle(t device.Trigger, pos uint64) frameproxy.Result {
+func (p *proxy) handle(t kernel.Trigger, pos uint64) frameproxy.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := &p.wish
 	if err := p.read(t, w); err != nil {
 		return frameproxy.Fail(err)
 	}
-	if w.kind == device.TriggerSignal && w.s.left {
+	if w.kind == kernel.TriggerSignal && w.s.left {
 		return frameproxy.Continue
 	}
 	if p.Lent() && !w.room() {
@@ -41,7 +41,7 @@ func (p *proxy) handle(t device.Trigger, pos uint64) frameproxy.Result {
 }
 
 // performNow is Perform of all but signals by themselves.
-func (p *proxy) performNow(t device.Trigger) (taken, done bool) {
+func (p *proxy) performNow(t kernel.Trigger) (taken, done bool) {
 	turn := p.Borrow()
 	if turn == nil {
 		return false, false
@@ -69,7 +69,7 @@ func (p *proxy) performNow(t device.Trigger) (taken, done bool) {
 		to = w.dst
 		n, _ = p.put(w) // which posts nothing, since it is one request
 	}
-	signal, flush := w.kind&device.TriggerSignal != 0, w.kind&device.TriggerFlush != 0
+	signal, flush := w.kind&kernel.TriggerSignal != 0, w.kind&kernel.TriggerFlush != 0
 	if d := to.flow.table; d != nil && (signal || flush) {
 		if flush || !d.room() || !to.flow.room(w.bytes) {
 			return false, false // the peer has to be asked, or waited for
@@ -105,18 +105,18 @@ func (p *proxy) awaitAnswer(f *flow, request uint64) error {
 const answer = 20 * time.Microsecond
 
 // read checks what a trigger cites.
-func (p *proxy) read(t device.Trigger, w *wish) error {
+func (p *proxy) read(t kernel.Trigger, w *wish) error {
 	*w = wish{kind: t.Snd >> 50 & 7}
 	if w.kind == 0 {
 		return fmt.Errorf("%w: it asks for nothing: expected a put, a signal or a flush", framework.ErrInvalid)
 	}
-	if w.kind&(device.TriggerSignal|device.TriggerFlush) != 0 {
+	if w.kind&(kernel.TriggerSignal|kernel.TriggerFlush) != 0 {
 		w.slot = uint32(t.Snd >> 53 & 0x3ff)
 		if w.s = p.bound(w.slot); w.s == nil {
 			return fmt.Errorf("%w: semaphore %d is not bound", framework.ErrInvalid, w.slot)
 		}
 	}
-	if w.kind&device.TriggerData == 0 {
+	if w.kind&kernel.TriggerData == 0 {
 		return nil
 	}
 	w.bytes, w.from, w.to = t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
@@ -165,19 +165,19 @@ func (p *proxy) perform(w *wish, pos uint64) error {
 		if n, err = p.put(w); err != nil {
 			return err
 		}
-		if n > 0 && (w.kind&device.TriggerSignal == 0 || w.s.flow != w.dst.flow) {
+		if n > 0 && (w.kind&kernel.TriggerSignal == 0 || w.s.flow != w.dst.flow) {
 			if _, err := w.dst.flow.post(p.batch[:n], false, &p.halt); err != nil {
 				return err
 			}
 			n = 0
 		}
 	}
-	if w.kind&device.TriggerSignal != 0 {
+	if w.kind&kernel.TriggerSignal != 0 {
 		if err := p.signal(w.s, n); err != nil {
 			return err
 		}
 	}
-	if w.kind&device.TriggerFlush != 0 {
+	if w.kind&kernel.TriggerFlush != 0 {
 		return p.flush(w, pos)
 	}
 	return nil

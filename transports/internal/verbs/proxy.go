@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	frameproxy "github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
@@ -17,7 +17,7 @@ import (
 
 const (
 	memories   = 512
-	semaphores = device.RingFlushWords
+	semaphores = kernel.RingFlushWords
 	park       = 100 * time.Millisecond // producers on the host wake a proxy
 	nap        = time.Millisecond       // kernels of a device cannot
 	largestPut = 1 << 30                // of one request; a message has 31 bits on most adapters

@@ -6,7 +6,7 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // A signal by itself is the shortest of requests, and what is in this file is the way of one.
@@ -18,14 +18,14 @@ import (
 // one peer, and a flush behind them.
 func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
 	kind := snd >> 50 & 7
-	if kind&^device.TriggerFlush != device.TriggerSignal || p.t.setup.Mode != Atomic {
-		return p.performNow(device.Trigger{Fst: fst, Snd: snd})
+	if kind&^kernel.TriggerFlush != kernel.TriggerSignal || p.t.setup.Mode != Atomic {
+		return p.performNow(kernel.Trigger{Fst: fst, Snd: snd})
 	}
 	turn := p.Borrow()
 	if turn == nil {
 		return false, false
 	}
-	flush := kind&device.TriggerFlush != 0
+	flush := kind&kernel.TriggerFlush != 0
 	var err error
 	if s := p.bound(uint32(snd >> 53 & 0x3ff)); s != nil { // else who pushes it is told
 		var n uint64
@@ -38,7 +38,7 @@ func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
 		turn.Took()
 		return true, done && flush
 	}
-	turn.Return(device.Trigger{Fst: fst, Snd: snd}, taken, err, nil)
+	turn.Return(kernel.Trigger{Fst: fst, Snd: snd}, taken, err, nil)
 	return taken, false
 }
 

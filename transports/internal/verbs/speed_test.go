@@ -12,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	frameproxy "github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -21,7 +21,7 @@ import (
 // moves 8 bytes, which is little.
 func BenchmarkTrigger(b *testing.B) {
 	for name, mode := range modes {
-		for what, kind := range map[string]uint64{"put": device.TriggerData, "put+signal": device.TriggerData | device.TriggerSignal} {
+		for what, kind := range map[string]uint64{"put": kernel.TriggerData, "put+signal": kernel.TriggerData | kernel.TriggerSignal} {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				r := newRig(b, fake(b), mode)
 				r.start()
@@ -30,7 +30,7 @@ func BenchmarkTrigger(b *testing.B) {
 				for range b.N - 1 {
 					r.push(kind, 8)
 				}
-				if err := r.flushed(r.push(kind|device.TriggerFlush, 8)); err != nil {
+				if err := r.flushed(r.push(kind|kernel.TriggerFlush, 8)); err != nil {
 					b.Fatal(err)
 				}
 			})
@@ -53,10 +53,10 @@ func TestTriggerTime(t *testing.T) {
 		mode Mode
 		kind uint64
 	}{
-		{"ib-host, put", Atomic, device.TriggerData},
-		{"ib-host, put and signal", Atomic, device.TriggerData | device.TriggerSignal},
-		{"ib-nonatomic, put", Immediate, device.TriggerData},
-		{"ib-nonatomic, put and signal", Immediate, device.TriggerData | device.TriggerSignal},
+		{"ib-host, put", Atomic, kernel.TriggerData},
+		{"ib-host, put and signal", Atomic, kernel.TriggerData | kernel.TriggerSignal},
+		{"ib-nonatomic, put", Immediate, kernel.TriggerData},
+		{"ib-nonatomic, put and signal", Immediate, kernel.TriggerData | kernel.TriggerSignal},
 	} {
 		r := newRig(t, fake(t), x.mode)
 		r.start()
@@ -74,7 +74,7 @@ func TestTriggerTime(t *testing.T) {
 			}
 			best = min(best, took)
 		}
-		if err := r.flushed(r.push(x.kind|device.TriggerFlush, 8)); err != nil {
+		if err := r.flushed(r.push(x.kind|kernel.TriggerFlush, 8)); err != nil {
 			t.Fatal(err)
 		}
 		each := float64(best.Nanoseconds()) / triggers
@@ -111,7 +111,7 @@ func TestSingleTriggerTime(t *testing.T) {
 	posted := (*int64)(unsafe.Pointer(unsafe.SliceData(page)))
 	t.Setenv("FAKE_VERBS_STAMP", path)
 	for name, mode := range modes {
-		for what, kind := range map[string]uint64{"put": device.TriggerData, "signal": device.TriggerSignal, "put and signal": device.TriggerData | device.TriggerSignal} {
+		for what, kind := range map[string]uint64{"put": kernel.TriggerData, "signal": kernel.TriggerSignal, "put and signal": kernel.TriggerData | kernel.TriggerSignal} {
 			t.Run(name+", "+what, func(t *testing.T) { singleTrigger(t, mode, kind, posted, bound) })
 		}
 	}
@@ -124,7 +124,7 @@ func singleTrigger(t *testing.T, mode Mode, kind uint64, posted *int64, bound fl
 	var found atomic.Int64
 	p.Base = frameproxy.NewBase(func(of *ring.Ring) frameproxy.Handler {
 		p.ring = of
-		return func(t device.Trigger, pos uint64) frameproxy.Result {
+		return func(t kernel.Trigger, pos uint64) frameproxy.Result {
 			found.Store(time.Now().UnixNano())
 			return p.handle(t, pos)
 		}
@@ -151,7 +151,7 @@ func singleTrigger(t *testing.T, mode Mode, kind uint64, posted *int64, bound fl
 		}
 		whole, part = min(whole, median(fromPush)), min(part, median(inLoop))
 	}
-	if err := r.flushed(r.push(kind|device.TriggerFlush, 8)); err != nil {
+	if err := r.flushed(r.push(kind|kernel.TriggerFlush, 8)); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%.0f ns from the loop to the post, %.0f from the push: the smallest medians of %d blocks of %d single triggers", part, whole, blocks, block)
@@ -174,7 +174,7 @@ func TestNoAllocations(t *testing.T) {
 		r := newRig(t, fake(t), mode)
 		p := r.proxy.(*proxy)
 		p.ring = r.ring // the handler is called here, not by a thread
-		trigger := device.Trigger{Fst: 8, Snd: 1<<41 | (device.TriggerData|device.TriggerSignal|device.TriggerFlush)<<50}
+		trigger := kernel.Trigger{Fst: 8, Snd: 1<<41 | (kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush)<<50}
 		pos := uint64(0)
 		limit := time.Now().Add(20 * time.Second)
 		turn := func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	cpu "github.com/mscclpp-go/mscclpp/framework/gpu/host"
+	cpu "github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // OneByOne has two ranks leave, the second long after the first: it finds no adapter at the
@@ -106,10 +106,10 @@ func leave(ctx context.Context, boot framework.Bootstrap, behind framework.Trans
 
 // kernelSignal is what PortChannel.signal does, by a kernel on the host: nobody there knows who
 // has left.
-func kernelSignal(h device.PortChannelHandle) {
+func kernelSignal(h kernel.PortChannelHandle) {
 	at := func(addr uintptr) *uint64 { return *(**uint64)(unsafe.Pointer(&addr)) }
 	pos := atomic.AddUint64(at(h.Fifo.Head), 1) - 1 // there is room
 	slot := h.Fifo.Triggers + uintptr(pos&uint64(h.Fifo.Mask))*16
 	atomic.StoreUint64(at(slot), 0)
-	atomic.StoreUint64(at(slot+8), device.TriggerSignal<<50|uint64(h.SemaphoreSlot)<<53|(pos>>h.Fifo.Shift&1^1)<<63)
+	atomic.StoreUint64(at(slot+8), kernel.TriggerSignal<<50|uint64(h.SemaphoreSlot)<<53|(pos>>h.Fifo.Shift&1^1)<<63)
 }

@@ -1,0 +1,87 @@
+package cuda
+
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Event marks a point in a stream.
+type Event struct {
+	*primary
+	handle C.uintptr_t
+	closed atomic.Bool
+}
+
+// NewEvent makes an event. Only those with timing can be subtracted; those without
+// are cheaper to wait for.
+func (d *Device) NewEvent(timing bool) (*Event, error) {
+	if err := d.begin("event"); err != nil {
+		return nil, err
+	}
+	e := &Event{primary: d.primary}
+	t := C.int(0)
+	if timing {
+		t = 1
+	}
+	if err := d.check("event", C.cuda_event_create(d.c, t, &e.handle)); err != nil {
+		return nil, errorsFirst(err, d.drop())
+	}
+	return e, nil
+}
+
+// NewMark makes an event as package collectives uses it.
+func (d *Device) NewMark() (device.Mark, error) {
+	e, err := d.NewEvent(false)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Record marks what is enqueued on the stream so far.
+func (e *Event) Record(s device.Stream) error {
+	return e.code("record", "cuEventRecord", C.cuda_event_record(e.hot, e.handle, C.uintptr_t(s)))
+}
+
+// Wait makes what is enqueued on the stream later wait for what was marked.
+func (e *Event) Wait(s device.Stream) error {
+	return e.code("wait for event", "cuStreamWaitEvent", C.cuda_event_wait(e.hot, e.handle, C.uintptr_t(s)))
+}
+
+// Query reports whether what was marked is done.
+func (e *Event) Query() (done bool, err error) {
+	code := C.cuda_event_query(e.hot, e.handle)
+	if code == C.CUDA_ERROR_NOT_READY {
+		return false, nil
+	}
+	return code == C.CUDA_SUCCESS, e.code("query event", "cuEventQuery", code)
+}
+
+// Sync waits until what was marked is done. It ends when the kernels do.
+func (e *Event) Sync() error {
+	return e.check("sync event", C.cuda_event_sync(e.c, e.handle))
+}
+
+// Since returns the time between two marks that are both reached, to about half a
+// microsecond.
+func (e *Event) Since(start *Event) (time.Duration, error) {
+	var ms C.float
+	if err := e.check("event time", C.cuda_event_elapsed(e.c, start.handle, e.handle, &ms)); err != nil {
+		return 0, err
+	}
+	return time.Duration(float64(ms) * float64(time.Millisecond)), nil
+}
+
+// Close frees the event. What waits for it is not disturbed.
+func (e *Event) Close() error {
+	if e.closed.Swap(true) {
+		return nil
+	}
+	return errors.Join(e.check("close event", C.cuda_event_destroy(e.c, e.handle)), e.drop())
+}

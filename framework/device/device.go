@@ -1,0 +1,226 @@
+// Package device is what a rank process needs from the device that its kernels run on:
+// memory that others can map, mappings of the memory of others, and kernels.
+//
+// There is one implementation per kind of device: device/host (the CPU, always present)
+// and device/cuda (through the vendor's driver library, opened at run time).
+// Implementations know no transport; package comm performs a transport's recipe with
+// them.
+package device
+
+import (
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Device is one device as one rank sees it. Methods may be called concurrently,
+// from any goroutine, whatever device is current on the caller's thread.
+//
+// Implemented by device/host and device/cuda. Called by framework/comm and package
+// collectives.
+type Device interface {
+	Info() Info
+
+	// Alloc returns zeroed memory that can be exported. Lack of memory is an
+	// error here (ErrUnavailable) and never a fault on first use.
+	Alloc(bytes uint64) (Memory, error)
+
+	// Map makes memory of another process addressable. It tries m.Shares in order; its
+	// error has the reason of each that failed.
+	Map(m framework.Mapping) (Memory, error)
+
+	// Object creates an object of a switch group if share is nil, else opens the one
+	// behind share.
+	Object(o framework.Object, share *framework.Share) (Object, error)
+
+	// Load makes the kernels of an image callable. Its error contains the device's last
+	// messages about the load.
+	Load(image []byte) (Module, error)
+
+	Close() error
+}
+
+// Info describes a device.
+type Info struct {
+	Device framework.Device
+	Name   string   // "NVIDIA H200", "AMD EPYC 9654"
+	Archs  []string // image architectures that it can load, best first
+	SMs    int      // blocks of one kernel that can be resident at one block each
+}
+
+// Memory is a range of addresses valid in kernels of the device.
+type Memory interface {
+	Addr() uintptr
+	Bytes() uint64
+	// Export returns the ways to access the allocation from elsewhere, best first; the
+	// caller owns them. Mapped memory exports nothing.
+	Export() ([]framework.Share, error)
+	Close() error
+}
+
+// DMABufMemory is an optional interface of a device's Memory, for memory that network
+// adapters may access directly.
+//
+// Implemented by memory of device/cuda. Called by framework/comm, for transports that take
+// such memory.
+type DMABufMemory interface {
+	// DMABuf returns a share of kind dma-buf; the caller owns it. ErrUnsupported: the
+	// device, its driver or the kernel does not support it.
+	DMABuf() (framework.Share, error)
+}
+
+// Object is a multicast object, or its emulation.
+type Object interface {
+	Share() (framework.Share, error)
+	Add() error
+	// Bind makes memory part of the window: the rank's own if share is nil, else the
+	// memory behind share.
+	Bind(slot int, own Memory, share *framework.Share, offset, bytes uint64) error
+	// Map returns the window. Stride is the distance between the members'
+	// copies in an emulated window, 0 where hardware fans out.
+	Map() (window Memory, stride uint64, err error)
+	Close() error
+}
+
+// Module is a loaded image.
+type Module interface {
+	// Kernel finds an entry point. ErrInvalid: the image has no such symbol.
+	Kernel(symbol string) (Kernel, error)
+	Close() error
+}
+
+// Kernel is one entry point.
+type Kernel interface {
+	// Launch enqueues the kernel on the stream; on the host it runs it on the
+	// calling thread and returns when it is done. args points to the kernel's
+	// one argument, a plain struct without Go pointers, copied before Launch
+	// returns. It does not allocate.
+	Launch(l Launch, args unsafe.Pointer, bytes uintptr) error
+}
+
+// Launch describes the shape of a launch.
+type Launch struct {
+	Grid, Block uint32
+	Shared      uint32 // dynamic shared memory, bytes
+	Stream      Stream
+
+	// Overlap lets the kernel begin while the one before it on the stream still runs. The
+	// kernel must wait for the previous one (mscclpp::await_previous) before it reads what
+	// that one wrote. Devices without the ability ignore it.
+	Overlap bool
+}
+
+// Stream is the driver's handle of a stream; 0 is the default stream, the only one that
+// the host has.
+type Stream uintptr
+
+// Engine is an optional interface of a Device that works through queues: its launches
+// return before they are done, and its copy engines move bytes beside the kernels. The
+// host does not implement it.
+//
+// Implemented by the devices of device/cuda. Called by framework/comm for port channels,
+// and by package collectives. Only Sync waits.
+type Engine interface {
+	NewStream() (Stream, error)
+	CloseStream(Stream) error
+
+	// Copy enqueues a copy between any two of: memory of this device, memory of
+	// peers that it maps, registered host memory.
+	Copy(s Stream, dst, src uintptr, bytes uint64) error
+
+	// Write enqueues the store of a word, which becomes visible to everybody after
+	// everything that was enqueued before it: this is how a copy engine signals.
+	Write(s Stream, addr uintptr, value uint64) error
+
+	// Query reports the state of a stream. An error is that of the device, and is
+	// permanent.
+	Query(s Stream) (StreamState, error)
+
+	// Sync waits until the stream is idle. An abort ends the kernels, and with them the
+	// wait.
+	Sync(s Stream) error
+}
+
+// Flusher is an optional interface of an Engine, for devices whose memory network
+// adapters may write.
+//
+// Implemented by the devices of device/cuda. Called by framework/comm, for transports
+// whose signals come through host memory.
+type Flusher interface {
+	// FlushWrites returns when kernels see everything that adapters wrote before the call,
+	// as known to the host by a completion. It returns at once where hardware keeps that
+	// order by itself. ErrUnsupported: the device can do neither.
+	FlushWrites() error
+}
+
+// HostMapper is an optional interface of a Device, for devices into whose memory the
+// processor can store.
+//
+// Implemented by the devices of device/cuda, where there is GDRCopy. Called by
+// framework/comm, for words that the host raises and kernels poll.
+type HostMapper interface {
+	// MapForHost maps memory that Alloc has made, for stores of the host. The view must be
+	// closed before the memory is. ErrUnavailable, ErrUnsupported: the memory cannot be
+	// mapped.
+	MapForHost(m Memory) (HostView, error)
+}
+
+// HostView is memory of a device into which the host stores. The host does not load
+// from it: over the bus a load takes a microsecond.
+type HostView interface {
+	// Store stores a word at an address of the memory as kernels see it, a multiple of 8.
+	// When it returns, the word is on its way and nothing delays it; kernels see all of
+	// the word or nothing. It does not allocate.
+	Store(addr uintptr, value uint64) error
+
+	// Settle returns when everything that was stored before has arrived.
+	Settle() error
+
+	// Close unmaps the memory. Nobody may be in another method.
+	Close() error
+}
+
+// Marker is an optional interface of an Engine whose streams can wait for each other.
+//
+// Implemented by the devices of device/cuda. Called by package collectives.
+type Marker interface {
+	NewMark() (Mark, error)
+}
+
+// Prioritizer is an optional interface of an Engine whose streams have priorities: the
+// device prefers kernels of streams with a smaller number.
+//
+// Implemented by the devices of device/cuda. Called by package collectives.
+type Prioritizer interface {
+	// Priorities returns the range of numbers: greatest is the smaller one.
+	Priorities() (least, greatest int)
+
+	// NewPriorityStream is NewStream with a priority. Numbers out of range count as the
+	// nearest.
+	NewPriorityStream(priority int) (Stream, error)
+}
+
+// Mark is a point in a stream. While a stream is captured, its marks let other streams
+// join the capture.
+type Mark interface {
+	Record(Stream) error // marks what is enqueued so far
+	Wait(Stream) error   // what is enqueued later waits for what was marked
+	Close() error
+}
+
+// StreamState is the state of a stream.
+type StreamState uint8
+
+// States of a stream.
+const (
+	StreamIdle      StreamState = iota // all that was enqueued has ended
+	StreamBusy                         // something is still to be done
+	StreamCapturing                    // what is enqueued is recorded into a graph
+)
+
+// Bytes returns host-accessible memory as a slice, which must not be used after the
+// memory is closed.
+func Bytes(m Memory) []byte {
+	addr := m.Addr() // read as a pointer: the memory is not Go's, and does not move
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), m.Bytes())
+}

@@ -1,0 +1,202 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
+)
+
+// Compilers names the programs to use. Empty fields are found: $CXX, g++, clang++ for
+// the CPU; clang++-19, clang++ for GPUs.
+type Compilers struct {
+	CPU string
+	GPU string
+}
+
+// compiler is a program that was found.
+type compiler struct {
+	path    string
+	version string
+}
+
+func (c Compilers) find(ctx context.Context, kind Kind) (compiler, error) {
+	var names []string
+	what, hint := "a C++17 compiler", "g++ or clang++"
+	if kind == CPU {
+		names = []string{c.CPU}
+		if c.CPU == "" {
+			names = []string{os.Getenv("CXX"), "g++", "clang++-19", "clang++"}
+		}
+	} else {
+		what, hint = "clang++ 19", "the packages clang-19 and lld-19"
+		names = []string{c.GPU}
+		if c.GPU == "" {
+			names = []string{"clang++-19", "clang++"}
+		}
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		out, err := exec.CommandContext(ctx, path, "--version").Output()
+		if err != nil {
+			continue
+		}
+		version, _, _ := strings.Cut(string(out), "\n")
+		if kind != CPU && !strings.Contains(version, "clang version 19.") {
+			continue // another LLVM has other traps: see docs/kernels.md
+		}
+		return compiler{path: path, version: version}, nil
+	}
+	if err := ctx.Err(); err != nil { // a program that was stopped says nothing of itself
+		return compiler{}, fmt.Errorf("looking for %s: %w", what, err)
+	}
+	return compiler{}, fmt.Errorf("%w: building kernels needs %s: install %s", framework.ErrUnavailable, what, hint)
+}
+
+// recipe is a new word whenever compile, or what it does with its result, changes in a way that no
+// argument of the compiler shows.
+const recipe = "1"
+
+// linker is what clang starts for AMD.
+const linker = "ld.lld-19"
+
+// compile makes the image of one unit and returns its bytes.
+func compile(ctx context.Context, c compiler, s *Spec, u unit, headers string) ([]byte, error) {
+	tmp, err := os.MkdirTemp("", "mscclpp-kernels-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	out := filepath.Join(tmp, "image")
+	args := append(u.flags(), u.defines()...)
+	if u.target.Kind == PTX {
+		// A toolkit on the path is not used, so its version matters to nobody.
+		args = append(args, "-Wno-unknown-cuda-version")
+	}
+	for _, dir := range append([]string{headers}, s.folders()...) {
+		args = append(args, "-I"+dir)
+	}
+	args = append(args, "-x", u.target.language(), "-", "-o", out)
+	if u.target.Kind == CPU {
+		args = append(args, "-lc")
+	}
+	cmd := exec.CommandContext(ctx, c.path, args...)
+	if cmd.Dir, err = filepath.Abs(s.dir); err != nil {
+		return nil, err
+	}
+	cmd.Args = absolute(cmd.Args)
+	cmd.Stdin = strings.NewReader(u.wrapper())
+	var messages bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &messages, &messages
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("kernel image %s: %s: %w\n%s", u.id(), filepath.Base(c.path), err, messages.Bytes())
+	}
+	data, err := os.ReadFile(out)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("kernel image %s: %s wrote nothing\n%s", u.id(), filepath.Base(c.path), messages.Bytes())
+	}
+	if u.target.Kind == PTX {
+		data = uncommented(data)
+	}
+	return data, err
+}
+
+var (
+	comment    = onfirstuse.Regexp(`(?m)[ \t]*//.*$`)
+	emptyLines = onfirstuse.Regexp(`\n{2,}`)
+)
+
+// uncommented takes the compiler's comments and empty lines out of PTX. They are a quarter
+// of what version control and programs carry, and drivers read.
+func uncommented(ptx []byte) []byte {
+	ptx = comment().ReplaceAll(ptx, nil)
+	return emptyLines().ReplaceAll(bytes.TrimLeft(ptx, "\n"), []byte("\n"))
+}
+
+// moreBuilds is how often an image is built again before it is said to differ.
+//
+// Clang 19 does not always make the same code for AMD from the same bytes: in about
+// one run of sixty the back end chooses other registers or copies, by where the
+// system has put its heap. What it makes is right either way.
+func moreBuilds(kind Kind) int {
+	if kind == HSA {
+		return 4
+	}
+	return 0
+}
+
+// usual is compile, but where the compiler is unsteady it returns what two builds
+// agree on: a rare result in version control would fail most checks.
+func usual(ctx context.Context, c compiler, s *Spec, u unit, headers string) ([]byte, error) {
+	var made [][]byte
+	for range 1 + moreBuilds(u.target.Kind) {
+		data, err := compile(ctx, c, s, u, headers)
+		if err != nil || moreBuilds(u.target.Kind) == 0 {
+			return data, err
+		}
+		if slices.ContainsFunc(made, func(other []byte) bool { return bytes.Equal(other, data) }) {
+			return data, nil
+		}
+		made = append(made, data)
+	}
+	return nil, fmt.Errorf("kernel image %s: %w: %d builds are all different: in the last two %s", u.id(), framework.ErrInvalid, len(made),
+		difference(u.target.Kind, made[len(made)-2], made[len(made)-1]))
+}
+
+// absolute makes include folders independent of the compiler's working directory.
+func absolute(args []string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if dir, ok := strings.CutPrefix(a, "-I"); ok {
+			if abs, err := filepath.Abs(dir); err == nil {
+				a = "-I" + abs
+			}
+		}
+		out[i] = a
+	}
+	return out
+}
+
+// wrapper is the one file that is compiled: the sources in order, and the ABI word.
+func (u unit) wrapper() string {
+	var b strings.Builder
+	b.WriteString("#include <mscclpp/device.h>\nMSCCLPP_IMAGE()\n")
+	for _, src := range u.family.Sources {
+		fmt.Fprintf(&b, "#include %q\n", src)
+	}
+	return b.String()
+}
+
+func (u unit) defines() []string {
+	var out []string
+	if u.typ != "" {
+		t, _ := kernel.ParseDataType(u.typ) // validated
+		out = append(out, "-DMSCCLPP_TYPE="+strconv.Itoa(int(t)))
+	}
+	if u.family.MaxThreads != 0 {
+		out = append(out, maxThreadsFlag+strconv.Itoa(u.family.MaxThreads))
+	}
+	for _, name := range sortedKeys(u.family.Defines) {
+		out = append(out, "-D"+name+"="+u.family.Defines[name])
+	}
+	return out
+}

@@ -1,0 +1,178 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
+)
+
+const abiSymbol = "mscclpp_abi"
+
+var (
+	ptxEntry   = onfirstuse.Regexp(`(?m)^\.visible \.entry (\w+)\(`)
+	ptxVersion = onfirstuse.Regexp(`(?m)^\.version (\d+)\.(\d+)`)
+	ptxTarget  = onfirstuse.Regexp(`(?m)^\.target (\w+)`)
+	// An instruction, perhaps under a predicate.
+	ptxAtomic = onfirstuse.Regexp(`(?m)^\s*(?:@!?%p\d+\s+)?((?:atom|red|multimem)\.[\w.:]+)`)
+	ptxLocal  = onfirstuse.Regexp(`(?m)^\s*(?:\.local\b|(?:@!?%p\d+\s+)?(?:ld|st)\.local).*$`)
+)
+
+// inspect lists the entry points of an image and refuses what must not be in one:
+// local memory (an array of the thread's own that was not kept in registers), and
+// atomics that lost their order or scope on the way through the compiler.
+func inspect(kind Kind, data []byte) (symbols []string, err error) {
+	switch kind {
+	case PTX:
+		symbols, err = inspectPTX(data)
+	case HSA:
+		symbols, err = inspectHSA(data)
+	default:
+		symbols, err = inspectCPU(data)
+	}
+	if err == nil && len(symbols) == 0 {
+		err = fmt.Errorf("%w: no kernels in it", framework.ErrInvalid)
+	}
+	slices.Sort(symbols)
+	return symbols, err
+}
+
+func inspectPTX(data []byte) ([]string, error) {
+	if m := ptxLocal().Find(data); m != nil {
+		return nil, fmt.Errorf("%w: local memory: %s", framework.ErrInvalid, bytes.TrimSpace(m))
+	}
+	for _, m := range ptxAtomic().FindAllSubmatch(data, -1) {
+		if op := string(m[1]); !orderedAtomic(op) {
+			return nil, fmt.Errorf("%w: bare atomic, without order or scope: %s", framework.ErrInvalid, op)
+		} else if version := ptxVersion().FindSubmatch(data); strings.HasPrefix(op, "multimem") && (version == nil || string(version[1])+string(version[2]) < "82") {
+			return nil, fmt.Errorf("%w: %s needs PTX 8.2, and drivers refuse the image: write \"ptx\": \"82\" in the family", framework.ErrInvalid, op)
+		}
+	}
+	var symbols []string
+	for _, m := range ptxEntry().FindAllSubmatch(data, -1) {
+		symbols = append(symbols, string(m[1]))
+	}
+	return symbols, nil
+}
+
+func orderedAtomic(op string) bool {
+	parts := strings.Split(op, ".")
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(parts, n) })
+	}
+	return has("relaxed", "acquire", "release", "acq_rel") && has("cta", "cluster", "gpu", "sys")
+}
+
+// inspectHSA reads the kernel descriptors of a code object: 64 bytes each, the
+// second word of which is the private segment, where spills and local arrays go.
+func inspectHSA(data []byte) ([]string, error) {
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", framework.ErrInvalid, err)
+	}
+	all, err := f.Symbols()
+	if err != nil {
+		all, err = f.DynamicSymbols()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", framework.ErrInvalid, err)
+	}
+	var symbols []string
+	for _, s := range all {
+		name, ok := strings.CutSuffix(s.Name, ".kd")
+		if !ok || int(s.Section) >= len(f.Sections) {
+			continue
+		}
+		section := f.Sections[s.Section]
+		descriptor := make([]byte, 8)
+		if _, err := section.ReadAt(descriptor, int64(s.Value-section.Addr)); err != nil {
+			return nil, fmt.Errorf("%w: descriptor of %s: %w", framework.ErrInvalid, name, err)
+		}
+		if private := binary.LittleEndian.Uint32(descriptor[4:]); private != 0 {
+			return nil, fmt.Errorf("%w: %s uses %d bytes of private memory a thread: spills or local arrays", framework.ErrInvalid, name, private)
+		}
+		symbols = append(symbols, name)
+	}
+	return symbols, nil
+}
+
+// inspectCPU also refuses libraries other than libc: an image is loaded into
+// programs of all kinds.
+func inspectCPU(data []byte) ([]string, error) {
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", framework.ErrInvalid, err)
+	}
+	libs, err := f.ImportedLibraries()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", framework.ErrInvalid, err)
+	}
+	for _, lib := range libs {
+		if !strings.HasPrefix(lib, "libc.so") && !strings.HasPrefix(lib, "ld-linux") {
+			return nil, fmt.Errorf("%w: needs %s: expected nothing but libc", framework.ErrInvalid, lib)
+		}
+	}
+	all, err := f.DynamicSymbols()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", framework.ErrInvalid, err)
+	}
+	var symbols []string
+	abi := false
+	for _, s := range all {
+		if s.Section == elf.SHN_UNDEF {
+			continue
+		}
+		if s.Name == abiSymbol {
+			abi = true
+		} else if elf.ST_TYPE(s.Info) == elf.STT_FUNC {
+			symbols = append(symbols, s.Name)
+		}
+	}
+	if !abi {
+		return nil, fmt.Errorf("%w: %s is missing", framework.ErrInvalid, abiSymbol)
+	}
+	return symbols, nil
+}
+
+var ptxasSpill = onfirstuse.Regexp(`Function properties for (\w+)\n.*?(\d+) bytes stack frame, (\d+) bytes spill stores`)
+
+// spills asks NVIDIA's assembler, if the machine has it, whether registers spill.
+// It returns false if it has not.
+func spills(ctx context.Context, data []byte) (bool, error) {
+	ptxas, err := exec.LookPath("ptxas")
+	if err != nil {
+		return false, nil
+	}
+	target := ptxTarget().FindSubmatch(data)
+	if target == nil {
+		return false, fmt.Errorf("%w: no .target", framework.ErrInvalid)
+	}
+	dir, err := os.MkdirTemp("", "mscclpp-ptxas-*")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "image.ptx")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return false, err
+	}
+	out, err := exec.CommandContext(ctx, ptxas, "-v", "-arch="+string(target[1]), file, "-o", filepath.Join(dir, "out")).CombinedOutput()
+	if err != nil {
+		return true, fmt.Errorf("%w: ptxas: %w\n%s", framework.ErrInvalid, err, out)
+	}
+	for _, m := range ptxasSpill().FindAllSubmatch(out, -1) {
+		if string(m[2]) != "0" || string(m[3]) != "0" {
+			return true, fmt.Errorf("%w: %s: %s bytes of stack, %s bytes of spills", framework.ErrInvalid, m[1], m[2], m[3])
+		}
+	}
+	return true, nil
+}

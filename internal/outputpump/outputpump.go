@@ -1,0 +1,192 @@
+// Package outputpump writes where nobody may read: a pager that nobody scrolls keeps a pipe
+// full for hours, and who waits for it in a write hears no signal meanwhile.
+package outputpump
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
+)
+
+// room is how much may be queued before an Outlet is full.
+const room = 64 << 10
+
+// ErrNotTaken is what becomes of output that nobody reads until the job has to end.
+var ErrNotTaken = errors.New("nobody has read it")
+
+// Outlet writes in the background, in order, what it is given. Its methods may be called
+// from any goroutine.
+type Outlet struct {
+	mu      sync.Mutex
+	queue   []piece
+	bytes   int
+	writing bool
+	idle    chan struct{} // closed when all is written; nil before the first write
+	took    chan struct{}
+	err     error
+}
+
+type piece struct {
+	to   io.Writer
+	data []byte
+}
+
+// New returns an Outlet with nothing to write.
+func New() *Outlet { return &Outlet{took: make(chan struct{}, 1)} }
+
+// To returns a writer whose writes do not wait: w is written to in the background.
+func (o *Outlet) To(w io.Writer) io.Writer { return end{o, w} }
+
+type end struct {
+	o  *Outlet
+	to io.Writer
+}
+
+// Write implements io.Writer.
+func (e end) Write(b []byte) (int, error) {
+	o := e.o
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.queue = append(o.queue, piece{e.to, append([]byte(nil), b...)})
+	o.bytes += len(b)
+	if !o.writing {
+		o.writing, o.idle = true, make(chan struct{})
+		go o.write()
+	}
+	return len(b), nil
+}
+
+// write writes until nothing is left.
+func (o *Outlet) write() {
+	for {
+		o.mu.Lock()
+		if len(o.queue) == 0 {
+			o.writing, o.queue = false, nil
+			close(o.idle)
+			o.mu.Unlock()
+			return
+		}
+		p := o.queue[0]
+		o.queue = o.queue[1:]
+		o.mu.Unlock()
+		_, err := p.to.Write(p.data)
+		o.mu.Lock()
+		o.bytes -= len(p.data)
+		if o.err == nil && Lost(err) {
+			o.err = err
+		}
+		o.mu.Unlock()
+		select {
+		case o.took <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Full says that so much is queued that whoever has more should wait for Took.
+func (o *Outlet) Full() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes >= room
+}
+
+// Took gets a value when something has been written since the last one.
+func (o *Outlet) Took() <-chan struct{} { return o.took }
+
+// Flush waits until all is written, or until over is closed. The error is that of the
+// first write that lost something, else ErrNotTaken if something is still queued.
+func (o *Outlet) Flush(over <-chan struct{}) error {
+	o.mu.Lock()
+	idle := o.idle
+	o.mu.Unlock()
+	var err error
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-over:
+			select {
+			case <-idle: // both: nothing is queued
+			default:
+				err = ErrNotTaken
+			}
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	return err
+}
+
+// Lost reports whether the error of a write means that output is not where it was to
+// go. Who closes a pipe has read enough.
+func Lost(err error) bool {
+	return err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed)
+}
+
+// ReaderBound is how long output may wait for a reader once a job has to end.
+const ReaderBound = time.Second
+
+// stopSelf stops the process until it is told to go on.
+var stopSelf = supervise.StopSelf
+
+// Patience returns what is closed when nobody waits any more for those who read the
+// output of a job: ReaderBound after somebody has asked it to end, which told says has been
+// so before, and ReaderBound after they last took some of it. Without that a pager may take
+// its time.
+func Patience(ctx context.Context, told bool, signals <-chan os.Signal, took <-chan struct{}) (over <-chan struct{}, enough func()) {
+	life, enough := context.WithCancel(context.Background())
+	go func() {
+		for !told {
+			select {
+			case s := <-signals:
+				if s == syscall.SIGTSTP {
+					stopSelf() // the reader stops as well, and a shell waits for both
+				}
+				told = Ends(s)
+			case <-ctx.Done():
+				told = true
+			case <-life.Done():
+				return
+			}
+		}
+		timer := time.NewTimer(ReaderBound)
+		defer timer.Stop()
+		for life.Err() == nil {
+			select {
+			case <-timer.C:
+				enough()
+			case <-took:
+				timer.Reset(ReaderBound)
+			case <-life.Done():
+			}
+		}
+	}()
+	return life.Done(), enough
+}
+
+// Say writes a last word, and waits at most ReaderBound until it was taken.
+func Say(to io.Writer, format string, args ...any) {
+	o := New()
+	fmt.Fprintf(o.To(to), format, args...)
+	over, enough := context.WithTimeout(context.Background(), ReaderBound)
+	defer enough()
+	_ = o.Flush(over.Done())
+}
+
+// Ends reports whether a signal asks a job to end.
+func Ends(s os.Signal) bool {
+	switch s {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
+}
