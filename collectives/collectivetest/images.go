@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
@@ -57,8 +56,16 @@ func Images(ctx context.Context, spec, arch string) (string, error) {
 	return dir, err
 }
 
-// Source returns a path of this module's source tree, given from its root.
+// Source returns a path of this module's source tree, given from its root. Tests run in the
+// folder of their package, so the root is the nearest folder above with a go.mod. Paths that the
+// compiler recorded are no help: builds with -trimpath have none.
 func Source(path string) string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", filepath.FromSlash(path))
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, found := os.Stat(filepath.Join(dir, "go.mod")); found == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return filepath.Join(dir, filepath.FromSlash(path))
 }
