@@ -30,6 +30,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/setup"
+	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
 // Element types and reductions, so that simple programs import one package.
@@ -68,7 +70,7 @@ type Job struct {
 
 	boot       *bootstrap.TCP
 	device     device.Device
-	transports []*opened
+	transports []*setup.Opened
 	logFile    io.Closer
 	dumper     *dumper
 	once       sync.Once
@@ -150,7 +152,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	}
 	j := &Job{Config: cfg}
 	if o.log == nil {
-		if o.log, j.logFile, err = openLog(cfg.Log, o.getenv(bootstrap.EnvRank)); err != nil {
+		if o.log, j.logFile, err = setup.OpenLog(cfg.Log, o.getenv(bootstrap.EnvRank)); err != nil {
 			return nil, err
 		}
 	}
@@ -169,12 +171,12 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 // start builds the job, up to its collectives.
 func (j *Job) start(ctx context.Context, wanted string, getenv func(string) string, log *slog.Logger) error {
 	cfg := &j.Config.Config
-	where, err := chooseDevice(cfg.Device, wanted, getenv, log)
+	where, err := setup.ChooseDevice(cfg.Device, wanted, getenv, log)
 	if err != nil {
 		return err
 	}
 	cfg.Transports = cfg.TransportsOn(where.Type)
-	boot, err := bootstrapConfig(ctx, cfg, getenv, log)
+	boot, err := setup.Bootstrap(ctx, cfg, getenv, log)
 	if err != nil {
 		return err
 	}
@@ -183,11 +185,11 @@ func (j *Job) start(ctx context.Context, wanted string, getenv func(string) stri
 	if err := j.open(ctx, where, boot, log); err != nil {
 		return err
 	}
-	turn := turnOf(getenv, j.boot.Rank(), j.boot.HostRanks())
-	facts := factsOf(os.DirFS("/"), j.device, boot.HostID, turn, log)
+	turn := setup.Turn(getenv, j.boot.Rank(), j.boot.HostRanks())
+	facts := setup.Facts(os.DirFS("/"), j.device, boot.HostID, turn, log)
 	if j.World, err = comm.New(ctx, j.boot, comm.Options{
 		Device:     j.device,
-		Transports: inUse(j.transports),
+		Transports: setup.InUse(j.transports),
 		Facts:      facts,
 		Deadline:   uint64(cfg.Comm.Deadline),
 		Grace:      time.Duration(cfg.Launch.Grace),
@@ -198,16 +200,16 @@ func (j *Job) start(ctx context.Context, wanted string, getenv func(string) stri
 	if j.dumper != nil {
 		j.dumper.world.Store(j.World)
 	}
-	o, err := collectiveOptions(cfg)
+	o, err := setup.CollectiveOptions(cfg)
 	if err != nil {
 		return err
 	}
 	if where.Type != "host" {
-		found := probeLinks(ctx, inUse(j.transports), facts)
+		found := setup.ProbeLinks(ctx, setup.InUse(j.transports), facts)
 		if cfg.Collectives.Lines == "auto" {
-			o.NoLines = tearsLines(found, log)
+			o.NoLines = setup.TearsLines(found, log)
 		}
-		o.Links = linksOf(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
+		o.Links = setup.Links(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
 	}
 	j.Comm, err = collectives.New(ctx, j.World, o)
 	var row *collectives.RowError
@@ -239,19 +241,22 @@ func (j *Job) open(ctx context.Context, where framework.Device, boot bootstrap.C
 	})
 	both.Go(func() {
 		var cause error
-		if j.transports, cause = openTransports(ctx, j.Config, log); cause != nil {
+		if j.transports, cause = setup.OpenTransports(ctx, j.Config, plugins.BuiltInDir(), log); cause != nil {
 			failed(cause)
 			time.AfterFunc(lastWords, func() { cancel(cause) })
 		}
 	})
 	var cause error
-	if j.device, cause = openDevice(where, &j.Config.Config); cause != nil {
+	if j.device, cause = setup.OpenDevice(where, &j.Config.Config); cause != nil {
 		failed(cause)
 		cancel(cause)
 	}
 	both.Wait()
 	return err
 }
+
+// Catalog returns the places where a configuration looks for plugins.
+func Catalog(cfg *config.Config) plugins.Catalog { return setup.Catalog(cfg, plugins.BuiltInDir()) }
 
 // Device returns the device on which the job's kernels run.
 func (j *Job) Device() device.Device { return j.device }
@@ -287,7 +292,7 @@ func (j *Job) release(farewell func()) error {
 		all = append(all, j.World.Close())
 	}
 	for _, t := range j.transports {
-		all = append(all, t.close())
+		all = append(all, t.Close())
 	}
 	if j.device != nil {
 		all = append(all, j.device.Close())

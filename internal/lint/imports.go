@@ -37,6 +37,8 @@ var directions = []direction{
 	{of: "launch/manifest", may: []string{"framework"}, why: "a manifest is text"},
 	{of: "launch/remote", may: []string{"framework/", "internal/", "launch"}, why: "the launcher does not know what it launches"},
 	{of: "launch", may: []string{"framework/", "internal/"}, why: "the launcher does not know what it launches"},
+	{of: "internal/setup", may: []string{"framework/", "collectives", "launch", "plugins", "transports", "internal/"},
+		why: "it puts jobs together for the libraries of all languages, none of which it knows"},
 	{of: "internal/", may: []string{"internal/"}, why: "small tools know nothing of the rest"},
 	{of: "simulate", std: true, may: []string{"framework/collective"}, why: "a model of machines knows none, and of collectives the names"},
 	{of: "scripts", why: "scripts are tested as programs"},

@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 
 func TestCollectiveOptions(t *testing.T) {
 	cfg := config.Default()
-	o, err := collectiveOptions(&cfg)
+	o, err := CollectiveOptions(&cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestCollectiveOptions(t *testing.T) {
 	}
 	cfg.Collectives = config.Collectives{Sharing: 3, CopyScratch: 4 << 20, Lines: "never",
 		Table: []config.Choice{{Collective: "allgather", Algorithm: "push", Blocks: 7, Threads: 96}}}
-	if o, err = collectiveOptions(&cfg); err != nil {
+	if o, err = CollectiveOptions(&cfg); err != nil {
 		t.Fatal(err)
 	}
 	if o.Sharing != 3 || o.CopyScratch != 4<<20 || !o.NoCopies || !o.NoLines {
@@ -36,7 +36,7 @@ func TestCollectiveOptions(t *testing.T) {
 		t.Errorf("row %+v", row)
 	}
 	cfg.Collectives.Table[0].Collective = "allsum"
-	if _, err := collectiveOptions(&cfg); !errors.Is(err, framework.ErrInvalid) {
+	if _, err := CollectiveOptions(&cfg); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("collective allsum: %v, expected ErrInvalid", err)
 	}
 }
@@ -51,7 +51,7 @@ func TestLogFileThatIsFull(t *testing.T) {
 	stderr := os.Stderr
 	defer func() { os.Stderr = stderr }()
 	os.Stderr = write
-	log, closer, err := openLog(config.Log{Level: "warn", File: "/dev/full"}, "3")
+	log, closer, err := OpenLog(config.Log{Level: "warn", File: "/dev/full"}, "3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestLogIntoAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openLog(config.Log{Level: "warn", File: pipe}, ""); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), pipe) || !strings.Contains(err.Error(), "a pipe that somebody reads") {
+	if _, _, err := OpenLog(config.Log{Level: "warn", File: pipe}, ""); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), pipe) || !strings.Contains(err.Error(), "a pipe that somebody reads") {
 		t.Errorf("nobody reads: %v, expected ErrInvalid that says so", err)
 	}
 	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -85,7 +85,7 @@ func TestLogIntoAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	log, closer, err := openLog(config.Log{Level: "warn", File: pipe}, "")
+	log, closer, err := OpenLog(config.Log{Level: "warn", File: pipe}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"context"
@@ -19,19 +19,20 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports"
 )
 
-// opened is a transport of this process and how to end it.
-type opened struct {
+// Opened is a transport of this process and how to end it.
+type Opened struct {
 	*comm.Transport
 	shutdown func() error
 }
 
-func (o *opened) close() error {
+// Close unloads the transport's kernels and ends its plugin.
+func (o *Opened) Close() error {
 	return errors.Join(o.CloseModules(), o.shutdown())
 }
 
-// openTransports starts all configured transports at the same time. After an error
-// none is left.
-func openTransports(ctx context.Context, cfg *config.Effective, log *slog.Logger) ([]*opened, error) {
+// OpenTransports starts all configured transports at the same time. After an error
+// none is left. builtIn is the folder of the plugins that come with the program.
+func OpenTransports(ctx context.Context, cfg *config.Effective, builtIn string, log *slog.Logger) ([]*Opened, error) {
 	for _, name := range cfg.Plugins.Embed {
 		if !slices.Contains(cfg.Transports, name) {
 			return nil, fmt.Errorf("%w: plugins.embed: %q is not in transports %v", framework.ErrInvalid, name, cfg.Transports)
@@ -45,13 +46,13 @@ func openTransports(ctx context.Context, cfg *config.Effective, log *slog.Logger
 	if err := optionsWithoutTransport(cfg); err != nil {
 		return nil, err
 	}
-	all := make([]*opened, len(cfg.Transports))
+	all := make([]*Opened, len(cfg.Transports))
 	failures := make([]error, len(all))
 	var group sync.WaitGroup
 	for i, name := range cfg.Transports {
 		group.Go(func() {
 			var err error
-			all[i], err = openTransport(ctx, &cfg.Config, name, log)
+			all[i], err = openTransport(ctx, &cfg.Config, name, builtIn, log)
 			failures[i] = withOrigin(cfg, name, err)
 		})
 	}
@@ -59,7 +60,7 @@ func openTransports(ctx context.Context, cfg *config.Effective, log *slog.Logger
 	if err := errors.Join(failures...); err != nil {
 		for _, o := range all {
 			if o != nil {
-				o.close()
+				o.Close()
 			}
 		}
 		return nil, err
@@ -115,11 +116,11 @@ func withOrigin(cfg *config.Effective, name string, err error) error {
 	return fmt.Errorf("%s: %w", strings.Join(all, ", "), err)
 }
 
-func openTransport(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (*opened, error) {
+func openTransport(ctx context.Context, cfg *config.Config, name, builtIn string, log *slog.Logger) (*Opened, error) {
 	if slices.Contains(cfg.Plugins.Embed, name) {
 		return embed(ctx, name, cfg.Transport[name])
 	}
-	path, sum, err := Catalog(cfg).Find(name)
+	path, sum, err := Catalog(cfg, builtIn).Find(name)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func openTransport(ctx context.Context, cfg *config.Config, name string, log *sl
 	if err != nil {
 		return nil, err
 	}
-	return &opened{
+	return &Opened{
 		Transport: &comm.Transport{
 			Transport: client, Name: name, Description: client.Description(),
 			Source: fmt.Sprintf("plugin %s (pid %d)", client.Path(), client.PID()),
@@ -141,7 +142,7 @@ func openTransport(ctx context.Context, cfg *config.Config, name string, log *sl
 }
 
 // embed runs a built-in transport in this process.
-func embed(ctx context.Context, name string, options map[string]any) (*opened, error) {
+func embed(ctx context.Context, name string, options map[string]any) (*Opened, error) {
 	t, err := transports.Embed(name, options)
 	if err != nil {
 		return nil, err
@@ -150,19 +151,20 @@ func embed(ctx context.Context, name string, options map[string]any) (*opened, e
 	if err != nil {
 		return nil, err
 	}
-	return &opened{Transport: inner, shutdown: func() error { return nil }}, nil
+	return &Opened{Transport: inner, shutdown: func() error { return nil }}, nil
 }
 
-// Catalog returns the places where a configuration looks for plugins.
-func Catalog(cfg *config.Config) plugins.Catalog {
-	c := plugins.Catalog{Paths: make(map[string]plugins.Pinned), Dirs: cfg.Plugins.Dirs, BuiltIn: plugins.BuiltInDir()}
+// Catalog returns the places where a configuration looks for plugins; builtIn is the last.
+func Catalog(cfg *config.Config, builtIn string) plugins.Catalog {
+	c := plugins.Catalog{Paths: make(map[string]plugins.Pinned), Dirs: cfg.Plugins.Dirs, BuiltIn: builtIn}
 	for name, p := range cfg.Plugins.Path {
 		c.Paths[name] = plugins.Pinned{Path: p.File, SHA256: p.SHA256}
 	}
 	return c
 }
 
-func inUse(all []*opened) []*comm.Transport {
+// InUse returns the transports as communicators take them.
+func InUse(all []*Opened) []*comm.Transport {
 	list := make([]*comm.Transport, len(all))
 	for i, o := range all {
 		list[i] = o.Transport

@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"errors"

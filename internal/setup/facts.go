@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"encoding/hex"
@@ -23,11 +23,11 @@ type onBus interface {
 // hosting is a device whose allocations may be memory of the host: those of package cuda.
 type hosting interface{ Hosted() bool }
 
-// factsOf is what transports are told about the surroundings of the rank's device. A
+// Facts is what transports are told about the surroundings of the rank's device. A
 // number of a device means something else in every environment; an address does not.
 // A rank on the host has no place on a bus: what is near is what its processors are near.
 // turn is the rank's number in its host, by which its ranks share out adapters.
-func factsOf(root fs.FS, dev device.Device, host string, turn int, log *slog.Logger) framework.Facts {
+func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logger) framework.Facts {
 	facts := framework.Facts{Host: host, NUMA: -1}
 	info := dev.Info()
 	finders, cpus := []topo.Finder(nil), []int(nil)
@@ -69,9 +69,9 @@ func inOrder(nics []framework.NIC) string {
 	return strings.Join(words, " ")
 }
 
-// turnOf is the number of a rank among those of its host: as the launcher says, else
+// Turn is the number of a rank among those of its host: as the launcher says, else
 // by who is found to be there.
-func turnOf(getenv func(string) string, rank int, there []int) int {
+func Turn(getenv func(string) string, rank int, there []int) int {
 	if local, err := localRank(getenv); err == nil && local > 0 {
 		return local
 	}

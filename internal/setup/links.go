@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"context"
@@ -13,32 +13,32 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
-// probed is what a transport whose kernels reach into other GPUs says of these.
-type probed struct {
+// Probed is what a transport whose kernels reach into other GPUs says of these.
+type Probed struct {
 	transport string
 	facts     map[string]string
 	err       error
 }
 
-// probeLinks asks those of the job.
-func probeLinks(ctx context.Context, transports []*comm.Transport, facts framework.Facts) []probed {
-	var found []probed
+// ProbeLinks asks those of the job.
+func ProbeLinks(ctx context.Context, transports []*comm.Transport, facts framework.Facts) []Probed {
+	var found []Probed
 	for _, t := range transports {
 		p, ok := t.Transport.(framework.Prober)
 		if !ok || !t.Description.Probe || !t.Description.Has(framework.KindMemory) {
 			continue
 		}
 		live, err := p.Probe(ctx, facts)
-		found = append(found, probed{t.Name, live.Facts, err})
+		found = append(found, Probed{t.Name, live.Facts, err})
 	}
 	return found
 }
 
-// tearsLines reports whether a store of 128 bytes may come in parts on its way to a
+// TearsLines reports whether a store of 128 bytes may come in parts on its way to a
 // GPU of this host: if one of the transports does not say that all pairs are joined by
 // NVLink. A rank may be alone on a GPU that has no other beside it, so no news is bad
 // news.
-func tearsLines(found []probed, log *slog.Logger) bool {
+func TearsLines(found []Probed, log *slog.Logger) bool {
 	for _, p := range found {
 		if p.err == nil && joined(p.facts["nvlink"]) {
 			continue
@@ -57,9 +57,9 @@ func joined(nvlink string) bool {
 	return ok && err == nil && links > 0
 }
 
-// linksOf is what collectives are told of the way from the rank's GPU to others: by the first
+// Links is what collectives are told of the way from the rank's GPU to others: by the first
 // transport that knows it, and of the bus by the kernel.
-func linksOf(root fs.FS, found []probed, facts framework.Facts, hostMemory bool) collectives.Links {
+func Links(root fs.FS, found []Probed, facts framework.Facts, hostMemory bool) collectives.Links {
 	l := collectives.Links{Host: facts.Host, HostMemory: hostMemory, PCIe: busRate(root, facts.Other[topo.FactPCI])}
 	for _, p := range found {
 		if p.err != nil {

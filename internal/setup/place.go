@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
-// bootstrapConfig is what the environment says of this rank's place in the job,
+// Bootstrap is what the environment says of this rank's place in the job,
 // with the configuration's say in how to get there.
-func bootstrapConfig(ctx context.Context, cfg *config.Config, getenv func(string) string, log *slog.Logger) (bootstrap.Config, error) {
+func Bootstrap(ctx context.Context, cfg *config.Config, getenv func(string) string, log *slog.Logger) (bootstrap.Config, error) {
 	b, err := place(ctx, getenv)
 	if err != nil {
 		return b, err

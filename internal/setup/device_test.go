@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func TestTheConfigurationOverridesTheProgram(t *testing.T) {
 	for _, c := range []struct{ configured, wanted, expected string }{
 		{"", "", "host"}, {"", "host", "host"}, {"host", "cuda:3", "host"}, {"cuda:1", "host", "cuda:1"}, {"", "cuda:2", "cuda:2"},
 	} {
-		d, err := chooseDevice(c.configured, c.wanted, environment(nil), slog.New(slog.DiscardHandler))
+		d, err := ChooseDevice(c.configured, c.wanted, environment(nil), slog.New(slog.DiscardHandler))
 		if err != nil || d.String() != c.expected {
 			t.Errorf("configured %q, wanted %q: %v, %v; expected %s", c.configured, c.wanted, d, err, c.expected)
 		}
@@ -39,11 +39,11 @@ func TestTheConfigurationOverridesTheProgram(t *testing.T) {
 
 func TestDeviceWithoutADriver(t *testing.T) {
 	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
-	if _, err := chooseDevice("", "cuda", environment(nil), slog.New(slog.DiscardHandler)); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "libcuda.so.1") {
+	if _, err := ChooseDevice("", "cuda", environment(nil), slog.New(slog.DiscardHandler)); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "libcuda.so.1") {
 		t.Errorf("%v: expected that the driver's library is unavailable", err)
 	}
 	var log bytes.Buffer
-	d, err := chooseDevice("auto", "", environment(nil), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	d, err := ChooseDevice("auto", "", environment(nil), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil || d != framework.Host {
 		t.Errorf("auto: %v, %v; expected the host", d, err)
 	}
@@ -60,7 +60,7 @@ func TestGPUThatDoesNotOpen(t *testing.T) {
 		if hosted {
 			cfg.GPUMemory = "host"
 		}
-		d, err := openDevice(framework.Device{Type: "cuda", Index: 7}, &cfg)
+		d, err := OpenDevice(framework.Device{Type: "cuda", Index: 7}, &cfg)
 		if !errors.Is(err, framework.ErrUnavailable) || d != nil {
 			t.Errorf("hosted %v: %v, %v: expected no device, and that it is unavailable", hosted, d, err)
 		}
@@ -109,7 +109,7 @@ func chosen(t *testing.T, n int) {
 			vars = map[string]string{"RANK": local, "WORLD_SIZE": "16", "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": "16"}
 		}
 		var log bytes.Buffer
-		d, err := chooseDevice("", wanted, environment(vars), slog.New(slog.NewTextHandler(&log, nil)))
+		d, err := ChooseDevice("", wanted, environment(vars), slog.New(slog.NewTextHandler(&log, nil)))
 		return d.String(), log.String(), err
 	}
 	if n == 0 {
@@ -150,7 +150,7 @@ func TestFabricMemoryIsAskedForByConfiguration(t *testing.T) {
 	for kind, asked := range map[string]bool{"device": false, "fabric": true} {
 		cfg := config.Default()
 		cfg.GPUMemory = kind
-		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg)
+		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,12 +172,12 @@ func TestHostMemoryIsAFact(t *testing.T) {
 	for kind, want := range map[string]string{"device": "", "host": "host"} {
 		cfg := config.Default()
 		cfg.GPUMemory = kind
-		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg)
+		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		if facts := factsOf(os.DirFS("/"), d, "h", 0, slog.New(slog.DiscardHandler)); facts.Other[topo.FactMemory] != want || facts.Other[topo.FactPCI] == "" {
+		if facts := Facts(os.DirFS("/"), d, "h", 0, slog.New(slog.DiscardHandler)); facts.Other[topo.FactMemory] != want || facts.Other[topo.FactPCI] == "" {
 			t.Errorf("gpu_memory %s: facts %v, expected memory %q beside the rest", kind, facts.Other, want)
 		}
 	}
@@ -194,7 +194,7 @@ func TestGDRCopyIsSwitchedOffByConfiguration(t *testing.T) {
 			t.Error("it is off by default")
 		}
 		cfg.GDRCopy = on
-		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg)
+		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

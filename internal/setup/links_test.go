@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"context"
@@ -46,8 +46,8 @@ func TestLinksThatCollectivesAreToldOf(t *testing.T) {
 		"host memory":    {linkProber{facts: told}, probed, true, collectives.Links{Told: true, NVLinks: both, HostMemory: true}},
 	} {
 		ts := []*comm.Transport{{Transport: x.prober, Name: "fake", Description: x.d}}
-		found := probeLinks(t.Context(), ts, framework.Facts{})
-		if got := linksOf(fstest.MapFS{}, found, framework.Facts{}, x.host); !reflect.DeepEqual(got, x.want) {
+		found := ProbeLinks(t.Context(), ts, framework.Facts{})
+		if got := Links(fstest.MapFS{}, found, framework.Facts{}, x.host); !reflect.DeepEqual(got, x.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, x.want)
 		}
 	}
@@ -67,8 +67,8 @@ func TestLinksThatTearLines(t *testing.T) {
 		{"", nil, true},
 		{"18 between every pair", framework.ErrPlugin, true},
 	} {
-		found := []probed{{"fake", map[string]string{"nvlink": x.nvlink}, x.err}}
-		if got := tearsLines(found, slog.New(slog.DiscardHandler)); got != x.torn {
+		found := []Probed{{"fake", map[string]string{"nvlink": x.nvlink}, x.err}}
+		if got := TearsLines(found, slog.New(slog.DiscardHandler)); got != x.torn {
 			t.Errorf("nvlink %q, %v: torn %v, want %v", x.nvlink, x.err, got, x.torn)
 		}
 	}

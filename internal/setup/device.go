@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
-// chooseDevice settles which device is meant by the configuration or, if that is
+// ChooseDevice settles which device is meant by the configuration or, if that is
 // silent, by the program. auto takes a GPU if one can be used.
-func chooseDevice(configured, wanted string, getenv func(string) string, log *slog.Logger) (framework.Device, error) {
+func ChooseDevice(configured, wanted string, getenv func(string) string, log *slog.Logger) (framework.Device, error) {
 	name := configured
 	if name == "" {
 		name = wanted
@@ -62,8 +62,8 @@ func localRank(getenv func(string) string) (int, error) {
 // few processors, filling all of it would take most of the start.
 const prefault = 1 << 20
 
-// openDevice opens the device, as the configuration would have it.
-func openDevice(d framework.Device, cfg *config.Config) (device.Device, error) {
+// OpenDevice opens the device, as the configuration would have it.
+func OpenDevice(d framework.Device, cfg *config.Config) (device.Device, error) {
 	switch d.Type {
 	case "host":
 		return host.Open(host.Prefault(prefault))

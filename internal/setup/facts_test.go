@@ -1,4 +1,4 @@
-package mscclpp
+package setup
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func (p placed) UUID() (id [16]byte) {
 }
 
 func TestFactsOfAGPU(t *testing.T) {
-	f := factsOf(os.DirFS("/"), placed{pci: "0000:AB:00.0"}, "blade-7", 0, slog.New(slog.DiscardHandler))
+	f := Facts(os.DirFS("/"), placed{pci: "0000:AB:00.0"}, "blade-7", 0, slog.New(slog.DiscardHandler))
 	if f.Host != "blade-7" {
 		t.Errorf("host %q: expected the one that the job goes by", f.Host)
 	}
@@ -43,7 +43,7 @@ func TestFactsOfAGPU(t *testing.T) {
 }
 
 func TestFactsOfTheHost(t *testing.T) {
-	f := factsOf(os.DirFS("/"), onHost(t), "blade-7", 0, slog.New(slog.DiscardHandler))
+	f := Facts(os.DirFS("/"), onHost(t), "blade-7", 0, slog.New(slog.DiscardHandler))
 	if f.Host != "blade-7" || len(f.Other) != 0 {
 		t.Errorf("%+v: expected the host as the job calls it, and no facts of a GPU", f)
 	}
@@ -91,12 +91,12 @@ func TestRanksShareOutAdapters(t *testing.T) {
 		for turn := range x.ranks {
 			var text strings.Builder
 			log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
-			f := factsOf(machine, x.dev, "blade-7", turn, log)
+			f := Facts(machine, x.dev, "blade-7", turn, log)
 			if len(f.NICs) != 2 || f.NICs[0].Distance != f.NICs[1].Distance || f.NUMA != 0 {
 				t.Fatalf("%s, rank %d: %+v: expected two adapters at one distance", what, turn, f)
 			}
 			users[f.NICs[0].Name]++
-			if again := factsOf(machine, x.dev, "blade-7", turn, log); !reflect.DeepEqual(f, again) {
+			if again := Facts(machine, x.dev, "blade-7", turn, log); !reflect.DeepEqual(f, again) {
 				t.Errorf("%s, rank %d: %v, then %v", what, turn, f.NICs, again.NICs)
 			}
 			for _, want := range []string{inOrder(f.NICs), fmt.Sprintf("its rank %d", turn)} {
@@ -124,7 +124,7 @@ func TestTurnOf(t *testing.T) {
 		"not even itself":  {nil, 3, nil, 0},
 		"launcher's first": {map[string]string{"RANK": "4", "WORLD_SIZE": "8", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "4"}, 4, []int{4, 5, 6, 7}, 0},
 	} {
-		if got := turnOf(func(k string) string { return x.env[k] }, x.rank, x.there); got != x.want {
+		if got := Turn(func(k string) string { return x.env[k] }, x.rank, x.there); got != x.want {
 			t.Errorf("%s: %d, expected %d", what, got, x.want)
 		}
 	}
