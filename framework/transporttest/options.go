@@ -8,6 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
 )
 
 // Side is one rank's end of the transport under test.
@@ -69,23 +70,28 @@ type Options struct {
 	Progress func(Result)
 }
 
-func (o Options) withDefaults() Options {
-	if o.Device == nil {
-		o.Device = func(int) (device.Device, error) { return host.Open() }
+// harness is what the tests need of the options, with the defaults.
+func (o Options) harness() harness.Options {
+	h := harness.Options{Device: o.Device, Facts: o.Facts, CallLimit: o.CallLimit, TestLimit: o.TestLimit}
+	h.Open = func(ctx context.Context) (*harness.Side, error) {
+		s, err := o.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &harness.Side{Transport: s.Transport, Process: (*harness.Process)(s.Process), Close: s.Close}, nil
 	}
-	if o.CallLimit == 0 {
-		o.CallLimit = 5 * time.Second
+	if h.Device == nil {
+		h.Device = func(int) (device.Device, error) { return host.Open() }
 	}
-	if o.TestLimit == 0 {
-		o.TestLimit = 30 * time.Second
+	if h.CallLimit == 0 {
+		h.CallLimit = 5 * time.Second
 	}
-	if o.Facts.Host == "" {
-		o.Facts.Host = "conformance"
-		o.Facts.NUMA = -1
+	if h.TestLimit == 0 {
+		h.TestLimit = 30 * time.Second
 	}
-	return o
+	if h.Facts.Host == "" {
+		h.Facts.Host = "conformance"
+		h.Facts.NUMA = -1
+	}
+	return h
 }
-
-// grace is what a call may take beyond its deadline: scheduling on a busy machine,
-// and for a plugin the way back.
-const grace = time.Second

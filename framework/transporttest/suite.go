@@ -3,59 +3,30 @@ package transporttest
 import (
 	"context"
 	"errors"
-	"sync"
+	"slices"
 	"testing"
-	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/control"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/kernels"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/memory"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/port"
 )
-
-// test is one entry of the suite.
-type test struct {
-	name string
-	when func(c claims) bool // nil: always
-	bare bool                // needs no memory that the transport serves
-	body func(t *T)
-}
-
-// claims are what decides which tests apply.
-type claims struct {
-	framework.Description
-	process bool   // the side is a process that can be killed
-	engine  bool   // the device has copy engines
-	actor   []byte // image of the actor kernel that the device can load; nil if none
-	memory  memory // what the device of the suite has for the transport
-}
-
-// The tests of channels act as kernels on memory that this process can touch. On
-// other devices those named device/ and driven/ take their place.
-func memoryClaimed(c claims) bool { return c.Has(framework.KindMemory) && !c.memory.apart }
-func switchClaimed(c claims) bool { return c.Has(framework.KindSwitch) && !c.memory.apart }
-func portClaimed(c claims) bool {
-	return c.Has(framework.KindPort) && c.Proxy == framework.ProxyPlugin && !c.memory.apart
-}
-func isProcess(c claims) bool         { return c.process }
-func isProcessWithPort(c claims) bool { return c.process && portClaimed(c) }
 
 // tests returns the suite in the order in which it runs: a transport that fails
 // early tests should be repaired before the later ones are read.
-func tests() []test {
-	var all []test
-	for _, part := range [][]test{
-		controlTests, parcelTests, ownershipTests, memoryTests, deviceTests, switchTests, portTests, portControlTests, streamTests, drivenTests, drivenKernelTests, kernelTests, failureTests,
-	} {
-		all = append(all, part...)
-	}
-	return all
+func tests() []harness.Test {
+	return slices.Concat(control.Tests(), memory.Tests(), port.Tests(), kernels.Tests(), failure.Tests())
 }
 
 // Suite runs all tests that apply. The error is about the suite itself: no side
 // could be opened or described. Failures are in the report.
 func Suite(ctx context.Context, o Options) (report Report, err error) {
-	o = o.withDefaults()
-	var sides pool
-	defer func() { err = errors.Join(err, sides.close()) }()
-	c, err := sides.describe(ctx, o)
+	h := o.harness()
+	var sides harness.Pool
+	defer func() { err = errors.Join(err, sides.Close()) }()
+	c, err := sides.Describe(ctx, h)
 	if err != nil {
 		return Report{}, err
 	}
@@ -64,11 +35,11 @@ func Suite(ctx context.Context, o Options) (report Report, err error) {
 		if ctx.Err() != nil {
 			return report, ctx.Err()
 		}
-		if c.memory.lacks != "" && !x.bare {
-			report.Left, report.Reason = report.Left+1, c.memory.lacks
+		if c.Memory.Lacks != "" && !x.Bare {
+			report.Left, report.Reason = report.Left+1, c.Memory.Lacks
 			continue
 		}
-		r := runOne(ctx, o, &sides, c, x)
+		r := runOne(ctx, o, h, &sides, c, x)
 		report.Results = append(report.Results, r)
 		if o.Progress != nil {
 			o.Progress(r)
@@ -84,25 +55,25 @@ func Run(t *testing.T, open func(t testing.TB) *Side, adjust ...func(*Options)) 
 	for _, f := range adjust {
 		f(&o)
 	}
-	o = o.withDefaults()
-	var sides pool
+	h := o.harness()
+	var sides harness.Pool
 	t.Cleanup(func() {
-		if err := sides.close(); err != nil {
+		if err := sides.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	c, err := sides.describe(t.Context(), o)
+	c, err := sides.Describe(t.Context(), h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	left := 0
 	for _, x := range applicable(c, o) {
-		if c.memory.lacks != "" && !x.bare {
+		if c.Memory.Lacks != "" && !x.Bare {
 			left++
 			continue
 		}
-		t.Run(x.name, func(t *testing.T) {
-			r := runOne(t.Context(), o, &sides, c, x)
+		t.Run(x.Name, func(t *testing.T) {
+			r := runOne(t.Context(), o, h, &sides, c, x)
 			if !r.Pass {
 				t.Error(r.Error)
 			} else if r.Known != "" {
@@ -111,41 +82,25 @@ func Run(t *testing.T, open func(t testing.TB) *Side, adjust ...func(*Options)) 
 		})
 	}
 	if left > 0 {
-		t.Run("rest", func(t *testing.T) { t.Skipf("needs %s, for %d tests", c.memory.lacks, left) })
+		t.Run("rest", func(t *testing.T) { t.Skipf("needs %s, for %d tests", c.Memory.Lacks, left) })
 	}
 }
 
-func applicable(c claims, o Options) []test {
-	var list []test
+func applicable(c harness.Claims, o Options) []harness.Test {
+	var list []harness.Test
 	for _, x := range tests() {
-		if (x.when == nil || x.when(c)) && (o.Match == nil || o.Match.MatchString(x.name)) {
+		if (x.When == nil || x.When(c)) && (o.Match == nil || o.Match.MatchString(x.Name)) {
 			list = append(list, x)
 		}
 	}
 	return list
 }
 
-// runOne runs one test in a goroutine of its own, so that a hung transport costs
-// one test and not the suite.
-func runOne(ctx context.Context, o Options, sides *pool, c claims, x test) Result {
-	ctx, cancel := context.WithTimeout(ctx, o.TestLimit)
-	defer cancel()
-	t := &T{ctx: ctx, o: &o, pool: sides, claims: c}
-	start := time.Now()
-	var done sync.WaitGroup
-	done.Go(func() {
-		defer t.cleanup()
-		t.guard(func() { x.body(t) })
-	})
-	ended := make(chan struct{})
-	go func() { done.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(o.TestLimit + 2*grace):
-		t.Errorf("hung: the test did not end within %v", o.TestLimit)
-	}
-	r := Result{Name: x.name, Pass: !t.failed(), Error: t.text(), Duration: time.Since(start)}
-	if reason, known := o.Known[x.name]; known {
+// runOne runs one test, and turns the outcome of a known defect around.
+func runOne(ctx context.Context, o Options, h harness.Options, sides *harness.Pool, c harness.Claims, x harness.Test) Result {
+	failure, failed, took := harness.Execute(ctx, h, sides, c, x)
+	r := Result{Name: x.Name, Pass: !failed, Error: failure, Duration: took}
+	if reason, known := o.Known[x.Name]; known {
 		r.Known = reason
 		r.Pass = !r.Pass
 		if !r.Pass {

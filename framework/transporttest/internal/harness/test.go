@@ -1,0 +1,36 @@
+package harness
+
+import (
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// Test is one entry of the suite.
+type Test struct {
+	Name string
+	When func(c Claims) bool // nil: always
+	Bare bool                // needs no memory that the transport serves
+	Body func(t *T)
+}
+
+// Claims are what decides which tests apply.
+type Claims struct {
+	framework.Description
+	Process bool   // the side is a process that can be killed
+	Engine  bool   // the device has copy engines
+	Actor   []byte // image of the actor kernel that the device can load; nil if none
+	Memory  memory // what the device of the suite has for the transport
+}
+
+// The tests of channels act as kernels on memory that this process can touch. On
+// other devices those named device/ and driven/ take their place.
+func MemoryClaimed(c Claims) bool { return c.Has(framework.KindMemory) && !c.Memory.Apart }
+
+func SwitchClaimed(c Claims) bool { return c.Has(framework.KindSwitch) && !c.Memory.Apart }
+
+func PortClaimed(c Claims) bool {
+	return c.Has(framework.KindPort) && c.Proxy == framework.ProxyPlugin && !c.Memory.Apart
+}
+
+func IsProcess(c Claims) bool { return c.Process }
+
+func IsProcessWithPort(c Claims) bool { return c.Process && PortClaimed(c) }
