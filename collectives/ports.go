@@ -58,15 +58,34 @@ func newPorts(c *Comm) *ports {
 	return &ports{comm: c.comm, piece: min(maxPortPiece, max(minPortPiece, c.opts.Scratch/slots/line*line)), describe: c.describe}
 }
 
-// together says who shares memory. It is collective.
+// together says who shares memory, as far as there are kernels that make use of it. It is
+// collective.
 func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
-	if !c.Offers(framework.KindMemory) {
+	switch {
+	case !c.Offers(framework.KindMemory):
 		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has memory channels", framework.ErrUnsupported)}, nil
+	case len(withKernels(c)) == 0 && c.Offers(framework.KindPort):
+		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has kernels for collectives over memory channels", framework.ErrUnsupported)}, nil
 	}
 	if c.Size() == 1 {
 		return comm.Reach{}, nil
 	}
 	return c.ReachAll(ctx)
+}
+
+// withKernels lists the collectives for which the transports have kernels over shared
+// memory: the same on all ranks, since they are settings.
+func withKernels(c *comm.Communicator) (list []string) {
+	found := discover(c.Kernels(), c.Size())
+	for k, algorithms := range found.algorithms {
+		if len(algorithms) > 0 {
+			list = append(list, Collective(k).String())
+		}
+	}
+	if len(found.messages) > 0 {
+		list = append(list, SendRecv.String())
+	}
+	return list
 }
 
 // offerPorts is what is left where ranks do not share memory.

@@ -37,6 +37,7 @@ func (c *Comm) settings() ([]setting, error) {
 	all := []setting{
 		{"device", c.comm.Device().Info().Device.Type},
 		{"kinds of channels of the transports", fmt.Sprint(kinds)},
+		{"collectives that the transports have kernels for", fmt.Sprint(withKernels(c.comm))},
 		{"comm.scratch", bytesText(c.opts.Scratch)},
 		{"comm.max_blocks", fmt.Sprint(c.opts.MaxBlocks)},
 		{"collectives.copy_engines", fmt.Sprint(!c.opts.NoCopies)},

@@ -56,6 +56,16 @@ func TestKindsOfChannelsThatDifferAreRefused(t *testing.T) {
 	}, []string{"kinds of channels of the transports is [port], and on rank 0 [memory port switch]"})
 }
 
+// One rank's plugin has no kernels: alone it would go over ports, and the others over shared memory.
+func TestKernelsThatDifferAreRefused(t *testing.T) {
+	settle(t, []string{"a", "a"}, func(int) collectives.Options { return collectives.Options{} }, func(rank int, inner framework.Transport) framework.Transport {
+		if rank == 1 {
+			return withoutKernels{inner}
+		}
+		return inner
+	}, []string{"collectives that the transports have kernels for is [], and on rank 0 [allreduce allgather"})
+}
+
 // What stands for the default is the default, and what each rank may have of its own is
 // not compared.
 func TestSettingsThatMeanTheSame(t *testing.T) {
