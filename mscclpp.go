@@ -31,6 +31,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/internal/setup"
+	"github.com/mscclpp-go/mscclpp/launch"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
@@ -118,13 +119,20 @@ func WithDevice(name string) Option {
 // WithVariables makes Init take this rank's place in the job from the given variables;
 // a variable that is not among them is taken from the environment. They are RANK,
 // WORLD_SIZE and LOCAL_RANK, MASTER_ADDR and MASTER_PORT, or MSCCLPP_UNIQUE_ID, and
-// whatever else a launcher sets for each rank. A process that runs several ranks calls
-// Init for each of them concurrently.
+// whatever else a launcher sets for each rank. If RANK and WORLD_SIZE are given, the
+// launcher of the process does not count: its own variables, such as those of Open MPI and
+// Slurm, are not looked at. A process that runs several ranks calls Init for each of them
+// concurrently.
 func WithVariables(variables map[string]string) Option {
+	placed := variables[bootstrap.EnvRank] != "" && variables[bootstrap.EnvSize] != ""
 	return func(o *initOptions) {
 		o.getenv = func(name string) string {
-			if v, ok := variables[name]; ok {
+			v, given := variables[name]
+			switch {
+			case given:
 				return v
+			case placed && launch.OfEngine(name):
+				return ""
 			}
 			return os.Getenv(name)
 		}
