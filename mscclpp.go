@@ -85,7 +85,7 @@ type initOptions struct {
 	file     string
 	device   string
 	log      *slog.Logger
-	dump     io.Writer // nil: no signal is handled
+	dump     os.Signal // nil: none is handled
 	getenv   func(string) string
 }
 
@@ -139,9 +139,15 @@ func WithVariables(variables map[string]string) Option {
 	}
 }
 
-// WithoutDumpSignal leaves SIGUSR1 to the program. Without this option, SIGUSR1 prints
-// the output of Job.Dump to standard error, from the call of Init until the job is
-// closed.
+// WithDumpSignal makes a signal print the output of Job.Dump to standard error, from the
+// call of Init until the job is closed. Without this option, and without the configuration
+// key "log.dump_signal", which overrides it, Init handles no signal: SIGUSR1 and SIGUSR2
+// belong to the program, to schedulers and to other libraries.
+func WithDumpSignal(s os.Signal) Option {
+	return func(o *initOptions) { o.dump = s }
+}
+
+// WithoutDumpSignal undoes WithDumpSignal.
 func WithoutDumpSignal() Option {
 	return func(o *initOptions) { o.dump = nil }
 }
@@ -150,7 +156,7 @@ func WithoutDumpSignal() Option {
 // and builds the communicator of all ranks. If no launcher has set any variables, the
 // job has one rank. Init is collective, and fails when ctx ends.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
-	o := initOptions{dump: os.Stderr, getenv: os.Getenv}
+	o := initOptions{getenv: os.Getenv}
 	for _, option := range options {
 		option(&o)
 	}
@@ -167,9 +173,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	for _, w := range cfg.Warnings {
 		o.log.Warn("configuration", "warning", w)
 	}
-	if o.dump != nil {
-		j.dumper = newDumper(o.dump)
-	}
+	j.dumper = newDumper(dumpSignal(cfg.Log.DumpSignal, o.dump), os.Stderr)
 	if err := j.start(ctx, o.device, o.getenv, o.log); err != nil {
 		return nil, errors.Join(err, j.abandon(err))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -232,7 +233,8 @@ func caught(t *testing.T, f func(lines func(want string) bool)) {
 
 func TestSignalPrintsTheStateOfAllJobs(t *testing.T) {
 	caught(t, func(printed func(string) bool) {
-		first, second := open(t), open(t)
+		first := open(t, mscclpp.WithDumpSignal(syscall.SIGUSR1))
+		second := open(t, mscclpp.WithDumpSignal(syscall.SIGUSR2), mscclpp.WithSetting("log.dump_signal", "SIGUSR1"))
 		defer first.Close()
 		defer second.Close()
 		first.World.OnDump(func(w io.Writer) { io.WriteString(w, "of the first\n") })
@@ -248,8 +250,42 @@ func TestSignalPrintsTheStateOfAllJobs(t *testing.T) {
 	})
 }
 
+// Init handles no signal that nobody has asked for: those of schedulers and of other
+// libraries belong to the program.
+func TestSignalsBelongToTheProgram(t *testing.T) {
+	own := make(chan os.Signal, 1)
+	signal.Notify(own, syscall.SIGUSR1)
+	defer signal.Stop(own)
+	asked := mscclpp.WithDumpSignal(syscall.SIGUSR1)
+	for name, x := range map[string]struct {
+		options []mscclpp.Option
+		dumps   bool
+	}{
+		"nobody asks":          {nil, false},
+		"the program asks":     {[]mscclpp.Option{asked}, true},
+		"and takes it back":    {[]mscclpp.Option{asked, mscclpp.WithoutDumpSignal()}, false},
+		"for another one":      {[]mscclpp.Option{mscclpp.WithDumpSignal(syscall.SIGUSR2)}, false},
+		"configuration asks":   {[]mscclpp.Option{mscclpp.WithSetting("log.dump_signal", "SIGUSR1")}, true},
+		"configuration has no": {[]mscclpp.Option{asked, mscclpp.WithSetting("log.dump_signal", "none")}, false},
+	} {
+		job := open(t, x.options...)
+		dumped := false
+		job.World.OnDump(func(io.Writer) { dumped = true })
+		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		<-own // whoever else has asked for it has it as well
+		if err := job.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if dumped != x.dumps {
+			t.Errorf("%s: the state was printed: %v, expected %v", name, dumped, x.dumps)
+		}
+	}
+}
+
 func TestDumpOfAJob(t *testing.T) {
-	job := open(t, mscclpp.WithoutDumpSignal())
+	job := open(t)
 	var b bytes.Buffer
 	if err := job.Dump(&b); err != nil {
 		t.Fatal(err)

@@ -17,18 +17,35 @@ import (
 // before Close, and waits for no other rank.
 func (j *Job) Dump(w io.Writer) error { return j.World.Dump(w) }
 
-// dumper prints the state of a job when the process gets SIGUSR1. It is there from
-// the first moment of Init on: the signal would end a process without one, and a
-// job that hangs in start-up is one to ask.
+// dumper prints the state of a job when the process gets the signal that was asked for. It
+// is there from the first moment of Init on: the signal would end a process without one,
+// and a job that hangs in start-up is one to ask.
 type dumper struct {
 	signals chan os.Signal
 	world   atomic.Pointer[comm.Communicator]
 	group   sync.WaitGroup
 }
 
-func newDumper(w io.Writer) *dumper {
+// dumpSignal is the signal that the configuration asks for, else the program's; nil: none.
+func dumpSignal(configured string, wanted os.Signal) os.Signal {
+	switch configured {
+	case "none":
+		return nil
+	case "SIGUSR1":
+		return syscall.SIGUSR1
+	case "SIGUSR2":
+		return syscall.SIGUSR2
+	}
+	return wanted
+}
+
+// newDumper returns nil without a signal.
+func newDumper(s os.Signal, w io.Writer) *dumper {
+	if s == nil {
+		return nil
+	}
 	d := &dumper{signals: make(chan os.Signal, 1)}
-	signal.Notify(d.signals, syscall.SIGUSR1)
+	signal.Notify(d.signals, s)
 	d.group.Go(func() {
 		for range d.signals {
 			if c := d.world.Load(); c != nil {

@@ -229,7 +229,8 @@ func (s *sink) write(b []byte) {
 	}
 }
 
-// liner cuts a stream into lines and puts the tag in front of each.
+// liner cuts a stream into lines and puts the tag in front of each. Without a tag and a
+// time the bytes pass unchanged, and lines that are not too long still pass whole.
 type liner struct {
 	tag   string
 	stamp bool
@@ -249,9 +250,7 @@ func (l *liner) copy(r io.Reader) {
 			break // the end, or the bound of drain
 		}
 	}
-	if len(l.held) > 0 {
-		l.emit(append(l.held, '\n'))
-	}
+	l.cut()
 	if l.file != nil {
 		l.file.Close()
 	}
@@ -259,6 +258,9 @@ func (l *liner) copy(r io.Reader) {
 
 // add takes a piece of the stream and passes on what is complete, in one write.
 func (l *liner) add(piece []byte) {
+	if !l.stamp {
+		l.record(piece)
+	}
 	end := bytes.LastIndexByte(piece, '\n') + 1
 	if end > 0 {
 		l.emit(append(l.held, piece[:end]...))
@@ -266,9 +268,21 @@ func (l *liner) add(piece []byte) {
 	}
 	l.held = append(l.held, piece[end:]...)
 	if len(l.held) > maxLine {
-		l.emit(append(l.held, '\n'))
-		l.held = nil
+		l.cut()
 	}
+}
+
+// cut passes on a line that has no end. What is put in front of the next piece, of this
+// rank or of another one, needs one.
+func (l *liner) cut() {
+	if len(l.held) == 0 {
+		return
+	}
+	if l.stamp || l.tag != "" {
+		l.held = append(l.held, '\n')
+	}
+	l.emit(l.held)
+	l.held = nil
 }
 
 func (l *liner) emit(whole []byte) {
@@ -282,14 +296,22 @@ func (l *liner) emit(whole []byte) {
 			s.write(tagged)
 		}
 	}
-	if l.file != nil {
-		_, err := l.file.Write(prefixed(whole, stamp))
-		if err != nil && l.failed != nil {
-			l.failed(err)
-		}
-		if errors.Is(err, os.ErrClosed) {
-			l.file = nil
-		}
+	if l.stamp {
+		l.record(prefixed(whole, stamp))
+	}
+}
+
+// record writes to the file of the rank.
+func (l *liner) record(b []byte) {
+	if l.file == nil || len(b) == 0 {
+		return
+	}
+	_, err := l.file.Write(b)
+	if err != nil && l.failed != nil {
+		l.failed(err)
+	}
+	if errors.Is(err, os.ErrClosed) {
+		l.file = nil
 	}
 }
 

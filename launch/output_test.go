@@ -254,3 +254,41 @@ func (a *announcing) Write(b []byte) (int, error) {
 	a.once.Do(func() { close(a.began) })
 	return a.Writer.Write(b)
 }
+
+// odd is output that is not lines: a line longer than any buffer, bytes that are no text,
+// and no end of the line at the end.
+var odd = strings.Repeat("x", 3*maxLine) + "\n\x00\xff\r\n\nhalf\n" + strings.Repeat("y", maxLine+1) + "\nend"
+
+// Bytes pass unchanged where nothing is put in front of lines, into files also where
+// something is put in front of what is printed.
+func TestBytesPassUnchanged(t *testing.T) {
+	for name, output := range map[string]Output{"printed": {}, "tee": {Tee: true, Dir: "x"}, "tagged tee": {Tee: true, Dir: "x", Tag: true}} {
+		t.Run(name, func(t *testing.T) {
+			var printed strings.Builder
+			j := helper(1, "lines")
+			j.Output, j.Stdout, j.Stderr = output, &printed, io.Discard
+			if output.Dir != "" {
+				j.Output.Dir = t.TempDir()
+			}
+			o, err := newOutputs(&j)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := o.of[0].stdout.WriteString(odd); err != nil {
+				t.Fatal(err)
+			}
+			o.closeChildEnds()
+			o.copying.Wait()
+			o.drain(nil)
+			if got := printed.String(); !output.Tag && got != odd || output.Tag && !strings.HasSuffix(got, "[0] half\n[0] "+strings.Repeat("y", maxLine+1)+"\n[0] end\n") {
+				t.Errorf("%d bytes were printed, %q to %q; the rank wrote %d", len(got), got[:10], got[len(got)-10:], len(odd))
+			}
+			if output.Dir == "" {
+				return
+			}
+			if got, err := os.ReadFile(filepath.Join(j.Output.Dir, "rank-0.out")); err != nil || string(got) != odd {
+				t.Errorf("the file has %d bytes, %v; the rank wrote %d", len(got), err, len(odd))
+			}
+		})
+	}
+}

@@ -20,7 +20,7 @@ import (
 func inJob(device string, work func(context.Context, *group) error) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	options := []mscclpp.Option{mscclpp.WithDevice("auto")}
+	options := []mscclpp.Option{mscclpp.WithDevice("auto"), mscclpp.WithDumpSignal(syscall.SIGUSR1)}
 	if device != "" {
 		options = append(options, mscclpp.WithSetting("device", device))
 	}

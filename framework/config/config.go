@@ -247,4 +247,9 @@ type Log struct {
 
 	// Format is text or json.
 	Format string `config:"format"`
+
+	// DumpSignal is the signal at which ranks print the state of every channel to standard
+	// error: SIGUSR1 or SIGUSR2, or none. mscclpp-run forwards both. Empty: what the program
+	// asks for, none if it asks for nothing.
+	DumpSignal string `config:"dump_signal"`
 }

@@ -38,5 +38,6 @@ var choices = map[string][]string{
 	"launch.bind":                  {"none", "core", "numa", "socket", "auto"},
 	"log.level":                    {"debug", "info", "warn", "error", "none"},
 	"log.format":                   {"text", "json"},
+	"log.dump_signal":              {"", "none", "SIGUSR1", "SIGUSR2"},
 	"collectives.table.collective": append([]string{""}, collective.Names()...),
 }

@@ -58,7 +58,7 @@ var flatNames = map[string]flatName{
 	"MSCCLPP_IBV_MODE":           {note: "list ib-host or ib-nonatomic in transports"},
 	"MSCCLPP_COMM_ID":            {note: "mscclpp-run and MASTER_ADDR, MASTER_PORT tell ranks where to meet"},
 	"MSCCLPP_CACHE_DIR":          {note: "nothing is cached on disk"},
-	"MSCCLPP_NPKIT_DUMP_DIR":     {note: "SIGUSR1 prints the state of every channel"},
+	"MSCCLPP_NPKIT_DUMP_DIR":     {note: "log.dump_signal names a signal that prints the state of every channel"},
 	"MSCCLPP_NCCL_LIB_PATH":      {note: "every collective is native; no other library is called"},
 	"MSCCLPP_FORCE_DISABLE_NVLS": {note: "leave nvls out of transports"},
 
