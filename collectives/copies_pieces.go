@@ -203,7 +203,7 @@ func (r *relay) reduceInPlace() {
 
 // reduceStaged is an all-reduce whose sums pass through the scratch as well, in pairs: two
 // pieces are pushed, and then the sums of both. So a rank that is about to push into a slot
-// finds that what was in it was taken while something else travelled.
+// finds that what was in it was taken while something else traveled.
 func (r *relay) reduceStaged() {
 	for pair := 0; pair < r.cut.pieces(); pair += 2 {
 		for p := pair; p < pair+2; p++ {

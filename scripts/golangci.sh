@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 version=${1:?expected a version, such as 2.15.0}
 module=github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-tools=$PWD/bin/tools
+tools=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/tools
 
 is_wanted() { # PROGRAM
 	case $("$1" version 2>/dev/null) in

@@ -119,7 +119,7 @@ func TestMailResults(t *testing.T) {
 			if err := errors.Join(first(ctx, r), mailed(r)); err != nil {
 				return err
 			}
-			for when := range len(sizes) {
+			for when := range sizes {
 				if err := try(when, func(length func(from, to int) int) error { return p.everyone(length, "") }); err != nil {
 					return err
 				}

@@ -54,9 +54,9 @@ func (p *proxy) answered(f *flow, request uint64) (bool, error) {
 // returns the number of the request, and whether it is known to be done.
 func (f *flow) raise(to target, look bool) (n uint64, taken, done bool, err error) {
 	f.mu.Lock()
-	if f.err != nil || f.posted-f.completed+2 > f.depth {
+	if room := f.err == nil && f.posted-f.completed+2 <= f.depth; !room {
 		f.mu.Unlock()
-		return 0, false, false, nil // who pushes is told, or waits
+		return 0, false, false, nil // the ordinary push reports the error, or waits
 	}
 	if f.pair.readyFor != to {
 		f.prepare(to)

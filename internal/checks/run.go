@@ -1,0 +1,178 @@
+package checks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Runner runs stages.
+type Runner struct {
+	Root   string
+	Out    io.Writer
+	Proofs Proofs
+	User   int // who runs it; 0 has all that every stage needs
+}
+
+// cannotRun is the exit status of what a machine or a user lacks something for. It counts
+// as nothing for an ordinary user, and as a failure for root.
+const cannotRun = 77
+
+// Result counts stages by outcome.
+type Result struct{ Passed, Failed, Skipped int }
+
+// Run runs all stages, each lane beside the others, and prints a line for each. Later
+// stages run also if one has failed: one failure often explains another.
+func (r *Runner) Run(ctx context.Context, stages []Stage) (Result, error) {
+	logs, err := os.MkdirTemp("", "checks-")
+	if err != nil {
+		return Result{}, fmt.Errorf("checks: %w", err)
+	}
+	defer os.RemoveAll(logs)
+	var (
+		mu    sync.Mutex
+		total Result
+		ended = map[string]chan struct{}{}
+		lanes = map[string][]Stage{}
+		order []string
+	)
+	for _, s := range stages {
+		ended[s.Name] = make(chan struct{})
+		if lanes[s.Lane] == nil && s.Lane != last {
+			order = append(order, s.Lane)
+		}
+		lanes[s.Lane] = append(lanes[s.Lane], s)
+	}
+	fmt.Fprintf(r.Out, "%-11s %8s %8s %8s\n", "stage", "seconds", "planned", "CPU")
+	lane := func(name string) {
+		for _, s := range lanes[name] {
+			for _, a := range s.After {
+				if done := ended[a]; done != nil {
+					<-done
+				}
+			}
+			o := r.stage(ctx, s, filepath.Join(logs, s.Name))
+			mu.Lock()
+			o.print(r.Out, s)
+			switch {
+			case o.skipped:
+				total.Skipped++
+			case o.err != nil:
+				total.Failed++
+			default:
+				total.Passed++
+			}
+			mu.Unlock()
+			close(ended[s.Name])
+		}
+	}
+	var wait sync.WaitGroup
+	for _, name := range order {
+		wait.Go(func() { lane(name) })
+	}
+	wait.Wait()
+	lane(last)
+	return total, nil
+}
+
+// outcome is how a stage ended.
+type outcome struct {
+	seconds, cpu float64
+	skipped      bool
+	why          string // of a stage that was skipped
+	err          error
+	log          []byte // of a stage that has failed
+}
+
+// stage runs one, unless its inputs are proven.
+func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
+	begin := time.Now()
+	defer func() { o.seconds = time.Since(begin).Seconds() }()
+	when, key, err := r.Proofs.Proven(ctx, s)
+	if err != nil {
+		return outcome{err: err}
+	}
+	if !when.IsZero() {
+		return outcome{skipped: true, why: "proven " + when.Format("2006-01-02 15:04")}
+	}
+	f, err := os.Create(log)
+	if err != nil {
+		return outcome{err: fmt.Errorf("log: %w", err)}
+	}
+	defer f.Close()
+	within, cancel := context.WithTimeout(ctx, s.Bound)
+	defer cancel()
+	c := exec.CommandContext(within, "bash", "-euo", "pipefail", "-c", s.Run)
+	c.Dir, c.Stdout, c.Stderr = r.Root, f, f
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
+	c.WaitDelay = 10 * time.Second
+	err = c.Run()
+	if c.Process != nil {
+		// What a stage has left in its group ends with it.
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+	}
+	if c.ProcessState != nil {
+		o.cpu = (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()
+	}
+	text, readErr := os.ReadFile(log)
+	switch {
+	case err == nil:
+		o.err = r.Proofs.Keep(s, key)
+	case within.Err() != nil && ctx.Err() == nil:
+		o.err, o.log = fmt.Errorf("not done after %v", s.Bound), text
+	case c.ProcessState != nil && c.ProcessState.ExitCode() == cannotRun && r.User != 0:
+		o.skipped, o.why = true, string(lastLine(text))
+	default:
+		o.err, o.log = errors.Join(err, readErr), text
+	}
+	return o
+}
+
+func lastLine(text []byte) []byte {
+	text = bytes.TrimSpace(text)
+	return text[bytes.LastIndexByte(text, '\n')+1:]
+}
+
+// causes are lines that say what failed, wherever they stand in a log.
+var causes = regexp.MustCompile(`^ *--- FAIL|^panic:|DATA RACE`)
+
+// How much of a log is shown.
+const (
+	causeLines = 20
+	tailLines  = 100
+)
+
+func (o outcome) print(w io.Writer, s Stage) {
+	verdict := "ok"
+	switch {
+	case o.skipped:
+		verdict = o.why
+	case o.err != nil:
+		verdict = "FAIL: " + o.err.Error()
+	}
+	fmt.Fprintf(w, "%-11s %8.1f %8d %8.1f  %s\n", s.Name, o.seconds, s.Seconds, o.cpu, verdict)
+	if o.err == nil {
+		return
+	}
+	lines := bytes.Split(bytes.TrimRight(o.log, "\n"), []byte("\n"))
+	shown := 0
+	for _, l := range lines {
+		if causes.Match(l) && shown < causeLines {
+			fmt.Fprintf(w, "    %s\n", l)
+			shown++
+		}
+	}
+	for _, l := range lines[max(0, len(lines)-tailLines):] {
+		fmt.Fprintf(w, "    %s\n", l)
+	}
+}

@@ -1,0 +1,20 @@
+#!/bin/sh
+# A plugin from a module of its own: built, conforming, used by a config file alone. Needs
+# bin/ from `make build kernels`.
+set -eu
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+out=$PWD/bin/vendor
+"$go" build -o "$out/pingpong" ./examples/pingpong
+(
+	cd examples/vendor-transport
+	"$go" vet ./...
+	"$go" test ./...
+	"$go" build -o "$out/" ./cmd/mscclpp-transport-loopnet
+)
+bin/mscclpp-run conform --plugin "$out/mscclpp-transport-loopnet"
+cat >"$out/job.yaml" <<END
+transports: [loopnet]
+plugins: {path: {loopnet: {file: "$out/mscclpp-transport-loopnet"}}}
+END
+bin/mscclpp-run -n 2 --config "$out/job.yaml" "$out/pingpong"
