@@ -60,6 +60,10 @@ type Options struct {
 	Known map[string]string // strict expected failures: test name to reason
 	Match *regexp.Regexp    // tests to run; nil for all
 
+	// More are tests that run behind those of the suite: of the process boundary for
+	// one, which the suite does not know.
+	More []Test
+
 	// CallLimit is the deadline of each control call, 5 s by default. A call
 	// that does not return within it, and a grace, is reported as hung.
 	CallLimit time.Duration

@@ -16,8 +16,12 @@ import (
 
 // tests returns the suite in the order in which it runs: a transport that fails
 // early tests should be repaired before the later ones are read.
-func tests() []harness.Test {
-	return slices.Concat(control.Tests(), memory.Tests(), port.Tests(), kernels.Tests(), failure.Tests())
+func tests(more []Test) []harness.Test {
+	all := slices.Concat(control.Tests(), memory.Tests(), port.Tests(), kernels.Tests(), failure.Tests())
+	for _, x := range more {
+		all = append(all, harnessed(x))
+	}
+	return all
 }
 
 // Suite runs all tests that apply. The error is about the suite itself: no side
@@ -88,7 +92,7 @@ func Run(t *testing.T, open func(t testing.TB) *Side, adjust ...func(*Options)) 
 
 func applicable(c harness.Claims, o Options) []harness.Test {
 	var list []harness.Test
-	for _, x := range tests() {
+	for _, x := range tests(o.More) {
 		if (x.When == nil || x.When(c)) && (o.Match == nil || o.Match.MatchString(x.Name)) {
 			list = append(list, x)
 		}

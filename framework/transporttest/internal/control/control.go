@@ -6,27 +6,77 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
 	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
 )
 
 var controlTests = []harness.Test{
-	{Name: "control/describe", Bare: true, Body: testDescribe},
-	{Name: "control/claims", Bare: true, Body: testClaims},
-	{Name: "control/unclaimed", Bare: true, Body: testUnclaimed},
-	{Name: "control/probe", Bare: true, When: func(c harness.Claims) bool { return c.Probe }, Body: testProbe},
-	{Name: "control/images", Bare: true, When: func(c harness.Claims) bool { return len(c.Images) > 0 }, Body: testImages},
-	{Name: "control/other-memory", Bare: true, When: func(c harness.Claims) bool { return c.Memory.Lacks != "" }, Body: testOtherMemory},
-	{Name: "control/register", Body: testRegister},
-	{Name: "control/register-bad", Body: testRegisterBad},
-	{Name: "control/listen", Body: testListen},
-	{Name: "control/listen-bad", Bare: true, Body: testListenBad},
-	{Name: "control/reach", Body: testReach},
-	{Name: "control/unknown-ids", Body: testUnknownIDs},
-	{Name: "control/close", Body: testClose},
-	{Name: "control/use-after-close", Body: testUseAfterClose},
-	{Name: "control/canceled", Body: testCanceled},
-	{Name: "control/concurrent", Body: testConcurrentControl},
+	{
+		Name: "control/describe", Rule: "Describe answers the same whenever and whichever instance is asked.",
+		Bare: true, Body: testDescribe,
+	},
+	{
+		Name: "control/claims", Rule: "Claims agree with each other, and every name in them is one that the contract has.",
+		Bare: true, Body: testClaims,
+	},
+	{
+		Name: "control/unclaimed", Rule: "What the description does not claim fails with unsupported.",
+		Bare: true, Body: testUnclaimed,
+	},
+	{
+		Name: "control/probe", Rule: "A probe that finds nothing says what to do.",
+		Bare: true, When: func(c harness.Claims) bool { return c.Probe }, Body: testProbe,
+	},
+	{
+		Name: "control/images", Rule: "Images are those of the description, load where they should, and other ids are invalid.",
+		Bare: true, When: func(c harness.Claims) bool { return len(c.Images) > 0 }, Body: testImages,
+	},
+	{
+		Name: "control/other-memory", Rule: "Memory that the transport does not need is refused as unsupported; a missing device is unavailable.",
+		Bare: true, When: func(c harness.Claims) bool { return c.Memory.Lacks != "" }, Body: testOtherMemory,
+	},
+	{
+		Name: "control/register", Rule: "Any range of an allocation can be registered, more than once; ids are new and never 0.",
+		Body: testRegister,
+	},
+	{
+		Name: "control/register-bad", Rule: "Segments that nobody can use are refused, among them memory that its owner can shrink.",
+		Body: testRegisterBad,
+	},
+	{
+		Name: "control/listen", Rule: "Every claimed kind of link can be opened; only the root of a switch group creates objects.",
+		Body: testListen,
+	},
+	{
+		Name: "control/listen-bad", Rule: "Configurations that make no sense, and unknown kinds, are refused.",
+		Bare: true, Body: testListenBad,
+	},
+	{
+		Name: "control/reach", Rule: "Two endpoints that can be connected share a reach token; tokens do not change.",
+		Body: testReach,
+	},
+	{
+		Name: "control/unknown-ids", Rule: "Ids that were never made, or name something else, are invalid.",
+		Body: testUnknownIDs,
+	},
+	{
+		Name: "control/close", Rule: "Close works in any order, any number of times, and on unknown ids.",
+		Body: testClose,
+	},
+	{
+		Name: "control/use-after-close", Rule: "What was closed cannot be used; closing an endpoint ends its connections.",
+		Body: testUseAfterClose,
+	},
+	{
+		Name: "control/canceled", Rule: "A canceled call comes back, and keeps nothing.",
+		Body: testCanceled,
+	},
+	{
+		Name: "control/concurrent", Rule: "All calls may come concurrently.",
+		Body: testConcurrentControl,
+	},
 }
 
 func testDescribe(t *harness.T) {
@@ -48,9 +98,10 @@ func testDescribe(t *harness.T) {
 }
 
 var (
-	validName    = onfirstuse.Regexp(`^[a-z][a-z0-9-]*$`)
-	validVersion = onfirstuse.Regexp(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	validHash    = onfirstuse.Regexp(`^[0-9a-f]{64}$`)
+	validName      = onfirstuse.Regexp(`^[a-z][a-z0-9-]*$`)
+	validAlgorithm = onfirstuse.Regexp(`^[a-z][a-z0-9_-]*$`)
+	validVersion   = onfirstuse.Regexp(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	validHash      = onfirstuse.Regexp(`^[0-9a-f]{64}$`)
 )
 
 // testClaims checks that the claims agree with each other.
@@ -104,6 +155,41 @@ func testClaims(t *harness.T) {
 		if !families[k.Family] {
 			t.Errorf("kernel %s is of family %q, of which there is no image", k.Symbol, k.Family)
 		}
+		claimsOfKernel(t, k)
+	}
+}
+
+// claimsOfKernel checks that every name in what is claimed for a kernel is one that a
+// caller can look up. Algorithms are the vendor's own.
+func claimsOfKernel(t *harness.T, k framework.KernelInfo) {
+	if k.Symbol == "" {
+		t.Errorf("a kernel of family %q has no symbol", k.Family)
+	}
+	if k.Collective != "" {
+		if _, err := collective.Find(k.Collective, collective.Names()); err != nil {
+			t.Errorf("kernel %s: collective %q is unknown", k.Symbol, k.Collective)
+		}
+		if !validAlgorithm().MatchString(k.Algorithm) {
+			t.Errorf("kernel %s: algorithm %q: want lower case letters, digits, hyphens and underscores", k.Symbol, k.Algorithm)
+		}
+	}
+	for _, name := range k.Types {
+		if typ, err := kernel.ParseDataType(name); err != nil || typ.String() != name {
+			t.Errorf("kernel %s: element type %q is unknown", k.Symbol, name)
+		}
+	}
+	for _, name := range k.Ops {
+		if op, err := kernel.ParseOp(name); err != nil || op.String() != name {
+			t.Errorf("kernel %s: reduction %q is unknown", k.Symbol, name)
+		}
+	}
+	for _, kind := range k.Channels {
+		if !t.Claims.Has(kind) {
+			t.Errorf("kernel %s uses %v channels, which are not claimed", k.Symbol, kind)
+		}
+	}
+	if k.MaxRanks < 0 || k.MaxThreads < 0 {
+		t.Errorf("kernel %s: at most %d ranks and %d threads: want 0 or more", k.Symbol, k.MaxRanks, k.MaxThreads)
 	}
 }
 

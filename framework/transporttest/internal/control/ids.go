@@ -5,9 +5,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
 )
 
-// Unknown is an id that no transport has reached.
-const Unknown = framework.ID(1<<63 + 12345)
-
 // testUnknownIDs uses ids that were never made, and ids for what they do not name.
 func testUnknownIDs(t *harness.T) {
 	for _, kind := range t.Claims.Channels {
@@ -26,7 +23,7 @@ func testUnknownIDs(t *harness.T) {
 			t.WantClass(kind.String()+": connect "+what, err, framework.ErrInvalid)
 		}
 		connect("id 0", 0, peers)
-		connect("an unknown id", Unknown, peers)
+		connect("an unknown id", harness.Unknown, peers)
 		connect("a registration", reg.ID, peers)
 		connect("without peers", ends[0].ID, nil)
 		connect("with a peer too many", ends[0].ID, append(peers[:len(peers):len(peers)], peers[0]))
@@ -37,9 +34,9 @@ func testUnknownIDs(t *harness.T) {
 			_ = a.Close()
 		}
 		attach("to id 0", 0, reg.ID, keys)
-		attach("to an unknown id", Unknown, reg.ID, keys)
+		attach("to an unknown id", harness.Unknown, reg.ID, keys)
 		attach("to an endpoint", ends[0].ID, reg.ID, keys)
-		attach("with an unknown registration", conn, Unknown, keys)
+		attach("with an unknown registration", conn, harness.Unknown, keys)
 		attach("with an endpoint as registration", conn, ends[0].ID, keys)
 		attach("without keys", conn, reg.ID, nil)
 		attach("with a key too many", conn, reg.ID, append(keys[:len(keys):len(keys)], keys[0]))
@@ -49,7 +46,7 @@ func testUnknownIDs(t *harness.T) {
 // testClose closes everything twice, in the order in which it was not made.
 func testClose(t *harness.T) {
 	r := t.Rank(0)
-	for _, id := range []framework.ID{0, 1 << 40, Unknown} {
+	for _, id := range []framework.ID{0, 1 << 40, harness.Unknown} {
 		if err := r.Close(t.Context(), id); err != nil {
 			t.Errorf("close of an unknown id: %v: want no error", err)
 		}

@@ -9,9 +9,18 @@ import (
 )
 
 var ownershipTests = []harness.Test{
-	{Name: "ownership/borrowed", Body: testBorrowed},
-	{Name: "ownership/descriptors", Body: testDescriptors},
-	{Name: "ownership/descriptors-after-errors", Body: testDescriptorsAfterErrors},
+	{
+		Name: "ownership/borrowed", Rule: "Arguments are lent for the duration of the call; what is kept is duplicated.",
+		Body: testBorrowed,
+	},
+	{
+		Name: "ownership/descriptors", Rule: "The life of a link leaves no descriptor and no mapping behind.",
+		Body: testDescriptors,
+	},
+	{
+		Name: "ownership/descriptors-after-errors", Rule: "An error hands nothing over and leaves no descriptor behind.",
+		Body: testDescriptorsAfterErrors,
+	},
 }
 
 // testBorrowed closes what a transport was lent as soon as the call is over. What

@@ -8,9 +8,18 @@ import (
 )
 
 var parcelTests = []harness.Test{
-	{Name: "parcels/addresses", Body: testAddresses},
-	{Name: "parcels/keys", Body: testKeys},
-	{Name: "parcels/another-kind", Body: testOtherKind},
+	{
+		Name: "parcels/addresses", Rule: "Addresses that the transport did not make are refused as the peer's failure or as invalid.",
+		Body: testAddresses,
+	},
+	{
+		Name: "parcels/keys", Rule: "Keys that the transport did not make are refused; one that passes stays within its memory.",
+		Body: testKeys,
+	},
+	{
+		Name: "parcels/another-kind", Rule: "A parcel of one kind of link is refused by another.",
+		Body: testOtherKind,
+	},
 }
 
 // testAddresses feeds malformed addresses to Connect. The contract blames the
@@ -19,7 +28,7 @@ func testAddresses(t *harness.T) {
 	for _, kind := range t.Claims.Channels {
 		ranks, ends := t.Ends(kind)
 		r, peers := ranks[len(ranks)-1], harness.PeersOf(len(ranks)-1, ends) // the last is not the root
-		for _, m := range harness.Mutations(peers[0].Address, t.Stray()) {
+		for _, m := range t.Mutations(peers[0].Address) {
 			bad := append([]framework.Peer(nil), peers...)
 			bad[0].Address = m.Parcel
 			id, err := r.Connect(t.Context(), ends[r.N].ID, bad)
@@ -27,7 +36,7 @@ func testAddresses(t *harness.T) {
 				r.Release(id)
 			}
 			// What the root appends for its group is the device's, and opaque.
-			if err == nil && (m.May || m.What == harness.StrayShare && kind == framework.KindSwitch) {
+			if err == nil && (m.May || (m.What == harness.StrayShare || m.What == harness.ShrinkableShare) && kind == framework.KindSwitch) {
 				continue
 			}
 			t.WantClass(fmt.Sprintf("connect a %s link to an address with %s", kind, m.What), err, framework.ErrPeer, framework.ErrInvalid)
@@ -51,7 +60,7 @@ func testKeys(t *harness.T) {
 			keys[i] = ranks[i].Registered(ranks[i].Alloc(harness.WindowBytes).Segment).Key
 		}
 		conn := r.Connected(ends[r.N].ID, peers...)
-		for _, m := range harness.Mutations(keys[0], t.Stray()) {
+		for _, m := range t.Mutations(keys[0]) {
 			bad := append([]framework.Parcel(nil), keys...)
 			bad[0] = m.Parcel
 			a, err := r.Attach(t.Context(), conn, own.ID, bad)

@@ -66,6 +66,7 @@ func testRegisterBad(t *harness.T) {
 	refused("a share of unknown kind", with(shares(framework.Share{Kind: "carrier-pigeon", Blob: []byte("coo")})), invalid, unsupported)
 	refused("a descriptor kind without descriptor", with(shares(framework.Share{Kind: framework.ShareMemFD})), invalid, unsupported)
 	refused("a pipe", with(shares(framework.Share{Kind: framework.ShareMemFD, FD: pipe})), invalid, unsupported)
+	refused("memory that its owner can shrink", with(shares(framework.Share{Kind: framework.ShareMemFD, FD: t.Shrinkable(1 << 14)})), invalid, unsupported)
 	if t.Embedded(r) { // a closed descriptor cannot be sent to a process at all
 		refused("a closed descriptor", with(shares(framework.Share{Kind: framework.ShareMemFD, FD: closed})), invalid, unsupported, framework.ErrClosed)
 	}

@@ -13,14 +13,38 @@ import (
 // The failure tier. Nothing here may hang, whatever dies; and what is reported is
 // typed, so that a communicator can tell its program what has happened.
 var failureTests = []harness.Test{
-	{Name: "failure/peer-leaves", When: harness.PortClaimed, Body: testPeerLeaves},
-	{Name: "failure/peer-killed", When: harness.IsProcessWithPort, Body: testPeerKilled},
-	{Name: "failure/plugin-killed", When: harness.IsProcess, Body: testPluginKilled},
-	{Name: "failure/plugin-killed-noticed", Bare: true, When: harness.IsProcess, Body: testNoticed},
-	{Name: "failure/plugin-killed-in-calls", When: harness.IsProcess, Body: testKilledInCalls},
-	{Name: "failure/plugin-killed-with-proxy", When: harness.IsProcessWithPort, Body: testKilledWithProxy},
-	{Name: "failure/memory-survives", When: func(c harness.Claims) bool { return c.Process && harness.MemoryClaimed(c) }, Body: testMemorySurvives},
-	{Name: "failure/plugin-killed-descriptors", When: harness.IsProcess, Body: testKilledDescriptors},
+	{
+		Name: "failure/peer-leaves", Rule: "A put to a peer that has left succeeds or fails as the peer's failure, within a bound.",
+		When: harness.PortClaimed, Body: testPeerLeaves,
+	},
+	{
+		Name: "failure/peer-killed", Rule: "A put to a peer whose plugin was killed succeeds or fails as the peer's failure, within a bound.",
+		When: harness.IsProcessWithPort, Body: testPeerKilled,
+	},
+	{
+		Name: "failure/plugin-killed", Rule: "Every call on a dead plugin fails with plugin gone, at once.",
+		When: harness.IsProcess, Body: testPluginKilled,
+	},
+	{
+		Name: "failure/plugin-killed-noticed", Rule: "The host knows of a plugin's death within 100 ms.",
+		Bare: true, When: harness.IsProcess, Body: testNoticed,
+	},
+	{
+		Name: "failure/plugin-killed-in-calls", Rule: "Calls during which the plugin is killed end.",
+		When: harness.IsProcess, Body: testKilledInCalls,
+	},
+	{
+		Name: "failure/plugin-killed-with-proxy", Rule: "WaitProxy ends when the plugin is killed.",
+		When: harness.IsProcessWithPort, Body: testKilledWithProxy,
+	},
+	{
+		Name: "failure/memory-survives", Rule: "Mappings belong to the ranks and survive the plugins.",
+		When: func(c harness.Claims) bool { return c.Process && harness.MemoryClaimed(c) }, Body: testMemorySurvives,
+	},
+	{
+		Name: "failure/plugin-killed-descriptors", Rule: "The death of a plugin leaves no descriptor at its host.",
+		When: harness.IsProcess, Body: testKilledDescriptors,
+	},
 }
 
 // goneWithin is the promise: the host knows of a dead plugin within 100 ms.

@@ -4,6 +4,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
+// Unknown is an id that no transport has reached.
+const Unknown = framework.ID(1<<63 + 12345)
+
 // Members are the ranks of a link of a kind.
 func Members(kind framework.Kind) []int {
 	if kind == framework.KindSwitch {

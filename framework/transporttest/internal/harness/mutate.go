@@ -6,24 +6,29 @@ import (
 	"math/rand/v2"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// mutation is a parcel that a peer's memory, wire or malice made of a good one.
-type mutation struct {
+// Mutation is a parcel that a peer's memory, wire or malice made of a good one.
+type Mutation struct {
 	What   string
 	Parcel framework.Parcel
 	May    bool // may pass: a flipped bit can be a legal change
 }
 
-const StrayShare = "a descriptor of another file"
+// What some mutations are.
+const (
+	StrayShare      = "a descriptor of another file"
+	ShrinkableShare = "memory that its owner can shrink"
+)
 
-// Mutations are derived from a good parcel; their shares are borrowed from it,
-// and from stray, which is a descriptor of another file.
-func Mutations(good framework.Parcel, stray *os.File) []mutation {
-	var all []mutation
+// Mutations are derived from a good parcel, from which they borrow their shares.
+func (t *T) Mutations(good framework.Parcel) []Mutation {
+	var all []Mutation
 	add := func(may bool, data []byte, shares []framework.Share, format string, args ...any) {
-		all = append(all, mutation{fmt.Sprintf(format, args...), framework.Parcel{Data: data, Shares: shares}, may})
+		all = append(all, Mutation{fmt.Sprintf(format, args...), framework.Parcel{Data: data, Shares: shares}, may})
 	}
 	n := len(good.Data)
 	for cut := 0; cut < n; cut += max(1, n/64) {
@@ -52,8 +57,13 @@ func Mutations(good framework.Parcel, stray *os.File) []mutation {
 		add(false, good.Data, append(good.Shares[:len(good.Shares):len(good.Shares)], good.Shares[0]), "a share too many")
 		other := append([]framework.Share(nil), good.Shares...)
 		if other[0].FD != nil {
-			other[0].FD = stray
+			other[0].FD = t.Stray()
 			add(false, good.Data, other, StrayShare)
+		}
+		if info, err := fileOf(good.Shares[0]); err == nil {
+			other = append([]framework.Share(nil), good.Shares...)
+			other[0].FD = t.Shrinkable(info.Size())
+			add(false, good.Data, other, ShrinkableShare)
 		}
 		other = append([]framework.Share(nil), good.Shares...)
 		other[0] = framework.Share{Kind: "carrier-pigeon", Blob: []byte("coo")}
@@ -70,4 +80,26 @@ func (t *T) Stray() *os.File {
 	}
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return r
+}
+
+// Shrinkable is a memfd without seals: whoever maps it can be killed by its owner.
+func (t *T) Shrinkable(bytes int64) *os.File {
+	fd, err := unix.MemfdCreate("shrinkable", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatalf("make a memfd: %v", err)
+	}
+	f := os.NewFile(uintptr(fd), "shrinkable")
+	t.Cleanup(func() { f.Close() })
+	if err := f.Truncate(bytes); err != nil {
+		t.Fatalf("give a memfd %d bytes: %v", bytes, err)
+	}
+	return f
+}
+
+// fileOf looks at the memfd of a share.
+func fileOf(s framework.Share) (os.FileInfo, error) {
+	if s.Kind != framework.ShareMemFD || s.FD == nil {
+		return nil, framework.ErrUnsupported
+	}
+	return s.FD.Stat()
 }

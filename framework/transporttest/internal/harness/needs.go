@@ -9,8 +9,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// memory is what the device of the suite has for the transport.
-type memory struct {
+// Memory is what the device of the suite has for the transport.
+type Memory struct {
 	Apart  bool   // this process cannot touch it: it is a device's own
 	Lacks  string // what it would have to be to be registered; "": it can be
 	Absent bool   // it would do, but the transport has no device
@@ -29,7 +29,7 @@ var offers = map[framework.Need]struct {
 
 // look finds out whether memory of the device is what the transport needs. That it
 // is not is no fault of the transport: what can be tested without is.
-func look(ctx context.Context, o Options, side framework.Transport, d framework.Description) (m memory, err error) {
+func look(ctx context.Context, o Options, side framework.Transport, d framework.Description) (m Memory, err error) {
 	dev, err := o.Device(0)
 	if err != nil {
 		return m, fmt.Errorf("open the device of rank 0: %w", err)

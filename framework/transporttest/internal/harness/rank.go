@@ -92,6 +92,11 @@ func (b *Buffer) Part(offset, bytes uint64) framework.Segment {
 	return s
 }
 
+// Range is a range of the buffer as a buffer of its own.
+func (b *Buffer) Range(offset, bytes uint64) *Buffer {
+	return &Buffer{b.Mem, b.Bytes[offset : offset+bytes], b.Part(offset, bytes)}
+}
+
 // Registered registers seg until the end of the test.
 func (r *Rank) Registered(seg framework.Segment) framework.Registration {
 	t := r.T

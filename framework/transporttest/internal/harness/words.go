@@ -81,3 +81,9 @@ func Differs(b []byte, seed uint64) (int, bool) {
 
 // Pointer is an address of mapped memory, which the collector does not move.
 func Pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+
+// Alignments and sizes at which bytes are put and got.
+var (
+	Alignments = []int{0, 1, 2, 3, 4, 7, 8, 12, 15, 16, 31, 63}
+	Sizes      = []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 255, 1023, 4096, 4097, 65535}
+)

@@ -11,7 +11,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
-	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/memory"
 )
 
 func actorWith(kind framework.Kind) func(c harness.Claims) bool {
@@ -26,14 +25,38 @@ func actorWith(kind framework.Kind) func(c harness.Claims) bool {
 // The tests below do with kernels what the others do with Go: the device headers,
 // the handles and the mappings of the transport together.
 var kernelTests = []harness.Test{
-	{Name: "kernel/put-get", When: actorWith(framework.KindMemory), Body: testKernelPutGet},
-	{Name: "kernel/packets", When: actorWith(framework.KindMemory), Body: testKernelPackets},
-	{Name: "kernel/ping-pong", When: actorWith(framework.KindMemory), Body: testKernelPingPong},
-	{Name: "kernel/abort", When: actorWith(framework.KindMemory), Body: testKernelAbort},
-	{Name: "kernel/port", When: actorWith(framework.KindPort), Body: testKernelPort},
-	{Name: "kernel/port-dead-proxy", When: actorWith(framework.KindPort), Body: testKernelDeadProxy},
-	{Name: "kernel/port-plugin-killed", When: func(c harness.Claims) bool { return c.Process && actorWith(framework.KindPort)(c) }, Body: testKernelPluginKilled},
-	{Name: "kernel/switch", When: actorWith(framework.KindSwitch), Body: testKernelSwitch},
+	{
+		Name: "kernel/put-get", Rule: "Kernels put and get through the mappings.",
+		When: actorWith(framework.KindMemory), Body: testKernelPutGet,
+	},
+	{
+		Name: "kernel/packets", Rule: "Kernels exchange packets through the mappings.",
+		When: actorWith(framework.KindMemory), Body: testKernelPackets,
+	},
+	{
+		Name: "kernel/ping-pong", Rule: "Kernels signal each other.",
+		When: actorWith(framework.KindMemory), Body: testKernelPingPong,
+	},
+	{
+		Name: "kernel/abort", Rule: "A kernel leaves its waits when the communicator ends.",
+		When: actorWith(framework.KindMemory), Body: testKernelAbort,
+	},
+	{
+		Name: "kernel/port", Rule: "Kernels push to the ring that the plugin drains.",
+		When: actorWith(framework.KindPort), Body: testKernelPort,
+	},
+	{
+		Name: "kernel/port-dead-proxy", Rule: "A kernel leaves its waits when the proxy dies.",
+		When: actorWith(framework.KindPort), Body: testKernelDeadProxy,
+	},
+	{
+		Name: "kernel/port-plugin-killed", Rule: "A kernel leaves its waits when the plugin is killed.",
+		When: func(c harness.Claims) bool { return c.Process && actorWith(framework.KindPort)(c) }, Body: testKernelPluginKilled,
+	},
+	{
+		Name: "kernel/switch", Rule: "Kernels use the window of a switch group.",
+		When: actorWith(framework.KindSwitch), Body: testKernelSwitch,
+	},
 }
 
 // Layout of the memory that two kernels share: counter, packets, data.
@@ -76,9 +99,9 @@ func testKernelPutGet(t *harness.T) {
 	d := newDuet(t)
 	a, b := d.own[0].Bytes[kernelData:], d.own[1].Bytes[kernelData:]
 	seed := uint64(0)
-	for k, at := range memory.Alignments {
-		from := memory.Alignments[(k+5)%len(memory.Alignments)]
-		for _, n := range memory.Sizes {
+	for k, at := range harness.Alignments {
+		from := harness.Alignments[(k+5)%len(harness.Alignments)]
+		for _, n := range harness.Sizes {
 			seed++
 			clear(b[:n+256])
 			harness.Fill(a[from:from+n], seed)

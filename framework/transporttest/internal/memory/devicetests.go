@@ -10,13 +10,34 @@ import (
 // The tests of channels on memory that this process cannot touch: what the device
 // itself reads and writes through the mappings.
 var deviceTests = []harness.Test{
-	{Name: "device/put-get", When: apart(framework.KindMemory), Body: testDevicePutGet},
-	{Name: "device/ranges", When: apart(framework.KindMemory), Body: testDeviceRanges},
-	{Name: "device/every-share", When: apart(framework.KindMemory), Body: testDeviceEveryShare},
-	{Name: "device/one-side", When: apart(framework.KindMemory), Body: testDeviceOneSide},
-	{Name: "device/outlives", When: apart(framework.KindMemory), Body: testDeviceOutlives},
-	{Name: "device/beyond-the-end", When: apart(framework.KindMemory), Body: testDeviceBeyond},
-	{Name: "device/memory-survives", When: func(c harness.Claims) bool { return c.Process && apart(framework.KindMemory)(c) }, Body: testDeviceSurvives},
+	{
+		Name: "device/put-get", Rule: "As memory/put-get, by the device itself.",
+		When: apart(framework.KindMemory), Body: testDevicePutGet,
+	},
+	{
+		Name: "device/ranges", Rule: "As memory/ranges, by the device itself.",
+		When: apart(framework.KindMemory), Body: testDeviceRanges,
+	},
+	{
+		Name: "device/every-share", Rule: "As memory/every-share, by the device itself.",
+		When: apart(framework.KindMemory), Body: testDeviceEveryShare,
+	},
+	{
+		Name: "device/one-side", Rule: "As memory/one-side, by the device itself.",
+		When: apart(framework.KindMemory), Body: testDeviceOneSide,
+	},
+	{
+		Name: "device/outlives", Rule: "As memory/outlives, by the device itself.",
+		When: apart(framework.KindMemory), Body: testDeviceOutlives,
+	},
+	{
+		Name: "device/beyond-the-end", Rule: "Nothing maps beyond the end of an allocation.",
+		When: apart(framework.KindMemory), Body: testDeviceBeyond,
+	},
+	{
+		Name: "device/memory-survives", Rule: "Mappings belong to the ranks and survive the plugins.",
+		When: func(c harness.Claims) bool { return c.Process && apart(framework.KindMemory)(c) }, Body: testDeviceSurvives,
+	},
 }
 
 func apart(kind framework.Kind) func(c harness.Claims) bool {

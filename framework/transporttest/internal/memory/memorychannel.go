@@ -10,20 +10,39 @@ import (
 )
 
 var memoryTests = []harness.Test{
-	{Name: "memory/put-get", When: harness.MemoryClaimed, Body: testPutGet},
-	{Name: "memory/ranges", When: harness.MemoryClaimed, Body: testRanges},
-	{Name: "memory/every-share", When: harness.MemoryClaimed, Body: testEveryShare},
-	{Name: "memory/one-side", When: harness.MemoryClaimed, Body: testOneSide},
-	{Name: "memory/message-passing", When: harness.MemoryClaimed, Body: testMessagePassing},
-	{Name: "memory/signals", When: harness.MemoryClaimed, Body: testSignals},
-	{Name: "memory/outlives", When: harness.MemoryClaimed, Body: testOutlives},
-	{Name: "memory/concurrent", When: harness.MemoryClaimed, Body: testConcurrentLinks},
+	{
+		Name: "memory/put-get", Rule: "Stores and loads through a mapping reach exactly the bytes meant, at any size and alignment.",
+		When: harness.MemoryClaimed, Body: testPutGet,
+	},
+	{
+		Name: "memory/ranges", Rule: "A segment that is a part of an allocation is reached as that part.",
+		When: harness.MemoryClaimed, Body: testRanges,
+	},
+	{
+		Name: "memory/every-share", Rule: "Each share of a mapping works alone.",
+		When: harness.MemoryClaimed, Body: testEveryShare,
+	},
+	{
+		Name: "memory/one-side", Rule: "A recipe needs nothing of the peer's process after the exchange.",
+		When: harness.MemoryClaimed, Body: testOneSide,
+	},
+	{
+		Name: "memory/message-passing", Rule: "Data stored before a signal is visible to whoever sees the signal.",
+		When: harness.MemoryClaimed, Body: testMessagePassing,
+	},
+	{
+		Name: "memory/signals", Rule: "Signals through a mapping are atomic.",
+		When: harness.MemoryClaimed, Body: testSignals,
+	},
+	{
+		Name: "memory/outlives", Rule: "A mapping outlives the ids that it came from.",
+		When: harness.MemoryClaimed, Body: testOutlives,
+	},
+	{
+		Name: "memory/concurrent", Rule: "Links can be made and used concurrently.",
+		When: harness.MemoryClaimed, Body: testConcurrentLinks,
+	},
 }
-
-var (
-	Alignments = []int{0, 1, 2, 3, 4, 7, 8, 12, 15, 16, 31, 63}
-	Sizes      = []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 255, 1023, 4096, 4097, 65535}
-)
 
 // testPutGet puts and gets every size at every alignment, and looks at the bytes
 // around.
@@ -35,8 +54,8 @@ func testPutGet(t *harness.T) {
 	}
 	seed := uint64(0)
 	got := make([]byte, room)
-	for _, at := range Alignments {
-		for _, n := range Sizes {
+	for _, at := range harness.Alignments {
+		for _, n := range harness.Sizes {
 			seed++
 			clear(owner.Bytes)
 			harness.Fill(far.Bytes[at:at+n], seed)

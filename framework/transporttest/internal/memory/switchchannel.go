@@ -8,12 +8,30 @@ import (
 )
 
 var switchTests = []harness.Test{
-	{Name: "switch/broadcast", When: harness.SwitchClaimed, Body: testBroadcast},
-	{Name: "switch/reduce", When: harness.SwitchClaimed, Body: testReduce},
-	{Name: "switch/barrier-reuse", When: harness.SwitchClaimed, Body: testSwitchBarrier},
-	{Name: "switch/again", When: harness.SwitchClaimed, Body: testSwitchAgain},
-	{Name: "switch/group-of-two", When: harness.SwitchClaimed, Body: func(t *harness.T) { testGroupOf(t, 2) }},
-	{Name: "switch/group-of-five", When: harness.SwitchClaimed, Body: func(t *harness.T) { testGroupOf(t, 5) }},
+	{
+		Name: "switch/broadcast", Rule: "A store through the window reaches all members.",
+		When: harness.SwitchClaimed, Body: testBroadcast,
+	},
+	{
+		Name: "switch/reduce", Rule: "A load through the window sees what all members hold.",
+		When: harness.SwitchClaimed, Body: testReduce,
+	},
+	{
+		Name: "switch/barrier-reuse", Rule: "The barrier of a window can be used again and again.",
+		When: harness.SwitchClaimed, Body: testSwitchBarrier,
+	},
+	{
+		Name: "switch/again", Rule: "A group can be made again after one was closed.",
+		When: harness.SwitchClaimed, Body: testSwitchAgain,
+	},
+	{
+		Name: "switch/group-of-two", Rule: "Groups have two members or more.",
+		When: harness.SwitchClaimed, Body: func(t *harness.T) { testGroupOf(t, 2) },
+	},
+	{
+		Name: "switch/group-of-five", Rule: "Groups have any number of members.",
+		When: harness.SwitchClaimed, Body: func(t *harness.T) { testGroupOf(t, 5) },
+	},
 }
 
 func testBroadcast(t *harness.T) { broadcastAll(t, t.Group(3)) }

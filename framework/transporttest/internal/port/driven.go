@@ -19,14 +19,38 @@ func drivenClaimed(c harness.Claims) bool {
 }
 
 var drivenTests = []harness.Test{
-	{Name: "driven/recipe", When: drivenClaimed, Body: testDrivenRecipe},
-	{Name: "driven/put", When: drivenClaimed, Body: testDrivenPut},
-	{Name: "driven/signal-after-data", When: drivenClaimed, Body: testDrivenSignal},
-	{Name: "driven/order", When: drivenClaimed, Body: testDrivenOrder},
-	{Name: "driven/flush", When: drivenClaimed, Body: testDrivenFlush},
-	{Name: "driven/peers", When: drivenClaimed, Body: testDrivenPeers},
-	{Name: "driven/both-ways", When: drivenClaimed, Body: testDrivenBothWays},
-	{Name: "driven/outlives", When: drivenClaimed, Body: testDrivenOutlives},
+	{
+		Name: "driven/recipe", Rule: "The recipe of a port that the rank drives reaches the segment at its offset.",
+		When: drivenClaimed, Body: testDrivenRecipe,
+	},
+	{
+		Name: "driven/put", Rule: "Puts by the rank's copy engine reach exactly the bytes meant.",
+		When: drivenClaimed, Body: testDrivenPut,
+	},
+	{
+		Name: "driven/signal-after-data", Rule: "A signal never overtakes the data before it.",
+		When: drivenClaimed, Body: testDrivenSignal,
+	},
+	{
+		Name: "driven/order", Rule: "Triggers are performed in their order.",
+		When: drivenClaimed, Body: testDrivenOrder,
+	},
+	{
+		Name: "driven/flush", Rule: "After a flush the source can be reused.",
+		When: drivenClaimed, Body: testDrivenFlush,
+	},
+	{
+		Name: "driven/peers", Rule: "One ring serves channels to several peers.",
+		When: drivenClaimed, Body: testDrivenPeers,
+	},
+	{
+		Name: "driven/both-ways", Rule: "Both directions work at once.",
+		When: drivenClaimed, Body: testDrivenBothWays,
+	},
+	{
+		Name: "driven/outlives", Rule: "What a channel uses outlives the ids that it came from.",
+		When: drivenClaimed, Body: testDrivenOutlives,
+	},
 }
 
 // driver is a rank that drives its port channels: a ring, and the copier that comm

@@ -14,8 +14,14 @@ import (
 )
 
 var drivenKernelTests = []harness.Test{
-	{Name: "driven/kernel", When: drivenWithActor, Body: testDrivenKernel},
-	{Name: "driven/kernel-abort", When: drivenWithActor, Body: testDrivenKernelAbort},
+	{
+		Name: "driven/kernel", Rule: "Kernels push to the ring that the rank drives.",
+		When: drivenWithActor, Body: testDrivenKernel,
+	},
+	{
+		Name: "driven/kernel-abort", Rule: "A kernel leaves its waits when the communicator ends.",
+		When: drivenWithActor, Body: testDrivenKernelAbort,
+	},
 }
 
 func drivenWithActor(c harness.Claims) bool { return drivenClaimed(c) && c.Actor != nil }

@@ -9,23 +9,65 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
-	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/memory"
 )
 
 var portTests = []harness.Test{
-	{Name: "port/put", When: harness.PortClaimed, Body: testPortPut},
-	{Name: "port/signal-after-data", When: harness.PortClaimed, Body: testSignalAfterData},
-	{Name: "port/order", When: harness.PortClaimed, Body: testPortOrder},
-	{Name: "port/flush", When: harness.PortClaimed, Body: testFlush},
-	{Name: "port/flush-words", When: harness.PortClaimed, Body: testFlushWords},
-	{Name: "port/signals", When: harness.PortClaimed, Body: testPortSignals},
-	{Name: "port/ping-pong", When: harness.PortClaimed, Body: testPingPong},
-	{Name: "port/producers", When: harness.PortClaimed, Body: testProducers},
-	{Name: "port/rings", When: harness.PortClaimed, Body: testRings},
-	{Name: "port/idle", When: harness.PortClaimed, Body: testIdle},
-	{Name: "port/ring-full", When: harness.PortClaimed, Body: testRingFull},
-	{Name: "port/address", When: func(c harness.Claims) bool { return harness.PortClaimed(c) && !c.Memory.Apart }, Body: testAddress},
-	{Name: "port/several-links", When: func(c harness.Claims) bool { return harness.PortClaimed(c) && c.Links > 1 }, Body: testSeveralLinks},
+	{
+		Name: "port/put", Rule: "A put copies exactly the bytes that its trigger names, at any size and offset.",
+		When: harness.PortClaimed, Body: testPortPut,
+	},
+	{
+		Name: "port/signal-after-data", Rule: "A signal never overtakes the data before it.",
+		When: harness.PortClaimed, Body: testSignalAfterData,
+	},
+	{
+		Name: "port/order", Rule: "Triggers of a ring are performed in their order, over many laps: the commit bit changes its parity in each.",
+		When: harness.PortClaimed, Body: testPortOrder,
+	},
+	{
+		Name: "port/flush", Rule: "After a flush the source can be reused and the data is at the peer.",
+		When: harness.PortClaimed, Body: testFlush,
+	},
+	{
+		Name: "port/flush-words", Rule: "A flush word names the position that was flushed, and no other word changes.",
+		When: harness.PortClaimed, Body: testFlushWords,
+	},
+	{
+		Name: "port/signals", Rule: "Each signal raises the peer's counter by one.",
+		When: harness.PortClaimed, Body: testPortSignals,
+	},
+	{
+		Name: "port/ping-pong", Rule: "Channels of both directions work at once.",
+		When: harness.PortClaimed, Body: testPingPong,
+	},
+	{
+		Name: "port/producers", Rule: "Many producers can push to one ring.",
+		When: harness.PortClaimed, Body: testProducers,
+	},
+	{
+		Name: "port/rings", Rule: "Several proxies of one transport work at once.",
+		When: harness.PortClaimed, Body: testRings,
+	},
+	{
+		Name: "port/idle", Rule: "A proxy that was idle, and may be parked on its futex, performs a new trigger soon.",
+		When: harness.PortClaimed, Body: testIdle,
+	},
+	{
+		Name: "port/ring-full", Rule: "A full ring makes producers wait; tail frees slots only when their triggers were performed.",
+		When: harness.PortClaimed, Body: testRingFull,
+	},
+	{
+		Name: "port/segments", Rule: "Memory and semaphores of a segment begin at its offset.",
+		When: harness.PortClaimed, Body: testSegments,
+	},
+	{
+		Name: "port/address", Rule: "Memory without shares is registered by address or refused; after Close of the registration it is not touched.",
+		When: func(c harness.Claims) bool { return harness.PortClaimed(c) && !c.Memory.Apart }, Body: testAddress,
+	},
+	{
+		Name: "port/several-links", Rule: "Several connections to one peer work at once.",
+		When: func(c harness.Claims) bool { return harness.PortClaimed(c) && c.Links > 1 }, Body: testSeveralLinks,
+	},
 }
 
 // testPortPut puts every size at every alignment of both ends, and looks at the
@@ -33,9 +75,9 @@ var portTests = []harness.Test{
 func testPortPut(t *harness.T) {
 	const room, guard = 1 << 17, 0xa5
 	c := t.Channel(64, room)
-	for n, bytes := range memory.Sizes {
-		for k, at := range memory.Alignments {
-			from := memory.Alignments[(k+n)%len(memory.Alignments)]
+	for n, bytes := range harness.Sizes {
+		for k, at := range harness.Alignments {
+			from := harness.Alignments[(k+n)%len(harness.Alignments)]
 			for i := range c.Dst.Bytes {
 				c.Dst.Bytes[i] = guard
 			}
@@ -50,6 +92,38 @@ func testPortPut(t *harness.T) {
 					t.Fatalf("put of %d bytes from %d to %d changed byte %d", bytes, from, at, i)
 				}
 			}
+		}
+	}
+}
+
+// testSegments puts between segments that are parts of allocations, and signals in one:
+// everything is counted from where the segment begins, not the allocation.
+func testSegments(t *harness.T) {
+	const room, before, guard = 4096, 4096 + 8, 0xa5
+	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
+	from, to, words := l.Ranks[0].Alloc(3*room), l.Ranks[1].Alloc(3*room), l.Ranks[1].Alloc(3*room)
+	for i := range to.Bytes {
+		to.Bytes[i] = guard
+	}
+	c := l.Ranks[0].Proxied(16).ChannelOver(l, 0, from.Range(before, room), to.Range(before, room), words.Range(before, room), &harness.Numbers{})
+	harness.Fill(from.Bytes[before:before+room], 9)
+	c.PutSignal(0, 0, room)
+	c.Flush()
+	if i, bad := harness.Differs(to.Bytes[before:before+room], 9); bad {
+		t.Errorf("byte %d of a put between segments is wrong", i)
+	}
+	for i, b := range to.Bytes {
+		if (i < before || i >= before+room) && b != guard {
+			t.Fatalf("a put to the segment at %d changed byte %d of the allocation", before, i)
+		}
+	}
+	for at := 0; at < len(words.Bytes); at += 8 {
+		want := uint64(0)
+		if at == before+harness.SignalAt {
+			want = 1
+		}
+		if n := atomic.LoadUint64(harness.Word(words.Bytes, at)); n != want {
+			t.Errorf("a signal at %d of the segment at %d: the word at %d of the allocation is %d, expected %d", harness.SignalAt, before, at, n, want)
 		}
 	}
 }

@@ -3,22 +3,41 @@ package port
 import (
 	"context"
 	"errors"
+	"os"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
-	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/control"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
 )
 
 var portControlTests = []harness.Test{
-	{Name: "port/bindings", When: harness.PortClaimed, Body: testBindings},
-	{Name: "port/binding-parcels", When: harness.PortClaimed, Body: testBindingParcels},
-	{Name: "port/bad-triggers", When: harness.PortClaimed, Body: testBadTriggers},
-	{Name: "port/start", When: harness.PortClaimed, Body: testStart},
-	{Name: "port/stop", When: harness.PortClaimed, Body: testStop},
-	{Name: "port/proxy-descriptors", When: harness.PortClaimed, Body: testProxyDescriptors},
+	{
+		Name: "port/bindings", Rule: "Bindings that make no sense are invalid and take no slot.",
+		When: harness.PortClaimed, Body: testBindings,
+	},
+	{
+		Name: "port/binding-parcels", Rule: "Bindings by keys that the transport did not make are refused.",
+		When: harness.PortClaimed, Body: testBindingParcels,
+	},
+	{
+		Name: "port/bad-triggers", Rule: "A trigger that cannot be performed ends its proxy, in the error word and from Wait, and touches nothing.",
+		When: harness.PortClaimed, Body: testBadTriggers,
+	},
+	{
+		Name: "port/start", Rule: "What is no ring of this version, or can shrink, is refused; a proxy starts once.",
+		When: harness.PortClaimed, Body: testStart,
+	},
+	{
+		Name: "port/stop", Rule: "Stop performs what was pushed before it, ends pushes, and can be repeated.",
+		When: harness.PortClaimed, Body: testStop,
+	},
+	{
+		Name: "port/proxy-descriptors", Rule: "The life of a proxy leaves no descriptor and no mapping behind.",
+		When: harness.PortClaimed, Body: testProxyDescriptors,
+	},
 }
 
 // testBindings binds what cannot be bound. Slots are written once.
@@ -39,9 +58,9 @@ func testBindings(t *harness.T) {
 	memory("an enormous slot", 1<<31, framework.MemoryBinding{Local: src})
 	memory("nothing", 0, framework.MemoryBinding{})
 	memory("both own and a peer's memory", 0, framework.MemoryBinding{Local: src, Conn: c.Conn, Key: key})
-	memory("an unknown registration", 0, framework.MemoryBinding{Local: control.Unknown})
+	memory("an unknown registration", 0, framework.MemoryBinding{Local: harness.Unknown})
 	memory("a connection as registration", 0, framework.MemoryBinding{Local: c.Conn})
-	memory("an unknown connection", 0, framework.MemoryBinding{Conn: control.Unknown, Key: key})
+	memory("an unknown connection", 0, framework.MemoryBinding{Conn: harness.Unknown, Key: key})
 	memory("a registration as connection", 0, framework.MemoryBinding{Conn: src, Key: key})
 
 	semaphore := func(what string, slot uint32, b framework.SemaphoreBinding) {
@@ -56,7 +75,7 @@ func testBindings(t *harness.T) {
 	semaphore("across the end of the memory", 0, at(4092))
 	semaphore("that is not aligned", 0, at(4))
 	semaphore("at an offset that overflows", 0, at(1<<64-8))
-	semaphore("of an unknown connection", 0, framework.SemaphoreBinding{Conn: control.Unknown, Key: key})
+	semaphore("of an unknown connection", 0, framework.SemaphoreBinding{Conn: harness.Unknown, Key: key})
 	semaphore("of no connection, to a slot that is not bound", 0, framework.SemaphoreBinding{})
 
 	// A refused binding takes no slot.
@@ -74,7 +93,7 @@ func testBindingParcels(t *harness.T) {
 	c := p.ChannelTo(l, 0, 4096, &harness.Numbers{})
 	key := l.Ranks[1].Registered(c.Dst.Segment).Key
 	slot := uint32(100)
-	for _, m := range harness.Mutations(key, t.Stray()) {
+	for _, m := range t.Mutations(key) {
 		slot++
 		err := p.Proxy.BindMemory(t.Context(), slot%200+100, framework.MemoryBinding{Conn: c.Conn, Key: m.Parcel})
 		if err == nil && m.May {
@@ -176,6 +195,7 @@ func testStart(t *harness.T) {
 	}
 	refused("a pipe", framework.Share{Kind: framework.ShareMemFD, FD: t.Stray()})
 	refused("nothing", framework.Share{Kind: framework.ShareMemFD})
+	refused("memory that its owner can shrink", framework.Share{Kind: framework.ShareMemFD, FD: shrinkableRing(t)})
 	refused("a blob", framework.Share{Kind: framework.ShareLocal, Blob: []byte("ring")})
 	plain := r.Alloc(1 << 16)
 	for _, s := range plain.Segment.Shares {
@@ -197,6 +217,17 @@ func testStart(t *harness.T) {
 		t.Fatalf("start on a good ring after the bad ones: %v", err)
 	}
 	t.WantClass("start a proxy twice", p.StartWith(p.Share()), framework.ErrInvalid)
+}
+
+// shrinkableRing is a ring in memory that its owner can still shrink.
+func shrinkableRing(t *harness.T) *os.File {
+	const slots = 16
+	f := t.Shrinkable(kernel.RingTriggers + 16*slots)
+	header := kernel.RingHeader{Magic: kernel.RingMagic, Version: kernel.RingVersion, Slots: slots}
+	if _, err := f.WriteAt((*[unsafe.Sizeof(header)]byte)(unsafe.Pointer(&header))[:], 0); err != nil {
+		t.Fatalf("write the header of a ring: %v", err)
+	}
+	return f
 }
 
 // testStop stops a proxy with work in its ring, twice, and one that never ran.

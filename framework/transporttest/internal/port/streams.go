@@ -9,16 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/control"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
 )
 
 // What a transport that hands its sockets to ranks has to keep; see framework.RoleStream.
 var streamTests = []harness.Test{
-	{Name: "streams/hand-over", When: streamsClaimed, Body: testHandOver},
-	{Name: "streams/hang-up", When: streamsClaimed, Body: testHangUp},
-	{Name: "streams/again", When: streamsClaimed, Body: testHandOverAgain},
-	{Name: "streams/one-side", When: streamsClaimed, Body: testOneSideOfStreams},
+	{
+		Name: "streams/hand-over", Rule: "Streams are handed over in the same order at both ends, without a byte on them.",
+		When: streamsClaimed, Body: testHandOver,
+	},
+	{
+		Name: "streams/hang-up", Rule: "The end of a link ends its streams.",
+		When: streamsClaimed, Body: testHangUp,
+	},
+	{
+		Name: "streams/again", Rule: "Streams can be handed over for each connection.",
+		When: streamsClaimed, Body: testHandOverAgain,
+	},
+	{
+		Name: "streams/one-side", Rule: "Attach for streams is bounded if the peer does not come.",
+		When: streamsClaimed, Body: testOneSideOfStreams,
+	},
 }
 
 func streamsClaimed(c harness.Claims) bool { return c.Streams && harness.PortClaimed(c) }
@@ -122,7 +133,7 @@ func testHandOverAgain(t *harness.T) {
 			_ = a.Close()
 			t.Errorf("rank %d: the streams of one connection were handed over twice", i)
 		}
-		if a, err := r.Attach(t.Context(), control.Unknown, 0, nil); err == nil {
+		if a, err := r.Attach(t.Context(), harness.Unknown, 0, nil); err == nil {
 			_ = a.Close()
 			t.Errorf("rank %d: streams of a connection that does not exist", i)
 		}
