@@ -169,12 +169,12 @@ func (h *hierarchy) sum(c *Call, own, to []byte, theirs func(g int, add func(b [
 	sum := h.startSum(c, uint64(len(own)))
 	for g := range h.hosts {
 		if g == h.host {
-			sum.add(own)
-		} else if err := theirs(g, sum.add); err != nil {
+			sum.Add(own)
+		} else if err := theirs(g, sum.Add); err != nil {
 			return err
 		}
 	}
-	sum.store(to)
+	sum.Store(to)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -26,13 +27,13 @@ func (h *hierarchy) innerOp(c *Call) (kernel.Op, *CallOptions) {
 func (h *hierarchy) smaller() float64 { return math.Exp2(math.Ceil(math.Log2(float64(h.most)))) }
 
 // startSum begins the reduction between hosts.
-func (h *hierarchy) startSum(c *Call, bytes uint64) *accumulator {
+func (h *hierarchy) startSum(c *Call, bytes uint64) *hostreduce.Accumulator {
 	sum, op := &h.ports.sum, c.Op
 	if op == kernel.PreMulSum { // done inside
 		op = kernel.Sum
 	}
-	sum.start(c.Type, op, 0, bytes)
-	sum.by = float64(h.ports.comm.Size()) / h.smaller()
+	sum.Start(c.Type, op, 0, bytes)
+	sum.By = float64(h.ports.comm.Size()) / h.smaller()
 	return sum
 }
 
@@ -89,14 +90,14 @@ func (h *hierarchy) exchangeSum(ctx context.Context, w way, c *Call, own []byte,
 	sum := h.startSum(c, uint64(len(out)))
 	for g := range h.hosts {
 		if g == h.host {
-			sum.add(own)
+			sum.Add(own)
 			continue
 		}
-		if err := w.receive(ctx, g, uint64(len(out)), sum.add); err != nil {
+		if err := w.receive(ctx, g, uint64(len(out)), sum.Add); err != nil {
 			return err
 		}
 	}
-	sum.store(out)
+	sum.Store(out)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
@@ -48,7 +49,7 @@ type ports struct {
 	lanes     []lane // by rank
 	out       *comm.Memory
 	in        *comm.Memory
-	sum       accumulator
+	sum       hostreduce.Accumulator
 	hierarchy *hierarchy // nil where no two ranks share memory
 	courier   *courier   // nil where kernels run on the host
 }

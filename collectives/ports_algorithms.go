@@ -3,6 +3,8 @@ package collectives
 import (
 	"context"
 	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 )
 
 // The algorithms are direct: every rank talks to every other one, piece by piece,
@@ -118,25 +120,25 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 	if len(own) == 0 {
 		return nil
 	}
-	if p.comm.Size() == 2 && !eightBits(c.Type) {
+	if p.comm.Size() == 2 && !hostreduce.EightBits(c.Type) {
 		return p.pairSum(ctx, c, own, to)
 	}
 	if err := p.addUp(ctx, c, own); err != nil {
 		return err
 	}
-	p.sum.store(to)
+	p.sum.Store(to)
 	return nil
 }
 
 // addUp is gatherSum up to where the result is stored.
 func (p *ports) addUp(ctx context.Context, c *Call, own []byte) error {
-	p.sum.start(c.Type, c.Op, c.Scale, uint64(len(own)))
+	p.sum.Start(c.Type, c.Op, c.Scale, uint64(len(own)))
 	for r := range p.comm.Size() {
 		if r == p.comm.Rank() {
-			p.sum.add(own)
+			p.sum.Add(own)
 			continue
 		}
-		if err := p.take(ctx, r, uint64(len(own)), p.sum.add); err != nil {
+		if err := p.take(ctx, r, uint64(len(own)), p.sum.Add); err != nil {
 			return err
 		}
 	}

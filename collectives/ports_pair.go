@@ -3,7 +3,7 @@ package collectives
 import (
 	"context"
 
-	"github.com/mscclpp-go/mscclpp/collectives/combine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 )
 
 // An all-reduce of two ranks is bound by what each of them copies and adds up, not by the
@@ -20,7 +20,7 @@ const pairHalves = 512 << 10
 // pair is allReduce of two ranks.
 func (p *ports) pair(ctx context.Context, c *Call, in, out []byte) error {
 	l := &p.lanes[1-p.comm.Rank()]
-	if len(in) < pairHalves || l.results == nil || eightBits(c.Type) {
+	if len(in) < pairHalves || l.results == nil || hostreduce.EightBits(c.Type) {
 		return p.pairWhole(ctx, c, in, out)
 	}
 	defer l.results.Land(nil)
@@ -101,6 +101,6 @@ func (p *ports) pairSum(ctx context.Context, c *Call, own, to []byte) error {
 		if rank == 1 {
 			first, second = b, own
 		}
-		combine.Pair(to, first, second, c.Type, c.Op, c.Scale, 2, true)
+		hostreduce.Pair(to, first, second, c.Type, c.Op, c.Scale, 2, true)
 	})
 }

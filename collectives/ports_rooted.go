@@ -157,7 +157,7 @@ func (p *ports) reduceInSteps(ctx context.Context, c *Call, bytes uint64) error 
 			if err := p.addUp(ctx, c, own); err != nil {
 				return err
 			}
-			return p.write(ctx, c.Root, uint64(len(own)), p.sum.store)
+			return p.write(ctx, c.Root, uint64(len(own)), p.sum.Store)
 		}
 		return before()
 	})

@@ -1,10 +1,10 @@
-// Package combine reduces vectors in memory of the host, element by element, as fast as
+// Package hostreduce reduces vectors in memory of the host, element by element, as fast as
 // memory allows. Results do not depend on the machine: nothing is contracted, 16-bit
 // floats are computed in 32 bits and rounded once, and integers wrap.
-package combine
+package hostreduce
 
 // #cgo CFLAGS: -O3 -std=c11 -Wall -Wextra
-// #include "combine.h"
+// #include "pair.h"
 import "C"
 
 import (

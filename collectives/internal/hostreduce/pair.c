@@ -1,4 +1,4 @@
-#include "combine.h"
+#include "pair.h"
 
 #include <string.h>
 

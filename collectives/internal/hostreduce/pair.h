@@ -1,7 +1,7 @@
 // Reductions of vectors in memory of the host. Loops are plain, so that compilers
 // vectorize them; on x86 they are compiled a second time for AVX2.
-#ifndef MSCCLPP_COLLECTIVES_COMBINE_H_
-#define MSCCLPP_COLLECTIVES_COMBINE_H_
+#ifndef MSCCLPP_COLLECTIVES_HOSTREDUCE_PAIR_H_
+#define MSCCLPP_COLLECTIVES_HOSTREDUCE_PAIR_H_
 
 #include <stdint.h>
 

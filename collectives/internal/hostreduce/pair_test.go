@@ -1,4 +1,4 @@
-package combine
+package hostreduce
 
 import (
 	"encoding/binary"
