@@ -89,7 +89,7 @@ type ImageInfo struct {
 
 // KernelInfo describes one kernel of an image to the algorithm selector.
 type KernelInfo struct {
-	Collective string   // "allreduce", …; "" for kernels that are not collectives
+	Collective string   // one of kernellist.Collectives; "" for kernels that are not collectives
 	Algorithm  string   // family known to package collectives
 	Symbol     string   // entry point
 	Family     string   // images that contain it: ImageInfo.Family

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	deviceimage "github.com/mscclpp-go/mscclpp/framework/kernel/image"
-	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/kernellist"
 )
 
 // Every kernel that is claimed is in every image in which it is looked for.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/kernellist"
 )
 
 // archs are those of the images that are offered, best first. Newer GPUs compile

@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
-	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/kernellist"
 )
 
 // The table in kernels.go, the spec that `make kernels` builds from and the sources

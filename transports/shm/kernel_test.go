@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/kernellist"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
-	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
 )
 
 // The actor kernel, built for this machine, over channels that this transport made:

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/transports/internal/kernellist"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/kernellist"
 )
 
 // archs are the processors that images are built for, best first.

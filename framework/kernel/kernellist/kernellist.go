@@ -1,11 +1,20 @@
-// Package kernellist describes kernels as package collectives looks for them: by
-// collective and algorithm, which are also the name of their entry point.
+// Package kernellist makes the list of kernels that a transport claims: what
+// Description.Kernels says of each, as package collectives looks for them. A kernel is
+// known by its collective and its algorithm, which are also the name of its entry point,
+// so a list can be made from the symbols of an image as well:
+//
+//	for _, symbol := range symbols {
+//		if collective, algorithm, ok := kernellist.Names(symbol); ok {
+//			list = append(list, kernellist.Collective(family, collective, algorithm, framework.KindMemory))
+//		}
+//	}
 package kernellist
 
 import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 )
@@ -20,6 +29,17 @@ const (
 
 	prefix = "mscclpp_"
 )
+
+// What KernelInfo.Collective can be beside the name of a collective.
+const (
+	// Steps are kernels of which a collective over several hosts is put together.
+	Steps = "steps"
+	// Transfers are kernels that send and receive messages of several peers at once.
+	Transfers = "transfers"
+)
+
+// Collectives lists everything that KernelInfo.Collective can be.
+func Collectives() []string { return append(collective.Names(), Steps, Transfers) }
 
 // Collective describes the kernel of an algorithm, for all types.
 func Collective(family, collective, algorithm string, channel framework.Kind) framework.KernelInfo {
@@ -39,7 +59,7 @@ func computes(collective, algorithm string) bool {
 	case "allreduce", "reducescatter", "reduce":
 		return true
 	}
-	return collective == "steps" && algorithm == "sum"
+	return collective == Steps && algorithm == "sum"
 }
 
 // Names takes the name of an entry point apart. It is not that of a collective's
