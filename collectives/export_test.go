@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -47,7 +48,7 @@ func (c *Comm) RecvUnder(ctx context.Context, buf unsafe.Pointer, bytes uint64, 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.call = ofMessages()
-	return p.settled(p.exchange(ctx, []transfer{{Buffer: uintptr(buf), Bytes: bytes, Peer: uint32(peer), Receive: 1}}))
+	return lifetime.Settle(p.comm, p.exchange(ctx, []transfer{{Buffer: uintptr(buf), Bytes: bytes, Peer: uint32(peer), Receive: 1}}))
 }
 
 // SentBy is how many bytes went to each rank in pieces since mark, which the call before

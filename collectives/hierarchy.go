@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -139,7 +140,7 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 				return x.ports.enqueue(call, a.row.Algorithm, a.trip)
 			}
 			return x.ports.collective(call, a.row.Algorithm, func(ctx context.Context) error {
-				return h.ports.abandon(a.run(h, ctx, call))
+				return lifetime.Abandon(h.ports.comm, a.run(h, ctx, call))
 			})
 		})
 	}
@@ -195,7 +196,7 @@ func (h *hierarchy) open(ctx context.Context) error {
 		}()
 		return nil
 	}
-	go bind(h.world, h.group, h.closed, h.named)
+	go lifetime.Bind(h.world, h.group, h.closed, h.named)
 	return nil
 }
 
@@ -232,7 +233,7 @@ func (h *hierarchy) named(err error) error {
 	if errors.Is(err, framework.ErrPeer) && framework.PeerOf(err) == framework.NoPeer {
 		select {
 		case <-h.world.Done():
-		case <-time.After(bindPatience):
+		case <-time.After(lifetime.Patience):
 		}
 	}
 	if cause := h.world.Err(); cause != nil {

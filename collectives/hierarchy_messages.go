@@ -7,6 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -71,7 +72,7 @@ func (p *ports) allToAllV(list []transfer, _ device.Stream) error {
 	p.call = signature{Sequence: p.calls, Collective: uint32(AllToAllV), Algorithm: nameID(hierarchicalSmall)}
 	return p.run(func(ctx context.Context) error {
 		x := &exchangeV{hierarchy: p.hierarchy, list: list, out: make([]bool, len(p.hierarchy.hosts)), in: make([]bool, len(p.hierarchy.hosts))}
-		return p.abandon(x.perform(ctx))
+		return lifetime.Abandon(p.comm, x.perform(ctx))
 	})
 }
 
@@ -108,7 +109,7 @@ func (x *exchangeV) perform(ctx context.Context) error {
 	var both sync.WaitGroup
 	var failed error
 	both.Go(func() { failed = x.ports.exchange(ctx, direct) })
-	err := x.ports.abandon(x.bundles(ctx)) // ends the other half as well
+	err := lifetime.Abandon(x.ports.comm, x.bundles(ctx)) // ends the other half as well
 	both.Wait()
 	if err == nil {
 		err = failed

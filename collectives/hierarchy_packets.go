@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -86,7 +87,7 @@ func (c *Comm) offerPackets(h *hierarchy) {
 		fits := func(r Request) bool { return x.on.Load() && r.Bytes <= x.room && (a.fits == nil || a.fits(r)) }
 		c.offerOwn(Row{Collective: a.collective, Algorithm: hierarchicalPackets, MaxBytes: x.room}, fits, func(x *Comm, call *Call) error {
 			return x.ports.collective(call, hierarchicalPackets, func(ctx context.Context) error {
-				return h.ports.abandon(run(h, ctx, call))
+				return lifetime.Abandon(h.ports.comm, run(h, ctx, call))
 			})
 		})
 	}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -23,12 +24,12 @@ import (
 type courier struct {
 	world  *comm.Communicator
 	ports  *ports
-	device waiter
+	device streamgate.Device
 
 	host    device.Device
 	twin    *comm.Communicator
-	gate    *gate
-	stage   shared
+	gate    *streamgate.Gate
+	stage   streamgate.Mapped
 	regions [2 * regions]region
 	turns   [2]int
 	rooms   []*room       // for groups of messages
@@ -58,7 +59,7 @@ type region struct {
 
 // newCourier is nil where streams cannot wait for the host.
 func newCourier(c *Comm) *courier {
-	d, ok := c.comm.Device().(waiter)
+	d, ok := c.comm.Device().(streamgate.Device)
 	if !ok {
 		return nil
 	}
@@ -77,41 +78,19 @@ func (k *courier) start(ctx context.Context) (err error) {
 		return err
 	}
 	k.ports.comm = k.twin
-	go bind(k.world, k.twin, k.closed, func(err error) error { return err })
+	go lifetime.Bind(k.world, k.twin, k.closed, func(err error) error { return err })
 	if k.mark, err = k.device.NewMark(); err != nil {
 		return err
 	}
-	if k.stage, err = lend(k.device, k.host, uint64(len(k.regions))*regionBytes); err != nil {
+	if k.stage, err = streamgate.Map(k.device, k.host, uint64(len(k.regions))*regionBytes); err != nil {
 		return fmt.Errorf("memory between device and host: %w", err)
 	}
-	all := device.Bytes(k.stage.host)
+	all := device.Bytes(k.stage.Host)
 	for i := range k.regions {
-		k.regions[i] = region{bytes: all[i*regionBytes:][:regionBytes], addr: k.stage.mapped.Addr() + uintptr(i*regionBytes)}
+		k.regions[i] = region{bytes: all[i*regionBytes:][:regionBytes], addr: k.stage.Device.Addr() + uintptr(i*regionBytes)}
 	}
-	k.gate, err = openGate(k.device, k.host, k.world)
+	k.gate, err = streamgate.Open(k.device, k.host, k.world)
 	return err
-}
-
-// bindPatience is how long a communicator gets to find out itself why a part of it has
-// ended: it knows more of it.
-const bindPatience = 500 * time.Millisecond
-
-// bind makes the end of a communicator, and of one that was made of it, that of both.
-func bind(world, part *comm.Communicator, closed <-chan struct{}, named func(error) error) {
-	select {
-	case <-closed:
-		return
-	case <-world.Done():
-	case <-part.Done():
-		select {
-		case <-closed:
-			return
-		case <-world.Done():
-		case <-time.After(bindPatience):
-			world.Abort(named(part.Err()))
-		}
-	}
-	part.Abort(world.Err())
 }
 
 // close is for when the streams with calls on them have ended. What comes before the
@@ -120,7 +99,7 @@ func (k *courier) close() error {
 	if k == nil {
 		return nil
 	}
-	all := []error{k.gate.close(), k.stage.close()}
+	all := []error{k.gate.Close(), k.stage.Close()}
 	if k.mark != nil {
 		all = append(all, k.mark.Close())
 	}
@@ -128,7 +107,7 @@ func (k *courier) close() error {
 		all = append(all, k.scratch.Close())
 	}
 	for _, r := range k.rooms {
-		all = append(all, r.close())
+		all = append(all, r.Close())
 	}
 	return errors.Join(all...)
 }
@@ -249,7 +228,7 @@ func (t *trip) tell(do func(ctx context.Context) error, used ...*region) (number
 		return 0
 	}
 	sign, p := t.sign, t.ports
-	number, t.err = t.gate.tell(t.stream, func(ctx context.Context) error {
+	number, t.err = t.gate.Enqueue(t.stream, func(ctx context.Context) error {
 		p.call = sign
 		return do(ctx)
 	})
@@ -261,7 +240,7 @@ func (t *trip) tell(do func(ctx context.Context) error, used ...*region) (number
 
 func (t *trip) await(number uint64) {
 	if t.err == nil {
-		t.err = t.gate.await(t.stream, number)
+		t.err = t.gate.Await(t.stream, number)
 	}
 }
 

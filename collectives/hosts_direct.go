@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -32,7 +33,7 @@ const exchangeBlockBytes = 32 << 10
 // every rank. Rank i of each host is a counterpart of rank i of all others.
 type direct struct {
 	ports    *ports
-	device   waiter
+	device   streamgate.Device
 	exchange *algorithm
 	sum      *algorithm
 
@@ -41,7 +42,7 @@ type direct struct {
 	mine     uintptr       // the first half of what is for the hosts
 	theirs   uintptr       // and of what they gave
 	stride   uint64        // from what is of one host to what is of the next
-	words    shared
+	words    streamgate.Mapped
 	note     *exchangeNote
 	channels []*comm.PortChannel // by host
 	beside   [2]beside           // calls, and those that are captured: a stream may be in a capture until that ends
@@ -187,10 +188,10 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 	if d.private, err = d.device.Alloc(front + 4*hosts*stride); err != nil {
 		return fmt.Errorf("memory of exchanges: %w", err)
 	}
-	if d.words, err = lend(d.device, k.host, (exchangeNoteBytes+handles+4095)/4096*4096); err != nil {
+	if d.words, err = streamgate.Map(d.device, k.host, (exchangeNoteBytes+handles+4095)/4096*4096); err != nil {
 		return fmt.Errorf("words of exchanges: %w", err)
 	}
-	d.note = (*exchangeNote)(at(d.words.host.Addr()))
+	d.note = (*exchangeNote)(at(d.words.Host.Addr()))
 	for i := range d.beside {
 		b := &d.beside[i]
 		if b.stream, err = d.device.NewStream(); err != nil {
@@ -206,7 +207,7 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 	d.mine, d.stride = base+uintptr(front), stride
 	d.theirs = d.mine + uintptr(2*hosts*stride)
 	d.args = exchangeArgs{
-		Control: k.world.Control(), State: base, Note: d.words.mapped.Addr(), Ports: base + exchangeStateBytes,
+		Control: k.world.Control(), State: base, Note: d.words.Device.Addr(), Ports: base + exchangeStateBytes,
 		Slots: d.slots.Addr(), Slot: slot,
 		Host: uint32(h.host), Hosts: uint32(hosts),
 	}
@@ -235,8 +236,8 @@ func (d *direct) connect(ctx context.Context) error {
 }
 
 // handOver copies handles of channels to memory of the device, through words of the host.
-func (d *direct) handOver(channels []*comm.PortChannel, words shared, behind uint64, to uintptr) error {
-	staged := device.Bytes(words.host)[behind:]
+func (d *direct) handOver(channels []*comm.PortChannel, words streamgate.Mapped, behind uint64, to uintptr) error {
+	staged := device.Bytes(words.Host)[behind:]
 	size := int(unsafe.Sizeof(kernel.PortChannelHandle{}))
 	for i, ch := range channels {
 		if ch == nil { // to the own host
@@ -249,7 +250,7 @@ func (d *direct) handOver(channels []*comm.PortChannel, words shared, behind uin
 		copy(staged[i*size:], handle)
 	}
 	s := d.beside[0].stream
-	if err := d.device.Copy(s, to, words.mapped.Addr()+uintptr(behind), uint64(len(channels)*size)); err != nil {
+	if err := d.device.Copy(s, to, words.Device.Addr()+uintptr(behind), uint64(len(channels)*size)); err != nil {
 		return err
 	}
 	return d.device.Sync(s)
@@ -295,8 +296,8 @@ func (d *direct) close() error {
 	if d.private != nil {
 		all = append(all, d.private.Close())
 	}
-	all = append(all, d.words.close())
-	d.channels, d.slots, d.private, d.words, d.note = nil, nil, nil, shared{}, nil
+	all = append(all, d.words.Close())
+	d.channels, d.slots, d.private, d.words, d.note = nil, nil, nil, streamgate.Mapped{}, nil
 	clear(d.beside[:])
 	return errors.Join(all...)
 }

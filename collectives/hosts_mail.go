@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -27,7 +28,7 @@ type mail struct {
 	kernel   *algorithm
 	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
 	private  device.Memory // state, what was sent and received by rank, and handles
-	words    shared
+	words    streamgate.Mapped
 	note     *mailNote
 	parted   []uint32            // by rank: not 0: nobody is there to get a signal
 	channels []*comm.PortChannel // by rank, for pieces; then by rank, for credits
@@ -101,14 +102,14 @@ func (m *mail) allocate(ctx context.Context) (err error) {
 		return fmt.Errorf("memory of messages: %w", err)
 	}
 	parted := mailNoteBytes + uintptr(handles) // of the words
-	if m.words, err = lend(m.direct.device, k.host, (uint64(parted)+4*ranks+4095)/4096*4096); err != nil {
+	if m.words, err = streamgate.Map(m.direct.device, k.host, (uint64(parted)+4*ranks+4095)/4096*4096); err != nil {
 		return fmt.Errorf("words of messages: %w", err)
 	}
-	m.note = (*mailNote)(at(m.words.host.Addr()))
-	m.parted = unsafe.Slice((*uint32)(at(m.words.host.Addr()+parted)), ranks)
+	m.note = (*mailNote)(at(m.words.Host.Addr()))
+	m.parted = unsafe.Slice((*uint32)(at(m.words.Host.Addr()+parted)), ranks)
 	base := m.private.Addr()
 	m.args = mailArgs{
-		Control: k.world.Control(), State: base, Ways: base + mailStateBytes, Note: m.words.mapped.Addr(), Parted: m.words.mapped.Addr() + parted,
+		Control: k.world.Control(), State: base, Ways: base + mailStateBytes, Note: m.words.Device.Addr(), Parted: m.words.Device.Addr() + parted,
 		Data: base + uintptr(front), Credit: base + uintptr(front+handles/2),
 		Slots: m.slots.Addr(), Slot: slot, Rank: uint32(m.direct.ports.comm.Rank()), Ranks: uint32(ranks),
 		Signature: signature{Collective: uint32(SendRecv), Algorithm: nameID(hierarchicalDirect)},
@@ -155,8 +156,8 @@ func (m *mail) close() error {
 			all = append(all, l.Close())
 		}
 	}
-	all = append(all, m.words.close())
-	m.channels, m.slots, m.private, m.lists, m.words, m.note, m.parted = nil, nil, nil, nil, shared{}, nil, nil
+	all = append(all, m.words.Close())
+	m.channels, m.slots, m.private, m.lists, m.words, m.note, m.parted = nil, nil, nil, nil, streamgate.Mapped{}, nil, nil
 	return errors.Join(all...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -15,7 +16,7 @@ const leastRoom = 16 << 20
 // room is memory of the host for a whole group of messages. That of earlier calls stays
 // until the end: streams may still use it.
 type room struct {
-	shared
+	streamgate.Mapped
 	region
 }
 
@@ -78,12 +79,12 @@ func (t *trip) space(bytes uint64) *region {
 		for size <= bytes {
 			size *= 2
 		}
-		s, err := lend(k.device, k.host, size)
+		s, err := streamgate.Map(k.device, k.host, size)
 		if err != nil {
 			t.err = fmt.Errorf("a group of %d bytes, which all pass through the host at once: %w", bytes, err)
 			return nil
 		}
-		k.rooms = append(k.rooms, &room{s, region{bytes: device.Bytes(s.host), addr: s.mapped.Addr()}})
+		k.rooms = append(k.rooms, &room{s, region{bytes: device.Bytes(s.Host), addr: s.Device.Addr()}})
 	}
 	r := &k.rooms[len(k.rooms)-1].region
 	t.await(r.last)

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
@@ -154,7 +154,7 @@ func (p *ports) run(f func(ctx context.Context) error) error {
 		return err
 	}
 	// A wait ends with the communicator, like that of a kernel.
-	return p.settled(f(context.Background()))
+	return lifetime.Settle(p.comm, f(context.Background()))
 }
 
 // setUp makes what all calls need, once, and finds out how data of GPUs can go; p.mu is
@@ -193,25 +193,6 @@ func (p *ports) setUp() error {
 		p.comm.Abort(p.failed) // others may be in a part that this rank never comes to
 	}
 	return p.failed
-}
-
-// settled ends the communicator with a wait for a rank that has left, since others may
-// wait for this one. A wait that ends because a channel does not work any more comes out
-// earlier than the reason, which the communicator gets from the proxy, and ends with.
-func (p *ports) settled(err error) error {
-	lost := errors.Is(err, framework.ErrPeer)
-	if !lost && !errors.Is(err, framework.ErrUnavailable) {
-		return err
-	}
-	select {
-	case <-p.comm.Done():
-		return p.comm.Err()
-	case <-time.After(bindPatience):
-	}
-	if lost {
-		p.comm.Abort(err)
-	}
-	return err
 }
 
 // allocate makes the memory for slots.
@@ -255,16 +236,6 @@ func (p *ports) link(ctx context.Context) (err error) {
 		}
 	}
 	return nil
-}
-
-// abandon ends the communicator with an error of a call half-way: others wait for what
-// will not come.
-func (p *ports) abandon(err error) error {
-	err = p.settled(err)
-	if err != nil {
-		p.comm.Abort(err)
-	}
-	return err
 }
 
 func (p *ports) close() error {

@@ -1,4 +1,6 @@
-package collectives
+// Package streamgate lets the streams of a device and the host work by turns, over words of host memory that
+// the device maps.
+package streamgate
 
 import (
 	"context"
@@ -8,22 +10,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// waiter is a device whose streams can wait for a word: those of package cuda.
-type waiter interface {
-	device.Device
-	device.Engine
-	device.Marker
-	WaitValue(s device.Stream, addr uintptr, value uint64) error
-}
-
-// gate lets streams of a device and the host work by turns. A stream tells the host that
+// Gate lets streams of a device and the host work by turns. A stream says that
 // it has come to some work, by storing its number into a word; a thread of the host
 // performs all work in order, and stores the number of the last that is done into
 // another word, for which streams wait.
@@ -31,12 +27,12 @@ type waiter interface {
 // The thread makes no calls of the driver, so that nothing which waits on a stream can
 // hold it up. When the communicator ends it lets all streams go, whatever they wait for:
 // what they do then is worth nothing, as with kernels that leave.
-type gate struct {
-	device waiter
+type Gate struct {
+	device Device
 	world  *comm.Communicator
 	ready  *uint64 // written by streams
 	done   *uint64 // and by the host
-	words  shared
+	words  Mapped
 
 	given   uint64 // number of the last work; the caller sees to it that one at a time gives
 	awaited uint64 // up to where the stream has waited
@@ -65,22 +61,23 @@ const (
 	released = uint64(math.MaxInt64)
 )
 
-// openGate makes a gate for streams of a device.
-func openGate(d waiter, host device.Device, world *comm.Communicator) (*gate, error) {
-	g := &gate{device: d, world: world, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+// Open makes a gate for streams of a device.
+func Open(d Device, host device.Device, world *comm.Communicator) (*Gate, error) {
+	g := &Gate{device: d, world: world, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	var err error
-	if g.words, err = lend(d, host, gateBytes); err != nil {
+	if g.words, err = Map(d, host, gateBytes); err != nil {
 		return nil, fmt.Errorf("words for streams: %w", err)
 	}
-	g.ready, g.done = (*uint64)(at(g.words.host.Addr()+readyAt)), (*uint64)(at(g.words.host.Addr()+doneAt))
+	words := device.Bytes(g.words.Host)
+	g.ready, g.done = (*uint64)(unsafe.Pointer(&words[readyAt])), (*uint64)(unsafe.Pointer(&words[doneAt]))
 	g.life, g.end = context.WithCancel(context.Background())
 	go g.run()
 	return g, nil
 }
 
-// tell has the host do something when the stream has come here, and returns its number.
-func (g *gate) tell(s device.Stream, do func(ctx context.Context) error) (uint64, error) {
-	if err := g.device.Write(s, g.words.mapped.Addr()+readyAt, g.given+1); err != nil {
+// Enqueue has the host do something when the stream has come here, and returns its number.
+func (g *Gate) Enqueue(s device.Stream, do func(ctx context.Context) error) (uint64, error) {
+	if err := g.device.Write(s, g.words.Device.Addr()+readyAt, g.given+1); err != nil {
 		return 0, err
 	}
 	g.given++
@@ -94,12 +91,12 @@ func (g *gate) tell(s device.Stream, do func(ctx context.Context) error) (uint64
 	return g.given, nil
 }
 
-// await makes the stream wait for some work, and all before it.
-func (g *gate) await(s device.Stream, number uint64) error {
+// Await makes the stream wait for some work, and all before it.
+func (g *Gate) Await(s device.Stream, number uint64) error {
 	if number <= g.awaited {
 		return nil
 	}
-	if err := g.device.WaitValue(s, g.words.mapped.Addr()+doneAt, number); err != nil {
+	if err := g.device.WaitValue(s, g.words.Device.Addr()+doneAt, number); err != nil {
 		return err
 	}
 	g.awaited = number
@@ -107,7 +104,7 @@ func (g *gate) await(s device.Stream, number uint64) error {
 }
 
 // run is the thread.
-func (g *gate) run() {
+func (g *Gate) run() {
 	defer close(g.ended)
 	defer atomic.StoreUint64(g.done, released)
 	for {
@@ -128,12 +125,12 @@ func (g *gate) run() {
 
 // fail ends the communicator: other ranks wait for what will not come. A wait that has
 // ended knows of a channel that does not work any more, and others why.
-func (g *gate) fail(err error) {
+func (g *Gate) fail(err error) {
 	if !errors.Is(err, framework.ErrInvalid) {
 		select {
 		case <-g.world.Done():
 		case <-g.life.Done():
-		case <-time.After(2 * bindPatience):
+		case <-time.After(2 * lifetime.Patience):
 		}
 	}
 	if g.life.Err() == nil {
@@ -143,7 +140,7 @@ func (g *gate) fail(err error) {
 
 // perform does some work. It waits for other ranks as long as the communicator lives, or
 // as long as its waits may take.
-func (g *gate) perform(w work) error {
+func (g *Gate) perform(w work) error {
 	limit := time.Duration(g.world.ControlWords().Deadline)
 	if limit <= 0 {
 		return w.do(g.life)
@@ -154,7 +151,7 @@ func (g *gate) perform(w work) error {
 }
 
 // next is the work that is to be done next. The communicator's end is everybody's.
-func (g *gate) next() (work, bool) {
+func (g *Gate) next() (work, bool) {
 	for {
 		g.mu.Lock()
 		if len(g.waiting) > 0 {
@@ -177,7 +174,7 @@ func (g *gate) next() (work, bool) {
 
 // reached waits until the stream has come to some work: as long as that takes, since what
 // stands before it is the program's.
-func (g *gate) reached(number uint64) error {
+func (g *Gate) reached(number uint64) error {
 	var pace ring.Pace
 	for n := 0; atomic.LoadUint64(g.ready) < number; n++ {
 		if n%64 != 63 {
@@ -197,59 +194,12 @@ func (g *gate) reached(number uint64) error {
 	return nil
 }
 
-// close ends the thread. Streams that still wait go on.
-func (g *gate) close() error {
+// Close ends the thread. Streams that still wait go on.
+func (g *Gate) Close() error {
 	if g == nil {
 		return nil
 	}
 	g.end()
 	<-g.ended
-	return g.words.close()
-}
-
-// shared is memory of the host that a device maps.
-type shared struct {
-	host   device.Memory
-	mapped device.Memory
-}
-
-// lend allocates memory of the host and maps it on a device.
-func lend(d, host device.Device, bytes uint64) (shared, error) {
-	m, err := host.Alloc(bytes)
-	if err != nil {
-		return shared{}, err
-	}
-	s, err := expose(d, m)
-	if err != nil {
-		m.Close()
-	}
-	return s, err
-}
-
-// expose maps memory of the host on a device.
-func expose(d device.Device, m device.Memory) (shared, error) {
-	shares, err := m.Export()
-	if err != nil {
-		return shared{}, err
-	}
-	mapping := framework.Mapping{Role: framework.RolePeer, Peer: framework.NoPeer, Shares: shares, Bytes: m.Bytes()}
-	defer framework.Attachment{Mappings: []framework.Mapping{mapping}}.Close()
-	mapped, err := d.Map(mapping)
-	if err != nil {
-		return shared{}, err
-	}
-	return shared{m, mapped}, nil
-}
-
-func (s shared) close() error {
-	var first error
-	for _, m := range []device.Memory{s.mapped, s.host} {
-		if m == nil {
-			continue
-		}
-		if err := m.Close(); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
+	return g.words.Close()
 }

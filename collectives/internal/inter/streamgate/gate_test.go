@@ -1,4 +1,4 @@
-package collectives
+package streamgate
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -26,13 +27,16 @@ func (prompt) Query(device.Stream) (device.StreamState, error)    { return devic
 func (prompt) Sync(device.Stream) error                           { return nil }
 func (prompt) NewMark() (device.Mark, error)                      { return nil, errors.New("not here") }
 func (prompt) Write(_ device.Stream, addr uintptr, value uint64) error {
-	atomic.StoreUint64((*uint64)(at(addr)), value)
+	atomic.StoreUint64(word(addr), value)
 	return nil
 }
 
+// word is one in mapped memory, which Go does not manage.
+func word(addr uintptr) *uint64 { return *(**uint64)(unsafe.Pointer(&addr)) }
+
 // WaitValue compares as streams do: by the difference.
 func (prompt) WaitValue(_ device.Stream, addr uintptr, value uint64) error {
-	for end := time.Now().Add(10 * time.Second); int64(atomic.LoadUint64((*uint64)(at(addr)))-value) < 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); int64(atomic.LoadUint64(word(addr))-value) < 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return errors.New("a stream waits for ever")
 		}
@@ -41,7 +45,7 @@ func (prompt) WaitValue(_ device.Stream, addr uintptr, value uint64) error {
 }
 
 // gated opens a gate in a job of one rank, with a limit for waits.
-func gated(t *testing.T, limit time.Duration) (*gate, *comm.Communicator) {
+func gated(t *testing.T, limit time.Duration) (*Gate, *comm.Communicator) {
 	t.Helper()
 	h, err := host.Open()
 	if err != nil {
@@ -52,7 +56,7 @@ func gated(t *testing.T, limit time.Duration) (*gate, *comm.Communicator) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := openGate(prompt{h}, h, world)
+	g, err := Open(prompt{h}, h, world)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +68,9 @@ func gated(t *testing.T, limit time.Duration) (*gate, *comm.Communicator) {
 	return g, world
 }
 
-func (g *gate) told(t *testing.T, do func(ctx context.Context) error) uint64 {
+func (g *Gate) enqueued(t *testing.T, do func(ctx context.Context) error) uint64 {
 	t.Helper()
-	n, err := g.tell(1, do)
+	n, err := g.Enqueue(1, do)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,14 +85,14 @@ func TestGateKeepsOrder(t *testing.T) {
 	var done []int
 	last := uint64(0)
 	for i := range 100 {
-		last = g.told(t, func(context.Context) error {
+		last = g.enqueued(t, func(context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			done = append(done, i)
 			return nil
 		})
 	}
-	if err := errors.Join(g.await(1, last), g.await(1, 1)); err != nil {
+	if err := errors.Join(g.Await(1, last), g.Await(1, 1)); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -100,7 +104,7 @@ func TestGateKeepsOrder(t *testing.T) {
 	g.mu.Lock()
 	g.waiting = append(g.waiting, work{last + 1, func(context.Context) error { done = nil; return nil }})
 	g.mu.Unlock()
-	if err := g.close(); err != nil || len(done) != 100 {
+	if err := g.Close(); err != nil || len(done) != 100 {
 		t.Errorf("%v, %d done: expected the work of a stream that never came not to be", err, len(done))
 	}
 }
@@ -109,18 +113,18 @@ func TestGateKeepsOrder(t *testing.T) {
 // what is behind it.
 func TestGateOpensForGood(t *testing.T) {
 	g, world := gated(t, 0)
-	g.told(t, func(context.Context) error { return errors.New("torn") })
-	behind := g.told(t, func(context.Context) error {
+	g.enqueued(t, func(context.Context) error { return errors.New("torn") })
+	behind := g.enqueued(t, func(context.Context) error {
 		t.Error("the work behind a failure was done")
 		return nil
 	})
-	if err := g.await(1, behind); err != nil {
+	if err := g.Await(1, behind); err != nil {
 		t.Error(err)
 	}
 	if err := world.Err(); err == nil || !strings.Contains(err.Error(), "torn") {
 		t.Errorf("%v, expected what has failed", err)
 	}
-	if err := g.close(); err != nil {
+	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -128,9 +132,9 @@ func TestGateOpensForGood(t *testing.T) {
 // The end of the communicator, of the gate, and of the time that a wait may take end the
 // work that is under way.
 func TestGateEndsWork(t *testing.T) {
-	for name, end := range map[string]func(g *gate, world *comm.Communicator){
-		"abort":    func(_ *gate, world *comm.Communicator) { world.Abort(errors.New("enough")) },
-		"close":    func(g *gate, _ *comm.Communicator) { g.end() },
+	for name, end := range map[string]func(g *Gate, world *comm.Communicator){
+		"abort":    func(_ *Gate, world *comm.Communicator) { world.Abort(errors.New("enough")) },
+		"close":    func(g *Gate, _ *comm.Communicator) { g.end() },
 		"deadline": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +144,7 @@ func TestGateEndsWork(t *testing.T) {
 			}
 			g, world := gated(t, limit)
 			begun := make(chan struct{})
-			n := g.told(t, func(ctx context.Context) error {
+			n := g.enqueued(t, func(ctx context.Context) error {
 				close(begun)
 				select {
 				case <-ctx.Done():
@@ -152,14 +156,14 @@ func TestGateEndsWork(t *testing.T) {
 			if end != nil {
 				end(g, world)
 			}
-			if err := g.await(1, n); err != nil {
+			if err := g.Await(1, n); err != nil {
 				t.Error(err)
 			}
 			<-g.ended
 			if failed := world.Err() != nil; failed != (name != "close") {
 				t.Errorf("the communicator: %v", world.Err())
 			}
-			if err := g.close(); err != nil {
+			if err := g.Close(); err != nil {
 				t.Error(err)
 			}
 		})
