@@ -71,3 +71,59 @@ func TestLeavingAJobOverHosts(t *testing.T) {
 		}
 	}
 }
+
+// closes leaves its job while another goroutine waits in a call for a rank that does not take part.
+func closes(ctx context.Context) error {
+	job, err := mscclpp.Init(ctx, overHosts()...)
+	if err != nil {
+		return err
+	}
+	defer job.Close()
+	x := make([]float32, 1000)
+	p := unsafe.Pointer(&x[0])
+	reduce := func() error { return job.AllReduce(p, p, len(x), kernel.Float32, kernel.Max, nil) }
+	if err := reduce(); err != nil {
+		return err
+	}
+	if job.Rank() != 0 {
+		<-job.World.Done()
+		err := job.World.Err()
+		fmt.Printf("class %v, peer %d: %v\n", framework.Class(err), framework.PeerOf(err), err)
+		return nil
+	}
+	begins, called, closed := make(chan bool), make(chan error, 1), make(chan error, 1)
+	go func() {
+		close(begins)
+		called <- reduce()
+	}()
+	<-begins
+	go func() { closed <- job.Close() }()
+	late := time.After(10 * time.Second)
+	for range 2 {
+		select {
+		case err := <-called:
+			fmt.Printf("call: class %v\n", framework.Class(err))
+		case err := <-closed:
+			fmt.Printf("close: %v\n", err)
+		case <-late:
+			fmt.Println("the call, or Close, does not return")
+			os.Exit(1)
+		}
+	}
+	return nil
+}
+
+// Close of a job returns, and so does the call that waits in another goroutine; the others are told who closed.
+func TestClosingAJobWithinACall(t *testing.T) {
+	printed, codes := ranks(t, "closes", "closes")
+	for r, all := range [][]string{
+		{"call: class " + framework.ErrClosed.Error() + "\n", "close: <nil>\n"},
+		{fmt.Sprintf("class %v, peer 0: ", framework.ErrPeer), "closed"},
+	} {
+		for _, want := range all {
+			if codes[r] != 0 || !strings.Contains(printed[r], want) {
+				t.Errorf("rank %d: code %d, %q: expected %q", r, codes[r], printed[r], want)
+			}
+		}
+	}
+}

@@ -64,6 +64,13 @@ func child(mode string) int {
 		fmt.Printf("rank %s left\n", os.Getenv("RANK"))
 		return 0
 	}
+	if mode == "closes" {
+		if err := closes(ctx); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		return 0
+	}
 	start := time.Now()
 	options := with()
 	if mode == "broken" {

@@ -296,13 +296,13 @@ func (j *Job) abandon(cause error) error {
 
 func (j *Job) release(farewell func()) error {
 	var all []error
-	j.dumper.stop()
 	if j.Comm != nil {
 		all = append(all, j.Comm.Close())
 	}
 	if j.World != nil {
 		all = append(all, j.World.Close())
 	}
+	j.dumper.stop() // now, for a signal may ask what Close waits for
 	for _, t := range j.transports {
 		all = append(all, t.Close())
 	}

@@ -56,6 +56,7 @@ type Comm struct {
 	opts Options
 	host bool
 
+	progress   progress // which Close ends before it locks
 	mu         sync.Mutex
 	closed     bool
 	refused    error // why no collective can be had at all
@@ -319,23 +320,40 @@ func (c *Comm) Size() int { return c.comm.Size() }
 // Communicator returns the communicator that the Comm was made on.
 func (c *Comm) Communicator() *comm.Communicator { return c.comm }
 
-// Close releases what New allocated. It is local. Closing twice is not an error.
+// Close releases what New allocated. Calls in progress, which wait for peers, end with ErrClosed, and with them the
+// communicator: the other ranks are told. Otherwise Close is local. On a GPU the caller waits first for what calls
+// have enqueued; what is still on a stream of package device after two seconds ends in the same way. Closing twice is
+// not an error.
 func (c *Comm) Close() error {
-	c.watch.stop()
-	if c.undump != nil {
-		c.undump()
+	first, busy := c.progress.close()
+	if !first {
+		c.mu.Lock() // until the first has ended
+		defer c.mu.Unlock()
+		return nil
+	}
+	if busy {
+		c.interrupt("a call was in progress")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil
-	}
 	c.closed = true
+	c.watch.stop() // only now: it knows which calls cannot end
+	if c.undump != nil {
+		c.undump()
+	}
+	return c.release()
+}
+
+func (c *Comm) release() error {
 	var first error
 	keep := func(err error) {
 		if err != nil && first == nil {
 			first = err
 		}
+	}
+	keep(c.drain(c.order.last, c.order.any))
+	if c.ports != nil && c.ports.courier != nil {
+		keep(c.drain(c.ports.courier.last, c.ports.courier.any))
 	}
 	keep(c.order.close())
 	keep(c.copier.close(c.comm))

@@ -72,3 +72,6 @@ func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
 // Existing lists the algorithms that rows of a table may name for a collective, wherever
 // they run.
 func Existing(k Collective) []string { return strings.Fields(exist[k]) }
+
+// InCall reports whether a call is in progress.
+func (c *Comm) InCall() bool { return c.progress.word.Load()&^closing != 0 }

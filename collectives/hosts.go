@@ -38,6 +38,7 @@ type courier struct {
 
 	mark device.Mark // behind the last call
 	any  bool        // there was one
+	last device.Stream
 }
 
 // The memory of the host that everything passes through: regions for what is sent, and
@@ -203,7 +204,7 @@ func (t *trip) follow() {
 	if k.any { // also on the same stream, by its number: that may be one made since
 		t.err = k.mark.Wait(t.stream)
 	}
-	k.any = true
+	k.any, k.last = true, t.stream
 }
 
 // region is room on the host for a piece. The stream waits until the host has done with

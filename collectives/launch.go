@@ -38,6 +38,10 @@ func (c *Comm) run(j *job, o *CallOptions) error {
 	if o == nil {
 		o = &defaults
 	}
+	if !c.progress.enter() {
+		return fmt.Errorf("%v: %w", j.collective, errClosed())
+	}
+	defer c.progress.leave()
 	c.mu.Lock()
 	err := c.start(j, o)
 	c.input, c.output = nil, nil
@@ -159,7 +163,7 @@ func (c *Comm) follow(s device.Stream) (marks bool, err error) {
 // ready says why no call can be made any more, or nil.
 func (c *Comm) ready() error {
 	if c.closed {
-		return fmt.Errorf("collectives: %w", framework.ErrClosed)
+		return errClosed()
 	}
 	if c.refused != nil {
 		return c.refused

@@ -19,6 +19,10 @@ import (
 // needs them. Over several hosts the first call of a job comes before: it decides which
 // kernels there are, and without it nothing is loaded.
 func (c *Comm) Prepare(k Collective, types ...kernel.DataType) error {
+	if !c.progress.enter() {
+		return errClosed()
+	}
+	defer c.progress.leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.ready(); err != nil {

@@ -44,6 +44,10 @@ func (c *Comm) GroupStart() {
 // of messages. More than 96 need memory that is allocated when it is first needed and
 // then kept; the first such group must not be captured (ErrUnsupported).
 func (c *Comm) GroupEnd() error {
+	if !c.progress.enter() {
+		return fmt.Errorf("group end: %w", errClosed())
+	}
+	defer c.progress.leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.group.depth == 0 {
@@ -146,6 +150,10 @@ func (c *Comm) rooted(in, out unsafe.Pointer, count int, t kernel.DataType, root
 // message runs one call that adds messages, and performs them unless a group is
 // open.
 func (c *Comm) message(kind Collective, o *CallOptions, add func() error) error {
+	if !c.progress.enter() {
+		return fmt.Errorf("%v: %w", kind, errClosed())
+	}
+	defer c.progress.leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.ready()

@@ -301,6 +301,7 @@ func (c *Communicator) close() error {
 	for _, l := range c.links {
 		keep(l.shut(ctx, c.aborted()))
 	}
+	atomic.StoreUint32(&c.control.words.Abort, 1) // for kernels that still wait: nothing will come
 	if c.engine != nil {
 		keep(c.engine.Close())
 	}

@@ -26,19 +26,27 @@ func (d *Device) NewPriorityStream(priority int) (device.Stream, error) {
 	if err := d.check("stream", C.cuda_stream_create(d.c, C.int(priority), &s)); err != nil {
 		return 0, errorsFirst(err, d.drop())
 	}
-	closedStreams.Delete(device.Stream(s))
+	streams.Store(device.Stream(s), true)
 	return device.Stream(s), nil
 }
 
-// closedStreams are those whose numbers mean nothing to the driver, unless somebody else has
-// made a stream since that got the same one.
-var closedStreams sync.Map
+// streams are those that NewStream has made, and whether they are open. The number of one that
+// is closed means nothing to the driver, unless somebody else has made a stream since that got it.
+var streams sync.Map
 
 // StreamClosed reports whether CloseStream was called for a stream, and NewStream has not
 // given its number to another one since. A driver must not be asked about such a stream.
 func (d *Device) StreamClosed(s device.Stream) bool {
-	_, ok := closedStreams.Load(s)
-	return ok
+	open, made := streams.Load(s)
+	return made && open != true
+}
+
+// StreamOpen reports whether the stream is the default one, or one of NewStream that was not
+// closed. Only then the driver may be asked about a stream that a program has used before, and
+// may have destroyed by other means.
+func (d *Device) StreamOpen(s device.Stream) bool {
+	open, _ := streams.Load(s)
+	return s == 0 || open == true
 }
 
 // Priorities returns the range of stream priorities. Numerically, greatest is the
@@ -52,7 +60,7 @@ func (d *Device) CloseStream(s device.Stream) error {
 	if s == 0 {
 		return fmt.Errorf("%s close stream: %w: the default stream is not closed", d.info.Device, framework.ErrInvalid)
 	}
-	closedStreams.Store(s, nil)
+	streams.Store(s, false)
 	return errors.Join(d.check("close stream", C.cuda_stream_destroy(d.c, C.uintptr_t(s))), d.drop())
 }
 

@@ -1,0 +1,117 @@
+package collectives_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// Close ends a call that waits for a rank which does not come, or has left, and returns itself;
+// ranks that are still there are told.
+func TestCloseWithinACall(t *testing.T) {
+	const most, count = 20 * time.Second, 1000
+	b := func(c *collectives.Comm) []byte { return make([]byte, 4*count*c.Size()) }
+	calls := map[string]func(c *collectives.Comm) error{
+		"sum": func(c *collectives.Comm) error {
+			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, kernel.Float32, kernel.Sum, nil)
+		},
+		"receive": func(c *collectives.Comm) error {
+			return c.Recv(pointer(b(c)), count, kernel.Float32, c.Size()-1, nil)
+		},
+		"group": func(c *collectives.Comm) error {
+			c.GroupStart()
+			return errors.Join(c.Recv(pointer(b(c)), count, kernel.Float32, c.Size()-1, nil), c.GroupEnd())
+		},
+	}
+	for name, call := range calls {
+		for _, layout := range []string{"aa", "ab", "aabb"} { // kernels, ports, two levels
+			for _, mode := range []string{"late", "left", "split"} {
+				t.Run(fmt.Sprint(name, " ", layout, " ", mode), func(t *testing.T) {
+					t.Parallel() // nearly all of it is waiting
+					at := strings.Split(layout, "")
+					last := len(at) - 1
+					ranks := local{at: at, offers: []offer{asItIs, overWire}, together: mode == "split"}
+					ranks.run(t, func(ctx context.Context, world *comm.Communicator) error {
+						c, err := closable(ctx, world, mode == "split")
+						if err != nil {
+							return err
+						}
+						defer c.Communicator().Close()
+						if err := errors.Join(c.Barrier(nil), world.Barrier(ctx)); err != nil {
+							return err
+						}
+						if c.Rank() == 0 {
+							return closedWithin(c, call, most)
+						}
+						if c.Rank() != last || mode != "left" {
+							<-c.Communicator().Done()
+							err := c.Communicator().Err()
+							if mode != "left" && (!errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 0 || !strings.Contains(err.Error(), "closed its collectives while a call")) {
+								return fmt.Errorf("%v, expected ErrPeer of rank 0, which has closed within a call", err)
+							}
+						}
+						return c.Close()
+					})
+				})
+			}
+		}
+	}
+}
+
+// overWire is a network between the hosts of tests.
+func overWire(_ int, plain framework.Transport) framework.Transport {
+	return wire{portsOnly{plain}, framework.SignalAtomic}
+}
+
+// closable makes collectives on a communicator, or on one that is split from it.
+func closable(ctx context.Context, world *comm.Communicator, split bool) (*collectives.Comm, error) {
+	if split {
+		var err error
+		if world, err = world.Split(ctx, 0, world.Rank()); err != nil {
+			return nil, err
+		}
+	}
+	return collectives.New(ctx, world, collectives.Options{})
+}
+
+// closedWithin closes while a call is in progress.
+func closedWithin(c *collectives.Comm, call func(*collectives.Comm) error, most time.Duration) error {
+	called, closed := make(chan error, 1), make(chan error, 1)
+	go func() { called <- call(c) }()
+	limit := time.After(most)
+	for !c.InCall() {
+		select {
+		case err := <-called:
+			return fmt.Errorf("%v before Close, expected the call to wait", err)
+		default:
+		}
+	}
+	go func() { closed <- c.Close() }()
+	var all error
+	for range 2 {
+		select {
+		case err := <-called:
+			if !errors.Is(err, framework.ErrClosed) && !errors.Is(err, framework.ErrPeer) { // that one has left
+				all = errors.Join(all, fmt.Errorf("the call: %v, expected ErrClosed", err))
+			}
+		case err := <-closed:
+			all = errors.Join(all, err)
+		case <-limit:
+			err := fmt.Errorf("close, or the call, has not returned within %v", most)
+			c.Communicator().Abort(err)
+			return err
+		}
+	}
+	if err := c.Barrier(nil); !errors.Is(err, framework.ErrClosed) {
+		all = errors.Join(all, fmt.Errorf("a call after Close: %v, expected ErrClosed", err))
+	}
+	return errors.Join(all, c.Close())
+}
