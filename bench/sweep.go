@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // Options is one run of the benchmark: one collective over a range of sizes.
@@ -68,7 +69,7 @@ func (o Options) Fits(g Group) error {
 	}
 	names := g.Algorithms(o.Collective)
 	if o.Algorithm != "" && !slices.Contains(names, o.Algorithm) {
-		return fmt.Errorf("%w: bench %s: algorithm %q: expected one of %s", framework.ErrInvalid, o.Collective, o.Algorithm, strings.Join(names, " "))
+		return fmt.Errorf("%w: bench %s: algorithm %q%s: expected one of %s", framework.ErrInvalid, o.Collective, o.Algorithm, suggest.Hint(suggest.Name(o.Algorithm, names)), strings.Join(names, " "))
 	}
 	return nil
 }

@@ -194,7 +194,11 @@ func (r *reader) number(name string) int { return r.parse(name, r.get(name)) }
 
 func (r *reader) parse(name, text string) int {
 	n, err := strconv.Atoi(text)
-	if (err != nil || n < 0 || n > math.MaxInt32) && r.err == nil {
+	switch {
+	case r.err != nil:
+	case n > math.MaxInt32: // also where it fits no integer
+		r.err = fmt.Errorf("%w: %s=%q is too large: expected at most %d", framework.ErrInvalid, name, text, math.MaxInt32)
+	case err != nil || n < 0:
 		r.err = fmt.Errorf("%w: %s=%q: expected a number", framework.ErrInvalid, name, text)
 	}
 	return n

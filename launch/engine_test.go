@@ -131,6 +131,7 @@ func TestDetectRefusesNonsense(t *testing.T) {
 		"hosts of Flux":        {"FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_NNODES=3", "FLUX_JOB_NNODES=3, and FLUX_JOB_SIZE=2: expected"},
 		"no hosts of Flux":     {"FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_NNODES=0", "FLUX_JOB_NNODES=0"},
 		"part of Flux":         {"FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=1", `variables of Flux: invalid: FLUX_TASK_LOCAL_ID="": expected a number`},
+		"too large":            {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=99999999999999999999", `OMPI_COMM_WORLD_SIZE="99999999999999999999" is too large: expected at most`},
 		"negative":             {"JOB_COMPLETION_INDEX=-1", "expected a number"},
 	} {
 		_, err := Detect(environment(c.env))

@@ -8,15 +8,15 @@ type Cluster struct {
 	hosts   int
 }
 
-// maxRanks bounds what is asked for; counts of bytes stay exact far below it.
-const maxRanks = 1 << 20
+// MaxRanks bounds what is asked for; counts of bytes stay exact far below it.
+const MaxRanks = 1 << 20
 
 // NewCluster returns a cluster of that many hosts. Their numbers of ranks follow the
 // pattern, which is repeated: [8] is eight everywhere, [8 4] is eight and four
 // alternately.
 func NewCluster(hosts int, pattern ...int) (Cluster, error) {
-	if hosts < 1 || hosts > maxRanks {
-		return Cluster{}, fmt.Errorf("%d hosts: expected 1 to %d: %w", hosts, maxRanks, ErrInvalid)
+	if hosts < 1 || hosts > MaxRanks {
+		return Cluster{}, fmt.Errorf("%d hosts: expected 1 to %d: %w", hosts, MaxRanks, ErrInvalid)
 	}
 	if len(pattern) == 0 || len(pattern) > 1024 {
 		return Cluster{}, fmt.Errorf("ranks of %d hosts: expected those of 1 to 1024: %w", len(pattern), ErrInvalid)
@@ -27,8 +27,8 @@ func NewCluster(hosts int, pattern ...int) (Cluster, error) {
 		}
 	}
 	c := Cluster{pattern: append([]int(nil), pattern[:min(hosts, len(pattern))]...), hosts: hosts}
-	if n := c.Ranks(); n < 2 || n > maxRanks {
-		return Cluster{}, fmt.Errorf("%d ranks: expected 2 to %d: %w", n, maxRanks, ErrInvalid)
+	if n := c.Ranks(); n < 2 || n > MaxRanks {
+		return Cluster{}, fmt.Errorf("%d ranks: expected 2 to %d: %w", n, MaxRanks, ErrInvalid)
 	}
 	return c, nil
 }

@@ -3,6 +3,7 @@
 package sizes
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -30,11 +31,12 @@ func Parse(text string) (int64, error) {
 		return 0, invalid(text)
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || s[0] == '+' {
+	large := errors.Is(err, strconv.ErrRange) && n > 0 || err == nil && n > math.MaxInt64>>shift
+	switch {
+	case err != nil && !large || n < 0 || s[0] == '+':
 		return 0, invalid(text)
-	}
-	if n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("size %q: more than 64 bits hold", text)
+	case large:
+		return 0, fmt.Errorf("size %q is too large: expected less than 2^63 bytes", text)
 	}
 	return n << shift, nil
 }
@@ -83,6 +85,20 @@ func ParseRange(text string, factor int64) (Range, error) {
 		return Range{}, fmt.Errorf("factor %d: expected 2 or more", factor)
 	}
 	return r, nil
+}
+
+// ParseList reads sizes and ranges with commas between them, in the order in which they
+// are written.
+func ParseList(text string, factor int64) ([]int64, error) {
+	var all []int64
+	for part := range strings.SplitSeq(text, ",") {
+		r, err := ParseRange(part, factor)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r.List()...)
+	}
+	return all, nil
 }
 
 // List returns the sizes of the sweep. Max itself is there only if the steps reach

@@ -82,3 +82,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestList(t *testing.T) {
+	for text, want := range map[string][]int64{
+		"64": {64}, "1K:16K": {1024, 4096, 16384}, "3,1M, 7": {3, 1 << 20, 7}, "8,1K:4K": {8, 1024, 4096},
+	} {
+		if got, err := ParseList(text, 4); err != nil || !slices.Equal(got, want) {
+			t.Errorf("ParseList(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "1K,", ",1K", "1K,,2K", "1K,many", "1K,4K:2K"} {
+		if got, err := ParseList(bad, 4); err == nil {
+			t.Errorf("ParseList(%q) = %v, want an error", bad, got)
+		}
+	}
+}
+
+func TestSizesThatAreTooLarge(t *testing.T) {
+	for _, text := range []string{"8388608T", "9223372036854775808", "99999999999999999999G"} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("Parse(%q): %v: expected that it is too large", text, err)
+		}
+	}
+}

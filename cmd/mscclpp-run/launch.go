@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
 	"github.com/mscclpp-go/mscclpp/plugins"
@@ -54,7 +55,7 @@ func (a *app) launch(program string, args []string) error {
 	path, err := launch.LookPath(program, a.opts.dir, env)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) && !strings.Contains(program, "/") && findVerb(program) == nil {
-			err = fmt.Errorf("%w; nor is it a verb: %s", err, verbNames())
+			err = fmt.Errorf("%w; nor is it a verb%s: %s", err, suggest.Hint(suggest.Name(program, strings.Split(verbNames(), ", "))), verbNames())
 		}
 		return &codeError{code: launch.StartCode(err), err: err}
 	}

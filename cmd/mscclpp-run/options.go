@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -196,6 +197,9 @@ func mistaken(err error) error {
 	}[wrong.GetFlag().Value.Type()]
 	if expected == "" {
 		return err
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		expected += ", and this one is out of range"
 	}
 	name := "--" + wrong.GetFlag().Name
 	if short := wrong.GetFlag().Shorthand; short != "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
@@ -58,7 +59,7 @@ project have: those have a * behind them. --algorithm program takes what they ch
 	v.flags.SortFlags = false
 	v.flags.StringVar(&v.hosts, "hosts", "2:1024", "MIN:MAX, each twice the one before, or a list of numbers of hosts")
 	v.flags.StringVar(&v.gpus, "gpus", "8", "ranks of a host; a list: of the first host, the second, …, and again")
-	v.flags.StringVarP(&v.bytes, "bytes", "b", "1K:1G", "MIN:MAX size of the larger buffer of a rank, or one size")
+	v.flags.StringVarP(&v.bytes, "bytes", "b", "1K:1G", "MIN:MAX size of the larger buffer of a rank, or a list of sizes")
 	v.flags.Int64VarP(&v.factor, "factor", "f", 4, "each size is so many times the one before")
 	v.flags.StringVar(&v.machine, "machine", "h100", machineNames()+", or a YAML file with the parameters below and name or base")
 	v.flags.StringVar(&v.algorithm, "algorithm", "best", "best; all; program, what collectives over hosts choose; program-direct, the same where kernels drive adapters; or a list: "+algorithmNames())
@@ -137,9 +138,9 @@ func (v *simulateVerb) ask(args []string) error {
 	if err != nil {
 		return err
 	}
-	swept, err := sizes.ParseRange(v.bytes, v.factor)
+	swept, err := sizes.ParseList(v.bytes, v.factor)
 	if err != nil {
-		return err
+		return fmt.Errorf("--bytes %q: expected MIN:MAX, or sizes with commas, such as 1K:1G or 8K,1M: %w", v.bytes, err)
 	}
 	hosts, err := parseHosts(v.hosts)
 	if err != nil {
@@ -148,6 +149,9 @@ func (v *simulateVerb) ask(args []string) error {
 	var pattern []int
 	for _, text := range strings.Split(v.gpus, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if errors.Is(err, strconv.ErrRange) {
+			return fmt.Errorf("--gpus %q: a number is too large: expected a job of at most %d ranks", v.gpus, simulate.MaxRanks)
+		}
 		if err != nil {
 			return fmt.Errorf("--gpus %q: expected a number, or several with commas", v.gpus)
 		}
@@ -170,7 +174,7 @@ func (v *simulateVerb) ask(args []string) error {
 			if err != nil {
 				return fmt.Errorf("--hosts %s --gpus %s: %w", v.hosts, v.gpus, err)
 			}
-			for _, bytes := range swept.List() {
+			for _, bytes := range swept {
 				v.questions = append(v.questions, simulate.Question{Machine: machine, Cluster: on, Collective: c, Bytes: bytes, Pieces: v.pieces})
 			}
 		}
@@ -191,7 +195,7 @@ func (v *simulateVerb) algorithms() error {
 	for _, name := range strings.Split(v.algorithm, ",") {
 		a, err := simulate.ParseAlgorithm(strings.TrimSpace(name))
 		if err != nil {
-			return fmt.Errorf("--algorithm %q: expected best, all, %s, %s, or some of %s: %w", name, programAlgorithm, programDirect, algorithmNames(), simulate.ErrInvalid)
+			return fmt.Errorf("--algorithm %q%s: expected best, all, %s, %s, or some of %s: %w", name, suggest.Hint(suggest.Name(name, append(strings.Split(algorithmNames(), ", "), "best", "all", programAlgorithm, programDirect))), programAlgorithm, programDirect, algorithmNames(), simulate.ErrInvalid)
 		}
 		v.chosen = append(v.chosen, a)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,14 @@ func TestSimulateUnevenHosts(t *testing.T) {
 }
 
 func TestSimulateAlgorithms(t *testing.T) {
+	listed := simulated(t, "--hosts", "2", "--bytes", "1M,8K,64K:256K")
+	var sizes []int64
+	for _, r := range listed {
+		sizes = append(sizes, r.Bytes)
+	}
+	if want := []int64{1 << 20, 8 << 10, 64 << 10, 256 << 10}; !slices.Equal(sizes, want) {
+		t.Errorf("a list of sizes: %d, expected %d", sizes, want)
+	}
 	all := simulated(t, "--hosts", "8", "--bytes", "64K", "--algorithm", "all")
 	if len(all) != 7 {
 		t.Fatalf("%d algorithms, expected 7", len(all))
@@ -217,7 +226,9 @@ func TestSimulateRefuses(t *testing.T) {
 		`"1X"`:                                  {"--bytes", "1X"},
 		"0 bytes: expected 1":                   {"--bytes", "0"},
 		"factor 1: expected 2 or more":          {"--factor", "1"},
-		`--machine "h900": expected one of h100, h200, or a file that ends in .yaml: invalid`: {"--machine", "h900"},
+		`--machine "tpu": expected one of h100, h200, or a file that ends in .yaml: invalid`: {"--machine", "tpu"},
+		`--bytes "1K,many": expected MIN:MAX, or sizes with commas`:                          {"--bytes", "1K,many"},
+		`--gpus "99999999999999999999": a number is too large`:                               {"--gpus", "99999999999999999999"},
 		"no such file": {"--machine", "nowhere.yaml"},
 		`--algorithm "tree": expected best, all, program, program-direct, or some of flat`: {"--algorithm", "tree"},
 		"over 1 hosts: expected 2 or more":                                                 {"--hosts", "1", "--algorithm", "program"},

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
@@ -44,7 +45,7 @@ func findMachine(name string) (simulate.Machine, error) {
 	if ext := strings.ToLower(filepath.Ext(name)); ext != ".yaml" && ext != ".yml" {
 		m, err := simulate.FindMachine(name)
 		if err != nil {
-			err = fmt.Errorf("--machine %q: expected one of %s, or a file that ends in .yaml: %w", name, machineNames(), simulate.ErrInvalid)
+			err = fmt.Errorf("--machine %q%s: expected one of %s, or a file that ends in .yaml: %w", name, suggest.Hint(suggest.Name(name, strings.Split(machineNames(), ", "))), machineNames(), simulate.ErrInvalid)
 		}
 		return m, err
 	}

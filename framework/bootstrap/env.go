@@ -78,6 +78,9 @@ func FromEnv(env func(string) string) (Config, error) {
 
 func number(env func(string) string, name string) (int, error) {
 	n, err := strconv.Atoi(env(name))
+	if errors.Is(err, strconv.ErrRange) && n > 0 {
+		return 0, fmt.Errorf("%w: %s=%q is too large: expected a number below %d", framework.ErrInvalid, name, env(name), MaxRanks)
+	}
 	if err != nil || n < 0 {
 		return 0, fmt.Errorf("%w: %s=%q: expected a number", framework.ErrInvalid, name, env(name))
 	}

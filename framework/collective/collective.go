@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // The names.
@@ -35,5 +37,5 @@ func Find(name string, names []string) (int, error) {
 	if i := slices.Index(names, plain); i >= 0 {
 		return i, nil
 	}
-	return 0, fmt.Errorf("collective %q: expected one of %s", name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("collective %q%s: expected one of %s", name, suggest.Hint(suggest.Name(plain, names)), strings.Join(names, ", "))
 }

@@ -2,7 +2,9 @@ package config
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"sort"
@@ -223,7 +225,12 @@ func (c *checker) decode(to reflect.Value, raw any) error {
 		return fmt.Errorf("expected a duration with its unit, such as 30s, found %s", kindOf(raw))
 	}
 	n, ok := integer(raw)
-	if !ok || n < 0 {
+	switch {
+	case tooLarge(raw):
+		return fmt.Errorf("%s is too large: expected a whole number of at most %d", kindOf(raw), math.MaxInt64)
+	case !ok:
+		return fmt.Errorf("expected a whole number, found %s", kindOf(raw))
+	case n < 0:
 		return fmt.Errorf("expected a number that is not negative, found %s", kindOf(raw))
 	}
 	if to.CanUint() {
@@ -255,12 +262,27 @@ func decodeText(to reflect.Value, s string) error {
 		to.Set(reflect.ValueOf(list))
 	default:
 		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || n < 0 {
+		switch {
+		case errors.Is(err, strconv.ErrRange) && n > 0:
+			return fmt.Errorf("%q is too large: expected a whole number of at most %d", s, math.MaxInt64)
+		case err != nil || n < 0:
 			return fmt.Errorf("%q: expected a number that is not negative", s)
 		}
 		to.SetInt(n)
 	}
 	return nil
+}
+
+// tooLarge reports whether a file has a whole number that fits no integer. YAML makes a
+// floating-point number of one that does not fit 64 bits.
+func tooLarge(raw any) bool {
+	switch v := raw.(type) {
+	case uint64:
+		return v > math.MaxInt64
+	case float64:
+		return v > math.MaxInt64
+	}
+	return false
 }
 
 func integer(raw any) (int64, bool) {

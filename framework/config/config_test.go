@@ -118,7 +118,7 @@ func TestMistakesInFiles(t *testing.T) {
 		"wrong section":   {"j.yaml", "\nscratch: 1\n", `j.yaml:2: unknown key "scratch" (did you mean "comm.scratch"?)`},
 		"hyphen":          {"j.yaml", "comm: {max-blocks: 1}", `(did you mean "comm.max_blocks"?)`},
 		"no idea":         {"j.yaml", "zzzzzz: 1", `unknown key "zzzzzz": invalid`},
-		"type":            {"j.yaml", "comm:\n  max_blocks: many\n", `j.yaml:2: comm.max_blocks: expected a number that is not negative, found the text "many"`},
+		"type":            {"j.yaml", "comm:\n  max_blocks: many\n", `j.yaml:2: comm.max_blocks: expected a whole number, found the text "many"`},
 		"negative":        {"j.yaml", "comm: {scratch: -1}", `expected a number that is not negative, found -1`},
 		"bytes":           {"j.yaml", "comm: {scratch: 12Q}", `"12Q": expected a number of bytes`},
 		"overflow":        {"j.yaml", "comm: {scratch: 99999999999G}", `expected a number of bytes`},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,6 +37,7 @@ func readFile(path string) (map[string]any, lines, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // as some editors begin a file; YAML allows it, TOML does not
 	var parser koanf.Parser
 	var locate func([]byte) (lines, error)
 	switch strings.ToLower(filepath.Ext(path)) {
@@ -48,7 +50,9 @@ func readFile(path string) (map[string]any, lines, error) {
 	}
 	k := koanf.New(delimiter)
 	err = k.Load(rawbytes.Provider(data), parser)
-	if err != nil {
+	if line := tomlErrorLine(data, err); line > 0 {
+		return nil, nil, fmt.Errorf("%s:%d: %v: %w", path, line, err, framework.ErrInvalid)
+	} else if err != nil {
 		return nil, nil, fmt.Errorf("%s: %v: %w", path, err, framework.ErrInvalid)
 	}
 	// After the parser has refused aliases that contain themselves or multiply: they

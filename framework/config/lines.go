@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sort"
 	"strconv"
 	"strings"
 
+	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 	"go.yaml.in/yaml/v3"
 )
@@ -105,4 +107,31 @@ func (l lines) toml(p *unstable.Parser, e *unstable.Node, section string) string
 	path := join(section, strings.Join(parts, "."))
 	l[path] = line
 	return path
+}
+
+// tomlErrorLine returns the line of a mistake in a TOML file, or 0 for other errors. The
+// parser does not say it of all mistakes: not of a key that is there twice, for one. It
+// stops at the first one, so that is on the last line of the shortest beginning of the file
+// with the same mistake.
+func tomlErrorLine(data []byte, err error) int {
+	if err == nil || !strings.HasPrefix(err.Error(), "toml: ") {
+		return 0
+	}
+	var known *toml.DecodeError
+	if errors.As(err, &known) {
+		line, _ := known.Position()
+		return line
+	}
+	ends := []int{}
+	for i, c := range data {
+		if c == '\n' || i == len(data)-1 {
+			ends = append(ends, i+1)
+		}
+	}
+	at := sort.Search(len(ends), func(i int) bool {
+		var tree map[string]any
+		short := toml.Unmarshal(data[:ends[i]], &tree)
+		return short != nil && short.Error() == err.Error()
+	})
+	return min(at+1, len(ends))
 }

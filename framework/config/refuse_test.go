@@ -23,8 +23,8 @@ func TestValuesOfAnotherKind(t *testing.T) {
 		{"\ntransports: shm\n", ":2", `transports: expected a list, found the text "shm"`},
 		{"transports: [shm, 7]\n", ":1", "transports: element 2 of the list: expected text, found 7"},
 		{"comm:\n  max_blocks: -4\n", ":2", "comm.max_blocks: expected a number that is not negative, found -4"},
-		{"comm:\n  max_blocks: 18446744073709551615\n", ":2", "comm.max_blocks: expected a number that is not negative, found 18446744073709551615"},
-		{"comm:\n  max_blocks: 1.5\n", ":2", "comm.max_blocks: expected a number that is not negative, found 1.5"},
+		{"comm:\n  max_blocks: 18446744073709551615\n", ":2", "comm.max_blocks: 18446744073709551615 is too large: expected a whole number of at most"},
+		{"comm:\n  max_blocks: 1.5\n", ":2", "comm.max_blocks: expected a whole number, found 1.5"},
 		{"comm:\n  deadline: 30\n", ":2", "comm.deadline: expected a duration with its unit, such as 30s, found 30"},
 		{"comm:\n  deadline: [1s]\n", ":2", "comm.deadline: expected a duration with its unit"},
 		{"comm: 3\n", ":1", "comm: expected a section"},
@@ -179,6 +179,70 @@ func TestValuesOfMSCCLPP(t *testing.T) {
 	for in, want := range map[string]string{"af_inet": "inet", "INET": "inet", "AF_INET6": "inet6", "inet6": "inet6", "AF_UNIX": "AF_UNIX"} {
 		if got := family(in); got != want {
 			t.Errorf("family %s becomes %s, expected %s", in, got, want)
+		}
+	}
+}
+
+// A mistake in TOML is on the line that the message names, whatever the parser says of it.
+func TestTOMLMistakesHaveLines(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		line int
+	}{
+		"a value without quotes": {"[comm]\nscratch = 64MiB\n", 2},
+		"a key that comes twice": {"[comm]\n\nscratch = \"1MiB\"\nscratch = \"2MiB\"\n\n[log]\n", 4},
+		"a table twice":          {"[comm]\n[log]\n# and again\n[comm]\n[launch]\n", 4},
+		"a table over a value":   {"comm = 3\n[comm.x]\na = 1\n", 2},
+		"a number without room":  {"[comm]\nmax_blocks = 99999999999999999999\n", 2},
+		"no end":                 {"[log]\nlevel = \"x", 2},
+		"no end of a list":       {"[log]\ntransports = [\n\"shm\",\n", 3},
+		"behind a mark":          {"\xef\xbb\xbf[comm]\nscratch = 64MiB\n", 2},
+	} {
+		file := write(t, "job.toml", c.text)
+		_, err := Load(Sources{Job: file})
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("%s:%d: toml: ", file, c.line)) {
+			t.Errorf("%s: %v: expected ErrInvalid that names line %d", name, err, c.line)
+		}
+	}
+}
+
+// Editors put a byte order mark in front of a file. It is no part of the text.
+func TestByteOrderMark(t *testing.T) {
+	for name, text := range map[string]string{"job.toml": "[comm]\nscratch = \"64MiB\"\n", "job.yaml": "comm:\n  scratch: 64MiB\n"} {
+		file := write(t, name, "\xef\xbb\xbf"+text)
+		e, err := Load(Sources{Job: file})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if from := e.Origin("comm.scratch"); e.Comm.Scratch != 64<<20 || from.Line != 2 {
+			t.Errorf("%s: scratch %v from %v, expected 64MiB from line 2", name, e.Comm.Scratch, from)
+		}
+	}
+}
+
+// A number that is too large is right in form, and the message says so, from whatever layer.
+func TestNumbersThatAreTooLarge(t *testing.T) {
+	for _, c := range []struct{ key, value string }{
+		{"comm.max_blocks", "99999999999999999999"}, {"comm.max_blocks", "9223372036854775808"},
+		{"comm.scratch", "99999999999999999999"}, {"comm.scratch", "17179869184G"}, {"comm.scratch", "18446744073709551616"},
+		{"comm.deadline", "99999999999h"}, {"comm.deadline", "9999999999999999999999s"},
+	} {
+		section, name, _ := strings.Cut(c.key, ".")
+		for layer, s := range map[string]Sources{
+			"file":     {Job: write(t, "job.yaml", fmt.Sprintf("%s: {%s: %s}\n", section, name, c.value))},
+			"variable": {Environ: []string{EnvName(c.key) + "=" + c.value}},
+			"flag":     {Flags: []Setting{{c.key, c.value, "--set"}}},
+		} {
+			_, err := Load(s)
+			if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), " is too large: expected ") {
+				t.Errorf("%s %s from a %s: %v: expected ErrInvalid that says that it is too large", c.key, c.value, layer, err)
+			}
+		}
+	}
+	for _, c := range []struct{ key, value string }{{"comm.max_blocks", "-99999999999999999999"}, {"comm.deadline", "-99999999999h"}, {"comm.scratch", "many"}} {
+		if _, err := Load(Sources{Flags: []Setting{{c.key, c.value, "--set"}}}); err == nil || strings.Contains(err.Error(), "too large") {
+			t.Errorf("%s %s: %v", c.key, c.value, err)
 		}
 	}
 }

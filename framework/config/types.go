@@ -1,11 +1,14 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
 )
 
 // Duration is a time.Duration that is written as "1.5s" in every layer.
@@ -21,12 +24,18 @@ func (d Duration) String() string { return time.Duration(d).String() }
 // no key has a use for them.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
+	if err != nil && longDuration().Match(text) {
+		return fmt.Errorf("%q is too large: expected at most %v", text, time.Duration(math.MaxInt64).Truncate(time.Hour))
+	}
 	if err != nil || v < 0 {
 		return fmt.Errorf("%q: expected a duration with its unit, such as 500ms, 30s or 2m", text)
 	}
 	*d = Duration(v)
 	return nil
 }
+
+// longDuration is what is right in form, so that only its size can be wrong.
+var longDuration = onfirstuse.Regexp(`^\+?([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`)
 
 // Bytes is a number of bytes, written as a plain number or with a binary unit:
 // 4096, 64K, 32MiB, 1G.
@@ -62,7 +71,10 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 		}
 	}
 	n, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || n > math.MaxUint64>>shift {
+	if errors.Is(err, strconv.ErrRange) || err == nil && n > math.MaxUint64>>shift {
+		return fmt.Errorf("%q is too large: expected a number of bytes below 2^64", text)
+	}
+	if err != nil {
 		return fmt.Errorf("%q: expected a number of bytes, such as 4096, 64K or 32MiB", text)
 	}
 	*b = Bytes(n << shift)

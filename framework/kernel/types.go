@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // DataType is an element type. Its values are those of mscclpp::DataType.
@@ -53,7 +54,7 @@ func ParseDataType(s string) (DataType, error) {
 			return DataType(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: element type %q: expected one of %s", framework.ErrInvalid, s, strings.Join(typeNames[:], " "))
+	return 0, fmt.Errorf("%w: element type %q%s: expected one of %s", framework.ErrInvalid, s, suggest.Hint(suggest.Name(s, typeNames[:])), strings.Join(typeNames[:], " "))
 }
 
 var typeAliases = map[string]string{
@@ -98,5 +99,5 @@ func ParseOp(s string) (Op, error) {
 			return Op(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: reduction %q: expected one of %s", framework.ErrInvalid, s, strings.Join(opNames[:], " "))
+	return 0, fmt.Errorf("%w: reduction %q%s: expected one of %s", framework.ErrInvalid, s, suggest.Hint(suggest.Name(s, opNames[:])), strings.Join(opNames[:], " "))
 }

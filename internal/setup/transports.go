@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/transports"
 )
@@ -82,7 +83,7 @@ func optionsWithoutTransport(cfg *config.Effective) error {
 				from = append(from, fmt.Sprintf("%s: transport.%s.%s", origin, name, key))
 			}
 		}
-		err := fmt.Errorf("%w: options for transport %q, which is not in the list transports %v", framework.ErrInvalid, name, cfg.Transports)
+		err := fmt.Errorf("%w: options for transport %q%s, which is not in the list transports %v", framework.ErrInvalid, name, suggest.Hint(suggest.Name(name, cfg.Transports)), cfg.Transports)
 		switch {
 		case len(from) > 0:
 			return fmt.Errorf("%s: %w", strings.Join(from, ", "), err)

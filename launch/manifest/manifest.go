@@ -16,6 +16,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // Job is a program on several hosts.
@@ -81,7 +82,7 @@ func (j *Job) check() error {
 	}
 	switch {
 	case !slices.Contains(Kinds(), j.Kind):
-		return bad("kind %q: expected one of %s", j.Kind, strings.Join(Kinds(), ", "))
+		return bad("kind %q%s: expected one of %s", j.Kind, suggest.Hint(suggest.Name(j.Kind, Kinds())), strings.Join(Kinds(), ", "))
 	case !objectName().MatchString(j.Name):
 		return bad("name %q: expected at most 40 of a-z, 0-9 and -, first a letter", j.Name)
 	case j.Image == "" && j.Kind != "sbatch":
