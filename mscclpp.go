@@ -199,6 +199,9 @@ func (j *Job) start(ctx context.Context, wanted string, getenv func(string) stri
 	}
 	turn := setup.Turn(getenv, j.boot.Rank(), j.boot.HostRanks())
 	facts := setup.Facts(os.DirFS("/"), j.device, boot.HostID, turn, log)
+	if len(j.boot.HostRanks()) == j.boot.Size() {
+		setup.OneHost(&facts)
+	}
 	if j.World, err = comm.New(ctx, j.boot, comm.Options{
 		Device:     j.device,
 		Transports: setup.InUse(j.transports),

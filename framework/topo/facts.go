@@ -27,6 +27,10 @@ const (
 	// FactMemory is "host" where the rank's memory is that of the host, which GPUs reach
 	// whatever lies between them; else it is not there.
 	FactMemory = "nvidia/memory"
+
+	// FactReach is "host" where all ranks of the job are on one host and share its network,
+	// so that no transport has to be reachable from elsewhere; else it is not there.
+	FactReach = "job/reach"
 )
 
 // Place is where the kernels of a rank run.

@@ -60,6 +60,14 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 	return facts
 }
 
+// OneHost tells transports that nobody outside of this host takes part.
+func OneHost(facts *framework.Facts) {
+	if facts.Other == nil {
+		facts.Other = map[string]string{}
+	}
+	facts.Other[topo.FactReach] = "host"
+}
+
 // inOrder writes adapters for people: "mlx5_0 (PIX) mlx5_1 (SYS)".
 func inOrder(nics []framework.NIC) string {
 	words := make([]string, len(nics))

@@ -5,45 +5,61 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-const (
-	// greetWithin is how long a stranger may keep a connection.
-	greetWithin = 5 * time.Second
-	// strangers is how many connections may be in their handshake. More wait.
-	strangers = 128
-)
+// strangers is how many connections may be in their handshake. One more ends the oldest
+// of them: a rank proves itself within a round trip, so those that wait are silent.
+const strangers = 128
 
-// listener takes the streams of all endpoints.
+// listener takes the streams of all endpoints, at the addresses that peers are told.
 type listener struct {
 	t     *Transport
-	l     net.Listener
-	users int // endpoints; the transport's lock
+	doors map[netip.Addr]net.Listener // the transport's lock, as users
+	users int                         // endpoints
 
 	mu     sync.Mutex
-	greets map[net.Conn]bool // in their handshake; nil: closed
+	greets []net.Conn // in their handshake, the oldest first
+	closed bool
 }
 
-// open makes the transport listen, for one more endpoint, and returns the port.
-func (t *Transport) open() (uint16, error) {
+// open makes the transport listen at these addresses, for one more endpoint, and returns
+// the places that work. An address may have gone since it was found, or not be usable yet.
+func (t *Transport) open(spots []spot) ([]netip.AddrPort, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.listener == nil {
-		network := map[string]string{"": "tcp", familyV4: "tcp4", familyV6: "tcp6"}[t.config.Family]
-		// Waiting connections are taken at once, so this cannot block.
-		l, err := (&net.ListenConfig{Control: t.config.greeting(&t.usual)}).Listen(context.Background(), network, ":0")
-		if err != nil {
-			return 0, fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
-		}
-		t.listener = &listener{t: t, l: l, greets: map[net.Conn]bool{}}
-		go t.listener.accept()
+	l := t.listener
+	if l == nil {
+		l = &listener{t: t, doors: map[netip.Addr]net.Listener{}}
 	}
-	t.listener.users++
-	return uint16(t.listener.l.Addr().(*net.TCPAddr).Port), nil
+	var places []netip.AddrPort
+	var failed []error
+	for _, s := range spots {
+		door := l.doors[s.addr]
+		if door == nil {
+			// Waiting connections are taken at once, so this cannot block.
+			var err error
+			door, err = (&net.ListenConfig{Control: t.config.greeting(&t.usual)}).Listen(context.Background(), "tcp", netip.AddrPortFrom(s.addr, 0).String())
+			if err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			l.doors[s.addr] = door
+			go l.accept(door)
+		}
+		places = append(places, netip.AddrPortFrom(s.addr, uint16(door.Addr().(*net.TCPAddr).Port)))
+	}
+	if len(places) == 0 {
+		return nil, fmt.Errorf("%w: %w", framework.ErrUnavailable, errors.Join(failed...))
+	}
+	l.users++
+	t.listener = l
+	return places, nil
 }
 
 // unlisten is called when an endpoint is closed.
@@ -56,32 +72,37 @@ func (t *Transport) unlisten() {
 	}
 	t.listener = nil
 	t.mu.Unlock()
-	l.l.Close()
+	for _, door := range l.doors {
+		door.Close()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.greets {
+	for _, c := range l.greets {
 		c.Close()
 	}
-	l.greets = nil
+	l.greets, l.closed = nil, true
 }
 
-func (l *listener) accept() {
-	room := make(chan struct{}, strangers)
+func (l *listener) accept(door net.Listener) {
 	for {
-		c, err := l.l.Accept()
+		c, err := door.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // out of descriptors: they come back
+			l.evict()                         // out of descriptors, most likely
+			time.Sleep(10 * time.Millisecond) // they come back
 			continue
 		}
-		room <- struct{}{}
+		if !l.admit(c) {
+			c.Close()
+			return
+		}
 		go func() {
 			conn := c.(*net.TCPConn)
 			serve, err := l.greet(conn)
-			<-room
-			conn.Close() // the group has a descriptor of its own; else who called was told why, if it was one of us
+			l.dismiss(conn)
+			conn.Close() // the group has a descriptor of its own; a peer that was refused has the reason by now
 			if err == nil {
 				serve()
 			}
@@ -89,29 +110,44 @@ func (l *listener) accept() {
 	}
 }
 
-// track enters a connection into those in their handshake, or takes it out.
-func (l *listener) track(c net.Conn, in bool) bool {
+// admit enters a connection into those in their handshake, and makes room for it.
+func (l *listener) admit(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.greets == nil {
+	if l.closed {
 		return false
 	}
-	if in {
-		l.greets[c] = true
-	} else {
-		delete(l.greets, c)
+	if len(l.greets) >= strangers {
+		l.greets[0].Close()
+		l.greets = slices.Delete(l.greets, 0, 1)
 	}
+	l.greets = append(l.greets, c)
 	return true
+}
+
+// evict ends the oldest handshake.
+func (l *listener) evict() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.greets) > 0 {
+		l.greets[0].Close()
+		l.greets = slices.Delete(l.greets, 0, 1)
+	}
+}
+
+// dismiss takes a connection out whose handshake is over.
+func (l *listener) dismiss(c net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.greets, c); i >= 0 {
+		l.greets = slices.Delete(l.greets, i, i+1)
+	}
 }
 
 // greet finds out who calls, and makes the connection a stream of its group. What it
 // returns serves the stream.
 func (l *listener) greet(conn *net.TCPConn) (serve func(), err error) {
-	if !l.track(conn, true) {
-		return nil, net.ErrClosed
-	}
-	defer l.track(conn, false)
-	if err := errors.Join(conn.SetDeadline(time.Now().Add(greetWithin)), l.t.config.keepAlive(conn)); err != nil {
+	if err := errors.Join(conn.SetDeadline(time.Now().Add(l.t.config.AnswerTimeout)), l.t.config.keepAlive(conn)); err != nil {
 		return nil, err
 	}
 	var g *inbound

@@ -20,7 +20,8 @@ type Config struct {
 	Buffer          int           `help:"Bytes of puts that are sent together while more are coming."`
 	SocketBuffer    int           `help:"Bytes of each socket's send and receive buffer; 0: 2 MiB to begin with, where the system allows it, and then as it thinks."`
 	LocalCongestion string        `help:"Congestion control of connections within a host; nothing: as the system thinks."`
-	ConnectTimeout  time.Duration `help:"How long a connection to a peer may take to be made and authenticated."`
+	ConnectTimeout  time.Duration `help:"How long the host of a peer may take to accept a connection."`
+	AnswerTimeout   time.Duration `help:"How long a peer that has accepted a connection may take to authenticate itself: it may have been stopped for a while."`
 	PeerTimeout     time.Duration `help:"How long the host of a peer may be silent before it is given up."`
 	DrainSpin       time.Duration `help:"How long an idle proxy polls before it starts to yield its core."`
 	DrainYield      time.Duration `help:"How long an idle proxy yields its core before it sleeps until it is woken."`
@@ -30,7 +31,7 @@ type Config struct {
 func (Config) Defaults() Config {
 	return Config{
 		Network: "default", Drive: driveRank, Streams: 4, Buffer: 1 << 16, LocalCongestion: "reno",
-		ConnectTimeout: 5 * time.Second, PeerTimeout: 10 * time.Second,
+		ConnectTimeout: 5 * time.Second, AnswerTimeout: 30 * time.Second, PeerTimeout: 10 * time.Second,
 		DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond,
 	}
 }
@@ -100,6 +101,8 @@ func (c Config) Validate() error {
 		return bad("local_congestion", fmt.Sprintf("%q", c.LocalCongestion), "a name of up to 15 letters, digits and underscores, or nothing")
 	case c.ConnectTimeout <= 0 || c.ConnectTimeout > mostTime:
 		return bad("connect_timeout", c.ConnectTimeout, "more than 0 and up to %v", mostTime)
+	case c.AnswerTimeout <= 0 || c.AnswerTimeout > mostTime:
+		return bad("answer_timeout", c.AnswerTimeout, "more than 0 and up to %v", mostTime)
 	case c.PeerTimeout < leastSilent || c.PeerTimeout > mostTime:
 		return bad("peer_timeout", c.PeerTimeout, "%v to %v", leastSilent, mostTime)
 	case c.DrainSpin < 0 || c.DrainSpin > mostTime:

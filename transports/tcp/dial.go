@@ -26,7 +26,7 @@ func (c *connection) dial(ctx context.Context, config Config, places []netip.Add
 	if len(places) == 0 {
 		return nil, netip.AddrPort{}, fault.Of(c.peer, fmt.Errorf("%w: it listens at %v alone, which is of no use from here", framework.ErrPeer, c.address.places))
 	}
-	limit, release := context.WithTimeout(ctx, config.ConnectTimeout)
+	limit, release := context.WithTimeout(ctx, config.ConnectTimeout+config.AnswerTimeout)
 	defer release()
 	results := make(chan result, len(places))
 	for i, place := range places {
@@ -37,7 +37,7 @@ func (c *connection) dial(ctx context.Context, config Config, places []netip.Add
 				results <- result{place: place, err: limit.Err()}
 				return
 			}
-			conn, err := c.call(limit, config, place, h)
+			conn, err := c.persist(limit, config, place, h)
 			results <- result{conn, place, err}
 		}()
 	}
@@ -60,9 +60,31 @@ func (c *connection) dial(ctx context.Context, config Config, places []netip.Add
 	}
 	err := errors.Join(failed...)
 	if ctx.Err() == nil {
-		return nil, netip.AddrPort{}, fault.Of(c.peer, fmt.Errorf("%w: no connection within %v: %w", framework.ErrPeer, config.ConnectTimeout, err))
+		return nil, netip.AddrPort{}, fault.Of(c.peer, fmt.Errorf("%w: no connection (options connect_timeout %v, answer_timeout %v): %w", framework.ErrPeer, config.ConnectTimeout, config.AnswerTimeout, err))
 	}
 	return nil, netip.AddrPort{}, fault.Of(c.peer, fmt.Errorf("%w: no connection: %w", framework.ErrPeer, err))
+}
+
+// A peer that many strangers call ends the oldest handshakes, and that may be this one. So
+// a handshake that was broken off is begun again, a few times.
+const (
+	attempts   = 8
+	firstPause = 10 * time.Millisecond // before the second; each one is twice as long as the last
+)
+
+// persist calls one place until it answers, or cannot.
+func (c *connection) persist(ctx context.Context, config Config, place netip.AddrPort, h hello) (*net.TCPConn, error) {
+	for n := 0; ; n++ {
+		conn, err := c.call(ctx, config, place, h)
+		if !errors.Is(err, errBrokenOff) || n+1 == attempts {
+			return conn, err
+		}
+		select {
+		case <-time.After(firstPause << n):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // call connects to one place and proves that this rank was told of it.
@@ -71,12 +93,16 @@ func (c *connection) call(ctx context.Context, config Config, place netip.AddrPo
 	if c.near {
 		d.Control = config.nearby
 	}
-	made, err := d.DialContext(ctx, "tcp", place.String())
+	reached, release := context.WithTimeout(ctx, config.ConnectTimeout)
+	made, err := d.DialContext(reached, "tcp", place.String())
+	release()
 	if err != nil {
 		return nil, err
 	}
 	conn := made.(*net.TCPConn)
 	// The end of the context ends the handshake as well.
+	ctx, release = context.WithTimeout(ctx, config.AnswerTimeout)
+	defer release()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = greet(conn, c.address.secret, h)
 	if !stop() && err == nil {

@@ -137,15 +137,20 @@ func (c *connection) callHanded(ctx context.Context, t *Transport) (*handed, err
 	return g, nil
 }
 
-// awaitHanded waits until the peer has made them.
+// awaitHanded waits until the peer has made them. The peer may be stopped for a while
+// meanwhile, which its host does not say; that it has died is found out by the bootstrap,
+// which ends ctx.
 func (c *connection) awaitHanded(ctx context.Context, t *Transport) (*handed, error) {
-	bound := time.NewTimer(t.config.ConnectTimeout)
+	// Longer than the caller tries to reach others: if a third rank holds it up, its error
+	// comes first and names that one.
+	wait := t.config.ConnectTimeout + t.config.AnswerTimeout*4/3
+	bound := time.NewTimer(wait)
 	defer bound.Stop()
 	e := c.local
 	select {
 	case <-e.ready:
 	case <-bound.C:
-		return nil, fault.Of(c.peer, fmt.Errorf("%w: no connection from it within %v", framework.ErrPeer, t.config.ConnectTimeout))
+		return nil, fault.Of(c.peer, fmt.Errorf("%w: no connection from it within %v: it, or its plugin, does not run", framework.ErrPeer, wait))
 	case <-ctx.Done():
 		return nil, fault.Of(c.peer, fmt.Errorf("%w: no connection from it: %w", framework.ErrPeer, ctx.Err()))
 	}

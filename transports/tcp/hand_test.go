@@ -121,7 +121,7 @@ func TestStreamsOfADevice(t *testing.T) {
 
 // Who waits for a peer that does not call gives up in time, and names it.
 func TestHandOverOfOneSide(t *testing.T) {
-	ends := two(t, func(c *Config) { c.ConnectTimeout = 200 * time.Millisecond })
+	ends := two(t, func(c *Config) { c.ConnectTimeout, c.AnswerTimeout = 100*time.Millisecond, 90*time.Millisecond })
 	conns, listens := linkOf(t, ends, framework.Host)
 	start := time.Now()
 	_, err := ends[1].Attach(t.Context(), conns[1], 0, nil)

@@ -4,8 +4,10 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -138,10 +140,16 @@ func prove(secret [32]byte, who string, first, second []byte) []byte {
 	return m.Sum(nil)
 }
 
+// errBrokenOff: the other end has closed the connection without a reason.
+var errBrokenOff = errors.New("the connection was closed")
+
 // greet performs the handshake as the one who connected. The caller has set a
 // deadline on the connection.
 func greet(conn io.ReadWriter, secret [32]byte, h hello) error {
 	broken := func(err error) error {
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", errBrokenOff, err)
+		}
 		return fmt.Errorf("%w: handshake was not completed: %w", framework.ErrPeer, err)
 	}
 	h.version = streamVersion

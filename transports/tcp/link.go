@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
 	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
@@ -59,7 +59,11 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 	if err != nil {
 		return none, err
 	}
-	port, err := t.open()
+	reach := t.config.reach(t.stack, spots)
+	if cfg.Facts.Other[topo.FactReach] == "host" {
+		spots = loopbacks(spots)
+	}
+	places, err := t.open(spots)
 	if err != nil {
 		return none, err
 	}
@@ -67,14 +71,11 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 	e := &endpoint{owner: t, config: cfg, groups: map[[16]byte]*inbound{}, ready: make(chan struct{})}
 	_, _ = rand.Read(e.secret[:]) // never fails
 	id := t.made.Keep(e)
-	own := address{owner: t.owner, endpoint: uint64(id), rank: uint32(cfg.Rank), secret: e.secret, stack: t.stack}
-	for _, s := range spots {
-		own.places = append(own.places, netip.AddrPortFrom(s.addr, port))
-	}
+	own := address{owner: t.owner, endpoint: uint64(id), rank: uint32(cfg.Rank), secret: e.secret, stack: t.stack, places: places}
 	return framework.Endpoint{
 		ID:      id,
 		Address: framework.Parcel{Data: own.append(nil)},
-		Reach:   t.config.reach(t.stack, spots),
+		Reach:   reach,
 	}, nil
 }
 

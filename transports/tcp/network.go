@@ -69,6 +69,15 @@ func (c Config) spots() ([]spot, error) {
 	return out[:min(len(out), maxPlaces)], nil
 }
 
+// loopbacks leaves the addresses that only this host reaches, where there are any.
+func loopbacks(spots []spot) []spot {
+	own := slices.DeleteFunc(slices.Clone(spots), func(s spot) bool { return !s.loopback })
+	if len(own) == 0 {
+		return spots // the loopback device is down, or another interface was asked for
+	}
+	return own
+}
+
 func (c Config) admits(ip netip.Addr) bool {
 	if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
 		return false

@@ -1,0 +1,178 @@
+package tcp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
+)
+
+// A rank that is stopped between the exchange of addresses and Attach comes late; that it
+// has died is for others to say.
+func TestLateAttach(t *testing.T) {
+	ends := two(t, func(c *Config) { c.ConnectTimeout = 50 * time.Millisecond })
+	conns, _ := linkOf(t, ends, framework.Host)
+	waits := make(chan error, 1)
+	go func() {
+		a, err := ends[1].Attach(t.Context(), conns[1], 0, nil)
+		a.Close()
+		waits <- err
+	}()
+	select {
+	case err := <-waits:
+		t.Fatalf("rank 0 is late: %v: expected rank 1 to wait for it", err)
+	case <-time.After(300 * time.Millisecond): // six times as long as a connection may take
+	}
+	a, err := ends[0].Attach(t.Context(), conns[0], 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if err := <-waits; err != nil {
+		t.Errorf("rank 1: %v", err)
+	}
+}
+
+// peerAt answers as an endpoint at a place of its own, the nth connection by answer(n).
+func peerAt(t *testing.T, secret [32]byte, answer func(n int, c net.Conn)) *connection {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answer(n, c)
+		}
+	}()
+	return &connection{peer: 1, address: address{secret: secret, places: []netip.AddrPort{netip.MustParseAddrPort(l.Addr().String())}}}
+}
+
+func serve(secret [32]byte, c net.Conn) {
+	_, _ = welcome(c, func(hello) ([32]byte, refusal) { return secret, accepted }, func(hello) refusal { return accepted })
+}
+
+// The kernel of a stopped process accepts connections. The peer is waited for; one that
+// never goes on is named.
+func TestStoppedPeer(t *testing.T) {
+	config, secret := Config{}.Defaults(), [32]byte{7}
+	config.ConnectTimeout = 50 * time.Millisecond
+	goesOn := make(chan struct{})
+	c := peerAt(t, secret, func(_ int, conn net.Conn) { <-goesOn; serve(secret, conn) })
+	time.AfterFunc(4*config.ConnectTimeout, func() { close(goesOn) })
+	conn, _, err := c.dial(t.Context(), config, c.address.places, hello{streams: 1})
+	if err != nil {
+		t.Fatalf("%v: expected the peer to be waited for", err)
+	}
+	conn.Close()
+
+	config.AnswerTimeout = 100 * time.Millisecond
+	c = peerAt(t, secret, func(_ int, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	_, _, err = c.dial(t.Context(), config, c.address.places, hello{streams: 1})
+	if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "answer_timeout 100ms") {
+		t.Errorf("%v: expected %v of rank 1 with the option", err, framework.ErrPeer)
+	}
+}
+
+// A handshake that the peer has ended without a reason is begun again; a peer that always
+// does so is given up.
+func TestBrokenOff(t *testing.T) {
+	config, secret := Config{}.Defaults(), [32]byte{7}
+	c := peerAt(t, secret, func(n int, conn net.Conn) {
+		if n < 3 {
+			conn.Close()
+			return
+		}
+		serve(secret, conn)
+	})
+	conn, _, err := c.dial(t.Context(), config, c.address.places, hello{streams: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	c = peerAt(t, secret, func(_ int, conn net.Conn) { conn.Close() })
+	if _, _, err = c.dial(t.Context(), config, c.address.places, hello{streams: 1}); !errors.Is(err, errBrokenOff) || framework.PeerOf(err) != 1 {
+		t.Errorf("%v: expected %v of rank 1", err, errBrokenOff)
+	}
+}
+
+// Silent connections, more than there are places for, keep no rank out.
+func TestSilentStrangers(t *testing.T) {
+	ends := two(t, nil)
+	conns, listens := linkOf(t, ends, framework.Host)
+	a, err := decodeAddress(listens[1].Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * strangers {
+		c, err := net.Dial("tcp", a.places[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	start := time.Now()
+	handOver(t, ends, conns)
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("%v among strangers: expected them to be no hindrance", took)
+	}
+	l := ends[1].(*Transport).listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.greets) > strangers {
+		t.Errorf("%d handshakes: expected at most %d", len(l.greets), strangers)
+	}
+}
+
+// Where all ranks are on one host, nobody else is listened to.
+func TestListenWhereNeeded(t *testing.T) {
+	one, err := New(Config{}.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spots, err := Config{}.Defaults().spots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(spots, func(s spot) bool { return s.loopback }) {
+		t.Skip("there is no loopback device that is up")
+	}
+	listen := func(other map[string]string) []netip.AddrPort {
+		t.Helper()
+		e, err := one.Listen(t.Context(), framework.EndpointConfig{Kind: framework.KindPort, Rank: 0, Ranks: []int{0, 1}, Device: framework.Host, Facts: framework.Facts{Other: other}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = one.Close(t.Context(), e.ID) })
+		a, err := decodeAddress(e.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.places
+	}
+	for _, p := range listen(map[string]string{topo.FactReach: "host"}) {
+		if !p.Addr().IsLoopback() {
+			t.Errorf("a job of one host listens at %v", p)
+		}
+	}
+	for a := range one.(*Transport).listener.doors {
+		if !a.IsLoopback() {
+			t.Errorf("a job of one host listens at %v", a)
+		}
+	}
+	if places := listen(nil); len(places) != len(spots) {
+		t.Errorf("a job of several hosts listens at %v: expected all of %v", places, spots)
+	}
+}
