@@ -147,7 +147,7 @@ func TestListenWhereNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(spots, func(s spot) bool { return s.loopback }) {
-		t.Skip("there is no loopback device that is up")
+		t.Skip("needs a loopback device that is up")
 	}
 	listen := func(other map[string]string) []netip.AddrPort {
 		t.Helper()
