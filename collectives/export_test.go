@@ -36,7 +36,7 @@ const StrayPatience = strayPatience
 // is for the rank's own thread.
 func (c *Comm) PacketCame(peer int) bool {
 	x := c.ports.hierarchy.packets
-	g, _ := x.find(peer)
+	g, _ := x.Find(peer)
 	slot := device.Bytes(c.ports.in)[x.place(g, x.epoch+1):][:x.stride()]
 	bytes := binary.LittleEndian.Uint64(slot[slotHead-8:])
 	return bytes <= x.room && x.whole(slot, x.epoch+1, bytes)

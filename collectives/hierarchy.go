@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -41,14 +41,8 @@ const mostSmall = 32 << 10
 // all places: all ranks get the same bits, in all runs. They are not those of the
 // order of the ranks, and partial results have the type of the elements.
 type hierarchy struct {
-	ports        *ports
-	hosts        [][]int // ranks by host and index
-	host         int     // of this rank
-	index        int     // on its host
-	local        []bool  // by rank: on this host
-	cuts         uint64  // in how many segments a vector is cut for two steps
-	fewest, most int     // ranks of a host
-	multiple     uint64  // a number that every host's number of ranks divides; 1 if that is large
+	*placement.Placement
+	ports *ports
 
 	world   *comm.Communicator // on whose device the kernels run
 	options Options            // of inside
@@ -88,19 +82,7 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 	if len(hosts) < 2 || alone && c.ports.courier == nil {
 		return
 	}
-	h := &hierarchy{ports: c.ports, hosts: hosts, fewest: len(hosts[0]), multiple: commonMultiple(hosts), local: make([]bool, c.comm.Size()), options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
-	for i, ranks := range hosts {
-		h.fewest, h.most = min(h.fewest, len(ranks)), max(h.most, len(ranks))
-		if at := slices.Index(ranks, c.comm.Rank()); at >= 0 {
-			h.host, h.index = i, at
-		}
-	}
-	if h.cuts = h.multiple; h.cuts == 1 {
-		h.cuts = uint64(h.most)
-	}
-	for _, r := range hosts[h.host] {
-		h.local[r] = true
-	}
+	h := &hierarchy{Placement: placement.New(hosts, c.comm.Rank()), ports: c.ports, options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
 	c.ports.hierarchy = h
 	c.offerDirect(h)
 	if alone {
@@ -171,11 +153,11 @@ func (c *Comm) innerOptions() Options {
 
 // open makes the communicator of the host. It is collective over all hosts.
 func (h *hierarchy) open(ctx context.Context) error {
-	if h.most == 1 {
+	if h.Most == 1 {
 		return nil
 	}
 	var err error
-	if h.group, err = h.world.Split(ctx, h.host, h.index); err != nil {
+	if h.group, err = h.world.Split(ctx, h.Host, h.Index); err != nil {
 		return fmt.Errorf("ranks of the host: %w", err)
 	}
 	if h.inside, err = New(ctx, h.group, h.options); err != nil {
@@ -239,68 +221,8 @@ func (h *hierarchy) named(err error) error {
 	if cause := h.world.Err(); cause != nil {
 		return cause // the same, or what it comes from
 	}
-	if peer := framework.PeerOf(err); peer >= 0 && peer < h.size() {
-		return &framework.Error{Op: "ranks of the host", Peer: h.hosts[h.host][peer], Err: err}
+	if peer := framework.PeerOf(err); peer >= 0 && peer < h.Size() {
+		return &framework.Error{Op: "ranks of the host", Peer: h.Hosts[h.Host][peer], Err: err}
 	}
 	return err
-}
-
-// size is the number of ranks on this host.
-func (h *hierarchy) size() int { return len(h.hosts[h.host]) }
-
-// counterparts are the ranks that this one sends the part of its host to: where a host
-// has more ranks than this one, some have to serve two.
-func (h *hierarchy) counterparts(f func(rank int) error) error {
-	return h.otherHosts(func(g int) error {
-		for j := h.index; j < len(h.hosts[g]); j += h.size() {
-			if err := f(h.hosts[g][j]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// counterpart is the rank of another host from which this one has its part.
-func (h *hierarchy) counterpart(g int) int { return h.hosts[g][h.index%len(h.hosts[g])] }
-
-// otherHosts calls f for the hosts behind this one, and then for those before.
-func (h *hierarchy) otherHosts(f func(g int) error) error {
-	for d := 1; d < len(h.hosts); d++ {
-		if err := f((h.host + d) % len(h.hosts)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// share is what one of n ranks has of a vector; the last ones may have less.
-func share(count uint64, n int) uint64 { return (count + uint64(n) - 1) / uint64(n) }
-
-// span is what one rank has of a vector.
-type span struct {
-	rank     int
-	from, to uint64 // elements
-}
-
-// mine is what this rank has of a vector, by the division of its host.
-func (h *hierarchy) mine(count uint64) span {
-	each := share(count, h.size())
-	from := min(uint64(h.index)*each, count)
-	return span{h.hosts[h.host][h.index], from, min(from+each, count)}
-}
-
-// overlaps calls f for the ranks of another host that have some of what this one has,
-// each with what both have.
-func (h *hierarchy) overlaps(count uint64, g int, f func(s span) error) error {
-	own, each := h.mine(count), share(count, len(h.hosts[g]))
-	for at := own.from; at < own.to; {
-		i := at / each
-		end := min((i+1)*each, own.to)
-		if err := f(span{h.hosts[g][i], at, end}); err != nil {
-			return err
-		}
-		at = end
-	}
-	return nil
 }

@@ -1,6 +1,10 @@
 package collectives
 
-import "context"
+import (
+	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
+)
 
 // Some buffers hold a part for every rank. What is in them for the ranks of one host is
 // a block, and a vector like that of an all-reduce: the ranks of another host have an
@@ -67,12 +71,12 @@ func (h *hierarchy) reduceScatterLarge(ctx context.Context, c *Call) error {
 	in, out := view(c.Input, part*uint64(h.ports.comm.Size())), view(c.Output, part)
 	return h.pieces(in, part, element, func(p parts) error {
 		reduced := func(g int) (count uint64, own []byte, err error) {
-			block := p.load(h.hosts[g], &h.spaces[spaceBlock])
+			block := p.load(h.Hosts[g], &h.spaces[spaceBlock])
 			count = uint64(len(block)) / element
-			own = h.spaces[spaceShare].bytes(share(count, h.size()) * element)
+			own = h.spaces[spaceShare].bytes(placement.Share(count, h.Size()) * element)
 			return count, own, h.scatter(c, block, own)
 		}
-		err := h.otherHosts(func(g int) error {
+		err := h.OtherHosts(func(g int) error {
 			count, own, err := reduced(g)
 			if err != nil {
 				return err
@@ -82,7 +86,7 @@ func (h *hierarchy) reduceScatterLarge(ctx context.Context, c *Call) error {
 		if err != nil {
 			return err
 		}
-		count, own, err := reduced(h.host)
+		count, own, err := reduced(h.Host)
 		if err != nil {
 			return err
 		}
@@ -98,15 +102,15 @@ func (h *hierarchy) allGatherLarge(ctx context.Context, c *Call) error {
 	in, out := view(c.Input, part), view(c.Output, part*uint64(h.ports.comm.Size()))
 	return h.pieces(out, part, element, func(p parts) error {
 		own := in[p.at : p.at+p.n]
-		count := func(g int) uint64 { return uint64(len(h.hosts[g])) * p.n / element }
-		if err := h.sendShare(ctx, course{}, count(h.host), element, own); err != nil {
+		count := func(g int) uint64 { return uint64(len(h.Hosts[g])) * p.n / element }
+		if err := h.sendShare(ctx, course{}, count(h.Host), element, own); err != nil {
 			return err
 		}
-		if err := h.place(c, p, h.host, own); err != nil {
+		if err := h.place(c, p, h.Host, own); err != nil {
 			return err
 		}
-		return h.otherHosts(func(g int) error {
-			mine := h.spaces[spaceShare].bytes(share(count(g), h.size()) * element)
+		return h.OtherHosts(func(g int) error {
+			mine := h.spaces[spaceShare].bytes(placement.Share(count(g), h.Size()) * element)
 			if err := h.takeShare(ctx, count(g), element, g, mine); err != nil {
 				return err
 			}
@@ -117,7 +121,7 @@ func (h *hierarchy) allGatherLarge(ctx context.Context, c *Call) error {
 
 // place gathers the shares of a block, and puts it where it belongs.
 func (h *hierarchy) place(c *Call, p parts, g int, own []byte) error {
-	ranks := h.hosts[g]
+	ranks := h.Hosts[g]
 	count := uint64(len(ranks)) * p.n / uint64(c.Type.Size())
 	if b := p.block(ranks); b != nil {
 		return h.gather(c, own, count, b)

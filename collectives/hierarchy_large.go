@@ -3,6 +3,8 @@ package collectives
 import (
 	"context"
 	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
 // leastShare and piecesOfCall set the size of a piece: small enough that there are some
@@ -16,29 +18,14 @@ const (
 // steps (hierarchy_slices.go): more messages, and fewer bytes.
 const twoSteps = 16 << 10
 
-// commonMultiple is the least one of the numbers of ranks, or 1 if that is large.
-func commonMultiple(hosts [][]int) uint64 {
-	multiple := uint64(1)
-	for _, ranks := range hosts {
-		a, b := multiple, uint64(len(ranks))
-		for b != 0 {
-			a, b = b, a%b
-		}
-		if multiple = multiple / a * uint64(len(ranks)); multiple > 1<<10 {
-			return 1
-		}
-	}
-	return multiple
-}
-
 // piece is how many elements of a vector are worked on at a time: so that the share of a
 // rank fits a slot, and divided evenly by all hosts where that is possible.
 func (h *hierarchy) piece(count, element uint64) uint64 {
-	fewest := uint64(h.fewest)
+	fewest := uint64(h.Fewest)
 	bytes := min(h.ports.piece, max(leastShare, count*element/fewest/piecesOfCall))
 	n := max(1, bytes/element) * fewest
-	if n > h.multiple {
-		n = n / h.multiple * h.multiple
+	if n > h.Multiple {
+		n = n / h.Multiple * h.Multiple
 	}
 	return n
 }
@@ -91,7 +78,7 @@ func (h *hierarchy) reduceTo(ctx context.Context, c *Call, way course) error {
 	for k := range pieces + behind {
 		if k < pieces {
 			at := uint64(k) * size
-			room := h.spaces[spaceShare+k%3].bytes(share(size, h.size()) * element)
+			room := h.spaces[spaceShare+k%3].bytes(placement.Share(size, h.Size()) * element)
 			under[k%3] = exchanged{course: way, at: at, count: min(size, c.Count-at), share: room}
 			if err := h.begin(ctx, c, &under[k%3], split); err != nil {
 				return err
@@ -114,7 +101,7 @@ func (h *hierarchy) reduceTo(ctx context.Context, c *Call, way course) error {
 // stages says whether an exchange goes in two steps, and how many stages there are
 // between the beginning of a piece and its end.
 func (h *hierarchy) stages(size, element uint64) (split bool, behind int) {
-	if len(h.hosts) > 2 && size/uint64(h.most)*element >= twoSteps {
+	if len(h.Hosts) > 2 && size/uint64(h.Most)*element >= twoSteps {
 		return true, 2
 	}
 	return false, 1
@@ -126,8 +113,8 @@ func (h *hierarchy) begin(ctx context.Context, c *Call, x *exchanged, split bool
 	if err := h.scatter(c, view(unsafe.Add(c.Input, x.at*element), x.count*element), x.share); err != nil {
 		return err
 	}
-	own := h.mine(x.count)
-	x.share = x.share[:(own.to-own.from)*element]
+	own := h.Mine(x.count)
+	x.share = x.share[:(own.To-own.From)*element]
 	return h.send(ctx, x, element, split)
 }
 
@@ -141,7 +128,7 @@ func (h *hierarchy) send(ctx context.Context, x *exchanged, element uint64, spli
 
 // complete makes this rank's share of a piece the result, where that is wanted.
 func (h *hierarchy) complete(ctx context.Context, c *Call, x *exchanged, split bool) error {
-	if !x.gets(h.host) {
+	if !x.gets(h.Host) {
 		return nil
 	}
 	if !split {
@@ -153,7 +140,7 @@ func (h *hierarchy) complete(ctx context.Context, c *Call, x *exchanged, split b
 // end completes this rank's share, and gathers the shares of the host. Kernels that gather
 // do it for all of a host, where a root is alone in having an output.
 func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split bool) error {
-	if err := h.complete(ctx, c, x, split); err != nil || !x.gets(h.host) {
+	if err := h.complete(ctx, c, x, split); err != nil || !x.gets(h.Host) {
 		return err
 	}
 	element := uint64(c.Type.Size())
@@ -167,8 +154,8 @@ func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split bool) 
 // hands that of another to add.
 func (h *hierarchy) sum(c *Call, own, to []byte, theirs func(g int, add func(b []byte)) error) error {
 	sum := h.startSum(c, uint64(len(own)))
-	for g := range h.hosts {
-		if g == h.host {
+	for g := range h.Hosts {
+		if g == h.Host {
 			sum.Add(own)
 		} else if err := theirs(g, sum.Add); err != nil {
 			return err
@@ -196,7 +183,7 @@ func (h *hierarchy) sumShare(ctx context.Context, c *Call, count uint64, own, to
 // sendShare gives this rank's share of a vector to those of the other hosts that have
 // some of it, and are to have it.
 func (h *hierarchy) sendShare(ctx context.Context, way course, count, element uint64, b []byte) error {
-	return h.otherHosts(func(g int) error {
+	return h.OtherHosts(func(g int) error {
 		if !way.gets(g) {
 			return nil
 		}
@@ -205,18 +192,18 @@ func (h *hierarchy) sendShare(ctx context.Context, way course, count, element ui
 }
 
 func (h *hierarchy) sendTo(ctx context.Context, count, element uint64, g int, b []byte) error {
-	from := h.mine(count).from
-	return h.overlaps(count, g, func(s span) error {
-		return h.ports.post(ctx, s.rank, b[(s.from-from)*element:(s.to-from)*element])
+	from := h.Mine(count).From
+	return h.Overlaps(count, g, func(s placement.Span) error {
+		return h.ports.post(ctx, s.Rank, b[(s.From-from)*element:(s.To-from)*element])
 	})
 }
 
 // takeShare receives what the ranks of another host have of this rank's share.
 func (h *hierarchy) takeShare(ctx context.Context, count, element uint64, g int, to []byte) error {
-	from := h.mine(count).from
-	return h.overlaps(count, g, func(s span) error {
-		at := to[(s.from-from)*element : (s.to-from)*element]
-		return h.ports.take(ctx, s.rank, uint64(len(at)), func(b []byte) { copy(at, b) })
+	from := h.Mine(count).From
+	return h.Overlaps(count, g, func(s placement.Span) error {
+		at := to[(s.From-from)*element : (s.To-from)*element]
+		return h.ports.take(ctx, s.Rank, uint64(len(at)), func(b []byte) { copy(at, b) })
 	})
 }
 
@@ -225,8 +212,8 @@ func (h *hierarchy) takeShare(ctx context.Context, count, element uint64, g int,
 func (h *hierarchy) scatter(c *Call, in, room []byte) error {
 	element := uint64(c.Type.Size())
 	count := uint64(len(in)) / element
-	each := share(count, h.size())
-	if whole := each * uint64(h.size()); whole != count {
+	each := placement.Share(count, h.Size())
+	if whole := each * uint64(h.Size()); whole != count {
 		padded := h.spaces[spacePadded].bytes(whole * element)
 		clear(padded[copy(padded, in):])
 		in = padded
@@ -239,8 +226,8 @@ func (h *hierarchy) scatter(c *Call, in, room []byte) error {
 // of the largest, whatever it holds.
 func (h *hierarchy) gather(c *Call, own []byte, count uint64, out []byte) error {
 	element := uint64(c.Type.Size())
-	each := share(count, h.size())
-	to, whole := out, each*uint64(h.size())
+	each := placement.Share(count, h.Size())
+	to, whole := out, each*uint64(h.Size())
 	if whole != count {
 		to = h.spaces[spacePadded].bytes(whole * element)
 	}

@@ -71,7 +71,7 @@ func (p *ports) allToAllV(list []transfer, _ device.Stream) error {
 	p.calls++
 	p.call = signature{Sequence: p.calls, Collective: uint32(AllToAllV), Algorithm: nameID(hierarchicalSmall)}
 	return p.run(func(ctx context.Context) error {
-		x := &exchangeV{hierarchy: p.hierarchy, list: list, out: make([]bool, len(p.hierarchy.hosts)), in: make([]bool, len(p.hierarchy.hosts))}
+		x := &exchangeV{hierarchy: p.hierarchy, list: list, out: make([]bool, len(p.hierarchy.Hosts)), in: make([]bool, len(p.hierarchy.Hosts))}
 		return lifetime.Abandon(p.comm, x.perform(ctx))
 	})
 }
@@ -80,20 +80,20 @@ func (x *exchangeV) perform(ctx context.Context) error {
 	if err := x.tell(); err != nil {
 		return err
 	}
-	n := len(x.local)
-	most := min(mostBundled, x.ports.piece-min(x.ports.piece, 8*uint64(1+x.most)))
+	n := len(x.Local)
+	most := min(mostBundled, x.ports.piece-min(x.ports.piece, 8*uint64(1+x.Most)))
 	var direct []transfer
 	for _, received := range []bool{false, true} { // as Transfers are sorted
-		for g, ranks := range x.hosts {
-			if g == x.host {
+		for g, ranks := range x.Hosts {
+			if g == x.Host {
 				continue
 			}
 			bundled, list := x.out, x.list[:n]
 			if received {
 				bundled, list = x.in, x.list[n:]
-				bundled[g] = few(func(k, i int) uint64 { return x.lengths.expected(i, ranks[k]) }, len(ranks), x.size(), most)
+				bundled[g] = few(func(k, i int) uint64 { return x.lengths.expected(i, ranks[k]) }, len(ranks), x.Size(), most)
 			} else {
-				bundled[g] = few(func(k, i int) uint64 { return x.lengths.sent(k, ranks[i]) }, x.size(), len(ranks), most)
+				bundled[g] = few(func(k, i int) uint64 { return x.lengths.sent(k, ranks[i]) }, x.Size(), len(ranks), most)
 			}
 			if bundled[g] {
 				continue
@@ -119,7 +119,7 @@ func (x *exchangeV) perform(ctx context.Context) error {
 
 // tell gathers the lengths of the ranks of this host, and compares those that meet.
 func (x *exchangeV) tell() error {
-	n, m := len(x.local), x.size()
+	n, m := len(x.Local), x.Size()
 	own := make([]uint64, 2*n)
 	for i, t := range x.list {
 		own[i] = t.Bytes
@@ -128,7 +128,7 @@ func (x *exchangeV) tell() error {
 	if err := x.named(x.inside.AllGather(unsafe.Pointer(&own[0]), unsafe.Pointer(&x.lengths.words[0]), 2*n, kernel.Uint64, nil)); err != nil {
 		return err
 	}
-	ranks := x.hosts[x.host]
+	ranks := x.Hosts[x.Host]
 	for k, from := range ranks {
 		for i, to := range ranks {
 			if sent, expected := x.lengths.sent(k, to), x.lengths.expected(i, from); sent != expected {
@@ -152,7 +152,7 @@ func (x *exchangeV) bundles(ctx context.Context) error {
 	if err := x.post(ctx); err != nil {
 		return err
 	}
-	return x.otherHosts(func(g int) error {
+	return x.OtherHosts(func(g int) error {
 		if !x.in[g] {
 			return nil
 		}
@@ -162,9 +162,9 @@ func (x *exchangeV) bundles(ctx context.Context) error {
 
 // bundledFor calls f for the ranks for which a rank of this host collects.
 func (x *exchangeV) bundledFor(index int, f func(rank int)) {
-	_ = x.rounds(func(g, first int) error {
-		if x.out[g] && first+index < len(x.hosts[g]) {
-			f(x.hosts[g][first+index])
+	_ = x.Rounds(func(g, first int) error {
+		if x.out[g] && first+index < len(x.Hosts[g]) {
+			f(x.Hosts[g][first+index])
 		}
 		return nil
 	})
@@ -179,12 +179,12 @@ func (x *exchangeV) bundle(k, index int) (bytes uint64) {
 // collect exchanges inside what is for ranks of this host, and what each of them sends
 // for all.
 func (x *exchangeV) collect() error {
-	n, m := len(x.local), x.size()
+	n, m := len(x.Local), x.Size()
 	x.from = make([]uint64, m+1) // where the bundles of each begin
 	all := uint64(0)
 	for k := range m {
-		x.from[k+1] = x.from[k] + x.bundle(k, x.index)
-		all += x.bundle(x.index, k)
+		x.from[k+1] = x.from[k] + x.bundle(k, x.Index)
+		all += x.bundle(x.Index, k)
 	}
 	x.sent, x.received = x.spaces[spacePadded].bytes(all), x.spaces[spaceBlock].bytes(x.from[m])
 	x.inside.GroupStart()
@@ -195,11 +195,11 @@ func (x *exchangeV) collect() error {
 			failed = call(b)
 		}
 	}
-	for k, rank := range x.hosts[x.host] {
+	for k, rank := range x.Hosts[x.Host] {
 		begin := at
 		x.bundledFor(k, func(to int) { at += uint64(copy(x.sent[at:], x.data(to))) })
 		ours := x.received[x.from[k]:x.from[k+1]]
-		if k == x.index {
+		if k == x.Index {
 			copy(ours, x.sent[begin:at])
 			copy(x.data(n+rank), x.data(rank))
 			continue
@@ -226,10 +226,10 @@ func (x *exchangeV) data(number int) []byte {
 // post sends the bundles: the lengths of all ranks of the host, so that whoever expects
 // another one knows from whom, and the data.
 func (x *exchangeV) post(ctx context.Context) error {
-	m := x.size()
+	m := x.Size()
 	next := append([]uint64(nil), x.from[:m]...)
 	var failed error
-	x.bundledFor(x.index, func(rank int) {
+	x.bundledFor(x.Index, func(rank int) {
 		bytes := 8 * uint64(m)
 		for k := range m {
 			bytes += x.lengths.sent(k, rank)
@@ -253,9 +253,9 @@ func (x *exchangeV) post(ctx context.Context) error {
 
 // take receives the bundle of a host.
 func (x *exchangeV) take(ctx context.Context, g int) error {
-	ranks, n := x.hosts[g], len(x.local)
+	ranks, n := x.Hosts[g], len(x.Local)
 	var wrong error
-	err := x.ports.take(ctx, x.counterpart(g), anyBytes, func(b []byte) {
+	err := x.ports.take(ctx, x.Counterpart(g), anyBytes, func(b []byte) {
 		place := func(k int) []byte { return x.data(n + ranks[k]) }
 		other, sent, ok := openBundle(b, len(ranks), place)
 		switch {
@@ -297,11 +297,11 @@ func openBundle(b []byte, messages int, place func(k int) []byte) (other int, se
 // this one expects of it.
 func (x *exchangeV) unbundled(g int, b []byte) error {
 	expected := uint64(0)
-	for k := range x.size() {
-		for _, r := range x.hosts[g] {
+	for k := range x.Size() {
+		for _, r := range x.Hosts[g] {
 			expected += x.lengths.expected(k, r)
 		}
 	}
-	return &framework.Error{Op: "message", Peer: x.counterpart(g), Err: fmt.Errorf(
-		"%w: a piece of %d bytes that is no bundle: expected one, since ranks %v, its host, are to send %d bytes to this one, and that is few for each", framework.ErrInvalid, len(b), x.hosts[g], expected)}
+	return &framework.Error{Op: "message", Peer: x.Counterpart(g), Err: fmt.Errorf(
+		"%w: a piece of %d bytes that is no bundle: expected one, since ranks %v, its host, are to send %d bytes to this one, and that is few for each", framework.ErrInvalid, len(b), x.Hosts[g], expected)}
 }

@@ -98,12 +98,12 @@ func (x *packets) memory() uint64 {
 	if x == nil {
 		return 0
 	}
-	return 2 * max(x.half(), uint64(len(x.hosts))*x.stride())
+	return 2 * max(x.half(), uint64(len(x.Hosts))*x.stride())
 }
 
 // half is the size of half of the memory that packets are sent from: one for all, or parts
 // that are as large together.
-func (x *packets) half() uint64 { return wholeLines(x.room) + uint64(len(x.local))*(packetMore+line) }
+func (x *packets) half() uint64 { return wholeLines(x.room) + uint64(len(x.Local))*(packetMore+line) }
 
 // stride is the size of a slot for what comes from one host.
 func (x *packets) stride() uint64 { return wholeLines(x.room) + packetMore }
@@ -115,7 +115,7 @@ func (x *packets) open(ctx context.Context) error {
 	}
 	own := []byte{1}
 	for _, l := range x.world.Links() {
-		if l.Kind == framework.KindPort && !x.local[l.Peer] && !sealable(l.Transport.Description) {
+		if l.Kind == framework.KindPort && !x.Local[l.Peer] && !sealable(l.Transport.Description) {
 			own[0] = 0
 		}
 	}
@@ -170,18 +170,18 @@ func (x *packets) give(_ context.Context, to int, b []byte) error {
 		binary.LittleEndian.PutUint64(slot[end:], x.epoch)
 		binary.LittleEndian.PutUint64(slot[end+8:], sealOf(x.epoch, slot[packetHead:end]))
 	}
-	far := x.place(x.host, x.epoch) + packetHead
+	far := x.place(x.Host, x.epoch) + packetHead
 	return x.ports.lanes[to].data.Put(far, at+packetHead, headBytes+wholeWords(bytes)+packetTail)
 }
 
 // place is where packets of a host come to.
 func (x *packets) place(g int, epoch uint64) uint64 {
-	return x.base + (epoch%2*uint64(len(x.hosts))+uint64(g))*x.stride()
+	return x.base + (epoch%2*uint64(len(x.Hosts))+uint64(g))*x.stride()
 }
 
 // receive waits for the packet of a host.
 func (x *packets) receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
-	x.from, x.bytes, x.looks, x.wrong = x.counterpart(g), bytes, 0, nil
+	x.from, x.bytes, x.looks, x.wrong = x.Counterpart(g), bytes, 0, nil
 	x.slot = device.Bytes(x.ports.in)[x.place(g, x.epoch):][:x.stride()]
 	if err := x.ports.lanes[x.from].data.Await(ctx, x.arrived); err != nil {
 		return err
@@ -284,7 +284,7 @@ func (p *patience) Err() error {
 // wait waits for the signal of a piece.
 func (x *packets) wait(ctx context.Context, peer int) error {
 	l := &x.ports.lanes[peer]
-	if !x.on.Load() || x.local[peer] {
+	if !x.on.Load() || x.Local[peer] {
 		return l.data.Wait(ctx)
 	}
 	p := &l.patience
@@ -301,9 +301,9 @@ func (x *packets) wait(ctx context.Context, peer int) error {
 // packet of the next call already, but not the one that sends the message: its channel keeps order.
 func (x *packets) instead(peer int, seen *stray) error {
 	p, due := x.ports, x.ports.call.Sequence
-	g, _ := x.find(peer)
+	g, _ := x.Find(peer)
 	if due == 0 {
-		if peer != x.counterpart(g) {
+		if peer != x.Counterpart(g) {
 			return nil
 		}
 		due = p.calls + 1
@@ -313,5 +313,5 @@ func (x *packets) instead(peer int, seen *stray) error {
 	if atomic.LoadUint64(word(slot, packetHead)) != due || bytes > x.room || !x.whole(slot, x.epoch+1, bytes) || !settled(slot[packetHead:slotHead], seen) {
 		return nil
 	}
-	return p.contradicted(x.counterpart(g), slot[packetHead:slotHead], 0)
+	return p.contradicted(x.Counterpart(g), slot[packetHead:slotHead], 0)
 }

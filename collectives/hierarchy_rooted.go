@@ -3,21 +3,11 @@ package collectives
 import (
 	"context"
 	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
 // Calls with a root: one host alone gives, or gets.
-
-// find says where a rank is.
-func (h *hierarchy) find(rank int) (host, index int) {
-	for g, ranks := range h.hosts {
-		for i, r := range ranks {
-			if r == rank {
-				return g, i
-			}
-		}
-	}
-	return -1, -1
-}
 
 // broadcastSmall spreads the data on the root's host, whose ranks give it to all others.
 func (h *hierarchy) broadcastSmall(ctx context.Context, c *Call) error {
@@ -26,14 +16,14 @@ func (h *hierarchy) broadcastSmall(ctx context.Context, c *Call) error {
 		return nil
 	}
 	out := view(c.Output, bytes)
-	home, index := h.find(c.Root)
-	if home != h.host {
-		return h.ports.take(ctx, h.counterpart(home), bytes, func(b []byte) { copy(out, b) })
+	home, index := h.Find(c.Root)
+	if home != h.Host {
+		return h.ports.take(ctx, h.Counterpart(home), bytes, func(b []byte) { copy(out, b) })
 	}
 	if err := h.named(h.inside.Broadcast(c.Input, c.Output, int(c.Count), c.Type, index, nil)); err != nil {
 		return err
 	}
-	return h.counterparts(func(to int) error { return h.ports.post(ctx, to, out) })
+	return h.Counterparts(func(to int) error { return h.ports.post(ctx, to, out) })
 }
 
 // broadcastLarge spreads each piece on the root's host, whose ranks send a share each;
@@ -44,30 +34,30 @@ func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
 	size := h.piece(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
 	split, _ := h.stages(size, element)
-	home, index := h.find(c.Root)
+	home, index := h.Find(c.Root)
 	var under [3]exchanged
 	for k := range pieces {
 		at := uint64(k) * size
 		x := &under[k%3]
 		*x = exchanged{course: course{rooted: true, gives: true, home: home}, at: at, count: min(size, c.Count-at)}
-		own := h.mine(x.count)
-		if h.host == home {
+		own := h.Mine(x.count)
+		if h.Host == home {
 			out := view(unsafe.Add(c.Output, at*element), x.count*element)
 			in := pointerTo(out)
-			if h.index == index {
+			if h.Index == index {
 				in = unsafe.Add(c.Input, at*element)
 			}
 			if err := h.named(h.inside.Broadcast(in, pointerTo(out), int(x.count), c.Type, index, nil)); err != nil {
 				return err
 			}
-			x.share = out[own.from*element : own.to*element]
+			x.share = out[own.From*element : own.To*element]
 			if err := h.send(ctx, x, element, split); err != nil {
 				return err
 			}
 			continue
 		}
-		room := h.spaces[spaceShare+k%3].bytes(share(x.count, h.size()) * element)
-		x.share = room[:(own.to-own.from)*element]
+		room := h.spaces[spaceShare+k%3].bytes(placement.Share(x.count, h.Size()) * element)
+		x.share = room[:(own.To-own.From)*element]
 		if err := h.pass(ctx, x, element, split); err != nil {
 			return err
 		}
@@ -77,7 +67,7 @@ func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
 			}
 		}
 	}
-	if h.host == home || pieces == 0 {
+	if h.Host == home || pieces == 0 {
 		return nil
 	}
 	return h.got(ctx, c, &under[(pieces-1)%3], split)
@@ -88,10 +78,10 @@ func (h *hierarchy) pass(ctx context.Context, x *exchanged, element uint64, spli
 	if !split {
 		return h.takeShare(ctx, x.count, element, x.home, x.share)
 	}
-	if err := h.takeSlicesOf(ctx, x, element, x.home, h.host); err != nil {
+	if err := h.takeSlicesOf(ctx, x, element, x.home, h.Host); err != nil {
 		return err
 	}
-	return h.giveSlices(ctx, x, element, h.pack(x, element, h.host, &h.spaces[spaceBlock]))
+	return h.giveSlices(ctx, x, element, h.pack(x, element, h.Host, &h.spaces[spaceBlock]))
 }
 
 // got gathers a piece, of which the other hosts have slices.
@@ -112,17 +102,17 @@ func (h *hierarchy) reduceSmall(ctx context.Context, c *Call) error {
 	if bytes == 0 {
 		return nil
 	}
-	home, index := h.find(c.Root)
+	home, index := h.Find(c.Root)
 	own := h.spaces[spaceBlock].bytes(bytes)
 	op, o := h.innerOp(c)
-	sender := index % h.size()
+	sender := index % h.Size()
 	if err := h.named(h.inside.Reduce(c.Input, pointerTo(own), int(c.Count), c.Type, op, sender, o)); err != nil {
 		return err
 	}
 	switch {
-	case h.index != sender:
+	case h.Index != sender:
 		return nil
-	case h.host != home:
+	case h.Host != home:
 		return h.ports.post(ctx, c.Root, own)
 	}
 	return h.sumSmall(ctx, c, own, view(c.Output, bytes))
@@ -131,12 +121,12 @@ func (h *hierarchy) reduceSmall(ctx context.Context, c *Call) error {
 // sumSmall reduces what the hosts send to the root.
 func (h *hierarchy) sumSmall(ctx context.Context, c *Call, own, out []byte) error {
 	return h.sum(c, own, out, func(g int, add func(b []byte)) error {
-		return h.ports.take(ctx, h.counterpart(g), uint64(len(own)), add)
+		return h.ports.take(ctx, h.Counterpart(g), uint64(len(own)), add)
 	})
 }
 
 // reduceLarge is an all-reduce of which the root's host alone gets the sum: the same bits.
 func (h *hierarchy) reduceLarge(ctx context.Context, c *Call) error {
-	home, _ := h.find(c.Root)
+	home, _ := h.Find(c.Root)
 	return h.reduceTo(ctx, c, course{rooted: true, home: home})
 }

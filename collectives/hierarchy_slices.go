@@ -1,6 +1,10 @@
 package collectives
 
-import "context"
+import (
+	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
+)
 
 // An exchange between hosts in two steps: each element is reduced on one host, and the
 // result goes back to all others. A vector is cut in segments, each of which one rank of
@@ -14,12 +18,12 @@ import "context"
 
 // slice is where in a segment that of a host is, in elements.
 func (h *hierarchy) slice(x *exchanged, g int) (segment, from, size uint64) {
-	segment = share(x.count, int(h.cuts))
+	segment = placement.Share(x.count, int(h.Cuts))
 	first, n := 0, 0
 	if !x.slices(g) {
 		return segment, 0, 0
 	}
-	for i, ranks := range h.hosts {
+	for i, ranks := range h.Hosts {
 		if !x.slices(i) {
 			continue
 		}
@@ -28,9 +32,9 @@ func (h *hierarchy) slice(x *exchanged, g int) (segment, from, size uint64) {
 		}
 		n += len(ranks)
 	}
-	each := share(segment, n)
+	each := placement.Share(segment, n)
 	from = min(uint64(first)*each, segment)
-	return segment, from, min(uint64(len(h.hosts[g]))*each, segment-from)
+	return segment, from, min(uint64(len(h.Hosts[g]))*each, segment-from)
 }
 
 // sliced is how many of the first elements belong to slices of a host.
@@ -41,10 +45,10 @@ func (h *hierarchy) sliced(x *exchanged, g int, elements uint64) uint64 {
 }
 
 // cut calls f for what of a span belongs to slices of a host.
-func (h *hierarchy) cut(x *exchanged, g int, s span, f func(from, to uint64)) {
+func (h *hierarchy) cut(x *exchanged, g int, s placement.Span, f func(from, to uint64)) {
 	segment, begin, size := h.slice(x, g)
-	for at := s.from / segment * segment; at < s.to; at += segment {
-		from, to := max(s.from, at+begin), min(s.to, at+begin+size)
+	for at := s.From / segment * segment; at < s.To; at += segment {
+		from, to := max(s.From, at+begin), min(s.To, at+begin+size)
 		if from < to {
 			f(from, to)
 		}
@@ -53,11 +57,11 @@ func (h *hierarchy) cut(x *exchanged, g int, s span, f func(from, to uint64)) {
 
 // pack puts together what this rank's share has of the slices of a host.
 func (h *hierarchy) pack(x *exchanged, element uint64, g int, room *space) []byte {
-	own := h.mine(x.count)
-	all := (h.sliced(x, g, own.to) - h.sliced(x, g, own.from)) * element
+	own := h.Mine(x.count)
+	all := (h.sliced(x, g, own.To) - h.sliced(x, g, own.From)) * element
 	var packed []byte
 	h.cut(x, g, own, func(from, to uint64) {
-		part := x.share[(from-own.from)*element : (to-own.from)*element]
+		part := x.share[(from-own.From)*element : (to-own.From)*element]
 		if uint64(len(part)) == all {
 			packed = part // where it lies
 			return
@@ -71,8 +75,8 @@ func (h *hierarchy) pack(x *exchanged, element uint64, g int, room *space) []byt
 }
 
 // unpack is the reverse for a part of a share.
-func (h *hierarchy) unpack(x *exchanged, element uint64, g int, s span, packed []byte) {
-	own := h.mine(x.count).from
+func (h *hierarchy) unpack(x *exchanged, element uint64, g int, s placement.Span, packed []byte) {
+	own := h.Mine(x.count).From
 	h.cut(x, g, s, func(from, to uint64) {
 		packed = packed[copy(x.share[(from-own)*element:(to-own)*element], packed):]
 	})
@@ -80,10 +84,10 @@ func (h *hierarchy) unpack(x *exchanged, element uint64, g int, s span, packed [
 
 // common calls f for the ranks of a host that have some of what this one has of the
 // slices of reducer, with where that is in the packed slices, in bytes.
-func (h *hierarchy) common(x *exchanged, element uint64, g, reducer int, f func(s span, from, to uint64) error) error {
-	begin := h.sliced(x, reducer, h.mine(x.count).from)
-	return h.overlaps(x.count, g, func(s span) error {
-		from, to := h.sliced(x, reducer, s.from)-begin, h.sliced(x, reducer, s.to)-begin
+func (h *hierarchy) common(x *exchanged, element uint64, g, reducer int, f func(s placement.Span, from, to uint64) error) error {
+	begin := h.sliced(x, reducer, h.Mine(x.count).From)
+	return h.Overlaps(x.count, g, func(s placement.Span) error {
+		from, to := h.sliced(x, reducer, s.From)-begin, h.sliced(x, reducer, s.To)-begin
 		if from == to { // both ends know
 			return nil
 		}
@@ -93,10 +97,10 @@ func (h *hierarchy) common(x *exchanged, element uint64, g, reducer int, f func(
 
 // sendSlices is the first step: what this rank has of the slices of each host goes there.
 func (h *hierarchy) sendSlices(ctx context.Context, x *exchanged, element uint64) error {
-	return h.otherHosts(func(g int) error {
+	return h.OtherHosts(func(g int) error {
 		packed := h.pack(x, element, g, &h.spaces[spaceBlock])
-		return h.common(x, element, g, g, func(s span, from, to uint64) error {
-			return h.ports.post(ctx, s.rank, packed[from:to])
+		return h.common(x, element, g, g, func(s placement.Span, from, to uint64) error {
+			return h.ports.post(ctx, s.Rank, packed[from:to])
 		})
 	})
 }
@@ -105,7 +109,7 @@ func (h *hierarchy) sendSlices(ctx context.Context, x *exchanged, element uint64
 // the second step: the result goes to who has the same elsewhere.
 func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
 	element := uint64(c.Type.Size())
-	own := h.pack(x, element, h.host, &h.spaces[spaceBlock])
+	own := h.pack(x, element, h.Host, &h.spaces[spaceBlock])
 	if len(own) == 0 {
 		return nil
 	}
@@ -113,11 +117,11 @@ func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
 	err := h.sum(c, own, own, func(g int, add func(b []byte)) error {
 		theirs := &h.spaces[spaceTheirs]
 		whole := false
-		err := h.common(x, element, g, h.host, func(s span, from, to uint64) error {
+		err := h.common(x, element, g, h.Host, func(s placement.Span, from, to uint64) error {
 			if whole = to-from == all; whole {
-				return h.ports.take(ctx, s.rank, all, add)
+				return h.ports.take(ctx, s.Rank, all, add)
 			}
-			return h.ports.take(ctx, s.rank, to-from, func(b []byte) { copy(theirs.bytes(all)[from:to], b) })
+			return h.ports.take(ctx, s.Rank, to-from, func(b []byte) { copy(theirs.bytes(all)[from:to], b) })
 		})
 		if err == nil && !whole {
 			add(theirs.bytes(all))
@@ -127,25 +131,25 @@ func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
 	if err != nil {
 		return err
 	}
-	h.unpack(x, element, h.host, h.mine(x.count), own)
+	h.unpack(x, element, h.Host, h.Mine(x.count), own)
 	return h.giveSlices(ctx, x, element, own)
 }
 
 // giveSlices hands the finished slices of this host to those who are to have them.
 func (h *hierarchy) giveSlices(ctx context.Context, x *exchanged, element uint64, own []byte) error {
-	return h.otherHosts(func(g int) error {
+	return h.OtherHosts(func(g int) error {
 		if !x.gets(g) {
 			return nil
 		}
-		return h.common(x, element, g, h.host, func(s span, from, to uint64) error {
-			return h.ports.post(ctx, s.rank, own[from:to])
+		return h.common(x, element, g, h.Host, func(s placement.Span, from, to uint64) error {
+			return h.ports.post(ctx, s.Rank, own[from:to])
 		})
 	})
 }
 
 // takeSlices is the second half: the finished slices of the other hosts.
 func (h *hierarchy) takeSlices(ctx context.Context, x *exchanged, element uint64) error {
-	return h.otherHosts(func(g int) error {
+	return h.OtherHosts(func(g int) error {
 		return h.takeSlicesOf(ctx, x, element, g, g)
 	})
 }
@@ -153,7 +157,7 @@ func (h *hierarchy) takeSlices(ctx context.Context, x *exchanged, element uint64
 // takeSlicesOf receives, from the ranks of a host, slices that are those of another, or
 // its own.
 func (h *hierarchy) takeSlicesOf(ctx context.Context, x *exchanged, element uint64, from, slices int) error {
-	return h.common(x, element, from, slices, func(s span, begin, end uint64) error {
-		return h.ports.take(ctx, s.rank, end-begin, func(b []byte) { h.unpack(x, element, slices, s, b) })
+	return h.common(x, element, from, slices, func(s placement.Span, begin, end uint64) error {
+		return h.ports.take(ctx, s.Rank, end-begin, func(b []byte) { h.unpack(x, element, slices, s, b) })
 	})
 }

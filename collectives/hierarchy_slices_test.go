@@ -3,18 +3,13 @@ package collectives
 import (
 	"fmt"
 	"testing"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
 // seenBy is the hierarchy as rank i of host g sees it.
 func seenBy(hosts [][]int, g, i int) *hierarchy {
-	h := &hierarchy{hosts: hosts, host: g, index: i, multiple: commonMultiple(hosts), fewest: len(hosts[0])}
-	for _, ranks := range hosts {
-		h.fewest, h.most = min(h.fewest, len(ranks)), max(h.most, len(ranks))
-	}
-	if h.cuts = h.multiple; h.cuts == 1 {
-		h.cuts = uint64(h.most)
-	}
-	return h
+	return &hierarchy{Placement: placement.New(hosts, hosts[g][i])}
 }
 
 // ranksOf makes hosts with so many ranks, dealt out in turns where that is possible.
@@ -47,10 +42,10 @@ func TestSlices(t *testing.T) {
 			for g, ranks := range hosts {
 				for i, rank := range ranks {
 					h := seenBy(hosts, g, i)
-					own := h.mine(count)
-					x := &exchanged{count: count, share: make([]byte, own.to-own.from)}
+					own := h.Mine(count)
+					x := &exchanged{count: count, share: make([]byte, own.To-own.From)}
 					for k := range x.share {
-						x.share[k] = byte(own.from + uint64(k))
+						x.share[k] = byte(own.From + uint64(k))
 					}
 					for to := range hosts {
 						h.cut(x, to, own, func(from, end uint64) {
@@ -65,27 +60,27 @@ func TestSlices(t *testing.T) {
 						h.unpack(back, element, to, own, packed)
 						h.cut(x, to, own, func(from, end uint64) {
 							for e := from; e < end; e++ {
-								if back.share[e-own.from] != byte(e) {
-									t.Fatalf("%v, %d elements: element %d of rank %d is %d after packing, expected %d", sizes, count, e, rank, back.share[e-own.from], byte(e))
+								if back.share[e-own.From] != byte(e) {
+									t.Fatalf("%v, %d elements: element %d of rank %d is %d after packing, expected %d", sizes, count, e, rank, back.share[e-own.From], byte(e))
 								}
 							}
 						})
 						if to == g {
 							for other := range hosts {
 								if other != g {
-									_ = h.common(x, element, other, g, func(s span, from, end uint64) error {
-										due[message{s.rank, rank}] += end - from
+									_ = h.common(x, element, other, g, func(s placement.Span, from, end uint64) error {
+										due[message{s.Rank, rank}] += end - from
 										return nil
 									})
 								}
 							}
 							continue
 						}
-						_ = h.common(x, element, to, to, func(s span, from, end uint64) error {
+						_ = h.common(x, element, to, to, func(s placement.Span, from, end uint64) error {
 							if end > uint64(len(packed)) {
 								t.Fatalf("%v, %d elements: rank %d sends bytes %d to %d of %d", sizes, count, rank, from, end, len(packed))
 							}
-							sent[message{rank, s.rank}] += end - from
+							sent[message{rank, s.Rank}] += end - from
 							return nil
 						})
 					}
@@ -135,8 +130,8 @@ func TestSlicesOfRoots(t *testing.T) {
 							if g == home {
 								slices = to
 							}
-							_ = h.common(x, element, to, slices, func(s span, from, end uint64) error {
-								sent[message{rank, s.rank}] += end - from
+							_ = h.common(x, element, to, slices, func(s placement.Span, from, end uint64) error {
+								sent[message{rank, s.Rank}] += end - from
 								return nil
 							})
 						}
@@ -145,8 +140,8 @@ func TestSlicesOfRoots(t *testing.T) {
 							if to == home {
 								slices = g
 							}
-							_ = h.common(x, element, to, slices, func(s span, from, end uint64) error {
-								due[message{s.rank, rank}] += end - from
+							_ = h.common(x, element, to, slices, func(s placement.Span, from, end uint64) error {
+								due[message{s.Rank, rank}] += end - from
 								h.cut(x, slices, s, func(from, to uint64) {
 									for e := from; e < to; e++ {
 										has[e]++
@@ -156,8 +151,8 @@ func TestSlicesOfRoots(t *testing.T) {
 							})
 						}
 					}
-					own := h.mine(count)
-					for e := own.from; e < own.to && g != home; e++ {
+					own := h.Mine(count)
+					for e := own.From; e < own.To && g != home; e++ {
 						if has[e] != 1 {
 							t.Fatalf("%v, root on host %d: rank %d gets element %d %d times", sizes, home, rank, e, has[e])
 						}

@@ -24,7 +24,7 @@ func (h *hierarchy) innerOp(c *Call) (kernel.Op, *CallOptions) {
 	return c.Op, o
 }
 
-func (h *hierarchy) smaller() float64 { return math.Exp2(math.Ceil(math.Log2(float64(h.most)))) }
+func (h *hierarchy) smaller() float64 { return math.Exp2(math.Ceil(math.Log2(float64(h.Most)))) }
 
 // startSum begins the reduction between hosts.
 func (h *hierarchy) startSum(c *Call, bytes uint64) *hostreduce.Accumulator {
@@ -58,7 +58,7 @@ func (w signals) begin(bytes uint64) []byte { return w.spaces[spaceBlock].bytes(
 func (w signals) give(ctx context.Context, to int, b []byte) error { return w.ports.post(ctx, to, b) }
 
 func (w signals) receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
-	return w.ports.take(ctx, w.counterpart(g), bytes, use)
+	return w.ports.take(ctx, w.Counterpart(g), bytes, use)
 }
 
 // bySignals is a collective of the slower way, that all transports have.
@@ -74,22 +74,22 @@ func byPackets(run func(*hierarchy, context.Context, *Call, way) error) func(*hi
 // exchange gives mine, which all ranks of the host have, to counterparts on all other
 // hosts, and hands on what they give of the others.
 func (h *hierarchy) exchange(ctx context.Context, w way, mine func(to int) []byte, bytes func(g int) uint64, use func(g int, b []byte)) error {
-	if err := h.counterparts(func(to int) error { return w.give(ctx, to, mine(to)) }); err != nil {
+	if err := h.Counterparts(func(to int) error { return w.give(ctx, to, mine(to)) }); err != nil {
 		return err
 	}
-	return h.otherHosts(func(g int) error {
+	return h.OtherHosts(func(g int) error {
 		return w.receive(ctx, g, bytes(g), func(b []byte) { use(g, b) })
 	})
 }
 
 // exchangeSum is an exchange that reduces what hosts have, in their order.
 func (h *hierarchy) exchangeSum(ctx context.Context, w way, c *Call, own []byte, mine func(to int) []byte, out []byte) error {
-	if err := h.counterparts(func(to int) error { return w.give(ctx, to, mine(to)) }); err != nil {
+	if err := h.Counterparts(func(to int) error { return w.give(ctx, to, mine(to)) }); err != nil {
 		return err
 	}
 	sum := h.startSum(c, uint64(len(out)))
-	for g := range h.hosts {
-		if g == h.host {
+	for g := range h.Hosts {
+		if g == h.Host {
 			sum.Add(own)
 			continue
 		}
@@ -151,7 +151,7 @@ func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call, w way) error {
 	if part == 0 {
 		return nil
 	}
-	own := w.begin(uint64(h.size()) * part)
+	own := w.begin(uint64(h.Size()) * part)
 	if err := h.named(h.inside.AllGather(c.Input, pointerTo(own), int(c.Count), c.Type, nil)); err != nil {
 		return err
 	}
@@ -161,12 +161,12 @@ func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call, w way) error {
 // exchangeBlocks gives the parts of this host's ranks to the others, and puts all parts
 // where they belong.
 func (h *hierarchy) exchangeBlocks(ctx context.Context, w way, part uint64, own, out []byte) error {
-	block := func(g int) uint64 { return uint64(len(h.hosts[g])) * part }
+	block := func(g int) uint64 { return uint64(len(h.Hosts[g])) * part }
 	place := func(g int, b []byte) {
-		for i, rank := range h.hosts[g] {
+		for i, rank := range h.Hosts[g] {
 			copy(out[uint64(rank)*part:][:part], b[uint64(i)*part:])
 		}
 	}
-	place(h.host, own)
+	place(h.Host, own)
 	return h.exchange(ctx, w, func(int) []byte { return own }, block, place)
 }

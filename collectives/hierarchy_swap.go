@@ -18,35 +18,16 @@ const mostBundled = 32 << 10
 // bundled is the size of a buffer, of an all-to-all, of which a message has that many
 // bytes.
 func (h *hierarchy) bundled() uint64 {
-	return min(mostBundled, h.ports.piece) * uint64(h.ports.comm.Size()) / uint64(h.most)
-}
-
-// rounds calls f for all ranks of other hosts, as many at a time as this one has ranks:
-// they are the counterparts of these.
-func (h *hierarchy) rounds(f func(g, first int) error) error {
-	return h.otherHosts(func(g int) error {
-		for first := 0; first < len(h.hosts[g]); first += h.size() {
-			if err := f(g, first); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// countRounds is how many there are.
-func (h *hierarchy) countRounds() (n uint64) {
-	_ = h.rounds(func(int, int) error { n++; return nil })
-	return n
+	return min(mostBundled, h.ports.piece) * uint64(h.ports.comm.Size()) / uint64(h.Most)
 }
 
 // bundle is how many bytes of each part are worked on at a time, on all hosts: so that
 // the parts of a host for one rank fit a slot, and those for all ranks the memory that
 // they pass through.
 func (h *hierarchy) bundle(element uint64) uint64 {
-	all := uint64(h.ports.comm.Size() + len(h.hosts)*h.most) // with what is added to fill rounds
+	all := uint64(h.ports.comm.Size() + len(h.Hosts)*h.Most) // with what is added to fill rounds
 	room := min(regionBytes, h.blockBytes())
-	return max(1, min(h.ports.piece/uint64(h.most), room/all)/element) * element
+	return max(1, min(h.ports.piece/uint64(h.Most), room/all)/element) * element
 }
 
 // swap gives each counterpart what the ranks of this host have for it, which all have
@@ -54,14 +35,14 @@ func (h *hierarchy) bundle(element uint64) uint64 {
 // for this rank goes to where to says.
 func (h *hierarchy) swap(ctx context.Context, bytes uint64, of func(round uint64, k int) []byte, to func(rank int) []byte) error {
 	round := uint64(0)
-	err := h.rounds(func(g, first int) error {
+	err := h.Rounds(func(g, first int) error {
 		now := round
 		round++
-		if first+h.index >= len(h.hosts[g]) {
+		if first+h.Index >= len(h.Hosts[g]) {
 			return nil
 		}
-		return h.ports.write(ctx, h.hosts[g][first+h.index], uint64(h.size())*bytes, func(room []byte) {
-			for k := range h.size() {
+		return h.ports.write(ctx, h.Hosts[g][first+h.Index], uint64(h.Size())*bytes, func(room []byte) {
+			for k := range h.Size() {
 				copy(room[uint64(k)*bytes:], of(now, k))
 			}
 		})
@@ -69,9 +50,9 @@ func (h *hierarchy) swap(ctx context.Context, bytes uint64, of func(round uint64
 	if err != nil {
 		return err
 	}
-	return h.otherHosts(func(g int) error {
-		ranks := h.hosts[g]
-		return h.ports.take(ctx, h.counterpart(g), uint64(len(ranks))*bytes, func(b []byte) {
+	return h.OtherHosts(func(g int) error {
+		ranks := h.Hosts[g]
+		return h.ports.take(ctx, h.Counterpart(g), uint64(len(ranks))*bytes, func(b []byte) {
 			for k, rank := range ranks {
 				copy(to(rank), b[uint64(k)*bytes:][:bytes])
 			}
@@ -85,21 +66,21 @@ func (h *hierarchy) allToAllSmall(ctx context.Context, c *Call) error {
 	element, n := uint64(c.Type.Size()), uint64(h.ports.comm.Size())
 	part := c.Count * element
 	in, out := view(c.Input, n*part), view(c.Output, n*part)
-	width := 1 + h.countRounds()
+	width := 1 + h.CountRounds()
 	size := h.bundle(element)
 	for at := uint64(0); at < part; at += size {
 		bytes := min(size, part-at)
 		from, to := parts{in, part, at, bytes}, parts{out, part, at, bytes}
-		mine := h.spaces[spacePadded].bytes(uint64(h.size()) * width * bytes)
-		ours := h.spaces[spaceBlock].bytes(uint64(h.size()) * width * bytes)
+		mine := h.spaces[spacePadded].bytes(uint64(h.Size()) * width * bytes)
+		ours := h.spaces[spaceBlock].bytes(uint64(h.Size()) * width * bytes)
 		of := func(b []byte, k int, number uint64) []byte { return b[(uint64(k)*width+number)*bytes:][:bytes] }
-		for k, rank := range h.hosts[h.host] {
+		for k, rank := range h.Hosts[h.Host] {
 			copy(of(mine, k, 0), from.of(rank))
 		}
 		round := uint64(0)
-		_ = h.rounds(func(g, first int) error {
+		_ = h.Rounds(func(g, first int) error {
 			round++
-			for k, rank := range h.hosts[g][first:min(first+h.size(), len(h.hosts[g]))] {
+			for k, rank := range h.Hosts[g][first:min(first+h.Size(), len(h.Hosts[g]))] {
 				copy(of(mine, k, round), from.of(rank))
 			}
 			return nil
@@ -107,7 +88,7 @@ func (h *hierarchy) allToAllSmall(ctx context.Context, c *Call) error {
 		if err := h.named(h.inside.AllToAll(pointerTo(mine), pointerTo(ours), int(width*bytes/element), c.Type, nil)); err != nil {
 			return err
 		}
-		for k, rank := range h.hosts[h.host] {
+		for k, rank := range h.Hosts[h.Host] {
 			copy(to.of(rank), of(ours, k, 0))
 		}
 		if err := h.swap(ctx, bytes, func(round uint64, k int) []byte { return of(ours, k, 1+round) }, to.of); err != nil {
@@ -139,10 +120,10 @@ func (h *hierarchy) allToAllLarge(ctx context.Context, c *Call) error {
 // receive from.
 func (h *hierarchy) remote(f func(to, from int) error) error {
 	return h.ports.others(func(to, from int) error {
-		if h.local[to] {
+		if h.Local[to] {
 			to = -1
 		}
-		if h.local[from] {
+		if h.Local[from] {
 			from = -1
 		}
 		return f(to, from)
@@ -173,7 +154,7 @@ func (h *hierarchy) takeRemote(ctx context.Context, of func(rank int) []byte) er
 
 // swapInside is the all-to-all of the ranks of this host.
 func (h *hierarchy) swapInside(c *Call, from, to parts) error {
-	ranks, count := h.hosts[h.host], int(from.n/uint64(c.Type.Size()))
+	ranks, count := h.Hosts[h.Host], int(from.n/uint64(c.Type.Size()))
 	block := to.block(ranks)
 	if block != nil {
 		return h.named(h.inside.AllToAll(pointerTo(from.block(ranks)), pointerTo(block), count, c.Type, nil))

@@ -63,7 +63,7 @@ type beside struct {
 
 // offerDirect lists the algorithms. Whether they serve calls is found out before the first.
 func (c *Comm) offerDirect(h *hierarchy) {
-	if h.fewest != h.most || c.ports.courier == nil {
+	if h.Fewest != h.Most || c.ports.courier == nil {
 		return
 	}
 	steps := discover(c.comm.Kernels(), 1).steps
@@ -96,7 +96,7 @@ func (c *Comm) offerDirect(h *hierarchy) {
 
 // canReduce reports whether there are kernels for a reduction.
 func (d *direct) canReduce(r Request) bool {
-	return (d.ports.hierarchy.most == 1 || partial(r)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
+	return (d.ports.hierarchy.Most == 1 || partial(r)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
 }
 
 // decide finds out, before the first call is, what can serve calls: the same on all
@@ -158,9 +158,9 @@ func (d *direct) open(ctx context.Context) error {
 // counterparts are the ranks that this one exchanges with.
 func (d *direct) counterparts() (ranks []int) {
 	h := d.ports.hierarchy
-	for g := range h.hosts {
-		if g != h.host {
-			ranks = append(ranks, h.hosts[g][h.index])
+	for g := range h.Hosts {
+		if g != h.Host {
+			ranks = append(ranks, h.Hosts[g][h.Index])
 		}
 	}
 	return ranks
@@ -177,7 +177,7 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 		return err
 	}
 	d.exchange.keep(kernel.Uint8, kern)
-	hosts := uint64(len(h.hosts))
+	hosts := uint64(len(h.Hosts))
 	stride := (d.ports.piece + line - 1) / line * line
 	slot := exchangeHead + stride
 	if d.slots, err = k.world.Alloc(4 * hosts * slot); err != nil {
@@ -209,26 +209,26 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 	d.args = exchangeArgs{
 		Control: k.world.Control(), State: base, Note: d.words.Device.Addr(), Ports: base + exchangeStateBytes,
 		Slots: d.slots.Addr(), Slot: slot,
-		Host: uint32(h.host), Hosts: uint32(hosts),
+		Host: uint32(h.Host), Hosts: uint32(hosts),
 	}
 	if h.group != nil {
 		d.args.Inside = h.group.Control()
 	}
-	d.sums = stepArgs{Control: k.world.Control(), Rank: uint32(h.host), Ranks: uint32(hosts), Stride: stride}
+	d.sums = stepArgs{Control: k.world.Control(), Rank: uint32(h.Host), Ranks: uint32(hosts), Stride: stride}
 	return nil
 }
 
 // connect makes the channels, and puts their handles where kernels find them.
 func (d *direct) connect(ctx context.Context) error {
 	h := d.ports.hierarchy
-	d.channels = make([]*comm.PortChannel, len(h.hosts))
-	for round := range len(h.hosts) {
-		g := (round - h.host + len(h.hosts)) % len(h.hosts) // whose host this one is in the same round
-		if g == h.host {
+	d.channels = make([]*comm.PortChannel, len(h.Hosts))
+	for round := range len(h.Hosts) {
+		g := (round - h.Host + len(h.Hosts)) % len(h.Hosts) // whose host this one is in the same round
+		if g == h.Host {
 			continue
 		}
 		var err error
-		if d.channels[g], err = d.ports.courier.world.PortChannel(ctx, h.hosts[g][h.index], d.slots, d.slots); err != nil {
+		if d.channels[g], err = d.ports.courier.world.PortChannel(ctx, h.Hosts[g][h.Index], d.slots, d.slots); err != nil {
 			return err
 		}
 	}

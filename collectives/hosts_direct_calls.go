@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -151,7 +152,7 @@ func (t *trip) combine(s device.Stream, in, out uintptr, count uint64, half int)
 	a := &d.sums
 	a.Input, a.Output, a.Inputs, a.Count, a.Op, a.Scale = in, out, d.half(d.theirs, half), count, uint32(c.Op), c.Scale
 	switch {
-	case h.most == 1:
+	case h.Most == 1:
 	case c.Op == kernel.PreMulSum: // done inside
 		a.Op = uint32(kernel.Sum)
 	case c.Op == kernel.Avg: // what is inside was made smaller
@@ -232,7 +233,7 @@ func (t *trip) inPieces() (pieces int, of func(k int) (at uintptr, count uint64)
 func (t *trip) allReduceDirect() {
 	h, c := t.ports.hierarchy, t.call
 	pieces, of := t.inPieces()
-	if h.most == 1 || c.Count == 0 { // nothing inside
+	if h.Most == 1 || c.Count == 0 { // nothing inside
 		for k := range pieces {
 			at, count := of(k)
 			t.sumBetween(t.stream, address(c.Input)+at, address(c.Output)+at, count, 0, everyHost)
@@ -244,8 +245,8 @@ func (t *trip) allReduceDirect() {
 		t.scatter(address(c.Input)+at, count, t.place(k%3))
 	}, func(s device.Stream, k int) {
 		at, count := of(k)
-		own := h.mine(count)
-		t.sumBetween(s, t.place(k%3), t.summed(k, at, count), own.to-own.from, k, everyHost)
+		own := h.Mine(count)
+		t.sumBetween(s, t.place(k%3), t.summed(k, at, count), own.To-own.From, k, everyHost)
 	}, func(k int) {
 		at, count := of(k)
 		t.gather(t.summed(k, at, count), count, address(c.Output)+at)
@@ -257,11 +258,11 @@ func (t *trip) allReduceDirect() {
 // reduces a segment, and gives it to the others. On hosts that get nothing out is for that.
 func (t *trip) sumBetween(s device.Stream, in, out uintptr, count uint64, half int, taker uint32) {
 	h, element := t.ports.hierarchy, uint64(t.call.Type.Size())
-	d, hosts := h.direct, uint64(len(h.hosts))
+	d, hosts := h.direct, uint64(len(h.Hosts))
 	word := max(1, wordBytes/element)
 	if each := count / hosts / word * word; hosts > 2 && each > 0 && count*element >= twoSteps {
 		bytes := each * element
-		own := uintptr(uint64(h.host) * bytes)
+		own := uintptr(uint64(h.Host) * bytes)
 		t.exchange(s, traffic{in, bytes, bytes, d.half(d.theirs, half), d.stride})
 		t.combine(s, in+own, out+own, each, half)
 		t.pass(s, traffic{out + own, 0, bytes, out, bytes}, everyHost, taker)
@@ -271,7 +272,7 @@ func (t *trip) sumBetween(s device.Stream, in, out uintptr, count uint64, half i
 		}
 	}
 	t.pass(s, traffic{in, 0, count * element, d.half(d.theirs, half), d.stride}, everyHost, taker)
-	if taker == everyHost || taker == only(h.host) {
+	if taker == everyHost || taker == only(h.Host) {
 		t.combine(s, in, out, count, half)
 	}
 }
@@ -280,8 +281,8 @@ func (t *trip) sumBetween(s device.Stream, in, out uintptr, count uint64, half i
 // piece can be divided evenly.
 func (t *trip) summed(k int, at uintptr, count uint64) uintptr {
 	h := t.ports.hierarchy
-	if own := h.mine(count); share(count, h.size())*uint64(h.size()) == count {
-		return address(t.call.Output) + at + uintptr(own.from*uint64(t.call.Type.Size()))
+	if own := h.Mine(count); placement.Share(count, h.Size())*uint64(h.Size()) == count {
+		return address(t.call.Output) + at + uintptr(own.From*uint64(t.call.Type.Size()))
 	}
 	return t.place(k % 3)
 }
@@ -302,19 +303,19 @@ func (t *trip) reduceScatterDirect() {
 	h, c := t.ports.hierarchy, t.call
 	d, element := h.direct, uint64(c.Type.Size())
 	part, pieces, of := t.inParts(t.pieceOfPart(element))
-	if h.most == 1 || part == 0 { // ranks are in the order of the hosts
+	if h.Most == 1 || part == 0 { // ranks are in the order of the hosts
 		for k := range pieces {
 			from, bytes := of(k)
 			in := address(c.Input) + uintptr(from)
 			t.exchange(t.stream, traffic{in, part, bytes, d.half(d.theirs, 0), d.stride})
-			t.combine(t.stream, in+uintptr(uint64(h.host)*part), address(c.Output)+uintptr(from), bytes/element, 0)
+			t.combine(t.stream, in+uintptr(uint64(h.Host)*part), address(c.Output)+uintptr(from), bytes/element, 0)
 		}
 		return
 	}
 	room := func(g, k int) uintptr { return d.half(d.mine, k) + uintptr(uint64(g)*d.stride) }
 	t.stages(pieces, func(k int) {
 		from, bytes := of(k)
-		for g, ranks := range h.hosts {
+		for g, ranks := range h.Hosts {
 			block, there := t.block(address(c.Input), part, from, bytes, ranks)
 			for i, rank := range ranks {
 				if !there {
@@ -326,7 +327,7 @@ func (t *trip) reduceScatterDirect() {
 	}, func(s device.Stream, k int) {
 		from, bytes := of(k)
 		t.exchange(s, traffic{room(0, k), d.stride, bytes, d.half(d.theirs, k), d.stride})
-		t.combine(s, room(h.host, k), address(c.Output)+uintptr(from), bytes/element, k)
+		t.combine(s, room(h.Host, k), address(c.Output)+uintptr(from), bytes/element, k)
 	}, func(int) {})
 }
 
@@ -341,12 +342,12 @@ func (t *trip) allGatherDirect() {
 		t.exchange(s, traffic{address(c.Input) + uintptr(from), 0, bytes, d.half(d.theirs, k), d.stride})
 	}, func(k int) {
 		from, bytes := of(k)
-		for g, ranks := range h.hosts {
+		for g, ranks := range h.Hosts {
 			own := d.half(d.theirs, k) + uintptr(uint64(g)*d.stride)
-			if g == h.host {
+			if g == h.Host {
 				own = address(c.Input) + uintptr(from)
 			}
-			if h.most == 1 {
+			if h.Most == 1 {
 				t.copy(address(c.Output)+uintptr(uint64(ranks[0])*part+from), own, bytes)
 			} else if bytes > 0 {
 				t.spread(g, own, part, from, bytes)

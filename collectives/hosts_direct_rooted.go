@@ -12,38 +12,38 @@ func (t *trip) broadcastDirect() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
 	pieces, of := t.inPieces()
-	home, index := h.find(c.Root)
-	if h.most == 1 || c.Count == 0 { // nothing inside
+	home, index := h.Find(c.Root)
+	if h.Most == 1 || c.Count == 0 { // nothing inside
 		for k := range pieces {
 			at, count := of(k)
 			in, out := address(c.Input)+at, address(c.Output)+at
 			t.passBetween(t.stream, in, out, count*element, home)
-			if h.host == home {
+			if h.Host == home {
 				t.copy(out, in, count*element)
 			}
 		}
 		return
 	}
 	t.stages(pieces, func(k int) {
-		if h.host != home {
+		if h.Host != home {
 			return
 		}
 		at, count := of(k)
 		in, out := address(c.Output)+at, address(c.Output)+at
-		if h.index == index {
+		if h.Index == index {
 			in = address(c.Input) + at
 		}
 		t.spreadInside(in, out, count, index)
 	}, func(s device.Stream, k int) {
 		at, count := of(k)
-		own := h.mine(count)
+		own := h.Mine(count)
 		share := t.summed(k, at, count)
-		if h.host == home {
-			share = address(c.Output) + at + uintptr(own.from*element)
+		if h.Host == home {
+			share = address(c.Output) + at + uintptr(own.From*element)
 		}
-		t.passBetween(s, share, share, (own.to-own.from)*element, home)
+		t.passBetween(s, share, share, (own.To-own.From)*element, home)
 	}, func(k int) {
-		if at, count := of(k); h.host != home {
+		if at, count := of(k); h.Host != home {
 			t.gather(t.summed(k, at, count), count, address(c.Output)+at)
 		}
 	})
@@ -55,10 +55,10 @@ func (t *trip) broadcastDirect() {
 // same bytes back, while it sends: they take the other direction of its links.
 func (t *trip) passBetween(s device.Stream, in, out uintptr, bytes uint64, home int) {
 	h := t.ports.hierarchy
-	hosts := uint64(len(h.hosts))
+	hosts := uint64(len(h.Hosts))
 	if each := bytes / hosts / wordBytes * wordBytes; hosts > 2 && each > 0 && bytes >= twoSteps {
-		own, segments := uintptr(uint64(h.host)*each), out
-		if h.host == home {
+		own, segments := uintptr(uint64(h.Host)*each), out
+		if h.Host == home {
 			segments = in
 		}
 		t.pass(s, traffic{in, each, each, out + own, 0}, only(home), everyHost)
@@ -76,9 +76,9 @@ func (t *trip) passBetween(s device.Stream, in, out uintptr, bytes uint64, home 
 func (t *trip) reduceDirect() {
 	h, c := t.ports.hierarchy, t.call
 	pieces, of := t.inPieces()
-	home, _ := h.find(c.Root)
+	home, _ := h.Find(c.Root)
 	root := t.ports.comm.Rank() == c.Root
-	if h.most == 1 || c.Count == 0 { // nothing inside
+	if h.Most == 1 || c.Count == 0 { // nothing inside
 		for k := range pieces {
 			at, count := of(k)
 			out := h.direct.half(h.direct.mine, 0) // others than the root have no output
@@ -100,14 +100,14 @@ func (t *trip) reduceDirect() {
 		t.scatter(address(c.Input)+at, count, t.place(k%3))
 	}, func(s device.Stream, k int) {
 		_, count := of(k)
-		own := h.mine(count)
-		t.sumBetween(s, t.place(k%3), sum(k), own.to-own.from, k, only(home))
+		own := h.Mine(count)
+		t.sumBetween(s, t.place(k%3), sum(k), own.To-own.From, k, only(home))
 	}, func(k int) {
 		at, count := of(k)
 		switch {
 		case root:
 			t.gather(sum(k), count, address(c.Output)+at)
-		case h.host == home: // kernels that gather do it for all of a host
+		case h.Host == home: // kernels that gather do it for all of a host
 			t.gather(sum(k), count, t.place(placePadded))
 		}
 	})

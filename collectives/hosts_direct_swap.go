@@ -5,7 +5,7 @@ import "github.com/mscclpp-go/mscclpp/framework/device"
 // swapPiece is how many bytes of each part of an all-to-all are worked on at a time: so
 // that those for all ranks of a host fit a slot.
 func (h *hierarchy) swapPiece(element uint64) uint64 {
-	return max(element, h.ports.piece/uint64(h.most)/wordBytes*wordBytes)
+	return max(element, h.ports.piece/uint64(h.Most)/wordBytes*wordBytes)
 }
 
 // allToAllDirect collects inside, for each host, what the ranks of this one have for this
@@ -14,26 +14,26 @@ func (t *trip) allToAllDirect() {
 	h, c := t.ports.hierarchy, t.call
 	d, in, out := h.direct, address(c.Input), address(c.Output)
 	part, pieces, of := t.inParts(h.swapPiece(uint64(c.Type.Size())))
-	if h.most == 1 || part == 0 { // ranks are in the order of the hosts
+	if h.Most == 1 || part == 0 { // ranks are in the order of the hosts
 		for k := range pieces {
 			from, bytes := of(k)
-			at, own := uintptr(from), uintptr(from+uint64(h.host)*part)
+			at, own := uintptr(from), uintptr(from+uint64(h.Host)*part)
 			t.exchange(t.stream, traffic{in + at, part, bytes, out + at, part})
 			t.copy(out+own, in+own, bytes)
 		}
 		return
 	}
 	room := func(g, k int) uintptr { return d.half(d.mine, k) + uintptr(uint64(g)*d.stride) }
-	there := h.inOrder() && pieces == 1 // what comes from a host belongs in one place
+	there := h.InOrder() && pieces == 1 // what comes from a host belongs in one place
 	t.stages(pieces, func(k int) {
 		from, bytes := of(k)
-		_ = h.otherHosts(func(g int) error {
-			t.swapBlock(in, part, from, bytes, h.hosts[g], room(g, k))
+		_ = h.OtherHosts(func(g int) error {
+			t.swapBlock(in, part, from, bytes, h.Hosts[g], room(g, k))
 			return t.err
 		})
 	}, func(s device.Stream, k int) {
 		_, bytes := of(k)
-		block := uint64(h.most) * bytes
+		block := uint64(h.Most) * bytes
 		to := traffic{room(0, k), d.stride, block, d.half(d.theirs, k), d.stride}
 		if there {
 			to.out, to.each = out, block
@@ -45,25 +45,12 @@ func (t *trip) allToAllDirect() {
 		if there {
 			return
 		}
-		_ = h.otherHosts(func(g int) error {
-			for i, rank := range h.hosts[g] {
+		_ = h.OtherHosts(func(g int) error {
+			for i, rank := range h.Hosts[g] {
 				theirs := d.half(d.theirs, k) + uintptr(uint64(g)*d.stride+uint64(i)*bytes)
 				t.copy(out+uintptr(uint64(rank)*part+from), theirs, bytes)
 			}
 			return t.err
 		})
 	})
-}
-
-// inOrder reports whether the ranks of each host are one behind another, and hosts are of
-// one size.
-func (h *hierarchy) inOrder() bool {
-	for g, ranks := range h.hosts {
-		for i, r := range ranks {
-			if r != g*h.most+i {
-				return false
-			}
-		}
-	}
-	return true
 }

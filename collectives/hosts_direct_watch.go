@@ -59,7 +59,7 @@ func (d *direct) contradiction() error {
 		return nil
 	}
 	h := d.ports.hierarchy
-	return d.ports.disagreement(h.hosts[d.note.Host][h.index], d.note.Theirs, d.note.Ours)
+	return d.ports.disagreement(h.Hosts[d.note.Host][h.Index], d.note.Theirs, d.note.Ours)
 }
 
 // deserted says that a counterpart has left the job in good order, for which a kernel

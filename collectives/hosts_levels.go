@@ -3,6 +3,8 @@ package collectives
 import (
 	"context"
 	"fmt"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
 // Calls in two levels, for vectors that are large: kernels reduce and gather inside the
@@ -29,7 +31,7 @@ func (t *trip) place(i int) uintptr {
 
 // blockBytes is what the pieces of all ranks of a host take at most, with what is added
 // to divide them evenly.
-func (h *hierarchy) blockBytes() uint64 { return uint64(h.most)*(h.ports.piece+8) + slack }
+func (h *hierarchy) blockBytes() uint64 { return uint64(h.Most)*(h.ports.piece+8) + slack }
 
 // prepare allocates it.
 func (k *courier) prepare(h *hierarchy) (err error) {
@@ -46,8 +48,8 @@ func (k *courier) prepare(h *hierarchy) (err error) {
 func (t *trip) scatter(in uintptr, count uint64, room uintptr) {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
-	each := share(count, h.size())
-	if each*uint64(h.size()) != count {
+	each := placement.Share(count, h.Size())
+	if each*uint64(h.Size()) != count {
 		padded := t.place(placePadded) // what is behind the vector does not matter
 		t.copy(padded, in, count*element)
 		in = padded
@@ -61,8 +63,8 @@ func (t *trip) scatter(in uintptr, count uint64, room uintptr) {
 // gather puts the shares of the ranks of the host together.
 func (t *trip) gather(own uintptr, count uint64, out uintptr) {
 	h, c := t.ports.hierarchy, t.call
-	each, to := share(count, h.size()), out
-	if each*uint64(h.size()) != count {
+	each, to := placement.Share(count, h.Size()), out
+	if each*uint64(h.Size()) != count {
 		to = t.place(placePadded)
 	}
 	if t.err == nil {
@@ -73,8 +75,8 @@ func (t *trip) gather(own uintptr, count uint64, out uintptr) {
 
 // ownBytes is the size of this rank's share of a vector.
 func (t *trip) ownBytes(count uint64) uint64 {
-	own := t.ports.hierarchy.mine(count)
-	return (own.to - own.from) * uint64(t.call.Type.Size())
+	own := t.ports.hierarchy.Mine(count)
+	return (own.To - own.From) * uint64(t.call.Type.Size())
 }
 
 func (t *trip) allReduceLarge() { t.reduceTo(course{}) }
@@ -101,7 +103,7 @@ func (t *trip) reduceTo(way course) {
 			x := under[j%3]
 			t.tell(func(ctx context.Context) error { return h.middle(ctx, c, &x.exchanged) }, x.region)
 		}
-		if j := k - behind; j >= 0 && way.gets(h.host) {
+		if j := k - behind; j >= 0 && way.gets(h.Host) {
 			x := under[j%3]
 			t.await(t.tell(func(ctx context.Context) error { return h.complete(ctx, c, &x.exchanged, split) }, x.region))
 			t.copy(t.place(j%3), x.addr, uint64(len(x.share)))
@@ -124,7 +126,7 @@ type passing struct {
 // share of the ranks of any host fits a region of any other.
 func (t *trip) pieceOfPart(element uint64) uint64 {
 	h := t.ports.hierarchy
-	return max(1, min(h.ports.piece, (regionBytes-slack)*uint64(h.fewest)/uint64(h.most))/element) * element
+	return max(1, min(h.ports.piece, (regionBytes-slack)*uint64(h.Fewest)/uint64(h.Most))/element) * element
 }
 
 // block is where the pieces of some ranks lie, or are to lie, one behind another: in the
@@ -151,7 +153,7 @@ func (t *trip) reduceScatterLarge() {
 	for from := uint64(0); from < part; from += size {
 		bytes := min(size, part-from)
 		reduce := func(g int, r *region) (count uint64, own []byte) {
-			ranks := h.hosts[g]
+			ranks := h.Hosts[g]
 			block, there := t.block(address(c.Input), part, from, bytes, ranks)
 			for i, rank := range ranks {
 				if !there {
@@ -164,14 +166,14 @@ func (t *trip) reduceScatterLarge() {
 			t.copy(r.addr, t.place(placeShare), uint64(len(own)))
 			return count, own
 		}
-		_ = h.otherHosts(func(g int) error {
+		_ = h.OtherHosts(func(g int) error {
 			r := t.region(forSending)
 			count, own := reduce(g, r)
 			t.tell(func(ctx context.Context) error { return h.sendTo(ctx, count, element, g, own) }, r)
 			return t.err
 		})
 		r := t.region(forResults)
-		count, own := reduce(h.host, r)
+		count, own := reduce(h.Host, r)
 		number := t.tell(func(ctx context.Context) error { return h.sumShare(ctx, c, count, own, own) }, r)
 		finish()
 		finish = func() {
@@ -192,16 +194,16 @@ func (t *trip) allGatherLarge() {
 	finish := func() {}
 	for from := uint64(0); from < part; from += size {
 		bytes := min(size, part-from)
-		count := func(g int) uint64 { return uint64(len(h.hosts[g])) * bytes / element }
+		count := func(g int) uint64 { return uint64(len(h.Hosts[g])) * bytes / element }
 		r := t.region(forSending)
 		t.copy(r.addr, address(c.Input)+uintptr(from), bytes)
 		t.tell(func(ctx context.Context) error {
-			return h.sendShare(ctx, course{}, count(h.host), element, r.bytes[:bytes])
+			return h.sendShare(ctx, course{}, count(h.Host), element, r.bytes[:bytes])
 		}, r)
 		finish()
 		finish = func() {
-			t.spread(h.host, address(c.Input)+uintptr(from), part, from, bytes)
-			_ = h.otherHosts(func(g int) error {
+			t.spread(h.Host, address(c.Input)+uintptr(from), part, from, bytes)
+			_ = h.OtherHosts(func(g int) error {
 				r := t.region(forResults)
 				own := r.bytes[:t.ownBytes(count(g))]
 				t.await(t.tell(func(ctx context.Context) error { return h.takeShare(ctx, count(g), element, g, own) }, r))
@@ -216,7 +218,7 @@ func (t *trip) allGatherLarge() {
 
 // spread gathers the shares of the block of a host, and puts its pieces where they belong.
 func (t *trip) spread(g int, own uintptr, part, from, bytes uint64) {
-	ranks, out := t.ports.hierarchy.hosts[g], address(t.call.Output)
+	ranks, out := t.ports.hierarchy.Hosts[g], address(t.call.Output)
 	block, there := t.block(out, part, from, bytes, ranks)
 	t.gather(own, uint64(len(ranks))*bytes/uint64(t.call.Type.Size()), block)
 	for i, rank := range ranks {

@@ -70,7 +70,7 @@ func (m *mail) open(ctx context.Context) error {
 
 // peers are the ranks on other hosts.
 func (m *mail) peers() (ranks []int) {
-	for r, local := range m.direct.ports.hierarchy.local {
+	for r, local := range m.direct.ports.hierarchy.Local {
 		if !local {
 			ranks = append(ranks, r)
 		}
@@ -126,7 +126,7 @@ func (m *mail) connect(ctx context.Context) error {
 	m.channels = make([]*comm.PortChannel, 2*n)
 	for round := range n {
 		peer := (round - rank + n) % n // whose peer this rank is in the same round
-		if h.local[peer] {
+		if h.Local[peer] {
 			continue
 		}
 		for i := peer; i < 2*n; i += n {
@@ -182,7 +182,7 @@ func (p *ports) enqueueMail(list []transfer, stream device.Stream) error {
 	}
 	near, far := make([]transfer, 0, len(list)), make([]transfer, 0, len(list))
 	for _, x := range list {
-		if p.hierarchy.local[x.Peer] {
+		if p.hierarchy.Local[x.Peer] {
 			near = append(near, x)
 		} else {
 			far = append(far, x)
@@ -280,7 +280,7 @@ func (m *mail) stay(t *trip, list []transfer) {
 		if x.Receive == 1 {
 			call = h.inside.Recv
 		}
-		_ = call(at(x.Buffer), int(x.Bytes), kernel.Uint8, slices.Index(h.hosts[h.host], int(x.Peer)), o) // the end of the group says it
+		_ = call(at(x.Buffer), int(x.Bytes), kernel.Uint8, slices.Index(h.Hosts[h.Host], int(x.Peer)), o) // the end of the group says it
 	}
 	t.err = h.named(h.inside.GroupEnd())
 }

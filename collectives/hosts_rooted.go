@@ -19,16 +19,16 @@ func (t *trip) broadcastSmall() {
 	if bytes == 0 {
 		return
 	}
-	home, index := h.find(c.Root)
-	if home != h.host {
+	home, index := h.Find(c.Root)
+	if home != h.Host {
 		t.through(0, 0, address(c.Output), bytes, func(ctx context.Context, _, out []byte) error {
-			return h.ports.take(ctx, h.counterpart(home), bytes, func(b []byte) { copy(out, b) })
+			return h.ports.take(ctx, h.Counterpart(home), bytes, func(b []byte) { copy(out, b) })
 		})
 		return
 	}
 	t.spreadInside(address(c.Input), address(c.Output), c.Count, index)
 	t.through(address(c.Output), bytes, 0, 0, func(ctx context.Context, own, _ []byte) error {
-		return h.counterparts(func(to int) error { return h.ports.post(ctx, to, own) })
+		return h.Counterparts(func(to int) error { return h.ports.post(ctx, to, own) })
 	})
 }
 
@@ -40,24 +40,24 @@ func (t *trip) broadcastLarge() {
 	element := uint64(c.Type.Size())
 	size := h.piece(c.Count, element)
 	split, _ := h.stages(size, element)
-	home, index := h.find(c.Root)
+	home, index := h.Find(c.Root)
 	finish := func() {}
 	for from := uint64(0); from < c.Count; from += size {
 		count := min(size, c.Count-from)
 		out := address(c.Output) + uintptr(from*element)
 		purpose := forResults
-		if h.host == home {
+		if h.Host == home {
 			purpose = forSending
 		}
 		x := &passing{exchanged{course: course{rooted: true, gives: true, home: home}, at: from, count: count}, t.region(purpose)}
 		x.share = x.bytes[:t.ownBytes(count)]
-		if h.host == home {
+		if h.Host == home {
 			in := out
-			if h.index == index {
+			if h.Index == index {
 				in = address(c.Input) + uintptr(from*element)
 			}
 			t.spreadInside(in, out, count, index)
-			t.copy(x.addr, out+uintptr(h.mine(count).from*element), uint64(len(x.share)))
+			t.copy(x.addr, out+uintptr(h.Mine(count).From*element), uint64(len(x.share)))
 			t.tell(func(ctx context.Context) error { return h.send(ctx, &x.exchanged, element, split) }, x.region)
 			continue
 		}
@@ -83,15 +83,15 @@ func (t *trip) reduceSmall() {
 	if bytes == 0 {
 		return
 	}
-	home, index := h.find(c.Root)
-	block, sender := t.place(placeBlock), index%h.size()
+	home, index := h.Find(c.Root)
+	block, sender := t.place(placeBlock), index%h.Size()
 	if t.err == nil {
 		op, o := h.innerOp(c)
 		t.err = h.named(h.inside.Reduce(c.Input, at(block), int(c.Count), c.Type, op, sender, o))
 	}
 	switch {
-	case h.index != sender:
-	case h.host != home:
+	case h.Index != sender:
+	case h.Host != home:
 		t.through(block, bytes, 0, 0, func(ctx context.Context, own, _ []byte) error {
 			return h.ports.post(ctx, c.Root, own)
 		})
@@ -104,6 +104,6 @@ func (t *trip) reduceSmall() {
 
 // reduceLarge is an all-reduce of which the root's host alone gets the sum.
 func (t *trip) reduceLarge() {
-	home, _ := t.ports.hierarchy.find(t.call.Root)
+	home, _ := t.ports.hierarchy.Find(t.call.Root)
 	t.reduceTo(course{rooted: true, home: home})
 }

@@ -73,7 +73,7 @@ func (t *trip) allGatherSmall() {
 	if t.err == nil {
 		t.err = h.named(h.inside.AllGather(c.Input, at(block), int(c.Count), c.Type, &CallOptions{Stream: t.stream}))
 	}
-	t.through(block, uint64(h.size())*part, address(c.Output), part*n, func(ctx context.Context, own, out []byte) error {
+	t.through(block, uint64(h.Size())*part, address(c.Output), part*n, func(ctx context.Context, own, out []byte) error {
 		return h.exchangeBlocks(ctx, signals{h}, part, own, out)
 	})
 }

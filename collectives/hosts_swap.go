@@ -13,7 +13,7 @@ import (
 func (t *trip) swapBlock(all uintptr, part, begin, bytes uint64, ranks []int, to uintptr) {
 	h, c := t.ports.hierarchy, t.call
 	from, there := t.block(all, part, begin, bytes, ranks)
-	if !there || len(ranks) < h.size() {
+	if !there || len(ranks) < h.Size() {
 		from = t.place(placePadded)
 		for i, rank := range ranks {
 			t.copy(from+uintptr(uint64(i)*bytes), all+uintptr(uint64(rank)*part+begin), bytes)
@@ -27,7 +27,7 @@ func (t *trip) swapBlock(all uintptr, part, begin, bytes uint64, ranks []int, to
 // swapInside is the all-to-all of the ranks of this host.
 func (t *trip) swapInside(part, at, bytes uint64) {
 	h, out := t.ports.hierarchy, address(t.call.Output)
-	ranks := h.hosts[h.host]
+	ranks := h.Hosts[h.Host]
 	block, there := t.block(out, part, at, bytes, ranks)
 	t.swapBlock(address(t.call.Input), part, at, bytes, ranks, block)
 	for i, rank := range ranks {
@@ -37,33 +37,18 @@ func (t *trip) swapInside(part, at, bytes uint64) {
 	}
 }
 
-// runs calls f for the ranks of other hosts, with as many at a time as have their parts
-// one behind another, if parts are whole.
-func (h *hierarchy) runs(whole bool, f func(first, n uint64)) {
-	for r := 0; r < len(h.local); {
-		n := 1
-		for whole && r+n < len(h.local) && !h.local[r] && !h.local[r+n] {
-			n++
-		}
-		if !h.local[r] {
-			f(uint64(r), uint64(n))
-		}
-		r += n
-	}
-}
-
 // allToAllSmall exchanges what the ranks of the host have for their counterparts, and
 // has the host swap it with what those have.
 func (t *trip) allToAllSmall() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
-	part, size, m := c.Count*element, h.bundle(element), uint64(h.size())
+	part, size, m := c.Count*element, h.bundle(element), uint64(h.Size())
 	for at := uint64(0); at < part; at += size {
 		bytes := min(size, part-at)
 		in, out := t.region(forSending), t.region(forResults)
 		round := uint64(0)
-		_ = h.rounds(func(g, first int) error {
-			ranks := h.hosts[g][first:min(first+h.size(), len(h.hosts[g]))]
+		_ = h.Rounds(func(g, first int) error {
+			ranks := h.Hosts[g][first:min(first+h.Size(), len(h.Hosts[g]))]
 			t.swapBlock(address(c.Input), part, at, bytes, ranks, t.place(placeBlock)+uintptr(round*m*bytes))
 			round++
 			return t.err
@@ -81,7 +66,7 @@ func (t *trip) allToAllSmall() {
 
 // results copies what came from other hosts to the device.
 func (t *trip) results(r *region, part, at, bytes uint64) {
-	t.ports.hierarchy.runs(bytes == part, func(first, n uint64) {
+	t.ports.hierarchy.Runs(bytes == part, func(first, n uint64) {
 		t.copy(address(t.call.Output)+uintptr(first*part+at), r.addr+uintptr(first*bytes), n*bytes)
 	})
 }
@@ -97,7 +82,7 @@ func (t *trip) allToAllLarge() {
 	for at := uint64(0); at < part; at += size {
 		bytes := min(size, part-at)
 		in, out := t.region(forSending), t.region(forResults)
-		h.runs(bytes == part, func(first, n uint64) {
+		h.Runs(bytes == part, func(first, n uint64) {
 			t.copy(in.addr+uintptr(first*bytes), address(c.Input)+uintptr(first*part+at), n*bytes)
 		})
 		number := t.tell(func(ctx context.Context) error {
