@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
@@ -18,7 +20,7 @@ import (
 type Guard struct {
 	id      string // of the job
 	command []string
-	pid     int
+	child   *supervise.Child
 	pipe    *os.File
 	err     error // why there is no supervisor
 	second  bool  // it is the second one: whatever ends that one would end a third
@@ -50,7 +52,7 @@ func (g *Guard) start() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {
 		defer null.Close()
-		g.pid, err = forkExec(g.command[0], append(append([]string{}, g.command...), g.id), []*os.File{read, null, null}, &syscall.ProcAttr{
+		g.child, err = forkExec(g.command[0], append(append([]string{}, g.command...), g.id), []*os.File{read, null, null}, &syscall.ProcAttr{
 			Dir: "/",
 			Env: []string{"GOMAXPROCS=1"},
 			// Its own group: what a terminal sends to the launcher must not end it.
@@ -92,9 +94,11 @@ func (g *Guard) renew(report io.Writer, procs []*process) {
 	if g.pipe == nil {
 		return
 	}
-	if pid, err := syscall.Wait4(g.pid, nil, syscall.WNOHANG, nil); err != nil || pid != g.pid {
-		return // it lives
+	if g.child.Wait(unix.WEXITED|unix.WNOHANG).Code == supervise.Running {
+		return
 	}
+	g.child.Reap()
+	g.child.Close()
 	g.pipe.Close()
 	g.pipe = nil
 	if g.second {
@@ -105,7 +109,7 @@ func (g *Guard) renew(report io.Writer, procs []*process) {
 	}
 	g.warn(report)
 	for _, p := range procs {
-		g.add(p.pid)
+		g.add(p.PID)
 	}
 }
 
@@ -124,8 +128,9 @@ func (g *Guard) Dismiss() {
 		return
 	}
 	_, _ = g.pipe.WriteString(supervise.Farewell + "\n")
-	syscall.Kill(g.pid, syscall.SIGKILL)
-	supervise.Reap(g.pid)
+	_ = g.child.Signal(syscall.SIGKILL) // it has a group of its own
+	g.child.Reap()
+	g.child.Close()
 	g.pipe.Close()
 	g.pipe = nil
 }

@@ -153,7 +153,7 @@ func TestKilledSupervisorIsReplaced(t *testing.T) {
 func TestSupervisorThatDiedEarlyIsReplaced(t *testing.T) {
 	j := helper(1, "report")
 	j.Guard = Supervise(j.Supervisor)
-	first := j.Guard.pid
+	first := j.Guard.child.PID
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

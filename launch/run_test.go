@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
+
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
@@ -58,13 +60,24 @@ func TestFailureNamesWhoLeftBefore(t *testing.T) {
 		report := newText()
 		w := &watch{job: &Job{Report: report, Place: Place{First: 4}}, result: Result{Rank: -1}, alive: 1}
 		for _, local := range c.left {
-			if w.failed(exit{p: &process{local: local}}) {
+			if w.failed(exit{&process{local: local}, supervise.Change{Code: supervise.Exited}}) {
 				t.Errorf("rank %d has failed with code 0", local)
 			}
 		}
-		if !w.failed(exit{p: &process{pid: 7}, code: 1}) || report.String() != "mscclpp-run: rank 4 (pid 7) "+c.want {
+		seventh := &process{Child: &supervise.Child{PID: 7}}
+		if !w.failed(exit{seventh, supervise.Change{Code: supervise.Exited, Status: 1}}) || report.String() != "mscclpp-run: rank 4 (pid 7) "+c.want {
 			t.Errorf("report %q, expected %q", report, c.want)
 		}
+	}
+}
+
+// Other code of the launcher's process may have waited for all children.
+func TestRankWhoseStatusWasTaken(t *testing.T) {
+	report := newText()
+	w := &watch{job: &Job{Report: report}, result: Result{Rank: -1}}
+	e := exit{&process{Child: &supervise.Child{PID: 7}}, supervise.Change{Code: supervise.Taken}}
+	if !w.failed(e) || w.result.Code != 1 || w.result.Signal != "" || !strings.Contains(report.String(), "rank 0 (pid 7) has ended, and how is unknown: ") {
+		t.Errorf("result %+v, report %q: expected a failure whose kind nobody knows", w.result, report)
 	}
 }
 

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
 // process is one started rank.
 type process struct {
+	*supervise.Child
 	local   int
-	pid     int
 	stopped bool // by a signal, when it was looked at last
 	ended   bool // it is a zombie: dead, but its group's number is still taken
 }
@@ -55,7 +57,7 @@ func (w *watch) startAll(out *outputs) error {
 				return fmt.Errorf("bind rank %d to processors %v: %w", w.job.Place.First+i, w.job.Masks[i], err)
 			}
 		}
-		pid, err := forkExec(w.job.Path, w.job.Args, files, &syscall.ProcAttr{
+		child, err := forkExec(w.job.Path, w.job.Args, files, &syscall.ProcAttr{
 			Dir: w.job.Dir,
 			Env: w.job.RankEnv(i),
 			Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
@@ -63,8 +65,8 @@ func (w *watch) startAll(out *outputs) error {
 		if err != nil {
 			return fmt.Errorf("start rank %d: %w", w.job.Place.First+i, hinted(err, w.job.Path, w.job.Dir))
 		}
-		w.procs = append(w.procs, &process{local: i, pid: pid})
-		w.guard.add(pid)
+		w.procs = append(w.procs, &process{Child: child, local: i})
+		w.guard.add(child.PID)
 	}
 	stdin.copy()
 	return nil
@@ -84,16 +86,18 @@ func hinted(err error, path, dir string) error {
 	return err
 }
 
-// forkExec starts a process. It is used instead of os.StartProcess because the
-// launcher reaps by number, in its own time, and has no use for handles.
-func forkExec(path string, args []string, files []*os.File, attr *syscall.ProcAttr) (int, error) {
+// forkExec starts a process. It is used instead of os.StartProcess because the launcher
+// reaps in its own time, and signals groups.
+func forkExec(path string, args []string, files []*os.File, attr *syscall.ProcAttr) (*supervise.Child, error) {
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())
 	}
+	fd := -1
+	attr.Sys.PidFD = &fd
 	pid, err := syscall.ForkExec(path, args, attr)
 	runtime.KeepAlive(files)
 	if err != nil {
-		return 0, &os.PathError{Op: "exec", Path: path, Err: err}
+		return nil, &os.PathError{Op: "exec", Path: path, Err: err}
 	}
-	return pid, nil
+	return supervise.NewChild(pid, fd), nil
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -30,10 +29,8 @@ type watch struct {
 
 // exit is the end of one rank.
 type exit struct {
-	p      *process
-	code   int // of exit, or the number of the signal
-	signal bool
-	dumped bool
+	p *process
+	supervise.Change
 }
 
 // look finds out which ranks have ended, without reaping them. The zombie keeps the
@@ -46,19 +43,15 @@ func (w *watch) look() []exit {
 		if p.ended {
 			continue
 		}
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, p.pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT|unix.WNOHANG, nil)
-		if err == nil && info.Signo == 0 {
+		change := p.Wait(unix.WEXITED | unix.WSTOPPED | unix.WNOHANG)
+		switch change.Code {
+		case supervise.Running:
 			p.stopped = false
-			continue // it lives
-		}
-		// The package unix names the first three words only; the layout of the others
-		// for SIGCHLD is the same on all 64-bit Linux: pid, uid, status from byte 16.
-		status := *(*int32)(unsafe.Add(unsafe.Pointer(&info), 24))
-		if err == nil && info.Code == supervise.Stopped {
+			continue
+		case supervise.Stopped:
 			if !p.stopped {
 				fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) is stopped by signal %d (%s): the others wait for it until it gets SIGCONT\n",
-					w.job.Place.First+p.local, p.pid, status, unix.SignalName(syscall.Signal(status)))
+					w.job.Place.First+p.local, p.PID, change.Status, unix.SignalName(syscall.Signal(change.Status)))
 			}
 			p.stopped = true
 			continue
@@ -68,7 +61,7 @@ func (w *watch) look() []exit {
 		if w.job.Place.First+p.local == 0 {
 			w.job.hangUp()
 		}
-		out = append(out, exit{p: p, code: int(status), signal: info.Code != supervise.Exited, dumped: info.Code == supervise.Dumped})
+		out = append(out, exit{p, change})
 	}
 	return out
 }
@@ -118,7 +111,7 @@ func (w *watch) loop(ctx context.Context) {
 	if gaveUp {
 		for _, p := range w.procs {
 			if !p.ended {
-				fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) did not end within %v of SIGKILL\n", w.job.Place.First+p.local, p.pid, killBound)
+				fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) did not end within %v of SIGKILL\n", w.job.Place.First+p.local, p.PID, killBound)
 			}
 		}
 		if w.result.Code == 0 {
@@ -131,7 +124,7 @@ func (w *watch) loop(ctx context.Context) {
 // e was it. Ranks that had left before with code 0 are named: one that left too early
 // is what the others fail of.
 func (w *watch) failed(e exit) bool {
-	if e.code == 0 && !e.signal {
+	if e.Code == supervise.Exited && e.Status == 0 {
 		w.left = append(w.left, w.job.Place.First+e.p.local)
 		return false
 	}
@@ -139,13 +132,17 @@ func (w *watch) failed(e exit) bool {
 		return false
 	}
 	rank := w.job.Place.First + e.p.local
-	w.result.Rank, w.result.Code = rank, e.code
-	what := fmt.Sprintf("exited with code %d", e.code)
-	if e.signal {
-		w.result.Code = 128 + e.code
-		w.result.Signal = unix.SignalName(syscall.Signal(e.code))
-		what = fmt.Sprintf("was killed by signal %d (%s)", e.code, w.result.Signal)
-		if e.dumped {
+	w.result.Rank, w.result.Code = rank, e.Status
+	what := fmt.Sprintf("exited with code %d", e.Status)
+	switch e.Code {
+	case supervise.Exited:
+	case supervise.Taken:
+		w.result.Code, what = 1, supervise.TakenText
+	default:
+		w.result.Code = 128 + e.Status
+		w.result.Signal = unix.SignalName(syscall.Signal(e.Status))
+		what = fmt.Sprintf("was killed by signal %d (%s)", e.Status, w.result.Signal)
+		if e.Code == supervise.Dumped {
 			what += " and dumped core"
 		}
 	}
@@ -156,7 +153,7 @@ func (w *watch) failed(e exit) bool {
 	if !w.asked && w.alive > 0 {
 		rest += fmt.Sprintf("; ending the other %d", w.alive)
 	}
-	fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) %s%s\n", rank, e.p.pid, what, rest)
+	fmt.Fprintf(w.job.Report, "mscclpp-run: rank %d (pid %d) %s%s\n", rank, e.p.PID, what, rest)
 	if w.job.Failed != nil {
 		w.job.Failed(w.result)
 	}
@@ -205,7 +202,7 @@ func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
 func (w *watch) stop(s syscall.Signal) {
 	for _, p := range w.procs {
 		if !p.ended {
-			syscall.Kill(-p.pid, s)
+			_ = p.Signal(s)
 		}
 	}
 }
@@ -214,12 +211,13 @@ func (w *watch) stop(s syscall.Signal) {
 // supervisor.
 func (w *watch) clean() {
 	for _, p := range w.procs {
-		syscall.Kill(-p.pid, syscall.SIGKILL)
+		_ = p.Signal(syscall.SIGKILL)
 	}
 	for _, p := range w.procs {
 		if p.ended {
-			supervise.Reap(p.pid)
+			p.Reap()
 		}
+		p.Close()
 	}
 	if w.job.Listener != nil {
 		_ = w.job.Listener.Close()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
 // promise is how soon each side has to notice the death of the other. Each test
@@ -338,5 +339,39 @@ func TestJobSignalsAreIgnored(t *testing.T) {
 		if _, err := c.Describe(t.Context()); err != nil {
 			t.Errorf("after SIGINT and SIGTERM: %v", err)
 		}
+	}
+}
+
+// Programs that wait for all their children, or want to know of none, are hosts like others.
+func TestHostThatTakesTheExitStatus(t *testing.T) {
+	for _, role := range []string{"ignores SIGCHLD", "reaps all children"} {
+		t.Run(role, func(t *testing.T) {
+			runtimeDir(t)
+			host := exec.CommandContext(t.Context(), os.Args[0])
+			host.Env = append(os.Environ(), roleKey+"="+role, raceExit)
+			out, err := host.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			said := string(out)
+			taken := strings.Contains(said, "took its exit status")
+			if strings.Contains(said, "<nil>") || !taken && (role == "ignores SIGCHLD" || !strings.Contains(said, "signal: killed")) {
+				t.Errorf("the host says %q, expected how the plugin ended, or who took that", said)
+			}
+			var child int
+			if m := regexp.MustCompile(`msg="child (\d+)"`).FindStringSubmatch(said); m == nil {
+				t.Fatalf("no child in %q", said)
+			} else if _, err := fmt.Sscan(m[1], &child); err != nil {
+				t.Fatal(err)
+			}
+			for deadline := time.Now().Add(5 * time.Second); unix.Kill(child, 0) == nil; runtime.Gosched() {
+				if s, ok := supervise.Of(child); !ok || s.State == 'Z' {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("what the plugin left behind lives on")
+				}
+			}
+		})
 	}
 }

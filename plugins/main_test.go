@@ -127,6 +127,22 @@ var roles = map[string]func(){
 			return hangsUp{t}, err
 		})
 	},
+	"ignores SIGCHLD": func() {
+		signal.Ignore(unix.SIGCHLD)
+		killed()
+	},
+	"reaps all children": func() {
+		ends := make(chan os.Signal, 16)
+		signal.Notify(ends, unix.SIGCHLD)
+		go func() {
+			for range ends {
+				for pid := 1; pid > 0; {
+					pid, _ = unix.Wait4(-1, nil, unix.WNOHANG, nil)
+				}
+			}
+		}()
+		killed()
+	},
 	// A host that starts the plugin in roleKey+"_PLUGIN", says so and waits.
 	"host": func() {
 		c, err := Open(context.Background(), Spec{Path: "/proc/self/exe", Env: []string{roleKey + "=" + os.Getenv(roleKey+"_PLUGIN"), raceExit}})
@@ -137,6 +153,22 @@ var roles = map[string]func(){
 		fmt.Println("plugin", c.PID())
 		forever()
 	},
+}
+
+// killed is a host whose plugin, which has left a child behind, is killed. It prints what
+// the client knows of that.
+func killed() {
+	log := &buffer{}
+	c, err := Open(context.Background(), Spec{Path: "/proc/self/exe", Env: []string{roleKey + "=has a child", raceExit}, Log: logTo(log)})
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	unix.Kill(c.PID(), unix.SIGKILL)
+	<-c.Gone()
+	fmt.Println("gone:", c.Err())
+	c.Shutdown()
+	fmt.Println(log.String())
 }
 
 // forever waits for a signal that kills.

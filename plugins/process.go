@@ -31,16 +31,16 @@ const maxHandshake = 4096
 // sees a plugin that prints one valid handshake line and nothing else: start,
 // output and death are handled here, where they can be told apart.
 type process struct {
-	path string
-	cmd  *exec.Cmd
-	log  *output
+	path  string
+	cmd   *exec.Cmd
+	child *supervise.Child
+	log   *output
 
 	stdout, stderr *os.File // our ends
 	handshake      string
 	draining       sync.WaitGroup
 
 	mu     sync.Mutex
-	reaped bool          // its id may belong to another process now
 	exited chan struct{} // closed when it is dead
 	status string        // how it died
 }
@@ -59,6 +59,7 @@ func spawn(path string, env []string, files []*os.File, log *output) (*process, 
 	}
 	defer errW.Close()
 	p := &process{path: path, log: log, stdout: outR, stderr: errR, exited: make(chan struct{})}
+	pidfd := -1
 	p.cmd = &exec.Cmd{
 		Path: path, Args: []string{path}, Env: env, Stdout: outW, Stderr: errW, ExtraFiles: files,
 		SysProcAttr: &syscall.SysProcAttr{
@@ -66,10 +67,11 @@ func spawn(path string, env []string, files []*os.File, log *output) (*process, 
 			// Beside the end of the control socket, for plugins that do not watch
 			// it. SIGTERM lets them clean up.
 			Pdeathsig: syscall.SIGTERM,
+			PidFD:     &pidfd,
 		},
 	}
 	started := make(chan error, 1)
-	go p.run(started)
+	go p.run(started, &pidfd)
 	if err := <-started; err != nil {
 		outR.Close()
 		errR.Close()
@@ -85,20 +87,27 @@ func spawn(path string, env []string, files []*os.File, log *output) (*process, 
 
 // run starts the process and waits for its end, on one thread: the kernel sends the
 // signal of a parent's death when the thread that forked ends.
-func (p *process) run(started chan<- error) {
+func (p *process) run(started chan<- error, pidfd *int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
+	if err == nil {
+		p.child = supervise.NewChild(p.cmd.Process.Pid, *pidfd)
+	}
 	started <- err
 	if err != nil {
 		return
 	}
 	p.awaitEnd()
-	p.mu.Lock()
-	unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) // what it may have left behind
-	p.reaped = true
+	p.kill() // what it may have left behind
 	_ = p.cmd.Wait()
-	p.status = p.cmd.ProcessState.String()
+	status := "it " + supervise.TakenText
+	if p.cmd.ProcessState != nil {
+		status = p.cmd.ProcessState.String()
+	}
+	p.child.Close()
+	p.mu.Lock()
+	p.status = status
 	p.mu.Unlock()
 	deadline := time.Now().Add(drainBound)
 	_ = p.stderr.SetReadDeadline(deadline)
@@ -106,34 +115,19 @@ func (p *process) run(started chan<- error) {
 	close(p.exited)
 }
 
-// awaitEnd returns when the process is dead and not reaped yet: its id is still ours, and
-// so is the group's. It tells when somebody stops the process, since calls then wait for it
-// in silence.
+// awaitEnd returns when the process is dead. It is not reaped then, unless other code of
+// the host waits for all children. It tells when somebody stops the process, since calls
+// then wait for it in silence.
 func (p *process) awaitEnd() {
-	pid := p.cmd.Process.Pid
-	for {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil || info.Code != supervise.Stopped:
-			return
-		default:
-			// In the background: the death of the plugin is seen even if nobody reads the log.
-			go p.log.log.Warn("plugin is stopped: what is asked of it waits until it gets SIGCONT", "path", p.path, "pid", pid)
-			_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // or the same stop is seen again
-		}
+	for p.child.Wait(unix.WEXITED|unix.WSTOPPED).Code == supervise.Stopped {
+		// In the background: the death of the plugin is seen even if nobody reads the log.
+		go p.log.log.Warn("plugin is stopped: what is asked of it waits until it gets SIGCONT", "path", p.path, "pid", p.child.PID)
+		p.child.Noted()
 	}
 }
 
 // kill ends the process and its group.
-func (p *process) kill() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.reaped {
-		unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
-	}
-}
+func (p *process) kill() { _ = p.child.Signal(unix.SIGKILL) }
 
 // exitStatus says how the process died: "exit status 2", "signal: killed".
 func (p *process) exitStatus() string {

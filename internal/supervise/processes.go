@@ -36,23 +36,6 @@ func KillChildren(bound time.Duration) {
 	}
 }
 
-// How a child has changed, as the Code of what Waitid tells: CLD_EXITED, CLD_DUMPED and
-// CLD_STOPPED, which the package unix does not name.
-const (
-	Exited  = 1
-	Dumped  = 3
-	Stopped = 5
-)
-
-// Reap reaps one child.
-func Reap(pid int) {
-	for {
-		if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
-			return
-		}
-	}
-}
-
 // awaitEnd waits until a child has ended, or for the bound.
 func awaitEnd(pid int, bound time.Duration) {
 	fd, err := unix.PidfdOpen(pid, 0)

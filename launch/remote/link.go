@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
 // maxBanner is how much a login shell may print before the agent's greeting.
@@ -32,6 +33,7 @@ type event struct {
 type link struct {
 	host   Host
 	cmd    *exec.Cmd
+	child  *supervise.Child // nil: it could not be started
 	mu     sync.Mutex
 	hungUp bool
 	queue  chan frame // to the agent; closed by hangUp
@@ -52,8 +54,9 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 	l := &link{host: host, queue: make(chan frame, 64), exited: make(chan struct{})}
 	l.stderr.to = stderr
 	l.cmd = exec.Command(command[0], command[1:]...)
+	pidfd := -1
 	// What a terminal sends to the launcher must not end ssh before the ranks.
-	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, PidFD: &pidfd}
 	l.cmd.Stderr = &l.stderr
 	l.cmd.WaitDelay = time.Second
 	in, err1 := l.cmd.StdinPipe()
@@ -61,6 +64,9 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 	err := errors.Join(err1, err2)
 	if err == nil {
 		err = l.cmd.Start()
+	}
+	if err == nil {
+		l.child = supervise.NewChild(l.cmd.Process.Pid, pidfd)
 	}
 	tell := func(e event) {
 		e.host = at
@@ -94,6 +100,7 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 		}
 		_, _ = io.Copy(io.Discard, out)
 		wait := l.cmd.Wait()
+		l.child.Close()
 		close(l.exited)
 		if cut {
 			tell(event{err: l.explain(err, wait)})
@@ -188,8 +195,8 @@ func (l *link) hangUp() {
 
 // kill ends ssh. The agent notices by the end of its input.
 func (l *link) kill() {
-	if l.cmd.Process != nil {
-		_ = syscall.Kill(-l.cmd.Process.Pid, syscall.SIGKILL)
+	if l.child != nil {
+		_ = l.child.Signal(syscall.SIGKILL)
 	}
 }
 
