@@ -33,16 +33,16 @@ func one(float64) float64        { return 1 }
 func othersOf(n float64) float64 { return (n - 1) / n }
 
 var table = [collectives]traits{
-	AllReduce:     {collective.AllReduce, true, false, false, true, func(n float64) float64 { return 2 * (n - 1) / n }},
-	AllGather:     {collective.AllGather, false, false, true, true, othersOf},
-	ReduceScatter: {collective.ReduceScatter, true, false, true, true, othersOf},
-	Broadcast:     {collective.Broadcast, false, true, false, true, one},
-	Reduce:        {collective.Reduce, true, true, false, true, one},
-	AllToAll:      {collective.AllToAll, false, false, true, true, othersOf},
-	AllToAllV:     {collective.AllToAllV, false, false, true, false, othersOf},
-	Gather:        {collective.Gather, false, true, true, true, othersOf},
-	Scatter:       {collective.Scatter, false, true, true, true, othersOf},
-	SendRecv:      {collective.SendRecv, false, false, false, false, one},
+	AllReduce:     {collective.AllReduce.String(), true, false, false, true, func(n float64) float64 { return 2 * (n - 1) / n }},
+	AllGather:     {collective.AllGather.String(), false, false, true, true, othersOf},
+	ReduceScatter: {collective.ReduceScatter.String(), true, false, true, true, othersOf},
+	Broadcast:     {collective.Broadcast.String(), false, true, false, true, one},
+	Reduce:        {collective.Reduce.String(), true, true, false, true, one},
+	AllToAll:      {collective.AllToAll.String(), false, false, true, true, othersOf},
+	AllToAllV:     {collective.AllToAllV.String(), false, false, true, false, othersOf},
+	Gather:        {collective.Gather.String(), false, true, true, true, othersOf},
+	Scatter:       {collective.Scatter.String(), false, true, true, true, othersOf},
+	SendRecv:      {collective.SendRecv.String(), false, false, false, false, one},
 }
 
 // All returns every collective.

@@ -2,7 +2,7 @@ package collectives
 
 import (
 	"fmt"
-	"hash/fnv"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -94,14 +94,6 @@ func reaches(name string, c Collective) reach {
 	return 0
 }
 
-// nameID is how signatures carry the name of an algorithm: 24 bits, so that a
-// report of a wait can hold a collective beside it.
-func nameID(name string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	return h.Sum32()>>8 ^ h.Sum32()&0xff
-}
-
 // offered is what the transports' kernels can do.
 type offered struct {
 	algorithms [collectives][]*algorithm
@@ -114,9 +106,9 @@ type offered struct {
 func discover(kernels []comm.Kernel, ranks int) offered {
 	o := offered{messages: map[string]*algorithm{}, steps: map[string]*algorithm{}}
 	for _, k := range kernels {
-		k.Layout = argumentsLayout()
+		k.Layout = kernelargs.Layout()
 		if k.Collective == "steps" && (k.Algorithm == "exchange" || k.Algorithm == "mail") {
-			k.Layout = exchangeLayout()
+			k.Layout = kernelargs.ExchangeLayout()
 		}
 		if k.MaxRanks != 0 && k.MaxRanks < ranks || !memoryOnly(k) {
 			continue
@@ -138,11 +130,11 @@ func discover(kernels []comm.Kernel, ranks int) offered {
 			continue
 		}
 		near, isNear := nearProtocol(k.Algorithm)
-		if isNear && ranks > nearRanks || k.Algorithm == fetch && ranks != 2 {
+		if isNear && ranks > kernelargs.LLRanks || k.Algorithm == fetch && ranks != 2 {
 			continue
 		}
 		o.algorithms[c] = append(o.algorithms[c], &algorithm{
-			name: k.Algorithm, id: nameID(k.Algorithm), collective: c, kernel: k,
+			name: k.Algorithm, id: kernelargs.NameID(k.Algorithm), collective: c, kernel: k,
 			reach:      reaches(k.Algorithm, c),
 			outOfPlace: (k.Algorithm == zerocopy || k.Algorithm == pull || k.Algorithm == push) && c == AllToAll,
 			window:     slices.Contains(k.Channels, framework.KindSwitch),
@@ -182,9 +174,9 @@ func (a *algorithm) fits(r *Request) error {
 		return fmt.Errorf("%w: algorithm %s is not prepared", framework.ErrUnsupported, a.name)
 	case a.outOfPlace && r.InPlace:
 		return fmt.Errorf("%w: algorithm %s does not work in place", framework.ErrUnsupported, a.name)
-	case r.Collective.reduces() && len(a.kernel.Types) > 0 && !slices.Contains(a.kernel.Types, r.Type.String()):
+	case r.Collective.Reduces() && len(a.kernel.Types) > 0 && !slices.Contains(a.kernel.Types, r.Type.String()):
 		return fmt.Errorf("%w: algorithm %s does not reduce %v", framework.ErrUnsupported, a.name, r.Type)
-	case r.Collective.reduces() && len(a.kernel.Ops) > 0 && !slices.Contains(a.kernel.Ops, r.Op.String()):
+	case r.Collective.Reduces() && len(a.kernel.Ops) > 0 && !slices.Contains(a.kernel.Ops, r.Op.String()):
 		return fmt.Errorf("%w: algorithm %s does not compute %v", framework.ErrUnsupported, a.name, r.Op)
 	}
 	return nil
@@ -197,14 +189,14 @@ func (c *Comm) RegisterAlgorithm(a Algorithm) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case a.Collective == 0 || a.Collective >= collectives || a.Collective.messages():
+	case a.Collective == 0 || a.Collective >= collectives || a.Collective.Messages():
 		return fmt.Errorf("%w: algorithm %q: no algorithms can be added for %v", framework.ErrInvalid, a.Name, a.Collective)
 	case a.Name == "" || a.Run == nil:
 		return fmt.Errorf("%w: algorithm %q: expected a name and a Run function", framework.ErrInvalid, a.Name)
 	case find(c.algorithms[a.Collective], a.Name) != nil:
 		return fmt.Errorf("%w: algorithm %q of %v is registered already", framework.ErrInvalid, a.Name, a.Collective)
 	}
-	c.algorithms[a.Collective] = append(c.algorithms[a.Collective], &algorithm{name: a.Name, id: nameID(a.Name), collective: a.Collective, own: &a})
+	c.algorithms[a.Collective] = append(c.algorithms[a.Collective], &algorithm{name: a.Name, id: kernelargs.NameID(a.Name), collective: a.Collective, own: &a})
 	c.choices.reset()
 	return nil
 }
@@ -213,10 +205,10 @@ func (c *Comm) RegisterAlgorithm(a Algorithm) error {
 func (c *Comm) Algorithms(k Collective) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k == 0 || k >= collectives || k.messages() && c.messages == nil {
+	if k == 0 || k >= collectives || k.Messages() && c.messages == nil {
 		return nil
 	}
-	if k.messages() {
+	if k.Messages() {
 		return c.messageNames()
 	}
 	var names []string

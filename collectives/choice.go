@@ -28,7 +28,7 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 		return "", fmt.Errorf("%w: %v", framework.ErrInvalid, r.Collective)
 	}
 	r.Ranks, r.Device = c.comm.Size(), deviceName(c.host)
-	if r.Collective.messages() {
+	if r.Collective.Messages() {
 		switch {
 		case c.messages == nil:
 			return "", fmt.Errorf("%w: no transport has a kernel for messages", framework.ErrUnavailable)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"slices"
 	"sync"
 	"unsafe"
@@ -60,7 +61,7 @@ type Comm struct {
 	mu         sync.Mutex
 	closed     bool
 	refused    error // why no collective can be had at all
-	geometry   geometry
+	geometry   kernelargs.Geometry
 	scratch    *comm.Memory
 	symmetric  *comm.Symmetric
 	state      device.Memory
@@ -90,10 +91,10 @@ type Comm struct {
 	// allocates nothing; input and output also keep the caller's buffers from
 	// moving while the kernel runs.
 	request       Request
-	args          kernelArgs
-	near          [2]nearArgs // for packets, for lines
-	groupArgs     *transferArgs
-	fewArgs       nearTransferArgs
+	args          kernelargs.Args
+	near          [2]kernelargs.LLArgs // for packets, for lines
+	groupArgs     *kernelargs.TransferArgs
+	fewArgs       kernelargs.LLTransferArgs
 	input, output unsafe.Pointer
 	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
 	inID, outID   uint64          // of the call's buffers; 0: not registered
@@ -107,7 +108,7 @@ type Comm struct {
 // agreement is what has to be the same on all ranks of what follows from settings, which
 // are, and from transports and devices.
 type agreement struct {
-	Geometry geometry
+	Geometry kernelargs.Geometry
 	Basis    string
 	Rows     string // a sum of the built-in ones: a model may make others of other kernels
 	Blocks   uint32
@@ -136,7 +137,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	default:
 		return nil, fmt.Errorf("%w: collectives: signatures %q: expected never, stall or always", framework.ErrInvalid, o.Signatures)
 	}
-	x := &Comm{comm: c, opts: o, host: onHost, table: o.Table, groupArgs: new(transferArgs)}
+	x := &Comm{comm: c, opts: o, host: onHost, table: o.Table, groupArgs: new(kernelargs.TransferArgs)}
 	if err := x.agreeSettings(ctx); err != nil {
 		return nil, err
 	}
@@ -157,8 +158,8 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		x.tellIdle()
 		return x, nil
 	}
-	if c.Size() > maxRanks {
-		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), maxRanks)
+	if c.Size() > kernelargs.MaxRanks {
+		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), kernelargs.MaxRanks)
 	}
 	found := discover(c.Kernels(), c.Size())
 	x.algorithms = found.algorithms
@@ -177,7 +178,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	if x.opts.NoLines {
 		x.withdrawLines()
 	}
-	if x.geometry, err = layout(o.Scratch, c.Size(), lanes, !x.host); err != nil {
+	if x.geometry, err = kernelargs.Divide(o.Scratch, c.Size(), lanes, !x.host); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
 	if !x.host {
@@ -213,7 +214,7 @@ func (c *Comm) watched() bool {
 // mostBlocks is how many blocks of one launch are resident at once, whatever else the
 // ranks that share the device have launched.
 func (c *Comm) mostBlocks() uint32 {
-	most := uint32(maxLanes)
+	most := uint32(kernelargs.MaxLanes)
 	if n := c.comm.Device().Info().SMs; n > 0 {
 		share := uint32(max(1, n/max(1, c.opts.Sharing)))
 		most = min(most, share-spare(share))
@@ -276,13 +277,13 @@ func (c *Comm) allocate(ctx context.Context) error {
 	if c.scratch, err = c.comm.Alloc(c.geometry.Total); err != nil {
 		return fmt.Errorf("scratch: %w", err)
 	}
-	if c.state, err = c.comm.Device().Alloc(stateBytes + pullBytes); err != nil {
+	if c.state, err = c.comm.Device().Alloc(kernelargs.StateBytes + kernelargs.PullBytes); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
 	if c.symmetric, err = c.comm.Exchange(ctx, c.scratch); err != nil {
 		return fmt.Errorf("scratch: %w", err)
 	}
-	k := &c.args.common
+	k := &c.args.Common
 	k.Control, k.State = c.comm.Control(), c.state.Addr()
 	k.Notes = k.State
 	if !c.host {
@@ -292,15 +293,15 @@ func (c *Comm) allocate(ctx context.Context) error {
 		k.Notes = c.notes.device
 	}
 	k.Rank, k.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
-	c.geometry.fill(k)
+	c.geometry.Fill(k)
 	for r := range c.comm.Size() {
 		k.Scratch[r] = c.symmetric.Peer(r)
 	}
 	switch c.opts.Signatures {
 	case SignaturesStall:
-		k.Check = checkPublish
+		k.Check = kernelargs.CheckPublish
 	case SignaturesAlways:
-		k.Check = checkCompare
+		k.Check = kernelargs.CheckCompare
 	}
 	c.fillMessages()
 	c.fillNear()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"sync/atomic"
 	"unsafe"
 
@@ -49,7 +50,7 @@ type copier struct {
 	move    *algorithm // nil: copies take its place
 	signals device.Kernel
 	moves   device.Kernel
-	args    stepArgs
+	args    kernelargs.StepArgs
 
 	side    device.Stream // for what goes on beside the copies to peers
 	telling device.Stream // for telling the peers of pieces
@@ -68,12 +69,12 @@ type copier struct {
 // them.
 func (c *Comm) offerCopies(steps map[string]*algorithm) {
 	engine, ok := c.comm.Device().(device.Engine)
-	if n := c.comm.Size(); !ok || c.opts.NoCopies || n < 2 || n > nearRanks || steps["signal"] == nil {
+	if n := c.comm.Size(); !ok || c.opts.NoCopies || n < 2 || n > kernelargs.LLRanks || steps["signal"] == nil {
 		return
 	}
 	c.copier = &copier{engine: engine, signal: steps["signal"], sum: steps["sum"], move: steps["move"]}
 	add := func(name string, k Collective, r reach, kernel comm.Kernel) {
-		a := &algorithm{name: name, id: nameID(name), collective: k, kernel: kernel, reach: r, copies: true, outOfPlace: k == AllToAll}
+		a := &algorithm{name: name, id: kernelargs.NameID(name), collective: k, kernel: kernel, reach: r, copies: true, outOfPlace: k == AllToAll}
 		c.algorithms[k] = append(c.algorithms[k], a)
 	}
 	add(copyName, AllGather, reachOutputs, c.copier.signal.kernel)
@@ -105,7 +106,7 @@ func (c *Comm) offerCopies(steps map[string]*algorithm) {
 
 // inPieces reports whether it is made of copies that pass through the scratch of the peers.
 func (a *algorithm) inPieces() bool {
-	return a.copies && (a.reach == 0 || a.collective.reduces())
+	return a.copies && (a.reach == 0 || a.collective.Reduces())
 }
 
 // errNoCopies says that a call cannot be made of copies now, on any rank.
@@ -132,7 +133,7 @@ func (c *Comm) prepared(a *algorithm, l device.Launch, r *Request, o *CallOption
 // pieces are: all ranks come here with their first call in pieces.
 func (c *Comm) prepareCopies(a *algorithm, t kernel.DataType, stream device.Stream) error {
 	k := c.copier
-	sums := a.collective.reduces()
+	sums := a.collective.Reduces()
 	if k.signals != nil && (!a.inPieces() || k.peers != nil) && (!sums || c.sumOf(t) != nil) {
 		return nil
 	}
@@ -156,9 +157,9 @@ func (c *Comm) prepareCopies(a *algorithm, t kernel.DataType, stream device.Stre
 		if err != nil {
 			return err
 		}
-		a, b := &k.args, &c.args.common
+		a, b := &k.args, &c.args.Common
 		a.Control, a.State, a.Notes, a.Rank, a.Ranks = b.Control, b.State, b.Notes, b.Rank, b.Ranks
-		a.Check = min(b.Check, checkPublish) // the watch compares
+		a.Check = min(b.Check, kernelargs.CheckPublish) // the watch compares
 		copy(a.Scratch[:], b.Scratch[:b.Ranks])
 		if k.move != nil {
 			if k.moves, err = c.comm.Load(ctx, k.move.kernel, kernel.Float32); err != nil {
@@ -263,8 +264,8 @@ func (c *Comm) runCopies(a *algorithm, j *job, l device.Launch) error {
 	if a.reach == 0 {
 		k.args.OutputOffset = 0
 	}
-	if c.args.Check != checkNever { // so ranks with other calls do not meet, and no copy begins
-		k.args.Memory ^= c.args.Signature.fingerprint()
+	if c.args.Check != kernelargs.CheckNever { // so ranks with other calls do not meet, and no copy begins
+		k.args.Memory ^= c.args.Signature.Fingerprint()
 	}
 	q := &queue{engine: k.engine, stream: l.Stream, signals: k.signals, args: &k.args}
 	if a.inPieces() {
@@ -311,7 +312,7 @@ func (c *Comm) copyShares(q *queue, j *job) {
 			q.copyOn(k.side, own, from(rank), share)
 		}
 	}
-	q.signal(stepOpen, stepOpen, 0)
+	q.signal(kernelargs.StepOpen, kernelargs.StepOpen, 0)
 	for i := 1; i < ranks; i++ {
 		to := (rank + i) % ranks
 		q.copy(a.Outputs[to]+uintptr(a.OutputOffset+at), from(to), share)
@@ -319,7 +320,7 @@ func (c *Comm) copyShares(q *queue, j *job) {
 	if !aside {
 		q.copy(own, from(rank), share)
 	}
-	q.signal(stepDone, stepDone, 0)
+	q.signal(kernelargs.StepDone, kernelargs.StepDone, 0)
 	if aside {
 		q.link(k.now, k.side, q.stream)
 	}
@@ -330,7 +331,7 @@ type queue struct {
 	engine  device.Engine
 	stream  device.Stream
 	signals device.Kernel
-	args    *stepArgs
+	args    *kernelargs.StepArgs
 	err     error
 }
 

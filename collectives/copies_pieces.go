@@ -1,5 +1,7 @@
 package collectives
 
+import "github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+
 import "github.com/mscclpp-go/mscclpp/framework/kernel"
 
 // cut is how the share of every rank is cut into pieces. It follows from the call and
@@ -85,7 +87,7 @@ func (c *Comm) relayPieces(q *queue, a *algorithm, j *job) {
 	k, b := c.copier, &c.args
 	r := relay{queue: q, c: c, k: k, ranks: int(b.Ranks), rank: int(b.Rank), element: uint64(b.Element), input: b.Input, output: b.Output}
 	total, share := b.Count*uint64(r.ranks), b.Count
-	if j.collective.rooted() {
+	if j.collective.Rooted() {
 		total = share
 	}
 	cutInto := cutToTaper
@@ -96,7 +98,7 @@ func (c *Comm) relayPieces(q *queue, a *algorithm, j *job) {
 		if a.reach != 0 {
 			cutInto = cutEvenly // what is done last is no work
 		}
-	case !j.collective.reduces():
+	case !j.collective.Reduces():
 		total, share, r.element = total*r.element, share*r.element, 1 // bytes are bytes
 	}
 	r.cut = cutInto(k.cuts[:0], total, share, r.element, k.slot)
@@ -105,7 +107,7 @@ func (c *Comm) relayPieces(q *queue, a *algorithm, j *job) {
 	q.args.Op, q.args.Scale, q.args.Stride = b.Op, b.Scale, k.slot
 
 	q.link(k.now, q.stream, k.side)
-	q.signal(stepOpen, stepOpen|stepTaken, 1) // the peers have taken all of the calls before
+	q.signal(kernelargs.StepOpen, kernelargs.StepOpen|kernelargs.StepTaken, 1) // the peers have taken all of the calls before
 	switch {
 	case j.collective == AllReduce && a.reach == 0:
 		r.pushes *= 2
@@ -126,7 +128,7 @@ func (c *Comm) relayPieces(q *queue, a *algorithm, j *job) {
 		r.link(k.now, k.side, r.stream)
 		return
 	}
-	r.signal(stepDone, stepDone, 0)
+	r.signal(kernelargs.StepDone, kernelargs.StepDone, 0)
 }
 
 // reduceShares is reduce-scatter: each rank sums its own share.
@@ -268,11 +270,11 @@ func (r *relay) push(of func(to int) (from uintptr, count uint64)) {
 	r.link(k.now, r.stream, k.telling)
 	switch r.pushes - n {
 	case 1:
-		r.signalOn(k.telling, stepPushed, 0, 0)
+		r.signalOn(k.telling, kernelargs.StepPushed, 0, 0)
 	case 2:
-		r.signalOn(k.telling, stepPushed, stepTaken, 2)
+		r.signalOn(k.telling, kernelargs.StepPushed, kernelargs.StepTaken, 2)
 	default:
-		r.signalOn(k.telling, stepPushed, stepTaken, 1)
+		r.signalOn(k.telling, kernelargs.StepPushed, kernelargs.StepTaken, 1)
 		r.record(k.freed[n&1], k.telling)
 	}
 	r.pushed++
@@ -281,13 +283,13 @@ func (r *relay) push(of func(to int) (from uintptr, count uint64)) {
 // arrived waits on the second stream until all peers have pushed the next piece, and returns
 // where it lies.
 func (r *relay) arrived() uintptr {
-	r.signalOn(r.k.side, 0, stepPushed, 0)
+	r.signalOn(r.k.side, 0, kernelargs.StepPushed, 0)
 	return r.k.peers.Peer(r.rank) + r.half(r.taken)
 }
 
 // release gives the slots back.
 func (r *relay) release() {
-	r.signalOn(r.k.side, stepTaken, 0, 0)
+	r.signalOn(r.k.side, kernelargs.StepTaken, 0, 0)
 	r.taken++
 }
 

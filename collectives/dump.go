@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"io"
 	"sync/atomic"
 )
@@ -49,17 +50,17 @@ func (c *Comm) Dump(w io.Writer) {
 
 // latest reads the younger of the two signatures that a rank has published. It is
 // false, with at most the sequence, when there is none or the rank is writing it.
-func (c *Comm) latest(rank, reader int) (signature, bool) {
-	base := c.row(rank, reader) + signatureOffset
+func (c *Comm) latest(rank, reader int) (kernelargs.Signature, bool) {
+	base := c.row(rank, reader) + kernelargs.SignatureOffset
 	first := func(parity uintptr) uint32 {
-		return uint32(atomic.LoadUint64((*uint64)(at(base+parity*signatureBytes))) >> 32)
+		return uint32(atomic.LoadUint64((*uint64)(at(base+parity*kernelargs.SignatureBytes))) >> 32)
 	}
 	sequence := uint64(max(first(0), first(1)))
 	if sequence == 0 {
-		return signature{}, false
+		return kernelargs.Signature{}, false
 	}
 	if s, ok := c.published(rank, reader, sequence); ok {
 		return s, true
 	}
-	return signature{Sequence: sequence}, false
+	return kernelargs.Signature{Sequence: sequence}, false
 }

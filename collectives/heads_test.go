@@ -3,6 +3,7 @@ package collectives
 import (
 	"bytes"
 	"encoding/binary"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"strings"
 	"testing"
 
@@ -13,15 +14,15 @@ import (
 // heads that differ the parts differ, and the call can be described in a line.
 func FuzzHead(f *testing.F) {
 	var p *ports
-	sample := func(s signature, bytes uint64) []byte {
+	sample := func(s kernelargs.Signature, bytes uint64) []byte {
 		b := make([]byte, headBytes)
 		p.head(b, &s, bytes)
 		return b
 	}
 	for kind := range uint32(collectives) {
-		f.Add(sample(signature{Sequence: 7, Count: 100, Collective: kind, Algorithm: nameID(portsName), Type: uint32(kernel.Float16), Op: uint32(kernel.Max), Root: 3}, 200))
+		f.Add(sample(kernelargs.Signature{Sequence: 7, Count: 100, Collective: kind, Algorithm: kernelargs.NameID(portsName), Type: uint32(kernel.Float16), Op: uint32(kernel.Max), Root: 3}, 200))
 	}
-	f.Add(sample(signature{Sequence: 1, Count: 1, Collective: uint32(Reduce), Algorithm: nameID("oneshot_ll8"), Type: kernel.DataTypes, Op: kernel.Ops, Root: 65535}, 1<<40))
+	f.Add(sample(kernelargs.Signature{Sequence: 1, Count: 1, Collective: uint32(Reduce), Algorithm: kernelargs.NameID("oneshot_ll8"), Type: kernel.DataTypes, Op: kernel.Ops, Root: 65535}, 1<<40))
 	f.Add(make([]byte, headBytes))
 	f.Add(bytes.Repeat([]byte{0xff}, headBytes))
 	f.Add([]byte("shorter"))

@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"encoding/binary"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -67,7 +68,7 @@ func packet(x *packets, slot []byte, epoch uint64, data []byte) (bytes uint64) {
 // that can be: nothing, the packet of two epochs ago, and the same data once more.
 func TestPacketIsWholeOrAbsent(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	x := &packets{hierarchy: &hierarchy{ports: &ports{call: signature{Sequence: 9, Count: 1, Collective: uint32(AllReduce)}}}, room: 1 << 10}
+	x := &packets{hierarchy: &hierarchy{ports: &ports{call: kernelargs.Signature{Sequence: 9, Count: 1, Collective: uint32(AllReduce)}}}, room: 1 << 10}
 	for _, epoch := range []uint64{0, 1, 2, 1<<32 - 1, 1 << 32, 1<<32 + 1, math.MaxUint64} {
 		for _, n := range []int{0, 1, 8, 100, 1024} {
 			for _, before := range []string{"nothing", "other data", "the same data", "a longer packet"} {

@@ -37,11 +37,11 @@ func (p *ports) prepare(k Collective, types ...kernel.DataType) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.hierarchy
-	if h == nil || !h.carries.Load() || k.messages() && !h.mails() {
+	if h == nil || !h.carries.Load() || k.Messages() && !h.mails() {
 		return nil
 	}
 	for _, t := range types {
-		if k.reduces() && !h.direct.canReduce(Request{Type: t, Op: kernel.Sum}) {
+		if k.Reduces() && !h.direct.canReduce(Request{Type: t, Op: kernel.Sum}) {
 			continue
 		}
 		if err := h.direct.prepare(k, t, false); err != nil {
@@ -54,10 +54,10 @@ func (p *ports) prepare(k Collective, types ...kernel.DataType) error {
 // prepare loads what calls of a collective need, with elements of a type where it reduces;
 // for messages, SendRecv stands for all.
 func (d *direct) prepare(k Collective, typ kernel.DataType, captured bool) error {
-	if k.messages() {
+	if k.Messages() {
 		k = SendRecv
 	}
-	reduces := k.reduces()
+	reduces := k.Reduces()
 	if d.loaded[k] && (!reduces || d.sum.loaded[typ] != nil) {
 		return nil
 	}

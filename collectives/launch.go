@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 	"time"
 	"unsafe"
@@ -108,7 +109,7 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	s := &a.Signature
 	s.Count, s.Collective, s.Algorithm = r.Count, uint32(j.collective), alg.id
 	s.Type, s.Op, s.Root = a.Type, a.Op, a.Root
-	if a.Check != checkNever {
+	if a.Check != kernelargs.CheckNever {
 		s.Sequence++
 		c.watch.enter(s)
 	} else if r.Count == 0 && j.collective != Barrier {
@@ -130,13 +131,13 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 		}
 		switch alg.name {
 		case shares:
-			a.Chunk = c.geometry.beltChunk(r.Bytes/uint64(a.Ranks), a.Lanes, a.Ranks-1)
+			a.Chunk = c.geometry.PipeChunk(r.Bytes/uint64(a.Ranks), a.Lanes, a.Ranks-1)
 		case fetch:
-			a.Chunk = min(c.geometry.beltChunk(r.Bytes, a.Lanes, 1), mostFetched)
+			a.Chunk = min(c.geometry.PipeChunk(r.Bytes, a.Lanes, 1), kernelargs.MostFetched)
 		}
-		when := releaseMet
+		when := kernelargs.ReleaseMet
 		if j.collective == Barrier {
-			when = releaseAtOnce
+			when = kernelargs.ReleaseAtOnce
 		}
 		next := c.residents.enterAs(&l, when)
 		err = c.residents.keep(next, kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)))
@@ -179,7 +180,7 @@ func (c *Comm) outcome(alg *algorithm) error {
 	if !c.host {
 		return nil
 	}
-	if c.args.Check == checkPublish { // first: the end of others may be news of the same
+	if c.args.Check == kernelargs.CheckPublish { // first: the end of others may be news of the same
 		if err := c.contradicted(); err != nil {
 			c.comm.Abort(err) // ranks that met cannot go back to where they were
 			return err
@@ -188,7 +189,7 @@ func (c *Comm) outcome(alg *algorithm) error {
 	if err := c.comm.Check(); err != nil {
 		return err
 	}
-	if c.args.Check == checkCompare && c.found(mismatchOffset) != 0 {
+	if c.args.Check == kernelargs.CheckCompare && c.found(kernelargs.MismatchOffset) != 0 {
 		return c.disagreement(c.args.Signature.Sequence)
 	}
 	if alg.name == pull {
@@ -197,7 +198,7 @@ func (c *Comm) outcome(alg *algorithm) error {
 	if alg.reach == 0 {
 		return nil
 	}
-	if peer := int(c.found(elsewhereOffset)) - 1; peer >= 0 {
+	if peer := int(c.found(kernelargs.ElsewhereOffset)) - 1; peer >= 0 {
 		return misplaced(alg.name, peer)
 	}
 	return nil
@@ -290,7 +291,7 @@ func addresses(s *comm.Symmetric, to []uintptr) {
 // that staging and reading overlap.
 func chunk(bytes, slot uint64) uint64 {
 	const least = 256 << 10
-	return min(slot, max(least, bytes/8/line*line))
+	return min(slot, max(least, bytes/8/kernelargs.CacheLine*kernelargs.CacheLine))
 }
 
 func deviceName(host bool) string {

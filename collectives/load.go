@@ -31,7 +31,7 @@ func (c *Comm) Prepare(k Collective, types ...kernel.DataType) error {
 	if k == 0 || k >= collectives {
 		return fmt.Errorf("prepare: %w: %v", framework.ErrInvalid, k)
 	}
-	if !k.reduces() {
+	if !k.Reduces() {
 		types = []kernel.DataType{kernel.Uint8}
 	}
 	for _, t := range types {
@@ -89,7 +89,7 @@ func (c *Comm) loadable(a *algorithm, t kernel.DataType, stream device.Stream) e
 		return err
 	}
 	what := a.collective.String()
-	if a.collective.reduces() {
+	if a.collective.Reduces() {
 		what += " of " + t.String()
 	}
 	return fmt.Errorf("%w: algorithm %s: its kernel is not loaded yet, and a capture is no time to do it: expected Prepare, or a call of %s outside of a capture, before",
@@ -113,7 +113,7 @@ func (c *Comm) loadAll(ctx context.Context, all []*algorithm, t kernel.DataType)
 // keep remembers the kernel for a type, and for all where bytes are bytes.
 func (a *algorithm) keep(t kernel.DataType, k device.Kernel) {
 	a.loaded[t] = k
-	if a.collective.reduces() {
+	if a.collective.Reduces() {
 		return
 	}
 	for i := range a.loaded {
@@ -130,7 +130,7 @@ func (c *Comm) chosen(k Collective, t kernel.DataType) []*algorithm {
 			all = append(all, a)
 		}
 	}
-	if k.messages() {
+	if k.Messages() {
 		add(c.messages)
 		add(c.few)
 		add(c.chunks)
@@ -142,7 +142,7 @@ func (c *Comm) chosen(k Collective, t kernel.DataType) []*algorithm {
 	r := Request{Collective: k, Type: t, Ranks: int(c.args.Ranks), Device: deviceName(c.host), slot: c.near[0].Slot, lineSlot: c.near[1].Slot}
 	for _, r.Bytes = range c.bounds(k) {
 		r.Count = r.Bytes / uint64(t.Size())
-		if k.wide() {
+		if k.Wide() {
 			r.Count /= uint64(r.Ranks)
 		}
 		for _, r.Registered = range []bool{false, true} {

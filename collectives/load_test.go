@@ -61,7 +61,7 @@ func TestOneCallLoadsForAllSizes(t *testing.T) {
 							r.reached = reachInputs | reachOutputs
 						}
 						r.Count = r.Bytes / uint64(dtype.Size())
-						if k.wide() {
+						if k.Wide() {
 							r.Count /= uint64(n)
 						}
 						if a, _, err := c.find(&r, ""); err != nil || !slices.Contains(loaded, a) {
@@ -112,7 +112,7 @@ func TestBytesHaveNoType(t *testing.T) {
 	for _, a := range []*algorithm{{collective: AllGather}, {collective: AllReduce}, {collective: SendRecv}} {
 		a.keep(kernel.Uint8, stubKernel{})
 		for i, k := range a.loaded {
-			if has, want := k != nil, !a.collective.reduces() || kernel.DataType(i) == kernel.Uint8; has != want {
+			if has, want := k != nil, !a.collective.Reduces() || kernel.DataType(i) == kernel.Uint8; has != want {
 				t.Errorf("%v of %v: loaded %v, expected %v", a.collective, kernel.DataType(i), has, want)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ const leastListBytes = 64 << 10
 // group collects messages between GroupStart and GroupEnd.
 type group struct {
 	depth  int
-	list   []transfer
+	list   []kernelargs.Transfer
 	stream device.Stream
 	pinned []unsafe.Pointer // keeps the callers' buffers in place until the launch
 	err    error
@@ -204,12 +205,12 @@ func (c *Comm) add(buf unsafe.Pointer, first, count int, t kernel.DataType, peer
 		buf = unsafe.Add(buf, first*t.Size())
 	}
 	g.pinned = append(g.pinned, buf)
-	g.list = append(g.list, transfer{Buffer: uintptr(buf), Bytes: uint64(count) * uint64(t.Size()), Peer: uint32(peer), Receive: receive})
+	g.list = append(g.list, kernelargs.Transfer{Buffer: uintptr(buf), Bytes: uint64(count) * uint64(t.Size()), Peer: uint32(peer), Receive: receive})
 	return nil
 }
 
 // inOrder sorts messages by direction and peer, as the kernel expects them.
-func inOrder(a, b transfer) int {
+func inOrder(a, b kernelargs.Transfer) int {
 	return cmp.Or(cmp.Compare(a.Receive, b.Receive), cmp.Compare(a.Peer, b.Peer))
 }
 
@@ -281,7 +282,7 @@ func (c *Comm) launchGroup(k device.Kernel, l device.Launch, g *group) error {
 	a := c.groupArgs
 	a.Signature.Collective = uint32(g.kind)
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(g.list)), 0, 0, 0
-	if len(g.list) <= maxTransfers {
+	if len(g.list) <= kernelargs.MaxTransfers {
 		c.enlist(a, g.list)
 		return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 	}
@@ -303,7 +304,7 @@ func (c *Comm) launchGroup(k device.Kernel, l device.Launch, g *group) error {
 
 // enlist puts messages into the argument, as many as have room, and of those received, if
 // they are long, where their senders have the buffers. It returns how many.
-func (c *Comm) enlist(a *transferArgs, list []transfer) uint32 {
+func (c *Comm) enlist(a *kernelargs.TransferArgs, list []kernelargs.Transfer) uint32 {
 	n := copy(a.List[:], list)
 	for i, x := range list[:n] {
 		a.Theirs[i] = 0
@@ -323,7 +324,7 @@ type messageLists []device.Memory
 
 // room returns memory for a list of so many messages.
 func (l *messageLists) room(d device.Device, messages int, stream device.Stream) (device.Memory, error) {
-	bytes := uint64(messages) * transferBytes
+	bytes := uint64(messages) * kernelargs.TransferBytes
 	if n := len(*l); n > 0 && (*l)[n-1].Bytes() >= bytes {
 		return (*l)[n-1], nil
 	}
@@ -351,7 +352,7 @@ func (c *Comm) outcomeOfGroup(kind Collective) error {
 	if err := c.comm.Check(); err != nil {
 		return fmt.Errorf("%v: %w", kind, err)
 	}
-	if m := c.found(mismatchOffset); m >= mismatchLength {
+	if m := c.found(kernelargs.MismatchOffset); m >= kernelargs.MismatchLength {
 		cause := c.otherLength(kind.String(), m)
 		c.comm.Abort(cause) // half of a message cannot be taken back
 		return cause
@@ -362,8 +363,8 @@ func (c *Comm) outcomeOfGroup(kind Collective) error {
 // otherLength is the error for a mismatch of lengths that a kernel has noted.
 func (c *Comm) otherLength(op string, mismatch uint32) error {
 	word := func(offset uintptr) uint64 { return *(*uint64)(unsafe.Pointer(c.note(offset))) }
-	return &framework.Error{Op: op, Peer: int(mismatch - mismatchLength),
-		Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, word(sentOffset), word(expectedOffset), c.comm.Rank())}
+	return &framework.Error{Op: op, Peer: int(mismatch - kernelargs.MismatchLength),
+		Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, word(kernelargs.SentOffset), word(kernelargs.ExpectedOffset), c.comm.Rank())}
 }
 
 // noMessagesBy says which algorithms of messages there are.

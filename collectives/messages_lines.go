@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 	"slices"
 	"unsafe"
@@ -23,7 +24,7 @@ func (c *Comm) offerMessages(found map[string]*algorithm, ranks int) {
 	if c.host || c.opts.NoLines || c.geometry.LineLanes == 0 || c.messages == nil {
 		c.messages, c.few = c.chunks, nil
 	}
-	if c.few != nil && ranks > nearRanks {
+	if c.few != nil && ranks > kernelargs.LLRanks {
 		c.few = nil
 	}
 }
@@ -42,7 +43,7 @@ func (c *Comm) messagesBy(name string) *algorithm {
 func (c *Comm) messageAlgorithms() []*algorithm {
 	all := []*algorithm{c.messages, c.chunks}
 	if c.ports != nil && c.ports.hierarchy.mails() {
-		all = slices.Insert(all, 0, &algorithm{name: hierarchicalDirect, id: nameID(hierarchicalDirect), collective: SendRecv})
+		all = slices.Insert(all, 0, &algorithm{name: hierarchicalDirect, id: kernelargs.NameID(hierarchicalDirect), collective: SendRecv})
 	}
 	return slices.DeleteFunc(all, func(a *algorithm) bool { return a == nil })
 }
@@ -60,16 +61,16 @@ func (c *Comm) messageNames() []string {
 
 // fillMessages prepares the arguments of the kernels for messages.
 func (c *Comm) fillMessages() {
-	k, g := &c.args.common, &c.geometry
-	c.groupArgs.common = *k
-	c.groupArgs.Lines = linePipes{Offset: g.LinePipes, Slots: lineSlots, Groups: g.LineGroups, Lanes: min(g.LineLanes, powerBelow(c.blocks/2))}
-	c.groupArgs.LongBytes, c.groupArgs.Beside, c.groupArgs.BesideSlots = longMessage, g.beside(c.groupArgs.Lines.Lanes), besideSlots
+	k, g := &c.args.Common, &c.geometry
+	c.groupArgs.Common = *k
+	c.groupArgs.Lines = kernelargs.LinePipes{Offset: g.LinePipes, Slots: kernelargs.LineSlots, Groups: g.LineGroups, Lanes: min(g.LineLanes, powerBelow(c.blocks/2))}
+	c.groupArgs.LongBytes, c.groupArgs.Beside, c.groupArgs.BesideSlots = longMessage, g.Beside(c.groupArgs.Lines.Lanes), kernelargs.BesideSlots
 	if c.host {
 		c.groupArgs.LongBytes = math.MaxUint64
 	}
 	a := &c.fewArgs
 	a.Control, a.State, a.Notes, a.Rank, a.Ranks, a.Lines = k.Control, k.State, k.Notes, k.Rank, k.Ranks, c.groupArgs.Lines
-	copy(a.Scratch[:], k.Scratch[:min(nearRanks, k.Ranks)])
+	copy(a.Scratch[:], k.Scratch[:min(kernelargs.LLRanks, k.Ranks)])
 }
 
 // powerBelow is the largest power of two that is at most n, and at least 1.
@@ -81,40 +82,6 @@ func powerBelow(n uint32) uint32 {
 	return p
 }
 
-const (
-	piece       = 16             // bytes that a thread moves
-	groupBytes  = 120 * piece    // of payload in 16 lines
-	lineGroup   = 16 * otherLine // of scratch for them
-	groupColumn = 32             // threads that move them
-)
-
-// cutMessage says how a message is cut into chunks, as the function cut_message of the
-// kernels: how many there are, and how many groups of lines a full one has.
-func (p *linePipes) cutMessage(bytes uint64) (chunks, groups uint64) {
-	if bytes <= groupBytes-piece {
-		return 1, 1
-	}
-	up := func(n, unit uint64) uint64 { return (n + unit - 1) / unit }
-	share, most := up(bytes, uint64(p.Lanes)), uint64(p.Groups)*groupBytes-piece
-	each := up(share, up(share, most))
-	groups = up(each+piece, groupBytes)
-	return up(bytes, groups*groupBytes-piece), groups
-}
-
-// shape says how many lanes a group of messages takes and how its kernel is launched:
-// two blocks for each lane, one that sends and one that receives, with a warp for each
-// group of lines that a lane has at once.
-func (p *linePipes) shape(list []transfer) (active, grid, block uint32) {
-	var chunks, columns uint64
-	for i := range list {
-		n, groups := p.cutMessage(list[i].Bytes)
-		chunks = max(chunks, n)
-		columns = max(columns, groups*min((n+uint64(p.Lanes)-1)/uint64(p.Lanes), lineSlots/2)*groupColumn)
-	}
-	active = uint32(min(chunks, uint64(p.Lanes)))
-	return active, 2 * active, uint32(min(columns, deviceThreads))
-}
-
 // longMessage is the size from which on a message goes right into the buffer that it is received into,
 // where its sender addresses that.
 const longMessage = 48 << 20 // on two H200s lines take 105 µs for 32 MiB, 205 for 64; stores 107 and 199
@@ -122,10 +89,10 @@ const longMessage = 48 << 20 // on two H200s lines take 105 µs for 32 MiB, 205 
 // exchangeLines launches the kernel for a group that is sorted, over pipes of lines.
 func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
 	lines := &c.groupArgs.Lines
-	active, grid, block := lines.shape(g.list)
+	active, grid, block := lines.Shape(g.list)
 	lines.Active = active
-	long := func(x transfer) bool { return x.Bytes >= longMessage }
-	few := c.few != nil && len(g.list) <= nearMessages && !slices.ContainsFunc(g.list, long)
+	long := func(x kernelargs.Transfer) bool { return x.Bytes >= longMessage }
+	few := c.few != nil && len(g.list) <= kernelargs.LLTransfers && !slices.ContainsFunc(g.list, long)
 	if few {
 		alg = c.few
 	}
@@ -136,7 +103,7 @@ func (c *Comm) exchangeLines(g *group, alg *algorithm) error {
 		return err
 	}
 	if !few {
-		next := c.residents.enterAs(&l, releaseMet)
+		next := c.residents.enterAs(&l, kernelargs.ReleaseMet)
 		return c.residents.keep(next, c.launchGroup(k, l, g))
 	}
 	a := &c.fewArgs

@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 	"slices"
 	"testing"
@@ -59,7 +60,7 @@ func everyKernel(t *testing.T) []string {
 func modeledOn(t *testing.T, l model.Links, ranks int) *Comm {
 	t.Helper()
 	c := onGPU(t, ranks, Options{CopyScratch: defaultCopyScratch, NoLines: !l.Lines}, everyKernel(t)...)
-	if ranks <= nearRanks {
+	if ranks <= kernelargs.LLRanks {
 		offerCopiesAsModeled(c)
 	}
 	c.builtin = c.modeled(l, ranks)
@@ -108,10 +109,7 @@ func TestModelChoosesWhatWasFast(t *testing.T) {
 	on := map[int]*Comm{2: modeledOn(t, overH200s(2), 2), 4: modeledOn(t, overH200s(4), 4)}
 	guesses := 0
 	for p, fastest := range best {
-		k, err := ParseCollective(p.Collective)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := p.Collective
 		r := asks(on[p.Ranks], k, p.Bytes, p.Registered)
 		a, _, err := on[p.Ranks].find(&r, "")
 		if err != nil {

@@ -107,10 +107,11 @@ func remarked(t testing.TB) (out []sample) {
 		s := sample{older: true}
 		var size uint64
 		var unit rune
-		var kind string
-		if _, err := fmt.Sscanf(text, "%s %s %d%c %s %f", &s.Collective, &s.Algorithm, &size, &unit, &kind, &s.us); err != nil {
+		var kind, name string
+		if _, err := fmt.Sscanf(text, "%s %s %d%c %s %f", &name, &s.Algorithm, &size, &unit, &kind, &s.us); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
+		s.Collective = parsed(t, name)
 		s.Ranks, s.Registered = 2, kind == "registered"
 		s.Bytes = size << map[rune]uint{'K': 10, 'M': 20, 'G': 30}[unit]
 		out = append(out, s)
@@ -131,7 +132,7 @@ func measured(t testing.TB) []sample {
 			final[l] = append(final[l], us)
 		})
 		key := func(l benchLine) sample {
-			return sample{Call: model.Call{Collective: l.Collective, Algorithm: l.Algorithm, Ranks: l.Ranks, Bytes: l.Bytes}, Registered: l.Registered, older: ranks == 4}
+			return sample{Call: model.Call{Collective: parsed(t, l.Collective), Algorithm: l.Algorithm, Ranks: l.Ranks, Bytes: l.Bytes}, Registered: l.Registered, older: ranks == 4}
 		}
 		for l, us := range final {
 			if changed(l, ranks == 4) {
@@ -186,4 +187,13 @@ func (s sample) now() float64 {
 		return s.us - 0.7
 	}
 	return s.us - 0.35
+}
+
+func parsed(t testing.TB, name string) Collective {
+	t.Helper()
+	k, err := ParseCollective(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }

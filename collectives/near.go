@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 	"strings"
 	"unsafe"
@@ -25,16 +26,11 @@ type protocol struct {
 // for each other there can be no more than mostOfLaunch.
 const (
 	mostInPieces = 32 << 30
-	mostOfLaunch = 4<<30 - linePayload
+	mostOfLaunch = 4<<30 - kernelargs.LinePayload
 	launchPart   = 4<<30 - 1<<20
 )
 
-const (
-	linePayload = 120
-	lineUnits   = 8 // threads that send a line
-	deviceLine  = 128
-	otherLine   = 256 // where two packets stand for what one store cannot carry
-)
+const lineUnits = 8 // threads that send a line
 
 // nearProtocol tells from the name of an algorithm what it is; false: no near kernel.
 func nearProtocol(name string) (protocol, bool) {
@@ -61,7 +57,7 @@ func (p protocol) work(r *Request) uint64 {
 // units is how many threads can share the work.
 func (p protocol) units(r *Request) uint64 {
 	if p.lines {
-		return (p.work(r) + linePayload - 1) / linePayload * lineUnits
+		return (p.work(r) + kernelargs.LinePayload - 1) / kernelargs.LinePayload * lineUnits
 	}
 	return (p.work(r) + 3) / 4
 }
@@ -78,14 +74,14 @@ func (p protocol) of(r *Request) uint64 {
 // of the largest launch, twice.
 func (p protocol) room(r *Request) uint64 {
 	if p.pieces {
-		if r.Bytes > mostInPieces || r.Collective.wide() && p.work(r) > mostOfLaunch {
+		if r.Bytes > mostInPieces || r.Collective.Wide() && p.work(r) > mostOfLaunch {
 			return math.MaxUint64
 		}
-		return 2 * (streamThreads/lineUnits + 1) * otherLine
+		return 2 * (streamThreads/lineUnits + 1) * kernelargs.LineRoom
 	}
 	room := 8 * (p.work(r) + 8)
 	if p.lines {
-		room = (p.work(r)/linePayload + 2) * otherLine
+		room = (p.work(r)/kernelargs.LinePayload + 2) * kernelargs.LineRoom
 	} else {
 		room /= 4
 	}
@@ -99,10 +95,10 @@ func (p protocol) room(r *Request) uint64 {
 func (c *Comm) fillNear() {
 	for i := range c.near {
 		a := &c.near[i]
-		k := &c.args.common
+		k := &c.args.Common
 		a.Control, a.State, a.Notes, a.Rank, a.Ranks, a.Check = k.Control, k.State, k.Notes, k.Rank, k.Ranks, k.Check
-		a.Area, a.Half, a.Slot = c.geometry.nearArea(i == 1, int(k.Ranks))
-		copy(a.Scratch[:], k.Scratch[:min(nearRanks, k.Ranks)])
+		a.Area, a.Half, a.Slot = c.geometry.LLArea(i == 1, int(k.Ranks))
+		copy(a.Scratch[:], k.Scratch[:min(kernelargs.LLRanks, k.Ranks)])
 	}
 }
 
@@ -121,14 +117,14 @@ func (c *Comm) launchNear(kernel device.Kernel, p protocol, l device.Launch) err
 	return c.launchPart(kernel, a, l)
 }
 
-func (c *Comm) launchPart(kernel device.Kernel, a *nearArgs, l device.Launch) error {
+func (c *Comm) launchPart(kernel device.Kernel, a *kernelargs.LLArgs, l device.Launch) error {
 	next, when := c.residents.enter(&l)
 	a.Release = uint32(when)
 	return c.residents.keep(next, kernel.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)))
 }
 
 // nearArgsFor fills the arguments of one call from those of other kernels.
-func (c *Comm) nearArgsFor(p protocol) *nearArgs {
+func (c *Comm) nearArgsFor(p protocol) *kernelargs.LLArgs {
 	a := &c.near[0]
 	if p.lines {
 		a = &c.near[1]

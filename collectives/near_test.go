@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -42,13 +43,13 @@ int main() {
 }
 
 // launches notes what it is to do.
-type launches []nearArgs
+type launches []kernelargs.LLArgs
 
 func (l *launches) Launch(_ device.Launch, args unsafe.Pointer, bytes uintptr) error {
-	if bytes != unsafe.Sizeof(nearArgs{}) {
+	if bytes != unsafe.Sizeof(kernelargs.LLArgs{}) {
 		panic(bytes)
 	}
-	*l = append(*l, *(*nearArgs)(args))
+	*l = append(*l, *(*kernelargs.LLArgs)(args))
 	return nil
 }
 
@@ -62,7 +63,7 @@ func TestMoreThanALaunchCounts(t *testing.T) {
 			AllReduce: {Bytes: bytes}, Broadcast: {Bytes: bytes}, Reduce: {Bytes: bytes},
 		} {
 			x.Collective, x.Count, x.Type, x.Ranks, x.lineSlot = k, bytes, kernel.Uint8, 2, 1<<30
-			if got := p.room(&x) <= p.of(&x); got != (fits || !k.wide()) {
+			if got := p.room(&x) <= p.of(&x); got != (fits || !k.Wide()) {
 				t.Errorf("%v of %d bytes of each rank: fits %v", k, bytes, got)
 			}
 		}

@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"sync"
 	"sync/atomic"
 
@@ -44,7 +45,7 @@ func openNotes(dev device.Device, ranks int) (n *notes, err error) {
 	if n.host, err = host.Open(); err != nil {
 		return n, err
 	}
-	bytes := uint64(boardOffset+(ranks+1)*mailboxBytes+4095) / 4096 * 4096
+	bytes := uint64(boardOffset+(ranks+1)*kernelargs.MailboxBytes+4095) / 4096 * 4096
 	if n.memory, err = n.host.Alloc(bytes); err != nil {
 		return n, err
 	}
@@ -98,9 +99,9 @@ func (n *notes) refresh(s *comm.Symmetric, self, ranks int) bool {
 		return false
 	}
 	board := n.device + boardOffset
-	next := s.Peer((self+1)%ranks) + uintptr(self)*mailboxBytes
-	return n.engine.Copy(n.stream, board, s.Peer(self), uint64(ranks*mailboxBytes)) == nil &&
-		n.engine.Copy(n.stream, board+uintptr(ranks*mailboxBytes), next, mailboxBytes) == nil &&
+	next := s.Peer((self+1)%ranks) + uintptr(self)*kernelargs.MailboxBytes
+	return n.engine.Copy(n.stream, board, s.Peer(self), uint64(ranks*kernelargs.MailboxBytes)) == nil &&
+		n.engine.Copy(n.stream, board+uintptr(ranks*kernelargs.MailboxBytes), next, kernelargs.MailboxBytes) == nil &&
 		n.engine.Sync(n.stream) == nil
 }
 
@@ -108,13 +109,13 @@ func (n *notes) refresh(s *comm.Symmetric, self, ranks int) bool {
 // and on a GPU the last refresh says it.
 func (c *Comm) row(rank, reader int) uintptr {
 	if c.host {
-		return c.symmetric.Peer(reader) + uintptr(rank)*mailboxBytes
+		return c.symmetric.Peer(reader) + uintptr(rank)*kernelargs.MailboxBytes
 	}
 	base := c.notes.addr + boardOffset
 	if rank == c.comm.Rank() {
-		return base + uintptr(c.comm.Size()*mailboxBytes)
+		return base + uintptr(c.comm.Size()*kernelargs.MailboxBytes)
 	}
-	return base + uintptr(rank)*mailboxBytes
+	return base + uintptr(rank)*kernelargs.MailboxBytes
 }
 
 // noted is what kernels of earlier calls have left on a GPU, once: there a call returns
@@ -123,11 +124,11 @@ func (c *Comm) noted() error {
 	if c.host || c.notes == nil {
 		return nil
 	}
-	if c.found(mismatchOffset)|c.found(elsewhereOffset) == 0 {
+	if c.found(kernelargs.MismatchOffset)|c.found(kernelargs.ElsewhereOffset) == 0 {
 		return nil
 	}
-	mismatch := atomic.SwapUint32(c.note(mismatchOffset), 0)
-	elsewhere := atomic.SwapUint32(c.note(elsewhereOffset), 0)
+	mismatch := atomic.SwapUint32(c.note(kernelargs.MismatchOffset), 0)
+	elsewhere := atomic.SwapUint32(c.note(kernelargs.ElsewhereOffset), 0)
 	switch {
 	case elsewhere != 0:
 		err := fmt.Errorf("an earlier call: %w", c.elsewhere(int(elsewhere)-1))
@@ -135,7 +136,7 @@ func (c *Comm) noted() error {
 			c.comm.Abort(err) // kernels before copies stay until that
 		}
 		return err
-	case mismatch >= mismatchLength:
+	case mismatch >= kernelargs.MismatchLength:
 		err := c.otherLength("an earlier call", mismatch)
 		c.comm.Abort(err) // half of a message cannot be taken back, and kernels may wait for the rest
 		return err

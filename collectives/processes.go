@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"os"
 	"slices"
 	"syscall"
@@ -50,9 +51,9 @@ func decodeIntroduction(b []byte) (introduction, error) {
 // withdraws the pull algorithms if one cannot: in containers, or where the system
 // restricts it (kernel.yama.ptrace_scope). It is collective.
 func (c *Comm) meetProcesses(ctx context.Context) error {
-	mine := introduction{pid: uint64(os.Getpid()), addr: uint64(c.state.Addr()) + stateBytes}
+	mine := introduction{pid: uint64(os.Getpid()), addr: uint64(c.state.Addr()) + kernelargs.StateBytes}
 	rand.Read(mine.nonce[:])
-	private := device.Bytes(c.state)[stateBytes:]
+	private := device.Bytes(c.state)[kernelargs.StateBytes:]
 	copy(private, mine.nonce[:])
 	all, err := c.comm.AllGather(ctx, mine.encode())
 	if err != nil {
@@ -105,12 +106,12 @@ func (c *Comm) withdraw(name string) {
 
 // pulled is what a launch of a pull algorithm has to tell.
 func (c *Comm) pulled() error {
-	peer := int(c.found(unreachableOffset)) - 1
+	peer := int(c.found(kernelargs.UnreachableOffset)) - 1
 	if peer < 0 {
 		return nil
 	}
 	return &framework.Error{Op: pull, Peer: peer, Err: fmt.Errorf("%w: its buffer cannot be read: %v: expected addresses that are valid on that rank",
-		framework.ErrPeer, syscall.Errno(c.found(reasonOffset)))}
+		framework.ErrPeer, syscall.Errno(c.found(kernelargs.ReasonOffset)))}
 }
 
 var _ = [1]struct{}{}[unsafe.Sizeof(introduction{})-introductionBytes]

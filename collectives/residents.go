@@ -1,5 +1,7 @@
 package collectives
 
+import "github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+
 import "github.com/mscclpp-go/mscclpp/framework/device"
 
 // residents are the blocks that launches of one communicator have on the GPU while they may be
@@ -28,32 +30,23 @@ func spare(multiprocessors uint32) uint32 {
 // leastCounted bounds the launches as well: a device has at most 128, however small.
 const leastCounted = 2
 
-// release is when a kernel lets the next one begin: the twin of Release in kernels/args.h.
-type release uint32
-
-const (
-	releaseSent   release = iota // everything, and all before it have ended
-	releaseAtOnce                // when it begins
-	releaseMet                   // its peers, so that it ends whoever else is on the device; or at its end
-)
-
 // enter makes room for a launch of a kernel that can be told when to let the next one begin, and says when
 // that is. Unless there is room for all that may be waiting, the launch begins when all before it have
 // ended. What is returned is for keep.
-func (r residents) enter(l *device.Launch) (residents, release) {
+func (r residents) enter(l *device.Launch) (residents, kernelargs.Release) {
 	r.squeeze(l)
-	when := releaseMet
+	when := kernelargs.ReleaseMet
 	switch {
 	case l.Grid*l.Block <= earlyThreads && r.waiting+counted(l) <= r.most/2:
-		when = releaseAtOnce
+		when = kernelargs.ReleaseAtOnce
 	case l.Grid <= r.most/2:
-		when = releaseSent
+		when = kernelargs.ReleaseSent
 	}
 	return r.behind(l, when), when
 }
 
 // enterAs does so for a kernel that cannot be told.
-func (r residents) enterAs(l *device.Launch, when release) residents {
+func (r residents) enterAs(l *device.Launch, when kernelargs.Release) residents {
 	r.squeeze(l)
 	return r.behind(l, when)
 }
@@ -75,13 +68,13 @@ func (r *residents) squeeze(l *device.Launch) {
 }
 
 // behind is what may be waiting when the launch after l begins.
-func (r residents) behind(l *device.Launch, when release) residents {
+func (r residents) behind(l *device.Launch, when kernelargs.Release) residents {
 	switch when {
-	case releaseAtOnce:
+	case kernelargs.ReleaseAtOnce:
 		r.waiting += counted(l)
-	case releaseSent:
+	case kernelargs.ReleaseSent:
 		r.waiting = counted(l)
-	case releaseMet:
+	case kernelargs.ReleaseMet:
 		r.waiting = 0
 	}
 	return r

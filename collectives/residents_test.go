@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"errors"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
@@ -18,13 +19,13 @@ func TestResidentsLeaveRoom(t *testing.T) {
 		var waiting []uint32 // blocks of launches that no other has ended
 		for range 200 {
 			l := device.Launch{Grid: 1 + random.Uint32N(128), Block: 32 * (1 + random.Uint32N(16)), Overlap: true}
-			var when release
+			var when kernelargs.Release
 			switch random.Uint32N(4) {
 			case 0: // a barrier
-				when, l.Grid, l.Block = releaseAtOnce, 1, 32
+				when, l.Grid, l.Block = kernelargs.ReleaseAtOnce, 1, 32
 				r = r.enterAs(&l, when)
 			case 1:
-				when = releaseMet
+				when = kernelargs.ReleaseMet
 				r = r.enterAs(&l, when)
 			default:
 				if random.Uint32N(2) == 0 {
@@ -44,9 +45,9 @@ func TestResidentsLeaveRoom(t *testing.T) {
 				t.Fatalf("%+v, released by %d: %d blocks of %d launches may be waiting, expected at most 128 of 64", l, when, sum, len(waiting))
 			}
 			switch when {
-			case releaseSent: // it sends when all before it have ended
+			case kernelargs.ReleaseSent: // it sends when all before it have ended
 				waiting = waiting[len(waiting)-1:]
-			case releaseMet: // and it will end
+			case kernelargs.ReleaseMet: // and it will end
 				waiting = nil
 			}
 		}
@@ -58,19 +59,19 @@ func TestResidentsLeaveRoom(t *testing.T) {
 func TestCallsOfOneSizeOverlap(t *testing.T) {
 	for _, x := range []struct {
 		grid, block uint32
-		releases    map[release]int // of 128
+		releases    map[kernelargs.Release]int // of 128
 	}{
-		{1, 128, map[release]int{releaseAtOnce: 125, releaseSent: 3}},
-		{16, 64, map[release]int{releaseAtOnce: 97, releaseSent: 31}},
-		{64, 64, map[release]int{releaseAtOnce: 1, releaseSent: 127}},
-		{64, 512, map[release]int{releaseSent: 128}},
-		{72, 512, map[release]int{releaseMet: 128}},
-		{128, 512, map[release]int{releaseMet: 128}},
+		{1, 128, map[kernelargs.Release]int{kernelargs.ReleaseAtOnce: 125, kernelargs.ReleaseSent: 3}},
+		{16, 64, map[kernelargs.Release]int{kernelargs.ReleaseAtOnce: 97, kernelargs.ReleaseSent: 31}},
+		{64, 64, map[kernelargs.Release]int{kernelargs.ReleaseAtOnce: 1, kernelargs.ReleaseSent: 127}},
+		{64, 512, map[kernelargs.Release]int{kernelargs.ReleaseSent: 128}},
+		{72, 512, map[kernelargs.Release]int{kernelargs.ReleaseMet: 128}},
+		{128, 512, map[kernelargs.Release]int{kernelargs.ReleaseMet: 128}},
 	} {
-		r, got := residents{most: 128}, map[release]int{}
+		r, got := residents{most: 128}, map[kernelargs.Release]int{}
 		for range 128 {
 			l := device.Launch{Grid: x.grid, Block: x.block, Overlap: true}
-			var when release
+			var when kernelargs.Release
 			r, when = r.enter(&l)
 			got[when]++
 			if !l.Overlap {
@@ -93,16 +94,16 @@ func TestLaunchesWithoutRoomDoNotOverlap(t *testing.T) {
 	for i, x := range []struct {
 		grid    uint32
 		overlap bool
-		when    release
-	}{{64, true, releaseSent}, {128, false, releaseMet}, {128, true, releaseMet}, {64, true, releaseSent}, {72, false, releaseMet}} {
+		when    kernelargs.Release
+	}{{64, true, kernelargs.ReleaseSent}, {128, false, kernelargs.ReleaseMet}, {128, true, kernelargs.ReleaseMet}, {64, true, kernelargs.ReleaseSent}, {72, false, kernelargs.ReleaseMet}} {
 		l := device.Launch{Grid: x.grid, Block: 512, Overlap: true}
-		var when release
+		var when kernelargs.Release
 		if r, when = r.enter(&l); l.Overlap != x.overlap || when != x.when {
 			t.Errorf("launch %d: overlap %v, release %d: expected %+v", i, l.Overlap, when, x)
 		}
 	}
 	l := device.Launch{Grid: 1, Block: 32, Overlap: true}
-	if _, when := (residents{}).enter(&l); l.Overlap || when == releaseAtOnce {
+	if _, when := (residents{}).enter(&l); l.Overlap || when == kernelargs.ReleaseAtOnce {
 		t.Errorf("without room: overlap %v, release %d", l.Overlap, when)
 	}
 }

@@ -63,7 +63,7 @@ func (c *Comm) checkRows(rows []Row) error {
 func (c *Comm) mistake(w *Row) string {
 	switch {
 	case w.Collective >= collectives:
-		return fmt.Sprintf("%v: expected one of %s", w.Collective, strings.Join(collectiveNames[1:], " "))
+		return fmt.Sprintf("%v: expected one of %s", w.Collective, kindNames())
 	case w.Blocks < 0 || w.Threads < 0:
 		return fmt.Sprintf("%d blocks of %d threads: expected none below 0", w.Blocks, w.Threads)
 	case w.MinRanks < 0 || w.MaxRanks < 0 || w.MaxRanks != 0 && w.MaxRanks < w.MinRanks:
@@ -89,7 +89,7 @@ func (c *Comm) known(k Collective) []string {
 		}
 		all = append(all, strings.Fields(exist[at])...)
 		for _, kernel := range c.comm.Kernels() {
-			if kernel.Collective == collectiveNames[at] {
+			if kernel.Collective == Collective(at).String() {
 				all = append(all, kernel.Algorithm)
 			}
 		}
@@ -111,7 +111,7 @@ func (c *Comm) tellIdle() {
 		}
 		text := fmt.Sprintf("%d (%s %s)", i+1, of, w.Algorithm)
 		switch {
-		case w.Collective.messages():
+		case w.Collective.Messages():
 			messages = append(messages, text)
 		case !c.offers(w):
 			absent = append(absent, text)
@@ -134,4 +134,13 @@ func (c *Comm) offers(w *Row) bool {
 		}
 	}
 	return false
+}
+
+// kindNames lists the names of the collectives in the order of their numbers.
+func kindNames() string {
+	var names []string
+	for k := AllReduce; k < collectives; k++ {
+		names = append(names, k.String())
+	}
+	return strings.Join(names, " ")
 }

@@ -145,7 +145,7 @@ func (c *Comm) lacking(r *Request) error {
 	switch {
 	case len(c.algorithms[r.Collective]) == 0:
 		return fmt.Errorf("%w: no transport has a kernel for %v", framework.ErrUnavailable, r.Collective)
-	case r.Collective.reduces() && len(types) > 0 && !types[r.Type.String()]:
+	case r.Collective.Reduces() && len(types) > 0 && !types[r.Type.String()]:
 		return fmt.Errorf("%w: no kernel for %v of %v: expected one of %s", framework.ErrUnsupported, r.Collective, r.Type,
 			strings.Join(slices.Sorted(maps.Keys(types)), " "))
 	}

@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -15,7 +16,7 @@ const (
 
 	// Messages in pieces: the more loads and stores are under way, the better.
 	streamBlocks  = 128
-	streamThreads = maxLanes * deviceThreads // at most, whatever a table says
+	streamThreads = kernelargs.MaxLanes * deviceThreads // at most, whatever a table says
 )
 
 // shape says how a kernel is launched on a GPU: what a row of the table says, or what

@@ -2,6 +2,7 @@ package collectives
 
 import (
 	"errors"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func onGPU(t testing.TB, ranks int, o Options, kernels ...string) *Comm {
 	}
 	c := &Comm{opts: o, table: o.Table, blocks: 128, residents: residents{most: 128}, launch: device.Launch{Grid: 32, Block: 512}}
 	c.algorithms = discover(list, ranks).algorithms
-	g, err := layout(deviceScratch, ranks, deviceLanes, true)
+	g, err := kernelargs.Divide(deviceScratch, ranks, deviceLanes, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func h200s(ranks int) []surroundings {
 
 func request(k Collective, bytes uint64, ranks int) Request {
 	count := bytes / 2
-	if k.wide() {
+	if k.Wide() {
 		count /= uint64(ranks)
 	}
 	return Request{Collective: k, Bytes: bytes, Count: count, Type: kernel.Float16, Ranks: ranks, Device: "device"}
@@ -169,7 +170,7 @@ func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
 	if !near || !p.lines || !p.pieces {
 		t.Fatalf("%+v, %v", p, near)
 	}
-	const row = 2 * (streamThreads + lineUnits) / lineUnits * otherLine
+	const row = 2 * (streamThreads + lineUnits) / lineUnits * kernelargs.LineRoom
 	for _, x := range []struct {
 		bytes, slot uint64
 		fits        bool
@@ -232,7 +233,7 @@ func TestRoomOfNearKernels(t *testing.T) {
 					bytes := count * uint64(typ.Size())
 					group, wire := uint64(4), uint64(8)
 					if p.lines {
-						group, wire = 120, otherLine
+						group, wire = 120, kernelargs.LineRoom
 					} else if typ.Size() == 8 {
 						group, wire = 8, 16
 					}

@@ -1,5 +1,7 @@
 package collectives
 
+import "github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+
 // deviceTable is for two to four GPUs joined as H200s are, and for one alone. Sizes for two
 // and four ranks are those at which one algorithm overtook the next on as many H200s, calls
 // of float16 in a graph; three ranks take the rows of four. Other numbers of ranks and other
@@ -21,7 +23,7 @@ var deviceTable = []Row{
 	{Collective: AllReduce, MinRanks: 3, MaxBytes: 192 << 20, Algorithm: "stream_ll128"}, // copy_staged was not measured on four
 	{Collective: AllReduce, Algorithm: stagedName},                                       // 256 M: 767 µs, stream_ll128 819; 1 G 2836, 3228
 	{Collective: AllReduce, Algorithm: "stream_ll128"},
-	{Collective: AllReduce, MaxBytes: 512 << 10, MaxRanks: nearRanks, Algorithm: "oneshot_ll8"}, // where a transport has no lines
+	{Collective: AllReduce, MaxBytes: 512 << 10, MaxRanks: kernelargs.LLRanks, Algorithm: "oneshot_ll8"}, // where a transport has no lines
 	{Collective: AllReduce, MaxBytes: 32 << 10, Algorithm: "allpair_ll8"},
 	{Collective: AllReduce, MaxBytes: 512 << 10, Algorithm: "twophase_ll8"},
 	{Collective: AllReduce, Algorithm: "twophase_chunk"},

@@ -34,8 +34,8 @@ func (c *Comm) useBuiltin(r route, n int) {
 // modeled are the rows of the model for the algorithms that there are.
 func (c *Comm) modeled(l model.Links, ranks int) []Row {
 	g := forecast{links: l, ranks: ranks, scratch: c.opts.CopyScratch}
-	_, _, g.slot = c.geometry.nearArea(false, ranks)
-	_, _, g.lineSlot = c.geometry.nearArea(true, ranks)
+	_, _, g.slot = c.geometry.LLArea(false, ranks)
+	_, _, g.lineSlot = c.geometry.LLArea(true, ranks)
 	var rows []Row
 	for k := AllReduce; k < Barrier; k++ {
 		rows = append(rows, g.rows(k, c.algorithms[k])...)
@@ -134,14 +134,14 @@ func (g *forecast) best(k Collective, all []*algorithm, bytes uint64, reached re
 // and with the buffers of the peers that are reached.
 func (g *forecast) serves(k Collective, a *algorithm, bytes uint64, reached reach) bool {
 	r := Request{Collective: k, Bytes: bytes, Count: bytes, Type: kernel.Uint8, Ranks: g.ranks, slot: g.slot, lineSlot: g.lineSlot}
-	if k.wide() {
+	if k.Wide() {
 		r.Count = (bytes + uint64(g.ranks) - 1) / uint64(g.ranks)
 	}
 	return a.reach&^reached == 0 && (!a.isNear || a.near.room(&r) <= a.near.of(&r))
 }
 
 func (g *forecast) call(k Collective, bytes uint64) model.Call {
-	return model.Call{Collective: k.String(), Ranks: g.ranks, Bytes: bytes, CopyScratch: g.scratch}
+	return model.Call{Collective: k, Ranks: g.ranks, Bytes: bytes, CopyScratch: g.scratch}
 }
 
 func (g *forecast) time(k Collective, a *algorithm, bytes uint64) float64 {

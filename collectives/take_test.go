@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"sync"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func newDuo(ctx context.Context, piece uint64) (*duo, error) {
 				failed[i] = err
 				return
 			}
-			p := &ports{comm: world, piece: piece, describe: func(s *signature) string { return fmt.Sprint(*s) }}
+			p := &ports{comm: world, piece: piece, describe: func(s *kernelargs.Signature) string { return fmt.Sprint(*s) }}
 			d.ranks[i], failed[i] = p, errors.Join(p.allocate(), p.link(ctx))
 		})
 		d.ended = append(d.ended, boot.Close, dev.Close)
@@ -85,8 +86,8 @@ func (p *ports) sends(peer int, raw []byte) error {
 // nobody sees any of it. No more is ever looked at than the slot has.
 func FuzzTake(f *testing.F) {
 	const piece = 256
-	call := signature{Sequence: 9, Count: 64, Collective: uint32(AllReduce), Algorithm: nameID(portsName), Type: uint32(kernel.Float32), Op: uint32(kernel.Sum)}
-	sample := func(s signature, says uint64, data string) []byte {
+	call := kernelargs.Signature{Sequence: 9, Count: 64, Collective: uint32(AllReduce), Algorithm: kernelargs.NameID(portsName), Type: uint32(kernel.Float32), Op: uint32(kernel.Sum)}
+	sample := func(s kernelargs.Signature, says uint64, data string) []byte {
 		b := make([]byte, slotHead, slotHead+len(data))
 		(*ports)(nil).head(b, &s, says)
 		return append(b, data...)
@@ -98,7 +99,7 @@ func FuzzTake(f *testing.F) {
 		f.Add(sample(call, says, "12345"), uint16(0), true)
 	}
 	f.Add(sample(other, 5, "12345"), uint16(5), false)
-	f.Add(sample(signature{}, 8, ""), uint16(8), false)
+	f.Add(sample(kernelargs.Signature{}, 8, ""), uint16(8), false)
 	f.Add([]byte{}, uint16(0), false)
 	f.Add(bytes.Repeat([]byte{0xff}, slotHead+piece), uint16(piece), true)
 	f.Add([]byte("shorter than a head"), uint16(1), true)

@@ -1,10 +1,6 @@
 package collectives
 
-// waitedFor are words for what kernels wait for, by the numbers of kernels/links.h (Word).
-var waitedFor = [...]string{
-	1: "a packet", "a chunk in a pipe", "room in a pipe", "a staged chunk", "room in a stage", "a barrier", "what the call is",
-	"the switch", "a step of copies", "the offer of a buffer",
-}
+import "github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 
 // nameWaits has reports of waits that took too long say in what call that was, and for what.
 func (c *Comm) nameWaits() {
@@ -16,9 +12,9 @@ func (c *Comm) nameWaits() {
 	}
 	c.comm.NameWaits(func(kernel, word uint32) string { // as kernel_of has put it together
 		k := Collective(kernel >> 24)
-		if k == 0 || k >= collectives || word == 0 || word >= uint32(len(waitedFor)) {
+		if k == 0 || k >= collectives || word == 0 || word >= uint32(len(kernelargs.WaitedFor)) {
 			return ""
 		}
-		return k.String() + names[kernel&0xffffff] + " waits for " + waitedFor[word]
+		return k.String() + names[kernel&0xffffff] + " waits for " + kernelargs.WaitedFor[word]
 	})
 }

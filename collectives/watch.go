@@ -3,6 +3,7 @@ package collectives
 import (
 	"context"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +20,11 @@ const stallTick = 250 * time.Millisecond
 // in stall mode compares what ranks have begun: nobody can tell there from whether a
 // call has returned.
 type watch struct {
-	running atomic.Uint64                       // sequence of the call under way, 0 for none
-	groups  atomic.Uint64                       // groups of messages so far, begun and ended: odd while one is under way
-	peers   [(maxRanks + 63) / 64]atomic.Uint64 // of that group, a bit for each
-	alone   int                                 // ticks for which all of them have been gone
-	asked   int                                 // the rank that was asked last whether it has left
+	running atomic.Uint64                                  // sequence of the call under way, 0 for none
+	groups  atomic.Uint64                                  // groups of messages so far, begun and ended: odd while one is under way
+	peers   [(kernelargs.MaxRanks + 63) / 64]atomic.Uint64 // of that group, a bit for each
+	alone   int                                            // ticks for which all of them have been gone
+	asked   int                                            // the rank that was asked last whether it has left
 	life    context.Context
 	end     context.CancelFunc
 	group   sync.WaitGroup
@@ -36,7 +37,7 @@ func startWatch(c *Comm) *watch {
 	return w
 }
 
-func (w *watch) enter(s *signature) {
+func (w *watch) enter(s *kernelargs.Signature) {
 	if w != nil {
 		w.running.Store(s.Sequence)
 	}
@@ -49,7 +50,7 @@ func (w *watch) leave() {
 }
 
 // enterGroup notes with whom a group of messages is exchanged.
-func (w *watch) enterGroup(list []transfer) {
+func (w *watch) enterGroup(list []kernelargs.Transfer) {
 	if w == nil {
 		return
 	}

@@ -20,7 +20,9 @@ const (
 	collectives
 )
 
-var collectiveNames = [collectives]string{collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.AllToAll}
+var collectiveNames = [collectives]string{
+	collective.AllReduce.String(), collective.AllGather.String(), collective.ReduceScatter.String(), collective.Broadcast.String(), collective.AllToAll.String(),
+}
 
 // String returns the name as mscclpp-run takes it.
 func (c Collective) String() string { return collectiveNames[c] }

@@ -3,9 +3,13 @@ package model
 import (
 	"math"
 	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
-var collectives = []string{"allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"}
+var collectives = []collective.Kind{
+	collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.Reduce, collective.AllToAll,
+}
 
 var algorithms = []string{"oneshot_ll8", "oneshot_ll128", "direct_ll8", "direct_ll128", "twoshot_ll128", "stream_ll128", "allpair_ll8", "ll8",
 	"twophase_ll8", "push", "zerocopy", "shares", "fetch", "chunk", "twophase_chunk", "copy"}
@@ -86,13 +90,13 @@ func TestWhatTheModelDoesNotKnow(t *testing.T) {
 		l Links
 		c Call
 	}{
-		"one rank":               {h200(), Call{Collective: "allreduce", Algorithm: "oneshot_ll8", Ranks: 1, Bytes: 1024}},
-		"an algorithm":           {h200(), Call{Collective: "allreduce", Algorithm: "fast", Ranks: 2, Bytes: 1024}},
-		"a ring":                 {h200(), Call{Collective: "allreduce", Algorithm: "ring", Ranks: 2, Bytes: 1024}},
-		"lines that may be torn": {torn, Call{Collective: "allgather", Algorithm: "direct_ll128", Ranks: 2, Bytes: 1024}},
-		"sums by push":           {h200(), Call{Collective: "allreduce", Algorithm: "push", Ranks: 2, Bytes: 1024}},
-		"a broadcast by copies":  {h200(), Call{Collective: "broadcast", Algorithm: "copy", Ranks: 3, Bytes: 1024}},
-		"no links":               {Links{}, Call{Collective: "allreduce", Algorithm: "oneshot_ll8", Ranks: 2, Bytes: 1024}},
+		"one rank":               {h200(), Call{Collective: collective.AllReduce, Algorithm: "oneshot_ll8", Ranks: 1, Bytes: 1024}},
+		"an algorithm":           {h200(), Call{Collective: collective.AllReduce, Algorithm: "fast", Ranks: 2, Bytes: 1024}},
+		"a ring":                 {h200(), Call{Collective: collective.AllReduce, Algorithm: "ring", Ranks: 2, Bytes: 1024}},
+		"lines that may be torn": {torn, Call{Collective: collective.AllGather, Algorithm: "direct_ll128", Ranks: 2, Bytes: 1024}},
+		"sums by push":           {h200(), Call{Collective: collective.AllReduce, Algorithm: "push", Ranks: 2, Bytes: 1024}},
+		"a broadcast by copies":  {h200(), Call{Collective: collective.Broadcast, Algorithm: "copy", Ranks: 3, Bytes: 1024}},
+		"no links":               {Links{}, Call{Collective: collective.AllReduce, Algorithm: "oneshot_ll8", Ranks: 2, Bytes: 1024}},
 	} {
 		if us, known := x.l.Time(x.c); known {
 			t.Errorf("%s: %.2f µs: expected to be told that it is not known", name, us)
@@ -113,7 +117,7 @@ func TestEightLikePrototypes(t *testing.T) {
 		{"allgather", "push", 1 << 20, 6.9}, {"allgather", "push", 16 << 20, 47.2}, {"allgather", "push", 256 << 20, 688}, {"allgather", "push", 1 << 30, 2727},
 		{"alltoall", "push", 1 << 20, 7.0}, {"alltoall", "push", 16 << 20, 47.6}, {"alltoall", "push", 256 << 20, 706}, {"alltoall", "push", 1 << 30, 2746},
 	} {
-		us, known := h200().Time(Call{Collective: x.collective, Algorithm: x.algorithm, Ranks: 8, Bytes: x.bytes})
+		us, known := h200().Time(Call{Collective: kind(t, x.collective), Algorithm: x.algorithm, Ranks: 8, Bytes: x.bytes})
 		if off := us / x.us; !known || off < 0.8 || off > 1.25 {
 			t.Errorf("%s of %d KiB by %s: %.1f µs, a prototype took %.1f: expected no more than a quarter between them", x.collective, x.bytes>>10, x.algorithm, us, x.us)
 		}
@@ -123,7 +127,7 @@ func TestEightLikePrototypes(t *testing.T) {
 // Copy engines win what is nearly a draw, and equals go to the first.
 func TestBest(t *testing.T) {
 	l := h200()
-	c := Call{Collective: "allgather", Ranks: 4, Bytes: 96 << 20}
+	c := Call{Collective: collective.AllGather, Ranks: 4, Bytes: 96 << 20}
 	push, _ := l.Time(with(c, "push"))
 	copies, _ := l.Time(with(c, "copy"))
 	if copies < push || copies > copyWorth*push {
@@ -192,4 +196,13 @@ func TestMemoryByName(t *testing.T) {
 			t.Errorf("%s: %.0f GB/s, want %.0f", name, got, want)
 		}
 	}
+}
+
+func kind(t *testing.T, name string) collective.Kind {
+	t.Helper()
+	k, err := collective.Parse(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }

@@ -8,7 +8,7 @@ import (
 
 // Call is what is predicted.
 type Call struct {
-	Collective  string // as in package framework/collective
+	Collective  collective.Kind
 	Algorithm   string
 	Ranks       int
 	Bytes       uint64 // of the larger buffer

@@ -14,11 +14,11 @@ func TestFind(t *testing.T) {
 			}
 		}
 	}
-	few := []string{AllReduce, Broadcast}
+	few := []string{AllReduce.String(), Broadcast.String()}
 	if i, err := Find("Broad-Cast", few); err != nil || i != 1 {
 		t.Errorf("%d, %v: expected the second", i, err)
 	}
-	for _, name := range []string{"", "-", "allreduc", "allreduces", "all reduce", Gather} {
+	for _, name := range []string{"", "-", "allreduc", "allreduces", "all reduce", Gather.String()} {
 		if _, err := Find(name, few); err == nil || !strings.HasSuffix(err.Error(), ": expected one of allreduce, broadcast") {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -34,7 +34,30 @@ func TestNames(t *testing.T) {
 		}
 	}
 	slices.Sort(all)
-	if len(slices.Compact(all)) != 11 || Names()[0] != AllReduce {
+	if len(slices.Compact(all)) != 11 || Names()[0] != AllReduce.String() {
 		t.Errorf("%v: expected 11 names, all-reduce first", Names())
+	}
+}
+
+// Numbers are in signatures of jobs whose ranks may have been built at different times.
+func TestNumbers(t *testing.T) {
+	want := "allreduce allgather reducescatter broadcast reduce alltoall barrier alltoallv gather scatter sendrecv"
+	var names []string
+	for k := Kind(1); k < Kinds; k++ {
+		names = append(names, k.String())
+		if got, err := Parse(k.String()); err != nil || got != k || !k.Valid() {
+			t.Errorf("%v is number %d, %v: expected %d", k, got, err, k)
+		}
+	}
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("%s: expected %s", got, want)
+	}
+	for _, k := range []Kind{0, Kinds, 1 << 31} {
+		if k.Valid() || k.Reduces() || k.Rooted() || k.Wide() || k.HasInPlace() || !strings.HasPrefix(k.String(), "collective(") {
+			t.Errorf("%v passes for a collective", k)
+		}
+	}
+	if _, err := Parse("all-reduce"); err == nil || !strings.Contains(err.Error(), "expected one of allreduce allgather") {
+		t.Errorf("%v: expected the names", err)
 	}
 }

@@ -1,4 +1,4 @@
-package collectives
+package kernelargs
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// geometry is how scratch is divided. It is the same on all ranks: it follows from
+// Geometry is how scratch is divided. It is the same on all ranks: it follows from
 // the size, the number of ranks and the number of lanes.
-type geometry struct {
+type Geometry struct {
 	Total      uint64
 	Lanes      uint32 // with stages and pipes
 	Mailboxes  uint32 // lanes that have mailboxes alone, those included
@@ -25,42 +25,48 @@ type geometry struct {
 	LineGroups uint32 // of 16 lines, in a slot of theirs
 }
 
+// How the parts of scratch are divided.
 const (
-	stageSlots = 4
-	pipeSlots  = 4
-	lineSlots  = 8 // of pipes of lines
+	StageSlots = 4
+	PipeSlots  = 4
+	LineSlots  = 8 // of pipes of lines
 
-	line          = 64
-	burst         = 512 // what a warp stores at once: links carry it in lines of 128 bytes, or in one more where it begins between two
-	pipeHeader    = 64
+	CacheLine     = 64
+	Burst         = 512 // what a warp stores at once: links carry it in lines of 128 bytes, or in one more where it begins between two
+	PipeHeader    = 64
 	mostStageSlot = 1 << 20
 	mostPipeSlot  = 256 << 10
 	mostPackets   = 4 << 20  // both halves
 	devicePackets = 24 << 20 // on GPUs
 	deviceLines   = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
 	slotUnit      = 256
-	leastTold     = 48 << 10
-	mostBelt      = 64 << 10
-	mostFetched   = 32 << 10 // what the loops of a block of 512 threads take at once
-	besideSlots   = 4
+	LeastTold     = 48 << 10
+	mostPipeChunk = 64 << 10
+	MostFetched   = 32 << 10 // what the loops of a block of 512 threads take at once
+	BesideSlots   = 4
 	leastBeside   = 32 << 10
+
+	LinePayload    = 120           // bytes of payload in a line
+	DeviceLine     = 128           // bytes of a line
+	LineRoom       = 256           // bytes of scratch for one: where two packets stand for what one store cannot carry
+	LineGroupBytes = 16 * LineRoom // of scratch for a group of lines
 
 	// Of messages, as many lanes as there can be blocks that send beside as many that
 	// receive, and slots that a block of 512 threads fills twice at once.
-	mostLineLanes  = 64
+	MostLineLanes  = 64
 	mostLineGroups = 8
 )
 
-// layout divides at most scratch bytes: an eighth for packets, a third for lines where
+// Divide divides at most scratch bytes: an eighth for packets, a third for lines where
 // there are any, and a fourth of the rest for pipes of lines; half of what is left for
 // stages, of which GPUs need little: an eighth; the rest for pipes, and none of them more than helps.
-func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, error) {
+func Divide(scratch uint64, ranks int, lanes uint32, device bool) (Geometry, error) {
 	n, l := uint64(ranks), uint64(lanes)
-	g := geometry{Lanes: lanes, Mailboxes: lanes}
+	g := Geometry{Lanes: lanes, Mailboxes: lanes}
 	if device {
-		g.Mailboxes = maxLanes
+		g.Mailboxes = MaxLanes
 	}
-	g.Packets = uint64(g.Mailboxes) * n * mailboxBytes
+	g.Packets = uint64(g.Mailboxes) * n * MailboxBytes
 	least := g.Packets + n*l*(64<<10)
 	if scratch < least {
 		return g, fmt.Errorf("%w: %d bytes of scratch for %d ranks: expected at least %d", framework.ErrInvalid, scratch, ranks, least)
@@ -79,13 +85,13 @@ func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, err
 		rest -= 2 * (g.PacketHalf + g.LineHalf)
 		rest -= g.divideLinePipes(rest/4, n)
 	}
-	g.StageSlot = min(rest/staged/(stageSlots*l), mostStageSlot) / burst * burst
-	g.Pipes = (g.Stages + l*stageSlots*g.StageSlot + burst - 1) / burst * burst
+	g.StageSlot = min(rest/staged/(StageSlots*l), mostStageSlot) / Burst * Burst
+	g.Pipes = (g.Stages + l*StageSlots*g.StageSlot + Burst - 1) / Burst * Burst
 	lines := g.linePipesOf(n)
-	g.PipeSlot = min((scratch-lines-g.Pipes)/(l*n*pipeSlots), mostPipeSlot) / burst * burst
-	g.Total = g.Pipes + l*n*pipeSlots*g.PipeSlot
+	g.PipeSlot = min((scratch-lines-g.Pipes)/(l*n*PipeSlots), mostPipeSlot) / Burst * Burst
+	g.Total = g.Pipes + l*n*PipeSlots*g.PipeSlot
 	if lines != 0 {
-		g.LinePipes = (g.Total + deviceLine - 1) / deviceLine * deviceLine
+		g.LinePipes = (g.Total + DeviceLine - 1) / DeviceLine * DeviceLine
 		g.Total += lines
 	}
 	return g, nil
@@ -93,26 +99,26 @@ func layout(scratch uint64, ranks int, lanes uint32, device bool) (geometry, err
 
 // divideLinePipes takes what pipes of lines between n ranks need of at most so many
 // bytes, and says how much that is. Many short pipes are better than few long ones.
-func (g *geometry) divideLinePipes(most, n uint64) uint64 {
-	most -= min(most, deviceLine) // they begin at a multiple of that
-	for g.LineLanes = mostLineLanes; g.LineLanes > 0; g.LineLanes /= 2 {
-		if g.LineGroups = uint32(min(most/(uint64(g.LineLanes)*n*lineSlots*lineGroup), mostLineGroups)); g.LineGroups > 0 {
+func (g *Geometry) divideLinePipes(most, n uint64) uint64 {
+	most -= min(most, DeviceLine) // they begin at a multiple of that
+	for g.LineLanes = MostLineLanes; g.LineLanes > 0; g.LineLanes /= 2 {
+		if g.LineGroups = uint32(min(most/(uint64(g.LineLanes)*n*LineSlots*LineGroupBytes), mostLineGroups)); g.LineGroups > 0 {
 			return g.linePipesOf(n)
 		}
 	}
 	return 0
 }
 
-func (g geometry) linePipesOf(n uint64) uint64 {
+func (g Geometry) linePipesOf(n uint64) uint64 {
 	if g.LineLanes == 0 {
 		return 0
 	}
-	return uint64(g.LineLanes)*n*lineSlots*uint64(g.LineGroups)*lineGroup + deviceLine
+	return uint64(g.LineLanes)*n*LineSlots*uint64(g.LineGroups)*LineGroupBytes + DeviceLine
 }
 
-// nearArea is where packets, or lines, of kernels for few ranks go, and how much of it
+// LLArea is where packets, or lines, of kernels for few ranks go, and how much of it
 // is for one peer.
-func (g geometry) nearArea(lines bool, ranks int) (area, half, slot uint64) {
+func (g Geometry) LLArea(lines bool, ranks int) (area, half, slot uint64) {
 	area, half = g.Packets, g.PacketHalf
 	if lines {
 		area, half = g.Lines, g.LineHalf
@@ -120,31 +126,32 @@ func (g geometry) nearArea(lines bool, ranks int) (area, half, slot uint64) {
 	return area, half, half / uint64(ranks) / slotUnit * slotUnit
 }
 
-// beltChunk is how much of a share a lane sends each peer at once when the slots of pipes are
+// PipeChunk is how much of a share a lane sends each peer at once when the slots of pipes are
 // divided among so many lanes. A lane that tells of less than 48 KiB at a time waits
 // longer for its arrival than for the link; and what is in one chunk alone is not summed
 // while the rest is on its way.
-func (g geometry) beltChunk(share uint64, lanes, peers uint32) uint64 {
-	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostBelt)
-	some := max(share/uint64(lanes)/2, leastTold/uint64(max(peers, 1)))
-	return max(min(some, most)/burst*burst, burst)
+func (g Geometry) PipeChunk(share uint64, lanes, peers uint32) uint64 {
+	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostPipeChunk)
+	some := max(share/uint64(lanes)/2, LeastTold/uint64(max(peers, 1)))
+	return max(min(some, most)/Burst*Burst, Burst)
 }
 
-// beside is how much of a long message lies beside each chunk of a pipe of lines, of so many
+// Beside is how much of a long message lies beside each chunk of a pipe of lines, of so many
 // lanes: the slots of pipes between two ranks are divided among those of lines. 0: too little to be
 // faster than lines.
-func (g geometry) beside(lanes uint32) uint32 {
+func (g Geometry) Beside(lanes uint32) uint32 {
 	shared := max(1, (lanes+g.Lanes-1)/g.Lanes) // lanes in the slots of one
-	n := uint32(pipeSlots*g.PipeSlot) / (shared * besideSlots) / burst * burst
+	n := uint32(PipeSlots*g.PipeSlot) / (shared * BesideSlots) / Burst * Burst
 	if n < leastBeside {
 		return 0
 	}
 	return n
 }
 
-func (g geometry) fill(c *common) {
+// Fill puts it into arguments.
+func (g Geometry) Fill(c *Common) {
 	c.Lanes = g.Lanes
 	c.Packets, c.PacketHalf = g.Packets, g.PacketHalf
-	c.Stages, c.StageSlot, c.StageSlots = g.Stages, g.StageSlot, stageSlots
-	c.Pipes, c.PipeSlot, c.PipeSlots = g.Pipes, g.PipeSlot, pipeSlots
+	c.Stages, c.StageSlot, c.StageSlots = g.Stages, g.StageSlot, StageSlots
+	c.Pipes, c.PipeSlot, c.PipeSlots = g.Pipes, g.PipeSlot, PipeSlots
 }

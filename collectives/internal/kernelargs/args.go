@@ -1,52 +1,53 @@
-package collectives
+package kernelargs
 
 import "github.com/mscclpp-go/mscclpp/framework/kernel"
 
 // What follows is the twin of kernels/args.h. A test compares sizes and offsets.
 
+// Limits and sizes.
 const (
-	maxRanks     = 72
-	maxLanes     = 128
-	maxTransfers = 96
-	nearMessages = 16
-	maxBlocks    = 256
-	nearRanks    = 8
+	MaxRanks     = 72
+	MaxLanes     = 128
+	MaxTransfers = 96
+	LLTransfers  = 16
+	MaxBlocks    = 256
+	LLRanks      = 8
 
-	mailboxBytes = 512
-	stateBytes   = 384 + maxLanes*(16+5*8*maxRanks+48)
+	MailboxBytes = 512
+	StateBytes   = 384 + MaxLanes*(16+5*8*MaxRanks+48)
 
-	notesBytes = 128 // of the state, that the host reads
+	NotesBytes = 128 // of the state, that the host reads
 
 	// Within a mailbox, and within the state.
-	signatureOffset   = 320
-	signatureBytes    = 32 // two packets
-	mismatchOffset    = 20
-	elsewhereOffset   = 32
-	unreachableOffset = 36
-	reasonOffset      = 40
-	sentOffset        = 48
-	expectedOffset    = 56
+	SignatureOffset   = 320
+	SignatureBytes    = 32 // two packets
+	MismatchOffset    = 20
+	ElsewhereOffset   = 32
+	UnreachableOffset = 36
+	ReasonOffset      = 40
+	SentOffset        = 48
+	ExpectedOffset    = 56
 
-	pullBytes = 512 << 10 // private memory behind the state
+	PullBytes = 512 << 10 // private memory behind the state
 
-	transferBytes = 32 // of one message in memory
+	TransferBytes = 32 // of one message in memory
 )
 
 // Values of State.mismatch.
 const (
-	mismatchSignature = 1
-	mismatchLength    = 0x10000
+	MismatchSignature = 1
+	MismatchLength    = 0x10000
 )
 
-// Values of common.Check.
+// Values of Common.Check.
 const (
-	checkNever   = 0
-	checkPublish = 1
-	checkCompare = 2
+	CheckNever   = 0
+	CheckPublish = 1
+	CheckCompare = 2
 )
 
-// signature is what a launch is, as peers compare it.
-type signature struct {
+// Signature is what a launch is, as peers compare it.
+type Signature struct {
 	Sequence   uint64
 	Count      uint64
 	Collective uint32
@@ -57,7 +58,8 @@ type signature struct {
 	_          uint32
 }
 
-type common struct {
+// Common is what all large arguments begin with.
+type Common struct {
 	Control    uintptr
 	State      uintptr
 	Notes      uintptr
@@ -73,13 +75,13 @@ type common struct {
 	PipeSlot   uint64
 	StageSlots uint32
 	PipeSlots  uint32
-	Signature  signature
-	Scratch    [maxRanks]uintptr
+	Signature  Signature
+	Scratch    [MaxRanks]uintptr
 }
 
-// kernelArgs is the argument of every kernel except that of messages.
-type kernelArgs struct {
-	common
+// Args is the argument of every kernel except that of messages.
+type Args struct {
+	Common
 	Input        uintptr
 	Output       uintptr
 	Count        uint64
@@ -93,13 +95,13 @@ type kernelArgs struct {
 	OutputOffset uint64
 	Memory       uint64
 	Window       kernel.SwitchChannelHandle
-	Inputs       [maxRanks]uintptr
-	Outputs      [maxRanks]uintptr
-	Processes    [maxRanks]uint64
+	Inputs       [MaxRanks]uintptr
+	Outputs      [MaxRanks]uintptr
+	Processes    [MaxRanks]uint64
 }
 
-// nearArgs is the argument of packet kernels for few ranks.
-type nearArgs struct {
+// LLArgs is the argument of packet kernels for few ranks.
+type LLArgs struct {
 	Control   uintptr
 	State     uintptr
 	Notes     uintptr
@@ -116,12 +118,12 @@ type nearArgs struct {
 	Op        uint32
 	Element   uint32
 	Scale     float64
-	Signature signature
-	Scratch   [nearRanks]uintptr
+	Signature Signature
+	Scratch   [LLRanks]uintptr
 }
 
-// stepArgs is the argument of the small kernels of copy algorithms.
-type stepArgs struct {
+// StepArgs is the argument of the small kernels of copy algorithms.
+type StepArgs struct {
 	Control      uintptr
 	State        uintptr
 	Notes        uintptr
@@ -141,28 +143,28 @@ type stepArgs struct {
 	Op           uint32
 	_            uint32
 	Scale        float64
-	Signature    signature
-	Scratch      [nearRanks]uintptr
+	Signature    Signature
+	Scratch      [LLRanks]uintptr
 }
 
 // Steps of copy algorithms.
 const (
-	stepOpen   = 1 << 0 // outputs may be written
-	stepPushed = 1 << 1 // a piece lies in the peer's scratch
-	stepTaken  = 1 << 2 // it was summed
-	stepDone   = 1 << 3 // results lie in the peer's output
+	StepOpen   = 1 << 0 // outputs may be written
+	StepPushed = 1 << 1 // a piece lies in the peer's scratch
+	StepTaken  = 1 << 2 // it was summed
+	StepDone   = 1 << 3 // results lie in the peer's output
 )
 
-// transfer is one message of a group.
-type transfer struct {
+// Transfer is one message of a group.
+type Transfer struct {
 	Buffer  uintptr
 	Bytes   uint64
 	Peer    uint32
 	Receive uint32
 }
 
-// linePipes says how pipes of lines are divided.
-type linePipes struct {
+// LinePipes says how pipes of lines are divided.
+type LinePipes struct {
 	Offset uint64
 	Lanes  uint32
 	Active uint32
@@ -170,23 +172,23 @@ type linePipes struct {
 	Groups uint32
 }
 
-// transferArgs is the argument of the kernels of messages.
-type transferArgs struct {
-	common
+// TransferArgs is the argument of the kernels of messages.
+type TransferArgs struct {
+	Common
 	Transfers   uint32
 	Listed      uint32
 	First       uint64
 	Memory      uintptr
-	Lines       linePipes
+	Lines       LinePipes
 	LongBytes   uint64
 	Beside      uint32 // bytes
 	BesideSlots uint32
-	List        [maxTransfers]transfer
-	Theirs      [maxTransfers]uintptr
+	List        [MaxTransfers]Transfer
+	Theirs      [MaxTransfers]uintptr
 }
 
-// nearTransferArgs is that of the kernel for few messages of few ranks.
-type nearTransferArgs struct {
+// LLTransferArgs is that of the kernel for few messages of few ranks.
+type LLTransferArgs struct {
 	Control   uintptr
 	State     uintptr
 	Notes     uintptr
@@ -194,8 +196,8 @@ type nearTransferArgs struct {
 	Ranks     uint32
 	Transfers uint32
 	Release   uint32
-	Signature signature
-	Lines     linePipes
-	Scratch   [nearRanks]uintptr
-	List      [nearMessages]transfer
+	Signature Signature
+	Lines     LinePipes
+	Scratch   [LLRanks]uintptr
+	List      [LLTransfers]Transfer
 }

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// Request describes a call to selectors and algorithms.
+type Request struct {
+	Collective collective.Kind
+	Bytes      uint64 // of the larger buffer
+	Count      uint64 // as the caller gave it
+	Type       kernel.DataType
+	Op         kernel.Op
+	Root       int
+	Ranks      int
+	Registered bool // the buffers that peers would reach are in exchanged memory
+	InPlace    bool
+	Device     string // "host", "cuda", "hip"
+}
+
+// Reach says which buffers of peers an algorithm reaches where they are.
+type Reach uint8
+
+// The buffers.
+const (
+	ReachInputs Reach = 1 << iota
+	ReachOutputs
+)
+
+// Query is what an algorithm is chosen for.
+type Query struct {
+	Request
+	Reached  Reach // which buffers of the peers are in exchanged memory
+	NoCopies bool  // copy engines cannot serve it now
+}
+
+// Buffer is where in exchanged memory a buffer of a call is; no Memory: in none.
+type Buffer struct {
+	Memory *comm.Symmetric
+	Offset uint64
+}
+
+// ID numbers the memory; 0: none.
+func (b *Buffer) ID() uint64 {
+	if b.Memory == nil {
+		return 0
+	}
+	return b.Memory.ID
+}
+
+// Call is one call, from when its arguments are known until it is performed.
+type Call struct {
+	Query
+	Input   unsafe.Pointer
+	Output  unsafe.Pointer
+	In, Out Buffer
+	Stream  device.Stream
+	Scale   float64
+
+	Algorithm *Algorithm
+	Launch    device.Launch
+	Named     bool // the program has named the algorithm
+
+	// Chosen lists the algorithms that the tables choose for other calls of a collective.
+	Chosen func(k collective.Kind, t kernel.DataType) []*Algorithm
+}
+
+// Group is messages that are performed together.
+type Group struct {
+	List   []kernelargs.Transfer // by direction and peer
+	Stream device.Stream
+	Kind   collective.Kind
+	By     *Algorithm // that the caller has named, or nil
+}
+
+// Row is one line of the table of algorithms; the first row that fits a call is used.
+// The zero value of all fields but Algorithm fits every call. A row whose algorithm is not
+// offered here, or does not serve the call, is passed over. Messages have no rows.
+type Row struct {
+	Collective collective.Kind
+	MaxBytes   uint64 // of the larger buffer
+	MinRanks   int
+	MaxRanks   int
+	Registered *bool
+	Algorithm  string
+
+	// How the kernel is launched on a GPU; 0: what the algorithm suggests.
+	Blocks  int
+	Threads int
+}
+
+// Fits reports whether the row is for a call.
+func (w *Row) Fits(r *Request) bool {
+	return (w.Collective == 0 || w.Collective == r.Collective) && (w.MaxBytes == 0 || r.Bytes <= w.MaxBytes) &&
+		r.Ranks >= w.MinRanks && (w.MaxRanks == 0 || r.Ranks <= w.MaxRanks) &&
+		(w.Registered == nil || *w.Registered == r.Registered)
+}

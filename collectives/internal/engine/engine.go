@@ -1,0 +1,97 @@
+// Package engine is what the face of package collectives and those that perform collectives have in common:
+// how a call is described, what an engine offers, and what is asked of it.
+package engine
+
+import (
+	"io"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// Engine performs collectives of one communicator in one of the ways that there are: kernels over shared
+// memory, port channels, functions of the program. The face asks one thing at a time of Offers, Settle and
+// Prepare; Run, Exchange and Close guard themselves.
+type Engine interface {
+	// Offers lists the algorithms as they are now.
+	Offers() Offers
+
+	// Settle finds out what has to be known before an algorithm is chosen for a call on a stream: whether
+	// earlier calls have failed, and, together with the other ranks, what can be offered. changed says
+	// that Offers has something else to say than before.
+	Settle(s device.Stream) (changed bool, err error)
+
+	// Run performs a call by one of the algorithms that the engine offers, after that is ready.
+	Run(*Call) error
+
+	// Exchange performs a group of messages.
+	Exchange(*Group) error
+
+	// Prepare loads what calls of a collective may need: the algorithms that tables choose.
+	Prepare(k collective.Kind, t kernel.DataType, chosen []*Algorithm) error
+
+	// Close releases everything. It is local.
+	Close() error
+}
+
+// Checker is an engine that knows of failures of calls that have returned.
+type Checker interface{ Check() error }
+
+// Dumper is an engine that can say what its ranks have begun, at any time before Close.
+type Dumper interface{ Dump(io.Writer) }
+
+// Offers is what an engine offers.
+type Offers struct {
+	Algorithms []*Algorithm // for all collectives; SendRecv stands for all messages, the best first
+	Rows       []Row        // the built-in table
+}
+
+// Of lists the algorithms for a collective.
+func (o *Offers) Of(k collective.Kind) (list []*Algorithm) {
+	for _, a := range o.Algorithms {
+		if a.Collective == k {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// Algorithm is one way to perform one collective.
+type Algorithm struct {
+	Name       string
+	ID         uint32 // of the name, as signatures carry it
+	Collective collective.Kind
+	Key        int      // by which the engine finds what else it knows
+	Types      []string // that it reduces; none: all
+
+	ByRow  bool // only rows and names lead to it; else it is also the last resort
+	Beaten bool // the built-in table passes it over
+
+	// Fits says why the algorithm cannot serve a call; nil: it serves every call.
+	Fits func(*Query) error
+
+	// Shape is how its kernel is launched, with a row of the table that decided, or nil.
+	Shape func(*Query, *Row) device.Launch
+
+	// Ready makes everything ready that Run needs. again says that the call has to be chosen for
+	// once more: what the algorithm needs cannot be had, or something else is faster. It is not for calls
+	// whose algorithm was named.
+	Ready func(*Call) (again bool, err error)
+}
+
+// New describes an algorithm.
+func New(k collective.Kind, name string) *Algorithm {
+	return &Algorithm{Name: name, ID: kernelargs.NameID(name), Collective: k}
+}
+
+// Find returns the algorithm of a name, or nil.
+func Find(list []*Algorithm, name string) *Algorithm {
+	for _, a := range list {
+		if a.Name == name {
+			return a
+		}
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package kernelargs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// The Go twins of kernels/args.h have the sizes and offsets that a compiler gives
+// the originals.
+func TestLayoutsAgree(t *testing.T) {
+	type twin struct {
+		name   string
+		value  any
+		fields map[string]string // Go name to C++ name
+	}
+	twins := []twin{
+		{"Signature", Signature{}, map[string]string{"Sequence": "sequence", "Count": "count", "Collective": "collective", "Algorithm": "algorithm", "Type": "type", "Op": "op", "Root": "root"}},
+		{"Common", Common{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Lanes": "lanes", "Check": "check",
+			"Packets": "packets", "PacketHalf": "packet_half", "Stages": "stages", "StageSlot": "stage_slot", "Pipes": "pipes", "PipeSlot": "pipe_slot",
+			"StageSlots": "stage_slots", "PipeSlots": "pipe_slots", "Signature": "signature", "Scratch": "scratch"}},
+		{"Args", Args{}, map[string]string{"Input": "input", "Output": "output", "Count": "count", "Chunk": "chunk", "Type": "type", "Op": "op", "Root": "root",
+			"Element": "element", "Scale": "scale", "InputOffset": "input_offset", "OutputOffset": "output_offset", "Memory": "memory", "Window": "window", "Inputs": "inputs", "Outputs": "outputs", "Processes": "processes"}},
+		{"NearArgs", LLArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Release": "release",
+			"Area": "area", "Half": "half", "Slot": "slot", "Input": "input", "Output": "output", "Count": "count", "Op": "op", "Element": "element", "Scale": "scale",
+			"Signature": "signature", "Scratch": "scratch"}},
+		{"StepArgs", StepArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Tell": "tell", "Wait": "wait",
+			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
+			"Stride": "stride", "Count": "count", "Op": "op", "Scale": "scale", "Signature": "signature", "Scratch": "scratch"}},
+		{"Transfer", Transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
+		{"TransferArgs", TransferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "LongBytes": "long_bytes", "Beside": "beside", "BesideSlots": "beside_slots", "List": "list", "Theirs": "theirs"}},
+		{"LinePipes", LinePipes{}, map[string]string{"Offset": "offset", "Lanes": "lanes", "Active": "active", "Slots": "slots", "Groups": "groups"}},
+		{"NearTransferArgs", LLTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
+			"Transfers": "transfers", "Release": "release", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},
+	}
+	twins = append(twins, []twin{
+		{"ExchangeNote", ExchangeNote{}, map[string]string{"Begun": "begun", "Ended": "ended", "Found": "found", "Host": "host", "Theirs": "theirs", "Ours": "ours"}},
+		{"ExchangeArgs", ExchangeArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
+			"Input": "input", "Apart": "input_stride", "Output": "output", "Stride": "stride", "Bytes": "bytes", "Host": "host", "Hosts": "hosts", "Giver": "giver", "Taker": "taker", "Signature": "signature"}},
+		{"MailNote", SendRecvNote{}, map[string]string{"Waits": "waits", "Found": "found", "Peer": "peer", "Sent": "sent", "Expected": "expected"}},
+		{"MailArgs", SendRecvArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Ways": "ways", "Note": "note", "Parted": "parted", "Data": "data", "Credit": "credit",
+			"Slots": "slots", "Slot": "slot", "Memory": "memory", "First": "first", "Listed": "listed", "Transfers": "transfers", "Rank": "rank", "Ranks": "ranks",
+			"Signature": "signature", "List": "list"}},
+	}...)
+	source := "#include \"exchange_args.h\"\n#include \"links.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
+	var want []string
+	check := func(what string, expression string, value uintptr) {
+		source += fmt.Sprintf("  printf(\"%s %%zu\\n\", size_t(%s));\n", what, expression)
+		want = append(want, fmt.Sprintf("%s %d", what, value))
+	}
+	for _, x := range twins {
+		typ := reflect.TypeOf(x.value)
+		check(x.name, "sizeof("+x.name+")", typ.Size())
+		for name, c := range x.fields {
+			f, ok := typ.FieldByName(name)
+			if !ok {
+				t.Fatalf("%s has no field %s", x.name, name)
+			}
+			check(x.name+"."+c, "offsetof("+x.name+", "+c+")", f.Offset)
+		}
+	}
+	check("mailbox", "sizeof(Mailbox)", MailboxBytes)
+	check("mailbox.signature", "offsetof(Mailbox, signature)", SignatureOffset)
+	check("signature", "sizeof(Mailbox::signature[0])", SignatureBytes)
+	check("state", "sizeof(State)", StateBytes)
+	check("notes", "offsetof(State, epochs)", NotesBytes)
+	check("near", "kNearRanks", LLRanks)
+	check("steps", "1 << kStepOpen | 1 << (kStepPushed + 4) | 1 << (kStepTaken + 8) | 1 << (kStepDone + 12)", StepOpen|StepPushed<<4|StepTaken<<8|StepDone<<12)
+	check("blocks", "kMaxBlocks", MaxBlocks)
+	check("state.mismatch", "offsetof(State, mismatch)", MismatchOffset)
+	check("state.elsewhere", "offsetof(State, elsewhere)", ElsewhereOffset)
+	check("state.unreachable", "offsetof(State, unreachable)", UnreachableOffset)
+	check("state.reason", "offsetof(State, reason)", ReasonOffset)
+	check("state.sent", "offsetof(State, sent)", SentOffset)
+	check("state.expected", "offsetof(State, expected)", ExpectedOffset)
+	check("pull", "kPullBytes", PullBytes)
+	check("header", "sizeof(Signature)", unsafe.Sizeof(Signature{}))
+	check("ranks", "kMaxRanks", MaxRanks)
+	check("lanes", "kMaxLanes", MaxLanes)
+	check("transfers", "kMaxTransfers", MaxTransfers)
+	check("near transfers", "kNearTransfers", LLTransfers)
+	check("words", "8 * kTransferWords", TransferBytes)
+	check("words that are waited for", "1 + kWordOffer", uintptr(len(WaitedFor)))
+	check("publish", "kCheckPublish", CheckPublish)
+	check("compare", "kCheckCompare", CheckCompare)
+	check("release sent", "kReleaseSent", uintptr(ReleaseSent))
+	check("release at once", "kReleaseAtOnce", uintptr(ReleaseAtOnce))
+	check("release met", "kReleaseMet", uintptr(ReleaseMet))
+	check("exchange head", "sizeof(ExchangeHead)", ExchangeHead)
+	check("exchange state", "sizeof(ExchangeState)", ExchangeStateBytes)
+	check("exchange note", "sizeof(ExchangeNote)", ExchangeNoteBytes)
+	check("slots of mail", "kMailSlots", SendRecvSlots)
+	check("peers of mail", "kMailPeers", SendRecvPeers)
+	check("blocks of mail", "kMailBlocks", SendRecvBlocks)
+	check("mail head", "sizeof(MailHead)", SendRecvHead)
+	check("mail state", "sizeof(MailState)", SendRecvStateBytes)
+	check("mail way", "sizeof(MailWay)", SendRecvPeerBytes)
+	check("mail note", "sizeof(MailNote)", SendRecvNoteBytes)
+	check("port handle", "sizeof(mscclpp::PortChannelHandle)", unsafe.Sizeof(kernel.PortChannelHandle{}))
+	check("differs", "kMismatchSignature", MismatchSignature)
+	check("length", "kMismatchLength", MismatchLength)
+	source += "}\n"
+
+	dir := t.TempDir()
+	file := filepath.Join(dir, "layout.cc")
+	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "layout")
+	build := exec.Command("g++", "-std=c++17", "-I../../../framework/kernel/include", "-I../../kernels", "-Wno-invalid-offsetof", file, "-o", program)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command(program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(out)); got != strings.Join(want, "\n") {
+		t.Errorf("the compiler says\n%s\nGo says\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// The builder of images and this package see the same headers as those that define
+// arguments: it follows the marker, here they are listed.
+func TestArgumentsAreMarked(t *testing.T) {
+	headers, err := filepath.Glob("../../kernels/*.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marked []string
+	for _, h := range headers {
+		if filepath.Base(h) == "exchange_args.h" { // of one image
+			continue
+		}
+		text, err := os.ReadFile(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kernel.HasLayout(string(text)) {
+			marked = append(marked, string(text))
+		}
+	}
+	if len(marked) == 0 || kernel.Layout(marked...) != Layout() {
+		t.Errorf("%d headers of kernels have the line %q: expected those that are embedded in package kernels", len(marked), kernel.LayoutMarker)
+	}
+}
+
+// The image of the exchange has the layout that its caller asks for, and no other.
+func TestLayoutOfTheExchange(t *testing.T) {
+	text, err := os.ReadFile("../../kernels/exchange_args.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, err := os.ReadFile("../../kernels/args.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !kernel.HasLayout(string(text)) || ExchangeLayout() != kernel.Layout(string(text), string(args)) || ExchangeLayout() == Layout() {
+		t.Errorf("layout %s: expected that of both headers with arguments, marked", ExchangeLayout())
+	}
+}
+
+// Scratch of any size is divided without overlap and within its bounds, and every
+// part is large enough for the kernels' smallest step.
+func TestScratchIsDivided(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3, 5, 8, 64, MaxRanks} {
+		for _, lanes := range []uint32{1, 4, 32} {
+			for _, scratch := range []uint64{1 << 16, 1 << 20, 32 << 20, 1 << 30, 1<<20 + 12345} {
+				g, err := Divide(scratch, ranks, lanes, lanes == 32)
+				if err != nil {
+					if scratch >= uint64(ranks)*uint64(lanes)*(1<<16)*2 {
+						t.Errorf("%d ranks, %d lanes, %d bytes: %v", ranks, lanes, scratch, err)
+					}
+					continue
+				}
+				n, l := uint64(ranks), uint64(lanes)
+				if g.Total > scratch || g.Stages < g.Packets+2*g.PacketHalf || g.Pipes < g.Stages+l*StageSlots*g.StageSlot ||
+					g.Total < g.Pipes+l*n*PipeSlots*g.PipeSlot {
+					t.Errorf("%d ranks, %d lanes, %d bytes: overlap in %+v", ranks, lanes, scratch, g)
+				}
+				if g.PacketHalf/n < 4*64 || g.StageSlot < 64*n || g.PipeSlot < PipeHeader+64*8 || g.PacketHalf%64 != 0 || g.StageSlot%64 != 0 || g.PipeSlot%64 != 0 {
+					t.Errorf("%d ranks, %d lanes, %d bytes: too small or crooked: %+v", ranks, lanes, scratch, g)
+				}
+			}
+		}
+	}
+}
+
+// Belts have the memory of pipes, cut for another number of lanes: their slots stay within it,
+// hold whole lines, and a lane tells of enough at a time.
+func TestBeltsFitIntoPipes(t *testing.T) {
+	for ranks := 2; ranks <= MaxRanks; ranks++ {
+		g, err := Divide(256<<20, ranks, 32, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		room := uint64(g.Lanes) * uint64(ranks) * PipeSlots * g.PipeSlot
+		for _, lanes := range []uint32{1, 32, 100, MaxLanes} {
+			for _, share := range []uint64{0, 1, 1 << 20, 16 << 20, 1 << 30} {
+				chunk := g.PipeChunk(share, lanes, uint32(ranks-1))
+				if used := uint64(lanes) * uint64(ranks) * PipeSlots * chunk; used > room || (g.Pipes|chunk)%Burst != 0 || chunk == 0 {
+					t.Errorf("%d ranks, %d lanes, a share of %d: chunks of %d bytes take %d of %d", ranks, lanes, share, chunk, used, room)
+				}
+			}
+			if told := g.PipeChunk(1<<30, lanes, uint32(ranks-1)) * uint64(ranks-1); told < LeastTold {
+				t.Errorf("%d ranks, %d lanes: a lane tells of %d bytes of a large share at a time: want %d at least", ranks, lanes, told, LeastTold)
+			}
+		}
+	}
+}
+
+// What lies beside the pipes of lines between two ranks stays within the slots that pipes have between
+// them, and begins where lines of links do.
+func TestBesidePipesFitsIntoTheirSlots(t *testing.T) {
+	for ranks := 2; ranks <= MaxRanks; ranks++ {
+		g, err := Divide(256<<20, ranks, 32, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for lanes := uint32(1); lanes <= MostLineLanes; lanes *= 2 {
+			each := uint64(g.Beside(lanes))
+			if ranks <= 4 && each == 0 {
+				t.Errorf("%d ranks, %d lanes: no room beside pipes", ranks, lanes)
+			}
+			shared := uint64(max(1, lanes/g.Lanes))
+			if used := shared * BesideSlots * each; used > PipeSlots*g.PipeSlot || (each|g.Pipes|g.PipeSlot)%Burst != 0 {
+				t.Errorf("%d ranks, %d lanes: %d parts of %d bytes for each take %d of %d", ranks, lanes, BesideSlots, each, used, PipeSlots*g.PipeSlot)
+			}
+		}
+	}
+	if BesideSlots < 2 || BesideSlots > LineSlots || BesideSlots&(BesideSlots-1) != 0 {
+		t.Errorf("%d slots beside a pipe of %d: want a power of two from 2 on", BesideSlots, LineSlots)
+	}
+}
