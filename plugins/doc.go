@@ -26,6 +26,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/mscclpp-go/mscclpp/plugins/internal/environ"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
 
@@ -38,8 +39,8 @@ const (
 	cookieKey   = "MSCCLPP_TRANSPORT_PLUGIN"
 	cookieValue = "2f0e9c55-1f6b-4f0c-9b51-6d1b4a2f7c3e"
 
-	controlKey  = "MSCCLPP_PLUGIN_CONTROL_FD" // number of the inherited control socket
-	logLevelKey = "MSCCLPP_PLUGIN_LOG_LEVEL"  // least level that the host shows
+	controlKey  = environ.ControlKey
+	logLevelKey = environ.LogLevelKey
 )
 
 // handshake guards against programs that are not transport plugins. The cookie is

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/plugins/internal/environ"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/fdsock"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
@@ -172,7 +173,7 @@ func (c *Client) start(verify *examined) error {
 
 // run starts the process and reads its handshake, on behalf of go-plugin.
 func (c *Client) run(env []string, control *os.File, verify *examined) (runner.Runner, error) {
-	env = append(env, environment(os.Environ())...)
+	env = append(env, environ.Filter(os.Environ())...)
 	env = append(env, controlKey+"=3", logLevelKey+"="+c.out.level().String())
 	env = append(env, c.spec.Env...)
 	proc, err := spawn(c.spec.Path, env, []*os.File{control}, c.out)

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/mscclpp-go/mscclpp/plugins/internal/environ"
 )
 
 func logTo(b *buffer) *slog.Logger {
@@ -54,7 +56,7 @@ func TestEnvironmentOfAPlugin(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	got := environment([]string{"PATH=/bin", "LC_ALL=C", "PATHS=x", "AWS_SECRET=x", "CUDA_VISIBLE_DEVICES=1", controlKey + "=9", "MSCCLPP_PLUGIN_X=1"})
+	got := environ.Filter([]string{"PATH=/bin", "LC_ALL=C", "PATHS=x", "AWS_SECRET=x", "CUDA_VISIBLE_DEVICES=1", controlKey + "=9", "MSCCLPP_PLUGIN_X=1"})
 	want := "PATH=/bin LC_ALL=C CUDA_VISIBLE_DEVICES=1 MSCCLPP_PLUGIN_X=1"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got %v, expected %s", got, want)

@@ -164,7 +164,7 @@ func openControl() (*fdsock.Conn, error) {
 func outliveJobSignals() {
 	host := os.Getppid()
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, unix.SIGTERM)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 	go func() {
 		for range signals {
 			if os.Getppid() != host {

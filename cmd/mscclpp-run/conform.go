@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/plugins"
+	"github.com/mscclpp-go/mscclpp/plugins/protocoltest"
 )
 
 // conform is the verb that runs the conformance suite against a plugin.
@@ -32,12 +34,13 @@ type conform struct {
 	device    string
 	format    string
 	verbose   bool
+	list      bool
 }
 
 func conformCommand(a *app) *cobra.Command {
 	v := conform{app: a}
 	c := &cobra.Command{
-		Use:  "--plugin PATH | --transport NAME",
+		Use:  "--plugin PATH | --transport NAME | --list",
 		Args: flagsAlone,
 		RunE: func(*cobra.Command, []string) error { return v.run() },
 	}
@@ -46,6 +49,7 @@ func conformCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&v.match, "run", "", "run the tests whose name matches this regular expression")
 	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda for the GPUs in turn, or auto by what the transport needs")
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json with one object a line")
+	c.Flags().BoolVar(&v.list, "list", false, "list the tests and the rule that each checks, and test nothing")
 	c.Flags().BoolVarP(&v.verbose, "verbose", "v", false, "show what the plugin prints")
 	return c
 }
@@ -53,8 +57,8 @@ func conformCommand(a *app) *cobra.Command {
 // run tests the plugin with the options that the configuration has for it. It
 // fails when a test does.
 func (v *conform) run() error {
-	if (v.plugin == "") == (v.transport == "") {
-		return usage("conform: expected either --plugin PATH or --transport NAME")
+	if v.list == (v.plugin != "" || v.transport != "") || v.plugin != "" && v.transport != "" {
+		return usage("conform: expected one of --plugin PATH, --transport NAME and --list")
 	}
 	if v.format != "table" && v.format != "json" {
 		return usage("conform: --format %q: expected table or json", v.format)
@@ -70,6 +74,9 @@ func (v *conform) run() error {
 		}
 		o.Match = re
 	}
+	if v.list {
+		return v.printList(o.Match)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	spec, err := v.spec(ctx)
@@ -77,6 +84,9 @@ func (v *conform) run() error {
 		return err
 	}
 	if err := v.chooseDevice(ctx, spec, &o); err != nil {
+		return err
+	}
+	if o.More, err = protocolOf(spec); err != nil {
 		return err
 	}
 	o.Open = func(ctx context.Context) (*transporttest.Side, error) {
@@ -94,6 +104,44 @@ func (v *conform) run() error {
 		return err
 	}
 	return v.print(report)
+}
+
+// protocolOf are the tests of the plugin as a program.
+func protocolOf(spec plugins.Spec) ([]transporttest.Test, error) {
+	p := protocoltest.Program{Path: spec.Path, Env: spec.Env}
+	if len(spec.Options) > 0 {
+		var err error
+		if p.Options, err = json.Marshal(spec.Options); err != nil {
+			return nil, fmt.Errorf("conform: options of %s: %w", spec.Name, err)
+		}
+	}
+	return protocoltest.Tests(p), nil
+}
+
+// printList prints the tests with their rules: in the order in which they run, and
+// whether or not they apply to a transport.
+func (v *conform) printList(match *regexp.Regexp) error {
+	encoder := json.NewEncoder(v.app.stdout)
+	n := 0
+	for _, e := range transporttest.List(protocoltest.Tests(protocoltest.Program{})...) {
+		if match != nil && !match.MatchString(e.Name) {
+			continue
+		}
+		n++
+		err := error(nil)
+		if v.format == "json" {
+			err = encoder.Encode(e)
+		} else {
+			_, err = fmt.Fprintf(v.app.stdout, "%-36s %s\n", e.Name, e.Rule)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return usage("conform: no test matches %q", v.match)
+	}
+	return nil
 }
 
 func (v *conform) print(r transporttest.Report) error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,6 +118,8 @@ func TestConformUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{},
 		{"--plugin", "x", "--transport", "y"},
+		{"--plugin", "x", "--list"},
+		{"--list", "--run", "no such test"},
 		{"--plugin", "x", "--run", "("},
 		{"--plugin", "x", "--format", "xml"},
 		{"--plugin", "x", "--device", "gpu"},
@@ -146,5 +149,31 @@ func TestConformWithoutGPU(t *testing.T) {
 	}
 	if _, stderr, code := conformRun(t, "--plugin", plugin(t, "gpu"), "--device", "cuda"); code != 1 || !strings.Contains(stderr, "unavailable") {
 		t.Errorf("--device cuda without a GPU: code %d, %s", code, stderr)
+	}
+}
+
+// The list has every test with its rule, and needs no plugin.
+func TestConformList(t *testing.T) {
+	lines, stderr, code := conformRun(t, "--list")
+	if code != 0 || len(lines) < 100 {
+		t.Fatalf("exit code %d, %d lines, %s", code, len(lines), stderr)
+	}
+	for _, want := range []string{"control/register-bad ", "port/segments ", "life/signals ", "descriptors/malformed "} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) && strings.HasSuffix(line, ".") }) {
+			t.Errorf("no line with the rule of %s", want)
+		}
+	}
+	lines, _, code = conformRun(t, "--list", "--run", "^life/", "--format", "json")
+	var e struct{ Name, Rule string }
+	if err := json.Unmarshal([]byte(lines[0]), &e); code != 0 || err != nil || !strings.HasPrefix(e.Name, "life/") || e.Rule == "" {
+		t.Errorf("exit code %d, %v: %q", code, err, lines)
+	}
+}
+
+// The plugin is tested as a program, too.
+func TestConformOfTheProtocol(t *testing.T) {
+	lines, stderr, code := conformRun(t, "--plugin", plugin(t, "good"), "--run", "^(start|life)/")
+	if code != 0 || len(lines) != 10 {
+		t.Errorf("exit code %d\n%s\n%s", code, strings.Join(lines, "\n"), stderr)
 	}
 }

@@ -210,7 +210,11 @@ func (s *Server) Listen(ctx context.Context, req *pb.ListenRequest) (*pb.ListenR
 	if err != nil {
 		return nil, err
 	}
-	e, err := t.Listen(ctx, configIn(req))
+	cfg := configIn(req)
+	if cfg.Kind < framework.KindMemory || cfg.Kind > framework.KindSwitch {
+		return nil, fmt.Errorf("%w: listen for a link of kind %d: expected a kind of this version", framework.ErrInvalid, req.GetKind())
+	}
+	e, err := t.Listen(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

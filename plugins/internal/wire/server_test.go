@@ -87,7 +87,7 @@ func calls(ctx context.Context, s *Server) map[string]error {
 	_, all["describe"] = s.Describe(ctx, &pb.DescribeRequest{})
 	_, all["probe"] = s.Probe(ctx, &pb.ProbeRequest{})
 	_, all["register"] = s.Register(ctx, &pb.RegisterRequest{})
-	_, all["listen"] = s.Listen(ctx, &pb.ListenRequest{})
+	_, all["listen"] = s.Listen(ctx, &pb.ListenRequest{Kind: pb.Kind_KIND_MEMORY})
 	_, all["connect"] = s.Connect(ctx, &pb.ConnectRequest{Peers: []*pb.Peer{{Rank: 1}}})
 	_, all["attach"] = s.Attach(ctx, &pb.AttachRequest{Keys: []*pb.Parcel{{}}})
 	_, all["close"] = s.Close(ctx, &pb.CloseRequest{})
@@ -232,7 +232,7 @@ func TestAnswersThatCannotBeSent(t *testing.T) {
 	second := file()
 	inner.share = framework.Share{Kind: framework.ShareMemFD, FD: second}
 	<-s.fds.Done()
-	if _, err := s.Listen(bound(t), &pb.ListenRequest{Call: 2}); err == nil {
+	if _, err := s.Listen(bound(t), &pb.ListenRequest{Call: 2, Kind: pb.Kind_KIND_MEMORY}); err == nil {
 		t.Error("listen: descriptors were sent to nobody")
 	}
 	if len(inner.closed) != 2 || inner.closed[0] != 5 || inner.closed[1] != 6 {

@@ -1,4 +1,5 @@
-package plugins
+// Package environ says what of the host's environment a plugin gets.
+package environ
 
 import "strings"
 
@@ -14,12 +15,18 @@ var passed = []string{
 	"MSCCLPP_PLUGIN_*",
 }
 
-// environment filters the host's environment.
-func environment(host []string) []string {
+// Of one plugin; a host that is itself a plugin does not hand on its own.
+const (
+	ControlKey  = "MSCCLPP_PLUGIN_CONTROL_FD" // number of the inherited control socket
+	LogLevelKey = "MSCCLPP_PLUGIN_LOG_LEVEL"  // least level that the host shows
+)
+
+// Filter takes what a plugin gets from the host's environment.
+func Filter(host []string) []string {
 	var out []string
 	for _, entry := range host {
 		name, _, _ := strings.Cut(entry, "=")
-		if name == controlKey || name == logLevelKey {
+		if name == ControlKey || name == LogLevelKey {
 			continue // of the plugin that this process is itself
 		}
 		for _, pattern := range passed {

@@ -1,0 +1,129 @@
+package protocoltest
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework/transporttest"
+	pb "github.com/mscclpp-go/mscclpp/plugins/proto"
+)
+
+func (s *suite) lifeTests() []transporttest.Test {
+	return []transporttest.Test{
+		{Name: "life/signals", Rule: "SIGINT, SIGTERM and SIGPIPE do not end a plugin whose host lives.", Body: s.signals},
+		{Name: "life/end-of-host", Rule: "The end of the control socket ends the process with status 0 within 100 ms, and its socket is removed.", Body: s.endOfHost},
+		{Name: "life/end-of-host-in-a-call", Rule: "The end of the control socket ends the process while a call hangs, too.", Body: s.endOfHostInCall},
+		{Name: "life/end-of-host-before-configure", Rule: "The end of the control socket ends a process that was never configured.", Body: s.endOfHostEarly},
+	}
+}
+
+// signals sends what resource managers and terminals send, before and after Configure.
+func (s *suite) signals(t transporttest.TB) {
+	all := []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGPIPE}
+	each(t, 2*len(all), func(t transporttest.TB, i int) {
+		signal, when := all[i/2], "before Configure"
+		h := s.connected(t)
+		if i%2 == 1 {
+			when = "after Configure"
+			h.configure(t, s)
+		}
+		if err := unix.Kill(h.cmd.Process.Pid, signal); err != nil {
+			t.Fatalf("send %v: %v", signal, err)
+		}
+		if !h.alive() {
+			t.Errorf("%v %s ended the plugin, whose host lives: %s", signal, when, h.status())
+			return
+		}
+		if i%2 == 0 {
+			h.configure(t, s)
+		}
+		ctx, cancel := s.bounded(t)
+		defer cancel()
+		if _, err := h.client.Describe(ctx, &pb.DescribeRequest{}); err != nil {
+			t.Errorf("%v %s: describe: %v%s", signal, when, err, h.said())
+		}
+	})
+}
+
+func (h *host) configure(t transporttest.TB, s *suite) {
+	ctx, cancel := context.WithTimeout(t.Context(), startBound)
+	defer cancel()
+	if _, err := h.client.Configure(ctx, &pb.ConfigureRequest{Options: s.options()}); err != nil {
+		t.Fatalf("configure: %v%s", err, h.said())
+	}
+}
+
+// endOfHost looks three times at most: a busy machine delays some ends, a plugin that
+// does not watch its socket never ends.
+func (s *suite) endOfHost(t transporttest.TB) {
+	best := killBound
+	for range 3 {
+		h, _ := s.configured(t)
+		h.control.Close()
+		took, ended := h.ends(killBound)
+		if !ended {
+			continue
+		}
+		if code := h.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("the plugin ended with its host, with %s: want exit status 0", h.status())
+			return
+		}
+		if address, _ := addressIn(h.line); exists(address) {
+			t.Errorf("the plugin left its socket %s", address)
+		}
+		if best = min(best, took); best <= exitBound {
+			return
+		}
+	}
+	if best >= killBound {
+		t.Errorf("the control socket has ended, and the plugin has not after %v", killBound)
+		return
+	}
+	t.Errorf("the plugin ended %v after the control socket at best: want %v", best.Round(time.Millisecond), exitBound)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// endOfHostInCall ends the host while a call waits for a descriptor that never comes.
+func (s *suite) endOfHostInCall(t transporttest.TB) {
+	h, _ := s.configured(t)
+	answered := make(chan error, 1)
+	go func() {
+		ctx, cancel := s.bounded(t)
+		defer cancel()
+		_, err := h.client.Register(ctx, h.register(h.next(), 999))
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Errorf("a call whose descriptor has not arrived was answered at once: %v", err)
+		return
+	case <-time.After(settle):
+	}
+	h.control.Close()
+	if _, ended := h.ends(killBound); !ended {
+		t.Errorf("the control socket has ended during a call, and the plugin has not after %v", killBound)
+	}
+	<-answered
+}
+
+func (s *suite) endOfHostEarly(t transporttest.TB) {
+	h := s.started(t)
+	h.control.Close()
+	if _, ended := h.ends(killBound); !ended {
+		t.Errorf("the control socket has ended before Configure, and the plugin has not after %v", killBound)
+		return
+	}
+	if code := h.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("the plugin ended with its host, with %s: want exit status 0", h.status())
+	}
+	if address, _ := addressIn(h.line); exists(address) {
+		t.Errorf("the plugin left its socket %s", address)
+	}
+}
