@@ -6,7 +6,9 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -37,8 +39,8 @@ const StrayPatience = strayPatience
 func (c *Comm) PacketCame(peer int) bool {
 	x := c.ports.hierarchy.packets
 	g, _ := x.Find(peer)
-	slot := device.Bytes(c.ports.in)[x.place(g, x.epoch+1):][:x.stride()]
-	bytes := binary.LittleEndian.Uint64(slot[slotHead-8:])
+	slot := device.Bytes(c.ports.In)[x.place(g, x.epoch+1):][:x.stride()]
+	bytes := binary.LittleEndian.Uint64(slot[lanes.SlotHead-8:])
 	return bytes <= x.room && x.whole(slot, x.epoch+1, bytes)
 }
 
@@ -47,8 +49,8 @@ func (c *Comm) RecvUnder(ctx context.Context, buf unsafe.Pointer, bytes uint64, 
 	p := c.ports
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.call = ofMessages()
-	return lifetime.Settle(p.comm, p.exchange(ctx, []transfer{{Buffer: uintptr(buf), Bytes: bytes, Peer: uint32(peer), Receive: 1}}))
+	p.Call = lanes.OfMessages()
+	return lifetime.Settle(p.Comm, p.Exchange(ctx, []kernelargs.Transfer{{Buffer: uintptr(buf), Bytes: bytes, Peer: uint32(peer), Receive: 1}}))
 }
 
 // SentBy is how many bytes went to each rank in pieces since mark, which the call before
@@ -57,14 +59,14 @@ func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
 	p := c.ports
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	bytes, next = make([]uint64, len(p.lanes)), make([]uint64, len(p.lanes))
-	for peer, l := range p.lanes {
-		next[peer] = l.sent
-		if l.sent == 0 || mark == nil {
+	bytes, next = make([]uint64, len(p.To)), make([]uint64, len(p.To))
+	for peer, l := range p.To {
+		next[peer] = l.Sent
+		if l.Sent == 0 || mark == nil {
 			continue
 		}
-		head := device.Bytes(p.out)[p.slot(peer, l.sent-1):]
-		bytes[peer] = (l.sent - mark[peer]) * binary.LittleEndian.Uint64(head[headBytes-8:])
+		head := device.Bytes(p.Out)[p.Slot(peer, l.Sent-1):]
+		bytes[peer] = (l.Sent - mark[peer]) * binary.LittleEndian.Uint64(head[lanes.PreambleBytes-8:])
 	}
 	return bytes, next
 }

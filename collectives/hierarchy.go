@@ -89,7 +89,7 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 		return
 	}
 	c.offerPackets(h)
-	small := min(mostSmall, c.ports.piece)
+	small := min(mostSmall, c.ports.Piece)
 	for _, a := range []struct {
 		row  Row
 		fits func(Request) bool
@@ -122,7 +122,7 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 				return x.ports.enqueue(call, a.row.Algorithm, a.trip)
 			}
 			return x.ports.collective(call, a.row.Algorithm, func(ctx context.Context) error {
-				return lifetime.Abandon(h.ports.comm, a.run(h, ctx, call))
+				return lifetime.Abandon(h.ports.Comm, a.run(h, ctx, call))
 			})
 		})
 	}

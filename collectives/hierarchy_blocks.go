@@ -3,6 +3,7 @@ package collectives
 import (
 	"context"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
@@ -54,7 +55,7 @@ func (p parts) store(ranks []int, b []byte) {
 
 // pieces calls f for each piece of the parts.
 func (h *hierarchy) pieces(all []byte, part, element uint64, f func(p parts) error) error {
-	size := h.ports.piece / element * element
+	size := h.ports.Piece / element * element
 	for at := uint64(0); at < part; at += size {
 		if err := f(parts{all, part, at, min(size, part-at)}); err != nil {
 			return err
@@ -68,7 +69,7 @@ func (h *hierarchy) pieces(all []byte, part, element uint64, f func(p parts) err
 func (h *hierarchy) reduceScatterLarge(ctx context.Context, c *Call) error {
 	element := uint64(c.Type.Size())
 	part := c.Count * element
-	in, out := view(c.Input, part*uint64(h.ports.comm.Size())), view(c.Output, part)
+	in, out := lanes.View(c.Input, part*uint64(h.ports.Comm.Size())), lanes.View(c.Output, part)
 	return h.pieces(in, part, element, func(p parts) error {
 		reduced := func(g int) (count uint64, own []byte, err error) {
 			block := p.load(h.Hosts[g], &h.spaces[spaceBlock])
@@ -99,7 +100,7 @@ func (h *hierarchy) reduceScatterLarge(ctx context.Context, c *Call) error {
 func (h *hierarchy) allGatherLarge(ctx context.Context, c *Call) error {
 	element := uint64(c.Type.Size())
 	part := c.Count * element
-	in, out := view(c.Input, part), view(c.Output, part*uint64(h.ports.comm.Size()))
+	in, out := lanes.View(c.Input, part), lanes.View(c.Output, part*uint64(h.ports.Comm.Size()))
 	return h.pieces(out, part, element, func(p parts) error {
 		own := in[p.at : p.at+p.n]
 		count := func(g int) uint64 { return uint64(len(h.Hosts[g])) * p.n / element }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
@@ -22,7 +23,7 @@ const twoSteps = 16 << 10
 // rank fits a slot, and divided evenly by all hosts where that is possible.
 func (h *hierarchy) piece(count, element uint64) uint64 {
 	fewest := uint64(h.Fewest)
-	bytes := min(h.ports.piece, max(leastShare, count*element/fewest/piecesOfCall))
+	bytes := min(h.ports.Piece, max(leastShare, count*element/fewest/piecesOfCall))
 	n := max(1, bytes/element) * fewest
 	if n > h.Multiple {
 		n = n / h.Multiple * h.Multiple
@@ -50,7 +51,7 @@ func (way course) gets(g int) bool { return !way.rooted || way.gives != (g == wa
 
 // spare reports whether this rank reduces for a root, and has no use for the result.
 func (h *hierarchy) spare(c *Call, way course) bool {
-	return way.rooted && h.ports.comm.Rank() != c.Root
+	return way.rooted && h.ports.Comm.Rank() != c.Root
 }
 
 // slices reports whether a host has slices of its own in an exchange in two steps.
@@ -110,7 +111,7 @@ func (h *hierarchy) stages(size, element uint64) (split bool, behind int) {
 // begin reduces a piece inside the host, and sends this rank's share.
 func (h *hierarchy) begin(ctx context.Context, c *Call, x *exchanged, split bool) error {
 	element := uint64(c.Type.Size())
-	if err := h.scatter(c, view(unsafe.Add(c.Input, x.at*element), x.count*element), x.share); err != nil {
+	if err := h.scatter(c, lanes.View(unsafe.Add(c.Input, x.at*element), x.count*element), x.share); err != nil {
 		return err
 	}
 	own := h.Mine(x.count)
@@ -147,7 +148,7 @@ func (h *hierarchy) end(ctx context.Context, c *Call, x *exchanged, split bool) 
 	if h.spare(c, x.course) {
 		return h.gather(c, x.share, x.count, h.spaces[spacePadded].bytes(x.count*element))
 	}
-	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*element), x.count*element))
+	return h.gather(c, x.share, x.count, lanes.View(unsafe.Add(c.Output, x.at*element), x.count*element))
 }
 
 // sum reduces what the hosts have in their order: own is that of this one, and theirs
@@ -194,7 +195,7 @@ func (h *hierarchy) sendShare(ctx context.Context, way course, count, element ui
 func (h *hierarchy) sendTo(ctx context.Context, count, element uint64, g int, b []byte) error {
 	from := h.Mine(count).From
 	return h.Overlaps(count, g, func(s placement.Span) error {
-		return h.ports.post(ctx, s.Rank, b[(s.From-from)*element:(s.To-from)*element])
+		return h.ports.Post(ctx, s.Rank, b[(s.From-from)*element:(s.To-from)*element])
 	})
 }
 
@@ -203,7 +204,7 @@ func (h *hierarchy) takeShare(ctx context.Context, count, element uint64, g int,
 	from := h.Mine(count).From
 	return h.Overlaps(count, g, func(s placement.Span) error {
 		at := to[(s.From-from)*element : (s.To-from)*element]
-		return h.ports.take(ctx, s.Rank, uint64(len(at)), func(b []byte) { copy(at, b) })
+		return h.ports.Take(ctx, s.Rank, uint64(len(at)), func(b []byte) { copy(at, b) })
 	})
 }
 

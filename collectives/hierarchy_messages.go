@@ -7,6 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -61,7 +62,7 @@ type exchangeV struct {
 // bundles reports whether a group is an all-to-all-v by itself, in two levels. One whose
 // caller named an algorithm is not.
 func (p *ports) bundles(g *group) bool {
-	return p.hierarchy != nil && p.courier == nil && g.by == nil && g.kind == AllToAllV && len(g.list) == 2*p.comm.Size()
+	return p.hierarchy != nil && p.courier == nil && g.by == nil && g.kind == AllToAllV && len(g.list) == 2*p.Comm.Size()
 }
 
 // allToAllV performs the call.
@@ -69,10 +70,10 @@ func (p *ports) allToAllV(list []transfer, _ device.Stream) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
-	p.call = signature{Sequence: p.calls, Collective: uint32(AllToAllV), Algorithm: nameID(hierarchicalSmall)}
+	p.Call = signature{Sequence: p.calls, Collective: uint32(AllToAllV), Algorithm: nameID(hierarchicalSmall)}
 	return p.run(func(ctx context.Context) error {
 		x := &exchangeV{hierarchy: p.hierarchy, list: list, out: make([]bool, len(p.hierarchy.Hosts)), in: make([]bool, len(p.hierarchy.Hosts))}
-		return lifetime.Abandon(p.comm, x.perform(ctx))
+		return lifetime.Abandon(p.Comm, x.perform(ctx))
 	})
 }
 
@@ -81,7 +82,7 @@ func (x *exchangeV) perform(ctx context.Context) error {
 		return err
 	}
 	n := len(x.Local)
-	most := min(mostBundled, x.ports.piece-min(x.ports.piece, 8*uint64(1+x.Most)))
+	most := min(mostBundled, x.ports.Piece-min(x.ports.Piece, 8*uint64(1+x.Most)))
 	var direct []transfer
 	for _, received := range []bool{false, true} { // as Transfers are sorted
 		for g, ranks := range x.Hosts {
@@ -108,8 +109,8 @@ func (x *exchangeV) perform(ctx context.Context) error {
 	}
 	var both sync.WaitGroup
 	var failed error
-	both.Go(func() { failed = x.ports.exchange(ctx, direct) })
-	err := lifetime.Abandon(x.ports.comm, x.bundles(ctx)) // ends the other half as well
+	both.Go(func() { failed = x.ports.Exchange(ctx, direct) })
+	err := lifetime.Abandon(x.ports.Comm, x.bundles(ctx)) // ends the other half as well
 	both.Wait()
 	if err == nil {
 		err = failed
@@ -220,7 +221,7 @@ func (x *exchangeV) collect() error {
 // data is the memory of a message.
 func (x *exchangeV) data(number int) []byte {
 	t := x.list[number]
-	return view(at(t.Buffer), t.Bytes)
+	return lanes.View(at(t.Buffer), t.Bytes)
 }
 
 // post sends the bundles: the lengths of all ranks of the host, so that whoever expects
@@ -237,7 +238,7 @@ func (x *exchangeV) post(ctx context.Context) error {
 		if failed != nil {
 			return
 		}
-		failed = x.ports.write(ctx, rank, bytes+8, func(room []byte) {
+		failed = x.ports.Write(ctx, rank, bytes+8, func(room []byte) {
 			binary.LittleEndian.PutUint64(room, uint64(m)) // no single message begins like that: none has 16 bytes in front
 			at := 8 + 8*uint64(m)
 			for k := range m {
@@ -255,14 +256,14 @@ func (x *exchangeV) post(ctx context.Context) error {
 func (x *exchangeV) take(ctx context.Context, g int) error {
 	ranks, n := x.Hosts[g], len(x.Local)
 	var wrong error
-	err := x.ports.take(ctx, x.Counterpart(g), anyBytes, func(b []byte) {
+	err := x.ports.Take(ctx, x.Counterpart(g), lanes.AnyBytes, func(b []byte) {
 		place := func(k int) []byte { return x.data(n + ranks[k]) }
 		other, sent, ok := openBundle(b, len(ranks), place)
 		switch {
 		case !ok:
 			wrong = x.unbundled(g, b)
 		case other >= 0:
-			wrong = unequalLengths(ranks[other], x.ports.comm.Rank(), sent, uint64(len(place(other))))
+			wrong = unequalLengths(ranks[other], x.ports.Comm.Rank(), sent, uint64(len(place(other))))
 		}
 	})
 	if err != nil {

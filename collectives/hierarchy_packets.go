@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -43,6 +44,8 @@ type packets struct {
 	sent   uint64 // where its packet is; 0: it was not sealed yet
 	stray  stray  // to one, at most
 
+	patience []patience // by rank
+
 	// What is expected, for arrived, which is made once: a wait allocates nothing.
 	arrived func() bool
 	from    int // rank
@@ -55,9 +58,9 @@ type packets struct {
 // A packet: what call it belongs to as in front of a piece, data filled up to words, the
 // epoch, and the seal of all that. The data begins with a line, as kernels like it.
 const (
-	packetHead = slotHead - headBytes // where it begins in its slot
+	packetHead = lanes.SlotHead - lanes.PreambleBytes // where it begins in its slot
 	packetTail = 16
-	packetMore = slotHead + line // what a slot has beside the lines of the data
+	packetMore = lanes.SlotHead + line // what a slot has beside the lines of the data
 )
 
 func wholeLines(bytes uint64) uint64 { return (bytes + line - 1) / line * line }
@@ -69,9 +72,10 @@ func (c *Comm) offerPackets(h *hierarchy) {
 	if c.ports.courier != nil {
 		return // streams would wait for the host all the same, which costs more than a message
 	}
-	x := &packets{hierarchy: h, room: min(mostPacket, c.ports.piece)}
-	x.base = uint64(c.comm.Size()) * portSlots * (slotHead + c.ports.piece)
-	x.arrived = x.look
+	x := &packets{hierarchy: h, room: min(mostPacket, c.ports.Piece)}
+	x.base = c.ports.SlotBytes()
+	x.arrived, x.patience = x.look, make([]patience, c.comm.Size())
+	c.ports.Await, c.ports.Behind = x.wait, x.memory()
 	h.packets = x
 	for _, a := range []struct {
 		collective Collective
@@ -87,7 +91,7 @@ func (c *Comm) offerPackets(h *hierarchy) {
 		fits := func(r Request) bool { return x.on.Load() && r.Bytes <= x.room && (a.fits == nil || a.fits(r)) }
 		c.offerOwn(Row{Collective: a.collective, Algorithm: hierarchicalPackets, MaxBytes: x.room}, fits, func(x *Comm, call *Call) error {
 			return x.ports.collective(call, hierarchicalPackets, func(ctx context.Context) error {
-				return lifetime.Abandon(h.ports.comm, run(h, ctx, call))
+				return lifetime.Abandon(h.ports.Comm, run(h, ctx, call))
 			})
 		})
 	}
@@ -95,9 +99,6 @@ func (c *Comm) offerPackets(h *hierarchy) {
 
 // memory is how many bytes packets take behind the slots, on either side.
 func (x *packets) memory() uint64 {
-	if x == nil {
-		return 0
-	}
 	return 2 * max(x.half(), uint64(len(x.Hosts))*x.stride())
 }
 
@@ -146,7 +147,7 @@ func (x *packets) begin(bytes uint64) []byte {
 	x.epoch++
 	x.sent, x.next, x.common = 0, x.base+x.epoch%2*x.half(), nil
 	if bytes > 0 {
-		x.common = device.Bytes(x.ports.out)[x.next+slotHead:][:bytes:bytes]
+		x.common = device.Bytes(x.ports.Out)[x.next+lanes.SlotHead:][:bytes:bytes]
 	}
 	return x.common
 }
@@ -158,20 +159,20 @@ func (x *packets) give(_ context.Context, to int, b []byte) error {
 	if at == 0 || !common {
 		at = x.next
 		x.next += wholeLines(bytes) + packetMore
-		slot := device.Bytes(x.ports.out)[at:][:wholeLines(bytes)+packetMore]
+		slot := device.Bytes(x.ports.Out)[at:][:wholeLines(bytes)+packetMore]
 		if !common {
-			copy(slot[slotHead:], b)
+			copy(slot[lanes.SlotHead:], b)
 		} else {
 			x.sent = at
 		}
-		x.ports.head(slot[packetHead:], &x.ports.call, bytes)
-		end := slotHead + wholeWords(bytes)
-		clear(slot[slotHead+bytes : end])
+		x.ports.Preamble(slot[packetHead:], &x.ports.Call, bytes)
+		end := lanes.SlotHead + wholeWords(bytes)
+		clear(slot[lanes.SlotHead+bytes : end])
 		binary.LittleEndian.PutUint64(slot[end:], x.epoch)
 		binary.LittleEndian.PutUint64(slot[end+8:], sealOf(x.epoch, slot[packetHead:end]))
 	}
 	far := x.place(x.Host, x.epoch) + packetHead
-	return x.ports.lanes[to].data.Put(far, at+packetHead, headBytes+wholeWords(bytes)+packetTail)
+	return x.ports.To[to].Data.Put(far, at+packetHead, lanes.PreambleBytes+wholeWords(bytes)+packetTail)
 }
 
 // place is where packets of a host come to.
@@ -182,26 +183,26 @@ func (x *packets) place(g int, epoch uint64) uint64 {
 // receive waits for the packet of a host.
 func (x *packets) receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
 	x.from, x.bytes, x.looks, x.wrong = x.Counterpart(g), bytes, 0, nil
-	x.slot = device.Bytes(x.ports.in)[x.place(g, x.epoch):][:x.stride()]
-	if err := x.ports.lanes[x.from].data.Await(ctx, x.arrived); err != nil {
+	x.slot = device.Bytes(x.ports.In)[x.place(g, x.epoch):][:x.stride()]
+	if err := x.ports.To[x.from].Data.Await(ctx, x.arrived); err != nil {
 		return err
 	}
 	if x.wrong != nil {
 		return x.wrong
 	}
-	var want [headBytes]byte
-	x.ports.head(want[:], &x.ports.call, bytes)
-	if head := x.slot[packetHead:slotHead]; string(head) != string(want[:]) {
-		return x.ports.contradicted(x.from, head, bytes)
+	var want [lanes.PreambleBytes]byte
+	x.ports.Preamble(want[:], &x.ports.Call, bytes)
+	if head := x.slot[packetHead:lanes.SlotHead]; string(head) != string(want[:]) {
+		return x.ports.Contradicted(x.from, head, bytes)
 	}
-	use(x.slot[slotHead:][:bytes])
+	use(x.slot[lanes.SlotHead:][:bytes])
 	return nil
 }
 
 // whole reports whether a packet of so many bytes has arrived, all of it. The word of the
 // epoch is the last but one, so that where bytes come in order it is seldom seen too soon.
 func (x *packets) whole(slot []byte, epoch, bytes uint64) bool {
-	end := slotHead + wholeWords(bytes)
+	end := lanes.SlotHead + wholeWords(bytes)
 	return atomic.LoadUint64(word(slot, end)) == epoch && atomic.LoadUint64(word(slot, end+8)) == sealOf(epoch, slot[packetHead:end])
 }
 
@@ -225,23 +226,23 @@ func (x *packets) look() bool {
 // another length, or a piece through a slot.
 func (x *packets) contradiction() error {
 	p := x.ports
-	if atomic.LoadUint64(word(x.slot, packetHead)) == p.call.Sequence {
-		bytes := binary.LittleEndian.Uint64(x.slot[slotHead-8:])
+	if atomic.LoadUint64(word(x.slot, packetHead)) == p.Call.Sequence {
+		bytes := binary.LittleEndian.Uint64(x.slot[lanes.SlotHead-8:])
 		if bytes != x.bytes && bytes <= x.room && x.whole(x.slot, x.epoch, bytes) {
-			return p.contradicted(x.from, x.slot[packetHead:slotHead], x.bytes)
+			return p.Contradicted(x.from, x.slot[packetHead:lanes.SlotHead], x.bytes)
 		}
 	}
-	piece := device.Bytes(p.in)[p.slot(x.from, p.lanes[x.from].received):][:headBytes]
-	if atomic.LoadUint64(word(piece, 0)) != p.call.Sequence || !settled(piece, &x.stray) {
+	piece := device.Bytes(p.In)[p.Slot(x.from, p.To[x.from].Received):][:lanes.PreambleBytes]
+	if atomic.LoadUint64(word(piece, 0)) != p.Call.Sequence || !settled(piece, &x.stray) {
 		return nil
 	}
-	return p.contradicted(x.from, piece, x.bytes)
+	return p.Contradicted(x.from, piece, x.bytes)
 }
 
 // stray is what was seen where it is not expected: it counts when it is seen once more,
 // unchanged, after a while.
 type stray struct {
-	head [headBytes]byte
+	head [lanes.PreambleBytes]byte
 	at   time.Time
 }
 
@@ -283,13 +284,13 @@ func (p *patience) Err() error {
 
 // wait waits for the signal of a piece.
 func (x *packets) wait(ctx context.Context, peer int) error {
-	l := &x.ports.lanes[peer]
+	l := &x.ports.To[peer]
 	if !x.on.Load() || x.Local[peer] {
-		return l.data.Wait(ctx)
+		return l.Data.Wait(ctx)
 	}
-	p := &l.patience
+	p := &x.patience[peer]
 	*p = patience{Context: ctx, x: x, peer: peer, next: time.Now().Add(strayPatience)}
-	err := l.data.Wait(p)
+	err := l.Data.Wait(p)
 	if p.wrong != nil {
 		return p.wrong
 	}
@@ -300,7 +301,7 @@ func (x *packets) wait(ctx context.Context, peer int) error {
 // Messages have no number. While one is on its way another rank of that host may have sent the
 // packet of the next call already, but not the one that sends the message: its channel keeps order.
 func (x *packets) instead(peer int, seen *stray) error {
-	p, due := x.ports, x.ports.call.Sequence
+	p, due := x.ports, x.ports.Call.Sequence
 	g, _ := x.Find(peer)
 	if due == 0 {
 		if peer != x.Counterpart(g) {
@@ -308,10 +309,10 @@ func (x *packets) instead(peer int, seen *stray) error {
 		}
 		due = p.calls + 1
 	}
-	slot := device.Bytes(p.in)[x.place(g, x.epoch+1):][:x.stride()]
-	bytes := binary.LittleEndian.Uint64(slot[slotHead-8:])
-	if atomic.LoadUint64(word(slot, packetHead)) != due || bytes > x.room || !x.whole(slot, x.epoch+1, bytes) || !settled(slot[packetHead:slotHead], seen) {
+	slot := device.Bytes(p.In)[x.place(g, x.epoch+1):][:x.stride()]
+	bytes := binary.LittleEndian.Uint64(slot[lanes.SlotHead-8:])
+	if atomic.LoadUint64(word(slot, packetHead)) != due || bytes > x.room || !x.whole(slot, x.epoch+1, bytes) || !settled(slot[packetHead:lanes.SlotHead], seen) {
 		return nil
 	}
-	return p.contradicted(x.Counterpart(g), slot[packetHead:slotHead], 0)
+	return p.Contradicted(x.Counterpart(g), slot[packetHead:lanes.SlotHead], 0)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
@@ -15,15 +16,15 @@ func (h *hierarchy) broadcastSmall(ctx context.Context, c *Call) error {
 	if bytes == 0 {
 		return nil
 	}
-	out := view(c.Output, bytes)
+	out := lanes.View(c.Output, bytes)
 	home, index := h.Find(c.Root)
 	if home != h.Host {
-		return h.ports.take(ctx, h.Counterpart(home), bytes, func(b []byte) { copy(out, b) })
+		return h.ports.Take(ctx, h.Counterpart(home), bytes, func(b []byte) { copy(out, b) })
 	}
 	if err := h.named(h.inside.Broadcast(c.Input, c.Output, int(c.Count), c.Type, index, nil)); err != nil {
 		return err
 	}
-	return h.Counterparts(func(to int) error { return h.ports.post(ctx, to, out) })
+	return h.Counterparts(func(to int) error { return h.ports.Post(ctx, to, out) })
 }
 
 // broadcastLarge spreads each piece on the root's host, whose ranks send a share each;
@@ -42,7 +43,7 @@ func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
 		*x = exchanged{course: course{rooted: true, gives: true, home: home}, at: at, count: min(size, c.Count-at)}
 		own := h.Mine(x.count)
 		if h.Host == home {
-			out := view(unsafe.Add(c.Output, at*element), x.count*element)
+			out := lanes.View(unsafe.Add(c.Output, at*element), x.count*element)
 			in := pointerTo(out)
 			if h.Index == index {
 				in = unsafe.Add(c.Input, at*element)
@@ -92,7 +93,7 @@ func (h *hierarchy) got(ctx context.Context, c *Call, x *exchanged, split bool) 
 			return err
 		}
 	}
-	return h.gather(c, x.share, x.count, view(unsafe.Add(c.Output, x.at*element), x.count*element))
+	return h.gather(c, x.share, x.count, lanes.View(unsafe.Add(c.Output, x.at*element), x.count*element))
 }
 
 // reduceSmall reduces on each host, at the rank that sends to the root; on its own host,
@@ -113,15 +114,15 @@ func (h *hierarchy) reduceSmall(ctx context.Context, c *Call) error {
 	case h.Index != sender:
 		return nil
 	case h.Host != home:
-		return h.ports.post(ctx, c.Root, own)
+		return h.ports.Post(ctx, c.Root, own)
 	}
-	return h.sumSmall(ctx, c, own, view(c.Output, bytes))
+	return h.sumSmall(ctx, c, own, lanes.View(c.Output, bytes))
 }
 
 // sumSmall reduces what the hosts send to the root.
 func (h *hierarchy) sumSmall(ctx context.Context, c *Call, own, out []byte) error {
 	return h.sum(c, own, out, func(g int, add func(b []byte)) error {
-		return h.ports.take(ctx, h.Counterpart(g), uint64(len(own)), add)
+		return h.ports.Take(ctx, h.Counterpart(g), uint64(len(own)), add)
 	})
 }
 

@@ -2,12 +2,13 @@ package collectives
 
 import (
 	"encoding/binary"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
@@ -54,10 +55,10 @@ func TestSealDependsOnEverything(t *testing.T) {
 // packet makes one in a slot of x, as give does.
 func packet(x *packets, slot []byte, epoch uint64, data []byte) (bytes uint64) {
 	bytes = uint64(len(data))
-	end := slotHead + wholeWords(bytes)
-	x.ports.head(slot[packetHead:], &x.ports.call, bytes)
-	clear(slot[slotHead:end])
-	copy(slot[slotHead:], data)
+	end := lanes.SlotHead + wholeWords(bytes)
+	x.ports.Preamble(slot[packetHead:], &x.ports.Call, bytes)
+	clear(slot[lanes.SlotHead:end])
+	copy(slot[lanes.SlotHead:], data)
 	binary.LittleEndian.PutUint64(slot[end:], epoch)
 	binary.LittleEndian.PutUint64(slot[end+8:], sealOf(epoch, slot[packetHead:end]))
 	return bytes
@@ -68,7 +69,7 @@ func packet(x *packets, slot []byte, epoch uint64, data []byte) (bytes uint64) {
 // that can be: nothing, the packet of two epochs ago, and the same data once more.
 func TestPacketIsWholeOrAbsent(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	x := &packets{hierarchy: &hierarchy{ports: &ports{call: kernelargs.Signature{Sequence: 9, Count: 1, Collective: uint32(AllReduce)}}}, room: 1 << 10}
+	x := &packets{hierarchy: &hierarchy{ports: &ports{Lanes: &lanes.Lanes{Call: kernelargs.Signature{Sequence: 9, Count: 1, Collective: uint32(AllReduce)}}}}, room: 1 << 10}
 	for _, epoch := range []uint64{0, 1, 2, 1<<32 - 1, 1 << 32, 1<<32 + 1, math.MaxUint64} {
 		for _, n := range []int{0, 1, 8, 100, 1024} {
 			for _, before := range []string{"nothing", "other data", "the same data", "a longer packet"} {
@@ -91,7 +92,7 @@ func TestPacketIsWholeOrAbsent(t *testing.T) {
 						packet(x, slot, epoch-2, append(append([]byte(nil), data...), 1, 2, 3, 4, 5, 6, 7, 8, 9))
 					}
 					bytes := packet(x, full, epoch, data)
-					end := int(slotHead + wholeWords(bytes) + packetTail)
+					end := int(lanes.SlotHead + wholeWords(bytes) + packetTail)
 					units := random.Perm((end - packetHead + unit - 1) / unit)
 					same := func() bool { return string(slot[packetHead:end]) == string(full[packetHead:end]) }
 					for _, u := range units {

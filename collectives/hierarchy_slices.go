@@ -100,7 +100,7 @@ func (h *hierarchy) sendSlices(ctx context.Context, x *exchanged, element uint64
 	return h.OtherHosts(func(g int) error {
 		packed := h.pack(x, element, g, &h.spaces[spaceBlock])
 		return h.common(x, element, g, g, func(s placement.Span, from, to uint64) error {
-			return h.ports.post(ctx, s.Rank, packed[from:to])
+			return h.ports.Post(ctx, s.Rank, packed[from:to])
 		})
 	})
 }
@@ -119,9 +119,9 @@ func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
 		whole := false
 		err := h.common(x, element, g, h.Host, func(s placement.Span, from, to uint64) error {
 			if whole = to-from == all; whole {
-				return h.ports.take(ctx, s.Rank, all, add)
+				return h.ports.Take(ctx, s.Rank, all, add)
 			}
-			return h.ports.take(ctx, s.Rank, to-from, func(b []byte) { copy(theirs.bytes(all)[from:to], b) })
+			return h.ports.Take(ctx, s.Rank, to-from, func(b []byte) { copy(theirs.bytes(all)[from:to], b) })
 		})
 		if err == nil && !whole {
 			add(theirs.bytes(all))
@@ -142,7 +142,7 @@ func (h *hierarchy) giveSlices(ctx context.Context, x *exchanged, element uint64
 			return nil
 		}
 		return h.common(x, element, g, h.Host, func(s placement.Span, from, to uint64) error {
-			return h.ports.post(ctx, s.Rank, own[from:to])
+			return h.ports.Post(ctx, s.Rank, own[from:to])
 		})
 	})
 }
@@ -158,6 +158,6 @@ func (h *hierarchy) takeSlices(ctx context.Context, x *exchanged, element uint64
 // its own.
 func (h *hierarchy) takeSlicesOf(ctx context.Context, x *exchanged, element uint64, from, slices int) error {
 	return h.common(x, element, from, slices, func(s placement.Span, begin, end uint64) error {
-		return h.ports.take(ctx, s.Rank, end-begin, func(b []byte) { h.unpack(x, element, slices, s, b) })
+		return h.ports.Take(ctx, s.Rank, end-begin, func(b []byte) { h.unpack(x, element, slices, s, b) })
 	})
 }

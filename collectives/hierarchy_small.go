@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -33,7 +34,7 @@ func (h *hierarchy) startSum(c *Call, bytes uint64) *hostreduce.Accumulator {
 		op = kernel.Sum
 	}
 	sum.Start(c.Type, op, 0, bytes)
-	sum.By = float64(h.ports.comm.Size()) / h.smaller()
+	sum.By = float64(h.ports.Comm.Size()) / h.smaller()
 	return sum
 }
 
@@ -55,10 +56,10 @@ type signals struct{ *hierarchy }
 
 func (w signals) begin(bytes uint64) []byte { return w.spaces[spaceBlock].bytes(bytes) }
 
-func (w signals) give(ctx context.Context, to int, b []byte) error { return w.ports.post(ctx, to, b) }
+func (w signals) give(ctx context.Context, to int, b []byte) error { return w.ports.Post(ctx, to, b) }
 
 func (w signals) receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
-	return w.ports.take(ctx, w.Counterpart(g), bytes, use)
+	return w.ports.Take(ctx, w.Counterpart(g), bytes, use)
 }
 
 // bySignals is a collective of the slower way, that all transports have.
@@ -125,7 +126,7 @@ func (h *hierarchy) allReduceSmall(ctx context.Context, c *Call, w way) error {
 	if err := h.named(h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count), c.Type, op, o)); err != nil {
 		return err
 	}
-	return h.exchangeSum(ctx, w, c, own, func(int) []byte { return own }, view(c.Output, bytes))
+	return h.exchangeSum(ctx, w, c, own, func(int) []byte { return own }, lanes.View(c.Output, bytes))
 }
 
 // reduceScatterSmall reduces all parts inside, on all ranks of the host, and gives each
@@ -136,14 +137,14 @@ func (h *hierarchy) reduceScatterSmall(ctx context.Context, c *Call, w way) erro
 		return nil
 	}
 	w.begin(0) // no two counterparts get the same
-	n := h.ports.comm.Size()
+	n := h.ports.Comm.Size()
 	own := h.spaces[spaceBlock].bytes(part * uint64(n))
 	op, o := h.innerOp(c)
 	if err := h.named(h.inside.AllReduce(c.Input, pointerTo(own), int(c.Count)*n, c.Type, op, o)); err != nil {
 		return err
 	}
 	of := func(rank int) []byte { return own[uint64(rank)*part:][:part] }
-	return h.exchangeSum(ctx, w, c, of(h.ports.comm.Rank()), of, view(c.Output, part))
+	return h.exchangeSum(ctx, w, c, of(h.ports.Comm.Rank()), of, lanes.View(c.Output, part))
 }
 
 func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call, w way) error {
@@ -155,7 +156,7 @@ func (h *hierarchy) allGatherSmall(ctx context.Context, c *Call, w way) error {
 	if err := h.named(h.inside.AllGather(c.Input, pointerTo(own), int(c.Count), c.Type, nil)); err != nil {
 		return err
 	}
-	return h.exchangeBlocks(ctx, w, part, own, view(c.Output, part*uint64(h.ports.comm.Size())))
+	return h.exchangeBlocks(ctx, w, part, own, lanes.View(c.Output, part*uint64(h.ports.Comm.Size())))
 }
 
 // exchangeBlocks gives the parts of this host's ranks to the others, and puts all parts

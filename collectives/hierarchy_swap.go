@@ -2,6 +2,8 @@ package collectives
 
 import (
 	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 )
 
 // What ranks of one host have for ranks of another is different for each pair, so that
@@ -18,16 +20,16 @@ const mostBundled = 32 << 10
 // bundled is the size of a buffer, of an all-to-all, of which a message has that many
 // bytes.
 func (h *hierarchy) bundled() uint64 {
-	return min(mostBundled, h.ports.piece) * uint64(h.ports.comm.Size()) / uint64(h.Most)
+	return min(mostBundled, h.ports.Piece) * uint64(h.ports.Comm.Size()) / uint64(h.Most)
 }
 
 // bundle is how many bytes of each part are worked on at a time, on all hosts: so that
 // the parts of a host for one rank fit a slot, and those for all ranks the memory that
 // they pass through.
 func (h *hierarchy) bundle(element uint64) uint64 {
-	all := uint64(h.ports.comm.Size() + len(h.Hosts)*h.Most) // with what is added to fill rounds
+	all := uint64(h.ports.Comm.Size() + len(h.Hosts)*h.Most) // with what is added to fill rounds
 	room := min(regionBytes, h.blockBytes())
-	return max(1, min(h.ports.piece/uint64(h.Most), room/all)/element) * element
+	return max(1, min(h.ports.Piece/uint64(h.Most), room/all)/element) * element
 }
 
 // swap gives each counterpart what the ranks of this host have for it, which all have
@@ -41,7 +43,7 @@ func (h *hierarchy) swap(ctx context.Context, bytes uint64, of func(round uint64
 		if first+h.Index >= len(h.Hosts[g]) {
 			return nil
 		}
-		return h.ports.write(ctx, h.Hosts[g][first+h.Index], uint64(h.Size())*bytes, func(room []byte) {
+		return h.ports.Write(ctx, h.Hosts[g][first+h.Index], uint64(h.Size())*bytes, func(room []byte) {
 			for k := range h.Size() {
 				copy(room[uint64(k)*bytes:], of(now, k))
 			}
@@ -52,7 +54,7 @@ func (h *hierarchy) swap(ctx context.Context, bytes uint64, of func(round uint64
 	}
 	return h.OtherHosts(func(g int) error {
 		ranks := h.Hosts[g]
-		return h.ports.take(ctx, h.Counterpart(g), uint64(len(ranks))*bytes, func(b []byte) {
+		return h.ports.Take(ctx, h.Counterpart(g), uint64(len(ranks))*bytes, func(b []byte) {
 			for k, rank := range ranks {
 				copy(to(rank), b[uint64(k)*bytes:][:bytes])
 			}
@@ -63,9 +65,9 @@ func (h *hierarchy) swap(ctx context.Context, bytes uint64, of func(round uint64
 // allToAllSmall collects inside what the ranks of the host have for this rank and for
 // its counterparts, in one step.
 func (h *hierarchy) allToAllSmall(ctx context.Context, c *Call) error {
-	element, n := uint64(c.Type.Size()), uint64(h.ports.comm.Size())
+	element, n := uint64(c.Type.Size()), uint64(h.ports.Comm.Size())
 	part := c.Count * element
-	in, out := view(c.Input, n*part), view(c.Output, n*part)
+	in, out := lanes.View(c.Input, n*part), lanes.View(c.Output, n*part)
 	width := 1 + h.CountRounds()
 	size := h.bundle(element)
 	for at := uint64(0); at < part; at += size {
@@ -101,9 +103,9 @@ func (h *hierarchy) allToAllSmall(ctx context.Context, c *Call) error {
 // allToAllLarge has the parts for other hosts on their way while those for this one are
 // exchanged inside.
 func (h *hierarchy) allToAllLarge(ctx context.Context, c *Call) error {
-	element, n := uint64(c.Type.Size()), uint64(h.ports.comm.Size())
+	element, n := uint64(c.Type.Size()), uint64(h.ports.Comm.Size())
 	part := c.Count * element
-	in, out := view(c.Input, n*part), view(c.Output, n*part)
+	in, out := lanes.View(c.Input, n*part), lanes.View(c.Output, n*part)
 	return h.pieces(in, part, element, func(from parts) error {
 		to := parts{out, part, from.at, from.n}
 		if err := h.sendRemote(ctx, from.of); err != nil {
@@ -119,7 +121,7 @@ func (h *hierarchy) allToAllLarge(ctx context.Context, c *Call) error {
 // remote calls f for every rank of the other hosts: whom to send to, and whom to
 // receive from.
 func (h *hierarchy) remote(f func(to, from int) error) error {
-	return h.ports.others(func(to, from int) error {
+	return h.ports.Others(func(to, from int) error {
 		if h.Local[to] {
 			to = -1
 		}
@@ -137,7 +139,7 @@ func (h *hierarchy) sendRemote(ctx context.Context, of func(rank int) []byte) er
 		if to < 0 {
 			return nil
 		}
-		return h.ports.post(ctx, to, of(to))
+		return h.ports.Post(ctx, to, of(to))
 	})
 }
 
@@ -148,7 +150,7 @@ func (h *hierarchy) takeRemote(ctx context.Context, of func(rank int) []byte) er
 			return nil
 		}
 		to := of(from)
-		return h.ports.take(ctx, from, uint64(len(to)), func(b []byte) { copy(to, b) })
+		return h.ports.Take(ctx, from, uint64(len(to)), func(b []byte) { copy(to, b) })
 	})
 }
 

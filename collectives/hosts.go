@@ -78,7 +78,7 @@ func (k *courier) start(ctx context.Context) (err error) {
 	if k.twin, err = k.world.Twin(ctx, k.host); err != nil {
 		return err
 	}
-	k.ports.comm = k.twin
+	k.ports.Comm = k.twin
 	go lifetime.Bind(k.world, k.twin, k.closed, func(err error) error { return err })
 	if k.mark, err = k.device.NewMark(); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (t *trip) tell(do func(ctx context.Context) error, used ...*region) (number
 	}
 	sign, p := t.sign, t.ports
 	number, t.err = t.gate.Enqueue(t.stream, func(ctx context.Context) error {
-		p.call = sign
+		p.Call = sign
 		return do(ctx)
 	})
 	for _, r := range used {

@@ -178,7 +178,7 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 	}
 	d.exchange.keep(kernel.Uint8, kern)
 	hosts := uint64(len(h.Hosts))
-	stride := (d.ports.piece + line - 1) / line * line
+	stride := (d.ports.Piece + line - 1) / line * line
 	slot := exchangeHead + stride
 	if d.slots, err = k.world.Alloc(4 * hosts * slot); err != nil {
 		return fmt.Errorf("slots: %w", err)

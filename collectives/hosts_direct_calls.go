@@ -156,7 +156,7 @@ func (t *trip) combine(s device.Stream, in, out uintptr, count uint64, half int)
 	case c.Op == kernel.PreMulSum: // done inside
 		a.Op = uint32(kernel.Sum)
 	case c.Op == kernel.Avg: // what is inside was made smaller
-		a.Op, a.Scale = uint32(kernel.PreMulSum), h.smaller()/float64(t.ports.comm.Size())
+		a.Op, a.Scale = uint32(kernel.PreMulSum), h.smaller()/float64(t.ports.Comm.Size())
 	}
 	t.err = d.sum.loaded[c.Type].Launch(device.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }

@@ -77,7 +77,7 @@ func (t *trip) reduceDirect() {
 	h, c := t.ports.hierarchy, t.call
 	pieces, of := t.inPieces()
 	home, _ := h.Find(c.Root)
-	root := t.ports.comm.Rank() == c.Root
+	root := t.ports.Comm.Rank() == c.Root
 	if h.Most == 1 || c.Count == 0 { // nothing inside
 		for k := range pieces {
 			at, count := of(k)

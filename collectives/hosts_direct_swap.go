@@ -5,7 +5,7 @@ import "github.com/mscclpp-go/mscclpp/framework/device"
 // swapPiece is how many bytes of each part of an all-to-all are worked on at a time: so
 // that those for all ranks of a host fit a slot.
 func (h *hierarchy) swapPiece(element uint64) uint64 {
-	return max(element, h.ports.piece/uint64(h.Most)/wordBytes*wordBytes)
+	return max(element, h.ports.Piece/uint64(h.Most)/wordBytes*wordBytes)
 }
 
 // allToAllDirect collects inside, for each host, what the ranks of this one have for this

@@ -1,11 +1,8 @@
 package collectives
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/mscclpp-go/mscclpp/framework"
 )
 
 // watch tells of what kernels have left in the note, of waits that they have left, here or
@@ -59,7 +56,7 @@ func (d *direct) contradiction() error {
 		return nil
 	}
 	h := d.ports.hierarchy
-	return d.ports.disagreement(h.Hosts[d.note.Host][h.Index], d.note.Theirs, d.note.Ours)
+	return d.ports.Disagreement(h.Hosts[d.note.Host][h.Index], d.note.Theirs, d.note.Ours)
 }
 
 // deserted says that a counterpart has left the job in good order, for which a kernel
@@ -74,21 +71,4 @@ func (d *direct) deserted(exchange uint64, since time.Time) error {
 		}
 	}
 	return nil
-}
-
-// signatureOf takes the head of a slot apart.
-func signatureOf(words [4]uint64) signature {
-	low, high := uint32(words[2]), uint32(words[2]>>32)
-	return signature{
-		Sequence: words[0], Count: words[1], Type: low & 0xff, Op: low >> 8 & 0xff, Root: low >> 16,
-		Collective: high >> 24, Algorithm: high & 0xffffff,
-	}
-}
-
-// disagreement is the error of heads that differ.
-func (p *ports) disagreement(peer int, theirs, ours [4]uint64) error {
-	a, b := signatureOf(theirs), signatureOf(ours)
-	return &framework.Error{Op: "call " + fmt.Sprint(b.Sequence), Peer: peer, Err: fmt.Errorf(
-		"%w: ranks disagree: rank %d: %s (call %d, a piece of %d bytes); rank %d: %s (a piece of %d bytes expected)", framework.ErrInvalid,
-		peer, p.describe(&a), a.Sequence, theirs[3], p.comm.Rank(), p.describe(&b), ours[3])}
 }

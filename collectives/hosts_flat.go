@@ -18,7 +18,7 @@ func parted(c *Call, ranks int) int {
 
 // parts is how many of them this rank reads, and gets.
 func (t *trip) parts() (in, out int) {
-	n, root := t.ports.comm.Size(), t.ports.comm.Rank() == t.call.Root
+	n, root := t.ports.Comm.Size(), t.ports.Comm.Rank() == t.call.Root
 	switch t.call.Collective {
 	case AllGather:
 		return 1, n
@@ -54,7 +54,7 @@ func (t *trip) flat(run func(*ports, context.Context, *Call) error) {
 	}
 	element := uint64(c.Type.Size())
 	part := c.Count * element
-	most := max(element, regionBytes/uint64(parted(c, t.ports.comm.Size()))/element*element)
+	most := max(element, regionBytes/uint64(parted(c, t.ports.Comm.Size()))/element*element)
 	var before portion
 	for at := uint64(0); at < part; at += most {
 		now := t.begin(run, at, min(most, part-at))

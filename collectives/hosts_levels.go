@@ -31,7 +31,7 @@ func (t *trip) place(i int) uintptr {
 
 // blockBytes is what the pieces of all ranks of a host take at most, with what is added
 // to divide them evenly.
-func (h *hierarchy) blockBytes() uint64 { return uint64(h.Most)*(h.ports.piece+8) + slack }
+func (h *hierarchy) blockBytes() uint64 { return uint64(h.Most)*(h.ports.Piece+8) + slack }
 
 // prepare allocates it.
 func (k *courier) prepare(h *hierarchy) (err error) {
@@ -126,7 +126,7 @@ type passing struct {
 // share of the ranks of any host fits a region of any other.
 func (t *trip) pieceOfPart(element uint64) uint64 {
 	h := t.ports.hierarchy
-	return max(1, min(h.ports.piece, (regionBytes-slack)*uint64(h.Fewest)/uint64(h.Most))/element) * element
+	return max(1, min(h.ports.Piece, (regionBytes-slack)*uint64(h.Fewest)/uint64(h.Most))/element) * element
 }
 
 // block is where the pieces of some ranks lie, or are to lie, one behind another: in the

@@ -80,7 +80,7 @@ func (m *mail) peers() (ranks []int) {
 
 // allocate makes what the rank needs by itself.
 func (m *mail) allocate(ctx context.Context) (err error) {
-	k, ranks := m.direct.ports.courier, uint64(m.direct.ports.comm.Size())
+	k, ranks := m.direct.ports.courier, uint64(m.direct.ports.Comm.Size())
 	if m.kernel == nil {
 		return fmt.Errorf("%w: no transport has the kernel for messages between hosts", framework.ErrUnsupported)
 	}
@@ -92,7 +92,7 @@ func (m *mail) allocate(ctx context.Context) (err error) {
 		return err
 	}
 	m.kernel.keep(kernel.Uint8, kern)
-	slot := mailHead + min(mostMailPiece, m.direct.ports.piece/4/line*line)
+	slot := mailHead + min(mostMailPiece, m.direct.ports.Piece/4/line*line)
 	if m.slots, err = k.world.Alloc(2 * ranks * mailSlots * slot); err != nil {
 		return fmt.Errorf("slots of messages: %w", err)
 	}
@@ -111,7 +111,7 @@ func (m *mail) allocate(ctx context.Context) (err error) {
 	m.args = mailArgs{
 		Control: k.world.Control(), State: base, Ways: base + mailStateBytes, Note: m.words.Device.Addr(), Parted: m.words.Device.Addr() + parted,
 		Data: base + uintptr(front), Credit: base + uintptr(front+handles/2),
-		Slots: m.slots.Addr(), Slot: slot, Rank: uint32(m.direct.ports.comm.Rank()), Ranks: uint32(ranks),
+		Slots: m.slots.Addr(), Slot: slot, Rank: uint32(m.direct.ports.Comm.Rank()), Ranks: uint32(ranks),
 		Signature: signature{Collective: uint32(SendRecv), Algorithm: nameID(hierarchicalDirect)},
 	}
 	if g := m.direct.ports.hierarchy.group; g != nil {
@@ -122,7 +122,7 @@ func (m *mail) allocate(ctx context.Context) (err error) {
 
 // connect makes the channels, and puts their handles where kernels find them.
 func (m *mail) connect(ctx context.Context) error {
-	h, n, rank := m.direct.ports.hierarchy, m.direct.ports.comm.Size(), m.direct.ports.comm.Rank()
+	h, n, rank := m.direct.ports.hierarchy, m.direct.ports.Comm.Size(), m.direct.ports.Comm.Rank()
 	m.channels = make([]*comm.PortChannel, 2*n)
 	for round := range n {
 		peer := (round - rank + n) % n // whose peer this rank is in the same round
@@ -172,8 +172,8 @@ func (p *ports) enqueueMail(list []transfer, stream device.Stream) error {
 		return err
 	}
 	t.captured = state == device.StreamCapturing
-	own := p.own(list)
-	if err := p.alone(own[0], own[1]); err != nil {
+	own := p.Own(list)
+	if err := p.Alone(own[0], own[1]); err != nil {
 		return err
 	}
 	d := p.hierarchy.direct
@@ -263,12 +263,12 @@ func (m *mail) stay(t *trip, list []transfer) {
 		return
 	}
 	if h.inside == nil {
-		own := m.direct.ports.own(list)
+		own := m.direct.ports.Own(list)
 		for i, x := range own[0] {
 			if to := own[1][i]; to.Bytes == x.Bytes {
 				t.copy(to.Buffer, x.Buffer, x.Bytes)
 			} else if t.err == nil {
-				t.err = m.direct.ports.otherLength(m.direct.ports.comm.Rank(), x.Bytes, to.Bytes)
+				t.err = m.direct.ports.OtherLength(m.direct.ports.Comm.Rank(), x.Bytes, to.Bytes)
 			}
 		}
 		return
@@ -299,7 +299,7 @@ func (m *mail) trouble() error {
 		}
 	}
 	if atomic.LoadUint32(&n.Found) == 1 {
-		return m.direct.ports.otherLength(int(n.Peer), n.Sent, n.Expected)
+		return m.direct.ports.OtherLength(int(n.Peer), n.Sent, n.Expected)
 	}
 	for i := range m.waits {
 		last, word := &m.waits[i], atomic.LoadUint64(&n.Waits[i])

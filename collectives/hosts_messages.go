@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -26,15 +27,15 @@ type room struct {
 func (p *ports) enqueueMessages(list []transfer, stream device.Stream) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := &trip{courier: p.courier, stream: stream, sign: ofMessages()}
-	bytes, own := uint64(0), p.own(list)
+	t := &trip{courier: p.courier, stream: stream, sign: lanes.OfMessages()}
+	bytes, own := uint64(0), p.Own(list)
 	for _, m := range list {
 		if m.Bytes > math.MaxInt64-line-bytes {
 			return fmt.Errorf("%w: a group of more than %d bytes", framework.ErrInvalid, uint64(math.MaxInt64))
 		}
 		bytes += spaced(m.Bytes)
 	}
-	if err := p.alone(own[0], own[1]); err != nil {
+	if err := p.Alone(own[0], own[1]); err != nil {
 		return err
 	}
 	return t.perform(func() { t.messages(list, bytes) })
@@ -58,7 +59,7 @@ func (t *trip) messages(list []transfer, bytes uint64) {
 		}
 		offset += spaced(m.Bytes)
 	}
-	t.await(t.tell(func(ctx context.Context) error { return t.ports.exchange(ctx, there) }, r))
+	t.await(t.tell(func(ctx context.Context) error { return t.ports.Exchange(ctx, there) }, r))
 	offset = 0
 	for _, m := range list {
 		if m.Receive == 1 {

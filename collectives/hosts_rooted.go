@@ -22,13 +22,13 @@ func (t *trip) broadcastSmall() {
 	home, index := h.Find(c.Root)
 	if home != h.Host {
 		t.through(0, 0, address(c.Output), bytes, func(ctx context.Context, _, out []byte) error {
-			return h.ports.take(ctx, h.Counterpart(home), bytes, func(b []byte) { copy(out, b) })
+			return h.ports.Take(ctx, h.Counterpart(home), bytes, func(b []byte) { copy(out, b) })
 		})
 		return
 	}
 	t.spreadInside(address(c.Input), address(c.Output), c.Count, index)
 	t.through(address(c.Output), bytes, 0, 0, func(ctx context.Context, own, _ []byte) error {
-		return h.Counterparts(func(to int) error { return h.ports.post(ctx, to, own) })
+		return h.Counterparts(func(to int) error { return h.ports.Post(ctx, to, own) })
 	})
 }
 
@@ -93,7 +93,7 @@ func (t *trip) reduceSmall() {
 	case h.Index != sender:
 	case h.Host != home:
 		t.through(block, bytes, 0, 0, func(ctx context.Context, own, _ []byte) error {
-			return h.ports.post(ctx, c.Root, own)
+			return h.ports.Post(ctx, c.Root, own)
 		})
 	default:
 		t.through(block, bytes, address(c.Output), bytes, func(ctx context.Context, own, out []byte) error {

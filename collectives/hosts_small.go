@@ -51,7 +51,7 @@ func (t *trip) allReduceSmall() {
 // counterpart its own.
 func (t *trip) reduceScatterSmall() {
 	h, c := t.ports.hierarchy, t.call
-	part, n, rank := c.Count*uint64(c.Type.Size()), uint64(t.ports.comm.Size()), t.ports.comm.Rank()
+	part, n, rank := c.Count*uint64(c.Type.Size()), uint64(t.ports.Comm.Size()), t.ports.Comm.Rank()
 	if part == 0 {
 		return
 	}
@@ -65,7 +65,7 @@ func (t *trip) reduceScatterSmall() {
 
 func (t *trip) allGatherSmall() {
 	h, c := t.ports.hierarchy, t.call
-	part, n := c.Count*uint64(c.Type.Size()), uint64(t.ports.comm.Size())
+	part, n := c.Count*uint64(c.Type.Size()), uint64(t.ports.Comm.Size())
 	if part == 0 {
 		return
 	}

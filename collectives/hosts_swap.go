@@ -77,7 +77,7 @@ func (t *trip) allToAllLarge() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
 	part := c.Count * element
-	size := max(1, min(h.ports.piece, regionBytes/uint64(h.ports.comm.Size()))/element) * element
+	size := max(1, min(h.ports.Piece, regionBytes/uint64(h.ports.Comm.Size()))/element) * element
 	finish := func() {}
 	for at := uint64(0); at < part; at += size {
 		bytes := min(size, part-at)

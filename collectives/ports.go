@@ -7,56 +7,35 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // portsName is the name of the algorithms that need no shared memory.
-const portsName = "ports"
-
-// Limits of the size of a piece. Below the first a message is all head, above the
-// second nothing is gained.
-const (
-	minPortPiece = 4 << 10
-	maxPortPiece = 1 << 20
-)
-
-// givenPiece is from where on it costs less to send a piece from where it is than to copy it
-// into a slot first.
-const givenPiece = 32 << 10
+const portsName = lanes.Name
 
 // ports performs collectives over port channels, driven by the host: for ranks that
-// do not all share memory, on the host. Each pair of ranks has slots in both
-// directions. A piece is copied into an own slot (a large one is sent from where it is,
-// over streams that this rank drives), put into the same slot of the
-// peer, and announced by a signal; who has taken it out says so over a second
-// channel, and only then the slot is used again. In front of a piece stands what call
-// it belongs to, so that ranks that disagree get an error.
+// do not all share memory, on the host.
 //
 // Channels and slots are made by the first collective, so that a program without
 // collectives does not pay for them.
 type ports struct {
-	comm     *comm.Communicator
-	piece    uint64
-	describe func(*signature) string
+	*lanes.Lanes
 
 	mu        sync.Mutex // one collective at a time
-	call      signature  // under way; all zero but the collective for messages
 	calls     uint64     // collectives so far
 	failed    error      // of the set-up
 	ready     bool
-	lanes     []lane // by rank
-	out       *comm.Memory
-	in        *comm.Memory
 	sum       hostreduce.Accumulator
 	hierarchy *hierarchy // nil where no two ranks share memory
 	courier   *courier   // nil where kernels run on the host
 }
 
 func newPorts(c *Comm) *ports {
-	slots := uint64(2 * c.Size() * portSlots)
-	return &ports{comm: c.comm, piece: min(maxPortPiece, max(minPortPiece, c.opts.Scratch/slots/line*line)), describe: c.describe}
+	return &ports{Lanes: lanes.New(c.comm, c.opts.Scratch, c.describe)}
 }
 
 // together says who shares memory, as far as there are kernels that make use of it. It is
@@ -141,7 +120,7 @@ func (p *ports) collective(c *Call, algorithm string, f func(ctx context.Context
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
-	p.call = signature{
+	p.Call = signature{
 		Sequence: p.calls, Count: c.Count, Collective: uint32(c.Collective), Algorithm: nameID(algorithm),
 		Type: uint32(c.Type), Op: uint32(c.Op), Root: uint32(c.Root),
 	}
@@ -154,7 +133,7 @@ func (p *ports) run(f func(ctx context.Context) error) error {
 		return err
 	}
 	// A wait ends with the communicator, like that of a kernel.
-	return lifetime.Settle(p.comm, f(context.Background()))
+	return lifetime.Settle(p.Comm, f(context.Background()))
 }
 
 // setUp makes what all calls need, once, and finds out how data of GPUs can go; p.mu is
@@ -167,14 +146,14 @@ func (p *ports) setUp() error {
 	defer cancel()
 	err := p.courier.start(ctx)
 	if err == nil {
-		err = p.comm.Survey(ctx, framework.KindPort)
+		err = p.Comm.Survey(ctx, framework.KindPort)
 	}
 	if err == nil {
-		err = p.allocate()
+		err = p.Allocate()
 	}
 	linked := true
 	if err == nil {
-		err = p.link(ctx)
+		err = p.Link(ctx)
 		linked = err == nil
 	}
 	if h := p.hierarchy; h != nil {
@@ -190,52 +169,9 @@ func (p *ports) setUp() error {
 	}
 	p.failed = fmt.Errorf("channels for collectives: %w", err)
 	if linked { // or both ranks of a pair know that nothing joins them, and may go on with less
-		p.comm.Abort(p.failed) // others may be in a part that this rank never comes to
+		p.Comm.Abort(p.failed) // others may be in a part that this rank never comes to
 	}
 	return p.failed
-}
-
-// allocate makes the memory for slots.
-func (p *ports) allocate() error {
-	n := p.comm.Size()
-	p.lanes = make([]lane, n)
-	bytes := uint64(n) * portSlots * (slotHead + p.piece)
-	if p.hierarchy != nil {
-		bytes += p.hierarchy.packets.memory()
-	}
-	var err error
-	if p.out, err = p.comm.Alloc(bytes); err != nil {
-		return fmt.Errorf("slots: %w", err)
-	}
-	if p.in, err = p.comm.Alloc(bytes); err != nil {
-		return fmt.Errorf("slots: %w", err)
-	}
-	return nil
-}
-
-// link makes the channels. All ranks come here in their first collective, and meet in pairs.
-func (p *ports) link(ctx context.Context) (err error) {
-	n, rank := p.comm.Size(), p.comm.Rank()
-	for round := range n {
-		peer := (round - rank + n) % n // whose peer this rank is in the same round
-		if peer == rank {
-			continue
-		}
-		l := &p.lanes[peer]
-		if l.data, err = p.comm.PortChannel(ctx, peer, p.out, p.in); err != nil {
-			return err
-		}
-		if l.credit, err = p.comm.PortChannel(ctx, peer, p.out, p.in); err != nil {
-			return err
-		}
-		if n == 2 && l.data.Gives() {
-			if l.results, err = p.comm.PortChannel(ctx, peer, p.out, p.in); err != nil {
-				return err
-			}
-			l.results.Land(nil) // until a call says where to
-		}
-	}
-	return nil
 }
 
 func (p *ports) close() error {
@@ -245,20 +181,19 @@ func (p *ports) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := []error{p.hierarchy.closeDirect(), p.courier.close(), p.hierarchy.close()}
-	for _, l := range p.lanes {
-		for _, ch := range []*comm.PortChannel{l.data, l.credit, l.results} {
-			if ch != nil {
-				all = append(all, ch.Close())
-			}
-		}
-	}
-	for _, m := range []*comm.Memory{p.out, p.in} {
-		if m != nil {
-			all = append(all, m.Close())
-		}
-	}
-	p.lanes, p.out, p.in = nil, nil, nil
+	all = append(all, p.Lanes.Close())
 	all = append(all, p.courier.leave())
 	p.failed = fmt.Errorf("collectives: %w", framework.ErrClosed)
 	return errors.Join(all...)
+}
+
+// messages performs a group on the host.
+func (p *ports) messages(list []transfer, stream device.Stream) error {
+	if p.courier != nil {
+		return p.enqueueMessages(list, stream)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Call = lanes.OfMessages()
+	return p.run(func(ctx context.Context) error { return p.Exchange(ctx, list) })
 }

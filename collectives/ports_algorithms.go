@@ -2,9 +2,9 @@ package collectives
 
 import (
 	"context"
-	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 )
 
 // The algorithms are direct: every rank talks to every other one, piece by piece,
@@ -19,60 +19,13 @@ const smallReduce = 4 << 10
 // more than its head, and so little that a reduction finds it in the cache.
 const overlapPiece = 256 << 10
 
-// view is memory of the caller.
-func view(p unsafe.Pointer, bytes uint64) []byte {
-	if p == nil {
-		return nil
-	}
-	return unsafe.Slice((*byte)(p), bytes)
-}
-
-// clip is the part of b that piece number at has.
-func clip(b []byte, at, piece uint64) []byte {
-	n := uint64(len(b))
-	return b[min(at, n):min(at+piece, n)]
-}
-
-// others calls f for every other rank: whom to send to, and whom to receive from.
-func (p *ports) others(f func(to, from int) error) error {
-	n, rank := p.comm.Size(), p.comm.Rank()
-	for d := 1; d < n; d++ {
-		if err := f((rank+d)%n, (rank-d+n)%n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sendAll posts one piece of what each other rank is to get. Empty ones are not sent:
-// both ends know.
-func (p *ports) sendAll(ctx context.Context, piece func(to int) []byte) error {
-	return p.others(func(to, _ int) error {
-		if b := piece(to); len(b) > 0 {
-			return p.post(ctx, to, b)
-		}
-		return nil
-	})
-}
-
-// takeAll receives one piece from each other rank to where it belongs.
-func (p *ports) takeAll(ctx context.Context, place func(from int) []byte) error {
-	return p.others(func(_, from int) error {
-		to := place(from)
-		if len(to) == 0 {
-			return nil
-		}
-		return p.take(ctx, from, uint64(len(to)), func(b []byte) { copy(to, b) })
-	})
-}
-
 func (p *ports) barrier(ctx context.Context, _ *Call) error {
-	n, rank := p.comm.Size(), p.comm.Rank()
+	n, rank := p.Comm.Size(), p.Comm.Rank()
 	for k := 1; k < n; k *= 2 {
-		if err := p.post(ctx, (rank+k)%n, nil); err != nil {
+		if err := p.Post(ctx, (rank+k)%n, nil); err != nil {
 			return err
 		}
-		if err := p.take(ctx, (rank-k+n)%n, 0, nil); err != nil {
+		if err := p.Take(ctx, (rank-k+n)%n, 0, nil); err != nil {
 			return err
 		}
 	}
@@ -80,16 +33,16 @@ func (p *ports) barrier(ctx context.Context, _ *Call) error {
 }
 
 func (p *ports) allGather(ctx context.Context, c *Call) error {
-	n, rank := uint64(p.comm.Size()), p.comm.Rank()
+	n, rank := uint64(p.Comm.Size()), p.Comm.Rank()
 	part := c.Count * uint64(c.Type.Size())
-	in, out := view(c.Input, part), view(c.Output, n*part)
+	in, out := lanes.View(c.Input, part), lanes.View(c.Output, n*part)
 	of := func(r int) []byte { return out[uint64(r)*part : uint64(r+1)*part] }
 	copy(of(rank), in)
-	for at := uint64(0); at < part; at += p.piece {
-		if err := p.sendAll(ctx, func(int) []byte { return clip(in, at, p.piece) }); err != nil {
+	for at := uint64(0); at < part; at += p.Piece {
+		if err := p.SendAll(ctx, func(int) []byte { return lanes.Clip(in, at, p.Piece) }); err != nil {
 			return err
 		}
-		if err := p.takeAll(ctx, func(from int) []byte { return clip(of(from), at, p.piece) }); err != nil {
+		if err := p.TakeAll(ctx, func(from int) []byte { return lanes.Clip(of(from), at, p.Piece) }); err != nil {
 			return err
 		}
 	}
@@ -97,17 +50,17 @@ func (p *ports) allGather(ctx context.Context, c *Call) error {
 }
 
 func (p *ports) allToAll(ctx context.Context, c *Call) error {
-	n, rank := uint64(p.comm.Size()), p.comm.Rank()
+	n, rank := uint64(p.Comm.Size()), p.Comm.Rank()
 	part := c.Count * uint64(c.Type.Size())
-	in, out := view(c.Input, n*part), view(c.Output, n*part)
+	in, out := lanes.View(c.Input, n*part), lanes.View(c.Output, n*part)
 	of := func(b []byte, r int) []byte { return b[uint64(r)*part : uint64(r+1)*part] }
 	copy(of(out, rank), of(in, rank))
 	// In place what is received overwrites what was sent a moment before.
-	for at := uint64(0); at < part; at += p.piece {
-		if err := p.sendAll(ctx, func(to int) []byte { return clip(of(in, to), at, p.piece) }); err != nil {
+	for at := uint64(0); at < part; at += p.Piece {
+		if err := p.SendAll(ctx, func(to int) []byte { return lanes.Clip(of(in, to), at, p.Piece) }); err != nil {
 			return err
 		}
-		if err := p.takeAll(ctx, func(from int) []byte { return clip(of(out, from), at, p.piece) }); err != nil {
+		if err := p.TakeAll(ctx, func(from int) []byte { return lanes.Clip(of(out, from), at, p.Piece) }); err != nil {
 			return err
 		}
 	}
@@ -120,7 +73,7 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 	if len(own) == 0 {
 		return nil
 	}
-	if p.comm.Size() == 2 && !hostreduce.EightBits(c.Type) {
+	if p.Comm.Size() == 2 && !hostreduce.EightBits(c.Type) {
 		return p.pairSum(ctx, c, own, to)
 	}
 	if err := p.addUp(ctx, c, own); err != nil {
@@ -133,12 +86,12 @@ func (p *ports) gatherSum(ctx context.Context, c *Call, own, to []byte) error {
 // addUp is gatherSum up to where the result is stored.
 func (p *ports) addUp(ctx context.Context, c *Call, own []byte) error {
 	p.sum.Start(c.Type, c.Op, c.Scale, uint64(len(own)))
-	for r := range p.comm.Size() {
-		if r == p.comm.Rank() {
+	for r := range p.Comm.Size() {
+		if r == p.Comm.Rank() {
 			p.sum.Add(own)
 			continue
 		}
-		if err := p.take(ctx, r, uint64(len(own)), p.sum.Add); err != nil {
+		if err := p.Take(ctx, r, uint64(len(own)), p.sum.Add); err != nil {
 			return err
 		}
 	}
@@ -146,15 +99,15 @@ func (p *ports) addUp(ctx context.Context, c *Call, own []byte) error {
 }
 
 func (p *ports) reduceScatter(ctx context.Context, c *Call) error {
-	n, rank := uint64(p.comm.Size()), p.comm.Rank()
+	n, rank := uint64(p.Comm.Size()), p.Comm.Rank()
 	part := c.Count * uint64(c.Type.Size())
-	in, out := view(c.Input, n*part), view(c.Output, part)
+	in, out := lanes.View(c.Input, n*part), lanes.View(c.Output, part)
 	of := func(r int) []byte { return in[uint64(r)*part : uint64(r+1)*part] }
-	for at := uint64(0); at < part; at += p.piece {
-		if err := p.sendAll(ctx, func(to int) []byte { return clip(of(to), at, p.piece) }); err != nil {
+	for at := uint64(0); at < part; at += p.Piece {
+		if err := p.SendAll(ctx, func(to int) []byte { return lanes.Clip(of(to), at, p.Piece) }); err != nil {
 			return err
 		}
-		if err := p.gatherSum(ctx, c, clip(of(rank), at, p.piece), clip(out, at, p.piece)); err != nil {
+		if err := p.gatherSum(ctx, c, lanes.Clip(of(rank), at, p.Piece), lanes.Clip(out, at, p.Piece)); err != nil {
 			return err
 		}
 	}
@@ -165,29 +118,29 @@ func (p *ports) reduceScatter(ctx context.Context, c *Call) error {
 // What is small every rank reduces for itself. Either way an element is reduced in
 // the order of the ranks, and all ranks get the same bits.
 func (p *ports) allReduce(ctx context.Context, c *Call) error {
-	n, rank := uint64(p.comm.Size()), p.comm.Rank()
+	n, rank := uint64(p.Comm.Size()), p.Comm.Rank()
 	element := uint64(c.Type.Size())
 	bytes := c.Count * element
-	in, out := view(c.Input, bytes), view(c.Output, bytes)
+	in, out := lanes.View(c.Input, bytes), lanes.View(c.Output, bytes)
 	if n == 2 {
 		return p.pair(ctx, c, in, out)
 	}
-	if bytes <= min(smallReduce, p.piece) {
-		if err := p.sendAll(ctx, func(int) []byte { return in }); err != nil {
+	if bytes <= min(smallReduce, p.Piece) {
+		if err := p.SendAll(ctx, func(int) []byte { return in }); err != nil {
 			return err
 		}
 		return p.gatherSum(ctx, c, in, out)
 	}
 	part := (c.Count + n - 1) / n * element
-	of := func(b []byte, r int) []byte { return clip(b, uint64(r)*part, part) }
+	of := func(b []byte, r int) []byte { return lanes.Clip(b, uint64(r)*part, part) }
 	// The next piece is on its way while one is reduced, and the one before comes back:
 	// at most three of a direction, so nobody waits in a circle.
-	piece := min(p.piece, overlapPiece)
+	piece := min(p.Piece, overlapPiece)
 	scatter := func(at uint64) error {
-		return p.sendAll(ctx, func(to int) []byte { return clip(of(in, to), at, piece) })
+		return p.SendAll(ctx, func(to int) []byte { return lanes.Clip(of(in, to), at, piece) })
 	}
 	gather := func(at uint64) error {
-		return p.takeAll(ctx, func(from int) []byte { return clip(of(out, from), at, piece) })
+		return p.TakeAll(ctx, func(from int) []byte { return lanes.Clip(of(out, from), at, piece) })
 	}
 	if err := scatter(0); err != nil {
 		return err
@@ -197,8 +150,8 @@ func (p *ports) allReduce(ctx context.Context, c *Call) error {
 		if err := scatter(at + piece); err != nil {
 			return err
 		}
-		mine := clip(of(out, rank), at, piece)
-		if err := p.gatherSum(ctx, c, clip(of(in, rank), at, piece), mine); err != nil {
+		mine := lanes.Clip(of(out, rank), at, piece)
+		if err := p.gatherSum(ctx, c, lanes.Clip(of(in, rank), at, piece), mine); err != nil {
 			return err
 		}
 		if at > 0 {
@@ -206,7 +159,7 @@ func (p *ports) allReduce(ctx context.Context, c *Call) error {
 				return err
 			}
 		}
-		if err := p.sendAll(ctx, func(int) []byte { return mine }); err != nil {
+		if err := p.SendAll(ctx, func(int) []byte { return mine }); err != nil {
 			return err
 		}
 	}

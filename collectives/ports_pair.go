@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 )
 
 // An all-reduce of two ranks is bound by what each of them copies and adds up, not by the
@@ -19,12 +20,12 @@ const pairHalves = 512 << 10
 
 // pair is allReduce of two ranks.
 func (p *ports) pair(ctx context.Context, c *Call, in, out []byte) error {
-	l := &p.lanes[1-p.comm.Rank()]
-	if len(in) < pairHalves || l.results == nil || hostreduce.EightBits(c.Type) {
+	l := &p.To[1-p.Comm.Rank()]
+	if len(in) < pairHalves || l.Results == nil || hostreduce.EightBits(c.Type) {
 		return p.pairWhole(ctx, c, in, out)
 	}
-	defer l.results.Land(nil)
-	most := 2 * (int(min(p.in.Bytes(), 1<<30)) - 2*line) // of which a half can land at once
+	defer l.Results.Land(nil)
+	most := 2 * (int(min(p.In.Bytes(), 1<<30)) - 2*line) // of which a half can land at once
 	for len(in) > 0 {
 		n := min(len(in), most/line*line)
 		if err := p.pairInHalves(ctx, c, in[:n], out[:n]); err != nil {
@@ -38,14 +39,14 @@ func (p *ports) pair(ctx context.Context, c *Call, in, out []byte) error {
 // pairWhole has each rank reduce everything. The next piece is on its way while one is
 // reduced.
 func (p *ports) pairWhole(ctx context.Context, c *Call, in, out []byte) error {
-	bytes, piece := uint64(len(in)), min(p.piece, pairPiece)
+	bytes, piece := uint64(len(in)), min(p.Piece, pairPiece)
 	for sent, at := uint64(0), uint64(0); at < bytes; at += piece {
 		for ; sent < min(bytes, at+2*piece); sent += piece {
-			if err := p.post(ctx, 1-p.comm.Rank(), clip(in, sent, piece)); err != nil {
+			if err := p.Post(ctx, 1-p.Comm.Rank(), lanes.Clip(in, sent, piece)); err != nil {
 				return err
 			}
 		}
-		if err := p.gatherSum(ctx, c, clip(in, at, piece), clip(out, at, piece)); err != nil {
+		if err := p.gatherSum(ctx, c, lanes.Clip(in, at, piece), lanes.Clip(out, at, piece)); err != nil {
 			return err
 		}
 	}
@@ -55,8 +56,8 @@ func (p *ports) pairWhole(ctx context.Context, c *Call, in, out []byte) error {
 // pairInHalves has each rank reduce one half. The peer sends its results only after what it
 // needs for them, so all is ready when they land.
 func (p *ports) pairInHalves(ctx context.Context, c *Call, in, out []byte) error {
-	rank := p.comm.Rank()
-	l := &p.lanes[1-rank]
+	rank := p.Comm.Rank()
+	l := &p.To[1-rank]
 	half := len(in) / 2 / line * line
 	of := func(b []byte, r int) []byte {
 		if r == 0 {
@@ -65,28 +66,28 @@ func (p *ports) pairInHalves(ctx context.Context, c *Call, in, out []byte) error
 		return b[half:]
 	}
 	mine, theirs := of(in, rank), of(in, 1-rank)
-	l.results.Land(of(out, 1-rank))
+	l.Results.Land(of(out, 1-rank))
 	// The second half may be a little longer.
-	piece := min(p.piece, pairPiece)
+	piece := min(p.Piece, pairPiece)
 	for sent, at := uint64(0), uint64(0); at < uint64(max(len(mine), len(theirs))); at += piece {
 		for ; sent < min(uint64(len(theirs)), at+2*piece); sent += piece {
-			if err := p.post(ctx, 1-rank, clip(theirs, sent, piece)); err != nil {
+			if err := p.Post(ctx, 1-rank, lanes.Clip(theirs, sent, piece)); err != nil {
 				return err
 			}
 		}
-		to := clip(of(out, rank), at, piece)
+		to := lanes.Clip(of(out, rank), at, piece)
 		if len(to) == 0 {
 			continue
 		}
-		if err := p.gatherSum(ctx, c, clip(mine, at, piece), to); err != nil {
+		if err := p.gatherSum(ctx, c, lanes.Clip(mine, at, piece), to); err != nil {
 			return err
 		}
-		if err := l.results.Give(ctx, at, nil, to); err != nil {
+		if err := l.Results.Give(ctx, at, nil, to); err != nil {
 			return err
 		}
 	}
 	for at := uint64(0); at < uint64(len(theirs)); at += piece {
-		if err := l.results.Wait(ctx); err != nil {
+		if err := l.Results.Wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -95,8 +96,8 @@ func (p *ports) pairInHalves(ctx context.Context, c *Call, in, out []byte) error
 
 // pairSum is gatherSum of two ranks: what arrives is reduced to where the result belongs.
 func (p *ports) pairSum(ctx context.Context, c *Call, own, to []byte) error {
-	rank := p.comm.Rank()
-	return p.take(ctx, 1-rank, uint64(len(own)), func(b []byte) {
+	rank := p.Comm.Rank()
+	return p.Take(ctx, 1-rank, uint64(len(own)), func(b []byte) {
 		first, second := own, b
 		if rank == 1 {
 			first, second = b, own

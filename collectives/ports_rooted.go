@@ -1,6 +1,10 @@
 package collectives
 
-import "context"
+import (
+	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
+)
 
 // Calls with a root go in two steps where the bytes are worth it: each rank but the root
 // has a segment, which it passes on to the others, or adds up for the root. What leaves
@@ -15,15 +19,15 @@ const (
 
 // inSteps reports whether a call with a root goes in two steps.
 func (p *ports) inSteps(bytes uint64) bool {
-	n := uint64(p.comm.Size())
+	n := uint64(p.Comm.Size())
 	return n > 2 && bytes >= messageBytes+latencyBytes/(n-2)
 }
 
 // segments cuts a buffer in pieces, and each piece in a segment for every rank but the root.
 // It calls f for each piece, with a function that finds a rank's segment of it in a buffer b.
 func (p *ports) segments(bytes uint64, root int, f func(of func(b []byte, rank int) []byte) error) error {
-	n := uint64(p.comm.Size()) - 1
-	whole := n * min(p.piece, max(messageBytes, min(overlapPiece, wholeLines(bytes/n/piecesOfCall))))
+	n := uint64(p.Comm.Size()) - 1
+	whole := n * min(p.Piece, max(messageBytes, min(overlapPiece, wholeLines(bytes/n/piecesOfCall))))
 	for at := uint64(0); at < bytes; at += whole {
 		rest := min(whole, bytes-at)
 		each := wholeLines((rest + n - 1) / n) // aligned for all types
@@ -31,7 +35,7 @@ func (p *ports) segments(bytes uint64, root int, f func(of func(b []byte, rank i
 			if rank > root {
 				rank--
 			}
-			return clip(clip(b, at, rest), uint64(rank)*each, each)
+			return lanes.Clip(lanes.Clip(b, at, rest), uint64(rank)*each, each)
 		})
 		if err != nil {
 			return err
@@ -42,7 +46,7 @@ func (p *ports) segments(bytes uint64, root int, f func(of func(b []byte, rank i
 
 // sendSegments posts one of each other rank that has one.
 func (p *ports) sendSegments(ctx context.Context, root int, segment func(of int) []byte) error {
-	return p.sendAll(ctx, func(to int) []byte {
+	return p.SendAll(ctx, func(to int) []byte {
 		if to == root {
 			return nil
 		}
@@ -55,20 +59,20 @@ func (p *ports) broadcast(ctx context.Context, c *Call) error {
 	if p.inSteps(bytes) {
 		return p.broadcastInSteps(ctx, c, bytes)
 	}
-	out := view(c.Output, bytes)
-	if p.comm.Rank() == c.Root {
-		in := view(c.Input, bytes)
-		for at := uint64(0); at < bytes; at += p.piece {
-			if err := p.sendAll(ctx, func(int) []byte { return clip(in, at, p.piece) }); err != nil {
+	out := lanes.View(c.Output, bytes)
+	if p.Comm.Rank() == c.Root {
+		in := lanes.View(c.Input, bytes)
+		for at := uint64(0); at < bytes; at += p.Piece {
+			if err := p.SendAll(ctx, func(int) []byte { return lanes.Clip(in, at, p.Piece) }); err != nil {
 				return err
 			}
 		}
 		copy(out, in)
 		return nil
 	}
-	for at := uint64(0); at < bytes; at += p.piece {
-		to := clip(out, at, p.piece)
-		if err := p.take(ctx, c.Root, uint64(len(to)), func(b []byte) { copy(to, b) }); err != nil {
+	for at := uint64(0); at < bytes; at += p.Piece {
+		to := lanes.Clip(out, at, p.Piece)
+		if err := p.Take(ctx, c.Root, uint64(len(to)), func(b []byte) { copy(to, b) }); err != nil {
 			return err
 		}
 	}
@@ -76,9 +80,9 @@ func (p *ports) broadcast(ctx context.Context, c *Call) error {
 }
 
 func (p *ports) broadcastInSteps(ctx context.Context, c *Call, bytes uint64) error {
-	out, rank := view(c.Output, bytes), p.comm.Rank()
+	out, rank := lanes.View(c.Output, bytes), p.Comm.Rank()
 	if rank == c.Root {
-		in := view(c.Input, bytes)
+		in := lanes.View(c.Input, bytes)
 		err := p.segments(bytes, c.Root, func(of func([]byte, int) []byte) error {
 			return p.sendSegments(ctx, c.Root, func(to int) []byte { return of(in, to) })
 		})
@@ -90,7 +94,7 @@ func (p *ports) broadcastInSteps(ctx context.Context, c *Call, bytes uint64) err
 	err := p.segments(bytes, c.Root, func(of func([]byte, int) []byte) error {
 		own := of(out, rank)
 		if len(own) > 0 {
-			if err := p.take(ctx, c.Root, uint64(len(own)), func(b []byte) { copy(own, b) }); err != nil {
+			if err := p.Take(ctx, c.Root, uint64(len(own)), func(b []byte) { copy(own, b) }); err != nil {
 				return err
 			}
 		}
@@ -99,7 +103,7 @@ func (p *ports) broadcastInSteps(ctx context.Context, c *Call, bytes uint64) err
 		}
 		before := others
 		others = func() error {
-			return p.takeAll(ctx, func(from int) []byte {
+			return p.TakeAll(ctx, func(from int) []byte {
 				if from == c.Root {
 					return nil
 				}
@@ -119,14 +123,14 @@ func (p *ports) reduce(ctx context.Context, c *Call) error {
 	if p.inSteps(bytes) {
 		return p.reduceInSteps(ctx, c, bytes)
 	}
-	in := view(c.Input, bytes)
-	for at := uint64(0); at < bytes; at += p.piece {
-		own := clip(in, at, p.piece)
+	in := lanes.View(c.Input, bytes)
+	for at := uint64(0); at < bytes; at += p.Piece {
+		own := lanes.Clip(in, at, p.Piece)
 		var err error
-		if p.comm.Rank() == c.Root {
-			err = p.gatherSum(ctx, c, own, clip(view(c.Output, bytes), at, p.piece))
+		if p.Comm.Rank() == c.Root {
+			err = p.gatherSum(ctx, c, own, lanes.Clip(lanes.View(c.Output, bytes), at, p.Piece))
 		} else {
-			err = p.post(ctx, c.Root, own)
+			err = p.Post(ctx, c.Root, own)
 		}
 		if err != nil {
 			return err
@@ -137,7 +141,7 @@ func (p *ports) reduce(ctx context.Context, c *Call) error {
 
 // reduceInSteps adds up each segment in the order of the ranks, as one step does.
 func (p *ports) reduceInSteps(ctx context.Context, c *Call, bytes uint64) error {
-	in, rank := view(c.Input, bytes), p.comm.Rank()
+	in, rank := lanes.View(c.Input, bytes), p.Comm.Rank()
 	// The next segments are on their way while one is added up.
 	finish := func() error { return nil }
 	err := p.segments(bytes, c.Root, func(of func([]byte, int) []byte) error {
@@ -147,8 +151,8 @@ func (p *ports) reduceInSteps(ctx context.Context, c *Call, bytes uint64) error 
 		before := finish
 		finish = func() error {
 			if rank == c.Root {
-				out := view(c.Output, bytes)
-				return p.takeAll(ctx, func(from int) []byte { return of(out, from) })
+				out := lanes.View(c.Output, bytes)
+				return p.TakeAll(ctx, func(from int) []byte { return of(out, from) })
 			}
 			own := of(in, rank)
 			if len(own) == 0 {
@@ -157,7 +161,7 @@ func (p *ports) reduceInSteps(ctx context.Context, c *Call, bytes uint64) error 
 			if err := p.addUp(ctx, c, own); err != nil {
 				return err
 			}
-			return p.write(ctx, c.Root, uint64(len(own)), p.sum.Store)
+			return p.Write(ctx, c.Root, uint64(len(own)), p.sum.Store)
 		}
 		return before()
 	})

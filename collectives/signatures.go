@@ -2,10 +2,11 @@ package collectives
 
 import (
 	"fmt"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"strings"
 	"sync/atomic"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
@@ -101,7 +102,7 @@ func (c *Comm) contradicted() error {
 }
 
 func (c *Comm) describe(s *kernelargs.Signature) string {
-	if *s == ofMessages() {
+	if *s == lanes.OfMessages() {
 		return "a message" // its pieces do not say of what
 	}
 	return s.Describe(func(k collective.Kind, id uint32) string {

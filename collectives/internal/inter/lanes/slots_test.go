@@ -1,4 +1,4 @@
-package collectives
+package lanes
 
 import (
 	"bytes"
@@ -6,13 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
@@ -22,7 +23,7 @@ import (
 
 // duo are the slots of two ranks, and the channels between them.
 type duo struct {
-	ranks [2]*ports
+	ranks [2]*Lanes
 	ended []func() error
 }
 
@@ -51,8 +52,8 @@ func newDuo(ctx context.Context, piece uint64) (*duo, error) {
 				failed[i] = err
 				return
 			}
-			p := &ports{comm: world, piece: piece, describe: func(s *kernelargs.Signature) string { return fmt.Sprint(*s) }}
-			d.ranks[i], failed[i] = p, errors.Join(p.allocate(), p.link(ctx))
+			p := &Lanes{Comm: world, Piece: piece, Describe: func(s *kernelargs.Signature) string { return fmt.Sprint(*s) }}
+			d.ranks[i], failed[i] = p, errors.Join(p.Allocate(), p.Link(ctx))
 		})
 		d.ended = append(d.ended, boot.Close, dev.Close)
 	}
@@ -63,7 +64,7 @@ func newDuo(ctx context.Context, piece uint64) (*duo, error) {
 func (d *duo) close() {
 	for _, p := range d.ranks {
 		if p != nil {
-			_ = p.comm.Close() // one that was aborted has an error
+			_ = p.Comm.Close() // one that was aborted has an error
 		}
 	}
 	for _, f := range d.ended {
@@ -72,13 +73,13 @@ func (d *duo) close() {
 }
 
 // sends is write of whatever stands in the slot, its head included.
-func (p *ports) sends(peer int, raw []byte) error {
-	l := &p.lanes[peer]
-	own, far := p.slot(peer, l.sent), p.slot(p.comm.Rank(), l.sent)
-	l.sent++
-	clear(device.Bytes(p.out)[own:][:slotHead+p.piece])
-	copy(device.Bytes(p.out)[own:], raw)
-	return l.data.PutWithSignal(far, own, slotHead+p.piece)
+func (l *Lanes) sends(peer int, raw []byte) error {
+	to := &l.To[peer]
+	own, far := l.Slot(peer, to.Sent), l.Slot(l.Comm.Rank(), to.Sent)
+	to.Sent++
+	clear(device.Bytes(l.Out)[own:][:SlotHead+l.Piece])
+	copy(device.Bytes(l.Out)[own:], raw)
+	return to.Data.PutWithSignal(far, own, SlotHead+l.Piece)
 }
 
 // Whatever a peer puts into a slot, the piece that is taken is the one that was expected,
@@ -86,22 +87,22 @@ func (p *ports) sends(peer int, raw []byte) error {
 // nobody sees any of it. No more is ever looked at than the slot has.
 func FuzzTake(f *testing.F) {
 	const piece = 256
-	call := kernelargs.Signature{Sequence: 9, Count: 64, Collective: uint32(AllReduce), Algorithm: kernelargs.NameID(portsName), Type: uint32(kernel.Float32), Op: uint32(kernel.Sum)}
+	call := kernelargs.Signature{Sequence: 9, Count: 64, Collective: uint32(collective.AllReduce), Algorithm: kernelargs.NameID(Name), Type: uint32(kernel.Float32), Op: uint32(kernel.Sum)}
 	sample := func(s kernelargs.Signature, says uint64, data string) []byte {
-		b := make([]byte, slotHead, slotHead+len(data))
-		(*ports)(nil).head(b, &s, says)
+		b := make([]byte, SlotHead, SlotHead+len(data))
+		(*Lanes)(nil).Preamble(b, &s, says)
 		return append(b, data...)
 	}
 	other := call
 	other.Sequence++
-	for _, says := range []uint64{0, 5, piece, piece + 1, 1 << 40, anyBytes} {
+	for _, says := range []uint64{0, 5, piece, piece + 1, 1 << 40, AnyBytes} {
 		f.Add(sample(call, says, "12345"), uint16(5), false)
 		f.Add(sample(call, says, "12345"), uint16(0), true)
 	}
 	f.Add(sample(other, 5, "12345"), uint16(5), false)
 	f.Add(sample(kernelargs.Signature{}, 8, ""), uint16(8), false)
 	f.Add([]byte{}, uint16(0), false)
-	f.Add(bytes.Repeat([]byte{0xff}, slotHead+piece), uint16(piece), true)
+	f.Add(bytes.Repeat([]byte{0xff}, SlotHead+piece), uint16(piece), true)
 	f.Add([]byte("shorter than a head"), uint16(1), true)
 
 	var d *duo
@@ -119,37 +120,37 @@ func FuzzTake(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		raw = raw[:min(len(raw), slotHead+piece)]
-		slot := append(bytes.Clone(raw), make([]byte, slotHead+piece-len(raw))...)
-		bytesWanted, says := uint64(expected)%(piece+1), binary.LittleEndian.Uint64(slot[headBytes-8:])
+		raw = raw[:min(len(raw), SlotHead+piece)]
+		slot := append(bytes.Clone(raw), make([]byte, SlotHead+piece-len(raw))...)
+		bytesWanted, says := uint64(expected)%(piece+1), binary.LittleEndian.Uint64(slot[PreambleBytes-8:])
 		wanted := bytesWanted
 		if anything {
-			bytesWanted, wanted = anyBytes, min(says, piece)
+			bytesWanted, wanted = AnyBytes, min(says, piece)
 		}
-		head := make([]byte, headBytes)
-		d.ranks[0].call = call
-		d.ranks[0].head(head, &call, wanted)
-		good := bytes.Equal(slot[:headBytes], head)
+		head := make([]byte, PreambleBytes)
+		d.ranks[0].Call = call
+		d.ranks[0].Preamble(head, &call, wanted)
+		good := bytes.Equal(slot[:PreambleBytes], head)
 
 		if err := d.ranks[1].sends(0, raw); err != nil {
 			t.Fatal(err)
 		}
 		var got []byte
 		used := 0
-		err := d.ranks[0].take(ctx, 1, bytesWanted, func(b []byte) {
+		err := d.ranks[0].Take(ctx, 1, bytesWanted, func(b []byte) {
 			used++
 			got = bytes.Clone(b)
 		})
 		if good {
-			if err != nil || used != 1 || !bytes.Equal(got, slot[slotHead:slotHead+wanted]) {
-				t.Fatalf("%v, used %d times: %q: expected %q", err, used, got, slot[slotHead:slotHead+wanted])
+			if err != nil || used != 1 || !bytes.Equal(got, slot[SlotHead:SlotHead+wanted]) {
+				t.Fatalf("%v, used %d times: %q: expected %q", err, used, got, slot[SlotHead:SlotHead+wanted])
 			}
 			return
 		}
 		if !errors.Is(err, framework.ErrInvalid) || framework.PeerOf(err) != 1 || used != 0 {
 			t.Errorf("%v, used %d times: expected ErrInvalid that names rank 1, and no use", err, used)
 		}
-		if d.ranks[0].comm.Err() == nil {
+		if d.ranks[0].Comm.Err() == nil {
 			t.Error("the communicator goes on after a piece of another call")
 		}
 		d.close()

@@ -1,0 +1,172 @@
+// Package lanes sends pieces between pairs of ranks over port channels, driven by the host. Each pair has
+// slots in both directions. A piece is copied into an own slot (a large one is sent from where it is, over
+// streams that this rank drives), put into the same slot of the peer, and announced by a signal; who has taken
+// it out says so over a second channel, and only then the slot is used again. In front of a piece stands
+// what call it belongs to, so that ranks that disagree get an error.
+package lanes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+)
+
+// Name is that of the algorithms that need nothing else.
+const Name = "ports"
+
+// Slots is how many pieces may be on their way from one rank to another.
+const Slots = 4
+
+// Limits of the size of a piece. Below the first a message is all head, above the
+// second nothing is gained.
+const (
+	minPiece = 4 << 10
+	maxPiece = 1 << 20
+)
+
+// givenPiece is from where on it costs less to send a piece from where it is than to copy it
+// into a slot first.
+const givenPiece = 32 << 10
+
+// Lanes join a rank with all others.
+type Lanes struct {
+	Comm     *comm.Communicator   // over whose port channels
+	Piece    uint64               // bytes of a piece, at most
+	Call     kernelargs.Signature // under way; all zero but the collective for messages
+	Describe func(*kernelargs.Signature) string
+
+	Behind uint64                                    // bytes of memory behind the slots, in either direction
+	Await  func(ctx context.Context, peer int) error // how to wait for the signal of a piece; nil: nothing else can come
+
+	To  []Lane // by rank
+	Out *comm.Memory
+	In  *comm.Memory
+}
+
+// Lane is the way to one rank and back.
+type Lane struct {
+	Data, Credit   *comm.PortChannel
+	Results        *comm.PortChannel // nil: they go through slots like all else
+	Sent, Received uint64
+	owed           uint64 // credits that wait for the next message
+}
+
+// New prepares lanes that use so much memory.
+func New(c *comm.Communicator, scratch uint64, describe func(*kernelargs.Signature) string) *Lanes {
+	slots := uint64(2 * c.Size() * Slots)
+	piece := min(maxPiece, max(minPiece, scratch/slots/kernelargs.CacheLine*kernelargs.CacheLine))
+	return &Lanes{Comm: c, Piece: piece, Describe: describe}
+}
+
+// SlotBytes is the memory of all slots of one direction.
+func (l *Lanes) SlotBytes() uint64 { return uint64(l.Comm.Size()) * Slots * (SlotHead + l.Piece) }
+
+// Allocate makes the memory for slots.
+func (l *Lanes) Allocate() error {
+	n := l.Comm.Size()
+	l.To = make([]Lane, n)
+	bytes := l.SlotBytes() + l.Behind
+	var err error
+	if l.Out, err = l.Comm.Alloc(bytes); err != nil {
+		return fmt.Errorf("slots: %w", err)
+	}
+	if l.In, err = l.Comm.Alloc(bytes); err != nil {
+		return fmt.Errorf("slots: %w", err)
+	}
+	return nil
+}
+
+// Link makes the channels. All ranks come here in their first collective, and meet in pairs.
+func (l *Lanes) Link(ctx context.Context) (err error) {
+	n, rank := l.Comm.Size(), l.Comm.Rank()
+	for round := range n {
+		peer := (round - rank + n) % n // whose peer this rank is in the same round
+		if peer == rank {
+			continue
+		}
+		to := &l.To[peer]
+		if to.Data, err = l.Comm.PortChannel(ctx, peer, l.Out, l.In); err != nil {
+			return err
+		}
+		if to.Credit, err = l.Comm.PortChannel(ctx, peer, l.Out, l.In); err != nil {
+			return err
+		}
+		if n == 2 && to.Data.Gives() {
+			if to.Results, err = l.Comm.PortChannel(ctx, peer, l.Out, l.In); err != nil {
+				return err
+			}
+			to.Results.Land(nil) // until a call says where to
+		}
+	}
+	return nil
+}
+
+// Close closes the channels, and releases the memory.
+func (l *Lanes) Close() error {
+	var all []error
+	for _, to := range l.To {
+		for _, ch := range []*comm.PortChannel{to.Data, to.Credit, to.Results} {
+			if ch != nil {
+				all = append(all, ch.Close())
+			}
+		}
+	}
+	for _, m := range []*comm.Memory{l.Out, l.In} {
+		if m != nil {
+			all = append(all, m.Close())
+		}
+	}
+	l.To, l.Out, l.In = nil, nil, nil
+	return errors.Join(all...)
+}
+
+// View is memory of the caller.
+func View(p unsafe.Pointer, bytes uint64) []byte {
+	if p == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(p), bytes)
+}
+
+// Clip is the part of b that piece number at has.
+func Clip(b []byte, at, piece uint64) []byte {
+	n := uint64(len(b))
+	return b[min(at, n):min(at+piece, n)]
+}
+
+// Others calls f for every other rank: whom to send to, and whom to receive from.
+func (l *Lanes) Others(f func(to, from int) error) error {
+	n, rank := l.Comm.Size(), l.Comm.Rank()
+	for d := 1; d < n; d++ {
+		if err := f((rank+d)%n, (rank-d+n)%n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SendAll posts one piece of what each other rank is to get. Empty ones are not sent:
+// both ends know.
+func (l *Lanes) SendAll(ctx context.Context, piece func(to int) []byte) error {
+	return l.Others(func(to, _ int) error {
+		if b := piece(to); len(b) > 0 {
+			return l.Post(ctx, to, b)
+		}
+		return nil
+	})
+}
+
+// TakeAll receives one piece from each other rank to where it belongs.
+func (l *Lanes) TakeAll(ctx context.Context, place func(from int) []byte) error {
+	return l.Others(func(_, from int) error {
+		to := place(from)
+		if len(to) == 0 {
+			return nil
+		}
+		return l.Take(ctx, from, uint64(len(to)), func(b []byte) { copy(to, b) })
+	})
+}
