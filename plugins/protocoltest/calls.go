@@ -35,7 +35,7 @@ func (s *suite) callTests() []transporttest.Test {
 
 func (s *suite) schema(t transporttest.TB) {
 	h := s.connected(t)
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	first, err := h.client.Schema(ctx, &pb.SchemaRequest{})
 	if err != nil {
@@ -71,7 +71,7 @@ func wants(t transporttest.TB, what string, err error, allowed ...codes.Code) {
 
 func (s *suite) configureFirst(t transporttest.TB) {
 	h := s.connected(t)
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	_, err := h.client.Describe(ctx, &pb.DescribeRequest{})
 	wants(t, "describe before configure", err, codes.InvalidArgument)
@@ -84,7 +84,7 @@ func (s *suite) configureFirst(t transporttest.TB) {
 
 // refuses makes a plugin that is not configured refuse options, and returns what it says.
 func (s *suite) refuses(t transporttest.TB, h *host, options string) string {
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	_, err := h.client.Configure(ctx, &pb.ConfigureRequest{Options: []byte(options)})
 	wants(t, "configure with "+options, err, codes.InvalidArgument)
@@ -93,7 +93,7 @@ func (s *suite) refuses(t transporttest.TB, h *host, options string) string {
 
 func (s *suite) unknownOptions(t transporttest.TB) {
 	h := s.connected(t)
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	schema, err := h.client.Schema(ctx, &pb.SchemaRequest{})
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *suite) unknownOptions(t transporttest.TB) {
 // optionsAsText hands every option its default as a string.
 func (s *suite) optionsAsText(t transporttest.TB) {
 	h := s.connected(t)
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	schema, err := h.client.Schema(ctx, &pb.SchemaRequest{})
 	if err != nil {
@@ -176,7 +176,7 @@ func (h *host) listen(kind pb.Kind) *pb.ListenRequest {
 
 func (s *suite) unknownFields(t transporttest.TB) {
 	h, d := s.configured(t)
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	later := protowire.AppendTag(nil, 4000, protowire.BytesType)
 	later = protowire.AppendString(later, "from a later version")
@@ -196,7 +196,7 @@ func (s *suite) unknownFields(t transporttest.TB) {
 
 func (s *suite) unknownValues(t transporttest.TB) {
 	h, _ := s.configured(t)
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	for _, kind := range []pb.Kind{0, 77, 257, -1} {
 		_, err := h.client.Listen(ctx, h.listen(kind))
@@ -206,7 +206,7 @@ func (s *suite) unknownValues(t transporttest.TB) {
 
 func (s *suite) largeMessages(t transporttest.TB) {
 	h, _ := s.configured(t)
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	_, err := h.client.Register(ctx, &pb.RegisterRequest{Call: h.next(), Segment: &pb.Segment{
 		Device: &pb.Device{Type: "host"}, Bytes: 1, Shares: []*pb.Share{{Kind: "local", Blob: make([]byte, maxMessage-(1<<16))}},
@@ -252,7 +252,7 @@ func (s *suite) errors(t transporttest.TB) {
 		},
 	}
 	for what, call := range calls {
-		ctx, cancel := s.bounded(t)
+		ctx, cancel := h.bounded()
 		trailer := metadata.MD{}
 		err := call(ctx, grpc.Trailer(&trailer))
 		cancel()
@@ -292,7 +292,7 @@ func (h *host) checkError(what string, d *pb.Description, err error, trailer met
 func (s *suite) imagePieces(t transporttest.TB) {
 	h, d := s.configured(t)
 	for _, image := range d.GetImages()[:min(1, len(d.GetImages()))] {
-		ctx, cancel := s.bounded(t)
+		ctx, cancel := h.bounded()
 		defer cancel()
 		stream, err := h.client.Image(ctx, &pb.ImageRequest{Id: image.GetId()})
 		for err == nil {

@@ -36,7 +36,7 @@ func (s *suite) late(t transporttest.TB) {
 	call, number := h.next(), h.numbers(1)[0]
 	answered := make(chan error, 1)
 	go func() {
-		ctx, cancel := s.bounded(t)
+		ctx, cancel := h.bounded()
 		defer cancel()
 		_, err := h.client.Register(ctx, h.register(call, number))
 		answered <- err
@@ -137,7 +137,7 @@ func (s *suite) lost(t transporttest.TB) {
 	h, _ := s.configured(t)
 	call, numbers := h.next(), h.numbers(2)
 	h.sends(descriptorsPacket(call, numbers...), h.memory())
-	ctx, cancel := s.bounded(t)
+	ctx, cancel := h.bounded()
 	defer cancel()
 	_, err := h.client.Register(ctx, h.register(call, numbers...))
 	wants(t, "a call of whose two descriptors one arrived", err, codes.FailedPrecondition)
@@ -154,7 +154,7 @@ func (s *suite) answers(t transporttest.TB) {
 	for range 3 {
 		call, numbers := h.next(), h.numbers(1)
 		h.sends(descriptorsPacket(call, numbers...), fd)
-		ctx, cancel := s.bounded(t)
+		ctx, cancel := h.bounded()
 		answer, err := h.client.Register(ctx, h.register(call, numbers...))
 		cancel()
 		if err != nil {

@@ -137,7 +137,7 @@ func (s *suite) connected(t transporttest.TB) *host {
 // configured starts the program and makes its transport.
 func (s *suite) configured(t transporttest.TB) (*host, *pb.Description) {
 	h := s.connected(t)
-	ctx, cancel := context.WithTimeout(t.Context(), startBound)
+	ctx, cancel := h.within(startBound)
 	defer cancel()
 	answer, err := h.client.Configure(ctx, &pb.ConfigureRequest{Options: s.options()})
 	if err != nil {
@@ -248,7 +248,17 @@ func (l *lines) last(n int) string {
 	return strings.Join(all[max(0, len(all)-n):], "\n")
 }
 
-// bounded is a context for one call.
-func (h *host) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(h.t.Context(), h.limit)
+// bounded is a context for one call, which ends with the plugin.
+func (h *host) bounded() (context.Context, context.CancelFunc) { return h.within(h.limit) }
+
+func (h *host) within(bound time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), bound)
+	go func() {
+		select {
+		case <-h.exited:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }

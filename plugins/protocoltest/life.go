@@ -1,7 +1,6 @@
 package protocoltest
 
 import (
-	"context"
 	"os"
 	"time"
 
@@ -33,27 +32,30 @@ func (s *suite) signals(t transporttest.TB) {
 		if err := unix.Kill(h.cmd.Process.Pid, signal); err != nil {
 			t.Fatalf("send %v: %v", signal, err)
 		}
-		if !h.alive() {
+		gone := !h.alive() || i%2 == 0 && h.tryConfigure(s) != nil
+		if !gone {
+			ctx, cancel := h.bounded()
+			defer cancel()
+			_, err := h.client.Describe(ctx, &pb.DescribeRequest{})
+			gone = err != nil
+		}
+		if gone {
 			t.Errorf("%v %s ended the plugin, whose host lives: %s", signal, when, h.status())
-			return
-		}
-		if i%2 == 0 {
-			h.configure(t, s)
-		}
-		ctx, cancel := s.bounded(t)
-		defer cancel()
-		if _, err := h.client.Describe(ctx, &pb.DescribeRequest{}); err != nil {
-			t.Errorf("%v %s: describe: %v%s", signal, when, err, h.said())
 		}
 	})
 }
 
 func (h *host) configure(t transporttest.TB, s *suite) {
-	ctx, cancel := context.WithTimeout(t.Context(), startBound)
-	defer cancel()
-	if _, err := h.client.Configure(ctx, &pb.ConfigureRequest{Options: s.options()}); err != nil {
+	if err := h.tryConfigure(s); err != nil {
 		t.Fatalf("configure: %v%s", err, h.said())
 	}
+}
+
+func (h *host) tryConfigure(s *suite) error {
+	ctx, cancel := h.within(startBound)
+	defer cancel()
+	_, err := h.client.Configure(ctx, &pb.ConfigureRequest{Options: s.options()})
+	return err
 }
 
 // endOfHost looks three times at most: a busy machine delays some ends, a plugin that
@@ -95,7 +97,7 @@ func (s *suite) endOfHostInCall(t transporttest.TB) {
 	h, _ := s.configured(t)
 	answered := make(chan error, 1)
 	go func() {
-		ctx, cancel := s.bounded(t)
+		ctx, cancel := h.bounded()
 		defer cancel()
 		_, err := h.client.Register(ctx, h.register(h.next(), 999))
 		answered <- err

@@ -8,7 +8,6 @@
 package protocoltest
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -58,9 +57,4 @@ func each(t transporttest.TB, n int, f func(t transporttest.TB, i int)) {
 		})
 	}
 	group.Wait()
-}
-
-// bounded is a context for one call.
-func (s *suite) bounded(t transporttest.TB) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), s.program.CallLimit)
 }
