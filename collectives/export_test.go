@@ -28,6 +28,34 @@ func (c *Comm) Packets() (on bool, epochs uint64) {
 	return x.on.Load(), x.epoch
 }
 
+// Divide makes hosts of more than most ranks count as several, until undo.
+func Divide(most int) (undo func()) {
+	before := mostTogether
+	mostTogether = most
+	return func() { mostTogether = before }
+}
+
+// Lanes is how many ranks this one has lanes to.
+func (c *Comm) Lanes() (n int) {
+	c.ports.mu.Lock()
+	defer c.ports.mu.Unlock()
+	for _, l := range c.ports.To {
+		if l.Data != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Divided are the parts of a host of so many ranks.
+func Divided(ranks, most int) (sizes []int) {
+	all := make([]int, ranks)
+	for _, part := range divided(all, most) {
+		sizes = append(sizes, len(part))
+	}
+	return sizes
+}
+
 // TwoSteps is the share from which on exchanges between more than two hosts go in two steps.
 const TwoSteps = twoSteps
 

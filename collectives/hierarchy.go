@@ -84,11 +84,16 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 	}
 	h := &hierarchy{Placement: placement.New(hosts, c.comm.Rank()), ports: c.ports, options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
 	c.ports.hierarchy = h
-	c.offerDirect(h)
+	divided := c.ports.First != nil // one host that counts as several: no network to spare
+	if !divided {
+		c.offerDirect(h)
+	}
 	if alone {
 		return
 	}
-	c.offerPackets(h)
+	if !divided {
+		c.offerPackets(h)
+	}
 	small := min(mostSmall, c.ports.Piece)
 	for _, a := range []struct {
 		row  Row

@@ -103,6 +103,9 @@ func (h *hierarchy) allToAllSmall(ctx context.Context, c *Call) error {
 // allToAllLarge has the parts for other hosts on their way while those for this one are
 // exchanged inside.
 func (h *hierarchy) allToAllLarge(ctx context.Context, c *Call) error {
+	if err := h.ports.LinkAll(ctx); err != nil {
+		return err
+	}
 	element, n := uint64(c.Type.Size()), uint64(h.ports.Comm.Size())
 	part := c.Count * element
 	in, out := lanes.View(c.Input, n*part), lanes.View(c.Output, n*part)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
@@ -47,8 +48,11 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 	case len(withKernels(c)) == 0 && c.Offers(framework.KindPort):
 		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has kernels for collectives over memory channels", framework.ErrUnsupported)}, nil
 	}
-	if c.Size() == 1 {
+	switch {
+	case c.Size() == 1:
 		return comm.Reach{}, nil
+	case tooMany(c):
+		return dividedHost(c.Size()), nil // whose parts see for themselves: links of all pairs would cost minutes
 	}
 	return c.ReachAll(ctx)
 }
@@ -56,7 +60,7 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 // withKernels lists the collectives for which the transports have kernels over shared
 // memory: the same on all ranks, since they are settings.
 func withKernels(c *comm.Communicator) (list []string) {
-	found := discover(c.Kernels(), c.Size())
+	found := discover(c.Kernels(), min(c.Size(), maxRanks)) // more of them count as several hosts
 	for k, algorithms := range found.algorithms {
 		if len(algorithms) > 0 {
 			list = append(list, Collective(k).String())
@@ -83,6 +87,9 @@ func (c *Comm) offerPorts(apart error, groups [][]int) {
 		return
 	}
 	c.ports = newPorts(c)
+	if tooMany(c.comm) {
+		c.ports.First = counterparts(groups, c.comm.Rank())
+	}
 	if k != nil {
 		c.ports.courier, k.ports = k, c.ports
 	}
@@ -97,7 +104,12 @@ func (c *Comm) offerPorts(apart error, groups [][]int) {
 			if x.ports.courier != nil {
 				return x.ports.enqueue(call, portsName, func(t *trip) { t.flat(run) })
 			}
-			return x.ports.collective(call, portsName, func(ctx context.Context) error { return run(x.ports, ctx, call) })
+			return x.ports.collective(call, portsName, func(ctx context.Context) error {
+				if err := x.ports.LinkAll(ctx); err != nil {
+					return err
+				}
+				return run(x.ports, ctx, call)
+			})
 		})
 	}
 }
@@ -142,7 +154,7 @@ func (p *ports) setUp() error {
 	if p.failed != nil || p.ready {
 		return p.failed
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout*time.Duration(1+p.Comm.Size()/64))
 	defer cancel()
 	err := p.courier.start(ctx)
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
@@ -42,9 +43,15 @@ type Lanes struct {
 	Behind uint64                                    // bytes of memory behind the slots, in either direction
 	Await  func(ctx context.Context, peer int) error // how to wait for the signal of a piece; nil: nothing else can come
 
+	// First chooses the ranks whose lanes are made first; those to others are made when a
+	// call needs them. It is the same relation on all ranks. Nil: all lanes are made first.
+	First func(rank int) bool
+
 	To  []Lane // by rank
 	Out *comm.Memory
 	In  *comm.Memory
+
+	complete bool // all lanes are there
 }
 
 // Lane is the way to one rank and back.
@@ -80,15 +87,45 @@ func (l *Lanes) Allocate() error {
 	return nil
 }
 
-// Link makes the channels. All ranks come here in their first collective, and meet in pairs.
-func (l *Lanes) Link(ctx context.Context) (err error) {
+// Link makes the channels that come first. All ranks come here in their first collective.
+func (l *Lanes) Link(ctx context.Context) error {
+	if l.First == nil {
+		return l.LinkAll(ctx)
+	}
+	return l.link(ctx, l.First)
+}
+
+// LinkAll makes the lanes that are not there yet. Collective.
+func (l *Lanes) LinkAll(ctx context.Context) error {
+	if l.complete {
+		return nil
+	}
+	err := l.link(ctx, func(int) bool { return true })
+	l.complete = err == nil
+	return err
+}
+
+// linkFor makes the lanes of a group of messages, which their peers make in a group of theirs.
+func (l *Lanes) linkFor(ctx context.Context, list []kernelargs.Transfer) error {
+	if l.complete {
+		return nil
+	}
+	return l.link(ctx, func(rank int) bool {
+		return slices.ContainsFunc(list, func(m kernelargs.Transfer) bool { return int(m.Peer) == rank })
+	})
+}
+
+// link makes the lanes to ranks that are wanted. Both ranks of a lane want it in the same
+// call, and all ranks go through their pairs in the same order, so that no ring of ranks
+// can wait for each other.
+func (l *Lanes) link(ctx context.Context, wanted func(rank int) bool) (err error) {
 	n, rank := l.Comm.Size(), l.Comm.Rank()
 	for round := range n {
 		peer := (round - rank + n) % n // whose peer this rank is in the same round
-		if peer == rank {
+		to := &l.To[peer]
+		if peer == rank || to.Data != nil || !wanted(peer) {
 			continue
 		}
-		to := &l.To[peer]
 		if to.Data, err = l.Comm.PortChannel(ctx, peer, l.Out, l.In); err != nil {
 			return err
 		}

@@ -22,6 +22,9 @@ func OfMessages() kernelargs.Signature {
 // peer is served by itself, so that ranks that all send first do not wait for each
 // other.
 func (l *Lanes) Exchange(ctx context.Context, list []kernelargs.Transfer) error {
+	if err := l.linkFor(ctx, list); err != nil {
+		return err
+	}
 	var both sync.WaitGroup
 	var mu sync.Mutex
 	var failed []error
