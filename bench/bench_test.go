@@ -193,6 +193,29 @@ func TestCancelEndsTheLoop(t *testing.T) {
 	}
 }
 
+// barred is a member whose barrier fails after some that do not.
+type barred struct {
+	bench.Group
+	after int
+}
+
+func (b *barred) Barrier() error {
+	if b.after--; b.after < 0 {
+		return errors.New("no way")
+	}
+	return b.Group.Barrier()
+}
+
+func TestErrorNamesTheIteration(t *testing.T) {
+	for after, want := range map[int]string{0: "barrier before warm-up iteration 1 of 5", 5: "barrier before iteration 1 of 200", 6: "barrier before iteration 2 of 200"} {
+		g := &barred{benchtest.New(1).Member(0), after}
+		_, err := bench.Measure(t.Context(), g, &bench.Call{Type: kernel.Int32}, bench.DefaultPlan(1))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("after %d barriers: %v: expected %q", after, err, want)
+		}
+	}
+}
+
 func TestDefaultPlan(t *testing.T) {
 	for bytes, want := range map[int64]bench.Plan{
 		0: {Warmup: 5, Iterations: 200, Calls: 64}, 1024: {Warmup: 5, Iterations: 200, Calls: 64}, 64 << 10: {Warmup: 5, Iterations: 200, Calls: 16}, 256 << 10: {Warmup: 5, Iterations: 100, Calls: 4}, 1 << 20: {Warmup: 5, Iterations: 100, Calls: 1}, 16 << 20: {Warmup: 5, Iterations: 20, Calls: 1},

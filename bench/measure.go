@@ -146,7 +146,7 @@ func sample(ctx context.Context, g Group, it iteration, warmup, iterations int, 
 		}
 		took, err := it.time(func() error {
 			if err := g.Barrier(); err != nil {
-				return fmt.Errorf("barrier before iteration %d: %w", i, err)
+				return fmt.Errorf("barrier before %s: %w", iterationName(i, warmup, iterations), err)
 			}
 			return nil
 		})
@@ -158,6 +158,14 @@ func sample(ctx context.Context, g Group, it iteration, warmup, iterations int, 
 		}
 	}
 	return nil
+}
+
+// iterationName names iteration i for an error; those below 0 are for warming up.
+func iterationName(i, warmup, iterations int) string {
+	if i < 0 {
+		return fmt.Sprintf("warm-up iteration %d of %d", i+warmup+1, warmup)
+	}
+	return fmt.Sprintf("iteration %d of %d", i+1, iterations)
 }
 
 func (it *iteration) time(align func() error) (time.Duration, error) {
