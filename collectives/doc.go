@@ -43,7 +43,7 @@
 // number of GPUs, and the network reaches their memory, kernels drive the port channels
 // (algorithm hierarchical_direct; messages if there are at most 64 ranks on other hosts);
 // such calls can be captured. The first call of a job finds out whether this is possible. See
-// docs/decisions/0006 and 0009. A host with more ranks than one launch can address, 72,
+// docs/design/hosts.md and hosts-kernels.md. A host with more ranks than one launch can address, 72,
 // counts as several hosts.
 //
 // # GPUs
