@@ -74,6 +74,10 @@ func (o Options) Fits(g Group) error {
 	return nil
 }
 
+// ErrStop is what emit returns when nobody wants more rows. It ends the measurement on all
+// ranks in good order, and is what Run and RunAll return there.
+var ErrStop = errors.New("bench: no more rows are wanted")
+
 // Run measures every size and passes the rows to emit, on rank 0 only. Every rank calls
 // it with equal options. Starting is called on rank 0 before each size; it may be nil.
 func Run(ctx context.Context, g Group, o Options, served Served, v *Verifier, starting func(c Collective, bytes int64), emit func(report.Row) error) error {
@@ -154,11 +158,31 @@ func (o Options) sweep(ctx context.Context, g Group, w Window, served Served, v 
 		}
 		row.Device = served.Device
 		row.Transport, row.TransportProcess, row.TransportSource = served.Transport, served.Process, served.Source
-		if g.Rank() == 0 {
-			if err := emit(row); err != nil {
-				return err
-			}
+		if err := agreed(ctx, g, row, emit); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// agreed passes a row on, and has all ranks end where rank 0 wants no more of them.
+func agreed(ctx context.Context, g Group, row report.Row, emit func(report.Row) error) error {
+	more := []byte{1}
+	if g.Rank() == 0 {
+		err := emit(row)
+		if err != nil && !errors.Is(err, ErrStop) {
+			return err
+		}
+		if err != nil {
+			more[0] = 0
+		}
+	}
+	all, err := g.AllGather(ctx, more)
+	if err != nil {
+		return fmt.Errorf("agreement to go on: %w", err)
+	}
+	if len(all[0]) != 1 || all[0][0] == 0 {
+		return ErrStop
 	}
 	return nil
 }

@@ -157,6 +157,9 @@ func (f *benchFlags) run(a *app) error {
 				return said(g, err)
 			}
 		}
+		if err := writable(f.plot); g.Rank() == 0 && err != nil { // before it takes its time
+			return fmt.Errorf("bench: --plot %s: %w", f.plot, err)
+		}
 		leave, err := f.meetPeer(ctx, g)
 		if err != nil {
 			return err
@@ -174,8 +177,14 @@ func (f *benchFlags) run(a *app) error {
 			func(r report.Row) error {
 				line.clear()
 				rows = append(rows, r)
-				return out.Row(r)
+				if err := out.Row(r); err != nil || !a.readerGone() {
+					return err
+				}
+				return bench.ErrStop
 			})
+		if errors.Is(err, bench.ErrStop) {
+			return nil
+		}
 		if err != nil || g.Rank() != 0 {
 			return err
 		}

@@ -44,7 +44,8 @@ func printJSON(a *app, values []config.Value) error {
 			Value  string `json:"value"`
 			Layer  string `json:"layer"`
 			Origin string `json:"origin"`
-		}{v.Key, v.Value, v.Origin.Layer, v.Origin.String()})
+			Chosen string `json:"chosen,omitempty"` // what a value will be that leaves the choice
+		}{v.Key, v.Value, v.Origin.Layer, v.Origin.String(), v.Chosen})
 		if err != nil {
 			return err
 		}

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/launch/manifest"
 )
@@ -57,7 +58,7 @@ func (a *app) emit(program string, args []string) error {
 		j.Run = "mscclpp-run"
 	}
 	if j.Name == "" {
-		j.Name = jobNameOf(j.Args[0])
+		j.Name = jobNameOf(programOf(j.Args))
 	}
 	if j.Secret == "" {
 		j.Secret = j.Name + "-secret"
@@ -92,26 +93,11 @@ func (a *app) emit(program string, args []string) error {
 		}
 		j.Env = append(j.Env, x)
 	}
-	if err := manifest.Write(a.stdout, j); err != nil {
+	switch err := manifest.Write(a.stdout, j); {
+	case errors.Is(err, framework.ErrInvalid):
 		return &codeError{code: 2, err: err}
+	case err != nil:
+		return err
 	}
 	return nil
-}
-
-// jobNameOf makes a name that Kubernetes takes of that of a program.
-func jobNameOf(program string) string {
-	name := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r - 'A' + 'a'
-		}
-		return '-'
-	}, filepath.Base(program))
-	name = strings.Trim(name, "-")
-	if name == "" || name[0] < 'a' {
-		name = "job-" + name
-	}
-	return strings.TrimRight(name[:min(len(name), 33)], "-")
 }

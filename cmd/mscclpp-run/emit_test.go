@@ -70,3 +70,18 @@ func TestNamesOfJobs(t *testing.T) {
 		}
 	}
 }
+
+// A job is named by what it does, not by what runs it.
+func TestNamesOfScripts(t *testing.T) {
+	for line, want := range map[string]string{
+		"python train.py": "train-py", "python3 -u /a/b/Train_it.py --lr 1": "train-it-py", "/usr/bin/python3.12 -X dev -W ignore train.py": "train-py",
+		"python -m torch.bench x.py": "torch-bench", "python -c pass": "python", "python": "python", "bash -x run.sh": "run-sh", "sh -c true": "sh",
+		"./train": "train", "train.py 3": "train-py", "/opt/pythonic x.py": "pythonic",
+	} {
+		c := command(t, append([]string{"--emit", "sbatch", "-n", "1", "--"}, strings.Fields(line)...)...)
+		code, out, errs := runs(c)
+		if code != 0 || !strings.Contains(out, "#SBATCH --job-name="+want+"\n") {
+			t.Errorf("%s: code %d, %s%s: expected the name %q", line, code, out, errs, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -20,6 +21,11 @@ import (
 func inJob(device string, work func(context.Context, *group) error) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// A write for a reader who has gone is an error then, and does not end the process: the
+	// other ranks would blame this one.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
 	options := []mscclpp.Option{mscclpp.WithDevice("auto"), mscclpp.WithDumpSignal(syscall.SIGUSR1)}
 	if device != "" {
 		options = append(options, mscclpp.WithSetting("device", device))

@@ -101,9 +101,9 @@ func TestVerbsInAJob(t *testing.T) {
 	})
 	t.Run("a mistake is told once", func(t *testing.T) {
 		for want, args := range map[string][]string{
-			`algorithm "rong": expected one of `: {"-n", "2", "bench", "allreduce", "--algorithm", "rong"},
-			"root 2 of 2 ranks":                  {"-n", "2", "check", "--case", "broadcast,f32,1,root=2"},
-			`collective "sum"`:                   {"-n", "2", "bench", "sum"},
+			`algorithm "rong" (did you mean "ring"?): expected one of `: {"-n", "2", "bench", "allreduce", "--algorithm", "rong"},
+			"root 2 of 2 ranks": {"-n", "2", "check", "--case", "broadcast,f32,1,root=2"},
+			`collective "sum"`:  {"-n", "2", "bench", "sum"},
 		} {
 			stdout, stderr, code := i.run(t, args...)
 			if code != 2 || strings.Count(stderr, want) != 1 {

@@ -11,8 +11,8 @@ import (
 )
 
 func main() {
-	a := &app{stdout: os.Stdout, stderr: os.Stderr}
-	os.Exit(a.exitCode(a.run(os.Args[1:])))
+	a := &app{stdout: &output{w: os.Stdout}, stderr: os.Stderr}
+	os.Exit(a.exitCode(a.printed(a.run(os.Args[1:]))))
 }
 
 // codeError ends the program with a code and, when err is nil, without a word:

@@ -360,7 +360,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--emit", "", "true"}, 2, "--emit is empty"},
 		{[]string{"bench", "--config", ""}, 2, "--config is empty"},
 		{[]string{""}, 2, "its name is empty"},
-		{[]string{"benhc", "allreduce"}, 127, "program benhc: not found in PATH: file does not exist; nor is it a verb: bench, check, "},
+		{[]string{"benhc", "allreduce"}, 127, "program benhc: not found in PATH: file does not exist; nor is it a verb (did you mean \"bench\"?): bench, check, "},
 		{[]string{"--chdir", "/nonexistent", "true"}, 127, "--chdir /nonexistent: stat /nonexistent: no such file"},
 		{[]string{"--chdir", "/etc/passwd", "true"}, 1, "--chdir /etc/passwd: expected a folder"},
 		{[]string{"-n", "-1", "true"}, 2, "-n -1: expected at least 1"},

@@ -39,3 +39,60 @@ func TestDidYouMean(t *testing.T) {
 		}
 	}
 }
+
+// A full disk is no mistake on the command line, and nothing that could not be printed was
+// a success.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range []string{"config", "config --docs", "--version", "--help", "bench --help", "simulate --hosts 2 --bytes 1K", "-n 2 --dry-run true", "--emit sbatch -n 2 --nnodes 2 true"} {
+		c := command(t, strings.Fields(args)...)
+		c.Stdout = full
+		var errs strings.Builder
+		c.Stderr = &errs
+		_ = c.Run() // the code says it
+		if code := c.ProcessState.ExitCode(); code != 1 || !strings.Contains(errs.String(), "no space left on device") || strings.Contains(errs.String(), "See mscclpp-run --help") {
+			t.Errorf("%s: code %d, %s: expected code 1, the reason, and no hint at the command line", args, code, errs.String())
+		}
+	}
+}
+
+// A place where a drawing cannot be is found before anything is measured.
+func TestPlotThatCannotBe(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "no", "x.svg")
+	for _, args := range [][]string{
+		{"-n", "1", "--set", "plugins.embed=shm", "--set", "transports=shm", "bench", "allreduce", "-b", "1K", "--device", "host"},
+		{"simulate", "--hosts", "2", "--bytes", "1K"},
+	} {
+		code, out, errs := runs(command(t, append(args, "--plot", missing)...))
+		if code != 1 || out != "" || !strings.Contains(errs, "--plot "+missing) || !strings.Contains(errs, "no such file or directory") {
+			t.Errorf("%q: code %d, %q, %s: expected an error before the first result", args, code, out, errs)
+		}
+	}
+}
+
+// Who has read enough of a measurement, as head has, ends it on all ranks, and nobody is
+// blamed.
+func TestReaderWhoHasEnough(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, "-n", "2", "--set", "plugins.embed=tcp", "--set", "transports=tcp", "bench", "allreduce", "-b", "4:1M", "--device", "host")
+	var errs strings.Builder
+	c.Stdout, c.Stderr = write, &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	if _, err := read.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	read.Close()
+	if err := c.Wait(); err != nil || errs.String() != "" {
+		t.Errorf("%v, %q: expected a quiet end", err, errs.String())
+	}
+}

@@ -233,6 +233,9 @@ func (v *simulateVerb) run(a *app) error {
 	if v.published {
 		return printPublished(a.stdout, v.format)
 	}
+	if err := writable(v.plot); err != nil { // before it takes its time
+		return fmt.Errorf("simulate: --plot %s: %w", v.plot, err)
+	}
 	rows, err := v.predict()
 	switch {
 	case errors.Is(err, simulate.ErrInvalid):

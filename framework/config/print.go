@@ -15,6 +15,10 @@ type Value struct {
 	Key    string
 	Value  string // "(hidden)" for secrets
 	Origin Origin
+
+	// Chosen says what the value will be where it leaves the choice to the program, the
+	// device or the ranks.
+	Chosen string
 }
 
 // Values returns all keys in order of declaration, each option of a transport as
@@ -61,7 +65,7 @@ func (e *Effective) put(key string, v reflect.Value, out *[]Value) {
 	if isSecret(key) && text != "" {
 		text = "(hidden)"
 	}
-	*out = append(*out, Value{Key: key, Value: text, Origin: e.Origin(key)})
+	*out = append(*out, Value{Key: key, Value: text, Origin: e.Origin(key), Chosen: e.chosen(key, text)})
 }
 
 // format prints a value as it could be written in a file.
@@ -106,6 +110,9 @@ func (e *Effective) Print(w io.Writer) error {
 		value := v.Value
 		if value == "" {
 			value = `""`
+		}
+		if v.Chosen != "" {
+			value += " (" + v.Chosen + ")"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\n", v.Key, value, v.Origin)
 	}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+)
+
+// output is standard output. It remembers what became of it, for those who print without
+// a look at errors, and for those who would go on working for a reader who has gone.
+type output struct {
+	w    io.Writer
+	gone bool  // the reader of the pipe has read enough
+	lost error // the first write that failed for another reason
+}
+
+// Write implements io.Writer. A reader who has gone is no error: there is nobody to whom it
+// would matter.
+func (o *output) Write(b []byte) (int, error) {
+	if o.gone {
+		return len(b), nil
+	}
+	n, err := o.w.Write(b)
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		o.gone = true
+		return len(b), nil
+	case err != nil && o.lost == nil:
+		o.lost = err
+	}
+	return n, err
+}
+
+// readerGone reports whether nobody reads standard output any more.
+func (a *app) readerGone() bool {
+	o, ok := a.stdout.(*output)
+	return ok && o.gone
+}
+
+// printed turns success into an error where not all of it could be printed.
+func (a *app) printed(err error) error {
+	if o, ok := a.stdout.(*output); ok && err == nil && o.lost != nil {
+		return fmt.Errorf("standard output: %w", o.lost)
+	}
+	return err
+}
