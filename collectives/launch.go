@@ -63,11 +63,14 @@ func (c *Comm) start(j *job, o *CallOptions) error {
 	if err := j.check(c.comm.Size()); err != nil {
 		return err
 	}
+	element := uint64(j.dtype.Size())
+	if err := j.apart(c.comm.Rank(), element); err != nil {
+		return err
+	}
 	if err := c.decide(o.Stream); err != nil {
 		return err
 	}
 	a := &c.args
-	element := uint64(j.dtype.Size())
 	r := &c.request
 	*r = Request{
 		Collective: j.collective, Bytes: max(j.inCount, j.outCount) * element, Count: uint64(j.count), Type: j.dtype, Op: j.op,

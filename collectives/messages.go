@@ -20,18 +20,19 @@ const leastListBytes = 64 << 10
 
 // group collects messages between GroupStart and GroupEnd.
 type group struct {
-	depth  int
-	list   []kernelargs.Transfer
-	stream device.Stream
-	pinned []unsafe.Pointer // keeps the callers' buffers in place until the launch
-	err    error
-	kind   Collective
-	by     *algorithm
+	depth   int
+	list    []kernelargs.Transfer
+	extents []extent // for apart
+	stream  device.Stream
+	pinned  []unsafe.Pointer // keeps the callers' buffers in place until the launch
+	err     error
+	kind    Collective
+	by      *algorithm
 }
 
 // GroupStart begins a group. The messages of all calls until the matching GroupEnd are
 // performed together, in any order, so that two ranks that both send before they
-// receive do not deadlock. Groups nest; only the outermost counts. Collectives that are
+// receive do not deadlock. What a group receives must not overlap what else it receives or sends. Groups nest; only the outermost counts. Collectives that are
 // not made of messages are performed at once, also within a group. A Comm has one group
 // at a time, whichever goroutine started it.
 func (c *Comm) GroupStart() {
@@ -221,10 +222,13 @@ func (c *Comm) flushGroup() error {
 	err, kind := g.err, g.kind
 	defer func() {
 		clear(g.pinned)
-		*g = group{pinned: g.pinned[:0], list: g.list[:0]}
+		*g = group{pinned: g.pinned[:0], list: g.list[:0], extents: g.extents[:0]}
 	}()
 	if err != nil || len(g.list) == 0 {
 		return err
+	}
+	if err := g.apart(uint32(c.comm.Rank())); err != nil {
+		return fmt.Errorf("%v: %w", kind, err)
 	}
 	slices.SortStableFunc(g.list, inOrder)
 	if c.ports != nil {
