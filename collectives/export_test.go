@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
@@ -57,7 +58,7 @@ func Divided(ranks, most int) (sizes []int) {
 }
 
 // TwoSteps is the share from which on exchanges between more than two hosts go in two steps.
-const TwoSteps = twoSteps
+const TwoSteps = crosshost.TwoSteps
 
 // StrayPatience is how long a packet has to lie in the place of something else.
 const StrayPatience = strayPatience

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -21,11 +21,6 @@ const (
 	hierarchicalSmall   = "hierarchical_small"
 	hierarchicalLarge   = "hierarchical_large"
 )
-
-// mostSmall is up to where every rank takes part in the exchange between hosts with all
-// that its host has: one step over the network, and no step inside behind it. The same
-// goes for packets, as far as there are any.
-const mostSmall = 32 << 10
 
 // hierarchy performs collectives in two levels: inside a host by kernels over memory
 // channels, between hosts over the port channels of ports. Hosts are the groups of
@@ -41,7 +36,7 @@ const mostSmall = 32 << 10
 // all places: all ranks get the same bits, in all runs. They are not those of the
 // order of the ranks, and partial results have the type of the elements.
 type hierarchy struct {
-	*placement.Placement
+	*crosshost.Exchange
 	ports *ports
 
 	world   *comm.Communicator // on whose device the kernels run
@@ -49,31 +44,11 @@ type hierarchy struct {
 	inside  *Comm
 	group   *comm.Communicator
 	closed  chan struct{}
-	spaces  [spaces]space
 
 	packets  *packets    // nil where it cannot be
 	direct   *direct     // nil where it cannot be
 	carries  atomic.Bool // it was made
 	delivers atomic.Bool // messages as well
-}
-
-// space is memory for intermediate data, kept for the next call.
-type space struct{ words []uint64 }
-
-// What the spaces are for. Shares of three pieces are under way at a time.
-const (
-	spaceShare  = iota // of this rank, in three pieces
-	spacePadded = iota + 2
-	spaceBlock
-	spaceTheirs
-	spaces
-)
-
-func (s *space) bytes(n uint64) []byte {
-	if uint64(len(s.words)) < (n+7)/8 {
-		s.words = make([]uint64, (n+7)/8)
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s.words))), n)
 }
 
 // offerHierarchy adds the algorithms in two levels, if there are two.
@@ -82,7 +57,7 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 	if len(hosts) < 2 || alone && c.ports.courier == nil {
 		return
 	}
-	h := &hierarchy{Placement: placement.New(hosts, c.comm.Rank()), ports: c.ports, options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
+	h := &hierarchy{Exchange: crosshost.New(placement.New(hosts, c.comm.Rank()), c.ports.Lanes), ports: c.ports, options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
 	c.ports.hierarchy = h
 	divided := c.ports.First != nil // one host that counts as several: no network to spare
 	if !divided {
@@ -94,14 +69,14 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 	if !divided {
 		c.offerPackets(h)
 	}
-	small := min(mostSmall, c.ports.Piece)
+	small := min(crosshost.MostSmall, c.ports.Piece)
 	for _, a := range []struct {
 		row  Row
 		fits func(Request) bool
 		run  func(*hierarchy, context.Context, *Call) error
 		trip func(*trip)
 	}{
-		{Row{Collective: AllToAll, Algorithm: hierarchicalSmall, MaxBytes: h.bundled()}, nil, (*hierarchy).allToAllSmall, (*trip).allToAllSmall},
+		{Row{Collective: AllToAll, Algorithm: hierarchicalSmall, MaxBytes: h.Bundled()}, nil, (*hierarchy).allToAllSmall, (*trip).allToAllSmall},
 		{Row{Collective: AllToAll, Algorithm: hierarchicalLarge}, nil, (*hierarchy).allToAllLarge, (*trip).allToAllLarge},
 		{Row{Collective: Barrier, Algorithm: hierarchicalSmall}, nil, bySignals((*hierarchy).barrier), (*trip).barrier},
 		{Row{Collective: AllReduce, Algorithm: hierarchicalSmall, MaxBytes: small}, partial, bySignals((*hierarchy).allReduceSmall), (*trip).allReduceSmall},
@@ -131,19 +106,6 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 			})
 		})
 	}
-}
-
-// partial reports whether the result of a reduction can be had from results of parts
-// of the ranks: floats of 8 bits would be rounded twice, and so would averages of
-// integers.
-func partial(r Request) bool {
-	switch r.Type {
-	case kernel.Float8E4M3, kernel.Float8E5M2, kernel.Float8E4M3B15:
-		return false
-	case kernel.Float16, kernel.BFloat16, kernel.Float32, kernel.Float64:
-		return true
-	}
-	return r.Op != kernel.Avg
 }
 
 // innerOptions are those of the ranks of a host.
@@ -230,4 +192,15 @@ func (h *hierarchy) named(err error) error {
 		return &framework.Error{Op: "ranks of the host", Peer: h.Hosts[h.Host][peer], Err: err}
 	}
 	return err
+}
+
+// partial is whether two levels can reduce.
+func partial(r Request) bool { return crosshost.Partial(r.Type, r.Op) }
+
+func reduction(c *Call) crosshost.Reduction { return crosshost.Reduction{Type: c.Type, Op: c.Op} }
+
+// innerOp is the reduction inside a host.
+func (h *hierarchy) innerOp(c *Call) (kernel.Op, *CallOptions) {
+	op, scale := h.Inner(c.Op, c.Scale)
+	return op, &CallOptions{Stream: c.Stream, Scale: scale}
 }

@@ -3,6 +3,7 @@ package collectives
 import (
 	"context"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
@@ -35,11 +36,11 @@ func (p parts) block(ranks []int) []byte {
 }
 
 // load makes a block in room, if there is none.
-func (p parts) load(ranks []int, room *space) []byte {
+func (p parts) load(ranks []int, room *crosshost.Space) []byte {
 	if b := p.block(ranks); b != nil {
 		return b
 	}
-	b := room.bytes(uint64(len(ranks)) * p.n)
+	b := room.Bytes(uint64(len(ranks)) * p.n)
 	for i, r := range ranks {
 		copy(b[uint64(i)*p.n:], p.of(r))
 	}
@@ -72,9 +73,9 @@ func (h *hierarchy) reduceScatterLarge(ctx context.Context, c *Call) error {
 	in, out := lanes.View(c.Input, part*uint64(h.ports.Comm.Size())), lanes.View(c.Output, part)
 	return h.pieces(in, part, element, func(p parts) error {
 		reduced := func(g int) (count uint64, own []byte, err error) {
-			block := p.load(h.Hosts[g], &h.spaces[spaceBlock])
+			block := p.load(h.Hosts[g], &h.Spaces[crosshost.SpaceBlock])
 			count = uint64(len(block)) / element
-			own = h.spaces[spaceShare].bytes(placement.Share(count, h.Size()) * element)
+			own = h.Spaces[crosshost.SpaceShare].Bytes(placement.Share(count, h.Size()) * element)
 			return count, own, h.scatter(c, block, own)
 		}
 		err := h.OtherHosts(func(g int) error {
@@ -82,7 +83,7 @@ func (h *hierarchy) reduceScatterLarge(ctx context.Context, c *Call) error {
 			if err != nil {
 				return err
 			}
-			return h.sendTo(ctx, count, element, g, own)
+			return h.SendTo(ctx, count, element, g, own)
 		})
 		if err != nil {
 			return err
@@ -91,7 +92,7 @@ func (h *hierarchy) reduceScatterLarge(ctx context.Context, c *Call) error {
 		if err != nil {
 			return err
 		}
-		return h.sumShare(ctx, c, count, own, out[p.at:p.at+p.n])
+		return h.SumShare(ctx, reduction(c), count, own, out[p.at:p.at+p.n])
 	})
 }
 
@@ -104,15 +105,15 @@ func (h *hierarchy) allGatherLarge(ctx context.Context, c *Call) error {
 	return h.pieces(out, part, element, func(p parts) error {
 		own := in[p.at : p.at+p.n]
 		count := func(g int) uint64 { return uint64(len(h.Hosts[g])) * p.n / element }
-		if err := h.sendShare(ctx, course{}, count(h.Host), element, own); err != nil {
+		if err := h.SendShare(ctx, crosshost.Course{}, count(h.Host), element, own); err != nil {
 			return err
 		}
 		if err := h.place(c, p, h.Host, own); err != nil {
 			return err
 		}
 		return h.OtherHosts(func(g int) error {
-			mine := h.spaces[spaceShare].bytes(placement.Share(count(g), h.Size()) * element)
-			if err := h.takeShare(ctx, count(g), element, g, mine); err != nil {
+			mine := h.Spaces[crosshost.SpaceShare].Bytes(placement.Share(count(g), h.Size()) * element)
+			if err := h.TakeShare(ctx, count(g), element, g, mine); err != nil {
 				return err
 			}
 			return h.place(c, p, g, mine)
@@ -127,7 +128,7 @@ func (h *hierarchy) place(c *Call, p parts, g int, own []byte) error {
 	if b := p.block(ranks); b != nil {
 		return h.gather(c, own, count, b)
 	}
-	b := h.spaces[spaceBlock].bytes(uint64(len(ranks)) * p.n)
+	b := h.Spaces[crosshost.SpaceBlock].Bytes(uint64(len(ranks)) * p.n)
 	if err := h.gather(c, own, count, b); err != nil {
 		return err
 	}

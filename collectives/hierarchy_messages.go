@@ -7,6 +7,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -82,7 +83,7 @@ func (x *exchangeV) perform(ctx context.Context) error {
 		return err
 	}
 	n := len(x.Local)
-	most := min(mostBundled, x.ports.Piece-min(x.ports.Piece, 8*uint64(1+x.Most)))
+	most := min(crosshost.MostBundled, x.ports.Piece-min(x.ports.Piece, 8*uint64(1+x.Most)))
 	var direct []transfer
 	for _, received := range []bool{false, true} { // as Transfers are sorted
 		for g, ranks := range x.Hosts {
@@ -187,7 +188,7 @@ func (x *exchangeV) collect() error {
 		x.from[k+1] = x.from[k] + x.bundle(k, x.Index)
 		all += x.bundle(x.Index, k)
 	}
-	x.sent, x.received = x.spaces[spacePadded].bytes(all), x.spaces[spaceBlock].bytes(x.from[m])
+	x.sent, x.received = x.Spaces[crosshost.SpacePadded].Bytes(all), x.Spaces[crosshost.SpaceBlock].Bytes(x.from[m])
 	x.inside.GroupStart()
 	at := uint64(0)
 	var failed error

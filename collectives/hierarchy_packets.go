@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -80,7 +81,7 @@ func (c *Comm) offerPackets(h *hierarchy) {
 	for _, a := range []struct {
 		collective Collective
 		fits       func(Request) bool
-		run        func(*hierarchy, context.Context, *Call, way) error
+		run        func(*hierarchy, context.Context, *Call, crosshost.SmallExchange) error
 	}{
 		{Barrier, nil, (*hierarchy).barrier},
 		{AllReduce, partial, (*hierarchy).allReduceSmall},
@@ -142,8 +143,8 @@ func sealable(d framework.Description) bool {
 	return !d.Streams && (d.Signal == framework.SignalAtomic || d.Signal == framework.SignalImmediate)
 }
 
-// begin starts an epoch.
-func (x *packets) begin(bytes uint64) []byte {
+// Begin starts an epoch.
+func (x *packets) Begin(bytes uint64) []byte {
 	x.epoch++
 	x.sent, x.next, x.common = 0, x.base+x.epoch%2*x.half(), nil
 	if bytes > 0 {
@@ -152,8 +153,8 @@ func (x *packets) begin(bytes uint64) []byte {
 	return x.common
 }
 
-// give puts a packet. What all counterparts get is sealed once.
-func (x *packets) give(_ context.Context, to int, b []byte) error {
+// Give puts a packet. What all counterparts get is sealed once.
+func (x *packets) Give(_ context.Context, to int, b []byte) error {
 	at, bytes := x.sent, uint64(len(b))
 	common := unsafe.SliceData(b) == unsafe.SliceData(x.common)
 	if at == 0 || !common {
@@ -180,8 +181,8 @@ func (x *packets) place(g int, epoch uint64) uint64 {
 	return x.base + (epoch%2*uint64(len(x.Hosts))+uint64(g))*x.stride()
 }
 
-// receive waits for the packet of a host.
-func (x *packets) receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
+// Receive waits for the packet of a host.
+func (x *packets) Receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
 	x.from, x.bytes, x.looks, x.wrong = x.Counterpart(g), bytes, 0, nil
 	x.slot = device.Bytes(x.ports.In)[x.place(g, x.epoch):][:x.stride()]
 	if err := x.ports.To[x.from].Data.Await(ctx, x.arrived); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
@@ -32,34 +33,34 @@ func (h *hierarchy) broadcastSmall(ctx context.Context, c *Call) error {
 // them to the others, before it gathers the piece in front.
 func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
 	element := uint64(c.Type.Size())
-	size := h.piece(c.Count, element)
+	size := h.PieceOf(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
-	split, _ := h.stages(size, element)
+	split, _ := h.Stages(size, element)
 	home, index := h.Find(c.Root)
-	var under [3]exchanged
+	var under [3]crosshost.Piece
 	for k := range pieces {
 		at := uint64(k) * size
 		x := &under[k%3]
-		*x = exchanged{course: course{rooted: true, gives: true, home: home}, at: at, count: min(size, c.Count-at)}
-		own := h.Mine(x.count)
+		*x = crosshost.Piece{Course: crosshost.Course{Rooted: true, Gives: true, Home: home}, At: at, Count: min(size, c.Count-at)}
+		own := h.Mine(x.Count)
 		if h.Host == home {
-			out := lanes.View(unsafe.Add(c.Output, at*element), x.count*element)
+			out := lanes.View(unsafe.Add(c.Output, at*element), x.Count*element)
 			in := pointerTo(out)
 			if h.Index == index {
 				in = unsafe.Add(c.Input, at*element)
 			}
-			if err := h.named(h.inside.Broadcast(in, pointerTo(out), int(x.count), c.Type, index, nil)); err != nil {
+			if err := h.named(h.inside.Broadcast(in, pointerTo(out), int(x.Count), c.Type, index, nil)); err != nil {
 				return err
 			}
-			x.share = out[own.From*element : own.To*element]
-			if err := h.send(ctx, x, element, split); err != nil {
+			x.Share = out[own.From*element : own.To*element]
+			if err := h.Send(ctx, x, element, split); err != nil {
 				return err
 			}
 			continue
 		}
-		room := h.spaces[spaceShare+k%3].bytes(placement.Share(x.count, h.Size()) * element)
-		x.share = room[:(own.To-own.From)*element]
-		if err := h.pass(ctx, x, element, split); err != nil {
+		room := h.Spaces[crosshost.SpaceShare+k%3].Bytes(placement.Share(x.Count, h.Size()) * element)
+		x.Share = room[:(own.To-own.From)*element]
+		if err := h.Pass(ctx, x, element, split); err != nil {
 			return err
 		}
 		if k > 0 {
@@ -74,26 +75,15 @@ func (h *hierarchy) broadcastLarge(ctx context.Context, c *Call) error {
 	return h.got(ctx, c, &under[(pieces-1)%3], split)
 }
 
-// pass takes what the root's host has sent of a piece: slices go on to the other hosts.
-func (h *hierarchy) pass(ctx context.Context, x *exchanged, element uint64, split bool) error {
-	if !split {
-		return h.takeShare(ctx, x.count, element, x.home, x.share)
-	}
-	if err := h.takeSlicesOf(ctx, x, element, x.home, h.Host); err != nil {
-		return err
-	}
-	return h.giveSlices(ctx, x, element, h.pack(x, element, h.Host, &h.spaces[spaceBlock]))
-}
-
 // got gathers a piece, of which the other hosts have slices.
-func (h *hierarchy) got(ctx context.Context, c *Call, x *exchanged, split bool) error {
+func (h *hierarchy) got(ctx context.Context, c *Call, x *crosshost.Piece, split bool) error {
 	element := uint64(c.Type.Size())
 	if split {
-		if err := h.takeSlices(ctx, x, element); err != nil {
+		if err := h.TakeSlices(ctx, x, element); err != nil {
 			return err
 		}
 	}
-	return h.gather(c, x.share, x.count, lanes.View(unsafe.Add(c.Output, x.at*element), x.count*element))
+	return h.gather(c, x.Share, x.Count, lanes.View(unsafe.Add(c.Output, x.At*element), x.Count*element))
 }
 
 // reduceSmall reduces on each host, at the rank that sends to the root; on its own host,
@@ -104,7 +94,7 @@ func (h *hierarchy) reduceSmall(ctx context.Context, c *Call) error {
 		return nil
 	}
 	home, index := h.Find(c.Root)
-	own := h.spaces[spaceBlock].bytes(bytes)
+	own := h.Spaces[crosshost.SpaceBlock].Bytes(bytes)
 	op, o := h.innerOp(c)
 	sender := index % h.Size()
 	if err := h.named(h.inside.Reduce(c.Input, pointerTo(own), int(c.Count), c.Type, op, sender, o)); err != nil {
@@ -116,18 +106,11 @@ func (h *hierarchy) reduceSmall(ctx context.Context, c *Call) error {
 	case h.Host != home:
 		return h.ports.Post(ctx, c.Root, own)
 	}
-	return h.sumSmall(ctx, c, own, lanes.View(c.Output, bytes))
-}
-
-// sumSmall reduces what the hosts send to the root.
-func (h *hierarchy) sumSmall(ctx context.Context, c *Call, own, out []byte) error {
-	return h.sum(c, own, out, func(g int, add func(b []byte)) error {
-		return h.ports.Take(ctx, h.Counterpart(g), uint64(len(own)), add)
-	})
+	return h.SumSmall(ctx, reduction(c), own, lanes.View(c.Output, bytes))
 }
 
 // reduceLarge is an all-reduce of which the root's host alone gets the sum: the same bits.
 func (h *hierarchy) reduceLarge(ctx context.Context, c *Call) error {
 	home, _ := h.Find(c.Root)
-	return h.reduceTo(ctx, c, course{rooted: true, home: home})
+	return h.reduceTo(ctx, c, crosshost.Course{Rooted: true, Home: home})
 }

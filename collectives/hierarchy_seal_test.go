@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
@@ -121,7 +122,7 @@ func TestPacketsFitTheirMemory(t *testing.T) {
 		for _, ranks := range []int{1, 2, 8} {
 			for _, room := range []uint64{4 << 10, 32 << 10} {
 				n := hosts * ranks
-				x := &packets{hierarchy: &hierarchy{Placement: &placement.Placement{Hosts: make([][]int, hosts), Local: make([]bool, n)}}, room: room, base: 1 << 20}
+				x := &packets{hierarchy: &hierarchy{Exchange: &crosshost.Exchange{Sizes: crosshost.Sizes{Placement: &placement.Placement{Hosts: make([][]int, hosts), Local: make([]bool, n)}}}}, room: room, base: 1 << 20}
 				if end := x.place(hosts-1, 1) + x.stride(); end > x.base+x.memory() {
 					t.Errorf("%d hosts: the last slot ends at %d of %d", hosts, end, x.base+x.memory())
 				}

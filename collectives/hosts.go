@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -44,8 +45,7 @@ type courier struct {
 // The memory of the host that everything passes through: regions for what is sent, and
 // for results, each used by turns. A call has up to three results under way.
 const (
-	regions     = 3
-	regionBytes = 4 << 20
+	regions = 3
 
 	forSending = 0
 	forResults = 1
@@ -83,12 +83,12 @@ func (k *courier) start(ctx context.Context) (err error) {
 	if k.mark, err = k.device.NewMark(); err != nil {
 		return err
 	}
-	if k.stage, err = streamgate.Map(k.device, k.host, uint64(len(k.regions))*regionBytes); err != nil {
+	if k.stage, err = streamgate.Map(k.device, k.host, uint64(len(k.regions))*crosshost.RegionBytes); err != nil {
 		return fmt.Errorf("memory between device and host: %w", err)
 	}
 	all := device.Bytes(k.stage.Host)
 	for i := range k.regions {
-		k.regions[i] = region{bytes: all[i*regionBytes:][:regionBytes], addr: k.stage.Device.Addr() + uintptr(i*regionBytes)}
+		k.regions[i] = region{bytes: all[i*crosshost.RegionBytes:][:crosshost.RegionBytes], addr: k.stage.Device.Addr() + uintptr(i*crosshost.RegionBytes)}
 	}
 	k.gate, err = streamgate.Open(k.device, k.host, k.world)
 	return err

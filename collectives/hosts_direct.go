@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -96,7 +97,7 @@ func (c *Comm) offerDirect(h *hierarchy) {
 
 // canReduce reports whether there are kernels for a reduction.
 func (d *direct) canReduce(r Request) bool {
-	return (d.ports.hierarchy.Most == 1 || partial(r)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
+	return (d.ports.hierarchy.Most == 1 || crosshost.Partial(r.Type, r.Op)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
 }
 
 // decide finds out, before the first call is, what can serve calls: the same on all

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -156,7 +157,7 @@ func (t *trip) combine(s device.Stream, in, out uintptr, count uint64, half int)
 	case c.Op == kernel.PreMulSum: // done inside
 		a.Op = uint32(kernel.Sum)
 	case c.Op == kernel.Avg: // what is inside was made smaller
-		a.Op, a.Scale = uint32(kernel.PreMulSum), h.smaller()/float64(t.ports.Comm.Size())
+		a.Op, a.Scale = uint32(kernel.PreMulSum), h.Smaller()/float64(t.ports.Comm.Size())
 	}
 	t.err = d.sum.loaded[c.Type].Launch(device.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
@@ -220,7 +221,7 @@ func (t *trip) stages(pieces int, first func(k int), between func(s device.Strea
 // and how many elements it has.
 func (t *trip) inPieces() (pieces int, of func(k int) (at uintptr, count uint64)) {
 	c, element := t.call, uint64(t.call.Type.Size())
-	size := t.ports.hierarchy.piece(c.Count, element)
+	size := t.ports.hierarchy.PieceOf(c.Count, element)
 	// Who has nothing hears from others that they have.
 	return max(1, int((c.Count+size-1)/size)), func(k int) (at uintptr, count uint64) {
 		first := uint64(k) * size
@@ -259,8 +260,8 @@ func (t *trip) allReduceDirect() {
 func (t *trip) sumBetween(s device.Stream, in, out uintptr, count uint64, half int, taker uint32) {
 	h, element := t.ports.hierarchy, uint64(t.call.Type.Size())
 	d, hosts := h.direct, uint64(len(h.Hosts))
-	word := max(1, wordBytes/element)
-	if each := count / hosts / word * word; hosts > 2 && each > 0 && count*element >= twoSteps {
+	word := max(1, crosshost.WordBytes/element)
+	if each := count / hosts / word * word; hosts > 2 && each > 0 && count*element >= crosshost.TwoSteps {
 		bytes := each * element
 		own := uintptr(uint64(h.Host) * bytes)
 		t.exchange(s, traffic{in, bytes, bytes, d.half(d.theirs, half), d.stride})
@@ -302,7 +303,7 @@ func (t *trip) inParts(size uint64) (part uint64, pieces int, of func(k int) (fr
 func (t *trip) reduceScatterDirect() {
 	h, c := t.ports.hierarchy, t.call
 	d, element := h.direct, uint64(c.Type.Size())
-	part, pieces, of := t.inParts(t.pieceOfPart(element))
+	part, pieces, of := t.inParts(h.PieceOfPart(element))
 	if h.Most == 1 || part == 0 { // ranks are in the order of the hosts
 		for k := range pieces {
 			from, bytes := of(k)
@@ -336,7 +337,7 @@ func (t *trip) reduceScatterDirect() {
 func (t *trip) allGatherDirect() {
 	h, c := t.ports.hierarchy, t.call
 	d := h.direct
-	part, pieces, of := t.inParts(t.pieceOfPart(uint64(c.Type.Size())))
+	part, pieces, of := t.inParts(h.PieceOfPart(uint64(c.Type.Size())))
 	t.stages(pieces, func(int) {}, func(s device.Stream, k int) {
 		from, bytes := of(k)
 		t.exchange(s, traffic{address(c.Input) + uintptr(from), 0, bytes, d.half(d.theirs, k), d.stride})

@@ -1,6 +1,9 @@
 package collectives
 
-import "github.com/mscclpp-go/mscclpp/framework/device"
+import (
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
 
 // Calls with a root between hosts, without the host: one host alone gives, or gets. The
 // others send heads still, so that what kernels/exchange.h says of slots holds as it does
@@ -56,7 +59,7 @@ func (t *trip) broadcastDirect() {
 func (t *trip) passBetween(s device.Stream, in, out uintptr, bytes uint64, home int) {
 	h := t.ports.hierarchy
 	hosts := uint64(len(h.Hosts))
-	if each := bytes / hosts / wordBytes * wordBytes; hosts > 2 && each > 0 && bytes >= twoSteps {
+	if each := bytes / hosts / crosshost.WordBytes * crosshost.WordBytes; hosts > 2 && each > 0 && bytes >= crosshost.TwoSteps {
 		own, segments := uintptr(uint64(h.Host)*each), out
 		if h.Host == home {
 			segments = in

@@ -2,18 +2,12 @@ package collectives
 
 import "github.com/mscclpp-go/mscclpp/framework/device"
 
-// swapPiece is how many bytes of each part of an all-to-all are worked on at a time: so
-// that those for all ranks of a host fit a slot.
-func (h *hierarchy) swapPiece(element uint64) uint64 {
-	return max(element, h.ports.Piece/uint64(h.Most)/wordBytes*wordBytes)
-}
-
 // allToAllDirect collects inside, for each host, what the ranks of this one have for this
 // rank's counterpart there, and exchanges that: it arrives where it belongs.
 func (t *trip) allToAllDirect() {
 	h, c := t.ports.hierarchy, t.call
 	d, in, out := h.direct, address(c.Input), address(c.Output)
-	part, pieces, of := t.inParts(h.swapPiece(uint64(c.Type.Size())))
+	part, pieces, of := t.inParts(h.SwapPiece(uint64(c.Type.Size())))
 	if h.Most == 1 || part == 0 { // ranks are in the order of the hosts
 		for k := range pieces {
 			from, bytes := of(k)

@@ -2,6 +2,8 @@ package collectives
 
 import (
 	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 )
 
 // Calls without levels: what all ranks have goes to the host, which performs the call
@@ -54,7 +56,7 @@ func (t *trip) flat(run func(*ports, context.Context, *Call) error) {
 	}
 	element := uint64(c.Type.Size())
 	part := c.Count * element
-	most := max(element, regionBytes/uint64(parted(c, t.ports.Comm.Size()))/element*element)
+	most := max(element, crosshost.RegionBytes/uint64(parted(c, t.ports.Comm.Size()))/element*element)
 	var before portion
 	for at := uint64(0); at < part; at += most {
 		now := t.begin(run, at, min(most, part-at))

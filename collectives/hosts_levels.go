@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
@@ -16,27 +17,22 @@ const (
 	placeShare  = 0
 	placeBlock  = 3
 	placePadded = 4
-	slack       = 4096
 )
 
 // place is where one of them is.
 func (t *trip) place(i int) uintptr {
 	h := t.ports.hierarchy
-	at := t.scratch.Addr() + uintptr(min(i, placeBlock)*(regionBytes+slack))
+	at := t.scratch.Addr() + uintptr(min(i, placeBlock)*(crosshost.RegionBytes+crosshost.Slack))
 	if i == placePadded {
-		at += uintptr(h.blockBytes())
+		at += uintptr(h.BlockBytes())
 	}
 	return at
 }
 
-// blockBytes is what the pieces of all ranks of a host take at most, with what is added
-// to divide them evenly.
-func (h *hierarchy) blockBytes() uint64 { return uint64(h.Most)*(h.ports.Piece+8) + slack }
-
 // prepare allocates it.
 func (k *courier) prepare(h *hierarchy) (err error) {
 	if k != nil {
-		k.scratch, err = k.device.Alloc(placeBlock*(regionBytes+slack) + 2*h.blockBytes())
+		k.scratch, err = k.device.Alloc(placeBlock*(crosshost.RegionBytes+crosshost.Slack) + 2*h.BlockBytes())
 	}
 	if err != nil {
 		return fmt.Errorf("memory for pieces: %w", err)
@@ -79,54 +75,47 @@ func (t *trip) ownBytes(count uint64) uint64 {
 	return (own.To - own.From) * uint64(t.call.Type.Size())
 }
 
-func (t *trip) allReduceLarge() { t.reduceTo(course{}) }
+func (t *trip) allReduceLarge() { t.reduceTo(crosshost.Course{}) }
 
 // reduceTo takes each piece through the same stages as on the host.
-func (t *trip) reduceTo(way course) {
+func (t *trip) reduceTo(way crosshost.Course) {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
-	size := h.piece(c.Count, element)
+	size := h.PieceOf(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
-	split, behind := h.stages(size, element)
+	split, behind := h.Stages(size, element)
 	var under [3]*passing
 	for k := range pieces + behind {
 		if k < pieces {
 			at := uint64(k) * size
-			x := &passing{exchanged{course: way, at: at, count: min(size, c.Count-at)}, t.region(forResults)}
-			t.scatter(address(c.Input)+uintptr(at*element), x.count, t.place(k%3))
-			x.share = x.bytes[:t.ownBytes(x.count)]
-			t.copy(x.addr, t.place(k%3), uint64(len(x.share)))
-			t.tell(func(ctx context.Context) error { return h.send(ctx, &x.exchanged, element, split) }, x.region)
+			x := &passing{crosshost.Piece{Course: way, At: at, Count: min(size, c.Count-at)}, t.region(forResults)}
+			t.scatter(address(c.Input)+uintptr(at*element), x.Count, t.place(k%3))
+			x.Share = x.bytes[:t.ownBytes(x.Count)]
+			t.copy(x.addr, t.place(k%3), uint64(len(x.Share)))
+			t.tell(func(ctx context.Context) error { return h.Send(ctx, &x.Piece, element, split) }, x.region)
 			under[k%3] = x
 		}
 		if j := k - 1; split && j >= 0 && j < pieces {
 			x := under[j%3]
-			t.tell(func(ctx context.Context) error { return h.middle(ctx, c, &x.exchanged) }, x.region)
+			t.tell(func(ctx context.Context) error { return h.Middle(ctx, reduction(c), &x.Piece) }, x.region)
 		}
-		if j := k - behind; j >= 0 && way.gets(h.Host) {
+		if j := k - behind; j >= 0 && way.Gets(h.Host) {
 			x := under[j%3]
-			t.await(t.tell(func(ctx context.Context) error { return h.complete(ctx, c, &x.exchanged, split) }, x.region))
-			t.copy(t.place(j%3), x.addr, uint64(len(x.share)))
-			out := address(c.Output) + uintptr(x.at*element)
-			if h.spare(c, way) {
+			t.await(t.tell(func(ctx context.Context) error { return h.Complete(ctx, reduction(c), &x.Piece, split) }, x.region))
+			t.copy(t.place(j%3), x.addr, uint64(len(x.Share)))
+			out := address(c.Output) + uintptr(x.At*element)
+			if way.Spares(h.Rank, c.Root) {
 				out = t.place(placePadded)
 			}
-			t.gather(t.place(j%3), x.count, out)
+			t.gather(t.place(j%3), x.Count, out)
 		}
 	}
 }
 
 // passing is a piece under way, and its region.
 type passing struct {
-	exchanged
+	crosshost.Piece
 	*region
-}
-
-// pieceOfPart is how many bytes of each rank's part are worked on at a time, so that a
-// share of the ranks of any host fits a region of any other.
-func (t *trip) pieceOfPart(element uint64) uint64 {
-	h := t.ports.hierarchy
-	return max(1, min(h.ports.Piece, (regionBytes-slack)*uint64(h.Fewest)/uint64(h.Most))/element) * element
 }
 
 // block is where the pieces of some ranks lie, or are to lie, one behind another: in the
@@ -148,7 +137,7 @@ func (t *trip) block(all uintptr, part, at, bytes uint64, ranks []int) (addr uin
 func (t *trip) reduceScatterLarge() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
-	part, size := c.Count*element, t.pieceOfPart(element)
+	part, size := c.Count*element, h.PieceOfPart(element)
 	finish := func() {}
 	for from := uint64(0); from < part; from += size {
 		bytes := min(size, part-from)
@@ -169,12 +158,12 @@ func (t *trip) reduceScatterLarge() {
 		_ = h.OtherHosts(func(g int) error {
 			r := t.region(forSending)
 			count, own := reduce(g, r)
-			t.tell(func(ctx context.Context) error { return h.sendTo(ctx, count, element, g, own) }, r)
+			t.tell(func(ctx context.Context) error { return h.SendTo(ctx, count, element, g, own) }, r)
 			return t.err
 		})
 		r := t.region(forResults)
 		count, own := reduce(h.Host, r)
-		number := t.tell(func(ctx context.Context) error { return h.sumShare(ctx, c, count, own, own) }, r)
+		number := t.tell(func(ctx context.Context) error { return h.SumShare(ctx, reduction(c), count, own, own) }, r)
 		finish()
 		finish = func() {
 			t.await(number)
@@ -190,7 +179,7 @@ func (t *trip) reduceScatterLarge() {
 func (t *trip) allGatherLarge() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
-	part, size := c.Count*element, t.pieceOfPart(element)
+	part, size := c.Count*element, h.PieceOfPart(element)
 	finish := func() {}
 	for from := uint64(0); from < part; from += size {
 		bytes := min(size, part-from)
@@ -198,7 +187,7 @@ func (t *trip) allGatherLarge() {
 		r := t.region(forSending)
 		t.copy(r.addr, address(c.Input)+uintptr(from), bytes)
 		t.tell(func(ctx context.Context) error {
-			return h.sendShare(ctx, course{}, count(h.Host), element, r.bytes[:bytes])
+			return h.SendShare(ctx, crosshost.Course{}, count(h.Host), element, r.bytes[:bytes])
 		}, r)
 		finish()
 		finish = func() {
@@ -206,7 +195,7 @@ func (t *trip) allGatherLarge() {
 			_ = h.OtherHosts(func(g int) error {
 				r := t.region(forResults)
 				own := r.bytes[:t.ownBytes(count(g))]
-				t.await(t.tell(func(ctx context.Context) error { return h.takeShare(ctx, count(g), element, g, own) }, r))
+				t.await(t.tell(func(ctx context.Context) error { return h.TakeShare(ctx, count(g), element, g, own) }, r))
 				t.copy(t.place(placeShare), r.addr, uint64(len(own)))
 				t.spread(g, t.place(placeShare), part, from, bytes)
 				return t.err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -71,7 +72,7 @@ func (t *trip) messages(list []transfer, bytes uint64) {
 
 // space is memory of the host for so many bytes.
 func (t *trip) space(bytes uint64) *region {
-	if bytes < regionBytes {
+	if bytes < crosshost.RegionBytes {
 		return t.region(forResults)
 	}
 	k := t.courier

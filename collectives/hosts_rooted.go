@@ -1,6 +1,10 @@
 package collectives
 
-import "context"
+import (
+	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
+)
 
 // Calls in two levels with a root, as in hierarchy_rooted.go.
 
@@ -38,8 +42,8 @@ func (t *trip) broadcastSmall() {
 func (t *trip) broadcastLarge() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
-	size := h.piece(c.Count, element)
-	split, _ := h.stages(size, element)
+	size := h.PieceOf(c.Count, element)
+	split, _ := h.Stages(size, element)
 	home, index := h.Find(c.Root)
 	finish := func() {}
 	for from := uint64(0); from < c.Count; from += size {
@@ -49,26 +53,26 @@ func (t *trip) broadcastLarge() {
 		if h.Host == home {
 			purpose = forSending
 		}
-		x := &passing{exchanged{course: course{rooted: true, gives: true, home: home}, at: from, count: count}, t.region(purpose)}
-		x.share = x.bytes[:t.ownBytes(count)]
+		x := &passing{crosshost.Piece{Course: crosshost.Course{Rooted: true, Gives: true, Home: home}, At: from, Count: count}, t.region(purpose)}
+		x.Share = x.bytes[:t.ownBytes(count)]
 		if h.Host == home {
 			in := out
 			if h.Index == index {
 				in = address(c.Input) + uintptr(from*element)
 			}
 			t.spreadInside(in, out, count, index)
-			t.copy(x.addr, out+uintptr(h.Mine(count).From*element), uint64(len(x.share)))
-			t.tell(func(ctx context.Context) error { return h.send(ctx, &x.exchanged, element, split) }, x.region)
+			t.copy(x.addr, out+uintptr(h.Mine(count).From*element), uint64(len(x.Share)))
+			t.tell(func(ctx context.Context) error { return h.Send(ctx, &x.Piece, element, split) }, x.region)
 			continue
 		}
-		number := t.tell(func(ctx context.Context) error { return h.pass(ctx, &x.exchanged, element, split) }, x.region)
+		number := t.tell(func(ctx context.Context) error { return h.Pass(ctx, &x.Piece, element, split) }, x.region)
 		finish()
 		finish = func() {
 			if split {
-				number = t.tell(func(ctx context.Context) error { return h.takeSlices(ctx, &x.exchanged, element) }, x.region)
+				number = t.tell(func(ctx context.Context) error { return h.TakeSlices(ctx, &x.Piece, element) }, x.region)
 			}
 			t.await(number)
-			t.copy(t.place(placeShare), x.addr, uint64(len(x.share)))
+			t.copy(t.place(placeShare), x.addr, uint64(len(x.Share)))
 			t.gather(t.place(placeShare), count, out)
 		}
 	}
@@ -97,7 +101,7 @@ func (t *trip) reduceSmall() {
 		})
 	default:
 		t.through(block, bytes, address(c.Output), bytes, func(ctx context.Context, own, out []byte) error {
-			return h.sumSmall(ctx, c, own, out)
+			return h.SumSmall(ctx, reduction(c), own, out)
 		})
 	}
 }
@@ -105,5 +109,5 @@ func (t *trip) reduceSmall() {
 // reduceLarge is an all-reduce of which the root's host alone gets the sum.
 func (t *trip) reduceLarge() {
 	home, _ := t.ports.hierarchy.Find(t.call.Root)
-	t.reduceTo(course{rooted: true, home: home})
+	t.reduceTo(crosshost.Course{Rooted: true, Home: home})
 }

@@ -1,6 +1,10 @@
 package collectives
 
-import "context"
+import (
+	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
+)
 
 // Calls in two levels for little data, as in hierarchy_small.go: all ranks of a host get
 // what it has, and each gives it to counterparts on the other hosts.
@@ -12,7 +16,7 @@ func (t *trip) barrier() {
 		t.err = h.named(h.inside.Barrier(&CallOptions{Stream: t.stream}))
 	}
 	t.await(t.tell(func(ctx context.Context) error {
-		return h.exchangeNothing(ctx, signals{h})
+		return h.ExchangeNothing(ctx, crosshost.Signals{Exchange: h.Exchange})
 	}))
 }
 
@@ -43,7 +47,7 @@ func (t *trip) allReduceSmall() {
 	block := t.place(placeBlock)
 	t.sumInside(c.Count, block)
 	t.through(block, bytes, address(c.Output), bytes, func(ctx context.Context, own, out []byte) error {
-		return h.exchangeSum(ctx, signals{h}, c, own, func(int) []byte { return own }, out)
+		return h.ExchangeSum(ctx, crosshost.Signals{Exchange: h.Exchange}, reduction(c), own, func(int) []byte { return own }, out)
 	})
 }
 
@@ -59,7 +63,7 @@ func (t *trip) reduceScatterSmall() {
 	t.sumInside(c.Count*n, block)
 	t.through(block, part*n, address(c.Output), part, func(ctx context.Context, own, out []byte) error {
 		of := func(rank int) []byte { return own[uint64(rank)*part:][:part] }
-		return h.exchangeSum(ctx, signals{h}, c, of(rank), of, out)
+		return h.ExchangeSum(ctx, crosshost.Signals{Exchange: h.Exchange}, reduction(c), of(rank), of, out)
 	})
 }
 
@@ -74,6 +78,6 @@ func (t *trip) allGatherSmall() {
 		t.err = h.named(h.inside.AllGather(c.Input, at(block), int(c.Count), c.Type, &CallOptions{Stream: t.stream}))
 	}
 	t.through(block, uint64(h.Size())*part, address(c.Output), part*n, func(ctx context.Context, own, out []byte) error {
-		return h.exchangeBlocks(ctx, signals{h}, part, own, out)
+		return h.ExchangeBlocks(ctx, crosshost.Signals{Exchange: h.Exchange}, part, own, out)
 	})
 }

@@ -2,10 +2,12 @@ package collectives
 
 import (
 	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 )
 
 // All-to-all in two levels, as in hierarchy_swap.go. Many small copies would cost more
-// than kernels, so what is meant for the ranks of another host is exchanged inside where
+// than kernels, so what is meant for the ranks of another host is crosshost.Piece inside where
 // it lies, one host after another, instead of being put together first.
 
 // swapBlock exchanges inside what all ranks of the host have for some ranks, one of them
@@ -42,7 +44,7 @@ func (t *trip) swapInside(part, at, bytes uint64) {
 func (t *trip) allToAllSmall() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
-	part, size, m := c.Count*element, h.bundle(element), uint64(h.Size())
+	part, size, m := c.Count*element, h.BundleOf(element), uint64(h.Size())
 	for at := uint64(0); at < part; at += size {
 		bytes := min(size, part-at)
 		in, out := t.region(forSending), t.region(forResults)
@@ -55,7 +57,7 @@ func (t *trip) allToAllSmall() {
 		})
 		t.copy(in.addr, t.place(placeBlock), round*m*bytes)
 		number := t.tell(func(ctx context.Context) error {
-			return h.swap(ctx, bytes, func(round uint64, k int) []byte { return in.bytes[(round*m+uint64(k))*bytes:][:bytes] },
+			return h.Swap(ctx, bytes, func(round uint64, k int) []byte { return in.bytes[(round*m+uint64(k))*bytes:][:bytes] },
 				func(rank int) []byte { return out.bytes[uint64(rank)*bytes:][:bytes] })
 		}, in, out)
 		t.swapInside(part, at, bytes)
@@ -77,7 +79,7 @@ func (t *trip) allToAllLarge() {
 	h, c := t.ports.hierarchy, t.call
 	element := uint64(c.Type.Size())
 	part := c.Count * element
-	size := max(1, min(h.ports.Piece, regionBytes/uint64(h.ports.Comm.Size()))/element) * element
+	size := max(1, min(h.ports.Piece, crosshost.RegionBytes/uint64(h.ports.Comm.Size()))/element) * element
 	finish := func() {}
 	for at := uint64(0); at < part; at += size {
 		bytes := min(size, part-at)
@@ -86,10 +88,10 @@ func (t *trip) allToAllLarge() {
 			t.copy(in.addr+uintptr(first*bytes), address(c.Input)+uintptr(first*part+at), n*bytes)
 		})
 		number := t.tell(func(ctx context.Context) error {
-			if err := h.sendRemote(ctx, func(rank int) []byte { return in.bytes[uint64(rank)*bytes:][:bytes] }); err != nil {
+			if err := h.SendRemote(ctx, func(rank int) []byte { return in.bytes[uint64(rank)*bytes:][:bytes] }); err != nil {
 				return err
 			}
-			return h.takeRemote(ctx, func(rank int) []byte { return out.bytes[uint64(rank)*bytes:][:bytes] })
+			return h.TakeRemote(ctx, func(rank int) []byte { return out.bytes[uint64(rank)*bytes:][:bytes] })
 		}, in, out)
 		t.swapInside(part, at, bytes)
 		finish()

@@ -15,6 +15,7 @@ import (
 const (
 	latencyBytes = 256 << 10
 	messageBytes = 16 << 10
+	piecesOfCall = 8 // so that there are some to overlap
 )
 
 // inSteps reports whether a call with a root goes in two steps.

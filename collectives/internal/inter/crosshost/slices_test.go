@@ -1,4 +1,4 @@
-package collectives
+package crosshost
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
-// seenBy is the hierarchy as rank i of host g sees it.
-func seenBy(hosts [][]int, g, i int) *hierarchy {
-	return &hierarchy{Placement: placement.New(hosts, hosts[g][i])}
+// seenBy is the exchange as rank i of host g sees it.
+func seenBy(hosts [][]int, g, i int) *Exchange {
+	return &Exchange{Sizes: Sizes{Placement: placement.New(hosts, hosts[g][i])}}
 }
 
 // ranksOf makes hosts with so many ranks, dealt out in turns where that is possible.
@@ -43,9 +43,9 @@ func TestSlices(t *testing.T) {
 				for i, rank := range ranks {
 					h := seenBy(hosts, g, i)
 					own := h.Mine(count)
-					x := &exchanged{count: count, share: make([]byte, own.To-own.From)}
-					for k := range x.share {
-						x.share[k] = byte(own.From + uint64(k))
+					x := &Piece{Count: count, Share: make([]byte, own.To-own.From)}
+					for k := range x.Share {
+						x.Share[k] = byte(own.From + uint64(k))
 					}
 					for to := range hosts {
 						h.cut(x, to, own, func(from, end uint64) {
@@ -54,14 +54,14 @@ func TestSlices(t *testing.T) {
 								work[rank]++
 							}
 						})
-						var room space
+						var room Space
 						packed := h.pack(x, element, to, &room)
-						back := &exchanged{count: count, share: make([]byte, len(x.share))}
+						back := &Piece{Count: count, Share: make([]byte, len(x.Share))}
 						h.unpack(back, element, to, own, packed)
 						h.cut(x, to, own, func(from, end uint64) {
 							for e := from; e < end; e++ {
-								if back.share[e-own.From] != byte(e) {
-									t.Fatalf("%v, %d elements: element %d of rank %d is %d after packing, expected %d", sizes, count, e, rank, back.share[e-own.From], byte(e))
+								if back.Share[e-own.From] != byte(e) {
+									t.Fatalf("%v, %d elements: element %d of rank %d is %d after packing, expected %d", sizes, count, e, rank, back.Share[e-own.From], byte(e))
 								}
 							}
 						})
@@ -116,7 +116,7 @@ func TestSlicesOfRoots(t *testing.T) {
 			for g, ranks := range hosts {
 				for i, rank := range ranks {
 					h := seenBy(hosts, g, i)
-					x := &exchanged{course: course{rooted: true, gives: true, home: home}, count: count}
+					x := &Piece{Course: Course{Rooted: true, Gives: true, Home: home}, Count: count}
 					if _, _, size := h.slice(x, home); size != 0 {
 						t.Fatalf("%v, root on host %d: it has slices of %d elements, expected none", sizes, home, size)
 					}

@@ -1,4 +1,4 @@
-package collectives
+package crosshost
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 // comes to it, does so once, however many they are.
 
 // slice is where in a segment that of a host is, in elements.
-func (h *hierarchy) slice(x *exchanged, g int) (segment, from, size uint64) {
-	segment = placement.Share(x.count, int(h.Cuts))
+func (h *Exchange) slice(x *Piece, g int) (segment, from, size uint64) {
+	segment = placement.Share(x.Count, int(h.Cuts))
 	first, n := 0, 0
 	if !x.slices(g) {
 		return segment, 0, 0
@@ -38,14 +38,14 @@ func (h *hierarchy) slice(x *exchanged, g int) (segment, from, size uint64) {
 }
 
 // sliced is how many of the first elements belong to slices of a host.
-func (h *hierarchy) sliced(x *exchanged, g int, elements uint64) uint64 {
+func (h *Exchange) sliced(x *Piece, g int, elements uint64) uint64 {
 	segment, from, size := h.slice(x, g)
 	rest := elements % segment
 	return elements/segment*size + min(rest-min(rest, from), size)
 }
 
 // cut calls f for what of a span belongs to slices of a host.
-func (h *hierarchy) cut(x *exchanged, g int, s placement.Span, f func(from, to uint64)) {
+func (h *Exchange) cut(x *Piece, g int, s placement.Span, f func(from, to uint64)) {
 	segment, begin, size := h.slice(x, g)
 	for at := s.From / segment * segment; at < s.To; at += segment {
 		from, to := max(s.From, at+begin), min(s.To, at+begin+size)
@@ -56,18 +56,18 @@ func (h *hierarchy) cut(x *exchanged, g int, s placement.Span, f func(from, to u
 }
 
 // pack puts together what this rank's share has of the slices of a host.
-func (h *hierarchy) pack(x *exchanged, element uint64, g int, room *space) []byte {
-	own := h.Mine(x.count)
+func (h *Exchange) pack(x *Piece, element uint64, g int, room *Space) []byte {
+	own := h.Mine(x.Count)
 	all := (h.sliced(x, g, own.To) - h.sliced(x, g, own.From)) * element
 	var packed []byte
 	h.cut(x, g, own, func(from, to uint64) {
-		part := x.share[(from-own.From)*element : (to-own.From)*element]
+		part := x.Share[(from-own.From)*element : (to-own.From)*element]
 		if uint64(len(part)) == all {
 			packed = part // where it lies
 			return
 		}
 		if packed == nil {
-			packed = room.bytes(all)[:0]
+			packed = room.Bytes(all)[:0]
 		}
 		packed = append(packed, part...)
 	})
@@ -75,18 +75,18 @@ func (h *hierarchy) pack(x *exchanged, element uint64, g int, room *space) []byt
 }
 
 // unpack is the reverse for a part of a share.
-func (h *hierarchy) unpack(x *exchanged, element uint64, g int, s placement.Span, packed []byte) {
-	own := h.Mine(x.count).From
+func (h *Exchange) unpack(x *Piece, element uint64, g int, s placement.Span, packed []byte) {
+	own := h.Mine(x.Count).From
 	h.cut(x, g, s, func(from, to uint64) {
-		packed = packed[copy(x.share[(from-own)*element:(to-own)*element], packed):]
+		packed = packed[copy(x.Share[(from-own)*element:(to-own)*element], packed):]
 	})
 }
 
 // common calls f for the ranks of a host that have some of what this one has of the
 // slices of reducer, with where that is in the packed slices, in bytes.
-func (h *hierarchy) common(x *exchanged, element uint64, g, reducer int, f func(s placement.Span, from, to uint64) error) error {
-	begin := h.sliced(x, reducer, h.Mine(x.count).From)
-	return h.Overlaps(x.count, g, func(s placement.Span) error {
+func (h *Exchange) common(x *Piece, element uint64, g, reducer int, f func(s placement.Span, from, to uint64) error) error {
+	begin := h.sliced(x, reducer, h.Mine(x.Count).From)
+	return h.Overlaps(x.Count, g, func(s placement.Span) error {
 		from, to := h.sliced(x, reducer, s.From)-begin, h.sliced(x, reducer, s.To)-begin
 		if from == to { // both ends know
 			return nil
@@ -96,59 +96,59 @@ func (h *hierarchy) common(x *exchanged, element uint64, g, reducer int, f func(
 }
 
 // sendSlices is the first step: what this rank has of the slices of each host goes there.
-func (h *hierarchy) sendSlices(ctx context.Context, x *exchanged, element uint64) error {
+func (h *Exchange) sendSlices(ctx context.Context, x *Piece, element uint64) error {
 	return h.OtherHosts(func(g int) error {
-		packed := h.pack(x, element, g, &h.spaces[spaceBlock])
+		packed := h.pack(x, element, g, &h.Spaces[SpaceBlock])
 		return h.common(x, element, g, g, func(s placement.Span, from, to uint64) error {
-			return h.ports.Post(ctx, s.Rank, packed[from:to])
+			return h.Lanes.Post(ctx, s.Rank, packed[from:to])
 		})
 	})
 }
 
-// middle reduces what this rank has of the slices of its host, and is the first half of
+// Middle reduces what this rank has of the slices of its host, and is the first half of
 // the second step: the result goes to who has the same elsewhere.
-func (h *hierarchy) middle(ctx context.Context, c *Call, x *exchanged) error {
-	element := uint64(c.Type.Size())
-	own := h.pack(x, element, h.Host, &h.spaces[spaceBlock])
+func (h *Exchange) Middle(ctx context.Context, r Reduction, x *Piece) error {
+	element := uint64(r.Type.Size())
+	own := h.pack(x, element, h.Host, &h.Spaces[SpaceBlock])
 	if len(own) == 0 {
 		return nil
 	}
 	all := uint64(len(own))
-	err := h.sum(c, own, own, func(g int, add func(b []byte)) error {
-		theirs := &h.spaces[spaceTheirs]
+	err := h.Sum(r, own, own, func(g int, add func(b []byte)) error {
+		theirs := &h.Spaces[SpaceTheirs]
 		whole := false
 		err := h.common(x, element, g, h.Host, func(s placement.Span, from, to uint64) error {
 			if whole = to-from == all; whole {
-				return h.ports.Take(ctx, s.Rank, all, add)
+				return h.Lanes.Take(ctx, s.Rank, all, add)
 			}
-			return h.ports.Take(ctx, s.Rank, to-from, func(b []byte) { copy(theirs.bytes(all)[from:to], b) })
+			return h.Lanes.Take(ctx, s.Rank, to-from, func(b []byte) { copy(theirs.Bytes(all)[from:to], b) })
 		})
 		if err == nil && !whole {
-			add(theirs.bytes(all))
+			add(theirs.Bytes(all))
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	h.unpack(x, element, h.Host, h.Mine(x.count), own)
+	h.unpack(x, element, h.Host, h.Mine(x.Count), own)
 	return h.giveSlices(ctx, x, element, own)
 }
 
 // giveSlices hands the finished slices of this host to those who are to have them.
-func (h *hierarchy) giveSlices(ctx context.Context, x *exchanged, element uint64, own []byte) error {
+func (h *Exchange) giveSlices(ctx context.Context, x *Piece, element uint64, own []byte) error {
 	return h.OtherHosts(func(g int) error {
-		if !x.gets(g) {
+		if !x.Gets(g) {
 			return nil
 		}
 		return h.common(x, element, g, h.Host, func(s placement.Span, from, to uint64) error {
-			return h.ports.Post(ctx, s.Rank, own[from:to])
+			return h.Lanes.Post(ctx, s.Rank, own[from:to])
 		})
 	})
 }
 
-// takeSlices is the second half: the finished slices of the other hosts.
-func (h *hierarchy) takeSlices(ctx context.Context, x *exchanged, element uint64) error {
+// TakeSlices is the second half: the finished slices of the other hosts.
+func (h *Exchange) TakeSlices(ctx context.Context, x *Piece, element uint64) error {
 	return h.OtherHosts(func(g int) error {
 		return h.takeSlicesOf(ctx, x, element, g, g)
 	})
@@ -156,8 +156,8 @@ func (h *hierarchy) takeSlices(ctx context.Context, x *exchanged, element uint64
 
 // takeSlicesOf receives, from the ranks of a host, slices that are those of another, or
 // its own.
-func (h *hierarchy) takeSlicesOf(ctx context.Context, x *exchanged, element uint64, from, slices int) error {
+func (h *Exchange) takeSlicesOf(ctx context.Context, x *Piece, element uint64, from, slices int) error {
 	return h.common(x, element, from, slices, func(s placement.Span, begin, end uint64) error {
-		return h.ports.Take(ctx, s.Rank, end-begin, func(b []byte) { h.unpack(x, element, slices, s, b) })
+		return h.Lanes.Take(ctx, s.Rank, end-begin, func(b []byte) { h.unpack(x, element, slices, s, b) })
 	})
 }

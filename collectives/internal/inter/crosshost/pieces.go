@@ -1,0 +1,119 @@
+package crosshost
+
+import (
+	"context"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
+)
+
+// Piece is one piece of a vector under way between hosts.
+type Piece struct {
+	Course
+	At, Count uint64 // elements of the vector
+	Share     []byte // what the ranks of this host have of this rank's share; later the result
+}
+
+// Course says which hosts give and which get. The zero value is a call without a root, in
+// which all do both.
+type Course struct {
+	Rooted bool
+	Gives  bool // it is a broadcast: the root's host gives, the others get. Else a reduction: the reverse
+	Home   int  // the root's host
+}
+
+// Gets reports whether a host is to have the result.
+func (way Course) Gets(g int) bool { return !way.Rooted || way.Gives != (g == way.Home) }
+
+// Spares reports whether a rank reduces for a root, and has no use for the result.
+func (way Course) Spares(rank, root int) bool { return way.Rooted && rank != root }
+
+// slices reports whether a host has slices of its own in an exchange in two steps.
+func (way Course) slices(g int) bool { return !way.Rooted || g != way.Home }
+
+// Send gives what this rank has of a piece to the other hosts.
+func (h *Exchange) Send(ctx context.Context, x *Piece, element uint64, split bool) error {
+	if !split {
+		return h.SendShare(ctx, x.Course, x.Count, element, x.Share)
+	}
+	return h.sendSlices(ctx, x, element)
+}
+
+// Complete makes this rank's share of a piece the result, where that is wanted.
+func (h *Exchange) Complete(ctx context.Context, r Reduction, x *Piece, split bool) error {
+	if !x.Gets(h.Host) {
+		return nil
+	}
+	if !split {
+		return h.SumShare(ctx, r, x.Count, x.Share, x.Share)
+	}
+	return h.TakeSlices(ctx, x, uint64(r.Type.Size()))
+}
+
+// Sum reduces what the hosts have in their order: own is that of this one, and theirs
+// hands that of another to add.
+func (h *Exchange) Sum(r Reduction, own, to []byte, theirs func(g int, add func(b []byte)) error) error {
+	sum := h.StartSum(r, uint64(len(own)))
+	for g := range h.Hosts {
+		if g == h.Host {
+			sum.Add(own)
+		} else if err := theirs(g, sum.Add); err != nil {
+			return err
+		}
+	}
+	sum.Store(to)
+	return nil
+}
+
+// SumShare reduces what the hosts have of this rank's share of a vector.
+func (h *Exchange) SumShare(ctx context.Context, r Reduction, count uint64, own, to []byte) error {
+	if len(own) == 0 {
+		return nil
+	}
+	return h.Sum(r, own, to, func(g int, add func(b []byte)) error {
+		theirs := h.Spaces[SpaceTheirs].Bytes(uint64(len(own)))
+		if err := h.TakeShare(ctx, count, uint64(r.Type.Size()), g, theirs); err != nil {
+			return err
+		}
+		add(theirs)
+		return nil
+	})
+}
+
+// SendShare gives this rank's share of a vector to those of the other hosts that have
+// some of it, and are to have it.
+func (h *Exchange) SendShare(ctx context.Context, way Course, count, element uint64, b []byte) error {
+	return h.OtherHosts(func(g int) error {
+		if !way.Gets(g) {
+			return nil
+		}
+		return h.SendTo(ctx, count, element, g, b)
+	})
+}
+
+// SendTo gives those of one host what they have of this share.
+func (h *Exchange) SendTo(ctx context.Context, count, element uint64, g int, b []byte) error {
+	from := h.Mine(count).From
+	return h.Overlaps(count, g, func(s placement.Span) error {
+		return h.Lanes.Post(ctx, s.Rank, b[(s.From-from)*element:(s.To-from)*element])
+	})
+}
+
+// TakeShare receives what the ranks of another host have of this rank's share.
+func (h *Exchange) TakeShare(ctx context.Context, count, element uint64, g int, to []byte) error {
+	from := h.Mine(count).From
+	return h.Overlaps(count, g, func(s placement.Span) error {
+		at := to[(s.From-from)*element : (s.To-from)*element]
+		return h.Lanes.Take(ctx, s.Rank, uint64(len(at)), func(b []byte) { copy(at, b) })
+	})
+}
+
+// Pass takes what the root's host has sent of a piece: slices go on to the other hosts.
+func (h *Exchange) Pass(ctx context.Context, x *Piece, element uint64, split bool) error {
+	if !split {
+		return h.TakeShare(ctx, x.Count, element, x.Home, x.Share)
+	}
+	if err := h.takeSlicesOf(ctx, x, element, x.Home, h.Host); err != nil {
+		return err
+	}
+	return h.giveSlices(ctx, x, element, h.pack(x, element, h.Host, &h.Spaces[SpaceBlock]))
+}
