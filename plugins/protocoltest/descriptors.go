@@ -224,7 +224,7 @@ func (s *suite) malformed(t transporttest.TB) {
 		h.configure(t, s)
 		fd := h.memory()
 		h.sends(all[names[i]], fd, fd)
-		if _, ended := h.ends(killBound); !ended {
+		if _, ended := h.ends(h.limit); !ended {
 			t.Errorf("a packet with %s: the plugin goes on", names[i])
 		}
 	})
@@ -240,7 +240,7 @@ func (s *suite) stranger(t transporttest.TB) {
 	if err := h.send(descriptorsPacket(h.next(), h.numbers(1)...), []int{h.memory()}, cred); err != nil {
 		return // in a container that may not
 	}
-	if _, ended := h.ends(killBound); !ended {
+	if _, ended := h.ends(h.limit); !ended {
 		t.Errorf("a packet of user %d: the plugin of user %d goes on", cred.Uid, os.Getuid())
 	}
 }

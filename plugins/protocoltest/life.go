@@ -58,11 +58,11 @@ func (h *host) tryConfigure(s *suite) error {
 	return err
 }
 
-// endOfHost looks three times at most: a busy machine delays some ends, a plugin that
+// endOfHost looks five times at most: a busy machine delays some ends, a plugin that
 // does not watch its socket never ends.
 func (s *suite) endOfHost(t transporttest.TB) {
 	best := killBound
-	for range 3 {
+	for range 5 {
 		h, _ := s.configured(t)
 		h.control.Close()
 		took, ended := h.ends(killBound)
