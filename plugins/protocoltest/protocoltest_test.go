@@ -111,11 +111,11 @@ var flaws = []struct{ flaw, test, says string }{
 	{"keeps-descriptors", "descriptors/closed", "more descriptors open"},
 	{"no-ends", "descriptors/end-of-call", "more descriptors open"},
 	{"one-packet", "descriptors/many", "a call with 70 descriptors: "},
-	{"lossless", "descriptors/lost", "want status [FailedPrecondition]"},
+	{"lossless", "descriptors/lost", "of whose two descriptors one arrived"},
 	{"same-numbers", "descriptors/answers", "was used before"},
 	{"other-call", "descriptors/answers", "the one of the request"},
-	{"trusts-packets", "descriptors/malformed", "a packet with another magic: the plugin goes on"},
-	{"trusts-numbers", "descriptors/malformed", "a packet with a number twice: the plugin goes on"},
+	{"trusts-packets", "descriptors/malformed", "another magic"},
+	{"trusts-numbers", "descriptors/malformed", "a packet with: a number twice"},
 	{"trusts-strangers", "descriptors/stranger", "a packet of user 12345"},
 }
 
