@@ -34,7 +34,11 @@ const (
 )
 
 // colors are distinguishable without telling red from green.
-var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
+var colors = [MaxCurves]string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
+
+// MaxCurves is how many curves of a chart have a color of their own. Those behind them have
+// broken lines.
+const MaxCurves = 6
 
 // Write draws the charts next to each other.
 func Write(w io.Writer, charts ...Chart) error {
@@ -70,14 +74,23 @@ func (c Chart) draw(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#444"/>`+"\n", left, top, width-left-right, height-top-bottom)
 	for i, s := range c.Series {
-		curve(b, s, x, y, colors[i%len(colors)])
+		color, broken := colors[i%MaxCurves], dashes(i/MaxCurves)
+		curve(b, s, x, y, color, broken)
 		ly := top + 16 + 16*i
-		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="2"/>`+"\n", left+10, ly, left+30, ly, colors[i%len(colors)])
+		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="2"%s/>`+"\n", left+10, ly, left+30, ly, color, broken)
 		text(b, left+36, float64(ly+4), "start", 11, s.Name)
 	}
 }
 
-func curve(b *strings.Builder, s Series, x, y axis, color string) {
+// dashes is the attribute of the lines of one round through the colors.
+func dashes(round int) string {
+	if round == 0 {
+		return ""
+	}
+	return fmt.Sprintf(` stroke-dasharray="%d 3"`, max(1, 8-2*round))
+}
+
+func curve(b *strings.Builder, s Series, x, y axis, color, broken string) {
 	var path []string
 	for _, p := range s.Points {
 		if !drawable(p) {
@@ -88,7 +101,7 @@ func curve(b *strings.Builder, s Series, x, y axis, color string) {
 		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="2.5" fill="%s"/>`+"\n", px, py, color)
 	}
 	if len(path) > 1 {
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", strings.Join(path, " "), color)
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"%s/>`+"\n", strings.Join(path, " "), color, broken)
 	}
 }
 

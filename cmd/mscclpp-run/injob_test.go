@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/bench/plot/plottest"
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
@@ -88,15 +90,23 @@ func TestVerbsInAJob(t *testing.T) {
 	})
 	t.Run("bench prints a table and a picture", func(t *testing.T) {
 		plot := filepath.Join(t.TempDir(), "plot.svg")
-		stdout, stderr, code := i.run(t, "-n", "2", "bench", "allgather", "--bytes", "4K", "--iters", "5", "--calls", "2", "--registered", "--in-place", "--plot", plot)
+		stdout, stderr, code := i.run(t, "-n", "2", "bench", "allgather", "alltoall", "--bytes", "4K:16K", "--iters", "5", "--calls", "2", "--registered", "--in-place", "--plot", plot)
 		if code != 0 || stderr != "" || strings.Contains(stdout, "\r") {
 			t.Errorf("exit code %d, stderr %q, and in the pipe %q", code, stderr, stdout)
 		}
-		if !strings.Contains(stdout, "registered buffers") || !strings.Contains(stdout, "algbw") || strings.Count(stdout, " 4096 ") != 1 {
+		if !strings.Contains(stdout, "registered buffers") || !strings.Contains(stdout, "algbw") || strings.Count(stdout, " 4096 ") != 2 {
 			t.Errorf("no table:\n%s", stdout)
 		}
-		if svg, err := os.ReadFile(plot); err != nil || !bytes.Contains(svg, []byte("bus bandwidth")) {
-			t.Errorf("%v, %s", err, svg)
+		common := "shm, 2 ranks, f32, in place, registered: "
+		for i, chart := range plottest.Read(t, read(t, plot)) {
+			if want := []string{common + "time", common + "bus bandwidth"}; i > 1 || chart.Title != want[i] || !slices.Equal(chart.Names(), []string{"allgather", "alltoall"}) {
+				t.Errorf("chart %d is %q of %q, expected one of %q", i, chart.Title, chart.Names(), want)
+			}
+			for _, s := range chart.Series {
+				if len(s.X) != 3 {
+					t.Errorf("%s: %d points of %s, expected one for each size", chart.Title, len(s.X), s.Name)
+				}
+			}
 		}
 	})
 	t.Run("a mistake is told once", func(t *testing.T) {

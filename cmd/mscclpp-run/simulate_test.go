@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/bench/plot/plottest"
 	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
@@ -205,8 +206,13 @@ func TestSimulateDraws(t *testing.T) {
 			t.Errorf("the drawing lacks %q", want)
 		}
 	}
-	if n := strings.Count(text, "<polyline"); n != 4*maxCurves {
-		t.Errorf("%d curves, expected %d in each of 4 charts", n, maxCurves)
+	charts := plottest.Read(t, text)
+	for _, c := range charts {
+		for _, s := range c.Series {
+			if len(charts) != 4 || len(c.Series) != maxCurves || len(s.X) != 11 {
+				t.Errorf("%d charts; %s: %d curves, %d points of %s: expected 4 charts of %d curves with a point for each size", len(charts), c.Title, len(c.Series), len(s.X), s.Name, maxCurves)
+			}
+		}
 	}
 	code, _, errs = runs(command(t, "simulate", "--hosts", "2", "--algorithm", "all", "--plot", drawing))
 	if text = read(t, drawing); code != 0 || !strings.Contains(text, ">2 hosts, large-ring<") {

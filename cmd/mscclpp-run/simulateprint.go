@@ -167,7 +167,7 @@ func printPublished(w io.Writer, format string) error {
 }
 
 // maxCurves is how many curves one chart can tell apart.
-const maxCurves = 6
+const maxCurves = plot.MaxCurves
 
 // drawPredictions draws time and bus bandwidth over the size, a curve for each number of hosts
 // and, unless only the best is asked for, each algorithm. Of more than can be told
