@@ -31,7 +31,7 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 	if r.Collective.Messages() {
 		switch {
 		case c.messages == nil:
-			return "", fmt.Errorf("%w: no transport has a kernel for messages", framework.ErrUnavailable)
+			return "", c.noKernel("messages", "transfers")
 		case c.messagesBy(name) == nil:
 			return "", c.noMessagesBy(name)
 		}

@@ -263,7 +263,7 @@ func (c *Comm) flushGroup() error {
 // exchange launches the kernel for a group that is sorted.
 func (c *Comm) exchange(g *group) error {
 	if c.messages == nil {
-		return fmt.Errorf("%w: no transport has a kernel for messages", framework.ErrUnavailable)
+		return c.noKernel("messages", "transfers")
 	}
 	alg := g.by
 	if alg == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -144,12 +145,17 @@ func (c *Comm) lacking(r *Request) error {
 	}
 	switch {
 	case len(c.algorithms[r.Collective]) == 0:
-		return fmt.Errorf("%w: no transport has a kernel for %v", framework.ErrUnavailable, r.Collective)
+		return c.noKernel(r.Collective.String(), r.Collective.String())
 	case r.Collective.Reduces() && len(types) > 0 && !types[r.Type.String()]:
 		return fmt.Errorf("%w: no kernel for %v of %v: expected one of %s", framework.ErrUnsupported, r.Collective, r.Type,
 			strings.Join(slices.Sorted(maps.Keys(types)), " "))
 	}
-	return fmt.Errorf("%w: no transport has a kernel for %v of %v with %v", framework.ErrUnavailable, r.Collective, r.Type, r.Op)
+	return c.noKernel(fmt.Sprintf("%v of %v with %v", r.Collective, r.Type, r.Op), r.Collective.String())
+}
+
+// noKernel says why no transport has kernels of a kind, and what to do.
+func (c *Comm) noKernel(what, kind string) error {
+	return c.comm.NoKernel(what, kernelargs.Layout(), func(k framework.KernelInfo) bool { return k.Collective == kind })
 }
 
 // named is the row of the table that would launch an algorithm that the caller named.

@@ -100,7 +100,7 @@ var roles = map[string]func(){
 	"reports": func() {
 		Serve(func(c mirror.Config) (framework.Transport, error) {
 			stdin, _ := os.Readlink("/proc/self/fd/0")
-			slog.Info("report", "stdin", stdin, "group", unix.Getpgrp() == os.Getpid(), "env", strings.Join(os.Environ(), " "))
+			slog.Info("report", "stdin", stdin, "group", unix.Getpgrp() == os.Getpid(), "env", strings.Join(os.Environ(), " "), "host", Host())
 			return mirror.New(c)
 		})
 	},

@@ -31,6 +31,7 @@ type Spec struct {
 	SHA256       string         // of the program, hexadecimal; "" for any
 	Options      map[string]any // checked by the plugin
 	Env          []string       // "NAME=value", in addition to what is passed on; see Environment
+	Layouts      []string       // of arguments that this program may pass to kernels, told to the plugin; see collectives.Layouts
 	StartTimeout time.Duration  // 0: DefaultStartTimeout
 	Log          *slog.Logger   // nil: slog.Default()
 }
@@ -48,7 +49,7 @@ func Open(ctx context.Context, spec Spec) (*Client, error) {
 	defer c.cancelStart()
 	options, err := encode(spec.Options)
 	if err == nil {
-		err = c.wire.Configure(c.startCtx, options)
+		err = c.wire.Configure(c.startCtx, options, spec.Layouts)
 	}
 	if err == nil && spec.Name != "" && c.wire.Description().Name != spec.Name {
 		err = &framework.Error{Op: "open", Transport: spec.Name, Peer: framework.NoPeer, Err: fmt.Errorf(
@@ -82,7 +83,7 @@ func Inspect(ctx context.Context, spec Spec) (Info, error) {
 	info := Info{Schema: schemaIn(schema), ProtocolVersion: c.version}
 	options, err := encode(spec.Options)
 	if err == nil {
-		err = c.wire.Configure(c.startCtx, options)
+		err = c.wire.Configure(c.startCtx, options, spec.Layouts)
 	}
 	if err != nil && errors.Is(err, framework.ErrPlugin) {
 		return Info{}, c.startFailed(ctx, err)

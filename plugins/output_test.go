@@ -1,12 +1,14 @@
 package plugins
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/environ"
 )
 
@@ -41,9 +43,9 @@ func TestEnvironmentOfAPlugin(t *testing.T) {
 	log := &buffer{}
 	spec := self(t, "reports")
 	spec.Log = logTo(log)
-	spec.Env = append(spec.Env, "VENDOR=yes")
+	spec.Env, spec.Layouts = append(spec.Env, "VENDOR=yes"), []string{"aa", "bb"}
 	open(t, spec).Shutdown()
-	for _, want := range []string{"stdin=/dev/null", "group=true", "PATH=", "VENDOR=yes", "IBV_FORK_SAFE=1", controlKey + "=3"} {
+	for _, want := range []string{"stdin=/dev/null", "group=true", "PATH=", fmt.Sprintf(`host="map[DeviceABI:%d Layouts:[aa bb]]"`, kernel.ABI), "VENDOR=yes", "IBV_FORK_SAFE=1", controlKey + "=3"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("expected %s in the plugin:\n%s", want, log)
 		}

@@ -117,7 +117,7 @@ func TestPython(t *testing.T) {
 		t.Errorf("image: got %v, expected ErrUnsupported", err)
 	}
 	c.Shutdown()
-	if !strings.Contains(log.String(), `msg=configured plugin=echo prefix="> "`) {
+	if !strings.Contains(log.String(), `msg=configured plugin=echo device_abi=1 layouts=[] prefix="> "`) {
 		t.Errorf("the log lacks the plugin's line:\n%s", log)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -68,6 +69,7 @@ func serve(f wire.Factory) int {
 		os.Stdout, os.Stderr = standard[1], standard[1]
 		return create(options)
 	}
+	f.Host = func(abi uint32, layouts []string) { host.Store(&HostInfo{abi, layouts}) }
 	server := wire.NewServer(f, fds)
 	go func() {
 		<-fds.Done()
@@ -84,6 +86,24 @@ func serve(f wire.Factory) int {
 	})
 	shutDown(server)
 	return 0
+}
+
+// HostInfo is what a host says of itself when it sends the options: which images of
+// kernels it takes.
+type HostInfo struct {
+	DeviceABI uint32   // of handles and entry points (kernel.ABI); 0: it does not say
+	Layouts   []string // of the arguments that it may pass (kernel.Layout); empty: it does not say
+}
+
+var host atomic.Pointer[HostInfo]
+
+// Host returns what the host of this plugin said. It is for the function that Serve calls,
+// and what comes later; before, and in other programs, the result is zero.
+func Host() HostInfo {
+	if h := host.Load(); h != nil {
+		return *h
+	}
+	return HostInfo{}
 }
 
 // shutDown closes the transport, if it wants that, and removes the socket of a start

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -203,7 +204,7 @@ func (v *conform) spec(ctx context.Context) (plugins.Spec, error) {
 		output = os.Stderr
 	}
 	spec := plugins.Spec{
-		Path: v.plugin, Name: v.transport, StartTimeout: time.Duration(cfg.Plugins.StartTimeout),
+		Path: v.plugin, Name: v.transport, Layouts: collectives.Layouts(), StartTimeout: time.Duration(cfg.Plugins.StartTimeout),
 		Log: slog.New(slog.NewTextHandler(output, nil)),
 	}
 	if v.transport != "" {

@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/images"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -66,8 +69,7 @@ func (c *Communicator) Kernels() []Kernel {
 
 // Load makes a kernel callable for elements of type t. It may ask a plugin for an image
 // and must not be called during capture; later calls for the same image are quick.
-// ErrUnavailable: no image was built for this device, or the image was built for
-// arguments of another layout than k.Layout.
+// ErrUnavailable: no image was built for this device, its ABI (kernel.ABI) and k.Layout.
 func (c *Communicator) Load(ctx context.Context, k Kernel, t kernel.DataType) (device.Kernel, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
@@ -96,9 +98,9 @@ func (c *Communicator) LoadImage(image []byte) (device.Module, error) {
 // module loads the image for the best architecture that the device knows.
 func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt kernel.DataType) (device.Module, error) {
 	info := dev.Info()
-	image, err := t.pick(info.Archs, k.Family, dt)
-	if err != nil {
-		return nil, err
+	image, unfit := images.Choose(t.Description.Images, images.Want{Archs: info.Archs, Family: k.Family, Type: dt.String(), ABI: kernel.ABI, Layout: k.Layout})
+	if unfit != nil && image.ID == "" {
+		return nil, unfit
 	}
 	key := moduleKey{info.Device, image.ID, k.Layout}
 	t.mu.Lock()
@@ -114,10 +116,10 @@ func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt 
 	if err != nil {
 		return nil, err
 	}
-	if err := verify(image, code); err != nil {
-		return nil, err
+	if unfit != nil { // after Image, which knows better why one was never built
+		return nil, unfit
 	}
-	if err := fits(image, k.Layout); err != nil { // after Image, which knows better why one was never built
+	if err := verify(image, code); err != nil {
 		return nil, err
 	}
 	m, err := dev.Load(code)
@@ -131,35 +133,42 @@ func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt 
 	return m, nil
 }
 
-func (t *Transport) pick(archs []string, family string, dt kernel.DataType) (framework.ImageInfo, error) {
-	for _, arch := range archs {
-		for _, i := range t.Description.Images {
-			if i.Arch == arch && i.Family == family && (i.Type == "" || i.Type == dt.String()) {
-				return i, nil
-			}
-		}
+// NoKernel explains that no transport has a kernel for what is asked for: for each
+// transport the reason, and what to do about it. The error is ErrUnavailable. match tells
+// which kernels would do, and layout which arguments they would get ("": any).
+func (c *Communicator) NoKernel(what, layout string, match func(framework.KernelInfo) bool) error {
+	info := c.dev.Info()
+	var why []string
+	for _, t := range c.opts.Transports {
+		why = append(why, t.Name+" "+t.lacks(info, layout, match))
 	}
-	return framework.ImageInfo{}, fmt.Errorf("%w: no image of family %q, type %v for %v", framework.ErrUnavailable, family, dt, archs)
+	if len(why) == 0 {
+		why = []string{"no transport is configured"}
+	}
+	return fmt.Errorf("%w: no transport has a kernel for %s: %s; expected in transports one with kernels for %v: `mscclpp-run plugins NAME` lists those of a transport",
+		framework.ErrUnavailable, what, strings.Join(why, "; "), info.Device)
 }
 
-// fits compares what the caller is going to pass to kernels of an image with what the
-// image was built for. Else it would read arguments where others lie, and crash.
-func fits(i framework.ImageInfo, layout string) error {
-	if layout == "" || i.Layout == layout {
-		return nil
+// lacks says why a transport has no kernel that could be loaded.
+func (t *Transport) lacks(info device.Info, layout string, match func(framework.KernelInfo) bool) string {
+	if len(t.Description.Kernels) == 0 {
+		return "describes no kernels"
 	}
-	have := i.Layout
-	if have == "" {
-		have = "not given"
+	i := slices.IndexFunc(t.Description.Kernels, match)
+	if i < 0 {
+		return "describes kernels for other work alone"
 	}
-	return fmt.Errorf("%w: image %s was built for another argument layout (%s) than this program's (%s): run make kernels, and make build for images within plugins",
-		framework.ErrUnavailable, i.ID, have, layout)
+	k := t.Description.Kernels[i]
+	if _, err := images.Choose(t.Description.Images, images.Want{Archs: info.Archs, Family: k.Family, ABI: kernel.ABI, Layout: layout}); err != nil {
+		return "cannot load " + k.Symbol + ": " + plainly(err.Error())
+	}
+	if k.MaxRanks > 0 {
+		return fmt.Sprintf("has %s, for up to %d ranks", k.Symbol, k.MaxRanks)
+	}
+	return "has " + k.Symbol + ", which does not take this call"
 }
 
 func verify(i framework.ImageInfo, code []byte) error {
-	if i.ABI != kernel.ABI {
-		return fmt.Errorf("%w: image %s has device ABI %d, expected %d", framework.ErrInvalid, i.ID, i.ABI, kernel.ABI)
-	}
 	if i.SHA256 == "" {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
@@ -127,7 +128,7 @@ func openTransport(ctx context.Context, cfg *config.Config, name, builtIn string
 	}
 	client, err := plugins.Open(ctx, plugins.Spec{
 		Name: name, Path: path, SHA256: sum, Options: cfg.Transport[name],
-		StartTimeout: time.Duration(cfg.Plugins.StartTimeout), Log: log,
+		Layouts: collectives.Layouts(), StartTimeout: time.Duration(cfg.Plugins.StartTimeout), Log: log,
 	})
 	if err != nil {
 		return nil, err

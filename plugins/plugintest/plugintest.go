@@ -81,7 +81,7 @@ func Pair(ctx context.Context, transport framework.Transport) (client Client, st
 		return nil, nil, err
 	}
 	c := wire.NewClient("wrapped", p.conn, p.host, p)
-	if err := c.Configure(ctx, nil); err != nil {
+	if err := c.Configure(ctx, nil, nil); err != nil {
 		return nil, nil, err
 	}
 	return c, p.stop, nil

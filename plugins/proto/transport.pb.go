@@ -462,7 +462,14 @@ type ConfigureRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A JSON object with the user's options. Values that came from environment
 	// variables are strings, whatever the type of the option.
-	Options       []byte `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
+	Options []byte `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
+	// The version of handles and entry points of kernels that the host has: it takes images
+	// of this one only (ImageInfo.abi). 0: a host that does not say.
+	DeviceAbi uint32 `protobuf:"varint,2,opt,name=device_abi,json=deviceAbi,proto3" json:"device_abi,omitempty"`
+	// The layouts of arguments that the host may pass to kernels (ImageInfo.layout). Empty:
+	// a host that does not say. A plugin with images of several versions can leave out the
+	// others, or say in its log what it lacks.
+	Layouts       []string `protobuf:"bytes,3,rep,name=layouts,proto3" json:"layouts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -500,6 +507,20 @@ func (*ConfigureRequest) Descriptor() ([]byte, []int) {
 func (x *ConfigureRequest) GetOptions() []byte {
 	if x != nil {
 		return x.Options
+	}
+	return nil
+}
+
+func (x *ConfigureRequest) GetDeviceAbi() uint32 {
+	if x != nil {
+		return x.DeviceAbi
+	}
+	return 0
+}
+
+func (x *ConfigureRequest) GetLayouts() []string {
+	if x != nil {
+		return x.Layouts
 	}
 	return nil
 }
@@ -3126,9 +3147,12 @@ const file_transport_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12#\n" +
 	"\rdefault_value\x18\x03 \x01(\tR\fdefaultValue\x12\x12\n" +
-	"\x04help\x18\x04 \x01(\tR\x04help\",\n" +
+	"\x04help\x18\x04 \x01(\tR\x04help\"e\n" +
 	"\x10ConfigureRequest\x12\x18\n" +
-	"\aoptions\x18\x01 \x01(\fR\aoptions\"\x8a\x01\n" +
+	"\aoptions\x18\x01 \x01(\fR\aoptions\x12\x1d\n" +
+	"\n" +
+	"device_abi\x18\x02 \x01(\rR\tdeviceAbi\x12\x18\n" +
+	"\alayouts\x18\x03 \x03(\tR\alayouts\"\x8a\x01\n" +
 	"\x11ConfigureResponse\x12@\n" +
 	"\vdescription\x18\x01 \x01(\v2\x1e.mscclpp.plugin.v1.DescriptionR\vdescription\x123\n" +
 	"\aoptions\x18\x02 \x03(\v2\x19.mscclpp.plugin.v1.OptionR\aoptions\"\x11\n" +

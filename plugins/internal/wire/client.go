@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/fdsock"
 	pb "github.com/mscclpp-go/mscclpp/plugins/proto"
 )
@@ -54,9 +55,11 @@ func NewClient(name string, conn grpc.ClientConnInterface, fds *fdsock.Conn, lif
 	return &Client{stub: pb.NewTransportServiceClient(conn), fds: fds, life: life, name: name}
 }
 
-// Configure makes the plugin's transport. It is called once, before anything else.
-func (c *Client) Configure(ctx context.Context, options []byte) error {
-	resp, err := do(ctx, c, request{op: "configure"}, c.stub.Configure, &pb.ConfigureRequest{Options: options})
+// Configure makes the plugin's transport, and tells the plugin which kernels this program
+// can launch: of its ABI, with arguments of these layouts. It is called once, before
+// anything else.
+func (c *Client) Configure(ctx context.Context, options []byte, layouts []string) error {
+	resp, err := do(ctx, c, request{op: "configure"}, c.stub.Configure, &pb.ConfigureRequest{Options: options, DeviceAbi: kernel.ABI, Layouts: layouts})
 	if err != nil {
 		return err
 	}

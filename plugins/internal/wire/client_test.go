@@ -200,13 +200,13 @@ func attaches(c *Client) error {
 
 func TestDescriptionOfNothing(t *testing.T) {
 	x, _ := client(t, &stub{configure: &pb.ConfigureResponse{}})
-	says(t, "no description", x.Configure(bound(t), nil), framework.ErrPlugin, "configure", "without a name")
+	says(t, "no description", x.Configure(bound(t), nil, nil), framework.ErrPlugin, "configure", "without a name")
 	if x.Description().Name != "" || x.Options() != nil {
 		t.Errorf("%+v was kept", x.Description())
 	}
 	good := &pb.Description{Name: "else", Channels: []pb.Kind{1}}
 	x, _ = client(t, &stub{configure: &pb.ConfigureResponse{Description: good, Options: []*pb.Option{{Name: "speed"}}}})
-	if err := x.Configure(bound(t), nil); err != nil || x.Description().Name != "else" || len(x.Options()) != 1 {
+	if err := x.Configure(bound(t), nil, nil); err != nil || x.Description().Name != "else" || len(x.Options()) != 1 {
 		t.Errorf("%v, %+v", err, x.Description())
 	}
 	if err := registers(x); err == nil || !strings.HasPrefix(err.Error(), "else register") {

@@ -16,6 +16,7 @@ import (
 type Factory struct {
 	Options []*pb.Option                                      // what Create understands
 	Create  func(options []byte) (framework.Transport, error) // from a JSON object
+	Host    func(abi uint32, layouts []string)                // called before Create with what the host can launch; nil: nobody asks
 }
 
 // Server answers the calls of a host with a transport. It borrows descriptors of
@@ -95,6 +96,9 @@ func (s *Server) Configure(ctx context.Context, req *pb.ConfigureRequest) (*pb.C
 	defer s.configuring.Unlock()
 	if s.Transport() != nil {
 		return nil, fmt.Errorf("%w: Configure was called before", framework.ErrInvalid)
+	}
+	if s.factory.Host != nil {
+		s.factory.Host(req.GetDeviceAbi(), req.GetLayouts())
 	}
 	t, err := s.factory.Create(req.GetOptions())
 	if err != nil {
