@@ -23,7 +23,7 @@ var memoryTests = []harness.Test{
 		When: harness.MemoryClaimed, Body: testEveryShare,
 	},
 	{
-		Name: "memory/one-side", Rule: "A recipe needs nothing of the peer's process after the exchange.",
+		Name: "memory/one-side", Rule: "Ranks of one process can share a transport, and be linked with each other.",
 		When: harness.MemoryClaimed, Body: testOneSide,
 	},
 	{

@@ -21,7 +21,7 @@ var switchTests = []harness.Test{
 		When: harness.SwitchClaimed, Body: testSwitchBarrier,
 	},
 	{
-		Name: "switch/again", Rule: "A group can be made again after one was closed.",
+		Name: "switch/again", Rule: "Two groups of the same ranks do not share memory.",
 		When: harness.SwitchClaimed, Body: testSwitchAgain,
 	},
 	{

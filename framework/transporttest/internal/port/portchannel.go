@@ -53,7 +53,7 @@ var portTests = []harness.Test{
 		When: harness.PortClaimed, Body: testIdle,
 	},
 	{
-		Name: "port/ring-full", Rule: "A full ring makes producers wait; tail frees slots only when their triggers were performed.",
+		Name: "port/ring-full", Rule: "A full ring makes producers wait; what they pushed is performed in order, and none twice.",
 		When: harness.PortClaimed, Body: testRingFull,
 	},
 	{

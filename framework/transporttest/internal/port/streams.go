@@ -23,7 +23,7 @@ var streamTests = []harness.Test{
 		When: streamsClaimed, Body: testHangUp,
 	},
 	{
-		Name: "streams/again", Rule: "Streams can be handed over for each connection.",
+		Name: "streams/again", Rule: "Streams are handed over once: to ask again is an error, and the first ones live on.",
 		When: streamsClaimed, Body: testHandOverAgain,
 	},
 	{
