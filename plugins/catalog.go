@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -46,25 +45,52 @@ type Entry struct {
 	Rejected error  // why it is not used; nil if it is
 }
 
-// BuiltInDir returns the folder "plugins" beside the running program, which is
-// bin/plugins in a build tree. If there is none, it returns "lib/mscclpp/plugins"
-// beside the folder of the program, which is PREFIX/lib/mscclpp/plugins in an
-// installation. If neither exists, it returns what EnvBuiltIn names, or "".
+// BuiltInDir returns the folder of the plugins that came with the program, "" if there is
+// none: the first that contains plugins of "plugins" beside the running program, which is
+// bin/plugins in a build tree, "lib/mscclpp/plugins" beside the folder of the program,
+// which is PREFIX/lib/mscclpp/plugins in an installation, and what EnvBuiltIn names.
 func BuiltInDir() string {
-	program, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(program); err == nil {
-		program = real
-	}
-	bin := filepath.Dir(program)
-	for _, dir := range []string{filepath.Join(bin, "plugins"), filepath.Join(filepath.Dir(bin), "lib", "mscclpp", "plugins")} {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+	for _, dir := range builtInPlaces() {
+		if hasPlugins(dir) {
 			return dir
 		}
 	}
-	return os.Getenv(EnvBuiltIn)
+	return ""
+}
+
+// builtInPlaces lists where BuiltInDir looks.
+func builtInPlaces() []string {
+	var out []string
+	if program, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(program); err == nil {
+			program = real
+		}
+		bin := filepath.Dir(program)
+		out = append(out, filepath.Join(bin, "plugins"), filepath.Join(filepath.Dir(bin), "lib", "mscclpp", "plugins"))
+	}
+	if dir := os.Getenv(EnvBuiltIn); dir != "" {
+		out = append(out, dir)
+	}
+	return out
+}
+
+// hasPlugins reports whether a folder has a plugin: a user may have a folder of that name
+// for something else.
+func hasPlugins(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return transportOf(e.Name()) != "" && !e.IsDir()
+	})
+}
+
+// transportOf returns the name of the transport that a file of this name serves, "" for
+// none: mscclpp-transport-NAME.kernels and the like belong to a plugin.
+func transportOf(file string) string {
+	name, ok := strings.CutPrefix(file, FilePrefix)
+	if !ok || strings.Contains(name, ".") {
+		return ""
+	}
+	return name
 }
 
 // EnvBuiltIn is the variable by which mscclpp-run tells the programs that it starts,
@@ -97,15 +123,16 @@ func (c Catalog) Find(name string) (path, sha256 string, err error) {
 	return "", "", fmt.Errorf("%w: unknown transport %q: %s", framework.ErrInvalid, name, hint)
 }
 
+// places says where plugins are looked for.
 func (c Catalog) places() []string {
 	out := slices.Clone(c.Dirs)
-	if c.BuiltIn != "" {
-		out = append(out, c.BuiltIn)
-	}
 	if len(out) == 0 {
-		return []string{"a folder of plugins.dirs (MSCCLPP_PLUGINS__DIRS), of which none is configured, or in the folder plugins beside the program"}
+		out = []string{"a folder of plugins.dirs (MSCCLPP_PLUGINS__DIRS), of which none is configured"}
 	}
-	return out
+	if c.BuiltIn != "" {
+		return append(out, c.BuiltIn)
+	}
+	return append(out, "or beside the program, where no folder has plugins: looked in "+strings.Join(builtInPlaces(), ", "))
 }
 
 // List returns every candidate in the order in which they are considered. Of the
@@ -126,7 +153,7 @@ func (c Catalog) List() []Entry {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Paths)) {
 		p := c.Paths[name]
-		add([]Entry{{Name: name, Path: p.Path, SHA256: p.SHA256, Source: "path", Rejected: unusable(p.Path, false)}})
+		add([]Entry{{Name: name, Path: p.Path, SHA256: p.SHA256, Source: "path", Rejected: unusable(p.Path, nil)}})
 	}
 	for _, dir := range c.Dirs {
 		add(listDir(dir, dir))
@@ -158,89 +185,79 @@ func located(path string) string {
 // listDir lists the plugins of a folder. A folder that cannot be read is one
 // rejected entry without a name; one that does not exist is none.
 func listDir(dir, source string) []Entry {
-	entries, err := os.ReadDir(dir)
+	folder, objection, err := trustedFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) && source == "built-in" {
 		return nil
+	}
+	var names []string
+	if err == nil {
+		defer folder.Close()
+		names, err = folder.Readdirnames(-1)
 	}
 	if err != nil {
 		return []Entry{{Path: dir, Source: source, Rejected: err}}
 	}
-	shared := sharedFolder(dir)
+	slices.Sort(names)
 	var out []Entry
-	for _, e := range entries {
-		name, ok := strings.CutPrefix(e.Name(), FilePrefix)
-		path := filepath.Join(dir, e.Name())
-		if !ok || name == "" {
+	for _, file := range names {
+		name, path := transportOf(file), filepath.Join(dir, file)
+		if info, err := os.Stat(path); name == "" || err == nil && info.IsDir() {
 			continue
 		}
-		if info, err := os.Stat(path); strings.Contains(name, ".") || err == nil && info.IsDir() {
-			continue // mscclpp-transport-NAME.kernels and the like belong to a plugin
-		}
-		rejected := unusable(path, true)
+		rejected := unusable(path, folder)
 		if rejected == nil {
-			rejected = shared
+			rejected = objection
 		}
 		out = append(out, Entry{Name: name, Path: path, Source: source, Rejected: rejected})
 	}
 	return out
 }
 
-// sharedFolder objects to a folder in which anyone may place programs.
-func sharedFolder(dir string) error {
-	info, err := os.Stat(dir)
-	if err == nil && info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("every user may write to %s: expected mode %#o", dir, info.Mode().Perm()&^0o002)
+// unusable says why a file is not started. A file that was found in an open folder, rather
+// than named, must belong to this user, to root, or to whoever owns the running program,
+// and others must not be able to change it or, if it is a link, what it leads to.
+func unusable(path string, in *os.File) error {
+	if in == nil {
+		folder, file, err := openBeside(path)
+		if err != nil {
+			return err
+		}
+		defer folder.Close()
+		defer file.Close()
+		return executable(file)
 	}
-	return nil
-}
-
-// unusable says why a file is not started. A file that was found, rather than named,
-// must belong to this user, to root, or to whoever owns the running program, and
-// others must not be able to change it.
-func unusable(path string, found bool) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("is a %s, expected a program", typeOf(info.Mode()))
-	case info.Mode().Perm()&0o111 == 0 || unix.Access(path, unix.X_OK) != nil:
-		return fmt.Errorf("mode %#o: expected permission to execute", info.Mode().Perm())
-	}
-	if !found {
-		return nil
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() && int(st.Uid) != programOwner() {
-		return fmt.Errorf("belongs to user %d, expected %d or root; name it by its path to use it", st.Uid, os.Geteuid())
-	}
-	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("mode %#o: every user may change it; name it by its path to use it", info.Mode().Perm())
-	}
-	return nil
-}
-
-// typeOf is the word for what is no regular file.
-func typeOf(m fs.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "folder"
-	case m&fs.ModeNamedPipe != 0:
-		return "pipe"
-	case m&fs.ModeSocket != 0:
-		return "socket"
-	}
-	return "device"
-}
-
-// programOwner is the user who owns the running program, -1 if unknown.
-func programOwner() int {
-	info, err := os.Stat("/proc/self/exe")
+	const advice = "%w; name it by its path to use it"
+	file, err := openAt(int(in.Fd()), filepath.Base(path), unix.O_PATH)
 	if err != nil {
-		return -1
+		return err
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(st.Uid)
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		folder, target, err := openBeside(path)
+		if err != nil {
+			return err
+		}
+		defer folder.Close()
+		defer target.Close()
+		real, err := os.Readlink(descriptorPath(folder))
+		if err != nil {
+			return err
+		}
+		above, objection, err := trustedFolder(real)
+		if err != nil {
+			return err
+		}
+		above.Close()
+		if objection != nil {
+			return fmt.Errorf(advice, objection)
+		}
+		file, path = target, filepath.Join(real, target.Name())
 	}
-	return -1
+	if err := executable(file); err != nil {
+		return err
+	}
+	if err := distrust(file, path); err != nil {
+		return fmt.Errorf(advice, err)
+	}
+	return nil
 }

@@ -51,8 +51,8 @@ func TestCatalogFind(t *testing.T) {
 		text  string
 	}{
 		"gone":   {framework.ErrUnavailable, "/nowhere"},
-		"tcp90":  {framework.ErrUnavailable, "/nowhere/tcp: stat /nowhere/tcp: no such file"}, // and not the built-in one, unchecked
-		"open":   {framework.ErrUnavailable, "every user may change it"},
+		"tcp90":  {framework.ErrUnavailable, "/nowhere/tcp: lstat /nowhere: no such file"}, // and not the built-in one, unchecked
+		"open":   {framework.ErrUnavailable, "every user may write to"},
 		"acmee":  {framework.ErrInvalid, `did you mean "acme"?`},
 		"xgmi90": {framework.ErrInvalid, "expected a file mscclpp-transport-xgmi90 in " + first},
 	} {
@@ -148,17 +148,45 @@ func TestForeignFile(t *testing.T) {
 	}
 }
 
+// TestBuiltInDir: a folder beside the program counts if it has plugins; a user's own of the
+// same name does not hide ours. If none counts, the message says where they were sought.
 func TestBuiltInDir(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(filepath.Dir(program), "plugins")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	beside := filepath.Join(filepath.Dir(program), "plugins")
+	if err := os.Mkdir(beside, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	defer os.Remove(dir)
-	if got := BuiltInDir(); filepath.Base(got) != "plugins" || filepath.Dir(got) != filepath.Dir(dir) {
-		t.Errorf("got %s, expected %s", got, dir)
+	defer os.RemoveAll(beside)
+	for _, name := range []string{"vim.lua", FilePrefix + "shm.kernels"} {
+		if err := os.WriteFile(filepath.Join(beside, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(beside, FilePrefix+"folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ours := folder(t, map[string]os.FileMode{FilePrefix + "shm": 0o755})
+	t.Setenv(EnvBuiltIn, ours)
+	if got := BuiltInDir(); got != ours {
+		t.Errorf("got %q, expected %s: the one beside the program has no plugins", got, ours)
+	}
+	t.Setenv(EnvBuiltIn, "/nowhere/plugins")
+	if got := BuiltInDir(); got != "" {
+		t.Errorf("got %s, expected none", got)
+	}
+	_, _, err = Catalog{BuiltIn: BuiltInDir()}.Find("shm")
+	for _, want := range []string{beside, "/nowhere/plugins", "lib/mscclpp/plugins", "MSCCLPP_PLUGINS__DIRS"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, expected it to name %s", err, want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(beside, FilePrefix+"tcp"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := BuiltInDir(); filepath.Base(got) != "plugins" || filepath.Dir(got) != filepath.Dir(beside) {
+		t.Errorf("got %s, expected %s", got, beside)
 	}
 }

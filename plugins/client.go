@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -35,7 +36,8 @@ type Client struct {
 	wire     *wire.Client
 	fds      *fdsock.Conn
 	out      *output
-	dir      *socketDir
+	conn     net.Conn   // for gRPC, which the plugin inherits; it need not take it
+	dir      *socketDir // nil for a plugin that needs none
 	goclient *goplugin.Client
 	version  int
 
@@ -173,6 +175,9 @@ func (c *Client) destroy(orderly bool) {
 		c.watching.Wait()
 		if c.proc != nil {
 			c.proc.release()
+		}
+		if c.conn != nil {
+			c.conn.Close() // again, if gRPC has closed it
 		}
 		if c.dir != nil {
 			c.dir.remove()

@@ -91,7 +91,7 @@ func TestCrashIsExplained(t *testing.T) {
 
 func TestPluginThatHangsUp(t *testing.T) {
 	c := open(t, self(t, "hangs up"))
-	if _, err := c.Listen(t.Context(), framework.EndpointConfig{}); err == nil {
+	if _, err := c.Listen(t.Context(), framework.EndpointConfig{Kind: framework.KindMemory}); err == nil {
 		t.Error("listen: expected an error")
 	}
 	within(t, 5*time.Second, c.Gone(), "Gone")
@@ -291,19 +291,6 @@ func TestHostKilledInTheStart(t *testing.T) {
 	host.Process.Kill()
 	host.Wait()
 	gone(t, pid) // though it watches nothing
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
-		t.Fatalf("socket folders: got %v, %v, expected the one of the start", entries, err)
-	}
-	mine, err := newSocketDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sweep()
-	if entries, err = os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("after the sweep: got %v, %v, expected the folder that is in use", entries, err)
-	}
-	mine.remove()
 	isEmpty(t, dir)
 }
 

@@ -15,20 +15,43 @@ import (
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
 
-// dialOptions let gRPC connect once. The socket is unlinked right after, so that
+// inheritedAddress is what a plugin calls the connection that it has inherited, in its
+// handshake. It is no path, and no name of a socket.
+const inheritedAddress = "inherited"
+
+// connectionPair returns two ends of a connection: the host's, and a file for the plugin
+// to inherit. Unlike a socket with a path it leaves nothing, whoever is killed.
+func connectionPair() (host net.Conn, plugin *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: connection to the plugin: %w", framework.ErrUnavailable, err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "connection-host"), os.NewFile(uintptr(fds[1]), "connection-plugin")
+	defer ours.Close() // FileConn duplicates it
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("%w: connection to the plugin: %w", framework.ErrUnavailable, err)
+	}
+	return conn, theirs, nil
+}
+
+// dialOptions let gRPC connect once. A socket with a path is removed right after, so that
 // nothing can be left of it; a connection that breaks is the end of the plugin.
-func (c *Client) dialOptions() []grpc.DialOption {
+func (c *Client) dialOptions(address string) []grpc.DialOption {
 	var dialed atomic.Bool
 	return []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if !dialed.CompareAndSwap(false, true) {
 				return nil, errors.New("the plugin's connection is lost")
 			}
-			defer c.dir.remove()
-			_, address, _, err := parseHandshake(c.proc.handshake)
-			if err != nil {
-				return nil, err
+			if c.dir != nil {
+				defer c.dir.remove()
 			}
+			if address == inheritedAddress {
+				return c.conn, nil
+			}
+			c.conn.Close()
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, "unix", address)
 			if err != nil {

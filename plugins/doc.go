@@ -10,11 +10,12 @@
 //	c, err := plugins.Open(ctx, plugins.Spec{Name: "acme", Path: path, Options: options})
 //	defer c.Shutdown()
 //
-// The two talk gRPC over a Unix socket, with the handshake of hashicorp/go-plugin,
-// and pass descriptors over a socket pair (the control socket). The end of that pair
-// tells each side of the other's death: the plugin exits, and Client.Gone is closed,
-// within 100 ms, whatever killed the process. Nothing is left in the file system,
-// since the gRPC socket is unlinked as soon as it is connected.
+// The two talk gRPC, after the handshake of hashicorp/go-plugin, over a connection that
+// the plugin inherits, and pass descriptors over a socket pair (the control socket). The
+// end of that pair tells each side of the other's death: the plugin exits, and Client.Gone
+// is closed, within 100 ms, whatever killed the process. Nothing is left in the file
+// system: a plugin that calls Serve puts nothing there. Plugins in other languages may
+// listen on a Unix socket, which the host removes as soon as it is connected.
 //
 // docs/plugin-protocol.md describes the boundary for authors of plugins in other
 // languages.
@@ -22,12 +23,14 @@ package plugins
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"strings"
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
 	"github.com/mscclpp-go/mscclpp/plugins/internal/environ"
-	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
 
 // ProtocolVersion is the newest version of the protocol that this package speaks. Host
@@ -39,8 +42,11 @@ const (
 	cookieKey   = "MSCCLPP_TRANSPORT_PLUGIN"
 	cookieValue = "2f0e9c55-1f6b-4f0c-9b51-6d1b4a2f7c3e"
 
-	controlKey  = environ.ControlKey
-	logLevelKey = environ.LogLevelKey
+	controlKey    = environ.ControlKey
+	connectionKey = environ.ConnectionKey
+	folderKey     = environ.FolderKey
+	logLevelKey   = environ.LogLevelKey
+	versionsKey   = "PLUGIN_PROTOCOL_VERSIONS" // that the host speaks
 )
 
 // handshake guards against programs that are not transport plugins. The cookie is
@@ -49,22 +55,28 @@ var handshake = goplugin.HandshakeConfig{MagicCookieKey: cookieKey, MagicCookieV
 
 const dispensed = "transport"
 
-// versions lists what is served for each version of the protocol. server is nil on
-// the host's side.
-func versions(server *wire.Server) map[int]goplugin.PluginSet {
-	return map[int]goplugin.PluginSet{1: {dispensed: &glue{server: server}}}
+// handshakeEnvironment is what go-plugin sets for a process that it starts itself.
+func handshakeEnvironment() []string {
+	var spoken []string
+	for v := range versions() {
+		spoken = append(spoken, strconv.Itoa(v))
+	}
+	return []string{cookieKey + "=" + cookieValue, versionsKey + "=" + strings.Join(spoken, ",")}
 }
 
-// glue joins the service to go-plugin.
+// versions lists what is served for each version of the protocol.
+func versions() map[int]goplugin.PluginSet {
+	return map[int]goplugin.PluginSet{1: {dispensed: &glue{}}}
+}
+
+// glue joins the service to go-plugin, on the host's side.
 type glue struct {
 	goplugin.NetRPCUnsupportedPlugin
-	server *wire.Server
 }
 
-// GRPCServer implements goplugin.GRPCPlugin.
-func (g *glue) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	wire.Register(s, g.server)
-	return nil
+// GRPCServer implements goplugin.GRPCPlugin. Plugins do without go-plugin.
+func (g *glue) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return errors.ErrUnsupported
 }
 
 // GRPCClient implements goplugin.GRPCPlugin. The caller wraps the connection, for

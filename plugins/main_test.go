@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -25,6 +24,9 @@ import (
 // roleKey makes this test binary something else than a test: a plugin, a broken
 // plugin, or a host. Of the variables of a host it is passed on.
 const roleKey = "MSCCLPP_TEST_ROLE"
+
+// endedKey names a folder by which a plugin knows that it has been started before.
+const endedKey = "MSCCLPP_TEST_ENDED"
 
 // raceExit keeps the race detector from sleeping for a second in a plugin's exit.
 const raceExit = "GORACE=atexit_sleep_ms=0"
@@ -45,12 +47,31 @@ var roles = map[string]func(){
 		forever()
 	},
 	"deaf": func() { // shakes hands and never answers
-		address := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s")
-		if _, err := net.Listen("unix", address); err != nil {
-			panic(err)
-		}
-		fmt.Printf("1|1|unix|%s|grpc\n", address)
+		fmt.Println("1|1|unix|inherited|grpc")
 		forever()
+	},
+	"listens": func() { // in the folder, as plugins in other languages do
+		os.Unsetenv(connectionKey)
+		Serve(mirror.New)
+	},
+	"ended once": func() { // by a signal for the job, and not when it is started again
+		if os.Mkdir(os.Getenv(endedKey), 0o700) == nil {
+			signal.Reset(unix.SIGTERM)
+			unix.Kill(os.Getpid(), unix.SIGTERM)
+			forever()
+		}
+		Serve(mirror.New)
+	},
+	"ended": func() {
+		signal.Reset(unix.SIGINT)
+		unix.Kill(os.Getpid(), unix.SIGINT)
+		forever()
+	},
+	"signaled early": func() {
+		for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGINT} {
+			unix.Kill(os.Getpid(), s)
+		}
+		Serve(mirror.New)
 	},
 	"nobody": func() { // shakes hands and does not listen
 		fmt.Println("1|1|unix|/nowhere|grpc")
@@ -100,7 +121,9 @@ var roles = map[string]func(){
 	"reports": func() {
 		Serve(func(c mirror.Config) (framework.Transport, error) {
 			stdin, _ := os.Readlink("/proc/self/fd/0")
-			slog.Info("report", "stdin", stdin, "group", unix.Getpgrp() == os.Getpid(), "env", strings.Join(os.Environ(), " "), "host", Host())
+			dir, _ := Folder()
+			kernels, _ := os.ReadFile(dir + "/kernels")
+			slog.Info("report", "kernels", string(kernels), "stdin", stdin, "group", unix.Getpgrp() == os.Getpid(), "env", strings.Join(os.Environ(), " "), "host", Host())
 			return mirror.New(c)
 		})
 	},
@@ -143,9 +166,14 @@ var roles = map[string]func(){
 		}()
 		killed()
 	},
+	"sweep": sweep,
 	// A host that starts the plugin in roleKey+"_PLUGIN", says so and waits.
 	"host": func() {
-		c, err := Open(context.Background(), Spec{Path: "/proc/self/exe", Env: []string{roleKey + "=" + os.Getenv(roleKey+"_PLUGIN"), raceExit}})
+		plugin := os.Getenv(roleKey + "_PLUGIN")
+		if plugin == "listens" {
+			callsServe = func(io.ReaderAt) bool { return false }
+		}
+		c, err := Open(context.Background(), Spec{Path: "/proc/self/exe", Env: []string{roleKey + "=" + plugin, raceExit}})
 		if err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)

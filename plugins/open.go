@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -110,14 +110,14 @@ func launch(ctx context.Context, spec Spec) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", spec.Name, err)
 	}
-	verify, err := examine(spec)
+	file, err := openProgram(spec)
 	if err != nil {
 		return nil, err
 	}
-	defer verify.close()
+	defer file.close()
 	c := &Client{spec: spec, gone: make(chan struct{})}
 	c.startCtx, c.cancelStart = context.WithTimeout(ctx, spec.StartTimeout)
-	if err := c.start(verify); err != nil {
+	if err := c.start(file); err != nil {
 		err = c.startFailed(ctx, err)
 		c.cancelStart()
 		return nil, err
@@ -127,44 +127,21 @@ func launch(ctx context.Context, spec Spec) (*Client, error) {
 
 // start runs the process up to a working connection. The caller cleans up by
 // startFailed.
-func (c *Client) start(verify *examined) error {
+func (c *Client) start(file *program) error {
 	sweepOnce.Do(sweep)
-	var err error
-	if c.dir, err = newSocketDir(); err != nil {
-		return err
-	}
-	ours, theirs, err := fdsock.Pair()
-	if err != nil {
-		return err
-	}
-	defer theirs.Close()
-	if c.fds, err = fdsock.New(ours, fdsock.Host); err != nil {
-		return err
-	}
 	c.out = newOutput(c.spec.Log.With("plugin", c.spec.Name))
-	c.goclient = goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig:  handshake,
-		VersionedPlugins: versions(nil),
-		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		SkipHostEnv:      true,
-		StartTimeout:     c.spec.StartTimeout,
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: c.dir.path},
-		Logger:           hclog.NewNullLogger(),
-		SyncStdout:       &writer{o: c.out},
-		SyncStderr:       &writer{o: c.out},
-		GRPCDialOptions:  c.dialOptions(),
-		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
-			return c.run(cmd.Env, theirs, verify)
-		},
-	})
 	// go-plugin's own waits end when the process does.
 	stop := context.AfterFunc(c.startCtx, c.killStarted)
 	defer stop()
-	conn, err := c.connect()
+	version, address, err := c.run(file)
 	if err != nil {
 		return err
 	}
-	c.version = c.goclient.NegotiatedVersion()
+	conn, err := c.connect(version, address)
+	if err != nil {
+		return err
+	}
+	c.version = version
 	c.wire = wire.NewClient(c.name(), conn, c.fds, c)
 	c.Transport, c.Prober, c.Proxier, c.Imager = c.wire, c.wire, c.wire, c.wire
 	c.watching.Add(1)
@@ -172,29 +149,102 @@ func (c *Client) start(verify *examined) error {
 	return nil
 }
 
-// run starts the process and reads its handshake, on behalf of go-plugin.
-func (c *Client) run(env []string, control *os.File, verify *examined) (runner.Runner, error) {
-	env = append(env, environ.Filter(os.Environ())...)
-	env = append(env, controlKey+"=3", logLevelKey+"="+c.out.level().String())
-	env = append(env, c.spec.Env...)
-	proc, err := spawn(c.spec.Path, env, []*os.File{control}, c.out)
+// starts is how often a plugin is started that a signal ends before its handshake.
+const starts = 4
+
+// run starts the process and reads its handshake: the version of the protocol, and where
+// it serves. A signal for all processes of a job is not for the plugin, but for some
+// milliseconds nothing in its process can prevent that it ends the plugin. Nothing is lost
+// then but these, so the host starts it again.
+func (c *Client) run(file *program) (version int, address string, err error) {
+	for try := 1; ; try++ {
+		version, address, err = c.runOnce(file)
+		if err == nil || try == starts || c.startCtx.Err() != nil || c.proc == nil || !c.proc.ended() {
+			return version, address, err
+		}
+		c.spec.Log.Warn("a signal ended the plugin in its start: starting it again", "plugin", c.name(), "status", c.proc.exitStatus())
+		c.abandon()
+	}
+}
+
+// abandon forgets a process that is dead.
+func (c *Client) abandon() {
+	c.fds.Close()
+	c.conn.Close()
+	if c.dir != nil {
+		c.dir.remove()
+	}
+	<-c.proc.exited
+	c.proc.release()
+	c.setProcess(nil)
+}
+
+func (c *Client) runOnce(file *program) (version int, address string, err error) {
+	control, connection, err := c.sockets()
 	if err != nil {
-		return nil, c.failure(NotExecutable, fmt.Errorf("cannot be executed: %w", err))
+		return 0, "", err
+	}
+	defer control.Close()
+	defer connection.Close()
+	cmd := command{name: c.spec.Path, path: c.spec.Path, serves: file.serves, files: []*os.File{control, connection, file.folder}}
+	if file.sealed != nil {
+		cmd.files = append(cmd.files, file.sealed)
+		cmd.path = inheritedPath(firstFile + 3)
+	}
+	if !file.serves {
+		cmd.prepare = c.makeSocketDir
+	}
+	cmd.env = append(handshakeEnvironment(), environ.Filter(os.Environ())...)
+	cmd.env = append(cmd.env, fmt.Sprint(controlKey, "=", firstFile), fmt.Sprint(connectionKey, "=", firstFile+1),
+		folderKey+"="+inheritedPath(firstFile+2), logLevelKey+"="+c.out.level().String())
+	cmd.env = append(cmd.env, c.spec.Env...)
+	proc, err := spawn(cmd, c.out)
+	if err != nil && framework.Class(err) != nil {
+		return 0, "", err
+	} else if err != nil {
+		return 0, "", c.failure(NotExecutable, fmt.Errorf("cannot be executed: %w", err))
 	}
 	c.setProcess(proc)
-	if err := verify.unchanged(); err != nil {
-		return nil, c.failure(Checksum, err)
-	}
 	line, err := proc.readHandshake(c.startCtx)
 	if err != nil {
-		return nil, c.noAnswer("before the handshake")
+		return 0, "", c.noAnswer("before the handshake")
 	}
-	_, _, reason, err := parseHandshake(line)
+	version, address, reason, err := parseHandshake(line)
 	if err != nil {
-		return nil, c.failure(reason, err)
+		return 0, "", c.failure(reason, err)
 	}
-	proc.handshake = line
-	return proc, nil
+	return version, address, nil
+}
+
+// firstFile is the first descriptor that a process gets beside its standard ones.
+const firstFile = 3
+
+// sockets makes what the plugin inherits: its ends of the control socket and of the
+// connection for gRPC.
+func (c *Client) sockets() (control, connection *os.File, err error) {
+	ours, control, err := fdsock.Pair()
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.fds, err = fdsock.New(ours, fdsock.Host); err == nil {
+		c.conn, connection, err = connectionPair()
+	}
+	if err != nil {
+		control.Close()
+		return nil, nil, err
+	}
+	return control, connection, nil
+}
+
+// makeSocketDir makes the folder for a plugin that needs one, and returns the variable
+// that names it.
+func (c *Client) makeSocketDir() ([]string, error) {
+	dir, err := newSocketDir()
+	if err != nil {
+		return nil, err
+	}
+	c.dir = dir
+	return []string{goplugin.EnvUnixSocketDir + "=" + dir.path}, nil
 }
 
 // setProcess publishes the process to the watchdog of the start, which may have
@@ -203,7 +253,7 @@ func (c *Client) setProcess(p *process) {
 	c.mu.Lock()
 	c.proc = p
 	c.mu.Unlock()
-	if c.startCtx.Err() != nil {
+	if p != nil && c.startCtx.Err() != nil {
 		p.kill()
 	}
 }
@@ -216,16 +266,24 @@ func (c *Client) killStarted() {
 	}
 }
 
-func (c *Client) connect() (*grpc.ClientConn, error) {
+// connect makes the client of a process that has shaken hands.
+func (c *Client) connect(version int, address string) (*grpc.ClientConn, error) {
+	c.goclient = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig: handshake,
+		Plugins:         versions()[version],
+		Reattach: &goplugin.ReattachConfig{
+			Protocol: goplugin.ProtocolGRPC, ProtocolVersion: version,
+			Addr:         &net.UnixAddr{Name: address, Net: "unix"},
+			ReattachFunc: func() (runner.AttachedRunner, error) { return c.proc, nil },
+		},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		Logger:           hclog.NewNullLogger(),
+		SyncStdout:       &writer{o: c.out},
+		SyncStderr:       &writer{o: c.out},
+		GRPCDialOptions:  c.dialOptions(address),
+	})
 	protocol, err := c.goclient.Client()
 	if err != nil {
-		var known *StartError
-		if errors.As(err, &known) {
-			return nil, err
-		}
-		if c.proc == nil { // go-plugin had no room for its own folder, for one
-			return nil, fmt.Errorf("%w: plugin %s (%s) was not started: %w", framework.ErrUnavailable, c.name(), c.spec.Path, err)
-		}
 		return nil, c.noAnswer("after the handshake: " + err.Error())
 	}
 	raw, err := protocol.Dispense(dispensed)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -27,8 +26,7 @@ const drainBound = 50 * time.Millisecond
 // maxHandshake is the longest first line that is looked at.
 const maxHandshake = 4096
 
-// A process is a running plugin. It implements go-plugin's runner.Runner, which
-// sees a plugin that prints one valid handshake line and nothing else: start,
+// A process is a running plugin. It implements go-plugin's runner.AttachedRunner: start,
 // output and death are handled here, where they can be told apart.
 type process struct {
 	path  string
@@ -37,7 +35,6 @@ type process struct {
 	log   *output
 
 	stdout, stderr *os.File // our ends
-	handshake      string
 	draining       sync.WaitGroup
 
 	mu     sync.Mutex
@@ -45,8 +42,20 @@ type process struct {
 	status string        // how it died
 }
 
-// spawn starts the process. files become its descriptors 3, 4, …
-func spawn(path string, env []string, files []*os.File, log *output) (*process, error) {
+// A command says what spawn starts.
+type command struct {
+	name   string // that the process sees as its own
+	path   string // that is executed
+	env    []string
+	files  []*os.File // its descriptors 3, 4, …
+	serves bool       // it calls Serve
+	// prepare makes what only a process cleans up, right before there is one, and returns
+	// further variables.
+	prepare func() ([]string, error)
+}
+
+// spawn starts the process.
+func spawn(c command, log *output) (*process, error) {
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -58,10 +67,10 @@ func spawn(path string, env []string, files []*os.File, log *output) (*process, 
 		return nil, err
 	}
 	defer errW.Close()
-	p := &process{path: path, log: log, stdout: outR, stderr: errR, exited: make(chan struct{})}
+	p := &process{path: c.name, log: log, stdout: outR, stderr: errR, exited: make(chan struct{})}
 	pidfd := -1
 	p.cmd = &exec.Cmd{
-		Path: path, Args: []string{path}, Env: env, Stdout: outW, Stderr: errW, ExtraFiles: files,
+		Path: c.path, Args: []string{c.name}, Env: c.env, Stdout: outW, Stderr: errW, ExtraFiles: c.files,
 		SysProcAttr: &syscall.SysProcAttr{
 			Setpgid: true, // Ctrl-C is for the rank; and the group can be killed
 			// Beside the end of the control socket, for plugins that do not watch
@@ -70,8 +79,13 @@ func spawn(path string, env []string, files []*os.File, log *output) (*process, 
 			PidFD:     &pidfd,
 		},
 	}
+	if c.serves {
+		// Serve asks for SIGTERM once it is there to clean up. Before, there is nothing
+		// to clean up.
+		p.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
 	started := make(chan error, 1)
-	go p.run(started, &pidfd)
+	go p.run(c, started, &pidfd)
 	if err := <-started; err != nil {
 		outR.Close()
 		errR.Close()
@@ -87,10 +101,10 @@ func spawn(path string, env []string, files []*os.File, log *output) (*process, 
 
 // run starts the process and waits for its end, on one thread: the kernel sends the
 // signal of a parent's death when the thread that forked ends.
-func (p *process) run(started chan<- error, pidfd *int) {
+func (p *process) run(c command, started chan<- error, pidfd *int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
+	err := p.start(c)
 	if err == nil {
 		p.child = supervise.NewChild(p.cmd.Process.Pid, *pidfd)
 	}
@@ -115,6 +129,17 @@ func (p *process) run(started chan<- error, pidfd *int) {
 	close(p.exited)
 }
 
+func (p *process) start(c command) error {
+	if c.prepare != nil {
+		more, err := c.prepare()
+		if err != nil {
+			return err
+		}
+		p.cmd.Env = append(p.cmd.Env, more...)
+	}
+	return p.cmd.Start()
+}
+
 // awaitEnd returns when the process is dead. It is not reaped then, unless other code of
 // the host waits for all children. It tells when somebody stops the process, since calls
 // then wait for it in silence.
@@ -128,6 +153,20 @@ func (p *process) awaitEnd() {
 
 // kill ends the process and its group.
 func (p *process) kill() { _ = p.child.Signal(unix.SIGKILL) }
+
+// ended reports whether a signal to all processes of a job may have ended the process.
+func (p *process) ended() bool {
+	select {
+	case <-p.exited:
+	default:
+		return false
+	}
+	if p.cmd.ProcessState == nil { // the host's other code took it
+		return false
+	}
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && (status.Signal() == unix.SIGTERM || status.Signal() == unix.SIGINT)
+}
 
 // exitStatus says how the process died: "exit status 2", "signal: killed".
 func (p *process) exitStatus() string {
@@ -161,22 +200,7 @@ func (p *process) release() {
 	p.stderr.Close()
 }
 
-// The methods of runner.Runner.
-
-// Start has nothing to do: the process was started before go-plugin asked.
-func (p *process) Start(context.Context) error { return nil }
-
-// Diagnose adds nothing.
-func (p *process) Diagnose(context.Context) string { return "" }
-
-// Stdout gives the handshake line, which was checked.
-func (p *process) Stdout() io.ReadCloser { return io.NopCloser(strings.NewReader(p.handshake + "\n")) }
-
-// Stderr is empty: output is read by copy.
-func (p *process) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
-
-// Name returns the path of the program.
-func (p *process) Name() string { return p.path }
+// The methods of runner.AttachedRunner.
 
 // ID returns the process id.
 func (p *process) ID() string { return fmt.Sprint(p.cmd.Process.Pid) }

@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
+	"github.com/mscclpp-go/mscclpp/internal/programdir"
 )
 
 // Folder is the name of the folder of kernel images, beside the program.
@@ -31,11 +32,10 @@ type images struct {
 func openImages(dir string) (*images, error) {
 	dirs := []string{dir}
 	if dir == "" {
-		exe, err := os.Executable()
+		here, err := programdir.Get()
 		if err != nil {
-			return nil, fmt.Errorf("%w: place of the program: %w", framework.ErrUnavailable, err)
+			return nil, fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
 		}
-		here := filepath.Dir(exe)
 		dirs = []string{filepath.Join(here, Folder), filepath.Join(here, "plugins", Folder)}
 	}
 	first := &images{dir: dirs[0]}
@@ -106,5 +106,5 @@ func (i *images) read(ctx context.Context, id string) ([]byte, error) {
 	if !slices.ContainsFunc(i.list(), func(info framework.ImageInfo) bool { return info.ID == id }) {
 		return nil, fmt.Errorf("%w: no kernel image %q", framework.ErrInvalid, id)
 	}
-	return nil, fmt.Errorf("%w: kernel image %s is not built on this machine: run make kernels, which fills %s: %w", framework.ErrUnavailable, id, i.dir, i.err)
+	return nil, fmt.Errorf("%w: kernel image %s is not built on this machine: run make kernels, which fills %s: %w", framework.ErrUnavailable, id, programdir.Name(i.dir), i.err)
 }

@@ -17,8 +17,10 @@ var passed = []string{
 
 // Of one plugin; a host that is itself a plugin does not hand on its own.
 const (
-	ControlKey  = "MSCCLPP_PLUGIN_CONTROL_FD" // number of the inherited control socket
-	LogLevelKey = "MSCCLPP_PLUGIN_LOG_LEVEL"  // least level that the host shows
+	ControlKey    = "MSCCLPP_PLUGIN_CONTROL_FD"    // number of the inherited control socket
+	ConnectionKey = "MSCCLPP_PLUGIN_CONNECTION_FD" // number of the inherited connection for gRPC
+	FolderKey     = "MSCCLPP_PLUGIN_FOLDER"        // path of the folder that contains the program
+	LogLevelKey   = "MSCCLPP_PLUGIN_LOG_LEVEL"     // least level that the host shows
 )
 
 // Filter takes what a plugin gets from the host's environment.
@@ -26,7 +28,8 @@ func Filter(host []string) []string {
 	var out []string
 	for _, entry := range host {
 		name, _, _ := strings.Cut(entry, "=")
-		if name == ControlKey || name == LogLevelKey {
+		switch name {
+		case ControlKey, ConnectionKey, FolderKey, LogLevelKey:
 			continue // of the plugin that this process is itself
 		}
 		for _, pattern := range passed {

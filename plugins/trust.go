@@ -1,0 +1,119 @@
+package plugins
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Permission bits of others.
+const (
+	groupWrite = 0o020
+	otherWrite = 0o002
+)
+
+// trustedFolder opens a folder, and objects if another user may put programs there: into
+// the folder itself, or in its place. Each folder is opened from the one above it and
+// looked at as it was opened, so that an exchange in between changes nothing. A folder
+// that is objected to is open nevertheless, to list what is rejected.
+func trustedFolder(dir string) (f *os.File, objection, err error) {
+	real, err := filepath.Abs(dir)
+	if err == nil {
+		real, err = filepath.EvalSymlinks(real)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	at, err := openAt(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, nil, err
+	}
+	objection = distrustAbove(at, "/")
+	names := strings.FieldsFunc(real, func(r rune) bool { return r == '/' })
+	for i, name := range names {
+		last, path := i == len(names)-1, "/"+filepath.Join(names[:i+1]...)
+		flags := unix.O_PATH | unix.O_DIRECTORY
+		if last {
+			flags = unix.O_RDONLY | unix.O_DIRECTORY
+		}
+		next, err := openAt(int(at.Fd()), name, flags)
+		at.Close()
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
+		}
+		at = next
+		if objection == nil && last {
+			objection = distrust(at, path)
+		} else if objection == nil {
+			objection = distrustAbove(at, path)
+		}
+	}
+	return at, objection, nil
+}
+
+// distrustAbove objects to a folder in which another user may exchange what is on the way
+// to a plugin. Where the sticky bit is set, as in /tmp, everybody may add and nobody may
+// exchange. A group that root lets write is the administrator's decision.
+func distrustAbove(f *os.File, path string) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := foreign(info, path); err != nil || info.Mode()&fs.ModeSticky != 0 {
+		return err
+	}
+	if owner(info) == 0 && info.Mode()&otherWrite == 0 {
+		return nil
+	}
+	return shared(info, path)
+}
+
+// distrust objects to a file, or a folder with plugins, that another user may change.
+func distrust(f *os.File, path string) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := foreign(info, path); err != nil {
+		return err
+	}
+	return shared(info, path)
+}
+
+// foreign objects to another user's file or folder.
+func foreign(info fs.FileInfo, path string) error {
+	user := owner(info)
+	if user == 0 || user == os.Geteuid() || user == ownerOf("/proc/self/exe") || user == ownerOf("/") {
+		return nil // "/": in a user namespace, root has another number
+	}
+	return fmt.Errorf("%s belongs to user %d, expected %d or root", path, user, os.Geteuid())
+}
+
+// shared objects to a file or folder into which others than its owner may write. A group
+// with the number of the owner is the owner's own.
+func shared(info fs.FileInfo, path string) error {
+	perm := info.Mode().Perm()
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if perm&otherWrite != 0 {
+		return fmt.Errorf("every user may write to %s: expected mode %#o", path, perm&^(groupWrite|otherWrite))
+	}
+	if perm&groupWrite != 0 && (!ok || st.Gid != 0 && st.Gid != st.Uid) {
+		return fmt.Errorf("group %d may write to %s: expected mode %#o", st.Gid, path, perm&^groupWrite)
+	}
+	return nil
+}
+
+// ownerOf returns the user who owns what is under a path, -1 if unknown.
+func ownerOf(path string) int {
+	info, err := os.Stat(path)
+	if err != nil {
+		return -1
+	}
+	return owner(info)
+}
