@@ -3,13 +3,14 @@
 #   bin/mscclpp-*                      programs
 #   lib/mscclpp/plugins/               plugins, each beside its kernel images
 #   include/mscclpp/                   headers for device code
+#   share/doc/mscclpp/                 licenses, of this project and of what it contains
 set -eu
 cd "$(dirname "$0")/.."
 root=${DESTDIR:-}${PREFIX:-/usr/local}
 lib=$root/lib/mscclpp
 if [ "${1:-}" = --remove ]; then
 	for p in bin/mscclpp-*; do rm -f "$root/bin/${p##*/}"; done
-	rm -rf "$lib" "$root/include/mscclpp"
+	rm -rf "$lib" "$root/include/mscclpp" "$root/share/doc/mscclpp"
 	exit 0
 fi
 install -d "$root/bin" "$lib/plugins" "$root/include/mscclpp"
@@ -24,4 +25,6 @@ for p in bin/plugins/mscclpp-transport-*; do
 	esac
 done
 install -m 644 framework/kernel/include/mscclpp/* "$root/include/mscclpp"
+install -d "$root/share/doc/mscclpp"
+install -m 644 LICENSE THIRD_PARTY_NOTICES "$root/share/doc/mscclpp"
 echo "installed under $root"

@@ -5,9 +5,11 @@ set -eu
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 trap 'exit 143' HUP INT TERM
-install=$(cd "$(dirname "$0")" && pwd)/install.sh
+cd "$(dirname "$0")/.."
+install=$PWD/scripts/install.sh
 DESTDIR=$root PREFIX=/opt/m "$install"
 test -f "$root/opt/m/include/mscclpp/device.h"
+cmp THIRD_PARTY_NOTICES "$root/opt/m/share/doc/mscclpp/THIRD_PARTY_NOTICES"
 cd /
 "$root/opt/m/bin/mscclpp-run" plugins shm
 "$root/opt/m/bin/mscclpp-run" -n 2 bench allreduce --bytes 1K:4K --iters 10 --check
