@@ -20,13 +20,23 @@ import (
 )
 
 // conformPlugin makes this test program a plugin: "good", "bad", which forgets to
-// check what it registers, or "gpu", which is for GPUs.
+// check what it registers, "gpu", which is for GPUs, "absent", which has options and no
+// hardware, or "dies".
 const conformPlugin = "CONFORM_TEST_PLUGIN"
 
 func init() {
 	kind := os.Getenv(conformPlugin)
 	if kind == "" {
 		return
+	}
+	switch kind {
+	case "dies":
+		fmt.Fprintln(os.Stderr, "no such library")
+		os.Exit(3)
+	case "absent":
+		plugins.Serve(func(struct{ Depth int }) (framework.Transport, error) {
+			return nil, fmt.Errorf("%w: no adapter in this machine", framework.ErrUnavailable)
+		})
 	}
 	plugins.Serve(func(struct{}) (framework.Transport, error) {
 		switch kind {

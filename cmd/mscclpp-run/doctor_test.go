@@ -102,16 +102,3 @@ func TestReport(t *testing.T) {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }
-
-func TestPluginsVerbNamesWhyOneIsRejected(t *testing.T) {
-	dir := t.TempDir()
-	put(t, dir, "mscclpp-transport-plain", "not a program")
-	code, out, errs := runs(command(t, "--set", "plugins.dirs="+dir, "plugins"))
-	if code != 0 || !strings.Contains(out, "plain") || !strings.Contains(out, "rejected") || !strings.Contains(out, "permission to execute") {
-		t.Errorf("code %d, %s, %s", code, out, errs)
-	}
-	code, _, errs = runs(command(t, "--set", "plugins.dirs="+dir, "plugins", "plian"))
-	if code != 1 || !strings.Contains(errs, `did you mean "plain"?`) {
-		t.Errorf("code %d, %s", code, errs)
-	}
-}

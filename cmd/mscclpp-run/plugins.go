@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,11 +18,13 @@ import (
 // found is a plugin that the catalog knows, with what it answers.
 type found struct {
 	plugins.Entry
-	info plugins.Info
-	err  error // why it cannot be used; nil if it can
+	info  plugins.Info
+	asked bool  // info is what it answered
+	err   error // why it cannot be used; nil if it can
 }
 
-// pluginsCommand lists plugins.
+// pluginsCommand lists plugins. Whoever names transports wants to use them: the exit code
+// is 1 if one of them has no plugin that works.
 func pluginsCommand(a *app) *cobra.Command {
 	var options bool
 	var format string
@@ -29,29 +32,54 @@ func pluginsCommand(a *app) *cobra.Command {
 		Use:  "[TRANSPORT…]",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
+			print := pluginTable
+			switch {
+			case format == "json":
+				print = pluginsJSON
+			case format != "table":
+				return usage("plugins: --format %q: expected table or json", format)
+			case options:
+				print = pluginOptions
+			}
 			cfg, err := a.config()
 			if err != nil {
 				return err
 			}
 			list := inspect(c.Context(), cfg, names)
-			if len(names) > 0 && len(list) == 0 {
-				_, _, err := catalogOf(cfg).Find(names[0])
+			if err := print(a, list); err != nil {
 				return err
 			}
-			switch {
-			case format == "json":
-				return pluginsJSON(a, list)
-			case format != "table":
-				return usage("plugins: --format %q: expected table or json", format)
-			case options:
-				return pluginOptions(a, list)
-			}
-			return pluginTable(a, list)
+			return missing(cfg, list, names)
 		},
 	}
 	c.Flags().BoolVar(&options, "options", false, "print the options of each transport")
 	c.Flags().StringVar(&format, "format", "table", "table, or json with one object a line")
 	return c
+}
+
+// missing says why a named transport has no plugin that works.
+func missing(cfg *config.Effective, list []found, names []string) error {
+	var all []error
+	for _, name := range names {
+		var reasons []error
+		works := false
+		for i := range list {
+			if f := &list[i]; f.Name == name && f.err == nil {
+				works = true
+			} else if f.Name == name {
+				reasons = append(reasons, fmt.Errorf("plugin %s: %s: %w", name, f.Path, f.err))
+			}
+		}
+		if works {
+			continue
+		}
+		if len(reasons) == 0 {
+			_, _, err := catalogOf(cfg).Find(name)
+			reasons = append(reasons, err)
+		}
+		all = append(all, reasons...)
+	}
+	return errors.Join(all...)
 }
 
 // inspect asks every plugin what it is; names limits which.
@@ -61,7 +89,7 @@ func inspect(ctx context.Context, cfg *config.Effective, names []string) []found
 	}
 	var out []found
 	for _, e := range catalogOf(cfg).List() {
-		if len(names) > 0 && !contains(names, e.Name) {
+		if len(names) > 0 && !slices.Contains(names, e.Name) {
 			continue
 		}
 		f := found{Entry: e, err: e.Rejected}
@@ -72,7 +100,7 @@ func inspect(ctx context.Context, cfg *config.Effective, names []string) []found
 				StartTimeout: time.Duration(cfg.Plugins.StartTimeout),
 				Log:          quietLog(),
 			})
-			if f.err == nil {
+			if f.asked = f.err == nil; f.asked {
 				f.err = f.info.Err
 			}
 		}
@@ -81,22 +109,13 @@ func inspect(ctx context.Context, cfg *config.Effective, names []string) []found
 	return out
 }
 
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
-}
-
-// kinds joins the kinds of channel of a transport: "memory,port".
-func (f *found) kinds() string {
-	var words []string
+// kinds are the kinds of channel of a transport: "memory", "port".
+func (f *found) kinds() []string {
+	words := []string{}
 	for _, k := range f.info.Description.Channels {
 		words = append(words, k.String())
 	}
-	return strings.Join(words, ",")
+	return words
 }
 
 func pluginTable(a *app, list []found) error {
@@ -108,14 +127,21 @@ func pluginTable(a *app, list []found) error {
 			fmt.Fprintf(w, "%s\t-\t-\trejected\t\t%s\n", f.Name, f.Path)
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\n", f.Name, f.info.Description.Version, f.info.ProtocolVersion, f.kinds(), len(f.info.Description.Images), f.Path)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\n", f.Name, f.info.Description.Version, f.info.ProtocolVersion, strings.Join(f.kinds(), ","), len(f.info.Description.Images), f.Path)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	return pluginReasons(a, list, func(f *found) bool { return f.err != nil })
+}
+
+// pluginReasons prints why plugins are not shown, below what is.
+func pluginReasons(a *app, list []found, which func(*found) bool) error {
 	for i := range list {
-		if f := &list[i]; f.err != nil {
-			fmt.Fprintf(a.stdout, "\n%s: %v\n", f.Path, f.err)
+		if f := &list[i]; which(f) {
+			if _, err := fmt.Fprintf(a.stdout, "\n%s: %v\n", f.Path, f.err); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -130,33 +156,8 @@ func pluginOptions(a *app, list []found) error {
 			fmt.Fprintf(w, "transport.%s.%s\t%s\t%s\t%s\n", list[i].Name, o.Name, o.Type, o.Default, o.Help)
 		}
 	}
-	return w.Flush()
-}
-
-func pluginsJSON(a *app, list []found) error {
-	enc := json.NewEncoder(a.stdout)
-	for i := range list {
-		f := &list[i]
-		line := struct {
-			Name     string   `json:"name"`
-			Path     string   `json:"path"`
-			Source   string   `json:"source"`
-			Version  string   `json:"version,omitempty"`
-			Protocol int      `json:"protocol,omitempty"`
-			Channels []string `json:"channels,omitempty"`
-			Images   int      `json:"images"`
-			Error    string   `json:"error,omitempty"`
-		}{Name: f.Name, Path: f.Path, Source: f.Source}
-		if f.err != nil {
-			line.Error = f.err.Error()
-		} else {
-			d := f.info.Description
-			line.Version, line.Protocol, line.Images = d.Version, f.info.ProtocolVersion, len(d.Images)
-			line.Channels = strings.Split(f.kinds(), ",")
-		}
-		if err := enc.Encode(line); err != nil {
-			return err
-		}
+	if err := w.Flush(); err != nil {
+		return err
 	}
-	return nil
+	return pluginReasons(a, list, func(f *found) bool { return !f.asked && f.err != nil })
 }

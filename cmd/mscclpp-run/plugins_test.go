@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The verb plugins lists what was rejected and why. To be asked for a plugin that does not
+// work is a failure, which names the reason.
+func TestPluginsVerbNamesWhyOneIsRejected(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "mscclpp-transport-plain", "not a program")
+	args := func(more ...string) []string {
+		return append([]string{"--set", "plugins.dirs=" + dir, "plugins"}, more...)
+	}
+	code, out, errs := runs(command(t, args()...))
+	if code != 0 || !strings.Contains(out, "plain") || !strings.Contains(out, "rejected") || !strings.Contains(out, "permission to execute") {
+		t.Errorf("code %d, %s, %s", code, out, errs)
+	}
+	for _, more := range [][]string{{"plain"}, {"--options", "plain"}, {"--format", "json", "plain"}} {
+		code, _, errs := runs(command(t, args(more...)...))
+		if code != 1 || !strings.Contains(errs, "plain") || !strings.Contains(errs, "permission to execute") {
+			t.Errorf("%v: code %d, %s: expected 1 and the reason", more, code, errs)
+		}
+	}
+	code, _, errs = runs(command(t, args("plian")...))
+	if code != 1 || !strings.Contains(errs, `did you mean "plain"?`) {
+		t.Errorf("code %d, %s", code, errs)
+	}
+	code, _, errs = runs(command(t, args("--format", "xml")...))
+	if code != 2 || !strings.Contains(errs, "expected table or json") {
+		t.Errorf("code %d, %s", code, errs)
+	}
+}
+
+// A plugin that cannot start has no options to show: the reason takes their place.
+func TestPluginsVerbStartsThem(t *testing.T) {
+	for _, c := range []struct {
+		kind         string
+		code         int
+		table, error string
+	}{
+		{"good", 0, "", ""},
+		{"dies", 1, "no such library", "exit status 3"},
+		{"absent", 1, "transport.loopback.depth", "no adapter in this machine"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Dir(plugin(t, c.kind))
+			code, out, errs := runs(command(t, "--set", "plugins.dirs="+dir, "plugins", "--options", "loopback"))
+			if code != c.code || !strings.Contains(out, c.table) || !strings.Contains(errs, c.error) {
+				t.Errorf("--options: code %d, %s, %s: expected %d, %q, %q", code, out, errs, c.code, c.table, c.error)
+			}
+			code, out, errs = runs(command(t, "--set", "plugins.dirs="+dir, "plugins", "--format", "json", "loopback"))
+			var line pluginLine
+			if err := json.Unmarshal([]byte(out), &line); err != nil || code != c.code {
+				t.Fatalf("json: code %d, %v: %s, %s", code, err, out, errs)
+			}
+			if line.Name != "loopback" || line.Used != (c.code == 0) || !strings.Contains(line.Error, c.error) || (line.Error == "") != (c.code == 0) {
+				t.Errorf("json: %s", out)
+			}
+			if (line.Protocol == 1) != (c.kind != "dies") || (len(line.Options) == 1) != (c.kind == "absent") {
+				t.Errorf("json: %s: expected what the plugin has answered", out)
+			}
+			if c.code == 0 && (len(line.Channels) == 0 || line.Signal == "" || len(line.Needs) == 0 || line.Version == "") {
+				t.Errorf("json: %s: expected the whole description", out)
+			}
+		})
+	}
+}
