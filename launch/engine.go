@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/loopback"
 )
 
 // Role is the part that an engine gave to this process.
@@ -221,7 +222,7 @@ func (r *reader) rank(e *Engine, rank, size, localRank, localSize string) {
 // master fills the meeting point where it is still open.
 func (r *reader) master(e *Engine, addr, port string) {
 	if e.MasterAddr == "" {
-		e.MasterAddr = r.get(addr)
+		e.MasterAddr = loopback.Unbracket(r.get(addr))
 	}
 	if text := r.get(port); e.MasterPort == 0 && text != "" {
 		n, err := strconv.ParseUint(text, 10, 16)
@@ -231,7 +232,7 @@ func (r *reader) master(e *Engine, addr, port string) {
 		e.MasterPort = int(n)
 	}
 	if e.MasterAddr == "" && e.Role == RoleRank && e.World > 0 && e.LocalWorld == e.World {
-		e.MasterAddr = "127.0.0.1"
+		e.MasterAddr = loopback.Address(false)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/internal/loopback"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -132,7 +133,7 @@ func (a *app) meetingPoint(p *launch.Place) error {
 		}
 	}
 	if o.masterAddr != "" {
-		p.MasterAddr = o.masterAddr
+		p.MasterAddr = loopback.Unbracket(o.masterAddr)
 	}
 	if o.masterPort != 0 {
 		p.MasterPort = o.masterPort
@@ -162,11 +163,11 @@ func (a *app) master(p *launch.Place) error {
 		return nil
 	}
 	if p.MasterAddr == "" {
-		p.MasterAddr = "127.0.0.1"
+		p.MasterAddr = loopback.Address(false)
 	}
 	if p.MasterPort == 0 {
 		var err error
-		if p.MasterPort, err = freePort(); err != nil {
+		if p.MasterPort, err = loopback.FreePort(); err != nil {
 			return err
 		}
 	}

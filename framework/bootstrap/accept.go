@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -99,7 +100,7 @@ func (t *TCP) accept() {
 		case err != nil:
 			// Out of descriptors, for example. Others may be closed soon.
 			t.strangers.drop()
-			t.cfg.Log.Warn("bootstrap: cannot accept connections", "error", err)
+			t.noise.Log(t.cfg.Log, slog.LevelWarn, "bootstrap: cannot accept connections", "error", err)
 			timer := time.NewTimer(50 * time.Millisecond)
 			select {
 			case <-timer.C:
@@ -138,7 +139,7 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 	}
 	switch {
 	case err != nil:
-		t.cfg.Log.Warn("bootstrap: a connection was turned down", "from", conn.RemoteAddr().String(), "error", err)
+		t.noise.Log(t.cfg.Log, slog.LevelWarn, "bootstrap: a connection was turned down", "from", conn.RemoteAddr().String(), "error", err)
 		hangUp(conn)
 		if t.visits != nil {
 			// What was invalid about it was said in the last message.

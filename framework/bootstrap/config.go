@@ -81,6 +81,12 @@ type Config struct {
 
 const minSecret = 16
 
+// Longer durations are mistakes, and overflow what is computed of them.
+const (
+	maxTimeout   = 365 * 24 * time.Hour
+	maxHeartbeat = time.Hour
+)
+
 // identity is what Config says about the job: how a connection proves itself.
 type identity struct {
 	job       [16]byte
@@ -118,10 +124,10 @@ func (c *Config) complete() (identity, error) {
 		return bad("a job of %d ranks: expected 1 to %d", c.Size, MaxRanks)
 	case c.Rank < 0 || c.Rank >= c.Size:
 		return bad("rank %d of %d: expected 0 to %d", c.Rank, c.Size, c.Size-1)
-	case c.Timeout < 0:
-		return bad("timeout %v: expected a positive duration", c.Timeout)
-	case c.Heartbeat < time.Second:
-		return bad("heartbeat %v: expected at least 1s", c.Heartbeat)
+	case c.Timeout < 0 || c.Timeout > maxTimeout:
+		return bad("timeout %v: expected a positive duration of at most %v", c.Timeout, maxTimeout)
+	case c.Heartbeat < time.Second || c.Heartbeat > maxHeartbeat:
+		return bad("heartbeat %v: expected 1s to %v", c.Heartbeat, maxHeartbeat)
 	case c.Listener != nil && c.Rank != 0:
 		return bad("rank %d has a listener: expected one for rank 0 only", c.Rank)
 	}

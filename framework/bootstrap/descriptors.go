@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/lograte"
 )
 
 // Descriptors travel over one datagram socket per rank, in the abstract name
@@ -95,12 +96,13 @@ func decodeDatagram(b, key []byte) (datagram, error) {
 
 // descriptors is a rank's socket, and what has arrived there.
 type descriptors struct {
-	conn *net.UnixConn
-	key  []byte
-	rank int
-	name [16]byte
-	log  *slog.Logger
-	done chan struct{} // the reader has ended
+	conn  *net.UnixConn
+	key   []byte
+	rank  int
+	name  [16]byte
+	log   *slog.Logger
+	noise lograte.Limiter // of strangers
+	done  chan struct{}   // the reader has ended
 
 	replies chan datagram // to a probe
 
@@ -181,7 +183,7 @@ func (d *descriptors) read() {
 		}
 		if err != nil {
 			// Not of this job, or damaged: there is nobody to tell.
-			d.log.Warn("bootstrap: a datagram was dropped", "error", err)
+			d.noise.Log(d.log, slog.LevelWarn, "bootstrap: a datagram was dropped", "error", err)
 			closeFiles(files)
 			continue
 		}

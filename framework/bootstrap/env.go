@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/loopback"
 )
 
 // Names of environment variables that FromEnv reads.
@@ -55,7 +56,7 @@ func FromEnv(env func(string) string) (Config, error) {
 		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 {
 			return Config{}, fmt.Errorf("%w: %s=%q: expected a port, 1 to 65535", framework.ErrInvalid, EnvPort, port)
 		}
-		c.Addr = net.JoinHostPort(host, port)
+		c.Addr = net.JoinHostPort(loopback.Unbracket(host), port)
 		if file := env(EnvSecretFile); file != "" {
 			if c.Secret, err = ReadSecret(file); err != nil {
 				return Config{}, fmt.Errorf("%s: %w", EnvSecretFile, err)

@@ -59,11 +59,15 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 	var pause backoff
 	var last, refusal error
 	for {
-		refused, elsewhere := 0, 0
+		refused, elsewhere, pathless := 0, 0, 0
 		for _, at := range candidates {
+			begun := time.Now()
 			conn, err := t.connect(ctx, at, purposeCheckIn, 0)
 			if err == nil {
 				return conn, nil
+			}
+			if noRoute(err) && time.Since(begun) < atOnce {
+				pathless++
 			}
 			if last == nil || ctx.Err() == nil { // an attempt cut short says less
 				last = err
@@ -81,6 +85,9 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 		if refused > 0 && refused+elsewhere == len(candidates) && t.cfg.ID.isListening() {
 			return failed(fmt.Errorf("rank 0 does not listen at %s any more, where it listened before this unique id was given out: it has failed, or the job has ended (a process joins a job once; its communicators are split for more): %w", where, refusal))
 		}
+		if pathless == len(candidates) {
+			return failed(fmt.Errorf("no route from this host to rank 0 at %s: see whether the address is right and the interface that leads there is up: %w", where, last))
+		}
 		if !pause.wait(ctx) {
 			return failed(fmt.Errorf("rank 0 does not answer: this rank has waited %v for it to listen at %s; it has not started there, or has failed and gone: last attempt: %w: %w",
 				time.Since(start).Round(time.Millisecond), where, last, context.Cause(ctx)))
@@ -93,6 +100,21 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 // kernel, for the network namespace, or by leaving out the route.
 func unreachable(err error) bool {
 	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.ENETUNREACH)
+}
+
+// atOnce is the time within which this host itself, or a router, says that there is no
+// route. A host of its own network that does not answer for seconds may be starting.
+const atOnce = time.Second
+
+// noRoute reports whether an attempt ended because nothing leads to the address, which
+// waiting does not change.
+func noRoute(err error) bool {
+	for _, number := range []syscall.Errno{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EHOSTDOWN, syscall.EAFNOSUPPORT, syscall.EACCES, syscall.EPERM} {
+		if errors.Is(err, number) {
+			return true
+		}
+	}
+	return false
 }
 
 // retry reports whether an attempt got no answer: one that was given will not change.

@@ -71,11 +71,21 @@ type process struct {
 
 func start(t *testing.T, mode string, id UniqueID, rank, size int, extra ...string) *process {
 	t.Helper()
+	p, err := startIn(t, 0, mode, id, rank, size, extra...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// startIn is start with namespaces of the child's own.
+func startIn(t *testing.T, namespaces uintptr, mode string, id UniqueID, rank, size int, extra ...string) (*process, error) {
+	t.Helper()
 	p := &process{Cmd: exec.Command(os.Args[0]), t: t, reports: make(chan report, 8)}
 	p.Env = append(os.Environ(), childMode+"="+mode, EnvUniqueID+"="+id.String(), fmt.Sprintf("%s=%d", EnvRank, rank), fmt.Sprintf("%s=%d", EnvSize, size))
 	p.Env = append(p.Env, extra...)
 	p.Stderr = os.Stderr
-	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: namespaces}
 	out, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +94,7 @@ func start(t *testing.T, mode string, id UniqueID, rank, size int, extra ...stri
 		t.Fatal(err)
 	}
 	if err := p.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	done := make(chan struct{})
 	go func() {
@@ -104,7 +114,7 @@ func start(t *testing.T, mode string, id UniqueID, rank, size int, extra ...stri
 		<-done
 		_ = p.Wait()
 	})
-	return p
+	return p, nil
 }
 
 // expect waits for the next report.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/lograte"
 )
 
 // Bounds that are not configurable: they are about a machine that answers.
@@ -38,6 +39,7 @@ type TCP struct {
 
 	listener  *net.TCPListener
 	strangers strangers
+	noise     lograte.Limiter // of strangers
 	self      entry
 	root      netip.Addr             // where rank 0 was reached
 	verdict   atomic.Pointer[notice] // how the job ended

@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/internal/loopback"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -158,7 +159,7 @@ func besideTorch(getenv func(string) string) func(string) string {
 
 // alone is the place in a job of one rank. Its id is random, so nobody can join it.
 func alone(ctx context.Context) (bootstrap.Config, error) {
-	l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
+	l, id, err := bootstrap.Listen(ctx, loopback.Any(false))
 	if err != nil {
 		return bootstrap.Config{}, err
 	}
