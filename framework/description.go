@@ -81,8 +81,8 @@ type ImageInfo struct {
 	Arch   string // "sm_90", "gfx942", "x86-64-v3"
 	Family string // which source it comes from: "collectives", "actor"
 	Type   string // element type, or "" for all
-	ABI    uint32 // version of handles and entry points: device.ABI
-	Layout string // of handles and arguments: device.Layout; "" when it is not known
+	ABI    uint32 // version of handles and entry points: kernel.ABI
+	Layout string // of handles and arguments: kernel.Layout; "" when it is not known
 	SHA256 string // of the bytes, lower-case hexadecimal; "" when built on this machine
 	Bytes  uint64 // 0 when built on this machine
 }
@@ -90,7 +90,7 @@ type ImageInfo struct {
 // KernelInfo describes one kernel of an image to the algorithm selector.
 type KernelInfo struct {
 	Collective string   // one of kernellist.Collectives; "" for kernels that are not collectives
-	Algorithm  string   // family known to package collectives
+	Algorithm  string   // of package collectives, or the transport's own
 	Symbol     string   // entry point
 	Family     string   // images that contain it: ImageInfo.Family
 	Types      []string // element types

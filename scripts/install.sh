@@ -4,13 +4,15 @@
 #   lib/mscclpp/plugins/               plugins, each beside its kernel images
 #   include/mscclpp/                   headers for device code
 #   share/doc/mscclpp/                 licenses, of this project and of what it contains
+#   share/mscclpp/                     sources and specs of the kernels, for vendors who build
+#                                      them for hardware of their own; folders as in the tree
 set -eu
 cd "$(dirname "$0")/.."
 root=${DESTDIR:-}${PREFIX:-/usr/local}
 lib=$root/lib/mscclpp
 if [ "${1:-}" = --remove ]; then
 	for p in bin/mscclpp-*; do rm -f "$root/bin/${p##*/}"; done
-	rm -rf "$lib" "$root/include/mscclpp" "$root/share/doc/mscclpp"
+	rm -rf "$lib" "$root/include/mscclpp" "$root/share/doc/mscclpp" "$root/share/mscclpp"
 	exit 0
 fi
 install -d "$root/bin" "$lib/plugins" "$root/include/mscclpp"
@@ -27,4 +29,10 @@ done
 install -m 644 framework/kernel/include/mscclpp/* "$root/include/mscclpp"
 install -d "$root/share/doc/mscclpp"
 install -m 644 LICENSE THIRD_PARTY_NOTICES "$root/share/doc/mscclpp"
+for d in collectives/kernels collectives/image transports/shm/kernels framework/kernel/actor/kernels; do
+	install -d "$root/share/mscclpp/$d"
+	for f in "$d"/*.h "$d"/*.cc "$d"/kernels.json; do
+		[ ! -e "$f" ] || install -m 644 "$f" "$root/share/mscclpp/$d"
+	done
+done
 echo "installed under $root"

@@ -13,6 +13,26 @@ cmp THIRD_PARTY_NOTICES "$root/opt/m/share/doc/mscclpp/THIRD_PARTY_NOTICES"
 cd /
 "$root/opt/m/bin/mscclpp-run" plugins shm
 "$root/opt/m/bin/mscclpp-run" -n 2 bench allreduce --bytes 1K:4K --iters 10 --check
+# A vendor builds kernels from what is installed: a spec of this tree, and one of his own
+# whose folders are absolute.
+share=$root/opt/m/share/mscclpp
+mkdir "$root/vendor"
+cat >"$root/vendor/kernels.json" <<END
+{"name": "vendor", "include": ["$share/collectives/kernels", "$share/framework/kernel/actor/kernels"],
+ "families": [{"name": "actor", "sources": ["actor.cc"]}, {"name": "mine", "sources": ["mine.cc"]}]}
+END
+cat >"$root/vendor/mine.cc" <<END
+#include "args.h"
+MSCCLPP_KERNEL(mscclpp_barrier_mine, mscclpp::collectives::Args, args) { (void)args; }
+END
+"$root/opt/m/bin/mscclpp-kernels" build --spec "$root/vendor/kernels.json" --target x86-64-v2 --out "$root/vendor/images"
+grep -q '"mscclpp_barrier_mine"' "$root/vendor/images/manifest.json"
+for spec in collectives/image transports/shm/kernels framework/kernel/actor/kernels; do
+	for source in $(sed -n 's/.*"sources": \[\([^]]*\)\].*/\1/p' "$share/$spec/kernels.json" | tr -d '",'); do
+		test -f "$share/$spec/$source" || { echo "installed-test: $spec/kernels.json names $source, which is not installed" >&2; exit 1; }
+	done
+done
+rm -rf "$root/vendor"
 DESTDIR=$root PREFIX=/opt/m "$install" --remove
 left=$(find "$root" -type f)
 [ -z "$left" ] || { echo "installed-test: uninstall has left $left" >&2; exit 1; }

@@ -72,7 +72,8 @@ type Plugins struct {
 	// Dirs are searched in order for programs named mscclpp-transport-NAME, and after
 	// them the folder plugins beside the running program, or if there is none
 	// ../lib/mscclpp/plugins seen from there. One that is not there is passed over;
-	// `mscclpp-run plugins` shows it.
+	// `mscclpp-run plugins` shows it. Folders that are not absolute are seen from the
+	// working directory of each process.
 	Dirs []string `config:"dirs"`
 
 	// Path names the program of a transport directly, by transport name. No other is
@@ -89,7 +90,8 @@ type Plugins struct {
 
 // Pinned is one plugin program.
 type Pinned struct {
-	// File is the path of the program.
+	// File is the absolute path of the program, on every host of the job. One that is not
+	// absolute is an error.
 	File string `config:"file"`
 
 	// SHA256 is the checksum that the program must have, in hexadecimal. Empty: not
@@ -186,7 +188,8 @@ type Bootstrap struct {
 	HostID string `config:"host_id"`
 
 	// SecretFile holds the secret shared by all ranks of a job of several hosts. Each
-	// connection proves that it knows it.
+	// connection proves that it knows it. A path that is not absolute is seen from the
+	// working directory of each rank.
 	SecretFile string `config:"secret_file"`
 
 	// Insecure allows a job of several hosts without a secret: anybody who reaches
@@ -223,7 +226,7 @@ type Launch struct {
 	Timestamp bool `config:"timestamp"`
 
 	// OutputDir receives the output of each rank in files of its own, rank-N.out and
-	// rank-N.err.
+	// rank-N.err. A path that is not absolute is seen from where mscclpp-run was started.
 	OutputDir string `config:"output_dir"`
 
 	// Linger is the time that the other ranks have, after one has failed, to notice
@@ -242,7 +245,8 @@ type Log struct {
 	Level string `config:"level"`
 
 	// File receives the messages instead of standard error; %h is replaced by the
-	// host name, %p by the process id, %r by the rank.
+	// host name, %p by the process id, %r by the rank. A path that is not absolute is
+	// seen from the working directory of each rank.
 	File string `config:"file"`
 
 	// Format is text or json.

@@ -53,6 +53,9 @@ Layers, later ones win key by key, and lists are replaced as a whole:
 Files are checked strictly: an unknown key is an error that names the file, the line and the nearest key. An unknown
 variable is a warning. ` + "`mscclpp-run config`" + ` prints what is in effect and where each value came from.
 
+Paths are taken as they are written: ` + "`~`" + ` and variables in them mean nothing, wherever they stand. Which of them have to
+be absolute, and from where the others are seen, is said with each key; it never is the folder of the configuration file.
+
 Durations are written with their unit (500ms, 30s, 2m), sizes in bytes or with a binary unit (64K, 32MiB, 1G).
 `
 

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +68,33 @@ func targets(t *testing.T, list string) Options {
 		}
 	}
 	return Options{Targets: parsed}
+}
+
+// A spec may name folders by absolute paths, as those of an installation are, and sources
+// in them: it is the same image wherever the spec lies.
+func TestAbsoluteFolders(t *testing.T) {
+	opt := targets(t, "x86-64-v2")
+	there := filepath.Dir(project(t, addKernel))
+	file := filepath.Join(t.TempDir(), "kernels.json")
+	text := fmt.Sprintf(`{"name": "elsewhere", "include": [%q], "families": [{"name": "add", "sources": ["add.cc"], "types": ["f32"]}]}`, there)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	near := filepath.Join(there, "near.json")
+	if err := os.WriteFile(near, []byte(`{"name": "near", "families": [{"name": "add", "sources": ["add.cc"], "types": ["f32"]}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var made []Image
+	for _, f := range []string{file, near} {
+		m, err := Build(t.Context(), spec(t, f), t.TempDir(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, m.Images[0])
+	}
+	if made[0].Source != made[1].Source || made[0].SHA256 != made[1].SHA256 {
+		t.Errorf("by absolute folders %+v, beside the spec %+v: expected one image", made[0], made[1])
+	}
 }
 
 // proves checks that an image is built again until that is noted, and again when its sources are others.

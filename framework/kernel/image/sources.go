@@ -96,7 +96,7 @@ func collect(dir string, sources []string, headers string, include ...string) (m
 		return nil, fmt.Errorf("%w: device headers: %w", framework.ErrInvalid, err)
 	}
 	for _, src := range sources {
-		if err := walk(src, filepath.Join(dir, src)); err != nil {
+		if err := walk(src, sourceIn(dir, src, include)); err != nil {
 			return nil, fmt.Errorf("%w: source: %w", framework.ErrInvalid, err)
 		}
 	}
@@ -107,9 +107,27 @@ func collect(dir string, sources []string, headers string, include ...string) (m
 func (s *Spec) folders() []string {
 	out := make([]string, 0, len(s.Include)+1)
 	for _, dir := range s.Include {
-		out = append(out, filepath.Join(s.dir, dir))
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(s.dir, dir)
+		}
+		out = append(out, dir)
 	}
 	return append(out, s.dir)
+}
+
+// sourceIn finds a source as the compiler does: beside the spec, else in the include
+// folders, so that a spec can name one that is installed.
+func sourceIn(dir, source string, folders []string) string {
+	beside := filepath.Join(dir, source)
+	if isFile(beside) {
+		return beside
+	}
+	for _, folder := range folders {
+		if path := filepath.Join(folder, source); isFile(path) {
+			return path
+		}
+	}
+	return beside // which the error names
 }
 
 func isFile(path string) bool {

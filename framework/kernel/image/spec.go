@@ -17,7 +17,7 @@ import (
 // that file.
 type Spec struct {
 	Name     string   `json:"name"`              // of the collection, in messages
-	Include  []string `json:"include,omitempty"` // folders searched after the device headers
+	Include  []string `json:"include,omitempty"` // folders searched after the device headers, seen from the spec or absolute
 	Families []Family `json:"families"`
 
 	dir string // of the file
@@ -27,7 +27,7 @@ type Spec struct {
 // target and type.
 type Family struct {
 	Name    string            `json:"name"`
-	Sources []string          `json:"sources"`           // compiled as one unit, in this order
+	Sources []string          `json:"sources"`           // compiled as one unit, in this order; beside the spec or in include
 	Types   []string          `json:"types,omitempty"`   // "f32", … or "all"; none: one image without MSCCLPP_TYPE
 	Targets []string          `json:"targets,omitempty"` // limits the targets; none: every one
 	Defines map[string]string `json:"defines,omitempty"`
