@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -185,5 +186,29 @@ func TestConformOfTheProtocol(t *testing.T) {
 	lines, stderr, code := conformRun(t, "--plugin", plugin(t, "good"), "--run", "^(start|life)/")
 	if code != 0 || len(lines) != 10 {
 		t.Errorf("exit code %d\n%s\n%s", code, strings.Join(lines, "\n"), stderr)
+	}
+}
+
+// docs/conformance.md names every test once or more, and none that does not exist.
+func TestConformDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, _, _ := conformRun(t, "--list")
+	exists, parts := map[string]bool{}, map[string]bool{}
+	for _, line := range lines {
+		name, _, _ := strings.Cut(line, " ")
+		part, _, _ := strings.Cut(name, "/")
+		exists[name], parts[part+"/"] = true, true
+		whole := strings.Contains(string(text), "those of `"+part+"/`")
+		if !whole && !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("%s is in no row: which rule does it check?", name)
+		}
+	}
+	for _, m := range regexp.MustCompile("`([a-z]+/[a-z-]*)`").FindAllStringSubmatch(string(text), -1) {
+		if !exists[m[1]] && !parts[m[1]] {
+			t.Errorf("the page names %s, which is no test", m[1])
+		}
 	}
 }
