@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/internal/version"
 	"github.com/mscclpp-go/mscclpp/launch"
@@ -39,7 +40,7 @@ func (a *app) run(args []string) error {
 		if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "device" { // a flag of bench and check, a setting for programs
 			err = fmt.Errorf("%w: expected --set device=VALUE", err)
 		}
-		return usage("%v", mistaken(err))
+		return verb.Usage("%v", verb.Mistaken(err))
 	}
 	if err := meant(f); err != nil {
 		return err
@@ -55,11 +56,11 @@ func (a *app) run(args []string) error {
 	rest := f.Args()
 	switch {
 	case len(rest) == 0:
-		return usage("expected a program or a verb")
+		return verb.Usage("expected a program or a verb")
 	case rest[0] == "":
-		return usage("expected a program or a verb, and its name is empty")
+		return verb.Usage("expected a program or a verb, and its name is empty")
 	}
-	var v *verb
+	var v *entry
 	if f.ArgsLenAtDash() != 0 { // "--" makes it a program whatever its name
 		v = findVerb(rest[0])
 	}

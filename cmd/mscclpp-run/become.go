@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
@@ -31,7 +32,7 @@ func (a *app) become(path string, args, env []string) error {
 		}
 	}
 	err := syscall.Exec(path, args, job.RankEnv(e.LocalRank))
-	return &codeError{code: launch.StartCode(err), err: fmt.Errorf("program %s: %w", path, err)}
+	return &verb.Error{Code: launch.StartCode(err), Err: fmt.Errorf("program %s: %w", path, err)}
 }
 
 // asRank takes what flags say where the engine made the ranks. What only a launcher of

@@ -5,30 +5,31 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 )
 
 // configCommand prints the configuration.
-func configCommand(a *app) *cobra.Command {
+func configCommand(env *verb.Env) *cobra.Command {
 	var docs bool
 	var format string
 	c := &cobra.Command{
-		Args: flagsAlone,
+		Args: verb.FlagsAlone,
 		RunE: func(*cobra.Command, []string) error {
 			if docs {
-				return config.WriteDocs(a.stdout)
+				return config.WriteDocs(env.Stdout)
 			}
-			e, err := a.config()
+			e, err := env.Config()
 			if err != nil {
 				return err
 			}
 			switch format {
 			case "table":
-				return e.Print(a.stdout)
+				return e.Print(env.Stdout)
 			case "json":
-				return printJSON(a, e.Values())
+				return printJSON(env, e.Values())
 			}
-			return usage("config: --format %q: expected table or json", format)
+			return verb.Usage("config: --format %q: expected table or json", format)
 		},
 	}
 	c.Flags().BoolVar(&docs, "docs", false, "print the reference of all keys instead")
@@ -36,8 +37,8 @@ func configCommand(a *app) *cobra.Command {
 	return c
 }
 
-func printJSON(a *app, values []config.Value) error {
-	enc := json.NewEncoder(a.stdout)
+func printJSON(env *verb.Env, values []config.Value) error {
+	enc := json.NewEncoder(env.Stdout)
 	for _, v := range values {
 		err := enc.Encode(struct {
 			Key    string `json:"key"`

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/launch/manifest"
@@ -35,12 +36,12 @@ func (a *app) emit(program string, args []string) error {
 	o, e := &a.opts, &a.opts.emit
 	switch {
 	case o.hostfile != "" || o.hosts != "":
-		return usage("--emit %s: the engine chooses the hosts: expected --nnodes and no list of them", e.kind)
+		return verb.Usage("--emit %s: the engine chooses the hosts: expected --nnodes and no list of them", e.kind)
 	case o.nodeRank >= 0 || o.masterAddr != "" || o.rendezvous != "":
-		return usage("--emit %s: the engine says which host is which: expected no --node-rank, --master-addr or --rendezvous", e.kind)
+		return verb.Usage("--emit %s: the engine says which host is which: expected no --node-rank, --master-addr or --rendezvous", e.kind)
 	}
 	if err := config.CheckSettings(a.settings); err != nil { // here, and not by every rank on a cluster
-		return &codeError{code: 2, err: err}
+		return &verb.Error{Code: 2, Err: err}
 	}
 	j := manifest.Job{
 		Kind: e.kind, Name: e.name, Image: e.image, Hosts: max(1, o.nnodes), Ranks: o.perNode, Run: o.agent,
@@ -49,7 +50,7 @@ func (a *app) emit(program string, args []string) error {
 	if j.Ranks == "" {
 		j.Ranks = strconv.Itoa(max(1, o.np))
 	} else if o.np != 0 && j.Ranks != strconv.Itoa(o.np) {
-		return usage("-n %d and --nproc-per-node %s: expected one of them", o.np, j.Ranks)
+		return verb.Usage("-n %d and --nproc-per-node %s: expected one of them", o.np, j.Ranks)
 	}
 	if self, err := os.Executable(); err == nil && program == self && len(args) > 1 {
 		j.Args, j.Verb = args[1:], true // of mscclpp-run there
@@ -87,7 +88,7 @@ func (a *app) emit(program string, args []string) error {
 		if !strings.Contains(x, "=") {
 			value, ok := os.LookupEnv(x)
 			if !ok {
-				return usage("-x %s: not set here: expected %s=VALUE", x, x)
+				return verb.Usage("-x %s: not set here: expected %s=VALUE", x, x)
 			}
 			x += "=" + value
 		}
@@ -95,7 +96,7 @@ func (a *app) emit(program string, args []string) error {
 	}
 	switch err := manifest.Write(a.stdout, j); {
 	case errors.Is(err, framework.ErrInvalid):
-		return &codeError{code: 2, err: err}
+		return &verb.Error{Code: 2, Err: err}
 	case err != nil:
 		return err
 	}

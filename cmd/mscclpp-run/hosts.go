@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
@@ -42,11 +43,11 @@ func (a *app) launchHosts(program string, args []string, cfg *config.Effective) 
 	var start *remote.StartError
 	switch {
 	case errors.As(err, &start):
-		return &codeError{code: start.Code, err: err}
+		return &verb.Error{Code: start.Code, Err: err}
 	case err != nil:
 		return err
 	case result.Code != 0:
-		return &codeError{code: result.Code}
+		return &verb.Error{Code: result.Code}
 	}
 	return nil
 }
@@ -55,10 +56,10 @@ func (a *app) launchHosts(program string, args []string, cfg *config.Effective) 
 func (a *app) hostsJob(program string, args []string, cfg *config.Effective) (*remote.Job, error) {
 	o := &a.opts
 	if a.engine.Role != launch.RoleNone {
-		return nil, usage("%s started this process as %v: its hosts are those of the job; leave out the list of hosts, or add --standalone to start another job", a.engine.Name, a.engine.Role)
+		return nil, verb.Usage("%s started this process as %v: its hosts are those of the job; leave out the list of hosts, or add --standalone to start another job", a.engine.Name, a.engine.Role)
 	}
 	if o.nnodes > 0 || o.nodeRank >= 0 || o.rendezvous != "" {
-		return nil, usage("--nnodes, --node-rank and --rendezvous are for hosts that each run mscclpp-run: expected none of them beside a list of hosts")
+		return nil, verb.Usage("--nnodes, --node-rank and --rendezvous are for hosts that each run mscclpp-run: expected none of them beside a list of hosts")
 	}
 	list, err := a.hostList(time.Duration(cfg.Bootstrap.Timeout))
 	if err != nil {
@@ -83,7 +84,7 @@ func (a *app) hostsJob(program string, args []string, cfg *config.Effective) (*r
 		},
 	}
 	if len(job.SSH) == 0 {
-		return nil, usage("--ssh %q: expected a command", o.ssh)
+		return nil, verb.Usage("--ssh %q: expected a command", o.ssh)
 	}
 	if job.Agent == "" {
 		job.Agent = self
@@ -101,7 +102,7 @@ func (a *app) hostsJob(program string, args []string, cfg *config.Effective) (*r
 	}
 	if job.Of == "" { // said before any host is called
 		if _, err := remote.Spread(list, job.Total, job.Each); err != nil {
-			return nil, &codeError{code: 2, err: err}
+			return nil, &verb.Error{Code: 2, Err: err}
 		}
 	}
 	if o.quiet {
@@ -120,16 +121,16 @@ func (a *app) hostsJob(program string, args []string, cfg *config.Effective) (*r
 func (a *app) hostList(patience time.Duration) ([]remote.Host, error) {
 	o := &a.opts
 	if o.hostfile != "" && o.hosts != "" {
-		return nil, usage("--hostfile and --host: expected one of them")
+		return nil, verb.Usage("--hostfile and --host: expected one of them")
 	}
 	if o.hosts != "" {
 		list, err := remote.ParseHosts(o.hosts)
 		if err != nil {
-			return nil, usage("--host %s: %w", o.hosts, err)
+			return nil, verb.Usage("--host %s: %w", o.hosts, err)
 		}
 		return list, nil
 	}
-	text, err := readInput(o.hostfile, patience)
+	text, err := verb.ReadInput(o.hostfile, patience)
 	if err != nil {
 		return nil, fmt.Errorf("--hostfile: %w", err)
 	}
@@ -229,7 +230,7 @@ func (a *app) serveAgent() error {
 		Supervisor: []string{self, supervise.Arg}, Root: os.DirFS("/"),
 	}
 	if code := agent.Serve(ctx); code != 0 {
-		return &codeError{code: code}
+		return &verb.Error{Code: code}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
@@ -49,7 +50,7 @@ func (a *app) launch(program string, args []string) error {
 	}
 	if a.opts.dir != "" {
 		if err := enterable(a.opts.dir); err != nil {
-			return &codeError{code: launch.StartCode(err), err: fmt.Errorf("--chdir %s: %w", a.opts.dir, err)}
+			return &verb.Error{Code: launch.StartCode(err), Err: fmt.Errorf("--chdir %s: %w", a.opts.dir, err)}
 		}
 	}
 	path, err := launch.LookPath(program, a.opts.dir, env)
@@ -57,7 +58,7 @@ func (a *app) launch(program string, args []string) error {
 		if errors.Is(err, fs.ErrNotExist) && !strings.Contains(program, "/") && findVerb(program) == nil {
 			err = fmt.Errorf("%w; nor is it a verb%s: %s", err, suggest.Hint(suggest.Name(program, strings.Split(verbNames(), ", "))), verbNames())
 		}
-		return &codeError{code: launch.StartCode(err), err: err}
+		return &verb.Error{Code: launch.StartCode(err), Err: err}
 	}
 	place, err := a.place()
 	if err != nil {
@@ -107,10 +108,10 @@ func (a *app) launch(program string, args []string) error {
 	job.Signals = signals
 	result, err := launch.Run(context.Background(), job)
 	if err != nil {
-		return &codeError{code: result.Code, err: err}
+		return &verb.Error{Code: result.Code, Err: err}
 	}
 	if result.Code != 0 {
-		return &codeError{code: result.Code}
+		return &verb.Error{Code: result.Code}
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func (a *app) additions() (env []string, err error) {
 		name, _, hasValue := strings.Cut(x, "=")
 		switch {
 		case name == "":
-			return nil, usage("-x %s: expected VAR or VAR=VALUE", x)
+			return nil, verb.Usage("-x %s: expected VAR or VAR=VALUE", x)
 		case hasValue:
 			env = append(env, x)
 		case os.Getenv(name) == "":
@@ -226,7 +227,7 @@ func quote(word string) string {
 func parsePort(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 65535 {
-		return 0, usage("port %q: expected 1 to 65535", text)
+		return 0, verb.Usage("port %q: expected 1 to 65535", text)
 	}
 	return n, nil
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/launch/remote"
 )
@@ -92,17 +90,17 @@ var needed = []string{"hostfile", "host", "config", "chdir", "emit", "master-add
 func meant(f *pflag.FlagSet) error {
 	for _, name := range needed {
 		if flag := f.Lookup(name); flag.Changed && flag.Value.String() == "" {
-			return usage("--%s is empty: expected a value, or no flag; a variable of the shell may not be set", name)
+			return verb.Usage("--%s is empty: expected a value, or no flag; a variable of the shell may not be set", name)
 		}
 	}
 	for _, name := range []string{"image", "job-name", "secret-name", "gpus-per-node"} {
 		if f.Changed(name) && !f.Changed("emit") {
-			return usage("--%s describes a manifest: expected --emit as well; without it the job would start here", name)
+			return verb.Usage("--%s describes a manifest: expected --emit as well; without it the job would start here", name)
 		}
 	}
 	for _, n := range numbers {
 		if v, err := f.GetInt(n.flag); f.Changed(n.flag) && err == nil && (v < n.least || v > n.most) {
-			return usage("%s %d: expected %s", n.as, v, n.expected)
+			return verb.Usage("%s %d: expected %s", n.as, v, n.expected)
 		}
 	}
 	return nil
@@ -185,29 +183,6 @@ func doubleDash(f *pflag.FlagSet, args []string) []string {
 	return out
 }
 
-// mistaken is err with words of ours where it is about a value: which function of Go did
-// not like it helps nobody.
-func mistaken(err error) error {
-	var wrong *pflag.InvalidValueError
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	expected := map[string]string{
-		"int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false", "duration": "a duration, such as 90s",
-	}[wrong.GetFlag().Value.Type()]
-	if expected == "" {
-		return err
-	}
-	if errors.Is(err, strconv.ErrRange) {
-		expected += ", and this one is out of range"
-	}
-	name := "--" + wrong.GetFlag().Name
-	if short := wrong.GetFlag().Shorthand; short != "" {
-		name = "-" + short + ", " + name
-	}
-	return fmt.Errorf("invalid argument %q for %q flag: expected %s", wrong.GetValue(), name, expected)
-}
-
 // settings returns what flags say about the configuration.
 func (o *options) settings(f *pflag.FlagSet) ([]config.Setting, error) {
 	var out []config.Setting
@@ -224,7 +199,7 @@ func (o *options) settings(f *pflag.FlagSet) ([]config.Setting, error) {
 	for _, s := range o.set {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok || key == "" {
-			return nil, usage("--set %s: expected KEY=VALUE", s)
+			return nil, verb.Usage("--set %s: expected KEY=VALUE", s)
 		}
 		out = append(out, config.Setting{Key: key, Value: value, Flag: "--set"})
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/internal/loopback"
@@ -33,7 +34,7 @@ func (a *app) place() (*launch.Place, error) {
 		case local == 0:
 			return nil, nil
 		case e.Name != "mscclpp-run" && e.World > 1 && e.LocalWorld > 1:
-			return nil, usage("%s made this process rank %d of %d, and -n %d asks for more ranks in each of them: leave out -n, have %s start one process for each host, or add --standalone", e.Name, e.Rank, e.World, local, e.Name)
+			return nil, verb.Usage("%s made this process rank %d of %d, and -n %d asks for more ranks in each of them: leave out -n, have %s start one process for each host, or add --standalone", e.Name, e.Rank, e.World, local, e.Name)
 		}
 		e = e.Agent() // of a job inside a rank of ours, which is a job of its own, there is none
 	}
@@ -53,18 +54,18 @@ func (a *app) place() (*launch.Place, error) {
 		p.Nodes = o.nnodes
 	} else if p.Nodes == 0 {
 		if e.Role == launch.RoleAgent {
-			return nil, usage("%s does not say how many hosts there are: expected --nnodes", e.Name)
+			return nil, verb.Usage("%s does not say how many hosts there are: expected --nnodes", e.Name)
 		}
 		p.Nodes = 1
 	}
 	if o.nnodes > 1 && o.nodeRank < 0 && e.Role != launch.RoleAgent {
-		return nil, usage("--nnodes %d: expected --node-rank as well", o.nnodes)
+		return nil, verb.Usage("--nnodes %d: expected --node-rank as well", o.nnodes)
 	}
 	if p.Node >= p.Nodes {
-		return nil, usage("host %d of %d: expected --node-rank below --nnodes", p.Node, p.Nodes)
+		return nil, verb.Usage("host %d of %d: expected --node-rank below --nnodes", p.Node, p.Nodes)
 	}
 	if p.Nodes > bootstrap.MaxRanks/local {
-		return nil, usage("%d hosts with %d ranks each: expected a job of at most %d ranks", p.Nodes, local, bootstrap.MaxRanks)
+		return nil, verb.Usage("%d hosts with %d ranks each: expected a job of at most %d ranks", p.Nodes, local, bootstrap.MaxRanks)
 	}
 	p.First, p.World = p.Node*local, p.Nodes*local
 	return p, a.master(p)
@@ -74,7 +75,7 @@ func (a *app) place() (*launch.Place, error) {
 func (a *app) local() (int, error) {
 	o := &a.opts
 	if o.np > launch.MaxRanks {
-		return 0, usage("-n %d: expected at most %d ranks on a host", o.np, launch.MaxRanks)
+		return 0, verb.Usage("-n %d: expected at most %d ranks on a host", o.np, launch.MaxRanks)
 	}
 	switch o.perNode {
 	case "":
@@ -85,16 +86,16 @@ func (a *app) local() (int, error) {
 			return 0, fmt.Errorf("--nproc-per-node %s: %w", o.perNode, err)
 		}
 		if o.np != 0 && o.np != n {
-			return 0, usage("-n %d and --nproc-per-node %s, which is %d here: expected one of them", o.np, o.perNode, n)
+			return 0, verb.Usage("-n %d and --nproc-per-node %s, which is %d here: expected one of them", o.np, o.perNode, n)
 		}
 		return n, nil
 	}
 	n, err := strconv.Atoi(o.perNode)
 	if err != nil || n < 1 || n > launch.MaxRanks {
-		return 0, usage("--nproc-per-node %s: expected a number, gpu, cpu or auto: 1 to %d ranks", o.perNode, launch.MaxRanks)
+		return 0, verb.Usage("--nproc-per-node %s: expected a number, gpu, cpu or auto: 1 to %d ranks", o.perNode, launch.MaxRanks)
 	}
 	if o.np != 0 && o.np != n {
-		return 0, usage("-n %d and --nproc-per-node %d: expected one of them", o.np, n)
+		return 0, verb.Usage("-n %d and --nproc-per-node %d: expected one of them", o.np, n)
 	}
 	return n, nil
 }
@@ -125,11 +126,11 @@ func (a *app) meetingPoint(p *launch.Place) error {
 			host, port = strings.Trim(o.rendezvous, "[]"), strconv.Itoa(defaultPort)
 		}
 		if _, notIP := netip.ParseAddr(host); host == "" || notIP != nil && strings.ContainsAny(host, ":[]") {
-			return usage("--rendezvous %s: expected HOST or HOST:PORT, an address of IPv6 in brackets", o.rendezvous)
+			return verb.Usage("--rendezvous %s: expected HOST or HOST:PORT, an address of IPv6 in brackets", o.rendezvous)
 		}
 		p.MasterAddr = host
 		if p.MasterPort, err = parsePort(port); err != nil {
-			return usage("--rendezvous %s: %v", o.rendezvous, err)
+			return verb.Usage("--rendezvous %s: %v", o.rendezvous, err)
 		}
 	}
 	if o.masterAddr != "" {
@@ -148,13 +149,13 @@ func (a *app) master(p *launch.Place) error {
 	}
 	if p.Nodes > 1 {
 		if p.MasterAddr == "" && a.engine.Name == launch.PyTorchJob {
-			return usage("RANK=%d and WORLD_SIZE=%d are set, and LOCAL_RANK and MASTER_ADDR are not: expected MASTER_ADDR or --master-addr where they count hosts, as in PyTorchJob, and LOCAL_RANK where they count ranks; or --standalone for a job of this host alone", a.engine.Node, a.engine.Nodes)
+			return verb.Usage("RANK=%d and WORLD_SIZE=%d are set, and LOCAL_RANK and MASTER_ADDR are not: expected MASTER_ADDR or --master-addr where they count hosts, as in PyTorchJob, and LOCAL_RANK where they count ranks; or --standalone for a job of this host alone", a.engine.Node, a.engine.Nodes)
 		}
 		if p.MasterAddr == "" && a.engine.Name != "" {
-			return usage("a job of %d hosts, and %s does not say which host has rank 0: expected --master-addr, or MASTER_ADDR in the environment of every process", p.Nodes, a.engine.Name)
+			return verb.Usage("a job of %d hosts, and %s does not say which host has rank 0: expected --master-addr, or MASTER_ADDR in the environment of every process", p.Nodes, a.engine.Name)
 		}
 		if p.MasterAddr == "" {
-			return usage("a job of %d hosts: expected --master-addr, the host of rank 0", p.Nodes)
+			return verb.Usage("a job of %d hosts: expected --master-addr, the host of rank 0", p.Nodes)
 		}
 		if p.MasterPort == 0 {
 			p.MasterPort = defaultPort

@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
 )
 
 // The verb plugins lists what was rejected and why. To be asked for a plugin that does not
@@ -54,7 +57,7 @@ func TestPluginsVerbStartsThem(t *testing.T) {
 				t.Errorf("--options: code %d, %s, %s: expected %d, %q, %q", code, out, errs, c.code, c.table, c.error)
 			}
 			code, out, errs = runs(command(t, "--set", "plugins.dirs="+dir, "plugins", "--format", "json", "loopback"))
-			var line pluginLine
+			var line inspect.PluginLine
 			if err := json.Unmarshal([]byte(out), &line); err != nil || code != c.code {
 				t.Fatalf("json: code %d, %v: %s, %s", code, err, out, errs)
 			}
@@ -68,5 +71,13 @@ func TestPluginsVerbStartsThem(t *testing.T) {
 				t.Errorf("json: %s: expected the whole description", out)
 			}
 		})
+	}
+}
+
+// put writes a file into a folder.
+func put(t *testing.T, root, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -12,23 +12,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/bench/plot"
 	"github.com/mscclpp-go/mscclpp/bench/plot/plottest"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/predict"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
 // simulated runs the verb in this process and returns its lines of JSON.
-func simulated(t *testing.T, args ...string) []predictionRow {
+func simulated(t *testing.T, args ...string) []predict.Row {
 	t.Helper()
 	var out, errs bytes.Buffer
 	a := &app{stdout: &out, stderr: &errs}
 	if code := a.exitCode(a.run(append([]string{"--standalone", "simulate", "--format", "json"}, args...))); code != 0 {
 		t.Fatalf("simulate %q: code %d, %s", args, code, errs.String())
 	}
-	var rows []predictionRow
+	var rows []predict.Row
 	from := json.NewDecoder(&out)
 	from.DisallowUnknownFields()
 	for from.More() {
-		var r predictionRow
+		var r predict.Row
 		if err := from.Decode(&r); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +73,7 @@ func TestSimulateParameters(t *testing.T) {
 	if h200.Machine != "h200" || h200.TimeUS >= base {
 		t.Errorf("%+v: expected a little less than %g, its memory is faster", h200, base)
 	}
-	c := simulateCommand(&app{})
+	c := predict.Command(&verb.Env{})
 	for _, p := range simulate.Parameters() {
 		if f := c.Flags().Lookup(p.Name); f == nil || !strings.Contains(f.Usage, p.Help) {
 			t.Errorf("--%s is no flag, or one without a word about it", p.Name)
@@ -209,8 +212,8 @@ func TestSimulateDraws(t *testing.T) {
 	charts := plottest.Read(t, text)
 	for _, c := range charts {
 		for _, s := range c.Series {
-			if len(charts) != 4 || len(c.Series) != maxCurves || len(s.X) != 11 {
-				t.Errorf("%d charts; %s: %d curves, %d points of %s: expected 4 charts of %d curves with a point for each size", len(charts), c.Title, len(c.Series), len(s.X), s.Name, maxCurves)
+			if len(charts) != 4 || len(c.Series) != plot.MaxCurves || len(s.X) != 11 {
+				t.Errorf("%d charts; %s: %d curves, %d points of %s: expected 4 charts of %d curves with a point for each size", len(charts), c.Title, len(c.Series), len(s.X), s.Name, plot.MaxCurves)
 			}
 		}
 	}

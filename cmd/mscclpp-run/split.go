@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 )
 
 // split separates the launcher's flags among the arguments of a verb from the
@@ -70,11 +72,11 @@ func takesValue(f *pflag.Flag) bool { return f.NoOptDefVal == "" }
 // again parses the launcher's flags from behind the verb. One that stood before the
 // verb already, with another value, is a mistake and not a correction: -n is a
 // number of iterations in nccl-tests, and of ranks here.
-func again(f *pflag.FlagSet, verb string, args []string) error {
+func again(f *pflag.FlagSet, name string, args []string) error {
 	before := map[string]string{}
 	f.Visit(func(flag *pflag.Flag) { before[flag.Name] = flag.Value.String() })
 	if err := f.Parse(args); err != nil {
-		return usage("%s: %v", verb, mistaken(err))
+		return verb.Usage("%s: %v", name, verb.Mistaken(err))
 	}
 	err := meant(f)
 	f.Visit(func(flag *pflag.Flag) {
@@ -86,7 +88,7 @@ func again(f *pflag.FlagSet, verb string, args []string) error {
 		if flag.Name == "np" {
 			hint = "; it is the number of ranks, also as -n"
 		}
-		err = usage("--%s is %s before %s and %s after it: expected one of them%s", flag.Name, old, verb, flag.Value, hint)
+		err = verb.Usage("--%s is %s before %s and %s after it: expected one of them%s", flag.Name, old, name, flag.Value, hint)
 	})
 	return err
 }

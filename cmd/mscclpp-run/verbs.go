@@ -10,12 +10,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/measure"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/predict"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
-// verb is a command of mscclpp-run other than starting a program.
-type verb struct {
+// entry is a verb: a command of mscclpp-run other than starting a program.
+type entry struct {
 	name  string
 	short string
 
@@ -24,23 +28,23 @@ type verb struct {
 	// engine, the command runs.
 	ranks bool
 
-	command func(*app) *cobra.Command
+	command func(*verb.Env) *cobra.Command
 }
 
 // verbs lists all of them in the order of the help. Each has a file of its own.
-var verbs = []verb{
-	{name: "bench", short: "measure a collective over a range of sizes", ranks: true, command: benchCommand},
-	{name: "check", short: "verify the collectives in every combination", ranks: true, command: checkCommand},
+var verbs = []entry{
+	{name: "bench", short: "measure a collective over a range of sizes", ranks: true, command: measure.Bench},
+	{name: "check", short: "verify the collectives in every combination", ranks: true, command: measure.Check},
 	{name: "config", short: "print the effective configuration and where each value comes from", command: configCommand},
-	{name: "conform", short: "run the conformance suite against a plugin", command: conformCommand},
-	{name: "doctor", short: "say what works on this machine, and what is missing", command: doctorCommand},
-	{name: "plugins", short: "list the plugins, what they offer, and why one is not used", command: pluginsCommand},
-	{name: "simulate", short: "predict collectives over many hosts from the parameters of links and adapters", command: simulateCommand},
-	{name: "topo", short: "print the processors, GPUs and NICs of this host and how they are connected", command: topoCommand},
-	{name: "tune", short: "measure the algorithms, and write the table that chooses among them", ranks: true, command: tuneCommand},
+	{name: "conform", short: "run the conformance suite against a plugin", command: inspect.Conform},
+	{name: "doctor", short: "say what works on this machine, and what is missing", command: inspect.Doctor},
+	{name: "plugins", short: "list the plugins, what they offer, and why one is not used", command: inspect.Plugins},
+	{name: "simulate", short: "predict collectives over many hosts from the parameters of links and adapters", command: predict.Command},
+	{name: "topo", short: "print the processors, GPUs and NICs of this host and how they are connected", command: inspect.Topo},
+	{name: "tune", short: "measure the algorithms, and write the table that chooses among them", ranks: true, command: measure.Tune},
 }
 
-func findVerb(name string) *verb {
+func findVerb(name string) *entry {
 	for i := range verbs {
 		if verbs[i].name == name {
 			return &verbs[i]
@@ -57,17 +61,23 @@ func verbNames() string {
 	return strings.Join(names, ", ")
 }
 
-// flagsAlone is for verbs without arguments: cobra would call one an unknown command.
-func flagsAlone(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage("%s: unexpected argument %q: expected flags alone", c.Name(), args[0])
+// env is what verbs see of the launcher.
+func (a *app) env() *verb.Env {
+	return &verb.Env{
+		Stdout: a.stdout, Stderr: a.stderr, Config: a.config,
+		Asked: func() verb.Asked {
+			o := &a.opts
+			return verb.Asked{
+				Ranks:    o.hosts != "" || o.hostfile != "" || o.np != 0 || o.perNode != "" || o.nnodes != 0,
+				Settings: a.settings, ConfigFile: o.configFile,
+			}
+		},
 	}
-	return nil
 }
 
 // prepare makes the command of the verb.
-func (v *verb) prepare(a *app) *cobra.Command {
-	c := v.command(a)
+func (v *entry) prepare(a *app) *cobra.Command {
+	c := v.command(a.env())
 	c.Use, c.Short = strings.TrimSpace(v.name+" "+c.Use), v.short
 	c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "mscclpp-run " + v.name}
 	c.SetUsageTemplate(c.UsageTemplate() + "\nThe launcher's own flags may stand here as well: see mscclpp-run --help.\n")
@@ -75,21 +85,21 @@ func (v *verb) prepare(a *app) *cobra.Command {
 	c.SetOut(a.stdout)
 	c.SetErr(a.stderr)
 	c.CompletionOptions.DisableDefaultCmd = true
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s: %v", v.name, mistaken(err)) })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return verb.Usage("%s: %v", v.name, verb.Mistaken(err)) })
 	c.InitDefaultHelpFlag()
 	return c
 }
 
 // verb runs a verb here, or starts the ranks of one that runs in ranks. Args are
 // what belongs to the verb; ranks get nothing else, or they would start ranks.
-func (a *app) verb(v *verb, c *cobra.Command, args []string) error {
+func (a *app) verb(v *entry, c *cobra.Command, args []string) error {
 	c.SetArgs(append([]string{}, args...)) // not nil, for which cobra takes all of this process's
 	if !v.ranks {
 		switch hosts := a.opts.hosts != "" || a.opts.hostfile != ""; {
 		case hosts && v.name != "simulate": // which has hosts of its own, and says so
-			return usage("%s: it looks at this host and starts no ranks: expected no list of hosts", v.name)
+			return verb.Usage("%s: it looks at this host and starts no ranks: expected no list of hosts", v.name)
 		case a.opts.emit.kind != "":
-			return usage("%s: it starts no ranks: expected no --emit", v.name)
+			return verb.Usage("%s: it starts no ranks: expected no --emit", v.name)
 		}
 		return c.Execute()
 	}
@@ -101,13 +111,13 @@ func (a *app) verb(v *verb, c *cobra.Command, args []string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return c.Help()
 		}
-		return usage("%s: %v", v.name, mistaken(err))
+		return verb.Usage("%s: %v", v.name, verb.Mistaken(err))
 	}
 	if help, err := c.Flags().GetBool("help"); err == nil && help {
 		return c.Help()
 	}
 	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
-		return usage("%s: %v", v.name, err)
+		return verb.Usage("%s: %v", v.name, err)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
@@ -23,9 +24,9 @@ type found struct {
 	err   error // why it cannot be used; nil if it can
 }
 
-// pluginsCommand lists plugins. Whoever names transports wants to use them: the exit code
+// Plugins lists plugins. Whoever names transports wants to use them: the exit code
 // is 1 if one of them has no plugin that works.
-func pluginsCommand(a *app) *cobra.Command {
+func Plugins(env *verb.Env) *cobra.Command {
 	var options bool
 	var format string
 	c := &cobra.Command{
@@ -37,16 +38,16 @@ func pluginsCommand(a *app) *cobra.Command {
 			case format == "json":
 				print = pluginsJSON
 			case format != "table":
-				return usage("plugins: --format %q: expected table or json", format)
+				return verb.Usage("plugins: --format %q: expected table or json", format)
 			case options:
 				print = pluginOptions
 			}
-			cfg, err := a.config()
+			cfg, err := env.Config()
 			if err != nil {
 				return err
 			}
 			list := inspect(c.Context(), cfg, names)
-			if err := print(a, list); err != nil {
+			if err := print(env, list); err != nil {
 				return err
 			}
 			return missing(cfg, list, names)
@@ -118,8 +119,8 @@ func (f *found) kinds() []string {
 	return words
 }
 
-func pluginTable(a *app, list []found) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+func pluginTable(env *verb.Env, list []found) error {
+	w := tabwriter.NewWriter(env.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tVERSION\tPROTOCOL\tCHANNELS\tIMAGES\tFILE")
 	for i := range list {
 		f := &list[i]
@@ -132,14 +133,14 @@ func pluginTable(a *app, list []found) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return pluginReasons(a, list, func(f *found) bool { return f.err != nil })
+	return pluginReasons(env, list, func(f *found) bool { return f.err != nil })
 }
 
 // pluginReasons prints why plugins are not shown, below what is.
-func pluginReasons(a *app, list []found, which func(*found) bool) error {
+func pluginReasons(env *verb.Env, list []found, which func(*found) bool) error {
 	for i := range list {
 		if f := &list[i]; which(f) {
-			if _, err := fmt.Fprintf(a.stdout, "\n%s: %v\n", f.Path, f.err); err != nil {
+			if _, err := fmt.Fprintf(env.Stdout, "\n%s: %v\n", f.Path, f.err); err != nil {
 				return err
 			}
 		}
@@ -148,8 +149,8 @@ func pluginReasons(a *app, list []found, which func(*found) bool) error {
 }
 
 // pluginOptions prints the schema of each transport, which is its own.
-func pluginOptions(a *app, list []found) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+func pluginOptions(env *verb.Env, list []found) error {
+	w := tabwriter.NewWriter(env.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tTYPE\tDEFAULT\tMEANING")
 	for i := range list {
 		for _, o := range list[i].info.Schema {
@@ -159,5 +160,5 @@ func pluginOptions(a *app, list []found) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return pluginReasons(a, list, func(f *found) bool { return !f.asked && f.err != nil })
+	return pluginReasons(env, list, func(f *found) bool { return !f.asked && f.err != nil })
 }

@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/nccl"
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -31,14 +32,14 @@ type benchFlags struct {
 	all                                  []bench.Options // one for each collective, place and length of graph
 }
 
-// benchCommand measures collectives over a range of sizes.
-func benchCommand(a *app) *cobra.Command { return (&benchFlags{}).command(a) }
+// Bench measures collectives over a range of sizes.
+func Bench(env *verb.Env) *cobra.Command { return (&benchFlags{}).command(env) }
 
-func (f *benchFlags) command(a *app) *cobra.Command {
+func (f *benchFlags) command(env *verb.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:  "COLLECTIVE...",
 		Args: func(_ *cobra.Command, args []string) error { return f.parse(args) },
-		RunE: func(*cobra.Command, []string) error { return f.run(a) },
+		RunE: func(*cobra.Command, []string) error { return f.run(env) },
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -150,14 +151,14 @@ func (f *benchFlags) combine(names []string) error {
 	return nil
 }
 
-func (f *benchFlags) run(a *app) error {
+func (f *benchFlags) run(env *verb.Env) error {
 	return inJob(f.device, func(ctx context.Context, g *group) error {
 		for _, o := range f.all {
 			if err := o.Fits(g); err != nil {
 				return said(g, err)
 			}
 		}
-		if err := writable(f.plot); g.Rank() == 0 && err != nil { // before it takes its time
+		if err := verb.Writable(f.plot); g.Rank() == 0 && err != nil { // before it takes its time
 			return fmt.Errorf("bench: --plot %s: %w", f.plot, err)
 		}
 		leave, err := f.meetPeer(ctx, g)
@@ -165,19 +166,19 @@ func (f *benchFlags) run(a *app) error {
 			return err
 		}
 		defer leave()
-		out := report.Table(a.stdout)
+		out := report.Table(env.Stdout)
 		if f.format == "json" {
-			out = report.JSON(a.stdout)
+			out = report.JSON(env.Stdout)
 		}
-		line := newProgress(a.stderr)
-		defer line.clear()
+		line := verb.NewProgress(env.Stderr)
+		defer line.Clear()
 		var rows []report.Row
 		err = bench.RunAll(ctx, g, f.all, served(g.job), &bench.Verifier{Reference: collectivetest.Reference{}},
-			func(c bench.Collective, bytes int64) { line.show("%s of %s", c, sizes.Format(bytes)) },
+			func(c bench.Collective, bytes int64) { line.Show("%s of %s", c, sizes.Format(bytes)) },
 			func(r report.Row) error {
-				line.clear()
+				line.Clear()
 				rows = append(rows, r)
-				if err := out.Row(r); err != nil || !a.readerGone() {
+				if err := out.Row(r); err != nil || !env.ReaderGone() {
 					return err
 				}
 				return bench.ErrStop

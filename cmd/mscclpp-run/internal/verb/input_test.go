@@ -1,4 +1,4 @@
-package main
+package verb
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func TestReadInput(t *testing.T) {
 	const soon = 30 * time.Millisecond
 	refused := func(what, name string, words ...string) {
 		t.Helper()
-		_, err := readInput(name, soon)
+		_, err := ReadInput(name, soon)
 		if err == nil {
 			t.Fatalf("%s: no error", what)
 		}
@@ -51,7 +51,7 @@ func TestReadInput(t *testing.T) {
 
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(pipe, []byte("later"), 0) }()
-	if text, err := readInput(pipe, time.Minute); err != nil || string(text) != "later" {
+	if text, err := ReadInput(pipe, time.Minute); err != nil || string(text) != "later" {
 		t.Errorf("%q, %v: expected what is written later", text, err)
 	}
 	if err := <-written; err != nil {
@@ -61,7 +61,7 @@ func TestReadInput(t *testing.T) {
 	if err := os.WriteFile(file, []byte("all"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := readInput(file, 0); err != nil || string(text) != "all" {
+	if text, err := ReadInput(file, 0); err != nil || string(text) != "all" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if err := os.Truncate(file, maxInput+1); err != nil {
@@ -84,7 +84,7 @@ func TestReadInputOfAShell(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := filepath.Join("/dev/fd", fdOf(t, read))
-		if got, err := readInput(name, 10*time.Second); err != nil || string(got) != text {
+		if got, err := ReadInput(name, 10*time.Second); err != nil || string(got) != text {
 			t.Errorf("%q, %v: expected %q", got, err, text)
 		}
 	}

@@ -1,4 +1,5 @@
-package main
+// Package predict is the verb simulate: how long collectives would take on many hosts.
+package predict
 
 import (
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/simulate"
@@ -41,9 +43,9 @@ type simulateVerb struct {
 	program   *simulate.Program // what it chooses, whether or not that is the fastest
 }
 
-func simulateCommand(a *app) *cobra.Command { return (&simulateVerb{}).command(a) }
+func Command(env *verb.Env) *cobra.Command { return (&simulateVerb{}).command(env) }
 
-func (v *simulateVerb) command(a *app) *cobra.Command {
+func (v *simulateVerb) command(env *verb.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "[COLLECTIVE...]",
 		Long: `Predict how long collectives take over many hosts, from the latencies and rates of
@@ -52,8 +54,8 @@ device is needed. The model has no congestion, no noise and no slow ranks; docs/
 derives it and says how far it was off where it could be checked, see --published.
 Without a name: allreduce. The fastest algorithm need not be one that collectives of this
 project have: those have a * behind them. --algorithm program takes what they choose.`,
-		Args: func(_ *cobra.Command, args []string) error { return v.parse(a, args) },
-		RunE: func(*cobra.Command, []string) error { return v.run(a) },
+		Args: func(_ *cobra.Command, args []string) error { return v.parse(env, args) },
+		RunE: func(*cobra.Command, []string) error { return v.run(env) },
 	}
 	v.flags = c.Flags()
 	v.flags.SortFlags = false
@@ -98,24 +100,25 @@ func algorithmNames() string {
 }
 
 // parse reads all flags into questions.
-func (v *simulateVerb) parse(a *app, args []string) error {
-	if a.opts.hosts != "" || a.opts.hostfile != "" || a.opts.np != 0 || a.opts.perNode != "" || a.opts.nnodes != 0 {
-		return usage("simulate: it starts no ranks: expected --hosts and --gpus behind the verb, and none of the launcher's -n, --nnodes, --host and --hostfile")
+func (v *simulateVerb) parse(env *verb.Env, args []string) error {
+	asked := env.Asked()
+	if asked.Ranks {
+		return verb.Usage("simulate: it starts no ranks: expected --hosts and --gpus behind the verb, and none of the launcher's -n, --nnodes, --host and --hostfile")
 	}
-	if len(a.settings) > 0 {
-		return usage("simulate: it reads no configuration: expected no %s; its own flags describe the machine", a.settings[0].Flag)
+	if len(asked.Settings) > 0 {
+		return verb.Usage("simulate: it reads no configuration: expected no %s; its own flags describe the machine", asked.Settings[0].Flag)
 	}
-	if a.opts.configFile != "" {
-		return usage("simulate: it reads no configuration: expected no --config; --machine takes a file that describes the machine")
+	if asked.ConfigFile != "" {
+		return verb.Usage("simulate: it reads no configuration: expected no --config; --machine takes a file that describes the machine")
 	}
 	if v.format != "table" && v.format != "json" {
-		return usage("simulate: --format %q: expected table or json", v.format)
+		return verb.Usage("simulate: --format %q: expected table or json", v.format)
 	}
 	if v.published {
 		return v.alone(args)
 	}
 	if err := v.ask(args); err != nil {
-		return usage("simulate: %v", err)
+		return verb.Usage("simulate: %v", err)
 	}
 	return nil
 }
@@ -124,11 +127,11 @@ func (v *simulateVerb) parse(a *app, args []string) error {
 func (v *simulateVerb) alone(args []string) (err error) {
 	v.flags.Visit(func(f *pflag.Flag) {
 		if f.Name != "published" && f.Name != "format" {
-			err = usage("simulate: --%s beside --published: what was measured is given", f.Name)
+			err = verb.Usage("simulate: --%s beside --published: what was measured is given", f.Name)
 		}
 	})
 	if len(args) > 0 {
-		return usage("simulate: %s beside --published: what was measured is given", args[0])
+		return verb.Usage("simulate: %s beside --published: what was measured is given", args[0])
 	}
 	return err
 }
@@ -229,24 +232,24 @@ func parseHosts(text string) ([]int, error) {
 	return all, nil
 }
 
-func (v *simulateVerb) run(a *app) error {
+func (v *simulateVerb) run(env *verb.Env) error {
 	if v.published {
-		return printPublished(a.stdout, v.format)
+		return printPublished(env.Stdout, v.format)
 	}
-	if err := writable(v.plot); err != nil { // before it takes its time
+	if err := verb.Writable(v.plot); err != nil { // before it takes its time
 		return fmt.Errorf("simulate: --plot %s: %w", v.plot, err)
 	}
 	rows, err := v.predict()
 	switch {
 	case errors.Is(err, simulate.ErrInvalid):
-		return usage("simulate: %v", err)
+		return verb.Usage("simulate: %v", err)
 	case err != nil:
 		return fmt.Errorf("simulate: %w", err)
 	}
 	if v.format == "json" {
-		err = predictionLines(a.stdout, rows)
+		err = predictionLines(env.Stdout, rows)
 	} else {
-		err = predictionTable(a.stdout, rows)
+		err = predictionTable(env.Stdout, rows)
 	}
 	if err != nil || v.plot == "" {
 		return err

@@ -1,4 +1,4 @@
-package main
+package verb
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 // instead of an exhausted machine.
 const maxInput = 64 << 20
 
-// readInput reads a file that a flag names, or a pipe, as a shell has it in <(COMMAND). A
+// ReadInput reads a file that a flag names, or a pipe, as a shell has it in <(COMMAND). A
 // pipe that nobody fills would otherwise be waited for without end: opening it as well.
-func readInput(name string, patience time.Duration) ([]byte, error) {
+func ReadInput(name string, patience time.Duration) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-package main
+// Package inspect has the verbs that look at what is there: the machine, and plugins.
+package inspect
 
 import (
 	"encoding/json"
@@ -7,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/internal/version"
 )
 
@@ -27,20 +29,20 @@ type finding struct {
 	Detail string `json:"detail"` // what was found, and what to do about it
 }
 
-// doctorCommand says what works on this machine.
-func doctorCommand(a *app) *cobra.Command {
+// Doctor says what works on this machine.
+func Doctor(env *verb.Env) *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Args: flagsAlone,
+		Args: verb.FlagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if format != "table" && format != "json" {
-				return usage("doctor: --format %q: expected table or json", format)
+				return verb.Usage("doctor: --format %q: expected table or json", format)
 			}
 			list := []finding{{"version", good, version.Full()}}
 			list = append(list, examineHost("/")...)
 			list = append(list, examineTools()...)
 			list = append(list, examineDevices("/")...)
-			cfg, err := a.config()
+			cfg, err := env.Config()
 			if err != nil {
 				list = append(list, finding{"configuration", fail, err.Error()})
 			} else {
@@ -48,7 +50,7 @@ func doctorCommand(a *app) *cobra.Command {
 				list = append(list, finding{"configuration", good, fmt.Sprintf("transports %v", wanted)})
 				list = append(list, examinePlugins(inspect(c.Context(), cfg, nil), wanted)...)
 			}
-			return a.report(list, format)
+			return report(env, list, format)
 		},
 	}
 	c.Flags().StringVar(&format, "format", "table", "table, or json with one object a line")
@@ -57,9 +59,9 @@ func doctorCommand(a *app) *cobra.Command {
 
 // report prints the findings; the program fails if one of them is that jobs will
 // not run.
-func (a *app) report(list []finding, format string) error {
+func report(env *verb.Env, list []finding, format string) error {
 	failed := 0
-	enc := json.NewEncoder(a.stdout)
+	enc := json.NewEncoder(env.Stdout)
 	for _, f := range list {
 		if f.Grade == fail {
 			failed++
@@ -68,14 +70,14 @@ func (a *app) report(list []finding, format string) error {
 		if format == "json" {
 			err = enc.Encode(f)
 		} else {
-			_, err = fmt.Fprintf(a.stdout, "%-4s  %-14s %s\n", f.Grade, f.Area, f.Detail)
+			_, err = fmt.Fprintf(env.Stdout, "%-4s  %-14s %s\n", f.Grade, f.Area, f.Detail)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if failed > 0 {
-		return &codeError{code: 1}
+		return &verb.Error{Code: 1}
 	}
 	return nil
 }

@@ -1,21 +1,18 @@
-package main
+package measure
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/bench/tune"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
@@ -29,12 +26,12 @@ type tuneFlags struct {
 	options                                tune.Options
 }
 
-// tuneCommand measures the algorithms and writes a table of the fastest.
-func tuneCommand(a *app) *cobra.Command { return (&tuneFlags{}).command(a) }
+// Tune measures the algorithms and writes a table of the fastest.
+func Tune(env *verb.Env) *cobra.Command { return (&tuneFlags{}).command(env) }
 
 var tuned = []bench.Collective{bench.AllReduce, bench.AllGather, bench.ReduceScatter, bench.AllToAll, bench.Broadcast, bench.Reduce}
 
-func (f *tuneFlags) command(a *app) *cobra.Command {
+func (f *tuneFlags) command(env *verb.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "[COLLECTIVE...]",
 		Long: `Measure the algorithms of each collective, and on GPUs how many blocks and threads
@@ -44,7 +41,7 @@ number of ranks of this job, up to the largest size measured; what is not in the
 chosen as before. The element type and the reduction are those measured with, the table
 does not depend on them. Without a name: every collective that goes by the table.`,
 		Args: func(_ *cobra.Command, args []string) error { return f.parse(args) },
-		RunE: func(*cobra.Command, []string) error { return f.run(a) },
+		RunE: func(*cobra.Command, []string) error { return f.run(env) },
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -95,45 +92,26 @@ func (f *tuneFlags) parse(args []string) error {
 	return nil
 }
 
-func (f *tuneFlags) run(a *app) error {
+func (f *tuneFlags) run(env *verb.Env) error {
 	return inJob(f.device, func(ctx context.Context, g *group) error {
-		if err := writable(f.out); g.Rank() == 0 && err != nil { // before it takes its time
+		if err := verb.Writable(f.out); g.Rank() == 0 && err != nil { // before it takes its time
 			return fmt.Errorf("tune: --out %s: %w", f.out, err)
 		}
-		line := newProgress(a.stderr)
-		defer line.clear()
-		found, err := tune.Run(ctx, g, f.options, func(c bench.Collective, bytes int64) { line.show("%s of %s", c, sizes.Format(bytes)) })
-		line.clear()
+		line := verb.NewProgress(env.Stderr)
+		defer line.Clear()
+		found, err := tune.Run(ctx, g, f.options, func(c bench.Collective, bytes int64) { line.Show("%s of %s", c, sizes.Format(bytes)) })
+		line.Clear()
 		if err != nil || g.Rank() != 0 {
 			return err
 		}
 		if found.Skipped > 0 {
-			fmt.Fprintf(a.stderr, "mscclpp-run: tune: no time for %d of the sizes: they have no row; see --budget\n", found.Skipped)
+			fmt.Fprintf(env.Stderr, "mscclpp-run: tune: no time for %d of the sizes: they have no row; see --budget\n", found.Skipped)
 		}
 		s := served(g.job)
-		return f.write(a.stdout, found.Rows,
+		return f.write(env.Stdout, found.Rows,
 			fmt.Sprintf("Measured by mscclpp-run tune %s with %d ranks of one host, %v", version.Full(), g.Size(), f.options.Type),
 			fmt.Sprintf("and %v where something is reduced; device of rank 0: %s, transport: %s.", f.options.Op, s.Device, s.Transport))
 	})
-}
-
-// writable says why a file cannot be written, and leaves none.
-func writable(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case path == "":
-		return nil
-	case err == nil && info.IsDir():
-		return syscall.EISDIR
-	case err == nil:
-		return unix.Access(path, unix.W_OK)
-	}
-	if info, err = os.Stat(filepath.Dir(path)); err != nil {
-		return err
-	} else if !info.IsDir() {
-		return fmt.Errorf("%s: %w", filepath.Dir(path), syscall.ENOTDIR)
-	}
-	return unix.Access(filepath.Dir(path), unix.W_OK)
 }
 
 func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, about ...string) error {

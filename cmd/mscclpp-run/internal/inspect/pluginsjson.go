@@ -1,14 +1,15 @@
-package main
+package inspect
 
 import (
 	"encoding/json"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
-// pluginLine is what the verb plugins says of a plugin in JSON: all that it knows.
-type pluginLine struct {
+// PluginLine is what the verb plugins says of a plugin in JSON: all that it knows.
+type PluginLine struct {
 	Name        string       `json:"name"`
 	Path        string       `json:"path"`
 	Source      string       `json:"source"`
@@ -61,11 +62,11 @@ type optionLine struct {
 	Help    string `json:"help,omitempty"`
 }
 
-func pluginsJSON(a *app, list []found) error {
-	enc := json.NewEncoder(a.stdout)
+func pluginsJSON(env *verb.Env, list []found) error {
+	enc := json.NewEncoder(env.Stdout)
 	for i := range list {
 		f := &list[i]
-		line := pluginLine{Name: f.Name, Path: f.Path, Source: f.Source, SHA256: f.SHA256, Used: f.Rejected == nil && f.err == nil}
+		line := PluginLine{Name: f.Name, Path: f.Path, Source: f.Source, SHA256: f.SHA256, Used: f.Rejected == nil && f.err == nil}
 		if f.err != nil {
 			line.Error = f.err.Error()
 		}
@@ -82,7 +83,7 @@ func pluginsJSON(a *app, list []found) error {
 	return nil
 }
 
-func (l *pluginLine) describe(d framework.Description) {
+func (l *PluginLine) describe(d framework.Description) {
 	l.Version, l.Signal, l.Proxy = d.Version, string(d.Signal), string(d.Proxy)
 	l.Probe, l.Streams, l.Links = d.Probe, d.Streams, d.Links
 	for _, n := range d.Needs {

@@ -1,4 +1,4 @@
-package main
+package predict
 
 import (
 	"encoding/json"
@@ -13,9 +13,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
-// predictionRow is one line of JSON. It has the names of bench where it says the same,
+// Row is one line of JSON. It has the names of bench where it says the same,
 // and says that nothing was measured.
-type predictionRow struct {
+type Row struct {
 	Predicted       bool    `json:"predicted"` // always true
 	Collective      string  `json:"collective"`
 	Machine         string  `json:"machine"`
@@ -43,13 +43,13 @@ type predictionRow struct {
 	Source     string   `json:"source,omitempty"`
 }
 
-func rowOf(p *simulate.Prediction) (predictionRow, error) {
+func rowOf(p *simulate.Prediction) (Row, error) {
 	c, err := bench.ParseCollective(p.Collective.String())
 	if err != nil {
-		return predictionRow{}, err
+		return Row{}, err
 	}
 	rate := float64(p.Bytes) / p.Time / 1e3
-	return predictionRow{
+	return Row{
 		Predicted: true, Collective: p.Collective.String(), Machine: p.Machine.Name, Hosts: p.Cluster.Hosts(), Ranks: p.Cluster.Ranks(),
 		Bytes: p.Bytes, Algorithm: p.Algorithm.String(), Pieces: p.Pieces,
 		InProgram: simulate.InProgram(p.Collective, p.Cluster, p.Bytes, p.Algorithm),

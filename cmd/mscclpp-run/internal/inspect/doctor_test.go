@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
@@ -92,13 +93,13 @@ func TestExaminePlugins(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	var out bytes.Buffer
-	a := &app{stdout: &out}
-	if err := a.report([]finding{{"a", good, "fine"}, {"b", warn, "slow"}}, "table"); err != nil || !strings.HasPrefix(out.String(), "ok    a ") {
+	env := &verb.Env{Stdout: &out}
+	if err := report(env, []finding{{"a", good, "fine"}, {"b", warn, "slow"}}, "table"); err != nil || !strings.HasPrefix(out.String(), "ok    a ") {
 		t.Errorf("%v, %q", err, out.String())
 	}
 	out.Reset()
-	var c *codeError
-	if err := a.report([]finding{{"a", fail, "broken"}}, "json"); !errors.As(err, &c) || c.code != 1 || !strings.Contains(out.String(), `"grade":"FAIL"`) {
+	var c *verb.Error
+	if err := report(env, []finding{{"a", fail, "broken"}}, "json"); !errors.As(err, &c) || c.Code != 1 || !strings.Contains(out.String(), `"grade":"FAIL"`) {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }

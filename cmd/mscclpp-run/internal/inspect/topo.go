@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/framework/topo/nvml"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
@@ -27,11 +28,11 @@ type topoVerb struct {
 // starts each GPU anew, which takes seconds.
 const driverLimit = time.Minute
 
-func topoCommand(a *app) *cobra.Command {
+func Topo(env *verb.Env) *cobra.Command {
 	var v topoVerb
 	c := &cobra.Command{
-		Args: flagsAlone,
-		RunE: func(c *cobra.Command, _ []string) error { return v.run(c.Context(), a.stdout) },
+		Args: verb.FlagsAlone,
+		RunE: func(c *cobra.Command, _ []string) error { return v.run(c.Context(), env.Stdout) },
 	}
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json")
 	c.Flags().StringVar(&v.svg, "svg", "", "also draw the machine into this file; - for standard output alone")
@@ -42,7 +43,7 @@ func topoCommand(a *app) *cobra.Command {
 
 func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
 	if v.format != "table" && v.format != "json" {
-		return usage("topo: --format %q: expected table or json", v.format)
+		return verb.Usage("topo: --format %q: expected table or json", v.format)
 	}
 	root, find, err := v.source(ctx)
 	if err != nil {
@@ -79,13 +80,13 @@ func (v *topoVerb) source(ctx context.Context) (fs.FS, topo.Finder, error) {
 			return nvml.Within(ctx)
 		}, nil
 	}
-	text, err := readInput(v.from, 2*driverLimit) // a recording may be under way
+	text, err := verb.ReadInput(v.from, 2*driverLimit) // a recording may be under way
 	if err != nil {
 		return nil, nil, fmt.Errorf("topo: --from: %w", err)
 	}
 	root := topo.Replay(string(text))
 	if _, err := fs.Stat(root, "sys"); err != nil {
-		return nil, nil, usage("topo: --from %s: it is no recording: expected the output of mscclpp-run topo --record", v.from)
+		return nil, nil, verb.Usage("topo: --from %s: it is no recording: expected the output of mscclpp-run topo --record", v.from)
 	}
 	return root, topo.Recorded(root), nil
 }

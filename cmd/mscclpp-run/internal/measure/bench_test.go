@@ -1,21 +1,20 @@
-package main
+package measure
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/matrix"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -29,7 +28,7 @@ func parseVerb(c *cobra.Command, args ...string) error {
 
 func TestBenchFlags(t *testing.T) {
 	f := &benchFlags{}
-	c := f.command(&app{})
+	c := f.command(&verb.Env{})
 	if err := parseVerb(c, "reduce-scatter", "--bytes", "1K:64M", "--factor", "4", "--dtype", "bf16", "--op", "max", "--algorithm", "ring",
 		"--iters", "7", "--calls", "3", "--warmup", "0", "--in-place", "--registered", "--check"); err != nil {
 		t.Fatal(err)
@@ -46,7 +45,7 @@ func TestBenchFlags(t *testing.T) {
 // Several collectives, both places and several graphs are measured by one job.
 func TestBenchCombines(t *testing.T) {
 	f := &benchFlags{}
-	if err := parseVerb(f.command(&app{}), "allreduce", "broadcast", "alltoallv", "--in-place=both", "--graph", "20,0", "--root", "0"); err != nil {
+	if err := parseVerb(f.command(&verb.Env{}), "allreduce", "broadcast", "alltoallv", "--in-place=both", "--graph", "20,0", "--root", "0"); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -63,7 +62,7 @@ func TestBenchCombines(t *testing.T) {
 // The letters of nccl-tests mean the same, except -n, which is the number of ranks.
 func TestBenchShortFlags(t *testing.T) {
 	f := &benchFlags{}
-	if err := parseVerb(f.command(&app{}), "broadcast", "-b", "8", "-e", "128M", "-f", "2", "-d", "float", "-o", "sum", "--iters", "20", "-w", "1", "-r", "3", "-c"); err != nil {
+	if err := parseVerb(f.command(&verb.Env{}), "broadcast", "-b", "8", "-e", "128M", "-f", "2", "-d", "float", "-o", "sum", "--iters", "20", "-w", "1", "-r", "3", "-c"); err != nil {
 		t.Fatal(err)
 	}
 	if o := f.options; o.Sizes != (sizes.Range{Min: 8, Max: 128 << 20, Factor: 2}) || o.Type != kernel.Float32 || o.Plan.Iterations != 20 || o.Root != 3 || !o.Check {
@@ -91,7 +90,7 @@ func TestBenchMistakesAreFoundBeforeRanksStart(t *testing.T) {
 		"a negative number of":   {"allreduce", "--iters", "-1"},
 		"names both ends":        {"allreduce", "--bytes", "1:2", "-e", "4"},
 	} {
-		if err := parseVerb((&benchFlags{}).command(&app{}), args...); err == nil || !strings.Contains(err.Error(), want) {
+		if err := parseVerb((&benchFlags{}).command(&verb.Env{}), args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 	}
@@ -99,7 +98,7 @@ func TestBenchMistakesAreFoundBeforeRanksStart(t *testing.T) {
 
 func TestCheckFlags(t *testing.T) {
 	f := &checkFlags{}
-	if err := parseVerb(f.command(&app{}), "--tier", "full", "--case", "allreduce,f32,sum,7", "--case", "gather,i8,3,root=1"); err != nil {
+	if err := parseVerb(f.command(&verb.Env{}), "--tier", "full", "--case", "allreduce,f32,sum,7", "--case", "gather,i8,3,root=1"); err != nil {
 		t.Fatal(err)
 	}
 	if f.chosen.Name != "full" || len(f.parsed) != 2 || f.parsed[1].Root != 1 {
@@ -111,7 +110,7 @@ func TestCheckFlags(t *testing.T) {
 		`case "allreduce,f32": `:                {"--case", "allreduce,f32"},
 		"expected a number of cases":            {"--at-most", "-1"},
 	} {
-		if err := parseVerb((&checkFlags{}).command(&app{}), args...); err == nil || !strings.Contains(err.Error(), want) {
+		if err := parseVerb((&checkFlags{}).command(&verb.Env{}), args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 	}
@@ -139,43 +138,6 @@ func TestSpread(t *testing.T) {
 				t.Errorf("%d: %d cases of %v: expected a quarter", n, share, c)
 			}
 		}
-	}
-}
-
-func TestProgressIsForTerminals(t *testing.T) {
-	var b bytes.Buffer
-	p := newProgress(&b)
-	p.start = time.Now().Add(-time.Hour)
-	p.show("half")
-	p.clear()
-	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	q := newProgress(file)
-	q.start = p.start
-	q.show("half")
-	info, err := file.Stat()
-	if b.Len() != 0 || err != nil || info.Size() != 0 {
-		t.Errorf("%q and %d bytes, %v: something extra in a pipe or a file", b.String(), info.Size(), err)
-	}
-}
-
-func TestProgressWaitsAndCleansUp(t *testing.T) {
-	var b bytes.Buffer
-	p := &progress{w: &b, start: time.Now()}
-	p.show("early")
-	if b.Len() != 0 {
-		t.Errorf("%q after no time", b.String())
-	}
-	p.start = time.Now().Add(-time.Minute)
-	p.show("%d of %d", 1, 2)
-	p.show("%d of %d", 2, 2) // too soon after the first
-	p.clear()
-	p.clear()
-	if got, want := b.String(), "\r\x1b[K1 of 2\r\x1b[K"; got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
 

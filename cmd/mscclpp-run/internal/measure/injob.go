@@ -1,4 +1,5 @@
-package main
+// Package measure has the verbs that run in all ranks of a job: bench, check and tune.
+package measure
 
 import (
 	"context"
@@ -10,6 +11,7 @@ import (
 
 	mscclpp "github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 )
@@ -51,7 +53,7 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 		err = work(ctx, g)
 	}
 	if err != nil {
-		var quiet *codeError
+		var quiet *verb.Error
 		if !errors.As(err, &quiet) {
 			job.World.Abort(err)
 		}
@@ -95,7 +97,7 @@ func served(job *mscclpp.Job) bench.Served {
 // said keeps one voice for a mistake that all ranks find alike.
 func said(g *group, err error) error {
 	if g.Rank() == 0 {
-		return &codeError{code: 2, err: err}
+		return &verb.Error{Code: 2, Err: err}
 	}
-	return &codeError{code: 2}
+	return &verb.Error{Code: 2}
 }

@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/matrix"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -26,13 +27,13 @@ type checkFlags struct {
 	parsed []matrix.Case
 }
 
-// checkCommand verifies collectives over everything that can be combined.
-func checkCommand(a *app) *cobra.Command { return (&checkFlags{}).command(a) }
+// Check verifies collectives over everything that can be combined.
+func Check(env *verb.Env) *cobra.Command { return (&checkFlags{}).command(env) }
 
-func (f *checkFlags) command(a *app) *cobra.Command {
+func (f *checkFlags) command(env *verb.Env) *cobra.Command {
 	c := &cobra.Command{
 		Args: func(_ *cobra.Command, args []string) error { return f.parse(args) },
-		RunE: func(*cobra.Command, []string) error { return f.run(a) },
+		RunE: func(*cobra.Command, []string) error { return f.run(env) },
 	}
 	c.Flags().StringVar(&f.tier, "tier", matrix.Tiers[0].Name, "quick: every pair of values in some case; full: every combination")
 	c.Flags().StringArrayVar(&f.cases, "case", nil, "run this case alone, as a failure prints it; may be repeated")
@@ -68,7 +69,7 @@ func (f *checkFlags) parse(args []string) error {
 	return nil
 }
 
-func (f *checkFlags) run(a *app) error {
+func (f *checkFlags) run(env *verb.Env) error {
 	return inJob(f.device, func(ctx context.Context, g *group) error {
 		cases := f.parsed
 		if len(cases) == 0 {
@@ -79,30 +80,30 @@ func (f *checkFlags) run(a *app) error {
 			return said(g, err)
 		}
 		if f.list {
-			return list(a, g, cases)
+			return list(env, g, cases)
 		}
-		return f.verify(ctx, a, g, cases)
+		return f.verify(ctx, env, g, cases)
 	})
 }
 
-func (f *checkFlags) verify(ctx context.Context, a *app, g *group, cases []matrix.Case) error {
-	line := newProgress(a.stderr)
-	defer line.clear()
+func (f *checkFlags) verify(ctx context.Context, env *verb.Env, g *group, cases []matrix.Case) error {
+	line := verb.NewProgress(env.Stderr)
+	defer line.Clear()
 	failures := 0
 	passed, failed, err := matrix.Run(ctx, g, cases, &bench.Verifier{Reference: collectivetest.Reference{}}, matrix.Observer{
-		Starting: func(n, of int, c matrix.Case) { line.show("%d of %d, %d failed: %s", n+1, of, failures, c) },
+		Starting: func(n, of int, c matrix.Case) { line.Show("%d of %d, %d failed: %s", n+1, of, failures, c) },
 		Failed: func(c matrix.Case, why string) {
 			failures++
-			line.clear()
-			fmt.Fprintf(a.stdout, "FAIL %s\n     alone: mscclpp-run -n %d check --case '%s'\n", why, g.Size(), c)
+			line.Clear()
+			fmt.Fprintf(env.Stdout, "FAIL %s\n     alone: mscclpp-run -n %d check --case '%s'\n", why, g.Size(), c)
 		},
 	})
-	line.clear()
+	line.Clear()
 	if g.Rank() == 0 {
-		err = verdict(a.stdout, passed, failed, err)
+		err = verdict(env.Stdout, passed, failed, err)
 	}
 	if err == nil && failed > 0 {
-		return &codeError{code: 1} // all ranks know, and rank 0 has said it
+		return &verb.Error{Code: 1} // all ranks know, and rank 0 has said it
 	}
 	return err
 }
@@ -142,12 +143,12 @@ func fit(cases []matrix.Case, ranks int) error {
 	return nil
 }
 
-func list(a *app, g *group, cases []matrix.Case) error {
+func list(env *verb.Env, g *group, cases []matrix.Case) error {
 	if g.Rank() != 0 {
 		return nil
 	}
 	for _, c := range cases {
-		if _, err := fmt.Fprintln(a.stdout, c); err != nil {
+		if _, err := fmt.Fprintln(env.Stdout, c); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package verb
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// progress shows what a long verb is doing, in one line that is written over. It
+// Progress shows what a long verb is doing, in one line that is written over. It
 // stays silent where nobody looks: in a pipe, a file, or for work that is quick.
-type progress struct {
+type Progress struct {
 	w     io.Writer
 	quiet bool
 	start time.Time
@@ -25,13 +25,14 @@ const (
 	progressEvery = 200 * time.Millisecond
 )
 
-func newProgress(w io.Writer) *progress {
+// NewProgress returns one that writes to w, if that is a terminal.
+func NewProgress(w io.Writer) *Progress {
 	f, ok := w.(*os.File)
-	return &progress{w: w, quiet: !ok || !isatty.IsTerminal(f.Fd()), start: time.Now()}
+	return &Progress{w: w, quiet: !ok || !isatty.IsTerminal(f.Fd()), start: time.Now()}
 }
 
-// show replaces the line.
-func (p *progress) show(format string, args ...any) {
+// Show replaces the line.
+func (p *Progress) Show(format string, args ...any) {
 	now := time.Now()
 	if p.quiet || now.Sub(p.start) < progressAfter || p.shown && now.Sub(p.last) < progressEvery {
 		return
@@ -40,8 +41,8 @@ func (p *progress) show(format string, args ...any) {
 	fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
 }
 
-// clear takes the line away, before other output and at the end.
-func (p *progress) clear() {
+// Clear takes the line away, before other output and at the end.
+func (p *Progress) Clear() {
 	if p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K")
 		p.shown = false

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
@@ -28,7 +29,7 @@ import (
 
 // conform is the verb that runs the conformance suite against a plugin.
 type conform struct {
-	app       *app
+	env       *verb.Env
 	plugin    string
 	transport string
 	match     string
@@ -38,11 +39,11 @@ type conform struct {
 	list      bool
 }
 
-func conformCommand(a *app) *cobra.Command {
-	v := conform{app: a}
+func Conform(env *verb.Env) *cobra.Command {
+	v := conform{env: env}
 	c := &cobra.Command{
 		Use:  "--plugin PATH | --transport NAME | --list",
-		Args: flagsAlone,
+		Args: verb.FlagsAlone,
 		RunE: func(*cobra.Command, []string) error { return v.run() },
 	}
 	c.Flags().StringVar(&v.plugin, "plugin", "", "program of the plugin to test")
@@ -59,19 +60,19 @@ func conformCommand(a *app) *cobra.Command {
 // fails when a test does.
 func (v *conform) run() error {
 	if v.list == (v.plugin != "" || v.transport != "") || v.plugin != "" && v.transport != "" {
-		return usage("conform: expected one of --plugin PATH, --transport NAME and --list")
+		return verb.Usage("conform: expected one of --plugin PATH, --transport NAME and --list")
 	}
 	if v.format != "table" && v.format != "json" {
-		return usage("conform: --format %q: expected table or json", v.format)
+		return verb.Usage("conform: --format %q: expected table or json", v.format)
 	}
 	if v.device != "auto" && v.device != "host" && v.device != "cuda" {
-		return usage("conform: --device %q: expected auto, host or cuda", v.device)
+		return verb.Usage("conform: --device %q: expected auto, host or cuda", v.device)
 	}
 	o := transporttest.Options{}
 	if v.match != "" {
 		re, err := regexp.Compile(v.match)
 		if err != nil {
-			return usage("conform: --run: %v", err)
+			return verb.Usage("conform: --run: %v", err)
 		}
 		o.Match = re
 	}
@@ -98,7 +99,7 @@ func (v *conform) run() error {
 		return transporttest.External(c), nil
 	}
 	if v.format == "table" {
-		o.Progress = func(r transporttest.Result) { fmt.Fprintln(v.app.stdout, r) }
+		o.Progress = func(r transporttest.Result) { fmt.Fprintln(v.env.Stdout, r) }
 	}
 	report, err := transporttest.Suite(ctx, o)
 	if err != nil {
@@ -122,7 +123,7 @@ func protocolOf(spec plugins.Spec) ([]transporttest.Test, error) {
 // printList prints the tests with their rules: in the order in which they run, and
 // whether or not they apply to a transport.
 func (v *conform) printList(match *regexp.Regexp) error {
-	encoder := json.NewEncoder(v.app.stdout)
+	encoder := json.NewEncoder(v.env.Stdout)
 	n := 0
 	for _, e := range transporttest.List(protocoltest.Tests(protocoltest.Program{})...) {
 		if match != nil && !match.MatchString(e.Name) {
@@ -133,31 +134,31 @@ func (v *conform) printList(match *regexp.Regexp) error {
 		if v.format == "json" {
 			err = encoder.Encode(e)
 		} else {
-			_, err = fmt.Fprintf(v.app.stdout, "%-36s %s\n", e.Name, e.Rule)
+			_, err = fmt.Fprintf(v.env.Stdout, "%-36s %s\n", e.Name, e.Rule)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if n == 0 {
-		return usage("conform: no test matches %q", v.match)
+		return verb.Usage("conform: no test matches %q", v.match)
 	}
 	return nil
 }
 
 func (v *conform) print(r transporttest.Report) error {
 	if v.format == "json" {
-		if err := r.PrintJSON(v.app.stdout); err != nil {
+		if err := r.PrintJSON(v.env.Stdout); err != nil {
 			return err
 		}
-	} else if _, err := fmt.Fprintln(v.app.stdout, r.Summary()); err != nil {
+	} else if _, err := fmt.Fprintln(v.env.Stdout, r.Summary()); err != nil {
 		return err
 	}
 	switch {
 	case len(r.Results) == 0:
-		return usage("conform: no test of %s matches %q", r.Transport, v.match)
+		return verb.Usage("conform: no test of %s matches %q", r.Transport, v.match)
 	case r.Failed() > 0:
-		return &codeError{code: 1}
+		return &verb.Error{Code: 1}
 	}
 	return nil
 }
@@ -195,7 +196,7 @@ func (v *conform) chooseDevice(ctx context.Context, spec plugins.Spec, o *transp
 
 // spec finds the plugin and its options.
 func (v *conform) spec(ctx context.Context) (plugins.Spec, error) {
-	cfg, err := v.app.config()
+	cfg, err := v.env.Config()
 	if err != nil {
 		return plugins.Spec{}, err
 	}

@@ -1,4 +1,4 @@
-package main
+package verb
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// output is standard output. It remembers what became of it, for those who print without
+// Output is standard output. It remembers what became of it, for those who print without
 // a look at errors, and for those who would go on working for a reader who has gone.
-type output struct {
+type Output struct {
 	w    io.Writer
 	gone bool  // the reader of the pipe has read enough
 	lost error // the first write that failed for another reason
@@ -17,7 +17,7 @@ type output struct {
 
 // Write implements io.Writer. A reader who has gone is no error: there is nobody to whom it
 // would matter.
-func (o *output) Write(b []byte) (int, error) {
+func (o *Output) Write(b []byte) (int, error) {
 	if o.gone {
 		return len(b), nil
 	}
@@ -32,15 +32,18 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// readerGone reports whether nobody reads standard output any more.
-func (a *app) readerGone() bool {
-	o, ok := a.stdout.(*output)
+// NewOutput returns the output that goes to w.
+func NewOutput(w io.Writer) *Output { return &Output{w: w} }
+
+// ReaderGone reports whether nobody reads standard output any more.
+func (e *Env) ReaderGone() bool {
+	o, ok := e.Stdout.(*Output)
 	return ok && o.gone
 }
 
-// printed turns success into an error where not all of it could be printed.
-func (a *app) printed(err error) error {
-	if o, ok := a.stdout.(*output); ok && err == nil && o.lost != nil {
+// Printed turns success into an error where not all of it could be printed.
+func Printed(stdout io.Writer, err error) error {
+	if o, ok := stdout.(*Output); ok && err == nil && o.lost != nil {
 		return fmt.Errorf("standard output: %w", o.lost)
 	}
 	return err
