@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/internal/outputpump"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // maxLine is the longest piece of a line that is kept until its end comes.
@@ -71,7 +72,7 @@ func (o *outputs) open(j *Job, i int, suffix string, to *sink) (*os.File, error)
 	var file *os.File
 	if j.Output.Dir != "" {
 		var err error
-		if file, err = os.Create(filepath.Join(j.Output.Dir, "rank-"+rank+suffix)); err != nil {
+		if file, err = ownfile.Open(filepath.Join(j.Output.Dir, "rank-"+rank+suffix), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666); err != nil {
 			return nil, fmt.Errorf("output of rank %s: %w", rank, err)
 		}
 		o.child = append(o.child, file)
@@ -96,7 +97,7 @@ func (o *outputs) open(j *Job, i int, suffix string, to *sink) (*os.File, error)
 	}
 	if file != nil {
 		// The child's copy is closed with the others; this one lives as long as the pipe.
-		f, err := os.OpenFile(file.Name(), os.O_WRONLY|os.O_APPEND, 0)
+		f, err := ownfile.Open(file.Name(), os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			return nil, fmt.Errorf("output of rank %s: %w", rank, err)
 		}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -138,6 +139,26 @@ func TestOutputFolderThatCannotBe(t *testing.T) {
 	j.Output.Dir = filepath.Join(file, "sub")
 	if _, err := Run(t.Context(), j); err == nil || !strings.Contains(err.Error(), "output folder") {
 		t.Errorf("error %v, expected one about the output folder", err)
+	}
+}
+
+// What another user has put in the place of an output file is not written through.
+func TestOutputBehindAnothersLink(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	dir := t.TempDir()
+	mine, link := filepath.Join(dir, "mine"), filepath.Join(dir, "rank-0.out")
+	if err := errors.Join(os.WriteFile(mine, []byte("mine"), 0o600), os.Symlink(mine, link), os.Lchown(link, 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	j := helper(1, "lines")
+	j.Output.Dir = dir
+	if _, err := Run(t.Context(), j); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "output of rank 0") {
+		t.Errorf("error %v, expected that it is another user's", err)
+	}
+	if got, err := os.ReadFile(mine); err != nil || string(got) != "mine" {
+		t.Errorf("the file is now %d bytes, %v", len(got), err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // Runner is what the commands that compare have in common.
@@ -103,7 +104,7 @@ func Sections[Setting any](r *Runner, names []string, repetitions int, table fun
 // Repeat calls once for every repetition, from 1 on. What it writes is the raw output
 // NAME.jsonl, and stays whatever happens.
 func (r *Runner) Repeat(name string, once func(run int, raw io.Writer) error) error {
-	raw, err := os.Create(filepath.Join(r.Out, name+".jsonl"))
+	raw, err := ownfile.Open(filepath.Join(r.Out, name+".jsonl"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}

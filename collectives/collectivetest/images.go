@@ -4,13 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // Images builds what spec lists for one architecture, in a folder of the user's
@@ -26,32 +25,20 @@ func Images(ctx context.Context, spec, arch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
 	place, err := filepath.Abs(spec)
 	if err != nil {
 		return "", fmt.Errorf("folder of test kernels: %w", err)
 	}
 	tree := sha256.Sum256([]byte(place))
-	dir := filepath.Join(cache, "mscclpp-go", "test-kernels", s.Name+"-"+arch+"-"+hex.EncodeToString(tree[:4]))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("folder of test kernels: %w", err)
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	dir, err := ownfile.Cache("test-kernels", s.Name+"-"+arch+"-"+hex.EncodeToString(tree[:4]))
 	if err != nil {
 		return "", fmt.Errorf("folder of test kernels: %w", err)
 	}
-	defer lock.Close()
-	for {
-		if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
+	unlock, err := ownfile.Lock(filepath.Join(dir, "lock"))
 	if err != nil {
-		return "", fmt.Errorf("folder of test kernels: lock: %w", err)
+		return "", fmt.Errorf("folder of test kernels: %w", err)
 	}
+	defer unlock()
 	_, err = image.Build(ctx, s, dir, image.Options{Targets: []image.Target{target}})
 	return dir, err
 }

@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // File writes beside the place of a file and moves it there, so that nobody sees half of
 // it, and a full disk leaves what was there before. The file keeps its mode; a new one may
 // be read by everybody. Links, devices and pipes are written to: a move would put a file in
-// their place. A pipe that nobody reads is an error.
+// their place, and a link of another user is an error. So is a pipe that nobody reads.
 func File(name string, write func(io.Writer) error) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Lstat(name); err == nil {
@@ -49,7 +51,7 @@ func Bytes(name string, data []byte) error {
 
 func overwrite(name string, write func(io.Writer) error) error {
 	// Without a wait for somebody to read a pipe.
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
+	f, err := ownfile.Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
 		return err
 	}

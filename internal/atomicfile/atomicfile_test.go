@@ -113,3 +113,21 @@ func read(t *testing.T, file string) string {
 	}
 	return string(text)
 }
+
+// A link that another user has put in the place of the file is not written through.
+func TestFileBehindAnothersLink(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	folder := t.TempDir()
+	mine, link := filepath.Join(folder, "mine"), filepath.Join(folder, "table.yaml")
+	if err := errors.Join(os.WriteFile(mine, []byte("mine"), 0o600), os.Symlink(mine, link), os.Lchown(link, 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Bytes(link, []byte("new")); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("%v, expected that it is another user's", err)
+	}
+	if got, err := os.ReadFile(mine); err != nil || string(got) != "mine" {
+		t.Errorf("the file is now %q, %v", got, err)
+	}
+}

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // Proofs is a folder with a file for each set of inputs that has passed.
@@ -197,10 +199,10 @@ func (p Proofs) Keep(s Stage, key string) error {
 	if p.Dir == "" || key == "" {
 		return nil
 	}
-	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
+	if err := ownfile.Folder(p.Dir); err != nil {
 		return fmt.Errorf("proof of %s: %w", s.Name, err)
 	}
-	f, err := os.OpenFile(p.path(s, key), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	f, err := ownfile.Open(p.path(s, key), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("proof of %s: %w", s.Name, err)
 	}

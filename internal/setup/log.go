@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 var logLevels = map[string]slog.Level{
@@ -28,7 +29,7 @@ func OpenLog(cfg config.Log, rank string) (*slog.Logger, io.Closer, error) {
 	out, closer := io.Writer(os.Stderr), io.Closer(nil)
 	if cfg.File != "" {
 		// A pipe that nobody reads is an error rather than a wait without end.
-		f, err := os.OpenFile(logName(cfg.File, rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o644)
+		f, err := ownfile.Open(logName(cfg.File, rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o644)
 		if errors.Is(err, syscall.ENXIO) {
 			err = fmt.Errorf("%w: expected a file, or a pipe that somebody reads", err)
 		}

@@ -21,10 +21,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // The environment of the library, read when it is initialized; that of images, when
@@ -160,12 +160,8 @@ func digest(cxx string) (string, error) {
 
 // folder returns a folder in the user's cache.
 func folder(name string) (string, error) {
-	cache, err := os.UserCacheDir()
+	dir, err := ownfile.Cache("emulated", name)
 	if err != nil {
-		cache = os.TempDir()
-	}
-	dir := filepath.Join(cache, "mscclpp-go", "emulated", name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("emulated driver: %w", err)
 	}
 	return dir, nil
@@ -173,18 +169,8 @@ func folder(name string) (string, error) {
 
 // lock keeps other processes from building the same.
 func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	if unlock, err = ownfile.Lock(path); err != nil {
 		return nil, fmt.Errorf("emulated driver: %w", err)
 	}
-	for {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("emulated driver: lock %s: %w", path, err)
-	}
-	return func() { f.Close() }, nil
+	return unlock, nil
 }

@@ -6,14 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // Build builds the spec for some targets and opens the result. It skips the test
@@ -44,32 +43,20 @@ func build(t testing.TB, spec, targets string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
 	place, err := filepath.Abs(spec)
 	if err != nil {
 		return "", err
 	}
 	tree := sha256.Sum256([]byte(place))
-	dir := filepath.Join(cache, "mscclpp-go", "images", s.Name+"-"+hex.EncodeToString(tree[:4]))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	dir, err := ownfile.Cache("images", s.Name+"-"+hex.EncodeToString(tree[:4]))
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close()
-	for {
-		if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
+	unlock, err := ownfile.Lock(filepath.Join(dir, "lock"))
 	if err != nil {
-		return "", fmt.Errorf("%s: lock: %w", dir, err)
+		return "", err
 	}
+	defer unlock()
 	_, err = image.Build(t.Context(), s, dir, image.Options{Targets: parsed})
 	return dir, err
 }
