@@ -3,7 +3,7 @@ package simulate
 // simulation executes tasks over resources. Tasks are added with all that they wait
 // for; run then advances the clock from event to event. A resource that is free takes,
 // of the tasks that are ready, the one that was added first: the earliest piece.
-// What was begun is finished.
+// A task that was begun is finished.
 type simulation struct {
 	tasks  []task
 	edges  []edge

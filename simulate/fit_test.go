@@ -131,7 +131,7 @@ func TestParametersOfLinks(t *testing.T) {
 	}
 	fitted["link-latency"] = trip / 2 / 1e3
 
-	// What the calls of 1 KiB that have one step take beside it.
+	// The times beside it of calls of 1 KiB that have one step.
 	var small []float64
 	for _, c := range []Collective{AllReduce, AllGather, ReduceScatter, AllToAll} {
 		small = append(small, two[call{c.String(), 1 << 10}].US)
@@ -214,7 +214,7 @@ func TestPublishedIsMeasured(t *testing.T) {
 	}
 }
 
-// What is compared is a choice of sizes; this is all of them. Small calls on four GPUs
+// The comparison is of a choice of sizes; this is all of them. Small calls on four GPUs
 // are of kernels that took longer.
 func TestAllCallsOfGPUs(t *testing.T) {
 	h200 := Machines()[1]

@@ -129,8 +129,7 @@ func (p planner) whole(c Collective) []block {
 	}
 }
 
-// gatherHosts sends the own block to every other host. What arrives are the blocks of
-// the others, shared by the ranks of this host.
+// gatherHosts sends the own block to every other host. The blocks of the others arrive, shared by the ranks of this host.
 func (p planner) gatherHosts(messages float64) stage {
 	return network((p.h()-1)*p.block(), p.remote()/p.ranks(), messages)
 }

@@ -293,7 +293,7 @@ func TestDoublingOvertakes(t *testing.T) {
 	}
 }
 
-// What is too large says so, and the other algorithms are predicted all the same.
+// A request that is too large is refused, and the other algorithms are predicted all the same.
 func TestTooLarge(t *testing.T) {
 	huge := cluster(t, 1024, 1024)
 	for _, c := range []Collective{AllReduce, Broadcast} {

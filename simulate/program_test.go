@@ -43,7 +43,7 @@ func TestProgramChooses(t *testing.T) {
 	}
 }
 
-// What nobody can run is not in the program.
+// Algorithms that cannot be run are not in the program.
 func TestNotInProgram(t *testing.T) {
 	two := cluster(t, 2, 8)
 	for _, x := range []struct {

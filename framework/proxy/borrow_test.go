@@ -84,7 +84,7 @@ func TestBorrowKeepsOrder(t *testing.T) {
 }
 
 // The turn cannot be borrowed before the start, beside somebody who has it, while something
-// is in the ring, and after the end. What is refused then has done nothing.
+// is in the ring, and after the end. A refused request has done nothing.
 func TestBorrowIsRefused(t *testing.T) {
 	if NewBase(nil, Options{}).Borrow() != nil {
 		t.Error("the turn of a proxy that was not started")
@@ -199,8 +199,8 @@ func TestBorrowThatFails(t *testing.T) {
 	}
 }
 
-// What is pushed by one who finds the turn borrowed is performed by who has borrowed it, or
-// by the thread, and soon: nobody waits for it.
+// A trigger that is pushed while the turn is borrowed is performed by the borrower or by
+// the thread, soon, though nothing waits for it.
 func TestBorrowLeavesNothingBehind(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{}, 1)
 	r, b := helped(t, 8, func(r *ring.Ring, _ func() bool) Handler {

@@ -109,7 +109,7 @@ func (c *Copier) BindSemaphore(slot uint32, n *Counter) error {
 	return nil
 }
 
-// Unbind takes numbers back. What was taken from the ring before may still be in
+// Unbind takes numbers back. Triggers taken from the ring before may still be in
 // progress: see Lane.Settle. A later trigger that cites such a number ends the copier.
 func (c *Copier) Unbind(semaphore uint32, memories ...uint32) {
 	c.mu.Lock()

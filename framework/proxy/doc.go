@@ -29,8 +29,8 @@
 //
 // Order is kept, since Borrow gives the turn only while the ring's head is equal to its
 // tail. A push raises the head before it writes its slot, so whatever the same
-// goroutine pushed before has been performed by then. What others push at the same time
-// has no order.
+// goroutine pushed before has been performed by then. Concurrent pushes of others
+// have no order.
 //
 // # Why no trigger is forgotten
 //
@@ -42,7 +42,7 @@
 // else has the turn, it sleeps for 5 ms and looks again, until nobody has the turn;
 // then it performs what is there.
 //
-// Those 5 ms are rare. Whoever gives the turn back looks at the ring once more, and
+// Those 5 ms are rare. The owner of the turn looks at the ring once more before it gives it back, and
 // mostly finds what was pushed meanwhile by a producer that could not have the turn; it
 // then performs that trigger or wakes the thread. Correctness does not depend on this
 // look. A TryLock that fails is an ordinary load, which some processors, such as those

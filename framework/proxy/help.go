@@ -15,7 +15,7 @@ import (
 
 const (
 	// watch is how long the thread sleeps while others do its work, and longWatch how
-	// long once they have done so for a while. What nobody waits for, such as the failure of a put,
+	// long once they have done so for a while. An event that no call waits for, such as the failure of a put,
 	// is seen as late as that. After each such sleep of more than 10 ms the runtime's monitor looks
 	// every 20 µs, for a while, what else there is to take from sleepers.
 	watch, longWatch = 5 * time.Millisecond, 640 * time.Millisecond
@@ -237,7 +237,7 @@ func (s *Service) cede() {
 	}
 }
 
-// take waits for the turn. Who has it gives it back soon, mostly: a sleep would cost a
+// take waits for the turn. Its owner mostly gives it back soon: a sleep would cost a
 // goroutine with a thread of its own two changes of threads.
 func (s *Service) take() {
 	for range 16 {

@@ -71,7 +71,7 @@ func eventually(t *testing.T, what string, ready func() bool) {
 	}
 }
 
-// Who pushes performs the trigger on its own thread once the proxy's rests.
+// A push performs the trigger on its own thread once the proxy's thread rests.
 func TestHelpOnTheThreadOfThePush(t *testing.T) {
 	var last atomic.Int64
 	r, _ := helped(t, 64, func(r *ring.Ring, _ func() bool) Handler {
@@ -224,7 +224,7 @@ func TestHelpThatFails(t *testing.T) {
 	}
 }
 
-// What cannot wake the proxy is seen soon, until somebody shows that he can.
+// A producer that cannot wake the proxy is seen soon, until another one has woken it.
 func TestNapsUntilSomebodyWakesIt(t *testing.T) {
 	o := Options{Park: 100 * time.Millisecond, Nap: time.Millisecond}
 	s := New(newRing(t, 8), func(kernel.Trigger, uint64) Result { return Continue }, o)

@@ -294,8 +294,8 @@ func twoCopiersShareALane(t *testing.T, large uint64) {
 	}
 }
 
-// Who gives up waiting may take the words away that the stream has still to write: the
-// lane does not look at them again, and its own word tells its end.
+// A waiter that gives up may free words that the stream has still to write: the lane does
+// not look at them again, and its own word says that it has ended.
 func TestSettleThatGivesUpForgets(t *testing.T) {
 	dev, err := devicetest.Open(0)
 	must(t, err)

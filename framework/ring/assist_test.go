@@ -18,8 +18,8 @@ type helper struct {
 func (h helper) Help(waits bool) bool                       { return h.help(waits) }
 func (h helper) Perform(fst, snd uint64) (taken, done bool) { return h.perform(fst, snd) }
 
-// What is performed at once takes no slot. Behind it, what others have pushed meanwhile is
-// offered to the consumer, and a consumer that sleeps and does not take it is woken.
+// A trigger that is performed at once takes no slot. Triggers that others have pushed meanwhile are
+// then offered to the consumer, and a consumer that sleeps and does not take it is woken.
 func TestNow(t *testing.T) {
 	p, c := pair(t, 4)
 	if taken, done := p.Now(kernel.Trigger{Fst: 1}); taken || done {

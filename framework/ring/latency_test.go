@@ -138,7 +138,7 @@ func BenchmarkRoundTripTwoProcesses(b *testing.B) {
 	wait(b, cmd)
 }
 
-// What a trigger takes through another process that has gone to sleep, there and back: it is
+// The time of a trigger through another process that has gone to sleep, there and back: it is
 // woken by the push, and the wait for it is one of those that sleep where that is shorter.
 func BenchmarkRoundTripToASleeper(b *testing.B) {
 	r, _ := pair(b, 512)

@@ -41,8 +41,8 @@ func TestOfferWhileOthersDrain(t *testing.T) {
 	}
 }
 
-// Who finds no room is told what to wait for: it comes true with the next trigger that is
-// performed, and has if that was meanwhile.
+// A producer that finds no room gets a condition to wait for: the next trigger that is
+// performed fulfills it, also if that was meanwhile.
 func TestOfferWithoutRoom(t *testing.T) {
 	const slots = 4
 	p, c := pair(t, slots)

@@ -115,7 +115,7 @@ func TestPaceInACrowd(t *testing.T) {
 	}
 }
 
-// Who polls lets other goroutines run: often while there are some.
+// A poller lets other goroutines run: often while there are some.
 func TestPaceShares(t *testing.T) {
 	c, now := new(Crowd), time.Now()
 	if !c.Share(now) || c.Share(now) {
@@ -187,7 +187,7 @@ func TestParkForOthers(t *testing.T) {
 }
 
 // Polls that do not bring what they waited for make the next ones shorter, and those that do
-// longer again; now and then one is as long as ever. What was over at once, or took long, says
+// longer again; now and then one is as long as ever. Polls that were over at once, or took long, say
 // nothing.
 func TestPollsInVain(t *testing.T) {
 	const full = 64 * time.Microsecond

@@ -44,7 +44,7 @@ func (r *Ring) push(ctx context.Context, t kernel.Trigger) (uint64, error) {
 
 // offered is what comes behind the store of a trigger. Go's atomics have one order, so that the
 // load of Parked is not early: a consumer that it does not see asleep sees the trigger before it
-// sleeps. What is tried before that is only there to make it unnecessary.
+// sleeps. Everything before that only serves to make it unnecessary.
 func (r *Ring) offered(pos uint64) {
 	if r.helper != nil {
 		r.helper.Help(false)

@@ -17,8 +17,8 @@
 // looks at its slot once more, so that one of the two sees the other. Kernels of a GPU
 // cannot wake the consumer, so a consumer that serves them must not park for long.
 //
-// A proxy that ends leaves its reason in the error word. Whoever waits for room or for
-// a flush watches that word.
+// A proxy that ends leaves its reason in the error word. Waits for room and for
+// flushes watch that word.
 package ring
 
 import (
@@ -209,7 +209,7 @@ func (r *Ring) Depth() uint64 {
 // Tail returns how many triggers were performed, as the consumer has published it.
 func (r *Ring) Tail() uint64 { return atomic.LoadUint64(&r.header.Tail) }
 
-// Close unmaps the ring. Nobody may push, wait or consume any more: the caller has
+// Close unmaps the ring. Pushes, waits and consumers must have ended: the caller has
 // stopped its kernels and its proxy.
 func (r *Ring) Close() error {
 	r.closeOnce.Do(func() { r.closeErr = r.mem.Close() })

@@ -17,7 +17,7 @@ enum {
   mscclpp_ring_trigger = 16,  // bytes
   mscclpp_ring_invalid = 3,   // value of the error word: a trigger makes no sense
 
-  // What a trigger asks for.
+  // The operations of a trigger.
   mscclpp_do_put = 1,
   mscclpp_do_signal = 2,
   mscclpp_do_flush = 4,

@@ -12,8 +12,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// What kernels of a device get is where the host has it, seen from another address;
-// but their counters are elsewhere.
+// Kernels of a device see the ring of the host at another address; their counters are
+// elsewhere.
 func TestHandleOnADevice(t *testing.T) {
 	p, _ := pair(t, 8)
 	const far, counters = 1 << 52, 77 << 40

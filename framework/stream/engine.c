@@ -82,7 +82,7 @@ static int drive(mscclpp_stream_engine* e, int* some) {
   return told;
 }
 
-// The sockets that the thread has to wait for. What others drive it leaves to them.
+// The sockets that the thread has to wait for. Those that other threads drive are left to them.
 static int collect(mscclpp_stream_engine* e, struct pollfd** p, int* room) {
   int count = 0;
   pthread_rwlock_rdlock(&e->lists);

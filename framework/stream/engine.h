@@ -45,7 +45,7 @@ typedef struct {
   uint32_t handle;
 } mscclpp_stream_slot;
 
-// A trigger ring. Whoever gets the lock performs what is in it.
+// A trigger ring. The thread that gets the lock performs its triggers.
 typedef struct {
   mscclpp_stream_engine* engine;
   pthread_mutex_t lock;
@@ -70,7 +70,7 @@ void mscclpp_stream_stop(mscclpp_stream_engine* e);
 
 // A link owns its sockets. NULL: no memory, or too many links.
 mscclpp_stream_link* mscclpp_stream_link_new(mscclpp_stream_engine* e, const int* fds, int n, uint64_t stripe);
-// Says goodbye if the link lives, and frees it. Nobody may be in a call with it.
+// Says goodbye if the link lives, and frees it. No other call with it may be in progress.
 void mscclpp_stream_link_free(mscclpp_stream_link* l);
 void mscclpp_stream_link_cut(mscclpp_stream_link* l);
 uint32_t mscclpp_stream_link_state(mscclpp_stream_link* l, int32_t* error, char* head);

@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// What a script for the fuzz test consists of: its first byte says how many sockets there
+// A script for the fuzz test: its first byte says how many sockets there
 // are, and then each step begins with a byte that says what is done over which of them.
 const (
 	stepFrame = iota // 8 bytes: kind, others, handle, 2 of offset, 2 of size, number
@@ -69,7 +69,7 @@ func perform(script []byte, ends []*os.File, drive func()) {
 		case stepDrive:
 			drive()
 		}
-		// Who is refused reads no more: what does not fit, or has nobody to read it, is lost.
+		// A refused end reads no more: bytes that do not fit, or that no end reads, are lost.
 		_ = unix.Sendto(int(ends[int(what/steps)%len(ends)].Fd()), b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
 	}
 }

@@ -35,8 +35,8 @@ func pattern(n int, salt byte) []byte {
 	return b
 }
 
-// What is given comes from any memory, which may be changed at once, behind what was pushed
-// before, and in front of its signal; in parts and as a whole.
+// Give takes data from any memory, which may be changed at once. The data arrives behind earlier
+// puts and before its own signal, in parts and as a whole.
 func TestGive(t *testing.T) {
 	for _, streams := range []int{1, 3} {
 		const room = 6 << 20
@@ -84,7 +84,7 @@ func TestGiveBothWays(t *testing.T) {
 	b.expect(4096, 4096+size, 0)
 }
 
-// What is beyond the target, or goes to what is not bound, is refused for good.
+// Data beyond the target, or for a slot that is not bound, is refused for good.
 func TestGiveRefuses(t *testing.T) {
 	a, _ := two(t, 1, 1<<16, 0)
 	for name, given := range map[string]func() (bool, bool){
@@ -136,7 +136,7 @@ func TestPoint(t *testing.T) {
 	}
 }
 
-// What a handle points to stays, though nobody but the engine knows it any more, until the
+// The target of a handle stays, though only the engine knows it, until the
 // handle points elsewhere.
 func TestPointKeeps(t *testing.T) {
 	_, b := two(t, 1, 1<<20, 0)

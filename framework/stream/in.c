@@ -42,7 +42,7 @@ static int begin(mscclpp_stream_link* l, incoming* i, const char* head) {
   return 0;
 }
 
-// What a frame of the first socket asks for; -1: it makes no sense.
+// Performs a frame of the first socket; -1: it makes no sense.
 static int perform(mscclpp_stream_link* l, incoming* i, const char* head) {
   const frame f = i->f;
   char* word = NULL;
@@ -74,7 +74,7 @@ static int perform(mscclpp_stream_link* l, incoming* i, const char* head) {
   return refuse(l, head);
 }
 
-// What the data of a put being there means.
+// Finishes a put whose data is there.
 static void finish(mscclpp_stream_link* l, incoming* i) {
   i->state = state_head;
   if (i->f.kind != kind_stripe) return;

@@ -1,4 +1,4 @@
-// What the parts of the engine share.
+// Declarations that the parts of the engine share.
 #ifndef MSCCLPP_STREAM_INNER_H_
 #define MSCCLPP_STREAM_INNER_H_
 
@@ -28,7 +28,7 @@ typedef struct {
   uint64_t bytes;
 } part;
 
-// What is to be sent over one socket. The lock of the link's outgoing side guards it.
+// The outgoing side of one socket. The lock of the link's outgoing side guards it.
 typedef struct {
   char* buffer;
   uint64_t used, done;  // of the buffer
@@ -37,7 +37,7 @@ typedef struct {
   uint64_t large;  // bytes of parts that are not sent yet
 } outgoing;
 
-// What arrives over one socket. The lock of the link's incoming side guards it.
+// The incoming side of one socket. The lock of the link's incoming side guards it.
 typedef struct {
   char* ahead;
   uint64_t begin, end;  // of what was read and is not used

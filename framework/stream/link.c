@@ -58,8 +58,8 @@ void mscclpp_stream_link_free(mscclpp_stream_link* l) {
   }
   pthread_mutex_unlock(&l->out);
   for (int s = 0; s < l->streams; ++s) {
-    // Others may have the socket as well; the peer is to see the end now. What was not
-    // read would turn that into a reset, which overtakes the goodbye.
+    // Others may have the socket as well; the peer is to see the end now. Unread
+    // data would turn that into a reset, which overtakes the goodbye.
     (void)shutdown(l->fd[s], SHUT_WR);
     while (recv(l->fd[s], l->junk, ahead_bytes, MSG_DONTWAIT) > 0) {
     }
@@ -112,7 +112,7 @@ void mscclpp_stream_point(mscclpp_stream_link* l, uint32_t handle, void* base, u
   pthread_mutex_lock(&l->in);
   if (handle < l->handles) {
     l->table[handle].base = base;
-    // What a peer may say of its bounds stays as it is when it only is to be dropped.
+    // The bounds stay as they are when frames are only to be dropped.
     if (base != NULL) l->table[handle].bytes = bytes;
     for (int s = 0; s < l->streams; ++s) {  // the rest of a put that arrives now is dropped
       if (l->i[s].f.handle == handle) l->i[s].to = NULL;

@@ -267,7 +267,7 @@ static void push_all(const dirty* d) {
 
 void mscclpp_stream_drain(mscclpp_stream_ring* r) {
   for (;;) {
-    // Who has the lock looks again after giving it back.
+    // The owner of the lock looks again after giving it back.
     if (__atomic_load_n(&r->reason, __ATOMIC_SEQ_CST) != 0 || pthread_mutex_trylock(&r->lock) != 0) return;
     dirty d = {.count = 0};
     const int rc = take_all(r, &d);
@@ -303,7 +303,7 @@ static int put_both(mscclpp_stream_link* l, const mscclpp_stream_slot* dst, uint
   outgoing* o = &l->o[0];
   if (!has_room(l, title + mscclpp_stream_head, 1)) return busy;
   if (bytes / l->stripe >= 2 && l->streams > 1) {
-    // What is busy now puts the same head there once more.
+    // A socket that is busy now gets the same head once more.
     const int rc = title > 0 ? put(l, dst->handle, to, head, title) : next;
     return rc != next ? rc : put(l, dst->handle, to + title, data, bytes);
   }

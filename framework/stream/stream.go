@@ -5,12 +5,12 @@
 // socket meanwhile, and whoever pushes a trigger sends what it asks for.
 //
 // An Engine has the sockets of a communicator, a Link those to one peer, and a Queue
-// drains one trigger ring. Whoever is in a call of these drives the sockets that it
+// drains one trigger ring. A thread in one of these calls drives the sockets that it
 // waits for. A thread of the engine does it when nobody waits: it sleeps in poll, and
 // only looks now and then while others drive, since each packet would wake it. A thread
 // of the queue serves kernels, which push triggers and cannot send.
 //
-// Nothing blocks in a send. What a socket does not take stays in the ring, or with the
+// Nothing blocks in a send. Bytes that a socket does not take stay in the ring, or with the
 // link, until somebody drives it on; locks are held by who sends or receives alone, and
 // never while anybody sleeps.
 //
@@ -258,7 +258,7 @@ func (l *Link) Point(handle uint32, b []byte) {
 // still arrives is dropped.
 func (l *Link) Withdraw(handle uint32) { C.mscclpp_stream_withdraw(l.c, C.uint32_t(handle)) }
 
-// Forget makes sure that nothing sends from a range any more. What was not flushed
+// Forget makes sure that nothing sends from a range any more. An unflushed put
 // costs the link.
 func (l *Link) Forget(addr uintptr, bytes uint64) error {
 	if C.mscclpp_stream_forget(l.c, at(addr), C.uint64_t(bytes)) == 0 {
@@ -267,8 +267,8 @@ func (l *Link) Forget(addr uintptr, bytes uint64) error {
 	return nil
 }
 
-// Close says goodbye, and closes the sockets. Nobody may be in another call with the
-// link, and no queue may cite it any more.
+// Close says goodbye, and closes the sockets. No other call with the link may be in
+// progress, and no queue may cite it any more.
 func (l *Link) Close() error {
 	l.e.mu.Lock()
 	defer l.e.mu.Unlock()

@@ -82,7 +82,7 @@ func TestNobodyCalls(t *testing.T) {
 	a.expect(4096, 8192, 4)
 }
 
-// What may wait for the next request goes without one as well.
+// A signal that may wait for the next request goes without one as well.
 func TestLater(t *testing.T) {
 	a, b := two(t, 1, 1<<16, 0)
 	for n := range uint64(50) {
@@ -117,7 +117,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// What is sent to memory that its owner has withdrawn is dropped, and the link lives on.
+// Puts to memory that its owner has withdrawn are dropped, and the link lives on.
 func TestWithdrawn(t *testing.T) {
 	a, b := two(t, 3, 1<<20, 64<<10)
 	other, err := b.link.Expose(uintptr(b.mem.Addr())+1<<19, 1<<19)
@@ -139,7 +139,7 @@ func TestWithdrawn(t *testing.T) {
 	a.flush()
 }
 
-// Who leaves in order is owed nothing: flushes are over, and what is sent is dropped.
+// A peer that leaves in order is owed nothing: flushes are over, and later puts are dropped.
 func TestBye(t *testing.T) {
 	a, b := two(t, 2, 1<<20, 64<<10)
 	b.close()
@@ -291,7 +291,7 @@ func TestTriggersThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// What is no stream socket is refused, and nothing of it stays open.
+// Descriptors that are no stream sockets are refused, and none stays open.
 func TestNoSockets(t *testing.T) {
 	e, err := NewEngine()
 	if err != nil {

@@ -82,7 +82,7 @@ func (s system) memory(name string) uint64 {
 // Linux knows no more processors, and fewer nodes.
 const maxListed = 8192
 
-// parseList reads the kernel's lists of numbers: "0-3,8". What is not a number is
+// parseList reads the kernel's lists of numbers: "0-3,8". Anything else is
 // left out.
 func parseList(text string) []int {
 	list := []int{}

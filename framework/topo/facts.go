@@ -126,7 +126,7 @@ func (n NIC) place() Place { return Place{NUMA: n.NUMA, bus: n.bus} }
 // processors is on its memory node, no nearer to one bridge than to another.
 func (h *Host) apart(a, b Place) string {
 	if common := shared(a.bus, b.bus); common > 0 {
-		// What lies between the fork and a device is ports of switches: one each
+		// Between the fork and a device lie ports of switches: one each
 		// when both hang on the same switch.
 		switch bridges := max(len(a.bus), len(b.bus)) - 1 - common; {
 		case common == 1:

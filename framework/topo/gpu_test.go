@@ -54,7 +54,7 @@ func TestNearestAdapterOfEachGPU(t *testing.T) {
 	}
 }
 
-// What one rank does to its facts is no matter of the next.
+// A rank that changes its facts does not change those of the next.
 func TestFactsAreCopies(t *testing.T) {
 	h := readMachine(t, "h200")
 	p := h.At(cuda(0), nil)

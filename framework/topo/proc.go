@@ -14,8 +14,8 @@ import (
 const procDir = "proc/driver/nvidia"
 
 // Driver lists NVIDIA's GPUs as their driver shows them below /proc of the machine
-// whose root is root: name, address and UUID, numbered by address. What joins them
-// it does not say; package nvml knows more. ErrUnavailable: there is no driver.
+// whose root is root: name, address and UUID, numbered by address. It does not say what joins
+// them; package nvml knows more. ErrUnavailable: there is no driver.
 func Driver(root fs.FS) ([]GPU, error) {
 	s := system{root}
 	if _, err := fs.Stat(root, procDir); err != nil {

@@ -62,7 +62,7 @@ func TestBundlesShowTheirSize(t *testing.T) {
 	}
 }
 
-// What a machine calls itself cannot break out of the drawing.
+// The name of a machine cannot break out of the drawing.
 func TestDrawingEscapes(t *testing.T) {
 	h := readMachine(t, "a10")
 	h.Name, h.CPU = `</svg><script>`, `"&'`

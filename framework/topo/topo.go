@@ -4,8 +4,8 @@
 //
 // Everything is read through an fs.FS that looks like the root of a Linux system,
 // so a machine can be recorded (Record) and its recording be read anywhere: the
-// tests know machines that no developer has on the desk. What a machine does not
-// say is left at its zero value, or -1 for a memory node; nothing here is an error
+// tests know machines that no developer has on the desk. A fact that a machine does not
+// give is left at its zero value, or -1 for a memory node; nothing here is an error
 // but the absence of /sys.
 //
 // Accelerators are found by whoever can talk to their driver; a Finder adds them.

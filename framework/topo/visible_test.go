@@ -29,7 +29,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// Who starts a job counts GPUs in the same way, and needs to know where the list ended.
+// The launcher counts GPUs in the same way, and needs to know where the list ended.
 func TestListed(t *testing.T) {
 	ids := [][]string{{"GPU-aa11"}, {"GPU-aa22"}, {"GPU-bb33", "MIG-cc44"}}
 	for list, want := range map[string]struct {

@@ -144,8 +144,8 @@ func (l *listener) dismiss(c net.Conn) {
 	}
 }
 
-// greet finds out who calls, and makes the connection a stream of its group. What it
-// returns serves the stream.
+// greet authenticates the caller and makes the connection a stream of its group. The
+// function that it returns serves the stream.
 func (l *listener) greet(conn *net.TCPConn) (serve func(), err error) {
 	if err := errors.Join(conn.SetDeadline(time.Now().Add(l.t.config.AnswerTimeout)), l.t.config.keepAlive(conn)); err != nil {
 		return nil, err

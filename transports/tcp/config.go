@@ -36,7 +36,7 @@ func (Config) Defaults() Config {
 	}
 }
 
-// Who drives streams.
+// The values of Drive.
 const (
 	driveRank   = "rank"
 	drivePlugin = "plugin"

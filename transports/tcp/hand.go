@@ -48,8 +48,8 @@ func (g *handed) close(*Transport) {
 	})
 }
 
-// watch hangs up when the host of the peer is silent for too long. What can be done for
-// a connection of which the peer's rank has closed its end is done by the rank.
+// watch hangs up when the host of the peer is silent for too long. The rank itself
+// handles a connection of which the peer's rank has closed its end.
 func (g *handed) watch(bound time.Duration) {
 	tick := time.NewTicker(bound / 10)
 	defer tick.Stop()

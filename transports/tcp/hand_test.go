@@ -49,7 +49,7 @@ func handOver(t testing.TB, ends [2]framework.Transport, conns [2]framework.ID) 
 	return all
 }
 
-// What is worth a stream: within a host nothing, unless it is said.
+// The size from which a put is divided among streams: within a host none, unless it is set.
 func TestHandedStripe(t *testing.T) {
 	for _, c := range []struct {
 		said int
@@ -93,7 +93,7 @@ func TestHandedStreams(t *testing.T) {
 	}
 }
 
-// Who drives is an option, and said in the description; without it nothing is handed over.
+// An option decides whether rank or plugin drives, and the description says it; without it nothing is handed over.
 func TestDriveOfThePlugin(t *testing.T) {
 	ends := two(t, func(c *Config) { c.Drive = drivePlugin })
 	if d, err := ends[0].Describe(t.Context()); err != nil || d.Streams {
@@ -119,7 +119,7 @@ func TestStreamsOfADevice(t *testing.T) {
 	}
 }
 
-// Who waits for a peer that does not call gives up in time, and names it.
+// A rank gives up waiting for a peer that does not call, in time, and names it.
 func TestHandOverOfOneSide(t *testing.T) {
 	ends := two(t, func(c *Config) { c.ConnectTimeout, c.AnswerTimeout = 100*time.Millisecond, 90*time.Millisecond })
 	conns, listens := linkOf(t, ends, framework.Host)

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// What a trigger can cite, and so how many handles a group has.
+// How many slots a trigger can cite, and so how many handles a group has.
 const (
 	memories   = 512
 	semaphores = 480

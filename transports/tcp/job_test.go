@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deathBound is how long a job may go on without one of its ranks. What a user sees on a
-// quiet machine is a tenth of that.
+// deathBound is how long a job may go on without one of its ranks. On a quiet machine it takes a
+// tenth of that.
 const deathBound = 10 * time.Second
 
 // host is one of the two that a job takes this machine for: a launcher with one rank.

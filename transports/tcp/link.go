@@ -142,7 +142,7 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 }
 
 // Attach has nothing to map, and no inbox: counters are where the receiving plugin
-// can raise them. What a recipe would be made from is checked all the same. Without
+// can raise them. The material of a recipe is checked all the same. Without
 // keys the streams are handed to the rank.
 func (t *Transport) Attach(ctx context.Context, conn, local framework.ID, keys []framework.Parcel) (framework.Attachment, error) {
 	if local == 0 && len(keys) == 0 && t.config.Drive == driveRank {

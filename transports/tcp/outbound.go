@@ -143,7 +143,7 @@ type request struct {
 	at     uint64
 }
 
-// send performs a request: data, then signal, then flush. What is sent to a peer that
+// send performs a request: data, then signal, then flush. A request to a peer that
 // has left in order is dropped, as stores to its memory would be lost: ranks do not
 // leave at the same time, and the last signals of one may come after the other.
 func (g *outbound) send(r request) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/parcel"
 )
 
-// What ranks send each other through the bootstrap: a head, fixed fields, and a checksum.
+// Addresses and keys, as ranks send them through the bootstrap: a head, fixed fields, and a checksum.
 const (
 	typeAddress  = 1
 	typeKey      = 2

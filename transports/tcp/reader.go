@@ -29,8 +29,8 @@ const (
 
 // reader reads a stream into memory that the caller names, or that frames name. It
 // waits in C, on a thread of its own: the Go scheduler would be woken first, and then
-// a thread, for each put. What one call of the system finds behind the wanted range
-// is kept for the next.
+// a thread, for each put. Bytes that one system call finds behind the wanted range
+// are kept for the next.
 type reader struct {
 	wire *wire
 	c    *C.mscclpp_tcp_reader

@@ -82,7 +82,7 @@ func TestLoopPerformsPutsAndSignals(t *testing.T) {
 	}
 }
 
-// What the loop must not perform comes out as it is, and touches nothing.
+// Frames that the loop must not perform come out as they are, and touch nothing.
 func TestLoopLeavesTheRestToGo(t *testing.T) {
 	for name, f := range map[string]frame{
 		"unknown handle":     {kind: framePut, handle: 8},

@@ -31,7 +31,7 @@ func intruder(t *testing.T, p *pair, stream, streams uint8, group byte) (*net.TC
 	return conn, err
 }
 
-// Who has proved to be the peer still reaches nothing but what it was given a key of.
+// An authenticated peer still reaches only memory that it was given a key of.
 func TestFramesThatAreRefused(t *testing.T) {
 	p := linked(t, header, two(t, nil))
 	k, err := decodeKey(p.key)

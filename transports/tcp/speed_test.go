@@ -20,7 +20,7 @@ import (
 )
 
 // least is what every machine reaches that is not busy all the time: the best of many
-// runs on both sides counts, and they end when enough is reached. What is promised is
+// runs on both sides counts, and they end when enough is reached. The published figures are
 // measured by scripts/bench-tcp.sh, on a quiet machine.
 const (
 	least  = 0.5

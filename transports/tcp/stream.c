@@ -12,7 +12,7 @@ mscclpp_tcp_reader* mscclpp_tcp_new(void) { return calloc(1, sizeof(mscclpp_tcp_
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// What is found behind the range is kept for the next one, up to room bytes. Closing
+// Bytes behind the range are kept for the next one, up to room of them. Closing
 // shuts the socket down first, which ends a read that waits.
 static int fill(mscclpp_tcp_reader* r, int fd, char* to, uint64_t bytes, uint64_t room) {
   const uint64_t kept = least(bytes, r->end - r->begin);

@@ -91,7 +91,7 @@ static int push(side* s, uint64_t kind, uint64_t to, uint64_t from, uint64_t n) 
   return 1;
 }
 
-// What is wrong now and then on this link: each alone comes further than all at once.
+// Faults that occur now and then on this link: each alone comes further than all at once.
 enum { bad_kind = 1, bad_handle = 2, bad_bounds = 4, bad_number = 8, bad_cut = 16, bad_bye = 32 };
 static uint64_t wrong;
 static int now(uint64_t what, uint64_t one_in) { return (wrong & what) != 0 && rnd(one_in) == 0; }

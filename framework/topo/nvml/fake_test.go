@@ -7,8 +7,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// library is a management library of a machine that does not exist. What a test does
-// not expect to be asked panics: the embedded interface is nil.
+// library is a management library of a machine that does not exist. A call that a test does
+// not expect panics: the embedded interface is nil.
 type library struct {
 	nvml.Interface
 	init    nvml.Return
