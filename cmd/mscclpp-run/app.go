@@ -1,20 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"text/tabwriter"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
-	"github.com/mscclpp-go/mscclpp/internal/version"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -26,69 +19,6 @@ type app struct {
 	engine         launch.Engine
 	effective      *config.Effective
 	root           fs.FS // of the file system in which GPUs are counted; nil = this machine's
-}
-
-// run parses the flags and does what they ask for.
-func (a *app) run(args []string) error {
-	f := newFlags(&a.opts)
-	f.Usage = func() {}
-	if err := f.Parse(doubleDash(f, args)); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return a.help(f)
-		}
-		var unknown *pflag.NotExistError
-		if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "device" { // a flag of bench and check, a setting for programs
-			err = fmt.Errorf("%w: expected --set device=VALUE", err)
-		}
-		return verb.Usage("%v", verb.Mistaken(err))
-	}
-	if err := meant(f); err != nil {
-		return err
-	}
-	switch {
-	case a.opts.help:
-		return a.help(f)
-	case a.opts.version:
-		return a.printVersion()
-	case a.opts.serve:
-		return a.serveAgent()
-	}
-	rest := f.Args()
-	switch {
-	case len(rest) == 0:
-		return verb.Usage("expected a program or a verb")
-	case rest[0] == "":
-		return verb.Usage("expected a program or a verb, and its name is empty")
-	}
-	var v *entry
-	if f.ArgsLenAtDash() != 0 { // "--" makes it a program whatever its name
-		v = findVerb(rest[0])
-	}
-	var command *cobra.Command
-	if v != nil {
-		var own []string
-		command = v.prepare(a)
-		own, rest = split(f, command.Flags(), rest[1:])
-		if err := again(f, v.name, own); err != nil {
-			return err
-		}
-		if a.opts.version {
-			return a.printVersion()
-		}
-	}
-	var err error
-	if a.settings, err = a.opts.settings(f); err != nil {
-		return err
-	}
-	if !a.opts.standalone {
-		if a.engine, err = launch.Detect(os.Getenv); err != nil {
-			return err
-		}
-	}
-	if v != nil {
-		return a.verb(v, command, rest)
-	}
-	return a.launch(rest[0], rest)
 }
 
 // config loads the configuration once, and prints its warnings.
@@ -119,28 +49,16 @@ func (a *app) config() (*config.Effective, error) {
 	return e, nil
 }
 
-func (a *app) printVersion() error {
-	_, err := fmt.Fprintln(a.stdout, "mscclpp-run", version.Full())
-	return err
-}
-
-func (a *app) help(f *pflag.FlagSet) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprint(w, `mscclpp-run starts one process for each rank on this host.
-
-  mscclpp-run -n N [flags] [--] PROGRAM [ARGUMENTS]
-  mscclpp-run [-n N] [flags] VERB [ARGUMENTS]     flags may also follow the verb
-  mscclpp-run --host a,b -n N [flags] PROGRAM…    on several hosts, over ssh
-  mscclpp-run --emit KIND [flags] PROGRAM…        a manifest for Slurm or Kubernetes
-
-Under Slurm, Flux, Open MPI, torchrun, PMI, jsrun and Kubernetes it finds its place
-in the environment; there -n is the number of ranks for each process of the engine.
-
-Verbs:
-`)
-	for _, v := range verbs {
-		fmt.Fprintf(w, "  %s\t%s\n", v.name, v.short)
+// env is what verbs see of the launcher.
+func (a *app) env() *verb.Env {
+	return &verb.Env{
+		Stdout: a.stdout, Stderr: a.stderr, Config: a.config,
+		Asked: func() verb.Asked {
+			o := &a.opts
+			return verb.Asked{
+				Ranks:    o.hosts != "" || o.hostfile != "" || o.np != 0 || o.perNode != "" || o.nnodes != 0,
+				Settings: a.settings, ConfigFile: o.configFile,
+			}
+		},
 	}
-	fmt.Fprintf(w, "\nFlags:\n%s", f.FlagUsages())
-	return w.Flush()
 }

@@ -6,30 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/launch/manifest"
 )
-
-// emitOptions are the flags that only matter to --emit.
-type emitOptions struct {
-	kind   string
-	image  string
-	name   string
-	secret string
-	gpus   int
-}
-
-func emitFlags(f *pflag.FlagSet, o *emitOptions) {
-	f.StringVar(&o.kind, "emit", "", "print a manifest for another engine and start nothing: "+strings.Join(manifest.Kinds(), ", ")+"; -n ranks on each of --nnodes hosts")
-	f.StringVar(&o.image, "image", "", "with --emit: image of the containers")
-	f.StringVar(&o.name, "job-name", "", "with --emit: name of the job; default: that of the program")
-	f.StringVar(&o.secret, "secret-name", "", "with --emit: name of the Kubernetes secret; default: JOB-secret")
-	f.IntVar(&o.gpus, "gpus-per-node", 0, "with --emit: GPUs that each host is to have")
-}
 
 // emit prints a manifest for the job that the flags describe.
 func (a *app) emit(program string, args []string) error {

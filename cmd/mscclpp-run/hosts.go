@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
-	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/internal/version"
@@ -152,30 +150,6 @@ func (a *app) perHost() (each int, of string, err error) {
 	b := &app{opts: options{perNode: a.opts.perNode}}
 	each, err = b.local()
 	return each, "", err
-}
-
-// kept are variables of this module that are about this process or this host.
-var kept = []string{
-	launch.Mark, bootstrap.EnvUniqueID, bootstrap.EnvSecretFile, "MSCCLPP_BOOTSTRAP__SECRET_FILE", bootstrap.EnvJob,
-	bootstrap.EnvListenFD, bootstrap.EnvHostID, "MSCCLPP_BOOTSTRAP__HOST_ID", plugins.EnvBuiltIn,
-}
-
-// exported is what the ranks on other hosts get of this environment: the configuration
-// in variables, what flags say, and what -x asks for.
-func (a *app) exported() ([]string, error) {
-	more, err := a.additions()
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, e := range append(os.Environ(), more...) {
-		name, _, _ := strings.Cut(e, "=")
-		asked := slices.Contains(a.opts.export, name) || slices.Contains(a.opts.export, e)
-		if asked || strings.HasPrefix(name, "MSCCLPP_") && !slices.Contains(kept, name) {
-			out = append(out, e)
-		}
-	}
-	return out, nil
 }
 
 // mayRead reports whether a file can be read without this process being stopped: a

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -15,11 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
-	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
-	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
 // launch starts a program in the role that the engine left for this process.
@@ -116,17 +113,6 @@ func (a *app) launch(program string, args []string) error {
 	return nil
 }
 
-// forJob takes the signals that a job is to hear of.
-func forJob() chan os.Signal {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP)
-	if !signal.Ignored(syscall.SIGHUP) { // else nohup has started this process
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	return signals
-}
-
 // enterable says why a program cannot be started in a folder. The kernel does not tell
 // that from a program that is not there.
 func enterable(dir string) error {
@@ -145,39 +131,6 @@ func enterable(dir string) error {
 // startsRanks reports whether this process is certain to start ranks of its own.
 func (a *app) startsRanks() bool {
 	return a.opts.hostfile == "" && a.opts.hosts == "" && !a.opts.dryRun && a.engine.Role != launch.RoleRank
-}
-
-// environ is the environment of the ranks: this process's own and the additions.
-func (a *app) environ() ([]string, error) {
-	more, err := a.additions()
-	return append(os.Environ(), more...), err
-}
-
-// additions are the variables that only ranks get: the configuration that flags set,
-// and what -x asks for.
-func (a *app) additions() (env []string, err error) {
-	if dir := plugins.BuiltInDir(); dir != "" {
-		env = append(env, plugins.EnvBuiltIn+"="+dir)
-	}
-	if a.effective != nil && len(a.effective.Warned) > 0 {
-		env = append(env, config.EnvWarned+"="+strings.Join(a.effective.Warned, ","))
-	}
-	if a.opts.configFile != "" {
-		env = append(env, "MSCCLPP_CONFIG="+a.opts.configFile)
-	}
-	env = append(env, config.Variables(os.Environ(), a.settings)...)
-	for _, x := range a.opts.export {
-		name, _, hasValue := strings.Cut(x, "=")
-		switch {
-		case name == "":
-			return nil, verb.Usage("-x %s: expected VAR or VAR=VALUE", x)
-		case hasValue:
-			env = append(env, x)
-		case os.Getenv(name) == "":
-			fmt.Fprintf(a.stderr, "mscclpp-run: warning: -x %s: not set here\n", name)
-		}
-	}
-	return env, nil
 }
 
 func (a *app) printBindings(j *launch.Job) {
@@ -214,20 +167,4 @@ func (a *app) printJob(j *launch.Job) error {
 		}
 	}
 	return nil
-}
-
-// quote makes a word safe to paste into a shell.
-func quote(word string) string {
-	if word != "" && !strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-func parsePort(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > 65535 {
-		return 0, verb.Usage("port %q: expected 1 to 65535", text)
-	}
-	return n, nil
 }

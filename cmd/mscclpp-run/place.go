@@ -174,3 +174,11 @@ func (a *app) master(p *launch.Place) error {
 	}
 	return nil
 }
+
+func parsePort(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 65535 {
+		return 0, verb.Usage("port %q: expected 1 to 65535", text)
+	}
+	return n, nil
+}
