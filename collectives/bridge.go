@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
@@ -37,3 +38,9 @@ const (
 func nameID(name string) uint32      { return kernelargs.NameID(name) }
 func same(a, b *signature) bool      { return kernelargs.SameCall(a, b) }
 func at(addr uintptr) unsafe.Pointer { return kernelargs.At(addr) }
+
+const (
+	sumBlocks = 64                     // of a launch that sums
+	wordBytes = 16                     // pieces begin at multiples of it
+	stallTick = 250 * time.Millisecond // how often the watch looks
+)

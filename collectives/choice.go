@@ -3,8 +3,147 @@ package collectives
 import (
 	"fmt"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
+
+// choice is what algorithms are chosen from, and what was chosen.
+type choice struct {
+	selector Selector
+	tables   choose.Tables
+	basis    string // what the built-in table is, in words; or ""
+	offers   [collectives][]*engine.Algorithm
+
+	// What the tables said last. Programs repeat themselves: one entry a collective is enough.
+	last [collectives]struct {
+		query  engine.Query
+		chosen *engine.Algorithm
+		launch device.Launch
+	}
+}
+
+// refresh asks engines for what they offer now.
+func (x *choice) refresh(engines []engine.Engine) {
+	clear(x.offers[:])
+	clear(x.last[:])
+	x.tables.Builtin, x.basis = nil, ""
+	for _, e := range engines {
+		o := e.Offers()
+		for _, a := range o.Algorithms {
+			x.offers[a.Collective] = append(x.offers[a.Collective], a)
+		}
+		x.tables.Builtin = append(x.tables.Builtin, o.Rows...)
+		if o.Basis != "" {
+			x.basis = o.Basis
+		}
+	}
+	for k := AllToAllV; k < SendRecv; k++ {
+		x.offers[k] = x.offers[SendRecv]
+	}
+}
+
+// all lists everything that is offered.
+func (x *choice) all() (list []*engine.Algorithm) {
+	for k := AllReduce; k < collectives; k++ {
+		list = append(list, x.offers[k]...)
+	}
+	return list
+}
+
+// name finds the name of an algorithm by its number.
+func (x *choice) name(k Collective, id uint32) string {
+	if k.Valid() {
+		for _, a := range x.offers[k] {
+			if a.ID == id {
+				return a.Name
+			}
+		}
+	}
+	return ""
+}
+
+// choose finds the algorithm for a call, and how it is launched. The name is that of the caller, or of the selector.
+func (x *choice) choose(q *engine.Query, name string) (*engine.Algorithm, device.Launch, error) {
+	last := &x.last[q.Collective]
+	if name == "" && last.chosen != nil && last.query == *q {
+		return last.chosen, last.launch, nil
+	}
+	a, row, err := choose.Find(&x.tables, x.offers[q.Collective], q, name)
+	if err != nil {
+		return nil, device.Launch{}, err
+	}
+	var l device.Launch
+	if a.Shape != nil {
+		l = a.Shape(q, row)
+	}
+	if name == "" {
+		last.query, last.chosen, last.launch = *q, a, l
+	}
+	return a, l, nil
+}
+
+// named is the name that a call gives to its algorithm, or the selector; or "".
+func (x *choice) named(r *Request, name string) string {
+	if name == "" && x.selector != nil {
+		return x.selector(r)
+	}
+	return name
+}
+
+// messagesBy is the algorithm of messages with a name; "": whatever is best.
+func (x *choice) messagesBy(name string) (*engine.Algorithm, error) {
+	list := x.offers[SendRecv]
+	if name == "" {
+		return nil, nil
+	}
+	if a := engine.Find(list, name); a != nil {
+		return a, nil
+	}
+	return nil, choose.NoSuch(list, name)
+}
+
+// noKernel says why no transport has kernels of a kind, and what to do.
+func (c *Comm) noKernel(what, kind string) error {
+	return c.comm.NoKernel(what, kernelargs.Layout(), func(k framework.KernelInfo) bool { return k.Collective == kind })
+}
+
+// RegisterSelector sets the program's selector; nil removes it. All ranks register the
+// same selector.
+func (c *Comm) RegisterSelector(s Selector) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.choice.selector = s
+}
+
+// UseTable replaces the rows of Options.Table, which come before the built-in table.
+// All ranks call it with the same rows and between the same calls. It is meant for
+// programs that measure, and for rows with algorithms that the program has registered;
+// other programs configure the table. A row with an algorithm that nobody has is a
+// RowError.
+func (c *Comm) UseTable(rows []Row) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := choose.CheckRows(rows, c.comm.Kernels(), c.choice.all()); err != nil {
+		return fmt.Errorf("collectives: %w", err)
+	}
+	c.choice.tables.Program = rows
+	clear(c.choice.last[:])
+	return nil
+}
+
+// Algorithms lists the names that CallOptions.Algorithm accepts for a collective.
+func (c *Comm) Algorithms(k Collective) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !k.Valid() {
+		return nil
+	}
+	return choose.Names(c.choice.offers[k])
+}
 
 // Choice returns the algorithm that a call described by r would run, without running
 // it: name if it is given and fits; for "", what the selector and the tables choose. It
@@ -24,26 +163,77 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 	if c.refused != nil {
 		return "", c.refused
 	}
-	if r.Collective == 0 || r.Collective >= collectives {
+	if !r.Collective.Valid() {
 		return "", fmt.Errorf("%w: %v", framework.ErrInvalid, r.Collective)
 	}
-	r.Ranks, r.Device = c.comm.Size(), deviceName(c.host)
+	q := engine.Query{Request: r}
+	q.Ranks, q.Device = c.comm.Size(), deviceName(c.host)
 	if r.Collective.Messages() {
-		switch {
-		case c.messages == nil:
+		list := c.choice.offers[SendRecv]
+		if len(list) == 0 {
 			return "", c.noKernel("messages", "transfers")
-		case c.messagesBy(name) == nil:
-			return "", c.noMessagesBy(name)
 		}
-		return c.messagesBy(name).name, nil
+		a, err := c.choice.messagesBy(name)
+		if err != nil {
+			return "", err
+		}
+		if a == nil {
+			a = list[0]
+		}
+		return a.Name, nil
 	}
-	r.slot, r.lineSlot = c.near[0].Slot, c.near[1].Slot
 	if r.Registered {
-		r.reached = reachInputs | reachOutputs
+		q.Reached = engine.ReachInputs | engine.ReachOutputs
 	}
-	a, _, err := c.choose(&r, name)
+	a, _, err := c.choice.choose(&q, c.choice.named(&q.Request, name))
 	if err != nil {
 		return "", err
 	}
-	return a.name, nil
+	return a.Name, nil
+}
+
+// Prepare loads the kernels that calls of a collective with elements of these types may
+// choose, for all sizes. For a collective that does not reduce, all types use the same
+// kernels, and none need be given. Without Prepare the first call loads them. On a GPU
+// that takes seconds the first time on a machine, when the driver compiles them, and it
+// is refused within a capture. Prepare is local. Kernels that the tables do not choose,
+// and the memory of algorithms that use copy engines, are left to the first call that
+// needs them. Over several hosts the first call of a job comes before: it decides which
+// kernels there are, and without it nothing is loaded.
+func (c *Comm) Prepare(k Collective, types ...kernel.DataType) error {
+	if !c.progress.enter() {
+		return errClosed()
+	}
+	defer c.progress.leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.check(); err != nil {
+		return err
+	}
+	if !k.Valid() {
+		return fmt.Errorf("prepare: %w: %v", framework.ErrInvalid, k)
+	}
+	if !k.Reduces() {
+		types = []kernel.DataType{kernel.Uint8}
+	}
+	for _, t := range types {
+		if t >= kernel.DataTypes {
+			return fmt.Errorf("prepare %v: %w: %v: no such element type", k, framework.ErrInvalid, t)
+		}
+		chosen := c.chosen(k, t)
+		for _, e := range c.engines {
+			if err := e.Prepare(k, t, chosen); err != nil {
+				return fmt.Errorf("prepare %v: %w", k, err)
+			}
+		}
+	}
+	return nil
+}
+
+// chosen lists the algorithms that calls of a collective choose by the tables. c.mu is held.
+func (c *Comm) chosen(k Collective, t kernel.DataType) []*engine.Algorithm {
+	if k.Messages() {
+		return nil
+	}
+	return choose.All(&c.choice.tables, c.choice.offers[k], k, t, c.comm.Size(), deviceName(c.host))
 }

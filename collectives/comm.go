@@ -2,27 +2,18 @@ package collectives
 
 import (
 	"context"
-	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
-	"slices"
+	"io"
+	"strings"
 	"sync"
-	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/intra"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-)
-
-// Signatures says when ranks compare the arguments of their calls.
-type Signatures string
-
-// Values of Options.Signatures.
-const (
-	SignaturesNever  Signatures = "never"
-	SignaturesStall  Signatures = "stall"  // after a call on the host, and when a call takes unusually long
-	SignaturesAlways Signatures = "always" // before any data moves
 )
 
 // Options configures a Comm. The zero value of a field is its default. All ranks pass
@@ -46,72 +37,29 @@ const (
 	// HostScratch is the default of Options.Scratch on the host.
 	HostScratch = 32 << 20
 
-	deviceScratch = 256 << 20
-	windowBytes   = 4 << 20 // of the switch algorithm
+	deviceScratch      = 256 << 20
+	defaultCopyScratch = 1 << 30
 )
 
-// Comm performs collectives on one communicator. Methods may be called from any
-// goroutine; they are carried out one at a time.
+// Comm performs collectives on one communicator: it describes calls, chooses their algorithms, and has engines perform
+// them. Methods may be called from any goroutine; calls are carried out one at a time.
 type Comm struct {
-	comm *comm.Communicator
-	opts Options
-	host bool
+	comm    *comm.Communicator
+	opts    Options
+	host    bool
+	shared  bool
+	basis   string // what algorithms are chosen by, in words
+	engines []engine.Engine
+	program *program // one of them
 
-	progress   progress // which Close ends before it locks
-	mu         sync.Mutex
-	closed     bool
-	refused    error // why no collective can be had at all
-	geometry   kernelargs.Geometry
-	scratch    *comm.Memory
-	symmetric  *comm.Symmetric
-	state      device.Memory
-	window     *comm.SwitchChannel
-	windowMem  *comm.Memory
-	algorithms [collectives][]*algorithm
-	messages   *algorithm
-	few        *algorithm // messages, for few of them; or nil
-	chunks     *algorithm // messages, wherever there are kernels
-	selector   Selector
-	table      []Row
-	builtin    []Row
-	basis      string // what they are
-	route      route  // between the ranks' GPUs
-	choices    choices
-	trial      trial // of pull and stages
-	launch     device.Launch
-	blocks     uint32 // most of one launch
-	residents  residents
-	order      order
-	notes      *notes // nil on the host
-	copier     *copier
-	ports      *ports // nil where all ranks share memory
-	decided    bool   // whether kernels of ports exchange between hosts
-
-	// The arguments of the next launch. They are part of the Comm so that a call
-	// allocates nothing; input and output also keep the caller's buffers from
-	// moving while the kernel runs.
-	request       Request
-	args          kernelargs.Args
-	near          [2]kernelargs.LLArgs // for packets, for lines
-	groupArgs     *kernelargs.TransferArgs
-	fewArgs       kernelargs.LLTransferArgs
-	input, output unsafe.Pointer
-	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
-	inID, outID   uint64          // of the call's buffers; 0: not registered
-
-	group  group
-	lists  messageLists // of groups that are longer than the arguments of a launch
-	watch  *watch
-	undump func() // takes Dump out of those of the communicator
-}
-
-// agreement is what has to be the same on all ranks of what follows from settings, which
-// are, and from transports and devices.
-type agreement struct {
-	Geometry kernelargs.Geometry
-	Basis    string
-	Rows     string // a sum of the built-in ones: a model may make others of other kernels
-	Blocks   uint32
+	mu       sync.Mutex
+	closed   bool
+	progress progress // which Close ends before it locks
+	refused  error    // why no collective can be had at all
+	choice   choice
+	calls    calls
+	group    group
+	undump   func() // takes Dump out of those of the communicator
 }
 
 // New prepares collectives on a communicator. It is collective: it allocates scratch
@@ -137,179 +85,108 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	default:
 		return nil, fmt.Errorf("%w: collectives: signatures %q: expected never, stall or always", framework.ErrInvalid, o.Signatures)
 	}
-	x := &Comm{comm: c, opts: o, host: onHost, table: o.Table, groupArgs: new(kernelargs.TransferArgs)}
+	x := &Comm{comm: c, opts: o, host: onHost, program: &program{}}
+	x.choice.tables = choose.Tables{Program: o.Table, NoKernel: x.noKernel}
 	if err := x.agreeSettings(ctx); err != nil {
 		return nil, err
 	}
-	if err := x.checkRows(o.Table); err != nil {
+	if err := choose.CheckRows(o.Table, c.Kernels(), nil); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
 	reach, err := together(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	if apart := reach.Apart; apart != nil {
-		if !x.host { // for the ranks of one host, who see only each other
-			if err := x.lookAround(ctx); err != nil {
-				return nil, err
-			}
-		}
-		x.offerPorts(apart, reach.Groups)
-		x.tellIdle()
-		return x, nil
-	}
-	if c.Size() > kernelargs.MaxRanks {
-		return nil, fmt.Errorf("%w: collectives: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), kernelargs.MaxRanks)
-	}
-	found := discover(c.Kernels(), c.Size())
-	x.algorithms = found.algorithms
-	lanes := uint32(1)
-	x.builtin, x.basis, x.launch, x.blocks = hostTable, "rows measured on CPUs", device.Launch{Grid: 1, Block: 1}, 1
-	if !x.host {
-		if err := x.lookAround(ctx); err != nil {
+	var route choose.Route
+	if !onHost { // of ranks of several hosts, for those of one host, who see only each other
+		if route, err = x.lookAround(ctx); err != nil {
 			return nil, err
 		}
-		x.blocks = x.mostBlocks()
-		lanes = min(deviceLanes, x.blocks)
-		x.launch = device.Launch{Grid: lanes, Block: deviceThreads}
-		x.residents.most = x.mostResidents()
-		x.offerCopies(found.steps)
 	}
-	if x.opts.NoLines {
-		x.withdrawLines()
-	}
-	if x.geometry, err = kernelargs.Divide(o.Scratch, c.Size(), lanes, !x.host); err != nil {
+	if err := x.assemble(ctx, reach, route); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
-	if !x.host {
-		x.useBuiltin(x.route, c.Size())
-		c.Log().Info("algorithms are chosen", "by", x.basis, "rows that come before", len(x.table))
+	x.choice.refresh(x.engines)
+	if x.basis = x.choice.basis; x.basis != "" {
+		c.Log().Info("algorithms are chosen", "by", x.basis, "rows that come before", len(o.Table))
 	}
-	x.offerMessages(found.messages, c.Size())
-	x.nameWaits()
-	if err := x.agree(ctx); err != nil {
-		return nil, err
-	}
-	if err := x.allocate(ctx); err != nil {
-		x.Close()
-		return nil, fmt.Errorf("collectives: %w", err)
-	}
-	x.tellIdle()
-	if x.watched() {
-		x.watch = startWatch(x)
-	}
+	x.logIdle()
 	x.undump = c.OnDump(x.Dump)
 	return x, nil
 }
 
-// watched reports whether somebody has to look at calls that are under way: to compare
-// them, and on GPUs for copies that cannot go where they should.
-func (c *Comm) watched() bool {
-	if c.host {
-		return c.opts.Signatures != SignaturesNever
-	}
-	return c.notes.engine != nil && (c.opts.Signatures == SignaturesStall || c.copier != nil)
-}
-
-// mostBlocks is how many blocks of one launch are resident at once, whatever else the
-// ranks that share the device have launched.
-func (c *Comm) mostBlocks() uint32 {
-	most := uint32(kernelargs.MaxLanes)
-	if n := c.comm.Device().Info().SMs; n > 0 {
-		share := uint32(max(1, n/max(1, c.opts.Sharing)))
-		most = min(most, share-spare(share))
-	}
-	if c.opts.MaxBlocks > 0 {
-		most = min(most, uint32(c.opts.MaxBlocks))
-	}
-	return most
-}
-
-// mostResidents is how many blocks of launches may be waiting: those of two launches, if there is as much
-// room, and none where ranks share the device. Who caps launches at more than half of the device wants the
-// rest of it.
-func (c *Comm) mostResidents() uint32 {
-	n, capped := uint32(c.comm.Device().Info().SMs), uint32(c.opts.MaxBlocks)
-	switch {
-	case c.opts.Sharing > 1:
-		return 0
-	case n == 0:
-		return 2 * c.blocks
-	case capped > n/2:
-		return min(capped, n-spare(n))
-	}
-	return min(2*c.blocks, n-spare(n))
-}
-
-// withdrawLines takes the algorithms out that send lines.
-func (c *Comm) withdrawLines() {
-	for k, list := range c.algorithms {
-		c.algorithms[k] = slices.DeleteFunc(list, func(a *algorithm) bool { return a.isNear && a.near.lines })
-	}
-}
-
-// agree compares with the other ranks what has to be the same.
-func (c *Comm) agree(ctx context.Context) error {
-	rows, err := json.Marshal(c.builtin)
-	if err != nil {
-		return fmt.Errorf("collectives: %w", err)
-	}
-	sum := fmt.Sprintf("%x", sha256.Sum256(rows))
-	mine, err := json.Marshal(agreement{c.geometry, c.basis, sum, c.blocks})
-	if err != nil {
-		return fmt.Errorf("collectives: %w", err)
-	}
-	all, err := c.comm.AllGather(ctx, mine)
-	if err != nil {
-		return fmt.Errorf("collectives: %w", err)
-	}
-	for r, theirs := range all {
-		if string(theirs) != string(mine) {
-			return fmt.Errorf("collectives: %w", &framework.Error{Op: "compare options", Peer: r,
-				Err: fmt.Errorf("%w: options %s, expected as here %s", framework.ErrInvalid, theirs, mine)})
+// assemble makes the engines for ranks that do, or do not, all share memory.
+func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Route) error {
+	if reach.Apart != nil {
+		e, err := newPortsEngine(c.comm, c.opts, describing(c.choice.name), reach.Apart, reach.Groups)
+		if c.refused = err; err == nil {
+			c.engines = append(c.engines, e, c.program)
 		}
+		return nil
 	}
+	c.shared = true
+	o := &c.opts
+	e, err := intra.New(ctx, c.comm, intra.Options{
+		Scratch: o.Scratch, CopyScratch: o.CopyScratch, MaxBlocks: o.MaxBlocks, Sharing: o.Sharing,
+		NoCopies: o.NoCopies, NoLines: o.NoLines, Signatures: o.Signatures, Route: route,
+	})
+	if err != nil {
+		return err
+	}
+	c.engines = append(c.engines, e, c.program)
 	return nil
 }
 
-func (c *Comm) allocate(ctx context.Context) error {
-	var err error
-	if c.scratch, err = c.comm.Alloc(c.geometry.Total); err != nil {
-		return fmt.Errorf("scratch: %w", err)
+// unique is a device that knows what tells it from all others, and placed one that knows
+// where it is and what it can do: those of package cuda.
+type (
+	unique interface{ UUID() [16]byte }
+	placed interface {
+		PCI() string
+		Capability() (major, minor int)
 	}
-	if c.state, err = c.comm.Device().Alloc(kernelargs.StateBytes + kernelargs.PullBytes); err != nil {
-		return fmt.Errorf("state: %w", err)
+)
+
+// lookAround finds out whether ranks share a GPU, and whether one of them must not get
+// lines, and how their GPUs are joined. The options are the same on all ranks afterwards.
+// Collective, on GPUs.
+func (c *Comm) lookAround(ctx context.Context) (route choose.Route, err error) {
+	mine := choose.Surroundings{Sharing: c.opts.Sharing, NoLines: c.opts.NoLines, Name: c.comm.Device().Info().Name, Links: c.opts.Links}
+	if d, ok := c.comm.Device().(placed); ok {
+		mine.Address = d.PCI()
+		mine.Major, mine.Minor = d.Capability()
 	}
-	if c.symmetric, err = c.comm.Exchange(ctx, c.scratch); err != nil {
-		return fmt.Errorf("scratch: %w", err)
-	}
-	k := &c.args.Common
-	k.Control, k.State = c.comm.Control(), c.state.Addr()
-	k.Notes = k.State
-	if !c.host {
-		if c.notes, err = openNotes(c.comm.Device(), c.comm.Size()); err != nil {
-			return err
+	if d, ok := c.comm.Device().(unique); ok {
+		if id := d.UUID(); id != [16]byte{} {
+			mine.Device = hex.EncodeToString(id[:])
 		}
-		k.Notes = c.notes.device
 	}
-	k.Rank, k.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
-	c.geometry.Fill(k)
-	for r := range c.comm.Size() {
-		k.Scratch[r] = c.symmetric.Peer(r)
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return route, fmt.Errorf("collectives: %w", err)
 	}
-	switch c.opts.Signatures {
-	case SignaturesStall:
-		k.Check = kernelargs.CheckPublish
-	case SignaturesAlways:
-		k.Check = kernelargs.CheckCompare
+	all, err := c.comm.AllGather(ctx, text)
+	if err != nil {
+		return route, fmt.Errorf("collectives: %w", err)
 	}
-	c.fillMessages()
-	c.fillNear()
-	if !c.host {
-		c.withdraw(pull)
-		return nil
+	list, err := choose.Heard(all)
+	if err != nil {
+		return route, err
 	}
-	return c.meetProcesses(ctx)
+	c.opts.Sharing, c.opts.NoLines = choose.InCommon(list)
+	return choose.Joined(list, c.opts.NoLines), nil
+}
+
+// logIdle says in the log which rows of the table have no effect, and why.
+func (c *Comm) logIdle() {
+	absent, messages := choose.Idle(c.choice.tables.Program, c.choice.all())
+	say := func(rows []string, why string) {
+		if len(rows) > 0 {
+			c.comm.Log().Info("rows of "+choose.TableKey+" are passed over", "rows", strings.Join(rows, ", "), "because", why)
+		}
+	}
+	say(absent, "no transport of this job offers their algorithms")
+	say(messages, "messages do not go by the table")
 }
 
 // Rank returns this rank's number in the communicator.
@@ -320,6 +197,25 @@ func (c *Comm) Size() int { return c.comm.Size() }
 
 // Communicator returns the communicator that the Comm was made on.
 func (c *Comm) Communicator() *comm.Communicator { return c.comm }
+
+// Shared reports whether all ranks share memory. If they do not, buffers cannot be
+// registered by comm.Exchange.
+func (c *Comm) Shared() bool { return c.shared }
+
+// Dump writes how algorithms are chosen, and the last call that each rank is known to
+// have begun: the ranks that are behind are the ones that the others wait for. It may
+// be called at any time before Close, also while a call is in progress. A dump of the
+// communicator includes this one.
+func (c *Comm) Dump(w io.Writer) {
+	if c.basis != "" {
+		fmt.Fprintf(w, "  collectives: unless the configuration has a row algorithms are chosen by %s\n", c.basis)
+	}
+	for _, e := range c.engines {
+		if d, ok := e.(engine.Dumper); ok {
+			d.Dump(w)
+		}
+	}
+}
 
 // Close releases what New allocated. Calls in progress, which wait for peers, end with ErrClosed, and with them the
 // communicator: the other ranks are told. Otherwise Close is local. On a GPU the caller waits first for what calls
@@ -333,50 +229,19 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	if busy {
-		c.interrupt("a call was in progress")
+		engine.Interrupt(c.comm, "a call was in progress")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	c.watch.stop() // only now: it knows which calls cannot end
 	if c.undump != nil {
 		c.undump()
 	}
-	return c.release()
-}
-
-func (c *Comm) release() error {
-	var first error
-	keep := func(err error) {
-		if err != nil && first == nil {
-			first = err
+	var failed error
+	for _, e := range c.engines {
+		if err := e.Close(); failed == nil {
+			failed = err
 		}
 	}
-	keep(c.drain(c.order.last, c.order.any))
-	if c.ports != nil && c.ports.courier != nil {
-		keep(c.drain(c.ports.courier.last, c.ports.courier.any))
-	}
-	keep(c.order.close())
-	keep(c.copier.close(c.comm))
-	keep(c.ports.close())
-	if c.window != nil {
-		keep(c.window.Close())
-	}
-	if c.windowMem != nil {
-		keep(c.windowMem.Close())
-	}
-	for _, m := range c.lists {
-		keep(m.Close())
-	}
-	if c.symmetric != nil {
-		keep(c.symmetric.Close())
-	}
-	if c.state != nil {
-		keep(c.state.Close())
-	}
-	keep(c.notes.close())
-	if c.scratch != nil {
-		keep(c.scratch.Close())
-	}
-	return first
+	return failed
 }

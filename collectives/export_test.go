@@ -3,9 +3,9 @@ package collectives
 import (
 	"context"
 	"encoding/binary"
-	"strings"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
@@ -13,19 +13,22 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
+// overPorts is the engine of ranks that do not share memory.
+func (c *Comm) overPorts() *portsEngine { return c.engines[0].(*portsEngine) }
+
 // SetPacketEpoch makes the next packets those of another epoch. It is for all ranks, while
 // none is in a call.
 func (c *Comm) SetPacketEpoch(epoch uint64) {
-	c.ports.mu.Lock()
-	defer c.ports.mu.Unlock()
-	c.ports.hierarchy.packets.epoch = epoch
+	c.overPorts().mu.Lock()
+	defer c.overPorts().mu.Unlock()
+	c.overPorts().hierarchy.packets.epoch = epoch
 }
 
 // Packets of a Comm over hosts: whether they are used, and how many epochs there were.
 func (c *Comm) Packets() (on bool, epochs uint64) {
-	c.ports.mu.Lock()
-	defer c.ports.mu.Unlock()
-	x := c.ports.hierarchy.packets
+	c.overPorts().mu.Lock()
+	defer c.overPorts().mu.Unlock()
+	x := c.overPorts().hierarchy.packets
 	return x.on.Load(), x.epoch
 }
 
@@ -38,9 +41,9 @@ func Divide(most int) (undo func()) {
 
 // Lanes is how many ranks this one has lanes to.
 func (c *Comm) Lanes() (n int) {
-	c.ports.mu.Lock()
-	defer c.ports.mu.Unlock()
-	for _, l := range c.ports.To {
+	c.overPorts().mu.Lock()
+	defer c.overPorts().mu.Unlock()
+	for _, l := range c.overPorts().To {
 		if l.Data != nil {
 			n++
 		}
@@ -66,26 +69,26 @@ const StrayPatience = strayPatience
 // PacketCame reports whether the packet of the next epoch has come from the host of a rank. It
 // is for the rank's own thread.
 func (c *Comm) PacketCame(peer int) bool {
-	x := c.ports.hierarchy.packets
+	x := c.overPorts().hierarchy.packets
 	g, _ := x.Find(peer)
-	slot := device.Bytes(c.ports.In)[x.place(g, x.epoch+1):][:x.stride()]
+	slot := device.Bytes(c.overPorts().In)[x.place(g, x.epoch+1):][:x.stride()]
 	bytes := binary.LittleEndian.Uint64(slot[lanes.SlotHead-8:])
 	return bytes <= x.room && x.whole(slot, x.epoch+1, bytes)
 }
 
 // RecvUnder is Recv of so many bytes, whose waits end with ctx.
 func (c *Comm) RecvUnder(ctx context.Context, buf unsafe.Pointer, bytes uint64, peer int) error {
-	p := c.ports
+	p := c.overPorts()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Call = lanes.OfMessages()
-	return lifetime.Settle(p.Comm, p.Exchange(ctx, []kernelargs.Transfer{{Buffer: uintptr(buf), Bytes: bytes, Peer: uint32(peer), Receive: 1}}))
+	return lifetime.Settle(p.Comm, p.Lanes.Exchange(ctx, []kernelargs.Transfer{{Buffer: uintptr(buf), Bytes: bytes, Peer: uint32(peer), Receive: 1}}))
 }
 
 // SentBy is how many bytes went to each rank in pieces since mark, which the call before
 // gave. All of them have to be of one size.
 func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
-	p := c.ports
+	p := c.overPorts()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bytes, next = make([]uint64, len(p.To)), make([]uint64, len(p.To))
@@ -102,7 +105,7 @@ func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
 
 // Existing lists the algorithms that rows of a table may name for a collective, wherever
 // they run.
-func Existing(k Collective) []string { return strings.Fields(exist[k]) }
+func Existing(k Collective) []string { return choose.Existing(k) }
 
 // InCall reports whether a call is in progress.
 func (c *Comm) InCall() bool { return c.progress.word.Load()&^closing != 0 }

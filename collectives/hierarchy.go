@@ -51,25 +51,25 @@ type hierarchy struct {
 	delivers atomic.Bool // messages as well
 }
 
-// offerHierarchy adds the algorithms in two levels, if there are two.
-func (c *Comm) offerHierarchy(hosts [][]int) {
-	alone := len(hosts) == c.comm.Size() // each on a host of its own: there is one level
-	if len(hosts) < 2 || alone && c.ports.courier == nil {
-		return
+// offerHierarchy lists the algorithms in two levels, if there are two.
+func offerHierarchy(p *ports, c *comm.Communicator, o Options, hosts [][]int) (list []hostAlgorithm) {
+	alone := len(hosts) == c.Size() // each on a host of its own: there is one level
+	if len(hosts) < 2 || alone && p.courier == nil {
+		return nil
 	}
-	h := &hierarchy{Exchange: crosshost.New(placement.New(hosts, c.comm.Rank()), c.ports.Lanes), ports: c.ports, options: c.innerOptions(), world: c.comm, closed: make(chan struct{})}
-	c.ports.hierarchy = h
-	divided := c.ports.First != nil // one host that counts as several: no network to spare
+	h := &hierarchy{Exchange: crosshost.New(placement.New(hosts, c.Rank()), p.Lanes), ports: p, options: innerOptions(o, p.courier == nil), world: c, closed: make(chan struct{})}
+	p.hierarchy = h
+	divided := p.First != nil // one host that counts as several: no network to spare
 	if !divided {
-		c.offerDirect(h)
+		list = offerDirect(h, o.Sharing)
 	}
 	if alone {
-		return
+		return list
 	}
 	if !divided {
-		c.offerPackets(h)
+		list = append(list, offerPackets(h)...)
 	}
-	small := min(crosshost.MostSmall, c.ports.Piece)
+	small := min(crosshost.MostSmall, p.Piece)
 	for _, a := range []struct {
 		row  Row
 		fits func(Request) bool
@@ -97,25 +97,25 @@ func (c *Comm) offerHierarchy(hosts [][]int) {
 		fits := func(r Request) bool {
 			return (most == 0 || r.Bytes <= most) && (a.fits == nil || a.fits(r))
 		}
-		c.offerOwn(a.row, fits, func(x *Comm, call *Call) error {
-			if x.ports.courier != nil {
-				return x.ports.enqueue(call, a.row.Algorithm, a.trip)
+		list = append(list, hostAlgorithm{a.row, fits, func(call *Call) error {
+			if p.courier != nil {
+				return p.enqueue(call, a.row.Algorithm, a.trip)
 			}
-			return x.ports.collective(call, a.row.Algorithm, func(ctx context.Context) error {
-				return lifetime.Abandon(h.ports.Comm, a.run(h, ctx, call))
+			return p.collective(call, a.row.Algorithm, func(ctx context.Context) error {
+				return lifetime.Abandon(p.Comm, a.run(h, ctx, call))
 			})
-		})
+		}})
 	}
+	return list
 }
 
 // innerOptions are those of the ranks of a host.
-func (c *Comm) innerOptions() Options {
-	o := Options{Signatures: c.opts.Signatures}
-	if !c.host {
-		o.MaxBlocks, o.Sharing, o.NoLines, o.NoCopies, o.CopyScratch = c.opts.MaxBlocks, c.opts.Sharing, c.opts.NoLines, c.opts.NoCopies, c.opts.CopyScratch
-		o.Scratch, o.Links = c.opts.Scratch, c.opts.Links
+func innerOptions(of Options, onHost bool) Options {
+	if onHost {
+		return Options{Signatures: of.Signatures}
 	}
-	return o
+	of.Table = nil
+	return of
 }
 
 // open makes the communicator of the host. It is collective over all hosts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"sync"
 	"unsafe"
 
@@ -62,8 +63,8 @@ type exchangeV struct {
 
 // bundles reports whether a group is an all-to-all-v by itself, in two levels. One whose
 // caller named an algorithm is not.
-func (p *ports) bundles(g *group) bool {
-	return p.hierarchy != nil && p.courier == nil && g.by == nil && g.kind == AllToAllV && len(g.list) == 2*p.Comm.Size()
+func (p *ports) bundles(g *engine.Group) bool {
+	return p.hierarchy != nil && p.courier == nil && g.By == nil && g.Kind == AllToAllV && len(g.List) == 2*p.Comm.Size()
 }
 
 // allToAllV performs the call.

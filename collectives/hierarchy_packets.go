@@ -67,16 +67,17 @@ const (
 func wholeLines(bytes uint64) uint64 { return (bytes + line - 1) / line * line }
 func wholeWords(bytes uint64) uint64 { return (bytes + 7) &^ 7 }
 
-// offerPackets adds the algorithms. Whether networks have use for them is found out before
+// offerPackets lists the algorithms. Whether networks have use for them is found out before
 // the first call.
-func (c *Comm) offerPackets(h *hierarchy) {
-	if c.ports.courier != nil {
-		return // streams would wait for the host all the same, which costs more than a message
+func offerPackets(h *hierarchy) (list []hostAlgorithm) {
+	p := h.ports
+	if p.courier != nil {
+		return nil // streams would wait for the host all the same, which costs more than a message
 	}
-	x := &packets{hierarchy: h, room: min(mostPacket, c.ports.Piece)}
-	x.base = c.ports.SlotBytes()
-	x.arrived, x.patience = x.look, make([]patience, c.comm.Size())
-	c.ports.Await, c.ports.Behind = x.wait, x.memory()
+	x := &packets{hierarchy: h, room: min(mostPacket, p.Piece)}
+	x.base = p.SlotBytes()
+	x.arrived, x.patience = x.look, make([]patience, p.Comm.Size())
+	p.Await, p.Behind = x.wait, x.memory()
 	h.packets = x
 	for _, a := range []struct {
 		collective Collective
@@ -90,12 +91,13 @@ func (c *Comm) offerPackets(h *hierarchy) {
 	} {
 		run := byPackets(a.run)
 		fits := func(r Request) bool { return x.on.Load() && r.Bytes <= x.room && (a.fits == nil || a.fits(r)) }
-		c.offerOwn(Row{Collective: a.collective, Algorithm: hierarchicalPackets, MaxBytes: x.room}, fits, func(x *Comm, call *Call) error {
-			return x.ports.collective(call, hierarchicalPackets, func(ctx context.Context) error {
+		list = append(list, hostAlgorithm{Row{Collective: a.collective, Algorithm: hierarchicalPackets, MaxBytes: x.room}, fits, func(call *Call) error {
+			return p.collective(call, hierarchicalPackets, func(ctx context.Context) error {
 				return lifetime.Abandon(h.ports.Comm, run(h, ctx, call))
 			})
-		})
+		}})
 	}
+	return list
 }
 
 // memory is how many bytes packets take behind the slots, on either side.

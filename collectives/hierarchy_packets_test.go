@@ -209,7 +209,7 @@ func TestPacketsAgainstOtherCalls(t *testing.T) {
 			return c.AllReduce(b, b, 1001, kernel.Float32, kernel.Sum, nil)
 		},
 		"a gather as long": func(c *collectives.Comm, b unsafe.Pointer) error {
-			return c.AllGather(b, b, 500, kernel.Float32, nil)
+			return c.AllGather(unsafe.Add(b, 2000*c.Rank()), b, 500, kernel.Float32, nil) // in place
 		},
 		"a large sum": func(c *collectives.Comm, b unsafe.Pointer) error {
 			return c.AllReduce(b, b, 1<<20, kernel.Float32, kernel.Sum, nil)

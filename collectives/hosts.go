@@ -59,12 +59,12 @@ type region struct {
 }
 
 // newCourier is nil where streams cannot wait for the host.
-func newCourier(c *Comm) *courier {
-	d, ok := c.comm.Device().(streamgate.Device)
+func newCourier(c *comm.Communicator) *courier {
+	d, ok := c.Device().(streamgate.Device)
 	if !ok {
 		return nil
 	}
-	return &courier{world: c.comm, device: d, closed: make(chan struct{})}
+	return &courier{world: c, device: d, closed: make(chan struct{})}
 }
 
 // start makes the twin and the memory. It is collective.

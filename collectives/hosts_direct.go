@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/intra"
 	"slices"
 	"unsafe"
 
@@ -35,8 +37,8 @@ const exchangeBlockBytes = 32 << 10
 type direct struct {
 	ports    *ports
 	device   streamgate.Device
-	exchange *algorithm
-	sum      *algorithm
+	exchange *engine.Kernel
+	sum      *engine.Kernel
 
 	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
 	private  device.Memory // state, handles, and what is for the hosts and what they gave, in two halves each
@@ -63,16 +65,19 @@ type beside struct {
 }
 
 // offerDirect lists the algorithms. Whether they serve calls is found out before the first.
-func (c *Comm) offerDirect(h *hierarchy) {
-	if h.Fewest != h.Most || c.ports.courier == nil {
-		return
+func offerDirect(h *hierarchy, sharing int) (list []hostAlgorithm) {
+	p := h.ports
+	if h.Fewest != h.Most || p.courier == nil {
+		return nil
 	}
-	steps := discover(c.comm.Kernels(), 1).steps
-	d := &direct{ports: c.ports, device: c.ports.courier.device, exchange: steps["exchange"], sum: steps["sum"], blocks: min(sumBlocks, c.mostBlocks())}
+	steps := engine.Discover(h.world.Kernels(), 1).Steps
+	sms := h.world.Device().Info().SMs
+	most := intra.MostBlocks(sms, sharing, h.options.MaxBlocks)
+	d := &direct{ports: p, device: p.courier.device, exchange: steps["exchange"], sum: steps["sum"], blocks: min(sumBlocks, most)}
 	d.mail = &mail{direct: d, kernel: steps["mail"]}
 	h.direct = d
-	if n := c.comm.Device().Info().SMs / max(1, c.opts.Sharing); n > 0 {
-		h.options.MaxBlocks = int(min(c.mostBlocks(), uint32(max(1, n-exchangeBlocks))))
+	if n := sms / max(1, sharing); n > 0 {
+		h.options.MaxBlocks = int(min(most, uint32(max(1, n-exchangeBlocks))))
 	}
 	reduces := func(r Request) bool { return h.carries.Load() && d.canReduce(r) }
 	moves := func(Request) bool { return h.carries.Load() }
@@ -89,40 +94,16 @@ func (c *Comm) offerDirect(h *hierarchy) {
 		{Reduce, reduces, (*trip).reduceDirect},
 		{AllToAll, moves, (*trip).allToAllDirect},
 	} {
-		c.offerOwn(Row{Collective: a.collective, Algorithm: hierarchicalDirect}, a.fits, func(x *Comm, call *Call) error {
-			return x.ports.enqueueDirect(call, a.trip)
-		})
+		list = append(list, hostAlgorithm{Row{Collective: a.collective, Algorithm: hierarchicalDirect}, a.fits, func(call *Call) error {
+			return p.enqueueDirect(call, a.trip)
+		}})
 	}
+	return list
 }
 
 // canReduce reports whether there are kernels for a reduction.
 func (d *direct) canReduce(r Request) bool {
-	return (d.ports.hierarchy.Most == 1 || crosshost.Partial(r.Type, r.Op)) && slices.Contains(d.sum.kernel.Types, r.Type.String())
-}
-
-// decide finds out, before the first call is, what can serve calls: the same on all
-// ranks. A stream that is captured cannot wait for that.
-func (c *Comm) decide(s device.Stream) error {
-	p := c.ports
-	if p == nil || p.hierarchy == nil || p.hierarchy.direct == nil && p.hierarchy.packets == nil {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c.decided || p.failed != nil {
-		return p.failed
-	}
-	if !p.ready && p.courier != nil {
-		if state, err := p.courier.device.Query(s); err != nil || state == device.StreamCapturing {
-			return err // it will be refused
-		}
-	}
-	if err := p.setUp(); err != nil { // messages may have done it already
-		return err
-	}
-	c.choices.reset() // who asked for one before was told another
-	c.decided = true
-	return nil
+	return (d.ports.hierarchy.Most == 1 || crosshost.Partial(r.Type, r.Op)) && slices.Contains(d.sum.Types, r.Type.String())
 }
 
 // open decides, together with all ranks, whether there is such a way, and makes it.
@@ -173,11 +154,9 @@ func (d *direct) allocate(ctx context.Context) (err error) {
 	if d.exchange == nil || d.sum == nil {
 		return fmt.Errorf("%w: no transport has the kernels for an exchange between hosts", framework.ErrUnsupported)
 	}
-	kern, err := k.world.Load(ctx, d.exchange.kernel, kernel.Uint8)
-	if err != nil {
+	if _, err := d.exchange.Load(ctx, k.world, kernel.Uint8); err != nil {
 		return err
 	}
-	d.exchange.keep(kernel.Uint8, kern)
 	hosts := uint64(len(h.Hosts))
 	stride := (d.ports.Piece + line - 1) / line * line
 	slot := exchangeHead + stride
@@ -270,7 +249,7 @@ func (d *direct) close() error {
 	var all []error
 	for _, b := range d.beside { // a call that failed half-way has left kernels there
 		if b.stream != 0 {
-			ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
 			all = append(all, d.ports.courier.world.Settle(ctx, b.stream))
 			cancel()
 		}

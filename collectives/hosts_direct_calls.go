@@ -3,6 +3,8 @@ package collectives
 import (
 	"context"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
@@ -59,7 +61,7 @@ func (d *direct) prepare(k Collective, typ kernel.DataType, captured bool) error
 		k = SendRecv
 	}
 	reduces := k.Reduces()
-	if d.loaded[k] && (!reduces || d.sum.loaded[typ] != nil) {
+	if d.loaded[k] && (!reduces || d.sum.For(typ) != nil) {
 		return nil
 	}
 	what := k.String()
@@ -81,14 +83,12 @@ func (d *direct) prepare(k Collective, typ kernel.DataType, captured bool) error
 			}
 		}
 	}
-	if reduces && d.sum.loaded[typ] == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout)
+	if reduces && d.sum.For(typ) == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
 		defer cancel()
-		sum, err := d.ports.courier.world.Load(ctx, d.sum.kernel, typ)
-		if err != nil {
+		if _, err := d.sum.Load(ctx, d.ports.courier.world, typ); err != nil {
 			return err
 		}
-		d.sum.loaded[typ] = sum
 	}
 	d.loaded[k] = true
 	return nil
@@ -134,7 +134,7 @@ func (t *trip) pass(s device.Stream, x traffic, giver, taker uint32) {
 	a.Input, a.Apart, a.Bytes, a.Output, a.Stride, a.Signature = x.in, x.apart, x.bytes, x.out, x.each, t.sign
 	a.Giver, a.Taker = giver, taker
 	blocks := min(exchangeBlocks, d.blocks, uint32(1+x.bytes/exchangeBlockBytes))
-	t.err = d.exchange.loaded[kernel.Uint8].Launch(device.Launch{Grid: blocks, Block: d.threads(d.exchange), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	t.err = d.exchange.For(kernel.Uint8).Launch(device.Launch{Grid: blocks, Block: d.threads(d.exchange), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
 // half is one of the two halves of memory for the hosts.
@@ -159,14 +159,14 @@ func (t *trip) combine(s device.Stream, in, out uintptr, count uint64, half int)
 	case c.Op == kernel.Avg: // what is inside was made smaller
 		a.Op, a.Scale = uint32(kernel.PreMulSum), h.Smaller()/float64(t.ports.Comm.Size())
 	}
-	t.err = d.sum.loaded[c.Type].Launch(device.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	t.err = d.sum.For(c.Type).Launch(device.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))
 }
 
-func (d *direct) threads(a *algorithm) uint32 {
-	if n := a.kernel.MaxThreads; n > 0 {
-		return min(deviceThreads, uint32(n))
+func (d *direct) threads(a *engine.Kernel) uint32 {
+	if n := a.MaxThreads; n > 0 {
+		return min(choose.BlockThreads, uint32(n))
 	}
-	return deviceThreads
+	return choose.BlockThreads
 }
 
 // after has what comes on one stream wait for what is on another.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -25,14 +26,14 @@ const mostMailPiece = 256 << 10
 // Messages between ranks of one host go inside, at the same time.
 type mail struct {
 	direct   *direct
-	kernel   *algorithm
+	kernel   *engine.Kernel
 	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
 	private  device.Memory // state, what was sent and received by rank, and handles
 	words    streamgate.Mapped
 	note     *mailNote
 	parted   []uint32            // by rank: not 0: nobody is there to get a signal
 	channels []*comm.PortChannel // by rank, for pieces; then by rank, for credits
-	lists    messageLists
+	lists    engine.Lists
 	args     mailArgs
 	waits    [mailBlocks]mailWait // as the watch saw them last
 }
@@ -87,11 +88,9 @@ func (m *mail) allocate(ctx context.Context) (err error) {
 	if n := len(m.peers()); n > mailPeers {
 		return fmt.Errorf("%w: kernels send messages to %d ranks of other hosts at most, and there are %d", framework.ErrUnsupported, mailPeers, n)
 	}
-	kern, err := k.world.Load(ctx, m.kernel.kernel, kernel.Uint8)
-	if err != nil {
+	if _, err := m.kernel.Load(ctx, k.world, kernel.Uint8); err != nil {
 		return err
 	}
-	m.kernel.keep(kernel.Uint8, kern)
 	slot := mailHead + min(mostMailPiece, m.direct.ports.Piece/4/line*line)
 	if m.slots, err = k.world.Alloc(2 * ranks * mailSlots * slot); err != nil {
 		return fmt.Errorf("slots of messages: %w", err)
@@ -220,11 +219,11 @@ func (m *mail) send(t *trip, s device.Stream, list []transfer) {
 		return
 	}
 	queues := numberQueues(list)
-	k, a := m.kernel.loaded[kernel.Uint8], &m.args
+	k, a := m.kernel.For(kernel.Uint8), &m.args
 	l := device.Launch{Grid: min(mailBlocks, m.direct.blocks, queues), Block: m.direct.threads(m.kernel), Stream: s}
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(list)), 0, 0, 0
 	if len(list) > maxTransfers {
-		memory, err := m.lists.room(m.direct.device, len(list), s)
+		memory, err := m.lists.Room(m.direct.device, len(list), s)
 		if err != nil {
 			t.err = err
 			return

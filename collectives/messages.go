@@ -2,32 +2,29 @@ package collectives
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 	"slices"
-	"strings"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// leastListBytes is the size of the first memory for lists: 2,730 messages.
-const leastListBytes = 64 << 10
-
 // group collects messages between GroupStart and GroupEnd.
 type group struct {
-	depth   int
-	list    []kernelargs.Transfer
-	extents []extent // for apart
-	stream  device.Stream
-	pinned  []unsafe.Pointer // keeps the callers' buffers in place until the launch
-	err     error
-	kind    Collective
-	by      *algorithm
+	depth     int
+	list      []kernelargs.Transfer
+	extents   []extent // for apart
+	stream    device.Stream
+	pinned    []unsafe.Pointer // keeps the callers' buffers in place until the launch
+	err       error
+	kind      Collective
+	performed engine.Group // what an engine is given
+	by        *engine.Algorithm
 }
 
 // GroupStart begins a group. The messages of all calls until the matching GroupEnd are
@@ -158,22 +155,16 @@ func (c *Comm) message(kind Collective, o *CallOptions, add func() error) error 
 	defer c.progress.leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.ready()
+	err := c.check()
 	if err == nil {
 		c.group.kind = kind
 		if o != nil {
 			c.group.stream = o.Stream
 		}
-		if c.ports != nil && c.ports.courier != nil {
-			err = c.decide(c.group.stream)
-		}
-		if o != nil && err == nil {
-			if o.Algorithm != "" {
-				if c.group.by = c.messagesBy(o.Algorithm); c.group.by == nil {
-					err = c.noMessagesBy(o.Algorithm)
-				}
-			}
-		}
+		err = c.settle(kind, c.group.stream)
+	}
+	if o != nil && o.Algorithm != "" && err == nil {
+		c.group.by, err = c.choice.messagesBy(o.Algorithm)
 	}
 	if err == nil {
 		err = add()
@@ -210,7 +201,7 @@ func (c *Comm) add(buf unsafe.Pointer, first, count int, t kernel.DataType, peer
 	return nil
 }
 
-// inOrder sorts messages by direction and peer, as the kernel expects them.
+// inOrder sorts messages by direction and peer, as engines expect them.
 func inOrder(a, b kernelargs.Transfer) int {
 	return cmp.Or(cmp.Compare(a.Receive, b.Receive), cmp.Compare(a.Peer, b.Peer))
 }
@@ -219,159 +210,25 @@ func inOrder(a, b kernelargs.Transfer) int {
 // after an error.
 func (c *Comm) flushGroup() error {
 	g := &c.group
-	err, kind := g.err, g.kind
 	defer func() {
 		clear(g.pinned)
-		*g = group{pinned: g.pinned[:0], list: g.list[:0], extents: g.extents[:0]}
+		*g = group{pinned: g.pinned[:0], list: g.list[:0], extents: g.extents[:0], performed: g.performed}
 	}()
-	if err != nil || len(g.list) == 0 {
-		return err
+	if g.err != nil || len(g.list) == 0 {
+		return g.err
 	}
 	if err := g.apart(uint32(c.comm.Rank())); err != nil {
-		return fmt.Errorf("%v: %w", kind, err)
+		return fmt.Errorf("%v: %w", g.kind, err)
 	}
 	slices.SortStableFunc(g.list, inOrder)
-	if c.ports != nil {
-		perform := c.ports.messages
-		switch {
-		case c.ports.bundles(g):
-			perform = c.ports.allToAllV
-		case c.ports.courier != nil && c.ports.hierarchy.mails() && (g.by == nil || g.by.name == hierarchicalDirect):
-			perform = c.ports.enqueueMail
+	by := g.by
+	if by == nil {
+		list := c.choice.offers[SendRecv]
+		if len(list) == 0 {
+			return fmt.Errorf("%v: %w", g.kind, c.noKernel("messages", "transfers"))
 		}
-		if err := perform(g.list, g.stream); err != nil {
-			return fmt.Errorf("%v: %w", kind, err)
-		}
-		return nil
+		by = list[0]
 	}
-	marks, err := c.follow(g.stream)
-	if err != nil {
-		return fmt.Errorf("%v: %w", kind, err)
-	}
-	c.watch.enterGroup(g.list)
-	err = c.exchange(g)
-	if marks {
-		err = errors.Join(err, c.order.mark.Record(g.stream))
-	}
-	c.watch.leaveGroup()
-	if err != nil {
-		return fmt.Errorf("%v: %w", kind, err)
-	}
-	return c.outcomeOfGroup(kind)
-}
-
-// exchange launches the kernel for a group that is sorted.
-func (c *Comm) exchange(g *group) error {
-	if c.messages == nil {
-		return c.noKernel("messages", "transfers")
-	}
-	alg := g.by
-	if alg == nil {
-		alg = c.messages
-	}
-	if alg.name == linesName {
-		return c.exchangeLines(g, alg)
-	}
-	k, err := c.messageKernel(alg, g.stream)
-	if err != nil {
-		return err
-	}
-	l := c.launch
-	l.Stream = g.stream
-	return c.launchGroup(k, l, g)
-}
-
-// launchGroup launches a kernel that takes any number of messages.
-func (c *Comm) launchGroup(k device.Kernel, l device.Launch, g *group) error {
-	a := c.groupArgs
-	a.Signature.Collective = uint32(g.kind)
-	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(g.list)), 0, 0, 0
-	if len(g.list) <= kernelargs.MaxTransfers {
-		c.enlist(a, g.list)
-		return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
-	}
-	memory, err := c.lists.room(c.comm.Device(), len(g.list), g.stream)
-	if err != nil {
-		return err
-	}
-	a.Memory = memory.Addr()
-	for rest := g.list; len(rest) > 0; rest = rest[a.Listed:] {
-		a.Listed = c.enlist(a, rest)
-		if err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
-			return err
-		}
-		a.First += uint64(a.Listed)
-	}
-	a.Listed = 0
-	return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
-}
-
-// enlist puts messages into the argument, as many as have room, and of those received, if
-// they are long, where their senders have the buffers. It returns how many.
-func (c *Comm) enlist(a *kernelargs.TransferArgs, list []kernelargs.Transfer) uint32 {
-	n := copy(a.List[:], list)
-	for i, x := range list[:n] {
-		a.Theirs[i] = 0
-		if x.Receive == 0 || x.Bytes < a.LongBytes {
-			continue
-		}
-		if s, offset, ok := c.comm.Find(x.Buffer, x.Bytes); ok {
-			a.Theirs[i] = s.OwnAt(int(x.Peer)) + uintptr(offset)
-		}
-	}
-	return uint32(n)
-}
-
-// messageLists is memory for lists of messages. What was given out before stays until the
-// Comm is closed: kernels that are still to run, and captured graphs, read it.
-type messageLists []device.Memory
-
-// room returns memory for a list of so many messages.
-func (l *messageLists) room(d device.Device, messages int, stream device.Stream) (device.Memory, error) {
-	bytes := uint64(messages) * kernelargs.TransferBytes
-	if n := len(*l); n > 0 && (*l)[n-1].Bytes() >= bytes {
-		return (*l)[n-1], nil
-	}
-	if e, ok := d.(device.Engine); ok {
-		state, err := e.Query(stream)
-		if err != nil {
-			return nil, err
-		}
-		if state == device.StreamCapturing {
-			return nil, fmt.Errorf("%w: a group of %d messages is captured before one as long was performed: its memory cannot be made now", framework.ErrUnsupported, messages)
-		}
-	}
-	m, err := d.Alloc(max(leastListBytes, 2*bytes))
-	if err != nil {
-		return nil, fmt.Errorf("memory for a group of %d messages: %w", messages, err)
-	}
-	*l = append(*l, m)
-	return m, nil
-}
-
-func (c *Comm) outcomeOfGroup(kind Collective) error {
-	if !c.host {
-		return nil
-	}
-	if err := c.comm.Check(); err != nil {
-		return fmt.Errorf("%v: %w", kind, err)
-	}
-	if m := c.found(kernelargs.MismatchOffset); m >= kernelargs.MismatchLength {
-		cause := c.otherLength(kind.String(), m)
-		c.comm.Abort(cause) // half of a message cannot be taken back
-		return cause
-	}
-	return nil
-}
-
-// otherLength is the error for a mismatch of lengths that a kernel has noted.
-func (c *Comm) otherLength(op string, mismatch uint32) error {
-	word := func(offset uintptr) uint64 { return *(*uint64)(unsafe.Pointer(c.note(offset))) }
-	return &framework.Error{Op: op, Peer: int(mismatch - kernelargs.MismatchLength),
-		Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, word(kernelargs.SentOffset), word(kernelargs.ExpectedOffset), c.comm.Rank())}
-}
-
-// noMessagesBy says which algorithms of messages there are.
-func (c *Comm) noMessagesBy(name string) error {
-	return fmt.Errorf("%w: algorithm %q: expected one of %s", framework.ErrInvalid, name, strings.Join(c.messageNames(), " "))
+	g.performed = engine.Group{List: g.list, Stream: g.stream, Kind: g.kind, By: g.by}
+	return by.Engine.Exchange(&g.performed)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
@@ -35,8 +37,8 @@ type ports struct {
 	courier   *courier   // nil where kernels run on the host
 }
 
-func newPorts(c *Comm) *ports {
-	return &ports{Lanes: lanes.New(c.comm, c.opts.Scratch, c.describe)}
+func newPorts(c *comm.Communicator, scratch uint64, describe func(*signature) string) *ports {
+	return &ports{Lanes: lanes.New(c, scratch, describe)}
 }
 
 // together says who shares memory, as far as there are kernels that make use of it. It is
@@ -60,72 +62,17 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 // withKernels lists the collectives for which the transports have kernels over shared
 // memory: the same on all ranks, since they are settings.
 func withKernels(c *comm.Communicator) (list []string) {
-	found := discover(c.Kernels(), min(c.Size(), maxRanks)) // more of them count as several hosts
-	for k, algorithms := range found.algorithms {
-		if len(algorithms) > 0 {
-			list = append(list, Collective(k).String())
+	found := engine.Discover(c.Kernels(), min(c.Size(), maxRanks)) // more of them count as several hosts
+	for k := AllReduce; k < collectives; k++ {
+		if slices.ContainsFunc(found.Collectives, func(x *engine.Kernel) bool { return x.Kind == k }) {
+			list = append(list, k.String())
 		}
 	}
-	if len(found.messages) > 0 {
+	if len(found.Messages) > 0 {
 		list = append(list, SendRecv.String())
 	}
 	return list
 }
-
-// offerPorts is what is left where ranks do not share memory.
-func (c *Comm) offerPorts(apart error, groups [][]int) {
-	var k *courier
-	if !c.host {
-		k = newCourier(c)
-	}
-	switch {
-	case !c.host && k == nil:
-		c.refused = fmt.Errorf("%w: collectives: ranks do not all share memory, and streams of %v cannot wait for the host, which would carry the data: %w", framework.ErrUnsupported, c.comm.Device().Info().Device, apart)
-		return
-	case !c.comm.Offers(framework.KindPort):
-		c.refused = fmt.Errorf("%w: collectives: neither memory channels nor port channels join all ranks: %w", framework.ErrUnsupported, apart)
-		return
-	}
-	c.ports = newPorts(c)
-	if tooMany(c.comm) {
-		c.ports.First = counterparts(groups, c.comm.Rank())
-	}
-	if k != nil {
-		c.ports.courier, k.ports = k, c.ports
-	}
-	c.messages = &algorithm{name: portsName, id: nameID(portsName), collective: SendRecv}
-	c.args.Rank, c.args.Ranks = uint32(c.comm.Rank()), uint32(c.comm.Size())
-	c.offerHierarchy(groups)
-	for k, run := range map[Collective]func(*ports, context.Context, *Call) error{
-		AllReduce: (*ports).allReduce, AllGather: (*ports).allGather, ReduceScatter: (*ports).reduceScatter,
-		Broadcast: (*ports).broadcast, Reduce: (*ports).reduce, AllToAll: (*ports).allToAll, Barrier: (*ports).barrier,
-	} {
-		c.offerOwn(Row{Collective: k, Algorithm: portsName}, nil, func(x *Comm, call *Call) error {
-			if x.ports.courier != nil {
-				return x.ports.enqueue(call, portsName, func(t *trip) { t.flat(run) })
-			}
-			return x.ports.collective(call, portsName, func(ctx context.Context) error {
-				if err := x.ports.LinkAll(ctx); err != nil {
-					return err
-				}
-				return run(x.ports, ctx, call)
-			})
-		})
-	}
-}
-
-// offerOwn adds an algorithm that runs in Go, and the row that chooses it.
-func (c *Comm) offerOwn(row Row, fits func(Request) bool, run func(*Comm, *Call) error) {
-	c.algorithms[row.Collective] = append(c.algorithms[row.Collective], &algorithm{
-		name: row.Algorithm, id: nameID(row.Algorithm), collective: row.Collective,
-		own: &Algorithm{Collective: row.Collective, Name: row.Algorithm, Fits: fits, Run: run},
-	})
-	c.builtin = append(c.builtin, row)
-}
-
-// Shared reports whether all ranks share memory. If they do not, buffers cannot be
-// registered by comm.Exchange.
-func (c *Comm) Shared() bool { return c.refused == nil && c.ports == nil }
 
 // collective performs one call of all ranks.
 func (p *ports) collective(c *Call, algorithm string, f func(ctx context.Context) error) error {
@@ -154,7 +101,7 @@ func (p *ports) setUp() error {
 	if p.failed != nil || p.ready {
 		return p.failed
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), prepareTimeout*time.Duration(1+p.Comm.Size()/64))
+	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience*time.Duration(1+p.Comm.Size()/64))
 	defer cancel()
 	err := p.courier.start(ctx)
 	if err == nil {

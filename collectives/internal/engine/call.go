@@ -10,6 +10,16 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
+// Signatures says when ranks compare the arguments of their calls.
+type Signatures string
+
+// When they do.
+const (
+	SignaturesNever  Signatures = "never"
+	SignaturesStall  Signatures = "stall"  // after a call on the host, and when a call takes unusually long
+	SignaturesAlways Signatures = "always" // before any data moves
+)
+
 // Request describes a call to selectors and algorithms.
 type Request struct {
 	Collective collective.Kind

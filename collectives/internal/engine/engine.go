@@ -18,10 +18,10 @@ type Engine interface {
 	// Offers lists the algorithms as they are now.
 	Offers() Offers
 
-	// Settle finds out what has to be known before an algorithm is chosen for a call on a stream: whether
+	// Settle finds out what has to be known before an algorithm is chosen for a call of a collective on a stream: whether
 	// earlier calls have failed, and, together with the other ranks, what can be offered. changed says
 	// that Offers has something else to say than before.
-	Settle(s device.Stream) (changed bool, err error)
+	Settle(k collective.Kind, s device.Stream) (changed bool, err error)
 
 	// Run performs a call by one of the algorithms that the engine offers, after that is ready.
 	Run(*Call) error
@@ -46,6 +46,7 @@ type Dumper interface{ Dump(io.Writer) }
 type Offers struct {
 	Algorithms []*Algorithm // for all collectives; SendRecv stands for all messages, the best first
 	Rows       []Row        // the built-in table
+	Basis      string       // what the rows are, in words, where there are several kinds of them
 }
 
 // Of lists the algorithms for a collective.
@@ -63,6 +64,7 @@ type Algorithm struct {
 	Name       string
 	ID         uint32 // of the name, as signatures carry it
 	Collective collective.Kind
+	Engine     Engine   // whose it is
 	Key        int      // by which the engine finds what else it knows
 	Types      []string // that it reduces; none: all
 

@@ -1,0 +1,142 @@
+package choose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose/model"
+)
+
+// Links is what a rank on a GPU knows about the connections from its GPU to others.
+// Each rank passes its own; the zero value means that nothing is known. Where the
+// tables have no measured rows, a model chooses algorithms from the Links of all ranks.
+type Links struct {
+	Host       string   `json:",omitempty"` // the host whose bus it is, the same text on all of its ranks
+	Told       bool     // whether GPUs that are not in NVLinks are reached over PCIe
+	NVLinks    []NVLink `json:",omitempty"`
+	PCIe       float64  `json:",omitempty"` // GB/s each way in theory; 0: not known
+	HostMemory bool     `json:",omitempty"` // whether GPUs communicate through host memory
+}
+
+// NVLink is a bundle of links to another GPU.
+type NVLink struct {
+	Peer    string // its address on the bus: "0000:19:00.0"
+	Count   int
+	Version int  `json:",omitempty"` // 4 on H100 and H200; 0: not known
+	Switch  bool `json:",omitempty"` // whether they lead to a switch, and so to all peers at once
+}
+
+// Without a word, or with one that cannot be, the bus has 16 lanes of version 4.
+const (
+	defaultPCIe = 31.5
+	mostPCIe    = 1000
+	mostLinks   = 1 << 10
+)
+
+// What the built-in rows were measured with.
+const (
+	measuredLinks   = 18
+	measuredVersion = 4
+	measuredMajor   = 9 // compute capability
+	mostMeasured    = 4 // ranks
+)
+
+// linksOf is what joins two GPUs; none: PCIe. GPUs whose memory is reached on other hosts are
+// behind the same switches.
+func linksOf(a, b *Surroundings, lines bool) NVLink {
+	if a.Links.Host != b.Links.Host && a.Links.Told {
+		if i := slices.IndexFunc(a.Links.NVLinks, func(l NVLink) bool { return l.Switch }); i >= 0 {
+			return a.Links.NVLinks[i]
+		}
+		return NVLink{}
+	}
+	for _, l := range a.Links.NVLinks {
+		if l.Peer != "" && l.Peer == b.Address && l.Count >= 0 && l.Count <= mostLinks {
+			return l
+		}
+	}
+	if a.Links.Told && b.Address != "" || !lines {
+		return NVLink{}
+	}
+	return usual(a.Major, a.Minor)
+}
+
+// usual is what GPUs of a compute capability have if nobody says what these have, and if they
+// may be joined by NVLink at all.
+func usual(major, minor int) NVLink {
+	switch {
+	case major == 7 && minor == 0:
+		return NVLink{Count: 6, Version: 2}
+	case major == 8 && minor == 0:
+		return NVLink{Count: 12, Version: 3, Switch: true}
+	case major == 10:
+		return NVLink{Count: 18, Version: 5, Switch: true}
+	case major == measuredMajor || major == 0:
+		return NVLink{Count: measuredLinks, Version: measuredVersion, Switch: true}
+	}
+	return NVLink{}
+}
+
+// Route is how the GPUs of all ranks are joined, by the slowest pair.
+type Route struct {
+	Links    model.Links
+	How      string // in words
+	Measured bool   // as on the machines of the built-in rows
+}
+
+// Joined finds it. It follows from what all ranks have said, so all find the same.
+func Joined(list []Surroundings, noLines bool) Route {
+	r := Route{Measured: !noLines && len(list) <= mostMeasured}
+	var ways []string
+	for i := range list {
+		for j := range list {
+			a, b := &list[i], &list[j]
+			if i == j || a.Device != "" && a.Device == b.Device {
+				continue
+			}
+			l, way, same := between(a, b, len(list)-1, !noLines)
+			if len(ways) == 0 {
+				r.Links = l
+			}
+			r.Links, r.Measured = r.Links.Slower(l), r.Measured && same
+			if !slices.Contains(ways, way) {
+				ways = append(ways, way)
+			}
+		}
+	}
+	r.How = strings.Join(ways, " and ")
+	if len(ways) == 0 { // whatever those of other machines do is about as good
+		r.Links, r.How = model.OverNVLink(measuredLinks, measuredVersion, 1, true, model.MemoryOf("")), "one GPU"
+	}
+	r.Links.Lines = !noLines
+	return r
+}
+
+// between are the links from one rank to another, in numbers and in words, and whether rows
+// were measured over such.
+func between(a, b *Surroundings, peers int, lines bool) (l model.Links, way string, measured bool) {
+	bus := a.Links.PCIe
+	if bus <= 0 || bus > mostPCIe {
+		bus = defaultPCIe
+	}
+	memory := model.MemoryOf(a.Name)
+	if a.Links.HostMemory || b.Links.HostMemory {
+		return model.OverHost(bus), "memory of the host", false
+	}
+	n := linksOf(a, b, lines)
+	if n.Count == 0 {
+		return model.OverPCIe(bus, memory), "PCIe", false
+	}
+	// Over links to each peer of its own a GPU has those to the others besides.
+	count, to := n.Count, " through switches"
+	if !n.Switch {
+		count, to = n.Count*peers, " to each peer"
+	}
+	way = fmt.Sprintf("%d NVLinks%s", n.Count, to)
+	if n.Version > 0 {
+		way = fmt.Sprintf("%d NVLinks %d%s", n.Count, n.Version, to)
+	}
+	same := n.Count == measuredLinks && (n.Version == measuredVersion || n.Version == 0) && (n.Switch || peers == 1)
+	return model.OverNVLink(count, n.Version, peers, n.Switch, memory), way, same && (a.Major == measuredMajor || a.Major == 0)
+}

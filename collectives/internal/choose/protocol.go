@@ -1,0 +1,95 @@
+package choose
+
+import (
+	"math"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+)
+
+// Packet kernels for few ranks have short arguments, and take what fits into a slot, or
+// any message in pieces that do.
+
+// Slots are how many bytes a peer has room for, in packets and in lines.
+type Slots struct{ Packets, Lines uint64 }
+
+// Protocol says how a kernel for LL packets carries payload.
+type Protocol struct {
+	Lines bool // packets of 128 bytes, of which 120 are payload; else of 8, of which 4 are
+	Twice bool // slices are reduced by one rank each: contributions and results go through a slot
+
+	Pieces bool // messages are cut, see kernels/stream.h
+}
+
+// Messages in pieces are counted in units of 16 bytes, in 32 bits. What one launch cuts, which
+// the kernels round up to whole lines in 32 bits of bytes, is less: what all ranks have in
+// common goes in several launches if it is more than LaunchPart, and of what each rank has
+// for each other there can be no more than mostOfLaunch.
+const (
+	MostInPieces = 32 << 30
+	mostOfLaunch = 4<<30 - kernelargs.LinePayload
+	LaunchPart   = 4<<30 - 1<<20
+)
+
+const lineUnits = 8 // threads that send a line
+
+// llProtocol tells from the name of an algorithm what it is; false: none.
+func llProtocol(name string) (Protocol, bool) {
+	kind, carrier, _ := strings.Cut(name, "_")
+	if kind != "oneshot" && kind != "twoshot" && kind != "direct" && kind != "stream" {
+		return Protocol{}, false
+	}
+	return Protocol{Lines: carrier == "ll128", Twice: kind == "twoshot", Pieces: kind == "stream"}, true
+}
+
+// work is how many bytes of payload the threads of one rank go through.
+func (p Protocol) work(r *engine.Request) uint64 {
+	bytes := r.Count * uint64(r.Type.Size())
+	if !p.Twice {
+		return bytes
+	}
+	workers := uint64(r.Ranks)
+	if r.Collective == collective.Reduce { // all but the root, or of two the root
+		workers = max(1, workers-1)
+	}
+	return (bytes + workers - 1) / workers
+}
+
+// units is how many threads can share the work.
+func (p Protocol) units(r *engine.Request) uint64 {
+	if p.Lines {
+		return (p.work(r) + kernelargs.LinePayload - 1) / kernelargs.LinePayload * lineUnits
+	}
+	return (p.work(r) + 3) / 4
+}
+
+// Of is how many bytes a slot has for packets of this protocol.
+func (p Protocol) Of(s Slots) uint64 {
+	if p.Lines {
+		return s.Lines
+	}
+	return s.Packets
+}
+
+// Room is how many bytes of a slot a call takes. In pieces it is a unit for each thread
+// of the largest launch, twice.
+func (p Protocol) Room(r *engine.Request) uint64 {
+	if p.Pieces {
+		if r.Bytes > MostInPieces || r.Collective.Wide() && p.work(r) > mostOfLaunch {
+			return math.MaxUint64
+		}
+		return 2 * (StreamThreads/lineUnits + 1) * kernelargs.LineRoom
+	}
+	room := 8 * (p.work(r) + 8)
+	if p.Lines {
+		room = (p.work(r)/kernelargs.LinePayload + 2) * kernelargs.LineRoom
+	} else {
+		room /= 4
+	}
+	if p.Twice {
+		room *= 2
+	}
+	return room
+}

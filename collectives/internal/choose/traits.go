@@ -1,0 +1,166 @@
+package choose
+
+import (
+	"slices"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+)
+
+// Names of algorithms that somebody has to know by name.
+const (
+	Zerocopy   = "zerocopy"
+	Push       = "push"
+	Pull       = "pull" // reads the memory of the peers' processes
+	Shares     = "shares"
+	Fetch      = "fetch" // of two ranks
+	Chunk      = "chunk"
+	Lines      = "ll128" // of messages
+	Copy       = "copy"
+	CopyStaged = "copy_staged"
+
+	Ports   = "ports"
+	Packets = "hierarchical_packets"
+	Small   = "hierarchical_small"
+	Large   = "hierarchical_large"
+	Direct  = "hierarchical_direct"
+)
+
+// algorithm is one of those of this module.
+type algorithm struct {
+	name    string
+	of      []collective.Kind
+	inputs  []collective.Kind // for which it reaches the inputs of peers where they are
+	outputs []collective.Kind // and their outputs
+	apart   []collective.Kind // for which input and output must differ
+	divided bool              // data passes through the slots of pipes, divided among its lanes
+	copies  bool              // copy engines carry it out
+	ranks   int               // that it is for; 0: any number
+}
+
+func kinds(k ...collective.Kind) []collective.Kind { return k }
+
+var (
+	ofMoves     = kinds(collective.AllGather, collective.Broadcast, collective.AllToAll)
+	ofSlots     = kinds(collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.Reduce, collective.AllToAll)
+	ofPacked    = kinds(collective.AllGather, collective.ReduceScatter, collective.AllToAll)
+	ofSums      = kinds(collective.AllReduce, collective.ReduceScatter, collective.Reduce)
+	ofAll       = append(kinds(collective.AllReduce), ofSlots...)
+	ofMessages  = kinds(collective.AllToAllV, collective.Gather, collective.Scatter, collective.SendRecv)
+	ofAllToAll  = kinds(collective.AllToAll)
+	ofAllReduce = kinds(collective.AllReduce)
+	ofBarrier   = kinds(collective.Barrier)
+)
+
+func join(lists ...[]collective.Kind) []collective.Kind { return slices.Concat(lists...) }
+
+// algorithms are those of this module, on whatever device and over whatever transport: a table is often for several
+// kinds of machines, and what one of them lacks is no mistake. Transports may carry others, and programs may add
+// their own. The root of a broadcast is read from its output, which all ranks have.
+var algorithms = []algorithm{
+	{name: "allpair_ll8", of: ofAllReduce},
+	{name: "allpair_ll16", of: ofAllReduce},
+	{name: "allpair_chunk", of: ofAllReduce},
+	{name: "twophase_ll8", of: ofAllReduce},
+	{name: "twophase_ll16", of: ofAllReduce},
+	{name: "twophase_chunk", of: ofAllReduce},
+	{name: "switch", of: ofAllReduce},
+	{name: "ring", of: kinds(collective.AllReduce, collective.AllGather)},
+	{name: "oneshot_ll8", of: ofAllReduce},
+	{name: "oneshot_ll128", of: ofAllReduce},
+	{name: "twoshot_ll128", of: kinds(collective.AllReduce, collective.Reduce)},
+	{name: "direct_ll8", of: ofSlots},
+	{name: "direct_ll128", of: ofSlots},
+	{name: "stream_ll128", of: ofAll},
+	{name: "ll8", of: ofPacked},
+	{name: "ll16", of: ofPacked},
+	{name: Chunk, of: join(ofSlots, ofMessages)},
+	{name: Lines, of: ofMessages},
+	{name: Zerocopy, of: ofAll, inputs: join(ofSums, kinds(collective.AllGather, collective.AllToAll)),
+		outputs: kinds(collective.AllReduce, collective.Broadcast), apart: ofAllToAll},
+	{name: Pull, of: kinds(collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.AllToAll), apart: ofAllToAll},
+	{name: Push, of: ofMoves, outputs: ofMoves, apart: ofAllToAll},
+	{name: Shares, of: kinds(collective.AllGather, collective.Broadcast, collective.Reduce, collective.AllToAll), divided: true},
+	{name: Fetch, of: kinds(collective.Broadcast, collective.Reduce), divided: true, ranks: 2},
+	{name: Copy, of: ofAll, outputs: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true},
+	{name: CopyStaged, of: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true},
+	{name: "signal", of: ofBarrier},
+
+	{name: Ports, of: join(ofAll, ofBarrier, ofMessages)},
+	{name: Small, of: join(ofAll, ofBarrier)},
+	{name: Large, of: ofAll},
+	{name: Direct, of: join(ofAll, ofBarrier, ofMessages)},
+	{name: Packets, of: kinds(collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Barrier)},
+}
+
+// Existing lists the algorithms of this module that rows of a table may name for a collective.
+func Existing(k collective.Kind) (names []string) {
+	for i := range algorithms {
+		if slices.Contains(algorithms[i].of, k) {
+			names = append(names, algorithms[i].name)
+		}
+	}
+	return names
+}
+
+// Traits are what is known of an algorithm for one collective.
+type Traits struct {
+	Reach      engine.Reach // which registered buffers of peers it needs
+	OutOfPlace bool         // input and output must differ
+	LL         bool         // packets for few ranks, with short arguments
+	Protocol   Protocol     // of those packets
+	Divided    bool         // data passes through the slots of pipes, divided among its lanes
+	Copies     bool         // copy engines carry it out
+	Ranks      int          // that it is for; 0: any number
+}
+
+// TraitsOf looks an algorithm up. One that is not of this module is like those that pass everything through
+// scratch, unless its name says that it is for LL packets.
+func TraitsOf(name string, k collective.Kind) (t Traits) {
+	t.Protocol, t.LL = llProtocol(name)
+	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.name == name })
+	if i < 0 {
+		return t
+	}
+	a := &algorithms[i]
+	if slices.Contains(a.inputs, k) {
+		t.Reach |= engine.ReachInputs
+	}
+	if slices.Contains(a.outputs, k) {
+		t.Reach |= engine.ReachOutputs
+	}
+	t.OutOfPlace = slices.Contains(a.apart, k)
+	t.Divided, t.Copies, t.Ranks = a.divided, a.copies, a.ranks
+	return t
+}
+
+// Direct reports whether the kernel moves data between registered buffers itself.
+func (t *Traits) Direct() bool { return t.Reach != 0 && !t.Copies }
+
+// Wide reports whether each block of a launch on a GPU has a lane to itself, however many
+// there are.
+func (t *Traits) Wide() bool { return t.Direct() || t.Divided }
+
+// Pushes reports whether it only stores to peers.
+func (t *Traits) Pushes() bool { return t.Reach == engine.ReachOutputs }
+
+// Memories names the registered memories that ranks have to have in common.
+func (t *Traits) Memories(in, out uint64) uint64 {
+	var id uint64
+	if t.Reach&engine.ReachInputs != 0 {
+		id = in << 32
+	}
+	if t.Reach&engine.ReachOutputs != 0 {
+		id |= out
+	}
+	return id
+}
+
+// Reaches are the buffers of a collective that have to be registered so that peers reach all that they would:
+// those of the algorithm zerocopy.
+var Reaches = func() (r [collective.Kinds]engine.Reach) {
+	for k := range r {
+		r[k] = TraitsOf(Zerocopy, collective.Kind(k)).Reach
+	}
+	return r
+}()

@@ -1,0 +1,375 @@
+package intra
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+const (
+	sumBlocks  = 64 // that fill the memory's bandwidth beside the copies
+	moveBlocks = 16 // that copy the own share meanwhile
+)
+
+// copier carries out the algorithms that copy engines serve. They fill the
+// link better than kernels do, and leave the multiprocessors to others, but begin
+// later: they are for large messages.
+//
+// All copies of a rank go through one stream, to the next rank first, then to the one
+// after it, so that every step is a permutation and no link carries two. Kernels of
+// one warp beside them tell the peers and wait for them. Everything is enqueued on
+// the caller's stream, or forked from and joined to it, so graphs can capture it.
+//
+// Copies go to the peers' outputs where the caller's own lies: registered buffers have
+// to lie at the same offset on all ranks. Those before the copies find out, on the
+// device, if they do not, and the watch ends the communicator within a moment: what is
+// behind them on the stream cannot be taken back.
+//
+// For buffers that peers do not reach (choose.CopyStaged) copies go into the scratch of the peers, and kernels move
+// from there what has arrived while the next piece travels.
+//
+// The other streams are the same for all calls. While one stream with such calls is being
+// captured, they must not be made on another.
+type copier struct {
+	comm    *comm.Communicator
+	ranks   int
+	call    *kernelargs.Args // of the call that is under way
+	blocks  uint32           // the most of one launch
+	scratch uint64           // bytes for pieces, as configured
+
+	engine  device.Engine
+	signal  *engine.Kernel
+	sum     *engine.Kernel // nil: no reductions
+	move    *engine.Kernel // nil: copies take its place
+	signals device.Kernel
+	moves   device.Kernel
+	args    kernelargs.StepArgs
+
+	side    device.Stream // for what goes on beside the copies to peers
+	telling device.Stream // for telling the peers of pieces
+	now     device.Mark   // that is waited for at once
+	summed  [2]device.Mark
+	freed   [2]device.Mark
+	memory  *comm.Memory // that peers push pieces into: two for each of them, by turns
+	peers   *comm.Symmetric
+	slot    uint64
+	poor    error // why no rank has that memory
+	used    atomic.Bool
+	cuts    []uint64 // of the call that is enqueued
+}
+
+// newCopier is nil where the device or the transports cannot do copies.
+func newCopier(c *comm.Communicator, o *Options, steps map[string]*engine.Kernel, call *kernelargs.Args, blocks uint32) *copier {
+	e, ok := c.Device().(device.Engine)
+	if n := c.Size(); !ok || o.NoCopies || n < 2 || n > kernelargs.LLRanks || steps["signal"] == nil {
+		return nil
+	}
+	return &copier{comm: c, ranks: c.Size(), call: call, blocks: blocks, scratch: o.CopyScratch, engine: e, signal: steps["signal"], sum: steps["sum"], move: steps["move"]}
+}
+
+// offers lists the copy algorithms.
+func (k *copier) offers() (list []*algorithm) {
+	if k == nil {
+		return nil
+	}
+	add := func(name string, kind collective.Kind, by *engine.Kernel) {
+		list = append(list, &algorithm{Algorithm: engine.New(kind, name), traits: choose.TraitsOf(name, kind), Kernel: &engine.Kernel{Kernel: by.Kernel, Kind: kind}})
+	}
+	add(choose.Copy, collective.AllGather, k.signal)
+	add(choose.Copy, collective.AllToAll, k.signal)
+	if _, ok := k.engine.(device.Marker); !ok {
+		return list
+	}
+	if k.sum != nil {
+		add(choose.Copy, collective.AllReduce, k.sum)
+		add(choose.Copy, collective.ReduceScatter, k.sum)
+	}
+	if k.move == nil {
+		return list
+	}
+	add(choose.CopyStaged, collective.AllGather, k.signal)
+	add(choose.CopyStaged, collective.AllToAll, k.signal)
+	if k.sum != nil {
+		add(choose.CopyStaged, collective.AllReduce, k.sum)
+	}
+	if k.ranks != 2 { // the link of a root would carry the message once for each peer
+		return list
+	}
+	add(choose.Copy, collective.Broadcast, k.signal)
+	add(choose.CopyStaged, collective.Broadcast, k.signal)
+	if k.sum != nil {
+		add(choose.Copy, collective.Reduce, k.sum)
+	}
+	return list
+}
+
+// inPieces reports whether it is made of copies that pass through the scratch of the peers.
+func (a *algorithm) inPieces() bool {
+	return a.traits.Reach == 0 || a.Collective.Reduces()
+}
+
+// errNoCopies says that a call cannot be made of copies now, on any rank.
+type errNoCopies struct{ error }
+
+func (e errNoCopies) Unwrap() error { return e.error }
+
+// prepare loads and allocates what the first call needs. It is collective where
+// pieces are: all ranks come here with their first call in pieces.
+func (k *copier) prepare(a *algorithm, t kernel.DataType, stream device.Stream) error {
+	if k.prepared(a, t) {
+		return nil
+	}
+	if a.inPieces() && k.poor != nil {
+		return errNoCopies{k.poor}
+	}
+	state, err := k.engine.Query(stream)
+	if err == nil && state == device.StreamCapturing {
+		err = errNoCopies{fmt.Errorf("%w: expected its first call, with a type, outside of a capture: it allocates, and loads kernels", framework.ErrInvalid)}
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
+	defer cancel()
+	if err := k.loadSignals(ctx); err != nil {
+		return err
+	}
+	if a.Collective.Reduces() {
+		if _, err := k.sum.Load(ctx, k.comm, t); err != nil {
+			return err
+		}
+	}
+	if a.inPieces() && k.peers == nil {
+		return k.open(ctx)
+	}
+	return nil
+}
+
+// prepared reports whether everything is there already.
+func (k *copier) prepared(a *algorithm, t kernel.DataType) bool {
+	return k.signals != nil && (!a.inPieces() || k.peers != nil) && (!a.Collective.Reduces() || k.sum.For(t) != nil)
+}
+
+// loadSignals loads the kernels beside the copies, once, and makes the streams that they run on.
+func (k *copier) loadSignals(ctx context.Context) error {
+	if k.signals != nil {
+		return nil
+	}
+	if err := k.openSide(); err != nil {
+		return err
+	}
+	loaded, err := k.signal.Load(ctx, k.comm, kernel.Float32)
+	if err != nil {
+		return err
+	}
+	a, b := &k.args, &k.call.Common
+	a.Control, a.State, a.Notes, a.Rank, a.Ranks = b.Control, b.State, b.Notes, b.Rank, b.Ranks
+	a.Check = min(b.Check, kernelargs.CheckPublish) // the watch compares
+	copy(a.Scratch[:], b.Scratch[:b.Ranks])
+	if k.move != nil {
+		if k.moves, err = k.move.Load(ctx, k.comm, kernel.Float32); err != nil {
+			return err
+		}
+	}
+	k.signals = loaded
+	k.used.Store(true)
+	return nil
+}
+
+// openSide makes the other streams, where streams can wait for each other.
+func (k *copier) openSide() (err error) {
+	marker, ok := k.engine.(device.Marker)
+	if !ok {
+		return nil
+	}
+	for _, m := range k.marks() {
+		if *m == nil {
+			if *m, err = marker.NewMark(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range []*device.Stream{&k.side, &k.telling} {
+		if *s == 0 {
+			if *s, err = k.newStream(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newStream makes a stream of the greatest priority: what the caller computes beside the copies would
+// keep kernels of a stream like its own waiting between any two of them.
+func (k *copier) newStream() (device.Stream, error) {
+	p, ok := k.engine.(device.Prioritizer)
+	if !ok {
+		return k.engine.NewStream()
+	}
+	_, greatest := p.Priorities()
+	return p.NewPriorityStream(greatest)
+}
+
+func (k *copier) marks() []*device.Mark {
+	return []*device.Mark{&k.now, &k.summed[0], &k.summed[1], &k.freed[0], &k.freed[1]}
+}
+
+func (k *copier) close() error {
+	if k == nil {
+		return nil
+	}
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	for _, s := range []device.Stream{k.side, k.telling} { // a call that failed half-way has left kernels there
+		if s != 0 {
+			ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
+			keep(k.comm.Settle(ctx, s))
+			cancel()
+		}
+	}
+	if k.peers != nil {
+		keep(k.peers.Close())
+	}
+	keep(k.release())
+	for _, m := range k.marks() {
+		if *m != nil {
+			keep((*m).Close())
+		}
+	}
+	for _, s := range []device.Stream{k.side, k.telling} {
+		if s != 0 {
+			keep(k.engine.CloseStream(s))
+		}
+	}
+	return first
+}
+
+// run enqueues one call, which is prepared.
+func (k *copier) run(a *algorithm, c *engine.Call, l device.Launch) error {
+	k.args.Signature, k.args.OutputOffset, k.args.Memory = k.call.Signature, k.call.OutputOffset, k.call.Memory
+	if a.traits.Reach == 0 {
+		k.args.OutputOffset = 0
+	}
+	if k.call.Check != kernelargs.CheckNever { // so ranks with other calls do not meet, and no copy begins
+		k.args.Memory ^= k.call.Signature.Fingerprint()
+	}
+	q := &queue{engine: k.engine, stream: l.Stream, signals: k.signals, args: &k.args}
+	if a.inPieces() {
+		k.relayPieces(q, a, c)
+	} else {
+		k.copyShares(q, c)
+	}
+	if q.err != nil {
+		if state, err := k.engine.Query(l.Stream); err == nil && state != device.StreamCapturing {
+			k.comm.Abort(q.err) // half of a call is under way, and kernels of all ranks wait for the rest
+		}
+	}
+	return q.err
+}
+
+// copyShares is all-gather, all-to-all and broadcast. The rank's own share, if it is not
+// there already, is copied on the second stream, beside those that fill the link, and by a
+// kernel: one copy engine after the other would do what the link and the memory can do
+// at the same time.
+func (k *copier) copyShares(q *queue, c *engine.Call) {
+	a, ranks, rank := k.call, int(k.call.Ranks), int(k.call.Rank)
+	share := a.Count * uint64(a.Element)
+	from := func(to int) uintptr {
+		if c.Collective == collective.AllToAll {
+			return a.Input + uintptr(uint64(to)*share)
+		}
+		return a.Input
+	}
+	at := uint64(rank) * share // in all outputs
+	if c.Collective == collective.Broadcast {
+		at = 0
+		if rank != c.Root {
+			share = 0
+		}
+	}
+	own := a.Output + uintptr(at)
+	aside := k.side != 0 && share > 0 && own != from(rank)
+	if aside {
+		q.link(k.now, q.stream, k.side)
+		if k.moves != nil {
+			k.args.Input, k.args.Output, k.args.Count = from(rank), own, share
+			q.launch(k.side, k.moves, moveBlocks, choose.MostThreads(k.move.MaxThreads))
+		} else {
+			q.copyOn(k.side, own, from(rank), share)
+		}
+	}
+	q.signal(kernelargs.StepOpen, kernelargs.StepOpen, 0)
+	for i := 1; i < ranks; i++ {
+		to := (rank + i) % ranks
+		q.copy(a.Outputs[to]+uintptr(a.OutputOffset+at), from(to), share)
+	}
+	if !aside {
+		q.copy(own, from(rank), share)
+	}
+	q.signal(kernelargs.StepDone, kernelargs.StepDone, 0)
+	if aside {
+		q.link(k.now, k.side, q.stream)
+	}
+}
+
+// queue enqueues until something fails.
+type queue struct {
+	engine  device.Engine
+	stream  device.Stream
+	signals device.Kernel
+	args    *kernelargs.StepArgs
+	err     error
+}
+
+func (q *queue) copy(to, from uintptr, bytes uint64) { q.copyOn(q.stream, to, from, bytes) }
+
+func (q *queue) copyOn(s device.Stream, to, from uintptr, bytes uint64) {
+	if q.err == nil && bytes > 0 && to != from {
+		q.err = q.engine.Copy(s, to, from, bytes)
+	}
+}
+
+func (q *queue) signal(tell, wait, lag uint32) { q.signalOn(q.stream, tell, wait, lag) }
+
+func (q *queue) signalOn(s device.Stream, tell, wait, lag uint32) {
+	q.args.Tell, q.args.Wait, q.args.Lag = tell, wait, lag
+	q.launch(s, q.signals, 1, 32)
+}
+
+func (q *queue) launch(s device.Stream, k device.Kernel, grid, block uint32) {
+	if q.err == nil {
+		q.err = k.Launch(device.Launch{Grid: grid, Block: block, Stream: s}, unsafe.Pointer(q.args), unsafe.Sizeof(*q.args))
+	}
+}
+
+// link has what one stream gets from here on wait for what another one has got.
+func (q *queue) link(m device.Mark, before, behind device.Stream) {
+	q.record(m, before)
+	q.await(m, behind)
+}
+
+func (q *queue) record(m device.Mark, s device.Stream) {
+	if q.err == nil {
+		q.err = m.Record(s)
+	}
+}
+
+func (q *queue) await(m device.Mark, s device.Stream) {
+	if q.err == nil {
+		q.err = m.Wait(s)
+	}
+}

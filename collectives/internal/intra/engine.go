@@ -1,0 +1,214 @@
+// Package intra performs collectives of ranks that share memory, by kernels over that memory and by copy engines.
+package intra
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// Options are the settings of an engine, the same on all ranks.
+type Options struct {
+	Scratch     uint64 // bytes of scratch memory
+	CopyScratch uint64 // bytes of scratch memory for copies in pieces
+	MaxBlocks   int    // the most blocks of one kernel; 0: what the device suggests
+	Sharing     int    // ranks whose kernels run on one GPU
+	NoCopies    bool
+	NoLines     bool // links do not keep stores of 128 bytes whole
+	Signatures  engine.Signatures
+	Route       choose.Route // between the GPUs
+}
+
+// Engine performs collectives.
+type Engine struct {
+	comm  *comm.Communicator
+	opts  Options
+	host  bool
+	rows  []engine.Row
+	basis string // what they are
+
+	list      []*algorithm
+	byKey     []*algorithm // of the engine's algorithms, also of those that were withdrawn
+	launcher  choose.Launcher
+	copier    *copier // nil: there are no copies
+	messenger messenger
+
+	mu        sync.Mutex // one call at a time
+	memory    memory
+	board     board
+	residents residents
+	order     order
+	trial     trial // of pull and stages
+	watch     *watch
+
+	// The arguments of the next launch. They are part of the engine so that a call allocates nothing.
+	args          kernelargs.Args
+	ll            llKernels
+	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
+}
+
+// New makes the engine. It is collective: it allocates scratch memory and makes it accessible to all ranks.
+func New(ctx context.Context, c *comm.Communicator, o Options) (*Engine, error) {
+	e := &Engine{comm: c, opts: o, host: c.Device().Info().Device == framework.Host}
+	if c.Size() > kernelargs.MaxRanks {
+		return nil, fmt.Errorf("%w: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), kernelargs.MaxRanks)
+	}
+	found, lanes := engine.Discover(c.Kernels(), c.Size()), e.shape(c.Device().Info().SMs)
+	if !e.host {
+		e.copier = newCopier(c, &e.opts, found.Steps, &e.args, e.launcher.Blocks)
+	}
+	if err := e.offer(found, e.copier.offers(), c.Size(), lanes); err != nil {
+		return nil, err
+	}
+	nameWaits(c, e.list)
+	if err := e.agree(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.allocate(ctx); err != nil {
+		e.Close()
+		return nil, err
+	}
+	if e.watched() {
+		e.watch = startWatch(&e.board)
+	}
+	return e, nil
+}
+
+// shape says how kernels are launched on a device with so many multiprocessors. It returns the number of lanes with
+// stages and pipes.
+func (e *Engine) shape(multiprocessors int) (lanes uint32) {
+	e.launcher = choose.Launcher{Host: e.host, Blocks: 1, Launch: device.Launch{Grid: 1, Block: 1}}
+	if e.host {
+		return 1
+	}
+	o, blocks := &e.opts, MostBlocks(multiprocessors, e.opts.Sharing, e.opts.MaxBlocks)
+	lanes = min(choose.DeviceLanes, blocks)
+	e.residents.most = mostResidents(multiprocessors, o.Sharing, o.MaxBlocks, blocks)
+	e.launcher = choose.Launcher{Blocks: blocks, Launch: device.Launch{Grid: lanes, Block: choose.BlockThreads}, Overlap: e.residents.most > 0}
+	return lanes
+}
+
+// offer lists what kernels, and copies, can do for so many ranks, and picks the built-in table.
+func (e *Engine) offer(found engine.Kernels, copies []*algorithm, ranks int, lanes uint32) (err error) {
+	o, g := &e.opts, &e.memory.geometry
+	if *g, err = kernelargs.Divide(o.Scratch, ranks, lanes, !e.host); err != nil {
+		return err
+	}
+	e.ll = llKernels{call: &e.args, residents: &e.residents}
+	e.ll.divide(g, ranks)
+	m := &e.messenger
+	*m = messenger{comm: e.comm, host: e.host, launch: e.launcher.Launch, blocks: e.launcher.Blocks, residents: &e.residents}
+	m.offer(found.Messages, ranks, !o.NoLines && g.LineLanes != 0)
+	e.list = slices.Concat(offered(found.Collectives, ranks, o.NoLines), copies, m.offers())
+	if !e.host {
+		e.list = without(e.list, choose.Pull)
+	}
+	for i, a := range e.list {
+		e.describe(i, a)
+	}
+	e.byKey = slices.Clone(e.list)
+	if e.rows = choose.HostTable; !e.host {
+		f := choose.Facts{Route: o.Route, Ranks: ranks, CopyScratch: o.CopyScratch, Slots: e.ll.slots()}
+		e.rows, e.basis = choose.Builtin(f, public(e.list, func(a *algorithm) bool { return !a.window }))
+	}
+	return nil
+}
+
+// without is a list without the algorithms of a name.
+func without(list []*algorithm, name string) []*algorithm {
+	return slices.DeleteFunc(list, func(a *algorithm) bool { return a.Name == name })
+}
+
+// describe makes an algorithm what the face needs.
+func (e *Engine) describe(key int, a *algorithm) {
+	slots := e.ll.slots()
+	x := a.Algorithm
+	x.Engine, x.Key, x.Types = e, key, a.Kernel.Types
+	x.Fits = func(q *engine.Query) error { return a.fits(q, slots) }
+	most := choose.MostThreads(a.MaxThreads)
+	x.Shape = func(q *engine.Query, row *engine.Row) device.Launch {
+		return e.launcher.Shape(a.traits, most, &q.Request, row)
+	}
+	x.Ready = func(c *engine.Call) (again bool, err error) { return e.ready(a, c) }
+}
+
+func public(list []*algorithm, which func(*algorithm) bool) (out []*engine.Algorithm) {
+	for _, a := range list {
+		if which(a) {
+			out = append(out, a.Algorithm)
+		}
+	}
+	return out
+}
+
+// Offers lists the algorithms.
+func (e *Engine) Offers() engine.Offers {
+	return engine.Offers{Algorithms: public(e.list, func(*algorithm) bool { return true }), Rows: e.rows, Basis: e.basis}
+}
+
+// Settle reports, once, errors of earlier calls on a GPU: there a call returns before its kernel has begun.
+func (e *Engine) Settle(collective.Kind, device.Stream) (changed bool, err error) {
+	return false, e.board.noted()
+}
+
+// Check does the same without a call.
+func (e *Engine) Check() error { return e.board.noted() }
+
+// Prepare loads the kernels of calls of a collective: for messages all, else those that tables choose.
+func (e *Engine) Prepare(k collective.Kind, t kernel.DataType, chosen []*engine.Algorithm) error {
+	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
+	defer cancel()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.loadAll(ctx, e.loadable(k, chosen), t)
+}
+
+// Dump writes how algorithms are chosen, and the last call that each rank is known to have begun.
+func (e *Engine) Dump(w io.Writer) {
+	if e.opts.Signatures == engine.SignaturesNever {
+		fmt.Fprintln(w, "  collectives: ranks do not tell what they begin: check.signatures is never")
+		return
+	}
+	e.board.dump(w)
+}
+
+// watched reports whether somebody has to look at calls that are under way: to compare
+// them, and on GPUs for copies that cannot go where they should.
+func (e *Engine) watched() bool {
+	if e.host {
+		return e.opts.Signatures != engine.SignaturesNever
+	}
+	return e.board.notes.engine != nil && (e.opts.Signatures == engine.SignaturesStall || e.copier != nil)
+}
+
+// Close releases what New allocated. Nothing may be in progress that does not end.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.watch.stop() // only now: it knows which calls cannot end
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	keep(engine.Drain(e.comm, e.order.last, e.order.any))
+	keep(e.order.close())
+	keep(e.copier.close())
+	for _, m := range e.messenger.lists {
+		keep(m.Close())
+	}
+	keep(e.memory.close(e.board.notes))
+	return first
+}

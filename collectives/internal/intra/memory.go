@@ -1,0 +1,194 @@
+package intra
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+const windowBytes = 4 << 20 // of the switch algorithm
+
+// memory is what the kernels of all calls use.
+type memory struct {
+	geometry  kernelargs.Geometry
+	scratch   *comm.Memory
+	symmetric *comm.Symmetric
+	state     device.Memory
+	window    *comm.SwitchChannel
+	windowMem *comm.Memory
+}
+
+// agreement is the part of what ranks need alike that follows from settings, transports and devices.
+type agreement struct {
+	Geometry kernelargs.Geometry
+	Basis    string
+	Rows     string // a sum of the built-in ones: a model may make others of other kernels
+	Blocks   uint32
+}
+
+// agree compares with the other ranks what has to be the same.
+func (e *Engine) agree(ctx context.Context) error {
+	rows, err := json.Marshal(e.rows)
+	if err != nil {
+		return err
+	}
+	basis := e.basis
+	if e.host {
+		basis = "rows measured on CPUs"
+	}
+	mine, err := json.Marshal(agreement{e.memory.geometry, basis, fmt.Sprintf("%x", sha256.Sum256(rows)), e.launcher.Blocks})
+	if err != nil {
+		return err
+	}
+	all, err := e.comm.AllGather(ctx, mine)
+	if err != nil {
+		return err
+	}
+	for r, theirs := range all {
+		if string(theirs) != string(mine) {
+			return &framework.Error{Op: "compare options", Peer: r,
+				Err: fmt.Errorf("%w: options %s, expected as here %s", framework.ErrInvalid, theirs, mine)}
+		}
+	}
+	return nil
+}
+
+// allocate makes the memory, and fills what arguments have in common.
+func (e *Engine) allocate(ctx context.Context) error {
+	m, b := &e.memory, &e.board
+	var err error
+	if m.scratch, err = e.comm.Alloc(m.geometry.Total); err != nil {
+		return fmt.Errorf("scratch: %w", err)
+	}
+	if m.state, err = e.comm.Device().Alloc(kernelargs.StateBytes + kernelargs.PullBytes); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	if m.symmetric, err = e.comm.Exchange(ctx, m.scratch); err != nil {
+		return fmt.Errorf("scratch: %w", err)
+	}
+	*b = board{comm: e.comm, host: e.host, check: e.opts.Signatures, symmetric: m.symmetric, state: m.state, name: e.name, copying: e.copying}
+	k := &e.args.Common
+	k.Control, k.State = e.comm.Control(), m.state.Addr()
+	k.Notes = k.State
+	if !e.host {
+		if b.notes, err = openNotes(e.comm.Device(), e.comm.Size()); err != nil {
+			return err
+		}
+		k.Notes = b.notes.device
+	}
+	k.Rank, k.Ranks = uint32(e.comm.Rank()), uint32(e.comm.Size())
+	m.geometry.Fill(k)
+	for r := range e.comm.Size() {
+		k.Scratch[r] = m.symmetric.Peer(r)
+	}
+	switch e.opts.Signatures {
+	case engine.SignaturesStall:
+		k.Check = kernelargs.CheckPublish
+	case engine.SignaturesAlways:
+		k.Check = kernelargs.CheckCompare
+	}
+	e.messenger.fill(k, &m.geometry)
+	e.ll.fill()
+	if !e.host {
+		return nil
+	}
+	pull, err := meet(ctx, e.comm, m.state, e.args.Processes[:])
+	if err == nil && !pull {
+		e.list = without(e.list, choose.Pull)
+	}
+	return err
+}
+
+// name finds the name of an algorithm by its number.
+func (e *Engine) name(k collective.Kind, id uint32) string {
+	for _, a := range e.byKey {
+		if a.Algorithm.Collective == k && a.ID == id {
+			return a.Name
+		}
+	}
+	return ""
+}
+
+func (e *Engine) copying() bool { return e.copier != nil && e.copier.used.Load() }
+
+// openWindow makes the memory of the switch algorithm. It is collective: all ranks
+// come here when they first use that algorithm.
+func (m *memory) openWindow(ctx context.Context, c *comm.Communicator) (handle kernel.SwitchChannelHandle, err error) {
+	x, err := c.Alloc(windowBytes)
+	if err != nil {
+		return handle, err
+	}
+	w, err := c.SwitchChannel(ctx, x)
+	if err != nil {
+		x.Close()
+		return handle, err
+	}
+	m.window, m.windowMem = w, x
+	return w.Handle(), nil
+}
+
+func (m *memory) close(n *notes) error {
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if m.window != nil {
+		keep(m.window.Close())
+	}
+	if m.windowMem != nil {
+		keep(m.windowMem.Close())
+	}
+	if m.symmetric != nil {
+		keep(m.symmetric.Close())
+	}
+	if m.state != nil {
+		keep(m.state.Close())
+	}
+	keep(n.close())
+	if m.scratch != nil {
+		keep(m.scratch.Close())
+	}
+	return first
+}
+
+// MostBlocks is how many blocks of one launch are resident at once, whatever else the
+// ranks that share the device have launched. configured may be 0.
+func MostBlocks(multiprocessors, sharing, configured int) uint32 {
+	most := uint32(kernelargs.MaxLanes)
+	if multiprocessors > 0 {
+		share := uint32(max(1, multiprocessors/max(1, sharing)))
+		most = min(most, share-spare(share))
+	}
+	if configured > 0 {
+		most = min(most, uint32(configured))
+	}
+	return most
+}
+
+// mostResidents is how many blocks of launches may be waiting: those of two launches, if there is as much
+// room, and none where ranks share the device. Who caps launches at more than half of the device wants the
+// rest of it.
+func mostResidents(multiprocessors, sharing, configured int, blocks uint32) uint32 {
+	n, capped := uint32(multiprocessors), uint32(configured)
+	switch {
+	case sharing > 1:
+		return 0
+	case n == 0:
+		return 2 * blocks
+	case capped > n/2:
+		return min(capped, n-spare(n))
+	}
+	return min(2*blocks, n-spare(n))
+}

@@ -1,0 +1,148 @@
+package intra
+
+import (
+	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+)
+
+// notes is where kernels leave what the host is to know. On the host that is their
+// state. Of a GPU's state the host cannot read a word without a copy, so there they
+// are in memory of the host that the GPU maps, like the wait control; kernels write
+// them when something is wrong, and never otherwise.
+//
+// Behind them is room for a copy of what the ranks have published.
+type notes struct {
+	addr   uintptr // as the host reads it
+	device uintptr // as kernels write it
+
+	host   device.Device
+	memory device.Memory
+	mapped device.Memory
+
+	mu     sync.Mutex // of the copy
+	engine device.Engine
+	stream device.Stream
+}
+
+const boardOffset = 1024
+
+// openNotes makes notes for a device that is not the host.
+func openNotes(dev device.Device, ranks int) (n *notes, err error) {
+	n = &notes{}
+	defer func() {
+		if err != nil {
+			n.close()
+			err = fmt.Errorf("notes: %w", err)
+		}
+	}()
+	if n.host, err = host.Open(); err != nil {
+		return n, err
+	}
+	bytes := uint64(boardOffset+(ranks+1)*kernelargs.MailboxBytes+4095) / 4096 * 4096
+	if n.memory, err = n.host.Alloc(bytes); err != nil {
+		return n, err
+	}
+	shares, err := n.memory.Export()
+	if err != nil {
+		return n, err
+	}
+	m := framework.Mapping{Role: framework.RolePeer, Peer: framework.NoPeer, Shares: shares, Bytes: bytes}
+	defer framework.Attachment{Mappings: []framework.Mapping{m}}.Close()
+	if n.mapped, err = dev.Map(m); err != nil {
+		return n, err
+	}
+	n.addr, n.device = n.memory.Addr(), n.mapped.Addr()
+	if e, ok := dev.(device.Engine); ok {
+		if n.stream, err = e.NewStream(); err != nil {
+			return n, err
+		}
+		n.engine = e
+	}
+	return n, nil
+}
+
+func (n *notes) close() error {
+	if n == nil {
+		return nil
+	}
+	var first error
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if n.engine != nil {
+		keep(n.engine.CloseStream(n.stream))
+	}
+	for _, m := range []device.Memory{n.mapped, n.memory} {
+		if m != nil {
+			keep(m.Close())
+		}
+	}
+	if n.host != nil {
+		keep(n.host.Close())
+	}
+	return first
+}
+
+// refresh copies what the ranks have published to where row finds it. Kernels may
+// run meanwhile. It is false where that cannot be done.
+func (n *notes) refresh(s *comm.Symmetric, self, ranks int) bool {
+	if n.engine == nil {
+		return false
+	}
+	board := n.device + boardOffset
+	next := s.Peer((self+1)%ranks) + uintptr(self)*kernelargs.MailboxBytes
+	return n.engine.Copy(n.stream, board, s.Peer(self), uint64(ranks*kernelargs.MailboxBytes)) == nil &&
+		n.engine.Copy(n.stream, board+uintptr(ranks*kernelargs.MailboxBytes), next, kernelargs.MailboxBytes) == nil &&
+		n.engine.Sync(n.stream) == nil
+}
+
+// row is where the host reads what rank has told reader: one of the two is this rank,
+// and on a GPU the last refresh says it.
+func (b *board) row(rank, reader int) uintptr {
+	if b.host {
+		return b.symmetric.Peer(reader) + uintptr(rank)*kernelargs.MailboxBytes
+	}
+	base := b.notes.addr + boardOffset
+	if rank == b.comm.Rank() {
+		return base + uintptr(b.comm.Size()*kernelargs.MailboxBytes)
+	}
+	return base + uintptr(rank)*kernelargs.MailboxBytes
+}
+
+// noted is what kernels of earlier calls have left on a GPU, once: there a call returns
+// before its kernel has begun.
+func (b *board) noted() error {
+	if b.host || b.notes == nil {
+		return nil
+	}
+	if b.found(kernelargs.MismatchOffset)|b.found(kernelargs.ElsewhereOffset) == 0 {
+		return nil
+	}
+	mismatch := atomic.SwapUint32(b.note(kernelargs.MismatchOffset), 0)
+	elsewhere := atomic.SwapUint32(b.note(kernelargs.ElsewhereOffset), 0)
+	switch {
+	case elsewhere != 0:
+		err := fmt.Errorf("an earlier call: %w", b.elsewhere(int(elsewhere)-1))
+		if b.copying() {
+			b.comm.Abort(err) // kernels before copies stay until that
+		}
+		return err
+	case mismatch >= kernelargs.MismatchLength:
+		err := b.otherLength("an earlier call", mismatch)
+		b.comm.Abort(err) // half of a message cannot be taken back, and kernels may wait for the rest
+		return err
+	}
+	if err := b.disagreementNow(nil); err != nil {
+		return fmt.Errorf("an earlier call: %w", err)
+	}
+	return fmt.Errorf("an earlier call: %w: ranks disagree on collective, count, type, operation, root or algorithm: no data was moved", framework.ErrInvalid)
+}

@@ -1,0 +1,180 @@
+package intra
+
+import (
+	"context"
+	"fmt"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// stallTick is how often the watch looks at a call that is under way. A call that
+// is still there at the second look has stalled.
+const stallTick = 250 * time.Millisecond
+
+// watch looks at calls that take long; New says where it exists. On a GPU it
+// looks, as long as there is a Comm, for what calls have left in words for the host, and
+// in stall mode compares what ranks have begun: nobody can tell there from whether a
+// call has returned.
+type watch struct {
+	running atomic.Uint64                                  // sequence of the call under way, 0 for none
+	groups  atomic.Uint64                                  // groups of messages so far, begun and ended: odd while one is under way
+	peers   [(kernelargs.MaxRanks + 63) / 64]atomic.Uint64 // of that group, a bit for each
+	alone   int                                            // ticks for which all of them have been gone
+	asked   int                                            // the rank that was asked last whether it has left
+	life    context.Context
+	end     context.CancelFunc
+	group   sync.WaitGroup
+}
+
+func startWatch(b *board) *watch {
+	w := &watch{}
+	w.life, w.end = context.WithCancel(context.Background())
+	w.group.Go(func() { w.loop(b) })
+	return w
+}
+
+func (w *watch) enter(s *kernelargs.Signature) {
+	if w != nil {
+		w.running.Store(s.Sequence)
+	}
+}
+
+func (w *watch) leave() {
+	if w != nil {
+		w.running.Store(0)
+	}
+}
+
+// enterGroup notes with whom a group of messages is exchanged.
+func (w *watch) enterGroup(list []kernelargs.Transfer) {
+	if w == nil {
+		return
+	}
+	for i := range w.peers {
+		w.peers[i].Store(0)
+	}
+	for i := range list {
+		p := &w.peers[list[i].Peer/64]
+		p.Store(p.Load() | 1<<(list[i].Peer%64))
+	}
+	w.groups.Add(1)
+}
+
+func (w *watch) leaveGroup() {
+	if w != nil {
+		w.groups.Add(1)
+	}
+}
+
+func (w *watch) loop(b *board) {
+	tick := time.NewTicker(stallTick)
+	defer tick.Stop()
+	last, lastGroup := uint64(0), uint64(0)
+	for {
+		select {
+		case <-w.life.Done():
+			return
+		case <-tick.C:
+		}
+		if !b.host {
+			if err := b.misused(); err != nil {
+				b.comm.Abort(err)
+			}
+			_ = b.comm.Overdue() // ranks of a host among several have nobody else who asks
+			continue
+		}
+		now := w.running.Load()
+		if now != 0 && now == last {
+			// The call does not end while it is stalled, so its arguments stand still.
+			if err := w.explain(b, now); err != nil && w.running.Load() == now {
+				b.comm.Abort(err)
+			}
+		}
+		last = now
+		group := w.groups.Load()
+		if group%2 == 0 || group != lastGroup {
+			w.alone = 0
+		} else if err := w.forsaken(b); err != nil && w.groups.Load() == group {
+			b.comm.Abort(err)
+		}
+		lastGroup = group
+	}
+}
+
+// explain says why call number sequence on the host cannot end, if it is so.
+func (w *watch) explain(b *board, sequence uint64) error {
+	if b.check == engine.SignaturesStall {
+		if err := b.disagreement(sequence); err != nil {
+			return err
+		}
+	}
+	return w.deserted(b, sequence)
+}
+
+// deserted says that a rank has left the job without ever having begun the call. It
+// asks for one of the ranks that are late each time, for that takes a moment.
+func (w *watch) deserted(b *board, sequence uint64) error {
+	self, ranks := b.comm.Rank(), b.comm.Size()
+	for range ranks {
+		w.asked = (w.asked + 1) % ranks
+		r := w.asked
+		if s, _ := b.latest(r, self); r == self || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(w.life, stallTick)
+		gone := b.comm.Departed(ctx, r)
+		cancel()
+		// What it has told last is looked at again: it may have begun in the meantime.
+		s, _ := b.latest(r, self)
+		if !gone || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
+			return nil
+		}
+		return &framework.Error{Op: "call " + fmt.Sprint(sequence), Peer: r, Err: fmt.Errorf(
+			"%w: it has left the job after call %d: expected all ranks to make the same calls", framework.ErrPeer, s.Sequence)}
+	}
+	return nil
+}
+
+// aloneTicks is how long a group may go on when all its peers have left. What they
+// sent is in scratch memory by then, and is copied in no time.
+const aloneTicks = 8
+
+// forsaken says that a group of messages waits for ranks that have all left the job.
+// A message has no number by which one could tell whether a peer that left has sent
+// it. But as long as one peer is there, that may be who is waited for.
+func (w *watch) forsaken(b *board) error {
+	first := framework.NoPeer
+	for r := range b.comm.Size() {
+		if r == b.comm.Rank() || w.peers[r/64].Load()>>(r%64)&1 == 0 {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(w.life, stallTick)
+		gone := b.comm.Departed(ctx, r)
+		cancel()
+		if !gone {
+			w.alone = 0
+			return nil
+		}
+		if first == framework.NoPeer {
+			first = r
+		}
+	}
+	if w.alone++; first == framework.NoPeer || w.alone < aloneTicks {
+		return nil
+	}
+	return &framework.Error{Op: "messages", Peer: first, Err: fmt.Errorf(
+		"%w: it has left the job, like all ranks with which messages are exchanged: expected it to send or to receive", framework.ErrPeer)}
+}
+
+func (w *watch) stop() {
+	if w == nil {
+		return
+	}
+	w.end()
+	w.group.Wait()
+}

@@ -1,0 +1,78 @@
+package collectives
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// Algorithm is an algorithm for a collective that the program itself provides. All
+// ranks register the same ones.
+type Algorithm struct {
+	Collective Collective
+	Name       string
+
+	// Fits reports whether the algorithm can serve a call; nil: it serves every call.
+	Fits func(Request) bool
+
+	// Run performs the call. It may use the Comm for other collectives.
+	Run func(c *Comm, call *Call) error
+}
+
+// program is the engine of the algorithms that the program has registered.
+type program struct {
+	list []*engine.Algorithm
+	run  []func(*engine.Call) error
+}
+
+func (p *program) add(a Algorithm, run func(*engine.Call) error) {
+	x := engine.New(a.Collective, a.Name)
+	x.Engine, x.Key, x.ByRow = p, len(p.list), true
+	if a.Fits != nil {
+		x.Fits = func(q *engine.Query) error {
+			if a.Fits(q.Request) {
+				return nil
+			}
+			return fmt.Errorf("%w: algorithm %s does not take this call", framework.ErrUnsupported, a.Name)
+		}
+	}
+	p.list, p.run = append(p.list, x), append(p.run, run)
+}
+
+func (p *program) Offers() engine.Offers { return engine.Offers{Algorithms: p.list} }
+
+func (p *program) Settle(collective.Kind, device.Stream) (changed bool, err error) { return false, nil }
+
+func (p *program) Run(c *engine.Call) error { return p.run[c.Algorithm.Key](c) }
+
+func (p *program) Exchange(*engine.Group) error {
+	return errors.New("collectives: algorithms of the program exchange no messages")
+}
+
+func (p *program) Prepare(collective.Kind, kernel.DataType, []*engine.Algorithm) error { return nil }
+
+func (p *program) Close() error { return nil }
+
+// RegisterAlgorithm adds an algorithm. Built-in algorithms cannot be replaced. Calls and
+// selectors may name it from then on, and so may rows given to UseTable; those of
+// Options.Table, which are checked before, may not.
+func (c *Comm) RegisterAlgorithm(a Algorithm) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !a.Collective.Valid() || a.Collective.Messages():
+		return fmt.Errorf("%w: algorithm %q: no algorithms can be added for %v", framework.ErrInvalid, a.Name, a.Collective)
+	case a.Name == "" || a.Run == nil:
+		return fmt.Errorf("%w: algorithm %q: expected a name and a Run function", framework.ErrInvalid, a.Name)
+	case engine.Find(c.choice.offers[a.Collective], a.Name) != nil:
+		return fmt.Errorf("%w: algorithm %q of %v is registered already", framework.ErrInvalid, a.Name, a.Collective)
+	}
+	c.program.add(a, func(call *engine.Call) error { return a.Run(c, publicCall(call)) })
+	c.choice.refresh(c.engines)
+	return nil
+}
