@@ -21,6 +21,8 @@ type Config struct {
 	AckTimeout   int           `help:"How long a packet may be unanswered before it is sent again: 4.096 µs × 2^n, n from 1 to 31."`
 	Retries      int           `help:"How often it is sent again before the peer counts as dead, 0 to 6. The 7 that other programs use is endless on some adapters."`
 	GPUDirect    bool          `option:"gpu_direct" help:"Whether memory of GPUs is registered where it is, by its dma-buf. If not, collectives take what is on a GPU through memory of the host, and port channels over memory of a GPU are refused."`
+	DataDirect   bool          `help:"Whether memory of GPUs is registered over the direct path that some of NVIDIA's adapters have to GPUs. Without effect where signals are no atomics: they could overtake the data."`
+	MLX5Library  string        `option:"mlx5_library" help:"Path or name of libmlx5, which finds that path. Empty: libmlx5.so.1."`
 	QueuePairs   int           `help:"Queue pairs to each peer. Port channels use them in turn, each of them one."`
 	QueueDepth   int           `help:"Work requests that a connection may have under way. More wait in the ring."`
 	Receives     int           `help:"Signals that a peer may have under way before it waits; for write-with-immediate."`
@@ -33,7 +35,7 @@ type Config struct {
 // Defaults are the values of a Config that nobody changed.
 func (Config) Defaults() Config {
 	return Config{
-		GIDIndex: -1, GPUDirect: true, AckTimeout: 16, Retries: 6, QueuePairs: 1, QueueDepth: 256, Receives: 256, Inline: 64,
+		GIDIndex: -1, GPUDirect: true, DataDirect: true, AckTimeout: 16, Retries: 6, QueuePairs: 1, QueueDepth: 256, Receives: 256, Inline: 64,
 		DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond, DrainCPU: -1,
 	}
 }

@@ -76,6 +76,8 @@ type adapter struct {
 	gidIndex int
 	gid      [16]byte
 
+	direct *directPath // to GPUs; nil for none
+
 	mu     sync.Mutex
 	closed bool
 }
@@ -169,6 +171,9 @@ func (d *adapter) register(addr unsafe.Pointer, bytes uint64, access int) (*regi
 
 // registerDMABuf does the same with memory of another device, by its descriptor.
 func (d *adapter) registerDMABuf(fd uintptr, offset, bytes uint64, access int) (*region, error) {
+	if r := d.direct.register(d, fd, offset, bytes, access); r != nil {
+		return r, nil
+	}
 	if C.mscclpp_verbs_has_dmabuf(d.lib.c) == 0 {
 		return nil, fmt.Errorf("%w: %s cannot register dma-buf memory: expected libibverbs 1.12 (rdma-core 34) or newer", framework.ErrUnsupported, d.lib.path)
 	}

@@ -89,6 +89,10 @@ func (t *Transport) Probe(ctx context.Context, facts framework.Facts) (framework
 	if d.atomics() {
 		atomics = "adapter"
 	}
+	direct := "none"
+	if d.direct != nil {
+		direct = d.direct.sysfs
+	}
 	found := map[string]string{
 		"device":  d.name,
 		"port":    fmt.Sprint(d.port),
@@ -96,6 +100,8 @@ func (t *Transport) Probe(ctx context.Context, facts framework.Facts) (framework
 		"mtu":     fmt.Sprint(128 << d.portAttr.mtu),
 		"atomics": atomics,
 		"fabric":  d.fabric(t.config),
+
+		"data_direct": direct,
 	}
 	if i := slices.IndexFunc(facts.NICs, func(n framework.NIC) bool { return n.Name == d.name }); i >= 0 {
 		found["distance"] = facts.NICs[i].Distance // from the rank's device: why it is this one
@@ -124,6 +130,11 @@ func (t *Transport) acquire(nics []framework.NIC) (*adapter, error) {
 			return nil, err
 		}
 		t.dev = d
+		// Only where signals are atomics, which take the same path as the data. An immediate
+		// comes by the other one, and could overtake it.
+		if t.setup.Mode == Atomic && t.config.GPUDirect && t.config.DataDirect {
+			d.direct = d.findDirect(t.config.MLX5Library)
+		}
 		if t.setup.Mode == Immediate {
 			t.receiver.Store(newReceiver(t, d))
 		}
