@@ -11,11 +11,26 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// maxHandshakes is how many connections may be in their handshake at once.
+// maxHandshakes is how many connections may be in their handshake at once, if as many files
+// may be open.
 const maxHandshakes = 1024
+
+// mostHandshakes leaves three quarters of the descriptors of this process to the program.
+func mostHandshakes(files uint64) int { return int(max(8, min(maxHandshakes, files/4))) }
+
+// openFiles is how many descriptors this process may have.
+func openFiles() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return maxHandshakes
+	}
+	return limit.Cur
+}
 
 // proofBound is how long a connection may take to authenticate while others wait for its
 // place. A rank takes milliseconds.
@@ -128,7 +143,7 @@ func (t *TCP) accept() {
 func (t *TCP) welcome(conn *net.TCPConn) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	stop := context.AfterFunc(t.life, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	h, proved, err := t.call.accept(conn, func() bool { return t.strangers.leave(conn) })
+	h, proved, err := t.call.accept(conn, fromHere(conn), func() bool { return t.strangers.leave(conn) })
 	stop()
 	claim := framework.NoPeer
 	if h.version != 0 { // else it was not understood
@@ -146,14 +161,6 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 			told := proved || (h.job == t.job && errors.Is(err, framework.ErrInvalid))
 			t.visit(visit{rank: claim, proved: proved, told: told, from: caller(conn), err: err})
 		}
-	case !t.hasSecret && !t.cfg.Insecure && !fromHere(conn):
-		// Without a secret the address is all there is to go by.
-		n := notice{origin: t.rank, culprit: int(h.from), class: framework.ErrInvalid, text: noSecret(int(h.from))}
-		_, _ = conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
-		hangUp(conn)
-		if t.visits != nil {
-			t.visit(visit{rank: claim, told: true, from: caller(conn), err: n.err()})
-		}
 	case h.purpose == purposeCheckIn:
 		t.visit(visit{rank: int(h.from), conn: conn, proved: true})
 	default:
@@ -170,8 +177,8 @@ func fromHere(conn net.Conn) bool {
 	return far.IsLoopback() || far == near
 }
 
-func noSecret(rank int) string {
-	return fmt.Sprintf("rank %d is on another host than rank 0 and the job has no secret: set %s on all ranks, or bootstrap.insecure to let anybody join", rank, EnvSecretFile)
+func noSecret(rank, other int) string {
+	return fmt.Sprintf("rank %d is on another host than rank %d and the job has no secret: set %s on all ranks, or bootstrap.insecure to let anybody join", rank, other, EnvSecretFile)
 }
 
 // hangUp closes a connection so that the last message arrives: a reset because of

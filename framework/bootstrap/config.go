@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/usersecret"
 )
 
 // Defaults of Config.
@@ -26,8 +27,9 @@ type Config struct {
 
 	// Addr is where rank 0 listens, as host:port.
 	Addr string
-	// Secret is known to all ranks and to nobody else; at least 16 bytes. Without a
-	// secret, all ranks must be on one host, or Insecure must be set.
+	// Secret is known to all ranks and to nobody else; at least 16 bytes. Without one, all
+	// ranks must be processes of one user on one host, who share a secret of the user that
+	// Join makes; or Insecure must be set.
 	Secret []byte
 	// Job separates jobs that share a secret.
 	Job string
@@ -92,6 +94,8 @@ type identity struct {
 	job       [16]byte
 	key       []byte
 	hasSecret bool
+	oneHost   bool   // only processes of this host and user can know the key
+	keyFile   string // where it is from then
 }
 
 func (c *Config) complete() (identity, error) {
@@ -111,7 +115,7 @@ func (c *Config) complete() (identity, error) {
 		c.late = lateTimeout
 	}
 	if c.handshakes == 0 {
-		c.handshakes = maxHandshakes
+		c.handshakes = mostHandshakes(openFiles())
 	}
 	if c.addresses == nil {
 		c.addresses = net.InterfaceAddrs
@@ -152,7 +156,15 @@ func (c *Config) complete() (identity, error) {
 	// The address is not part of the job's identity: ranks may reach rank 0 by
 	// different names.
 	job := sha256.Sum256([]byte("mscclpp job\x00" + c.Job))
-	return identity{job: [16]byte(job[:]), key: deriveKey(c.Secret), hasSecret: len(c.Secret) > 0}, nil
+	id := identity{job: [16]byte(job[:]), key: deriveKey(c.Secret), hasSecret: len(c.Secret) > 0}
+	if !id.hasSecret && !c.Insecure && c.Size > 1 {
+		secret, file, err := usersecret.Read()
+		if err != nil {
+			return identity{}, fmt.Errorf("%w: secret of this user, which keeps others out of a job without %s: %w: set %s on all ranks", framework.ErrUnavailable, EnvSecretFile, err, EnvSecretFile)
+		}
+		id.key, id.oneHost, id.keyFile = deriveKey(secret), true, file
+	}
+	return id, nil
 }
 
 // deriveKey keeps the secret itself out of everything that is computed later.

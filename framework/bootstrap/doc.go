@@ -28,7 +28,19 @@
 // # What the secret is for
 //
 // Each connection proves in both directions that its ends know the job's secret,
-// so nobody else can join a job, pose as a rank or end it by an announcement. What
-// travels afterwards is neither encrypted nor signed: whoever can rewrite packets on
-// the network can read and change it.
+// so nobody else can join a job, pose as a rank or end it by an announcement. Ranks of
+// one host that are given no secret share one of their user, which the first of them
+// makes: in /run/user/UID or /tmp/mscclpp-UID, where others have no access. Ranks of
+// several hosts need a common one. Config.Insecure goes without: whoever reaches rank 0
+// while ranks check in can then be one of them, and rank 0 warns of it.
+//
+// What travels after that proof is neither encrypted nor signed: whoever can rewrite
+// packets on the network can read and change it. The same holds for the data of the
+// transports. Where that is a concern, the network has to prevent it.
+//
+// # Jobs one after another
+//
+// Ranks may join again, at the same address, as soon as they have left: they wait there
+// for the end of the job before, within the time for all ranks to come. A second process
+// with the number of a rank that is there is refused.
 package bootstrap

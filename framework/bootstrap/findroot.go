@@ -72,7 +72,7 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 			if last == nil || ctx.Err() == nil { // an attempt cut short says less
 				last = err
 			}
-			if !retry(err) {
+			if !retry(err) && (len(t.cfg.ID.Addresses()) > 0 || !busy(err)) {
 				return failed(err)
 			}
 			switch {
@@ -88,7 +88,10 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 		if pathless == len(candidates) {
 			return failed(fmt.Errorf("no route from this host to rank 0 at %s: see whether the address is right and the interface that leads there is up: %w", where, last))
 		}
-		if !pause.wait(ctx) {
+		if !pause.wait(ctx) && busy(last) {
+			return failed(fmt.Errorf("%w (this rank has waited %v for it to end: %w)", last, time.Since(start).Round(time.Millisecond), context.Cause(ctx)))
+		}
+		if ctx.Err() != nil {
 			return failed(fmt.Errorf("rank 0 does not answer: this rank has waited %v for it to listen at %s; it has not started there, or has failed and gone: last attempt: %w: %w",
 				time.Since(start).Round(time.Millisecond), where, last, context.Cause(ctx)))
 		}
@@ -116,6 +119,9 @@ func noRoute(err error) bool {
 	}
 	return false
 }
+
+// busy reports whether another job has the address, which may end in time.
+func busy(err error) bool { return errors.Is(err, errOtherJob) || errors.Is(err, errEnding) }
 
 // retry reports whether an attempt got no answer: one that was given will not change.
 func retry(err error) bool {

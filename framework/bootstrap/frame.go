@@ -30,10 +30,11 @@ const (
 	frameGoodbye frameType = 3 // u64: parcels that were sent to you in all
 
 	frameCheckIn frameType = 16 // to rank 0: an entry
-	frameTable   frameType = 17 // from rank 0: entries of your neighbors
+	frameTable   frameType = 17 // from rank 0: instance of the job, entries of your neighbors
 	frameWaiting frameType = 18 // from rank 0: text that names who is missing
 	frameReady   frameType = 19 // to rank 0: this rank has its links
 	frameGaveUp  frameType = 20 // to rank 0: this rank does not wait any longer
+	frameBusy    frameType = 21 // from rank 0: text; the job that is here ends, come again
 )
 
 func appendFrame(dst []byte, t frameType, tag uint64, body []byte) []byte {
@@ -65,7 +66,7 @@ func readFrame(r io.Reader) (frame, error) {
 	switch f.kind {
 	case frameParcel:
 		limit = maxFrame
-	case frameNotice, frameGoodbye, frameCheckIn, frameTable, frameWaiting, frameReady, frameGaveUp:
+	case frameNotice, frameGoodbye, frameCheckIn, frameTable, frameWaiting, frameReady, frameGaveUp, frameBusy:
 	default:
 		return frame{}, fmt.Errorf("%w: message of unknown type %d", framework.ErrPeer, f.kind)
 	}

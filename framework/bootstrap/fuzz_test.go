@@ -188,7 +188,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(answer{version: wireVersion, refusal: refusedSize}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := call{identity: identity{job: [16]byte{5}, key: []byte("key")}, rank: 0, size: 2}
-		if _, proved, err := c.accept(&script{Reader: bytes.NewReader(b)}, nil); err == nil || proved {
+		if _, proved, err := c.accept(&script{Reader: bytes.NewReader(b)}, true, nil); err == nil || proved {
 			t.Fatalf("accepted %s", hex.EncodeToString(b))
 		}
 		if err := c.dial(&script{Reader: bytes.NewReader(b)}, purposeLink, 1); err == nil {

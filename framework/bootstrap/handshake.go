@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,7 +25,7 @@ import (
 // key to whoever has not proved to know it.
 const (
 	wireMagic   = "MSBS"
-	wireVersion = 1
+	wireVersion = 2
 
 	helloSize  = 72
 	answerSize = 48
@@ -52,6 +53,8 @@ const (
 	refusedSize    refusal = 5 // another number of ranks
 	refusedClosed  refusal = 6 // the rank is leaving
 	refusedPurpose refusal = 7
+	refusedHost    refusal = 8 // a job of one host, called from another one
+	refusedSecond  refusal = 9 // there is a process with this rank
 )
 
 // hello is the first message.
@@ -141,12 +144,29 @@ type call struct {
 	identity
 	rank, size int // of this end
 	closing    func() bool
+	ended      func() bool              // nil: it has not; the job of rank 0, by a failure or by Close
+	instance   func() ([16]byte, error) // what links of this job know; nil: what all know. It may wait for rank 0
+}
+
+// jobOf names the job for a purpose. Jobs one after another may have one name, at one
+// address; a link that was meant for a rank of the one is of no use in the other.
+func (c call) jobOf(why purpose) ([16]byte, error) {
+	if why != purposeLink || c.instance == nil {
+		return c.job, nil
+	}
+	instance, err := c.instance()
+	sum := sha256.Sum256(append(append([]byte("mscclpp link\x00"), c.job[:]...), instance[:]...))
+	return [16]byte(sum[:]), err
 }
 
 // dial performs the handshake as the one who connected. The caller has set a
 // deadline on the connection.
 func (c call) dial(conn io.ReadWriter, why purpose, to int) error {
-	h := hello{version: wireVersion, purpose: why, from: uint32(c.rank), to: uint32(to), size: uint32(c.size), job: c.job}
+	job, err := c.jobOf(why)
+	if err != nil {
+		return err
+	}
+	h := hello{version: wireVersion, purpose: why, from: uint32(c.rank), to: uint32(to), size: uint32(c.size), job: job}
 	_, _ = rand.Read(h.nonce[:]) // never fails
 	first := h.encode()
 	if _, err := conn.Write(first); err != nil {
@@ -182,6 +202,12 @@ func (c call) dial(conn io.ReadWriter, why purpose, to int) error {
 	return nil
 }
 
+// Jobs that use the address of rank 0 and will end.
+var (
+	errOtherJob = errors.New("another job listens there")
+	errEnding   = errors.New("a job that ends listens there")
+)
+
 func unanswered(err error) error {
 	return fmt.Errorf("%w: handshake was not completed: %w", framework.ErrPeer, err)
 }
@@ -192,15 +218,22 @@ func (c call) refused(r refusal, by, size int) error {
 	case refusedVersion:
 		return fmt.Errorf("%w: rank %d does not know version %d of the bootstrap protocol: use one release of mscclpp-go in all ranks", framework.ErrPeer, by, wireVersion)
 	case refusedJob:
-		return fmt.Errorf("%w: another job listens there: expected job %x", framework.ErrInvalid, c.job[:8])
+		return fmt.Errorf("%w: %w: expected job %x", framework.ErrInvalid, errOtherJob, c.job[:8])
 	case refusedSecret:
+		if c.oneHost {
+			return fmt.Errorf("%w: wrong secret: rank %d was started by another user, in another container, or with %s: expected the secret of this user in %s, or the same %s for all ranks", framework.ErrInvalid, by, EnvSecretFile, c.keyFile, EnvSecretFile)
+		}
 		return fmt.Errorf("%w: wrong secret: rank %d did not accept this rank's secret: expected the same %s for all ranks", framework.ErrInvalid, by, EnvSecretFile)
 	case refusedRank:
 		return fmt.Errorf("%w: another rank than %d listens there", framework.ErrPeer, by)
 	case refusedSize:
 		return fmt.Errorf("%w: rank %d is in a job of %d ranks, this rank expects %d: expected the same numbers of hosts and ranks everywhere", framework.ErrInvalid, by, size, c.size)
 	case refusedClosed:
-		return errLeft(by)
+		return fmt.Errorf("%w: %w", errEnding, errLeft(by))
+	case refusedHost:
+		return fmt.Errorf("%w: %s", framework.ErrInvalid, noSecret(c.rank, by))
+	case refusedSecond:
+		return fmt.Errorf("%w: rank %d is there already: two processes were started with the same rank", framework.ErrInvalid, c.rank)
 	}
 	return fmt.Errorf("%w: rank %d refused the connection (reason %d)", framework.ErrPeer, by, r)
 }
@@ -208,8 +241,9 @@ func (c call) refused(r refusal, by, size int) error {
 // accept performs the handshake as the one who listened. It returns what the
 // other end claims even with an error, for reports; after an error the claim is
 // not proved, unless proved says so. Once the other end has authenticated, and before it
-// is told so, stays decides whether the connection is kept; nil: it is.
-func (c call) accept(conn io.ReadWriter, stays func() bool) (h hello, proved bool, err error) {
+// is told so, stays decides whether the connection is kept; nil: it is. One from a host that
+// cannot be of the job is turned down at once.
+func (c call) accept(conn io.ReadWriter, here bool, stays func() bool) (h hello, proved bool, err error) {
 	first := make([]byte, helloSize)
 	if _, err := io.ReadFull(conn, first[:6]); err != nil {
 		return h, false, unanswered(err)
@@ -228,9 +262,15 @@ func (c call) accept(conn io.ReadWriter, stays func() bool) (h hello, proved boo
 	if h, err = decodeHello(first); err != nil {
 		return h, false, err
 	}
+	job, err := c.jobOf(h.purpose)
+	if err != nil {
+		return h, false, err
+	}
 	switch {
-	case h.job != c.job:
-		a.refusal, err = refusedJob, fmt.Errorf("%w: a rank of job %x called, this is job %x", framework.ErrInvalid, h.job[:8], c.job[:8])
+	case c.oneHost && !here:
+		a.refusal, err = refusedHost, fmt.Errorf("%w: %s", framework.ErrInvalid, noSecret(int(h.from), c.rank))
+	case h.job != job:
+		a.refusal, err = refusedJob, fmt.Errorf("%w: a rank of job %x called, this is job %x", framework.ErrInvalid, h.job[:8], job[:8])
 	case h.to != uint32(c.rank):
 		a.refusal, err = refusedRank, fmt.Errorf("%w: rank %d was called, this is rank %d", framework.ErrPeer, h.to, c.rank)
 	case h.purpose != purposeCheckIn && h.purpose != purposeLink, h.purpose == purposeCheckIn && c.rank != 0:
@@ -257,7 +297,11 @@ func (c call) accept(conn io.ReadWriter, stays func() bool) (h hello, proved boo
 	case h.size != uint32(c.size):
 		proved = true
 		final[0], err = byte(refusedSize), fmt.Errorf("%w: rank %d expects a job of %d ranks, rank %d expects %d: expected the same numbers of hosts and ranks everywhere", framework.ErrInvalid, h.from, h.size, c.rank, c.size)
-	case h.from >= uint32(c.size) || h.from == h.to:
+	case h.from == h.to && c.ended != nil && c.ended():
+		final[0], err = byte(refusedClosed), errClosed // it is for the next job at this address
+	case h.from == h.to:
+		final[0], err = byte(refusedSecond), fmt.Errorf("%w: a second process is rank %d", framework.ErrInvalid, h.from)
+	case h.from >= uint32(c.size):
 		proved = true
 		final[0], err = byte(refusedRank), fmt.Errorf("%w: connection of rank %d: expected another rank below %d", framework.ErrInvalid, h.from, c.size)
 	case c.closing != nil && c.closing():

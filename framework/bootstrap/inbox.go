@@ -22,7 +22,8 @@ type message struct {
 type inbox struct {
 	mu     sync.Mutex
 	boxes  map[address]*box
-	gone   map[int]error // senders that have left, and what to say
+	gone   map[int]error         // senders that have left, and what to say
+	leave  map[int]chan struct{} // closed when they do; made for who asks
 	closed error
 }
 
@@ -158,6 +159,9 @@ func (b *inbox) depart(from int, err error) {
 		return
 	}
 	b.gone[from] = err
+	if c := b.leave[from]; c != nil {
+		close(c)
+	}
 	for a, x := range b.boxes {
 		if a.from == from {
 			b.dismiss(a, x, err)
@@ -169,6 +173,24 @@ func (b *inbox) departed(from int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.gone[from]
+}
+
+// departure returns a channel that is closed when a rank has left.
+func (b *inbox) departure(from int) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.leave == nil {
+		b.leave = map[int]chan struct{}{}
+	}
+	c := b.leave[from]
+	if c == nil {
+		c = make(chan struct{})
+		b.leave[from] = c
+		if b.gone[from] != nil {
+			close(c)
+		}
+	}
+	return c
 }
 
 func (b *inbox) dismiss(a address, x *box, err error) {

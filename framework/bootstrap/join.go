@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -75,9 +76,14 @@ func (t *TCP) receive(ctx context.Context) error {
 		return err
 	}
 	at := addrPort(t.listener.Addr())
+	if t.cfg.Insecure && !t.hasSecret {
+		t.cfg.Log.Warn("bootstrap: anybody who reaches this address while ranks check in can join the job, because bootstrap.insecure is set and no rank has a secret", "address", at.String(), "remedy", "set "+EnvSecretFile+" on all ranks")
+	}
 	t.self.port = at.Port() // at whatever address it was reached
 	t.root = at.Addr()
 	t.visits = make(chan visit)
+	_, _ = rand.Read(t.instance[:]) // never fails
+	close(t.known)
 	t.lobby = newLobby(t)
 	t.work.Go(t.accept)
 	t.work.Go(func() { t.lobby.run(ctx) })
@@ -118,7 +124,7 @@ func (t *TCP) listenAsRoot(ctx context.Context) (err error) {
 		}
 		at = ":" + strconv.Itoa(int(addresses[0].Port()))
 	}
-	t.listener, err = listen(ctx, t.cfg.Family, at)
+	t.listener, err = t.listenInTime(ctx, at)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) && t.hasSecret {
 		// A name that leads here by way of a translator, as a service of a cluster.
 		// With a secret it does no harm to listen everywhere.
@@ -129,8 +135,55 @@ func (t *TCP) listenAsRoot(ctx context.Context) (err error) {
 	return err
 }
 
-// checkIn is the start of all other ranks.
-func (t *TCP) checkIn(ctx context.Context) (err error) {
+// listenInTime listens where another job may be ending: this rank waits for that, but for
+// no other program.
+func (t *TCP) listenInTime(ctx context.Context, at string) (*net.TCPListener, error) {
+	var pause backoff
+	start := time.Now()
+	for {
+		l, err := listen(ctx, t.cfg.Family, at)
+		if !errors.Is(err, syscall.EADDRINUSE) || len(t.cfg.ID.Addresses()) > 0 {
+			return l, err
+		}
+		asked, cancel := context.WithTimeout(ctx, askTimeout)
+		conn, why := t.connect(asked, at, purposeCheckIn, 0)
+		cancel()
+		switch {
+		case why == nil:
+			_ = conn.Close()
+			return nil, err
+		case errors.Is(why, framework.ErrInvalid) && !busy(why):
+			return nil, fmt.Errorf("%w: %w", why, err)
+		case !busy(why) && (!errors.Is(why, syscall.ECONNREFUSED) && !dropped(why) || time.Since(start) > askTimeout):
+			return nil, err
+		}
+		if !pause.wait(ctx) {
+			return nil, fmt.Errorf("%w: %w: %w", err, why, context.Cause(ctx))
+		}
+	}
+}
+
+// askTimeout is how long whoever listens at the address of rank 0 has to say what it is.
+const askTimeout = 2 * time.Second
+
+// checkIn is the start of all other ranks. Where an earlier job ends it is repeated.
+func (t *TCP) checkIn(ctx context.Context) error {
+	var pause backoff
+	for {
+		err := t.checkInOnce(ctx)
+		if !errors.Is(err, errBusy) {
+			return err
+		}
+		if !pause.wait(ctx) {
+			return &framework.Error{Op: "bootstrap", Peer: 0, Err: fmt.Errorf("%w: %w", err, context.Cause(ctx))}
+		}
+	}
+}
+
+// errBusy says that rank 0 is still that of an earlier job.
+var errBusy = errors.New("rank 0 is busy")
+
+func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 	conn, err := t.findRoot(ctx)
 	if err != nil {
 		return err
@@ -143,6 +196,7 @@ func (t *TCP) checkIn(ctx context.Context) (err error) {
 		switch {
 		case err == nil:
 			_, _ = conn.Write(appendFrame(nil, frameReady, 0, nil))
+		case errors.Is(err, errBusy):
 		case gaveUp:
 			_, _ = conn.Write(appendFrame(nil, frameGaveUp, 0, nil))
 		default:
@@ -160,23 +214,25 @@ func (t *TCP) checkIn(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if t.listener, err = listen(ctx, t.cfg.Family, netip.AddrPortFrom(here, 0).String()); err != nil {
-		return err
+	if t.listener == nil {
+		if t.listener, err = listen(ctx, t.cfg.Family, netip.AddrPortFrom(here, 0).String()); err != nil {
+			return err
+		}
+		t.self.ip, t.self.port = here.WithZone("").As16(), addrPort(t.listener.Addr()).Port()
+		t.work.Go(t.accept)
 	}
-	t.self.ip, t.self.port = here.WithZone("").As16(), addrPort(t.listener.Addr()).Port()
-	t.work.Go(t.accept)
 	// Rank 0 may have hung up already; its last words tell more than this error.
 	_, _ = conn.Write(appendFrame(nil, frameCheckIn, 0, t.self.append(nil)))
-	tables := make(chan []entry, 1)
+	tables, busy := make(chan []entry, 1), make(chan string, 1)
 	t.work.Go(func() {
 		defer conn.Close()
 		for {
 			f, err := readFrame(conn)
 			if err == nil {
-				err = t.fromLobby(f, tables)
+				err = t.fromLobby(f, tables, busy)
 			}
 			if err != nil {
-				if !done.Load() {
+				if !done.Load() && !errors.Is(err, errBusy) {
 					t.suspect(0, fmt.Sprintf("it died during start-up (%v)", err))
 				}
 				return
@@ -191,6 +247,8 @@ func (t *TCP) checkIn(ctx context.Context) (err error) {
 			t.table[e.rank] = e
 		}
 		t.mu.Unlock()
+	case text := <-busy:
+		return fmt.Errorf("%w: %w: %s", framework.ErrPeer, errBusy, text)
 	case <-t.fates.job.done:
 		return t.fates.job.cause()
 	case <-ctx.Done():
@@ -204,19 +262,33 @@ func (t *TCP) checkIn(ctx context.Context) (err error) {
 	return t.settleIn(ctx)
 }
 
-func (t *TCP) fromLobby(f frame, tables chan<- []entry) error {
+func (t *TCP) fromLobby(f frame, tables chan<- []entry, busy chan<- string) error {
 	switch f.kind {
 	case frameTable:
-		table, err := decodeTable(f.body, t.size)
+		r := reader{b: f.body}
+		instance := r.bytes(len(t.instance), "instance of the job")
+		if r.err != nil {
+			return r.err
+		}
+		table, err := decodeTable(r.b, t.size)
 		if err != nil {
 			return err
 		}
 		select {
-		case tables <- table:
-			return nil
-		default:
+		case <-t.known:
 			return fmt.Errorf("%w: a second table: expected one", framework.ErrPeer)
+		default:
 		}
+		copy(t.instance[:], instance)
+		close(t.known)
+		tables <- table
+		return nil
+	case frameBusy:
+		select {
+		case busy <- string(f.body):
+		default:
+		}
+		return errBusy // nothing more comes
 	case frameWaiting:
 		text := string(f.body)
 		t.waiting.Store(&text)

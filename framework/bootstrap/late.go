@@ -20,8 +20,9 @@ func (h *lobby) explain() {
 		select {
 		case v := <-h.t.visits:
 			if v.conn != nil {
+				informed := h.informed(v.rank)
 				h.told[v.rank] = true
-				h.t.work.Go(func() { h.t.turnAway(v) })
+				h.t.work.Go(func() { h.t.turnAway(v, informed) })
 			} else if v.told && v.rank > 0 && v.rank < h.t.size {
 				h.told[v.rank] = true
 			}
@@ -33,12 +34,15 @@ func (h *lobby) explain() {
 	}
 }
 
+// informed reports whether a rank knows how the job ended.
+func (h *lobby) informed(rank int) bool { return h.guests[rank] != nil || h.told[rank] }
+
 // uninformed counts the ranks that do not know how the job ended: those that are
 // in the lobby were told when it was dismissed.
 func (h *lobby) uninformed() int {
 	n := 0
 	for r := 1; r < h.t.size; r++ {
-		if h.guests[r] == nil && !h.told[r] {
+		if !h.informed(r) {
 			n++
 		}
 	}

@@ -105,7 +105,7 @@ func TestLateRanksWithOtherMistakes(t *testing.T) {
 		say  string
 	}{
 		{func(c *Config) { c.Rank, c.Size = 2, 3 }, 0, "job of 4 ranks"}, // ends it
-		{func(c *Config) { c.Rank, c.Job = 1, "another" }, 0, "another job listens there"},
+		{func(c *Config) { c.Rank, c.Job, c.Timeout = 1, "another", 300*time.Millisecond }, 0, "another job listens there"},
 		{func(c *Config) { c.Rank, c.Secret = 3, []byte("another secret of bytes") }, 0, "wrong secret"},
 		{func(c *Config) { c.Rank = 1 }, 2, "expects"}, // the other job's rank 1 did not count
 	} {

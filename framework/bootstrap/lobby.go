@@ -16,6 +16,7 @@ type visit struct {
 	rank   int // as claimed; framework.NoPeer if it did not say
 	conn   *net.TCPConn
 	proved bool // the claim is proved
+	again  bool // the process that was here with this rank has had time to end
 	told   bool // it knows why it was turned down
 	from   netip.Addr
 	err    error
@@ -47,13 +48,19 @@ func (t *TCP) visit(v visit) {
 	case t.visits <- v:
 	case <-t.lobby.closed:
 		if v.conn != nil {
-			t.turnAway(v)
+			t.turnAway(v, t.lobby.informed(v.rank))
 		}
 	}
 }
 
-// turnAway tells a rank why it cannot check in any more.
-func (t *TCP) turnAway(v visit) {
+// turnAway tells a rank why it cannot check in any more. The same rank of the next job may
+// be here before the processes of this one have ended: it is to come again.
+func (t *TCP) turnAway(v visit, informed bool) {
+	if t.verdict.Load() != nil && informed || t.verdict.Load() == nil && t.hasEnded(v.rank) {
+		_, _ = v.conn.Write(appendFrame(nil, frameBusy, 0, []byte("an earlier job has not ended there")))
+		hangUp(v.conn)
+		return
+	}
 	n := notice{origin: 0, culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in after all ranks were there: expected one process for each rank, which joins its job once", v.rank)}
 	if ended := t.verdict.Load(); ended != nil {
 		n = *ended
@@ -61,6 +68,31 @@ func (t *TCP) turnAway(v visit) {
 	_, _ = v.conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
 	hangUp(v.conn)
 }
+
+// hasEnded reports whether the process that was a rank of this job has ended or left, as one
+// that starts again has: its end may be on its way here.
+func (t *TCP) hasEnded(rank int) bool {
+	ctx, cancel := context.WithTimeout(t.life, 2*rejoinGrace)
+	defer cancel()
+	l, err := t.linkTo(ctx, rank)
+	if err != nil { // it has left, cannot be called, or the job ends
+		return true
+	}
+	timer := time.NewTimer(rejoinGrace)
+	defer timer.Stop()
+	select {
+	case <-l.ended:
+	case <-t.inbox.departure(rank):
+	case <-t.fates.job.done:
+	case <-t.life.Done():
+	case <-timer.C:
+		return t.isClosing()
+	}
+	return true
+}
+
+// rejoinGrace is how long the end of a process may take to get here behind its successor.
+const rejoinGrace = 300 * time.Millisecond
 
 // lobby is where rank 0 waits for the others. It stays open until every rank has
 // its links: until then it is the only place that hears of a failure of any of them.
@@ -81,12 +113,14 @@ type guest struct {
 	entry   entry
 	present bool
 	ready   bool
+	ended   chan struct{} // closed when its connection has ended
 }
 
 type guestEvent struct {
 	*guest
 	frame frame
 	err   error
+	late  bool // nobody has taken its place in time
 }
 
 func newLobby(t *TCP) *lobby {
@@ -163,7 +197,10 @@ func (h *lobby) enter(v visit) {
 	}
 	if h.guests[v.rank] != nil {
 		if len(h.missing()) == 0 { // the job has its ranks and begins: a straggler does not end it
-			h.t.work.Go(func() { h.t.turnAway(v) })
+			h.t.work.Go(func() { h.t.turnAway(v, true) })
+			return
+		}
+		if h.replaces(v) {
 			return
 		}
 		n := notice{culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in twice: two processes were started with the same rank", v.rank)}
@@ -172,14 +209,49 @@ func (h *lobby) enter(v visit) {
 		h.t.work.Go(func() { hangUp(v.conn) })
 		return
 	}
-	g := &guest{rank: v.rank, conn: v.conn}
+	h.admit(v)
+}
+
+// replaces lets a process that starts again take the place of the one before, whose
+// connection has ended or is about to. It reports false if that one lives.
+func (h *lobby) replaces(v visit) bool {
+	old := h.guests[v.rank]
+	select {
+	case <-old.ended:
+		_ = old.conn.Close()
+		h.admit(v)
+		return true
+	default:
+	}
+	if v.again {
+		return false
+	}
+	h.t.work.Go(func() {
+		timer := time.NewTimer(rejoinGrace)
+		defer timer.Stop()
+		select {
+		case <-old.ended:
+		case <-timer.C:
+		case <-h.closed:
+		}
+		v.again = true
+		h.t.visit(v)
+	})
+	return true
+}
+
+func (h *lobby) admit(v visit) {
+	g := &guest{rank: v.rank, conn: v.conn, ended: make(chan struct{})}
 	h.guests[v.rank] = g
 	_ = v.conn.SetDeadline(time.Time{})
 	h.t.work.Go(func() {
 		for {
 			f, err := readFrame(g.conn)
+			if err != nil {
+				close(g.ended)
+			}
 			select {
-			case h.events <- guestEvent{g, f, err}:
+			case h.events <- guestEvent{guest: g, frame: f, err: err}:
 			case <-h.closed:
 				return
 			}
@@ -204,10 +276,32 @@ func (h *lobby) refuse(v visit) {
 	r.from, r.err = v.from, v.err
 }
 
+// bury ends the job for a rank that died, unless another process takes its place.
+func (h *lobby) bury(e guestEvent) {
+	why := fmt.Sprintf("it died during start-up (%v)", e.err)
+	if len(h.missing()) == 0 || h.guests[e.rank] != e.guest {
+		if h.guests[e.rank] == e.guest {
+			h.t.suspect(e.rank, why)
+		}
+		return
+	}
+	if !e.late {
+		e.late = true
+		h.t.after(rejoinGrace, func() {
+			select {
+			case h.events <- e:
+			case <-h.closed:
+			}
+		})
+		return
+	}
+	h.fail(notice{culprit: e.rank, text: why})
+}
+
 func (h *lobby) handle(e guestEvent, ready *int) {
 	if e.err != nil {
 		if !e.ready {
-			h.t.suspect(e.rank, fmt.Sprintf("it died during start-up (%v)", e.err))
+			h.bury(e)
 		}
 		return
 	}
@@ -247,7 +341,7 @@ func (h *lobby) handle(e guestEvent, ready *int) {
 func (h *lobby) welcome(g *guest) {
 	g.present = true
 	if g.entry.host != h.t.self.host && !h.t.hasSecret && !h.t.cfg.Insecure {
-		h.fail(notice{culprit: g.rank, class: framework.ErrInvalid, text: noSecret(g.rank)})
+		h.fail(notice{culprit: g.rank, class: framework.ErrInvalid, text: noSecret(g.rank, 0)})
 		return
 	}
 	if missing := h.missing(); len(missing) > 0 {
@@ -260,7 +354,7 @@ func (h *lobby) welcome(g *guest) {
 		entries[r] = g.entry
 	}
 	for r, g := range h.guests {
-		var body []byte
+		body := append([]byte(nil), h.t.instance[:]...)
 		for _, n := range neighbors(r, h.t.size) {
 			body = entries[n].append(body)
 		}

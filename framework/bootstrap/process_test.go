@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-const childMode = "MSCCLPP_BOOTSTRAP_TEST_CHILD"
+const (
+	childMode    = "MSCCLPP_BOOTSTRAP_TEST_CHILD"
+	childProgram = "MSCCLPP_BOOTSTRAP_TEST_PROGRAM" // instead of the test's own
+)
 
 // report is a line of a child's output.
 type report struct {
@@ -81,11 +85,45 @@ func start(t *testing.T, mode string, id UniqueID, rank, size int, extra ...stri
 // startIn is start with namespaces of the child's own.
 func startIn(t *testing.T, namespaces uintptr, mode string, id UniqueID, rank, size int, extra ...string) (*process, error) {
 	t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0]), t: t, reports: make(chan report, 8)}
+	return startWith(t, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: namespaces}, mode, id, rank, size, extra...)
+}
+
+// startAs is start as another user, who meets rank 0 at an address.
+func startAs(t *testing.T, uid uint32, mode string, rank, size int, extra ...string) (*process, error) {
+	t.Helper()
+	program, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "mscclpp-bootstrap")
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { // where that user can execute it
+		return nil, err
+	}
+	copied := filepath.Join(dir, "rank")
+	if err := os.WriteFile(copied, program, 0o755); err != nil {
+		return nil, err
+	}
+	attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return startWith(t, attr, mode, UniqueID{}, rank, size, append(extra, EnvUniqueID+"=", childProgram+"="+copied)...)
+}
+
+func startWith(t *testing.T, attr *syscall.SysProcAttr, mode string, id UniqueID, rank, size int, extra ...string) (*process, error) {
+	t.Helper()
+	program := os.Args[0]
+	for _, e := range extra {
+		if copied, ok := strings.CutPrefix(e, childProgram+"="); ok {
+			program = copied
+		}
+	}
+	p := &process{Cmd: exec.Command(program), t: t, reports: make(chan report, 8)}
 	p.Env = append(os.Environ(), childMode+"="+mode, EnvUniqueID+"="+id.String(), fmt.Sprintf("%s=%d", EnvRank, rank), fmt.Sprintf("%s=%d", EnvSize, size))
 	p.Env = append(p.Env, extra...)
 	p.Stderr = os.Stderr
-	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: namespaces}
+	p.SysProcAttr = attr
 	out, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -230,7 +230,7 @@ func TestDroppedStrangerIsNotWelcome(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	go func() {
-		_, _, _ = (call{size: 2}).accept(b, func() bool { return false })
+		_, _, _ = (call{size: 2}).accept(b, true, func() bool { return false })
 		_ = b.Close()
 	}()
 	_ = a.SetDeadline(time.Now().Add(10 * time.Second))
@@ -286,7 +286,7 @@ func TestUnknownVersions(t *testing.T) {
 		x, _ := decodeAnswer(reply)
 		got <- x
 	}()
-	_, proved, err := (call{size: 2}).accept(b, nil)
+	_, proved, err := (call{size: 2}).accept(b, true, nil)
 	if err := wantError(err, framework.ErrPeer, framework.NoPeer, "version 99", fmt.Sprint("version ", wireVersion)); err != nil || proved {
 		t.Error(err, proved)
 	}

@@ -44,7 +44,9 @@ type TCP struct {
 	root      netip.Addr             // where rank 0 was reached
 	verdict   atomic.Pointer[notice] // how the job ended
 	waiting   atomic.Pointer[string]
-	visits    chan visit // on rank 0: ranks that check in
+	visits    chan visit    // on rank 0: ranks that check in
+	instance  [16]byte      // of the job, drawn by rank 0
+	known     chan struct{} // closed when it is known
 	lobby     *lobby
 
 	life context.Context // ends with Close
@@ -103,8 +105,11 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 		links:  map[*link]struct{}{},
 		ends:   map[uint64]bool{},
 		joined: make(chan struct{}),
+		known:  make(chan struct{}),
 	}
 	t.call.closing = t.isClosing
+	t.call.ended = func() bool { return t.isClosing() || t.verdict.Load() != nil }
+	t.call.instance = t.instanceOf
 	t.life, t.end = context.WithCancel(context.Background())
 	caller := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("%w: not all ranks came within %v", context.DeadlineExceeded, cfg.Timeout))
@@ -142,6 +147,21 @@ func (t *TCP) Addr() string {
 		return ""
 	}
 	return t.listener.Addr().String()
+}
+
+// instanceOf returns what tells this job from others of the same name, at the same address.
+// A rank may be called before it has heard from rank 0.
+func (t *TCP) instanceOf() ([16]byte, error) {
+	timer := time.NewTimer(handshakeTimeout)
+	defer timer.Stop()
+	select {
+	case <-t.known:
+		return t.instance, nil
+	case <-t.life.Done():
+		return [16]byte{}, errClosed
+	case <-timer.C:
+		return [16]byte{}, fmt.Errorf("%w: rank 0 has not answered this rank within %v", framework.ErrUnavailable, handshakeTimeout)
+	}
 }
 
 func (t *TCP) isClosing() bool {
