@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -30,6 +31,9 @@ func ParseDevice(s string) (Device, error) {
 	d := Device{Type: kind}
 	if numbered {
 		n, err := strconv.Atoi(index)
+		if errors.Is(err, strconv.ErrRange) {
+			return Device{}, fmt.Errorf("%w: device %q: its number is out of range", ErrInvalid, s)
+		}
 		if err != nil || n < 0 {
 			return Device{}, fmt.Errorf("%w: device %q: expected host, cuda:N or hip:N", ErrInvalid, s)
 		}

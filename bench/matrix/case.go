@@ -4,6 +4,7 @@
 package matrix
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -117,6 +118,9 @@ func (c *Case) assign(name, value string) error {
 
 func number(text string, to *int) error {
 	n, err := strconv.Atoi(text)
+	if errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("%q is out of range: expected a number from 0 on that fits 64 bits", text)
+	}
 	if err != nil || n < 0 {
 		return fmt.Errorf("%q: expected a type, a reduction, a count, in-place, registered, root=, offset= or algorithm=", text)
 	}

@@ -96,3 +96,33 @@ func TestReaderWhoHasEnough(t *testing.T) {
 		t.Errorf("%v, %q: expected a quiet end", err, errs.String())
 	}
 }
+
+// A number that is too large is called that, wherever it stands.
+func TestNumbersOutOfRange(t *testing.T) {
+	const huge = "99999999999999999999999"
+	machine := filepath.Join(t.TempDir(), "m.yaml")
+	if err := os.WriteFile(machine, []byte("base: h100\nnics: 1e999\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"-n " + huge + " true":                                "out of range",
+		"-n 1 bench allreduce --iters " + huge:                "out of range",
+		"-n 1 bench allreduce --graph 1," + huge:              "out of range",
+		"-n 1 bench allreduce --bytes " + huge:                "too large",
+		"-n 1 check --case allreduce,f32,sum," + huge:         "out of range",
+		"-n 1 --set device=cuda:" + huge + " true":            "too large a number",
+		"-n 1 --set comm.max_blocks=" + huge + " true":        "too large",
+		"simulate --hosts " + huge:                            "too large",
+		"simulate --hosts 2:" + huge:                          "too large",
+		"simulate --gpus " + huge:                             "too large",
+		"simulate --bytes 1K," + huge:                         "too large",
+		"simulate --nics 1e999":                               "out of range",
+		"simulate --machine " + machine:                       "line 2: nics: 1e999 is out of range",
+		"--emit sbatch --nproc-per-node " + huge + " -- true": "expected 1 to 1024",
+	} {
+		code, _, errs := runs(command(t, strings.Fields(args)...))
+		if code == 0 || !strings.Contains(errs, want) || !strings.Contains(errs, huge) && !strings.Contains(errs, "1e999") {
+			t.Errorf("%s: code %d, %s: expected the number, and %q", args, code, errs, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sort"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -16,7 +17,9 @@ func (e *Effective) validate() error {
 	bad := func(key, format string, args ...any) {
 		all = append(all, fmt.Errorf("%s: %s: %s: %w", e.Origin(key), key, fmt.Sprintf(format, args...), framework.ErrInvalid))
 	}
-	if err := checkDevice(e.Device); err != nil {
+	if err := checkDevice(e.Device); err != nil && strings.HasSuffix(err.Error(), "out of range") {
+		bad("device", "%q is too large a number: expected one of the GPUs that are visible", e.Device)
+	} else if err != nil {
 		bad("device", "%q: expected host, cuda, cuda:N or auto", e.Device)
 	}
 	seen := map[string]bool{}

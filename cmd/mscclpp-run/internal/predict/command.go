@@ -208,11 +208,15 @@ func (v *simulateVerb) algorithms() error {
 // parseHosts reads a list of numbers, or the ends of a range that doubles.
 func parseHosts(text string) ([]int, error) {
 	wrong := fmt.Errorf("--hosts %q: expected MIN:MAX, or numbers with commas, such as 2:1024 or 2,3,8", text)
+	large := fmt.Errorf("--hosts %q: a number is too large: expected a job of at most %d ranks", text, simulate.MaxRanks)
 	low, high, swept := strings.Cut(text, ":")
 	if swept {
 		from, err1 := strconv.Atoi(low)
 		to, err2 := strconv.Atoi(high)
-		if err1 != nil || err2 != nil || from < 1 || from > to || to > 1<<30 {
+		if from > simulate.MaxRanks || to > simulate.MaxRanks { // also where they fit no integer
+			return nil, large
+		}
+		if err1 != nil || err2 != nil || from < 1 || from > to {
 			return nil, wrong
 		}
 		var all []int
@@ -224,6 +228,9 @@ func parseHosts(text string) ([]int, error) {
 	var all []int
 	for _, part := range strings.Split(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(part))
+		if n > simulate.MaxRanks {
+			return nil, large
+		}
 		if err != nil || n < 1 {
 			return nil, wrong
 		}

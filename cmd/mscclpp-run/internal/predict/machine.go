@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -107,7 +108,9 @@ func parseMachine(text []byte) (simulate.Machine, error) {
 		}
 		delete(raw, p.Name)
 		var value float64
-		if err := node.Decode(&value); err != nil {
+		if _, err := strconv.ParseFloat(node.Value, 64); errors.Is(err, strconv.ErrRange) {
+			problems = append(problems, fmt.Errorf("line %d: %s: %s is out of range: expected a number that is not so large", node.Line, p.Name, node.Value))
+		} else if err := node.Decode(&value); err != nil {
 			problems = append(problems, fmt.Errorf("line %d: %s: expected a number, found %q", node.Line, p.Name, node.Value))
 		} else if err := p.Set(&m, value); err != nil {
 			problems = append(problems, fmt.Errorf("line %d: %w", node.Line, err))

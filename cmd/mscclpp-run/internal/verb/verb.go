@@ -75,7 +75,7 @@ func Mistaken(err error) error {
 		return err
 	}
 	expected := map[string]string{
-		"int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false", "duration": "a duration, such as 90s",
+		"int": "a whole number", "intSlice": "whole numbers with commas", "int64": "a whole number", "float64": "a number", "bool": "true or false", "duration": "a duration, such as 90s",
 	}[wrong.GetFlag().Value.Type()]
 	if expected == "" {
 		return err
