@@ -3,9 +3,13 @@ package comm
 import (
 	"context"
 	"fmt"
-	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/porting"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -16,14 +20,14 @@ import (
 func (c *Communicator) MemoryChannels(ctx context.Context, s *Symmetric) ([]kernel.MemoryChannelHandle, error) {
 	handles := make([]kernel.MemoryChannelHandle, c.Size())
 	err := c.setUp(ctx, opMemoryChannels, func(ctx context.Context) error {
-		pairs, err := c.pairUp(ctx, opMemoryChannels, c.others(), c.symmetric(s))
+		pairs, err := c.counters.PairUp(ctx, c.rounds, opMemoryChannels, c.links.Others(), c.symmetric(s))
 		if err != nil {
 			return err
 		}
 		for _, p := range pairs {
-			handles[p.peer] = kernel.MemoryChannelHandle{
-				Semaphore: c.semaphoreHandle(p, c.outbound(p)),
-				Dst:       s.Peer(p.peer),
+			handles[p.Peer] = kernel.MemoryChannelHandle{
+				Semaphore: c.counters.Handle(p, c.links.Outbound(p)),
+				Dst:       s.Peer(p.Peer),
 				Src:       s.own.Addr(),
 				Packets:   s.own.Addr(),
 			}
@@ -47,28 +51,13 @@ func (c *Communicator) symmetric(s *Symmetric) error {
 	return s.usable()
 }
 
-// outbound is where this rank raises the peer's counter.
-func (c *Communicator) outbound(p pair) uintptr {
-	return c.links[linkKey{framework.KindMemory, p.peer, 0}].inbox.addr + uintptr(p.theirs)*semaphoreStride
-}
-
-// others lists all ranks but this one, ascending.
-func (c *Communicator) others() []int {
-	others := make([]int, 0, c.Size())
-	for r := range c.Size() {
-		if r != c.Rank() {
-			others = append(others, r)
-		}
-	}
-	return others
-}
-
 // MemoryChannel is a channel to one peer through mapped memory.
 type MemoryChannel struct {
-	lifetime
-	handle kernel.MemoryChannelHandle
-	pair   pair
-	remote remote
+	lifetime life.Lifetime
+	comm     *Communicator
+	handle   kernel.MemoryChannelHandle
+	pair     counters.Pair
+	remote   negotiate.Remote
 }
 
 // MemoryChannel builds a channel to one peer. Both ends call it, each with the memory
@@ -77,15 +66,15 @@ func (c *Communicator) MemoryChannel(ctx context.Context, peer int, m *Memory) (
 	if err := c.checkPeer(opMemoryChannel, peer); err != nil {
 		return nil, err
 	}
-	ch := &MemoryChannel{}
+	ch := &MemoryChannel{comm: c}
 	err := c.setUp(ctx, opMemoryChannel, func(ctx context.Context) error {
-		pairs, err := c.pairUp(ctx, opMemoryChannel, []int{peer}, m.usable())
+		pairs, err := c.counters.PairUp(ctx, c.rounds, opMemoryChannel, []int{peer}, memory.Usable(m))
 		if err != nil {
 			return err
 		}
 		ch.pair = pairs[0]
 		if err := ch.join(ctx, c, m); err != nil {
-			c.control.semaphores.cancel(ch.pair.mine) // either the peer has failed as well, or both end
+			c.counters.Pool.Cancel(ch.pair.Mine) // either the peer has failed as well, or both end
 			return err
 		}
 		return nil
@@ -98,39 +87,39 @@ func (c *Communicator) MemoryChannel(ctx context.Context, peer int, m *Memory) (
 
 // join trades memory with the peer.
 func (ch *MemoryChannel) join(ctx context.Context, c *Communicator, m *Memory) error {
-	l, err := c.memoryLink(ctx, ch.pair.peer)
+	l, err := c.links.MemoryLink(ctx, ch.pair.Peer)
 	if err != nil {
 		return err
 	}
-	if err := c.sendKey(ctx, l, ch.pair.peer, m); err != nil {
+	if err := c.links.SendKey(ctx, l, ch.pair.Peer, m); err != nil {
 		return err
 	}
-	if ch.remote, err = c.recvKey(ctx, l, ch.pair.peer, m); err != nil {
+	if ch.remote, err = c.links.RecvKey(ctx, l, ch.pair.Peer, m); err != nil {
 		return err
 	}
 	ch.handle = kernel.MemoryChannelHandle{
-		Semaphore: c.semaphoreHandle(ch.pair, c.outbound(ch.pair)),
-		Dst:       ch.remote.addr, Src: m.Addr(), Packets: m.Addr(),
+		Semaphore: c.counters.Handle(ch.pair, c.links.Outbound(ch.pair)),
+		Dst:       ch.remote.Addr, Src: m.Addr(), Packets: m.Addr(),
 	}
-	if err := ch.begin(c, ch, m); err != nil {
-		c.undo(ch.remote.close)
+	if err := ch.lifetime.Begin(c.life, ch, ch.shut, memory.Users(m)); err != nil {
+		c.life.Undo(ch.remote.Close)
 		return err
 	}
 	return nil
 }
 
-// Names of the calls, which ranks tell each other.
+// Names of the calls, which ranks say to each other.
 const (
 	opBarrier        = "barrier"
 	opAllGather      = "all-gather"
 	opExchange       = "exchange"
-	opReach          = "reach"
-	opSurvey         = "survey"
-	opReachPorts     = "reach by ports"
+	opReach          = negotiate.OpReach
+	opSurvey         = negotiate.OpSurvey
+	opReachPorts     = negotiate.OpReachPorts
 	opMemoryChannels = "memory channels"
 	opMemoryChannel  = "memory channel"
-	opPortChannel    = "port channel"
-	opSwitchChannel  = "switch channel"
+	opPortChannel    = porting.OpChannel
+	opSwitchChannel  = negotiate.OpSwitch
 	opSplit          = "split"
 	opTwin           = "twin"
 )
@@ -140,7 +129,7 @@ func (c *Communicator) checkPeer(op string, peer int) error {
 		return err
 	}
 	if peer < 0 || peer >= c.Size() || peer == c.Rank() {
-		return c.blame(op, peer, fmt.Errorf("%w: expected another rank, 0 to %d", framework.ErrInvalid, c.Size()-1))
+		return c.life.Blame(op, peer, fmt.Errorf("%w: expected another rank, 0 to %d", framework.ErrInvalid, c.Size()-1))
 	}
 	return nil
 }
@@ -153,23 +142,15 @@ func (ch *MemoryChannel) Handle() kernel.MemoryChannelHandle { return ch.handle 
 
 // AppendBinary implements framework.Channel.
 func (ch *MemoryChannel) AppendBinary(b []byte) ([]byte, error) {
-	return appendHandle(b, &ch.handle), nil
+	return porting.AppendHandle(b, &ch.handle), nil
 }
 
 // Close makes the peer's memory unreachable.
-func (ch *MemoryChannel) Close() error { return ch.shutNow(ch) }
+func (ch *MemoryChannel) Close() error { return ch.lifetime.Close() }
 
 func (ch *MemoryChannel) shut(ctx context.Context) error {
-	return ch.end(ch, func() error {
-		ch.comm.control.semaphores.close(ch.pair)
-		return ch.remote.close(ctx)
-	})
-}
-
-// appendHandle appends the bytes of a handle as kernels lay it out. Handles hold
-// addresses as integers, no Go pointers.
-func appendHandle[T any](b []byte, h *T) []byte {
-	return append(b, unsafe.Slice((*byte)(unsafe.Pointer(h)), unsafe.Sizeof(*h))...)
+	ch.comm.counters.Pool.Close(ch.pair)
+	return ch.remote.Close(ctx)
 }
 
 var _ framework.Channel = (*MemoryChannel)(nil)

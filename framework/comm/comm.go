@@ -1,23 +1,24 @@
 package comm
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/porting"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/recipe"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
-	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
 // Communicator is a group of ranks. Set-up methods are collective as documented, and
@@ -29,40 +30,23 @@ type Communicator struct {
 	log  *slog.Logger
 	dev  device.Device
 
+	life     *life.Life
+	counters *counters.Counters
+	links    *negotiate.Negotiator
+	ports    *porting.Ports
+	rounds   preamble.Rounds
+
 	setup    sync.Mutex // one set-up call at a time
 	talk     sync.Mutex // one Barrier or AllGather at a time
 	nodes    []string   // names of the hosts, by rank
-	links    map[linkKey]*link
-	rings    sync.Mutex // held while numbers of triggers are given out
-	proxies  map[*Transport][]*proxyService
-	probed   map[*Transport]string // why one cannot be used, or ""
-	passed   *passedOver
-	control  *control
-	unlist   func() // takes a communicator that was split off from the dumps of its parent
-	children int    // number of Splits so far: names and tags of the next
+	unlist   func()     // takes a communicator that was split off from the dumps of its parent
+	children int        // number of Splits so far: names and tags of the next
 
-	health
 	closed  sync.Once
-	parts   parts
+	waits   atomic.Pointer[func(kernel, channel uint32) string] // what NameWaits was given
 	dumps   dumps
 	call    atomic.Pointer[underWay]
 	buffers buffers
-
-	departures departures
-	partings   partings
-
-	forwarding forwarding     // made under setup
-	engine     *stream.Engine // of links whose sockets this rank drives; made under setup
-}
-
-// hello is what ranks tell each other first. It is JSON so that ranks of
-// different versions can still say what separates them.
-type hello struct {
-	ABI        int      `json:"abi"`
-	Host       string   `json:"host"` // whose processors it shares
-	Node       string   `json:"node"` // the host's name, for people
-	Name       string   `json:"name"`
-	Transports []string `json:"transports"` // in order of preference
 }
 
 // New joins all ranks of boot into a communicator. It is collective, and a rank that
@@ -80,30 +64,27 @@ func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicato
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.passed == nil {
-		o.passed = &passedOver{told: make(map[string]bool)}
+		o.passed = &negotiate.PassedOver{}
 	}
 	if o.Grace == 0 {
-		o.Grace = closeTimeout
+		o.Grace = life.CloseTimeout
 	}
 	if o.ending == nil {
-		o.ending = &ending{}
+		o.ending = &life.Ending{}
 	}
 	c := &Communicator{
-		opts:    o,
-		boot:    boot,
-		log:     o.Log.With("comm", o.Name, "comm_rank", boot.Rank()),
-		dev:     o.Device,
-		links:   make(map[linkKey]*link),
-		proxies: make(map[*Transport][]*proxyService),
-		probed:  make(map[*Transport]string),
-		passed:  o.passed,
+		opts:   o,
+		boot:   boot,
+		log:    o.Log.With("comm", o.Name, "comm_rank", boot.Rank()),
+		dev:    o.Device,
+		rounds: preamble.Rounds{Boot: boot},
 	}
-	c.health.init()
+	c.life = life.New(o.Name, c.log, o.Grace, o.ending, func() { atomic.StoreUint32(&c.counters.Words.Abort, 1) })
 	if err := c.start(ctx); err != nil {
 		err = fmt.Errorf("comm %s: %w", o.Name, err)
 		// The others are waiting, or will be: for this rank to greet them, or to
 		// take part in the first call. Unless they have found the same.
-		var alike *refusal
+		var alike *preamble.Refusal
 		if w, ok := boot.(bootstrap.Watcher); ok && w.Err() == nil && !errors.As(err, &alike) {
 			w.Announce(c.accuse("new", err))
 		}
@@ -120,103 +101,21 @@ func (c *Communicator) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.control, err = newControl(c.dev); err != nil {
+	if c.counters, err = counters.New(c.dev); err != nil {
 		return err
 	}
-	c.control.engine.over = c.over.Load
-	c.control.words.Deadline = c.opts.Deadline
-	c.control.setSpin(local, runtime.NumCPU())
+	c.counters.Queue.Over = c.life.Over
+	c.counters.Words.Deadline = c.opts.Deadline
+	c.counters.SetSpin(local, runtime.NumCPU())
+	c.links = &negotiate.Negotiator{
+		Name: c.opts.Name, Transports: c.opts.Transports, Facts: c.opts.Facts, Log: c.log, Boot: c.boot, Life: c.life, Counters: c.counters,
+		Recipes: &recipe.Performer{Boot: c.boot, Counters: c.counters, Life: c.life},
+		Rounds:  c.rounds, HostOf: c.HostOf, Passed: c.opts.passed,
+	}
+	c.ports = porting.New(c.log, c.boot, c.life, c.counters, c.links, c.Abort)
 	c.watch()
 	return nil
 }
-
-// greet compares versions and transports, and returns the number of ranks on this host.
-func (c *Communicator) greet(ctx context.Context) (local int, err error) {
-	mine, err := json.Marshal(c.hello())
-	if err != nil {
-		return 0, err
-	}
-	all, err := bootstrap.AllGatherBytes(ctx, c.boot, tagHello, mine)
-	if err != nil {
-		return 0, fmt.Errorf("greeting: %w", err)
-	}
-	said := make([]hello, len(all))
-	for r, b := range all {
-		if said[r], err = greeted(r, b, c.opts.Name); err != nil {
-			return 0, err
-		}
-		if c.sameHost(r, said[r].Host) {
-			local++
-		}
-		c.nodes = append(c.nodes, said[r].node())
-	}
-	return local, sameTransports(said)
-}
-
-// hello is what this rank says.
-func (c *Communicator) hello() hello {
-	h := hello{ABI: kernel.ABI, Host: c.opts.Facts.Host, Name: c.opts.Name}
-	h.Node, _ = os.Hostname() // "": it has no name
-	for _, t := range c.opts.Transports {
-		h.Transports = append(h.Transports, t.Name)
-	}
-	return h
-}
-
-// node is what people call the host of a rank: by the name that they gave it themselves,
-// if they did.
-func (h *hello) node() string { return cmp.Or(h.Host, h.Node, "unknown") }
-
-// sameTransports refuses ranks whose lists of transports differ, also in their order: which
-// calls a rank makes in order to be joined with others, and whose kernels it takes, follows
-// from its list. All ranks come to the same error.
-func sameTransports(said []hello) error {
-	for r := range said {
-		if !slices.Equal(said[r].Transports, said[0].Transports) {
-			return &refusal{&framework.Error{Op: "greeting", Peer: r, Err: fmt.Errorf(
-				"%w: its transports on host %s are %v, those of rank 0 on host %s are %v: expected the same list on all ranks, also where some of them find no hardware",
-				framework.ErrInvalid, said[r].node(), said[r].Transports, said[0].node(), said[0].Transports)}}
-		}
-	}
-	return nil
-}
-
-// greeted reads what a rank has said, who is to join the communicator of a name.
-func greeted(rank int, b []byte, name string) (h hello, err error) {
-	switch err := json.Unmarshal(b, &h); {
-	case err != nil:
-		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: not a greeting: %v", framework.ErrPeer, err)}
-	case h.ABI != kernel.ABI:
-		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: device ABI %d, expected %d", framework.ErrPeer, h.ABI, kernel.ABI)}
-	case h.Name != name:
-		return h, &framework.Error{Op: "greeting", Peer: rank, Err: fmt.Errorf("%w: joins communicator %q, expected %q", framework.ErrPeer, h.Name, name)}
-	}
-	return h, nil
-}
-
-// sameHost reports whether a rank shares this rank's processors. The bootstrap
-// knows by trying; one that an application brought may not.
-func (c *Communicator) sameHost(rank int, host string) bool {
-	if b, ok := c.boot.(bootstrap.SameHoster); ok && rank != c.Rank() {
-		return b.SameHost(rank)
-	}
-	return host == c.opts.Facts.Host
-}
-
-// Tags of a communicator's own conversations. Sub-groups shift them.
-const (
-	tagBase  framework.Tag = 1 << 40
-	tagHello               = tagBase + iota
-	tagLink
-	tagKeys
-	tagStep
-	tagSay
-	tagSwitch
-	tagUser
-	tagFarewell // nothing is ever sent with it
-	tagParting  // from Close: see part
-	tagTokens
-)
 
 // Rank returns the number of this rank in the communicator.
 func (c *Communicator) Rank() int { return c.boot.Rank() }
@@ -238,10 +137,10 @@ func (c *Communicator) Log() *slog.Logger { return c.log }
 
 // Control returns the address, as kernels see it, of the device.WaitControl that every
 // wait of a kernel takes.
-func (c *Communicator) Control() uintptr { return c.control.deviceAddr }
+func (c *Communicator) Control() uintptr { return c.counters.DeviceAddr }
 
 // ControlWords returns the structure behind Control as the host sees it.
-func (c *Communicator) ControlWords() *kernel.WaitControl { return c.control.words }
+func (c *Communicator) ControlWords() *kernel.WaitControl { return c.counters.Words }
 
 // Barrier waits until all ranks have called it. It is meant for set-up, not for the
 // data path. A rank that stops waiting because ctx ends aborts the communicator.
@@ -249,7 +148,7 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 	c.talk.Lock()
 	defer c.talk.Unlock()
 	return c.together(ctx, opBarrier, func(ctx context.Context) error {
-		return bootstrap.Barrier(ctx, c.boot, tagUser)
+		return bootstrap.Barrier(ctx, c.boot, preamble.TagUser)
 	})
 }
 
@@ -259,7 +158,7 @@ func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte
 	c.talk.Lock()
 	defer c.talk.Unlock()
 	err = c.together(ctx, opAllGather, func(ctx context.Context) error {
-		all, err = bootstrap.AllGatherBytes(ctx, c.boot, tagUser, data)
+		all, err = bootstrap.AllGatherBytes(ctx, c.boot, preamble.TagUser, data)
 		return err
 	})
 	return all, err
@@ -276,10 +175,10 @@ func (c *Communicator) Close() (err error) {
 }
 
 func (c *Communicator) close() error {
-	c.closing()
+	c.life.Close()
 	c.setup.Lock()
 	defer c.setup.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), c.closeBound())
+	ctx, cancel := context.WithTimeout(context.Background(), c.life.CloseBound())
 	defer cancel()
 	var first error
 	keep := func(err error) {
@@ -290,36 +189,22 @@ func (c *Communicator) close() error {
 	if c.unlist != nil {
 		c.unlist()
 	}
-	keep(c.parts.closeAll(ctx))
-	for _, list := range c.proxies {
-		for _, p := range list {
-			keep(p.close(ctx, c.aborted()))
-		}
-	}
-	keep(c.forwarding.stop(ctx, c.aborted()))
-	c.part(ctx)
-	for _, l := range c.links {
-		keep(l.shut(ctx, c.aborted()))
-	}
-	atomic.StoreUint32(&c.control.words.Abort, 1) // for kernels that still wait: nothing will come
-	if c.engine != nil {
-		keep(c.engine.Close())
-	}
-	keep(c.control.close(ctx))
-	if c.aborted() {
+	keep(c.life.CloseParts(ctx))
+	keep(c.ports.Close(ctx))
+	keep(c.links.Close(ctx))
+	atomic.StoreUint32(&c.counters.Words.Abort, 1) // for kernels that still wait: nothing will come
+	keep(c.ports.CloseEngine())
+	keep(c.counters.Close(ctx))
+	if c.life.Failed() {
 		return nil // what failed was reported by Err; releasing is best effort then
 	}
 	return first
 }
 
-func (c *Communicator) blame(op string, peer int, err error) error {
-	return fmt.Errorf("comm %s: %w", c.opts.Name, &framework.Error{Op: op, Peer: peer, Err: err})
-}
-
-// buffers is the set of exchanged memory, searched by address on the data path.
-type buffers struct {
-	mu     sync.Mutex
-	list   []*Symmetric
-	sorted atomic.Pointer[[]*Symmetric]
-	next   uint64
+// Settle waits until streams of the device have no work left, so that what their
+// kernels use can be released. It polls the device and does not block in the driver, so
+// it ends with ctx. When the communicator has failed, it ends some seconds later at the
+// latest: kernels see the failure and leave. On the host there is nothing to wait for.
+func (c *Communicator) Settle(ctx context.Context, streams ...device.Stream) error {
+	return counters.Settle(ctx, c.life, c.dev, streams)
 }

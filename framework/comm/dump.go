@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/porting"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
@@ -37,59 +39,57 @@ type ChannelState struct {
 func (c *Communicator) Channels() []ChannelState {
 	l, done := c.looker()
 	defer done()
-	c.parts.mu.Lock()
-	defer c.parts.mu.Unlock()
-	if c.parts.closed {
-		return nil
-	}
 	var all []ChannelState
-	for _, p := range c.parts.list() {
-		if counted, ok := p.(interface{ states(*looker) []ChannelState }); ok {
-			all = append(all, counted.states(l)...)
+	c.life.Each(func(part any) {
+		switch part := part.(type) {
+		case *PortChannel:
+			all = append(all, l.port(porting.StateOf(part)))
+		case interface{ states(*looker) []ChannelState }:
+			all = append(all, part.states(l)...)
 		}
-	}
+	})
 	return all
 }
 
 // looker reads counters for one dump. A device that does not answer is not asked
 // again.
 type looker struct {
-	control *control
-	ctx     context.Context
-	silent  bool
+	counters *counters.Counters
+	ctx      context.Context
+	silent   bool
 }
 
 const dumpTimeout = 250 * time.Millisecond
 
 func (c *Communicator) looker() (*looker, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
-	return &looker{control: c.control, ctx: ctx}, cancel
+	return &looker{counters: c.counters, ctx: ctx}, cancel
 }
 
 // count reads the counters of a channel.
 func (l *looker) count(s ChannelState, seen proxy.Word, expected uintptr) ChannelState {
-	if l.control.hostDev == nil {
+	if l.counters.HostDev == nil {
 		s.Known = true
-		s.Seen = atomic.LoadUint64((*uint64)(pointer(seen.Device)))
-		s.Expected = atomic.LoadUint64((*uint64)(pointer(expected)))
+		s.Seen = atomic.LoadUint64((*uint64)(counters.Pointer(seen.Device)))
+		s.Expected = atomic.LoadUint64((*uint64)(counters.Pointer(expected)))
 		return s
 	}
 	if l.silent {
 		return s
 	}
 	var err error
-	s.Seen, s.Expected, err = l.control.engine.look(l.ctx, seen, expected)
+	s.Seen, s.Expected, err = l.counters.Queue.Look(l.ctx, seen, expected)
 	s.Known, l.silent = err == nil, err != nil
 	return s
 }
 
-func (l *looker) pair(p pair, t *Transport) ChannelState {
-	s := ChannelState{Kind: framework.KindMemory, Peer: p.peer, ID: uint32(p.mine), Transport: t.Name}
-	return l.count(s, proxy.Word{Device: l.control.inboundAddr(p.mine)}, l.control.expectedAddr(p.mine))
+func (l *looker) pair(p counters.Pair, t *Transport) ChannelState {
+	s := ChannelState{Kind: framework.KindMemory, Peer: p.Peer, ID: uint32(p.Mine), Transport: t.Name}
+	return l.count(s, proxy.Word{Device: l.counters.InboundAddr(p.Mine)}, l.counters.ExpectedAddr(p.Mine))
 }
 
 func (ch *MemoryChannel) states(l *looker) []ChannelState {
-	return []ChannelState{l.pair(ch.pair, ch.remote.transport)}
+	return []ChannelState{l.pair(ch.pair, ch.remote.Transport)}
 }
 
 func (s *Symmetric) states(l *looker) []ChannelState {
@@ -97,25 +97,18 @@ func (s *Symmetric) states(l *looker) []ChannelState {
 	defer s.mu.Unlock()
 	var all []ChannelState
 	for _, p := range s.pairs {
-		all = append(all, l.pair(p, s.peers[p.peer].transport))
+		all = append(all, l.pair(p, s.peers[p.Peer].Transport))
 	}
 	return all
 }
 
-func (ch *PortChannel) states(l *looker) []ChannelState {
-	s := ChannelState{Kind: framework.KindPort, Peer: ch.pair.peer, ID: uint32(ch.pair.mine), Transport: ch.link.transport.Name}
-	s = l.count(s, ch.inbound, l.control.expectedAddr(ch.pair.mine))
-	for _, e := range ch.ends() {
-		if e == nil {
-			continue
-		}
-		s.Queued += e.service.ring.Depth()
-	}
-	return []ChannelState{s}
+func (l *looker) port(p porting.State) ChannelState {
+	s := ChannelState{Kind: framework.KindPort, Peer: p.Pair.Peer, ID: uint32(p.Pair.Mine), Transport: p.Transport, Queued: p.Queued}
+	return l.count(s, p.Inbound, l.counters.ExpectedAddr(p.Pair.Mine))
 }
 
 func (ch *SwitchChannel) states(l *looker) []ChannelState {
-	s := ChannelState{Kind: framework.KindSwitch, Peer: framework.NoPeer, ID: uint32(ch.number), Transport: ch.group.t.Name}
+	s := ChannelState{Kind: framework.KindSwitch, Peer: framework.NoPeer, ID: uint32(ch.number), Transport: ch.group.Transport.Name}
 	return []ChannelState{l.count(s, proxy.Word{Device: ch.handle.Local + uintptr(ch.handle.Flag)}, ch.handle.Expected)}
 }
 
@@ -128,7 +121,7 @@ func (s ChannelState) String() string {
 	text := fmt.Sprintf("%s channel %d with %s over %s: ", s.Kind, s.ID, with, s.Transport)
 	switch {
 	case !s.Known:
-		text += "its counters are in the memory of a device that does not tell"
+		text += "its counters are in the memory of a device that does not answer"
 	case s.Expected > s.Seen:
 		text += fmt.Sprintf("expected %d, seen %d: waits", s.Expected, s.Seen)
 	default:
@@ -163,11 +156,11 @@ func (c *Communicator) condition() string {
 	if call := c.call.Load(); call != nil {
 		text += fmt.Sprintf(", in %s for %v", call.op, time.Since(call.since).Round(time.Millisecond))
 	}
-	c.parts.mu.Lock()
-	defer c.parts.mu.Unlock()
-	if w := c.control.words; !c.parts.closed && atomic.LoadUint32(&w.Reported) == reportComplete {
-		text += fmt.Sprintf("; kernel %d gave up waiting for rank %d: channel %d, expected %d, seen %d", w.Kernel, w.Peer, w.Channel, w.Expected, w.Seen)
-	}
+	c.life.Running(func() {
+		if w := c.counters.Words; atomic.LoadUint32(&w.Reported) == reportComplete {
+			text += fmt.Sprintf("; kernel %d gave up waiting for rank %d: channel %d, expected %d, seen %d", w.Kernel, w.Peer, w.Channel, w.Expected, w.Seen)
+		}
+	})
 	return text
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -32,7 +33,7 @@ func TestGreetingOfAStranger(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		boots := bootstrap.InProcess(2)
 		var stranger sync.WaitGroup
-		stranger.Go(func() { _, _ = bootstrap.AllGatherBytes(ctx, boots[1], tagHello, []byte(said)) })
+		stranger.Go(func() { _, _ = bootstrap.AllGatherBytes(ctx, boots[1], preamble.TagHello, []byte(said)) })
 		c, err := New(ctx, boots[0], Options{Device: dev})
 		stranger.Wait()
 		if want == "" {

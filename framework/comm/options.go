@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -29,8 +31,8 @@ type Options struct {
 	// seconds.
 	Grace time.Duration
 
-	passed *passedOver // of the communicator that this one is made of; nil: it is made of none
-	ending *ending     // likewise
+	passed *negotiate.PassedOver // of the communicator that this one is made of; nil: it is made of none
+	ending *life.Ending          // likewise
 }
 
 func (o *Options) check() error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 )
 
 // Split divides the communicator: ranks with the same color form a new one, in the
@@ -22,7 +23,7 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 	err := c.setUp(ctx, opSplit, func(ctx context.Context) error {
 		message := binary.LittleEndian.AppendUint64(nil, uint64(color))
 		message = binary.LittleEndian.AppendUint64(message, uint64(key))
-		all, err := c.agree(ctx, opSplit, message, nil)
+		all, err := c.rounds.Agree(ctx, opSplit, message, nil)
 		if err != nil {
 			return err
 		}
@@ -38,7 +39,7 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 		o.Name = fmt.Sprintf("%s/%d.%d", c.opts.Name, c.children, color)
 		sub, err = New(ctx, bootstrap.Sub(c.boot, ranks, tagRange(o.Name)), o)
 		if err != nil { // New has told the group, and the other groups are not concerned
-			err = &refusal{err}
+			err = &preamble.Refusal{Err: err}
 		}
 		if err == nil {
 			sub.unlist = c.OnDump(func(w io.Writer) { _ = sub.Dump(w) })

@@ -2,70 +2,29 @@ package comm
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/comm/internal/images"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Transport is a transport that this process uses: an embedded one, or the client of a
 // plugin. The communicators of the process share it.
-type Transport struct {
-	framework.Transport
-	Name        string
-	Description framework.Description
-	Source      string          // for people: "embedded", "plugin /path (pid 123)"
-	Gone        <-chan struct{} // closed when the plugin has died; nil if embedded
-	Cause       func() error    // why it is gone
+type Transport = transport.Transport
 
-	mu      sync.Mutex
-	modules map[moduleKey]device.Module
-}
+// Kernel is a kernel that one of the communicator's transports carries.
+type Kernel = transport.Kernel
 
 // NewTransport reads the description of t and prepares t for Options.Transports.
 func NewTransport(ctx context.Context, t framework.Transport, source string) (*Transport, error) {
-	d, err := t.Describe(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("describe %s: %w", source, err)
-	}
-	return &Transport{Transport: t, Name: d.Name, Description: d, Source: source}, nil
-}
-
-// Kernel is a kernel that one of the communicator's transports carries.
-type Kernel struct {
-	framework.KernelInfo
-	Transport string
-
-	// Layout is set by who is going to launch the kernel, before Load: the layout of
-	// the arguments that it will pass (kernel.Layout). "": it is not compared.
-	Layout string
-
-	carrier *Transport
-}
-
-type moduleKey struct {
-	device framework.Device
-	image  string
-	layout string // that was asked for
+	return transport.New(ctx, t, source)
 }
 
 // Kernels lists the kernels of all transports in order of preference.
-func (c *Communicator) Kernels() []Kernel {
-	var all []Kernel
-	for _, t := range c.opts.Transports {
-		for _, k := range t.Description.Kernels {
-			all = append(all, Kernel{KernelInfo: k, Transport: t.Name, carrier: t})
-		}
-	}
-	return all
-}
+func (c *Communicator) Kernels() []Kernel { return transport.Kernels(c.opts.Transports) }
 
 // Load makes a kernel callable for elements of type t. It may ask a plugin for an image
 // and must not be called during capture; later calls for the same image are quick.
@@ -74,16 +33,9 @@ func (c *Communicator) Load(ctx context.Context, k Kernel, t kernel.DataType) (d
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	if k.carrier == nil {
-		return nil, fmt.Errorf("%w: kernel %q does not come from Kernels", framework.ErrInvalid, k.Symbol)
-	}
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := c.life.Bound(ctx)
 	defer cancel()
-	m, err := k.carrier.module(ctx, c.dev, k, t)
-	if err != nil {
-		return nil, fmt.Errorf("kernel %s of %s for %v: %w", k.Symbol, k.Transport, t, err)
-	}
-	return m.Kernel(k.Symbol)
+	return k.Load(ctx, c.dev, t)
 }
 
 // LoadImage makes an image of the caller's own callable, for users who bring their own
@@ -95,44 +47,6 @@ func (c *Communicator) LoadImage(image []byte) (device.Module, error) {
 	return c.dev.Load(image)
 }
 
-// module loads the image for the best architecture that the device knows.
-func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt kernel.DataType) (device.Module, error) {
-	info := dev.Info()
-	image, unfit := images.Choose(t.Description.Images, images.Want{Archs: info.Archs, Family: k.Family, Type: dt.String(), ABI: kernel.ABI, Layout: k.Layout})
-	if unfit != nil && image.ID == "" {
-		return nil, unfit
-	}
-	key := moduleKey{info.Device, image.ID, k.Layout}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if m := t.modules[key]; m != nil {
-		return m, nil
-	}
-	imager, ok := t.Transport.(framework.Imager)
-	if !ok {
-		return nil, fmt.Errorf("%w: lists images but cannot deliver them", framework.ErrPlugin)
-	}
-	code, err := imager.Image(ctx, image.ID)
-	if err != nil {
-		return nil, err
-	}
-	if unfit != nil { // after Image, which knows better why one was never built
-		return nil, unfit
-	}
-	if err := verify(image, code); err != nil {
-		return nil, err
-	}
-	m, err := dev.Load(code)
-	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", image.ID, err)
-	}
-	if t.modules == nil {
-		t.modules = make(map[moduleKey]device.Module)
-	}
-	t.modules[key] = m
-	return m, nil
-}
-
 // NoKernel explains that no transport has a kernel for what is asked for: for each
 // transport the reason, and what to do about it. The error is ErrUnavailable. match tells
 // which kernels would do, and layout which arguments they would get ("": any).
@@ -140,56 +54,11 @@ func (c *Communicator) NoKernel(what, layout string, match func(framework.Kernel
 	info := c.dev.Info()
 	var why []string
 	for _, t := range c.opts.Transports {
-		why = append(why, t.Name+" "+t.lacks(info, layout, match))
+		why = append(why, t.Name+" "+t.Lacks(info, layout, match))
 	}
 	if len(why) == 0 {
 		why = []string{"no transport is configured"}
 	}
 	return fmt.Errorf("%w: no transport has a kernel for %s: %s; expected in transports one with kernels for %v: `mscclpp-run plugins NAME` lists those of a transport",
 		framework.ErrUnavailable, what, strings.Join(why, "; "), info.Device)
-}
-
-// lacks says why a transport has no kernel that could be loaded.
-func (t *Transport) lacks(info device.Info, layout string, match func(framework.KernelInfo) bool) string {
-	if len(t.Description.Kernels) == 0 {
-		return "describes no kernels"
-	}
-	i := slices.IndexFunc(t.Description.Kernels, match)
-	if i < 0 {
-		return "describes kernels for other work alone"
-	}
-	k := t.Description.Kernels[i]
-	if _, err := images.Choose(t.Description.Images, images.Want{Archs: info.Archs, Family: k.Family, ABI: kernel.ABI, Layout: layout}); err != nil {
-		return "cannot load " + k.Symbol + ": " + plainly(err.Error())
-	}
-	if k.MaxRanks > 0 {
-		return fmt.Sprintf("has %s, for up to %d ranks", k.Symbol, k.MaxRanks)
-	}
-	return "has " + k.Symbol + ", which does not take this call"
-}
-
-func verify(i framework.ImageInfo, code []byte) error {
-	if i.SHA256 == "" {
-		return nil
-	}
-	sum := sha256.Sum256(code)
-	if got := hex.EncodeToString(sum[:]); got != i.SHA256 {
-		return fmt.Errorf("%w: image %s has sha256 %s, expected %s", framework.ErrInvalid, i.ID, got, i.SHA256)
-	}
-	return nil
-}
-
-// CloseModules unloads the images. Call it after the last communicator has stopped
-// using t.
-func (t *Transport) CloseModules() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var first error
-	for key, m := range t.modules {
-		if err := m.Close(); err != nil && first == nil {
-			first = err
-		}
-		delete(t.modules, key)
-	}
-	return first
 }

@@ -17,7 +17,7 @@ import (
 func (c *Communicator) Twin(ctx context.Context, dev device.Device) (*Communicator, error) {
 	var twin *Communicator
 	err := c.setUp(ctx, opTwin, func(ctx context.Context) error {
-		if _, err := c.agree(ctx, opTwin, nil, nil); err != nil {
+		if _, err := c.rounds.Agree(ctx, opTwin, nil, nil); err != nil {
 			return err
 		}
 		c.children++

@@ -1,0 +1,244 @@
+package negotiate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/recipe"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// SwitchTail is the end of a switch channel's memory, which holds the counter of its
+// barrier.
+const SwitchTail = 128
+
+// Group binds m into a window over the memory of all ranks. After an error nothing is left.
+func (n *Negotiator) Group(ctx context.Context, m *memory.Memory) (*Group, error) {
+	g := &Group{n: n, m: m}
+	err := g.gather(ctx)
+	if err == nil {
+		err = g.join(ctx)
+	}
+	if err != nil {
+		n.Life.Undo(g.Close)
+		return nil, err
+	}
+	return g, nil
+}
+
+// Group is what lies under a switch channel.
+type Group struct {
+	n         *Negotiator
+	Transport *transport.Transport
+	m         *memory.Memory
+	end       framework.Endpoint
+	conn      framework.ID
+	created   []device.Object
+	done      *recipe.Result
+	Window    device.Memory
+	Stride    uint64
+}
+
+// switchCall is what ranks say to each other first.
+type switchCall struct {
+	Bytes  uint64  `json:"bytes"`
+	Offers []offer `json:"offers"`
+}
+
+// gather finds a transport whose switch reaches all ranks.
+func (g *Group) gather(ctx context.Context) error {
+	mine := memory.Usable(g.m)
+	if mine == nil && g.m.Bytes() <= SwitchTail {
+		mine = fmt.Errorf("%w: %d bytes, expected more than %d", framework.ErrInvalid, g.m.Bytes(), SwitchTail)
+	}
+	var ends map[string]framework.Endpoint
+	var call switchCall
+	chosen := ""
+	defer func() { g.n.closeEndpoints(ends, chosen) }()
+	if mine == nil {
+		all := make([]int, g.n.Boot.Size())
+		for r := range all {
+			all[r] = r
+		}
+		call.Bytes = g.m.Bytes()
+		var err error
+		if ends, call.Offers, err = g.n.listen(ctx, framework.KindSwitch, all, call.Bytes); err != nil {
+			return err
+		}
+		for i := range call.Offers {
+			call.Offers[i].Data = nil // the address follows, when its transport is chosen
+		}
+	}
+	data, err := json.Marshal(call)
+	if err != nil {
+		return err
+	}
+	said, err := g.n.Rounds.Agree(ctx, OpSwitch, data, mine)
+	if err != nil {
+		return err
+	}
+	calls := make([]switchCall, len(said))
+	for r, b := range said {
+		if err := json.Unmarshal(b, &calls[r]); err != nil {
+			return &framework.Error{Op: OpSwitch, Peer: r, Err: fmt.Errorf("%w: offers: %v", framework.ErrPeer, err)}
+		}
+		if calls[r].Bytes != call.Bytes {
+			return &preamble.Refusal{Err: &framework.Error{Op: OpSwitch, Peer: r, Err: fmt.Errorf(
+				"%w: its part has %d bytes, expected %d as here", framework.ErrInvalid, calls[r].Bytes, call.Bytes)}}
+		}
+	}
+	if chosen = chooseForAll(calls); chosen == "" {
+		return &preamble.Refusal{Err: &framework.Error{Op: OpSwitch, Peer: framework.NoPeer, Err: fmt.Errorf(
+			"%w: no transport has a switch that reaches all ranks: this one offers %s", framework.ErrUnsupported, describe(call.Offers))}}
+	}
+	g.Transport, g.end = g.n.named(chosen), ends[chosen]
+	return nil
+}
+
+// chooseForAll returns the first transport, in rank 0's order, whose endpoints on
+// all ranks share a reach token, or "".
+func chooseForAll(calls []switchCall) string {
+	for _, o := range calls[0].Offers {
+		common := slices.Clone(o.Reach)
+		for _, call := range calls {
+			i := slices.IndexFunc(call.Offers, func(x offer) bool { return x.Name == o.Name && x.Why == "" })
+			common = slices.DeleteFunc(common, func(token string) bool {
+				return i < 0 || !slices.Contains(call.Offers[i].Reach, token)
+			})
+		}
+		if len(common) > 0 {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// join makes the window. From here on all ranks depend on each other.
+func (g *Group) join(ctx context.Context) error {
+	defer func() { g.end.Address.Close() }() // as it is then: create adds to it
+	for _, o := range g.end.Create {
+		if err := g.create(o); err != nil {
+			return err
+		}
+	}
+	reg, err := memory.Registration(ctx, g.m, g.Transport, g.n.Counters.Dev.Info().Device)
+	if err != nil {
+		return err
+	}
+	peers, keys, err := g.swap(ctx, reg.Key)
+	defer func() {
+		for i := range peers {
+			peers[i].Address.Close()
+			keys[i].Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if g.conn, err = g.Transport.Connect(ctx, g.end.ID, peers); err != nil {
+		return err
+	}
+	att, err := g.Transport.Attach(ctx, g.conn, reg.ID, keys)
+	if err != nil {
+		return err
+	}
+	created := g.created
+	g.created = nil // now in the hands of perform, also after an error
+	g.done, err = g.n.Recipes.Perform(ctx, att, recipe.Operands{
+		Transport: g.Transport, Members: g.n.Others(), Own: g.m, Created: created,
+		Object: framework.Object{Kind: framework.ObjectMulticast, Bytes: g.m.Bytes(), Ranks: g.n.Boot.Size()},
+	})
+	if err != nil {
+		return err
+	}
+	return g.findWindow()
+}
+
+// create makes an object of the group and appends its share to the address.
+func (g *Group) create(o framework.Object) error {
+	made, err := g.n.Counters.Dev.Object(o, nil)
+	if err != nil {
+		return err
+	}
+	g.created = append(g.created, made)
+	share, err := made.Share()
+	if err != nil {
+		return err
+	}
+	g.end.Address.Shares = append(g.end.Address.Shares, share)
+	return nil
+}
+
+// swap sends address and key to all others and collects theirs, ascending. Both
+// lists are as long as what has arrived, also after an error.
+func (g *Group) swap(ctx context.Context, key framework.Parcel) (peers []framework.Peer, keys []framework.Parcel, err error) {
+	others := g.n.Others()
+	for _, r := range others {
+		for _, p := range []framework.Parcel{g.end.Address, key} {
+			if err := g.n.Boot.Send(ctx, r, preamble.TagSwitch, p); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	for _, r := range others {
+		address, err := g.n.Boot.Recv(ctx, r, preamble.TagSwitch)
+		if err != nil {
+			return peers, keys, err
+		}
+		k, err := g.n.Boot.Recv(ctx, r, preamble.TagSwitch)
+		if err != nil {
+			address.Close()
+			return peers, keys, err
+		}
+		peers = append(peers, framework.Peer{Rank: r, Address: address})
+		keys = append(keys, k)
+	}
+	return peers, keys, nil
+}
+
+func (g *Group) findWindow() error {
+	for i, m := range g.done.Mapped {
+		if m == nil {
+			continue
+		}
+		g.Window, g.Stride = m, g.done.Strides[i]
+		need := g.m.Bytes()
+		if g.Stride != 0 {
+			need += g.Stride * uint64(g.n.Boot.Size()-1)
+		}
+		if g.Stride != 0 && g.Stride < g.m.Bytes() || m.Bytes() < need {
+			return recipe.Nonsense("a window of %d bytes with stride %d over %d parts of %d", m.Bytes(), g.Stride, g.n.Boot.Size(), g.m.Bytes())
+		}
+		return nil
+	}
+	return recipe.Nonsense("no window was mapped")
+}
+
+// Close takes the memory out of the window.
+func (g *Group) Close(ctx context.Context) error {
+	var first error
+	keep := func(err error) {
+		if err != nil && !errors.Is(err, framework.ErrPlugin) && first == nil {
+			first = err
+		}
+	}
+	for _, o := range g.created {
+		keep(o.Close())
+	}
+	if g.done != nil {
+		keep(g.done.Close(ctx))
+	}
+	for _, id := range []framework.ID{g.conn, g.end.ID} {
+		if id != 0 {
+			keep(g.Transport.Close(ctx, id))
+		}
+	}
+	return first
+}

@@ -1,0 +1,146 @@
+package porting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// A transport in a process of its own reaches what has a descriptor. What puts read from
+// other memory of this process goes through memory that has one: the bytes are copied
+// there before the trigger that cites them is pushed, so that everything behind the
+// trigger is as it always is. What puts write cannot be staged: the peer's signal would
+// say that data is there when it still had to be copied, and nobody here would know
+// (docs/decisions/0010).
+
+// A stage has parts that are used in turn. The last put of each carries a flush, behind
+// which the part is free again: while one is filled the others are on their way.
+const (
+	stageParts = 4
+	stagePart  = 256 << 10 // at most
+	stageUnit  = 4 << 10
+)
+
+// noMemory is a number that is never bound. A kernel does not stage, so in the handle of a
+// channel with a stage it stands for the source: a put with it ends the proxy, with an
+// error, where the number of the stage would send other bytes than were meant.
+const noMemory = memorySlots - 1
+
+// stage is memory in front of a transport that cannot reach what puts read.
+type stage struct {
+	memory *memory.Memory
+	part   uint64 // bytes of each
+
+	turn  chan struct{} // full while a put is copied and pushed: puts fill parts one behind the other
+	now   int           // the part that is filled
+	used  uint64        // bytes of it
+	after [stageParts]uint64
+}
+
+// newStage makes a stage for puts from memory of so many bytes, and registers it.
+func (p *Ports) newStage(ctx context.Context, t *transport.Transport, bytes uint64) (*stage, framework.Registration, error) {
+	part := stageUnit * max(1, min((bytes+stageUnit-1)/stageUnit, stagePart/stageUnit))
+	inner, err := p.Counters.Dev.Alloc(stageParts * part)
+	if err != nil {
+		return nil, framework.Registration{}, fmt.Errorf("stage: %w", err)
+	}
+	s := &stage{memory: memory.New(inner, true), part: part, turn: make(chan struct{}, 1)}
+	reg, err := memory.Registration(ctx, s.memory, t, p.Counters.Dev.Info().Device)
+	if err != nil {
+		return nil, reg, errors.Join(fmt.Errorf("stage: %w", err), inner.Close())
+	}
+	return s, reg, nil
+}
+
+func (s *stage) close(ctx context.Context) error { return memory.Shut(ctx, s.memory) }
+
+// apart reports whether this process can read memory that nobody else can be given.
+func (s *Ports) apart(m *memory.Memory) bool {
+	if s.Counters.HostDev != nil {
+		return false // its copy engines, or the collectives, do that
+	}
+	shares, err := m.Export()
+	if err != nil {
+		return false
+	}
+	defer framework.Parcel{Shares: shares}.Close()
+	for _, s := range shares {
+		if s.Kind.HasFD() {
+			return false
+		}
+	}
+	return true
+}
+
+// source registers what puts read, or a stage in front of it.
+func (ch *Channel) source(ctx context.Context, s *Ports) (framework.Registration, error) {
+	t := ch.link.Transport
+	reg, err := memory.Registration(ctx, ch.src, t, s.Counters.Dev.Info().Device)
+	if errors.Is(err, framework.ErrUnsupported) && s.apart(ch.src) {
+		ch.stage, reg, err = s.newStage(ctx, t, ch.src.Bytes())
+	}
+	if err != nil {
+		return reg, &framework.Error{Op: "register", Peer: framework.NoPeer, Err: err}
+	}
+	return reg, nil
+}
+
+// target says of what puts of the peer cannot write what can be used in its place.
+func (s *Ports) target(m *memory.Memory, t *transport.Transport, err error) error {
+	if !errors.Is(err, framework.ErrUnsupported) || !s.apart(m) {
+		return err
+	}
+	return fmt.Errorf("%w; over %s puts of the peer cannot write memory without a descriptor: expected memory from Alloc, or behind a sealed memfd, which the peer writes and this rank copies from behind its Wait. Embedded adapters, and sockets that the rank drives, write any memory. What puts read may be any", err, t.Name)
+}
+
+// pushStaged copies what a put reads and pushes a trigger for each piece; the last one
+// does what else was asked for. It waits while all parts are on their way, or until ctx is
+// done: then some pieces may have been pushed.
+func (ch *Channel) pushStaged(ctx context.Context, e *end, op string, kind, dst, src, bytes uint64) error {
+	s, start, both := ch.stage, time.Now(), &either{ch.life, ctx}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ch.life.Done():
+		return ch.refused(op, ch.life.Err())
+	case <-ctx.Done():
+		return ch.orLate(ctx, op, start, ch.refused(op, ctx.Err()))
+	}
+	from, to := device.Bytes(ch.src.Memory), device.Bytes(s.memory.Memory)
+	for {
+		if s.used == 0 && s.after[s.now] != 0 {
+			behind := s.after[s.now] - 1
+			if err := ch.await(ctx, op, func() bool { return e.service.ring.Flushed(e.slots.semaphore, behind) }); err != nil {
+				return err
+			}
+		}
+		n, at, what := min(bytes, s.part-s.used), uint64(s.now)*s.part+s.used, uint64(kernel.TriggerData)
+		copy(to[at:at+n], from[src:src+n])
+		if n == bytes {
+			what = kind
+		}
+		full := s.used+n == s.part
+		if full {
+			what |= kernel.TriggerFlush
+		}
+		pos, err := ch.pushAt(both, e, op, ch.trigger(e, what, dst, at, n))
+		if err != nil {
+			return ch.orLate(ctx, op, start, err)
+		}
+		s.used += n
+		if full {
+			s.after[s.now], s.now, s.used = pos+1, (s.now+1)%stageParts, 0
+		}
+		if bytes -= n; bytes == 0 {
+			return nil
+		}
+		src, dst = src+n, dst+n
+	}
+}

@@ -1,0 +1,237 @@
+package porting
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/recipe"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/stream"
+)
+
+// Where a transport hands its sockets over, this rank drives them (framework/stream):
+// who pushes sends, and who waits receives.
+
+// streamLink is a link whose sockets the rank drives.
+type streamLink struct {
+	*stream.Link
+	attached framework.ID // with the transport
+	counters uint32       // the peer's handle of its counters
+}
+
+// streamBinding is what a channel's triggers cite there.
+type streamBinding struct {
+	link   *streamLink
+	target uint32 // the peer's handle of its memory
+	bytes  uint64
+	offset uint64 // of the peer's counter
+	open   uint32 // own handle, which the peer knows
+}
+
+// streamLink takes the sockets of a link over, and opens the counters to the peer.
+func (p *Ports) streamLink(ctx context.Context, l *link, peer int) error {
+	if l.stream != nil {
+		return nil
+	}
+	fail := func(err error) error { return &framework.Error{Op: "streams", Peer: peer, Err: err} }
+	if p.engine == nil {
+		var err error
+		if p.engine, err = stream.NewEngine(); err != nil {
+			return fail(err)
+		}
+	}
+	att, err := l.Transport.Attach(ctx, l.Conn, 0, nil)
+	if err != nil {
+		return &framework.Error{Op: "attach", Peer: peer, Err: err}
+	}
+	defer att.Close()
+	if len(att.Mappings) != 1 || att.Mappings[0].Role != framework.RoleStream || len(att.Steps) > 0 {
+		return fail(recipe.Nonsense("%d mappings and %d steps in place of streams", len(att.Mappings), len(att.Steps)))
+	}
+	m := att.Mappings[0]
+	sockets := make([]*os.File, len(m.Shares))
+	for i, share := range m.Shares {
+		if share.Kind != framework.ShareSocket {
+			return fail(recipe.Nonsense("stream %d as %s", i, share.Kind))
+		}
+		sockets[i] = share.FD
+	}
+	made, err := p.engine.Link(peer, sockets, m.Bytes)
+	if err != nil {
+		return fail(err)
+	}
+	s := &streamLink{Link: made, attached: att.ID}
+	own, err := s.Expose(p.Counters.Inbound.Addr(), p.Counters.Inbound.Bytes())
+	if err == nil {
+		s.counters, _, err = p.tradeHandles(ctx, peer, own, p.Counters.Inbound.Bytes())
+	}
+	if err != nil {
+		p.Life.Undo(func(ctx context.Context) error { return s.close(ctx, l.Transport) })
+		return err
+	}
+	l.stream = s
+	return nil
+}
+
+func (s *streamLink) close(ctx context.Context, t *transport.Transport) error {
+	return errors.Join(s.Link.Close(), t.Close(ctx, s.attached))
+}
+
+// tradeHandles tells the peer what it reaches this rank's memory by, and learns the same
+// of the peer's.
+func (s *Ports) tradeHandles(ctx context.Context, peer int, own uint32, bytes uint64) (theirs uint32, size uint64, err error) {
+	b := binary.LittleEndian.AppendUint64(nil, bytes)
+	b = binary.LittleEndian.AppendUint32(b, own)
+	if err := s.Boot.Send(ctx, peer, preamble.TagKeys, framework.Parcel{Data: b}); err != nil {
+		return 0, 0, err
+	}
+	p, err := s.Boot.Recv(ctx, peer, preamble.TagKeys)
+	if err != nil {
+		return 0, 0, err
+	}
+	p.Close() // nothing is expected in it
+	if len(p.Data) != len(b) {
+		return 0, 0, &framework.Error{Op: "exchange", Peer: peer, Err: fmt.Errorf("%w: handle of %d bytes, expected %d", framework.ErrPeer, len(p.Data), len(b))}
+	}
+	return binary.LittleEndian.Uint32(p.Data[8:]), binary.LittleEndian.Uint64(p.Data), nil
+}
+
+// bindStreams is for sockets that the rank drives.
+func (ch *Channel) bindStreams(ctx context.Context, s *Ports, open *memory.Memory) error {
+	b := &streamBinding{link: ch.link.stream, offset: uint64(ch.pair.Theirs) * counters.Stride}
+	var err error
+	if b.open, err = b.link.Expose(open.Addr(), open.Bytes()); err != nil {
+		return &framework.Error{Op: OpChannel, Peer: ch.pair.Peer, Err: err}
+	}
+	ch.binding = binding{stream: b, own: ch.src}
+	if b.target, b.bytes, err = s.tradeHandles(ctx, ch.pair.Peer, b.open, open.Bytes()); err != nil {
+		b.link.Withdraw(b.open)
+		return err
+	}
+	ch.peerLen = b.bytes
+	return nil
+}
+
+func (b *streamBinding) bind(q *stream.Queue, n slots, src *memory.Memory) error {
+	return errors.Join(
+		q.BindSource(n.src, src.Addr(), src.Bytes()),
+		q.BindTarget(n.dst, b.link.Link, b.target, b.bytes),
+		q.BindSemaphore(n.semaphore, b.link.Link, b.link.counters, b.offset))
+}
+
+// leaveStream makes sure that nothing touches the memory of the channel any more.
+func (ch *Channel) leaveStream() error {
+	b := ch.binding.stream
+	if b == nil {
+		return nil
+	}
+	b.link.Withdraw(b.open)
+	return b.link.Forget(ch.src.Addr(), ch.src.Bytes())
+}
+
+// streamWaits is how long a waiter polls sockets, and then yields its core, before it
+// sleeps until something arrives.
+var streamWaits = stream.Waits{Spin: 4 * time.Microsecond, Yield: time.Millisecond}
+
+// Small puts without a signal are sent together, up to so many: nobody can see that they
+// come later, since who is to see them waits for a signal or a flush behind them.
+const (
+	heldPuts  = 16
+	smallPut  = 16 << 10
+	putAlone  = kernel.TriggerData << 50
+	whatToDo  = uint64(7) << 50
+	lowerHalf = 1<<32 - 1
+)
+
+// urgent reports whether a trigger that was pushed at a position is to be sent now.
+func urgent(t kernel.Trigger, pos uint64) bool {
+	return t.Snd&whatToDo != putAlone || t.Fst&lowerHalf > smallPut || pos%heldPuts == heldPuts-1
+}
+
+// pushStream queues a trigger and, unless it can wait, performs what is queued. Where the
+// ring is full this rank makes room.
+func (ch *Channel) pushStream(ctx context.Context, e *end, op string, t kernel.Trigger, now bool) (uint64, error) {
+	r, q := e.service.ring, e.service.queue
+	for {
+		pos, ok, err := r.Offer(t)
+		switch {
+		case err != nil:
+			return 0, ch.refused(op, err)
+		case ok && now && urgent(t, pos):
+			q.Drain()
+			return pos, nil
+		case ok:
+			q.Later()
+			return pos, nil
+		}
+		// Not for one more than now: others may have drained all since, and push nothing.
+		if err := ch.awaitStream(ctx, op, e, r.TakenAt(), pos+1-uint64(r.Slots())); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// awaitSignal waits for the counter that the peer raises.
+func (ch *Channel) awaitSignal(ctx context.Context, inbound *uint64, next uint64) error {
+	if e := ch.kernels; e.service.queue != nil {
+		return ch.awaitStream(ctx, "wait", e, inbound, next)
+	}
+	return ch.await(ctx, "wait", func() bool { return atomic.LoadUint64(inbound) >= next })
+}
+
+// awaitStream drives the link until a word is at least as large as wanted.
+func (ch *Channel) awaitStream(ctx context.Context, op string, e *end, word *uint64, wanted uint64) error {
+	const (
+		soon  = 15 * time.Microsecond // longer than an answer takes that is on its way
+		slice = time.Millisecond
+	)
+	if atomic.LoadUint64(word) >= wanted {
+		return nil
+	}
+	l, q := ch.binding.stream.link.Link, e.service.queue
+	if q.Await(l, word, wanted, 0, soon, streamWaits) {
+		return nil
+	}
+	for start := time.Now(); ; {
+		if err := ch.hopeless(ctx, op, start); err != nil {
+			if atomic.LoadUint64(word) >= wanted { // it came true in between
+				return nil
+			}
+			return err
+		}
+		// Seldom: for a goroutine that is bound to its thread it is three wake-ups of others.
+		runtime.Gosched()
+		if q.Await(l, word, wanted, soon+time.Since(start), slice, streamWaits) {
+			return nil
+		}
+	}
+}
+
+// flushStream waits until all that the channel was asked for is there.
+func (ch *Channel) flushStream(ctx context.Context, e *end) error {
+	pos, err := ch.pushStream(ctx, e, "close port channel", ch.trigger(e, kernel.TriggerFlush, 0, 0, 0), true)
+	if err != nil {
+		return err
+	}
+	r, q, l := e.service.ring, e.service.queue, ch.binding.stream.link.Link
+	for start := time.Now(); !q.Await(l, r.FlushedAt(e.slots.semaphore), pos+1, time.Since(start), time.Millisecond, streamWaits); {
+		if err := r.Err(); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("%w: the peer does not read: %w", framework.ErrPeer, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package porting
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
+	"github.com/mscclpp-go/mscclpp/framework/ring"
+)
+
+// Await waits until ready returns true. It is for data that the peer puts without a
+// signal, and that ready looks at. It ends as Wait does, and consumes no signal. ready
+// must not block, and is not called by two goroutines at once. Where this rank drives
+// the sockets of the link, only a wait for a signal receives data: there Await fails
+// with ErrUnsupported.
+func (ch *Channel) Await(ctx context.Context, ready func() bool) error {
+	if err := ch.enter("wait"); err != nil {
+		return err
+	}
+	defer ch.use.RUnlock()
+	if ch.link.Streamed {
+		return ch.ports.Life.Blame("wait", ch.pair.Peer, fmt.Errorf("%w: a wait for data without a signal over sockets that the rank drives: expected Wait", framework.ErrUnsupported))
+	}
+	return ch.await(ctx, "wait", ready)
+}
+
+// Wait waits for the next signal of the peer. It consumes one signal, as wait in a
+// kernel does; host and kernels must not wait on one channel at the same time. On a
+// device each look at the counters is a copy, so there Wait is meant for tests and
+// set-up.
+func (ch *Channel) Wait(ctx context.Context) error {
+	if err := ch.enter("wait"); err != nil {
+		return err
+	}
+	defer ch.use.RUnlock()
+	// One at a time: who gives up must not take the number of another. A channel to hold the
+	// turn would cost as much as the rest of a message here.
+	first := func() bool { return ch.waiting.CompareAndSwap(false, true) }
+	if err := ch.await(ctx, "wait", first); err != nil {
+		return err
+	}
+	defer ch.waiting.Store(false)
+	if ch.ports.Counters.HostDev != nil {
+		return ch.waitOnDevice(ctx)
+	}
+	expected := (*uint64)(counters.Pointer(ch.handle.Semaphore.Expected))
+	inbound := (*uint64)(counters.Pointer(ch.handle.Semaphore.Inbound))
+	next := atomic.AddUint64(expected, 1)
+	err := ch.awaitSignal(ctx, inbound, next)
+	if err != nil {
+		atomic.StoreUint64(expected, next-1) // the signal is still to be waited for
+	}
+	return err
+}
+
+// waitOnDevice is Wait for counters in the memory of a device.
+func (ch *Channel) waitOnDevice(ctx context.Context) error {
+	q, h := &ch.ports.Counters.Queue, &ch.handle.Semaphore
+	var seen, expected uint64
+	var failed error
+	err := ch.await(ctx, "wait", func() bool {
+		seen, expected, failed = q.Look(ctx, ch.inbound, h.Expected)
+		return failed != nil || seen > expected
+	})
+	if err != nil {
+		return err
+	}
+	if failed == nil {
+		failed = q.Store(ctx, h.Expected, expected+1)
+	}
+	switch {
+	case failed == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ch.late(ctx, "wait", 0)
+	}
+	return ch.ports.Life.Blame("wait", ch.pair.Peer, failed)
+}
+
+// await polls, since ready has no way to wake the host.
+func (ch *Channel) await(ctx context.Context, op string, ready func() bool) error {
+	if ready() {
+		return nil
+	}
+	const looks = 64 // between two rests
+	start, pace := time.Now(), ch.pace()
+	for {
+		soon := ch.help()
+		for n := range looks {
+			if ready() {
+				pace.End()
+				return nil
+			}
+			if soon && n%8 == 7 {
+				soon = ch.help()
+			}
+		}
+		if err := ch.hopeless(ctx, op, start); err != nil {
+			if ready() { // it came true in between
+				return nil
+			}
+			return err
+		}
+		pace.Rest()
+	}
+}
+
+// pace is that of the ring that leads to the peer. On a device looks take long by themselves.
+func (ch *Channel) pace() ring.Pace {
+	if ch.ports.Counters.HostDev != nil {
+		return ring.Begin(nil, false)
+	}
+	for _, e := range ch.ends() {
+		if e != nil {
+			return e.service.ring.Begin()
+		}
+	}
+	return ring.Begin(nil, false)
+}
+
+// help does the work of a proxy in this process: what is waited for may depend on it.
+func (ch *Channel) help() (soon bool) {
+	for _, e := range ch.ends() {
+		if e != nil && e.service.ring.Help() {
+			soon = true
+		}
+	}
+	return soon
+}
+
+// hopeless says why waiting on is in vain.
+func (ch *Channel) hopeless(ctx context.Context, op string, start time.Time) error {
+	if err := ch.ports.Life.Err(); err != nil {
+		return err
+	}
+	if ch.life.Err() != nil {
+		return ch.closedError(op)
+	}
+	for _, e := range ch.ends() {
+		if e == nil {
+			continue
+		}
+		if err := e.service.ring.Err(); err != nil {
+			return ch.refused(op, err)
+		}
+	}
+	if ctx.Err() != nil {
+		return ch.late(ctx, op, time.Since(start))
+	}
+	return ch.deserted(op, start)
+}
+
+// orLate is err, unless there is no other reason for it than that the caller's time is up.
+func (ch *Channel) orLate(ctx context.Context, op string, start time.Time, err error) error {
+	if ctx.Err() != nil && ch.life.Err() == nil && ch.ports.Life.Err() == nil {
+		return ch.late(ctx, op, time.Since(start))
+	}
+	return err
+}
+
+func (ch *Channel) late(ctx context.Context, op string, waited time.Duration) error {
+	return ch.ports.Life.Blame(op, ch.pair.Peer, fmt.Errorf("%w: no answer within %v: %w", framework.ErrPeer, waited.Round(time.Millisecond), ctx.Err()))
+}
