@@ -118,7 +118,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 // assemble makes the engines for ranks that do, or do not, all share memory.
 func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Route) error {
 	if reach.Apart != nil {
-		e, err := newPortsEngine(c.comm, c.opts, describing(c.choice.name), reach.Apart, reach.Groups)
+		e, err := c.overHosts(reach.Apart, reach.Groups)
 		if c.refused = err; err == nil {
 			c.engines = append(c.engines, e, c.program)
 		}

@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
 
 // mostTogether is how many ranks that share memory are not divided; tests have fewer.
-var mostTogether = maxRanks
+var mostTogether = kernelargs.MaxRanks
 
 // tooMany reports whether more ranks of one host share memory than one launch of a kernel
 // can address. The host then counts as several small ones: calls have two levels, and port

@@ -2,247 +2,111 @@ package collectives
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/inside"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/intra"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// courier performs collectives of ranks on GPUs that do not all share memory. What has
-// to cross a network goes through memory of the host that the GPU maps, and is carried
-// by the host, over port channels of a twin of the communicator: so it takes whatever
-// transport the host can use, and the plugins need to know nothing of GPUs.
-//
-// A call enqueues all of its work on the caller's stream and returns: kernels of the
-// ranks of a host, copies to and from the host, and in between the two sides of a gate.
-type courier struct {
-	world  *comm.Communicator
-	ports  *ports
-	device streamgate.Device
-
-	host    device.Device
-	twin    *comm.Communicator
-	gate    *streamgate.Gate
-	stage   streamgate.Mapped
-	regions [2 * regions]region
-	turns   [2]int
-	rooms   []*room       // for groups of messages
-	scratch device.Memory // of the device, where there are two levels
-	closed  chan struct{}
-
-	mark device.Mark // behind the last call
-	any  bool        // there was one
-	last device.Stream
+// overHosts makes the engine for ranks on such hosts, which do not share memory for the reason apart.
+func (c *Comm) overHosts(apart error, hosts [][]int) (engine.Engine, error) {
+	of := c.opts
+	o := inter.Options{
+		Scratch: of.Scratch, Describe: describing(c.choice.name), Apart: apart, Hosts: hosts,
+		Inside: func(ctx context.Context, group *comm.Communicator, blocks int) (inside.Ranks, error) {
+			return newHostRanks(ctx, group, of, blocks)
+		},
+	}
+	if tooMany(c.comm) {
+		o.First = counterparts(hosts, c.comm.Rank())
+	}
+	if !c.host {
+		multiprocessors := c.comm.Device().Info().SMs
+		o.Blocks, o.Multiprocessors = intra.MostBlocks(multiprocessors, of.Sharing, of.MaxBlocks), multiprocessors/max(1, of.Sharing)
+	}
+	return inter.New(c.comm, o)
 }
 
-// The memory of the host that everything passes through: regions for what is sent, and
-// for results, each used by turns. A call has up to three results under way.
-const (
-	regions = 3
-
-	forSending = 0
-	forResults = 1
-)
-
-// region is a part of that memory.
-type region struct {
-	bytes []byte  // as the host sees it
-	addr  uintptr // as the device does
-	last  uint64  // work that reads or writes it
+// describing says in words what calls signatures are of.
+func describing(name func(k collective.Kind, id uint32) string) func(s *kernelargs.Signature) string {
+	return func(s *kernelargs.Signature) string {
+		if *s == lanes.OfMessages() {
+			return "a message" // its pieces do not say of what
+		}
+		return s.Describe(name)
+	}
 }
 
-// newCourier is nil where streams cannot wait for the host.
-func newCourier(c *comm.Communicator) *courier {
-	d, ok := c.Device().(streamgate.Device)
-	if !ok {
-		return nil
-	}
-	return &courier{world: c, device: d, closed: make(chan struct{})}
-}
+// hostRanks performs the collectives of the ranks of one host, for those of all hosts.
+type hostRanks struct{ c *Comm }
 
-// start makes the twin and the memory. It is collective.
-func (k *courier) start(ctx context.Context) (err error) {
-	if k == nil {
-		return nil
-	}
-	if k.host, err = host.Open(); err != nil {
-		return err
-	}
-	if k.twin, err = k.world.Twin(ctx, k.host); err != nil {
-		return err
-	}
-	k.ports.Comm = k.twin
-	go lifetime.Bind(k.world, k.twin, k.closed, func(err error) error { return err })
-	if k.mark, err = k.device.NewMark(); err != nil {
-		return err
-	}
-	if k.stage, err = streamgate.Map(k.device, k.host, uint64(len(k.regions))*crosshost.RegionBytes); err != nil {
-		return fmt.Errorf("memory between device and host: %w", err)
-	}
-	all := device.Bytes(k.stage.Host)
-	for i := range k.regions {
-		k.regions[i] = region{bytes: all[i*crosshost.RegionBytes:][:crosshost.RegionBytes], addr: k.stage.Device.Addr() + uintptr(i*crosshost.RegionBytes)}
-	}
-	k.gate, err = streamgate.Open(k.device, k.host, k.world)
-	return err
-}
-
-// close is for when the streams with calls on them have ended. What comes before the
-// ports, which the thread works with.
-func (k *courier) close() error {
-	if k == nil {
-		return nil
-	}
-	all := []error{k.gate.Close(), k.stage.Close()}
-	if k.mark != nil {
-		all = append(all, k.mark.Close())
-	}
-	if k.scratch != nil {
-		all = append(all, k.scratch.Close())
-	}
-	for _, r := range k.rooms {
-		all = append(all, r.Close())
-	}
-	return errors.Join(all...)
-}
-
-// leave is for when nothing uses the twin any more.
-func (k *courier) leave() error {
-	if k == nil {
-		return nil
-	}
-	close(k.closed)
-	var all []error
-	if k.twin != nil {
-		all = append(all, k.twin.Close())
-	}
-	if k.host != nil {
-		all = append(all, k.host.Close())
-	}
-	return errors.Join(all...)
-}
-
-// trip is one call that is being enqueued, until something fails.
-type trip struct {
-	*courier
-	call   *Call
-	stream device.Stream
-	sign   signature
-	err    error
-
-	direct   bool // the host takes no part
-	captured bool // the stream is, into a graph
-}
-
-// enqueue enqueues one call of all ranks.
-func (p *ports) enqueue(c *Call, algorithm string, f func(t *trip)) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.begin(c, algorithm)
-	return t.perform(func() {
-		p.calls++
-		t.greet()
-		f(t)
-	})
-}
-
-func (p *ports) begin(c *Call, algorithm string) *trip {
-	return &trip{courier: p.courier, call: c, stream: c.Stream, sign: signature{
-		Sequence: p.calls + 1, Count: c.Count, Collective: uint32(c.Collective), Algorithm: nameID(algorithm),
-		Type: uint32(c.Type), Op: uint32(c.Op), Root: uint32(c.Root),
-	}}
-}
-
-// perform enqueues what f says; p.mu is held. Work that fails half-way cannot be taken
-// back, and the other ranks would wait for it. What was to be captured has not begun.
-func (t *trip) perform(f func()) error {
-	if err := t.world.Check(); err != nil {
-		return err
-	}
-	if !t.direct {
-		if err := t.eager(); err != nil {
-			return err
+// newHostRanks makes them, with the options of all hosts and so many blocks of a launch at most.
+func newHostRanks(ctx context.Context, group *comm.Communicator, of Options, blocks int) (inside.Ranks, error) {
+	o := Options{Signatures: of.Signatures}
+	if group.Device().Info().Device != framework.Host {
+		o = of
+		o.Table = nil
+		if blocks > 0 {
+			o.MaxBlocks = blocks
 		}
 	}
-	return t.ports.run(func(context.Context) error {
-		t.follow()
-		f()
-		if t.err == nil && !t.captured {
-			t.err = t.mark.Record(t.stream)
+	c, err := New(ctx, group, o)
+	if err != nil {
+		return nil, err
+	}
+	return hostRanks{c}, nil
+}
+
+// Perform performs a call.
+func (r hostRanks) Perform(x inside.Call) error {
+	o := &CallOptions{Stream: x.Stream, Scale: x.Scale}
+	switch x.Kind {
+	case collective.AllReduce:
+		return r.c.AllReduce(x.In, x.Out, x.Count, x.Type, x.Op, o)
+	case collective.AllGather:
+		return r.c.AllGather(x.In, x.Out, x.Count, x.Type, o)
+	case collective.ReduceScatter:
+		return r.c.ReduceScatter(x.In, x.Out, x.Count, x.Type, x.Op, o)
+	case collective.Broadcast:
+		return r.c.Broadcast(x.In, x.Out, x.Count, x.Type, x.Root, o)
+	case collective.Reduce:
+		return r.c.Reduce(x.In, x.Out, x.Count, x.Type, x.Op, x.Root, o)
+	case collective.AllToAll:
+		return r.c.AllToAll(x.In, x.Out, x.Count, x.Type, o)
+	}
+	return r.c.Barrier(o)
+}
+
+// Messages performs a group of messages.
+func (r hostRanks) Messages(s device.Stream, list []kernelargs.Transfer) error {
+	o := &CallOptions{Stream: s}
+	r.c.GroupStart()
+	var failed error
+	for _, m := range list {
+		call := r.c.Send
+		if m.Receive == 1 {
+			call = r.c.Recv
 		}
-		if t.err != nil && !t.captured {
-			t.world.Abort(t.err)
+		if failed == nil {
+			failed = call(kernelargs.At(m.Buffer), int(m.Bytes), kernel.Uint8, int(m.Peer), o)
 		}
-		return t.err
-	})
+	}
+	if err := r.c.GroupEnd(); failed == nil {
+		failed = err
+	}
+	return failed
 }
 
-// eager refuses streams that are captured: the host cannot know how often, and when, a
-// graph is launched.
-func (t *trip) eager() error {
-	state, err := t.device.Query(t.stream)
-	if err == nil && state == device.StreamCapturing {
-		err = fmt.Errorf("%w: collectives over hosts in which the host takes part cannot be captured into a graph: expected a stream that is not, or algorithm %s, behind a first call outside of a capture", framework.ErrUnsupported, hierarchicalDirect)
-	}
-	return err
-}
+// Prepare loads what calls may need.
+func (r hostRanks) Prepare(k collective.Kind, t kernel.DataType) error { return r.c.Prepare(k, t) }
 
-// follow puts the call behind the one before it, whatever stream that was on: they use
-// the same memory, and the host performs them in order.
-func (t *trip) follow() {
-	k := t.courier
-	if t.captured { // when a graph is launched, and where, is the program's affair
-		return
-	}
-	if k.any { // also on the same stream, by its number: that may be one made since
-		t.err = k.mark.Wait(t.stream)
-	}
-	k.any, k.last = true, t.stream
-}
-
-// region is room on the host for a piece. The stream waits until the host has done with
-// what was in it before.
-func (t *trip) region(purpose int) *region {
-	k := t.courier
-	r := &k.regions[purpose*regions+k.turns[purpose]%regions]
-	k.turns[purpose]++
-	t.await(r.last)
-	return r
-}
-
-func (t *trip) copy(to, from uintptr, bytes uint64) {
-	if t.err == nil && bytes > 0 && to != from {
-		t.err = t.device.Copy(t.stream, to, from, bytes)
-	}
-}
-
-// tell has the host do something with regions when the stream has come here.
-func (t *trip) tell(do func(ctx context.Context) error, used ...*region) (number uint64) {
-	if t.err != nil {
-		return 0
-	}
-	sign, p := t.sign, t.ports
-	number, t.err = t.gate.Enqueue(t.stream, func(ctx context.Context) error {
-		p.Call = sign
-		return do(ctx)
-	})
-	for _, r := range used {
-		r.last = number
-	}
-	return number
-}
-
-func (t *trip) await(number uint64) {
-	if t.err == nil {
-		t.err = t.gate.Await(t.stream, number)
-	}
-}
-
-func address(p unsafe.Pointer) uintptr { return uintptr(p) }
+// Close releases everything.
+func (r hostRanks) Close() error { return r.c.Close() }

@@ -76,3 +76,8 @@ func (c *Comm) RegisterAlgorithm(a Algorithm) error {
 	c.choice.refresh(c.engines)
 	return nil
 }
+
+// publicCall is a call as programs see it.
+func publicCall(c *engine.Call) *Call {
+	return &Call{Request: c.Request, Input: c.Input, Output: c.Output, Stream: c.Stream, Scale: c.Scale}
+}

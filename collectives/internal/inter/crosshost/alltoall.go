@@ -7,7 +7,7 @@ import (
 // Swap gives each counterpart what the ranks of this host have for it, which all have
 // the same size: of is what rank k has for the counterpart in a round. What others have
 // for this rank goes to where to says.
-func (h *Exchange) Swap(ctx context.Context, bytes uint64, of func(round uint64, k int) []byte, to func(rank int) []byte) error {
+func (h *Level) Swap(ctx context.Context, bytes uint64, of func(round uint64, k int) []byte, to func(rank int) []byte) error {
 	round := uint64(0)
 	err := h.Rounds(func(g, first int) error {
 		now := round
@@ -36,7 +36,7 @@ func (h *Exchange) Swap(ctx context.Context, bytes uint64, of func(round uint64,
 
 // remote calls f for every rank of the other hosts: whom to send to, and whom to
 // Receive from.
-func (h *Exchange) remote(f func(to, from int) error) error {
+func (h *Level) remote(f func(to, from int) error) error {
 	return h.Lanes.Others(func(to, from int) error {
 		if h.Local[to] {
 			to = -1
@@ -50,7 +50,7 @@ func (h *Exchange) remote(f func(to, from int) error) error {
 
 // SendRemote posts to every rank of other hosts, beginning with those behind this one,
 // so that not all talk to one.
-func (h *Exchange) SendRemote(ctx context.Context, of func(rank int) []byte) error {
+func (h *Level) SendRemote(ctx context.Context, of func(rank int) []byte) error {
 	return h.remote(func(to, _ int) error {
 		if to < 0 {
 			return nil
@@ -60,7 +60,7 @@ func (h *Exchange) SendRemote(ctx context.Context, of func(rank int) []byte) err
 }
 
 // TakeRemote receives from all of them.
-func (h *Exchange) TakeRemote(ctx context.Context, of func(rank int) []byte) error {
+func (h *Level) TakeRemote(ctx context.Context, of func(rank int) []byte) error {
 	return h.remote(func(_, from int) error {
 		if from < 0 {
 			return nil

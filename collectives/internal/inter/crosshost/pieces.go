@@ -22,16 +22,16 @@ type Course struct {
 }
 
 // Gets reports whether a host is to have the result.
-func (way Course) Gets(g int) bool { return !way.Rooted || way.Gives != (g == way.Home) }
+func (c Course) Gets(g int) bool { return !c.Rooted || c.Gives != (g == c.Home) }
 
 // Spares reports whether a rank reduces for a root, and has no use for the result.
-func (way Course) Spares(rank, root int) bool { return way.Rooted && rank != root }
+func (c Course) Spares(rank, root int) bool { return c.Rooted && rank != root }
 
 // slices reports whether a host has slices of its own in an exchange in two steps.
-func (way Course) slices(g int) bool { return !way.Rooted || g != way.Home }
+func (c Course) slices(g int) bool { return !c.Rooted || g != c.Home }
 
 // Send gives what this rank has of a piece to the other hosts.
-func (h *Exchange) Send(ctx context.Context, x *Piece, element uint64, split bool) error {
+func (h *Level) Send(ctx context.Context, x *Piece, element uint64, split bool) error {
 	if !split {
 		return h.SendShare(ctx, x.Course, x.Count, element, x.Share)
 	}
@@ -39,7 +39,7 @@ func (h *Exchange) Send(ctx context.Context, x *Piece, element uint64, split boo
 }
 
 // Complete makes this rank's share of a piece the result, where that is wanted.
-func (h *Exchange) Complete(ctx context.Context, r Reduction, x *Piece, split bool) error {
+func (h *Level) Complete(ctx context.Context, r Reduction, x *Piece, split bool) error {
 	if !x.Gets(h.Host) {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (h *Exchange) Complete(ctx context.Context, r Reduction, x *Piece, split bo
 
 // Sum reduces what the hosts have in their order: own is that of this one, and theirs
 // hands that of another to add.
-func (h *Exchange) Sum(r Reduction, own, to []byte, theirs func(g int, add func(b []byte)) error) error {
+func (h *Level) Sum(r Reduction, own, to []byte, theirs func(g int, add func(b []byte)) error) error {
 	sum := h.StartSum(r, uint64(len(own)))
 	for g := range h.Hosts {
 		if g == h.Host {
@@ -65,7 +65,7 @@ func (h *Exchange) Sum(r Reduction, own, to []byte, theirs func(g int, add func(
 }
 
 // SumShare reduces what the hosts have of this rank's share of a vector.
-func (h *Exchange) SumShare(ctx context.Context, r Reduction, count uint64, own, to []byte) error {
+func (h *Level) SumShare(ctx context.Context, r Reduction, count uint64, own, to []byte) error {
 	if len(own) == 0 {
 		return nil
 	}
@@ -81,9 +81,9 @@ func (h *Exchange) SumShare(ctx context.Context, r Reduction, count uint64, own,
 
 // SendShare gives this rank's share of a vector to those of the other hosts that have
 // some of it, and are to have it.
-func (h *Exchange) SendShare(ctx context.Context, way Course, count, element uint64, b []byte) error {
+func (h *Level) SendShare(ctx context.Context, c Course, count, element uint64, b []byte) error {
 	return h.OtherHosts(func(g int) error {
-		if !way.Gets(g) {
+		if !c.Gets(g) {
 			return nil
 		}
 		return h.SendTo(ctx, count, element, g, b)
@@ -91,7 +91,7 @@ func (h *Exchange) SendShare(ctx context.Context, way Course, count, element uin
 }
 
 // SendTo gives those of one host what they have of this share.
-func (h *Exchange) SendTo(ctx context.Context, count, element uint64, g int, b []byte) error {
+func (h *Level) SendTo(ctx context.Context, count, element uint64, g int, b []byte) error {
 	from := h.Mine(count).From
 	return h.Overlaps(count, g, func(s placement.Span) error {
 		return h.Lanes.Post(ctx, s.Rank, b[(s.From-from)*element:(s.To-from)*element])
@@ -99,7 +99,7 @@ func (h *Exchange) SendTo(ctx context.Context, count, element uint64, g int, b [
 }
 
 // TakeShare receives what the ranks of another host have of this rank's share.
-func (h *Exchange) TakeShare(ctx context.Context, count, element uint64, g int, to []byte) error {
+func (h *Level) TakeShare(ctx context.Context, count, element uint64, g int, to []byte) error {
 	from := h.Mine(count).From
 	return h.Overlaps(count, g, func(s placement.Span) error {
 		at := to[(s.From-from)*element : (s.To-from)*element]
@@ -108,7 +108,7 @@ func (h *Exchange) TakeShare(ctx context.Context, count, element uint64, g int, 
 }
 
 // Pass takes what the root's host has sent of a piece: slices go on to the other hosts.
-func (h *Exchange) Pass(ctx context.Context, x *Piece, element uint64, split bool) error {
+func (h *Level) Pass(ctx context.Context, x *Piece, element uint64, split bool) error {
 	if !split {
 		return h.TakeShare(ctx, x.Count, element, x.Home, x.Share)
 	}

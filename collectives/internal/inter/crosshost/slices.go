@@ -17,7 +17,7 @@ import (
 // comes to it, does so once, however many they are.
 
 // slice is where in a segment that of a host is, in elements.
-func (h *Exchange) slice(x *Piece, g int) (segment, from, size uint64) {
+func (h *Level) slice(x *Piece, g int) (segment, from, size uint64) {
 	segment = placement.Share(x.Count, int(h.Cuts))
 	first, n := 0, 0
 	if !x.slices(g) {
@@ -38,14 +38,14 @@ func (h *Exchange) slice(x *Piece, g int) (segment, from, size uint64) {
 }
 
 // sliced is how many of the first elements belong to slices of a host.
-func (h *Exchange) sliced(x *Piece, g int, elements uint64) uint64 {
+func (h *Level) sliced(x *Piece, g int, elements uint64) uint64 {
 	segment, from, size := h.slice(x, g)
 	rest := elements % segment
 	return elements/segment*size + min(rest-min(rest, from), size)
 }
 
 // cut calls f for what of a span belongs to slices of a host.
-func (h *Exchange) cut(x *Piece, g int, s placement.Span, f func(from, to uint64)) {
+func (h *Level) cut(x *Piece, g int, s placement.Span, f func(from, to uint64)) {
 	segment, begin, size := h.slice(x, g)
 	for at := s.From / segment * segment; at < s.To; at += segment {
 		from, to := max(s.From, at+begin), min(s.To, at+begin+size)
@@ -56,7 +56,7 @@ func (h *Exchange) cut(x *Piece, g int, s placement.Span, f func(from, to uint64
 }
 
 // pack puts together what this rank's share has of the slices of a host.
-func (h *Exchange) pack(x *Piece, element uint64, g int, room *Space) []byte {
+func (h *Level) pack(x *Piece, element uint64, g int, room *Space) []byte {
 	own := h.Mine(x.Count)
 	all := (h.sliced(x, g, own.To) - h.sliced(x, g, own.From)) * element
 	var packed []byte
@@ -75,7 +75,7 @@ func (h *Exchange) pack(x *Piece, element uint64, g int, room *Space) []byte {
 }
 
 // unpack is the reverse for a part of a share.
-func (h *Exchange) unpack(x *Piece, element uint64, g int, s placement.Span, packed []byte) {
+func (h *Level) unpack(x *Piece, element uint64, g int, s placement.Span, packed []byte) {
 	own := h.Mine(x.Count).From
 	h.cut(x, g, s, func(from, to uint64) {
 		packed = packed[copy(x.Share[(from-own)*element:(to-own)*element], packed):]
@@ -84,7 +84,7 @@ func (h *Exchange) unpack(x *Piece, element uint64, g int, s placement.Span, pac
 
 // common calls f for the ranks of a host that have some of what this one has of the
 // slices of reducer, with where that is in the packed slices, in bytes.
-func (h *Exchange) common(x *Piece, element uint64, g, reducer int, f func(s placement.Span, from, to uint64) error) error {
+func (h *Level) common(x *Piece, element uint64, g, reducer int, f func(s placement.Span, from, to uint64) error) error {
 	begin := h.sliced(x, reducer, h.Mine(x.Count).From)
 	return h.Overlaps(x.Count, g, func(s placement.Span) error {
 		from, to := h.sliced(x, reducer, s.From)-begin, h.sliced(x, reducer, s.To)-begin
@@ -96,7 +96,7 @@ func (h *Exchange) common(x *Piece, element uint64, g, reducer int, f func(s pla
 }
 
 // sendSlices is the first step: what this rank has of the slices of each host goes there.
-func (h *Exchange) sendSlices(ctx context.Context, x *Piece, element uint64) error {
+func (h *Level) sendSlices(ctx context.Context, x *Piece, element uint64) error {
 	return h.OtherHosts(func(g int) error {
 		packed := h.pack(x, element, g, &h.Spaces[SpaceBlock])
 		return h.common(x, element, g, g, func(s placement.Span, from, to uint64) error {
@@ -107,7 +107,7 @@ func (h *Exchange) sendSlices(ctx context.Context, x *Piece, element uint64) err
 
 // Middle reduces what this rank has of the slices of its host, and is the first half of
 // the second step: the result goes to who has the same elsewhere.
-func (h *Exchange) Middle(ctx context.Context, r Reduction, x *Piece) error {
+func (h *Level) Middle(ctx context.Context, r Reduction, x *Piece) error {
 	element := uint64(r.Type.Size())
 	own := h.pack(x, element, h.Host, &h.Spaces[SpaceBlock])
 	if len(own) == 0 {
@@ -136,7 +136,7 @@ func (h *Exchange) Middle(ctx context.Context, r Reduction, x *Piece) error {
 }
 
 // giveSlices hands the finished slices of this host to those who are to have them.
-func (h *Exchange) giveSlices(ctx context.Context, x *Piece, element uint64, own []byte) error {
+func (h *Level) giveSlices(ctx context.Context, x *Piece, element uint64, own []byte) error {
 	return h.OtherHosts(func(g int) error {
 		if !x.Gets(g) {
 			return nil
@@ -148,7 +148,7 @@ func (h *Exchange) giveSlices(ctx context.Context, x *Piece, element uint64, own
 }
 
 // TakeSlices is the second half: the finished slices of the other hosts.
-func (h *Exchange) TakeSlices(ctx context.Context, x *Piece, element uint64) error {
+func (h *Level) TakeSlices(ctx context.Context, x *Piece, element uint64) error {
 	return h.OtherHosts(func(g int) error {
 		return h.takeSlicesOf(ctx, x, element, g, g)
 	})
@@ -156,7 +156,7 @@ func (h *Exchange) TakeSlices(ctx context.Context, x *Piece, element uint64) err
 
 // takeSlicesOf receives, from the ranks of a host, slices that are those of another, or
 // its own.
-func (h *Exchange) takeSlicesOf(ctx context.Context, x *Piece, element uint64, from, slices int) error {
+func (h *Level) takeSlicesOf(ctx context.Context, x *Piece, element uint64, from, slices int) error {
 	return h.common(x, element, from, slices, func(s placement.Span, begin, end uint64) error {
 		return h.Lanes.Take(ctx, s.Rank, end-begin, func(b []byte) { h.unpack(x, element, slices, s, b) })
 	})

@@ -8,8 +8,8 @@ import (
 )
 
 // seenBy is the exchange as rank i of host g sees it.
-func seenBy(hosts [][]int, g, i int) *Exchange {
-	return &Exchange{Sizes: Sizes{Placement: placement.New(hosts, hosts[g][i])}}
+func seenBy(hosts [][]int, g, i int) *Level {
+	return &Level{Sizes: Sizes{Placement: placement.New(hosts, hosts[g][i])}}
 }
 
 // ranksOf makes hosts with so many ranks, dealt out in turns where that is possible.

@@ -17,8 +17,8 @@ type SmallExchange interface {
 	Receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error
 }
 
-// Signals is the way of slots and signals.
-type Signals struct{ *Exchange }
+// Signals is a small exchange by slots and signals.
+type Signals struct{ *Level }
 
 func (w Signals) Begin(bytes uint64) []byte { return w.Spaces[SpaceBlock].Bytes(bytes) }
 
@@ -30,7 +30,7 @@ func (w Signals) Receive(ctx context.Context, g int, bytes uint64, use func(b []
 
 // exchange gives mine, which all ranks of the host have, to counterparts on all other
 // hosts, and hands on what they give of the others.
-func (h *Exchange) exchange(ctx context.Context, w SmallExchange, mine func(to int) []byte, bytes func(g int) uint64, use func(g int, b []byte)) error {
+func (h *Level) exchange(ctx context.Context, w SmallExchange, mine func(to int) []byte, bytes func(g int) uint64, use func(g int, b []byte)) error {
 	if err := h.Counterparts(func(to int) error { return w.Give(ctx, to, mine(to)) }); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (h *Exchange) exchange(ctx context.Context, w SmallExchange, mine func(to i
 }
 
 // ExchangeSum is an exchange that reduces what hosts have, in their order.
-func (h *Exchange) ExchangeSum(ctx context.Context, w SmallExchange, r Reduction, own []byte, mine func(to int) []byte, out []byte) error {
+func (h *Level) ExchangeSum(ctx context.Context, w SmallExchange, r Reduction, own []byte, mine func(to int) []byte, out []byte) error {
 	if err := h.Counterparts(func(to int) error { return w.Give(ctx, to, mine(to)) }); err != nil {
 		return err
 	}
@@ -59,13 +59,13 @@ func (h *Exchange) ExchangeSum(ctx context.Context, w SmallExchange, r Reduction
 }
 
 // ExchangeNothing is for a barrier.
-func (h *Exchange) ExchangeNothing(ctx context.Context, w SmallExchange) error {
+func (h *Level) ExchangeNothing(ctx context.Context, w SmallExchange) error {
 	nothing := w.Begin(0)
 	return h.exchange(ctx, w, func(int) []byte { return nothing }, func(int) uint64 { return 0 }, func(int, []byte) {})
 }
 
 // SumSmall reduces what the hosts send to the root.
-func (h *Exchange) SumSmall(ctx context.Context, r Reduction, own, out []byte) error {
+func (h *Level) SumSmall(ctx context.Context, r Reduction, own, out []byte) error {
 	return h.Sum(r, own, out, func(g int, add func(b []byte)) error {
 		return h.Lanes.Take(ctx, h.Counterpart(g), uint64(len(own)), add)
 	})
@@ -73,7 +73,7 @@ func (h *Exchange) SumSmall(ctx context.Context, r Reduction, own, out []byte) e
 
 // ExchangeBlocks gives the parts of this host's ranks to the others, and puts all parts
 // where they belong.
-func (h *Exchange) ExchangeBlocks(ctx context.Context, w SmallExchange, part uint64, own, out []byte) error {
+func (h *Level) ExchangeBlocks(ctx context.Context, w SmallExchange, part uint64, own, out []byte) error {
 	block := func(g int) uint64 { return uint64(len(h.Hosts[g])) * part }
 	place := func(g int, b []byte) {
 		for i, rank := range h.Hosts[g] {

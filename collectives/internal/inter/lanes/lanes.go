@@ -19,7 +19,7 @@ import (
 // Name is that of the algorithms that need nothing else.
 const Name = "ports"
 
-// Slots is how many pieces may be on their way from one rank to another.
+// Slots is how many pieces may be in flight from one rank to another.
 const Slots = 4
 
 // Limits of the size of a piece. Below the first a message is all head, above the
@@ -54,7 +54,7 @@ type Lanes struct {
 	complete bool // all lanes are there
 }
 
-// Lane is the way to one rank and back.
+// Lane joins this rank with another one, in both directions.
 type Lane struct {
 	Data, Credit   *comm.PortChannel
 	Results        *comm.PortChannel // nil: they go through slots like all else
@@ -207,3 +207,11 @@ func (l *Lanes) TakeAll(ctx context.Context, place func(from int) []byte) error 
 		return l.Take(ctx, from, uint64(len(to)), func(b []byte) { copy(to, b) })
 	})
 }
+
+// WholeLines is a number of bytes rounded up to lines.
+func WholeLines(bytes uint64) uint64 {
+	return (bytes + kernelargs.CacheLine - 1) / kernelargs.CacheLine * kernelargs.CacheLine
+}
+
+// PointerTo is the address of memory, nil of none.
+func PointerTo(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }

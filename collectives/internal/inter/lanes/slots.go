@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// Slot is where a slot for the way to or from a rank begins.
+// Slot is where a slot for pieces to or from a rank begins.
 func (l *Lanes) Slot(rank int, number uint64) uint64 {
 	return (uint64(rank)*Slots + number%Slots) * (SlotHead + l.Piece)
 }
@@ -39,7 +39,7 @@ func (l *Lanes) Write(ctx context.Context, peer int, bytes uint64, fill func(roo
 	return l.To[peer].Data.PutWithSignal(far, own, SlotHead+bytes)
 }
 
-// next waits for a slot on the way to a rank, and writes the head of a piece into it: room
+// next waits for a slot to a rank, and writes the head of a piece into it: room
 // begins with that. far is where the slot is at the peer.
 func (l *Lanes) next(ctx context.Context, peer int, bytes uint64) (room []byte, far uint64, err error) {
 	to := &l.To[peer]
@@ -78,7 +78,7 @@ func (l *Lanes) Take(ctx context.Context, peer int, bytes uint64, use func(b []b
 		use(slot[SlotHead : SlotHead+bytes])
 	}
 	// A credit travels with the next message the other way. That half of the slots are
-	// free is told at once.
+	// free is announced at once.
 	if atomic.AddUint64(&to.owed, 1) < Slots/2 {
 		return to.Credit.SignalLater()
 	}

@@ -1,0 +1,101 @@
+// Package crosshost exchanges data between hosts over lanes, for ranks that have the partial results of their hosts: it
+// is the level between hosts of collectives in two levels, whoever performs the one inside.
+//
+// Small calls send redundantly: all ranks of a host have its part, and each of them
+// gives it to counterparts on the other hosts. Large calls divide the data of a host among its ranks, so that each
+// of them sends a part and all adapters are busy. Partial results of a host are added up in the order of the hosts.
+package crosshost
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// Level is the state of the exchanges of one rank. One call at a time uses it.
+type Level struct {
+	Sizes
+	Lanes  *lanes.Lanes
+	Spaces [Spaces]Space
+	sum    hostreduce.Accumulator
+}
+
+// New prepares exchanges.
+func New(p *placement.Placement, l *lanes.Lanes) *Level {
+	return &Level{Sizes: Sizes{p, l.Piece}, Lanes: l}
+}
+
+// Reduction is what is computed of elements.
+type Reduction struct {
+	Type kernel.DataType
+	Op   kernel.Op
+}
+
+// Space is memory for intermediate data, kept for the next call.
+type Space struct{ words []uint64 }
+
+// Purposes of spaces. Shares of three pieces are under way at a time.
+const (
+	SpaceShare  = iota // of this rank, in three pieces
+	SpacePadded = iota + 2
+	SpaceBlock
+	SpaceTheirs
+	Spaces // how many there are
+)
+
+// Bytes returns that much of it.
+func (s *Space) Bytes(n uint64) []byte {
+	if uint64(len(s.words)) < (n+7)/8 {
+		s.words = make([]uint64, (n+7)/8)
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s.words))), n)
+}
+
+// Partial reports whether the result of a reduction can be had from results of parts
+// of the ranks: floats of 8 bits would be rounded twice, and so would averages of
+// integers.
+func Partial(t kernel.DataType, op kernel.Op) bool {
+	switch t {
+	case kernel.Float8E4M3, kernel.Float8E5M2, kernel.Float8E4M3B15:
+		return false
+	case kernel.Float16, kernel.BFloat16, kernel.Float32, kernel.Float64:
+		return true
+	}
+	return op != kernel.Avg
+}
+
+// Inner is the reduction inside a host, with its scale. An average becomes a sum of what was made
+// smaller, so that it does not become too large for the type: by a power of two, which
+// rounds nothing.
+func (z *Sizes) Inner(op kernel.Op, scale float64) (kernel.Op, float64) {
+	if op == kernel.Avg {
+		return kernel.PreMulSum, 1 / z.Smaller()
+	}
+	return op, scale
+}
+
+// Smaller is by how much inputs of an average are made smaller.
+func (z *Sizes) Smaller() float64 { return math.Exp2(math.Ceil(math.Log2(float64(z.Most)))) }
+
+// StartSum begins the reduction between hosts.
+func (h *Level) StartSum(r Reduction, bytes uint64) *hostreduce.Accumulator {
+	sum, op := &h.sum, r.Op
+	if op == kernel.PreMulSum { // done inside
+		op = kernel.Sum
+	}
+	sum.Start(r.Type, op, 0, bytes)
+	sum.By = float64(h.Ranks()) / h.Smaller()
+	return sum
+}
+
+// Names of the algorithms over hosts.
+const (
+	NamePackets = "hierarchical_packets"
+	NameSmall   = "hierarchical_small"
+	NameLarge   = "hierarchical_large"
+	NameDirect  = "hierarchical_direct" // from memory of a GPU to memory of a GPU
+)

@@ -1,0 +1,140 @@
+// Package direct performs collectives over hosts without the host: kernels drive port channels, and adapters of the
+// network reach memory of the GPU.
+package direct
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/enqueue"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/offers"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// exchangeBlocks is the most that exchange with. The kernels inside a host, which may
+// run at the same time and wait for each other, leave that many multiprocessors alone:
+// else both kinds could wait for room that the other takes on another GPU.
+const exchangeBlocks = 8
+
+// exchangeBlockBytes is how much there has to be for each block to be worth it.
+const exchangeBlockBytes = 32 << 10
+
+// sumBlocks fill the memory's bandwidth beside what else runs, and threadsOfBlock is the size of a block, if a kernel
+// takes as many.
+const (
+	sumBlocks      = 64
+	threadsOfBlock = 512
+)
+
+// Engine performs collectives over hosts in which the host takes no part: kernels drive port
+// channels, and adapters of the network reach memory of the GPU. All that it counts is
+// in memory of the device, so its calls can be captured. It exists where all hosts have
+// as many ranks, and the transports between counterparts take memory of the device of
+// every rank. Rank i of each host is a counterpart of rank i of all others.
+type Engine struct {
+	offers.List
+	queue    *enqueue.Queue
+	exchange *engine.Kernel
+	sum      *engine.Kernel
+	carries  atomic.Bool // calls: it was made
+	delivers atomic.Bool // messages as well
+
+	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
+	private  device.Memory // state, handles, and what is for the hosts and what they gave, in two halves each
+	mine     uintptr       // the first half of what is for the hosts
+	theirs   uintptr       // and of what they gave
+	stride   uint64        // from what is of one host to what is of the next
+	words    streamgate.Mapped
+	note     *kernelargs.ExchangeNote
+	channels []*comm.PortChannel // by host
+	beside   [2]beside           // calls, and those that are captured: a stream may be in a capture until that ends
+	args     kernelargs.ExchangeArgs
+	sums     kernelargs.StepArgs
+	loaded   [collective.Kinds]bool // kernels inside
+	blocks   uint32                 // of one launch that sums
+	sendrecv *sendrecv
+	end      chan struct{} // ends the watch
+	ended    chan struct{} // nil: it was not begun
+}
+
+// beside is for what goes on beside the kernels inside.
+type beside struct {
+	stream device.Stream
+	marks  [3]device.Mark
+}
+
+// New makes the engine. It opens nothing. blocks is the most of one launch.
+func New(q *enqueue.Queue, kernels map[string]*engine.Kernel, blocks uint32) *Engine {
+	d := &Engine{queue: q, exchange: kernels["exchange"], sum: kernels["sum"], blocks: min(sumBlocks, blocks)}
+	d.sendrecv = &sendrecv{direct: d, kernel: kernels["mail"]}
+	for _, k := range []collective.Kind{
+		collective.AllReduce, collective.ReduceScatter, collective.AllGather, collective.Barrier, collective.Broadcast, collective.Reduce, collective.AllToAll,
+	} {
+		fits := func(r *engine.Request) bool { return d.carries.Load() && (!k.Reduces() || d.canReduce(r.Type, r.Op)) }
+		d.Add(d, engine.Row{Collective: k, Algorithm: crosshost.NameDirect}, fits, d.perform)
+	}
+	return d
+}
+
+// perform enqueues one call of all ranks in which the host takes no part: on a
+// stream that is captured as well.
+func (d *Engine) perform(c *engine.Call) error {
+	s := d.queue.Session
+	return s.Do(func() error {
+		t := &call{d.queue.Begin(c, crosshost.NameDirect), d}
+		if err := t.Capture(); err != nil {
+			return err
+		}
+		if err := d.prepare(c.Collective, c.Type, t.Captured); err != nil {
+			return err
+		}
+		return t.Perform(func() {
+			s.Counted()
+			t.run()
+		})
+	})
+}
+
+// Preamble has the counterparts compare what a call is, before one in which the host
+// takes part: they may be in a call in which it does not, and the two would wait for
+// each other for ever.
+func (d *Engine) Preamble(t *enqueue.Enqueued) {
+	if d.carries.Load() {
+		(&call{t, d}).exchange(t.Stream, traffic{})
+	}
+}
+
+// Prepare loads what kernels between hosts need for calls of a collective, as far as there
+// are any; a job's first call finds that out.
+func (d *Engine) Prepare(k collective.Kind, t kernel.DataType, _ []*engine.Algorithm) error {
+	return d.queue.Session.Do(func() error {
+		if !d.carries.Load() || k.Messages() && !d.Delivers() || k.Reduces() && !d.canReduce(t, kernel.Sum) {
+			return nil
+		}
+		return d.prepare(k, t, false)
+	})
+}
+
+// Delivers reports whether messages between hosts go from memory of a GPU to memory of a GPU.
+func (d *Engine) Delivers() bool { return d.delivers.Load() }
+
+// BlocksInside is the most blocks of kernels inside a host, of so many for other calls, on a device with so many
+// multiprocessors for each rank: they leave room for the kernels between hosts.
+func BlocksInside(most uint32, multiprocessors int) int {
+	if multiprocessors <= 0 {
+		return 0
+	}
+	return int(min(most, uint32(max(1, multiprocessors-exchangeBlocks))))
+}
+
+// canReduce reports whether there are kernels for a reduction.
+func (d *Engine) canReduce(t kernel.DataType, op kernel.Op) bool {
+	return (d.queue.Most == 1 || crosshost.Partial(t, op)) && slices.Contains(d.sum.Types, t.String())
+}

@@ -1,0 +1,15 @@
+package inter
+
+import (
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/twolevel"
+)
+
+// Session is that of all engines, for tests of whole jobs.
+func (e *Engine) Session() *lanes.Session { return e.session }
+
+// TwoLevel is the engine of ranks on several hosts, or nil, for tests of whole jobs.
+func (e *Engine) TwoLevel() *twolevel.Engine { return e.twolevel }
+
+// Delivers reports whether kernels deliver messages between hosts.
+func (e *Engine) Delivers() bool { return e.direct != nil && e.direct.Delivers() }

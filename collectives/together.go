@@ -1,0 +1,45 @@
+package collectives
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+)
+
+// together says who shares memory, as far as there are kernels that make use of it. It is
+// collective.
+func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
+	switch {
+	case !c.Offers(framework.KindMemory):
+		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has memory channels", framework.ErrUnsupported)}, nil
+	case len(withKernels(c)) == 0 && c.Offers(framework.KindPort):
+		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has kernels for collectives over memory channels", framework.ErrUnsupported)}, nil
+	}
+	switch {
+	case c.Size() == 1:
+		return comm.Reach{}, nil
+	case tooMany(c):
+		return dividedHost(c.Size()), nil // whose parts see for themselves: links of all pairs would cost minutes
+	}
+	return c.ReachAll(ctx)
+}
+
+// withKernels lists the collectives for which the transports have kernels over shared
+// memory: the same on all ranks, since they are settings.
+func withKernels(c *comm.Communicator) (list []string) {
+	found := engine.Discover(c.Kernels(), min(c.Size(), kernelargs.MaxRanks)) // more of them count as several hosts
+	for k := AllReduce; k < collectives; k++ {
+		if slices.ContainsFunc(found.Collectives, func(x *engine.Kernel) bool { return x.Kind == k }) {
+			list = append(list, k.String())
+		}
+	}
+	if len(found.Messages) > 0 {
+		list = append(list, SendRecv.String())
+	}
+	return list
+}
