@@ -24,11 +24,12 @@ const (
 
 // report is a line of a child's output.
 type report struct {
-	Event  string
-	Socket string
-	Peer   int
-	IsPeer bool
-	Error  string
+	Event   string
+	Socket  string
+	Sockets int // that the rank has
+	Peer    int
+	IsPeer  bool
+	Error   string
 }
 
 // child is a rank process of a test. In mode "wait" it waits in a barrier that
@@ -48,7 +49,7 @@ func child(mode string) int {
 		_ = out.Encode(report{Event: "failed", Peer: framework.PeerOf(err), IsPeer: errors.Is(err, framework.ErrPeer), Error: err.Error()})
 		return 1
 	}
-	_ = out.Encode(report{Event: "joined", Socket: socketAddr(b.self.socket).Name})
+	_ = out.Encode(report{Event: "joined", Socket: socketAddr(b.self.socket).Name, Sockets: sockets()})
 	switch mode {
 	case "quit":
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
@@ -63,6 +64,17 @@ func child(mode string) int {
 	_ = out.Encode(report{Event: "ended", Peer: framework.PeerOf(err), IsPeer: errors.Is(err, framework.ErrPeer), Error: fmt.Sprint(err)})
 	os.Exit(1) // at once and without Close: nobody may blame the messenger
 	return 1
+}
+
+// sockets counts those of this process.
+func sockets() (n int) {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if link, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(link, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 // process is a started child.
