@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
 // Tables are rows, in the order in which they are asked.
@@ -72,7 +73,8 @@ func (t *Tables) launches(a *engine.Algorithm, q *engine.Query) *engine.Row {
 
 // NoSuch says that nothing is offered under a name.
 func NoSuch(offered []*engine.Algorithm, name string) error {
-	return fmt.Errorf("%w: algorithm %q: expected one of %s", framework.ErrInvalid, name, strings.Join(Names(offered), " "))
+	names := Names(offered)
+	return fmt.Errorf("%w: algorithm %q%s: expected one of %s", framework.ErrInvalid, name, suggest.Hint(suggest.Name(name, names)), strings.Join(names, " "))
 }
 
 // Names lists the names of algorithms.
