@@ -64,12 +64,14 @@ func TestFullDisk(t *testing.T) {
 func TestPlotThatCannotBe(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "no", "x.svg")
 	for _, args := range [][]string{
-		{"-n", "1", "--set", "plugins.embed=shm", "--set", "transports=shm", "bench", "allreduce", "-b", "1K", "--device", "host"},
-		{"simulate", "--hosts", "2", "--bytes", "1K"},
+		{"-q", "-n", "2", "--set", "plugins.embed=tcp", "--set", "transports=tcp", "bench", "allreduce", "-b", "1K", "--device", "host", "--plot"},
+		{"-q", "-n", "2", "--set", "plugins.embed=tcp", "--set", "transports=tcp", "tune", "allreduce", "-b", "1K", "--device", "host", "--out"},
+		{"simulate", "--hosts", "2", "--bytes", "1K", "--plot"},
 	} {
-		code, out, errs := runs(command(t, append(args, "--plot", missing)...))
-		if code != 1 || out != "" || !strings.Contains(errs, "--plot "+missing) || !strings.Contains(errs, "no such file or directory") {
-			t.Errorf("%q: code %d, %q, %s: expected an error before the first result", args, code, out, errs)
+		code, out, errs := runs(command(t, append(args, missing)...))
+		want := args[len(args)-1] + " " + missing + ": stat " + filepath.Dir(missing) + ": no such file or directory\n"
+		if code != 1 || out != "" || !strings.HasSuffix(errs, want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q: code %d, %q, %s: expected one error before the first result", args, code, out, errs)
 		}
 	}
 }

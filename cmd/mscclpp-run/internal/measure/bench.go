@@ -158,8 +158,8 @@ func (f *benchFlags) run(env *verb.Env) error {
 				return said(g, err)
 			}
 		}
-		if err := verb.Writable(f.plot); g.Rank() == 0 && err != nil { // before it takes its time
-			return fmt.Errorf("bench: --plot %s: %w", f.plot, err)
+		if err := writable(ctx, g, "bench: --plot", f.plot); err != nil {
+			return err
 		}
 		leave, err := f.meetPeer(ctx, g)
 		if err != nil {

@@ -4,6 +4,7 @@ package measure
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -72,6 +73,32 @@ func settle(g *group) error {
 		return err
 	}
 	return nil // what is not there at all the work itself will say
+}
+
+// writable has all ranks end where rank 0, which alone says why, cannot write a file: before
+// the measurement takes its time.
+func writable(ctx context.Context, g *group, flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	var wrong error
+	if g.Rank() == 0 {
+		wrong = verb.Writable(path)
+	}
+	verdict := []byte{0}
+	if wrong != nil {
+		verdict[0] = 1
+	}
+	all, err := g.AllGather(ctx, verdict)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: agreement of ranks: %w", flag, err)
+	case wrong != nil:
+		return &verb.Error{Code: 1, Err: fmt.Errorf("%s %s: %w", flag, path, wrong)}
+	case len(all[0]) == 1 && all[0][0] != 0:
+		return &verb.Error{Code: 1}
+	}
+	return nil
 }
 
 // served says which transports carry the links of this rank.

@@ -94,8 +94,8 @@ func (f *tuneFlags) parse(args []string) error {
 
 func (f *tuneFlags) run(env *verb.Env) error {
 	return inJob(f.device, func(ctx context.Context, g *group) error {
-		if err := verb.Writable(f.out); g.Rank() == 0 && err != nil { // before it takes its time
-			return fmt.Errorf("tune: --out %s: %w", f.out, err)
+		if err := writable(ctx, g, "tune: --out", f.out); err != nil {
+			return err
 		}
 		line := verb.NewProgress(env.Stderr)
 		defer line.Clear()
