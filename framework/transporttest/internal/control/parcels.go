@@ -36,7 +36,7 @@ func testAddresses(t *harness.T) {
 				r.Release(id)
 			}
 			// What the root appends for its group is the device's, and opaque.
-			if err == nil && (m.May || (m.What == harness.StrayShare || m.What == harness.ShrinkableShare) && kind == framework.KindSwitch) {
+			if err == nil && (m.May || (m.What == harness.ForeignShare || m.What == harness.ShrinkableShare) && kind == framework.KindSwitch) {
 				continue
 			}
 			t.WantClass(fmt.Sprintf("connect a %s link to an address with %s", kind, m.What), err, framework.ErrPeer, framework.ErrInvalid)

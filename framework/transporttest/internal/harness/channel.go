@@ -113,7 +113,7 @@ func (p *port) ChannelOver(l *Link, i int, from, to, counters *Buffer, n *Number
 	if err != nil {
 		t.Fatalf("rank %d: attach to a port: %v", sender.N, err)
 	}
-	(&Performer{Rank: sender, own: c.Src, Meet: NewMeeting(1)}).Perform(a)
+	(&RecipeRunner{Rank: sender, own: c.Src, Meet: NewBarrier(1)}).Perform(a)
 	c.bind(src.ID, dst.Key, receiver.Registered(c.Counters.Segment).Key)
 	return c
 }

@@ -30,7 +30,7 @@ func (l *Link) Reach(i int, key framework.Parcel) Window {
 	if err != nil {
 		l.T.Fatalf("rank %d: attach: %v", r.N, err)
 	}
-	p := &Performer{Rank: r, Meet: NewMeeting(1)}
+	p := &RecipeRunner{Rank: r, Meet: NewBarrier(1)}
 	for i, w := range p.Perform(a) {
 		if a.Mappings[i].Role == framework.RolePeer && w.Mem != nil {
 			return w

@@ -35,7 +35,7 @@ func (t *T) Group(n int) []*Member {
 		regs[i] = m.Registered(m.Own.Segment)
 		keys[i] = regs[i].Key
 	}
-	meet := NewMeeting(n)
+	meet := NewBarrier(n)
 	t.All(n, func(i int) {
 		m := all[i]
 		conn := m.Connected(ends[i].ID, PeersOf(i, ends)...)
@@ -49,7 +49,7 @@ func (t *T) Group(n int) []*Member {
 		if err != nil {
 			t.Fatalf("rank %d: attach: %v", i, err)
 		}
-		p := &Performer{Rank: m.Rank, own: m.Own, objects: objects[i], Meet: meet}
+		p := &RecipeRunner{Rank: m.Rank, own: m.Own, objects: objects[i], Meet: meet}
 		for j, w := range p.Perform(a) {
 			if a.Mappings[j].Role == framework.RoleMulticast {
 				m.Window = w

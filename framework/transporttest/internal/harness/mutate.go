@@ -20,7 +20,7 @@ type Mutation struct {
 
 // What some mutations are.
 const (
-	StrayShare      = "a descriptor of another file"
+	ForeignShare    = "a descriptor of another file"
 	ShrinkableShare = "memory that its owner can shrink"
 )
 
@@ -57,8 +57,8 @@ func (t *T) Mutations(good framework.Parcel) []Mutation {
 		add(false, good.Data, append(good.Shares[:len(good.Shares):len(good.Shares)], good.Shares[0]), "a share too many")
 		other := append([]framework.Share(nil), good.Shares...)
 		if other[0].FD != nil {
-			other[0].FD = t.Stray()
-			add(false, good.Data, other, StrayShare)
+			other[0].FD = t.ForeignFile()
+			add(false, good.Data, other, ForeignShare)
 		}
 		if info, err := fileOf(good.Shares[0]); err == nil {
 			other = append([]framework.Share(nil), good.Shares...)
@@ -72,8 +72,8 @@ func (t *T) Mutations(good framework.Parcel) []Mutation {
 	return all
 }
 
-// Stray is a descriptor that no key can mean: an empty pipe.
-func (t *T) Stray() *os.File {
+// ForeignFile is a descriptor that no key can mean: an empty pipe.
+func (t *T) ForeignFile() *os.File {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatalf("make a pipe: %v", err)

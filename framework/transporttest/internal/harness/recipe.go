@@ -16,17 +16,17 @@ type Window struct {
 	Stride uint64 // switch: distance between the members' copies
 }
 
-// Performer carries out recipes for one member of a link.
-type Performer struct {
+// RecipeRunner carries out recipes for one member of a link.
+type RecipeRunner struct {
 	Rank    *Rank
 	own     *Buffer
 	objects []device.Object // those of the group; the root brings what it created
-	Meet    *meeting
+	Meet    *barrier
 }
 
 // Perform carries out the recipe until the end of the test, and closes its
 // descriptors. It ends the test if the recipe cannot be carried out.
-func (p *Performer) Perform(a framework.Attachment) []Window {
+func (p *RecipeRunner) Perform(a framework.Attachment) []Window {
 	t := p.Rank.T
 	windows := make([]Window, len(a.Mappings))
 	for i, s := range a.Steps {
@@ -44,7 +44,7 @@ func (p *Performer) Perform(a framework.Attachment) []Window {
 	return windows
 }
 
-func (p *Performer) step(a framework.Attachment, s framework.Step, windows []Window) error {
+func (p *RecipeRunner) step(a framework.Attachment, s framework.Step, windows []Window) error {
 	t := p.Rank.T
 	if s.Op == framework.StepMap || s.Op == framework.StepImport {
 		if s.Mapping < 0 || s.Mapping >= len(a.Mappings) {
@@ -94,7 +94,7 @@ func (p *Performer) step(a framework.Attachment, s framework.Step, windows []Win
 	return fmt.Errorf("verb %d is not in the contract", s.Op)
 }
 
-func (p *Performer) object(s framework.Step) (device.Object, error) {
+func (p *RecipeRunner) object(s framework.Step) (device.Object, error) {
 	if s.Object < 0 || s.Object >= len(p.objects) {
 		return nil, fmt.Errorf("object %d of %d", s.Object, len(p.objects))
 	}
@@ -102,7 +102,7 @@ func (p *Performer) object(s framework.Step) (device.Object, error) {
 }
 
 // open imports an object of the group; the root has it already.
-func (p *Performer) open(m framework.Mapping, s framework.Step) error {
+func (p *RecipeRunner) open(m framework.Mapping, s framework.Step) error {
 	if s.Object < len(p.objects) {
 		return nil
 	}
@@ -121,16 +121,16 @@ func (p *Performer) open(m framework.Mapping, s framework.Step) error {
 	return err
 }
 
-// meeting is a barrier of n goroutines that can be used again and again.
-type meeting struct {
+// barrier is one of n goroutines that can be used again and again.
+type barrier struct {
 	mu      sync.Mutex
 	n, here int
 	open    chan struct{}
 }
 
-func NewMeeting(n int) *meeting { return &meeting{n: n, open: make(chan struct{})} }
+func NewBarrier(n int) *barrier { return &barrier{n: n, open: make(chan struct{})} }
 
-func (m *meeting) wait(ctx context.Context) error {
+func (m *barrier) wait(ctx context.Context) error {
 	m.mu.Lock()
 	gate := m.open
 	if m.here++; m.here == m.n {

@@ -1,5 +1,5 @@
 // Package harness is what the tests of the suite share: ranks with watched sides, links,
-// channels and kernels that play their part, and the run of one test.
+// channels, runners of kernels, and the run of one test.
 package harness
 
 import (

@@ -16,7 +16,7 @@ import (
 func actorWith(kind framework.Kind) func(c harness.Claims) bool {
 	return func(c harness.Claims) bool {
 		if c.Memory.Apart {
-			return false // the stage lies in memory that this process can touch
+			return false // arguments lie in memory that this process can touch
 		}
 		return c.Actor != nil && c.Has(kind) && (kind != framework.KindPort || harness.PortClaimed(c))
 	}
@@ -66,37 +66,37 @@ const (
 	kernelRoom    = 1 << 19
 )
 
-// duet is two stages that reach each other's memory: handle i is that of rank i.
-type duet struct {
-	stages  [2]*harness.Stage
+// kernelPair is two runners that reach each other's memory: handle i is that of rank i.
+type kernelPair struct {
+	runners [2]*harness.KernelRunner
 	own     [2]*harness.Buffer
 	handles [2]uintptr
 }
 
-func newDuet(t *harness.T) *duet {
+func newKernelPair(t *harness.T) *kernelPair {
 	l := t.Link(framework.KindMemory, t.Rank(0), t.Rank(1))
-	d := &duet{}
+	d := &kernelPair{}
 	var far [2]harness.Window
 	for i, r := range l.Ranks {
-		d.stages[i] = r.Stage()
+		d.runners[i] = r.KernelRunner()
 		d.own[i] = r.Alloc(kernelRoom)
 		far[1-i] = l.Reach(1-i, r.Registered(d.own[i].Segment).Key)
 	}
-	for i, s := range d.stages {
+	for i, s := range d.runners {
 		own, theirs := d.own[i].Mem.Addr(), far[i].Mem.Addr()
-		d.handles[i] = harness.Prop(s, kernel.MemoryChannelHandle{
+		d.handles[i] = harness.Place(s, kernel.MemoryChannelHandle{
 			Semaphore: s.Semaphore(own, theirs, 1-i),
 			Dst:       theirs, Src: own, Packets: own + kernelPackets,
 		})
 	}
-	t.Cleanup(t.Curtain(d.stages[:]...))
+	t.Cleanup(t.AbortAtEnd(d.runners[:]...))
 	return d
 }
 
-func (d *duet) args(i int) actor.Args { return actor.Args{Memory: d.handles[i]} }
+func (d *kernelPair) args(i int) actor.Args { return actor.Args{Memory: d.handles[i]} }
 
 func testKernelPutGet(t *harness.T) {
-	d := newDuet(t)
+	d := newKernelPair(t)
 	a, b := d.own[0].Bytes[kernelData:], d.own[1].Bytes[kernelData:]
 	seed := uint64(0)
 	for k, at := range harness.Alignments {
@@ -106,8 +106,8 @@ func testKernelPutGet(t *harness.T) {
 			clear(b[:n+256])
 			harness.Fill(a[from:from+n], seed)
 			put := actor.Step{Op: actor.Put, Dst: kernelData + uint64(at), Src: kernelData + uint64(from), Bytes: uint64(n)}
-			d.stages[0].Plays(d.args(0), put, actor.Step{Op: actor.Signal})
-			d.stages[1].Plays(d.args(1), actor.Step{Op: actor.Wait})
+			d.runners[0].RunAll(d.args(0), put, actor.Step{Op: actor.Signal})
+			d.runners[1].RunAll(d.args(1), actor.Step{Op: actor.Wait})
 			if i, bad := harness.Differs(b[at:at+n], seed); bad {
 				t.Fatalf("put of %d bytes from %d to %d: byte %d is wrong", n, from, at, i)
 			}
@@ -115,7 +115,7 @@ func testKernelPutGet(t *harness.T) {
 				t.Fatalf("put of %d bytes from %d to %d changed a byte beside it", n, from, at)
 			}
 			harness.Fill(b[at:at+n], seed+1<<20)
-			d.stages[0].Plays(d.args(0), actor.Step{Op: actor.Get, Dst: kernelData + uint64(from), Src: kernelData + uint64(at), Bytes: uint64(n)})
+			d.runners[0].RunAll(d.args(0), actor.Step{Op: actor.Get, Dst: kernelData + uint64(from), Src: kernelData + uint64(at), Bytes: uint64(n)})
 			if i, bad := harness.Differs(a[from:from+n], seed+1<<20); bad {
 				t.Fatalf("get of %d bytes from %d to %d: byte %d is wrong", n, at, from, i)
 			}
@@ -126,7 +126,7 @@ func testKernelPutGet(t *harness.T) {
 // testKernelPackets sends payload and flags in one store: the receiver needs no
 // signal. It is started first, so that it waits.
 func testKernelPackets(t *harness.T) {
-	d := newDuet(t)
+	d := newKernelPair(t)
 	flag := uint32(0)
 	for _, n := range []uint64{0, 1, 4, 7, 8, 9, 16, 100, 1000, 4096, 20000} {
 		for _, ops := range [][2]actor.Op{{actor.PutLL8, actor.UnpackLL8}, {actor.PutLL16, actor.UnpackLL16}} {
@@ -135,9 +135,9 @@ func testKernelPackets(t *harness.T) {
 			clear(d.own[1].Bytes[kernelData : kernelData+n])
 			t.All(2, func(i int) {
 				if i == 1 {
-					d.stages[1].Plays(d.args(1), actor.Step{Op: ops[1], Flag: flag, Dst: kernelData, Src: 0, Bytes: n})
+					d.runners[1].RunAll(d.args(1), actor.Step{Op: ops[1], Flag: flag, Dst: kernelData, Src: 0, Bytes: n})
 				} else {
-					d.stages[0].Plays(d.args(0), actor.Step{Op: ops[0], Flag: flag, Dst: kernelPackets, Src: kernelData, Bytes: n})
+					d.runners[0].RunAll(d.args(0), actor.Step{Op: ops[0], Flag: flag, Dst: kernelPackets, Src: kernelData, Bytes: n})
 				}
 			})
 			if i, bad := harness.Differs(d.own[1].Bytes[kernelData:kernelData+n], uint64(flag)); bad {
@@ -149,16 +149,16 @@ func testKernelPackets(t *harness.T) {
 
 // testKernelPingPong runs two kernels at once, which wait for each other.
 func testKernelPingPong(t *harness.T) {
-	d := newDuet(t)
+	d := newKernelPair(t)
 	const rounds = 2000
 	put := actor.Step{Op: actor.Put, Dst: kernelData, Src: kernelData, Bytes: 64}
 	signal, wait := actor.Step{Op: actor.Signal}, actor.Step{Op: actor.Wait}
 	harness.Fill(d.own[0].Bytes[kernelData:kernelData+64], 4711)
 	t.All(2, func(i int) {
 		if i == 0 {
-			d.stages[0].Plays(d.args(0), harness.Repeat(rounds, put, signal, wait)...)
+			d.runners[0].RunAll(d.args(0), harness.Repeat(rounds, put, signal, wait)...)
 		} else {
-			d.stages[1].Plays(d.args(1), harness.Repeat(rounds, wait, put, signal)...)
+			d.runners[1].RunAll(d.args(1), harness.Repeat(rounds, wait, put, signal)...)
 		}
 	})
 	for i := range d.own {
@@ -173,11 +173,11 @@ func testKernelPingPong(t *harness.T) {
 
 // testKernelAbort leaves a wait for a signal that never comes, and reads the report.
 func testKernelAbort(t *harness.T) {
-	d := newDuet(t)
-	left := make(chan harness.Performance, 1)
-	s := d.stages[1]
+	d := newKernelPair(t)
+	left := make(chan harness.Outcome, 1)
+	s := d.runners[1]
 	t.Spawn(func() {
-		left <- s.Play(d.args(1), actor.Step{Op: actor.Wait}, actor.Step{Op: actor.Wait})
+		left <- s.Run(d.args(1), actor.Step{Op: actor.Wait}, actor.Step{Op: actor.Wait})
 	})
 	atomic.AddUint64(harness.Word(d.own[1].Bytes, 0), 1) // the first wait ends: the kernel runs
 	expected := (*kernel.MemoryChannelHandle)(harness.Pointer(d.handles[1])).Semaphore.Expected
@@ -197,17 +197,17 @@ func testKernelAbort(t *harness.T) {
 	}
 }
 
-// portStage is a kernel that pushes to a channel, and one that waits for its signals.
-func portStage(c *harness.Channel, receiver *harness.Rank) (from, to *harness.Stage, push, wait actor.Args) {
-	from, to = c.Rank.Stage(), receiver.Stage()
-	c.T.Cleanup(c.T.Curtain(from, to))
-	handle := func(s *harness.Stage, inbound uintptr, peer int) uintptr {
-		return harness.Prop(s, kernel.PortChannelHandle{
+// portRunner is a kernel that pushes to a channel, and one that waits for its signals.
+func portRunner(c *harness.Channel, receiver *harness.Rank) (from, to *harness.KernelRunner, push, wait actor.Args) {
+	from, to = c.Rank.KernelRunner(), receiver.KernelRunner()
+	c.T.Cleanup(c.T.AbortAtEnd(from, to))
+	handle := func(s *harness.KernelRunner, inbound uintptr, peer int) uintptr {
+		return harness.Place(s, kernel.PortChannelHandle{
 			Semaphore: s.Semaphore(inbound, 0, peer), Fifo: c.Ring.Handle(s.Control),
 			FlushDone: c.Ring.FlushWord(c.SemSlot), DstMemory: c.DstSlot, SrcMemory: c.SrcSlot, SemaphoreSlot: c.SemSlot,
 		})
 	}
-	push.Port = handle(from, harness.Prop(from, uint64(0)), receiver.N)
+	push.Port = handle(from, harness.Place(from, uint64(0)), receiver.N)
 	wait.Port = handle(to, c.Counters.Mem.Addr()+harness.SignalAt, c.N)
 	return from, to, push, wait
 }
@@ -216,18 +216,18 @@ func testKernelPort(t *harness.T) {
 	const slots, laps, size = 8, 60, 4096
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
 	c := l.Ranks[0].Proxied(slots).ChannelTo(l, 0, size, &harness.Numbers{})
-	from, to, push, wait := portStage(c, l.Ranks[1])
+	from, to, push, wait := portRunner(c, l.Ranks[1])
 	harness.Fill(c.Src.Bytes, 77)
 	t.All(2, func(i int) {
 		if i == 0 {
-			from.Plays(push, harness.Repeat(laps,
+			from.RunAll(push, harness.Repeat(laps,
 				actor.Step{Op: actor.PortPutWithSignal, Dst: 1, Src: 3, Bytes: 1000},
 				actor.Step{Op: actor.PortPut, Dst: 1001, Src: 1003, Bytes: 2000},
 				actor.Step{Op: actor.PortSignal},
 				actor.Step{Op: actor.PortFlush},
 				actor.Step{Op: actor.PortPutWithSignalAndFlush, Dst: 3001, Src: 3003, Bytes: 1000})...)
 		} else {
-			to.Plays(wait, harness.Repeat(3*laps, actor.Step{Op: actor.PortWait})...)
+			to.RunAll(wait, harness.Repeat(3*laps, actor.Step{Op: actor.PortWait})...)
 		}
 	})
 	for i := range 4000 {
@@ -242,10 +242,10 @@ func testKernelPort(t *harness.T) {
 func testKernelDeadProxy(t *harness.T) {
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
 	c := l.Ranks[0].Proxied(8).ChannelTo(l, 0, 4096, &harness.Numbers{})
-	from, _, push, _ := portStage(c, l.Ranks[1])
-	from.Plays(push, actor.Step{Op: actor.PortPut, Bytes: 8}, actor.Step{Op: actor.PortFlush})
+	from, _, push, _ := portRunner(c, l.Ranks[1])
+	from.RunAll(push, actor.Step{Op: actor.PortPut, Bytes: 8}, actor.Step{Op: actor.PortFlush})
 	// A put beyond the end ends the proxy while the kernel waits for its flush.
-	p := from.Play(push, actor.Step{Op: actor.PortPut, Dst: 1 << 30, Bytes: 8}, actor.Step{Op: actor.PortFlush})
+	p := from.Run(push, actor.Step{Op: actor.PortPut, Dst: 1 << 30, Bytes: 8}, actor.Step{Op: actor.PortFlush})
 	if !p.Failed {
 		t.Errorf("a flush on a dead ring succeeded, after %d steps", p.Done)
 	}
@@ -257,12 +257,12 @@ func testKernelDeadProxy(t *harness.T) {
 func testKernelPluginKilled(t *harness.T) {
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
 	c := l.Ranks[0].Proxied(8).ChannelTo(l, 0, 4096, &harness.Numbers{})
-	from, _, push, _ := portStage(c, l.Ranks[1])
-	left := make(chan harness.Performance, 1)
+	from, _, push, _ := portRunner(c, l.Ranks[1])
+	left := make(chan harness.Outcome, 1)
 	t.Spawn(func() {
 		steps := harness.Repeat(1000, actor.Step{Op: actor.PortPutWithSignalAndFlush, Bytes: 8})
 		for {
-			if p := from.Play(push, steps...); p.Failed {
+			if p := from.Run(push, steps...); p.Failed {
 				left <- p
 				return
 			}
@@ -287,22 +287,22 @@ func testKernelPluginKilled(t *harness.T) {
 func testKernelSwitch(t *harness.T) {
 	const count = 500 // float32 elements of each member
 	all := t.Group(3)
-	stages := make([]*harness.Stage, len(all))
+	runners := make([]*harness.KernelRunner, len(all))
 	for i, m := range all {
-		stages[i] = m.Stage()
+		runners[i] = m.KernelRunner()
 	}
-	t.Cleanup(t.Curtain(stages...))
+	t.Cleanup(t.AbortAtEnd(runners...))
 	t.All(len(all), func(i int) {
-		m, s := all[i], stages[i]
-		handle := harness.Prop(s, kernel.SwitchChannelHandle{
+		m, s := all[i], runners[i]
+		handle := harness.Place(s, kernel.SwitchChannelHandle{
 			Local: m.Own.Mem.Addr(), Window: m.Window.Mem.Addr(), Bytes: harness.WindowBytes - 128, Stride: m.Window.Stride,
-			Flag: harness.WindowBytes - 128, Expected: harness.Prop(s, uint64(0)), Control: s.Control, Rank: uint32(i), Ranks: uint32(len(all)),
+			Flag: harness.WindowBytes - 128, Expected: harness.Place(s, uint64(0)), Control: s.Control, Rank: uint32(i), Ranks: uint32(len(all)),
 		})
 		values := make([]float32, count)
 		for k := range values {
 			values[k] = float32((i + 1) * (k + 1))
 		}
-		mine, sum := harness.Prop(s, values...), harness.Prop(s, make([]float32, count)...)
+		mine, sum := harness.Place(s, values...), harness.Place(s, make([]float32, count)...)
 		// Each member broadcasts to its own part; then all reduce what each wrote
 		// to its own copy of a common part.
 		for k, v := range values {
@@ -312,7 +312,7 @@ func testKernelSwitch(t *harness.T) {
 		steps := append(barrier[:2:2],
 			actor.Step{Op: actor.SwitchBroadcast, Dst: uint64(i) * 4 * count, Src: uint64(mine), Bytes: 4 * count},
 			actor.Step{Op: actor.SwitchReduce, Dst: uint64(sum), Src: 32768, Bytes: 4 * count})
-		s.Plays(actor.Args{Switches: handle}, append(steps, barrier...)...)
+		s.RunAll(actor.Args{Switches: handle}, append(steps, barrier...)...)
 		for k := range count {
 			if got := *(*float32)(harness.Pointer(sum + uintptr(4*k))); got != float32(6*(k+1)) {
 				t.Fatalf("rank %d: element %d reduces to %v, expected %v", i, k, got, 6*(k+1))

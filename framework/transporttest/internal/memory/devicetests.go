@@ -45,23 +45,23 @@ func apart(kind framework.Kind) func(c harness.Claims) bool {
 }
 
 // put stores a pattern through the rank's device.
-func put(d *harness.Desk, addr uintptr, n int, seed uint64) {
+func put(d *harness.DeviceView, addr uintptr, n int, seed uint64) {
 	b := make([]byte, n)
 	harness.Fill(b, seed)
 	d.Write(addr, b)
 }
 
 // sees checks that the rank's device finds a pattern.
-func sees(d *harness.Desk, what string, addr uintptr, n int, seed uint64) {
+func sees(d *harness.DeviceView, what string, addr uintptr, n int, seed uint64) {
 	if i, bad := harness.Differs(d.Read(addr, n), seed); bad {
 		d.T.Errorf("%s: byte %d of %d is wrong for rank %d", what, i, n, d.N)
 	}
 }
 
 // deviceLink is a memory link of two ranks, and how each looks at its device.
-func deviceLink(t *harness.T) (l *harness.Link, a, b *harness.Desk) {
+func deviceLink(t *harness.T) (l *harness.Link, a, b *harness.DeviceView) {
 	l = t.Link(framework.KindMemory, t.Rank(0), t.Rank(1))
-	return l, l.Ranks[0].Desk(), l.Ranks[1].Desk()
+	return l, l.Ranks[0].DeviceView(), l.Ranks[1].DeviceView()
 }
 
 // opens allocates memory of rank 1, and has rank 0 reach it.
@@ -148,8 +148,8 @@ func testDeviceOneSide(t *harness.T) {
 	r := t.Rank(0)
 	l := t.Link(framework.KindMemory, r, t.Join(1, r.Side, r.Ids))
 	owner, far := opens(l, 4096)
-	put(r.Desk(), far.Mem.Addr(), 4096, 3)
-	sees(l.Ranks[1].Desk(), "put between ranks of one side", owner.Mem.Addr(), 4096, 3)
+	put(r.DeviceView(), far.Mem.Addr(), 4096, 3)
+	sees(l.Ranks[1].DeviceView(), "put between ranks of one side", owner.Mem.Addr(), 4096, 3)
 }
 
 func testDeviceOutlives(t *harness.T) {

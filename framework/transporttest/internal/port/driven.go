@@ -56,7 +56,7 @@ var drivenTests = []harness.Test{
 // driver is a rank that drives its port channels: a ring, and the copier that comm
 // has as well.
 type driver struct {
-	*harness.Desk
+	*harness.DeviceView
 	ring   *ring.Ring
 	base   uintptr // of the ring, for the device
 	copier *proxy.Copier
@@ -64,7 +64,7 @@ type driver struct {
 
 func newDriver(r *harness.Rank, slots int) *driver {
 	t := r.T
-	d := &driver{Desk: r.Desk()}
+	d := &driver{DeviceView: r.DeviceView()}
 	var err error
 	if d.ring, err = ring.New(slots); err != nil {
 		t.Fatalf("make a ring: %v", err)
@@ -101,7 +101,7 @@ func newDriver(r *harness.Rank, slots int) *driver {
 // drivenChannel is one direction of a port connection.
 type drivenChannel struct {
 	*driver
-	peer     *harness.Desk
+	peer     *harness.DeviceView
 	src, dst uintptr
 	counter  uintptr // of the receiver, as the receiver sees it
 	room     uint64
@@ -110,7 +110,7 @@ type drivenChannel struct {
 
 // drives makes side i of a port link the sender of a channel. The receiver opens a
 // part of its memory, to see that the recipe keeps to it.
-func (d *driver) drives(l *harness.Link, i int, lane *proxy.Lane, peer *harness.Desk, room uint64, slot uint32) *drivenChannel {
+func (d *driver) drives(l *harness.Link, i int, lane *proxy.Lane, peer *harness.DeviceView, room uint64, slot uint32) *drivenChannel {
 	const before = 4096
 	t := d.T
 	receiver := l.Ranks[1-i]
@@ -145,7 +145,7 @@ func driven(l *harness.Link, i int, local framework.ID, key framework.Parcel, by
 		_ = a.Close()
 		t.Fatalf("rank %d: the recipe is %+v: want one mapping, of role peer, with the %d bytes of rank %d", r.N, a, bytes, l.Ranks[1-i].N)
 	}
-	w := (&harness.Performer{Rank: r, Meet: harness.NewMeeting(1)}).Perform(a)
+	w := (&harness.RecipeRunner{Rank: r, Meet: harness.NewBarrier(1)}).Perform(a)
 	if w[0].Mem == nil {
 		t.Fatalf("rank %d: no step of the recipe maps the peer's memory: %+v", r.N, a.Steps)
 	}
@@ -156,7 +156,7 @@ func driven(l *harness.Link, i int, local framework.ID, key framework.Parcel, by
 func newDrivenChannel(t *harness.T, slots int, room uint64) *drivenChannel {
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
 	d := newDriver(l.Ranks[0], slots)
-	return d.drives(l, 0, d.NewLane(1), l.Ranks[1].Desk(), room, 0)
+	return d.drives(l, 0, d.NewLane(1), l.Ranks[1].DeviceView(), room, 0)
 }
 
 func (c *drivenChannel) push(kind, dst, src, n uint64) (pos uint64) {
@@ -198,7 +198,7 @@ func patterned(n int, seed uint64) []byte {
 // through the mapping is at the owner where the segment was.
 func testDrivenRecipe(t *harness.T) {
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
-	a, b := l.Ranks[0].Desk(), l.Ranks[1].Desk()
+	a, b := l.Ranks[0].DeviceView(), l.Ranks[1].DeviceView()
 	m := l.Ranks[1].Alloc(1 << 18)
 	for n, at := range []uint64{0, 8, 4096, 12344, 1<<18 - 4096} {
 		far := driven(l, 0, 0, l.Ranks[1].Registered(m.Part(at, 4096)).Key, 4096)
@@ -325,7 +325,7 @@ func testDrivenPeers(t *harness.T) {
 	var all []*drivenChannel
 	for n := range 2 {
 		l := t.Link(framework.KindPort, a, t.Rank(n+1))
-		lane, peer := d.NewLane(n+1), l.Ranks[1].Desk()
+		lane, peer := d.NewLane(n+1), l.Ranks[1].DeviceView()
 		for range 2 {
 			c := d.drives(l, 0, lane, peer, each*size/4, uint32(len(all)))
 			c.Write(c.src, patterned(each*size/4, uint64(c.slot)))
@@ -355,8 +355,8 @@ func testDrivenBothWays(t *harness.T) {
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
 	a, b := newDriver(l.Ranks[0], 16), newDriver(l.Ranks[1], 16)
 	out := [2]*drivenChannel{
-		a.drives(l, 0, a.NewLane(1), b.Desk, size, 0),
-		b.drives(l, 1, b.NewLane(0), a.Desk, size, 0),
+		a.drives(l, 0, a.NewLane(1), b.DeviceView, size, 0),
+		b.drives(l, 1, b.NewLane(0), a.DeviceView, size, 0),
 	}
 	t.All(2, func(i int) {
 		mine, theirs := out[i], out[1-i]
@@ -379,7 +379,7 @@ func testDrivenBothWays(t *harness.T) {
 // itself unmaps it.
 func testDrivenOutlives(t *harness.T) {
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
-	a, b := l.Ranks[0].Desk(), l.Ranks[1].Desk()
+	a, b := l.Ranks[0].DeviceView(), l.Ranks[1].DeviceView()
 	m := l.Ranks[1].Alloc(4096)
 	reg, err := l.Ranks[1].Register(t.Context(), m.Segment)
 	if err != nil {

@@ -26,21 +26,21 @@ var drivenKernelTests = []harness.Test{
 
 func drivenWithActor(c harness.Claims) bool { return drivenClaimed(c) && c.Actor != nil }
 
-// scene is where the actor of one rank plays on a device: arguments are in memory of
+// deviceRunner runs the actor of one rank on a device: arguments are in memory of
 // the device, the wait control in memory of the host that it sees.
-type scene struct {
-	*harness.Desk
+type deviceRunner struct {
+	*harness.DeviceView
 	kernel  device.Kernel
 	stream  device.Stream
-	props   *harness.Buffer
+	memory  *harness.Buffer
 	used    uintptr
 	words   *kernel.WaitControl
 	control uintptr
 }
 
-func newScene(d *harness.Desk) *scene {
+func newDeviceRunner(d *harness.DeviceView) *deviceRunner {
 	t := d.T
-	s := &scene{Desk: d, props: d.Alloc(1 << 20)}
+	s := &deviceRunner{DeviceView: d, memory: d.Alloc(1 << 20)}
 	module, err := d.Device.Load(t.Claims.Actor)
 	if err != nil {
 		t.Fatalf("rank %d: load the actor: %v", d.N, err)
@@ -69,39 +69,39 @@ func newScene(d *harness.Desk) *scene {
 	return s
 }
 
-func (s *scene) abort() { atomic.StoreUint32(&s.words.Abort, 1) }
+func (s *deviceRunner) abort() { atomic.StoreUint32(&s.words.Abort, 1) }
 
-// deviceProp puts values where kernels find them and returns their address.
-func deviceProp[P any](s *scene, values ...P) uintptr {
-	at := s.props.Mem.Addr() + s.used
+// devicePlace puts values where kernels find them and returns their address.
+func devicePlace[P any](s *deviceRunner, values ...P) uintptr {
+	at := s.memory.Mem.Addr() + s.used
 	n := unsafe.Sizeof(values[0]) * uintptr(len(values))
-	if s.used += (n + 127) &^ 127; s.used > uintptr(s.props.Mem.Bytes()) {
-		s.T.Fatalf("the scene is full")
+	if s.used += (n + 127) &^ 127; s.used > uintptr(s.memory.Mem.Bytes()) {
+		s.T.Fatalf("the deviceRunner is full")
 	}
 	s.Write(at, unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), n))
 	return at
 }
 
-// play launches the actor with one port channel. What it returns waits for it.
-func (s *scene) play(port kernel.PortChannelHandle, steps ...actor.Step) (wait func() harness.Performance) {
+// run launches the actor with one port channel. What it returns waits for it.
+func (s *deviceRunner) run(port kernel.PortChannelHandle, steps ...actor.Step) (wait func() harness.Outcome) {
 	a := actor.Args{Control: s.control, Count: uint32(len(steps)), Kernel: 7}
-	a.Port, a.Steps, a.Grid = deviceProp(s, port), deviceProp(s, steps...), deviceProp(s, kernel.GridBarrier{})
-	a.Done = deviceProp(s, [2]uint64{})
+	a.Port, a.Steps, a.Grid = devicePlace(s, port), devicePlace(s, steps...), devicePlace(s, kernel.GridBarrier{})
+	a.Done = devicePlace(s, [2]uint64{})
 	a.Failed = a.Done + 8
 	if err := s.kernel.Launch(device.Launch{Grid: 1, Block: 32, Stream: s.stream}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
 		s.T.Fatalf("rank %d: launch: %v", s.N, err)
 	}
-	return func() harness.Performance {
+	return func() harness.Outcome {
 		if err := s.idle(s.T.Context()); err != nil {
 			s.T.Fatalf("rank %d: %v; its report: %+v", s.N, err, *s.words)
 		}
 		b := s.Read(a.Done, 16)
-		return harness.Performance{Done: binary.LittleEndian.Uint64(b), Failed: binary.LittleEndian.Uint32(b[8:]) != 0}
+		return harness.Outcome{Done: binary.LittleEndian.Uint64(b), Failed: binary.LittleEndian.Uint32(b[8:]) != 0}
 	}
 }
 
-// idle waits for the kernels of the scene.
-func (s *scene) idle(ctx context.Context) error {
+// idle waits for the kernels of the runner.
+func (s *deviceRunner) idle(ctx context.Context) error {
 	var failed error
 	err := harness.Await(ctx, "end of a kernel", s.T.Options.CallLimit, func() bool {
 		var state device.StreamState
@@ -115,15 +115,15 @@ func (s *scene) idle(ctx context.Context) error {
 }
 
 // semaphore is the receiving end of a channel.
-func (s *scene) semaphore(inbound uintptr, peer int) kernel.SemaphoreHandle {
+func (s *deviceRunner) semaphore(inbound uintptr, peer int) kernel.SemaphoreHandle {
 	return kernel.SemaphoreHandle{
-		Inbound: inbound, Expected: deviceProp(s, uint64(0)), Control: s.control, Peer: uint32(peer), ID: 42,
+		Inbound: inbound, Expected: devicePlace(s, uint64(0)), Control: s.control, Peer: uint32(peer), ID: 42,
 	}
 }
 
 // handle is the sending end: kernels count pushes in memory of the device.
-func (c *drivenChannel) handle(s *scene) kernel.PortChannelHandle {
-	counters := deviceProp(s, [ring.CounterBytes]byte{})
+func (c *drivenChannel) handle(s *deviceRunner) kernel.PortChannelHandle {
+	counters := devicePlace(s, [ring.CounterBytes]byte{})
 	return kernel.PortChannelHandle{
 		Semaphore: kernel.SemaphoreHandle{Control: s.control, Peer: uint32(c.peer.N), ID: 42},
 		Fifo:      c.ring.HandleOn(ring.View{Base: c.base, Counters: counters, Control: s.control}),
@@ -137,15 +137,15 @@ func (c *drivenChannel) handle(s *scene) kernel.PortChannelHandle {
 func testDrivenKernel(t *harness.T) {
 	const slots, laps, size = 8, 30, 4096
 	c := newDrivenChannel(t, slots, size)
-	from, to := newScene(c.Desk), newScene(c.peer)
+	from, to := newDeviceRunner(c.DeviceView), newDeviceRunner(c.peer)
 	c.Write(c.src, patterned(size, 77))
-	sent := from.play(c.handle(from), harness.Repeat(laps,
+	sent := from.run(c.handle(from), harness.Repeat(laps,
 		actor.Step{Op: actor.PortPutWithSignal, Dst: 1, Src: 1, Bytes: 1000},
 		actor.Step{Op: actor.PortPut, Dst: 1001, Src: 1001, Bytes: 2000},
 		actor.Step{Op: actor.PortSignal},
 		actor.Step{Op: actor.PortFlush},
 		actor.Step{Op: actor.PortPutWithSignalAndFlush, Dst: 3001, Src: 3001, Bytes: 1095})...)
-	received := to.play(kernel.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.N)}, harness.Repeat(3*laps, actor.Step{Op: actor.PortWait})...)
+	received := to.run(kernel.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.N)}, harness.Repeat(3*laps, actor.Step{Op: actor.PortWait})...)
 	if p := sent(); p.Failed || p.Done != 5*laps {
 		t.Fatalf("the sender completed %d steps of %d; its report: %+v%s", p.Done, 5*laps, *from.words, c.why())
 	}
@@ -168,9 +168,9 @@ func testDrivenKernel(t *harness.T) {
 // what it waited for.
 func testDrivenKernelAbort(t *harness.T) {
 	c := newDrivenChannel(t, 8, 4096)
-	to := newScene(c.peer)
+	to := newDeviceRunner(c.peer)
 	h := kernel.PortChannelHandle{Semaphore: to.semaphore(c.counter, c.N)}
-	left := to.play(h, actor.Step{Op: actor.PortWait}, actor.Step{Op: actor.PortWait})
+	left := to.run(h, actor.Step{Op: actor.PortWait}, actor.Step{Op: actor.PortWait})
 	c.push(kernel.TriggerSignal, 0, 0, 0)
 	c.peer.Await("the second wait", h.Semaphore.Expected, 2)
 	to.abort()

@@ -193,7 +193,7 @@ func testStart(t *harness.T) {
 	refused := func(what string, s framework.Share) {
 		t.WantClass("start a proxy on "+what, p.StartWith(s), framework.ErrInvalid, framework.ErrUnsupported)
 	}
-	refused("a pipe", framework.Share{Kind: framework.ShareMemFD, FD: t.Stray()})
+	refused("a pipe", framework.Share{Kind: framework.ShareMemFD, FD: t.ForeignFile()})
 	refused("nothing", framework.Share{Kind: framework.ShareMemFD})
 	refused("memory that its owner can shrink", framework.Share{Kind: framework.ShareMemFD, FD: shrinkableRing(t)})
 	refused("a blob", framework.Share{Kind: framework.ShareLocal, Blob: []byte("ring")})

@@ -11,10 +11,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
-// Desk is how the suite looks at memory of a device that it cannot address, and
+// DeviceView is how the suite looks at memory of a device that it cannot address, and
 // writes there: by copies over a stream of its own, from and to pages of the host
 // that the device sees.
-type Desk struct {
+type DeviceView struct {
 	*Rank
 	Engine device.Engine
 	lane   *proxy.Lane
@@ -26,18 +26,19 @@ type Desk struct {
 }
 
 const (
-	deskWords = 4096 // bytes for words of streams
-	deskRoom  = 1 << 20
+	viewWords = 4096 // bytes for words of streams
+	viewRoom  = 1 << 20
 )
 
-func (r *Rank) Desk() *Desk {
+// DeviceView opens the view of a rank until the end of the test.
+func (r *Rank) DeviceView() *DeviceView {
 	t := r.T
 	engine, ok := r.Device.(device.Engine)
 	if !ok {
 		t.Fatalf("rank %d: device %v has no copy engine", r.N, r.Device.Info().Device)
 	}
-	d := &Desk{Rank: r, Engine: engine}
-	page, err := r.Page(deskWords + deskRoom)
+	d := &DeviceView{Rank: r, Engine: engine}
+	page, err := r.Page(viewWords + viewRoom)
 	if err != nil {
 		t.Fatalf("rank %d: memory that host and device see: %v", r.N, err)
 	}
@@ -77,12 +78,12 @@ func (r *Rank) Page(bytes uint64) (page, error) {
 }
 
 // NewLane opens a stream until the end of the test.
-func (d *Desk) NewLane(peer int) *proxy.Lane {
+func (d *DeviceView) NewLane(peer int) *proxy.Lane {
 	d.mu.Lock()
 	at := d.words
 	d.words += 64
 	d.mu.Unlock()
-	if at >= deskWords {
+	if at >= viewWords {
 		d.T.Fatalf("rank %d: too many streams for a test", d.N)
 	}
 	l, err := proxy.NewLane(d.Engine, peer, proxy.Word{Host: Word(d.bytes, at), Device: d.addr + uintptr(at)})
@@ -100,8 +101,8 @@ func (d *Desk) NewLane(peer int) *proxy.Lane {
 	return l
 }
 
-// settle waits for the desk's own copies.
-func (d *Desk) settle(err error) {
+// settle waits for the view's own copies.
+func (d *DeviceView) settle(err error) {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(d.T.ctx, d.T.Options.CallLimit)
 		defer cancel()
@@ -113,25 +114,25 @@ func (d *Desk) settle(err error) {
 }
 
 // Read returns up to a MiB at addr; it is good until the next call.
-func (d *Desk) Read(addr uintptr, n int) []byte {
-	d.settle(d.lane.Copy(d.addr+deskWords, addr, uint64(n)))
-	return d.bytes[deskWords : deskWords+n]
+func (d *DeviceView) Read(addr uintptr, n int) []byte {
+	d.settle(d.lane.Copy(d.addr+viewWords, addr, uint64(n)))
+	return d.bytes[viewWords : viewWords+n]
 }
 
 // Write stores up to a MiB at addr.
-func (d *Desk) Write(addr uintptr, data []byte) {
-	copy(d.bytes[deskWords:], data)
-	d.settle(d.lane.Copy(addr, d.addr+deskWords, uint64(len(data))))
+func (d *DeviceView) Write(addr uintptr, data []byte) {
+	copy(d.bytes[viewWords:], data)
+	d.settle(d.lane.Copy(addr, d.addr+viewWords, uint64(len(data))))
 }
 
 // Count reads the word at addr.
-func (d *Desk) Count(addr uintptr) uint64 {
-	d.settle(d.lane.Copy(d.addr+deskWords, addr, 8))
-	return atomic.LoadUint64(Word(d.bytes, deskWords))
+func (d *DeviceView) Count(addr uintptr) uint64 {
+	d.settle(d.lane.Copy(d.addr+viewWords, addr, 8))
+	return atomic.LoadUint64(Word(d.bytes, viewWords))
 }
 
 // Await waits until the word at addr has reached want.
-func (d *Desk) Await(what string, addr uintptr, want uint64) {
+func (d *DeviceView) Await(what string, addr uintptr, want uint64) {
 	var seen uint64
 	err := Await(d.T.ctx, what, d.T.Options.CallLimit, func() bool {
 		seen = d.Count(addr)

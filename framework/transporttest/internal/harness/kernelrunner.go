@@ -14,7 +14,7 @@ import (
 
 // actorFamily is the family of the images that hold the actor kernel. A transport
 // that carries one for the device at hand is tested with kernels too; without it
-// the Go code of this package alone plays the kernel.
+// the Go code of the tests alone takes the place of the kernel.
 const actorFamily = "actor"
 
 // findActor looks for an actor image that the device can load and that is built.
@@ -42,17 +42,18 @@ func findActor(ctx context.Context, o Options, t framework.Transport, d framewor
 	return nil, nil
 }
 
-// Stage is where the actor of one rank plays: a loaded kernel, its wait control, and
+// KernelRunner runs the actor kernel for one rank: the loaded kernel, its wait control, and
 // memory for arguments.
-type Stage struct {
+type KernelRunner struct {
 	*Rank
 	kernel  device.Kernel
-	props   *Buffer
+	memory  *Buffer
 	used    uint64
 	Control uintptr
 }
 
-func (r *Rank) Stage() *Stage {
+// KernelRunner loads the actor until the end of the test.
+func (r *Rank) KernelRunner() *KernelRunner {
 	t := r.T
 	module, err := r.Device.Load(t.Claims.Actor)
 	if err != nil {
@@ -63,58 +64,58 @@ func (r *Rank) Stage() *Stage {
 	if err != nil {
 		t.Fatalf("rank %d: %v", r.N, err)
 	}
-	s := &Stage{Rank: r, kernel: kern, props: r.Alloc(1 << 20)}
-	s.Control = Prop(s, kernel.WaitControl{})
+	s := &KernelRunner{Rank: r, kernel: kern, memory: r.Alloc(1 << 20)}
+	s.Control = Place(s, kernel.WaitControl{})
 	return s
 }
 
-// Prop puts values where kernels find them and returns their address.
-func Prop[P any](s *Stage, values ...P) uintptr {
+// Place puts values where kernels find them and returns their address.
+func Place[P any](s *KernelRunner, values ...P) uintptr {
 	var one P
 	bytes := uint64(unsafe.Sizeof(one)) * uint64(len(values))
 	at := s.used
-	if s.used += (bytes + 127) &^ 127; s.used > uint64(len(s.props.Bytes)) {
-		s.T.Fatalf("the stage is full")
+	if s.used += (bytes + 127) &^ 127; s.used > uint64(len(s.memory.Bytes)) {
+		s.T.Fatalf("the memory for arguments is full")
 	}
 	if len(values) > 0 {
-		copy(unsafe.Slice((*P)(unsafe.Pointer(&s.props.Bytes[at])), len(values)), values)
+		copy(unsafe.Slice((*P)(unsafe.Pointer(&s.memory.Bytes[at])), len(values)), values)
 	}
-	return s.props.Mem.Addr() + uintptr(at)
+	return s.memory.Mem.Addr() + uintptr(at)
 }
 
 // Semaphore is a handle whose counter is the word at inbound, and whose signals
 // raise the word at outbound.
-func (s *Stage) Semaphore(inbound, outbound uintptr, peer int) kernel.SemaphoreHandle {
+func (s *KernelRunner) Semaphore(inbound, outbound uintptr, peer int) kernel.SemaphoreHandle {
 	return kernel.SemaphoreHandle{
-		Inbound: inbound, Expected: Prop(s, uint64(0)), Outbound: outbound, Control: s.Control, Peer: uint32(peer), ID: 42,
+		Inbound: inbound, Expected: Place(s, uint64(0)), Outbound: outbound, Control: s.Control, Peer: uint32(peer), ID: 42,
 	}
 }
 
-// Performance is one launch of the actor.
-type Performance struct {
+// Outcome is what became of one launch of the actor.
+type Outcome struct {
 	Done   uint64 // steps that were completed
 	Failed bool   // a wait was left
 }
 
-// Play launches the actor on the steps and returns when the kernel has.
-func (s *Stage) Play(a actor.Args, steps ...actor.Step) Performance {
+// Run launches the actor on the steps and returns when the kernel has.
+func (s *KernelRunner) Run(a actor.Args, steps ...actor.Step) Outcome {
 	mark := s.used
-	a.Control, a.Grid, a.Kernel = s.Control, Prop(s, kernel.GridBarrier{}), 7
-	a.Steps, a.Count = Prop(s, steps...), uint32(len(steps))
-	a.Done, a.Failed = Prop(s, uint64(0)), Prop(s, uint32(0))
+	a.Control, a.Grid, a.Kernel = s.Control, Place(s, kernel.GridBarrier{}), 7
+	a.Steps, a.Count = Place(s, steps...), uint32(len(steps))
+	a.Done, a.Failed = Place(s, uint64(0)), Place(s, uint32(0))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := s.kernel.Launch(device.Launch{Grid: 1, Block: 1}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
 		s.T.Fatalf("rank %d: launch: %v", s.N, err)
 	}
-	p := Performance{Done: *(*uint64)(Pointer(a.Done)), Failed: *(*uint32)(Pointer(a.Failed)) != 0}
+	p := Outcome{Done: *(*uint64)(Pointer(a.Done)), Failed: *(*uint32)(Pointer(a.Failed)) != 0}
 	s.used = mark
 	return p
 }
 
-// Plays is play that has to complete every step.
-func (s *Stage) Plays(a actor.Args, steps ...actor.Step) {
-	if p := s.Play(a, steps...); p.Failed || p.Done != uint64(len(steps)) {
+// RunAll is Run that has to complete every step.
+func (s *KernelRunner) RunAll(a actor.Args, steps ...actor.Step) {
+	if p := s.Run(a, steps...); p.Failed || p.Done != uint64(len(steps)) {
 		report := (*kernel.WaitControl)(Pointer(s.Control))
 		s.T.Fatalf("rank %d: the kernel completed %d of %d steps; its report: channel %d, peer %d, expected %d, seen %d",
 			s.N, p.Done, len(steps), report.Channel, report.Peer, report.Expected, report.Seen)
@@ -122,17 +123,19 @@ func (s *Stage) Plays(a actor.Args, steps ...actor.Step) {
 }
 
 // Abort makes the rank's kernels leave every wait.
-func (s *Stage) Abort() { atomic.StoreUint32(&(*kernel.WaitControl)(Pointer(s.Control)).Abort, 1) }
+func (s *KernelRunner) Abort() {
+	atomic.StoreUint32(&(*kernel.WaitControl)(Pointer(s.Control)).Abort, 1)
+}
 
-// Curtain aborts the kernels when the time of the test is over: a lost signal must
+// AbortAtEnd aborts the kernels when the time of the test is over: a lost signal must
 // not leave a kernel spinning.
-func (t *T) Curtain(stages ...*Stage) (lift func()) {
-	stop := context.AfterFunc(t.ctx, func() {
-		for _, s := range stages {
+func (t *T) AbortAtEnd(runners ...*KernelRunner) (stop func()) {
+	cancel := context.AfterFunc(t.ctx, func() {
+		for _, s := range runners {
 			s.Abort()
 		}
 	})
-	return func() { stop() }
+	return func() { cancel() }
 }
 
 // Repeat lists the steps n times.
