@@ -30,6 +30,11 @@ type Communicator struct {
 	log  *slog.Logger
 	dev  device.Device
 
+	health
+	kernels
+	allocator
+	dumps
+
 	life     *life.Life
 	counters *counters.Counters
 	links    *negotiate.Negotiator
@@ -43,8 +48,6 @@ type Communicator struct {
 	children int        // number of Splits so far: names and tags of the next
 
 	closed  sync.Once
-	waits   atomic.Pointer[func(kernel, channel uint32) string] // what NameWaits was given
-	dumps   dumps
 	call    atomic.Pointer[underWay]
 	buffers buffers
 }
@@ -113,6 +116,10 @@ func (c *Communicator) start(ctx context.Context) error {
 		Rounds:  c.rounds, HostOf: c.HostOf, Passed: c.opts.passed,
 	}
 	c.ports = porting.New(c.log, c.boot, c.life, c.counters, c.links, c.Abort)
+	c.health.name, c.health.boot, c.health.transports = c.opts.Name, c.boot, c.opts.Transports
+	c.health.life, c.health.counters, c.health.departed = c.life, c.counters, c.ports.Departed
+	c.kernels = kernels{c.opts.Transports, c.dev, c.life}
+	c.allocator = allocator{c.opts.Name, c.dev, c.life}
 	c.watch()
 	return nil
 }

@@ -37,7 +37,7 @@ type ChannelState struct {
 // may be called at any time. It waits only for counters from a device, and at most a
 // quarter of a second.
 func (c *Communicator) Channels() []ChannelState {
-	l, done := c.looker()
+	l, done := newLooker(c.counters)
 	defer done()
 	var all []ChannelState
 	c.life.Each(func(part any) {
@@ -61,9 +61,9 @@ type looker struct {
 
 const dumpTimeout = 250 * time.Millisecond
 
-func (c *Communicator) looker() (*looker, context.CancelFunc) {
+func newLooker(k *counters.Counters) (*looker, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
-	return &looker{counters: c.counters, ctx: ctx}, cancel
+	return &looker{counters: k, ctx: ctx}, cancel
 }
 
 // count reads the counters of a channel.
@@ -170,18 +170,16 @@ type underWay struct {
 	since time.Time
 }
 
-// OnDump adds f to what Dump writes. f may be called at any time, from any goroutine,
-// and should not wait. The function that OnDump returns removes f; it waits until f is
-// not running.
-func (c *Communicator) OnDump(f func(io.Writer)) (remove func()) { return c.dumps.add(f) }
-
 // dumps are the additions to a dump, in their order.
 type dumps struct {
 	mu   sync.RWMutex // held for reading while they run
 	list []*func(io.Writer)
 }
 
-func (d *dumps) add(f func(io.Writer)) (remove func()) {
+// OnDump adds f to what Dump writes. f may be called at any time, from any goroutine,
+// and should not wait. The function that OnDump returns removes f; it waits until f is
+// not running.
+func (d *dumps) OnDump(f func(io.Writer)) (remove func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.list = append(d.list, &f)

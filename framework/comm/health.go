@@ -9,22 +9,35 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
+
+// health is whether a communicator can be used, and how it learns that it cannot.
+type health struct {
+	name       string
+	boot       framework.Bootstrap
+	transports []*Transport
+	life       *life.Life
+	counters   *counters.Counters
+	departed   func(ctx context.Context, rank int) bool            // see Departed
+	waits      atomic.Pointer[func(kernel, channel uint32) string] // what NameWaits was given
+}
 
 // Err returns why the communicator cannot be used any more, or nil. After a failure the
 // error wraps framework.ErrPeer, ErrPlugin or the cause given to Abort, and names the
 // party that failed; after Close it is framework.ErrClosed.
-func (c *Communicator) Err() error { return c.life.Err() }
+func (c *health) Err() error { return c.life.Err() }
 
 // Done returns a channel that is closed when the communicator fails. Close does not
 // close it.
-func (c *Communicator) Done() <-chan struct{} { return c.life.Done() }
+func (c *health) Done() <-chan struct{} { return c.life.Done() }
 
 // Check is Err for the data path: three loads as long as nothing has failed. It also
 // reports a wait that exceeded Options.Deadline. It must not run concurrently with
 // Close.
-func (c *Communicator) Check() error {
+func (c *health) Check() error {
 	if c.life.Over() {
 		return c.Err()
 	}
@@ -39,7 +52,7 @@ func (c *Communicator) Check() error {
 }
 
 // Overdue is Check for callers that poll: it may run concurrently with Close.
-func (c *Communicator) Overdue() error {
+func (c *health) Overdue() error {
 	var w kernel.WaitControl
 	late := false
 	c.life.Running(func() { // Close takes the words away
@@ -54,9 +67,9 @@ func (c *Communicator) Overdue() error {
 }
 
 // overdue ends the communicator with a wait that a kernel has left.
-func (c *Communicator) overdue(w *kernel.WaitControl) {
+func (c *health) overdue(w *kernel.WaitControl) {
 	peer := int(w.Peer)
-	if peer >= c.Size() || peer == c.Rank() {
+	if peer >= c.boot.Size() || peer == c.boot.Rank() {
 		peer = framework.NoPeer // a wait for several
 	}
 	c.Abort(&framework.Error{Op: "wait", Peer: peer, Err: fmt.Errorf(
@@ -68,11 +81,11 @@ func (c *Communicator) overdue(w *kernel.WaitControl) {
 // goroutine, with the numbers by which kernels mark their waits (mscclpp::WaitSite);
 // name returns "" for numbers that it does not know. It replaces the function of an
 // earlier call.
-func (c *Communicator) NameWaits(name func(kernel, channel uint32) string) {
+func (c *health) NameWaits(name func(kernel, channel uint32) string) {
 	c.waits.Store(&name)
 }
 
-func (c *Communicator) waitOf(kernel, channel uint32) string {
+func (c *health) waitOf(kernel, channel uint32) string {
 	if name := c.waits.Load(); name != nil {
 		if text := (*name)(kernel, channel); text != "" {
 			return text
@@ -84,8 +97,8 @@ func (c *Communicator) waitOf(kernel, channel uint32) string {
 // Departed waits until rank leaves the job in an orderly way, and returns true; or
 // until ctx ends, and returns false. The death of a rank need not be asked for: it ends
 // the communicator.
-func (c *Communicator) Departed(ctx context.Context, rank int) bool {
-	return rank != c.Rank() && c.Err() == nil && c.ports.Departed(ctx, rank)
+func (c *health) Departed(ctx context.Context, rank int) bool {
+	return rank != c.boot.Rank() && c.Err() == nil && c.departed(ctx, rank)
 }
 
 // reportComplete is the value of WaitControl.Reported once the report was written.
@@ -93,11 +106,11 @@ const reportComplete = 1
 
 // Abort ends the communicator: all kernel waits of this rank return, and the other
 // ranks learn the cause and end as well. Only the first cause counts.
-func (c *Communicator) Abort(cause error) {
+func (c *health) Abort(cause error) {
 	if cause == nil {
 		cause = errors.New("aborted by the application")
 	}
-	if !c.life.Fail(fmt.Errorf("comm %s: %w", c.opts.Name, cause)) {
+	if !c.life.Fail(fmt.Errorf("comm %s: %w", c.name, cause)) {
 		return
 	}
 	if w, ok := c.boot.(bootstrap.Watcher); ok {
@@ -106,11 +119,11 @@ func (c *Communicator) Abort(cause error) {
 }
 
 // watch ends the communicator when a rank or a plugin is gone.
-func (c *Communicator) watch() {
+func (c *health) watch() {
 	if w, ok := c.boot.(bootstrap.Watcher); ok {
-		c.life.OnClosed(w.Failed(), func() { c.life.Fail(fmt.Errorf("comm %s: %w", c.opts.Name, w.Err())) })
+		c.life.OnClosed(w.Failed(), func() { c.life.Fail(fmt.Errorf("comm %s: %w", c.name, w.Err())) })
 	}
-	for _, t := range c.opts.Transports {
+	for _, t := range c.transports {
 		if t.Gone != nil {
 			c.life.OnClosed(t.Gone, func() { c.pluginGone(t) })
 		}
@@ -119,12 +132,12 @@ func (c *Communicator) watch() {
 
 // pluginGone ends the job: links of the plugin are dead on this side only, so the
 // other ranks have to learn of it.
-func (c *Communicator) pluginGone(t *Transport) {
+func (c *health) pluginGone(t *Transport) {
 	cause := framework.ErrPlugin
 	if t.Cause != nil {
 		if err := t.Cause(); err != nil {
 			cause = err
 		}
 	}
-	c.Abort(&framework.Error{Op: fmt.Sprintf("plugin of rank %d", c.Rank()), Transport: t.Name, Peer: framework.NoPeer, Err: cause})
+	c.Abort(&framework.Error{Op: fmt.Sprintf("plugin of rank %d", c.boot.Rank()), Transport: t.Name, Peer: framework.NoPeer, Err: cause})
 }

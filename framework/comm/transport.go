@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -23,14 +24,21 @@ func NewTransport(ctx context.Context, t framework.Transport, source string) (*T
 	return transport.New(ctx, t, source)
 }
 
+// kernels is what loads kernels on a device.
+type kernels struct {
+	transports []*Transport
+	dev        device.Device
+	life       *life.Life
+}
+
 // Kernels lists the kernels of all transports in order of preference.
-func (c *Communicator) Kernels() []Kernel { return transport.Kernels(c.opts.Transports) }
+func (c *kernels) Kernels() []Kernel { return transport.Kernels(c.transports) }
 
 // Load makes a kernel callable for elements of type t. It may ask a plugin for an image
 // and must not be called during capture; later calls for the same image are quick.
 // ErrUnavailable: no image was built for this device, its ABI (kernel.ABI) and k.Layout.
-func (c *Communicator) Load(ctx context.Context, k Kernel, t kernel.DataType) (device.Kernel, error) {
-	if err := c.Err(); err != nil {
+func (c *kernels) Load(ctx context.Context, k Kernel, t kernel.DataType) (device.Kernel, error) {
+	if err := c.life.Err(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := c.life.Bound(ctx)
@@ -40,8 +48,8 @@ func (c *Communicator) Load(ctx context.Context, k Kernel, t kernel.DataType) (d
 
 // LoadImage makes an image of the caller's own callable, for users who bring their own
 // kernels. The caller closes it.
-func (c *Communicator) LoadImage(image []byte) (device.Module, error) {
-	if err := c.Err(); err != nil {
+func (c *kernels) LoadImage(image []byte) (device.Module, error) {
+	if err := c.life.Err(); err != nil {
 		return nil, err
 	}
 	return c.dev.Load(image)
@@ -50,10 +58,10 @@ func (c *Communicator) LoadImage(image []byte) (device.Module, error) {
 // NoKernel explains that no transport has a kernel for what is asked for: for each
 // transport the reason, and what to do about it. The error is ErrUnavailable. match tells
 // which kernels would do, and layout which arguments they would get ("": any).
-func (c *Communicator) NoKernel(what, layout string, match func(framework.KernelInfo) bool) error {
+func (c *kernels) NoKernel(what, layout string, match func(framework.KernelInfo) bool) error {
 	info := c.dev.Info()
 	var why []string
-	for _, t := range c.opts.Transports {
+	for _, t := range c.transports {
 		why = append(why, t.Name+" "+t.Lacks(info, layout, match))
 	}
 	if len(why) == 0 {

@@ -3,8 +3,6 @@ package porting
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -27,28 +25,11 @@ import (
 //	copy engine of the rank   driveLink makes a lane, bindAddresses binds what is mapped
 //	sockets of the rank       streamLink takes them over, bindStreams binds memory
 type Channel struct {
-	ports    *Ports
+	requests
 	lifetime life.Lifetime
-	pair     counters.Pair
-	link     *link
-	binding  binding
-	remote   negotiate.Remote // the peer's memory, where this rank drives its copy engine
-	kernels  *end             // where kernels push
-	handle   kernel.PortChannelHandle
-	src      *memory.Memory
-	stage    *stage // in front of src, where the transport cannot reach that
-	peerLen  uint64
-	inbound  proxy.Word     // that the peer raises
-	watched  *proxy.Watched // nil where nobody forwards signals
-
-	making sync.Mutex
-	host   atomic.Pointer[end] // where the host pushes: the same if kernels run there, else made when it is needed
-
-	life    context.Context // ends when Close begins
-	cancel  context.CancelFunc
-	closing atomic.Bool  // life has ended, or is about to
-	use     sync.RWMutex // held for reading by those who are in a method
-	waiting atomic.Bool  // somebody is in Wait, whose turn it is
+	cancel   context.CancelFunc // of the life
+	remote   negotiate.Remote   // the peer's memory, where this rank drives its copy engine
+	watched  *proxy.Watched     // nil where nobody forwards signals
 }
 
 // join trades keys with the peer and gives the proxy numbers for what triggers will
@@ -202,15 +183,6 @@ func (ch *Channel) shut(ctx context.Context) error {
 		return nil
 	}
 	return first
-}
-
-// ends are the rings that the channel has numbers on; one or two.
-func (ch *Channel) ends() (all [2]*end) {
-	all[0] = ch.kernels
-	if h := ch.host.Load(); h != ch.kernels {
-		all[1] = h
-	}
-	return all
 }
 
 // drain waits until all triggers of the channel are performed.

@@ -13,13 +13,13 @@ import (
 
 // Gives reports whether Give can be used: whether this rank drives the sockets of the
 // link.
-func (ch *Channel) Gives() bool { return ch.link.Streamed }
+func (ch *requests) Gives() bool { return ch.link.Streamed }
 
 // Give puts head, followed by data from any memory of this process, to offset dst of
 // where puts go, and signals, all in one request. When it returns, both slices may be
 // changed: the system has taken over what is to be sent. So it waits while the peer
 // does not read, and receives meanwhile. head has at most stream.MaxHead bytes.
-func (ch *Channel) Give(ctx context.Context, dst uint64, head, data []byte) error {
+func (ch *requests) Give(ctx context.Context, dst uint64, head, data []byte) error {
 	const slice = 20 * time.Microsecond // until it looks again
 	if err := ch.enter("put"); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (ch *Channel) Give(ctx context.Context, dst uint64, head, data []byte) erro
 }
 
 // givable refuses what Give cannot do, which it would wait for.
-func (ch *Channel) givable(dst uint64, head, data int) error {
+func (ch *requests) givable(dst uint64, head, data int) error {
 	bytes := uint64(head) + uint64(data)
 	switch {
 	case !ch.link.Streamed:
@@ -70,7 +70,7 @@ func (ch *Channel) givable(dst uint64, head, data int) error {
 // memory, where Give can be used. b must stay valid until Land(nil), whatever the state
 // of the channel. After Land(nil) nothing writes to b any more, and what still arrives
 // is dropped. The peer has to know the length of b.
-func (ch *Channel) Land(b []byte) {
+func (ch *requests) Land(b []byte) {
 	ch.use.RLock()
 	defer ch.use.RUnlock()
 	if s := ch.binding.stream; s != nil {

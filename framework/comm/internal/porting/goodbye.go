@@ -3,7 +3,6 @@ package porting
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -163,32 +162,4 @@ func (d *departures) of(s *Ports, rank int) *departure {
 		}
 	})
 	return x
-}
-
-// Deserted returns an error if a wait of kernels that has gone on since start waits for
-// a rank that has left the job in an orderly way, otherwise nil.
-func (ch *Channel) Deserted(start time.Time) error { return ch.deserted("wait", start) }
-
-// Parted reports whether the peer has closed its communicator. It is known of peers that
-// are reached by adapters of a network, for which it matters: theirs are gone half a second
-// later. A signal by itself is not sent then, whoever pushes it.
-func (ch *Channel) Parted() bool { return ch.link.goodbye.heard() }
-
-// deserted says that a wait of the host since start is for a rank that has left the job
-// in good order, or nil. A death ends the communicator, and is not asked for here.
-func (ch *Channel) deserted(op string, start time.Time) error {
-	if time.Since(start) < departureDoubt {
-		return nil
-	}
-	x := ch.ports.departures.of(ch.ports, ch.pair.Peer)
-	select {
-	case <-x.gone:
-	default:
-		return nil
-	}
-	if time.Since(x.at) < departureGrace {
-		return nil
-	}
-	return ch.ports.Life.Blame(op, ch.pair.Peer, fmt.Errorf(
-		"%w: it has left the job in good order, and what this rank waits for has not come: expected all ranks to make the same calls", framework.ErrPeer))
 }

@@ -51,7 +51,8 @@ func New(log *slog.Logger, boot framework.Bootstrap, l *life.Life, k *counters.C
 
 // Open builds a channel to the peer of a pair of semaphores, which does the same.
 func (s *Ports) Open(ctx context.Context, pair counters.Pair, src, open *memory.Memory) (*Channel, error) {
-	ch := &Channel{ports: s, pair: pair, src: src}
+	ch := &Channel{}
+	ch.ports, ch.pair, ch.src = s, pair, src
 	var err error
 	if ch.link, err = s.portLink(ctx, pair.Peer); err == nil {
 		err = ch.join(ctx, s, open)

@@ -12,9 +12,32 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
+// requests is how the host pushes.
+type requests struct {
+	waiter
+	making sync.Mutex // held while the end of the host is made
+}
+
+// either is over when one of two contexts is. A ring asks for no more, and only when
+// it is full.
+type either struct {
+	context.Context
+	other context.Context
+}
+
+func (e *either) Err() error {
+	if err := e.Context.Err(); err != nil {
+		return err
+	}
+	return e.other.Err()
+}
+
+// eithers keeps Flush from allocating.
+var eithers = sync.Pool{New: func() any { return new(either) }}
+
 // makeHostEnd makes what the host pushes to: on a device kernels have a ring to
 // themselves, and the host gets one when it first wants to push.
-func (ch *Channel) makeHostEnd() (*end, error) {
+func (ch *requests) makeHostEnd() (*end, error) {
 	ch.making.Lock()
 	defer ch.making.Unlock()
 	if e := ch.host.Load(); e != nil {
@@ -32,30 +55,9 @@ func (ch *Channel) makeHostEnd() (*end, error) {
 	return e, nil
 }
 
-// enter begins a method that touches the ring or the counters; the caller leaves
-// with ch.use.RUnlock.
-func (ch *Channel) enter(op string) error {
-	ch.use.RLock()
-	if ch.ended() {
-		return ch.turnAway(op)
-	}
-	return nil
-}
-
-func (ch *Channel) ended() bool { return ch.closing.Load() || ch.ports.Life.Over() }
-
-// turnAway ends a method that has just begun.
-func (ch *Channel) turnAway(op string) error {
-	defer ch.use.RUnlock()
-	if ch.closing.Load() {
-		return ch.closedError(op)
-	}
-	return ch.ports.Life.Err()
-}
-
 // request begins a method that pushes, and returns where. The caller leaves with
 // ch.use.RUnlock.
-func (ch *Channel) request(op string, kind, dst, src, bytes uint64) (*end, error) {
+func (ch *requests) request(op string, kind, dst, src, bytes uint64) (*end, error) {
 	ch.use.RLock() // as enter, whose call would cost as much
 	if ch.ended() {
 		return nil, ch.turnAway(op)
@@ -75,28 +77,24 @@ func (ch *Channel) request(op string, kind, dst, src, bytes uint64) (*end, error
 }
 
 // staged reports whether what a request reads goes through the stage.
-func (ch *Channel) staged(kind uint64) bool {
+func (ch *requests) staged(kind uint64) bool {
 	return ch.stage != nil && kind&kernel.TriggerData != 0
-}
-
-func (ch *Channel) closedError(op string) error {
-	return ch.ports.Life.Blame(op, ch.pair.Peer, framework.ErrClosed)
 }
 
 // Put asks the proxy to copy bytes from the source memory into the peer's memory.
 // Offsets and sizes are in bytes. It returns when the request is queued, and waits
 // while the queue is full; Flush tells when the source may be reused.
-func (ch *Channel) Put(dstOffset, srcOffset, bytes uint64) error {
+func (ch *requests) Put(dstOffset, srcOffset, bytes uint64) error {
 	return ch.push("put", kernel.TriggerData, dstOffset, srcOffset, bytes)
 }
 
 // Signal raises the peer's semaphore after all earlier puts of this channel. A peer that has
 // closed its communicator has none, and leaves in good order: then nothing is done.
-func (ch *Channel) Signal() error { return ch.push("signal", kernel.TriggerSignal, 0, 0, 0) }
+func (ch *requests) Signal() error { return ch.push("signal", kernel.TriggerSignal, 0, 0, 0) }
 
 // SignalLater is Signal that may be held back, for about a millisecond, until the next
 // request. Where each request would be a message of its own, both then travel together.
-func (ch *Channel) SignalLater() error {
+func (ch *requests) SignalLater() error {
 	e := ch.host.Load()
 	if e == nil || e.service.queue == nil {
 		return ch.Signal()
@@ -110,11 +108,11 @@ func (ch *Channel) SignalLater() error {
 }
 
 // PutWithSignal is Put followed by Signal, in one request.
-func (ch *Channel) PutWithSignal(dstOffset, srcOffset, bytes uint64) error {
+func (ch *requests) PutWithSignal(dstOffset, srcOffset, bytes uint64) error {
 	return ch.push("put", kernel.TriggerData|kernel.TriggerSignal, dstOffset, srcOffset, bytes)
 }
 
-func (ch *Channel) push(op string, kind, dst, src, bytes uint64) error {
+func (ch *requests) push(op string, kind, dst, src, bytes uint64) error {
 	e, err := ch.request(op, kind, dst, src, bytes)
 	if err != nil {
 		return err
@@ -134,15 +132,8 @@ func (ch *Channel) push(op string, kind, dst, src, bytes uint64) error {
 	return err
 }
 
-func (ch *Channel) trigger(e *end, kind, dst, src, bytes uint64) kernel.Trigger {
-	return kernel.Trigger{
-		Fst: bytes | src<<32,
-		Snd: dst | uint64(e.slots.src)<<32 | uint64(e.slots.dst)<<41 | kind<<50 | uint64(e.slots.semaphore)<<53,
-	}
-}
-
 // pushAt queues a trigger and returns its position.
-func (ch *Channel) pushAt(ctx context.Context, e *end, op string, t kernel.Trigger) (uint64, error) {
+func (ch *requests) pushAt(ctx context.Context, e *end, op string, t kernel.Trigger) (uint64, error) {
 	if e.service.queue != nil {
 		return ch.pushStream(ctx, e, op, t, true)
 	}
@@ -153,24 +144,8 @@ func (ch *Channel) pushAt(ctx context.Context, e *end, op string, t kernel.Trigg
 	return pos, nil
 }
 
-// refused is the error of a ring, with its cause if that is known here.
-func (ch *Channel) refused(op string, err error) error {
-	for _, e := range ch.ends() {
-		if e != nil && e.service.ring.Err() != nil {
-			e.service.settle(ch.ports.Life)
-		}
-	}
-	if cause := ch.ports.Life.Err(); cause != nil {
-		return cause
-	}
-	if ch.life.Err() != nil {
-		return ch.closedError(op)
-	}
-	return ch.ports.Life.Blame(op, ch.pair.Peer, err)
-}
-
 // inRange refuses what a trigger cannot express and what would miss the memory.
-func (ch *Channel) inRange(dst, src, bytes uint64) error {
+func (ch *requests) inRange(dst, src, bytes uint64) error {
 	switch {
 	case bytes > math.MaxUint32 || dst > math.MaxUint32 || src > math.MaxUint32:
 		return ch.ports.Life.Blame("put", ch.pair.Peer, fmt.Errorf("%w: offsets %d, %d and size %d: expected less than 4 GiB each", framework.ErrInvalid, dst, src, bytes))
@@ -184,22 +159,22 @@ func (ch *Channel) inRange(dst, src, bytes uint64) error {
 
 // Flush waits until the data of all earlier puts of this channel is visible to the
 // peer, and their sources may be reused.
-func (ch *Channel) Flush(ctx context.Context) error {
+func (ch *requests) Flush(ctx context.Context) error {
 	return ch.complete(ctx, kernel.TriggerFlush, 0, 0, 0)
 }
 
 // SignalAndFlush is Signal followed by Flush, in one request.
-func (ch *Channel) SignalAndFlush(ctx context.Context) error {
+func (ch *requests) SignalAndFlush(ctx context.Context) error {
 	return ch.complete(ctx, kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 0)
 }
 
 // PutWithSignalAndFlush is PutWithSignal followed by Flush, in one request.
-func (ch *Channel) PutWithSignalAndFlush(ctx context.Context, dstOffset, srcOffset, bytes uint64) error {
+func (ch *requests) PutWithSignalAndFlush(ctx context.Context, dstOffset, srcOffset, bytes uint64) error {
 	return ch.complete(ctx, kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, dstOffset, srcOffset, bytes)
 }
 
 // complete asks for something that ends with a flush, and waits for it.
-func (ch *Channel) complete(ctx context.Context, kind, dst, src, bytes uint64) error {
+func (ch *requests) complete(ctx context.Context, kind, dst, src, bytes uint64) error {
 	e, err := ch.request("flush", kind, dst, src, bytes)
 	if err != nil {
 		return err
@@ -218,7 +193,7 @@ func (ch *Channel) complete(ctx context.Context, kind, dst, src, bytes uint64) e
 }
 
 // completeLater is complete of what cannot be done at once.
-func (ch *Channel) completeLater(ctx context.Context, e *end, kind, dst, src, bytes uint64) error {
+func (ch *requests) completeLater(ctx context.Context, e *end, kind, dst, src, bytes uint64) error {
 	defer ch.use.RUnlock()
 	if ch.staged(kind) {
 		if err := ch.pushStaged(ctx, e, "put", kind&^kernel.TriggerFlush, dst, src, bytes); err != nil {
@@ -230,7 +205,7 @@ func (ch *Channel) completeLater(ctx context.Context, e *end, kind, dst, src, by
 }
 
 // flushed pushes a trigger that ends with a flush, and waits for it.
-func (ch *Channel) flushed(ctx context.Context, e *end, t kernel.Trigger) error {
+func (ch *requests) flushed(ctx context.Context, e *end, t kernel.Trigger) error {
 	start := time.Now()
 	both := eithers.Get().(*either)
 	*both = either{ch.life, ctx}
@@ -249,7 +224,7 @@ func (ch *Channel) flushed(ctx context.Context, e *end, t kernel.Trigger) error 
 
 // flushAt queues a request that ends with a flush. What kernels have pushed to a ring of
 // their own is taken before, so that it is flushed as well.
-func (ch *Channel) flushAt(ctx context.Context, e *end, t kernel.Trigger) (uint64, error) {
+func (ch *requests) flushAt(ctx context.Context, e *end, t kernel.Trigger) (uint64, error) {
 	if k := ch.kernels.service; k != e.service {
 		if err := k.ring.WaitTaken(ctx); err != nil {
 			return 0, ch.refused("flush", err)
@@ -257,20 +232,3 @@ func (ch *Channel) flushAt(ctx context.Context, e *end, t kernel.Trigger) (uint6
 	}
 	return ch.pushAt(ctx, e, "flush", t)
 }
-
-// either is over when one of two contexts is. A ring asks for no more, and only when
-// it is full.
-type either struct {
-	context.Context
-	other context.Context
-}
-
-func (e *either) Err() error {
-	if err := e.Context.Err(); err != nil {
-		return err
-	}
-	return e.other.Err()
-}
-
-// eithers keeps Flush from allocating.
-var eithers = sync.Pool{New: func() any { return new(either) }}

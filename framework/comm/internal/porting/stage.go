@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
-	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // A transport in a process of its own reaches what has a descriptor. What puts read from
@@ -98,49 +95,4 @@ func (s *Ports) target(m *memory.Memory, t *transport.Transport, err error) erro
 		return err
 	}
 	return fmt.Errorf("%w; over %s puts of the peer cannot write memory without a descriptor: expected memory from Alloc, or behind a sealed memfd, which the peer writes and this rank copies from behind its Wait. Embedded adapters, and sockets that the rank drives, write any memory. What puts read may be any", err, t.Name)
-}
-
-// pushStaged copies what a put reads and pushes a trigger for each piece; the last one
-// does what else was asked for. It waits while all parts are on their way, or until ctx is
-// done: then some pieces may have been pushed.
-func (ch *Channel) pushStaged(ctx context.Context, e *end, op string, kind, dst, src, bytes uint64) error {
-	s, start, both := ch.stage, time.Now(), &either{ch.life, ctx}
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ch.life.Done():
-		return ch.refused(op, ch.life.Err())
-	case <-ctx.Done():
-		return ch.orLate(ctx, op, start, ch.refused(op, ctx.Err()))
-	}
-	from, to := device.Bytes(ch.src.Memory), device.Bytes(s.memory.Memory)
-	for {
-		if s.used == 0 && s.after[s.now] != 0 {
-			behind := s.after[s.now] - 1
-			if err := ch.await(ctx, op, func() bool { return e.service.ring.Flushed(e.slots.semaphore, behind) }); err != nil {
-				return err
-			}
-		}
-		n, at, what := min(bytes, s.part-s.used), uint64(s.now)*s.part+s.used, uint64(kernel.TriggerData)
-		copy(to[at:at+n], from[src:src+n])
-		if n == bytes {
-			what = kind
-		}
-		full := s.used+n == s.part
-		if full {
-			what |= kernel.TriggerFlush
-		}
-		pos, err := ch.pushAt(both, e, op, ch.trigger(e, what, dst, at, n))
-		if err != nil {
-			return ch.orLate(ctx, op, start, err)
-		}
-		s.used += n
-		if full {
-			s.after[s.now], s.now, s.used = pos+1, (s.now+1)%stageParts, 0
-		}
-		if bytes -= n; bytes == 0 {
-			return nil
-		}
-		src, dst = src+n, dst+n
-	}
 }

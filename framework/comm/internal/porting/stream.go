@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -138,84 +136,6 @@ func (ch *Channel) leaveStream() error {
 	}
 	b.link.Withdraw(b.open)
 	return b.link.Forget(ch.src.Addr(), ch.src.Bytes())
-}
-
-// streamWaits is how long a waiter polls sockets, and then yields its core, before it
-// sleeps until something arrives.
-var streamWaits = stream.Waits{Spin: 4 * time.Microsecond, Yield: time.Millisecond}
-
-// Small puts without a signal are sent together, up to so many: nobody can see that they
-// come later, since who is to see them waits for a signal or a flush behind them.
-const (
-	heldPuts  = 16
-	smallPut  = 16 << 10
-	putAlone  = kernel.TriggerData << 50
-	whatToDo  = uint64(7) << 50
-	lowerHalf = 1<<32 - 1
-)
-
-// urgent reports whether a trigger that was pushed at a position is to be sent now.
-func urgent(t kernel.Trigger, pos uint64) bool {
-	return t.Snd&whatToDo != putAlone || t.Fst&lowerHalf > smallPut || pos%heldPuts == heldPuts-1
-}
-
-// pushStream queues a trigger and, unless it can wait, performs what is queued. Where the
-// ring is full this rank makes room.
-func (ch *Channel) pushStream(ctx context.Context, e *end, op string, t kernel.Trigger, now bool) (uint64, error) {
-	r, q := e.service.ring, e.service.queue
-	for {
-		pos, ok, err := r.Offer(t)
-		switch {
-		case err != nil:
-			return 0, ch.refused(op, err)
-		case ok && now && urgent(t, pos):
-			q.Drain()
-			return pos, nil
-		case ok:
-			q.Later()
-			return pos, nil
-		}
-		// Not for one more than now: others may have drained all since, and push nothing.
-		if err := ch.awaitStream(ctx, op, e, r.TakenAt(), pos+1-uint64(r.Slots())); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// awaitSignal waits for the counter that the peer raises.
-func (ch *Channel) awaitSignal(ctx context.Context, inbound *uint64, next uint64) error {
-	if e := ch.kernels; e.service.queue != nil {
-		return ch.awaitStream(ctx, "wait", e, inbound, next)
-	}
-	return ch.await(ctx, "wait", func() bool { return atomic.LoadUint64(inbound) >= next })
-}
-
-// awaitStream drives the link until a word is at least as large as wanted.
-func (ch *Channel) awaitStream(ctx context.Context, op string, e *end, word *uint64, wanted uint64) error {
-	const (
-		soon  = 15 * time.Microsecond // longer than an answer takes that is on its way
-		slice = time.Millisecond
-	)
-	if atomic.LoadUint64(word) >= wanted {
-		return nil
-	}
-	l, q := ch.binding.stream.link.Link, e.service.queue
-	if q.Await(l, word, wanted, 0, soon, streamWaits) {
-		return nil
-	}
-	for start := time.Now(); ; {
-		if err := ch.hopeless(ctx, op, start); err != nil {
-			if atomic.LoadUint64(word) >= wanted { // it came true in between
-				return nil
-			}
-			return err
-		}
-		// Seldom: for a goroutine that is bound to its thread it is three wake-ups of others.
-		runtime.Gosched()
-		if q.Await(l, word, wanted, soon+time.Since(start), slice, streamWaits) {
-			return nil
-		}
-	}
 }
 
 // flushStream waits until all that the channel was asked for is there.

@@ -63,7 +63,8 @@ func TestWhatCannotBeGiven(t *testing.T) {
 		"a long head":        {true, 0, stream.MaxHead + 1, 8, framework.ErrInvalid, "head of 8193 bytes"},
 		"no such sockets":    {false, 0, 0, 8, framework.ErrUnsupported, "Gives"},
 	} {
-		ch := &Channel{link: &link{Link: &negotiate.Link{Streamed: c.streamed}}, peerLen: room}
+		ch := &Channel{}
+		ch.link, ch.peerLen = &link{Link: &negotiate.Link{Streamed: c.streamed}}, room
 		err := ch.givable(c.dst, c.head, c.data)
 		if !errors.Is(err, c.class) || err != nil && !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v, expected %v and %q", name, err, c.class, c.text)

@@ -3,20 +3,32 @@ package porting
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
+	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
+
+// waiter is how the host waits for what a peer or a proxy does.
+type waiter struct {
+	state
+	waiting atomic.Bool // somebody is in Wait, whose turn it is
+}
+
+// streamWaits is how long a waiter polls sockets, and then yields its core, before it
+// sleeps until something arrives.
+var streamWaits = stream.Waits{Spin: 4 * time.Microsecond, Yield: time.Millisecond}
 
 // Await waits until ready returns true. It is for data that the peer puts without a
 // signal, and that ready looks at. It ends as Wait does, and consumes no signal. ready
 // must not block, and is not called by two goroutines at once. Where this rank drives
 // the sockets of the link, only a wait for a signal receives data: there Await fails
 // with ErrUnsupported.
-func (ch *Channel) Await(ctx context.Context, ready func() bool) error {
+func (ch *waiter) Await(ctx context.Context, ready func() bool) error {
 	if err := ch.enter("wait"); err != nil {
 		return err
 	}
@@ -31,7 +43,7 @@ func (ch *Channel) Await(ctx context.Context, ready func() bool) error {
 // kernel does; host and kernels must not wait on one channel at the same time. On a
 // device each look at the counters is a copy, so there Wait is meant for tests and
 // set-up.
-func (ch *Channel) Wait(ctx context.Context) error {
+func (ch *waiter) Wait(ctx context.Context) error {
 	if err := ch.enter("wait"); err != nil {
 		return err
 	}
@@ -57,7 +69,7 @@ func (ch *Channel) Wait(ctx context.Context) error {
 }
 
 // waitOnDevice is Wait for counters in the memory of a device.
-func (ch *Channel) waitOnDevice(ctx context.Context) error {
+func (ch *waiter) waitOnDevice(ctx context.Context) error {
 	q, h := &ch.ports.Counters.Queue, &ch.handle.Semaphore
 	var seen, expected uint64
 	var failed error
@@ -80,8 +92,44 @@ func (ch *Channel) waitOnDevice(ctx context.Context) error {
 	return ch.ports.Life.Blame("wait", ch.pair.Peer, failed)
 }
 
+// awaitSignal waits for the counter that the peer raises.
+func (ch *waiter) awaitSignal(ctx context.Context, inbound *uint64, next uint64) error {
+	if e := ch.kernels; e.service.queue != nil {
+		return ch.awaitStream(ctx, "wait", e, inbound, next)
+	}
+	return ch.await(ctx, "wait", func() bool { return atomic.LoadUint64(inbound) >= next })
+}
+
+// awaitStream drives the link until a word is at least as large as wanted.
+func (ch *waiter) awaitStream(ctx context.Context, op string, e *end, word *uint64, wanted uint64) error {
+	const (
+		soon  = 15 * time.Microsecond // longer than an answer takes that is on its way
+		slice = time.Millisecond
+	)
+	if atomic.LoadUint64(word) >= wanted {
+		return nil
+	}
+	l, q := ch.binding.stream.link.Link, e.service.queue
+	if q.Await(l, word, wanted, 0, soon, streamWaits) {
+		return nil
+	}
+	for start := time.Now(); ; {
+		if err := ch.hopeless(ctx, op, start); err != nil {
+			if atomic.LoadUint64(word) >= wanted { // it came true in between
+				return nil
+			}
+			return err
+		}
+		// Seldom: for a goroutine that is bound to its thread it is three wake-ups of others.
+		runtime.Gosched()
+		if q.Await(l, word, wanted, soon+time.Since(start), slice, streamWaits) {
+			return nil
+		}
+	}
+}
+
 // await polls, since ready has no way to wake the host.
-func (ch *Channel) await(ctx context.Context, op string, ready func() bool) error {
+func (ch *waiter) await(ctx context.Context, op string, ready func() bool) error {
 	if ready() {
 		return nil
 	}
@@ -109,7 +157,7 @@ func (ch *Channel) await(ctx context.Context, op string, ready func() bool) erro
 }
 
 // pace is that of the ring that leads to the peer. On a device looks take long by themselves.
-func (ch *Channel) pace() ring.Pace {
+func (ch *waiter) pace() ring.Pace {
 	if ch.ports.Counters.HostDev != nil {
 		return ring.Begin(nil, false)
 	}
@@ -122,7 +170,7 @@ func (ch *Channel) pace() ring.Pace {
 }
 
 // help does the work of a proxy in this process: what is waited for may depend on it.
-func (ch *Channel) help() (soon bool) {
+func (ch *waiter) help() (soon bool) {
 	for _, e := range ch.ends() {
 		if e != nil && e.service.ring.Help() {
 			soon = true
@@ -132,7 +180,7 @@ func (ch *Channel) help() (soon bool) {
 }
 
 // hopeless says why waiting on is in vain.
-func (ch *Channel) hopeless(ctx context.Context, op string, start time.Time) error {
+func (ch *waiter) hopeless(ctx context.Context, op string, start time.Time) error {
 	if err := ch.ports.Life.Err(); err != nil {
 		return err
 	}
@@ -153,14 +201,37 @@ func (ch *Channel) hopeless(ctx context.Context, op string, start time.Time) err
 	return ch.deserted(op, start)
 }
 
+// Deserted returns an error if a wait of kernels that has gone on since start waits for
+// a rank that has left the job in an orderly way, otherwise nil.
+func (ch *waiter) Deserted(start time.Time) error { return ch.deserted("wait", start) }
+
+// deserted says that a wait of the host since start is for a rank that has left the job
+// in good order, or nil. A death ends the communicator, and is not asked for here.
+func (ch *waiter) deserted(op string, start time.Time) error {
+	if time.Since(start) < departureDoubt {
+		return nil
+	}
+	x := ch.ports.departures.of(ch.ports, ch.pair.Peer)
+	select {
+	case <-x.gone:
+	default:
+		return nil
+	}
+	if time.Since(x.at) < departureGrace {
+		return nil
+	}
+	return ch.ports.Life.Blame(op, ch.pair.Peer, fmt.Errorf(
+		"%w: it has left the job in good order, and what this rank waits for has not come: expected all ranks to make the same calls", framework.ErrPeer))
+}
+
 // orLate is err, unless there is no other reason for it than that the caller's time is up.
-func (ch *Channel) orLate(ctx context.Context, op string, start time.Time, err error) error {
+func (ch *waiter) orLate(ctx context.Context, op string, start time.Time, err error) error {
 	if ctx.Err() != nil && ch.life.Err() == nil && ch.ports.Life.Err() == nil {
 		return ch.late(ctx, op, time.Since(start))
 	}
 	return err
 }
 
-func (ch *Channel) late(ctx context.Context, op string, waited time.Duration) error {
+func (ch *waiter) late(ctx context.Context, op string, waited time.Duration) error {
 	return ch.ports.Life.Blame(op, ch.pair.Peer, fmt.Errorf("%w: no answer within %v: %w", framework.ErrPeer, waited.Round(time.Millisecond), ctx.Err()))
 }
