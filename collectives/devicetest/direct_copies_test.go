@@ -85,7 +85,7 @@ func exchanges(ctx context.Context, r *rank) error {
 		return err
 	}
 	length := func(from, to int) int { return []int{count, 0, 1, 40_009}[(from*3+to)%4] }
-	if err := errors.Join(mailed(r), mail.write(1, length)); err != nil {
+	if err := errors.Join(delivered(r), mail.write(1, length)); err != nil {
 		return err
 	}
 	o := &collectives.CallOptions{Stream: r.stream}

@@ -18,6 +18,15 @@ type direction struct {
 	test []string // what its tests may import in addition
 }
 
+// belowEngines is what every engine of collectives may know, and sharedByEngines what those over hosts have in common.
+var (
+	belowEngines    = []string{"framework/", "collectives/internal/engine", "collectives/internal/kernelargs", "collectives/internal/hostreduce"}
+	sharedByEngines = append([]string{
+		"collectives/internal/inter/crosshost", "collectives/internal/inter/inside", "collectives/internal/inter/lanes", "collectives/internal/inter/lifetime",
+		"collectives/internal/inter/offers", "collectives/internal/inter/placement", "collectives/internal/inter/streamgate",
+	}, belowEngines...)
+)
+
 var directions = []direction{
 	{of: "framework", std: true, may: []string{"framework"}, why: "the contract imports the standard library alone"},
 	{of: "framework/transporttest/", may: []string{"framework/"}, test: []string{"plugins/", "transports/"},
@@ -31,6 +40,15 @@ var directions = []direction{
 	{of: "transports/", may: []string{"framework/", "transports/internal/", "internal/", "collectives/image"}, test: []string{"plugins/"},
 		why: "a transport knows neither another one, nor how it is served, nor what is built on it; compiled kernels are data"},
 	{of: "collectives/devicetest", may: nil, test: []string{"framework/", "collectives/", "transports/cudaipc", "transports/tcp", "transports/ib-host", "transports/ib-nonatomic", "bench/"}, why: "it runs the collectives as jobs on GPUs do, and beside others"},
+	{of: "collectives/internal/hostreduce", may: []string{"framework/kernel"}, why: "it knows elements, and no calls"},
+	{of: "collectives/internal/inter/placement", why: "it computes, and communicates nothing"},
+	{of: "collectives/internal/inter/lifetime", may: []string{"framework/"}, why: "it knows communicators alone"},
+	{of: "collectives/internal/inter/streamgate", may: []string{"framework/", "collectives/internal/inter/lifetime"}, why: "it knows streams and the host, and no calls"},
+	{of: "collectives/internal/inter/lanes", may: append([]string{"collectives/internal/inter/lifetime"}, belowEngines...), test: []string{"transports/shm"}, why: "lanes know no engine that uses them"},
+	{of: "collectives/internal/inter/flat", may: append([]string{"collectives/internal/inter/lanes", "collectives/internal/inter/offers"}, belowEngines...), why: "it needs nothing but lanes"},
+	{of: "collectives/internal/inter/twolevel", may: sharedByEngines, why: "no engine knows another one"},
+	{of: "collectives/internal/inter/staged", may: append([]string{"collectives/internal/inter/enqueue"}, sharedByEngines...), why: "no engine knows another one"},
+	{of: "collectives/internal/inter/direct", may: append([]string{"collectives/internal/inter/enqueue"}, sharedByEngines...), why: "no engine knows another one"},
 	{of: "collectives/", may: []string{"framework/", "collectives/"}, test: []string{"transports/shm", "plugins/plugintest", "simulate"},
 		why: "collectives work over any transport"},
 	{of: "launch/enginetest", may: nil, test: []string{"", "framework/"}, why: "engines start the product from outside"},

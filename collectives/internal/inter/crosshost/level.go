@@ -99,3 +99,42 @@ const (
 	NameLarge   = "hierarchical_large"
 	NameDirect  = "hierarchical_direct" // from memory of a GPU to memory of a GPU
 )
+
+// Piece is one piece of a vector under way between hosts.
+type Piece struct {
+	Course
+	At, Count uint64 // elements of the vector
+	Share     []byte // what the ranks of this host have of this rank's share; later the result
+}
+
+// Course says which hosts give and which get. The zero value is a call without a root, in
+// which all do both.
+type Course struct {
+	Rooted bool
+	Gives  bool // it is a broadcast: the root's host gives, the others get. Else a reduction: the reverse
+	Home   int  // the root's host
+}
+
+// Gets reports whether a host is to have the result.
+func (c Course) Gets(g int) bool { return !c.Rooted || c.Gives != (g == c.Home) }
+
+// Spares reports whether a rank reduces for a root, and has no use for the result.
+func (c Course) Spares(rank, root int) bool { return c.Rooted && rank != root }
+
+// slices reports whether a host has slices of its own in an exchange in two steps.
+func (c Course) slices(g int) bool { return !c.Rooted || g != c.Home }
+
+// Sum reduces what the hosts have in their order: own is that of this one, and theirs
+// hands that of another to add.
+func (h *Level) Sum(r Reduction, own, to []byte, theirs func(g int, add func(b []byte)) error) error {
+	sum := h.StartSum(r, uint64(len(own)))
+	for g := range h.Hosts {
+		if g == h.Host {
+			sum.Add(own)
+		} else if err := theirs(g, sum.Add); err != nil {
+			return err
+		}
+	}
+	sum.Store(to)
+	return nil
+}

@@ -6,30 +6,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
-// Piece is one piece of a vector under way between hosts.
-type Piece struct {
-	Course
-	At, Count uint64 // elements of the vector
-	Share     []byte // what the ranks of this host have of this rank's share; later the result
-}
-
-// Course says which hosts give and which get. The zero value is a call without a root, in
-// which all do both.
-type Course struct {
-	Rooted bool
-	Gives  bool // it is a broadcast: the root's host gives, the others get. Else a reduction: the reverse
-	Home   int  // the root's host
-}
-
-// Gets reports whether a host is to have the result.
-func (c Course) Gets(g int) bool { return !c.Rooted || c.Gives != (g == c.Home) }
-
-// Spares reports whether a rank reduces for a root, and has no use for the result.
-func (c Course) Spares(rank, root int) bool { return c.Rooted && rank != root }
-
-// slices reports whether a host has slices of its own in an exchange in two steps.
-func (c Course) slices(g int) bool { return !c.Rooted || g != c.Home }
-
 // Send gives what this rank has of a piece to the other hosts.
 func (h *Level) Send(ctx context.Context, x *Piece, element uint64, split bool) error {
 	if !split {
@@ -47,21 +23,6 @@ func (h *Level) Complete(ctx context.Context, r Reduction, x *Piece, split bool)
 		return h.SumShare(ctx, r, x.Count, x.Share, x.Share)
 	}
 	return h.TakeSlices(ctx, x, uint64(r.Type.Size()))
-}
-
-// Sum reduces what the hosts have in their order: own is that of this one, and theirs
-// hands that of another to add.
-func (h *Level) Sum(r Reduction, own, to []byte, theirs func(g int, add func(b []byte)) error) error {
-	sum := h.StartSum(r, uint64(len(own)))
-	for g := range h.Hosts {
-		if g == h.Host {
-			sum.Add(own)
-		} else if err := theirs(g, sum.Add); err != nil {
-			return err
-		}
-	}
-	sum.Store(to)
-	return nil
 }
 
 // SumShare reduces what the hosts have of this rank's share of a vector.

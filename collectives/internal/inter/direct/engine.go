@@ -4,71 +4,13 @@ package direct
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/enqueue"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/offers"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
-	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
-
-// exchangeBlocks is the most that exchange with. The kernels inside a host, which may
-// run at the same time and wait for each other, leave that many multiprocessors alone:
-// else both kinds could wait for room that the other takes on another GPU.
-const exchangeBlocks = 8
-
-// exchangeBlockBytes is how much there has to be for each block to be worth it.
-const exchangeBlockBytes = 32 << 10
-
-// sumBlocks fill the memory's bandwidth beside what else runs, and threadsOfBlock is the size of a block, if a kernel
-// takes as many.
-const (
-	sumBlocks      = 64
-	threadsOfBlock = 512
-)
-
-// Engine performs collectives over hosts in which the host takes no part: kernels drive port
-// channels, and adapters of the network reach memory of the GPU. All that it counts is
-// in memory of the device, so its calls can be captured. It exists where all hosts have
-// as many ranks, and the transports between counterparts take memory of the device of
-// every rank. Rank i of each host is a counterpart of rank i of all others.
-type Engine struct {
-	offers.List
-	queue    *enqueue.Queue
-	exchange *engine.Kernel
-	sum      *engine.Kernel
-	carries  atomic.Bool // calls: it was made
-	delivers atomic.Bool // messages as well
-
-	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
-	private  device.Memory // state, handles, and what is for the hosts and what they gave, in two halves each
-	mine     uintptr       // the first half of what is for the hosts
-	theirs   uintptr       // and of what they gave
-	stride   uint64        // from what is of one host to what is of the next
-	words    streamgate.Mapped
-	note     *kernelargs.ExchangeNote
-	channels []*comm.PortChannel // by host
-	beside   [2]beside           // calls, and those that are captured: a stream may be in a capture until that ends
-	args     kernelargs.ExchangeArgs
-	sums     kernelargs.StepArgs
-	loaded   [collective.Kinds]bool // kernels inside
-	blocks   uint32                 // of one launch that sums
-	sendrecv *sendrecv
-	end      chan struct{} // ends the watch
-	ended    chan struct{} // nil: it was not begun
-}
-
-// beside is for what goes on beside the kernels inside.
-type beside struct {
-	stream device.Stream
-	marks  [3]device.Mark
-}
 
 // New makes the engine. It opens nothing. blocks is the most of one launch.
 func New(q *enqueue.Queue, kernels map[string]*engine.Kernel, blocks uint32) *Engine {
@@ -137,4 +79,24 @@ func BlocksInside(most uint32, multiprocessors int) int {
 // canReduce reports whether there are kernels for a reduction.
 func (d *Engine) canReduce(t kernel.DataType, op kernel.Op) bool {
 	return (d.queue.Most == 1 || crosshost.Partial(t, op)) && slices.Contains(d.sum.Types, t.String())
+}
+
+// run enqueues it.
+func (t *call) run() {
+	switch t.Call.Collective {
+	case collective.AllReduce:
+		t.allReduce()
+	case collective.AllGather:
+		t.allGather()
+	case collective.ReduceScatter:
+		t.reduceScatter()
+	case collective.Broadcast:
+		t.broadcast()
+	case collective.Reduce:
+		t.reduce()
+	case collective.AllToAll:
+		t.allToAll()
+	default:
+		t.barrier()
+	}
 }

@@ -25,30 +25,6 @@ import (
 // crosses the network, the kernels copy those before it and behind it.
 const mostPiece = 256 << 10
 
-// sendrecv is the path of messages between hosts on which the host has no part: as direct is for
-// collectives, and only where that is. Each rank has channels to all ranks of other hosts.
-// Messages between ranks of one host go inside, at the same time.
-type sendrecv struct {
-	direct   *Engine
-	kernel   *engine.Kernel
-	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
-	private  device.Memory // state, what was sent and received by rank, and handles
-	words    streamgate.Mapped
-	note     *kernelargs.SendRecvNote
-	departed []uint32            // by rank: not 0: nobody is there to get a signal
-	channels []*comm.PortChannel // by rank, for pieces; then by rank, for credits
-	lists    engine.Lists
-	args     kernelargs.SendRecvArgs
-	waits    [kernelargs.SendRecvBlocks]wait // as the watch saw them last
-}
-
-// wait is when a wait of a block was seen first. Ranks that are waited for are named in
-// turn in its word.
-type wait struct {
-	word  uint64
-	since time.Time
-}
-
 // open decides, together with all ranks, whether kernels can exchange between hosts, and makes what they need.
 func (m *sendrecv) open(ctx context.Context) error {
 	world := m.direct.queue.World

@@ -11,7 +11,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -119,27 +118,6 @@ func (d *Engine) connect(ctx context.Context) error {
 		}
 	}
 	return d.handOver(d.channels, d.words, kernelargs.ExchangeNoteBytes, d.args.Ports)
-}
-
-// handOver copies handles of channels to memory of the device, through words of the host.
-func (d *Engine) handOver(channels []*comm.PortChannel, words streamgate.Mapped, behind uint64, to uintptr) error {
-	staged := device.Bytes(words.Host)[behind:]
-	size := int(unsafe.Sizeof(kernel.PortChannelHandle{}))
-	for i, ch := range channels {
-		if ch == nil { // to the own host
-			continue
-		}
-		handle, err := ch.AppendBinary(nil)
-		if err != nil {
-			return err
-		}
-		copy(staged[i*size:], handle)
-	}
-	s := d.beside[0].stream
-	if err := d.queue.Device.Copy(s, to, words.Device.Addr()+uintptr(behind), uint64(len(channels)*size)); err != nil {
-		return err
-	}
-	return d.queue.Device.Sync(s)
 }
 
 // Close is for when the streams with calls on them have ended.

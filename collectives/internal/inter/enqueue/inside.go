@@ -1,6 +1,7 @@
 package enqueue
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
@@ -144,4 +145,15 @@ func (t *Enqueued) SwapInside(part, at, bytes uint64) {
 			t.Copy(out+uintptr(uint64(rank)*part+at), block+uintptr(uint64(i)*bytes), bytes)
 		}
 	}
+}
+
+// Prepare allocates memory for pieces, where there are two levels with more than one rank on a host.
+func (q *Queue) Prepare() (err error) {
+	if q.Inside == nil || q.Inside.Alone() {
+		return nil
+	}
+	if q.scratch, err = q.Device.Alloc(PlaceBlock*(crosshost.RegionBytes+crosshost.Slack) + 2*q.BlockBytes()); err != nil {
+		return fmt.Errorf("memory for pieces: %w", err)
+	}
+	return nil
 }

@@ -43,17 +43,6 @@ func (q *Queue) Start() (err error) {
 	return err
 }
 
-// Prepare allocates memory for pieces, where there are two levels with more than one rank on a host.
-func (q *Queue) Prepare() (err error) {
-	if q.Inside == nil || q.Inside.Alone() {
-		return nil
-	}
-	if q.scratch, err = q.Device.Alloc(PlaceBlock*(crosshost.RegionBytes+crosshost.Slack) + 2*q.BlockBytes()); err != nil {
-		return fmt.Errorf("memory for pieces: %w", err)
-	}
-	return nil
-}
-
 // Drain has what calls have enqueued leave the device.
 func (q *Queue) Drain() error { return engine.Drain(q.World, q.last, q.any) }
 

@@ -8,19 +8,10 @@ import (
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/offers"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
-
-// Engine performs them.
-type Engine struct {
-	*lanes.Session
-	offers.List
-	sum hostreduce.Accumulator
-}
 
 // New makes the engine. It opens nothing.
 func New(s *lanes.Session) *Engine {
@@ -64,11 +55,6 @@ func (e *Engine) Perform(ctx context.Context, c *engine.Call) error {
 
 // Run performs a call.
 func (e *Engine) Run(c *engine.Call) error { return e.List.Run(c) }
-
-// Exchange performs a group of messages.
-func (e *Engine) Exchange(g *engine.Group) error {
-	return e.Messages(func(ctx context.Context) error { return e.Session.Exchange(ctx, g.List) })
-}
 
 // Close has nothing to release: lanes are closed by who opened them.
 func (e *Engine) Close() error { return nil }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 )
 
@@ -31,37 +30,6 @@ func (e *Engine) allGather(ctx context.Context, c *engine.Call) error {
 			return err
 		}
 		if err := e.TakeAll(ctx, func(from int) []byte { return lanes.Clip(of(from), at, e.Piece) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// gatherSum reduces one piece of all ranks in the order of the ranks, and stores it.
-// own is this rank's.
-func (e *Engine) gatherSum(ctx context.Context, c *engine.Call, own, to []byte) error {
-	if len(own) == 0 {
-		return nil
-	}
-	if e.Comm.Size() == 2 && !hostreduce.EightBits(c.Type) {
-		return e.pairSum(ctx, c, own, to)
-	}
-	if err := e.addUp(ctx, c, own); err != nil {
-		return err
-	}
-	e.sum.Store(to)
-	return nil
-}
-
-// addUp is gatherSum up to where the result is stored.
-func (e *Engine) addUp(ctx context.Context, c *engine.Call, own []byte) error {
-	e.sum.Start(c.Type, c.Op, c.Scale, uint64(len(own)))
-	for r := range e.Comm.Size() {
-		if r == e.Comm.Rank() {
-			e.sum.Add(own)
-			continue
-		}
-		if err := e.Take(ctx, r, uint64(len(own)), e.sum.Add); err != nil {
 			return err
 		}
 	}

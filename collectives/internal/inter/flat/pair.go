@@ -95,15 +95,3 @@ func (e *Engine) pairInHalves(ctx context.Context, c *engine.Call, in, out []byt
 	}
 	return nil
 }
-
-// pairSum is gatherSum of two ranks: what arrives is reduced to where the result belongs.
-func (e *Engine) pairSum(ctx context.Context, c *engine.Call, own, to []byte) error {
-	rank := e.Comm.Rank()
-	return e.Take(ctx, 1-rank, uint64(len(own)), func(b []byte) {
-		first, second := own, b
-		if rank == 1 {
-			first, second = b, own
-		}
-		hostreduce.Pair(to, first, second, c.Type, c.Op, c.Scale, 2, true)
-	})
-}

@@ -175,39 +175,6 @@ func Clip(b []byte, at, piece uint64) []byte {
 	return b[min(at, n):min(at+piece, n)]
 }
 
-// Others calls f for every other rank: whom to send to, and whom to receive from.
-func (l *Lanes) Others(f func(to, from int) error) error {
-	n, rank := l.Comm.Size(), l.Comm.Rank()
-	for d := 1; d < n; d++ {
-		if err := f((rank+d)%n, (rank-d+n)%n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// SendAll posts one piece of what each other rank is to get. Empty ones are not sent:
-// both ends know.
-func (l *Lanes) SendAll(ctx context.Context, piece func(to int) []byte) error {
-	return l.Others(func(to, _ int) error {
-		if b := piece(to); len(b) > 0 {
-			return l.Post(ctx, to, b)
-		}
-		return nil
-	})
-}
-
-// TakeAll receives one piece from each other rank to where it belongs.
-func (l *Lanes) TakeAll(ctx context.Context, place func(from int) []byte) error {
-	return l.Others(func(_, from int) error {
-		to := place(from)
-		if len(to) == 0 {
-			return nil
-		}
-		return l.Take(ctx, from, uint64(len(to)), func(b []byte) { copy(to, b) })
-	})
-}
-
 // WholeLines is a number of bytes rounded up to lines.
 func WholeLines(bytes uint64) uint64 {
 	return (bytes + kernelargs.CacheLine - 1) / kernelargs.CacheLine * kernelargs.CacheLine
@@ -215,3 +182,10 @@ func WholeLines(bytes uint64) uint64 {
 
 // PointerTo is the address of memory, nil of none.
 func PointerTo(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+// Each slot begins with what call the piece belongs to: the sequence, the count, the
+// rest of the signature and the bytes that follow, of eight bytes each.
+const (
+	PreambleBytes = 32
+	SlotHead      = kernelargs.CacheLine // what stands in front of the data of a slot
+)

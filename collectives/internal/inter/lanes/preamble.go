@@ -8,13 +8,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Each slot begins with what call the piece belongs to: the sequence, the count, the
-// rest of the signature and the bytes that follow, of eight bytes each.
-const (
-	PreambleBytes = 32
-	SlotHead      = kernelargs.CacheLine // what stands in front of the data of a slot
-)
-
 // Preamble writes what stands in front of a piece.
 func (l *Lanes) Preamble(b []byte, c *kernelargs.Signature, bytes uint64) {
 	binary.LittleEndian.PutUint64(b, c.Sequence)

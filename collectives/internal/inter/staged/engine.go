@@ -17,53 +17,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/enqueue"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/offers"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
-	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
-
-// Flat performs calls whose buffers are on the host.
-type Flat interface {
-	Perform(ctx context.Context, c *engine.Call) error
-}
-
-// Engine performs them.
-type Engine struct {
-	offers.List
-	queue *enqueue.Queue
-	level *crosshost.Level // nil where there are no two levels
-	flat  Flat
-
-	// Preamble, if it is set, has counterparts compare on the device what a call is, before the host takes
-	// part in it: they may be in a call in which it does not.
-	Preamble func(t *enqueue.Enqueued)
-
-	hostTwin *comm.Communicator // of the same ranks, whose device is the host
-	gate     *streamgate.Gate
-	stage    streamgate.Mapped
-	regions  [2 * regions]region
-	turns    [2]int
-	rooms    []*room // for groups of messages
-	closed   chan struct{}
-}
-
-// The memory of the host that everything passes through: regions for what is sent, and
-// for results, each used by turns. A call has up to three results under way.
-const (
-	regions = 3
-
-	forSending = 0
-	forResults = 1
-)
-
-// region is a part of that memory.
-type region struct {
-	bytes []byte  // as the host sees it
-	addr  uintptr // as the device does
-	last  uint64  // work that reads or writes it
-}
 
 // New makes the engine. It opens nothing. level is nil where there are no two levels; each rank may have a host of
 // its own.
@@ -140,4 +97,42 @@ func (e *Engine) CloseHostTwin() error {
 		return nil
 	}
 	return e.hostTwin.Close()
+}
+
+// small enqueues a call of little data.
+func (t *call) small() {
+	switch t.Call.Collective {
+	case collective.AllReduce:
+		t.allReduceSmall()
+	case collective.AllGather:
+		t.allGatherSmall()
+	case collective.ReduceScatter:
+		t.reduceScatterSmall()
+	case collective.Broadcast:
+		t.broadcastSmall()
+	case collective.Reduce:
+		t.reduceSmall()
+	case collective.AllToAll:
+		t.allToAllSmall()
+	default:
+		t.barrier()
+	}
+}
+
+// large enqueues one of much.
+func (t *call) large() {
+	switch t.Call.Collective {
+	case collective.AllReduce:
+		t.allReduceLarge()
+	case collective.AllGather:
+		t.allGatherLarge()
+	case collective.ReduceScatter:
+		t.reduceScatterLarge()
+	case collective.Broadcast:
+		t.broadcastLarge()
+	case collective.Reduce:
+		t.reduceLarge()
+	default:
+		t.allToAllLarge()
+	}
 }

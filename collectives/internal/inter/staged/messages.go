@@ -18,13 +18,6 @@ import (
 // leastRoom is the size of the first memory for groups that are larger than a region.
 const leastRoom = 16 << 20
 
-// room is memory of the host for a whole group of messages. That of earlier calls stays
-// until the end: streams may still use it.
-type room struct {
-	streamgate.Mapped
-	region
-}
-
 // Exchange performs a group. All of its data lies on the host at once: each
 // message may be waiting for another one, which nobody here knows of, so that no order
 // in which parts of them could go is right.

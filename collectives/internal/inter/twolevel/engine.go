@@ -21,18 +21,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/inside"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/offers"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
-
-// Engine performs them.
-type Engine struct {
-	*crosshost.Level
-	offers.List
-	session *lanes.Session
-	inside  *inside.Host
-	packets *packets // nil where the network is no network
-}
 
 // New makes the engine. It opens nothing. Packets are for networks.
 func New(s *lanes.Session, x *crosshost.Level, in *inside.Host, network bool) *Engine {
@@ -101,6 +91,21 @@ func (h *Engine) Open(ctx context.Context) error { return h.packets.open(ctx) }
 // Close has nothing to release: who opened lanes, and the ranks of the host, closes them.
 func (h *Engine) Close() error { return nil }
 
-func reduction(c *engine.Call) crosshost.Reduction {
-	return crosshost.Reduction{Type: c.Type, Op: c.Op}
+// newPackets prepares packets, and offers the algorithms. Whether networks have use for them is found out before
+// the first call.
+func newPackets(h *Engine) *packets {
+	x := &packets{Engine: h, room: min(mostPacket, h.Slot), base: h.Lanes.SlotBytes(), patience: make([]patience, h.Ranks())}
+	x.arrived = x.look
+	h.Lanes.Await, h.Lanes.Behind = x.wait, x.memory()
+	for _, k := range []collective.Kind{collective.Barrier, collective.AllReduce, collective.AllGather, collective.ReduceScatter} {
+		fits := func(r *engine.Request) bool {
+			return x.on.Load() && r.Bytes <= x.room && (!k.Reduces() || crosshost.Partial(r.Type, r.Op))
+		}
+		h.Add(h, engine.Row{Collective: k, Algorithm: crosshost.NamePackets, MaxBytes: x.room}, fits, func(c *engine.Call) error {
+			return h.session.Collective(c, crosshost.NamePackets, func(ctx context.Context) error {
+				return lifetime.Abandon(h.Lanes.Comm, h.small(ctx, c, x))
+			})
+		})
+	}
+	return x
 }

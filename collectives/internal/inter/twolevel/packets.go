@@ -8,56 +8,14 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // mostPacket is up to which size of the larger buffer packets are used.
 const mostPacket = 32 << 10
-
-// packets is the path of small parts over networks whose signals are messages of their
-// own. A part, what call it belongs to, and a flag go in one put, and whoever expects it
-// polls the slot that it comes to: one message for each counterpart in place of three,
-// which were the data, its signal, and the signal that its slot is free.
-//
-// Slots need no such answer, for the reason that those of kernels need none
-// (docs/memory-model.md, Epochs): each call that uses them is an epoch, and uses half
-// epoch % 2. Whoever sends in epoch e + 2 has finished e + 1, so it has, from each other
-// host, a packet of e + 1. That was sent behind a collective inside that host, to which
-// all of its ranks contributed, each of them behind its own epoch e. So all packets of e
-// have been read, wherever in the other hosts they went, and with them the memory that
-// they were sent from. It follows that a collective in which some rank needs nothing of
-// another host, as a broadcast, cannot have packets.
-//
-// Packets lie behind the slots of lanes, in the same memory and on the same channels: what
-// one rank sends to another keeps its order where channels keep it.
-type packets struct {
-	*Engine
-	room      uint64 // bytes of data that a packet has at most
-	base      uint64 // where packets begin in the memory of lanes
-	on        atomic.Bool
-	epoch     uint64
-	next      uint64    // where in its half the next packet that is sent goes
-	common    []byte    // the data that all counterparts are to get
-	sent      uint64    // where its packet is; 0: it was not sealed yet
-	misplaced misplaced // in place of a packet; to one, at most
-
-	patience []patience // by rank
-
-	// What is expected, for arrived, which is made once: a wait allocates nothing.
-	arrived func() bool
-	from    int // rank
-	slot    []byte
-	bytes   uint64
-	looks   uint
-	wrong   error // what came in its place
-}
 
 // A packet: what call it belongs to as in front of a piece, data filled up to words, the
 // epoch, and the seal of all that. The data begins with a line, as kernels like it.
@@ -68,25 +26,6 @@ const (
 )
 
 func wholeWords(bytes uint64) uint64 { return (bytes + 7) &^ 7 }
-
-// newPackets prepares packets, and offers the algorithms. Whether networks have use for them is found out before
-// the first call.
-func newPackets(h *Engine) *packets {
-	x := &packets{Engine: h, room: min(mostPacket, h.Slot), base: h.Lanes.SlotBytes(), patience: make([]patience, h.Ranks())}
-	x.arrived = x.look
-	h.Lanes.Await, h.Lanes.Behind = x.wait, x.memory()
-	for _, k := range []collective.Kind{collective.Barrier, collective.AllReduce, collective.AllGather, collective.ReduceScatter} {
-		fits := func(r *engine.Request) bool {
-			return x.on.Load() && r.Bytes <= x.room && (!k.Reduces() || crosshost.Partial(r.Type, r.Op))
-		}
-		h.Add(h, engine.Row{Collective: k, Algorithm: crosshost.NamePackets, MaxBytes: x.room}, fits, func(c *engine.Call) error {
-			return h.session.Collective(c, crosshost.NamePackets, func(ctx context.Context) error {
-				return lifetime.Abandon(h.Lanes.Comm, h.small(ctx, c, x))
-			})
-		})
-	}
-	return x
-}
 
 // memory is how many bytes packets take behind the slots, on either side.
 func (x *packets) memory() uint64 {

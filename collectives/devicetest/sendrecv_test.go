@@ -83,8 +83,8 @@ func (p post) everyone(length func(from, to int) int, algorithm string) error {
 	return errors.Join(errors.Join(all...), p.r.GroupEnd())
 }
 
-// mailed is an error where kernels do not send messages.
-func mailed(r *rank) error {
+// delivered is an error where kernels do not send messages.
+func delivered(r *rank) error {
 	got := r.Algorithms(collectives.SendRecv)
 	if want := []string{directly, "ports"}; !slices.Equal(got, want) {
 		return fmt.Errorf("algorithms of messages %q: expected %q", got, want)
@@ -94,7 +94,7 @@ func mailed(r *rank) error {
 
 // Messages of all lengths between all ranks, in groups, as all-to-all-v, from graphs, and
 // by the host in between.
-func TestMailResults(t *testing.T) {
+func TestSendRecvResults(t *testing.T) {
 	const each = 400_003 // many more pieces than there are slots
 	sizes := []int{each, 0, 1, 1000, 40_001, 200_000, 16}
 	layouts := []string{"ab", "abc", "aabb", "abab"}
@@ -116,7 +116,7 @@ func TestMailResults(t *testing.T) {
 				}
 				return p.read(when, length(when))
 			}
-			if err := errors.Join(first(ctx, r), mailed(r)); err != nil {
+			if err := errors.Join(first(ctx, r), delivered(r)); err != nil {
 				return err
 			}
 			for when := range sizes {
@@ -164,7 +164,7 @@ func TestMailResults(t *testing.T) {
 
 // The first message may not be captured: it makes the channels. Nor may one before kernels
 // inside hosts were loaded, by a message that is not captured, or by Prepare.
-func TestMailCaptures(t *testing.T) {
+func TestSendRecvCaptures(t *testing.T) {
 	overAdapters(t, "aabb", setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
 		p, err := newPost(r, 64)
 		if err != nil {
@@ -194,7 +194,7 @@ func TestMailCaptures(t *testing.T) {
 
 // Messages that wait for each other over ranks of two hosts: who did what stays on the host
 // before what leaves it, or the other way round, would wait for ever.
-func TestMailInACircle(t *testing.T) {
+func TestSendRecvInACircle(t *testing.T) {
 	const bytes = 3 << 20 // more than slots hold
 	overAdapters(t, "aabb", setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
 		p, err := newPost(r, bytes)
@@ -234,7 +234,7 @@ func TestMailInACircle(t *testing.T) {
 			}
 			return 0
 		}
-		err = errors.Join(first(ctx, r), mailed(r), p.write(1, func(int, int) int { return bytes }))
+		err = errors.Join(first(ctx, r), delivered(r), p.write(1, func(int, int) int { return bytes }))
 		if err := errors.Join(err, circle(1, 2), back(1, 2), circle(1, 2), r.settle(ctx)); err != nil {
 			return err
 		}
@@ -244,7 +244,7 @@ func TestMailInACircle(t *testing.T) {
 
 // Ranks that all send before they receive, one small message after the other, have slots for
 // what is under way, however many went before.
-func TestMailInARing(t *testing.T) {
+func TestSendRecvInARing(t *testing.T) {
 	overAdapters(t, "abc", setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
 		const bytes, rounds = 1000, 30
 		p, err := newPost(r, bytes)
@@ -257,7 +257,7 @@ func TestMailInARing(t *testing.T) {
 			}
 			return 0
 		}
-		if err := errors.Join(first(ctx, r), mailed(r), p.write(1, length)); err != nil {
+		if err := errors.Join(first(ctx, r), delivered(r), p.write(1, length)); err != nil {
 			return err
 		}
 		o, next, previous := &collectives.CallOptions{Stream: r.stream}, (r.Rank()+1)%r.Size(), (r.Rank()+r.Size()-1)%r.Size()
@@ -269,14 +269,14 @@ func TestMailInARing(t *testing.T) {
 }
 
 // A group of more messages than the arguments of a launch have room for.
-func TestMailOfManyMessages(t *testing.T) {
+func TestSendRecvOfManyMessages(t *testing.T) {
 	const messages, most = 150, 1000
 	overAdapters(t, "ab", setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
 		p, err := newPost(r, messages*most)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(first(ctx, r), mailed(r)); err != nil {
+		if err := errors.Join(first(ctx, r), delivered(r)); err != nil {
 			return err
 		}
 		o, other := &collectives.CallOptions{Stream: r.stream}, 1-r.Rank()
@@ -320,7 +320,7 @@ func TestMailOfManyMessages(t *testing.T) {
 
 // Who gets a message of another length than expected says so, and the job ends: also one
 // that a rank sends to itself.
-func TestMailOfAnotherLength(t *testing.T) {
+func TestSendRecvOfAnotherLength(t *testing.T) {
 	for name, messages := range map[string]func(p post, o *collectives.CallOptions) error{
 		"its message has a length of 100 bytes: expected 101 as rank 1 receives": func(p post, o *collectives.CallOptions) error {
 			if p.r.Rank() == 0 {
@@ -343,7 +343,7 @@ func TestMailOfAnotherLength(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(first(ctx, r), mailed(r)); err != nil {
+			if err := errors.Join(first(ctx, r), delivered(r)); err != nil {
 				return err
 			}
 			if err := r.world.Barrier(ctx); err != nil && r.Rank() == 1 { // or rank 1 has ended the job already
@@ -363,7 +363,7 @@ func TestMailOfAnotherLength(t *testing.T) {
 
 // Who has sent its last message may leave the job: it is taken out later, and the last to
 // leave finds no adapter at the other end, which is no error either.
-func TestMailOfWhoHasLeft(t *testing.T) {
+func TestSendRecvOfWhoHasLeft(t *testing.T) {
 	leaving := func(t *testing.T, name, algorithm string, bytes int) {
 		needsAdapters(t)
 		gone := make(chan struct{})
@@ -373,7 +373,7 @@ func TestMailOfWhoHasLeft(t *testing.T) {
 				return err
 			}
 			o, length := &collectives.CallOptions{Stream: r.stream, Algorithm: algorithm}, func(int, int) int { return bytes }
-			if err := errors.Join(first(ctx, r), mailed(r), p.write(1, length)); err != nil {
+			if err := errors.Join(first(ctx, r), delivered(r), p.write(1, length)); err != nil {
 				return err
 			}
 			if r.Rank() == 0 {
@@ -397,7 +397,7 @@ func TestMailOfWhoHasLeft(t *testing.T) {
 
 // Who waits for a message says for whose, when that rank does not come in time, and when it
 // has left the job; here as who receives, and as who finds no slot any more.
-func TestMailAbsence(t *testing.T) {
+func TestSendRecvAbsence(t *testing.T) {
 	for _, sends := range []bool{false, true} {
 		for _, leaves := range []bool{false, true} {
 			with, part := setting{limit: 2 * time.Second}, "no progress within 2s"
@@ -411,7 +411,7 @@ func TestMailAbsence(t *testing.T) {
 					return err
 				}
 				o := &collectives.CallOptions{Stream: r.stream}
-				if err := errors.Join(first(ctx, r), mailed(r), r.world.Barrier(ctx)); err != nil {
+				if err := errors.Join(first(ctx, r), delivered(r), r.world.Barrier(ctx)); err != nil {
 					return err
 				}
 				switch {
@@ -439,14 +439,14 @@ func TestMailAbsence(t *testing.T) {
 }
 
 // A rank that has left is named although the one block waits for another rank as well.
-func TestMailOfWhoHasLeftBehindAnother(t *testing.T) {
+func TestSendRecvOfWhoHasLeftBehindAnother(t *testing.T) {
 	overAdapters(t, "abc", setting{}, collectives.Options{Scratch: 5 << 20, MaxBlocks: 1}, func(ctx context.Context, r *rank) error {
 		const bytes = 1000
 		p, err := newPost(r, bytes)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(first(ctx, r), mailed(r), r.world.Barrier(ctx)); err != nil {
+		if err := errors.Join(first(ctx, r), delivered(r), r.world.Barrier(ctx)); err != nil {
 			return err
 		}
 		switch r.Rank() {

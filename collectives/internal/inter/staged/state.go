@@ -3,9 +3,12 @@ package staged
 import (
 	"context"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/enqueue"
-	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/offers"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/streamgate"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
 
 // call is one call that is being enqueued.
@@ -30,44 +33,6 @@ func (t *call) perform(f func()) error {
 		return err
 	}
 	return t.Perform(f)
-}
-
-// small enqueues a call of little data.
-func (t *call) small() {
-	switch t.Call.Collective {
-	case collective.AllReduce:
-		t.allReduceSmall()
-	case collective.AllGather:
-		t.allGatherSmall()
-	case collective.ReduceScatter:
-		t.reduceScatterSmall()
-	case collective.Broadcast:
-		t.broadcastSmall()
-	case collective.Reduce:
-		t.reduceSmall()
-	case collective.AllToAll:
-		t.allToAllSmall()
-	default:
-		t.barrier()
-	}
-}
-
-// large enqueues one of much.
-func (t *call) large() {
-	switch t.Call.Collective {
-	case collective.AllReduce:
-		t.allReduceLarge()
-	case collective.AllGather:
-		t.allGatherLarge()
-	case collective.ReduceScatter:
-		t.reduceScatterLarge()
-	case collective.Broadcast:
-		t.broadcastLarge()
-	case collective.Reduce:
-		t.reduceLarge()
-	default:
-		t.allToAllLarge()
-	}
 }
 
 func (t *call) reduction() crosshost.Reduction {
@@ -104,4 +69,52 @@ func (t *call) await(number uint64) {
 	if t.Err == nil {
 		t.Err = t.e.gate.Await(t.Stream, number)
 	}
+}
+
+// Flat performs calls whose buffers are on the host.
+type Flat interface {
+	Perform(ctx context.Context, c *engine.Call) error
+}
+
+// Engine performs them.
+type Engine struct {
+	offers.List
+	queue *enqueue.Queue
+	level *crosshost.Level // nil where there are no two levels
+	flat  Flat
+
+	// Preamble, if it is set, has counterparts compare on the device what a call is, before the host takes
+	// part in it: they may be in a call in which it does not.
+	Preamble func(t *enqueue.Enqueued)
+
+	hostTwin *comm.Communicator // of the same ranks, whose device is the host
+	gate     *streamgate.Gate
+	stage    streamgate.Mapped
+	regions  [2 * regions]region
+	turns    [2]int
+	rooms    []*room // for groups of messages
+	closed   chan struct{}
+}
+
+// The memory of the host that everything passes through: regions for what is sent, and
+// for results, each used by turns. A call has up to three results under way.
+const (
+	regions = 3
+
+	forSending = 0
+	forResults = 1
+)
+
+// region is a part of that memory.
+type region struct {
+	bytes []byte  // as the host sees it
+	addr  uintptr // as the device does
+	last  uint64  // work that reads or writes it
+}
+
+// room is memory of the host for a whole group of messages. That of earlier calls stays
+// until the end: streams may still use it.
+type room struct {
+	streamgate.Mapped
+	region
 }
