@@ -2,6 +2,7 @@ package framework
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -58,6 +59,26 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// OptionError says which option of a transport an error is about. A transport returns it
+// for an option whose value it refuses, so that the host can say where the value was set.
+// The key does not show in the text: Err names it in its own words.
+type OptionError struct {
+	Key string // dotted for options in tables, as in configuration
+	Err error
+}
+
+// BadOption returns the error, of class ErrInvalid, for an option whose value is refused.
+// The text has to name the option.
+func BadOption(key, format string, args ...any) error {
+	return &OptionError{Key: key, Err: fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))}
+}
+
+// Error implements error.
+func (e *OptionError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *OptionError) Unwrap() error { return e.Err }
 
 // Class returns the class of err, or nil if it has none.
 func Class(err error) error {

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"encoding"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"sort"
@@ -14,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
+	"github.com/mscclpp-go/mscclpp/internal/strict"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
@@ -73,7 +72,7 @@ func (c *checker) value(n *node, raw any, path []string) any {
 	case nodeList:
 		list, ok := raw.([]any)
 		if !ok {
-			c.problem(path, "%s: expected a list, found %s", dotted(path), kindOf(raw))
+			c.problem(path, "%s: expected a list, found %s", dotted(path), strict.Kind(raw))
 			return nil
 		}
 		out := make([]any, len(list))
@@ -122,7 +121,7 @@ func (c *checker) table(raw any, path []string, want string) (map[string]any, bo
 	if where == "" {
 		where = "the file"
 	}
-	c.problem(path, "%s: expected %s, found %s", where, want, kindOf(raw))
+	c.problem(path, "%s: expected %s, found %s", where, want, strict.Kind(raw))
 	return nil, false
 }
 
@@ -164,10 +163,14 @@ func scalar(text string) any {
 
 func (c *checker) leaf(n *node, raw any, path []string) any {
 	out := reflect.New(n.typ)
-	if err := c.decode(out.Elem(), raw); err != nil {
-		if isSecret(dotted(path)) {
+	if err := c.decoder().Set(out.Elem(), raw); err != nil {
+		var wrong *strict.Error
+		switch {
+		case isSecret(dotted(path)):
 			c.problem(path, "%s: not a legal value", dotted(path))
-		} else {
+		case errors.As(err, &wrong):
+			c.problem(path, "%s%s: %s", dotted(path), wrong.Key, wrong.Reason)
+		default:
 			c.problem(path, "%s: %v", dotted(path), err)
 		}
 		return nil
@@ -181,137 +184,12 @@ func (c *checker) leaf(n *node, raw any, path []string) any {
 	return out.Elem().Interface()
 }
 
-// decode sets a leaf from what a parser produced.
-func (c *checker) decode(to reflect.Value, raw any) error {
-	if s, ok := raw.(string); ok {
-		if u, ok := to.Addr().Interface().(encoding.TextUnmarshaler); ok {
-			return u.UnmarshalText([]byte(s))
-		}
-		if c.text {
-			return decodeText(to, s)
-		}
+// decoder sets leaves. No key has a use for negative numbers, and a duration has a unit.
+func (c *checker) decoder() strict.Decoder {
+	return strict.Decoder{
+		Text: c.text, Natural: true,
+		TextOnly: map[reflect.Type]string{reflect.TypeFor[Duration](): "a duration with its unit, such as 30s"},
 	}
-	switch to.Kind() {
-	case reflect.Pointer:
-		to.Set(reflect.New(to.Type().Elem()))
-		return c.decode(to.Elem(), raw)
-	case reflect.String:
-		if s, ok := raw.(string); ok {
-			to.SetString(s)
-			return nil
-		}
-		return fmt.Errorf("expected text, found %s", kindOf(raw))
-	case reflect.Bool:
-		if b, ok := raw.(bool); ok {
-			to.SetBool(b)
-			return nil
-		}
-		return fmt.Errorf("expected true or false, found %s", kindOf(raw))
-	case reflect.Slice:
-		list, ok := raw.([]any)
-		if !ok {
-			return fmt.Errorf("expected a list, found %s", kindOf(raw))
-		}
-		out := reflect.MakeSlice(to.Type(), len(list), len(list))
-		for i, e := range list {
-			if err := c.decode(out.Index(i), e); err != nil {
-				return fmt.Errorf("element %d of the list: %w", i+1, err)
-			}
-		}
-		to.Set(out)
-		return nil
-	}
-	if _, ok := to.Addr().Interface().(*Duration); ok {
-		return fmt.Errorf("expected a duration with its unit, such as 30s, found %s", kindOf(raw))
-	}
-	n, ok := integer(raw)
-	switch {
-	case tooLarge(raw):
-		return fmt.Errorf("%s is too large: expected a whole number of at most %d", kindOf(raw), math.MaxInt64)
-	case !ok:
-		return fmt.Errorf("expected a whole number, found %s", kindOf(raw))
-	case n < 0:
-		return fmt.Errorf("expected a number that is not negative, found %s", kindOf(raw))
-	}
-	if to.CanUint() {
-		to.SetUint(uint64(n))
-	} else {
-		to.SetInt(n)
-	}
-	return nil
-}
-
-// decodeText sets a leaf that is not a TextUnmarshaler from a variable or flag.
-func decodeText(to reflect.Value, s string) error {
-	switch to.Kind() {
-	case reflect.String:
-		to.SetString(s)
-	case reflect.Bool:
-		b, err := strconv.ParseBool(s)
-		if err != nil {
-			return fmt.Errorf("%q: expected true or false", s)
-		}
-		to.SetBool(b)
-	case reflect.Slice: // of strings
-		var list []string
-		for _, e := range strings.Split(s, ",") {
-			if e = strings.TrimSpace(e); e != "" {
-				list = append(list, e)
-			}
-		}
-		to.Set(reflect.ValueOf(list))
-	default:
-		n, err := strconv.ParseInt(s, 10, 64)
-		switch {
-		case errors.Is(err, strconv.ErrRange) && n > 0:
-			return fmt.Errorf("%q is too large: expected a whole number of at most %d", s, math.MaxInt64)
-		case err != nil || n < 0:
-			return fmt.Errorf("%q: expected a number that is not negative", s)
-		}
-		to.SetInt(n)
-	}
-	return nil
-}
-
-// tooLarge reports whether a file has a whole number that fits no integer. YAML makes a
-// floating-point number of one that does not fit 64 bits.
-func tooLarge(raw any) bool {
-	switch v := raw.(type) {
-	case uint64:
-		return v > math.MaxInt64
-	case float64:
-		return v > math.MaxInt64
-	}
-	return false
-}
-
-func integer(raw any) (int64, bool) {
-	switch v := raw.(type) {
-	case int:
-		return int64(v), true
-	case int64:
-		return v, true
-	case uint64:
-		return int64(v), v < 1<<63
-	}
-	return 0, false
-}
-
-// kindOf names a value the way somebody who wrote a file thinks of it.
-func kindOf(raw any) string {
-	switch v := raw.(type) {
-	case nil:
-		return "nothing"
-	case string:
-		return fmt.Sprintf("the text %q", v)
-	case map[string]any:
-		return "a section"
-	case map[any]any:
-		return "a section with keys that are not text"
-	case []any:
-		return "a list"
-	}
-	return fmt.Sprintf("%v", raw)
 }
 
 // listed prints legal values; an empty one is legal by leaving the key out.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -95,27 +94,47 @@ func optionsWithoutTransport(cfg *config.Effective) error {
 	return nil
 }
 
-// withOrigin says where the options come from that a transport refuses: it knows
-// their values only. If its error quotes one of them, that one is meant.
+// withOrigin says where the options come from that a transport refuses, which knows their
+// values only: the one that the error carries, or all of them.
 func withOrigin(cfg *config.Effective, name string, err error) error {
 	if !errors.Is(err, framework.ErrInvalid) {
 		return err
 	}
-	var all, quoted []string
-	for _, key := range slices.Sorted(maps.Keys(cfg.Transport[name])) {
-		from := fmt.Sprintf("%s: transport.%s.%s", cfg.Origin("transport."+name+"."+key), name, key)
-		all = append(all, from)
-		if strings.Contains(err.Error(), strconv.Quote(key)) || strings.Contains(err.Error(), key+" ") {
-			quoted = append(quoted, from)
+	keys := optionKeys(nil, "", cfg.Transport[name])
+	var option *framework.OptionError
+	if errors.As(err, &option) {
+		meant := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !covers(key, option.Key) && !covers(option.Key, key) })
+		if len(meant) > 0 {
+			keys = meant
 		}
 	}
-	if len(quoted) > 0 {
-		all = quoted
+	var from []string
+	for _, key := range keys {
+		full := "transport." + name + "." + key
+		from = append(from, fmt.Sprintf("%s: %s", cfg.Origin(full), full))
 	}
-	if len(all) == 0 {
+	if len(from) == 0 {
 		return err
 	}
-	return fmt.Errorf("%s: %w", strings.Join(all, ", "), err)
+	return fmt.Errorf("%s: %w", strings.Join(from, ", "), err)
+}
+
+// optionKeys adds the dotted keys of all options that have a value.
+func optionKeys(out []string, prefix string, options map[string]any) []string {
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		if table, ok := options[key].(map[string]any); ok {
+			out = optionKeys(out, prefix+key+".", table)
+		} else {
+			out = append(out, prefix+key)
+		}
+	}
+	return out
+}
+
+// covers reports whether an option is another, or a table or list that contains it.
+func covers(key, other string) bool {
+	rest, ok := strings.CutPrefix(other, key)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 func openTransport(ctx context.Context, cfg *config.Config, name, builtIn string, log *slog.Logger) (*Opened, error) {

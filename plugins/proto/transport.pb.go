@@ -3011,7 +3011,9 @@ type Failure struct {
 	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // text of the innermost error, the class included
 	Blames  []*Blame               `protobuf:"bytes,3,rep,name=blames,proto3" json:"blames,omitempty"`   // outermost first
 	// What an error further inside says about itself; its text is in message.
-	Inner         *Blame `protobuf:"bytes,4,opt,name=inner,proto3" json:"inner,omitempty"`
+	Inner *Blame `protobuf:"bytes,4,opt,name=inner,proto3" json:"inner,omitempty"`
+	// Key of the option whose value is refused; "" for none.
+	Option        string `protobuf:"bytes,5,opt,name=option,proto3" json:"option,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3072,6 +3074,13 @@ func (x *Failure) GetInner() *Blame {
 		return x.Inner
 	}
 	return nil
+}
+
+func (x *Failure) GetOption() string {
+	if x != nil {
+		return x.Option
+	}
+	return ""
 }
 
 // Blame says which operation failed, of which transport, with which rank.
@@ -3327,12 +3336,13 @@ const file_transport_proto_rawDesc = "" +
 	"\x10StopProxyRequest\x12\x14\n" +
 	"\x05proxy\x18\x01 \x01(\x04R\x05proxy\"E\n" +
 	"\x11StopProxyResponse\x120\n" +
-	"\x05cause\x18\x01 \x01(\v2\x1a.mscclpp.plugin.v1.FailureR\x05cause\"\xba\x01\n" +
+	"\x05cause\x18\x01 \x01(\v2\x1a.mscclpp.plugin.v1.FailureR\x05cause\"\xd2\x01\n" +
 	"\aFailure\x123\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x1d.mscclpp.plugin.v1.ErrorClassR\x05class\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
 	"\x06blames\x18\x03 \x03(\v2\x18.mscclpp.plugin.v1.BlameR\x06blames\x12.\n" +
-	"\x05inner\x18\x04 \x01(\v2\x18.mscclpp.plugin.v1.BlameR\x05inner\"I\n" +
+	"\x05inner\x18\x04 \x01(\v2\x18.mscclpp.plugin.v1.BlameR\x05inner\x12\x16\n" +
+	"\x06option\x18\x05 \x01(\tR\x06option\"I\n" +
 	"\x05Blame\x12\x0e\n" +
 	"\x02op\x18\x01 \x01(\tR\x02op\x12\x1c\n" +
 	"\ttransport\x18\x02 \x01(\tR\ttransport\x12\x12\n" +

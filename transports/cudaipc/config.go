@@ -1,7 +1,6 @@
 package cudaipc
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -30,18 +29,18 @@ func (Config) Defaults() Config {
 // Validate says what is wrong with a Config.
 func (c Config) Validate() error {
 	if len(c.Shares) == 0 {
-		return fmt.Errorf("%w: shares: the list is empty: expected some of %v", framework.ErrInvalid, shareKinds)
+		return framework.BadOption("shares", "shares: the list is empty: expected some of %v", shareKinds)
 	}
 	for i, s := range c.Shares {
 		if !slices.Contains(shareKinds, framework.ShareKind(s)) {
-			return fmt.Errorf("%w: shares: %q: expected some of %v", framework.ErrInvalid, s, shareKinds)
+			return framework.BadOption("shares", "shares: %q: expected some of %v", s, shareKinds)
 		}
 		if slices.Contains(c.Shares[:i], s) {
-			return fmt.Errorf("%w: shares: %q is listed twice", framework.ErrInvalid, s)
+			return framework.BadOption("shares", "shares: %q is listed twice", s)
 		}
 	}
 	if c.Fabric && !c.uses(framework.ShareFabric) {
-		return fmt.Errorf("%w: fabric is on, and shares %v leave out fabric", framework.ErrInvalid, c.Shares)
+		return framework.BadOption("fabric", "fabric is on, and shares %v leave out fabric", c.Shares)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"fmt"
 	"runtime"
 	"time"
 
@@ -26,11 +25,11 @@ func (c Config) Validate() error {
 	const most = time.Minute
 	switch {
 	case c.DrainSpin < 0 || c.DrainSpin > most:
-		return fmt.Errorf("%w: drain_spin %v: expected 0 to %v", framework.ErrInvalid, c.DrainSpin, most)
+		return framework.BadOption("drain_spin", "drain_spin %v: expected 0 to %v", c.DrainSpin, most)
 	case c.DrainYield < 0 || c.DrainYield > most:
-		return fmt.Errorf("%w: drain_yield %v: expected 0 to %v", framework.ErrInvalid, c.DrainYield, most)
+		return framework.BadOption("drain_yield", "drain_yield %v: expected 0 to %v", c.DrainYield, most)
 	case c.DrainCPU < -1 || c.DrainCPU >= maxCPUs:
-		return fmt.Errorf("%w: drain_cpu %d: expected -1, or a core below %d (this process may use %d)", framework.ErrInvalid, c.DrainCPU, maxCPUs, runtime.NumCPU())
+		return framework.BadOption("drain_cpu", "drain_cpu %d: expected -1, or a core below %d (this process may use %d)", c.DrainCPU, maxCPUs, runtime.NumCPU())
 	}
 	return nil
 }

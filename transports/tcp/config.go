@@ -80,7 +80,7 @@ var (
 // Validate says what is wrong with a Config.
 func (c Config) Validate() error {
 	bad := func(name string, value any, want string, args ...any) error {
-		return fmt.Errorf("%w: %s %v: expected %s", framework.ErrInvalid, name, value, fmt.Sprintf(want, args...))
+		return framework.BadOption(name, "%s %v: expected %s", name, value, fmt.Sprintf(want, args...))
 	}
 	switch {
 	case c.Family != "" && c.Family != familyV4 && c.Family != familyV6:

@@ -118,16 +118,16 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		{`{"hidden":"x"}`, `unknown option "hidden"`},
 		{`{"secret":1}`, `unknown option "secret"`},
 		{`{"spin":5}`, `option "spin": expected a duration`},
-		{`{"spin":"5 parsecs"}`, `expected a duration such as "20us"`},
-		{`{"depth":300}`, `option "depth": expected an integer of 8 bits, got 300`},
-		{`{"depth":1.5}`, `expected an integer`},
-		{`{"bytes":-1}`, `0 or more`},
+		{`{"spin":"5 parsecs"}`, `option "spin": expected a duration with its unit, such as 20us, 30s or 1m30s, found the text "5 parsecs"`},
+		{`{"depth":300}`, `option "depth": 300 is too large: expected a whole number of at most 127`},
+		{`{"depth":1.5}`, `expected a whole number`},
+		{`{"bytes":-1}`, `expected a number that is not negative, found -1`},
 		{`{"ratio":"much"}`, `expected a number`},
 		{`{"trace":"perhaps"}`, `expected true or false`},
-		{`{"dev":5}`, `option "dev": expected a string, got 5`},
-		{`{"dev":{}}`, `expected a string`},
+		{`{"dev":5}`, `option "dev": expected text, found 5`},
+		{`{"dev":{}}`, `expected text, found a section`},
 		{`{"addr":"nowhere"}`, `option "addr"`},
-		{`{"addr":[]}`, `expected a string`},
+		{`{"addr":[]}`, `expected text`},
 		{`{"queue":7}`, `option "queue": expected a table`},
 		{`{"ports":[1,70000]}`, `option "ports[1]"`},
 		{`{"ports":7}`, `expected a list`},
@@ -157,15 +157,28 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-type strict struct{ N int }
+type picky struct{ N int }
 
-func (s *strict) Validate() error {
+func (s *picky) Validate() error {
 	return framework.ErrUnavailable
 }
 
 func TestValidateKeepsItsClass(t *testing.T) {
-	if _, err := Decode[strict](nil); !errors.Is(err, framework.ErrUnavailable) || errors.Is(err, framework.ErrInvalid) {
+	if _, err := Decode[picky](nil); !errors.Is(err, framework.ErrUnavailable) || errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("got %v, expected ErrUnavailable alone", err)
+	}
+}
+
+// An error carries the key of the option that it is about.
+func TestErrorsCarryTheKey(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"depth":300}`: "depth", `{"queue":{"slots":-1}}`: "queue.slots", `{"ports":[1,70000]}`: "ports[1]", `{"spinn":1}`: "spinn", `{"queue":{"x":1}}`: "queue.x",
+	} {
+		_, err := Decode[config]([]byte(text))
+		var option *framework.OptionError
+		if !errors.As(err, &option) || option.Key != want {
+			t.Errorf("%s: %v: expected the key %s", text, err, want)
+		}
 	}
 }
 

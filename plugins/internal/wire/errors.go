@@ -53,6 +53,10 @@ func failureOf(err error) *pb.Failure {
 		err = e.Err
 	}
 	f.Message = strings.ToValidUTF8(err.Error(), "?")
+	var option *framework.OptionError
+	if errors.As(err, &option) {
+		f.Option = strings.ToValidUTF8(option.Key, "?")
+	}
 	var inner *framework.Error
 	if errors.As(err, &inner) {
 		f.Inner = blameOf(inner)
@@ -78,6 +82,9 @@ func errorOf(f *pb.Failure) error {
 		r.causes = append(r.causes, &framework.Error{Op: b.GetOp(), Transport: b.GetTransport(), Peer: int(b.GetPeer())})
 	}
 	var err error = r
+	if f.GetOption() != "" {
+		err = &framework.OptionError{Key: f.GetOption(), Err: r}
+	}
 	for i := len(f.GetBlames()) - 1; i >= 0; i-- {
 		b := f.GetBlames()[i]
 		err = &framework.Error{Op: b.GetOp(), Transport: b.GetTransport(), Peer: int(b.GetPeer()), Err: err}

@@ -55,6 +55,11 @@ func TestErrorsCross(t *testing.T) {
 			t.Errorf("text %q, expected %q", got, err)
 		}
 	}
+	var option *framework.OptionError
+	refused := at("configure", "shm", framework.NoPeer, framework.BadOption("deep.b", "deep.b 7: expected less"))
+	if got := cross(refused); !errors.As(got, &option) || option.Key != "deep.b" || got.Error() != refused.Error() || !errors.Is(got, framework.ErrInvalid) {
+		t.Errorf("%v: expected the option to cross", got)
+	}
 	var e *framework.Error
 	if got := cross(cases[0]); !errors.As(got, &e) || e.Op != "connect" || e.Transport != "ib-host" || e.Peer != 3 {
 		t.Errorf("fields: got %+v", e)

@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"fmt"
 	"runtime"
 	"time"
 
@@ -59,20 +58,20 @@ func (c Config) Validate() error {
 		{"drain_cpu", c.DrainCPU, -1, 1023},
 	} {
 		if n.value < n.low || n.value > n.high {
-			return fmt.Errorf("%w: %s %d: expected %d to %d", framework.ErrInvalid, n.name, n.value, n.low, n.high)
+			return framework.BadOption(n.name, "%s %d: expected %d to %d", n.name, n.value, n.low, n.high)
 		}
 	}
 	if c.MTU != 0 && mtuCode(c.MTU) == 0 {
-		return fmt.Errorf("%w: mtu %d: expected 256, 512, 1024, 2048, 4096, or 0 for what the port has", framework.ErrInvalid, c.MTU)
+		return framework.BadOption("mtu", "mtu %d: expected 256, 512, 1024, 2048, 4096, or 0 for what the port has", c.MTU)
 	}
 	const most = time.Minute
 	for name, d := range map[string]time.Duration{"drain_spin": c.DrainSpin, "drain_yield": c.DrainYield} {
 		if d < 0 || d > most {
-			return fmt.Errorf("%w: %s %v: expected 0 to %v", framework.ErrInvalid, name, d, most)
+			return framework.BadOption(name, "%s %v: expected 0 to %v", name, d, most)
 		}
 	}
 	if c.DrainCPU >= runtime.NumCPU() {
-		return fmt.Errorf("%w: drain_cpu %d: this process may use %d cores", framework.ErrInvalid, c.DrainCPU, runtime.NumCPU())
+		return framework.BadOption("drain_cpu", "drain_cpu %d: this process may use %d cores", c.DrainCPU, runtime.NumCPU())
 	}
 	return nil
 }
