@@ -133,7 +133,13 @@ func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Rout
 	if err != nil {
 		return err
 	}
-	c.engines = append(c.engines, e, c.program)
+	c.engines = append(c.engines, e)
+	if lacking := withoutKernels(c.comm); len(lacking) > 0 {
+		if e, err := c.overHosts(errNoKernels, nil, lacking...); err == nil { // else calls say which kernel is missing
+			c.engines = append(c.engines, e)
+		}
+	}
+	c.engines = append(c.engines, c.program)
 	return nil
 }
 

@@ -16,11 +16,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// overHosts makes the engine for ranks on such hosts, which do not share memory for the reason apart.
-func (c *Comm) overHosts(apart error, hosts [][]int) (engine.Engine, error) {
+// overHosts makes the engine for ranks on such hosts, which do not share memory for the reason apart; for these
+// collectives, or for all.
+func (c *Comm) overHosts(apart error, hosts [][]int, kinds ...Collective) (engine.Engine, error) {
 	of := c.opts
 	o := inter.Options{
-		Scratch: of.Scratch, Describe: describing(c.choice.name), Apart: apart, Hosts: hosts,
+		Scratch: of.Scratch, Describe: describing(c.choice.name), Apart: apart, Hosts: hosts, Kinds: kinds,
 		Inside: func(ctx context.Context, group *comm.Communicator, blocks int) (inside.Ranks, error) {
 			return newHostRanks(ctx, group, of, blocks)
 		},

@@ -18,7 +18,7 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 	case !c.Offers(framework.KindMemory):
 		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has memory channels", framework.ErrUnsupported)}, nil
 	case len(withKernels(c)) == 0 && c.Offers(framework.KindPort):
-		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has kernels for collectives over memory channels", framework.ErrUnsupported)}, nil
+		return comm.Reach{Apart: errNoKernels}, nil
 	}
 	switch {
 	case c.Size() == 1:
@@ -29,17 +29,30 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 	return c.ReachAll(ctx)
 }
 
+var errNoKernels = fmt.Errorf("%w: none of the configured transports has kernels for collectives over memory channels", framework.ErrUnsupported)
+
 // withKernels lists the collectives for which the transports have kernels over shared
-// memory: the same on all ranks, since they are settings.
-func withKernels(c *comm.Communicator) (list []string) {
+// memory, of which SendRecv stands for all messages: the same on all ranks, since they are settings.
+func withKernels(c *comm.Communicator) (list []Collective) {
 	found := engine.Discover(c.Kernels(), min(c.Size(), kernelargs.MaxRanks)) // more of them count as several hosts
-	for k := AllReduce; k < collectives; k++ {
+	for k := AllReduce; k < AllToAllV; k++ {
 		if slices.ContainsFunc(found.Collectives, func(x *engine.Kernel) bool { return x.Kind == k }) {
-			list = append(list, k.String())
+			list = append(list, k)
 		}
 	}
 	if len(found.Messages) > 0 {
-		list = append(list, SendRecv.String())
+		list = append(list, SendRecv)
+	}
+	return list
+}
+
+// withoutKernels lists the others.
+func withoutKernels(c *comm.Communicator) (list []Collective) {
+	with := withKernels(c)
+	for k := AllReduce; k < collectives; k++ {
+		if (k < AllToAllV || k == SendRecv) && !slices.Contains(with, k) {
+			list = append(list, k)
+		}
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
@@ -37,11 +38,14 @@ type Options struct {
 	Describe func(*kernelargs.Signature) string // in words
 	Inside   inside.Maker
 
-	Apart error   // why ranks do not share memory
+	Apart error   // why ranks do not share memory, or cannot make use of it
 	Hosts [][]int // ranks by host, as far as ranks share memory
 
 	// First chooses the ranks whose lanes are made first, where one large host counts as several; see lanes.Lanes.
 	First func(rank int) bool
+
+	// Kinds are the collectives to offer, of which SendRecv stands for all messages. None: all that there are.
+	Kinds []collective.Kind
 
 	Blocks          uint32 // most of one launch on a GPU
 	Multiprocessors int    // of a GPU, for each rank that shares it; 0: not known
@@ -57,6 +61,7 @@ type Engine struct {
 	staged   *staged.Engine   // nil for ranks on the host
 	direct   *direct.Engine   // nil where it cannot be
 
+	kinds    []collective.Kind
 	offers   engine.Offers
 	messages [2]*engine.Algorithm // by kernels, where that is found out to be possible; else by the host
 	decided  bool                 // whether it is
@@ -75,7 +80,7 @@ func New(c *comm.Communicator, o Options) (*Engine, error) {
 	}
 	l := lanes.New(c, o.Scratch, o.Describe)
 	l.First = o.First
-	e := &Engine{}
+	e := &Engine{kinds: o.Kinds}
 	e.session = lanes.NewSession(l, e.open)
 	e.flat = flat.New(e.session)
 	var level *crosshost.Level
@@ -118,9 +123,22 @@ func (e *Engine) offerGPU(level *crosshost.Level, o Options, network bool) {
 	e.add(e.staged.Offers())
 }
 
+// add offers what one of the engines does.
 func (e *Engine) add(o engine.Offers) {
-	e.offers.Algorithms = append(e.offers.Algorithms, o.Algorithms...)
-	e.offers.Rows = append(e.offers.Rows, o.Rows...)
+	for _, a := range o.Algorithms {
+		if e.wants(a.Collective) {
+			e.offers.Algorithms = append(e.offers.Algorithms, a)
+		}
+	}
+	for _, row := range o.Rows {
+		if e.wants(row.Collective) {
+			e.offers.Rows = append(e.offers.Rows, row)
+		}
+	}
+}
+
+func (e *Engine) wants(k collective.Kind) bool {
+	return len(e.kinds) == 0 || slices.Contains(e.kinds, k)
 }
 
 // open makes what all calls need. It is collective.
@@ -176,6 +194,9 @@ func (e *Engine) Offers() engine.Offers {
 		messages = e.messages[:]
 	}
 	o := e.offers
+	if !e.wants(collective.SendRecv) {
+		return o
+	}
 	o.Algorithms = append(o.Algorithms[:len(o.Algorithms):len(o.Algorithms)], messages...)
 	return o
 }

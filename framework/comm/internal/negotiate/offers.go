@@ -78,7 +78,7 @@ func choose(lower, higher []offer) (string, error) {
 	if hopeless(lower) || hopeless(higher) {
 		class = framework.ErrUnsupported
 	}
-	return "", fmt.Errorf("%w: no common Transport: %s%s", class, describeBoth(lower, higher), advice)
+	return "", fmt.Errorf("%w: no common transport: %s%s", class, describeBoth(lower, higher), advice)
 }
 
 // describeBoth says what both sides offer, and once what they lack for the same reason.
