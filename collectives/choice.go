@@ -7,6 +7,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -107,8 +108,8 @@ func (x *choice) messagesBy(name string) (*engine.Algorithm, error) {
 }
 
 // noKernel says why no transport has kernels of a kind, and what to do.
-func (c *Comm) noKernel(what, kind string) error {
-	return c.comm.NoKernel(what, kernelargs.Layout(), func(k framework.KernelInfo) bool { return k.Collective == kind })
+func noKernel(c *comm.Communicator, what, kind string) error {
+	return c.NoKernel(what, kernelargs.Layout(), func(k framework.KernelInfo) bool { return k.Collective == kind })
 }
 
 // RegisterSelector sets the program's selector; nil removes it. All ranks register the
@@ -171,7 +172,7 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 	if r.Collective.Messages() {
 		list := c.choice.offers[SendRecv]
 		if len(list) == 0 {
-			return "", c.noKernel("messages", "transfers")
+			return "", noKernel(c.comm, "messages", "transfers")
 		}
 		a, err := c.choice.messagesBy(name)
 		if err != nil {

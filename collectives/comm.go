@@ -86,8 +86,9 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		return nil, fmt.Errorf("%w: collectives: signatures %q: expected never, stall or always", framework.ErrInvalid, o.Signatures)
 	}
 	x := &Comm{comm: c, opts: o, host: onHost, program: &program{}}
-	x.choice.tables = choose.Tables{Program: o.Table, NoKernel: x.noKernel}
-	if err := x.agreeSettings(ctx); err != nil {
+	x.calls.chosen = x.chosen
+	x.choice.tables = choose.Tables{Program: o.Table, NoKernel: func(what, kind string) error { return noKernel(c, what, kind) }}
+	if err := agreeSettings(ctx, c, &x.opts); err != nil {
 		return nil, err
 	}
 	if err := choose.CheckRows(o.Table, c.Kernels(), nil); err != nil {
@@ -99,7 +100,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	}
 	var route choose.Route
 	if !onHost { // of ranks of several hosts, for those of one host, who see only each other
-		if route, err = x.lookAround(ctx); err != nil {
+		if route, err = lookAround(ctx, c, &x.opts); err != nil {
 			return nil, err
 		}
 	}
@@ -156,13 +157,13 @@ type (
 // lookAround finds out whether ranks share a GPU, and whether one of them must not get
 // lines, and how their GPUs are joined. The options are the same on all ranks afterwards.
 // Collective, on GPUs.
-func (c *Comm) lookAround(ctx context.Context) (route choose.Route, err error) {
-	mine := choose.Surroundings{Sharing: c.opts.Sharing, NoLines: c.opts.NoLines, Name: c.comm.Device().Info().Name, Links: c.opts.Links}
-	if d, ok := c.comm.Device().(placed); ok {
+func lookAround(ctx context.Context, c *comm.Communicator, o *Options) (route choose.Route, err error) {
+	mine := choose.Surroundings{Sharing: o.Sharing, NoLines: o.NoLines, Name: c.Device().Info().Name, Links: o.Links}
+	if d, ok := c.Device().(placed); ok {
 		mine.Address = d.PCI()
 		mine.Major, mine.Minor = d.Capability()
 	}
-	if d, ok := c.comm.Device().(unique); ok {
+	if d, ok := c.Device().(unique); ok {
 		if id := d.UUID(); id != [16]byte{} {
 			mine.Device = hex.EncodeToString(id[:])
 		}
@@ -171,7 +172,7 @@ func (c *Comm) lookAround(ctx context.Context) (route choose.Route, err error) {
 	if err != nil {
 		return route, fmt.Errorf("collectives: %w", err)
 	}
-	all, err := c.comm.AllGather(ctx, text)
+	all, err := c.AllGather(ctx, text)
 	if err != nil {
 		return route, fmt.Errorf("collectives: %w", err)
 	}
@@ -179,8 +180,8 @@ func (c *Comm) lookAround(ctx context.Context) (route choose.Route, err error) {
 	if err != nil {
 		return route, err
 	}
-	c.opts.Sharing, c.opts.NoLines = choose.InCommon(list)
-	return choose.Joined(list, c.opts.NoLines), nil
+	o.Sharing, o.NoLines = choose.InCommon(list)
+	return choose.Joined(list, o.NoLines), nil
 }
 
 // logIdle says in the log which rows of the table have no effect, and why.

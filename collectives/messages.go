@@ -225,7 +225,7 @@ func (c *Comm) flushGroup() error {
 	if by == nil {
 		list := c.choice.offers[SendRecv]
 		if len(list) == 0 {
-			return fmt.Errorf("%v: %w", g.kind, c.noKernel("messages", "transfers"))
+			return fmt.Errorf("%v: %w", g.kind, noKernel(c.comm, "messages", "transfers"))
 		}
 		by = list[0]
 	}

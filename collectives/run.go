@@ -10,6 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -38,7 +39,7 @@ func (c *Comm) run(j *job, o *CallOptions) error {
 	if o == nil {
 		o = &defaults
 	}
-	call := c.calls.take(c)
+	call := c.calls.take()
 	c.mu.Lock()
 	err := c.start(call, j, o)
 	c.mu.Unlock()
@@ -58,9 +59,10 @@ type calls struct {
 	first  atomic.Pointer[engine.Call]
 	mu     sync.Mutex
 	others []*engine.Call
+	chosen func(Collective, kernel.DataType) []*engine.Algorithm // for all of them
 }
 
-func (s *calls) take(c *Comm) *engine.Call {
+func (s *calls) take() *engine.Call {
 	if call := s.first.Swap(nil); call != nil {
 		return call
 	}
@@ -71,7 +73,7 @@ func (s *calls) take(c *Comm) *engine.Call {
 		s.others = s.others[:n-1]
 		return call
 	}
-	return &engine.Call{Chosen: c.chosen}
+	return &engine.Call{Chosen: s.chosen}
 }
 
 // give takes one back. It must not keep the caller's buffers.
@@ -106,7 +108,7 @@ func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) error {
 		Root: j.root, Ranks: c.comm.Size(), InPlace: j.inPlace(c.comm.Rank(), element), Device: deviceName(c.host),
 	}}
 	call.Input, call.Output, call.Stream, call.Scale = j.input, j.output, o.Stream, o.Scale
-	c.locate(call, j, element)
+	j.locate(c.comm, call, element)
 	name := c.choice.named(&call.Request, o.Algorithm)
 	call.Named = name != ""
 	for {
@@ -198,9 +200,9 @@ func (j *job) inPlace(rank int, element uint64) bool {
 }
 
 // locate finds the exchanged memory of the buffers, and tells the request which of them there are.
-func (c *Comm) locate(call *engine.Call, j *job, element uint64) {
+func (j *job) locate(c *comm.Communicator, call *engine.Call, element uint64) {
 	find := func(p unsafe.Pointer, count uint64) (b engine.Buffer) {
-		if m, offset, ok := c.comm.Find(uintptr(p), count*element); ok {
+		if m, offset, ok := c.Find(uintptr(p), count*element); ok {
 			b = engine.Buffer{Memory: m, Offset: offset}
 		}
 		return b
@@ -209,7 +211,7 @@ func (c *Comm) locate(call *engine.Call, j *job, element uint64) {
 	if j.collective != Broadcast {
 		call.In = find(j.input, j.inCount)
 	}
-	if j.collective != Reduce || c.comm.Rank() == j.root {
+	if j.collective != Reduce || c.Rank() == j.root {
 		call.Out = find(j.output, j.outCount)
 	}
 	if call.In.Memory != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
 
 // setting is one that all ranks need alike, under the name that the configuration has for
@@ -19,10 +20,10 @@ type setting struct{ Name, Value string }
 // which calls they make, and how the memory is divided through which data passes. What
 // each rank may have of its own is not here (Links), nor is what one rank decides for all
 // (Sharing, and on GPUs NoLines).
-func (c *Comm) settings() ([]setting, error) {
+func settings(c *comm.Communicator, o *Options) ([]setting, error) {
 	table := "no rows"
-	if n := len(c.opts.Table); n > 0 {
-		rows, err := json.Marshal(c.opts.Table)
+	if n := len(o.Table); n > 0 {
+		rows, err := json.Marshal(o.Table)
 		if err != nil {
 			return nil, fmt.Errorf("collectives: %w", err)
 		}
@@ -30,24 +31,24 @@ func (c *Comm) settings() ([]setting, error) {
 	}
 	kinds := []string{}
 	for _, k := range []framework.Kind{framework.KindMemory, framework.KindPort, framework.KindSwitch} {
-		if c.comm.Offers(k) {
+		if c.Offers(k) {
 			kinds = append(kinds, k.String())
 		}
 	}
 	all := []setting{
-		{"device", c.comm.Device().Info().Device.Type},
+		{"device", c.Device().Info().Device.Type},
 		{"kinds of channels of the transports", fmt.Sprint(kinds)},
-		{"collectives that the transports have kernels for", fmt.Sprint(withKernels(c.comm))},
-		{"comm.scratch", bytesText(c.opts.Scratch)},
-		{"comm.max_blocks", fmt.Sprint(c.opts.MaxBlocks)},
-		{"collectives.copy_engines", fmt.Sprint(!c.opts.NoCopies)},
-		{"collectives.copy_scratch", bytesText(c.opts.CopyScratch)},
+		{"collectives that the transports have kernels for", fmt.Sprint(withKernels(c))},
+		{"comm.scratch", bytesText(o.Scratch)},
+		{"comm.max_blocks", fmt.Sprint(o.MaxBlocks)},
+		{"collectives.copy_engines", fmt.Sprint(!o.NoCopies)},
+		{"collectives.copy_scratch", bytesText(o.CopyScratch)},
 		{"collectives.table", table},
-		{"check.signatures", string(c.opts.Signatures)},
+		{"check.signatures", string(o.Signatures)},
 	}
-	if c.host {
+	if c.Device().Info().Device == framework.Host {
 		lines := "auto"
-		if c.opts.NoLines {
+		if o.NoLines {
 			lines = "never"
 		}
 		all = append(all, setting{"collectives.lines", lines})
@@ -59,8 +60,8 @@ func bytesText(n uint64) string { return fmt.Sprint(n, " bytes") }
 
 // agreeSettings refuses settings that differ, before anything depends on them. Ranks send
 // a sum, and only where sums differ what they are of. Collective.
-func (c *Comm) agreeSettings(ctx context.Context) error {
-	mine, err := c.settings()
+func agreeSettings(ctx context.Context, c *comm.Communicator, o *Options) error {
+	mine, err := settings(c, o)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (c *Comm) agreeSettings(ctx context.Context) error {
 		return fmt.Errorf("collectives: %w", err)
 	}
 	sum := sha256.Sum256(text)
-	all, err := c.comm.AllGather(ctx, sum[:])
+	all, err := c.AllGather(ctx, sum[:])
 	if err != nil {
 		return fmt.Errorf("collectives: %w", err)
 	}
@@ -80,15 +81,15 @@ func (c *Comm) agreeSettings(ctx context.Context) error {
 	if !differ {
 		return nil
 	}
-	if all, err = c.comm.AllGather(ctx, text); err != nil {
+	if all, err = c.AllGather(ctx, text); err != nil {
 		return fmt.Errorf("collectives: %w", err)
 	}
-	return c.differing(all)
+	return differing(c, all)
 }
 
 // differing names the first rank whose settings are not those of rank 0, and all in which
 // it differs: the same on all ranks.
-func (c *Comm) differing(all [][]byte) error {
+func differing(c *comm.Communicator, all [][]byte) error {
 	said := make([]map[string]string, len(all))
 	var names []string // in the order of rank 0, and then what others have besides
 	for r, b := range all {
@@ -112,7 +113,7 @@ func (c *Comm) differing(all [][]byte) error {
 		}
 		if len(words) > 0 {
 			return fmt.Errorf("collectives: %w", &framework.Error{Op: "compare settings", Peer: r, Err: fmt.Errorf(
-				"%w: on host %s %s (host %s): expected the same on all ranks", framework.ErrInvalid, c.comm.HostOf(r), strings.Join(words, "; "), c.comm.HostOf(0))})
+				"%w: on host %s %s (host %s): expected the same on all ranks", framework.ErrInvalid, c.HostOf(r), strings.Join(words, "; "), c.HostOf(0))})
 		}
 	}
 	return fmt.Errorf("collectives: %w: ranks gave other settings than they gave a sum of", framework.ErrPeer)
