@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 )
 
 // maxHandshakes is how many connections may be in their handshake at once, if as many files
@@ -150,7 +151,7 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 		claim = int(h.from)
 	}
 	if err == nil && t.life.Err() != nil {
-		err = errClosed
+		err = failure.ErrClosed
 	}
 	switch {
 	case err != nil:

@@ -4,36 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
 )
-
-// The schedule must give every rank the block of every other one exactly once.
-func TestScheduleCoversAllRanks(t *testing.T) {
-	for n := 1; n <= 300; n++ {
-		rounds := schedule(0, n)
-		seen := map[int]int{0: 1}
-		for _, r := range rounds {
-			for i := range r.fromDown {
-				seen[((r.down+r.window-r.fromDown+1+i)%n+n)%n]++
-			}
-			for i := range r.fromUp {
-				seen[((r.up-r.window+i)%n+n)%n]++
-			}
-		}
-		for r := range n {
-			if seen[r] != 1 {
-				t.Fatalf("n=%d: block of rank %d arrives %d times", n, r, seen[r])
-			}
-		}
-		if want := int(math.Ceil(math.Log(float64(n))/math.Log(3) - 1e-9)); len(rounds) != want {
-			t.Fatalf("n=%d: %d rounds, expected %d", n, len(rounds), want)
-		}
-	}
-}
 
 func TestAllGatherBytes(t *testing.T) {
 	for n := 1; n <= 13; n++ {
@@ -62,14 +38,14 @@ func TestAllGatherPages(t *testing.T) {
 	ranks := local(t, 3)
 	ctx := bounded(t, 20*time.Second)
 	each(t, ranks, func(b rank) error {
-		mine := make([]byte, pageSize+b.Rank()*pageSize/2-headerSize-8)
+		mine := make([]byte, rounds.PageSize+b.Rank()*rounds.PageSize/2-rounds.HeaderSize-8)
 		mine[len(mine)-1] = byte(b.Rank() + 1)
 		all, err := AllGatherBytes(ctx, b, 1, mine)
 		if err != nil {
 			return err
 		}
 		for r, got := range all {
-			if len(got) != pageSize+r*pageSize/2-headerSize-8 || got[len(got)-1] != byte(r+1) {
+			if len(got) != rounds.PageSize+r*rounds.PageSize/2-rounds.HeaderSize-8 || got[len(got)-1] != byte(r+1) {
 				return fmt.Errorf("block %d is wrong: %d bytes", r, len(got))
 			}
 		}

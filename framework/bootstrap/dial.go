@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 )
 
 // dialer connects without keep-alive: liveness sets it where it is of use.
@@ -81,7 +82,7 @@ func dropped(err error) bool {
 // Several callers wait for one attempt.
 func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
 	for {
-		if err := t.inbox.departed(to); err != nil {
+		if err := t.inbox.Departed(to); err != nil {
 			return nil, err
 		}
 		t.mu.Lock()
@@ -92,7 +93,7 @@ func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
 		}
 		if t.closing {
 			t.mu.Unlock()
-			return nil, errClosed
+			return nil, failure.ErrClosed
 		}
 		if to >= len(t.table) || t.table[to].port == 0 {
 			t.mu.Unlock()
@@ -110,8 +111,8 @@ func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
 		case <-wait:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("no connection yet: %w", context.Cause(ctx))
-		case <-t.fates.job.done:
-			return nil, t.fates.job.cause()
+		case <-t.fates.Job.Done():
+			return nil, t.fates.Job.Cause()
 		}
 	}
 }
@@ -126,7 +127,7 @@ func (t *TCP) dial(to int, at netip.AddrPort, done chan struct{}) {
 	if err != nil && t.life.Err() == nil {
 		t.cfg.Log.Debug("bootstrap: a rank cannot be reached", "peer", to, "error", err)
 		t.await(t.life, 2*lastWords)
-		t.inbox.depart(to, fmt.Errorf("%w: rank %d has left the job or died: %w", framework.ErrPeer, to, err))
+		t.inbox.Depart(to, fmt.Errorf("%w: rank %d has left the job or died: %w", framework.ErrPeer, to, err))
 	}
 	t.mu.Lock()
 	t.peer(to).dialing = nil
@@ -145,11 +146,11 @@ func (t *TCP) watch(rank int) {
 // explain finds the reason behind the failure of one link: the job's, if it is
 // about to fail.
 func (t *TCP) explain(ctx context.Context, to int, err error) error {
-	if framework.Class(err) != framework.ErrPeer || t.inbox.departed(to) != nil {
+	if framework.Class(err) != framework.ErrPeer || t.inbox.Departed(to) != nil {
 		return err
 	}
 	t.await(ctx, 2*lastWords)
-	if cause := t.fates.job.cause(); cause != nil {
+	if cause := t.fates.Job.Cause(); cause != nil {
 		return cause
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // entry is what ranks know of each other. It has no pointers: a job of thousands
@@ -33,15 +34,15 @@ func (e entry) append(dst []byte) []byte {
 	return append(dst, e.socket[:]...)
 }
 
-func decodeEntry(r *reader, size int) (entry, error) {
-	e := entry{rank: r.u32("entry")}
-	copy(e.ip[:], r.bytes(16, "entry"))
-	e.port = r.u16("entry")
-	r.u16("entry")
-	copy(e.host[:], r.bytes(16, "entry"))
-	copy(e.socket[:], r.bytes(16, "entry"))
-	if r.err != nil {
-		return entry{}, r.err
+func decodeEntry(r *wire.Reader, size int) (entry, error) {
+	e := entry{rank: r.U32("entry")}
+	copy(e.ip[:], r.Bytes(16, "entry"))
+	e.port = r.U16("entry")
+	r.U16("entry")
+	copy(e.host[:], r.Bytes(16, "entry"))
+	copy(e.socket[:], r.Bytes(16, "entry"))
+	if r.Err != nil {
+		return entry{}, r.Err
 	}
 	if e.rank >= uint32(size) || e.port == 0 {
 		return entry{}, fmt.Errorf("%w: entry of rank %d with port %d: expected a rank below %d and a port", framework.ErrPeer, e.rank, e.port, size)
@@ -51,9 +52,9 @@ func decodeEntry(r *reader, size int) (entry, error) {
 
 // decodeTable reads entries to the end of b.
 func decodeTable(b []byte, size int) ([]entry, error) {
-	r := reader{b: b}
+	r := wire.Reader{B: b}
 	var table []entry
-	for len(r.b) > 0 {
+	for len(r.B) > 0 {
 		e, err := decodeEntry(&r, size)
 		if err != nil {
 			return nil, err

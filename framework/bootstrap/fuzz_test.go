@@ -43,50 +43,6 @@ func FuzzUniqueID(f *testing.F) {
 	})
 }
 
-func FuzzFrame(f *testing.F) {
-	f.Add(appendFrame(nil, frameGoodbye, 3, []byte("body")))
-	f.Add(appendFrame(nil, frameParcel, 1<<63, nil))
-	f.Add(appendFrame(nil, frameNotice, 0, make([]byte, 100))[:50])
-	f.Add([]byte{0xff, 0xff, 0xff, 0x7f, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := readFrame(bytes.NewReader(b))
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				classed(t, err)
-			}
-			return
-		}
-		if again := appendFrame(nil, got.kind, got.tag, got.body); !bytes.Equal(again, b[:len(again)]) {
-			t.Fatalf("%x became %x", b, again)
-		}
-	})
-}
-
-func FuzzParcel(f *testing.F) {
-	f.Add(appendParcel(nil, framework.Parcel{}, true))
-	f.Add(appendParcel(nil, framework.Parcel{Data: []byte("data"), Shares: []framework.Share{{Kind: "vendor", Blob: []byte("blob")}, {Kind: "v"}}}, true))
-	f.Add([]byte{1, 0, 1, 0, 5, 'm', 'e', 'm', 'f', 'd', flagFD, 0, 0, 0, 0, 'x'})
-	f.Add([]byte{1, 0, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		p, awaited, err := decodeParcel(b)
-		if err != nil {
-			classed(t, err)
-			return
-		}
-		if len(awaited) > 0 { // needs descriptors to be encoded
-			for _, i := range awaited {
-				if i >= len(p.Shares) {
-					t.Fatalf("share %d of %d awaits a descriptor", i, len(p.Shares))
-				}
-			}
-			return
-		}
-		if again := appendParcel(nil, p, true); !bytes.Equal(again, b) {
-			t.Fatalf("%x became %x", b, again)
-		}
-	})
-}
-
 func FuzzNotice(f *testing.F) {
 	f.Add(notice{group: 7, origin: 1, culprit: 2, class: framework.ErrInvalid, text: "why"}.encode())
 	f.Add(notice{culprit: framework.NoPeer}.encode())
@@ -126,47 +82,6 @@ func FuzzTable(f *testing.F) {
 		}
 		if len(again) != len(b) {
 			t.Fatalf("%d bytes became %d", len(b), len(again))
-		}
-	})
-}
-
-func FuzzBlocks(f *testing.F) {
-	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 'x'}, 1)
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 'x'}, 1)
-	f.Add([]byte{}, 1<<40)
-	f.Fuzz(func(t *testing.T, b []byte, count int) {
-		if _, err := checkHeader(b, kindGather, round{number: 1}, 9); err != nil {
-			classed(t, err)
-		}
-		blocks, err := splitBlocks(b, max(count, 0))
-		if err != nil {
-			classed(t, err)
-			return
-		}
-		total := 0
-		for _, x := range blocks {
-			total += 8 + len(x)
-		}
-		if total != len(b) {
-			t.Fatalf("blocks of %d bytes from %d", total, len(b))
-		}
-	})
-}
-
-func FuzzDatagram(f *testing.F) {
-	key := []byte("key")
-	good := datagram{kind: datagramFDs, count: 3, from: 1, to: 2, first: 9}.encode(key)
-	f.Add(good)
-	f.Add(good[:40])
-	f.Add(datagram{kind: 9, count: 1}.encode(key))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := decodeDatagram(b, key)
-		if err != nil {
-			classed(t, err)
-			return
-		}
-		if !bytes.Equal(d.encode(key), b) {
-			t.Fatalf("%x became %+v", b, d)
 		}
 	})
 }

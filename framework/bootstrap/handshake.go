@@ -11,6 +11,8 @@ import (
 	"net"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // Every connection begins with four messages of fixed size, little-endian:
@@ -80,15 +82,15 @@ func (h hello) encode() []byte {
 }
 
 func decodeHello(b []byte) (hello, error) {
-	r := reader{b: b}
-	magic := r.bytes(4, "hello")
-	h := hello{version: r.u16("hello"), purpose: purpose(r.u8("hello"))}
-	r.u8("hello")
-	h.from, h.to, h.size = r.u32("hello"), r.u32("hello"), r.u32("hello")
-	r.u32("hello")
-	copy(h.job[:], r.bytes(16, "hello"))
-	copy(h.nonce[:], r.bytes(32, "hello"))
-	if err := r.end("hello"); err != nil {
+	r := wire.Reader{B: b}
+	magic := r.Bytes(4, "hello")
+	h := hello{version: r.U16("hello"), purpose: purpose(r.U8("hello"))}
+	r.U8("hello")
+	h.from, h.to, h.size = r.U32("hello"), r.U32("hello"), r.U32("hello")
+	r.U32("hello")
+	copy(h.job[:], r.Bytes(16, "hello"))
+	copy(h.nonce[:], r.Bytes(32, "hello"))
+	if err := r.End("hello"); err != nil {
 		return hello{}, err
 	}
 	if string(magic) != wireMagic {
@@ -115,14 +117,14 @@ func (a answer) encode() []byte {
 }
 
 func decodeAnswer(b []byte) (answer, error) {
-	r := reader{b: b}
-	magic := r.bytes(4, "answer")
-	a := answer{version: r.u16("answer"), refusal: refusal(r.u8("answer"))}
-	r.u8("answer")
-	a.rank = r.u32("answer")
-	r.u32("answer")
-	copy(a.nonce[:], r.bytes(32, "answer"))
-	if err := r.end("answer"); err != nil {
+	r := wire.Reader{B: b}
+	magic := r.Bytes(4, "answer")
+	a := answer{version: r.U16("answer"), refusal: refusal(r.U8("answer"))}
+	r.U8("answer")
+	a.rank = r.U32("answer")
+	r.U32("answer")
+	copy(a.nonce[:], r.Bytes(32, "answer"))
+	if err := r.End("answer"); err != nil {
 		return answer{}, err
 	}
 	if string(magic) != wireMagic {
@@ -298,7 +300,7 @@ func (c call) accept(conn io.ReadWriter, here bool, stays func() bool) (h hello,
 		proved = true
 		final[0], err = byte(refusedSize), fmt.Errorf("%w: rank %d expects a job of %d ranks, rank %d expects %d: expected the same numbers of hosts and ranks everywhere", framework.ErrInvalid, h.from, h.size, c.rank, c.size)
 	case h.from == h.to && c.ended != nil && c.ended():
-		final[0], err = byte(refusedClosed), errClosed // it is for the next job at this address
+		final[0], err = byte(refusedClosed), failure.ErrClosed // it is for the next job at this address
 	case h.from == h.to:
 		final[0], err = byte(refusedSecond), fmt.Errorf("%w: a second process is rank %d", framework.ErrInvalid, h.from)
 	case h.from >= uint32(c.size):
@@ -306,7 +308,7 @@ func (c call) accept(conn io.ReadWriter, here bool, stays func() bool) (h hello,
 		final[0], err = byte(refusedRank), fmt.Errorf("%w: connection of rank %d: expected another rank below %d", framework.ErrInvalid, h.from, c.size)
 	case c.closing != nil && c.closing():
 		proved = true
-		final[0], err = byte(refusedClosed), errClosed
+		final[0], err = byte(refusedClosed), failure.ErrClosed
 	}
 	if err != nil {
 		final = append(final, make([]byte, proofSize)...)

@@ -2,18 +2,14 @@ package bootstrap
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 )
-
-// probeTimeout bounds the handshake that shows that descriptors can travel.
-const probeTimeout = 2 * time.Second
 
 // hostHash identifies the host, and on it the part within which abstract sockets
 // reach each other: containers with networks of their own count as hosts.
@@ -53,7 +49,7 @@ func (t *TCP) findHostMates(ctx context.Context, table []entry) error {
 	case first == t.rank:
 		works = 1
 	default:
-		if err := t.fds.probe(ctx, t.life, table[first].socket, first); err == nil {
+		if err := t.fds.Probe(ctx, t.life, table[first].socket, first); err == nil {
 			works = 1
 		} else if ctx.Err() == nil {
 			t.cfg.Log.Warn("bootstrap: a rank claims to be on this host, but descriptors do not reach it", "peer", first, "error", err)
@@ -66,7 +62,7 @@ func (t *TCP) findHostMates(ctx context.Context, table []entry) error {
 	onHost := make([]bool, t.size)
 	for r, b := range all {
 		if len(b) != 1 {
-			return named(r, fmt.Errorf("%w: %d bytes about its host: expected 1", framework.ErrPeer, len(b)))
+			return failure.Named(r, fmt.Errorf("%w: %d bytes about its host: expected 1", framework.ErrPeer, len(b)))
 		}
 		onHost[r] = r == t.rank || (works == 1 && b[0] == 1 && table[r].host == t.self.host)
 	}
@@ -92,46 +88,4 @@ func (t *TCP) HostRanks() []int {
 		}
 	}
 	return ranks
-}
-
-// probe sends a descriptor and waits for one in return.
-func (d *descriptors) probe(ctx, life context.Context, to [16]byte, rank int) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	m := datagram{kind: datagramProbe, count: 1, from: uint32(d.rank), to: uint32(rank)}
-	copy(m.text[:16], d.name[:]) // where to reply
-	_, _ = rand.Read(m.text[16:])
-	f, err := memory(m.text)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := d.post(ctx, life, to, m, []*os.File{f}); err != nil {
-		return err
-	}
-	for {
-		select {
-		case r := <-d.replies:
-			if r.from == uint32(rank) && r.text == m.text {
-				return nil
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("%w: no descriptor came back: %w", framework.ErrUnavailable, context.Cause(ctx))
-		}
-	}
-}
-
-// reply answers a probe: with the descriptor that came, which shows that it works
-// in both directions. It runs in the reader, so it does not wait.
-func (d *descriptors) reply(m datagram, files []*os.File) {
-	defer closeFiles(files)
-	if !holds(files, m.text) {
-		return
-	}
-	r := datagram{kind: datagramReply, count: 1, from: uint32(d.rank), to: m.from, text: m.text}
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	if err := d.post(ctx, ctx, [16]byte(m.text[:16]), r, files); err != nil {
-		d.log.Debug("bootstrap: a probe was not answered", "peer", m.from, "error", err)
-	}
 }

@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // neighbors lists the ranks to which a rank of n keeps links: those at the
@@ -20,7 +24,7 @@ import (
 func neighbors(rank, n int) []int {
 	seen := map[int]bool{rank: true}
 	var out []int
-	for _, d := range distances(n) {
+	for _, d := range rounds.Distances(n) {
 		for _, r := range [2]int{(rank + d) % n, (rank - d + n) % n} {
 			if !seen[r] {
 				seen[r] = true
@@ -35,7 +39,7 @@ func neighbors(rank, n int) []int {
 // about as many as call it.
 func calls(rank, other, n int) bool {
 	up, down := false, false
-	for _, d := range distances(n) {
+	for _, d := range rounds.Distances(n) {
 		up = up || (rank+d)%n == other
 		down = down || (other+d)%n == rank
 	}
@@ -58,11 +62,11 @@ func (t *TCP) join(ctx context.Context) (err error) {
 	if err := t.familyOnHost(); err != nil {
 		return err
 	}
-	if t.fds, err = newDescriptors(t.key, t.rank, t.cfg.Log); err != nil {
+	if t.fds, err = fdpass.Open(t.key, t.rank, t.cfg.Log); err != nil {
 		t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "error", err)
 		t.fds = nil
 	} else {
-		t.self.socket = t.fds.name
+		t.self.socket = t.fds.Name
 	}
 	if t.rank == 0 {
 		return t.receive(ctx)
@@ -89,8 +93,8 @@ func (t *TCP) receive(ctx context.Context) error {
 	t.work.Go(func() { t.lobby.run(ctx) })
 	select {
 	case <-t.lobby.complete:
-	case <-t.fates.job.done:
-		return t.fates.job.cause()
+	case <-t.fates.Job.Done():
+		return t.fates.Job.Cause()
 	}
 	return t.settleIn(ctx)
 }
@@ -195,13 +199,13 @@ func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 		_ = conn.SetWriteDeadline(time.Now().Add(lastWords))
 		switch {
 		case err == nil:
-			_, _ = conn.Write(appendFrame(nil, frameReady, 0, nil))
+			_, _ = conn.Write(wire.Append(nil, wire.KindReady, 0, nil))
 		case errors.Is(err, errBusy):
 		case gaveUp:
-			_, _ = conn.Write(appendFrame(nil, frameGaveUp, 0, nil))
+			_, _ = conn.Write(wire.Append(nil, wire.KindGaveUp, 0, nil))
 		default:
 			n := announcement(0, t.rank, err)
-			_, _ = conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
+			_, _ = conn.Write(wire.Append(nil, wire.KindNotice, 0, n.encode()))
 		}
 		_ = conn.CloseWrite()
 		_ = conn.SetReadDeadline(time.Now().Add(lastWords))
@@ -222,12 +226,12 @@ func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 		t.work.Go(t.accept)
 	}
 	// Rank 0 may have hung up already; its last words tell more than this error.
-	_, _ = conn.Write(appendFrame(nil, frameCheckIn, 0, t.self.append(nil)))
+	_, _ = conn.Write(wire.Append(nil, wire.KindCheckIn, 0, t.self.append(nil)))
 	tables, busy := make(chan []entry, 1), make(chan string, 1)
 	t.work.Go(func() {
 		defer conn.Close()
 		for {
-			f, err := readFrame(conn)
+			f, err := wire.Read(conn)
 			if err == nil {
 				err = t.fromLobby(f, tables, busy)
 			}
@@ -249,8 +253,8 @@ func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 		t.mu.Unlock()
 	case text := <-busy:
 		return fmt.Errorf("%w: %w: %s", framework.ErrPeer, errBusy, text)
-	case <-t.fates.job.done:
-		return t.fates.job.cause()
+	case <-t.fates.Job.Done():
+		return t.fates.Job.Cause()
 	case <-ctx.Done():
 		gaveUp = true
 		said := "rank 0 has not said who is missing"
@@ -262,15 +266,15 @@ func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 	return t.settleIn(ctx)
 }
 
-func (t *TCP) fromLobby(f frame, tables chan<- []entry, busy chan<- string) error {
-	switch f.kind {
-	case frameTable:
-		r := reader{b: f.body}
-		instance := r.bytes(len(t.instance), "instance of the job")
-		if r.err != nil {
-			return r.err
+func (t *TCP) fromLobby(f wire.Frame, tables chan<- []entry, busy chan<- string) error {
+	switch f.Kind {
+	case wire.KindTable:
+		r := wire.Reader{B: f.Body}
+		instance := r.Bytes(len(t.instance), "instance of the job")
+		if r.Err != nil {
+			return r.Err
 		}
-		table, err := decodeTable(r.b, t.size)
+		table, err := decodeTable(r.B, t.size)
 		if err != nil {
 			return err
 		}
@@ -283,24 +287,24 @@ func (t *TCP) fromLobby(f frame, tables chan<- []entry, busy chan<- string) erro
 		close(t.known)
 		tables <- table
 		return nil
-	case frameBusy:
+	case wire.KindBusy:
 		select {
-		case busy <- string(f.body):
+		case busy <- string(f.Body):
 		default:
 		}
 		return errBusy // nothing more comes
-	case frameWaiting:
-		text := string(f.body)
+	case wire.KindWaiting:
+		text := string(f.Body)
 		t.waiting.Store(&text)
 		return nil
-	case frameNotice:
-		n, err := decodeNotice(f.body, t.size)
+	case wire.KindNotice:
+		n, err := decodeNotice(f.Body, t.size)
 		if err == nil {
 			t.pass(n)
 		}
 		return err
 	}
-	return fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, f.kind)
+	return fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, f.Kind)
 }
 
 // settleIn makes the links and learns about all ranks over them.
@@ -314,15 +318,15 @@ func (t *TCP) settleIn(ctx context.Context) error {
 	}
 	table := make([]entry, t.size)
 	for r, b := range all {
-		reader := reader{b: b}
+		reader := wire.Reader{B: b}
 		if table[r], err = decodeEntry(&reader, t.size); err == nil {
-			err = reader.end("entry")
+			err = reader.End("entry")
 		}
 		if err == nil && table[r].rank != uint32(r) {
 			err = fmt.Errorf("%w: entry of rank %d: expected rank %d", framework.ErrPeer, table[r].rank, r)
 		}
 		if err != nil {
-			return named(r, err)
+			return failure.Named(r, err)
 		}
 	}
 	t.mu.Lock()
@@ -350,7 +354,7 @@ func (t *TCP) meet(ctx context.Context) error {
 				err = t.adopt(r, conn)
 			}
 			if err != nil {
-				failed <- named(r, err)
+				failed <- failure.Named(r, err)
 			}
 		})
 	}
@@ -372,12 +376,12 @@ func (t *TCP) meet(ctx context.Context) error {
 		case err := <-failed:
 			// If the peer died, rank 0 is about to say so.
 			t.await(ctx, 2*lastWords)
-			if cause := t.fates.job.cause(); cause != nil {
+			if cause := t.fates.Job.Cause(); cause != nil {
 				return cause
 			}
 			return err
-		case <-t.fates.job.done:
-			return t.fates.job.cause()
+		case <-t.fates.Job.Done():
+			return t.fates.Job.Cause()
 		case <-ctx.Done():
 			return fmt.Errorf("%w: no link: %s: %w", framework.ErrPeer, missingText(absent), context.Cause(ctx))
 		}
@@ -389,7 +393,7 @@ func (t *TCP) await(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-t.fates.job.done:
+	case <-t.fates.Job.Done():
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-t.life.Done():

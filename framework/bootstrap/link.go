@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 )
 
 // queueLimit is how much may wait to be written to one peer before Send waits.
@@ -56,7 +57,7 @@ func (l *link) push(b []byte, control bool, spawn func(func())) (wait <-chan str
 }
 
 // send queues a frame, waiting for room until ctx or the end of the job.
-func (l *link) send(ctx context.Context, b []byte, job *fate, spawn func(func())) error {
+func (l *link) send(ctx context.Context, b []byte, job *failure.State, spawn func(func())) error {
 	for {
 		wait, err := l.push(b, false, spawn)
 		if !errors.Is(err, errFull) {
@@ -66,8 +67,8 @@ func (l *link) send(ctx context.Context, b []byte, job *fate, spawn func(func())
 		case <-wait:
 		case <-ctx.Done():
 			return fmt.Errorf("the peer does not read: %w", context.Cause(ctx))
-		case <-job.done:
-			return job.cause()
+		case <-job.Done():
+			return job.Cause()
 		}
 	}
 }
@@ -146,6 +147,6 @@ func (l *link) close(ctx context.Context) {
 	case <-l.ended:
 	case <-ctx.Done():
 	}
-	l.fail(errClosed)
+	l.fail(failure.ErrClosed)
 	_ = l.conn.Close()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // visit is what came of a connection to rank 0 while ranks check in.
@@ -57,7 +58,7 @@ func (t *TCP) visit(v visit) {
 // be here before the processes of this one have ended: it is to come again.
 func (t *TCP) turnAway(v visit, informed bool) {
 	if t.verdict.Load() != nil && informed || t.verdict.Load() == nil && t.hasEnded(v.rank) {
-		_, _ = v.conn.Write(appendFrame(nil, frameBusy, 0, []byte("an earlier job has not ended there")))
+		_, _ = v.conn.Write(wire.Append(nil, wire.KindBusy, 0, []byte("an earlier job has not ended there")))
 		hangUp(v.conn)
 		return
 	}
@@ -65,7 +66,7 @@ func (t *TCP) turnAway(v visit, informed bool) {
 	if ended := t.verdict.Load(); ended != nil {
 		n = *ended
 	}
-	_, _ = v.conn.Write(appendFrame(nil, frameNotice, 0, n.encode()))
+	_, _ = v.conn.Write(wire.Append(nil, wire.KindNotice, 0, n.encode()))
 	hangUp(v.conn)
 }
 
@@ -82,8 +83,8 @@ func (t *TCP) hasEnded(rank int) bool {
 	defer timer.Stop()
 	select {
 	case <-l.ended:
-	case <-t.inbox.departure(rank):
-	case <-t.fates.job.done:
+	case <-t.inbox.Departure(rank):
+	case <-t.fates.Job.Done():
 	case <-t.life.Done():
 	case <-timer.C:
 		return t.isClosing()
@@ -118,7 +119,7 @@ type guest struct {
 
 type guestEvent struct {
 	*guest
-	frame frame
+	frame wire.Frame
 	err   error
 	late  bool // nobody has taken its place in time
 }
@@ -145,7 +146,7 @@ func (h *lobby) run(ctx context.Context) {
 		case e := <-h.events:
 			h.handle(e, &ready)
 		case <-tick.C:
-			h.tell(frameWaiting, []byte(missingText(h.missing())))
+			h.tell(wire.KindWaiting, []byte(missingText(h.missing())))
 		case <-waiting:
 			if missing := h.missing(); len(missing) > 0 {
 				h.fail(h.absence(missing, context.Cause(ctx)))
@@ -154,7 +155,7 @@ func (h *lobby) run(ctx context.Context) {
 		case <-overall.C:
 			h.dismiss()
 			return
-		case <-h.t.fates.job.done:
+		case <-h.t.fates.Job.Done():
 			h.dismiss()
 			h.explain()
 			return
@@ -172,7 +173,7 @@ func (h *lobby) fail(n notice) { h.t.pass(n) }
 func (h *lobby) dismiss() {
 	if n := h.t.verdict.Load(); n != nil {
 		for _, g := range h.guests { // also those who have not said who they are
-			h.write(g, frameNotice, n.encode())
+			h.write(g, wire.KindNotice, n.encode())
 		}
 	}
 	for _, g := range h.guests {
@@ -205,7 +206,7 @@ func (h *lobby) enter(v visit) {
 		}
 		n := notice{culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in twice: two processes were started with the same rank", v.rank)}
 		h.fail(n)
-		h.write(&guest{conn: v.conn}, frameNotice, n.encode())
+		h.write(&guest{conn: v.conn}, wire.KindNotice, n.encode())
 		h.t.work.Go(func() { hangUp(v.conn) })
 		return
 	}
@@ -246,7 +247,7 @@ func (h *lobby) admit(v visit) {
 	_ = v.conn.SetDeadline(time.Time{})
 	h.t.work.Go(func() {
 		for {
-			f, err := readFrame(g.conn)
+			f, err := wire.Read(g.conn)
 			if err != nil {
 				close(g.ended)
 			}
@@ -307,10 +308,10 @@ func (h *lobby) handle(e guestEvent, ready *int) {
 	}
 	var err error
 	switch {
-	case e.frame.kind == frameCheckIn && !e.present:
-		r := reader{b: e.frame.body}
+	case e.frame.Kind == wire.KindCheckIn && !e.present:
+		r := wire.Reader{B: e.frame.Body}
 		if e.entry, err = decodeEntry(&r, h.t.size); err == nil {
-			err = r.end("check-in")
+			err = r.End("check-in")
 		}
 		if err == nil && e.entry.rank != uint32(e.rank) {
 			err = fmt.Errorf("%w: it checked in as rank %d", framework.ErrPeer, e.entry.rank)
@@ -318,19 +319,19 @@ func (h *lobby) handle(e guestEvent, ready *int) {
 		if err == nil {
 			h.welcome(e.guest)
 		}
-	case e.frame.kind == frameReady && e.present && !e.ready:
+	case e.frame.Kind == wire.KindReady && e.present && !e.ready:
 		e.ready = true
 		*ready++
-	case e.frame.kind == frameGaveUp && len(h.missing()) > 0:
+	case e.frame.Kind == wire.KindGaveUp && len(h.missing()) > 0:
 		// Not the one whose patience ended first is to blame.
 		h.fail(h.absence(h.missing(), fmt.Errorf("rank %d does not wait any longer", e.rank)))
-	case e.frame.kind == frameNotice:
+	case e.frame.Kind == wire.KindNotice:
 		var n notice
-		if n, err = decodeNotice(e.frame.body, h.t.size); err == nil {
+		if n, err = decodeNotice(e.frame.Body, h.t.size); err == nil {
 			h.fail(n)
 		}
 	default:
-		err = fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, e.frame.kind)
+		err = fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, e.frame.Kind)
 	}
 	if err != nil {
 		h.fail(notice{culprit: e.rank, text: err.Error()})
@@ -345,7 +346,7 @@ func (h *lobby) welcome(g *guest) {
 		return
 	}
 	if missing := h.missing(); len(missing) > 0 {
-		h.write(g, frameWaiting, []byte(missingText(missing)))
+		h.write(g, wire.KindWaiting, []byte(missingText(missing)))
 		return
 	}
 	entries := make([]entry, h.t.size)
@@ -358,7 +359,7 @@ func (h *lobby) welcome(g *guest) {
 		for _, n := range neighbors(r, h.t.size) {
 			body = entries[n].append(body)
 		}
-		h.write(g, frameTable, body)
+		h.write(g, wire.KindTable, body)
 	}
 	h.t.mu.Lock()
 	h.t.table = entries
@@ -366,7 +367,7 @@ func (h *lobby) welcome(g *guest) {
 	close(h.complete)
 }
 
-func (h *lobby) tell(kind frameType, body []byte) {
+func (h *lobby) tell(kind wire.Kind, body []byte) {
 	for _, g := range h.guests {
 		if g.present && !g.ready {
 			h.write(g, kind, body)
@@ -376,9 +377,9 @@ func (h *lobby) tell(kind frameType, body []byte) {
 
 // write sends a small frame: it fits into the socket's buffer unless the rank
 // does not read at all.
-func (h *lobby) write(g *guest, kind frameType, body []byte) {
+func (h *lobby) write(g *guest, kind wire.Kind, body []byte) {
 	_ = g.conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = g.conn.Write(appendFrame(nil, kind, 0, body))
+	_, _ = g.conn.Write(wire.Append(nil, kind, 0, body))
 }
 
 func (h *lobby) missing() []int {

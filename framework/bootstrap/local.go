@@ -2,18 +2,20 @@ package bootstrap
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // Local is one of several ranks in one process. See InProcess.
 type Local struct {
 	rank   int
 	all    []*Local
-	inbox  *inbox
-	fates  *fates
+	inbox  *inbox.Inbox
+	fates  *failure.Set
 	left   atomic.Bool
 	counts counters
 }
@@ -24,7 +26,7 @@ type Local struct {
 func InProcess(n int) []*Local {
 	all := make([]*Local, n)
 	for r := range all {
-		all[r] = &Local{rank: r, all: all, inbox: newInbox(), fates: newFates()}
+		all[r] = &Local{rank: r, all: all, inbox: inbox.New(), fates: failure.NewSet()}
 	}
 	return all
 }
@@ -57,19 +59,19 @@ func (l *Local) Send(ctx context.Context, to int, tag framework.Tag, p framework
 	if err := l.check(ctx, "send", to); err != nil {
 		return err
 	}
-	if err := validParcel(p); err != nil {
-		return opError("send", to, err)
+	if err := wire.Valid(p); err != nil {
+		return failure.Op("send", to, err)
 	}
 	peer := l.all[to]
-	if err := l.inbox.departed(to); err != nil {
-		return opError("send", to, err)
+	if err := l.inbox.Departed(to); err != nil {
+		return failure.Op("send", to, err)
 	}
 	d, err := p.Dup()
 	if err != nil {
-		return opError("send", to, err)
+		return failure.Op("send", to, err)
 	}
-	if !peer.inbox.put(l.rank, tag, message{parcel: d}) {
-		return opError("send", to, errLeft(to))
+	if !peer.inbox.Put(l.rank, tag, inbox.Message{Parcel: d}) {
+		return failure.Op("send", to, errLeft(to))
 	}
 	l.counts.messages.Add(1)
 	l.counts.bytes.Add(uint64(len(p.Data)))
@@ -81,52 +83,52 @@ func (l *Local) Recv(ctx context.Context, from int, tag framework.Tag) (framewor
 	if err := l.check(ctx, "recv", from); err != nil {
 		return framework.Parcel{}, err
 	}
-	m, err := l.inbox.take(ctx, from, tag, l.fates.job)
+	m, err := l.inbox.Take(ctx, from, tag, l.fates.Job)
 	if err != nil {
-		return framework.Parcel{}, opError("recv", from, err)
+		return framework.Parcel{}, failure.Op("recv", from, err)
 	}
-	return m.parcel, nil
+	return m.Parcel, nil
 }
 
 func (l *Local) check(ctx context.Context, op string, peer int) error {
 	if peer < 0 || peer >= len(l.all) {
-		return opError(op, framework.NoPeer, errRange(peer, len(l.all)))
+		return failure.Op(op, framework.NoPeer, errRange(peer, len(l.all)))
 	}
-	if err := l.fates.job.cause(); err != nil {
-		return opError(op, peer, err)
+	if err := l.fates.Job.Cause(); err != nil {
+		return failure.Op(op, peer, err)
 	}
 	if l.left.Load() {
-		return opError(op, peer, errClosed)
+		return failure.Op(op, peer, failure.ErrClosed)
 	}
 	if ctx.Err() != nil {
-		return opError(op, peer, context.Cause(ctx))
+		return failure.Op(op, peer, context.Cause(ctx))
 	}
 	return nil
 }
 
 // Failed implements Watcher.
-func (l *Local) Failed() <-chan struct{} { return l.fates.job.done }
+func (l *Local) Failed() <-chan struct{} { return l.fates.Job.Done() }
 
 // Err implements Watcher.
-func (l *Local) Err() error { return l.fates.job.cause() }
+func (l *Local) Err() error { return l.fates.Job.Cause() }
 
 // Announce implements Watcher.
 func (l *Local) Announce(cause error) { l.announce(0, cause) }
 
 func (l *Local) announce(group uint64, cause error) {
 	n := announcement(group, l.rank, cause)
-	if l.left.Load() || !l.fates.fail(group, n.own(cause)) {
+	if l.left.Load() || !l.fates.Fail(group, n.own(cause)) {
 		return
 	}
 	l.tell(n)
 }
 
-func (l *Local) group(key uint64) *fate { return l.fates.group(key) }
+func (l *Local) group(key uint64) *failure.State { return l.fates.Group(key) }
 
 func (l *Local) tell(n notice) {
 	for _, other := range l.all {
 		if other != l && !other.left.Load() {
-			other.fates.fail(n.group, n.err())
+			other.fates.Fail(n.group, n.err())
 		}
 	}
 }
@@ -138,7 +140,7 @@ func (l *Local) Leave() {
 	}
 	for _, other := range l.all {
 		if other != l {
-			other.inbox.depart(l.rank, errLeft(l.rank))
+			other.inbox.Depart(l.rank, errLeft(l.rank))
 		}
 	}
 }
@@ -150,14 +152,12 @@ func (l *Local) Kill() {
 		return
 	}
 	l.tell(notice{origin: l.rank, culprit: l.rank, text: "killed"})
-	l.inbox.close(errClosed)
+	l.inbox.Close(failure.ErrClosed)
 }
 
 // Close leaves the job and closes the parcels that were not received.
 func (l *Local) Close() error {
 	l.Leave()
-	l.inbox.close(errClosed)
+	l.inbox.Close(failure.ErrClosed)
 	return nil
 }
-
-var errClosed = fmt.Errorf("%w: the bootstrap was closed", framework.ErrClosed)

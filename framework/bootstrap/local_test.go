@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 func TestOrderPerTag(t *testing.T) {
@@ -79,9 +80,9 @@ func testMisuse(t *testing.T, ranks []rank) {
 		"negative rank":    b.Send(ctx, -1, 1, framework.Parcel{}),
 		"too long":         b.Send(ctx, 1, 1, big),
 		"too many shares":  b.Send(ctx, 1, 1, framework.Parcel{Shares: make([]framework.Share, MaxShares+1)}),
-		"blob too long":    b.Send(ctx, 1, 1, framework.Parcel{Shares: []framework.Share{{Blob: make([]byte, maxBlob+1)}}}),
+		"blob too long":    b.Send(ctx, 1, 1, framework.Parcel{Shares: []framework.Share{{Blob: make([]byte, wire.MaxBlob+1)}}}),
 		"no descriptor":    b.Send(ctx, 1, 1, framework.Parcel{Shares: []framework.Share{{Kind: framework.ShareMemFD}}}),
-		"kind too long":    b.Send(ctx, 1, 1, framework.Parcel{Shares: []framework.Share{{Kind: framework.ShareKind(make([]byte, maxKind+1))}}}),
+		"kind too long":    b.Send(ctx, 1, 1, framework.Parcel{Shares: []framework.Share{{Kind: framework.ShareKind(make([]byte, wire.MaxKind+1))}}}),
 		"gather too long":  func() error { _, err := AllGather(ctx, b, 1, big); return err }(),
 		"recv: wrong rank": func() error { _, err := b.Recv(ctx, 9, 1); return err }(),
 	} {

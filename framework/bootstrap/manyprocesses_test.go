@@ -1,6 +1,8 @@
 package bootstrap
 
 import (
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
+
 	"fmt"
 	"net"
 	"testing"
@@ -27,8 +29,8 @@ func TestManyProcesses(t *testing.T) {
 	}
 	for r, p := range ranks {
 		// Rank 0 has heard from all of them, over connections that end now.
-		if got := p.expect("joined"); r > 0 && got.Sockets > 2*len(distances(n))+4 {
-			t.Errorf("a rank has %d sockets: expected at most %d", got.Sockets, 2*len(distances(n))+4)
+		if got := p.expect("joined"); r > 0 && got.Sockets > 2*len(rounds.Distances(n))+4 {
+			t.Errorf("a rank has %d sockets: expected at most %d", got.Sockets, 2*len(rounds.Distances(n))+4)
 		}
 	}
 	t.Logf("%d processes joined in %v", n, time.Since(begun))

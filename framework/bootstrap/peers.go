@@ -10,10 +10,13 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // group implements member.
-func (t *TCP) group(key uint64) *fate { return t.fates.group(key) }
+func (t *TCP) group(key uint64) *failure.State { return t.fates.Group(key) }
 
 func (t *TCP) peer(rank int) *peer {
 	p := t.peers[rank]
@@ -42,7 +45,7 @@ func (t *TCP) adopt(rank int, conn *net.TCPConn) error {
 	defer t.mu.Unlock()
 	if t.closing {
 		_ = conn.Close()
-		return errClosed
+		return failure.ErrClosed
 	}
 	l := newLink(rank, conn)
 	t.links[l] = struct{}{}
@@ -58,20 +61,20 @@ func (t *TCP) adopt(rank int, conn *net.TCPConn) error {
 		_, _ = l.push(goodbye(p.sent), true, t.work.Go)
 	}
 	if n := t.verdict.Load(); n != nil {
-		_, _ = l.push(appendFrame(nil, frameNotice, 0, n.encode()), true, t.work.Go)
+		_, _ = l.push(wire.Append(nil, wire.KindNotice, 0, n.encode()), true, t.work.Go)
 	}
 	return nil
 }
 
 func goodbye(sent uint64) []byte {
-	return appendFrame(nil, frameGoodbye, 0, binary.LittleEndian.AppendUint64(nil, sent))
+	return wire.Append(nil, wire.KindGoodbye, 0, binary.LittleEndian.AppendUint64(nil, sent))
 }
 
 // read handles what arrives over a link until it ends.
 func (t *TCP) read(l *link) {
 	defer close(l.ended)
 	for {
-		f, err := readFrame(l.conn)
+		f, err := wire.Read(l.conn)
 		if err == nil {
 			err = t.handle(l, f)
 			if err != nil {
@@ -90,36 +93,36 @@ type violation struct{ error }
 
 func (v *violation) Unwrap() error { return v.error }
 
-func (t *TCP) handle(l *link, f frame) error {
-	switch f.kind {
-	case frameParcel:
-		r := reader{b: f.body}
-		first := r.u64("parcel")
-		if r.err != nil {
-			return r.err
+func (t *TCP) handle(l *link, f wire.Frame) error {
+	switch f.Kind {
+	case wire.KindParcel:
+		r := wire.Reader{B: f.Body}
+		first := r.U64("parcel")
+		if r.Err != nil {
+			return r.Err
 		}
-		p, awaited, err := decodeParcel(r.b)
+		p, awaited, err := wire.DecodeParcel(r.B)
 		if err != nil {
 			return err
 		}
 		if len(awaited) > 0 && t.fds == nil {
 			return fmt.Errorf("%w: a parcel with descriptors: expected none from another host", framework.ErrPeer)
 		}
-		t.inbox.put(l.peer, framework.Tag(f.tag), message{parcel: p, first: first, awaited: awaited})
+		t.inbox.Put(l.peer, framework.Tag(f.Tag), inbox.Message{Parcel: p, First: first, Awaited: awaited})
 		t.mu.Lock()
 		t.peer(l.peer).received++
 		t.mu.Unlock()
 		t.settle(l.peer, false)
-	case frameNotice:
-		n, err := decodeNotice(f.body, t.size)
+	case wire.KindNotice:
+		n, err := decodeNotice(f.Body, t.size)
 		if err != nil {
 			return err
 		}
 		t.pass(n)
-	case frameGoodbye:
-		r := reader{b: f.body}
-		expected := r.u64("goodbye")
-		if err := r.end("goodbye"); err != nil {
+	case wire.KindGoodbye:
+		r := wire.Reader{B: f.Body}
+		expected := r.U64("goodbye")
+		if err := r.End("goodbye"); err != nil {
 			return err
 		}
 		t.mu.Lock()
@@ -128,7 +131,7 @@ func (t *TCP) handle(l *link, f frame) error {
 		t.mu.Unlock()
 		t.settle(l.peer, false)
 	default:
-		return fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, f.kind)
+		return fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, f.Kind)
 	}
 	return nil
 }
@@ -147,7 +150,7 @@ func (t *TCP) settle(rank int, anyway bool) {
 	if n := t.verdict.Load(); n != nil {
 		err = n.err() // it leaves because of that; the news is on its way through this rank
 	}
-	t.inbox.depart(rank, err)
+	t.inbox.Depart(rank, err)
 }
 
 // ended decides what the end of a link means.
@@ -223,14 +226,14 @@ func (t *TCP) pass(n notice) {
 func (t *TCP) spread(n notice, own error, bound time.Duration) bool {
 	t.keep(n) // before a goodbye that follows on another link is read
 	t.mu.Lock()
-	known := t.ends[n.group] || t.fates.group(n.group).cause() != nil
+	known := t.ends[n.group] || t.fates.Group(n.group).Cause() != nil
 	t.ends[n.group] = true
 	t.mu.Unlock()
 	if known {
 		return false
 	}
 	flushAll(t.flood(n), bound)
-	return t.fates.fail(n.group, own)
+	return t.fates.Fail(n.group, own)
 }
 
 // keep remembers how the job ended, for those who connect afterwards.
@@ -241,7 +244,7 @@ func (t *TCP) keep(n notice) {
 }
 
 func (t *TCP) flood(n notice) []*link {
-	b := appendFrame(nil, frameNotice, 0, n.encode())
+	b := wire.Append(nil, wire.KindNotice, 0, n.encode())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	links := make([]*link, 0, len(t.links))
@@ -307,7 +310,7 @@ func (t *TCP) Close() error {
 	t.mu.Unlock()
 
 	bound := lingerTimeout
-	if t.fates.job.cause() != nil {
+	if t.fates.Job.Cause() != nil {
 		bound = lastWords
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
@@ -322,9 +325,9 @@ func (t *TCP) Close() error {
 		group.Go(func() { l.close(ctx) })
 	}
 	group.Wait()
-	t.inbox.close(errClosed)
+	t.inbox.Close(failure.ErrClosed)
 	if t.fds != nil {
-		t.fds.close()
+		t.fds.Close()
 	}
 	t.work.Wait()
 	return nil

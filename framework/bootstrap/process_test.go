@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
 )
 
 const (
@@ -49,7 +50,7 @@ func child(mode string) int {
 		_ = out.Encode(report{Event: "failed", Peer: framework.PeerOf(err), IsPeer: errors.Is(err, framework.ErrPeer), Error: err.Error()})
 		return 1
 	}
-	_ = out.Encode(report{Event: "joined", Socket: socketAddr(b.self.socket).Name, Sockets: sockets()})
+	_ = out.Encode(report{Event: "joined", Socket: fdpass.Address(b.self.socket).Name, Sockets: sockets()})
 	switch mode {
 	case "quit":
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')

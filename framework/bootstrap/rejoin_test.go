@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // Ranks that leave a job and join the next one at the same address at once meet there, and
@@ -147,9 +148,9 @@ func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
 		joined <- ranks[:]
 	}()
 	first := guestConn(t, rank(1), l.Addr().String())
-	_, err = first.Write(appendFrame(nil, frameCheckIn, 0, entry{rank: 1, port: 9}.append(nil)))
+	_, err = first.Write(wire.Append(nil, wire.KindCheckIn, 0, entry{rank: 1, port: 9}.append(nil)))
 	if err == nil {
-		_, err = readFrame(first) // who is missing: it is counted in
+		_, err = wire.Read(first) // who is missing: it is counted in
 	}
 	_ = first.Close()
 	conn <- err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // guestConn connects to rank 0 as a rank would and stops after the handshake.
@@ -329,13 +330,13 @@ func TestNonsenseDuringCheckIn(t *testing.T) {
 		bytes []byte
 		say   string
 	}{
-		"oversized":     {binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, 1<<31), uint64(frameCheckIn)), "expected at most"},
-		"truncated":     {appendFrame(nil, frameCheckIn, 0, entryOf(1, 9)[:20]), "truncated"},
-		"too long":      {appendFrame(nil, frameCheckIn, 0, append(entryOf(1, 9), 0)), "1 bytes too many"},
-		"other rank":    {appendFrame(nil, frameCheckIn, 0, entryOf(0, 9)), "checked in as rank 0"},
-		"rank too high": {appendFrame(nil, frameCheckIn, 0, entryOf(7, 9)), "expected a rank below 2"},
-		"type":          {appendFrame(nil, 99, 0, nil), "unknown type 99"},
-		"out of turn":   {appendFrame(nil, frameTable, 0, nil), "expected none here"},
+		"oversized":     {binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, 1<<31), uint64(wire.KindCheckIn)), "expected at most"},
+		"truncated":     {wire.Append(nil, wire.KindCheckIn, 0, entryOf(1, 9)[:20]), "truncated"},
+		"too long":      {wire.Append(nil, wire.KindCheckIn, 0, append(entryOf(1, 9), 0)), "1 bytes too many"},
+		"other rank":    {wire.Append(nil, wire.KindCheckIn, 0, entryOf(0, 9)), "checked in as rank 0"},
+		"rank too high": {wire.Append(nil, wire.KindCheckIn, 0, entryOf(7, 9)), "expected a rank below 2"},
+		"type":          {wire.Append(nil, 99, 0, nil), "unknown type 99"},
+		"out of turn":   {wire.Append(nil, wire.KindTable, 0, nil), "expected none here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, id, err := Listen(context.Background(), "127.0.0.1:0")
@@ -349,8 +350,8 @@ func TestNonsenseDuringCheckIn(t *testing.T) {
 			}()
 			conn := guestConn(t, Config{Rank: 1, Size: 2, ID: id}, l.Addr().String())
 			b := c.bytes
-			if len(b) < frameHeader {
-				b = append(b, make([]byte, frameHeader-len(b))...)
+			if len(b) < wire.HeaderSize {
+				b = append(b, make([]byte, wire.HeaderSize-len(b))...)
 			}
 			if _, err := conn.Write(b); err != nil {
 				t.Fatal(err)
@@ -432,12 +433,12 @@ func TestLateRankIsTurnedAway(t *testing.T) {
 func TestNonsenseOverALink(t *testing.T) {
 	t.Parallel()
 	for name, frame := range map[string][]byte{
-		"type":     appendFrame(nil, frameReady, 0, nil),
-		"parcel":   appendFrame(nil, frameParcel, 1, []byte{1, 2, 3}),
-		"version":  appendFrame(nil, frameParcel, 1, append(make([]byte, 8), 9, 0, 0, 0)),
-		"goodbye":  appendFrame(nil, frameGoodbye, 1, []byte{1}),
-		"notice":   appendFrame(nil, frameNotice, 1, []byte{1}),
-		"no frame": []byte(strings.Repeat("\xff", frameHeader)),
+		"type":     wire.Append(nil, wire.KindReady, 0, nil),
+		"parcel":   wire.Append(nil, wire.KindParcel, 1, []byte{1, 2, 3}),
+		"version":  wire.Append(nil, wire.KindParcel, 1, append(make([]byte, 8), 9, 0, 0, 0)),
+		"goodbye":  wire.Append(nil, wire.KindGoodbye, 1, []byte{1}),
+		"notice":   wire.Append(nil, wire.KindNotice, 1, []byte{1}),
+		"no frame": []byte(strings.Repeat("\xff", wire.HeaderSize)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ranks := joinAll(t, 2, nil)

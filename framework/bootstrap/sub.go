@@ -7,13 +7,15 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
 )
 
 // member is what Sub needs of the bootstrap of a whole job.
 type member interface {
 	framework.Bootstrap
 	Watcher
-	group(key uint64) *fate
+	group(key uint64) *failure.State
 	announce(key uint64, cause error)
 }
 
@@ -25,8 +27,8 @@ type sub struct {
 	key     uint64
 	ranks   []int // group rank -> parent rank
 	me      int
-	index   map[int]int // parent rank -> group rank
-	lonely  *fate       // when the parent cannot tell of failures
+	index   map[int]int    // parent rank -> group rank
+	lonely  *failure.State // when the parent cannot tell of failures
 
 	once sync.Once
 	err  error // of the group, translated
@@ -61,7 +63,7 @@ func Sub(b framework.Bootstrap, ranks []int, base framework.Tag) framework.Boots
 			s.me = i
 		}
 	}
-	s.lonely = newFate()
+	s.lonely = failure.New()
 	if m, ok := s.parent.(member); ok {
 		s.member = m
 	} else {
@@ -112,14 +114,14 @@ func (s *sub) Recv(ctx context.Context, from int, tag framework.Tag) (p framewor
 // within runs an operation of the parent that also ends with the group.
 func (s *sub) within(ctx context.Context, op string, peer int, f func(ctx context.Context, parent int) error) error {
 	if s.me < 0 {
-		return opError(op, framework.NoPeer, fmt.Errorf("%w: this rank is not a member of the group", framework.ErrInvalid))
+		return failure.Op(op, framework.NoPeer, fmt.Errorf("%w: this rank is not a member of the group", framework.ErrInvalid))
 	}
 	parent := s.parentRank(peer)
 	if parent < 0 {
-		return opError(op, framework.NoPeer, errRange(peer, len(s.ranks)))
+		return failure.Op(op, framework.NoPeer, errRange(peer, len(s.ranks)))
 	}
 	if err := s.Err(); err != nil {
-		return opError(op, peer, err)
+		return failure.Op(op, peer, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -137,7 +139,7 @@ func (s *sub) within(ctx context.Context, op string, peer int, f func(ctx contex
 		return nil
 	}
 	if failed := s.Err(); failed != nil {
-		return opError(op, peer, failed)
+		return failure.Op(op, peer, failed)
 	}
 	return s.translate(err)
 }
@@ -163,7 +165,7 @@ func (s *sub) translate(err error) error {
 	return &out
 }
 
-func (s *sub) fate() *fate {
+func (s *sub) fate() *failure.State {
 	if s.member != nil {
 		return s.member.group(s.key)
 	}
@@ -174,11 +176,11 @@ func (s *sub) Failed() <-chan struct{} {
 	if s.watcher != nil {
 		return s.watcher.Failed()
 	}
-	return s.fate().done
+	return s.fate().Done()
 }
 
 func (s *sub) Err() error {
-	err := s.fate().cause()
+	err := s.fate().Cause()
 	if s.watcher != nil {
 		err = s.watcher.Err()
 	}
@@ -202,7 +204,7 @@ func (s *sub) Announce(cause error) {
 	case s.watcher != nil:
 		s.watcher.Announce(cause)
 	default:
-		s.lonely.fail(cause)
+		s.lonely.Fail(cause)
 	}
 }
 
@@ -212,7 +214,7 @@ func (s *sub) Leave() {}
 // SameHost implements SameHoster.
 func (s *sub) SameHost(rank int) bool {
 	parent := s.parentRank(rank)
-	return parent >= 0 && sameHost(s.parent, parent)
+	return parent >= 0 && rounds.SameHost(s.parent, parent)
 }
 
 // HostRanks lists the group's ranks on this host, ascending.

@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 	"github.com/mscclpp-go/mscclpp/internal/lograte"
 )
 
@@ -32,10 +36,10 @@ const (
 type TCP struct {
 	call
 	cfg    Config
-	inbox  *inbox
-	fates  *fates
+	inbox  *inbox.Inbox
+	fates  *failure.Set
 	counts counters
-	fds    *descriptors // nil when descriptors cannot travel
+	fds    *fdpass.Socket // nil when descriptors cannot travel
 
 	listener  *net.TCPListener
 	strangers strangers
@@ -94,13 +98,13 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 	id, err := cfg.complete()
 	if err != nil {
 		cfg.closeListener()
-		return nil, opError("join", framework.NoPeer, err)
+		return nil, failure.Op("join", framework.NoPeer, err)
 	}
 	t := &TCP{
 		call:   call{identity: id, rank: cfg.Rank, size: cfg.Size},
 		cfg:    cfg,
-		inbox:  newInbox(),
-		fates:  newFates(),
+		inbox:  inbox.New(),
+		fates:  failure.NewSet(),
 		peers:  map[int]*peer{},
 		links:  map[*link]struct{}{},
 		ends:   map[uint64]bool{},
@@ -119,7 +123,7 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 		t.explained(caller)
 		_ = t.Close()
 		cfg.closeListener() // if it failed before it was used
-		return nil, opError("join", framework.NoPeer, err)
+		return nil, failure.Op("join", framework.NoPeer, err)
 	}
 	return t, nil
 }
@@ -136,10 +140,10 @@ func (t *TCP) Stats() Stats { return t.counts.read() }
 func (t *TCP) addRound() { t.counts.rounds.Add(1) }
 
 // Failed implements Watcher.
-func (t *TCP) Failed() <-chan struct{} { return t.fates.job.done }
+func (t *TCP) Failed() <-chan struct{} { return t.fates.Job.Done() }
 
 // Err implements Watcher.
-func (t *TCP) Err() error { return t.fates.job.cause() }
+func (t *TCP) Err() error { return t.fates.Job.Cause() }
 
 // Addr returns where this rank listens, for messages.
 func (t *TCP) Addr() string {
@@ -158,7 +162,7 @@ func (t *TCP) instanceOf() ([16]byte, error) {
 	case <-t.known:
 		return t.instance, nil
 	case <-t.life.Done():
-		return [16]byte{}, errClosed
+		return [16]byte{}, failure.ErrClosed
 	case <-timer.C:
 		return [16]byte{}, fmt.Errorf("%w: rank 0 has not answered this rank within %v", framework.ErrUnavailable, handshakeTimeout)
 	}
@@ -176,19 +180,19 @@ func (t *TCP) Send(ctx context.Context, to int, tag framework.Tag, p framework.P
 	if err := t.check(ctx, "send", to); err != nil {
 		return err
 	}
-	if err := validParcel(p); err != nil {
-		return opError("send", to, err)
+	if err := wire.Valid(p); err != nil {
+		return failure.Op("send", to, err)
 	}
 	if to == t.rank {
 		d, err := p.Dup()
 		if err != nil {
-			return opError("send", to, err)
+			return failure.Op("send", to, err)
 		}
-		t.inbox.put(to, tag, message{parcel: d})
+		t.inbox.Put(to, tag, inbox.Message{Parcel: d})
 		return nil
 	}
 	if err := t.send(ctx, to, tag, p); err != nil {
-		return opError("send", to, t.explain(ctx, to, err))
+		return failure.Op("send", to, t.explain(ctx, to, err))
 	}
 	return nil
 }
@@ -202,20 +206,20 @@ func (t *TCP) send(ctx context.Context, to int, tag framework.Tag, p framework.P
 	var first uint64
 	if withFDs {
 		// They go first: whoever has the frame has the descriptors close by.
-		if first, err = t.fds.send(ctx, t.life, t.entry(to).socket, to, p.Shares); err != nil {
+		if first, err = t.fds.Send(ctx, t.life, t.entry(to).socket, to, p.Shares); err != nil {
 			return err
 		}
 	}
-	b := make([]byte, frameHeader+8, frameHeader+32+len(p.Data))
-	b = appendParcel(b, p, withFDs)
-	if len(b) > maxFrame {
-		return fmt.Errorf("%w: a parcel of %d bytes with its blobs: expected at most %d", framework.ErrInvalid, len(b), maxFrame)
+	b := make([]byte, wire.HeaderSize+8, wire.HeaderSize+32+len(p.Data))
+	b = wire.AppendParcel(b, p, withFDs)
+	if len(b) > wire.MaxFrame {
+		return fmt.Errorf("%w: a parcel of %d bytes with its blobs: expected at most %d", framework.ErrInvalid, len(b), wire.MaxFrame)
 	}
-	putParcelHeader(b, uint64(tag), first)
+	wire.PutParcelHeader(b, uint64(tag), first)
 	t.mu.Lock()
 	t.peers[to].sent++
 	t.mu.Unlock()
-	if err := l.send(ctx, b, t.fates.job, t.work.Go); err != nil {
+	if err := l.send(ctx, b, t.fates.Job, t.work.Go); err != nil {
 		t.mu.Lock()
 		t.peers[to].sent--
 		t.mu.Unlock()
@@ -234,34 +238,34 @@ func (t *TCP) Recv(ctx context.Context, from int, tag framework.Tag) (framework.
 	// Of a rank without a link one would not learn that it has left.
 	watch := time.AfterFunc(watchDelay, func() { t.watch(from) })
 	defer watch.Stop()
-	m, err := t.inbox.take(ctx, from, tag, t.fates.job)
+	m, err := t.inbox.Take(ctx, from, tag, t.fates.Job)
 	if err != nil {
-		return framework.Parcel{}, opError("recv", from, err)
+		return framework.Parcel{}, failure.Op("recv", from, err)
 	}
-	if len(m.awaited) > 0 {
-		files, err := t.fds.take(ctx, t.fates.job, from, m.first, len(m.awaited))
+	if len(m.Awaited) > 0 {
+		files, err := t.fds.Take(ctx, t.fates.Job, from, m.First, len(m.Awaited))
 		if err != nil {
-			return framework.Parcel{}, opError("recv", from, err)
+			return framework.Parcel{}, failure.Op("recv", from, err)
 		}
-		for i, at := range m.awaited {
-			m.parcel.Shares[at].FD = files[i]
+		for i, at := range m.Awaited {
+			m.Parcel.Shares[at].FD = files[i]
 		}
 	}
-	return m.parcel, nil
+	return m.Parcel, nil
 }
 
 func (t *TCP) check(ctx context.Context, op string, peer int) error {
 	if peer < 0 || peer >= t.size {
-		return opError(op, framework.NoPeer, errRange(peer, t.size))
+		return failure.Op(op, framework.NoPeer, errRange(peer, t.size))
 	}
-	if err := t.fates.job.cause(); err != nil {
-		return opError(op, peer, err)
+	if err := t.fates.Job.Cause(); err != nil {
+		return failure.Op(op, peer, err)
 	}
 	if t.isClosing() {
-		return opError(op, peer, errClosed)
+		return failure.Op(op, peer, failure.ErrClosed)
 	}
 	if ctx.Err() != nil {
-		return opError(op, peer, context.Cause(ctx))
+		return failure.Op(op, peer, context.Cause(ctx))
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
 )
 
 // joinAll joins n ranks of one process over TCP, closed with the test. edit
@@ -235,7 +237,7 @@ func TestManyDescriptors(t *testing.T) {
 	ranks := joinAll(t, 2, nil)
 	ctx := bounded(t, 20*time.Second)
 	var p framework.Parcel
-	for i := range 3*fdsPerMessage + 5 {
+	for i := range 3*fdpass.PerMessage + 5 {
 		p.Shares = append(p.Shares, fdShare(t, fmt.Sprint("number ", i)))
 	}
 	for range 3 {
@@ -339,16 +341,16 @@ func TestSendEndsWithContext(t *testing.T) {
 	l := newLink(1, nil)
 	l.writing = true // by somebody who is stuck
 	spawn := func(func()) { t.Error("a second writer") }
-	if err := l.send(bounded(t, time.Second), make([]byte, queueLimit), newFate(), spawn); err != nil {
+	if err := l.send(bounded(t, time.Second), make([]byte, queueLimit), failure.New(), spawn); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if err := l.send(ctx, []byte{1}, newFate(), spawn); err == nil || ctx.Err() == nil {
+	if err := l.send(ctx, []byte{1}, failure.New(), spawn); err == nil || ctx.Err() == nil {
 		t.Errorf("send into a full queue: %v", err)
 	}
-	job := newFate()
-	job.fail(framework.ErrPeer)
+	job := failure.New()
+	job.Fail(framework.ErrPeer)
 	if err := l.send(context.Background(), []byte{1}, job, spawn); err != framework.ErrPeer {
 		t.Errorf("send after the end of the job: %v", err)
 	}

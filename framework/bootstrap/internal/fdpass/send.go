@@ -1,4 +1,4 @@
-package bootstrap
+package fdpass
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 )
 
-// send sends the descriptors among shares, in pages, and returns the number of
+// Send sends the descriptors among shares, in pages, and returns the number of
 // the first: 0 if there are none.
-func (d *descriptors) send(ctx, life context.Context, to [16]byte, rank int, shares []framework.Share) (uint64, error) {
+func (d *Socket) Send(ctx, life context.Context, to [16]byte, rank int, shares []framework.Share) (uint64, error) {
 	var files []*os.File
 	for _, s := range shares {
 		if s.FD != nil {
@@ -29,8 +30,8 @@ func (d *descriptors) send(ctx, life context.Context, to [16]byte, rank int, sha
 	first := d.next
 	d.next += uint64(len(files))
 	d.mu.Unlock()
-	for at := 0; at < len(files); at += fdsPerMessage {
-		page := files[at:min(at+fdsPerMessage, len(files))]
+	for at := 0; at < len(files); at += PerMessage {
+		page := files[at:min(at+PerMessage, len(files))]
 		m := datagram{kind: datagramFDs, count: len(page), from: uint32(d.rank), to: uint32(rank), first: first + uint64(at)}
 		if err := d.post(ctx, life, to, m, page); err != nil {
 			return 0, err
@@ -41,21 +42,21 @@ func (d *descriptors) send(ctx, life context.Context, to [16]byte, rank int, sha
 
 // post sends one datagram. A full queue at the receiver is waited for: datagram
 // sockets do not tell when there is room again, so this asks, ever less often.
-func (d *descriptors) post(ctx, life context.Context, to [16]byte, m datagram, files []*os.File) error {
+func (d *Socket) post(ctx, life context.Context, to [16]byte, m datagram, files []*os.File) error {
 	b := m.encode(d.key)
 	raw, err := d.conn.SyscallConn()
 	if err != nil {
-		return errClosed
+		return failure.ErrClosed
 	}
 	pause := 100 * time.Microsecond
 	for {
 		serr, err := withNumbers(files, func(numbers []int) error {
 			var serr error
 			err := raw.Control(func(fd uintptr) {
-				serr = unix.Sendmsg(int(fd), b, unix.UnixRights(numbers...), &unix.SockaddrUnix{Name: socketAddr(to).Name}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+				serr = unix.Sendmsg(int(fd), b, unix.UnixRights(numbers...), &unix.SockaddrUnix{Name: Address(to).Name}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 			})
 			if err != nil {
-				return errClosed
+				return failure.ErrClosed
 			}
 			return serr
 		})
@@ -65,7 +66,7 @@ func (d *descriptors) post(ctx, life context.Context, to [16]byte, m datagram, f
 		case serr == nil:
 			return nil
 		case errors.Is(serr, unix.EAGAIN), errors.Is(serr, unix.ENOBUFS), errors.Is(serr, unix.ETOOMANYREFS), errors.Is(serr, unix.EINTR):
-		case errors.Is(serr, errClosed):
+		case errors.Is(serr, failure.ErrClosed):
 			return serr
 		case errors.Is(serr, unix.ECONNREFUSED), errors.Is(serr, unix.ENOENT):
 			return fmt.Errorf("%w: its socket for descriptors is gone: %w", framework.ErrPeer, serr)
@@ -81,7 +82,7 @@ func (d *descriptors) post(ctx, life context.Context, to [16]byte, m datagram, f
 			return fmt.Errorf("the peer does not take descriptors (%w): %w", serr, context.Cause(ctx))
 		case <-life.Done():
 			timer.Stop()
-			return errClosed
+			return failure.ErrClosed
 		}
 	}
 }

@@ -1,10 +1,12 @@
-package bootstrap
+package rounds
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
 // SameHoster tells to which ranks descriptors can travel. Local and TCP implement it;
@@ -16,11 +18,11 @@ type SameHoster interface {
 // AllGather gives every rank the parcels of all ranks, in the order of ranks; the
 // caller closes them. Bytes travel in O(log N) rounds. Descriptors go directly between
 // the ranks of one host; on other hosts those shares are missing. Collective.
-func AllGather(ctx context.Context, b framework.Bootstrap, tag framework.Tag, p framework.Parcel) (all []framework.Parcel, err error) {
-	if err := validParcel(p); err != nil {
-		return nil, collectiveError("all-gather", err)
+func AllGather(ctx context.Context, b framework.Bootstrap, tag framework.Tag, p framework.Parcel, count func()) (all []framework.Parcel, err error) {
+	if err := wire.Valid(p); err != nil {
+		return nil, opError("all-gather", err)
 	}
-	blocks, err := AllGatherBytes(ctx, b, tag, appendParcel(nil, p, true))
+	blocks, err := AllGatherBytes(ctx, b, tag, wire.AppendParcel(nil, p, true), count)
 	if err != nil {
 		return nil, err
 	}
@@ -35,13 +37,13 @@ func AllGather(ctx context.Context, b framework.Bootstrap, tag framework.Tag, p 
 	}()
 	awaited := make([][]int, b.Size())
 	for r := range blocks {
-		if all[r], awaited[r], err = decodeParcel(blocks[r]); err != nil {
-			return all, collectiveError("all-gather", named(r, err))
+		if all[r], awaited[r], err = wire.DecodeParcel(blocks[r]); err != nil {
+			return all, opError("all-gather", failure.Named(r, err))
 		}
 	}
 	me := b.Rank()
 	if all[me].Shares, err = framework.DupShares(p.Shares); err != nil {
-		return all, collectiveError("all-gather", err)
+		return all, opError("all-gather", err)
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -56,7 +58,7 @@ func AllGather(ctx context.Context, b framework.Bootstrap, tag framework.Tag, p 
 		err = failed
 	}
 	if err != nil {
-		return all, collectiveError("all-gather", err)
+		return all, opError("all-gather", err)
 	}
 	return all, nil
 }
@@ -75,11 +77,11 @@ func handOut(ctx context.Context, b framework.Bootstrap, tag framework.Tag, p fr
 	}
 	for i := 1; i < b.Size(); i++ {
 		to := (b.Rank() + i) % b.Size()
-		if !sameHost(b, to) {
+		if !SameHost(b, to) {
 			continue
 		}
 		if err := b.Send(ctx, to, tag, framework.Parcel{Shares: descriptors}); err != nil {
-			return named(to, err)
+			return failure.Named(to, err)
 		}
 	}
 	return nil
@@ -93,10 +95,10 @@ func collect(ctx context.Context, b framework.Bootstrap, tag framework.Tag, all 
 			continue
 		}
 		var got framework.Parcel
-		if sameHost(b, from) {
+		if SameHost(b, from) {
 			var err error
 			if got, err = b.Recv(ctx, from, tag); err != nil {
-				return named(from, err)
+				return failure.Named(from, err)
 			}
 		}
 		switch len(got.Shares) {
@@ -108,7 +110,7 @@ func collect(ctx context.Context, b framework.Bootstrap, tag framework.Tag, all 
 			all[from].Shares = without(all[from].Shares, awaited[from])
 		default:
 			_ = got.Close()
-			return named(from, fmt.Errorf("%w: %d descriptors arrived, expected %d", framework.ErrPeer, len(got.Shares), len(awaited[from])))
+			return failure.Named(from, fmt.Errorf("%w: %d descriptors arrived, expected %d", framework.ErrPeer, len(got.Shares), len(awaited[from])))
 		}
 	}
 	return nil
@@ -126,7 +128,8 @@ func without(shares []framework.Share, dropped []int) []framework.Share {
 	return kept
 }
 
-func sameHost(b framework.Bootstrap, rank int) bool {
+// SameHost reports whether descriptors of b travel to a rank.
+func SameHost(b framework.Bootstrap, rank int) bool {
 	if h, ok := b.(SameHoster); ok {
 		return h.SameHost(rank)
 	}

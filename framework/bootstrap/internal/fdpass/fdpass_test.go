@@ -1,31 +1,35 @@
-package bootstrap
+package fdpass
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 )
 
-func newPair(t *testing.T, keyA, keyB string) (a, b *descriptors) {
+func newPair(t *testing.T, keyA, keyB string) (a, b *Socket) {
 	t.Helper()
 	quietly := slog.New(slog.DiscardHandler)
-	a, err := newDescriptors([]byte(keyA), 0, quietly)
+	a, err := Open([]byte(keyA), 0, quietly)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(a.close)
-	if b, err = newDescriptors([]byte(keyB), 1, quietly); err != nil {
+	t.Cleanup(a.Close)
+	if b, err = Open([]byte(keyB), 1, quietly); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.close)
+	t.Cleanup(b.Close)
 	return a, b
 }
 
@@ -34,7 +38,7 @@ func TestDatagramOfAStranger(t *testing.T) {
 	before := openFDs(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := a.probe(ctx, ctx, b.name, 1); !errors.Is(err, framework.ErrUnavailable) {
+	if err := a.Probe(ctx, ctx, b.Name, 1); !errors.Is(err, framework.ErrUnavailable) {
 		t.Errorf("probe with a wrong key: %v", err)
 	}
 	if after := openFDs(t); after > before {
@@ -52,10 +56,10 @@ func TestTruncatedDescriptors(t *testing.T) {
 	// Two are announced, one is sent: as when the second did not fit.
 	m := datagram{kind: datagramFDs, count: 2, from: 0, to: 1, first: 1}
 	before := openFDs(t)
-	if err := a.post(ctx, ctx, b.name, m, []*os.File{f}); err != nil {
+	if err := a.post(ctx, ctx, b.Name, m, []*os.File{f}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.take(ctx, newFate(), 0, 1, 2)
+	_, err := b.Take(ctx, failure.New(), 0, 1, 2)
 	if err := wantError(err, framework.ErrUnavailable, framework.NoPeer, "1 of 2 descriptors", "ulimit -n"); err != nil {
 		t.Error(err)
 	}
@@ -69,7 +73,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	a, b := newPair(t, "key", "key")
 	f := tempFile(t, "x")
 	defer f.Close()
-	files := make([]*os.File, fdsPerMessage)
+	files := make([]*os.File, PerMessage)
 	for i := range files {
 		files[i] = f
 	}
@@ -89,10 +93,10 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 	ctx := bounded(t, 5*time.Second)
 	m := datagram{kind: datagramFDs, count: len(files), from: 0, to: 1, first: 1}
-	err = a.post(ctx, ctx, b.name, m, files)
+	err = a.post(ctx, ctx, b.Name, m, files)
 	var taken error
 	if err == nil {
-		_, taken = b.take(ctx, newFate(), 0, 1, len(files))
+		_, taken = b.Take(ctx, failure.New(), 0, 1, len(files))
 	}
 	if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); e != nil {
 		t.Fatal(e)
@@ -112,24 +116,24 @@ func TestTakeGivesUp(t *testing.T) {
 	before := openFDs(t)
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := b.take(short, newFate(), 0, 1, 1); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.Take(short, failure.New(), 0, 1, 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, expected the deadline", err)
 	}
-	job := newFate()
-	job.fail(framework.ErrPeer)
-	if _, err := b.take(context.Background(), job, 0, 2, 1); !errors.Is(err, framework.ErrPeer) {
+	job := failure.New()
+	job.Fail(framework.ErrPeer)
+	if _, err := b.Take(context.Background(), job, 0, 2, 1); !errors.Is(err, framework.ErrPeer) {
 		t.Errorf("%v, expected the end of the job", err)
 	}
 	// What comes after all is closed; a later one shows that it was processed.
 	ctx := bounded(t, 5*time.Second)
 	share := framework.Share{Kind: framework.ShareMemFD, FD: f}
 	for number := uint64(1); number <= 3; number++ {
-		first, err := a.send(ctx, ctx, b.name, 1, []framework.Share{share})
+		first, err := a.Send(ctx, ctx, b.Name, 1, []framework.Share{share})
 		if err != nil || first != number {
 			t.Fatalf("number %d, %v", first, err)
 		}
 	}
-	files, err := b.take(ctx, newFate(), 0, 3, 1)
+	files, err := b.Take(ctx, failure.New(), 0, 3, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +148,14 @@ func TestSendOfClosedDescriptor(t *testing.T) {
 	f := tempFile(t, "x")
 	_ = f.Close()
 	ctx := bounded(t, 5*time.Second)
-	_, err := a.send(ctx, ctx, b.name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: f}})
+	_, err := a.Send(ctx, ctx, b.Name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: f}})
 	if !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("a closed descriptor: %v, expected ErrInvalid", err)
 	}
-	b.close()
+	b.Close()
 	g := tempFile(t, "x")
 	defer g.Close()
-	_, err = a.send(ctx, ctx, b.name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: g}})
+	_, err = a.Send(ctx, ctx, b.Name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: g}})
 	if !errors.Is(err, framework.ErrPeer) {
 		t.Errorf("a socket that is gone: %v, expected ErrPeer", err)
 	}
@@ -162,7 +166,7 @@ func TestFullSocket(t *testing.T) {
 	a, _ := newPair(t, "key", "key")
 	var name [16]byte
 	copy(name[:], "nobody reads    ")
-	deaf, err := net.ListenUnixgram("unixgram", socketAddr(name))
+	deaf, err := net.ListenUnixgram("unixgram", Address(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,9 +176,86 @@ func TestFullSocket(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
 	for err == nil {
-		_, err = a.send(ctx, context.Background(), name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: f}})
+		_, err = a.Send(ctx, context.Background(), name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: f}})
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, expected the deadline", err)
+	}
+}
+
+// bounded is a context for one test: longer than anything in it should take.
+func bounded(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func tempFile(t testing.TB, text string) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// openFDs counts the open descriptors of this process.
+func openFDs(t testing.TB) int {
+	t.Helper()
+	// The first socket makes the runtime open descriptors of its own, for good.
+	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
+		_ = l.Close()
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// wantError checks the class and the culprit of an error, and that its text says
+// what it should.
+func wantError(err, class error, peer int, words ...string) error {
+	switch {
+	case err == nil:
+		return fmt.Errorf("no error: expected %v", class)
+	case !errors.Is(err, class):
+		return fmt.Errorf("error %q: expected class %v", err, class)
+	case framework.PeerOf(err) != peer:
+		return fmt.Errorf("error %q blames rank %d: expected %d", err, framework.PeerOf(err), peer)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			return fmt.Errorf("error %q does not say %q", err, w)
+		}
+	}
+	return nil
+}
+
+func FuzzDatagram(f *testing.F) {
+	key := []byte("key")
+	good := datagram{kind: datagramFDs, count: 3, from: 1, to: 2, first: 9}.encode(key)
+	f.Add(good)
+	f.Add(good[:40])
+	f.Add(datagram{kind: 9, count: 1}.encode(key))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := decodeDatagram(b, key)
+		if err != nil {
+			classed(t, err)
+			return
+		}
+		if !bytes.Equal(d.encode(key), b) {
+			t.Fatalf("%x became %+v", b, d)
+		}
+	})
+}
+
+func classed(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, framework.ErrPeer) && !errors.Is(err, framework.ErrInvalid) {
+		t.Fatalf("error without a class: %v", err)
 	}
 }

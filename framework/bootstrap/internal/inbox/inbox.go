@@ -1,4 +1,5 @@
-package bootstrap
+// Package inbox holds parcels that have arrived until somebody asks for them.
+package inbox
 
 import (
 	"context"
@@ -6,20 +7,21 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 )
 
-// message is a parcel that has arrived. Its descriptors may still be on their way
-// over another socket: then first is the number of the first of them, and awaited
+// Message is a parcel that has arrived. Its descriptors may still be on their way
+// over another socket: then First is the number of the first of them, and Awaited
 // lists the shares that they belong to.
-type message struct {
-	parcel  framework.Parcel
-	first   uint64
-	awaited []int
+type Message struct {
+	Parcel  framework.Parcel
+	First   uint64
+	Awaited []int
 }
 
-// inbox holds what has arrived until somebody asks for it: in order per sender
+// Inbox holds what has arrived until somebody asks for it: in order per sender
 // and tag. Readers of sockets never wait for it, so ranks cannot block each other.
-type inbox struct {
+type Inbox struct {
 	mu     sync.Mutex
 	boxes  map[address]*box
 	gone   map[int]error         // senders that have left, and what to say
@@ -33,20 +35,21 @@ type address struct {
 }
 
 type box struct {
-	messages []message
+	messages []Message
 	waiters  []chan result
 }
 
 type result struct {
-	message
+	Message
 	err error
 }
 
-func newInbox() *inbox {
-	return &inbox{boxes: map[address]*box{}, gone: map[int]error{}}
+// New returns an empty inbox.
+func New() *Inbox {
+	return &Inbox{boxes: map[address]*box{}, gone: map[int]error{}}
 }
 
-func (b *inbox) at(a address) *box {
+func (b *Inbox) at(a address) *box {
 	x := b.boxes[a]
 	if x == nil {
 		x = &box{}
@@ -56,19 +59,19 @@ func (b *inbox) at(a address) *box {
 }
 
 // tidy forgets empty boxes: tags may be used once.
-func (b *inbox) tidy(a address, x *box) {
+func (b *Inbox) tidy(a address, x *box) {
 	if len(x.messages) == 0 && len(x.waiters) == 0 {
 		delete(b.boxes, a)
 	}
 }
 
-// put delivers m, which it owns from here on. It reports false when nobody can
+// Put delivers m, which it owns from here on. It reports false when nobody can
 // ever receive it.
-func (b *inbox) put(from int, tag framework.Tag, m message) bool {
+func (b *Inbox) Put(from int, tag framework.Tag, m Message) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed != nil {
-		_ = m.parcel.Close()
+		_ = m.Parcel.Close()
 		return false
 	}
 	a := address{from, tag}
@@ -76,7 +79,7 @@ func (b *inbox) put(from int, tag framework.Tag, m message) bool {
 	if len(x.waiters) > 0 {
 		w := x.waiters[0]
 		x.waiters = x.waiters[1:]
-		w <- result{message: m} // has room for one
+		w <- result{Message: m} // has room for one
 		b.tidy(a, x)
 		return true
 	}
@@ -84,22 +87,22 @@ func (b *inbox) put(from int, tag framework.Tag, m message) bool {
 	return true
 }
 
-// take returns the next message, waiting until ctx, the end of the job, or the
-// departure of the sender.
-func (b *inbox) take(ctx context.Context, from int, tag framework.Tag, job *fate) (message, error) {
-	if err := job.cause(); err != nil {
-		return message{}, err
+// Take returns the next message, waiting until ctx, the end of the job, or the
+// Departure of the sender.
+func (b *Inbox) Take(ctx context.Context, from int, tag framework.Tag, job *failure.State) (Message, error) {
+	if err := job.Cause(); err != nil {
+		return Message{}, err
 	}
 	a := address{from, tag}
 	b.mu.Lock()
 	if b.closed != nil {
 		b.mu.Unlock()
-		return message{}, b.closed
+		return Message{}, b.closed
 	}
 	x := b.at(a)
 	if len(x.messages) > 0 {
 		m := x.messages[0]
-		x.messages[0] = message{}
+		x.messages[0] = Message{}
 		x.messages = x.messages[1:]
 		b.tidy(a, x)
 		b.mu.Unlock()
@@ -108,7 +111,7 @@ func (b *inbox) take(ctx context.Context, from int, tag framework.Tag, job *fate
 	if err := b.gone[from]; err != nil {
 		b.tidy(a, x)
 		b.mu.Unlock()
-		return message{}, err
+		return Message{}, err
 	}
 	w := make(chan result, 1)
 	x.waiters = append(x.waiters, w)
@@ -117,20 +120,20 @@ func (b *inbox) take(ctx context.Context, from int, tag framework.Tag, job *fate
 	var cause error
 	select {
 	case r := <-w:
-		return r.message, r.err
+		return r.Message, r.err
 	case <-ctx.Done():
 		cause = fmt.Errorf("nothing with tag %#x arrived: %w", uint64(tag), context.Cause(ctx))
-	case <-job.done:
-		cause = job.cause()
+	case <-job.Done():
+		cause = job.Cause()
 	}
 	if r, delivered := b.withdraw(a, w); delivered {
-		return r.message, r.err
+		return r.Message, r.err
 	}
-	return message{}, cause
+	return Message{}, cause
 }
 
 // withdraw ends a wait. What was delivered in the same moment is not lost.
-func (b *inbox) withdraw(a address, w chan result) (result, bool) {
+func (b *Inbox) withdraw(a address, w chan result) (result, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if x := b.boxes[a]; x != nil {
@@ -150,9 +153,9 @@ func (b *inbox) withdraw(a address, w chan result) (result, bool) {
 	}
 }
 
-// depart says that nothing more will come from a rank. What has arrived can
+// Depart says that nothing more will come from a rank. What has arrived can
 // still be received.
-func (b *inbox) depart(from int, err error) {
+func (b *Inbox) Depart(from int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.gone[from] != nil {
@@ -169,14 +172,15 @@ func (b *inbox) depart(from int, err error) {
 	}
 }
 
-func (b *inbox) departed(from int) error {
+// Departed returns why a rank has left; nil if it has not.
+func (b *Inbox) Departed(from int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.gone[from]
 }
 
-// departure returns a channel that is closed when a rank has left.
-func (b *inbox) departure(from int) <-chan struct{} {
+// Departure returns a channel that is closed when a rank has left.
+func (b *Inbox) Departure(from int) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.leave == nil {
@@ -193,7 +197,7 @@ func (b *inbox) departure(from int) <-chan struct{} {
 	return c
 }
 
-func (b *inbox) dismiss(a address, x *box, err error) {
+func (b *Inbox) dismiss(a address, x *box, err error) {
 	for _, w := range x.waiters {
 		w <- result{err: err}
 	}
@@ -201,8 +205,8 @@ func (b *inbox) dismiss(a address, x *box, err error) {
 	b.tidy(a, x)
 }
 
-// close ends all waits with err and closes what was never received.
-func (b *inbox) close(err error) {
+// Close ends all waits with err and closes what was never received.
+func (b *Inbox) Close(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed != nil {
@@ -211,7 +215,7 @@ func (b *inbox) close(err error) {
 	b.closed = err
 	for a, x := range b.boxes {
 		for _, m := range x.messages {
-			_ = m.parcel.Close()
+			_ = m.Parcel.Close()
 		}
 		x.messages = nil
 		b.dismiss(a, x, err)

@@ -1,4 +1,5 @@
-package bootstrap
+// Package fdpass passes file descriptors between ranks of one host.
+package fdpass
 
 import (
 	"context"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/internal/lograte"
 )
 
@@ -33,7 +35,7 @@ const (
 	datagramMagic   = "MSFD"
 	datagramVersion = 1
 	datagramSize    = 24 + 32 + sha256.Size
-	fdsPerMessage   = 64
+	PerMessage      = 64
 	fdPatience      = 5 * time.Second // for descriptors whose parcel has arrived
 )
 
@@ -88,18 +90,18 @@ func decodeDatagram(b, key []byte) (datagram, error) {
 		first: binary.LittleEndian.Uint64(b[16:]),
 	}
 	copy(d.text[:], b[24:])
-	if d.kind < datagramFDs || d.kind > datagramReply || d.count < 1 || d.count > fdsPerMessage {
-		return datagram{}, fmt.Errorf("%w: datagram of kind %d with %d descriptors: expected kind 1 to 3 and 1 to %d descriptors", framework.ErrPeer, d.kind, d.count, fdsPerMessage)
+	if d.kind < datagramFDs || d.kind > datagramReply || d.count < 1 || d.count > PerMessage {
+		return datagram{}, fmt.Errorf("%w: datagram of kind %d with %d descriptors: expected kind 1 to 3 and 1 to %d descriptors", framework.ErrPeer, d.kind, d.count, PerMessage)
 	}
 	return d, nil
 }
 
-// descriptors is a rank's socket, and what has arrived there.
-type descriptors struct {
+// Socket is a rank's socket, and what has arrived there.
+type Socket struct {
 	conn  *net.UnixConn
 	key   []byte
 	rank  int
-	name  [16]byte
+	Name  [16]byte // of the socket
 	log   *slog.Logger
 	noise lograte.Limiter // of strangers
 	done  chan struct{}   // the reader has ended
@@ -126,13 +128,14 @@ type arrival struct {
 	unwanted bool
 }
 
-func newDescriptors(key []byte, rank int, log *slog.Logger) (*descriptors, error) {
-	d := &descriptors{
+// Open makes the socket of a rank.
+func Open(key []byte, rank int, log *slog.Logger) (*Socket, error) {
+	d := &Socket{
 		key: key, rank: rank, log: log, next: 1, done: make(chan struct{}), replies: make(chan datagram, 1),
 		arrived: map[fdKey]arrival{}, news: make(chan struct{}),
 	}
-	_, _ = rand.Read(d.name[:])
-	conn, err := net.ListenUnixgram("unixgram", socketAddr(d.name))
+	_, _ = rand.Read(d.Name[:])
+	conn, err := net.ListenUnixgram("unixgram", Address(d.Name))
 	if err != nil {
 		return nil, fmt.Errorf("%w: socket for descriptors: %w", framework.ErrUnavailable, err)
 	}
@@ -153,15 +156,16 @@ func newDescriptors(key []byte, rank int, log *slog.Logger) (*descriptors, error
 	return d, nil
 }
 
-func socketAddr(name [16]byte) *net.UnixAddr {
+// Address is that of the socket with a name.
+func Address(name [16]byte) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unixgram", Name: "@mscclpp/" + hex.EncodeToString(name[:])}
 }
 
 // read takes what arrives until the socket is closed.
-func (d *descriptors) read() {
+func (d *Socket) read() {
 	defer close(d.done)
 	b := make([]byte, datagramSize+1)
-	oob := make([]byte, unix.CmsgSpace(4*fdsPerMessage)+unix.CmsgSpace(unix.SizeofUcred))
+	oob := make([]byte, unix.CmsgSpace(4*PerMessage)+unix.CmsgSpace(unix.SizeofUcred))
 	for {
 		n, oobn, flags, _, err := d.conn.ReadMsgUnix(b, oob)
 		if err != nil {
@@ -235,7 +239,7 @@ func parseControl(oob []byte) (files []*os.File, uid int, err error) {
 }
 
 // deliver stores descriptors, or the reason why they are missing.
-func (d *descriptors) deliver(m datagram, files []*os.File, err error) {
+func (d *Socket) deliver(m datagram, files []*os.File, err error) {
 	switch m.kind {
 	case datagramProbe:
 		d.reply(m, files)
@@ -275,9 +279,9 @@ func (d *descriptors) deliver(m datagram, files []*os.File, err error) {
 	d.news = make(chan struct{})
 }
 
-// take returns descriptors that a parcel cites. They were sent before it, so the
+// Take returns descriptors that a parcel cites. They were sent before it, so the
 // wait is short.
-func (d *descriptors) take(ctx context.Context, job *fate, from int, first uint64, count int) ([]*os.File, error) {
+func (d *Socket) Take(ctx context.Context, job *failure.State, from int, first uint64, count int) ([]*os.File, error) {
 	timer := time.NewTimer(fdPatience)
 	defer timer.Stop()
 	for {
@@ -303,15 +307,15 @@ func (d *descriptors) take(ctx context.Context, job *fate, from int, first uint6
 			err = fmt.Errorf("%w: %d of %d descriptors arrived within %v", framework.ErrPeer, here, count, fdPatience)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case <-job.done:
-			err = job.cause()
+		case <-job.Done():
+			err = job.Cause()
 		}
 		d.giveUp(from, first, count)
 		return nil, err
 	}
 }
 
-func (d *descriptors) collect(from int, first uint64, count int) ([]*os.File, error) {
+func (d *Socket) collect(from int, first uint64, count int) ([]*os.File, error) {
 	files := make([]*os.File, 0, count)
 	var err error
 	for i := range count {
@@ -330,7 +334,7 @@ func (d *descriptors) collect(from int, first uint64, count int) ([]*os.File, er
 	return files, nil
 }
 
-func (d *descriptors) giveUp(from int, first uint64, count int) {
+func (d *Socket) giveUp(from int, first uint64, count int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range count {
@@ -346,7 +350,8 @@ func (d *descriptors) giveUp(from int, first uint64, count int) {
 	}
 }
 
-func (d *descriptors) close() {
+// Close closes the socket and what was not taken.
+func (d *Socket) Close() {
 	_ = d.conn.Close()
 	<-d.done
 	d.mu.Lock()
