@@ -101,35 +101,9 @@ func (ch *MemoryChannel) join(ctx context.Context, c *Communicator, m *Memory) e
 		Semaphore: c.counters.Handle(ch.pair, c.links.Outbound(ch.pair)),
 		Dst:       ch.remote.Addr, Src: m.Addr(), Packets: m.Addr(),
 	}
-	if err := ch.lifetime.Begin(c.life, ch, ch.shut, memory.Users(m)); err != nil {
+	if err := ch.lifetime.Begin(&c.life.Parts, ch, ch.shut, memory.Users(m)); err != nil {
 		c.life.Undo(ch.remote.Close)
 		return err
-	}
-	return nil
-}
-
-// Names of the calls, which ranks say to each other.
-const (
-	opBarrier        = "barrier"
-	opAllGather      = "all-gather"
-	opExchange       = "exchange"
-	opReach          = negotiate.OpReach
-	opSurvey         = negotiate.OpSurvey
-	opReachPorts     = negotiate.OpReachPorts
-	opMemoryChannels = "memory channels"
-	opMemoryChannel  = "memory channel"
-	opPortChannel    = porting.OpChannel
-	opSwitchChannel  = negotiate.OpSwitch
-	opSplit          = "split"
-	opTwin           = "twin"
-)
-
-func (c *Communicator) checkPeer(op string, peer int) error {
-	if err := c.Err(); err != nil {
-		return err
-	}
-	if peer < 0 || peer >= c.Size() || peer == c.Rank() {
-		return c.life.Blame(op, peer, fmt.Errorf("%w: expected another rank, 0 to %d", framework.ErrInvalid, c.Size()-1))
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -20,37 +19,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
-
-// Communicator is a group of ranks. Set-up methods are collective as documented, and
-// must not run concurrently on one communicator; all others may be called at any time
-// from any goroutine. Several communicators of a process work independently.
-type Communicator struct {
-	opts Options
-	boot framework.Bootstrap
-	log  *slog.Logger
-	dev  device.Device
-
-	health
-	kernels
-	allocator
-	dumps
-
-	life     *life.Life
-	counters *counters.Counters
-	links    *negotiate.Negotiator
-	ports    *porting.Ports
-	rounds   preamble.Rounds
-
-	setup    sync.Mutex // one set-up call at a time
-	talk     sync.Mutex // one Barrier or AllGather at a time
-	nodes    []string   // names of the hosts, by rank
-	unlist   func()     // takes a communicator that was split off from the dumps of its parent
-	children int        // number of Splits so far: names and tags of the next
-
-	closed  sync.Once
-	call    atomic.Pointer[underWay]
-	buffers buffers
-}
 
 // New joins all ranks of boot into a communicator. It is collective, and a rank that
 // fails tells the others, as with Abort. The communicator uses boot until Close. It

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
@@ -55,7 +54,7 @@ func (c *Communicator) Exchange(ctx context.Context, m *Memory) (*Symmetric, err
 		}
 		err := s.collect(ctx, c)
 		if err == nil {
-			err = s.lifetime.Begin(c.life, s, s.shut, memory.Users(m))
+			err = s.lifetime.Begin(&c.life.Parts, s, s.shut, memory.Users(m))
 		}
 		if err != nil {
 			c.life.Undo(s.release)
@@ -207,12 +206,4 @@ func (b *buffers) publish() {
 		return cmp.Or(cmp.Compare(a.own.Addr(), b.own.Addr()), cmp.Compare(a.ID, b.ID))
 	})
 	b.sorted.Store(&sorted)
-}
-
-// buffers is the set of exchanged memory, searched by address on the data path.
-type buffers struct {
-	mu     sync.Mutex
-	list   []*Symmetric
-	sorted atomic.Pointer[[]*Symmetric]
-	next   uint64
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/porting"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 )
 
@@ -61,4 +63,30 @@ func (c *Communicator) accuse(op string, err error) error {
 		err = fmt.Errorf("%w: %w", framework.ErrPeer, err)
 	}
 	return &framework.Error{Op: op, Peer: peer, Err: err}
+}
+
+// Names of the calls, which ranks say to each other.
+const (
+	opBarrier        = "barrier"
+	opAllGather      = "all-gather"
+	opExchange       = "exchange"
+	opReach          = negotiate.OpReach
+	opSurvey         = negotiate.OpSurvey
+	opReachPorts     = negotiate.OpReachPorts
+	opMemoryChannels = "memory channels"
+	opMemoryChannel  = "memory channel"
+	opPortChannel    = porting.OpChannel
+	opSwitchChannel  = negotiate.OpSwitch
+	opSplit          = "split"
+	opTwin           = "twin"
+)
+
+func (c *Communicator) checkPeer(op string, peer int) error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if peer < 0 || peer >= c.Size() || peer == c.Rank() {
+		return c.life.Blame(op, peer, fmt.Errorf("%w: expected another rank, 0 to %d", framework.ErrInvalid, c.Size()-1))
+	}
+	return nil
 }

@@ -61,7 +61,7 @@ func (ch *SwitchChannel) open(c *Communicator, g *negotiate.Group, m *Memory) er
 		Rank:     uint32(c.Rank()),
 		Ranks:    uint32(c.Size()),
 	}
-	if err := ch.lifetime.Begin(c.life, ch, ch.shut, memory.Users(m)); err != nil {
+	if err := ch.lifetime.Begin(&c.life.Parts, ch, ch.shut, memory.Users(m)); err != nil {
 		c.counters.Pool.Cancel(number)
 		return err
 	}

@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
 // Counters is the memory that a communicator itself needs on one rank:
@@ -44,8 +44,6 @@ type Counters struct {
 }
 
 const (
-	Stride       = 128  // two lines: the adjacent-line prefetcher pairs them
-	Max          = 4096 // counters of one communicator on one rank
 	controlBytes = 4096
 	controlSpace = 1 << 16 // on a device: with the words that its streams write
 )
@@ -117,13 +115,6 @@ func (k *Counters) mapHost() error {
 	return nil
 }
 
-// Show makes memory of the host addressable on a device. It closes the shares.
-func Show(dev device.Device, shares []framework.Share, bytes uint64) (device.Memory, error) {
-	m := framework.Mapping{Role: framework.RolePeer, Peer: framework.NoPeer, Shares: shares, Bytes: bytes}
-	defer framework.Attachment{Mappings: []framework.Mapping{m}}.Close()
-	return dev.Map(m)
-}
-
 // SetSpin tells waits on the host how long to poll before they give way: not at
 // all when ranks share cores.
 func (k *Counters) SetSpin(localRanks, cpus int) {
@@ -186,16 +177,25 @@ func (k *Counters) Close(ctx context.Context) error {
 	return first
 }
 
-// Pointer turns the address of mapped memory, which Go does not manage, into a
-// Pointer.
-func Pointer(addr uintptr) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
-}
-
-// MapInbox maps words that the host reads, whatever the rank's device.
-func (k *Counters) MapInbox(m framework.Mapping) (device.Memory, error) {
-	if k.HostDev == nil {
-		return k.Dev.Map(m)
+// openQueue gives a device with an engine a queue.
+func (k *Counters) openQueue() error {
+	engine, ok := k.Dev.(device.Engine)
+	if !ok || k.HostDev == nil {
+		return nil
 	}
-	return k.HostDev.Map(m)
+	q := &k.Queue
+	q.Engine, q.space = engine, words{k.hostMem.Addr(), k.DeviceAddr, controlSpace}
+	var words [3]proxy.Word
+	for i := range words {
+		var err error
+		if words[i], err = q.Word(); err != nil {
+			return err
+		}
+	}
+	for i, w := range words[1:] {
+		q.found[i], q.at[i] = w.Host, w.Device
+	}
+	var err error
+	q.Lane, err = proxy.NewLane(engine, framework.NoPeer, words[0])
+	return err
 }

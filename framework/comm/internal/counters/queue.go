@@ -21,7 +21,7 @@ import (
 type Queue struct {
 	device.Engine
 	Lane  *proxy.Lane
-	space *Counters
+	space words       // that streams write
 	Over  func() bool // the communicator has ended; nil: never
 
 	mu    sync.Mutex
@@ -39,28 +39,8 @@ const (
 	LookTimeout = time.Second
 )
 
-// openQueue gives a device with an engine a queue.
-func (k *Counters) openQueue() error {
-	engine, ok := k.Dev.(device.Engine)
-	if !ok || k.HostDev == nil {
-		return nil
-	}
-	q := &k.Queue
-	q.Engine, q.space = engine, k
-	var words [3]proxy.Word
-	for i := range words {
-		var err error
-		if words[i], err = q.Word(); err != nil {
-			return err
-		}
-	}
-	for i, w := range words[1:] {
-		q.found[i], q.at[i] = w.Host, w.Device
-	}
-	var err error
-	q.Lane, err = proxy.NewLane(engine, framework.NoPeer, words[0])
-	return err
-}
+// words is memory of the host as host and device address it.
+type words struct{ host, device, bytes uintptr }
 
 // Word returns memory of the host for a stream to write. It lasts as long as the
 // communicator.
@@ -68,13 +48,13 @@ func (q *Queue) Word() (proxy.Word, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	offset := uintptr(wordsFrom + q.given*wordStride)
-	if offset+wordStride > controlSpace {
+	if offset+wordStride > q.space.bytes {
 		return proxy.Word{}, fmt.Errorf("%w: %d streams of a communicator: no more are possible", framework.ErrUnavailable, q.given)
 	}
 	q.given++
 	return proxy.Word{
-		Host:   (*uint64)(Pointer(q.space.hostMem.Addr() + offset)),
-		Device: q.space.DeviceAddr + offset,
+		Host:   (*uint64)(Pointer(q.space.host + offset)),
+		Device: q.space.device + offset,
 	}, nil
 }
 

@@ -13,9 +13,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// CloseTimeout bounds what Close does in transports and proxies.
-const CloseTimeout = 5 * time.Second
-
 // failedShare is the divisor that gives the share of the grace which closing takes after a
 // failure: what else a rank does before it can report the failure takes time too.
 const failedShare = 5
@@ -31,7 +28,6 @@ type Ending struct {
 type Life struct {
 	Parts
 
-	name   string
 	log    *slog.Logger
 	grace  time.Duration
 	ending *Ending
@@ -42,7 +38,6 @@ type Life struct {
 	shut   bool          // by Close
 	failed atomic.Bool   // cause is set
 	over   atomic.Bool   // failed or closed: what the communicator has mapped may be gone
-	stuck  atomic.Bool   // the last Close of a part ran into its bound
 	done   chan struct{} // closed on failure
 	ctx    context.Context
 	end    context.CancelCauseFunc // of ctx, on failure and by Close
@@ -52,7 +47,8 @@ type Life struct {
 // New begins the life of a communicator. onFail is called once, when it fails and was not
 // closed before: Close waits for it.
 func New(name string, log *slog.Logger, grace time.Duration, ending *Ending, onFail func()) *Life {
-	l := &Life{name: name, log: log, grace: grace, ending: ending, onFail: onFail, done: make(chan struct{})}
+	l := &Life{log: log, grace: grace, ending: ending, onFail: onFail, done: make(chan struct{})}
+	l.Parts.name, l.Parts.bound = name, l.CloseBound
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	return l
 }

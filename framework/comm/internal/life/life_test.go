@@ -35,7 +35,7 @@ func TestCloseBehindOneThatHangs(t *testing.T) {
 	l, wake := running(0, nil), make(chan struct{})
 	next := func() *slow {
 		s := &slow{wake: wake}
-		s.owner, s.release = l, s.end
+		s.owner, s.release = &l.Parts, s.end
 		return s
 	}
 	if err := next().closeWithin(time.Millisecond); err == nil {
@@ -57,7 +57,7 @@ func TestCloseBehindOneThatHangs(t *testing.T) {
 
 // never is a part whose transport never answers.
 func never(l *Life) *Lifetime {
-	return &Lifetime{owner: l, release: func(ctx context.Context) error {
+	return &Lifetime{owner: &l.Parts, release: func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}}

@@ -3,6 +3,7 @@ package life
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ const stuckTimeout = 100 * time.Millisecond
 // latest by that of the communicator. The end comes once; whoever asks for it meanwhile
 // waits until it is over.
 type Lifetime struct {
-	owner   *Life
+	owner   *Parts
 	self    any
 	on      []*Users // of what it is built on
 	release func(ctx context.Context) error
@@ -33,7 +34,7 @@ func (l *Lifetime) Release(f func(ctx context.Context) error) { l.release = f }
 
 // Begin puts self, whose lifetime this is, on the lists of those whose end is its own.
 // After an error the caller releases what it has made.
-func (l *Lifetime) Begin(owner *Life, self any, release func(ctx context.Context) error, on ...*Users) error {
+func (l *Lifetime) Begin(owner *Parts, self any, release func(ctx context.Context) error, on ...*Users) error {
 	l.owner, l.self, l.release, l.on = owner, self, release, on
 	for i, u := range on {
 		if err := u.add(l); err != nil {
@@ -72,7 +73,7 @@ func (l *Lifetime) Shut(ctx context.Context) error {
 func (l *Lifetime) Close() error {
 	bound := CloseTimeout
 	if l.owner != nil {
-		bound = l.owner.CloseBound()
+		bound = l.owner.bound()
 	}
 	return l.closeWithin(bound)
 }
@@ -148,3 +149,87 @@ func (u *Users) Shut(ctx context.Context) error {
 	}
 	return first
 }
+
+// Parts are all that a communicator has to release. What is on the list is mapped: Each
+// may look at it.
+type Parts struct {
+	name  string               // of the communicator
+	bound func() time.Duration // of a close that begins now
+	stuck atomic.Bool          // the last Close of a part ran into its bound
+
+	partsMu sync.Mutex
+	ended   bool
+	made    uint64
+	live    map[*Lifetime]uint64 // when it was made
+	leaving sync.WaitGroup       // parts that are off the list, and not yet released
+}
+
+func (p *Parts) add(x *Lifetime) error {
+	p.partsMu.Lock()
+	defer p.partsMu.Unlock()
+	if p.ended {
+		return framework.ErrClosed
+	}
+	if p.live == nil {
+		p.live = make(map[*Lifetime]uint64)
+	}
+	p.made++
+	p.live[x] = p.made
+	return nil
+}
+
+// leave takes a part off the list. The caller calls what it returns when the part is
+// released.
+func (p *Parts) leave(x *Lifetime) (released func()) {
+	p.partsMu.Lock()
+	defer p.partsMu.Unlock()
+	if _, ok := p.live[x]; !ok {
+		return func() {}
+	}
+	delete(p.live, x)
+	p.leaving.Add(1)
+	return p.leaving.Done
+}
+
+// list returns the parts in the order in which they were made. The caller holds the lock.
+func (p *Parts) list() []*Lifetime {
+	all := make([]*Lifetime, 0, len(p.live))
+	for x := range p.live {
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b *Lifetime) int { return int(p.live[a]) - int(p.live[b]) })
+	return all
+}
+
+// Each calls f for what has a lifetime, in the order in which it was made. Nothing is
+// released meanwhile. It reports whether the communicator still has parts.
+func (p *Parts) Each(f func(self any)) (open bool) {
+	p.partsMu.Lock()
+	defer p.partsMu.Unlock()
+	if p.ended {
+		return false
+	}
+	for _, x := range p.list() {
+		f(x.self)
+	}
+	return true
+}
+
+// CloseParts ends all parts, the youngest first, and takes no more.
+func (p *Parts) CloseParts(ctx context.Context) error {
+	p.partsMu.Lock()
+	p.ended = true
+	all := p.list()
+	p.partsMu.Unlock()
+	var first error
+	for _, x := range slices.Backward(all) {
+		if err := x.Shut(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	p.leaving.Wait() // those that others began to close before
+	return first
+}
+
+// CloseTimeout bounds what Close does in transports and proxies.
+const CloseTimeout = 5 * time.Second

@@ -40,7 +40,7 @@ func New(inner device.Memory, owned bool) *Memory {
 
 // Begin makes the memory part of a communicator.
 func Begin(m *Memory, owner *life.Life) error {
-	return m.lifetime.Begin(owner, m, m.release)
+	return m.lifetime.Begin(&owner.Parts, m, m.release)
 }
 
 // Shut ends memory as Close does, within a context.

@@ -10,17 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/recipe"
-	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 )
-
-// Remote is memory of a peer that is mapped here.
-type Remote struct {
-	Addr      uintptr
-	Own       uintptr // this rank's part, as that rank addresses it
-	Bytes     uint64
-	Transport *transport.Transport
-	Close     func(ctx context.Context) error
-}
 
 // MemoryLink is Link for memory channels; with it go the semaphore counters of
 // both sides.

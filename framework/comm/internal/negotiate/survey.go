@@ -4,30 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 )
-
-// PassedOver knows which transports somebody was warned of, that they are there and cannot
-// be used: of a communicator and all that are made of it.
-type PassedOver struct {
-	mu    sync.Mutex
-	named map[string]bool
-}
-
-// first reports whether nobody was warned of a transport so far, and that somebody is now.
-func (p *PassedOver) first(name string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	was := p.named[name]
-	if p.named == nil {
-		p.named = make(map[string]bool)
-	}
-	p.named[name] = true
-	return !was
-}
 
 // Survey asks the transports whether the hardware for channels of kind k is present on all
 // ranks, and warns of preferred ones that are going to be skipped.

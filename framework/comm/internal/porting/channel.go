@@ -68,7 +68,7 @@ func (ch *Channel) join(ctx context.Context, s *Ports, open *memory.Memory) (err
 		ch.fillHandle(s)
 		ch.life, ch.cancel = context.WithCancel(context.Background())
 		if err == nil {
-			err = ch.lifetime.Begin(s.Life, ch, ch.shut, memory.Users(ch.src), memory.Users(open))
+			err = ch.lifetime.Begin(&s.Life.Parts, ch, ch.shut, memory.Users(ch.src), memory.Users(open))
 		}
 		if err != nil {
 			ch.kernels.service.leave()
@@ -284,4 +284,17 @@ func StateOf(ch *Channel) State {
 		}
 	}
 	return s
+}
+
+// source registers what puts read, or a stage in front of it.
+func (ch *Channel) source(ctx context.Context, s *Ports) (framework.Registration, error) {
+	t := ch.link.Transport
+	reg, err := memory.Registration(ctx, ch.src, t, s.Counters.Dev.Info().Device)
+	if errors.Is(err, framework.ErrUnsupported) && s.apart(ch.src) {
+		ch.stage, reg, err = s.newStage(ctx, t, ch.src.Bytes())
+	}
+	if err != nil {
+		return reg, &framework.Error{Op: "register", Peer: framework.NoPeer, Err: err}
+	}
+	return reg, nil
 }

@@ -14,21 +14,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
-// forwarding is what a communicator needs for transports that write counts of signals
-// into an inbox, because they cannot write the memory that semaphores are in.
-type forwarding struct {
-	forwarder *proxy.Forwarder // nil until a link has an inbox
-	view      device.HostView  // of the rank's counters; nil where tokens or the lane do
-	lane      *proxy.Lane      // nil where tokens or the view do
-}
-
-// posted is the inbox of one link: the word at an offset stands for the word at that
-// offset of the rank's counters.
-type posted struct {
-	words device.Memory // nil: the transport raises the counters itself
-	close func(ctx context.Context) error
-}
-
 // openInbox asks a transport that does not raise counters through mapped memory
 // whether the rank is to do it.
 func (s *Ports) openInbox(ctx context.Context, l *link, peer int) error {

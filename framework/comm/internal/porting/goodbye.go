@@ -3,11 +3,9 @@ package porting
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 )
@@ -23,18 +21,6 @@ const (
 // goodbyePatience is how long a rank that is done with its channels keeps its adapter for
 // others that are not.
 const goodbyePatience = 500 * time.Millisecond
-
-// goodbyes knows which peers of links by adapters have closed all their channels. Their
-// adapters stay for goodbyePatience, and are gone then.
-type goodbyes struct {
-	from  map[int]goodbye // by peer; grows in calls of set-up
-	waits sync.WaitGroup
-	life  context.Context
-	end   context.CancelFunc
-}
-
-// goodbye is closed when the peer has closed its channels; nil: its link is none by adapters.
-type goodbye chan struct{}
 
 // heard reports whether the peer has closed all its channels: nobody would see a signal.
 func (p goodbye) heard() bool {
@@ -68,79 +54,10 @@ func (p *goodbyes) expect(s *Ports, k framework.Kind, peer int, l *negotiate.Lin
 		}
 		if err == nil || errors.Is(err, framework.ErrPeer) { // or it has left without a word
 			close(x)
-			s.spare(peer)
+			p.noted(peer)
 		}
 	})
 	return x
-}
-
-// spare lets the proxies of all channels to a peer know that it has left.
-func (s *Ports) spare(peer int) {
-	var channels []*Channel
-	s.Life.Each(func(part any) {
-		if ch, ok := part.(*Channel); ok && ch.pair.Peer == peer && ch.Parted() {
-			channels = append(channels, ch)
-		}
-	})
-	for _, ch := range channels {
-		ch.spare()
-	}
-}
-
-// spare lets the proxy to which kernels push know that the peer has left: they do not.
-func (ch *Channel) spare() {
-	if ch.enter("signal") != nil {
-		return
-	}
-	defer ch.use.RUnlock()
-	p := ch.kernels.service.proxy
-	if p == nil {
-		return
-	}
-	ctx, cancel := ch.ports.Life.Bound(ch.life)
-	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, life.CloseTimeout)
-	defer stop()
-	if err := p.BindSemaphore(ctx, ch.kernels.slots.semaphore, framework.SemaphoreBinding{}); err != nil {
-		ch.ports.Log.Debug("signals of kernels may still go to a peer that has closed its communicator", "peer", ch.pair.Peer, "reason", err)
-	}
-}
-
-// sayGoodbye waits until the peers of links by adapters have closed their channels as well, or a
-// moment: to flush one takes the adapter of the other side, and where signals are counted
-// by the peer's plugin, so does the end of a proxy.
-func (s *Ports) sayGoodbye(ctx context.Context) {
-	p := &s.goodbyes
-	if p.end == nil {
-		return
-	}
-	defer p.waits.Wait()
-	defer p.end()
-	if s.Life.Failed() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, goodbyePatience)
-	defer cancel()
-	for peer := range p.from {
-		_ = s.Boot.Send(ctx, peer, preamble.TagGoodbye, framework.Parcel{}) // one that is gone needs nothing
-	}
-	for _, x := range p.from {
-		select {
-		case <-x:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// departures knows of peers that have been waited for long which of them have left.
-type departures struct {
-	mu   sync.Mutex
-	asks map[int]*departure
-}
-
-type departure struct {
-	gone chan struct{} // closed when the peer has left
-	at   time.Time     // when that was known
 }
 
 // of returns what is known of a peer. Who asks first has it found out.
@@ -162,4 +79,11 @@ func (d *departures) of(s *Ports, rank int) *departure {
 		}
 	})
 	return x
+}
+
+// Departed waits until rank leaves the job in an orderly way, and returns true; or until
+// ctx ends, and returns false.
+func (s *Ports) Departed(ctx context.Context, rank int) bool {
+	_, err := s.Boot.Recv(ctx, rank, preamble.TagFarewell)
+	return errors.Is(err, framework.ErrPeer) && s.Life.Err() == nil
 }

@@ -5,23 +5,9 @@ import (
 	"errors"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
-
-// link is a link for port channels, with what this rank uses to drive it.
-type link struct {
-	*negotiate.Link
-	peerKey framework.Parcel       // of the peer's counters, where a proxy of the transport raises them
-	posted  posted                 // where it leaves counts for the rank to forward
-	lane    *proxy.Lane            // the stream, where the rank's copy engine does
-	host    *counters.HostCounters // and the peer's, where they are mapped here
-	hosted  bool                   // the peer raises host counters of this rank, not those of its device
-	stream  *streamLink            // the sockets that the rank drives
-	users   int                    // of the first link to the peer: how many channels have been given one
-	goodbye goodbye                // of the peer, where the link is by adapters
-}
 
 // link returns one of the links to a peer.
 func (s *Ports) link(ctx context.Context, peer, number int) (*link, error) {

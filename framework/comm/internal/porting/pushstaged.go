@@ -52,3 +52,15 @@ func (ch *requests) pushStaged(ctx context.Context, e *end, op string, kind, dst
 		src, dst = src+n, dst+n
 	}
 }
+
+// pushAt queues a trigger and returns its position.
+func (ch *requests) pushAt(ctx context.Context, e *end, op string, t kernel.Trigger) (uint64, error) {
+	if e.service.queue != nil {
+		return ch.pushStream(ctx, e, op, t, true)
+	}
+	pos, err := e.service.ring.PushContext(ctx, t)
+	if err != nil {
+		return 0, ch.refused(op, err)
+	}
+	return pos, nil
+}

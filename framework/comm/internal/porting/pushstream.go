@@ -2,6 +2,7 @@ package porting
 
 import (
 	"context"
+	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -42,4 +43,10 @@ func (ch *requests) pushStream(ctx context.Context, e *end, op string, t kernel.
 			return 0, err
 		}
 	}
+}
+
+// requests is how the host pushes.
+type requests struct {
+	waiter
+	making sync.Mutex // held while the end of the host is made
 }

@@ -12,12 +12,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// requests is how the host pushes.
-type requests struct {
-	waiter
-	making sync.Mutex // held while the end of the host is made
-}
-
 // either is over when one of two contexts is. A ring asks for no more, and only when
 // it is full.
 type either struct {
@@ -130,18 +124,6 @@ func (ch *requests) push(op string, kind, dst, src, bytes uint64) error {
 	}
 	_, err = ch.pushAt(ch.life, e, op, t)
 	return err
-}
-
-// pushAt queues a trigger and returns its position.
-func (ch *requests) pushAt(ctx context.Context, e *end, op string, t kernel.Trigger) (uint64, error) {
-	if e.service.queue != nil {
-		return ch.pushStream(ctx, e, op, t, true)
-	}
-	pos, err := e.service.ring.PushContext(ctx, t)
-	if err != nil {
-		return 0, ch.refused(op, err)
-	}
-	return pos, nil
 }
 
 // inRange refuses what a trigger cannot express and what would miss the memory.

@@ -5,81 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
-	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
-	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
-	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
-
-// service is one ring and the proxy that drains it, for port channels of a
-// communicator over one transport. The numbers that triggers cite are given out
-// once: when they run out the next channel gets another ring, and a ring whose
-// channels are all closed is closed too.
-type service struct {
-	ring   *ring.Ring
-	from   producer
-	proxy  framework.Proxy // of the transport, or
-	copier *proxy.Copier   // the rank's own, or
-	queue  *stream.Queue   // that for sockets that the rank drives
-	view   deviceView
-	stop   context.CancelFunc
-	ended  chan struct{} // closed when nobody waits for the proxy's end any more
-	once   sync.Once
-
-	memories   uint32 // numbers used so far; they change under Ports.rings
-	semaphores uint32
-
-	mu       sync.Mutex
-	channels int  // open
-	full     bool // no number is left
-}
-
-// producer says who pushes to a ring. Kernels of a device count their pushes in
-// memory of the device, and the host in the ring, so they cannot share one; where
-// kernels run on the host they do.
-type producer bool
-
-const (
-	fromHost    producer = false
-	fromKernels producer = true
-)
-
-// deviceView is a ring as a device sees it. It is empty where nobody there has to.
-type deviceView struct {
-	memory   device.Memory
-	counters device.Memory
-}
-
-// Limits of the trigger format.
-const (
-	ringSlots      = 512
-	memorySlots    = 1 << 9
-	semaphoreSlots = min(1<<10, kernel.RingFlushWords)
-)
-
-// binding is what the triggers of one channel cite: as the transport's proxy
-// knows it, or, where lane is set, as the rank's own does.
-type binding struct {
-	src, dst  framework.MemoryBinding
-	semaphore framework.SemaphoreBinding
-
-	lane    *proxy.Lane
-	own     *memory.Memory
-	peer    negotiate.Remote
-	counter *proxy.Counter
-
-	stream *streamBinding
-}
 
 // Behind the counts of a ring, in memory of the device, is a word for kernels to
 // look at in place of the ring's own.
@@ -87,14 +22,6 @@ const (
 	errorWord  = ring.CounterBytes
 	errorBytes = 128
 )
-
-type slots struct{ src, dst, semaphore uint32 }
-
-// end is where triggers of a channel are pushed.
-type end struct {
-	service *service
-	slots   slots
-}
 
 // openEnd gives a channel numbers on a ring.
 func (s *Ports) openEnd(ctx context.Context, t *transport.Transport, from producer, b binding) (*end, error) {

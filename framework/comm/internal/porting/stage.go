@@ -17,30 +17,6 @@ import (
 // say that data is there when it still had to be copied, and nobody here would know
 // (docs/decisions/0010).
 
-// A stage has parts that are used in turn. The last put of each carries a flush, behind
-// which the part is free again: while one is filled the others are on their way.
-const (
-	stageParts = 4
-	stagePart  = 256 << 10 // at most
-	stageUnit  = 4 << 10
-)
-
-// noMemory is a number that is never bound. A kernel does not stage, so in the handle of a
-// channel with a stage it stands for the source: a put with it ends the proxy, with an
-// error, where the number of the stage would send other bytes than were meant.
-const noMemory = memorySlots - 1
-
-// stage is memory in front of a transport that cannot reach what puts read.
-type stage struct {
-	memory *memory.Memory
-	part   uint64 // bytes of each
-
-	turn  chan struct{} // full while a put is copied and pushed: puts fill parts one behind the other
-	now   int           // the part that is filled
-	used  uint64        // bytes of it
-	after [stageParts]uint64
-}
-
 // newStage makes a stage for puts from memory of so many bytes, and registers it.
 func (p *Ports) newStage(ctx context.Context, t *transport.Transport, bytes uint64) (*stage, framework.Registration, error) {
 	part := stageUnit * max(1, min((bytes+stageUnit-1)/stageUnit, stagePart/stageUnit))
@@ -74,19 +50,6 @@ func (s *Ports) apart(m *memory.Memory) bool {
 		}
 	}
 	return true
-}
-
-// source registers what puts read, or a stage in front of it.
-func (ch *Channel) source(ctx context.Context, s *Ports) (framework.Registration, error) {
-	t := ch.link.Transport
-	reg, err := memory.Registration(ctx, ch.src, t, s.Counters.Dev.Info().Device)
-	if errors.Is(err, framework.ErrUnsupported) && s.apart(ch.src) {
-		ch.stage, reg, err = s.newStage(ctx, t, ch.src.Bytes())
-	}
-	if err != nil {
-		return reg, &framework.Error{Op: "register", Peer: framework.NoPeer, Err: err}
-	}
-	return reg, nil
 }
 
 // target says of what puts of the peer cannot write what can be used in its place.

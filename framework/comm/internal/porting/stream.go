@@ -6,36 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/recipe"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
-	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
 // Where a transport hands its sockets over, this rank drives them (framework/stream):
 // who pushes sends, and who waits receives.
-
-// streamLink is a link whose sockets the rank drives.
-type streamLink struct {
-	*stream.Link
-	attached framework.ID // with the transport
-	counters uint32       // the peer's handle of its counters
-}
-
-// streamBinding is what a channel's triggers cite there.
-type streamBinding struct {
-	link   *streamLink
-	target uint32 // the peer's handle of its memory
-	bytes  uint64
-	offset uint64 // of the peer's counter
-	open   uint32 // own handle, which the peer knows
-}
 
 // streamLink takes the sockets of a link over, and opens the counters to the peer.
 func (p *Ports) streamLink(ctx context.Context, l *link, peer int) error {
@@ -105,53 +86,9 @@ func (s *Ports) tradeHandles(ctx context.Context, peer int, own uint32, bytes ui
 	return binary.LittleEndian.Uint32(p.Data[8:]), binary.LittleEndian.Uint64(p.Data), nil
 }
 
-// bindStreams is for sockets that the rank drives.
-func (ch *Channel) bindStreams(ctx context.Context, s *Ports, open *memory.Memory) error {
-	b := &streamBinding{link: ch.link.stream, offset: uint64(ch.pair.Theirs) * counters.Stride}
-	var err error
-	if b.open, err = b.link.Expose(open.Addr(), open.Bytes()); err != nil {
-		return &framework.Error{Op: OpChannel, Peer: ch.pair.Peer, Err: err}
-	}
-	ch.binding = binding{stream: b, own: ch.src}
-	if b.target, b.bytes, err = s.tradeHandles(ctx, ch.pair.Peer, b.open, open.Bytes()); err != nil {
-		b.link.Withdraw(b.open)
-		return err
-	}
-	ch.peerLen = b.bytes
-	return nil
-}
-
 func (b *streamBinding) bind(q *stream.Queue, n slots, src *memory.Memory) error {
 	return errors.Join(
 		q.BindSource(n.src, src.Addr(), src.Bytes()),
 		q.BindTarget(n.dst, b.link.Link, b.target, b.bytes),
 		q.BindSemaphore(n.semaphore, b.link.Link, b.link.counters, b.offset))
-}
-
-// leaveStream makes sure that nothing touches the memory of the channel any more.
-func (ch *Channel) leaveStream() error {
-	b := ch.binding.stream
-	if b == nil {
-		return nil
-	}
-	b.link.Withdraw(b.open)
-	return b.link.Forget(ch.src.Addr(), ch.src.Bytes())
-}
-
-// flushStream waits until all that the channel was asked for is there.
-func (ch *Channel) flushStream(ctx context.Context, e *end) error {
-	pos, err := ch.pushStream(ctx, e, "close port channel", ch.trigger(e, kernel.TriggerFlush, 0, 0, 0), true)
-	if err != nil {
-		return err
-	}
-	r, q, l := e.service.ring, e.service.queue, ch.binding.stream.link.Link
-	for start := time.Now(); !q.Await(l, r.FlushedAt(e.slots.semaphore), pos+1, time.Since(start), time.Millisecond, streamWaits); {
-		if err := r.Err(); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("%w: the peer does not read: %w", framework.ErrPeer, err)
-		}
-	}
-	return nil
 }
