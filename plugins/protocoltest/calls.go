@@ -77,7 +77,7 @@ func (s *suite) configureFirst(t transporttest.TB) {
 	wants(t, "describe before configure", err, codes.InvalidArgument)
 	_, err = h.client.Close(ctx, &pb.CloseRequest{Id: 1})
 	wants(t, "close before configure", err, codes.InvalidArgument)
-	h.configure(t, s)
+	h.configure(t, s.launcher)
 	_, err = h.client.Configure(ctx, &pb.ConfigureRequest{Options: s.options()})
 	wants(t, "a second configure", err, codes.InvalidArgument)
 }
@@ -113,7 +113,7 @@ func (s *suite) unknownOptions(t transporttest.TB) {
 		}
 		break
 	}
-	h.configure(t, s) // refused options leave nothing behind
+	h.configure(t, s.launcher) // refused options leave nothing behind
 }
 
 // optionsAsText hands every option its default as a string.
@@ -163,7 +163,7 @@ func (s *suite) optionsObject(t transporttest.TB) {
 	for _, options := range []string{"[]", "7", `"x"`, "{", "{} {}", "\x00"} {
 		s.refuses(t, h, options)
 	}
-	h.configure(t, s)
+	h.configure(t, s.launcher)
 }
 
 // listen is a request for a link of a kind that the description claims.

@@ -227,7 +227,7 @@ func (s *suite) malformed(t transporttest.TB) {
 	goesOn := make([]string, len(names))
 	each(t, len(names), func(t transporttest.TB, i int) {
 		h := s.connected(t)
-		h.configure(t, s)
+		h.configure(t, s.launcher)
 		fd := h.memory()
 		h.sends(all[names[i]], fd, fd)
 		if _, ended := h.ends(h.limit); !ended {

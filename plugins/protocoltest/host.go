@@ -34,6 +34,7 @@ type host struct {
 	cmd     *exec.Cmd
 	dir     string   // PLUGIN_UNIX_SOCKET_DIR
 	control *os.File // our end of the control socket
+	conn    *os.File // our end of the inherited connection; nil where the plugin got none
 	stdout  *os.File
 	log     *lines // what the plugin prints after its handshake
 	line    string // its handshake
@@ -46,8 +47,22 @@ type host struct {
 	fd   uint64 // the last number of a descriptor
 }
 
+// manner is how the program is started.
+type manner struct {
+	connected bool // it inherits a connection for gRPC
+	copied    bool // what is executed is a copy, as of a program whose checksum is pinned
+}
+
+// Descriptors of the plugin.
+const (
+	controlFD    = 3
+	connectionFD = 4
+	folderFD     = 5
+	copyFD       = 6
+)
+
 // launched starts the program with an environment of the caller's, and reads nothing.
-func (s *suite) launched(t transporttest.TB, env ...string) *host {
+func (s *launcher) launched(t transporttest.TB, m manner, env ...string) *host {
 	dir, err := os.MkdirTemp("", "mscclpp-conform-")
 	if err != nil {
 		t.Fatalf("make a folder for the plugin's socket: %v", err)
@@ -68,9 +83,13 @@ func (s *suite) launched(t transporttest.TB, env ...string) *host {
 	h.cmd = exec.Command(s.program.Path)
 	h.cmd.Env = append(environ.Filter(os.Environ()),
 		"PLUGIN_UNIX_SOCKET_DIR="+dir, "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000",
-		environ.ControlKey+"=3", environ.LogLevelKey+"=INFO")
+		fmt.Sprint(environ.ControlKey, "=", controlFD), fmt.Sprintf("%s=/proc/self/fd/%d", environ.FolderKey, folderFD), environ.LogLevelKey+"=INFO")
 	h.cmd.Env = append(append(h.cmd.Env, s.program.Env...), env...)
 	h.cmd.Stdout, h.cmd.Stderr, h.cmd.ExtraFiles = in, h.log, []*os.File{theirs}
+	for _, file := range s.inherited(t, h, m) {
+		h.cmd.ExtraFiles = append(h.cmd.ExtraFiles, file)
+		defer file.Close()
+	}
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	h.cmd.WaitDelay = killBound
 	if err := h.cmd.Start(); err != nil {
@@ -94,11 +113,15 @@ func (s *suite) launched(t transporttest.TB, env ...string) *host {
 }
 
 // started starts the program up to its handshake.
-func (s *suite) started(t transporttest.TB, env ...string) *host {
+func (s *launcher) started(t transporttest.TB, env ...string) *host {
+	return s.startedBy(t, manner{}, env...)
+}
+
+func (s *launcher) startedBy(t transporttest.TB, m manner, env ...string) *host {
 	if len(env) == 0 {
 		env = []string{"PLUGIN_PROTOCOL_VERSIONS=1"}
 	}
-	h := s.launched(t, append(env, cookie)...)
+	h := s.launched(t, m, append(env, cookie)...)
 	_ = h.stdout.SetReadDeadline(time.Now().Add(startBound))
 	in := bufio.NewReader(h.stdout)
 	line, err := in.ReadString('\n')
@@ -112,14 +135,24 @@ func (s *suite) started(t transporttest.TB, env ...string) *host {
 }
 
 // connected starts the program and connects to its service, which is not configured.
-func (s *suite) connected(t transporttest.TB) *host {
+func (s *launcher) connected(t transporttest.TB) *host {
 	h := s.started(t)
+	h.dial()
+	return h
+}
+
+// dial connects to the service that the handshake names.
+func (h *host) dial() {
+	t := h.t
 	address, err := addressIn(h.line)
 	if err != nil {
 		t.Fatalf("handshake %q: %v", h.line, err)
 	}
 	conn, err := grpc.NewClient("passthrough:plugin",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			if address == "inherited" && h.conn != nil {
+				return net.FileConn(h.conn)
+			}
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", address)
 		}),
@@ -131,11 +164,10 @@ func (s *suite) connected(t transporttest.TB) *host {
 	}
 	t.Cleanup(func() { conn.Close() })
 	h.client = pb.NewTransportServiceClient(conn)
-	return h
 }
 
 // configured starts the program and makes its transport.
-func (s *suite) configured(t transporttest.TB) (*host, *pb.Description) {
+func (s *launcher) configured(t transporttest.TB) (*host, *pb.Description) {
 	h := s.connected(t)
 	ctx, cancel := h.within(startBound)
 	defer cancel()
@@ -146,7 +178,7 @@ func (s *suite) configured(t transporttest.TB) (*host, *pb.Description) {
 	return h, answer.GetDescription()
 }
 
-func (s *suite) options() []byte {
+func (s *launcher) options() []byte {
 	if s.program.Options == nil {
 		return []byte("{}")
 	}

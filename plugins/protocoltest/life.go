@@ -27,12 +27,12 @@ func (s *suite) signals(t transporttest.TB) {
 		h := s.connected(t)
 		if i%2 == 1 {
 			when = "after Configure"
-			h.configure(t, s)
+			h.configure(t, s.launcher)
 		}
 		if err := unix.Kill(h.cmd.Process.Pid, signal); err != nil {
 			t.Fatalf("send %v: %v", signal, err)
 		}
-		gone := !h.alive() || i%2 == 0 && h.tryConfigure(s) != nil
+		gone := !h.alive() || i%2 == 0 && h.tryConfigure(s.launcher) != nil
 		if !gone {
 			ctx, cancel := h.bounded()
 			defer cancel()
@@ -45,14 +45,14 @@ func (s *suite) signals(t transporttest.TB) {
 	})
 }
 
-func (h *host) configure(t transporttest.TB, s *suite) {
+func (h *host) configure(t transporttest.TB, s *launcher) {
 	if err := h.tryConfigure(s); err != nil {
 		t.Fatalf("configure: %v%s", err, h.said())
 	}
 }
 
-func (h *host) tryConfigure(s *suite) error {
-	ctx, cancel := h.within(startBound)
+func (h *host) tryConfigure(s *launcher) error {
+	ctx, cancel := h.within(min(startBound, 10*h.limit))
 	defer cancel()
 	_, err := h.client.Configure(ctx, &pb.ConfigureRequest{Options: s.options()})
 	return err

@@ -33,6 +33,12 @@ func miniPlugin(flaw string) int {
 		fmt.Fprintln(os.Stderr, "a transport plugin, started by a job")
 		return 2
 	}
+	if exe, _ := os.Executable(); flaw == "looks-beside-itself" {
+		if _, err := os.Stat(exe); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	out := os.Stdout
 	if flaw != "keeps-stdout" {
 		moved, _ := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 10)
@@ -70,6 +76,9 @@ func miniPlugin(flaw string) int {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(size))
 	pb.RegisterTransportServiceServer(server, m)
 	go func() { _ = server.Serve(listener) }()
+	if flaw == "deaf" && os.Getenv("MSCCLPP_PLUGIN_CONNECTION_FD") != "" {
+		path = "inherited"
+	}
 	fmt.Fprintf(out, "1|%d|unix|%s|grpc\n", version, path)
 	m.receive()
 	if flaw == "outlives-host" || flaw == "ends-after-calls" && m.calls.waiting() {

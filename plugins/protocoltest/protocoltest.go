@@ -36,14 +36,18 @@ const (
 
 // Tests lists the tests of the protocol for a plugin.
 func Tests(p Program) []transporttest.Test {
-	s := &suite{program: p}
+	s := &suite{&launcher{program: p}}
 	if p.CallLimit == 0 {
 		s.program.CallLimit = 5 * time.Second
 	}
 	return slices.Concat(s.startTests(), s.lifeTests(), s.callTests(), s.descriptorTests())
 }
 
-type suite struct{ program Program }
+// suite has the tests, and launcher what they start.
+type (
+	suite    struct{ *launcher }
+	launcher struct{ program Program }
+)
 
 // each runs f for the numbers below n, a few at once: each starts a plugin.
 func each(t transporttest.TB, n int, f func(t transporttest.TB, i int)) {

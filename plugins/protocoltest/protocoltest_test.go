@@ -85,6 +85,8 @@ var flaws = []struct{ flaw, test, says string }{
 	{"socket-elsewhere", "start/handshake", "outside of PLUGIN_UNIX_SOCKET_DIR"},
 	{"newest-version", "start/versions", `the plugin chose "2"`},
 	{"keeps-stdout", "start/standard-output", "want the same pipe"},
+	{"deaf", "start/inherited", "configure: "},
+	{"looks-beside-itself", "start/pinned", "no handshake within"},
 	{"inheritable", "start/close-on-exec", "want close-on-exec"},
 	{"ends-by-sigterm", "life/signals", "terminated before Configure ended the plugin"},
 	{"ends-by-sigint", "life/signals", "interrupt after Configure ended the plugin"},
@@ -121,7 +123,7 @@ var flaws = []struct{ flaw, test, says string }{
 
 // waited are the flaws that show as a wait for what never comes. The others get all the
 // time that a busy machine may need.
-var waited = map[string]bool{"keeps-descriptors": true, "one-packet": true, "no-ends": true, "ends-after-calls": true, "lossless": true, "trusts-packets": true, "trusts-numbers": true, "trusts-strangers": true}
+var waited = map[string]bool{"keeps-descriptors": true, "one-packet": true, "no-ends": true, "ends-after-calls": true, "lossless": true, "trusts-packets": true, "trusts-numbers": true, "trusts-strangers": true, "deaf": true}
 
 func TestFlawsAreFound(t *testing.T) {
 	for _, f := range flaws {

@@ -20,13 +20,15 @@ func (s *suite) startTests() []transporttest.Test {
 		{Name: "start/handshake", Rule: "The first line is the handshake; the socket is in the folder of the host, its path under 108 bytes.", Body: s.handshake},
 		{Name: "start/versions", Rule: "The plugin chooses the highest common version, and prints its lowest if there is none.", Body: s.versions},
 		{Name: "start/standard-output", Rule: "Descriptor 1 is moved out of the way: what libraries print goes to the log.", Body: s.standardOutput},
+		{Name: "start/inherited", Rule: "The plugin serves the connection that it inherits, or listens where it is told.", Body: s.inheritedConnection},
+		{Name: "start/pinned", Rule: "Files beside the program are found by MSCCLPP_PLUGIN_FOLDER: what is executed may be a copy.", Body: s.pinned},
 		{Name: "start/close-on-exec", Rule: "The control socket has close-on-exec: a child would hide the plugin's death.", Body: s.closeOnExec},
 	}
 }
 
 func (s *suite) byAPerson(t transporttest.TB) {
 	for what, env := range map[string]string{"no cookie": "LANG=C", "another cookie": "MSCCLPP_TRANSPORT_PLUGIN=please"} {
-		h := s.launched(t, env, "PLUGIN_PROTOCOL_VERSIONS=1")
+		h := s.launched(t, manner{}, env, "PLUGIN_PROTOCOL_VERSIONS=1")
 		if _, ended := h.ends(startBound); !ended {
 			t.Errorf("%s: the program runs on after %v", what, startBound)
 			continue
@@ -79,6 +81,20 @@ func (s *suite) standardOutput(t transporttest.TB) {
 	if log, err := os.Readlink(h.proc("fd/2")); err != nil || out != log {
 		t.Errorf("descriptor 1 is %s and descriptor 2 is %s, %v: want the same pipe", out, log, err)
 	}
+}
+
+// inheritedConnection and pinned are ways to start that a host chooses.
+
+func (s *suite) inheritedConnection(t transporttest.TB) {
+	h := s.startedBy(t, manner{connected: true})
+	h.dial()
+	h.configure(t, s.launcher)
+}
+
+func (s *suite) pinned(t transporttest.TB) {
+	h := s.startedBy(t, manner{copied: true})
+	h.dial()
+	h.configure(t, s.launcher)
 }
 
 func (s *suite) closeOnExec(t transporttest.TB) {
