@@ -54,7 +54,7 @@ func (g *Guard) start() {
 		defer null.Close()
 		g.child, err = forkExec(g.command[0], append(append([]string{}, g.command...), g.id), []*os.File{read, null, null}, &syscall.ProcAttr{
 			Dir: "/",
-			Env: []string{"GOMAXPROCS=1"},
+			Env: append(places(), "GOMAXPROCS=1"),
 			// Its own group: what a terminal sends to the launcher must not end it.
 			Sys: &syscall.SysProcAttr{Setpgid: true},
 		})
@@ -65,6 +65,17 @@ func (g *Guard) start() {
 		return
 	}
 	g.pipe = write
+}
+
+// places are the variables that say where a rank may have left something.
+func places() []string {
+	var out []string
+	for _, name := range []string{"XDG_RUNTIME_DIR", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			out = append(out, name+"="+value)
+		}
+	}
+	return out
 }
 
 // guard is the supervisor of a job that begins.

@@ -10,6 +10,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/socketdir"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/fdsock"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
@@ -36,8 +37,8 @@ type Client struct {
 	wire     *wire.Client
 	fds      *fdsock.Conn
 	out      *output
-	conn     net.Conn   // for gRPC, which the plugin inherits; it need not take it
-	dir      *socketDir // nil for a plugin that needs none
+	conn     net.Conn       // for gRPC, which the plugin inherits; it need not take it
+	dir      *socketdir.Dir // nil for a plugin that needs none
 	goclient *goplugin.Client
 	version  int
 
@@ -180,7 +181,7 @@ func (c *Client) destroy(orderly bool) {
 			c.conn.Close() // again, if gRPC has closed it
 		}
 		if c.dir != nil {
-			c.dir.remove()
+			c.dir.Remove()
 		}
 	})
 }

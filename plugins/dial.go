@@ -46,7 +46,7 @@ func (c *Client) dialOptions(address string) []grpc.DialOption {
 				return nil, errors.New("the plugin's connection is lost")
 			}
 			if c.dir != nil {
-				defer c.dir.remove()
+				defer c.dir.Remove()
 			}
 			if address == inheritedAddress {
 				return c.conn, nil

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/internal/programdir"
+	"github.com/mscclpp-go/mscclpp/internal/socketdir"
 )
 
 // Folder returns the folder that contains the program of this plugin, or of this process
@@ -106,3 +108,23 @@ func shakeHands(address string) error {
 
 // handshakeVersion is the version of the handshake itself.
 const handshakeVersion = goplugin.CoreProtocolVersion
+
+// removeOwnSocket removes the socket that this plugin made in the folder of its host, and
+// the folder, if the host did not live to do so.
+func removeOwnSocket() {
+	socket := ownSocket()
+	if socket == "" {
+		return
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	dir := filepath.Dir(socket)
+	for range 2 { // an older host makes a folder in the folder
+		if name := filepath.Base(dir); !socketdir.Made(name) && !strings.HasPrefix(name, "plugin-dir") {
+			return
+		}
+		_ = unix.Rmdir(dir)
+		dir = filepath.Dir(dir)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/socketdir"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/mirror"
 )
 
@@ -166,7 +167,7 @@ var roles = map[string]func(){
 		}()
 		killed()
 	},
-	"sweep": sweep,
+	"sweep": socketdir.Sweep,
 	// A host that starts the plugin in roleKey+"_PLUGIN", says so and waits.
 	"host": func() {
 		plugin := os.Getenv(roleKey + "_PLUGIN")

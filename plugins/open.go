@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/socketdir"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/environ"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/fdsock"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
@@ -128,7 +129,7 @@ func launch(ctx context.Context, spec Spec) (*Client, error) {
 // start runs the process up to a working connection. The caller cleans up by
 // startFailed.
 func (c *Client) start(file *program) error {
-	sweepOnce.Do(sweep)
+	sweepOnce.Do(socketdir.Sweep)
 	c.out = newOutput(c.spec.Log.With("plugin", c.spec.Name))
 	// go-plugin's own waits end when the process does.
 	stop := context.AfterFunc(c.startCtx, c.killStarted)
@@ -172,7 +173,7 @@ func (c *Client) abandon() {
 	c.fds.Close()
 	c.conn.Close()
 	if c.dir != nil {
-		c.dir.remove()
+		c.dir.Remove()
 	}
 	<-c.proc.exited
 	c.proc.release()
@@ -239,12 +240,12 @@ func (c *Client) sockets() (control, connection *os.File, err error) {
 // makeSocketDir makes the folder for a plugin that needs one, and returns the variable
 // that names it.
 func (c *Client) makeSocketDir() ([]string, error) {
-	dir, err := newSocketDir()
+	dir, err := socketdir.Make()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
 	}
 	c.dir = dir
-	return []string{goplugin.EnvUnixSocketDir + "=" + dir.path}, nil
+	return []string{goplugin.EnvUnixSocketDir + "=" + dir.Path}, nil
 }
 
 // setProcess publishes the process to the watchdog of the start, which may have

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,11 @@ func TestExchangedAfterTheHash(t *testing.T) {
 			defer c.Shutdown()
 			if err := c.wire.Configure(t.Context(), []byte("{}"), nil); err != nil {
 				t.Fatal(err)
+			}
+			for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "kernels="); runtime.Gosched() {
+				if time.Now().After(deadline) {
+					t.Fatalf("the plugin has not reported: %s", log)
+				}
 			}
 			if text := log.String(); !strings.Contains(text, "kernels=ours") {
 				t.Errorf("the plugin did not find the file beside it: %s", text)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
+	"github.com/mscclpp-go/mscclpp/internal/socketdir"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
@@ -104,6 +105,9 @@ func (a *app) launch(program string, args []string) error {
 	defer signal.Stop(signals) // what is still to be said may wait for a reader
 	job.Signals = signals
 	result, err := launch.Run(context.Background(), job)
+	if err != nil || result.Code != 0 {
+		socketdir.Sweep() // of ranks that were killed while they started a plugin
+	}
 	if err != nil {
 		return &verb.Error{Code: result.Code, Err: err}
 	}

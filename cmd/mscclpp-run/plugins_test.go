@@ -5,9 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
+	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
 // The verb plugins lists what was rejected and why. To be asked for a plugin that does not
@@ -79,5 +82,40 @@ func put(t *testing.T, root, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Nothing is left of a plugin that needs a folder for its socket when its job is killed in
+// the start, be it the launcher alone.
+func TestJobKilledInTheStartOfAPlugin(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, plugins.FilePrefix+"loopback"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			run, err := os.MkdirTemp("/tmp", "run")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(run)
+			left := func() int {
+				entries, err := os.ReadDir(run)
+				if err != nil {
+					t.Error(err)
+				}
+				return len(entries)
+			}
+			c := command(t, "--set", "plugins.dirs="+dir, "--set", "transports=loopback", "-n", "2", "check")
+			c.Env = append(c.Env, "XDG_RUNTIME_DIR="+run)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 20*time.Second, "two ranks start the plugin", func() bool { return left() == 2 })
+			_ = c.Process.Signal(s)
+			_ = c.Wait()
+			eventually(t, 20*time.Second, "nothing is left", func() bool { return left() == 0 })
+		})
 	}
 }

@@ -7,12 +7,14 @@ package early
 import (
 	"os"
 
+	"github.com/mscclpp-go/mscclpp/internal/socketdir"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
 func init() {
 	if len(os.Args) == 3 && os.Args[1] == supervise.Arg {
 		supervise.Run(os.Stdin, os.Args[2])
+		socketdir.Sweep() // of ranks that were killed while they started a plugin
 		os.Exit(0)
 	}
 }

@@ -1,9 +1,10 @@
-package plugins
+// Package socketdir makes the private folders in which plugins that do not inherit their
+// connection make a socket, and removes those that were left.
+package socketdir
 
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,65 +12,65 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// socketPrefix starts the name of every socket folder; nameDigits hexadecimal digits follow.
+// prefix starts the name of every socket folder; nameDigits hexadecimal digits follow.
 const (
-	socketPrefix = "mscclpp-plugin-"
-	nameDigits   = 16
+	prefix     = "mscclpp-plugin-"
+	nameDigits = 16
 )
 
-// maxSocketBase keeps the path of a socket (base, folder, file) within the 107 bytes that
+// MaxBase keeps the path of a socket (base, folder, file) within the 107 bytes that
 // the kernel allows, and leaves room for the folder that older hosts and plugins add.
-const maxSocketBase = 107 - len("/"+socketPrefix) - nameDigits - len("/plugin-dir4294967295") - len("/plugin4294967295")
+const MaxBase = 107 - len("/"+prefix) - nameDigits - len("/plugin-dir4294967295") - len("/plugin4294967295")
 
-// A socketDir is the private folder in which a plugin makes its gRPC socket, unless it
+// A Dir is the private folder in which a plugin makes its gRPC socket, unless it
 // calls Serve and needs none. It exists from just before the plugin is started until the
 // host has connected. The host holds a lock on it meanwhile, which the kernel releases
 // with the process, so that another host can see that a folder was left when host and
 // plugin were killed in this time, and remove it.
-type socketDir struct {
-	path string
+type Dir struct {
+	Path string
 	lock *os.File
 	once sync.Once
 }
 
-// socketBase is where socket folders are made: on a local file system, short.
-func socketBase() string {
+// Base is where socket folders are made: on a local file system, short.
+func Base() string {
 	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), os.TempDir()} {
-		if dir != "" && len(dir) <= maxSocketBase && unix.Access(dir, unix.W_OK|unix.X_OK) == nil {
+		if dir != "" && len(dir) <= MaxBase && unix.Access(dir, unix.W_OK|unix.X_OK) == nil {
 			return dir
 		}
 	}
 	return "/tmp"
 }
 
-func newSocketDir() (*socketDir, error) {
+// Make makes a folder.
+func Make() (*Dir, error) {
 	for range 8 {
 		var name [nameDigits / 2]byte
 		rand.Read(name[:])
-		d := &socketDir{path: filepath.Join(socketBase(), socketPrefix+hex.EncodeToString(name[:]))}
-		err := os.Mkdir(d.path, 0o700)
+		d := &Dir{Path: filepath.Join(Base(), prefix+hex.EncodeToString(name[:]))}
+		err := os.Mkdir(d.Path, 0o700)
 		if err != nil {
-			return nil, fmt.Errorf("%w: folder for the plugin's socket: %w", framework.ErrUnavailable, err)
+			return nil, fmt.Errorf("folder for the plugin's socket: %w", err)
 		}
-		if d.lock = lockDir(d.path); d.lock != nil {
+		if d.lock = lockDir(d.Path); d.lock != nil {
 			return d, nil
 		}
 		// Another host found it abandoned before it was locked.
 	}
-	return nil, fmt.Errorf("%w: folder for the plugin's socket in %s: it is removed as fast as it is made", framework.ErrUnavailable, socketBase())
+	return nil, fmt.Errorf("folder for the plugin's socket in %s: it is removed as fast as it is made", Base())
 }
 
 // lockDir locks a private folder of this user, or returns nil if it is none, or another
 // process holds it or removed it.
 func lockDir(path string) *os.File {
-	f, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
+	f := os.NewFile(uintptr(fd), path)
 	var opened, named unix.Stat_t
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil &&
 		unix.Fstat(int(f.Fd()), &opened) == nil && unix.Lstat(path, &named) == nil &&
@@ -81,10 +82,10 @@ func lockDir(path string) *os.File {
 	return nil
 }
 
-// remove removes the folder with the sockets in it. It may be called again.
-func (d *socketDir) remove() {
+// Remove removes the folder with the sockets in it. It may be called again.
+func (d *Dir) Remove() {
 	d.once.Do(func() {
-		removeSockets(d.lock, d.path)
+		removeSockets(d.lock, d.Path)
 		d.lock.Close()
 	})
 }
@@ -105,15 +106,15 @@ func removeSockets(dir *os.File, path string) {
 	_ = unix.Rmdir(path) // ENOTEMPTY: see above
 }
 
-// sweep removes socket folders of this user whose host is dead.
-func sweep() {
-	base := socketBase()
+// Sweep removes socket folders of this user whose host is dead.
+func Sweep() {
+	base := Base()
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if !isSocketFolder(e.Name()) {
+		if !Made(e.Name()) {
 			continue
 		}
 		path := filepath.Join(base, e.Name())
@@ -124,28 +125,8 @@ func sweep() {
 	}
 }
 
-// isSocketFolder reports whether newSocketDir may have made a folder of this name.
-func isSocketFolder(name string) bool {
-	digits, ok := strings.CutPrefix(name, socketPrefix)
+// Made reports whether Make may have made a folder of this name.
+func Made(name string) bool {
+	digits, ok := strings.CutPrefix(name, prefix)
 	return ok && len(digits) == nameDigits && strings.Trim(digits, "0123456789abcdef") == ""
-}
-
-// removeOwnSocket removes the socket that this plugin made in the folder of its host, and
-// the folder, if the host did not live to do so.
-func removeOwnSocket() {
-	socket := ownSocket()
-	if socket == "" {
-		return
-	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	dir := filepath.Dir(socket)
-	for range 2 { // an older host makes a folder in the folder
-		if name := filepath.Base(dir); !isSocketFolder(name) && !strings.HasPrefix(name, "plugin-dir") {
-			return
-		}
-		_ = unix.Rmdir(dir)
-		dir = filepath.Dir(dir)
-	}
 }
