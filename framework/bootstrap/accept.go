@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 )
 
 // maxHandshakes is how many connections may be in their handshake at once, if as many files
@@ -144,11 +144,11 @@ func (t *TCP) accept() {
 func (t *TCP) welcome(conn *net.TCPConn) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	stop := context.AfterFunc(t.life, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	h, proved, err := t.call.accept(conn, fromHere(conn), func() bool { return t.strangers.leave(conn) })
+	h, proved, err := t.party.Accept(conn, fromHere(conn), func() bool { return t.strangers.leave(conn) })
 	stop()
 	claim := framework.NoPeer
-	if h.version != 0 { // else it was not understood
-		claim = int(h.from)
+	if h.Version != 0 { // else it was not understood
+		claim = int(h.From)
 	}
 	if err == nil && t.life.Err() != nil {
 		err = failure.ErrClosed
@@ -159,13 +159,13 @@ func (t *TCP) welcome(conn *net.TCPConn) {
 		hangUp(conn)
 		if t.visits != nil {
 			// What was invalid about it was said in the last message.
-			told := proved || (h.job == t.job && errors.Is(err, framework.ErrInvalid))
+			told := proved || (h.Job == t.party.Job && errors.Is(err, framework.ErrInvalid))
 			t.visit(visit{rank: claim, proved: proved, told: told, from: caller(conn), err: err})
 		}
-	case h.purpose == purposeCheckIn:
-		t.visit(visit{rank: int(h.from), conn: conn, proved: true})
+	case h.Purpose == handshake.CheckIn:
+		t.visit(visit{rank: int(h.From), conn: conn, proved: true})
 	default:
-		_ = t.adopt(int(h.from), conn)
+		_ = t.adopt(int(h.From), conn)
 	}
 }
 
@@ -176,10 +176,6 @@ func caller(conn net.Conn) netip.Addr { return addrPort(conn.RemoteAddr()).Addr(
 func fromHere(conn net.Conn) bool {
 	far, near := addrPort(conn.RemoteAddr()).Addr(), addrPort(conn.LocalAddr()).Addr()
 	return far.IsLoopback() || far == near
-}
-
-func noSecret(rank, other int) string {
-	return fmt.Sprintf("rank %d is on another host than rank %d and the job has no secret: set %s on all ranks, or bootstrap.insecure to let anybody join", rank, other, EnvSecretFile)
 }
 
 // hangUp closes a connection so that the last message arrives: a reset because of

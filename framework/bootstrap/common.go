@@ -34,7 +34,3 @@ func (c *counters) read() Stats {
 func errRange(rank, size int) error {
 	return fmt.Errorf("%w: rank %d: expected 0 to %d", framework.ErrInvalid, rank, size-1)
 }
-
-func errLeft(rank int) error {
-	return fmt.Errorf("%w: rank %d has left the job", framework.ErrPeer, rank)
-}

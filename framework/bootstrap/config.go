@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/usersecret"
 )
 
@@ -89,18 +90,9 @@ const (
 	maxHeartbeat = time.Hour
 )
 
-// identity is what Config says about the job: how a connection proves itself.
-type identity struct {
-	job       [16]byte
-	key       []byte
-	hasSecret bool
-	oneHost   bool   // only processes of this host and user can know the key
-	keyFile   string // where it is from then
-}
-
-func (c *Config) complete() (identity, error) {
-	bad := func(format string, args ...any) (identity, error) {
-		return identity{}, fmt.Errorf("%w: "+format, append([]any{framework.ErrInvalid}, args...)...)
+func (c *Config) complete() (handshake.Identity, error) {
+	bad := func(format string, args ...any) (handshake.Identity, error) {
+		return handshake.Identity{}, fmt.Errorf("%w: "+format, append([]any{framework.ErrInvalid}, args...)...)
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
@@ -136,13 +128,13 @@ func (c *Config) complete() (identity, error) {
 		return bad("rank %d has a listener: expected one for rank 0 only", c.Rank)
 	}
 	if err := c.Family.validate(); err != nil {
-		return identity{}, err
+		return handshake.Identity{}, err
 	}
 	if c.ID != (UniqueID{}) {
 		if err := c.ID.Validate(); err != nil {
-			return identity{}, err
+			return handshake.Identity{}, err
 		}
-		return identity{job: c.ID.Job(), key: deriveKey(c.ID.secret()), hasSecret: true}, nil
+		return handshake.Identity{Job: c.ID.Job(), Key: deriveKey(c.ID.secret()), HasSecret: true}, nil
 	}
 	if c.Addr == "" {
 		return bad("neither a unique id nor an address of rank 0 is known: start with mscclpp-run, or set MSCCLPP_UNIQUE_ID, or MASTER_ADDR and MASTER_PORT")
@@ -156,13 +148,13 @@ func (c *Config) complete() (identity, error) {
 	// The address is not part of the job's identity: ranks may reach rank 0 by
 	// different names.
 	job := sha256.Sum256([]byte("mscclpp job\x00" + c.Job))
-	id := identity{job: [16]byte(job[:]), key: deriveKey(c.Secret), hasSecret: len(c.Secret) > 0}
-	if !id.hasSecret && !c.Insecure && c.Size > 1 {
+	id := handshake.Identity{Job: [16]byte(job[:]), Key: deriveKey(c.Secret), HasSecret: len(c.Secret) > 0}
+	if !id.HasSecret && !c.Insecure && c.Size > 1 {
 		secret, file, err := usersecret.Read()
 		if err != nil {
-			return identity{}, fmt.Errorf("%w: secret of this user, which keeps others out of a job without %s: %w: set %s on all ranks", framework.ErrUnavailable, EnvSecretFile, err, EnvSecretFile)
+			return handshake.Identity{}, fmt.Errorf("%w: secret of this user, which keeps others out of a job without %s: %w: set %s on all ranks", framework.ErrUnavailable, EnvSecretFile, err, EnvSecretFile)
 		}
-		id.key, id.oneHost, id.keyFile = deriveKey(secret), true, file
+		id.Key, id.OneHost, id.KeyFile = deriveKey(secret), true, file
 	}
 	return id, nil
 }

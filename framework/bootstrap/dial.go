@@ -12,13 +12,14 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 )
 
 // dialer connects without keep-alive: liveness sets it where it is of use.
 var dialer = net.Dialer{KeepAlive: -1}
 
 // connect makes a connection and performs the handshake.
-func (t *TCP) connect(ctx context.Context, at string, why purpose, to int) (*net.TCPConn, error) {
+func (t *TCP) connect(ctx context.Context, at string, why handshake.Purpose, to int) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	c, err := dialer.DialContext(ctx, t.cfg.Family.network(), at)
@@ -32,9 +33,9 @@ func (t *TCP) connect(ctx context.Context, at string, why purpose, to int) (*net
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err = t.call.dial(conn, why, to)
+	err = t.party.Dial(conn, why, to)
 	if !stop() && err == nil {
-		err = unanswered(context.Cause(ctx))
+		err = handshake.Unanswered(context.Cause(ctx))
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -50,7 +51,7 @@ func (t *TCP) callRank(ctx context.Context, at netip.AddrPort, to int) (*net.TCP
 	start := time.Now()
 	var pause backoff
 	for {
-		conn, err := t.connect(ctx, at.String(), purposeLink, to)
+		conn, err := t.connect(ctx, at.String(), handshake.Link, to)
 		if err == nil || !dropped(err) || time.Since(start) > handshakeTimeout || !pause.wait(ctx) {
 			return conn, err
 		}
@@ -137,7 +138,7 @@ func (t *TCP) dial(to int, at netip.AddrPort, done chan struct{}) {
 
 // watch opens a link to a rank that has none, to learn when it goes.
 func (t *TCP) watch(rank int) {
-	if rank == t.rank || t.isClosing() {
+	if rank == t.party.Rank || t.isClosing() {
 		return
 	}
 	_, _ = t.linkTo(t.life, rank)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 )
 
 // familyOnHost refuses a family of which this host has no address: otherwise the
@@ -62,7 +63,7 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 		refused, elsewhere, pathless := 0, 0, 0
 		for _, at := range candidates {
 			begun := time.Now()
-			conn, err := t.connect(ctx, at, purposeCheckIn, 0)
+			conn, err := t.connect(ctx, at, handshake.CheckIn, 0)
 			if err == nil {
 				return conn, nil
 			}
@@ -121,7 +122,9 @@ func noRoute(err error) bool {
 }
 
 // busy reports whether another job has the address, which may end in time.
-func busy(err error) bool { return errors.Is(err, errOtherJob) || errors.Is(err, errEnding) }
+func busy(err error) bool {
+	return errors.Is(err, handshake.ErrOtherJob) || errors.Is(err, handshake.ErrEnding)
+}
 
 // retry reports whether an attempt got no answer: one that was given will not change.
 func retry(err error) bool {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 )
 
 // The decoders of this package see bytes of other processes. Whatever those are,
@@ -96,17 +97,17 @@ func (s *script) Write(b []byte) (int, error) { return s.written.Write(b) }
 
 // Nobody gets through the handshake, on either side, who does not know the key.
 func FuzzHandshake(f *testing.F) {
-	h := hello{version: wireVersion, purpose: purposeLink, from: 1, to: 0, size: 2, job: [16]byte{5}}
-	f.Add(append(h.encode(), make([]byte, proofSize)...))
-	f.Add(h.encode()[:30])
-	f.Add(append(answer{version: wireVersion, rank: 1}.encode(), make([]byte, finalSize)...))
-	f.Add(answer{version: wireVersion, refusal: refusedSize}.encode())
+	h := handshake.Hello{Version: handshake.Version, Purpose: handshake.Link, From: 1, To: 0, Size: 2, Job: [16]byte{5}}
+	f.Add(append(h.Encode(), make([]byte, handshake.ProofSize)...))
+	f.Add(h.Encode()[:30])
+	f.Add(append(handshake.Answer{Version: handshake.Version, Rank: 1}.Encode(), make([]byte, handshake.FinalSize)...))
+	f.Add(handshake.Answer{Version: handshake.Version, Refusal: handshake.RefusedSize}.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := call{identity: identity{job: [16]byte{5}, key: []byte("key")}, rank: 0, size: 2}
-		if _, proved, err := c.accept(&script{Reader: bytes.NewReader(b)}, true, nil); err == nil || proved {
+		c := handshake.Party{Identity: handshake.Identity{Job: [16]byte{5}, Key: []byte("key")}, Rank: 0, Size: 2}
+		if _, proved, err := c.Accept(&script{Reader: bytes.NewReader(b)}, true, nil); err == nil || proved {
 			t.Fatalf("accepted %s", hex.EncodeToString(b))
 		}
-		if err := c.dial(&script{Reader: bytes.NewReader(b)}, purposeLink, 1); err == nil {
+		if err := c.Dial(&script{Reader: bytes.NewReader(b)}, handshake.Link, 1); err == nil {
 			t.Fatalf("believed %s", hex.EncodeToString(b))
 		} else {
 			classed(t, err)

@@ -40,13 +40,13 @@ func (t *TCP) findHostMates(ctx context.Context, table []entry) error {
 			if first < 0 {
 				first = r
 			}
-			alone = alone && r == t.rank
+			alone = alone && r == t.party.Rank
 		}
 	}
 	works := byte(0)
 	switch {
 	case t.fds == nil || alone:
-	case first == t.rank:
+	case first == t.party.Rank:
 		works = 1
 	default:
 		if err := t.fds.Probe(ctx, t.life, table[first].socket, first); err == nil {
@@ -59,12 +59,12 @@ func (t *TCP) findHostMates(ctx context.Context, table []entry) error {
 	if err != nil {
 		return err
 	}
-	onHost := make([]bool, t.size)
+	onHost := make([]bool, t.party.Size)
 	for r, b := range all {
 		if len(b) != 1 {
 			return failure.Named(r, fmt.Errorf("%w: %d bytes about its host: expected 1", framework.ErrPeer, len(b)))
 		}
-		onHost[r] = r == t.rank || (works == 1 && b[0] == 1 && table[r].host == t.self.host)
+		onHost[r] = r == t.party.Rank || (works == 1 && b[0] == 1 && table[r].host == t.self.host)
 	}
 	t.mu.Lock()
 	t.onHost = onHost
@@ -82,7 +82,7 @@ func (t *TCP) SameHost(rank int) bool {
 // HostRanks lists the ranks of this host, this one included, ascending.
 func (t *TCP) HostRanks() []int {
 	var ranks []int
-	for r := range t.size {
+	for r := range t.party.Size {
 		if t.SameHost(r) {
 			ranks = append(ranks, r)
 		}

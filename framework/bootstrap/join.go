@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
@@ -50,11 +51,11 @@ func calls(rank, other, n int) bool {
 }
 
 func (t *TCP) join(ctx context.Context) (err error) {
-	t.self.rank = uint32(t.rank)
+	t.self.rank = uint32(t.party.Rank)
 	if t.self.host, err = hostHash(t.cfg.HostID); err != nil {
 		return err
 	}
-	if t.size == 1 {
+	if t.party.Size == 1 {
 		t.cfg.closeListener()
 		t.table, t.onHost = []entry{t.self}, []bool{true}
 		return nil
@@ -62,13 +63,13 @@ func (t *TCP) join(ctx context.Context) (err error) {
 	if err := t.familyOnHost(); err != nil {
 		return err
 	}
-	if t.fds, err = fdpass.Open(t.key, t.rank, t.cfg.Log); err != nil {
+	if t.fds, err = fdpass.Open(t.party.Key, t.party.Rank, t.cfg.Log); err != nil {
 		t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "error", err)
 		t.fds = nil
 	} else {
 		t.self.socket = t.fds.Name
 	}
-	if t.rank == 0 {
+	if t.party.Rank == 0 {
 		return t.receive(ctx)
 	}
 	return t.checkIn(ctx)
@@ -80,7 +81,7 @@ func (t *TCP) receive(ctx context.Context) error {
 		return err
 	}
 	at := addrPort(t.listener.Addr())
-	if t.cfg.Insecure && !t.hasSecret {
+	if t.cfg.Insecure && !t.party.HasSecret {
 		t.cfg.Log.Warn("bootstrap: anybody who reaches this address while ranks check in can join the job, because bootstrap.insecure is set and no rank has a secret", "address", at.String(), "remedy", "set "+EnvSecretFile+" on all ranks")
 	}
 	t.self.port = at.Port() // at whatever address it was reached
@@ -129,7 +130,7 @@ func (t *TCP) listenAsRoot(ctx context.Context) (err error) {
 		at = ":" + strconv.Itoa(int(addresses[0].Port()))
 	}
 	t.listener, err = t.listenInTime(ctx, at)
-	if errors.Is(err, syscall.EADDRNOTAVAIL) && t.hasSecret {
+	if errors.Is(err, syscall.EADDRNOTAVAIL) && t.party.HasSecret {
 		// A name that leads here by way of a translator, as a service of a cluster.
 		// With a secret it does no harm to listen everywhere.
 		if _, port, e := net.SplitHostPort(at); e == nil {
@@ -150,7 +151,7 @@ func (t *TCP) listenInTime(ctx context.Context, at string) (*net.TCPListener, er
 			return l, err
 		}
 		asked, cancel := context.WithTimeout(ctx, askTimeout)
-		conn, why := t.connect(asked, at, purposeCheckIn, 0)
+		conn, why := t.connect(asked, at, handshake.CheckIn, 0)
 		cancel()
 		switch {
 		case why == nil:
@@ -204,7 +205,7 @@ func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 		case gaveUp:
 			_, _ = conn.Write(wire.Append(nil, wire.KindGaveUp, 0, nil))
 		default:
-			n := announcement(0, t.rank, err)
+			n := announcement(0, t.party.Rank, err)
 			_, _ = conn.Write(wire.Append(nil, wire.KindNotice, 0, n.encode()))
 		}
 		_ = conn.CloseWrite()
@@ -246,7 +247,7 @@ func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 	select {
 	case table := <-tables:
 		t.mu.Lock()
-		t.table = make([]entry, t.size)
+		t.table = make([]entry, t.party.Size)
 		for _, e := range table {
 			t.table[e.rank] = e
 		}
@@ -274,7 +275,7 @@ func (t *TCP) fromLobby(f wire.Frame, tables chan<- []entry, busy chan<- string)
 		if r.Err != nil {
 			return r.Err
 		}
-		table, err := decodeTable(r.B, t.size)
+		table, err := decodeTable(r.B, t.party.Size)
 		if err != nil {
 			return err
 		}
@@ -298,7 +299,7 @@ func (t *TCP) fromLobby(f wire.Frame, tables chan<- []entry, busy chan<- string)
 		t.waiting.Store(&text)
 		return nil
 	case wire.KindNotice:
-		n, err := decodeNotice(f.Body, t.size)
+		n, err := decodeNotice(f.Body, t.party.Size)
 		if err == nil {
 			t.pass(n)
 		}
@@ -316,10 +317,10 @@ func (t *TCP) settleIn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	table := make([]entry, t.size)
+	table := make([]entry, t.party.Size)
 	for r, b := range all {
 		reader := wire.Reader{B: b}
-		if table[r], err = decodeEntry(&reader, t.size); err == nil {
+		if table[r], err = decodeEntry(&reader, t.party.Size); err == nil {
 			err = reader.End("entry")
 		}
 		if err == nil && table[r].rank != uint32(r) {
@@ -341,10 +342,10 @@ func (t *TCP) settleIn(ctx context.Context) error {
 
 // meet makes the links to all neighbors: some call, some are called.
 func (t *TCP) meet(ctx context.Context) error {
-	near := neighbors(t.rank, t.size)
+	near := neighbors(t.party.Rank, t.party.Size)
 	failed := make(chan error, len(near))
 	for _, r := range near {
-		if !calls(t.rank, r, t.size) {
+		if !calls(t.party.Rank, r, t.party.Size) {
 			continue
 		}
 		at := t.entry(r).addr(t.root)

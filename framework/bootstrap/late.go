@@ -23,7 +23,7 @@ func (h *lobby) explain() {
 				informed := h.informed(v.rank)
 				h.told[v.rank] = true
 				h.t.work.Go(func() { h.t.turnAway(v, informed) })
-			} else if v.told && v.rank > 0 && v.rank < h.t.size {
+			} else if v.told && v.rank > 0 && v.rank < h.t.party.Size {
 				h.told[v.rank] = true
 			}
 		case <-timer.C:
@@ -41,7 +41,7 @@ func (h *lobby) informed(rank int) bool { return h.guests[rank] != nil || h.told
 // in the lobby were told when it was dismissed.
 func (h *lobby) uninformed() int {
 	n := 0
-	for r := 1; r < h.t.size; r++ {
+	for r := 1; r < h.t.party.Size; r++ {
 		if !h.informed(r) {
 			n++
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 )
 
 func TestWorldSizesDisagree(t *testing.T) {
@@ -273,7 +274,7 @@ func TestUnknownVersionIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := conn.Write(append([]byte(wireMagic), 99, 0)); err != nil {
+	if _, err := conn.Write(append([]byte(handshake.Magic), 99, 0)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Join(context.Background(), Config{Size: 2, ID: id, Listener: l, Timeout: 500 * time.Millisecond, late: time.Nanosecond})

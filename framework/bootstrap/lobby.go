@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
@@ -139,7 +140,7 @@ func (h *lobby) run(ctx context.Context) {
 	waiting := ctx.Done()
 	overall := time.NewTimer(2 * h.t.cfg.Timeout) // for guests that never get ready
 	defer overall.Stop()
-	for ready := 0; ready < h.t.size-1; {
+	for ready := 0; ready < h.t.party.Size-1; {
 		select {
 		case v := <-h.t.visits:
 			h.enter(v)
@@ -183,11 +184,11 @@ func (h *lobby) dismiss() {
 
 // enter begins to read from a rank that has proved itself.
 func (h *lobby) enter(v visit) {
-	if v.told && v.rank > 0 && v.rank < h.t.size {
+	if v.told && v.rank > 0 && v.rank < h.t.party.Size {
 		h.told[v.rank] = true
 	}
 	if v.conn == nil {
-		if v.proved && v.rank < h.t.size {
+		if v.proved && v.rank < h.t.party.Size {
 			h.fail(notice{culprit: v.rank, class: framework.ErrInvalid, text: v.err.Error()})
 		} else if v.proved {
 			h.fail(notice{culprit: framework.NoPeer, class: framework.ErrInvalid, text: v.err.Error()})
@@ -310,7 +311,7 @@ func (h *lobby) handle(e guestEvent, ready *int) {
 	switch {
 	case e.frame.Kind == wire.KindCheckIn && !e.present:
 		r := wire.Reader{B: e.frame.Body}
-		if e.entry, err = decodeEntry(&r, h.t.size); err == nil {
+		if e.entry, err = decodeEntry(&r, h.t.party.Size); err == nil {
 			err = r.End("check-in")
 		}
 		if err == nil && e.entry.rank != uint32(e.rank) {
@@ -327,7 +328,7 @@ func (h *lobby) handle(e guestEvent, ready *int) {
 		h.fail(h.absence(h.missing(), fmt.Errorf("rank %d does not wait any longer", e.rank)))
 	case e.frame.Kind == wire.KindNotice:
 		var n notice
-		if n, err = decodeNotice(e.frame.Body, h.t.size); err == nil {
+		if n, err = decodeNotice(e.frame.Body, h.t.party.Size); err == nil {
 			h.fail(n)
 		}
 	default:
@@ -341,22 +342,22 @@ func (h *lobby) handle(e guestEvent, ready *int) {
 // welcome counts a rank in. With the last one, all learn who their neighbors are.
 func (h *lobby) welcome(g *guest) {
 	g.present = true
-	if g.entry.host != h.t.self.host && !h.t.hasSecret && !h.t.cfg.Insecure {
-		h.fail(notice{culprit: g.rank, class: framework.ErrInvalid, text: noSecret(g.rank, 0)})
+	if g.entry.host != h.t.self.host && !h.t.party.HasSecret && !h.t.cfg.Insecure {
+		h.fail(notice{culprit: g.rank, class: framework.ErrInvalid, text: handshake.NoSecret(g.rank, 0)})
 		return
 	}
 	if missing := h.missing(); len(missing) > 0 {
 		h.write(g, wire.KindWaiting, []byte(missingText(missing)))
 		return
 	}
-	entries := make([]entry, h.t.size)
+	entries := make([]entry, h.t.party.Size)
 	entries[0] = h.t.self
 	for r, g := range h.guests {
 		entries[r] = g.entry
 	}
 	for r, g := range h.guests {
 		body := append([]byte(nil), h.t.instance[:]...)
-		for _, n := range neighbors(r, h.t.size) {
+		for _, n := range neighbors(r, h.t.party.Size) {
 			body = entries[n].append(body)
 		}
 		h.write(g, wire.KindTable, body)
@@ -384,7 +385,7 @@ func (h *lobby) write(g *guest, kind wire.Kind, body []byte) {
 
 func (h *lobby) missing() []int {
 	var ranks []int
-	if len(h.guests) == h.t.size-1 {
+	if len(h.guests) == h.t.party.Size-1 {
 		all := true
 		for _, g := range h.guests {
 			all = all && g.present
@@ -393,7 +394,7 @@ func (h *lobby) missing() []int {
 			return nil
 		}
 	}
-	for r := 1; r < h.t.size; r++ {
+	for r := 1; r < h.t.party.Size; r++ {
 		if g := h.guests[r]; g == nil || !g.present {
 			ranks = append(ranks, r)
 		}

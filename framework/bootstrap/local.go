@@ -71,7 +71,7 @@ func (l *Local) Send(ctx context.Context, to int, tag framework.Tag, p framework
 		return failure.Op("send", to, err)
 	}
 	if !peer.inbox.Put(l.rank, tag, inbox.Message{Parcel: d}) {
-		return failure.Op("send", to, errLeft(to))
+		return failure.Op("send", to, failure.Left(to))
 	}
 	l.counts.messages.Add(1)
 	l.counts.bytes.Add(uint64(len(p.Data)))
@@ -140,7 +140,7 @@ func (l *Local) Leave() {
 	}
 	for _, other := range l.all {
 		if other != l {
-			other.inbox.Depart(l.rank, errLeft(l.rank))
+			other.inbox.Depart(l.rank, failure.Left(l.rank))
 		}
 	}
 }

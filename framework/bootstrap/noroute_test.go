@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 )
 
 // A rank whose network leads nowhere says so at once, and not after the time for all ranks
@@ -105,7 +106,7 @@ func TestStrangersDoNotFloodTheLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = conn.Write(bytes.Repeat([]byte("x"), helloSize))
+		_, _ = conn.Write(bytes.Repeat([]byte("x"), handshake.HelloSize))
 		_, _ = conn.Read(make([]byte, 1)) // until it is turned down
 		_ = conn.Close()
 	}

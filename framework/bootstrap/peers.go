@@ -114,7 +114,7 @@ func (t *TCP) handle(l *link, f wire.Frame) error {
 		t.mu.Unlock()
 		t.settle(l.peer, false)
 	case wire.KindNotice:
-		n, err := decodeNotice(f.Body, t.size)
+		n, err := decodeNotice(f.Body, t.party.Size)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (t *TCP) settle(rank int, anyway bool) {
 	if !gone {
 		return
 	}
-	err := errLeft(rank)
+	err := failure.Left(rank)
 	if n := t.verdict.Load(); n != nil {
 		err = n.err() // it leaves because of that; the news is on its way through this rank
 	}
@@ -166,7 +166,7 @@ func (t *TCP) ended(l *link, err error) {
 	var v *violation
 	switch {
 	case errors.As(err, &v):
-		t.pass(notice{origin: t.rank, culprit: l.peer, text: fmt.Sprintf("it sent nonsense: %v", err)})
+		t.pass(notice{origin: t.party.Rank, culprit: l.peer, text: fmt.Sprintf("it sent nonsense: %v", err)})
 	case !leaving:
 		t.suspect(l.peer, fmt.Sprintf("it died: its connection ended without a goodbye (%v)", err))
 	case last:
@@ -190,7 +190,7 @@ func (t *TCP) suspect(rank int, why string) {
 		idle := t.left || t.closing || p.goodbye
 		t.mu.Unlock()
 		if !idle {
-			t.pass(notice{origin: t.rank, culprit: rank, text: why})
+			t.pass(notice{origin: t.party.Rank, culprit: rank, text: why})
 		}
 	})
 }
@@ -260,7 +260,7 @@ func (t *TCP) flood(n notice) []*link {
 func (t *TCP) Announce(cause error) { t.announce(0, cause) }
 
 func (t *TCP) announce(group uint64, cause error) {
-	n := announcement(group, t.rank, cause)
+	n := announcement(group, t.party.Rank, cause)
 	if !t.isClosing() {
 		t.spread(n, n.own(cause), flushTimeout)
 	}

@@ -196,7 +196,7 @@ func TestNoConstantKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(id.key) == string(deriveKey(nil)) || !id.oneHost || id.hasSecret {
+	if string(id.Key) == string(deriveKey(nil)) || !id.OneHost || id.HasSecret {
 		t.Errorf("a job without a secret: %+v", id)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
@@ -28,7 +29,7 @@ func guestConn(t *testing.T, c Config, at string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := (call{identity: id, rank: c.Rank, size: c.Size}).dial(conn, purposeCheckIn, 0); err != nil {
+	if err := (handshake.Party{Identity: id, Rank: c.Rank, Size: c.Size}).Dial(conn, handshake.CheckIn, 0); err != nil {
 		t.Fatal(err)
 	}
 	return conn.(*net.TCPConn)
@@ -231,11 +232,11 @@ func TestDroppedStrangerIsNotWelcome(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	go func() {
-		_, _, _ = (call{size: 2}).accept(b, true, func() bool { return false })
+		_, _, _ = (handshake.Party{Size: 2}).Accept(b, true, func() bool { return false })
 		_ = b.Close()
 	}()
 	_ = a.SetDeadline(time.Now().Add(10 * time.Second))
-	if err := (call{rank: 1, size: 2}).dial(a, purposeCheckIn, 0); !retry(err) {
+	if err := (handshake.Party{Rank: 1, Size: 2}).Dial(a, handshake.CheckIn, 0); !retry(err) {
 		t.Errorf("%v: expected an end of the conversation that is worth another attempt", err)
 	}
 }
@@ -266,12 +267,12 @@ func TestUnknownVersions(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = io.ReadFull(conn, make([]byte, helloSize))
-		_, _ = conn.Write(answer{version: 77, refusal: refusedVersion}.encode())
+		_, _ = io.ReadFull(conn, make([]byte, handshake.HelloSize))
+		_, _ = conn.Write(handshake.Answer{Version: 77, Refusal: handshake.RefusedVersion}.Encode())
 		_, _ = io.Copy(io.Discard, conn)
 	}()
 	_, err = Join(bounded(t, 5*time.Second), Config{Rank: 1, Size: 2, ID: id})
-	if err := wantError(err, framework.ErrPeer, 0, "version 77", fmt.Sprint("version ", wireVersion)); err != nil {
+	if err := wantError(err, framework.ErrPeer, 0, "version 77", fmt.Sprint("version ", handshake.Version)); err != nil {
 		t.Error(err)
 	}
 
@@ -279,19 +280,19 @@ func TestUnknownVersions(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
-	got := make(chan answer, 1)
+	got := make(chan handshake.Answer, 1)
 	go func() {
-		_, _ = a.Write(append([]byte(wireMagic), 99, 0))
-		reply := make([]byte, answerSize)
+		_, _ = a.Write(append([]byte(handshake.Magic), 99, 0))
+		reply := make([]byte, handshake.AnswerSize)
 		_, _ = io.ReadFull(a, reply)
-		x, _ := decodeAnswer(reply)
+		x, _ := handshake.DecodeAnswer(reply)
 		got <- x
 	}()
-	_, proved, err := (call{size: 2}).accept(b, true, nil)
-	if err := wantError(err, framework.ErrPeer, framework.NoPeer, "version 99", fmt.Sprint("version ", wireVersion)); err != nil || proved {
+	_, proved, err := (handshake.Party{Size: 2}).Accept(b, true, nil)
+	if err := wantError(err, framework.ErrPeer, framework.NoPeer, "version 99", fmt.Sprint("version ", handshake.Version)); err != nil || proved {
 		t.Error(err, proved)
 	}
-	if x := <-got; x.refusal != refusedVersion || x.version != wireVersion {
+	if x := <-got; x.Refusal != handshake.RefusedVersion || x.Version != handshake.Version {
 		t.Errorf("answer %+v", x)
 	}
 }
@@ -463,13 +464,13 @@ func TestNonsenseOverALink(t *testing.T) {
 
 // The rank that is turned down may be the only one whose output somebody reads.
 func TestRefusalsSayWhatToDo(t *testing.T) {
-	c := call{size: 6}
-	for r, want := range map[refusal]string{
-		refusedSize:    "rank 0 is in a job of 4 ranks, this rank expects 6: expected the same numbers of hosts and ranks everywhere",
-		refusedVersion: "use one release of mscclpp-go in all ranks",
-		refusedSecret:  "expected the same MSCCLPP_SECRET_FILE for all ranks",
+	c := handshake.Party{Size: 6}
+	for r, want := range map[handshake.Refusal]string{
+		handshake.RefusedSize:    "rank 0 is in a job of 4 ranks, this rank expects 6: expected the same numbers of hosts and ranks everywhere",
+		handshake.RefusedVersion: "use one release of mscclpp-go in all ranks",
+		handshake.RefusedSecret:  "expected the same MSCCLPP_SECRET_FILE for all ranks",
 	} {
-		if err := c.refused(r, 0, 4); !strings.Contains(err.Error(), want) {
+		if err := c.Refused(r, 0, 4); !strings.Contains(err.Error(), want) {
 			t.Errorf("refusal %d: %v: expected %q", r, err, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 	"github.com/mscclpp-go/mscclpp/internal/lograte"
@@ -34,7 +35,7 @@ const (
 
 // TCP is one rank of a job of several processes. See Join.
 type TCP struct {
-	call
+	party  handshake.Party
 	cfg    Config
 	inbox  *inbox.Inbox
 	fates  *failure.Set
@@ -101,7 +102,7 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 		return nil, failure.Op("join", framework.NoPeer, err)
 	}
 	t := &TCP{
-		call:   call{identity: id, rank: cfg.Rank, size: cfg.Size},
+		party:  handshake.Party{Identity: id, Rank: cfg.Rank, Size: cfg.Size},
 		cfg:    cfg,
 		inbox:  inbox.New(),
 		fates:  failure.NewSet(),
@@ -111,9 +112,9 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 		joined: make(chan struct{}),
 		known:  make(chan struct{}),
 	}
-	t.call.closing = t.isClosing
-	t.call.ended = func() bool { return t.isClosing() || t.verdict.Load() != nil }
-	t.call.instance = t.instanceOf
+	t.party.Closing = t.isClosing
+	t.party.Ended = func() bool { return t.isClosing() || t.verdict.Load() != nil }
+	t.party.Instance = t.instanceOf
 	t.life, t.end = context.WithCancel(context.Background())
 	caller := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("%w: not all ranks came within %v", context.DeadlineExceeded, cfg.Timeout))
@@ -129,10 +130,10 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 }
 
 // Rank implements framework.Bootstrap.
-func (t *TCP) Rank() int { return t.rank }
+func (t *TCP) Rank() int { return t.party.Rank }
 
 // Size implements framework.Bootstrap.
-func (t *TCP) Size() int { return t.size }
+func (t *TCP) Size() int { return t.party.Size }
 
 // Stats returns what this rank has sent so far.
 func (t *TCP) Stats() Stats { return t.counts.read() }
@@ -183,7 +184,7 @@ func (t *TCP) Send(ctx context.Context, to int, tag framework.Tag, p framework.P
 	if err := wire.Valid(p); err != nil {
 		return failure.Op("send", to, err)
 	}
-	if to == t.rank {
+	if to == t.party.Rank {
 		d, err := p.Dup()
 		if err != nil {
 			return failure.Op("send", to, err)
@@ -255,8 +256,8 @@ func (t *TCP) Recv(ctx context.Context, from int, tag framework.Tag) (framework.
 }
 
 func (t *TCP) check(ctx context.Context, op string, peer int) error {
-	if peer < 0 || peer >= t.size {
-		return failure.Op(op, framework.NoPeer, errRange(peer, t.size))
+	if peer < 0 || peer >= t.party.Size {
+		return failure.Op(op, framework.NoPeer, errRange(peer, t.party.Size))
 	}
 	if err := t.fates.Job.Cause(); err != nil {
 		return failure.Op(op, peer, err)

@@ -19,7 +19,6 @@ const (
 // larger are the packages, and the methods and fields of types, that were larger when the bounds were set. What is
 // here may only become smaller: an entry goes, or gets a lower number, and no new one comes.
 var larger = map[string]int{
-	"lines of framework/bootstrap":            5600,
 	"methods of framework/bootstrap.TCP":      62,
 	"methods of framework/device/cuda.Device": 55,
 	"methods of framework/ring.Ring":          42,

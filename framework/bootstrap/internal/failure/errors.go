@@ -2,6 +2,7 @@ package failure
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -34,4 +35,9 @@ func Named(peer int, err error) error {
 		return err
 	}
 	return &framework.Error{Op: "bootstrap exchange", Peer: peer, Err: err}
+}
+
+// Left is the error of a rank that has left in good order.
+func Left(rank int) error {
+	return fmt.Errorf("%w: rank %d has left the job", framework.ErrPeer, rank)
 }
