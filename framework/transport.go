@@ -142,4 +142,17 @@ type Live struct {
 	Available bool
 	Reason    string            // when not available: what is missing, and what to do
 	Facts     map[string]string // for people: "device": "mlx5_0", "atomics": "hca"
+
+	// Of a transport whose kernels reach into the memory of other devices.
+	WholeLines bool         // stores of 128 bytes arrive whole between any two devices of this host
+	LinksKnown bool         // Links lists all
+	Links      []DeviceLink // from the rank's device to others
+}
+
+// DeviceLink is what joins two devices.
+type DeviceLink struct {
+	Peer    string // where the other device is on the bus: "0000:19:00.0"
+	Count   int    // of links
+	Version int    // 0: not known
+	Switch  bool   // whether they go through switches, and so to all peers at once
 }

@@ -16,7 +16,7 @@ import (
 // Probed is what a transport whose kernels reach into other GPUs says of these.
 type Probed struct {
 	transport string
-	facts     map[string]string
+	live      framework.Live
 	err       error
 }
 
@@ -29,32 +29,24 @@ func ProbeLinks(ctx context.Context, transports []*comm.Transport, facts framewo
 			continue
 		}
 		live, err := p.Probe(ctx, facts)
-		found = append(found, Probed{t.Name, live.Facts, err})
+		found = append(found, Probed{t.Name, live, err})
 	}
 	return found
 }
 
 // TearsLines reports whether a store of 128 bytes may come in parts on its way to a
-// GPU of this host: if one of the transports does not say that all pairs are joined by
-// NVLink. A rank may be alone on a GPU that has no other beside it, so no news is bad
+// GPU of this host: if one of the transports does not say that it arrives whole between
+// all pairs. A rank may be alone on a GPU that has no other beside it, so no news is bad
 // news.
 func TearsLines(found []Probed, log *slog.Logger) bool {
 	for _, p := range found {
-		if p.err == nil && joined(p.facts["nvlink"]) {
+		if p.err == nil && p.live.WholeLines {
 			continue
 		}
-		log.Info("kernels send no packets of 128 bytes: collectives.lines says otherwise", "transport", p.transport, "nvlink", p.facts["nvlink"], "error", p.err)
+		log.Info("kernels send no packets of 128 bytes: collectives.lines says otherwise", "transport", p.transport, "nvlink", p.live.Facts["nvlink"], "error", p.err)
 		return true
 	}
 	return false
-}
-
-// joined reads what the transport cudaipc says of links: "18 between every pair,
-// through switches", "none", "0 to 18 between pairs", or nothing.
-func joined(nvlink string) bool {
-	n, _, ok := strings.Cut(nvlink, " ")
-	links, err := strconv.Atoi(n)
-	return ok && err == nil && links > 0
 }
 
 // Links is what collectives are told of the way from the rank's GPU to others: by the first
@@ -62,16 +54,12 @@ func joined(nvlink string) bool {
 func Links(root fs.FS, found []Probed, facts framework.Facts, hostMemory bool) collectives.Links {
 	l := collectives.Links{Host: facts.Host, HostMemory: hostMemory, PCIe: busRate(root, facts.Other[topo.FactPCI])}
 	for _, p := range found {
-		if p.err != nil {
+		if p.err != nil || !p.live.LinksKnown {
 			continue
 		}
-		pairs, err := topo.ParsePairs(p.facts[topo.FactLinks])
-		if err != nil {
-			continue // told nothing, or of other links
-		}
 		l.Told = true
-		for _, p := range pairs {
-			l.NVLinks = append(l.NVLinks, collectives.NVLink(p))
+		for _, x := range p.live.Links {
+			l.NVLinks = append(l.NVLinks, collectives.NVLink(x))
 		}
 		break
 	}

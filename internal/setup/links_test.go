@@ -12,24 +12,23 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
 // linkProber tells of links.
 type linkProber struct {
 	framework.Transport
-	facts map[string]string
-	err   error
+	live framework.Live
+	err  error
 }
 
 func (p linkProber) Probe(context.Context, framework.Facts) (framework.Live, error) {
-	return framework.Live{Available: true, Facts: p.facts}, p.err
+	return p.live, p.err
 }
 
 func TestLinksThatCollectivesAreToldOf(t *testing.T) {
 	probed := framework.Description{Probe: true, Channels: []framework.Kind{framework.KindMemory}}
 	ports := framework.Description{Probe: true, Channels: []framework.Kind{framework.KindPort}}
-	told := map[string]string{topo.FactLinks: "0000:19:00.0 18 v4 switch, 0000:3b:00.0 4"}
+	told := framework.Live{LinksKnown: true, Links: []framework.DeviceLink{{Peer: "0000:19:00.0", Count: 18, Version: 4, Switch: true}, {Peer: "0000:3b:00.0", Count: 4}}}
 	both := []collectives.NVLink{{Peer: "0000:19:00.0", Count: 18, Version: 4, Switch: true}, {Peer: "0000:3b:00.0", Count: 4}}
 	for name, x := range map[string]struct {
 		prober linkProber
@@ -37,13 +36,12 @@ func TestLinksThatCollectivesAreToldOf(t *testing.T) {
 		host   bool
 		want   collectives.Links
 	}{
-		"links":          {linkProber{facts: told}, probed, false, collectives.Links{Told: true, NVLinks: both}},
-		"no links":       {linkProber{facts: map[string]string{topo.FactLinks: "none"}}, probed, false, collectives.Links{Told: true}},
-		"not told":       {linkProber{facts: map[string]string{"nvlink": "none"}}, probed, false, collectives.Links{}},
-		"something else": {linkProber{facts: map[string]string{topo.FactLinks: "many"}}, probed, false, collectives.Links{}},
-		"an error":       {linkProber{facts: told, err: framework.ErrPlugin}, probed, false, collectives.Links{}},
-		"of a network":   {linkProber{facts: told}, ports, false, collectives.Links{}},
-		"host memory":    {linkProber{facts: told}, probed, true, collectives.Links{Told: true, NVLinks: both, HostMemory: true}},
+		"links":        {linkProber{live: told}, probed, false, collectives.Links{Told: true, NVLinks: both}},
+		"no links":     {linkProber{live: framework.Live{LinksKnown: true}}, probed, false, collectives.Links{Told: true}},
+		"not told":     {linkProber{live: framework.Live{Facts: map[string]string{"nvlink": "none"}}}, probed, false, collectives.Links{}},
+		"an error":     {linkProber{live: told, err: framework.ErrPlugin}, probed, false, collectives.Links{}},
+		"of a network": {linkProber{live: told}, ports, false, collectives.Links{}},
+		"host memory":  {linkProber{live: told}, probed, true, collectives.Links{Told: true, NVLinks: both, HostMemory: true}},
 	} {
 		ts := []*comm.Transport{{Transport: x.prober, Name: "fake", Description: x.d}}
 		found := ProbeLinks(t.Context(), ts, framework.Facts{})
@@ -56,20 +54,18 @@ func TestLinksThatCollectivesAreToldOf(t *testing.T) {
 // Lines are for links that are known to carry them whole.
 func TestLinksThatTearLines(t *testing.T) {
 	for _, x := range []struct {
-		nvlink string
-		err    error
-		torn   bool
+		live framework.Live
+		err  error
+		torn bool
 	}{
-		{"18 between every pair, through switches", nil, false},
-		{"4 to 8 between pairs", nil, false},
-		{"0 to 4 between pairs", nil, true},
-		{"none", nil, true},
-		{"", nil, true},
-		{"18 between every pair", framework.ErrPlugin, true},
+		{framework.Live{WholeLines: true}, nil, false},
+		{framework.Live{}, nil, true},
+		{framework.Live{Facts: map[string]string{"nvlink": "18 between every pair"}}, nil, true}, // words are for people
+		{framework.Live{WholeLines: true}, framework.ErrPlugin, true},
 	} {
-		found := []Probed{{"fake", map[string]string{"nvlink": x.nvlink}, x.err}}
+		found := []Probed{{"fake", x.live, x.err}}
 		if got := TearsLines(found, slog.New(slog.DiscardHandler)); got != x.torn {
-			t.Errorf("nvlink %q, %v: torn %v, want %v", x.nvlink, x.err, got, x.torn)
+			t.Errorf("%+v, %v: torn %v, want %v", x.live, x.err, got, x.torn)
 		}
 	}
 }

@@ -257,7 +257,10 @@ func TestImage(t *testing.T) {
 func TestProbe(t *testing.T) {
 	c, _ := wrapped(t)
 	live, err := c.Probe(t.Context(), framework.Facts{Host: "h", Other: map[string]string{"a": "b"}})
-	want := framework.Live{Available: true, Reason: "h", Facts: map[string]string{"a": "b"}}
+	want := framework.Live{
+		Available: true, Reason: "h", Facts: map[string]string{"a": "b"}, WholeLines: true, LinksKnown: true,
+		Links: []framework.DeviceLink{{Peer: "0000:19:00.0", Count: 18, Version: 4, Switch: true}, {Peer: "0000:3b:00.0", Count: 4}},
+	}
 	if err != nil || !reflect.DeepEqual(live, want) {
 		t.Errorf("got %+v, %v, expected %+v", live, err, want)
 	}

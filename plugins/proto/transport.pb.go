@@ -2269,10 +2269,14 @@ func (x *ProbeRequest) GetFacts() *Facts {
 }
 
 type ProbeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Available     bool                   `protobuf:"varint,1,opt,name=available,proto3" json:"available,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Facts         map[string]string      `protobuf:"bytes,3,rep,name=facts,proto3" json:"facts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Available bool                   `protobuf:"varint,1,opt,name=available,proto3" json:"available,omitempty"`
+	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Facts     map[string]string      `protobuf:"bytes,3,rep,name=facts,proto3" json:"facts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for people
+	// Of a transport whose kernels reach into the memory of other devices.
+	WholeLines    bool          `protobuf:"varint,4,opt,name=whole_lines,json=wholeLines,proto3" json:"whole_lines,omitempty"` // stores of 128 bytes arrive whole between any two devices of this host
+	LinksKnown    bool          `protobuf:"varint,5,opt,name=links_known,json=linksKnown,proto3" json:"links_known,omitempty"` // links lists all
+	Links         []*DeviceLink `protobuf:"bytes,6,rep,name=links,proto3" json:"links,omitempty"`                              // from the rank's device to others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2328,6 +2332,96 @@ func (x *ProbeResponse) GetFacts() map[string]string {
 	return nil
 }
 
+func (x *ProbeResponse) GetWholeLines() bool {
+	if x != nil {
+		return x.WholeLines
+	}
+	return false
+}
+
+func (x *ProbeResponse) GetLinksKnown() bool {
+	if x != nil {
+		return x.LinksKnown
+	}
+	return false
+}
+
+func (x *ProbeResponse) GetLinks() []*DeviceLink {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+// DeviceLink is what joins two devices.
+type DeviceLink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`                                         // where the other device is on the bus
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`                                      // of links
+	Version       uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`                                  // 0: not known
+	ThroughSwitch bool                   `protobuf:"varint,4,opt,name=through_switch,json=throughSwitch,proto3" json:"through_switch,omitempty"` // and so to all peers at once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceLink) Reset() {
+	*x = DeviceLink{}
+	mi := &file_transport_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceLink) ProtoMessage() {}
+
+func (x *DeviceLink) ProtoReflect() protoreflect.Message {
+	mi := &file_transport_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceLink.ProtoReflect.Descriptor instead.
+func (*DeviceLink) Descriptor() ([]byte, []int) {
+	return file_transport_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *DeviceLink) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *DeviceLink) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DeviceLink) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *DeviceLink) GetThroughSwitch() bool {
+	if x != nil {
+		return x.ThroughSwitch
+	}
+	return false
+}
+
 type ImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2337,7 +2431,7 @@ type ImageRequest struct {
 
 func (x *ImageRequest) Reset() {
 	*x = ImageRequest{}
-	mi := &file_transport_proto_msgTypes[32]
+	mi := &file_transport_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2443,7 @@ func (x *ImageRequest) String() string {
 func (*ImageRequest) ProtoMessage() {}
 
 func (x *ImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[32]
+	mi := &file_transport_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2456,7 @@ func (x *ImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRequest.ProtoReflect.Descriptor instead.
 func (*ImageRequest) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{32}
+	return file_transport_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ImageRequest) GetId() string {
@@ -2381,7 +2475,7 @@ type ImageResponse struct {
 
 func (x *ImageResponse) Reset() {
 	*x = ImageResponse{}
-	mi := &file_transport_proto_msgTypes[33]
+	mi := &file_transport_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2487,7 @@ func (x *ImageResponse) String() string {
 func (*ImageResponse) ProtoMessage() {}
 
 func (x *ImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[33]
+	mi := &file_transport_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2500,7 @@ func (x *ImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageResponse.ProtoReflect.Descriptor instead.
 func (*ImageResponse) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{33}
+	return file_transport_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ImageResponse) GetData() []byte {
@@ -2424,7 +2518,7 @@ type NewProxyRequest struct {
 
 func (x *NewProxyRequest) Reset() {
 	*x = NewProxyRequest{}
-	mi := &file_transport_proto_msgTypes[34]
+	mi := &file_transport_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2530,7 @@ func (x *NewProxyRequest) String() string {
 func (*NewProxyRequest) ProtoMessage() {}
 
 func (x *NewProxyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[34]
+	mi := &file_transport_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2543,7 @@ func (x *NewProxyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewProxyRequest.ProtoReflect.Descriptor instead.
 func (*NewProxyRequest) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{34}
+	return file_transport_proto_rawDescGZIP(), []int{35}
 }
 
 type NewProxyResponse struct {
@@ -2461,7 +2555,7 @@ type NewProxyResponse struct {
 
 func (x *NewProxyResponse) Reset() {
 	*x = NewProxyResponse{}
-	mi := &file_transport_proto_msgTypes[35]
+	mi := &file_transport_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2567,7 @@ func (x *NewProxyResponse) String() string {
 func (*NewProxyResponse) ProtoMessage() {}
 
 func (x *NewProxyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[35]
+	mi := &file_transport_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2580,7 @@ func (x *NewProxyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewProxyResponse.ProtoReflect.Descriptor instead.
 func (*NewProxyResponse) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{35}
+	return file_transport_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NewProxyResponse) GetProxy() uint64 {
@@ -2510,7 +2604,7 @@ type BindMemoryRequest struct {
 
 func (x *BindMemoryRequest) Reset() {
 	*x = BindMemoryRequest{}
-	mi := &file_transport_proto_msgTypes[36]
+	mi := &file_transport_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2616,7 @@ func (x *BindMemoryRequest) String() string {
 func (*BindMemoryRequest) ProtoMessage() {}
 
 func (x *BindMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[36]
+	mi := &file_transport_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2629,7 @@ func (x *BindMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindMemoryRequest.ProtoReflect.Descriptor instead.
 func (*BindMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{36}
+	return file_transport_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BindMemoryRequest) GetCall() uint64 {
@@ -2588,7 +2682,7 @@ type BindMemoryResponse struct {
 
 func (x *BindMemoryResponse) Reset() {
 	*x = BindMemoryResponse{}
-	mi := &file_transport_proto_msgTypes[37]
+	mi := &file_transport_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2694,7 @@ func (x *BindMemoryResponse) String() string {
 func (*BindMemoryResponse) ProtoMessage() {}
 
 func (x *BindMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[37]
+	mi := &file_transport_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2707,7 @@ func (x *BindMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindMemoryResponse.ProtoReflect.Descriptor instead.
 func (*BindMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{37}
+	return file_transport_proto_rawDescGZIP(), []int{38}
 }
 
 type BindSemaphoreRequest struct {
@@ -2630,7 +2724,7 @@ type BindSemaphoreRequest struct {
 
 func (x *BindSemaphoreRequest) Reset() {
 	*x = BindSemaphoreRequest{}
-	mi := &file_transport_proto_msgTypes[38]
+	mi := &file_transport_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2736,7 @@ func (x *BindSemaphoreRequest) String() string {
 func (*BindSemaphoreRequest) ProtoMessage() {}
 
 func (x *BindSemaphoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[38]
+	mi := &file_transport_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2749,7 @@ func (x *BindSemaphoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindSemaphoreRequest.ProtoReflect.Descriptor instead.
 func (*BindSemaphoreRequest) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{38}
+	return file_transport_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BindSemaphoreRequest) GetCall() uint64 {
@@ -2708,7 +2802,7 @@ type BindSemaphoreResponse struct {
 
 func (x *BindSemaphoreResponse) Reset() {
 	*x = BindSemaphoreResponse{}
-	mi := &file_transport_proto_msgTypes[39]
+	mi := &file_transport_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2814,7 @@ func (x *BindSemaphoreResponse) String() string {
 func (*BindSemaphoreResponse) ProtoMessage() {}
 
 func (x *BindSemaphoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[39]
+	mi := &file_transport_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2827,7 @@ func (x *BindSemaphoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindSemaphoreResponse.ProtoReflect.Descriptor instead.
 func (*BindSemaphoreResponse) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{39}
+	return file_transport_proto_rawDescGZIP(), []int{40}
 }
 
 type StartProxyRequest struct {
@@ -2747,7 +2841,7 @@ type StartProxyRequest struct {
 
 func (x *StartProxyRequest) Reset() {
 	*x = StartProxyRequest{}
-	mi := &file_transport_proto_msgTypes[40]
+	mi := &file_transport_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2853,7 @@ func (x *StartProxyRequest) String() string {
 func (*StartProxyRequest) ProtoMessage() {}
 
 func (x *StartProxyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[40]
+	mi := &file_transport_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2866,7 @@ func (x *StartProxyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartProxyRequest.ProtoReflect.Descriptor instead.
 func (*StartProxyRequest) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{40}
+	return file_transport_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StartProxyRequest) GetCall() uint64 {
@@ -2804,7 +2898,7 @@ type StartProxyResponse struct {
 
 func (x *StartProxyResponse) Reset() {
 	*x = StartProxyResponse{}
-	mi := &file_transport_proto_msgTypes[41]
+	mi := &file_transport_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2816,7 +2910,7 @@ func (x *StartProxyResponse) String() string {
 func (*StartProxyResponse) ProtoMessage() {}
 
 func (x *StartProxyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[41]
+	mi := &file_transport_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2829,7 +2923,7 @@ func (x *StartProxyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartProxyResponse.ProtoReflect.Descriptor instead.
 func (*StartProxyResponse) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{41}
+	return file_transport_proto_rawDescGZIP(), []int{42}
 }
 
 type WaitProxyRequest struct {
@@ -2841,7 +2935,7 @@ type WaitProxyRequest struct {
 
 func (x *WaitProxyRequest) Reset() {
 	*x = WaitProxyRequest{}
-	mi := &file_transport_proto_msgTypes[42]
+	mi := &file_transport_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +2947,7 @@ func (x *WaitProxyRequest) String() string {
 func (*WaitProxyRequest) ProtoMessage() {}
 
 func (x *WaitProxyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[42]
+	mi := &file_transport_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +2960,7 @@ func (x *WaitProxyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitProxyRequest.ProtoReflect.Descriptor instead.
 func (*WaitProxyRequest) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{42}
+	return file_transport_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WaitProxyRequest) GetProxy() uint64 {
@@ -2884,7 +2978,7 @@ type WaitProxyResponse struct {
 
 func (x *WaitProxyResponse) Reset() {
 	*x = WaitProxyResponse{}
-	mi := &file_transport_proto_msgTypes[43]
+	mi := &file_transport_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2896,7 +2990,7 @@ func (x *WaitProxyResponse) String() string {
 func (*WaitProxyResponse) ProtoMessage() {}
 
 func (x *WaitProxyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[43]
+	mi := &file_transport_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2909,7 +3003,7 @@ func (x *WaitProxyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitProxyResponse.ProtoReflect.Descriptor instead.
 func (*WaitProxyResponse) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{43}
+	return file_transport_proto_rawDescGZIP(), []int{44}
 }
 
 type StopProxyRequest struct {
@@ -2921,7 +3015,7 @@ type StopProxyRequest struct {
 
 func (x *StopProxyRequest) Reset() {
 	*x = StopProxyRequest{}
-	mi := &file_transport_proto_msgTypes[44]
+	mi := &file_transport_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3027,7 @@ func (x *StopProxyRequest) String() string {
 func (*StopProxyRequest) ProtoMessage() {}
 
 func (x *StopProxyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[44]
+	mi := &file_transport_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3040,7 @@ func (x *StopProxyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProxyRequest.ProtoReflect.Descriptor instead.
 func (*StopProxyRequest) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{44}
+	return file_transport_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StopProxyRequest) GetProxy() uint64 {
@@ -2967,7 +3061,7 @@ type StopProxyResponse struct {
 
 func (x *StopProxyResponse) Reset() {
 	*x = StopProxyResponse{}
-	mi := &file_transport_proto_msgTypes[45]
+	mi := &file_transport_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3073,7 @@ func (x *StopProxyResponse) String() string {
 func (*StopProxyResponse) ProtoMessage() {}
 
 func (x *StopProxyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[45]
+	mi := &file_transport_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3086,7 @@ func (x *StopProxyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProxyResponse.ProtoReflect.Descriptor instead.
 func (*StopProxyResponse) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{45}
+	return file_transport_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StopProxyResponse) GetCause() *Failure {
@@ -3020,7 +3114,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_transport_proto_msgTypes[46]
+	mi := &file_transport_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3126,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[46]
+	mi := &file_transport_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3139,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{46}
+	return file_transport_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Failure) GetClass() ErrorClass {
@@ -3095,7 +3189,7 @@ type Blame struct {
 
 func (x *Blame) Reset() {
 	*x = Blame{}
-	mi := &file_transport_proto_msgTypes[47]
+	mi := &file_transport_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3201,7 @@ func (x *Blame) String() string {
 func (*Blame) ProtoMessage() {}
 
 func (x *Blame) ProtoReflect() protoreflect.Message {
-	mi := &file_transport_proto_msgTypes[47]
+	mi := &file_transport_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3214,7 @@ func (x *Blame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blame.ProtoReflect.Descriptor instead.
 func (*Blame) Descriptor() ([]byte, []int) {
-	return file_transport_proto_rawDescGZIP(), []int{47}
+	return file_transport_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Blame) GetOp() string {
@@ -3293,15 +3387,26 @@ const file_transport_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"\x0f\n" +
 	"\rCloseResponse\">\n" +
 	"\fProbeRequest\x12.\n" +
-	"\x05facts\x18\x01 \x01(\v2\x18.mscclpp.plugin.v1.FactsR\x05facts\"\xc2\x01\n" +
+	"\x05facts\x18\x01 \x01(\v2\x18.mscclpp.plugin.v1.FactsR\x05facts\"\xb9\x02\n" +
 	"\rProbeResponse\x12\x1c\n" +
 	"\tavailable\x18\x01 \x01(\bR\tavailable\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12A\n" +
-	"\x05facts\x18\x03 \x03(\v2+.mscclpp.plugin.v1.ProbeResponse.FactsEntryR\x05facts\x1a8\n" +
+	"\x05facts\x18\x03 \x03(\v2+.mscclpp.plugin.v1.ProbeResponse.FactsEntryR\x05facts\x12\x1f\n" +
+	"\vwhole_lines\x18\x04 \x01(\bR\n" +
+	"wholeLines\x12\x1f\n" +
+	"\vlinks_known\x18\x05 \x01(\bR\n" +
+	"linksKnown\x123\n" +
+	"\x05links\x18\x06 \x03(\v2\x1d.mscclpp.plugin.v1.DeviceLinkR\x05links\x1a8\n" +
 	"\n" +
 	"FactsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x1e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
+	"\n" +
+	"DeviceLink\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12%\n" +
+	"\x0ethrough_switch\x18\x04 \x01(\bR\rthroughSwitch\"\x1e\n" +
 	"\fImageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"#\n" +
 	"\rImageResponse\x12\x12\n" +
@@ -3413,7 +3518,7 @@ func file_transport_proto_rawDescGZIP() []byte {
 }
 
 var file_transport_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_transport_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_transport_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_transport_proto_goTypes = []any{
 	(Kind)(0),                     // 0: mscclpp.plugin.v1.Kind
 	(ObjectKind)(0),               // 1: mscclpp.plugin.v1.ObjectKind
@@ -3452,24 +3557,25 @@ var file_transport_proto_goTypes = []any{
 	(*CloseResponse)(nil),         // 34: mscclpp.plugin.v1.CloseResponse
 	(*ProbeRequest)(nil),          // 35: mscclpp.plugin.v1.ProbeRequest
 	(*ProbeResponse)(nil),         // 36: mscclpp.plugin.v1.ProbeResponse
-	(*ImageRequest)(nil),          // 37: mscclpp.plugin.v1.ImageRequest
-	(*ImageResponse)(nil),         // 38: mscclpp.plugin.v1.ImageResponse
-	(*NewProxyRequest)(nil),       // 39: mscclpp.plugin.v1.NewProxyRequest
-	(*NewProxyResponse)(nil),      // 40: mscclpp.plugin.v1.NewProxyResponse
-	(*BindMemoryRequest)(nil),     // 41: mscclpp.plugin.v1.BindMemoryRequest
-	(*BindMemoryResponse)(nil),    // 42: mscclpp.plugin.v1.BindMemoryResponse
-	(*BindSemaphoreRequest)(nil),  // 43: mscclpp.plugin.v1.BindSemaphoreRequest
-	(*BindSemaphoreResponse)(nil), // 44: mscclpp.plugin.v1.BindSemaphoreResponse
-	(*StartProxyRequest)(nil),     // 45: mscclpp.plugin.v1.StartProxyRequest
-	(*StartProxyResponse)(nil),    // 46: mscclpp.plugin.v1.StartProxyResponse
-	(*WaitProxyRequest)(nil),      // 47: mscclpp.plugin.v1.WaitProxyRequest
-	(*WaitProxyResponse)(nil),     // 48: mscclpp.plugin.v1.WaitProxyResponse
-	(*StopProxyRequest)(nil),      // 49: mscclpp.plugin.v1.StopProxyRequest
-	(*StopProxyResponse)(nil),     // 50: mscclpp.plugin.v1.StopProxyResponse
-	(*Failure)(nil),               // 51: mscclpp.plugin.v1.Failure
-	(*Blame)(nil),                 // 52: mscclpp.plugin.v1.Blame
-	nil,                           // 53: mscclpp.plugin.v1.Facts.OtherEntry
-	nil,                           // 54: mscclpp.plugin.v1.ProbeResponse.FactsEntry
+	(*DeviceLink)(nil),            // 37: mscclpp.plugin.v1.DeviceLink
+	(*ImageRequest)(nil),          // 38: mscclpp.plugin.v1.ImageRequest
+	(*ImageResponse)(nil),         // 39: mscclpp.plugin.v1.ImageResponse
+	(*NewProxyRequest)(nil),       // 40: mscclpp.plugin.v1.NewProxyRequest
+	(*NewProxyResponse)(nil),      // 41: mscclpp.plugin.v1.NewProxyResponse
+	(*BindMemoryRequest)(nil),     // 42: mscclpp.plugin.v1.BindMemoryRequest
+	(*BindMemoryResponse)(nil),    // 43: mscclpp.plugin.v1.BindMemoryResponse
+	(*BindSemaphoreRequest)(nil),  // 44: mscclpp.plugin.v1.BindSemaphoreRequest
+	(*BindSemaphoreResponse)(nil), // 45: mscclpp.plugin.v1.BindSemaphoreResponse
+	(*StartProxyRequest)(nil),     // 46: mscclpp.plugin.v1.StartProxyRequest
+	(*StartProxyResponse)(nil),    // 47: mscclpp.plugin.v1.StartProxyResponse
+	(*WaitProxyRequest)(nil),      // 48: mscclpp.plugin.v1.WaitProxyRequest
+	(*WaitProxyResponse)(nil),     // 49: mscclpp.plugin.v1.WaitProxyResponse
+	(*StopProxyRequest)(nil),      // 50: mscclpp.plugin.v1.StopProxyRequest
+	(*StopProxyResponse)(nil),     // 51: mscclpp.plugin.v1.StopProxyResponse
+	(*Failure)(nil),               // 52: mscclpp.plugin.v1.Failure
+	(*Blame)(nil),                 // 53: mscclpp.plugin.v1.Blame
+	nil,                           // 54: mscclpp.plugin.v1.Facts.OtherEntry
+	nil,                           // 55: mscclpp.plugin.v1.ProbeResponse.FactsEntry
 }
 var file_transport_proto_depIdxs = []int32{
 	7,  // 0: mscclpp.plugin.v1.SchemaResponse.options:type_name -> mscclpp.plugin.v1.Option
@@ -3486,7 +3592,7 @@ var file_transport_proto_depIdxs = []int32{
 	18, // 11: mscclpp.plugin.v1.RegisterRequest.segment:type_name -> mscclpp.plugin.v1.Segment
 	17, // 12: mscclpp.plugin.v1.RegisterResponse.key:type_name -> mscclpp.plugin.v1.Parcel
 	21, // 13: mscclpp.plugin.v1.Facts.nics:type_name -> mscclpp.plugin.v1.NIC
-	53, // 14: mscclpp.plugin.v1.Facts.other:type_name -> mscclpp.plugin.v1.Facts.OtherEntry
+	54, // 14: mscclpp.plugin.v1.Facts.other:type_name -> mscclpp.plugin.v1.Facts.OtherEntry
 	0,  // 15: mscclpp.plugin.v1.ListenRequest.kind:type_name -> mscclpp.plugin.v1.Kind
 	15, // 16: mscclpp.plugin.v1.ListenRequest.device:type_name -> mscclpp.plugin.v1.Device
 	22, // 17: mscclpp.plugin.v1.ListenRequest.facts:type_name -> mscclpp.plugin.v1.Facts
@@ -3503,51 +3609,52 @@ var file_transport_proto_depIdxs = []int32{
 	30, // 28: mscclpp.plugin.v1.AttachResponse.mappings:type_name -> mscclpp.plugin.v1.Mapping
 	31, // 29: mscclpp.plugin.v1.AttachResponse.steps:type_name -> mscclpp.plugin.v1.Step
 	22, // 30: mscclpp.plugin.v1.ProbeRequest.facts:type_name -> mscclpp.plugin.v1.Facts
-	54, // 31: mscclpp.plugin.v1.ProbeResponse.facts:type_name -> mscclpp.plugin.v1.ProbeResponse.FactsEntry
-	17, // 32: mscclpp.plugin.v1.BindMemoryRequest.key:type_name -> mscclpp.plugin.v1.Parcel
-	17, // 33: mscclpp.plugin.v1.BindSemaphoreRequest.key:type_name -> mscclpp.plugin.v1.Parcel
-	16, // 34: mscclpp.plugin.v1.StartProxyRequest.ring:type_name -> mscclpp.plugin.v1.Share
-	51, // 35: mscclpp.plugin.v1.StopProxyResponse.cause:type_name -> mscclpp.plugin.v1.Failure
-	4,  // 36: mscclpp.plugin.v1.Failure.class:type_name -> mscclpp.plugin.v1.ErrorClass
-	52, // 37: mscclpp.plugin.v1.Failure.blames:type_name -> mscclpp.plugin.v1.Blame
-	52, // 38: mscclpp.plugin.v1.Failure.inner:type_name -> mscclpp.plugin.v1.Blame
-	5,  // 39: mscclpp.plugin.v1.TransportService.Schema:input_type -> mscclpp.plugin.v1.SchemaRequest
-	8,  // 40: mscclpp.plugin.v1.TransportService.Configure:input_type -> mscclpp.plugin.v1.ConfigureRequest
-	10, // 41: mscclpp.plugin.v1.TransportService.Describe:input_type -> mscclpp.plugin.v1.DescribeRequest
-	35, // 42: mscclpp.plugin.v1.TransportService.Probe:input_type -> mscclpp.plugin.v1.ProbeRequest
-	19, // 43: mscclpp.plugin.v1.TransportService.Register:input_type -> mscclpp.plugin.v1.RegisterRequest
-	23, // 44: mscclpp.plugin.v1.TransportService.Listen:input_type -> mscclpp.plugin.v1.ListenRequest
-	27, // 45: mscclpp.plugin.v1.TransportService.Connect:input_type -> mscclpp.plugin.v1.ConnectRequest
-	29, // 46: mscclpp.plugin.v1.TransportService.Attach:input_type -> mscclpp.plugin.v1.AttachRequest
-	33, // 47: mscclpp.plugin.v1.TransportService.Close:input_type -> mscclpp.plugin.v1.CloseRequest
-	37, // 48: mscclpp.plugin.v1.TransportService.Image:input_type -> mscclpp.plugin.v1.ImageRequest
-	39, // 49: mscclpp.plugin.v1.TransportService.NewProxy:input_type -> mscclpp.plugin.v1.NewProxyRequest
-	41, // 50: mscclpp.plugin.v1.TransportService.BindMemory:input_type -> mscclpp.plugin.v1.BindMemoryRequest
-	43, // 51: mscclpp.plugin.v1.TransportService.BindSemaphore:input_type -> mscclpp.plugin.v1.BindSemaphoreRequest
-	45, // 52: mscclpp.plugin.v1.TransportService.StartProxy:input_type -> mscclpp.plugin.v1.StartProxyRequest
-	47, // 53: mscclpp.plugin.v1.TransportService.WaitProxy:input_type -> mscclpp.plugin.v1.WaitProxyRequest
-	49, // 54: mscclpp.plugin.v1.TransportService.StopProxy:input_type -> mscclpp.plugin.v1.StopProxyRequest
-	6,  // 55: mscclpp.plugin.v1.TransportService.Schema:output_type -> mscclpp.plugin.v1.SchemaResponse
-	9,  // 56: mscclpp.plugin.v1.TransportService.Configure:output_type -> mscclpp.plugin.v1.ConfigureResponse
-	11, // 57: mscclpp.plugin.v1.TransportService.Describe:output_type -> mscclpp.plugin.v1.DescribeResponse
-	36, // 58: mscclpp.plugin.v1.TransportService.Probe:output_type -> mscclpp.plugin.v1.ProbeResponse
-	20, // 59: mscclpp.plugin.v1.TransportService.Register:output_type -> mscclpp.plugin.v1.RegisterResponse
-	25, // 60: mscclpp.plugin.v1.TransportService.Listen:output_type -> mscclpp.plugin.v1.ListenResponse
-	28, // 61: mscclpp.plugin.v1.TransportService.Connect:output_type -> mscclpp.plugin.v1.ConnectResponse
-	32, // 62: mscclpp.plugin.v1.TransportService.Attach:output_type -> mscclpp.plugin.v1.AttachResponse
-	34, // 63: mscclpp.plugin.v1.TransportService.Close:output_type -> mscclpp.plugin.v1.CloseResponse
-	38, // 64: mscclpp.plugin.v1.TransportService.Image:output_type -> mscclpp.plugin.v1.ImageResponse
-	40, // 65: mscclpp.plugin.v1.TransportService.NewProxy:output_type -> mscclpp.plugin.v1.NewProxyResponse
-	42, // 66: mscclpp.plugin.v1.TransportService.BindMemory:output_type -> mscclpp.plugin.v1.BindMemoryResponse
-	44, // 67: mscclpp.plugin.v1.TransportService.BindSemaphore:output_type -> mscclpp.plugin.v1.BindSemaphoreResponse
-	46, // 68: mscclpp.plugin.v1.TransportService.StartProxy:output_type -> mscclpp.plugin.v1.StartProxyResponse
-	48, // 69: mscclpp.plugin.v1.TransportService.WaitProxy:output_type -> mscclpp.plugin.v1.WaitProxyResponse
-	50, // 70: mscclpp.plugin.v1.TransportService.StopProxy:output_type -> mscclpp.plugin.v1.StopProxyResponse
-	55, // [55:71] is the sub-list for method output_type
-	39, // [39:55] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	55, // 31: mscclpp.plugin.v1.ProbeResponse.facts:type_name -> mscclpp.plugin.v1.ProbeResponse.FactsEntry
+	37, // 32: mscclpp.plugin.v1.ProbeResponse.links:type_name -> mscclpp.plugin.v1.DeviceLink
+	17, // 33: mscclpp.plugin.v1.BindMemoryRequest.key:type_name -> mscclpp.plugin.v1.Parcel
+	17, // 34: mscclpp.plugin.v1.BindSemaphoreRequest.key:type_name -> mscclpp.plugin.v1.Parcel
+	16, // 35: mscclpp.plugin.v1.StartProxyRequest.ring:type_name -> mscclpp.plugin.v1.Share
+	52, // 36: mscclpp.plugin.v1.StopProxyResponse.cause:type_name -> mscclpp.plugin.v1.Failure
+	4,  // 37: mscclpp.plugin.v1.Failure.class:type_name -> mscclpp.plugin.v1.ErrorClass
+	53, // 38: mscclpp.plugin.v1.Failure.blames:type_name -> mscclpp.plugin.v1.Blame
+	53, // 39: mscclpp.plugin.v1.Failure.inner:type_name -> mscclpp.plugin.v1.Blame
+	5,  // 40: mscclpp.plugin.v1.TransportService.Schema:input_type -> mscclpp.plugin.v1.SchemaRequest
+	8,  // 41: mscclpp.plugin.v1.TransportService.Configure:input_type -> mscclpp.plugin.v1.ConfigureRequest
+	10, // 42: mscclpp.plugin.v1.TransportService.Describe:input_type -> mscclpp.plugin.v1.DescribeRequest
+	35, // 43: mscclpp.plugin.v1.TransportService.Probe:input_type -> mscclpp.plugin.v1.ProbeRequest
+	19, // 44: mscclpp.plugin.v1.TransportService.Register:input_type -> mscclpp.plugin.v1.RegisterRequest
+	23, // 45: mscclpp.plugin.v1.TransportService.Listen:input_type -> mscclpp.plugin.v1.ListenRequest
+	27, // 46: mscclpp.plugin.v1.TransportService.Connect:input_type -> mscclpp.plugin.v1.ConnectRequest
+	29, // 47: mscclpp.plugin.v1.TransportService.Attach:input_type -> mscclpp.plugin.v1.AttachRequest
+	33, // 48: mscclpp.plugin.v1.TransportService.Close:input_type -> mscclpp.plugin.v1.CloseRequest
+	38, // 49: mscclpp.plugin.v1.TransportService.Image:input_type -> mscclpp.plugin.v1.ImageRequest
+	40, // 50: mscclpp.plugin.v1.TransportService.NewProxy:input_type -> mscclpp.plugin.v1.NewProxyRequest
+	42, // 51: mscclpp.plugin.v1.TransportService.BindMemory:input_type -> mscclpp.plugin.v1.BindMemoryRequest
+	44, // 52: mscclpp.plugin.v1.TransportService.BindSemaphore:input_type -> mscclpp.plugin.v1.BindSemaphoreRequest
+	46, // 53: mscclpp.plugin.v1.TransportService.StartProxy:input_type -> mscclpp.plugin.v1.StartProxyRequest
+	48, // 54: mscclpp.plugin.v1.TransportService.WaitProxy:input_type -> mscclpp.plugin.v1.WaitProxyRequest
+	50, // 55: mscclpp.plugin.v1.TransportService.StopProxy:input_type -> mscclpp.plugin.v1.StopProxyRequest
+	6,  // 56: mscclpp.plugin.v1.TransportService.Schema:output_type -> mscclpp.plugin.v1.SchemaResponse
+	9,  // 57: mscclpp.plugin.v1.TransportService.Configure:output_type -> mscclpp.plugin.v1.ConfigureResponse
+	11, // 58: mscclpp.plugin.v1.TransportService.Describe:output_type -> mscclpp.plugin.v1.DescribeResponse
+	36, // 59: mscclpp.plugin.v1.TransportService.Probe:output_type -> mscclpp.plugin.v1.ProbeResponse
+	20, // 60: mscclpp.plugin.v1.TransportService.Register:output_type -> mscclpp.plugin.v1.RegisterResponse
+	25, // 61: mscclpp.plugin.v1.TransportService.Listen:output_type -> mscclpp.plugin.v1.ListenResponse
+	28, // 62: mscclpp.plugin.v1.TransportService.Connect:output_type -> mscclpp.plugin.v1.ConnectResponse
+	32, // 63: mscclpp.plugin.v1.TransportService.Attach:output_type -> mscclpp.plugin.v1.AttachResponse
+	34, // 64: mscclpp.plugin.v1.TransportService.Close:output_type -> mscclpp.plugin.v1.CloseResponse
+	39, // 65: mscclpp.plugin.v1.TransportService.Image:output_type -> mscclpp.plugin.v1.ImageResponse
+	41, // 66: mscclpp.plugin.v1.TransportService.NewProxy:output_type -> mscclpp.plugin.v1.NewProxyResponse
+	43, // 67: mscclpp.plugin.v1.TransportService.BindMemory:output_type -> mscclpp.plugin.v1.BindMemoryResponse
+	45, // 68: mscclpp.plugin.v1.TransportService.BindSemaphore:output_type -> mscclpp.plugin.v1.BindSemaphoreResponse
+	47, // 69: mscclpp.plugin.v1.TransportService.StartProxy:output_type -> mscclpp.plugin.v1.StartProxyResponse
+	49, // 70: mscclpp.plugin.v1.TransportService.WaitProxy:output_type -> mscclpp.plugin.v1.WaitProxyResponse
+	51, // 71: mscclpp.plugin.v1.TransportService.StopProxy:output_type -> mscclpp.plugin.v1.StopProxyResponse
+	56, // [56:72] is the sub-list for method output_type
+	40, // [40:56] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_transport_proto_init() }
@@ -3561,7 +3668,7 @@ func file_transport_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_transport_proto_rawDesc), len(file_transport_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

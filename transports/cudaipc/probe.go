@@ -31,18 +31,19 @@ func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Liv
 		"peer access": access(gpus),
 		"nvlink":      links(gpus),
 	}
-	if told := toldBy(f); told != (identity{}) {
-		if own, ok := told.among(gpus); ok {
-			facts[topo.FactLinks] = topo.FormatPairs(own.Pairs(gpus))
-		}
-	}
 	if f := gpus[0].Fabric; f != nil {
 		facts["fabric"] = f.State
 		if token := fabricToken(gpus[0]); token != "" {
 			facts["fabric"] += " " + token
 		}
 	}
-	live := framework.Live{Available: true, Facts: facts}
+	live := framework.Live{Available: true, Facts: facts, WholeLines: wholeLines(gpus)}
+	if told := toldBy(f); told != (identity{}) {
+		if own, ok := told.among(gpus); ok {
+			live.LinksKnown, live.Links = true, own.Pairs(gpus)
+			facts["nvlink of this GPU"] = topo.FormatPairs(live.Links)
+		}
+	}
 	if t.config.RequireNVLink && facts["nvlink"] == "none" && len(gpus) > 1 {
 		live.Available = false
 		live.Reason = fmt.Sprintf("require_nvlink is on, and the %d GPUs have no NVLink between them", len(gpus))
@@ -124,6 +125,17 @@ func links(gpus []topo.GPU) string {
 		text += ", through switches"
 	}
 	return text
+}
+
+// wholeLines reports whether all pairs are joined by NVLink, which carries stores of 128 bytes whole. A GPU may be
+// alone here and have peers all the same, so no pair is no answer.
+func wholeLines(gpus []topo.GPU) bool {
+	whole := len(gpus) > 1
+	each(gpus, func(a, b topo.GPU) {
+		n, _ := a.NVLinks(b)
+		whole = whole && n > 0
+	})
+	return whole
 }
 
 func each(gpus []topo.GPU, f func(a, b topo.GPU)) {

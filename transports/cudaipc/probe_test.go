@@ -21,6 +21,9 @@ func TestProbe(t *testing.T) {
 		if !live.Available || live.Reason != "" {
 			t.Errorf("%s: not available: %s", machine, live.Reason)
 		}
+		if whole := strings.Contains(want["nvlink"], "between every pair"); live.WholeLines != whole {
+			t.Errorf("%s: whole lines %v, want %v", machine, live.WholeLines, whole)
+		}
 		for k, v := range want {
 			if live.Facts[k] != v {
 				t.Errorf("%s: %s is %q, want %q", machine, k, live.Facts[k], v)
@@ -31,11 +34,14 @@ func TestProbe(t *testing.T) {
 
 func TestProbeOfMixedMachines(t *testing.T) {
 	ok := topo.Access{Read: topo.AccessOK, Write: topo.AccessOK}
+	whole := true
 	pair := func(change func(gpus []topo.GPU)) map[string]string {
 		gpus := []topo.GPU{{Name: "A", PCI: "0000:01:00.0"}, {Name: "A", PCI: "0000:02:00.0"}, {Name: "B", PCI: "0000:03:00.0"}}
 		change(gpus)
 		tr := transport(t, func(context.Context) ([]topo.GPU, error) { return gpus, nil })
-		return must[framework.Live](t)(tr.Probe(bound(t), framework.Facts{})).Facts
+		live := must[framework.Live](t)(tr.Probe(bound(t), framework.Facts{}))
+		whole = live.WholeLines
+		return live.Facts
 	}
 	to := func(g *topo.GPU, peer string, a topo.Access) { a.Peer = peer; g.Access = append(g.Access, a) }
 	if f := pair(func([]topo.GPU) {}); f["peer access"] != "not told" || f["devices"] != "2 A, 1 B" {
@@ -56,8 +62,8 @@ func TestProbeOfMixedMachines(t *testing.T) {
 		g[0].Links = []topo.Link{{Peer: g[1].PCI, Count: 2}}
 		g[1].Links = []topo.Link{{Peer: g[0].PCI, Count: 2}}
 	})
-	if f["peer access"] != "1 of 3 pairs; others: topology" || f["nvlink"] != "0 to 2 between pairs" {
-		t.Errorf("%v", f)
+	if f["peer access"] != "1 of 3 pairs; others: topology" || f["nvlink"] != "0 to 2 between pairs" || whole {
+		t.Errorf("%v, whole lines %v", f, whole)
 	}
 }
 
@@ -71,12 +77,12 @@ func TestProbeTellsLinksOfTheOwnGPU(t *testing.T) {
 		gpus := must[[]topo.GPU](t)(recorded(t, machine)(bound(t)))
 		facts := framework.Facts{Other: map[string]string{topo.FactPCI: gpus[1].PCI}}
 		live := must[framework.Live](t)(transport(t, recorded(t, machine)).Probe(bound(t), facts))
-		if got := live.Facts[topo.FactLinks]; !strings.HasPrefix(got, want) {
+		if got := topo.FormatPairs(live.Links); !live.LinksKnown || !strings.HasPrefix(got, want) || live.Facts["nvlink of this GPU"] != got {
 			t.Errorf("%s: %q, want %q", machine, got, want)
 		}
 		live = must[framework.Live](t)(transport(t, recorded(t, machine)).Probe(bound(t), framework.Facts{}))
-		if text, told := live.Facts[topo.FactLinks]; told {
-			t.Errorf("%s: a rank that has not said where it is was told %q", machine, text)
+		if live.LinksKnown || live.Links != nil {
+			t.Errorf("%s: a rank that has not said where it is was told %+v", machine, live.Links)
 		}
 	}
 }

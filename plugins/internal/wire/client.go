@@ -226,7 +226,7 @@ func (c *Client) Probe(ctx context.Context, facts framework.Facts) (framework.Li
 	if err != nil {
 		return framework.Live{}, err
 	}
-	return framework.Live{Available: resp.GetAvailable(), Reason: resp.GetReason(), Facts: resp.GetFacts()}, nil
+	return liveIn(resp), nil
 }
 
 // Register implements framework.Transport.

@@ -144,7 +144,7 @@ func (s *Server) Probe(ctx context.Context, req *pb.ProbeRequest) (*pb.ProbeResp
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ProbeResponse{Available: live.Available, Reason: live.Reason, Facts: live.Facts}, nil
+	return liveOut(live), nil
 }
 
 // claim is the error for a call that the description does not claim, or that it claims
