@@ -115,3 +115,22 @@ func closedWithin(c *collectives.Comm, call func(*collectives.Comm) error, most 
 	}
 	return errors.Join(all, c.Close())
 }
+
+// A call whose algorithm was chosen when Close came is refused: what its kernel would use is gone.
+func TestCloseBeforeARun(t *testing.T) {
+	for _, layout := range []string{"aa", "ab", "aabb"} {
+		local{at: strings.Split(layout, ""), offers: []offer{asItIs, overWire}, together: true}.run(t, func(ctx context.Context, world *comm.Communicator) error {
+			c, err := collectives.New(ctx, world, collectives.Options{})
+			if err == nil {
+				err = errors.Join(c.Barrier(nil), world.Barrier(ctx))
+			}
+			if err != nil {
+				return err
+			}
+			if err := c.ClosedBeforeRun(pointer(make([]byte, 400)), 100); !errors.Is(err, framework.ErrClosed) {
+				return fmt.Errorf("a call that was chosen before Close: %v, expected ErrClosed", err)
+			}
+			return world.Barrier(ctx)
+		})
+	}
+}

@@ -45,6 +45,7 @@ type Engine struct {
 	messenger messenger
 
 	mu        sync.Mutex // one call at a time
+	closed    bool
 	memory    memory
 	board     board
 	residents residents
@@ -171,6 +172,9 @@ func (e *Engine) Prepare(k collective.Kind, t kernel.DataType, chosen []*engine.
 	defer cancel()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return errClosed
+	}
 	return e.loadAll(ctx, e.loadable(k, chosen), t)
 }
 
@@ -192,10 +196,16 @@ func (e *Engine) watched() bool {
 	return e.board.notes.engine != nil && (e.opts.Signatures == engine.SignaturesStall || e.copier != nil)
 }
 
+var errClosed = fmt.Errorf("collectives: %w", framework.ErrClosed)
+
 // Close releases what New allocated. Nothing may be in progress that does not end.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
 	e.watch.stop() // only now: it knows which calls cannot end
 	var first error
 	keep := func(err error) {

@@ -51,7 +51,7 @@ type benchLine struct {
 
 func readResults(t testing.TB, name string, keep func(benchLine)) {
 	t.Helper()
-	f, err := os.Open(filepath.Join("..", "docs", "results", "h200", name))
+	f, err := os.Open(filepath.Join("..", "..", "..", "docs", "results", "h200", name))
 	if err != nil {
 		t.Fatal(err)
 	}

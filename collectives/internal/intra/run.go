@@ -18,6 +18,9 @@ import (
 func (e *Engine) Run(c *engine.Call) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed { // since the call was chosen
+		return errClosed
+	}
 	alg := e.byKey[c.Algorithm.Key]
 	e.fill(alg, c)
 	s := &e.args.Signature
@@ -156,6 +159,9 @@ func (e *Engine) outcome(alg *algorithm) error {
 func (e *Engine) Exchange(g *engine.Group) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed { // since the call was chosen
+		return errClosed
+	}
 	marks, err := e.follow(g.Stream)
 	if err != nil {
 		return fmt.Errorf("%v: %w", g.Kind, err)
