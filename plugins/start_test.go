@@ -49,12 +49,7 @@ func TestKilledInTheStart(t *testing.T) {
 	for _, plugin := range []string{"mirror", "listens"} {
 		t.Run(plugin, func(t *testing.T) {
 			t.Parallel()
-			dir, err := os.MkdirTemp("/tmp", "run")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer os.RemoveAll(dir)
-			k := killer{t: t, plugin: plugin, dir: dir}
+			k := killer{t: t, plugin: plugin}
 			whole := k.run(time.Minute, unix.SIGKILL)
 			const points = 24
 			each := make(chan int)
@@ -71,25 +66,27 @@ func TestKilledInTheStart(t *testing.T) {
 			}
 			close(each)
 			workers.Wait()
-			if plugin == "listens" {
-				k.sweep()
-			}
-			isEmpty(t, dir)
 		})
 	}
 }
 
 type killer struct {
-	t           *testing.T
-	plugin, dir string
+	t      *testing.T
+	plugin string
 }
 
-// run starts a host, kills it after some time or when its plugin is there, waits until
-// nobody is left, and returns how long the host lived.
+// run starts a host, kills it after some time or when its plugin is there, checks that
+// nothing is left, and returns how long the host lived.
 func (k *killer) run(after time.Duration, s unix.Signal) time.Duration {
-	mark := fmt.Sprintf("MSCCLPP_PLUGIN_TEST_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
+	dir, err := os.MkdirTemp("/tmp", "run") // of its own: another host would clean up
+	if err != nil {
+		k.t.Error(err)
+		return 0
+	}
+	defer os.RemoveAll(dir)
+	mark := "MSCCLPP_PLUGIN_TEST_MARK=" + dir
 	host := exec.Command("/proc/self/exe")
-	host.Env = append(os.Environ(), roleKey+"=host", roleKey+"_PLUGIN="+k.plugin, raceExit, mark, "XDG_RUNTIME_DIR="+k.dir)
+	host.Env = append(os.Environ(), roleKey+"=host", roleKey+"_PLUGIN="+k.plugin, raceExit, mark, "XDG_RUNTIME_DIR="+dir)
 	out, err := host.StdoutPipe()
 	if err == nil {
 		err = host.Start()
@@ -105,23 +102,33 @@ func (k *killer) run(after time.Duration, s unix.Signal) time.Duration {
 	host.Process.Signal(s)
 	_ = host.Wait()
 	timer.Stop()
+	k.nobody(mark, fmt.Sprintf("%v at %v", s, after))
+	if k.plugin == "listens" {
+		k.sweep(dir)
+	}
+	isEmpty(k.t, dir)
+	return lived
+}
+
+// nobody waits until no process has a mark in its environment.
+func (k *killer) nobody(mark, when string) {
 	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
 		pid := marked(mark)
 		if pid == 0 {
-			return lived
+			return
 		}
 		if time.Now().After(deadline) {
-			k.t.Errorf("%s at %v: process %d is left", s, after, pid)
+			k.t.Errorf("%s: process %d is left", when, pid)
 			unix.Kill(pid, unix.SIGKILL)
-			return lived
+			return
 		}
 	}
 }
 
 // sweep does what the next start of a plugin does.
-func (k *killer) sweep() {
+func (k *killer) sweep(dir string) {
 	host := exec.Command("/proc/self/exe")
-	host.Env = append(os.Environ(), roleKey+"=sweep", "XDG_RUNTIME_DIR="+k.dir)
+	host.Env = append(os.Environ(), roleKey+"=sweep", "XDG_RUNTIME_DIR="+dir)
 	if out, err := host.CombinedOutput(); err != nil {
 		k.t.Errorf("%v: %s", err, out)
 	}
