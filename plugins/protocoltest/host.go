@@ -82,7 +82,7 @@ func (s *launcher) launched(t transporttest.TB, m manner, env ...string) *host {
 	h := &host{t: t, dir: dir, control: os.NewFile(uintptr(pair[0]), "control"), stdout: out, log: &lines{}, exited: make(chan struct{}), limit: s.program.CallLimit}
 	h.cmd = exec.Command(s.program.Path)
 	h.cmd.Env = append(environ.Filter(os.Environ()),
-		"PLUGIN_UNIX_SOCKET_DIR="+dir, "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000",
+		"PLUGIN_UNIX_SOCKET_DIR="+dir,
 		fmt.Sprint(environ.ControlKey, "=", controlFD), fmt.Sprintf("%s=/proc/self/fd/%d", environ.FolderKey, folderFD), environ.LogLevelKey+"=INFO")
 	h.cmd.Env = append(append(h.cmd.Env, s.program.Env...), env...)
 	h.cmd.Stdout, h.cmd.Stderr, h.cmd.ExtraFiles = in, h.log, []*os.File{theirs}

@@ -92,7 +92,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// endOfHostInCall ends the host while a call waits for a descriptor that never comes.
+// endOfHostInCall ends the host while a call waits for a descriptor that never comes. How
+// soon the plugin ends is for endOfHost to measure.
 func (s *suite) endOfHostInCall(t transporttest.TB) {
 	h, _ := s.configured(t)
 	answered := make(chan error, 1)
@@ -109,8 +110,8 @@ func (s *suite) endOfHostInCall(t transporttest.TB) {
 	case <-time.After(settle):
 	}
 	h.control.Close()
-	if _, ended := h.ends(killBound); !ended {
-		t.Errorf("the control socket has ended during a call, and the plugin has not after %v", killBound)
+	if _, ended := h.ends(h.limit); !ended {
+		t.Errorf("the control socket has ended during a call, and the plugin has not after %v", h.limit)
 	}
 	<-answered
 }
@@ -118,8 +119,8 @@ func (s *suite) endOfHostInCall(t transporttest.TB) {
 func (s *suite) endOfHostEarly(t transporttest.TB) {
 	h := s.started(t)
 	h.control.Close()
-	if _, ended := h.ends(killBound); !ended {
-		t.Errorf("the control socket has ended before Configure, and the plugin has not after %v", killBound)
+	if _, ended := h.ends(h.limit); !ended {
+		t.Errorf("the control socket has ended before Configure, and the plugin has not after %v", h.limit)
 		return
 	}
 	if code := h.cmd.ProcessState.ExitCode(); code != 0 {
