@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
+	"github.com/mscclpp-go/mscclpp/internal/lograte"
 )
 
 // maxHandshakes is how many connections may be in their handshake at once, if as many files
@@ -82,23 +83,36 @@ func (s *strangers) drop() time.Duration {
 	return proofBound
 }
 
+// acceptor takes connections and makes them prove themselves.
+type acceptor struct {
+	party     *handshake.Party
+	listener  *net.TCPListener
+	most      int // handshakes at once
+	log       *slog.Logger
+	life      context.Context
+	work      *sync.WaitGroup
+	arrived   func(conn *net.TCPConn, h handshake.Hello, proved bool, err error)
+	strangers strangers
+	noise     lograte.Limiter // of strangers
+}
+
 // place waits for one of the slots, and reports whether it got one before the end. The
 // oldest connections that have not authenticated make room, so that strangers cannot keep
 // ranks out.
-func (t *TCP) place(slots chan<- struct{}) bool {
+func (a *acceptor) place(slots chan<- struct{}) bool {
 	for {
 		select {
 		case slots <- struct{}{}:
 			return true
 		default:
 		}
-		timer := time.NewTimer(t.strangers.drop())
+		timer := time.NewTimer(a.strangers.drop())
 		select {
 		case slots <- struct{}{}:
 			timer.Stop()
 			return true
 		case <-timer.C:
-		case <-t.life.Done():
+		case <-a.life.Done():
 			timer.Stop()
 			return false
 		}
@@ -106,71 +120,81 @@ func (t *TCP) place(slots chan<- struct{}) bool {
 }
 
 // accept takes connections of other ranks until the listener is closed.
-func (t *TCP) accept() {
-	slots := make(chan struct{}, t.cfg.handshakes)
+func (a *acceptor) accept() {
+	slots := make(chan struct{}, a.most)
 	for {
-		c, err := t.listener.AcceptTCP()
+		c, err := a.listener.AcceptTCP()
 		switch {
-		case errors.Is(err, net.ErrClosed), err != nil && t.life.Err() != nil:
+		case errors.Is(err, net.ErrClosed), err != nil && a.life.Err() != nil:
 			return
 		case err != nil:
 			// Out of descriptors, for example. Others may be closed soon.
-			t.strangers.drop()
-			t.noise.Log(t.cfg.Log, slog.LevelWarn, "bootstrap: cannot accept connections", "error", err)
+			a.strangers.drop()
+			a.noise.Log(a.log, slog.LevelWarn, "bootstrap: cannot accept connections", "error", err)
 			timer := time.NewTimer(50 * time.Millisecond)
 			select {
 			case <-timer.C:
 				continue
-			case <-t.life.Done():
+			case <-a.life.Done():
 				timer.Stop()
 				return
 			}
 		}
 		_ = c.SetKeepAlive(false)
-		if !t.place(slots) {
+		if !a.place(slots) {
 			_ = c.Close()
 			return
 		}
-		t.strangers.enter(c)
-		t.work.Go(func() {
+		a.strangers.enter(c)
+		a.work.Go(func() {
 			defer func() { <-slots }()
-			defer t.strangers.leave(c)
-			t.welcome(c)
+			defer a.strangers.leave(c)
+			a.welcome(c)
 		})
 	}
 }
 
 // welcome performs the handshake with whoever has connected.
-func (t *TCP) welcome(conn *net.TCPConn) {
+func (a *acceptor) welcome(conn *net.TCPConn) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
-	stop := context.AfterFunc(t.life, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	h, proved, err := t.party.Accept(conn, fromHere(conn), func() bool { return t.strangers.leave(conn) })
+	stop := context.AfterFunc(a.life, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	h, proved, err := a.party.Accept(conn, fromHere(conn), func() bool { return a.strangers.leave(conn) })
 	stop()
+	if err == nil && a.life.Err() != nil {
+		err = failure.ErrClosed
+	}
+	if err != nil {
+		a.noise.Log(a.log, slog.LevelWarn, "bootstrap: a connection was turned down", "from", conn.RemoteAddr().String(), "error", err)
+		hangUp(conn)
+	}
+	a.arrived(conn, h, proved, err)
+}
+
+// newAcceptor takes connections for this rank.
+func (t *TCP) newAcceptor() *acceptor {
+	return &acceptor{party: &t.party, listener: t.listener, most: t.cfg.handshakes, log: t.cfg.Log, life: t.life, work: &t.work, arrived: t.arrived}
+}
+
+// arrived decides what a connection is for, or takes note of one that was turned down.
+func (t *TCP) arrived(conn *net.TCPConn, h handshake.Hello, proved bool, err error) {
 	claim := framework.NoPeer
 	if h.Version != 0 { // else it was not understood
 		claim = int(h.From)
 	}
-	if err == nil && t.life.Err() != nil {
-		err = failure.ErrClosed
-	}
 	switch {
-	case err != nil:
-		t.noise.Log(t.cfg.Log, slog.LevelWarn, "bootstrap: a connection was turned down", "from", conn.RemoteAddr().String(), "error", err)
-		hangUp(conn)
-		if t.visits != nil {
-			// What was invalid about it was said in the last message.
-			told := proved || (h.Job == t.party.Job && errors.Is(err, framework.ErrInvalid))
-			t.visit(visit{rank: claim, proved: proved, told: told, from: caller(conn), err: err})
-		}
-	case h.Purpose == handshake.CheckIn:
-		t.visit(visit{rank: int(h.From), conn: conn, proved: true})
-	default:
+	case err == nil && h.Purpose == handshake.CheckIn:
+		t.lobby.visit(visit{rank: int(h.From), conn: conn, proved: true})
+	case err == nil:
 		_ = t.adopt(int(h.From), conn)
+	case t.lobby != nil:
+		// What was invalid about it was said in the last message.
+		told := proved || (h.Job == t.party.Job && errors.Is(err, framework.ErrInvalid))
+		t.lobby.visit(visit{rank: claim, proved: proved, told: told, from: fromHost(conn), err: err})
 	}
 }
 
-// caller is the host that a connection comes from.
-func caller(conn net.Conn) netip.Addr { return addrPort(conn.RemoteAddr()).Addr().Unmap() }
+// fromHost is the host that a connection comes from.
+func fromHost(conn net.Conn) netip.Addr { return addrPort(conn.RemoteAddr()).Addr().Unmap() }
 
 // fromHere reports whether a connection comes from this host.
 func fromHere(conn net.Conn) bool {

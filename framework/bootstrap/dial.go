@@ -18,22 +18,28 @@ import (
 // dialer connects without keep-alive: liveness sets it where it is of use.
 var dialer = net.Dialer{KeepAlive: -1}
 
+// caller connects to other ranks, and finds rank 0.
+type caller struct {
+	party *handshake.Party
+	cfg   *Config
+}
+
 // connect makes a connection and performs the handshake.
-func (t *TCP) connect(ctx context.Context, at string, why handshake.Purpose, to int) (*net.TCPConn, error) {
+func (c *caller) connect(ctx context.Context, at string, why handshake.Purpose, to int) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	c, err := dialer.DialContext(ctx, t.cfg.Family.network(), at)
+	made, err := dialer.DialContext(ctx, c.cfg.Family.network(), at)
 	if err != nil {
-		if e := t.cfg.Family.unsuitable(at, err); e != nil {
+		if e := c.cfg.Family.unsuitable(at, err); e != nil {
 			return nil, e
 		}
 		return nil, fmt.Errorf("%w: cannot connect to %s: %w", framework.ErrPeer, at, err)
 	}
-	conn := c.(*net.TCPConn)
+	conn := made.(*net.TCPConn)
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err = t.party.Dial(conn, why, to)
+	err = c.party.Dial(conn, why, to)
 	if !stop() && err == nil {
 		err = handshake.Unanswered(context.Cause(ctx))
 	}
@@ -47,11 +53,11 @@ func (t *TCP) connect(ctx context.Context, at string, why handshake.Purpose, to 
 // callRank connects to a rank for a link. A connection that the other end drops in the middle
 // of the handshake may have had to make room there (see strangers); another attempt tells
 // that from the end of the rank, which refuses it.
-func (t *TCP) callRank(ctx context.Context, at netip.AddrPort, to int) (*net.TCPConn, error) {
+func (c *caller) callRank(ctx context.Context, at netip.AddrPort, to int) (*net.TCPConn, error) {
 	start := time.Now()
 	var pause backoff
 	for {
-		conn, err := t.connect(ctx, at.String(), handshake.Link, to)
+		conn, err := c.connect(ctx, at.String(), handshake.Link, to)
 		if err == nil || !dropped(err) || time.Since(start) > handshakeTimeout || !pause.wait(ctx) {
 			return conn, err
 		}
@@ -121,7 +127,7 @@ func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
 // dial is one attempt to reach a rank. A rank that refuses has left or died: who
 // was its neighbor knows which, and says so within a moment if it died.
 func (t *TCP) dial(to int, at netip.AddrPort, done chan struct{}) {
-	conn, err := t.callRank(t.life, at, to)
+	conn, err := t.caller.callRank(t.life, at, to)
 	if err == nil {
 		err = t.adopt(to, conn)
 	}

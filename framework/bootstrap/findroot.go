@@ -15,31 +15,31 @@ import (
 
 // familyOnHost refuses a family of which this host has no address: otherwise the
 // rank would wait in vain for a connection.
-func (t *TCP) familyOnHost() error {
-	if t.cfg.Family == AnyFamily {
+func (c *caller) familyOnHost() error {
+	if c.cfg.Family == AnyFamily {
 		return nil
 	}
-	addrs, err := t.cfg.addresses()
+	addrs, err := c.cfg.addresses()
 	if err != nil {
 		return fmt.Errorf("%w: the addresses of this host: %w", framework.ErrUnavailable, err)
 	}
-	return t.cfg.Family.among(addrs)
+	return c.cfg.Family.among(addrs)
 }
 
 // candidates are the addresses at which rank 0 may be, best first.
-func (t *TCP) candidates() ([]string, error) {
-	ids := t.cfg.ID.Addresses()
+func (c *caller) candidates() ([]string, error) {
+	ids := c.cfg.ID.Addresses()
 	if len(ids) == 0 {
-		return []string{t.cfg.Addr}, nil
+		return []string{c.cfg.Addr}, nil
 	}
 	var out []string
 	for _, a := range ids {
-		if t.cfg.Family.admits(a.Addr()) {
+		if c.cfg.Family.admits(a.Addr()) {
 			out = append(out, a.String())
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%w: the unique id says that rank 0 listens at %v: expected an %s address, because bootstrap.family is %s", framework.ErrInvalid, ids, t.cfg.Family, string(t.cfg.Family))
+		return nil, fmt.Errorf("%w: the unique id says that rank 0 listens at %v: expected an %s address, because bootstrap.family is %s", framework.ErrInvalid, ids, c.cfg.Family, string(c.cfg.Family))
 	}
 	return out, nil
 }
@@ -47,8 +47,8 @@ func (t *TCP) candidates() ([]string, error) {
 // findRoot connects to rank 0, which may not have started yet: then it tries again
 // until ctx ends. A rank 0 that is known to have listened before and does not any
 // more has failed or left, and nothing will come of waiting.
-func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
-	candidates, err := t.candidates()
+func (c *caller) findRoot(ctx context.Context) (*net.TCPConn, error) {
+	candidates, err := c.candidates()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 		refused, elsewhere, pathless := 0, 0, 0
 		for _, at := range candidates {
 			begun := time.Now()
-			conn, err := t.connect(ctx, at, handshake.CheckIn, 0)
+			conn, err := c.connect(ctx, at, handshake.CheckIn, 0)
 			if err == nil {
 				return conn, nil
 			}
@@ -73,7 +73,7 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 			if last == nil || ctx.Err() == nil { // an attempt cut short says less
 				last = err
 			}
-			if !retry(err) && (len(t.cfg.ID.Addresses()) > 0 || !busy(err)) {
+			if !retry(err) && (len(c.cfg.ID.Addresses()) > 0 || !busy(err)) {
 				return failed(err)
 			}
 			switch {
@@ -83,7 +83,7 @@ func (t *TCP) findRoot(ctx context.Context) (*net.TCPConn, error) {
 				elsewhere++
 			}
 		}
-		if refused > 0 && refused+elsewhere == len(candidates) && t.cfg.ID.isListening() {
+		if refused > 0 && refused+elsewhere == len(candidates) && c.cfg.ID.isListening() {
 			return failed(fmt.Errorf("rank 0 does not listen at %s any more, where it listened before this unique id was given out: it has failed, or the job has ended (a process joins a job once; its communicators are split for more): %w", where, refusal))
 		}
 		if pathless == len(candidates) {

@@ -33,42 +33,42 @@ func hostHash(configured string) ([16]byte, error) {
 // findHostMates finds out to which ranks descriptors can travel: those that claim
 // to be on this host and have, as this rank has, exchanged a descriptor with the
 // first rank there.
-func (t *TCP) findHostMates(ctx context.Context, table []entry) error {
+func (s *startup) findHostMates(ctx context.Context, table []entry) error {
 	alone, first := true, -1
 	for r := range table {
-		if table[r].host == t.self.host {
+		if table[r].host == s.t.self.host {
 			if first < 0 {
 				first = r
 			}
-			alone = alone && r == t.party.Rank
+			alone = alone && r == s.t.party.Rank
 		}
 	}
 	works := byte(0)
 	switch {
-	case t.fds == nil || alone:
-	case first == t.party.Rank:
+	case s.t.fds == nil || alone:
+	case first == s.t.party.Rank:
 		works = 1
 	default:
-		if err := t.fds.Probe(ctx, t.life, table[first].socket, first); err == nil {
+		if err := s.t.fds.Probe(ctx, s.t.life, table[first].socket, first); err == nil {
 			works = 1
 		} else if ctx.Err() == nil {
-			t.cfg.Log.Warn("bootstrap: a rank claims to be on this host, but descriptors do not reach it", "peer", first, "error", err)
+			s.t.cfg.Log.Warn("bootstrap: a rank claims to be on this host, but descriptors do not reach it", "peer", first, "error", err)
 		}
 	}
-	all, err := AllGatherBytes(ctx, t, tagHosts, []byte{works})
+	all, err := AllGatherBytes(ctx, s.t, tagHosts, []byte{works})
 	if err != nil {
 		return err
 	}
-	onHost := make([]bool, t.party.Size)
+	onHost := make([]bool, s.t.party.Size)
 	for r, b := range all {
 		if len(b) != 1 {
 			return failure.Named(r, fmt.Errorf("%w: %d bytes about its host: expected 1", framework.ErrPeer, len(b)))
 		}
-		onHost[r] = r == t.party.Rank || (works == 1 && b[0] == 1 && table[r].host == t.self.host)
+		onHost[r] = r == s.t.party.Rank || (works == 1 && b[0] == 1 && table[r].host == s.t.self.host)
 	}
-	t.mu.Lock()
-	t.onHost = onHost
-	t.mu.Unlock()
+	s.t.mu.Lock()
+	s.t.onHost = onHost
+	s.t.mu.Unlock()
 	return nil
 }
 

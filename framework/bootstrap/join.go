@@ -50,108 +50,113 @@ func calls(rank, other, n int) bool {
 	return up
 }
 
-func (t *TCP) join(ctx context.Context) (err error) {
-	t.self.rank = uint32(t.party.Rank)
-	if t.self.host, err = hostHash(t.cfg.HostID); err != nil {
+// startup brings a rank into its job.
+type startup struct {
+	t       *TCP
+	waiting atomic.Pointer[string] // what rank 0 says of ranks that are missing
+}
+
+func (s *startup) join(ctx context.Context) (err error) {
+	s.t.self.rank = uint32(s.t.party.Rank)
+	if s.t.self.host, err = hostHash(s.t.cfg.HostID); err != nil {
 		return err
 	}
-	if t.party.Size == 1 {
-		t.cfg.closeListener()
-		t.table, t.onHost = []entry{t.self}, []bool{true}
+	if s.t.party.Size == 1 {
+		s.t.cfg.closeListener()
+		s.t.table, s.t.onHost = []entry{s.t.self}, []bool{true}
 		return nil
 	}
-	if err := t.familyOnHost(); err != nil {
+	if err := s.t.caller.familyOnHost(); err != nil {
 		return err
 	}
-	if t.fds, err = fdpass.Open(t.party.Key, t.party.Rank, t.cfg.Log); err != nil {
-		t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "error", err)
-		t.fds = nil
+	if s.t.fds, err = fdpass.Open(s.t.party.Key, s.t.party.Rank, s.t.cfg.Log); err != nil {
+		s.t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "error", err)
+		s.t.fds = nil
 	} else {
-		t.self.socket = t.fds.Name
+		s.t.self.socket = s.t.fds.Name
 	}
-	if t.party.Rank == 0 {
-		return t.receive(ctx)
+	if s.t.party.Rank == 0 {
+		return s.receive(ctx)
 	}
-	return t.checkIn(ctx)
+	return s.checkIn(ctx)
 }
 
 // receive is the start of rank 0.
-func (t *TCP) receive(ctx context.Context) error {
-	if err := t.listenAsRoot(ctx); err != nil {
+func (s *startup) receive(ctx context.Context) (err error) {
+	if s.t.listener, err = s.t.caller.listenAsRoot(ctx); err != nil {
 		return err
 	}
-	at := addrPort(t.listener.Addr())
-	if t.cfg.Insecure && !t.party.HasSecret {
-		t.cfg.Log.Warn("bootstrap: anybody who reaches this address while ranks check in can join the job, because bootstrap.insecure is set and no rank has a secret", "address", at.String(), "remedy", "set "+EnvSecretFile+" on all ranks")
+	at := addrPort(s.t.listener.Addr())
+	if s.t.cfg.Insecure && !s.t.party.HasSecret {
+		s.t.cfg.Log.Warn("bootstrap: anybody who reaches this address while ranks check in can join the job, because bootstrap.insecure is set and no rank has a secret", "address", at.String(), "remedy", "set "+EnvSecretFile+" on all ranks")
 	}
-	t.self.port = at.Port() // at whatever address it was reached
-	t.root = at.Addr()
-	t.visits = make(chan visit)
-	_, _ = rand.Read(t.instance[:]) // never fails
-	close(t.known)
-	t.lobby = newLobby(t)
-	t.work.Go(t.accept)
-	t.work.Go(func() { t.lobby.run(ctx) })
+	s.t.self.port = at.Port() // at whatever address it was reached
+	s.t.root = at.Addr()
+	var instance [16]byte
+	_, _ = rand.Read(instance[:]) // never fails
+	s.t.instance.set(instance)
+	s.t.lobby = newLobby(s.t)
+	s.t.work.Go(s.t.newAcceptor().accept)
+	s.t.work.Go(func() { s.t.lobby.run(ctx) })
 	select {
-	case <-t.lobby.complete:
-	case <-t.fates.Job.Done():
-		return t.fates.Job.Cause()
+	case <-s.t.lobby.complete:
+	case <-s.t.fates.Job.Done():
+		return s.t.fates.Job.Cause()
 	}
-	return t.settleIn(ctx)
+	return s.settleIn(ctx)
 }
 
-func (t *TCP) listenAsRoot(ctx context.Context) (err error) {
-	addresses := t.cfg.ID.Addresses()
-	if l := t.cfg.Listener; l != nil {
-		tl, ok := l.(*net.TCPListener)
+func (c *caller) listenAsRoot(ctx context.Context) (l *net.TCPListener, err error) {
+	addresses := c.cfg.ID.Addresses()
+	if given := c.cfg.Listener; given != nil {
+		l, ok := given.(*net.TCPListener)
 		if !ok {
-			_ = l.Close()
-			return fmt.Errorf("%w: listener on %s: expected tcp", framework.ErrInvalid, l.Addr().Network())
+			_ = given.Close()
+			return nil, fmt.Errorf("%w: listener on %s: expected tcp", framework.ErrInvalid, given.Addr().Network())
 		}
-		t.listener = tl
 		if len(addresses) > 0 && addresses[0].Port() != addrPort(l.Addr()).Port() {
-			return fmt.Errorf("%w: the listener has address %s, the unique id has %s", framework.ErrInvalid, l.Addr(), addresses[0])
+			return l, fmt.Errorf("%w: the listener has address %s, the unique id has %s", framework.ErrInvalid, l.Addr(), addresses[0])
 		}
-		if !t.cfg.Family.admitsListener(addrPort(l.Addr()).Addr()) {
-			return fmt.Errorf("%w: rank 0 was given a listener at %s: expected an %s address, because bootstrap.family is %s", framework.ErrInvalid, l.Addr(), t.cfg.Family, string(t.cfg.Family))
+		if !c.cfg.Family.admitsListener(addrPort(l.Addr()).Addr()) {
+			return l, fmt.Errorf("%w: rank 0 was given a listener at %s: expected an %s address, because bootstrap.family is %s", framework.ErrInvalid, l.Addr(), c.cfg.Family, string(c.cfg.Family))
 		}
-		return nil
+		return l, nil
 	}
-	at := t.cfg.Addr
+	at := c.cfg.Addr
 	switch {
 	case len(addresses) == 1:
 		at = addresses[0].String()
 	case len(addresses) > 1:
 		for _, a := range addresses {
 			if a.Port() != addresses[0].Port() {
-				return fmt.Errorf("%w: unique id with several ports (%v): expected one", framework.ErrInvalid, addresses)
+				return nil, fmt.Errorf("%w: unique id with several ports (%v): expected one", framework.ErrInvalid, addresses)
 			}
 		}
 		at = ":" + strconv.Itoa(int(addresses[0].Port()))
 	}
-	t.listener, err = t.listenInTime(ctx, at)
-	if errors.Is(err, syscall.EADDRNOTAVAIL) && t.party.HasSecret {
+	l, err = c.listenInTime(ctx, at)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) && c.party.HasSecret {
 		// A name that leads here by way of a translator, as a service of a cluster.
 		// With a secret it does no harm to listen everywhere.
 		if _, port, e := net.SplitHostPort(at); e == nil {
-			t.listener, err = listen(ctx, t.cfg.Family, ":"+port)
+			l, err = listen(ctx, c.cfg.Family, ":"+port)
 		}
 	}
-	return err
+	return l, err
 }
 
 // listenInTime listens where another job may be ending: this rank waits for that, but for
 // no other program.
-func (t *TCP) listenInTime(ctx context.Context, at string) (*net.TCPListener, error) {
+func (c *caller) listenInTime(ctx context.Context, at string) (*net.TCPListener, error) {
 	var pause backoff
 	start := time.Now()
 	for {
-		l, err := listen(ctx, t.cfg.Family, at)
-		if !errors.Is(err, syscall.EADDRINUSE) || len(t.cfg.ID.Addresses()) > 0 {
+		l, err := listen(ctx, c.cfg.Family, at)
+		if !errors.Is(err, syscall.EADDRINUSE) || len(c.cfg.ID.Addresses()) > 0 {
 			return l, err
 		}
 		asked, cancel := context.WithTimeout(ctx, askTimeout)
-		conn, why := t.connect(asked, at, handshake.CheckIn, 0)
+		conn, why := c.connect(asked, at, handshake.CheckIn, 0)
 		cancel()
 		switch {
 		case why == nil:
@@ -172,10 +177,10 @@ func (t *TCP) listenInTime(ctx context.Context, at string) (*net.TCPListener, er
 const askTimeout = 2 * time.Second
 
 // checkIn is the start of all other ranks. Where an earlier job ends it is repeated.
-func (t *TCP) checkIn(ctx context.Context) error {
+func (s *startup) checkIn(ctx context.Context) error {
 	var pause backoff
 	for {
-		err := t.checkInOnce(ctx)
+		err := s.checkInOnce(ctx)
 		if !errors.Is(err, errBusy) {
 			return err
 		}
@@ -188,8 +193,8 @@ func (t *TCP) checkIn(ctx context.Context) error {
 // errBusy says that rank 0 is still that of an earlier job.
 var errBusy = errors.New("rank 0 is busy")
 
-func (t *TCP) checkInOnce(ctx context.Context) (err error) {
-	conn, err := t.findRoot(ctx)
+func (s *startup) checkInOnce(ctx context.Context) (err error) {
+	conn, err := s.t.caller.findRoot(ctx)
 	if err != nil {
 		return err
 	}
@@ -205,40 +210,40 @@ func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 		case gaveUp:
 			_, _ = conn.Write(wire.Append(nil, wire.KindGaveUp, 0, nil))
 		default:
-			n := announcement(0, t.party.Rank, err)
+			n := announcement(0, s.t.party.Rank, err)
 			_, _ = conn.Write(wire.Append(nil, wire.KindNotice, 0, n.encode()))
 		}
 		_ = conn.CloseWrite()
 		_ = conn.SetReadDeadline(time.Now().Add(lastWords))
 	}()
 	_ = conn.SetDeadline(time.Time{})
-	t.root = addrPort(conn.RemoteAddr()).Addr()
+	s.t.root = addrPort(conn.RemoteAddr()).Addr()
 	here := addrPort(conn.LocalAddr()).Addr()
-	if t.cfg.Interface != "" {
-		if here, err = onInterface(t.cfg.Interface, t.cfg.Family, here); err != nil {
+	if s.t.cfg.Interface != "" {
+		if here, err = onInterface(s.t.cfg.Interface, s.t.cfg.Family, here); err != nil {
 			return err
 		}
 	}
-	if t.listener == nil {
-		if t.listener, err = listen(ctx, t.cfg.Family, netip.AddrPortFrom(here, 0).String()); err != nil {
+	if s.t.listener == nil {
+		if s.t.listener, err = listen(ctx, s.t.cfg.Family, netip.AddrPortFrom(here, 0).String()); err != nil {
 			return err
 		}
-		t.self.ip, t.self.port = here.WithZone("").As16(), addrPort(t.listener.Addr()).Port()
-		t.work.Go(t.accept)
+		s.t.self.ip, s.t.self.port = here.WithZone("").As16(), addrPort(s.t.listener.Addr()).Port()
+		s.t.work.Go(s.t.newAcceptor().accept)
 	}
 	// Rank 0 may have hung up already; its last words tell more than this error.
-	_, _ = conn.Write(wire.Append(nil, wire.KindCheckIn, 0, t.self.append(nil)))
+	_, _ = conn.Write(wire.Append(nil, wire.KindCheckIn, 0, s.t.self.append(nil)))
 	tables, busy := make(chan []entry, 1), make(chan string, 1)
-	t.work.Go(func() {
+	s.t.work.Go(func() {
 		defer conn.Close()
 		for {
 			f, err := wire.Read(conn)
 			if err == nil {
-				err = t.fromLobby(f, tables, busy)
+				err = s.fromLobby(f, tables, busy)
 			}
 			if err != nil {
 				if !done.Load() && !errors.Is(err, errBusy) {
-					t.suspect(0, fmt.Sprintf("it died during start-up (%v)", err))
+					s.t.suspect(0, fmt.Sprintf("it died during start-up (%v)", err))
 				}
 				return
 			}
@@ -246,46 +251,45 @@ func (t *TCP) checkInOnce(ctx context.Context) (err error) {
 	})
 	select {
 	case table := <-tables:
-		t.mu.Lock()
-		t.table = make([]entry, t.party.Size)
+		s.t.mu.Lock()
+		s.t.table = make([]entry, s.t.party.Size)
 		for _, e := range table {
-			t.table[e.rank] = e
+			s.t.table[e.rank] = e
 		}
-		t.mu.Unlock()
+		s.t.mu.Unlock()
 	case text := <-busy:
 		return fmt.Errorf("%w: %w: %s", framework.ErrPeer, errBusy, text)
-	case <-t.fates.Job.Done():
-		return t.fates.Job.Cause()
+	case <-s.t.fates.Job.Done():
+		return s.t.fates.Job.Cause()
 	case <-ctx.Done():
 		gaveUp = true
 		said := "rank 0 has not said who is missing"
-		if w := t.waiting.Load(); w != nil {
+		if w := s.waiting.Load(); w != nil {
 			said = *w
 		}
 		return fmt.Errorf("%w: %s: %w", framework.ErrPeer, said, context.Cause(ctx))
 	}
-	return t.settleIn(ctx)
+	return s.settleIn(ctx)
 }
 
-func (t *TCP) fromLobby(f wire.Frame, tables chan<- []entry, busy chan<- string) error {
+func (s *startup) fromLobby(f wire.Frame, tables chan<- []entry, busy chan<- string) error {
 	switch f.Kind {
 	case wire.KindTable:
 		r := wire.Reader{B: f.Body}
-		instance := r.Bytes(len(t.instance), "instance of the job")
+		instance := r.Bytes(16, "instance of the job")
 		if r.Err != nil {
 			return r.Err
 		}
-		table, err := decodeTable(r.B, t.party.Size)
+		table, err := decodeTable(r.B, s.t.party.Size)
 		if err != nil {
 			return err
 		}
 		select {
-		case <-t.known:
+		case <-s.t.instance.known:
 			return fmt.Errorf("%w: a second table: expected one", framework.ErrPeer)
 		default:
 		}
-		copy(t.instance[:], instance)
-		close(t.known)
+		s.t.instance.set([16]byte(instance))
 		tables <- table
 		return nil
 	case wire.KindBusy:
@@ -296,12 +300,12 @@ func (t *TCP) fromLobby(f wire.Frame, tables chan<- []entry, busy chan<- string)
 		return errBusy // nothing more comes
 	case wire.KindWaiting:
 		text := string(f.Body)
-		t.waiting.Store(&text)
+		s.waiting.Store(&text)
 		return nil
 	case wire.KindNotice:
-		n, err := decodeNotice(f.Body, t.party.Size)
+		n, err := decodeNotice(f.Body, s.t.party.Size)
 		if err == nil {
-			t.pass(n)
+			s.t.pass(n)
 		}
 		return err
 	}
@@ -309,18 +313,18 @@ func (t *TCP) fromLobby(f wire.Frame, tables chan<- []entry, busy chan<- string)
 }
 
 // settleIn makes the links and learns about all ranks over them.
-func (t *TCP) settleIn(ctx context.Context) error {
-	if err := t.meet(ctx); err != nil {
+func (s *startup) settleIn(ctx context.Context) error {
+	if err := s.meet(ctx); err != nil {
 		return err
 	}
-	all, err := AllGatherBytes(ctx, t, tagTable, t.self.append(nil))
+	all, err := AllGatherBytes(ctx, s.t, tagTable, s.t.self.append(nil))
 	if err != nil {
 		return err
 	}
-	table := make([]entry, t.party.Size)
+	table := make([]entry, s.t.party.Size)
 	for r, b := range all {
 		reader := wire.Reader{B: b}
-		if table[r], err = decodeEntry(&reader, t.party.Size); err == nil {
+		if table[r], err = decodeEntry(&reader, s.t.party.Size); err == nil {
 			err = reader.End("entry")
 		}
 		if err == nil && table[r].rank != uint32(r) {
@@ -330,29 +334,29 @@ func (t *TCP) settleIn(ctx context.Context) error {
 			return failure.Named(r, err)
 		}
 	}
-	t.mu.Lock()
-	t.table = table
-	t.mu.Unlock()
-	if err := t.findHostMates(ctx, table); err != nil {
+	s.t.mu.Lock()
+	s.t.table = table
+	s.t.mu.Unlock()
+	if err := s.findHostMates(ctx, table); err != nil {
 		return err
 	}
-	t.watchHosts(table)
+	s.watchHosts(table)
 	return nil
 }
 
 // meet makes the links to all neighbors: some call, some are called.
-func (t *TCP) meet(ctx context.Context) error {
-	near := neighbors(t.party.Rank, t.party.Size)
+func (s *startup) meet(ctx context.Context) error {
+	near := neighbors(s.t.party.Rank, s.t.party.Size)
 	failed := make(chan error, len(near))
 	for _, r := range near {
-		if !calls(t.party.Rank, r, t.party.Size) {
+		if !calls(s.t.party.Rank, r, s.t.party.Size) {
 			continue
 		}
-		at := t.entry(r).addr(t.root)
-		t.work.Go(func() {
-			conn, err := t.callRank(ctx, at, r)
+		at := s.t.entry(r).addr(s.t.root)
+		s.t.work.Go(func() {
+			conn, err := s.t.caller.callRank(ctx, at, r)
 			if err == nil {
-				err = t.adopt(r, conn)
+				err = s.t.adopt(r, conn)
 			}
 			if err != nil {
 				failed <- failure.Named(r, err)
@@ -360,15 +364,15 @@ func (t *TCP) meet(ctx context.Context) error {
 		})
 	}
 	for {
-		t.mu.Lock()
-		joined := t.joined
+		s.t.mu.Lock()
+		joined := s.t.joined
 		var absent []int
 		for _, r := range near {
-			if t.peer(r).out == nil {
+			if s.t.peer(r).out == nil {
 				absent = append(absent, r)
 			}
 		}
-		t.mu.Unlock()
+		s.t.mu.Unlock()
 		if len(absent) == 0 {
 			return nil
 		}
@@ -376,13 +380,13 @@ func (t *TCP) meet(ctx context.Context) error {
 		case <-joined:
 		case err := <-failed:
 			// If the peer died, rank 0 is about to say so.
-			t.await(ctx, 2*lastWords)
-			if cause := t.fates.Job.Cause(); cause != nil {
+			s.t.await(ctx, 2*lastWords)
+			if cause := s.t.fates.Job.Cause(); cause != nil {
 				return cause
 			}
 			return err
-		case <-t.fates.Job.Done():
-			return t.fates.Job.Cause()
+		case <-s.t.fates.Job.Done():
+			return s.t.fates.Job.Cause()
 		case <-ctx.Done():
 			return fmt.Errorf("%w: no link: %s: %w", framework.ErrPeer, missingText(absent), context.Cause(ctx))
 		}

@@ -18,11 +18,11 @@ func (h *lobby) explain() {
 	defer timer.Stop()
 	for h.uninformed() > 0 {
 		select {
-		case v := <-h.t.visits:
+		case v := <-h.visits:
 			if v.conn != nil {
 				informed := h.informed(v.rank)
 				h.told[v.rank] = true
-				h.t.work.Go(func() { h.t.turnAway(v, informed) })
+				h.t.work.Go(func() { h.turnAway(v, informed) })
 			} else if v.told && v.rank > 0 && v.rank < h.t.party.Size {
 				h.told[v.rank] = true
 			}
@@ -52,12 +52,12 @@ func (h *lobby) uninformed() int {
 // explained waits, at rank 0, until the lobby is closed. It is bounded by
 // Config.late, and by the caller's ctx: who does not want to wait any longer is
 // not kept.
-func (t *TCP) explained(ctx context.Context) {
-	if t.lobby == nil {
+func (h *lobby) explained(ctx context.Context) {
+	if h == nil {
 		return
 	}
 	select {
-	case <-t.lobby.closed:
+	case <-h.closed:
 	case <-ctx.Done():
 	}
 }

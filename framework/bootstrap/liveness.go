@@ -18,10 +18,10 @@ import (
 const missedBeats = 8
 
 // watchHosts starts to watch the links to other hosts, if there are any.
-func (t *TCP) watchHosts(table []entry) {
+func (s *startup) watchHosts(table []entry) {
 	for r := range table {
-		if table[r].host != t.self.host {
-			t.work.Go(t.monitor)
+		if table[r].host != s.t.self.host {
+			s.t.work.Go(s.t.monitor)
 			return
 		}
 	}

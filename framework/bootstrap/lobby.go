@@ -45,26 +45,26 @@ func (r *refused) said(rank int) string {
 }
 
 // visit hands a visit to the lobby, or turns it away when that is closed.
-func (t *TCP) visit(v visit) {
+func (h *lobby) visit(v visit) {
 	select {
-	case t.visits <- v:
-	case <-t.lobby.closed:
+	case h.visits <- v:
+	case <-h.closed:
 		if v.conn != nil {
-			t.turnAway(v, t.lobby.informed(v.rank))
+			h.turnAway(v, h.informed(v.rank))
 		}
 	}
 }
 
 // turnAway tells a rank why it cannot check in any more. The same rank of the next job may
 // be here before the processes of this one have ended: it is to come again.
-func (t *TCP) turnAway(v visit, informed bool) {
-	if t.verdict.Load() != nil && informed || t.verdict.Load() == nil && t.hasEnded(v.rank) {
+func (h *lobby) turnAway(v visit, informed bool) {
+	if h.t.verdict.Load() != nil && informed || h.t.verdict.Load() == nil && h.hasEnded(v.rank) {
 		_, _ = v.conn.Write(wire.Append(nil, wire.KindBusy, 0, []byte("an earlier job has not ended there")))
 		hangUp(v.conn)
 		return
 	}
 	n := notice{origin: 0, culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in after all ranks were there: expected one process for each rank, which joins its job once", v.rank)}
-	if ended := t.verdict.Load(); ended != nil {
+	if ended := h.t.verdict.Load(); ended != nil {
 		n = *ended
 	}
 	_, _ = v.conn.Write(wire.Append(nil, wire.KindNotice, 0, n.encode()))
@@ -73,10 +73,10 @@ func (t *TCP) turnAway(v visit, informed bool) {
 
 // hasEnded reports whether the process that was a rank of this job has ended or left, as one
 // that starts again has: its end may be on its way here.
-func (t *TCP) hasEnded(rank int) bool {
-	ctx, cancel := context.WithTimeout(t.life, 2*rejoinGrace)
+func (h *lobby) hasEnded(rank int) bool {
+	ctx, cancel := context.WithTimeout(h.t.life, 2*rejoinGrace)
 	defer cancel()
-	l, err := t.linkTo(ctx, rank)
+	l, err := h.t.linkTo(ctx, rank)
 	if err != nil { // it has left, cannot be called, or the job ends
 		return true
 	}
@@ -84,11 +84,11 @@ func (t *TCP) hasEnded(rank int) bool {
 	defer timer.Stop()
 	select {
 	case <-l.ended:
-	case <-t.inbox.Departure(rank):
-	case <-t.fates.Job.Done():
-	case <-t.life.Done():
+	case <-h.t.inbox.Departure(rank):
+	case <-h.t.fates.Job.Done():
+	case <-h.t.life.Done():
 	case <-timer.C:
-		return t.isClosing()
+		return h.t.isClosing()
 	}
 	return true
 }
@@ -103,6 +103,7 @@ type lobby struct {
 	guests   map[int]*guest
 	refused  map[int]*refused // by claimed rank
 	told     map[int]bool     // ranks that know why they were turned down
+	visits   chan visit       // ranks that check in
 	events   chan guestEvent
 	complete chan struct{} // closed when all have checked in
 	closed   chan struct{} // closed with the lobby
@@ -127,7 +128,7 @@ type guestEvent struct {
 
 func newLobby(t *TCP) *lobby {
 	return &lobby{
-		t: t, guests: map[int]*guest{}, refused: map[int]*refused{}, told: map[int]bool{}, events: make(chan guestEvent),
+		t: t, guests: map[int]*guest{}, refused: map[int]*refused{}, told: map[int]bool{}, events: make(chan guestEvent), visits: make(chan visit),
 		complete: make(chan struct{}), closed: make(chan struct{}),
 	}
 }
@@ -142,7 +143,7 @@ func (h *lobby) run(ctx context.Context) {
 	defer overall.Stop()
 	for ready := 0; ready < h.t.party.Size-1; {
 		select {
-		case v := <-h.t.visits:
+		case v := <-h.visits:
 			h.enter(v)
 		case e := <-h.events:
 			h.handle(e, &ready)
@@ -199,7 +200,7 @@ func (h *lobby) enter(v visit) {
 	}
 	if h.guests[v.rank] != nil {
 		if len(h.missing()) == 0 { // the job has its ranks and begins: a straggler does not end it
-			h.t.work.Go(func() { h.t.turnAway(v, true) })
+			h.t.work.Go(func() { h.turnAway(v, true) })
 			return
 		}
 		if h.replaces(v) {
@@ -237,7 +238,7 @@ func (h *lobby) replaces(v visit) bool {
 		case <-h.closed:
 		}
 		v.again = true
-		h.t.visit(v)
+		h.visit(v)
 	})
 	return true
 }
@@ -356,7 +357,7 @@ func (h *lobby) welcome(g *guest) {
 		entries[r] = g.entry
 	}
 	for r, g := range h.guests {
-		body := append([]byte(nil), h.t.instance[:]...)
+		body := append([]byte(nil), h.t.instance.id[:]...)
 		for _, n := range neighbors(r, h.t.party.Size) {
 			body = entries[n].append(body)
 		}

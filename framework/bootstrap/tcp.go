@@ -15,7 +15,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
-	"github.com/mscclpp-go/mscclpp/internal/lograte"
 )
 
 // Bounds that are not configurable: they are about a machine that answers.
@@ -36,23 +35,19 @@ const (
 // TCP is one rank of a job of several processes. See Join.
 type TCP struct {
 	party  handshake.Party
+	caller caller
 	cfg    Config
 	inbox  *inbox.Inbox
 	fates  *failure.Set
 	counts counters
 	fds    *fdpass.Socket // nil when descriptors cannot travel
 
-	listener  *net.TCPListener
-	strangers strangers
-	noise     lograte.Limiter // of strangers
-	self      entry
-	root      netip.Addr             // where rank 0 was reached
-	verdict   atomic.Pointer[notice] // how the job ended
-	waiting   atomic.Pointer[string]
-	visits    chan visit    // on rank 0: ranks that check in
-	instance  [16]byte      // of the job, drawn by rank 0
-	known     chan struct{} // closed when it is known
-	lobby     *lobby
+	listener *net.TCPListener
+	self     entry
+	root     netip.Addr             // where rank 0 was reached
+	verdict  atomic.Pointer[notice] // how the job ended
+	instance *instance
+	lobby    *lobby
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -102,26 +97,27 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 		return nil, failure.Op("join", framework.NoPeer, err)
 	}
 	t := &TCP{
-		party:  handshake.Party{Identity: id, Rank: cfg.Rank, Size: cfg.Size},
-		cfg:    cfg,
-		inbox:  inbox.New(),
-		fates:  failure.NewSet(),
-		peers:  map[int]*peer{},
-		links:  map[*link]struct{}{},
-		ends:   map[uint64]bool{},
-		joined: make(chan struct{}),
-		known:  make(chan struct{}),
+		party:    handshake.Party{Identity: id, Rank: cfg.Rank, Size: cfg.Size},
+		cfg:      cfg,
+		inbox:    inbox.New(),
+		fates:    failure.NewSet(),
+		peers:    map[int]*peer{},
+		links:    map[*link]struct{}{},
+		ends:     map[uint64]bool{},
+		joined:   make(chan struct{}),
+		instance: newInstance(),
 	}
 	t.party.Closing = t.isClosing
 	t.party.Ended = func() bool { return t.isClosing() || t.verdict.Load() != nil }
-	t.party.Instance = t.instanceOf
+	t.party.Instance = func() ([16]byte, error) { return t.instance.wait(t.life) }
+	t.caller = caller{&t.party, &t.cfg}
 	t.life, t.end = context.WithCancel(context.Background())
-	caller := ctx
+	callers := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("%w: not all ranks came within %v", context.DeadlineExceeded, cfg.Timeout))
 	defer cancel()
-	if err := t.join(ctx); err != nil {
+	if err := (&startup{t: t}).join(ctx); err != nil {
 		t.announce(0, err)
-		t.explained(caller)
+		t.lobby.explained(callers)
 		_ = t.Close()
 		cfg.closeListener() // if it failed before it was used
 		return nil, failure.Op("join", framework.NoPeer, err)
@@ -152,21 +148,6 @@ func (t *TCP) Addr() string {
 		return ""
 	}
 	return t.listener.Addr().String()
-}
-
-// instanceOf returns what tells this job from others of the same name, at the same address.
-// A rank may be called before it has heard from rank 0.
-func (t *TCP) instanceOf() ([16]byte, error) {
-	timer := time.NewTimer(handshakeTimeout)
-	defer timer.Stop()
-	select {
-	case <-t.known:
-		return t.instance, nil
-	case <-t.life.Done():
-		return [16]byte{}, failure.ErrClosed
-	case <-timer.C:
-		return [16]byte{}, fmt.Errorf("%w: rank 0 has not answered this rank within %v", framework.ErrUnavailable, handshakeTimeout)
-	}
 }
 
 func (t *TCP) isClosing() bool {

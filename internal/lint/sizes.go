@@ -19,10 +19,8 @@ const (
 // larger are the packages, and the methods and fields of types, that were larger when the bounds were set. What is
 // here may only become smaller: an entry goes, or gets a lower number, and no new one comes.
 var larger = map[string]int{
-	"methods of framework/bootstrap.TCP":      62,
 	"methods of framework/device/cuda.Device": 55,
 	"methods of framework/ring.Ring":          42,
-	"fields of framework/bootstrap.TCP":       29,
 }
 
 // Sizes checks that packages and types stay small.
