@@ -70,9 +70,9 @@ func (c *Config) TransportsOn(deviceType string) []string {
 // Plugins says where transports come from.
 type Plugins struct {
 	// Dirs are searched in order for programs named mscclpp-transport-NAME, and after
-	// them the folder plugins beside the running program, or if there is none
-	// ../lib/mscclpp/plugins seen from there. One that is not there is passed over;
-	// `mscclpp-run plugins` shows it. Folders that are not absolute are seen from the
+	// them the folder plugins beside the running program, or if that has no plugins
+	// ../lib/mscclpp/plugins seen from there. One that is not there is passed over, and
+	// so is one that another user can change; `mscclpp-run plugins` shows it. Folders that are not absolute are seen from the
 	// working directory of each process.
 	Dirs []string `config:"dirs"`
 
@@ -94,8 +94,8 @@ type Pinned struct {
 	// absolute is an error.
 	File string `config:"file"`
 
-	// SHA256 is the checksum that the program must have, in hexadecimal. Empty: not
-	// checked.
+	// SHA256 is the checksum that the program must have, in hexadecimal. A copy of what
+	// was checked is executed. Files beside the program are not covered. Empty: not checked.
 	SHA256 string `config:"sha256"`
 }
 
