@@ -75,7 +75,7 @@ func TestBadExchanges(t *testing.T) {
 	}
 }
 
-// What is typed wins over what the size suggests, field by field.
+// A typed value wins over the one that the size suggests, field by field.
 func TestPlanIsTheTypedOneOverTheDefault(t *testing.T) {
 	byDefault := DefaultPlan(1 << 20)
 	for name, c := range map[string]struct {

@@ -50,8 +50,8 @@ func definition(c *Call, rank, ranks, i int) origin {
 	panic(fmt.Sprintf("no definition of element %d of %s", i, c.Collective))
 }
 
-// What the verifier expects covers every element of the output once, and agrees with
-// the definition: a stretch left out would be a stretch never checked.
+// The stretches that the verifier expects cover every element of the output once, and agree
+// with the definition: a stretch left out would be a stretch never checked.
 func TestExpectedOutputIsTheDefinition(t *testing.T) {
 	for _, collective := range All() {
 		for _, ranks := range []int{1, 2, 3, 4, 7} {

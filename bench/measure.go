@@ -98,7 +98,7 @@ func measure(ctx context.Context, g Group, c *Call, p Plan, libraries ...func(*C
 	return times, nil
 }
 
-// iteration is what one sample is the time of: the calls, as a graph or one by one.
+// iteration is the work that one sample times: the calls, as a graph or one by one.
 type iteration struct {
 	queue Queue // nil: the calls return when they are done
 	held  bool  // the host's own time does not count

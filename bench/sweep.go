@@ -74,8 +74,8 @@ func (o Options) Fits(g Group) error {
 	return nil
 }
 
-// ErrStop is what emit returns when nobody wants more rows. It ends the measurement on all
-// ranks in good order, and is what Run and RunAll return there.
+// ErrStop is returned by emit when its reader wants no more rows. It ends the measurement on
+// all ranks in good order, and Run and RunAll return it there.
 var ErrStop = errors.New("bench: no more rows are wanted")
 
 // Run measures every size and passes the rows to emit, on rank 0 only. Every rank calls

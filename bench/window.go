@@ -15,7 +15,7 @@ type Window struct {
 	content    *content
 }
 
-// content is what the buffers hold as far as that is known: ones, in the first bytes.
+// content is the known content of the buffers: ones, in the first bytes.
 type content struct {
 	t    kernel.DataType
 	ones int64

@@ -98,8 +98,8 @@ func TestOneWrongElementOfAnyCollective(t *testing.T) {
 	}
 }
 
-// What a broken implementation leaves is more often the right data in the wrong
-// place than a flipped bit.
+// A broken implementation more often leaves the right data in the wrong place
+// than a flipped bit.
 func TestPlausibleMistakesAreSeen(t *testing.T) {
 	words := func(c *bench.Call) []uint32 { return unsafe.Slice((*uint32)(c.Out), c.Count*3) }
 	for name, tamper := range map[string]func(rank int, c *bench.Call){

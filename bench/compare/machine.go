@@ -16,7 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 )
 
-// Machine says when, where and how often was measured. What is empty is not known, which
+// Machine says when, where and how often was measured. An empty field is not known, which
 // stops no comparison.
 type Machine struct {
 	Date        string      `json:"date"`
@@ -28,7 +28,7 @@ type Machine struct {
 	Note        string      `json:"note,omitempty"`         // written by hand, for the summary
 }
 
-// Facts is what a command keeps in machine.json: a struct that embeds Machine.
+// Facts is the content of a command's machine.json: a struct that embeds Machine.
 type Facts interface{ machine() *Machine }
 
 func (m *Machine) machine() *Machine { return m }

@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/report"
 )
 
-// Table is what one file of raw output has: in every repetition, for each turn, its points
+// Table is the content of one file of raw output: in every repetition, for each turn, its points
 // as our side measured them, and then as the other side did.
 type Table struct {
 	Name  string
@@ -19,7 +19,7 @@ type Table struct {
 	Sound func(theirs Times) error // may refuse what the other side measured; nil: accepts all
 }
 
-// Point is what one line of raw output is about.
+// Point identifies the measurement of one line of raw output.
 type Point struct {
 	Key
 	Theirs bool

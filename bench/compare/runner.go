@@ -20,7 +20,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
-// Runner is what the commands that compare have in common.
+// Runner is the part that the commands that compare have in common.
 type Runner struct {
 	Launcher    string // of ours
 	Out         string // folder for machine.json, raw output and README.md
@@ -29,7 +29,7 @@ type Runner struct {
 	Log         io.Writer
 }
 
-// Flags defines the flags of a runner. What it has already are their defaults.
+// Flags defines the flags of a runner. The runner's present values are their defaults.
 func (r *Runner) Flags() {
 	r.Log = os.Stderr
 	flag.StringVar(&r.Launcher, "launcher", "bin/mscclpp-run", "our launcher")
@@ -101,8 +101,8 @@ func Sections[Setting any](r *Runner, names []string, repetitions int, table fun
 	return missed, nil
 }
 
-// Repeat calls once for every repetition, from 1 on. What it writes is the raw output
-// NAME.jsonl, and stays whatever happens.
+// Repeat calls once for every repetition, from 1 on. The lines that once writes are the raw
+// output NAME.jsonl, and stay whatever happens.
 func (r *Runner) Repeat(name string, once func(run int, raw io.Writer) error) error {
 	raw, err := ownfile.Open(filepath.Join(r.Out, name+".jsonl"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {

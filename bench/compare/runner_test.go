@@ -54,7 +54,7 @@ func read(t *testing.T, r *Runner, name string) string {
 	return string(text)
 }
 
-// known is what a command may keep in machine.json.
+// known has the facts that a command may keep in machine.json.
 type known struct {
 	Machine
 	Program string   `json:"program"`
@@ -197,7 +197,7 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
-// What ends a comparison is told, with the raw output so far.
+// An error that ends a comparison is returned, and the raw output so far stays.
 func TestInTurnEnds(t *testing.T) {
 	r, _ := runner(t)
 	if err := os.MkdirAll(r.Out, 0o755); err != nil {
@@ -268,7 +268,7 @@ func TestInterruptedSideMayCleanUp(t *testing.T) {
 	}
 }
 
-// Results are published: where they were taken is nobody's business.
+// Results are published: the paths of the machine that measured them are not.
 func TestPathsAreTakenOut(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {

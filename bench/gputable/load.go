@@ -56,7 +56,7 @@ type Results struct {
 	cells map[Point]map[Mode]Cell
 }
 
-// place tells apart what medians are taken of.
+// place identifies a set of samples of which one median is taken.
 type place struct {
 	Point
 	Mode

@@ -22,7 +22,7 @@ type Case struct {
 	Count      int // as the call takes it
 	Root       int
 	Offset     int    // of the buffers from a page boundary, in elements
-	Algorithm  string // "" is what the selector chooses
+	Algorithm  string // "" is the selector's choice
 	InPlace    bool
 	Registered bool
 }

@@ -73,7 +73,7 @@ func (r *runner) allocate(cases []Case) error {
 	return nil
 }
 
-// verdict is what one rank tells the others about a case.
+// verdict is one rank's message to the others about a case.
 type verdict struct {
 	Wrong   int64
 	Digests [2]uint32 // of the same call made twice

@@ -66,7 +66,7 @@ func (t Tier) Cases(s Support) []Case {
 	return cases
 }
 
-// space is what a tier draws from.
+// space is the set from which a tier draws cases.
 type space struct {
 	cover.Space
 	support Support

@@ -56,7 +56,7 @@ func (l *Library) Version() string {
 	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
 }
 
-// Device is what NCCL needs of the device that it works on: a thread for which the
+// Device is the part that NCCL needs of the device that it works on: a thread for which the
 // device is the current one.
 type Device interface {
 	// Bound runs f on a thread for which the device is the current one.

@@ -107,7 +107,7 @@ func TestJoinThatFails(t *testing.T) {
 	}
 }
 
-// call is of f16 elements between two addresses that nobody reads.
+// call is of f16 elements between two addresses that are never read.
 func call(c bench.Collective) *bench.Call {
 	in, out := uintptr(4096), uintptr(8192)
 	return &bench.Call{Collective: c, Type: kernel.Float16, Op: kernel.Max, Count: 10, Root: 2,
@@ -137,7 +137,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// What older versions lack is made of messages, a block for each rank.
+// Collectives that older versions lack are made of messages, a block for each rank.
 func TestCallsOfOldVersions(t *testing.T) {
 	p, log := joined(t, "-DOLD")
 	if err := p.Do(call(bench.AllToAll)); err != nil {

@@ -1,4 +1,4 @@
-// What this package needs of NCCL, called through pointers because the library is
+// The functions of NCCL that this package needs, called through pointers because the library is
 // opened at run time: no header of it is needed to build.
 #pragma once
 #include <stddef.h>

@@ -135,7 +135,7 @@ func TestCurvesKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A picture of the same numbers is the same file, and its legend tells curves apart.
+// A picture of the same numbers is the same file, and its legend distinguishes the curves.
 func TestPicturesAreReproducible(t *testing.T) {
 	text := write(t, busy())
 	if again := write(t, busy()); again != text {

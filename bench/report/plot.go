@@ -42,7 +42,7 @@ func sweeps(rows []Row) [][]Row {
 	return all
 }
 
-// curveOf tells the rows of different curves apart. The calls of a graph become fewer with
+// curveOf returns the key of a row's curve. The calls of a graph become fewer with
 // the size.
 func curveOf(r Row) Row {
 	return Row{

@@ -34,7 +34,7 @@ type Row struct {
 	BusBW      float64 `json:"busbw_gbps"`
 	Errors     *int64  `json:"errors"` // wrong elements over all ranks; null when not checked
 
-	// What the run is compared with, and its version; "" nothing. It stands in every row of
+	// The peer library of the comparison, and its version; "" for none. It stands in every row of
 	// the run, also where it has no such call and nothing of it was measured.
 	Peer       string   `json:"peer"`
 	PeerTimeUS *float64 `json:"peer_time_us"` // null: no peer, or it has no such call

@@ -57,12 +57,12 @@ func (t *table) Row(r Row) error {
 	return err
 }
 
-// kind tells measurements apart that have headings of their own.
+// kind is the key of measurements that share a heading.
 func (r *Row) kind() Row {
 	return Row{Collective: r.Collective, Registered: r.Registered, Graph: min(r.Graph, 2), Peer: r.Peer}
 }
 
-// compared is what stands behind the columns of nccl-tests when there is a peer.
+// compared formats the columns behind those of nccl-tests when there is a peer.
 func compared(r Row) string {
 	switch {
 	case r.Peer == "":

@@ -60,7 +60,7 @@ func TestGeoMeanOfRatios(t *testing.T) {
 		for i, x := range v {
 			inverse[i] = 1 / x
 		}
-		// Who is compared with whom must not matter.
+		// The direction of a comparison must not matter.
 		if p := m * GeoMean(inverse); math.Abs(p-1) > 1e-9 {
 			t.Fatalf("mean %v of %v times that of the inverses is %v, want 1", m, v, p)
 		}

@@ -69,7 +69,7 @@ const (
 	keep     = 1.02 // times the best: the winner of the size before stays, so that noise makes no rows
 )
 
-// Result is what Run found, and how many points it skipped.
+// Result has the findings of Run, and how many points it skipped.
 type Result struct {
 	Rows    []Row
 	Skipped int // points for which there was no time
@@ -214,8 +214,8 @@ func (t *tuner) shapes(list []measured) []Choice {
 	return more
 }
 
-// final measures those at the top for longer. What was measured briefly is not
-// compared with what was measured for longer: one of the latter wins, if there are.
+// final measures those at the top for longer. Brief measurements are not compared
+// with longer ones: one of the latter wins, if there are.
 func (t *tuner) final(call *bench.Call, plan bench.Plan, list []measured, deadline time.Time) ([]measured, error) {
 	var top []measured
 	for _, m := range list[:min(len(list), finalist)] {

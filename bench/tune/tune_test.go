@@ -17,7 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// cost is what a call takes on the device of a test.
+// cost is the time of a call on the device of a test.
 type cost func(c *bench.Call, with tune.Choice) time.Duration
 
 // member is a rank whose calls take the time that the test says, on a clock of its
@@ -192,7 +192,7 @@ func TestWithoutAChoiceThereIsNoRow(t *testing.T) {
 	}
 }
 
-// What was not measured is not claimed.
+// Results contain only points that were measured.
 func TestBudget(t *testing.T) {
 	o := options()
 	o.Budget = 1

@@ -95,12 +95,12 @@ func addNeighbor(ctx context.Context, c *comm.Communicator, images *image.Set) (
 	if err := kernel.Launch(device.Launch{Grid: 1, Block: 256}, unsafe.Pointer(&a), unsafe.Sizeof(a)); err != nil {
 		return nil, err
 	}
-	// A kernel that has left a wait says so here, and who is to blame.
+	// A kernel that has left a wait is reported here, with the rank at fault.
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	sums := slices.Clone(values[2*count:])
-	return sums, c.Barrier(ctx) // nobody frees what a neighbor may still write
+	return sums, c.Barrier(ctx) // no rank frees memory that a neighbor may still write
 }
 
 // pick reads the image for the best architecture that the device knows.

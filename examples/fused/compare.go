@@ -51,7 +51,7 @@ func compare(ctx context.Context, x *collectives.Comm, code []byte, s shape, ite
 		}
 	}
 	r.shape, r.ranks = s, c.Size()
-	return r, c.Barrier(ctx) // nobody frees what a peer may still write
+	return r, c.Barrier(ctx) // no rank frees memory that a peer may still write
 }
 
 // verify fills the inputs, multiplies both ways, and checks the results.

@@ -67,7 +67,7 @@ func emulate(t *testing.T, source string, m check.Mode, arguments ...string) che
 	return r
 }
 
-// The PTX in the program is what the source gives, by the compiler that made it.
+// The PTX in the program is that of the source, by the compiler that made it.
 func TestPTXIsThatOfTheSource(t *testing.T) {
 	dir := t.TempDir()
 	spec, err := image.ReadSpec("kernel/kernels.json")

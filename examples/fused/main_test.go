@@ -116,7 +116,7 @@ func TestBothWaysGiveTheSame(t *testing.T) {
 	}
 }
 
-// What is wrong is found: one bit of either result, and numbers that are not those of
+// The check finds one wrong bit of either result, and numbers that are not those of
 // the inputs.
 func TestWrongResultsAreFound(t *testing.T) {
 	s := shape{m: 128, n: 128, k: 32, ranks: 1}

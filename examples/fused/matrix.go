@@ -54,7 +54,7 @@ func (s shape) rows() int { return s.m / s.ranks }
 // tiles is how many of them each rank makes.
 func (s shape) tiles() int { return s.rows() / tile * (s.n / tile) }
 
-// flops is what each rank computes.
+// flops is the number of operations of each rank.
 func (s shape) flops() float64 { return 2 * float64(s.rows()) * float64(s.n) * float64(s.k) }
 
 // matrix is a matrix of numbers that are known without being stored: multiples of 1/8

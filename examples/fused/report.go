@@ -82,5 +82,5 @@ func (r report) print(w io.Writer) {
 		}
 		fmt.Fprintf(t, "%s\t%.1f\t%s\t%s\t\n", row.name, float64(row.took)/1e3, rate, speed)
 	}
-	_ = t.Flush() // as with print, nobody is told of a closed terminal
+	_ = t.Flush() // as with print, a closed terminal is not reported
 }

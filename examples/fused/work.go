@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// work is what one rank has: kernels, matrices, and the channels to its peers.
+// work is the state of one rank: kernels, matrices, and the channels to its peers.
 type work struct {
 	collectives *collectives.Comm
 	comm        *comm.Communicator
@@ -101,7 +101,7 @@ func (w *work) launch(k device.Kernel, grid int, a *args) error {
 }
 
 // fused enqueues the multiplication that sends its tiles, and the wait for those of all
-// peers. What is enqueued behind it finds all of C.
+// peers. Work that is enqueued behind it finds all of C.
 func (w *work) fused() error {
 	if err := w.launch(w.gemm, w.shape.tiles(), &w.fusedArgs); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (w *work) gather() error {
 }
 
 // finish waits for all that was enqueued. Kernels end when a rank dies; the
-// communicator then says who it was.
+// communicator then names the rank.
 func (w *work) finish() error {
 	err := w.device.finish()
 	if cause := w.comm.Check(); cause != nil {

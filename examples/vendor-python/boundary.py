@@ -38,7 +38,7 @@ def take_over():
 
 def outlive_signals():
     """Ignores what resource managers send to all processes of a job. The kernel sends
-    SIGTERM for the death of the parent, too, which is told apart by the parent."""
+    SIGTERM for the death of the parent, too; getppid() distinguishes the two."""
     host = os.getppid()
 
     def terminated(*_):

@@ -91,7 +91,7 @@ class Proxy:
                     size, src_at, len(source.bytes), dst_at, len(target.bytes)))
             target.bytes[dst_at : dst_at + size] = source.bytes[src_at : src_at + size]
         if kind & SIGNAL:
-            word[0] = word[0] + 1 & 0xFFFFFFFFFFFFFFFF  # nobody else writes it
+            word[0] = word[0] + 1 & 0xFFFFFFFFFFFFFFFF  # this proxy is the only writer
         if kind & FLUSH:
             self.ring.complete(slot)
 

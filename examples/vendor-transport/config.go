@@ -7,7 +7,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Config is what a user can set under transport.loopnet. Its fields are the
+// Config has the options that a user can set under transport.loopnet. Its fields are the
 // transport's option schema: names, types and help come from here.
 type Config struct {
 	Listen  string `help:"Address on which puts are received."`
@@ -15,7 +15,7 @@ type Config struct {
 	Buffer  int    `help:"Bytes of small puts that are sent together."`
 }
 
-// Defaults are the values of a Config that nobody changed.
+// Defaults are the values of a Config without settings of the user.
 func (Config) Defaults() Config { return Config{Listen: "127.0.0.1", Buffer: 1 << 16} }
 
 // Validate says what is wrong with a Config; the plugin asks before it starts.

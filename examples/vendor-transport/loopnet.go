@@ -49,7 +49,7 @@ type connection struct {
 	address  address
 }
 
-// New makes a transport. It is what main hands to plugins.Serve.
+// New makes a transport. The program's main hands it to plugins.Serve.
 func New(c Config) (framework.Transport, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// What a trigger can cite.
+// Limits of the slots that a trigger can cite.
 const (
 	memories   = 512
 	semaphores = kernel.RingFlushWords
@@ -202,7 +202,7 @@ func (p *proxy) drain() error {
 			}
 			p.ring.Pop()
 			queued = true
-		case queued: // nobody pushes just now: send what was held back
+		case queued: // no push just now: send the bytes that were held back
 			if err := p.each((*stream).push); err != nil {
 				return err
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
 
-// region is registered memory, mapped. It is unmapped when it was closed and
-// nobody reads into it or sends from it any more.
+// region is registered memory, mapped. It is unmapped when it was closed and no
+// stream reads into it or sends from it any more.
 type region struct {
 	mem   *memfd.Memory
 	mu    sync.Mutex
@@ -142,7 +142,7 @@ func (t *Transport) put(f frame, in io.Reader) error {
 	return err
 }
 
-// raise adds one to a counter. The addition is a full barrier: whoever sees it
+// raise adds one to a counter. The addition is a full barrier: a reader that sees it
 // sees the data that was read before.
 func (t *Transport) raise(f frame) error {
 	r, err := t.region(f.Region)

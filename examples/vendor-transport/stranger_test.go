@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Who does not know the secret is disconnected, and so is who sends nonsense.
+// A client that does not know the secret is disconnected, and so is one that sends nonsense.
 func TestStrangersAreRefused(t *testing.T) {
 	transport, err := New(Config{}.Defaults())
 	if err != nil {

@@ -81,7 +81,7 @@ func (t *Transport) choose(c *connection, offered []framework.Share) ([]framewor
 		want = t.ordered(framework.ShareVMM, framework.ShareFabric, framework.ShareLegacyIPC)
 		why = "another process of this host, path " + c.relation.path
 	}
-	// The own process is known by the share itself: whoever maps it tells. Two of
+	// The share itself identifies the own process: the device that maps it recognizes it. Two of
 	// these transports in one process do not know of each other, so it stays last.
 	if one {
 		want = append([]framework.ShareKind{framework.ShareLocal}, want...)

@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/parcel"
 )
 
-// What peers send each other: a head, then fixed fields, then texts with a byte for
+// Peers send each other messages of a head, then fixed fields, then texts with a byte for
 // their length, nothing after them.
 const (
 	typeKey      = 1
@@ -23,7 +23,7 @@ const (
 	maxShares    = 8
 )
 
-// Since version 2 the digest of a link is what it is everywhere.
+// Since version 2 the digest of a link is the same as in other transports.
 var head = parcel.Head{Magic: [4]byte{'M', 'C', 'I', 'P'}, Version: 2, Transport: Name}
 
 // wireKinds number the kinds of share that a key can come with.
@@ -31,8 +31,8 @@ var wireKinds = []framework.ShareKind{
 	1: framework.ShareLocal, 2: framework.ShareVMM, 3: framework.ShareFabric, 4: framework.ShareLegacyIPC, 5: framework.ShareMemFD,
 }
 
-// key tells peers where registered memory lies in its allocation, and which shares
-// of that come with it, in this order.
+// key says where registered memory lies in its allocation, and which shares of that
+// come with it, in this order.
 type key struct {
 	offset, bytes uint64
 	kinds         []framework.ShareKind
@@ -82,7 +82,7 @@ func checkRange(offset, bytes uint64) error {
 	return nil
 }
 
-// address tells a peer what link this is one side of, and where its end is.
+// address identifies, for a peer, the link of which this is one side, and where its end is.
 type address struct {
 	link.Side
 	instance instance

@@ -17,7 +17,7 @@ type Config struct {
 // to choose: its own shares are always used.
 var shareKinds = []framework.ShareKind{framework.ShareVMM, framework.ShareFabric, framework.ShareLegacyIPC, framework.ShareMemFD}
 
-// Defaults are the values of a Config that nobody changed.
+// Defaults are the values of a Config without settings of the user.
 func (Config) Defaults() Config {
 	c := Config{}
 	for _, k := range shareKinds {

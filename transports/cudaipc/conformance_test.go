@@ -82,7 +82,7 @@ var distances = map[string]func(t testing.TB) *transporttest.Side{
 	},
 }
 
-// TestConformanceWithoutGPU is what the suite can say where memory is the host's.
+// TestConformanceWithoutGPU runs the part of the suite that needs only memory of the host.
 func TestConformanceWithoutGPU(t *testing.T) {
 	for name, open := range distances {
 		t.Run(name, func(t *testing.T) { transporttest.Run(t, open) })

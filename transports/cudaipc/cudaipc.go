@@ -30,18 +30,18 @@ const Version = "1.0.0"
 // Transport implements framework.Transport, Prober and Imager.
 type Transport struct {
 	config   Config
-	instance instance // tells peers whether this very object serves them as well
+	instance instance // lets peers recognize that this very object serves them as well
 	images   *images
 	machine  *machine
 	log      *slog.Logger
 	made     ids.Table[any] // registration, *endpoint or *connection
 }
 
-// instance is a number that nobody else has.
+// instance is a number that no other instance has.
 type instance [16]byte
 
-// New returns a transport for programs that embed it. It knows of the GPUs what the
-// driver tells in /proc, which leaves out who may address whose memory.
+// New returns a transport for programs that embed it. It knows the GPUs from the driver's
+// files in /proc, which leave out which GPU may address the memory of which.
 func New(c Config) (framework.Transport, error) {
 	return NewWith(c, func(context.Context) ([]topo.GPU, error) { return topo.Driver(os.DirFS("/")) })
 }

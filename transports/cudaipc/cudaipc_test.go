@@ -54,7 +54,7 @@ func source(t testing.TB, path string) []byte {
 	return must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path))))
 }
 
-// noDriver is what a machine without GPUs answers.
+// noDriver gives the answer of a machine without GPUs.
 func noDriver(context.Context) ([]topo.GPU, error) {
 	return nil, fmt.Errorf("%w: no NVIDIA driver: install it", framework.ErrUnavailable)
 }
@@ -144,7 +144,7 @@ func TestDescribeNeedsNoGPU(t *testing.T) {
 	}
 }
 
-// What is registered keeps the shares that peers can use, in the order of the
+// Registered memory keeps the shares that peers can use, in the order of the
 // options, one of each kind.
 func TestRegisterOrders(t *testing.T) {
 	for _, c := range []struct {

@@ -141,7 +141,7 @@ func (e *endpoint) check(p framework.Peer) (address, error) {
 	return a, e.own.Check(p.Rank, a.Side)
 }
 
-// admit refuses a pair that the configuration does not want, and tells the log what
+// admit refuses a pair that the configuration does not want, and logs what
 // is odd about one that it takes.
 func (t *Transport) admit(c *connection) error {
 	r := c.relation

@@ -16,7 +16,7 @@ const deviceType = "cuda"
 // finder lists the GPUs of the machine, numbered by PCI address.
 type finder func(context.Context) ([]topo.GPU, error)
 
-// machine is what this process knows of the GPUs around it. It asks once: GPUs do not
+// machine is this process's knowledge of the GPUs around it. It asks once: GPUs do not
 // come and go under a job, and a driver can take a second to answer.
 type machine struct {
 	find   finder
@@ -50,7 +50,7 @@ func (m *machine) all(ctx context.Context) ([]topo.GPU, error) {
 }
 
 // identity says which GPU, or which part of one, an end of a link is on. Fields are
-// empty where nobody told.
+// empty where they are not known.
 type identity struct{ uuid, pci, name string }
 
 // String is how messages name a GPU.
@@ -66,7 +66,7 @@ func (g identity) String() string {
 	return g.name + " at " + g.pci
 }
 
-// toldBy is what a rank says of its GPU. Drivers write addresses in either case.
+// toldBy is the identity of a rank's GPU from its facts. Drivers write addresses in either case.
 func toldBy(f framework.Facts) identity {
 	return identity{uuid: f.Other[topo.FactUUID], pci: strings.ToLower(f.Other[topo.FactPCI])}
 }
@@ -118,7 +118,7 @@ func (g identity) among(gpus []topo.GPU) (topo.GPU, bool) {
 	return gpus[i], true
 }
 
-// relation is what is known of a pair of GPUs.
+// relation is the knowledge of a pair of GPUs.
 type relation struct {
 	same    bool   // one GPU, or one part of one
 	known   bool   // the driver said whether one may address the other's memory

@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
-// Probe tells which GPUs there are and how they are joined. Without a driver the
+// Probe reports which GPUs there are and how they are joined. Without a driver the
 // transport is not available, and the reason says what to do; unless the rank has a
 // GPU all the same, about which then nothing else is known.
 func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Live, error) {

@@ -67,7 +67,7 @@ func TestProbeOfMixedMachines(t *testing.T) {
 	}
 }
 
-// A rank that says which GPU is its own is told of the links from there.
+// A probe by a rank that names its own GPU reports the links from there.
 func TestProbeTellsLinksOfTheOwnGPU(t *testing.T) {
 	for machine, want := range map[string]string{
 		"h200":        "0000:19:00.0 18 v4 switch, ",

@@ -81,8 +81,8 @@ func kindsOf(shares []framework.Share) []framework.ShareKind {
 // maxBlob is more than any driver's handle has.
 const maxBlob = 4096
 
-// checkShare looks at a share as far as a process without a GPU can. What lies behind
-// a driver's handle only the driver knows: whoever maps it checks the range.
+// checkShare looks at a share as far as a process without a GPU can. Only the driver knows
+// the memory behind its handle: the process that maps it checks the range.
 func checkShare(s framework.Share, offset, bytes uint64) error {
 	switch {
 	case s.Kind.HasFD() != (s.FD != nil) || s.Kind.HasFD() && s.Blob != nil:

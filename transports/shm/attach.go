@@ -74,7 +74,7 @@ func attachMemory(c *connection, m peerMemory) (framework.Attachment, error) {
 }
 
 // attachSwitch has the steps of a multicast group, in the order in which hardware
-// wants them. What is emulated is the binding: every member binds the memory of
+// wants them. The binding is emulated: every member binds the memory of
 // all, each into the slot of its owner.
 func attachSwitch(c *connection, own *registration, theirs []peerMemory) (framework.Attachment, error) {
 	var a framework.Attachment

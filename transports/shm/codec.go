@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/parcel"
 )
 
-// What peers send each other: a head, then fixed fields, nothing after them.
+// Peers send each other messages of a head, then fixed fields, nothing after them.
 const (
 	typeKey      = 1
 	typeAddress  = 2
@@ -21,7 +21,7 @@ const (
 
 var head = parcel.Head{Magic: [4]byte{'M', 'S', 'H', 'M'}, Version: 1, Transport: Name}
 
-// key tells peers where registered memory lies in its memfd.
+// key says where registered memory lies in its memfd.
 type key struct {
 	offset, bytes uint64
 	local         bool // a local share precedes the memfd
@@ -55,7 +55,7 @@ func decodeKey(b []byte) (key, error) {
 	return k, nil
 }
 
-// address tells a peer what link this is one side of.
+// address identifies, for a peer, the link of which this is one side.
 type address struct {
 	link.Side
 	host string

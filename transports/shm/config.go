@@ -15,7 +15,7 @@ type Config struct {
 	DrainCPU   int           `help:"Core on which proxies run; -1 leaves it to the system."`
 }
 
-// Defaults are the values of a Config that nobody changed.
+// Defaults are the values of a Config without settings of the user.
 func (Config) Defaults() Config {
 	return Config{DrainSpin: 20 * time.Microsecond, DrainYield: time.Millisecond, DrainCPU: -1}
 }

@@ -93,7 +93,7 @@ func TestPortChannel(t *testing.T) {
 			t.Error("wrong bytes, or bytes beyond the range")
 		}
 		if p.count() != 0 {
-			t.Error("a signal that nobody asked for")
+			t.Error("a signal without a trigger")
 		}
 		const laps = 1000 // of a ring of 16: signals are never lost
 		for range laps {

@@ -71,8 +71,8 @@ func (t *Transport) Close(_ context.Context, id framework.ID) error {
 	return nil
 }
 
-// closer is what ids stand for. Who uses it while it is closed finds that its
-// descriptors fail to duplicate.
+// closer is an object behind an id. A caller that uses it while it is closed finds that
+// its descriptors fail to duplicate.
 type closer interface{ close() }
 
 func failure(op string, err error) error { return fault.In(Name, op, err) }

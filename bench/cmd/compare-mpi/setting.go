@@ -18,7 +18,7 @@ type setting struct {
 	worst      float64 // no single ratio may be above; 0: no target
 }
 
-// settings is what is compared.
+// settings are compared, each by itself.
 var settings = []setting{
 	{name: "2-ranks-heap", text: "2 ranks, ordinary buffers", ranks: 2, mean: 0.8, worst: 1.2},
 	{name: "2-ranks-registered", text: "2 ranks, registered buffers", ranks: 2, registered: true, mean: 0.6},

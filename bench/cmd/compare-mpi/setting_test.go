@@ -78,7 +78,7 @@ func TestFallingBackIsJudgedByTheMedian(t *testing.T) {
 	}
 }
 
-// Only the point that tells shared memory from TCP decides, whatever else was fast.
+// Only the point that distinguishes shared memory from TCP decides, whatever else was fast.
 func TestOtherPointsExcuseNothing(t *testing.T) {
 	for name, theirs := range map[string]compare.Times{
 		"another collective": {point("allgather", 1024): {1}},

@@ -78,7 +78,7 @@ func (j *job) measureStarts(ctx context.Context) error {
 	})
 }
 
-// startRun is what a line of raw output is about.
+// startRun identifies the run of a line of raw output.
 type startRun struct {
 	name string
 	run  int

@@ -121,8 +121,8 @@ func (j *job) table(name string) (setting, compare.Table, error) {
 	return settings[i], compare.Table{Name: name, Turns: [][]compare.Key{turn}}, nil
 }
 
-// total is how many bytes a point moves in one run: so many that the last sleep of who
-// waits for the flush, of up to a millisecond, does not count.
+// total is how many bytes a point moves in one run: so many that the last sleep of the caller
+// that waits for the flush, of up to a millisecond, does not count.
 const total = 96 << 20
 
 func points(turn []compare.Key) []string {

@@ -31,7 +31,7 @@ func parsePoint(text string) (point, error) {
 	return point{bytes, count}, nil
 }
 
-// rank is what both ranks of our side run: put or pingpong, then the points.
+// rank runs on both ranks of our side: put or pingpong, then the points.
 func rank(ctx context.Context, out io.Writer, args []string) error {
 	what := args[0]
 	job, err := mscclpp.Init(ctx)

@@ -42,7 +42,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// What perftest prints around the one line of numbers differs from version to version.
+// The text that perftest prints around the one line of numbers differs from version to version.
 func TestColumn(t *testing.T) {
 	const latency = ` TX depth        : 1
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
@@ -220,7 +220,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// Of two that are compared each runs first as often, and nobody is left out.
+// Of two that are compared each runs first as often, and none is left out.
 func TestInTurn(t *testing.T) {
 	first := map[string]int{}
 	for run := 1; run <= 6; run++ {

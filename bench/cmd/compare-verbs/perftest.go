@@ -48,7 +48,7 @@ func (j *job) perftest(ctx context.Context, args ...string) ([]byte, error) {
 		_, err := compare.Output(ctx, args)
 		served <- err
 	}()
-	// The client gives up at once where nobody listens yet.
+	// The client gives up at once while its server does not listen yet.
 	for start := time.Now(); ; {
 		out, err := compare.Output(ctx, append(slices.Clone(args), j.host))
 		if err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// What a rank measures.
+// Measurements of a rank.
 const (
 	putSignal = "put+signal" // half a round trip of a put with its signal, in µs
 	signals   = "signal"     // half a round trip of a signal alone, in µs
@@ -24,7 +24,7 @@ const (
 	bandwidth = "bandwidth"  // sustained puts and a flush, in MiB/s
 )
 
-// sample is what one run measures for one point.
+// sample is the measurement of one point by one run.
 type sample struct {
 	What       string  `json:"what"`
 	Bytes      uint64  `json:"bytes"`

@@ -34,7 +34,7 @@ type source struct {
 	measure func(j *job, ctx context.Context, points []point) ([]sample, error)
 }
 
-// What is measured. Those that are compared run right after each other, mostly.
+// Measured configurations. Those that are compared run right after each other, mostly.
 const (
 	bareLoop     = "bare loop"
 	perftestBW   = "ib_write_bw"
@@ -75,7 +75,7 @@ func (j *job) stream() point {
 	return point{bandwidth, streamBytes, j.iterationsOf(streamBytes) * 4}
 }
 
-// everything is what ranks of ours measure.
+// everything lists the points that ranks of ours measure.
 func (j *job) everything() []point {
 	n := j.facts.Iterations
 	return append(j.latencies(), point{signals, 0, n}, point{completed, 0, n}, point{flushed, 0, n}, j.stream())
@@ -134,7 +134,7 @@ func inTurn(run int) []source {
 // rawFile has the raw output of all sources.
 const rawFile = "raw"
 
-// record is a line of raw output. Without its value it is what the line is about.
+// record is a line of raw output. Without its value it identifies the measurement.
 type record struct {
 	Source     string  `json:"source"`
 	Run        int     `json:"run"`
@@ -188,7 +188,7 @@ func (j *job) read() (results, error) {
 	return all, nil
 }
 
-// busy is what the bare loop takes for 8 bytes on a machine that does something else at the
+// busy is the time of the bare loop for 8 bytes on a machine that does something else at the
 // same time: on its own it takes 20 to 40 µs, also under emulation.
 const busy = 150.0
 
@@ -220,7 +220,7 @@ func ranks(transport string, embedded bool) func(*job, context.Context, []point)
 			args = append(args, "--set", "plugins.embed="+transport)
 		}
 		for _, text := range j.facts.Settings {
-			// What is set for a transport that a job does not have is refused by it.
+			// A job refuses settings of a transport that it does not have.
 			if !strings.HasPrefix(text, "transport.") || strings.HasPrefix(text, "transport."+transport+".") {
 				args = append(args, "--set", text)
 			}

@@ -38,8 +38,8 @@ func Runner(t *testing.T, mode string) compare.Runner {
 	return compare.Runner{Launcher: self, Out: t.TempDir(), Repetitions: 3, Log: io.Discard}
 }
 
-// Committed checks that README.md in a folder of docs/results is what summarize makes of its
-// other files; and that nothing is made of them if one is missing or not whole.
+// Committed checks that README.md in a folder of docs/results is the output of summarize for its
+// other files. It also checks that summarize writes nothing if one is missing or not whole.
 func Committed(t *testing.T, name string, summarize func(compare.Runner) error) {
 	folder := filepath.Join("..", "..", "..", "docs", "results", name)
 	raw, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))

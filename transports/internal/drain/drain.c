@@ -38,7 +38,7 @@ static uint64_t poll_ring(const mscclpp_drain* d, int* there) {
   return snd & ~(1ull << 63);
 }
 
-// Copies in pieces, so that a loop that is told to quit need not finish 4 GiB first.
+// Copies in pieces, so that a loop that has to quit need not finish 4 GiB first.
 static int copy_pieces(mscclpp_drain* d, char* to, const char* from, uint64_t bytes) {
   const uint64_t piece = 4 << 20;
   for (uint64_t done = 0; done < bytes; done += piece) {

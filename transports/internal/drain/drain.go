@@ -147,7 +147,7 @@ func (l *Loop) Stop(ctx context.Context) error {
 	return nil
 }
 
-// finish tells everybody that the loop has ended, and frees what was bound.
+// finish announces that the loop has ended, and frees the bound slots.
 func (l *Loop) finish(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -100,7 +100,7 @@ func mapped(t *testing.T) int {
 	return strings.Count(string(text), "memfd:t-drain")
 }
 
-// What a signal announces is there, over many laps of a small ring.
+// The data that a signal announces is there, over many laps of a small ring.
 func TestSignalsComeAfterTheirData(t *testing.T) {
 	g := newRig(t, 4, 1<<16, idle)
 	const n = 3000

@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// User is told of ids before what they stand for ends: a proxy, whose slots cite it.
+// User is notified of ids before their objects end: a proxy, whose slots cite them.
 type User interface {
 	// Forget returns when nothing that was bound with these ids is used any more.
 	Forget(closed map[framework.ID]bool)
@@ -93,7 +93,7 @@ func (t *Table[T]) Leave(u User) {
 	delete(t.users, u)
 }
 
-// Users is the number of those who entered and did not leave.
+// Users is the number of users that entered and did not leave.
 func (t *Table[T]) Users() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// thing tells in which order things ended.
+// thing records in which order things ended.
 type thing interface{ end() }
 
 type endpoint struct {
@@ -57,7 +57,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What was kept on a thing ends before it does, after all users have let go of both;
+// Objects that were kept on a thing end before it does, after all users have let go of both;
 // and nothing else ends.
 func TestClose(t *testing.T) {
 	var ended []string
@@ -70,7 +70,7 @@ func TestClose(t *testing.T) {
 	}
 	stays, gone := &proxy{ended: &ended}, &proxy{ended: &ended}
 	table.Enter(stays)
-	table.Enter(stays) // is told once all the same
+	table.Enter(stays) // is notified once all the same
 	table.Enter(gone)
 	table.Leave(gone)
 	if n := table.Users(); n != 1 {

@@ -1,5 +1,5 @@
-// Package link holds what is the same of every link, whatever carries it: who its ends
-// are, what both must have been configured with, and which host one is on.
+// Package link holds the properties that every link has, whatever carries it: the ranks at its
+// ends, the configuration that both must share, and which host one is on.
 package link
 
 import (
@@ -19,7 +19,7 @@ const SideBytes = 1 + 4 + digestBytes
 
 const digestBytes = 16
 
-// Side is what addresses say first: which end of which link they are of.
+// Side is the first part of addresses: which end of which link they are of.
 type Side struct {
 	Kind   framework.Kind
 	Rank   uint32
