@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -24,6 +25,7 @@ func (s *suite) callTests() []transporttest.Test {
 		{Name: "calls/configure-first", Rule: "Calls before Configure, and a second Configure, are invalid.", Body: s.configureFirst},
 		{Name: "calls/unknown-options", Rule: "An unknown option is invalid, and the error names the nearest one.", Body: s.unknownOptions},
 		{Name: "calls/options-as-text", Rule: "Every option is accepted as a string, as variables of the environment have it.", Body: s.optionsAsText},
+		{Name: "calls/option-values", Rule: "A value that is not of the option's type is invalid, and the error names the option.", Body: s.optionValues},
 		{Name: "calls/options-object", Rule: "Options that are no JSON object are invalid.", Body: s.optionsObject},
 		{Name: "calls/unknown-fields", Rule: "Fields of a message that the plugin does not know are ignored.", Body: s.unknownFields},
 		{Name: "calls/unknown-values", Rule: "Values of enumerations that the plugin does not know are invalid.", Body: s.unknownValues},
@@ -141,6 +143,34 @@ func (s *suite) optionsAsText(t transporttest.TB) {
 	if _, err := h.client.Configure(ctx, &pb.ConfigureRequest{Options: options}); err != nil {
 		t.Errorf("configure with the defaults as strings, %s: %v", options, err)
 	}
+}
+
+// optionValues hands words to options that are none.
+func (s *suite) optionValues(t transporttest.TB) {
+	h := s.connected(t)
+	ctx, cancel := h.bounded()
+	defer cancel()
+	schema, err := h.client.Schema(ctx, &pb.SchemaRequest{})
+	if err != nil {
+		t.Fatalf("schema: %v%s", err, h.said())
+	}
+	for _, o := range schema.GetOptions() {
+		if !slices.Contains([]string{"bool", "int", "uint", "float", "duration"}, o.GetType()) || strings.ContainsAny(o.GetName(), ".*<[") {
+			continue
+		}
+		trailer := metadata.MD{}
+		options := `{"` + o.GetName() + `":"certainly not"}`
+		_, err := h.client.Configure(ctx, &pb.ConfigureRequest{Options: []byte(options)}, grpc.Trailer(&trailer))
+		wants(t, "configure with "+options, err, codes.InvalidArgument)
+		if !strings.Contains(status.Convert(err).Message(), o.GetName()) {
+			t.Errorf("the error %q does not name the option %q", status.Convert(err).Message(), o.GetName())
+		}
+		f := &pb.Failure{}
+		if values := trailer.Get("mscclpp-failure-bin"); len(values) > 0 && proto.Unmarshal([]byte(values[0]), f) == nil && f.GetOption() != "" && f.GetOption() != o.GetName() {
+			t.Errorf("the failure blames option %q, the value was that of %q", f.GetOption(), o.GetName())
+		}
+	}
+	h.configure(t, s.launcher)
 }
 
 // put sets the value of a nested key, unless there is one.

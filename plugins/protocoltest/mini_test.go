@@ -185,7 +185,7 @@ func (m *mini) Configure(ctx context.Context, r *pb.ConfigureRequest) (*pb.Confi
 		switch {
 		case key != "lines" && key != "fast" && m.flaw != "any-option":
 			return nil, m.invalid(ctx, "unknown option "+key+hint)
-		case isText && (bad != nil || m.flaw == "typed-options"):
+		case isText && (bad != nil && m.flaw != "any-value" || m.flaw == "typed-options"):
 			return nil, m.invalid(ctx, "option "+key+": not of its type")
 		}
 	}

@@ -103,6 +103,7 @@ var flaws = []struct{ flaw, test, says string }{
 	{"any-option", "calls/unknown-options", `no_such_option_at_all":1}: accepted`},
 	{"no-hint", "calls/unknown-options", `may mean "lines"`},
 	{"typed-options", "calls/options-as-text", "configure with the defaults as strings"},
+	{"any-value", "calls/option-values", `"certainly not"}: accepted`},
 	{"any-object", "calls/options-object", "configure with []: accepted"},
 	{"strict-fields", "calls/unknown-fields", "with a field of a later version"},
 	{"any-kind", "calls/unknown-values", "of kind 77: accepted"},
