@@ -217,7 +217,7 @@ func (p *proxy) drain() error {
 
 // perform turns one trigger into frames: data, then signal, then flush.
 func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
-	kind, slot := t.Snd>>50&7, uint32(t.Snd>>53&0x3ff)
+	kind, slot := t.Kind(), t.Slot()
 	if slot >= semaphores || p.semaphores[slot].Load() == nil {
 		return fmt.Errorf("trigger %#x %#x cites semaphore %d, which is not bound: %w", t.Fst, t.Snd, slot, framework.ErrInvalid)
 	}
@@ -239,10 +239,10 @@ func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
 }
 
 func (p *proxy) put(t kernel.Trigger) error {
-	bytes, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
-	src, dst := p.memories[t.Snd>>32&0x1ff].Load(), p.memories[t.Snd>>41&0x1ff].Load()
+	bytes, from, to := t.Bytes(), t.From(), t.To()
+	src, dst := p.memories[t.Src()].Load(), p.memories[t.Dst()].Load()
 	if src == nil || dst == nil || src.local == nil || dst.stream == nil {
-		return fmt.Errorf("put from memory %d to %d: expected bound memory, own and a peer's: %w", t.Snd>>32&0x1ff, t.Snd>>41&0x1ff, framework.ErrInvalid)
+		return fmt.Errorf("put from memory %d to %d: expected bound memory, own and a peer's: %w", t.Src(), t.Dst(), framework.ErrInvalid)
 	}
 	data, err := src.local.slice(from, bytes)
 	if err != nil {

@@ -153,8 +153,8 @@ func (c *Copier) perform(t kernel.Trigger, pos uint64) Result {
 
 // resolve checks a trigger, which a kernel wrote, and looks up what it cites.
 func (c *Copier) resolve(t kernel.Trigger, pos uint64) (o operation, lane *Lane, err error) {
-	bytes, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
-	kind, slot := t.Snd>>50&7, t.Snd>>53&0x3ff
+	bytes, from, to := t.Bytes(), t.From(), t.To()
+	kind, slot := t.Kind(), t.Slot()
 	if kind == 0 {
 		return o, nil, fmt.Errorf("%w: it asks for nothing: expected a put, a signal or a flush", framework.ErrInvalid)
 	}
@@ -174,23 +174,23 @@ func (c *Copier) resolve(t kernel.Trigger, pos uint64) (o operation, lane *Lane,
 	if kind&kernel.TriggerData == 0 {
 		return o, lane, nil
 	}
-	src, dst := c.memories[t.Snd>>32&0x1ff], c.memories[t.Snd>>41&0x1ff]
+	src, dst := c.memories[t.Src()], c.memories[t.Dst()]
 	switch {
 	case src == nil:
-		return o, nil, fmt.Errorf("%w: source memory %d is not bound", framework.ErrInvalid, t.Snd>>32&0x1ff)
+		return o, nil, fmt.Errorf("%w: source memory %d is not bound", framework.ErrInvalid, t.Src())
 	case dst == nil:
-		return o, nil, fmt.Errorf("%w: target memory %d is not bound", framework.ErrInvalid, t.Snd>>41&0x1ff)
+		return o, nil, fmt.Errorf("%w: target memory %d is not bound", framework.ErrInvalid, t.Dst())
 	case src.lane != nil:
-		return o, nil, fmt.Errorf("%w: source memory %d is a peer's: expected own memory", framework.ErrInvalid, t.Snd>>32&0x1ff)
+		return o, nil, fmt.Errorf("%w: source memory %d is a peer's: expected own memory", framework.ErrInvalid, t.Src())
 	case dst.lane == nil:
-		return o, nil, fmt.Errorf("%w: target memory %d is own memory: expected a peer's", framework.ErrInvalid, t.Snd>>41&0x1ff)
+		return o, nil, fmt.Errorf("%w: target memory %d is own memory: expected a peer's", framework.ErrInvalid, t.Dst())
 	case lane != nil && dst.lane != lane:
 		return o, nil, fmt.Errorf("%w: target memory %d is of rank %d, semaphore %d of rank %d: expected one peer",
-			framework.ErrInvalid, t.Snd>>41&0x1ff, dst.lane.peer, slot, lane.peer)
+			framework.ErrInvalid, t.Dst(), dst.lane.peer, slot, lane.peer)
 	case from > src.bytes || bytes > src.bytes-from:
-		return o, nil, fmt.Errorf("%w: %d bytes at %d of source memory %d, which has %d", framework.ErrInvalid, bytes, from, t.Snd>>32&0x1ff, src.bytes)
+		return o, nil, fmt.Errorf("%w: %d bytes at %d of source memory %d, which has %d", framework.ErrInvalid, bytes, from, t.Src(), src.bytes)
 	case to > dst.bytes || bytes > dst.bytes-to:
-		return o, nil, fmt.Errorf("%w: %d bytes at %d of target memory %d, which has %d", framework.ErrInvalid, bytes, to, t.Snd>>41&0x1ff, dst.bytes)
+		return o, nil, fmt.Errorf("%w: %d bytes at %d of target memory %d, which has %d", framework.ErrInvalid, bytes, to, t.Dst(), dst.bytes)
 	}
 	o.src, o.dst, o.bytes = src.addr+uintptr(from), dst.addr+uintptr(to), bytes
 	return o, dst.lane, nil

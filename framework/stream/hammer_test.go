@@ -18,7 +18,7 @@ func TestUnderSanitizers(t *testing.T) {
 	dir := t.TempDir()
 	build := func(what string, sources ...string) (string, error) {
 		program := filepath.Join(dir, what)
-		args := append([]string{"-O1", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program}, sources...)
+		args := append([]string{"-O1", "-g", "-std=gnu11", "-I../kernel/include", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program}, sources...)
 		out, err := exec.CommandContext(t.Context(), cc, append(args, "-lpthread")...).CombinedOutput()
 		if err != nil {
 			err = errors.New(string(out))

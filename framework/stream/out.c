@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <mscclpp/trigger.h>
+
 #include "inner.h"
 
 static void append(outgoing* o, uint8_t kind, uint8_t others, uint32_t handle, uint64_t offset, uint64_t bytes, uint64_t number) {
@@ -190,7 +192,7 @@ static void mark(dirty* d, mscclpp_stream_link* l) {
 // Performs one trigger: data, then signal, then flush. It is performed as a whole or,
 // where sockets are full, not at all.
 static int perform(mscclpp_stream_ring* r, uint64_t fst, uint64_t snd, dirty* d) {
-  const uint32_t type = (snd >> 50) & 7, number = (snd >> 53) & 0x3ff;
+  const uint32_t type = mscclpp_trigger_kind(snd), number = mscclpp_trigger_slot(snd);
   if (type == 0) return mscclpp_stream_bad_type;
   const mscclpp_stream_slot* s = NULL;
   if (type & (mscclpp_do_signal | mscclpp_do_flush)) {
@@ -199,8 +201,8 @@ static int perform(mscclpp_stream_ring* r, uint64_t fst, uint64_t snd, dirty* d)
   }
   const int signal = type & mscclpp_do_signal, ask = type & mscclpp_do_flush;
   if (type & mscclpp_do_put && r->half != r->tail + 1) {
-    const uint64_t bytes = fst & 0xffffffffu, from = fst >> 32, to = snd & 0xffffffffu;
-    const mscclpp_stream_slot *src = &r->memory[(snd >> 32) & 0x1ff], *dst = &r->memory[(snd >> 41) & 0x1ff];
+    const uint64_t bytes = mscclpp_trigger_bytes(fst), from = mscclpp_trigger_from(fst), to = mscclpp_trigger_to(snd);
+    const mscclpp_stream_slot *src = &r->memory[mscclpp_trigger_src(snd)], *dst = &r->memory[mscclpp_trigger_dst(snd)];
     if (src->base == NULL) return mscclpp_stream_unbound_source;
     if (dst->link == NULL) return mscclpp_stream_unbound_target;
     if (from > src->bytes || bytes > src->bytes - from) return mscclpp_stream_source_range;

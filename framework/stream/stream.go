@@ -36,7 +36,7 @@
 // no sense ends the link.
 package stream
 
-// #cgo CFLAGS: -O2 -std=gnu11 -Wall -Wextra
+// #cgo CFLAGS: -O2 -std=gnu11 -Wall -Wextra -I${SRCDIR}/../kernel/include
 // #cgo noescape mscclpp_stream_await
 // #cgo nocallback mscclpp_stream_await
 // #cgo nocallback mscclpp_stream_drain

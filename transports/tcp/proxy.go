@@ -211,7 +211,7 @@ func (p *proxy) settle() error {
 
 // perform does what one trigger asks for: data, then signal, then flush.
 func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
-	kind, slot := t.Snd>>50&7, uint32(t.Snd>>53&0x3ff)
+	kind, slot := t.Kind(), t.Slot()
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: trigger %#x %#x at position %d: %s", framework.ErrInvalid, t.Fst, t.Snd, pos, fmt.Sprintf(format, args...))
 	}
@@ -235,10 +235,10 @@ func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
 	if kind&kernel.TriggerData == 0 {
 		return p.send(m.group, r)
 	}
-	bytes, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
-	src, dst := p.slots.sources[t.Snd>>32&0x1ff].Load(), p.slots.targets[t.Snd>>41&0x1ff].Load()
+	bytes, from, to := t.Bytes(), t.From(), t.To()
+	src, dst := p.slots.sources[t.Src()].Load(), p.slots.targets[t.Dst()].Load()
 	if src == nil || dst == nil {
-		return bad("put from memory %d to %d: expected bound memory, own and a peer's", t.Snd>>32&0x1ff, t.Snd>>41&0x1ff)
+		return bad("put from memory %d to %d: expected bound memory, own and a peer's", t.Src(), t.Dst())
 	}
 	if !src.region.retain() {
 		return bad("the source was closed")

@@ -281,14 +281,14 @@ func TestPortChannel(t *testing.T) {
 		}
 	}
 	put1, _ := next()
-	want := kernel.Trigger{Fst: size | src<<32, Snd: dst | 0xaa<<32 | 0x155<<41 | kernel.TriggerData<<50 | 0x3cc<<53}
+	want := kernel.TriggerFields{Kind: kernel.TriggerData, Bytes: size, From: src, To: dst, Src: 0xaa, Dst: 0x155, Slot: 0x3cc}.Pack()
 	if put1 != want {
 		t.Errorf("put: %x, expected %x", put1, want)
 	}
 	for i, typ := range []uint64{kernel.TriggerSignal, kernel.TriggerData | kernel.TriggerSignal, kernel.TriggerFlush} {
 		got, pos := next()
-		if got.Snd>>50&7 != typ {
-			t.Errorf("trigger %d: type %d, expected %d", i+1, got.Snd>>50&7, typ)
+		if got.Kind() != typ {
+			t.Errorf("trigger %d: type %d, expected %d", i+1, got.Kind(), typ)
 		}
 		if typ == kernel.TriggerFlush {
 			q.Complete(2, pos)
@@ -296,7 +296,7 @@ func TestPortChannel(t *testing.T) {
 	}
 	atomic.AddUint64(at[uint64](inbound), 1)
 	got, pos := next()
-	if got.Snd>>50&7 != kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush {
+	if got.Kind() != kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush {
 		t.Errorf("last trigger: %x", got)
 	}
 	q.Complete(2, pos)

@@ -189,15 +189,15 @@ func (p *proxy) release() {
 // through the mapping are visible to whoever sees the signal, and when they are
 // done they are visible: so a flush has nothing to wait for.
 func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
-	size, from, to := t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
-	kind, slot := t.Snd>>50&7, t.Snd>>53&0x3ff
+	size, from, to := t.Bytes(), t.From(), t.To()
+	kind, slot := t.Kind(), t.Slot()
 	if kind == 0 || slot >= maxSemaphores || p.semaphores[slot].Load() == nil {
 		return fmt.Errorf("trigger %#x %#x of type %d cites semaphore %d, which is not bound: %w", t.Fst, t.Snd, kind, slot, framework.ErrInvalid)
 	}
 	if kind&kernel.TriggerData != 0 {
-		src, dst := p.memories[t.Snd>>32&0x1ff].Load(), p.memories[t.Snd>>41&0x1ff].Load()
+		src, dst := p.memories[t.Src()].Load(), p.memories[t.Dst()].Load()
 		if src == nil || dst == nil || !src.local || dst.local {
-			return fmt.Errorf("trigger cites memory %d and %d: expected bound local and peer's memory: %w", t.Snd>>32&0x1ff, t.Snd>>41&0x1ff, framework.ErrInvalid)
+			return fmt.Errorf("trigger cites memory %d and %d: expected bound local and peer's memory: %w", t.Src(), t.Dst(), framework.ErrInvalid)
 		}
 		if from+size > src.mem.Len() || to+size > dst.mem.Len() {
 			return fmt.Errorf("put of %d bytes from %d of %d to %d of %d: %w", size, from, src.mem.Len(), to, dst.mem.Len(), framework.ErrInvalid)

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "drain.h"
 
+#include <mscclpp/trigger.h>
+
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -51,9 +53,9 @@ static int copy_pieces(mscclpp_drain* d, char* to, const char* from, uint64_t by
 // put copies, or says why it cannot. Addresses are read once: Go may unbind a slot
 // at any moment, and then waits for the end of this turn.
 static uint32_t put(mscclpp_drain* d, uint64_t fst, uint64_t snd) {
-  const uint64_t bytes = fst & 0xffffffffu, from = fst >> 32, to = snd & 0xffffffffu;
-  const mscclpp_drain_memory* src = &d->memory[(snd >> 32) & 0x1ff];
-  const mscclpp_drain_memory* dst = &d->memory[(snd >> 41) & 0x1ff];
+  const uint64_t bytes = mscclpp_trigger_bytes(fst), from = mscclpp_trigger_from(fst), to = mscclpp_trigger_to(snd);
+  const mscclpp_drain_memory* src = &d->memory[mscclpp_trigger_src(snd)];
+  const mscclpp_drain_memory* dst = &d->memory[mscclpp_trigger_dst(snd)];
   const char* source = __atomic_load_n(&src->addr, __ATOMIC_SEQ_CST);
   char* target = __atomic_load_n(&dst->addr, __ATOMIC_SEQ_CST);
   if (source == NULL) return mscclpp_drain_unbound_source;
@@ -68,7 +70,7 @@ static uint32_t put(mscclpp_drain* d, uint64_t fst, uint64_t snd) {
 }
 
 static uint32_t perform(mscclpp_drain* d, uint64_t fst, uint64_t snd) {
-  const uint32_t type = (snd >> 50) & 7, slot = (snd >> 53) & 0x3ff;
+  const uint32_t type = mscclpp_trigger_kind(snd), slot = mscclpp_trigger_slot(snd);
   if (type == 0) return mscclpp_drain_bad_type;
   if (type & mscclpp_do_put) {
     const uint32_t reason = put(d, fst, snd);

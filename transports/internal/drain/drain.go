@@ -7,6 +7,7 @@
 // beyond it, ends the loop.
 package drain
 
+// #cgo CFLAGS: -I${SRCDIR}/../../../framework/kernel/include
 // #include <stdlib.h>
 // #include "drain.h"
 import "C"

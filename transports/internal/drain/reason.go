@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // cause says in words why the loop has ended; nil if it was told to.
@@ -14,16 +15,16 @@ func cause(c *C.mscclpp_drain, reason C.uint32_t) error {
 	if reason == C.mscclpp_drain_stopped {
 		return nil
 	}
-	fst, snd := uint64(c.fst), uint64(c.snd)
+	t := kernel.Trigger{Fst: uint64(c.fst), Snd: uint64(c.snd)}
 	if reason == C.mscclpp_drain_cut_short {
 		return fmt.Errorf("%w: stopped at trigger %d, before everything that was pushed had been performed", framework.ErrClosed, uint64(c.position))
 	}
-	return fmt.Errorf("trigger %d (%#x %#x): %w: %s", uint64(c.position), fst, snd, framework.ErrInvalid, mistake(c, reason, fst, snd))
+	return fmt.Errorf("trigger %d (%#x %#x): %w: %s", uint64(c.position), t.Fst, t.Snd, framework.ErrInvalid, mistake(c, reason, t))
 }
 
-func mistake(c *C.mscclpp_drain, reason C.uint32_t, fst, snd uint64) string {
-	bytes, source, target := fst&0xffffffff, fst>>32, snd&0xffffffff
-	from, to := snd>>32&0x1ff, snd>>41&0x1ff
+func mistake(c *C.mscclpp_drain, reason C.uint32_t, t kernel.Trigger) string {
+	bytes, source, target := t.Bytes(), t.From(), t.To()
+	from, to := t.Src(), t.Dst()
 	switch reason {
 	case C.mscclpp_drain_bad_type:
 		return "asks for nothing: expected a put, a signal or a flush"
@@ -40,7 +41,7 @@ func mistake(c *C.mscclpp_drain, reason C.uint32_t, fst, snd uint64) string {
 	case C.mscclpp_drain_target_is_own:
 		return fmt.Sprintf("target memory %d is own memory: expected a peer's", to)
 	case C.mscclpp_drain_unbound_semaphore:
-		return fmt.Sprintf("semaphore %d is not bound", snd>>53&0x3ff)
+		return fmt.Sprintf("semaphore %d is not bound", t.Slot())
 	}
 	return fmt.Sprintf("unknown reason %d", uint32(reason))
 }

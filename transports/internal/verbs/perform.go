@@ -106,12 +106,12 @@ const answer = 20 * time.Microsecond
 
 // read checks what a trigger cites.
 func (p *proxy) read(t kernel.Trigger, w *wish) error {
-	*w = wish{kind: t.Snd >> 50 & 7}
+	*w = wish{kind: t.Kind()}
 	if w.kind == 0 {
 		return fmt.Errorf("%w: it asks for nothing: expected a put, a signal or a flush", framework.ErrInvalid)
 	}
 	if w.kind&(kernel.TriggerSignal|kernel.TriggerFlush) != 0 {
-		w.slot = uint32(t.Snd >> 53 & 0x3ff)
+		w.slot = t.Slot()
 		if w.s = p.bound(w.slot); w.s == nil {
 			return fmt.Errorf("%w: semaphore %d is not bound", framework.ErrInvalid, w.slot)
 		}
@@ -119,8 +119,8 @@ func (p *proxy) read(t kernel.Trigger, w *wish) error {
 	if w.kind&kernel.TriggerData == 0 {
 		return nil
 	}
-	w.bytes, w.from, w.to = t.Fst&0xffffffff, t.Fst>>32, t.Snd&0xffffffff
-	a, b := t.Snd>>32&0x1ff, t.Snd>>41&0x1ff
+	w.bytes, w.from, w.to = t.Bytes(), t.From(), t.To()
+	a, b := t.Src(), t.Dst()
 	src, dst := &p.memory[a], &p.memory[b]
 	var err error
 	switch {

@@ -17,9 +17,10 @@ import (
 // Perform implements framework.Helper: one put that is one request, or a signal, or both to
 // one peer, and a flush behind them.
 func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
-	kind := snd >> 50 & 7
+	t := kernel.Trigger{Fst: fst, Snd: snd}
+	kind := t.Kind()
 	if kind&^kernel.TriggerFlush != kernel.TriggerSignal || p.t.setup.Mode != Atomic {
-		return p.performNow(kernel.Trigger{Fst: fst, Snd: snd})
+		return p.performNow(t)
 	}
 	turn := p.Borrow()
 	if turn == nil {
@@ -27,7 +28,7 @@ func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
 	}
 	flush := kind&kernel.TriggerFlush != 0
 	var err error
-	if s := p.bound(uint32(snd >> 53 & 0x3ff)); s != nil { // else who pushes it is told
+	if s := p.bound(t.Slot()); s != nil { // else who pushes it is told
 		var n uint64
 		n, taken, done, err = s.flow.raise(s.to, flush)
 		if flush && taken && !done && err == nil {
@@ -38,7 +39,7 @@ func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
 		turn.Took()
 		return true, done && flush
 	}
-	turn.Return(kernel.Trigger{Fst: fst, Snd: snd}, taken, err, nil)
+	turn.Return(t, taken, err, nil)
 	return taken, false
 }
 

@@ -10,16 +10,13 @@ import (
 // Small puts without a signal are sent together, up to so many: nobody can see that they
 // come later, since who is to see them waits for a signal or a flush behind them.
 const (
-	heldPuts  = 16
-	smallPut  = 16 << 10
-	putAlone  = kernel.TriggerData << 50
-	whatToDo  = uint64(7) << 50
-	lowerHalf = 1<<32 - 1
+	heldPuts = 16
+	smallPut = 16 << 10
 )
 
 // urgent reports whether a trigger that was pushed at a position is to be sent now.
 func urgent(t kernel.Trigger, pos uint64) bool {
-	return t.Snd&whatToDo != putAlone || t.Fst&lowerHalf > smallPut || pos%heldPuts == heldPuts-1
+	return t.Kind() != kernel.TriggerData || t.Bytes() > smallPut || pos%heldPuts == heldPuts-1
 }
 
 // pushStream queues a trigger and, unless it can wait, performs what is queued. Where the

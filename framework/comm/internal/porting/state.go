@@ -87,8 +87,5 @@ func (ch *state) refused(op string, err error) error {
 func (ch *state) Parted() bool { return ch.link.goodbye.heard() }
 
 func (ch *state) trigger(e *end, kind, dst, src, bytes uint64) kernel.Trigger {
-	return kernel.Trigger{
-		Fst: bytes | src<<32,
-		Snd: dst | uint64(e.slots.src)<<32 | uint64(e.slots.dst)<<41 | kind<<50 | uint64(e.slots.semaphore)<<53,
-	}
+	return kernel.TriggerFields{Kind: kind, Bytes: bytes, From: src, To: dst, Src: e.slots.src, Dst: e.slots.dst, Slot: e.slots.semaphore}.Pack()
 }

@@ -140,10 +140,7 @@ func (t *T) Channel(slots int, room uint64) *Channel {
 
 // Trigger encodes a request as the device headers do.
 func (c *Channel) Trigger(kind uint64, dst, src, bytes uint64) kernel.Trigger {
-	return kernel.Trigger{
-		Fst: bytes | src<<32,
-		Snd: dst | uint64(c.SrcSlot)<<32 | uint64(c.DstSlot)<<41 | kind<<50 | uint64(c.SemSlot)<<53,
-	}
+	return kernel.TriggerFields{Kind: kind, Bytes: bytes, From: src, To: dst, Src: c.SrcSlot, Dst: c.DstSlot, Slot: c.SemSlot}.Pack()
 }
 
 // Push queues a trigger and ends the test if the proxy does not make room.

@@ -162,10 +162,9 @@ func newDrivenChannel(t *harness.T, slots int, room uint64) *drivenChannel {
 func (c *drivenChannel) push(kind, dst, src, n uint64) (pos uint64) {
 	ctx, cancel := context.WithTimeout(c.T.Context(), c.T.Options.CallLimit)
 	defer cancel()
-	pos, err := c.ring.PushContext(ctx, kernel.Trigger{
-		Fst: n | src<<32,
-		Snd: dst | uint64(2*c.slot)<<32 | uint64(2*c.slot+1)<<41 | kind<<50 | uint64(c.slot)<<53,
-	})
+	pos, err := c.ring.PushContext(ctx, kernel.TriggerFields{
+		Kind: kind, Bytes: n, From: src, To: dst, Src: uint32(2 * c.slot), Dst: uint32(2*c.slot + 1), Slot: uint32(c.slot),
+	}.Pack())
 	if err != nil {
 		c.T.Fatalf("rank %d: push: %v%s", c.N, err, c.why())
 	}

@@ -111,5 +111,6 @@ func kernelSignal(h kernel.PortChannelHandle) {
 	pos := atomic.AddUint64(at(h.Fifo.Head), 1) - 1 // there is room
 	slot := h.Fifo.Triggers + uintptr(pos&uint64(h.Fifo.Mask))*16
 	atomic.StoreUint64(at(slot), 0)
-	atomic.StoreUint64(at(slot+8), kernel.TriggerSignal<<50|uint64(h.SemaphoreSlot)<<53|(pos>>h.Fifo.Shift&1^1)<<63)
+	t := kernel.TriggerFields{Kind: kernel.TriggerSignal, Slot: h.SemaphoreSlot}.Pack()
+	atomic.StoreUint64(at(slot+8), t.Snd|(pos>>h.Fifo.Shift&1^1)<<63)
 }
