@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // Runner runs stages.
@@ -104,7 +106,7 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	if !when.IsZero() {
 		return outcome{skipped: true, why: "proven " + when.Format("2006-01-02 15:04")}
 	}
-	f, err := os.Create(log)
+	f, err := ownfile.Open(log, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return outcome{err: fmt.Errorf("log: %w", err)}
 	}

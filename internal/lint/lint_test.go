@@ -20,6 +20,7 @@ var rules = map[string]func([]*File) []Problem{
 	"interfaces":       Interfaces,
 	"words":            Words,
 	"sizes":            Sizes,
+	"created":          Created,
 }
 
 // The tree obeys all rules.
@@ -51,6 +52,9 @@ func TestRulesFindWhatTheyAreFor(t *testing.T) {
 		rule, path, text string
 		found            int
 	}{
+		{"created", "launch/a.go", head + "var f, _ = os.Create(\"x\")\nvar g, _ = os.OpenFile(\"x\", os.O_WRONLY|os.O_CREATE, 0)\n", 2},
+		{"created", "launch/a.go", head + "var f, _ = os.OpenFile(\"x\", os.O_WRONLY, 0)\nvar g, _ = ownfile.Open(\"x\", os.O_CREATE, 0)\n", 0},
+		{"created", "launch/a_test.go", head + "var f, _ = os.Create(\"x\")\n", 0},
 		{"imports", "framework/a.go", imports("context", module+"/launch", "golang.org/x/sys/unix"), 2},
 		{"imports", "framework/a_test.go", imports(module + "/framework"), 0},
 		{"imports", "framework/comm/a.go", imports("golang.org/x/sys/unix", module+"/framework/device"), 0},
