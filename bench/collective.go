@@ -20,29 +20,24 @@ const (
 	collectives
 )
 
-type traits struct {
-	name    string
-	reduces bool
-	rooted  bool
-	wide    bool // the larger buffer holds count elements for every rank
-	inPlace bool
-	busbw   func(ranks float64) float64
-}
-
 func one(float64) float64        { return 1 }
 func othersOf(n float64) float64 { return (n - 1) / n }
 
-var table = [collectives]traits{
-	AllReduce:     {collective.AllReduce.String(), true, false, false, true, func(n float64) float64 { return 2 * (n - 1) / n }},
-	AllGather:     {collective.AllGather.String(), false, false, true, true, othersOf},
-	ReduceScatter: {collective.ReduceScatter.String(), true, false, true, true, othersOf},
-	Broadcast:     {collective.Broadcast.String(), false, true, false, true, one},
-	Reduce:        {collective.Reduce.String(), true, true, false, true, one},
-	AllToAll:      {collective.AllToAll.String(), false, false, true, true, othersOf},
-	AllToAllV:     {collective.AllToAllV.String(), false, false, true, false, othersOf},
-	Gather:        {collective.Gather.String(), false, true, true, true, othersOf},
-	Scatter:       {collective.Scatter.String(), false, true, true, true, othersOf},
-	SendRecv:      {collective.SendRecv.String(), false, false, false, false, one},
+// table has what each of them is, and its factor between algorithm bandwidth and bus bandwidth.
+var table = [collectives]struct {
+	collective.Kind
+	busbw func(ranks float64) float64
+}{
+	AllReduce:     {collective.AllReduce, func(n float64) float64 { return 2 * (n - 1) / n }},
+	AllGather:     {collective.AllGather, othersOf},
+	ReduceScatter: {collective.ReduceScatter, othersOf},
+	Broadcast:     {collective.Broadcast, one},
+	Reduce:        {collective.Reduce, one},
+	AllToAll:      {collective.AllToAll, othersOf},
+	AllToAllV:     {collective.AllToAllV, othersOf},
+	Gather:        {collective.Gather, othersOf},
+	Scatter:       {collective.Scatter, othersOf},
+	SendRecv:      {collective.SendRecv, one},
 }
 
 // All returns every collective.
@@ -58,23 +53,23 @@ func All() []Collective {
 func ParseCollective(name string) (Collective, error) {
 	var names []string
 	for _, t := range table {
-		names = append(names, t.name)
+		names = append(names, t.String())
 	}
 	c, err := collective.Find(name, names)
 	return Collective(c), err
 }
 
 // String returns the name as on the command line.
-func (c Collective) String() string { return table[c].name }
+func (c Collective) String() string { return table[c].Kind.String() }
 
 // Reduces reports whether the collective takes a reduction.
-func (c Collective) Reduces() bool { return table[c].reduces }
+func (c Collective) Reduces() bool { return table[c].Kind.Reduces() }
 
 // Rooted reports whether the collective takes a root.
-func (c Collective) Rooted() bool { return table[c].rooted }
+func (c Collective) Rooted() bool { return table[c].Kind.Rooted() }
 
 // HasInPlace reports whether the collective has an in-place form, as NCCL defines it.
-func (c Collective) HasInPlace() bool { return table[c].inPlace }
+func (c Collective) HasInPlace() bool { return table[c].Kind.HasInPlace() }
 
 // BusFactor returns the factor between algorithm bandwidth and bus bandwidth, as in
 // nccl-tests. All-to-all-v has the factor of all-to-all.
@@ -84,7 +79,7 @@ func (c Collective) BusFactor(ranks int) float64 { return table[c].busbw(float64
 // holds at most bytes.
 func (c Collective) Count(bytes int64, elementSize, ranks int) int {
 	n := bytes / int64(elementSize)
-	if table[c].wide {
+	if table[c].Wide() {
 		n /= int64(ranks)
 	}
 	return int(n)
@@ -123,7 +118,7 @@ func (c Collective) Larger(count, ranks int) int64 {
 	if c == AllToAllV {
 		return int64(blockUnit(count, ranks) * ranks * (ranks + 1) / 2)
 	}
-	if table[c].wide {
+	if table[c].Wide() {
 		return int64(count) * int64(ranks)
 	}
 	return int64(count)
