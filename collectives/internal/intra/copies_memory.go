@@ -62,13 +62,3 @@ func (k *copier) allocate(unit uint64) (err error) {
 	}
 	return nil
 }
-
-// release gives back memory that was not exchanged.
-func (k *copier) release() error {
-	if k.memory == nil {
-		return nil
-	}
-	m := k.memory
-	k.memory = nil
-	return m.Close()
-}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
@@ -17,47 +16,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
-
-// Options are the settings of an engine, the same on all ranks.
-type Options struct {
-	Scratch     uint64 // bytes of scratch memory
-	CopyScratch uint64 // bytes of scratch memory for copies in pieces
-	MaxBlocks   int    // the most blocks of one kernel; 0: what the device suggests
-	Sharing     int    // ranks whose kernels run on one GPU
-	NoCopies    bool
-	NoLines     bool // links do not keep stores of 128 bytes whole
-	Signatures  engine.Signatures
-	Route       choose.Route // between the GPUs
-}
-
-// Engine performs collectives.
-type Engine struct {
-	comm  *comm.Communicator
-	opts  Options
-	host  bool
-	rows  []engine.Row
-	basis string // what they are
-
-	list      []*algorithm
-	byKey     []*algorithm // of the engine's algorithms, also of those that were withdrawn
-	launcher  choose.Launcher
-	copier    *copier // nil: there are no copies
-	messenger messenger
-
-	mu        sync.Mutex // one call at a time
-	closed    bool
-	memory    memory
-	board     board
-	residents residents
-	order     order
-	trial     trial // of pull and stages
-	watch     *watch
-
-	// The arguments of the next launch. They are part of the engine so that a call allocates nothing.
-	args          kernelargs.Args
-	ll            llKernels
-	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
-}
 
 // New makes the engine. It is collective: it allocates scratch memory and makes it accessible to all ranks.
 func New(ctx context.Context, c *comm.Communicator, o Options) (*Engine, error) {
@@ -126,11 +84,6 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, ranks int, lan
 	return nil
 }
 
-// without is a list without the algorithms of a name.
-func without(list []*algorithm, name string) []*algorithm {
-	return slices.DeleteFunc(list, func(a *algorithm) bool { return a.Name == name })
-}
-
 // describe makes an algorithm what the face needs.
 func (e *Engine) describe(key int, a *algorithm) {
 	slots := e.ll.slots()
@@ -142,15 +95,6 @@ func (e *Engine) describe(key int, a *algorithm) {
 		return e.launcher.Shape(a.traits, most, &q.Request, row)
 	}
 	x.Ready = func(c *engine.Call) (again bool, err error) { return e.ready(a, c) }
-}
-
-func public(list []*algorithm, which func(*algorithm) bool) (out []*engine.Algorithm) {
-	for _, a := range list {
-		if which(a) {
-			out = append(out, a.Algorithm)
-		}
-	}
-	return out
 }
 
 // Offers lists the algorithms.

@@ -10,7 +10,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -108,18 +107,6 @@ func (e *Engine) allocate(ctx context.Context) error {
 	}
 	return err
 }
-
-// name finds the name of an algorithm by its number.
-func (e *Engine) name(k collective.Kind, id uint32) string {
-	for _, a := range e.byKey {
-		if a.Algorithm.Collective == k && a.ID == id {
-			return a.Name
-		}
-	}
-	return ""
-}
-
-func (e *Engine) copying() bool { return e.copier != nil && e.copier.used.Load() }
 
 // openWindow makes the memory of the switch algorithm. It is collective: all ranks
 // come here when they first use that algorithm.

@@ -2,10 +2,9 @@ package intra
 
 import (
 	"fmt"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"sync"
-	"sync/atomic"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -103,46 +102,4 @@ func (n *notes) refresh(s *comm.Symmetric, self, ranks int) bool {
 	return n.engine.Copy(n.stream, board, s.Peer(self), uint64(ranks*kernelargs.MailboxBytes)) == nil &&
 		n.engine.Copy(n.stream, board+uintptr(ranks*kernelargs.MailboxBytes), next, kernelargs.MailboxBytes) == nil &&
 		n.engine.Sync(n.stream) == nil
-}
-
-// row is where the host reads what rank has told reader: one of the two is this rank,
-// and on a GPU the last refresh says it.
-func (b *board) row(rank, reader int) uintptr {
-	if b.host {
-		return b.symmetric.Peer(reader) + uintptr(rank)*kernelargs.MailboxBytes
-	}
-	base := b.notes.addr + boardOffset
-	if rank == b.comm.Rank() {
-		return base + uintptr(b.comm.Size()*kernelargs.MailboxBytes)
-	}
-	return base + uintptr(rank)*kernelargs.MailboxBytes
-}
-
-// noted is what kernels of earlier calls have left on a GPU, once: there a call returns
-// before its kernel has begun.
-func (b *board) noted() error {
-	if b.host || b.notes == nil {
-		return nil
-	}
-	if b.found(kernelargs.MismatchOffset)|b.found(kernelargs.ElsewhereOffset) == 0 {
-		return nil
-	}
-	mismatch := atomic.SwapUint32(b.note(kernelargs.MismatchOffset), 0)
-	elsewhere := atomic.SwapUint32(b.note(kernelargs.ElsewhereOffset), 0)
-	switch {
-	case elsewhere != 0:
-		err := fmt.Errorf("an earlier call: %w", b.elsewhere(int(elsewhere)-1))
-		if b.copying() {
-			b.comm.Abort(err) // kernels before copies stay until that
-		}
-		return err
-	case mismatch >= kernelargs.MismatchLength:
-		err := b.otherLength("an earlier call", mismatch)
-		b.comm.Abort(err) // half of a message cannot be taken back, and kernels may wait for the rest
-		return err
-	}
-	if err := b.disagreementNow(nil); err != nil {
-		return fmt.Errorf("an earlier call: %w", err)
-	}
-	return fmt.Errorf("an earlier call: %w: ranks disagree on collective, count, type, operation, root or algorithm: no data was moved", framework.ErrInvalid)
 }

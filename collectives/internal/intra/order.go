@@ -1,6 +1,8 @@
 package intra
 
-import "github.com/mscclpp-go/mscclpp/framework/device"
+import (
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
 
 // order puts calls on a GPU behind each other that are on different streams: all use the
 // same memory, and count what they use of it. As long as a program has one stream it costs

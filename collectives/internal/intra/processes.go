@@ -6,18 +6,17 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"os"
 	"slices"
 	"syscall"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"golang.org/x/sys/unix"
 )
 
 // introduction is what a rank tells of its process: an id, which means something

@@ -15,22 +15,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// Two ranks on a host hand large data over in one of two ways: through stages, which
-// costs moving each line of memory between caches, or by reading each other's process
-// with the help of the system, which costs a call and a look at every page. Which is
-// faster, by two to five times, depends on how near their processors are, and a
-// virtual machine does not say that truly. So the first call for which the built-in
-// table has pull tries both.
-
-// trial is what such a try has shown.
-type trial uint8
-
-const (
-	untried trial = iota
-	stagesWin
-	pullWins
-)
-
 const (
 	trialBytes  = 128 << 10 // of a rank: in their private caches for both ways
 	trialRounds = 5         // the first loads and touches

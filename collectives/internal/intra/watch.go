@@ -3,12 +3,12 @@ package intra
 import (
 	"context"
 	"fmt"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
