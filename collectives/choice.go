@@ -5,112 +5,9 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
-
-// choice is what algorithms are chosen from, and what was chosen.
-type choice struct {
-	selector Selector
-	tables   choose.Tables
-	basis    string // what the built-in table is, in words; or ""
-	offers   [collectives][]*engine.Algorithm
-
-	// What the tables said last. Programs repeat themselves: one entry a collective is enough.
-	last [collectives]struct {
-		query  engine.Query
-		chosen *engine.Algorithm
-		launch device.Launch
-	}
-}
-
-// refresh asks engines for what they offer now.
-func (x *choice) refresh(engines []engine.Engine) {
-	clear(x.offers[:])
-	clear(x.last[:])
-	x.tables.Builtin, x.basis = nil, ""
-	for _, e := range engines {
-		o := e.Offers()
-		for _, a := range o.Algorithms {
-			x.offers[a.Collective] = append(x.offers[a.Collective], a)
-		}
-		x.tables.Builtin = append(x.tables.Builtin, o.Rows...)
-		if o.Basis != "" {
-			x.basis = o.Basis
-		}
-	}
-	for k := AllToAllV; k < SendRecv; k++ {
-		x.offers[k] = x.offers[SendRecv]
-	}
-}
-
-// all lists everything that is offered.
-func (x *choice) all() (list []*engine.Algorithm) {
-	for k := AllReduce; k < collectives; k++ {
-		list = append(list, x.offers[k]...)
-	}
-	return list
-}
-
-// name finds the name of an algorithm by its number.
-func (x *choice) name(k Collective, id uint32) string {
-	if k.Valid() {
-		for _, a := range x.offers[k] {
-			if a.ID == id {
-				return a.Name
-			}
-		}
-	}
-	return ""
-}
-
-// choose finds the algorithm for a call, and how it is launched. The name is that of the caller, or of the selector.
-func (x *choice) choose(q *engine.Query, name string) (*engine.Algorithm, device.Launch, error) {
-	last := &x.last[q.Collective]
-	if name == "" && last.chosen != nil && last.query == *q {
-		return last.chosen, last.launch, nil
-	}
-	a, row, err := choose.Find(&x.tables, x.offers[q.Collective], q, name)
-	if err != nil {
-		return nil, device.Launch{}, err
-	}
-	var l device.Launch
-	if a.Shape != nil {
-		l = a.Shape(q, row)
-	}
-	if name == "" {
-		last.query, last.chosen, last.launch = *q, a, l
-	}
-	return a, l, nil
-}
-
-// named is the name that a call gives to its algorithm, or the selector; or "".
-func (x *choice) named(r *Request, name string) string {
-	if name == "" && x.selector != nil {
-		return x.selector(r)
-	}
-	return name
-}
-
-// messagesBy is the algorithm of messages with a name; "": whatever is best.
-func (x *choice) messagesBy(name string) (*engine.Algorithm, error) {
-	list := x.offers[SendRecv]
-	if name == "" {
-		return nil, nil
-	}
-	if a := engine.Find(list, name); a != nil {
-		return a, nil
-	}
-	return nil, choose.NoSuch(list, name)
-}
-
-// noKernel says why no transport has kernels of a kind, and what to do.
-func noKernel(c *comm.Communicator, what, kind string) error {
-	return c.NoKernel(what, kernelargs.Layout(), func(k framework.KernelInfo) bool { return k.Collective == kind })
-}
 
 // RegisterSelector sets the program's selector; nil removes it. All ranks register the
 // same selector.
@@ -229,12 +126,4 @@ func (c *Comm) Prepare(k Collective, types ...kernel.DataType) error {
 		}
 	}
 	return nil
-}
-
-// chosen lists the algorithms that calls of a collective choose by the tables. c.mu is held.
-func (c *Comm) chosen(k Collective, t kernel.DataType) []*engine.Algorithm {
-	if k.Messages() {
-		return nil
-	}
-	return choose.All(&c.choice.tables, c.choice.offers[k], k, t, c.comm.Size(), deviceName(c.host))
 }

@@ -1,6 +1,8 @@
 package collectives
 
-import "github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+import (
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+)
 
 // Layouts lists the layouts (kernel.Layout) of the arguments that this package passes to
 // kernels. An image of another layout is not loaded; plugins are told these.

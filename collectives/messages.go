@@ -1,7 +1,6 @@
 package collectives
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -10,22 +9,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
-
-// group collects messages between GroupStart and GroupEnd.
-type group struct {
-	depth     int
-	list      []kernelargs.Transfer
-	extents   []extent // for apart
-	stream    device.Stream
-	pinned    []unsafe.Pointer // keeps the callers' buffers in place until the launch
-	err       error
-	kind      Collective
-	performed engine.Group // what an engine is given
-	by        *engine.Algorithm
-}
 
 // GroupStart begins a group. The messages of all calls until the matching GroupEnd are
 // performed together, in any order, so that two ranks that both send before they
@@ -199,11 +184,6 @@ func (c *Comm) add(buf unsafe.Pointer, first, count int, t kernel.DataType, peer
 	g.pinned = append(g.pinned, buf)
 	g.list = append(g.list, kernelargs.Transfer{Buffer: uintptr(buf), Bytes: uint64(count) * uint64(t.Size()), Peer: uint32(peer), Receive: receive})
 	return nil
-}
-
-// inOrder sorts messages by direction and peer, as engines expect them.
-func inOrder(a, b kernelargs.Transfer) int {
-	return cmp.Or(cmp.Compare(a.Receive, b.Receive), cmp.Compare(a.Peer, b.Peer))
 }
 
 // flushGroup performs what was collected. The group is empty afterwards, also

@@ -4,28 +4,30 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// apart refuses buffers that overlap in another way than in place: ranks and blocks read one while they write the
-// other, in an order that differs between algorithms.
-func (j *job) apart(rank int, element uint64) error {
-	in, out := uint64(uintptr(j.input)), uint64(uintptr(j.output))
-	inBytes, outBytes := j.inCount*element, j.outCount*element
-	if inBytes == 0 || outBytes == 0 || in >= out+outBytes || out >= in+inBytes || j.inPlace(rank, element) {
-		return nil
-	}
-	expected := "the same address for both"
-	switch j.collective {
-	case AllGather:
-		expected = fmt.Sprintf("the input in place at %#x, its part of the output", out+inBytes*uint64(rank))
-	case ReduceScatter:
-		expected = fmt.Sprintf("the output in place at %#x, its part of the input", in+outBytes*uint64(rank))
-	}
-	return fmt.Errorf("%w: input [%#x, %#x) and output [%#x, %#x) overlap: expected buffers that are apart, or %s",
-		framework.ErrInvalid, in, in+inBytes, out, out+outBytes, expected)
+// group collects messages between GroupStart and GroupEnd.
+type group struct {
+	depth     int
+	list      []kernelargs.Transfer
+	extents   []extent // for apart
+	stream    device.Stream
+	pinned    []unsafe.Pointer // keeps the callers' buffers in place until the launch
+	err       error
+	kind      Collective
+	performed engine.Group // what an engine is given
+	by        *engine.Algorithm
+}
+
+// inOrder sorts messages by direction and peer, as engines expect them.
+func inOrder(a, b kernelargs.Transfer) int {
+	return cmp.Or(cmp.Compare(a.Receive, b.Receive), cmp.Compare(a.Peer, b.Peer))
 }
 
 // extent is the buffer of a message.
