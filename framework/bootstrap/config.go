@@ -1,11 +1,13 @@
 package bootstrap
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -77,6 +79,9 @@ type Config struct {
 
 	// addresses are those of this host; tests have others.
 	addresses func() ([]net.Addr, error)
+
+	// lookup finds the addresses of a name; tests have other names.
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	// Log gets rejected connections and the like; nil = nowhere.
 	Log *slog.Logger

@@ -151,7 +151,7 @@ func (c *caller) listenInTime(ctx context.Context, at string) (*net.TCPListener,
 	var pause backoff
 	start := time.Now()
 	for {
-		l, err := listen(ctx, c.cfg.Family, at)
+		l, err := c.listen(ctx, at)
 		if !errors.Is(err, syscall.EADDRINUSE) || len(c.cfg.ID.Addresses()) > 0 {
 			return l, err
 		}
@@ -225,7 +225,7 @@ func (s *startup) checkInOnce(ctx context.Context) (err error) {
 		}
 	}
 	if s.t.listener == nil {
-		if s.t.listener, err = listen(ctx, s.t.cfg.Family, netip.AddrPortFrom(here, 0).String()); err != nil {
+		if s.t.listener, err = s.t.caller.listen(ctx, netip.AddrPortFrom(here, 0).String()); err != nil {
 			return err
 		}
 		s.t.self.ip, s.t.self.port = here.WithZone("").As16(), addrPort(s.t.listener.Addr()).Port()

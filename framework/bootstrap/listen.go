@@ -67,6 +67,40 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
+// listen listens at an address. A name may have addresses that this host does not, as one of
+// IPv4 on a host with IPv6 alone: then the next one is tried.
+func (c *caller) listen(ctx context.Context, address string) (*net.TCPListener, error) {
+	l, err := listen(ctx, c.cfg.Family, address)
+	if !errors.Is(err, syscall.EADDRNOTAVAIL) && !errors.Is(err, syscall.EAFNOSUPPORT) {
+		return l, err
+	}
+	host, port, e := net.SplitHostPort(address)
+	if e != nil {
+		return nil, err
+	}
+	others, e := c.lookup(ctx, host)
+	if e != nil || len(others) < 2 {
+		return nil, err
+	}
+	for _, ip := range others {
+		if !c.cfg.Family.admits(ip) {
+			continue
+		}
+		if l, e := listen(ctx, c.cfg.Family, net.JoinHostPort(ip.Unmap().String(), port)); e == nil {
+			return l, nil
+		}
+	}
+	return nil, err
+}
+
+// lookup finds the addresses of a name.
+func (c *caller) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if c.cfg.lookup != nil {
+		return c.cfg.lookup(ctx, host)
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
+
 // onInterface finds the address of this host on an interface, given by name or as
 // a network. like is an address whose family is preferred; no other than family
 // will do.

@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
@@ -20,6 +23,7 @@ import (
 
 const (
 	childMode    = "MSCCLPP_BOOTSTRAP_TEST_CHILD"
+	childFiles   = "MSCCLPP_BOOTSTRAP_TEST_FILES"   // how many may be open
 	childProgram = "MSCCLPP_BOOTSTRAP_TEST_PROGRAM" // instead of the test's own
 )
 
@@ -37,6 +41,9 @@ type report struct {
 // rank 0 never enters; in mode "quit" it announces an error of its own, on a line
 // from its standard input; in mode "leave" it leaves in order.
 func child(mode string) int {
+	if files, err := strconv.ParseUint(os.Getenv(childFiles), 10, 32); err == nil {
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: files})
+	}
 	out := json.NewEncoder(os.Stdout)
 	cfg, err := FromEnv(os.Getenv)
 	if err != nil {

@@ -1,0 +1,74 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The name of rank 0 may have an address of a family that its host does not have.
+func TestNameWithAnAddressOfAnotherFamily(t *testing.T) {
+	lookup := func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::1")}, nil
+	}
+	c := Config{Size: 2, Addr: "192.0.2.1:0", Timeout: time.Second, lookup: lookup}
+	id, err := c.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := &TCP{cfg: c}
+	to.party.Identity = id
+	l, err := (&caller{&to.party, &to.cfg}).listen(t.Context(), c.Addr)
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		if six, e := net.Listen("tcp6", "[::1]:0"); e != nil {
+			t.Skip("needs IPv6")
+		} else {
+			_ = six.Close()
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if at := addrPort(l.Addr()).Addr(); at.String() != "::1" {
+		t.Errorf("it listens at %v: expected ::1", at)
+	}
+}
+
+// Strangers that connect and say nothing take neither the descriptors of rank 0 nor its places.
+func TestSilentStrangersLeaveDescriptors(t *testing.T) {
+	t.Parallel()
+	addr := freeAddr(t)
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := start(t, "leave", UniqueID{}, 0, 2, EnvUniqueID+"=", EnvAddr+"="+host, EnvPort+"="+port, childFiles+"=48")
+	const strangers = 100 // more than rank 0 may have open, and than its backlog
+	ctx := bounded(t, 20*time.Second)
+	var pause backoff
+	for at := 0; at < strangers; {
+		conn, err := dialer.DialContext(ctx, "tcp", addr)
+		if err != nil { // rank 0 does not listen yet
+			if !pause.wait(ctx) {
+				t.Fatal(err)
+			}
+			continue
+		}
+		defer conn.Close()
+		at++
+	}
+	begun := time.Now()
+	b, err := Join(bounded(t, 20*time.Second), Config{Rank: 1, Size: 2, Addr: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root.expect("joined")
+	t.Logf("joined after %v among %d strangers", time.Since(begun), strangers)
+	_ = b.Close()
+}
