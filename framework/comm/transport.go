@@ -43,7 +43,7 @@ func (c *kernels) Load(ctx context.Context, k Kernel, t kernel.DataType) (device
 	}
 	ctx, cancel := c.life.Bound(ctx)
 	defer cancel()
-	return k.Load(ctx, c.dev, t)
+	return transport.Load(ctx, k, c.dev, t)
 }
 
 // LoadImage makes an image of the caller's own callable, for users who bring their own
@@ -62,7 +62,7 @@ func (c *kernels) NoKernel(what, layout string, match func(framework.KernelInfo)
 	info := c.dev.Info()
 	var why []string
 	for _, t := range c.transports {
-		why = append(why, t.Name+" "+t.Lacks(info, layout, match))
+		why = append(why, t.Name+" "+transport.Lacks(t, info, layout, match))
 	}
 	if len(why) == 0 {
 		why = []string{"no transport is configured"}

@@ -69,7 +69,7 @@ func Kernels(list []*Transport) []Kernel {
 }
 
 // Load makes a kernel callable on a device for elements of type dt.
-func (k Kernel) Load(ctx context.Context, dev device.Device, dt kernel.DataType) (device.Kernel, error) {
+func Load(ctx context.Context, k Kernel, dev device.Device, dt kernel.DataType) (device.Kernel, error) {
 	if k.carrier == nil {
 		return nil, fmt.Errorf("%w: kernel %q does not come from Kernels", framework.ErrInvalid, k.Symbol)
 	}
@@ -119,7 +119,7 @@ func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt 
 }
 
 // Lacks says why a transport has no kernel that could be loaded.
-func (t *Transport) Lacks(info device.Info, layout string, match func(framework.KernelInfo) bool) string {
+func Lacks(t *Transport, info device.Info, layout string, match func(framework.KernelInfo) bool) string {
 	if len(t.Description.Kernels) == 0 {
 		return "describes no kernels"
 	}
