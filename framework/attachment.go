@@ -70,7 +70,7 @@ type Step struct {
 	Object  int // index into the objects of the group, for import, add and bind
 	Slot    int // for StepBind: which member's memory is bound
 
-	// Share is what StepBind binds: nil for the rank's own registered memory,
+	// Share is the memory that StepBind binds: nil for the rank's own registered memory,
 	// else memory of another member that this rank has to bind as well. Hardware
 	// needs the first form only; an emulated switch uses the second.
 	Share  *Share

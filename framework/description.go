@@ -10,7 +10,7 @@ type Description struct {
 	Needs    []Need       // what memory may offer to be registered: one of these is enough
 	Kernels  []KernelInfo // collectives that its images contain
 	Images   []ImageInfo
-	Proxy    ProxySite // who drives its port channels
+	Proxy    ProxySite // the process that drives its port channels
 	Probe    bool      // Prober is implemented
 	Streams  bool      // links of port channels can be handed to the rank: see RoleStream
 	Links    int       // connections to one peer that port channels use in turn; 0: one
@@ -51,7 +51,7 @@ const (
 	NeedVMM    Need = "vmm"     // device memory exported by the driver
 )
 
-// ProxySite says who drains the trigger ring of a port channel.
+// ProxySite says which process drains the trigger ring of a port channel.
 //
 // ProxyPlugin: the transport does, in its own process. It implements Proxier, and the
 // recipe of a port connection is usually empty.

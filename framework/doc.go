@@ -15,7 +15,7 @@
 //
 // Two rules follow, and the rest of the package follows from them:
 //
-//  1. What a transport returns is data: never a pointer, never behavior. It may
+//  1. A transport returns data: never a pointer, never behavior. It may
 //     therefore live in another process and be written in another language.
 //  2. Nothing in the contract is called per message. A call may cross a process
 //     boundary and cost 100 µs. Messages go through mapped memory, or through a
@@ -32,7 +32,7 @@
 //     address goes to the peers.
 //   - A connection is an endpoint joined to one peer, or to all other members of
 //     a switch group.
-//   - A [Parcel] is what ranks send to each other on behalf of a transport:
+//   - A [Parcel] is a message that ranks send to each other on behalf of a transport:
 //     opaque bytes, and shares. Only the transport that made a parcel looks
 //     inside it.
 //   - A [Share] is one way to reach an allocation from another process: a file
@@ -57,7 +57,7 @@
 //
 // # Capabilities are data
 //
-// What a transport can do is stated in its [Description] and nowhere else. Never use a
+// The [Description] of a transport states its abilities, and nothing else does. Never use a
 // type assertion to find out whether it implements an optional interface: the client
 // side of a plugin has every method, whatever the plugin behind it can do. (The one
 // exception is [Helper], which a plugin's client never is.) What the description does

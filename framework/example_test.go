@@ -88,8 +88,8 @@ func (t *files) fail(op string, peer int, class error, text string) error {
 	return &framework.Error{Op: op, Transport: "files", Peer: peer, Err: fmt.Errorf("%s: %w", text, class)}
 }
 
-// Two ranks of one process reach each other's memory. What comm does for a
-// program is written out here: register, listen, exchange, connect, attach,
+// Two ranks of one process reach each other's memory. The steps that comm does
+// for a program are written out here: register, listen, exchange, connect, attach,
 // perform the steps.
 func ExampleTransport() {
 	ctx := context.Background()

@@ -91,8 +91,8 @@ func (s Share) Close() error {
 	return s.FD.Close()
 }
 
-// Parcel is what a transport sends to its peers: opaque bytes and shares. On the way to
-// another host the descriptors are dropped; blobs travel everywhere.
+// Parcel is a message of a transport to its peers: opaque bytes and shares. Between hosts
+// the descriptors are dropped; blobs travel everywhere.
 type Parcel struct {
 	Data   []byte
 	Shares []Share

@@ -71,7 +71,7 @@ type MemoryBinding struct {
 //
 // A binding without a connection, for a slot that is bound, says that the peer has closed its
 // communicator in good order: from then on a trigger that asks for a signal alone does
-// nothing. Proxies of adapters (SignalAtomic, SignalImmediate) are told so some hundred
+// nothing. Proxies of adapters (SignalAtomic, SignalImmediate) get this call some hundred
 // milliseconds before the peer's adapter is gone; all others may refuse it.
 type SemaphoreBinding struct {
 	Conn   ID

@@ -14,8 +14,8 @@ type Transport interface {
 	// works on a machine that has none, and always returns the same.
 	Describe(ctx context.Context) (Description, error)
 
-	// Register makes local memory known to the transport. The returned key is what
-	// peers need to reach the memory; it stays valid until Close(Registration.ID).
+	// Register makes local memory known to the transport. Peers need the returned key
+	// to reach the memory; it stays valid until Close(Registration.ID).
 	// ErrUnsupported: memory of this device, or with these shares, cannot be used.
 	Register(ctx context.Context, seg Segment) (Registration, error)
 
@@ -29,7 +29,7 @@ type Transport interface {
 	// ErrPeer: an address was not made by a compatible transport.
 	Connect(ctx context.Context, local ID, peers []Peer) (conn ID, err error)
 
-	// Attach tells the rank how to reach, over conn, the memory behind keys, one key
+	// Attach returns how the rank reaches, over conn, the memory behind keys, one key
 	// for each peer of the connection. local is the rank's own registration that takes
 	// part (bound into a switch group, or source of puts over a port), or 0 for none.
 	Attach(ctx context.Context, conn ID, local ID, keys []Parcel) (Attachment, error)

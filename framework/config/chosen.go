@@ -2,8 +2,8 @@ package config
 
 import "reflect"
 
-// chosen says what a value will be that leaves the choice to the program, the device or the
-// ranks; "" for one that says it itself. What ranks find out together is described.
+// chosen returns what a value will be that leaves the choice to the program, the device or the
+// ranks; "" for one that makes the choice itself. A choice that ranks make together is described.
 func (e *Effective) chosen(key, value string) string {
 	if value != left[key] {
 		return ""
@@ -53,7 +53,7 @@ var left = map[string]string{
 	"launch.bind": "auto", "launch.output_dir": "", "log.file": "", "log.dump_signal": "",
 }
 
-// by is what is chosen on the device that the configuration names, or on either kind.
+// by is the choice on the device that the configuration names, or on either kind.
 func (e *Effective) by(host, gpu string) string {
 	switch {
 	case e.Device == "host":

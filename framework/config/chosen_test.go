@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a configuration leaves open is shown with what it will be, on the device that is
-// configured or on either.
+// A value that a configuration leaves open is shown with the choice that will be made, on the
+// device that is configured or on either.
 func TestChosenValuesAreShown(t *testing.T) {
 	for device, want := range map[string]map[string]string{
 		"":       {"transports": "[shm] on the host; on GPUs [cudaipc]", "comm.scratch": "32MiB on the host; on GPUs 256MiB", "device": "what the program asks for, else host"},

@@ -9,7 +9,7 @@ type Config struct {
 	// Empty: what the program asks for, host if it asks for nothing.
 	Device string `config:"device"`
 
-	// GPUMemory is what allocations on a GPU are made of: device; host for memory of
+	// GPUMemory is the kind of memory of allocations on a GPU: device; host for memory of
 	// the host that the GPU reaches, which joins GPUs that cannot reach each other's
 	// memory, such as L4, A10 and RTX cards, at the speed of their PCIe slots; or fabric
 	// for memory of the device that other hosts of one NVLink network can map, where the
@@ -169,7 +169,7 @@ type Choice struct {
 	// Algorithm is the name of the algorithm; `mscclpp-run bench COLLECTIVE
 	// --algorithm ?` lists them. One that does not exist ends the start of the job. A row
 	// whose algorithm is not offered here, as that of a GPU in a job on the host, is passed
-	// over, and the log says so.
+	// over, and the log reports it.
 	Algorithm string `config:"algorithm"`
 }
 
@@ -192,7 +192,7 @@ type Bootstrap struct {
 	// working directory of each rank.
 	SecretFile string `config:"secret_file"`
 
-	// Insecure allows a job of several hosts without a secret: anybody who reaches
+	// Insecure allows a job of several hosts without a secret: any process that reaches
 	// the port can then join it.
 	Insecure bool `config:"insecure"`
 

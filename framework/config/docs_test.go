@@ -9,7 +9,7 @@ import (
 
 const page = "../../docs/config.md"
 
-// The reference page in the tree is what the structs say.
+// The reference page in the tree is generated from the structs as they are.
 func TestDocsAreUpToDate(t *testing.T) {
 	var want bytes.Buffer
 	if err := WriteDocs(&want); err != nil {
@@ -74,7 +74,7 @@ func TestDocsNameOpposites(t *testing.T) {
 	for name, f := range flatNames {
 		turned := len(f.keys) > 0 && f.value("true") == "false" && f.value("0") == "true"
 		if said := strings.Contains(b.String(), "| `"+name+"` | sets `"+strings.Join(f.keys, "` and `")+"` to the opposite |\n"); said != turned {
-			t.Errorf("%s turns its value %v, and the page says so %v", name, turned, said)
+			t.Errorf("%s turns its value %v, and the page has it as %v", name, turned, said)
 		}
 		if turned && f.value("maybe") != "maybe" { // refused where it is used
 			t.Errorf("%s makes %q of \"maybe\"", name, f.value("maybe"))

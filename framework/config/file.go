@@ -20,7 +20,7 @@ import (
 // extensions of configuration files, in the order in which they are looked for.
 var extensions = []string{".yaml", ".yml", ".toml"}
 
-// maxFile bounds a configuration file: somebody who names a data file by mistake
+// maxFile bounds a configuration file: a user that names a data file by mistake
 // gets an error instead of an exhausted machine.
 const maxFile = 1 << 20
 

@@ -37,7 +37,7 @@ func (f flatName) effect() string {
 }
 
 // flatNames are the variables that users of MSCCL++ know. Those that have a
-// counterpart set it; the others answer with a warning that tells what to do.
+// counterpart set it; the others answer with a warning that says what to do.
 var flatNames = map[string]flatName{
 	"MSCCLPP_LOG_LEVEL":     {keys: []string{"log.level"}, convert: logLevel},
 	"MSCCLPP_LOG_FILE":      {keys: []string{"log.file"}},

@@ -126,7 +126,7 @@ func (l *loader) merge(tree map[string]any) error {
 	return l.merged.Load(confmap.Provider(tree, ""), nil)
 }
 
-// add checks one layer and puts it on top of those before. origin tells where a
+// add checks one layer and puts it on top of those before. origin returns where a
 // path of the layer stands.
 func (l *loader) add(tree map[string]any, text bool, origin func(path []string) Origin) error {
 	c := checker{text: text}
@@ -188,9 +188,9 @@ func (l *loader) environment(environ []string) error {
 	})
 }
 
-// CheckSettings looks for mistakes in settings that are for somebody else's configuration: keys
-// that nobody has, and values that no key takes. What they mean beside others is found by
-// Load, there. Errors wrap framework.ErrInvalid.
+// CheckSettings looks for mistakes in settings that are for another process's configuration:
+// unknown keys, and values that their keys do not take. Load of that process checks them
+// beside other settings. Errors wrap framework.ErrInvalid.
 func CheckSettings(settings []Setting) error {
 	l := loader{merged: koanf.New(delimiter), eff: &Effective{origins: map[string]Origin{}}}
 	return l.flags(settings)

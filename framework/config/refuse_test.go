@@ -13,7 +13,7 @@ import (
 )
 
 // A value of another kind than a key has is refused, with file and line, the key, what
-// was expected, and what was found as somebody who wrote the file thinks of it.
+// was expected, and what was found, in the terms of the file.
 func TestValuesOfAnotherKind(t *testing.T) {
 	for _, c := range []struct{ text, line, want string }{
 		{"log:\n  level: [a]\n", ":2", "log.level: expected text, found a list"},
@@ -149,7 +149,7 @@ func TestStandardSources(t *testing.T) {
 	}
 }
 
-// What is printed can be written in a file, and says the same there.
+// A printed value can be written in a file, and means the same there.
 func TestValuesPrintAsTheyAreWritten(t *testing.T) {
 	const table = "[{collective: allreduce, max_bytes: 64KiB, registered: true, algorithm: ring}]"
 	e := load(t, Sources{Flags: []Setting{{"collectives.table", table, "-T"}, {"transport.shm.deep", "{a: [1, x]}", "-o"}, {"comm.deadline", "90s", "-w"}}})
@@ -221,7 +221,7 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
-// A number that is too large is right in form, and the message says so, from whatever layer.
+// A number that is too large is right in form, and the message names its size, from whatever layer.
 func TestNumbersThatAreTooLarge(t *testing.T) {
 	for _, c := range []struct{ key, value string }{
 		{"comm.max_blocks", "99999999999999999999"}, {"comm.max_blocks", "9223372036854775808"},

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// node is what the structs say about one key. Structs have children by name; maps
+// node is the schema of one key, from the structs. Structs have children by name; maps
 // have one child for all names; lists of structs have the child of their elements.
 type node struct {
 	key      string // dotted, with NAME for the names of a map

@@ -34,7 +34,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// longDuration is what is right in form, so that only its size can be wrong.
+// longDuration matches a duration that is right in form, so that only its size can be wrong.
 var longDuration = onfirstuse.Regexp(`^\+?([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`)
 
 // Bytes is a number of bytes, written as a plain number or with a binary unit:

@@ -1,4 +1,4 @@
-// Package device is what a rank process needs from the device that its kernels run on:
+// Package device has the operations that a rank process needs of the device of its kernels:
 // memory that others can map, mappings of the memory of others, and kernels.
 //
 // There is one implementation per kind of device: device/host (the CPU, always present)
@@ -176,7 +176,7 @@ type HostView interface {
 	// Settle returns when everything that was stored before has arrived.
 	Settle() error
 
-	// Close unmaps the memory. Nobody may be in another method.
+	// Close unmaps the memory. No other method may be running.
 	Close() error
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Observe tells f about every call when it has ended. f may be called
+// Observe calls f about every call when it has ended. f may be called
 // concurrently and must not block.
 func Observe(f func(Call)) Layer {
 	return func(ctx context.Context, c *Call, next func(context.Context) error) error {

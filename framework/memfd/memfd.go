@@ -1,7 +1,7 @@
 // Package memfd makes host memory that other processes can map without having to
 // trust its maker.
 //
-// Plain shared memory has two ways to kill whoever maps it: the pages may not
+// Plain shared memory has two ways to kill a process that maps it: the pages may not
 // exist when they are first touched, and the maker may cut the file short. Both
 // end in SIGBUS, far from their cause. Here every file is allocated in full when
 // it is made, so that lack of memory is an error of [New], and then sealed
@@ -76,7 +76,7 @@ func (o Options) prefault(size uint64) uint64 {
 	return min(size, o.Prefault)
 }
 
-// New makes zeroed, sealed memory. The name is for people who read
+// New makes zeroed, sealed memory. The name is for readers of
 // /proc/PID/maps. Memory that the system cannot give is ErrUnavailable.
 func New(name string, bytes uint64, o Options) (*Memory, error) {
 	size, err := pageCeil(bytes)

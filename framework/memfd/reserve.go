@@ -12,7 +12,7 @@ import (
 )
 
 // Reservation is address space into which several files are mapped side by side.
-// What is not mapped faults.
+// An access to a part that is not mapped faults.
 type Reservation struct {
 	base   unsafe.Pointer
 	bytes  uint64

@@ -12,10 +12,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
-// File writes beside the place of a file and moves it there, so that nobody sees half of
+// File writes beside the place of a file and moves it there, so that no reader sees half of
 // it, and a full disk leaves what was there before. The file keeps its mode; a new one may
 // be read by everybody. Links, devices and pipes are written to: a move would put a file in
-// their place, and a link of another user is an error. So is a pipe that nobody reads.
+// their place, and a link of another user is an error. So is a pipe without a reader.
 func File(name string, write func(io.Writer) error) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Lstat(name); err == nil {

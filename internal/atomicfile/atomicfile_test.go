@@ -17,7 +17,7 @@ func says(text string) func(io.Writer) error {
 	}
 }
 
-// What fails leaves the file as it was, or none, and nothing beside it.
+// A write that fails leaves the file as it was, or none, and nothing beside it.
 func TestFileThatFails(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "table.yaml")
@@ -65,7 +65,7 @@ func TestFileIntoWhatIsNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := File(pipe, says("all")); !errors.Is(err, syscall.ENXIO) {
-		t.Errorf("nobody reads the pipe: %v", err)
+		t.Errorf("a pipe without a reader: %v", err)
 	}
 	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

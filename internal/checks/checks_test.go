@@ -105,7 +105,7 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// What has failed is not proven, a proof of another machine is none, and inputs that
+// A failed stage is not proven, a proof of another machine is none, and inputs that
 // cannot be read are a failure and not a reason to skip.
 func TestNoProof(t *testing.T) {
 	root := tree(t)

@@ -22,7 +22,7 @@ type Runner struct {
 	Root   string
 	Out    io.Writer
 	Proofs Proofs
-	User   int // who runs it; 0 has all that every stage needs
+	User   int // the user id of the run; 0 has all rights that every stage needs
 }
 
 // cannotRun is the exit status of what a machine or a user lacks something for. It counts
@@ -120,7 +120,7 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	c.WaitDelay = 10 * time.Second
 	err = c.Run()
 	if c.Process != nil {
-		// What a stage has left in its group ends with it.
+		// Processes that a stage has left in its group end with it.
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	}
 	if c.ProcessState != nil {

@@ -114,7 +114,7 @@ func TestRulesFindWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// What is excepted may become smaller, and not larger; and what needs no exception is taken off the list.
+// An excepted package may become smaller, and not larger; one that needs no exception is taken off the list.
 func TestExceptionsShrink(t *testing.T) {
 	f := newFile("a/a.go", "// Package a is an example.\npackage a\n"+strings.Repeat("// line\n", maxPackage))
 	for bound, found := range map[int]int{maxPackage + 2: 0, maxPackage + 100: 0, maxPackage + 1: 1} {
@@ -124,7 +124,7 @@ func TestExceptionsShrink(t *testing.T) {
 	}
 	small := newFile("a/a.go", "package a\n")
 	if got := sizes([]*File{small}, map[string]int{"lines of a": maxPackage + 1}); len(got) != 1 {
-		t.Errorf("%v: expected an exception that nobody needs to be named", got)
+		t.Errorf("%v: expected an exception without a need to be named", got)
 	}
 	files, err := tree()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // maxLines is where a file is to be split.
 const maxLines = 600
 
-// Length checks that no file is too long to be read at one sitting. What a program
-// wrote, and what quotes raw results, is excepted.
+// Length checks that no file is too long to be read at one sitting. Generated files, and
+// files that quote raw results, are excepted.
 func Length(files []*File) []Problem {
 	var out []Problem
 	for _, f := range files {
@@ -119,7 +119,7 @@ func Tests(files []*File) []Problem {
 	return out
 }
 
-// isTesting tells t.Skip and b.Skip from methods of the same name on other things.
+// isTesting distinguishes t.Skip and b.Skip from methods of the same name on other things.
 func isTesting(x ast.Expr) bool {
 	id, ok := x.(*ast.Ident)
 	return ok && (id.Name == "t" || id.Name == "b" || id.Name == "tb" || id.Name == "f")

@@ -16,8 +16,8 @@ const (
 	maxFields  = 25
 )
 
-// larger are the packages, and the methods and fields of types, that were larger when the bounds were set. What is
-// here may only become smaller: an entry goes, or gets a lower number, and no new one comes.
+// larger are the packages, and the methods and fields of types, that were larger when the bounds were set. An
+// entry may only become smaller: it goes, or gets a lower number, and no new one comes.
 var larger = map[string]int{
 	"methods of framework/device/cuda.Device": 55,
 	"methods of framework/ring.Ring":          42,

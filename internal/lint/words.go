@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// banned are things that do not belong into the tree. Paths of one machine are told
+// banned are things that do not belong into the tree. Paths of one machine are recognized
 // by their form, so that this list names none.
 var banned = []struct {
 	pattern *regexp.Regexp

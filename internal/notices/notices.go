@@ -20,7 +20,7 @@ import (
 // File is where they are, from the root of the repository.
 const File = "THIRD_PARTY_NOTICES"
 
-// module is what go list says of one.
+// module is the output of go list for one module.
 type module struct {
 	Path, Version, Dir string
 	Main               bool

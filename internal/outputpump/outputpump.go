@@ -1,5 +1,6 @@
-// Package outputpump writes where nobody may read: a pager that nobody scrolls keeps a pipe
-// full for hours, and who waits for it in a write hears no signal meanwhile.
+// Package outputpump writes to pipes that may have no active reader: a pager that the user does
+// not scroll keeps a pipe full for hours, and a process that waits in a write hears no signal
+// meanwhile.
 package outputpump
 
 import (
@@ -18,7 +19,7 @@ import (
 // room is how much may be queued before an Outlet is full.
 const room = 64 << 10
 
-// ErrNotTaken is what becomes of output that nobody reads until the job has to end.
+// ErrNotTaken is the error for output that is not read until the job has to end.
 var ErrNotTaken = errors.New("nobody has read it")
 
 // Outlet writes in the background, in order, what it is given. Its methods may be called
@@ -90,7 +91,7 @@ func (o *Outlet) write() {
 	}
 }
 
-// Full says that so much is queued that whoever has more should wait for Took.
+// Full says that so much is queued that a caller with more should wait for Took.
 func (o *Outlet) Full() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +128,7 @@ func (o *Outlet) Flush(over <-chan struct{}) error {
 }
 
 // Lost reports whether the error of a write means that output is not where it was to
-// go. Who closes a pipe has read enough.
+// go. A reader that closes a pipe has read enough.
 func Lost(err error) bool {
 	return err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed)
 }
@@ -135,13 +136,12 @@ func Lost(err error) bool {
 // ReaderBound is how long output may wait for a reader once a job has to end.
 const ReaderBound = time.Second
 
-// stopSelf stops the process until it is told to go on.
+// stopSelf stops the process until a signal continues it.
 var stopSelf = supervise.StopSelf
 
-// Patience returns what is closed when nobody waits any more for those who read the
-// output of a job: ReaderBound after somebody has asked it to end, which told says has been
-// so before, and ReaderBound after they last took some of it. Without that a pager may take
-// its time.
+// Patience returns a channel that is closed when the launcher waits no longer for the readers
+// of a job's output: ReaderBound after a request to end, and ReaderBound after they last took
+// some of it. told says that the request came before. Without one a pager may take its time.
 func Patience(ctx context.Context, told bool, signals <-chan os.Signal, took <-chan struct{}) (over <-chan struct{}, enough func()) {
 	life, enough := context.WithCancel(context.Background())
 	go func() {

@@ -30,7 +30,7 @@ func TestAllIsWrittenInOrder(t *testing.T) {
 	}
 }
 
-// What nobody reads keeps nobody waiting, and is not lost once somebody does.
+// Output without a reader keeps no caller waiting, and is not lost once there is a reader.
 func TestNobodyReads(t *testing.T) {
 	read, write := io.Pipe()
 	o := New()
@@ -77,7 +77,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// Who waits for a reader stops with it at Ctrl-Z, and waits on.
+// A process that waits for a reader stops with it at Ctrl-Z, and waits on.
 func TestPatienceStops(t *testing.T) {
 	stopped := make(chan struct{})
 	before := stopSelf
@@ -90,14 +90,14 @@ func TestPatienceStops(t *testing.T) {
 	<-stopped
 	select {
 	case <-over:
-		t.Error("nobody has asked the job to end")
+		t.Error("the job was not asked to end")
 	default:
 	}
 	signals <- syscall.SIGTERM
 	<-over
 }
 
-// Who takes something from time to time is waited for, whoever wants the job to end.
+// The pump waits for a reader that takes something from time to time, also when the job is to end.
 func TestPatienceWithWhoReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := make(chan struct{})
@@ -119,7 +119,7 @@ func TestPatienceWithWhoReads(t *testing.T) {
 	})
 }
 
-// What was written is written, also if that was noticed late.
+// Bytes that were written count as written, also if that was noticed late.
 func TestFlushOfNothing(t *testing.T) {
 	over := make(chan struct{})
 	close(over)

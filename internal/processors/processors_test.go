@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread that binds itself to one of its processors is told of that one.
+// A thread that binds itself to one of its processors gets that one as the answer.
 func TestAllowed(t *testing.T) {
 	all, err := Allowed()
 	if err != nil {

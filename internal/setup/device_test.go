@@ -52,7 +52,7 @@ func TestDeviceWithoutADriver(t *testing.T) {
 	}
 }
 
-// What does not open is nil, so that a job that gives up closes nothing.
+// A device that does not open is nil, so that a job that gives up closes nothing.
 func TestGPUThatDoesNotOpen(t *testing.T) {
 	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
 	for _, hosted := range []bool{false, true} {
@@ -72,8 +72,8 @@ func TestGPUThatDoesNotOpen(t *testing.T) {
 const chosenEnv = "CHOOSE_DEVICE_TEST"
 
 // A rank takes the GPU of its number on its host, among those that it can see. Where
-// there are fewer than ranks they take turns, with a warning; who sees a single one was
-// given it, and is not warned. A driver reads once what is visible, so each case has a
+// there are fewer than ranks they take turns, with a warning; a rank that sees a single one was
+// given it, and gets no warning. A driver reads once what is visible, so each case has a
 // process of its own.
 func TestGPUOfALocalRank(t *testing.T) {
 	if visible, library, inside := strings.Cut(os.Getenv(chosenEnv), " "); inside {
@@ -166,7 +166,7 @@ func TestFabricMemoryIsAskedForByConfiguration(t *testing.T) {
 	}
 }
 
-// Transports are told where the configuration has put the memory of a GPU.
+// Transports get, as a fact, where the configuration has put the memory of a GPU.
 func TestHostMemoryIsAFact(t *testing.T) {
 	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
 	for kind, want := range map[string]string{"device": "", "host": "host"} {

@@ -23,9 +23,9 @@ type onBus interface {
 // hosting is a device whose allocations may be memory of the host: those of package cuda.
 type hosting interface{ Hosted() bool }
 
-// Facts is what transports are told about the surroundings of the rank's device. A
+// Facts are the transports' input about the surroundings of the rank's device. A
 // number of a device means something else in every environment; an address does not.
-// A rank on the host has no place on a bus: what is near is what its processors are near.
+// A rank on the host has no place on a bus: the place of its processors counts.
 // turn is the rank's number in its host, by which its ranks share out adapters.
 func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logger) framework.Facts {
 	facts := framework.Facts{Host: host, NUMA: -1}
@@ -60,7 +60,7 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 	return facts
 }
 
-// OneHost tells transports that nobody outside of this host takes part.
+// OneHost notes for transports that no rank outside of this host takes part.
 func OneHost(facts *framework.Facts) {
 	if facts.Other == nil {
 		facts.Other = map[string]string{}
@@ -78,7 +78,7 @@ func inOrder(nics []framework.NIC) string {
 }
 
 // Turn is the number of a rank among those of its host: as the launcher says, else
-// by who is found to be there.
+// by the ranks that are found to be there.
 func Turn(getenv func(string) string, rank int, there []int) int {
 	if local, err := localRank(getenv); err == nil && local > 0 {
 		return local

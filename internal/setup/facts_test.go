@@ -52,7 +52,7 @@ func TestFactsOfTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(f.NICs) != len(h.NICs) {
-		t.Errorf("%d adapters are told, of %d", len(f.NICs), len(h.NICs))
+		t.Errorf("the facts have %d adapters, of %d", len(f.NICs), len(h.NICs))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
-// Probed is what a transport whose kernels reach into other GPUs says of these.
+// Probed is the answer about other GPUs by a transport whose kernels reach into them.
 type Probed struct {
 	transport string
 	live      framework.Live
@@ -49,7 +49,7 @@ func TearsLines(found []Probed, log *slog.Logger) bool {
 	return false
 }
 
-// Links is what collectives are told of the way from the rank's GPU to others: by the first
+// Links describes, for collectives, the path from the rank's GPU to others: by the first
 // transport that knows it, and of the bus by the kernel.
 func Links(root fs.FS, found []Probed, facts framework.Facts, hostMemory bool) collectives.Links {
 	l := collectives.Links{Host: facts.Host, HostMemory: hostMemory, PCIe: busRate(root, facts.Other[topo.FactPCI])}
@@ -66,7 +66,7 @@ func Links(root fs.FS, found []Probed, facts framework.Facts, hostMemory bool) c
 	return l
 }
 
-// busRate is what the bus of a device carries each way, in GB/s: its speed when it is not at
+// busRate is the rate of a device's bus in each direction, in GB/s: its speed when it is not at
 // rest, by its width. 0: the kernel does not say, or a virtual machine makes up something.
 func busRate(root fs.FS, address string) float64 {
 	read := func(name string) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
 
-// linkProber tells of links.
+// linkProber reports links.
 type linkProber struct {
 	framework.Transport
 	live framework.Live
@@ -93,6 +93,6 @@ func TestRateOfTheBus(t *testing.T) {
 		}
 	}
 	if got := busRate(bus("32.0 GT/s PCIe", "16"), ""); got != 0 {
-		t.Errorf("a device whose address nobody knows: %.2f GB/s", got)
+		t.Errorf("a device without a known address: %.2f GB/s", got)
 	}
 }

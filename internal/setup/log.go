@@ -28,7 +28,7 @@ func OpenLog(cfg config.Log, rank string) (*slog.Logger, io.Closer, error) {
 	}
 	out, closer := io.Writer(os.Stderr), io.Closer(nil)
 	if cfg.File != "" {
-		// A pipe that nobody reads is an error rather than a wait without end.
+		// A pipe without a reader is an error rather than a wait without end.
 		f, err := ownfile.Open(logName(cfg.File, rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o644)
 		if errors.Is(err, syscall.ENXIO) {
 			err = fmt.Errorf("%w: expected a file, or a pipe that somebody reads", err)

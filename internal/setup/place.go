@@ -15,8 +15,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
-// Bootstrap is what the environment says of this rank's place in the job,
-// with the configuration's say in how to get there.
+// Bootstrap is this rank's place in the job according to the environment,
+// with the configuration's settings of how to get there.
 func Bootstrap(ctx context.Context, cfg *config.Config, getenv func(string) string, log *slog.Logger) (bootstrap.Config, error) {
 	b, err := place(ctx, getenv)
 	if err != nil {
@@ -157,7 +157,7 @@ func besideTorch(getenv func(string) string) func(string) string {
 	}
 }
 
-// alone is the place in a job of one rank. Its id is random, so nobody can join it.
+// alone is the place in a job of one rank. Its id is random, so no other rank can join it.
 func alone(ctx context.Context) (bootstrap.Config, error) {
 	l, id, err := bootstrap.Listen(ctx, loopback.Any(false))
 	if err != nil {

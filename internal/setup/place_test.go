@@ -17,7 +17,7 @@ func TestPlaceFromTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close() // nobody joins
+	l.Close() // no rank joins
 	openMPI := map[string]string{
 		"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4",
 		"OMPI_COMM_WORLD_LOCAL_RANK": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "PMIX_NAMESPACE": "prte-1",
@@ -54,7 +54,7 @@ func TestPlaceFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// The engine that started the ranks comes first. What an outer launcher has left would
+// The engine that started the ranks comes first. The variables of an outer launcher would
 // otherwise make a job of one rank of each of them, all of which succeed.
 func TestPlaceWhereTwoLaunchersSpeak(t *testing.T) {
 	openMPI := map[string]string{"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}
@@ -110,7 +110,7 @@ func TestPlaceWhereTwoLaunchersSpeak(t *testing.T) {
 	}
 }
 
-// newID is the text of an id that nobody listens for.
+// newID is the text of an id without a listener.
 func newID(t *testing.T) string {
 	t.Helper()
 	id, err := bootstrap.NewUniqueID(netip.MustParseAddrPort("127.0.0.1:1"))

@@ -26,7 +26,7 @@ func table(cfg config.Collectives) ([]collectives.Row, error) {
 	return rows, nil
 }
 
-// CollectiveOptions is what the configuration says of collectives.
+// CollectiveOptions returns the configuration's settings of collectives.
 func CollectiveOptions(cfg *config.Config) (collectives.Options, error) {
 	rows, err := table(cfg.Collectives)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestCollectiveOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What suits a device is for package collectives to say.
+	// Package collectives chooses the values that suit a device.
 	if o.Scratch != 0 || o.MaxBlocks != 0 || o.Sharing != 0 || o.NoCopies || o.NoLines || o.Signatures != collectives.SignaturesStall {
 		t.Errorf("defaults %+v", o)
 	}
@@ -41,7 +41,7 @@ func TestCollectiveOptions(t *testing.T) {
 	}
 }
 
-// What a full disk does not take is not lost.
+// Lines that a full disk does not take are not lost.
 func TestLogFileThatIsFull(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -78,7 +78,7 @@ func TestLogIntoAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := OpenLog(config.Log{Level: "warn", File: pipe}, ""); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), pipe) || !strings.Contains(err.Error(), "a pipe that somebody reads") {
-		t.Errorf("nobody reads: %v, expected ErrInvalid that says so", err)
+		t.Errorf("a pipe without a reader: %v, expected ErrInvalid that names it", err)
 	}
 	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

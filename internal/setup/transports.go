@@ -69,7 +69,7 @@ func OpenTransports(ctx context.Context, cfg *config.Effective, builtIn string, 
 	return all, nil
 }
 
-// optionsWithoutTransport refuses options that nobody would read: most likely the
+// optionsWithoutTransport refuses options that no transport would read: most likely the
 // name of the transport is misspelled. A variable of MSCCL++ stands for options of
 // several transports, and counts for those that are listed.
 func optionsWithoutTransport(cfg *config.Effective) error {

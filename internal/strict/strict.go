@@ -1,6 +1,6 @@
 // Package strict sets Go values from what parsers of JSON, YAML and TOML produce, and from
-// text. A value of another type, a number that does not fit and a key that nobody has are
-// errors that carry the key.
+// text. A value of another type, a number that does not fit and an unknown key are errors
+// that carry the key.
 package strict
 
 import (
@@ -227,7 +227,7 @@ func Text(raw any) (string, bool) {
 	return "", false
 }
 
-// Kind names a value the way somebody who wrote a file thinks of it.
+// Kind names the kind of a value in the terms of the file's author.
 func Kind(raw any) string {
 	switch v := raw.(type) {
 	case nil:

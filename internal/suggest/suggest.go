@@ -1,4 +1,4 @@
-// Package suggest guesses which name somebody meant who has misspelled one.
+// Package suggest guesses which name a user meant by a misspelled one.
 package suggest
 
 import (
@@ -17,7 +17,7 @@ func Name(wrong string, names []string) string {
 	return best
 }
 
-// Hint is what a message says behind the wrong name: nothing where there is no guess.
+// Hint is the text of a message behind the wrong name: empty where there is no guess.
 func Hint(guess string) string {
 	if guess == "" {
 		return ""

@@ -23,7 +23,7 @@ const (
 // TakenText says for people what Taken means.
 const TakenText = "has ended, and how is unknown: other code of this process waits for all children (waitpid(-1), or SIGCHLD is ignored) and took its exit status"
 
-// Change is what has become of a child.
+// Change is a change of a child's state.
 type Change struct {
 	Code   int
 	Status int // of exit, or the number of the signal
@@ -116,7 +116,7 @@ func (c *Child) Signal(s syscall.Signal) error {
 	return unix.Kill(-c.PID, s)
 }
 
-// Close gives the descriptor back. Nobody may be in Wait.
+// Close gives the descriptor back. No call of Wait may be running.
 func (c *Child) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

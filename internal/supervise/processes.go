@@ -64,7 +64,7 @@ func children() []int {
 	return out
 }
 
-// Stat is what /proc says about a process.
+// Stat is the state of a process, from /proc.
 type Stat struct {
 	State  byte // 'Z' for a zombie, 'T' for one that is stopped
 	Parent int

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StopSelf stops this process, as Ctrl-Z would if nobody had asked for its signal. It
+// StopSelf stops this process, as Ctrl-Z would without a handler of its signal. It
 // returns when the process goes on.
 func StopSelf() {
 	// The thread itself has to take the signal: one to the process may go to another thread,

@@ -24,7 +24,7 @@ const Arg = "--supervise-job"
 // the job's name, because a job may have a launcher on each of several hosts.
 const Mark = "MSCCLPP_LAUNCH_ID"
 
-// Farewell tells the supervisor that the launcher ends in order.
+// Farewell announces to the supervisor that the launcher ends in order.
 const Farewell = "bye"
 
 // bound is how long the kernel may take to end killed processes.

@@ -1,6 +1,6 @@
 // Package cuda is an NVIDIA GPU as a device, through the driver's library, which is
 // opened at run time. Nothing of the vendor's is needed to build, and on a machine
-// without a driver the error says so.
+// without a driver the error names the missing library.
 //
 // A device works in its primary context, as PyTorch and the vendor's runtime do, so
 // that memory and streams can be exchanged with them. Every call sets that context

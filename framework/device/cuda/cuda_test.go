@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Without a driver every way in says so, and says which library it looked for.
+// Without a driver every entry returns an error that says which library it looked for.
 func TestNoDriver(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
 	t.Setenv(EnvLibrary, missing)
@@ -39,7 +39,7 @@ func TestDefaultLibraryIsNamed(t *testing.T) {
 	}
 }
 
-// A library that is no driver is told by the function that it lacks.
+// A library that is no driver is recognized by the function that it lacks.
 func TestLibraryWithoutFunctions(t *testing.T) {
 	for _, name := range []string{"libm.so.6", "libdl.so.2"} {
 		t.Setenv(EnvLibrary, name)

@@ -67,7 +67,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// What an answer means for memory of others depends on the step that got it.
+// The meaning of an answer for memory of others depends on the step that got it.
 func TestImportsAreExplained(t *testing.T) {
 	const whole, access = "mapped whole", "may address the memory of the other"
 	for _, c := range []struct {

@@ -78,7 +78,7 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 	return time.Duration(float64(ms) * float64(time.Millisecond)), nil
 }
 
-// Close frees the event. What waits for it is not disturbed.
+// Close frees the event. Work that waits for it is not disturbed.
 func (e *Event) Close() error {
 	if e.closed.Swap(true) {
 		return nil

@@ -24,7 +24,7 @@ const EnvGDRCopy = "MSCCLPP_GDRCOPY_LIBRARY"
 // WithoutGDRCopy makes MapForHost refuse.
 func WithoutGDRCopy() Option { return func(o *options) { o.noGDRCopy = true } }
 
-// gpuPage is what memory of a GPU is pinned in.
+// gpuPage is the unit in which memory of a GPU is pinned.
 const gpuPage = 1 << 16
 
 // gdrLibraries holds what was opened, by path. It is never closed.

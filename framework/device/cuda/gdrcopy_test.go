@@ -57,7 +57,7 @@ func TestHostStoresOnTheDevice(t *testing.T) {
 			first, last := own.Addr(), own.Addr()+uintptr(part.bytes)-8
 			want := make([]byte, whole)
 			for addr, value := range map[uintptr]byte{first: 7, last: 9} {
-				check(t, v.Store(addr, 1)) // who waits for it sees the last
+				check(t, v.Store(addr, 1)) // its waiter sees the last
 				check(t, v.Store(addr, uint64(value)<<56|uint64(value)))
 				want[addr-m.Addr()], want[addr-m.Addr()+7] = value, value
 			}

@@ -37,7 +37,7 @@ func (m CaptureMode) String() string {
 	return fmt.Sprintf("mode %d", int(m))
 }
 
-// Graph is what a capture recorded, ready to be launched.
+// Graph is the recording of a capture, ready to be launched.
 type Graph struct {
 	*primary
 	exec   C.uintptr_t

@@ -16,8 +16,8 @@ func Hosted() Option { return func(o *options) { o.hosted = true } }
 // Hosted reports whether the device was opened with this option.
 func (d *Device) Hosted() bool { return d.options.hosted }
 
-// allocHosted makes memory of the host and registers it. Its descriptor is what it is
-// shared by.
+// allocHosted makes memory of the host and registers it. The memory is shared by its
+// descriptor.
 func (d *Device) allocHosted(bytes uint64) (*Memory, error) {
 	if err := d.live("alloc"); err != nil {
 		return nil, err

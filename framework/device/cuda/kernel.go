@@ -22,7 +22,7 @@ type Kernel struct {
 	dynamic    atomic.Uint32 // most dynamic shared memory that a launch may ask for
 }
 
-// Attributes is what the compiler made of a kernel.
+// Attributes are the properties of a compiled kernel.
 type Attributes struct {
 	Registers  int // a thread
 	Local      int // memory of a thread, bytes; not 0 if registers were spilled
@@ -73,7 +73,7 @@ func (k *Kernel) failed(l device.Launch, code C.int) error {
 	return k.code(fmt.Sprintf("launch %s, grid %d, block %d, shared %d", k.symbol, l.Grid, l.Block, l.Shared), "cuLaunchKernelEx", code)
 }
 
-// allow raises the limit of dynamic shared memory: 48 KiB is what the driver gives
+// allow raises the limit of dynamic shared memory: the driver gives 48 KiB
 // unasked.
 func (k *Kernel) allow(shared uint32) error {
 	most := int(k.facts.shared_optin) - k.attributes.Shared

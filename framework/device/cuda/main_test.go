@@ -227,7 +227,7 @@ again:
 }
 `
 
-// testStand is what the emulated driver runs for testPTX.
+// testStand is the program that the emulated driver runs for testPTX.
 const testStand = `
 #include <sched.h>
 #include <stdint.h>

@@ -371,7 +371,7 @@ func TestClosedDevice(t *testing.T) {
 			t.Errorf("%d: %v: expected ErrClosed", i, err)
 		}
 	}
-	// What was made lives on: another device sees the memory, and it can be freed.
+	// The memory lives on: another device sees it, and it can be freed.
 	if v := word(t, open(t, 0), m.Addr()); v != 0 {
 		t.Errorf("%d: expected 0", v)
 	}

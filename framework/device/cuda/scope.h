@@ -1,4 +1,4 @@
-// What every portion does before and after its work.
+// Steps that every portion does before and after its work.
 #ifndef MSCCLPP_CUDA_SCOPE_H_
 #define MSCCLPP_CUDA_SCOPE_H_
 

@@ -20,7 +20,7 @@ import (
 // roles are what this program does when a test starts it.
 var roles = map[string]func() error{"map": mapRole, "fault": faultRole, "without": withoutRole, "hidden": hiddenRole}
 
-// order is what a process is told to map.
+// order is the share that a process has to map.
 type order struct {
 	Device int
 	Kind   framework.ShareKind
@@ -49,7 +49,7 @@ func start(t *testing.T, role string, input any, f *os.File) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// mapRole maps what it is told to, by copy engine and by kernel.
+// mapRole maps the share of its order, and uses it by copy engine and by kernel.
 func mapRole() error {
 	var o order
 	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
@@ -160,7 +160,7 @@ func le(words ...uint64) (b []byte) {
 	return b
 }
 
-// What another process sends is checked before the driver sees it.
+// A share from another process is checked before the driver sees it.
 func TestMapOfNonsense(t *testing.T) {
 	d := open(t, 0)
 	f, err := os.CreateTemp(t.TempDir(), "")
@@ -235,7 +235,7 @@ func TestCopyBetweenDevices(t *testing.T) {
 	}
 }
 
-// faultRole lets a kernel store to an address that is nobody's.
+// faultRole lets a kernel store to an address without memory.
 func faultRole() error {
 	d, err := Open(0)
 	if err != nil {

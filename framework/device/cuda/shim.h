@@ -49,7 +49,7 @@ typedef struct {
   uint64_t address, bytes, handle;
 } cuda_block;
 
-// What the driver knows of an address.
+// The driver's attributes of an address.
 typedef struct {
   uint64_t start, bytes;
   int host, ordinal, legacy, handle_types, vmm;
@@ -121,7 +121,7 @@ cuda_status cuda_event_destroy(const cuda_context* c, uintptr_t event);
 cuda_status cuda_event_sync(const cuda_context* c, uintptr_t event);
 cuda_status cuda_event_elapsed(const cuda_context* c, uintptr_t start, uintptr_t end, float* milliseconds);
 
-// What may be called often takes the cuda_context as an integer, too, and answers
+// Functions that may be called often take the cuda_context as an integer, too, and answer
 // with the code alone.
 int cuda_launch(uintptr_t context, uintptr_t function, uintptr_t stream, uint32_t grid, uint32_t block, uint32_t shared,
                 int overlap, uintptr_t arguments, size_t bytes);

@@ -55,7 +55,7 @@ func (d *Device) Priorities() (least, greatest int) {
 	return int(d.facts.least_priority), int(d.facts.greatest_priority)
 }
 
-// CloseStream ends a stream made by NewStream. What is enqueued is still done.
+// CloseStream ends a stream made by NewStream. Enqueued work is still done.
 func (d *Device) CloseStream(s device.Stream) error {
 	if s == 0 {
 		return fmt.Errorf("%s close stream: %w: the default stream is not closed", d.info.Device, framework.ErrInvalid)

@@ -288,8 +288,8 @@ func TestCaptureRefuses(t *testing.T) {
 	check(t, d.Sync(s))
 }
 
-// The application's context on its thread is what it was, whatever a call did, and
-// calls do their work whatever it is.
+// The application's context on its thread is the same after any call, and calls do
+// their work with any context.
 func TestContextOfTheThreadIsRestored(t *testing.T) {
 	a, b := open(t, 0), open(t, 1)
 	runtime.LockOSThread()

@@ -17,7 +17,7 @@ import (
 // lie within one allocation. The application keeps the memory; Close does nothing
 // to it, and has to come before it is freed.
 //
-// Memory from the driver's older allocator, which is what PyTorch uses unless told
+// Memory from the driver's older allocator, which PyTorch uses unless configured
 // otherwise, can be shared whole or in part; memory behind handles from its start
 // only. From pools of the driver nothing can be shared with other processes.
 func (d *Device) Wrap(addr uintptr, bytes uint64) (*Memory, error) {

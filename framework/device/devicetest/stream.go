@@ -49,7 +49,7 @@ func (d *Device) NewStream() (device.Stream, error) {
 	return d.last, nil
 }
 
-// CloseStream implements device.Engine. What was enqueued is performed.
+// CloseStream implements device.Engine. Enqueued work is performed.
 func (d *Device) CloseStream(h device.Stream) error {
 	d.mu.Lock()
 	s := d.streams[h]
@@ -159,7 +159,7 @@ func (d *Device) Query(h device.Stream) (device.StreamState, error) {
 	return device.StreamIdle, nil
 }
 
-// Sync implements device.Engine: it is what a communicator must not call, since it may
+// Sync implements device.Engine. A communicator must not call it, since it may
 // never return, so it is an error here.
 func (d *Device) Sync(device.Stream) error {
 	return fmt.Errorf("%w: the fake device does not wait", framework.ErrUnsupported)

@@ -22,7 +22,7 @@ type Kernel struct {
 }
 
 // Launch runs the kernel on the calling thread and returns when it is done. The
-// kernel is compiled for one block of one thread; other shapes are told to it, and
+// kernel is compiled for one block of one thread; it receives other shapes, and they
 // change nothing.
 func (k *Kernel) Launch(l device.Launch, args unsafe.Pointer, _ uintptr) error {
 	if l.Grid == 0 || l.Block == 0 || l.Stream != 0 {

@@ -25,7 +25,7 @@ int mscclpp_host_close(void* module) { return dlclose(module); }
 
 #if defined(__x86_64__)
 
-// What the operating system saves on a context switch; without it the registers
+// The state that the operating system saves on a context switch; without it the registers
 // cannot be used, whatever the processor has.
 static uint64_t saved_state(void) {
   uint32_t lo, hi;

@@ -12,7 +12,7 @@ import (
 
 // Object emulates a multicast object. Hardware stores once and the switch fans
 // out; here the window holds every member's memory side by side, and the kernel
-// stores to each. What identifies the object is a small memfd that says how large
+// stores to each. A small memfd identifies the object, and says how large
 // the window is; binding is local to each process, and so needs the memory of all
 // members.
 type Object struct {

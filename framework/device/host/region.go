@@ -25,7 +25,7 @@ var regions = struct {
 	next uint64
 }{open: map[uint64]*region{}}
 
-// process tells a share of this process from one of any other. A process id would
+// process distinguishes a share of this process from one of any other. A process id would
 // not do: it is reused, and means something else in another namespace.
 var process = sync.OnceValue(func() (id [16]byte) {
 	rand.Read(id[:]) // never fails: crypto/rand aborts the process instead

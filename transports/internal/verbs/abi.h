@@ -1,7 +1,7 @@
 #ifndef MSCCLPP_VERBS_ABI_H
 #define MSCCLPP_VERBS_ABI_H
 
-// What libibverbs.so.1 and its callers share, as far as it is used here: the layouts
+// The layouts that libibverbs.so.1 and its callers share, as far as they are used here: they
 // are part of its binary interface, which has been stable since its first version. Written
 // out, so that building needs no headers of a library that may be absent where the
 // program runs. A test compares them with the headers where those are installed.

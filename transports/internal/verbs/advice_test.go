@@ -60,7 +60,7 @@ func TestMemlock(t *testing.T) {
 	}
 }
 
-// What no limit explains is not blamed on one.
+// A failure that no limit explains is not blamed on one.
 func TestAdviceFits(t *testing.T) {
 	mayLock(t, 1<<16)
 	for _, e := range []syscall.Errno{syscall.EINVAL, syscall.EFAULT, syscall.ENODEV} {

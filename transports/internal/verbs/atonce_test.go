@@ -31,8 +31,8 @@ func (r *rig) taken(fst, snd uint64) (done bool) {
 	return false
 }
 
-// What is posted at once is what the ring would have posted, in fewer calls: a flush is
-// complete when the call returns, and takes no request where the signal before it tells.
+// Posts at once are the same as those through the ring, in fewer calls: a flush is complete
+// when the call returns, and takes no request where the signal before it has the answer.
 func TestAtOnce(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Atomic)
@@ -99,7 +99,7 @@ func TestAtOnceOfTwoSemaphores(t *testing.T) {
 	}
 }
 
-// What would have to wait, and what makes no sense, is not taken, and has done nothing.
+// A trigger that would have to wait, or makes no sense, is not taken, and has done nothing.
 func TestNotAtOnce(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Atomic, func(c *Config) { c.QueueDepth = 64 })

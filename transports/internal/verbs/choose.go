@@ -107,7 +107,7 @@ func (d *adapter) prepare(c Config, mode Mode) error {
 	return fmt.Errorf("%w: %s", framework.ErrUnavailable, strings.Join(reasons, "; "))
 }
 
-// pickGID finds the port's address. On Ethernet it is what packets are sent to, so it must
+// pickGID finds the port's address. On Ethernet packets are sent to it, so it must
 // be one of RoCE v2, and preferably a routed one.
 func (d *adapter) pickGID(index int) error {
 	best, worth := -1, 0

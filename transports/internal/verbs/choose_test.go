@@ -14,7 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
-// What is wrong with a machine is said, with what to do about it.
+// The error says what is wrong with a machine, and what to do about it.
 func TestNoDevice(t *testing.T) {
 	for what, x := range map[string]struct {
 		macros []string
@@ -105,7 +105,7 @@ func TestCandidates(t *testing.T) {
 		{[]string{"a", "eth1"}, nil, []string{"a", "b"}},
 		{[]string{"a", "eth1"}, nics, []string{"b", "a"}},
 		{nil, near, []string{"c", "b", "a"}},                     // in the rank's turn
-		{[]string{"eth1", "c"}, near, []string{"b", "c"}},        // as named, whoever's turn it is
+		{[]string{"eth1", "c"}, near, []string{"b", "c"}},        // as named, in any rank's turn
 		{[]string{"a", "c", "b"}, near, []string{"c", "b", "a"}}, // but nearest first
 		{[]string{"a", "eth1"}, near, []string{"b", "a"}},
 		{[]string{"a"}, near, []string{"a"}},
@@ -118,8 +118,8 @@ func TestCandidates(t *testing.T) {
 }
 
 // Four ranks of a host, each told adapters in its turn, keep both busy; where devices are
-// named, the first named one. Memory that is registered in between, of which nobody says
-// what is near, is registered with the same.
+// named, the first named one. Memory that is registered in between, without facts about
+// adapters, is registered with the same.
 func TestRanksUseAllDevices(t *testing.T) {
 	for what, x := range map[string]struct {
 		named []string
@@ -204,8 +204,8 @@ func segment(m *memfd.Memory) framework.Segment {
 	return framework.Segment{Device: framework.Host, Shares: []framework.Share{{Kind: framework.ShareMemFD, FD: m.File()}}, Bytes: m.Len()}
 }
 
-// Memory of a device goes by its dma-buf; a library that cannot says so, and so does a rank
-// that has none.
+// Memory of a device goes by its dma-buf; a library that cannot returns an error, and so does
+// a rank that has none.
 func TestDMABuf(t *testing.T) {
 	m, err := memfd.New("test", 4096, memfd.Options{})
 	if err != nil {
@@ -250,8 +250,8 @@ func TestDMABuf(t *testing.T) {
 	}
 }
 
-// What has nothing but an address is registered there, where the address is one of this
-// process; memory of a device, and what has a descriptor that is of no use, is not.
+// Memory with nothing but an address is registered there, where the address is one of this
+// process; memory of a device, or with a descriptor that is of no use, is not.
 func TestAddress(t *testing.T) {
 	own := make([]uint64, 512)
 	at := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(own))))

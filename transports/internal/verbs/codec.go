@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/parcel"
 )
 
-// What peers send each other: a head, the mode, then fields, and a checksum.
+// Peers send each other messages of a head, the mode, then fields, and a checksum.
 const (
 	typeKey     = 1
 	typeAddress = 2
@@ -24,7 +24,7 @@ var (
 	order = binary.LittleEndian
 )
 
-// key tells peers where memory is, as adapters name it.
+// key says where memory is, as adapters name it.
 type key struct {
 	mode        Mode
 	id          framework.ID // at its owner
@@ -58,7 +58,7 @@ func openKey(p framework.Parcel, mode Mode) (key, error) {
 	return k, nil
 }
 
-// address tells a peer how to reach one side of a link.
+// address says how a peer reaches one side of a link.
 type address struct {
 	mode     Mode
 	side     link.Side

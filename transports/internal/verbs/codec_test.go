@@ -25,7 +25,7 @@ func TestCodec(t *testing.T) {
 	}
 }
 
-// What a peer sends is refused, with the reason.
+// A malformed message of a peer is refused, with the reason.
 func TestCodecRefuses(t *testing.T) {
 	good := key{mode: Atomic, id: 7, addr: 4096, bytes: 64, rkey: 1}
 	data := func(b []byte) framework.Parcel { return framework.Parcel{Data: b} }

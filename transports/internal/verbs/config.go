@@ -31,7 +31,7 @@ type Config struct {
 	DrainCPU     int           `help:"Core on which proxies run; -1 leaves it to the system."`
 }
 
-// Defaults are the values of a Config that nobody changed.
+// Defaults are the values of a Config without settings of the user.
 func (Config) Defaults() Config {
 	return Config{
 		GIDIndex: -1, GPUDirect: true, DataDirect: true, AckTimeout: 16, Retries: 6, QueuePairs: 1, QueueDepth: 256, Receives: 256, Inline: 64,

@@ -181,7 +181,7 @@ func (f *flow) submit(rs []request, known, look bool) (uint64, error) {
 // are taken by the same call: the answer of an adapter that is emulated is there by then.
 func (f *flow) nowLocked(rs []request, known, flush bool) (last uint64, taken bool, err error) {
 	if f.failed.Load() || f.posted-f.completed+uint64(len(rs))+1 > f.depth {
-		return 0, false, nil // who pushes is told, or waits
+		return 0, false, nil // the pusher gets the error, or waits
 	}
 	last = f.posted
 	if len(rs) > 0 {
@@ -225,7 +225,7 @@ func (f *flow) sentLocked(n int, err error) error {
 }
 
 // room reports whether a put of so many bytes, a signal and two checks can be posted at once.
-// A connection that has failed has room: it says so at once.
+// A connection that has failed has room: it fails the post at once.
 func (f *flow) room(bytes uint64) bool {
 	pieces := uint64(1)
 	if bytes > f.longest {
@@ -308,7 +308,7 @@ func (f *flow) question() request {
 	return request{opcode: opRead, bytes: 8, local: box.addr + boxResult, lkey: box.lkey, remote: f.theirs.mailbox, rkey: f.theirs.rkey}
 }
 
-// markLocked posts a request whose completion tells that all earlier ones are done.
+// markLocked posts a request whose completion means that all earlier ones are done.
 func (f *flow) markLocked() error {
 	if f.dirty {
 		_, err := f.checkLocked(nil)

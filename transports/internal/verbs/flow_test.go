@@ -140,8 +140,8 @@ func requests(lines []string) (all []string) {
 	return all
 }
 
-// What is posted for each kind of trigger, in which order, by how many calls, and which
-// requests ask for a completion: a put does where no other one is to come. Small data travels
+// The test checks the posts for each kind of trigger, their order, the number of calls, and
+// which requests ask for a completion: a put does where no other one is to come. Small data travels
 // inside the request.
 func TestRequestsOfAtomics(t *testing.T) {
 	lines := recorded(t)
@@ -149,7 +149,7 @@ func TestRequestsOfAtomics(t *testing.T) {
 	r.push(kernel.TriggerData|kernel.TriggerSignal, 8)
 	r.push(kernel.TriggerData, 4096)
 	r.push(kernel.TriggerSignal, 0)
-	pos := r.push(kernel.TriggerFlush, 0) // nothing to ask: the atomic tells
+	pos := r.push(kernel.TriggerFlush, 0) // nothing to ask: the atomic answers
 	r.push(kernel.TriggerData, 64)
 	last := r.push(kernel.TriggerFlush, 0) // a read behind the data
 	r.start()
@@ -173,7 +173,7 @@ func TestRequestsOfAtomics(t *testing.T) {
 }
 
 // Signals by immediates: the table's entry goes first, the immediate has no data and
-// follows the put in one call, and the peer tells what it has counted.
+// follows the put in one call, and the peer reports how many it has counted.
 func TestRequestsOfImmediates(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Immediate)
@@ -229,7 +229,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// Of puts that nobody flushes, one asks for a completion where none is to come, and then one in
+// Of puts without a flush, one asks for a completion where none is to come, and then one in
 // a quarter of the queue, while that has not come. The last one is heard of all the same: Stop
 // waits for it.
 func TestSelectiveCompletions(t *testing.T) {
@@ -285,7 +285,7 @@ func TestLonePuts(t *testing.T) {
 		r.push(kernel.TriggerData, 128)
 		for limit := time.Now().Add(20 * time.Second); r.ring.Depth() > 0 || !quiet(); {
 			if time.Now().After(limit) {
-				t.Fatal("nobody has heard of a put within 20 s")
+				t.Fatal("no completion of a put within 20 s")
 			}
 		}
 		want = append(want, "post write bytes=128 signaled value=0")
@@ -409,7 +409,7 @@ func TestInbox(t *testing.T) {
 	}
 	r := &registration{t: tr, region: region}
 	if r.raise(64, 1) {
-		t.Error("a counter was raised that nobody can reach")
+		t.Error("a counter was raised that no peer can reach")
 	}
 	share, err := r.openInbox()
 	if err != nil {

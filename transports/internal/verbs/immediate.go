@@ -18,9 +18,9 @@ import (
 // the counter itself. Data that was put before is in place by then: requests of one pair are
 // performed in order, and the completion of an immediate comes behind them.
 //
-// Each immediate takes up one reception. The peer tells how many it has counted, by a write
+// Each immediate takes up one reception. The peer reports how many it has counted, by a write
 // into the sender's mailbox, after it has made room again; a sender with as many under way
-// as the peer has room for waits. So the peer is never without room. It tells so when it has
+// as the peer has room for waits. So the peer is never without room. It reports when it has
 // counted a quarter of what there is room for, at once when a flush asks, by a signal to an
 // entry that stands for no counter, and before it leaves.
 
@@ -72,11 +72,11 @@ func (d *destinations) number(to destination) (uint32, error) {
 	return n, nil
 }
 
-// inquire makes the peer tell what it has counted, and returns what it must have.
+// inquire makes the peer report its count, and returns the count that it must have.
 func (d *destinations) inquire(halt *atomic.Bool) (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.asked == d.sent || d.flow.counted() == d.sent { // who has left has told unasked
+	if d.asked == d.sent || d.flow.counted() == d.sent { // a peer that has left has reported unasked
 		return d.sent, nil
 	}
 	immediate, err := d.take(askEntry, halt)

@@ -94,8 +94,8 @@ func FuzzImmediate(f *testing.F) {
 	})
 }
 
-// Whatever a peer says that it has counted: a signal is sent where it has room, and who
-// is told of more signals than there were does not wait for ever.
+// For any count that a peer reports, a signal is sent where it has room, and a sender whose
+// peer reports more signals than there were does not wait for ever.
 func FuzzCredit(f *testing.F) {
 	f.Add(uint64(0), uint64(0))
 	f.Add(uint64(8), uint64(0))
@@ -141,7 +141,7 @@ func TestFlushedReceptionsBlameTheRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("FAKE_VERBS_FAIL", path)
-	if err := f.ask(nil); err != nil { // of which nobody takes the completion but who looks for receptions
+	if err := f.ask(nil); err != nil { // only a thread that looks for receptions takes its completion
 		t.Fatal(err)
 	}
 	for limit := time.Now().Add(20 * time.Second); !f.failed.Load() && time.Now().Before(limit); {

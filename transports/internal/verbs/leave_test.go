@@ -7,7 +7,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/verbs/verbstest"
 )
 
-// Who leaves long after its peer, on adapters that are not there.
+// A rank leaves long after its peer, on adapters that are not there.
 func TestLeaveOneByOne(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package verbs is what the transports over InfiniBand and RoCE have in common:
+// Package verbs is the common part of the transports over InfiniBand and RoCE:
 // libibverbs, loaded when it is needed; the choice of device, port and address; a reliable
 // connection for each link; and a proxy that turns triggers into work requests.
 //

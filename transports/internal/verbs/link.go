@@ -57,7 +57,7 @@ func (c *connection) close() {
 	}
 }
 
-// end is for those who hold the endpoint's lock.
+// end ends the connection. The caller holds the endpoint's lock.
 func (c *connection) end() {
 	e := c.endpoint
 	if r := e.t.receiver.Load(); r != nil {
@@ -266,9 +266,9 @@ type mailbox struct {
 	region *region
 }
 
-// Layout of a mailbox. What leaves it is in the first half, what arrives in the second.
+// Layout of a mailbox. Outgoing words are in the first half, incoming ones in the second.
 const (
-	boxResult   = 0    // of atomics and reads; nobody looks at it
+	boxResult   = 0    // of atomics and reads; never looked at
 	boxRaised   = 8    // how many of the peer's signals were counted here, on its way there
 	boxCredit   = 2048 // how many signals the peer has counted
 	boxEntry    = 16   // bytes of an entry: id of the memory, offset of the counter

@@ -1,7 +1,7 @@
 #ifndef MSCCLPP_VERBS_MLX5_H_
 #define MSCCLPP_VERBS_MLX5_H_
 
-// What libmlx5 adds to libibverbs for NVIDIA's adapters: registration of a dma-buf by the
+// The functions that libmlx5 adds to libibverbs for NVIDIA's adapters: registration of a dma-buf by the
 // adapter's direct path to GPUs. The library is loaded when it is first needed; a machine
 // without it has none of this.
 

@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// wish is what one trigger asks for, checked.
+// wish is the request of one trigger, checked.
 type wish struct {
 	kind            uint64
 	src, dst        *bound // of a put, or nil
@@ -58,7 +58,7 @@ func (p *proxy) performNow(t kernel.Trigger) (taken, done bool) {
 	}()
 	w := &p.wish
 	if p.read(t, w) != nil {
-		return false, false // who pushes it is told
+		return false, false // the pusher gets the error
 	}
 	to := w.s
 	n := 0
@@ -91,8 +91,8 @@ func (p *proxy) performNow(t kernel.Trigger) (taken, done bool) {
 	return taken, taken && flush && err == nil && f.completed >= last
 }
 
-// awaitAnswer polls as long as a network takes to answer at most, mostly, and nobody has
-// pushed something that would have to wait.
+// awaitAnswer polls as long as a network takes to answer at most, mostly, and no trigger was
+// pushed that would have to wait.
 func (p *proxy) awaitAnswer(f *flow, request uint64) error {
 	for start := time.Now(); p.ring.Idle() && time.Since(start) < answer; {
 		if err := f.pollLocked(); err != nil || f.completed >= request {
@@ -252,7 +252,7 @@ func (p *proxy) flush(w *wish, pos uint64) error {
 	}
 	p.pending = append(p.pending, open)
 	if p.Lent() {
-		_, err = p.progressLocked() // it may be done already, and who waits for it looks next
+		_, err = p.progressLocked() // it may be done already, and its waiter looks next
 	}
 	p.open.Store(len(p.pending) > 0)
 	return err

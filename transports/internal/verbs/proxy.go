@@ -31,7 +31,7 @@ type proxy struct {
 
 	stopping atomic.Bool // Stop waits until signals are counted, too
 
-	semaphore [semaphores]atomic.Pointer[bound] // nil: not bound; who posts nothing but a signal takes no lock of the proxy
+	semaphore [semaphores]atomic.Pointer[bound] // nil: not bound; a post of nothing but a signal takes no lock of the proxy
 
 	mu      sync.Mutex // held while another trigger is performed, and to bind
 	memory  [memories]bound
@@ -47,7 +47,7 @@ type proxy struct {
 	wish    wish // of the trigger that is performed
 }
 
-// bound is what a slot stands for.
+// bound is the object behind a slot.
 type bound struct {
 	by     framework.ID // registration or connection; 0: nothing
 	flow   *flow        // of a peer's memory or semaphore
@@ -55,7 +55,7 @@ type bound struct {
 	mapped bool // own memory that this process can read
 	to     target
 	number uint32 // of a semaphore's entry in the peer's table
-	left   bool   // nobody sees signals to this semaphore any more
+	left   bool   // the peer sees no signals to this semaphore any more
 }
 
 type slot struct {
@@ -143,7 +143,7 @@ func (p *proxy) BindSemaphore(ctx context.Context, number uint32, b framework.Se
 	return nil
 }
 
-// part makes signals to a semaphore nothing: kernels push them who do not know that the peer
+// part drops later signals to a semaphore: kernels push them that do not know that the peer
 // has left.
 func (p *proxy) part(number uint32) error {
 	p.mu.Lock()
@@ -156,7 +156,7 @@ func (p *proxy) part(number uint32) error {
 	return nil
 }
 
-// bound is what a semaphore's number stands for, or nil.
+// bound is the object behind a semaphore's number, or nil.
 func (p *proxy) bound(number uint32) *bound {
 	if number >= semaphores {
 		return nil
@@ -282,8 +282,8 @@ func (p *proxy) Start(ctx context.Context, share framework.Share) error {
 	return nil
 }
 
-// Help implements framework.Helper: it posts and counts on the thread of who pushes or
-// waits.
+// Help implements framework.Helper: it posts and counts on the thread of the caller that
+// pushes or waits.
 func (p *proxy) Help(waits bool) (soon bool) {
 	if waits {
 		if r := p.t.receiver.Load(); r != nil {

@@ -163,12 +163,12 @@ type request struct {
 	role          role
 }
 
-// role is what a request means for those before it.
+// role is the meaning of a request for those before it.
 type role uint8
 
 const (
 	carries role = 1 // data that nothing behind it vouches for yet
-	vouches role = 2 // who hears that it is done, or was counted, knows that earlier data is there
+	vouches role = 2 // its completion, or its count, means that earlier data is there
 )
 
 // Kinds and flags of requests.

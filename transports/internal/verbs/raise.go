@@ -28,7 +28,7 @@ func (p *proxy) Perform(fst, snd uint64) (taken, done bool) {
 	}
 	flush := kind&kernel.TriggerFlush != 0
 	var err error
-	if s := p.bound(t.Slot()); s != nil { // else who pushes it is told
+	if s := p.bound(t.Slot()); s != nil { // else the pusher gets the error
 		var n uint64
 		n, taken, done, err = s.flow.raise(s.to, flush)
 		if flush && taken && !done && err == nil {

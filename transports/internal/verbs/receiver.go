@@ -38,9 +38,9 @@ type incoming struct {
 	counts [boxEntries]uint32
 	raised uint64
 	roomy  uint64 // when room was made again
-	told   uint64 // the peer
-	often  uint64 // it is told after as many
-	asked  bool   // to tell now
+	told   uint64 // the count that was last sent to the peer
+	often  uint64 // the count is sent after as many
+	asked  bool   // to send it now
 }
 
 func newReceiver(t *Transport, d *adapter) *receiver {
@@ -66,7 +66,7 @@ func (r *receiver) remove(f *flow) {
 			return false
 		}
 		i.conclude()
-		for range f.theirs.receives { // what is left belongs to nobody
+		for range f.theirs.receives { // the remaining completions have no owner
 			if n, err := i.pair.pollCame(); n == 0 || err != nil {
 				break
 			}
@@ -124,7 +124,7 @@ func (r *receiver) run() {
 // look at the queues.
 const receiverSleep, receiverWatch = 50, 5
 
-// help looks at the queues on the thread of who waits for a signal.
+// help looks at the queues on the thread of a caller that waits for a signal.
 func (r *receiver) help() {
 	if !r.mu.TryLock() {
 		return
@@ -204,7 +204,7 @@ func (i *incoming) take(t *Transport, c completion) {
 	}
 	r, err := ids.Find[*registration](&t.things, to.id, "registration")
 	if err != nil {
-		return // the memory was closed: nobody waits for the signal
+		return // the memory was closed: no caller waits for the signal
 	}
 	if !r.raise(to.offset, uint64(fresh)) {
 		f.fail(fmt.Errorf("%w: signal for a counter at %d of %d bytes: expected an aligned word of host memory, or of memory with an inbox", framework.ErrPeer, to.offset, r.region.bytes))
@@ -259,7 +259,7 @@ func (i *incoming) tell() {
 // lastWord is how long the end of a connection may take for what conclude has to tell.
 const lastWord = 50 * time.Millisecond
 
-// conclude tells the peer what was counted. Who closes later cannot ask any more, and would
+// conclude sends the peer the count. A peer that closes later cannot ask any more, and would
 // learn from an adapter that does not answer.
 func (i *incoming) conclude() {
 	f := i.flow

@@ -54,7 +54,7 @@ func (r *registration) raise(offset, n uint64) bool {
 		return false
 	}
 	word := base + uintptr(offset)
-	atomic.AddUint64(*(**uint64)(unsafe.Pointer(&word)), n) // who sees the sum sees what was there before
+	atomic.AddUint64(*(**uint64)(unsafe.Pointer(&word)), n) // a reader that sees the sum sees all earlier writes
 	return true
 }
 

@@ -65,8 +65,8 @@ typedef struct {
   uint16_t opcode, flags;
 } mscclpp_verbs_op;
 
-// What is called for each message takes its queue as a number: of pointers to structures cgo
-// checks what they hold, each time.
+// Functions that are called for each message take their queue as a number: cgo checks the
+// content of structures behind pointers at each call.
 
 // Posts up to mscclpp_verbs_batch requests by one call, and returns 0 or less than that: an
 // error, and in *posted how many were taken. With most, also takes up to so many completions

@@ -40,7 +40,7 @@ func BenchmarkTrigger(b *testing.B) {
 
 // Of many triggers in a row each takes less than a microsecond: the time of a batch, until
 // the proxy has posted all of it, over the triggers in it, which the proxy performs while the
-// next are pushed. What the fake does for each is in it. The best of many batches is the one
+// next are pushed. The work of the fake for each is in it. The best of many batches is the one
 // that met no other work on the processors; on a busy machine there are more of them.
 func TestTriggerTime(t *testing.T) {
 	const least, triggers, shortest = 400, 50, 20
@@ -87,7 +87,7 @@ func TestTriggerTime(t *testing.T) {
 
 // One trigger by itself, from push to post, while the proxy polls: the median of many, each
 // pushed when the one before has been performed. The fake reads the clock when it is called,
-// so nothing of the device is in it. What is promised is the proxy's part, from the loop that
+// so nothing of the device is in it. The bound is on the proxy's part, from the loop that
 // has found the trigger to the post; before that comes what it takes for a word that one
 // processor has written to be read by another, which is the machine's affair.
 func TestSingleTriggerTime(t *testing.T) {

@@ -39,8 +39,8 @@ func statusText(status uint32) string {
 	return "unknown"
 }
 
-// statusError is the cause of death of a connection. What the adapter itself did wrong is
-// not the peer's fault.
+// statusError is the cause of death of a connection. A fault of the adapter itself is not
+// the peer's.
 func statusError(d *adapter, what string, c completion) error {
 	class := framework.ErrPeer
 	switch c.status {

@@ -43,7 +43,7 @@ type Transport struct {
 	things ids.Table[thing]
 }
 
-// thing is what ids stand for.
+// thing is an object behind an id.
 type thing interface{ close() }
 
 // New returns a transport. It touches no device.
@@ -109,8 +109,8 @@ func (t *Transport) Probe(ctx context.Context, facts framework.Facts) (framework
 	return framework.Live{Available: true, Facts: found}, nil
 }
 
-// acquire opens the device for one more user. Who is first, decides which it is. A user
-// that is not told what is near takes what the one before was told.
+// acquire opens the device for one more user. The first user decides which it is. A user
+// without facts about adapters takes those of the one before.
 func (t *Transport) acquire(nics []framework.NIC) (*adapter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -194,7 +194,7 @@ func counterpart(built *image.Set, ptx framework.ImageInfo) (data []byte, id str
 	return nil, "", fmt.Errorf("%w: PTX %s is of family %q, type %q, which the spec has not", framework.ErrInvalid, ptx.ID, ptx.Family, ptx.Type)
 }
 
-// name is what the library looks for.
+// name is the file name that the library looks for.
 func name(ptx []byte) string {
 	h := fnv.New64a()
 	h.Write(ptx)

@@ -222,7 +222,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// PTX that was made of other sources is told by a mark.
+// PTX that was made of other sources is recognized by a mark.
 func TestOtherSources(t *testing.T) {
 	images := t.TempDir()
 	if err := os.CopyFS(images, os.DirFS(kernels.Images)); err != nil {

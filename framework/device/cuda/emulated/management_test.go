@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// listing is what both libraries say of the machine.
+// listing is the answer of both libraries about the machine.
 type listing struct {
 	GPUs    []topo.GPU
 	Visible []string // UUIDs by CUDA's numbers

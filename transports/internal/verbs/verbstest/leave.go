@@ -89,7 +89,7 @@ func leave(ctx context.Context, boot framework.Bootstrap, behind framework.Trans
 		return ctx.Err()
 	}
 	start := time.Now()
-	for range signals { // such as to give slots back that nobody will use
+	for range signals { // such as to give slots back that no rank will use
 		if err := ch.Signal(); err != nil {
 			return err
 		}
@@ -104,8 +104,8 @@ func leave(ctx context.Context, boot framework.Bootstrap, behind framework.Trans
 	return nil
 }
 
-// kernelSignal is what PortChannel.signal does, by a kernel on the host: nobody there knows who
-// has left.
+// kernelSignal does the same as PortChannel.signal, by a kernel on the host, which does not
+// know which ranks have left.
 func kernelSignal(h kernel.PortChannelHandle) {
 	at := func(addr uintptr) *uint64 { return *(**uint64)(unsafe.Pointer(&addr)) }
 	pos := atomic.AddUint64(at(h.Fifo.Head), 1) - 1 // there is room

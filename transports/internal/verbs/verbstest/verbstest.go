@@ -14,7 +14,7 @@ import (
 // roleKey makes a test program the plugin.
 const roleKey = "IB_TEST_ROLE"
 
-// Suite is the suite for one transport. What concerns plugins comes from the test: what
+// Suite is the suite for one transport. The test supplies the part for plugins: the part that
 // transports share does not know the process boundary.
 type Suite struct {
 	// New makes the transport.
