@@ -183,13 +183,13 @@ func (t *TCP) arrived(conn *net.TCPConn, h handshake.Hello, proved bool, err err
 	}
 	switch {
 	case err == nil && h.Purpose == handshake.CheckIn:
-		t.lobby.visit(visit{rank: int(h.From), conn: conn, proved: true})
+		t.rendezvous.visit(visit{rank: int(h.From), conn: conn, proved: true})
 	case err == nil:
 		_ = t.adopt(int(h.From), conn)
-	case t.lobby != nil:
+	case t.rendezvous != nil:
 		// What was invalid about it was said in the last message.
-		told := proved || (h.Job == t.party.Job && errors.Is(err, framework.ErrInvalid))
-		t.lobby.visit(visit{rank: claim, proved: proved, told: told, from: fromHost(conn), err: err})
+		notified := proved || (h.Job == t.party.Job && errors.Is(err, framework.ErrInvalid))
+		t.rendezvous.visit(visit{rank: claim, proved: proved, notified: notified, from: fromHost(conn), err: err})
 	}
 }
 

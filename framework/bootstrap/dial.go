@@ -118,8 +118,8 @@ func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
 		case <-wait:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("no connection yet: %w", context.Cause(ctx))
-		case <-t.fates.Job.Done():
-			return nil, t.fates.Job.Cause()
+		case <-t.failures.Job.Done():
+			return nil, t.failures.Job.Cause()
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (t *TCP) explain(ctx context.Context, to int, err error) error {
 		return err
 	}
 	t.await(ctx, 2*lastWords)
-	if cause := t.fates.Job.Cause(); cause != nil {
+	if cause := t.failures.Job.Cause(); cause != nil {
 		return cause
 	}
 	return err

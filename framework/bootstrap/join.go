@@ -95,13 +95,13 @@ func (s *startup) receive(ctx context.Context) (err error) {
 	var instance [16]byte
 	_, _ = rand.Read(instance[:]) // never fails
 	s.t.instance.set(instance)
-	s.t.lobby = newLobby(s.t)
+	s.t.rendezvous = newRendezvous(s.t)
 	s.t.work.Go(s.t.newAcceptor().accept)
-	s.t.work.Go(func() { s.t.lobby.run(ctx) })
+	s.t.work.Go(func() { s.t.rendezvous.run(ctx) })
 	select {
-	case <-s.t.lobby.complete:
-	case <-s.t.fates.Job.Done():
-		return s.t.fates.Job.Cause()
+	case <-s.t.rendezvous.complete:
+	case <-s.t.failures.Job.Done():
+		return s.t.failures.Job.Cause()
 	}
 	return s.settleIn(ctx)
 }
@@ -239,7 +239,7 @@ func (s *startup) checkInOnce(ctx context.Context) (err error) {
 		for {
 			f, err := wire.Read(conn)
 			if err == nil {
-				err = s.fromLobby(f, tables, busy)
+				err = s.fromRoot(f, tables, busy)
 			}
 			if err != nil {
 				if !done.Load() && !errors.Is(err, errBusy) {
@@ -259,8 +259,8 @@ func (s *startup) checkInOnce(ctx context.Context) (err error) {
 		s.t.mu.Unlock()
 	case text := <-busy:
 		return fmt.Errorf("%w: %w: %s", framework.ErrPeer, errBusy, text)
-	case <-s.t.fates.Job.Done():
-		return s.t.fates.Job.Cause()
+	case <-s.t.failures.Job.Done():
+		return s.t.failures.Job.Cause()
 	case <-ctx.Done():
 		gaveUp = true
 		said := "rank 0 has not said who is missing"
@@ -272,7 +272,7 @@ func (s *startup) checkInOnce(ctx context.Context) (err error) {
 	return s.settleIn(ctx)
 }
 
-func (s *startup) fromLobby(f wire.Frame, tables chan<- []entry, busy chan<- string) error {
+func (s *startup) fromRoot(f wire.Frame, tables chan<- []entry, busy chan<- string) error {
 	switch f.Kind {
 	case wire.KindTable:
 		r := wire.Reader{B: f.Body}
@@ -381,12 +381,12 @@ func (s *startup) meet(ctx context.Context) error {
 		case err := <-failed:
 			// If the peer died, rank 0 is about to say so.
 			s.t.await(ctx, 2*lastWords)
-			if cause := s.t.fates.Job.Cause(); cause != nil {
+			if cause := s.t.failures.Job.Cause(); cause != nil {
 				return cause
 			}
 			return err
-		case <-s.t.fates.Job.Done():
-			return s.t.fates.Job.Cause()
+		case <-s.t.failures.Job.Done():
+			return s.t.failures.Job.Cause()
 		case <-ctx.Done():
 			return fmt.Errorf("%w: no link: %s: %w", framework.ErrPeer, missingText(absent), context.Cause(ctx))
 		}
@@ -398,7 +398,7 @@ func (t *TCP) await(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-t.fates.Job.Done():
+	case <-t.failures.Job.Done():
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-t.life.Done():

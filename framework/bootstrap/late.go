@@ -11,9 +11,9 @@ import (
 // join usually exits, so nothing but Join itself could do the waiting.
 const lateTimeout = time.Second
 
-// explain keeps the lobby open after the job has failed, so that ranks which come
+// explain keeps the rendezvous open after the job has failed, so that ranks which come
 // late get the true reason and not a refused connection, until all have it.
-func (h *lobby) explain() {
+func (h *rendezvous) explain() {
 	timer := time.NewTimer(h.t.cfg.late)
 	defer timer.Stop()
 	for h.uninformed() > 0 {
@@ -21,10 +21,10 @@ func (h *lobby) explain() {
 		case v := <-h.visits:
 			if v.conn != nil {
 				informed := h.informed(v.rank)
-				h.told[v.rank] = true
+				h.notified[v.rank] = true
 				h.t.work.Go(func() { h.turnAway(v, informed) })
-			} else if v.told && v.rank > 0 && v.rank < h.t.party.Size {
-				h.told[v.rank] = true
+			} else if v.notified && v.rank > 0 && v.rank < h.t.party.Size {
+				h.notified[v.rank] = true
 			}
 		case <-timer.C:
 			return
@@ -35,11 +35,11 @@ func (h *lobby) explain() {
 }
 
 // informed reports whether a rank knows how the job ended.
-func (h *lobby) informed(rank int) bool { return h.guests[rank] != nil || h.told[rank] }
+func (h *rendezvous) informed(rank int) bool { return h.arrivals[rank] != nil || h.notified[rank] }
 
 // uninformed counts the ranks that do not know how the job ended: those that are
-// in the lobby were told when it was dismissed.
-func (h *lobby) uninformed() int {
+// in the rendezvous were told when it was dismissed.
+func (h *rendezvous) uninformed() int {
 	n := 0
 	for r := 1; r < h.t.party.Size; r++ {
 		if !h.informed(r) {
@@ -49,10 +49,10 @@ func (h *lobby) uninformed() int {
 	return n
 }
 
-// explained waits, at rank 0, until the lobby is closed. It is bounded by
+// explained waits, at rank 0, until the rendezvous is closed. It is bounded by
 // Config.late, and by the caller's ctx: who does not want to wait any longer is
 // not kept.
-func (h *lobby) explained(ctx context.Context) {
+func (h *rendezvous) explained(ctx context.Context) {
 	if h == nil {
 		return
 	}

@@ -85,7 +85,7 @@ func TestLateRanksLearnTheReason(t *testing.T) {
 	rootFailed(t, root)
 }
 
-// Who brings a mistake of its own is told of that, and counts as told.
+// A rank with a mistake of its own learns that one, and counts as notified.
 func TestLateRanksWithOtherMistakes(t *testing.T) {
 	t.Parallel()
 	l, err := listen(context.Background(), AnyFamily, "127.0.0.1:0")

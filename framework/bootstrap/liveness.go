@@ -9,7 +9,7 @@ import (
 )
 
 // A host that loses its power or its cable closes no connection. Between hosts
-// the kernels therefore exchange signs of life (TCP keep-alive), and each rank
+// the kernels therefore exchange heartbeats (TCP keep-alive), and each rank
 // looks when the last one came. The kernel answers for a process that is merely
 // stopped, which a heartbeat of our own could not tell from a dead host.
 //
@@ -68,7 +68,7 @@ type quiet struct {
 }
 
 // dead judges a silence. While a peer does not read, the kernel stops to send
-// signs of life and asks ever less often for its window: then the silence between
+// heartbeats and asks ever less often for its window: then the silence between
 // two such questions means nothing.
 func (q quiet) dead(bound time.Duration) bool {
 	if q.window == 0 {

@@ -12,12 +12,12 @@ import (
 
 // Local is one of several ranks in one process. See InProcess.
 type Local struct {
-	rank   int
-	all    []*Local
-	inbox  *inbox.Inbox
-	fates  *failure.Set
-	left   atomic.Bool
-	counts counters
+	rank     int
+	all      []*Local
+	inbox    *inbox.Inbox
+	failures *failure.Set
+	left     atomic.Bool
+	counts   counters
 }
 
 // InProcess connects n ranks of this process with each other. They behave as
@@ -26,7 +26,7 @@ type Local struct {
 func InProcess(n int) []*Local {
 	all := make([]*Local, n)
 	for r := range all {
-		all[r] = &Local{rank: r, all: all, inbox: inbox.New(), fates: failure.NewSet()}
+		all[r] = &Local{rank: r, all: all, inbox: inbox.New(), failures: failure.NewSet()}
 	}
 	return all
 }
@@ -83,7 +83,7 @@ func (l *Local) Recv(ctx context.Context, from int, tag framework.Tag) (framewor
 	if err := l.check(ctx, "recv", from); err != nil {
 		return framework.Parcel{}, err
 	}
-	m, err := l.inbox.Take(ctx, from, tag, l.fates.Job)
+	m, err := l.inbox.Take(ctx, from, tag, l.failures.Job)
 	if err != nil {
 		return framework.Parcel{}, failure.Op("recv", from, err)
 	}
@@ -94,7 +94,7 @@ func (l *Local) check(ctx context.Context, op string, peer int) error {
 	if peer < 0 || peer >= len(l.all) {
 		return failure.Op(op, framework.NoPeer, errRange(peer, len(l.all)))
 	}
-	if err := l.fates.Job.Cause(); err != nil {
+	if err := l.failures.Job.Cause(); err != nil {
 		return failure.Op(op, peer, err)
 	}
 	if l.left.Load() {
@@ -107,28 +107,28 @@ func (l *Local) check(ctx context.Context, op string, peer int) error {
 }
 
 // Failed implements Watcher.
-func (l *Local) Failed() <-chan struct{} { return l.fates.Job.Done() }
+func (l *Local) Failed() <-chan struct{} { return l.failures.Job.Done() }
 
 // Err implements Watcher.
-func (l *Local) Err() error { return l.fates.Job.Cause() }
+func (l *Local) Err() error { return l.failures.Job.Cause() }
 
 // Announce implements Watcher.
 func (l *Local) Announce(cause error) { l.announce(0, cause) }
 
 func (l *Local) announce(group uint64, cause error) {
 	n := announcement(group, l.rank, cause)
-	if l.left.Load() || !l.fates.Fail(group, n.own(cause)) {
+	if l.left.Load() || !l.failures.Fail(group, n.own(cause)) {
 		return
 	}
 	l.tell(n)
 }
 
-func (l *Local) group(key uint64) *failure.State { return l.fates.Group(key) }
+func (l *Local) group(key uint64) *failure.State { return l.failures.Group(key) }
 
 func (l *Local) tell(n notice) {
 	for _, other := range l.all {
 		if other != l && !other.left.Load() {
-			other.fates.Fail(n.group, n.err())
+			other.failures.Fail(n.group, n.err())
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // group implements member.
-func (t *TCP) group(key uint64) *failure.State { return t.fates.Group(key) }
+func (t *TCP) group(key uint64) *failure.State { return t.failures.Group(key) }
 
 func (t *TCP) peer(rank int) *peer {
 	p := t.peers[rank]
@@ -226,14 +226,14 @@ func (t *TCP) pass(n notice) {
 func (t *TCP) spread(n notice, own error, bound time.Duration) bool {
 	t.keep(n) // before a goodbye that follows on another link is read
 	t.mu.Lock()
-	known := t.ends[n.group] || t.fates.Group(n.group).Cause() != nil
+	known := t.ends[n.group] || t.failures.Group(n.group).Cause() != nil
 	t.ends[n.group] = true
 	t.mu.Unlock()
 	if known {
 		return false
 	}
 	flushAll(t.flood(n), bound)
-	return t.fates.Fail(n.group, own)
+	return t.failures.Fail(n.group, own)
 }
 
 // keep remembers how the job ended, for those who connect afterwards.
@@ -310,7 +310,7 @@ func (t *TCP) Close() error {
 	t.mu.Unlock()
 
 	bound := lingerTimeout
-	if t.fates.Job.Cause() != nil {
+	if t.failures.Job.Cause() != nil {
 		bound = lastWords
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)

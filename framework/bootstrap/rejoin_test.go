@@ -147,7 +147,7 @@ func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
 		all.Wait()
 		joined <- ranks[:]
 	}()
-	first := guestConn(t, rank(1), l.Addr().String())
+	first := arrivalConn(t, rank(1), l.Addr().String())
 	_, err = first.Write(wire.Append(nil, wire.KindCheckIn, 0, entry{rank: 1, port: 9}.append(nil)))
 	if err == nil {
 		_, err = wire.Read(first) // who is missing: it is counted in

@@ -17,8 +17,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
-// guestConn connects to rank 0 as a rank would and stops after the handshake.
-func guestConn(t *testing.T, c Config, at string) *net.TCPConn {
+// arrivalConn connects to rank 0 as a rank would and stops after the handshake.
+func arrivalConn(t *testing.T, c Config, at string) *net.TCPConn {
 	t.Helper()
 	id, err := c.complete()
 	if err != nil {
@@ -309,7 +309,7 @@ func TestDeathWhileRanksCheckIn(t *testing.T) {
 		_, err := Join(context.Background(), Config{Size: 3, ID: id, Listener: l})
 		failed <- err
 	}()
-	conn := guestConn(t, Config{Rank: 2, Size: 3, ID: id}, l.Addr().String())
+	conn := arrivalConn(t, Config{Rank: 2, Size: 3, ID: id}, l.Addr().String())
 	_ = conn.Close()
 	select {
 	case err := <-failed:
@@ -349,7 +349,7 @@ func TestNonsenseDuringCheckIn(t *testing.T) {
 				_, err := Join(context.Background(), Config{Size: 2, ID: id, Listener: l})
 				failed <- err
 			}()
-			conn := guestConn(t, Config{Rank: 1, Size: 2, ID: id}, l.Addr().String())
+			conn := arrivalConn(t, Config{Rank: 1, Size: 2, ID: id}, l.Addr().String())
 			b := c.bytes
 			if len(b) < wire.HeaderSize {
 				b = append(b, make([]byte, wire.HeaderSize-len(b))...)

@@ -34,20 +34,20 @@ const (
 
 // TCP is one rank of a job of several processes. See Join.
 type TCP struct {
-	party  handshake.Party
-	caller caller
-	cfg    Config
-	inbox  *inbox.Inbox
-	fates  *failure.Set
-	counts counters
-	fds    *fdpass.Socket // nil when descriptors cannot travel
+	party    handshake.Party
+	caller   caller
+	cfg      Config
+	inbox    *inbox.Inbox
+	failures *failure.Set
+	counts   counters
+	fds      *fdpass.Socket // nil when descriptors cannot travel
 
-	listener *net.TCPListener
-	self     entry
-	root     netip.Addr             // where rank 0 was reached
-	verdict  atomic.Pointer[notice] // how the job ended
-	instance *instance
-	lobby    *lobby
+	listener   *net.TCPListener
+	self       entry
+	root       netip.Addr             // where rank 0 was reached
+	verdict    atomic.Pointer[notice] // how the job ended
+	instance   *instance
+	rendezvous *rendezvous
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -100,7 +100,7 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 		party:    handshake.Party{Identity: id, Rank: cfg.Rank, Size: cfg.Size},
 		cfg:      cfg,
 		inbox:    inbox.New(),
-		fates:    failure.NewSet(),
+		failures: failure.NewSet(),
 		peers:    map[int]*peer{},
 		links:    map[*link]struct{}{},
 		ends:     map[uint64]bool{},
@@ -117,7 +117,7 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 	defer cancel()
 	if err := (&startup{t: t}).join(ctx); err != nil {
 		t.announce(0, err)
-		t.lobby.explained(callers)
+		t.rendezvous.explained(callers)
 		_ = t.Close()
 		cfg.closeListener() // if it failed before it was used
 		return nil, failure.Op("join", framework.NoPeer, err)
@@ -137,10 +137,10 @@ func (t *TCP) Stats() Stats { return t.counts.read() }
 func (t *TCP) addRound() { t.counts.rounds.Add(1) }
 
 // Failed implements Watcher.
-func (t *TCP) Failed() <-chan struct{} { return t.fates.Job.Done() }
+func (t *TCP) Failed() <-chan struct{} { return t.failures.Job.Done() }
 
 // Err implements Watcher.
-func (t *TCP) Err() error { return t.fates.Job.Cause() }
+func (t *TCP) Err() error { return t.failures.Job.Cause() }
 
 // Addr returns where this rank listens, for messages.
 func (t *TCP) Addr() string {
@@ -201,7 +201,7 @@ func (t *TCP) send(ctx context.Context, to int, tag framework.Tag, p framework.P
 	t.mu.Lock()
 	t.peers[to].sent++
 	t.mu.Unlock()
-	if err := l.send(ctx, b, t.fates.Job, t.work.Go); err != nil {
+	if err := l.send(ctx, b, t.failures.Job, t.work.Go); err != nil {
 		t.mu.Lock()
 		t.peers[to].sent--
 		t.mu.Unlock()
@@ -220,12 +220,12 @@ func (t *TCP) Recv(ctx context.Context, from int, tag framework.Tag) (framework.
 	// Of a rank without a link one would not learn that it has left.
 	watch := time.AfterFunc(watchDelay, func() { t.watch(from) })
 	defer watch.Stop()
-	m, err := t.inbox.Take(ctx, from, tag, t.fates.Job)
+	m, err := t.inbox.Take(ctx, from, tag, t.failures.Job)
 	if err != nil {
 		return framework.Parcel{}, failure.Op("recv", from, err)
 	}
 	if len(m.Awaited) > 0 {
-		files, err := t.fds.Take(ctx, t.fates.Job, from, m.First, len(m.Awaited))
+		files, err := t.fds.Take(ctx, t.failures.Job, from, m.First, len(m.Awaited))
 		if err != nil {
 			return framework.Parcel{}, failure.Op("recv", from, err)
 		}
@@ -240,7 +240,7 @@ func (t *TCP) check(ctx context.Context, op string, peer int) error {
 	if peer < 0 || peer >= t.party.Size {
 		return failure.Op(op, framework.NoPeer, errRange(peer, t.party.Size))
 	}
-	if err := t.fates.Job.Cause(); err != nil {
+	if err := t.failures.Job.Cause(); err != nil {
 		return failure.Op(op, peer, err)
 	}
 	if t.isClosing() {

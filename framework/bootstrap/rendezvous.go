@@ -15,13 +15,13 @@ import (
 
 // visit is what came of a connection to rank 0 while ranks check in.
 type visit struct {
-	rank   int // as claimed; framework.NoPeer if it did not say
-	conn   *net.TCPConn
-	proved bool // the claim is proved
-	again  bool // the process that was here with this rank has had time to end
-	told   bool // it knows why it was turned down
-	from   netip.Addr
-	err    error
+	rank     int // as claimed; framework.NoPeer if it did not say
+	conn     *net.TCPConn
+	proved   bool // the claim is proved
+	again    bool // the process that was here with this rank has had time to end
+	notified bool // it knows why it was turned down
+	from     netip.Addr
+	err      error
 }
 
 // refused are connections that were turned down. They do not end the wait: whoever reaches
@@ -44,8 +44,8 @@ func (r *refused) said(rank int) string {
 	return fmt.Sprintf("; %d connections%s were turned down, the last one from %s: %v", r.count, claim, r.from, r.err)
 }
 
-// visit hands a visit to the lobby, or turns it away when that is closed.
-func (h *lobby) visit(v visit) {
+// visit hands a visit to the rendezvous, or turns it away when that is closed.
+func (h *rendezvous) visit(v visit) {
 	select {
 	case h.visits <- v:
 	case <-h.closed:
@@ -57,7 +57,7 @@ func (h *lobby) visit(v visit) {
 
 // turnAway tells a rank why it cannot check in any more. The same rank of the next job may
 // be here before the processes of this one have ended: it is to come again.
-func (h *lobby) turnAway(v visit, informed bool) {
+func (h *rendezvous) turnAway(v visit, informed bool) {
 	if h.t.verdict.Load() != nil && informed || h.t.verdict.Load() == nil && h.hasEnded(v.rank) {
 		_, _ = v.conn.Write(wire.Append(nil, wire.KindBusy, 0, []byte("an earlier job has not ended there")))
 		hangUp(v.conn)
@@ -73,7 +73,7 @@ func (h *lobby) turnAway(v visit, informed bool) {
 
 // hasEnded reports whether the process that was a rank of this job has ended or left, as one
 // that starts again has: its end may be on its way here.
-func (h *lobby) hasEnded(rank int) bool {
+func (h *rendezvous) hasEnded(rank int) bool {
 	ctx, cancel := context.WithTimeout(h.t.life, 2*rejoinGrace)
 	defer cancel()
 	l, err := h.t.linkTo(ctx, rank)
@@ -85,7 +85,7 @@ func (h *lobby) hasEnded(rank int) bool {
 	select {
 	case <-l.ended:
 	case <-h.t.inbox.Departure(rank):
-	case <-h.t.fates.Job.Done():
+	case <-h.t.failures.Job.Done():
 	case <-h.t.life.Done():
 	case <-timer.C:
 		return h.t.isClosing()
@@ -96,21 +96,21 @@ func (h *lobby) hasEnded(rank int) bool {
 // rejoinGrace is how long the end of a process may take to get here behind its successor.
 const rejoinGrace = 300 * time.Millisecond
 
-// lobby is where rank 0 waits for the others. It stays open until every rank has
+// rendezvous is where rank 0 waits for the others. It stays open until every rank has
 // its links: until then it is the only place that hears of a failure of any of them.
-type lobby struct {
+type rendezvous struct {
 	t        *TCP
-	guests   map[int]*guest
+	arrivals map[int]*arrival
 	refused  map[int]*refused // by claimed rank
-	told     map[int]bool     // ranks that know why they were turned down
+	notified map[int]bool     // ranks that know why they were turned down
 	visits   chan visit       // ranks that check in
-	events   chan guestEvent
+	events   chan arrivalEvent
 	complete chan struct{} // closed when all have checked in
-	closed   chan struct{} // closed with the lobby
+	closed   chan struct{} // closed with the rendezvous
 }
 
-// guest is a rank that has checked in, or is about to.
-type guest struct {
+// arrival is a rank that has checked in, or is about to.
+type arrival struct {
 	rank    int
 	conn    *net.TCPConn
 	entry   entry
@@ -119,27 +119,27 @@ type guest struct {
 	ended   chan struct{} // closed when its connection has ended
 }
 
-type guestEvent struct {
-	*guest
+type arrivalEvent struct {
+	*arrival
 	frame wire.Frame
 	err   error
 	late  bool // nobody has taken its place in time
 }
 
-func newLobby(t *TCP) *lobby {
-	return &lobby{
-		t: t, guests: map[int]*guest{}, refused: map[int]*refused{}, told: map[int]bool{}, events: make(chan guestEvent), visits: make(chan visit),
+func newRendezvous(t *TCP) *rendezvous {
+	return &rendezvous{
+		t: t, arrivals: map[int]*arrival{}, refused: map[int]*refused{}, notified: map[int]bool{}, events: make(chan arrivalEvent), visits: make(chan visit),
 		complete: make(chan struct{}), closed: make(chan struct{}),
 	}
 }
 
 // run collects the ranks until ctx, then watches over them.
-func (h *lobby) run(ctx context.Context) {
+func (h *rendezvous) run(ctx context.Context) {
 	defer close(h.closed)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	waiting := ctx.Done()
-	overall := time.NewTimer(2 * h.t.cfg.Timeout) // for guests that never get ready
+	overall := time.NewTimer(2 * h.t.cfg.Timeout) // for arrivals that never get ready
 	defer overall.Stop()
 	for ready := 0; ready < h.t.party.Size-1; {
 		select {
@@ -157,7 +157,7 @@ func (h *lobby) run(ctx context.Context) {
 		case <-overall.C:
 			h.dismiss()
 			return
-		case <-h.t.fates.Job.Done():
+		case <-h.t.failures.Job.Done():
 			h.dismiss()
 			h.explain()
 			return
@@ -169,24 +169,24 @@ func (h *lobby) run(ctx context.Context) {
 	h.dismiss()
 }
 
-func (h *lobby) fail(n notice) { h.t.pass(n) }
+func (h *rendezvous) fail(n notice) { h.t.pass(n) }
 
-// dismiss ends all connections of the lobby, with the reason if there is one.
-func (h *lobby) dismiss() {
+// dismiss ends all connections of the rendezvous, with the reason if there is one.
+func (h *rendezvous) dismiss() {
 	if n := h.t.verdict.Load(); n != nil {
-		for _, g := range h.guests { // also those who have not said who they are
+		for _, g := range h.arrivals { // also those who have not said who they are
 			h.write(g, wire.KindNotice, n.encode())
 		}
 	}
-	for _, g := range h.guests {
+	for _, g := range h.arrivals {
 		h.t.work.Go(func() { hangUp(g.conn) })
 	}
 }
 
 // enter begins to read from a rank that has proved itself.
-func (h *lobby) enter(v visit) {
-	if v.told && v.rank > 0 && v.rank < h.t.party.Size {
-		h.told[v.rank] = true
+func (h *rendezvous) enter(v visit) {
+	if v.notified && v.rank > 0 && v.rank < h.t.party.Size {
+		h.notified[v.rank] = true
 	}
 	if v.conn == nil {
 		if v.proved && v.rank < h.t.party.Size {
@@ -198,7 +198,7 @@ func (h *lobby) enter(v visit) {
 		}
 		return
 	}
-	if h.guests[v.rank] != nil {
+	if h.arrivals[v.rank] != nil {
 		if len(h.missing()) == 0 { // the job has its ranks and begins: a straggler does not end it
 			h.t.work.Go(func() { h.turnAway(v, true) })
 			return
@@ -208,7 +208,7 @@ func (h *lobby) enter(v visit) {
 		}
 		n := notice{culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in twice: two processes were started with the same rank", v.rank)}
 		h.fail(n)
-		h.write(&guest{conn: v.conn}, wire.KindNotice, n.encode())
+		h.write(&arrival{conn: v.conn}, wire.KindNotice, n.encode())
 		h.t.work.Go(func() { hangUp(v.conn) })
 		return
 	}
@@ -217,8 +217,8 @@ func (h *lobby) enter(v visit) {
 
 // replaces lets a process that starts again take the place of the one before, whose
 // connection has ended or is about to. It reports false if that one lives.
-func (h *lobby) replaces(v visit) bool {
-	old := h.guests[v.rank]
+func (h *rendezvous) replaces(v visit) bool {
+	old := h.arrivals[v.rank]
 	select {
 	case <-old.ended:
 		_ = old.conn.Close()
@@ -243,9 +243,9 @@ func (h *lobby) replaces(v visit) bool {
 	return true
 }
 
-func (h *lobby) admit(v visit) {
-	g := &guest{rank: v.rank, conn: v.conn, ended: make(chan struct{})}
-	h.guests[v.rank] = g
+func (h *rendezvous) admit(v visit) {
+	g := &arrival{rank: v.rank, conn: v.conn, ended: make(chan struct{})}
+	h.arrivals[v.rank] = g
 	_ = v.conn.SetDeadline(time.Time{})
 	h.t.work.Go(func() {
 		for {
@@ -254,7 +254,7 @@ func (h *lobby) admit(v visit) {
 				close(g.ended)
 			}
 			select {
-			case h.events <- guestEvent{guest: g, frame: f, err: err}:
+			case h.events <- arrivalEvent{arrival: g, frame: f, err: err}:
 			case <-h.closed:
 				return
 			}
@@ -266,7 +266,7 @@ func (h *lobby) admit(v visit) {
 }
 
 // refuse takes note of a connection that was turned down.
-func (h *lobby) refuse(v visit) {
+func (h *rendezvous) refuse(v visit) {
 	r := h.refused[v.rank]
 	if r == nil {
 		if len(h.refused) == 64 {
@@ -280,10 +280,10 @@ func (h *lobby) refuse(v visit) {
 }
 
 // bury ends the job for a rank that died, unless another process takes its place.
-func (h *lobby) bury(e guestEvent) {
+func (h *rendezvous) bury(e arrivalEvent) {
 	why := fmt.Sprintf("it died during start-up (%v)", e.err)
-	if len(h.missing()) == 0 || h.guests[e.rank] != e.guest {
-		if h.guests[e.rank] == e.guest {
+	if len(h.missing()) == 0 || h.arrivals[e.rank] != e.arrival {
+		if h.arrivals[e.rank] == e.arrival {
 			h.t.suspect(e.rank, why)
 		}
 		return
@@ -301,7 +301,7 @@ func (h *lobby) bury(e guestEvent) {
 	h.fail(notice{culprit: e.rank, text: why})
 }
 
-func (h *lobby) handle(e guestEvent, ready *int) {
+func (h *rendezvous) handle(e arrivalEvent, ready *int) {
 	if e.err != nil {
 		if !e.ready {
 			h.bury(e)
@@ -319,7 +319,7 @@ func (h *lobby) handle(e guestEvent, ready *int) {
 			err = fmt.Errorf("%w: it checked in as rank %d", framework.ErrPeer, e.entry.rank)
 		}
 		if err == nil {
-			h.welcome(e.guest)
+			h.welcome(e.arrival)
 		}
 	case e.frame.Kind == wire.KindReady && e.present && !e.ready:
 		e.ready = true
@@ -341,7 +341,7 @@ func (h *lobby) handle(e guestEvent, ready *int) {
 }
 
 // welcome counts a rank in. With the last one, all learn who their neighbors are.
-func (h *lobby) welcome(g *guest) {
+func (h *rendezvous) welcome(g *arrival) {
 	g.present = true
 	if g.entry.host != h.t.self.host && !h.t.party.HasSecret && !h.t.cfg.Insecure {
 		h.fail(notice{culprit: g.rank, class: framework.ErrInvalid, text: handshake.NoSecret(g.rank, 0)})
@@ -353,10 +353,10 @@ func (h *lobby) welcome(g *guest) {
 	}
 	entries := make([]entry, h.t.party.Size)
 	entries[0] = h.t.self
-	for r, g := range h.guests {
+	for r, g := range h.arrivals {
 		entries[r] = g.entry
 	}
-	for r, g := range h.guests {
+	for r, g := range h.arrivals {
 		body := append([]byte(nil), h.t.instance.id[:]...)
 		for _, n := range neighbors(r, h.t.party.Size) {
 			body = entries[n].append(body)
@@ -369,8 +369,8 @@ func (h *lobby) welcome(g *guest) {
 	close(h.complete)
 }
 
-func (h *lobby) tell(kind wire.Kind, body []byte) {
-	for _, g := range h.guests {
+func (h *rendezvous) tell(kind wire.Kind, body []byte) {
+	for _, g := range h.arrivals {
 		if g.present && !g.ready {
 			h.write(g, kind, body)
 		}
@@ -379,16 +379,16 @@ func (h *lobby) tell(kind wire.Kind, body []byte) {
 
 // write sends a small frame: it fits into the socket's buffer unless the rank
 // does not read at all.
-func (h *lobby) write(g *guest, kind wire.Kind, body []byte) {
+func (h *rendezvous) write(g *arrival, kind wire.Kind, body []byte) {
 	_ = g.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = g.conn.Write(wire.Append(nil, kind, 0, body))
 }
 
-func (h *lobby) missing() []int {
+func (h *rendezvous) missing() []int {
 	var ranks []int
-	if len(h.guests) == h.t.party.Size-1 {
+	if len(h.arrivals) == h.t.party.Size-1 {
 		all := true
-		for _, g := range h.guests {
+		for _, g := range h.arrivals {
 			all = all && g.present
 		}
 		if all {
@@ -396,7 +396,7 @@ func (h *lobby) missing() []int {
 		}
 	}
 	for r := 1; r < h.t.party.Size; r++ {
-		if g := h.guests[r]; g == nil || !g.present {
+		if g := h.arrivals[r]; g == nil || !g.present {
 			ranks = append(ranks, r)
 		}
 	}
@@ -404,7 +404,7 @@ func (h *lobby) missing() []int {
 }
 
 // absence says who did not come, and what is known about why.
-func (h *lobby) absence(missing []int, cause error) notice {
+func (h *rendezvous) absence(missing []int, cause error) notice {
 	n := notice{culprit: framework.NoPeer, text: fmt.Sprintf("%s (%v)", missingText(missing), cause)}
 	if len(missing) == 1 {
 		n.culprit = missing[0]
