@@ -95,7 +95,7 @@ func TestPlanIsTheTypedOneOverTheDefault(t *testing.T) {
 	}
 }
 
-// An iteration is never shorter than the clock and the barrier can tell, and a sweep
+// An iteration is never shorter than the clock and the barrier can resolve, and a sweep
 // up to the largest sizes still ends.
 func TestDefaultPlansOfAllSizes(t *testing.T) {
 	for bytes := int64(1); bytes <= 1<<40; bytes *= 2 {

@@ -30,7 +30,7 @@ var Classes = []error{ErrUnavailable, ErrUnsupported, ErrInvalid, ErrPeer, ErrCl
 // NoPeer is the value of Error.Peer when the error concerns no particular rank.
 const NoPeer = -1
 
-// Error says which operation of which transport failed, and with whom. It prints
+// Error says which operation of which transport failed, and with which peer. It prints
 // as "ib-host connect rank 3: no usable device: unavailable".
 type Error struct {
 	Op        string // "register", "connect", …

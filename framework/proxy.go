@@ -49,7 +49,7 @@ type Helper interface {
 
 	// Perform performs the trigger that these two words hold, in place of a push. It
 	// does so only if everything pushed before has been performed, and neither the
-	// proxy's thread nor anybody else is at work; otherwise taken is false, and nothing
+	// proxy's thread nor another caller is at work; otherwise taken is false, and nothing
 	// has happened. done reports that the trigger asks for a flush and that the flush
 	// is complete; a flush that is not complete has to be pushed. Perform waits no
 	// longer than a network takes to answer, and may be called under the same

@@ -17,7 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// Hub joins the ranks of one group. It collects everybody's input, then everybody
+// Hub joins the ranks of one group. It collects the input of all ranks, then each rank
 // writes its output; that shares no code with bench.Verifier.
 type Hub struct {
 	Refuse func(rank int, c *bench.Call) error // before anything is done

@@ -139,7 +139,7 @@ func TestBeginRefuses(t *testing.T) {
 	}
 }
 
-// Scripts tell missed targets from a comparison that failed.
+// Scripts can distinguish missed targets from a comparison that failed.
 func TestExitCodes(t *testing.T) {
 	const variable = "COMPARE_EXIT"
 	runs := map[string]func(context.Context) (int, error){

@@ -11,7 +11,7 @@ import (
 )
 
 // Plot draws time and bus bandwidth over the size, a curve for each kind of measurement:
-// for all in one pair of charts, or where these are too many to be told apart, in a pair
+// for all in one pair of charts, or where these are too many to be distinguished, in a pair
 // for each collective.
 func Plot(w io.Writer, rows []Row) error {
 	all := sweeps(rows)

@@ -11,7 +11,7 @@ import (
 // its argument; of no samples it is NaN.
 //
 // The median and not the mean: on a shared machine a few samples contain a time
-// slice of somebody else, and say nothing about the program under test.
+// slice of another process, and say nothing about the program under test.
 func Median(samples []float64) float64 {
 	n := len(samples)
 	if n == 0 {

@@ -22,7 +22,7 @@
 
 enum { kWarmup = 50, kDepth = 256, kInline = 64, kRoom = 1 << 20, kSpinNs = 20000, kLimitS = 60 };
 
-// What a side tells the other.
+// The message of one side to the other.
 typedef struct {
   uint32_t qpn, psn, rkey;
   uint64_t addr;

@@ -58,7 +58,7 @@ func TestConformance(t *testing.T) {
 	}, more)
 }
 
-// TestJob runs a program that was never told of the transport, with job.yaml alone.
+// TestJob runs a program that does not know the transport, with job.yaml alone.
 func TestJob(t *testing.T) {
 	dir := t.TempDir()
 	built(t, filepath.Join(dir, "out"))

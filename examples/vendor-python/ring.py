@@ -30,7 +30,7 @@ class _Timespec(ctypes.Structure):
 
 
 class Memory:
-    """A range of a memfd, mapped until close(). klass is whom to blame for a bad one."""
+    """A range of a memfd, mapped until close(). klass is the class of the error for a bad one."""
 
     def __init__(self, fd, offset, size, klass):
         check(fd, offset, size, klass)
@@ -105,7 +105,7 @@ class Ring:
 
     def park(self, seconds):
         """Sleeps until a producer of the host pushes, or wake() is called, or the time is
-        over. Kernels of a GPU cannot wake anybody, so the time is short."""
+        over. Kernels of a GPU cannot wake the proxy, so the time is short."""
         self.halves[PARKED // 4] = 1
         # A full fence belongs here, which Python does not have: the load in poll() may
         # come before the store. A producer that misses it costs one nap and no more.

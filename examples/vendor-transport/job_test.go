@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestJob runs a program that was never told of loopnet, with job.yaml alone.
+// TestJob runs a program that does not know loopnet, with job.yaml alone.
 func TestJob(t *testing.T) {
 	dir := t.TempDir()
 	build(t, ".", filepath.Join(dir, "bin")+"/", "./cmd/mscclpp-transport-loopnet")

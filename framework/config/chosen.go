@@ -45,7 +45,7 @@ func (e *Effective) chosen(key, value string) string {
 	return ""
 }
 
-// left are the values that leave the choice to somebody else.
+// left are the values that leave the choice open.
 var left = map[string]string{
 	"device": "", "transports": "[]", "comm.scratch": "0", "comm.deadline": "0s", "comm.max_blocks": "0",
 	"collectives.table": "[]", "collectives.sharing": "0", "collectives.lines": "auto",

@@ -97,7 +97,7 @@ func join(path, name string) string {
 }
 
 // secretWords mark keys whose values are never printed. Transports own their
-// schema, so their options can be told by name only.
+// schema, so their options can be recognized by name only.
 var secretWords = []string{"secret", "token", "password", "passphrase", "private_key"}
 
 // isSecret reports whether the value of a key must be hidden. A path to a file

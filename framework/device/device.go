@@ -128,7 +128,7 @@ type Engine interface {
 	// peers that it maps, registered host memory.
 	Copy(s Stream, dst, src uintptr, bytes uint64) error
 
-	// Write enqueues the store of a word, which becomes visible to everybody after
+	// Write enqueues the store of a word, which becomes visible to all observers after
 	// everything that was enqueued before it: this is how a copy engine signals.
 	Write(s Stream, addr uintptr, value uint64) error
 

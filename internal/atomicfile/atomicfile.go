@@ -14,7 +14,7 @@ import (
 
 // File writes beside the place of a file and moves it there, so that no reader sees half of
 // it, and a full disk leaves what was there before. The file keeps its mode; a new one may
-// be read by everybody. Links, devices and pipes are written to: a move would put a file in
+// be read by all users. Links, devices and pipes are written to: a move would put a file in
 // their place, and a link of another user is an error. So is a pipe without a reader.
 func File(name string, write func(io.Writer) error) error {
 	mode := fs.FileMode(0o644)
@@ -50,7 +50,7 @@ func Bytes(name string, data []byte) error {
 }
 
 func overwrite(name string, write func(io.Writer) error) error {
-	// Without a wait for somebody to read a pipe.
+	// Without a wait for a reader of a pipe.
 	f, err := ownfile.Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
 		return err

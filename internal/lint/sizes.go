@@ -9,7 +9,7 @@ import (
 )
 
 // The most that a package and a type may be, tests and what programs wrote apart. A type with more is several that
-// have not been told apart; free functions in place of its methods do not make it smaller.
+// have not been separated; free functions in place of its methods do not make it smaller.
 const (
 	maxPackage = 4000 // lines
 	maxMethods = 40

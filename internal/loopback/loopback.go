@@ -26,7 +26,7 @@ func Address(six bool) string {
 // Any returns the address at which a listener with a port of the system's choice listens.
 func Any(six bool) string { return net.JoinHostPort(Address(six), "0") }
 
-// FreePort finds a port of the loopback address. Nothing keeps it free until somebody
+// FreePort finds a port of the loopback address. Nothing keeps it free until a process
 // listens there.
 func FreePort() (int, error) {
 	port, err := bindable(syscall.AF_INET)

@@ -71,7 +71,7 @@ func TestLogFileThatIsFull(t *testing.T) {
 	}
 }
 
-// A pipe takes messages while somebody reads it; otherwise it is refused at once.
+// A pipe takes messages while it has a reader; otherwise it is refused at once.
 func TestLogIntoAPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

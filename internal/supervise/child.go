@@ -30,7 +30,7 @@ type Change struct {
 }
 
 // Child is a child process in a group of its own, named by a descriptor. Its number may
-// belong to somebody else as soon as any code of this process has reaped it: a library
+// belong to another process as soon as any code of this process has reaped it: a library
 // cannot know whether its host waits for all children.
 type Child struct {
 	PID int
@@ -94,7 +94,7 @@ func (c *Child) waitid(options int) (info unix.Siginfo, err error) {
 	return info, err
 }
 
-// Signal sends a signal to the child's group, and never to anybody else.
+// Signal sends a signal to the child's group, and never to another process.
 func (c *Child) Signal(s syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -49,7 +49,7 @@ func TestChildTellsHowItEnded(t *testing.T) {
 	}
 }
 
-// The number of a child that somebody else has reaped goes to the next process that asks.
+// The number of a child that other code has reaped goes to the next process that asks.
 func TestSignalSparesWhoeverGotTheNumber(t *testing.T) {
 	stranger := victim(t)
 	dead, c := child(t, "true")
@@ -61,7 +61,7 @@ func TestSignalSparesWhoeverGotTheNumber(t *testing.T) {
 	}
 	dead.PID = stranger.Process.Pid
 	if err := dead.Signal(syscall.SIGKILL); err == nil {
-		t.Error("the signal went to somebody")
+		t.Error("the signal went to another process")
 	}
 	dead.Close()
 	if err := dead.Signal(syscall.SIGKILL); err == nil {

@@ -25,8 +25,8 @@ func Main(m *testing.M, fake func(mode string, args []string)) {
 	os.Exit(m.Run())
 }
 
-// Runner is one whose launcher is the test binary. All processes that the test starts are
-// told the mode.
+// Runner is one whose launcher is the test binary. All processes that the test starts get
+// the mode by a variable.
 func Runner(t *testing.T, mode string) compare.Runner {
 	t.Helper()
 	t.Setenv(variable, mode)

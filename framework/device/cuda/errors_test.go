@@ -90,8 +90,8 @@ func TestImportsAreExplained(t *testing.T) {
 	}
 }
 
-// The driver's word for no device does not tell a machine without GPUs from an
-// environment that hides them. It reads that once: each case has a process of its own.
+// The driver's error for no device is the same on a machine without GPUs and in an
+// environment that hides them. The driver reads that once: each case has a process of its own.
 func TestHiddenDevices(t *testing.T) {
 	open(t, 0)
 	for _, list := range []string{"", "-1", "GPU-of-another-machine"} {

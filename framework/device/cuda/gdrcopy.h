@@ -1,4 +1,4 @@
-// The C side of GDRCopy, NVIDIA's way to memory of a GPU for the processor: a library,
+// The C side of GDRCopy, NVIDIA's access to memory of a GPU for the processor: a library,
 // opened at run time, and behind it the kernel module gdrdrv.
 #ifndef MSCCLPP_CUDA_GDRCOPY_H_
 #define MSCCLPP_CUDA_GDRCOPY_H_

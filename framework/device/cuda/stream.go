@@ -31,7 +31,7 @@ func (d *Device) NewPriorityStream(priority int) (device.Stream, error) {
 }
 
 // streams are those that NewStream has made, and whether they are open. The number of one that
-// is closed means nothing to the driver, unless somebody else has made a stream since that got it.
+// is closed means nothing to the driver, unless a later stream, made elsewhere, has got it.
 var streams sync.Map
 
 // StreamClosed reports whether CloseStream was called for a stream, and NewStream has not
@@ -90,7 +90,7 @@ func (d *Device) Memset(s device.Stream, addr uintptr, value byte, bytes uint64)
 	return d.code("memset", "cuMemsetD8Async", C.cuda_memset(d.hot, C.uintptr_t(s), C.uint64_t(addr), C.int(value), C.uint64_t(bytes)))
 }
 
-// Write enqueues the store of a word, visible to everybody after all that was
+// Write enqueues the store of a word, visible to all observers after all work that was
 // enqueued before it. addr is a multiple of 8.
 func (d *Device) Write(s device.Stream, addr uintptr, value uint64) error {
 	if d.closed.Load() {

@@ -148,7 +148,7 @@ uint32_t mscclpp_drain_loop(mscclpp_drain* d) {
     CPU_SET(d->cpu, &one);
     sched_setaffinity(0, sizeof one, &one);  // a wish: without it the loop is slower
   }
-  // Once told to finish, at most what fits into the ring was pushed before.
+  // Before the request to finish, no more was pushed than fits into the ring.
   uint64_t last = 0;
   uint64_t snd;
   while (await_trigger(d, &snd)) {

@@ -61,7 +61,7 @@ typedef struct {
 } mscclpp_drain;
 
 mscclpp_drain* mscclpp_drain_new(void);
-// Drains until told to stop, or until a trigger makes no sense; returns the reason.
+// Drains until a request to stop, or until a trigger makes no sense; returns the reason.
 uint32_t mscclpp_drain_loop(mscclpp_drain* d);
 void mscclpp_drain_stop(mscclpp_drain* d, uint32_t how);
 

@@ -10,7 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// cause says in words why the loop has ended; nil if it was told to.
+// cause says in words why the loop has ended; nil if that was asked for.
 func cause(c *C.mscclpp_drain, reason C.uint32_t) error {
 	if reason == C.mscclpp_drain_stopped {
 		return nil

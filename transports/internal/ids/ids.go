@@ -76,7 +76,7 @@ func (t *Table[T]) Len() int {
 	return len(t.made)
 }
 
-// Enter has a user told of what ends, until it leaves.
+// Enter notifies a user of objects that end, until it leaves.
 func (t *Table[T]) Enter(u User) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +86,7 @@ func (t *Table[T]) Enter(u User) {
 	t.users[u] = true
 }
 
-// Leave is for users that need not be told any more.
+// Leave is for users that need no notice any more.
 func (t *Table[T]) Leave(u User) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

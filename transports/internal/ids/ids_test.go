@@ -23,11 +23,11 @@ func (e *endpoint) end() { *e.ended = append(*e.ended, e.name) }
 
 type connection struct{ endpoint }
 
-// proxy is a user that notes what it was told, and when.
+// proxy is a user that records its notices, and when they came.
 type proxy struct {
 	told  [][]framework.ID
 	ended *[]string
-	after int // things that had ended when it was told last
+	after int // things that had ended at its last notice
 }
 
 func (p *proxy) Forget(closed map[framework.ID]bool) {

@@ -117,7 +117,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// Four ranks of a host, each told adapters in its turn, keep both busy; where devices are
+// Four ranks of a host, each with the adapters of its turn, keep both busy; where devices are
 // named, the first named one. Memory that is registered in between, without facts about
 // adapters, is registered with the same.
 func TestRanksUseAllDevices(t *testing.T) {

@@ -268,8 +268,8 @@ func TestSelectiveCompletions(t *testing.T) {
 }
 
 // Puts that are alone, each of them posted when the one before it is known to be done, are one
-// request each: nothing is asked behind them so that somebody hears of them. A flush still asks
-// for where the data is, since the completion of a write does not tell.
+// request each: no request behind them asks for a completion. A flush still asks where the
+// data is, since the completion of a write does not say.
 func TestLonePuts(t *testing.T) {
 	lines := recorded(t)
 	r := newRig(t, fake(t), Atomic)

@@ -103,7 +103,7 @@ func (d *destinations) room() bool {
 }
 
 // take waits until the peer has room, and returns the immediate of the next signal to an
-// entry. The caller posts it before anybody else takes one: put makes sure of it.
+// entry. The caller posts it before another caller takes one: put makes sure of it.
 func (d *destinations) take(n uint32, halt *atomic.Bool) (uint32, error) {
 	var start time.Time
 	for tries := 0; ; tries++ {

@@ -141,7 +141,7 @@ func (d *adapter) queryPort(port int) (portFacts, error) {
 }
 
 // queryGID returns an entry of a port's table of addresses; kind is -1 where the library
-// cannot tell.
+// does not know.
 func (d *adapter) queryGID(port, index int) (gid [16]byte, kind int, err error) {
 	var t C.int
 	if e := C.mscclpp_verbs_gid(d.lib.c, d.c.context, C.int(port), C.int(index), (*C.uint8_t)(&gid[0]), &t); e != 0 {

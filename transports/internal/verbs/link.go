@@ -14,8 +14,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
-// endpoint is one side of a link: a queue pair, and memory for what both plugins tell each
-// other.
+// endpoint is one side of a link: a queue pair, and memory for the messages between both
+// plugins.
 type endpoint struct {
 	t      *Transport
 	dev    *adapter

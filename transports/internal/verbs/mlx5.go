@@ -15,7 +15,7 @@ const defaultMLX5 = "libmlx5.so.1"
 
 // directPath is how an adapter of NVIDIA's reaches GPUs beside the path by which it
 // reaches all other memory: a PCIe function of its own, near the GPU, which spares the
-// data the way through the processor.
+// data the path through the processor.
 type directPath struct {
 	c       *C.mscclpp_mlx5
 	sysfs   string // of the function

@@ -9,8 +9,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// A signal by itself is the shortest of requests, and what is in this file is the way of one.
-// Go's part of it takes as many instructions as the adapter's library and the way into C, so it
+// A signal by itself is the shortest of requests, and this file is the path of one.
+// Go's part of it takes as many instructions as the adapter's library and the call into C, so it
 // goes without what others need: lists of requests, the lock of the proxy, a deferred call, and
 // a function for each layer.
 

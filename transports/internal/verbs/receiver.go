@@ -138,7 +138,7 @@ func (r *receiver) help() {
 
 // pass looks at all queues; spare: others have done so since the last time.
 func (r *receiver) pass(arm bool) (moved, any, on, spare bool) {
-	if !r.mu.TryLock() { // somebody does
+	if !r.mu.TryLock() { // another thread looks
 		return false, true, true, true
 	}
 	defer r.mu.Unlock()
@@ -256,7 +256,7 @@ func (i *incoming) tell() {
 	}
 }
 
-// lastWord is how long the end of a connection may take for what conclude has to tell.
+// lastWord is how long the end of a connection may take for the message of conclude.
 const lastWord = 50 * time.Millisecond
 
 // conclude sends the peer the count. A peer that closes later cannot ask any more, and would

@@ -182,7 +182,7 @@ int mscclpp_verbs_free_queue(mscclpp_verbs* v, struct rv_cq* cq) { return v->des
 
 struct rv_qp* mscclpp_verbs_pair(mscclpp_verbs* v, struct rv_pd* pd, struct rv_cq* send, struct rv_cq* recv, uint32_t sends, uint32_t recvs,
                                  uint32_t* inline_bytes, int* err) {
-  // Devices say no to too large a wish for inline data and do not tell their limit.
+  // Devices refuse too large a wish for inline data and do not report their limit.
   for (uint32_t wish = *inline_bytes;; wish /= 2) {
     struct rv_qp_init_attr a;
     memset(&a, 0, sizeof a);

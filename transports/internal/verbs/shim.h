@@ -27,7 +27,7 @@ int mscclpp_verbs_open(mscclpp_verbs*, const char* name, mscclpp_verbs_device* o
 void mscclpp_verbs_close(mscclpp_verbs*, mscclpp_verbs_device*);
 int mscclpp_verbs_port(mscclpp_verbs*, struct rv_context*, int port, struct rv_port_attr* out);
 
-// type is one of rv_gid_…, or -1 where the library cannot tell.
+// type is one of rv_gid_…, or -1 where the library does not know.
 int mscclpp_verbs_gid(mscclpp_verbs*, struct rv_context*, int port, int index, uint8_t gid[16], int* type);
 
 struct rv_mr* mscclpp_verbs_register(mscclpp_verbs*, struct rv_pd*, void* addr, size_t bytes, int access, int* err);

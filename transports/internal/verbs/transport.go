@@ -37,7 +37,7 @@ type Transport struct {
 	lib      *library
 	dev      *adapter // open while something uses it
 	users    int
-	nics     []framework.NIC          // last told: memory is registered without
+	nics     []framework.NIC          // the last ones from facts: memory is registered without
 	receiver atomic.Pointer[receiver] // of dev; nil where signals are atomics
 
 	things ids.Table[thing]

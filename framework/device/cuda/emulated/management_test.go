@@ -79,7 +79,7 @@ func listed(t *testing.T, env ...string) listing {
 	return l
 }
 
-// Both libraries tell of the same GPUs, by the same names.
+// Both libraries report the same GPUs, by the same names.
 func TestManagement(t *testing.T) {
 	l := listed(t, "CUDA_VISIBLE_DEVICES=2,0", emulated.EnvGPUs+"=3", emulated.EnvMemory+"=1048576", emulated.EnvWithout+"=")
 	if len(l.GPUs) != 3 || len(l.Visible) != 2 {

@@ -55,7 +55,7 @@ void leave_capture(Stream* stream) {
   if (c == nullptr) return;
   c->invalid = true;
   c->members.erase(stream);
-  if (c->origin == stream) finish(c);  // nobody else may end it
+  if (c->origin == stream) finish(c);  // no other stream may end it
 }
 
 int record(Stream* stream, Op op) {

@@ -1,4 +1,4 @@
-// What happens to a kernel or a copy that touches what is not mapped: as on a GPU,
+// The fate of a kernel or a copy that touches memory that is not mapped: as on a GPU,
 // the context is lost, and every further call answers with the error.
 #ifndef EMULATED_FAULT_H_
 #define EMULATED_FAULT_H_

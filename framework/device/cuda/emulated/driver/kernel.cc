@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostParameters = 4096;
 
-// What a CPU kernel gets as its second argument (mscclpp::LaunchShape).
+// The second argument of a CPU kernel (mscclpp::LaunchShape).
 struct Shape {
   uint32_t grid, block, shared, reserved;
 };

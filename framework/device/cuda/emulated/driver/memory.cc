@@ -37,7 +37,7 @@ std::shared_ptr<Backing> make_backing(uint64_t bytes, int device) {
   const int fd = memfd_create("emulated-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return nullptr;
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 || posix_fallocate(fd, 0, static_cast<off_t>(bytes)) != 0 ||
-      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {  // who maps it relies on its size
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {  // processes that map it rely on its size
     close(fd);
     return nullptr;
   }

@@ -1,4 +1,4 @@
-// What runs asynchronously: a queue with a thread of its own, in order.
+// Asynchronous work: a queue with a thread of its own, in order.
 #ifndef EMULATED_QUEUE_H_
 #define EMULATED_QUEUE_H_
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x4350494c554d45ull;  // "EMULIPC"
 
-// What a handle says: a descriptor of a process, and which file it has to be.
+// The content of a handle: a descriptor of a process, and which file it has to be.
 struct Ticket {
   uint64_t magic;
   int32_t pid, fd;

@@ -117,7 +117,7 @@ API int gdr_unpin_buffer(Gdr* g, Handle h) {
   return late ? EFAULT : 0;
 }
 
-// A mapping of its own, so that who uses it too long faults.
+// A mapping of its own, so that a process that uses it too long faults.
 API int gdr_map(Gdr* g, Handle h, void** at, size_t bytes) {
   if (lacks("gdr_map")) return ENOMEM;
   Pin* p = pin_of(g, h);

@@ -1,4 +1,4 @@
-// What a machine that lacks something answers. Each test is run with the rest of its
+// The answers of a machine that lacks something. Each test is run with the rest of its
 // name in CUDA_EMULATED_WITHOUT, or in CUDA_VISIBLE_DEVICES.
 #include <sys/mman.h>
 

@@ -52,7 +52,7 @@ TEST(memory_is_zero_counted_and_limited) {
   size_t before, after, total;
   CUdeviceptr p, q;
   OK(cuMemGetInfo_v2(&before, &total));
-  EXPECT(total, 64 << 20);  // the environment of the tests says so
+  EXPECT(total, 64 << 20);  // by the environment of the tests
   OK(cuMemAlloc_v2(&p, 1 << 20));
   OK(cuMemGetInfo_v2(&after, &total));
   EXPECT(before - after, 1 << 20);

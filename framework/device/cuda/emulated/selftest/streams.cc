@@ -104,7 +104,7 @@ TEST(words_are_compared) {
   EXPECT(cuStreamWaitValue64_v2(s, w.at + 4, 7, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-// What the program passes may change as soon as the call is back.
+// Memory that the program passes may change as soon as the call is back.
 TEST(ordinary_memory_is_taken_at_once) {
   use();
   Word go;
