@@ -93,3 +93,16 @@ func (p Protocol) Room(r *engine.Request) uint64 {
 	}
 	return room
 }
+
+// What launches on GPUs are made of.
+const (
+	DeviceLanes  = 32 // with stages and pipes
+	BlockThreads = 512
+
+	// Launches of at most this many threads may let the next kernel begin at once.
+	EarlyThreads = 16 << 10
+
+	// Messages in pieces: the more loads and stores are under way, the better.
+	StreamBlocks  = 128
+	StreamThreads = kernelargs.MaxLanes * BlockThreads // at most, whatever a table says
+)

@@ -1,25 +1,11 @@
 package choose
 
 import (
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"math"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-)
-
-// What launches on GPUs are made of.
-const (
-	DeviceLanes  = 32 // with stages and pipes
-	BlockThreads = 512
-
-	// Launches of at most this many threads may let the next kernel begin at once.
-	EarlyThreads = 16 << 10
-
-	// Messages in pieces: the more loads and stores are under way, the better.
-	StreamBlocks  = 128
-	StreamThreads = kernelargs.MaxLanes * BlockThreads // at most, whatever a table says
 )
 
 // Launcher is what the shape of all kernels on a device depends on.

@@ -7,6 +7,25 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
+// Links is what a rank on a GPU knows about the connections from its GPU to others.
+// Each rank passes its own; the zero value means that nothing is known. Where the
+// tables have no measured rows, a model chooses algorithms from the Links of all ranks.
+type Links struct {
+	Host       string   `json:",omitempty"` // the host whose bus it is, the same text on all of its ranks
+	Told       bool     // whether GPUs that are not in NVLinks are reached over PCIe
+	NVLinks    []NVLink `json:",omitempty"`
+	PCIe       float64  `json:",omitempty"` // GB/s each way in theory; 0: not known
+	HostMemory bool     `json:",omitempty"` // whether GPUs communicate through host memory
+}
+
+// NVLink is a bundle of links to another GPU.
+type NVLink struct {
+	Peer    string // its address on the bus: "0000:19:00.0"
+	Count   int
+	Version int  `json:",omitempty"` // 4 on H100 and H200; 0: not known
+	Switch  bool `json:",omitempty"` // whether they lead to a switch, and so to all peers at once
+}
+
 // Surroundings is what a rank on a GPU tells the others before they choose algorithms
 // and shapes together.
 type Surroundings struct {

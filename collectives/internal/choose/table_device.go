@@ -2,10 +2,9 @@ package choose
 
 import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
-
-import "github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 
 // DeviceTable is for two to four GPUs joined as H200s are, and for one alone. Sizes for two
 // and four ranks are those at which one algorithm overtook the next on as many H200s, calls

@@ -4,12 +4,77 @@ package engine
 
 import (
 	"io"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
+
+// Algorithm is one way to perform one collective.
+type Algorithm struct {
+	Name       string
+	ID         uint32 // of the name, as signatures carry it
+	Collective collective.Kind
+	Engine     Engine   // whose it is
+	Key        int      // by which the engine finds what else it knows
+	Types      []string // that it reduces; none: all
+
+	ByRow  bool // only rows and names lead to it; else it is also the last resort
+	Beaten bool // the built-in table passes it over
+
+	// Fits says why the algorithm cannot serve a call; nil: it serves every call.
+	Fits func(*Query) error
+
+	// Shape is how its kernel is launched, with a row of the table that decided, or nil.
+	Shape func(*Query, *Row) device.Launch
+
+	// Ready makes everything ready that Run needs. again says that the call has to be chosen for
+	// once more: what the algorithm needs cannot be had, or something else is faster. It is not for calls
+	// whose algorithm was named.
+	Ready func(*Call) (again bool, err error)
+}
+
+// New describes an algorithm.
+func New(k collective.Kind, name string) *Algorithm {
+	return &Algorithm{Name: name, ID: kernelargs.NameID(name), Collective: k}
+}
+
+// Find returns the algorithm of a name, or nil.
+func Find(list []*Algorithm, name string) *Algorithm {
+	for _, a := range list {
+		if a.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// Call is one call, from when its arguments are known until it is performed.
+type Call struct {
+	Query
+	Input   unsafe.Pointer
+	Output  unsafe.Pointer
+	In, Out Buffer
+	Stream  device.Stream
+	Scale   float64
+
+	Algorithm *Algorithm
+	Launch    device.Launch
+	Named     bool // the program has named the algorithm
+
+	// Chosen lists the algorithms that the tables choose for other calls of a collective.
+	Chosen func(k collective.Kind, t kernel.DataType) []*Algorithm
+}
+
+// Group is messages that are performed together.
+type Group struct {
+	List   []kernelargs.Transfer // by direction and peer
+	Stream device.Stream
+	Kind   collective.Kind
+	By     *Algorithm // that the caller has named, or nil
+}
 
 // Engine performs collectives of one communicator in one of the ways that there are: kernels over shared
 // memory, port channels, functions of the program. The face asks one thing at a time of Offers, Settle and
@@ -57,43 +122,4 @@ func (o *Offers) Of(k collective.Kind) (list []*Algorithm) {
 		}
 	}
 	return list
-}
-
-// Algorithm is one way to perform one collective.
-type Algorithm struct {
-	Name       string
-	ID         uint32 // of the name, as signatures carry it
-	Collective collective.Kind
-	Engine     Engine   // whose it is
-	Key        int      // by which the engine finds what else it knows
-	Types      []string // that it reduces; none: all
-
-	ByRow  bool // only rows and names lead to it; else it is also the last resort
-	Beaten bool // the built-in table passes it over
-
-	// Fits says why the algorithm cannot serve a call; nil: it serves every call.
-	Fits func(*Query) error
-
-	// Shape is how its kernel is launched, with a row of the table that decided, or nil.
-	Shape func(*Query, *Row) device.Launch
-
-	// Ready makes everything ready that Run needs. again says that the call has to be chosen for
-	// once more: what the algorithm needs cannot be had, or something else is faster. It is not for calls
-	// whose algorithm was named.
-	Ready func(*Call) (again bool, err error)
-}
-
-// New describes an algorithm.
-func New(k collective.Kind, name string) *Algorithm {
-	return &Algorithm{Name: name, ID: kernelargs.NameID(name), Collective: k}
-}
-
-// Find returns the algorithm of a name, or nil.
-func Find(list []*Algorithm, name string) *Algorithm {
-	for _, a := range list {
-		if a.Name == name {
-			return a
-		}
-	}
-	return nil
 }

@@ -1,14 +1,24 @@
 package engine
 
 import (
-	"unsafe"
-
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
+
+// Buffer is where in exchanged memory a buffer of a call is; no Memory: in none.
+type Buffer struct {
+	Memory *comm.Symmetric
+	Offset uint64
+}
+
+// ID numbers the memory; 0: none.
+func (b *Buffer) ID() uint64 {
+	if b.Memory == nil {
+		return 0
+	}
+	return b.Memory.ID
+}
 
 // Signatures says when ranks compare the arguments of their calls.
 type Signatures string
@@ -48,45 +58,6 @@ type Query struct {
 	Request
 	Reached  Reach // which buffers of the peers are in exchanged memory
 	NoCopies bool  // copy engines cannot serve it now
-}
-
-// Buffer is where in exchanged memory a buffer of a call is; no Memory: in none.
-type Buffer struct {
-	Memory *comm.Symmetric
-	Offset uint64
-}
-
-// ID numbers the memory; 0: none.
-func (b *Buffer) ID() uint64 {
-	if b.Memory == nil {
-		return 0
-	}
-	return b.Memory.ID
-}
-
-// Call is one call, from when its arguments are known until it is performed.
-type Call struct {
-	Query
-	Input   unsafe.Pointer
-	Output  unsafe.Pointer
-	In, Out Buffer
-	Stream  device.Stream
-	Scale   float64
-
-	Algorithm *Algorithm
-	Launch    device.Launch
-	Named     bool // the program has named the algorithm
-
-	// Chosen lists the algorithms that the tables choose for other calls of a collective.
-	Chosen func(k collective.Kind, t kernel.DataType) []*Algorithm
-}
-
-// Group is messages that are performed together.
-type Group struct {
-	List   []kernelargs.Transfer // by direction and peer
-	Stream device.Stream
-	Kind   collective.Kind
-	By     *Algorithm // that the caller has named, or nil
 }
 
 // Row is one line of the table of algorithms; the first row that fits a call is used.
