@@ -26,7 +26,7 @@ type Proxy interface {
 	// otherwise an error of one of the classes.
 	Wait(ctx context.Context) error
 
-	// Stop performs what was pushed before the call, within ctx, and then ends the
+	// Stop performs the triggers that were pushed before the call, within ctx, and then ends the
 	// proxy.
 	Stop(ctx context.Context) error
 }

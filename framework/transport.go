@@ -34,7 +34,7 @@ type Transport interface {
 	// part (bound into a switch group, or source of puts over a port), or 0 for none.
 	Attach(ctx context.Context, conn ID, local ID, keys []Parcel) (Attachment, error)
 
-	// Close frees what was made under id. Closing an unknown or closed ID is not an
+	// Close frees the object made under id. Closing an unknown or closed ID is not an
 	// error. Closing an endpoint frees its connections.
 	Close(ctx context.Context, id ID) error
 }

@@ -1,6 +1,6 @@
 package gputable
 
-// goals are what is aimed at on four H200s over NVLink, f16, sums, in graphs of many
+// goals are the targets on four H200s over NVLink, f16, sums, in graphs of many
 // calls on registered buffers: µs, at most. They are a little below what prototypes
 // reached.
 var goals = map[string][]float64{

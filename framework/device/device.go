@@ -203,8 +203,8 @@ type Prioritizer interface {
 // Mark is a point in a stream. While a stream is captured, its marks let other streams
 // join the capture.
 type Mark interface {
-	Record(Stream) error // marks what is enqueued so far
-	Wait(Stream) error   // what is enqueued later waits for what was marked
+	Record(Stream) error // marks the work enqueued so far
+	Wait(Stream) error   // work enqueued later waits for the marked work
 	Close() error
 }
 
@@ -215,7 +215,7 @@ type StreamState uint8
 const (
 	StreamIdle      StreamState = iota // all that was enqueued has ended
 	StreamBusy                         // something is still to be done
-	StreamCapturing                    // what is enqueued is recorded into a graph
+	StreamCapturing                    // enqueued work is recorded into a graph
 )
 
 // Bytes returns host-accessible memory as a slice, which must not be used after the

@@ -88,7 +88,7 @@ func (t *Transport) Describe(context.Context) (framework.Description, error) {
 	}, nil
 }
 
-// Close frees what was made under id; with an endpoint, its connections. There is
+// Close frees the object made under id; with an endpoint, its connections. There is
 // nothing behind ids that would have to end.
 func (t *Transport) Close(_ context.Context, id framework.ID) error {
 	t.made.Close(id, func(any) {})

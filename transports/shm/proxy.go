@@ -170,7 +170,7 @@ func (p *proxy) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop performs what was pushed, and ends.
+// Stop performs the pushed triggers, and ends.
 func (p *proxy) Stop(ctx context.Context) error {
 	err := p.loop.Stop(ctx)
 	p.t.made.Leave(p)

@@ -64,7 +64,7 @@ func (t *Transport) Describe(context.Context) (framework.Description, error) {
 	}, nil
 }
 
-// Close frees what was made under id. Proxies lose the slots that were bound with
+// Close frees the object made under id. Proxies lose the slots that were bound with
 // it before this returns.
 func (t *Transport) Close(_ context.Context, id framework.ID) error {
 	t.made.Close(id, closer.close)

@@ -44,17 +44,17 @@ func (d *Device) NewMark() (device.Mark, error) {
 	return e, nil
 }
 
-// Record marks what is enqueued on the stream so far.
+// Record marks the work enqueued on the stream so far.
 func (e *Event) Record(s device.Stream) error {
 	return e.code("record", "cuEventRecord", C.cuda_event_record(e.hot, e.handle, C.uintptr_t(s)))
 }
 
-// Wait makes what is enqueued on the stream later wait for what was marked.
+// Wait makes work that is enqueued on the stream later wait for the marked work.
 func (e *Event) Wait(s device.Stream) error {
 	return e.code("wait for event", "cuStreamWaitEvent", C.cuda_event_wait(e.hot, e.handle, C.uintptr_t(s)))
 }
 
-// Query reports whether what was marked is done.
+// Query reports whether the marked work is done.
 func (e *Event) Query() (done bool, err error) {
 	code := C.cuda_event_query(e.hot, e.handle)
 	if code == C.CUDA_ERROR_NOT_READY {
@@ -63,7 +63,7 @@ func (e *Event) Query() (done bool, err error) {
 	return code == C.CUDA_SUCCESS, e.code("query event", "cuEventQuery", code)
 }
 
-// Sync waits until what was marked is done. It ends when the kernels do.
+// Sync waits until the marked work is done. It ends when the kernels do.
 func (e *Event) Sync() error {
 	return e.check("sync event", C.cuda_event_sync(e.c, e.handle))
 }

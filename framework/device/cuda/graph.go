@@ -45,7 +45,7 @@ type Graph struct {
 	closed atomic.Bool
 }
 
-// BeginCapture starts to record what is enqueued on the stream, instead of doing it.
+// BeginCapture starts to record the work enqueued on the stream, instead of doing it.
 // The goroutine that calls it stays on its thread until it calls EndCapture, which
 // it must: the driver asks for that, except in relaxed mode.
 func (d *Device) BeginCapture(s device.Stream, mode CaptureMode) error {

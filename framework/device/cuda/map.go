@@ -90,7 +90,7 @@ func (d *Device) importBlock(kind, fd C.int, blob unsafe.Pointer, offset, bytes 
 
 // explained adds to an answer of the driver what it means for memory of others. What
 // it means depends on the step: one code alone may say that a kind of handle, a part
-// of an allocation, or there is no path between two GPUs.
+// of an allocation, or a path between two GPUs is not available.
 func explained(err error, end uint64) error {
 	var e *Error
 	if !errors.As(err, &e) {

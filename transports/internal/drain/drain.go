@@ -115,7 +115,7 @@ func (l *Loop) Wait(ctx context.Context) error {
 	}
 }
 
-// Stop performs what was pushed before the call, and ends. When ctx ends first the
+// Stop performs the triggers pushed before the call, and ends. When ctx ends first the
 // rest is dropped, and that is an error. Further calls wait for the same end.
 func (l *Loop) Stop(ctx context.Context) error {
 	l.mu.Lock()

@@ -149,7 +149,7 @@ func TestRanksUseAllDevices(t *testing.T) {
 	}
 }
 
-// The smaller MTU of both sides is used, and what was configured reaches the queue pair.
+// The smaller MTU of both sides is used, and the configured value reaches the queue pair.
 func TestPathOptions(t *testing.T) {
 	lines := recorded(t)
 	a := transportOn(t, fake(t), Atomic, func(c *Config) { c.Devices, c.TrafficClass, c.AckTimeout, c.Retries = []string{"fake0"}, 106, 12, 3 })

@@ -295,7 +295,7 @@ func (p *proxy) Help(waits bool) (soon bool) {
 	return soon || left || p.open.Load()
 }
 
-// Stop performs what was pushed, and ends.
+// Stop performs the pushed triggers, and ends.
 func (p *proxy) Stop(ctx context.Context) error {
 	p.stopping.Store(true)
 	stop := context.AfterFunc(ctx, func() { p.halt.Store(true) })

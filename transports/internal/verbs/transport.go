@@ -160,7 +160,7 @@ func (t *Transport) release() {
 	d.close()
 }
 
-// Close frees what was made under id. Proxies lose the slots that were bound with it, and
+// Close frees the object made under id. Proxies lose the slots that were bound with it, and
 // what they have under way from that memory is waited for, within a bound of its own.
 func (t *Transport) Close(_ context.Context, id framework.ID) error {
 	t.things.Close(id, thing.close)
