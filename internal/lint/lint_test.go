@@ -19,6 +19,7 @@ var rules = map[string]func([]*File) []Problem{
 	"tests":            Tests,
 	"interfaces":       Interfaces,
 	"words":            Words,
+	"layers":           Layers,
 	"sizes":            Sizes,
 	"created":          Created,
 }
