@@ -149,7 +149,7 @@ type Live struct {
 	Links      []DeviceLink // from the rank's device to others
 }
 
-// DeviceLink is what joins two devices.
+// DeviceLink describes the links between two devices.
 type DeviceLink struct {
 	Peer    string // where the other device is on the bus: "0000:19:00.0"
 	Count   int    // of links

@@ -18,7 +18,8 @@ type direction struct {
 	test []string // what its tests may import in addition
 }
 
-// belowEngines is what every engine of collectives may know, and sharedByEngines what those over hosts have in common.
+// belowEngines lists the imports of every engine of collectives, and sharedByEngines the common ones of those over
+// hosts.
 var (
 	belowEngines    = []string{"framework/", "collectives/internal/engine", "collectives/internal/kernelargs", "collectives/internal/hostreduce"}
 	sharedByEngines = append([]string{
@@ -49,7 +50,7 @@ var directions = []direction{
 	{of: "collectives/internal/inter/twolevel", may: sharedByEngines, why: "no engine knows another one"},
 	{of: "collectives/internal/inter/staged", may: append([]string{"collectives/internal/inter/enqueue"}, sharedByEngines...), why: "no engine knows another one"},
 	{of: "collectives/internal/inter/direct", may: append([]string{"collectives/internal/inter/enqueue"}, sharedByEngines...), why: "no engine knows another one"},
-	{of: "collectives/internal/kernelargs", may: []string{"framework/", "collectives/kernels"}, why: "arguments of kernels know nobody who fills them"},
+	{of: "collectives/internal/kernelargs", may: []string{"framework/", "collectives/kernels"}, why: "arguments of kernels do not know the packages that fill them"},
 	{of: "collectives/internal/engine", may: []string{"framework/", "collectives/internal/kernelargs"}, why: "what engines have in common knows none of them"},
 	{of: "collectives/internal/choose/", may: []string{"framework/", "collectives/internal/choose/", "collectives/internal/engine", "collectives/internal/kernelargs"},
 		why: "choosing depends on tables and offers, and knows no engine"},

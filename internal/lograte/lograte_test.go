@@ -31,7 +31,7 @@ func TestNothingIsCountedThatIsNotLogged(t *testing.T) {
 	var l Limiter
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	for range 10 {
-		l.Log(log, slog.LevelDebug, "nobody reads this")
+		l.Log(log, slog.LevelDebug, "dropped by its level")
 	}
 	l.Log(log, slog.LevelWarn, "refused")
 	if got := out.String(); strings.Contains(got, "left_out") || !strings.Contains(got, "refused") {

@@ -40,7 +40,7 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 	}
 	h, err := topo.Surroundings(root, finders...)
 	if err != nil {
-		log.Debug("transports are not told what is near the device", "reason", err)
+		log.Debug("transports get no facts about the surroundings of the device", "reason", err)
 	} else {
 		place := h.At(info.Device, cpus)
 		place.Turn = turn
@@ -54,7 +54,7 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 		facts.Other[topo.FactMemory] = "host"
 	}
 	if len(facts.NICs) > 0 {
-		log.Debug("adapters, as transports are told to try them", "adapters", inOrder(facts.NICs), "memory node", facts.NUMA,
+		log.Debug("adapters, in the order in which transports try them", "adapters", inOrder(facts.NICs), "memory node", facts.NUMA,
 			"reason", fmt.Sprintf("nearest to %v first; of those alike ranks of a host begin with different ones, and this is its rank %d", info.Device, turn))
 	}
 	return facts

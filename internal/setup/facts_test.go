@@ -119,7 +119,7 @@ func TestTurnOf(t *testing.T) {
 		want  int
 	}{
 		"launcher":         {map[string]string{"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4"}, 6, []int{6}, 2},
-		"nobody says":      {nil, 6, []int{2, 4, 6}, 2},
+		"no count":         {nil, 6, []int{2, 4, 6}, 2},
 		"alone":            {nil, 0, []int{0}, 0},
 		"not even itself":  {nil, 3, nil, 0},
 		"launcher's first": {map[string]string{"RANK": "4", "WORLD_SIZE": "8", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "4"}, 4, []int{4, 5, 6, 7}, 0},

@@ -151,6 +151,6 @@ func TestRankThatHasAGPU(t *testing.T) {
 	}
 	strict := transport(t, noDriver, func(c *Config) { c.RequireNVLink = true })
 	if live := must[framework.Live](t)(strict.Probe(bound(t), facts)); live.Available {
-		t.Error("with require_nvlink the transport takes a GPU whose links nobody knows")
+		t.Error("with require_nvlink the transport takes a GPU without known links")
 	}
 }

@@ -71,7 +71,7 @@ func TestConnectRefuses(t *testing.T) {
 		}
 	}
 	for name, peers := range map[string][]framework.Peer{
-		"nobody":     nil,
+		"no peer":    nil,
 		"a stranger": {{Rank: 7, Address: good}},
 		"two":        {{Rank: 1, Address: good}, {Rank: 1, Address: good}},
 	} {

@@ -64,7 +64,7 @@ func exports(t *testing.T, path string) []string {
 	return names
 }
 
-// standIn is what the kernels of selftest/kernels.cc do.
+// standIn is the CPU program for the kernels of selftest/kernels.cc.
 const standIn = `#include <sched.h>
 #include <stdint.h>
 extern "C" void copies_word(const void* p, const void*) {
