@@ -374,6 +374,7 @@ memory() {
 check() {
 	gotest comm 120 comm.test 'CUDA|Device|CopyProxySpeed|CopyEngine|KernelsOf|HostAndKernels'
 	gotest cudaipc 180 cudaipc.test .
+	gotest queue 120 devicetest.test TestQueueBehindAnAbort
 	step conform 180 "$run" conform --device cuda --plugin "$top/bin/plugins/mscclpp-transport-cudaipc"
 	tail -n 1 "$logs/conform.out" 2>/dev/null | sed 's/^/    /'
 	step "check-$ranks" 240 "$run" -n "$ranks" check --device cuda

@@ -74,7 +74,7 @@ MSCCLPP_DEVICE void allreduce_twophase_packets(const Args& a) {
     // In place, results may lie where another thread of this grid has yet to read
     // what it sends.
     if (!block_sync_and(ok)) return;
-    if (grid_dim() > 1 && !grid_sync(&c.state->grid, c.control)) return;
+    if (grid_dim() > 1 && !blocks_sync(c.state, c.control)) return;
     for (uint32_t i = 1; i < c.ranks && ok; ++i) {
       const uint32_t peer = (c.rank + i) % c.ranks;
       const Slice theirs = slice_of(count, peer, c.ranks, sizeof(T));

@@ -37,13 +37,14 @@ MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
   const uint64_t half = window.bytes / 2 / 64 * 64, each = half / sizeof(T);
   const bool hardware = window.stride == 0;
   const auto barrier = [&]() MSCCLPP_LAMBDA {
-    if (!grid_sync(&c.state->grid, c.control)) return false;
+    if (!blocks_sync(c.state, c.control)) return false;
     bool ok = true;
     if (tid == 0) {
       window.signal();
       ok = window.wait(kernel_of(c.signature));
+      if (!ok) store_relaxed_device(&c.state->left, 1u);  // for other blocks, and kernels behind this one
     }
-    return block_sync_and(ok) && grid_sync(&c.state->grid, c.control);
+    return block_sync_and(ok) && blocks_sync(c.state, c.control);
   };
   uint64_t step = 0;
   for (uint64_t first = 0; first < a.count; first += each, ++step) {
@@ -55,7 +56,7 @@ MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
     const uint64_t part = hardware ? round_up(own.count, 16 / sizeof(T)) : own.count, bytes = part * sizeof(T);
     char* result = hardware ? static_cast<char*>(window.local) + at : out + (first + own.first) * sizeof(T);
     window.reduceRange<T>(result, at, part, reduction_of(a), tid, threads);
-    if (!grid_sync(&c.state->grid, c.control)) return;
+    if (!blocks_sync(c.state, c.control)) return;
     window.broadcastRange(at, result, bytes, tid, threads);
     if (!barrier()) return;
     copy(out + first * sizeof(T), static_cast<char*>(window.local) + base, count * sizeof(T), tid, threads);

@@ -103,7 +103,7 @@ static_assert(sizeof(LaneState) == 2944, "layout");
 struct State {
   uint64_t reserved0;
   uint64_t sequence;   // launches whose signature was published
-  uint32_t reserved1;
+  uint32_t left;       // not 0: a wait was left, and all behind it are: see WaitSite
   uint32_t mismatch;   // not 0: the last launch moved nothing, or not all: see below
   GridBarrier grid;
   uint32_t elsewhere;  // not 0: 1 + a peer whose buffers are in other registered memory

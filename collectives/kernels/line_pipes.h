@@ -115,7 +115,7 @@ struct LinePipe {
   }
 
   MSCCLPP_DEVICE WaitSite site(Word what, uint64_t expected) const {
-    return WaitSite{kernel_of(head(a).signature), what, peer, expected};
+    return WaitSite{kernel_of(head(a).signature), what, peer, expected, &head(a).state->left};
   }
 
  private:

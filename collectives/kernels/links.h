@@ -29,6 +29,9 @@ MSCCLPP_DEVICE uint64_t larger(uint64_t a, uint64_t b) { return a < b ? b : a; }
 MSCCLPP_DEVICE uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 MSCCLPP_DEVICE uint64_t ceil_div(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit; }
 
+// blocks_sync is a barrier of the blocks of this launch.
+MSCCLPP_DEVICE bool blocks_sync(State* state, const WaitControl* control) { return grid_sync(&state->grid, control, 0, &state->left); }
+
 // A range of elements: the share of one rank in a step.
 struct Slice {
   uint64_t first;
@@ -99,7 +102,7 @@ MSCCLPP_DEVICE Mailbox* mailbox(const C& c, uint32_t to, uint32_t from, uint32_t
 // at_least waits until *word, which peer writes, has reached value.
 MSCCLPP_DEVICE bool at_least(const Common& c, const uint64_t* word, uint64_t value, Word what, uint32_t peer) {
   if (load_acquire(word) >= value) return true;
-  return wait_word(c.control, word, value, kernel_of(c.signature), what, peer);
+  return wait_word(c.control, word, value, kernel_of(c.signature), what, peer, &c.state->left);
 }
 
 // Sync is a barrier of all ranks, one for each lane. What a rank wrote before it,
@@ -148,7 +151,7 @@ class Sync {
       const uint32_t peer = i / 3, k = i - 3 * peer;
       if (peer == c_.rank) continue;
       const LL16Packet* p = meeting(c_.rank, peer) + k;
-      const WaitSite site{kernel_of(c_.signature), kWordSync, peer, count_};
+      const WaitSite site{kernel_of(c_.signature), kWordSync, peer, count_, &c_.state->left};
       uint64_t theirs = 0;
       ok = wait_brief(c_.control, site, [&]() MSCCLPP_LAMBDA { return pollPacket(p, flag, theirs); });
       (void)load_acquire(reinterpret_cast<const uint64_t*>(p));  // data is read behind it, which polls do not order
@@ -417,7 +420,7 @@ MSCCLPP_DEVICE bool agree(const C& c) {
       const uint32_t peer = i / 2;
       if (peer == c.rank) continue;
       const LL16Packet* packet = signature_packet(c, c.rank, peer, flag & 1, i % 2);
-      const WaitSite site{kernel_of(c.signature), kWordSignature, peer, sequence};
+      const WaitSite site{kernel_of(c.signature), kWordSignature, peer, sequence, &c.state->left};
       uint64_t theirs = 0;
       ok = wait_brief(c.control, site, [&]() MSCCLPP_LAMBDA { return pollPacket(packet, flag, theirs); });
       same = same && theirs == signature_part(c, i % 2);
@@ -428,7 +431,7 @@ MSCCLPP_DEVICE bool agree(const C& c) {
     }
   }
   if (c.check != kCheckCompare) return true;
-  if (!block_sync_and(ok) || !grid_sync(&c.state->grid, c.control)) return false;
+  if (!block_sync_and(ok) || !blocks_sync(c.state, c.control)) return false;
   return c.state->mismatch == 0;
 }
 

@@ -202,7 +202,7 @@ struct LineCarrier {
 MSCCLPP_OUTLINED_LARGE bool clear_half(State* state, const WaitControl* control, char* half, uint64_t bytes) {
   for (uint64_t i = global_thread(); i < bytes / 16; i += global_threads()) store16_packet(half + i * 16, Vec16{0, 0, 0, 0});
   fence_system();  // before anything that this rank sends
-  return grid_sync(&state->grid, control);
+  return blocks_sync(state, control);
 }
 
 // Near is one launch: kRanks ranks, or if that is 0 as many as the arguments say.
@@ -347,7 +347,7 @@ class Near {
 
  private:
   MSCCLPP_DEVICE WaitSite packet_site_of() const {
-    return WaitSite{kernel_of(a.signature), kWordPacket, a.rank, flag_};
+    return WaitSite{kernel_of(a.signature), kWordPacket, a.rank, flag_, &a.state->left};
   }
 
   const uint64_t epoch_, offset_;

@@ -63,7 +63,7 @@ class Epochs {
   // next begins an epoch. All blocks call it; between two of a launch it waits
   // for all blocks of this rank to end the first.
   MSCCLPP_DEVICE bool next() {
-    if (steps_ > 0 && !grid_sync(&c_.state->grid, c_.control)) return false;
+    if (steps_ > 0 && !blocks_sync(c_.state, c_.control)) return false;
     ++steps_;
     ++epoch_;
     if (clears(epoch_)) return clear();
@@ -83,7 +83,7 @@ class Epochs {
     char* other = reinterpret_cast<char*>(c_.scratch[c_.rank]) + c_.packets + ((epoch_ + 1) & 1) * c_.packet_half;
     for (uint64_t i = global_thread(); i < c_.packet_half / 16; i += global_threads()) store16_packet(other + i * 16, Vec16{0, 0, 0, 0});
     fence_system();  // before anything that this rank sends
-    return grid_sync(&c_.state->grid, c_.control);
+    return blocks_sync(c_.state, c_.control);
   }
 
   const Common& c_;
@@ -92,7 +92,7 @@ class Epochs {
 };
 
 MSCCLPP_DEVICE WaitSite packet_site(const Common& c, uint32_t peer, uint32_t flag) {
-  return WaitSite{kernel_of(c.signature), kWordPacket, peer, flag};
+  return WaitSite{kernel_of(c.signature), kWordPacket, peer, flag, &c.state->left};
 }
 
 // Payload is handed out in units: a thread that sends a unit is the one that later
@@ -117,9 +117,9 @@ MSCCLPP_OUTLINED_LARGE void send_packets(char* slot, const char* data, uint64_t 
 }
 
 template <class Packet>
-MSCCLPP_OUTLINED_LARGE bool unpack(const WaitControl* control, uint32_t kernel, char* out, const char* slot, uint64_t bytes,
+MSCCLPP_OUTLINED_LARGE bool unpack(const WaitControl* control, uint32_t* left, uint32_t kernel, char* out, const char* slot, uint64_t bytes,
                                    uint32_t flag, uint32_t peer) {
-  const WaitSite site{kernel, kWordPacket, peer, flag};
+  const WaitSite site{kernel, kWordPacket, peer, flag, left};
 #if MSCCLPP_TARGET_CPU
   return copyFromPackets<Packet>(out, slot, bytes, 0, 1, flag, control, site);
 #else
@@ -133,7 +133,7 @@ MSCCLPP_OUTLINED_LARGE bool unpack(const WaitControl* control, uint32_t kernel, 
 // receive_packets stores what peer sent.
 template <class Packet>
 MSCCLPP_DEVICE bool receive_packets(const Common& c, char* out, const char* slot, uint64_t bytes, uint32_t flag, uint32_t peer) {
-  return unpack<Packet>(c.control, kernel_of(c.signature), out, slot, bytes, flag, peer);
+  return unpack<Packet>(c.control, &c.state->left, kernel_of(c.signature), out, slot, bytes, flag, peer);
 }
 
 }  // namespace collectives

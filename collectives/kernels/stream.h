@@ -90,7 +90,7 @@ class Stream {
     first_ = k * piece_;
     end_ = first_ + piece_ < rows_ ? first_ + piece_ : rows_;
     if (!clears(epoch_)) return true;
-    if (!grid_sync(&a.state->grid, a.control)) return false;  // others may still read what is cleared
+    if (!blocks_sync(a.state, a.control)) return false;  // others may still read what is cleared
     return Near<C, 0>(a, epoch_).ready();
   }
 
@@ -154,7 +154,7 @@ class Stream {
     const Near<C, 0> near(a, epoch_);
     const char* slot = near.slot(a.rank, peer);
     const uint32_t flag = flag_of(epoch_);
-    const WaitSite site{kernel_of(a.signature), kWordPacket, peer, flag};
+    const WaitSite site{kernel_of(a.signature), kWordPacket, peer, flag, &a.state->left};
     return C::wait(a.control, site, [&]() MSCCLPP_LAMBDA {
       bool all = true;
       MSCCLPP_UNROLL

@@ -214,7 +214,7 @@ class Progress {
     bool ok = true;
     if (thread_id() == 0) {
       const Word word = receives(waiting) ? kWordPipeHead : kWordPipeTail;
-      const WaitSite site{kernel_of(c_.signature), uint32_t(word), peer(waiting), 0};
+      const WaitSite site{kernel_of(c_.signature), uint32_t(word), peer(waiting), 0, &c_.state->left};
       ok = wait_until(c_.control, site, [&]() MSCCLPP_LAMBDA {
         for (uint32_t q = 0; q < count(); ++q) {
           if (movable(q)) return true;

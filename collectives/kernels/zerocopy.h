@@ -268,7 +268,7 @@ MSCCLPP_DEVICE void broadcast_zerocopy(const Args& a) {
   await_previous();
   if (c.rank == a.root && a.output != a.input) {
     copy(a.output, a.input, bytes, global_thread(), global_threads());
-    if (!grid_sync(&c.state->grid, c.control)) return;
+    if (!blocks_sync(c.state, c.control)) return;
   }
   between<true>(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     if (c.rank != a.root) copy_lane(c, lane, static_cast<char*>(a.output), output_of(a, lane, a.root), bytes);

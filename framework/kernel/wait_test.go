@@ -19,3 +19,14 @@ func TestWaitsInsideHaveNoDeadline(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// On GPUs an abort is remembered: of kernels that stand in a queue behind a wait that was left, each leaves after a few
+// polls, and none looks at memory of the host.
+func TestWaitsRememberAnAbort(t *testing.T) {
+	program := layouttest.Build(t, "testdata/remember.cc", "include", "-std=c++17", "-O1")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, program).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

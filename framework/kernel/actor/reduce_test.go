@@ -42,9 +42,9 @@ func TestReduceEveryTypeAndOperation(t *testing.T) {
 
 func TestReduceManyInputs(t *testing.T) {
 	r := newRig(t, "")
-	for _, typ := range []kernel.DataType{kernel.Float32, kernel.Float16, kernel.Int8} {
+	for _, typ := range []kernel.DataType{kernel.Float32, kernel.Float16, kernel.Int8, kernel.Uint8} {
 		k := r.kernel(typ.String())
-		for _, n := range []int{16, 17, 40, 130} {
+		for _, n := range []int{16, 17, 40, 128, 130, 255, 256, 257, 300} {
 			c := reduceCase{expected: expected{typ: typ, op: kernel.Avg}, inputs: n, count: 130, seed: uint64(n)}
 			c.run(t, r, k)
 		}

@@ -106,9 +106,17 @@ func reduceInt[I int8 | uint8 | int32 | uint32 | int64 | uint64](e expected, inp
 		}
 	}
 	if e.op == kernel.Avg {
-		acc /= I(e.ranks(inputs))
+		return quotient(acc, e.ranks(inputs))
 	}
 	return acc
+}
+
+// quotient divides by a number that may be more than the type holds.
+func quotient[I int8 | uint8 | int32 | uint32 | int64 | uint64](sum I, by uint32) I {
+	if sum < 0 {
+		return I(int64(sum) / int64(by))
+	}
+	return I(uint64(sum) / uint64(by))
 }
 
 func (e expected) ranks(inputs [][]byte) uint32 {

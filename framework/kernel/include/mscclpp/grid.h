@@ -9,12 +9,13 @@ namespace mscclpp {
 
 // Called by every thread of every block. What any of them wrote before is visible
 // to all of them after. All threads of a block get the same answer; false: leave
-// the kernel.
-MSCCLPP_DEVICE bool grid_sync(GridBarrier* barrier, const WaitControl* control, uint32_t kernel = 0 MSCCLPP_AT) {
+// the kernel. left is that of a WaitSite.
+MSCCLPP_DEVICE bool grid_sync(GridBarrier* barrier, const WaitControl* control, uint32_t kernel = 0, uint32_t* left = nullptr MSCCLPP_AT) {
 #if MSCCLPP_TARGET_CPU
   (void)barrier;
   (void)control;
   (void)kernel;
+  (void)left;
   return true;
 #else
   const uint32_t blocks = grid_dim();
@@ -31,7 +32,7 @@ MSCCLPP_DEVICE bool grid_sync(GridBarrier* barrier, const WaitControl* control, 
       store_relaxed_device(&barrier->arrived, 0u);
       store_release_device(&barrier->generation, generation + 1);
     } else {
-      ok = wait_until(control, WaitSite{kernel, kNoReport, 0, generation + 1u}, [word, generation](uint64_t& seen) {
+      ok = wait_until(control, WaitSite{kernel, kNoReport, 0, generation + 1u, left}, [word, generation](uint64_t& seen) {
         const uint32_t now = load_acquire_device(word);
         seen = now;
         return now != generation;

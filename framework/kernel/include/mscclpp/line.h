@@ -83,8 +83,8 @@ MSCCLPP_DEVICE bool wait_lines(const WaitControl* control, const WaitSite& site,
   uint64_t start = 0;
   for (uint32_t polls = 1;; ++polls) {
     if (detail::warp_all(ready())) return true;
-    if (polls % detail::kPollsPerLook != 0) continue;
-    start = detail::look(const_cast<WaitControl*>(control), start, site.kernel, site.channel, site.peer, site.expected);
+    if (polls % detail::kPollsPerCall != 0) continue;
+    start = detail::look(const_cast<WaitControl*>(control), start, polls, site.kernel, site.channel, site.peer, site.expected, site.left);
     if (!detail::warp_all(start != detail::kLeave)) return false;
   }
 }

@@ -3,7 +3,7 @@
 //
 // 16- and 8-bit floats are accumulated in float and rounded once. Integers wrap.
 // min and max ignore a NaN unless both are (as fmin and fmax do), and keep the
-// earlier of two equal values.
+// earlier of two equal values. docs/numerics.md has the rules for users.
 #ifndef MSCCLPP_REDUCE_H_
 #define MSCCLPP_REDUCE_H_
 
@@ -16,7 +16,7 @@ namespace mscclpp {
 // What to do to the inputs.
 struct Reduction {
   ReduceOp op;
-  double scale;      // kPreMulSum: every input is multiplied by it first
+  double scale;      // kPreMulSum: every input is multiplied by it first; of integers, an integer that their type holds
   uint32_t divisor;  // kAvg: the sum is divided by it; 0: by the number of inputs
   uint32_t partial;  // kPreMulSum: that many first inputs are sums already and not multiplied
 };
@@ -63,18 +63,25 @@ MSCCLPP_DEVICE A multiply(A a, A by) {
   return static_cast<A>(static_cast<U>(a) * static_cast<U>(by));
 }
 
-template <class A> MSCCLPP_DEVICE A divide(A a, A by) { return static_cast<A>(a / by); }
+// What sums are divided by: more inputs than the largest number of eight bits are many ranks, but not too many.
+template <class A> struct DivisorOf { using Type = A; };
+template <> struct DivisorOf<int8_t> { using Type = int32_t; };
+template <> struct DivisorOf<uint8_t> { using Type = uint32_t; };
+template <class A> using Divisor = typename DivisorOf<A>::Type;
 
-// The scalars of a reduction, in the type it is accumulated in.
+template <class A> MSCCLPP_DEVICE A divide(A a, Divisor<A> by) { return static_cast<A>(a / by); }
+
+// The scalars of a reduction, in the type it is accumulated in. The host refuses a scale that this type does not hold.
 template <class A>
 struct Scalars {
   ReduceOp op;
-  A scale, divisor;
+  A scale;
+  Divisor<A> divisor;
   uint32_t partial;
   MSCCLPP_DEVICE Scalars(const Reduction& r, uint32_t inputs)
       : op(r.op),
         scale(static_cast<A>(r.op == kPreMulSum ? r.scale : 1)),
-        divisor(static_cast<A>(r.divisor != 0 ? r.divisor : inputs)),
+        divisor(static_cast<Divisor<A>>(r.divisor != 0 ? r.divisor : inputs)),
         partial(r.partial) {}
 };
 

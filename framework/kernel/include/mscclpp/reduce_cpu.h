@@ -69,7 +69,7 @@ struct Loops {
     MSCCLPP_INDEPENDENT
     for (size_t i = 0; i < n; ++i) acc[i] = apply<Op, A>(acc[i], C::load(a + i));
   }
-  __attribute__((noinline)) static void last(U* __restrict out, const A* __restrict acc, size_t n, A divisor) {
+  __attribute__((noinline)) static void last(U* __restrict out, const A* __restrict acc, size_t n, Divisor<A> divisor) {
     if (Op == kAvg) {
       MSCCLPP_INDEPENDENT
       for (size_t i = 0; i < n; ++i) C::store(out + i, divide(acc[i], divisor));

@@ -7,6 +7,12 @@
 
 #include "memory.h"
 
+// On NVIDIA GPUs waits remember in memory of the device that one was left. (A program that tests it on a processor says so
+// itself.) Processors look at the host's own words soon enough; for AMD see below.
+#if MSCCLPP_TARGET_CUDA
+#define MSCCLPP_REMEMBERS 1
+#endif
+
 #if MSCCLPP_TARGET_CPU
 #include <sched.h>
 #include <time.h>
@@ -19,12 +25,14 @@ namespace mscclpp {
 // would leave its part of the work undone, and nobody would say so.
 constexpr uint32_t kNoReport = 0xffffffffu;
 
-// What is waited for, for the report.
+// What is waited for, for the report; and a word in memory of the device, zero at first, in which the waits of a rank
+// remember that one of them was left, or null.
 struct WaitSite {
   uint32_t kernel;
   uint32_t channel;
   uint32_t peer;
   uint64_t expected;
+  uint32_t* left = nullptr;
 };
 
 namespace detail {
@@ -59,7 +67,13 @@ MSCCLPP_DEVICE uint64_t limit_of(const WaitControl* c, uint32_t channel) {
 
 // The words are memory of the host, where few devices can do more than be atomic to themselves:
 // enough, as all who report are kernels of one.
+//
+// A look comes first where there are many threads: each would pay more than a microsecond for an atomic operation
+// that crosses the bus, one after the other, and kernels that are still to run have as many.
 MSCCLPP_DEVICE void report(WaitControl* c, const WaitSite& site, uint64_t seen) {
+#if MSCCLPP_REMEMBERS
+  if (load_relaxed(&c->reported) != 0) return;
+#endif
   if (site.channel == kNoReport || compare_exchange_device(&c->reported, 0u, 2u) != 0) return;
   store_relaxed(&c->kernel, site.kernel);
   store_relaxed(&c->channel, site.channel);
@@ -92,20 +106,53 @@ inline void cpu_pause() {
 }
 #endif
 
-// The slow half of wait_until, kept out of the caller's loop.
-#if MSCCLPP_TARGET_GPU
+#if MSCCLPP_TARGET_GPU || MSCCLPP_REMEMBERS
 // Some milliseconds between looks at host memory. Looks are loads over PCIe, and all the
 // warps of a device share their rate: where thousands of them look every some tens of
 // microseconds, a look takes a hundred, data that is there waits for it, peers wait
 // for that, and look more often.
 constexpr uint32_t kPollsPerLook = 4096;
 
+// Looks at the word on the device are cheap, and come often: of a thousand kernels that stand in a queue behind a wait
+// that was left, each leaves at its first. Data that comes as soon as usual is there before. Where there is no such
+// word, the first look at the host's is an early one.
+constexpr uint32_t kPollsPerRecall = 32, kFirstLook = 256;
+
+// Whether a wait was left before, after so many polls of this one.
+MSCCLPP_DEVICE bool recalled(const uint32_t* left, uint32_t polls) {
+#if MSCCLPP_REMEMBERS
+  return left != nullptr && polls % kPollsPerRecall == 0 && load_relaxed_device(left) != 0;
+#else
+  (void)left;
+  (void)polls;
+  return false;
+#endif
+}
+MSCCLPP_DEVICE void remember(uint32_t* left) {
+#if MSCCLPP_REMEMBERS
+  if (left != nullptr) store_relaxed_device(left, 1u);
+#else
+  (void)left;
+#endif
+}
+// Whether it is time to look at the host's words.
+MSCCLPP_DEVICE bool due(const uint32_t* left, uint32_t polls) {
+#if MSCCLPP_REMEMBERS
+  if (left == nullptr && polls == kFirstLook) return true;
+#else
+  (void)left;
+#endif
+  return polls % kPollsPerLook == 0;
+}
+
+// The slow half of wait_until on GPUs, kept out of the caller's loop.
 template <class F>
-MSCCLPP_DEVICE bool wait_slow(WaitControl* c, const WaitSite& site, F& ready, uint64_t seen) {
+MSCCLPP_DEVICE bool wait_patient(WaitControl* c, const WaitSite& site, F& ready, uint64_t seen) {
   uint64_t start = 0;
   for (uint32_t polls = 1;; ++polls) {
     if (poll_ready(ready, seen, 0)) return true;
-    if (polls % kPollsPerLook != 0 || c == nullptr) continue;
+    if (recalled(site.left, polls)) return false;
+    if (c == nullptr || !due(site.left, polls)) continue;
     bool leave = told(c, site.channel);
     const uint64_t limit = limit_of(c, site.channel);
     if (limit != 0) {
@@ -114,10 +161,18 @@ MSCCLPP_DEVICE bool wait_slow(WaitControl* c, const WaitSite& site, F& ready, ui
       leave = leave || now - start > limit;
     }
     if (leave) {
+      remember(site.left);
       report(c, site, seen);
       return false;
     }
   }
+}
+#endif
+
+#if MSCCLPP_TARGET_GPU
+template <class F>
+MSCCLPP_DEVICE bool wait_slow(WaitControl* c, const WaitSite& site, F& ready, uint64_t seen) {
+  return wait_patient(c, site, ready, seen);
 }
 #elif MSCCLPP_TARGET_CPU
 // Polls for spin_ns, yields the core for up to a millisecond, then sleeps, each
@@ -190,8 +245,13 @@ MSCCLPP_DEVICE bool wait_until(const WaitControl* control, const WaitSite& site,
 #if MSCCLPP_TARGET_GPU
 namespace detail {
 
-// What a wait does once in a while, as a function of its own. It returns what to call
-// it with the next time, or kLeave, and has then written the report.
+// What a wait does once in so many polls, as a function of its own: to look at the words. It returns
+// what to call it with the next time, or kLeave, and has then written the report.
+#if MSCCLPP_REMEMBERS
+constexpr uint32_t kPollsPerCall = kPollsPerRecall;
+#else
+constexpr uint32_t kPollsPerCall = kPollsPerLook;
+#endif
 constexpr uint64_t kLeave = ~static_cast<uint64_t>(0);
 #if MSCCLPP_TARGET_HIP
 MSCCLPP_DEVICE  // a call of a function saves registers in memory there
@@ -200,7 +260,9 @@ __attribute__((device, noinline)) inline
 #else
 __device__ __noinline__ inline
 #endif
-uint64_t look(WaitControl* c, uint64_t start, uint32_t kernel, uint32_t channel, uint32_t peer, uint64_t expected) {
+uint64_t look(WaitControl* c, uint64_t start, uint32_t polls, uint32_t kernel, uint32_t channel, uint32_t peer, uint64_t expected, uint32_t* left) {
+  if (recalled(left, polls)) return kLeave;
+  if (!due(left, polls)) return start;
   if (c == nullptr) return 0;
   bool leave = told(c, channel);
   const uint64_t limit = limit_of(c, channel);
@@ -210,7 +272,8 @@ uint64_t look(WaitControl* c, uint64_t start, uint32_t kernel, uint32_t channel,
     leave = leave || now - start > limit;
   }
   if (!leave) return start;
-  report(c, WaitSite{kernel, channel, peer, expected}, 0);
+  remember(left);
+  report(c, WaitSite{kernel, channel, peer, expected, left}, 0);
   return kLeave;
 }
 
@@ -225,8 +288,8 @@ MSCCLPP_DEVICE bool wait_brief(const WaitControl* control, const WaitSite& site,
   uint64_t start = 0;
   for (uint32_t polls = 1;; ++polls) {
     if (ready()) return true;
-    if (polls % detail::kPollsPerLook != 0) continue;
-    start = detail::look(const_cast<WaitControl*>(control), start, site.kernel, site.channel, site.peer, site.expected);
+    if (polls % detail::kPollsPerCall != 0) continue;
+    start = detail::look(const_cast<WaitControl*>(control), start, polls, site.kernel, site.channel, site.peer, site.expected, site.left);
     if (start == detail::kLeave) return false;
   }
 #else

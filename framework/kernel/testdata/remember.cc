@@ -1,0 +1,54 @@
+// Counts how often waits of GPUs poll after an abort: the first one that notices has those behind it leave soon.
+#include <cstdio>
+
+#define MSCCLPP_REMEMBERS 1
+#include "mscclpp/wait.h"
+
+using namespace mscclpp;
+
+static int failed = 0;
+#define EXPECT(x) \
+  if (!(x)) { ++failed; printf("line %d: expected %s\n", __LINE__, #x); }
+
+static WaitControl control;
+
+static uint32_t polls_of(const WaitSite& site) {
+  uint32_t polls = 0;
+  auto never = [&polls] { return ++polls, false; };
+  EXPECT(!detail::wait_patient(&control, site, never, 0));
+  return polls;
+}
+
+int main() {
+  uint32_t left = 0;
+  const WaitSite peer{1, 3, 7, 0, &left}, inside{1, kNoReport, 0, 0, &left}, channel{1, 3, 7, 0};
+  // Nothing was left: no wait is shorter for it.
+  uint32_t polls = 0;
+  auto late = [&polls] { return ++polls == 100 * detail::kPollsPerRecall; };
+  EXPECT(detail::wait_patient(&control, peer, late, 0));
+  EXPECT(left == 0 && control.reported == 0);
+
+  control.abort = 1;
+  EXPECT(polls_of(channel) <= detail::kFirstLook);
+  control.reported = 0;
+  EXPECT(polls_of(peer) <= detail::kPollsPerLook);
+  EXPECT(left == 1 && control.reported == 1 && control.peer == 7);
+  // A thousand kernels behind it, whatever they wait for.
+  uint64_t all = 0;
+  for (int i = 0; i < 1000; ++i) all += polls_of(i % 2 == 0 ? peer : inside);
+  EXPECT(all <= 1000 * 32);
+  // They know without a look at the host, and another communicator knows nothing of it.
+  control.abort = 0;
+  EXPECT(polls_of(peer) <= 32);
+  uint32_t other = 0;
+  polls = 0;
+  EXPECT(detail::wait_patient(&control, (WaitSite{1, 3, 7, 0, &other}), late, 0));
+
+  // A wait that ends by its deadline is remembered as well: what stands behind it cannot go on.
+  control = WaitControl{};
+  control.deadline = 1;
+  left = 0;
+  polls_of(peer);
+  EXPECT(left == 1 && control.reported == 1);
+  return failed != 0;
+}
