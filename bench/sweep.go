@@ -190,6 +190,9 @@ func agreed(ctx context.Context, g Group, row report.Row, emit func(report.Row) 
 // point measures one size.
 func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, bytes int64) (report.Row, error) {
 	c := &Call{Collective: o.Collective, Type: o.Type, Op: o.Op, Root: o.Root, Algorithm: o.Algorithm, Scale: 0.5}
+	if c.Type >= kernel.Int8 && c.Type <= kernel.Uint64 {
+		c.Scale = 3 // half of an integer is none
+	}
 	c.Count = o.Collective.Count(bytes, o.Type.Size(), g.Size())
 	if c.Collective == AllToAllV {
 		c.V = UnevenBlocks(c.Count, g.Size(), g.Rank())

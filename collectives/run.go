@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // run validates a call, chooses its algorithm and has its engine perform it. It does not allocate
@@ -37,6 +38,11 @@ func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) error {
 	}
 	if err := j.check(c.comm.Size()); err != nil {
 		return err
+	}
+	if j.op == kernel.PreMulSum {
+		if err := checkScale(j.dtype, o.Scale); err != nil {
+			return err
+		}
 	}
 	element := uint64(j.dtype.Size())
 	if err := j.apart(c.comm.Rank(), element); err != nil {

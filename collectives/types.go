@@ -80,7 +80,7 @@ type Selector func(*Request) string
 type CallOptions struct {
 	Stream    device.Stream
 	Algorithm string  // "" leaves the choice to the selector
-	Scale     float64 // for PreMulSum: every input is multiplied by it first
+	Scale     float64 // for PreMulSum: every input is multiplied by it first; not 0, and a number that the type holds
 }
 
 // Call is what the Run function of a program's own algorithm receives: the request, and

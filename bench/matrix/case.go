@@ -137,7 +137,7 @@ func (c Case) bytes(ranks int) int64 {
 func (c Case) call(rank, ranks int) *bench.Call {
 	call := &bench.Call{Collective: c.Collective, Type: c.Type, Op: c.Op, Count: c.Count, Root: c.Root, Algorithm: c.Algorithm, Scale: 0.5}
 	if c.Type >= kernel.Int8 && c.Type <= kernel.Uint64 {
-		call.Scale = 3 // half of an integer would be nothing
+		call.Scale = 3 // half of an integer is none
 	}
 	if c.Collective == bench.AllToAllV {
 		call.V = bench.UnevenBlocks(c.Count, ranks, rank)

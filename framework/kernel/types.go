@@ -73,7 +73,7 @@ const (
 	Prod      Op = 1
 	Min       Op = 2
 	Max       Op = 3
-	Avg       Op = 4 // sum, then divided by the number of ranks; integers round toward zero
+	Avg       Op = 4 // sum, then divided by the number of ranks; integers wrap, and round toward zero
 	PreMulSum Op = 5 // every input is multiplied by the caller's scalar first
 	Ops          = 6
 )

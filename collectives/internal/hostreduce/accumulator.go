@@ -1,6 +1,7 @@
 package hostreduce
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -55,9 +56,32 @@ func (a *Accumulator) Add(b []byte) {
 		copy(a.bytes, b)
 	default:
 		if a.count == 1 {
-			clear(a.bytes)
+			a.empty()
 		}
 		a.combine(b)
+	}
+}
+
+// nothing is the float that leaves what is added to it as it is: 0 would make 0 of -0.
+var nothing = math.Copysign(0, -1)
+
+// empty makes the sum one of no pieces.
+func (a *Accumulator) empty() {
+	switch {
+	case a.small():
+		fill(a.wide, float32(nothing))
+	case a.dtype == kernel.Float32:
+		fill(elements[float32](a.bytes), float32(nothing))
+	case a.dtype == kernel.Float64:
+		fill(elements[float64](a.bytes), nothing)
+	default:
+		clear(a.bytes)
+	}
+}
+
+func fill[T float32 | float64](x []T, v T) {
+	for i := range x {
+		x[i] = v
 	}
 }
 
@@ -132,7 +156,7 @@ func (a *Accumulator) addSmall(b []byte) {
 		return
 	}
 	if a.count == 1 {
-		clear(a.wide)
+		a.empty()
 	}
 	if cap(a.next) < len(a.wide) {
 		a.next = make([]float32, len(a.wide))

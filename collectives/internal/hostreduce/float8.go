@@ -28,13 +28,13 @@ type float8 struct {
 	mantissa, bias int
 	largest        byte // pattern of the largest finite value
 	special        bool // the highest exponent holds infinity and what is no number
-	nan            byte // 0: there is none
+	nan            byte // without one, the largest finite value
 }
 
 var floats8 = map[kernel.DataType]float8{
 	kernel.Float8E4M3:    {mantissa: 3, bias: 7, largest: 0x7e, nan: 0x7f},
 	kernel.Float8E5M2:    {mantissa: 2, bias: 15, largest: 0x7b, special: true, nan: 0x7f},
-	kernel.Float8E4M3B15: {mantissa: 3, bias: 15, largest: 0x7f},
+	kernel.Float8E4M3B15: {mantissa: 3, bias: 15, largest: 0x7f, nan: 0x7f},
 }
 
 func (f float8) decode(b byte) float32 {

@@ -44,7 +44,7 @@
       EACH { C x = LOAD(a[i]), y = LOAD(b[i]); to[i] = STORE((C)((U)x + (U)y * (U)scale)); } \
       break; \
     case mscclpp_scaled_first: \
-      EACH { C x = LOAD(a[i]), y = LOAD(b[i]); to[i] = STORE((C)((U)zero + (U)x * (U)scale + (U)y * (U)scale)); } \
+      EACH { C x = LOAD(a[i]), y = LOAD(b[i]); to[i] = STORE((C)((U)x * (U)scale + (U)y * (U)scale)); } \
       break; \
     default: \
       if (by != 0) { \
@@ -56,19 +56,18 @@
 
 #define SAME(x) (x)
 
-#define PAIR(name, type, wrap) \
-  TWICE void mscclpp_pair_##name(type* to, const type* a, const type* b, uint64_t n, int op, type scale, type by) { \
-    const type zero = 0; \
+#define PAIR(name, type, wrap, divisor) \
+  TWICE void mscclpp_pair_##name(type* to, const type* a, const type* b, uint64_t n, int op, type scale, divisor by) { \
     LOOPS(type, wrap, SAME, SAME) \
   }
-PAIR(f32, float, float)
-PAIR(f64, double, double)
-PAIR(i8, int8_t, uint8_t)
-PAIR(u8, uint8_t, uint8_t)
-PAIR(i32, int32_t, uint32_t)
-PAIR(u32, uint32_t, uint32_t)
-PAIR(i64, int64_t, uint64_t)
-PAIR(u64, uint64_t, uint64_t)
+PAIR(f32, float, float, float)
+PAIR(f64, double, double, double)
+PAIR(i8, int8_t, uint8_t, int32_t)
+PAIR(u8, uint8_t, uint8_t, uint32_t)
+PAIR(i32, int32_t, uint32_t, int32_t)
+PAIR(u32, uint32_t, uint32_t, uint32_t)
+PAIR(i64, int64_t, uint64_t, int64_t)
+PAIR(u64, uint64_t, uint64_t, uint64_t)
 
 static inline __attribute__((always_inline)) float of_bits(uint32_t b) {
   float f;
@@ -111,12 +110,10 @@ static inline __attribute__((always_inline)) uint16_t to_bfloat(float f) {
 }
 
 TWICE void mscclpp_pair_f16(uint16_t* to, const uint16_t* a, const uint16_t* b, uint64_t n, int op, float scale, float by) {
-  const float zero = 0;
   LOOPS(float, float, from_half, to_half)
 }
 
 TWICE void mscclpp_pair_bf16(uint16_t* to, const uint16_t* a, const uint16_t* b, uint64_t n, int op, float scale, float by) {
-  const float zero = 0;
   LOOPS(float, float, from_bfloat, to_bfloat)
 }
 

@@ -51,9 +51,9 @@ func Pair(to, a, b []byte, t kernel.DataType, op kernel.Op, scale, by float64, f
 	case kernel.BFloat16:
 		C.mscclpp_pair_bf16((*C.uint16_t)(z), (*C.uint16_t)(x), (*C.uint16_t)(y), n, o, C.float(scale), C.float(by))
 	case kernel.Int8:
-		C.mscclpp_pair_i8((*C.int8_t)(z), (*C.int8_t)(x), (*C.int8_t)(y), n, o, C.int8_t(int8(scale)), C.int8_t(int8(by)))
+		C.mscclpp_pair_i8((*C.int8_t)(z), (*C.int8_t)(x), (*C.int8_t)(y), n, o, C.int8_t(int8(scale)), C.int32_t(int32(by)))
 	case kernel.Uint8:
-		C.mscclpp_pair_u8((*C.uint8_t)(z), (*C.uint8_t)(x), (*C.uint8_t)(y), n, o, C.uint8_t(uint8(scale)), C.uint8_t(uint8(by)))
+		C.mscclpp_pair_u8((*C.uint8_t)(z), (*C.uint8_t)(x), (*C.uint8_t)(y), n, o, C.uint8_t(uint8(scale)), C.uint32_t(uint32(by)))
 	case kernel.Int32:
 		C.mscclpp_pair_i32((*C.int32_t)(z), (*C.int32_t)(x), (*C.int32_t)(y), n, o, C.int32_t(int32(scale)), C.int32_t(int32(by)))
 	case kernel.Uint32:

@@ -9,16 +9,18 @@
 enum { mscclpp_sum = 0, mscclpp_prod, mscclpp_max, mscclpp_min, mscclpp_scaled, mscclpp_scaled_first };
 
 // to[i] = a[i] op b[i], and divided by `by` if that is not 0. to may be a or b.
-// scaled: a + b * scale; scaled_first: 0 + a * scale + b * scale.
-#define MSCCLPP_PAIR(name, type) void mscclpp_pair_##name(type* to, const type* a, const type* b, uint64_t n, int op, type scale, type by);
-MSCCLPP_PAIR(f32, float)
-MSCCLPP_PAIR(f64, double)
-MSCCLPP_PAIR(i8, int8_t)
-MSCCLPP_PAIR(u8, uint8_t)
-MSCCLPP_PAIR(i32, int32_t)
-MSCCLPP_PAIR(u32, uint32_t)
-MSCCLPP_PAIR(i64, int64_t)
-MSCCLPP_PAIR(u64, uint64_t)
+// scaled: a + b * scale; scaled_first: a * scale + b * scale. An element of
+// 8 bits is divided by a wider number: ranks may be more than it holds.
+#define MSCCLPP_PAIR(name, type, divisor) \
+  void mscclpp_pair_##name(type* to, const type* a, const type* b, uint64_t n, int op, type scale, divisor by);
+MSCCLPP_PAIR(f32, float, float)
+MSCCLPP_PAIR(f64, double, double)
+MSCCLPP_PAIR(i8, int8_t, int32_t)
+MSCCLPP_PAIR(u8, uint8_t, uint32_t)
+MSCCLPP_PAIR(i32, int32_t, int32_t)
+MSCCLPP_PAIR(u32, uint32_t, uint32_t)
+MSCCLPP_PAIR(i64, int64_t, int64_t)
+MSCCLPP_PAIR(u64, uint64_t, uint64_t)
 
 // The same of 16-bit floats, computed in 32 bits and rounded once.
 void mscclpp_pair_f16(uint16_t* to, const uint16_t* a, const uint16_t* b, uint64_t n, int op, float scale, float by);

@@ -37,7 +37,7 @@ func plain[T number](x, y T, op kernel.Op, scale, by float64, first bool) T {
 		return x
 	case kernel.PreMulSum:
 		if first {
-			x = T(0) + x*T(scale)
+			x *= T(scale)
 		}
 		z := y * T(scale) // rounded by itself
 		return x + z
@@ -262,4 +262,66 @@ func BenchmarkPair(b *testing.B) {
 func isFloat[T number]() bool {
 	half := 0.5
 	return T(half) != 0
+}
+
+// Averages over more ranks than the type holds, of Pair and of the accumulator.
+func TestAveragesOfManyBytes(t *testing.T) {
+	for ranks := range 400 {
+		if ranks < 2 {
+			continue
+		}
+		for _, dtype := range []kernel.DataType{kernel.Int8, kernel.Uint8} {
+			var a Accumulator
+			a.Start(dtype, kernel.Avg, 0, 1)
+			for r := range ranks {
+				a.Add([]byte{byte(min(r, 100) / 100)}) // no sum overflows up to 227 ranks
+			}
+			got := []byte{0xaa}
+			a.Store(got)
+			if want := wrapped(dtype, ranks-100) / ranks; ranks > 100 && int(signedOf(dtype, got[0])) != want {
+				t.Errorf("%v over %d ranks: %d, expected %d", dtype, ranks, signedOf(dtype, got[0]), want)
+			}
+			if Pair(got, []byte{60}, []byte{60}, dtype, kernel.Avg, 0, float64(ranks), true); int(got[0]) != 120/ranks {
+				t.Errorf("%v, 120 / %d: %d", dtype, ranks, got[0])
+			}
+		}
+	}
+}
+
+func wrapped(t kernel.DataType, sum int) int { return int(signedOf(t, byte(sum))) }
+
+func signedOf(t kernel.DataType, b byte) int16 {
+	if t == kernel.Int8 {
+		return int16(int8(b))
+	}
+	return int16(b)
+}
+
+// A sum of what was multiplied is -0 if all of it is, as in kernels.
+func TestNegativeZeros(t *testing.T) {
+	negative := math.Copysign(0, -1)
+	for dtype, bits := range map[kernel.DataType][]byte{
+		kernel.Float32: {0, 0, 0, 0x80}, kernel.Float64: {0, 0, 0, 0, 0, 0, 0, 0x80}, kernel.Float16: {0, 0x80}, kernel.BFloat16: {0, 0x80},
+		kernel.Float8E4M3: {0x80}, kernel.Float8E5M2: {0x80}, kernel.Float8E4M3B15: {0x80},
+	} {
+		for _, op := range []kernel.Op{kernel.Sum, kernel.PreMulSum, kernel.Avg, kernel.Min, kernel.Max} {
+			var a Accumulator
+			a.Start(dtype, op, 2, uint64(len(bits)))
+			for range 3 {
+				a.Add(bits)
+			}
+			got := make([]byte, len(bits))
+			a.Store(got)
+			if string(got) != string(bits) {
+				t.Errorf("%v of %v, the accumulator: %x, expected %x, which is %v", op, dtype, got, bits, negative)
+			}
+			by := 0.0
+			if op == kernel.Avg {
+				by = 2
+			}
+			if Pair(got, bits, bits, dtype, op, 2, by, true) && string(got) != string(bits) {
+				t.Errorf("%v of %v, a pair: %x, expected %x", op, dtype, got, bits)
+			}
+		}
+	}
 }

@@ -1,0 +1,116 @@
+package collectives_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// A scale that the type does not hold is refused, and so is none; others are taken, by kernels and over ports.
+func TestScales(t *testing.T) {
+	none := []float64{0, math.Copysign(0, -1)}
+	fraction := []float64{0.5, -1.25, math.NaN(), math.Inf(1)}
+	for _, layout := range []string{"aa", "ab"} {
+		t.Run(layout, func(t *testing.T) {
+			hosts(t, strings.Split(layout, ""), true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+				buffer := make([]uint64, 2)
+				in, out := unsafe.Pointer(&buffer[0]), unsafe.Pointer(&buffer[1])
+				call := func(dtype kernel.DataType, scale float64) error {
+					return c.AllReduce(in, out, 1, dtype, kernel.PreMulSum, &collectives.CallOptions{Scale: scale})
+				}
+				for dtype := range kernel.DataType(kernel.DataTypes) {
+					refused, taken := none, []float64{1, 2, 100}
+					switch dtype {
+					case kernel.Int8:
+						refused, taken = append(append(none, fraction...), 128, -129), append(taken, 127, -128)
+					case kernel.Uint8:
+						refused, taken = append(append(none, fraction...), 256, -1), append(taken, 255)
+					case kernel.Int32:
+						refused, taken = append(append(none, fraction...), 1<<31), append(taken, -1<<31)
+					case kernel.Uint32:
+						refused, taken = append(append(none, fraction...), 1<<32, -1), append(taken, 1<<32-1)
+					case kernel.Int64:
+						refused, taken = append(append(none, fraction...), 1<<63), append(taken, -1<<63)
+					case kernel.Uint64:
+						refused, taken = append(append(none, fraction...), 1<<64, -1), append(taken, 1<<63)
+					case kernel.Float64:
+						taken = append(taken, 0.5, 1e300)
+					default:
+						refused, taken = append(none[:2:2], 1e39, 1e-60), append(taken, 0.5, 1.0/3)
+					}
+					for _, s := range refused {
+						if err := call(dtype, s); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "scale") {
+							return fmt.Errorf("%v by %v: %v, expected ErrInvalid", dtype, s, err)
+						}
+					}
+					for _, s := range taken {
+						if err := call(dtype, s); err != nil {
+							return fmt.Errorf("%v by %v: %w", dtype, s, err)
+						}
+					}
+				}
+				if err := c.AllReduce(in, out, 1, kernel.Float32, kernel.PreMulSum, nil); !errors.Is(err, framework.ErrInvalid) {
+					return fmt.Errorf("no options: %v, expected ErrInvalid", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// special is a reduction of two inputs whose result docs/numerics.md fixes to the bit.
+type special struct {
+	dtype      kernel.DataType
+	op         kernel.Op
+	a, b, want uint64
+}
+
+// What is no number, what is too large, and zeros: by kernels, over ports and in two levels.
+func TestSpecialNumbers(t *testing.T) {
+	f32 := func(v float64) uint64 { return uint64(math.Float32bits(float32(v))) }
+	nan := f32(math.NaN())
+	all := []special{
+		{kernel.Float32, kernel.Max, nan, f32(1), f32(1)}, {kernel.Float32, kernel.Max, f32(-1), nan, f32(-1)},
+		{kernel.Float32, kernel.Min, nan, f32(1), f32(1)}, {kernel.Float32, kernel.Min, f32(-1), nan, f32(-1)},
+		{kernel.Float16, kernel.Max, 0x7e00, 0x3c00, 0x3c00}, {kernel.BFloat16, kernel.Min, 0x3f80, 0x7fc0, 0x3f80},
+		{kernel.Float8E4M3, kernel.Max, 0x7f, 0x38, 0x38}, {kernel.Float8E5M2, kernel.Max, 0x3c, 0x7f, 0x3c},
+		{kernel.Float32, kernel.PreMulSum, f32(math.Copysign(0, -1)), f32(math.Copysign(0, -1)), f32(math.Copysign(0, -1))},
+		{kernel.Float16, kernel.PreMulSum, 0x8000, 0x8000, 0x8000}, {kernel.Float8E4M3, kernel.PreMulSum, 0x80, 0x80, 0x80},
+		{kernel.Float32, kernel.Sum, f32(math.MaxFloat32), f32(math.MaxFloat32), f32(math.Inf(1))},
+		{kernel.Float16, kernel.Sum, 0x7bff, 0x7bff, 0x7c00},
+		{kernel.Float8E4M3, kernel.Sum, 0x7e, 0x7e, 0x7e}, {kernel.Float8E5M2, kernel.Sum, 0xfb, 0xfb, 0xfb},
+		{kernel.Float8E5M2, kernel.Sum, 0x7c, 0x3c, 0x7b}, {kernel.Float8E4M3B15, kernel.Sum, 0x7f, 0x7f, 0x7f},
+		{kernel.Int8, kernel.Sum, 100, 100, 0xc8}, {kernel.Int8, kernel.Avg, 100, 100, 0xe4}, // -56 / 2
+		{kernel.Uint8, kernel.Avg, 200, 200, 72}, {kernel.Int32, kernel.Avg, 1<<32 - 3, 0, 1<<32 - 1}, // -3 / 2
+		{kernel.Int32, kernel.Avg, 1<<31 - 1, 1<<31 - 1, 1<<32 - 1}, {kernel.Int8, kernel.PreMulSum, 100, 0, 0xc8},
+	}
+	for _, layout := range []string{"aa", "ab"} {
+		t.Run(layout, func(t *testing.T) {
+			hosts(t, strings.Split(layout, ""), true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+				buffer := make([]uint64, 2)
+				for _, x := range all {
+					buffer[0], buffer[1] = x.a, 0
+					if c.Rank() == 1 {
+						buffer[0] = x.b
+					}
+					err := c.AllReduce(unsafe.Pointer(&buffer[0]), unsafe.Pointer(&buffer[1]), 1, x.dtype, x.op, &collectives.CallOptions{Scale: 2})
+					if err != nil {
+						return err
+					}
+					if buffer[1] != x.want {
+						return fmt.Errorf("%v of %v, %#x and %#x: %#x, expected %#x", x.op, x.dtype, x.a, x.b, buffer[1], x.want)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
