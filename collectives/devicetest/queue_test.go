@@ -43,7 +43,7 @@ func TestQueueBehindAnAbort(t *testing.T) {
 	one, two := make([]string, 2), []string{"a", "b"}
 	for _, x := range []queued{
 		{name: "oneshot_ll8", hosts: one, call: queuedSums("oneshot_ll8", 1<<10)},
-		{name: "twoshot_ll128", hosts: one, call: queuedSums("twoshot_ll128", 1<<20)},
+		{name: "twoshot_ll128", hosts: one, call: queuedSums("twoshot_ll128", 1<<19)},
 		{name: "zerocopy", hosts: one, call: queuedSums("zerocopy", 2<<20)},
 		{name: "twophase_chunk", hosts: one, call: queuedSums("twophase_chunk", 2<<20)},
 		{name: "copy", hosts: one, call: queuedSums("copy", 2<<20)},
