@@ -120,16 +120,17 @@ func behindAnAbort(t *testing.T, x queued, graph bool) {
 // enqueueMany enqueues calls until the communicator ends.
 func enqueueMany(r *rank, graph bool, enqueued *atomic.Int64, call func() error) error {
 	if !graph {
+		var err error
 		for range queuedCalls {
-			if err := call(); err != nil {
-				if r.world.Err() != nil {
-					return nil
-				}
-				return err
+			if err = call(); err != nil {
+				break
 			}
 			enqueued.Add(1)
 		}
-		return nil
+		if r.world.Err() != nil {
+			err = nil // calls are refused from then on
+		}
+		return err
 	}
 	g, err := capture(r, func() error {
 		for range queuedCalls {

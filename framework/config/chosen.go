@@ -55,10 +55,10 @@ var left = map[string]string{
 
 // by is the choice on the device that the configuration names, or on either kind.
 func (e *Effective) by(host, gpu string) string {
-	switch {
-	case e.Device == "host":
+	switch e.Device {
+	case "host":
 		return host
-	case e.Device == "" || e.Device == "auto":
+	case "", "auto":
 		return host + " on the host; on GPUs " + gpu
 	}
 	return gpu

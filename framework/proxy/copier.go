@@ -167,7 +167,7 @@ func (c *Copier) resolve(t kernel.Trigger, pos uint64) (o operation, lane *Lane,
 			o.counter = c.semaphores[slot]
 		}
 		if kind&kernel.TriggerFlush != 0 {
-			o.flush = Word{Host: (*uint64)(hostPointer(c.ring.FlushWord(uint32(slot)))), Device: ring.FlushWordOn(c.base, uint32(slot))}
+			o.flush = Word{Host: (*uint64)(hostPointer(c.ring.FlushWord(slot))), Device: ring.FlushWordOn(c.base, slot)}
 			o.pos = pos
 		}
 	}

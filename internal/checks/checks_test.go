@@ -121,8 +121,10 @@ func TestNoProof(t *testing.T) {
 	}
 	in := &Inputs{Files: []string{"script.sh"}}
 	fails := "echo >>runs; test -e good"
-	if run("one", fails, in).Failed != 1 || run("one", fails, in).Failed != 1 || runs(t, root) != 2 {
-		t.Errorf("%d runs: expected a failure to be no proof", runs(t, root))
+	for n := 1; n <= 2; n++ {
+		if run("one", fails, in).Failed != 1 || runs(t, root) != n {
+			t.Errorf("%d runs, expected %d: a failure is no proof", runs(t, root), n)
+		}
 	}
 	change(t, root, "good", "")
 	if run("one", fails, in).Passed != 1 || run("one", fails, in).Skipped != 1 || run("two", fails, in).Passed != 1 {
@@ -197,7 +199,7 @@ func TestRead(t *testing.T) {
 	good := "{name: a, run: x, seconds: 1, bound: 1s, lane: main}"
 	for text, want := range map[string]string{
 		"- {name: a}":               "expected run, seconds, bound and lane",
-		"- {nmae: a}":               "nmae",
+		"- {label: a}":              "label",
 		"- " + good + "\n- " + good: "expected one that no other stage has",
 		"- " + good[:len(good)-1] + ", after: [b]}": "expected a stage further up",
 	} {

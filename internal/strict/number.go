@@ -35,7 +35,7 @@ func (d Decoder) number(to reflect.Value, raw any, key string) error {
 	var err error
 	if to.CanInt() {
 		var n int64
-		if n, err = strconv.ParseInt(s, base(s), bits); ok && err == nil && !(negative && d.Natural) {
+		if n, err = strconv.ParseInt(s, base(s), bits); ok && err == nil && (!negative || !d.Natural) {
 			to.SetInt(n)
 			return nil
 		}

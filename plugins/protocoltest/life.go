@@ -96,15 +96,16 @@ func exists(path string) bool {
 // soon the plugin ends is for endOfHost to measure.
 func (s *suite) endOfHostInCall(t transporttest.TB) {
 	h, _ := s.configured(t)
-	answered := make(chan error, 1)
+	answered := make(chan struct{})
+	var err error // of the call, once it is answered
 	go func() {
+		defer close(answered)
 		ctx, cancel := h.bounded()
 		defer cancel()
-		_, err := h.client.Register(ctx, h.register(h.next(), 999))
-		answered <- err
+		_, err = h.client.Register(ctx, h.register(h.next(), 999))
 	}()
 	select {
-	case err := <-answered:
+	case <-answered:
 		t.Errorf("a call whose descriptor has not arrived was answered at once: %v", err)
 		return
 	case <-time.After(settle):

@@ -208,7 +208,7 @@ func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
 		atomic.AddUint64(p.semaphores[slot].Load().word, 1)
 	}
 	if kind&kernel.TriggerFlush != 0 {
-		p.ring.Complete(uint32(slot), pos)
+		p.ring.Complete(slot, pos)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type conform struct {
 	list      bool
 }
 
+// Conform returns the verb conform, which tests a transport by the conformance suite.
 func Conform(env *verb.Env) *cobra.Command {
 	v := conform{env: env}
 	c := &cobra.Command{
@@ -130,7 +131,7 @@ func (v *conform) printList(match *regexp.Regexp) error {
 			continue
 		}
 		n++
-		err := error(nil)
+		var err error
 		if v.format == "json" {
 			err = encoder.Encode(e)
 		} else {

@@ -28,6 +28,8 @@ type topoVerb struct {
 // starts each GPU anew, which takes seconds.
 const driverLimit = time.Minute
 
+// Topo returns the verb topo, which prints or draws the machine as transports are told
+// about it.
 func Topo(env *verb.Env) *cobra.Command {
 	var v topoVerb
 	c := &cobra.Command{

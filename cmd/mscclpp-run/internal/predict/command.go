@@ -43,6 +43,7 @@ type simulateVerb struct {
 	program   *simulate.Program // what it chooses, whether or not that is the fastest
 }
 
+// Command returns the verb simulate, which predicts collectives over many hosts.
 func Command(env *verb.Env) *cobra.Command { return (&simulateVerb{}).command(env) }
 
 func (v *simulateVerb) command(env *verb.Env) *cobra.Command {

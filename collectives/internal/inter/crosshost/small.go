@@ -20,10 +20,13 @@ type SmallExchange interface {
 // Signals is a small exchange by slots and signals.
 type Signals struct{ *Level }
 
+// Begin returns the memory from which slots of the counterparts are filled.
 func (w Signals) Begin(bytes uint64) []byte { return w.Spaces[SpaceBlock].Bytes(bytes) }
 
+// Give puts b into a slot of the counterpart, with a signal.
 func (w Signals) Give(ctx context.Context, to int, b []byte) error { return w.Lanes.Post(ctx, to, b) }
 
+// Receive waits for the signal of the counterpart on host g, and frees the slot after use.
 func (w Signals) Receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error {
 	return w.Lanes.Take(ctx, w.Counterpart(g), bytes, use)
 }

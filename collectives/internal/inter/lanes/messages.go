@@ -106,6 +106,7 @@ func (l *Lanes) unequal(peer int, sent, expected uint64) error {
 	return cause
 }
 
+// OtherLength is the error about a message of a peer that has another length than expected.
 func (l *Lanes) OtherLength(peer int, sent, expected uint64) error {
 	return &framework.Error{Op: "message", Peer: peer,
 		Err: fmt.Errorf("%w: its message has a length of %d bytes: expected %d as rank %d receives", framework.ErrInvalid, sent, expected, l.Comm.Rank())}

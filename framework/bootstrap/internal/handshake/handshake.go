@@ -39,6 +39,7 @@ const (
 // Purpose says what a connection is for.
 type Purpose uint8
 
+// Purposes of connections.
 const (
 	CheckIn Purpose = 1 // rank 0 collects all ranks
 	Link    Purpose = 2 // frames between two ranks
@@ -47,6 +48,7 @@ const (
 // Refusal says why a connection is turned down.
 type Refusal uint8
 
+// Refusals, and their absence.
 const (
 	accepted       Refusal = 0
 	RefusedVersion Refusal = 1

@@ -48,6 +48,7 @@ const (
 	controlSpace = 1 << 16 // on a device: with the words that its streams write
 )
 
+// New allocates the counters of a communicator on a device.
 func New(dev device.Device) (*Counters, error) {
 	k := &Counters{Dev: dev}
 	ok := false
@@ -149,9 +150,13 @@ func (k *Counters) Clear(i int) {
 	}
 }
 
-func (k *Counters) InboundAddr(i int) uintptr  { return k.Inbound.Addr() + uintptr(i*Stride) }
+// InboundAddr is the address of the counter i that a peer raises.
+func (k *Counters) InboundAddr(i int) uintptr { return k.Inbound.Addr() + uintptr(i*Stride) }
+
+// ExpectedAddr is the address of the private counterpart of counter i.
 func (k *Counters) ExpectedAddr(i int) uintptr { return k.expected.Addr() + uintptr(i*Stride) }
 
+// Close ends the queue, and frees all counters with their registrations.
 func (k *Counters) Close(ctx context.Context) error {
 	var first error
 	keep := func(err error) {

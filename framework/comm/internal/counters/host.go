@@ -23,6 +23,7 @@ const hostBytes = Stride * Max
 // choose: they compare what each takes.
 type Signaling uint8
 
+// Ways of signals by copy engine.
 const (
 	SignalByHost   Signaling = iota // to memory of the host, by the host while nothing is outstanding
 	SignalByStream                  // to memory of the host, always by the stream

@@ -18,18 +18,18 @@ import (
 // (docs/decisions/0010).
 
 // newStage makes a stage for puts from memory of so many bytes, and registers it.
-func (p *Ports) newStage(ctx context.Context, t *transport.Transport, bytes uint64) (*stage, framework.Registration, error) {
+func (s *Ports) newStage(ctx context.Context, t *transport.Transport, bytes uint64) (*stage, framework.Registration, error) {
 	part := stageUnit * max(1, min((bytes+stageUnit-1)/stageUnit, stagePart/stageUnit))
-	inner, err := p.Counters.Dev.Alloc(stageParts * part)
+	inner, err := s.Counters.Dev.Alloc(stageParts * part)
 	if err != nil {
 		return nil, framework.Registration{}, fmt.Errorf("stage: %w", err)
 	}
-	s := &stage{memory: memory.New(inner, true), part: part, turn: make(chan struct{}, 1)}
-	reg, err := memory.Registration(ctx, s.memory, t, p.Counters.Dev.Info().Device)
+	made := &stage{memory: memory.New(inner, true), part: part, turn: make(chan struct{}, 1)}
+	reg, err := memory.Registration(ctx, made.memory, t, s.Counters.Dev.Info().Device)
 	if err != nil {
 		return nil, reg, errors.Join(fmt.Errorf("stage: %w", err), inner.Close())
 	}
-	return s, reg, nil
+	return made, reg, nil
 }
 
 func (s *stage) close(ctx context.Context) error { return memory.Shut(ctx, s.memory) }
@@ -44,8 +44,8 @@ func (s *Ports) apart(m *memory.Memory) bool {
 		return false
 	}
 	defer framework.Parcel{Shares: shares}.Close()
-	for _, s := range shares {
-		if s.Kind.HasFD() {
+	for _, share := range shares {
+		if share.Kind.HasFD() {
 			return false
 		}
 	}

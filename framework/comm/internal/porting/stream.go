@@ -19,14 +19,14 @@ import (
 // who pushes sends, and who waits receives.
 
 // streamLink takes the sockets of a link over, and opens the counters to the peer.
-func (p *Ports) streamLink(ctx context.Context, l *link, peer int) error {
+func (s *Ports) streamLink(ctx context.Context, l *link, peer int) error {
 	if l.stream != nil {
 		return nil
 	}
 	fail := func(err error) error { return &framework.Error{Op: "streams", Peer: peer, Err: err} }
-	if p.engine == nil {
+	if s.engine == nil {
 		var err error
-		if p.engine, err = stream.NewEngine(); err != nil {
+		if s.engine, err = stream.NewEngine(); err != nil {
 			return fail(err)
 		}
 	}
@@ -46,20 +46,20 @@ func (p *Ports) streamLink(ctx context.Context, l *link, peer int) error {
 		}
 		sockets[i] = share.FD
 	}
-	made, err := p.engine.Link(peer, sockets, m.Bytes)
+	made, err := s.engine.Link(peer, sockets, m.Bytes)
 	if err != nil {
 		return fail(err)
 	}
-	s := &streamLink{Link: made, attached: att.ID}
-	own, err := s.Expose(p.Counters.Inbound.Addr(), p.Counters.Inbound.Bytes())
+	opened := &streamLink{Link: made, attached: att.ID}
+	own, err := opened.Expose(s.Counters.Inbound.Addr(), s.Counters.Inbound.Bytes())
 	if err == nil {
-		s.counters, _, err = p.tradeHandles(ctx, peer, own, p.Counters.Inbound.Bytes())
+		opened.counters, _, err = s.tradeHandles(ctx, peer, own, s.Counters.Inbound.Bytes())
 	}
 	if err != nil {
-		p.Life.Undo(func(ctx context.Context) error { return s.close(ctx, l.Transport) })
+		s.Life.Undo(func(ctx context.Context) error { return opened.close(ctx, l.Transport) })
 		return err
 	}
-	l.stream = s
+	l.stream = opened
 	return nil
 }
 

@@ -37,6 +37,7 @@ func (r *Rank) Unstarted(slots int) *port {
 	return &port{Rank: r, Ring: queue, Proxy: proxy}
 }
 
+// Proxied makes a ring and a proxy that drains it.
 func (r *Rank) Proxied(slots int) *port {
 	p := r.Unstarted(slots)
 	p.Start()
@@ -69,7 +70,7 @@ func (p *port) Dies() error {
 }
 
 // Channel is one direction of a port connection: puts go from src to dst, signals
-// raise the word at signalAt of the receiver's counters.
+// raise the word at SignalAt of the receiver's counters.
 type Channel struct {
 	*port
 	Conn     framework.ID
@@ -81,7 +82,8 @@ type Channel struct {
 	SemSlot  uint32
 }
 
-const SignalAt = 64 // offset of the counter in the receiver's counters
+// SignalAt is the offset of a channel's counter in the receiver's counters.
+const SignalAt = 64
 
 // Numbers hands out slots: far apart, so that a mask that is too short shows.
 type Numbers struct{ Memory, Semaphore uint32 }
@@ -162,6 +164,7 @@ func (c *Channel) why() string {
 	return "; the proxy says: " + ErrorText(c.Dies())
 }
 
+// ErrorText is what a proxy says of its end: the text of the error, or that it was stopped.
 func ErrorText(err error) string {
 	if err == nil {
 		return "stopped"
@@ -169,10 +172,14 @@ func ErrorText(err error) string {
 	return err.Error()
 }
 
+// Put queues a put of bytes from offset src of the sender's buffer to offset dst of the
+// receiver's.
 func (c *Channel) Put(dst, src, bytes uint64) { c.Push(c.Trigger(kernel.TriggerData, dst, src, bytes)) }
 
+// Signal queues a signal, which raises the receiver's counter.
 func (c *Channel) Signal() { c.Push(c.Trigger(kernel.TriggerSignal, 0, 0, 0)) }
 
+// PutSignal queues a put and the signal behind it as one trigger.
 func (c *Channel) PutSignal(dst, src, bytes uint64) {
 	c.Push(c.Trigger(kernel.TriggerData|kernel.TriggerSignal, dst, src, bytes))
 }
@@ -180,6 +187,8 @@ func (c *Channel) PutSignal(dst, src, bytes uint64) {
 // Flush pushes a flush and waits for it.
 func (c *Channel) Flush() { c.Flushed(c.Push(c.Trigger(kernel.TriggerFlush, 0, 0, 0))) }
 
+// Flushed waits until the proxy has completed the flush at a position, and ends the test if
+// it does not.
 func (c *Channel) Flushed(pos uint64) {
 	ctx, cancel := context.WithTimeout(c.T.ctx, c.T.Options.CallLimit)
 	defer cancel()

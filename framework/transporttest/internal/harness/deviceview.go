@@ -53,6 +53,7 @@ type page struct {
 	Addr  uintptr
 }
 
+// Page allocates memory of the host that the device sees, until the end of the test.
 func (r *Rank) Page(bytes uint64) (page, error) {
 	h, err := host.Open()
 	if err != nil {

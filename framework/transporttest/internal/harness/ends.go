@@ -24,6 +24,7 @@ func (r *Rank) LinkConfig(kind framework.Kind) framework.EndpointConfig {
 	return cfg
 }
 
+// WindowBytes is the size of the window that the members of a switch link ask for.
 const WindowBytes = 1 << 16
 
 // Ends returns the endpoints of a link of a kind, one for each member.

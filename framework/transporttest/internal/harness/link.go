@@ -11,6 +11,7 @@ type Link struct {
 	Conn  [2]framework.ID
 }
 
+// Link connects two ranks by a link of a kind.
 func (t *T) Link(kind framework.Kind, a, b *Rank) *Link {
 	l := &Link{T: t, Ranks: [2]*Rank{a, b}}
 	var ends [2]framework.Endpoint

@@ -35,6 +35,7 @@ func (t *T) Ranks(n int) []*Rank {
 	return all
 }
 
+// Rank opens rank n with a side of its own, until the end of the test.
 func (t *T) Rank(n int) *Rank {
 	o := t.take()
 	t.Cleanup(func() { t.giveBack(o, n) })
@@ -63,6 +64,7 @@ type Buffer struct {
 	Segment framework.Segment
 }
 
+// Alloc allocates memory of the rank's device, and exports it, until the end of the test.
 func (r *Rank) Alloc(bytes uint64) *Buffer {
 	t := r.T
 	mem, err := r.Device.Alloc(bytes)
@@ -155,6 +157,7 @@ func (r *Rank) Release(id framework.ID) {
 	}
 }
 
+// Connected connects an endpoint to its peers and returns the id of the connection.
 func (r *Rank) Connected(local framework.ID, peers ...framework.Peer) framework.ID {
 	id, err := r.Connect(r.T.ctx, local, peers)
 	if err != nil {
@@ -169,4 +172,5 @@ func (b *Buffer) Measurable() bool {
 	return slices.ContainsFunc(b.Segment.Shares, func(s framework.Share) bool { return s.Kind == framework.ShareMemFD })
 }
 
+// Embedded reports whether the rank's transport runs in this process.
 func (t *T) Embedded(r *Rank) bool { return r.Side.Process == nil }

@@ -128,6 +128,7 @@ type barrier struct {
 	open    chan struct{}
 }
 
+// NewBarrier returns a barrier for n goroutines.
 func NewBarrier(n int) *barrier { return &barrier{n: n, open: make(chan struct{})} }
 
 func (m *barrier) wait(ctx context.Context) error {

@@ -31,6 +31,7 @@ type idSet struct {
 	seen map[framework.ID]string // what returned it
 }
 
+// NewIDs returns an empty set of ids.
 func NewIDs() *idSet { return &idSet{seen: map[framework.ID]string{}} }
 
 // All is a copy of the set.

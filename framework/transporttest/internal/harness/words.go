@@ -64,6 +64,7 @@ func Fill(b []byte, seed uint64) {
 	}
 }
 
+// Pattern is the byte that Fill writes at position i.
 func Pattern(seed uint64, i int) byte {
 	x := (seed+1)*0x9e3779b97f4a7c15 + uint64(i)*0xbf58476d1ce4e5b9
 	return byte(x >> 56)

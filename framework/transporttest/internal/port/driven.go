@@ -163,7 +163,7 @@ func (c *drivenChannel) push(kind, dst, src, n uint64) (pos uint64) {
 	ctx, cancel := context.WithTimeout(c.T.Context(), c.T.Options.CallLimit)
 	defer cancel()
 	pos, err := c.ring.PushContext(ctx, kernel.TriggerFields{
-		Kind: kind, Bytes: n, From: src, To: dst, Src: uint32(2 * c.slot), Dst: uint32(2*c.slot + 1), Slot: uint32(c.slot),
+		Kind: kind, Bytes: n, From: src, To: dst, Src: 2 * c.slot, Dst: 2*c.slot + 1, Slot: c.slot,
 	}.Pack())
 	if err != nil {
 		c.T.Fatalf("rank %d: push: %v%s", c.N, err, c.why())
