@@ -70,7 +70,7 @@ func plugin(t *testing.T, kind string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), plugins.FilePrefix+"loopback")
-	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec '%s'\n", conformPlugin, kind, self)
+	script := fmt.Sprintf("#!/bin/sh\n%s=%s GORACE=atexit_sleep_ms=0 exec '%s'\n", conformPlugin, kind, self)
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

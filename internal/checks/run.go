@@ -99,10 +99,8 @@ type outcome struct {
 func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	begin := time.Now()
 	defer func() { o.seconds = time.Since(begin).Seconds() }()
-	when, key, err := r.Proofs.Proven(ctx, s)
-	if err != nil {
-		return outcome{err: err}
-	}
+	// A stage may install the tools that its key names, so an error here is one only afterwards.
+	when, key, unknown := r.Proofs.Proven(ctx, s)
 	if !when.IsZero() {
 		return outcome{skipped: true, why: "proven " + when.Format("2006-01-02 15:04")}
 	}
@@ -129,7 +127,10 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	text, readErr := os.ReadFile(log)
 	switch {
 	case err == nil:
-		o.err = r.Proofs.Keep(s, key)
+		if unknown != nil {
+			_, key, unknown = r.Proofs.Proven(ctx, s)
+		}
+		o.err = errors.Join(unknown, r.Proofs.Keep(s, key))
 	case within.Err() != nil && ctx.Err() == nil:
 		o.err, o.log = fmt.Errorf("not done after %v", s.Bound), text
 	case c.ProcessState != nil && c.ProcessState.ExitCode() == cannotRun && r.User != 0:

@@ -77,8 +77,8 @@ func (m *messenger) by(g *engine.Group) (alg *algorithm, err error) {
 		return nil, fmt.Errorf("%w: no transport has a kernel for messages", framework.ErrUnavailable)
 	}
 	alg = m.best
-	for _, a := range m.offers() {
-		if a.Algorithm == g.By {
+	for _, a := range [...]*algorithm{m.best, m.chunks} { // not offers, which allocates: this is the path of each call
+		if a != nil && a.Algorithm == g.By {
 			alg = a
 		}
 	}
