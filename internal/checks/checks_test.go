@@ -3,9 +3,12 @@ package checks
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -130,6 +133,9 @@ func TestNoProof(t *testing.T) {
 	if run("one", fails, in).Passed != 1 || run("one", fails, in).Skipped != 1 || run("two", fails, in).Passed != 1 {
 		t.Error("expected a proof on the machine that made it alone")
 	}
+	if run("three", "echo >>script.sh", in).Passed != 1 || run("three", "true", in).Skipped != 0 {
+		t.Error("expected no proof of sources that changed while the stage ran")
+	}
 	for name, in := range map[string]*Inputs{
 		"no such file":    {Files: []string{"missing"}},
 		"no such package": {Packages: []string{"./missing"}},
@@ -149,8 +155,8 @@ func TestRun(t *testing.T) {
 	stage := func(name, lane, run string, after ...string) Stage {
 		return Stage{Name: name, Run: run, Seconds: 1, Bound: time.Minute, Lane: lane, After: after}
 	}
-	slow := stage("slow", "b", "sleep 100 & echo $! >child; wait")
-	slow.Bound = 300 * time.Millisecond
+	slow := stage("slow", "b", "mkfifo never; echo $$ >child; read <never")
+	slow.Bound = 2 * time.Second
 	r := &Runner{Root: root, Out: out, User: 1000}
 	total, err := r.Run(context.Background(), []Stage{
 		stage("tidy", last, "echo tidy >>order"),
@@ -164,7 +170,7 @@ func TestRun(t *testing.T) {
 	if err != nil || total != (Result{Passed: 4, Failed: 2, Skipped: 1}) {
 		t.Errorf("%+v, %v: expected 4 to pass, 2 to fail, 1 to be skipped\n%s", total, err, out)
 	}
-	for _, want := range []string{"FAIL: not done after 300ms", "FAIL: exit status 3", "    --- FAIL: TestThing", "  nothing here"} {
+	for _, want := range []string{"FAIL: not done after 2s", "FAIL: exit status 3", "    --- FAIL: TestThing", "  nothing here"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -177,9 +183,13 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(child)) + "/stat")
-	if err == nil && !strings.Contains(string(stat), ") Z ") {
-		t.Errorf("the child of a stage beyond its bound still runs: %s", stat)
+	// The group has the number of the stage's shell: none of it is left.
+	pid, err := strconv.Atoi(strings.TrimSpace(string(child)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(-pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the group of a stage beyond its bound: %v: expected %v", err, syscall.ESRCH)
 	}
 	r.User = 0
 	if total, err := r.Run(context.Background(), []Stage{stage("poor", "a", "exit 77")}); err != nil || total.Failed != 1 {
@@ -201,7 +211,8 @@ func TestRead(t *testing.T) {
 		"- {name: a}":               "expected run, seconds, bound and lane",
 		"- {label: a}":              "label",
 		"- " + good + "\n- " + good: "expected one that no other stage has",
-		"- " + good[:len(good)-1] + ", after: [b]}": "expected a stage further up",
+		"- " + good[:len(good)-1] + ", after: [b]}":                                                         "expected a stage further up",
+		"- {name: z, run: x, seconds: 1, bound: 1s, lane: last}\n- " + good[:len(good)-1] + ", after: [z]}": "expected none of lane last",
 	} {
 		path := filepath.Join(t.TempDir(), "stages.yaml")
 		change(t, filepath.Dir(path), "stages.yaml", text)

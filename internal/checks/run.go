@@ -30,7 +30,11 @@ type Runner struct {
 const cannotRun = 77
 
 // Result counts stages by outcome.
-type Result struct{ Passed, Failed, Skipped int }
+type Result struct {
+	Passed, Failed int
+	Skipped        int // all that did not run
+	Proven         int // of these, the ones that have passed before
+}
 
 // Run runs all stages, each lane beside the others, and prints a line for each. Later
 // stages run also if one has failed: one failure often explains another.
@@ -68,6 +72,9 @@ func (r *Runner) Run(ctx context.Context, stages []Stage) (Result, error) {
 			switch {
 			case o.skipped:
 				total.Skipped++
+				if o.proven {
+					total.Proven++
+				}
 			case o.err != nil:
 				total.Failed++
 			default:
@@ -90,6 +97,7 @@ func (r *Runner) Run(ctx context.Context, stages []Stage) (Result, error) {
 type outcome struct {
 	seconds, cpu float64
 	skipped      bool
+	proven       bool
 	why          string // of a stage that was skipped
 	err          error
 	log          []byte // of a stage that has failed
@@ -102,7 +110,7 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	// A stage may install the tools that its key names, so an error here is one only afterwards.
 	when, key, unknown := r.Proofs.Proven(ctx, s)
 	if !when.IsZero() {
-		return outcome{skipped: true, why: "proven " + when.Format("2006-01-02 15:04")}
+		return outcome{skipped: true, proven: true, why: "proven " + when.Format("2006-01-02 15:04")}
 	}
 	f, err := ownfile.Open(log, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
@@ -127,10 +135,12 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	text, readErr := os.ReadFile(log)
 	switch {
 	case err == nil:
-		if unknown != nil {
-			_, key, unknown = r.Proofs.Proven(ctx, s)
+		// Sources that have changed meanwhile are not those that have passed.
+		_, after, err := r.Proofs.Proven(ctx, s)
+		if err == nil && (unknown != nil || after == key) {
+			err = r.Proofs.Keep(s, after)
 		}
-		o.err = errors.Join(unknown, r.Proofs.Keep(s, key))
+		o.err = err
 	case within.Err() != nil && ctx.Err() == nil:
 		o.err, o.log = fmt.Errorf("not done after %v", s.Bound), text
 	case c.ProcessState != nil && c.ProcessState.ExitCode() == cannotRun && r.User != 0:

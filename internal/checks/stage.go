@@ -57,6 +57,9 @@ func Read(path string) ([]Stage, error) {
 			if !slices.Contains(seen, a) {
 				return nil, fmt.Errorf("stages: %s: stage %s: after %q: expected a stage further up", path, s.Name, a)
 			}
+			if i := slices.IndexFunc(list, func(x Stage) bool { return x.Name == a }); list[i].Lane == last && s.Lane != last {
+				return nil, fmt.Errorf("stages: %s: stage %s: after %q: expected none of lane %s, which begins when the others have ended", path, s.Name, a, last)
+			}
 		}
 		seen = append(seen, s.Name)
 	}

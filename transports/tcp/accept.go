@@ -193,14 +193,16 @@ func (e *endpoint) join(h hello, conn *net.TCPConn) (*inbound, refusal) {
 	case e.closed:
 		return nil, refusedEndpoint
 	case h.stream == 0 && g == nil && len(e.groups) < maxGroups:
-		g = newInbound(e, h)
-		e.groups[h.group] = g
 	case h.stream == 0 || g == nil:
 		return nil, refusedStream
 	}
 	w, err := newWire(conn)
 	if err != nil {
 		return nil, refusedStream
+	}
+	if g == nil { // a group has its first stream from the beginning
+		g = newInbound(e, h)
+		e.groups[h.group] = g
 	}
 	if !g.join(int(h.stream), int(h.streams), w) {
 		w.drop() // the connection still has to say why

@@ -17,7 +17,7 @@ import (
 // A rank that is stopped between the exchange of addresses and Attach comes late; that it
 // has died is for others to say.
 func TestLateAttach(t *testing.T) {
-	ends := two(t, func(c *Config) { c.ConnectTimeout = 50 * time.Millisecond })
+	ends := two(t, func(c *Config) { c.ConnectTimeout, c.AnswerTimeout = 200*time.Millisecond, 20*time.Second })
 	conns, _ := linkOf(t, ends, framework.Host)
 	waits := make(chan error, 1)
 	go func() {
@@ -28,7 +28,7 @@ func TestLateAttach(t *testing.T) {
 	select {
 	case err := <-waits:
 		t.Fatalf("rank 0 is late: %v: expected rank 1 to wait for it", err)
-	case <-time.After(300 * time.Millisecond): // six times as long as a connection may take
+	case <-time.After(400 * time.Millisecond): // twice as long as a connection may take
 	}
 	a, err := ends[0].Attach(t.Context(), conns[0], 0, nil)
 	if err != nil {
@@ -68,10 +68,10 @@ func serve(secret [32]byte, c net.Conn) {
 // never goes on is named.
 func TestStoppedPeer(t *testing.T) {
 	config, secret := Config{}.Defaults(), [32]byte{7}
-	config.ConnectTimeout = 50 * time.Millisecond
+	config.ConnectTimeout = 200 * time.Millisecond
 	goesOn := make(chan struct{})
 	c := peerAt(t, secret, func(_ int, conn net.Conn) { <-goesOn; serve(secret, conn) })
-	time.AfterFunc(4*config.ConnectTimeout, func() { close(goesOn) })
+	time.AfterFunc(2*config.ConnectTimeout, func() { close(goesOn) })
 	conn, _, err := c.dial(t.Context(), config, c.address.places, hello{streams: 1})
 	if err != nil {
 		t.Fatalf("%v: expected the peer to be waited for", err)

@@ -54,7 +54,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", total.Passed, total.Failed, total.Skipped)
-	if total.Failed > 0 || total.Passed+total.Skipped == 0 {
+	if total.Failed > 0 || total.Passed+total.Proven == 0 {
 		return errFailed
 	}
 	return nil
