@@ -236,8 +236,13 @@ func (s *startup) checkInOnce(ctx context.Context) (err error) {
 	tables, busy := make(chan []entry, 1), make(chan string, 1)
 	s.t.work.Go(func() {
 		defer conn.Close()
-		for {
+		for heard := false; ; heard = true {
 			f, err := wire.Read(conn)
+			if !heard && dropped(err) {
+				// Rank 0 of this job answers a rank that checks in at once.
+				busy <- "it has ended without an answer"
+				return
+			}
 			if err == nil {
 				err = s.fromRoot(f, tables, busy)
 			}
