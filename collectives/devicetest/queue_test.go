@@ -143,6 +143,7 @@ func enqueueMany(r *rank, graph bool, enqueued *atomic.Int64, call func() error)
 	if err != nil {
 		return err
 	}
+	enqueued.Store(1) // a graph that does not fit into the driver's queue blocks the launch, as too many calls do
 	if err := g.Launch(r.stream); err != nil {
 		return errors.Join(err, g.Close())
 	}
