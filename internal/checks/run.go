@@ -36,8 +36,9 @@ type Result struct {
 	Proven         int // of these, the ones that have passed before
 }
 
-// Run runs all stages, each lane beside the others, and prints a line for each. Later
-// stages run also if one has failed: one failure often explains another.
+// Run runs all stages, each lane beside the others, and prints a line for each, and
+// in the end what has failed. Later stages run also if one has failed: one failure often
+// explains another.
 func (r *Runner) Run(ctx context.Context, stages []Stage) (Result, error) {
 	logs, err := os.MkdirTemp("", "checks-")
 	if err != nil {
@@ -47,6 +48,7 @@ func (r *Runner) Run(ctx context.Context, stages []Stage) (Result, error) {
 	var (
 		mu    sync.Mutex
 		total Result
+		bad   []failure
 		ended = map[string]chan struct{}{}
 		lanes = map[string][]Stage{}
 		order []string
@@ -77,6 +79,7 @@ func (r *Runner) Run(ctx context.Context, stages []Stage) (Result, error) {
 				}
 			case o.err != nil:
 				total.Failed++
+				bad = append(bad, failure{s.Name, o.err, o.log})
 			default:
 				total.Passed++
 			}
@@ -90,6 +93,7 @@ func (r *Runner) Run(ctx context.Context, stages []Stage) (Result, error) {
 	}
 	wait.Wait()
 	lane(last)
+	summarize(r.Out, bad)
 	return total, nil
 }
 
