@@ -31,7 +31,7 @@ func TestVariablesOfMSCCLPPOnAnyTransport(t *testing.T) {
 	}
 }
 
-// What a listed transport refuses is an error that names the variable; others do not read it.
+// A value that a listed transport refuses is an error that names the variable; others do not read it.
 func TestWrongVariablesOfMSCCLPP(t *testing.T) {
 	for variable, v := range infiniband {
 		for _, transport := range []string{"shm", "ib-host", "ib-nonatomic"} {

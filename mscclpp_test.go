@@ -93,7 +93,7 @@ func TestTwoJobsInOneProcess(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the configuration, Init says which word of which file.
+// For any mistake in the configuration, Init says which word of which file.
 func TestMistakesAreNamed(t *testing.T) {
 	path := file(t, "transports: [shm]\nplugins:\n  embed: [shm]\n")
 	misspelled := file(t, "transports: [shm]\ncom:\n  scratch: 1MiB\n")
@@ -274,7 +274,7 @@ func TestSignalsBelongToTheProgram(t *testing.T) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		<-own // whoever else has asked for it has it as well
+		<-own // any other that asked for it has it as well
 		if err := job.Close(); err != nil {
 			t.Fatal(err)
 		}

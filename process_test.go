@@ -20,7 +20,7 @@ import (
 // their sums are those of processes. A rank that says nothing of its place is another job.
 func TestAProcessThatIsAllRanks(t *testing.T) {
 	const ranks, count = 3, 1000
-	for name, value := range map[string]string{ // what mpirun says of the process is not about its ranks
+	for name, value := range map[string]string{ // mpirun's own statements about the process are not about its ranks
 		"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
 		"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1",
 	} {

@@ -19,7 +19,7 @@ type Call struct {
 	Algorithm  string  // "" leaves the choice to the selector
 	V          *Blocks // for AllToAllV
 
-	// What Place knows about the buffers.
+	// The facts about the buffers that Place knows.
 	InPlace, Registered bool
 }
 

@@ -52,7 +52,7 @@ type Comm struct {
 	opts    Options
 	host    bool
 	shared  bool
-	basis   string // what algorithms are chosen by, in words
+	basis   string // the facts that algorithms are chosen by, in words
 	engines []engine.Engine
 	program *program // one of them
 

@@ -18,7 +18,7 @@ func dump(c *collectives.Comm) string {
 	return b.String()
 }
 
-// Who asks a job that hangs learns which rank has not come.
+// A user who asks a job that hangs learns which rank has not come.
 func TestDumpShowsWhoIsBehind(t *testing.T) {
 	for _, mode := range []collectives.Signatures{collectives.SignaturesStall, collectives.SignaturesAlways} {
 		seen := make(chan struct{})

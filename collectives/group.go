@@ -21,7 +21,7 @@ type group struct {
 	pinned    []unsafe.Pointer // keeps the callers' buffers in place until the launch
 	err       error
 	kind      Collective
-	performed engine.Group // what an engine is given
+	performed engine.Group // the group as its engine gets it
 	by        *engine.Algorithm
 }
 

@@ -127,7 +127,7 @@ func TestAllToAllOverHosts(t *testing.T) {
 	}
 }
 
-// What goes bundled is chosen by size.
+// The size decides which messages are bundled.
 func TestBundlesAreSmall(t *testing.T) {
 	hosts(t, []string{"a", "a", "b", "b"}, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
 		for bytes, want := range map[uint64]string{64: "hierarchical_small", 64 << 10: "hierarchical_small", 64<<10 + 4: "hierarchical_large", 1 << 30: "hierarchical_large"} {
@@ -181,7 +181,7 @@ func TestLengthsDisagreeOverHosts(t *testing.T) {
 				}
 				err := call()
 				if err == nil {
-					err = c.Barrier(nil) // who was not concerned hears of it
+					err = c.Barrier(nil) // a rank that was not concerned hears of it
 				}
 				if !errors.Is(err, framework.ErrInvalid) && !errors.Is(err, framework.ErrPeer) {
 					return fmt.Errorf("%v, expected ErrInvalid, or ErrPeer of the one who found out", err)

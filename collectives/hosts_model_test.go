@@ -26,9 +26,9 @@ func TestSharesOfKernelsAreTheModels(t *testing.T) {
 	}
 }
 
-// What `mscclpp-run simulate --algorithm program` takes for the choice of these
-// collectives over hosts is their choice: on both sides of each size at which it changes,
-// with much scratch and with so little that slots are what counts.
+// The choice of `mscclpp-run simulate --algorithm program` for these collectives over hosts is
+// their own choice: on both sides of each size at which it changes, with much scratch and with so
+// little that slots are what counts.
 func TestChoiceIsTheModels(t *testing.T) {
 	models := map[string]simulate.Algorithm{
 		"hierarchical_packets": simulate.SmallWhole, "hierarchical_small": simulate.SmallWhole, "hierarchical_large": simulate.LargeDirect, "ports": simulate.FlatDirect,
@@ -53,7 +53,7 @@ func TestChoiceIsTheModels(t *testing.T) {
 					} {
 						sizes := []int64{4, 1 << 30}
 						for bytes := int64(1 << 10); bytes <= 1<<20; bytes *= 2 {
-							for _, parts := range []int64{1, 3} { // what hosts of three have for a rank ends beside powers of two
+							for _, parts := range []int64{1, 3} { // hosts of three have parts for a rank that end beside powers of two
 								sizes = append(sizes, bytes*int64(len(at))/parts/4*4, bytes*int64(len(at))/parts/4*4+4, bytes, bytes+4)
 							}
 						}

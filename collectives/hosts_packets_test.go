@@ -194,8 +194,8 @@ func TestSizesAroundPackets(t *testing.T) {
 	}
 }
 
-// Who expects a packet is told when the other side is in a call without packets, or in
-// none but a group of messages, and so is that side. None of them sends what the other
+// A rank that expects a packet ends with an error when the other side is in a call without packets,
+// or in none but a group of messages, and so does that side. None of them sends what the other
 // waits for.
 func TestPacketsAgainstOtherCalls(t *testing.T) {
 	calls := map[string]func(c *collectives.Comm, b unsafe.Pointer) error{
@@ -253,7 +253,7 @@ func TestPacketsAgainstOtherCalls(t *testing.T) {
 	}
 }
 
-// Who waits for a packet that will not come ends with the reason: the rank that failed.
+// A rank that waits for a packet that will not come ends with the reason: the rank that failed.
 func TestDeathWhilePacketsAreAwaited(t *testing.T) {
 	for culprit := range 4 {
 		hosts(t, []string{"a", "b", "b", "b"}, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {

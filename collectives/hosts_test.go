@@ -332,7 +332,7 @@ func carriers(c *comm.Communicator, at []string) error {
 	return nil
 }
 
-// What nobody can carry is refused with a reason.
+// A call that no engine can carry is refused with a reason.
 func TestRefusedOverHosts(t *testing.T) {
 	hosts(t, []string{"a", "b"}, false, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
 		err := c.Barrier(nil)

@@ -12,11 +12,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// GroupStart begins a group. The messages of all calls until the matching GroupEnd are
-// performed together, in any order, so that two ranks that both send before they
-// receive do not deadlock. What a group receives must not overlap what else it receives or sends. Groups nest; only the outermost counts. Collectives that are
-// not made of messages are performed at once, also within a group. A Comm has one group
-// at a time, whichever goroutine started it.
+// GroupStart begins a group. The messages of all calls until the matching GroupEnd are performed together, in any
+// order, so that two ranks that both send before they receive do not deadlock. The buffer of a receive in a group must
+// not overlap another one that the group receives into or sends. Groups nest; only the outermost counts. Collectives
+// that are not made of messages are performed at once, also within a group. A Comm has one group at a time, whichever
+// goroutine started it.
 func (c *Comm) GroupStart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

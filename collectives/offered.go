@@ -13,10 +13,10 @@ import (
 type choice struct {
 	selector Selector
 	tables   choose.Tables
-	basis    string // what the built-in table is, in words; or ""
+	basis    string // the origin of the built-in table, in words; or ""
 	offers   [collectives][]*engine.Algorithm
 
-	// What the tables said last. Programs repeat themselves: one entry a collective is enough.
+	// The last answer of the tables. Programs repeat themselves: one entry a collective is enough.
 	last [collectives]struct {
 		query  engine.Query
 		chosen *engine.Algorithm

@@ -92,12 +92,12 @@ func TestReduceHasTheBitsOfAllReduce(t *testing.T) {
 	}
 }
 
-// What leaves the root's host, or comes to it, does so once, however many hosts there are.
+// The data that leaves the root's host, or comes to it, does so once, however many hosts there are.
 func TestBytesOfRoots(t *testing.T) {
 	const bytes = 3 << 19
 	for _, x := range []struct {
 		layout, algorithm string
-		broadcast, reduce func(host string) int // what a rank sends; the root is on the first host
+		broadcast, reduce func(host string) int // the bytes that a rank sends; the root is on the first host
 	}{
 		{"abcd", "ports", func(h string) int { return map[bool]int{true: bytes, false: bytes / 3 * 2}[h == "a"] }, func(string) int { return bytes }},
 		{"aabbcc", "hierarchical_large", func(h string) int { return map[bool]int{true: bytes / 2, false: bytes / 4}[h == "a"] }, func(string) int { return bytes / 2 }},

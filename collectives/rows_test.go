@@ -64,8 +64,8 @@ func TestRowsWithMistakes(t *testing.T) {
 	}
 }
 
-// What exists and is not for this job is passed over, and the log says so; what is left
-// out of a row fits everything; and a row may have an algorithm of the program.
+// A row for an algorithm that exists and is not for this job is passed over, and the log says so; a
+// field that is left out of a row fits everything; and a row may have an algorithm of the program.
 func TestRowsThatDoNotApply(t *testing.T) {
 	rows := []collectives.Row{
 		{Collective: collectives.AllReduce, Algorithm: "oneshot_ll8"},

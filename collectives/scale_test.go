@@ -73,7 +73,7 @@ type special struct {
 	a, b, want uint64
 }
 
-// What is no number, what is too large, and zeros: by kernels, over ports and in two levels.
+// NaN, infinities, values that are too large, and zeros: by kernels, over ports and in two levels.
 func TestSpecialNumbers(t *testing.T) {
 	f32 := func(v float64) uint64 { return uint64(math.Float32bits(float32(v))) }
 	nan := f32(math.NaN())

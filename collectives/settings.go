@@ -16,10 +16,10 @@ import (
 // it, and its value in words.
 type setting struct{ Name, Value string }
 
-// settings are all of them: what decides, before ranks have told each other anything else,
-// which calls they make, and how the memory is divided through which data passes. What
-// each rank may have of its own is not here (Links), nor is what one rank decides for all
-// (Sharing, and on GPUs NoLines).
+// settings are all of them: what decides, before ranks have told each other anything else, which
+// calls they make, and how the memory is divided through which data passes. Values that each rank
+// may have of its own are not here (Links), nor are those that one rank decides for all (Sharing,
+// and on GPUs NoLines).
 func settings(c *comm.Communicator, o *Options) ([]setting, error) {
 	table := "no rows"
 	if n := len(o.Table); n > 0 {

@@ -66,8 +66,8 @@ func TestKernelsThatDifferAreRefused(t *testing.T) {
 	}, []string{"collectives that the transports have kernels for is [], and on rank 0 [allreduce allgather"})
 }
 
-// What stands for the default is the default, and what each rank may have of its own is
-// not compared.
+// A value that stands for the default is the default, and values that each rank may have of its own
+// are not compared.
 func TestSettingsThatMeanTheSame(t *testing.T) {
 	settle(t, []string{"a", "b"}, func(rank int) (o collectives.Options) {
 		if rank == 1 {

@@ -128,8 +128,8 @@ func TestWrongResultIsNoResult(t *testing.T) {
 	}
 }
 
-// A rank that leaves the job in good order is not dead. Whoever waits for it in a
-// call that it never makes ends all the same, and names it.
+// A rank that leaves the job in good order is not dead. A rank that waits for it in a call that it
+// never makes ends all the same, and names it.
 func TestDesertedCallEnds(t *testing.T) {
 	for _, s := range []collectives.Signatures{collectives.SignaturesStall, collectives.SignaturesAlways} {
 		t.Run(string(s), func(t *testing.T) {

@@ -24,7 +24,7 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 	case c.Size() == 1:
 		return comm.Reach{}, nil
 	case tooMany(c):
-		return dividedHost(c.Size()), nil // whose parts see for themselves: links of all pairs would cost minutes
+		return dividedHost(c.Size()), nil // the parts see for themselves: links of all pairs would cost minutes
 	}
 	return c.ReachAll(ctx)
 }

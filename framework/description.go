@@ -7,7 +7,7 @@ type Description struct {
 	Version  string       // of the transport, semantic
 	Channels []Kind       // kinds of link that Listen accepts
 	Signal   Signal       // how a semaphore of this transport is raised
-	Needs    []Need       // what memory may offer to be registered: one of these is enough
+	Needs    []Need       // requirements on memory to be registered: one of these is enough
 	Kernels  []KernelInfo // collectives that its images contain
 	Images   []ImageInfo
 	Proxy    ProxySite // the process that drives its port channels

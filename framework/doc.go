@@ -57,12 +57,11 @@
 //
 // # Capabilities are data
 //
-// The [Description] of a transport states its abilities, and nothing else does. Never use a
-// type assertion to find out whether it implements an optional interface: the client
-// side of a plugin has every method, whatever the plugin behind it can do. (The one
-// exception is [Helper], which a plugin's client never is.) What the description does
-// not claim must fail with [ErrUnsupported]; the conformance suite in
-// framework/transporttest checks both directions.
+// The [Description] of a transport states its abilities, and nothing else does. Never use a type
+// assertion to find out whether it implements an optional interface: the client side of a plugin
+// has every method, whatever the plugin behind it can do. (The one exception is [Helper], which a
+// plugin's client never is.) Operations that the description does not claim must fail with
+// [ErrUnsupported]; the conformance suite in framework/transporttest checks both directions.
 //
 // # Errors
 //

@@ -17,7 +17,7 @@ import (
 type files struct {
 	mu   sync.Mutex
 	last framework.ID
-	live map[framework.ID]bool // what was made and not yet closed
+	live map[framework.ID]bool // objects that were made and not yet closed
 }
 
 func (t *files) Describe(context.Context) (framework.Description, error) {

@@ -87,7 +87,7 @@ var rules = []rule{
 	{name: "Flux", role: RoleRank, need: []string{"FLUX_TASK_RANK", "FLUX_JOB_SIZE"}, not: notAFluxTask, read: readFlux},
 	{name: "Slurm", role: RoleRank, need: []string{"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, not: notASlurmStep, read: readSlurm},
 	{name: "PMI", role: RoleRank, need: []string{"PMI_RANK", "PMI_SIZE"}, read: readPMI},
-	// mpiexec -pmi-port. Who numbers the ranks by hand as well has no need of PMI's numbers.
+	// mpiexec -pmi-port. A user who numbers the ranks by hand as well has no need of PMI's numbers.
 	{name: "PMI", role: RoleRank, need: []string{"PMI_PORT", "PMI_ID"}, not: byHand, read: func(r *reader, _ *Engine) {
 		r.err = fmt.Errorf("%w: PMI_PORT is set, and PMI_RANK and PMI_SIZE are not: expected both; leave out -pmi-port, with which mpiexec tells a rank its place by MPI alone", framework.ErrInvalid)
 	}},

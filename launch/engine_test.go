@@ -87,7 +87,7 @@ func TestDetect(t *testing.T) {
 			Engine{Name: "Kubeflow Trainer", Role: RoleAgent, Nodes: 2, MasterAddr: "m"}},
 		"PyTorchJob v1": {"RANK=1 WORLD_SIZE=4 MASTER_ADDR=m MASTER_PORT=23456",
 			Engine{Name: "PyTorchJob", Role: RoleAgent, Node: 1, Nodes: 4, MasterAddr: "m", MasterPort: 23456}},
-		// Whoever set them: they are no job of this host alone.
+		// Their origin does not matter: they are no job of this host alone.
 		"RANK and WORLD_SIZE alone": {"RANK=1 WORLD_SIZE=4", Engine{Name: "PyTorchJob", Role: RoleAgent, Node: 1, Nodes: 4}},
 		"indexed job":               {"JOB_COMPLETION_INDEX=3", Engine{Name: "Kubernetes indexed job", Role: RoleAgent, Node: 3}},
 		"LeaderWorkerSet": {"LWS_LEADER_ADDRESS=l.svc LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=1",

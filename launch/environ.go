@@ -53,10 +53,9 @@ func (j *Job) OwnEnv(local int) []string {
 	return own
 }
 
-// overlay puts own on top of base. What base says about those names, and about the
-// ones in drop, is left out: an outer job's rendezvous must not leak into this one.
-// Of a name that base has twice the last one counts, as in a shell; programs
-// disagree about which one they would take.
+// overlay puts own on top of base. Base's values of those names, and of the ones in drop, are left
+// out: an outer job's rendezvous must not leak into this one. Of a name that base has twice the
+// last one counts, as in a shell; programs disagree about which one they would take.
 func overlay(base, own []string, drop ...string) []string {
 	last := make(map[string]int, len(base)+len(own))
 	for _, name := range drop {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever decides that an engine made this process can be hidden, but for the customary
+// All variables by which a process recognizes its engine can be hidden, but for the customary
 // variables, which a program that places its ranks sets, and the marks beside them.
 func TestVariablesOfEngines(t *testing.T) {
 	customary := "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RUN_ID " + Mark

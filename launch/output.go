@@ -191,7 +191,7 @@ func (o *outputs) wrote(err error) {
 	}
 }
 
-// lose keeps why output is not where it was to go. Who closes a pipe has read enough.
+// lose keeps why output is not where it was to go. A reader that closes a pipe has read enough.
 func (o *outputs) lose(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -273,8 +273,8 @@ func (l *liner) add(piece []byte) {
 	}
 }
 
-// cut passes on a line that has no end. What is put in front of the next piece, of this
-// rank or of another one, needs one.
+// cut passes on a line that has no end. Text in front of the next piece, of this rank or of another
+// one, needs one.
 func (l *liner) cut() {
 	if len(l.held) == 0 {
 		return

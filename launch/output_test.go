@@ -142,7 +142,7 @@ func TestOutputFolderThatCannotBe(t *testing.T) {
 	}
 }
 
-// What another user has put in the place of an output file is not written through.
+// An output file whose place another user has taken is not written through.
 func TestOutputBehindAnothersLink(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may give files away")
@@ -227,8 +227,8 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// What is in a pipe when the bound for its writers has passed is not lost, though it is taken
-// later still; the bound is for a writer that lives on.
+// Output that is in a pipe when the bound for its writers has passed is not lost, though it is
+// taken later still; the bound is for a writer that lives on.
 func TestOutputThatIsTakenLate(t *testing.T) {
 	read, write := io.Pipe()
 	to := &announcing{Writer: write, began: make(chan struct{})}

@@ -69,7 +69,7 @@ func (w *watch) look() []exit {
 // loop waits for the end of all ranks. The deadline moves from linger over grace to
 // the bound for kills; each step is a harder way to end the rest.
 func (w *watch) loop(ctx context.Context) {
-	next := func() {} // what happens at the deadline
+	next := func() {} // the action at the deadline
 	deadline := time.NewTimer(time.Hour)
 	deadline.Stop()
 	defer deadline.Stop()

@@ -19,7 +19,7 @@ func folder(t *testing.T, files map[string]os.FileMode) string {
 		if err := os.WriteFile(path, []byte("#!/bin/true\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(path, mode); err != nil { // whatever the umask
+		if err := os.Chmod(path, mode); err != nil { // under any umask
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestCatalogFind(t *testing.T) {
 		"acme":    filepath.Join(first, FilePrefix+"acme"),
 		"shm":     filepath.Join(second, FilePrefix+"shm"), // the first may not be executed
 		"tcp":     filepath.Join(builtIn, FilePrefix+"tcp"),
-		"ib-host": named, // who names a file answers for it
+		"ib-host": named, // a configuration that names a file answers for it
 	} {
 		path, sum, err := c.Find(name)
 		if err != nil || path != want || (sum == "abc") != (name == "ib-host") {
@@ -108,8 +108,7 @@ func TestCatalogList(t *testing.T) {
 	}
 }
 
-// Whoever names the built-in folder, or a file in it, is not told that it is in its own
-// way.
+// A user who names the built-in folder, or a file in it, gets no warning that it hides itself.
 func TestCatalogListsAFileOnce(t *testing.T) {
 	dir := folder(t, map[string]os.FileMode{FilePrefix + "a": 0o755, FilePrefix + "b": 0o644})
 	link := filepath.Join(t.TempDir(), "link")

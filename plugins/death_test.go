@@ -193,7 +193,7 @@ func gone(t *testing.T, pid int) {
 		if err != nil {
 			return
 		}
-		// Who adopts it may be slow to reap it.
+		// The process that adopts it may be slow to reap it.
 		if _, state, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(state, "Z") {
 			return
 		}

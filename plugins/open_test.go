@@ -87,7 +87,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// What was named by its file alone is called by it.
+// A plugin that was named by its file alone is called by it.
 func TestPluginWithoutAName(t *testing.T) {
 	_, err := Open(t.Context(), Spec{Path: "/nowhere/plugin"})
 	if err == nil || !strings.HasPrefix(err.Error(), "plugin /nowhere/plugin not found: ") {

@@ -85,9 +85,9 @@ func (o *output) line(text string) {
 	o.log.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// crashes reports whether a line begins the report of a crash: of Go, of a thread that
-// could not be made, or by a signal in C, "SIGSEGV: segmentation violation". What ends it
-// says nothing to anybody.
+// crashes reports whether a line begins the report of a crash: of Go, of a thread that could not be
+// made, or by a signal in C, "SIGSEGV: segmentation violation". The last lines of such a report
+// help nobody.
 func crashes(text string) bool {
 	for _, prefix := range []string{"panic: ", "fatal error: ", "runtime/cgo: "} {
 		if strings.HasPrefix(text, prefix) {

@@ -131,7 +131,7 @@ func TestHeadlineOfACrash(t *testing.T) {
 	}
 }
 
-// What is no text reaches messages as text, not as commands to a terminal.
+// Output that is no text reaches messages as text, not as commands to a terminal.
 func TestOutputThatIsNoText(t *testing.T) {
 	for line, want := range map[string]string{
 		"à côté\tof it": "à côté\tof it",

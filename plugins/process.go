@@ -113,7 +113,7 @@ func (p *process) run(c command, started chan<- error, pidfd *int) {
 		return
 	}
 	p.awaitEnd()
-	p.kill() // what it may have left behind
+	p.kill() // processes that it may have left behind
 	_ = p.cmd.Wait()
 	status := "it " + supervise.TakenText
 	if p.cmd.ProcessState != nil {

@@ -26,9 +26,8 @@ const closeBound = 50 * time.Millisecond
 // options; see SchemaOf. Serve calls create once, when the host has sent the options.
 // Create may fail with any class of error.
 //
-// Call Serve first in main, not in another goroutine. Whatever the process prints, through
-// Go or through C, before or after, goes to the host's log, and so does what it logs with
-// log/slog.
+// Call Serve first in main, not in another goroutine. All output of the process, through Go or
+// through C, before or after, goes to the host's log, and so do its messages by log/slog.
 //
 // The process ends when its host ends, in whatever way. If the transport has a method
 // `Shutdown() error`, that is called first and has 50 ms. Interrupts and termination

@@ -24,8 +24,8 @@ func init() {
 	}
 }
 
-// outliveJobSignals ignores job signals. The process gets a termination signal from the
-// kernel when the host is dead, and then ends. What tells the two apart is the parent.
+// outliveJobSignals ignores job signals. The process gets a termination signal from the kernel when
+// the host is dead, and then ends. The parent tells the two apart.
 func outliveJobSignals() {
 	host := os.Getppid()
 	// A log line after the death of the host must not kill the process before it has

@@ -13,7 +13,7 @@ type StartError struct {
 	Path   string
 	Reason Reason
 	Output []string // the last lines that the plugin printed
-	Err    error    // what happened and what was expected
+	Err    error    // the event, and the expected one
 }
 
 // Reason says why a start failed.

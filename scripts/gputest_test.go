@@ -240,7 +240,7 @@ func TestGPUWithoutSanitizer(t *testing.T) {
 	}
 }
 
-// What costs is a short table, and lines of JSON.
+// The costs are a short table, and lines of JSON.
 func TestGPUCosts(t *testing.T) {
 	out, calls, dir, code := gpuMachine{smi: true}.test(t, "--tier", "costs")
 	if code != 0 || !strings.Contains(out, "6 steps, 0 failed") || !strings.Contains(calls, "--graph 50,1") {

@@ -41,7 +41,7 @@ func runPoor(t *testing.T, user, dir, script string, args ...string) (out string
 	return string(text), c.ProcessState.ExitCode()
 }
 
-// What cannot run says what is missing, by a code that no success has.
+// A check that cannot run says what is missing, by a code that no success has.
 func TestSkippedIsNoSuccess(t *testing.T) {
 	for _, script := range []string{"./netns-test.sh", "./scaling-check.sh"} {
 		for user, want := range map[string]string{"1000": "skipped: needs root", "0": "skipped: ip is not installed"} {

@@ -94,5 +94,5 @@ func modelOf(c Collective, by string) (Algorithm, int) {
 	case by == "push":
 		return LargeDirect, 1
 	}
-	return LargeDirect, 0 // who sums does it while it loads
+	return LargeDirect, 0 // the rank that sums does it while it loads
 }

@@ -108,7 +108,7 @@ func TestCostOfTheNetwork(t *testing.T) {
 	}{
 		{work{on: onNetwork}, 0, 0},
 		{work{on: onNetwork, sent: 100e3, messages: 1}, 2, 5},
-		{work{on: onNetwork, sent: 100, messages: 31}, 15.5, 5}, // what posting takes
+		{work{on: onNetwork, sent: 100, messages: 31}, 15.5, 5}, // the time of posting
 		{work{on: onReducer, sent: 3e6}, 3, 0},
 	} {
 		if occupies, late := m.cost(c.w, 8); occupies != c.occupies || late != c.late {

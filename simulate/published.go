@@ -40,7 +40,7 @@ const (
 func Published() []Measurement {
 	h100, h200 := Machines()[0], Machines()[1]
 	two := Measurement{Source: upstream, Machine: h100, Hosts: 2, Ranks: 8}
-	two.Machine.NetworkPacketFactor = 2 // what its kernels store is what its proxies send
+	two.Machine.NetworkPacketFactor = 2 // its kernels store the bytes that its proxies send
 	with := func(m Measurement, c Collective, a Algorithm, bytes int64, pieces int, noCopies bool, time float64) Measurement {
 		m.Collective, m.Algorithm, m.Bytes, m.Pieces, m.NoCopies, m.Time = c, a, bytes, pieces, noCopies, time
 		return m

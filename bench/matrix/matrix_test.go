@@ -64,7 +64,7 @@ func TestCasesArePossibleAndPrintable(t *testing.T) {
 	}
 }
 
-// Whatever the selector chooses has to work: those cases are never left out.
+// An algorithm that the selector may choose has to work: those cases are never left out.
 func TestNothingExcusesTheSelector(t *testing.T) {
 	s := support(2)
 	s.Runs = func(Case) bool { return false }

@@ -53,8 +53,7 @@ func TestAnyCaseSurvivesPrinting(t *testing.T) {
 	})
 }
 
-// Whatever is typed, the answer is a case that prints as it was understood, or an
-// error that quotes it.
+// For any input, the answer is a case that prints as it was understood, or an error that quotes it.
 func FuzzParseCase(f *testing.F) {
 	f.Add("allreduce,f32,sum,1023,in-place,registered,offset=1,algorithm=ring")
 	f.Add("gather,i8,3,root=1")

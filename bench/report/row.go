@@ -17,7 +17,7 @@ type Row struct {
 	Op         string `json:"op"`   // "none" where nothing is reduced
 	Root       int    `json:"root"` // -1 without a root
 	Ranks      int    `json:"ranks"`
-	Algorithm  string `json:"algorithm"` // what ran, also when the selector chose it
+	Algorithm  string `json:"algorithm"` // the algorithm that ran, also when the selector chose it
 
 	Transport        string `json:"transport"`
 	TransportProcess bool   `json:"transport_process"` // served by a process of its own

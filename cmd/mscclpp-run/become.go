@@ -35,8 +35,8 @@ func (a *app) become(path string, args, env []string) error {
 	return &verb.Error{Code: launch.StartCode(err), Err: fmt.Errorf("program %s: %w", path, err)}
 }
 
-// asRank takes what flags say where the engine made the ranks. What only a launcher of
-// ranks can do is warned about, once in a job.
+// asRank takes what flags say where the engine made the ranks. Flags that only a launcher of ranks
+// can obey cause one warning in a job.
 func (a *app) asRank() error {
 	if names := a.idle(); len(names) > 0 && a.engine.Rank == 0 {
 		fmt.Fprintf(a.stderr, "mscclpp-run: warning: no effect, because %s made the ranks: %s: expected options of %s, or one process of it for each host and -n here\n",

@@ -12,7 +12,7 @@ func ofOpenMPI(rank string) []string {
 	return []string{"OMPI_COMM_WORLD_RANK=" + rank, "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_RANK=" + rank, "OMPI_COMM_WORLD_LOCAL_SIZE=4"}
 }
 
-// What has no effect in a rank that an engine made is named, once in a job.
+// A flag without effect in a rank that an engine made is named, once in a job.
 func TestWithoutEffectInARank(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "job.yaml")
 	if err := os.WriteFile(file, []byte("launch:\n  tag_output: true\n"), 0o600); err != nil {

@@ -45,7 +45,7 @@ func printJSON(env *verb.Env, values []config.Value) error {
 			Value  string `json:"value"`
 			Layer  string `json:"layer"`
 			Origin string `json:"origin"`
-			Chosen string `json:"chosen,omitempty"` // what a value will be that leaves the choice
+			Chosen string `json:"chosen,omitempty"` // the value that will be chosen, where the setting leaves the choice
 		}{v.Key, v.Value, v.Origin.Layer, v.Origin.String(), v.Chosen})
 		if err != nil {
 			return err

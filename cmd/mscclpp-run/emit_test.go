@@ -27,7 +27,7 @@ func TestEmit(t *testing.T) {
 	}
 }
 
-// What a flag asks of the launcher is asked of the one on the hosts.
+// A flag for the launcher is passed on to the one on the hosts.
 func TestEmittedFlags(t *testing.T) {
 	code, out, errs := runs(command(t, "--emit", "sbatch", "-n", "2", "--chdir", "/my work", "--tee", "--report-bindings", "--no-stdin", "-q", "--tag-output", "./train"))
 	want := "mscclpp-run --nproc-per-node 2 --tee --report-bindings --no-stdin --quiet --chdir '/my work' --set launch.tag_output=true -- ./train\n"

@@ -35,7 +35,7 @@ func (a *app) launchHosts(program string, args []string, cfg *config.Effective) 
 		return a.printHosts(job)
 	}
 	signals := forJob()
-	defer signal.Stop(signals) // what is still to be said may wait for a reader
+	defer signal.Stop(signals) // the last messages may wait for a reader
 	job.Signals = signals
 	result, err := remote.Run(context.Background(), *job)
 	var start *remote.StartError

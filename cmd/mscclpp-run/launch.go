@@ -102,7 +102,7 @@ func (a *app) launch(program string, args []string) error {
 		return a.printJob(&job)
 	}
 	signals := forJob()
-	defer signal.Stop(signals) // what is still to be said may wait for a reader
+	defer signal.Stop(signals) // the last messages may wait for a reader
 	job.Signals = signals
 	result, err := launch.Run(context.Background(), job)
 	if err != nil || result.Code != 0 {

@@ -304,7 +304,7 @@ func TestRankOrSizeAlone(t *testing.T) {
 	}
 }
 
-// What the launcher warns of it passes on, so that the ranks do not repeat it.
+// The launcher passes its warnings on, so that the ranks do not repeat them.
 func TestWarningsArePassedOn(t *testing.T) {
 	c := command(t, "-n", "2", "sh", "-c", "echo $MSCCLPP_WARNED")
 	c.Env = append(c.Env, "MSCCLPP_TYPO=1", "MSCCLPP_SLIP=1")

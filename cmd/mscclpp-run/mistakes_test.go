@@ -76,7 +76,7 @@ func TestPlotThatCannotBe(t *testing.T) {
 	}
 }
 
-// Who has read enough of a measurement, as head has, ends it on all ranks, and nobody is
+// A reader that has read enough of a measurement, as head has, ends it on all ranks, and nobody is
 // blamed.
 func TestReaderWhoHasEnough(t *testing.T) {
 	read, write, err := os.Pipe()

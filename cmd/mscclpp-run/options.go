@@ -109,7 +109,7 @@ func meant(f *pflag.FlagSet) error {
 
 func newFlags(o *options) *pflag.FlagSet {
 	f := pflag.NewFlagSet("mscclpp-run", pflag.ContinueOnError)
-	f.SetInterspersed(false) // what follows the program belongs to the program
+	f.SetInterspersed(false) // arguments behind the program belong to the program
 	f.SortFlags = false
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		name = strings.ReplaceAll(name, "_", "-")

@@ -51,8 +51,8 @@ func (a *app) verb(v *entry, c *cobra.Command, args []string) error {
 	return a.launch(self, append([]string{"mscclpp-run", v.name}, args...))
 }
 
-// inRank runs a verb in this process, which is a rank already. What flags say
-// reaches it as it reaches ranks that were started: through the environment.
+// inRank runs a verb in this process, which is a rank already. Flags reach it as they reach ranks
+// that were started: through the environment.
 func (a *app) inRank(c *cobra.Command, args []string) error {
 	if len(a.settings) > 0 || a.opts.configFile != "" {
 		if _, err := a.config(); err != nil { // a mistake in a flag is not to be blamed on a variable

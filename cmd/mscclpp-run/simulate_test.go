@@ -155,7 +155,7 @@ func TestSimulateAlgorithms(t *testing.T) {
 	}
 }
 
-// What the program chooses can be asked for, and what it does not have is marked.
+// The program's own choice can be asked for, and a choice that it does not have is marked.
 func TestSimulateProgram(t *testing.T) {
 	for algorithm, want := range map[string]string{
 		"program": "small-whole large-direct large-direct", "program-direct": "small small large-direct", "best": "small-whole small small",

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What docs/scaling.md shows is what the program prints now.
+// The tables of docs/scaling.md are the program's present output.
 func TestScalingDocument(t *testing.T) {
 	text := read(t, "../../docs/scaling.md")
 	const prompt = "$ mscclpp-run simulate"

@@ -8,10 +8,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 )
 
-// split separates the launcher's flags among the arguments of a verb from the
-// verb's own. No letter and no name belongs to both (a test keeps it so), except
-// help, which is the verb's. What neither knows stays with the verb, which then says
-// so. The result is in the spelling of pflag, for Parse alone.
+// split separates the launcher's flags among the arguments of a verb from the verb's own. No letter
+// and no name belongs to both (a test keeps it so), except help, which is the verb's. Flags that
+// neither knows stay with the verb, which then says so. The result is in the spelling of pflag, for
+// Parse alone.
 func split(launcher, verb *pflag.FlagSet, args []string) (own, rest []string) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]

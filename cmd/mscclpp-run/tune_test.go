@@ -32,7 +32,7 @@ func TestTuneInAJob(t *testing.T) {
 		if r.MinRanks != 2 || r.MaxRanks != 2 || r.Registered == nil || r.Algorithm == "" || r.MaxBytes == 0 {
 			t.Errorf("%+v: expected what was measured, and no more", r)
 		}
-		// What jobs choose must be the table's doing: turned around, they choose otherwise.
+		// The choices of jobs must be the table's doing: turned around, they choose otherwise.
 		flags := []string{"-n", "2", "--config", file, "bench", r.Collective, "--bytes", r.MaxBytes.String(), "--iters", "1", "--calls", "1", "--format", "json"}
 		if *r.Registered {
 			flags = append(flags, "--registered")

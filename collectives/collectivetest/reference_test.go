@@ -89,7 +89,7 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// What is wrong is found, what rounding explains is not.
+// Wrong elements are found; differences that rounding explains are not.
 func TestWrong(t *testing.T) {
 	r := Reference{}
 	for dtype := range kernel.DataType(kernel.DataTypes) {

@@ -114,7 +114,7 @@ func TestMistakesAreFound(t *testing.T) {
 			t.Errorf("%+v: %v", x, err)
 		}
 	}
-	// What is not computed at all is found as well.
+	// An element that is not computed at all is found as well.
 	r := honest(0, ranks, room)
 	r.Call = func(Trial, unsafe.Pointer, unsafe.Pointer) error { return nil }
 	if err := whole.Run(r, seed); err == nil || !strings.Contains(err.Error(), "wrong elements") {
@@ -158,7 +158,7 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// What trials expect is what the collectives are defined to do.
+// Trials expect the results that define the collectives.
 func TestExpect(t *testing.T) {
 	inputs := [][]byte{{1, 2, 3}, {10, 20, 30}, {100, 110, 120}}
 	for _, c := range []struct {

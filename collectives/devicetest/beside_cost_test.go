@@ -34,8 +34,8 @@ func deviceOf(t *testing.T) string {
 	return needsGPU(t)[0].Name
 }
 
-// What a multiplication of matrices loses to each call that runs beside it, on a stream
-// of its own. The calls begin and end while the multiplications run.
+// The slowdown of a matrix multiplication by each call that runs beside it, on a stream of its own.
+// The calls begin and end while the multiplications run.
 func TestCostForAMultiplication(t *testing.T) {
 	gpus := needsGPU(t)
 	if len(gpus) < 2 {

@@ -27,9 +27,8 @@ func halves(r *rank, addr uintptr, bytes int64) error {
 	return r.AllReduce(pointer(addr), pointer(addr), int(bytes/2), kernel.Float16, kernel.Sum, &collectives.CallOptions{Stream: r.stream})
 }
 
-// What a call costs the host, more than to launch an empty kernel with as many bytes of
-// arguments in the same way: with one rank, whose thread has the driver for itself, and
-// with one for each GPU.
+// The time that a call costs the host beyond the launch of an empty kernel with as many bytes of
+// arguments: with one rank, which has the driver for itself, and with one for each GPU.
 func TestCostOfACallForTheHost(t *testing.T) {
 	size := argumentBytes(t)
 	ptx := emptyImage(t, size)
@@ -97,7 +96,7 @@ func unlooked(ptx []byte) []byte {
 	if imageFolder == "" || bytes.Equal(out, ptx) {
 		return out
 	}
-	for _, end := range []string{"", ".other"} { // what stands for the one stands for the other
+	for _, end := range []string{"", ".other"} { // the two endings are interchangeable
 		from, to := filepath.Join(imageFolder, standIn(ptx)+end), filepath.Join(imageFolder, standIn(out)+end)
 		_ = os.Link(from, to) // there already, or the load says so
 	}
@@ -120,8 +119,8 @@ func TestUnlooked(t *testing.T) {
 	}
 }
 
-// What a small call gains if its kernels never look whether they have to leave. Both
-// kinds of kernels run by turns, from graphs; and each kind in the first and in the second of two
+// The time that a small call gains if its kernels never look whether they have to leave. Both kinds
+// of kernels run by turns, from graphs; and each kind in the first and in the second of two
 // communicators, which are not equally fast, whatever they run.
 func TestCostOfTheAbortCheck(t *testing.T) {
 	n := gpusHere(t, 4)
@@ -237,8 +236,8 @@ func alternate(ctx context.Context, pair [2]*rank) (medians [2]float64, err erro
 	return [2]float64{median(times[0]), median(times[1])}, nil
 }
 
-// What a call costs between two kernels that compute, and not behind its like: the
-// kernel before it ends, it begins and ends, and the next one begins.
+// The time of a call between two kernels that compute, and not behind its like: the kernel before
+// it ends, it begins and ends, and the next one begins.
 func TestCostBetweenKernels(t *testing.T) {
 	n := gpusHere(t, 4)
 	for _, bytes := range []int64{small, 64 << 10} {

@@ -30,11 +30,11 @@ const costsFile = "GPU_TEST_COSTS"
 
 // cost is such a line. Times are medians on the slowest rank.
 type cost struct {
-	Cost     string  `json:"cost"` // what was measured
+	Cost     string  `json:"cost"` // the quantity that was measured
 	Ranks    int     `json:"ranks"`
 	Device   string  `json:"device"`
 	Bytes    int64   `json:"bytes,omitempty"`
-	Beside   string  `json:"beside,omitempty"` // what ran with it: the algorithm, or NCCL
+	Beside   string  `json:"beside,omitempty"` // the algorithm, or NCCL, that ran with it
 	With     string  `json:"with,omitempty"`   // options of the call and its stream
 	TimeUS   float64 `json:"time_us"`
 	AloneUS  float64 `json:"alone_us"`          // without what it costs

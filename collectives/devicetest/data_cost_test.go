@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// What reductions of zeros, infinities and NaN take longer than those of ones. They are the
+// The time that reductions of zeros, infinities and NaN take beyond those of ones. They are the
 // operands for which a GPU's division is slow, and no other instruction of a kernel.
 func TestCostOfData(t *testing.T) {
 	gpus := needsGPU(t)

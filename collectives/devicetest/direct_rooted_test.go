@@ -151,7 +151,7 @@ func TestDirectRootedReplays(t *testing.T) {
 			give := func(root int) error {
 				return r.Broadcast(pointer(one), pointer(one), count, kernel.Float32, root, o)
 			}
-			// What all have, all get again: by the largest of it, on one, which gives it to all.
+			// All ranks get the sums of their values: by the largest of them, on one rank, which gives it to all.
 			calls := func() error {
 				return errors.Join(give(0), swap(), r.Reduce(pointer(one), pointer(one), count, kernel.Float32, kernel.Max, n-1, o), give(n-1), swap(), r.Barrier(o))
 			}

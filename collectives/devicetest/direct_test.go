@@ -26,7 +26,7 @@ func overAdapters(t *testing.T, layout string, with setting, o collectives.Optio
 	}
 	names := []string{overAtomics, overImmediate}
 	if raceEnabled && len(layout) > 2 {
-		names = names[1:] // what signals by atomics differs in is between two ranks as well
+		names = names[1:] // signals by atomics differ only in the connections, which are between two ranks as well
 	}
 	for _, name := range names {
 		t.Run(layout+" "+name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func overAdapters(t *testing.T, layout string, with setting, o collectives.Optio
 				if err := f(ctx, r); err != nil || r.world.Err() != nil {
 					return err
 				}
-				return r.world.Barrier(ctx) // who closes first takes its adapter away
+				return r.world.Barrier(ctx) // the first rank that closes takes its adapter away
 			})
 		})
 	}
@@ -168,8 +168,8 @@ func TestDirectCaptures(t *testing.T) {
 	})
 }
 
-// Whatever a rank has asked for, and whatever call came first, messages too: all choose
-// alike.
+// All ranks choose alike, whatever a rank has asked for and whatever call came first, messages
+// included.
 func TestDirectBehindMessages(t *testing.T) {
 	overAdapters(t, "ab", setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
 		m, err := r.memory(ctx, 1<<20)

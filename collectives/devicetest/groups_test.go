@@ -214,8 +214,8 @@ func TestHalfThatFails(t *testing.T) {
 	})
 }
 
-// Two communicators of the same ranks, whose calls one rank enqueues in the opposite order: all
-// of the first and then all of the second, while its peer begins with the second. What waits
+// Two communicators of the same ranks, whose calls one rank enqueues in the opposite order: all of
+// the first and then all of the second, while its peer begins with the second. Work that waits
 // behind a call of the one must leave room on the device for the other.
 func TestCallsOfTwoCommunicatorsInOppositeOrders(t *testing.T) {
 	type sum struct {

@@ -364,8 +364,8 @@ func TestAbsentOverHosts(t *testing.T) {
 	})
 }
 
-// What a rank cannot make for its first call over hosts ends the job at once, for all ranks
-// and with the reason, and not when those who wait for it give up.
+// A rank that lacks memory for its first call over hosts ends the job at once, for all ranks and
+// with the reason, and not when the ranks that wait for it give up.
 func TestFirstCallWithoutMemory(t *testing.T) {
 	begun := time.Now()
 	hosts(t, []string{"a", "a", "b"}, collectives.Options{}, func(ctx context.Context, r *rank) error {

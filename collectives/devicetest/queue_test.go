@@ -37,7 +37,7 @@ func queuedSums(algorithm string, bytes int) func(r *rank, addr uintptr) error {
 	return func(r *rank, addr uintptr) error { return sums(r, addr, bytes/4, algorithm) }
 }
 
-// What stands in the queue of a survivor leaves its GPU at once when another rank is gone: an abort that one kernel has
+// The kernels in the queue of a survivor leave its GPU at once when another rank is gone: an abort that one kernel has
 // seen is remembered for all behind it.
 func TestQueueBehindAnAbort(t *testing.T) {
 	one, two := make([]string, 2), []string{"a", "b"}

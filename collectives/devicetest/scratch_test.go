@@ -70,7 +70,7 @@ func TestLittleMemoryForCopies(t *testing.T) {
 				if x.works {
 					return q.Run(r.rig(ctx, m.Addr(), 32<<20), 7)
 				}
-				// Whoever leaves the choice to the tables gets another algorithm.
+				// A rank that leaves the choice to the tables gets another algorithm.
 				if err := r.UseTable([]collectives.Row{{Collective: collectives.AllReduce, Algorithm: "copy"}}); err != nil {
 					return err
 				}

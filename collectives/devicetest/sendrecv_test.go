@@ -318,8 +318,8 @@ func TestSendRecvOfManyMessages(t *testing.T) {
 	})
 }
 
-// Who gets a message of another length than expected says so, and the job ends: also one
-// that a rank sends to itself.
+// The receiver of a message of another length than expected says so, and the job ends: also for a
+// message that a rank sends to itself.
 func TestSendRecvOfAnotherLength(t *testing.T) {
 	for name, messages := range map[string]func(p post, o *collectives.CallOptions) error{
 		"its message has a length of 100 bytes: expected 101 as rank 1 receives": func(p post, o *collectives.CallOptions) error {
@@ -361,8 +361,8 @@ func TestSendRecvOfAnotherLength(t *testing.T) {
 	}
 }
 
-// Who has sent its last message may leave the job: it is taken out later, and the last to
-// leave finds no adapter at the other end, which is no error either.
+// A rank that has sent its last message may leave the job: the message is taken out later, and the
+// last rank to leave finds no adapter at the other end, which is no error either.
 func TestSendRecvOfWhoHasLeft(t *testing.T) {
 	leaving := func(t *testing.T, name, algorithm string, bytes int) {
 		needsAdapters(t)
@@ -395,8 +395,8 @@ func TestSendRecvOfWhoHasLeft(t *testing.T) {
 	}
 }
 
-// Who waits for a message says for whose, when that rank does not come in time, and when it
-// has left the job; here as who receives, and as who finds no slot any more.
+// A rank that waits for a message names the sender when that rank does not come in time, and when
+// it has left the job; here as a receiver, and as a sender that finds no free slot.
 func TestSendRecvAbsence(t *testing.T) {
 	for _, sends := range []bool{false, true} {
 		for _, leaves := range []bool{false, true} {

@@ -187,7 +187,7 @@ func (t *TCP) arrived(conn *net.TCPConn, h handshake.Hello, proved bool, err err
 	case err == nil:
 		_ = t.adopt(int(h.From), conn)
 	case t.rendezvous != nil:
-		// What was invalid about it was said in the last message.
+		// The last message said why it was invalid.
 		notified := proved || (h.Job == t.party.Job && errors.Is(err, framework.ErrInvalid))
 		t.rendezvous.visit(visit{rank: claim, proved: proved, notified: notified, from: fromHost(conn), err: err})
 	}

@@ -34,9 +34,9 @@
 // several hosts need a common one. Config.Insecure goes without: whoever reaches rank 0
 // while ranks check in can then be one of them, and rank 0 warns of it.
 //
-// What travels after that proof is neither encrypted nor signed: whoever can rewrite
-// packets on the network can read and change it. The same holds for the data of the
-// transports. Where that is a concern, the network has to prevent it.
+// Data after that proof is neither encrypted nor signed: an attacker that can rewrite packets on
+// the network can read and change it. The same holds for the data of the transports. Where that is
+// a concern, the network has to prevent it.
 //
 // # Jobs one after another
 //

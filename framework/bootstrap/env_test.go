@@ -173,7 +173,7 @@ func TestKeptListenerEndsWithTheJob(t *testing.T) {
 	}
 }
 
-// A listener is taken once. Whatever has its number afterwards is not touched.
+// A listener is taken once. Any later descriptor with its number is not touched.
 func TestListenerIsTakenOnce(t *testing.T) {
 	l, id, err := Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {

@@ -158,7 +158,7 @@ func TestFamilyOfAJob(t *testing.T) {
 func TestFamilyOfTheRoot(t *testing.T) {
 	needIPv6(t)
 	for family, c := range map[Family]struct{ name, at string }{
-		IPv4:      {"localhost", "127.0.0.1"}, // whatever else it may lead to
+		IPv4:      {"localhost", "127.0.0.1"}, // its other addresses do not matter
 		IPv6:      {"::1", "::1"},
 		AnyFamily: {"::1", "::1"},
 	} {
@@ -180,7 +180,7 @@ func TestFamilyOfTheRoot(t *testing.T) {
 	}
 }
 
-// What contradicts the family is an error at once, and says so.
+// An address that contradicts the family is an error at once, and says so.
 func TestFamilyContradicts(t *testing.T) {
 	needIPv6(t)
 	l, id, err := Listen(context.Background(), "127.0.0.1:0")

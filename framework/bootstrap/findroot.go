@@ -99,9 +99,9 @@ func (c *caller) findRoot(ctx context.Context) (*net.TCPConn, error) {
 	}
 }
 
-// unreachable reports whether an address belongs to a network that this host is not part
-// of. What a host without IPv6 answers depends on how that was turned off: for the
-// kernel, for the network namespace, or by leaving out the route.
+// unreachable reports whether an address belongs to a network that this host is not part of. The
+// answer of a host without IPv6 depends on how that was turned off: for the kernel, for the network
+// namespace, or by leaving out the route.
 func unreachable(err error) bool {
 	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.ENETUNREACH)
 }

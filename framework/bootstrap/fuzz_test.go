@@ -12,9 +12,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 )
 
-// The decoders of this package see bytes of other processes. Whatever those are,
-// a decoder returns an error of the right class or a value that encodes to the
-// same bytes again; it does not panic, and does not believe a length.
+// The decoders of this package see bytes of other processes. From any bytes, a decoder returns an
+// error of the right class or a value that encodes to the same bytes again; it does not panic, and
+// does not believe a length.
 
 func classed(t *testing.T, err error) {
 	t.Helper()

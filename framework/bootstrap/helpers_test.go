@@ -112,8 +112,8 @@ func openFDs(t testing.TB) int {
 	return len(entries)
 }
 
-// openFDsOf counts the open descriptors of one file. What earlier tests left to
-// finalizers does not move it, as it moves openFDs.
+// openFDsOf counts the open descriptors of one file. Descriptors that earlier tests left to
+// finalizers do not change this count, as they change openFDs.
 func openFDsOf(t testing.TB, f *os.File) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

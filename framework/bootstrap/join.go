@@ -53,7 +53,7 @@ func calls(rank, other, n int) bool {
 // startup brings a rank into its job.
 type startup struct {
 	t       *TCP
-	waiting atomic.Pointer[string] // what rank 0 says of ranks that are missing
+	waiting atomic.Pointer[string] // the words of rank 0 on the ranks that are missing
 }
 
 func (s *startup) join(ctx context.Context) (err error) {

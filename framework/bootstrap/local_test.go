@@ -38,7 +38,7 @@ func testOrderPerTag(t *testing.T, ranks []rank) {
 	}
 }
 
-// What was sent must not change when the sender uses its buffer again.
+// The sent message must not change when the sender uses its buffer again.
 func TestSendBorrows(t *testing.T) {
 	ranks := local(t, 2)
 	testSendBorrows(t, ranks)
@@ -148,7 +148,7 @@ func testAnnounce(t *testing.T, ranks []rank, blamed int) {
 	})
 }
 
-// Who leaves is not dead, and what it sent before still arrives.
+// A rank that leaves is not dead, and its earlier messages still arrive.
 func TestLeave(t *testing.T) {
 	testLeave(t, local(t, 3))
 }

@@ -18,8 +18,8 @@ const (
 // notice is the news of an end, as it goes from rank to rank.
 type notice struct {
 	group   uint64 // 0: the job
-	origin  int    // who says so
-	culprit int    // who is to blame; framework.NoPeer for nobody
+	origin  int    // the rank that says so
+	culprit int    // the rank to blame; framework.NoPeer for none
 	class   error  // of what the others report; nil = framework.ErrPeer
 	text    string
 }

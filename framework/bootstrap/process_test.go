@@ -278,7 +278,7 @@ func TestKilledProcessIsNamed(t *testing.T) {
 	}
 }
 
-// Who leaves on an error is named with its reason, although it exits at once.
+// A rank that leaves on an error is named with its reason, although it exits at once.
 func TestAnnouncementBeatsExit(t *testing.T) {
 	t.Parallel()
 	b, children := startJob(t, "quit", 3, nil, nil)

@@ -150,7 +150,7 @@ func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
 	first := arrivalConn(t, rank(1), l.Addr().String())
 	_, err = first.Write(wire.Append(nil, wire.KindCheckIn, 0, entry{rank: 1, port: 9}.append(nil)))
 	if err == nil {
-		_, err = wire.Read(first) // who is missing: it is counted in
+		_, err = wire.Read(first) // the answer lists the missing ranks: this one is counted in
 	}
 	_ = first.Close()
 	conn <- err

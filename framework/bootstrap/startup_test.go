@@ -61,7 +61,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 		t.Errorf("rank 2: %v, expected ErrInvalid", errs[2])
 	}
 	for _, r := range []int{0, 1, 3, 4} {
-		// Whose patience ends first is chance; the missing one is not.
+		// The rank whose patience ends first is chance; the missing one is not.
 		if err := errs[r]; !errors.Is(err, framework.ErrPeer) || !strings.Contains(err.Error(), "rank 2 is missing") {
 			t.Errorf("rank %d: %v, expected to name rank 2", r, err)
 		}
@@ -84,8 +84,8 @@ func TestWrongSecret(t *testing.T) {
 	}
 }
 
-// Who does not know the secret cannot end a job, nor keep a rank out. If nobody else comes,
-// the error tells of all who were turned down.
+// A process that does not know the secret cannot end a job, nor keep a rank out. If nobody else
+// comes, the error tells of all who were turned down.
 func TestWrongSecretsDoNotEndAJob(t *testing.T) {
 	t.Parallel()
 	for _, comes := range []bool{true, false} {

@@ -13,9 +13,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// UniqueID names a job and says how to join it: where rank 0 listens, a random job
-// id, and a random secret. Who has it can join, so it is handed over like a
-// password. It is as long as NCCL's, and may be copied as bytes or as text.
+// UniqueID names a job and says how to join it: where rank 0 listens, a random job id, and a random
+// secret. Any process that has it can join, so it is handed over like a password. It is as long as
+// NCCL's, and may be copied as bytes or as text.
 //
 //	 0  "MSID"
 //	 4  u8 version | u8 number of addresses | u8 flags | u8 0

@@ -145,7 +145,7 @@ func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte
 // itself waits for work that the communicator has given the device, for some seconds at
 // most; after a failure for a part of Options.Grace. Closing twice is not an error.
 func (c *Communicator) Close() (err error) {
-	c.closed.Do(func() { err = c.close() }) // who comes second waits for the first
+	c.closed.Do(func() { err = c.close() }) // a second caller waits for the first
 	return err
 }
 
@@ -171,7 +171,7 @@ func (c *Communicator) close() error {
 	keep(c.ports.CloseEngine())
 	keep(c.counters.Close(ctx))
 	if c.life.Failed() {
-		return nil // what failed was reported by Err; releasing is best effort then
+		return nil // the failure was reported by Err; releasing is best effort then
 	}
 	return first
 }

@@ -246,7 +246,7 @@ func TestAbortEndsTheOthersWithTheCause(t *testing.T) {
 	joined.Add(3)
 	job(t, 3, func(ctx context.Context, c *comm.Communicator) error {
 		joined.Done()
-		joined.Wait() // who still greets the others ends with the cause as well
+		joined.Wait() // a rank that still greets the others ends with the cause as well
 		if c.Rank() == 1 {
 			c.Abort(cause)
 			if !errors.Is(c.Err(), cause) {

@@ -239,7 +239,7 @@ func place[T any](ctx context.Context, p *player, values ...T) (uintptr, error) 
 	return at, p.write(ctx, at, unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), n))
 }
 
-// play launches the actor on the steps. What it returns waits for it.
+// play launches the actor on the steps. The returned function waits for it.
 func (p *player) play(ctx context.Context, port kernel.PortChannelHandle, steps ...actor.Step) (wait func() error, err error) {
 	r, err := p.rehearse(ctx, port, nil, steps...)
 	if err == nil {

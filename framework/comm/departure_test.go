@@ -44,8 +44,8 @@ func leaver(t *testing.T, stays func(ctx context.Context, c *comm.Communicator, 
 	})
 }
 
-// Whoever waits for a rank that has left hears of it at once, and not by the deadline;
-// what the rank sent before it left is there.
+// A rank that waits for one that has left learns it at once, and not by the deadline; messages that
+// the rank sent before it left are there.
 func TestWaitForARankThatLeft(t *testing.T) {
 	const signals = 3
 	leaver(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel) error {
@@ -75,7 +75,7 @@ func TestWaitForARankThatLeft(t *testing.T) {
 	})
 }
 
-// Who is slow has not left.
+// A slow rank has not left.
 func TestWaitForARankThatIsSlow(t *testing.T) {
 	const late = time.Second
 	leaver(t, func(ctx context.Context, _ *comm.Communicator, ch *comm.PortChannel) error { return ch.Wait(ctx) },
@@ -105,7 +105,7 @@ func (l *linkEnds) Close(ctx context.Context, id framework.ID) error {
 	return l.Transport.Close(ctx, id)
 }
 
-// Who closes first keeps an adapter until its peer has closed its channels, which takes
+// The first rank that closes keeps an adapter until its peer has closed its channels, which takes
 // both sides; a moment, if that does not.
 func TestAdaptersStayForPeers(t *testing.T) {
 	for _, comes := range []bool{true, false} {

@@ -208,7 +208,7 @@ func TestHostAndKernelsTakeTurns(t *testing.T) {
 	})
 }
 
-// What a kernel pushed is performed before a channel is closed.
+// Requests that a kernel pushed are performed before a channel is closed.
 func TestClosePerformsWhatKernelsPushed(t *testing.T) {
 	deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
 		_, in, ports, err := portsOf(ctx, c)

@@ -156,7 +156,7 @@ func TestRingsOfADeviceComeAndGo(t *testing.T) {
 				return err
 			}
 		}
-		// The full ring is gone. What is left: counters, tokens, a ring for kernels, and one for
+		// The full ring is gone. The rest stays: counters, tokens, a ring for kernels, and one for
 		// the host, which has numbers left.
 		if n := dev.Mappings() - before; n != 1+2+2+1 {
 			return fmt.Errorf("%d mappings are left after the channels", n)

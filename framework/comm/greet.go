@@ -18,7 +18,7 @@ import (
 // different versions can still say what separates them.
 type hello struct {
 	ABI        int      `json:"abi"`
-	Host       string   `json:"host"` // whose processors it shares
+	Host       string   `json:"host"` // the host whose processors it shares
 	Node       string   `json:"node"` // the host's name, for people
 	Name       string   `json:"name"`
 	Transports []string `json:"transports"` // in order of preference

@@ -104,8 +104,8 @@ func TestRanksWithOtherTransports(t *testing.T) {
 	}
 }
 
-// Whatever a rank says first, it is refused by its number, or it has this version and
-// joins this communicator, so that what is compared later means the same.
+// A rank may say anything first: it is refused by its number, or it has this version and joins this
+// communicator, so that later comparisons mean the same.
 func FuzzGreeting(f *testing.F) {
 	for _, seed := range []string{`{"abi":1,"host":"a","name":"world"}`, `{"abi":1,"name":"world","more":[{}]}`, `{"ABI":1,"Name":"world"}`, `{"abi":1e0,"name":"world"}`,
 		`{"abi":99,"name":"world"}`, `{"abi":1,"name":"other"}`, `{"abi":9223372036854775808}`, `{"abi":1,"name":"world"}{}`, "null", "", "\x00\x01", `{"abi":`} {

@@ -22,7 +22,7 @@ type health struct {
 	life       *life.Life
 	counters   *counters.Counters
 	departed   func(ctx context.Context, rank int) bool            // see Departed
-	waits      atomic.Pointer[func(kernel, channel uint32) string] // what NameWaits was given
+	waits      atomic.Pointer[func(kernel, channel uint32) string] // the argument of NameWaits
 }
 
 // Err returns why the communicator cannot be used any more, or nil. After a failure the

@@ -149,8 +149,7 @@ func TestNonsenseAboutTokens(t *testing.T) {
 	}
 }
 
-// Tokens travel as descriptors between processes as well. What remains of a closed job is
-// nothing.
+// Tokens travel as descriptors between processes as well. Nothing remains of a closed job.
 func TestTokensOverSockets(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -100,7 +100,7 @@ func TestImageOfThisProgramIsChosen(t *testing.T) {
 	}
 }
 
-// Whoever reads that there is no kernel can see what to change.
+// The error for a missing kernel says what to change.
 func TestNoKernelSaysWhy(t *testing.T) {
 	good := framework.ImageInfo{ID: "good", Arch: "sm_90", Family: "k", ABI: kernel.ABI, Layout: "aa"}
 	change := func(f func(*framework.ImageInfo)) framework.ImageInfo {
@@ -139,8 +139,8 @@ func openHost(t *testing.T) device.Device {
 	return dev
 }
 
-// An image that was built for other arguments is never loaded, whatever device it is
-// for. Who does not say what it passes is not asked.
+// An image that was built for other arguments is never loaded, whatever device it is for. A
+// transport that does not say what its arguments are is not asked.
 func TestImageOfAnotherLayout(t *testing.T) {
 	unbuilt := fmt.Errorf("%w: not built", framework.ErrUnavailable)
 	for name, c := range map[string]struct {

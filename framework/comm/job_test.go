@@ -117,8 +117,8 @@ func (g *rig) each(t *testing.T, f func(ctx context.Context, boot *bootstrap.Loc
 	}
 }
 
-// open makes one rank's communicator. What it returns in addition ends the
-// transport, and says what is left in it.
+// open makes one rank's communicator. The second result ends the transport, and says what is left
+// in it.
 func (g *rig) open(ctx context.Context, boot framework.Bootstrap) (*comm.Communicator, func() error, error) {
 	dev, err := host.Open()
 	if err != nil {

@@ -85,7 +85,7 @@ func TestTransportThatAnswersNonsense(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(2)
-			g.lies = true // what it hides cannot be closed
+			g.lies = true // hidden objects cannot be closed
 			g.wrap = func(rank int, inner framework.Transport) framework.Transport {
 				if rank == 0 {
 					return inner

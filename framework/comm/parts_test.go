@@ -21,8 +21,8 @@ func exchanged(ctx context.Context, c *comm.Communicator, bytes uint64) (*comm.S
 	return c.Exchange(ctx, m)
 }
 
-// What the application leaves open is released by the communicator; the ledger and
-// the counts of run say whether it was.
+// The communicator releases objects that the application leaves open; the ledger and the counts of
+// run say whether it did.
 func TestCloseReleasesWhatWasLeftOpen(t *testing.T) {
 	job(t, 3, func(ctx context.Context, c *comm.Communicator) error {
 		s, err := exchanged(ctx, c, 8192)

@@ -174,8 +174,7 @@ func TestRequestsThatFlush(t *testing.T) {
 	})
 }
 
-// Who gives up waiting must not take a signal, nor leave its number to be waited
-// for twice.
+// A wait that gives up must not take a signal, nor leave its number to be waited for twice.
 func TestWaitThatGivesUpTakesNothing(t *testing.T) {
 	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, _ *comm.Memory) error {
 		if c.Rank() == 1 {

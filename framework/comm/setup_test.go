@@ -151,8 +151,8 @@ func TestDifferentCallsAreTold(t *testing.T) {
 	})
 }
 
-// Whatever fails on one rank in the middle of a call, all ranks end, without
-// waiting for their contexts, and blame that rank.
+// A failure on one rank in the middle of any call ends all ranks, without a wait for their
+// contexts, and blames that rank.
 func TestFaultEndsAllRanks(t *testing.T) {
 	faults := []struct {
 		call, op string
@@ -240,8 +240,8 @@ func TestDeathInSetUp(t *testing.T) {
 	}
 }
 
-// Who gives up waiting for a rank names it, and ends the communicator: that rank
-// must not wait for the one who has left.
+// A rank that gives up waiting for another names it, and ends the communicator: that rank must not
+// wait for the one that has left.
 func TestGivingUpEndsTheOthers(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, c *comm.Communicator) error{
 		"barrier":    func(ctx context.Context, c *comm.Communicator) error { return c.Barrier(ctx) },

@@ -77,7 +77,7 @@ func TestPutsFromOtherMemory(t *testing.T) {
 				return err
 			}
 		}
-		// What was put is there behind a flush, with a signal and without.
+		// The data of the put is there behind a flush, with a signal and without.
 		pattern(src[:9000], 77)
 		puts := []func() error{
 			func() error { return errors.Join(ch.Put(0, 0, 9000), ch.Flush(ctx)) },
@@ -252,7 +252,7 @@ func (p *lazyProxy) Stop(ctx context.Context) error {
 	return p.Proxy.Stop(ctx)
 }
 
-// What peers put has to be in memory that they reach: the error says what is.
+// Peers put only into memory that they reach: the error says which memory that is.
 func TestPutsToOtherMemoryAreRefused(t *testing.T) {
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
 		src := make([]byte, 4096)
@@ -275,8 +275,8 @@ func TestPutsToOtherMemoryAreRefused(t *testing.T) {
 	})
 }
 
-// What the error says to do is enough: data goes from memory of the heap to memory of the heap,
-// again and again, and what the program has written beside it meanwhile stays.
+// The remedy in the error is enough: data goes from memory of the heap to memory of the heap, again
+// and again, and the bytes that the program has written beside it meanwhile stay.
 func TestPutsToOtherMemoryByACopy(t *testing.T) {
 	const size, rounds = 70_001, 20
 	stagedPorts(t, size, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, src, dst []byte) error {

@@ -41,7 +41,7 @@ func (w *stopwatch) time(ctx context.Context, enqueue func() error, meanwhile fu
 	}
 	err := errors.Join(enqueue(), w.dev.Write(w.stream, w.endSeen, w.lap))
 	start := time.Now()
-	atomic.StoreUint64(w.gate, w.lap) // whatever has failed: else the stream stands still for ever
+	atomic.StoreUint64(w.gate, w.lap) // also after a failure: else the stream stands still for ever
 	if meanwhile != nil && err == nil {
 		err = meanwhile()
 	}

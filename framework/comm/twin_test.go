@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
-// What is on another device has channels of its own, between the same ranks.
+// A twin, on another device, has channels of its own, between the same ranks.
 func TestTwinHasItsOwnDevice(t *testing.T) {
 	job(t, 3, func(ctx context.Context, c *comm.Communicator) (err error) {
 		dev, err := host.Open()

@@ -17,7 +17,7 @@ type Rule struct {
 	After bool          // the transport does its work, and the answer is lost
 	Delay time.Duration // before the call; its context cuts it short
 	Hang  bool          // the call ends only with its context
-	Err   error         // what the call returns; with Delay alone it may succeed
+	Err   error         // the result of the call; with Delay alone it may succeed
 }
 
 // Fault applies rules, the first that fits each call.

@@ -2,7 +2,7 @@ package kernel
 
 import "testing"
 
-// What is packed is read again, up to the largest values, and never touches the ring's bit.
+// Packed fields are read again, up to the largest values, and never touch the ring's bit.
 func TestTriggerFields(t *testing.T) {
 	for _, f := range []TriggerFields{
 		{},

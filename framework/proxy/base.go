@@ -83,7 +83,7 @@ func (b *Base) Borrow() *Service {
 	switch {
 	case s == nil || !s.turn.TryLock():
 		return nil
-	case s.over || s.failed != nil || s.stop.Load() != run || !s.ring.Idle(): // what the caller has pushed comes before
+	case s.over || s.failed != nil || s.stop.Load() != run || !s.ring.Idle(): // earlier requests of the caller come before
 		s.turn.Unlock()
 		return nil
 	}

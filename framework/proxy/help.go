@@ -174,7 +174,7 @@ func (s *Service) rejoin() {
 			switch {
 			case s.left.Load() || s.stop.Load() != run || there && !s.taken():
 				return 0
-			case owing || there: // who has the turn may never see it: nothing else brings the thread back to it
+			case owing || there: // the thread that has the turn may never see it: nothing else brings this one back to it
 				return watch
 			}
 			return d

@@ -51,7 +51,7 @@ type Lane struct {
 	issued uint64 // operations given to the stream
 	marked uint64 // of them, those before the last store of how far the stream is
 	ended  uint64 // of them, those known to have ended
-	last   Word   // what the stream writes last; without an address of the host nothing will tell its end
+	last   Word   // the last word that the stream writes; without an address of the host nothing will show its end
 	value  uint64 // and what it writes there; the word never had that value before
 	large  uint64 // bytes of a copy behind which words go apart
 	apart  bool   // they go on the stream for them…
@@ -141,7 +141,7 @@ func (l *Lane) now(o operation) error {
 		if did != noRoom || err != nil {
 			return err
 		}
-		_, _ = l.look() // what it finds, submit tells
+		_, _ = l.look() // submit reports the failures that it finds
 		runtime.Gosched()
 	}
 }
@@ -330,10 +330,9 @@ func (l *Lane) look() (outstanding bool, err error) {
 	return true, nil
 }
 
-// Settle waits until all that was enqueued before the call is done or dropped. It never
-// waits in the driver, so it ends with ctx whatever the device does. Whatever it
-// returns, of the words written before the call only the lane's own are looked at
-// afterwards.
+// Settle waits until all that was enqueued before the call is done or dropped. It never waits in
+// the driver, so it ends with ctx whatever the device does. After it returns, of the words written
+// before the call only the lane's own are looked at.
 func (l *Lane) Settle(ctx context.Context) error {
 	start, pace := time.Now(), ring.Begin(nil, false)
 	target := ^uint64(0)

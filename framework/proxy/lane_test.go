@@ -103,7 +103,7 @@ func TestWordsApartFromLargeCopies(t *testing.T) {
 	if did, err := l.submit(operation{counter: n}); did != complete || err != nil {
 		t.Errorf("%d, %v: expected the host to store the last one", did, err)
 	}
-	for i := range uint64(200) { // what is asked for by Copy and Write is done in their order
+	for i := range uint64(200) { // requests by Copy and Write are performed in their order
 		must(t, l.Copy(m.Addr()+64, m.Addr()+128, 64))
 		must(t, l.Write(m.Addr()+8, i))
 		must(t, l.Copy(m.Addr()+16, m.Addr()+8, 8))
@@ -121,7 +121,7 @@ func TestWordsApartFromLargeCopies(t *testing.T) {
 // Signals and flushes of a lane with nothing to do are stored by the host alone.
 func TestIdleLaneNeedsNoStream(t *testing.T) {
 	c := newCopyingTo(t, 2, true)
-	release := c.dev.Hold() // whatever goes to a stream does not come to an end
+	release := c.dev.Hold() // work that goes to a stream does not come to an end
 	defer release()
 	for i := range uint64(600) { // more than a lap of the ring
 		c.push(t, trigger(signal, i%2, 0, 0, 0))

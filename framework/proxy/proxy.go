@@ -300,7 +300,7 @@ func (s *Service) next() (kernel.Trigger, uint64, bool, error) {
 			}
 		}
 		if stop := s.stop.Load(); stop == quit || stop == finish && !outstanding {
-			t, pos, ok := s.ring.Poll() // what was pushed before the word to stop is visible now
+			t, pos, ok := s.ring.Poll() // triggers that were pushed before the request to stop are visible now
 			if stop == quit && outstanding {
 				return t, pos, false, fmt.Errorf("proxy: %w: stopped with work outstanding", framework.ErrClosed)
 			}

@@ -177,7 +177,7 @@ func idleProcessors(t testing.TB, d time.Duration) float64 {
 	t.Helper()
 	before := idleTime(t)
 	start := time.Now()
-	<-time.After(d) // what is counted is this time
+	<-time.After(d) // the idle share of this time is counted
 	idle := (idleTime(t) - before).Seconds() / time.Since(start).Seconds()
 	return min(idle, float64(runtime.NumCPU()))
 }

@@ -320,8 +320,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// Whatever another process writes into the shared words, the consumer reads within
-// its ring and keeps its own count.
+// Another process may write anything into the shared words: the consumer reads within its ring and
+// keeps its own count.
 func TestConsumerTrustsOnlyItself(t *testing.T) {
 	p, c := pair(t, 4)
 	for i := range uint64(3) {

@@ -74,7 +74,7 @@ func perform(script []byte, ends []*os.File, drive func()) {
 	}
 }
 
-// FuzzWire plays the peer. Whatever it sends, nothing is written but where it was allowed
+// FuzzWire plays the peer. For anything that it sends, nothing is written but where it was allowed
 // to, the receiver goes on or ends with an error, and the end of the sockets ends it.
 func FuzzWire(f *testing.F) {
 	frame := func(socket byte, b ...byte) []byte { return append([]byte{socket*steps + stepFrame}, b...) }

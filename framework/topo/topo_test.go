@@ -169,7 +169,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Whatever a file of /sys says, the machine is read and printed.
+// The machine is read and printed for any content of the files of /sys.
 func FuzzContents(f *testing.F) {
 	text, err := os.ReadFile("testdata/two-sockets.machine")
 	if err != nil {

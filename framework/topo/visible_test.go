@@ -13,7 +13,7 @@ func TestVisible(t *testing.T) {
 	for list, want := range map[string][]int{
 		"0,1,2": {0, 1, 2}, "2,0": {2, 0}, "1": {1}, "": {}, "-1": {}, "0,7,1": {0}, "0,-1,1": {0}, " 1 , 0 ": {1, 0},
 		"GPU-bb33,0": {2, 0}, "GPU-bb": {2}, "GPU-aa": {}, "MIG-cc44": {2}, "nonsense": {},
-		"GPU-b,0": {2, 0}, "1,GPU-": {1}, "G": {}, "GPU": {}, "bb33": {}, "0,GPU-aa,1": {0}, "MIG-cc4,1": {2, 1}, // what is short for a UUID begins like one
+		"GPU-b,0": {2, 0}, "1,GPU-": {1}, "G": {}, "GPU": {}, "bb33": {}, "0,GPU-aa,1": {0}, "MIG-cc4,1": {2, 1}, // the short form of a UUID begins like one
 		"0,0": {}, "1,0,GPU-aa22": {}, "MIG-cc44,MIG-cc55": {2},
 	} {
 		got := []int{}

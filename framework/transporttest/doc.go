@@ -1,7 +1,6 @@
-// Package transporttest is the conformance suite: what every transport has to do,
-// written as tests. There is one suite, and a transport's description drives it.
-// What is claimed is tested; what is not claimed must fail with ErrUnsupported.
-// There is no list of tests to skip.
+// Package transporttest is the conformance suite: what every transport has to do, written as tests.
+// There is one suite, and a transport's description drives it. Claims are tested; an operation that
+// is not claimed must fail with ErrUnsupported. There is no list of tests to skip.
 //
 // Under go test a caller is a few lines:
 //

@@ -78,8 +78,7 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// What kernels see of a defect is found by kernels too: here a put that goes one
-// byte too far.
+// Defects that kernels see are found by kernels too: here a put that goes one byte too far.
 func TestKernelsFindDefects(t *testing.T) {
 	report := withKernels(t, "^kernel/port$", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 		return func(d kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {

@@ -19,7 +19,7 @@ type TB interface {
 // another place than the description.
 type Test struct {
 	Name string // part/subject, as in "control/close"
-	Rule string // what it checks, in a sentence
+	Rule string // the rule that it checks, in a sentence
 	Body func(t TB)
 }
 

@@ -12,7 +12,7 @@ import (
 type Result struct {
 	Name     string        `json:"name"`
 	Pass     bool          `json:"pass"`
-	Error    string        `json:"error,omitempty"` // what was found, one finding a line
+	Error    string        `json:"error,omitempty"` // the findings, one a line
 	Known    string        `json:"known,omitempty"` // reason, if the failure was expected
 	Duration time.Duration `json:"duration_ns"`
 }
@@ -22,7 +22,7 @@ type Report struct {
 	Transport string   `json:"transport"` // name and version, as described
 	Results   []Result `json:"results"`
 	Left      int      `json:"left,omitempty"`   // tests that could not be run
-	Reason    string   `json:"reason,omitempty"` // what they need
+	Reason    string   `json:"reason,omitempty"` // the reason that they do not run
 }
 
 // Failed counts the tests that failed.

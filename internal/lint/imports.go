@@ -15,7 +15,7 @@ type direction struct {
 	may  []string // folders whose packages may be imported; "" is the root package
 	std  bool     // nothing but the standard library beside that
 	why  string
-	test []string // what its tests may import in addition
+	test []string // imports that its tests may have in addition
 }
 
 // belowEngines lists the imports of every engine of collectives, and sharedByEngines the common ones of those over

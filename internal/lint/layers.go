@@ -14,8 +14,8 @@ const (
 	freeBack = 2
 )
 
-// tangled are the packages with more, and the percentages that they have. What is here may
-// only become smaller.
+// tangled are the packages with more, and the percentages that they have. An entry may only become
+// smaller.
 var tangled = map[string]int{
 	"bench/cmd/compare-mpi":            25,
 	"bench/cmd/compare-tcp":            37,

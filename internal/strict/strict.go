@@ -21,7 +21,7 @@ type Decoder struct {
 	Natural  bool                                          // no negative numbers
 	TextOnly map[reflect.Type]string                       // types that numbers do not set, with what is expected
 	Fields   func(t reflect.Type) []Field                  // keys of a struct
-	Unknown  func(key, name string, known []string) string // what is wrong with a key that is none of them
+	Unknown  func(key, name string, known []string) string // the error for a key that is none of them
 }
 
 // Field is a key of a struct.
@@ -33,7 +33,7 @@ type Field struct {
 // Error is one mistake.
 type Error struct {
 	Key    string // dotted, list[0] for elements; "" for the value itself
-	Reason string // what was expected
+	Reason string // the expected value
 	Bare   bool   // the reason names the key
 }
 

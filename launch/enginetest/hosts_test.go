@@ -132,7 +132,7 @@ func TestFailedRankEndsAllHosts(t *testing.T) {
 	}
 }
 
-// Whoever dies, nothing is left, and who is left says why.
+// A death leaves nothing behind, and the survivors say why.
 func TestDeathAmongHosts(t *testing.T) {
 	for name, c := range map[string]struct {
 		victim func(s *started, all []member) int

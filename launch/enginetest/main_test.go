@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(modeVar); mode != "" {
 		os.Exit(rank(mode))
 	}
-	// What started the tests is not to be taken for what starts the jobs.
+	// The engine that started the tests is not to be taken for the one that starts the jobs.
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		for _, prefix := range []string{"MSCCLPP_", "OMPI_", "PMI", "SLURM_JOB", "SLURM_STEP", "SLURM_PROC"} {

@@ -56,8 +56,8 @@ func TestSlurmStartsNodeAgents(t *testing.T) {
 	}
 }
 
-// In a job of Slurm mpiexec starts its helpers by srun, one on each host. What they start
-// has the variables of that step, which is neither theirs nor that of their agents.
+// In a job of Slurm mpiexec starts its helpers by srun, one on each host. Their children have the
+// variables of that step, which is neither theirs nor that of their agents.
 func TestMPICHInsideAJobOfSlurm(t *testing.T) {
 	slurm(t)
 	hydra := installed(t, "mpiexec.hydra")
@@ -113,7 +113,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// What --emit prints is a script that Slurm takes.
+// The output of --emit is a script that Slurm takes.
 func TestSlurmTakesTheEmittedScript(t *testing.T) {
 	slurm(t)
 	dir := t.TempDir()

@@ -51,7 +51,7 @@ func (a *Agent) Serve(ctx context.Context) int {
 	if err != nil {
 		e.Error = err.Error()
 	}
-	_ = out.value(kindEnd, e) // who is gone does not need it
+	_ = out.value(kindEnd, e) // a launcher that is gone does not need it
 	return result.Code
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
-// greeting is the first line of an agent. What a login shell prints before it is not
-// part of the conversation. The number is the version of what follows.
+// greeting is the first line of an agent. Output of a login shell before it is not part of the
+// conversation. The number is the version of what follows.
 const greeting = "mscclpp-run agent 1"
 
 // A frame is a byte that says what it is, its length as u32, little-endian, and so many
@@ -80,7 +80,7 @@ type meeting struct {
 // end is how the ranks of a host ended.
 type end struct {
 	launch.Result
-	Error string // what kept them from being started
+	Error string // the reason that they were not started
 }
 
 // frames writes frames. Several goroutines may.

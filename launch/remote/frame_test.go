@@ -46,7 +46,7 @@ func TestFramesArriveAsSent(t *testing.T) {
 	}
 }
 
-// What several hosts print is mixed by lines.
+// Output of several hosts is mixed by lines.
 func TestFramesEndWithLines(t *testing.T) {
 	var b bytes.Buffer
 	line := append(bytes.Repeat([]byte("x"), 999), '\n')

@@ -41,8 +41,8 @@ func ParseHosts(list string) ([]Host, error) {
 	return all.list, nil
 }
 
-// ReadHostfile reads one host a line, as mpirun's formats have it: "a", "a slots=4" or
-// "a:4". What follows a # is a comment. Name is that of the file, for messages.
+// ReadHostfile reads one host a line, as mpirun's formats have it: "a", "a slots=4" or "a:4". Text
+// behind a # is a comment. Name is that of the file, for messages.
 func ReadHostfile(r io.Reader, name string) ([]Host, error) {
 	var all hosts
 	lines := bufio.NewScanner(r)

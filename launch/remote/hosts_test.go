@@ -109,7 +109,7 @@ func TestHostfileWithALongLine(t *testing.T) {
 	}
 }
 
-// Whatever a file says, no host is an option of ssh or a word of a shell.
+// For any file, no host is an option of ssh or a word of a shell.
 func FuzzHostfile(f *testing.F) {
 	for _, seed := range []string{"a slots=4\nb:2\n", "[::1]:3", "-x", "a:b:c", "a@b slots=1 slots=2"} {
 		f.Add(seed)

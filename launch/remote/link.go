@@ -55,7 +55,7 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 	l.stderr.to = stderr
 	l.cmd = exec.Command(command[0], command[1:]...)
 	pidfd := -1
-	// What a terminal sends to the launcher must not end ssh before the ranks.
+	// A terminal's signals to the launcher must not end ssh before the ranks.
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, PidFD: &pidfd}
 	l.cmd.Stderr = &l.stderr
 	l.cmd.WaitDelay = time.Second

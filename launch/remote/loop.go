@@ -114,9 +114,9 @@ func (r *run) loop(ctx context.Context) {
 	r.alive = 0
 }
 
-// reportLeft names hosts whose ranks ended with code 0 on their own, the first of many:
-// others may have failed because those left too early. What a host reports may arrive
-// after the failure that it caused, so whether it was before is not asked.
+// reportLeft names hosts whose ranks ended with code 0 on their own, the first of many: others may
+// have failed because those left too early. A host's report may arrive after the failure that it
+// caused, so whether it was before is not asked.
 func (r *run) reportLeft() {
 	const most = 8
 	n := 0

@@ -57,7 +57,7 @@ func Run(ctx context.Context, j Job) (launch.Result, error) {
 		err = r.start(ctx)
 	}
 	if err != nil {
-		r.told = true // whoever reads slowly does not keep an error waiting
+		r.told = true // a slow reader does not delay an error
 		r.flush(ctx, j.Report)
 		return launch.Result{Code: 1, Rank: -1}, err
 	}

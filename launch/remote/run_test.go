@@ -130,7 +130,7 @@ func ranks(kind, name, command string, s Spec, out *frames) int {
 		switch {
 		case err != nil:
 			return 1
-		case f.kind == kindSignal && kind == "spills": // what it has done so far
+		case f.kind == kindSignal && kind == "spills": // the lines that it has printed so far
 			for range spilled {
 				_ = out.write(kindOut, bytes.Repeat([]byte("spill\n"), 1000))
 			}
@@ -243,7 +243,7 @@ func TestRanksByWhatHostsHave(t *testing.T) {
 	}
 }
 
-// What keeps a host from answering is said for every one of them, with what to do.
+// The reason that a host does not answer is given for every one of them, with a remedy.
 func TestHostsThatDoNotAnswer(t *testing.T) {
 	for name, want := range map[string][]string{
 		"unreachable": {"host unreachable.x: unavailable: cannot be reached", "ssh: no route to host", "works without a question"},
@@ -283,7 +283,7 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-// What ends a job before it has started.
+// Events that end a job before it has started.
 func TestStartThatIsCutShort(t *testing.T) {
 	j, _ := over(t, "silent.x")
 	signals := make(chan os.Signal, 1)
@@ -458,7 +458,7 @@ func TestNobodyReads(t *testing.T) {
 	contains(t, "report", x.report.String(), "output of ranks was lost: nobody has read it")
 }
 
-// Who reads, if slowly, gets all that ranks print when they are asked to end.
+// A reader, if a slow one, gets all that ranks print when they are asked to end.
 func TestSlowReaderLosesNothing(t *testing.T) {
 	j, x := over(t, "spills.a", "spills.b")
 	signals := make(chan os.Signal, 1)
@@ -501,7 +501,7 @@ func TestStandardInput(t *testing.T) {
 	if err != nil || result.Code != 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	// What the other host says comes between two pieces, which do not end with lines here.
+	// Output of the other host comes between two pieces, which do not end with lines here.
 	got := regexp.MustCompile(`(good\.b|reads\.a): .*\n`).ReplaceAllString(x.out.String(), "")
 	if got != strings.ToUpper(long) {
 		t.Errorf("%d bytes came, expected %d", len(got), len(long))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What ssh said last can be asked for while nobody reads the launcher's standard error.
+// The last line of ssh can be asked for while nobody reads the launcher's standard error.
 func TestLastLineWhileNobodyReads(t *testing.T) {
 	in, out := io.Pipe()
 	w := &tail{to: out}

@@ -1,7 +1,6 @@
-// Package plugintest puts a transport behind the process boundary without a
-// process: everything that a test calls crosses a real gRPC connection and a real
-// descriptor socket inside the test's own process. What survives it survives
-// plugins.Serve.
+// Package plugintest puts a transport behind the process boundary without a process: everything
+// that a test calls crosses a real gRPC connection and a real descriptor socket inside the test's
+// own process. A transport that survives it survives plugins.Serve.
 package plugintest
 
 import (

@@ -36,7 +36,7 @@ type host struct {
 	control *os.File // our end of the control socket
 	conn    *os.File // our end of the inherited connection; nil where the plugin got none
 	stdout  *os.File
-	log     *lines // what the plugin prints after its handshake
+	log     *lines // the output of the plugin after its handshake
 	line    string // its handshake
 	exited  chan struct{}
 	limit   time.Duration // of a call
@@ -50,7 +50,7 @@ type host struct {
 // manner is how the program is started.
 type manner struct {
 	connected bool // it inherits a connection for gRPC
-	copied    bool // what is executed is a copy, as of a program whose checksum is pinned
+	copied    bool // a copy is executed, as of a program whose checksum is pinned
 }
 
 // Descriptors of the plugin.

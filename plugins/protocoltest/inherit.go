@@ -57,7 +57,7 @@ func copyOf(t transporttest.TB, path string) *os.File {
 	if _, err := writable.Write(data); err != nil {
 		t.Fatalf("copy %s: %v", path, err)
 	}
-	// What can be written cannot be executed.
+	// A file that is open for writing cannot be executed.
 	readable, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		t.Fatalf("copy %s: %v", path, err)

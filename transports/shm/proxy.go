@@ -24,7 +24,7 @@ type proxy struct {
 	loop *drain.Loop
 
 	mu    sync.Mutex
-	slots map[slot]framework.ID // what each slot was bound with
+	slots map[slot]framework.ID // the object that each slot was bound with
 }
 
 type slot struct {

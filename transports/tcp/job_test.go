@@ -264,7 +264,7 @@ func TestEndsOfAJobWithHandedStreams(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		do   func(*testing.T, *host) // to host 1
-		says [2]string               // what each host says
+		says [2]string               // the error on each host
 	}{
 		"a rank is killed":              {kill(func(h *host) int { return h.rank }), [2]string{`rank 1.*peer failed`, `killed`}},
 		"a plugin is killed":            {kill(func(h *host) int { return h.plugin }), [2]string{`rank 1.*plugin gone`, `plugin gone`}},

@@ -153,7 +153,7 @@ func (p *proxy) drain() error {
 		if stopping && last == ^uint64(0) {
 			_, tail := queue.Base()
 			last = tail + uint64(queue.Slots())
-			continue // what was pushed before is visible now
+			continue // triggers that were pushed before are visible now
 		}
 		if ok && pos != last {
 			if err := p.perform(trigger, pos); err != nil {

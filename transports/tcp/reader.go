@@ -34,7 +34,7 @@ const (
 type reader struct {
 	wire *wire
 	c    *C.mscclpp_tcp_reader
-	pins runtime.Pinner // what is in C's table
+	pins runtime.Pinner // the objects in C's table
 
 	into []byte // of the call that is under way; nil: frames are performed
 	why  C.int

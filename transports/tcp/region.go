@@ -16,7 +16,7 @@ import (
 // reads into it or sends from it any more.
 type region struct {
 	mem   *memfd.Memory
-	token [16]byte // who knows it was given the key
+	token [16]byte // a peer that knows it was given the key
 	*span
 }
 

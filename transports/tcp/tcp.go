@@ -51,7 +51,7 @@ const Version = "1.0.0"
 // Transport implements framework.Transport and framework.Proxier.
 type Transport struct {
 	config Config
-	owner  [16]byte // who made a key; random
+	owner  [16]byte // the maker of a key; random
 	stack  string   // names the network stack of this process among all
 
 	made ids.Table[closer] // *region, *endpoint or *connection; its users are proxies

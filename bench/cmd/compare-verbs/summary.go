@@ -15,7 +15,7 @@ type comparison struct {
 	text         string
 	unit         string
 	ours, theirs string      // sources
-	key          compare.Key // what of both
+	key          compare.Key // the measurement that is compared
 	other        compare.Key // of theirs, where it is not the same
 	most, least  float64
 }

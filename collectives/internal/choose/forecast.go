@@ -11,13 +11,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// Sizes for which the model is asked: from the smallest to the largest, in steps of a half
-// and a third. What is between two of them is treated as the larger one.
+// Sizes for which the model is asked: from the smallest to the largest, in steps of a half and a
+// third. A size between two of them is treated as the larger one.
 const (
 	LeastModeled = 1 << 10
 	MostModeled  = MostInPieces
-	// What was fastest for the size before stays if it takes at most so many times as long:
-	// the model is not that exact.
+	// The algorithm that was fastest for the size before stays if it takes at most so many times as
+	// long: the model is not that exact.
 	staysWithin = 1.02
 )
 

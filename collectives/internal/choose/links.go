@@ -15,7 +15,7 @@ const (
 	mostLinks   = 1 << 10
 )
 
-// What the built-in rows were measured with.
+// The links and the device that the built-in rows were measured with.
 const (
 	measuredLinks   = 18
 	measuredVersion = 4
@@ -87,7 +87,7 @@ func Joined(list []Surroundings, noLines bool) Route {
 		}
 	}
 	r.How = strings.Join(ways, " and ")
-	if len(ways) == 0 { // whatever those of other machines do is about as good
+	if len(ways) == 0 { // those of other machines are about as good
 		r.Links, r.How = model.OverNVLink(measuredLinks, measuredVersion, 1, true, model.MemoryOf("")), "one GPU"
 	}
 	r.Links.Lines = !noLines

@@ -126,8 +126,8 @@ func TestUsualLinks(t *testing.T) {
 	}
 }
 
-// What was measured goes by the rows that were measured, all else by the model, and
-// what a program configures comes before both.
+// Links that were measured go by the rows that were measured, all others by the model; rows that a
+// program configures come before both.
 func TestWhichRowsAreUsed(t *testing.T) {
 	for name, x := range map[string]struct {
 		list  []Surroundings

@@ -23,10 +23,10 @@ type Protocol struct {
 	Pieces bool // messages are cut, see kernels/stream.h
 }
 
-// Messages in pieces are counted in units of 16 bytes, in 32 bits. What one launch cuts, which
-// the kernels round up to whole lines in 32 bits of bytes, is less: what all ranks have in
-// common goes in several launches if it is more than LaunchPart, and of what each rank has
-// for each other there can be no more than mostOfLaunch.
+// Messages in pieces are counted in units of 16 bytes, in 32 bits. Parts that one launch cuts,
+// which the kernels round up to whole lines in 32 bits of bytes, are smaller: data that all ranks
+// have in common goes in several launches if it is more than LaunchPart, and the data that each
+// rank has for each other is limited to mostOfLaunch.
 const (
 	MostInPieces = 32 << 30
 	mostOfLaunch = 4<<30 - kernelargs.LinePayload
@@ -94,7 +94,7 @@ func (p Protocol) Room(r *engine.Request) uint64 {
 	return room
 }
 
-// What launches on GPUs are made of.
+// The sizes and limits of launches on GPUs.
 const (
 	DeviceLanes  = 32 // with stages and pipes
 	BlockThreads = 512

@@ -42,8 +42,8 @@ int main() {
 	}
 }
 
-// What ranks have in common may have more bytes than a launch counts: then there are several,
-// one behind the other. What each has for each other may not.
+// Data that ranks have in common may have more bytes than a launch counts: then there are several,
+// one behind the other. Data that each rank has for each other may not.
 func TestMoreThanALaunchIsForOne(t *testing.T) {
 	p, _ := llProtocol("stream_ll128")
 	for bytes, fits := range map[uint64]bool{mostOfLaunch: true, mostOfLaunch + 1: false} {
@@ -82,7 +82,7 @@ func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
 	}
 }
 
-// What a call takes of a slot is what its kernel writes, at most.
+// A call takes at most those bytes of a slot that its kernel writes.
 func TestRoomOfLLKernels(t *testing.T) {
 	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "direct_ll8", "direct_ll128"} {
 		p, ok := llProtocol(name)

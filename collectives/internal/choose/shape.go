@@ -11,7 +11,7 @@ import (
 // Launcher is what the shape of all kernels on a device depends on.
 type Launcher struct {
 	Host    bool
-	Launch  device.Launch // what kernels suggest
+	Launch  device.Launch // the geometry that kernels suggest
 	Blocks  uint32        // the most of one launch
 	Overlap bool          // whether launches may overlap
 }
@@ -95,8 +95,8 @@ var (
 	}
 )
 
-// wideShape is for kernels that reach into registered buffers, and for shares. What one root
-// reads comes over many links, and few blocks take it all.
+// wideShape is for kernels that reach into registered buffers, and for shares. The data that one
+// root reads comes over many links, and few blocks take it all.
 func wideShape(a Traits, r *engine.Request) (grid, block uint32) {
 	reads := r.Collective == collective.Reduce && a.Direct() || r.Collective == collective.Broadcast && !a.Pushes()
 	switch {

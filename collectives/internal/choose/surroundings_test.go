@@ -27,8 +27,8 @@ func TestRanksThatShareAGPU(t *testing.T) {
 	}
 }
 
-// Whatever a rank says of its device, it is refused by its number, or what all have in
-// common stays usable: no rank shares a GPU with less than itself, and nobody less than
+// A rank is refused by its number, whatever it says of its device, or the values that all have in
+// common stay usable: no rank shares a GPU with fewer ranks than itself, and with no fewer than
 // those that say the same device.
 func FuzzSurroundings(f *testing.F) {
 	for _, seed := range []string{"", "{}", `{"Device":"a","Sharing":2,"NoLines":true}`, `{"Sharing":-9}`, `{"Sharing":9223372036854775807}`,

@@ -17,7 +17,7 @@ type Algorithm struct {
 	Name       string
 	ID         uint32 // of the name, as signatures carry it
 	Collective collective.Kind
-	Engine     Engine   // whose it is
+	Engine     Engine   // the engine that offers it
 	Key        int      // by which the engine finds what else it knows
 	Types      []string // that it reduces; none: all
 
@@ -111,7 +111,7 @@ type Dumper interface{ Dump(io.Writer) }
 type Offers struct {
 	Algorithms []*Algorithm // for all collectives; SendRecv stands for all messages, the best first
 	Rows       []Row        // the built-in table
-	Basis      string       // what the rows are, in words, where there are several kinds of them
+	Basis      string       // the origin of the rows, in words, where there are several kinds of them
 }
 
 // Of lists the algorithms for a collective.

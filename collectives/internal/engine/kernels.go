@@ -90,8 +90,8 @@ func (k *Kernel) Keep(t kernel.DataType, loaded device.Kernel) {
 // leastListBytes is the size of the first memory for lists: 2,730 messages.
 const leastListBytes = 64 << 10
 
-// Lists is memory for lists of messages. What was given out before stays until the engine is closed: kernels that
-// are still to run, and captured graphs, read it.
+// Lists is memory for lists of messages. Memory that was given out before stays until the engine is closed:
+// kernels that are still to run, and captured graphs, read it.
 type Lists []device.Memory
 
 // Room returns memory for a list of so many messages.

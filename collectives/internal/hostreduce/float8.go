@@ -55,7 +55,7 @@ func (f float8) decode(b byte) float32 {
 	return float32(v)
 }
 
-// encode rounds to nearest, ties to even. What is too large becomes the largest.
+// encode rounds to nearest, ties to even. A value that is too large becomes the largest.
 func (f float8) encode(x float32) byte {
 	sign := byte(math.Float32bits(x) >> 24 & 0x80)
 	v := math.Abs(float64(x))

@@ -100,11 +100,10 @@ func (b *board) disagreementNow(of func(*kernelargs.Signature) bool) error {
 	return b.disagreement(own.Sequence)
 }
 
-// contradicted compares, behind a call on the host, what ranks have told of it. Ranks
-// that disagree on a type or a reduction can well meet each other's waits, and a
-// result that is wrong must not pass for one. A rank tells before it moves data, so
-// whoever had data of another has its signature. Who has told nothing yet is left out,
-// and compares itself.
+// contradicted compares, behind a call on the host, what ranks have told of it. Ranks that disagree
+// on a type or a reduction can well meet each other's waits, and a result that is wrong must not
+// pass for one. A rank tells before it moves data, so whoever had data of another has its
+// signature. A rank that has published nothing yet is left out, and compares itself.
 func (b *board) contradicted(own *kernelargs.Signature) error {
 	self := b.comm.Rank()
 	for r := range b.comm.Size() {
@@ -197,7 +196,7 @@ func (b *board) dump(w io.Writer) {
 	for r := range ranks {
 		reader := b.comm.Rank()
 		if r == reader {
-			reader = (r + 1) % ranks // what this rank tells is in the memory of others
+			reader = (r + 1) % ranks // the entries that this rank publishes are in the memory of others
 		}
 		if r == reader {
 			return // nobody to tell

@@ -44,10 +44,10 @@ func cutEvenly(into []uint64, total, share, element, slot uint64) cut {
 	return cut{share, total, into}
 }
 
-// cutToTaper makes each piece three quarters of what is left, or a full slot, and the last
-// one a third of a slot at most. What is done with a piece takes less time than the next one
-// travels, and nothing hides what is done with the last one. A copy begins some 10 µs after the
-// one before, so there should be few.
+// cutToTaper makes each piece three quarters of what is left, or a full slot, and the last one a
+// third of a slot at most. The work on a piece takes less time than the next one travels, and
+// nothing hides the work on the last one. A copy begins some 10 µs after the one before, so there
+// should be few.
 func cutToTaper(into []uint64, total, share, element, slot uint64) cut {
 	word := max(1, wordBytes/element)
 	slot /= element
@@ -99,7 +99,7 @@ func (k *copier) relayPieces(q *queue, a *algorithm, c *engine.Call) {
 		word := uint64(r.ranks) * max(1, wordBytes/r.element)
 		total, share = b.Count, roundUp(b.Count, word)/uint64(r.ranks)
 		if a.traits.Reach != 0 {
-			cutInto = cutEvenly // what is done last is no work
+			cutInto = cutEvenly // nothing is computed at the end
 		}
 	case !c.Collective.Reduces():
 		total, share, r.element = total*r.element, share*r.element, 1 // bytes are bytes
@@ -256,9 +256,9 @@ func (r *relay) contribute(p int) {
 	})
 }
 
-// push copies elements to every peer and tells them. Whoever tells also waits until they have
-// taken them, so that the push after the next one may use the slot; that of the last but one
-// must not keep the last from being told.
+// push copies elements to every peer and tells them. A rank that signals also waits until its peers
+// have taken them, so that the push after the next one may use the slot; the wait for the last but
+// one must not delay the signal for the last.
 func (r *relay) push(of func(to int) (from uintptr, count uint64)) {
 	k, n := r.k, r.pushed
 	if n >= slotsOfAPeer {

@@ -22,7 +22,7 @@ func (l *launches) Launch(_ device.Launch, args unsafe.Pointer, bytes uintptr) e
 	return nil
 }
 
-// What ranks have in common may have more bytes than a launch counts: then there are several,
+// Data that ranks have in common may have more bytes than a launch counts: then there are several,
 // one behind the other.
 func TestMoreThanALaunchCounts(t *testing.T) {
 	p := choose.TraitsOf("stream_ll128", collective.AllReduce).Protocol

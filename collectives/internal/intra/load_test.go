@@ -41,7 +41,7 @@ func imagesOf(t *testing.T, dtype kernel.DataType) (kernels []string, family map
 
 var ofTables = []collective.Kind{collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.Reduce, collective.AllToAll, collective.Barrier}
 
-// Whatever a call chooses was loaded by the first call of its collective.
+// The first call of a collective loads the kernels of every algorithm that a call can choose.
 func TestOneCallLoadsForAllSizes(t *testing.T) {
 	own := []engine.Row{{Collective: collective.AllReduce, MaxBytes: 12_345_678, Algorithm: "ring"}, {Collective: collective.AllGather, MaxBytes: 3, Algorithm: "chunk"}}
 	for _, dtype := range []kernel.DataType{kernel.Float16, kernel.Float8E5M2} {

@@ -165,8 +165,8 @@ func MostBlocks(multiprocessors, sharing, configured int) uint32 {
 }
 
 // mostResidents is how many blocks of launches may be waiting: those of two launches, if there is as much
-// room, and none where ranks share the device. Who caps launches at more than half of the device wants the
-// rest of it.
+// room, and none where ranks share the device. A user who caps launches at more than half of the device
+// wants the rest of it.
 func mostResidents(multiprocessors, sharing, configured int, blocks uint32) uint32 {
 	n, capped := uint32(multiprocessors), uint32(configured)
 	switch {

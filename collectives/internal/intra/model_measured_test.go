@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// What tests hold the model to. It has one launch of each kernel in mind, and the machines
-// were not always the same: single calls are off by up to a third.
+// The bounds that tests hold the model to. It has one launch of each kernel in mind, and the
+// machines were not always the same: single calls are off by up to a third.
 const (
 	farthest  = 1.4  // times what was measured, or as much below
 	onAverage = 1.15 // for each algorithm

@@ -34,7 +34,7 @@ const leastCounted = 2
 
 // enter makes room for a launch of a kernel that can be told when to let the next one begin, and says when
 // that is. Unless there is room for all that may be waiting, the launch begins when all before it have
-// ended. What is returned is for keep.
+// ended. The returned value is for keep.
 func (r residents) enter(l *device.Launch) (residents, kernelargs.Release) {
 	r.squeeze(l)
 	when := kernelargs.ReleaseMet

@@ -12,8 +12,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// Whatever is launched, what may wait for a peer leaves room: blocks, and launches. What a launch
-// has to be behind follows here from what kernels do, not from what is counted.
+// Launches that may wait for a peer leave room, for blocks and for launches, whatever else is
+// launched. The launches that one has to be behind follow here from the actions of kernels, not
+// from the counts.
 func TestResidentsLeaveRoom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -120,8 +120,8 @@ func TestShapesOnGPUs(t *testing.T) {
 	}
 }
 
-// What the tables say for two and four ranks is what was fastest when it was measured: all
-// algorithms that were in the same run are offered.
+// The tables for two and four ranks have the algorithms that were fastest when they were measured:
+// all algorithms that were in the same run are offered.
 func TestChoicesAreThoseMeasured(t *testing.T) {
 	kernels := append(slices.Clone(allReduces),
 		"allgather", "direct_ll8", "allgather", "direct_ll128", "allgather", "push", "allgather", "zerocopy", "allgather", "chunk",
@@ -254,8 +254,8 @@ func TestPiecesCoverShares(t *testing.T) {
 	}
 }
 
-// What is done with the last piece of a large share is soon done, and what is done with one
-// before takes no longer than the next one travels: memory is five times as fast as links.
+// The work on the last piece of a large share is soon done, and the work on one before takes no
+// longer than the next one travels: memory is five times as fast as links.
 func TestPiecesTaper(t *testing.T) {
 	const slot = 256 << 20
 	for _, x := range []struct {

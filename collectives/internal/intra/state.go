@@ -17,7 +17,7 @@ type Engine struct {
 	opts  Options
 	host  bool
 	rows  []engine.Row
-	basis string // what they are
+	basis string // the origin of the rows, in words
 
 	list      []*algorithm
 	byKey     []*algorithm // of the engine's algorithms, also of those that were withdrawn

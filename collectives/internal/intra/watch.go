@@ -129,7 +129,7 @@ func (w *watch) deserted(b *board, sequence uint64) error {
 		ctx, cancel := context.WithTimeout(w.life, stallTick)
 		gone := b.comm.Departed(ctx, r)
 		cancel()
-		// What it has told last is looked at again: it may have begun in the meantime.
+		// Its last entry is looked at again: it may have begun in the meantime.
 		s, _ := b.latest(r, self)
 		if !gone || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
 			return nil
@@ -140,8 +140,8 @@ func (w *watch) deserted(b *board, sequence uint64) error {
 	return nil
 }
 
-// aloneTicks is how long a group may go on when all its peers have left. What they
-// sent is in scratch memory by then, and is copied in no time.
+// aloneTicks is how long a group may go on when all its peers have left. Their data is in scratch
+// memory by then, and is copied in no time.
 const aloneTicks = 8
 
 // forsaken says that a group of messages waits for ranks that have all left the job.

@@ -2,7 +2,7 @@ package kernelargs
 
 import "github.com/mscclpp-go/mscclpp/framework/kernel"
 
-// What follows is the twin of kernels/args.h. A test compares sizes and offsets.
+// The types below mirror those of kernels/args.h. A test compares sizes and offsets.
 
 // Limits and sizes.
 const (

@@ -1,6 +1,6 @@
 package kernelargs
 
-// What follows is the twin of kernels/exchange_args.h. A test compares sizes and offsets.
+// The types below mirror those of kernels/exchange_args.h. A test compares sizes and offsets.
 
 // Sizes.
 const (

@@ -32,7 +32,7 @@ const (
 	LineSlots  = 8 // of pipes of lines
 
 	CacheLine     = 64
-	Burst         = 512 // what a warp stores at once: links carry it in lines of 128 bytes, or in one more where it begins between two
+	Burst         = 512 // the bytes that a warp stores at once: links carry them in lines of 128 bytes, or in one more where they begin between two
 	PipeHeader    = 64
 	mostStageSlot = 1 << 20
 	mostPipeSlot  = 256 << 10
@@ -42,7 +42,7 @@ const (
 	slotUnit      = 256
 	LeastTold     = 48 << 10
 	mostPipeChunk = 64 << 10
-	MostFetched   = 32 << 10 // what the loops of a block of 512 threads take at once
+	MostFetched   = 32 << 10 // the bytes that the loops of a block of 512 threads take at once
 	BesideSlots   = 4
 	leastBeside   = 32 << 10
 

@@ -216,8 +216,8 @@ func TestBeltsFitIntoPipes(t *testing.T) {
 	}
 }
 
-// What lies beside the pipes of lines between two ranks stays within the slots that pipes have between
-// them, and begins where lines of links do.
+// The bytes beside the pipes of lines between two ranks stay within the slots that pipes have between
+// them, and begin where lines of links do.
 func TestBesidePipesFitsIntoTheirSlots(t *testing.T) {
 	for ranks := 2; ranks <= MaxRanks; ranks++ {
 		g, err := Divide(256<<20, ranks, 32, true)

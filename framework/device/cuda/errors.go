@@ -12,7 +12,7 @@ import (
 
 // Error is a refusal of the driver. It wraps one of the framework's classes.
 type Error struct {
-	Op     string           // what was tried: "alloc", "launch allreduce"
+	Op     string           // the operation: "alloc", "launch allreduce"
 	Device framework.Device // Index is -1 if none is concerned
 	Call   string           // function of the driver
 	Code   int              // its answer

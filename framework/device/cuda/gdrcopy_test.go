@@ -96,7 +96,7 @@ func TestStoresOfTheHostDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Whatever is missing is said, and what was made before is undone.
+// The error names the missing part, and the parts that were made before are released.
 func TestWithoutGDRCopy(t *testing.T) {
 	calls := gdrcopy(t)
 	d := open(t, 0)

@@ -88,9 +88,9 @@ func (d *Device) importBlock(kind, fd C.int, blob unsafe.Pointer, offset, bytes 
 	}}, nil
 }
 
-// explained adds to an answer of the driver what it means for memory of others. What
-// it means depends on the step: one code alone may say that a kind of handle, a part
-// of an allocation, or a path between two GPUs is not available.
+// explained adds to an answer of the driver what it means for memory of others. The meaning of a
+// code depends on the step: one code alone may say that a kind of handle, a part of an allocation,
+// or a path between two GPUs is not available.
 func explained(err error, end uint64) error {
 	var e *Error
 	if !errors.As(err, &e) {

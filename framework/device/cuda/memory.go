@@ -18,7 +18,7 @@ type Memory struct {
 	addr    uintptr
 	bytes   uint64
 	host    uintptr      // where the process itself finds it; 0 for device memory
-	block   *block       // what Export offers; nil for memory that was mapped
+	block   *block       // the memory that Export offers; nil for memory that was mapped
 	file    *os.File     // of memory that Hosted made; Export offers that instead
 	release func() error // gives up what was made
 	closed  atomic.Bool

@@ -292,7 +292,7 @@ func FuzzShares(f *testing.F) {
 	})
 }
 
-// Whatever is made and closed, in whatever order, leaves nothing.
+// Objects that are made and closed, in any order, leave nothing.
 func TestNothingLeaks(t *testing.T) {
 	d := open(t, 0)
 	round := func() {

@@ -27,7 +27,7 @@ type Device struct {
 	index int
 
 	mu      sync.Mutex
-	ranges  map[uintptr]uint64 // what is mapped: first address to size
+	ranges  map[uintptr]uint64 // the mapped ranges: first address to size
 	streams map[device.Stream]*stream
 	last    device.Stream
 	err     error // of the device; it stays

@@ -15,7 +15,7 @@ import (
 type Memory struct {
 	addr   uintptr
 	bytes  uint64
-	region *region // what keeps the mapping alive; nil for wrapped memory
+	region *region // the owner of the mapping; nil for wrapped memory
 	mapped bool    // made by Map: exports nothing
 	closed atomic.Bool
 }

@@ -31,7 +31,7 @@ func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, erro
 		return nil, err
 	}
 	if opt.Proven != "" && ownfile.Folder(opt.Proven) != nil {
-		opt.Proven = "" // what others could write there would prove nothing
+		opt.Proven = "" // files that others could write there would prove nothing
 	}
 	m, err := readManifest(dir)
 	if err != nil {

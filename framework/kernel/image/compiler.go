@@ -134,9 +134,9 @@ func uncommented(ptx []byte) []byte {
 
 // moreBuilds is how often an image is built again before it is said to differ.
 //
-// Clang 19 does not always make the same code for AMD from the same bytes: in about
-// one run of sixty the back end chooses other registers or copies, by where the
-// system has put its heap. What it makes is right either way.
+// Clang 19 does not always make the same code for AMD from the same bytes: in about one run of
+// sixty the back end chooses other registers or copies, by where the system has put its heap. Its
+// code is right either way.
 func moreBuilds(kind Kind) int {
 	if kind == HSA {
 		return 4

@@ -121,8 +121,8 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// What a header says of arguments is kept for each image, whatever the target, and is
-// brought up to date when the image itself is.
+// The layout of arguments in a header is kept for each image, whatever the target, and is brought
+// up to date when the image itself is.
 func TestManifestKeepsTheLayout(t *testing.T) {
 	opt := targets(t, "x86-64-v2,sm_90")
 	file, dir := project(t, addKernel), t.TempDir()

@@ -30,7 +30,7 @@ const (
 	prefix = "mscclpp_"
 )
 
-// What KernelInfo.Collective can be beside the name of a collective.
+// The values of KernelInfo.Collective beside the names of collectives.
 const (
 	// Steps are kernels of which a collective over several hosts is put together.
 	Steps = "steps"

@@ -48,7 +48,7 @@ type gpu struct {
 	bytes   uint64
 	busID   string
 	affine  []uint
-	links   []far // what each link leads to
+	links   []far // the far end of each link
 	version uint32
 	fabric  *nvml.GpuFabricInfo
 	p2p     nvml.GpuP2PStatus

@@ -13,8 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// What a trigger can cite: 9 bits of memory, and as many semaphores as the ring
-// has flush words.
+// The objects that a trigger can cite: 9 bits of memory, and as many semaphores as the ring has
+// flush words.
 const (
 	maxMemories   = 512
 	maxSemaphores = kernel.RingFlushWords

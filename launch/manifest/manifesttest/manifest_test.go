@@ -185,7 +185,7 @@ func TestMPIJob(t *testing.T) {
 	command(t, c, "mpirun", "--allow-run-as-root", "--bind-to", "none", "-n", "32", "-x", "MSCCLPP_SECRET_FILE", "-x", "COLOR", "-x", "TEXT", "-x", "MASTER_PORT=29500", "/opt/m/bin/mscclpp-run")
 }
 
-// What is not asked for is not there, and a manifest with the least is one as well.
+// A part that is not asked for is not there, and a manifest with the least is one as well.
 func TestTheLeast(t *testing.T) {
 	least := manifest.Job{Name: "a", Image: "i", Hosts: 1, Ranks: "gpu", Run: "mscclpp-run", Args: []string{"p"}, Secret: "s"}
 	set := decode[jobset.JobSet](t, least, "jobset")

@@ -6,8 +6,8 @@
 // number has arrived. The two sockets are not ordered against each other, which is
 // why numbers are needed.
 //
-// Every descriptor is sent on behalf of a call. What is left of a call when it has
-// ended is closed, on both sides, so that a failed call leaks nothing:
+// Every descriptor is sent on behalf of a call. Descriptors that are left of a call when it has
+// ended are closed, on both sides, so that a failed call leaks nothing:
 //
 //   - the host knows which of its calls are open, and closes what arrives for any
 //     other;

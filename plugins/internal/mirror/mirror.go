@@ -54,7 +54,7 @@ type Transport struct {
 	mu   sync.Mutex
 	last framework.ID
 	held map[framework.ID][]framework.Share
-	Seen []framework.EndpointConfig // what Listen got
+	Seen []framework.EndpointConfig // the arguments of Listen
 }
 
 // New makes a mirror.

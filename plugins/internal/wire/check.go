@@ -6,8 +6,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// What a plugin answers is checked before the rank acts on it: an answer that makes
-// no sense is ErrPlugin here, and not a crash of the rank later.
+// The answers of a plugin are checked before the rank acts on them: an answer that makes no sense
+// is ErrPlugin here, and not a crash of the rank later.
 
 // checkDescription rejects what no caller could work with.
 func checkDescription(d framework.Description) error {

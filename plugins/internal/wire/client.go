@@ -30,8 +30,8 @@ const promptBound = time.Second
 // causeBound is how long a call that lost its connection waits for the cause.
 const causeBound = 100 * time.Millisecond
 
-// Client is the host's side of a plugin: a framework.Transport with every optional
-// method. What the plugin does not claim fails with ErrUnsupported.
+// Client is the host's side of a plugin: a framework.Transport with every optional method. A call
+// that the plugin does not claim fails with ErrUnsupported.
 type Client struct {
 	stub  pb.TransportServiceClient
 	fds   *fdsock.Conn

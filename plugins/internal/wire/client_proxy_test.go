@@ -146,7 +146,7 @@ func TestWaitThatEnds(t *testing.T) {
 	}
 }
 
-// What the plugin says of a binding comes back with the name of the call.
+// The plugin's error for a binding comes back with the name of the call.
 func TestBindingsThatFail(t *testing.T) {
 	s := &proxyStub{stub: stub{err: status.Error(codes.InvalidArgument, "slot 9 is taken"), trailer: metadata.MD{}}}
 	p := newProxy(t, s)

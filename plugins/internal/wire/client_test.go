@@ -230,7 +230,7 @@ func TestBadSharesAreNotSent(t *testing.T) {
 	}
 }
 
-// Whose time is over before the call is not told that the plugin was late.
+// The error for a context that was over before the call does not blame the plugin.
 func TestCallWithoutTime(t *testing.T) {
 	s := &stub{err: status.Error(codes.DeadlineExceeded, "late")}
 	x, _ := client(t, s)
@@ -242,7 +242,7 @@ func TestCallWithoutTime(t *testing.T) {
 	}
 }
 
-// What gRPC says of calls that no server answered becomes an error of the contract.
+// The error of gRPC for a call that no server answered becomes one of the contract.
 func TestCallsThatFail(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "EOF")
 	s := &stub{err: lost}

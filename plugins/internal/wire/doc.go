@@ -1,8 +1,7 @@
-// Package wire is both ends of the process boundary: Server puts a
-// framework.Transport behind the gRPC service, Client turns the service into a
-// framework.Transport again. What crosses is described in docs/plugin-protocol.md;
-// this package holds the conversions, the table of error classes, and the custody
-// of descriptors.
+// Package wire is both ends of the process boundary: Server puts a framework.Transport behind the
+// gRPC service, Client turns the service into a framework.Transport again. The messages are
+// described in docs/plugin-protocol.md; this package holds the conversions, the table of error
+// classes, and the custody of descriptors.
 package wire
 
 import (

@@ -14,7 +14,7 @@ import (
 
 // Factory makes the transport of a plugin.
 type Factory struct {
-	Options []*pb.Option                                      // what Create understands
+	Options []*pb.Option                                      // the options that Create understands
 	Create  func(options []byte) (framework.Transport, error) // from a JSON object
 	Host    func(abi uint32, layouts []string)                // called before Create with what the host can launch; nil: nobody asks
 }

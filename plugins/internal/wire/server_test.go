@@ -127,7 +127,7 @@ func TestConfigureRefuses(t *testing.T) {
 	}
 }
 
-// What a description does not claim is refused by the server, whatever the transport has.
+// A call that a description does not claim is refused by the server, whatever the transport has.
 func TestWhatIsNotClaimed(t *testing.T) {
 	s, _ := configured(t, &bare{})
 	all := calls(bound(t), s)
@@ -209,7 +209,7 @@ func TestRequestsWithBadShares(t *testing.T) {
 	}
 }
 
-// What was made for a host that no longer listens is closed again, and so are the
+// Objects that were made for a host that no longer listens are closed again, and so are the
 // descriptors that would have been sent.
 func TestAnswersThatCannotBeSent(t *testing.T) {
 	file := func() *os.File {

@@ -27,7 +27,7 @@ type Table[T any] struct {
 
 type entry[T any] struct {
 	thing T
-	base  framework.ID // what it ends with; 0 for nothing
+	base  framework.ID // the number that it ends with; 0 for none
 }
 
 // Keep gives a thing its id. None is given twice.

@@ -62,7 +62,7 @@ func TestCodecRefuses(t *testing.T) {
 	}
 }
 
-// Whatever is decoded is within bounds, and says the same when it is encoded.
+// A decoded key is within bounds, and encodes to the same bytes.
 func FuzzKey(f *testing.F) {
 	f.Add(key{mode: Atomic, id: 1, addr: 4096, bytes: 64, rkey: 1}.append(nil))
 	f.Add([]byte("MSRV"))

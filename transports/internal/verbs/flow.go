@@ -71,7 +71,7 @@ func (f *flow) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failLocked(fmt.Errorf("%w: the connection was closed", framework.ErrClosed))
-	_ = f.pair.reset() // what cannot be reset is replaced with the endpoint
+	_ = f.pair.reset() // a pair that cannot be reset is replaced with the endpoint
 	for range f.depth {
 		if n, err := f.pair.pollSent(); n == 0 || err != nil {
 			break

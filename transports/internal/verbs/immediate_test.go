@@ -38,9 +38,9 @@ func counters(t testing.TB, bytes uint64) (tr *Transport, in *incoming, memory *
 	return tr, &incoming{flow: f}, memory, id
 }
 
-// Whatever a peer writes to the table and sends for an immediate: a word of the memory
-// rises by at most what an immediate can say, or the connection ends with an error that
-// names the peer, and nothing else is written.
+// A peer may write anything to the table and send any immediate: a word of the memory rises by at
+// most the largest value of an immediate, or the connection ends with an error that names the peer,
+// and nothing else is written.
 func FuzzImmediate(f *testing.F) {
 	const bytes = 256
 	f.Add(uint32(1), uint32(0), uint64(0), true)

@@ -159,7 +159,7 @@ type request struct {
 	lkey          uint32
 	remote        uint64
 	rkey          uint32
-	value         uint64 // what an atomic adds, or the immediate
+	value         uint64 // the addend of an atomic, or the immediate
 	role          role
 }
 

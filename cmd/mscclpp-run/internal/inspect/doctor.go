@@ -26,7 +26,7 @@ const (
 type finding struct {
 	Area   string `json:"area"`
 	Grade  grade  `json:"grade"`
-	Detail string `json:"detail"` // what was found, and what to do about it
+	Detail string `json:"detail"` // the finding, and its remedy
 }
 
 // Doctor says what works on this machine.

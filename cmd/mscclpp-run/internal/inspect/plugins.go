@@ -24,8 +24,8 @@ type found struct {
 	err   error // why it cannot be used; nil if it can
 }
 
-// Plugins lists plugins. Whoever names transports wants to use them: the exit code
-// is 1 if one of them has no plugin that works.
+// Plugins lists plugins. A user who names transports wants to use them: the exit code is 1 if one
+// of them has no plugin that works.
 func Plugins(env *verb.Env) *cobra.Command {
 	var options bool
 	var format string

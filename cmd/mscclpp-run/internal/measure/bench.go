@@ -28,7 +28,7 @@ type benchFlags struct {
 	graphs                               []int
 	inPlace                              string
 	device, versus                       string
-	options                              bench.Options   // what all of them have in common, and the first
+	options                              bench.Options   // the options that all of them have in common, and the first
 	all                                  []bench.Options // one for each collective, place and length of graph
 }
 

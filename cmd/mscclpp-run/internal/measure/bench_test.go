@@ -141,7 +141,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// Whoever throws the verdict away, on a full disk for one, is not told that all is well.
+// A verdict that cannot be written, on a full disk for one, is a failure.
 func TestVerdictIsRead(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -72,7 +72,7 @@ func settle(g *group) error {
 	if err := g.Barrier(); err != nil && !errors.Is(err, framework.ErrUnsupported) {
 		return err
 	}
-	return nil // what is not there at all the work itself will say
+	return nil // the work itself will report a tool that is missing altogether
 }
 
 // writable has all ranks end where rank 0, which alone says why, cannot write a file: before

@@ -48,7 +48,7 @@ func spend(d time.Duration) {
 	}
 }
 
-// What is measured begins when all of it is enqueued, and only then.
+// The measured work begins when all of it is enqueued, and only then.
 func TestHeldTimeWaitsForTheHost(t *testing.T) {
 	q := emulatedQueue(t, healthy)
 	m, err := q.dev.AllocHost(16)

@@ -40,7 +40,7 @@ type simulateVerb struct {
 	questions []simulate.Question // without algorithm, in the order of the table
 	all       bool                // every algorithm, not only the fastest
 	chosen    []simulate.Algorithm
-	program   *simulate.Program // what it chooses, whether or not that is the fastest
+	program   *simulate.Program // the program's choice, whether or not that is the fastest
 }
 
 // Command returns the verb simulate, which predicts collectives over many hosts.

@@ -79,8 +79,8 @@ const (
 	predictionLine = " %12d %6d %8d  %9s %8s %8s  %-15s %6d  %s\n"
 )
 
-// predictionTable has a part for each collective, in the style of bench. What collectives
-// of this project do not have is marked: nobody can run it.
+// predictionTable has a part for each collective, in the style of bench. Algorithms that the
+// collectives of this project do not have are marked: nobody can run them.
 func predictionTable(w io.Writer, all []simulate.Prediction) error {
 	marked := false
 	for i := range all {

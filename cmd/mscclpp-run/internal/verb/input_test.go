@@ -70,8 +70,8 @@ func TestReadInput(t *testing.T) {
 	refused("too long", file, "expected at most")
 }
 
-// What a shell has in <(COMMAND) is read to its end, also where the command has ended
-// before, and has said nothing.
+// The output of a shell's <(COMMAND) is read to its end, also where the command has ended before,
+// and has printed nothing.
 func TestReadInputOfAShell(t *testing.T) {
 	for _, text := range []string{"node1\nnode2\n", ""} {
 		read, write, err := os.Pipe()

@@ -2,11 +2,11 @@
 // the bytes and what is known of the links between the GPUs. It chooses where nobody
 // has measured: numbers of ranks, kinds of GPUs and links for which there are no rows.
 //
-// A call takes the time of a launch, then for each step the time that a word needs to
-// the peers and what is done about it there, and the time in which links, or the
-// GPU's own memory, carry all bytes: whichever is longer. What each algorithm sends
-// follows from its kernel; the few other constants were fitted to two and four H200s
-// (docs/results/h200), and a test fits them again.
+// A call takes the time of a launch, then for each step the time that a word needs to the peers and
+// what is done about it there, and the time in which links, or the GPU's own memory, carry all
+// bytes: whichever is longer. The bytes that each algorithm sends follow from its kernel; the few
+// other constants were fitted to two and four H200s (docs/results/h200), and a test fits them
+// again.
 package model
 
 import (
@@ -41,9 +41,9 @@ func (l Links) String() string {
 		l.Latency, l.Store, l.Load, l.Copy, l.Each, l.Memory, lines)
 }
 
-// What two H200s with 18 NVLinks of version 4 reach of 450 GB/s each way, both ways at
-// once (docs/results/h200/2-gpus.links.txt). MSCCL++ publishes 244 to 255 GB/s of 300
-// for eight A100s, so the share of stores holds there as well.
+// The share that two H200s with 18 NVLinks of version 4 reach of 450 GB/s in each direction, both
+// at once (docs/results/h200/2-gpus.links.txt). MSCCL++ publishes 244 to 255 GB/s of 300 for eight
+// A100s, so the share of stores holds there as well.
 const (
 	storeShare = 365.0 / 450
 	loadShare  = 334.0 / 450

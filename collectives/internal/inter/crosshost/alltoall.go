@@ -4,9 +4,9 @@ import (
 	"context"
 )
 
-// Swap gives each counterpart what the ranks of this host have for it, which all have
-// the same size: of is what rank k has for the counterpart in a round. What others have
-// for this rank goes to where to says.
+// Swap gives each counterpart what the ranks of this host have for it, which all have the same
+// size: of is what rank k has for the counterpart in a round. The parts that others have for this
+// rank go to where `to` says.
 func (h *Level) Swap(ctx context.Context, bytes uint64, of func(round uint64, k int) []byte, to func(rank int) []byte) error {
 	round := uint64(0)
 	err := h.Rounds(func(g, first int) error {

@@ -104,7 +104,7 @@ const (
 type Piece struct {
 	Course
 	At, Count uint64 // elements of the vector
-	Share     []byte // what the ranks of this host have of this rank's share; later the result
+	Share     []byte // the parts that the ranks of this host have of this rank's share; later the result
 }
 
 // Course says which hosts give and which get. The zero value is a call without a root, in

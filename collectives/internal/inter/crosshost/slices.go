@@ -6,12 +6,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
-// An exchange between hosts in two steps: each element is reduced on one host, and the
-// result goes back to all others. A vector is cut in segments, each of which one rank of
-// every host has in its share, wherever the length allows it; a segment is cut in
-// slices, one for each host to reduce, in proportion to its ranks. So all ranks have the
-// same part of the work, whatever the hosts look like. What a rank has of the slices of a host is packed
-// and travels as one message to each rank over there that has some of the same.
+// An exchange between hosts in two steps: each element is reduced on one host, and the result goes back
+// to all others. A vector is cut in segments, each of which one rank of every host has in its share,
+// wherever the length allows it; a segment is cut in slices, one for each host to reduce, in proportion
+// to its ranks. So all ranks have the same part of the work, whatever the hosts look like. The parts
+// that a rank has of the slices of a host are packed and travel as one message to each rank over there
+// that has some of the same.
 //
 // Where one host alone gives, or gets, the others have all slices: what leaves it, or
 // comes to it, does so once, however many they are.

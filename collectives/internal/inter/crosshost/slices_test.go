@@ -125,7 +125,7 @@ func TestSlicesOfRoots(t *testing.T) {
 						if to == g {
 							continue
 						}
-						if g == home || to != home { // what this host sends to that
+						if g == home || to != home { // the slices that this host sends to that
 							slices := g
 							if g == home {
 								slices = to

@@ -21,7 +21,7 @@ func (t *call) allToAll() {
 		return
 	}
 	room := func(g, k int) uintptr { return d.half(d.mine, k) + uintptr(uint64(g)*d.stride) }
-	there := h.InOrder() && pieces == 1 // what comes from a host belongs in one place
+	there := h.InOrder() && pieces == 1 // data from a host belongs in one place
 	t.stages(pieces, func(k int) {
 		from, bytes := of(k)
 		_ = h.OtherHosts(func(g int) error {

@@ -61,7 +61,7 @@ func (t *call) combine(s device.Stream, in, out uintptr, count uint64, half int)
 	case h.Most == 1:
 	case c.Op == kernel.PreMulSum: // done inside
 		a.Op = uint32(kernel.Sum)
-	case c.Op == kernel.Avg: // what is inside was made smaller
+	case c.Op == kernel.Avg: // the inputs were made smaller inside the host
 		a.Op, a.Scale = uint32(kernel.PreMulSum), h.Smaller()/float64(t.Ranks())
 	}
 	t.Err = d.sum.For(c.Type).Launch(device.Launch{Grid: d.blocks, Block: d.threads(d.sum), Stream: s}, unsafe.Pointer(a), unsafe.Sizeof(*a))

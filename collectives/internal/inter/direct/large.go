@@ -12,7 +12,7 @@ import (
 func (t *call) inPieces() (pieces int, of func(k int) (at uintptr, count uint64)) {
 	c, element := t.Call, uint64(t.Call.Type.Size())
 	size := t.Queue.PieceOf(c.Count, element)
-	// Who has nothing hears from others that they have.
+	// A rank without messages hears from others that they have some.
 	return max(1, int((c.Count+size-1)/size)), func(k int) (at uintptr, count uint64) {
 		first := uint64(k) * size
 		return uintptr(first * element), min(size, c.Count-first)

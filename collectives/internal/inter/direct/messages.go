@@ -101,7 +101,7 @@ func (m *sendrecv) connect(ctx context.Context) error {
 	h, n, rank := m.direct.queue, m.direct.queue.Ranks(), m.direct.queue.Rank
 	m.channels = make([]*comm.PortChannel, 2*n)
 	for round := range n {
-		peer := (round - rank + n) % n // whose peer this rank is in the same round
+		peer := (round - rank + n) % n // the rank whose peer this one is in the same round
 		if h.Local[peer] {
 			continue
 		}

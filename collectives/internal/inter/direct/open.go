@@ -108,7 +108,7 @@ func (d *Engine) connect(ctx context.Context) error {
 	h := d.queue
 	d.channels = make([]*comm.PortChannel, len(h.Hosts))
 	for round := range len(h.Hosts) {
-		g := (round - h.Host + len(h.Hosts)) % len(h.Hosts) // whose host this one is in the same round
+		g := (round - h.Host + len(h.Hosts)) % len(h.Hosts) // the host whose peer this one is in the same round
 		if g == h.Host {
 			continue
 		}

@@ -30,7 +30,7 @@ func (d *Engine) prepare(k collective.Kind, typ kernel.DataType, captured bool) 
 	}
 	inside := map[collective.Kind][]collective.Kind{
 		collective.AllReduce: {collective.ReduceScatter, collective.AllGather}, collective.ReduceScatter: {collective.ReduceScatter}, collective.AllGather: {collective.AllGather}, collective.Barrier: {collective.Barrier},
-		collective.Broadcast: {collective.Broadcast, collective.AllGather}, collective.Reduce: {collective.ReduceScatter, collective.AllGather}, collective.AllToAll: {collective.AllToAll}, // whoever is the root
+		collective.Broadcast: {collective.Broadcast, collective.AllGather}, collective.Reduce: {collective.ReduceScatter, collective.AllGather}, collective.AllToAll: {collective.AllToAll}, // for every root
 		collective.SendRecv: {collective.SendRecv},
 	}
 	for _, part := range inside[k] {

@@ -74,7 +74,7 @@ func (t *Enqueued) Spread(in, out uintptr, count uint64, index int) {
 func (t *Enqueued) Scatter(in uintptr, count uint64, room uintptr) {
 	each := placement.Share(count, t.Size())
 	if each*uint64(t.Size()) != count {
-		padded := t.Place(PlacePadded) // what is behind the vector does not matter
+		padded := t.Place(PlacePadded) // the bytes behind the vector do not matter
 		t.Copy(padded, in, count*uint64(t.Call.Type.Size()))
 		in = padded
 	}
@@ -122,8 +122,8 @@ func (t *Enqueued) GatherBlock(g int, own uintptr, part, from, bytes uint64) {
 	}
 }
 
-// SwapBlock exchanges inside what all ranks of the host have for some ranks, one of them
-// for each of these; nobody's, where there are fewer. What this rank gets of it goes to.
+// SwapBlock exchanges inside what all ranks of the host have for some ranks, one of them for each
+// of these; nobody's, where there are fewer. The part of it that this rank gets goes to `to`.
 func (t *Enqueued) SwapBlock(all uintptr, part, begin, bytes uint64, ranks []int, to uintptr) {
 	from, there := t.Block(all, part, begin, bytes, ranks)
 	if !there || len(ranks) < t.Size() {

@@ -24,7 +24,7 @@ type Queue struct {
 	crosshost.Sizes
 	World      *comm.Communicator // on whose device the kernels run
 	Device     streamgate.Device
-	HostDevice device.Device // whose memory the device maps
+	HostDevice device.Device // the device of the host, which maps the memory
 	Inside     *inside.Host  // nil where there are no two levels
 	Session    *lanes.Session
 
@@ -83,8 +83,8 @@ func (q *Queue) Begin(c *engine.Call, algorithm string) *Enqueued {
 	return &Enqueued{Queue: q, Call: &own, Stream: c.Stream, Sign: q.Session.Signature(c, algorithm)}
 }
 
-// Perform enqueues what f says; within Session.Do. Work that fails half-way cannot be taken
-// back, and the other ranks would wait for it. What was to be captured has not begun.
+// Perform enqueues what f says; within Session.Do. Work that fails half-way cannot be taken back,
+// and the other ranks would wait for it. The call that was to be captured has not begun.
 func (t *Enqueued) Perform(f func()) error {
 	if err := t.World.Check(); err != nil {
 		return err

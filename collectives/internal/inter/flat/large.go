@@ -52,9 +52,9 @@ func (e *Engine) reduceScatter(ctx context.Context, c *engine.Call) error {
 	return nil
 }
 
-// allReduce gives each rank a part to reduce, and gathers the parts piece by piece.
-// What is small every rank reduces for itself. Either way an element is reduced in
-// the order of the ranks, and all ranks get the same bits.
+// allReduce gives each rank a part to reduce, and gathers the parts piece by piece. Every rank
+// reduces small vectors for itself. Either way an element is reduced in the order of the ranks, and
+// all ranks get the same bits.
 func (e *Engine) allReduce(ctx context.Context, c *engine.Call) error {
 	n, rank := uint64(e.Comm.Size()), e.Comm.Rank()
 	element := uint64(c.Type.Size())

@@ -7,9 +7,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 )
 
-// Calls with a root go in two steps where the bytes are worth it: each rank but the root
-// has a segment, which it passes on to the others, or adds up for the root. What leaves
-// the root, or comes to it, does so once, where in one step it is n-1 times that.
+// Calls with a root go in two steps where the bytes are worth it: each rank but the root has a
+// segment, which it passes on to the others, or adds up for the root. The data that leaves the
+// root, or comes to it, does so once, where in one step it is n-1 times that.
 
 // Two steps cost one latency more, and messages among all ranks. The bytes that they spare,
 // n-2 times the buffer, have to be worth that: what a network of 50 GB/s carries meanwhile.

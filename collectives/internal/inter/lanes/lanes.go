@@ -121,7 +121,7 @@ func (l *Lanes) linkFor(ctx context.Context, list []kernelargs.Transfer) error {
 func (l *Lanes) link(ctx context.Context, wanted func(rank int) bool) (err error) {
 	n, rank := l.Comm.Size(), l.Comm.Rank()
 	for round := range n {
-		peer := (round - rank + n) % n // whose peer this rank is in the same round
+		peer := (round - rank + n) % n // the rank whose peer this one is in the same round
 		to := &l.To[peer]
 		if peer == rank || to.Data != nil || !wanted(peer) {
 			continue
@@ -187,5 +187,5 @@ func PointerTo(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData
 // rest of the signature and the bytes that follow, of eight bytes each.
 const (
 	PreambleBytes = 32
-	SlotHead      = kernelargs.CacheLine // what stands in front of the data of a slot
+	SlotHead      = kernelargs.CacheLine // the bytes in front of the data of a slot
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// Whatever stands in front of a piece: taking it apart loses nothing, so that of two
-// heads that differ the parts differ, and the call can be described in a line.
+// A preamble of any bytes is taken apart without loss: where two differ their fields differ, and
+// the call can be described in a line.
 func FuzzHead(f *testing.F) {
 	var l *Lanes
 	sample := func(s kernelargs.Signature, bytes uint64) []byte {

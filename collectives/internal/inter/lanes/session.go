@@ -12,8 +12,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Session has a rank perform one collective at a time over lanes, in whatever engine. What calls need is set up by
-// the first of them, so that a program without collectives does not pay for it.
+// Session has a rank perform one collective at a time over lanes, in whatever engine. The first call that needs
+// these parts sets them up, so that a program without collectives does not pay for them.
 type Session struct {
 	*Lanes
 	open func(ctx context.Context) (joined bool, err error)

@@ -82,9 +82,9 @@ func (l *Lanes) sends(peer int, raw []byte) error {
 	return to.Data.PutWithSignal(far, own, SlotHead+l.Piece)
 }
 
-// Whatever a peer puts into a slot, the piece that is taken is the one that was expected,
-// from its first byte to its last, or the call ends with an error that names the peer, and
-// nobody sees any of it. No more is ever looked at than the slot has.
+// A peer may put anything into a slot: the piece that is taken is the one that was expected, from
+// its first byte to its last, or the call ends with an error that names the peer, and nobody sees
+// any of it. No more is ever looked at than the slot has.
 func FuzzTake(f *testing.F) {
 	const piece = 256
 	call := kernelargs.Signature{Sequence: 9, Count: 64, Collective: uint32(collective.AllReduce), Algorithm: kernelargs.NameID(Name), Type: uint32(kernel.Float32), Op: uint32(kernel.Sum)}

@@ -25,7 +25,7 @@ func each(f func(hosts [][]int, p *Placement)) {
 	}
 }
 
-// Who sends the part of a host, and who receives it, agree on it: a rank has its part of each other host from one
+// The sender and the receiver of the part of a host agree on it: a rank has its part of each other host from one
 // rank, and that one sends it.
 func TestCounterpartsAgree(t *testing.T) {
 	each(func(hosts [][]int, p *Placement) {
@@ -42,7 +42,7 @@ func TestCounterpartsAgree(t *testing.T) {
 	})
 }
 
-// What a rank has of a vector it shares with ranks of each other host, element by element, and these with it.
+// A rank shares its elements of a vector with ranks of each other host, element by element, and these with it.
 func TestOverlapsAgree(t *testing.T) {
 	each(func(hosts [][]int, p *Placement) {
 		for _, count := range []uint64{0, 1, 7, 60, 1001} {

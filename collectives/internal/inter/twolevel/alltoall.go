@@ -8,12 +8,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 )
 
-// What ranks of one host have for ranks of another is different for each pair, so that
-// nothing can be added up or left out. What two levels save are messages: all that the
-// ranks of a host have for one rank elsewhere goes there in one, from that rank's
-// counterpart, who has collected it inside. It arrives where it belongs, and nothing has
-// to be passed on. That moves everything inside first, so large parts go straight to
-// where they belong, and only those between ranks of a host go by kernels.
+// The data that ranks of one host have for ranks of another is different for each pair, so that
+// nothing can be added up or left out. Two levels save messages: all that the ranks of a host have
+// for one rank elsewhere goes there in one, from that rank's counterpart, which has collected it
+// inside. It arrives where it belongs, and nothing has to be passed on. That moves everything
+// inside first, so large parts go straight to where they belong, and only those between ranks of a
+// host go by kernels.
 
 // allToAllSmall collects inside what the ranks of the host have for this rank and for
 // its counterparts, in one step.

@@ -9,9 +9,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
-// Some buffers hold a part for every rank. What is in them for the ranks of one host is
-// a block, and a vector like that of an all-reduce: the ranks of another host have an
-// even share of it each, which need not be the part of one rank.
+// Some buffers hold a part for every rank. The part of them for the ranks of one host is a block,
+// and a vector like that of an all-reduce: the ranks of another host have an even share of it each,
+// which need not be the part of one rank.
 
 // parts is such a buffer, or the piece of each part that is worked on.
 type parts struct {

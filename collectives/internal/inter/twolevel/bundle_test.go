@@ -45,8 +45,8 @@ func TestBundles(t *testing.T) {
 	}
 }
 
-// Whatever comes for a bundle, it is taken only where each message has the length of its
-// place and is there in full, and nothing is written behind a place.
+// A bundle of any content is taken only where each message has the length of its place and is there
+// in full, and nothing is written behind a place.
 func FuzzBundle(f *testing.F) {
 	f.Add(bundle([]byte("abcdefgh"), 3, 0, 5), uint8(3), uint8(0), uint8(5))
 	f.Add(bundle([]byte("abcdefgh"), 3, math.MaxUint64, 5), uint8(3), uint8(0), uint8(5))

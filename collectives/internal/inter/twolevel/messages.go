@@ -17,13 +17,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// An all-to-all-v in two levels. What a host has for another goes bundled if it is
-// little, and directly if it is much. Each host finds that out by itself: what its ranks
-// send to the other is exchanged inside, and so is what its ranks expect from there. Where
-// the two differ the answers may differ too, and then the first piece that meets is not
-// the one expected.
+// An all-to-all-v in two levels. The data that a host has for another goes bundled if it is little,
+// and directly if it is much. Each host finds that out by itself: what its ranks send to the other
+// is exchanged inside, and so is what its ranks expect from there. Where the two differ the answers
+// may differ too, and then the first piece that meets is not the one expected.
 //
-// What ranks of one host have for each other never leaves it.
+// Data that ranks of one host have for each other never leaves it.
 
 // counts are the lengths that all ranks of a host were called with, in bytes.
 type counts struct {

@@ -22,7 +22,7 @@ const mostPacket = 32 << 10
 const (
 	packetHead = lanes.SlotHead - lanes.PreambleBytes // where it begins in its slot
 	packetTail = 16
-	packetMore = lanes.SlotHead + kernelargs.CacheLine // what a slot has beside the lines of the data
+	packetMore = lanes.SlotHead + kernelargs.CacheLine // the parts of a slot beside the lines of the data
 )
 
 func wholeWords(bytes uint64) uint64 { return (bytes + 7) &^ 7 }
@@ -84,7 +84,7 @@ func (x *packets) Begin(bytes uint64) []byte {
 	return x.common
 }
 
-// Give puts a packet. What all counterparts get is sealed once.
+// Give puts a packet. Data that all counterparts get is sealed once.
 func (x *packets) Give(_ context.Context, to int, b []byte) error {
 	at, bytes := x.sent, uint64(len(b))
 	common := unsafe.SliceData(b) == unsafe.SliceData(x.common)

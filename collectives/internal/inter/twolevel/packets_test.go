@@ -66,9 +66,9 @@ func packet(x *packets, slot []byte, epoch uint64, data []byte) (bytes uint64) {
 	return bytes
 }
 
-// In whatever order and units its bytes come, over whatever was in the slot before, a
-// packet is taken when all are there and no sooner. What was there before is the worst
-// that can be: nothing, the packet of two epochs ago, and the same data once more.
+// In whatever order and units its bytes come, over whatever was in the slot before, a packet is
+// taken when all are there and no sooner. The slot holds the worst that can be: nothing, the packet
+// of two epochs ago, and the same data once more.
 func TestPacketIsWholeOrAbsent(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	x := &packets{Engine: &Engine{Level: &crosshost.Level{Lanes: &lanes.Lanes{Call: kernelargs.Signature{Sequence: 9, Count: 1, Collective: uint32(collective.AllReduce)}}}}, room: 1 << 10}

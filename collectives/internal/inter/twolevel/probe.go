@@ -7,7 +7,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// What tests of whole jobs look at, and nobody else.
+// These are for tests of whole jobs, and for nothing else.
 
 // SetPacketEpoch makes the next packets those of another epoch. It is for all ranks, while
 // none is in a call.

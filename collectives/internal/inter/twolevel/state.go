@@ -28,14 +28,13 @@ func reduction(c *engine.Call) crosshost.Reduction {
 // polls the slot that it comes to: one message for each counterpart in place of three,
 // which were the data, its signal, and the signal that its slot is free.
 //
-// Slots need no such answer, for the reason that those of kernels need none
-// (docs/memory-model.md, Epochs): each call that uses them is an epoch, and uses half
-// epoch % 2. Whoever sends in epoch e + 2 has finished e + 1, so it has, from each other
-// host, a packet of e + 1. That was sent behind a collective inside that host, to which
-// all of its ranks contributed, each of them behind its own epoch e. So all packets of e
-// have been read, wherever in the other hosts they went, and with them the memory that
-// they were sent from. It follows that a collective in which some rank needs nothing of
-// another host, as a broadcast, cannot have packets.
+// Slots need no such answer, for the reason that those of kernels need none (docs/memory-model.md,
+// Epochs): each call that uses them is an epoch, and uses half epoch % 2. A rank that sends in
+// epoch e + 2 has finished e + 1, so it has, from each other host, a packet of e + 1. That was sent
+// behind a collective inside that host, to which all of its ranks contributed, each of them behind
+// its own epoch e. So all packets of e have been read, wherever in the other hosts they went, and
+// with them the memory that they were sent from. It follows that a collective in which some rank
+// needs nothing of another host, as a broadcast, cannot have packets.
 //
 // Packets lie behind the slots of lanes, in the same memory and on the same channels: what
 // one rank sends to another keeps its order where channels keep it.
@@ -52,11 +51,11 @@ type packets struct {
 
 	patience []patience // by rank
 
-	// What is expected, for arrived, which is made once: a wait allocates nothing.
+	// The expected values, for arrived, which is made once: a wait allocates nothing.
 	arrived func() bool
 	from    int // rank
 	slot    []byte
 	bytes   uint64
 	looks   uint
-	wrong   error // what came in its place
+	wrong   error // the error for a packet of something else
 }

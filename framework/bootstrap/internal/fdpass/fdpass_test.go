@@ -124,7 +124,7 @@ func TestTakeGivesUp(t *testing.T) {
 	if _, err := b.Take(context.Background(), job, 0, 2, 1); !errors.Is(err, framework.ErrPeer) {
 		t.Errorf("%v, expected the end of the job", err)
 	}
-	// What comes after all is closed; a later one shows that it was processed.
+	// Messages after it are all closed; a later one shows that it was processed.
 	ctx := bounded(t, 5*time.Second)
 	share := framework.Share{Kind: framework.ShareMemFD, FD: f}
 	for number := uint64(1); number <= 3; number++ {

@@ -163,7 +163,7 @@ type Party struct {
 	Rank, Size int // of this end
 	Closing    func() bool
 	Ended      func() bool              // nil: it has not; the job of rank 0, by a failure or by Close
-	Instance   func() ([16]byte, error) // what links of this job know; nil: what all know. It may wait for rank 0
+	Instance   func() ([16]byte, error) // the number that links of this job know; nil: the one that all know. It may wait for rank 0
 }
 
 // jobOf names the job for a Purpose. Jobs one after another may have one name, at one

@@ -132,7 +132,7 @@ func (b *Inbox) Take(ctx context.Context, from int, tag framework.Tag, job *fail
 	return Message{}, cause
 }
 
-// withdraw ends a wait. What was delivered in the same moment is not lost.
+// withdraw ends a wait. A message that was delivered in the same moment is not lost.
 func (b *Inbox) withdraw(a address, w chan result) (result, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,8 +153,8 @@ func (b *Inbox) withdraw(a address, w chan result) (result, bool) {
 	}
 }
 
-// Depart says that nothing more will come from a rank. What has arrived can
-// still be received.
+// Depart says that nothing more will come from a rank. Messages that have arrived can still be
+// received.
 func (b *Inbox) Depart(from int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,7 +30,7 @@ func (s *slow) end(ctx context.Context) error {
 	}
 }
 
-// What hangs costs its bound once, not once for each part; what answers has it again.
+// A part that hangs costs its bound once, not once for each part; a part that answers has it again.
 func TestCloseBehindOneThatHangs(t *testing.T) {
 	l, wake := running(0, nil), make(chan struct{})
 	next := func() *slow {

@@ -150,8 +150,8 @@ func (u *Users) Shut(ctx context.Context) error {
 	return first
 }
 
-// Parts are all that a communicator has to release. What is on the list is mapped: Each
-// may look at it.
+// Parts are all that a communicator has to release. An entry of the list is mapped: Each may look
+// at it.
 type Parts struct {
 	name  string               // of the communicator
 	bound func() time.Duration // of a close that begins now

@@ -23,7 +23,7 @@ import (
 type Memory struct {
 	device.Memory
 	lifetime life.Lifetime
-	users    life.Users // what is built on it
+	users    life.Users // the channels and windows that are built on it
 	owned    bool       // Close frees the memory itself
 
 	mu   sync.Mutex
@@ -117,8 +117,7 @@ func (m *Memory) release(ctx context.Context) error {
 			first = err
 		}
 	}
-	// What is exchanged must not be found any more: the next allocation may get the same
-	// address.
+	// An exchange must not find it any more: the next allocation may get the same address.
 	keep(m.users.Shut(ctx))
 	m.mu.Lock()
 	defer m.mu.Unlock()

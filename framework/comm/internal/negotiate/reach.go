@@ -79,7 +79,7 @@ func (m *missing) encode() []byte {
 	if errors.Is(m.why, framework.ErrUnsupported) {
 		class, of = 'U', framework.ErrUnsupported
 	}
-	why := strings.Replace(m.why.Error(), of.Error()+": ", "", 1) // who hears it says it
+	why := strings.Replace(m.why.Error(), of.Error()+": ", "", 1) // the reader adds the class again
 	return append(append(slices.Clone(m.ranks), class), why...)
 }
 

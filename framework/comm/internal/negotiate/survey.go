@@ -68,9 +68,9 @@ func (n *Negotiator) warnLacking(name string, said []map[string]string) {
 	}
 }
 
-// warnPassed warns of transports that the ranks of a link prefer to the one that they have
-// chosen, and that one of them cannot use now: by the offers of this rank and the peer. The
-// lower rank does it. What no rank could ever use for such links is no loss.
+// warnPassed warns of transports that the ranks of a link prefer to the one that they have chosen,
+// and that one of them cannot use now: by the offers of this rank and the peer. The lower rank does
+// it. A transport that no rank could ever use for such links is no loss.
 func (n *Negotiator) warnPassed(peer int, chosen string, mine, theirs []offer) {
 	if peer < n.Boot.Rank() {
 		return

@@ -152,8 +152,8 @@ func (ch *Channel) AppendBinary(b []byte) ([]byte, error) {
 	return AppendHandle(b, &ch.handle), nil
 }
 
-// Close ends the use of the channel by this rank; calls in progress return. What was
-// pushed before is performed.
+// Close ends the use of the channel by this rank; calls in progress return. Earlier requests are
+// performed.
 func (ch *Channel) Close() error { return ch.lifetime.Close() }
 
 func (ch *Channel) shut(ctx context.Context) error {

@@ -60,7 +60,7 @@ func (p *goodbyes) expect(s *Ports, k framework.Kind, peer int, l *negotiate.Lin
 	return x
 }
 
-// of returns what is known of a peer. Who asks first has it found out.
+// of returns what is known of a peer. The first caller that asks has it found out.
 func (d *departures) of(s *Ports, rank int) *departure {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -204,8 +204,8 @@ func (ch *requests) flushed(ctx context.Context, e *end, t kernel.Trigger) error
 	return ch.await(ctx, "flush", func() bool { return r.Flushed(e.slots.semaphore, pos) })
 }
 
-// flushAt queues a request that ends with a flush. What kernels have pushed to a ring of
-// their own is taken before, so that it is flushed as well.
+// flushAt queues a request that ends with a flush. Requests that kernels have pushed to a ring of
+// their own are taken before, so that they are flushed as well.
 func (ch *requests) flushAt(ctx context.Context, e *end, t kernel.Trigger) (uint64, error) {
 	if k := ch.kernels.service; k != e.service {
 		if err := k.ring.WaitTaken(ctx); err != nil {

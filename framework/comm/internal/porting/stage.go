@@ -10,12 +10,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 )
 
-// A transport in a process of its own reaches what has a descriptor. What puts read from
-// other memory of this process goes through memory that has one: the bytes are copied
-// there before the trigger that cites them is pushed, so that everything behind the
-// trigger is as it always is. What puts write cannot be staged: the peer's signal would
-// say that data is there when it still had to be copied, and nobody here would know
-// (docs/decisions/0010).
+// A transport in a process of its own reaches what has a descriptor. Puts that read from other
+// memory of this process go through memory that has one: the bytes are copied there before the
+// trigger that cites them is pushed, so that everything behind the trigger is as it always is. The
+// destination of puts cannot be staged: the peer's signal would say that data is there when it
+// still had to be copied, and nobody here would know (docs/decisions/0010).
 
 // newStage makes a stage for puts from memory of so many bytes, and registers it.
 func (s *Ports) newStage(ctx context.Context, t *transport.Transport, bytes uint64) (*stage, framework.Registration, error) {

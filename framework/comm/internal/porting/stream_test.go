@@ -46,7 +46,7 @@ func TestUrgentTriggers(t *testing.T) {
 	}
 }
 
-// What the engine would refuse, time and again while Give waits for room, is refused at once.
+// Work that the engine would refuse, time and again while Give waits for room, is refused at once.
 func TestWhatCannotBeGiven(t *testing.T) {
 	const room = 1 << 20
 	for name, c := range map[string]struct {

@@ -23,8 +23,8 @@ var ownershipTests = []harness.Test{
 	},
 }
 
-// testBorrowed closes what a transport was lent as soon as the call is over. What
-// it needs later it has duplicated.
+// testBorrowed closes what a transport was lent as soon as the call is over. It has duplicated the
+// descriptors that it needs later.
 func testBorrowed(t *harness.T) {
 	for _, kind := range t.Claims.Channels {
 		ranks, ends := t.Ends(kind)

@@ -35,7 +35,7 @@ func testAddresses(t *harness.T) {
 			if err == nil {
 				r.Release(id)
 			}
-			// What the root appends for its group is the device's, and opaque.
+			// Bytes that the root appends for its group are the device's, and opaque.
 			if err == nil && (m.May || (m.What == harness.ForeignShare || m.What == harness.ShrinkableShare) && kind == framework.KindSwitch) {
 				continue
 			}

@@ -33,7 +33,7 @@ func findActor(ctx context.Context, o Options, t framework.Transport, d framewor
 			if i.Family != actorFamily || i.Arch != arch || i.ABI != kernel.ABI {
 				continue
 			}
-			// What is wrong with an image is for control/images to say.
+			// The faults of an image are for control/images to report.
 			if image, err := imager.Image(ctx, i.ID); err == nil {
 				return image, nil
 			}

@@ -18,7 +18,7 @@ type Mutation struct {
 	May    bool // may pass: a flipped bit can be a legal change
 }
 
-// What some mutations are.
+// The names of some mutations.
 const (
 	ForeignShare    = "a descriptor of another file"
 	ShrinkableShare = "memory that its owner can shrink"

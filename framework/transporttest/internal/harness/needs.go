@@ -12,7 +12,7 @@ import (
 // Memory is what the device of the suite has for the transport.
 type Memory struct {
 	Apart  bool   // this process cannot touch it: it is a device's own
-	Lacks  string // what it would have to be to be registered; "": it can be
+	Lacks  string // the quality that it lacks to be registered; "": it can be
 	Absent bool   // it would do, but the transport has no device
 }
 
@@ -62,7 +62,7 @@ func look(ctx context.Context, o Options, side framework.Transport, d framework.
 	if p, ok := side.(framework.Prober); ok && d.Probe {
 		ctx, cancel := context.WithTimeout(ctx, o.CallLimit)
 		defer cancel()
-		// What is wrong with an answer is for control/probe to say.
+		// The faults of an answer are for control/probe to report.
 		live, err := p.Probe(ctx, o.Facts)
 		switch {
 		case err != nil || live.Available || live.Reason == "":

@@ -166,8 +166,8 @@ func (r *Rank) Connected(local framework.ID, peers ...framework.Peer) framework.
 	return id
 }
 
-// Measurable reports whether a transport can see how large the allocation is. What
-// lies behind a driver's handle only the driver knows: there, mapping fails.
+// Measurable reports whether a transport can see how large the allocation is. Only the driver knows
+// the memory behind its handle: there, mapping fails.
 func (b *Buffer) Measurable() bool {
 	return slices.ContainsFunc(b.Segment.Shares, func(s framework.Share) bool { return s.Kind == framework.ShareMemFD })
 }

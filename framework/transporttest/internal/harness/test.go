@@ -7,7 +7,7 @@ import (
 // Test is one entry of the suite.
 type Test struct {
 	Name string
-	Rule string              // what it checks, in a sentence
+	Rule string              // the rule that it checks, in a sentence
 	When func(c Claims) bool // nil: always
 	Bare bool                // needs no memory that the transport serves
 	Body func(t *T)
@@ -19,7 +19,7 @@ type Claims struct {
 	Process bool   // the side is a process that can be killed
 	Engine  bool   // the device has copy engines
 	Actor   []byte // image of the actor kernel that the device can load; nil if none
-	Memory  Memory // what the device of the suite has for the transport
+	Memory  Memory // the memory that the device of the suite has for the transport
 }
 
 // The tests of channels act as kernels on memory that this process can touch. On

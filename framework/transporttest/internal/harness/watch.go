@@ -28,7 +28,7 @@ type watched struct {
 // idSet holds what one transport has returned: ids are never reused.
 type idSet struct {
 	mu   sync.Mutex
-	seen map[framework.ID]string // what returned it
+	seen map[framework.ID]string // the call that returned it
 }
 
 // NewIDs returns an empty set of ids.

@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// What follows is the suite acting as a kernel on host memory: the operations of
-// the device headers, with their ordering. Go's atomics are sequentially
-// consistent, so they give the acquire and release that the headers ask for.
+// The functions below are the suite acting as a kernel on host memory: the operations of the device
+// headers, with their ordering. Go's atomics are sequentially consistent, so they give the acquire
+// and release that the headers ask for.
 
 // Word is a counter in mapped memory.
 func Word(b []byte, offset int) *uint64 {

@@ -75,8 +75,8 @@ func testReduce(t *harness.T) {
 	})
 }
 
-// testSwitchBarrier goes through the barrier of the window many times. What was
-// broadcast before it is there after it, in every round.
+// testSwitchBarrier goes through the barrier of the window many times. Data that was broadcast
+// before it is there after it, in every round.
 func testSwitchBarrier(t *harness.T) {
 	all := t.Group(3)
 	const rounds = 500

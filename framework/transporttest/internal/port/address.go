@@ -11,11 +11,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
 )
 
-// testAddress offers memory that no descriptor stands for. A transport in the process of
-// the rank may register it by its address; then it is memory like other memory, until the
-// registration is closed, behind which a peer changes nothing there: the rank may have
-// freed it. Who does not take it says so, and so does every plugin: an address means
-// nothing in another process.
+// testAddress offers memory that no descriptor stands for. A transport in the process of the rank
+// may register it by its address; then it is memory like other memory, until the registration is
+// closed, behind which a peer changes nothing there: the rank may have freed it. A transport that
+// does not take it says so, and so does every plugin: an address means nothing in another process.
 func testAddress(t *harness.T) {
 	const room = 1 << 14
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))

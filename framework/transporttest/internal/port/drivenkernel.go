@@ -82,7 +82,7 @@ func devicePlace[P any](s *deviceRunner, values ...P) uintptr {
 	return at
 }
 
-// run launches the actor with one port channel. What it returns waits for it.
+// run launches the actor with one port channel. The returned function waits for it.
 func (s *deviceRunner) run(port kernel.PortChannelHandle, steps ...actor.Step) (wait func() harness.Outcome) {
 	a := actor.Args{Control: s.control, Count: uint32(len(steps)), Kernel: 7}
 	a.Port, a.Steps, a.Grid = devicePlace(s, port), devicePlace(s, steps...), devicePlace(s, kernel.GridBarrier{})

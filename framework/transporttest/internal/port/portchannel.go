@@ -166,8 +166,8 @@ func testSignalAfterData(t *harness.T) {
 	}
 }
 
-// testPortOrder overwrites one word over many laps of a small ring. What is seen
-// never goes back, and after the k-th signal it is at least the k-th.
+// testPortOrder overwrites one word over many laps of a small ring. A count that was seen never
+// goes back, and after the k-th signal it is at least the k-th.
 func testPortOrder(t *harness.T) {
 	const slots, laps = 8, 100
 	c := t.Channel(slots, 16*slots*laps)

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/internal/harness"
 )
 
-// What a transport that hands its sockets to ranks has to keep; see framework.RoleStream.
+// The rules for a transport that hands its sockets to ranks; see framework.RoleStream.
 var streamTests = []harness.Test{
 	{
 		Name: "streams/hand-over", Rule: "Streams are handed over in the same order at both ends, without a byte on them.",
