@@ -3,6 +3,7 @@
 #
 #   rdma-guest.sh [--seconds N] [--cpus N] [--count] [--memory MIB]
 #                 [--join SOCKET --host N] [--pid FILE] [--] CMD ARGS…
+#   rdma-guest.sh --kernel
 #
 # The guest sees the root of this machine, and may write to it, but only what it
 # writes below the working folder is kept. It has one RDMA device, rxe0, on a dummy
@@ -12,8 +13,21 @@
 # is downloaded once, by apt, and unpacked into the cache. 124: CMD did not end in time.
 # With --pid the number of the emulator's process is in FILE while it runs: to kill it.
 # With --count the guest's clock goes a nanosecond further with each instruction, and no
-# otherwise; it should have one processor then.
+# otherwise; it should have one processor then. --kernel prints which kernel is in the
+# cache, with a sum of it and its modules, and fails where none is.
 set -eu
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/mscclpp-go/rdma-guest
+# A cache that works is kept: the newest kernel is asked for only where there is none.
+cached() { find "$cache" -mindepth 1 -maxdepth 1 -type d -name 'linux-image-*' 2>/dev/null | sort | tail -n 1; }
+if [ "${1:-}" = --kernel ]; then
+	kernel=$(cached)
+	[ -n "$kernel" ] || { echo "rdma-guest: no kernel in $cache" >&2; exit 1; }
+	echo "${kernel##*/}"
+	cd "$kernel"
+	find . -type f | sort | xargs cat | sha256sum
+	exit
+fi
 
 seconds=300 cpus=4 accel='-accel tcg,thread=multi,tb-size=512' memory=2048 join='' host=1 pid=
 while [ $# -gt 0 ]; do
@@ -50,7 +64,6 @@ if [ -n "$missing" ]; then
 	exit 1
 fi
 
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/mscclpp-go/rdma-guest
 mkdir -p "$cache"
 run=$(mktemp -d "${TMPDIR:-/tmp}/rdma-guest.XXXXXX")
 trap 'rm -rf "$run"' EXIT
@@ -93,8 +106,7 @@ unpack() {
 	mv -T "$run/new" "$2" 2>/dev/null || [ -s "$2/vmlinux" ] # someone else may have been faster
 }
 
-# A cache that works is kept: the newest kernel is asked for only where there is none.
-kernel=$(find "$cache" -mindepth 1 -maxdepth 1 -type d -name 'linux-image-*' | sort | tail -n 1)
+kernel=$(cached)
 if [ -z "$kernel" ]; then
 	package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '$1 == "Depends:" { print $2; exit }')
 	if [ -z "$package" ]; then

@@ -23,6 +23,9 @@ func tree(t *testing.T) string {
 		"a/a_test.go":       "package a\n",
 		"a/testdata/x":      "x",
 		"b/b.go":            "package b\n\nvar B = 1\n",
+		"b/embed.go":        "package b\n\nimport \"embed\"\n\n//go:embed data\nvar Data embed.FS\n",
+		"b/data/sub/x":      "x",
+		"b/testdata/x":      "x",
 		"b/b_test.go":       "package b\n",
 		"c/c.go":            "package c\n",
 		"script.sh":         "true\n",
@@ -82,6 +85,8 @@ func TestProofs(t *testing.T) {
 		"data of tests":                 func() { change(t, root, "a/testdata/x", "y") },
 		"new file in a named package":   func() { change(t, root, "a/new.h", "") },
 		"source of an imported package": func() { change(t, root, "b/b.go", "package b\n\nvar B = 2\n") },
+		"file that it embeds":           func() { change(t, root, "b/data/sub/x", "y") },
+		"new file that it embeds":       func() { change(t, root, "b/data/y", "y") },
 		"file":                          func() { change(t, root, "script.sh", "false\n") },
 		"file of a pattern":             func() { change(t, root, "go.mod", "module example.com/tree\n\ngo 1.26.0\n") },
 		"file below a folder":           func() { change(t, root, "headers/sub/one.h", "// two\n") },
@@ -99,12 +104,50 @@ func TestProofs(t *testing.T) {
 			t.Errorf("%s: the stage ran a second time", name)
 		}
 	}
-	for _, path := range []string{"b/b_test.go", "c/c.go", "README.md"} {
+	for _, path := range []string{"b/b_test.go", "b/testdata/x", "c/c.go", "README.md"} {
 		before := runs(t, root)
 		change(t, root, path, "package "+path[:1]+"\n\n// more\n")
 		if perform(); runs(t, root) != before {
 			t.Errorf("%s is no input: expected the proof to hold", path)
 		}
+	}
+}
+
+// The host is its Go settings too, wherever these are set, and what programs read.
+func TestHost(t *testing.T) {
+	t.Setenv("GOENV", filepath.Join(t.TempDir(), "env"))
+	describe := func() string {
+		t.Helper()
+		out, err := Host()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	before := describe()
+	if again := describe(); again != before {
+		t.Fatalf("%s\nand then\n%s\nexpected the same twice", before, again)
+	}
+	for name, value := range map[string]string{
+		"GOEXPERIMENT": "fieldtrack", "CGO_ENABLED": "0", "CGO_CPPFLAGS": "-DX", "GODEBUG": "madvdontneed=1", "GOAMD64": "v3", "CXX": "clang++",
+		"MSCCLPP_TRANSPORTS": "tcp", "GOMAXPROCS": "1", "LD_PRELOAD": "", "WORLD_SIZE": "2", "SLURM_JOB_ID": "7",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			if describe() == before {
+				t.Errorf("%s=%s: expected another host", name, value)
+			}
+		})
+	}
+	t.Setenv("EDITOR_OF_MINE", "ed")
+	if describe() != before {
+		t.Error("expected a variable that nothing reads to be no part of the host")
+	}
+	if err := os.WriteFile(os.Getenv("GOENV"), []byte("CGO_CFLAGS=-O1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("CGO_CFLAGS") == "" && describe() == before {
+		t.Error("expected another host where go has another file of settings")
 	}
 }
 
@@ -194,6 +237,32 @@ func TestRun(t *testing.T) {
 	r.User = 0
 	if total, err := r.Run(context.Background(), []Stage{stage("poor", "a", "exit 77")}); err != nil || total.Failed != 1 {
 		t.Errorf("%+v, %v: expected a failure, since root has what stages need", total, err)
+	}
+}
+
+// What a stage leaves in its group ends with it, also where the stage itself has ended well.
+func TestLeftInTheGroup(t *testing.T) {
+	root := t.TempDir()
+	out := &bytes.Buffer{}
+	r := &Runner{Root: root, Out: out}
+	total, err := r.Run(t.Context(), []Stage{{Name: "leaves", Run: "echo $$ >group; sleep infinity & exit 0", Seconds: 1, Bound: time.Minute, Lane: "main"}})
+	if err != nil || total.Passed != 1 {
+		t.Fatalf("%+v, %v\n%s", total, err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "group"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It was killed, and ends when the kernel comes to it.
+	for end := time.Now().Add(10 * time.Second); !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH); {
+		if time.Now().After(end) {
+			t.Fatal("the process that a stage left is there 10 s after the stage has ended")
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,8 +40,29 @@ func Host() ([]byte, error) {
 			break // the first processor stands for all
 		}
 	}
-	for _, name := range []string{"GOFLAGS", "GOAMD64", "CC", "CXX", "CGO_CFLAGS", "CGO_CXXFLAGS", "CGO_LDFLAGS"} {
-		fmt.Fprintf(&b, "%s=%s\n", name, os.Getenv(name))
+	settings, err := exec.Command("go", append([]string{"env"}, goSettings...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	b.Write(settings)
+	environ := os.Environ()
+	slices.Sort(environ)
+	for _, e := range environ {
+		if settingName.MatchString(e) {
+			fmt.Fprintf(&b, "%q\n", e)
+		}
 	}
 	return b.Bytes(), nil
 }
+
+// goSettings are what `go env` says, from the environment and from its own file, that
+// decides what is built and how it runs.
+var goSettings = []string{
+	"GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOFLAGS", "GOEXPERIMENT", "GODEBUG", "GOFIPS140", "GOTOOLCHAIN", "GOWORK",
+	"CGO_ENABLED", "CC", "CXX", "AR", "CGO_CFLAGS", "CGO_CPPFLAGS", "CGO_CXXFLAGS", "CGO_LDFLAGS", "PKG_CONFIG",
+}
+
+// settingName are variables that programs and tests of this tree read, or the Go runtime
+// and the loader in them, or launchers around them.
+var settingName = regexp.MustCompile(`^(MSCCLPP_\w+|GO(MAXPROCS|GC|MEMLIMIT|TRACEBACK|RACE)|LD_\w+|(ENGINE|TCP|LAUNCH)_TEST_\w+|RDMA_REQUIRED|` +
+	`(OMPI|PMIX?|PRTE|SLURM|FLUX|NCCL|IBV|RDMAV|MLX5)_\w+|RANK|WORLD_SIZE|LOCAL_\w+|MASTER_\w+|CUDA_\w+)=`)

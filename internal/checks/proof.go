@@ -115,44 +115,27 @@ func (p Proofs) walk(at string, set map[string]bool, wanted func(path string) bo
 }
 
 // packages adds the sources of packages of this module: the folders of those that are
-// named, with tests and what these read, and of the others what a program is built of.
+// named, with tests and what these read, and of the others what a program is built of,
+// with files below them that they embed.
 func (p Proofs) packages(ctx context.Context, patterns []string, set map[string]bool) error {
-	list := func(args ...string) (map[string]bool, error) {
-		c := exec.CommandContext(ctx, "go", append(append([]string{"list", "-json=Dir,Standard,Module"}, args...), patterns...)...)
-		c.Dir = p.Root
-		var why bytes.Buffer
-		c.Stderr = &why
-		out, err := c.Output()
+	named, err := p.list(ctx, patterns)
+	if err != nil {
+		return err
+	}
+	all, err := p.list(ctx, patterns, "-deps", "-test")
+	if err != nil {
+		return err
+	}
+	add := func(dir, name string) error {
+		rel, err := filepath.Rel(p.Root, filepath.Join(dir, name))
 		if err != nil {
-			return nil, fmt.Errorf("go list: %w: %s", err, bytes.TrimSpace(why.Bytes()))
+			return fmt.Errorf("sources: %w", err)
 		}
-		dirs := map[string]bool{}
-		for d := json.NewDecoder(bytes.NewReader(out)); ; {
-			var one struct {
-				Dir      string
-				Standard bool
-				Module   *struct{ Main bool }
-			}
-			if err := d.Decode(&one); errors.Is(err, io.EOF) {
-				return dirs, nil
-			} else if err != nil {
-				return nil, fmt.Errorf("go list: %w", err)
-			}
-			if one.Module != nil && one.Module.Main && one.Dir != "" {
-				dirs[one.Dir] = true
-			}
-		}
+		set[filepath.ToSlash(rel)] = true
+		return nil
 	}
-	named, err := list()
-	if err != nil {
-		return err
-	}
-	all, err := list("-deps", "-test")
-	if err != nil {
-		return err
-	}
-	for dir := range all {
-		if named[dir] {
+	for dir, embedded := range all {
+		if _, ok := named[dir]; ok {
 			if err := p.walk(dir, set, func(string) bool { return true }); err != nil {
 				return err
 			}
@@ -166,14 +149,46 @@ func (p Proofs) packages(ctx context.Context, patterns []string, set map[string]
 			if !e.Type().IsRegular() || strings.HasSuffix(e.Name(), "_test.go") {
 				continue
 			}
-			rel, err := filepath.Rel(p.Root, filepath.Join(dir, e.Name()))
-			if err != nil {
-				return fmt.Errorf("sources: %w", err)
+			if err := add(dir, e.Name()); err != nil {
+				return err
 			}
-			set[filepath.ToSlash(rel)] = true
+		}
+		for _, name := range embedded {
+			if err := add(dir, name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// list asks go for packages, and returns those of this module: their folders, and which
+// files each embeds.
+func (p Proofs) list(ctx context.Context, patterns []string, args ...string) (map[string][]string, error) {
+	c := exec.CommandContext(ctx, "go", append(append([]string{"list", "-json=Dir,EmbedFiles,Module"}, args...), patterns...)...)
+	c.Dir = p.Root
+	var why bytes.Buffer
+	c.Stderr = &why
+	out, err := c.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, bytes.TrimSpace(why.Bytes()))
+	}
+	dirs := map[string][]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var one struct {
+			Dir        string
+			EmbedFiles []string
+			Module     *struct{ Main bool }
+		}
+		if err := d.Decode(&one); errors.Is(err, io.EOF) {
+			return dirs, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		if one.Module != nil && one.Module.Main && one.Dir != "" {
+			dirs[one.Dir] = append(dirs[one.Dir], one.EmbedFiles...)
+		}
+	}
 }
 
 func (p Proofs) path(s Stage, key string) string {

@@ -14,7 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mscclpp-go/mscclpp/internal/ownfile"
+	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
 // Runner runs stages.
@@ -123,18 +126,9 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	defer f.Close()
 	within, cancel := context.WithTimeout(ctx, s.Bound)
 	defer cancel()
-	c := exec.CommandContext(within, "bash", "-euo", "pipefail", "-c", s.Run)
-	c.Dir, c.Stdout, c.Stderr = r.Root, f, f
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
-	c.WaitDelay = 10 * time.Second
-	err = c.Run()
-	if c.Process != nil {
-		// Processes that a stage has left in its group end with it.
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-	}
-	if c.ProcessState != nil {
-		o.cpu = (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()
+	state, err := execute(within, r.Root, s.Run, f)
+	if state != nil {
+		o.cpu = (state.UserTime() + state.SystemTime()).Seconds()
 	}
 	text, readErr := os.ReadFile(log)
 	switch {
@@ -147,12 +141,48 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 		o.err = err
 	case within.Err() != nil && ctx.Err() == nil:
 		o.err, o.log = fmt.Errorf("not done after %v", s.Bound), text
-	case c.ProcessState != nil && c.ProcessState.ExitCode() == cannotRun && r.User != 0:
+	case state != nil && state.ExitCode() == cannotRun && r.User != 0:
 		o.skipped, o.why = true, string(lastLine(text))
 	default:
 		o.err, o.log = errors.Join(err, readErr), text
 	}
 	return o
+}
+
+// grace is how long a stage that was asked to end may take to do it.
+const grace = 10 * time.Second
+
+// execute runs a command of bash in a group of its own, which ends with it: when the
+// command does, and when the context is done. The group is named by a descriptor, and
+// the command is reaped last, so that the number of the group is nobody else's meanwhile.
+func execute(ctx context.Context, dir, command string, out *os.File) (*os.ProcessState, error) {
+	fd := -1
+	c := exec.Command("bash", "-euo", "pipefail", "-c", command)
+	c.Dir, c.Stdout, c.Stderr = dir, out, out
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, PidFD: &fd}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	child := supervise.NewChild(c.Process.Pid, fd)
+	defer child.Close()
+	ended := make(chan struct{})
+	go func() {
+		child.Wait(unix.WEXITED)
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = child.Signal(syscall.SIGTERM) // it may end at this moment
+		select {
+		case <-ended:
+		case <-time.After(grace):
+		}
+	}
+	_ = child.Signal(syscall.SIGKILL) // to whatever is left of the group
+	<-ended
+	err := c.Wait()
+	return c.ProcessState, err
 }
 
 func lastLine(text []byte) []byte {
