@@ -21,10 +21,8 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
@@ -69,12 +67,10 @@ type Job struct {
 	// Config is the configuration in effect, with the origin of each value.
 	Config *config.Effective
 
-	boot       *bootstrap.TCP
-	device     device.Device
-	transports []*setup.Opened
-	logFile    io.Closer
-	dumper     *dumper
-	once       sync.Once
+	parts   *setup.Job // nil if the start failed
+	logFile io.Closer
+	dumper  *dumper
+	once    sync.Once
 }
 
 // Option changes what Init does.
@@ -174,107 +170,21 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 		o.log.Warn("configuration", "warning", w)
 	}
 	j.dumper = newDumper(dumpSignal(cfg.Log.DumpSignal, o.dump), os.Stderr)
-	if err := j.start(ctx, o.device, o.getenv, o.log); err != nil {
-		return nil, errors.Join(err, j.abandon(err))
+	j.parts, err = setup.Start(ctx, setup.Plan{
+		Config: cfg, Getenv: o.getenv, Device: o.device, BuiltIn: plugins.BuiltInDir(), Log: o.log, Joined: j.dumper.show,
+	})
+	if err != nil {
+		return nil, errors.Join(err, j.release())
 	}
+	j.Comm, j.World = j.parts.Comm, j.parts.World
 	return j, nil
-}
-
-// start builds the job, up to its collectives.
-func (j *Job) start(ctx context.Context, wanted string, getenv func(string) string, log *slog.Logger) error {
-	cfg := &j.Config.Config
-	where, err := setup.ChooseDevice(cfg.Device, wanted, getenv, log)
-	if err != nil {
-		return err
-	}
-	cfg.Transports = cfg.TransportsOn(where.Type)
-	boot, err := setup.Bootstrap(ctx, cfg, getenv, log)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.Bootstrap.Timeout+cfg.Plugins.StartTimeout))
-	defer cancel()
-	if err := j.open(ctx, where, boot, log); err != nil {
-		return err
-	}
-	turn := setup.Turn(getenv, j.boot.Rank(), j.boot.HostRanks())
-	facts := setup.Facts(os.DirFS("/"), j.device, boot.HostID, turn, log)
-	if len(j.boot.HostRanks()) == j.boot.Size() {
-		setup.OneHost(&facts)
-	}
-	if j.World, err = comm.New(ctx, j.boot, comm.Options{
-		Device:     j.device,
-		Transports: setup.InUse(j.transports),
-		Facts:      facts,
-		Deadline:   uint64(cfg.Comm.Deadline),
-		Grace:      time.Duration(cfg.Launch.Grace),
-		Log:        log,
-	}); err != nil {
-		return err
-	}
-	if j.dumper != nil {
-		j.dumper.world.Store(j.World)
-	}
-	o, err := setup.CollectiveOptions(cfg)
-	if err != nil {
-		return err
-	}
-	if where.Type != "host" {
-		found := setup.ProbeLinks(ctx, setup.InUse(j.transports), facts)
-		if cfg.Collectives.Lines == "auto" {
-			o.NoLines = setup.TearsLines(found, log)
-		}
-		o.Links = setup.Links(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
-	}
-	j.Comm, err = collectives.New(ctx, j.World, o)
-	var row *collectives.RowError
-	if errors.As(err, &row) {
-		err = fmt.Errorf("%s: %w", j.Config.Origin("collectives.table"), err)
-	}
-	return err
-}
-
-// lastWords is the time that a rank whose transports do not start has to join the
-// others, in order to tell them.
-const lastWords = 2 * time.Second
-
-// open opens device and transports while the ranks find each other: both wait for
-// other processes, and start-up is as long as the longer one. The error is what
-// failed first.
-func (j *Job) open(ctx context.Context, where framework.Device, boot bootstrap.Config, log *slog.Logger) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var first sync.Once
-	failed := func(cause error) { first.Do(func() { err = cause }) }
-	var both sync.WaitGroup
-	both.Go(func() {
-		var cause error
-		if j.boot, cause = bootstrap.Join(ctx, boot); cause != nil {
-			failed(cause)
-			cancel(cause) // transports are of no use
-		}
-	})
-	both.Go(func() {
-		var cause error
-		if j.transports, cause = setup.OpenTransports(ctx, j.Config, plugins.BuiltInDir(), log); cause != nil {
-			failed(cause)
-			time.AfterFunc(lastWords, func() { cancel(cause) })
-		}
-	})
-	var cause error
-	if j.device, cause = setup.OpenDevice(where, &j.Config.Config); cause != nil {
-		failed(cause)
-		cancel(cause)
-	}
-	both.Wait()
-	return err
 }
 
 // Catalog returns the places where a configuration looks for plugins.
 func Catalog(cfg *config.Config) plugins.Catalog { return setup.Catalog(cfg, plugins.BuiltInDir()) }
 
 // Device returns the device on which the job's kernels run.
-func (j *Job) Device() device.Device { return j.device }
+func (j *Job) Device() device.Device { return j.parts.Device }
 
 // Rank returns the number of this rank, from 0.
 func (j *Job) Rank() int { return j.World.Rank() }
@@ -285,36 +195,18 @@ func (j *Job) Size() int { return j.World.Size() }
 // Close leaves the job in an orderly way. It does not wait for the other ranks.
 func (j *Job) Close() error {
 	var err error
-	j.once.Do(func() { err = j.release(func() { j.boot.Leave() }) })
+	j.once.Do(func() { err = j.release() })
 	return err
 }
 
-// abandon releases what a failed start left, and tells the others why.
-func (j *Job) abandon(cause error) error {
-	if j.boot != nil && j.boot.Err() == nil { // else they know
-		j.boot.Announce(cause)
-	}
-	return j.release(func() {})
-}
-
-func (j *Job) release(farewell func()) error {
+func (j *Job) release() error {
 	var all []error
-	if j.Comm != nil {
-		all = append(all, j.Comm.Close())
-	}
-	if j.World != nil {
-		all = append(all, j.World.Close())
+	if j.parts != nil {
+		all = append(all, j.parts.CloseComm())
 	}
 	j.dumper.stop() // now, for a signal may ask what Close waits for
-	for _, t := range j.transports {
-		all = append(all, t.Close())
-	}
-	if j.device != nil {
-		all = append(all, j.device.Close())
-	}
-	if j.boot != nil {
-		farewell()
-		all = append(all, j.boot.Close())
+	if j.parts != nil {
+		all = append(all, j.parts.Close(true))
 	}
 	if j.logFile != nil {
 		all = append(all, j.logFile.Close())

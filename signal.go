@@ -58,6 +58,13 @@ func newDumper(s os.Signal, w io.Writer) *dumper {
 	return d
 }
 
+// show makes a communicator the one that is dumped.
+func (d *dumper) show(c *comm.Communicator) {
+	if d != nil {
+		d.world.Store(c)
+	}
+}
+
 func (d *dumper) stop() {
 	if d == nil {
 		return

@@ -30,6 +30,12 @@ func Bootstrap(ctx context.Context, cfg *config.Config, getenv func(string) stri
 			return b, err
 		}
 	}
+	settle(&b, cfg, log)
+	return b, nil
+}
+
+// settle adds the configuration's settings to a place.
+func settle(b *bootstrap.Config, cfg *config.Config, log *slog.Logger) {
 	b.Interface = cfg.Bootstrap.Interface
 	b.Family = bootstrap.Family(cfg.Bootstrap.Family)
 	b.HostID = cfg.Bootstrap.HostID
@@ -37,7 +43,6 @@ func Bootstrap(ctx context.Context, cfg *config.Config, getenv func(string) stri
 	b.Timeout = time.Duration(cfg.Bootstrap.Timeout)
 	b.Heartbeat = time.Duration(cfg.Bootstrap.Heartbeat)
 	b.Log = log
-	return b, nil
 }
 
 // place finds the rank's place in the job as mscclpp-run does: the engine that started the

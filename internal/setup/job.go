@@ -1,0 +1,196 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Plan says what a job is put together from.
+type Plan struct {
+	Config  *config.Effective
+	Getenv  func(string) string // the launcher's variables
+	Device  string              // as the program would have it; the configuration comes first
+	BuiltIn string              // folder of the plugins that come with the program
+	Log     *slog.Logger
+
+	// Place is this rank's place in a job that has a unique id; nil: the variables say it.
+	Place *Place
+
+	// Joined, if set, gets the communicator as soon as it is there, before its collectives.
+	Joined func(*comm.Communicator)
+}
+
+// Place is a rank of a job that has a unique id.
+type Place struct {
+	ID         bootstrap.UniqueID
+	Rank, Size int
+	Listener   net.Listener // for rank 0, if this process made the id
+}
+
+// Job is one rank of a running job.
+type Job struct {
+	Comm   *collectives.Comm
+	World  *comm.Communicator
+	Boot   *bootstrap.TCP
+	Device device.Device
+
+	transports []*Opened
+}
+
+// Start puts a job together. It is collective. After an error nothing is left of the job,
+// and the other ranks were told.
+func Start(ctx context.Context, p Plan) (*Job, error) {
+	j := &Job{}
+	if err := j.start(ctx, &p); err != nil {
+		if j.Boot != nil && j.Boot.Err() == nil { // else they know
+			j.Boot.Announce(err)
+		}
+		return nil, errors.Join(err, j.CloseComm(), j.Close(false))
+	}
+	return j, nil
+}
+
+// start builds the job, up to its collectives.
+func (j *Job) start(ctx context.Context, p *Plan) error {
+	cfg := &p.Config.Config
+	where, err := ChooseDevice(cfg.Device, p.Device, p.Getenv, p.Log)
+	if err != nil {
+		return err
+	}
+	cfg.Transports = cfg.TransportsOn(where.Type)
+	boot, err := p.bootstrap(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.Bootstrap.Timeout+cfg.Plugins.StartTimeout))
+	defer cancel()
+	if err := j.open(ctx, p, where, boot); err != nil {
+		return err
+	}
+	turn := Turn(p.Getenv, j.Boot.Rank(), j.Boot.HostRanks())
+	facts := Facts(os.DirFS("/"), j.Device, boot.HostID, turn, p.Log)
+	if len(j.Boot.HostRanks()) == j.Boot.Size() {
+		OneHost(&facts)
+	}
+	if j.World, err = comm.New(ctx, j.Boot, comm.Options{
+		Device:     j.Device,
+		Transports: InUse(j.transports),
+		Facts:      facts,
+		Deadline:   uint64(cfg.Comm.Deadline),
+		Grace:      time.Duration(cfg.Launch.Grace),
+		Log:        p.Log,
+	}); err != nil {
+		return err
+	}
+	if p.Joined != nil {
+		p.Joined(j.World)
+	}
+	o, err := CollectiveOptions(cfg)
+	if err != nil {
+		return err
+	}
+	if where.Type != "host" {
+		found := ProbeLinks(ctx, InUse(j.transports), facts)
+		if cfg.Collectives.Lines == "auto" {
+			o.NoLines = TearsLines(found, p.Log)
+		}
+		o.Links = Links(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
+	}
+	j.Comm, err = collectives.New(ctx, j.World, o)
+	var row *collectives.RowError
+	if errors.As(err, &row) {
+		err = fmt.Errorf("%s: %w", p.Config.Origin("collectives.table"), err)
+	}
+	return err
+}
+
+// bootstrap is how this rank meets the others.
+func (p *Plan) bootstrap(ctx context.Context) (bootstrap.Config, error) {
+	if p.Place == nil {
+		return Bootstrap(ctx, &p.Config.Config, p.Getenv, p.Log)
+	}
+	b := bootstrap.Config{ID: p.Place.ID, Rank: p.Place.Rank, Size: p.Place.Size, Listener: p.Place.Listener}
+	settle(&b, &p.Config.Config, p.Log)
+	return b, nil
+}
+
+// lastWords is the time that a rank whose transports do not start has to join the
+// others, in order to tell them.
+const lastWords = 2 * time.Second
+
+// open opens device and transports while the ranks find each other: both wait for
+// other processes, and start-up is as long as the longer one. The error is what
+// failed first.
+func (j *Job) open(ctx context.Context, p *Plan, where framework.Device, boot bootstrap.Config) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var first sync.Once
+	failed := func(cause error) { first.Do(func() { err = cause }) }
+	var both sync.WaitGroup
+	both.Go(func() {
+		var cause error
+		if j.Boot, cause = bootstrap.Join(ctx, boot); cause != nil {
+			failed(cause)
+			cancel(cause) // transports are of no use
+		}
+	})
+	both.Go(func() {
+		var cause error
+		if j.transports, cause = OpenTransports(ctx, p.Config, p.BuiltIn, p.Log); cause != nil {
+			failed(cause)
+			time.AfterFunc(lastWords, func() { cancel(cause) })
+		}
+	})
+	var cause error
+	if j.Device, cause = OpenDevice(where, &p.Config.Config); cause != nil {
+		failed(cause)
+		cancel(cause)
+	}
+	both.Wait()
+	return err
+}
+
+// CloseComm closes the communicator and its collectives. What Close closes may still be in
+// use by communicators that were split off.
+func (j *Job) CloseComm() error {
+	var all []error
+	if j.Comm != nil {
+		all = append(all, j.Comm.Close())
+	}
+	if j.World != nil {
+		all = append(all, j.World.Close())
+	}
+	return errors.Join(all...)
+}
+
+// Close closes transports and device, and leaves the other ranks: with a goodbye if leave
+// is set. It comes after CloseComm, once.
+func (j *Job) Close(leave bool) error {
+	var all []error
+	for _, t := range j.transports {
+		all = append(all, t.Close())
+	}
+	if j.Device != nil {
+		all = append(all, j.Device.Close())
+	}
+	if j.Boot != nil {
+		if leave {
+			j.Boot.Leave()
+		}
+		all = append(all, j.Boot.Close())
+	}
+	return errors.Join(all...)
+}
