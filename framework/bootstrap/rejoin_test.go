@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
@@ -107,57 +109,101 @@ func TestSecondProcessOfARank(t *testing.T) {
 	}
 }
 
-// While ranks are missing, a process whose connection has ended may be replaced.
-func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
-	t.Parallel()
+// joining is a rank that joins meanwhile.
+type joining struct {
+	b   *TCP
+	err error
+}
+
+func startJoin(t *testing.T, c Config) <-chan joining {
+	out := make(chan joining, 1)
+	ctx := bounded(t, 30*time.Second)
+	go func() {
+		b, err := Join(ctx, c)
+		out <- joining{b, err}
+	}()
+	return out
+}
+
+// noticer passes on that a rank ended during start-up.
+type noticer struct {
+	slog.Handler
+	noticed chan struct{}
+}
+
+func (n noticer) Enabled(context.Context, slog.Level) bool { return true }
+
+func (n noticer) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "ended during start-up") {
+		n.noticed <- struct{}{}
+	}
+	return nil
+}
+
+// dieAtStart starts rank 0 of a job and lets its rank 1 check in and die. It returns when
+// rank 0 has noticed, with what the other ranks need to join.
+func dieAtStart(t *testing.T, c Config) (zero <-chan joining, others Config) {
+	t.Helper()
 	l, err := listen(context.Background(), AnyFamily, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := Config{Size: 3, Addr: l.Addr().String(), Secret: []byte("a secret of many bytes")}
-	rank := func(r int) Config {
-		c := base
-		c.Rank = r
-		if r == 0 {
-			c.Listener = l
-		}
-		return c
-	}
-	joined := make(chan []*TCP, 1)
-	conn := make(chan error, 1)
-	go func() {
-		var ranks [3]*TCP
-		var all sync.WaitGroup
-		all.Go(func() {
-			var err error
-			if ranks[0], err = Join(bounded(t, 20*time.Second), rank(0)); err != nil {
-				t.Errorf("rank 0: %v", err)
-			}
-		})
-		if err := <-conn; err == nil {
-			for r := 1; r < 3; r++ {
-				all.Go(func() {
-					var err error
-					if ranks[r], err = Join(bounded(t, 20*time.Second), rank(r)); err != nil {
-						t.Errorf("rank %d: %v", r, err)
-					}
-				})
-			}
-		}
-		all.Wait()
-		joined <- ranks[:]
-	}()
-	first := arrivalConn(t, rank(1), l.Addr().String())
-	_, err = first.Write(wire.Append(nil, wire.KindCheckIn, 0, entry{rank: 1, port: 9}.append(nil)))
-	if err == nil {
-		_, err = wire.Read(first) // the answer lists the missing ranks: this one is counted in
+	c.Addr, c.Secret = l.Addr().String(), []byte("a secret of many bytes")
+	root, noticed := c, make(chan struct{}, 1)
+	root.Listener, root.Log = l, slog.New(noticer{slog.DiscardHandler, noticed})
+	zero = startJoin(t, root)
+	c.Rank = 1
+	first := arrivalConn(t, c, c.Addr)
+	if _, err = first.Write(wire.Append(nil, wire.KindCheckIn, 0, entry{rank: 1, port: 9}.append(nil))); err == nil {
+		_, err = wire.Read(first) // which ranks are missing: rank 1 is counted in
 	}
 	_ = first.Close()
-	conn <- err
 	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-noticed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("rank 0 does not notice that rank 1 has ended")
+	}
+	return zero, c
+}
+
+// While ranks are missing, a process whose connection has ended may be replaced, however
+// long its successor takes; the job is not complete without one.
+func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
+	t.Parallel()
+	zero, c := dieAtStart(t, Config{Size: 3})
+	c.Rank = 2
+	two := startJoin(t, c)
+	select {
+	case j := <-zero:
+		t.Fatalf("rank 0: %v: expected it to wait for another process of rank 1", j.err)
+	case j := <-two:
+		t.Fatalf("rank 2: %v: expected it to wait for another process of rank 1", j.err)
+	case <-time.After(2 * rejoinGrace):
+	}
+	c.Rank = 1
+	one := startJoin(t, c)
+	var ranks []*TCP
+	for r, joined := range []<-chan joining{zero, one, two} {
+		j := <-joined
+		if j.err != nil {
+			t.Errorf("rank %d: %v", r, j.err)
+		}
+		ranks = append(ranks, j.b)
+	}
+	closeAll(ranks)
+}
+
+// A rank that died and was not started again is named at the deadline, rather than one that
+// was never there.
+func TestRankThatIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	zero, _ := dieAtStart(t, Config{Size: 3, Timeout: 2 * time.Second, late: time.Nanosecond})
+	if err := wantError((<-zero).err, framework.ErrPeer, 1, "died during start-up", "no other process of rank 1 took its place", "2 ranks are missing: 1-2"); err != nil {
 		t.Error(err)
 	}
-	closeAll(<-joined)
 }
 
 // Without a secret, processes of another user of this host cannot join, nor pretend to be
@@ -207,4 +253,47 @@ func TestHandshakesAreBoundedByOpenFiles(t *testing.T) {
 			t.Errorf("%d files: %d handshakes, expected %d", files, got, want)
 		}
 	}
+}
+
+// The rank 0 of an earlier job may end after it has authenticated and before it answers: the
+// rank comes again, and finds that of its own job.
+func TestRootOfAnEarlierJobEndsWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	l, err := listen(context.Background(), AnyFamily, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Size: 2, Addr: l.Addr().String(), Secret: []byte("a secret of many bytes")}
+	id, err := c.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Rank = 1
+	one := startJoin(t, c)
+	_ = l.SetDeadline(time.Now().Add(20 * time.Second))
+	for _, reset := range []bool{false, true} { // with and without unread bytes in the old process
+		conn, err := l.AcceptTCP()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err = (handshake.Party{Identity: id, Size: 2}).Accept(conn, true, nil); err == nil && !reset {
+			_, err = wire.Read(conn)
+		}
+		_ = conn.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = l.SetDeadline(time.Time{})
+	c.Rank, c.Listener = 0, l
+	zero := startJoin(t, c)
+	var ranks []*TCP
+	for r, joined := range []<-chan joining{zero, one} {
+		j := <-joined
+		if j.err != nil {
+			t.Errorf("rank %d: %v", r, j.err)
+		}
+		ranks = append(ranks, j.b)
+	}
+	closeAll(ranks)
 }

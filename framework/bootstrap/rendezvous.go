@@ -116,7 +116,22 @@ type arrival struct {
 	entry   entry
 	present bool
 	ready   bool
+	gaveUp  bool
 	ended   chan struct{} // closed when its connection has ended
+	why     error         // of that
+}
+
+// here reports whether a rank has checked in and not been lost.
+func (g *arrival) here() bool { return g != nil && g.present && (g.gaveUp || g.lost() == nil) }
+
+// lost returns why the connection of a rank has ended, nil if it has not.
+func (g *arrival) lost() error {
+	select {
+	case <-g.ended:
+		return g.why
+	default:
+		return nil
+	}
 }
 
 type arrivalEvent struct {
@@ -219,12 +234,10 @@ func (h *rendezvous) enter(v visit) {
 // connection has ended or is about to. It reports false if that one lives.
 func (h *rendezvous) replaces(v visit) bool {
 	old := h.arrivals[v.rank]
-	select {
-	case <-old.ended:
+	if old.lost() != nil {
 		_ = old.conn.Close()
 		h.admit(v)
 		return true
-	default:
 	}
 	if v.again {
 		return false
@@ -251,6 +264,7 @@ func (h *rendezvous) admit(v visit) {
 		for {
 			f, err := wire.Read(g.conn)
 			if err != nil {
+				g.why = err
 				close(g.ended)
 			}
 			select {
@@ -279,16 +293,20 @@ func (h *rendezvous) refuse(v visit) {
 	r.from, r.err = v.from, v.err
 }
 
-// bury ends the job for a rank that died, unless another process takes its place.
+// bury takes note of a rank that died. In a job that has all ranks that is its end. Before,
+// another process of the rank may take its place: at an address until the deadline. The
+// processes of a unique id are started once, so there it is the end of the job unless the
+// successor is on its way.
 func (h *rendezvous) bury(e arrivalEvent) {
-	why := fmt.Sprintf("it died during start-up (%v)", e.err)
-	if len(h.missing()) == 0 || h.arrivals[e.rank] != e.arrival {
-		if h.arrivals[e.rank] == e.arrival {
-			h.t.suspect(e.rank, why)
-		}
-		return
-	}
-	if !e.late {
+	switch {
+	case h.arrivals[e.rank] != e.arrival:
+	case len(h.missing()) == 0:
+		h.t.suspect(e.rank, diedAtStart(e.err))
+	case e.late:
+		h.fail(notice{culprit: e.rank, text: diedAtStart(e.err)})
+	case len(h.t.cfg.ID.Addresses()) == 0:
+		h.t.cfg.Log.Warn("bootstrap: a rank ended during start-up: another process may take its place while others are missing", "rank", e.rank, "error", e.err)
+	default:
 		e.late = true
 		h.t.after(rejoinGrace, func() {
 			select {
@@ -296,10 +314,11 @@ func (h *rendezvous) bury(e arrivalEvent) {
 			case <-h.closed:
 			}
 		})
-		return
 	}
-	h.fail(notice{culprit: e.rank, text: why})
 }
+
+// diedAtStart is what an error says of a rank whose connection ended.
+func diedAtStart(err error) string { return fmt.Sprintf("it died during start-up (%v)", err) }
 
 func (h *rendezvous) handle(e arrivalEvent, ready *int) {
 	if e.err != nil {
@@ -326,6 +345,7 @@ func (h *rendezvous) handle(e arrivalEvent, ready *int) {
 		*ready++
 	case e.frame.Kind == wire.KindGaveUp && len(h.missing()) > 0:
 		// Not the one whose patience ended first is to blame.
+		e.gaveUp = true
 		h.fail(h.absence(h.missing(), fmt.Errorf("rank %d does not wait any longer", e.rank)))
 	case e.frame.Kind == wire.KindNotice:
 		var n notice
@@ -384,19 +404,16 @@ func (h *rendezvous) write(g *arrival, kind wire.Kind, body []byte) {
 	_, _ = g.conn.Write(wire.Append(nil, kind, 0, body))
 }
 
+// missing are the ranks that are not here, none once all were.
 func (h *rendezvous) missing() []int {
-	var ranks []int
-	if len(h.arrivals) == h.t.party.Size-1 {
-		all := true
-		for _, g := range h.arrivals {
-			all = all && g.present
-		}
-		if all {
-			return nil
-		}
+	select {
+	case <-h.complete:
+		return nil
+	default:
 	}
+	var ranks []int
 	for r := 1; r < h.t.party.Size; r++ {
-		if g := h.arrivals[r]; g == nil || !g.present {
+		if !h.arrivals[r].here() {
 			ranks = append(ranks, r)
 		}
 	}
@@ -408,6 +425,11 @@ func (h *rendezvous) absence(missing []int, cause error) notice {
 	n := notice{culprit: framework.NoPeer, text: fmt.Sprintf("%s (%v)", missingText(missing), cause)}
 	if len(missing) == 1 {
 		n.culprit = missing[0]
+	}
+	for _, r := range missing {
+		if g := h.arrivals[r]; g != nil && !g.gaveUp && g.lost() != nil { // it was here: more is known about it than about the others
+			return notice{culprit: r, text: fmt.Sprintf("%s, and no other process of rank %d took its place: %s", diedAtStart(g.lost()), r, n.text)}
+		}
 	}
 	claims := make([]int, 0, len(h.refused))
 	for r := range h.refused {
