@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lifetime"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/twolevel"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -24,6 +25,9 @@ func (c *Comm) SetPacketEpoch(epoch uint64) { c.overHosted().TwoLevel().SetPacke
 
 // Packets of a Comm over hosts: whether they are used, and how many epochs there were.
 func (c *Comm) Packets() (on bool, epochs uint64) { return c.overHosted().TwoLevel().Packets() }
+
+// Covered is what transports have kernels for, in words.
+func Covered(c *comm.Communicator) string { return coverageOf(c).String() }
 
 // Divide makes hosts of more than most ranks count as several, until undo.
 func Divide(most int) (undo func()) {

@@ -16,12 +16,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// overHosts makes the engine for ranks on such hosts, which do not share memory for the reason apart; for these
-// collectives, or for all.
-func (c *Comm) overHosts(apart error, hosts [][]int, kinds ...Collective) (engine.Engine, error) {
+// overHosts makes the engine for ranks on such hosts, which do not share memory for the reason apart; for what
+// kernels leave, or for all collectives.
+func (c *Comm) overHosts(apart error, hosts [][]int, left remainder) (engine.Engine, error) {
 	of := c.opts
 	o := inter.Options{
-		Scratch: of.Scratch, Describe: describing(c.choice.name), Apart: apart, Hosts: hosts, Kinds: kinds,
+		Scratch: of.Scratch, Describe: describing(c.choice.name), Apart: apart, Hosts: hosts,
+		Kinds: left.kinds(), Last: left.inPart,
 		Inside: func(ctx context.Context, group *comm.Communicator, blocks int) (inside.Ranks, error) {
 			return newHostRanks(ctx, group, of, blocks)
 		},

@@ -70,7 +70,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 // assemble makes the engines for ranks that do, or do not, all share memory.
 func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Route) error {
 	if reach.Apart != nil {
-		e, err := c.overHosts(reach.Apart, reach.Groups)
+		e, err := c.overHosts(reach.Apart, reach.Groups, remainder{})
 		if c.refused = err; err == nil {
 			c.engines = append(c.engines, e, c.program)
 		}
@@ -86,8 +86,8 @@ func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Rout
 		return err
 	}
 	c.engines = append(c.engines, e)
-	if lacking := withoutKernels(c.comm); len(lacking) > 0 {
-		if e, err := c.overHosts(errNoKernels, nil, lacking...); err == nil { // else calls say which kernel is missing
+	if left := leftByKernels(c.comm); len(left.kinds()) > 0 {
+		if e, err := c.overHosts(errNoKernels, nil, left); err == nil { // else calls say which kernel is missing
 			c.engines = append(c.engines, e)
 		}
 	}

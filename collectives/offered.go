@@ -28,13 +28,14 @@ type choice struct {
 func (x *choice) refresh(engines []engine.Engine) {
 	clear(x.offers[:])
 	clear(x.last[:])
-	x.tables.Builtin, x.basis = nil, ""
+	x.tables.Builtin, x.tables.Last, x.basis = nil, nil, ""
 	for _, e := range engines {
 		o := e.Offers()
 		for _, a := range o.Algorithms {
 			x.offers[a.Collective] = append(x.offers[a.Collective], a)
 		}
 		x.tables.Builtin = append(x.tables.Builtin, o.Rows...)
+		x.tables.Last = append(x.tables.Last, o.Last...)
 		if o.Basis != "" {
 			x.basis = o.Basis
 		}

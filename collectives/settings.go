@@ -38,7 +38,7 @@ func settings(c *comm.Communicator, o *Options) ([]setting, error) {
 	all := []setting{
 		{"device", c.Device().Info().Device.Type},
 		{"kinds of channels of the transports", fmt.Sprint(kinds)},
-		{"collectives that the transports have kernels for", fmt.Sprint(withKernels(c))},
+		{"collectives that the transports have kernels for", coverageOf(c).String()},
 		{"comm.scratch", bytesText(o.Scratch)},
 		{"comm.max_blocks", fmt.Sprint(o.MaxBlocks)},
 		{"collectives.copy_engines", fmt.Sprint(!o.NoCopies)},

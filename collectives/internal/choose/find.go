@@ -19,6 +19,7 @@ import (
 type Tables struct {
 	Program []engine.Row // of the configuration
 	Builtin []engine.Row
+	Last    []engine.Row // for calls that no other algorithm serves
 
 	// NoKernel says why no transport has kernels of a kind, and what to do.
 	NoKernel func(what, kind string) error
@@ -34,24 +35,36 @@ func Find(t *Tables, offered []*engine.Algorithm, q *engine.Query, name string) 
 		}
 		return a, t.launches(a, q), fits(a, q)
 	}
-	for b, table := range [...][]engine.Row{t.Program, t.Builtin} {
-		for i := range table {
-			if !table[i].Fits(&q.Request) {
-				continue
-			}
-			a := engine.Find(offered, table[i].Algorithm)
-			if a == nil || b == 1 && a.Beaten || fits(a, q) != nil {
-				continue
-			}
-			return a, &table[i], nil
-		}
+	if a, row := byRow(t.Program, offered, q, false); a != nil {
+		return a, row, nil
+	}
+	if a, row := byRow(t.Builtin, offered, q, true); a != nil {
+		return a, row, nil
 	}
 	for _, a := range offered {
 		if !a.ByRow && fits(a, q) == nil {
 			return a, nil, nil
 		}
 	}
+	if a, row := byRow(t.Last, offered, q, true); a != nil {
+		return a, row, nil
+	}
 	return nil, nil, t.lacking(offered, q)
+}
+
+// byRow is the algorithm of the first row that fits, and whose algorithm serves the call.
+func byRow(table []engine.Row, offered []*engine.Algorithm, q *engine.Query, builtin bool) (*engine.Algorithm, *engine.Row) {
+	for i := range table {
+		if !table[i].Fits(&q.Request) {
+			continue
+		}
+		a := engine.Find(offered, table[i].Algorithm)
+		if a == nil || builtin && a.Beaten || fits(a, q) != nil {
+			continue
+		}
+		return a, &table[i]
+	}
+	return nil, nil
 }
 
 func fits(a *engine.Algorithm, q *engine.Query) error {
@@ -143,7 +156,7 @@ func All(t *Tables, offered []*engine.Algorithm, k collective.Kind, typ kernel.D
 // bounds are sizes of which one falls under each row of the tables, and some between.
 func (t *Tables) bounds(k collective.Kind) []uint64 {
 	var sizes []uint64
-	for _, table := range [][]engine.Row{t.Program, t.Builtin} {
+	for _, table := range [][]engine.Row{t.Program, t.Builtin, t.Last} {
 		for i := range table {
 			if (table[i].Collective == 0 || table[i].Collective == k) && table[i].MaxBytes > 0 {
 				sizes = append(sizes, table[i].MaxBytes, table[i].MaxBytes+1)

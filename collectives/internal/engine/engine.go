@@ -111,6 +111,7 @@ type Dumper interface{ Dump(io.Writer) }
 type Offers struct {
 	Algorithms []*Algorithm // for all collectives; SendRecv stands for all messages, the best first
 	Rows       []Row        // the built-in table
+	Last       []Row        // for calls that nothing else serves
 	Basis      string       // the origin of the rows, in words, where there are several kinds of them
 }
 

@@ -47,6 +47,9 @@ type Options struct {
 	// Kinds are the collectives to offer, of which SendRecv stands for all messages. None: all that there are.
 	Kinds []collective.Kind
 
+	// Last are those among them of which other engines perform calls as well: theirs are performed only if those cannot.
+	Last []collective.Kind
+
 	Blocks          uint32 // most of one launch on a GPU
 	Multiprocessors int    // of a GPU, for each rank that shares it; 0: not known
 }
@@ -62,6 +65,7 @@ type Engine struct {
 	direct   *direct.Engine   // nil where it cannot be
 
 	kinds    []collective.Kind
+	last     []collective.Kind
 	offers   engine.Offers
 	messages [2]*engine.Algorithm // by kernels, where that is found out to be possible; else by the host
 	decided  bool                 // whether it is
@@ -80,7 +84,7 @@ func New(c *comm.Communicator, o Options) (*Engine, error) {
 	}
 	l := lanes.New(c, o.Scratch, o.Describe)
 	l.First = o.First
-	e := &Engine{kinds: o.Kinds}
+	e := &Engine{kinds: o.Kinds, last: o.Last}
 	e.session = lanes.NewSession(l, e.open)
 	e.flat = flat.New(e.session)
 	var level *crosshost.Level
@@ -131,7 +135,11 @@ func (e *Engine) add(o engine.Offers) {
 		}
 	}
 	for _, row := range o.Rows {
-		if e.wants(row.Collective) {
+		switch {
+		case !e.wants(row.Collective):
+		case slices.Contains(e.last, row.Collective):
+			e.offers.Last = append(e.offers.Last, row)
+		default:
 			e.offers.Rows = append(e.offers.Rows, row)
 		}
 	}

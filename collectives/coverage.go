@@ -1,0 +1,111 @@
+package collectives
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// covered is a collective for which transports have kernels over shared memory. SendRecv stands for all messages.
+type covered struct {
+	collective Collective
+	calls      []string // those that are served whatever their size and their buffers; nil: all
+}
+
+func (x covered) inPart() bool { return x.calls != nil }
+
+// coverage lists them: the same on all ranks, since engines are chosen by it.
+type coverage []covered
+
+// coverageOf is what the kernels of all transports cover.
+func coverageOf(c *comm.Communicator) (list coverage) {
+	found := engine.Discover(c.Kernels(), min(c.Size(), kernelargs.MaxRanks)) // more of them count as several hosts
+	for k := AllReduce; k < AllToAllV; k++ {
+		of := slices.DeleteFunc(slices.Clone(found.Collectives), func(x *engine.Kernel) bool { return x.Kind != k })
+		if len(of) > 0 {
+			list = append(list, covered{k, callsOf(k, of)})
+		}
+	}
+	if len(found.Messages) > 0 {
+		list = append(list, covered{SendRecv, nil})
+	}
+	return list
+}
+
+// callsOf describes the calls of a collective that kernels serve, nil if these are all.
+func callsOf(k Collective, of []*engine.Kernel) []string {
+	of = slices.DeleteFunc(slices.Clone(of), func(x *engine.Kernel) bool {
+		t := choose.TraitsOf(x.Algorithm, k)
+		return t.LL || t.Reach != 0 || t.OutOfPlace || t.Copies || t.Ranks != 0
+	})
+	calls := []string{}
+	if !k.Reduces() {
+		if len(of) > 0 {
+			return nil
+		}
+		return calls
+	}
+	all := true
+	for t := range kernel.DataType(kernel.DataTypes) {
+		var ops []string
+		for op := range kernel.Op(kernel.Ops) {
+			serves := func(x *engine.Kernel) bool { return among(x.Types, t.String()) && among(x.Ops, op.String()) }
+			if slices.ContainsFunc(of, serves) {
+				ops = append(ops, op.String())
+			}
+		}
+		all = all && len(ops) == kernel.Ops
+		if len(ops) > 0 {
+			calls = append(calls, t.String()+": "+strings.Join(ops, " "))
+		}
+	}
+	if all {
+		return nil
+	}
+	return calls
+}
+
+// among reports whether a name is in a list that has all if it is empty.
+func among(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
+
+func (l coverage) String() string {
+	var words []string
+	for _, x := range l {
+		word := x.collective.String()
+		if x.inPart() {
+			word += fmt.Sprintf("(%s)", strings.Join(x.calls, ", "))
+		}
+		words = append(words, word)
+	}
+	return fmt.Sprint(words)
+}
+
+// remainder is what kernels leave for port channels.
+type remainder struct {
+	whole  []Collective // that have no kernels
+	inPart []Collective // whose kernels do not serve all calls
+}
+
+func (r remainder) kinds() []Collective { return slices.Concat(r.whole, r.inPart) }
+
+// leftByKernels is what the kernels of transports do not cover.
+func leftByKernels(c *comm.Communicator) (r remainder) {
+	covers := coverageOf(c)
+	for k := AllReduce; k < collectives; k++ {
+		i := slices.IndexFunc(covers, func(x covered) bool { return x.collective == k })
+		switch {
+		case k >= AllToAllV && k != SendRecv:
+		case i < 0:
+			r.whole = append(r.whole, k)
+		case covers[i].inPart():
+			r.inPart = append(r.inPart, k)
+		}
+	}
+	return r
+}
