@@ -63,7 +63,7 @@ func TestEveryCollectiveIsRightWhenItIs(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsCounted(t *testing.T) {
+func TestWrongElementsAreCounted(t *testing.T) {
 	for name, tamper := range map[string]func(rank int, c *bench.Call){
 		"one element": func(rank int, c *bench.Call) {
 			if rank == 1 {
@@ -151,7 +151,7 @@ func TestTimeIsTheSlowestRanks(t *testing.T) {
 	}
 }
 
-func TestRowSaysWhatRan(t *testing.T) {
+func TestRowNamesTheAlgorithm(t *testing.T) {
 	o := options(bench.AllGather)
 	o.Registered = true
 	rows := sweep(t, benchtest.New(2), o)

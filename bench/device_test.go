@@ -37,11 +37,11 @@ const (
 
 func (d *onDevice) Do(c *bench.Call) error { return d.perform(c, ourTime, "e") }
 
-func (d *onDevice) perform(c *bench.Call, takes time.Duration, letter string) error {
+func (d *onDevice) perform(c *bench.Call, takes time.Duration, mark string) error {
 	if d.graph {
 		d.captured++
 	} else {
-		d.log += letter
+		d.log += mark
 	}
 	d.clock += takes
 	return d.Member.Do(c)

@@ -112,7 +112,7 @@ func TestDefaultPlansOfAllSizes(t *testing.T) {
 	}
 }
 
-func TestWhatOptionsMayBe(t *testing.T) {
+func TestKindsOfOptions(t *testing.T) {
 	good := Options{Collective: Broadcast, Sizes: sizes.Range{Min: 1, Max: 1 << 40, Factor: 2}, Root: 3, InPlace: true, Plan: Plan{Warmup: -1}}
 	if err := good.Validate(4); err != nil {
 		t.Errorf("%+v: %v", good, err)

@@ -19,7 +19,7 @@ func dump(c *collectives.Comm) string {
 }
 
 // A user who asks a job that hangs learns which rank has not come.
-func TestDumpShowsWhoIsBehind(t *testing.T) {
+func TestDumpShowsRanksThatAreBehind(t *testing.T) {
 	for _, mode := range []collectives.Signatures{collectives.SignaturesStall, collectives.SignaturesAlways} {
 		seen := make(chan struct{})
 		job(t, 3, collectives.Options{Scratch: 8 << 20, Signatures: mode}, func(ctx context.Context, c *collectives.Comm) error {

@@ -30,7 +30,7 @@ func (c *Comm) Packets() (on bool, epochs uint64) { return c.overHosted().TwoLev
 func Covered(c *comm.Communicator) string { return coverageOf(c).String() }
 
 // Divide makes hosts of more than most ranks count as several, until undo.
-func Divide(most int) (undo func()) {
+func Divide(most int) (restore func()) {
 	before := mostTogether
 	mostTogether = most
 	return func() { mostTogether = before }
@@ -62,8 +62,8 @@ func Divided(ranks, most int) (sizes []int) {
 // TwoSteps is the share from which on exchanges between more than two hosts go in two steps.
 const TwoSteps = crosshost.TwoSteps
 
-// StrayPatience is how long a packet has to lie in the place of something else.
-const StrayPatience = twolevel.MisplacedPatience
+// MisplacedPatience is how long a packet has to lie in the place of something else.
+const MisplacedPatience = twolevel.MisplacedPatience
 
 // PacketCame reports whether the packet of the next epoch has come from the host of a rank. It
 // is for the rank's own thread.

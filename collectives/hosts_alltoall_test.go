@@ -24,7 +24,7 @@ func lengths(from, to, round, most int) int {
 	return 1 + int(x>>8)%most
 }
 
-func letter(from, to, i int) byte { return byte(from*83 + to*29 + i*3 + i>>8) }
+func payload(from, to, i int) byte { return byte(from*83 + to*29 + i*3 + i>>8) }
 
 // swapV performs one all-to-all-v and looks at every byte, also those between the blocks.
 func swapV(c *collectives.Comm, t kernel.DataType, round, most int, o *collectives.CallOptions) error {
@@ -32,22 +32,22 @@ func swapV(c *collectives.Comm, t kernel.DataType, round, most int, o *collectiv
 	var counts, displs [2][]int
 	var b [2][]byte
 	for peer := range n {
-		for way := range 2 {
+		for attempt := range 2 {
 			from, to := me, peer
-			if way == 1 {
+			if attempt == 1 {
 				from, to = peer, me
 			}
-			displs[way] = append(displs[way], len(b[way])/size)
+			displs[attempt] = append(displs[attempt], len(b[attempt])/size)
 			count := lengths(from, to, round, most)
-			counts[way] = append(counts[way], count)
+			counts[attempt] = append(counts[attempt], count)
 			for i := range count * size {
-				x := letter(from, to, i)
-				if way == 1 {
+				x := payload(from, to, i)
+				if attempt == 1 {
 					x = ^x
 				}
-				b[way] = append(b[way], x)
+				b[attempt] = append(b[attempt], x)
 			}
-			b[way] = append(b[way], make([]byte, 3*size)...) // a gap
+			b[attempt] = append(b[attempt], make([]byte, 3*size)...) // a gap
 		}
 	}
 	if err := c.AllToAllV(pointer(b[0]), counts[0], displs[0], pointer(b[1]), counts[1], displs[1], t, o); err != nil {
@@ -57,8 +57,8 @@ func swapV(c *collectives.Comm, t kernel.DataType, round, most int, o *collectiv
 		at := displs[1][peer] * size
 		bytes := counts[1][peer] * size
 		for i, x := range b[1][at : at+bytes] {
-			if x != letter(peer, me, i) {
-				return fmt.Errorf("round %d of up to %d %v: byte %d of %d from rank %d is %#x, expected %#x", round, most, t, i, bytes, peer, x, letter(peer, me, i))
+			if x != payload(peer, me, i) {
+				return fmt.Errorf("round %d of up to %d %v: byte %d of %d from rank %d is %#x, expected %#x", round, most, t, i, bytes, peer, x, payload(peer, me, i))
 			}
 		}
 		for i, x := range b[1][at+bytes : at+bytes+3*size] {

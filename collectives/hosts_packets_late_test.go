@@ -104,7 +104,7 @@ type lookout struct {
 func (l *lookout) Err() error {
 	const often = 4 // to see it, and to see it settled, and then once more each
 	if now := time.Now(); l.looks < often && l.came() && now.After(l.next) {
-		l.next = now.Add(collectives.StrayPatience + time.Millisecond)
+		l.next = now.Add(collectives.MisplacedPatience + time.Millisecond)
 		if l.looks++; l.looks == often {
 			l.done()
 		}

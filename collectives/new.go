@@ -138,11 +138,11 @@ func lookAround(ctx context.Context, c *comm.Communicator, o *Options) (route ch
 // logIdle says in the log which rows of the table have no effect, and why.
 func (c *Comm) logIdle() {
 	absent, messages := choose.Idle(c.choice.tables.Program, c.choice.all())
-	say := func(rows []string, why string) {
+	report := func(rows []string, why string) {
 		if len(rows) > 0 {
 			c.comm.Log().Info("rows of "+choose.TableKey+" are passed over", "rows", strings.Join(rows, ", "), "because", why)
 		}
 	}
-	say(absent, "no transport of this job offers their algorithms")
-	say(messages, "messages do not go by the table")
+	report(absent, "no transport of this job offers their algorithms")
+	report(messages, "messages do not go by the table")
 }

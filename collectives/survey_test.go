@@ -29,7 +29,7 @@ func (t lost) Probe(context.Context, framework.Facts) (framework.Live, error) {
 
 // Collectives that go over another network than the one that is preferred have a job say so
 // once, at the default level.
-func TestLostNetworkIsToldOnce(t *testing.T) {
+func TestLostNetworkIsReportedOnce(t *testing.T) {
 	at := strings.Split("aabb", "")
 	var mu sync.Mutex
 	var said bytes.Buffer

@@ -12,7 +12,7 @@ import (
 )
 
 // Two ranks try pull and stages once, decide alike, and leave rows of the caller alone.
-func TestTwoRanksTryBothWays(t *testing.T) {
+func TestTwoRanksTryBothAlgorithms(t *testing.T) {
 	const count = 64 << 10
 	large := collectives.Request{Collective: collectives.AllReduce, Bytes: 4 * count, Count: count, Type: kernel.Float32, Op: kernel.Sum}
 	want := map[string]bool{"pull": true, "twophase_chunk": true}

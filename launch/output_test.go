@@ -239,14 +239,14 @@ func TestOutputThatIsTakenLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := o.of[0].stdout
-	say := func(text string) {
+	emit := func(text string) {
 		if _, err := own.WriteString(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	say("first\n")
+	emit("first\n")
 	<-to.began
-	say(strings.Repeat("and more\n", 5000))
+	emit(strings.Repeat("and more\n", 5000))
 	for _, p := range o.pipes {
 		if err := p.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
 			t.Fatal(err)

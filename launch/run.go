@@ -60,7 +60,7 @@ func Run(ctx context.Context, j Job) (Result, error) {
 		cancel()
 		w.loop(dead)
 		w.clean()
-		over, enough := outputpump.Patience(dead, w.told, j.Signals, out.took)
+		over, enough := outputpump.Patience(dead, w.endRequested, j.Signals, out.took)
 		defer enough()
 		out.drain(over)
 		_ = report.Flush(over)
@@ -68,12 +68,12 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	}
 	w.loop(ctx)
 	w.clean()
-	over, enough := outputpump.Patience(ctx, w.told, j.Signals, out.took)
+	over, enough := outputpump.Patience(ctx, w.endRequested, j.Signals, out.took)
 	defer enough()
 	out.drain(over)
 	_ = report.Flush(over)
 	if err := out.missing(); err != nil {
-		outputpump.Say(to, "mscclpp-run: output of ranks was lost: %v\n", err)
+		outputpump.WriteLast(to, "mscclpp-run: output of ranks was lost: %v\n", err)
 		if w.result.Code == 0 {
 			w.result.Code = 1 // as if a rank had written it there itself
 		}

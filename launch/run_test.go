@@ -48,7 +48,7 @@ func TestDeathBySignal(t *testing.T) {
 
 // A rank that leaves too early with code 0 has not failed, but those that wait for it
 // do: the line about the first of them names it.
-func TestFailureNamesWhoLeftBefore(t *testing.T) {
+func TestFailureNamesRanksThatLeftBefore(t *testing.T) {
 	for _, c := range []struct {
 		left []int
 		want string

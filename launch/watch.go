@@ -15,16 +15,16 @@ import (
 
 // watch is the state of a running job. Its loop is the only goroutine that decides.
 type watch struct {
-	job        *Job
-	procs      []*process
-	ends       chan os.Signal // SIGCHLD: some child has ended
-	guard      *Guard
-	threadDone chan struct{} // releases the thread that started the ranks
-	result     Result
-	alive      int
-	left       []int // ranks that ended with code 0, before any failure
-	told       bool  // somebody wants the job to end
-	asked      bool  // ranks were asked to end: failures from now on are consequences
+	job          *Job
+	procs        []*process
+	ends         chan os.Signal // SIGCHLD: some child has ended
+	guard        *Guard
+	threadDone   chan struct{} // releases the thread that started the ranks
+	result       Result
+	alive        int
+	left         []int // ranks that ended with code 0, before any failure
+	endRequested bool  // somebody wants the job to end
+	asked        bool  // ranks were asked to end: failures from now on are consequences
 }
 
 // exit is the end of one rank.
@@ -102,7 +102,7 @@ func (w *watch) loop(ctx context.Context) {
 		case s := <-w.job.Signals:
 			w.forward(s, ask, kill)
 		case <-done:
-			done, w.told = nil, true
+			done, w.endRequested = nil, true
 			ask(syscall.SIGTERM)
 		case <-deadline.C:
 			next()
@@ -182,7 +182,7 @@ func (w *watch) forward(s os.Signal, ask func(syscall.Signal), kill func()) {
 	}
 	switch {
 	case outputpump.Ends(s):
-		w.told = true
+		w.endRequested = true
 		if w.asked {
 			kill()
 		} else {

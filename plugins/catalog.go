@@ -117,8 +117,8 @@ func (c Catalog) Find(name string) (path, sha256 string, err error) {
 		return "", "", fmt.Errorf("%w: transport %q: %w", framework.ErrUnavailable, name, errors.Join(rejected...))
 	}
 	hint := "expected a file " + FilePrefix + name + " in " + strings.Join(c.places(), ", ")
-	if near := suggest.Name(name, names); near != "" {
-		hint = fmt.Sprintf("did you mean %q? Else %s", near, hint)
+	if similar := suggest.Name(name, names); similar != "" {
+		hint = fmt.Sprintf("did you mean %q? Else %s", similar, hint)
 	}
 	return "", "", fmt.Errorf("%w: unknown transport %q: %s", framework.ErrInvalid, name, hint)
 }

@@ -148,10 +148,10 @@ func canceledCall(t *testing.T, c *Client) {
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, enough) || errors.Is(err, framework.ErrPlugin) {
 		t.Fatalf("%v: expected the cause", err)
 	}
-	who := fmt.Sprintf("(process %d, %s, which is stopped)", c.PID(), c.Path())
+	owner := fmt.Sprintf("(process %d, %s, which is stopped)", c.PID(), c.Path())
 	m := regexp.MustCompile(`the plugin has not answered for (\S+) `).FindStringSubmatch(err.Error())
-	if m == nil || !strings.Contains(err.Error(), who) {
-		t.Fatalf("%v: expected for how long, and %q", err, who)
+	if m == nil || !strings.Contains(err.Error(), owner) {
+		t.Fatalf("%v: expected for how long, and %q", err, owner)
 	}
 	if said, err := time.ParseDuration(m[1]); err != nil || said < after-time.Millisecond || said > took+time.Millisecond {
 		t.Errorf("the plugin has not answered for %q: expected %v to %v", m[1], after, took)

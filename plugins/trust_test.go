@@ -65,15 +65,15 @@ func TestFoldersOfOthers(t *testing.T) {
 			if err := errors.Join(os.Symlink(file, toFile), os.Symlink(dir, toDir), c.change(filepath.Join(base, c.where))); err != nil {
 				t.Fatal(err)
 			}
-			for way, catalog := range map[string]Catalog{
+			for how, catalog := range map[string]Catalog{
 				"direct": {Dirs: []string{dir}}, "link to the folder": {Dirs: []string{toDir}}, "link to the file": {Dirs: []string{links}}, "built-in": {BuiltIn: dir},
 			} {
 				_, _, err := catalog.Find("x")
 				switch {
 				case c.want == "" && err != nil:
-					t.Errorf("%s: %v, expected no objection", way, err)
+					t.Errorf("%s: %v, expected no objection", how, err)
 				case c.want != "" && (!errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), c.want)):
-					t.Errorf("%s: got %v, expected ErrUnavailable with %q", way, err, c.want)
+					t.Errorf("%s: got %v, expected ErrUnavailable with %q", how, err, c.want)
 				}
 			}
 			if _, _, err := (Catalog{Paths: map[string]Pinned{"x": {Path: file}}}).Find("x"); err != nil {

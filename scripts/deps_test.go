@@ -94,7 +94,7 @@ func (m machine) deps(t *testing.T, args ...string) (out, apt string, code int) 
 	return text.String(), string(log), c.ProcessState.ExitCode()
 }
 
-func TestAnOrdinaryUserIsToldWhatIsMissing(t *testing.T) {
+func TestAnOrdinaryUserSeesTheMissingPackages(t *testing.T) {
 	for name, c := range map[string]struct {
 		m       machine
 		purpose []string
@@ -173,7 +173,7 @@ func TestAllInstalled(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeInstalledIsSaid(t *testing.T) {
+func TestPackagesThatCannotBeInstalledAreNamed(t *testing.T) {
 	for want, c := range map[string]struct {
 		m       machine
 		purpose string

@@ -44,13 +44,13 @@ func (t *traffic) rank(host, index int) int {
 }
 
 func (t *traffic) send(from, to int, bytes float64) {
-	way := 0
+	level := 0
 	if t.host[from] != t.host[to] {
-		way = 1
+		level = 1
 		t.count[from]++
 	}
-	t.sent[way][from] += bytes
-	t.received[way][to] += bytes
+	t.sent[level][from] += bytes
+	t.received[level][to] += bytes
 }
 
 // all has every rank send so much to every other.
@@ -113,8 +113,8 @@ func (t *traffic) between(a Algorithm, c Collective) {
 	case a == LargeDoubling && c == AllToAll:
 		for distance := 1; distance < h; distance *= 2 {
 			for from := range h {
-				for way := range h {
-					if way&distance != 0 {
+				for level := range h {
+					if level&distance != 0 {
 						t.exchange(from, (from+distance)%h, size/float64(h)*ranks(from))
 					}
 				}
@@ -286,11 +286,11 @@ func check(t *testing.T, name string, want *traffic, p Prediction) {
 	}
 	messages := 0.0
 	var most [2]float64
-	for way := range 2 {
+	for level := range 2 {
 		sent, received := 0.0, 0.0
 		for r := range want.host {
-			most[way] = max(most[way], want.sent[way][r])
-			sent, received = sent+want.sent[way][r], received+want.received[way][r]
+			most[level] = max(most[level], want.sent[level][r])
+			sent, received = sent+want.sent[level][r], received+want.received[level][r]
 			messages = max(messages, want.count[r])
 		}
 		if math.Abs(sent-received) > 1e-6*sent {

@@ -125,11 +125,11 @@ func TestParametersOfLinks(t *testing.T) {
 	if ping == nil {
 		t.Fatal("2-gpus.latency.txt has no round trip of a word")
 	}
-	trip, err := strconv.ParseFloat(ping[1], 64)
+	roundTrip, err := strconv.ParseFloat(ping[1], 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fitted["link-latency"] = trip / 2 / 1e3
+	fitted["link-latency"] = roundTrip / 2 / 1e3
 
 	// The times beside it of calls of 1 KiB that have one step.
 	var small []float64
@@ -151,10 +151,10 @@ func TestParametersOfLinks(t *testing.T) {
 	fitted["copy-overhead"] = (beside2+beside4)/2 - fitted["launch"] - 2*fitted["link-latency"]
 
 	// Half of a round trip of a signal through a proxy.
-	_, trips, found := strings.Cut(text(t, "h200/2-gpus.other.txt"), "(as released, 8614b08")
-	trips, _, ended := strings.Cut(trips, "\n\n")
+	_, roundTrips, found := strings.Cut(text(t, "h200/2-gpus.other.txt"), "(as released, 8614b08")
+	roundTrips, _, ended := strings.Cut(roundTrips, "\n\n")
 	var signals []float64
-	for _, run := range regexp.MustCompile(`\s([0-9]\.[0-9]{3})\s[ 0-9.]*%`).FindAllStringSubmatch(trips, -1) {
+	for _, run := range regexp.MustCompile(`\s([0-9]\.[0-9]{3})\s[ 0-9.]*%`).FindAllStringSubmatch(roundTrips, -1) {
 		us, err := strconv.ParseFloat(run[1], 64)
 		if err != nil {
 			t.Fatal(err)

@@ -246,13 +246,13 @@ func (p planner) doublings() []int {
 func (p planner) bruck() []block {
 	var all []block
 	for bit := 1; bit < p.on.Hosts(); bit *= 2 {
-		ways := 0
-		for way := 1; way < p.on.Hosts(); way++ {
-			if way&bit != 0 {
-				ways++
+		paths := 0
+		for path := 1; path < p.on.Hosts(); path++ {
+			if path&bit != 0 {
+				paths++
 			}
 		}
-		bytes := float64(ways) * p.bytes / p.h()
+		bytes := float64(paths) * p.bytes / p.h()
 		all = append(all, once(network(bytes, bytes, 1)))
 	}
 	return all

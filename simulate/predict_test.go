@@ -50,7 +50,7 @@ func TestFormulaIsExactForOnePiece(t *testing.T) {
 // With more, the simulation is never faster than the bound, rarely much slower with
 // the number of pieces that is chosen, and no resource works longer than it takes.
 func TestFormulaIsABound(t *testing.T) {
-	near, all, worst := 0, 0, 0.0
+	within, all, worst := 0, 0, 0.0
 	each(t, func(q Question) {
 		for _, q.Bytes = range manySizes {
 			for _, q.Pieces = range []int{0, 2, 3, 16} {
@@ -66,14 +66,14 @@ func TestFormulaIsABound(t *testing.T) {
 					off := p.Time/p.Formula - 1
 					worst = max(worst, off)
 					if all++; off < 0.01 {
-						near++
+						within++
 					}
 				}
 			}
 		}
 	})
-	if near*10 < all*9 || worst > 0.7 {
-		t.Errorf("%d of %d simulations are within 1%% of the bound, and one is %.0f%% above: expected nine of ten, and 70%%", near, all, 100*worst)
+	if within*10 < all*9 || worst > 0.7 {
+		t.Errorf("%d of %d simulations are within 1%% of the bound, and one is %.0f%% above: expected nine of ten, and 70%%", within, all, 100*worst)
 	}
 }
 

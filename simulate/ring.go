@@ -138,16 +138,16 @@ func (r ring) formula(reducing, steps int) float64 {
 // chainFormula is the closed form of chain: the way of the first piece, and for each
 // further one the busiest hop.
 func (r ring) chainFormula(hops, pieces int) float64 {
-	way, busiest := 0.0, 0.0
+	path, busiest := 0.0, 0.0
 	for i, h := range r.hops {
 		visits := float64(hops / len(r.hops))
 		if i < hops%len(r.hops) {
 			visits++
 		}
 		if visits > 0 {
-			way += visits * (h.occupies + h.late)
+			path += visits * (h.occupies + h.late)
 			busiest = max(busiest, h.occupies)
 		}
 	}
-	return r.launch + way + float64(pieces-1)*busiest
+	return r.launch + path + float64(pieces-1)*busiest
 }

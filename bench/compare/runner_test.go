@@ -20,10 +20,12 @@ func runner(t *testing.T) (*Runner, *bytes.Buffer) {
 
 func sh(text string) []string { return []string{"sh", "-c", text} }
 
-// says is our side that prints what it took.
-func says(us float64) [][]string { return [][]string{sh("echo '" + line("allreduce", 1024, us) + "'")} }
+// oursTakes is our side that prints what it took.
+func oursTakes(us float64) [][]string {
+	return [][]string{sh("echo '" + line("allreduce", 1024, us) + "'")}
+}
 
-func theySay(us float64) [][]string {
+func theirsTakes(us float64) [][]string {
 	return [][]string{sh("echo '" + theirs(line("allreduce", 1024, us)) + "'")}
 }
 
@@ -179,7 +181,7 @@ func TestInTurn(t *testing.T) {
 	}
 	if err := r.InTurn(t.Context(), table, func(turn int) (ours, theirs [][]string) {
 		asked++
-		return says(1), theySay(2)
+		return oursTakes(1), theirsTakes(2)
 	}); err != nil || asked != 3 || judged != 3 {
 		t.Errorf("%v, turns of %d runs, %d judged", err, asked, judged)
 	}
@@ -206,14 +208,14 @@ func TestInTurnEnds(t *testing.T) {
 	slow := one
 	slow.Sound = func(Times) error { return errors.New("slow path") }
 	for want, theirs := range map[string][][]string{
-		"slow path":                    theySay(9),
+		"slow path":                    theirsTakes(9),
 		"exit status 3\nout\nrank 1":   {sh("echo out; echo rank 1 was killed >&2; exit 3")},
 		"expected a JSON object":       {sh("echo good day")},
 		"[true]:1: the end, after 0":   {{"true"}},
 		"no such file":                 {{"/nonexistent/mscclpp-run"}},
-		"expected allreduce of 1024 b": says(9), // not the other side
+		"expected allreduce of 1024 b": oursTakes(9), // not the other side
 	} {
-		err := r.InTurn(t.Context(), slow, func(int) ([][]string, [][]string) { return says(1), theirs })
+		err := r.InTurn(t.Context(), slow, func(int) ([][]string, [][]string) { return oursTakes(1), theirs })
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q", err, want)
 		}

@@ -118,7 +118,7 @@ func TestRivalIsTheBestOfAll(t *testing.T) {
 }
 
 // Calls one by one or in other graphs do not count as rivals in graphs of many.
-func TestWaysToCallAreKeptApart(t *testing.T) {
+func TestKindsOfCallsAreKeptApart(t *testing.T) {
 	r := load(t, row(16<<10, 3, 5), row(16<<10, 4, 1, single), row(16<<10, 6, 1, eager))
 	p := Point{4, "allreduce", 16 << 10}
 	if got := r.Rival(p); got.Time != 5 {
@@ -164,7 +164,7 @@ func TestGoalsAreForWhatTheyWereSetFor(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsRefused(t *testing.T) {
+func TestWrongInputIsRefused(t *testing.T) {
 	bad := int64(1)
 	for want, text := range map[string]string{
 		"1 wrong elements":  lines(t, row(1<<10, 2, 3, func(r *report.Row) { r.Errors = &bad })),

@@ -189,7 +189,7 @@ func TestScaledSums(t *testing.T) {
 	}
 }
 
-func TestWhatNCCLLacks(t *testing.T) {
+func TestUnsupportedByNCCL(t *testing.T) {
 	p, log := joined(t)
 	inPlace := call(bench.AllToAll)
 	inPlace.InPlace = true

@@ -93,7 +93,7 @@ func TestQuantileIsASample(t *testing.T) {
 	})
 }
 
-func TestSlowestIsWhoeverIsLast(t *testing.T) {
+func TestSlowestIsTheLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := times(t, 1)
 		before := slices.Clone(v)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func near(a, b float64) bool {
+func approximately(a, b float64) bool {
 	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-12*math.Abs(b)
 }
 
@@ -20,7 +20,7 @@ func TestMedian(t *testing.T) {
 		{[]float64{9, 1, 2}, 2},
 		{[]float64{4, 1, 1000, 2}, 3}, // one disturbed sample moves nothing
 	} {
-		if got := Median(c.in); !near(got, c.want) {
+		if got := Median(c.in); !approximately(got, c.want) {
 			t.Errorf("Median(%v) = %v, want %v", c.in, got, c.want)
 		}
 	}
@@ -36,7 +36,7 @@ func TestSlowest(t *testing.T) {
 		{[]float64{1, math.NaN(), 3}, math.NaN()},
 		{[]float64{0, 0}, 0},
 	} {
-		if got := Slowest(c.in); !near(got, c.want) {
+		if got := Slowest(c.in); !approximately(got, c.want) {
 			t.Errorf("Slowest(%v) = %v, want %v", c.in, got, c.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestGeoMean(t *testing.T) {
 		{[]float64{1, math.Inf(1)}, math.NaN()},
 		{[]float64{1, math.NaN()}, math.NaN()},
 	} {
-		if got := GeoMean(c.in); !near(got, c.want) {
+		if got := GeoMean(c.in); !approximately(got, c.want) {
 			t.Errorf("GeoMean(%v) = %v, want %v", c.in, got, c.want)
 		}
 	}
@@ -67,7 +67,7 @@ func TestQuantile(t *testing.T) {
 	for _, c := range []struct{ q, want float64 }{
 		{0, 1}, {0.2, 1}, {0.21, 2}, {0.5, 3}, {0.99, 5}, {1, 5}, {2, 5}, {-1, 1}, {math.NaN(), math.NaN()},
 	} {
-		if got := Quantile(v, c.q); !near(got, c.want) {
+		if got := Quantile(v, c.q); !approximately(got, c.want) {
 			t.Errorf("Quantile(%v) = %v, want %v", c.q, got, c.want)
 		}
 	}

@@ -63,10 +63,10 @@ var (
 )
 
 const (
-	near     = 1.25 // times the best: worth other shapes
-	rivaling = 1.1  // times the best: worth a longer look
-	finalist = 4    // at most, for that
-	keep     = 1.02 // times the best: the winner of the size before stays, so that noise makes no rows
+	promising = 1.25 // times the best: worth other shapes
+	rivaling  = 1.1  // times the best: worth a longer look
+	finalist  = 4    // at most, for that
+	keep      = 1.02 // times the best: the winner of the size before stays, so that noise makes no rows
 )
 
 // Result has the findings of Run, and how many points it skipped.
@@ -202,7 +202,7 @@ func (t *tuner) point(call *bench.Call, bytes int64, choices []Choice, deadline 
 func (t *tuner) shapes(list []measured) []Choice {
 	var more []Choice
 	for _, m := range list {
-		if m.us > near*list[0].us {
+		if m.us > promising*list[0].us {
 			break
 		}
 		for _, blocks := range t.o.Blocks {

@@ -173,7 +173,7 @@ func TestNeighborsStayTogether(t *testing.T) {
 	}
 }
 
-func TestWhatCannotServeIsNotMeasured(t *testing.T) {
+func TestUnusableShapesAreNotMeasured(t *testing.T) {
 	r, m := tuned(t, options(), func(m *member) { m.cost, m.refuses = bySize, "quick" })
 	if len(r.Rows) != 1 && len(r.Rows) != 2 || m.measured[tune.Choice{Algorithm: "quick"}] {
 		t.Errorf("%+v; measured %v", r.Rows, m.measured)

@@ -173,10 +173,10 @@ func TestDeath(t *testing.T) {
 	t.Run("plugin in shutdown", func(t *testing.T) { deathInShutdown(t, i, "mscclpp-transport-shm", 1) })
 	blames := regexp.MustCompile(`rank (\d)`)
 	for _, test := range []struct {
-		name string
-		pick func(v *victim) int
-		code int
-		says []string // each in the report of every survivor
+		name   string
+		pick   func(v *victim) int
+		code   int
+		wanted []string // each in the report of every survivor
 	}{
 		{"rank", func(v *victim) int { return v.ranks[2] }, 128 + 9, []string{"peer failed", "died"}},
 		{"plugin", func(v *victim) int { return v.plugins[1] }, 1, []string{"plugin gone", "mscclpp-transport-shm"}},
@@ -204,7 +204,7 @@ func TestDeath(t *testing.T) {
 					continue
 				}
 				reports++
-				for _, word := range test.says {
+				for _, word := range test.wanted {
 					if !strings.Contains(line, word) {
 						t.Errorf("%q does not say %q", line, word)
 					}

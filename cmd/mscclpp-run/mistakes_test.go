@@ -78,7 +78,7 @@ func TestPlotThatCannotBe(t *testing.T) {
 
 // A reader that has read enough of a measurement, as head has, ends it on all ranks, and nobody is
 // blamed.
-func TestReaderWhoHasEnough(t *testing.T) {
+func TestClosedPipeEndsAMeasurement(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

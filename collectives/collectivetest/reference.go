@@ -175,15 +175,15 @@ func wrong(got, want []byte, t kernel.DataType, op kernel.Op, ranks int) (n int6
 		if string(got[i*size:(i+1)*size]) == string(want[i*size:(i+1)*size]) {
 			continue
 		}
-		if ranks == 1 || integer(t) || op == kernel.Min || op == kernel.Max || !near(get(got, t, i), get(want, t, i), t, op, ranks) {
+		if ranks == 1 || integer(t) || op == kernel.Min || op == kernel.Max || !withinRounding(get(got, t, i), get(want, t, i), t, op, ranks) {
 			n++
 		}
 	}
 	return n
 }
 
-// near allows one rounding of the largest partial result a rank.
-func near(got, want float64, t kernel.DataType, op kernel.Op, ranks int) bool {
+// withinRounding allows one rounding of the largest partial result a rank.
+func withinRounding(got, want float64, t kernel.DataType, op kernel.Op, ranks int) bool {
 	if got == want || math.IsNaN(got) && math.IsNaN(want) {
 		return true
 	}

@@ -80,21 +80,21 @@ func exchanges(ctx context.Context, r *rank) error {
 			}
 		}
 	}
-	mail, err := newPost(r, count)
+	posted, err := newPost(r, count)
 	if err != nil {
 		return err
 	}
 	length := func(from, to int) int { return []int{count, 0, 1, 40_009}[(from*3+to)%4] }
-	if err := errors.Join(delivered(r), mail.write(1, length)); err != nil {
+	if err := errors.Join(delivered(r), posted.write(1, length)); err != nil {
 		return err
 	}
 	o := &collectives.CallOptions{Stream: r.stream}
 	calls := func() error {
 		p := pointer(m.Addr())
-		return errors.Join(mail.everyone(length, ""), r.AllReduce(p, p, 1000, kernel.Float32, kernel.Avg, o), r.AllReduce(p, p, count, kernel.Float32, kernel.Avg, o), r.Barrier(o),
+		return errors.Join(posted.everyone(length, ""), r.AllReduce(p, p, 1000, kernel.Float32, kernel.Avg, o), r.AllReduce(p, p, count, kernel.Float32, kernel.Avg, o), r.Barrier(o),
 			r.Reduce(p, p, 1000, kernel.Float32, kernel.Max, 0, o), r.Broadcast(p, p, 10_007, kernel.Float32, r.Size()-1, o))
 	}
-	if err := errors.Join(calls(), r.settle(ctx), mail.read(1, length), mail.write(2, length)); err != nil {
+	if err := errors.Join(calls(), r.settle(ctx), posted.read(1, length), posted.write(2, length)); err != nil {
 		return err
 	}
 	graph, err := capture(r, calls)
@@ -111,5 +111,5 @@ func exchanges(ctx context.Context, r *rank) error {
 		}
 	}
 	got := make([]byte, 4*count)
-	return errors.Join(r.settle(ctx), mail.read(2, length), r.dev.ReadAt(got, m.Addr()), alike(ctx, r, got), r.world.Barrier(ctx))
+	return errors.Join(r.settle(ctx), posted.read(2, length), r.dev.ReadAt(got, m.Addr()), alike(ctx, r, got), r.world.Barrier(ctx))
 }

@@ -15,7 +15,7 @@ import (
 // right at sizes on both sides of its thresholds, and a dump says what it went by. One rank's word
 // counts for all.
 func TestChoicesOfTheModel(t *testing.T) {
-	slow := collectives.Options{NoLines: true, Links: collectives.Links{Told: true, PCIe: 15.75}}
+	slow := collectives.Options{NoLines: true, Links: collectives.Links{Known: true, PCIe: 15.75}}
 	job(t, 3, slow, func(ctx context.Context, r *rank) error {
 		var text bytes.Buffer
 		r.Dump(&text)

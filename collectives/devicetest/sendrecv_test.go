@@ -17,8 +17,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// letter is what a message holds: bytes that follow from who sends it, to whom, and when.
-func letter(from, to, when, n int) []byte {
+// payload is what a message holds: bytes that follow from who sends it, to whom, and when.
+func payload(from, to, when, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(from*61 + to*17 + when*5 + i*3 + i/251 + 1)
@@ -46,7 +46,7 @@ func (p post) in(from int) uintptr { return p.m.Addr() + uintptr((p.r.Size()+fro
 func (p post) write(when int, length func(from, to int) int) error {
 	err := p.r.dev.WriteAt(make([]byte, p.r.Size()*p.n), p.in(0))
 	for to := range p.r.Size() {
-		err = errors.Join(err, p.r.dev.WriteAt(letter(p.r.Rank(), to, when, length(p.r.Rank(), to)), p.out(to)))
+		err = errors.Join(err, p.r.dev.WriteAt(payload(p.r.Rank(), to, when, length(p.r.Rank(), to)), p.out(to)))
 	}
 	return err
 }
@@ -59,7 +59,7 @@ func (p post) read(when int, length func(from, to int) int) error {
 			return err
 		}
 		want := make([]byte, p.n)
-		copy(want, letter(from, p.r.Rank(), when, length(from, p.r.Rank())))
+		copy(want, payload(from, p.r.Rank(), when, length(from, p.r.Rank())))
 		if !bytes.Equal(got, want) {
 			at := 0
 			for got[at] == want[at] {
@@ -204,27 +204,27 @@ func TestSendRecvInACircle(t *testing.T) {
 		o := &collectives.CallOptions{Stream: r.stream}
 		send := func(to int) error { return r.Send(pointer(p.out(to)), bytes, kernel.Uint8, to, o) }
 		receive := func(from int) error { return r.Recv(pointer(p.in(from)), bytes, kernel.Uint8, from, o) }
-		circle := func(near, far int) error { // rank 0 to far, far to near, near to rank 0
+		circle := func(beside, beyond int) error { // rank 0 to beyond, beyond to beside, beside to rank 0
 			switch r.Rank() {
 			case 0:
 				r.GroupStart()
-				return errors.Join(receive(near), send(far), r.GroupEnd())
-			case near:
-				return errors.Join(receive(far), send(0))
-			case far:
-				return errors.Join(receive(0), send(near))
+				return errors.Join(receive(beside), send(beyond), r.GroupEnd())
+			case beside:
+				return errors.Join(receive(beyond), send(0))
+			case beyond:
+				return errors.Join(receive(0), send(beside))
 			}
 			return nil
 		}
-		back := func(near, far int) error { // rank 0 to near, near to far, far to rank 0
+		back := func(beside, beyond int) error { // rank 0 to beside, beside to beyond, beyond to rank 0
 			switch r.Rank() {
 			case 0:
 				r.GroupStart()
-				return errors.Join(receive(far), send(near), r.GroupEnd())
-			case near:
-				return errors.Join(receive(0), send(far))
-			case far:
-				return errors.Join(receive(near), send(0))
+				return errors.Join(receive(beyond), send(beside), r.GroupEnd())
+			case beside:
+				return errors.Join(receive(0), send(beyond))
+			case beyond:
+				return errors.Join(receive(beside), send(0))
 			}
 			return nil
 		}
@@ -292,9 +292,9 @@ func TestSendRecvOfManyMessages(t *testing.T) {
 			return r.GroupEnd()
 		}
 		check := func(when int, perform func() error) error {
-			out := letter(r.Rank(), other, when, messages*most)
+			out := payload(r.Rank(), other, when, messages*most)
 			err := errors.Join(r.dev.WriteAt(out, p.out(other)), r.dev.WriteAt(make([]byte, len(out)), p.in(other)), perform(), r.settle(ctx))
-			got, want := make([]byte, len(out)), letter(other, r.Rank(), when, messages*most)
+			got, want := make([]byte, len(out)), payload(other, r.Rank(), when, messages*most)
 			if err := errors.Join(err, r.dev.ReadAt(got, p.in(other))); err != nil {
 				return err
 			}
@@ -363,7 +363,7 @@ func TestSendRecvOfAnotherLength(t *testing.T) {
 
 // A rank that has sent its last message may leave the job: the message is taken out later, and the
 // last rank to leave finds no adapter at the other end, which is no error either.
-func TestSendRecvOfWhoHasLeft(t *testing.T) {
+func TestSendRecvAfterALeave(t *testing.T) {
 	leaving := func(t *testing.T, name, algorithm string, bytes int) {
 		needsAdapters(t)
 		gone := make(chan struct{})
@@ -439,7 +439,7 @@ func TestSendRecvAbsence(t *testing.T) {
 }
 
 // A rank that has left is named although the one block waits for another rank as well.
-func TestSendRecvOfWhoHasLeftBehindAnother(t *testing.T) {
+func TestSendRecvAfterALeaveBehindAnother(t *testing.T) {
 	overAdapters(t, "abc", setting{}, collectives.Options{Scratch: 5 << 20, MaxBlocks: 1}, func(ctx context.Context, r *rank) error {
 		const bytes = 1000
 		p, err := newPost(r, bytes)

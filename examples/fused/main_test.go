@@ -92,7 +92,7 @@ func member(ctx context.Context, boot *bootstrap.Local, dev device.Device, carri
 }
 
 // The example as it runs under mscclpp-run, on the CPU: compare itself checks results.
-func TestBothWaysGiveTheSame(t *testing.T) {
+func TestBothFormsGiveTheSame(t *testing.T) {
 	for _, s := range []shape{
 		{m: 128, n: 256, k: 96, ranks: 1},
 		{m: 512, n: 256, k: 64, ranks: 2},

@@ -198,8 +198,8 @@ func fromHost(conn net.Conn) netip.Addr { return addrPort(conn.RemoteAddr()).Add
 
 // fromHere reports whether a connection comes from this host.
 func fromHere(conn net.Conn) bool {
-	far, near := addrPort(conn.RemoteAddr()).Addr(), addrPort(conn.LocalAddr()).Addr()
-	return far.IsLoopback() || far == near
+	remote, local := addrPort(conn.RemoteAddr()).Addr(), addrPort(conn.LocalAddr()).Addr()
+	return remote.IsLoopback() || remote == local
 }
 
 // hangUp closes a connection so that the last message arrives: a reset because of

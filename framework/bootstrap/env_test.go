@@ -59,8 +59,8 @@ func TestFromEnvRejects(t *testing.T) {
 	place := []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h", "MASTER_PORT=1"}
 	with := func(more ...string) []string { return append(append([]string{}, place...), more...) }
 	for name, c := range map[string]struct {
-		env []string
-		say string
+		env    []string
+		wanted string
 	}{
 		"nothing":           {nil, EnvRank},
 		"no size":           {[]string{"RANK=0"}, EnvSize},
@@ -80,8 +80,8 @@ func TestFromEnvRejects(t *testing.T) {
 		"family":            {with(EnvFamily + "=AF_UNIX"), EnvFamily},
 	} {
 		_, err := FromEnv(environment(c.env...))
-		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.say) {
-			t.Errorf("%s: %v, expected ErrInvalid that says %q", name, err, c.say)
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.wanted) {
+			t.Errorf("%s: %v, expected ErrInvalid that says %q", name, err, c.wanted)
 		}
 	}
 }
@@ -187,13 +187,13 @@ func TestListenerIsTakenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Listener.Close()
-	again := func(say string) {
+	again := func(wanted string) {
 		t.Helper()
 		c, err := FromEnv(env)
 		if err == nil {
 			_ = c.Listener.Close()
 		}
-		if err := wantError(err, framework.ErrInvalid, framework.NoPeer, say, "expected the listener at "+id.Addresses()[0].String(), "once"); err != nil {
+		if err := wantError(err, framework.ErrInvalid, framework.NoPeer, wanted, "expected the listener at "+id.Addresses()[0].String(), "once"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -222,13 +222,13 @@ func TestListenerIsTakenOnce(t *testing.T) {
 	defer conn.Close()
 	connected := inheritable(t, conn.(*net.TCPConn))
 	defer unix.Close(connected)
-	for say, from := range map[string]int{"it listens at port": own, "it is no socket": pipe[0], "does not listen": connected} {
+	for wanted, from := range map[string]int{"it listens at port": own, "it is no socket": pipe[0], "does not listen": connected} {
 		if err := unix.Dup3(from, fd, unix.O_CLOEXEC); err != nil {
 			t.Fatal(err)
 		}
-		again(say)
+		again(wanted)
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
-			t.Errorf("%s: what has the number now was closed: %v", say, err)
+			t.Errorf("%s: what has the number now was closed: %v", wanted, err)
 		}
 	}
 	_ = unix.Close(fd)

@@ -64,7 +64,7 @@ func TestHostWithoutTheFamily(t *testing.T) {
 	for _, c := range []struct {
 		family Family
 		has    []string
-		say    string
+		wanted string
 	}{
 		{IPv6, []string{"127.0.0.1/8", "192.0.2.2/24"}, "no IPv6 address (it has [127.0.0.1/8 192.0.2.2/24]): expected one, because bootstrap.family is inet6"},
 		{IPv4, []string{"::1/128"}, "no IPv4 address (it has [::1/128])"},
@@ -72,7 +72,7 @@ func TestHostWithoutTheFamily(t *testing.T) {
 	} {
 		_, errs := tryJoin(t, 2, 20*time.Second, func(cfg *Config) { cfg.Family, cfg.addresses = c.family, addressesOf(c.has...) })
 		for r, err := range errs {
-			if err := wantError(err, framework.ErrUnavailable, framework.NoPeer, c.say); err != nil {
+			if err := wantError(err, framework.ErrUnavailable, framework.NoPeer, c.wanted); err != nil {
 				t.Errorf("%s, rank %d: %v", c.family, r, err)
 			}
 		}
@@ -193,10 +193,10 @@ func TestFamilyContradicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		cfg   Config
-		class error
-		peer  int
-		say   string
+		cfg    Config
+		class  error
+		peer   int
+		wanted string
 	}{
 		"no such family":     {Config{Size: 2, ID: id, Family: "ipv6"}, framework.ErrInvalid, -1, "expected inet, inet6"},
 		"listener":           {Config{Size: 2, Addr: "host:1", Listener: other, Family: IPv6}, framework.ErrInvalid, -1, "rank 0 was given a listener at " + other.Addr().String() + ": expected an IPv6 address"},
@@ -207,7 +207,7 @@ func TestFamilyContradicts(t *testing.T) {
 		"rank 0, by address": {Config{Size: 2, Addr: "[::1]:0", Family: IPv4}, framework.ErrInvalid, -1, "has no IPv4 address: expected one, because bootstrap.family is inet"},
 	} {
 		_, err := Join(bounded(t, 10*time.Second), c.cfg)
-		if err := wantError(err, c.class, c.peer, c.say); err != nil {
+		if err := wantError(err, c.class, c.peer, c.wanted); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

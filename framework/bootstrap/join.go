@@ -351,9 +351,9 @@ func (s *startup) settleIn(ctx context.Context) error {
 
 // meet makes the links to all neighbors: some call, some are called.
 func (s *startup) meet(ctx context.Context) error {
-	near := neighbors(s.t.party.Rank, s.t.party.Size)
-	failed := make(chan error, len(near))
-	for _, r := range near {
+	neighborRanks := neighbors(s.t.party.Rank, s.t.party.Size)
+	failed := make(chan error, len(neighborRanks))
+	for _, r := range neighborRanks {
 		if !calls(s.t.party.Rank, r, s.t.party.Size) {
 			continue
 		}
@@ -372,7 +372,7 @@ func (s *startup) meet(ctx context.Context) error {
 		s.t.mu.Lock()
 		joined := s.t.joined
 		var absent []int
-		for _, r := range near {
+		for _, r := range neighborRanks {
 			if s.t.peer(r).out == nil {
 				absent = append(absent, r)
 			}

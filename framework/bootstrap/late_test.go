@@ -103,7 +103,7 @@ func TestLateRanksWithOtherMistakes(t *testing.T) {
 	for _, late := range []struct {
 		edit func(c *Config)
 		peer int
-		say  string
+		text string
 	}{
 		{func(c *Config) { c.Rank, c.Size = 2, 3 }, 0, "job of 4 ranks"}, // ends it
 		{func(c *Config) { c.Rank, c.Job, c.Timeout = 1, "another", 300*time.Millisecond }, 0, "another job listens there"},
@@ -113,7 +113,7 @@ func TestLateRanksWithOtherMistakes(t *testing.T) {
 		c := base
 		late.edit(&c)
 		_, err := Join(bounded(t, 10*time.Second), c)
-		if err := wantError(err, framework.ErrInvalid, late.peer, late.say); err != nil {
+		if err := wantError(err, framework.ErrInvalid, late.peer, late.text); err != nil {
 			t.Error(err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestRootDoesNotAnswer(t *testing.T) {
 }
 
 // Where rank 0 listened before the id was given out, a refused connection is final.
-func TestRootHasGone(t *testing.T) {
+func TestRootHasLeft(t *testing.T) {
 	t.Parallel()
 	c, root := failing(t, 4, time.Nanosecond)
 	rootFailed(t, root)
@@ -218,7 +218,7 @@ func TestRootHasGone(t *testing.T) {
 }
 
 // Of several addresses of rank 0 some may belong to networks that this host does not have.
-func TestRootHasGoneFromAllAddresses(t *testing.T) {
+func TestRootHasLeftAllAddresses(t *testing.T) {
 	t.Parallel()
 	l, id, err := Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {

@@ -120,12 +120,12 @@ func (l *Local) announce(group uint64, cause error) {
 	if l.left.Load() || !l.failures.Fail(group, n.own(cause)) {
 		return
 	}
-	l.tell(n)
+	l.notifyAll(n)
 }
 
 func (l *Local) group(key uint64) *failure.State { return l.failures.Group(key) }
 
-func (l *Local) tell(n notice) {
+func (l *Local) notifyAll(n notice) {
 	for _, other := range l.all {
 		if other != l && !other.left.Load() {
 			other.failures.Fail(n.group, n.err())
@@ -151,7 +151,7 @@ func (l *Local) Kill() {
 	if l.left.Swap(true) {
 		return
 	}
-	l.tell(notice{origin: l.rank, culprit: l.rank, text: "killed"})
+	l.notifyAll(notice{origin: l.rank, culprit: l.rank, text: "killed"})
 	l.inbox.Close(failure.ErrClosed)
 }
 

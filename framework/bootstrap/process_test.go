@@ -221,8 +221,8 @@ func startJob(t *testing.T, mode string, size int, edit func(c *Config), extra f
 // in the meantime; and nothing remains of it.
 func TestKilledProcessIsNamed(t *testing.T) {
 	const size, victim = 9, 5 // 0 and 5 are not neighbors
-	for _, near := range neighbors(0, size) {
-		if near == victim {
+	for _, neighborRanks := range neighbors(0, size) {
+		if neighborRanks == victim {
 			t.Fatal("the test needs a victim that is far")
 		}
 	}

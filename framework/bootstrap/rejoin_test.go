@@ -94,11 +94,11 @@ func TestSecondProcessOfARank(t *testing.T) {
 	configs := []Config{{Rank: 0, Size: 2, Addr: addr}, {Rank: 1, Size: 2, Addr: addr}}
 	ranks := joinConfigs(t, configs)
 	defer closeAll(ranks)
-	for r, say := range []string{"two processes were started with the same rank", "after all ranks were there"} {
+	for r, text := range []string{"two processes were started with the same rank", "after all ranks were there"} {
 		begun := time.Now()
 		_, err := Join(bounded(t, 20*time.Second), configs[r])
-		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), say) {
-			t.Errorf("second rank %d: %v: expected %q", r, err, say)
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), text) {
+			t.Errorf("second rank %d: %v: expected %q", r, err, text)
 		}
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("second rank %d: after %v, expected at once", r, took)

@@ -163,31 +163,31 @@ func (h *rendezvous) run(ctx context.Context) {
 		case e := <-h.events:
 			h.handle(e, &ready)
 		case <-tick.C:
-			h.tell(wire.KindWaiting, []byte(missingText(h.missing())))
+			h.notifyAll(wire.KindWaiting, []byte(missingText(h.missing())))
 		case <-waiting:
 			if missing := h.missing(); len(missing) > 0 {
 				h.fail(h.absence(missing, context.Cause(ctx)))
 			}
 			waiting = nil
 		case <-overall.C:
-			h.dismiss()
+			h.disconnectAll()
 			return
 		case <-h.t.failures.Job.Done():
-			h.dismiss()
+			h.disconnectAll()
 			h.explain()
 			return
 		case <-h.t.life.Done():
-			h.dismiss()
+			h.disconnectAll()
 			return
 		}
 	}
-	h.dismiss()
+	h.disconnectAll()
 }
 
 func (h *rendezvous) fail(n notice) { h.t.pass(n) }
 
-// dismiss ends all connections of the rendezvous, with the reason if there is one.
-func (h *rendezvous) dismiss() {
+// disconnectAll ends all connections of the rendezvous, with the reason if there is one.
+func (h *rendezvous) disconnectAll() {
 	if n := h.t.verdict.Load(); n != nil {
 		for _, g := range h.arrivals { // also those who have not said who they are
 			h.write(g, wire.KindNotice, n.encode())
@@ -293,11 +293,11 @@ func (h *rendezvous) refuse(v visit) {
 	r.from, r.err = v.from, v.err
 }
 
-// bury takes note of a rank that died. In a job that has all ranks that is its end. Before,
+// loseArrival takes note of a rank that died. In a job that has all ranks that is its end. Before,
 // another process of the rank may take its place: at an address until the deadline. The
 // processes of a unique id are started once, so there it is the end of the job unless the
 // successor is on its way.
-func (h *rendezvous) bury(e arrivalEvent) {
+func (h *rendezvous) loseArrival(e arrivalEvent) {
 	switch {
 	case h.arrivals[e.rank] != e.arrival:
 	case len(h.missing()) == 0:
@@ -323,7 +323,7 @@ func diedAtStart(err error) string { return fmt.Sprintf("it died during start-up
 func (h *rendezvous) handle(e arrivalEvent, ready *int) {
 	if e.err != nil {
 		if !e.ready {
-			h.bury(e)
+			h.loseArrival(e)
 		}
 		return
 	}
@@ -389,7 +389,7 @@ func (h *rendezvous) welcome(g *arrival) {
 	close(h.complete)
 }
 
-func (h *rendezvous) tell(kind wire.Kind, body []byte) {
+func (h *rendezvous) notifyAll(kind wire.Kind, body []byte) {
 	for _, g := range h.arrivals {
 		if g.present && !g.ready {
 			h.write(g, kind, body)

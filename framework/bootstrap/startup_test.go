@@ -328,8 +328,8 @@ func TestNonsenseDuringCheckIn(t *testing.T) {
 		return entry{rank: r, port: port}.append(nil)
 	}
 	for name, c := range map[string]struct {
-		bytes []byte
-		say   string
+		bytes  []byte
+		wanted string
 	}{
 		"oversized":     {binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, 1<<31), uint64(wire.KindCheckIn)), "expected at most"},
 		"truncated":     {wire.Append(nil, wire.KindCheckIn, 0, entryOf(1, 9)[:20]), "truncated"},
@@ -359,7 +359,7 @@ func TestNonsenseDuringCheckIn(t *testing.T) {
 			}
 			select {
 			case err := <-failed:
-				if err := wantError(err, framework.ErrPeer, 1, c.say); err != nil {
+				if err := wantError(err, framework.ErrPeer, 1, c.wanted); err != nil {
 					t.Error(err)
 				}
 			case <-time.After(5 * time.Second):
@@ -393,8 +393,8 @@ func TestSeveralHostsNeedASecret(t *testing.T) {
 func TestFromHere(t *testing.T) {
 	addr := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
 	for _, c := range []struct {
-		far, near string
-		here      bool
+		remote, local string
+		here          bool
 	}{
 		{"127.0.0.1:1", "127.0.0.1:2", true},
 		{"[::ffff:127.0.0.1]:1", "127.0.0.1:2", true},
@@ -403,7 +403,7 @@ func TestFromHere(t *testing.T) {
 		{"192.0.2.7:1", "192.0.2.1:2", false},
 		{"[2001:db8::7]:1", "[2001:db8::1]:2", false},
 	} {
-		if got := fromHere(addressed{far: addr(c.far), near: addr(c.near)}); got != c.here {
+		if got := fromHere(addressed{remote: addr(c.remote), local: addr(c.local)}); got != c.here {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -411,11 +411,11 @@ func TestFromHere(t *testing.T) {
 
 type addressed struct {
 	net.Conn
-	far, near net.Addr
+	remote, local net.Addr
 }
 
-func (a addressed) RemoteAddr() net.Addr { return a.far }
-func (a addressed) LocalAddr() net.Addr  { return a.near }
+func (a addressed) RemoteAddr() net.Addr { return a.remote }
+func (a addressed) LocalAddr() net.Addr  { return a.local }
 
 func TestLateRankIsTurnedAway(t *testing.T) {
 	ranks := joinAll(t, 2, nil)

@@ -98,12 +98,12 @@ func TestTCPBehavesAsLocal(t *testing.T) {
 // A rank without a link to the one that leaves learns of it as well.
 func testLeaveFar(t *testing.T, ranks []rank) {
 	far := -1
-	near := map[int]bool{0: true}
+	neighborRanks := map[int]bool{0: true}
 	for _, r := range neighbors(0, len(ranks)) {
-		near[r] = true
+		neighborRanks[r] = true
 	}
 	for r := range ranks {
-		if !near[r] {
+		if !neighborRanks[r] {
 			far = r
 		}
 	}

@@ -53,7 +53,7 @@ func TestUniqueIDRejects(t *testing.T) {
 		c[at] ^= to
 		return c.String()
 	}
-	for name, c := range map[string]struct{ text, say string }{
+	for name, c := range map[string]struct{ text, wanted string }{
 		"empty":       {"", "begins with"},
 		"version":     {"mscclpp2-" + id.String()[len(idPrefix):], "begins with"},
 		"not base64":  {idPrefix + "!!", "base64url"},
@@ -64,8 +64,8 @@ func TestUniqueIDRejects(t *testing.T) {
 		"old version": {change(4, 2), "version 3"},
 	} {
 		_, err := ParseUniqueID(c.text)
-		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.say) {
-			t.Errorf("%s: %v, expected to say %q", name, err, c.say)
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.wanted) {
+			t.Errorf("%s: %v, expected to say %q", name, err, c.wanted)
 		}
 		if c.text != "" && err != nil && strings.Contains(err.Error(), id.String()[60:80]) {
 			t.Errorf("%s: the error quotes the secret", name)

@@ -102,7 +102,7 @@ func (ch *MemoryChannel) join(ctx context.Context, c *Communicator, m *Memory) e
 		Dst:       ch.remote.Addr, Src: m.Addr(), Packets: m.Addr(),
 	}
 	if err := ch.lifetime.Begin(&c.life.Parts, ch, ch.shut, memory.Users(m)); err != nil {
-		c.life.Undo(ch.remote.Close)
+		c.life.Rollback(ch.remote.Close)
 		return err
 	}
 	return nil

@@ -42,12 +42,12 @@ type Communicator struct {
 	children int        // number of Splits so far: names and tags of the next
 
 	closed  sync.Once
-	call    atomic.Pointer[underWay]
+	call    atomic.Pointer[pendingCall]
 	buffers buffers
 }
 
-// underWay is a call for which this rank waits for others.
-type underWay struct {
+// pendingCall is a call for which this rank waits for others.
+type pendingCall struct {
 	op    string
 	since time.Time
 }

@@ -25,10 +25,10 @@ func TestCopyProxySpeed(t *testing.T) {
 		t.Skip("needs a GPU: times of an emulated one say nothing")
 	}
 	t.Run("parts", copyParts)
-	for name, way := range map[string]comm.Signaling{
+	for name, signaling := range map[string]comm.Signaling{
 		"stored by the host": comm.SignalByHost, "stored in the host by the stream": comm.SignalByStream, "stored on the device": comm.SignalOnDevice,
 	} {
-		t.Run(name, func(t *testing.T) { copyRoundTrips(t, way) })
+		t.Run(name, func(t *testing.T) { copyRoundTrips(t, signaling) })
 	}
 	t.Run("rate", copyRate)
 }
@@ -174,11 +174,11 @@ func withoutProxy(ctx context.Context, t *testing.T, w *stopwatch, ch *comm.Port
 }
 
 // copyRoundTrips times signals and small puts between two ranks, there and back.
-func copyRoundTrips(t *testing.T, way comm.Signaling) {
+func copyRoundTrips(t *testing.T, signaling comm.Signaling) {
 	const bound = 7200 * time.Nanosecond // of H200s: 6.2 to 7.0 µs. Hosts differ: beside two H100s it took 17
 	var signals time.Duration
 	cudaJob(t, 2, func(ctx context.Context, p *player) error {
-		p.Signal(way)
+		p.Signal(signaling)
 		_, _, ports, err := portsOf(ctx, p.Communicator)
 		if err != nil {
 			return err
@@ -216,7 +216,7 @@ func copyRoundTrips(t *testing.T, way comm.Signaling) {
 		}
 		return nil
 	})
-	if apart(t) && way == comm.SignalByHost && signals > bound {
+	if apart(t) && signaling == comm.SignalByHost && signals > bound {
 		t.Errorf("a round trip of 0 bytes takes %v: expected at most %v", signals, bound)
 	}
 }

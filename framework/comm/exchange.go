@@ -57,7 +57,7 @@ func (c *Communicator) Exchange(ctx context.Context, m *Memory) (*Symmetric, err
 			err = s.lifetime.Begin(&c.life.Parts, s, s.shut, memory.Users(m))
 		}
 		if err != nil {
-			c.life.Undo(s.release)
+			c.life.Rollback(s.release)
 			return err
 		}
 		c.buffers.add(s)

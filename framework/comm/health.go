@@ -125,14 +125,14 @@ func (c *health) watch() {
 	}
 	for _, t := range c.transports {
 		if t.Gone != nil {
-			c.life.OnClosed(t.Gone, func() { c.pluginGone(t) })
+			c.life.OnClosed(t.Gone, func() { c.pluginEnded(t) })
 		}
 	}
 }
 
-// pluginGone ends the job: links of the plugin are dead on this side only, so the
+// pluginEnded ends the job: links of the plugin are dead on this side only, so the
 // other ranks have to learn of it.
-func (c *health) pluginGone(t *Transport) {
+func (c *health) pluginEnded(t *Transport) {
 	cause := framework.ErrPlugin
 	if t.Cause != nil {
 		if err := t.Cause(); err != nil {

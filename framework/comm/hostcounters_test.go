@@ -22,15 +22,15 @@ import (
 // and only those that go to memory of the host, while nothing is outstanding, need no
 // stream.
 func TestSignalsOfAllKinds(t *testing.T) {
-	for _, ways := range [][2]comm.Signaling{
+	for _, signalings := range [][2]comm.Signaling{
 		{comm.SignalByHost, comm.SignalByHost}, {comm.SignalByHost, comm.SignalOnDevice}, {comm.SignalOnDevice, comm.SignalByStream},
 		{comm.SignalOnDevice, comm.SignalOnDevice}, {comm.SignalByStream, comm.SignalByHost},
 	} {
-		t.Run(fmt.Sprintf("%d and %d", ways[0], ways[1]), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d and %d", signalings[0], signalings[1]), func(t *testing.T) {
 			deviceJob(t, 2, func(ctx context.Context, c *comm.Communicator, dev *devicetest.Device) error {
-				mine, theirs := ways[c.Rank()], ways[1-c.Rank()]
+				mine, theirs := signalings[c.Rank()], signalings[1-c.Rank()]
 				c.Signal(mine)
-				err := signalBothWays(ctx, c, dev, mine != comm.SignalByStream && theirs != comm.SignalOnDevice)
+				err := signalBothDirections(ctx, c, dev, mine != comm.SignalByStream && theirs != comm.SignalOnDevice)
 				if err != nil {
 					c.Abort(err) // the other one waits
 				}
@@ -40,7 +40,7 @@ func TestSignalsOfAllKinds(t *testing.T) {
 	}
 }
 
-func signalBothWays(ctx context.Context, c *comm.Communicator, dev *devicetest.Device, direct bool) error {
+func signalBothDirections(ctx context.Context, c *comm.Communicator, dev *devicetest.Device, direct bool) error {
 	_, _, ports, err := portsOf(ctx, c)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func overSockets(ctx context.Context, config bootstrap.Config) error {
 	if err != nil {
 		return err
 	}
-	if err = signalBothWays(ctx, c, dev, true); err != nil {
+	if err = signalBothDirections(ctx, c, dev, true); err != nil {
 		c.Abort(err)
 	}
 	if err = errors.Join(err, c.Close()); err != nil {

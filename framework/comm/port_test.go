@@ -104,7 +104,7 @@ func TestPutsOutOfRange(t *testing.T) {
 	})
 }
 
-func TestCloseEndsThoseWhoWait(t *testing.T) {
+func TestCloseEndsWaits(t *testing.T) {
 	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error {
 		results := make(chan error, 3)
 		for range cap(results) {
@@ -328,7 +328,7 @@ func TestProxyThatEndsIsAFailure(t *testing.T) {
 }
 
 // The ring tells of the end of a proxy before its reason is known: who waits says the reason.
-func TestWhoWaitsForAProxyThatHasEndedSaysWhy(t *testing.T) {
+func TestWaitForAnEndedProxyNamesTheReason(t *testing.T) {
 	g := newRig(2)
 	stop, proxies := make(chan struct{}), make(chan framework.Proxy, 1)
 	g.wrap = func(rank int, inner framework.Transport) framework.Transport {

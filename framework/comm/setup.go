@@ -27,7 +27,7 @@ func (c *Communicator) together(ctx context.Context, op string, work func(ctx co
 	}
 	ctx, cancel := c.life.Bound(ctx)
 	defer cancel()
-	c.call.Store(&underWay{op, time.Now()})
+	c.call.Store(&pendingCall{op, time.Now()})
 	err := work(ctx)
 	c.call.Store(nil)
 	var r *preamble.Refusal

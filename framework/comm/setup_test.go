@@ -124,7 +124,7 @@ func TestSwitchPartsMustBeOfOneSize(t *testing.T) {
 	})
 }
 
-func TestDifferentCallsAreTold(t *testing.T) {
+func TestDifferentCallsAreReported(t *testing.T) {
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
 		m, err := c.Alloc(8192)
 		if err != nil {

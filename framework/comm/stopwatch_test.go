@@ -17,7 +17,7 @@ import (
 // through. So neither launches nor the naps of whoever waits for a stream count.
 type stopwatch struct {
 	*player
-	gate, end         *uint64
+	streamGate, end   *uint64
 	gateSeen, endSeen uintptr
 	lap               uint64
 	alone             bool // no other rank takes part in what is repeated
@@ -29,11 +29,11 @@ func newStopwatch(p *player) (*stopwatch, error) {
 		return nil, err
 	}
 	word := func(i int) *uint64 { return (*uint64)(unsafe.Pointer(&page[i])) }
-	return &stopwatch{player: p, gate: word(0), end: word(128), gateSeen: seen, endSeen: seen + 128}, nil
+	return &stopwatch{player: p, streamGate: word(0), end: word(128), gateSeen: seen, endSeen: seen + 128}, nil
 }
 
 // time returns how long the stream takes for what is enqueued, from the opening of the
-// gate. Meanwhile runs on the host as soon as it is open, and may be nil.
+// streamGate. Meanwhile runs on the host as soon as it is open, and may be nil.
 func (w *stopwatch) time(ctx context.Context, enqueue func() error, meanwhile func() error) (time.Duration, error) {
 	w.lap++
 	if err := w.dev.WaitValue(w.stream, w.gateSeen, w.lap); err != nil {
@@ -41,7 +41,7 @@ func (w *stopwatch) time(ctx context.Context, enqueue func() error, meanwhile fu
 	}
 	err := errors.Join(enqueue(), w.dev.Write(w.stream, w.endSeen, w.lap))
 	start := time.Now()
-	atomic.StoreUint64(w.gate, w.lap) // also after a failure: else the stream stands still for ever
+	atomic.StoreUint64(w.streamGate, w.lap) // also after a failure: else the stream stands still for ever
 	if meanwhile != nil && err == nil {
 		err = meanwhile()
 	}

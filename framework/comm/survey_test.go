@@ -178,7 +178,7 @@ func TestPassedOverIsWarnedOfOnce(t *testing.T) {
 }
 
 // An error of ranks that nothing joins has each reason once, without the class of another.
-func TestNothingInCommonIsSaidOnce(t *testing.T) {
+func TestNothingInCommonIsReportedOnce(t *testing.T) {
 	down := framework.Live{Reason: "unavailable: port 1 is down"}
 	g := newRig(2)
 	g.prober = true

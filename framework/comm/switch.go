@@ -33,7 +33,7 @@ func (c *Communicator) SwitchChannel(ctx context.Context, m *Memory) (*SwitchCha
 			return err
 		}
 		if err = ch.open(c, g, m); err != nil {
-			c.life.Undo(g.Close)
+			c.life.Rollback(g.Close)
 		}
 		return err
 	})

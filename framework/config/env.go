@@ -126,17 +126,17 @@ func readEnviron(environ []string) (tree map[string]any, from map[string]string,
 			}
 		}
 	}
-	told := map[string]bool{}
+	warned := map[string]bool{}
 	for _, e := range environ {
 		if names, ok := strings.CutPrefix(e, EnvWarned+"="); ok {
 			for name := range strings.SplitSeq(names, ",") {
-				told[name] = true
+				warned[name] = true
 			}
 		}
 	}
 	warn := func(name, format string, args ...any) {
 		texts := warnings[name]
-		if !told[name] {
+		if !warned[name] {
 			texts = append(texts, "environment variable "+name+" "+fmt.Sprintf(format, args...))
 		}
 		warnings[name] = texts

@@ -27,17 +27,17 @@ func (s *sequence) handle(r *ring.Ring) Handler {
 			return Fail(fmt.Errorf("%w: two perform triggers at the same time", framework.ErrInvalid))
 		}
 		defer s.busy.Store(false)
-		who, n := t.Fst>>32, t.Fst&0xffffffff
-		if n != s.next[who] {
-			return Fail(fmt.Errorf("%w: trigger %d of pusher %d: expected %d", framework.ErrInvalid, n, who, s.next[who]))
+		owner, n := t.Fst>>32, t.Fst&0xffffffff
+		if n != s.next[owner] {
+			return Fail(fmt.Errorf("%w: trigger %d of pusher %d: expected %d", framework.ErrInvalid, n, owner, s.next[owner]))
 		}
-		s.next[who]++
+		s.next[owner]++
 		if pos == atOnce {
 			s.direct++
 			return Continue
 		}
 		s.through++
-		r.Complete(uint32(who), pos)
+		r.Complete(uint32(owner), pos)
 		return Continue
 	}
 }
@@ -49,18 +49,18 @@ func TestBorrowKeepsOrder(t *testing.T) {
 	r, b := helped(t, 8, func(r *ring.Ring, _ func() bool) Handler { return s.handle(r) }, Options{})
 	const each = 3000
 	var all sync.WaitGroup
-	for who := range uint64(len(s.next)) {
+	for owner := range uint64(len(s.next)) {
 		all.Go(func() {
 			for n := range uint64(each) {
-				trigger := kernel.Trigger{Fst: who<<32 | n}
-				if n%5 != who {
+				trigger := kernel.Trigger{Fst: owner<<32 | n}
+				if n%5 != owner {
 					if taken, _ := r.Now(trigger); taken {
 						continue
 					}
 				}
 				pos, err := r.PushContext(bound(t), trigger)
 				if err == nil && n%16 == 0 {
-					err = r.WaitFlushed(bound(t), uint32(who), pos)
+					err = r.WaitFlushed(bound(t), uint32(owner), pos)
 				}
 				if err != nil {
 					t.Error(err)
@@ -73,9 +73,9 @@ func TestBorrowKeepsOrder(t *testing.T) {
 	if err := b.Stop(bound(t)); err != nil {
 		t.Fatal(err)
 	}
-	for who, n := range s.next {
+	for owner, n := range s.next {
 		if n != each {
-			t.Errorf("%d triggers of pusher %d were performed: expected %d", n, who, each)
+			t.Errorf("%d triggers of pusher %d were performed: expected %d", n, owner, each)
 		}
 	}
 	if s.direct == 0 || s.through == 0 {

@@ -137,7 +137,7 @@ func TestForwarderFlushesFirst(t *testing.T) {
 	f.Stop()
 }
 
-func TestForwarderWithoutWay(t *testing.T) {
+func TestForwarderWithoutARoute(t *testing.T) {
 	f := NewForwarder(nil, nil, nil, Options{})
 	if _, err := f.Watch(new(uint64), Word{Device: 4096}, 0); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("a word of a device, without a lane: %v", err)

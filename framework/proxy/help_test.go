@@ -132,7 +132,7 @@ func TestHelpKeepsOrder(t *testing.T) {
 }
 
 // One who waits for a trigger in the middle of a full ring gets the turn from the thread.
-func TestHelpOfOneWhoWaits(t *testing.T) {
+func TestHelpOfAWaiter(t *testing.T) {
 	var lent atomic.Uint64
 	r, b := helped(t, 512, func(r *ring.Ring, isLent func() bool) Handler {
 		return func(_ kernel.Trigger, pos uint64) Result {

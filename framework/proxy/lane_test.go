@@ -48,8 +48,8 @@ func (c *copying) idle(t testing.TB, peer int) {
 	})
 }
 
-// eitherWay runs a test with words on the stream of the copies, and apart from it.
-func eitherWay(t *testing.T, f func(t *testing.T, large uint64)) {
+// inBothModes runs a test with words on the stream of the copies, and apart from it.
+func inBothModes(t *testing.T, f func(t *testing.T, large uint64)) {
 	for name, large := range map[string]uint64{"together": apartFrom, "apart": 8} {
 		t.Run(name, func(t *testing.T) { f(t, large) })
 	}
@@ -145,7 +145,7 @@ func TestIdleLaneNeedsNoStream(t *testing.T) {
 
 // Behind a copy the stream stores what comes, also what needs no copy. When it has, that
 // is seen without one more store, and the host goes on with the next value.
-func TestBusyLaneKeepsTheOrder(t *testing.T) { eitherWay(t, busyLaneKeepsTheOrder) }
+func TestBusyLaneKeepsTheOrder(t *testing.T) { inBothModes(t, busyLaneKeepsTheOrder) }
 
 func busyLaneKeepsTheOrder(t *testing.T, large uint64) {
 	c := newCopyingTo(t, 1, true)
@@ -194,7 +194,7 @@ func TestFlushBehindASignalToTheDevice(t *testing.T) {
 
 // However streams stop and go, a counter never falls, nothing is lost, and who sees a
 // signal sees the data that was put before it.
-func TestSignalsAreNeverReordered(t *testing.T) { eitherWay(t, signalsAreNeverReordered) }
+func TestSignalsAreNeverReordered(t *testing.T) { inBothModes(t, signalsAreNeverReordered) }
 
 func signalsAreNeverReordered(t *testing.T, large uint64) {
 	const peers, rounds = 3, 300
@@ -261,7 +261,7 @@ func signalsAreNeverReordered(t *testing.T, large uint64) {
 }
 
 // Two rings drive one lane, as kernels and the host do: each signal counts.
-func TestTwoCopiersShareALane(t *testing.T) { eitherWay(t, twoCopiersShareALane) }
+func TestTwoCopiersShareALane(t *testing.T) { inBothModes(t, twoCopiersShareALane) }
 
 func twoCopiersShareALane(t *testing.T, large uint64) {
 	c := newCopyingTo(t, 1, true)

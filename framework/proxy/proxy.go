@@ -161,13 +161,13 @@ func (s *Service) Stop(ctx context.Context) error {
 		return nil
 	}
 	s.mu.Unlock()
-	s.tell(finish)
+	s.stopWith(finish)
 	select {
 	case <-s.done:
 		return nil
 	case <-ctx.Done():
 	}
-	s.tell(quit)
+	s.stopWith(quit)
 	select {
 	case <-s.done:
 		return s.err
@@ -178,10 +178,10 @@ func (s *Service) Stop(ctx context.Context) error {
 
 // Quit tells the proxy to drop what was pushed, and to end. It is for a job that has
 // failed, and does not wait.
-func (s *Service) Quit() { s.tell(quit) }
+func (s *Service) Quit() { s.stopWith(quit) }
 
-// tell raises the word to stop. Once the proxy has ended the ring may be gone.
-func (s *Service) tell(how int32) {
+// stopWith raises the word to stop. Once the proxy has ended the ring may be gone.
+func (s *Service) stopWith(how int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {

@@ -140,9 +140,9 @@ func TestStopIsBounded(t *testing.T) {
 
 func TestStopDropsTheRestWhenTimeIsUp(t *testing.T) {
 	r := newRing(t, 8)
-	gate, entered := make(chan struct{}), make(chan struct{}, 8)
+	hold, entered := make(chan struct{}), make(chan struct{}, 8)
 	var performed atomic.Int32
-	s := start(t, r, func(kernel.Trigger, uint64) Result { entered <- struct{}{}; <-gate; performed.Add(1); return Continue }, Options{})
+	s := start(t, r, func(kernel.Trigger, uint64) Result { entered <- struct{}{}; <-hold; performed.Add(1); return Continue }, Options{})
 	for i := range uint64(8) {
 		push(t, r, i)
 	}
@@ -154,7 +154,7 @@ func TestStopDropsTheRestWhenTimeIsUp(t *testing.T) {
 	for s.stop.Load() != quit {
 		time.Sleep(10 * time.Microsecond)
 	}
-	close(gate)
+	close(hold)
 	<-stopped
 	err := s.Wait(bound(t))
 	if !errors.Is(err, framework.ErrClosed) || !strings.Contains(err.Error(), "before everything") || performed.Load() != 1 {

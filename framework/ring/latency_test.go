@@ -39,8 +39,8 @@ type measurement struct {
 	Ninetieth  float64 `json:"p90_batch_ns_per_round_trip"`
 }
 
-// trip is one round trip; it polls as a kernel does, and gives up after 20 s.
-func trip(t testing.TB, r *Ring, fst uint64) {
+// roundTrip is one round trip; it polls as a kernel does, and gives up after 20 s.
+func roundTrip(t testing.TB, r *Ring, fst uint64) {
 	pos, err := r.Push(kernel.Trigger{Fst: fst})
 	if err != nil {
 		t.Fatal(err)
@@ -58,21 +58,21 @@ func trip(t testing.TB, r *Ring, fst uint64) {
 // roundTrips measures batches of trips, so that some fall into times at which
 // nothing else runs on the processors. On a machine that is busy it stops after
 // five seconds, with fewer.
-func roundTrips(t testing.TB, batches, trips int) []float64 {
+func roundTrips(t testing.TB, batches, count int) []float64 {
 	r, _ := pair(t, 512)
 	cmd := spawn(t, r)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	trip(t, r, 1) // the other process runs
+	roundTrip(t, r, 1) // the other process runs
 	took := make([]float64, 0, batches)
 	for end := time.Now().Add(5 * time.Second); len(took) < batches && (len(took) < 10 || time.Now().Before(end)); {
 		start := time.Now()
-		for range trips {
-			trip(t, r, 1)
+		for range count {
+			roundTrip(t, r, 1)
 		}
-		took = append(took, float64(time.Since(start).Nanoseconds())/float64(trips))
+		took = append(took, float64(time.Since(start).Nanoseconds())/float64(count))
 	}
-	trip(t, r, lastTrigger)
+	roundTrip(t, r, lastTrigger)
 	wait(t, cmd)
 	slices.Sort(took)
 	return took
@@ -95,12 +95,12 @@ func TestRoundTripTime(t *testing.T) {
 		bound *= 20
 	}
 	idle := idleProcessors(t, 100*time.Millisecond)
-	const trips = 100
-	took := roundTrips(t, 2000, trips)
+	const count = 100
+	took := roundTrips(t, 2000, count)
 	batches := len(took)
 	m := measurement{
 		Command: recordCommand, Date: time.Now().UTC().Format(time.DateOnly), Processor: processor(),
-		Processors: runtime.NumCPU(), Idle: idle, Go: runtime.Version(), Batches: batches, Trips: trips,
+		Processors: runtime.NumCPU(), Idle: idle, Go: runtime.Version(), Batches: batches, Trips: count,
 		Best: took[0], Tenth: took[batches/10], Median: took[batches/2], Ninetieth: took[batches*9/10],
 	}
 	t.Logf("a round trip takes %.0f ns in the best of %d batches, %.0f in the median; %.1f of %d processors were idle", m.Best, batches, m.Median, idle, m.Processors)
@@ -128,13 +128,13 @@ func BenchmarkRoundTripTwoProcesses(b *testing.B) {
 	cmd := spawn(b, r)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	trip(b, r, 1) // the other process runs
+	roundTrip(b, r, 1) // the other process runs
 	b.ReportAllocs()
 	for b.Loop() {
-		trip(b, r, 1)
+		roundTrip(b, r, 1)
 	}
 	b.StopTimer()
-	trip(b, r, lastTrigger)
+	roundTrip(b, r, lastTrigger)
 	wait(b, cmd)
 }
 

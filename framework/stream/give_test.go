@@ -65,7 +65,7 @@ func TestGive(t *testing.T) {
 }
 
 // Both give more than all buffers hold, and neither reads but while it waits.
-func TestGiveBothWays(t *testing.T) {
+func TestGiveInBothDirections(t *testing.T) {
 	const size, rounds = 4 << 20, 12
 	a, b := two(t, 2, size+4096, 1<<20)
 	done := make(chan struct{}, 2)

@@ -38,15 +38,15 @@ func sockets(t testing.TB, n int) (all [2][]*os.File) {
 	}
 	defer l.Close()
 	for range n {
-		near, err := net.Dial("tcp", l.Addr().String())
+		local, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		far, err := l.Accept()
+		remote, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, c := range []net.Conn{near, far} {
+		for i, c := range []net.Conn{local, remote} {
 			f, err := c.(*net.TCPConn).File()
 			if err != nil {
 				t.Fatal(err)

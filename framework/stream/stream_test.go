@@ -38,7 +38,7 @@ func TestPutThenSignal(t *testing.T) {
 
 // More than all buffers hold is asked for at once, in both directions, and nobody reads
 // but while it waits: the two must not block each other.
-func TestBothWaysAtOnce(t *testing.T) {
+func TestBothDirectionsAtOnce(t *testing.T) {
 	for _, streams := range []int{1, 3} {
 		t.Run(fmt.Sprint(streams), func(t *testing.T) {
 			const size, rounds = 1 << 20, 60

@@ -14,7 +14,7 @@ type GPU struct {
 	UUID   string           `json:"uuid,omitempty"`
 	Arch   string           `json:"arch,omitempty"`  // "sm_90"
 	Bytes  uint64           `json:"bytes,omitempty"` // of memory
-	NUMA   int              `json:"numa"`            // -1: not told
+	NUMA   int              `json:"numa"`            // -1: unknown
 	PCI    string           `json:"pci"`             // "0000:19:00.0"
 	CPUs   []int            `json:"cpus,omitempty"`  // those near to it
 	Links  []Link           `json:"links,omitempty"`

@@ -66,16 +66,16 @@ func TestFactsAreCopies(t *testing.T) {
 
 func TestAccessTo(t *testing.T) {
 	h200, a10, bare := readMachine(t, "h200"), readMachine(t, "a10"), readMachine(t, "two-sockets")
-	if a, told := h200.GPUs[0].AccessTo(h200.GPUs[5]); !told || !a.Granted() || a.Atomics != AccessOK {
-		t.Errorf("H200: %+v, told %v", a, told)
+	if a, known := h200.GPUs[0].AccessTo(h200.GPUs[5]); !known || !a.Granted() || a.Atomics != AccessOK {
+		t.Errorf("H200: %+v, told %v", a, known)
 	}
-	if a, told := a10.GPUs[0].AccessTo(a10.GPUs[1]); !told || a.Granted() || a.Why() != "chipset not supported" {
-		t.Errorf("A10: %+v, told %v", a, told)
+	if a, known := a10.GPUs[0].AccessTo(a10.GPUs[1]); !known || a.Granted() || a.Why() != "chipset not supported" {
+		t.Errorf("A10: %+v, told %v", a, known)
 	}
-	if a, told := a10.GPUs[2].AccessTo(a10.GPUs[2]); !told || !a.Granted() {
-		t.Errorf("a GPU and its own memory: %+v, told %v", a, told)
+	if a, known := a10.GPUs[2].AccessTo(a10.GPUs[2]); !known || !a.Granted() {
+		t.Errorf("a GPU and its own memory: %+v, told %v", a, known)
 	}
-	if _, told := bare.GPUs[0].AccessTo(bare.GPUs[1]); told {
+	if _, known := bare.GPUs[0].AccessTo(bare.GPUs[1]); known {
 		t.Error("a driver that said nothing has told")
 	}
 	if a := (Access{Read: AccessOK, Write: "disabled"}); a.Granted() || a.Why() != "disabled" {

@@ -48,7 +48,7 @@ func (g GPU) linkText() string {
 
 // matrix shows how far devices are from each other, and returns the words it used.
 func (h *Host) matrix(w io.Writer) (used []string) {
-	say := func(word string) {
+	add := func(word string) {
 		used = append(used, word)
 		fmt.Fprint(w, "\t", word)
 	}
@@ -64,26 +64,26 @@ func (h *Host) matrix(w io.Writer) (used []string) {
 		fmt.Fprint(w, a.label())
 		for _, b := range h.GPUs {
 			if a.PCI == b.PCI && a.Device == b.Device {
-				say("X")
+				add("X")
 			} else {
-				say(h.Between(a, b))
+				add(h.Between(a, b))
 			}
 		}
 		for _, n := range h.NICs {
-			say(h.apart(h.At(a.Device, nil), n.place()))
+			add(h.apart(h.At(a.Device, nil), n.place()))
 		}
-		fmt.Fprintf(w, "\t%s\t%s\n", or(formatList(h.near(a)), "-"), node(a.NUMA))
+		fmt.Fprintf(w, "\t%s\t%s\n", or(formatList(h.adapters(a)), "-"), node(a.NUMA))
 	}
 	for i, n := range h.NICs {
 		fmt.Fprint(w, n.Name)
 		for _, g := range h.GPUs {
-			say(h.apart(n.place(), h.At(g.Device, nil)))
+			add(h.apart(n.place(), h.At(g.Device, nil)))
 		}
 		for j, m := range h.NICs {
 			if i == j {
-				say("X")
+				add("X")
 			} else {
-				say(h.apart(n.place(), m.place()))
+				add(h.apart(n.place(), m.place()))
 			}
 		}
 		fmt.Fprintf(w, "\t\t%s\n", node(n.NUMA))
@@ -91,9 +91,9 @@ func (h *Host) matrix(w io.Writer) (used []string) {
 	return used
 }
 
-// near lists the processors near to a GPU: those that its driver names, else those
+// adapters lists the processors near to a GPU: those that its driver names, else those
 // of its memory node.
-func (h *Host) near(g GPU) []int {
+func (h *Host) adapters(g GPU) []int {
 	if len(g.CPUs) > 0 {
 		return g.CPUs
 	}
@@ -131,11 +131,11 @@ func (h *Host) printAccess(w io.Writer) {
 
 // barrier says why two GPUs cannot address each other's memory; "" if they can.
 func (h *Host) barrier(a, b GPU) string {
-	ab, told := a.AccessTo(b)
+	ab, known := a.AccessTo(b)
 	ba, back := b.AccessTo(a)
 	switch {
-	case !told || !back:
-		return "not told"
+	case !known || !back:
+		return "unknown"
 	case !ab.Granted():
 		return "no (" + ab.Why() + ")"
 	case !ba.Granted():

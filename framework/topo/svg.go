@@ -96,7 +96,7 @@ func (d *drawing) place() {
 		c.node = n
 		d.columns = append(d.columns, c)
 	}
-	for _, id := range d.strays(known) {
+	for _, id := range d.unlistedNodes(known) {
 		if c := on(id); id >= 0 || len(d.host.Nodes) != 1 {
 			d.columns = append(d.columns, c)
 		} else { // with one node there is no doubt
@@ -130,8 +130,8 @@ func (d *drawing) place() {
 	d.height = d.bottom + margin
 }
 
-// strays lists the nodes that devices name and the machine does not.
-func (d *drawing) strays(known map[int]bool) []int {
+// unlistedNodes lists the nodes that devices name and the machine does not.
+func (d *drawing) unlistedNodes(known map[int]bool) []int {
 	var ids []int
 	add := func(id int) {
 		if !known[id] {
@@ -183,7 +183,7 @@ func (d *drawing) column(c column) {
 	d.box("node", c.x, d.top, c.w, d.bottom-d.top)
 	title := fmt.Sprintf("NUMA node %d", c.node.ID)
 	if c.node.ID < 0 {
-		title = "node not told"
+		title = "node unknown"
 	}
 	d.text(c.x+gap, d.top+20, "strong", title)
 	if c.node.ID >= 0 {

@@ -78,12 +78,12 @@ func TestDrawingEscapes(t *testing.T) {
 func TestDevicesWithoutNode(t *testing.T) {
 	h := readMachine(t, "h200")
 	h.GPUs[7].NUMA = -1
-	if text := drawn(t, h); !strings.Contains(text, "node not told") || !strings.Contains(text, "GPU7") {
+	if text := drawn(t, h); !strings.Contains(text, "node unknown") || !strings.Contains(text, "GPU7") {
 		t.Error("a GPU without node is not shown apart")
 	}
 	h = readMachine(t, "a10")
 	h.GPUs[3].NUMA, h.NICs[0].NUMA = -1, -1
-	if text := drawn(t, h); strings.Contains(text, "node not told") || !strings.Contains(text, "GPU3") || !strings.Contains(text, "ens5") {
+	if text := drawn(t, h); strings.Contains(text, "node unknown") || !strings.Contains(text, "GPU3") || !strings.Contains(text, "ens5") {
 		t.Error("with one node there is no doubt where a device is")
 	}
 }

@@ -54,10 +54,10 @@ type NIC struct {
 	Interfaces []string `json:"interfaces,omitempty"` // of an RDMA device
 	Link       string   `json:"link"`                 // "Ethernet", "InfiniBand"
 	Up         bool     `json:"up"`
-	Mbps       int      `json:"mbps"` // 0: not told
+	Mbps       int      `json:"mbps"` // 0: unknown
 	MTU        int      `json:"mtu,omitempty"`
 	Address    string   `json:"address,omitempty"` // hardware address, or node GUID
-	NUMA       int      `json:"numa"`              // -1: not told
+	NUMA       int      `json:"numa"`              // -1: unknown
 	PCI        string   `json:"pci,omitempty"`     // "0000:3b:00.0"
 	bus        []string // the way to it: host bridge, bridges, device
 	subnet     string   // of InfiniBand: what the adapter reaches
@@ -177,13 +177,13 @@ func (s system) bus(entry string) []string {
 	if err != nil {
 		return nil
 	}
-	var way []string
+	var path []string
 	for part := range strings.SplitSeq(target, "/") {
 		if strings.HasPrefix(part, "pci") && strings.Contains(part, ":") || isPCI(part) {
-			way = append(way, part)
+			path = append(path, part)
 		}
 	}
-	return way
+	return path
 }
 
 // isPCI reports whether s is an address such as 0000:3b:00.0.

@@ -68,8 +68,8 @@ func (b *broken) Close(ctx context.Context, id framework.ID) error {
 // defect is one planted mistake, the test that has to find it, and a part of what
 // that test has to say.
 type defect struct {
-	name, test, says string
-	plant            func(b *broken)
+	name, test, wanted string
+	plant              func(b *broken)
 }
 
 var described atomic.Int64
@@ -337,8 +337,8 @@ func findDefect(t *testing.T, d defect) {
 	}
 	report := suiteOn(t, d.test, limit, d.plant)
 	r := report.Results[0]
-	if r.Pass || !strings.Contains(r.Error, d.says) {
-		t.Errorf("%s did not find it: pass %v, findings:\n%s\nwant %q", d.test, r.Pass, r.Error, d.says)
+	if r.Pass || !strings.Contains(r.Error, d.wanted) {
+		t.Errorf("%s did not find it: pass %v, findings:\n%s\nwant %q", d.test, r.Pass, r.Error, d.wanted)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func says(text string) func(io.Writer) error {
+func writes(text string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
@@ -22,7 +22,7 @@ func TestFileThatFails(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "table.yaml")
 	full := errors.New("no space left")
-	fails := func(w io.Writer) error { return errors.Join(says("half of")(w), full) }
+	fails := func(w io.Writer) error { return errors.Join(writes("half of")(w), full) }
 	if err := File(file, fails); !errors.Is(err, full) {
 		t.Errorf("%v, expected the error of the write", err)
 	}
@@ -32,7 +32,7 @@ func TestFileThatFails(t *testing.T) {
 		if len(entries) != 1 || !strings.HasPrefix(entries[0].Name(), ".table.yaml.") {
 			t.Errorf("meanwhile the folder has %v: expected nothing that ends in .yaml, or is shown", entries)
 		}
-		return errors.Join(err, says("all")(w))
+		return errors.Join(err, writes("all")(w))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestFileThatFails(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v: expected the mode to stay", info.Mode(), err)
 	}
-	if err := File(filepath.Join(folder, "none", "x"), says("all")); !errors.Is(err, os.ErrNotExist) {
+	if err := File(filepath.Join(folder, "none", "x"), writes("all")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 }
@@ -64,7 +64,7 @@ func TestFileIntoWhatIsNoFile(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, []byte("longer than all"), 0o644), os.Symlink(file, link), syscall.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := File(pipe, says("all")); !errors.Is(err, syscall.ENXIO) {
+	if err := File(pipe, writes("all")); !errors.Is(err, syscall.ENXIO) {
 		t.Errorf("a pipe without a reader: %v", err)
 	}
 	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -73,7 +73,7 @@ func TestFileIntoWhatIsNoFile(t *testing.T) {
 	}
 	defer reader.Close()
 	for name, mode := range map[string]os.FileMode{link: os.ModeSymlink, pipe: os.ModeNamedPipe} {
-		if err := File(name, says("all")); err != nil {
+		if err := File(name, writes("all")); err != nil {
 			t.Error(err)
 		}
 		if info, err := os.Lstat(name); err != nil || info.Mode().Type() != mode {

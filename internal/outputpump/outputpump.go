@@ -16,15 +16,15 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
-// room is how much may be queued before an Outlet is full.
+// room is how much may be queued before an Pump is full.
 const room = 64 << 10
 
 // ErrNotTaken is the error for output that is not read until the job has to end.
 var ErrNotTaken = errors.New("nobody has read it")
 
-// Outlet writes in the background, in order, what it is given. Its methods may be called
+// Pump writes in the background, in order, what it is given. Its methods may be called
 // from any goroutine.
-type Outlet struct {
+type Pump struct {
 	mu      sync.Mutex
 	queue   []piece
 	bytes   int
@@ -39,14 +39,14 @@ type piece struct {
 	data []byte
 }
 
-// New returns an Outlet with nothing to write.
-func New() *Outlet { return &Outlet{took: make(chan struct{}, 1)} }
+// New returns an Pump with nothing to write.
+func New() *Pump { return &Pump{took: make(chan struct{}, 1)} }
 
 // To returns a writer whose writes do not wait: w is written to in the background.
-func (o *Outlet) To(w io.Writer) io.Writer { return end{o, w} }
+func (o *Pump) To(w io.Writer) io.Writer { return end{o, w} }
 
 type end struct {
-	o  *Outlet
+	o  *Pump
 	to io.Writer
 }
 
@@ -65,7 +65,7 @@ func (e end) Write(b []byte) (int, error) {
 }
 
 // write writes until nothing is left.
-func (o *Outlet) write() {
+func (o *Pump) write() {
 	for {
 		o.mu.Lock()
 		if len(o.queue) == 0 {
@@ -92,18 +92,18 @@ func (o *Outlet) write() {
 }
 
 // Full says that so much is queued that a caller with more should wait for Took.
-func (o *Outlet) Full() bool {
+func (o *Pump) Full() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bytes >= room
 }
 
 // Took gets a value when something has been written since the last one.
-func (o *Outlet) Took() <-chan struct{} { return o.took }
+func (o *Pump) Took() <-chan struct{} { return o.took }
 
 // Flush waits until all is written, or until over is closed. The error is that of the
 // first write that lost something, else ErrNotTaken if something is still queued.
-func (o *Outlet) Flush(over <-chan struct{}) error {
+func (o *Pump) Flush(over <-chan struct{}) error {
 	o.mu.Lock()
 	idle := o.idle
 	o.mu.Unlock()
@@ -142,18 +142,18 @@ var stopSelf = supervise.StopSelf
 // Patience returns a channel that is closed when the launcher waits no longer for the readers
 // of a job's output: ReaderBound after a request to end, and ReaderBound after they last took
 // some of it. told says that the request came before. Without one a pager may take its time.
-func Patience(ctx context.Context, told bool, signals <-chan os.Signal, took <-chan struct{}) (over <-chan struct{}, enough func()) {
+func Patience(ctx context.Context, endRequested bool, signals <-chan os.Signal, took <-chan struct{}) (over <-chan struct{}, enough func()) {
 	life, enough := context.WithCancel(context.Background())
 	go func() {
-		for !told {
+		for !endRequested {
 			select {
 			case s := <-signals:
 				if s == syscall.SIGTSTP {
 					stopSelf() // the reader stops as well, and a shell waits for both
 				}
-				told = Ends(s)
+				endRequested = Ends(s)
 			case <-ctx.Done():
-				told = true
+				endRequested = true
 			case <-life.Done():
 				return
 			}
@@ -173,8 +173,8 @@ func Patience(ctx context.Context, told bool, signals <-chan os.Signal, took <-c
 	return life.Done(), enough
 }
 
-// Say writes a last word, and waits at most ReaderBound until it was taken.
-func Say(to io.Writer, format string, args ...any) {
+// WriteLast writes a last word, and waits at most ReaderBound until it was taken.
+func WriteLast(to io.Writer, format string, args ...any) {
 	o := New()
 	fmt.Fprintf(o.To(to), format, args...)
 	over, enough := context.WithTimeout(context.Background(), ReaderBound)

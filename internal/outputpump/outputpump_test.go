@@ -98,7 +98,7 @@ func TestPatienceStops(t *testing.T) {
 }
 
 // The pump waits for a reader that takes something from time to time, also when the job is to end.
-func TestPatienceWithWhoReads(t *testing.T) {
+func TestPatienceWithReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := make(chan struct{})
 		over, enough := Patience(t.Context(), true, nil, took)

@@ -127,7 +127,7 @@ func chosen(t *testing.T, n int) {
 			if want := fmt.Sprint("cuda:", local%n); err != nil || d != want {
 				t.Errorf("%s, local rank %d: %v, %v: expected %s", wanted, local, d, err, want)
 			}
-			if told, want := strings.Contains(log, "ranks share GPUs"), n > 1 && local >= n; told != want {
+			if known, want := strings.Contains(log, "ranks share GPUs"), n > 1 && local >= n; known != want {
 				t.Errorf("%s, local rank %d of %d visible GPUs: log %q: expected a warning: %v", wanted, local, n, log, want)
 			}
 		}

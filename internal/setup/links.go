@@ -57,7 +57,7 @@ func Links(root fs.FS, found []Probed, facts framework.Facts, hostMemory bool) c
 		if p.err != nil || !p.live.LinksKnown {
 			continue
 		}
-		l.Told = true
+		l.Known = true
 		for _, x := range p.live.Links {
 			l.NVLinks = append(l.NVLinks, collectives.NVLink(x))
 		}

@@ -25,10 +25,10 @@ func (p linkProber) Probe(context.Context, framework.Facts) (framework.Live, err
 	return p.live, p.err
 }
 
-func TestLinksThatCollectivesAreToldOf(t *testing.T) {
+func TestLinksForCollectives(t *testing.T) {
 	probed := framework.Description{Probe: true, Channels: []framework.Kind{framework.KindMemory}}
 	ports := framework.Description{Probe: true, Channels: []framework.Kind{framework.KindPort}}
-	told := framework.Live{LinksKnown: true, Links: []framework.DeviceLink{{Peer: "0000:19:00.0", Count: 18, Version: 4, Switch: true}, {Peer: "0000:3b:00.0", Count: 4}}}
+	known := framework.Live{LinksKnown: true, Links: []framework.DeviceLink{{Peer: "0000:19:00.0", Count: 18, Version: 4, Switch: true}, {Peer: "0000:3b:00.0", Count: 4}}}
 	both := []collectives.NVLink{{Peer: "0000:19:00.0", Count: 18, Version: 4, Switch: true}, {Peer: "0000:3b:00.0", Count: 4}}
 	for name, x := range map[string]struct {
 		prober linkProber
@@ -36,12 +36,12 @@ func TestLinksThatCollectivesAreToldOf(t *testing.T) {
 		host   bool
 		want   collectives.Links
 	}{
-		"links":        {linkProber{live: told}, probed, false, collectives.Links{Told: true, NVLinks: both}},
-		"no links":     {linkProber{live: framework.Live{LinksKnown: true}}, probed, false, collectives.Links{Told: true}},
-		"not told":     {linkProber{live: framework.Live{Facts: map[string]string{"nvlink": "none"}}}, probed, false, collectives.Links{}},
-		"an error":     {linkProber{live: told, err: framework.ErrPlugin}, probed, false, collectives.Links{}},
-		"of a network": {linkProber{live: told}, ports, false, collectives.Links{}},
-		"host memory":  {linkProber{live: told}, probed, true, collectives.Links{Told: true, NVLinks: both, HostMemory: true}},
+		"links":        {linkProber{live: known}, probed, false, collectives.Links{Known: true, NVLinks: both}},
+		"no links":     {linkProber{live: framework.Live{LinksKnown: true}}, probed, false, collectives.Links{Known: true}},
+		"unknown":      {linkProber{live: framework.Live{Facts: map[string]string{"nvlink": "none"}}}, probed, false, collectives.Links{}},
+		"an error":     {linkProber{live: known, err: framework.ErrPlugin}, probed, false, collectives.Links{}},
+		"of a network": {linkProber{live: known}, ports, false, collectives.Links{}},
+		"host memory":  {linkProber{live: known}, probed, true, collectives.Links{Known: true, NVLinks: both, HostMemory: true}},
 	} {
 		ts := []*comm.Transport{{Transport: x.prober, Name: "fake", Description: x.d}}
 		found := ProbeLinks(t.Context(), ts, framework.Facts{})

@@ -50,7 +50,7 @@ func TestChildTellsHowItEnded(t *testing.T) {
 }
 
 // The number of a child that other code has reaped goes to the next process that asks.
-func TestSignalSparesWhoeverGotTheNumber(t *testing.T) {
+func TestSignalSparesTheNextOwnerOfTheNumber(t *testing.T) {
 	stranger := victim(t)
 	dead, c := child(t, "true")
 	if _, err := syscall.Wait4(c.Process.Pid, nil, 0, nil); err != nil {

@@ -68,7 +68,7 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 	if err == nil {
 		l.child = supervise.NewChild(l.cmd.Process.Pid, pidfd)
 	}
-	tell := func(e event) {
+	report := func(e event) {
 		e.host = at
 		select {
 		case events <- e:
@@ -77,7 +77,7 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 	}
 	if err != nil {
 		close(l.exited)
-		go tell(event{err: fmt.Errorf("%w: ssh: %w: expected a command that runs another one on the host, see --ssh", framework.ErrUnavailable, err)})
+		go report(event{err: fmt.Errorf("%w: ssh: %w: expected a command that runs another one on the host, see --ssh", framework.ErrUnavailable, err)})
 		return l
 	}
 	go func() {
@@ -92,10 +92,10 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 		}
 	}()
 	go func() {
-		err := l.read(out, tell)
+		err := l.read(out, report)
 		cut := err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if !cut { // it says what nobody understands, perhaps without an end
-			tell(event{err: err})
+			report(event{err: err})
 			l.hangUp()
 		}
 		_, _ = io.Copy(io.Discard, out)
@@ -103,14 +103,14 @@ func dial(host Host, at int, command []string, stderr io.Writer, events chan<- e
 		l.child.Close()
 		close(l.exited)
 		if cut {
-			tell(event{err: l.explain(err, wait)})
+			report(event{err: l.explain(err, wait)})
 		}
 	}()
 	return l
 }
 
 // read passes on what the agent says, to the end.
-func (l *link) read(out io.Reader, tell func(event)) error {
+func (l *link) read(out io.Reader, report func(event)) error {
 	r := bufio.NewReaderSize(out, 64<<10)
 	for read := 0; ; {
 		line, err := r.ReadSlice('\n')
@@ -136,7 +136,7 @@ func (l *link) read(out io.Reader, tell func(event)) error {
 		if err != nil {
 			return err
 		}
-		tell(event{frame: f})
+		report(event{frame: f})
 		if f.kind == kindEnd {
 			return nil
 		}

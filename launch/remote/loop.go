@@ -49,7 +49,7 @@ func (r *run) loop(ctx context.Context) {
 		events := r.events
 		if r.out.Full() && !r.unread {
 			events = nil // hosts wait, signals do not
-			if r.told && !waits {
+			if r.endRequested && !waits {
 				waits = true
 				patience.Reset(outputpump.ReaderBound)
 			}
@@ -79,7 +79,7 @@ func (r *run) loop(ctx context.Context) {
 			}
 			switch {
 			case outputpump.Ends(s):
-				r.told = true
+				r.endRequested = true
 				if asked { // the second one: the agents kill
 					r.signal(number)
 					at(killBound, last)
@@ -91,13 +91,13 @@ func (r *run) loop(ctx context.Context) {
 				r.signal(number)
 			}
 		case <-done:
-			done, r.told = nil, true
+			done, r.endRequested = nil, true
 			terminate()
 		case <-deadline.C:
 			next()
 		}
 	}
-	if r.known() && !r.told {
+	if r.known() && !r.endRequested {
 		r.reportLeft()
 	}
 	if !gaveUp {

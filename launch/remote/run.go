@@ -57,7 +57,7 @@ func Run(ctx context.Context, j Job) (launch.Result, error) {
 		err = r.start(ctx)
 	}
 	if err != nil {
-		r.told = true // a slow reader does not delay an error
+		r.endRequested = true // a slow reader does not delay an error
 		r.flush(ctx, j.Report)
 		return launch.Result{Code: 1, Rank: -1}, err
 	}
@@ -71,18 +71,18 @@ const AgentFlag = "--serve-agent"
 
 type run struct {
 	Job
-	links  []*link
-	events chan event
-	done   chan struct{}
-	taken  chan struct{} // the last piece of standard input was read
-	first  int           // host of rank 0
-	alive  int
-	result launch.Result
-	err    error
-	out    *outputpump.Outlet
-	told   bool // somebody wants the job to end
-	unread bool // and who reads the output has taken nothing for outlet.ReaderBound
-	missed bool // output that came meanwhile
+	links        []*link
+	events       chan event
+	done         chan struct{}
+	taken        chan struct{} // the last piece of standard input was read
+	first        int           // host of rank 0
+	alive        int
+	result       launch.Result
+	err          error
+	out          *outputpump.Pump
+	endRequested bool // somebody wants the job to end
+	unread       bool // and who reads the output has taken nothing for outlet.ReaderBound
+	missed       bool // output that came meanwhile
 }
 
 // settle is how long other hosts may take to answer once one has failed, so that the
@@ -306,7 +306,7 @@ func (r *run) print(to io.Writer, output []byte) {
 // flush waits until the output was taken, while nobody wants the job to end. As in
 // package launch ranks do not end because output is lost, but the job has not succeeded.
 func (r *run) flush(ctx context.Context, report io.Writer) {
-	over, enough := outputpump.Patience(ctx, r.told, r.Signals, r.out.Took())
+	over, enough := outputpump.Patience(ctx, r.endRequested, r.Signals, r.out.Took())
 	defer enough()
 	lost := r.out.Flush(over)
 	if lost == nil && r.missed {
@@ -315,7 +315,7 @@ func (r *run) flush(ctx context.Context, report io.Writer) {
 	if lost == nil {
 		return
 	}
-	outputpump.Say(report, "mscclpp-run: output of ranks was lost: %v\n", lost)
+	outputpump.WriteLast(report, "mscclpp-run: output of ranks was lost: %v\n", lost)
 	if r.result.Code == 0 {
 		r.result.Code = 1
 	}

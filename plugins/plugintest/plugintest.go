@@ -58,7 +58,7 @@ func Pair(ctx context.Context, transport framework.Transport) (client Client, st
 	if p.plugin, err = fdsock.New(theirs, fdsock.Plugin); err != nil {
 		return nil, nil, err
 	}
-	near, far, err := connected()
+	local, remote, err := connected()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,15 +68,15 @@ func Pair(ctx context.Context, transport framework.Transport) (client Client, st
 	p.serving.Add(1)
 	go func() {
 		defer p.serving.Done()
-		_ = p.server.Serve(&oneConn{conn: far, closed: make(chan struct{})}) // ends by Stop
+		_ = p.server.Serve(&oneConn{conn: remote, closed: make(chan struct{})}) // ends by Stop
 	}()
 	p.conn, err = grpc.NewClient("passthrough:pair",
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return near, nil }),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return local, nil }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
 		grpc.WithIdleTimeout(0), grpc.WithDisableRetry())
 	if err != nil {
-		near.Close()
+		local.Close()
 		return nil, nil, err
 	}
 	c := wire.NewClient("wrapped", p.conn, p.host, p)
@@ -124,7 +124,7 @@ func (p *pair) stop() {
 }
 
 // connected returns two ends of a stream.
-func connected() (near, far net.Conn, err error) {
+func connected() (local, remote net.Conn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
@@ -132,14 +132,14 @@ func connected() (near, far net.Conn, err error) {
 	a, b := os.NewFile(uintptr(fds[0]), "near"), os.NewFile(uintptr(fds[1]), "far")
 	defer a.Close()
 	defer b.Close()
-	if near, err = net.FileConn(a); err != nil {
+	if local, err = net.FileConn(a); err != nil {
 		return nil, nil, err
 	}
-	if far, err = net.FileConn(b); err != nil {
-		near.Close()
+	if remote, err = net.FileConn(b); err != nil {
+		local.Close()
 		return nil, nil, err
 	}
-	return near, far, nil
+	return local, remote, nil
 }
 
 // oneConn is a listener that accepts one connection.

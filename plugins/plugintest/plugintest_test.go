@@ -287,7 +287,7 @@ func (bare) Describe(context.Context) (framework.Description, error) {
 	return framework.Description{Name: "bare"}, nil
 }
 
-func TestWhatIsNotClaimed(t *testing.T) {
+func TestUnclaimedIsRefused(t *testing.T) {
 	modest, err := mirror.New(mirror.Config{Name: "modest"})
 	if err != nil {
 		t.Fatal(err)

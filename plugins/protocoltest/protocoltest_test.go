@@ -80,7 +80,7 @@ func TestGoodPlugins(t *testing.T) {
 
 // flaws are plugins that break one rule: the test that has to find it, and a part of
 // what it has to say.
-var flaws = []struct{ flaw, test, says string }{
+var flaws = []struct{ flaw, test, wanted string }{
 	{"runs-for-anybody", "start/by-a-person", "want exit status 2"},
 	{"chatty", "start/handshake", "want 1|1|unix|address|grpc"},
 	{"socket-elsewhere", "start/handshake", "outside of PLUGIN_UNIX_SOCKET_DIR"},
@@ -139,8 +139,8 @@ func TestFlawsAreFound(t *testing.T) {
 				p.CallLimit = 300 * time.Millisecond
 			}
 			for _, r := range results(t, p, "^"+f.test+"$") {
-				if r.Pass || !strings.Contains(r.Error, f.says) {
-					t.Errorf("pass %v, findings:\n%s\nexpected %q", r.Pass, r.Error, f.says)
+				if r.Pass || !strings.Contains(r.Error, f.wanted) {
+					t.Errorf("pass %v, findings:\n%s\nexpected %q", r.Pass, r.Error, f.wanted)
 				}
 			}
 		})
@@ -150,7 +150,7 @@ func TestFlawsAreFound(t *testing.T) {
 // Every test finds a flaw: none passes whatever the plugin does.
 func TestEveryTestFindsAFlaw(t *testing.T) {
 	for _, x := range protocoltest.Tests(protocoltest.Program{}) {
-		if !slices.ContainsFunc(flaws, func(f struct{ flaw, test, says string }) bool { return f.test == x.Name }) {
+		if !slices.ContainsFunc(flaws, func(f struct{ flaw, test, wanted string }) bool { return f.test == x.Name }) {
 			t.Errorf("no plugin is broken so that %s finds it", x.Name)
 		}
 		if x.Rule == "" || !strings.HasSuffix(x.Rule, ".") {
@@ -160,10 +160,10 @@ func TestEveryTestFindsAFlaw(t *testing.T) {
 }
 
 func TestProgramThatIsNone(t *testing.T) {
-	for path, says := range map[string]string{"/nonexistent/plugin": "start /nonexistent/plugin", "/bin/true": "no handshake"} {
+	for path, wanted := range map[string]string{"/nonexistent/plugin": "start /nonexistent/plugin", "/bin/true": "no handshake"} {
 		r := results(t, protocoltest.Program{Path: path}, "^start/handshake$")
-		if len(r) != 1 || r[0].Pass || !strings.Contains(r[0].Error, says) {
-			t.Errorf("%s: %v: expected %q", path, fmt.Sprint(r), says)
+		if len(r) != 1 || r[0].Pass || !strings.Contains(r[0].Error, wanted) {
+			t.Errorf("%s: %v: expected %q", path, fmt.Sprint(r), wanted)
 		}
 	}
 }

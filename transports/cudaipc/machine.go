@@ -66,8 +66,8 @@ func (g identity) String() string {
 	return g.name + " at " + g.pci
 }
 
-// toldBy is the identity of a rank's GPU from its facts. Drivers write addresses in either case.
-func toldBy(f framework.Facts) identity {
+// reportedIdentity is the identity of a rank's GPU from its facts. Drivers write addresses in either case.
+func reportedIdentity(f framework.Facts) identity {
 	return identity{uuid: f.Other[topo.FactUUID], pci: strings.ToLower(f.Other[topo.FactPCI])}
 }
 
@@ -75,30 +75,30 @@ func toldBy(f framework.Facts) identity {
 // word, else by the number under which CUDA shows it to a process with the
 // environment of this one.
 func (m *machine) own(ctx context.Context, d framework.Device, f framework.Facts) (topo.GPU, identity, error) {
-	told := toldBy(f)
+	reported := reportedIdentity(f)
 	gpus, err := m.all(ctx)
-	if unavailable(err) && told != (identity{}) {
+	if unavailable(err) && reported != (identity{}) {
 		// The rank has opened its GPU, so there is a driver. A container may have
 		// been given what computes and not what manages.
-		return topo.GPU{UUID: told.uuid, PCI: told.pci}, told, nil
+		return topo.GPU{UUID: reported.uuid, PCI: reported.pci}, reported, nil
 	}
 	if err != nil {
-		return topo.GPU{}, told, err
+		return topo.GPU{}, reported, err
 	}
-	if told != (identity{}) {
-		g, ok := told.among(gpus)
+	if reported != (identity{}) {
+		g, ok := reported.among(gpus)
 		if !ok {
-			return topo.GPU{}, told, fmt.Errorf("%w: %s: the rank says it is %s, which the driver does not show to this process", framework.ErrUnavailable, d, told)
+			return topo.GPU{}, reported, fmt.Errorf("%w: %s: the rank says it is %s, which the driver does not show to this process", framework.ErrUnavailable, d, reported)
 		}
 		id := identity{uuid: g.UUID, pci: g.PCI, name: g.Name}
-		if told.uuid != "" {
-			id.uuid = told.uuid // of a part
+		if reported.uuid != "" {
+			id.uuid = reported.uuid // of a part
 		}
 		return g, id, nil
 	}
 	seen := topo.Visible(gpus, m.lookup)
 	if d.Index < 0 || d.Index >= len(seen) {
-		return topo.GPU{}, told, fmt.Errorf("%w: %s: the driver shows %d GPUs to this process; CUDA_VISIBLE_DEVICES says which are visible", framework.ErrUnavailable, d, len(seen))
+		return topo.GPU{}, reported, fmt.Errorf("%w: %s: the driver shows %d GPUs to this process; CUDA_VISIBLE_DEVICES says which are visible", framework.ErrUnavailable, d, len(seen))
 	}
 	g := seen[d.Index]
 	return g, identity{uuid: g.UUID, pci: g.PCI, name: g.Name}, nil
@@ -152,9 +152,9 @@ func (m *machine) relate(ctx context.Context, own, peer identity) relation {
 	if r.links, _ = a.NVLinks(b); r.links > 0 {
 		r.path = fmt.Sprintf("NV%d", r.links)
 	}
-	to, told := a.AccessTo(b)
+	to, reported := a.AccessTo(b)
 	back, also := b.AccessTo(a)
-	if !told || !also {
+	if !reported || !also {
 		return r
 	}
 	r.known = true

@@ -17,11 +17,11 @@ func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Liv
 	gpus, err := t.machine.all(ctx)
 	if unavailable(err) {
 		reason := strings.TrimPrefix(err.Error(), framework.ErrUnavailable.Error()+": ")
-		told := toldBy(f)
-		if told == (identity{}) || t.config.RequireNVLink {
+		reported := reportedIdentity(f)
+		if reported == (identity{}) || t.config.RequireNVLink {
 			return framework.Live{Reason: reason}, nil
 		}
-		return framework.Live{Available: true, Facts: map[string]string{"devices": told.String(), "peer access": "not told: " + reason}}, nil
+		return framework.Live{Available: true, Facts: map[string]string{"devices": reported.String(), "peer access": "unknown: " + reason}}, nil
 	}
 	if err != nil {
 		return framework.Live{}, failure("probe", err)
@@ -38,8 +38,8 @@ func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Liv
 		}
 	}
 	live := framework.Live{Available: true, Facts: facts, WholeLines: wholeLines(gpus)}
-	if told := toldBy(f); told != (identity{}) {
-		if own, ok := told.among(gpus); ok {
+	if reported := reportedIdentity(f); reported != (identity{}) {
+		if own, ok := reported.among(gpus); ok {
 			live.LinksKnown, live.Links = true, own.Pairs(gpus)
 			facts["nvlink of this GPU"] = topo.FormatPairs(live.Links)
 		}
@@ -71,14 +71,14 @@ func names(gpus []topo.GPU) string {
 
 // access sums up the pairs that may address each other's memory.
 func access(gpus []topo.GPU) string {
-	pairs, granted, told, atomics, why := 0, 0, 0, 0, ""
+	pairs, granted, reported, atomics, why := 0, 0, 0, 0, ""
 	each(gpus, func(a, b topo.GPU) {
 		pairs++
 		x, ok := a.AccessTo(b)
 		if !ok {
 			return
 		}
-		told++
+		reported++
 		if !x.Granted() {
 			why = x.Why()
 			return
@@ -91,8 +91,8 @@ func access(gpus []topo.GPU) string {
 	switch {
 	case pairs == 0:
 		return "one GPU alone"
-	case told < pairs:
-		return "not told"
+	case reported < pairs:
+		return "unknown"
 	case granted == 0:
 		return "none: " + why
 	case granted < pairs:

@@ -44,7 +44,7 @@ func TestProbeOfMixedMachines(t *testing.T) {
 		return live.Facts
 	}
 	to := func(g *topo.GPU, peer string, a topo.Access) { a.Peer = peer; g.Access = append(g.Access, a) }
-	if f := pair(func([]topo.GPU) {}); f["peer access"] != "not told" || f["devices"] != "2 A, 1 B" {
+	if f := pair(func([]topo.GPU) {}); f["peer access"] != "unknown" || f["devices"] != "2 A, 1 B" {
 		t.Errorf("%v", f)
 	}
 	f := pair(func(g []topo.GPU) {
@@ -141,7 +141,7 @@ func TestRankThatHasAGPU(t *testing.T) {
 	facts := framework.Facts{Other: map[string]string{topo.FactPCI: "0000:19:00.0"}}
 	tr := transport(t, noDriver)
 	live := must[framework.Live](t)(tr.Probe(bound(t), facts))
-	if !live.Available || live.Facts["devices"] != "0000:19:00.0" || live.Facts["peer access"] != "not told: no NVIDIA driver: install it" {
+	if !live.Available || live.Facts["devices"] != "0000:19:00.0" || live.Facts["peer access"] != "unknown: no NVIDIA driver: install it" {
 		t.Errorf("%+v: want available, with the word of the rank", live)
 	}
 	c := config(framework.KindMemory, 0, 0, 1)

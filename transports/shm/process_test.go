@@ -150,8 +150,8 @@ func portTo(t *testing.T, src, dst device.Memory) *link {
 		return e
 	}
 	own, far := register(src), register(dst)
-	near, other := listen(0), listen(1)
-	conn, err := tr.Connect(ctx, near.ID, []framework.Peer{{Rank: 1, Address: other.Address}})
+	local, other := listen(0), listen(1)
+	conn, err := tr.Connect(ctx, local.ID, []framework.Peer{{Rank: 1, Address: other.Address}})
 	check(err)
 	l := &link{tr: tr}
 	l.proxy, err = tr.(framework.Proxier).NewProxy(ctx)
@@ -170,7 +170,7 @@ func portTo(t *testing.T, src, dst device.Memory) *link {
 		l.ring.Close()
 		own.Key.Close()
 		far.Key.Close()
-		tr.Close(context.Background(), near.ID)
+		tr.Close(context.Background(), local.ID)
 		tr.Close(context.Background(), other.ID)
 		tr.Close(context.Background(), own.ID)
 		tr.Close(context.Background(), far.ID)

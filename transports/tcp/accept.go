@@ -101,7 +101,7 @@ func (l *listener) accept(door net.Listener) {
 		go func() {
 			conn := c.(*net.TCPConn)
 			serve, err := l.greet(conn)
-			l.dismiss(conn)
+			l.removeGreet(conn)
 			conn.Close() // the group has a descriptor of its own; a peer that was refused has the reason by now
 			if err == nil {
 				serve()
@@ -135,8 +135,8 @@ func (l *listener) evict() {
 	}
 }
 
-// dismiss takes a connection out whose handshake is over.
-func (l *listener) dismiss(c net.Conn) {
+// removeGreet takes a connection out whose handshake is over.
+func (l *listener) removeGreet(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(l.greets, c); i >= 0 {

@@ -54,8 +54,8 @@ func (c Config) stripe() int {
 // handedStripe is stripe for streams that one thread of the rank drives. Over a network
 // several of them take several paths, and recover from a loss on their own. Within a
 // host nothing is gained: what is under way only leaves the caches.
-func (c Config) handedStripe(near bool) uint64 {
-	if near && c.Stripe == 0 {
+func (c Config) handedStripe(sameHost bool) uint64 {
+	if sameHost && c.Stripe == 0 {
 		return math.MaxInt64
 	}
 	return uint64(c.stripe())

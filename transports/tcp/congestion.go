@@ -14,17 +14,17 @@ import (
 // the turns that the processors take: on two of them it made puts take two to three times
 // as long. So connections within a host have a control of their own.
 
-// near reports whether two network stacks are of one running kernel, in whatever
+// sameHost reports whether two network stacks are of one running kernel, in whatever
 // namespaces.
-func near(stack, other string) bool {
+func sameHost(stack, other string) bool {
 	kernel, _, _ := strings.Cut(stack, "/")
 	theirs, _, _ := strings.Cut(other, "/")
 	return kernel != "" && kernel == theirs
 }
 
-// nearby is control for sockets within this host. It has to come before they are
+// localControl is control for sockets within this host. It has to come before they are
 // connected: a socket that has once been paced always is.
-func (c Config) nearby(network, address string, raw syscall.RawConn) error {
+func (c Config) localControl(network, address string, raw syscall.RawConn) error {
 	if err := c.control(network, address, raw); err != nil || c.LocalCongestion == "" {
 		return err
 	}
@@ -51,7 +51,7 @@ func (c Config) greeting(usual *string) func(network, address string, raw syscal
 		if failed != nil {
 			return os.NewSyscallError("getsockopt", failed)
 		}
-		return c.nearby(network, address, raw)
+		return c.localControl(network, address, raw)
 	}
 }
 

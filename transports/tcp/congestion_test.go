@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-func TestNear(t *testing.T) {
+func TestSameHost(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool
@@ -23,7 +23,7 @@ func TestNear(t *testing.T) {
 		{"/4026531840", "/4026531840", false}, // the kernel is not known
 		{"", "", false},
 	} {
-		if got := near(c.a, c.b); got != c.want {
+		if got := sameHost(c.a, c.b); got != c.want {
 			t.Errorf("%q and %q are near: %v, expected %v", c.a, c.b, got, c.want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestCongestion(t *testing.T) {
 	usual, other := controls(t)
 	for _, c := range []struct {
 		name, option string
-		near         bool
+		sameHost     bool
 		want         string
 	}{
 		{"within a host", other, true, other},
@@ -70,10 +70,10 @@ func TestCongestion(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !conn.near {
+				if !conn.sameHost {
 					t.Error("two transports of one process are not near")
 				}
-				conn.near = c.near
+				conn.sameHost = c.sameHost
 			}
 			for i, a := range handOver(t, ends, conns) {
 				for n, s := range a.Mappings[0].Shares {

@@ -90,8 +90,8 @@ func (c *connection) persist(ctx context.Context, config Config, place netip.Add
 // call connects to one place and proves that this rank was told of it.
 func (c *connection) call(ctx context.Context, config Config, place netip.AddrPort, h hello) (*net.TCPConn, error) {
 	d := net.Dialer{Control: config.control, KeepAlive: -1}
-	if c.near {
-		d.Control = config.nearby
+	if c.sameHost {
+		d.Control = config.localControl
 	}
 	reached, release := context.WithTimeout(ctx, config.ConnectTimeout)
 	made, err := d.DialContext(reached, "tcp", place.String())

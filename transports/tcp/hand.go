@@ -90,10 +90,10 @@ func (t *Transport) hand(ctx context.Context, conn framework.ID) (framework.Atta
 	if err != nil {
 		return none, err
 	}
-	if c.config.Rank > c.peer && !c.near {
+	if c.config.Rank > c.peer && !c.sameHost {
 		g.travel(t)
 	}
-	a := framework.Attachment{Mappings: []framework.Mapping{{Role: framework.RoleStream, Peer: c.peer, Bytes: t.config.handedStripe(c.near)}}}
+	a := framework.Attachment{Mappings: []framework.Mapping{{Role: framework.RoleStream, Peer: c.peer, Bytes: t.config.handedStripe(c.sameHost)}}}
 	for _, w := range g.wires {
 		f, err := w.file()
 		if err != nil {

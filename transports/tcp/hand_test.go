@@ -52,12 +52,12 @@ func handOver(t testing.TB, ends [2]framework.Transport, conns [2]framework.ID) 
 // The size from which a put is divided among streams: within a host none, unless it is set.
 func TestHandedStripe(t *testing.T) {
 	for _, c := range []struct {
-		said int
-		near bool
-		want uint64
+		said     int
+		sameHost bool
+		want     uint64
 	}{{0, true, math.MaxInt64}, {0, false, defaultStripe}, {8192, true, 8192}, {8192, false, 8192}} {
-		if got := (Config{Stripe: c.said}).handedStripe(c.near); got != c.want {
-			t.Errorf("stripe %d, near %t: %d, expected %d", c.said, c.near, got, c.want)
+		if got := (Config{Stripe: c.said}).handedStripe(c.sameHost); got != c.want {
+			t.Errorf("stripe %d, near %t: %d, expected %d", c.said, c.sameHost, got, c.want)
 		}
 	}
 	ends := two(t, func(*Config) {})

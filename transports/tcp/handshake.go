@@ -132,9 +132,9 @@ func decodeReply(b []byte) (reply, error) {
 	return r, nil
 }
 
-func prove(secret [32]byte, who string, first, second []byte) []byte {
+func prove(secret [32]byte, side string, first, second []byte) []byte {
 	m := hmac.New(sha256.New, secret[:])
-	m.Write([]byte(who))
+	m.Write([]byte(side))
 	m.Write(first)
 	m.Write(second)
 	return m.Sum(nil)

@@ -28,12 +28,12 @@ type endpoint struct {
 
 // connection is an endpoint that knows where its peer receives.
 type connection struct {
-	local   *endpoint
-	on      framework.ID // the endpoint's
-	config  framework.EndpointConfig
-	peer    int
-	address address
-	near    bool // the peer is on this host
+	local    *endpoint
+	on       framework.ID // the endpoint's
+	config   framework.EndpointConfig
+	peer     int
+	address  address
+	sameHost bool // the peer is on this host
 }
 
 func (*connection) close(*Transport) {}
@@ -138,7 +138,7 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 	if int(a.rank) != other {
 		return 0, fault.Of(other, fmt.Errorf("%w: address of rank %d", framework.ErrPeer, a.rank))
 	}
-	return t.made.KeepOn(local, &connection{local: e, on: local, config: e.config, peer: other, address: a, near: near(a.stack, t.stack)})
+	return t.made.KeepOn(local, &connection{local: e, on: local, config: e.config, peer: other, address: a, sameHost: sameHost(a.stack, t.stack)})
 }
 
 // Attach has nothing to map, and no inbox: counters are where the receiving plugin

@@ -158,7 +158,7 @@ func TestEndOfAStream(t *testing.T) {
 
 }
 
-func TestClosingEndsWhoWaits(t *testing.T) {
+func TestClosingEndsWaits(t *testing.T) {
 	r, w, _ := piped(t)
 	over := make(chan error)
 	go func() { over <- r.full(make([]byte, 8)) }()

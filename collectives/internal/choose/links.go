@@ -26,7 +26,7 @@ const (
 // linksOf is what joins two GPUs; none: PCIe. GPUs whose memory is reached on other hosts are
 // behind the same switches.
 func linksOf(a, b *Surroundings, lines bool) NVLink {
-	if a.Links.Host != b.Links.Host && a.Links.Told {
+	if a.Links.Host != b.Links.Host && a.Links.Known {
 		if i := slices.IndexFunc(a.Links.NVLinks, func(l NVLink) bool { return l.Switch }); i >= 0 {
 			return a.Links.NVLinks[i]
 		}
@@ -37,7 +37,7 @@ func linksOf(a, b *Surroundings, lines bool) NVLink {
 			return l
 		}
 	}
-	if a.Links.Told && b.Address != "" || !lines {
+	if a.Links.Known && b.Address != "" || !lines {
 		return NVLink{}
 	}
 	return usual(a.Major, a.Minor)
@@ -69,25 +69,25 @@ type Route struct {
 // Joined finds it. It follows from what all ranks have said, so all find the same.
 func Joined(list []Surroundings, noLines bool) Route {
 	r := Route{Measured: !noLines && len(list) <= mostMeasured}
-	var ways []string
+	var paths []string
 	for i := range list {
 		for j := range list {
 			a, b := &list[i], &list[j]
 			if i == j || a.Device != "" && a.Device == b.Device {
 				continue
 			}
-			l, way, same := between(a, b, len(list)-1, !noLines)
-			if len(ways) == 0 {
+			l, path, same := between(a, b, len(list)-1, !noLines)
+			if len(paths) == 0 {
 				r.Links = l
 			}
 			r.Links, r.Measured = r.Links.Slower(l), r.Measured && same
-			if !slices.Contains(ways, way) {
-				ways = append(ways, way)
+			if !slices.Contains(paths, path) {
+				paths = append(paths, path)
 			}
 		}
 	}
-	r.How = strings.Join(ways, " and ")
-	if len(ways) == 0 { // those of other machines are about as good
+	r.How = strings.Join(paths, " and ")
+	if len(paths) == 0 { // those of other machines are about as good
 		r.Links, r.How = model.OverNVLink(measuredLinks, measuredVersion, 1, true, model.MemoryOf("")), "one GPU"
 	}
 	r.Links.Lines = !noLines
@@ -96,7 +96,7 @@ func Joined(list []Surroundings, noLines bool) Route {
 
 // between are the links from one rank to another, in numbers and in words, and whether rows
 // were measured over such.
-func between(a, b *Surroundings, peers int, lines bool) (l model.Links, way string, measured bool) {
+func between(a, b *Surroundings, peers int, lines bool) (l model.Links, path string, measured bool) {
 	bus := a.Links.PCIe
 	if bus <= 0 || bus > mostPCIe {
 		bus = defaultPCIe
@@ -114,10 +114,10 @@ func between(a, b *Surroundings, peers int, lines bool) (l model.Links, way stri
 	if !n.Switch {
 		count, to = n.Count*peers, " to each peer"
 	}
-	way = fmt.Sprintf("%d NVLinks%s", n.Count, to)
+	path = fmt.Sprintf("%d NVLinks%s", n.Count, to)
 	if n.Version > 0 {
-		way = fmt.Sprintf("%d NVLinks %d%s", n.Count, n.Version, to)
+		path = fmt.Sprintf("%d NVLinks %d%s", n.Count, n.Version, to)
 	}
 	same := n.Count == measuredLinks && (n.Version == measuredVersion || n.Version == 0) && (n.Switch || peers == 1)
-	return model.OverNVLink(count, n.Version, peers, n.Switch, memory), way, same && (a.Major == measuredMajor || a.Major == 0)
+	return model.OverNVLink(count, n.Version, peers, n.Switch, memory), path, same && (a.Major == measuredMajor || a.Major == 0)
 }

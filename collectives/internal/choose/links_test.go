@@ -12,8 +12,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose/model"
 )
 
-// say makes what ranks say of GPUs of their own, which links join as between says.
-func say(n int, name string, major int, between func(i, j int) NVLink) []Surroundings {
+// gpusWith makes what ranks say of GPUs of their own, which links join as between says.
+func gpusWith(n int, name string, major int, between func(i, j int) NVLink) []Surroundings {
 	list := make([]Surroundings, n)
 	at := func(i int) string { return fmt.Sprintf("0000:%02x:00.0", 0x10+i) }
 	for i := range list {
@@ -21,7 +21,7 @@ func say(n int, name string, major int, between func(i, j int) NVLink) []Surroun
 		if between == nil {
 			continue
 		}
-		list[i].Links.Told = true
+		list[i].Links.Known = true
 		for j := range n {
 			if l := between(i, j); i != j && l.Count > 0 {
 				l.Peer = at(j)
@@ -51,11 +51,11 @@ var hopper = NVLink{Count: 18, Version: 4, Switch: true}
 
 func TestHowGPUsAreJoined(t *testing.T) {
 	pair := NVLink{Count: 12, Version: 4}
-	host := say(2, "NVIDIA A10G", 8, all(NVLink{}))
+	host := gpusWith(2, "NVIDIA A10G", 8, all(NVLink{}))
 	host[1].Links.HostMemory = true
-	slowBus := say(2, "NVIDIA L4", 8, all(NVLink{}))
+	slowBus := gpusWith(2, "NVIDIA L4", 8, all(NVLink{}))
 	slowBus[1].Links.PCIe = 15.75
-	shared := say(4, "NVIDIA H200", 9, all(hopper))
+	shared := gpusWith(4, "NVIDIA H200", 9, all(hopper))
 	shared[1].Device, shared[1].Address = shared[0].Device, shared[0].Address
 	for i := range shared { // links to where the second one is in truth
 		for j := range shared[i].Links.NVLinks {
@@ -64,7 +64,7 @@ func TestHowGPUsAreJoined(t *testing.T) {
 			}
 		}
 	}
-	one := say(2, "NVIDIA H200", 9, nil)
+	one := gpusWith(2, "NVIDIA H200", 9, nil)
 	one[1].Device = one[0].Device
 	for name, x := range map[string]struct {
 		list     []Surroundings
@@ -73,32 +73,32 @@ func TestHowGPUsAreJoined(t *testing.T) {
 		how      string
 		want     model.Links
 	}{
-		"two H200s":    {say(2, "NVIDIA H200", 9, all(hopper)), false, true, "18 NVLinks 4 through switches", overH200s(2)},
-		"four H200s":   {say(4, "NVIDIA H200", 9, all(hopper)), false, true, "18 NVLinks 4 through switches", overH200s(4)},
-		"five H200s":   {say(5, "NVIDIA H200", 9, all(hopper)), false, false, "18 NVLinks 4 through switches", overH200s(5)},
-		"H100s":        {say(4, "NVIDIA H100 80GB HBM3", 9, all(hopper)), false, true, "18 NVLinks 4", model.OverNVLink(18, 4, 3, true, 3350)},
-		"no lines":     {say(2, "NVIDIA H200", 9, all(hopper)), true, false, "18 NVLinks 4", torn(overH200s(2))},
-		"A100s":        {say(8, "NVIDIA A100-SXM4-40GB", 8, all(NVLink{Count: 12, Version: 3, Switch: true})), false, false, "12 NVLinks 3", model.OverNVLink(12, 3, 7, true, 1555)},
-		"no switch":    {say(4, "NVIDIA A100-SXM4-40GB", 8, all(NVLink{Count: 4, Version: 3})), false, false, "4 NVLinks 3 to each peer", model.OverNVLink(12, 3, 3, false, 1555)},
-		"two of those": {say(2, "NVIDIA A100-SXM4-40GB", 8, all(NVLink{Count: 4, Version: 3})), false, false, "4 NVLinks 3 to each peer", model.OverNVLink(4, 3, 1, false, 1555)},
-		"one NVL pair": {say(2, "NVIDIA H100 NVL", 9, all(pair)), false, false, "12 NVLinks 4 to each peer", model.OverNVLink(12, 4, 1, false, 3350)},
-		"two NVL pairs": {say(4, "NVIDIA H100 NVL", 9, func(i, j int) NVLink {
+		"two H200s":    {gpusWith(2, "NVIDIA H200", 9, all(hopper)), false, true, "18 NVLinks 4 through switches", overH200s(2)},
+		"four H200s":   {gpusWith(4, "NVIDIA H200", 9, all(hopper)), false, true, "18 NVLinks 4 through switches", overH200s(4)},
+		"five H200s":   {gpusWith(5, "NVIDIA H200", 9, all(hopper)), false, false, "18 NVLinks 4 through switches", overH200s(5)},
+		"H100s":        {gpusWith(4, "NVIDIA H100 80GB HBM3", 9, all(hopper)), false, true, "18 NVLinks 4", model.OverNVLink(18, 4, 3, true, 3350)},
+		"no lines":     {gpusWith(2, "NVIDIA H200", 9, all(hopper)), true, false, "18 NVLinks 4", torn(overH200s(2))},
+		"A100s":        {gpusWith(8, "NVIDIA A100-SXM4-40GB", 8, all(NVLink{Count: 12, Version: 3, Switch: true})), false, false, "12 NVLinks 3", model.OverNVLink(12, 3, 7, true, 1555)},
+		"no switch":    {gpusWith(4, "NVIDIA A100-SXM4-40GB", 8, all(NVLink{Count: 4, Version: 3})), false, false, "4 NVLinks 3 to each peer", model.OverNVLink(12, 3, 3, false, 1555)},
+		"two of those": {gpusWith(2, "NVIDIA A100-SXM4-40GB", 8, all(NVLink{Count: 4, Version: 3})), false, false, "4 NVLinks 3 to each peer", model.OverNVLink(4, 3, 1, false, 1555)},
+		"one NVL pair": {gpusWith(2, "NVIDIA H100 NVL", 9, all(pair)), false, false, "12 NVLinks 4 to each peer", model.OverNVLink(12, 4, 1, false, 3350)},
+		"two NVL pairs": {gpusWith(4, "NVIDIA H100 NVL", 9, func(i, j int) NVLink {
 			if i/2 == j/2 {
 				return pair
 			}
 			return NVLink{}
 		}), true, false, "12 NVLinks 4 to each peer and PCIe", torn(model.OverNVLink(36, 4, 3, false, 3350)).Slower(model.OverPCIe(31.5, 3350))},
-		"PCIe":                               {slowBus, true, false, "PCIe", model.OverPCIe(15.75, 300)},
-		"host memory":                        {host, true, false, "memory of the host", model.OverHost(31.5)},
-		"B200s":                              {say(2, "NVIDIA B200", 10, all(NVLink{Count: 18, Version: 5, Switch: true})), false, false, "18 NVLinks 5", model.OverNVLink(18, 5, 1, true, 8000)},
-		"two hosts":                          {apart(say(8, "NVIDIA GB200", 10, all(NVLink{Count: 18, Version: 5, Switch: true}))), false, false, "18 NVLinks 5 through switches", model.OverNVLink(18, 5, 7, true, model.MemoryOf("NVIDIA GB200"))},
-		"nobody told of workstations":        {say(2, "NVIDIA RTX PRO 6000", 12, nil), false, false, "PCIe", whole(model.OverPCIe(31.5, model.MemoryOf("NVIDIA RTX PRO 6000")))},
-		"nobody told":                        {say(2, "NVIDIA H200", 9, nil), false, true, "18 NVLinks 4", overH200s(2)},
-		"nobody told, but lines may be torn": {say(2, "NVIDIA H200", 9, nil), true, false, "PCIe", model.OverPCIe(31.5, 4800)},
-		"nobody told of A100s":               {say(4, "NVIDIA A100", 8, nil), false, false, "12 NVLinks 3", model.OverNVLink(12, 3, 3, true, 1555)},
-		"a shared GPU":                       {shared, false, true, "18 NVLinks 4", overH200s(4)},
-		"all on one GPU":                     {one, false, true, "one GPU", model.OverNVLink(18, 4, 1, true, model.MemoryOf(""))},
-		"one rank":                           {say(1, "NVIDIA L4", 8, all(NVLink{})), false, true, "one GPU", model.OverNVLink(18, 4, 1, true, model.MemoryOf(""))},
+		"PCIe":                           {slowBus, true, false, "PCIe", model.OverPCIe(15.75, 300)},
+		"host memory":                    {host, true, false, "memory of the host", model.OverHost(31.5)},
+		"B200s":                          {gpusWith(2, "NVIDIA B200", 10, all(NVLink{Count: 18, Version: 5, Switch: true})), false, false, "18 NVLinks 5", model.OverNVLink(18, 5, 1, true, 8000)},
+		"two hosts":                      {apart(gpusWith(8, "NVIDIA GB200", 10, all(NVLink{Count: 18, Version: 5, Switch: true}))), false, false, "18 NVLinks 5 through switches", model.OverNVLink(18, 5, 7, true, model.MemoryOf("NVIDIA GB200"))},
+		"workstations, unknown":          {gpusWith(2, "NVIDIA RTX PRO 6000", 12, nil), false, false, "PCIe", whole(model.OverPCIe(31.5, model.MemoryOf("NVIDIA RTX PRO 6000")))},
+		"unknown":                        {gpusWith(2, "NVIDIA H200", 9, nil), false, true, "18 NVLinks 4", overH200s(2)},
+		"unknown, but lines may be torn": {gpusWith(2, "NVIDIA H200", 9, nil), true, false, "PCIe", model.OverPCIe(31.5, 4800)},
+		"A100s, unknown":                 {gpusWith(4, "NVIDIA A100", 8, nil), false, false, "12 NVLinks 3", model.OverNVLink(12, 3, 3, true, 1555)},
+		"a shared GPU":                   {shared, false, true, "18 NVLinks 4", overH200s(4)},
+		"all on one GPU":                 {one, false, true, "one GPU", model.OverNVLink(18, 4, 1, true, model.MemoryOf(""))},
+		"one rank":                       {gpusWith(1, "NVIDIA L4", 8, all(NVLink{})), false, true, "one GPU", model.OverNVLink(18, 4, 1, true, model.MemoryOf(""))},
 	} {
 		r := Joined(x.list, x.noLines)
 		if r.Measured != x.measured || !strings.HasPrefix(r.How, x.how) || r.Links != x.want {
@@ -134,9 +134,9 @@ func TestWhichRowsAreUsed(t *testing.T) {
 		torn  bool
 		basis string
 	}{
-		"four H200s":  {say(4, "NVIDIA H200", 9, all(hopper)), false, "rows measured on H200s, for 4 ranks over 18 NVLinks 4 through switches"},
-		"eight H200s": {say(8, "NVIDIA H200", 9, all(hopper)), false, "a model of 8 ranks over 18 NVLinks 4 through switches: latency 0.71 µs, stores 365 GB/s"},
-		"two L4s":     {say(2, "NVIDIA L4", 8, all(NVLink{})), true, "a model of 2 ranks over PCIe: latency 1.30 µs, stores 25 GB/s"},
+		"four H200s":  {gpusWith(4, "NVIDIA H200", 9, all(hopper)), false, "rows measured on H200s, for 4 ranks over 18 NVLinks 4 through switches"},
+		"eight H200s": {gpusWith(8, "NVIDIA H200", 9, all(hopper)), false, "a model of 8 ranks over 18 NVLinks 4 through switches: latency 0.71 µs, stores 365 GB/s"},
+		"two L4s":     {gpusWith(2, "NVIDIA L4", 8, all(NVLink{})), true, "a model of 2 ranks over PCIe: latency 1.30 µs, stores 25 GB/s"},
 	} {
 		n := len(x.list)
 		rows, basis := Builtin(Facts{Route: Joined(x.list, x.torn), Ranks: n, CopyScratch: 1 << 30, Slots: Slots{1 << 20, 1 << 20}}, offering(collective.AllReduce))

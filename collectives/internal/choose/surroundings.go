@@ -12,7 +12,7 @@ import (
 // tables have no measured rows, a model chooses algorithms from the Links of all ranks.
 type Links struct {
 	Host       string   `json:",omitempty"` // the host whose bus it is, the same text on all of its ranks
-	Told       bool     // whether GPUs that are not in NVLinks are reached over PCIe
+	Known      bool     // whether GPUs that are not in NVLinks are reached over PCIe
 	NVLinks    []NVLink `json:",omitempty"`
 	PCIe       float64  `json:",omitempty"` // GB/s each way in theory; 0: not known
 	HostMemory bool     `json:",omitempty"` // whether GPUs communicate through host memory

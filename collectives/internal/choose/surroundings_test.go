@@ -32,7 +32,7 @@ func TestRanksThatShareAGPU(t *testing.T) {
 // those that say the same device.
 func FuzzSurroundings(f *testing.F) {
 	for _, seed := range []string{"", "{}", `{"Device":"a","Sharing":2,"NoLines":true}`, `{"Sharing":-9}`, `{"Sharing":9223372036854775807}`,
-		`{"Sharing":9223372036854775808}`, `{"Device":7}`, `{"Address":"b","Links":{"Told":true,"NVLinks":[{"Peer":"a","Count":-7,"Version":-1}],"PCIe":-1}}`,
+		`{"Sharing":9223372036854775808}`, `{"Device":7}`, `{"Address":"b","Links":{"Known":true,"NVLinks":[{"Peer":"a","Count":-7,"Version":-1}],"PCIe":-1}}`,
 		`{"Name":"L4","Links":{"NVLinks":[{"Peer":"a","Count":9223372036854775807}],"PCIe":1e308}}`, `{"Major":-1,"Links":{"HostMemory":true}}`, `{"Device":"a"`, "null", "[]", "\x00\xff"} {
 		f.Add([]byte(seed))
 	}
@@ -51,11 +51,11 @@ func FuzzSurroundings(f *testing.F) {
 		if noLines != list[1].NoLines {
 			t.Errorf("%q: no lines: %v", said, noLines)
 		}
-		way := Joined(list, noLines)
-		if l := way.Links; !(l.Store > 0 && l.Load > 0 && l.Copy > 0 && l.Each > 0 && l.Memory > 0 && l.Latency > 0 && l.Store < 1e9) || l.Lines == noLines {
-			t.Errorf("%q: %+v: expected links that carry something", said, way)
+		joined := Joined(list, noLines)
+		if l := joined.Links; !(l.Store > 0 && l.Load > 0 && l.Copy > 0 && l.Each > 0 && l.Memory > 0 && l.Latency > 0 && l.Store < 1e9) || l.Lines == noLines {
+			t.Errorf("%q: %+v: expected links that carry something", said, joined)
 		}
-		if rows, _ := Builtin(Facts{Route: way, Ranks: 5, CopyScratch: 1 << 30, Slots: Slots{1 << 20, 1 << 20}}, offering(collective.AllReduce)); len(rows) < 2 {
+		if rows, _ := Builtin(Facts{Route: joined, Ranks: 5, CopyScratch: 1 << 30, Slots: Slots{1 << 20, 1 << 20}}, offering(collective.AllReduce)); len(rows) < 2 {
 			t.Errorf("%q: %v: expected rows for an all-reduce", said, rows)
 		}
 	})

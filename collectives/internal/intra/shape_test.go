@@ -198,7 +198,7 @@ func TestRowsShapeLaunches(t *testing.T) {
 	}
 }
 
-func TestNearKernelsTakeWhatFits(t *testing.T) {
+func TestLLKernelsTakeWhatFits(t *testing.T) {
 	c := onGPU(t, 8, Options{}, nil, allReduces...)
 	r := request(collective.AllReduce, 64<<20, 8)
 	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128"} {
@@ -222,13 +222,13 @@ func TestNearKernelsTakeWhatFits(t *testing.T) {
 // there is an even number of them.
 func TestPiecesCoverShares(t *testing.T) {
 	const ranks = 4
-	ways := map[string]func([]uint64, uint64, uint64, uint64, uint64) cut{"evenly": cutEvenly, "to taper": cutToTaper}
-	for name, way := range ways {
+	candidates := map[string]func([]uint64, uint64, uint64, uint64, uint64) cut{"evenly": cutEvenly, "to taper": cutToTaper}
+	for name, candidate := range candidates {
 		for _, element := range []uint64{1, 2, 4, 8} {
 			for _, share := range []uint64{0, 1, 15, 1000, 1 << 20, 1<<20 + 16} {
 				for _, slot := range []uint64{64 << 10, 1 << 20} {
 					total := share*ranks - share/2 // the last share is short
-					k := way(nil, total, share, element, slot)
+					k := candidate(nil, total, share, element, slot)
 					if k.pieces()%2 != 0 || k.pieces() == 0 {
 						t.Errorf("%s: %+v: want an even number of pieces", name, k)
 					}

@@ -23,28 +23,28 @@ const (
 // try performs all-gathers both ways, and lets the faster one have what comes. The
 // slower of the ranks counts, so that all of them decide alike.
 func (e *Engine) try() error {
-	ways := [...]string{choose.Pull, choose.Chunk}
-	best := [len(ways)]uint64{math.MaxUint64, math.MaxUint64}
+	candidates := [...]string{choose.Pull, choose.Chunk}
+	best := [len(candidates)]uint64{math.MaxUint64, math.MaxUint64}
 	in, out := make([]byte, trialBytes), make([]byte, e.comm.Size()*trialBytes)
 	for range trialRounds {
-		for i, way := range ways {
+		for i, candidate := range candidates {
 			began := time.Now()
-			if err := e.gatherBy(way, in, out); err != nil {
+			if err := e.gatherBy(candidate, in, out); err != nil {
 				return err
 			}
 			best[i] = min(best[i], uint64(time.Since(began)))
 		}
 	}
-	mine, all := make([]byte, 8*len(ways)), make([]byte, e.comm.Size()*8*len(ways))
+	mine, all := make([]byte, 8*len(candidates)), make([]byte, e.comm.Size()*8*len(candidates))
 	for i, t := range best {
 		binary.LittleEndian.PutUint64(mine[8*i:], t)
 	}
 	if err := e.gatherBy(choose.Chunk, mine, all); err != nil {
 		return err
 	}
-	var slowest [len(ways)]uint64
-	for k := range e.comm.Size() * len(ways) {
-		slowest[k%len(ways)] = max(slowest[k%len(ways)], binary.LittleEndian.Uint64(all[8*k:]))
+	var slowest [len(candidates)]uint64
+	for k := range e.comm.Size() * len(candidates) {
+		slowest[k%len(candidates)] = max(slowest[k%len(candidates)], binary.LittleEndian.Uint64(all[8*k:]))
 	}
 	e.trial = pullWins
 	if slowest[1] < slowest[0] {

@@ -31,20 +31,20 @@ const (
 	PipeSlots  = 4
 	LineSlots  = 8 // of pipes of lines
 
-	CacheLine     = 64
-	Burst         = 512 // the bytes that a warp stores at once: links carry them in lines of 128 bytes, or in one more where they begin between two
-	PipeHeader    = 64
-	mostStageSlot = 1 << 20
-	mostPipeSlot  = 256 << 10
-	mostPackets   = 4 << 20  // both halves
-	devicePackets = 24 << 20 // on GPUs
-	deviceLines   = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
-	slotUnit      = 256
-	LeastTold     = 48 << 10
-	mostPipeChunk = 64 << 10
-	MostFetched   = 32 << 10 // the bytes that the loops of a block of 512 threads take at once
-	BesideSlots   = 4
-	leastBeside   = 32 << 10
+	CacheLine      = 64
+	Burst          = 512 // the bytes that a warp stores at once: links carry them in lines of 128 bytes, or in one more where they begin between two
+	PipeHeader     = 64
+	mostStageSlot  = 1 << 20
+	mostPipeSlot   = 256 << 10
+	mostPackets    = 4 << 20  // both halves
+	devicePackets  = 24 << 20 // on GPUs
+	deviceLines    = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
+	slotUnit       = 256
+	LeastAnnounced = 48 << 10
+	mostPipeChunk  = 64 << 10
+	MostFetched    = 32 << 10 // the bytes that the loops of a block of 512 threads take at once
+	BesideSlots    = 4
+	leastBeside    = 32 << 10
 
 	LinePayload    = 120           // bytes of payload in a line
 	DeviceLine     = 128           // bytes of a line
@@ -132,7 +132,7 @@ func (g Geometry) LLArea(lines bool, ranks int) (area, half, slot uint64) {
 // while the rest is on its way.
 func (g Geometry) PipeChunk(share uint64, lanes, peers uint32) uint64 {
 	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostPipeChunk)
-	some := max(share/uint64(lanes)/2, LeastTold/uint64(max(peers, 1)))
+	some := max(share/uint64(lanes)/2, LeastAnnounced/uint64(max(peers, 1)))
 	return max(min(some, most)/Burst*Burst, Burst)
 }
 

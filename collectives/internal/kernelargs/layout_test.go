@@ -195,7 +195,7 @@ func TestScratchIsDivided(t *testing.T) {
 
 // Belts have the memory of pipes, cut for another number of lanes: their slots stay within it,
 // hold whole lines, and a lane tells of enough at a time.
-func TestBeltsFitIntoPipes(t *testing.T) {
+func TestChunksFitIntoPipes(t *testing.T) {
 	for ranks := 2; ranks <= MaxRanks; ranks++ {
 		g, err := Divide(256<<20, ranks, 32, true)
 		if err != nil {
@@ -209,8 +209,8 @@ func TestBeltsFitIntoPipes(t *testing.T) {
 					t.Errorf("%d ranks, %d lanes, a share of %d: chunks of %d bytes take %d of %d", ranks, lanes, share, chunk, used, room)
 				}
 			}
-			if told := g.PipeChunk(1<<30, lanes, uint32(ranks-1)) * uint64(ranks-1); told < LeastTold {
-				t.Errorf("%d ranks, %d lanes: a lane tells of %d bytes of a large share at a time: want %d at least", ranks, lanes, told, LeastTold)
+			if announced := g.PipeChunk(1<<30, lanes, uint32(ranks-1)) * uint64(ranks-1); announced < LeastAnnounced {
+				t.Errorf("%d ranks, %d lanes: a lane tells of %d bytes of a large share at a time: want %d at least", ranks, lanes, announced, LeastAnnounced)
 			}
 		}
 	}

@@ -71,9 +71,9 @@ func TestErrorText(t *testing.T) {
 func TestImportsAreExplained(t *testing.T) {
 	const whole, access = "mapped whole", "may address the memory of the other"
 	for _, c := range []struct {
-		call string
-		code int
-		says string
+		call   string
+		code   int
+		wanted string
 	}{
 		{"cuMemMap", 801, whole},
 		{"cuMemImportFromShareableHandle", 801, ""}, // a kind of handle
@@ -83,8 +83,8 @@ func TestImportsAreExplained(t *testing.T) {
 	} {
 		got := explained(&Error{Op: "import", Call: c.call, Code: c.code}, 4096).Error()
 		for _, text := range []string{whole, access} {
-			if strings.Contains(got, text) != (text == c.says) {
-				t.Errorf("%s answers %d: %q: expected of the explanations %q", c.call, c.code, got, c.says)
+			if strings.Contains(got, text) != (text == c.wanted) {
+				t.Errorf("%s answers %d: %q: expected of the explanations %q", c.call, c.code, got, c.wanted)
 			}
 		}
 	}

@@ -150,7 +150,7 @@ func (d *Device) at(addr uintptr, n uint64) unsafe.Pointer {
 	if !d.mapped(addr, n) {
 		panic(fmt.Sprintf("devicetest: %d bytes at %#x are not mapped on the device", n, addr))
 	}
-	return near(addr)
+	return closeTo(addr)
 }
 
 // mapped reports whether a range is. The caller holds mu.
@@ -163,7 +163,7 @@ func (d *Device) mapped(addr uintptr, n uint64) bool {
 	return false
 }
 
-func near(addr uintptr) unsafe.Pointer {
+func closeTo(addr uintptr) unsafe.Pointer {
 	addr -= far
 	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 }

@@ -217,10 +217,10 @@ func (s *stream) perform(o operation) {
 	case !d.mapped(o.dst, n) || o.bytes > 0 && !d.mapped(o.src, n):
 		d.err = fmt.Errorf("%w: an illegal address: %d bytes from %#x to %#x", framework.ErrUnavailable, n, o.src, o.dst)
 	case o.bytes == 0:
-		atomic.StoreUint64((*uint64)(near(o.dst)), o.value)
+		atomic.StoreUint64((*uint64)(closeTo(o.dst)), o.value)
 	case o.bytes == 8 && (o.dst|o.src)%8 == 0:
-		atomic.StoreUint64((*uint64)(near(o.dst)), atomic.LoadUint64((*uint64)(near(o.src))))
+		atomic.StoreUint64((*uint64)(closeTo(o.dst)), atomic.LoadUint64((*uint64)(closeTo(o.src))))
 	default:
-		copy(unsafe.Slice((*byte)(near(o.dst)), n), unsafe.Slice((*byte)(near(o.src)), n))
+		copy(unsafe.Slice((*byte)(closeTo(o.dst)), n), unsafe.Slice((*byte)(closeTo(o.src)), n))
 	}
 }

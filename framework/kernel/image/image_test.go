@@ -80,12 +80,12 @@ func TestAbsoluteFolders(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	near := filepath.Join(there, "near.json")
-	if err := os.WriteFile(near, []byte(`{"name": "near", "families": [{"name": "add", "sources": ["add.cc"], "types": ["f32"]}]}`), 0o644); err != nil {
+	beside := filepath.Join(there, "near.json")
+	if err := os.WriteFile(beside, []byte(`{"name": "near", "families": [{"name": "add", "sources": ["add.cc"], "types": ["f32"]}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var made []Image
-	for _, f := range []string{file, near} {
+	for _, f := range []string{file, beside} {
 		m, err := Build(t.Context(), spec(t, f), t.TempDir(), opt)
 		if err != nil {
 			t.Fatal(err)
@@ -267,7 +267,7 @@ func TestCheckWithAnotherCompilerComparesHashes(t *testing.T) {
 	}
 }
 
-func TestBuildReportsWhatTheCompilerSaid(t *testing.T) {
+func TestBuildReportsTheCompilersOutput(t *testing.T) {
 	opt := targets(t, "x86-64-v2")
 	opt.Jobs = 1 // the first image fails first
 	_, err := Build(t.Context(), spec(t, project(t, "#error what is wrong\n")), t.TempDir(), opt)

@@ -102,7 +102,7 @@ func TestNoPeerAccess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if access, told := gpus[0].AccessTo(gpus[1]); !told || access.Granted() || access.Why() != want {
+		if access, known := gpus[0].AccessTo(gpus[1]); !known || access.Granted() || access.Why() != want {
 			t.Errorf("status %d: %+v, want %q", status, access, want)
 		}
 		if access, _ := gpus[1].AccessTo(gpus[0]); !access.Granted() || access.Atomics != "not supported" {
@@ -183,7 +183,7 @@ func TestThisMachine(t *testing.T) {
 	}
 	for _, g := range gpus {
 		if g.Name == "" || g.UUID == "" || g.PCI == "" || g.Arch == "" || len(g.Access) != len(gpus)-1 {
-			t.Errorf("%+v: something is not told", g)
+			t.Errorf("%+v: something is unknown", g)
 		}
 	}
 }

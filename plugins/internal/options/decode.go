@@ -101,8 +101,8 @@ func unknown(key, name string, known []string) string {
 		key += "."
 	}
 	hint := "this transport has no options"
-	if near := suggest.Name(name, known); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", key+near)
+	if similar := suggest.Name(name, known); similar != "" {
+		hint = fmt.Sprintf("did you mean %q?", key+similar)
 	} else if len(known) > 0 {
 		hint = "expected one of " + strings.Join(known, " ")
 	}

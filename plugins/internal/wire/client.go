@@ -246,7 +246,7 @@ func (c *Client) Register(ctx context.Context, seg framework.Segment) (framework
 		err = c.valid(r.op, id)
 	}
 	if err != nil {
-		return framework.Registration{}, c.undo(ctx, id, err, key.Close)
+		return framework.Registration{}, c.release(ctx, id, err, key.Close)
 	}
 	return framework.Registration{ID: id, Key: key}, nil
 }
@@ -271,7 +271,7 @@ func (c *Client) Listen(ctx context.Context, cfg framework.EndpointConfig) (fram
 		err = c.sane(r.op, checkEndpoint(e))
 	}
 	if err != nil {
-		return framework.Endpoint{}, c.undo(ctx, id, err, address.Close)
+		return framework.Endpoint{}, c.release(ctx, id, err, address.Close)
 	}
 	return e, nil
 }
@@ -292,8 +292,8 @@ func (c *Client) sane(op string, err error) error {
 	return c.wrap(op, framework.NoPeer, err)
 }
 
-// undo closes what a call made whose answer cannot be used.
-func (c *Client) undo(ctx context.Context, id framework.ID, err error, descriptors func() error) error {
+// release closes what a call made whose answer cannot be used.
+func (c *Client) release(ctx context.Context, id framework.ID, err error, descriptors func() error) error {
 	_ = descriptors()
 	if id != 0 {
 		_ = c.Close(context.WithoutCancel(ctx), id)
@@ -337,7 +337,7 @@ func (c *Client) Attach(ctx context.Context, conn, local framework.ID, keys []fr
 		err = c.sane(r.op, checkAttachment(a))
 	}
 	if err != nil {
-		return framework.Attachment{}, c.undo(ctx, framework.ID(resp.GetId()), err, a.Close)
+		return framework.Attachment{}, c.release(ctx, framework.ID(resp.GetId()), err, a.Close)
 	}
 	return a, nil
 }

@@ -150,10 +150,10 @@ func TestWaitThatEnds(t *testing.T) {
 func TestBindingsThatFail(t *testing.T) {
 	s := &proxyStub{stub: stub{err: status.Error(codes.InvalidArgument, "slot 9 is taken"), trailer: metadata.MD{}}}
 	p := newProxy(t, s)
-	says(t, "a refusal", p.BindMemory(bound(t), 9, framework.MemoryBinding{Local: 1}), framework.ErrInvalid, "test bind memory", "slot 9 is taken")
+	wantError(t, "a refusal", p.BindMemory(bound(t), 9, framework.MemoryBinding{Local: 1}), framework.ErrInvalid, "test bind memory", "slot 9 is taken")
 	s.deadline = false
 	bad := framework.MemoryBinding{Conn: 1, Key: framework.Parcel{Shares: []framework.Share{{Kind: framework.ShareMemFD}}}}
-	says(t, "a share without its descriptor", p.BindMemory(bound(t), 9, bad), framework.ErrInvalid, "without a descriptor")
+	wantError(t, "a share without its descriptor", p.BindMemory(bound(t), 9, bad), framework.ErrInvalid, "without a descriptor")
 	if s.deadline {
 		t.Error("the plugin was called")
 	}

@@ -130,9 +130,9 @@ func bound(t *testing.T) context.Context {
 	return ctx
 }
 
-// says checks the class of an error, that it names operation and transport, and parts
+// wantError checks the class of an error, that it names operation and transport, and parts
 // of its text.
-func says(t *testing.T, what string, err, class error, parts ...string) {
+func wantError(t *testing.T, what string, err, class error, parts ...string) {
 	t.Helper()
 	if framework.Class(err) != class {
 		t.Errorf("%s: %v of class %v: expected %v", what, err, framework.Class(err), class)
@@ -167,7 +167,7 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, _ := client(t, &c.stub)
-			says(t, name, c.call(x), c.class, c.want)
+			wantError(t, name, c.call(x), c.class, c.want)
 			if c.closed == 0 && len(c.stub.closed) != 0 || c.closed != 0 && (len(c.stub.closed) != 1 || int(c.stub.closed[0]) != c.closed) {
 				t.Errorf("%v was closed: expected %d, if not 0", c.stub.closed, c.closed)
 			}
@@ -200,7 +200,7 @@ func attaches(c *Client) error {
 
 func TestDescriptionOfNothing(t *testing.T) {
 	x, _ := client(t, &stub{configure: &pb.ConfigureResponse{}})
-	says(t, "no description", x.Configure(bound(t), nil, nil), framework.ErrPlugin, "configure", "without a name")
+	wantError(t, "no description", x.Configure(bound(t), nil, nil), framework.ErrPlugin, "configure", "without a name")
 	if x.Description().Name != "" || x.Options() != nil {
 		t.Errorf("%+v was kept", x.Description())
 	}
@@ -223,7 +223,7 @@ func TestBadSharesAreNotSent(t *testing.T) {
 		"with a descriptor":    {Kind: framework.ShareLegacyIPC, FD: os.Stdin},
 	} {
 		_, err := x.Register(bound(t), framework.Segment{Shares: []framework.Share{share}})
-		says(t, want, err, framework.ErrInvalid, want)
+		wantError(t, want, err, framework.ErrInvalid, want)
 	}
 	if s.deadline {
 		t.Error("the plugin was called")
@@ -247,15 +247,15 @@ func TestCallsThatFail(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "EOF")
 	s := &stub{err: lost}
 	x, l := client(t, s)
-	says(t, "a connection that is lost", connects(x), framework.ErrPlugin, "connect rank 4", "connection lost: EOF")
+	wantError(t, "a connection that is lost", connects(x), framework.ErrPlugin, "connect rank 4", "connection lost: EOF")
 
 	s.err = status.Error(codes.ResourceExhausted, "too big")
-	says(t, "a message that is too large", connects(x), framework.ErrInvalid, "message exceeds 64 MiB")
+	wantError(t, "a message that is too large", connects(x), framework.ErrInvalid, "message exceeds 64 MiB")
 
 	// A plugin that is alive and says Unavailable means it.
 	busy := &framework.Error{Op: "connect", Transport: "test inner", Peer: 4, Err: framework.ErrPlugin}
 	s.err, s.trailer = statusOf(busy), trailerOf(busy)
-	says(t, "a failure of the plugin's own", connects(x), framework.ErrPlugin, "test inner connect rank 4")
+	wantError(t, "a failure of the plugin's own", connects(x), framework.ErrPlugin, "test inner connect rank 4")
 	s.trailer = nil
 
 	s.err = status.Error(codes.DeadlineExceeded, "late")
@@ -266,9 +266,9 @@ func TestCallsThatFail(t *testing.T) {
 	// Once the process is gone the cause is known, and no call is made.
 	s.err = lost
 	close(l.gone)
-	says(t, "a plugin that died", connects(x), framework.ErrPlugin, "connect rank 4", "it was killed")
+	wantError(t, "a plugin that died", connects(x), framework.ErrPlugin, "connect rank 4", "it was killed")
 	s.deadline = false
-	says(t, "a plugin that is dead", registers(x), framework.ErrPlugin, "register", "it was killed")
+	wantError(t, "a plugin that is dead", registers(x), framework.ErrPlugin, "register", "it was killed")
 	if s.deadline {
 		t.Error("a dead plugin was called")
 	}
@@ -308,8 +308,8 @@ func TestImagesAreChecked(t *testing.T) {
 	}
 	x.description.Images[1].Bytes = 3
 	_, err := x.Image(bound(t), "torn")
-	says(t, "another file", err, framework.ErrPlugin, "image torn: expected sha256 000000")
+	wantError(t, "another file", err, framework.ErrPlugin, "image torn: expected sha256 000000")
 	s.err = status.Error(codes.Unimplemented, "no images")
 	_, err = x.Image(bound(t), "good")
-	says(t, "no images", err, framework.ErrUnsupported, "test image", "no images")
+	wantError(t, "no images", err, framework.ErrUnsupported, "test image", "no images")
 }

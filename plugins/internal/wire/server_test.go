@@ -128,7 +128,7 @@ func TestConfigureRefuses(t *testing.T) {
 }
 
 // A call that a description does not claim is refused by the server, whatever the transport has.
-func TestWhatIsNotClaimed(t *testing.T) {
+func TestUnclaimedIsRefused(t *testing.T) {
 	s, _ := configured(t, &bare{})
 	all := calls(bound(t), s)
 	for _, op := range []string{"describe", "register", "listen", "connect", "attach", "close"} {
@@ -151,7 +151,7 @@ func (b *boastful) Describe(context.Context) (framework.Description, error) {
 	return framework.Description{Name: "bare", Probe: true, Proxy: framework.ProxyPlugin, Images: []framework.ImageInfo{{ID: "one"}}}, nil
 }
 
-func TestWhatIsClaimedAndMissing(t *testing.T) {
+func TestClaimedAndMissing(t *testing.T) {
 	s, _ := configured(t, &boastful{})
 	all := calls(bound(t), s)
 	for _, op := range []string{"probe", "new proxy", "image"} {

@@ -25,9 +25,9 @@ type connection struct{ endpoint }
 
 // proxy is a user that records its notices, and when they came.
 type proxy struct {
-	told  [][]framework.ID
-	ended *[]string
-	after int // things that had ended at its last notice
+	reported [][]framework.ID
+	ended    *[]string
+	after    int // things that had ended at its last notice
 }
 
 func (p *proxy) Forget(closed map[framework.ID]bool) {
@@ -36,7 +36,7 @@ func (p *proxy) Forget(closed map[framework.ID]bool) {
 		all = append(all, id)
 	}
 	slices.Sort(all)
-	p.told, p.after = append(p.told, all), len(*p.ended)
+	p.reported, p.after = append(p.reported, all), len(*p.ended)
 }
 
 func TestFind(t *testing.T) {
@@ -80,14 +80,14 @@ func TestClose(t *testing.T) {
 	if want := []string{"connection", "first"}; !slices.Equal(ended, want) {
 		t.Errorf("%v ended, expected %v", ended, want)
 	}
-	if len(stays.told) != 1 || !slices.Equal(stays.told[0], []framework.ID{first, conn}) || stays.after != 0 || gone.told != nil {
+	if len(stays.reported) != 1 || !slices.Equal(stays.reported[0], []framework.ID{first, conn}) || stays.after != 0 || gone.reported != nil {
 		t.Errorf("%+v and %+v: expected the first to be told of both ids before anything ended", stays, gone)
 	}
 	for _, id := range []framework.ID{first, conn, 0, 99} {
 		table.Close(id, thing.end) // however often
 	}
-	if len(stays.told) != 1 || len(ended) != 2 || table.Len() != 1 {
-		t.Errorf("told %v, ended %v, %d left: expected nothing more", stays.told, ended, table.Len())
+	if len(stays.reported) != 1 || len(ended) != 2 || table.Len() != 1 {
+		t.Errorf("told %v, ended %v, %d left: expected nothing more", stays.reported, ended, table.Len())
 	}
 	if _, err := Find[thing](&table, other, "thing"); err != nil {
 		t.Errorf("another endpoint is gone as well: %v", err)

@@ -94,7 +94,7 @@ func TestPortAndAddressAreFound(t *testing.T) {
 func TestCandidates(t *testing.T) {
 	netdev := func(n string) string { return map[string]string{"eth1": "b"}[n] }
 	nics := []framework.NIC{{Name: "c"}, {Name: "b"}}
-	near := []framework.NIC{{Name: "c", Distance: "PIX"}, {Name: "b", Distance: "PIX"}, {Name: "a", Distance: "SYS"}}
+	close := []framework.NIC{{Name: "c", Distance: "PIX"}, {Name: "b", Distance: "PIX"}, {Name: "a", Distance: "SYS"}}
 	for _, x := range []struct {
 		allowed []string
 		nics    []framework.NIC
@@ -104,11 +104,11 @@ func TestCandidates(t *testing.T) {
 		{nil, nics, []string{"c", "b", "a"}},
 		{[]string{"a", "eth1"}, nil, []string{"a", "b"}},
 		{[]string{"a", "eth1"}, nics, []string{"b", "a"}},
-		{nil, near, []string{"c", "b", "a"}},                     // in the rank's turn
-		{[]string{"eth1", "c"}, near, []string{"b", "c"}},        // as named, in any rank's turn
-		{[]string{"a", "c", "b"}, near, []string{"c", "b", "a"}}, // but nearest first
-		{[]string{"a", "eth1"}, near, []string{"b", "a"}},
-		{[]string{"a"}, near, []string{"a"}},
+		{nil, close, []string{"c", "b", "a"}},                     // in the rank's turn
+		{[]string{"eth1", "c"}, close, []string{"b", "c"}},        // as named, in any rank's turn
+		{[]string{"a", "c", "b"}, close, []string{"c", "b", "a"}}, // but nearest first
+		{[]string{"a", "eth1"}, close, []string{"b", "a"}},
+		{[]string{"a"}, close, []string{"a"}},
 	} {
 		got, err := candidates([]string{"a", "b", "c"}, x.allowed, x.nics, netdev)
 		if err != nil || !slices.Equal(got, x.want) {

@@ -33,14 +33,14 @@ type receiver struct {
 
 // incoming is the receiving side of a connection.
 type incoming struct {
-	flow   *flow
-	pair   *pair
-	counts [boxEntries]uint32
-	raised uint64
-	roomy  uint64 // when room was made again
-	told   uint64 // the count that was last sent to the peer
-	often  uint64 // the count is sent after as many
-	asked  bool   // to send it now
+	flow      *flow
+	pair      *pair
+	counts    [boxEntries]uint32
+	raised    uint64
+	roomy     uint64 // when room was made again
+	announced uint64 // the count that was last sent to the peer
+	often     uint64 // the count is sent after as many
+	asked     bool   // to send it now
 }
 
 func newReceiver(t *Transport, d *adapter) *receiver {
@@ -170,8 +170,8 @@ func (r *receiver) passLocked(arm bool) (moved bool) {
 			}
 			i.take(r.t, c)
 		}
-		if i.asked || i.raised-i.told >= i.often {
-			i.tell()
+		if i.asked || i.raised-i.announced >= i.often {
+			i.announce()
 		}
 		moved = moved || n > 0
 	}
@@ -225,9 +225,9 @@ func (f *flow) blame() {
 	}
 }
 
-// tell makes room again, and writes the number of signals that were counted into the peer's
+// announce makes room again, and writes the number of signals that were counted into the peer's
 // mailbox. The word may be read late: then a higher number travels, which is as true.
-func (i *incoming) tell() {
+func (i *incoming) announce() {
 	f := i.flow
 	if n := int(i.raised - i.roomy); n > 0 {
 		if err := i.pair.repost(n); err != nil {
@@ -252,7 +252,7 @@ func (i *incoming) tell() {
 		one[0].flags |= flagInline
 	}
 	if _, err := f.postLocked(one[:], false, nil); err == nil {
-		i.told, i.asked = i.raised, false
+		i.announced, i.asked = i.raised, false
 	}
 }
 
@@ -263,10 +263,10 @@ const lastWord = 50 * time.Millisecond
 // learn from an adapter that does not answer.
 func (i *incoming) conclude() {
 	f := i.flow
-	if i.told == i.raised || f.failed.Load() {
+	if i.announced == i.raised || f.failed.Load() {
 		return
 	}
-	i.tell()
+	i.announce()
 	f.mu.Lock()
 	if f.posted-f.completed >= f.depth { // it would wait for an adapter that does not answer
 		f.mu.Unlock()

@@ -178,7 +178,7 @@ func (f *benchFlags) run(env *verb.Env) error {
 			func(r report.Row) error {
 				line.Clear()
 				rows = append(rows, r)
-				if err := out.Row(r); err != nil || !env.ReaderGone() {
+				if err := out.Row(r); err != nil || !env.OutputClosed() {
 					return err
 				}
 				return bench.ErrStop

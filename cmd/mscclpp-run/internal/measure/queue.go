@@ -18,7 +18,7 @@ type queue struct {
 	failed     func() error // why the job has ended, or nil
 	stream     device.Stream
 	start, end *cuda.Event
-	gate       *cuda.Memory // a word: how many measurements may run
+	permits    *cuda.Memory // a word: how many measurements may run
 	turn       uint64
 }
 
@@ -33,7 +33,7 @@ func newQueue(dev *cuda.Device, failed func() error) (q *queue, err error) {
 	if q.end, err = dev.NewEvent(true); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
-	if q.gate, err = dev.AllocHost(8); err != nil {
+	if q.permits, err = dev.AllocHost(8); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
 	return q, nil
@@ -51,8 +51,8 @@ func (q *queue) close() error {
 		}
 	}
 	all = append(all, q.dev.CloseStream(q.stream))
-	if q.gate != nil {
-		all = append(all, q.gate.Close())
+	if q.permits != nil {
+		all = append(all, q.permits.Close())
 	}
 	return errors.Join(all...)
 }
@@ -71,13 +71,13 @@ func (q *queue) outcome(err error) error {
 func (q *queue) Time(held bool, align, f func() error) (time.Duration, error) {
 	if held {
 		q.turn++
-		if err := q.dev.WaitValue(q.stream, q.gate.Addr(), q.turn); err != nil {
+		if err := q.dev.WaitValue(q.stream, q.permits.Addr(), q.turn); err != nil {
 			return 0, q.outcome(err)
 		}
 	}
 	err := q.enqueue(align, f)
 	if held { // also after an error: nothing else ends that wait
-		atomic.StoreUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(q.gate.HostBytes()))), q.turn)
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(q.permits.HostBytes()))), q.turn)
 	}
 	if err != nil {
 		return 0, err

@@ -10,21 +10,21 @@ import (
 // Output is standard output. It remembers what became of it, for those who print without
 // a look at errors, and for those who would go on working for a reader who has gone.
 type Output struct {
-	w    io.Writer
-	gone bool  // the reader of the pipe has read enough
-	lost error // the first write that failed for another reason
+	w      io.Writer
+	closed bool  // the reader of the pipe has read enough
+	lost   error // the first write that failed for another reason
 }
 
 // Write implements io.Writer. A reader who has gone is no error: there is nobody to whom it
 // would matter.
 func (o *Output) Write(b []byte) (int, error) {
-	if o.gone {
+	if o.closed {
 		return len(b), nil
 	}
 	n, err := o.w.Write(b)
 	switch {
 	case errors.Is(err, syscall.EPIPE):
-		o.gone = true
+		o.closed = true
 		return len(b), nil
 	case err != nil && o.lost == nil:
 		o.lost = err
@@ -35,10 +35,10 @@ func (o *Output) Write(b []byte) (int, error) {
 // NewOutput returns the output that goes to w.
 func NewOutput(w io.Writer) *Output { return &Output{w: w} }
 
-// ReaderGone reports whether nobody reads standard output any more.
-func (e *Env) ReaderGone() bool {
+// OutputClosed reports whether nobody reads standard output any more.
+func (e *Env) OutputClosed() bool {
 	o, ok := e.Stdout.(*Output)
-	return ok && o.gone
+	return ok && o.closed
 }
 
 // Printed turns success into an error where not all of it could be printed.

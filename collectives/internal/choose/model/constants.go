@@ -40,8 +40,8 @@ const (
 	pullAlone  = 371.0 / 334 // where links carry nothing the other way (2-gpus.links.txt)
 	relayWork  = 15.0        // where the others pass on what one sends, piece by piece
 	relayShare = 0.85        // of a link that carries what comes and what is passed on
-	beltWork   = 17.0
-	beltShare  = 0.96
+	pipeWork   = 17.0
+	pipeShare  = 0.96
 	fetchWork  = 3.0
 )
 

@@ -83,7 +83,7 @@ func TestMoreBytesAreNotFaster(t *testing.T) {
 	}
 }
 
-func TestWhatTheModelDoesNotKnow(t *testing.T) {
+func TestUnknownToTheModel(t *testing.T) {
 	torn := h200()
 	torn.Lines = false
 	for name, x := range map[string]struct {

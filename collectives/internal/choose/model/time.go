@@ -15,8 +15,8 @@ type Call struct {
 	CopyScratch uint64 // bytes that sums by copy engines pass through; 0: as much as they like
 }
 
-// way is what an algorithm does in a call.
-type way struct {
+// estimate is what an algorithm does in a call.
+type estimate struct {
 	work  float64 // µs besides those below
 	steps float64 // in which a word has to reach all peers
 	bytes float64 // through the link of the GPU that has most
@@ -35,7 +35,7 @@ func (l Links) Time(c Call) (us float64, known bool) {
 	if c.Ranks < 2 {
 		return 0, false
 	}
-	w, known := l.way(sizes(c))
+	w, known := l.estimate(sizes(c))
 	if !known {
 		return 0, false
 	}
@@ -85,7 +85,7 @@ func (c call) twice() float64 {
 	return c.share * c.peers
 }
 
-func (l Links) way(c call) (way, bool) {
+func (l Links) estimate(c call) (estimate, bool) {
 	switch c.Algorithm {
 	case "oneshot_ll8", "direct_ll8":
 		return l.packets(c, 1, wordWork, wordPeer, c.once(), wordLoad, c.packetShare()), true
@@ -104,7 +104,7 @@ func (l Links) way(c call) (way, bool) {
 	case "zerocopy":
 		return l.pull(c), c.Collective != collective.Broadcast // nobody has measured that
 	case "shares":
-		return l.belts(c), true
+		return l.pipes(c), true
 	case "fetch":
 		return l.fetch(c), c.rooted() && c.Ranks == 2
 	case "chunk", "twophase_chunk":
@@ -114,17 +114,17 @@ func (l Links) way(c call) (way, bool) {
 	case "copy_staged":
 		return l.staged(c), c.pushed() && (c.Collective == collective.AllReduce || !c.sums())
 	}
-	return way{}, false
+	return estimate{}, false
 }
 
 // packets carry data and flag in one store. Everything passes through the memory of the
 // receiver: what is sent is read there once more. The root of a broadcast waits for nobody who
 // waits for its data, so calls in a row overlap; and who is not the root of a reduce has only
 // to hear from the others that they have come.
-func (l Links) packets(c call, steps, work, peer, payload, load, share float64) way {
+func (l Links) packets(c call, steps, work, peer, payload, load, share float64) estimate {
 	sent := payload * load
 	work += peer * c.peers
-	w := way{work: steps * work, steps: steps, bytes: sent, rate: l.Store * share, local: 2*sent + 2*c.all}
+	w := estimate{work: steps * work, steps: steps, bytes: sent, rate: l.Store * share, local: 2*sent + 2*c.all}
 	switch {
 	case steps > 1:
 	case c.Collective == collective.Broadcast:
@@ -136,8 +136,8 @@ func (l Links) packets(c call, steps, work, peer, payload, load, share float64) 
 }
 
 // stream is packets of lines in pieces, of a launch that fills the device.
-func (l Links) stream(c call) way {
-	w := way{
+func (l Links) stream(c call) estimate {
+	w := estimate{
 		work: streamWork, steps: 1, bytes: c.twice() * lineLoad, rate: l.Store * streamShare,
 		local: 2*c.twice()*lineLoad + 2*c.all,
 	}
@@ -156,8 +156,8 @@ func (l Links) stream(c call) way {
 
 // push stores into outputs of the peers, between two barriers. A broadcast sends everybody a
 // part, who pass it on.
-func (l Links) push(c call) way {
-	w := way{work: 2 * fence, steps: 2, bytes: c.twice(), rate: l.Store * pushShare, local: 2 * c.all}
+func (l Links) push(c call) estimate {
+	w := estimate{work: 2 * fence, steps: 2, bytes: c.twice(), rate: l.Store * pushShare, local: 2 * c.all}
 	if c.rooted() && c.Ranks > 2 {
 		w.work, w.steps = w.work+relayWork, 3
 		w.rate *= c.relayed()
@@ -167,8 +167,8 @@ func (l Links) push(c call) way {
 
 // pull loads from inputs of the peers, between two barriers; an all-reduce stores its sums to all of
 // them, and a root loads everything.
-func (l Links) pull(c call) way {
-	w := way{work: 2 * fence, steps: 3, bytes: c.twice(), rate: l.Load * pullShare, local: 2 * c.all}
+func (l Links) pull(c call) estimate {
+	w := estimate{work: 2 * fence, steps: 3, bytes: c.twice(), rate: l.Load * pullShare, local: 2 * c.all}
 	if c.rooted() {
 		w.bytes = c.all * c.peers
 		w.rate *= pullAlone
@@ -176,9 +176,9 @@ func (l Links) pull(c call) way {
 	return w
 }
 
-// belts are stores through scratch, between two barriers. The workers of a reduce pass their sums on.
-func (l Links) belts(c call) way {
-	w := way{work: beltWork, steps: 2, bytes: c.twice(), rate: l.Store * beltShare * c.relayed(), local: 4 * c.all}
+// pipes are stores through scratch, between two barriers. The workers of a reduce pass their sums on.
+func (l Links) pipes(c call) estimate {
+	w := estimate{work: pipeWork, steps: 2, bytes: c.twice(), rate: l.Store * pipeShare * c.relayed(), local: 4 * c.all}
 	if c.rooted() && c.Ranks > 2 {
 		w.work += relayWork
 	}
@@ -186,8 +186,8 @@ func (l Links) belts(c call) way {
 }
 
 // fetch is loads by one of two ranks from what the other one has put into its scratch, between two barriers.
-func (l Links) fetch(c call) way {
-	return way{work: 2*fence + fetchWork, steps: 3, bytes: c.all, rate: l.Load * pullShare * pullAlone, local: 4 * c.all}
+func (l Links) fetch(c call) estimate {
+	return estimate{work: 2*fence + fetchWork, steps: 3, bytes: c.all, rate: l.Load * pullShare * pullAlone, local: 4 * c.all}
 }
 
 // packetShare is the share of stores that packets reach, between all or from or to one.
@@ -207,8 +207,8 @@ func (c call) relayed() float64 {
 }
 
 // stages are memory of the sender, from which all load.
-func (l Links) stages(c call) way {
-	w := way{work: stageWork, steps: 3, bytes: c.twice(), rate: l.Load * stageMove, local: 4 * c.all}
+func (l Links) stages(c call) estimate {
+	w := estimate{work: stageWork, steps: 3, bytes: c.twice(), rate: l.Load * stageMove, local: 4 * c.all}
 	if c.rooted() {
 		w.bytes = c.all * c.peers
 		w.rate = l.Load * stageShare * pullAlone
@@ -225,8 +225,8 @@ func (l Links) stages(c call) way {
 
 // copies go to one peer after the other. Those of a reduction go in pieces, of which each is summed
 // while the next one travels; where the sums stay, the last one is summed at the end.
-func (l Links) copies(c call) way {
-	w := way{steps: 2, bytes: c.twice(), rate: min(l.Copy, l.Each), local: 2 * c.all}
+func (l Links) copies(c call) estimate {
+	w := estimate{steps: 2, bytes: c.twice(), rate: min(l.Copy, l.Each), local: 2 * c.all}
 	switch {
 	case c.Collective == collective.AllReduce:
 		pieces := 2.0
@@ -248,9 +248,9 @@ func (l Links) copies(c call) way {
 
 // staged are copies in pieces into scratch of the peers, who move each to its place while the next
 // one travels, and the last one at the end. The sums of an all-reduce travel in the same way.
-func (l Links) staged(c call) way {
+func (l Links) staged(c call) estimate {
 	pieces, last := c.taper()
-	w := way{
+	w := estimate{
 		work: pieceWork + copyNext*c.peers*pieces, steps: 2, bytes: c.twice(), rate: min(l.Copy, l.Each), local: 4 * c.all, after: 2 * c.peers * last,
 	}
 	if c.Collective == collective.AllReduce {

@@ -88,16 +88,16 @@ func (l *Lanes) sends(peer int, raw []byte) error {
 func FuzzTake(f *testing.F) {
 	const piece = 256
 	call := kernelargs.Signature{Sequence: 9, Count: 64, Collective: uint32(collective.AllReduce), Algorithm: kernelargs.NameID(Name), Type: uint32(kernel.Float32), Op: uint32(kernel.Sum)}
-	sample := func(s kernelargs.Signature, says uint64, data string) []byte {
+	sample := func(s kernelargs.Signature, number uint64, data string) []byte {
 		b := make([]byte, SlotHead, SlotHead+len(data))
-		(*Lanes)(nil).Preamble(b, &s, says)
+		(*Lanes)(nil).Preamble(b, &s, number)
 		return append(b, data...)
 	}
 	other := call
 	other.Sequence++
-	for _, says := range []uint64{0, 5, piece, piece + 1, 1 << 40, AnyBytes} {
-		f.Add(sample(call, says, "12345"), uint16(5), false)
-		f.Add(sample(call, says, "12345"), uint16(0), true)
+	for _, number := range []uint64{0, 5, piece, piece + 1, 1 << 40, AnyBytes} {
+		f.Add(sample(call, number, "12345"), uint16(5), false)
+		f.Add(sample(call, number, "12345"), uint16(0), true)
 	}
 	f.Add(sample(other, 5, "12345"), uint16(5), false)
 	f.Add(sample(kernelargs.Signature{}, 8, ""), uint16(8), false)
@@ -122,10 +122,10 @@ func FuzzTake(f *testing.F) {
 		}
 		raw = raw[:min(len(raw), SlotHead+piece)]
 		slot := append(bytes.Clone(raw), make([]byte, SlotHead+piece-len(raw))...)
-		bytesWanted, says := uint64(expected)%(piece+1), binary.LittleEndian.Uint64(slot[PreambleBytes-8:])
+		bytesWanted, number := uint64(expected)%(piece+1), binary.LittleEndian.Uint64(slot[PreambleBytes-8:])
 		wanted := bytesWanted
 		if anything {
-			bytesWanted, wanted = AnyBytes, min(says, piece)
+			bytesWanted, wanted = AnyBytes, min(number, piece)
 		}
 		head := make([]byte, PreambleBytes)
 		d.ranks[0].Call = call

@@ -81,7 +81,7 @@ func (h *Engine) Exchange(g *engine.Group) error {
 }
 
 func (x *exchangeV) perform(ctx context.Context) error {
-	if err := x.tell(); err != nil {
+	if err := x.gatherLengths(); err != nil {
 		return err
 	}
 	n := len(x.Local)
@@ -121,8 +121,8 @@ func (x *exchangeV) perform(ctx context.Context) error {
 	return err
 }
 
-// tell gathers the lengths of the ranks of this host, and compares those that meet.
-func (x *exchangeV) tell() error {
+// gatherLengths gathers the lengths of the ranks of this host, and compares those that meet.
+func (x *exchangeV) gatherLengths() error {
 	n, m := len(x.Local), x.Size()
 	own := make([]uint64, 2*n)
 	for i, t := range x.list {

@@ -149,9 +149,9 @@ type Identity struct {
 	KeyFile   string // where it is from then
 }
 
-func (id Identity) prove(who string, h, a []byte) []byte {
+func (id Identity) prove(side string, h, a []byte) []byte {
 	m := hmac.New(sha256.New, id.Key)
-	m.Write([]byte(who))
+	m.Write([]byte(side))
 	m.Write(h)
 	m.Write(a)
 	return m.Sum(nil)

@@ -167,7 +167,7 @@ func (b *Inbox) Depart(from int, err error) {
 	}
 	for a, x := range b.boxes {
 		if a.from == from {
-			b.dismiss(a, x, err)
+			b.failWaiters(a, x, err)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (b *Inbox) Departure(from int) <-chan struct{} {
 	return c
 }
 
-func (b *Inbox) dismiss(a address, x *box, err error) {
+func (b *Inbox) failWaiters(a address, x *box, err error) {
 	for _, w := range x.waiters {
 		w <- result{err: err}
 	}
@@ -218,6 +218,6 @@ func (b *Inbox) Close(err error) {
 			_ = m.Parcel.Close()
 		}
 		x.messages = nil
-		b.dismiss(a, x, err)
+		b.failWaiters(a, x, err)
 	}
 }

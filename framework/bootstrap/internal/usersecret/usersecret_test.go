@@ -46,9 +46,9 @@ func TestFirstOneCounts(t *testing.T) {
 	}
 }
 
-func TestWhatOthersCanReachIsRefused(t *testing.T) {
+func TestFoldersThatOthersReachAreRefused(t *testing.T) {
 	secret := bytes.Repeat([]byte{7}, Size)
-	for say, prepare := range map[string]func(t *testing.T, dir string) (string, int){
+	for text, prepare := range map[string]func(t *testing.T, dir string) (string, int){
 		"mode is 0755": func(t *testing.T, dir string) (string, int) { return dir, errNil(t, os.Chmod(dir, 0o755)) },
 		"belongs to":   func(_ *testing.T, dir string) (string, int) { return dir, os.Geteuid() + 1 },
 		"not a directory": func(t *testing.T, dir string) (string, int) {
@@ -66,10 +66,10 @@ func TestWhatOthersCanReachIsRefused(t *testing.T) {
 			return dir, errNil(t, os.WriteFile(filepath.Join(dir, name), []byte("abc"), 0o600))
 		},
 	} {
-		t.Run(say, func(t *testing.T) {
+		t.Run(text, func(t *testing.T) {
 			dir, uid := prepare(t, folder(t))
-			if got, err := At(dir, uid); err == nil || !strings.Contains(err.Error(), say) {
-				t.Errorf("%x, %v: expected an error that says %q", got, err, say)
+			if got, err := At(dir, uid); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%x, %v: expected an error that says %q", got, err, text)
 			}
 		})
 	}

@@ -174,9 +174,9 @@ func (l *Life) CloseBound() time.Duration {
 	return max(stuckTimeout, time.Until(e.by))
 }
 
-// Undo releases what a call that failed has made: in a context of its own, since that of
+// Rollback releases what a call that failed has made: in a context of its own, since that of
 // the call may be what ended it.
-func (l *Life) Undo(release func(ctx context.Context) error) {
+func (l *Life) Rollback(release func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.CloseBound())
 	defer cancel()
 	_ = release(ctx) // the call's own error is the one to report

@@ -34,7 +34,7 @@ func (n *Negotiator) listen(ctx context.Context, k framework.Kind, ranks []int, 
 		})
 		if err == nil && (end.ID == 0 || k != framework.KindSwitch && len(end.Create) > 0) {
 			end.Address.Close()
-			n.Life.Undo(func(ctx context.Context) error { return t.Close(ctx, end.ID) })
+			n.Life.Rollback(func(ctx context.Context) error { return t.Close(ctx, end.ID) })
 			err = fmt.Errorf("%w: %s answers with endpoint %d and %d objects", framework.ErrPlugin, t.Name, end.ID, len(end.Create))
 		}
 		if err != nil && ctx.Err() != nil {
@@ -99,7 +99,7 @@ func (n *Negotiator) closeEndpoints(ends map[string]framework.Endpoint, chosen s
 	for name, e := range ends {
 		if name != chosen {
 			e.Address.Close()
-			n.Life.Undo(func(ctx context.Context) error { return n.named(name).Close(ctx, e.ID) })
+			n.Life.Rollback(func(ctx context.Context) error { return n.named(name).Close(ctx, e.ID) })
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (n *Negotiator) Group(ctx context.Context, m *memory.Memory) (*Group, error
 		err = g.join(ctx)
 	}
 	if err != nil {
-		n.Life.Undo(g.Close)
+		n.Life.Rollback(g.Close)
 		return nil, err
 	}
 	return g, nil

@@ -33,7 +33,7 @@ func (n *Negotiator) Inbox(ctx context.Context, l *Link, peer int) error {
 		return err
 	}
 	if r.Bytes != n.Counters.Inbound.Bytes() {
-		n.Life.Undo(r.Close)
+		n.Life.Rollback(r.Close)
 		return &framework.Error{Op: "link", Peer: peer, Err: fmt.Errorf("%w: %d bytes of semaphores, expected %d", framework.ErrPeer, r.Bytes, n.Counters.Inbound.Bytes())}
 	}
 	l.Inbox = r
@@ -87,7 +87,7 @@ func (n *Negotiator) RecvKey(ctx context.Context, l *Link, peer int, own *memory
 		return Remote{}, &framework.Error{Op: "attach", Peer: peer, Err: err}
 	}
 	if len(p.Mapped) != 1 || p.Mapped[0] == nil || p.Mapped[0].Bytes() < bytes {
-		n.Life.Undo(p.Close)
+		n.Life.Rollback(p.Close)
 		return Remote{}, &framework.Error{Op: "attach", Peer: peer, Err: fmt.Errorf("%w: %s did not map the %d bytes of the peer", framework.ErrPlugin, l.Transport.Name, bytes)}
 	}
 	return Remote{Addr: p.Mapped[0].Addr(), Bytes: bytes, Transport: l.Transport, Close: p.Close}, nil

@@ -41,7 +41,7 @@ func TestChooseIsTheFirstCommonInTheLowerRanksOrder(t *testing.T) {
 }
 
 // A reason that both sides share is given once, and the rest of each side by itself.
-func TestWhatBothOffer(t *testing.T) {
+func TestOffersInCommon(t *testing.T) {
 	down, slow := offer{Name: "ib", Why: "port down"}, offer{Name: "ib", Why: "no adapter"}
 	here, there := offer{Name: "shm", Reach: []string{"host:a"}}, offer{Name: "shm", Reach: []string{"host:b"}}
 	for _, x := range []struct {

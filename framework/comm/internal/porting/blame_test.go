@@ -9,7 +9,7 @@ import (
 )
 
 // A proxy that ended because its peer has died is no fault of the rank that had it.
-func TestWhoIsToBlameForAProxy(t *testing.T) {
+func TestBlameForAProxy(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want int

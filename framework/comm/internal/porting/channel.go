@@ -40,7 +40,7 @@ func (ch *Channel) join(ctx context.Context, s *Ports, open *memory.Memory) (err
 	}
 	defer func() {
 		if err != nil {
-			s.Life.Undo(func(ctx context.Context) error { return s.forwarding.unwatch(ctx, ch.watched) })
+			s.Life.Rollback(func(ctx context.Context) error { return s.forwarding.unwatch(ctx, ch.watched) })
 		}
 	}()
 	if !ch.link.Streamed {
@@ -75,7 +75,7 @@ func (ch *Channel) join(ctx context.Context, s *Ports, open *memory.Memory) (err
 		}
 	}
 	if err != nil {
-		s.Life.Undo(ch.release)
+		s.Life.Rollback(ch.release)
 		return &framework.Error{Op: OpChannel, Peer: ch.pair.Peer, Err: err}
 	}
 	return nil

@@ -142,7 +142,7 @@ func (p *service) start(ctx context.Context, s *Ports, t *transport.Transport, s
 			share.Close()
 		}
 		if err != nil {
-			s.Life.Undo(made.Stop)
+			s.Life.Rollback(made.Stop)
 			return err
 		}
 		p.proxy = made

@@ -56,7 +56,7 @@ func (s *Ports) streamLink(ctx context.Context, l *link, peer int) error {
 		opened.counters, _, err = s.tradeHandles(ctx, peer, own, s.Counters.Inbound.Bytes())
 	}
 	if err != nil {
-		s.Life.Undo(func(ctx context.Context) error { return opened.close(ctx, l.Transport) })
+		s.Life.Rollback(func(ctx context.Context) error { return opened.close(ctx, l.Transport) })
 		return err
 	}
 	l.stream = opened

@@ -47,7 +47,7 @@ func TestUrgentTriggers(t *testing.T) {
 }
 
 // Work that the engine would refuse, time and again while Give waits for room, is refused at once.
-func TestWhatCannotBeGiven(t *testing.T) {
+func TestOperationsThatStreamsRefuse(t *testing.T) {
 	const room = 1 << 20
 	for name, c := range map[string]struct {
 		streamed   bool

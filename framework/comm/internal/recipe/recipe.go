@@ -49,7 +49,7 @@ func (c *Performer) Perform(ctx context.Context, att framework.Attachment, sc Op
 	p.Close = func(ctx context.Context) error { return p.release(ctx, sc.Transport, att.ID) }
 	for i, s := range att.Steps {
 		if err := c.step(ctx, p, att, s, sc); err != nil {
-			c.Life.Undo(p.Close)
+			c.Life.Rollback(p.Close)
 			return nil, fmt.Errorf("step %d of %d: %w", i+1, len(att.Steps), err)
 		}
 	}

@@ -47,8 +47,8 @@ var failureTests = []harness.Test{
 	},
 }
 
-// goneWithin is the promise: the host knows of a dead plugin within 100 ms.
-const goneWithin = 100 * time.Millisecond
+// endsWithin is the promise: the host knows of a dead plugin within 100 ms.
+const endsWithin = 100 * time.Millisecond
 
 // survives uses a channel whose peer has gone. Where the peer's memory outlives it
 // the puts succeed; elsewhere the proxy ends with a typed error. Either way the
@@ -113,8 +113,8 @@ func testNoticed(t *harness.T) {
 	for i := range 5 {
 		best = min(best, t.Kill(t.Rank(i)))
 	}
-	if best > goneWithin {
-		t.Errorf("the host knew of a dead plugin after %v at best, expected within %v", best.Round(time.Millisecond), goneWithin)
+	if best > endsWithin {
+		t.Errorf("the host knew of a dead plugin after %v at best, expected within %v", best.Round(time.Millisecond), endsWithin)
 	}
 }
 

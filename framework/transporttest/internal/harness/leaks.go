@@ -33,12 +33,12 @@ func (t *T) Grows(what string, ranks []*Rank, round func()) {
 // tables counts descriptors and mapped files of every process concerned.
 func (t *T) tables(ranks []*Rank) map[string]int {
 	counts := map[string]int{}
-	count := func(who, pid string) {
+	count := func(owner, pid string) {
 		if list, err := os.ReadDir("/proc/" + pid + "/fd"); err == nil {
-			counts["descriptors of "+who] = len(list)
+			counts["descriptors of "+owner] = len(list)
 		}
 		if text, err := os.ReadFile("/proc/" + pid + "/maps"); err == nil {
-			counts["mappings of "+who] = strings.Count(string(text), "/memfd:")
+			counts["mappings of "+owner] = strings.Count(string(text), "/memfd:")
 		}
 	}
 	count("this process", "self")

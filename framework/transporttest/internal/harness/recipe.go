@@ -133,14 +133,14 @@ func NewBarrier(n int) *barrier { return &barrier{n: n, open: make(chan struct{}
 
 func (m *barrier) wait(ctx context.Context) error {
 	m.mu.Lock()
-	gate := m.open
+	ready := m.open
 	if m.here++; m.here == m.n {
 		m.here, m.open = 0, make(chan struct{})
-		close(gate)
+		close(ready)
 	}
 	m.mu.Unlock()
 	select {
-	case <-gate:
+	case <-ready:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("barrier: another member did not come: %w", ctx.Err())

@@ -45,7 +45,7 @@ var drivenTests = []harness.Test{
 	},
 	{
 		Name: "driven/both-ways", Rule: "Both directions work at once.",
-		When: drivenClaimed, Body: testDrivenBothWays,
+		When: drivenClaimed, Body: testDrivenBothDirections,
 	},
 	{
 		Name: "driven/outlives", Rule: "What a channel uses outlives the ids that it came from.",
@@ -348,8 +348,8 @@ func testDrivenPeers(t *harness.T) {
 	}
 }
 
-// testDrivenBothWays hands a buffer to and fro.
-func testDrivenBothWays(t *harness.T) {
+// testDrivenBothDirections hands a buffer to and fro.
+func testDrivenBothDirections(t *harness.T) {
 	const rounds, size = 30, 1024
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
 	a, b := newDriver(l.Ranks[0], 16), newDriver(l.Ranks[1], 16)

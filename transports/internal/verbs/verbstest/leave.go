@@ -21,11 +21,11 @@ import (
 // other end, where signals are counted, and has neither an error nor to wait for that.
 func (s Suite) OneByOne(t *testing.T) {
 	s.needsDevice(t)
-	ways := map[string]func(t *testing.T) framework.Transport{"embedded": func(t *testing.T) framework.Transport { return s.embedded(t) }}
+	variants := map[string]func(t *testing.T) framework.Transport{"embedded": func(t *testing.T) framework.Transport { return s.embedded(t) }}
 	if s.Wrap != nil {
-		ways["over the wire"] = func(t *testing.T) framework.Transport { return s.Wrap(t, s.embedded(t)) }
+		variants["over the wire"] = func(t *testing.T) framework.Transport { return s.Wrap(t, s.embedded(t)) }
 	}
-	for name, open := range ways {
+	for name, open := range variants {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
