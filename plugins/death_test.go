@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,63 +16,46 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 )
 
-// promise is how soon each side has to notice the death of the other. Each test
-// takes the best of a few tries, for the machine may be busy.
-const (
-	promise = 100 * time.Millisecond
-	tries   = 3
-)
-
-// best runs a measurement until it keeps the promise.
-func best(t *testing.T, what string, measure func() time.Duration) {
-	t.Helper()
-	var took []time.Duration
-	for range tries {
-		took = append(took, measure())
-		if slices.Min(took) <= promise {
-			t.Logf("%s: %v", what, took)
-			return
-		}
-	}
-	t.Errorf("%s took %v, expected %v", what, took, promise)
-}
+// deathBound is how soon each side has to notice the death of the other.
+const deathBound = 100 * time.Millisecond
 
 func TestHostLearnsOfAKilledPlugin(t *testing.T) {
-	best(t, "Gone after SIGKILL", func() time.Duration {
-		c := open(t, self(t, "mirror"))
-		defer c.Shutdown()
-		blocked := make(chan error, 1)
-		go func() {
-			_, err := c.Connect(context.Background(), 1, []framework.Peer{{Rank: 4, Address: framework.Parcel{Data: []byte("slow")}}})
-			blocked <- err
-		}()
-		p, err := c.NewProxy(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		waiting := make(chan error, 1)
-		go func() { waiting <- p.Wait(context.Background()) }()
+	c := open(t, self(t, "mirror"))
+	blocked := make(chan error, 1)
+	go func() {
+		_, err := c.Connect(context.Background(), 1, []framework.Peer{{Rank: 4, Address: framework.Parcel{Data: []byte("slow")}}})
+		blocked <- err
+	}()
+	p, err := c.NewProxy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- p.Wait(context.Background()) }()
 
-		if err := unix.Kill(c.PID(), unix.SIGKILL); err != nil {
-			t.Fatal(err)
+	watch := promise.Begin()
+	if err := unix.Kill(c.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	happens(t, c.Gone(), "Gone")
+	if err := watch.Kept(deathBound); err != nil {
+		t.Errorf("the host learned of it %v", err)
+	}
+	want := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, framework.ErrPlugin) || !strings.Contains(err.Error(), "signal: killed") {
+			t.Errorf("%s: got %v, expected ErrPlugin that says how it died", what, err)
 		}
-		took := within(t, 5*time.Second, c.Gone(), "Gone")
-		want := func(what string, err error) {
-			t.Helper()
-			if !errors.Is(err, framework.ErrPlugin) || !strings.Contains(err.Error(), "signal: killed") {
-				t.Errorf("%s: got %v, expected ErrPlugin that says how it died", what, err)
-			}
-		}
-		want("Err", c.Err())
-		want("call in progress", <-blocked)
-		want("Wait", <-waiting)
-		_, err = c.Describe(t.Context())
-		want("later call", err)
-		return took
-	})
+	}
+	want("Err", c.Err())
+	want("call in progress", <-blocked)
+	want("Wait", <-waiting)
+	_, err = c.Describe(t.Context())
+	want("later call", err)
 }
 
 func TestCrashIsExplained(t *testing.T) {
@@ -86,7 +68,7 @@ func TestCrashIsExplained(t *testing.T) {
 			t.Errorf("got %v, expected ErrPlugin with %q", err, want)
 		}
 	}
-	within(t, 5*time.Second, c.Gone(), "Gone")
+	happens(t, c.Gone(), "Gone")
 }
 
 func TestPluginThatHangsUp(t *testing.T) {
@@ -94,7 +76,7 @@ func TestPluginThatHangsUp(t *testing.T) {
 	if _, err := c.Listen(t.Context(), framework.EndpointConfig{Kind: framework.KindMemory}); err == nil {
 		t.Error("listen: expected an error")
 	}
-	within(t, 5*time.Second, c.Gone(), "Gone")
+	happens(t, c.Gone(), "Gone")
 	if err := c.Err(); !errors.Is(err, framework.ErrPlugin) {
 		t.Errorf("got %v, expected ErrPlugin", err)
 	}
@@ -120,15 +102,15 @@ func TestStoppedPlugin(t *testing.T) {
 		t.Errorf("%v: does not say who is late", err)
 	}
 	canceledCall(t, c)
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "plugin is stopped"); runtime.Gosched() {
+	for deadline := time.Now().Add(hang); !strings.Contains(log.String(), "plugin is stopped"); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log does not say that the plugin is stopped: %s", log)
 		}
 	}
-	start := time.Now()
+	watch := promise.Begin()
 	c.Shutdown()
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("shutdown took %v", took)
+	if err := watch.Kept(3 * time.Second); err != nil {
+		t.Errorf("shutdown %v", err)
 	}
 	if n := strings.Count(log.String(), "plugin is stopped"); n != 1 {
 		t.Errorf("the log says %d times that the plugin is stopped, expected once", n)
@@ -160,10 +142,10 @@ func canceledCall(t *testing.T, c *Client) {
 
 func TestTransportThatDoesNotShutDown(t *testing.T) {
 	c := open(t, self(t, "slow to close"))
-	start := time.Now()
+	watch := promise.Begin()
 	c.Shutdown()
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("shutdown took %v", took)
+	if err := watch.Kept(3 * time.Second); err != nil {
+		t.Errorf("shutdown %v", err)
 	}
 }
 
@@ -172,10 +154,10 @@ func TestChildrenOfAPluginEndWithIt(t *testing.T) {
 	spec := self(t, "has a child")
 	spec.Log = logTo(log)
 	c := open(t, spec)
-	start := time.Now()
+	watch := promise.Begin()
 	c.Shutdown()
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("shutdown took %v: a child kept the pipe", took)
+	if err := watch.Kept(3 * time.Second); err != nil {
+		t.Errorf("shutdown %v: a child kept the pipe", err)
 	}
 	_, after, found := strings.Cut(log.String(), "msg=\"child ")
 	var child int
@@ -188,7 +170,7 @@ func TestChildrenOfAPluginEndWithIt(t *testing.T) {
 // gone waits until a process that is not our child has disappeared.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(hang); ; runtime.Gosched() {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return
@@ -230,18 +212,18 @@ func startHost(t *testing.T, plugin string) (host *exec.Cmd, line string) {
 func TestPluginEndsWithItsHost(t *testing.T) {
 	dir := runtimeDir(t)
 	for _, plugin := range []string{"mirror", "slow to close"} {
-		best(t, plugin+" after SIGKILL of its host", func() time.Duration {
-			host, line := startHost(t, plugin)
-			var pid int
-			if _, err := fmt.Sscanf(line, "plugin %d", &pid); err != nil {
-				t.Fatalf("host said %q", line)
-			}
-			isEmpty(t, dir)
-			host.Process.Kill()
-			start := time.Now()
-			gone(t, pid)
-			return time.Since(start)
-		})
+		host, line := startHost(t, plugin)
+		var pid int
+		if _, err := fmt.Sscanf(line, "plugin %d", &pid); err != nil {
+			t.Fatalf("host said %q", line)
+		}
+		isEmpty(t, dir)
+		host.Process.Kill()
+		watch := promise.Begin()
+		gone(t, pid)
+		if err := watch.Kept(deathBound); err != nil {
+			t.Errorf("%s ended %v", plugin, err)
+		}
 	}
 }
 
@@ -266,7 +248,7 @@ func TestStoppedPluginEndsWithItsHost(t *testing.T) {
 // stopped waits until every thread of a process has stopped.
 func stopped(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(hang); ; runtime.Gosched() {
 		running := 0
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		for _, th := range threads {
@@ -297,7 +279,7 @@ func TestHostKilledInTheStart(t *testing.T) {
 // childOf waits until a process has a child that runs its program.
 func childOf(t *testing.T, parent int) int {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(hang); time.Now().Before(deadline); runtime.Gosched() {
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", parent))
 		for _, th := range threads {
 			list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", parent, th.Name()))
@@ -351,7 +333,7 @@ func TestHostThatTakesTheExitStatus(t *testing.T) {
 			} else if _, err := fmt.Sscan(m[1], &child); err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(5 * time.Second); unix.Kill(child, 0) == nil; runtime.Gosched() {
+			for deadline := time.Now().Add(hang); unix.Kill(child, 0) == nil; runtime.Gosched() {
 				if s, ok := supervise.Of(child); !ok || s.State == 'Z' {
 					break
 				}

@@ -112,7 +112,7 @@ func (k *killer) run(after time.Duration, s unix.Signal) time.Duration {
 
 // nobody waits until no process has a mark in its environment.
 func (k *killer) nobody(mark, when string) {
-	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(hang); ; runtime.Gosched() {
 		pid := marked(mark)
 		if pid == 0 {
 			return

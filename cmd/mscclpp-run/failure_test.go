@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // The bounds that users are promised. On a loaded machine the kernel alone can take
@@ -155,9 +157,13 @@ func (p places) traces() []string {
 // that no file, socket or shared memory object remains.
 func (p places) nothingLeft(t *testing.T, pids []int) {
 	t.Helper()
-	eventually(t, deathBound, "the end of all processes", func() bool {
+	watch := promise.Begin()
+	eventually(t, setUpBound, "the end of all processes", func() bool {
 		return !slices.ContainsFunc(pids, func(pid int) bool { return statFields(pid) != nil })
 	})
+	if err := watch.Kept(deathBound); err != nil {
+		t.Errorf("processes ended %v", err)
+	}
 	if left := p.traces(); len(left) > 0 {
 		t.Errorf("the job left %q", left)
 	}
@@ -184,15 +190,15 @@ func TestDeath(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			v := startVictim(t, i)
 			pids := append(v.family(), v.launcher.Process.Pid)
-			killed := time.Now()
+			watch := promise.Begin()
 			syscall.Kill(test.pick(v), syscall.SIGKILL)
 			select {
 			case <-v.ended:
 			case <-time.After(2*deathBound + setUpBound):
 				t.Fatal("the job did not end")
 			}
-			if took := time.Since(killed); took > deathBound {
-				t.Errorf("the job ended after %v, expected at most %v", took, deathBound)
+			if err := watch.Kept(deathBound); err != nil {
+				t.Errorf("the job ended %v", err)
 			}
 			if code := v.launcher.ProcessState.ExitCode(); code != test.code {
 				t.Errorf("exit code %d, expected %d", code, test.code)
@@ -264,14 +270,14 @@ func deathInStartUp(t *testing.T, i installed) {
 	c.Env = p.environ(i)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
-	start := time.Now()
+	watch := promise.Begin()
 	err := c.Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 128+9 {
 		t.Errorf("%v, expected exit code %d\n%s", err, 128+9, stderr.String())
 	}
-	if took := time.Since(start); took > 2*deathBound {
-		t.Errorf("the job ended after %v\n%s", took, stderr.String())
+	if err := watch.Kept(2 * deathBound); err != nil {
+		t.Errorf("the job ended %v\n%s", err, stderr.String())
 	}
 	if !strings.Contains(stderr.String(), "rank 2") {
 		t.Errorf("rank 2 is not named:\n%s", stderr.String())
@@ -296,15 +302,15 @@ func startCase(t *testing.T, i installed) *victim {
 // endsSoon waits for the end of a job in which something was just killed.
 func (v *victim) endsSoon(t *testing.T) {
 	t.Helper()
-	killed := time.Now()
+	watch := promise.Begin()
 	select {
 	case <-v.ended:
 	case <-time.After(setUpBound):
 		v.launcher.Process.Kill()
 		t.Fatalf("the job did not end\n%s", v.stderr.String())
 	}
-	if took := time.Since(killed); took > deathBound {
-		t.Errorf("the job ended after %v, expected at most %v", took, deathBound)
+	if err := watch.Kept(deathBound); err != nil {
+		t.Errorf("the job ended %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // Hosts that are not in the same call are told so, with the rank and both calls: whether
@@ -98,12 +99,12 @@ func TestDirectEnd(t *testing.T) {
 			if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "rank 1") {
 				return err
 			}
-			start := time.Now()
+			watch := promise.Begin()
 			if err := r.world.Settle(ctx, r.stream); err != nil {
 				return err
 			}
-			if d := time.Since(start); d > 2*time.Second {
-				return fmt.Errorf("kernels left after %v", d)
+			if err := watch.Kept(2 * time.Second); err != nil {
+				return fmt.Errorf("kernels left %w", err)
 			}
 			if err := wants(sums(r, m.Addr(), 1<<12, directly), framework.ErrPeer, "rank 1"); err != nil {
 				return err

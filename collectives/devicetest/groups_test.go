@@ -201,7 +201,7 @@ func TestHalfThatFails(t *testing.T) {
 			half.world.Abort(cause)
 		}
 		if r.Rank() < 2 {
-			if err := until(ctx, 5*time.Second, "the end of the half", func() bool { return half.world.Err() != nil }); err != nil {
+			if err := until(ctx, 20*time.Second, "the end of the half", func() bool { return half.world.Err() != nil }); err != nil {
 				return err
 			}
 			if err := wants(half.world.Err(), nil, cause.Error()); err != nil {

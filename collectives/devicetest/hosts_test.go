@@ -16,6 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // GPUs of several hosts, not as many on each, get the results that those of one do: by
@@ -323,12 +324,12 @@ func TestEndWhileStreamsWait(t *testing.T) {
 				if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "had enough") {
 					return err
 				}
-				start := time.Now()
+				watch := promise.Begin()
 				if err := r.world.Settle(ctx, r.stream); err != nil {
 					return err
 				}
-				if d := time.Since(start); d > 2*time.Second {
-					return fmt.Errorf("streams went on after %v", d)
+				if err := watch.Kept(2 * time.Second); err != nil {
+					return fmt.Errorf("streams went on %w", err)
 				}
 				err = sums(r, m.Addr(), 1<<12, algorithm)
 				if err := wants(err, framework.ErrPeer, "rank 1", "had enough"); err != nil {
@@ -367,7 +368,7 @@ func TestAbsentOverHosts(t *testing.T) {
 // A rank that lacks memory for its first call over hosts ends the job at once, for all ranks and
 // with the reason, and not when the ranks that wait for it give up.
 func TestFirstCallWithoutMemory(t *testing.T) {
-	begun := time.Now()
+	watch := promise.Begin()
 	hosts(t, []string{"a", "a", "b"}, collectives.Options{}, func(ctx context.Context, r *rank) error {
 		small, err := r.world.Alloc(1 << 16)
 		if err != nil {
@@ -395,7 +396,7 @@ func TestFirstCallWithoutMemory(t *testing.T) {
 		}
 		return wants(err, framework.ErrPeer, "rank 0", "channels for collectives")
 	})
-	if d := time.Since(begun); d > 15*time.Second {
-		t.Errorf("it took %v, expected some seconds at most", d)
+	if err := watch.Kept(15 * time.Second); err != nil {
+		t.Error(err)
 	}
 }

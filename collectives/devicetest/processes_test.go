@@ -16,6 +16,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // childMode makes the test binary a rank of a job of processes: its value is the
@@ -130,7 +131,7 @@ func killed(t *testing.T, hosts string, algorithms ...string) {
 					t.Errorf("rank %d: %q, expected ready", r, s.Text())
 				}
 			}
-			killed := time.Now()
+			watch := promise.Begin()
 			if err := all[1].Process.Kill(); err != nil {
 				t.Error(err)
 			}
@@ -138,8 +139,8 @@ func killed(t *testing.T, hosts string, algorithms ...string) {
 			for _, r := range []int{0, 2} {
 				survivors.Go(func() {
 					lines[r].Scan()
-					if d := time.Since(killed); d > 2*time.Second {
-						t.Errorf("rank %d: its kernel left after %v", r, d)
+					if err := watch.Kept(2 * time.Second); err != nil {
+						t.Errorf("rank %d: its kernel left %v", r, err)
 					}
 					if text := lines[r].Text(); !strings.HasPrefix(text, "left: ") || !strings.Contains(text, "rank 1") {
 						t.Errorf("rank %d: %q, expected an error that names rank 1", r, text)

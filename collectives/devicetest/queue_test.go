@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // queuedCalls is how many calls stand in the queue of a survivor, and drainLimit how long they may take to leave the
@@ -68,7 +69,7 @@ func TestQueueBehindAnAbort(t *testing.T) {
 
 func behindAnAbort(t *testing.T, x queued, graph bool) {
 	var enqueued atomic.Int64
-	aborted := make(chan time.Time, 1)
+	aborted := make(chan promise.Watch, 1)
 	if x.over != "" {
 		needsAdapters(t)
 	}
@@ -98,7 +99,7 @@ func behindAnAbort(t *testing.T, x queued, graph bool) {
 				}
 				return last == queuedCalls || last > 0 && time.Since(since) > 500*time.Millisecond
 			})
-			aborted <- time.Now()
+			aborted <- promise.Begin()
 			r.world.Abort(errors.New("rank 1 has had enough"))
 			return err
 		}
@@ -108,10 +109,8 @@ func behindAnAbort(t *testing.T, x queued, graph bool) {
 		if err := r.world.Settle(ctx, r.stream); err != nil {
 			return err
 		}
-		took := time.Since(<-aborted)
-		t.Logf("%d calls have left after %v", enqueued.Load(), took)
-		if limit := drainLimit(); took > limit {
-			return fmt.Errorf("%d calls left after %v, expected at most %v", enqueued.Load(), took, limit)
+		if err := (<-aborted).Kept(drainLimit()); err != nil {
+			return fmt.Errorf("%d calls left %w", enqueued.Load(), err)
 		}
 		return wants(r.world.Err(), framework.ErrPeer, "had enough")
 	})

@@ -83,7 +83,7 @@ func TestHostWithoutTheFamily(t *testing.T) {
 		t.Error(err)
 	}
 	// One rank needs no address.
-	b, err := Join(bounded(t, time.Second), Config{Size: 1, ID: newID(t), Family: IPv6, addresses: broken})
+	b, err := Join(bounded(t, 20*time.Second), Config{Size: 1, ID: newID(t), Family: IPv6, addresses: broken})
 	if err != nil {
 		t.Fatal(err)
 	}

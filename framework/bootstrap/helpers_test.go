@@ -37,6 +37,16 @@ func bounded(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// awaitFailed waits until a rank knows that its job has failed.
+func awaitFailed(t testing.TB, b *TCP) {
+	t.Helper()
+	select {
+	case <-b.Failed():
+	case <-time.After(20 * time.Second):
+		t.Fatal("it knows nothing of it")
+	}
+}
+
 // each runs f for all ranks at once and reports every error.
 func each[B framework.Bootstrap](t testing.TB, ranks []B, f func(b B) error) {
 	t.Helper()

@@ -85,7 +85,7 @@ func TestStoppedProcessIsNotDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(children[1].stdin)
-	_, err := b.Recv(bounded(t, 5*time.Second), 1, 1)
+	_, err := b.Recv(bounded(t, 20*time.Second), 1, 1)
 	if e := wantError(err, framework.ErrPeer, 1, "left"); e != nil {
 		t.Error(e)
 	}

@@ -201,7 +201,7 @@ func TestCloseReleases(t *testing.T) {
 	share := fdShare(t, "x")
 	locals := InProcess(2)
 	for range 5 {
-		if err := locals[0].Send(bounded(t, time.Second), 1, 1, framework.Parcel{Shares: []framework.Share{share}}); err != nil {
+		if err := locals[0].Send(bounded(t, 20*time.Second), 1, 1, framework.Parcel{Shares: []framework.Share{share}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestCloseReleases(t *testing.T) {
 	if got := openFDsOf(t, share.FD); got != 1 {
 		t.Errorf("%d descriptors of the share left, expected ours alone", got)
 	}
-	if err := locals[0].Send(bounded(t, time.Second), 1, 1, framework.Parcel{}); !errors.Is(err, framework.ErrPeer) {
+	if err := locals[0].Send(bounded(t, 20*time.Second), 1, 1, framework.Parcel{}); !errors.Is(err, framework.ErrPeer) {
 		t.Errorf("send to a closed rank: %v", err)
 	}
 }

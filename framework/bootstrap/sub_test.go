@@ -92,7 +92,7 @@ func TestGroupFailedEarly(t *testing.T) {
 	ranks := local(t, 2)
 	Sub(ranks[0], []int{0, 1}, 1).(Watcher).Announce(errors.New("too early"))
 	g := Sub(ranks[1], []int{0, 1}, 1)
-	if err := wantError(Barrier(bounded(t, time.Second), g, 1), framework.ErrPeer, 0, "too early"); err != nil {
+	if err := wantError(Barrier(bounded(t, 20*time.Second), g, 1), framework.ErrPeer, 0, "too early"); err != nil {
 		t.Error(err)
 	}
 }

@@ -321,7 +321,7 @@ func TestSingleRank(t *testing.T) {
 	if _, err := net.DialTimeout("tcp", l.Addr().String(), time.Second); err == nil {
 		t.Error("a job of one rank listens")
 	}
-	ctx := bounded(t, time.Second)
+	ctx := bounded(t, 20*time.Second)
 	if err := b.Send(ctx, 0, 1, framework.Parcel{Data: []byte("self")}); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestSendEndsWithContext(t *testing.T) {
 	l := newLink(1, nil)
 	l.writing = true // by somebody who is stuck
 	spawn := func(func()) { t.Error("a second writer") }
-	if err := l.send(bounded(t, time.Second), make([]byte, queueLimit), failure.New(), spawn); err != nil {
+	if err := l.send(bounded(t, 20*time.Second), make([]byte, queueLimit), failure.New(), spawn); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)

@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // leaver runs two ranks with a port channel, of which rank 1 does something, and then
@@ -49,7 +50,7 @@ func leaver(t *testing.T, stays func(ctx context.Context, c *comm.Communicator, 
 func TestWaitForARankThatLeft(t *testing.T) {
 	const signals = 3
 	leaver(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel) error {
-		start := time.Now()
+		watch := promise.Begin()
 		for i := range signals {
 			if err := ch.Wait(ctx); err != nil {
 				return fmt.Errorf("signal %d, sent before the goodbye: %v", i, err)
@@ -61,8 +62,8 @@ func TestWaitForARankThatLeft(t *testing.T) {
 				return fmt.Errorf("wait %d: %v, expected ErrPeer of rank 1, which has left", i, err)
 			}
 		}
-		if took := time.Since(start); took > 5*time.Second { // 0.75 s, and then 0.25 s, where nobody else works
-			return fmt.Errorf("after %v", took)
+		if err := watch.Kept(5 * time.Second); err != nil { // 0.75 s, and then 0.25 s, where nobody else works
+			return err
 		}
 		return c.Err() // the communicator has not ended: there may be other peers
 	}, func(ch *comm.PortChannel) error {

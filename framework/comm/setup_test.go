@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/hook"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // announced is how long after the failure of a rank the others may go on.
@@ -36,10 +37,10 @@ func names(err, class error, rank int, words ...string) error {
 // soon runs a call that has no deadline of its own, and says when it took longer
 // than a failure may take to be known.
 func soon(call func(ctx context.Context) error) error {
-	start := time.Now()
+	watch := promise.Begin()
 	err := call(context.Background())
-	if took := time.Since(start); took > announced {
-		return fmt.Errorf("after %v: %w", took, err)
+	if late := watch.Kept(announced); late != nil {
+		return fmt.Errorf("%w: %w", late, err)
 	}
 	return err
 }

@@ -92,7 +92,7 @@ var flaws = []struct{ flaw, test, wanted string }{
 	{"ends-by-sigterm", "life/signals", "terminated before Configure ended the plugin"},
 	{"ends-by-sigint", "life/signals", "interrupt after Configure ended the plugin"},
 	{"ends-by-sigpipe", "life/signals", "broken pipe before Configure ended the plugin"},
-	{"outlives-host", "life/end-of-host", "and the plugin has not after"},
+	{"outlives-host", "life/end-of-host", "and the plugin has not soon enough"},
 	{"outlives-host", "life/end-of-host-before-configure", "and the plugin has not after"},
 	{"ends-badly", "life/end-of-host", "want exit status 0"},
 	{"leaves-socket", "life/end-of-host-before-configure", "left its socket"},

@@ -52,7 +52,7 @@ func TestTruncatedDescriptors(t *testing.T) {
 	a, b := newPair(t, "key", "key")
 	f := tempFile(t, "x")
 	defer f.Close()
-	ctx := bounded(t, 5*time.Second)
+	ctx := bounded(t, 20*time.Second)
 	// Two are announced, one is sent: as when the second did not fit.
 	m := datagram{kind: datagramFDs, count: 2, from: 0, to: 1, first: 1}
 	before := openFDs(t)
@@ -91,7 +91,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
 		t.Fatal(err)
 	}
-	ctx := bounded(t, 5*time.Second)
+	ctx := bounded(t, 20*time.Second)
 	m := datagram{kind: datagramFDs, count: len(files), from: 0, to: 1, first: 1}
 	err = a.post(ctx, ctx, b.Name, m, files)
 	var taken error
@@ -125,7 +125,7 @@ func TestTakeGivesUp(t *testing.T) {
 		t.Errorf("%v, expected the end of the job", err)
 	}
 	// Messages after it are all closed; a later one shows that it was processed.
-	ctx := bounded(t, 5*time.Second)
+	ctx := bounded(t, 20*time.Second)
 	share := framework.Share{Kind: framework.ShareMemFD, FD: f}
 	for number := uint64(1); number <= 3; number++ {
 		first, err := a.Send(ctx, ctx, b.Name, 1, []framework.Share{share})
@@ -147,7 +147,7 @@ func TestSendOfClosedDescriptor(t *testing.T) {
 	a, b := newPair(t, "key", "key")
 	f := tempFile(t, "x")
 	_ = f.Close()
-	ctx := bounded(t, 5*time.Second)
+	ctx := bounded(t, 20*time.Second)
 	_, err := a.Send(ctx, ctx, b.Name, 1, []framework.Share{{Kind: framework.ShareMemFD, FD: f}})
 	if !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("a closed descriptor: %v, expected ErrInvalid", err)
