@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -78,6 +79,9 @@ type killer struct {
 // run starts a host, kills it after some time or when its plugin is there, checks that
 // nothing is left, and returns how long the host lived.
 func (k *killer) run(after time.Duration, s unix.Signal) time.Duration {
+	if signal.Ignored(s) { // by a shell, for a program in the background
+		s = unix.SIGTERM
+	}
 	dir, err := os.MkdirTemp("/tmp", "run") // of its own: another host would clean up
 	if err != nil {
 		k.t.Error(err)
