@@ -113,7 +113,7 @@ func closes(ctx context.Context) error {
 	return nil
 }
 
-// Close of a job returns, and so does the call that waits in another goroutine; the others are told who closed.
+// Close of a job returns, and so does the call that waits in another goroutine; the others learn which rank closed.
 func TestClosingAJobWithinACall(t *testing.T) {
 	printed, codes := ranks(t, "closes", "closes")
 	for r, all := range [][]string{

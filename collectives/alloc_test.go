@@ -47,7 +47,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	})
 }
 
-// Nor does one between ranks, which compares behind itself what they have told. Both
+// Nor does one between ranks, which compares afterwards the calls that they announced. Both
 // ranks allocate in one heap, so what each call of either allocated would show.
 func TestCallsBetweenRanksDoNotAllocate(t *testing.T) {
 	const calls = 1000

@@ -15,7 +15,7 @@ import (
 )
 
 // Close ends a call that waits for a rank which does not come, or has left, and returns itself;
-// ranks that are still there are told.
+// ranks that are still there learn of it.
 func TestCloseWithinACall(t *testing.T) {
 	const most, count = 20 * time.Second, 1000
 	b := func(c *collectives.Comm) []byte { return make([]byte, 4*count*c.Size()) }

@@ -95,7 +95,7 @@ func (c *Comm) Dump(w io.Writer) {
 }
 
 // Close releases what New allocated. Calls in progress, which wait for peers, end with ErrClosed, and with them the
-// communicator: the other ranks are told. Otherwise Close is local. On a GPU the caller waits first for what calls
+// communicator: the other ranks get the error. Otherwise Close is local. On a GPU the caller waits first for what calls
 // have enqueued; what is still on a stream of package device after two seconds ends in the same way. Closing twice is
 // not an error.
 func (c *Comm) Close() error {

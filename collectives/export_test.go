@@ -29,7 +29,7 @@ func (c *Comm) Packets() (on bool, epochs uint64) { return c.overHosted().TwoLev
 // Covered is what transports have kernels for, in words.
 func Covered(c *comm.Communicator) string { return coverageOf(c).String() }
 
-// Divide makes hosts of more than most ranks count as several, until undo.
+// Divide makes hosts of more than most ranks count as several, until restore.
 func Divide(most int) (restore func()) {
 	before := mostTogether
 	mostTogether = most

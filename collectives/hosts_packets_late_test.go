@@ -17,15 +17,15 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// gate holds back what a rank sends over the wire, from shut to open.
-type gate struct {
+// valve holds back the messages that a rank sends over the wire, from shut to open.
+type valve struct {
 	shut, open chan struct{} // closed
 }
 
-// held is a wire behind a gate.
+// held is a wire behind a valve.
 type held struct {
 	framework.Transport
-	gate *gate
+	valve *valve
 }
 
 func (t held) NewProxy(ctx context.Context) (framework.Proxy, error) {
@@ -33,7 +33,7 @@ func (t held) NewProxy(ctx context.Context) (framework.Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &heldProxy{Proxy: inner, gate: t.gate}
+	p := &heldProxy{Proxy: inner, valve: t.valve}
 	p.outer = proxy.NewBase(p.handler, proxy.Options{})
 	return p, nil
 }
@@ -41,7 +41,7 @@ func (t held) NewProxy(ctx context.Context) (framework.Proxy, error) {
 // heldProxy hands triggers on to another proxy, in their order.
 type heldProxy struct {
 	framework.Proxy
-	gate  *gate
+	valve *valve
 	outer *proxy.Base
 	ring  *ring.Ring // of the other one
 }
@@ -49,8 +49,8 @@ type heldProxy struct {
 func (p *heldProxy) handler(r *ring.Ring) proxy.Handler {
 	return func(t kernel.Trigger, pos uint64) proxy.Result {
 		select {
-		case <-p.gate.shut:
-			<-p.gate.open
+		case <-p.valve.shut:
+			<-p.valve.open
 		default:
 		}
 		at, err := p.ring.Push(t)
@@ -117,7 +117,7 @@ func (l *lookout) Err() error {
 // at the packet for as long as would make it one, and only then the message is let go.
 func TestLateMessageBesidePackets(t *testing.T) {
 	const sender, receiver, prompt = 3, 0, 2
-	g := &gate{shut: make(chan struct{}), open: make(chan struct{})}
+	g := &valve{shut: make(chan struct{}), open: make(chan struct{})}
 	open := sync.OnceFunc(func() { close(g.open) })
 	defer open()
 	looked := 0

@@ -17,7 +17,7 @@ import (
 )
 
 // Packets go where signals are messages of an adapter, up to their size, and signals
-// everywhere else: whoever names packets there is told so.
+// everywhere else: a program that names packets there gets an error.
 func TestPacketsAreChosen(t *testing.T) {
 	// Those that need an inbox, which no wire has, are in TestSealable.
 	for signal, packets := range map[framework.Signal]bool{framework.SignalAtomic: true, framework.SignalDirect: false} {

@@ -16,7 +16,7 @@ import (
 // it, and its value in words.
 type setting struct{ Name, Value string }
 
-// settings are all of them: what decides, before ranks have told each other anything else, which
+// settings are all of them: what decides, before ranks have exchanged anything else, which
 // calls they make, and how the memory is divided through which data passes. Values that each rank
 // may have of its own are not here (Links), nor are those that one rank decides for all (Sharing,
 // and on GPUs NoLines).

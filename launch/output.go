@@ -33,7 +33,7 @@ type outputs struct {
 	took    chan struct{} // gets a value when something has been written since the last one
 
 	mu   sync.Mutex
-	lost error // the first write that failed, other than to somebody who has gone
+	lost error // the first write that failed, other than to a closed pipe
 }
 
 type rankOutput struct{ stdout, stderr *os.File }

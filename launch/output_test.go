@@ -77,8 +77,8 @@ func TestOutputFolder(t *testing.T) {
 	}
 }
 
-// Lines that do not fit where they were to go are not lost without a word; a reader who
-// has gone is no reason for one. The ranks go on, but the job has not succeeded.
+// Lines that do not fit where they were to go are not lost without a word; a closed
+// pipe is no reason for one. The ranks go on, but the job has not succeeded.
 func TestLostOutputIsReported(t *testing.T) {
 	full := func(t *testing.T) *os.File {
 		t.Helper()

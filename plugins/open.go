@@ -32,7 +32,7 @@ type Spec struct {
 	SHA256       string         // of the program, hexadecimal; "" for any
 	Options      map[string]any // checked by the plugin
 	Env          []string       // "NAME=value", in addition to what is passed on; see Environment
-	Layouts      []string       // of arguments that this program may pass to kernels, told to the plugin; see collectives.Layouts
+	Layouts      []string       // of arguments that this program may pass to kernels, for the plugin; see collectives.Layouts
 	StartTimeout time.Duration  // 0: DefaultStartTimeout
 	Log          *slog.Logger   // nil: slog.Default()
 }

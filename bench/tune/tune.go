@@ -198,7 +198,7 @@ func (t *tuner) point(call *bench.Call, bytes int64, choices []Choice, deadline 
 	return t.final(call, plan, list, deadline)
 }
 
-// shapes lists the other launches of the algorithms that came near the best.
+// shapes lists the other launches of the algorithms that were almost as fast as the best.
 func (t *tuner) shapes(list []measured) []Choice {
 	var more []Choice
 	for _, m := range list {

@@ -16,7 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
-// Hosts that are not in the same call are told so, with the rank and both calls: whether
+// Hosts that are not in the same call get an error with the rank and both calls: whether
 // kernels have both, or only one and the host the other.
 func TestDirectDisagreement(t *testing.T) {
 	for name, x := range map[string]struct {

@@ -225,7 +225,7 @@ func TestDirectRootedCaptures(t *testing.T) {
 	})
 }
 
-// Ranks that name different roots are told so, whether all of a host do or one, and whether
+// Ranks that name different roots get an error, whether all of a host do or one, and whether
 // the host that gives, or gets, is another one by that; and so are those that swap other sizes.
 func TestDirectRootedDisagreement(t *testing.T) {
 	one := func(r *rank) int {

@@ -98,7 +98,7 @@ func TestMismatchIsNamed(t *testing.T) {
 	})
 }
 
-// Ranks whose kernels wait for each other in different collectives are told which.
+// Ranks whose kernels wait for each other in different collectives get an error that names both.
 func TestStallIsExplained(t *testing.T) {
 	job(t, 2, collectives.Options{Signatures: collectives.SignaturesStall}, func(ctx context.Context, r *rank) error {
 		m, err := r.memory(ctx, 1<<20)
@@ -124,7 +124,7 @@ func TestStallIsExplained(t *testing.T) {
 	})
 }
 
-// Ranks of which one at least copies, and whose calls differ, are told so in both modes that
+// Ranks of which one at least copies, and whose calls differ, get an error in both modes that
 // look: there is no wait without end, and nothing passes for a result.
 func TestCopiesThatDisagree(t *testing.T) {
 	for _, mode := range []collectives.Signatures{collectives.SignaturesAlways, collectives.SignaturesStall} {

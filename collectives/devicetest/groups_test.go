@@ -180,7 +180,7 @@ func TestHalfThatIsClosed(t *testing.T) {
 	})
 }
 
-// A half that fails ends alone: its ranks are told why, and those of the other half, and
+// A half that fails ends alone: its ranks get the reason, and those of the other half, and
 // the job of all ranks, go on.
 func TestHalfThatFails(t *testing.T) {
 	o := collectives.Options{Scratch: 24 << 20, CopyScratch: 2 << 20}

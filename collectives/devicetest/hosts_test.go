@@ -259,7 +259,7 @@ func TestCaptureOverHostsIsRefused(t *testing.T) {
 	})
 }
 
-// Hosts that are not in the same call are told so, although both have enqueued theirs
+// Hosts that are not in the same call get an error, although both have enqueued theirs
 // and gone on.
 func TestDisagreementOverHosts(t *testing.T) {
 	for _, layout := range []string{"ab", "aabb"} {

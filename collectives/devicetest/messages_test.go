@@ -175,7 +175,7 @@ func TestMessagesWithoutLines(t *testing.T) {
 	}
 }
 
-// A message of another length than is expected: the receiver is told whose it is and
+// A message of another length than is expected: the receiver's error says whose it is and
 // both lengths, and no kernel stays, whichever of the two is longer.
 func TestMessageOfAnotherLength(t *testing.T) {
 	const long = 48 << 20 // and more are stored right into the receiver's buffer

@@ -55,7 +55,7 @@ func TestChoicesOfTheModel(t *testing.T) {
 	})
 }
 
-// Where nothing is told, or the links are those that were measured, the rows that were measured count,
+// Where links are unknown, or the links are those that were measured, the rows that were measured count,
 // unless a rank says otherwise.
 func TestRowsThatWereMeasured(t *testing.T) {
 	job(t, 2, collectives.Options{}, func(_ context.Context, r *rank) error {

@@ -50,7 +50,7 @@ func child(algorithm string) int {
 	return 0
 }
 
-// alone makes this process a rank, which does what it is told.
+// alone makes this process a rank, which runs the given test.
 func alone(ctx context.Context, r *rank, f func(ctx context.Context, r *rank) error) (err error) {
 	gpus, err := machine()
 	if err != nil {

@@ -29,7 +29,7 @@ type product struct {
 	tiles  uint32
 }
 
-// productArgs is the twin of FusedArgs in examples/fused/kernel/fused.h. There are no
+// productArgs mirrors FusedArgs in examples/fused/kernel/fused.h. There are no
 // peers.
 type productArgs struct {
 	A, B, C, Done     uintptr

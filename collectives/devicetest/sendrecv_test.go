@@ -42,7 +42,7 @@ func newPost(r *rank, each int) (post, error) {
 func (p post) out(to int) uintptr  { return p.m.Addr() + uintptr(to*p.n) }
 func (p post) in(from int) uintptr { return p.m.Addr() + uintptr((p.r.Size()+from)*p.n) }
 
-// write puts letters into what is sent, of lengths by rank, and clears the rest.
+// write fills the messages, of lengths by rank, and clears the rest.
 func (p post) write(when int, length func(from, to int) int) error {
 	err := p.r.dev.WriteAt(make([]byte, p.r.Size()*p.n), p.in(0))
 	for to := range p.r.Size() {

@@ -23,7 +23,7 @@ import (
 
 const count = 1000
 
-// args is the twin of NeighborArgs in kernel/neighbor.h.
+// args mirrors NeighborArgs in kernel/neighbor.h.
 type args struct {
 	Next, Previous kernel.MemoryChannelHandle
 	Count          uint64

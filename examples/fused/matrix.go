@@ -17,7 +17,7 @@ const (
 	maxRanks = maxPeers + 1
 )
 
-// args is the twin of FusedArgs in kernel/fused.h.
+// args mirrors FusedArgs in kernel/fused.h.
 type args struct {
 	A, B, C, Done     uintptr
 	First             uint64

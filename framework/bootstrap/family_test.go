@@ -58,7 +58,7 @@ func addressesOf(prefixes ...string) func() ([]net.Addr, error) {
 	return func() ([]net.Addr, error) { return out, nil }
 }
 
-// A host without an address of the family is told apart from a rank 0 that is late:
+// A host without an address of the family differs from a rank 0 that is late:
 // all ranks fail at once, far from their deadline.
 func TestHostWithoutTheFamily(t *testing.T) {
 	for _, c := range []struct {

@@ -38,7 +38,7 @@ func (h *rendezvous) explain() {
 func (h *rendezvous) informed(rank int) bool { return h.arrivals[rank] != nil || h.notified[rank] }
 
 // uninformed counts the ranks that do not know how the job ended: those that are
-// in the rendezvous were told when it was dismissed.
+// in the rendezvous got the notice when it ended.
 func (h *rendezvous) uninformed() int {
 	n := 0
 	for r := 1; r < h.t.party.Size; r++ {

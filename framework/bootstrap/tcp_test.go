@@ -281,7 +281,7 @@ func TestLargeParcel(t *testing.T) {
 	})
 }
 
-// Hosts are told apart, and descriptors stay on theirs.
+// Hosts are kept apart, and descriptors stay on theirs.
 func TestSeveralHosts(t *testing.T) {
 	ranks := joinAll(t, 6, func(c *Config) { c.HostID = fmt.Sprint("host ", c.Rank%2) })
 	ctx := bounded(t, 10*time.Second)

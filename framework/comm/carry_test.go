@@ -23,7 +23,7 @@ func others(c *comm.Communicator) (ranks []int) {
 	return ranks
 }
 
-// carried asks for port channels of kernels, and that all ranks are told the same, and
+// carried asks for port channels of kernels, and that all ranks get the same, and
 // are as good as before.
 func carried(ctx context.Context, c *comm.Communicator, peers []int, m *comm.Memory, unwilling error) (apart error, err error) {
 	if apart, err = c.ReachPorts(ctx, peers, m, unwilling); err != nil {
@@ -80,7 +80,7 @@ func TestReachPorts(t *testing.T) {
 	})
 }
 
-// A rank without memory, and ranks that no transport joins, are told to all.
+// A rank without memory, and ranks that no transport joins, are reported to all.
 func TestReachPortsOfRanksApart(t *testing.T) {
 	g := newRig(3)
 	g.wrap = func(rank int, inner framework.Transport) framework.Transport {

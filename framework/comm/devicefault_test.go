@@ -33,7 +33,7 @@ func TestCopyEngineThatFails(t *testing.T) {
 		if err := meet(ctx); err != nil {
 			return err
 		}
-		class := framework.ErrPeer // told by the other
+		class := framework.ErrPeer // announced by the other
 		if c.Rank() == 0 {
 			class = framework.ErrUnavailable
 			dev.Fail(errors.New("an uncorrectable error"))

@@ -85,7 +85,7 @@ func TestDeadlineOfAWaitBlamesThePeer(t *testing.T) {
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
 		joined.Done()
 		joined.Wait()
-		if c.Rank() == 1 { // told by rank 0
+		if c.Rank() == 1 { // announced by rank 0
 			return ended(ctx, c)
 		}
 		c.NameWaits(func(kernel, channel uint32) string {

@@ -37,7 +37,7 @@ func TestReachAll(t *testing.T) {
 	})
 }
 
-// One rank that is apart is told to all, and who is not apart still has channels.
+// One rank that is apart is reported to all, and a rank that is not still has channels.
 func TestReachAllOfRanksApart(t *testing.T) {
 	g := newRig(4)
 	g.wrap = func(rank int, inner framework.Transport) framework.Transport {

@@ -325,7 +325,7 @@ func TestTransportThatTakesAllTime(t *testing.T) {
 	}
 }
 
-// A communicator that one rank cannot make is told to those who wait for it.
+// A communicator that one rank cannot make fails on those that wait for it.
 func TestNewThatFailsOnOneRank(t *testing.T) {
 	g := newRig(3)
 	g.each(t, func(_ context.Context, boot *bootstrap.Local) error {

@@ -38,7 +38,7 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 		o := c.opts
 		o.Name = fmt.Sprintf("%s/%d.%d", c.opts.Name, c.children, color)
 		sub, err = New(ctx, bootstrap.Sub(c.boot, ranks, tagRange(o.Name)), o)
-		if err != nil { // New has told the group, and the other groups are not concerned
+		if err != nil { // New has informed the group, and the other groups are not concerned
 			err = &preamble.Refusal{Err: err}
 		}
 		if err == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // stopwatch times what a player's stream does, to some microseconds: everything is
-// enqueued behind a gate, which the host opens, and the stream itself says when it is
+// enqueued behind a stream gate, which the host opens, and the stream itself says when it is
 // through. So neither launches nor the naps of whoever waits for a stream count.
 type stopwatch struct {
 	*player

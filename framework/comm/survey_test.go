@@ -119,7 +119,7 @@ func mesh(ctx context.Context, c *comm.Communicator) error {
 }
 
 // A transport that is preferred and cannot be used is not passed over in silence: somebody
-// is told which it is, where and why, and is told it once.
+// reads which it is, where and why, and reads it once.
 func TestPassedOverIsWarnedOfOnce(t *testing.T) {
 	there, down := framework.Live{Available: true}, framework.Live{Reason: "unavailable: port 1 is down"}
 	surveyed := func(ctx context.Context, c *comm.Communicator) error {

@@ -12,7 +12,7 @@ import (
 // Twin joins the same ranks into another communicator with a different device: the
 // host, for work that the host does on behalf of ranks on GPUs. The transports are the
 // same, and so are the facts about the rank's place: a network adapter near the GPU
-// counts as near for the twin. Collective. The twin is closed separately, before dev
+// counts as near for it. Collective. The twin is closed separately, before dev
 // is.
 func (c *Communicator) Twin(ctx context.Context, dev device.Device) (*Communicator, error) {
 	var twin *Communicator

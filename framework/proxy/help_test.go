@@ -315,7 +315,7 @@ func TestHelpLeavesToTheThread(t *testing.T) {
 	eventually(t, "nobody performs anything, once the thread sleeps", func() bool { return !s.taken() })
 }
 
-// A flush that a kernel on the host asks for is told of, although those who push perform the
+// A flush that a kernel on the host asks for is announced, although those who push perform the
 // triggers and complete nothing: the thread does.
 func TestHelpCompletesForKernels(t *testing.T) {
 	var pending atomic.Uint64 // position and one

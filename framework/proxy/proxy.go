@@ -226,7 +226,7 @@ func (s *Service) main() (err error) {
 			return fmt.Errorf("proxy init: %w", err)
 		}
 	}
-	// Once told to finish, at most what fits into the ring was pushed before.
+	// After the request to finish, at most what fits into the ring was pushed before.
 	left := -1
 	for {
 		t, at, ok, err := s.next()

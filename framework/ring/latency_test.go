@@ -22,7 +22,7 @@ var record = flag.String("record", "", "file that TestRoundTripTime writes its m
 
 const recordCommand = "go test ./framework/ring -count=1 -run TestRoundTripTime -record $PWD/docs/results/ring/round-trip.json"
 
-// measurement is what a run of trips between two busy processes took. A trip is a
+// measurement is what a run of round trips between two busy processes took. One is a
 // push, and the completion that the other process writes when it has seen it.
 type measurement struct {
 	Command    string  `json:"command"`
@@ -55,7 +55,7 @@ func roundTrip(t testing.TB, r *Ring, fst uint64) {
 	}
 }
 
-// roundTrips measures batches of trips, so that some fall into times at which
+// roundTrips measures batches of them, so that some fall into times at which
 // nothing else runs on the processors. On a machine that is busy it stops after
 // five seconds, with fewer.
 func roundTrips(t testing.TB, batches, count int) []float64 {

@@ -27,7 +27,7 @@ const (
 	paceDoze  = 16 * time.Millisecond
 
 	shortNap = 50 * time.Microsecond  // as short as the system's timers are
-	fineNap  = 200 * time.Microsecond // the longest of which the runtime is not told
+	fineNap  = 200 * time.Microsecond // the longest that the runtime does not learn of
 	longNap  = time.Millisecond       // as short as the runtime's timers are, where the process has nothing else to do
 )
 
@@ -76,7 +76,7 @@ func (p *Pace) End() {
 	}
 }
 
-// The runtime is not told of yields and short sleeps here. It would take away from a thread that
+// The runtime does not learn of yields and short sleeps here. It would take away from a thread that
 // polls its place among those that run Go code, again and again, and each time look every 20 µs
 // whether there is more to take: a thread of its own that is as busy as who polls. So who
 // polls gives his place to other goroutines himself. Threads that belong to one goroutine

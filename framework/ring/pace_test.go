@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// looks is told of polls that take each so long, and returns how many it took to be crowded,
+// looks gets polls that take each so long, and returns how many it took to be crowded,
 // or 0.
 func looks(c *Crowd, now *time.Time, each ...time.Duration) int {
 	for n := range 1000 {
@@ -143,7 +143,7 @@ func TestPaceShares(t *testing.T) {
 	}
 }
 
-// ParkFor sleeps as long as it is told, also where there is a trigger, and Park does not
+// ParkFor sleeps for its argument, also where there is a trigger, and Park does not
 // sleep at all then.
 func TestParkForOthers(t *testing.T) {
 	p, c := pair(t, 4)

@@ -31,7 +31,7 @@
 //	7 bye     the sender leaves; it is owed nothing, and what is sent to it is dropped
 //
 // All but stripes travel over the first socket, in both directions. A handle is a number
-// that the receiver has told the sender through the bootstrap: it stands for memory that
+// that the receiver has sent to the sender through the bootstrap: it stands for memory that
 // was opened to this peer over this link, and its bounds are checked. A frame that makes
 // no sense ends the link.
 package stream

@@ -328,7 +328,7 @@ func TestOrderOfClosing(t *testing.T) {
 	}
 }
 
-// Memory that is being sent when it is freed costs the link, and never a stray read.
+// Memory that is being sent when it is freed costs the link, and never a read of other memory.
 func TestForget(t *testing.T) {
 	ends := sockets(t, 1)
 	s := alone(t, ends[0], 64<<20, 0)

@@ -71,7 +71,7 @@ func (h *Host) NodeOf(cpus []int) int {
 	return -1
 }
 
-// Facts are what transports are told about the surroundings of a rank: adapters,
+// Facts are the surroundings of a rank, for transports: adapters,
 // nearest first, those that are up before those that are not. Transports take the
 // first that they can use, so ranks of a host begin with different ones where there
 // is a choice: adapters that are alike and equally near are taken in turn.

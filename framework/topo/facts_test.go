@@ -83,7 +83,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// All adapters are told in every turn: the first may be of no use.
+// All adapters are listed in every turn: the first may be of no use.
 func TestTurnsLoseNothing(t *testing.T) {
 	h := readMachine(t, "dgx")
 	want := map[string]int{}

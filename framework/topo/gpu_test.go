@@ -33,7 +33,7 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// The GPUs are told what is near by the words that adapters are chosen by.
+// The adapters near each GPU are named by the words that adapters are chosen by.
 func TestNearestAdapterOfEachGPU(t *testing.T) {
 	h := readMachine(t, "dgx")
 	for i := range 8 {
@@ -128,7 +128,7 @@ func TestRecordingThatIsDamaged(t *testing.T) {
 	}
 }
 
-// A driver that is not there is no failure, and is told.
+// A driver that is not there is no failure, and is reported.
 func TestMissingDriver(t *testing.T) {
 	h := readMachine(t, "no-driver")
 	if len(h.GPUs) != 0 || len(h.Missing) != 1 || !strings.Contains(h.Missing[0], "no NVIDIA driver") {

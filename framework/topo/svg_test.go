@@ -74,7 +74,7 @@ func TestDrawingEscapes(t *testing.T) {
 	wellFormedXML(t, []byte(text))
 }
 
-// Devices whose node nobody told get a box of their own where there are several nodes.
+// Devices of an unknown node get a box of their own where there are several nodes.
 func TestDevicesWithoutNode(t *testing.T) {
 	h := readMachine(t, "h200")
 	h.GPUs[7].NUMA = -1

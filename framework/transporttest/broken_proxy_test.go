@@ -24,7 +24,7 @@ func (b *broken) NewProxy(ctx context.Context) (framework.Proxy, error) {
 // pushes what the defect makes of each trigger to a ring of its own.
 type meddler struct {
 	framework.Proxy
-	// change returns what to push instead of t, and whether a flush is told to be
+	// change returns what to push instead of t, and whether a flush is reported as
 	// done before it is.
 	change func(t kernel.Trigger, pos uint64) (instead []kernel.Trigger, early bool)
 	// silent: the error word of the suite's ring is never written.

@@ -307,7 +307,7 @@ func suiteOn(t *testing.T, name string, limit time.Duration, plant func(*broken)
 	return report
 }
 
-// A transport that cannot do yet what its plugin is to be killed in is told so at once,
+// A transport that cannot do yet what its plugin is to be killed in fails at once,
 // and not when the time of the test is over.
 func TestCallsThatFailBeforeTheDeath(t *testing.T) {
 	const nobody = 1 << 30 // more than the system numbers processes

@@ -70,7 +70,7 @@ type Options struct {
 	// TestLimit bounds each test, 30 s by default.
 	TestLimit time.Duration
 
-	// Progress is told about every test when it ends.
+	// Progress is called for every test when it ends.
 	Progress func(Result)
 }
 

@@ -51,7 +51,7 @@ type Job struct {
 }
 
 // Start puts a job together. It is collective. After an error nothing is left of the job,
-// and the other ranks were told.
+// and the other ranks know.
 func Start(ctx context.Context, p Plan) (*Job, error) {
 	j := &Job{}
 	if err := j.start(ctx, &p); err != nil {

@@ -81,7 +81,7 @@ type run struct {
 	err          error
 	out          *outputpump.Pump
 	endRequested bool // somebody wants the job to end
-	unread       bool // and who reads the output has taken nothing for outlet.ReaderBound
+	unread       bool // and who reads the output has taken nothing for outputpump.ReaderBound
 	missed       bool // output that came meanwhile
 }
 

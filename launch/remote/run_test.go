@@ -202,7 +202,7 @@ func contains(t *testing.T, what, got string, parts ...string) {
 	}
 }
 
-// Each host is told its ranks; all but the first the id that this one made.
+// Each host gets its ranks; all but the first the id that this one made.
 func TestJobOnTwoHosts(t *testing.T) {
 	j, x := over(t, "good.a", "greets.b", "newer.c")
 	result, err := Run(within(t), *j)
@@ -317,7 +317,7 @@ func TestStartThatIsCutShort(t *testing.T) {
 	}
 }
 
-// When a host ends badly the others are told to end, and the result is the first
+// When a host ends badly the others are asked to end, and the result is the first
 // failure's.
 func TestHostsThatFail(t *testing.T) {
 	for name, c := range map[string]struct {

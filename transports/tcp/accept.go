@@ -17,7 +17,7 @@ import (
 // of them: a rank proves itself within a round trip, so those that wait are silent.
 const strangers = 128
 
-// listener takes the streams of all endpoints, at the addresses that peers are told.
+// listener takes the streams of all endpoints, at the addresses that peers get.
 type listener struct {
 	t     *Transport
 	doors map[netip.Addr]net.Listener // the transport's lock, as users

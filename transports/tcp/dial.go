@@ -87,7 +87,7 @@ func (c *connection) persist(ctx context.Context, config Config, place netip.Add
 	}
 }
 
-// call connects to one place and proves that this rank was told of it.
+// call connects to one place and proves that this rank has the address.
 func (c *connection) call(ctx context.Context, config Config, place netip.AddrPort, h hello) (*net.TCPConn, error) {
 	d := net.Dialer{Control: config.control, KeepAlive: -1}
 	if c.sameHost {

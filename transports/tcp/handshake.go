@@ -19,8 +19,8 @@ import (
 //	C→S  HMAC-SHA256(secret, "client" | first message | second message)
 //	S→C  u8 refusal | 7 bytes 0 | HMAC-SHA256(secret, "server" | first | second)
 //
-// The secret is that of the receiving endpoint. It was told to the peer, and to no
-// one else, through the bootstrap, which is authenticated. Magic and version stay at
+// The secret is that of the receiving endpoint. The peer alone has it,
+// through the bootstrap, which is authenticated. Magic and version stay at
 // the front in every version. The server proves itself last: it shows no function of
 // the secret to whoever has not proved to know it.
 const (

@@ -105,7 +105,7 @@ func TestFalseServers(t *testing.T) {
 	}
 }
 
-// A client of another version is told which one is spoken here.
+// A client of another version learns which one is spoken here.
 func TestOtherVersion(t *testing.T) {
 	a, b := net.Pipe()
 	if err := errors.Join(a.SetDeadline(time.Now().Add(10*time.Second)), b.SetDeadline(time.Now().Add(10*time.Second))); err != nil {

@@ -97,7 +97,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// A peer that can be reached nowhere is told apart from one that does not answer.
+// A peer that can be reached nowhere differs from one that does not answer.
 func TestUnreachable(t *testing.T) {
 	config := Config{}.Defaults()
 	config.ConnectTimeout = 300 * time.Millisecond

@@ -24,7 +24,7 @@ var (
 	order = binary.LittleEndian
 )
 
-// address tells a peer where an endpoint receives, and how to prove that it was told.
+// address tells a peer where an endpoint receives, and how to prove that it has it.
 type address struct {
 	owner    [16]byte
 	endpoint uint64

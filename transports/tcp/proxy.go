@@ -139,7 +139,7 @@ func (p *proxy) run() {
 	close(p.ended)
 }
 
-// drain performs triggers until Stop, or until one cannot be performed. Told to
+// drain performs triggers until Stop, or until one cannot be performed. Asked to
 // stop, it performs at most what fits into the ring: that was pushed before.
 func (p *proxy) drain() error {
 	idle, queue := newIdler(p.t.config), p.ring.Load()

@@ -15,7 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// intruder makes a stream as a proxy would, with the address that it was told.
+// intruder makes a stream as a proxy would, with the address that it got.
 func intruder(t *testing.T, p *pair, stream, streams uint8, group byte) (*net.TCPConn, error) {
 	t.Helper()
 	a, err := decodeAddress(p.listens[1].Address)
@@ -104,7 +104,7 @@ func TestStreamsThatAreRefused(t *testing.T) {
 	p.release()
 }
 
-// A rank with a wrong secret cannot connect, and is told so.
+// A rank with a wrong secret cannot connect, and learns why.
 func TestWrongSecret(t *testing.T) {
 	p := linked(t, header, two(t, nil))
 	a, err := decodeAddress(p.listens[1].Address)

@@ -52,7 +52,7 @@ func (b *board) published(rank, reader int, sequence uint64) (kernelargs.Signatu
 	return s, ok && tag == uint32(sequence)
 }
 
-// disagreement says which ranks launched what, as far as they have told.
+// disagreement says which ranks launched what, as far as they have published it.
 func (b *board) disagreement(sequence uint64) error {
 	self, ranks := b.comm.Rank(), b.comm.Size()
 	if ranks == 1 {
@@ -84,7 +84,7 @@ func (b *board) disagreement(sequence uint64) error {
 		Err: fmt.Errorf("%w: ranks disagree: %s", framework.ErrInvalid, strings.Join(parts, "; "))}
 }
 
-// disagreementNow compares what the ranks have told on a GPU of the call that this one
+// disagreementNow compares the entries that the ranks have published on a GPU of the call that this one
 // began last, if it is one of those asked for; nil: any.
 func (b *board) disagreementNow(of func(*kernelargs.Signature) bool) error {
 	self, ranks := b.comm.Rank(), b.comm.Size()
@@ -100,7 +100,7 @@ func (b *board) disagreementNow(of func(*kernelargs.Signature) bool) error {
 	return b.disagreement(own.Sequence)
 }
 
-// contradicted compares, behind a call on the host, what ranks have told of it. Ranks that disagree
+// contradicted compares, behind a call on the host, the entries that ranks have published of it. Ranks that disagree
 // on a type or a reduction can well meet each other's waits, and a result that is wrong must not
 // pass for one. A rank tells before it moves data, so whoever had data of another has its
 // signature. A rank that has published nothing yet is left out, and compares itself.
@@ -213,7 +213,7 @@ func (b *board) dump(w io.Writer) {
 	}
 }
 
-// row is where the host reads what rank has told reader: one of the two is this rank,
+// row is where the host reads the entries of rank for reader: one of the two is this rank,
 // and on a GPU the last refresh says it.
 func (b *board) row(rank, reader int) uintptr {
 	if b.host {

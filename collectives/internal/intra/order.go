@@ -15,7 +15,7 @@ type order struct {
 }
 
 // follow has a call on a stream begin when the one before it has ended. It reports whether
-// the next one has to be told of this one, by mark. When a graph is launched, and where, is
+// the next one has to learn of this one, by mark. When a graph is launched, and where, is
 // the program's affair.
 func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error) {
 	if !o.several && (!o.any || s == o.last) {

@@ -32,7 +32,7 @@ func spare(multiprocessors uint32) uint32 {
 // leastCounted bounds the launches as well: a device has at most 128, however small.
 const leastCounted = 2
 
-// enter makes room for a launch of a kernel that can be told when to let the next one begin, and says when
+// enter makes room for a launch of a kernel that can be given the moment to let the next one begin, and says when
 // that is. Unless there is room for all that may be waiting, the launch begins when all before it have
 // ended. The returned value is for keep.
 func (r residents) enter(l *device.Launch) (residents, kernelargs.Release) {
@@ -47,7 +47,7 @@ func (r residents) enter(l *device.Launch) (residents, kernelargs.Release) {
 	return r.behind(l, when), when
 }
 
-// enterAs does so for a kernel that cannot be told.
+// enterAs does so for a kernel that cannot.
 func (r residents) enterAs(l *device.Launch, when kernelargs.Release) residents {
 	r.squeeze(l)
 	return r.behind(l, when)

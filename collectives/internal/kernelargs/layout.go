@@ -1,4 +1,4 @@
-// Package kernelargs has the arguments of the kernels for collectives: the twins in Go of what
+// Package kernelargs has the arguments of the kernels for collectives: the Go mirrors of the structures that
 // collectives/kernels/args.h and exchange_args.h define in C++, how scratch memory is divided, and the words
 // through which kernels and hosts tell each other of calls.
 package kernelargs

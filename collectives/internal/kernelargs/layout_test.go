@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// The Go twins of kernels/args.h have the sizes and offsets that a compiler gives
+// The Go mirrors of kernels/args.h have the sizes and offsets that a compiler gives
 // the originals.
 func TestLayoutsAgree(t *testing.T) {
 	type twin struct {
@@ -193,7 +193,7 @@ func TestScratchIsDivided(t *testing.T) {
 	}
 }
 
-// Belts have the memory of pipes, cut for another number of lanes: their slots stay within it,
+// Chunks between barriers have the memory of pipes, cut for another number of lanes: their slots stay within it,
 // hold whole lines, and a lane tells of enough at a time.
 func TestChunksFitIntoPipes(t *testing.T) {
 	for ranks := 2; ranks <= MaxRanks; ranks++ {

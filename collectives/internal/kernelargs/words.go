@@ -6,7 +6,7 @@ var WaitedFor = [...]string{
 	"the switch", "a step of copies", "the offer of a buffer",
 }
 
-// Release is when a kernel lets the next one begin: the twin of Release in kernels/args.h.
+// Release is when a kernel lets the next one begin: it mirrors Release in kernels/args.h.
 type Release uint32
 
 // Values of Release.

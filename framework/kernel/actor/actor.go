@@ -53,7 +53,7 @@ const (
 	Ops
 )
 
-// Step is the twin of mscclpp::actor::Step.
+// Step mirrors mscclpp::actor::Step.
 type Step struct {
 	Op      Op
 	Channel uint32
@@ -65,7 +65,7 @@ type Step struct {
 	Result  uint64 // written by the kernel
 }
 
-// Args is the twin of mscclpp::actor::Args. Fields are addresses in memory of the
+// Args mirrors mscclpp::actor::Args. Fields are addresses in memory of the
 // device, of arrays of handles where the name is that of a kind of channel.
 type Args struct {
 	Control  uintptr
@@ -91,7 +91,7 @@ const (
 	FromLL16 Source = 2
 )
 
-// ReduceArgs is the twin of mscclpp::actor::ReduceArgs.
+// ReduceArgs mirrors mscclpp::actor::ReduceArgs.
 type ReduceArgs struct {
 	Control uintptr
 	Inputs  uintptr // N addresses

@@ -1,7 +1,7 @@
 // Package early turns the program into a supervisor before the packages that only
 // other verbs need are initialized: that takes longer than many jobs. It has to be an
 // init function, because main runs after all of them; it depends on little, so the
-// order of initialization puts it near the beginning.
+// order of initialization puts it among the first.
 package early
 
 import (

@@ -114,7 +114,7 @@ func examineTools() []finding {
 	return out
 }
 
-// devices are told by what drivers leave in the file system.
+// devices are recognized by the files of their drivers.
 var devices = []struct{ what, pattern string }{
 	{"NVIDIA GPU", "dev/nvidia[0-9]*"},
 	{"AMD GPU", "dev/kfd"},

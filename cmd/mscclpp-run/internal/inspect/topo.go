@@ -16,7 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 )
 
-// topoVerb prints the machine as transports are told about it.
+// topoVerb prints the facts about the machine that transports get.
 type topoVerb struct {
 	format string // table or json
 	svg    string // file for the drawing; "-": standard output instead of the table
@@ -28,8 +28,8 @@ type topoVerb struct {
 // starts each GPU anew, which takes seconds.
 const driverLimit = time.Minute
 
-// Topo returns the verb topo, which prints or draws the machine as transports are told
-// about it.
+// Topo returns the verb topo, which prints or draws the facts about the
+// machine that transports get.
 func Topo(env *verb.Env) *cobra.Command {
 	var v topoVerb
 	c := &cobra.Command{

@@ -18,13 +18,13 @@ import (
 )
 
 // inJob joins the job that this process is a rank of, and leaves it afterwards. An
-// error of the work ends the job: the others are told, and do not wait for a rank
+// error of the work ends the job: the others learn of it, and do not wait for a rank
 // that gave up. device is what the flag of this name says: "" leaves it to the
 // configuration, and takes a GPU if that is silent and there is one.
 func inJob(device string, work func(context.Context, *group) error) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// A write for a reader who has gone is an error then, and does not end the process: the
+	// A write to a closed pipe is an error then, and does not end the process: the
 	// other ranks would blame this one.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)

@@ -43,7 +43,7 @@ func (q *queue) close() error {
 	if q == nil {
 		return nil
 	}
-	// After an error a measurement may still be under way, waiting at the gate or behind it.
+	// After an error a measurement may still be under way, waiting for its permit or behind it.
 	all := []error{q.dev.Sync(q.stream)}
 	for _, e := range []*cuda.Event{q.start, q.end} {
 		if e != nil {

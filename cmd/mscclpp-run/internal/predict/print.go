@@ -170,8 +170,7 @@ func printPublished(w io.Writer, format string) error {
 const maxCurves = plot.MaxCurves
 
 // drawPredictions draws time and bus bandwidth over the size, a curve for each number of hosts
-// and, unless only the best is asked for, each algorithm. Of more than can be told
-// apart some are drawn, evenly spread.
+// and, unless only the best is asked for, each algorithm. Of more than can be distinguished some are drawn, evenly spread.
 func drawPredictions(w io.Writer, all []simulate.Prediction, best bool) error {
 	var charts []plot.Chart
 	for len(all) > 0 {

@@ -8,14 +8,14 @@ import (
 )
 
 // Output is standard output. It remembers what became of it, for those who print without
-// a look at errors, and for those who would go on working for a reader who has gone.
+// a look at errors, and for those who would go on working for a closed pipe.
 type Output struct {
 	w      io.Writer
 	closed bool  // the reader of the pipe has read enough
 	lost   error // the first write that failed for another reason
 }
 
-// Write implements io.Writer. A reader who has gone is no error: there is nobody to whom it
+// Write implements io.Writer. A closed pipe is no error: there is nobody to whom it
 // would matter.
 func (o *Output) Write(b []byte) (int, error) {
 	if o.closed {

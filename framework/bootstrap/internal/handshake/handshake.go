@@ -260,7 +260,7 @@ func (c Party) Refused(r Refusal, by, size int) error {
 // Accept performs the handshake as the one who listened. It returns what the
 // other end claims even with an error, for reports; after an error the claim is
 // not proved, unless proved says so. Once the other end has authenticated, and before it
-// is told so, stays decides whether the connection is kept; nil: it is. One from a host that
+// gets the answer, stays decides whether the connection is kept; nil: it is. One from a host that
 // cannot be of the job is turned down at once.
 func (c Party) Accept(conn io.ReadWriter, here bool, stays func() bool) (h Hello, proved bool, err error) {
 	first := make([]byte, HelloSize)

@@ -140,7 +140,7 @@ func testSignalAfterData(t *harness.T) {
 			if n%8 == 7 {
 				size = large
 			}
-			// The slot's last use was two rounds ago; its reader has told.
+			// The slot's last use was two rounds ago; its reader has confirmed it.
 			if n >= 2 {
 				t.AwaitCount("the reader", harness.Word(c.Counters.Bytes, 512), n-1)
 			}
