@@ -114,3 +114,45 @@ func TestSpecialNumbers(t *testing.T) {
 		})
 	}
 }
+
+// A scale keeps its bits: inputs are multiplied in a type that is wider than the elements, if these are short floats.
+func TestScalesThatElementsDoNotHold(t *testing.T) {
+	const third = 1.0 / 3
+	all := []struct {
+		dtype   kernel.DataType
+		scale   float64
+		a, want uint64 // with a scale of the elements' type, want would be another
+	}{
+		{kernel.Float16, third, 0x6401, 0x5d57},                   // 1025 becomes 341.75, not 341.5
+		{kernel.BFloat16, third, 0x4302, 0x422d},                  // 130 becomes 43.25, not 43.5
+		{kernel.Float8E4M3, third, 0x56, 0x49},                    // 14 becomes 4.5, not 5
+		{kernel.Float8E4M3, 1000, 0x01, 0x40},                     // 2^-9 becomes 2, not what the largest scale, 448, makes of it
+		{kernel.Float64, third, 0x4010 << 48, 0x3ff5555555555555}, // 4 becomes 4/3
+		{kernel.Float16, 1e6, 0x0001, 0x2ba1},                     // 2^-24 becomes 0.0596, not infinite
+		{kernel.Int32, 1<<24 + 1, 1, 1<<24 + 1},                   // which f32 does not hold
+		{kernel.Uint32, 1<<32 - 1, 1, 1<<32 - 1},
+		{kernel.Int64, 1<<53 - 1, 1, 1<<53 - 1},
+		{kernel.Uint64, 1<<63 + 1<<11, 1, 1<<63 + 1<<11},
+	}
+	for _, layout := range []string{"aa", "ab", "aab"} {
+		t.Run(layout, func(t *testing.T) {
+			hosts(t, strings.Split(layout, ""), true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+				buffer := make([]uint64, 2)
+				for _, x := range all {
+					buffer[0], buffer[1] = 0, 0
+					if c.Rank() == 1 {
+						buffer[0] = x.a
+					}
+					err := c.AllReduce(unsafe.Pointer(&buffer[0]), unsafe.Pointer(&buffer[1]), 1, x.dtype, kernel.PreMulSum, &collectives.CallOptions{Scale: x.scale})
+					if err != nil {
+						return err
+					}
+					if buffer[1] != x.want {
+						return fmt.Errorf("%#x of %v by %v: %#x, expected %#x", x.a, x.dtype, x.scale, buffer[1], x.want)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
