@@ -109,11 +109,12 @@ var rules = []rule{
 			return
 		}
 		e.Node, e.Nodes = r.number("LWS_WORKER_INDEX"), r.number("LWS_GROUP_SIZE")
-		e.MasterAddr = r.get("LWS_LEADER_ADDRESS")
+		e.MasterAddr = loopback.Unbracket(r.get("LWS_LEADER_ADDRESS"))
 	}},
 	{name: "SkyPilot", role: RoleAgent, need: []string{"SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_IPS"}, read: func(r *reader, e *Engine) {
 		e.Node, e.Nodes = r.number("SKYPILOT_NODE_RANK"), r.number("SKYPILOT_NUM_NODES")
-		e.MasterAddr, _, _ = strings.Cut(strings.TrimSpace(r.get("SKYPILOT_NODE_IPS")), "\n")
+		first, _, _ := strings.Cut(strings.TrimSpace(r.get("SKYPILOT_NODE_IPS")), "\n")
+		e.MasterAddr = loopback.Unbracket(strings.TrimSpace(first))
 	}},
 	{name: "environment", role: RoleRank, need: []string{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, read: readTorch},
 	// PyTorchJob v1 sets RANK and WORLD_SIZE for each pod and no LOCAL_RANK: they

@@ -256,3 +256,19 @@ func TestAgentOfALoneRank(t *testing.T) {
 		}
 	}
 }
+
+// Launchers write an address of IPv6 with brackets or without.
+func TestBracketsAroundTheAddress(t *testing.T) {
+	for _, env := range []string{
+		"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=[fd00::1] MASTER_PORT=7",
+		"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 MASTER_ADDR=[fd00::1] MASTER_PORT=7",
+		"PET_NNODES=2 PET_NODE_RANK=1 PET_NPROC_PER_NODE=8 PET_MASTER_ADDR=[fd00::1]",
+		"LWS_LEADER_ADDRESS=[fd00::1] LWS_GROUP_SIZE=2 LWS_WORKER_INDEX=1",
+		"SKYPILOT_NUM_NODES=2 SKYPILOT_NODE_RANK=1 SKYPILOT_NODE_IPS=[fd00::1]",
+	} {
+		e, err := Detect(environment(env))
+		if err != nil || e.MasterAddr != "fd00::1" {
+			t.Errorf("%s: %+v, %v: expected fd00::1", env, e, err)
+		}
+	}
+}

@@ -63,6 +63,7 @@ func TestMeetingPointOfARank(t *testing.T) {
 		{nil, "n0:7"},
 		{[]string{"--master-addr", "h"}, "h:7"},
 		{[]string{"--master-port", "8"}, "n0:8"},
+		{[]string{"--master-addr", "[fd00::1]"}, "fd00::1:7"},
 		{[]string{"--rendezvous", "h:9"}, "h:9"},
 	} {
 		run := command(t, append(c.flags, "sh", "-c", "echo $MASTER_ADDR:$MASTER_PORT")...)

@@ -13,13 +13,23 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/internal/loopback/sixonly"
 )
 
 // asProgram makes the test binary behave as mscclpp-run.
 const asProgram = "RUN_TEST_AS_PROGRAM"
 
+// withIPv6Alone makes that program change the host, which is its own network namespace, to one with IPv6 alone.
+const withIPv6Alone = "RUN_TEST_WITH_IPV6_ALONE"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		if os.Getenv(withIPv6Alone) != "" {
+			if err := sixonly.Here(); err != nil {
+				panic(err)
+			}
+			os.Unsetenv(withIPv6Alone) // for the ranks
+		}
 		main()
 		return
 	}
@@ -320,6 +330,38 @@ func TestRendezvousOfIPv6(t *testing.T) {
 		if code != 0 || out != want {
 			t.Errorf("%s: code %d, %q, %s: expected %q", endpoint, code, out, errs, want)
 		}
+	}
+}
+
+// On a host with IPv6 alone, jobs run as elsewhere: those that the launcher brings together, those that meet at an
+// address, and those of other launchers, for which rank 0 is at localhost.
+func TestHostWithIPv6Alone(t *testing.T) {
+	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skipf("needs IPv6: %v", err)
+	} else {
+		l.Close()
+	}
+	over := []string{"--set", "plugins.embed=tcp", "--set", "transports=tcp", "bench", "allreduce", "-b", "1K", "--device", "host"}
+	torch := func(at string) []string {
+		return []string{"-n", "2", "sh", "-c", `unset MSCCLPP_UNIQUE_ID MSCCLPP_LISTEN_FD MSCCLPP_LAUNCH_ID; MASTER_ADDR=` + at + ` MASTER_PORT=29400 exec "$0" "$@"`, os.Args[0]}
+	}
+	for name, first := range map[string][]string{
+		"one host": {"-n", "2"}, "hosts": {"-n", "2", "--nnodes", "1", "--rendezvous", "[::1]:29400"},
+		"another launcher": torch("localhost"), "another launcher, in brackets": torch("[::1]"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := command(t, append(first, over...)...)
+			c.Env = append(c.Env, withIPv6Alone+"=1")
+			c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+			code, out, errs := runs(c)
+			if code == -1 && strings.Contains(errs, "operation not permitted") {
+				t.Skip("needs permission to make a network namespace")
+			}
+			if code != 0 || !strings.Contains(out, "Avg bus bandwidth") {
+				t.Errorf("code %d, %s, %s", code, out, errs)
+			}
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/usersecret"
+	"github.com/mscclpp-go/mscclpp/internal/loopback"
 )
 
 // Defaults of Config.
@@ -144,8 +145,12 @@ func (c *Config) complete() (handshake.Identity, error) {
 	if c.Addr == "" {
 		return bad("neither a unique id nor an address of rank 0 is known: start with mscclpp-run, or set MSCCLPP_UNIQUE_ID, or MASTER_ADDR and MASTER_PORT")
 	}
-	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err != nil {
 		return bad("address of rank 0 %q: expected host:port", c.Addr)
+	}
+	if host == "localhost" { // which a host with IPv6 alone may still call 127.0.0.1
+		c.Addr = net.JoinHostPort(loopback.Address(c.Family == IPv6), port)
 	}
 	if len(c.Secret) > 0 && len(c.Secret) < minSecret {
 		return bad("a secret of %d bytes: expected at least %d", len(c.Secret), minSecret)

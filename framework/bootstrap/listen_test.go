@@ -3,12 +3,16 @@ package bootstrap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/internal/loopback"
 )
 
 // The name of rank 0 may have an address of a family that its host does not have.
@@ -40,7 +44,18 @@ func TestNameWithAnAddressOfAnotherFamily(t *testing.T) {
 	}
 }
 
-// Strangers that connect and say nothing take neither the descriptors of rank 0 nor its places.
+// The loopback address that this host has does not depend on what its list of names says.
+func TestLocalhost(t *testing.T) {
+	for family, want := range map[Family]string{AnyFamily: net.JoinHostPort(loopback.Address(false), "7"), IPv6: "[::1]:7"} {
+		c := Config{Size: 2, Addr: "localhost:7", Family: family}
+		if _, err := c.complete(); err != nil || c.Addr != want {
+			t.Errorf("%v: %s, %v: expected %s", family, c.Addr, err, want)
+		}
+	}
+}
+
+// Strangers that connect and say nothing take neither the descriptors of rank 0 nor its places: most of what it may have
+// open is for its program.
 func TestSilentStrangersLeaveDescriptors(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -48,8 +63,15 @@ func TestSilentStrangersLeaveDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := start(t, "leave", UniqueID{}, 0, 2, EnvUniqueID+"=", EnvAddr+"="+host, EnvPort+"="+port, childFiles+"=48")
-	const strangers = 100 // more than rank 0 may have open, and than its backlog
+	const strangers, files = 100, 48 // more than rank 0 may have open, and than its backlog
+	root := start(t, "leave", UniqueID{}, 0, 2, EnvUniqueID+"=", EnvAddr+"="+host, EnvPort+"="+port, fmt.Sprint(childFiles, "=", files))
+	open := func() int {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", root.Process.Pid))
+		if err != nil {
+			t.Error(err)
+		}
+		return len(entries)
+	}
 	ctx := bounded(t, 20*time.Second)
 	var pause backoff
 	for at := 0; at < strangers; {
@@ -67,6 +89,9 @@ func TestSilentStrangersLeaveDescriptors(t *testing.T) {
 	b, err := Join(bounded(t, 20*time.Second), Config{Rank: 1, Size: 2, Addr: addr})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n := open(); n > files*3/4 { // rank 1 was behind more strangers than rank 0 has places for
+		t.Errorf("rank 0 has %d of %d files open: expected at most three quarters", n, files)
 	}
 	root.expect("joined")
 	t.Logf("joined after %v among %d strangers", time.Since(begun), strangers)

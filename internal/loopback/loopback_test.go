@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/mscclpp-go/mscclpp/internal/loopback/sixonly"
 )
 
 const childMode = "MSCCLPP_LOOPBACK_TEST_CHILD"
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childMode) == "" {
 		os.Exit(m.Run())
 	}
-	if err := ipv6Only(); err != nil {
+	if err := sixonly.Here(); err != nil {
 		fmt.Println("cannot:", err)
 		os.Exit(1)
 	}
@@ -28,27 +28,6 @@ func TestMain(m *testing.M) {
 	l, lerr := net.Listen("tcp", Any(false))
 	fmt.Println(Address(false), port > 0, err, l != nil, lerr)
 	os.Exit(0)
-}
-
-// ipv6Only turns the loopback interface on and takes its address of IPv4 away.
-func ipv6Only() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	r, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	r.SetUint16(unix.IFF_UP | unix.IFF_LOOPBACK)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r); err != nil {
-		return err
-	}
-	if err := r.SetInet4Addr(make([]byte, 4)); err != nil {
-		return err
-	}
-	return unix.IoctlIfreq(fd, unix.SIOCSIFADDR, r)
 }
 
 func TestHostWithIPv6Alone(t *testing.T) {
