@@ -129,14 +129,18 @@ func (g *forecast) stretches(k collective.Kind, all []*engine.Algorithm, reached
 }
 
 func (g *forecast) best(k collective.Kind, all []*engine.Algorithm, bytes uint64, reached engine.Reach) *engine.Algorithm {
-	var names []string
+	var serve []*engine.Algorithm
+	var costs []*model.Cost
 	for _, a := range all {
 		if g.serves(k, a, bytes, reached) {
-			names = append(names, a.Name)
+			serve, costs = append(serve, a), append(costs, costOf(a))
 		}
 	}
-	name, _, _ := g.links.Best(g.call(k, bytes), names)
-	return engine.Find(all, name)
+	at, _, known := g.links.Best(g.call(k, bytes), costs)
+	if !known {
+		return nil
+	}
+	return serve[at]
 }
 
 // serves reports whether an algorithm takes messages of a size: what packets have room for,
@@ -155,17 +159,15 @@ func (g *forecast) call(k collective.Kind, bytes uint64) model.Call {
 }
 
 func (g *forecast) time(k collective.Kind, a *engine.Algorithm, bytes uint64) float64 {
-	c := g.call(k, bytes)
-	c.Algorithm = a.Name
-	us, _ := g.links.Time(c)
+	us, _ := g.links.Time(costOf(a), g.call(k, bytes))
 	return us
 }
 
 func (g *forecast) knows(k collective.Kind, a *engine.Algorithm) bool {
-	c := g.call(k, LeastModeled)
-	c.Algorithm = a.Name
-	_, known := g.links.Time(c)
+	_, known := g.links.Time(costOf(a), g.call(k, LeastModeled))
 	return known
 }
 
 func reachOf(a *engine.Algorithm) engine.Reach { return TraitsOf(a.Name, a.Collective).Reach }
+
+func costOf(a *engine.Algorithm) *model.Cost { return TraitsOf(a.Name, a.Collective).Cost }

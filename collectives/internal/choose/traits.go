@@ -3,6 +3,7 @@ package choose
 import (
 	"slices"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose/model"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
@@ -36,6 +37,7 @@ type algorithm struct {
 	divided bool              // data passes through the slots of pipes, divided among its lanes
 	copies  bool              // copy engines carry it out
 	ranks   int               // that it is for; 0: any number
+	cost    *model.Cost       // nil: the model does not know it
 }
 
 func kinds(k ...collective.Kind) []collective.Kind { return k }
@@ -58,32 +60,32 @@ func join(lists ...[]collective.Kind) []collective.Kind { return slices.Concat(l
 // kinds of machines, and what one of them lacks is no mistake. Transports may carry others, and programs may add
 // their own. The root of a broadcast is read from its output, which all ranks have.
 var algorithms = []algorithm{
-	{name: "allpair_ll8", of: ofAllReduce},
+	{name: "allpair_ll8", of: ofAllReduce, cost: model.OnceByManyWords},
 	{name: "allpair_ll16", of: ofAllReduce},
 	{name: "allpair_chunk", of: ofAllReduce},
-	{name: "twophase_ll8", of: ofAllReduce},
+	{name: "twophase_ll8", of: ofAllReduce, cost: model.TwiceByManyWords},
 	{name: "twophase_ll16", of: ofAllReduce},
-	{name: "twophase_chunk", of: ofAllReduce},
+	{name: "twophase_chunk", of: ofAllReduce, cost: model.Stages},
 	{name: "switch", of: ofAllReduce},
 	{name: "ring", of: kinds(collective.AllReduce, collective.AllGather)},
-	{name: "oneshot_ll8", of: ofAllReduce},
-	{name: "oneshot_ll128", of: ofAllReduce},
-	{name: "twoshot_ll128", of: kinds(collective.AllReduce, collective.Reduce)},
-	{name: "direct_ll8", of: ofSlots},
-	{name: "direct_ll128", of: ofSlots},
-	{name: "stream_ll128", of: ofAll},
-	{name: "ll8", of: ofPacked},
+	{name: "oneshot_ll8", of: ofAllReduce, cost: model.OnceByWords},
+	{name: "oneshot_ll128", of: ofAllReduce, cost: model.OnceByLines},
+	{name: "twoshot_ll128", of: kinds(collective.AllReduce, collective.Reduce), cost: model.TwiceByLines},
+	{name: "direct_ll8", of: ofSlots, cost: model.OnceByWords},
+	{name: "direct_ll128", of: ofSlots, cost: model.OnceByLines},
+	{name: "stream_ll128", of: ofAll, cost: model.Stream},
+	{name: "ll8", of: ofPacked, cost: model.OnceByManyWords},
 	{name: "ll16", of: ofPacked},
-	{name: Chunk, of: join(ofSlots, ofMessages)},
+	{name: Chunk, of: join(ofSlots, ofMessages), cost: model.Stages},
 	{name: Lines, of: ofMessages},
 	{name: Zerocopy, of: ofAll, inputs: join(ofSums, kinds(collective.AllGather, collective.AllToAll)),
-		outputs: kinds(collective.AllReduce, collective.Broadcast), apart: ofAllToAll},
+		outputs: kinds(collective.AllReduce, collective.Broadcast), apart: ofAllToAll, cost: model.Pull},
 	{name: Pull, of: kinds(collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.AllToAll), apart: ofAllToAll},
-	{name: Push, of: ofMoves, outputs: ofMoves, apart: ofAllToAll},
-	{name: Shares, of: kinds(collective.AllGather, collective.Broadcast, collective.Reduce, collective.AllToAll), divided: true},
-	{name: Fetch, of: kinds(collective.Broadcast, collective.Reduce), divided: true, ranks: 2},
-	{name: Copy, of: ofAll, outputs: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true},
-	{name: CopyStaged, of: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true},
+	{name: Push, of: ofMoves, outputs: ofMoves, apart: ofAllToAll, cost: model.Push},
+	{name: Shares, of: kinds(collective.AllGather, collective.Broadcast, collective.Reduce, collective.AllToAll), divided: true, cost: model.Pipes},
+	{name: Fetch, of: kinds(collective.Broadcast, collective.Reduce), divided: true, ranks: 2, cost: model.Fetch},
+	{name: Copy, of: ofAll, outputs: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true, cost: model.Copies},
+	{name: CopyStaged, of: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true, cost: model.Staged},
 	{name: "signal", of: ofBarrier},
 
 	{name: Ports, of: join(ofAll, ofBarrier, ofMessages)},
@@ -112,6 +114,7 @@ type Traits struct {
 	Divided    bool         // data passes through the slots of pipes, divided among its lanes
 	Copies     bool         // copy engines carry it out
 	Ranks      int          // that it is for; 0: any number
+	Cost       *model.Cost  // nil: the model does not know it
 }
 
 // TraitsOf looks an algorithm up. One that is not of this module is like those that pass everything through
@@ -130,7 +133,7 @@ func TraitsOf(name string, k collective.Kind) (t Traits) {
 		t.Reach |= engine.ReachOutputs
 	}
 	t.OutOfPlace = slices.Contains(a.apart, k)
-	t.Divided, t.Copies, t.Ranks = a.divided, a.copies, a.ranks
+	t.Divided, t.Copies, t.Ranks, t.Cost = a.divided, a.copies, a.ranks, a.cost
 	return t
 }
 

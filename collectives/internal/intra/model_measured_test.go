@@ -30,7 +30,7 @@ func overH200s(ranks int) model.Links {
 func TestModelPredictsWhatWasMeasured(t *testing.T) {
 	sum, n, all := map[string]float64{}, map[string]float64{}, 0
 	for _, s := range measured(t) {
-		us, known := overH200s(s.Ranks).Time(s.Call)
+		us, known := s.modeled()
 		if !known {
 			t.Errorf("%v: the model does not know it", s)
 			continue
@@ -127,7 +127,7 @@ func TestModelChoosesWhatWasFast(t *testing.T) {
 		}
 		if !ok {
 			guesses++
-			us, _ = overH200s(p.Ranks).Time(p.Call)
+			us, _ = p.modeled()
 		}
 		if us > worse*fastest.now() {
 			t.Errorf("%v takes %.2f µs (measured: %v): %s takes %.2f", p, us, ok, fastest.Algorithm, fastest.now())

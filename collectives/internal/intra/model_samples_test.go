@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose/model"
 )
 
 // sample is one way to make a call, as it was measured.
 type sample struct {
 	model.Call
+	Algorithm  string
 	Registered bool
 	us         float64
 	older      bool // of kernels with longer starts
@@ -28,6 +30,11 @@ func (s sample) String() string {
 		kind = "registered"
 	}
 	return fmt.Sprintf("%s of %d KiB in %s buffers by %s on %d", s.Collective, s.Bytes>>10, kind, s.Algorithm, s.Ranks)
+}
+
+// modeled is what the model says that it takes.
+func (s sample) modeled() (us float64, known bool) {
+	return overH200s(s.Ranks).Time(choose.TraitsOf(s.Algorithm, s.Collective).Cost, s.Call)
 }
 
 // at is the point at which algorithms compete.
@@ -133,7 +140,7 @@ func measured(t testing.TB) []sample {
 			final[l] = append(final[l], us)
 		})
 		key := func(l benchLine) sample {
-			return sample{Call: model.Call{Collective: parsed(t, l.Collective), Algorithm: l.Algorithm, Ranks: l.Ranks, Bytes: l.Bytes}, Registered: l.Registered, older: ranks == 4}
+			return sample{Call: model.Call{Collective: parsed(t, l.Collective), Ranks: l.Ranks, Bytes: l.Bytes}, Algorithm: l.Algorithm, Registered: l.Registered, older: ranks == 4}
 		}
 		for l, us := range final {
 			if changed(l, ranks == 4) {

@@ -11,21 +11,20 @@ var collectives = []collective.Kind{
 	collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.Reduce, collective.AllToAll,
 }
 
-var algorithms = []string{"oneshot_ll8", "oneshot_ll128", "direct_ll8", "direct_ll128", "twoshot_ll128", "stream_ll128", "allpair_ll8", "ll8",
-	"twophase_ll8", "push", "zerocopy", "shares", "fetch", "chunk", "twophase_chunk", "copy"}
+var costs = []*Cost{OnceByWords, OnceByLines, TwiceByLines, OnceByManyWords, TwiceByManyWords, Stream, Push, Pull, Pipes, Fetch, Stages, Copies, Staged}
 
 // h200 are the links of eight H200s.
 func h200() Links { return OverNVLink(18, 4, 7, true, MemoryOf("NVIDIA H200")) }
 
 // each calls f for every call that the model knows over links.
-func each(l Links, f func(c Call, us float64)) {
+func each(l Links, f func(by *Cost, c Call, us float64)) {
 	for _, k := range collectives {
-		for _, a := range algorithms {
+		for _, by := range costs {
 			for _, ranks := range []int{2, 3, 4, 8, 16} {
 				for bytes := uint64(1); bytes <= 16<<30; bytes *= 4 {
-					c := Call{Collective: k, Algorithm: a, Ranks: ranks, Bytes: bytes, CopyScratch: 1 << 30}
-					if us, known := l.Time(c); known {
-						f(c, us)
+					c := Call{Collective: k, Ranks: ranks, Bytes: bytes, CopyScratch: 1 << 30}
+					if us, known := l.Time(by, c); known {
+						f(by, c, us)
 					}
 				}
 			}
@@ -46,8 +45,8 @@ func TestBetterLinksAreNotSlower(t *testing.T) {
 		for _, from := range []Links{h200(), OverPCIe(25, 300), OverHost(31.5), OverNVLink(12, 3, 3, false, 1555)} {
 			to := from
 			better(&to)
-			each(from, func(c Call, us float64) {
-				again, known := to.Time(c)
+			each(from, func(by *Cost, c Call, us float64) {
+				again, known := to.Time(by, c)
 				if !known || again > us {
 					t.Errorf("better %s: %+v takes %.3f µs, and %.3f before", name, c, again, us)
 				}
@@ -64,19 +63,19 @@ func TestBetterLinksAreNotSlower(t *testing.T) {
 
 // More bytes do not take less time, nor does a call take less than a launch.
 func TestMoreBytesAreNotFaster(t *testing.T) {
-	last, at := 0.0, Call{}
+	last, at, of := 0.0, Call{}, (*Cost)(nil)
 	calls := 0
-	each(h200(), func(c Call, us float64) {
+	each(h200(), func(by *Cost, c Call, us float64) {
 		calls++
 		same := c
 		same.Bytes = at.Bytes
-		if same == at && us < last {
+		if same == at && by == of && us < last {
 			t.Errorf("%+v takes %.3f µs, and %d bytes %.3f", c, us, at.Bytes, last)
 		}
 		if us <= launch || math.IsNaN(us) || math.IsInf(us, 0) {
 			t.Errorf("%+v takes %v µs: expected more than a launch", c, us)
 		}
-		last, at = us, c
+		last, at, of = us, c, by
 	})
 	if calls < 1000 {
 		t.Errorf("the model knows %d calls: expected at least 1000", calls)
@@ -87,18 +86,18 @@ func TestUnknownToTheModel(t *testing.T) {
 	torn := h200()
 	torn.Lines = false
 	for name, x := range map[string]struct {
-		l Links
-		c Call
+		l  Links
+		by *Cost
+		c  Call
 	}{
-		"one rank":               {h200(), Call{Collective: collective.AllReduce, Algorithm: "oneshot_ll8", Ranks: 1, Bytes: 1024}},
-		"an algorithm":           {h200(), Call{Collective: collective.AllReduce, Algorithm: "fast", Ranks: 2, Bytes: 1024}},
-		"a ring":                 {h200(), Call{Collective: collective.AllReduce, Algorithm: "ring", Ranks: 2, Bytes: 1024}},
-		"lines that may be torn": {torn, Call{Collective: collective.AllGather, Algorithm: "direct_ll128", Ranks: 2, Bytes: 1024}},
-		"sums by push":           {h200(), Call{Collective: collective.AllReduce, Algorithm: "push", Ranks: 2, Bytes: 1024}},
-		"a broadcast by copies":  {h200(), Call{Collective: collective.Broadcast, Algorithm: "copy", Ranks: 3, Bytes: 1024}},
-		"no links":               {Links{}, Call{Collective: collective.AllReduce, Algorithm: "oneshot_ll8", Ranks: 2, Bytes: 1024}},
+		"one rank":               {h200(), OnceByWords, Call{Collective: collective.AllReduce, Ranks: 1, Bytes: 1024}},
+		"no cost":                {h200(), nil, Call{Collective: collective.AllReduce, Ranks: 2, Bytes: 1024}},
+		"lines that may be torn": {torn, OnceByLines, Call{Collective: collective.AllGather, Ranks: 2, Bytes: 1024}},
+		"sums by push":           {h200(), Push, Call{Collective: collective.AllReduce, Ranks: 2, Bytes: 1024}},
+		"a broadcast by copies":  {h200(), Copies, Call{Collective: collective.Broadcast, Ranks: 3, Bytes: 1024}},
+		"no links":               {Links{}, OnceByWords, Call{Collective: collective.AllReduce, Ranks: 2, Bytes: 1024}},
 	} {
-		if us, known := x.l.Time(x.c); known {
+		if us, known := x.l.Time(x.by, x.c); known {
 			t.Errorf("%s: %.2f µs: expected to be told that it is not known", name, us)
 		}
 	}
@@ -108,18 +107,19 @@ func TestUnknownToTheModel(t *testing.T) {
 // H200s on 2026-11-20. This library was never measured on eight.
 func TestEightLikePrototypes(t *testing.T) {
 	for _, x := range []struct {
-		collective, algorithm string
-		bytes                 uint64
-		us                    float64
+		collective string
+		by         *Cost
+		bytes      uint64
+		us         float64
 	}{
-		{"allreduce", "zerocopy", 1 << 20, 11.6}, {"allreduce", "zerocopy", 16 << 20, 95.7}, {"allreduce", "zerocopy", 256 << 20, 1472}, {"allreduce", "zerocopy", 1 << 30, 5878},
-		{"reducescatter", "zerocopy", 1 << 20, 9.5}, {"reducescatter", "zerocopy", 16 << 20, 51.6}, {"reducescatter", "zerocopy", 256 << 20, 720}, {"reducescatter", "zerocopy", 1 << 30, 2841},
-		{"allgather", "push", 1 << 20, 6.9}, {"allgather", "push", 16 << 20, 47.2}, {"allgather", "push", 256 << 20, 688}, {"allgather", "push", 1 << 30, 2727},
-		{"alltoall", "push", 1 << 20, 7.0}, {"alltoall", "push", 16 << 20, 47.6}, {"alltoall", "push", 256 << 20, 706}, {"alltoall", "push", 1 << 30, 2746},
+		{"allreduce", Pull, 1 << 20, 11.6}, {"allreduce", Pull, 16 << 20, 95.7}, {"allreduce", Pull, 256 << 20, 1472}, {"allreduce", Pull, 1 << 30, 5878},
+		{"reducescatter", Pull, 1 << 20, 9.5}, {"reducescatter", Pull, 16 << 20, 51.6}, {"reducescatter", Pull, 256 << 20, 720}, {"reducescatter", Pull, 1 << 30, 2841},
+		{"allgather", Push, 1 << 20, 6.9}, {"allgather", Push, 16 << 20, 47.2}, {"allgather", Push, 256 << 20, 688}, {"allgather", Push, 1 << 30, 2727},
+		{"alltoall", Push, 1 << 20, 7.0}, {"alltoall", Push, 16 << 20, 47.6}, {"alltoall", Push, 256 << 20, 706}, {"alltoall", Push, 1 << 30, 2746},
 	} {
-		us, known := h200().Time(Call{Collective: kind(t, x.collective), Algorithm: x.algorithm, Ranks: 8, Bytes: x.bytes})
+		us, known := h200().Time(x.by, Call{Collective: kind(t, x.collective), Ranks: 8, Bytes: x.bytes})
 		if off := us / x.us; !known || off < 0.8 || off > 1.25 {
-			t.Errorf("%s of %d KiB by %s: %.1f µs, a prototype took %.1f: expected no more than a quarter between them", x.collective, x.bytes>>10, x.algorithm, us, x.us)
+			t.Errorf("%s of %d KiB: %.1f µs, a prototype took %.1f: expected no more than a quarter between them", x.collective, x.bytes>>10, us, x.us)
 		}
 	}
 }
@@ -128,29 +128,24 @@ func TestEightLikePrototypes(t *testing.T) {
 func TestBest(t *testing.T) {
 	l := h200()
 	c := Call{Collective: collective.AllGather, Ranks: 4, Bytes: 96 << 20}
-	push, _ := l.Time(with(c, "push"))
-	copies, _ := l.Time(with(c, "copy"))
+	push, _ := l.Time(Push, c)
+	copies, _ := l.Time(Copies, c)
 	if copies < push || copies > copyWorth*push {
 		t.Fatalf("push %.1f µs, copies %.1f: the test expects them to be near each other", push, copies)
 	}
-	if name, us, known := l.Best(c, []string{"push", "copy", "stream_ll128", "fast"}); name != "copy" || us != copies || !known {
-		t.Errorf("%s, %.1f µs, %v: want copies, %.1f", name, us, known, copies)
+	if at, us, known := l.Best(c, []*Cost{Push, Copies, Stream, nil}); at != 1 || us != copies || !known {
+		t.Errorf("%d, %.1f µs, %v: want copies, %.1f", at, us, known, copies)
 	}
 	c.Bytes = 1 << 20
-	if name, _, _ := l.Best(c, []string{"copy", "push"}); name != "push" {
-		t.Errorf("1 MiB by %s: copies begin late", name)
+	if at, _, _ := l.Best(c, []*Cost{Copies, Push}); at != 1 {
+		t.Errorf("1 MiB by %d: copies begin late", at)
 	}
-	if name, _, known := l.Best(c, []string{"fast", "ring"}); known || name != "" {
-		t.Errorf("%q: nothing is known", name)
+	if at, _, known := l.Best(c, []*Cost{nil, Fetch}); known || at != 0 {
+		t.Errorf("%d: nothing is known", at)
 	}
-	if name, _, _ := l.Best(c, []string{"ll8", "allpair_ll8"}); name != "ll8" {
-		t.Errorf("%q: the first of equals", name)
+	if at, _, _ := l.Best(c, []*Cost{nil, OnceByManyWords, OnceByManyWords}); at != 1 {
+		t.Errorf("%d: the first of equals", at)
 	}
-}
-
-func with(c Call, algorithm string) Call {
-	c.Algorithm = algorithm
-	return c
 }
 
 func TestLinksOfMachines(t *testing.T) {
