@@ -8,6 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-build}
+cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go
 found=0
 for spec in transports/*/kernels/kernels.json collectives/image/kernels.json framework/kernel/actor/kernels/kernels.json; do
 	[ -f "$spec" ] || continue
@@ -21,11 +22,13 @@ for spec in transports/*/kernels/kernels.json collectives/image/kernels.json fra
 	name=${owner##*/}
 	case $verb in
 	build)
-		bin/mscclpp-kernels build --spec "$spec" --target "${2:-native}" --out "bin/plugins/mscclpp-transport-$name.kernels"
+		bin/mscclpp-kernels build --store "$cache/built" --spec "$spec" --target "${2:-native}" --out "bin/plugins/mscclpp-transport-$name.kernels"
 		;;
 	check)
 		if [ -f "$owner/image/manifest.json" ]; then
-			bin/mscclpp-kernels check --proven "${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/proven" --spec "$spec" --target gpu --out "$owner/image"
+			proven=$cache/proven
+			[ -z "${CHECKS_ALL:-}" ] || proven=
+			bin/mscclpp-kernels check ${proven:+--proven "$proven"} --spec "$spec" --target gpu --out "$owner/image"
 		fi
 		;;
 	*)

@@ -26,7 +26,7 @@ done
 # The plugins beside kernels for the emulated processor, which has no AVX-512.
 mkdir -p "$out/plugins"
 ln -f bin/plugins/mscclpp-transport-* "$out/plugins/" 2>/dev/null || true # the folders that it leaves out are kernels
-bin/mscclpp-kernels build --spec transports/shm/kernels/kernels.json --target x86-64-v3 --out "$out/plugins/mscclpp-transport-shm.kernels"
+bin/mscclpp-kernels build --store "${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/built" --spec transports/shm/kernels/kernels.json --target x86-64-v3 --out "$out/plugins/mscclpp-transport-shm.kernels"
 export MSCCLPP_PLUGINS__DIRS="$PWD/$out/plugins"
 
 # Emulated machines are slow, and those that emulate them may be busy.

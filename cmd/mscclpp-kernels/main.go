@@ -101,6 +101,7 @@ func buildCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
+	c.Flags().StringVar(&f.opt.Store, "store", "", "folder in which images are kept by all that decides their bytes, for builds in other folders")
 	return c
 }
 

@@ -34,12 +34,16 @@ func Images(ctx context.Context, spec, arch string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("folder of test kernels: %w", err)
 	}
+	store, err := ownfile.Cache("built")
+	if err != nil {
+		return "", fmt.Errorf("folder of test kernels: %w", err)
+	}
 	unlock, err := ownfile.Lock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return "", fmt.Errorf("folder of test kernels: %w", err)
 	}
 	defer unlock()
-	_, err = image.Build(ctx, s, dir, image.Options{Targets: []image.Target{target}})
+	_, err = image.Build(ctx, s, dir, image.Options{Targets: []image.Target{target}, Store: store})
 	return dir, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/kernellist"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // The actor kernel, built for this machine, over channels that this transport made:
@@ -70,10 +71,10 @@ func actorKernel(t *testing.T, s *side) device.Kernel {
 		}
 	}
 	targets := must[[]image.Target](t)(image.ParseTargets("native"))
-	dir := t.TempDir()
+	dir, store := t.TempDir(), must[string](t)(ownfile.Cache("built"))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	built, err := image.Build(ctx, spec, dir, image.Options{Targets: targets})
+	built, err := image.Build(ctx, spec, dir, image.Options{Targets: targets, Store: store})
 	if errors.Is(err, framework.ErrUnavailable) {
 		t.Skipf("kernels cannot be built on this machine: %v", err)
 	}

@@ -66,19 +66,23 @@ func (p Program) Build(ctx context.Context, m Mode) (string, error) {
 			return "", err
 		}
 	}
-	args := append([]string{"-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-DMSCCLPP_CHECK", "-ffp-contract=off"}, p.Flags...)
+	version, err := exec.CommandContext(ctx, cxx, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("check: %s --version: %w", cxx, err)
+	}
+	args := append([]string{"-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-DMSCCLPP_CHECK", "-ffp-contract=off", "-fdebug-compilation-dir=."}, p.Flags...)
 	if m.sanitize != "" {
 		args = append(args, "-fsanitize="+m.sanitize, "-fno-sanitize-recover=all")
 	}
 	for _, dir := range append([]string{headers}, p.Include...) {
-		args = append(args, "-I"+dir)
+		args = append(args, "-I"+relative(dir))
 	}
 	dir, name := filepath.Split(p.Source)
 	sum, err := image.HashSources(dir, []string{name}, headers, p.Include...)
 	if err != nil {
 		return "", fmt.Errorf("check: %w", err)
 	}
-	out, unlock, err := cached(name, sum, append(slices.Clone(args), cxx))
+	out, unlock, err := cached(name, sum, append(slices.Clone(args), p.Source, string(version)))
 	if err != nil {
 		return "", err
 	}
@@ -95,6 +99,19 @@ func (p Program) Build(ctx context.Context, m Mode) (string, error) {
 		return "", fmt.Errorf("check: %s: %w\n%s", p.Source, err, text)
 	}
 	return out, os.Rename(tmp, out)
+}
+
+// relative is a folder as it is seen from this one: an executable is the same for each
+// copy of a tree, and so is built once for all.
+func relative(dir string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return dir
+	}
+	if rel, err := filepath.Rel(here, dir); err == nil {
+		return rel
+	}
+	return dir
 }
 
 // Result is how a run ended.

@@ -22,6 +22,7 @@ type Options struct {
 	Compilers Compilers
 	Jobs      int                            // compilers at once; 0: one a CPU
 	Proven    string                         // Check: folder that notes which images equalled a build, which is then not made again; "": none
+	Store     string                         // Build: folder in which images are kept by all that decides their bytes, for other folders to share; "": none
 	Progress  func(done, all int, id string) // called for each image as it is finished; may be nil
 }
 
@@ -95,9 +96,13 @@ func buildOne(ctx context.Context, s *Spec, u unit, dir string, old *Image, opt 
 			return same, nil
 		}
 	}
-	data, err := usual(ctx, c, s, u, opt.Headers)
-	if err != nil {
-		return Image{}, err
+	place := opt.stored(u, &img, c)
+	data, built := fetch(place)
+	if !built {
+		if data, err = usual(ctx, c, s, u, opt.Headers); err != nil {
+			return Image{}, err
+		}
+		keep(place, data)
 	}
 	if img.Symbols, err = inspect(u.target.Kind, data); err != nil {
 		return Image{}, fmt.Errorf("kernel image %s: %w", img.ID, err)

@@ -86,10 +86,17 @@ type result struct {
 // proof is the file in opt.Proven that says that a build equalled the image: of the same sources, by the same
 // programs in the same way. "": there is no such folder, or one of the programs is not found.
 func (u unit) proof(img *Image, c compiler, opt Options) string {
-	if opt.Proven == "" {
+	about := u.making(img, c)
+	if opt.Proven == "" || about == nil {
 		return ""
 	}
-	about := append([]string{recipe, u.wrapper(), u.target.language(), img.SHA256, img.Source, img.Layout, c.version}, img.Flags...)
+	return filepath.Join(opt.Proven, hash([]byte(strings.Join(append(about, img.SHA256), "\x00"))))
+}
+
+// making is all that decides the bytes of an image: its sources, the programs and the way; nil where one of the
+// programs is not found.
+func (u unit) making(img *Image, c compiler) []string {
+	about := append([]string{recipe, u.wrapper(), u.target.language(), img.Source, img.Layout, c.version}, img.Flags...)
 	programs := []string{c.path}
 	if u.target.Kind == HSA {
 		programs = append(programs, linker)
@@ -97,15 +104,15 @@ func (u unit) proof(img *Image, c compiler, opt Options) string {
 	for _, name := range programs {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			return ""
+			return nil
 		}
 		file, err := os.Stat(path)
 		if err != nil {
-			return ""
+			return nil
 		}
 		about = append(about, path, fmt.Sprint(file.Size(), file.ModTime().UnixNano()))
 	}
-	return filepath.Join(opt.Proven, hash([]byte(strings.Join(about, "\x00"))))
+	return about
 }
 
 func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt Options) (r result) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +136,74 @@ func proves(t *testing.T, s *Spec, dir string, opt Options) {
 	if report, err := Check(t.Context(), s, dir, opt); err != nil || len(report.Rebuilt) != 2 {
 		t.Errorf("no folder for proofs: %+v, %v", report, err)
 	}
+}
+
+// An image is compiled once for all folders that share a store, and again where anything that decides its bytes is
+// another; what is damaged there is no image.
+func TestStore(t *testing.T) {
+	opt := targets(t, "x86-64-v2")
+	opt.Store = filepath.Join(t.TempDir(), "store")
+	file := project(t, addKernel)
+	there := filepath.Dir(file)
+	build := func(why string, file string, images int) *Manifest {
+		t.Helper()
+		m, err := Build(t.Context(), spec(t, file), t.TempDir(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, err := os.ReadDir(opt.Store)
+		if err != nil || len(kept) != images {
+			t.Errorf("%s: %d images are kept, %v: expected %d", why, len(kept), err, images)
+		}
+		return m
+	}
+	first := build("first", file, len(spec(t, file).units(opt.Targets)))
+	images := len(first.Images)
+	again := build("again", file, images)
+	other := build("another copy of the sources", project(t, addKernel), images)
+	for _, m := range []*Manifest{again, other} {
+		if !reflect.DeepEqual(m, first) {
+			t.Errorf("%+v, and before %+v: expected the same", m, first)
+		}
+	}
+	kept, err := filepath.Glob(filepath.Join(opt.Store, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range kept { // an image that only the store can have
+		data, ok := fetch(path)
+		if !ok {
+			t.Fatalf("%s is not whole", path)
+		}
+		keep(path, append(data, "from the store"...))
+	}
+	if m := build("from the store", file, images); m.Images[0].Bytes != first.Images[0].Bytes+uint64(len("from the store")) {
+		t.Errorf("%+v: expected what is in the store", m.Images[0])
+	}
+	for _, path := range kept {
+		if err := os.Truncate(path, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := build("damaged", file, images); m.Images[0].SHA256 != first.Images[0].SHA256 {
+		t.Errorf("%+v: expected a new build in place of what is damaged", m.Images[0])
+	}
+	source := filepath.Join(there, "add.cc")
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(source, append(text, "// more\n"...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build("other sources", file, 2*images)
+	if err := os.Chmod(opt.Store, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(source, append(text, "// yet more\n"...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build("a store that others can write to", file, 2*images)
 }
 
 func TestBuildAndCheckEveryKindOfTarget(t *testing.T) {

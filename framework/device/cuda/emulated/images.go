@@ -18,6 +18,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
 // Source names kernels that exist as PTX, and what they were compiled from.
@@ -173,11 +174,15 @@ func build(ctx context.Context, spec *image.Spec, dir string, types []string) (*
 			}
 		}
 	}
+	store, err := ownfile.Cache("built")
+	if err != nil {
+		return nil, err
+	}
 	targets, err := image.ParseTargets("native")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := image.Build(ctx, spec, dir, image.Options{Targets: targets, Jobs: 2}); err != nil {
+	if _, err := image.Build(ctx, spec, dir, image.Options{Targets: targets, Jobs: 2, Store: store}); err != nil {
 		return nil, err
 	}
 	return image.Open(os.DirFS(dir))

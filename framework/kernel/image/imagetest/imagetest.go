@@ -52,11 +52,15 @@ func build(t testing.TB, spec, targets string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	store, err := ownfile.Cache("built")
+	if err != nil {
+		return "", err
+	}
 	unlock, err := ownfile.Lock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	_, err = image.Build(t.Context(), s, dir, image.Options{Targets: parsed})
+	_, err = image.Build(t.Context(), s, dir, image.Options{Targets: parsed, Store: store})
 	return dir, err
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/mscclpp-go/mscclpp/internal/checks"
+	"github.com/mscclpp-go/mscclpp/internal/proven"
 )
 
 var errFailed = errors.New("stages have failed, or none has passed")
@@ -43,6 +44,11 @@ func run(ctx context.Context) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
+	}
+	if *all {
+		if err := os.Setenv(proven.Everything, "1"); err != nil { // for stages that keep proofs of their own
+			return err
+		}
 	}
 	proofs := checks.Proofs{Root: root, Host: checks.Host}
 	if cache, err := os.UserCacheDir(); err == nil && !*all {
