@@ -89,7 +89,7 @@ func (l coverage) String() string {
 // remainder is what kernels leave for port channels.
 type remainder struct {
 	whole  []Collective // that have no kernels
-	inPart []Collective // whose kernels do not serve all calls
+	inPart []Collective // those with kernels that do not serve all calls
 }
 
 func (r remainder) kinds() []Collective { return slices.Concat(r.whole, r.inPart) }

@@ -27,7 +27,7 @@ const drainBound = 50 * time.Millisecond
 const maxHandshake = 4096
 
 // A process is a running plugin. It implements go-plugin's runner.AttachedRunner: start,
-// output and death are handled here, where they can be told apart.
+// output and death are handled here, where they can be distinguished.
 type process struct {
 	path  string
 	cmd   *exec.Cmd

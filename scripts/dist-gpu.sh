@@ -67,7 +67,7 @@ for image in "$actor"/image/*.ptx.gz; do
 	gzip -dc "$image" >"$top/tests/actor/${file%.gz}"
 done
 
-# What computes beside collectives.
+# The programs that compute beside collectives.
 mkdir -p "$top/tests/fused"
 cp examples/fused/image/manifest.json examples/fused/image/*.gz "$top/tests/fused/"
 

@@ -32,7 +32,7 @@ if [ -z "$lint" ]; then
 	fi
 	lint=$tools/golangci-lint
 fi
-# What it keeps names files by their paths: that of another copy of this tree, which may
+# Its cache names files by their paths: that of another copy of this tree, which may
 # be gone, would be an error.
 export GOLANGCI_LINT_CACHE=$PWD/bin/golangci-cache
 # So does what cgo wrote, which builds with -trimpath share between copies.

@@ -85,7 +85,7 @@ results=$out/results.jsonl
 trap 'rm -rf "$logs"' EXIT
 cd "$top/tests" || exit 1
 
-# What is here.
+# The machine and its tools.
 nccl_library() {
 	python3 - 2>/dev/null <<'PYTHON' && return
 import glob, os, sys, sysconfig, site
@@ -559,7 +559,7 @@ for t in ${tier//,/ }; do
 	$t
 done
 
-# What comes back: a few files, however many steps there were.
+# The results: a few files, however many steps there were.
 awk -F '\t' 'BEGIN {print "["} {gsub(/[\\"]/, "\\\\&", $3); printf "%s  {\"step\": \"%s\", \"ms\": %s, \"outcome\": \"%s\"}", (NR > 1 ? ",\n" : ""), $1, $2, $3} END {print "\n]"}' \
 	"$logs/steps" >"$out/steps.json"
 tar -C "$logs" -czf "$out/logs.tar.gz" .

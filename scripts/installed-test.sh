@@ -1,5 +1,5 @@
 #!/bin/sh
-# What install puts somewhere works there, and uninstall removes it all. Needs bin/ from
+# The installed files work in their place, and uninstall removes it all. Needs bin/ from
 # `make build kernels`.
 set -eu
 root=$(mktemp -d)

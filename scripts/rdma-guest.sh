@@ -93,14 +93,14 @@ unpack() {
 		echo "rdma-guest: $1: the kernel is not packed with xz" >&2
 		exit 1
 	fi
-	# What follows the packed kernel makes xz complain once it is done.
+	# The bytes behind the packed kernel make xz complain once it is done.
 	tail -c "+$((at + 1))" "$image" | xz -dcq --single-stream >"$run/new/vmlinux" 2>/dev/null || true
 	for m in $modules; do
 		file=$(find "$run/root/lib/modules" -name "$(echo "$m" | tr _ '?').ko*" | head -n 1)
 		case $file in
 		*.xz) xz -dc "$file" >"$run/new/modules/$m.ko" ;;
 		*.ko) cp "$file" "$run/new/modules/$m.ko" ;;
-		esac # what is not there is built into the kernel
+		esac # a missing module is built into the kernel
 	done
 	rm -rf "$run/root" "$run/deb"
 	mv -T "$run/new" "$2" 2>/dev/null || [ -s "$2/vmlinux" ] # someone else may have been faster
@@ -117,7 +117,7 @@ if [ -z "$kernel" ]; then
 	unpack "$package" "$kernel"
 fi
 
-# What runs in the guest: first from the initial file system, then from the host's root.
+# The part that runs in the guest: first from the initial file system, then from the host's root.
 here=$(pwd -P)
 mkdir -p "$run/init/bin" "$run/init/modules" "$run/init/root" "$run/init/proc" "$run/init/dev"
 cp "$(command -v busybox)" "$run/init/bin/busybox"

@@ -141,7 +141,7 @@ if wait $job; then
 fi
 echo "$(date +%T) the job ended with an error $took s after the last packet"
 most=10
-# Who is cut off waits for all others, and then for goodbyes that nobody answers.
+# A rank that is cut off waits for all others, and then for goodbyes that nobody answers.
 [ "$1" = 0 ] || most=30
 [ $took -le $most ]
 EOT

@@ -133,11 +133,11 @@ func TestOrderOverHosts(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		gate, err := r.dev.AllocHost(8)
+		hold, err := r.dev.AllocHost(8)
 		if err != nil {
 			return err
 		}
-		defer gate.Close()
+		defer hold.Close()
 		ones := make([]byte, 4*count)
 		for i := range count {
 			copy(ones[4*i:], []byte{0, 0, 0x80, 0x3f})
@@ -152,7 +152,7 @@ func TestOrderOverHosts(t *testing.T) {
 		}
 		defer func() { err = errors.Join(err, r.dev.CloseStream(other)) }()
 		// Nothing may begin before all is enqueued: who waited here would wait for ever.
-		if err := r.dev.WaitValue(r.stream, gate.Addr(), 1); err != nil {
+		if err := r.dev.WaitValue(r.stream, hold.Addr(), 1); err != nil {
 			return err
 		}
 		streams := []device.Stream{r.stream, other}
@@ -166,7 +166,7 @@ func TestOrderOverHosts(t *testing.T) {
 				return err
 			}
 		}
-		gate.HostBytes()[0] = 1
+		hold.HostBytes()[0] = 1
 		if err := errors.Join(r.world.Settle(ctx, other), r.settle(ctx)); err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import threading
 from boundary import CLOSED, INVALID, Failure
 from ring import DATA, FLUSH, FLUSH_WORDS, SIGNAL, Ring, trigger
 
-MEMORIES = 512  # what nine bits of a trigger can cite
+MEMORIES = 512  # the numbers that nine bits of a trigger can cite
 NAP = 0.002
 
 

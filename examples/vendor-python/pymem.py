@@ -104,7 +104,7 @@ class Pymem:
         if not self.configured:
             raise Failure(INVALID, "expected Configure before any other call")
 
-    # What has an id.
+    # The objects that have an id.
 
     def _keep(self, made):
         with self.lock:

@@ -25,7 +25,7 @@
 // [framework.Error] that names the culprit and wraps framework.ErrPeer. A process
 // that is merely stopped keeps its sockets and is not dead.
 //
-// # What the secret is for
+// # The secret
 //
 // Each connection proves in both directions that its ends know the job's secret,
 // so nobody else can join a job, pose as a rank or end it by an announcement. Ranks of

@@ -460,7 +460,7 @@ func TestNonsenseOverALink(t *testing.T) {
 }
 
 // The rank that is turned down may be the only one whose output somebody reads.
-func TestRefusalsSayWhatToDo(t *testing.T) {
+func TestRefusalsNameTheRemedy(t *testing.T) {
 	c := handshake.Party{Size: 6}
 	for r, want := range map[handshake.Refusal]string{
 		handshake.RefusedSize:    "rank 0 is in a job of 4 ranks, this rank expects 6: expected the same numbers of hosts and ranks everywhere",

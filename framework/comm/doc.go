@@ -48,7 +48,7 @@
 // for messages that never come. So it aborts the communicator, and all ranks get an
 // error that names the rank where it failed.
 //
-// # What closes what
+// # The order of closing
 //
 // Memory, exchanged memory and channels are closed by their Close methods. Closing
 // memory closes what was built on it, and closing the communicator closes everything

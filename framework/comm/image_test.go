@@ -101,7 +101,7 @@ func TestImageOfThisProgramIsChosen(t *testing.T) {
 }
 
 // The error for a missing kernel says what to change.
-func TestNoKernelSaysWhy(t *testing.T) {
+func TestNoKernelNamesTheReason(t *testing.T) {
 	good := framework.ImageInfo{ID: "good", Arch: "sm_90", Family: "k", ABI: kernel.ABI, Layout: "aa"}
 	change := func(f func(*framework.ImageInfo)) framework.ImageInfo {
 		i := good

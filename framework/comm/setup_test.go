@@ -142,7 +142,7 @@ func TestDifferentCallsAreReported(t *testing.T) {
 		if c.Err() != nil {
 			return c.Err()
 		}
-		// A call of two and one of all cannot be told apart before they have begun.
+		// A call of two and one of all cannot be distinguished before they have begun.
 		op := []string{"port channel", "exchange"}[c.Rank()]
 		err = soon(func(ctx context.Context) error { return setUps[op](ctx, c, m) })
 		if !errors.Is(err, framework.ErrPeer) || !strings.Contains(err.Error(), "same order") {

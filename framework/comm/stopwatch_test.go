@@ -17,10 +17,10 @@ import (
 // through. So neither launches nor the naps of whoever waits for a stream count.
 type stopwatch struct {
 	*player
-	streamGate, end   *uint64
-	gateSeen, endSeen uintptr
-	lap               uint64
-	alone             bool // no other rank takes part in what is repeated
+	streamGate, end         *uint64
+	streamGateSeen, endSeen uintptr
+	lap                     uint64
+	alone                   bool // no other rank takes part in what is repeated
 }
 
 func newStopwatch(p *player) (*stopwatch, error) {
@@ -29,14 +29,14 @@ func newStopwatch(p *player) (*stopwatch, error) {
 		return nil, err
 	}
 	word := func(i int) *uint64 { return (*uint64)(unsafe.Pointer(&page[i])) }
-	return &stopwatch{player: p, streamGate: word(0), end: word(128), gateSeen: seen, endSeen: seen + 128}, nil
+	return &stopwatch{player: p, streamGate: word(0), end: word(128), streamGateSeen: seen, endSeen: seen + 128}, nil
 }
 
 // time returns how long the stream takes for what is enqueued, from the opening of the
 // streamGate. Meanwhile runs on the host as soon as it is open, and may be nil.
 func (w *stopwatch) time(ctx context.Context, enqueue func() error, meanwhile func() error) (time.Duration, error) {
 	w.lap++
-	if err := w.dev.WaitValue(w.stream, w.gateSeen, w.lap); err != nil {
+	if err := w.dev.WaitValue(w.stream, w.streamGateSeen, w.lap); err != nil {
 		return 0, err
 	}
 	err := errors.Join(enqueue(), w.dev.Write(w.stream, w.endSeen, w.lap))

@@ -16,7 +16,7 @@
 //
 // In a plugin, [Base] is the part of framework.Proxy that every proxy has.
 //
-// # Who has the turn
+// # The turn
 //
 // Where proxy and program are one process, threads of the program do the proxy's work
 // themselves: Help performs what is in the ring, and Borrow lets its caller perform one

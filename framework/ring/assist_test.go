@@ -125,7 +125,7 @@ func TestAssist(t *testing.T) {
 }
 
 // Park says who has ended it: its time, or somebody.
-func TestParkSaysWhetherItWasWoken(t *testing.T) {
+func TestParkReportsWhetherItWasWoken(t *testing.T) {
 	p, c := pair(t, 4)
 	if c.Park(time.Millisecond) {
 		t.Error("a park that nobody ended was ended by somebody")

@@ -32,7 +32,7 @@ type measurement struct {
 	Idle       float64 `json:"processors_idle_before"`
 	Go         string  `json:"go"`
 	Batches    int     `json:"batches"`
-	Trips      int     `json:"round_trips_per_batch"`
+	RoundTrips int     `json:"round_trips_per_batch"`
 	Best       float64 `json:"best_batch_ns_per_round_trip"`
 	Tenth      float64 `json:"p10_batch_ns_per_round_trip"`
 	Median     float64 `json:"median_batch_ns_per_round_trip"`
@@ -101,7 +101,7 @@ func TestRoundTripTime(t *testing.T) {
 	idle = min(idle, idleProcessors(t, 100*time.Millisecond)) // others may have come meanwhile
 	m := measurement{
 		Command: recordCommand, Date: time.Now().UTC().Format(time.DateOnly), Processor: processor(),
-		Processors: runtime.NumCPU(), Idle: idle, Go: runtime.Version(), Batches: batches, Trips: count,
+		Processors: runtime.NumCPU(), Idle: idle, Go: runtime.Version(), Batches: batches, RoundTrips: count,
 		Best: took[0], Tenth: took[batches/10], Median: took[batches/2], Ninetieth: took[batches*9/10],
 	}
 	t.Logf("a round trip takes %.0f ns in the best of %d batches, %.0f in the median; %.1f of %d processors were idle", m.Best, batches, m.Median, idle, m.Processors)

@@ -1,4 +1,4 @@
-// What C needs to know of a ring: loops in C that drain one include this file and repeat
+// The part of a ring that C needs to know: loops in C that drain one include this file and repeat
 // nothing. The layout is that of mscclpp/layout.h, which is C++, and of framework/kernel;
 // ring_h_test.go compares the numbers with those of Go. There are numbers here and no
 // code, since Go builds do not notice a change of a header in another package.

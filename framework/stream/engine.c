@@ -57,10 +57,10 @@ void mscclpp_stream_stop(mscclpp_stream_engine* e) {
   mscclpp_stream_ring_bell(e);
 }
 
-// Drives all links but those that somebody drives. 1: one has ended, and that is to be
-// told.
+// Drives all links but those that somebody drives. 1: one has ended, which is to be
+// announced.
 static int drive(mscclpp_stream_engine* e, int* some) {
-  int told = 0;
+  int announced = 0;
   *some = 0;
   pthread_rwlock_rdlock(&e->lists);
   for (int n = 0; n < e->links; ++n) {
@@ -72,14 +72,14 @@ static int drive(mscclpp_stream_engine* e, int* some) {
       }
       *some |= mscclpp_stream_pull(l, NULL, 0);
     }
-    told |= __atomic_load_n(&l->state, __ATOMIC_SEQ_CST) != mscclpp_stream_alive && __atomic_load_n(&l->told, __ATOMIC_SEQ_CST) == 0 &&
+    announced |= __atomic_load_n(&l->state, __ATOMIC_SEQ_CST) != mscclpp_stream_alive && __atomic_load_n(&l->announced, __ATOMIC_SEQ_CST) == 0 &&
             __atomic_load_n(&l->left, __ATOMIC_SEQ_CST) == 0;
   }
   for (int n = 0; n < e->rings; ++n) {
     if (mscclpp_stream_waiting(e->ring[n])) mscclpp_stream_drain(e->ring[n]);
   }
   pthread_rwlock_unlock(&e->lists);
-  return told;
+  return announced;
 }
 
 // The sockets that the thread has to wait for. Those that other threads drive are left to them.
@@ -154,12 +154,12 @@ int mscclpp_stream_run(mscclpp_stream_engine* e) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, NULL);
-  int room = 1, told = 0;
+  int room = 1, announced = 0;
   uint64_t since = 0, napped = 0, next = first_nap_ns;
   struct pollfd* p = malloc(sizeof *p);
   if (p == NULL) return 0;
   uint32_t drives = __atomic_load_n(&e->drives, __ATOMIC_SEQ_CST) - 1;
-  while (!told && !__atomic_load_n(&e->stop, __ATOMIC_SEQ_CST)) {
+  while (!announced && !__atomic_load_n(&e->stop, __ATOMIC_SEQ_CST)) {
     const uint32_t now = __atomic_load_n(&e->drives, __ATOMIC_SEQ_CST);
     if (now != drives) {
       drives = now;
@@ -186,10 +186,10 @@ int mscclpp_stream_run(mscclpp_stream_engine* e) {
       (void)!read(e->bell, &rings, sizeof rings);
     }
     // More of what arrives is likely to be on its way.
-    for (int turns = 0, some = 1; turns < 64 && some && !told; ++turns) told = drive(e, &some);
+    for (int turns = 0, some = 1; turns < 64 && some && !announced; ++turns) announced = drive(e, &some);
   }
   free(p);
-  return told;
+  return announced;
 }
 
 mscclpp_stream_ring* mscclpp_stream_ring_new(mscclpp_stream_engine* e, void* base, uint64_t slots, uint64_t tail) {

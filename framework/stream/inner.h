@@ -70,7 +70,7 @@ struct mscclpp_stream_link {
   uint64_t stripe;
   uint32_t driven;  // calls that drive it now
 
-  uint32_t state, told, left, broken;
+  uint32_t state, announced, left, broken;
   int32_t error;
   char nonsense[mscclpp_stream_head];
 

@@ -78,13 +78,13 @@ void mscclpp_stream_end(mscclpp_stream_link* l, uint32_t state, int32_t error) {
 }
 
 void mscclpp_stream_link_cut(mscclpp_stream_link* l) {
-  __atomic_store_n(&l->told, 1, __ATOMIC_SEQ_CST);  // nobody has to be told
+  __atomic_store_n(&l->announced, 1, __ATOMIC_SEQ_CST);  // there is nothing to announce
   mscclpp_stream_end(l, mscclpp_stream_over, 0);
 }
 
 uint32_t mscclpp_stream_link_state(mscclpp_stream_link* l, int32_t* error, char* head) {
   const uint32_t state = __atomic_load_n(&l->state, __ATOMIC_SEQ_CST);
-  if (state == mscclpp_stream_alive || __atomic_load_n(&l->left, __ATOMIC_SEQ_CST) || __atomic_exchange_n(&l->told, 1, __ATOMIC_SEQ_CST)) {
+  if (state == mscclpp_stream_alive || __atomic_load_n(&l->left, __ATOMIC_SEQ_CST) || __atomic_exchange_n(&l->announced, 1, __ATOMIC_SEQ_CST)) {
     return mscclpp_stream_alive;
   }
   *error = l->error;

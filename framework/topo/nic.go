@@ -35,8 +35,8 @@ func (s system) nics() []NIC {
 		})
 	}
 	for i := range all {
-		if way := all[i].bus; len(way) > 0 && isPCI(way[len(way)-1]) {
-			all[i].PCI = way[len(way)-1]
+		if path := all[i].bus; len(path) > 0 && isPCI(path[len(path)-1]) {
+			all[i].PCI = path[len(path)-1]
 		}
 	}
 	slices.SortFunc(all, func(a, b NIC) int { return natural(a.Name, b.Name) })

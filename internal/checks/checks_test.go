@@ -240,7 +240,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What a stage leaves in its group ends with it, also where the stage itself has ended well.
+// Processes that a stage leaves in its group end with it, also where the stage itself has ended well.
 func TestLeftInTheGroup(t *testing.T) {
 	root := t.TempDir()
 	out := &bytes.Buffer{}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What CI keeps is the end of the output: the failed tests, their messages, panics and
+// CI keeps the end of the output: the failed tests, their messages, panics and
 // packages stand there, whatever else a stage has printed, and whichever stages follow.
 func TestSummary(t *testing.T) {
 	noise := "for i in $(seq 300); do printf 'ok  \\tpackage%d\\t0.1s\\n' $i; done\n"

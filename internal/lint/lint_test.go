@@ -22,6 +22,7 @@ var rules = map[string]func([]*File) []Problem{
 	"layers":           Layers,
 	"sizes":            Sizes,
 	"created":          Created,
+	"prose":            Prose,
 }
 
 // The tree obeys all rules.
@@ -107,6 +108,15 @@ func TestRulesFindWhatTheyAreFor(t *testing.T) {
 		{"words", "a.md", "docs in /usr/share and ~/work/here, /homework\n", 0},
 		{"words", "a.sh", "cd \"/work/tree\"\n", 1},
 		{"words", "a.md", "<<<<<<< ours\n", 1},
+		{"prose", "a/a.go", head + "// Whoever waits gets an error. It ends. What is left stays.\nvar a int // what is left\n", 3},
+		{"prose", "a/a.go", head + "// A rank that waits gets an error: what it waits for\n// is named. \"What\" is a word.\nvar whatIs int\n", 0},
+		{"prose", "a/a.go", head + "// It is told, on a round trip through a stream gate.\nvar roundTrips, streamGate, nearest int\n", 1},
+		{"prose", "a/a.go", head + "var strayMail, isNear, Undo, gates int\n", 5},
+		{"prose", "a/streamgate/a.go", head + "type Gate struct{}\n", 0},
+		{"prose", "a/a.c", "// One line that\n// goes on. Who waits\n// ends.\nint a;  // what is left\n", 2},
+		{"prose", "a/a.sh", "# Who waits ends.\necho \"// Who\" # fine\n", 1},
+		{"prose", "a.md", "# Words\n\n- What is left\n  stays.\n\n**Who waits.** Nobody does.\n\n```\nWhat\n```\n| what | Who |\n", 2},
+		{"prose", "a.md", "The mail was told.\n", 0}, // documents may quote
 	} {
 		got := rules[c.rule]([]*File{newFile(c.path, c.text)})
 		if len(got) != c.found {

@@ -141,7 +141,7 @@ var stopSelf = supervise.StopSelf
 
 // Patience returns a channel that is closed when the launcher waits no longer for the readers
 // of a job's output: ReaderBound after a request to end, and ReaderBound after they last took
-// some of it. told says that the request came before. Without one a pager may take its time.
+// some of it. endRequested says that the request came before. Without one a pager may take its time.
 func Patience(ctx context.Context, endRequested bool, signals <-chan os.Signal, took <-chan struct{}) (over <-chan struct{}, enough func()) {
 	life, enough := context.WithCancel(context.Background())
 	go func() {

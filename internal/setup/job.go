@@ -163,7 +163,7 @@ func (j *Job) open(ctx context.Context, p *Plan, where framework.Device, boot bo
 	return err
 }
 
-// CloseComm closes the communicator and its collectives. What Close closes may still be in
+// CloseComm closes the communicator and its collectives. The parts that Close closes may still be in
 // use by communicators that were split off.
 func (j *Job) CloseComm() error {
 	var all []error

@@ -41,7 +41,7 @@ func message(t *testing.T, kind byte, v any) []byte {
 	return b.Bytes()
 }
 
-func TestAgentSaysWhatItsHostIs(t *testing.T) {
+func TestAgentReportsItsHost(t *testing.T) {
 	code, answers := conversation(t, nil)
 	if code != 1 || len(answers) != 1 || answers[0].kind != kindHello {
 		t.Fatalf("code %d, %v", code, answers)

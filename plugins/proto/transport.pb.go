@@ -3104,7 +3104,7 @@ type Failure struct {
 	Class   ErrorClass             `protobuf:"varint,1,opt,name=class,proto3,enum=mscclpp.plugin.v1.ErrorClass" json:"class,omitempty"`
 	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // text of the innermost error, the class included
 	Blames  []*Blame               `protobuf:"bytes,3,rep,name=blames,proto3" json:"blames,omitempty"`   // outermost first
-	// What an error further inside says about itself; its text is in message.
+	// The details of an error further inside; its text is in message.
 	Inner *Blame `protobuf:"bytes,4,opt,name=inner,proto3" json:"inner,omitempty"`
 	// Key of the option whose value is refused; "" for none.
 	Option        string `protobuf:"bytes,5,opt,name=option,proto3" json:"option,omitempty"`

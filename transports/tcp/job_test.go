@@ -263,8 +263,8 @@ func TestEndsOfAJobWithHandedStreams(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		do   func(*testing.T, *host) // to host 1
-		says [2]string               // the error on each host
+		do     func(*testing.T, *host) // to host 1
+		wanted [2]string               // the error on each host
 	}{
 		"a rank is killed":              {kill(func(h *host) int { return h.rank }), [2]string{`rank 1.*peer failed`, `killed`}},
 		"a plugin is killed":            {kill(func(h *host) int { return h.plugin }), [2]string{`rank 1.*plugin gone`, `plugin gone`}},
@@ -286,8 +286,8 @@ func TestEndsOfAJobWithHandedStreams(t *testing.T) {
 				if code := h.cmd.ProcessState.ExitCode(); code <= 0 {
 					t.Errorf("host %d ended with code %d, expected a failure", i, code)
 				}
-				if !regexp.MustCompile(c.says[i]).MatchString(h.errs.String()) {
-					t.Errorf("host %d: no %q in\n%s", i, c.says[i], h.errs.String())
+				if !regexp.MustCompile(c.wanted[i]).MatchString(h.errs.String()) {
+					t.Errorf("host %d: no %q in\n%s", i, c.wanted[i], h.errs.String())
 				}
 				for _, pid := range []int{h.rank, h.plugin} {
 					for deadline := time.Now().Add(deathBound); processorTime(pid) > 0; time.Sleep(5 * time.Millisecond) {

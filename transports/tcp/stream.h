@@ -17,7 +17,7 @@ enum {
 
 // Why a read returns.
 enum {
-  mscclpp_tcp_done = 0,    // what was asked for is there
+  mscclpp_tcp_done = 0,    // the requested bytes are there
   mscclpp_tcp_other = 1,   // a frame that the loop does not perform is in head
   mscclpp_tcp_last = 2,    // a frame was performed, and its memory has no user any more
   mscclpp_tcp_over = 3,    // the stream has ended

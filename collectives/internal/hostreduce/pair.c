@@ -23,7 +23,7 @@
 #define EACH _Pragma("GCC ivdep") for (uint64_t i = 0; i < n; ++i)
 #endif
 
-// What is no number gives way to a number, as it does in kernels.
+// A NaN gives way to a number, as it does in kernels.
 #define LESS(x, y) ((y) < (x) || (x) != (x) ? (y) : (x))
 #define MORE(x, y) ((x) < (y) || (x) != (x) ? (y) : (x))
 

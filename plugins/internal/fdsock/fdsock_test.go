@@ -56,7 +56,7 @@ func openFDs(t *testing.T) int {
 	return len(entries)
 }
 
-// files makes descriptors that can be told apart by their contents.
+// files makes descriptors that can be distinguished by their contents.
 func files(t *testing.T, n int) []*os.File {
 	t.Helper()
 	out := make([]*os.File, n)

@@ -109,7 +109,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeSaysWhatIsWrong(t *testing.T) {
+func TestDecodeNamesTheMistake(t *testing.T) {
 	cases := []struct{ text, want string }{
 		{`{"spinn":"1s"}`, `unknown option "spinn": did you mean "spin"?`},
 		{`{"nic-list":[]}`, `did you mean "nic_list"?`},

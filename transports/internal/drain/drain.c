@@ -117,7 +117,7 @@ static int await_trigger(mscclpp_drain* d, uint64_t* snd) {
       cpu_pause();
     }
     if (__atomic_load_n(&d->stop, __ATOMIC_ACQUIRE) != mscclpp_drain_run) {
-      *snd = poll_ring(d, &there);  // what was pushed before the word to stop is visible now
+      *snd = poll_ring(d, &there);  // triggers from before the request to stop are visible now
       return there;
     }
     const uint64_t waited = now_ns() - start;

@@ -76,14 +76,14 @@ func (e *Engine) Open(ctx context.Context) (err error) {
 	for i := range e.regions {
 		e.regions[i] = region{bytes: all[i*crosshost.RegionBytes:][:crosshost.RegionBytes], addr: e.stage.Device.Addr() + uintptr(i*crosshost.RegionBytes)}
 	}
-	e.gate, err = streamgate.Open(q.Device, q.HostDevice, q.World)
+	e.streamGate, err = streamgate.Open(q.Device, q.HostDevice, q.World)
 	return err
 }
 
 // Close is for when the streams with calls on them have ended. It comes before the
 // lanes, which the thread of the gate works with.
 func (e *Engine) Close() error {
-	all := []error{e.gate.Close(), e.stage.Close()}
+	all := []error{e.streamGate.Close(), e.stage.Close()}
 	for _, r := range e.rooms {
 		all = append(all, r.Close())
 	}

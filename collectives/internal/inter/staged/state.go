@@ -54,7 +54,7 @@ func (t *call) onHost(do func(ctx context.Context) error, used ...*region) (numb
 		return 0
 	}
 	sign, l := t.Sign, t.Session.Lanes
-	number, t.Err = t.e.gate.Enqueue(t.Stream, func(ctx context.Context) error {
+	number, t.Err = t.e.streamGate.Enqueue(t.Stream, func(ctx context.Context) error {
 		l.Call = sign
 		return do(ctx)
 	})
@@ -67,7 +67,7 @@ func (t *call) onHost(do func(ctx context.Context) error, used ...*region) (numb
 // await has the stream wait for some work of the host, and all before it.
 func (t *call) await(number uint64) {
 	if t.Err == nil {
-		t.Err = t.e.gate.Await(t.Stream, number)
+		t.Err = t.e.streamGate.Await(t.Stream, number)
 	}
 }
 
@@ -87,13 +87,13 @@ type Engine struct {
 	// part in it: they may be in a call in which it does not.
 	Preamble func(t *enqueue.Enqueued)
 
-	hostTwin *comm.Communicator // of the same ranks, whose device is the host
-	gate     *streamgate.Gate
-	stage    streamgate.Mapped
-	regions  [2 * regions]region
-	turns    [2]int
-	rooms    []*room // for groups of messages
-	closed   chan struct{}
+	hostTwin   *comm.Communicator // of the same ranks, whose device is the host
+	streamGate *streamgate.Gate
+	stage      streamgate.Mapped
+	regions    [2 * regions]region
+	turns      [2]int
+	rooms      []*room // for groups of messages
+	closed     chan struct{}
 }
 
 // The memory of the host that everything passes through: regions for what is sent, and

@@ -58,7 +58,7 @@ func (s *Ports) Close(ctx context.Context) error {
 		}
 	}
 	keep(s.forwarding.stop(ctx, s.Life.Failed()))
-	s.sayGoodbye(ctx)
+	s.sendGoodbye(ctx)
 	for _, l := range s.links {
 		keep(l.shut(ctx, s.Life.Failed()))
 	}
@@ -105,10 +105,10 @@ func (ch *Channel) spare() {
 	}
 }
 
-// sayGoodbye waits until the peers of links by adapters have closed their channels as well, or a
+// sendGoodbye waits until the peers of links by adapters have closed their channels as well, or a
 // moment: to flush one takes the adapter of the other side, and where signals are counted
 // by the peer's plugin, so does the end of a proxy.
-func (s *Ports) sayGoodbye(ctx context.Context) {
+func (s *Ports) sendGoodbye(ctx context.Context) {
 	p := &s.goodbyes
 	if p.end == nil {
 		return

@@ -17,7 +17,7 @@ constexpr uint64_t kArenaBytes = 4ull << 40;
 
 thread_local Context* t_current;
 
-// What CUDA_VISIBLE_DEVICES leaves, in its order: as with the driver, the list ends
+// The devices that CUDA_VISIBLE_DEVICES leaves, in its order: as with the driver, the list ends
 // at the first entry that names nothing, and names nothing twice.
 std::vector<int> visible(int count) {
   std::vector<int> out;

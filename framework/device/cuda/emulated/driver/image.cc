@@ -44,7 +44,7 @@ int copy_of(const void* data, size_t bytes) {
   return fd;
 }
 
-// How long an ELF file is: the driver is not told either.
+// How long an ELF file is: the driver does not know either.
 size_t elf_bytes(const void* data) {
   const auto* h = static_cast<const Elf64_Ehdr*>(data);
   size_t end = h->e_shoff + static_cast<size_t>(h->e_shnum) * h->e_shentsize;

@@ -8,7 +8,7 @@
 
 #include "api.h"
 
-// What PTX says of an entry point.
+// The properties of an entry point in PTX.
 struct Entry {
   size_t parameters = 0;  // bytes
   int max_threads = 1024;

@@ -67,7 +67,7 @@ void Queue::run() {
     ops_.pop_front();
     lock.unlock();
     op();
-    op = nullptr;  // what it held is free before anybody learns that it is done
+    op = nullptr;  // its resources are free before anybody learns that it is done
     lock.lock();
     ++done_;
     progress_.notify_all();

@@ -25,7 +25,7 @@ struct Backing {
   int fd = -1;
   uint64_t bytes = 0;
   int device = -1;        // ordinal whose limit it counts against; -1: another process's
-  int handle_types = 0;   // what it may be exported as
+  int handle_types = 0;   // the kinds of its exports
   ~Backing();
 };
 

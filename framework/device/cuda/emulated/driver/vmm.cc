@@ -191,7 +191,7 @@ API int cuMemImportFromShareableHandle(AllocationHandle* handle, void* shareable
   return kSuccess;
 }
 
-// Whatever an emulated adapter writes is visible at once.
+// The writes of an emulated adapter are visible at once.
 API int cuFlushGPUDirectRDMAWrites(int target, int scope) {
   ENTER_CONTEXT(current);
   if (target != 0 || (scope != 100 && scope != 200)) return kInvalidValue;
