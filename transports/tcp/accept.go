@@ -14,8 +14,12 @@ import (
 )
 
 // strangers is how many connections may be in their handshake. One more ends the oldest
-// of them: a rank proves itself within a round trip, so those that wait are silent.
-const strangers = 128
+// of them, once that has had proofTime: a rank proves itself within two round trips, so
+// those that need longer are silent.
+const (
+	strangers = 128
+	proofTime = 500 * time.Millisecond
+)
 
 // listener takes the streams of all endpoints, at the addresses that peers get.
 type listener struct {
@@ -24,8 +28,16 @@ type listener struct {
 	users int                         // endpoints
 
 	mu     sync.Mutex
-	greets []net.Conn // in their handshake, the oldest first
+	greets []unproved // the oldest first
 	closed bool
+
+	room chan struct{} // there may be a place, or the listener is closed
+}
+
+// unproved is a connection in its handshake.
+type unproved struct {
+	conn  net.Conn
+	since time.Time
 }
 
 // open makes the transport listen at these addresses, for one more endpoint, and returns
@@ -35,7 +47,7 @@ func (t *Transport) open(spots []spot) ([]netip.AddrPort, error) {
 	defer t.mu.Unlock()
 	l := t.listener
 	if l == nil {
-		l = &listener{t: t, doors: map[netip.Addr]net.Listener{}}
+		l = &listener{t: t, doors: map[netip.Addr]net.Listener{}, room: make(chan struct{}, 1)}
 	}
 	var places []netip.AddrPort
 	var failed []error
@@ -77,10 +89,11 @@ func (t *Transport) unlisten() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.greets {
-		c.Close()
+	for _, g := range l.greets {
+		g.conn.Close()
 	}
 	l.greets, l.closed = nil, true
+	l.wake()
 }
 
 func (l *listener) accept(door net.Listener) {
@@ -110,19 +123,42 @@ func (l *listener) accept(door net.Listener) {
 	}
 }
 
-// admit enters a connection into those in their handshake, and makes room for it.
+// admit enters a connection into those in their handshake, as soon as there is a place for
+// it. Meanwhile the kernel keeps those that come after it.
 func (l *listener) admit(c net.Conn) bool {
+	for {
+		wait, entered := l.enter(c)
+		if entered {
+			return true
+		}
+		if wait < 0 {
+			l.wake() // others wait as well
+			return false
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-l.room:
+			timer.Stop()
+		}
+	}
+}
+
+// enter enters a connection, in the place of the oldest if all are taken. Where that is too
+// young it returns how long to wait for it; less than 0: the listener is closed.
+func (l *listener) enter(c net.Conn) (wait time.Duration, entered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return false
+		return -1, false
 	}
 	if len(l.greets) >= strangers {
-		l.greets[0].Close()
-		l.greets = slices.Delete(l.greets, 0, 1)
+		if wait := l.dropOldest(); wait > 0 {
+			return wait, false
+		}
 	}
-	l.greets = append(l.greets, c)
-	return true
+	l.greets = append(l.greets, unproved{c, time.Now()})
+	return 0, true
 }
 
 // evict ends the oldest handshake.
@@ -130,17 +166,39 @@ func (l *listener) evict() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.greets) > 0 {
-		l.greets[0].Close()
-		l.greets = slices.Delete(l.greets, 0, 1)
+		l.dropOldest()
 	}
 }
 
-// removeGreet takes a connection out whose handshake is over.
-func (l *listener) removeGreet(c net.Conn) {
+// dropOldest ends the oldest handshake, or returns how long that still has.
+func (l *listener) dropOldest() time.Duration {
+	if left := l.t.proofTime - time.Since(l.greets[0].since); left > 0 {
+		return left
+	}
+	l.greets[0].conn.Close()
+	l.greets = slices.Delete(l.greets, 0, 1)
+	return 0
+}
+
+// removeGreet takes a connection out whose handshake is over, and reports whether it was still
+// there: not, if it was dropped.
+func (l *listener) removeGreet(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.greets, c); i >= 0 {
-		l.greets = slices.Delete(l.greets, i, i+1)
+	i := slices.IndexFunc(l.greets, func(g unproved) bool { return g.conn == c })
+	if i < 0 {
+		return false
+	}
+	l.greets = slices.Delete(l.greets, i, i+1)
+	l.wake()
+	return true
+}
+
+// wake lets one that waits for a place look again.
+func (l *listener) wake() {
+	select {
+	case l.room <- struct{}{}:
+	default:
 	}
 }
 
@@ -150,7 +208,7 @@ func (l *listener) greet(conn *net.TCPConn) (serve func(), err error) {
 	if err := errors.Join(conn.SetDeadline(time.Now().Add(l.t.config.AnswerTimeout)), l.t.config.keepAlive(conn)); err != nil {
 		return nil, err
 	}
-	var g *inbound
+	rollBack := func() {}
 	look := func(h hello) (secret [32]byte, why refusal) {
 		e, err := find[*endpoint](l.t, framework.ID(h.endpoint), "endpoint")
 		if err != nil {
@@ -161,25 +219,36 @@ func (l *listener) greet(conn *net.TCPConn) (serve func(), err error) {
 		}
 		return e.secret, accepted
 	}
-	join := func(h hello) (why refusal) {
+	join := func(h hello) (refusal, error) {
+		// From here on nobody ends the connection to make room, so that a stream that has
+		// joined is not lost. One that was dropped begins again.
+		if !l.removeGreet(conn) {
+			return refusedStream, net.ErrClosed
+		}
 		e, err := find[*endpoint](l.t, framework.ID(h.endpoint), "endpoint")
 		if err != nil {
-			return refusedEndpoint
+			return refusedEndpoint, nil
 		}
+		var why refusal
 		if h.handed {
-			serve = func() { e.arrive(h) }
-			return e.joinHanded(h, conn)
+			serve, rollBack = func() { e.arrive(h) }, func() { e.unjoinHanded(h) }
+			why = e.joinHanded(h, conn)
+		} else {
+			var g *inbound
+			g, why = e.join(h, conn)
+			serve, rollBack = func() { g.serve(int(h.stream)) }, func() { g.unjoin(int(h.stream)) }
 		}
-		g, why = e.join(h, conn)
-		serve = func() { g.serve(int(h.stream)) }
-		return why
+		if why != accepted {
+			rollBack = func() {}
+		}
+		return why, nil
 	}
 	_, err = welcome(conn, look, join)
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}
-	if err != nil && g != nil {
-		g.end()
+	if err != nil {
+		rollBack() // the peer, which has no answer, begins again
 	}
 	return serve, err
 }

@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -138,22 +139,18 @@ func (c *connection) callHanded(ctx context.Context, t *Transport) (*handed, err
 }
 
 // awaitHanded waits until the peer has made them. The peer may be stopped for a while
-// meanwhile, which its host does not say; that it has died is found out by the bootstrap,
-// which ends ctx.
+// meanwhile, which its host does not say, or be held up by a third rank; that it has died
+// is found out by the bootstrap, which ends ctx. A peer whose plugin answers is not blamed.
 func (c *connection) awaitHanded(ctx context.Context, t *Transport) (*handed, error) {
 	// Longer than the caller tries to reach others: if a third rank holds it up, its error
-	// comes first and names that one.
+	// comes first and names that one, unless the caller began later.
 	wait := t.config.ConnectTimeout + t.config.AnswerTimeout*4/3
-	bound := time.NewTimer(wait)
-	defer bound.Stop()
-	e := c.local
-	select {
-	case <-e.ready:
-	case <-bound.C:
-		return nil, fault.Of(c.peer, fmt.Errorf("%w: no connection from it within %v: it, or its plugin, does not run", framework.ErrPeer, wait))
-	case <-ctx.Done():
-		return nil, fault.Of(c.peer, fmt.Errorf("%w: no connection from it: %w", framework.ErrPeer, ctx.Err()))
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := c.awaitStreams(ctx, wait, c.ask(asking, t)); err != nil {
+		return nil, err
 	}
+	e := c.local
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g := e.handed
@@ -162,6 +159,59 @@ func (c *connection) awaitHanded(ctx context.Context, t *Transport) (*handed, er
 		return nil, fault.Of(c.peer, fmt.Errorf("%w: the streams of this link were handed out before, or the endpoint was closed", framework.ErrInvalid))
 	}
 	return g, nil
+}
+
+// awaitStreams waits for the streams themselves, without a bound of its own if the peer's
+// plugin answers.
+func (c *connection) awaitStreams(ctx context.Context, wait time.Duration, answers <-chan struct{}) error {
+	bound := time.NewTimer(wait)
+	defer bound.Stop()
+	for {
+		select {
+		case <-c.local.ready:
+			return nil
+		case <-bound.C:
+			if !isClosed(answers) {
+				return fault.Of(c.peer, fmt.Errorf("%w: no connection from it within %v: it, or its plugin, does not run", framework.ErrPeer, wait))
+			}
+		case <-ctx.Done():
+			if isClosed(answers) {
+				return fmt.Errorf("%w: no connection from rank %d, whose plugin answers: it has not begun to connect, or another rank holds it up: %w", framework.ErrUnavailable, c.peer, ctx.Err())
+			}
+			return fault.Of(c.peer, fmt.Errorf("%w: no connection from it: %w", framework.ErrPeer, ctx.Err()))
+		}
+	}
+}
+
+// ask calls the peer's plugin if the peer has not called for a while. The channel is closed
+// when it answers: it refuses the stream, because it is the lower rank that calls.
+func (c *connection) ask(ctx context.Context, t *Transport) <-chan struct{} {
+	answers := make(chan struct{})
+	go func() {
+		select {
+		case <-time.After(t.config.ConnectTimeout):
+		case <-ctx.Done():
+			return
+		}
+		h := hello{streams: 1, handed: true, from: uint32(c.config.Rank), to: uint32(c.peer), endpoint: c.address.endpoint}
+		conn, _, err := c.dial(ctx, t.config, candidates(c.address, t.stack, subnets()), h)
+		if conn != nil {
+			conn.Close()
+		}
+		if errors.Is(err, refusedRank) {
+			close(answers)
+		}
+	}()
+	return answers
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // joinHanded takes a stream for the rank. A link has one group of them.
@@ -186,15 +236,25 @@ func (e *endpoint) joinHanded(h hello, conn *net.TCPConn) refusal {
 	return accepted
 }
 
-// complete reports whether the streams for the rank are there, or were.
-func (e *endpoint) complete() bool {
-	select {
-	case <-e.ready:
-		return true
+// unjoinHanded takes a stream out whose handshake failed in the end. Without its first one
+// a group is none.
+func (e *endpoint) unjoinHanded(h hello) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.handed
+	switch {
+	case g == nil || g.group != h.group:
+	case h.stream == 0:
+		g.close(nil)
+		e.handed = nil
 	default:
-		return false
+		g.wires[h.stream].close()
+		g.wires[h.stream] = nil
 	}
 }
+
+// complete reports whether the streams for the rank are there, or were.
+func (e *endpoint) complete() bool { return isClosed(e.ready) }
 
 // arrive is called when the handshake of a stream is over, and not before: the rank may
 // write as soon as it has the streams.

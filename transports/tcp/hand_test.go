@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,12 +121,53 @@ func TestStreamsOfADevice(t *testing.T) {
 	}
 }
 
-// A rank gives up waiting for a peer that does not call, in time, and names it.
+// A rank does not give up a peer whose plugin answers: another rank may hold that up.
+func TestHandOverOfAPeerThatIsHeldUp(t *testing.T) {
+	ends := two(t, func(c *Config) { c.ConnectTimeout = time.Second }) // the peer is asked after that
+	conns, _ := linkOf(t, ends, framework.Host)
+	c, err := find[*connection](ends[1].(*Transport), conns[1], "connection")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := c.ask(t.Context(), ends[1].(*Transport))
+	select {
+	case <-answers:
+	case <-time.After(limit):
+		t.Fatal("the plugin of rank 0 does not answer")
+	}
+	waits := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { waits <- c.awaitStreams(ctx, time.Nanosecond, answers) }()
+	select {
+	case err := <-waits:
+		t.Fatalf("%v: expected rank 0, whose plugin answers, to be waited for", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	cancel()
+	if err := <-waits; !errors.Is(err, framework.ErrUnavailable) || framework.PeerOf(err) != framework.NoPeer || !strings.Contains(err.Error(), "another rank holds it up") {
+		t.Errorf("%v: expected %v, and no rank to be blamed", err, framework.ErrUnavailable)
+	}
+	handOver(t, ends, conns) // to ask has changed nothing
+}
+
+// A rank gives up waiting for a peer that does not call, in time, and names it, if the
+// plugin there does not answer either.
 func TestHandOverOfOneSide(t *testing.T) {
 	ends := two(t, func(c *Config) { c.ConnectTimeout, c.AnswerTimeout = 100*time.Millisecond, 90*time.Millisecond })
 	conns, listens := linkOf(t, ends, framework.Host)
+	c, err := find[*connection](ends[1].(*Transport), conns[1], "connection")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // as of a plugin that is stopped
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	c.address.places = []netip.AddrPort{netip.MustParseAddrPort(silent.Addr().String())}
 	watch := promise.Begin()
-	_, err := ends[1].Attach(t.Context(), conns[1], 0, nil)
+	_, err = ends[1].Attach(t.Context(), conns[1], 0, nil)
 	if late := watch.Kept(5 * time.Second); late != nil || !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 0 {
 		t.Errorf("%v (%v): expected %v of rank 0", err, late, framework.ErrPeer)
 	}

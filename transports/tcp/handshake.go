@@ -45,7 +45,8 @@ const (
 	refusedStream   refusal = 5
 )
 
-func (r refusal) String() string {
+// Error makes a refusal part of the error at the end that called.
+func (r refusal) Error() string {
 	switch r {
 	case refusedVersion:
 		return fmt.Sprintf("it does not know version %d of the protocol: use one release in all ranks", streamVersion)
@@ -169,7 +170,7 @@ func greet(conn io.ReadWriter, secret [32]byte, h hello) error {
 	case r.version != streamVersion:
 		return fmt.Errorf("%w: it speaks version %d of the protocol, this rank version %d: use one release in all ranks", framework.ErrPeer, r.version, streamVersion)
 	case r.refusal != accepted:
-		return fmt.Errorf("%w: refused: %v", framework.ErrPeer, r.refusal)
+		return fmt.Errorf("%w: refused: %w", framework.ErrPeer, r.refusal)
 	}
 	if _, err := conn.Write(prove(secret, "client", first, second)); err != nil {
 		return broken(err)
@@ -179,7 +180,7 @@ func greet(conn io.ReadWriter, secret [32]byte, h hello) error {
 		return broken(err)
 	}
 	if r := refusal(final[0]); r != accepted {
-		return fmt.Errorf("%w: refused: %v", framework.ErrPeer, r)
+		return fmt.Errorf("%w: refused: %w", framework.ErrPeer, r)
 	}
 	if !hmac.Equal(final[8:], prove(secret, "server", first, second)) {
 		return fmt.Errorf("%w: who answers does not know the endpoint's secret: it is not the rank that was told to listen there", framework.ErrPeer)
@@ -188,8 +189,9 @@ func greet(conn io.ReadWriter, secret [32]byte, h hello) error {
 }
 
 // welcome performs the handshake as the one who listened. Look finds the endpoint's
-// secret; join is asked whether the stream is wanted after it has proved itself.
-func welcome(conn io.ReadWriter, look func(hello) ([32]byte, refusal), join func(hello) refusal) (hello, error) {
+// secret; join is asked whether the stream is wanted after it has proved itself, and fails
+// if the connection is not to be answered any more.
+func welcome(conn io.ReadWriter, look func(hello) ([32]byte, refusal), join func(hello) (refusal, error)) (hello, error) {
 	first := make([]byte, helloBytes)
 	if _, err := io.ReadFull(conn, first[:6]); err != nil {
 		return hello{}, err
@@ -216,7 +218,7 @@ func welcome(conn io.ReadWriter, look func(hello) ([32]byte, refusal), join func
 		return hello{}, err
 	}
 	if r.refusal != accepted {
-		return hello{}, fmt.Errorf("%w: refused: %v", framework.ErrPeer, r.refusal)
+		return hello{}, fmt.Errorf("%w: refused: %w", framework.ErrPeer, r.refusal)
 	}
 	proof := make([]byte, proofBytes)
 	if _, err := io.ReadFull(conn, proof); err != nil {
@@ -224,7 +226,9 @@ func welcome(conn io.ReadWriter, look func(hello) ([32]byte, refusal), join func
 	}
 	final, why := make([]byte, finalBytes), refusedSecret
 	if hmac.Equal(proof, prove(secret, "client", first, second)) {
-		why = join(h)
+		if why, err = join(h); err != nil {
+			return hello{}, err
+		}
 	}
 	if final[0] = byte(why); why == accepted {
 		copy(final[8:], prove(secret, "server", first, second))
@@ -233,7 +237,7 @@ func welcome(conn io.ReadWriter, look func(hello) ([32]byte, refusal), join func
 		return h, err
 	}
 	if why != accepted {
-		return hello{}, fmt.Errorf("%w: refused: %v", framework.ErrPeer, why)
+		return hello{}, fmt.Errorf("%w: refused: %w", framework.ErrPeer, why)
 	}
 	return h, nil
 }

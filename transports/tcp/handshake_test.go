@@ -22,7 +22,7 @@ func both(t *testing.T, clientSecret, serverSecret [32]byte, look, join refusal)
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := welcome(b, func(hello) ([32]byte, refusal) { return serverSecret, look }, func(hello) refusal { return join })
+		_, err := welcome(b, func(hello) ([32]byte, refusal) { return serverSecret, look }, func(hello) (refusal, error) { return join, nil })
 		b.Close()
 		done <- err
 	}()

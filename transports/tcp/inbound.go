@@ -56,6 +56,19 @@ func (g *inbound) join(n, of int, w *wire) bool {
 	return true
 }
 
+// unjoin takes a stream out whose handshake failed in the end. Without its first one a
+// group is none.
+func (g *inbound) unjoin(n int) {
+	if n == 0 {
+		g.end()
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.streams[n].close()
+	g.streams[n] = nil
+}
+
 // end closes all streams of the group.
 func (g *inbound) end() {
 	g.mu.Lock()

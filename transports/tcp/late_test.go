@@ -62,7 +62,7 @@ func peerAt(t *testing.T, secret [32]byte, answer func(n int, c net.Conn)) *conn
 }
 
 func serve(secret [32]byte, c net.Conn) {
-	_, _ = welcome(c, func(hello) ([32]byte, refusal) { return secret, accepted }, func(hello) refusal { return accepted })
+	_, _ = welcome(c, func(hello) ([32]byte, refusal) { return secret, accepted }, func(hello) (refusal, error) { return accepted, nil })
 }
 
 // The kernel of a stopped process accepts connections. The peer is waited for; one that
@@ -109,11 +109,10 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// Silent connections, more than there are places for, keep no rank out.
-func TestSilentStrangers(t *testing.T) {
-	ends := two(t, nil)
-	conns, listens := linkOf(t, ends, framework.Host)
-	a, err := decodeAddress(listens[1].Address)
+// flood makes silent connections to an endpoint, more than there are places for.
+func flood(t *testing.T, to framework.Endpoint) {
+	t.Helper()
+	a, err := decodeAddress(to.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,8 +121,26 @@ func TestSilentStrangers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 	}
+}
+
+// greeters waits until so many connections are in their handshake.
+func greeters(t *testing.T, l *listener, n int) {
+	t.Helper()
+	until(t, "handshakes", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.greets) == n
+	})
+}
+
+// Silent connections, more than there are places for, keep no rank out.
+func TestSilentStrangers(t *testing.T) {
+	ends := two(t, nil)
+	ends[1].(*Transport).proofTime = time.Millisecond
+	conns, listens := linkOf(t, ends, framework.Host)
+	flood(t, listens[1])
 	watch := promise.Begin()
 	handOver(t, ends, conns)
 	if err := watch.Kept(2 * time.Second); err != nil {
@@ -134,6 +151,132 @@ func TestSilentStrangers(t *testing.T) {
 	defer l.mu.Unlock()
 	if len(l.greets) > strangers {
 		t.Errorf("%d handshakes: expected at most %d", len(l.greets), strangers)
+	}
+}
+
+// A rank that is slow to prove itself is not ended at once by those that come after it.
+func TestSlowPeerAmongStrangers(t *testing.T) {
+	ends := two(t, nil)
+	ends[1].(*Transport).proofTime = time.Hour
+	_, listens := linkOf(t, ends, framework.Host)
+	a, err := decodeAddress(listens[1].Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", a.places[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	l := ends[1].(*Transport).listener
+	greeters(t, l, 1)
+	flood(t, listens[1])
+	greeters(t, l, strangers)
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	if err := greet(conn, a.secret, hello{streams: 1, from: 0, to: 1, endpoint: a.endpoint}); err != nil {
+		t.Errorf("%v: expected the slow rank to be served", err)
+	}
+	greeters(t, l, strangers) // one more has its place
+}
+
+// A stream is part of its group only if its connection was not dropped: one that was begins
+// again, and has its place.
+func TestDroppedStreamJoinsNothing(t *testing.T) {
+	for _, handed := range []bool{false, true} {
+		ends := two(t, nil)
+		_, listens := linkOf(t, ends, framework.Host)
+		a, err := decodeAddress(listens[1].Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := ends[1].(*Transport)
+		h := hello{streams: 2, handed: handed, from: 0, to: 1, endpoint: a.endpoint, group: [16]byte{1}}
+		try := func(stream uint8, dropped bool) error {
+			server, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			client, err := net.Dial("tcp", server.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { client.Close() })
+			conn, err := server.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, entered := tr.listener.enter(conn); !entered {
+				t.Fatal("no place")
+			}
+			if dropped { // as if it had been the oldest; it can still speak, as in the moment before it is closed
+				tr.listener.removeGreet(conn)
+			}
+			served := make(chan error, 1)
+			go func() {
+				_, err := tr.listener.greet(conn.(*net.TCPConn))
+				conn.Close()
+				served <- err
+			}()
+			_ = client.SetDeadline(time.Now().Add(limit))
+			h.stream = stream
+			return errors.Join(greet(client, a.secret, h), <-served)
+		}
+		for _, stream := range []uint8{0, 1} {
+			if err := try(stream, true); !errors.Is(err, errBrokenOff) {
+				t.Errorf("handed %t, stream %d: %v: expected %v", handed, stream, err, errBrokenOff)
+			}
+			if err := try(stream, false); err != nil {
+				t.Errorf("handed %t, stream %d again: %v", handed, stream, err)
+			}
+		}
+	}
+}
+
+// A stream whose handshake failed after it had joined leaves its place.
+func TestStreamThatIsUndone(t *testing.T) {
+	ends := two(t, nil)
+	_, listens := linkOf(t, ends, framework.Host)
+	e, err := find[*endpoint](ends[1].(*Transport), listens[1].ID, "endpoint")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, undone := range []uint8{1, 0} { // without the first the group is none
+		for round := range 2 {
+			first, second := hello{streams: 2, handed: true, from: 0, to: 1, group: [16]byte{1}}, hello{stream: 1, streams: 2, handed: true, from: 0, to: 1, group: [16]byte{1}}
+			if why := e.joinHanded(first, conn.(*net.TCPConn)); why != accepted && !(undone == 1 && round == 1) {
+				t.Fatalf("stream 0, round %d of %d: %v", round, undone, why)
+			}
+			if why := e.joinHanded(second, conn.(*net.TCPConn)); why != accepted {
+				t.Fatalf("stream 1, round %d of %d: %v", round, undone, why)
+			}
+			e.unjoinHanded(hello{stream: undone, group: [16]byte{1}})
+		}
+		e.unjoinHanded(hello{group: [16]byte{1}})
+		g, why := e.join(hello{streams: 2, from: 0, to: 1, group: [16]byte{2, undone}}, conn.(*net.TCPConn))
+		for range 2 {
+			if why == accepted {
+				_, why = e.join(hello{stream: 1, streams: 2, from: 0, to: 1, group: [16]byte{2, undone}}, conn.(*net.TCPConn))
+			}
+			if why != accepted {
+				t.Fatal(why)
+			}
+			g.unjoin(1)
+		}
+		g.unjoin(0)
+		if e.groups[g.id] != nil {
+			t.Error("a group without its first stream is kept")
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ import (
 	"context"
 	"crypto/rand"
 	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
@@ -53,6 +54,8 @@ type Transport struct {
 	config Config
 	owner  [16]byte // the maker of a key; random
 	stack  string   // names the network stack of this process among all
+
+	proofTime time.Duration // of connections in their handshake; tests have more
 
 	made ids.Table[closer] // *region, *endpoint or *connection; its users are proxies
 
@@ -76,7 +79,7 @@ func newTransport(c Config) (*Transport, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t := &Transport{config: c, stack: networkStack(), lacking: map[framework.Device]bool{}}
+	t := &Transport{config: c, stack: networkStack(), proofTime: proofTime, lacking: map[framework.Device]bool{}}
 	_, _ = rand.Read(t.owner[:]) // never fails
 	return t, nil
 }
