@@ -167,6 +167,7 @@ func TestRowNamesTheAlgorithm(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	for name, change := range map[string]func(*bench.Options){
+		"none":      func(o *bench.Options) { o.Collective = 0 },
 		"in place":  func(o *bench.Options) { o.Collective, o.InPlace = bench.AllToAllV, true },
 		"root":      func(o *bench.Options) { o.Collective, o.Root = bench.Broadcast, 1 },
 		"root of":   func(o *bench.Options) { o.Root = 1 },

@@ -36,7 +36,7 @@ func TestBytesAreTheLargerBuffer(t *testing.T) {
 	for _, c := range All() {
 		for _, ranks := range []int{1, 2, 3, 8} {
 			for _, bytes := range []int64{0, 1, 1024, 4099, 1 << 20} {
-				count := c.Count(bytes, 4, ranks)
+				count := Count(c, bytes, 4, ranks)
 				larger := int64(0)
 				for r := range ranks {
 					in, out := c.Elements(count, ranks, r, 0)
@@ -45,7 +45,7 @@ func TestBytesAreTheLargerBuffer(t *testing.T) {
 					}
 					larger = max(larger, int64(in), int64(out))
 				}
-				if got := c.Larger(count, ranks); got != larger {
+				if got := Larger(c, count, ranks); got != larger {
 					t.Errorf("%s, %d ranks, %d bytes: Larger = %d, the largest buffer holds %d", c, ranks, bytes, got, larger)
 				}
 				if larger*4 > bytes {

@@ -111,7 +111,7 @@ func runAll(t *testing.T, change func(*rival), all ...bench.Options) (*onDevice,
 	var failure error
 	benchtest.New(2).Together(t, func(m *benchtest.Member) error {
 		d := &onDevice{Member: m}
-		p := &rival{d: d, cannot: -1}
+		p := &rival{d: d}
 		mine := append([]bench.Options(nil), all...)
 		if change != nil {
 			change(p)

@@ -139,7 +139,7 @@ func TestKindsOfOptions(t *testing.T) {
 func TestRowsDescribeTheCall(t *testing.T) {
 	for _, c := range All() {
 		o := Options{Collective: c, Type: kernel.Float16, Op: kernel.Max, Root: 2}
-		count := c.Count(1001, 2, 3)
+		count := Count(c, 1001, 2, 3)
 		row := o.describe(&Call{Collective: c, Type: o.Type, Count: count}, 3)
 		if row.Bytes > 1001 || row.Bytes < 1001-2*3*3 || row.Bytes%2 != 0 {
 			t.Errorf("%s: %d bytes of 1001 asked for", c, row.Bytes)

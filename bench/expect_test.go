@@ -112,7 +112,7 @@ func TestSharedBuffersAreLargeEnough(t *testing.T) {
 				}
 				atIn, atOut := collective.SharedAt(count, rank, root)
 				in, out := collective.Elements(count, ranks, rank, root)
-				room := int(collective.Larger(count, ranks))
+				room := int(Larger(collective, count, ranks))
 				if atIn+in > room || atOut+out > room || atIn < 0 || atOut < 0 {
 					t.Errorf("%s, rank %d, root %d: input %d+%d and output %d+%d in a buffer of %d", collective, rank, root, atIn, in, atOut, out, room)
 				}

@@ -43,6 +43,8 @@ func (o Options) Validate(ranks int) error {
 		return fmt.Errorf("%w: bench %s: %s", framework.ErrInvalid, o.Collective, fmt.Sprintf(format, args...))
 	}
 	switch {
+	case !slices.Contains(All(), o.Collective):
+		return fault("cannot be measured")
 	case o.InPlace && !o.Collective.HasInPlace():
 		return fault("has no in-place form")
 	case o.Root < 0 || o.Root >= ranks:
@@ -193,7 +195,7 @@ func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, byte
 	if c.Type >= kernel.Int8 && c.Type <= kernel.Uint64 {
 		c.Scale = 3 // half of an integer is none
 	}
-	c.Count = o.Collective.Count(bytes, o.Type.Size(), g.Size())
+	c.Count = Count(o.Collective, bytes, o.Type.Size(), g.Size())
 	if c.Collective == AllToAllV {
 		c.V = UnevenBlocks(c.Count, g.Size(), g.Rank())
 	}
@@ -258,7 +260,7 @@ func (o Options) measure(ctx context.Context, g Group, c *Call, plan Plan, row *
 func (o Options) describe(c *Call, ranks int) report.Row {
 	row := report.Row{
 		Collective: o.Collective.String(), Count: int64(c.Count), DType: o.Type.String(), Op: "none", Root: -1, Ranks: ranks,
-		Bytes:   o.Collective.Larger(c.Count, ranks) * int64(o.Type.Size()),
+		Bytes:   Larger(o.Collective, c.Count, ranks) * int64(o.Type.Size()),
 		InPlace: o.InPlace, Registered: o.Registered,
 	}
 	if o.Collective.Reduces() {

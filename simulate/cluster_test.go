@@ -90,7 +90,7 @@ func TestCounterparts(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for c := range collectives {
+	for _, c := range predicted {
 		if got, err := ParseCollective(c.String()); err != nil || got != c {
 			t.Errorf("%s: %v, %v", c, got, err)
 		}

@@ -2,38 +2,33 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
 // Collective is what is predicted.
-type Collective int
+type Collective = collective.Kind
 
 // The collectives.
 const (
-	AllReduce Collective = iota
-	AllGather
-	ReduceScatter
-	Broadcast
-	AllToAll
-	collectives
+	AllReduce     = collective.AllReduce
+	AllGather     = collective.AllGather
+	ReduceScatter = collective.ReduceScatter
+	Broadcast     = collective.Broadcast
+	AllToAll      = collective.AllToAll
 )
 
-var collectiveNames = [collectives]string{
-	collective.AllReduce.String(), collective.AllGather.String(), collective.ReduceScatter.String(), collective.Broadcast.String(), collective.AllToAll.String(),
-}
-
-// String returns the name as mscclpp-run takes it.
-func (c Collective) String() string { return collectiveNames[c] }
+var predicted = []Collective{AllReduce, AllGather, ReduceScatter, Broadcast, AllToAll}
 
 // ParseCollective is the inverse of String. Case, '-' and '_' do not matter.
 func ParseCollective(name string) (Collective, error) {
-	c, err := collective.Find(name, collectiveNames[:])
+	c, err := collective.Among(name, predicted)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", err, ErrInvalid)
 	}
-	return Collective(c), nil
+	return c, nil
 }
 
 // Algorithm is a way to perform a collective.
@@ -84,7 +79,7 @@ func Algorithms(c Collective, on Cluster) []Algorithm {
 // supported is nil, or says why there is no such algorithm.
 func supported(c Collective, a Algorithm, on Cluster) error {
 	switch {
-	case c < 0 || c >= collectives || a < 0 || a >= algorithms:
+	case !slices.Contains(predicted, c) || a < 0 || a >= algorithms:
 		return fmt.Errorf("collective %d by algorithm %d: no such one: %w", c, a, ErrInvalid)
 	case c == AllToAll && (a == FlatRing || a == LargeRing):
 		return fmt.Errorf("alltoall by %s: no such algorithm, every block would travel half the ring: expected %s, %s or %s: %w",

@@ -130,7 +130,7 @@ func number(text string, to *int) error {
 
 // bytes is the room that the case needs in a buffer, offset included.
 func (c Case) bytes(ranks int) int64 {
-	return (c.Collective.Larger(c.Count, ranks) + int64(c.Offset)) * int64(c.Type.Size())
+	return (bench.Larger(c.Collective, c.Count, ranks) + int64(c.Offset)) * int64(c.Type.Size())
 }
 
 // call is the case as one rank makes it, without buffers.

@@ -84,7 +84,7 @@ func TestSizesAreRoundedUp(t *testing.T) {
 		if (n == 0) != (bytes == 0) {
 			t.Fatalf("%s of %d bytes has %d elements", c.Collective, bytes, n)
 		}
-		room := c.Collective.Larger(n, ranks) * int64(size)
+		room := bench.Larger(c.Collective, n, ranks) * int64(size)
 		if c.Collective != bench.AllToAllV && room < bytes || room > bytes+int64(size*ranks) {
 			t.Fatalf("%s of %d bytes takes %d, elements of %d on %d ranks", c.Collective, bytes, room, size, ranks)
 		}

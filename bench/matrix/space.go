@@ -70,20 +70,21 @@ func (t Tier) Cases(s Support) []Case {
 type space struct {
 	cover.Space
 	support Support
+	all     []bench.Collective
 	sizes   []int64
 	names   []string // of algorithms, of any collective; "" first
 }
 
 func newSpace(s Support, sizes []int64) *space {
-	sp := &space{support: s, sizes: sizes, names: []string{""}}
-	for _, c := range bench.All() {
+	sp := &space{support: s, all: bench.All(), sizes: sizes, names: []string{""}}
+	for _, c := range sp.all {
 		for _, a := range s.Algorithms(c) {
 			if !slices.Contains(sp.names, a) {
 				sp.names = append(sp.names, a)
 			}
 		}
 	}
-	sp.Values = []int{len(bench.All()), kernel.DataTypes, kernel.Ops, len(sizes), 2, len(sp.names), 2, 2, 2}
+	sp.Values = []int{len(sp.all), kernel.DataTypes, kernel.Ops, len(sizes), 2, len(sp.names), 2, 2, 2}
 	sp.Allowed = sp.allowed
 	return sp
 }
@@ -100,7 +101,7 @@ func (c *Case) scatter(n, ranks int) {
 
 func (sp *space) decode(v []int) Case {
 	c := Case{
-		Collective: bench.Collective(v[pCollective]), Type: kernel.DataType(v[pType]), Op: kernel.Op(v[pOp]), Algorithm: sp.names[v[pAlgorithm]],
+		Collective: sp.all[v[pCollective]], Type: kernel.DataType(v[pType]), Op: kernel.Op(v[pOp]), Algorithm: sp.names[v[pAlgorithm]],
 		InPlace: v[pPlace] == 1, Registered: v[pBuffer] == 1, Offset: v[pOffset],
 	}
 	if v[pRoot] == 1 {
@@ -112,7 +113,7 @@ func (sp *space) decode(v []int) Case {
 
 // countFor rounds up, so that every size above 0 has an element.
 func countFor(c bench.Collective, bytes int64, size, ranks int) int {
-	per := int64(size) * c.Larger(1, ranks)
+	per := int64(size) * bench.Larger(c, 1, ranks)
 	if c == bench.AllToAllV {
 		per = int64(size * ranks)
 	}
@@ -122,7 +123,7 @@ func countFor(c bench.Collective, bytes int64, size, ranks int) int {
 func (sp *space) allowed(v []int) bool {
 	has := func(p int) bool { return v[p] != cover.Unset }
 	if has(pCollective) {
-		c := bench.Collective(v[pCollective])
+		c := sp.all[v[pCollective]]
 		switch {
 		case !c.Reduces() && has(pOp) && v[pOp] != 0,
 			!c.Rooted() && has(pRoot) && v[pRoot] != 0,

@@ -118,7 +118,7 @@ type measured struct {
 func (t *tuner) collective(c bench.Collective, w bench.Window, registered bool, starting func(bench.Collective, int64), out *Result) error {
 	var rows []Row
 	for _, bytes := range t.o.Sizes.List() {
-		call := &bench.Call{Collective: c, Type: t.o.Type, Op: t.o.Op, Scale: 1, Count: c.Count(bytes, t.o.Type.Size(), t.g.Size())}
+		call := &bench.Call{Collective: c, Type: t.o.Type, Op: t.o.Op, Scale: 1, Count: bench.Count(c, bytes, t.o.Type.Size(), t.g.Size())}
 		if c == bench.AllToAllV {
 			call.V = bench.UnevenBlocks(call.Count, t.g.Size(), t.g.Rank())
 		}
@@ -140,7 +140,7 @@ func (t *tuner) collective(c bench.Collective, w bench.Window, registered bool, 
 			out.Skipped++
 			continue
 		}
-		rows = extend(rows, Row{Collective: c, MaxBytes: c.Larger(call.Count, t.g.Size()) * int64(t.o.Type.Size()), Ranks: t.g.Size(), Registered: registered}, list)
+		rows = extend(rows, Row{Collective: c, MaxBytes: bench.Larger(c, call.Count, t.g.Size()) * int64(t.o.Type.Size()), Ranks: t.g.Size(), Registered: registered}, list)
 	}
 	out.Rows = append(out.Rows, rows...)
 	return nil

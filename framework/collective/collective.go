@@ -37,20 +37,25 @@ type traits struct {
 	rooted  bool
 	wide    bool
 	inPlace bool
+	bus     func(ranks float64) float64 // between algorithm bandwidth and bus bandwidth
 }
 
+func one(float64) float64           { return 1 }
+func others(n float64) float64      { return (n - 1) / n }
+func twiceOthers(n float64) float64 { return 2 * (n - 1) / n }
+
 var table = [Kinds]traits{
-	AllReduce:     {name: "allreduce", reduces: true, inPlace: true},
-	AllGather:     {name: "allgather", wide: true, inPlace: true},
-	ReduceScatter: {name: "reducescatter", reduces: true, wide: true, inPlace: true},
-	Broadcast:     {name: "broadcast", rooted: true, inPlace: true},
-	Reduce:        {name: "reduce", reduces: true, rooted: true, inPlace: true},
-	AllToAll:      {name: "alltoall", wide: true, inPlace: true},
+	AllReduce:     {name: "allreduce", reduces: true, inPlace: true, bus: twiceOthers},
+	AllGather:     {name: "allgather", wide: true, inPlace: true, bus: others},
+	ReduceScatter: {name: "reducescatter", reduces: true, wide: true, inPlace: true, bus: others},
+	Broadcast:     {name: "broadcast", rooted: true, inPlace: true, bus: one},
+	Reduce:        {name: "reduce", reduces: true, rooted: true, inPlace: true, bus: one},
+	AllToAll:      {name: "alltoall", wide: true, inPlace: true, bus: others},
 	Barrier:       {name: "barrier"},
-	AllToAllV:     {name: "alltoallv", wide: true},
-	Gather:        {name: "gather", rooted: true, wide: true, inPlace: true},
-	Scatter:       {name: "scatter", rooted: true, wide: true, inPlace: true},
-	SendRecv:      {name: "sendrecv"},
+	AllToAllV:     {name: "alltoallv", wide: true, bus: others},
+	Gather:        {name: "gather", rooted: true, wide: true, inPlace: true, bus: others},
+	Scatter:       {name: "scatter", rooted: true, wide: true, inPlace: true, bus: others},
+	SendRecv:      {name: "sendrecv", bus: one},
 }
 
 func (k Kind) traits() traits {
@@ -114,11 +119,15 @@ func Names() []string {
 	return names
 }
 
-// Find returns which of the names somebody means. Case, '-' and '_' do not matter.
-func Find(name string, names []string) (int, error) {
+// Among returns which of some collectives somebody means. Case, '-' and '_' do not matter.
+func Among(name string, some []Kind) (Kind, error) {
+	names := make([]string, len(some))
+	for i, k := range some {
+		names[i] = k.String()
+	}
 	plain := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 	if i := slices.Index(names, plain); i >= 0 {
-		return i, nil
+		return some[i], nil
 	}
 	return 0, fmt.Errorf("collective %q%s: expected one of %s", name, suggest.Hint(suggest.Name(plain, names)), strings.Join(names, ", "))
 }

@@ -6,20 +6,18 @@ import (
 	"testing"
 )
 
-func TestFind(t *testing.T) {
-	for i, want := range Names() {
+func TestAmong(t *testing.T) {
+	for _, k := range All() {
+		want := k.String()
 		for _, name := range []string{want, strings.ToUpper(want), want[:2] + "-" + want[2:], want[:3] + "_" + want[3:]} {
-			if got, err := Find(name, Names()); err != nil || got != i {
-				t.Errorf("%q is number %d, %v: expected %d", name, got, err, i)
+			if got, err := Among(name, All()); err != nil || got != k {
+				t.Errorf("%q is %v, %v: expected %v", name, got, err, k)
 			}
 		}
 	}
-	few := []string{AllReduce.String(), Broadcast.String()}
-	if i, err := Find("Broad-Cast", few); err != nil || i != 1 {
-		t.Errorf("%d, %v: expected the second", i, err)
-	}
+	few := []Kind{AllReduce, Broadcast}
 	for _, name := range []string{"", "-", "allreduc", "allreduces", "all reduce", Gather.String()} {
-		if _, err := Find(name, few); err == nil || !strings.HasSuffix(err.Error(), ": expected one of allreduce, broadcast") {
+		if _, err := Among(name, few); err == nil || !strings.HasSuffix(err.Error(), ": expected one of allreduce, broadcast") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -120,7 +120,7 @@ func TestCheckFlags(t *testing.T) {
 func TestSpread(t *testing.T) {
 	var all []matrix.Case
 	for n := range 100 {
-		all = append(all, matrix.Case{Collective: bench.Collective(n / 25), Count: n})
+		all = append(all, matrix.Case{Collective: bench.All()[n/25], Count: n})
 	}
 	for n, want := range map[int]int{0: 100, 1: 1, 8: 8, 33: 33, 100: 100, 1000: 100} {
 		few, of := spread(all, n), map[bench.Collective]int{}

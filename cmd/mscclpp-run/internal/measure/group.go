@@ -119,7 +119,7 @@ func (g *group) Chosen(c *bench.Call) (string, error) {
 	}
 	return g.job.Choice(collectives.Request{
 		Collective: kind,
-		Bytes:      uint64(c.Collective.Larger(c.Count, g.Size())) * uint64(c.Type.Size()),
+		Bytes:      uint64(bench.Larger(c.Collective, c.Count, g.Size())) * uint64(c.Type.Size()),
 		Count:      uint64(c.Count), Type: c.Type, Op: c.Op, Root: c.Root, Registered: c.Registered, InPlace: c.InPlace,
 	}, c.Algorithm)
 }

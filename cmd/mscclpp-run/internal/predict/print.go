@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/bench/plot"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/simulate"
@@ -43,31 +42,23 @@ type Row struct {
 	Source     string   `json:"source,omitempty"`
 }
 
-func rowOf(p *simulate.Prediction) (Row, error) {
-	c, err := bench.ParseCollective(p.Collective.String())
-	if err != nil {
-		return Row{}, err
-	}
+func rowOf(p *simulate.Prediction) Row {
 	rate := float64(p.Bytes) / p.Time / 1e3
 	return Row{
 		Predicted: true, Collective: p.Collective.String(), Machine: p.Machine.Name, Hosts: p.Cluster.Hosts(), Ranks: p.Cluster.Ranks(),
 		Bytes: p.Bytes, Algorithm: p.Algorithm.String(), Pieces: p.Pieces,
 		InProgram: simulate.InProgram(p.Collective, p.Cluster, p.Bytes, p.Algorithm),
 		TimeUS:    p.Time, BoundUS: p.Formula,
-		AlgBW: rate, BusBW: rate * c.BusFactor(p.Cluster.Ranks()), BoundBy: p.Bound(),
+		AlgBW: rate, BusBW: rate * p.Collective.BusFactor(p.Cluster.Ranks()), BoundBy: p.Bound(),
 		LinkSteps: p.LinkSteps, NetworkSteps: p.NetworkSteps, LinkBytes: p.LinkBytes, NetworkBytes: p.NetworkBytes,
 		NetworkMessages: p.NetworkMessages, LinkBusyUS: p.LinkBusy, NetworkBusyUS: p.NetworkBusy, ReduceBusyUS: p.ReduceBusy,
-	}, nil
+	}
 }
 
 func predictionLines(w io.Writer, all []simulate.Prediction) error {
 	to := json.NewEncoder(w)
 	for i := range all {
-		row, err := rowOf(&all[i])
-		if err != nil {
-			return err
-		}
-		if err := to.Encode(row); err != nil {
+		if err := to.Encode(rowOf(&all[i])); err != nil {
 			return err
 		}
 	}
@@ -94,15 +85,12 @@ func predictionTable(w io.Writer, all []simulate.Prediction) error {
 				return err
 			}
 		}
-		row, err := rowOf(p)
-		if err != nil {
-			return err
-		}
+		row := rowOf(p)
 		name := row.Algorithm
 		if p.Cluster.Hosts() > 1 && !row.InProgram {
 			name, marked = name+"*", true
 		}
-		_, err = fmt.Fprintf(w, predictionLine, row.Bytes, row.Hosts, row.Ranks, digits(row.TimeUS), digits(row.AlgBW), digits(row.BusBW),
+		_, err := fmt.Fprintf(w, predictionLine, row.Bytes, row.Hosts, row.Ranks, digits(row.TimeUS), digits(row.AlgBW), digits(row.BusBW),
 			name, row.Pieces, row.BoundBy)
 		if err != nil {
 			return err
@@ -140,10 +128,7 @@ func printPublished(w io.Writer, format string) error {
 			return err
 		}
 		if format == "json" {
-			row, err := rowOf(&p)
-			if err != nil {
-				return err
-			}
+			row := rowOf(&p)
 			row.MeasuredUS, row.Source = &m.Time, m.Source
 			if err := to.Encode(row); err != nil {
 				return err
@@ -178,10 +163,7 @@ func drawPredictions(w io.Writer, all []simulate.Prediction, best bool) error {
 		for n < len(all) && all[n].Collective == all[0].Collective {
 			n++
 		}
-		time, rate, err := curves(all[:n], best)
-		if err != nil {
-			return err
-		}
+		time, rate := curves(all[:n], best)
 		title := fmt.Sprintf("%s on %s, predicted", all[0].Collective, all[0].Machine.Name)
 		size := func(bytes float64) string { return sizes.Format(int64(bytes)) }
 		charts = append(charts,
@@ -192,13 +174,10 @@ func drawPredictions(w io.Writer, all []simulate.Prediction, best bool) error {
 	return plot.Write(w, charts...)
 }
 
-func curves(all []simulate.Prediction, best bool) (time, rate []plot.Series, err error) {
+func curves(all []simulate.Prediction, best bool) (time, rate []plot.Series) {
 	at := map[string]int{}
 	for i := range all {
-		row, err := rowOf(&all[i])
-		if err != nil {
-			return nil, nil, err
-		}
+		row := rowOf(&all[i])
 		name := fmt.Sprintf("%d hosts", row.Hosts)
 		if !best {
 			name += ", " + row.Algorithm
@@ -212,7 +191,7 @@ func curves(all []simulate.Prediction, best bool) (time, rate []plot.Series, err
 		time[j].Points = append(time[j].Points, plot.Point{X: float64(row.Bytes), Y: row.TimeUS})
 		rate[j].Points = append(rate[j].Points, plot.Point{X: float64(row.Bytes), Y: row.BusBW})
 	}
-	return time, rate, nil
+	return time, rate
 }
 
 // someOf keeps the first, the last and evenly many between.
