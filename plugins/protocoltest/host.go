@@ -51,7 +51,13 @@ type host struct {
 type manner struct {
 	connected bool // it inherits a connection for gRPC
 	copied    bool // a copy is executed, as of a program whose checksum is pinned
+
+	// child gets the number of the process where a shell is its parent; nil: the suite is.
+	child *os.File
 }
+
+// behind starts a program in the background and prints its number.
+const behind = `"$0" 6>&- & echo $! >&6; wait`
 
 // Descriptors of the plugin.
 const (
@@ -81,6 +87,9 @@ func (s *launcher) launched(t transporttest.TB, m manner, env ...string) *host {
 	defer in.Close()
 	h := &host{t: t, dir: dir, control: os.NewFile(uintptr(pair[0]), "control"), stdout: out, log: &lines{}, exited: make(chan struct{}), limit: s.program.CallLimit}
 	h.cmd = exec.Command(s.program.Path)
+	if m.child != nil {
+		h.cmd = exec.Command("/bin/sh", "-c", behind, s.program.Path)
+	}
 	h.cmd.Env = append(environ.Filter(os.Environ()),
 		"PLUGIN_UNIX_SOCKET_DIR="+dir,
 		fmt.Sprint(environ.ControlKey, "=", controlFD), fmt.Sprintf("%s=/proc/self/fd/%d", environ.FolderKey, folderFD), environ.LogLevelKey+"=INFO")
@@ -89,6 +98,9 @@ func (s *launcher) launched(t transporttest.TB, m manner, env ...string) *host {
 	for _, file := range s.inherited(t, h, m) {
 		h.cmd.ExtraFiles = append(h.cmd.ExtraFiles, file)
 		defer file.Close()
+	}
+	if m.child != nil {
+		h.cmd.ExtraFiles = append(h.cmd.ExtraFiles, m.child)
 	}
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	h.cmd.WaitDelay = killBound

@@ -14,6 +14,7 @@ import (
 func (s *suite) lifeTests() []transporttest.Test {
 	return []transporttest.Test{
 		{Name: "life/signals", Rule: "SIGINT, SIGTERM and SIGPIPE do not end a plugin whose host lives.", Body: s.signals},
+		{Name: "life/orphan", Rule: "SIGTERM ends a plugin whose parent is dead, also while another process holds the control socket.", Body: s.orphan},
 		{Name: "life/end-of-host", Rule: "The end of the control socket ends the process with status 0 within 100 ms, and its socket is removed.", Body: s.endOfHost},
 		{Name: "life/end-of-host-in-a-call", Rule: "The end of the control socket ends the process while a call hangs, too.", Body: s.endOfHostInCall},
 		{Name: "life/end-of-host-before-configure", Rule: "The end of the control socket ends a process that was never configured.", Body: s.endOfHostEarly},

@@ -111,16 +111,23 @@ func (m *mini) handleSignals() {
 	all := map[os.Signal]string{unix.SIGTERM: "ends-by-sigterm", unix.SIGINT: "ends-by-sigint", unix.SIGPIPE: "ends-by-sigpipe"}
 	signals := make(chan os.Signal, 4)
 	for s, flaw := range all {
-		if m.flaw == flaw {
+		if m.flaw == flaw || s == unix.SIGTERM {
 			signal.Notify(signals, s)
 		} else {
 			signal.Ignore(s)
 		}
 	}
+	host := os.Getppid()
 	go func() {
-		s := <-signals
-		fmt.Fprintln(os.Stderr, "ended by", s)
-		os.Exit(1)
+		for s := range signals {
+			if all[s] == m.flaw {
+				fmt.Fprintln(os.Stderr, "ended by", s)
+				os.Exit(1)
+			}
+			if os.Getppid() != host && m.flaw != "outlives-parent" {
+				os.Exit(0)
+			}
+		}
 	}()
 }
 

@@ -92,6 +92,7 @@ var flaws = []struct{ flaw, test, wanted string }{
 	{"ends-by-sigterm", "life/signals", "terminated before Configure ended the plugin"},
 	{"ends-by-sigint", "life/signals", "interrupt after Configure ended the plugin"},
 	{"ends-by-sigpipe", "life/signals", "broken pipe before Configure ended the plugin"},
+	{"outlives-parent", "life/orphan", "SIGTERM has not ended the plugin"},
 	{"outlives-host", "life/end-of-host", "and the plugin has not soon enough"},
 	{"outlives-host", "life/end-of-host-before-configure", "and the plugin has not after"},
 	{"ends-badly", "life/end-of-host", "want exit status 0"},
@@ -125,7 +126,7 @@ var flaws = []struct{ flaw, test, wanted string }{
 
 // waited are the flaws that show as a wait for what never comes. The others get all the
 // time that a busy machine may need.
-var waited = map[string]bool{"keeps-descriptors": true, "one-packet": true, "no-ends": true, "ends-after-calls": true, "lossless": true, "trusts-packets": true, "trusts-numbers": true, "trusts-strangers": true, "deaf": true, "outlives-host": true}
+var waited = map[string]bool{"keeps-descriptors": true, "one-packet": true, "no-ends": true, "ends-after-calls": true, "lossless": true, "trusts-packets": true, "trusts-numbers": true, "trusts-strangers": true, "deaf": true, "outlives-host": true, "outlives-parent": true}
 
 func TestFlawsAreFound(t *testing.T) {
 	for _, f := range flaws {
