@@ -77,7 +77,7 @@ func place(ctx context.Context, getenv func(string) string) (bootstrap.Config, e
 
 // contradiction refuses RANK and WORLD_SIZE that do not fit what the engine says. An engine
 // whose job is this process alone may run a script that starts ranks by hand, and an agent
-// may start several on its host.
+// may start several on its host. Half of the pair counts only where it agrees.
 func contradiction(e launch.Engine, getenv func(string) string) error {
 	rank, size := getenv(bootstrap.EnvRank), getenv(bootstrap.EnvSize)
 	given := strings.TrimSpace(named(bootstrap.EnvRank, rank) + " " + named(bootstrap.EnvSize, size))
@@ -85,7 +85,7 @@ func contradiction(e launch.Engine, getenv func(string) string) error {
 	switch {
 	case e.Role == launch.RoleRank && e.World > 1 && (differs(rank, e.Rank) || differs(size, e.World)):
 		return fmt.Errorf("%w: %s, and %s made this process rank %d of %d: %s", framework.ErrInvalid, given, e.Name, e.Rank, e.World, expected)
-	case e.Role == launch.RoleRank:
+	case e.Role == launch.RoleRank && !differs(rank, e.Rank) && !differs(size, e.World):
 	case (rank == "") != (size == ""):
 		missing := bootstrap.EnvRank
 		if size == "" {
