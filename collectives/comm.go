@@ -37,12 +37,11 @@ type Options struct {
 	Links       Links      // of this rank
 }
 
+// Defaults of Options.
 const (
-	// HostScratch is the default of Options.Scratch on the host.
-	HostScratch = 32 << 20
-
-	deviceScratch      = 256 << 20
-	defaultCopyScratch = 1 << 30
+	HostScratch        = 32 << 20  // Scratch on the host
+	DeviceScratch      = 256 << 20 // Scratch on a GPU
+	DefaultCopyScratch = 1 << 30   // CopyScratch
 )
 
 // Comm performs collectives on one communicator: it describes calls, chooses their algorithms, and has engines perform

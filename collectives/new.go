@@ -23,11 +23,11 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	if o.Scratch == 0 {
 		o.Scratch = HostScratch
 		if !onHost {
-			o.Scratch = deviceScratch
+			o.Scratch = DeviceScratch
 		}
 	}
 	if o.CopyScratch == 0 {
-		o.CopyScratch = defaultCopyScratch
+		o.CopyScratch = DefaultCopyScratch
 	}
 	switch o.Signatures {
 	case "":

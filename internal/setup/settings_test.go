@@ -2,17 +2,53 @@ package setup
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/plugins"
 )
+
+// The configuration, which cannot import the packages that it configures, repeats their
+// defaults: as values, and in words where it leaves them open.
+func TestDefaultsAreThoseOfThePackages(t *testing.T) {
+	d := config.Default()
+	for name, c := range map[string][2]any{
+		"collectives.copy_scratch": {uint64(d.Collectives.CopyScratch), uint64(collectives.DefaultCopyScratch)},
+		"check.signatures":         {d.Check.Signatures, string(collectives.SignaturesStall)},
+		"bootstrap.timeout":        {time.Duration(d.Bootstrap.Timeout), bootstrap.DefaultTimeout},
+		"bootstrap.heartbeat":      {time.Duration(d.Bootstrap.Heartbeat), bootstrap.DefaultHeartbeat},
+		"plugins.start_timeout":    {time.Duration(d.Plugins.StartTimeout), plugins.DefaultStartTimeout},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%s is %v by default, and %v in its package", name, c[0], c[1])
+		}
+	}
+	for device, scratch := range map[string]config.Bytes{"host": collectives.HostScratch, "cuda:0": collectives.DeviceScratch} {
+		e, err := config.Load(config.Sources{Flags: []config.Setting{{Key: "device", Value: device, Flag: "--set"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range e.Values() {
+			if v.Key == "comm.scratch" && v.Chosen != scratch.String() {
+				t.Errorf("%s: comm.scratch is said to be %s, and is %v", device, v.Chosen, scratch)
+			}
+		}
+	}
+	page, err := os.ReadFile("../../docs/config.md")
+	if words := fmt.Sprintf("0: %v on the host, %v on a GPU", config.Bytes(collectives.HostScratch), config.Bytes(collectives.DeviceScratch)); err != nil || !strings.Contains(string(page), words) {
+		t.Errorf("docs/config.md does not say %q of comm.scratch (%v)", words, err)
+	}
+}
 
 func TestCollectiveOptions(t *testing.T) {
 	cfg := config.Default()

@@ -15,8 +15,9 @@ struct mscclpp_mlx5 {
   struct rv_mr* (*reg_dmabuf_mr)(struct rv_pd*, uint64_t, size_t, uint64_t, int, int, int);
 };
 
-// The functions came with version 1.25 of the library's interface; a library that does
-// not version its symbols has them without.
+// The two functions for data-direct access came with version 1.25 of the library's interface, in
+// rdma-core 54.0 (providers/mlx5/libmlx5.map; 53.x has neither). A library that does not version
+// its symbols has them without, and mlx5dv_is_supported is older.
 static void* find(void* so, const char* name) {
   void* at = dlvsym(so, name, "MLX5_1.25");
   return at != NULL ? at : dlsym(so, name);
