@@ -2,7 +2,7 @@ package kernel
 
 import (
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"slices"
 	"strings"
@@ -10,8 +10,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
 )
 
-//go:embed include/mscclpp/layout.h
-var layoutHeader string
+// included has the header that identifies a layout, and those that C in other packages
+// includes. A build of Go does not notice that a header in another package has changed,
+// but that a package it imports has, and what is embedded is part of that.
+//
+//go:embed include/mscclpp/layout.h include/mscclpp/trigger.h
+var included embed.FS
 
 // LayoutMarker is on a line of its own in a comment of each header that defines what a
 // host passes to kernels: arguments, and memory that both use.
@@ -30,7 +34,13 @@ func HasLayout(header string) bool { return markerLine().MatchString(header) }
 // of mscclpp/layout.h as this program was built with, and of the given headers, which
 // have LayoutMarker. The order of the headers does not matter; neither do comments and
 // white space. Constants and names do: an image with another layout has to be rebuilt.
-func Layout(headers ...string) string { return LayoutOf(layoutHeader, headers...) }
+func Layout(headers ...string) string {
+	handles, err := included.ReadFile("include/mscclpp/layout.h")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return LayoutOf(string(handles), headers...)
+}
 
 // LayoutOf is like Layout, but for another text of mscclpp/layout.h: that of the folder
 // from which an image is built.

@@ -22,6 +22,7 @@
 package ring
 
 import (
+	_ "embed"
 	"fmt"
 	"math/bits"
 	"sync"
@@ -32,6 +33,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
+
+// headerForC is embedded for the builds of packages that include it: they do not notice that
+// a header in another package has changed, but that a package which they import has.
+//
+//go:embed ring.h
+var headerForC string
 
 // MaxSlots bounds the size of a ring, so that one from elsewhere cannot ask for
 // all memory.

@@ -1,7 +1,7 @@
 // The part of a ring that C needs to know: loops in C that drain one include this file and repeat
 // nothing. The layout is that of mscclpp/layout.h, which is C++, and of framework/kernel;
-// ring_h_test.go compares the numbers with those of Go. There are numbers here and no
-// code, since Go builds do not notice a change of a header in another package.
+// ring_h_test.go compares the numbers with those of Go. Packages in Go that
+// include it import this one, which embeds it, so that a build notices that it has changed.
 #ifndef MSCCLPP_RING_H_
 #define MSCCLPP_RING_H_
 
