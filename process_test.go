@@ -65,8 +65,8 @@ func TestAProcessThatIsAllRanks(t *testing.T) {
 	}
 }
 
-// descriptorOf gives up a listener, and returns the number of a descriptor of it that
-// whoever uses it closes.
+// descriptorOf gives up a listener, and returns the number of a descriptor of it that its user
+// closes.
 func descriptorOf(t *testing.T, listener net.Listener) int {
 	t.Helper()
 	f, err := listener.(*net.TCPListener).File()

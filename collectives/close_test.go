@@ -49,7 +49,7 @@ func TestCloseWithinACall(t *testing.T) {
 							return err
 						}
 						if err := world.Barrier(ctx); err != nil && (c.Rank() == 0 || !errors.Is(err, framework.ErrPeer)) {
-							return err // others may hear of the end of rank 0, who has left the barrier, within it
+							return err // others may learn of the end of rank 0, which has left the barrier, within it
 						}
 						if c.Rank() == 0 {
 							return closedWithin(c, call, most)

@@ -93,7 +93,7 @@ type local struct {
 	at       []string // by rank
 	offers   []offer  // in order of preference
 	log      *slog.Logger
-	together bool // ranks leave when all have ended: who is earlier would end the wait of another
+	together bool // ranks leave when all have ended: an earlier one would end the wait of another
 }
 
 func (l local) run(t *testing.T, f func(ctx context.Context, world *comm.Communicator) error) {

@@ -50,7 +50,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
 	var route choose.Route
-	if !onHost { // of ranks of several hosts, for those of one host, who see only each other
+	if !onHost { // of ranks of several hosts, for those of one host, which see only each other
 		if route, err = lookAround(ctx, c, &x.opts); err != nil {
 			return nil, err
 		}

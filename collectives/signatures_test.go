@@ -15,8 +15,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// One of three ranks calls something else. All get an error that says who did
-// what, nothing is written, and the communicator can go on.
+// One of three ranks calls something else. All get an error that names each rank's call, nothing is
+// written, and the communicator can go on.
 func TestRanksDisagree(t *testing.T) {
 	type call func(c *collectives.Comm, in, out []byte) error
 	good := func(c *collectives.Comm, in, out []byte) error {
@@ -153,8 +153,8 @@ func TestDesertedCallEnds(t *testing.T) {
 	}
 }
 
-// The same for messages: whoever sends or receives ends when all that it could have
-// met have left. One of them that is still there may come, and is waited for.
+// The same for messages: a rank that sends or receives ends when all that it could have met have
+// left. One of them that is still there may come, and is waited for.
 func TestForsakenMessagesEnd(t *testing.T) {
 	job(t, 4, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
 		b := make([]byte, 16)

@@ -8,7 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
 
-// together says who shares memory, as far as there are kernels that make use of it. It is
+// together says which ranks share memory, as far as there are kernels that make use of it. It is
 // collective.
 func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 	switch {

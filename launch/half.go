@@ -7,9 +7,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// halves are variables that mean a place in a job together, and that whoever sets them sets
-// both of. One alone was lost on its way, as into a container: to go by neither would start
-// jobs of one rank, or of this host, each of which thinks that it is the whole.
+// halves are variables that mean a place in a job together, which every engine sets together. One
+// alone was lost on its way, as into a container: to go by neither would start jobs of one rank, or
+// of this host, each of which thinks that it is the whole.
 //
 // Numbers of tasks of Slurm and Flux are not among them: shells of an allocation may have
 // these as well.

@@ -194,8 +194,8 @@ func TestVeryLongLines(t *testing.T) {
 	}
 }
 
-// A pager that nobody scrolls keeps the job waiting, as it does any program, but not
-// those who want the job to end.
+// A pager that nobody scrolls keeps the job waiting, as it does any program, but not a request to
+// end the job.
 func TestNobodyReads(t *testing.T) {
 	for name, prepare := range map[string]func(j *Job, to io.Writer){
 		"output": func(j *Job, to io.Writer) { j.Stdout, j.Output.Tag = to, true },

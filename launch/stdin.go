@@ -49,8 +49,8 @@ func (s *stdin) closeChildEnd() {
 	}
 }
 
-// copy passes on what is typed. The goroutine may outlive the job, blocked in the
-// read; whoever calls Run with a terminal is about to exit.
+// copy passes on what is typed. The goroutine may outlive the job, blocked in the read; a caller of
+// Run with a terminal is about to exit.
 func (s *stdin) copy() {
 	if s.write != nil {
 		go func() {

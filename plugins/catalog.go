@@ -20,10 +20,9 @@ import (
 // follows.
 const FilePrefix = "mscclpp-transport-"
 
-// Catalog says where plugins are. If a transport has an explicit path, no other place
-// is searched for it: whoever names a file does not want another one if that file is
-// missing. Otherwise the first folder that has a usable file wins: Dirs in order, then
-// the built-in folder.
+// Catalog says where plugins are. If a transport has an explicit path, no other place is searched
+// for it: a user who names a file does not want another one if that file is missing. Otherwise the
+// first folder that has a usable file wins: Dirs in order, then the built-in folder.
 type Catalog struct {
 	Paths   map[string]Pinned // by name of the transport
 	Dirs    []string          // configured folders
@@ -213,9 +212,9 @@ func listDir(dir, source string) []Entry {
 	return out
 }
 
-// unusable says why a file is not started. A file that was found in an open folder, rather
-// than named, must belong to this user, to root, or to whoever owns the running program,
-// and others must not be able to change it or, if it is a link, what it leads to.
+// unusable says why a file is not started. A file that was found in an open folder, rather than
+// named, must belong to this user, to root, or to the owner of the running program, and others must
+// not be able to change it or, if it is a link, what it leads to.
 func unusable(path string, in *os.File) error {
 	if in == nil {
 		folder, file, err := openBeside(path)

@@ -117,8 +117,8 @@ func TestStoppedPlugin(t *testing.T) {
 	}
 }
 
-// canceledCall cancels a call without a deadline, which a plugin that is stopped does not
-// answer: the error has the cause, and says who is late and for how long.
+// canceledCall cancels a call without a deadline, which a plugin that is stopped does not answer:
+// the error has the cause, and says which process is late and for how long.
 func canceledCall(t *testing.T, c *Client) {
 	const after = 1100 * time.Millisecond // more than such a call takes otherwise
 	enough := errors.New("enough")

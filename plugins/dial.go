@@ -19,8 +19,8 @@ import (
 // handshake. It is no path, and no name of a socket.
 const inheritedAddress = "inherited"
 
-// connectionPair returns two ends of a connection: the host's, and a file for the plugin
-// to inherit. Unlike a socket with a path it leaves nothing, whoever is killed.
+// connectionPair returns two ends of a connection: the host's, and a file for the plugin to
+// inherit. Unlike a socket with a path it leaves nothing, whichever side is killed.
 func connectionPair() (host net.Conn, plugin *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -133,7 +133,7 @@ func protectStdout() error {
 	return nil
 }
 
-// openControl takes over the inherited control socket and checks who made it.
+// openControl takes over the inherited control socket and checks its maker.
 func openControl() (*fdsock.Conn, error) {
 	file, err := inheritedSocket(controlKey)
 	if err != nil {
@@ -142,8 +142,7 @@ func openControl() (*fdsock.Conn, error) {
 	return fdsock.New(file, fdsock.Plugin)
 }
 
-// inheritedSocket takes over the socket whose number is in a variable, and checks who
-// made it.
+// inheritedSocket takes over the socket whose number is in a variable, and checks its maker.
 func inheritedSocket(key string) (*os.File, error) {
 	value := os.Getenv(key)
 	fd, err := strconv.Atoi(value)

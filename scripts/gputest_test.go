@@ -222,7 +222,7 @@ func TestGPUSanitize(t *testing.T) {
 	}
 }
 
-// Where the tool is missing that is said. It is a failure for who has named it.
+// Where the tool is missing that is said. It is a failure for a user who has named it.
 func TestGPUWithoutSanitizer(t *testing.T) {
 	if _, err := exec.LookPath("compute-sanitizer"); err == nil {
 		t.Skip("needs a machine where compute-sanitizer is not installed")

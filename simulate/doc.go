@@ -1,7 +1,7 @@
-// Package simulate predicts how long collectives over many hosts take. It describes a
-// machine by a dozen numbers, and an algorithm by who sends how much to whom; it moves
-// no data and needs no device. The verb simulate of mscclpp-run prints its predictions.
-// docs/scaling.md derives the formulas and compares them with measured times.
+// Package simulate predicts how long collectives over many hosts take. It describes a machine by a
+// dozen numbers, and an algorithm by the bytes that each rank sends to each; it moves no data and
+// needs no device. The verb simulate of mscclpp-run prints its predictions. docs/scaling.md derives
+// the formulas and compares them with measured times.
 //
 // # The machine
 //

@@ -29,7 +29,7 @@ func TestSimulationByHand(t *testing.T) {
 	}
 }
 
-// A resource that becomes free takes the earliest piece, not who came first.
+// A resource that becomes free takes the earliest piece, not the one that came first.
 func TestEarliestPieceFirst(t *testing.T) {
 	s := newSimulation(2)
 	first := s.add(1, 4, 0, 0)         // keeps resource 1 until 4

@@ -341,7 +341,7 @@ func pluginDeathInStartUp(t *testing.T, i installed) {
 }
 
 // A rank that dies while the job takes itself apart can be noticed or not, but neither holds up the
-// others nor leaves anything. The victim is whoever has the words in its command.
+// others nor leaves anything. The victim is the process that has the words in its command.
 func deathInShutdown(t *testing.T, i installed, words string, code int) {
 	v := startCase(t, i)
 	most, pids := 0, map[int]bool{}

@@ -190,8 +190,8 @@ func (a *app) serveAgent() error {
 	if err != nil {
 		return fmt.Errorf("own program: %w", err)
 	}
-	// A launcher that is gone is noticed by the end of the input. Its broken pipe must not
-	// end the one who ends the ranks; and ranks would inherit a signal that is ignored.
+	// A launcher that is gone is noticed by the end of the input. Its broken pipe must not end the
+	// process that ends the ranks; and ranks would inherit a signal that is ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -11,8 +11,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// Close ends kernels that wait on a stream for a rank which does not come: whoever waits for the
-// stream goes on, Close returns, and the rank that did not come gets the error.
+// Close ends kernels that wait on a stream for a rank which does not come: a thread that waits for
+// the stream goes on, Close returns, and the rank that did not come gets the error.
 func TestCloseWhileKernelsWait(t *testing.T) {
 	for name, at := range map[string][]string{"one host": {"", ""}, "two hosts": {"a", "b"}} {
 		t.Run(name, func(t *testing.T) {

@@ -85,8 +85,8 @@ func TestDirectRootedResults(t *testing.T) {
 	}
 }
 
-// The root of a reduction gets the bits that an all-reduce has: hosts are added up in the
-// same order, whoever adds, in one step or two.
+// The root of a reduction gets the bits that an all-reduce has: hosts are added up in the same
+// order, in one step or two, on any rank.
 func TestDirectReduceBits(t *testing.T) {
 	const most = 200_003
 	for _, layout := range []string{"abc", "aabb", "aabbcc"} {
@@ -123,9 +123,9 @@ func TestDirectReduceBits(t *testing.T) {
 	}
 }
 
-// One graph with an odd number of exchanges is launched over and over between other calls,
-// and what hosts give each other stays what it is: whoever took data of an earlier launch,
-// or of another call, would leave something else.
+// One graph with an odd number of exchanges is launched over and over between other calls, and the
+// data that hosts exchange stays what it is: a rank that took data of an earlier launch, or of
+// another call, would leave something else.
 func TestDirectRootedReplays(t *testing.T) {
 	const count, part = 100_003, 30_001
 	for layout, replays := range map[string]int{"abc": 30, "aabb": 10} {

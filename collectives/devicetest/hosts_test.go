@@ -151,7 +151,7 @@ func TestOrderOverHosts(t *testing.T) {
 			return err
 		}
 		defer func() { err = errors.Join(err, r.dev.CloseStream(other)) }()
-		// Nothing may begin before all is enqueued: who waited here would wait for ever.
+		// Nothing may begin before all is enqueued: a rank that waited here would wait for ever.
 		if err := r.dev.WaitValue(r.stream, hold.Addr(), 1); err != nil {
 			return err
 		}

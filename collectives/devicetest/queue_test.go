@@ -91,7 +91,7 @@ func behindAnAbort(t *testing.T, x queued, graph bool) {
 			return err
 		}
 		if r.Rank() == 1 {
-			// A queue of the driver that is full blocks who enqueues: nothing is added then.
+			// A queue of the driver that is full blocks the caller: nothing is added then.
 			last, since := int64(-1), time.Now()
 			err := until(ctx, time.Minute, "a full queue", func() bool {
 				if n := enqueued.Load(); n != last {

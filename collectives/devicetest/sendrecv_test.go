@@ -17,7 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// payload is what a message holds: bytes that follow from who sends it, to whom, and when.
+// payload is what a message holds: bytes that follow from its sender, its receiver, and its number.
 func payload(from, to, when, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -192,8 +192,8 @@ func TestSendRecvCaptures(t *testing.T) {
 	})
 }
 
-// Messages that wait for each other over ranks of two hosts: who did what stays on the host
-// before what leaves it, or the other way round, would wait for ever.
+// Messages that wait for each other over ranks of two hosts: a rank that moved the data inside its
+// host before the data that leaves it, or the other way round, would wait for ever.
 func TestSendRecvInACircle(t *testing.T) {
 	const bytes = 3 << 20 // more than slots hold
 	overAdapters(t, "aabb", setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {

@@ -154,7 +154,7 @@ func (a *acceptor) accept() {
 	}
 }
 
-// welcome performs the handshake with whoever has connected.
+// welcome performs the handshake with a process that has connected.
 func (a *acceptor) welcome(conn *net.TCPConn) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	stop := context.AfterFunc(a.life, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })

@@ -31,9 +31,9 @@ type Config struct {
 
 	// Addr is where rank 0 listens, as host:port.
 	Addr string
-	// Secret is known to all ranks and to nobody else; at least 16 bytes. Without one, all
-	// ranks must be processes of one user on one host, who share a secret of the user that
-	// Join makes; or Insecure must be set.
+	// Secret is known to all ranks and to nobody else; at least 16 bytes. Without one, all ranks
+	// must be processes of one user on one host, which share a secret of the user that Join makes;
+	// or Insecure must be set.
 	Secret []byte
 	// Job separates jobs that share a secret.
 	Job string

@@ -124,8 +124,8 @@ func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
 	}
 }
 
-// dial is one attempt to reach a rank. A rank that refuses has left or died: who
-// was its neighbor knows which, and says so within a moment if it died.
+// dial is one attempt to reach a rank. A rank that refuses has left or died: a former neighbor of
+// it knows which, and says so within a moment if it died.
 func (t *TCP) dial(to int, at netip.AddrPort, done chan struct{}) {
 	conn, err := t.caller.callRank(t.life, at, to)
 	if err == nil {

@@ -27,12 +27,12 @@
 //
 // # The secret
 //
-// Each connection proves in both directions that its ends know the job's secret,
-// so nobody else can join a job, pose as a rank or end it by an announcement. Ranks of
-// one host that are given no secret share one of their user, which the first of them
-// makes: in /run/user/UID or /tmp/mscclpp-UID, where others have no access. Ranks of
-// several hosts need a common one. Config.Insecure goes without: whoever reaches rank 0
-// while ranks check in can then be one of them, and rank 0 warns of it.
+// Each connection proves in both directions that its ends know the job's secret, so nobody else can
+// join a job, pose as a rank or end it by an announcement. Ranks of one host that are given no
+// secret share one of their user, which the first of them makes: in /run/user/UID or
+// /tmp/mscclpp-UID, where others have no access. Ranks of several hosts need a common one.
+// Config.Insecure goes without: any process that reaches rank 0 while ranks check in can then be
+// one of them, and rank 0 warns of it.
 //
 // Data after that proof is neither encrypted nor signed: an attacker that can rewrite packets on
 // the network can read and change it. The same holds for the data of the transports. Where that is

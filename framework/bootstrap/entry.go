@@ -71,7 +71,7 @@ func (e entry) addr(root netip.Addr) netip.AddrPort {
 		ip = root
 	}
 	if ip.IsLinkLocalUnicast() && ip.Is6() {
-		ip = ip.WithZone(root.Zone()) // the zone is a matter of the one who connects
+		ip = ip.WithZone(root.Zone()) // the zone is a matter of the side that connects
 	}
 	return netip.AddrPortFrom(ip, e.port)
 }

@@ -95,7 +95,7 @@ type script struct {
 
 func (s *script) Write(b []byte) (int, error) { return s.written.Write(b) }
 
-// Nobody gets through the handshake, on either side, who does not know the key.
+// No process gets through the handshake, on either side, without the key.
 func FuzzHandshake(f *testing.F) {
 	h := handshake.Hello{Version: handshake.Version, Purpose: handshake.Link, From: 1, To: 0, Size: 2, Job: [16]byte{5}}
 	f.Add(append(h.Encode(), make([]byte, handshake.ProofSize)...))

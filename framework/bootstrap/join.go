@@ -173,7 +173,7 @@ func (c *caller) listenInTime(ctx context.Context, at string) (*net.TCPListener,
 	}
 }
 
-// askTimeout is how long whoever listens at the address of rank 0 has to say what it is.
+// askTimeout is how long a process that listens at the address of rank 0 has to say what it is.
 const askTimeout = 2 * time.Second
 
 // checkIn is the start of all other ranks. Where an earlier job ends it is repeated.

@@ -49,9 +49,8 @@ func (h *rendezvous) uninformed() int {
 	return n
 }
 
-// explained waits, at rank 0, until the rendezvous is closed. It is bounded by
-// Config.late, and by the caller's ctx: who does not want to wait any longer is
-// not kept.
+// explained waits, at rank 0, until the rendezvous is closed. It is bounded by Config.late, and by
+// the caller's ctx: a caller that does not want to wait any longer is not kept.
 func (h *rendezvous) explained(ctx context.Context) {
 	if h == nil {
 		return

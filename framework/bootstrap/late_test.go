@@ -121,8 +121,8 @@ func TestLateRanksWithOtherMistakes(t *testing.T) {
 	rootFailed(t, root)
 }
 
-// A rank that never comes does not hold rank 0 for longer than its bound, and
-// nobody is held who does not want to wait.
+// A rank that never comes does not hold rank 0 for longer than its bound, and no caller is held
+// that does not want to wait.
 func TestRootDoesNotWaitForever(t *testing.T) {
 	t.Parallel()
 	start, watch := time.Now(), promise.Begin()

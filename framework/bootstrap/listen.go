@@ -28,9 +28,8 @@ func Listen(ctx context.Context, address string) (*net.TCPListener, UniqueID, er
 	return l, id.Listening(), nil
 }
 
-// closeListener closes the listener that rank 0 was given, if any. A copy of a living
-// parent would go on taking connections that nobody answers: others, who are late,
-// would wait instead of being refused.
+// closeListener closes the listener that rank 0 was given, if any. A copy of a living parent would
+// go on taking connections that nobody answers: late ranks would wait instead of being refused.
 func (c *Config) closeListener() {
 	if c.Listener == nil {
 		return

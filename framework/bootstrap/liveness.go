@@ -13,8 +13,8 @@ import (
 // looks when the last one came. The kernel answers for a process that is merely
 // stopped, which a heartbeat of our own could not tell from a dead host.
 //
-// With a second between them the job is to end within ten: that leaves one for who looks
-// once a second, and one for telling the others.
+// With a second between them the job is to end within ten: that leaves one for a rank that looks
+// once a second, and one for the announcement to the others.
 const missedBeats = 8
 
 // watchHosts starts to watch the links to other hosts, if there are any.

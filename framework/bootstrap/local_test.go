@@ -114,8 +114,8 @@ func testRecvEndsWithContext(t *testing.T, ranks []rank) {
 	}
 }
 
-// An announcement ends what is pending on all ranks, and names whom the cause
-// blames rather than who passed it on.
+// An announcement ends what is pending on all ranks, and names the rank that the cause blames
+// rather than the one that passed it on.
 func TestAnnounce(t *testing.T) {
 	for _, blamed := range []int{framework.NoPeer, 1} {
 		t.Run(fmt.Sprint("blames ", blamed), func(t *testing.T) {

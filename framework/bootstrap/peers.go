@@ -236,7 +236,7 @@ func (t *TCP) spread(n notice, own error, bound time.Duration) bool {
 	return t.failures.Fail(n.group, own)
 }
 
-// keep remembers how the job ended, for those who connect afterwards.
+// keep remembers how the job ended, for ranks that connect afterwards.
 func (t *TCP) keep(n notice) {
 	if n.group == 0 {
 		t.verdict.CompareAndSwap(nil, &n)

@@ -109,7 +109,7 @@ func startIn(t *testing.T, namespaces uintptr, mode string, id UniqueID, rank, s
 	return startWith(t, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: namespaces}, mode, id, rank, size, extra...)
 }
 
-// startAs is start as another user, who meets rank 0 at an address.
+// startAs is start as another user, which meets rank 0 at an address.
 func startAs(t *testing.T, uid uint32, mode string, rank, size int, extra ...string) (*process, error) {
 	t.Helper()
 	program, err := os.ReadFile(os.Args[0])

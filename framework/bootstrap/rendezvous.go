@@ -24,7 +24,7 @@ type visit struct {
 	err      error
 }
 
-// refused are connections that were turned down. They do not end the wait: whoever reaches
+// refused are connections that were turned down. They do not end the wait: any process that reaches
 // the port could end a job otherwise.
 type refused struct {
 	count int
@@ -189,7 +189,7 @@ func (h *rendezvous) fail(n notice) { h.t.pass(n) }
 // disconnectAll ends all connections of the rendezvous, with the reason if there is one.
 func (h *rendezvous) disconnectAll() {
 	if n := h.t.verdict.Load(); n != nil {
-		for _, g := range h.arrivals { // also those who have not said who they are
+		for _, g := range h.arrivals { // also those that have not said which rank they are
 			h.write(g, wire.KindNotice, n.encode())
 		}
 	}
@@ -360,7 +360,7 @@ func (h *rendezvous) handle(e arrivalEvent, ready *int) {
 	}
 }
 
-// welcome counts a rank in. With the last one, all learn who their neighbors are.
+// welcome counts a rank in. With the last one, all learn the addresses of their neighbors.
 func (h *rendezvous) welcome(g *arrival) {
 	g.present = true
 	if g.entry.host != h.t.self.host && !h.t.party.HasSecret && !h.t.cfg.Insecure {
@@ -420,7 +420,7 @@ func (h *rendezvous) missing() []int {
 	return ranks
 }
 
-// absence says who did not come, and what is known about why.
+// absence says which ranks did not come, and what is known about why.
 func (h *rendezvous) absence(missing []int, cause error) notice {
 	n := notice{culprit: framework.NoPeer, text: fmt.Sprintf("%s (%v)", missingText(missing), cause)}
 	if len(missing) == 1 {

@@ -85,8 +85,8 @@ func TestWrongSecret(t *testing.T) {
 	}
 }
 
-// A process that does not know the secret cannot end a job, nor keep a rank out. If nobody else
-// comes, the error tells of all who were turned down.
+// A process that does not know the secret cannot end a job, nor keep a rank out. If no other rank
+// comes, the error names all that were turned down.
 func TestWrongSecretsDoNotEndAJob(t *testing.T) {
 	t.Parallel()
 	for _, comes := range []bool{true, false} {
@@ -390,7 +390,7 @@ func TestSeveralHostsNeedASecret(t *testing.T) {
 	}
 }
 
-// Without a secret, whoever is elsewhere is turned away whatever it claims.
+// Without a secret, a process elsewhere is turned away whatever it claims.
 func TestFromHere(t *testing.T) {
 	addr := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
 	for _, c := range []struct {

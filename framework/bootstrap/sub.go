@@ -208,7 +208,7 @@ func (s *sub) Announce(cause error) {
 	}
 }
 
-// Leave does nothing: who is done with a group is still a member of the job.
+// Leave does nothing: a rank that is done with a group is still a member of the job.
 func (s *sub) Leave() {}
 
 // SameHost implements SameHoster.

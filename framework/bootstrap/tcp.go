@@ -187,7 +187,7 @@ func (t *TCP) send(ctx context.Context, to int, tag framework.Tag, p framework.P
 	withFDs := t.SameHost(to)
 	var first uint64
 	if withFDs {
-		// They go first: whoever has the frame has the descriptors close by.
+		// They go first: the receiver of the frame has the descriptors close by.
 		if first, err = t.fds.Send(ctx, t.life, t.entry(to).socket, to, p.Shares); err != nil {
 			return err
 		}

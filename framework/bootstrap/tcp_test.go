@@ -132,8 +132,7 @@ func testLeaveFar(t *testing.T, ranks []rank) {
 	}
 }
 
-// A rank that dropped a connection to make room for others has not gone: who called it
-// calls again.
+// A rank that dropped a connection to make room for others has not gone: the peer calls again.
 func TestLinkAfterADrop(t *testing.T) {
 	t.Parallel()
 	const n, far = 11, 5
@@ -339,7 +338,7 @@ func TestSendEndsWithContext(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	l := newLink(1, nil)
-	l.writing = true // by somebody who is stuck
+	l.writing = true // by a stuck process
 	spawn := func(func()) { t.Error("a second writer") }
 	if err := l.send(bounded(t, 20*time.Second), make([]byte, queueLimit), failure.New(), spawn); err != nil {
 		t.Fatal(err)

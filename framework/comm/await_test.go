@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
 
-// A put without a signal is seen by who looks where it goes, and no signal is taken.
+// A put without a signal is seen by a look at its destination, and no signal is taken.
 func TestAwaitSeesPuts(t *testing.T) {
 	ports(t, func(ctx context.Context, c *comm.Communicator, ch *comm.PortChannel, m *comm.Memory) error {
 		w := words(m.Addr())

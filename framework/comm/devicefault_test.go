@@ -19,7 +19,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
-// The error of a copy engine ends the job on all ranks and names who was written to.
+// The error of a copy engine ends the job on all ranks and names the rank that was written to.
 func TestCopyEngineThatFails(t *testing.T) {
 	var broken sync.WaitGroup
 	broken.Add(1)

@@ -75,7 +75,7 @@ func sameTransports(said []hello) error {
 	return nil
 }
 
-// greeted reads what a rank has said, who is to join the communicator of a name.
+// greeted reads the greeting of a rank that is to join the communicator of a name.
 func greeted(rank int, b []byte, name string) (h hello, err error) {
 	switch err := json.Unmarshal(b, &h); {
 	case err != nil:

@@ -327,7 +327,7 @@ func TestProxyThatEndsIsAFailure(t *testing.T) {
 	})
 }
 
-// The ring tells of the end of a proxy before its reason is known: who waits says the reason.
+// The ring shows the end of a proxy before its reason is known: the waiting call says the reason.
 func TestWaitForAnEndedProxyNamesTheReason(t *testing.T) {
 	g := newRig(2)
 	stop, proxies := make(chan struct{}), make(chan framework.Proxy, 1)

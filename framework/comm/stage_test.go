@@ -18,8 +18,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// heap is memory without a descriptor, of Go's heap, which does not move what is in use: who calls
-// it keeps b alive.
+// heap is memory without a descriptor, of Go's heap, which does not move memory in use: the caller
+// keeps b alive.
 func heap(c *comm.Communicator, b []byte) (*comm.Memory, error) {
 	return c.Register(host.Wrap(uintptr(unsafe.Pointer(unsafe.SliceData(b))), uint64(len(b))))
 }

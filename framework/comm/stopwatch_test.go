@@ -12,9 +12,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 )
 
-// stopwatch times what a player's stream does, to some microseconds: everything is
-// enqueued behind a stream gate, which the host opens, and the stream itself says when it is
-// through. So neither launches nor the naps of whoever waits for a stream count.
+// stopwatch times what a player's stream does, to some microseconds: everything is enqueued behind
+// a stream gate, which the host opens, and the stream itself says when it is through. So neither
+// launches nor the naps of a thread that waits for a stream count.
 type stopwatch struct {
 	*player
 	streamGate, end         *uint64

@@ -46,8 +46,8 @@ func (c *kernels) Load(ctx context.Context, k Kernel, t kernel.DataType) (device
 	return transport.Load(ctx, k, c.dev, t)
 }
 
-// LoadImage makes an image of the caller's own callable, for users who bring their own
-// kernels. The caller closes it.
+// LoadImage makes an image of the caller's own callable, for programs with kernels of their own.
+// The caller closes it.
 func (c *kernels) LoadImage(image []byte) (device.Module, error) {
 	if err := c.life.Err(); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 package kernel
 
-// TriggerFields is what a trigger says, for whoever packs one. Where a field does not
-// apply, it is 0: a signal moves no bytes.
+// TriggerFields are the fields of a trigger, for code that packs one. Where a field does not apply,
+// it is 0: a signal moves no bytes.
 type TriggerFields struct {
 	Kind  uint64 // TriggerData, TriggerSignal and TriggerFlush, or several of them
 	Bytes uint64 // to move; below 4 GiB, as the offsets

@@ -17,7 +17,7 @@ type Base struct {
 	handler func(r *ring.Ring) Handler
 	o       Options
 
-	running atomic.Pointer[Service] // service, for those who do not lock
+	running atomic.Pointer[Service] // service, for callers that do not lock
 
 	mu      sync.Mutex
 	service *Service

@@ -43,7 +43,7 @@ func (s *sequence) handle(r *ring.Ring) Handler {
 }
 
 // Triggers that go through the ring and ones that do not are performed in the order of their
-// goroutine, one at a time, whoever does it, and none is left behind.
+// goroutine, one at a time, on any thread, and none is left behind.
 func TestBorrowKeepsOrder(t *testing.T) {
 	var s sequence
 	r, b := helped(t, 8, func(r *ring.Ring, _ func() bool) Handler { return s.handle(r) }, Options{})
@@ -83,8 +83,8 @@ func TestBorrowKeepsOrder(t *testing.T) {
 	}
 }
 
-// The turn cannot be borrowed before the start, beside somebody who has it, while something
-// is in the ring, and after the end. A refused request has done nothing.
+// The turn cannot be borrowed before the start, while another thread has it, while something is in
+// the ring, and after the end. A refused request has done nothing.
 func TestBorrowIsRefused(t *testing.T) {
 	if NewBase(nil, Options{}).Borrow() != nil {
 		t.Error("the turn of a proxy that was not started")
@@ -163,8 +163,8 @@ func TestBorrowPutsTheThreadToSleep(t *testing.T) {
 	}
 }
 
-// An error and a panic of one who has borrowed the turn end the proxy, as they do on its
-// thread, and the trigger is not pushed once more.
+// An error and a panic of a borrower of the turn end the proxy, as they do on its thread, and the
+// trigger is not pushed once more.
 func TestBorrowThatFails(t *testing.T) {
 	for what, x := range map[string]struct {
 		end  func() Result
@@ -237,8 +237,8 @@ func TestBorrowLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A trigger of which nobody tells the thread, neither who has pushed it nor who has the turn
-// meanwhile, is performed all the same: the thread does not sleep for long beside it.
+// A trigger that nothing announces to the thread, neither its producer nor the holder of the turn,
+// is performed all the same: the thread does not sleep for long beside it.
 func TestTheThreadLooksAgain(t *testing.T) {
 	var looks atomic.Uint64 // of the thread, before it sleeps because others do its work
 	r, b := helped(t, 8, func(r *ring.Ring, _ func() bool) Handler {

@@ -23,8 +23,8 @@ import (
 // stores signals and flushes itself (see [Lane]). So it never waits for a stream, and one
 // connection never waits for another.
 //
-// It is for transports whose description says framework.ProxyRank. Its triggers cite
-// addresses as the device sees them; whoever binds them has mapped them before.
+// It is for transports whose description says framework.ProxyRank. Its triggers cite addresses as
+// the device sees them; the binding rank has mapped them before.
 type Copier struct {
 	*Service
 	ring *ring.Ring

@@ -2,8 +2,8 @@
 // serves programs that bring their own triggers, ranks whose copy engine moves the
 // data, and transports that are written in Go.
 //
-// A trigger has 127 bits whose meaning is up to whoever writes the kernel and the
-// handler. In a rank:
+// A trigger has 127 bits whose meaning is up to the author of the kernel and the handler. In a
+// rank:
 //
 //	r, err := ring.New(512)
 //	p := proxy.New(r, func(t device.Trigger, pos uint64) proxy.Result {

@@ -192,7 +192,7 @@ func (f *Forwarder) pass(look bool) (moved, watching, on bool) {
 	return moved, len(f.watched) > 0, true
 }
 
-// store raises a semaphore. A count may be skipped: who waits for it sees a higher one.
+// store raises a semaphore. A count may be skipped: a wait for it sees a higher one.
 func (f *Forwarder) store(w *Watched) (submitted, error) {
 	value := w.now + w.base
 	if w.to.Host != nil {

@@ -54,7 +54,7 @@ func TestForwarder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := NewForwarder(c.view, c.lane, nil, Options{})
 			inbox := new([2]uint64)
-			inbox[0] = 1000 // of whoever had the number before
+			inbox[0] = 1000 // of the process that had the number before
 			atomic.StoreUint64(c.a, 70)
 			first, err := f.Watch(&inbox[0], c.to, 70)
 			must(t, err)

@@ -8,10 +8,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// A proxy in the process of those who push is a third party: each message wakes it, or it
-// polls on a core that they, or the peer, could use. So they may do its work, between two
-// statements of their own. Its thread then sleeps, and looks from time to time whether
-// somebody still does.
+// A proxy in the process of the producers is a third party: each message wakes it, or it polls on a
+// core that they, or the peer, could use. So they may do its work, between two statements of their
+// own. Its thread then sleeps, and looks from time to time whether somebody still does.
 
 const (
 	// watch is how long the thread sleeps while others do its work, and longWatch how
@@ -20,12 +19,11 @@ const (
 	// every 20 µs, for a while, what else there is to take from sleepers.
 	watch, longWatch = 5 * time.Millisecond, 640 * time.Millisecond
 
-	// share is how many triggers one who waits performs before it looks at what it
-	// waits for.
+	// share is how many triggers a waiting thread performs before it looks at what it waits for.
 	share = 8
 
-	// offer is how long the thread leaves the turn to one who waits: nobody who does
-	// sleeps for longer between two looks.
+	// offer is how long the thread leaves the turn to a waiting thread: no such thread sleeps for
+	// longer between two looks.
 	offer = time.Millisecond
 )
 
@@ -51,7 +49,7 @@ func (s *Service) Help(waits bool) (left bool) {
 		if p := recover(); p != nil {
 			s.fail(panicked(pos, p))
 		}
-		if left || !waits && done > 1 && s.owes() { // to others, who may not be back
+		if left || !waits && done > 1 && s.owes() { // to others, which may not be back
 			s.look()
 		}
 		if took {
@@ -129,7 +127,7 @@ func (s *Service) Took() {
 	n := s.helped.Add(1)
 	s.turn.Unlock()
 	if n%32 == 0 {
-		s.crowd.Share(time.Now()) // as polls do: who only pushes never rests
+		s.crowd.Share(time.Now()) // as polls do: a thread that only pushes never rests
 	}
 }
 
@@ -199,7 +197,7 @@ func (s *Service) rejoin() {
 	s.take()
 }
 
-// complete does for others what those who only push do not. It reports whether it has failed,
+// complete does for others the work that mere producers do not. It reports whether it has failed,
 // and then the thread has the turn.
 func (s *Service) complete() (failed bool) {
 	if !s.turn.TryLock() {
@@ -226,7 +224,7 @@ func (s *Service) taken() bool {
 	return true
 }
 
-// cede gives the turn, in the middle of work, to who waits: it will do the rest of it.
+// cede gives the turn, in the middle of work, to a waiting thread, which will do the rest of it.
 func (s *Service) cede() {
 	s.wanted.Store(false)
 	s.seen = s.helped.Load()

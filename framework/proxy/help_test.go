@@ -15,7 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// helped starts a proxy that lends itself to who pushes and waits.
+// helped starts a proxy that lends itself to threads that push and wait.
 func helped(t *testing.T, slots int, h func(r *ring.Ring, lent func() bool) Handler, o Options) (*ring.Ring, *Base) {
 	t.Helper()
 	r := newRing(t, slots)
@@ -87,8 +87,8 @@ func TestHelpOnTheThreadOfThePush(t *testing.T) {
 	})
 }
 
-// Triggers are performed in order and once, whoever does it, and a proxy that is stopped
-// has performed all of them.
+// Triggers are performed in order and once, on any thread, and a proxy that is stopped has
+// performed all of them.
 func TestHelpKeepsOrder(t *testing.T) {
 	var next, own, lent uint64
 	r, b := helped(t, 16, func(r *ring.Ring, isLent func() bool) Handler {
@@ -131,7 +131,7 @@ func TestHelpKeepsOrder(t *testing.T) {
 	}
 }
 
-// One who waits for a trigger in the middle of a full ring gets the turn from the thread.
+// A thread that waits for a trigger in the middle of a full ring gets the turn from the proxy's thread.
 func TestHelpOfAWaiter(t *testing.T) {
 	var lent atomic.Uint64
 	r, b := helped(t, 512, func(r *ring.Ring, isLent func() bool) Handler {
@@ -315,7 +315,7 @@ func TestHelpLeavesToTheThread(t *testing.T) {
 	eventually(t, "nobody performs anything, once the thread sleeps", func() bool { return !s.taken() })
 }
 
-// A flush that a kernel on the host asks for is announced, although those who push perform the
+// A flush that a kernel on the host asks for is announced, although the producers perform the
 // triggers and complete nothing: the thread does.
 func TestHelpCompletesForKernels(t *testing.T) {
 	var pending atomic.Uint64 // position and one

@@ -21,10 +21,9 @@ type Word struct {
 	Device uintptr // as the device sees it
 }
 
-// Lane is a stream of a device's copy engine: what this rank sends to one peer, in
-// order. It learns how far the stream is from words in host memory that the stream
-// itself writes. So looking costs a load and no call of the driver, which might have to
-// wait for whoever captures a graph.
+// Lane is a stream of a device's copy engine: what this rank sends to one peer, in order. It learns
+// how far the stream is from words in host memory that the stream itself writes. So looking costs a
+// load and no call of the driver, which might have to wait for a capture of a graph.
 //
 // While nothing is outstanding, the host stores the words that it reaches: a store by
 // the host takes nanoseconds, one by a stream microseconds. Behind anything outstanding
@@ -182,9 +181,8 @@ func (l *Lane) submit(o operation) (submitted, error) {
 
 func (l *Lane) room() bool { return l.issued-l.progress() < window }
 
-// progress returns how many operations have ended, as far as words of the host tell.
-// When it is issued the lane is idle, and no word is looked at any more: whoever owns
-// it may take it away.
+// progress returns how many operations have ended, as far as words of the host tell. When it is
+// issued the lane is idle, and no word is looked at any more: its owner may take it away.
 func (l *Lane) progress() uint64 {
 	if l.ended == l.issued {
 		return l.ended

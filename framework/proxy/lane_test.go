@@ -192,7 +192,7 @@ func TestFlushBehindASignalToTheDevice(t *testing.T) {
 	}
 }
 
-// However streams stop and go, a counter never falls, nothing is lost, and who sees a
+// However streams stop and go, a counter never falls, nothing is lost, and a rank that sees a
 // signal sees the data that was put before it.
 func TestSignalsAreNeverReordered(t *testing.T) { inBothModes(t, signalsAreNeverReordered) }
 

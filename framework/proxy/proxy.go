@@ -38,8 +38,8 @@ var (
 	Later = Result{later: true}
 )
 
-// Fail ends the proxy because of err. Its class goes into the ring's error word, so
-// that everybody who waits for the proxy learns it.
+// Fail ends the proxy because of err. Its class goes into the ring's error word, so that every wait
+// for the proxy learns it.
 func Fail(err error) Result { return Result{end: true, err: err} }
 
 // Options of a proxy. The zero value is right for producers on the host.
@@ -90,9 +90,9 @@ type Service struct {
 	crowd  ring.Crowd
 	silent bool // something was pushed during a sleep, which went on
 
-	// The turn is that of the thread except while it rests, and else of who helps.
+	// The turn is that of the thread except while it rests, and else of a helper.
 	turn   sync.Mutex
-	wanted atomic.Bool   // by one who waits
+	wanted atomic.Bool   // by a waiting thread
 	helped atomic.Uint64 // how many have had it
 	left   atomic.Bool   // the last of them has left triggers to the thread
 	lent   bool          // one of them has it

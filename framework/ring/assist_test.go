@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// helper is a consumer in the process of who pushes.
+// helper is a consumer in the process of the producer.
 type helper struct {
 	help    func(waits bool) bool
 	perform func(fst, snd uint64) (taken, done bool)
@@ -54,7 +54,7 @@ func TestNow(t *testing.T) {
 			t.Errorf("taken %v, done %v, %d helps, idle %v: expected %v, %v, none, and no slot taken", a, b, helps, c.Idle(), taken, done)
 		}
 	}
-	kern := func() { // one who pushes beside the helper, and helps nobody
+	kern := func() { // a producer beside the helper, which helps nobody
 		if _, ok, err := p.Offer(kernel.Trigger{Fst: 9}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -124,7 +124,7 @@ func TestAssist(t *testing.T) {
 	}
 }
 
-// Park says who has ended it: its time, or somebody.
+// Park says what has ended it: its time, or a wake.
 func TestParkReportsWhetherItWasWoken(t *testing.T) {
 	p, c := pair(t, 4)
 	if c.Park(time.Millisecond) {

@@ -53,7 +53,7 @@ func (r *Ring) Park(d time.Duration) (woken bool) {
 func (r *Ring) ParkFor(span func(there bool) time.Duration) (woken bool) {
 	word := &r.header.Parked
 	atomic.StoreUint32(word, 1)
-	// (Not by Poll: who sleeps may have lent the consumer's place.)
+	// (Not by Poll: a sleeping thread may have lent the consumer's place.)
 	if d := span(r.there()); d > 0 && r.Err() == nil {
 		futexWait(word, 1, d)
 	}

@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pace spaces the looks of a thread that polls for something that cannot wake it. The
-// thread first polls at full speed for a short time, then yields the core, which
-// whoever it waits for may need, then sleeps, each time for longer. There is one Pace
-// for each wait.
+// Pace spaces the looks of a thread that polls for something that cannot wake it. The thread first
+// polls at full speed for a short time, then yields the core, which its peer may need, then sleeps,
+// each time for longer. There is one Pace for each wait.
 type Pace struct {
 	crowd       *Crowd
 	apart       bool
@@ -31,8 +30,8 @@ const (
 	longNap  = time.Millisecond       // as short as the runtime's timers are, where the process has nothing else to do
 )
 
-// Begin begins a wait. Those who wait for the same thing pass the same crowd; nil is
-// none. Apart says that the thread that is waited for needs a core of its own.
+// Begin begins a wait. Waits for the same thing pass the same crowd; nil is none. Apart says that
+// the thread that is waited for needs a core of its own.
 func Begin(crowd *Crowd, apart bool) Pace {
 	now := time.Now()
 	p := Pace{crowd: crowd, apart: apart, yields: paceYield, start: now, last: now}
@@ -78,8 +77,8 @@ func (p *Pace) End() {
 
 // The runtime does not learn of yields and short sleeps here. It would take away from a thread that
 // polls its place among those that run Go code, again and again, and each time look every 20 µs
-// whether there is more to take: a thread of its own that is as busy as who polls. So who
-// polls gives his place to other goroutines himself. Threads that belong to one goroutine
+// whether there is more to take: a thread of its own that is as busy as the polling one. So the
+// polling thread gives its place to other goroutines itself. Threads that belong to one goroutine
 // cannot, and tell the runtime.
 
 // yield lets other threads have the core.

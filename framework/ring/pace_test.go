@@ -95,8 +95,8 @@ func TestPaceSleepsFinely(t *testing.T) {
 	}
 }
 
-// In a crowd a wait sleeps at once, where who is waited for needs a core of its own. Signals
-// end some sleeps early, and some yields take long.
+// In a crowd a wait sleeps at once, where the awaited thread needs a core of its own. Signals end
+// some sleeps early, and some yields take long.
 func TestPaceInACrowd(t *testing.T) {
 	for _, apart := range []bool{true, false} {
 		c := &Crowd{until: time.Now().Add(time.Hour), every: time.Hour, shared: time.Now()}

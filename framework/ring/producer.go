@@ -49,7 +49,7 @@ func (r *Ring) offered(pos uint64) {
 	if r.helper != nil {
 		r.helper.Help(false)
 		if pos%32 == 0 {
-			r.crowd.Share(time.Now()) // as polls do: who only pushes never rests
+			r.crowd.Share(time.Now()) // as polls do: a thread that only pushes never rests
 		}
 		if r.Tail() > pos && !r.there() { // nobody has to wake for it
 			return
@@ -71,7 +71,7 @@ func (r *Ring) Now(t kernel.Trigger) (taken, done bool) {
 	if taken, done = r.helper.Perform(t.Fst, t.Snd); !taken {
 		return false, false
 	}
-	if atomic.LoadUint64(&r.header.Head) != r.Tail() { // pushed by one who could not have the turn, since it was here; else the thread looks, later
+	if atomic.LoadUint64(&r.header.Head) != r.Tail() { // pushed by a thread that could not have the turn, since it was here; else the thread looks, later
 		r.helper.Help(false)
 		if r.there() && atomic.LoadUint32(&r.header.Parked) != 0 {
 			r.wake()

@@ -1,6 +1,6 @@
-// Package ring is the queue between those who ask for data to be moved and the proxy
-// that moves it: 16-byte triggers in a memfd that kernels, host code and a proxy in
-// another process map at the same time. Its layout is that of mscclpp/layout.h.
+// Package ring is the queue between code that asks for data to be moved and the proxy that moves
+// it: 16-byte triggers in a memfd that kernels, host code and a proxy in another process map at the
+// same time. Its layout is that of mscclpp/layout.h.
 //
 // A producer takes a position by raising head, and writes its trigger into slot
 // position mod slots. Bit 63 of the second word is the trigger's commit bit: it is 1 in
@@ -54,7 +54,7 @@ type Ring struct {
 	shift    uint32
 	control  atomic.Pointer[kernel.WaitControl]
 	helper   framework.Helper
-	crowd    Crowd // of who waits here
+	crowd    Crowd // of the thread that waits here
 
 	tail      uint64 // consumer's own count; the shared word only publishes it
 	closeOnce sync.Once
@@ -141,9 +141,9 @@ func (r *Ring) Watch(words *kernel.WaitControl) { r.control.Store(words) }
 // else has the ring.
 func (r *Ring) Assist(h framework.Helper) { r.helper = h }
 
-// Help is for those who wait for something that the consumer does: if the consumer is
-// in this process, they do it themselves. Soon says that another call of Help may bring
-// what they wait for, so that they should not only poll.
+// Help is for threads that wait for the consumer: if it is in this process, they do its work
+// themselves. Soon says that another call of Help may bring what they wait for, so that they should
+// not only poll.
 func (r *Ring) Help() (soon bool) { return r.helper != nil && r.helper.Help(true) }
 
 // Begin begins a wait for something that the consumer does. If the consumer is in

@@ -95,7 +95,7 @@ func explain(reason uint32) string {
 	return fmt.Sprintf("reason %d", reason)
 }
 
-// fail ends the queue, and lets those go who wait for room or for a flush.
+// fail ends the queue, and ends all waits for room or for a flush.
 func (q *Queue) fail(err error) {
 	q.once.Do(func() {
 		q.err = err

@@ -63,8 +63,7 @@ func sockets(t testing.TB, n int) (all [2][]*os.File) {
 	return all
 }
 
-// alone makes a side without a queue; whoever has the other end of the sockets is up to
-// the test.
+// alone makes a side without a queue; the other end of the sockets is up to the test.
 func alone(t testing.TB, own []*os.File, bytes, stripe uint64) *side {
 	t.Helper()
 	s := &side{t: t}

@@ -1,8 +1,8 @@
-// Package stream lets a rank drive connected sockets itself. A transport makes and
-// authenticates them, and hands them over (framework.Description.Streams); from then on
-// no other process is between the rank and its peer. Without that a small message wakes
-// four processes on its way, with it none: whoever waits for a signal looks at the
-// socket meanwhile, and whoever pushes a trigger sends what it asks for.
+// Package stream lets a rank drive connected sockets itself. A transport makes and authenticates
+// them, and hands them over (framework.Description.Streams); from then on no other process is
+// between the rank and its peer. Without that a small message wakes four processes on its way, with
+// it none: a thread that waits for a signal looks at the socket meanwhile, and a thread that pushes
+// a trigger sends what it asks for.
 //
 // An Engine has the sockets of a communicator, a Link those to one peer, and a Queue
 // drains one trigger ring. A thread in one of these calls drives the sockets that it
@@ -10,9 +10,9 @@
 // only looks now and then while others drive, since each packet would wake it. A thread
 // of the queue serves kernels, which push triggers and cannot send.
 //
-// Nothing blocks in a send. Bytes that a socket does not take stay in the ring, or with the
-// link, until somebody drives it on; locks are held by who sends or receives alone, and
-// never while anybody sleeps.
+// Nothing blocks in a send. Bytes that a socket does not take stay in the ring, or with the link,
+// until some thread drives it on; locks are held by sending or receiving threads alone, and never
+// while one sleeps.
 //
 // # The wire
 //

@@ -164,8 +164,8 @@ func ended(t *testing.T, q *Queue) error {
 	return err
 }
 
-// A peer that dies, or sends what makes no sense, ends all queues, and is named; whoever
-// waits for a flush is let go.
+// A peer that dies, or sends what makes no sense, ends all queues, and is named; a wait for a flush
+// ends.
 func TestEndOfPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(r raw)

@@ -8,7 +8,7 @@
 // give is left at its zero value, or -1 for a memory node; nothing here is an error
 // but the absence of /sys.
 //
-// Accelerators are found by whoever can talk to their driver; a Finder adds them.
+// Accelerators are found by packages that can talk to their driver; a Finder adds them.
 package topo
 
 import (

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Visible lists the GPUs as a CUDA program with this environment numbers them:
-// CUDA_VISIBLE_DEVICES leaves out and reorders. The numbers in its answer are those
-// of the machine. Where GPUs of several models are mixed, CUDA may put the fastest
-// first unless CUDA_DEVICE_ORDER is PCI_BUS_ID; who knows the address of a device
-// better goes by that.
+// Visible lists the GPUs as a CUDA program with this environment numbers them: CUDA_VISIBLE_DEVICES
+// leaves out and reorders. The numbers in its answer are those of the machine. Where GPUs of
+// several models are mixed, CUDA may put the fastest first unless CUDA_DEVICE_ORDER is PCI_BUS_ID;
+// a caller that knows the address of a device better goes by that.
 func Visible(gpus []GPU, lookup func(string) (string, bool)) []GPU {
 	list, set := lookup("CUDA_VISIBLE_DEVICES")
 	if !set {

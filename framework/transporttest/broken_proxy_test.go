@@ -59,7 +59,7 @@ func (m *meddler) Start(ctx context.Context, share framework.Share) error {
 	return nil
 }
 
-// performed is how many triggers are performed by one who drops the others.
+// performed is how many triggers a proxy that drops the others performs.
 const performed = 100
 
 func (m *meddler) drain() {

@@ -63,7 +63,7 @@ func (f *feed) await(t *testing.T, what string, n int) {
 // member is a rank that waits, and the process that started it.
 type member struct{ pid, rank, agent int }
 
-// members waits until n ranks have said who they are.
+// members waits until n ranks have reported themselves.
 func (f *feed) members(t *testing.T, n int) []member {
 	t.Helper()
 	f.await(t, " agent ", n)

@@ -1,5 +1,4 @@
-// Package remote starts a job on several hosts over ssh, for those who have no engine
-// that does it.
+// Package remote starts a job on several hosts over ssh, where no engine does it.
 //
 // The launcher runs the ssh program once for each host, and there mscclpp-run as an
 // agent. Agent and launcher talk in frames over the standard input and output of ssh:

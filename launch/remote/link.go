@@ -211,7 +211,7 @@ type tail struct {
 
 func (w *tail) Write(p []byte) (int, error) {
 	if w.isLive() {
-		return w.to.Write(p) // without the lock: who asks for the last line does not wait for a reader
+		return w.to.Write(p) // without the lock: a request for the last line does not wait for a reader
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -81,7 +81,7 @@ type run struct {
 	err          error
 	out          *outputpump.Pump
 	endRequested bool // somebody wants the job to end
-	unread       bool // and who reads the output has taken nothing for outputpump.ReaderBound
+	unread       bool // and the reader of the output has taken nothing for outputpump.ReaderBound
 	missed       bool // output that came meanwhile
 }
 
@@ -367,7 +367,7 @@ func (r *run) hangUp() {
 			select {
 			case <-l.exited:
 				waiting = false
-			case <-r.events: // room for those who still have something to say
+			case <-r.events: // room for hosts that still have something to say
 			case <-timer.C:
 				timer.Reset(0)
 				l.kill()

@@ -440,7 +440,7 @@ func TestLostOutputIsReported(t *testing.T) {
 	contains(t, "report", x.report.String(), "mscclpp-run: output of ranks was lost: write /dev/full: no space left on device\n")
 }
 
-// A reader who does not read keeps hosts waiting, but nobody who wants the job to end.
+// A reader that does not read keeps hosts waiting, but not a request to end the job.
 func TestNobodyReads(t *testing.T) {
 	j, x := over(t, "floods.a", "floods.b")
 	read, write := io.Pipe()

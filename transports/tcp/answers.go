@@ -177,7 +177,7 @@ func (g *outbound) done(number uint64) error {
 	return nil
 }
 
-// complete tells whoever waits for a flush.
+// complete wakes the waits for a flush.
 func (g *outbound) complete(q question) {
 	if q.own {
 		g.settled <- struct{}{}

@@ -36,9 +36,9 @@ func (c Config) localControl(network, address string, raw syscall.RawConn) error
 	return failed
 }
 
-// greeting is control for the socket that listens. Those that are accepted take after it,
-// and who calls is known too late: so they begin as if all were on this host, and usual tells
-// what those from elsewhere are to have.
+// greeting is control for the socket that listens. Those that are accepted inherit it, and the peer
+// is known too late: so they begin as if all were on this host, and usual says what those from
+// elsewhere are to have.
 func (c Config) greeting(usual *string) func(network, address string, raw syscall.RawConn) error {
 	return func(network, address string, raw syscall.RawConn) error {
 		var failed error

@@ -49,8 +49,8 @@ func controls(t *testing.T) (usual, other string) {
 	return "", ""
 }
 
-// Streams within a host have the control of the option, at both ends; those between hosts
-// what the system gives to all, although who listens cannot know in time who calls.
+// Streams within a host have the control of the option, at both ends; those between hosts the one
+// that the system gives to all, although a listener cannot know the peer in time.
 func TestCongestion(t *testing.T) {
 	usual, other := controls(t)
 	for _, c := range []struct {

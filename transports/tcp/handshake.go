@@ -19,10 +19,9 @@ import (
 //	C→S  HMAC-SHA256(secret, "client" | first message | second message)
 //	S→C  u8 refusal | 7 bytes 0 | HMAC-SHA256(secret, "server" | first | second)
 //
-// The secret is that of the receiving endpoint. The peer alone has it,
-// through the bootstrap, which is authenticated. Magic and version stay at
-// the front in every version. The server proves itself last: it shows no function of
-// the secret to whoever has not proved to know it.
+// The secret is that of the receiving endpoint. The peer alone has it, through the bootstrap, which
+// is authenticated. Magic and version stay at the front in every version. The server proves itself
+// last: it shows no function of the secret to a client that has not proved to know it.
 const (
 	streamMagic   = "MTCS"
 	streamVersion = 1
@@ -144,8 +143,8 @@ func prove(secret [32]byte, side string, first, second []byte) []byte {
 // errBrokenOff: the other end has closed the connection without a reason.
 var errBrokenOff = errors.New("the connection was closed")
 
-// greet performs the handshake as the one who connected. The caller has set a
-// deadline on the connection.
+// greet performs the handshake as the side that connected. The caller has set a deadline on the
+// connection.
 func greet(conn io.ReadWriter, secret [32]byte, h hello) error {
 	broken := func(err error) error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -188,9 +187,9 @@ func greet(conn io.ReadWriter, secret [32]byte, h hello) error {
 	return nil
 }
 
-// welcome performs the handshake as the one who listened. Look finds the endpoint's
-// secret; join is asked whether the stream is wanted after it has proved itself, and fails
-// if the connection is not to be answered any more.
+// welcome performs the handshake as the side that listened. Look finds the endpoint's secret; join
+// is asked whether the stream is wanted after it has proved itself, and fails if the connection is
+// not to be answered any more.
 func welcome(conn io.ReadWriter, look func(hello) ([32]byte, refusal), join func(hello) (refusal, error)) (hello, error) {
 	first := make([]byte, helloBytes)
 	if _, err := io.ReadFull(conn, first[:6]); err != nil {

@@ -89,8 +89,8 @@ func (g *inbound) leave() {
 	g.end()
 }
 
-// answer writes to the first stream. It does not wait: who leaves a whole buffer of
-// answers unread waits for none of them.
+// answer writes to the first stream. It does not wait: a peer that leaves a whole buffer of answers
+// unread waits for none of them.
 func (g *inbound) answer(a answer) (err error) {
 	g.mu.Lock()
 	first := g.streams[0]
@@ -181,8 +181,7 @@ func (g *inbound) open(f frame, in *reader) error {
 	if g.table[f.handle] != nil {
 		return fmt.Errorf("%w: handle %d is in use", framework.ErrPeer, f.handle)
 	}
-	// One answer for memory that is not there and for a wrong token: whoever
-	// guesses learns nothing.
+	// One answer for memory that is not there and for a wrong token: a guesser learns nothing.
 	r, err := find[*region](g.transport(), framework.ID(order.Uint64(body[:])), "registration")
 	if err != nil || subtle.ConstantTimeCompare(body[8:], r.token[:]) != 1 {
 		return fmt.Errorf("%w: memory that was closed, or not meant for this peer", framework.ErrPeer)

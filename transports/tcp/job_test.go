@@ -96,7 +96,8 @@ func startJob(t *testing.T, dir string) [2]*host {
 }
 
 // reserved returns a port of the loopback that is this test's until it ends: rank 0 of a job can
-// listen there, because the socket that holds it does not, and nobody who asks for any port gets it.
+// listen there, because the socket that holds it does not, and no process that asks for any port
+// gets it.
 func reserved(t *testing.T) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -117,8 +118,8 @@ func reserved(t *testing.T) int {
 	return at.(*unix.SockaddrInet4).Port
 }
 
-// A port that is reserved is in use for whoever does not ask to share it, and for the next who
-// reserves one, and the job can listen there, one at a time.
+// A port that is reserved is in use for a process that does not ask to share it, and for the next
+// that reserves one, and the job can listen there, one at a time.
 func TestReservedPort(t *testing.T) {
 	port := reserved(t)
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))

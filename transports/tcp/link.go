@@ -95,7 +95,7 @@ func (t *Transport) check(cfg framework.EndpointConfig) error {
 	return link.CheckRanks(cfg, 2)
 }
 
-// close says goodbye to all who have streams to the endpoint.
+// close says goodbye to all peers that have streams to the endpoint.
 func (e *endpoint) close(t *Transport) {
 	e.mu.Lock()
 	groups, unclaimed := e.groups, e.handed

@@ -161,9 +161,9 @@ func (c Config) control(_, _ string, raw syscall.RawConn) error {
 	return failed
 }
 
-// buffered is what a socket holds at each end where nothing else was asked for: who sends a
-// put of less goes on to receive meanwhile. The kernel comes to as much by itself, but
-// late: until then a sender waits for room.
+// buffered is the room of a socket at each end where nothing else was asked for: a sender of a
+// smaller put goes on to receive meanwhile. The kernel comes to as much by itself, but late: until
+// then a sender waits for room.
 const buffered = 2 << 20
 
 // admits reports whether the limit in a file is at least that. A smaller buffer that is

@@ -318,8 +318,7 @@ func (g *outbound) usable() error {
 	return g.gone
 }
 
-// lost is the error of a write. Why the group has ended, if it has, is known better
-// by whoever ended it.
+// lost is the error of a write. The code that ended the group knows better why.
 func (g *outbound) lost(err error) error {
 	if err == nil {
 		return nil

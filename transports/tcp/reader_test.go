@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// piped is a reader, and the connection of who sends to it.
+// piped is a reader, and the connection of its sender.
 func piped(t *testing.T) (*reader, *wire, net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -56,8 +56,8 @@ func (r *region) slice(offset, bytes uint64) ([]byte, error) {
 	return r.mem.Bytes()[offset : offset+bytes], nil
 }
 
-// raise adds one to a counter. The addition is a full barrier: whoever sees it sees
-// the data that was read before.
+// raise adds one to a counter. The addition is a full barrier: a thread that sees it sees the data
+// that was read before.
 func (r *region) raise(offset uint64) error {
 	word, err := r.slice(offset, 8)
 	if err != nil {

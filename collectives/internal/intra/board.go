@@ -101,9 +101,9 @@ func (b *board) disagreementNow(of func(*kernelargs.Signature) bool) error {
 }
 
 // contradicted compares, behind a call on the host, the entries that ranks have published of it. Ranks that disagree
-// on a type or a reduction can well meet each other's waits, and a result that is wrong must not
-// pass for one. A rank tells before it moves data, so whoever had data of another has its
-// signature. A rank that has published nothing yet is left out, and compares itself.
+// on a type or a reduction can well meet each other's waits, and a result that is wrong must not pass for one. A
+// rank publishes before it moves data, so a rank that had data of another has its signature. A rank that has
+// published nothing yet is left out, and compares itself.
 func (b *board) contradicted(own *kernelargs.Signature) error {
 	self := b.comm.Rank()
 	for r := range b.comm.Size() {

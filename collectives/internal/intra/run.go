@@ -110,9 +110,8 @@ func (e *Engine) launch(alg *algorithm, c *engine.Call, l device.Launch) error {
 	return err
 }
 
-// chunk is the step of chunked algorithms: large enough that waits are rare and
-// that what was staged has left the cache of the one who staged it, small enough
-// that staging and reading overlap.
+// chunk is the step of chunked algorithms: large enough that waits are rare and that staged data
+// has left the cache of its sender, small enough that staging and reading overlap.
 func chunk(bytes, slot uint64) uint64 {
 	const least = 256 << 10
 	return min(slot, max(least, bytes/8/kernelargs.CacheLine*kernelargs.CacheLine))

@@ -85,7 +85,7 @@ func (w *watch) loop(b *board) {
 			if err := b.misused(); err != nil {
 				b.comm.Abort(err)
 			}
-			_ = b.comm.Overdue() // ranks of a host among several have nobody else who asks
+			_ = b.comm.Overdue() // ranks of a host among several have no other rank that asks
 			continue
 		}
 		now := w.running.Load()
@@ -144,9 +144,9 @@ func (w *watch) deserted(b *board, sequence uint64) error {
 // memory by then, and is copied in no time.
 const aloneTicks = 8
 
-// forsaken says that a group of messages waits for ranks that have all left the job.
-// A message has no number by which one could tell whether a peer that left has sent
-// it. But as long as one peer is there, that may be who is waited for.
+// forsaken says that a group of messages waits for ranks that have all left the job. A message has
+// no number by which one could tell whether a peer that left has sent it. But as long as one peer
+// is there, that may be the one that is waited for.
 func (w *watch) forsaken(b *board) error {
 	first := framework.NoPeer
 	for r := range b.comm.Size() {

@@ -13,5 +13,5 @@ type Release uint32
 const (
 	ReleaseSent   Release = iota // everything, and all before it have ended
 	ReleaseAtOnce                // when it begins
-	ReleaseMet                   // its peers, so that it ends whoever else is on the device; or at its end
+	ReleaseMet                   // its peers, so that it ends beside any work on the device; or at its end
 )

@@ -185,9 +185,9 @@ func (p *proxy) release() {
 	}
 }
 
-// perform does what one trigger asks for: data, then signal, then flush. Stores
-// through the mapping are visible to whoever sees the signal, and when they are
-// done they are visible: so a flush has nothing to wait for.
+// perform does what one trigger asks for: data, then signal, then flush. Stores through the mapping
+// are visible to a reader that sees the signal, and when they are done they are visible: so a flush
+// has nothing to wait for.
 func (p *proxy) perform(t kernel.Trigger, pos uint64) error {
 	size, from, to := t.Bytes(), t.From(), t.To()
 	kind, slot := t.Kind(), t.Slot()

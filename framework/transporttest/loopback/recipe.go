@@ -142,8 +142,8 @@ func attachSwitch(c *connection, own *registration, keys []framework.Parcel, ran
 	return a, nil
 }
 
-// checkShare refuses memory that is smaller than its key says, or that its owner
-// could still cut. Memory of devices is checked by who maps it.
+// checkShare refuses memory that is smaller than its key says, or that its owner could still cut.
+// Memory of devices is checked by the code that maps it.
 func checkShare(s framework.Share, offset, bytes uint64) error {
 	var err error
 	switch s.Kind {

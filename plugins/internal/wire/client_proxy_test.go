@@ -69,7 +69,7 @@ func untilCanceled(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// A proxy is stopped once, whoever asks; its outcome is what Stop brought, for all.
+// A proxy is stopped once, for all callers; its outcome is what Stop brought, for all.
 func TestStopBringsTheOutcome(t *testing.T) {
 	cause := &framework.Error{Op: "proxy", Transport: "test", Peer: 2, Err: framework.ErrPeer}
 	s := &proxyStub{wait: untilCanceled}

@@ -21,8 +21,8 @@ func kindsIn(in []pb.Kind) []framework.Kind {
 	return out
 }
 
-// enum narrows an enum value of the wire. A value that does not fit becomes 0,
-// which no enum of the contract uses, so that whoever interprets it rejects it.
+// enum narrows an enum value of the wire. A value that does not fit becomes 0, which no enum of the
+// contract uses, so that its reader rejects it.
 func enum[T ~uint8, E ~int32](e E) T {
 	if e < 0 || e > 255 {
 		return 0

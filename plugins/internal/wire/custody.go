@@ -116,7 +116,7 @@ func (o *opener) parcel(m *pb.Parcel) framework.Parcel {
 	return framework.Parcel{Data: m.GetData(), Shares: o.sharesOf(m.GetShares())}
 }
 
-// keep hands the descriptors over to whoever holds the shares now.
+// keep hands the descriptors over to the owner of the shares.
 func (o *opener) keep() { o.files = nil }
 
 // close closes the descriptors that were not handed over.

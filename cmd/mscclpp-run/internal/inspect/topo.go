@@ -73,7 +73,7 @@ func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
 	return h.Print(out)
 }
 
-// source is where the machine is read from, and who finds its GPUs.
+// source is where the machine is read from, and the tool that finds its GPUs.
 func (v *topoVerb) source(ctx context.Context) (fs.FS, topo.Finder, error) {
 	if v.from == "" {
 		return os.DirFS("/"), func() ([]topo.GPU, error) {

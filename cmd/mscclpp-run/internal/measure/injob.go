@@ -63,8 +63,8 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 	return job.World.Barrier(ctx) // nobody leaves while another still measures
 }
 
-// settle makes a first call where ranks do not all share memory: which algorithms there are
-// over hosts is found out by that, and whoever asks before gets another answer than after.
+// settle makes a first call where ranks do not all share memory: that call finds out which
+// algorithms there are over hosts, and a question before it gets another answer than after.
 func settle(g *group) error {
 	if g.job.Comm.Shared() {
 		return nil

@@ -57,8 +57,8 @@ func (q *queue) close() error {
 	return errors.Join(all...)
 }
 
-// Finish waits for the stream. Kernels end when a rank dies, so it does as well; the
-// communicator then says who it was.
+// Finish waits for the stream. Kernels end when a rank dies, so it does as well; the communicator
+// then names that rank.
 func (q *queue) Finish() error { return q.outcome(q.dev.Sync(q.stream)) }
 
 func (q *queue) outcome(err error) error {

@@ -16,8 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/simulate"
 )
 
-// maxMachineFile bounds what is read: somebody who names a data file by mistake gets
-// an error.
+// maxMachineFile bounds what is read: a data file that is named by mistake gives an error.
 const maxMachineFile = 1 << 20
 
 // readMachine finds the machine by name or reads its file, and applies the flags.

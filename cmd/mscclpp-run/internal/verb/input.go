@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxInput bounds what is read: somebody who names a data file by mistake gets an error
-// instead of an exhausted machine.
+// maxInput bounds what is read: a data file that is named by mistake gives an error instead of an
+// exhausted machine.
 const maxInput = 64 << 20
 
 // ReadInput reads a file that a flag names, or a pipe, as a shell has it in <(COMMAND). A

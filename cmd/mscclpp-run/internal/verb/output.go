@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Output is standard output. It remembers what became of it, for those who print without
-// a look at errors, and for those who would go on working for a closed pipe.
+// Output is standard output. It remembers what became of it, for code that prints without a look at
+// errors, and for work that would go on for a closed pipe.
 type Output struct {
 	w      io.Writer
 	closed bool  // the reader of the pipe has read enough

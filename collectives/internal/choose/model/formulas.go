@@ -6,10 +6,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
-// packets carry data and flag in one store. Everything passes through the memory of the
-// receiver: what is sent is read there once more. The root of a broadcast waits for nobody who
-// waits for its data, so calls in a row overlap; and who is not the root of a reduce has only
-// to hear from the others that they have come.
+// packets carry data and flag in one store. Everything passes through the memory of the receiver:
+// what is sent is read there once more. The root of a broadcast waits for no rank that waits for
+// its data, so calls in a row overlap; and any other rank of a reduce has only to learn that the
+// others have come.
 func (l Links) packets(c call, steps, work, peer, payload, load, share float64) estimate {
 	sent := payload * load
 	work += peer * c.peers
@@ -43,8 +43,8 @@ func (l Links) stream(c call) estimate {
 	return w
 }
 
-// push stores into outputs of the peers, between two barriers. A broadcast sends everybody a
-// part, who pass it on.
+// push stores into outputs of the peers, between two barriers. A broadcast sends every rank a part,
+// which it passes on.
 func (l Links) push(c call) estimate {
 	w := estimate{work: 2 * fence, steps: 2, bytes: c.twice(), rate: l.Store * pushShare, local: 2 * c.all}
 	if c.rooted() && c.Ranks > 2 {
@@ -135,8 +135,8 @@ func (l Links) copies(c call) estimate {
 	return w
 }
 
-// staged are copies in pieces into scratch of the peers, who move each to its place while the next
-// one travels, and the last one at the end. The sums of an all-reduce travel in the same way.
+// staged are copies in pieces into scratch of the peers, which move each to its place while the
+// next one travels, and the last one at the end. The sums of an all-reduce travel in the same way.
 func (l Links) staged(c call) estimate {
 	pieces, last := c.taper()
 	w := estimate{

@@ -1,5 +1,5 @@
 // Package crosshost exchanges data between hosts over lanes, for ranks that have the partial results of their hosts: it
-// is the level between hosts of collectives in two levels, whoever performs the one inside.
+// is the level between hosts of collectives in two levels, for any engine that performs the level inside.
 //
 // Small calls send redundantly: all ranks of a host have its part, and each of them
 // gives it to counterparts on the other hosts. Large calls divide the data of a host among its ranks, so that each

@@ -105,8 +105,8 @@ func (h *Level) sendSlices(ctx context.Context, x *Piece, element uint64) error 
 	})
 }
 
-// Middle reduces what this rank has of the slices of its host, and is the first half of
-// the second step: the result goes to who has the same elsewhere.
+// Middle reduces what this rank has of the slices of its host, and is the first half of the second
+// step: the result goes to the rank that has the same elsewhere.
 func (h *Level) Middle(ctx context.Context, r Reduction, x *Piece) error {
 	element := uint64(r.Type.Size())
 	own := h.pack(x, element, h.Host, &h.Spaces[SpaceBlock])
@@ -135,7 +135,7 @@ func (h *Level) Middle(ctx context.Context, r Reduction, x *Piece) error {
 	return h.giveSlices(ctx, x, element, own)
 }
 
-// giveSlices hands the finished slices of this host to those who are to have them.
+// giveSlices hands the finished slices of this host to the ranks that are to have them.
 func (h *Level) giveSlices(ctx context.Context, x *Piece, element uint64, own []byte) error {
 	return h.OtherHosts(func(g int) error {
 		if !x.Gets(g) {

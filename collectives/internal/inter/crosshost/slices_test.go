@@ -28,8 +28,8 @@ func ranksOf(sizes ...int) [][]int {
 	}
 }
 
-// Of each element every host has one rank that sends it to whoever reduces it, who gets
-// it once from each host; both ends count the same bytes; and the work is spread.
+// Of each element every host has one rank that sends it to the reducing rank, which gets it once
+// from each host; both ends count the same bytes; and the work is spread.
 func TestSlices(t *testing.T) {
 	const element = 1
 	for _, sizes := range [][]int{{2, 2, 2}, {1, 3, 2}, {4, 1, 1, 3}, {5, 7, 11}, {8, 8, 4}, {31, 32, 33}} {

@@ -255,9 +255,9 @@ func (m *sendrecv) stay(t *call, list []kernelargs.Transfer) {
 	t.Err = h.Inside.Messages(t.Stream, inside)
 }
 
-// trouble lets kernels know who has left in good order, which they have to within the time
-// that adapters stay. It is what kernels have said of messages that end the job: one of
-// another length than was expected, and a wait for a rank that has left.
+// trouble lets kernels know which ranks have left in good order, which they have to within the time
+// that adapters stay. It is what kernels have said of messages that end the job: one of another
+// length than was expected, and a wait for a rank that has left.
 func (m *sendrecv) trouble() error {
 	n := m.note
 	if n == nil {

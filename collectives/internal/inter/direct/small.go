@@ -1,6 +1,6 @@
 package direct
 
-// barrier: who has heard of a rank of each host has heard of all their ranks.
+// barrier: a rank that has a message from one rank of each host knows that all of them have come.
 func (t *call) barrier() {
 	if !t.Inside.Alone() {
 		t.Meet()

@@ -56,5 +56,5 @@ func (e *Engine) Perform(ctx context.Context, c *engine.Call) error {
 // Run performs a call.
 func (e *Engine) Run(c *engine.Call) error { return e.List.Run(c) }
 
-// Close has nothing to release: lanes are closed by who opened them.
+// Close has nothing to release: the opener of lanes closes them.
 func (e *Engine) Close() error { return nil }

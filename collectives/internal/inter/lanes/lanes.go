@@ -1,8 +1,8 @@
 // Package lanes sends pieces between pairs of ranks over port channels, driven by the host. Each pair has
 // slots in both directions. A piece is copied into an own slot (a large one is sent from where it is, over
-// streams that this rank drives), put into the same slot of the peer, and announced by a signal; who has taken
-// it out says so over a second channel, and only then the slot is used again. In front of a piece stands
-// what call it belongs to, so that ranks that disagree get an error.
+// streams that this rank drives), put into the same slot of the peer, and announced by a signal; the receiver
+// returns the slot by a signal over a second channel (a credit), and only then the slot is used again. In
+// front of a piece stands what call it belongs to, so that ranks that disagree get an error.
 package lanes
 
 import (

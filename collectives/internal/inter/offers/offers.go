@@ -38,7 +38,7 @@ func (l *List) Offers() engine.Offers { return l.offers }
 // Run performs a call.
 func (l *List) Run(c *engine.Call) error { return l.runs[c.Algorithm.Key](c) }
 
-// Settle has nothing to find out: who made the engine does.
+// Settle has nothing to find out: the maker of the engine does.
 func (l *List) Settle(collective.Kind, device.Stream) (changed bool, err error) { return false, nil }
 
 // Prepare has nothing to load.

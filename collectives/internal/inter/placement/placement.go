@@ -1,5 +1,5 @@
-// Package placement says which ranks of a job share a host, and who of them serves whom on the other hosts. It
-// computes, and communicates nothing.
+// Package placement says which ranks of a job share a host, and which of them serves which on the other hosts.
+// It computes, and communicates nothing.
 package placement
 
 import "slices"

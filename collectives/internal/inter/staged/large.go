@@ -53,9 +53,8 @@ type passing struct {
 	*region
 }
 
-// reduceScatterLarge reduces, for each host, what its ranks are to get, and sends the
-// shares of that to those who are to have them. While one piece is between hosts, the
-// next is reduced.
+// reduceScatterLarge reduces, for each host, what its ranks are to get, and sends the shares of
+// that to the ranks that are to have them. While one piece is between hosts, the next is reduced.
 func (t *call) reduceScatterLarge() {
 	h, c := t.h, t.Call
 	element := uint64(c.Type.Size())

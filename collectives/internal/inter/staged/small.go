@@ -10,7 +10,7 @@ import (
 // Calls in two levels for little data, as in twolevel/small.go: all ranks of a host get
 // what it has, and each gives it to counterparts on the other hosts.
 
-// barrier: who has heard of a rank of each host has heard of all their ranks.
+// barrier: a rank that has a message from one rank of each host knows that all of them have come.
 func (t *call) barrier() {
 	h := t.h
 	t.Meet()

@@ -88,7 +88,7 @@ func (h *Engine) Adapts() bool { return h.packets != nil }
 // Open finds out, together with all ranks, whether packets are used.
 func (h *Engine) Open(ctx context.Context) error { return h.packets.open(ctx) }
 
-// Close has nothing to release: who opened lanes, and the ranks of the host, closes them.
+// Close has nothing to release: the makers of the lanes, and of the ranks of the host, close them.
 func (h *Engine) Close() error { return nil }
 
 // newPackets prepares packets, and offers the algorithms. Whether networks have use for them is found out before

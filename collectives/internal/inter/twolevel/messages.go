@@ -221,8 +221,8 @@ func (x *exchangeV) data(number int) []byte {
 	return lanes.View(kernelargs.At(t.Buffer), t.Bytes)
 }
 
-// post sends the bundles: the lengths of all ranks of the host, so that whoever expects
-// another one knows from whom, and the data.
+// post sends the bundles: the lengths of all ranks of the host, so that a rank that expects another
+// one knows from whom, and the data.
 func (x *exchangeV) post(ctx context.Context) error {
 	m := x.Size()
 	next := append([]uint64(nil), x.from[:m]...)

@@ -14,9 +14,9 @@ import (
 // the data: it is right once every byte is there, in whatever order and units they came,
 // and it takes 16 bytes of a packet and not half of it.
 //
-// It is wrong with a probability of 2^-64 for each look at a packet that has not arrived
-// as a whole, whose first word of two says that it has. The function is no protection
-// from anybody: who can write into a packet can write what they like.
+// It is wrong with a probability of 2^-64 for each look at a packet that has not arrived as a
+// whole, whose first word of two says that it has. The function is no protection from anybody: an
+// attacker that can write into a packet can write anything.
 
 // Four words that look random: bits of the square roots of 2, 3, 5 and 7, made odd.
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
 )
 
-// barrier: who has heard of a rank of each host has heard of all their ranks.
+// barrier: a rank that has a message from one rank of each host knows that all of them have come.
 func (h *Engine) barrier(ctx context.Context, w crosshost.SmallExchange) error {
 	if err := h.inside.Barrier(); err != nil {
 		return err

@@ -23,10 +23,10 @@ func reduction(c *engine.Call) crosshost.Reduction {
 	return crosshost.Reduction{Type: c.Type, Op: c.Op}
 }
 
-// packets is the path of small parts over networks whose signals are messages of their
-// own. A part, what call it belongs to, and a flag go in one put, and whoever expects it
-// polls the slot that it comes to: one message for each counterpart in place of three,
-// which were the data, its signal, and the signal that its slot is free.
+// packets is the path of small parts over networks whose signals are messages of their own. A part,
+// its preamble, and a flag go in one put, and the receiver polls the slot that it comes to: one
+// message for each counterpart in place of three, which were the data, its signal, and the signal
+// that its slot is free.
 //
 // Slots need no such answer, for the reason that those of kernels need none (docs/memory-model.md,
 // Epochs): each call that uses them is an epoch, and uses half epoch % 2. A rank that sends in

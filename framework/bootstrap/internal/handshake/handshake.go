@@ -23,9 +23,9 @@ import (
 //	C→S  HMAC-SHA256(key, "client" | first message | second message)
 //	S→C  u8 Refusal | 3 bytes 0 | u32 size | HMAC-SHA256(key, "server" | first | second)
 //
-// Magic and version stay at the front in every version, so that ends of different
-// versions can say so. The server proves itself last: it shows no function of the
-// key to whoever has not proved to know it.
+// Magic and version stay at the front in every version, so that ends of different versions can say
+// so. The server proves itself last: it shows no function of the key to a client that has not
+// proved to know it.
 const (
 	Magic   = "MSBS"
 	Version = 2
@@ -177,8 +177,8 @@ func (c Party) jobOf(why Purpose) ([16]byte, error) {
 	return [16]byte(sum[:]), err
 }
 
-// Dial performs the handshake as the one who connected. The caller has set a
-// deadline on the connection.
+// Dial performs the handshake as the side that connected. The caller has set a deadline on the
+// connection.
 func (c Party) Dial(conn io.ReadWriter, why Purpose, to int) error {
 	job, err := c.jobOf(why)
 	if err != nil {
@@ -257,11 +257,10 @@ func (c Party) Refused(r Refusal, by, size int) error {
 	return fmt.Errorf("%w: rank %d refused the connection (reason %d)", framework.ErrPeer, by, r)
 }
 
-// Accept performs the handshake as the one who listened. It returns what the
-// other end claims even with an error, for reports; after an error the claim is
-// not proved, unless proved says so. Once the other end has authenticated, and before it
-// gets the answer, stays decides whether the connection is kept; nil: it is. One from a host that
-// cannot be of the job is turned down at once.
+// Accept performs the handshake as the side that listened. It returns what the other end claims
+// even with an error, for reports; after an error the claim is not proved, unless proved says so.
+// Once the other end has authenticated, and before it gets the answer, stays decides whether the
+// connection is kept; nil: it is. One from a host that cannot be of the job is turned down at once.
 func (c Party) Accept(conn io.ReadWriter, here bool, stays func() bool) (h Hello, proved bool, err error) {
 	first := make([]byte, HelloSize)
 	if _, err := io.ReadFull(conn, first[:6]); err != nil {

@@ -25,7 +25,7 @@ type Inbox struct {
 	mu     sync.Mutex
 	boxes  map[address]*box
 	gone   map[int]error         // senders that have left, and what to say
-	leave  map[int]chan struct{} // closed when they do; made for who asks
+	leave  map[int]chan struct{} // closed when they do; made for the caller that asks
 	closed error
 }
 

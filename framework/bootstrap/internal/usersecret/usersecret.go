@@ -35,8 +35,8 @@ func Read() (secret []byte, file string, err error) {
 	return secret, dir + "/" + name, err
 }
 
-// At returns the secret in a folder, which has to belong to the user alone. Links are not
-// followed: whoever could make one chooses what is read.
+// At returns the secret in a folder, which has to belong to the user alone. Links are not followed:
+// their maker would choose what is read.
 func At(dir string, uid int) ([]byte, error) {
 	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 
 	KindCheckIn Kind = 16 // to rank 0: an entry
 	KindTable   Kind = 17 // from rank 0: instance of the job, entries of your neighbors
-	KindWaiting Kind = 18 // from rank 0: text that names who is missing
+	KindWaiting Kind = 18 // from rank 0: text that names the missing ranks
 	KindReady   Kind = 19 // to rank 0: this rank has its links
 	KindGaveUp  Kind = 20 // to rank 0: this rank does not wait any longer
 	KindBusy    Kind = 21 // from rank 0: text; the job that is here ends, come again

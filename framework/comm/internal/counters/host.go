@@ -19,8 +19,8 @@ type HostCounters struct {
 
 const hostBytes = Stride * Max
 
-// Signaling says where signals by copy engine go, and who stores them. Only tests
-// choose: they compare what each takes.
+// Signaling says where signals by copy engine go, and which side stores them. Only tests choose:
+// they compare what each takes.
 type Signaling uint8
 
 // Ways of signals by copy engine.

@@ -75,8 +75,8 @@ func TestCloseTwiceBehindOneThatHangs(t *testing.T) {
 	}
 }
 
-// After a failure all endings together, of all communicators that were made of each other,
-// have a part of the time that whoever ends the job leaves a rank.
+// After a failure all endings together, of all communicators that were made of each other, have a
+// part of the time that a rank has when the job is ended.
 func TestCloseAfterAFailure(t *testing.T) {
 	const grace = 10 * time.Second
 	ending := &Ending{}

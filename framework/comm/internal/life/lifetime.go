@@ -15,10 +15,9 @@ import (
 // would keep a rank for minutes whose plugin hangs.
 const stuckTimeout = 100 * time.Millisecond
 
-// Lifetime is the end of something that a communicator made: memory, exchanged memory or a
-// channel. That is released by its own Close, by that of memory it is built on, or at the
-// latest by that of the communicator. The end comes once; whoever asks for it meanwhile
-// waits until it is over.
+// Lifetime is the end of something that a communicator made: memory, exchanged memory or a channel.
+// That is released by its own Close, by that of memory it is built on, or at the latest by that of
+// the communicator. The end comes once; a second caller waits until it is over.
 type Lifetime struct {
 	owner   *Parts
 	self    any

@@ -18,8 +18,8 @@ import (
 // Memory is local memory that can take part in channels. It is registered with a
 // transport when a link of that transport first needs it.
 //
-// Its methods are those of users: whoever of the communicator has to do with it uses the
-// functions of this package.
+// Its methods are those of users: the other parts of the communicator use the functions of this
+// package.
 type Memory struct {
 	device.Memory
 	lifetime life.Lifetime

@@ -10,9 +10,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 )
 
-// listen asks every transport for an endpoint of a link between ranks. One that
-// cannot is not an error here: its reason is reported if none remains. One that takes until
-// ctx ends is: no time is left to tell the peer, who would get the blame.
+// listen asks every transport for an endpoint of a link between ranks. One that cannot is not an
+// error here: its reason is reported if none remains. One that takes until ctx ends is: no time is
+// left to inform the peer, which would get the blame.
 func (n *Negotiator) listen(ctx context.Context, k framework.Kind, ranks []int, bytes uint64) (map[string]framework.Endpoint, []offer, error) {
 	ends := make(map[string]framework.Endpoint)
 	var offers []offer

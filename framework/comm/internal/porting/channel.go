@@ -19,7 +19,7 @@ import (
 // triggers through its handle; the host can do the same with the methods below,
 // without a kernel. The methods may be called concurrently.
 //
-// The link determines who moves the data, and set-up differs accordingly:
+// The link determines which side moves the data, and set-up differs accordingly:
 //
 //	proxy of the transport    portLink sends a key of the counters, bindKeys binds keys
 //	copy engine of the rank   driveLink makes a lane, bindAddresses binds what is mapped

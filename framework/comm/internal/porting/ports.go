@@ -1,5 +1,5 @@
 // Package porting is port channels: the rings that triggers are pushed to, the proxies, copy
-// engines and sockets that take them from there, and how signals come back to whoever waits.
+// engines and sockets that take them from there, and the return of signals to waiting ranks.
 package porting
 
 import (
@@ -67,9 +67,9 @@ type service struct {
 	full     bool // no number is left
 }
 
-// producer says who pushes to a ring. Kernels of a device count their pushes in
-// memory of the device, and the host in the ring, so they cannot share one; where
-// kernels run on the host they do.
+// producer says which side pushes to a ring. Kernels of a device count their pushes in memory of
+// the device, and the host in the ring, so they cannot share one; where kernels run on the host
+// they do.
 type producer bool
 
 const (

@@ -7,8 +7,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// Small puts without a signal are sent together, up to so many: nobody can see that they
-// come later, since who is to see them waits for a signal or a flush behind them.
+// Small puts without a signal are sent together, up to so many: no rank can see that they come
+// later, since their reader waits for a signal or a flush behind them.
 const (
 	heldPuts = 16
 	smallPut = 16 << 10

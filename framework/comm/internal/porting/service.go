@@ -184,8 +184,8 @@ func (p *service) settle(l *life.Life) {
 // settleLimit is for the way of a cause through a plugin whose machine is busy.
 const settleLimit = 2 * time.Second
 
-// warn tells kernels that push that nobody takes what they push. Those who wait learn it
-// by the control word.
+// warn tells kernels that push that nobody takes what they push. Waits learn it by the control
+// word.
 func (p *service) warn(s *Ports) {
 	if p.view.counters == nil || s.Counters.Queue.Lane == nil {
 		return

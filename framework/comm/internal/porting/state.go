@@ -28,7 +28,7 @@ type state struct {
 	host    atomic.Pointer[end] // where the host pushes: the same if kernels run there, else made when it is needed
 	life    context.Context     // ends when Close begins
 	closing atomic.Bool         // life has ended, or is about to
-	use     sync.RWMutex        // held for reading by those who are in a method
+	use     sync.RWMutex        // held for reading by threads in a method
 }
 
 // ends are the rings that the channel has numbers on; one or two.
@@ -81,9 +81,9 @@ func (ch *state) refused(op string, err error) error {
 	return ch.ports.Life.Blame(op, ch.pair.Peer, err)
 }
 
-// Parted reports whether the peer has closed its communicator. It is known of peers that
-// are reached by adapters of a network, for which it matters: theirs are gone half a second
-// later. A signal by itself is not sent then, whoever pushes it.
+// Parted reports whether the peer has closed its communicator. It is known of peers that are
+// reached by adapters of a network, for which it matters: theirs are gone half a second later. A
+// signal by itself is not sent then, whichever thread pushes it.
 func (ch *state) Parted() bool { return ch.link.goodbye.heard() }
 
 func (ch *state) trigger(e *end, kind, dst, src, bytes uint64) kernel.Trigger {

@@ -15,8 +15,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
-// Where a transport hands its sockets over, this rank drives them (framework/stream):
-// who pushes sends, and who waits receives.
+// Where a transport hands its sockets over, this rank drives them (framework/stream): a thread that
+// pushes sends, and a thread that waits receives.
 
 // streamLink takes the sockets of a link over, and opens the counters to the peer.
 func (s *Ports) streamLink(ctx context.Context, l *link, peer int) error {

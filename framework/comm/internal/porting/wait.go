@@ -48,8 +48,8 @@ func (ch *waiter) Wait(ctx context.Context) error {
 		return err
 	}
 	defer ch.use.RUnlock()
-	// One at a time: who gives up must not take the number of another. A channel to hold the
-	// turn would cost as much as the rest of a message here.
+	// One at a time: a wait that gives up must not take the number of another. A channel to hold
+	// the turn would cost as much as the rest of a message here.
 	first := func() bool { return ch.waiting.CompareAndSwap(false, true) }
 	if err := ch.await(ctx, "wait", first); err != nil {
 		return err

@@ -1,11 +1,11 @@
 // Package preamble is how a call begins in which several ranks take part: each says which
 // call it is in, and whether it can go on.
 //
-// A call has two halves. First all who take part say which call they are in and whether
-// they can go on. A rank that cannot says so: all others get an error that names that rank
-// and its reason, and the communicator is as good as before. Then comes the work. If that
-// fails on one rank, others may be waiting for its next message and nobody knows what was
-// received: so the rank aborts the communicator, and all end with its cause.
+// A call has two halves. First all participants say which call they are in and whether they can go
+// on. A rank that cannot says so: all others get an error that names that rank and its reason, and
+// the communicator is as good as before. Then comes the work. If that fails on one rank, others may
+// be waiting for its next message and nobody knows what was received: so the rank aborts the
+// communicator, and all end with its cause.
 package preamble
 
 import (
@@ -121,8 +121,8 @@ func (r Rounds) Meet(ctx context.Context, op string, peers []int, data [][]byte,
 	return hear(op, peers, got, mine)
 }
 
-// hear takes apart what the ranks have sent. After a refusal it still returns the
-// data of those who can take part.
+// hear takes apart what the ranks have sent. After a refusal it still returns the data of the ranks
+// that can take part.
 func hear(op string, ranks []int, got [][]byte, mine error) ([][]byte, error) {
 	var err error
 	if mine != nil {

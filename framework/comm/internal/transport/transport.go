@@ -44,8 +44,8 @@ type Kernel struct {
 	framework.KernelInfo
 	Transport string
 
-	// Layout is set by who is going to launch the kernel, before Load: the layout of
-	// the arguments that it will pass (kernel.Layout). "": it is not compared.
+	// Layout is set by the code that is going to launch the kernel, before Load: the layout of the
+	// arguments that it will pass (kernel.Layout). "": it is not compared.
 	Layout string
 
 	carrier *Transport
@@ -163,8 +163,8 @@ func (t *Transport) CloseModules() error {
 	return first
 }
 
-// Plainly is a reason without the class of its error, for readers who know already that
-// the transport cannot be used.
+// Plainly is a reason without the class of its error, for readers that know already that the
+// transport cannot be used.
 func Plainly(why string) string {
 	for _, class := range framework.Classes {
 		why = strings.TrimPrefix(why, class.Error()+": ")

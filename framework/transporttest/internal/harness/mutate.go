@@ -82,7 +82,7 @@ func (t *T) ForeignFile() *os.File {
 	return r
 }
 
-// Shrinkable is a memfd without seals: whoever maps it can be killed by its owner.
+// Shrinkable is a memfd without seals: its owner can kill any process that maps it.
 func (t *T) Shrinkable(bytes int64) *os.File {
 	fd, err := unix.MemfdCreate("shrinkable", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

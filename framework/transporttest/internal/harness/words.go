@@ -18,8 +18,8 @@ func Word(b []byte, offset int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&b[offset]))
 }
 
-// Signal raises a peer's counter: what was stored before is visible to whoever
-// sees it raised.
+// Signal raises a peer's counter: what was stored before is visible to a reader that sees it
+// raised.
 func Signal(w *uint64) { atomic.AddUint64(w, 1) }
 
 // Await waits until ready, within limit. It spins, then yields, then sleeps: on a
