@@ -1,6 +1,8 @@
 package collectives
 
 import (
+	"sync/atomic"
+
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
@@ -15,6 +17,7 @@ type choice struct {
 	tables   choose.Tables
 	basis    string // the origin of the built-in table, in words; or ""
 	offers   [collectives][]*engine.Algorithm
+	names    atomic.Pointer[map[numbered]string] // of what is offered; watchers of engines ask while calls change it
 
 	// The last answer of the tables. Programs repeat themselves: one entry a collective is enough.
 	last [collectives]struct {
@@ -22,6 +25,12 @@ type choice struct {
 		chosen *engine.Algorithm
 		launch device.Launch
 	}
+}
+
+// numbered is what signatures say of an algorithm.
+type numbered struct {
+	of Collective
+	id uint32
 }
 
 // refresh asks engines for what they offer now.
@@ -43,6 +52,13 @@ func (x *choice) refresh(engines []engine.Engine) {
 	for k := AllToAllV; k < SendRecv; k++ {
 		x.offers[k] = x.offers[SendRecv]
 	}
+	names := map[numbered]string{}
+	for k, list := range x.offers {
+		for _, a := range list {
+			names[numbered{Collective(k), a.ID}] = a.Name
+		}
+	}
+	x.names.Store(&names)
 }
 
 // all lists everything that is offered.
@@ -53,14 +69,10 @@ func (x *choice) all() (list []*engine.Algorithm) {
 	return list
 }
 
-// name finds the name of an algorithm by its number.
+// name finds the name of an algorithm by its number. Any goroutine may ask.
 func (x *choice) name(k Collective, id uint32) string {
-	if k.Valid() {
-		for _, a := range x.offers[k] {
-			if a.ID == id {
-				return a.Name
-			}
-		}
+	if names := x.names.Load(); names != nil {
+		return (*names)[numbered{k, id}]
 	}
 	return ""
 }
