@@ -13,14 +13,24 @@ GOLANGCI  = 2.15.0
 # them all. The longest packages come first, so that none runs alone in the end.
 RACE      = $(shell $(GO) list ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... ./bench/... ./cmd/... ./internal/outputpump ./internal/supervise | \
 	grep -v -E '/(framework/kernel/(check|image)|collectives/image|launch/enginetest)$$')
-UNRACED   = ^(TestKernels(OnGrids|WithThreads)|TestCopyAnySizeAndAlignment|TestChoiceIsTheModels|TestModeledRowsServeAllCalls|TestSlowLinksMoveThresholdsDown|TestConformanceAsPlugin|TestDeath|Test(Verbs|Tune)InAJob|TestEndsOfAJobWithHandedStreams|TestLongMessages|TestCost[A-Za-z]*|TestDirectReduceBits)$$
+UNRACED   = TestKernelsOnGrids TestKernelsWithThreads TestCopyAnySizeAndAlignment TestChoiceIsTheModels TestModeledRowsServeAllCalls \
+	TestSlowLinksMoveThresholdsDown TestConformanceAsPlugin TestDeath TestVerbsInAJob TestTuneInAJob TestEndsOfAJobWithHandedStreams \
+	TestLongMessages TestCostOfACallForTheHost TestCostOfTheAbortCheck TestCostBetweenKernels TestCostOfData TestCostForAMultiplication \
+	TestDirectReduceBits
+# Tests that hold what runs to a time or a speed. CI runs them by themselves when all else is done, so that nothing
+# beside them is measured.
+ALONE     = TestRoundTripTime TestPaceSleepsFinely TestPaceInACrowd TestSpeed TestTriggerTime TestSingleTriggerTime
+TIMED     = ./framework/ring ./transports/internal/verbs ./transports/tcp
+# For -run and -skip: tests of these names.
+space    := $(subst ,, )
+names     = ^($(subst $(space),|,$(strip $(1))))$$
 
 # gRPC without the trace pages that nobody here serves: programs start 5 % faster. Without the tree's path in them,
 # packages and results of tests are kept for any copy of the tree.
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels check test race conform engines-test rdma-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels check test test-beside test-alone race conform engines-test rdma-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -40,8 +50,14 @@ check: build ## compare committed kernel images and generated files with their s
 test: deps build kernels ## all tests; as root it installs what they need
 	$(GO) test -timeout 30m ./...
 
+test-beside: build kernels ## those of `make test` that may run beside other work: all but tests of times, and engines
+	$(GO) test -vet=off -p 3 -timeout 28m -skip '$(call names,$(ALONE))' $$($(GO) list ./... | grep -v '/launch/enginetest$$')
+
+test-alone: build ## tests of times and speeds, one after the other
+	$(GO) test -vet=off -p 1 -count=1 -timeout 10m -run '$(call names,$(ALONE))' $(TIMED)
+
 race: build kernels ## the packages with concurrency under the race detector
-	$(GO) test -race -p 4 -timeout 40m -skip '$(UNRACED)' $(RACE)
+	$(GO) test -race -vet=off -p 4 -timeout 40m -skip '$(call names,$(UNRACED) $(ALONE))' $(RACE)
 
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)
