@@ -3,6 +3,7 @@ package lanes
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -85,7 +86,7 @@ func (s *Session) SetUp() error {
 	if s.failed != nil || s.ready {
 		return s.failed
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience*time.Duration(1+s.Comm.Size()/64))
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
 	defer cancel()
 	joined, err := s.open(ctx)
 	if err == nil {
@@ -97,6 +98,31 @@ func (s *Session) SetUp() error {
 		s.Comm.Abort(s.failed) // others may be in a part that this rank never comes to
 	}
 	return s.failed
+}
+
+// patience bounds SetUp. All ranks of this host make their lanes at once, on the processors that it has.
+func (s *Session) patience() time.Duration {
+	here, lanes := 0, 0
+	for r := range s.Comm.Size() {
+		if s.Comm.HostOf(r) == s.Comm.HostOf(s.Comm.Rank()) {
+			here++
+		}
+		if s.First == nil || s.First(r) {
+			lanes++
+		}
+	}
+	return patience(s.Comm.Size(), here, lanes, runtime.NumCPU())
+}
+
+// laneTime is what a lane takes of a processor, at most, and mostLaneTime what all lanes may take.
+const (
+	laneTime     = 50 * time.Millisecond
+	mostLaneTime = 10 * time.Minute
+)
+
+// patience is for so many ranks in all and here, each with so many lanes.
+func patience(ranks, here, lanes, processors int) time.Duration {
+	return engine.PreparePatience*time.Duration(1+ranks/64) + min(mostLaneTime, time.Duration(here*lanes/processors)*laneTime)
 }
 
 // End refuses calls from now on; within Do.
