@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tcp transport over a bad network: the conformance suite, the engine by which ranks
 # drive streams, and a job of two hosts, with 5 ms of delay and 1 % of the packets lost;
-# and errors that name the peer when everything is lost, whoever drives. It runs in a
+# and errors that name the peer when everything is lost, for either driver. It runs in a
 # virtual machine (scripts/rdma-guest.sh), whose kernel has netem, and whose loopback
 # device may be spoiled.
 #

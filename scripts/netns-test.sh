@@ -2,7 +2,7 @@
 # A job over two "hosts": two network namespaces of this machine, joined by a pair of
 # virtual interfaces. The ranks of a host share memory (shm), the hosts a network
 # (tcp), by configuration alone. In the end the cable is pulled, and the job has to
-# end with an error that names who is gone. Needs root; `make build kernels` before.
+# end with an error that names the rank that is gone. Needs root; `make build kernels` before.
 # Where it cannot run it says what is missing and ends with code 77.
 #
 # With --delay MS and --loss PERCENT the network is made bad by netem.

@@ -196,7 +196,7 @@ if [ -n "$join" ]; then
 	net="-netdev stream,id=net,addr.type=unix,addr.path=$join,server=$server -device virtio-net-pci,netdev=net,host_mtu=4200,mac=02:00:00:00:00:0$host"
 fi
 [ -z "$pid" ] || net="$net -pidfile $pid"
-# In the foreground: in a process group of its own the emulator would outlive who stops us.
+# In the foreground: in a process group of its own the emulator would outlive the caller that stops us.
 # shellcheck disable=SC2086 # net and accel are lists of words
 timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -M q35 $accel -cpu max -smp "$cpus" -m "$memory" \
 	-nodefaults -no-user-config -display none -no-reboot -serial stdio \

@@ -199,7 +199,7 @@ lost() {
 step="check on 4 ranks over two guests"
 echo "== $step"
 pair "$out/two.sh"
-# Rank 0 puts without end, so that its adapter is who says that nobody answers, long before the
+# Rank 0 puts without end, so that its adapter is the one that says that nobody answers, long before the
 # heartbeat. Puts are small: an adapter repeats all that is under way, which takes an emulated
 # one long.
 puts="bin/compare-verbs rank bandwidth:8:1000000000"

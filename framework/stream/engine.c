@@ -113,7 +113,7 @@ static int collect(mscclpp_stream_engine* e, struct pollfd** p, int* room) {
 }
 
 // While others drive, the thread only looks now and then: each packet would wake it. Its
-// looks take the turn of those who drive where they have one core, so it looks less often
+// looks take the turn of driving threads where they have one core, so it looks less often
 // while they go on.
 static const uint64_t first_nap_ns = 250 * 1000, nap_ns = 1000 * 1000;
 static const int doze_ms = 200;
@@ -168,7 +168,7 @@ int mscclpp_stream_run(mscclpp_stream_engine* e) {
       (void)ppoll(p, 1, &nap, NULL);
       napped += next;
       next = nap_ns;
-      // Those who drive read no socket of which they expect nothing.
+      // Driving threads read no socket of which they expect nothing.
       if (napped >= look_ns) judge_lame(e, &since), napped = 0;
     } else {
       next = first_nap_ns;
@@ -292,7 +292,7 @@ static void sleep_on(mscclpp_stream_link* l, int ms) {
 }
 
 // How long a waiter polls whose peer has another core. To yield would give the core to
-// whoever wants it, for a slice of several milliseconds.
+// another thread, for a slice of several milliseconds.
 static const uint64_t alone_ns = 100 * 1000;
 
 static void drive_others(mscclpp_stream_engine* e, const mscclpp_stream_link* own) {

@@ -1,5 +1,5 @@
-// The engine that drives connected sockets from within the rank: whoever waits sends
-// and receives, and a thread does it while nobody waits. See stream.go.
+// The engine that drives connected sockets from within the rank: a thread that waits sends
+// and receives, and a thread does it while none waits. See stream.go.
 #ifndef MSCCLPP_STREAM_ENGINE_H_
 #define MSCCLPP_STREAM_ENGINE_H_
 

@@ -56,7 +56,7 @@ static int perform(mscclpp_stream_link* l, incoming* i, const char* head) {
       return begin(l, i, head);
     case kind_signal:
       if (!reach(l, &f, 8, &word) || ((uintptr_t)word & 7) != 0) return refuse(l, head);
-      // A full barrier: whoever sees the count sees the data that was read before.
+      // A full barrier: a thread that sees the count sees the data that was read before.
       if (word != NULL) __atomic_fetch_add((uint64_t*)word, 1, __ATOMIC_SEQ_CST);
       return 0;
     case kind_flush:

@@ -100,7 +100,7 @@ struct mscclpp_stream_engine {
   int bell;           // an eventfd that wakes the thread
   uint32_t stop;
   uint32_t asleep;    // the thread waits for sockets
-  uint32_t excluded;  // and leaves some to those who drive them
+  uint32_t excluded;  // and leaves some to threads that drive them
   uint32_t drives;    // calls so far
 };
 

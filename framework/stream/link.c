@@ -46,7 +46,7 @@ mscclpp_stream_link* mscclpp_stream_link_new(mscclpp_stream_engine* e, const int
 
 void mscclpp_stream_link_free(mscclpp_stream_link* l) {
   mscclpp_stream_engine* e = l->engine;
-  pthread_rwlock_wrlock(&e->lists);  // nobody is inside who found it in the list
+  pthread_rwlock_wrlock(&e->lists);  // no thread is inside that found it in the list
   for (int n = 0; n < e->links; ++n) {
     if (e->link[n] == l) e->link[n] = e->link[--e->links];
   }

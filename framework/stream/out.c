@@ -83,7 +83,7 @@ int mscclpp_stream_push(mscclpp_stream_link* l) {
     for (int s = 0; s < l->streams; ++s) {
       const int rc = push_one(l->fd[s], &l->o[s]);
       if (rc > 0) left = 1;
-      // Why is known to who reads: the peer may have said goodbye.
+      // The reading thread knows why: the peer may have said goodbye.
       if (rc < 0) l->broken = 1;
     }
     if (l->broken) drop(l), left = 0, mscclpp_stream_ring_bell(l->engine);
@@ -160,7 +160,7 @@ static void tell(mscclpp_stream_ring* r, const mscclpp_stream_slot* s, uint32_t 
   if (signal) append(&l->o[0], kind_signal, 0, s->handle, s->offset, 0, 0);
   if (!ask) return;
   uint64_t* word = (uint64_t*)(r->ring + mscclpp_ring_flush) + number;
-  if (__atomic_load_n(&l->left, __ATOMIC_SEQ_CST)) {  // nothing is owed to who has left
+  if (__atomic_load_n(&l->left, __ATOMIC_SEQ_CST)) {  // nothing is owed to a peer that has left
     __atomic_store_n(word, r->tail + 1, __ATOMIC_RELEASE);
     return;
   }

@@ -11,7 +11,7 @@ import (
 
 // actorless are the first words of sentences that do not name their actor. "Who has left gets an error" makes the
 // reader wait for the subject: "A rank that has left gets an error".
-var actorless = regexp.MustCompile(`(?:^|[.!?]["')]?\s+)((?:Whoever|Whatever|Whose|Whom|Who|What)\b)|^((?:whoever|whatever|whose|whom|who|what)\b)`)
+var actorless = regexp.MustCompile(`(?:^|[.!?]["')]?\s+)((?:Whoever|Whatever|Whose|Whom|Who|What)\b)|(?:^|[;:] )((?:whoever|who)\b)|^((?:whatever|whose|whom|what)\b)`)
 
 // private are words that this tree once had for things that have a name in the field, with that name.
 var private = map[string]string{
@@ -63,7 +63,7 @@ func Prose(files []*File) []Problem {
 func (f *File) sentences(p paragraph) []Problem {
 	var out []Problem
 	for _, m := range actorless.FindAllStringSubmatch(p.text, -1) {
-		out = append(out, Problem{f.Path, p.line, fmt.Sprintf("a sentence begins with %q: name the actor", m[1]+m[2])})
+		out = append(out, Problem{f.Path, p.line, fmt.Sprintf("a clause begins with %q: name the actor", m[1]+m[2]+m[3])})
 	}
 	if f.document() {
 		return out

@@ -92,7 +92,7 @@ int mscclpp_tcp_serve(mscclpp_tcp_reader* r, int fd) {
       r->batched = f.bytes <= mscclpp_tcp_small;
       why = fill(r, fd, s->base + f.offset, f.bytes, r->batched ? mscclpp_tcp_ahead : mscclpp_tcp_small);
     } else {
-      // A full barrier: whoever sees the count sees the data that was read before.
+      // A full barrier: a thread that sees the count sees the data that was read before.
       __atomic_fetch_add((uint64_t*)(s->base + f.offset), 1, __ATOMIC_SEQ_CST);
     }
     const int last = __atomic_sub_fetch(&s->users, 1, __ATOMIC_SEQ_CST) == 0;

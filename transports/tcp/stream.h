@@ -1,5 +1,5 @@
 // Reads and writes of streams that wait in the kernel, not in a scheduler of this
-// process: who waits is woken by the packet itself. Sockets are blocking ones.
+// process: a waiting thread is woken by the packet itself. Sockets are blocking ones.
 #ifndef MSCCLPP_TCP_STREAM_H
 #define MSCCLPP_TCP_STREAM_H
 

@@ -5,8 +5,8 @@
 // folder of images with a manifest.json, which says for every image what it was
 // made from and with: a hash of the sources, the flags, the compiler's version and
 // a hash of the result; and the layout of arguments that it expects, a hash of
-// mscclpp/layout.h and of every header with the line "// mscclpp:layout", which who
-// launches kernels compares with its own. [Check] holds a folder against its sources.
+// mscclpp/layout.h and of every header with the line "// mscclpp:layout", which a rank
+// compares with its own before it launches kernels. [Check] holds a folder against its sources.
 // [Open] reads a folder, and gives what a transport's description needs.
 //
 // Compiling needs no vendor toolkit: clang-19 and lld-19 for GPUs, any C++17
