@@ -22,7 +22,7 @@ var virtual = []string{"docker", "veth", "br-", "virbr", "cni", "flannel", "cali
 
 // listen makes the listener of rank 0, everywhere on this host, and the id that leads
 // to it from others.
-func listen(ctx context.Context, s *Spec, getenv func(string) string) (*os.File, meeting, error) {
+func listen(ctx context.Context, s *Spec, getenv func(string) string) (*os.File, rendezvous, error) {
 	network, family := "tcp", bootstrap.Family(s.Family)
 	if family == bootstrap.IPv4 {
 		network = "tcp4"
@@ -31,12 +31,12 @@ func listen(ctx context.Context, s *Spec, getenv func(string) string) (*os.File,
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, network, net.JoinHostPort("", port))
 	if err != nil {
-		return nil, meeting{}, fmt.Errorf("%w: cannot listen at port %s for the other ranks: %w", framework.ErrUnavailable, port, err)
+		return nil, rendezvous{}, fmt.Errorf("%w: cannot listen at port %s for the other ranks: %w", framework.ErrUnavailable, port, err)
 	}
 	defer l.Close()
 	reach, err := addresses(ctx, s, getenv)
 	if err != nil {
-		return nil, meeting{}, err
+		return nil, rendezvous{}, err
 	}
 	at := l.Addr().(*net.TCPAddr).AddrPort().Port()
 	var ports []netip.AddrPort
@@ -45,10 +45,10 @@ func listen(ctx context.Context, s *Spec, getenv func(string) string) (*os.File,
 	}
 	id, err := bootstrap.NewUniqueID(ports...)
 	if err != nil {
-		return nil, meeting{}, err
+		return nil, rendezvous{}, err
 	}
 	file, err := l.(*net.TCPListener).File()
-	return file, meeting{UniqueID: id.Listening().String(), MasterAddr: reach[0].String()}, err
+	return file, rendezvous{UniqueID: id.Listening().String(), MasterAddr: reach[0].String()}, err
 }
 
 // addresses finds those under which other hosts reach this one, best first.

@@ -93,7 +93,7 @@ func (a *Agent) run(ctx context.Context, cancel func(), first frame, out *frames
 		}
 	}
 	if s.Listen {
-		var m meeting
+		var m rendezvous
 		if job.Listener, m, err = listen(ctx, &s, os.Getenv); err != nil {
 			return failed(err)
 		}
@@ -105,7 +105,7 @@ func (a *Agent) run(ctx context.Context, cancel func(), first frame, out *frames
 			m.MasterAddr = s.At
 		}
 		job.UniqueID, job.Place.MasterAddr, job.Place.MasterPort = m.UniqueID, m.MasterAddr, m.MasterPort
-		if err := out.value(kindMeeting, m); err != nil {
+		if err := out.value(kindRendezvous, m); err != nil {
 			return failed(err)
 		}
 	}

@@ -6,7 +6,7 @@
 //	agent                                launcher
 //	hello: version, processors, GPUs  ->             all hosts have to answer
 //	                                  <- spec        to the host of rank 0, which listens
-//	meeting: unique id, address       ->
+//	rendezvous: unique id, address    ->
 //	                                  <- spec        to all others, with that id
 //	output, reports, the first failure->
 //	                                  <- signals, standard input of rank 0

@@ -20,17 +20,17 @@ const greeting = "mscclpp-run agent 1"
 // A frame is a byte that says what it is, its length as u32, little-endian, and so many
 // bytes.
 const (
-	kindHello   = 'h' // agent: Hello
-	kindMeeting = 'u' // agent: meeting
-	kindOut     = 'o' // agent: standard output of the ranks
-	kindErr     = 'e' // agent: their standard error
-	kindReport  = 'r' // agent: lines of the agent itself
-	kindFailed  = 'f' // agent: launch.Result, as soon as a rank has failed
-	kindTaken   = 'c' // agent: the last piece of standard input was read
-	kindEnd     = 'x' // agent: end, the last frame
-	kindSpec    = 's' // launcher: Spec
-	kindSignal  = 'g' // launcher: one byte, the number of a signal
-	kindIn      = 'i' // launcher: standard input of rank 0; an empty one is its end
+	kindHello      = 'h' // agent: Hello
+	kindRendezvous = 'u' // agent: rendezvous
+	kindOut        = 'o' // agent: standard output of the ranks
+	kindErr        = 'e' // agent: their standard error
+	kindReport     = 'r' // agent: lines of the agent itself
+	kindFailed     = 'f' // agent: launch.Result, as soon as a rank has failed
+	kindTaken      = 'c' // agent: the last piece of standard input was read
+	kindEnd        = 'x' // agent: end, the last frame
+	kindSpec       = 's' // launcher: Spec
+	kindSignal     = 'g' // launcher: one byte, the number of a signal
+	kindIn         = 'i' // launcher: standard input of rank 0; an empty one is its end
 )
 
 // maxFrame bounds what either end has to keep.
@@ -57,7 +57,7 @@ type Spec struct {
 	Env     []string // on top of the environment that ssh gives
 	Place   launch.Place
 
-	Listen    bool   // make the meeting point: this is the host of rank 0
+	Listen    bool   // make the rendezvous: this is the host of rank 0
 	At        string // with Listen: an address that others reach; "" = found out
 	Interface string // with Listen: limits what is found out, a name or a network
 	Family    string // likewise: inet, inet6 or ""
@@ -70,8 +70,8 @@ type Spec struct {
 	Bindings  bool // report the processors of each rank
 }
 
-// meeting is where the ranks of the job find each other.
-type meeting struct {
+// rendezvous is where the ranks of the job find each other.
+type rendezvous struct {
 	UniqueID   string
 	MasterAddr string
 	MasterPort int

@@ -174,7 +174,7 @@ func (r *run) counts() ([]int, error) {
 	return out, nil
 }
 
-// start starts the ranks: those of the first host, whose meeting point the others need.
+// start starts the ranks: those of the first host, whose rendezvous the others need.
 func (r *run) start(ctx context.Context) error {
 	counts, err := r.counts()
 	if err != nil {
@@ -228,8 +228,8 @@ func (r *run) start(ctx context.Context) error {
 	return nil
 }
 
-// meet waits for the meeting point.
-func (r *run) meet(ctx context.Context, host int) (meeting, error) {
+// meet waits for the rendezvous.
+func (r *run) meet(ctx context.Context, host int) (rendezvous, error) {
 	r.first = host
 	name := r.links[host].host.Name
 	deadline := time.NewTimer(r.Timeout)
@@ -241,25 +241,25 @@ func (r *run) meet(ctx context.Context, host int) (meeting, error) {
 			case e.host != host && e.err == nil:
 				continue
 			case e.err != nil:
-				return meeting{}, fmt.Errorf("host %s: %w", r.links[e.host].host.Name, e.err)
-			case e.frame.kind == kindMeeting:
-				return decode[meeting](e.frame)
+				return rendezvous{}, fmt.Errorf("host %s: %w", r.links[e.host].host.Name, e.err)
+			case e.frame.kind == kindRendezvous:
+				return decode[rendezvous](e.frame)
 			case e.frame.kind == kindEnd:
 				x, err := decode[end](e.frame)
 				if err == nil {
 					err = errors.New(x.Error)
 				}
-				return meeting{}, &StartError{Code: x.Code, Err: fmt.Errorf("host %s: %w", name, err)}
+				return rendezvous{}, &StartError{Code: x.Code, Err: fmt.Errorf("host %s: %w", name, err)}
 			}
 			r.pass(e)
 		case <-deadline.C:
-			return meeting{}, fmt.Errorf("%w: host %s has not said within %v where the ranks meet", framework.ErrUnavailable, name, r.Timeout)
+			return rendezvous{}, fmt.Errorf("%w: host %s has not said within %v where the ranks meet", framework.ErrUnavailable, name, r.Timeout)
 		case s := <-r.Signals:
 			if r.ends(s) {
-				return meeting{}, fmt.Errorf("%w: ended by %v while the job started", framework.ErrClosed, s)
+				return rendezvous{}, fmt.Errorf("%w: ended by %v while the job started", framework.ErrClosed, s)
 			}
 		case <-ctx.Done():
-			return meeting{}, context.Cause(ctx)
+			return rendezvous{}, context.Cause(ctx)
 		}
 	}
 }

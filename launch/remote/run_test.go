@@ -83,7 +83,7 @@ func host(name, command string) int {
 		return 1
 	}
 	if s.Listen && kind != "lost" {
-		_ = out.value(kindMeeting, meeting{UniqueID: "the-id", MasterAddr: "10.0.0.7", MasterPort: 4711})
+		_ = out.value(kindRendezvous, rendezvous{UniqueID: "the-id", MasterAddr: "10.0.0.7", MasterPort: 4711})
 	}
 	return ranks(kind, name, command, s, out)
 }
@@ -308,7 +308,7 @@ func TestStartThatIsCutShort(t *testing.T) {
 	late := alone("lost.x")
 	late.Timeout = time.Second
 	if _, err := Run(within(t), *late); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "host lost.x has not said within 1s where the ranks meet") {
-		t.Errorf("no meeting point: %v: expected ErrUnavailable", err)
+		t.Errorf("no rendezvous: %v: expected ErrUnavailable", err)
 	}
 	huge := alone("good.x")
 	huge.Spec.Env = []string{strings.Repeat("x", maxFrame)}

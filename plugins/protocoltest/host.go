@@ -47,8 +47,8 @@ type host struct {
 	fd   uint64 // the last number of a descriptor
 }
 
-// manner is how the program is started.
-type manner struct {
+// startMode is how the program is started.
+type startMode struct {
 	connected bool // it inherits a connection for gRPC
 	copied    bool // a copy is executed, as of a program whose checksum is pinned
 
@@ -68,7 +68,7 @@ const (
 )
 
 // launched starts the program with an environment of the caller's, and reads nothing.
-func (s *launcher) launched(t transporttest.TB, m manner, env ...string) *host {
+func (s *launcher) launched(t transporttest.TB, m startMode, env ...string) *host {
 	dir, err := os.MkdirTemp("", "mscclpp-conform-")
 	if err != nil {
 		t.Fatalf("make a folder for the plugin's socket: %v", err)
@@ -126,10 +126,10 @@ func (s *launcher) launched(t transporttest.TB, m manner, env ...string) *host {
 
 // started starts the program up to its handshake.
 func (s *launcher) started(t transporttest.TB, env ...string) *host {
-	return s.startedBy(t, manner{}, env...)
+	return s.startedBy(t, startMode{}, env...)
 }
 
-func (s *launcher) startedBy(t transporttest.TB, m manner, env ...string) *host {
+func (s *launcher) startedBy(t transporttest.TB, m startMode, env ...string) *host {
 	if len(env) == 0 {
 		env = []string{"PLUGIN_PROTOCOL_VERSIONS=1"}
 	}

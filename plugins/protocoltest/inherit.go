@@ -13,7 +13,7 @@ import (
 
 // inherited opens what the plugin gets behind the control socket, in the order of its
 // descriptors. The caller closes it.
-func (s *launcher) inherited(t transporttest.TB, h *host, m manner) []*os.File {
+func (s *launcher) inherited(t transporttest.TB, h *host, m startMode) []*os.File {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatalf("make a connection: %v", err)

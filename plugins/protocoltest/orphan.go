@@ -20,7 +20,7 @@ func (s *suite) orphan(t transporttest.TB) {
 	}
 	defer numbers.Close()
 	defer child.Close()
-	h := s.startedBy(t, manner{child: child})
+	h := s.startedBy(t, startMode{child: child})
 	pid := 0
 	_ = numbers.SetReadDeadline(time.Now().Add(startBound))
 	if _, err := fmt.Fscan(numbers, &pid); err != nil {

@@ -28,7 +28,7 @@ func (s *suite) startTests() []transporttest.Test {
 
 func (s *suite) byAPerson(t transporttest.TB) {
 	for what, env := range map[string]string{"no cookie": "LANG=C", "another cookie": "MSCCLPP_TRANSPORT_PLUGIN=please"} {
-		h := s.launched(t, manner{}, env, "PLUGIN_PROTOCOL_VERSIONS=1")
+		h := s.launched(t, startMode{}, env, "PLUGIN_PROTOCOL_VERSIONS=1")
 		if _, ended := h.ends(startBound); !ended {
 			t.Errorf("%s: the program runs on after %v", what, startBound)
 			continue
@@ -86,13 +86,13 @@ func (s *suite) standardOutput(t transporttest.TB) {
 // inheritedConnection and pinned are ways to start that a host chooses.
 
 func (s *suite) inheritedConnection(t transporttest.TB) {
-	h := s.startedBy(t, manner{connected: true})
+	h := s.startedBy(t, startMode{connected: true})
 	h.dial()
 	h.configure(t, s.launcher)
 }
 
 func (s *suite) pinned(t transporttest.TB) {
-	h := s.startedBy(t, manner{copied: true})
+	h := s.startedBy(t, startMode{copied: true})
 	h.dial()
 	h.configure(t, s.launcher)
 }

@@ -42,7 +42,7 @@ type unproved struct {
 
 // open makes the transport listen at these addresses, for one more endpoint, and returns
 // the places that work. An address may have gone since it was found, or not be usable yet.
-func (t *Transport) open(spots []spot) ([]netip.AddrPort, error) {
+func (t *Transport) open(localAddresses []localAddress) ([]netip.AddrPort, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.listener
@@ -51,7 +51,7 @@ func (t *Transport) open(spots []spot) ([]netip.AddrPort, error) {
 	}
 	var places []netip.AddrPort
 	var failed []error
-	for _, s := range spots {
+	for _, s := range localAddresses {
 		door := l.doors[s.addr]
 		if door == nil {
 			// Waiting connections are taken at once, so this cannot block.

@@ -36,8 +36,8 @@ func (g *outbound) watch() {
 	}
 }
 
-// quiet is how long the other kernel has said nothing, and what it was asked.
-type quiet struct {
+// silent is how long the other kernel has said nothing, and what it was asked.
+type silent struct {
 	since  time.Duration
 	closed bool          // the peer's process does not read: its window is 0
 	probe  time.Duration // until the kernel asks for the window again
@@ -45,14 +45,14 @@ type quiet struct {
 
 // dead judges a silence. With a closed window the kernel sends no signs of life and
 // asks ever less often; then the silence between two such questions means nothing.
-func (q quiet) dead(bound time.Duration) bool {
+func (q silent) dead(bound time.Duration) bool {
 	if q.closed {
 		bound = max(bound, 3*q.probe)
 	}
 	return q.since > bound
 }
 
-func silence(w *wire) (q quiet) {
+func silence(w *wire) (q silent) {
 	_ = w.use(func(fd int) { // if it is closed, its reader knows
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {

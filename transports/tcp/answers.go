@@ -44,7 +44,7 @@ func (g *outbound) askOwn() (busy bool, err error) {
 	if err := g.usable(); err != nil {
 		return false, err
 	}
-	g.held = g.ask(g.held, question{own: true})
+	g.held = g.ask(g.held, pendingFlush{own: true})
 	return true, g.writeFirst()
 }
 
@@ -178,7 +178,7 @@ func (g *outbound) done(number uint64) error {
 }
 
 // complete wakes the waits for a flush.
-func (g *outbound) complete(q question) {
+func (g *outbound) complete(q pendingFlush) {
 	if q.own {
 		g.settled <- struct{}{}
 	} else {

@@ -286,11 +286,11 @@ func TestListenWhereNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spots, err := Config{}.Defaults().spots()
+	localAddresses, err := Config{}.Defaults().localAddresses()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(spots, func(s spot) bool { return s.loopback }) {
+	if !slices.ContainsFunc(localAddresses, func(s localAddress) bool { return s.loopback }) {
 		t.Skip("needs a loopback device that is up")
 	}
 	listen := func(other map[string]string) []netip.AddrPort {
@@ -316,7 +316,7 @@ func TestListenWhereNeeded(t *testing.T) {
 			t.Errorf("a job of one host listens at %v", a)
 		}
 	}
-	if places := listen(nil); len(places) != len(spots) {
-		t.Errorf("a job of several hosts listens at %v: expected all of %v", places, spots)
+	if places := listen(nil); len(places) != len(localAddresses) {
+		t.Errorf("a job of several hosts listens at %v: expected all of %v", places, localAddresses)
 	}
 }

@@ -55,15 +55,15 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 	if err := t.check(cfg); err != nil {
 		return none, err
 	}
-	spots, err := t.config.spots()
+	localAddresses, err := t.config.localAddresses()
 	if err != nil {
 		return none, err
 	}
-	reach := t.config.reach(t.stack, spots)
+	reach := t.config.reach(t.stack, localAddresses)
 	if cfg.Facts.Other[topo.FactReach] == "host" {
-		spots = loopbacks(spots)
+		localAddresses = loopbacks(localAddresses)
 	}
-	places, err := t.open(spots)
+	places, err := t.open(localAddresses)
 	if err != nil {
 		return none, err
 	}

@@ -32,20 +32,20 @@ func networkStack() string {
 	return name[:min(len(name), maxStack)]
 }
 
-// spot is an address of this host.
-type spot struct {
+// localAddress is an address of this host.
+type localAddress struct {
 	addr     netip.Addr
 	loopback bool
 }
 
-// spots lists the addresses that the configuration admits.
-func (c Config) spots() ([]spot, error) {
+// localAddresses lists the addresses that the configuration admits.
+func (c Config) localAddresses() ([]localAddress, error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("%w: interfaces of this host: %w", framework.ErrUnavailable, err)
 	}
 	var names []string
-	var out []spot
+	var out []localAddress
 	for _, i := range all {
 		names = append(names, i.Name)
 		if i.Flags&net.FlagUp == 0 || c.Interface != "" && c.Interface != i.Name {
@@ -58,7 +58,7 @@ func (c Config) spots() ([]spot, error) {
 		for _, a := range addrs {
 			p, err := netip.ParsePrefix(a.String())
 			if ip := p.Addr().Unmap(); err == nil && c.admits(ip) {
-				out = append(out, spot{ip, i.Flags&net.FlagLoopback != 0})
+				out = append(out, localAddress{ip, i.Flags&net.FlagLoopback != 0})
 			}
 		}
 	}
@@ -70,10 +70,10 @@ func (c Config) spots() ([]spot, error) {
 }
 
 // loopbacks leaves the addresses that only this host reaches, where there are any.
-func loopbacks(spots []spot) []spot {
-	own := slices.DeleteFunc(slices.Clone(spots), func(s spot) bool { return !s.loopback })
+func loopbacks(localAddresses []localAddress) []localAddress {
+	own := slices.DeleteFunc(slices.Clone(localAddresses), func(s localAddress) bool { return !s.loopback })
 	if len(own) == 0 {
-		return spots // the loopback device is down, or another interface was asked for
+		return localAddresses // the loopback device is down, or another interface was asked for
 	}
 	return own
 }
@@ -87,9 +87,9 @@ func (c Config) admits(ip netip.Addr) bool {
 
 // reach turns addresses into tokens: two ranks can connect when both have an address
 // of one family, or are in one network stack.
-func (c Config) reach(stack string, spots []spot) []string {
+func (c Config) reach(stack string, localAddresses []localAddress) []string {
 	tokens := []string{"tcp:stack/" + stack + "/" + c.Network}
-	for _, s := range spots {
+	for _, s := range localAddresses {
 		family := familyV6
 		if s.addr.Is4() {
 			family = familyV4

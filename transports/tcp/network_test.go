@@ -45,17 +45,17 @@ func TestConfig(t *testing.T) {
 
 func TestReach(t *testing.T) {
 	c := Config{Network: "blue"}
-	v4, v6 := spot{netip.MustParseAddr("10.0.0.1"), false}, spot{netip.MustParseAddr("fd00::1"), false}
-	lo := spot{netip.MustParseAddr("127.0.0.1"), true}
+	v4, v6 := localAddress{netip.MustParseAddr("10.0.0.1"), false}, localAddress{netip.MustParseAddr("fd00::1"), false}
+	lo := localAddress{netip.MustParseAddr("127.0.0.1"), true}
 	for _, x := range []struct {
-		spots []spot
-		want  []string
+		localAddresses []localAddress
+		want           []string
 	}{
-		{[]spot{lo}, []string{"tcp:stack/s/blue"}},
-		{[]spot{v6, lo, v4, v4}, []string{"tcp:stack/s/blue", "tcp:inet/blue", "tcp:inet6/blue"}},
+		{[]localAddress{lo}, []string{"tcp:stack/s/blue"}},
+		{[]localAddress{v6, lo, v4, v4}, []string{"tcp:stack/s/blue", "tcp:inet/blue", "tcp:inet6/blue"}},
 	} {
-		if got := c.reach("s", x.spots); !slices.Equal(got, x.want) {
-			t.Errorf("%v: tokens %v, want %v", x.spots, got, x.want)
+		if got := c.reach("s", x.localAddresses); !slices.Equal(got, x.want) {
+			t.Errorf("%v: tokens %v, want %v", x.localAddresses, got, x.want)
 		}
 	}
 }
@@ -63,11 +63,11 @@ func TestReach(t *testing.T) {
 func TestSpots(t *testing.T) {
 	c := Config{}.Defaults()
 	c.Interface, c.Family = "lo", familyV4
-	if got, err := c.spots(); err != nil || !slices.Contains(got, spot{netip.MustParseAddr("127.0.0.1"), true}) {
+	if got, err := c.localAddresses(); err != nil || !slices.Contains(got, localAddress{netip.MustParseAddr("127.0.0.1"), true}) {
 		t.Errorf("%v, %v, want 127.0.0.1", got, err)
 	}
 	c.Interface = "missing0"
-	if _, err := c.spots(); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "missing0") || !strings.Contains(err.Error(), "lo") {
+	if _, err := c.localAddresses(); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "missing0") || !strings.Contains(err.Error(), "lo") {
 		t.Errorf("%v, want ErrUnavailable that names the interface, and those that there are", err)
 	}
 	tr, err := newTransport(c)
@@ -115,13 +115,13 @@ func TestUnreachable(t *testing.T) {
 
 func TestQuiet(t *testing.T) {
 	for _, c := range []struct {
-		q    quiet
+		q    silent
 		want bool
 	}{
-		{quiet{since: 9 * time.Second}, false},
-		{quiet{since: 11 * time.Second}, true},
-		{quiet{since: 11 * time.Second, closed: true, probe: 5 * time.Second}, false}, // it does not read, and is alive
-		{quiet{since: 16 * time.Second, closed: true, probe: 5 * time.Second}, true},
+		{silent{since: 9 * time.Second}, false},
+		{silent{since: 11 * time.Second}, true},
+		{silent{since: 11 * time.Second, closed: true, probe: 5 * time.Second}, false}, // it does not read, and is alive
+		{silent{since: 16 * time.Second, closed: true, probe: 5 * time.Second}, true},
 	} {
 		if got := c.q.dead(10 * time.Second); got != c.want {
 			t.Errorf("%+v is dead: %v, want %v", c.q, got, c.want)

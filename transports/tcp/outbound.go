@@ -38,15 +38,15 @@ type outbound struct {
 	fresh  bool   // something was sent since the last flush was asked for
 
 	mu      sync.Mutex
-	pending []question // flushes that are not answered, in order
-	left    bool       // the peer has closed its endpoint
-	gone    error      // why nothing can be sent any more
-	closed  bool       // by this rank
+	pending []pendingFlush // flushes that are not answered, in order
+	left    bool           // the peer has closed its endpoint
+	gone    error          // why nothing can be sent any more
+	closed  bool           // by this rank
 	settled chan struct{}
 }
 
-// question is a flush: whom to tell when it is answered.
-type question struct {
+// pendingFlush is a flush: whom to tell when it is answered.
+type pendingFlush struct {
 	number   uint64
 	word     uint32
 	position uint64
@@ -153,7 +153,7 @@ func (g *outbound) send(r request) error {
 	if err == nil {
 		err = g.queue(r)
 	} else if r.flush && g.parted() {
-		g.complete(question{word: r.word, position: r.at})
+		g.complete(pendingFlush{word: r.word, position: r.at})
 	}
 	if err != nil && g.parted() {
 		g.drop()
@@ -191,7 +191,7 @@ func (g *outbound) queue(r request) error {
 		g.held = frame{kind: frameSignal, handle: r.signal.handle, offset: r.signal.offset}.append(g.held)
 	}
 	if r.flush {
-		g.held = g.ask(g.held, question{word: r.word, position: r.at})
+		g.held = g.ask(g.held, pendingFlush{word: r.word, position: r.at})
 	}
 	if len(g.held) < g.room && len(g.parts) < mostParts {
 		return nil
@@ -295,7 +295,7 @@ func (g *outbound) write(s *stream) {
 }
 
 // ask adds the frame of a flush.
-func (g *outbound) ask(b []byte, q question) []byte {
+func (g *outbound) ask(b []byte, q pendingFlush) []byte {
 	g.asked++
 	g.fresh = false
 	q.number = g.asked

@@ -142,7 +142,7 @@ func (p *proxy) run() {
 // drain performs triggers until Stop, or until one cannot be performed. Asked to
 // stop, it performs at most what fits into the ring: that was pushed before.
 func (p *proxy) drain() error {
-	idle, queue := newIdler(p.t.config), p.ring.Load()
+	idle, queue := newBackoff(p.t.config), p.ring.Load()
 	last := ^uint64(0)
 	for run := 0; ; {
 		trigger, pos, ok := queue.Poll()
@@ -292,17 +292,17 @@ func (p *proxy) free() {
 	}
 }
 
-// idler decides what a loop without work does: it polls, yields, and sleeps.
-type idler struct {
+// backoff decides what a loop without work does: it polls, yields, and sleeps.
+type backoff struct {
 	spin, yield time.Duration
 	since       time.Time
 }
 
-func newIdler(c Config) *idler { return &idler{spin: c.DrainSpin, yield: c.DrainYield} }
+func newBackoff(c Config) *backoff { return &backoff{spin: c.DrainSpin, yield: c.DrainYield} }
 
-func (i *idler) reset() { i.since = time.Time{} }
+func (i *backoff) reset() { i.since = time.Time{} }
 
-func (i *idler) wait(r *ring.Ring, restless bool) {
+func (i *backoff) wait(r *ring.Ring, restless bool) {
 	now := time.Now()
 	if i.since.IsZero() {
 		i.since = now

@@ -58,8 +58,8 @@ type forecast struct {
 	slots   Slots
 }
 
-// stretch is a range of sizes up to bytes with one best algorithm.
-type stretch struct {
+// sizeRange is a range of sizes up to bytes with one best algorithm.
+type sizeRange struct {
 	bytes uint64
 	best  *engine.Algorithm
 }
@@ -70,8 +70,8 @@ type stretch struct {
 func (g *forecast) rows(k collective.Kind, all []*engine.Algorithm) []engine.Row {
 	all = slices.DeleteFunc(slices.Clone(all), func(a *engine.Algorithm) bool { return a.ByRow || !g.knows(k, a) })
 	var rows []engine.Row
-	reached := g.stretches(k, all, engine.ReachInputs|engine.ReachOutputs)
-	from := slices.IndexFunc(reached, func(s stretch) bool { return reachOf(s.best) != 0 })
+	reached := g.sizeRanges(k, all, engine.ReachInputs|engine.ReachOutputs)
+	from := slices.IndexFunc(reached, func(s sizeRange) bool { return reachOf(s.best) != 0 })
 	for i, s := range reached {
 		row := engine.Row{Collective: k, MaxBytes: s.bytes, Algorithm: s.best.Name}
 		if from >= 0 && i >= from && mixed(reached[from:]) {
@@ -79,7 +79,7 @@ func (g *forecast) rows(k collective.Kind, all []*engine.Algorithm) []engine.Row
 		}
 		rows = append(rows, row)
 	}
-	for i, s := range g.stretches(k, all, 0) {
+	for i, s := range g.sizeRanges(k, all, 0) {
 		if i < len(reached) && reached[i] == s {
 			continue // the same row for both
 		}
@@ -96,13 +96,13 @@ func (g *forecast) rows(k collective.Kind, all []*engine.Algorithm) []engine.Row
 
 // mixed reports whether what one of the algorithms reaches is not what the others do: then
 // a call that has not all for the first must not meet the next one.
-func mixed(list []stretch) bool {
-	return slices.ContainsFunc(list, func(s stretch) bool { return reachOf(s.best) != reachOf(list[0].best) })
+func mixed(list []sizeRange) bool {
+	return slices.ContainsFunc(list, func(s sizeRange) bool { return reachOf(s.best) != reachOf(list[0].best) })
 }
 
-// stretches asks the model for one size after the other. The last stretch has no end.
-func (g *forecast) stretches(k collective.Kind, all []*engine.Algorithm, reached engine.Reach) []stretch {
-	var out []stretch
+// sizeRanges asks the model for one size after the other. The last stretch has no end.
+func (g *forecast) sizeRanges(k collective.Kind, all []*engine.Algorithm, reached engine.Reach) []sizeRange {
+	var out []sizeRange
 	for power := uint64(LeastModeled); power <= MostModeled; power *= 2 {
 		for _, bytes := range []uint64{power, power + power/2} {
 			best := g.best(k, all, bytes, reached)
@@ -119,7 +119,7 @@ func (g *forecast) stretches(k collective.Kind, all []*engine.Algorithm, reached
 					continue
 				}
 			}
-			out = append(out, stretch{bytes, best})
+			out = append(out, sizeRange{bytes, best})
 		}
 	}
 	if n := len(out); n > 0 {

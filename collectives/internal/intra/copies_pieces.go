@@ -69,12 +69,12 @@ func cutToTaper(into []uint64, total, share, element, slot uint64) cut {
 
 func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
 
-// relay is a call whose pieces pass through the scratch of the peers. On the caller's stream
+// stagedCopy is a call whose pieces pass through the scratch of the peers. On the caller's stream
 // a rank pushes pieces into the peers' scratch, and on a third one it tells them: a kernel
 // between two copies would keep the second one for some 12 µs. On the second one it takes
 // what the peers have pushed there. A peer has two slots in it, by turns, so a push waits
 // until the one before the last was taken. Every call begins with the first slot.
-type relay struct {
+type stagedCopy struct {
 	*queue
 	k             *copier
 	cut           cut
@@ -88,7 +88,7 @@ type relay struct {
 // relayPieces is all reductions, and what is staged.
 func (k *copier) relayPieces(q *queue, a *algorithm, c *engine.Call) {
 	b := k.call
-	r := relay{queue: q, k: k, ranks: int(b.Ranks), rank: int(b.Rank), element: uint64(b.Element), input: b.Input, output: b.Output}
+	r := stagedCopy{queue: q, k: k, ranks: int(b.Ranks), rank: int(b.Rank), element: uint64(b.Element), input: b.Input, output: b.Output}
 	total, share := b.Count*uint64(r.ranks), b.Count
 	if c.Collective.Rooted() {
 		total = share
@@ -135,7 +135,7 @@ func (k *copier) relayPieces(q *queue, a *algorithm, c *engine.Call) {
 }
 
 // reduceShares is reduce-scatter: each rank sums its own share.
-func (r *relay) reduceShares() {
+func (r *stagedCopy) reduceShares() {
 	for p := range r.cut.pieces() {
 		r.contribute(p)
 		first, _ := r.cut.of(r.rank, p)
@@ -145,7 +145,7 @@ func (r *relay) reduceShares() {
 }
 
 // reduceToRoot has everybody but the root push all that there is.
-func (r *relay) reduceToRoot(root int) {
+func (r *stagedCopy) reduceToRoot(root int) {
 	for p := range r.cut.pieces() {
 		first, count := r.cut.of(0, p)
 		r.push(func(to int) (uintptr, uint64) {
@@ -163,7 +163,7 @@ func (r *relay) reduceToRoot(root int) {
 }
 
 // moveFromRoot is broadcast.
-func (r *relay) moveFromRoot(root int) {
+func (r *stagedCopy) moveFromRoot(root int) {
 	if r.rank == root {
 		r.moveOn(r.output, r.input, r.cut.share, moveBlocks)
 	}
@@ -185,7 +185,7 @@ func (r *relay) moveFromRoot(root int) {
 
 // reduceInPlace is an all-reduce that pushes sums into the outputs of the peers while the
 // next piece arrives.
-func (r *relay) reduceInPlace() {
+func (r *stagedCopy) reduceInPlace() {
 	results := func(p int) {
 		r.await(r.k.summed[p&1], r.stream)
 		first, count := r.cut.of(r.rank, p)
@@ -209,7 +209,7 @@ func (r *relay) reduceInPlace() {
 // reduceStaged is an all-reduce whose sums pass through the scratch as well, in pairs: two
 // pieces are pushed, and then the sums of both. So a rank that is about to push into a slot
 // finds that what was in it was taken while something else traveled.
-func (r *relay) reduceStaged() {
+func (r *stagedCopy) reduceStaged() {
 	for pair := 0; pair < r.cut.pieces(); pair += 2 {
 		for p := pair; p < pair+2; p++ {
 			first, _ := r.cut.of(r.rank, p)
@@ -227,7 +227,7 @@ func (r *relay) reduceStaged() {
 }
 
 // moveStaged is all-gather and all-to-all. The rank's own share is moved meanwhile.
-func (r *relay) moveStaged(each bool) {
+func (r *stagedCopy) moveStaged(each bool) {
 	share := r.cut.share
 	from := func(to int) uintptr {
 		if each {
@@ -243,13 +243,15 @@ func (r *relay) moveStaged(each bool) {
 	}
 }
 
-func (r *relay) at(base uintptr, element uint64) uintptr { return base + uintptr(element*r.element) }
+func (r *stagedCopy) at(base uintptr, element uint64) uintptr {
+	return base + uintptr(element*r.element)
+}
 
 // half is where in a rank's scratch the slots for the n-th piece of the call begin.
-func (r *relay) half(n int) uintptr { return uintptr(uint64(n&1) * uint64(r.ranks) * r.k.slot) }
+func (r *stagedCopy) half(n int) uintptr { return uintptr(uint64(n&1) * uint64(r.ranks) * r.k.slot) }
 
 // contribute pushes piece p of each peer's share.
-func (r *relay) contribute(p int) {
+func (r *stagedCopy) contribute(p int) {
 	r.push(func(to int) (uintptr, uint64) {
 		first, count := r.cut.of(to, p)
 		return r.at(r.input, first), count
@@ -259,7 +261,7 @@ func (r *relay) contribute(p int) {
 // push copies elements to every peer and tells them. A rank that signals also waits until its peers
 // have taken them, so that the push after the next one may use the slot; the wait for the last but
 // one must not delay the signal for the last.
-func (r *relay) push(of func(to int) (from uintptr, count uint64)) {
+func (r *stagedCopy) push(of func(to int) (from uintptr, count uint64)) {
 	k, n := r.k, r.pushed
 	if n >= slotsOfAPeer {
 		r.await(k.freed[n&1], r.stream)
@@ -285,25 +287,25 @@ func (r *relay) push(of func(to int) (from uintptr, count uint64)) {
 
 // arrived waits on the second stream until all peers have pushed the next piece, and returns
 // where it lies.
-func (r *relay) arrived() uintptr {
+func (r *stagedCopy) arrived() uintptr {
 	r.signalOn(r.k.side, 0, kernelargs.StepPushed, 0)
 	return r.k.peers.Peer(r.rank) + r.half(r.taken)
 }
 
 // release gives the slots back.
-func (r *relay) release() {
+func (r *stagedCopy) release() {
 	r.signalOn(r.k.side, kernelargs.StepTaken, 0, 0)
 	r.taken++
 }
 
 // sum adds what has arrived to piece p of the rank's own share.
-func (r *relay) sum(p int, to uintptr) {
+func (r *stagedCopy) sum(p int, to uintptr) {
 	first, count := r.cut.of(r.rank, p)
 	r.sumRange(first, count, to, r.arrived())
 	r.release()
 }
 
-func (r *relay) sumRange(first, count uint64, to, at uintptr) {
+func (r *stagedCopy) sumRange(first, count uint64, to, at uintptr) {
 	if count == 0 {
 		return
 	}
@@ -313,7 +315,7 @@ func (r *relay) sumRange(first, count uint64, to, at uintptr) {
 }
 
 // move takes piece p of the peers' shares to where it belongs.
-func (r *relay) move(p int) {
+func (r *stagedCopy) move(p int) {
 	at := r.arrived()
 	for i := 1; i < r.ranks; i++ {
 		peer := (r.rank + r.ranks - i) % r.ranks
@@ -323,7 +325,7 @@ func (r *relay) move(p int) {
 	r.release()
 }
 
-func (r *relay) moveOn(to, from uintptr, bytes uint64, blocks uint32) {
+func (r *stagedCopy) moveOn(to, from uintptr, bytes uint64, blocks uint32) {
 	if bytes == 0 || to == from {
 		return
 	}

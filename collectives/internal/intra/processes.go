@@ -19,28 +19,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// introduction is what a rank tells of its process: an id, which means something
+// processID is what a rank tells of its process: an id, which means something
 // else in another container, and therefore bytes that only the right process has
 // at that address.
-type introduction struct {
+type processID struct {
 	pid   uint64
 	addr  uint64
 	nonce [16]byte
 }
 
-const introductionBytes = 32
+const processIDBytes = 32
 
-func (i introduction) encode() []byte {
+func (i processID) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, i.pid)
 	b = binary.LittleEndian.AppendUint64(b, i.addr)
 	return append(b, i.nonce[:]...)
 }
 
-func decodeIntroduction(b []byte) (introduction, error) {
-	if len(b) != introductionBytes {
-		return introduction{}, fmt.Errorf("%w: introduction of %d bytes, expected %d", framework.ErrPeer, len(b), introductionBytes)
+func decodeProcessID(b []byte) (processID, error) {
+	if len(b) != processIDBytes {
+		return processID{}, fmt.Errorf("%w: introduction of %d bytes, expected %d", framework.ErrPeer, len(b), processIDBytes)
 	}
-	i := introduction{pid: binary.LittleEndian.Uint64(b), addr: binary.LittleEndian.Uint64(b[8:])}
+	i := processID{pid: binary.LittleEndian.Uint64(b), addr: binary.LittleEndian.Uint64(b[8:])}
 	copy(i.nonce[:], b[16:])
 	return i, nil
 }
@@ -49,7 +49,7 @@ func decodeIntroduction(b []byte) (introduction, error) {
 // restricts it (kernel.yama.ptrace_scope). state is memory of this rank whose first bytes behind the state itself
 // are free. It is collective.
 func meet(ctx context.Context, c *comm.Communicator, state device.Memory, processes []uint64) (ok bool, err error) {
-	mine := introduction{pid: uint64(os.Getpid()), addr: uint64(state.Addr()) + kernelargs.StateBytes}
+	mine := processID{pid: uint64(os.Getpid()), addr: uint64(state.Addr()) + kernelargs.StateBytes}
 	rand.Read(mine.nonce[:])
 	private := device.Bytes(state)[kernelargs.StateBytes:]
 	copy(private, mine.nonce[:])
@@ -59,7 +59,7 @@ func meet(ctx context.Context, c *comm.Communicator, state device.Memory, proces
 	}
 	answer := []byte{1}
 	for r, b := range all {
-		i, err := decodeIntroduction(b)
+		i, err := decodeProcessID(b)
 		if err != nil {
 			return false, &framework.Error{Op: "introduce", Peer: r, Err: err}
 		}
@@ -78,7 +78,7 @@ func meet(ctx context.Context, c *comm.Communicator, state device.Memory, proces
 }
 
 // verify reads the nonce where it should be.
-func (i introduction) verify() error {
+func (i processID) verify() error {
 	var seen [len(i.nonce)]byte
 	local := []unix.Iovec{{Base: &seen[0], Len: uint64(len(seen))}}
 	remote := []unix.RemoteIovec{{Base: uintptr(i.addr), Len: len(seen)}}
@@ -102,4 +102,4 @@ func (b *board) pulled() error {
 		framework.ErrPeer, syscall.Errno(b.found(kernelargs.ReasonOffset)))}
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(introduction{})-introductionBytes]
+var _ = [1]struct{}{}[unsafe.Sizeof(processID{})-processIDBytes]

@@ -275,7 +275,7 @@ func TestAddress(t *testing.T) {
 			if k, err := openKey(reg.Key, mode); err != nil || k.addr != at || k.bytes != 4096 {
 				t.Errorf("key %+v, %v: expected 4096 bytes at %#x", k, err, at)
 			}
-			r, err := ids.Find[*registration](&tr.things, reg.ID, "registration")
+			r, err := ids.Find[*registration](&tr.objects, reg.ID, "registration")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,7 @@ func counters(t testing.TB, bytes uint64) (tr *Transport, in *incoming, memory *
 	tr = &Transport{}
 	f := &flow{dev: &adapter{name: "test", port: 1}, box: &mailbox{memory: box}, peer: 3}
 	f.table = newDestinations(f, 8)
-	id = tr.things.Keep(&registration{t: tr, memory: memory, mapped: true, region: &region{addr: uint64(uintptr(memory.Addr())), bytes: bytes}})
+	id = tr.objects.Keep(&registration{t: tr, memory: memory, mapped: true, region: &region{addr: uint64(uintptr(memory.Addr())), bytes: bytes}})
 	return tr, &incoming{flow: f}, memory, id
 }
 

@@ -97,7 +97,7 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 		return framework.Endpoint{}, err
 	}
 	return framework.Endpoint{
-		ID:      t.things.Keep(e),
+		ID:      t.objects.Keep(e),
 		Address: framework.Parcel{Data: e.own.append(nil)},
 		Reach:   []string{d.fabric(t.config)},
 	}, nil
@@ -155,7 +155,7 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	e, err := ids.Find[*endpoint](&t.things, local, "endpoint")
+	e, err := ids.Find[*endpoint](&t.objects, local, "endpoint")
 	if err != nil {
 		return 0, err
 	}
@@ -166,7 +166,7 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 	if err != nil {
 		return 0, &framework.Error{Peer: peers[0].Rank, Err: err}
 	}
-	id, err := t.things.KeepOn(local, c)
+	id, err := t.objects.KeepOn(local, c)
 	if err != nil {
 		c.close()
 	}
@@ -231,13 +231,13 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	c, err := ids.Find[*connection](&t.things, conn, "connection")
+	c, err := ids.Find[*connection](&t.objects, conn, "connection")
 	if err != nil {
 		return none, err
 	}
 	var own *registration
 	if local != 0 {
-		if own, err = ids.Find[*registration](&t.things, local, "registration"); err != nil {
+		if own, err = ids.Find[*registration](&t.objects, local, "registration"); err != nil {
 			return none, err
 		}
 	}

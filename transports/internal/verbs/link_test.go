@@ -45,7 +45,7 @@ func TestConnectWhileClosing(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if n := a.things.Len() + b.things.Len(); n != 0 || a.users != 0 || b.users != 0 {
+		if n := a.objects.Len() + b.objects.Len(); n != 0 || a.users != 0 || b.users != 0 {
 			t.Errorf("%s: %d connected, %d refused; %d things and %d and %d users are left", name, connected, refused, n, a.users, b.users)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
-// wish is the request of one trigger, checked.
-type wish struct {
+// operation is the request of one trigger, checked.
+type operation struct {
 	kind            uint64
 	src, dst        *bound // of a put, or nil
 	bytes, from, to uint64
@@ -24,7 +24,7 @@ type wish struct {
 func (p *proxy) handle(t kernel.Trigger, pos uint64) frameproxy.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := &p.wish
+	w := &p.operation
 	if err := p.read(t, w); err != nil {
 		return frameproxy.Fail(err)
 	}
@@ -56,7 +56,7 @@ func (p *proxy) performNow(t kernel.Trigger) (taken, done bool) {
 		p.mu.Unlock()
 		taken = turn.Return(t, taken, err, recover())
 	}()
-	w := &p.wish
+	w := &p.operation
 	if p.read(t, w) != nil {
 		return false, false // the pusher gets the error
 	}
@@ -105,8 +105,8 @@ func (p *proxy) awaitAnswer(f *flow, request uint64) error {
 const answer = 20 * time.Microsecond
 
 // read checks what a trigger cites.
-func (p *proxy) read(t kernel.Trigger, w *wish) error {
-	*w = wish{kind: t.Kind()}
+func (p *proxy) read(t kernel.Trigger, w *operation) error {
+	*w = operation{kind: t.Kind()}
 	if w.kind == 0 {
 		return fmt.Errorf("%w: it asks for nothing: expected a put, a signal or a flush", framework.ErrInvalid)
 	}
@@ -144,7 +144,7 @@ func (p *proxy) read(t kernel.Trigger, w *wish) error {
 }
 
 // room reports whether it can be performed without waiting.
-func (w *wish) room() bool {
+func (w *operation) room() bool {
 	if w.dst != nil && !w.dst.flow.room(w.bytes) {
 		return false
 	}
@@ -158,7 +158,7 @@ func (w *wish) room() bool {
 	return f.table == nil || f.table.room()
 }
 
-func (p *proxy) perform(w *wish, pos uint64) error {
+func (p *proxy) perform(w *operation, pos uint64) error {
 	n := 0
 	if w.dst != nil {
 		var err error
@@ -185,7 +185,7 @@ func (p *proxy) perform(w *wish, pos uint64) error {
 
 // put stages the writes of one trigger: one, if it is not enormous. It returns how many,
 // and leaves room for a signal.
-func (p *proxy) put(w *wish) (int, error) {
+func (p *proxy) put(w *operation) (int, error) {
 	left, from, to := w.bytes, w.from, w.to
 	own, f := w.src.own, w.dst.flow
 	piece := f.longest
@@ -238,7 +238,7 @@ func (f *flow) add(to target, r *request) {
 }
 
 // flush notes what must have happened before the flush word may be written.
-func (p *proxy) flush(w *wish, pos uint64) error {
+func (p *proxy) flush(w *operation, pos uint64) error {
 	f := w.s.flow
 	n, err := f.check(&p.halt)
 	if err != nil {

@@ -33,18 +33,18 @@ type proxy struct {
 
 	semaphore [semaphores]atomic.Pointer[bound] // nil: not bound; a post of nothing but a signal takes no lock of the proxy
 
-	mu      sync.Mutex // held while another trigger is performed, and to bind
-	memory  [memories]bound
-	used    map[slot]bool // slots that were bound once; they are not given out again
-	flows   []*flow
-	ring    *ring.Ring
-	pending []flush     // in the order of their triggers
-	open    atomic.Bool // there are pending ones
-	ended   bool
-	steps   uint64    // completions and counted signals so far
-	moved   time.Time // when there was one more; zero while nothing is under way
-	batch   [batch]request
-	wish    wish // of the trigger that is performed
+	mu        sync.Mutex // held while another trigger is performed, and to bind
+	memory    [memories]bound
+	used      map[slot]bool // slots that were bound once; they are not given out again
+	flows     []*flow
+	ring      *ring.Ring
+	pending   []flush     // in the order of their triggers
+	open      atomic.Bool // there are pending ones
+	ended     bool
+	steps     uint64    // completions and counted signals so far
+	moved     time.Time // when there was one more; zero while nothing is under way
+	batch     [batch]request
+	operation operation // of the trigger that is performed
 }
 
 // bound is the object behind a slot.
@@ -84,7 +84,7 @@ func (t *Transport) NewProxy(ctx context.Context) (framework.Proxy, error) {
 		p.mu.Unlock()
 		return p.handle
 	}, frameproxy.Options{Spin: t.config.DrainSpin, Yield: t.config.DrainYield, Park: park, Nap: nap, CPU: t.config.DrainCPU + 1, Progress: p.progress, Owes: p.open.Load})
-	t.things.Enter(p)
+	t.objects.Enter(p)
 	return p, nil
 }
 
@@ -96,7 +96,7 @@ func (p *proxy) BindMemory(ctx context.Context, number uint32, b framework.Memor
 	case err != nil:
 	case b.Local != 0 && b.Conn == 0:
 		var r *registration
-		if r, err = ids.Find[*registration](&p.t.things, b.Local, "registration"); err == nil {
+		if r, err = ids.Find[*registration](&p.t.objects, b.Local, "registration"); err == nil {
 			v = bound{by: b.Local, own: r.region, mapped: r.mapped}
 		}
 	case b.Local == 0 && b.Conn != 0:
@@ -166,7 +166,7 @@ func (p *proxy) bound(number uint32) *bound {
 
 // peers is memory of a peer, by its key.
 func (p *proxy) peers(conn framework.ID, k framework.Parcel) (bound, error) {
-	c, err := ids.Find[*connection](&p.t.things, conn, "connection")
+	c, err := ids.Find[*connection](&p.t.objects, conn, "connection")
 	if err != nil {
 		return bound{}, err
 	}
@@ -304,7 +304,7 @@ func (p *proxy) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
-	p.t.things.Leave(p)
+	p.t.objects.Leave(p)
 	if err != nil {
 		return p.t.failure("stop proxy", err)
 	}

@@ -202,7 +202,7 @@ func (i *incoming) take(t *Transport, c completion) {
 		id:     framework.ID(atomic.LoadUint64((*uint64)(entry))),
 		offset: atomic.LoadUint64((*uint64)(unsafe.Add(entry, 8))),
 	}
-	r, err := ids.Find[*registration](&t.things, to.id, "registration")
+	r, err := ids.Find[*registration](&t.objects, to.id, "registration")
 	if err != nil {
 		return // the memory was closed: no caller waits for the signal
 	}

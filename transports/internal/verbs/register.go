@@ -116,7 +116,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 		t.release()
 		return none, err
 	}
-	id := t.things.Keep(r)
+	id := t.objects.Keep(r)
 	k := key{mode: t.setup.Mode, id: id, addr: r.region.addr, bytes: seg.Bytes, rkey: r.region.rkey}
 	return framework.Registration{ID: id, Key: framework.Parcel{Data: k.append(nil)}}, nil
 }

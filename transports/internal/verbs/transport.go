@@ -40,11 +40,11 @@ type Transport struct {
 	nics     []framework.NIC          // the last ones from facts: memory is registered without
 	receiver atomic.Pointer[receiver] // of dev; nil where signals are atomics
 
-	things ids.Table[thing]
+	objects ids.Table[object]
 }
 
-// thing is an object behind an id.
-type thing interface{ close() }
+// object is an object behind an id.
+type object interface{ close() }
 
 // New returns a transport. It touches no device.
 func New(s Setup, c Config) (framework.Transport, error) {
@@ -163,7 +163,7 @@ func (t *Transport) release() {
 // Close frees the object made under id. Proxies lose the slots that were bound with it, and
 // what they have under way from that memory is waited for, within a bound of its own.
 func (t *Transport) Close(_ context.Context, id framework.ID) error {
-	t.things.Close(id, thing.close)
+	t.objects.Close(id, object.close)
 	return nil
 }
 

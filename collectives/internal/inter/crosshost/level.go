@@ -102,27 +102,27 @@ const (
 
 // Piece is one piece of a vector under way between hosts.
 type Piece struct {
-	Course
+	Direction
 	At, Count uint64 // elements of the vector
 	Share     []byte // the parts that the ranks of this host have of this rank's share; later the result
 }
 
-// Course says which hosts give and which get. The zero value is a call without a root, in
+// Direction says which hosts give and which get. The zero value is a call without a root, in
 // which all do both.
-type Course struct {
+type Direction struct {
 	Rooted bool
 	Gives  bool // it is a broadcast: the root's host gives, the others get. Else a reduction: the reverse
 	Home   int  // the root's host
 }
 
 // Gets reports whether a host is to have the result.
-func (c Course) Gets(g int) bool { return !c.Rooted || c.Gives != (g == c.Home) }
+func (c Direction) Gets(g int) bool { return !c.Rooted || c.Gives != (g == c.Home) }
 
 // Spares reports whether a rank reduces for a root, and has no use for the result.
-func (c Course) Spares(rank, root int) bool { return c.Rooted && rank != root }
+func (c Direction) Spares(rank, root int) bool { return c.Rooted && rank != root }
 
 // slices reports whether a host has slices of its own in an exchange in two steps.
-func (c Course) slices(g int) bool { return !c.Rooted || g != c.Home }
+func (c Direction) slices(g int) bool { return !c.Rooted || g != c.Home }
 
 // Sum reduces what the hosts have in their order: own is that of this one, and theirs
 // hands that of another to add.

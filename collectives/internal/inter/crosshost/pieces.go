@@ -9,7 +9,7 @@ import (
 // Send gives what this rank has of a piece to the other hosts.
 func (h *Level) Send(ctx context.Context, x *Piece, element uint64, split bool) error {
 	if !split {
-		return h.SendShare(ctx, x.Course, x.Count, element, x.Share)
+		return h.SendShare(ctx, x.Direction, x.Count, element, x.Share)
 	}
 	return h.sendSlices(ctx, x, element)
 }
@@ -42,7 +42,7 @@ func (h *Level) SumShare(ctx context.Context, r Reduction, count uint64, own, to
 
 // SendShare gives this rank's share of a vector to those of the other hosts that have
 // some of it, and are to have it.
-func (h *Level) SendShare(ctx context.Context, c Course, count, element uint64, b []byte) error {
+func (h *Level) SendShare(ctx context.Context, c Direction, count, element uint64, b []byte) error {
 	return h.OtherHosts(func(g int) error {
 		if !c.Gets(g) {
 			return nil

@@ -116,7 +116,7 @@ func TestSlicesOfRoots(t *testing.T) {
 			for g, ranks := range hosts {
 				for i, rank := range ranks {
 					h := seenBy(hosts, g, i)
-					x := &Piece{Course: Course{Rooted: true, Gives: true, Home: home}, Count: count}
+					x := &Piece{Direction: Direction{Rooted: true, Gives: true, Home: home}, Count: count}
 					if _, _, size := h.slice(x, home); size != 0 {
 						t.Fatalf("%v, root on host %d: it has slices of %d elements, expected none", sizes, home, size)
 					}

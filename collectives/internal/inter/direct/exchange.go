@@ -104,9 +104,9 @@ func (t *call) stages(pieces int, first func(k int), between func(s device.Strea
 		last(0)
 		return
 	}
-	b := &t.d.beside[0]
+	b := &t.d.exchanges[0]
 	if t.Captured {
-		b = &t.d.beside[1]
+		b = &t.d.exchanges[1]
 	}
 	for k := range pieces + 1 {
 		if k < pieces {

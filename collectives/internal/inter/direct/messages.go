@@ -168,9 +168,9 @@ func (d *Engine) Exchange(g *engine.Group) error {
 // enqueue has what stays on the host and what leaves it go at the same time: each message
 // may be waiting for another one, which nobody here knows of.
 func (m *sendrecv) enqueue(t *call, local, remote []kernelargs.Transfer) {
-	b, s := &m.direct.beside[0], t.Stream
+	b, s := &m.direct.exchanges[0], t.Stream
 	if t.Captured {
-		b = &m.direct.beside[1]
+		b = &m.direct.exchanges[1]
 	}
 	both := len(local) > 0 && len(remote) > 0
 	if both {

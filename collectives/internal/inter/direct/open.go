@@ -77,8 +77,8 @@ func (d *Engine) allocate(ctx context.Context) (err error) {
 		return fmt.Errorf("words of exchanges: %w", err)
 	}
 	d.note = (*kernelargs.ExchangeNote)(kernelargs.At(d.words.Host.Addr()))
-	for i := range d.beside {
-		b := &d.beside[i]
+	for i := range d.exchanges {
+		b := &d.exchanges[i]
 		if b.stream, err = q.Device.NewStream(); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (d *Engine) Close() error {
 		d.ended = nil
 	}
 	var all []error
-	for _, b := range d.beside { // a call that failed half-way has left kernels there
+	for _, b := range d.exchanges { // a call that failed half-way has left kernels there
 		if b.stream != 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
 			all = append(all, d.queue.World.Settle(ctx, b.stream))
@@ -142,7 +142,7 @@ func (d *Engine) Close() error {
 			all = append(all, ch.Close())
 		}
 	}
-	for _, b := range d.beside {
+	for _, b := range d.exchanges {
 		for _, m := range b.marks {
 			if m != nil {
 				all = append(all, m.Close())
@@ -160,6 +160,6 @@ func (d *Engine) Close() error {
 	}
 	all = append(all, d.words.Close())
 	d.channels, d.slots, d.private, d.words, d.note = nil, nil, nil, streamgate.Mapped{}, nil
-	clear(d.beside[:])
+	clear(d.exchanges[:])
 	return errors.Join(all...)
 }

@@ -50,26 +50,26 @@ type Engine struct {
 	carries  atomic.Bool // calls: it was made
 	delivers atomic.Bool // messages as well
 
-	slots    *comm.Memory  // that adapters reach: kernels/exchange_args.h
-	private  device.Memory // state, handles, and what is for the hosts and what they gave, in two halves each
-	mine     uintptr       // the first half of what is for the hosts
-	theirs   uintptr       // and of what they gave
-	stride   uint64        // from what is of one host to what is of the next
-	words    streamgate.Mapped
-	note     *kernelargs.ExchangeNote
-	channels []*comm.PortChannel // by host
-	beside   [2]beside           // calls, and those that are captured: a stream may be in a capture until that ends
-	args     kernelargs.ExchangeArgs
-	sums     kernelargs.StepArgs
-	loaded   [collective.Kinds]bool // kernels inside
-	blocks   uint32                 // of one launch that sums
-	sendrecv *sendrecv
-	end      chan struct{} // ends the watch
-	ended    chan struct{} // nil: it was not begun
+	slots     *comm.Memory  // that adapters reach: kernels/exchange_args.h
+	private   device.Memory // state, handles, and what is for the hosts and what they gave, in two halves each
+	mine      uintptr       // the first half of what is for the hosts
+	theirs    uintptr       // and of what they gave
+	stride    uint64        // from what is of one host to what is of the next
+	words     streamgate.Mapped
+	note      *kernelargs.ExchangeNote
+	channels  []*comm.PortChannel // by host
+	exchanges [2]exchanges        // calls, and those that are captured: a stream may be in a capture until that ends
+	args      kernelargs.ExchangeArgs
+	sums      kernelargs.StepArgs
+	loaded    [collective.Kinds]bool // kernels inside
+	blocks    uint32                 // of one launch that sums
+	sendrecv  *sendrecv
+	end       chan struct{} // ends the watch
+	ended     chan struct{} // nil: it was not begun
 }
 
-// beside is for what goes on beside the kernels inside.
-type beside struct {
+// exchanges is for what goes on beside the kernels inside.
+type exchanges struct {
 	stream device.Stream
 	marks  [3]device.Mark
 }
@@ -112,7 +112,7 @@ func (d *Engine) handOver(channels []*comm.PortChannel, words streamgate.Mapped,
 		}
 		copy(staged[i*size:], handle)
 	}
-	s := d.beside[0].stream
+	s := d.exchanges[0].stream
 	if err := d.queue.Device.Copy(s, to, words.Device.Addr()+uintptr(behind), uint64(len(channels)*size)); err != nil {
 		return err
 	}

@@ -10,20 +10,20 @@ import (
 // Calls in two levels, for vectors that are large: kernels reduce and gather inside the
 // host, as in twolevel/large.go, and what goes between hosts passes through the host.
 
-func (t *call) allReduceLarge() { t.reduceTo(crosshost.Course{}) }
+func (t *call) allReduceLarge() { t.reduceTo(crosshost.Direction{}) }
 
 // reduceTo takes each piece through the same stages as on the host.
-func (t *call) reduceTo(course crosshost.Course) {
+func (t *call) reduceTo(course crosshost.Direction) {
 	h, c := t.h, t.Call
 	element := uint64(c.Type.Size())
 	size := h.PieceOf(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
 	split, behind := h.Stages(size, element)
-	var under [3]*passing
+	var under [3]*stagedPiece
 	for k := range pieces + behind {
 		if k < pieces {
 			at := uint64(k) * size
-			x := &passing{crosshost.Piece{Course: course, At: at, Count: min(size, c.Count-at)}, t.region(forResults)}
+			x := &stagedPiece{crosshost.Piece{Direction: course, At: at, Count: min(size, c.Count-at)}, t.region(forResults)}
 			t.Scatter(enqueue.Address(c.Input)+uintptr(at*element), x.Count, t.Place(k%3))
 			x.Share = x.bytes[:t.OwnBytes(x.Count)]
 			t.Copy(x.addr, t.Place(k%3), uint64(len(x.Share)))
@@ -47,8 +47,8 @@ func (t *call) reduceTo(course crosshost.Course) {
 	}
 }
 
-// passing is a piece under way, and its region.
-type passing struct {
+// stagedPiece is a piece under way, and its region.
+type stagedPiece struct {
 	crosshost.Piece
 	*region
 }
@@ -108,7 +108,7 @@ func (t *call) allGatherLarge() {
 		r := t.region(forSending)
 		t.Copy(r.addr, enqueue.Address(c.Input)+uintptr(from), bytes)
 		t.onHost(func(ctx context.Context) error {
-			return h.SendShare(ctx, crosshost.Course{}, count(h.Host), element, r.bytes[:bytes])
+			return h.SendShare(ctx, crosshost.Direction{}, count(h.Host), element, r.bytes[:bytes])
 		}, r)
 		finish()
 		finish = func() {

@@ -46,7 +46,7 @@ func (t *call) broadcastLarge() {
 		if h.Host == home {
 			purpose = forSending
 		}
-		x := &passing{crosshost.Piece{Course: crosshost.Course{Rooted: true, Gives: true, Home: home}, At: from, Count: count}, t.region(purpose)}
+		x := &stagedPiece{crosshost.Piece{Direction: crosshost.Direction{Rooted: true, Gives: true, Home: home}, At: from, Count: count}, t.region(purpose)}
 		x.Share = x.bytes[:t.OwnBytes(count)]
 		if h.Host == home {
 			in := out
@@ -99,5 +99,5 @@ func (t *call) reduceSmall() {
 // reduceLarge is an all-reduce of which the root's host alone gets the sum.
 func (t *call) reduceLarge() {
 	home, _ := t.h.Find(t.Call.Root)
-	t.reduceTo(crosshost.Course{Rooted: true, Home: home})
+	t.reduceTo(crosshost.Direction{Rooted: true, Home: home})
 }

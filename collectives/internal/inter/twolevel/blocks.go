@@ -106,7 +106,7 @@ func (h *Engine) allGatherLarge(ctx context.Context, c *engine.Call) error {
 	return h.pieces(out, part, element, func(p parts) error {
 		own := in[p.at : p.at+p.n]
 		count := func(g int) uint64 { return uint64(len(h.Hosts[g])) * p.n / element }
-		if err := h.SendShare(ctx, crosshost.Course{}, count(h.Host), element, own); err != nil {
+		if err := h.SendShare(ctx, crosshost.Direction{}, count(h.Host), element, own); err != nil {
 			return err
 		}
 		if err := h.place(c, p, h.Host, own); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 func (h *Engine) allReduceLarge(ctx context.Context, c *engine.Call) error {
-	return h.reduceTo(ctx, c, crosshost.Course{})
+	return h.reduceTo(ctx, c, crosshost.Direction{})
 }
 
 // reduceTo takes each piece through two stages or three:
@@ -23,7 +23,7 @@ func (h *Engine) allReduceLarge(ctx context.Context, c *engine.Call) error {
 // While a piece is between hosts, the next is begun. A rank is never two pieces ahead of
 // another of its host, nor of those on other hosts that it exchanges with, so that a slot is
 // free before it is needed. A root waits for those, and they for nobody but each other.
-func (h *Engine) reduceTo(ctx context.Context, c *engine.Call, course crosshost.Course) error {
+func (h *Engine) reduceTo(ctx context.Context, c *engine.Call, course crosshost.Direction) error {
 	element := uint64(c.Type.Size())
 	size := h.PieceOf(c.Count, element)
 	pieces := int((c.Count + size - 1) / size)
@@ -33,7 +33,7 @@ func (h *Engine) reduceTo(ctx context.Context, c *engine.Call, course crosshost.
 		if k < pieces {
 			at := uint64(k) * size
 			room := h.Spaces[crosshost.SpaceShare+k%3].Bytes(placement.Share(size, h.Size()) * element)
-			under[k%3] = crosshost.Piece{Course: course, At: at, Count: min(size, c.Count-at), Share: room}
+			under[k%3] = crosshost.Piece{Direction: course, At: at, Count: min(size, c.Count-at), Share: room}
 			if err := h.begin(ctx, c, &under[k%3], split); err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ func (h *Engine) broadcastLarge(ctx context.Context, c *engine.Call) error {
 	for k := range pieces {
 		at := uint64(k) * size
 		x := &under[k%3]
-		*x = crosshost.Piece{Course: crosshost.Course{Rooted: true, Gives: true, Home: home}, At: at, Count: min(size, c.Count-at)}
+		*x = crosshost.Piece{Direction: crosshost.Direction{Rooted: true, Gives: true, Home: home}, At: at, Count: min(size, c.Count-at)}
 		own := h.Mine(x.Count)
 		if h.Host == home {
 			out := lanes.View(unsafe.Add(c.Output, at*element), x.Count*element)
@@ -113,5 +113,5 @@ func (h *Engine) reduceSmall(ctx context.Context, c *engine.Call) error {
 // reduceLarge is an all-reduce of which the root's host alone gets the sum: the same bits.
 func (h *Engine) reduceLarge(ctx context.Context, c *engine.Call) error {
 	home, _ := h.Find(c.Root)
-	return h.reduceTo(ctx, c, crosshost.Course{Rooted: true, Home: home})
+	return h.reduceTo(ctx, c, crosshost.Direction{Rooted: true, Home: home})
 }
