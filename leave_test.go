@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp"
+	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -72,8 +73,9 @@ func TestLeavingAJobOverHosts(t *testing.T) {
 	}
 }
 
-// closes leaves its job while another goroutine waits in a call for a rank that does not take part.
-func closes(ctx context.Context) error {
+// closes leaves its job while another goroutine waits in a call for a rank that does not take part,
+// on a communicator that was split off from one that was split off if split is set.
+func closes(ctx context.Context, split bool) error {
 	job, err := mscclpp.Init(ctx, overHosts()...)
 	if err != nil {
 		return err
@@ -81,13 +83,26 @@ func closes(ctx context.Context) error {
 	defer job.Close()
 	x := make([]float32, 1000)
 	p := unsafe.Pointer(&x[0])
-	reduce := func() error { return job.AllReduce(p, p, len(x), kernel.Float32, kernel.Max, nil) }
+	c := job.Comm
+	if split {
+		sub, err := job.World.Split(ctx, 0, job.Rank())
+		if err != nil {
+			return err
+		}
+		if sub, err = sub.Split(ctx, 0, job.Rank()); err != nil {
+			return err
+		}
+		if c, err = collectives.New(ctx, sub, collectives.Options{}); err != nil {
+			return err
+		}
+	}
+	reduce := func() error { return c.AllReduce(p, p, len(x), kernel.Float32, kernel.Max, nil) }
 	if err := reduce(); err != nil && job.Rank() == 0 {
 		return err
 	}
 	if job.Rank() != 0 { // rank 0 may have closed already, while this one's first call returned
-		<-job.World.Done()
-		err := job.World.Err()
+		<-c.Communicator().Done()
+		err := c.Communicator().Err()
 		fmt.Printf("class %v, peer %d: %v\n", framework.Class(err), framework.PeerOf(err), err)
 		return nil
 	}
@@ -113,9 +128,16 @@ func closes(ctx context.Context) error {
 	return nil
 }
 
-// Close of a job returns, and so does the call that waits in another goroutine; the others learn which rank closed.
+// Close of a job returns, and so does the call that waits in another goroutine, on a communicator that was split off
+// as well; the others learn which rank closed.
 func TestClosingAJobWithinACall(t *testing.T) {
-	printed, codes := ranks(t, "closes", "closes")
+	for _, mode := range []string{"closes", "closes split"} {
+		t.Run(mode, func(t *testing.T) { testClosing(t, mode) })
+	}
+}
+
+func testClosing(t *testing.T, mode string) {
+	printed, codes := ranks(t, mode, mode)
 	for r, all := range [][]string{
 		{"call: class " + framework.ErrClosed.Error() + "\n", "close: <nil>\n"},
 		{fmt.Sprintf("class %v, peer 0: ", framework.ErrPeer), "closed"},

@@ -64,8 +64,8 @@ func child(mode string) int {
 		fmt.Printf("rank %s left\n", os.Getenv("RANK"))
 		return 0
 	}
-	if mode == "closes" {
-		if err := closes(ctx); err != nil {
+	if mode == "closes" || mode == "closes split" {
+		if err := closes(ctx, mode == "closes split"); err != nil {
 			fmt.Println(err)
 			return 1
 		}

@@ -192,7 +192,8 @@ func (j *Job) Rank() int { return j.World.Rank() }
 // Size returns the number of ranks.
 func (j *Job) Size() int { return j.World.Size() }
 
-// Close leaves the job in an orderly way. It does not wait for the other ranks.
+// Close leaves the job in an orderly way. It does not wait for the other ranks. Communicators
+// that were split off are closed as well; calls in progress, on them too, end with ErrClosed.
 func (j *Job) Close() error {
 	var err error
 	j.once.Do(func() { err = j.release() })

@@ -62,7 +62,7 @@ type Comm struct {
 	choice   choice
 	calls    calls
 	group    group
-	undump   func() // takes Dump out of those of the communicator
+	unlist   func() // takes Dump and Close out of those of the communicator
 }
 
 // Rank returns this rank's number in the communicator.
@@ -110,8 +110,8 @@ func (c *Comm) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	if c.undump != nil {
-		c.undump()
+	if c.unlist != nil {
+		c.unlist()
 	}
 	var failed error
 	for _, e := range c.engines {

@@ -63,7 +63,8 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		c.Log().Info("algorithms are chosen", "by", x.basis, "rows that come before", len(o.Table))
 	}
 	x.logIdle()
-	x.undump = c.OnDump(x.Dump)
+	undump, unhook := c.OnDump(x.Dump), c.OnClose(x.Close)
+	x.unlist = func() { undump(); unhook() }
 	return x, nil
 }
 

@@ -140,7 +140,7 @@ func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte
 }
 
 // Close releases everything that the communicator made, including the memory from
-// Alloc. It is local: memory that peers have mapped stays valid for them. The caller's
+// Alloc, after what OnClose has added. It is local: memory that peers have mapped stays valid for them. The caller's
 // work on a device must have ended (also after a failure); Settle waits for that. Close
 // itself waits for work that the communicator has given the device, for some seconds at
 // most; after a failure for a part of Options.Grace. Closing twice is not an error.
@@ -150,6 +150,7 @@ func (c *Communicator) Close() (err error) {
 }
 
 func (c *Communicator) close() error {
+	users := c.closeUsers()
 	c.life.Close()
 	c.setup.Lock()
 	defer c.setup.Unlock()
@@ -161,6 +162,7 @@ func (c *Communicator) close() error {
 			first = err
 		}
 	}
+	keep(users)
 	if c.unlist != nil {
 		c.unlist()
 	}

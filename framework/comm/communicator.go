@@ -28,6 +28,7 @@ type Communicator struct {
 	kernels
 	allocator
 	dumps
+	dependents
 
 	life     *life.Life
 	counters *counters.Counters
@@ -38,7 +39,7 @@ type Communicator struct {
 	setup    sync.Mutex // one set-up call at a time
 	talk     sync.Mutex // one Barrier or AllGather at a time
 	nodes    []string   // names of the hosts, by rank
-	unlist   func()     // takes a communicator that was split off from the dumps of its parent
+	unlist   func()     // takes a communicator that was split off from its parent's dumps and dependents
 	children int        // number of Splits so far: names and tags of the next
 
 	closed  sync.Once

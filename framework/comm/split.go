@@ -17,7 +17,7 @@ import (
 // Split divides the communicator: ranks with the same color form a new one, in the
 // order of key, then of their rank in this communicator. A rank with a negative color
 // takes part in the call and gets nil. Collective. The new communicator is closed
-// separately and must not outlive the bootstrap.
+// separately, also by CloseSplits, and must not outlive the bootstrap.
 func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator, error) {
 	var sub *Communicator
 	err := c.setUp(ctx, opSplit, func(ctx context.Context) error {
@@ -42,7 +42,8 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 			err = &preamble.Refusal{Err: err}
 		}
 		if err == nil {
-			sub.unlist = c.OnDump(func(w io.Writer) { _ = sub.Dump(w) })
+			undump, remove := c.OnDump(func(w io.Writer) { _ = sub.Dump(w) }), c.addSplit(sub)
+			sub.unlist = func() { undump(); remove() }
 		}
 		return err
 	})

@@ -177,9 +177,13 @@ func (j *Job) CloseComm() error {
 }
 
 // Close closes transports and device, and leaves the other ranks: with a goodbye if leave
-// is set. It comes after CloseComm, once.
+// is set. It comes after CloseComm, once. Communicators that were split off and are still
+// open are closed before, and calls in progress on them end.
 func (j *Job) Close(leave bool) error {
 	var all []error
+	if j.World != nil {
+		all = append(all, j.World.CloseSplits())
+	}
 	for _, t := range j.transports {
 		all = append(all, t.Close())
 	}
