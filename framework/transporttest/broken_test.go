@@ -282,6 +282,21 @@ func TestSuiteFindsDefects(t *testing.T) {
 	leaked = nil
 }
 
+// Descriptors that the other end closes a moment later are no leak.
+func TestDescriptorsThatCloseLateAreNoLeak(t *testing.T) {
+	report := suiteOn(t, "ownership/descriptors", 10*time.Second, func(b *broken) {
+		b.register = func(ctx context.Context, s framework.Segment) (framework.Registration, error) {
+			r, err := b.Transport.Register(ctx, s)
+			late, _ := r.Key.Dup()
+			time.AfterFunc(200*time.Millisecond, func() { _ = late.Close() })
+			return r, err
+		}
+	})
+	if r := report.Results[0]; !r.Pass {
+		t.Error(r.Error)
+	}
+}
+
 // waiting are the defects that show as a wait for what never comes. The others get
 // all the time that a busy machine may need.
 var waiting = map[string]bool{"hangs": true, "loses a signal": true, "hangs when the peer leaves": true}
