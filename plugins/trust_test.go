@@ -85,21 +85,30 @@ func TestFoldersOfOthers(t *testing.T) {
 
 // TestFolderThatIsExchanged: what is looked at is what was opened.
 func TestFolderThatIsExchanged(t *testing.T) {
-	base := t.TempDir()
-	dir := filepath.Join(base, "dir")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	f, objection, err := trustedFolder(dir)
-	if err != nil || objection != nil {
-		t.Fatal(err, objection)
-	}
-	defer f.Close()
-	if err := errors.Join(os.Rename(dir, dir+"2"), os.Symlink("/tmp", dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := unusable(filepath.Join(dir, FilePrefix+"x"), f); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, expected no such file in the folder that was opened", err)
+	for what, objects := range map[string]bool{"ours": false, "theirs": true} { // who has the file
+		t.Run(what, func(t *testing.T) {
+			base := t.TempDir()
+			dir, other := filepath.Join(base, "dir"), filepath.Join(base, "other")
+			file := filepath.Join(dir, FilePrefix+"x")
+			if objects {
+				file = filepath.Join(other, FilePrefix+"x")
+			}
+			if err := errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(other, 0o755), os.WriteFile(file, []byte("#!/bin/true\n"), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			f, objection, err := trustedFolder(dir)
+			if err != nil || objection != nil {
+				t.Fatal(err, objection)
+			}
+			defer f.Close()
+			if err := errors.Join(os.Rename(dir, dir+"2"), os.Symlink(other, dir)); err != nil {
+				t.Fatal(err)
+			}
+			err = unusable(filepath.Join(dir, FilePrefix+"x"), f)
+			if objects && !errors.Is(err, os.ErrNotExist) || !objects && err != nil {
+				t.Errorf("got %v, expected what is in the folder that was opened", err)
+			}
+		})
 	}
 }
 
