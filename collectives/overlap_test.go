@@ -145,3 +145,33 @@ func TestOverlappingMessages(t *testing.T) {
 			grouped(send(0, peer), recv(100, peer)))
 	})
 }
+
+// Parts of the output of an all-to-all that overlap are refused, of ranks that share memory and of others; parts of the
+// input may.
+func TestOverlappingParts(t *testing.T) {
+	const count = 100
+	for _, layout := range []string{"aaa", "abc"} {
+		t.Run(layout, func(t *testing.T) {
+			hosts(t, strings.Split(layout, ""), true, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+				n := c.Size()
+				in, out := make([]byte, n*count), make([]byte, n*count)
+				all, apart, close, same := make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+				for r := range n {
+					all[r], apart[r], close[r] = count, r*count, r*(count-1)
+				}
+				call := func(from, to []int) error {
+					return c.AllToAllV(unsafe.Pointer(&in[0]), all, from, unsafe.Pointer(&out[0]), all, to, kernel.Uint8, nil)
+				}
+				for name, err := range map[string]error{"one element": call(apart, close), "all": call(apart, same)} {
+					if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "overlap") {
+						return fmt.Errorf("%s: %v, expected ErrInvalid", name, err)
+					}
+				}
+				if err := c.Communicator().Barrier(ctx); err != nil {
+					return err
+				}
+				return errors.Join(call(apart, apart), call(same, apart), call(close, apart))
+			})
+		})
+	}
+}

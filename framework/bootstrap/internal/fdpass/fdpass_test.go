@@ -16,6 +16,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/internal/lograte"
 )
 
 func newPair(t *testing.T, keyA, keyB string) (a, b *Socket) {
@@ -43,6 +44,32 @@ func TestDatagramOfAStranger(t *testing.T) {
 	}
 	if after := openFDs(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// Every process of the host can send to the socket. None fills the log.
+func TestStrangersDoNotFloodTheLog(t *testing.T) {
+	var log bytes.Buffer
+	d, err := Open([]byte("key"), 0, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	stranger, err := net.DialUnix("unixgram", nil, Address(d.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	const datagrams = 500 // more than wait in the queue of a socket, so that most are received
+	for range datagrams {
+		if _, err := stranger.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := 2 + int(time.Since(begun)/lograte.Interval)
+	d.Close() // behind it nothing is logged
+	if n := strings.Count(log.String(), "\n"); n < 1 || n > most {
+		t.Errorf("%d lines about %d datagrams: expected one at least and %d at most", n, datagrams, most)
 	}
 }
 
