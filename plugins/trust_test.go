@@ -85,7 +85,7 @@ func TestFoldersOfOthers(t *testing.T) {
 
 // TestFolderThatIsExchanged: what is looked at is what was opened.
 func TestFolderThatIsExchanged(t *testing.T) {
-	for what, objects := range map[string]bool{"ours": false, "theirs": true} { // who has the file
+	for what, objects := range map[string]bool{"ours": false, "theirs": true} { // the file is in this folder
 		t.Run(what, func(t *testing.T) {
 			base := t.TempDir()
 			dir, other := filepath.Join(base, "dir"), filepath.Join(base, "other")
