@@ -3,7 +3,7 @@ package bench
 // region is a stretch of a rank's correct output and where its data comes from.
 type region struct {
 	out, n int // in the output, in elements
-	from   int // the rank whose input it is; everyone reduces to it
+	from   int // the rank whose input it is; everyone: all reduce to it
 	first  int // where it starts in that input
 }
 

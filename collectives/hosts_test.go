@@ -400,8 +400,8 @@ func TestMessagesOverHosts(t *testing.T) {
 	})
 }
 
-// Small messages are on their way before somebody asks for them: ranks that all send and
-// then receive do not wait for each other, whatever went before, nor does a call behind them.
+// Small messages are on their way before their receivers ask for them: ranks that all send and then
+// receive do not wait for each other, whatever went before, nor does a call behind them.
 func TestMessagesInARing(t *testing.T) {
 	hosts(t, []string{"a", "a", "b", "b"}, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
 		next, previous := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()

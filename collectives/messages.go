@@ -107,7 +107,7 @@ func (c *Comm) rooted(in, out unsafe.Pointer, count int, t kernel.DataType, root
 	if root < 0 || root >= n {
 		return fmt.Errorf("%w: root %d: expected 0 to %d", framework.ErrInvalid, root, n-1)
 	}
-	whole, part := in, out // of the root, of everybody
+	whole, part := in, out // of the root, of all ranks
 	if receive == 1 {
 		whole, part = out, in
 	}

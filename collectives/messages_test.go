@@ -229,7 +229,7 @@ func TestMessageOfAnotherLength(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			select { // the receiver tells everybody
+			select { // the receiver informs all ranks
 			case <-c.Communicator().Done():
 			case <-time.After(10 * time.Second):
 				return errors.New("not told")

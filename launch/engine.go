@@ -117,9 +117,9 @@ var rules = []rule{
 		e.MasterAddr = loopback.Unbracket(strings.TrimSpace(first))
 	}},
 	{name: "environment", role: RoleRank, need: []string{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, read: readTorch},
-	// PyTorchJob v1 sets RANK and WORLD_SIZE for each pod and no LOCAL_RANK: they
-	// count hosts, not ranks. Without MASTER_ADDR somebody else did, and where rank 0 is has
-	// to be said: a job of this host alone is not what they stand for.
+	// PyTorchJob v1 sets RANK and WORLD_SIZE for each pod and no LOCAL_RANK: they count hosts, not
+	// ranks. Without MASTER_ADDR another engine did, and where rank 0 is has to be said: a job of
+	// this host alone is not what they stand for.
 	{name: PyTorchJob, role: RoleAgent, need: []string{"RANK", "WORLD_SIZE"}, read: func(r *reader, e *Engine) {
 		e.Node, e.Nodes = r.number("RANK"), r.number("WORLD_SIZE")
 	}},

@@ -58,8 +58,7 @@ func startedByTest() bool {
 	return os.Getenv(testVar) != "" || err1 == nil && err2 == nil && own == parent
 }
 
-// roles are the programs that ranks run. Those that wait do so for ever: somebody
-// has to end them.
+// roles are the programs that ranks run. Those that wait do so for ever: the test has to end them.
 var roles = map[string]func(){
 	"environment": func() {
 		for _, name := range strings.Split(os.Getenv("SHOW"), ",") {

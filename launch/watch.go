@@ -23,7 +23,7 @@ type watch struct {
 	result       Result
 	alive        int
 	left         []int // ranks that ended with code 0, before any failure
-	endRequested bool  // somebody wants the job to end
+	endRequested bool  // by a signal, or by the context
 	asked        bool  // ranks were asked to end: failures from now on are consequences
 }
 
@@ -33,10 +33,9 @@ type exit struct {
 	supervise.Change
 }
 
-// look finds out which ranks have ended, without reaping them. The zombie keeps the
-// number of its group from being used again, so the group can be killed later
-// without hitting somebody else's. It reports ranks that are stopped, for which the
-// others wait in silence.
+// look finds out which ranks have ended, without reaping them. The zombie keeps the number of its
+// group from being used again, so the group can be killed later without hitting another one. It
+// reports ranks that are stopped, for which the others wait in silence.
 func (w *watch) look() []exit {
 	var out []exit
 	for _, p := range w.procs {
@@ -89,7 +88,7 @@ func (w *watch) loop(ctx context.Context) {
 		at(w.job.Grace, kill)
 	}
 	done := ctx.Done()
-	w.guard.renew(w.job.Report, w.procs) // it may have ended before anybody heard of ends
+	w.guard.renew(w.job.Report, w.procs) // it may have ended before its end was noticed
 	for w.alive > 0 && !gaveUp {
 		select {
 		case <-w.ends:

@@ -129,7 +129,7 @@ func (c *Client) watch() {
 	}
 	c.mu.Unlock()
 	close(c.gone)
-	// Descriptors of calls in progress are of no use to anyone.
+	// Descriptors of calls in progress are of no use to any caller.
 	c.fds.Close()
 }
 

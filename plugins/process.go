@@ -140,9 +140,9 @@ func (p *process) start(c command) error {
 	return p.cmd.Start()
 }
 
-// awaitEnd returns when the process is dead. It is not reaped then, unless other code of
-// the host waits for all children. It tells when somebody stops the process, since calls
-// then wait for it in silence.
+// awaitEnd returns when the process is dead. It is not reaped then, unless other code of the host
+// waits for all children. It tells when a signal stops the process, since calls then wait for it in
+// silence.
 func (p *process) awaitEnd() {
 	for p.child.Wait(unix.WEXITED|unix.WSTOPPED).Code == supervise.Stopped {
 		// In the background: the death of the plugin is seen even if nobody reads the log.

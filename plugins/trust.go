@@ -57,9 +57,9 @@ func trustedFolder(dir string) (f *os.File, objection, err error) {
 	return at, objection, nil
 }
 
-// distrustAbove objects to a folder in which another user may exchange what is on the way
-// to a plugin. Where the sticky bit is set, as in /tmp, everybody may add and nobody may
-// exchange. A group that root lets write is the administrator's decision.
+// distrustAbove objects to a folder in which another user may exchange what is on the way to a
+// plugin. Where the sticky bit is set, as in /tmp, all users may add and none may exchange. A group
+// that root lets write is the administrator's decision.
 func distrustAbove(f *os.File, path string) error {
 	info, err := f.Stat()
 	if err != nil {

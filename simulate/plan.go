@@ -36,8 +36,8 @@ func (p planner) blocks(c Collective, a Algorithm) []block {
 	}
 }
 
-// spread is the stage in which a rank sends its share of the host's data to every
-// peer of the host, or gets everybody's share of its own part.
+// spread is the stage in which a rank sends its share of the host's data to every peer of the host,
+// or gets the shares of all of its own part.
 func (p planner) spread() stage { return link(p.part()*(p.ranks()-1), p.m-1) }
 
 // spreadOwn is the part of an all-gather's spread that needs no other host, and
@@ -72,7 +72,7 @@ func (p planner) flat(c Collective) []block {
 		return []block{once(p.everyone(), reduce(n, p.block()), p.everyone())}
 	case ReduceScatter:
 		return []block{once(p.everyone(), reduce(n, p.block()))}
-	case Broadcast: // the root's scatter, then everybody's gather
+	case Broadcast: // the root's scatter, then the gather of all
 		return []block{once(p.everyone(), p.everyone())}
 	default:
 		return []block{once(p.everyone())}

@@ -21,8 +21,8 @@ type work struct {
 	packets        bool // stored by kernels with flags inside, never by copy engines
 }
 
-// stage is what a rank does at a time. The next stage waits for all of it, and where
-// it crosses the network for everybody else's.
+// stage is what a rank does at a time. The next stage waits for all of it, and where it crosses the
+// network for that of all other ranks.
 type stage []work
 
 // block is stages that are repeated, as the steps of a ring are. Hops: each

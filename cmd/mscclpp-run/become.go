@@ -48,8 +48,8 @@ func (a *app) asRank() error {
 	return err
 }
 
-// idle names what was asked for and has no effect in a rank that somebody else started.
-// Preferences of the machine and of the user are for jobs that this program starts.
+// idle names the flags that have no effect in a rank that an engine started. Preferences of the
+// machine and of the user are for jobs that this program starts.
 func (a *app) idle() (names []string) {
 	if a.effective != nil {
 		now, silent := reflect.ValueOf(a.effective.Launch), reflect.ValueOf(config.Default().Launch)

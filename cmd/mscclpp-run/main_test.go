@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command is mscclpp-run in a process of its own, in an environment without an
-// engine and without anybody's configuration.
+// command is mscclpp-run in a process of its own, in an environment without an engine and without a
+// user's configuration.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

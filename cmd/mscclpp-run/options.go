@@ -69,8 +69,8 @@ var aliases = map[string]string{
 // accepted are flags of mpirun that are true here anyway.
 var accepted = []string{"oversubscribe", "allow-run-as-root", "use-hwthread-cpus"}
 
-// numbers are the flags with a number, and which ones somebody can mean. How many ranks
-// a host takes is asked later: with a list of hosts -n counts those of all.
+// numbers are the flags with a number, and which ones a user can mean. How many ranks a host takes
+// is asked later: with a list of hosts -n counts those of all.
 var numbers = []struct {
 	flag, as    string
 	least, most int

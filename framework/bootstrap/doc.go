@@ -4,11 +4,10 @@
 //
 // # Ways to connect
 //
-// [Join] connects processes over TCP. Rank 0 listens at an address that everybody
-// knows, the others check in there, and then each rank is linked to the ranks at
-// distance 1, 3, 9, 27, … on both sides of it. [InProcess] connects ranks of one
-// process without sockets. Both behave alike, and both are a
-// [framework.Bootstrap] and a [Watcher].
+// [Join] connects processes over TCP. Rank 0 listens at an address that all ranks know, the others
+// check in there, and then each rank is linked to the ranks at distance 1, 3, 9, 27, … on both
+// sides of it. [InProcess] connects ranks of one process without sockets. Both behave alike, and
+// both are a [framework.Bootstrap] and a [Watcher].
 //
 // # Collectives
 //

@@ -62,8 +62,8 @@ func (f Family) admits(ip netip.Addr) bool {
 	return f == AnyFamily || ip.Unmap().Is4() == (f == IPv4)
 }
 
-// admitsListener is admits for a listener that somebody else made. One that
-// listens everywhere takes connections of both families.
+// admitsListener is admits for a listener that another process made. One that listens everywhere
+// takes connections of both families.
 func (f Family) admitsListener(ip netip.Addr) bool {
 	return f.admits(ip) || (ip.Is6() && ip.IsUnspecified())
 }

@@ -175,7 +175,7 @@ func (t *TCP) ended(l *link, err error) {
 	}
 }
 
-// suspect blames a rank, unless within a moment somebody says what really happened.
+// suspect blames a rank, unless within a moment another announcement says what really happened.
 func (t *TCP) suspect(rank int, why string) {
 	t.mu.Lock()
 	p := t.peer(rank)

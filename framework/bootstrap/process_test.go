@@ -218,8 +218,8 @@ func startJob(t *testing.T, mode string, size int, edit func(c *Config), extra f
 	return b, children
 }
 
-// A killed process is named by everybody within two seconds, whatever else ends
-// in the meantime; and nothing remains of it.
+// A killed process is named by all ranks within two seconds, whatever else ends in the meantime;
+// and nothing remains of it.
 func TestKilledProcessIsNamed(t *testing.T) {
 	const size, victim = 9, 5 // 0 and 5 are not neighbors
 	for _, neighborRanks := range neighbors(0, size) {

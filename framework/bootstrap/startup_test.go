@@ -459,7 +459,7 @@ func TestNonsenseOverALink(t *testing.T) {
 	}
 }
 
-// The rank that is turned down may be the only one whose output somebody reads.
+// The rank that is turned down may be the only one whose output the user reads.
 func TestRefusalsNameTheRemedy(t *testing.T) {
 	c := handshake.Party{Size: 6}
 	for r, want := range map[handshake.Refusal]string{

@@ -32,8 +32,8 @@ const (
 	idPrefix    = "mscclpp1-" // of the text form, with its version
 	idAddresses = 3
 
-	// idListening: rank 0 has listened since before the id was given to anybody, so
-	// a refused connection means that it has gone.
+	// idListening: rank 0 has listened since before the id was given to any rank, so a refused
+	// connection means that it has gone.
 	idListening = 1
 )
 
@@ -62,8 +62,8 @@ func (id UniqueID) sealed() UniqueID {
 	return id
 }
 
-// Listening returns the id with the promise that rank 0 has listened at its addresses
-// since before anybody got it: ranks that are refused there do not try again.
+// Listening returns the id with the promise that rank 0 has listened at its addresses since before
+// any rank got it: ranks that are refused there do not try again.
 func (id UniqueID) Listening() UniqueID {
 	id[6] |= idListening
 	return id.sealed()

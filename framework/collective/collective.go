@@ -119,7 +119,7 @@ func Names() []string {
 	return names
 }
 
-// Among returns which of some collectives somebody means. Case, '-' and '_' do not matter.
+// Among returns the one of some collectives that a name means. Case, '-' and '_' do not matter.
 func Among(name string, some []Kind) (Kind, error) {
 	names := make([]string, len(some))
 	for i, k := range some {

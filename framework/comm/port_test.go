@@ -300,7 +300,7 @@ func TestRingsComeAndGo(t *testing.T) {
 	})
 }
 
-// A proxy that ends although nobody stopped it would leave everybody waiting.
+// A proxy that ends although nobody stopped it would leave all peers waiting.
 func TestProxyThatEndsIsAFailure(t *testing.T) {
 	g := newRig(2)
 	stop := make(chan struct{})

@@ -118,8 +118,8 @@ func mesh(ctx context.Context, c *comm.Communicator) error {
 	return c.Barrier(ctx)
 }
 
-// A transport that is preferred and cannot be used is not passed over in silence: somebody
-// reads which it is, where and why, and reads it once.
+// A transport that is preferred and cannot be used is not passed over in silence: the log says
+// which it is, where and why, and says it once.
 func TestPassedOverIsWarnedOfOnce(t *testing.T) {
 	there, down := framework.Live{Available: true}, framework.Live{Reason: "unavailable: port 1 is down"}
 	surveyed := func(ctx context.Context, c *comm.Communicator) error {

@@ -263,7 +263,7 @@ func TestTheThreadLooksAgain(t *testing.T) {
 		turn.Return(kernel.Trigger{}, false, nil, nil) // it had the turn in between, and waits for it
 		return false
 	})
-	pos, ok, err := r.Offer(kernel.Trigger{Fst: 9}) // which does not look whether somebody sleeps
+	pos, ok, err := r.Offer(kernel.Trigger{Fst: 9}) // which does not look whether a thread sleeps
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}

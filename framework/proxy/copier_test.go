@@ -122,7 +122,7 @@ func (c *copying) push(t testing.TB, tr kernel.Trigger) uint64 {
 	return pos
 }
 
-// state is what the lanes know and what everybody is doing, for a push that is in vain.
+// state is what the lanes know and what each thread is doing, for a push that is in vain.
 func (c *copying) state() string {
 	var b strings.Builder
 	for _, l := range c.lanes {

@@ -34,13 +34,12 @@
 //
 // # Why no trigger is forgotten
 //
-// The thread does not sleep for long while a trigger is in the ring. A producer stores
-// its trigger and then looks whether the thread sleeps, and wakes it if so; the thread
-// announces that it sleeps and then looks at the ring. All four accesses are atomic,
-// and Go's atomics have one total order: either the producer sees the sleeper, or the
-// sleeper sees the trigger. A sleeper that sees a trigger stays awake. While somebody
-// else has the turn, it sleeps for 5 ms and looks again, until nobody has the turn;
-// then it performs what is there.
+// The thread does not sleep for long while a trigger is in the ring. A producer stores its trigger
+// and then looks whether the thread sleeps, and wakes it if so; the thread announces that it sleeps
+// and then looks at the ring. All four accesses are atomic, and Go's atomics have one total order:
+// either the producer sees the sleeper, or the sleeper sees the trigger. A sleeper that sees a
+// trigger stays awake. While another thread has the turn, it sleeps for 5 ms and looks again, until
+// none has the turn; then it performs what is there.
 //
 // Those 5 ms are rare. The owner of the turn looks at the ring once more before it gives it back, and
 // mostly finds what was pushed meanwhile by a producer that could not have the turn; it

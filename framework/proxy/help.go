@@ -10,7 +10,7 @@ import (
 
 // A proxy in the process of the producers is a third party: each message wakes it, or it polls on a
 // core that they, or the peer, could use. So they may do its work, between two statements of their
-// own. Its thread then sleeps, and looks from time to time whether somebody still does.
+// own. Its thread then sleeps, and looks from time to time whether a thread still does.
 
 const (
 	// watch is how long the thread sleeps while others do its work, and longWatch how
@@ -146,7 +146,7 @@ func (s *Service) look() {
 	s.ring.Wake()
 }
 
-// owes reports whether somebody may wait for what Progress completes.
+// owes reports whether a thread may wait for what Progress completes.
 func (s *Service) owes() bool { return s.o.Owes != nil && s.o.Owes() }
 
 // spare reports whether others have done the thread's work since it has last looked, or want to. It
@@ -183,7 +183,7 @@ func (s *Service) rejoin() {
 		if owing && s.complete() {
 			return
 		}
-		early := time.Since(start) < offer // there is a trigger, which somebody performs, or has left
+		early := time.Since(start) < offer // there is a trigger, which another thread performs, or has left
 		for n := 0; early && n < 16; n++ {
 			ring.Yield()
 		}
@@ -215,7 +215,7 @@ func (s *Service) complete() (failed bool) {
 	return false
 }
 
-// taken reports whether somebody has the turn.
+// taken reports whether a thread has the turn.
 func (s *Service) taken() bool {
 	if s.turn.TryLock() {
 		s.turn.Unlock()

@@ -146,7 +146,7 @@ func TestHelpOfAWaiter(t *testing.T) {
 		}
 	}, Options{})
 	eventually(t, "who waits performs triggers", func() bool {
-		b.running.Load().turn.Lock() // a ring that is full before anybody looks
+		b.running.Load().turn.Lock() // a ring that is full before any look
 		var last uint64
 		for range 400 {
 			last = push(t, r, 1)
@@ -272,8 +272,8 @@ func TestNapsUntilSomebodyWakesIt(t *testing.T) {
 	}
 }
 
-// While somebody performs triggers the thread sleeps, although there is one; what he leaves
-// it performs at once.
+// While another thread performs triggers the proxy's thread sleeps, although there is one; a
+// trigger that the other leaves it performs at once.
 func TestHelpLeavesToTheThread(t *testing.T) {
 	release := make(chan struct{})
 	var entered, asked, threads atomic.Uint64

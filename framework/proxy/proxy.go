@@ -67,9 +67,8 @@ type Options struct {
 	// While it reports that work is outstanding, the proxy does not sleep, and Stop waits.
 	Progress func() (outstanding bool, err error)
 
-	// Owes reports whether somebody may wait for what Progress completes. While others
-	// perform the triggers of a ring, the thread checks for that. Any thread may call it
-	// at any time.
+	// Owes reports whether a thread may wait for what Progress completes. While others perform the
+	// triggers of a ring, the thread checks for that. Any thread may call it at any time.
 	Owes func() bool
 }
 

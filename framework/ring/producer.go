@@ -128,8 +128,8 @@ func (r *Ring) WaitFlushed(ctx context.Context, i uint32, pos uint64) error {
 	return nil
 }
 
-// WaitTaken waits until the consumer has taken everything that was pushed before the
-// call, by anybody.
+// WaitTaken waits until the consumer has taken everything that was pushed before the call, by any
+// producer.
 func (r *Ring) WaitTaken(ctx context.Context) error {
 	all := r.Tail() + r.slots // no more fits
 	err := r.await(ctx, func() bool {

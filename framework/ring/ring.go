@@ -136,9 +136,8 @@ func (r *Ring) Share() (framework.Share, error) {
 // ends.
 func (r *Ring) Watch(words *kernel.WaitControl) { r.control.Store(words) }
 
-// Assist names the helper that performs triggers on its caller's thread, for a consumer
-// in this process: pushes and waits from Go call it. It has to be set before anybody
-// else has the ring.
+// Assist names the helper that performs triggers on its caller's thread, for a consumer in this
+// process: pushes and waits from Go call it. It has to be set before any other thread has the ring.
 func (r *Ring) Assist(h framework.Helper) { r.helper = h }
 
 // Help is for threads that wait for the consumer: if it is in this process, they do its work
@@ -202,8 +201,8 @@ func (r *Ring) HandleOn(v View) kernel.FifoHandle {
 // Bytes returns the size of the ring's memory.
 func (r *Ring) Bytes() uint64 { return size(r.slots) }
 
-// Depth returns how many triggers were pushed, by anybody, and not yet performed. It
-// looks at every slot that is in use.
+// Depth returns how many triggers were pushed, by any producer, and not yet performed. It looks at
+// every slot that is in use.
 func (r *Ring) Depth() uint64 {
 	tail := r.Tail()
 	n := uint64(0)

@@ -139,8 +139,8 @@ func (q *Queue) Unbind(source, target, semaphore uint32) {
 	C.mscclpp_stream_bind(q.c, &q.c.semaphore[semaphore], C.mscclpp_stream_slot{})
 }
 
-// Drain performs what was pushed, as far as the sockets take it. The rest goes on while
-// somebody waits, or by the engine's thread.
+// Drain performs what was pushed, as far as the sockets take it. The rest goes on while a thread
+// waits, or by the engine's thread.
 func (q *Queue) Drain() { C.mscclpp_stream_drain(q.c) }
 
 // Later is Drain that waits for the next one, but not for long: the engine's thread looks.

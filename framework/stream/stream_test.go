@@ -205,8 +205,8 @@ func TestEndOfPeer(t *testing.T) {
 	}
 }
 
-// A socket for parts that ends ends the link, though the first one lives, whether or not
-// somebody drives the link all the time.
+// A socket for parts that ends ends the link, though the first one lives, whether or not a thread
+// drives the link all the time.
 func TestEndOfAnotherSocket(t *testing.T) {
 	for _, driven := range []bool{false, true} {
 		t.Run(fmt.Sprintf("driven %v", driven), func(t *testing.T) {

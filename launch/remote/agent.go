@@ -139,7 +139,7 @@ func (a *Agent) obey(gone func(), signals chan<- os.Signal, stdin chan<- []byte)
 		case f.kind == kindSignal && len(f.body) == 1:
 			select {
 			case signals <- syscall.Signal(f.body[0]):
-			default: // more than anybody needs
+			default: // more than any job needs
 			}
 		case f.kind == kindIn && stdin != nil:
 			// The launcher waits for kindTaken, so there is room; one that does not wait

@@ -80,7 +80,7 @@ type run struct {
 	result       launch.Result
 	err          error
 	out          *outputpump.Pump
-	endRequested bool // somebody wants the job to end
+	endRequested bool // by a signal, or by an error
 	unread       bool // and the reader of the output has taken nothing for outputpump.ReaderBound
 	missed       bool // output that came meanwhile
 }

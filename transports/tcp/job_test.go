@@ -75,8 +75,8 @@ func bench(t *testing.T, dir string, env []string, args ...string) [2]*host {
 	return hosts
 }
 
-// startJob starts two ranks that reduce over tcp until somebody ends them, and waits until
-// both drive sockets that their plugins have made.
+// startJob starts two ranks that reduce over tcp until the test ends them, and waits until both
+// drive sockets that their plugins have made.
 func startJob(t *testing.T, dir string) [2]*host {
 	t.Helper()
 	hosts := bench(t, dir, nil, "--bytes", "256K", "--iters", "10000000")

@@ -18,7 +18,7 @@ const (
 	// park bounds how long an idle proxy sleeps. Producers on the host wake it; the
 	// bound is for one that dies between its push and the wake-up.
 	park = 100 * time.Millisecond
-	// doze is the bound where kernels of a GPU push, which cannot wake anybody.
+	// doze is the bound where kernels of a GPU push, which cannot wake any thread.
 	doze = 50 * time.Microsecond
 	// patience is how many triggers are performed before small puts are sent, though
 	// more are coming.

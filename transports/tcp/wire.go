@@ -12,7 +12,7 @@ import (
 // the system. Registered there, every packet would wake a thread that has nothing to
 // do with it.
 type wire struct {
-	mu sync.RWMutex // read: somebody is inside; write: it is being closed
+	mu sync.RWMutex // read: a thread is inside; write: it is being closed
 	fd int          // -1: closed
 }
 

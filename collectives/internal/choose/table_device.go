@@ -11,8 +11,8 @@ import (
 // of float16 in a graph; three ranks take the rows of four. Other numbers of ranks and other
 // links have rows that a model makes: see modeled.
 //
-// Where copy engines take over, kernels would still be as fast up to twice the size.
-// They would take multiprocessors from everybody else, though.
+// Where copy engines take over, kernels would still be as fast up to twice the size. They would
+// take multiprocessors from all other work, though.
 var DeviceTable = []engine.Row{
 	{Collective: collective.AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"}, // 64 K: 2.55 µs, oneshot_ll128 2.49
 	{Collective: collective.AllReduce, MaxBytes: 16 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"},

@@ -8,7 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
-// Names of algorithms that somebody has to know by name.
+// Names of algorithms that other packages have to know by name.
 const (
 	Zerocopy   = "zerocopy"
 	Push       = "push"

@@ -144,7 +144,7 @@ func (r *stagedCopy) reduceShares() {
 	}
 }
 
-// reduceToRoot has everybody but the root push all that there is.
+// reduceToRoot has every rank but the root push all that there is.
 func (r *stagedCopy) reduceToRoot(root int) {
 	for p := range r.cut.pieces() {
 		first, count := r.cut.of(0, p)

@@ -131,8 +131,8 @@ func (e *Engine) Dump(w io.Writer) {
 	e.board.dump(w)
 }
 
-// watched reports whether somebody has to look at calls that are under way: to compare
-// them, and on GPUs for copies that cannot go where they should.
+// watched reports whether a watch has to look at calls that are under way: to compare them, and on
+// GPUs for copies that cannot go where they should.
 func (e *Engine) watched() bool {
 	if e.host {
 		return e.opts.Signatures != engine.SignaturesNever

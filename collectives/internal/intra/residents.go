@@ -15,7 +15,7 @@ import (
 //
 // Blocks are counted as if each had a multiprocessor for itself. Those of large kernels have; and
 // small ones, of which a multiprocessor has room for several, must not stand on all of them when a
-// large one of somebody else is to begin.
+// large one of another communicator is to begin.
 //
 // Captured calls are counted as if they were enqueued. So the count is right within a capture, but may
 // be too low for the one call that follows it.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Programs are not executed from a cache that everybody can write to.
+// Programs are not executed from a cache that other users can write to.
 func TestCacheOfOthers(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", base)

@@ -86,7 +86,7 @@ func examineLimit(area string, which int, least uint64, below grade, advice stri
 	return finding{area, good, text}
 }
 
-// tools are programs that somebody may need, and for what.
+// tools are programs that a user may need, and for what.
 var tools = []struct{ names, purpose string }{
 	{"g++ clang++-19 clang++ c++", "make kernels (images for this processor)"},
 	{"clang++-19", "GPU images"},

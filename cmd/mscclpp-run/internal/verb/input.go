@@ -47,8 +47,8 @@ func ReadInput(name string, patience time.Duration) ([]byte, error) {
 	return text, nil
 }
 
-// awaitWriter waits until something came through a pipe, or somebody has closed it. A read
-// does not tell a pipe that nobody has opened yet from one that has ended.
+// awaitWriter waits until something came through a pipe, or its writer has closed it. A read does
+// not tell a pipe that nobody has opened yet from one that has ended.
 func awaitWriter(f *os.File, end time.Time) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A pipe that nobody fills, or that nobody closes, is an error in time; one that somebody
+// A pipe without a writer, or one that is never closed, is an error in time; one that a writer
 // fills is read to its end, whether it is opened before or after.
 func TestReadInput(t *testing.T) {
 	folder := t.TempDir()

@@ -65,7 +65,7 @@ func (c call) sums() bool {
 	return c.Collective == collective.AllReduce || c.Collective == collective.ReduceScatter || c.Collective == collective.Reduce
 }
 
-// once is what leaves, or reaches, the busiest GPU when everybody sends what the peers need in one step.
+// once is what leaves, or reaches, the busiest GPU when every rank sends what the peers need in one step.
 func (c call) once() float64 {
 	if c.rooted() || c.Collective == collective.AllReduce {
 		return c.all * c.peers

@@ -150,7 +150,7 @@ func (g *Gate) perform(w work) error {
 	return w.do(ctx)
 }
 
-// next is the work that is to be done next. The communicator's end is everybody's.
+// next is the work that is to be done next. The communicator's end is that of all ranks.
 func (g *Gate) next() (work, bool) {
 	for {
 		g.mu.Lock()

@@ -206,8 +206,8 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// parseControl takes the descriptors and the sender's uid from control data. The
-// descriptors are returned even with an error: somebody has to close them.
+// parseControl takes the descriptors and the sender's uid from control data. The descriptors are
+// returned even with an error: the caller has to close them.
 func parseControl(oob []byte) (files []*os.File, uid int, err error) {
 	uid = -1
 	for len(oob) > 0 {

@@ -1,4 +1,4 @@
-// Package inbox holds parcels that have arrived until somebody asks for them.
+// Package inbox holds parcels that have arrived until their receiver asks for them.
 package inbox
 
 import (
@@ -19,8 +19,8 @@ type Message struct {
 	Awaited []int
 }
 
-// Inbox holds what has arrived until somebody asks for it: in order per sender
-// and tag. Readers of sockets never wait for it, so ranks cannot block each other.
+// Inbox holds what has arrived until its receiver asks for it: in order per sender and tag. Readers
+// of sockets never wait for it, so ranks cannot block each other.
 type Inbox struct {
 	mu     sync.Mutex
 	boxes  map[address]*box

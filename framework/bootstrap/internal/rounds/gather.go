@@ -63,8 +63,8 @@ func AllGather(ctx context.Context, b framework.Bootstrap, tag framework.Tag, p 
 	return all, nil
 }
 
-// handOut sends the descriptors of p to all other ranks of this host. The nearest
-// rank above comes first, so that not everybody starts with rank 0.
+// handOut sends the descriptors of p to all other ranks of this host. The nearest rank above comes
+// first, so that not all ranks start with rank 0.
 func handOut(ctx context.Context, b framework.Bootstrap, tag framework.Tag, p framework.Parcel) error {
 	var descriptors []framework.Share
 	for _, s := range p.Shares {

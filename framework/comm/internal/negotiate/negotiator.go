@@ -42,14 +42,14 @@ type Remote struct {
 	Close     func(ctx context.Context) error
 }
 
-// PassedOver knows which transports somebody was warned of, that they are there and cannot
-// be used: of a communicator and all that are made of it.
+// PassedOver knows for which transports a warning was logged, that they are there and cannot be
+// used: of a communicator and all that are made of it.
 type PassedOver struct {
 	mu    sync.Mutex
 	named map[string]bool
 }
 
-// first reports whether nobody was warned of a transport so far, and that somebody is now.
+// first reports whether no warning was logged for a transport so far, and notes that one is now.
 func (p *PassedOver) first(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

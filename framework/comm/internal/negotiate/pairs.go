@@ -25,9 +25,9 @@ func (n *Negotiator) LinkAll(ctx context.Context) (map[int]*Link, error) {
 	return all, nil
 }
 
-// PairOrder lists the other ranks so that, step by step, whole pairs meet: a
-// round-robin tournament. In plain ascending order rank 0 would be everybody's
-// first, and set-up would take as many steps as there are pairs.
+// PairOrder lists the other ranks so that, step by step, whole pairs meet: a round-robin
+// tournament. In plain ascending order rank 0 would be the first of all, and set-up would take as
+// many steps as there are pairs.
 func (n *Negotiator) PairOrder() []int {
 	size := n.Boot.Size()
 	if size%2 == 1 {

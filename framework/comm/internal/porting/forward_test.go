@@ -18,8 +18,8 @@ func (s somewhere) Addr() uintptr { return s.addr }
 
 type noView struct{ device.HostView }
 
-// Kernels wait where somebody stores: at a host counter where the peer's copy engine does, whatever
-// the forwarder has; where that stores, on the device if it has a view of it.
+// Kernels wait where the signal is stored: at a host counter where the peer's copy engine does,
+// whatever the forwarder has; where that stores, on the device if it has a view of it.
 func TestWhereKernelsWait(t *testing.T) {
 	const onDevice, hostHere, hostThere = 1 << 20, 2 << 20, 3 << 20
 	p := counters.Pair{Mine: 3}

@@ -10,9 +10,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 )
 
-// How long a wait for a peer lasts before somebody asks whether the peer is still there,
-// and how long what it sent before it left may be under way: its channels are closed,
-// and empty, before it says goodbye, but processes that pass things on may be slow.
+// How long a wait for a peer lasts before it asks whether the peer is still there, and how long
+// what it sent before it left may be under way: its channels are closed, and empty, before it says
+// goodbye, but processes that pass things on may be slow.
 const (
 	departureDoubt = 250 * time.Millisecond
 	departureGrace = 500 * time.Millisecond

@@ -146,8 +146,8 @@ func (p *service) start(ctx context.Context, s *Ports, t *transport.Transport, s
 			return err
 		}
 		p.proxy = made
-		// Not where kernels of a device push: they cannot wake a thread that sleeps because
-		// somebody helped.
+		// Not where kernels of a device push: they cannot wake a thread that sleeps because a
+		// thread helped.
 		if h, ok := made.(framework.Helper); ok && (p.from == fromHost || s.Counters.HostDev == nil) {
 			p.ring.Assist(h)
 		}
@@ -195,8 +195,8 @@ func (p *service) warn(s *Ports) {
 	_ = s.Counters.Queue.Store(ctx, p.view.counters.Addr()+errorWord, 1) // the device may be what has failed
 }
 
-// blameProxy puts this rank on the end of a proxy, unless a peer is to blame for it:
-// one that has died is known to its proxies before anybody else says so.
+// blameProxy puts this rank on the end of a proxy, unless a peer is to blame for it: one that has
+// died is known to its proxies before any rank says so.
 func blameProxy(rank int, err error) error {
 	if errors.Is(err, framework.ErrPeer) && framework.PeerOf(err) != framework.NoPeer {
 		return &framework.Error{Op: fmt.Sprintf("proxy of rank %d", rank), Peer: framework.NoPeer, Err: err}

@@ -16,7 +16,7 @@ import (
 // waiter is how the host waits for what a peer or a proxy does.
 type waiter struct {
 	state
-	waiting atomic.Bool // somebody is in Wait, whose turn it is
+	waiting atomic.Bool // a thread is in Wait, whose turn it is
 }
 
 // streamWaits is how long a waiter polls sockets, and then yields its core, before it

@@ -363,8 +363,8 @@ func testIdle(t *harness.T) {
 	}
 }
 
-// testRingFull fills the ring before anybody drains it. Pushes wait then; when the
-// proxy starts, all are performed, in order and none twice.
+// testRingFull fills the ring before any proxy drains it. Pushes wait then; when the proxy starts,
+// all are performed, in order and none twice.
 func testRingFull(t *harness.T) {
 	const slots = 16
 	l := t.Link(framework.KindPort, t.Rank(0), t.Rank(1))
