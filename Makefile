@@ -35,10 +35,11 @@ export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
-build: ## programs into bin/, plugins into bin/plugins/; needs Go and a C++ compiler
+build: ## programs into bin/, plugins into bin/plugins/, the C library into bin/lib/; needs Go and a C++ compiler
 	@GO='$(GO)' scripts/deps.sh build
 	$(BUILD) -o bin/ ./cmd/...
 	$(BUILD) -o bin/plugins/ $(addprefix ./,$(PLUGINS))
+	GO='$(GO)' VERSION='$(VERSION)' scripts/capi.sh bin/lib
 
 kernels: build ## CPU kernel images for this machine, beside the plugins
 	scripts/kernels.sh build
@@ -93,7 +94,7 @@ dist-gpu: ## dist/mscclpp-gpu.tar.xz: what gpu-test.sh needs on a machine with G
 gpu-test: dist-gpu ## tests on the GPUs of this machine, results in dist/gpu-results; ARGS='--tier bench'
 	dist/gpu-test.sh --out dist/gpu-results $(ARGS)
 
-install: build kernels ## programs, plugins and headers under PREFIX (and DESTDIR)
+install: build kernels ## programs, plugins, libraries and headers under PREFIX (and DESTDIR)
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
 
 uninstall: ## remove what install put there

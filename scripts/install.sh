@@ -2,6 +2,9 @@
 # Installs under $DESTDIR$PREFIX, or removes it again with --remove:
 #   bin/mscclpp-*                      programs
 #   lib/mscclpp/plugins/               plugins, each beside its kernel images
+#   lib/libmscclpp.so.1                the C library, which finds the plugins beside itself
+#   lib/pkgconfig/mscclpp.pc           how to compile and link with it
+#   include/mscclpp.h                  its header
 #   include/mscclpp/                   headers for device code
 #   share/doc/mscclpp/                 licenses, of this project and of what it contains
 #   share/mscclpp/                     sources and specs of the kernels, for vendors who build
@@ -12,6 +15,7 @@ root=${DESTDIR:-}${PREFIX:-/usr/local}
 lib=$root/lib/mscclpp
 if [ "${1:-}" = --remove ]; then
 	for p in bin/mscclpp-*; do rm -f "$root/bin/${p##*/}"; done
+	rm -f "$root/lib/libmscclpp.so.1" "$root/lib/libmscclpp.so" "$root/lib/pkgconfig/mscclpp.pc" "$root/include/mscclpp.h"
 	rm -rf "$lib" "$root/include/mscclpp" "$root/share/doc/mscclpp" "$root/share/mscclpp"
 	exit 0
 fi
@@ -27,7 +31,21 @@ for p in bin/plugins/mscclpp-transport-*; do
 	esac
 done
 install -m 644 framework/kernel/include/mscclpp/* "$root/include/mscclpp"
-install -d "$root/share/doc/mscclpp"
+install -m 644 bin/lib/libmscclpp.so.1 "$root/lib"
+ln -sf libmscclpp.so.1 "$root/lib/libmscclpp.so"
+install -m 644 capi/mscclpp.h "$root/include"
+install -d "$root/lib/pkgconfig" "$root/share/doc/mscclpp"
+cat >"$root/lib/pkgconfig/mscclpp.pc" <<END
+prefix=${PREFIX:-/usr/local}
+libdir=\${prefix}/lib
+includedir=\${prefix}/include
+
+Name: mscclpp
+Description: Communication between GPUs: collectives, channels and proxies
+Version: $(sed -n 's/^#define MSCCLPP_VERSION "\(.*\)"$/\1/p' capi/mscclpp.h)
+Libs: -L\${libdir} -lmscclpp
+Cflags: -I\${includedir}
+END
 install -m 644 LICENSE THIRD_PARTY_NOTICES "$root/share/doc/mscclpp"
 for d in collectives/kernels collectives/image transports/shm/kernels framework/kernel/actor/kernels; do
 	install -d "$root/share/mscclpp/$d"

@@ -13,6 +13,13 @@ cmp THIRD_PARTY_NOTICES "$root/opt/m/share/doc/mscclpp/THIRD_PARTY_NOTICES"
 cd /
 "$root/opt/m/bin/mscclpp-run" plugins shm
 "$root/opt/m/bin/mscclpp-run" -n 2 bench allreduce --bytes 1K:4K --iters 10 --check
+# A program in C is compiled with what pkg-config says, and its job finds the plugins beside the library.
+cc=$("${GO:-go}" env CC)
+flags() { sed -n "s/^$1: //p" "$root/opt/m/lib/pkgconfig/mscclpp.pc" | sed "s,\${[a-z]*dir},$root/opt/m/$2,"; }
+# shellcheck disable=SC2046,SC2086 # lists of words
+$cc -std=c99 $(flags Cflags include) "$OLDPWD/capi/example/allreduce.c" $(flags Libs lib) -Wl,-rpath,"$root/opt/m/lib" -o "$root/allreduce"
+"$root/opt/m/bin/mscclpp-run" -n 2 "$root/allreduce"
+rm "$root/allreduce"
 # A vendor builds kernels from what is installed: a spec of this tree, and one of his own
 # whose folders are absolute.
 share=$root/opt/m/share/mscclpp

@@ -47,6 +47,9 @@ type Job struct {
 	Boot   *bootstrap.TCP
 	Device device.Device
 
+	// Collectives are the options of Comm; communicators that are split off have the same.
+	Collectives collectives.Options
+
 	transports []*Opened
 }
 
@@ -98,8 +101,8 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 	if p.Joined != nil {
 		p.Joined(j.World)
 	}
-	o, err := CollectiveOptions(cfg)
-	if err != nil {
+	o := &j.Collectives
+	if *o, err = CollectiveOptions(cfg); err != nil {
 		return err
 	}
 	if where.Type != "host" {
@@ -109,7 +112,7 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 		}
 		o.Links = Links(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
 	}
-	j.Comm, err = collectives.New(ctx, j.World, o)
+	j.Comm, err = collectives.New(ctx, j.World, *o)
 	var row *collectives.RowError
 	if errors.As(err, &row) {
 		err = fmt.Errorf("%s: %w", p.Config.Origin("collectives.table"), err)
@@ -197,4 +200,13 @@ func (j *Job) Close(leave bool) error {
 		all = append(all, j.Boot.Close())
 	}
 	return errors.Join(all...)
+}
+
+// Transports lists the names of the job's transports, in order of preference.
+func (j *Job) Transports() []string {
+	names := make([]string, len(j.transports))
+	for i, t := range j.transports {
+		names[i] = t.Name
+	}
+	return names
 }

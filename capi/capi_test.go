@@ -1,0 +1,248 @@
+package capi
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/launch"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir := built.dir; dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// built is an installation: lib has the library, and the plugins beside it.
+var built struct {
+	sync.Once
+	dir string
+	err error
+}
+
+// installed returns the folder of an installation, which the first test makes.
+func installed(t *testing.T) string {
+	t.Helper()
+	compiler(t, "cc")
+	built.Do(func() { built.err = install(t.Context()) })
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.dir
+}
+
+func install(ctx context.Context) (err error) {
+	if built.dir, err = os.MkdirTemp("", "mscclpp-capi-test-*"); err != nil {
+		return err
+	}
+	lib := filepath.Join(built.dir, "lib")
+	for _, command := range [][]string{
+		{"../scripts/capi.sh", lib},
+		{"go", "build", "-o", lib + "/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm"},
+	} {
+		if text, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", command, err, text)
+		}
+	}
+	return nil
+}
+
+// images returns the folder of the kernels for this processor.
+func images(t *testing.T) string {
+	t.Helper()
+	dev, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	dir, err := collectivetest.Images(ctx, collectivetest.Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func compiler(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("no compiler: %v", err)
+	}
+}
+
+// compile makes a program of files in C, linked with the library.
+func compile(t *testing.T, files ...string) string {
+	t.Helper()
+	lib := filepath.Join(installed(t), "lib")
+	out := filepath.Join(t.TempDir(), "program")
+	args := append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I.", "-o", out}, files...)
+	if text, err := exec.Command("cc", append(args, "-L"+lib, "-lmscclpp", "-Wl,-rpath,"+lib)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return out
+}
+
+// job runs a program as ranks, and returns their output.
+func job(t *testing.T, ranks int, program string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out := &output{}
+	l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := launch.Job{Place: launch.Place{Local: ranks, World: ranks, Nodes: 1, MasterAddr: "127.0.0.1"}, UniqueID: id.String(), Grace: time.Second, Linger: time.Second}
+	if plan.Listener, err = l.File(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	plan.Path, plan.Args, plan.Stdout, plan.Stderr = program, append([]string{program}, args...), out, out
+	plan.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_TRANSPORT__SHM__IMAGES=" + images(t)}
+	result, err := launch.Run(ctx, plan)
+	if err != nil || result.Code != 0 {
+		t.Fatalf("%s: code %d, %v\n%s", program, result.Code, err, out.String())
+	}
+	return out.String()
+}
+
+// output is what all ranks write.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// alone runs a program that is no rank of a launcher.
+func alone(t *testing.T, program string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, program, args...)
+	c.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_TRANSPORT__SHM__IMAGES=" + images(t)}
+	if text, err := c.CombinedOutput(); err != nil || !strings.HasSuffix(string(text), " is done\n") {
+		t.Errorf("%v: %v\n%s", args, err, text)
+	}
+}
+
+// The header is C99 and C++17 to strict compilers.
+func TestHeader(t *testing.T) {
+	for _, x := range []struct{ compiler, language, standard string }{{"cc", "c", "c99"}, {"c++", "c++", "c++17"}} {
+		compiler(t, x.compiler)
+		c := exec.Command(x.compiler, "-x", x.language, "-std="+x.standard, "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", "-I.", "-")
+		c.Stdin = strings.NewReader("#include <mscclpp.h>\nint main(void) {\n" +
+			"mscclpp_comm_options_t o = MSCCLPP_COMM_OPTIONS_INIT; mscclpp_call_options_t c = MSCCLPP_CALL_OPTIONS_INIT;\n" +
+			"return o.size == sizeof(o) && c.size == sizeof(c) ? MSCCLPP_SUCCESS : MSCCLPP_FAILED; }\n")
+		if text, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", x.standard, err, text)
+		}
+	}
+}
+
+var (
+	declared = regexp.MustCompile(`(?m)^(?:[a-z_0-9]+ )+\*?(mscclpp_[a-z_0-9]+)\(`)
+	listed   = regexp.MustCompile(`(?m)^ +(mscclpp_[a-z_0-9]+);$`)
+)
+
+func namesIn(t *testing.T, file string, pattern *regexp.Regexp) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range pattern.FindAllStringSubmatch(string(text), -1) {
+		names = append(names, m[1])
+	}
+	slices.Sort(names)
+	return names
+}
+
+// The library exports what the list has, which is what the header declares.
+func TestSymbols(t *testing.T) {
+	golden := namesIn(t, "libmscclpp/exports.map", listed)
+	if header := namesIn(t, "mscclpp.h", declared); !slices.Equal(header, golden) || len(golden) < 30 {
+		t.Errorf("the header declares\n%v\nexpected\n%v", header, golden)
+	}
+	f, err := elf.Open(filepath.Join(installed(t), "lib", "libmscclpp.so.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exported []string
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			exported = append(exported, s.Name)
+		}
+	}
+	slices.Sort(exported)
+	if !slices.Equal(exported, golden) {
+		t.Errorf("the library exports\n%v\nexpected\n%v", exported, golden)
+	}
+	if name, err := f.DynString(elf.DT_SONAME); err != nil || !slices.Equal(name, []string{"libmscclpp.so.1"}) {
+		t.Errorf("SONAME %v, %v", name, err)
+	}
+	if flags, err := f.DynValue(elf.DT_FLAGS_1); err != nil || len(flags) != 1 || flags[0]&uint64(elf.DF_1_NODELETE) == 0 {
+		t.Errorf("flags %x, %v: expected NODELETE", flags, err)
+	}
+}
+
+func TestExample(t *testing.T) {
+	out := job(t, 2, compile(t, "example/allreduce.c"))
+	for _, want := range []string{"rank 0 of 2: 1000 sums are right\n", "rank 1 of 2: 1000 sums are right\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q: expected %q", out, want)
+		}
+	}
+}
+
+func TestClient(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := compile(t, files...)
+	for _, part := range []string{"handles", "versions", "forks", "threads", "aborts"} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			alone(t, client, part)
+		})
+	}
+	t.Run("collectives", func(t *testing.T) {
+		t.Parallel()
+		job(t, 3, client, "collectives")
+	})
+}

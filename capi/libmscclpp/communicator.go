@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/capi/internal/handles"
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/internal/setup"
+)
+
+// Kinds of handles.
+const (
+	kindComm = 1 + iota
+)
+
+// table has the objects that the program holds.
+var table = handles.New("communicator")
+
+// job is what a communicator shares with those that were split off: device, transports and
+// the links to the other ranks. The last one closes it.
+type job struct {
+	*setup.Job
+	log io.Closer // may be nil
+
+	mu      sync.Mutex
+	users   int
+	aborted bool
+}
+
+func (j *job) use() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.users++
+}
+
+// release gives one use back.
+func (j *job) release(aborted bool) error {
+	j.mu.Lock()
+	j.users--
+	j.aborted = j.aborted || aborted
+	last := j.users == 0
+	j.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return errors.Join(j.Close(!j.aborted), closeLog(j.log))
+}
+
+func closeLog(log io.Closer) error {
+	if log == nil {
+		return nil
+	}
+	return log.Close()
+}
+
+// parts are what a communicator has once it was joined.
+type parts struct {
+	job   *job
+	world *comm.Communicator
+	calls *collectives.Comm
+}
+
+// communicator is what a program holds as a mscclpp_comm_t. Its calls take no lock that is
+// held while they wait, so abort works at any time.
+type communicator struct {
+	timeout time.Duration
+	ctx     context.Context // of whatever waits for other ranks
+	end     context.CancelCauseFunc
+
+	plan   setup.Plan
+	log    io.Closer
+	once   sync.Once     // join
+	joined chan struct{} // closed when join has ended
+	failed error         // why it has failed
+	parts  atomic.Pointer[parts]
+}
+
+func newCommunicator(timeout time.Duration) *communicator {
+	c := &communicator{timeout: timeout, joined: make(chan struct{})}
+	c.ctx, c.end = context.WithCancelCause(context.Background())
+	return c
+}
+
+var (
+	errNotJoined = fmt.Errorf("%w: the communicator was not joined: expected mscclpp_comm_join first", framework.ErrInvalid)
+	errDestroyed = fmt.Errorf("%w: the communicator was destroyed", framework.ErrClosed)
+)
+
+// find returns the communicator of a handle.
+func find(h handles.Handle) (*communicator, error) {
+	v, err := table.Get(kindComm, h)
+	if err != nil {
+		return nil, err
+	}
+	return v.(*communicator), nil
+}
+
+// ready returns the parts of the communicator of a handle, for calls that need them.
+func ready(h handles.Handle) (*communicator, *parts, error) {
+	c, err := find(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := c.parts.Load()
+	if p == nil {
+		return nil, nil, errNotJoined
+	}
+	return c, p, nil
+}
+
+// bounded is the context of a call that waits for other ranks.
+func (c *communicator) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.ctx, c.timeout)
+}
+
+// explain adds why the communicator has ended to an error of a call that waited.
+func (c *communicator) explain(err error) error {
+	if err != nil && c.ctx.Err() != nil {
+		return fmt.Errorf("%w: %v", context.Cause(c.ctx), err) // its class is what counts
+	}
+	return err
+}
+
+// join puts the job together, once.
+func (c *communicator) join() error {
+	c.once.Do(func() {
+		defer close(c.joined)
+		ctx, cancel := c.bounded()
+		defer cancel()
+		j, err := setup.Start(ctx, c.plan)
+		if err != nil {
+			c.failed = fmt.Errorf("comm join: %w", c.explain(err))
+			return
+		}
+		shared := &job{Job: j, log: c.log, users: 1}
+		c.parts.Store(&parts{job: shared, world: j.World, calls: j.Comm})
+	})
+	return c.failed
+}
+
+// status says why the communicator cannot be used, and whether it was joined. It never waits.
+func (c *communicator) status() (joined bool, err error) {
+	p := c.parts.Load()
+	if p != nil {
+		return true, p.world.Overdue()
+	}
+	select {
+	case <-c.joined:
+		return true, c.failed
+	default:
+		return false, context.Cause(c.ctx)
+	}
+}
+
+// split makes a communicator of some ranks; nil for a rank that is in none.
+func (c *communicator) split(p *parts, color, key int) (*communicator, error) {
+	ctx, cancel := c.bounded()
+	defer cancel()
+	world, err := p.world.Split(ctx, color, key)
+	if err != nil || world == nil {
+		return nil, c.explain(err)
+	}
+	calls, err := collectives.New(ctx, world, p.job.Collectives)
+	if err != nil {
+		return nil, errors.Join(c.explain(err), world.Close())
+	}
+	child := newCommunicator(c.timeout)
+	child.once.Do(func() { close(child.joined) })
+	p.job.use()
+	child.parts.Store(&parts{job: p.job, world: world, calls: calls})
+	return child, nil
+}
+
+// destroy ends what waits for other ranks, and frees everything.
+func (c *communicator) destroy(cause error, aborted bool) error {
+	c.end(cause)
+	begun := true
+	c.once.Do(func() { // never joined
+		begun = false
+		c.failed = cause
+		close(c.joined)
+	})
+	<-c.joined
+	p := c.parts.Load()
+	if p == nil {
+		if l := c.plan.Place; !begun && l != nil && l.Listener != nil {
+			_ = l.Listener.Close()
+		}
+		return closeLog(c.log)
+	}
+	return errors.Join(p.calls.Close(), p.world.Close(), p.job.release(aborted))
+}
+
+// announceTime is how long abort waits for the announcement to the other ranks.
+const announceTime = 500 * time.Millisecond
+
+// abort ends the communicator at once. Calls of other threads may use it still: it is freed
+// when they have left.
+func (c *communicator) abort(cause error) {
+	c.end(cause)
+	announced := make(chan struct{})
+	go func() {
+		if p := c.parts.Load(); p != nil {
+			p.world.Abort(cause)
+		}
+		close(announced)
+		_ = c.destroy(cause, true) // the cause is what there is to say
+	}()
+	select {
+	case <-announced:
+	case <-time.After(announceTime):
+	}
+}
