@@ -198,7 +198,7 @@ func TestLengthsDisagreeOverHosts(t *testing.T) {
 				return nil
 			})
 			if said == 0 {
-				t.Error("nobody was told which ranks disagree")
+				t.Error("no error says which ranks disagree")
 			}
 		})
 	}

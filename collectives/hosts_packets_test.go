@@ -247,7 +247,7 @@ func TestPacketsAgainstOtherCalls(t *testing.T) {
 				return nil
 			})
 			if said == 0 {
-				t.Error("nobody was told that ranks disagree and on what")
+				t.Error("no error says that ranks disagree and on what")
 			}
 		})
 	}

@@ -284,7 +284,7 @@ func TestDirectRootedDisagreement(t *testing.T) {
 					return r.world.Settle(ctx, r.stream)
 				})
 				if said == 0 && !t.Failed() {
-					t.Error("nobody was told that ranks disagree and on what")
+					t.Error("no error says that ranks disagree and on what")
 				}
 			})
 		}

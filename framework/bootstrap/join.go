@@ -88,7 +88,7 @@ func (s *startup) receive(ctx context.Context) (err error) {
 	}
 	at := addrPort(s.t.listener.Addr())
 	if s.t.cfg.Insecure && !s.t.party.HasSecret {
-		s.t.cfg.Log.Warn("bootstrap: anybody who reaches this address while ranks check in can join the job, because bootstrap.insecure is set and no rank has a secret", "address", at.String(), "remedy", "set "+EnvSecretFile+" on all ranks")
+		s.t.cfg.Log.Warn("bootstrap: any process that reaches this address while ranks check in can join the job, because bootstrap.insecure is set and no rank has a secret", "address", at.String(), "remedy", "set "+EnvSecretFile+" on all ranks")
 	}
 	s.t.self.port = at.Port() // at whatever address it was reached
 	s.t.root = at.Addr()
@@ -268,7 +268,7 @@ func (s *startup) checkInOnce(ctx context.Context) (err error) {
 		return s.t.failures.Job.Cause()
 	case <-ctx.Done():
 		gaveUp = true
-		said := "rank 0 has not said who is missing"
+		said := "rank 0 has not named the missing ranks"
 		if w := s.waiting.Load(); w != nil {
 			said = *w
 		}

@@ -138,7 +138,7 @@ func (c *Copier) perform(t kernel.Trigger, pos uint64) Result {
 		}
 		// Over a thousand operations wait for this peer: others do, too, now.
 		if c.stop.Load() == quit {
-			return Fail(fmt.Errorf("%w: told to quit with %d operations on their way to rank %d", framework.ErrClosed, backlog+window, lane.peer))
+			return Fail(fmt.Errorf("%w: asked to quit with %d operations on their way to rank %d", framework.ErrClosed, backlog+window, lane.peer))
 		}
 		if err := c.lookAll(); err != nil {
 			return Fail(err)

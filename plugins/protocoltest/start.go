@@ -20,7 +20,7 @@ func (s *suite) startTests() []transporttest.Test {
 		{Name: "start/handshake", Rule: "The first line is the handshake; the socket is in the folder of the host, its path under 108 bytes.", Body: s.handshake},
 		{Name: "start/versions", Rule: "The plugin chooses the highest common version, and prints its lowest if there is none.", Body: s.versions},
 		{Name: "start/standard-output", Rule: "Descriptor 1 is moved out of the way: what libraries print goes to the log.", Body: s.standardOutput},
-		{Name: "start/inherited", Rule: "The plugin serves the connection that it inherits, or listens where it is told.", Body: s.inheritedConnection},
+		{Name: "start/inherited", Rule: "The plugin serves the connection that it inherits, or listens at the given place.", Body: s.inheritedConnection},
 		{Name: "start/pinned", Rule: "Files beside the program are found by MSCCLPP_PLUGIN_FOLDER: what is executed may be a copy.", Body: s.pinned},
 		{Name: "start/close-on-exec", Rule: "The control socket has close-on-exec: a child would hide the plugin's death.", Body: s.closeOnExec},
 	}

@@ -14,7 +14,7 @@ type Config struct {
 	Family          string        `help:"Addresses to use: inet, inet6, or nothing for both."`
 	Interface       string        `help:"Network interface whose addresses are used; all that are up if empty."`
 	Network         string        `help:"Name of the network. Ranks whose names differ do not try to reach each other."`
-	Drive           string        `help:"Who drives the streams of ranks on the host: rank, or plugin."`
+	Drive           string        `help:"The process that drives the streams of ranks on the host: rank, or plugin."`
 	Streams         int           `help:"Connections for each pair of ranks and direction, over which large puts are spread."`
 	Stripe          int           `help:"Bytes of a put that are worth a connection of their own; 0: 1 MiB, and within a host none where the rank drives."`
 	Buffer          int           `help:"Bytes of puts that are sent together while more are coming."`

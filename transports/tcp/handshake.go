@@ -125,7 +125,7 @@ func (r reply) append(b []byte) []byte {
 
 func decodeReply(b []byte) (reply, error) {
 	if len(b) != replyBytes || string(b[:4]) != streamMagic {
-		return reply{}, fmt.Errorf("%w: who answers is no plugin of %s", framework.ErrPeer, Name)
+		return reply{}, fmt.Errorf("%w: the peer that answers is no plugin of %s", framework.ErrPeer, Name)
 	}
 	r := reply{version: order.Uint16(b[4:]), refusal: refusal(b[6])}
 	copy(r.nonce[:], b[8:])
@@ -182,7 +182,7 @@ func greet(conn io.ReadWriter, secret [32]byte, h hello) error {
 		return fmt.Errorf("%w: refused: %w", framework.ErrPeer, r)
 	}
 	if !hmac.Equal(final[8:], prove(secret, "server", first, second)) {
-		return fmt.Errorf("%w: who answers does not know the endpoint's secret: it is not the rank that was told to listen there", framework.ErrPeer)
+		return fmt.Errorf("%w: the peer that answers does not know the endpoint's secret: it is not the rank that listens there", framework.ErrPeer)
 	}
 	return nil
 }

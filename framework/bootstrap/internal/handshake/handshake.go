@@ -309,7 +309,7 @@ func (c Party) Accept(conn io.ReadWriter, here bool, stays func() bool) (h Hello
 	binary.LittleEndian.PutUint32(final[4:], uint32(c.Size))
 	switch {
 	case !hmac.Equal(proof, c.prove("client", first, second)):
-		final[0], err = byte(RefusedSecret), fmt.Errorf("%w: wrong secret: whoever claims to be rank %d does not know it", framework.ErrInvalid, h.From)
+		final[0], err = byte(RefusedSecret), fmt.Errorf("%w: wrong secret: the process that claims to be rank %d does not know it", framework.ErrInvalid, h.From)
 	case stays != nil && !stays():
 		return h, false, Unanswered(net.ErrClosed)
 	case h.Size != uint32(c.Size):

@@ -27,7 +27,7 @@ var memoryTests = []harness.Test{
 		When: harness.MemoryClaimed, Body: testOneSide,
 	},
 	{
-		Name: "memory/message-passing", Rule: "Data stored before a signal is visible to whoever sees the signal.",
+		Name: "memory/message-passing", Rule: "Data stored before a signal is visible to a reader that sees the signal.",
 		When: harness.MemoryClaimed, Body: testMessagePassing,
 	},
 	{
