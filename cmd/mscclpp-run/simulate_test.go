@@ -210,10 +210,13 @@ func TestSimulateDraws(t *testing.T) {
 		}
 	}
 	charts := plottest.Read(t, text)
+	if len(charts) != 4 {
+		t.Errorf("%d charts, expected 4", len(charts))
+	}
 	for _, c := range charts {
 		for _, s := range c.Series {
-			if len(charts) != 4 || len(c.Series) != plot.MaxCurves || len(s.X) != 11 {
-				t.Errorf("%d charts; %s: %d curves, %d points of %s: expected 4 charts of %d curves with a point for each size", len(charts), c.Title, len(c.Series), len(s.X), s.Name, plot.MaxCurves)
+			if len(c.Series) != plot.MaxCurves || len(s.X) != 11 {
+				t.Errorf("%s: %d curves, %d points of %s: expected %d curves with a point for each size", c.Title, len(c.Series), len(s.X), s.Name, plot.MaxCurves)
 			}
 		}
 	}
