@@ -79,23 +79,31 @@ func TestPlotThatCannotBe(t *testing.T) {
 // A reader that has read enough of a measurement, as head has, ends it on all ranks, and nobody is
 // blamed.
 func TestClosedPipeEndsAMeasurement(t *testing.T) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := command(t, "-n", "2", "--set", "plugins.embed=tcp", "--set", "transports=tcp", "bench", "allreduce", "-b", "4:1M", "--device", "host")
-	var errs strings.Builder
-	c.Stdout, c.Stderr = write, &errs
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	write.Close()
-	if _, err := read.Read(make([]byte, 1)); err != nil {
-		t.Error(err)
-	}
-	read.Close()
-	if err := c.Wait(); err != nil || errs.String() != "" {
-		t.Errorf("%v, %q: expected a quiet end", err, errs.String())
+	for name, args := range map[string][]string{
+		"bench": {"bench", "allreduce", "-b", "4:1M", "--device", "host"}, "bench, json": {"bench", "allreduce", "-b", "4:1M", "--device", "host", "--format", "json"},
+		"check": {"check", "--at-most", "100", "--device", "host"}, "cases": {"check", "--list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := command(t, append([]string{"-n", "2", "--set", "plugins.embed=tcp", "--set", "transports=tcp"}, args...)...)
+			var errs strings.Builder
+			c.Stdout, c.Stderr = write, &errs
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			write.Close()
+			if _, err := read.Read(make([]byte, 1)); err != nil {
+				t.Error(err)
+			}
+			read.Close()
+			if err := c.Wait(); err != nil || errs.String() != "" {
+				t.Errorf("%v, %q: expected a quiet end", err, errs.String())
+			}
+		})
 	}
 }
 
