@@ -152,7 +152,7 @@ func (c Catalog) List() []Entry {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Paths)) {
 		p := c.Paths[name]
-		add([]Entry{{Name: name, Path: p.Path, SHA256: p.SHA256, Source: "path", Rejected: unusable(p.Path, nil)}})
+		add([]Entry{{Name: name, Path: p.Path, SHA256: p.SHA256, Source: "path", Rejected: notStarted(p.Path, p.SHA256)}})
 	}
 	for _, dir := range c.Dirs {
 		add(listDir(dir, dir))
@@ -212,19 +212,10 @@ func listDir(dir, source string) []Entry {
 	return out
 }
 
-// unusable says why a file is not started. A file that was found in an open folder, rather than
-// named, must belong to this user, to root, or to the owner of the running program, and others must
-// not be able to change it or, if it is a link, what it leads to.
+// unusable says why a file that was found in an open folder is not started. It must belong to
+// this user, to root, or to the owner of the running program, and others must not be able to
+// change it or, if it is a link, what it leads to.
 func unusable(path string, in *os.File) error {
-	if in == nil {
-		folder, file, err := openBeside(path)
-		if err != nil {
-			return err
-		}
-		defer folder.Close()
-		defer file.Close()
-		return executable(file)
-	}
 	const advice = "%w; name it by its path to use it"
 	file, err := openAt(int(in.Fd()), filepath.Base(path), unix.O_PATH)
 	if err != nil {
@@ -232,25 +223,15 @@ func unusable(path string, in *os.File) error {
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		folder, target, err := openBeside(path)
+		d, err := follow(path)
 		if err != nil {
 			return err
 		}
-		defer folder.Close()
-		defer target.Close()
-		real, err := os.Readlink(descriptorPath(folder))
-		if err != nil {
-			return err
-		}
-		above, objection, err := trustedFolder(real)
-		if err != nil {
-			return err
-		}
-		above.Close()
-		if objection != nil {
+		defer d.close()
+		if objection := d.distrustFolder(); objection != nil {
 			return fmt.Errorf(advice, objection)
 		}
-		file, path = target, filepath.Join(real, target.Name())
+		file, path = d.target, d.path
 	}
 	if err := executable(file); err != nil {
 		return err

@@ -51,7 +51,7 @@ func TestCatalogFind(t *testing.T) {
 		text  string
 	}{
 		"gone":   {framework.ErrUnavailable, "/nowhere"},
-		"tcp90":  {framework.ErrUnavailable, "/nowhere/tcp: lstat /nowhere: no such file"}, // and not the built-in one, unchecked
+		"tcp90":  {framework.ErrUnavailable, "/nowhere/tcp: open /nowhere: no such file"}, // and not the built-in one, unchecked
 		"open":   {framework.ErrUnavailable, "every user may write to"},
 		"acmee":  {framework.ErrInvalid, `did you mean "acme"?`},
 		"xgmi90": {framework.ErrInvalid, "expected a file mscclpp-transport-xgmi90 in " + first},

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -36,8 +35,10 @@ func openProgram(spec Spec) (*program, error) {
 	fail := func(reason Reason, err error) (*program, error) {
 		return nil, &StartError{Name: spec.Name, Path: spec.Path, Reason: reason, Err: err}
 	}
-	folder, file, err := openBeside(spec.Path)
+	folder, file, err := openNamed(spec.Path, spec.SHA256)
 	switch {
+	case errors.As(err, new(*untrusted)):
+		return fail(Checksum, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fail(Missing, fmt.Errorf("not found: %w", err))
 	case err != nil:
@@ -70,6 +71,26 @@ func openProgram(spec Spec) (*program, error) {
 	return p, nil
 }
 
+// openNamed opens a file and the folder that contains it. Where there is a checksum the folder
+// must be one that others cannot change.
+func openNamed(path, sha256 string) (folder, file *os.File, err error) {
+	if sha256 != "" {
+		return openTrusted(path)
+	}
+	return openBeside(path)
+}
+
+// notStarted says why a file that is named is not started.
+func notStarted(path, sha256 string) error {
+	folder, file, err := openNamed(path, sha256)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	defer file.Close()
+	return executable(file)
+}
+
 // openBeside opens a file and the folder that contains it, whatever links lead there.
 func openBeside(path string) (folder, file *os.File, err error) {
 	real, err := filepath.EvalSymlinks(path)
@@ -80,32 +101,54 @@ func openBeside(path string) (folder, file *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	name := filepath.Base(real)
+	if file, err = openIn(dir, filepath.Base(real)); err != nil {
+		dir.Close()
+		return nil, nil, err
+	}
+	return dir, file, nil
+}
+
+// openIn opens a file of an open folder.
+func openIn(dir *os.File, name string) (*os.File, error) {
 	// Without waiting for the writer of a pipe.
 	f, err := openAt(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENXIO) { // execution may still be permitted; a socket
 		f, err = openAt(int(dir.Fd()), name, unix.O_PATH)
 	}
-	if err != nil {
-		dir.Close()
-		return nil, nil, err
-	}
-	return dir, f, nil
+	return f, err
 }
 
-// openAt opens a name in a folder. A link is not followed.
-func openAt(dir int, name string, flags int) (*os.File, error) {
-	for {
-		fd, err := unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-		default:
-			return os.NewFile(uintptr(fd), name), nil
-		}
+// openTrusted is openBeside for a pinned file. Its checksum does not cover the kernels beside
+// it, so nobody else may exchange the folder that contains them, or put others there.
+func openTrusted(path string) (folder, file *os.File, err error) {
+	d, err := follow(path)
+	if err != nil {
+		return nil, nil, err
 	}
+	if objection := d.distrustFolder(); objection != nil {
+		d.close()
+		return nil, nil, &untrusted{objection}
+	}
+	if d.folder == nil {
+		d.close()
+		return nil, nil, &fs.PathError{Op: "open", Path: path, Err: unix.EISDIR}
+	}
+	d.target.Close()
+	if file, err = openIn(d.folder, filepath.Base(d.path)); err != nil {
+		d.folder.Close()
+		return nil, nil, err
+	}
+	return d.folder, file, nil
 }
+
+// untrusted is the error of a pinned file in a folder that another user may change.
+type untrusted struct{ objection error }
+
+func (u *untrusted) Error() string {
+	return "has a sha256, which does not cover the kernels beside it: " + u.objection.Error()
+}
+
+func (u *untrusted) Unwrap() error { return u.objection }
 
 // executable says why an open file is not started.
 func executable(f *os.File) error {
@@ -211,12 +254,4 @@ func (p *program) close() {
 	if p.sealed != nil {
 		p.sealed.Close()
 	}
-}
-
-// owner returns the user who owns an open file or folder.
-func owner(info fs.FileInfo) int {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(st.Uid)
-	}
-	return -1
 }

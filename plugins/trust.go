@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,45 +15,6 @@ const (
 	groupWrite = 0o020
 	otherWrite = 0o002
 )
-
-// trustedFolder opens a folder, and objects if another user may put programs there: into
-// the folder itself, or in its place. Each folder is opened from the one above it and
-// looked at as it was opened, so that an exchange in between changes nothing. A folder
-// that is objected to is open nevertheless, to list what is rejected.
-func trustedFolder(dir string) (f *os.File, objection, err error) {
-	real, err := filepath.Abs(dir)
-	if err == nil {
-		real, err = filepath.EvalSymlinks(real)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	at, err := openAt(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return nil, nil, err
-	}
-	objection = distrustAbove(at, "/")
-	names := strings.FieldsFunc(real, func(r rune) bool { return r == '/' })
-	for i, name := range names {
-		last, path := i == len(names)-1, "/"+filepath.Join(names[:i+1]...)
-		flags := unix.O_PATH | unix.O_DIRECTORY
-		if last {
-			flags = unix.O_RDONLY | unix.O_DIRECTORY
-		}
-		next, err := openAt(int(at.Fd()), name, flags)
-		at.Close()
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
-		}
-		at = next
-		if objection == nil && last {
-			objection = distrust(at, path)
-		} else if objection == nil {
-			objection = distrustAbove(at, path)
-		}
-	}
-	return at, objection, nil
-}
 
 // distrustAbove objects to a folder in which another user may exchange what is on the way to a
 // plugin. Where the sticky bit is set, as in /tmp, all users may add and none may exchange. A group
@@ -116,4 +75,26 @@ func ownerOf(path string) int {
 		return -1
 	}
 	return owner(info)
+}
+
+// owner returns the user who owns an open file or folder.
+func owner(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
+}
+
+// openAt opens a name in a folder. A link is not followed.
+func openAt(dir int, name string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		default:
+			return os.NewFile(uintptr(fd), name), nil
+		}
+	}
 }

@@ -1,6 +1,8 @@
 package plugins
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -80,6 +82,105 @@ func TestFoldersOfOthers(t *testing.T) {
 				t.Errorf("named: %v, expected no objection: whoever names a file answers for it", err)
 			}
 		})
+	}
+}
+
+// TestFoldersOfLinks: a folder that holds a link on the path of a plugin counts as well.
+func TestFoldersOfLinks(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(hop, link string) error
+		root   bool
+		want   string // "" for no objection
+	}{
+		"nothing":   {change: func(hop, _ string) error { return os.Chmod(hop, 0o755) }},
+		"everybody": {change: func(hop, _ string) error { return os.Chmod(hop, 0o777) }, want: "every user may write to"},
+		"sticky":    {change: func(hop, _ string) error { return os.Chmod(hop, os.ModeSticky|0o777) }},
+		"sticky, link of another": {root: true, want: "belongs to user 12345", change: func(hop, link string) error {
+			return errors.Join(os.Chmod(hop, os.ModeSticky|0o777), os.Lchown(link, 12345, -1))
+		}},
+		"of another": {root: true, want: "belongs to user 12345", change: func(hop, _ string) error { return os.Chown(hop, 12345, -1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.root && os.Geteuid() != 0 {
+				t.Skip("only root may give files away")
+			}
+			base := t.TempDir()
+			dir, hop, links := filepath.Join(base, "a", "b"), filepath.Join(base, "hop"), filepath.Join(base, "links")
+			file, link := filepath.Join(dir, FilePrefix+"x"), filepath.Join(hop, "link")
+			text := []byte("#!/bin/true\n")
+			err := errors.Join(os.MkdirAll(dir, 0o755), os.Mkdir(hop, 0o755), os.Mkdir(links, 0o755), os.WriteFile(file, text, 0o755),
+				os.Symlink("../a/./b", link), os.Symlink(filepath.Join(link, FilePrefix+"x"), filepath.Join(links, FilePrefix+"x")),
+				os.Symlink("hop/link/..", filepath.Join(base, "above")), c.change(hop, link))
+			if err != nil {
+				t.Fatal(err)
+			}
+			objected := func(path string, err error) {
+				t.Helper()
+				switch {
+				case c.want == "" && err != nil:
+					t.Errorf("%s: %v, expected no objection", path, err)
+				case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), hop)):
+					t.Errorf("%s: %v, expected %q of %s", path, err, c.want, hop)
+				}
+			}
+			for path, catalog := range map[string]Catalog{
+				"link to the folder": {Dirs: []string{link}}, "link to a file behind it": {Dirs: []string{links}}, "built-in": {BuiltIn: link},
+				"two links, and up": {Dirs: []string{filepath.Join(base, "above", "b")}},
+			} {
+				_, _, err := catalog.Find("x")
+				objected(path, err)
+			}
+			sum := sha256.Sum256(text)
+			for path, spec := range map[string]Spec{
+				"pinned": {SHA256: hex.EncodeToString(sum[:])}, "named": {},
+			} {
+				spec.Path = filepath.Join(link, FilePrefix+"x")
+				p, err := openProgram(spec)
+				if err == nil {
+					p.close()
+				}
+				if path == "pinned" { // its kernels are beside it, and no checksum covers them
+					objected(path, err)
+				} else if err != nil {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+		})
+	}
+}
+
+// TestLinksWithoutEnd: a link that leads to itself is an error, and not followed for ever.
+func TestLinksWithoutEnd(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(link, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := follow(link); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("%v, expected %v", err, unix.ELOOP)
+	}
+	if d, err := follow("/"); err != nil || d.path != "/" {
+		t.Errorf("/: %+v, %v", d, err)
+	} else {
+		d.close()
+	}
+}
+
+// TestPinnedInAFolderOfOthers: nobody else may put kernels beside a pinned plugin.
+func TestPinnedInAFolderOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	text := []byte("#!/bin/true\n")
+	path, sum := filepath.Join(dir, FilePrefix+"x"), sha256.Sum256(text)
+	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(dir, os.ModeSticky|0o777)); err != nil {
+		t.Fatal(err)
+	}
+	pinned := Pinned{Path: path, SHA256: hex.EncodeToString(sum[:])}
+	if _, _, err := (Catalog{Paths: map[string]Pinned{"x": pinned}}).Find("x"); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "kernels beside it") {
+		t.Errorf("%v, expected ErrUnavailable for the kernels beside it", err)
+	}
+	_, err := Open(t.Context(), Spec{Name: "x", Path: path, SHA256: pinned.SHA256})
+	var start *StartError
+	if !errors.As(err, &start) || start.Reason != Checksum || !strings.Contains(err.Error(), "does not cover the kernels beside it") || !strings.Contains(err.Error(), "every user may write to "+dir) {
+		t.Errorf("%v, expected a refusal that names the folder", err)
 	}
 }
 

@@ -95,7 +95,8 @@ type Pinned struct {
 	File string `config:"file"`
 
 	// SHA256 is the checksum that the program must have, in hexadecimal. A copy of what
-	// was checked is executed. Files beside the program are not covered. Empty: not checked.
+	// was checked is executed. Files beside the program are not covered, so no other user may
+	// be able to write to its folder. Empty: not checked.
 	SHA256 string `config:"sha256"`
 }
 
