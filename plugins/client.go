@@ -16,10 +16,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
 
-// Bounds of an orderly end, and of the wait for a dead process to be a zombie.
+// Bounds of an orderly end, of the wait for a process to die whose socket has ended, and of that for one which is
+// dying: on a busy machine the system closes its files long before there is a status.
 const (
 	exitBound   = 500 * time.Millisecond
 	statusBound = 50 * time.Millisecond
+	dyingBound  = 5 * time.Second
 )
 
 // Client is a running plugin as a transport. It has every optional method; those that
@@ -105,12 +107,7 @@ func (c *Client) watch() {
 	select {
 	case <-c.proc.exited:
 	case <-c.fds.Done():
-		timer := time.NewTimer(statusBound)
-		defer timer.Stop()
-		select {
-		case <-c.proc.exited:
-		case <-timer.C:
-			// It lives, but cannot be worked with.
+		if !c.proc.dies(statusBound) { // it lives, but cannot be worked with
 			violation = fmt.Sprintf("closed its control socket (%v)", c.fds.Err())
 			c.proc.kill()
 		}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -21,21 +20,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/plugins/internal/fdsock"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
-
-// DefaultStartTimeout bounds the start of a plugin, until it has answered.
-const DefaultStartTimeout = 10 * time.Second
-
-// Spec says which plugin to start, and how.
-type Spec struct {
-	Name         string         // of the transport, for messages and to check the answer; may be ""
-	Path         string         // of the program
-	SHA256       string         // of the program, hexadecimal; "" for any
-	Options      map[string]any // checked by the plugin
-	Env          []string       // "NAME=value", in addition to what is passed on; see Environment
-	Layouts      []string       // of arguments that this program may pass to kernels, for the plugin; see collectives.Layouts
-	StartTimeout time.Duration  // 0: DefaultStartTimeout
-	Log          *slog.Logger   // nil: slog.Default()
-}
 
 var sweepOnce sync.Once
 
@@ -302,22 +286,9 @@ func (c *Client) failure(reason Reason, err error) *StartError {
 	return &StartError{Name: c.name(), Path: c.spec.Path, Reason: reason, Err: err}
 }
 
-// died reports whether the process is dead, giving one that is dying the moment that
-// it needs.
-func (c *Client) died(bound time.Duration) bool {
-	timer := time.NewTimer(bound)
-	defer timer.Stop()
-	select {
-	case <-c.proc.exited:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
 // noAnswer tells why a start got no further: the plugin died, or hangs, or hung up.
 func (c *Client) noAnswer(when string) error {
-	died := c.died(statusBound)
+	died := c.proc.dies(statusBound)
 	switch {
 	case c.startCtx.Err() != nil:
 		return c.failure(Hung, fmt.Errorf("did not answer within %v, %s", c.spec.StartTimeout, when))
@@ -348,7 +319,7 @@ func (c *Client) startFailed(ctx context.Context, err error) error {
 		start = c.failure(Hung, fmt.Errorf("did not answer within %v, after the handshake", c.spec.StartTimeout))
 	case errors.Is(err, framework.ErrPlugin) && c.proc != nil:
 		start = c.failure(Protocol, fmt.Errorf("shook hands and cannot be talked to: %w", err))
-		if c.died(statusBound) {
+		if c.proc.dies(statusBound) {
 			start = c.failure(Died, fmt.Errorf("ended after the handshake with %s", c.proc.exitStatus()))
 		}
 	}

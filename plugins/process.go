@@ -151,6 +151,22 @@ func (p *process) awaitEnd() {
 	}
 }
 
+// dies reports whether the process ends within the bound. One that is dying by then has the time that it needs.
+func (p *process) dies(bound time.Duration) bool {
+	look := time.NewTimer(bound)
+	defer look.Stop()
+	for limit := time.Now().Add(bound + dyingBound); ; look.Reset(time.Millisecond) {
+		select {
+		case <-p.exited:
+			return true
+		case <-look.C:
+			if s, found := supervise.Of(p.child.PID); found && !s.Exiting || time.Now().After(limit) {
+				return false
+			}
+		}
+	}
+}
+
 // kill ends the process and its group.
 func (p *process) kill() { _ = p.child.Signal(unix.SIGKILL) }
 

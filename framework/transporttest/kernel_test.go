@@ -48,6 +48,10 @@ func actorSet(t *testing.T) *image.Set {
 func withKernels(t *testing.T, match string, plant func(*broken)) transporttest.Report {
 	t.Helper()
 	set := actorSet(t)
+	limit := 30 * time.Second
+	if plant != nil {
+		limit = 2 * time.Second // kernels that wait for what never comes leave when the test is over
+	}
 	report, err := transporttest.Suite(t.Context(), transporttest.Options{
 		Open: func(context.Context) (*transporttest.Side, error) {
 			b := &broken{Transport: loopback.New()}
@@ -56,9 +60,7 @@ func withKernels(t *testing.T, match string, plant func(*broken)) transporttest.
 			}
 			return transporttest.Embedded(armed{b, set}), nil
 		},
-		Match: regexp.MustCompile(match),
-		// Kernels that wait for what never comes leave when the test is over.
-		TestLimit: 2 * time.Second,
+		Match: regexp.MustCompile(match), TestLimit: limit,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -66,9 +66,10 @@ func children() []int {
 
 // Stat is the state of a process, from /proc.
 type Stat struct {
-	State  byte // 'Z' for a zombie, 'T' for one that is stopped
-	Parent int
-	Group  int
+	State   byte // 'Z' for a zombie, 'T' for one that is stopped
+	Parent  int
+	Group   int
+	Exiting bool // it gives back what it has, or has done so
 }
 
 // Each calls f for every process that can be seen.
@@ -108,5 +109,11 @@ func parseStat(data []byte) (Stat, bool) {
 	}
 	parent, err1 := strconv.Atoi(string(fields[1]))
 	group, err2 := strconv.Atoi(string(fields[2]))
-	return Stat{State: fields[0][0], Parent: parent, Group: group}, err1 == nil && err2 == nil
+	s := Stat{State: fields[0][0], Parent: parent, Group: group, Exiting: fields[0][0] == 'Z'}
+	if len(fields) > 6 {
+		const exiting = 1 << 2 // PF_EXITING
+		flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
+		s.Exiting = s.Exiting || flags&exiting != 0
+	}
+	return s, err1 == nil && err2 == nil
 }

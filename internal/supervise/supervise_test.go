@@ -13,6 +13,11 @@ func TestParseStat(t *testing.T) {
 	if !ok || s.State != 'S' || s.Parent != 7 || s.Group != 8 {
 		t.Errorf("%+v %v", s, ok)
 	}
+	for text, exiting := range map[string]bool{"12 (a) S 7 8 9 0 -1 4194304 0": false, "12 (a) S 7 8 9 0 -1 4194308 0": true, "12 (a) Z 7 8": true} {
+		if s, ok := parseStat([]byte(text)); !ok || s.Exiting != exiting {
+			t.Errorf("%q: %+v %v, expected exiting %v", text, s, ok, exiting)
+		}
+	}
 	for _, bad := range []string{"", "12", "12 (x)", "12 (x) S", "12 (x) S a b"} {
 		if _, ok := parseStat([]byte(bad)); ok {
 			t.Errorf("%q was accepted", bad)

@@ -41,7 +41,7 @@ func program(t *testing.T, flaw string) protocoltest.Program {
 		t.Fatal(err)
 	}
 	// A program with the race detector sleeps for a second before it ends.
-	return protocoltest.Program{Path: self, Env: []string{flawKey + "=" + flaw, "GORACE=atexit_sleep_ms=0"}}
+	return protocoltest.Program{Path: self, Env: []string{flawKey + "=" + flaw, "GORACE=atexit_sleep_ms=0"}, CallLimit: 20 * time.Second}
 }
 
 // results runs the tests of the protocol that match.
@@ -49,7 +49,7 @@ func results(t *testing.T, p protocoltest.Program, match string) []transporttest
 	t.Helper()
 	report, err := transporttest.Suite(t.Context(), transporttest.Options{
 		Open:  func(context.Context) (*transporttest.Side, error) { return transporttest.Embedded(loopback.New()), nil },
-		Match: regexp.MustCompile(match), More: protocoltest.Tests(p),
+		Match: regexp.MustCompile(match), More: protocoltest.Tests(p), TestLimit: 2 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
