@@ -10,29 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/internal/lograte"
 )
-
-// maxHandshakes is how many connections may be in their handshake at once, if as many files
-// may be open.
-const maxHandshakes = 1024
-
-// mostHandshakes leaves three quarters of the descriptors of this process to the program.
-func mostHandshakes(files uint64) int { return int(max(8, min(maxHandshakes, files/4))) }
-
-// openFiles is how many descriptors this process may have.
-func openFiles() uint64 {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return maxHandshakes
-	}
-	return limit.Cur
-}
 
 // proofBound is how long a connection may take to authenticate while others wait for its
 // place. A rank takes milliseconds.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -87,8 +88,6 @@ type Config struct {
 	// Log gets rejected connections and the like; nil = nowhere.
 	Log *slog.Logger
 }
-
-const minSecret = 16
 
 // Longer durations are mistakes, and overflow what is computed of them.
 const (
@@ -174,4 +173,18 @@ func deriveKey(secret []byte) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte("mscclpp bootstrap key 1"))
 	return h.Sum(nil)
+}
+
+// closeListener closes the listener that rank 0 was given, if any. A copy of a living parent would
+// go on taking connections that nobody answers: late ranks would wait instead of being refused.
+func (c *Config) closeListener() {
+	if c.Listener == nil {
+		return
+	}
+	if l, ok := c.Listener.(*net.TCPListener); ok && c.kept {
+		if raw, err := l.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+		}
+	}
+	_ = c.Listener.Close()
 }

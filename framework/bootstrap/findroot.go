@@ -70,7 +70,7 @@ func (c *caller) findRoot(ctx context.Context) (*net.TCPConn, error) {
 			if noRoute(err) && time.Since(begun) < atOnce {
 				pathless++
 			}
-			if last == nil || ctx.Err() == nil { // an attempt cut short says less
+			if last == nil || !over(ctx) { // an attempt cut short says less
 				last = err
 			}
 			if !retry(err) && (len(c.cfg.ID.Addresses()) > 0 || !busy(err)) {
@@ -97,6 +97,12 @@ func (c *caller) findRoot(ctx context.Context) (*net.TCPConn, error) {
 				time.Since(start).Round(time.Millisecond), where, last, context.Cause(ctx)))
 		}
 	}
+}
+
+// over reports whether the time of a context is up. A connection with the same deadline may notice before the context.
+func over(ctx context.Context) bool {
+	limit, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(limit)
 }
 
 // unreachable reports whether an address belongs to a network that this host is not part of. The

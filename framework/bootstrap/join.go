@@ -20,22 +20,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
-// neighbors lists the ranks to which a rank of n keeps links: those at the
-// distances of the collectives.
-func neighbors(rank, n int) []int {
-	seen := map[int]bool{rank: true}
-	var out []int
-	for _, d := range rounds.Distances(n) {
-		for _, r := range [2]int{(rank + d) % n, (rank - d + n) % n} {
-			if !seen[r] {
-				seen[r] = true
-				out = append(out, r)
-			}
-		}
-	}
-	return out
-}
-
 // calls reports which of two neighbors makes the connection: each rank calls
 // about as many as call it.
 func calls(rank, other, n int) bool {
@@ -395,17 +379,5 @@ func (s *startup) meet(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: no link: %s: %w", framework.ErrPeer, missingText(absent), context.Cause(ctx))
 		}
-	}
-}
-
-// await waits for the end of the job, for a moment.
-func (t *TCP) await(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-t.failures.Job.Done():
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-t.life.Done():
 	}
 }

@@ -86,6 +86,19 @@ func TestLateRanksLearnTheReason(t *testing.T) {
 	rootFailed(t, root)
 }
 
+// unaware is a context whose deadline has passed, and that does not know it yet.
+type unaware struct{ context.Context }
+
+func (unaware) Deadline() (time.Time, bool) { return time.Now(), true }
+
+func TestOver(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if !over(unaware{context.Background()}) || !over(canceled) || over(context.Background()) || over(bounded(t, time.Minute)) {
+		t.Error("the time is up where a deadline has passed, or the context has ended, and nowhere else")
+	}
+}
+
 // A rank with a mistake of its own learns that one, and counts as notified.
 func TestLateRanksWithOtherMistakes(t *testing.T) {
 	t.Parallel()

@@ -28,20 +28,6 @@ func Listen(ctx context.Context, address string) (*net.TCPListener, UniqueID, er
 	return l, id.Listening(), nil
 }
 
-// closeListener closes the listener that rank 0 was given, if any. A copy of a living parent would
-// go on taking connections that nobody answers: late ranks would wait instead of being refused.
-func (c *Config) closeListener() {
-	if c.Listener == nil {
-		return
-	}
-	if l, ok := c.Listener.(*net.TCPListener); ok && c.kept {
-		if raw, err := l.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
-		}
-	}
-	_ = c.Listener.Close()
-}
-
 func listen(ctx context.Context, family Family, address string) (*net.TCPListener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: false}, KeepAlive: -1}
 	lc.SetMultipathTCP(false) // nobody asks for it, and finding out whether it is there costs as much as all else here

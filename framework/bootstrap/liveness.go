@@ -8,15 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A host that loses its power or its cable closes no connection. Between hosts
-// the kernels therefore exchange heartbeats (TCP keep-alive), and each rank
-// looks when the last one came. The kernel answers for a process that is merely
-// stopped, which a heartbeat of our own could not tell from a dead host.
-//
-// With a second between them the job is to end within ten: that leaves one for a rank that looks
-// once a second, and one for the announcement to the others.
-const missedBeats = 8
-
 // watchHosts starts to watch the links to other hosts, if there are any.
 func (s *startup) watchHosts(table []entry) {
 	for r := range table {

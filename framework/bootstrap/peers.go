@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
@@ -331,4 +332,20 @@ func (t *TCP) Close() error {
 	}
 	t.work.Wait()
 	return nil
+}
+
+// neighbors lists the ranks to which a rank of n keeps links: those at the
+// distances of the collectives.
+func neighbors(rank, n int) []int {
+	seen := map[int]bool{rank: true}
+	var out []int
+	for _, d := range rounds.Distances(n) {
+		for _, r := range [2]int{(rank + d) % n, (rank - d + n) % n} {
+			if !seen[r] {
+				seen[r] = true
+				out = append(out, r)
+			}
+		}
+	}
+	return out
 }

@@ -17,15 +17,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
-// Bounds that are not configurable: they are about a machine that answers.
-const (
-	handshakeTimeout = 10 * time.Second
-	lastWords        = 200 * time.Millisecond // for an announcement after an EOF
-	flushTimeout     = 500 * time.Millisecond // of an announcement or goodbye
-	lingerTimeout    = time.Second            // of Close, for what peers have not read
-	watchDelay       = 200 * time.Millisecond // before Recv opens a link to watch
-)
-
 // Tags of this package, within the module's part.
 const (
 	tagTable framework.Tag = 1<<62 + iota
@@ -250,4 +241,16 @@ func (t *TCP) check(ctx context.Context, op string, peer int) error {
 		return failure.Op(op, peer, context.Cause(ctx))
 	}
 	return nil
+}
+
+// await waits for the end of the job, for a moment.
+func (t *TCP) await(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-t.failures.Job.Done():
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-t.life.Done():
+	}
 }
