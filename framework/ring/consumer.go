@@ -34,7 +34,7 @@ func (r *Ring) Pop() {
 func (r *Ring) Idle() bool { return atomic.LoadUint64(&r.header.Head) == r.tail }
 
 // Complete tells flush word i that everything up to position pos is done.
-func (r *Ring) Complete(i uint32, pos uint64) { atomic.StoreUint64(r.flushWord(i), pos+1) }
+func (r *Ring) Complete(i uint32, pos uint64) { atomic.StoreUint64(r.FlushedAt(i), pos+1) }
 
 // Park sleeps until a producer on the host pushes, Wake is called, or d has passed. It
 // may return early. It reports whether a push or Wake has ended it.
@@ -61,9 +61,7 @@ func (r *Ring) ParkFor(span func(there bool) time.Duration) (woken bool) {
 }
 
 // Wake ends Park.
-func (r *Ring) Wake() { r.wake() }
-
-func (r *Ring) wake() {
+func (r *Ring) Wake() {
 	if atomic.SwapUint32(&r.header.Parked, 0) != 0 {
 		futexWake(&r.header.Parked)
 	}

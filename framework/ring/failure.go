@@ -13,7 +13,7 @@ import (
 // returns the text. A nil err is an orderly end, ErrClosed.
 func (r *Ring) Fail(err error) {
 	atomic.CompareAndSwapUint32(&r.header.Error, 0, Code(err))
-	r.wake()
+	r.Wake()
 }
 
 // Err returns why the ring ended, nil while it has not.

@@ -38,7 +38,7 @@ func (r *Ring) Offer(t kernel.Trigger) (pos uint64, ok bool, err error) {
 
 // FlushedAt returns flush word i: it is larger than the position of each flush that has
 // been completed.
-func (r *Ring) FlushedAt(i uint32) *uint64 { return r.flushWord(i) }
+func (r *Ring) FlushedAt(i uint32) *uint64 { return (*uint64)(at(r.FlushWord(i))) }
 
 // TakenAt returns the word that counts the triggers that were performed.
 func (r *Ring) TakenAt() *uint64 { return &r.header.Tail }

@@ -56,7 +56,7 @@ func (r *Ring) offered(pos uint64) {
 		}
 	}
 	if atomic.LoadUint32(&r.header.Parked) != 0 {
-		r.wake()
+		r.Wake()
 	}
 }
 
@@ -74,7 +74,7 @@ func (r *Ring) Now(t kernel.Trigger) (taken, done bool) {
 	if atomic.LoadUint64(&r.header.Head) != r.Tail() { // pushed by a thread that could not have the turn, since it was here; else the thread looks, later
 		r.helper.Help(false)
 		if r.there() && atomic.LoadUint32(&r.header.Parked) != 0 {
-			r.wake()
+			r.Wake()
 		}
 	}
 	return true, done
@@ -114,10 +114,8 @@ func flushOffset(i uint32) uintptr {
 	return headerBytes + uintptr(i)*8
 }
 
-func (r *Ring) flushWord(i uint32) *uint64 { return (*uint64)(at(r.FlushWord(i))) }
-
 // Flushed reports whether the flush that was pushed at pos has been completed.
-func (r *Ring) Flushed(i uint32, pos uint64) bool { return atomic.LoadUint64(r.flushWord(i)) > pos }
+func (r *Ring) Flushed(i uint32, pos uint64) bool { return atomic.LoadUint64(r.FlushedAt(i)) > pos }
 
 // WaitFlushed waits until the flush that was pushed at pos has been completed. It fails
 // if the proxy ends before.

@@ -6,9 +6,7 @@ import "C"
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -102,33 +100,6 @@ func (b *block) local() []byte {
 	return binary.LittleEndian.AppendUint64(append([]byte{localVersion}, id[:]...), b.id)
 }
 
-// openLocal finds the block behind a local share, gives the device access to it and
-// becomes a user of it.
-func (d *Device) openLocal(blob []byte, offset, bytes uint64) (*Memory, error) {
-	id, err := parseLocal(blob)
-	if err != nil {
-		return nil, err
-	}
-	blocks.Lock()
-	defer blocks.Unlock()
-	b := blocks.open[id]
-	if b == nil {
-		return nil, fmt.Errorf("%w: its memory was closed", framework.ErrClosed)
-	}
-	if err := within(offset, bytes, b.bytes); err != nil {
-		return nil, err
-	}
-	if err := d.grant(b); err != nil {
-		return nil, err
-	}
-	if err := d.hold("map"); err != nil {
-		return nil, err
-	}
-	b.users++
-	release := func() error { return errors.Join(b.release(), d.drop()) }
-	return &Memory{dev: d, addr: uintptr(b.base + offset), bytes: bytes, release: release}, nil
-}
-
 // parseLocal returns the number of the block that a local share names.
 func parseLocal(blob []byte) (uint64, error) {
 	if len(blob) != localBytes || blob[0] != localVersion {
@@ -138,31 +109,6 @@ func parseLocal(blob []byte) (uint64, error) {
 		return 0, fmt.Errorf("%w: made by another process", framework.ErrUnavailable)
 	}
 	return binary.LittleEndian.Uint64(blob[17:]), nil
-}
-
-// grant gives the device access to a block of another one. blocks is locked.
-func (d *Device) grant(b *block) error {
-	if b.kind == blockHost || b.owner.index == d.index || slices.Contains(b.granted, d.index) {
-		return nil
-	}
-	can, err := d.reaches(b.owner.index)
-	if err != nil {
-		return err
-	}
-	if !can {
-		return fmt.Errorf("%w: %s has no peer access to cuda:%d", framework.ErrUnsupported, d.info.Device, b.owner.index)
-	}
-	var st C.cuda_status
-	if b.mapped {
-		st = C.cuda_grant(d.c, C.uint64_t(b.start), C.uint64_t(b.whole))
-	} else {
-		st = C.cuda_enable_peer(d.c, b.owner.c)
-	}
-	if err := d.check("peer access", st); err != nil {
-		return err
-	}
-	b.granted = append(b.granted, d.index)
-	return nil
 }
 
 // within refuses ranges that leave the memory.

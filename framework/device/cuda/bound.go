@@ -9,7 +9,7 @@ import "runtime"
 
 // Bound runs f on a thread on which the device is the current one, as libraries of
 // others expect it that take the device from there: NCCL, cuBLAS.
-func (d *Device) Bound(f func() error) error {
+func (d *gpu) Bound(f func() error) error {
 	if err := d.live("bind a thread"); err != nil {
 		return err
 	}

@@ -113,3 +113,5 @@ func refused(st C.cuda_status) bool {
 	return st.code == C.CUDA_ERROR_NOT_SUPPORTED || st.code == C.CUDA_ERROR_NOT_PERMITTED ||
 		st.code == C.CUDA_ERROR_INVALID_VALUE || st.code == C.CUDA_ERROR_INVALID_DEVICE
 }
+
+const deviceType = "cuda"

@@ -20,7 +20,7 @@ type Event struct {
 
 // NewEvent makes an event. Only those with timing can be subtracted; those without
 // are cheaper to wait for.
-func (d *Device) NewEvent(timing bool) (*Event, error) {
+func (d *engine) NewEvent(timing bool) (*Event, error) {
 	if err := d.begin("event"); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (d *Device) NewEvent(timing bool) (*Event, error) {
 }
 
 // NewMark makes an event as package collectives uses it.
-func (d *Device) NewMark() (device.Mark, error) {
+func (d *engine) NewMark() (device.Mark, error) {
 	e, err := d.NewEvent(false)
 	if err != nil {
 		return nil, err

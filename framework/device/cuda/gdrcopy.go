@@ -21,9 +21,6 @@ import (
 // default it is found as libgdrapi.so.2 or libgdrapi.so.
 const EnvGDRCopy = "MSCCLPP_GDRCOPY_LIBRARY"
 
-// WithoutGDRCopy makes MapForHost refuse.
-func WithoutGDRCopy() Option { return func(o *options) { o.noGDRCopy = true } }
-
 // gpuPage is the unit in which memory of a GPU is pinned.
 const gpuPage = 1 << 16
 
@@ -72,7 +69,7 @@ const opMapForHost = "map for the host"
 
 // MapForHost implements [device.HostMapper]. ErrUnavailable: GDRCopy, its kernel module or the
 // permission to open that is missing, or it does not pin or map the memory.
-func (d *Device) MapForHost(m device.Memory) (device.HostView, error) {
+func (d *allocator) MapForHost(m device.Memory) (device.HostView, error) {
 	fail := func(err error) (device.HostView, error) {
 		return nil, fmt.Errorf("%s %s: %w", d.info.Device, opMapForHost, err)
 	}

@@ -48,7 +48,7 @@ type Graph struct {
 // BeginCapture starts to record the work enqueued on the stream, instead of doing it.
 // The goroutine that calls it stays on its thread until it calls EndCapture, which
 // it must: the driver asks for that, except in relaxed mode.
-func (d *Device) BeginCapture(s device.Stream, mode CaptureMode) error {
+func (d *engine) BeginCapture(s device.Stream, mode CaptureMode) error {
 	if err := d.live("begin capture"); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (d *Device) BeginCapture(s device.Stream, mode CaptureMode) error {
 
 // EndCapture ends the recording and prepares its launch. An error means that there
 // is no recording any more.
-func (d *Device) EndCapture(s device.Stream) (*Graph, error) {
+func (d *engine) EndCapture(s device.Stream) (*Graph, error) {
 	if _, ours := d.captures.LoadAndDelete(s); ours {
 		defer runtime.UnlockOSThread() // also where the device was closed meanwhile
 	}

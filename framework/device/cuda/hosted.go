@@ -8,17 +8,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
 
-// Hosted makes Alloc use memory of the host that is registered with the device, for
-// GPUs that cannot address each other's memory. Every GPU and process of the host
-// reaches it, over PCIe; kernels and copy engines use it as they use their own.
-func Hosted() Option { return func(o *options) { o.hosted = true } }
-
 // Hosted reports whether the device was opened with this option.
-func (d *Device) Hosted() bool { return d.options.hosted }
+func (d *allocator) Hosted() bool { return d.options.hosted }
 
 // allocHosted makes memory of the host and registers it. The memory is shared by its
 // descriptor.
-func (d *Device) allocHosted(bytes uint64) (*Memory, error) {
+func (d *allocator) allocHosted(bytes uint64) (*Memory, error) {
 	if err := d.live("alloc"); err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func parseLegacy(blob []byte) (handle []byte, start, size uint64, err error) {
 	return handle, start, size, nil
 }
 
-func (d *Device) openLegacy(blob []byte, offset, bytes uint64) (*Memory, error) {
+func (d *allocator) openLegacy(blob []byte, offset, bytes uint64) (*Memory, error) {
 	handle, start, size, err := parseLegacy(blob)
 	if err != nil {
 		return nil, err

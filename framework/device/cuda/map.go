@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -17,7 +18,7 @@ import (
 
 // Map makes memory of another process, of another device of this process, or of the
 // host, addressable by kernels of the device.
-func (d *Device) Map(m framework.Mapping) (device.Memory, error) {
+func (d *allocator) Map(m framework.Mapping) (device.Memory, error) {
 	if err := d.live("map"); err != nil {
 		return nil, err
 	}
@@ -35,7 +36,7 @@ func (d *Device) Map(m framework.Mapping) (device.Memory, error) {
 	return nil, fmt.Errorf("%s map %d bytes at %d: %w", d.info.Device, m.Bytes, m.Offset, join(reasons))
 }
 
-func (d *Device) mapShare(s framework.Share, offset, bytes uint64) (*Memory, error) {
+func (d *allocator) mapShare(s framework.Share, offset, bytes uint64) (*Memory, error) {
 	switch s.Kind {
 	case framework.ShareLocal:
 		return d.openLocal(s.Blob, offset, bytes)
@@ -54,7 +55,7 @@ func (d *Device) mapShare(s framework.Share, offset, bytes uint64) (*Memory, err
 	return nil, fmt.Errorf("%w: expected local, vmm, fabric, legacy-ipc or memfd", framework.ErrUnsupported)
 }
 
-func (d *Device) openFD(f *os.File, offset, bytes uint64) (m *Memory, err error) {
+func (d *allocator) openFD(f *os.File, offset, bytes uint64) (m *Memory, err error) {
 	if f == nil {
 		return nil, fmt.Errorf("%w: share without a descriptor", framework.ErrInvalid)
 	}
@@ -72,7 +73,7 @@ func (d *Device) openFD(f *os.File, offset, bytes uint64) (m *Memory, err error)
 
 // importBlock maps the memory behind a handle. The driver maps no part of an
 // allocation: ErrUnsupported, unless offset and bytes reach its last unit.
-func (d *Device) importBlock(kind, fd C.int, blob unsafe.Pointer, offset, bytes uint64) (*Memory, error) {
+func (d *allocator) importBlock(kind, fd C.int, blob unsafe.Pointer, offset, bytes uint64) (*Memory, error) {
 	if err := within(offset, bytes, maxBytes); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func explained(err error, end uint64) error {
 }
 
 // openHost maps host memory into the process and makes it known to the driver.
-func (d *Device) openHost(f *os.File, offset, bytes uint64) (*Memory, error) {
+func (d *allocator) openHost(f *os.File, offset, bytes uint64) (*Memory, error) {
 	if d.facts.host_register == 0 {
 		return nil, fmt.Errorf("%w: %s cannot register host memory", framework.ErrUnsupported, d.info.Name)
 	}
@@ -124,7 +125,7 @@ func (d *Device) openHost(f *os.File, offset, bytes uint64) (*Memory, error) {
 }
 
 // register pins host memory, whole pages of it, and makes it addressable.
-func (d *Device) register(host uintptr, bytes uint64) (*Memory, error) {
+func (d *allocator) register(host uintptr, bytes uint64) (*Memory, error) {
 	if err := d.begin("register"); err != nil {
 		return nil, err
 	}
@@ -160,5 +161,54 @@ func (j *joined) Error() string {
 
 func (j *joined) Unwrap() []error { return j.all }
 
-// ptr is the address of a slice's first byte, for the time of a call.
-func ptr(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+// openLocal finds the block behind a local share, gives the device access to it and
+// becomes a user of it.
+func (d *allocator) openLocal(blob []byte, offset, bytes uint64) (*Memory, error) {
+	id, err := parseLocal(blob)
+	if err != nil {
+		return nil, err
+	}
+	blocks.Lock()
+	defer blocks.Unlock()
+	b := blocks.open[id]
+	if b == nil {
+		return nil, fmt.Errorf("%w: its memory was closed", framework.ErrClosed)
+	}
+	if err := within(offset, bytes, b.bytes); err != nil {
+		return nil, err
+	}
+	if err := d.grant(b); err != nil {
+		return nil, err
+	}
+	if err := d.hold("map"); err != nil {
+		return nil, err
+	}
+	b.users++
+	release := func() error { return errors.Join(b.release(), d.drop()) }
+	return &Memory{dev: d, addr: uintptr(b.base + offset), bytes: bytes, release: release}, nil
+}
+
+// grant gives the device access to a block of another one. blocks is locked.
+func (d *allocator) grant(b *block) error {
+	if b.kind == blockHost || b.owner.index == d.index || slices.Contains(b.granted, d.index) {
+		return nil
+	}
+	can, err := d.reaches(b.owner.index)
+	if err != nil {
+		return err
+	}
+	if !can {
+		return fmt.Errorf("%w: %s has no peer access to cuda:%d", framework.ErrUnsupported, d.info.Device, b.owner.index)
+	}
+	var st C.cuda_status
+	if b.mapped {
+		st = C.cuda_grant(d.c, C.uint64_t(b.start), C.uint64_t(b.whole))
+	} else {
+		st = C.cuda_enable_peer(d.c, b.owner.c)
+	}
+	if err := d.check("peer access", st); err != nil {
+		return err
+	}
+	b.granted = append(b.granted, d.index)
+	return nil
+}

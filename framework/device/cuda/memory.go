@@ -12,9 +12,17 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
+// allocator makes and imports memory of a device.
+type allocator struct {
+	*gpu
+	options options
+	// noFabric is set when the driver refused to make memory for the fabric.
+	noFabric atomic.Bool
+}
+
 // Memory is memory that kernels of a device can address. It implements device.Memory.
 type Memory struct {
-	dev     *Device
+	dev     *allocator
 	addr    uintptr
 	bytes   uint64
 	host    uintptr      // where the process itself finds it; 0 for device memory
@@ -45,7 +53,7 @@ func (m *Memory) Close() error {
 
 // Alloc returns zeroed device memory behind a descriptor, or, where the driver does
 // not make such memory, behind an older handle.
-func (d *Device) Alloc(bytes uint64) (device.Memory, error) {
+func (d *allocator) Alloc(bytes uint64) (device.Memory, error) {
 	m, err := d.alloc(bytes)
 	if err != nil {
 		return nil, err
@@ -55,7 +63,7 @@ func (d *Device) Alloc(bytes uint64) (device.Memory, error) {
 
 const maxBytes = 1 << 46 // beyond any device; keeps sums from wrapping
 
-func (d *Device) alloc(bytes uint64) (*Memory, error) {
+func (d *allocator) alloc(bytes uint64) (*Memory, error) {
 	if bytes == 0 || bytes > maxBytes {
 		return nil, fmt.Errorf("%s alloc: %w: %d bytes: expected 1 to %d", d.info.Device, framework.ErrInvalid, bytes, uint64(maxBytes))
 	}
@@ -79,7 +87,7 @@ func (d *Device) alloc(bytes uint64) (*Memory, error) {
 
 // allocVMM makes memory behind a handle, with the best abilities that the driver
 // grants.
-func (d *Device) allocVMM(b *block) C.cuda_status {
+func (d *allocator) allocVMM(b *block) C.cuda_status {
 	last := C.cuda_status{code: C.CUDA_ERROR_NOT_SUPPORTED}
 	if d.options.legacy || d.facts.vmm == 0 || d.facts.posix_fd == 0 {
 		return last
@@ -114,7 +122,7 @@ func (d *Device) allocVMM(b *block) C.cuda_status {
 	return last
 }
 
-func (d *Device) allocLegacy(b *block) C.cuda_status {
+func (d *allocator) allocLegacy(b *block) C.cuda_status {
 	var address C.uint64_t
 	st := C.cuda_alloc(d.c, C.uint64_t(b.bytes), &address)
 	if st.code == C.CUDA_SUCCESS {
@@ -126,117 +134,7 @@ func (d *Device) allocLegacy(b *block) C.cuda_status {
 
 // FabricRefused reports whether the driver was asked for memory of the fabric, and
 // did not make it.
-func (d *Device) FabricRefused() bool { return d.noFabric.Load() }
-
-// Export returns the ways to reach the memory: within the process, by its address;
-// then what other processes can import, best first. Memory that was mapped exports
-// nothing.
-func (m *Memory) Export() ([]framework.Share, error) {
-	if m.closed.Load() {
-		return nil, fmt.Errorf("%s export: memory: %w", m.dev.info.Device, framework.ErrClosed)
-	}
-	if m.file != nil {
-		return m.exportHosted()
-	}
-	b := m.block
-	if b == nil {
-		return nil, nil
-	}
-	shares := []framework.Share{{Kind: framework.ShareLocal, Blob: b.local()}}
-	more, err := m.exports(b)
-	shares = append(shares, more...)
-	if err != nil {
-		_ = framework.Parcel{Shares: shares}.Close()
-		return nil, err
-	}
-	return shares, nil
-}
-
-func (m *Memory) exports(b *block) (shares []framework.Share, err error) {
-	if b.types&C.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0 {
-		s, err := b.exportFD()
-		if err != nil {
-			return shares, err
-		}
-		shares = append(shares, s)
-	}
-	if b.types&C.CU_MEM_HANDLE_TYPE_FABRIC != 0 {
-		// Made for it, but not to be had all the same: others can still import it.
-		if s, err := b.exportFabric(); err != nil {
-			m.dev.noFabric.Store(true)
-		} else {
-			shares = append(shares, s)
-		}
-	}
-	if b.legacy {
-		s, err := b.exportLegacy()
-		if err != nil {
-			return shares, err
-		}
-		shares = append(shares, s)
-	}
-	if m.dev.options.dmaBuf && m.dev.facts.dma_buf != 0 {
-		s, err := m.DMABuf()
-		if err != nil {
-			return shares, err
-		}
-		shares = append(shares, s)
-	}
-	return shares, nil
-}
-
-// withHandle lends the driver's handle of the block.
-func (b *block) withHandle(use func(C.uint64_t) C.cuda_status) error {
-	if b.kind == blockVMM {
-		return b.owner.check("export", use(b.vmm.handle))
-	}
-	var h C.uint64_t
-	if err := b.owner.check("export", C.cuda_retain_handle(b.owner.c, C.uint64_t(b.base), &h)); err != nil {
-		return err
-	}
-	defer C.cuda_release_handle(b.owner.c, h)
-	return b.owner.check("export", use(h))
-}
-
-func (b *block) exportFD() (framework.Share, error) {
-	fd := C.int(-1)
-	err := b.withHandle(func(h C.uint64_t) C.cuda_status { return C.cuda_export_fd(b.owner.c, h, &fd) })
-	if err != nil {
-		return framework.Share{}, err
-	}
-	return framework.Share{Kind: framework.ShareVMM, FD: os.NewFile(uintptr(fd), "cuda-memory")}, nil
-}
-
-func (b *block) exportFabric() (framework.Share, error) {
-	blob := make([]byte, C.sizeof_CUmemFabricHandle)
-	err := b.withHandle(func(h C.uint64_t) C.cuda_status { return C.cuda_export_fabric(b.owner.c, h, ptr(blob)) })
-	if err != nil {
-		return framework.Share{}, err
-	}
-	return framework.Share{Kind: framework.ShareFabric, Blob: blob}, nil
-}
-
-// DMABuf implements [gpu.DMABufMemory].
-func (m *Memory) DMABuf() (framework.Share, error) {
-	b := m.block
-	if m.closed.Load() {
-		return framework.Share{}, fmt.Errorf("%s dma-buf: memory: %w", m.dev.info.Device, framework.ErrClosed)
-	}
-	if b == nil || b.kind == blockHost || m.dev.facts.dma_buf == 0 {
-		return framework.Share{}, fmt.Errorf("%s dma-buf: %w: expected memory of a device that exports dma-buf", m.dev.info.Device, framework.ErrUnsupported)
-	}
-	page := uint64(os.Getpagesize())
-	bytes := (b.bytes + page - 1) &^ (page - 1)
-	if b.base%page != 0 || b.base+bytes > b.start+b.whole && b.kind == blockForeign {
-		return framework.Share{}, fmt.Errorf("%s dma-buf: %w: memory at %#x: expected whole pages of %d bytes",
-			m.dev.info.Device, framework.ErrInvalid, b.base, page)
-	}
-	fd := C.int(-1)
-	if err := b.owner.check("dma-buf", C.cuda_export_dma_buf(b.owner.c, C.uint64_t(b.base), C.uint64_t(bytes), &fd)); err != nil {
-		return framework.Share{}, err
-	}
-	return framework.Share{Kind: framework.ShareDMABuf, FD: os.NewFile(uintptr(fd), "cuda-dma-buf")}, nil
-}
+func (d *allocator) FabricRefused() bool { return d.noFabric.Load() }
 
 // errorsFirst returns the first error that is one.
 func errorsFirst(errs ...error) error {

@@ -20,9 +20,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/onfirstuse"
 )
 
+// loader loads images of kernels.
+type loader struct{ *gpu }
+
 // Module is a loaded image. It implements device.Module.
 type Module struct {
-	dev    *Device
+	dev    *loader
 	mu     sync.Mutex
 	handle C.uintptr_t // 0 once closed
 }
@@ -30,7 +33,7 @@ type Module struct {
 // Load makes the kernels of an image callable: PTX, which the driver compiles and
 // remembers on disk, or what a compiler made of it. The compiler's messages are part
 // of the error, in Error.Log.
-func (d *Device) Load(image []byte) (device.Module, error) {
+func (d *loader) Load(image []byte) (device.Module, error) {
 	if err := d.begin("load"); err != nil {
 		return nil, err
 	}
@@ -41,7 +44,7 @@ func (d *Device) Load(image []byte) (device.Module, error) {
 	return m, nil
 }
 
-func (d *Device) load(image []byte) (*Module, error) {
+func (d *loader) load(image []byte) (*Module, error) {
 	if len(image) == 0 {
 		return nil, fmt.Errorf("%s load: %w: empty image: expected PTX or a binary for %s", d.info.Device, framework.ErrInvalid, d.info.Name)
 	}
@@ -66,13 +69,13 @@ func (d *Device) load(image []byte) (*Module, error) {
 }
 
 // loadable says what the device takes.
-func (d *Device) loadable() string {
+func (d *loader) loadable() string {
 	return "PTX or a binary for " + strings.Join(d.info.Archs, " or ")
 }
 
 // checkMachine refuses what was built for a processor, or for another maker's GPU: of
 // that the driver says no more than that it is invalid.
-func (d *Device) checkMachine(image []byte) error {
+func (d *loader) checkMachine(image []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err == nil && f.Machine != elf.EM_CUDA {
 		return fmt.Errorf("%w: image for %v: expected %s", framework.ErrInvalid, f.Machine, d.loadable())

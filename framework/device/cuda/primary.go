@@ -87,3 +87,6 @@ func (k *primary) reaches(index int) (bool, error) {
 	}
 	return can != 0, nil
 }
+
+// ptr is the address of a slice's first byte, for the time of a call.
+func ptr(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }

@@ -12,13 +12,20 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
+// engine enqueues work of a device on streams.
+type engine struct {
+	*gpu
+	// captures are the streams whose goroutine BeginCapture tied to its thread.
+	captures sync.Map
+}
+
 // NewStream makes a stream that does not wait for the default stream, nor that for
 // it.
-func (d *Device) NewStream() (device.Stream, error) { return d.NewPriorityStream(0) }
+func (d *engine) NewStream() (device.Stream, error) { return d.NewPriorityStream(0) }
 
 // NewPriorityStream makes a stream whose kernels are preferred to those of streams
 // with a higher number. Numbers out of range count as the nearest.
-func (d *Device) NewPriorityStream(priority int) (device.Stream, error) {
+func (d *engine) NewPriorityStream(priority int) (device.Stream, error) {
 	if err := d.begin("stream"); err != nil {
 		return 0, err
 	}
@@ -36,7 +43,7 @@ var streams sync.Map
 
 // StreamClosed reports whether CloseStream was called for a stream, and NewStream has not
 // given its number to another one since. A driver must not be asked about such a stream.
-func (d *Device) StreamClosed(s device.Stream) bool {
+func (d *engine) StreamClosed(s device.Stream) bool {
 	open, made := streams.Load(s)
 	return made && open != true
 }
@@ -44,19 +51,19 @@ func (d *Device) StreamClosed(s device.Stream) bool {
 // StreamOpen reports whether the stream is the default one, or one of NewStream that was not
 // closed. Only then the driver may be asked about a stream that a program has used before, and
 // may have destroyed by other means.
-func (d *Device) StreamOpen(s device.Stream) bool {
+func (d *engine) StreamOpen(s device.Stream) bool {
 	open, _ := streams.Load(s)
 	return s == 0 || open == true
 }
 
 // Priorities returns the range of stream priorities. Numerically, greatest is the
 // smaller one.
-func (d *Device) Priorities() (least, greatest int) {
+func (d *engine) Priorities() (least, greatest int) {
 	return int(d.facts.least_priority), int(d.facts.greatest_priority)
 }
 
 // CloseStream ends a stream made by NewStream. Enqueued work is still done.
-func (d *Device) CloseStream(s device.Stream) error {
+func (d *engine) CloseStream(s device.Stream) error {
 	if s == 0 {
 		return fmt.Errorf("%s close stream: %w: the default stream is not closed", d.info.Device, framework.ErrInvalid)
 	}
@@ -66,7 +73,7 @@ func (d *Device) CloseStream(s device.Stream) error {
 
 // Copy enqueues a copy between any two of: memory of this device, memory of peers
 // that it maps, pinned or registered host memory.
-func (d *Device) Copy(s device.Stream, dst, src uintptr, bytes uint64) error {
+func (d *engine) Copy(s device.Stream, dst, src uintptr, bytes uint64) error {
 	if d.closed.Load() {
 		return d.live("copy")
 	}
@@ -80,7 +87,7 @@ func (d *Device) Copy(s device.Stream, dst, src uintptr, bytes uint64) error {
 }
 
 // Memset enqueues setting bytes of device memory to a value.
-func (d *Device) Memset(s device.Stream, addr uintptr, value byte, bytes uint64) error {
+func (d *engine) Memset(s device.Stream, addr uintptr, value byte, bytes uint64) error {
 	if d.closed.Load() {
 		return d.live("memset")
 	}
@@ -92,7 +99,7 @@ func (d *Device) Memset(s device.Stream, addr uintptr, value byte, bytes uint64)
 
 // Write enqueues the store of a word, visible to all observers after all work that was
 // enqueued before it. addr is a multiple of 8.
-func (d *Device) Write(s device.Stream, addr uintptr, value uint64) error {
+func (d *engine) Write(s device.Stream, addr uintptr, value uint64) error {
 	if d.closed.Load() {
 		return d.live("write")
 	}
@@ -105,7 +112,7 @@ func (d *Device) Write(s device.Stream, addr uintptr, value uint64) error {
 // WaitValue makes what is enqueued later wait until the word at addr is at least
 // value, in the cyclic order of 64-bit numbers. Nothing ends this wait but the
 // word: an abort does not.
-func (d *Device) WaitValue(s device.Stream, addr uintptr, value uint64) error {
+func (d *engine) WaitValue(s device.Stream, addr uintptr, value uint64) error {
 	if d.closed.Load() {
 		return d.live("wait value")
 	}
@@ -116,7 +123,7 @@ func (d *Device) WaitValue(s device.Stream, addr uintptr, value uint64) error {
 }
 
 // Query reports how far a stream is.
-func (d *Device) Query(s device.Stream) (device.StreamState, error) {
+func (d *engine) Query(s device.Stream) (device.StreamState, error) {
 	if d.closed.Load() {
 		return device.StreamBusy, d.live("query")
 	}
@@ -133,7 +140,7 @@ func (d *Device) Query(s device.Stream) (device.StreamState, error) {
 }
 
 // FlushWrites implements [device.Flusher].
-func (d *Device) FlushWrites() error {
+func (d *engine) FlushWrites() error {
 	const op = "flush of the writes of adapters"
 	switch {
 	case d.closed.Load():
@@ -151,7 +158,7 @@ func (d *Device) FlushWrites() error {
 
 // Sync waits until the stream is idle. It ends when the kernels do. A stream that
 // is captured has nothing to wait for: ErrInvalid.
-func (d *Device) Sync(s device.Stream) error {
+func (d *engine) Sync(s device.Stream) error {
 	if err := d.live("sync"); err != nil {
 		return err
 	}

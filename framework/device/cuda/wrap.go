@@ -20,7 +20,7 @@ import (
 // Memory from the driver's older allocator, which PyTorch uses unless configured
 // otherwise, can be shared whole or in part; memory behind handles from its start
 // only. From pools of the driver nothing can be shared with other processes.
-func (d *Device) Wrap(addr uintptr, bytes uint64) (*Memory, error) {
+func (d *allocator) Wrap(addr uintptr, bytes uint64) (*Memory, error) {
 	if err := d.begin("wrap"); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (d *Device) Wrap(addr uintptr, bytes uint64) (*Memory, error) {
 	return m, nil
 }
 
-func (d *Device) wrap(addr, bytes uint64) (*Memory, error) {
+func (d *allocator) wrap(addr, bytes uint64) (*Memory, error) {
 	var r C.cuda_range
 	op := fmt.Sprintf("wrap %d bytes at %#x", bytes, addr)
 	if err := d.check(op, C.cuda_range_of(d.c, C.uint64_t(addr), &r)); err != nil {
@@ -64,7 +64,7 @@ func (d *Device) wrap(addr, bytes uint64) (*Memory, error) {
 // AllocHost returns zeroed, pinned memory of the host, which kernels and copy
 // engines of all devices reach, and the process at HostAddr. It cannot be shared
 // with other processes.
-func (d *Device) AllocHost(bytes uint64) (*Memory, error) {
+func (d *allocator) AllocHost(bytes uint64) (*Memory, error) {
 	if bytes == 0 || bytes > maxBytes {
 		return nil, fmt.Errorf("%s alloc host: %w: %d bytes: expected 1 to %d", d.info.Device, framework.ErrInvalid, bytes, uint64(maxBytes))
 	}
@@ -94,7 +94,7 @@ func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(
 
 // WriteAt copies b to device memory and returns when it is there. It waits for
 // nothing that runs on streams.
-func (d *Device) WriteAt(b []byte, addr uintptr) error {
+func (d *allocator) WriteAt(b []byte, addr uintptr) error {
 	if err := d.live("write"); err != nil || len(b) == 0 {
 		return err
 	}
@@ -102,7 +102,7 @@ func (d *Device) WriteAt(b []byte, addr uintptr) error {
 }
 
 // ReadAt copies device memory to b. It waits for nothing that runs on streams.
-func (d *Device) ReadAt(b []byte, addr uintptr) error {
+func (d *allocator) ReadAt(b []byte, addr uintptr) error {
 	if err := d.live("read"); err != nil || len(b) == 0 {
 		return err
 	}
@@ -111,7 +111,7 @@ func (d *Device) ReadAt(b []byte, addr uintptr) error {
 
 // Fill sets bytes of device memory to a value and returns when it is done. It waits
 // for nothing that runs on streams.
-func (d *Device) Fill(addr uintptr, value byte, bytes uint64) error {
+func (d *allocator) Fill(addr uintptr, value byte, bytes uint64) error {
 	if err := d.live("fill"); err != nil || bytes == 0 {
 		return err
 	}
@@ -119,7 +119,7 @@ func (d *Device) Fill(addr uintptr, value byte, bytes uint64) error {
 }
 
 // Object refuses: multicast windows are not made by this package.
-func (d *Device) Object(o framework.Object, _ *framework.Share) (device.Object, error) {
+func (d *allocator) Object(o framework.Object, _ *framework.Share) (device.Object, error) {
 	if err := d.live("object"); err != nil {
 		return nil, err
 	}

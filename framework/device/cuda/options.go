@@ -1,0 +1,28 @@
+package cuda
+
+// Option changes a device.
+type Option func(*options)
+
+type options struct {
+	legacy, fabric, dmaBuf, hosted, noGDRCopy bool
+}
+
+// Legacy makes Alloc use the driver's older memory and sharing, which it otherwise
+// falls back to where memory behind descriptors is not to be had.
+func Legacy() Option { return func(o *options) { o.legacy = true } }
+
+// Fabric makes Alloc ask for memory that other hosts of one NVLink fabric can
+// import as well. Where that is refused, memory is made without.
+func Fabric() Option { return func(o *options) { o.fabric = true } }
+
+// DMABuf makes Export add a share for NICs where the device has it. Without it,
+// Memory.DMABuf gives one on demand.
+func DMABuf() Option { return func(o *options) { o.dmaBuf = true } }
+
+// Hosted makes Alloc use memory of the host that is registered with the device, for
+// GPUs that cannot address each other's memory. Every GPU and process of the host
+// reaches it, over PCIe; kernels and copy engines use it as they use their own.
+func Hosted() Option { return func(o *options) { o.hosted = true } }
+
+// WithoutGDRCopy makes MapForHost refuse.
+func WithoutGDRCopy() Option { return func(o *options) { o.noGDRCopy = true } }
