@@ -1,18 +1,12 @@
 package launch
 
-import (
-	"fmt"
-	"hash/fnv"
-	"math"
-	"strconv"
-	"strings"
-
-	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/internal/loopback"
-)
-
 // Role is the part that an engine gave to this process.
 type Role int
+
+// String returns the name of the role in messages.
+func (r Role) String() string {
+	return [...]string{"none", "node agent", "rank"}[r]
+}
 
 // Roles.
 const (
@@ -20,11 +14,6 @@ const (
 	RoleAgent             // one process for each host: start the ranks of this host
 	RoleRank              // one process for each rank: this is one of them
 )
-
-// String returns the name of the role in messages.
-func (r Role) String() string {
-	return [...]string{"none", "node agent", "rank"}[r]
-}
 
 // Engine is the launcher that started this process, and what it said about the place of
 // the process in the job.
@@ -47,87 +36,6 @@ type Engine struct {
 	MasterPort int    // 0 likewise
 }
 
-// PyTorchJob is the Name of the engine that has no variables of its own.
-const PyTorchJob = "PyTorchJob"
-
-// rule is how one engine is recognized.
-type rule struct {
-	name string
-	role Role
-	need []string               // variables that must be there
-	not  func(lookup) bool      // exceptions
-	read func(*reader, *Engine) // fills the engine
-}
-
-// origin says whose variables these are. The bare name of ours would read like the
-// beginning of every message.
-func (r rule) origin() string {
-	if r.name == "environment" {
-		return r.name
-	}
-	return "variables of " + r.name
-}
-
-// rules are tried in order: engines that run inside another come first.
-var rules = []rule{
-	{name: "mscclpp-run", role: RoleRank, need: []string{Mark, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
-	{name: "torchrun", role: RoleRank, need: []string{"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
-	{name: "jsrun", role: RoleRank, need: []string{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}, not: has("FLUX_TASK_RANK"), read: func(r *reader, e *Engine) {
-		r.rank(e, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE")
-		r.port(e, "LSB_JOBID")
-	}},
-	{name: "Open MPI", role: RoleRank, need: []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, not: has("JSM_NAMESPACE_RANK"), read: func(r *reader, e *Engine) {
-		r.rank(e, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
-		r.port(e, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
-	}},
-	// prterun for programs that are not of Open MPI. It starts its helpers by srun in Slurm.
-	{name: "PRRTE", role: RoleRank, need: []string{"PRTE_LAUNCHED", "PMIX_RANK"}, not: byHand, read: func(r *reader, _ *Engine) {
-		r.err = fmt.Errorf("%w: PMIX_RANK is set, and nothing says how many ranks there are, but by PMIx alone: expected OMPI_COMM_WORLD_SIZE, as mpirun of Open MPI sets it, and prterun --personality ompi; or RANK, WORLD_SIZE and LOCAL_RANK; unset PRTE_LAUNCHED where another launcher, inside of prterun, has made the ranks; mscclpp-run --standalone goes by none of it", framework.ErrInvalid)
-	}},
-	{name: "Flux", role: RoleRank, need: []string{"FLUX_TASK_RANK", "FLUX_JOB_SIZE"}, not: notAFluxTask, read: readFlux},
-	{name: "Slurm", role: RoleRank, need: []string{"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, not: notASlurmStep, read: readSlurm},
-	{name: "PMI", role: RoleRank, need: []string{"PMI_RANK", "PMI_SIZE"}, read: readPMI},
-	// mpiexec -pmi-port. A user who numbers the ranks by hand as well has no need of PMI's numbers.
-	{name: "PMI", role: RoleRank, need: []string{"PMI_PORT", "PMI_ID"}, not: byHand, read: func(r *reader, _ *Engine) {
-		r.err = fmt.Errorf("%w: PMI_PORT is set, and PMI_RANK and PMI_SIZE are not: expected both; leave out -pmi-port, with which mpiexec tells a rank its place by MPI alone", framework.ErrInvalid)
-	}},
-	{name: "Kubeflow Trainer", role: RoleAgent, need: []string{"PET_NNODES", "PET_NODE_RANK"}, read: func(r *reader, e *Engine) {
-		nodes, _, _ := strings.Cut(r.get("PET_NNODES"), ":") // "2:4" in elastic jobs: the least
-		e.Node, e.Nodes = r.number("PET_NODE_RANK"), r.parse("PET_NNODES", nodes)
-		switch per := r.get("PET_NPROC_PER_NODE"); per {
-		case "gpu", "cpu", "auto":
-			e.PerNodeOf = per
-		case "":
-		default:
-			e.PerNode = r.parse("PET_NPROC_PER_NODE", per)
-		}
-		r.master(e, "PET_MASTER_ADDR", "PET_MASTER_PORT")
-	}},
-	{name: "LeaderWorkerSet", role: RoleAgent, need: []string{"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE"}, read: func(r *reader, e *Engine) {
-		if r.get("LWS_WORKER_INDEX") == "" { // early releases have no such variable
-			r.err = fmt.Errorf("%w: LWS_WORKER_INDEX is not set: expected the number of this pod in its group, which its label leaderworkerset.sigs.k8s.io/worker-index has", framework.ErrInvalid)
-			return
-		}
-		e.Node, e.Nodes = r.number("LWS_WORKER_INDEX"), r.number("LWS_GROUP_SIZE")
-		e.MasterAddr = loopback.Unbracket(r.get("LWS_LEADER_ADDRESS"))
-	}},
-	{name: "SkyPilot", role: RoleAgent, need: []string{"SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_IPS"}, read: func(r *reader, e *Engine) {
-		e.Node, e.Nodes = r.number("SKYPILOT_NODE_RANK"), r.number("SKYPILOT_NUM_NODES")
-		first, _, _ := strings.Cut(strings.TrimSpace(r.get("SKYPILOT_NODE_IPS")), "\n")
-		e.MasterAddr = loopback.Unbracket(strings.TrimSpace(first))
-	}},
-	{name: "environment", role: RoleRank, need: []string{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, read: readTorch},
-	// PyTorchJob v1 sets RANK and WORLD_SIZE for each pod and no LOCAL_RANK: they count hosts, not
-	// ranks. Without MASTER_ADDR another engine did, and where rank 0 is has to be said: a job of
-	// this host alone is not what they stand for.
-	{name: PyTorchJob, role: RoleAgent, need: []string{"RANK", "WORLD_SIZE"}, read: func(r *reader, e *Engine) {
-		e.Node, e.Nodes = r.number("RANK"), r.number("WORLD_SIZE")
-	}},
-	{name: "Kubernetes indexed job", role: RoleAgent, need: []string{"JOB_COMPLETION_INDEX"}, read: func(r *reader, e *Engine) {
-		e.Node = r.number("JOB_COMPLETION_INDEX")
-	}},
-}
-
 // Agent returns the engine as seen by a rank that is alone on its host and was asked to
 // start ranks: such a rank is the node agent of its host. A rank started by mscclpp-run
 // itself, and one that is alone in its job, have no engine: ranks started in them are a
@@ -137,160 +45,4 @@ func (e Engine) Agent() Engine {
 		return Engine{}
 	}
 	return Engine{Name: e.Name, Role: RoleAgent, Node: e.Rank, Nodes: e.World, MasterAddr: e.MasterAddr, MasterPort: e.MasterPort}
-}
-
-type lookup func(name string) string
-
-// Detect determines from the environment what launched this process. Variables of an
-// engine that make no sense are an error, since a guess would start a job of the wrong
-// size.
-func Detect(getenv func(string) string) (Engine, error) {
-next:
-	for _, rule := range rules {
-		for _, name := range rule.need {
-			if getenv(name) == "" {
-				continue next
-			}
-		}
-		if rule.not != nil && rule.not(getenv) {
-			continue
-		}
-		r := &reader{get: getenv}
-		e := Engine{Name: rule.name, Role: rule.role}
-		rule.read(r, &e)
-		r.master(&e, "MASTER_ADDR", "MASTER_PORT")
-		if r.err == nil {
-			r.err = e.check()
-		}
-		if r.err != nil {
-			return Engine{}, fmt.Errorf("%s: %w", rule.origin(), r.err)
-		}
-		return e, nil
-	}
-	return Engine{}, half(getenv)
-}
-
-// check refuses places that cannot be.
-func (e *Engine) check() error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s", framework.ErrInvalid, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case e.Role == RoleRank && e.Rank >= e.World:
-		return bad("rank %d of %d: expected one below the size", e.Rank, e.World)
-	case e.Role == RoleRank && (e.LocalRank >= e.LocalWorld || e.LocalWorld > e.World):
-		return bad("local rank %d of %d in a job of %d: expected one below the ranks of this host, and no more of them than the job has", e.LocalRank, e.LocalWorld, e.World)
-	case e.Role == RoleAgent && e.Nodes != 0 && e.Node >= e.Nodes:
-		return bad("host %d of %d: expected one below the number of hosts", e.Node, e.Nodes)
-	}
-	return nil
-}
-
-// reader reads numbers from the environment and keeps the first mistake.
-type reader struct {
-	get lookup
-	err error
-}
-
-func (r *reader) number(name string) int { return r.parse(name, r.get(name)) }
-
-func (r *reader) parse(name, text string) int {
-	n, err := strconv.Atoi(text)
-	switch {
-	case r.err != nil:
-	case n > math.MaxInt32: // also where it fits no integer
-		r.err = fmt.Errorf("%w: %s=%q is too large: expected at most %d", framework.ErrInvalid, name, text, math.MaxInt32)
-	case err != nil || n < 0:
-		r.err = fmt.Errorf("%w: %s=%q: expected a number", framework.ErrInvalid, name, text)
-	}
-	return n
-}
-
-// rank reads the place of a rank. Without local variables the rank is taken to be
-// alone on its host only if it is alone in the job.
-func (r *reader) rank(e *Engine, rank, size, localRank, localSize string) {
-	e.Rank, e.World = r.number(rank), r.number(size)
-	if r.get(localRank) == "" || r.get(localSize) == "" {
-		if e.World > 1 && r.err == nil {
-			r.err = fmt.Errorf("%w: %s and %s are not set, expected both", framework.ErrInvalid, localRank, localSize)
-		}
-		e.LocalWorld = 1
-		return
-	}
-	e.LocalRank, e.LocalWorld = r.number(localRank), r.number(localSize)
-}
-
-// master fills the meeting point where it is still open.
-func (r *reader) master(e *Engine, addr, port string) {
-	if e.MasterAddr == "" {
-		e.MasterAddr = loopback.Unbracket(r.get(addr))
-	}
-	if text := r.get(port); e.MasterPort == 0 && text != "" {
-		n, err := strconv.ParseUint(text, 10, 16)
-		if (err != nil || n == 0) && r.err == nil {
-			r.err = fmt.Errorf("%w: %s=%q: expected a port, 1 to 65535", framework.ErrInvalid, port, text)
-		}
-		e.MasterPort = int(n)
-	}
-	if e.MasterAddr == "" && e.Role == RoleRank && e.World > 0 && e.LocalWorld == e.World {
-		e.MasterAddr = loopback.Address(false)
-	}
-}
-
-// port derives a port from the engine's name of the job, the same on all hosts,
-// unless the user set one.
-func (r *reader) port(e *Engine, names ...string) {
-	if r.get("MASTER_PORT") != "" {
-		return
-	}
-	values := make([]string, len(names))
-	for i, name := range names {
-		values[i] = r.get(name)
-	}
-	e.MasterPort = PortOf(values...)
-}
-
-// PortOf derives a port from names of a job. It is the same on all hosts, and lies
-// below the range of the kernel's ephemeral ports.
-func PortOf(names ...string) int {
-	h := fnv.New32a()
-	for _, name := range names {
-		h.Write([]byte(name))
-	}
-	return 20000 + int(h.Sum32()%10000)
-}
-
-// has reports whether a variable is set.
-func has(name string) func(lookup) bool {
-	return func(get lookup) bool { return get(name) != "" }
-}
-
-// byHand reports whether a rank has the variables that are customary.
-func byHand(get lookup) bool {
-	return get("RANK") != "" && get("WORLD_SIZE") != "" && get("LOCAL_RANK") != ""
-}
-
-func readTorch(r *reader, e *Engine) {
-	e.Rank, e.World, e.LocalRank = r.number("RANK"), r.number("WORLD_SIZE"), r.number("LOCAL_RANK")
-	if r.get("LOCAL_WORLD_SIZE") != "" {
-		e.LocalWorld = r.number("LOCAL_WORLD_SIZE")
-	} else {
-		e.LocalWorld = e.LocalRank + 1
-	}
-	if r.get("GROUP_RANK") != "" {
-		e.Node = r.number("GROUP_RANK")
-	}
-}
-
-// readPMI reads the variables of MPICH, Intel MPI, MVAPICH and PALS, which share
-// the global names and differ in the local ones.
-func readPMI(r *reader, e *Engine) {
-	local, size := "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
-	for _, names := range [][2]string{{"PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"}, {"MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"}, {"PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"}} {
-		if r.get(names[0]) != "" {
-			local, size = names[0], names[1]
-		}
-	}
-	r.rank(e, "PMI_RANK", "PMI_SIZE", local, size)
-	r.port(e, "PMI_JOBID", "PALS_APID")
 }

@@ -8,16 +8,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/internal/outputpump"
 )
-
-// killBound is how long the kernel may take to end killed processes. One that
-// hangs in a driver can take for ever; then the launcher says so and leaves.
-const killBound = 5 * time.Second
 
 // Run starts the ranks and returns when all of them have ended. The error says why the
 // job could not be started; the result says how the program ended. When ctx ends, the

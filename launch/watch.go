@@ -229,3 +229,7 @@ func (w *watch) clean() {
 		supervise.KillChildren(killBound)
 	}
 }
+
+// killBound is how long the kernel may take to end killed processes. One that
+// hangs in a driver can take for ever; then the launcher says so and leaves.
+const killBound = 5 * time.Second

@@ -33,6 +33,15 @@ func TestLayers(t *testing.T) {
 	if back, all := backArrows(arrowsOf(filesOf(local))); back != 0 || all != 0 {
 		t.Errorf("a local name: %d of %d: expected no arrow", back, all)
 	}
+	fields := map[string]string{
+		"a": "type T struct{ b int }\n\nvar m = map[int]T{1: {b: 2}}\n\nfunc A(x *T) { x.b = T{b: len(m)}.b }\n",
+		"b": "func b() {}\n",
+		"c": "var k = 1\n\nfunc main() {}\n",
+		"d": "var n = map[int]bool{k: true}\n",
+	}
+	if back, all := backArrows(arrowsOf(filesOf(fields))); back != 0 || all != 1 {
+		t.Errorf("names of fields: %d of %d: expected one arrow, to the key of a map", back, all)
+	}
 	circle := map[string]string{}
 	for i := range 6 {
 		circle[fmt.Sprintf("f%d", i)] = fmt.Sprintf("func F%d() { F%d(); F%d(); F%d() }\n", i, (i+1)%6, (i+2)%6, (i+3)%6)

@@ -142,26 +142,6 @@ func attachSwitch(c *connection, own *registration, keys []framework.Parcel, ran
 	return a, nil
 }
 
-// checkShare refuses memory that is smaller than its key says, or that its owner could still cut.
-// Memory of devices is checked by the code that maps it.
-func checkShare(s framework.Share, offset, bytes uint64) error {
-	var err error
-	switch s.Kind {
-	case framework.ShareMemFD:
-		err = memfd.Check(s.FD, offset, bytes)
-	case framework.ShareVMM, framework.ShareDMABuf, framework.ShareFabric, framework.ShareLegacyIPC, framework.ShareLocal:
-		if s.Kind.HasFD() != (s.FD != nil) {
-			err = fmt.Errorf("share of kind %s without its descriptor, or with one", s.Kind)
-		}
-	default:
-		err = fmt.Errorf("share of unknown kind %q", s.Kind)
-	}
-	if err != nil {
-		return fmt.Errorf("key: %v: %w", err, framework.ErrPeer)
-	}
-	return nil
-}
-
 // wordAt is a counter in mapped memory.
 func wordAt(m *memfd.Memory, offset uint64) *uint64 {
 	return (*uint64)(unsafe.Add(m.Addr(), offset))

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
 
 // A parcel is magic and version, what it is, two numbers, and a checksum, so that
@@ -65,4 +66,24 @@ func (t *Transport) decodeKey(key framework.Parcel) (offset, bytes uint64, err e
 		}
 	}
 	return offset, bytes, nil
+}
+
+// checkShare refuses memory that is smaller than its key says, or that its owner could still cut.
+// Memory of devices is checked by the code that maps it.
+func checkShare(s framework.Share, offset, bytes uint64) error {
+	var err error
+	switch s.Kind {
+	case framework.ShareMemFD:
+		err = memfd.Check(s.FD, offset, bytes)
+	case framework.ShareVMM, framework.ShareDMABuf, framework.ShareFabric, framework.ShareLegacyIPC, framework.ShareLocal:
+		if s.Kind.HasFD() != (s.FD != nil) {
+			err = fmt.Errorf("share of kind %s without its descriptor, or with one", s.Kind)
+		}
+	default:
+		err = fmt.Errorf("share of unknown kind %q", s.Kind)
+	}
+	if err != nil {
+		return fmt.Errorf("key: %v: %w", err, framework.ErrPeer)
+	}
+	return nil
 }

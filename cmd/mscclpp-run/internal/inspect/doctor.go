@@ -4,7 +4,6 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -106,7 +105,3 @@ func examinePlugins(list []found, configured []string) []finding {
 	}
 	return out
 }
-
-// quietLog keeps the chatter of plugins out of a report: what went wrong with one
-// is in its error.
-func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
