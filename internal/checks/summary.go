@@ -20,6 +20,8 @@ const (
 
 var (
 	failedTest = regexp.MustCompile(`^( *)--- FAIL: (\S+)`)
+	anyOutcome = regexp.MustCompile(`^ *--- (FAIL|PASS|SKIP): `)
+	runsTest   = regexp.MustCompile(`^=== (?:RUN|CONT|NAME|PAUSE) +(\S+)`)
 	crash      = regexp.MustCompile(`^(panic: |fatal error: |WARNING: DATA RACE|SIG[A-Z]+: )`)
 	afterCrash = regexp.MustCompile(`^(FAIL|ok  |\?   |--- |={10})`)
 	failedPkg  = regexp.MustCompile(`^FAIL\t(\S+)`)
@@ -36,18 +38,30 @@ type failure struct {
 // digest returns the lines of a log that say what failed, and the names of it.
 func digest(log []byte) (lines, names []string) {
 	all := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
+	verbose := map[string][]string{} // of go test -v, by test: its messages come before its outcome
+	running := ""
 	for i := 0; i < len(all); i++ {
 		l := all[i]
 		test, pkg := failedTest.FindStringSubmatch(l), failedPkg.FindStringSubmatch(l)
+		if now := runsTest.FindStringSubmatch(l); now != nil {
+			running = now[1]
+			continue
+		}
 		switch {
 		case test != nil:
 			names = append(names, test[2])
 			end := i + 1
-			for end < len(all) && strings.HasPrefix(all[end], test[1]+"    ") && failedTest.FindString(all[end]) == "" {
+			for end < len(all) && strings.HasPrefix(all[end], test[1]+"    ") && !anyOutcome.MatchString(all[end]) {
 				end++
 			}
-			lines = append(lines, all[i:min(end, i+blockLines)]...)
+			block := append([]string{l}, verbose[test[2]]...)
+			block = append(block, all[i+1:end]...)
+			lines = append(lines, block[:min(len(block), blockLines)]...)
 			i = end - 1
+		case anyOutcome.MatchString(l):
+			running = ""
+		case running != "" && strings.HasPrefix(l, "    "):
+			verbose[running] = append(verbose[running], l)
 		case crash.MatchString(l):
 			end := i + 1
 			for end < len(all) && end < i+blockLines && !afterCrash.MatchString(all[end]) {

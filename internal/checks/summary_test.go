@@ -27,12 +27,26 @@ printf '# example.com/three\nthree.go:7:2: undefined: x\nFAIL\texample.com/three
 echo 'WARNING: DATA RACE'
 echo 'Write at 0x00c000012345 by goroutine 8:'
 ` + noise + "exit 1"
+	verbose := `
+echo '=== RUN   TestSuite'
+echo '=== RUN   TestSuite/put'
+echo '    suite.go:80: 3 ms'
+echo '=== RUN   TestSuite/keys'
+echo '    suite.go:82: a key of zero bytes: context deadline exceeded'
+echo '        and a second line'
+echo '=== RUN   TestSuite/end'
+echo '--- FAIL: TestSuite (3.00s)'
+echo '    --- PASS: TestSuite/put (1.00s)'
+echo '    --- FAIL: TestSuite/keys (1.00s)'
+echo '    --- PASS: TestSuite/end (1.00s)'
+echo FAIL
+exit 1`
 	stage := func(name, run string) Stage {
 		return Stage{Name: name, Run: run, Seconds: 1, Bound: time.Minute, Lane: "main"}
 	}
 	var out bytes.Buffer
 	r := &Runner{Root: t.TempDir(), Out: &out}
-	if _, err := r.Run(t.Context(), []Stage{stage("test", script), stage("script", "seq 50; echo 'script: no route' >&2; exit 2"), stage("fine", "true")}); err != nil {
+	if _, err := r.Run(t.Context(), []Stage{stage("test", script), stage("verbose", verbose), stage("script", "seq 50; echo 'script: no route' >&2; exit 2"), stage("fine", "true")}); err != nil {
 		t.Fatal(err)
 	}
 	_, end, found := strings.Cut(out.String(), "fine  ")
@@ -42,6 +56,8 @@ echo 'Write at 0x00c000012345 by goroutine 8:'
 	for _, want := range []string{
 		"failed: test: exit status 1\n", "--- FAIL: TestOne (0.10s)", "one_test.go:12: expected 3", "one_test.go:40: rank 1: no answer",
 		"FAIL\texample.com/one", "panic: test timed out", "TestTwo (27m3s)", "three.go:7:2: undefined: x", "WARNING: DATA RACE", "Write at",
+		"--- FAIL: TestSuite/keys (1.00s)\n        suite.go:82: a key of zero bytes: context deadline exceeded\n            and a second line\n",
+		"failed: verbose: TestSuite TestSuite/keys\n",
 		"failed: script: exit status 2\n", "    script: no route\n",
 		"failed: test: TestOne TestOne/second example.com/one example.com/two example.com/three\n",
 	} {
@@ -49,8 +65,8 @@ echo 'Write at 0x00c000012345 by goroutine 8:'
 			t.Errorf("no %q after the last stage:\n%s", want, end)
 		}
 	}
-	if strings.Contains(end, "ok  \tpackage") {
-		t.Errorf("expected nothing of packages that passed:\n%s", end)
+	if strings.Contains(end, "ok  \tpackage") || strings.Contains(end, "PASS") || strings.Contains(end, "3 ms") {
+		t.Errorf("expected nothing of packages and tests that passed:\n%s", end)
 	}
 	out.Reset()
 	if _, err := r.Run(context.Background(), []Stage{stage("fine", "true")}); err != nil || strings.Contains(out.String(), "failed") {

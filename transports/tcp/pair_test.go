@@ -236,8 +236,9 @@ func TestNoAllocations(t *testing.T) {
 				cancel()
 			}
 		})
-		least := math.Inf(1) // on a busy machine one of the three may meet the runtime's own
-		for range 3 {
+		// The runtime allocates too, for timers and threads, more on a busy machine: what each run does is in the least.
+		least := math.Inf(1)
+		for n := 0; n < 3 || least > 1 && n < 50; n++ {
 			least = min(least, testing.AllocsPerRun(7, run(size))-own)
 		}
 		if least > 1 {

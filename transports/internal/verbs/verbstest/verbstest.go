@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
@@ -60,10 +61,17 @@ func (s Suite) needsDevice(t *testing.T) {
 	}
 }
 
+// limits are longer in an emulated machine, whose clock runs on while others use its host.
+func limits(o *transporttest.Options) {
+	if os.Getenv("RDMA_REQUIRED") != "" {
+		o.TestLimit, o.CallLimit = 4*time.Minute, 20*time.Second
+	}
+}
+
 // Embedded runs the suite in this process.
 func (s Suite) Embedded(t *testing.T) {
 	s.needsDevice(t)
-	transporttest.Run(t, func(t testing.TB) *transporttest.Side { return transporttest.Embedded(s.embedded(t)) })
+	transporttest.Run(t, func(t testing.TB) *transporttest.Side { return transporttest.Embedded(s.embedded(t)) }, limits)
 }
 
 // OverTheWire runs it in this process, through the boundary.
@@ -71,7 +79,7 @@ func (s Suite) OverTheWire(t *testing.T) {
 	s.needsDevice(t)
 	transporttest.Run(t, func(t testing.TB) *transporttest.Side {
 		return transporttest.Embedded(s.Wrap(t, s.embedded(t)))
-	})
+	}, limits)
 }
 
 // AsPlugin runs it with a plugin for each side.
@@ -87,5 +95,5 @@ func (s Suite) AsPlugin(t *testing.T) {
 			t.Fatal(err)
 		}
 		return transporttest.External(c)
-	})
+	}, limits)
 }
