@@ -7,12 +7,9 @@ STAMP     = -X github.com/mscclpp-go/mscclpp/internal/version.Version=$(VERSION)
 BUILD     = $(GO) build -ldflags '$(STAMP)'
 PLUGINS   = $(wildcard transports/*/cmd/mscclpp-transport-*)
 GOLANGCI  = 2.15.0
-# The race detector sees goroutines of one process. Not run under it: packages whose tests run compilers or programs
-# alone, and tests of what kernels and compilers make, of arithmetic, of costs, of plugins that are other processes, and
-# of jobs whose programs they build without it. It makes them many times slower and finds nothing there; the stage test runs
-# them all. The longest packages come first, so that none runs alone in the end.
-RACE      = $(shell $(GO) list ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... ./bench/... ./cmd/... ./internal/outputpump ./internal/supervise | \
-	grep -v -E '/(framework/kernel/(check|image)|collectives/image|launch/enginetest)$$')
+# Tests that are not run under the race detector, which sees goroutines of one process: of what kernels and compilers make,
+# of arithmetic, of costs, of plugins that are other processes, and of jobs whose programs they build without it. It makes
+# them many times slower and finds nothing there; the stage test runs them all. scripts/raced.sh has the packages.
 UNRACED   = TestKernelsOnGrids TestKernelsWithThreads TestCopyAnySizeAndAlignment TestChoiceIsTheModels TestModeledRowsServeAllCalls \
 	TestSlowLinksMoveThresholdsDown TestConformanceAsPlugin TestDeath TestVerbsInAJob TestTuneInAJob TestEndsOfAJobWithHandedStreams \
 	TestLongMessages TestCostOfACallForTheHost TestCostOfTheAbortCheck TestCostBetweenKernels TestCostOfData TestCostForAMultiplication \
@@ -58,7 +55,7 @@ test-alone: build ## tests of times and speeds, one after the other
 	$(GO) test -vet=off -p 1 -count=1 -timeout 10m -run '$(call names,$(ALONE))' $(TIMED)
 
 race: build kernels ## the packages with concurrency under the race detector
-	$(GO) test -race -vet=off -p 4 -timeout 40m -skip '$(call names,$(UNRACED) $(ALONE))' $(RACE)
+	$(GO) test -race -vet=off -p 4 -timeout 40m -skip '$(call names,$(UNRACED) $(ALONE))' $$(GO='$(GO)' scripts/raced.sh)
 
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)

@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -67,6 +68,29 @@ func TestListsOfTests(t *testing.T) {
 	for _, p := range timed {
 		if !slices.Contains(used, p) {
 			t.Errorf("%s has no test that runs alone", p)
+		}
+	}
+}
+
+// The race detector runs what starts goroutines, in itself or in its tests, and leaves out what has none.
+func TestRacedPackages(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "./raced.sh").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, p := range strings.Fields(string(out)) {
+		have = append(have, strings.TrimPrefix(p, "github.com/mscclpp-go/mscclpp"))
+	}
+	for _, p := range []string{"", "/collectives", "/collectives/devicetest", "/framework/bootstrap", "/framework/comm", "/framework/proxy", "/framework/hook",
+		"/plugins", "/launch", "/transports/shm", "/transports/tcp", "/transports/internal/verbs", "/internal/supervise"} {
+		if !slices.Contains(have, p) {
+			t.Errorf("%s has goroutines, and is not raced", p)
+		}
+	}
+	for _, p := range []string{"/bench/stats", "/collectives/internal/inter/placement", "/collectives/image", "/launch/enginetest"} {
+		if slices.Contains(have, p) {
+			t.Errorf("%s has no goroutines that the race detector sees, and is raced", p)
 		}
 	}
 }
