@@ -241,8 +241,12 @@ func TestClient(t *testing.T) {
 			alone(t, client, part)
 		})
 	}
-	t.Run("collectives", func(t *testing.T) {
-		t.Parallel()
-		job(t, 3, client, "collectives")
-	})
+	for part, ranks := range map[string]int{"collectives": 3, "channels": 2} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			if out := job(t, ranks, client, part); strings.Count(out, part+" is done\n") != ranks {
+				t.Errorf("%q: expected %d ranks to be done", out, ranks)
+			}
+		})
+	}
 }

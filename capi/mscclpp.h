@@ -76,7 +76,8 @@ int32_t mscclpp_last_error_rank(void);
 
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
- * "split", "abort", "log.callback", "device.host", "device.cuda". Whether the machine has what an
+ * "split", "abort", "log.callback", "memory.alloc", "memory.register", "windows", "channels.memory",
+ * "channels.port", "channels.switch", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
 
@@ -284,6 +285,88 @@ mscclpp_result_t mscclpp_group_end(mscclpp_comm_t comm);
 /* mscclpp_prepare loads the kernels that calls of a collective ("allreduce", "sendrecv", … as in the configuration) with elements
  * of a type may choose, so that the first call need not, and may be captured. Local. */
 mscclpp_result_t mscclpp_prepare(mscclpp_comm_t comm, const char *collective, mscclpp_type_t type);
+
+/* Memory and windows -------------------------------------------------------------------------
+ *
+ * Handles below belong to a communicator, and end with it. Addresses are those of the communicator's device:
+ * the host may use them where the device is the host. */
+
+typedef struct mscclpp_memory *mscclpp_memory_t;
+typedef struct mscclpp_window *mscclpp_window_t;
+
+/* mscclpp_memory_alloc returns zeroed memory that other ranks can be given access to. Local. Errors:
+ * MSCCLPP_UNAVAILABLE if there is not enough. */
+mscclpp_result_t mscclpp_memory_alloc(mscclpp_comm_t comm, size_t bytes, mscclpp_memory_t *memory);
+
+/* mscclpp_memory_register makes memory that the program has usable where a mscclpp_memory_t is asked for. It
+ * must lie within one allocation of the device's driver, or be any memory of the host; other processes cannot map the latter. The program
+ * keeps it, and calls mscclpp_memory_free before it frees it. Local. */
+mscclpp_result_t mscclpp_memory_register(mscclpp_comm_t comm, void *address, size_t bytes, mscclpp_memory_t *memory);
+
+/* mscclpp_memory_range returns where the memory is; either place may be NULL. */
+mscclpp_result_t mscclpp_memory_range(mscclpp_memory_t memory, void **address, size_t *bytes);
+
+/* mscclpp_memory_free closes the windows and channels that use the memory, and frees what was allocated. Peers
+ * keep what they have mapped. NULL is allowed. */
+mscclpp_result_t mscclpp_memory_free(mscclpp_memory_t memory);
+
+/* mscclpp_window_create makes the memory of all ranks addressable for all: every rank contributes one, and sizes
+ * may differ. Buffers within it are then used by collectives in place. Collective. Errors:
+ * MSCCLPP_UNSUPPORTED if not all ranks share memory. */
+mscclpp_result_t mscclpp_window_create(mscclpp_comm_t comm, mscclpp_memory_t memory, mscclpp_window_t *window);
+
+/* mscclpp_window_peer returns where kernels of this rank reach the memory of a rank, and its size; either place may be NULL. */
+mscclpp_result_t mscclpp_window_peer(mscclpp_window_t window, int32_t rank, void **address, size_t *bytes);
+
+/* mscclpp_window_channels makes a memory channel to every rank over the window, and writes their device
+ * handles, in the order of ranks; that of this rank is 0. *size is the room at handles, and then the bytes that
+ * they need: 64 for each rank. They live as long as the window. Collective, also where there is too little
+ * room, which must therefore be the same on all ranks. */
+mscclpp_result_t mscclpp_window_channels(mscclpp_window_t window, void *handles, size_t *size);
+
+/* mscclpp_window_free makes the memory of the peers unreachable. NULL is allowed. */
+mscclpp_result_t mscclpp_window_free(mscclpp_window_t window);
+
+/* Channels ------------------------------------------------------------------------------------
+ *
+ * A channel of kind memory lets kernels store into a peer's memory; of kind port, a proxy moves data that kernels or the
+ * host ask for; of kind switch, a store reaches all ranks. Kernels use device handles: the structures of
+ * mscclpp/layout.h, such as mscclpp::PortChannelHandle. */
+
+typedef struct mscclpp_channel *mscclpp_channel_t;
+
+/* mscclpp_memory_channel makes a channel to one peer. Both ends call it, each with the memory that it opens to the other. */
+mscclpp_result_t mscclpp_memory_channel(mscclpp_comm_t comm, int32_t peer, mscclpp_memory_t memory, mscclpp_channel_t *channel);
+
+/* mscclpp_port_channel makes a channel to one peer. Both ends call it. source is memory of this rank that puts
+ * read; target is memory of this rank, allocated by mscclpp_memory_alloc, that the peer's puts write. They may be the same. */
+mscclpp_result_t mscclpp_port_channel(mscclpp_comm_t comm, int32_t peer, mscclpp_memory_t source, mscclpp_memory_t target,
+                                      mscclpp_channel_t *channel);
+
+/* mscclpp_switch_channel makes a window over the memory of all ranks. Collective. All parts have the same size;
+ * the last 128 bytes of each belong to the channel, and must be 0. Errors: MSCCLPP_UNSUPPORTED if no transport has one. */
+mscclpp_result_t mscclpp_switch_channel(mscclpp_comm_t comm, mscclpp_memory_t memory, mscclpp_channel_t *channel);
+
+/* mscclpp_channel_handle writes the device handle. *size is the room at handle, and then the bytes that it needs. */
+mscclpp_result_t mscclpp_channel_handle(mscclpp_channel_t channel, void *handle, size_t *size);
+
+/* mscclpp_channel_free ends the use of the channel by this rank. NULL is allowed. */
+mscclpp_result_t mscclpp_channel_free(mscclpp_channel_t channel);
+
+/* What the host does with a port channel. A put copies bytes from an offset of source to an offset of
+ * the peer's target; it returns when the request is queued, and waits while the queue is full. A signal is seen after all
+ * earlier puts. mscclpp_port_flush waits until the sources of all earlier puts may be reused, and mscclpp_port_wait
+ * for the next signal of the peer, which it consumes; each for timeout ns at most, 0: without a limit. They end
+ * when the communicator fails. */
+mscclpp_result_t mscclpp_port_put(mscclpp_channel_t channel, size_t target_offset, size_t source_offset, size_t bytes);
+mscclpp_result_t mscclpp_port_put_signal(mscclpp_channel_t channel, size_t target_offset, size_t source_offset, size_t bytes);
+mscclpp_result_t mscclpp_port_signal(mscclpp_channel_t channel);
+mscclpp_result_t mscclpp_port_flush(mscclpp_channel_t channel, uint64_t timeout);
+mscclpp_result_t mscclpp_port_wait(mscclpp_channel_t channel, uint64_t timeout);
+
+/* mscclpp_comm_control returns the address, for kernels, of the mscclpp::WaitControl that every wait of a
+ * kernel takes, so that it ends when the communicator fails. */
+mscclpp_result_t mscclpp_comm_control(mscclpp_comm_t comm, void **control);
 
 #ifdef __cplusplus
 }

@@ -7,16 +7,10 @@ mscclpp_result_t mscclpp_unique_id_create(mscclpp_unique_id_t *id, const char *a
   SETUP(mscclppGoUniqueID(id, (char *)address, failure_here()));
 }
 
-/* out_of is the argument of a function that makes a handle. */
-static mscclpp_result_t out_of(const void *out, const char *function) {
-  return out ? MSCCLPP_SUCCESS : failed(MSCCLPP_INVALID, "%s: the place for the result is NULL", function);
-}
-
 mscclpp_result_t mscclpp_comm_create(const mscclpp_comm_options_t *options, mscclpp_comm_t *comm) {
   mscclpp_comm_options_t o = MSCCLPP_COMM_OPTIONS_INIT;
-  mscclpp_result_t r = out_of(comm, "comm create");
-  if (r != MSCCLPP_SUCCESS) return r;
-  *comm = NULL;
+  mscclpp_result_t r;
+  PLACE(comm, "comm create");
   r = structure(&o, sizeof o, sizeof o, options, "mscclpp_comm_options_t");
   if (r != MSCCLPP_SUCCESS) return r;
   SETUP(mscclppGoCommCreate(&o, (uintptr_t *)comm, failure_here()));
@@ -25,22 +19,17 @@ mscclpp_result_t mscclpp_comm_create(const mscclpp_comm_options_t *options, mscc
 mscclpp_result_t mscclpp_comm_join(mscclpp_comm_t comm) { SETUP(mscclppGoCommJoin((uintptr_t)comm, failure_here())); }
 
 mscclpp_result_t mscclpp_comm_rank(mscclpp_comm_t comm, int32_t *rank) {
-  mscclpp_result_t r = out_of(rank, "comm rank");
-  if (r != MSCCLPP_SUCCESS) return r;
-  *rank = 0;
+  PLACE(rank, "comm rank");
   DATA(mscclppGoCommPlace((uintptr_t)comm, rank, NULL, failure_here()));
 }
 
 mscclpp_result_t mscclpp_comm_size(mscclpp_comm_t comm, int32_t *size) {
-  mscclpp_result_t r = out_of(size, "comm size");
-  if (r != MSCCLPP_SUCCESS) return r;
-  *size = 0;
+  PLACE(size, "comm size");
   DATA(mscclppGoCommPlace((uintptr_t)comm, NULL, size, failure_here()));
 }
 
 mscclpp_result_t mscclpp_comm_query(mscclpp_comm_t comm, const char *property, char *text, size_t *size) {
-  mscclpp_result_t r = out_of(size, "comm query");
-  if (r != MSCCLPP_SUCCESS) return r;
+  if (size == NULL) return failed(MSCCLPP_INVALID, "comm query: the size is NULL");
   if (property == NULL) return failed(MSCCLPP_INVALID, "comm query: the property is NULL");
   if (text == NULL && *size > 0) return failed(MSCCLPP_INVALID, "comm query: the text is NULL, and its size %zu", *size);
   DATA(mscclppGoCommQuery((uintptr_t)comm, (char *)property, text, size, failure_here()));
@@ -51,9 +40,7 @@ mscclpp_result_t mscclpp_comm_status(mscclpp_comm_t comm) { DATA(mscclppGoCommSt
 mscclpp_result_t mscclpp_comm_check(mscclpp_comm_t comm) { DATA(mscclppGoCommCheck((uintptr_t)comm, failure_here())); }
 
 mscclpp_result_t mscclpp_comm_split(mscclpp_comm_t comm, int32_t color, int32_t key, mscclpp_comm_t *out) {
-  mscclpp_result_t r = out_of(out, "comm split");
-  if (r != MSCCLPP_SUCCESS) return r;
-  *out = NULL;
+  PLACE(out, "comm split");
   SETUP(mscclppGoCommSplit((uintptr_t)comm, color, key, (uintptr_t *)out, failure_here()));
 }
 

@@ -19,10 +19,13 @@ import (
 // Kinds of handles.
 const (
 	kindComm = 1 + iota
+	kindMemory
+	kindWindow
+	kindChannel
 )
 
 // table has the objects that the program holds.
-var table = handles.New("communicator")
+var table = handles.New("communicator", "memory", "window", "channel")
 
 // job is what a communicator shares with those that were split off: device, transports and
 // the links to the other ranks. The last one closes it.
@@ -81,10 +84,14 @@ type communicator struct {
 	joined chan struct{} // closed when join has ended
 	failed error         // why it has failed
 	parts  atomic.Pointer[parts]
+
+	mu      sync.Mutex
+	ended   bool                   // no more objects
+	objects map[handles.Handle]int // that belong to it, with their kinds
 }
 
 func newCommunicator(timeout time.Duration) *communicator {
-	c := &communicator{timeout: timeout, joined: make(chan struct{})}
+	c := &communicator{timeout: timeout, joined: make(chan struct{}), objects: make(map[handles.Handle]int)}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	return c
 }
@@ -189,6 +196,7 @@ func (c *communicator) destroy(cause error, aborted bool) error {
 		close(c.joined)
 	})
 	<-c.joined
+	c.disown()
 	p := c.parts.Load()
 	if p == nil {
 		if l := c.plan.Place; !begun && l != nil && l.Listener != nil {

@@ -30,15 +30,15 @@ func fail(f *C.struct_failure, err error) C.int32_t {
 
 // code is the C code of an error. The classes have the order of their wire codes.
 func code(err error) C.int32_t {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return C.MSCCLPP_TIMEOUT // also where the error names the rank that did not answer
+	}
 	for i, class := range framework.Classes {
 		if errors.Is(err, class) {
 			return C.int32_t(i + 1)
 		}
 	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return C.MSCCLPP_TIMEOUT
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) {
 		return C.MSCCLPP_CLOSED
 	}
 	return C.MSCCLPP_FAILED

@@ -55,6 +55,13 @@ void guard_leave(struct guard *g);
  * defaults. least is the size of its first version. */
 mscclpp_result_t structure(void *to, size_t known, size_t least, const void *from, const char *type);
 
+/* PLACE checks the argument of a function that writes a result, and clears it. */
+#define PLACE(out, what)                                                                                 \
+  do {                                                                                                   \
+    if ((out) == NULL) return failed(MSCCLPP_INVALID, "%s: the place for the result is NULL", (what)); \
+    *(out) = 0;                                                                                          \
+  } while (0)
+
 /* own_file returns the path of this library, "" if it cannot be found. */
 const char *own_file(void);
 
@@ -63,6 +70,11 @@ char **environment(void);
 
 void call_log(mscclpp_log_fn log, void *context, int level, const char *text);
 void call_write(mscclpp_write_fn write, void *context, const char *text, size_t size);
+
+/* Kinds of handles, of channels, and requests to port channels. */
+enum { KIND_COMM = 1, KIND_MEMORY, KIND_WINDOW, KIND_CHANNEL };
+enum { CHANNEL_MEMORY = 1, CHANNEL_PORT, CHANNEL_SWITCH };
+enum { PORT_PUT = 1, PORT_PUT_SIGNAL, PORT_SIGNAL, PORT_FLUSH, PORT_WAIT };
 
 /* A call of a collective. */
 enum call_kind {

@@ -51,6 +51,7 @@ const char *mscclpp_version(void) {
 int mscclpp_supports(const char *ability) {
   static const char *const abilities[] = {
       "comm.environment", "comm.unique_id", "collectives", "groups", "split", "abort", "log.callback",
+      "memory.alloc",     "memory.register", "windows", "channels.memory", "channels.port", "channels.switch",
       "device.host",      "device.cuda",
   };
   if (ability == NULL) return 0;

@@ -19,3 +19,4 @@ void forks(void);
 void threads(void);
 void collectives(void);
 void aborts(void);
+void channels(void);
