@@ -277,6 +277,9 @@ func TestSimulateRefuses(t *testing.T) {
 func TestSimulateRefusesMachines(t *testing.T) {
 	for want, text := range map[string]string{
 		`line 2: unknown key "nic_bandwidth": expected name, base`: "base: h100\nnic_bandwidth: 50\n",
+		`line 2: name: expected a word`:                            "base: h100\nname: [a]\n",
+		`line 1: base: expected a word`:                            "base: {h100: 1}\n",
+		`expected one document`:                                    "base: h100\n---\nnics: 2\n",
 		"these are missing: nic-bandwidth, network-latency":        "nics: 8\n",
 		`line 2: nics: expected a number, found "eight"`:           "base: h100\nnics: eight\n",
 		"line 2: link-latency -1: expected 0 or more":              "base: h100\nlink-latency: -1\n",

@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -126,8 +127,7 @@ func (h *host) receive() []arrived {
 	var all []arrived
 	fd := int(h.control.Fd())
 	for {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if n, err := unix.Poll(poll, int(settle/time.Millisecond)); err != nil || n == 0 {
+		if !awaitInput(fd, settle) {
 			return all
 		}
 		data, control := make([]byte, 4096), make([]byte, 4096)
@@ -146,6 +146,17 @@ func (h *host) receive() []arrived {
 			}
 		}
 		all = append(all, a)
+	}
+}
+
+// awaitInput waits until there is something to read. Signals, with which Go's own scheduler
+// interrupts its threads, do not end the wait.
+func awaitInput(fd int, bound time.Duration) bool {
+	for end := time.Now().Add(bound); ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(0, time.Until(end).Milliseconds())))
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && n > 0
+		}
 	}
 }
 

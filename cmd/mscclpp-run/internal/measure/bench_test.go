@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/matrix"
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -113,6 +114,19 @@ func TestCheckFlags(t *testing.T) {
 		if err := parseVerb((&checkFlags{}).command(&verb.Env{}), args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
+	}
+}
+
+// A check that has nothing to check is an error, and no success.
+func TestCheckOfNothing(t *testing.T) {
+	if err := fit(nil, 2); !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "none of the cases can run with 2 ranks") {
+		t.Errorf("%v, expected ErrUnsupported", err)
+	}
+	if err := fit([]matrix.Case{{Root: 1}}, 2); err != nil {
+		t.Error(err)
+	}
+	if err := fit([]matrix.Case{{Root: 2}}, 2); !errors.Is(err, framework.ErrInvalid) {
+		t.Errorf("%v, expected ErrInvalid", err)
 	}
 }
 

@@ -59,6 +59,7 @@ func (f *checkFlags) parse(args []string) error {
 	if f.most < 0 {
 		return fmt.Errorf("--at-most %d: expected a number of cases, or 0 for all", f.most)
 	}
+	f.parsed = nil
 	for _, text := range f.cases {
 		c, err := matrix.ParseCase(text)
 		if err != nil {
@@ -133,8 +134,12 @@ func spread(cases []matrix.Case, n int) []matrix.Case {
 	return few
 }
 
-// fit refuses cases that were typed for another number of ranks.
+// fit refuses cases that were typed for another number of ranks, and a check of nothing: it
+// would succeed.
 func fit(cases []matrix.Case, ranks int) error {
+	if len(cases) == 0 {
+		return fmt.Errorf("%w: none of the cases can run with %d ranks here: no transport of the job has algorithms for them", framework.ErrUnsupported, ranks)
+	}
 	for _, c := range cases {
 		if c.Root >= ranks {
 			return fmt.Errorf("%w: case %s: root %d of %d ranks", framework.ErrInvalid, c, c.Root, ranks)

@@ -109,7 +109,7 @@ func (f *tuneFlags) run(env *verb.Env) error {
 		}
 		s := served(g.job)
 		return f.write(env.Stdout, found.Rows,
-			fmt.Sprintf("Measured by mscclpp-run tune %s with %d ranks of one host, %v", version.Full(), g.Size(), f.options.Type),
+			fmt.Sprintf("Measured by mscclpp-run tune %s with %d ranks%s, %v", version.Full(), g.Size(), hosts(g.job.Comm.Shared()), f.options.Type),
 			fmt.Sprintf("and %v where something is reduced; device of rank 0: %s, transport: %s.", f.options.Op, s.Device, s.Transport))
 	})
 }
@@ -122,6 +122,14 @@ func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, about ...string) er
 		return fmt.Errorf("tune: %w", err)
 	}
 	return nil
+}
+
+// hosts says in the table's head that the ranks are of one host, where they share its memory.
+func hosts(shared bool) string {
+	if shared {
+		return " of one host"
+	}
+	return ""
 }
 
 // UseTable has calls without a named algorithm follow rows of a measurement.

@@ -1,8 +1,10 @@
 package predict
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -75,8 +77,17 @@ func findMachine(name string) (simulate.Machine, error) {
 func parseMachine(text []byte) (simulate.Machine, error) {
 	var m simulate.Machine
 	var raw map[string]yaml.Node
-	if err := yaml.Unmarshal(text, &raw); err != nil {
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	if err := in.Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
 		return m, fmt.Errorf("expected YAML, one line a parameter such as nics: 8: %w", err)
+	}
+	if err := in.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return m, errors.New("expected one document: what follows --- would describe no machine")
+	}
+	for _, key := range []string{"base", "name"} {
+		if node, ok := raw[key]; ok && node.Kind != yaml.ScalarNode {
+			return m, fmt.Errorf("line %d: %s: expected a word", node.Line, key)
+		}
 	}
 	given := map[string]bool{}
 	if base, ok := raw["base"]; ok {
