@@ -39,7 +39,7 @@ func (s *suite) orphan(t transporttest.TB) {
 	if err := h.cmd.Process.Kill(); err != nil {
 		t.Fatalf("kill the parent: %v", err)
 	}
-	deadline := time.Now().Add(h.limit)
+	deadline := time.Now().Add(startBound) // a busy machine takes its time
 	for parent(pid) == h.cmd.Process.Pid {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d is still the child of %d, which was killed", pid, h.cmd.Process.Pid)
@@ -50,7 +50,7 @@ func (s *suite) orphan(t transporttest.TB) {
 		}
 	}
 	_ = unix.PidfdSendSignal(plugin, unix.SIGTERM, nil, 0) // the kernel may have done so
-	if !endsBy(plugin, deadline) {
+	if !endsBy(plugin, time.Now().Add(h.limit)) {
 		t.Errorf("its parent is dead, and SIGTERM has not ended the plugin after %v: want its end, for another process may hold the control socket", h.limit)
 	}
 }
