@@ -49,13 +49,15 @@ test: deps build kernels ## all tests; as root it installs what they need
 	$(GO) test -timeout 30m ./...
 
 test-beside: build kernels ## those of `make test` that may run beside other work: all but tests of times, and engines
-	$(GO) test -vet=off -p 3 -timeout 28m -skip '$(call names,$(ALONE))' $$($(GO) list ./... | grep -v '/launch/enginetest$$')
+	packages=$$($(GO) list ./...) && \
+	$(GO) test -vet=off -p 3 -timeout 28m -skip '$(call names,$(ALONE))' $$(printf '%s\n' $$packages | grep -v '/launch/enginetest$$')
 
 test-alone: build ## tests of times and speeds, one after the other
 	$(GO) test -vet=off -p 1 -count=1 -timeout 10m -run '$(call names,$(ALONE))' $(TIMED)
 
 race: build kernels ## the packages with concurrency under the race detector
-	$(GO) test -race -vet=off -p 4 -timeout 40m -skip '$(call names,$(UNRACED) $(ALONE))' $$(GO='$(GO)' scripts/raced.sh)
+	packages=$$(GO='$(GO)' scripts/raced.sh) && \
+	$(GO) test -race -vet=off -p 4 -timeout 40m -skip '$(call names,$(UNRACED) $(ALONE))' $$packages
 
 conform: build kernels ## the conformance suite against each plugin; PLUGIN=path for one
 	scripts/conform.sh $(PLUGIN)

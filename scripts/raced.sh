@@ -5,8 +5,9 @@
 # are not among them either: it sees goroutines of one process.
 set -eu
 cd "$(dirname "$0")/.."
-${GO:-go} list -f '{{.Dir}} {{.ImportPath}}' ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... \
-	./bench/... ./cmd/... ./internal/outputpump ./internal/supervise |
+all=$(${GO:-go} list -f '{{.Dir}} {{.ImportPath}}' ./collectives/... . ./framework/... ./plugins/... ./launch/... ./transports/... \
+	./bench/... ./cmd/... ./internal/outputpump ./internal/supervise)
+printf '%s\n' "$all" |
 	grep -v -E '/(framework/kernel/(check|image)|collectives/image|launch/enginetest|cmd/mscclpp-kernels)$' |
 	while read -r dir package; do
 		if grep -qE '(^|[^[:alnum:]_."])go (func|[[:alnum:]_.]+\()|\.Go\(|\.Parallel\(\)|"sync(/atomic)?"' "$dir"/*.go; then
