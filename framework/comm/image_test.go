@@ -22,6 +22,7 @@ type archive struct {
 	info    framework.ImageInfo
 	more    []framework.ImageInfo // behind it
 	missing error
+	asked   chan struct{} // nil, or closed when an image is asked for, which then comes only with the end of the context
 }
 
 func (a *archive) Describe(ctx context.Context) (framework.Description, error) {
@@ -33,7 +34,14 @@ func (a *archive) Describe(ctx context.Context) (framework.Description, error) {
 	return d, err
 }
 
-func (a *archive) Image(_ context.Context, id string) ([]byte, error) { return []byte(id), a.missing }
+func (a *archive) Image(ctx context.Context, id string) ([]byte, error) {
+	if a.asked != nil {
+		close(a.asked)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return []byte(id), a.missing
+}
 
 // loader is a device that takes every image.
 type loader struct {
@@ -137,6 +145,21 @@ func openHost(t *testing.T) device.Device {
 	}
 	t.Cleanup(func() { dev.Close() })
 	return dev
+}
+
+// A kernel that is being loaded when the communicator ends fails with the cause of the end.
+func TestLoadEndsWithTheCommunicator(t *testing.T) {
+	info := framework.ImageInfo{ID: "k-sm_90", Arch: "sm_90", Family: "k", ABI: kernel.ABI}
+	a := &archive{Transport: loopback.New(), info: info, asked: make(chan struct{})}
+	x := a.open(t, loader{Device: openHost(t)})
+	ended := errors.New("enough")
+	go func() {
+		<-a.asked
+		x.Abort(ended)
+	}()
+	if _, err := x.Load(t.Context(), x.Kernels()[0], kernel.Float32); !errors.Is(err, ended) || !strings.Contains(err.Error(), "load kernel k of loopback") {
+		t.Errorf("%v, expected what has ended the communicator", err)
+	}
 }
 
 // An image that was built for other arguments is never loaded, whatever device it is for. A

@@ -43,7 +43,14 @@ func (c *kernels) Load(ctx context.Context, k Kernel, t kernel.DataType) (device
 	}
 	ctx, cancel := c.life.Bound(ctx)
 	defer cancel()
-	return transport.Load(ctx, k, c.dev, t)
+	loaded, err := transport.Load(ctx, k, c.dev, t)
+	if err == nil {
+		return loaded, nil
+	}
+	if cause := c.life.Err(); cause != nil && ctx.Err() != nil { // the transport knows only that its time is over
+		err = fmt.Errorf("load kernel %s of %s: %w", k.Symbol, k.Transport, cause)
+	}
+	return nil, err
 }
 
 // LoadImage makes an image of the caller's own callable, for programs with kernels of their own.
