@@ -18,7 +18,7 @@ func (c *Comm) RegisterAlgorithm(a Algorithm) error {
 		return fmt.Errorf("%w: algorithm %q: no algorithms can be added for %v", framework.ErrInvalid, a.Name, a.Collective)
 	case a.Name == "" || a.Run == nil:
 		return fmt.Errorf("%w: algorithm %q: expected a name and a Run function", framework.ErrInvalid, a.Name)
-	case engine.Find(c.choice.offers[a.Collective], a.Name) != nil:
+	case engine.Find(c.choice.of(a.Collective), a.Name) != nil:
 		return fmt.Errorf("%w: algorithm %q of %v is registered already", framework.ErrInvalid, a.Name, a.Collective)
 	}
 	c.program.add(a, func(call *engine.Call) error { return a.Run(c, publicCall(call)) })

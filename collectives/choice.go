@@ -12,9 +12,10 @@ import (
 // RegisterSelector sets the program's selector; nil removes it. All ranks register the
 // same selector.
 func (c *Comm) RegisterSelector(s Selector) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.choice.mu.Lock()
+	defer c.choice.mu.Unlock()
 	c.choice.selector = s
+	c.choice.generation.Add(1)
 }
 
 // UseTable replaces the rows of Options.Table, which come before the built-in table.
@@ -23,24 +24,22 @@ func (c *Comm) RegisterSelector(s Selector) {
 // other programs configure the table. A row with an algorithm that nobody has is a
 // RowError.
 func (c *Comm) UseTable(rows []Row) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.choice.mu.Lock()
+	defer c.choice.mu.Unlock()
 	if err := choose.CheckRows(rows, c.comm.Kernels(), c.choice.all()); err != nil {
 		return fmt.Errorf("collectives: %w", err)
 	}
 	c.choice.tables.Program = rows
-	clear(c.choice.last[:])
+	c.choice.generation.Add(1)
 	return nil
 }
 
 // Algorithms lists the names that CallOptions.Algorithm accepts for a collective.
 func (c *Comm) Algorithms(k Collective) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !k.Valid() {
 		return nil
 	}
-	return choose.Names(c.choice.offers[k])
+	return choose.Names(c.choice.of(k))
 }
 
 // Choice returns the algorithm that a call described by r would run, without running
@@ -56,8 +55,8 @@ func (c *Comm) Algorithms(k Collective) []string {
 // packets are used. Where a call in a capture comes before copies are ready, or a device
 // has no memory for them, kernels serve what is said to be copied.
 func (c *Comm) Choice(r Request, name string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.choice.mu.Lock()
+	defer c.choice.mu.Unlock()
 	if c.refused != nil {
 		return "", c.refused
 	}
@@ -65,9 +64,9 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 		return "", fmt.Errorf("%w: %v", framework.ErrInvalid, r.Collective)
 	}
 	q := engine.Query{Request: r}
-	q.Ranks, q.Device = c.comm.Size(), deviceName(c.host)
+	q.Ranks, q.Device = c.ranks, deviceName(c.host)
 	if r.Collective.Messages() {
-		list := c.choice.offers[SendRecv]
+		list := c.choice.of(SendRecv)
 		if len(list) == 0 {
 			return "", noKernel(c.comm, "messages", "transfers")
 		}
@@ -83,7 +82,7 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 	if r.Registered {
 		q.Reached = engine.ReachInputs | engine.ReachOutputs
 	}
-	a, _, err := c.choice.choose(&q, c.choice.named(&q.Request, name))
+	a, _, err := c.choice.find(&q, c.choice.named(&q.Request, name))
 	if err != nil {
 		return "", err
 	}
@@ -103,8 +102,6 @@ func (c *Comm) Prepare(k Collective, types ...kernel.DataType) error {
 		return errClosed()
 	}
 	defer c.progress.leave()
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -118,7 +115,7 @@ func (c *Comm) Prepare(k Collective, types ...kernel.DataType) error {
 		if t >= kernel.DataTypes {
 			return fmt.Errorf("prepare %v: %w: %v: no such element type", k, framework.ErrInvalid, t)
 		}
-		chosen := c.chosen(k, t)
+		chosen := c.choice.chosen(k, t)
 		for _, e := range c.engines {
 			if err := e.Prepare(k, t, chosen); err != nil {
 				return fmt.Errorf("prepare %v: %w", k, err)

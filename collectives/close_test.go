@@ -19,16 +19,20 @@ import (
 func TestCloseWithinACall(t *testing.T) {
 	const most, count = 20 * time.Second, 1000
 	b := func(c *collectives.Comm) []byte { return make([]byte, 4*count*c.Size()) }
-	calls := map[string]func(c *collectives.Comm) error{
-		"sum": func(c *collectives.Comm) error {
+	receive := func(c *collectives.Comm) error {
+		return c.Recv(pointer(b(c)), count, kernel.Float32, c.Size()-1, nil)
+	}
+	calls := map[string]waits{
+		"sum": {call: func(c *collectives.Comm) error {
 			return c.AllReduce(pointer(b(c)), pointer(b(c)), count, kernel.Float32, kernel.Sum, nil)
-		},
-		"receive": func(c *collectives.Comm) error {
-			return c.Recv(pointer(b(c)), count, kernel.Float32, c.Size()-1, nil)
-		},
-		"group": func(c *collectives.Comm) error {
-			c.GroupStart()
-			return errors.Join(c.Recv(pointer(b(c)), count, kernel.Float32, c.Size()-1, nil), c.GroupEnd())
+		}},
+		"receive": {call: receive},
+		"group": {
+			before: func(c *collectives.Comm) error {
+				c.GroupStart()
+				return receive(c)
+			},
+			call: (*collectives.Comm).GroupEnd,
 		},
 	}
 	for name, call := range calls {
@@ -75,6 +79,9 @@ func TestCloseWithinACall(t *testing.T) {
 	}
 }
 
+// waits is a call that waits for the last rank, and what comes before it and does not wait.
+type waits struct{ before, call func(*collectives.Comm) error }
+
 // overWire is a network between the hosts of tests.
 func overWire(_ int, plain framework.Transport) framework.Transport {
 	return wire{portsOnly{plain}, framework.SignalAtomic}
@@ -92,9 +99,14 @@ func closable(ctx context.Context, world *comm.Communicator, split bool) (*colle
 }
 
 // closedWithin closes while a call is in progress.
-func closedWithin(c *collectives.Comm, call func(*collectives.Comm) error, closes func() error, most time.Duration) error {
+func closedWithin(c *collectives.Comm, w waits, closes func() error, most time.Duration) error {
+	if w.before != nil {
+		if err := w.before(c); err != nil {
+			return err
+		}
+	}
 	called, closed := make(chan error, 1), make(chan error, 1)
-	go func() { called <- call(c) }()
+	go func() { called <- w.call(c) }()
 	limit := time.After(most)
 	for !c.InCall() {
 		select {
@@ -123,23 +135,4 @@ func closedWithin(c *collectives.Comm, call func(*collectives.Comm) error, close
 		all = errors.Join(all, fmt.Errorf("a call after Close: %v, expected ErrClosed", err))
 	}
 	return errors.Join(all, c.Close())
-}
-
-// A call whose algorithm was chosen when Close came is refused: what its kernel would use is gone.
-func TestCloseBeforeARun(t *testing.T) {
-	for _, layout := range []string{"aa", "ab", "aabb"} {
-		local{at: strings.Split(layout, ""), offers: []offer{asItIs, overWire}, together: true}.run(t, func(ctx context.Context, world *comm.Communicator) error {
-			c, err := collectives.New(ctx, world, collectives.Options{})
-			if err == nil {
-				err = errors.Join(c.Barrier(nil), world.Barrier(ctx))
-			}
-			if err != nil {
-				return err
-			}
-			if err := c.ClosedBeforeRun(pointer(make([]byte, 400)), 100); !errors.Is(err, framework.ErrClosed) {
-				return fmt.Errorf("a call that was chosen before Close: %v, expected ErrClosed", err)
-			}
-			return world.Barrier(ctx)
-		})
-	}
 }

@@ -5,20 +5,10 @@ import (
 	"io"
 	"sync"
 
-	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
-
-// chosen lists the algorithms that calls of a collective choose by the tables. c.mu is held.
-func (c *Comm) chosen(k Collective, t kernel.DataType) []*engine.Algorithm {
-	if k.Messages() {
-		return nil
-	}
-	return choose.All(&c.choice.tables, c.choice.offers[k], k, t, c.comm.Size(), deviceName(c.host))
-}
 
 // Options configures a Comm. The zero value of a field is its default. All ranks pass
 // the same options; otherwise New fails on all of them, and the error says what
@@ -48,6 +38,8 @@ const (
 // them. Methods may be called from any goroutine; calls are carried out one at a time.
 type Comm struct {
 	comm    *comm.Communicator
+	rank    int
+	ranks   int
 	opts    Options
 	host    bool
 	shared  bool
@@ -55,21 +47,22 @@ type Comm struct {
 	engines []engine.Engine
 	program *program // one of them
 
-	mu       sync.Mutex
-	closed   bool
-	progress progress // which Close ends before it locks
-	refused  error    // why no collective can be had at all
-	choice   choice
-	calls    calls
+	progress progress
+	closed   sync.Once
+	refused  error       // why no collective can be had at all
+	call     engine.Call // that is in progress: a call allocates none
 	group    group
-	unlist   func() // takes Dump and Close out of those of the communicator
+
+	choice choice
+	mu     sync.Mutex // between calls: Check asks engines, Close closes them, the program registers algorithms
+	unlist func()     // takes Dump and Close out of those of the communicator
 }
 
 // Rank returns this rank's number in the communicator.
-func (c *Comm) Rank() int { return c.comm.Rank() }
+func (c *Comm) Rank() int { return c.rank }
 
 // Size returns the number of ranks.
-func (c *Comm) Size() int { return c.comm.Size() }
+func (c *Comm) Size() int { return c.ranks }
 
 // Communicator returns the communicator that the Comm was made on.
 func (c *Comm) Communicator() *comm.Communicator { return c.comm }
@@ -97,19 +90,20 @@ func (c *Comm) Dump(w io.Writer) {
 // communicator: the other ranks get the error. Otherwise Close is local. On a GPU the caller waits first for what calls
 // have enqueued; what is still on a stream of package device after two seconds ends in the same way. Closing twice is
 // not an error.
-func (c *Comm) Close() error {
-	first, busy := c.progress.close()
-	if !first {
-		c.mu.Lock() // until the first has ended
-		defer c.mu.Unlock()
-		return nil
-	}
-	if busy {
+func (c *Comm) Close() (err error) {
+	if c.progress.close() {
 		engine.Interrupt(c.comm, "a call was in progress")
 	}
+	c.closed.Do(func() { err = c.shut() })
+	return err
+}
+
+// shut is Close, once no call can begin any more, and a call that is in progress ends.
+func (c *Comm) shut() error {
+	c.progress.turn.Lock()
+	defer c.progress.turn.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
 	if c.unlist != nil {
 		c.unlist()
 	}
@@ -125,6 +119,9 @@ func (c *Comm) Close() error {
 // settle has engines find out what has to be known before an algorithm is chosen.
 func (c *Comm) settle(k Collective, s device.Stream) error {
 	for _, e := range c.engines {
+		if e == engine.Engine(c.program) {
+			continue // functions of the program have nothing to settle
+		}
 		changed, err := e.Settle(k, s)
 		if err != nil {
 			return err
@@ -138,7 +135,7 @@ func (c *Comm) settle(k Collective, s device.Stream) error {
 
 // check says why no call can be made any more, or nil.
 func (c *Comm) check() error {
-	if c.closed {
+	if c.progress.closing.Load() {
 		return errClosed()
 	}
 	if c.refused != nil {

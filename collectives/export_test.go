@@ -102,20 +102,4 @@ func (c *Comm) SentBy(mark []uint64) (bytes, next []uint64) {
 func Existing(k Collective) []string { return choose.Existing(k) }
 
 // InCall reports whether a call is in progress.
-func (c *Comm) InCall() bool { return c.progress.word.Load()&^closing != 0 }
-
-// ClosedBeforeRun closes between the choice of an algorithm for an all-reduce and its run.
-func (c *Comm) ClosedBeforeRun(buf unsafe.Pointer, count int) error {
-	call := c.calls.take()
-	j := job{collective: AllReduce, input: buf, output: buf, count: count, inCount: uint64(count), outCount: uint64(count)}
-	c.mu.Lock()
-	err := c.start(call, &j, &CallOptions{})
-	c.mu.Unlock()
-	if err == nil {
-		err = c.Close()
-	}
-	if err != nil {
-		return err
-	}
-	return call.Algorithm.Engine.Run(call)
-}
+func (c *Comm) InCall() bool { return c.progress.busy() }

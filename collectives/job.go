@@ -74,26 +74,29 @@ func (j *job) inPlace(rank int, element uint64) bool {
 	return j.input == j.output
 }
 
+// describe says in a request what the call is. Ranks and Device are there. The fields are written one by one: a
+// copy of a new Request would wait for its stores, which are narrower than the loads of the copy.
+func (j *job) describe(r *Request, rank int, element uint64) {
+	r.Collective, r.Bytes, r.Count = j.collective, max(j.inCount, j.outCount)*element, uint64(j.count)
+	r.Type, r.Op, r.Root = j.dtype, j.op, j.root
+	r.InPlace = j.inPlace(rank, element)
+}
+
 // locate finds the exchanged memory of the buffers, and tells the request which of them there are.
-func (j *job) locate(c *comm.Communicator, call *engine.Call, element uint64) {
-	find := func(p unsafe.Pointer, count uint64) (b engine.Buffer) {
-		if m, offset, ok := c.Find(uintptr(p), count*element); ok {
-			b = engine.Buffer{Memory: m, Offset: offset}
-		}
-		return b
-	}
+func (j *job) locate(c *comm.Communicator, rank int, call *engine.Call, element uint64) {
+	call.In, call.Out, call.Reached, call.NoCopies = engine.Buffer{}, engine.Buffer{}, 0, false
 	// A rank without one of the buffers answers like those that have it.
 	if j.collective != Broadcast {
-		call.In = find(j.input, j.inCount)
+		if m, offset, ok := c.Find(uintptr(j.input), j.inCount*element); ok {
+			call.In.Memory, call.In.Offset = m, offset
+			call.Reached |= engine.ReachInputs
+		}
 	}
-	if j.collective != Reduce || c.Rank() == j.root {
-		call.Out = find(j.output, j.outCount)
-	}
-	if call.In.Memory != nil {
-		call.Reached |= engine.ReachInputs
-	}
-	if call.Out.Memory != nil {
-		call.Reached |= engine.ReachOutputs
+	if j.collective != Reduce || rank == j.root {
+		if m, offset, ok := c.Find(uintptr(j.output), j.outCount*element); ok {
+			call.Out.Memory, call.Out.Offset = m, offset
+			call.Reached |= engine.ReachOutputs
+		}
 	}
 	needed := choose.Reaches[j.collective]
 	call.Registered = call.Reached&needed == needed

@@ -18,8 +18,8 @@ import (
 // that are not made of messages are performed at once, also within a group. A Comm has one group at a time, whichever
 // goroutine started it.
 func (c *Comm) GroupStart() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.progress.turn.Lock()
+	defer c.progress.leave()
 	c.group.depth++
 }
 
@@ -32,8 +32,6 @@ func (c *Comm) GroupEnd() error {
 		return fmt.Errorf("group end: %w", errClosed())
 	}
 	defer c.progress.leave()
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.group.depth == 0 {
 		return fmt.Errorf("%w: group end without a start", framework.ErrInvalid)
 	}
@@ -83,7 +81,7 @@ func (c *Comm) Scatter(in, out unsafe.Pointer, count int, t kernel.DataType, roo
 // the same algorithm.
 func (c *Comm) AllToAllV(in unsafe.Pointer, sendCounts, sendDispls []int, out unsafe.Pointer, recvCounts, recvDispls []int, t kernel.DataType, o *CallOptions) error {
 	return c.message(AllToAllV, o, func() error {
-		n := c.comm.Size()
+		n := c.ranks
 		for _, l := range [][]int{sendCounts, sendDispls, recvCounts, recvDispls} {
 			if len(l) != n {
 				return fmt.Errorf("%w: %d counts or displacements: expected one for each of %d ranks", framework.ErrInvalid, len(l), n)
@@ -103,7 +101,7 @@ func (c *Comm) AllToAllV(in unsafe.Pointer, sendCounts, sendDispls []int, out un
 
 // rooted is Gather (receive is 1) or Scatter (0), seen from the root.
 func (c *Comm) rooted(in, out unsafe.Pointer, count int, t kernel.DataType, root int, receive uint32) error {
-	n, rank := c.comm.Size(), c.comm.Rank()
+	n, rank := c.ranks, c.rank
 	if root < 0 || root >= n {
 		return fmt.Errorf("%w: root %d: expected 0 to %d", framework.ErrInvalid, root, n-1)
 	}
@@ -138,8 +136,6 @@ func (c *Comm) message(kind Collective, o *CallOptions, add func() error) error 
 		return fmt.Errorf("%v: %w", kind, errClosed())
 	}
 	defer c.progress.leave()
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	err := c.check()
 	if err == nil {
 		c.group.kind = kind
@@ -171,8 +167,8 @@ func (c *Comm) add(buf unsafe.Pointer, first, count int, t kernel.DataType, peer
 		return fmt.Errorf("%w: %v: no such element type", framework.ErrInvalid, t)
 	case count < 0 || first < 0:
 		return fmt.Errorf("%w: count %d at %d: expected at least 0", framework.ErrInvalid, count, first)
-	case peer < 0 || peer >= c.comm.Size():
-		return fmt.Errorf("%w: peer %d: expected 0 to %d", framework.ErrInvalid, peer, c.comm.Size()-1)
+	case peer < 0 || peer >= c.ranks:
+		return fmt.Errorf("%w: peer %d: expected 0 to %d", framework.ErrInvalid, peer, c.ranks-1)
 	case count > math.MaxInt64/16 || first > math.MaxInt64/16:
 		return fmt.Errorf("%w: %d elements of %v at %d: too many bytes", framework.ErrInvalid, count, t, first)
 	case buf == nil && count > 0:
@@ -197,13 +193,13 @@ func (c *Comm) flushGroup() error {
 	if g.err != nil || len(g.list) == 0 {
 		return g.err
 	}
-	if err := g.apart(uint32(c.comm.Rank())); err != nil {
+	if err := g.apart(uint32(c.rank)); err != nil {
 		return fmt.Errorf("%v: %w", g.kind, err)
 	}
 	slices.SortStableFunc(g.list, inOrder)
 	by := g.by
 	if by == nil {
-		list := c.choice.offers[SendRecv]
+		list := c.choice.of(SendRecv)
 		if len(list) == 0 {
 			return fmt.Errorf("%v: %w", g.kind, noKernel(c.comm, "messages", "transfers"))
 		}

@@ -36,8 +36,9 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	default:
 		return nil, fmt.Errorf("%w: collectives: signatures %q: expected never, stall or always", framework.ErrInvalid, o.Signatures)
 	}
-	x := &Comm{comm: c, opts: o, host: onHost, program: &program{}}
-	x.calls.chosen = x.chosen
+	x := &Comm{comm: c, rank: c.Rank(), ranks: c.Size(), opts: o, host: onHost, program: &program{}}
+	x.call.Chosen, x.call.Ranks, x.call.Device = x.choice.chosen, x.ranks, deviceName(onHost)
+	x.choice.ranks, x.choice.device = x.call.Ranks, x.call.Device
 	x.choice.tables = choose.Tables{Program: o.Table, NoKernel: func(what, kind string) error { return noKernel(c, what, kind) }}
 	if err := agreeSettings(ctx, c, &x.opts); err != nil {
 		return nil, err

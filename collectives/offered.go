@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
@@ -9,39 +10,52 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// choice is what algorithms are chosen from, and what was chosen.
-type choice struct {
-	selector Selector
-	tables   choose.Tables
-	basis    string // the origin of the built-in table, in words; or ""
-	offers   [collectives][]*engine.Algorithm
-	names    atomic.Pointer[map[numbered]string] // of what is offered; watchers of engines ask while calls change it
+// offers are the algorithms of each collective.
+type offers [collectives][]*engine.Algorithm
 
-	// The last answer of the tables. Programs repeat themselves: one entry a collective is enough.
+// choice is what algorithms are chosen from, and what was chosen. mu guards it, but for last, which only the call
+// that is in progress uses, and for what is atomic.
+type choice struct {
+	ranks  int
+	device string
+
+	mu         sync.Mutex
+	selector   Selector
+	tables     choose.Tables
+	basis      string                 // the origin of the built-in table, in words; or ""
+	offers     atomic.Pointer[offers] // replaced as a whole, so that threads of engines can read it
+	generation atomic.Uint64          // counts changes of all that: what was chosen before a change counts no more
+
+	// last is the last answer of the tables. Programs repeat themselves: one entry a collective is enough.
 	last [collectives]struct {
-		query  engine.Query
-		chosen *engine.Algorithm
-		launch device.Launch
+		generation uint64
+		query      engine.Query
+		chosen     *engine.Algorithm
+		launch     device.Launch
 	}
 }
 
-// numbered is what signatures say of an algorithm.
-type numbered struct {
-	of Collective
-	id uint32
+// of lists the algorithms of a collective.
+func (x *choice) of(k Collective) []*engine.Algorithm {
+	if all := x.offers.Load(); all != nil {
+		return all[k]
+	}
+	return nil
 }
 
 // refresh asks engines for what they offer now.
 func (x *choice) refresh(engines []engine.Engine) {
-	clear(x.offers[:])
-	clear(x.last[:])
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := &offers{}
 	x.tables.Builtin, x.tables.Last, x.basis = nil, nil, ""
 	for _, e := range engines {
 		o := e.Offers()
 		for _, a := range o.Algorithms {
-			x.offers[a.Collective] = append(x.offers[a.Collective], a)
+			all[a.Collective] = append(all[a.Collective], a)
 		}
 		x.tables.Builtin = append(x.tables.Builtin, o.Rows...)
 		x.tables.Last = append(x.tables.Last, o.Last...)
@@ -50,49 +64,108 @@ func (x *choice) refresh(engines []engine.Engine) {
 		}
 	}
 	for k := AllToAllV; k < SendRecv; k++ {
-		x.offers[k] = x.offers[SendRecv]
+		all[k] = all[SendRecv]
 	}
-	names := map[numbered]string{}
-	for k, list := range x.offers {
-		for _, a := range list {
-			names[numbered{Collective(k), a.ID}] = a.Name
-		}
-	}
-	x.names.Store(&names)
+	x.offers.Store(all)
+	x.generation.Add(1)
 }
 
 // all lists everything that is offered.
 func (x *choice) all() (list []*engine.Algorithm) {
 	for k := AllReduce; k < collectives; k++ {
-		list = append(list, x.offers[k]...)
+		list = append(list, x.of(k)...)
 	}
 	return list
 }
 
 // name finds the name of an algorithm by its number. Any goroutine may ask.
 func (x *choice) name(k Collective, id uint32) string {
-	if names := x.names.Load(); names != nil {
-		return (*names)[numbered{k, id}]
+	if k.Valid() {
+		for _, a := range x.of(k) {
+			if a.ID == id {
+				return a.Name
+			}
+		}
 	}
 	return ""
 }
 
-// choose finds the algorithm for a call, and how it is launched. The name is that of the caller, or of the selector.
-func (x *choice) choose(q *engine.Query, name string) (*engine.Algorithm, device.Launch, error) {
-	last := &x.last[q.Collective]
-	if name == "" && last.chosen != nil && last.query == *q {
-		return last.chosen, last.launch, nil
+// repeats reports whether a call is like the one before it, and gives it the same algorithm. No lock is needed: as long
+// as the generation is the same, the tables would say the same, and no selector has been set since.
+func (x *choice) repeats(call *engine.Call) bool {
+	last := &x.last[call.Collective]
+	if last.generation != x.generation.Load() || !last.query.Same(&call.Query) {
+		return false
 	}
-	a, row, err := choose.Find(&x.tables, x.offers[q.Collective], q, name)
+	call.Algorithm, call.Launch, call.Named = last.chosen, last.launch, false
+	return true
+}
+
+// start chooses the algorithm of a call, and makes it ready. The program's selector is asked once, whatever it answers.
+func (x *choice) start(call *engine.Call, name string) error {
+	if name == "" && x.repeats(call) {
+		if again, err := ready(call); err != nil || !again {
+			return err
+		}
+		x.generation.Add(1)
+	}
+	x.mu.Lock()
+	name = x.named(&call.Request, name)
+	x.mu.Unlock()
+	call.Named = name != ""
+	for {
+		if err := x.choose(call, name); err != nil {
+			return err
+		}
+		if again, err := ready(call); err != nil || !again {
+			return err
+		}
+		x.generation.Add(1)
+	}
+}
+
+func ready(call *engine.Call) (again bool, err error) {
+	if call.Algorithm.Ready == nil {
+		return false, nil
+	}
+	return call.Algorithm.Ready(call)
+}
+
+// chosen lists the algorithms that calls of a collective choose by the tables.
+func (x *choice) chosen(k Collective, t kernel.DataType) []*engine.Algorithm {
+	if k.Messages() {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return choose.All(&x.tables, x.of(k), k, t, x.ranks, x.device)
+}
+
+// choose finds the algorithm for a call, and how it is launched. The name is that of the caller, or of the selector.
+func (x *choice) choose(call *engine.Call, name string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	q := &call.Query
+	a, l, err := x.find(q, name)
+	if err != nil {
+		return err
+	}
+	call.Algorithm, call.Launch = a, l
+	if last := &x.last[q.Collective]; name == "" && x.selector == nil {
+		last.generation, last.query, last.chosen, last.launch = x.generation.Load(), *q, a, l
+	}
+	return nil
+}
+
+// find looks for the algorithm.
+func (x *choice) find(q *engine.Query, name string) (*engine.Algorithm, device.Launch, error) {
+	a, row, err := choose.Find(&x.tables, x.of(q.Collective), q, name)
 	if err != nil {
 		return nil, device.Launch{}, err
 	}
 	var l device.Launch
 	if a.Shape != nil {
 		l = a.Shape(q, row)
-	}
-	if name == "" {
-		last.query, last.chosen, last.launch = *q, a, l
 	}
 	return a, l, nil
 }
@@ -107,7 +180,7 @@ func (x *choice) named(r *Request, name string) string {
 
 // messagesBy is the algorithm of messages with a name; "": whatever is best.
 func (x *choice) messagesBy(name string) (*engine.Algorithm, error) {
-	list := x.offers[SendRecv]
+	list := x.of(SendRecv)
 	if name == "" {
 		return nil, nil
 	}

@@ -3,6 +3,7 @@ package collectives
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -26,13 +27,14 @@ type Algorithm struct {
 
 // program is the engine of the algorithms that the program has registered.
 type program struct {
+	mu   sync.Mutex // calls are performed at any time
 	list []*engine.Algorithm
 	run  []func(*engine.Call) error
 }
 
 func (p *program) add(a Algorithm, run func(*engine.Call) error) {
 	x := engine.New(a.Collective, a.Name)
-	x.Engine, x.Key, x.ByRow = p, len(p.list), true
+	x.Engine, x.ByRow, x.Calls = p, true, true
 	if a.Fits != nil {
 		x.Fits = func(q *engine.Query) error {
 			if a.Fits(q.Request) {
@@ -41,14 +43,26 @@ func (p *program) add(a Algorithm, run func(*engine.Call) error) {
 			return fmt.Errorf("%w: algorithm %s does not take this call", framework.ErrUnsupported, a.Name)
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x.Key = len(p.list)
 	p.list, p.run = append(p.list, x), append(p.run, run)
 }
 
-func (p *program) Offers() engine.Offers { return engine.Offers{Algorithms: p.list} }
+func (p *program) Offers() engine.Offers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return engine.Offers{Algorithms: p.list}
+}
 
 func (p *program) Settle(collective.Kind, device.Stream) (changed bool, err error) { return false, nil }
 
-func (p *program) Run(c *engine.Call) error { return p.run[c.Algorithm.Key](c) }
+func (p *program) Run(c *engine.Call) error {
+	p.mu.Lock()
+	run := p.run[c.Algorithm.Key]
+	p.mu.Unlock()
+	return run(c)
+}
 
 func (p *program) Exchange(*engine.Group) error {
 	return errors.New("collectives: algorithms of the program exchange no messages")

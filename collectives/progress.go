@@ -2,32 +2,58 @@ package collectives
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// progress counts the calls in progress, and knows whether Close has begun.
-type progress struct{ word atomic.Int64 }
+// progress has calls performed one at a time, and tells Close whether one is in progress.
+//
+// One lock does both, since nothing but calls takes it: whether it is held is whether a call is in progress. A call
+// holds it from its beginning to its end, also while it waits for peers. It looks at closing behind the lock, and
+// Close sets closing before it tries the lock. So a call that has seen no closing still holds the lock when Close
+// tries it, or has ended by then; and a call that takes the lock after Close has tried it sees closing, and is
+// turned away.
+type progress struct {
+	turn    sync.Mutex
+	closing atomic.Bool
 
-// closing is the bit of the word that Close sets; the rest of it is the count.
-const closing = 1 << 62
+	// outside counts calls by algorithms of the program. They run without the lock, since they make calls
+	// themselves. It is raised with the lock held, so that what is said above holds for them as well.
+	outside atomic.Int32
+}
 
-// enter begins a call. Once Close has begun it is false, and the call must not go on.
+// enter begins a call, behind the one before it. Once Close has begun it is false, and the call must not go on.
 func (p *progress) enter() bool {
-	if p.word.Add(1)&closing == 0 {
+	p.turn.Lock()
+	if !p.closing.Load() {
 		return true
 	}
-	p.leave()
+	p.turn.Unlock()
 	return false
 }
 
-func (p *progress) leave() { p.word.Add(-1) }
+func (p *progress) leave() { p.turn.Unlock() }
 
-// close turns later calls away. It reports whether it was the first, and whether a call is in progress.
-func (p *progress) close() (first, busy bool) {
-	before := p.word.Or(closing)
-	return before&closing == 0, before&^closing != 0
+// leaveFor ends the turn of a call, and performs the rest of it, which may make calls.
+func (p *progress) leaveFor(rest func() error) error {
+	p.outside.Add(1)
+	p.turn.Unlock()
+	defer p.outside.Add(-1)
+	return rest()
+}
+
+// close turns later calls away. It reports, the first time, whether a call is in progress.
+func (p *progress) close() (busy bool) { return !p.closing.Swap(true) && p.busy() }
+
+// busy reports whether a call is in progress.
+func (p *progress) busy() bool {
+	if !p.turn.TryLock() {
+		return true
+	}
+	defer p.turn.Unlock()
+	return p.outside.Load() > 0
 }
 
 func errClosed() error { return fmt.Errorf("collectives: %w", framework.ErrClosed) }

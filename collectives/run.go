@@ -13,30 +13,41 @@ func (c *Comm) run(j *job, o *CallOptions) error {
 	if !c.progress.enter() {
 		return fmt.Errorf("%v: %w", j.collective, errClosed())
 	}
-	defer c.progress.leave()
 	if o == nil {
 		o = &defaults
 	}
-	call := c.calls.take()
-	c.mu.Lock()
+	call := &c.call
 	err := c.start(call, j, o)
-	c.mu.Unlock()
+	if err == nil && call.Algorithm.Calls {
+		return c.runOfProgram(j)
+	}
 	if err == nil {
 		err = call.Algorithm.Engine.Run(call)
 	}
-	c.calls.give(call)
+	call.Input, call.Output = nil, nil // a Comm must not keep the caller's buffers
+	c.progress.leave()
 	if err != nil {
 		return fmt.Errorf("%v: %w", j.collective, err)
 	}
 	return nil
 }
 
-// start makes a call ready to run. c.mu is held.
+// runOfProgram performs the call that was started by an algorithm of the program, which may make calls itself.
+func (c *Comm) runOfProgram(j *job) error {
+	call := c.call
+	c.call.Input, c.call.Output = nil, nil
+	if err := c.progress.leaveFor(func() error { return call.Algorithm.Engine.Run(&call) }); err != nil {
+		return fmt.Errorf("%v: %w", j.collective, err)
+	}
+	return nil
+}
+
+// start makes a call ready to run.
 func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	if err := j.check(c.comm.Size()); err != nil {
+	if err := j.check(c.ranks); err != nil {
 		return err
 	}
 	if j.op == kernel.PreMulSum {
@@ -45,34 +56,16 @@ func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) error {
 		}
 	}
 	element := uint64(j.dtype.Size())
-	if err := j.apart(c.comm.Rank(), element); err != nil {
+	if err := j.apart(c.rank, element); err != nil {
 		return err
 	}
 	if err := c.settle(j.collective, o.Stream); err != nil {
 		return err
 	}
-	call.Query = engine.Query{Request: Request{
-		Collective: j.collective, Bytes: max(j.inCount, j.outCount) * element, Count: uint64(j.count), Type: j.dtype, Op: j.op,
-		Root: j.root, Ranks: c.comm.Size(), InPlace: j.inPlace(c.comm.Rank(), element), Device: deviceName(c.host),
-	}}
+	j.describe(&call.Request, c.rank, element)
 	call.Input, call.Output, call.Stream, call.Scale = j.input, j.output, o.Stream, o.Scale
-	j.locate(c.comm, call, element)
-	name := c.choice.named(&call.Request, o.Algorithm)
-	call.Named = name != ""
-	for {
-		var err error
-		if call.Algorithm, call.Launch, err = c.choice.choose(&call.Query, name); err != nil {
-			return err
-		}
-		if call.Algorithm.Ready == nil {
-			return nil
-		}
-		again, err := call.Algorithm.Ready(call)
-		if err != nil || !again {
-			return err
-		}
-		clear(c.choice.last[:])
-	}
+	j.locate(c.comm, c.rank, call, element)
+	return c.choice.start(call, o.Algorithm)
 }
 
 // Check returns the reason why calls fail, or nil, without making a call. On a GPU it

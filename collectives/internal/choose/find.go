@@ -59,7 +59,7 @@ func byRow(table []engine.Row, offered []*engine.Algorithm, q *engine.Query, bui
 			continue
 		}
 		a := engine.Find(offered, table[i].Algorithm)
-		if a == nil || builtin && a.Beaten || fits(a, q) != nil {
+		if a == nil || builtin && a.Beaten.Load() || fits(a, q) != nil {
 			continue
 		}
 		return a, &table[i]

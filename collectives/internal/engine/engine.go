@@ -4,6 +4,7 @@ package engine
 
 import (
 	"io"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
@@ -21,8 +22,11 @@ type Algorithm struct {
 	Key        int      // by which the engine finds what else it knows
 	Types      []string // that it reduces; none: all
 
-	ByRow  bool // only rows and names lead to it; else it is also the last resort
-	Beaten bool // the built-in table passes it over
+	ByRow  bool        // only rows and names lead to it; else it is also the last resort
+	Beaten atomic.Bool // the built-in table passes it over
+
+	// Calls says that Run may make other calls: it is a function of the program.
+	Calls bool
 
 	// Fits says why the algorithm cannot serve a call; nil: it serves every call.
 	Fits func(*Query) error
@@ -77,8 +81,9 @@ type Group struct {
 }
 
 // Engine performs collectives of one communicator in one of the ways that there are: kernels over shared
-// memory, port channels, functions of the program. The face asks one thing at a time of Offers, Settle and
-// Prepare; Run, Exchange and Close guard themselves.
+// memory, port channels, functions of the program. The face asks one thing at a time, of all engines together, so
+// that an engine needs no lock for what calls change. Offers, Fits of an algorithm, Check and Dump are the exception: the
+// face may ask for these meanwhile.
 type Engine interface {
 	// Offers lists the algorithms as they are now.
 	Offers() Offers

@@ -60,6 +60,13 @@ type Query struct {
 	NoCopies bool  // copy engines cannot serve it now
 }
 
+// Same reports whether two queries of one Comm about one collective are the same: Ranks and Device are. Fields are
+// compared one by one for the sake of speed: see collectives/job.go.
+func (q *Query) Same(o *Query) bool {
+	return q.Bytes == o.Bytes && q.Count == o.Count && q.Type == o.Type && q.Op == o.Op && q.Root == o.Root &&
+		q.Registered == o.Registered && q.InPlace == o.InPlace && q.Reached == o.Reached && q.NoCopies == o.NoCopies
+}
+
 // Row is one line of the table of algorithms; the first row that fits a call is used.
 // The zero value of all fields but Algorithm fits every call. A row whose algorithm is not
 // offered here, or does not serve the call, is passed over. Messages have no rows.

@@ -238,6 +238,8 @@ func (b *board) noted() error {
 	mismatch := atomic.SwapUint32(b.note(kernelargs.MismatchOffset), 0)
 	elsewhere := atomic.SwapUint32(b.note(kernelargs.ElsewhereOffset), 0)
 	switch {
+	case mismatch|elsewhere == 0: // somebody else, who asked at the same time, reports it
+		return nil
 	case elsewhere != 0:
 		err := fmt.Errorf("an earlier call: %w", b.elsewhere(int(elsewhere)-1))
 		if b.copying() {

@@ -114,11 +114,6 @@ func (e *Engine) Check() error { return e.board.noted() }
 func (e *Engine) Prepare(k collective.Kind, t kernel.DataType, chosen []*engine.Algorithm) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
 	defer cancel()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return errClosed
-	}
 	return e.loadAll(ctx, e.loadable(k, chosen), t)
 }
 
@@ -140,17 +135,13 @@ func (e *Engine) watched() bool {
 	return e.board.notes.engine != nil && (e.opts.Signatures == engine.SignaturesStall || e.copier != nil)
 }
 
-var errClosed = fmt.Errorf("collectives: %w", framework.ErrClosed)
-
 // Close releases what New allocated. Nothing may be in progress that does not end.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed {
 		return nil
 	}
 	e.closed = true
-	e.watch.stop() // only now: it knows which calls cannot end
+	e.watch.stop()
 	var first error
 	keep := func(err error) {
 		if err != nil && first == nil {

@@ -22,8 +22,6 @@ func (e *Engine) ready(a *algorithm, c *engine.Call) (again bool, err error) {
 	case a.Name == choose.Pull && e.trial == untried && !c.Named:
 		return true, e.try()
 	case a.For(c.Type) == nil:
-		e.mu.Lock()
-		defer e.mu.Unlock()
 		return false, e.load(a, c.Type, c.Stream, c.Chosen)
 	}
 	return false, nil
@@ -35,8 +33,6 @@ func (e *Engine) readyCopies(a *algorithm, c *engine.Call) (again bool, err erro
 	if e.copier.prepared(a, c.Type) {
 		return false, nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	err = e.copier.prepare(a, c.Type, c.Stream)
 	var none errNoCopies
 	if errors.As(err, &none) && !c.Named {
@@ -51,7 +47,7 @@ func (e *Engine) readyCopies(a *algorithm, c *engine.Call) (again bool, err erro
 
 // load makes a kernel callable, and sets up what its algorithm needs. On a GPU it also
 // loads what other calls of the collective may choose: after one call of whatever size,
-// all can be captured. e.mu is held.
+// all can be captured.
 func (e *Engine) load(a *algorithm, t kernel.DataType, stream device.Stream, chosen func(collective.Kind, kernel.DataType) []*engine.Algorithm) error {
 	kind := a.Algorithm.Collective
 	if err := e.mayLoad(a, t, stream); err != nil {

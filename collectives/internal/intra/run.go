@@ -16,11 +16,6 @@ import (
 
 // Run launches a call whose algorithm is ready. It does not allocate.
 func (e *Engine) Run(c *engine.Call) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed { // since the call was chosen
-		return errClosed
-	}
 	alg := e.byKey[c.Algorithm.Key]
 	e.fill(alg, c)
 	s := &e.args.Signature
@@ -156,11 +151,6 @@ func (e *Engine) outcome(alg *algorithm) error {
 
 // Exchange performs a group of messages.
 func (e *Engine) Exchange(g *engine.Group) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed { // since the call was chosen
-		return errClosed
-	}
 	marks, err := e.follow(g.Stream)
 	if err != nil {
 		return fmt.Errorf("%v: %w", g.Kind, err)

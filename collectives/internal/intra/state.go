@@ -2,7 +2,6 @@ package intra
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
@@ -25,7 +24,6 @@ type Engine struct {
 	copier    *copier // nil: there are no copies
 	messenger messenger
 
-	mu        sync.Mutex // one call at a time
 	closed    bool
 	memory    memory
 	board     board

@@ -50,7 +50,9 @@ func (e *Engine) try() error {
 	if slowest[1] < slowest[0] {
 		e.trial = stagesWin
 		for _, a := range e.list {
-			a.Beaten = a.Beaten || a.Name == choose.Pull
+			if a.Name == choose.Pull {
+				a.Beaten.Store(true)
+			}
 		}
 	}
 	e.comm.Log().Debug("two ways for large data between two ranks were tried",

@@ -21,6 +21,7 @@ const stallTick = 250 * time.Millisecond
 // in stall mode compares what ranks have begun: nobody can tell there from whether a
 // call has returned.
 type watch struct {
+	host    bool                                           // else nobody can tell from whether a call has returned, and none is noted
 	running atomic.Uint64                                  // sequence of the call under way, 0 for none
 	groups  atomic.Uint64                                  // groups of messages so far, begun and ended: odd while one is under way
 	peers   [(kernelargs.MaxRanks + 63) / 64]atomic.Uint64 // of that group, a bit for each
@@ -32,27 +33,27 @@ type watch struct {
 }
 
 func startWatch(b *board) *watch {
-	w := &watch{}
+	w := &watch{host: b.host}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.group.Go(func() { w.loop(b) })
 	return w
 }
 
 func (w *watch) enter(s *kernelargs.Signature) {
-	if w != nil {
+	if w != nil && w.host {
 		w.running.Store(s.Sequence)
 	}
 }
 
 func (w *watch) leave() {
-	if w != nil {
+	if w != nil && w.host {
 		w.running.Store(0)
 	}
 }
 
 // enterGroup notes with whom a group of messages is exchanged.
 func (w *watch) enterGroup(list []kernelargs.Transfer) {
-	if w == nil {
+	if w == nil || !w.host {
 		return
 	}
 	for i := range w.peers {
@@ -66,7 +67,7 @@ func (w *watch) enterGroup(list []kernelargs.Transfer) {
 }
 
 func (w *watch) leaveGroup() {
-	if w != nil {
+	if w != nil && w.host {
 		w.groups.Add(1)
 	}
 }
