@@ -78,7 +78,7 @@ const (
 	opPortChannel    = porting.OpChannel
 	opSwitchChannel  = negotiate.OpSwitch
 	opSplit          = "split"
-	opTwin           = "twin"
+	opOnDevice       = "on device"
 )
 
 func (c *Communicator) checkPeer(op string, peer int) error {

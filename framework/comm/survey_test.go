@@ -157,11 +157,11 @@ func TestPassedOverIsWarnedOfOnce(t *testing.T) {
 					return err
 				}
 				defer dev.Close()
-				twin, err := c.Twin(ctx, dev)
+				moved, err := c.OnDevice(ctx, dev)
 				if err != nil {
 					return err
 				}
-				return errors.Join(x.do(ctx, sub), x.do(ctx, twin), sub.Close(), twin.Close())
+				return errors.Join(x.do(ctx, sub), x.do(ctx, moved), sub.Close(), moved.Close())
 			})
 			if len(lines) != x.lines {
 				t.Errorf("%d warnings, expected %d: %q", len(lines), x.lines, lines)

@@ -64,7 +64,7 @@ func (e *Engine) offer(row engine.Row, fits func(*engine.Request) bool, f func(*
 // Open makes the second communicator and the memory. It is collective.
 func (e *Engine) Open(ctx context.Context) (err error) {
 	q := e.queue
-	if e.hostTwin, err = q.World.Twin(ctx, q.HostDevice); err != nil {
+	if e.hostTwin, err = q.World.OnDevice(ctx, q.HostDevice); err != nil {
 		return err
 	}
 	q.Session.Comm = e.hostTwin

@@ -12,8 +12,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
-// A twin, on another device, has channels of its own, between the same ranks.
-func TestTwinHasItsOwnDevice(t *testing.T) {
+// A communicator on another device has channels of its own, between the same ranks.
+func TestOtherDevice(t *testing.T) {
 	job(t, 3, func(ctx context.Context, c *comm.Communicator) (err error) {
 		dev, err := host.Open()
 		if err != nil {
@@ -21,14 +21,14 @@ func TestTwinHasItsOwnDevice(t *testing.T) {
 		}
 		defer func() { err = errors.Join(err, dev.Close()) }()
 		for range 2 {
-			twin, err := c.Twin(ctx, dev)
+			moved, err := c.OnDevice(ctx, dev)
 			if err != nil {
 				return err
 			}
-			if twin.Device() != device.Device(dev) || twin.Rank() != c.Rank() || twin.Size() != 3 || twin.Name() == c.Name() {
-				return errors.Join(fmt.Errorf("%s is rank %d of %d on %v", twin.Name(), twin.Rank(), twin.Size(), twin.Device().Info()), twin.Close())
+			if moved.Device() != device.Device(dev) || moved.Rank() != c.Rank() || moved.Size() != 3 || moved.Name() == c.Name() {
+				return errors.Join(fmt.Errorf("%s is rank %d of %d on %v", moved.Name(), moved.Rank(), moved.Size(), moved.Device().Info()), moved.Close())
 			}
-			if err := errors.Join(passed(ctx, twin), twin.Close()); err != nil {
+			if err := errors.Join(passed(ctx, moved), moved.Close()); err != nil {
 				return err
 			}
 		}
@@ -66,7 +66,7 @@ func passed(ctx context.Context, c *comm.Communicator) error {
 }
 
 // That it has no device is the fault of one rank, which all hear of.
-func TestTwinThatCannotBe(t *testing.T) {
+func TestOtherDeviceThatCannotBe(t *testing.T) {
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
 		dev, err := host.Open()
 		if err != nil {
@@ -77,9 +77,9 @@ func TestTwinThatCannotBe(t *testing.T) {
 		if c.Rank() == 1 {
 			other = nil
 		}
-		twin, err := c.Twin(ctx, other)
+		moved, err := c.OnDevice(ctx, other)
 		if err == nil {
-			return errors.Join(errors.New("a twin without a device"), twin.Close())
+			return errors.Join(errors.New("a moved without a device"), moved.Close())
 		}
 		if !strings.Contains(err.Error(), "rank 1") && c.Rank() == 0 {
 			return fmt.Errorf("%w: expected it to name rank 1", err)
