@@ -3,8 +3,10 @@ package setup
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
@@ -42,10 +44,21 @@ func ChooseDevice(configured, wanted string, getenv func(string) string, log *sl
 	if err != nil {
 		return framework.Device{}, err
 	}
+	if visible > 1 && hasNoLocalRank(getenv) {
+		log.Warn("no variable says which GPU of its host is for this rank, so it takes the first, as all ranks of a host would: set LOCAL_RANK, or device to cuda:N", "visible GPUs", visible)
+	}
 	if local >= visible && visible > 1 {
 		log.Warn("ranks share GPUs, which is for tests: kernels of several processes take turns", "local rank", local, "visible GPUs", visible)
 	}
 	return framework.Device{Type: "cuda", Index: local % visible}, nil
+}
+
+// hasNoLocalRank reports whether the place in a job of several ranks is given by RANK and
+// WORLD_SIZE alone.
+func hasNoLocalRank(getenv func(string) string) bool {
+	e, err := launch.Detect(getenv)
+	size, invalid := strconv.Atoi(getenv(bootstrap.EnvSize))
+	return err == nil && e.Role != launch.RoleRank && getenv(bootstrap.EnvRank) != "" && invalid == nil && size > 1
 }
 
 // localRank is the number of this rank among those of its host.

@@ -132,6 +132,13 @@ func chosen(t *testing.T, n int) {
 			}
 		}
 	}
+	for size, want := range map[string]bool{"4": n > 1, "1": false} {
+		var log bytes.Buffer
+		d, err := ChooseDevice("", "cuda", environment(map[string]string{"RANK": "0", "WORLD_SIZE": size}), slog.New(slog.NewTextHandler(&log, nil)))
+		if known := strings.Contains(log.String(), "set LOCAL_RANK"); err != nil || d.String() != "cuda:0" || known != want {
+			t.Errorf("a rank of %s without a local rank, %d visible GPUs: %v, %v, log %q: expected a warning: %v", size, n, d, err, log.String(), want)
+		}
+	}
 	if d, _, err := choose("cuda", ""); err != nil || d != "cuda:0" {
 		t.Errorf("no local rank: %v, %v: expected cuda:0", d, err)
 	}
