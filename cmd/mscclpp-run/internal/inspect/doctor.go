@@ -4,6 +4,7 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -94,7 +95,7 @@ func examinePlugins(list []found, configured []string) []finding {
 			out = append(out, finding{"plugin " + f.Name, warn, f.err.Error()})
 		default:
 			works[f.Name] = true
-			out = append(out, finding{"plugin " + f.Name, good, fmt.Sprintf("%s, %s channels, %s", f.info.Description.Version, f.kinds(), f.Path)})
+			out = append(out, finding{"plugin " + f.Name, good, fmt.Sprintf("%s, %s channels, %s", f.info.Description.Version, strings.Join(f.kinds(), ","), f.Path)})
 			out = append(out, examineImages(f))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
@@ -82,7 +83,12 @@ func TestMissingToolsAreNoFailure(t *testing.T) {
 // A configured transport that does not work is a failure, another one is not.
 func TestExaminePlugins(t *testing.T) {
 	broken := found{Entry: plugins.Entry{Name: "x", Path: "/p"}, err: errors.New("not executable")}
-	list := examinePlugins([]found{broken}, []string{"shm"})
+	works := found{Entry: plugins.Entry{Name: "y", Path: "/q"}}
+	works.info.Description = framework.Description{Version: "1.2", Channels: []framework.Kind{framework.KindMemory, framework.KindPort}}
+	list := examinePlugins([]found{broken, works}, []string{"shm"})
+	if f := find(list, "plugin y"); f.Grade != good || f.Detail != "1.2, memory,port channels, /q" {
+		t.Errorf("%+v", f)
+	}
 	if f := find(list, "plugin x"); f.Grade != warn || f.Detail != "not executable" {
 		t.Errorf("%+v", f)
 	}
