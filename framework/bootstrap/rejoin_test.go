@@ -117,8 +117,11 @@ type joining struct {
 }
 
 func startJoin(t *testing.T, c Config) <-chan joining {
+	return startJoinIn(bounded(t, 30*time.Second), c)
+}
+
+func startJoinIn(ctx context.Context, c Config) <-chan joining {
 	out := make(chan joining, 1)
-	ctx := bounded(t, 30*time.Second)
 	go func() {
 		b, err := Join(ctx, c)
 		out <- joining{b, err}
@@ -143,7 +146,7 @@ func (n noticer) Handle(_ context.Context, r slog.Record) error {
 
 // dieAtStart starts rank 0 of a job and lets its rank 1 check in and die. It returns when
 // rank 0 has noticed, with what the other ranks need to join.
-func dieAtStart(t *testing.T, c Config) (zero <-chan joining, others Config) {
+func dieAtStart(ctx context.Context, t *testing.T, c Config) (zero <-chan joining, others Config) {
 	t.Helper()
 	l, err := listen(context.Background(), AnyFamily, "127.0.0.1:0")
 	if err != nil {
@@ -152,7 +155,7 @@ func dieAtStart(t *testing.T, c Config) (zero <-chan joining, others Config) {
 	c.Addr, c.Secret = l.Addr().String(), []byte("a secret of many bytes")
 	root, noticed := c, make(chan struct{}, 1)
 	root.Listener, root.Log = l, slog.New(noticer{slog.DiscardHandler, noticed})
-	zero = startJoin(t, root)
+	zero = startJoinIn(ctx, root)
 	c.Rank = 1
 	first := arrivalConn(t, c, c.Addr)
 	if _, err = first.Write(wire.Append(nil, wire.KindCheckIn, 0, entry{rank: 1, port: 9}.append(nil))); err == nil {
@@ -174,7 +177,7 @@ func dieAtStart(t *testing.T, c Config) (zero <-chan joining, others Config) {
 // long its successor takes; the job is not complete without one.
 func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
 	t.Parallel()
-	zero, c := dieAtStart(t, Config{Size: 3})
+	zero, c := dieAtStart(bounded(t, 30*time.Second), t, Config{Size: 3})
 	c.Rank = 2
 	two := startJoin(t, c)
 	select {
@@ -201,7 +204,9 @@ func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
 // was never there.
 func TestRankThatIsNotReplaced(t *testing.T) {
 	t.Parallel()
-	zero, _ := dieAtStart(t, Config{Size: 3, Timeout: 2 * time.Second, late: time.Nanosecond})
+	ctx, cancel := context.WithCancel(bounded(t, 30*time.Second))
+	zero, _ := dieAtStart(ctx, t, Config{Size: 3, late: time.Nanosecond})
+	cancel() // the deadline
 	if err := wantError((<-zero).err, framework.ErrPeer, 1, "died during start-up", "no other process of rank 1 took its place", "2 ranks are missing: 1-2"); err != nil {
 		t.Error(err)
 	}
