@@ -16,6 +16,8 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
@@ -53,7 +55,7 @@ func install(ctx context.Context) (err error) {
 	lib := filepath.Join(built.dir, "lib")
 	for _, command := range [][]string{
 		{"../scripts/capi.sh", lib},
-		{"go", "build", "-o", lib + "/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm"},
+		{"go", "build", "-o", lib + "/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm", "../transports/cudaipc/cmd/mscclpp-transport-cudaipc"},
 	} {
 		if text, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", command, err, text)
@@ -101,6 +103,12 @@ func compile(t *testing.T, files ...string) string {
 // job runs a program as ranks, and returns their output.
 func job(t *testing.T, ranks int, program string, args ...string) string {
 	t.Helper()
+	return jobWith(t, []string{"MSCCLPP_TRANSPORT__SHM__IMAGES=" + images(t)}, ranks, program, args...)
+}
+
+// jobWith is job with variables.
+func jobWith(t *testing.T, env []string, ranks int, program string, args ...string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out := &output{}
@@ -116,7 +124,7 @@ func job(t *testing.T, ranks int, program string, args ...string) string {
 		t.Fatal(err)
 	}
 	plan.Path, plan.Args, plan.Stdout, plan.Stderr = program, append([]string{program}, args...), out, out
-	plan.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_TRANSPORT__SHM__IMAGES=" + images(t)}
+	plan.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, env...)
 	result, err := launch.Run(ctx, plan)
 	if err != nil || result.Code != 0 {
 		t.Fatalf("%s: code %d, %v\n%s", program, result.Code, err, out.String())
@@ -229,12 +237,17 @@ func TestExample(t *testing.T) {
 	}
 }
 
-func TestClient(t *testing.T) {
+func client(t *testing.T) string {
+	t.Helper()
 	files, err := filepath.Glob("testdata/*.c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := compile(t, files...)
+	return compile(t, files...)
+}
+
+func TestClient(t *testing.T) {
+	client := client(t)
 	for _, part := range []string{"handles", "versions", "forks", "threads", "aborts"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
@@ -248,5 +261,17 @@ func TestClient(t *testing.T) {
 				t.Errorf("%q: expected %d ranks to be done", out, ranks)
 			}
 		})
+	}
+}
+
+// A client on emulated GPUs has its own streams and memory, and captures a call into a graph.
+func TestDevice(t *testing.T) {
+	driver := emulated.Build(t)
+	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
+	out := jobWith(t, []string{
+		cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver), emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
+	}, 2, client(t), "device")
+	if strings.Count(out, "device is done\n") != 2 {
+		t.Errorf("%q: expected two ranks to be done", out)
 	}
 }

@@ -20,3 +20,4 @@ void threads(void);
 void collectives(void);
 void aborts(void);
 void channels(void);
+void device(void);

@@ -127,18 +127,24 @@ failed:
   return st;
 }
 
-static cuda_status destroy_aux(const cuda_context* c) {
+// destroy_aux destroys the stream that belongs to the context itself. current says whether the context was that of this thread.
+static cuda_status destroy_aux(const cuda_context* c, int* current) {
   BEGIN;
   (void)CALL(cuStreamDestroy_v2, c->aux);
   leave_relaxed(c, &scope);
+  *current = scope.found == c->context;
   // A context that may vanish now must not stay current.
   if (scope.found == NULL || scope.found == c->context) c->api->cuCtxSetCurrent(NULL);
   return st;
 }
 
 cuda_status cuda_release(cuda_context* c) {
-  cuda_status first = destroy_aux(c), st;
+  unsigned flags = 0;
+  int current = 0, active = 0;
+  cuda_status first = destroy_aux(c, &current), st;
   (void)CALL(cuDevicePrimaryCtxRelease_v2, c->device);
+  // The program uses the context as well: it stays current where it was.
+  if (current && c->api->cuDevicePrimaryCtxGetState(c->device, &flags, &active) == CUDA_SUCCESS && active) c->api->cuCtxSetCurrent(c->context);
   free(c);
   return first.code != CUDA_SUCCESS ? first : st;
 }

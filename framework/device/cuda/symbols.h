@@ -21,6 +21,7 @@ CUDA_SYMBOL(cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer))
 // Contexts.
 CUDA_SYMBOL(cuDevicePrimaryCtxRetain, (CUcontext* context, CUdevice device))
 CUDA_SYMBOL(cuDevicePrimaryCtxRelease_v2, (CUdevice device))
+CUDA_SYMBOL(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned* flags, int* active))
 CUDA_SYMBOL(cuCtxGetCurrent, (CUcontext* context))
 CUDA_SYMBOL(cuCtxSetCurrent, (CUcontext context))
 CUDA_SYMBOL(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))

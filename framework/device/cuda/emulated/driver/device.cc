@@ -232,6 +232,15 @@ API int cuDevicePrimaryCtxRelease_v2(DeviceId device) {
   return kSuccess;
 }
 
+API int cuDevicePrimaryCtxGetState(DeviceId device, unsigned* flags, int* active) {
+  ENTER();
+  if (!valid_device(device)) return kInvalidDevice;
+  if (flags == nullptr || active == nullptr) return kInvalidValue;
+  *flags = 0;
+  *active = state().devices[device]->context.users > 0;
+  return kSuccess;
+}
+
 API int cuCtxGetCurrent(Context** context) {
   ENTER();
   if (context == nullptr) return kInvalidValue;

@@ -38,6 +38,10 @@ TEST(no_context_no_memory) {
   OK(cuInit(0));
   EXPECT(cuMemAlloc_v2(&p, 8), 201);  // CUDA_ERROR_INVALID_CONTEXT
   CUcontext c = use(), now;
+  unsigned flags;
+  int active;
+  OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  EXPECT(active, 1);
   OK(cuMemAlloc_v2(&p, 8));
   std::thread([&] { EXPECT(cuMemAlloc_v2(&p, 8), 201); }).join();
   OK(cuDevicePrimaryCtxRelease_v2(0));
@@ -45,6 +49,8 @@ TEST(no_context_no_memory) {
   OK(cuCtxGetCurrent(&now));
   EXPECT(now == c, true);
   EXPECT(cuDevicePrimaryCtxRelease_v2(0), 201);
+  OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  EXPECT(active, 0);
 }
 
 TEST(memory_is_zero_counted_and_limited) {

@@ -1,0 +1,111 @@
+/* Collectives on GPUs, with streams and ordinary memory of the program, eagerly and in a graph. The driver is that
+ * of MSCCLPP_CUDA_LIBRARY, which tests set to an emulated one. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "client.h"
+
+enum { COUNT = 1000 };
+
+static void *driver;
+
+/* CALL calls a function of the driver, whose types are those of the arguments. */
+#define CALL(name, types, ...) demand(__FILE__, __LINE__, #name, ((int(*) types)function(#name))(__VA_ARGS__) == 0)
+
+static void *function(const char *name) {
+  void *f = dlsym(driver, name);
+  if (f == NULL) fprintf(stderr, "the driver has no %s\n", name);
+  TRUE(f != NULL);
+  return f;
+}
+
+static void put(uint64_t at, const float *x, void *stream) {
+  CALL(cuMemcpyHtoDAsync_v2, (uint64_t, const void *, size_t, void *), at, x, COUNT * sizeof *x, stream);
+}
+
+static void get(float *x, uint64_t at, void *stream) {
+  CALL(cuMemcpyDtoHAsync_v2, (void *, uint64_t, size_t, void *), x, at, COUNT * sizeof *x, stream);
+  CALL(cuStreamSynchronize, (void *), stream);
+}
+
+/* unchanged demands that a call has left the current context of this thread alone. */
+static void unchanged(int line, void *context) {
+  void *current;
+  CALL(cuCtxGetCurrent, (void **), &current);
+  if (current != context) fprintf(stderr, "line %d: the current context is %p: expected %p\n", line, current, context);
+  TRUE(current == context);
+}
+
+void device(void) {
+  mscclpp_comm_options_t options = MSCCLPP_COMM_OPTIONS_INIT;
+  mscclpp_call_options_t call = MSCCLPP_CALL_OPTIONS_INIT;
+  mscclpp_comm_t comm;
+  mscclpp_memory_t registered;
+  mscclpp_window_t window;
+  static float x[COUNT], y[COUNT];
+  char text[64];
+  size_t size = sizeof text;
+  void *context, *stream, *graph, *exec, *address;
+  uint64_t in, out;
+  int32_t rank, ranks;
+  int i, launches, gpu = atoi(getenv("LOCAL_RANK"));
+
+  TRUE((driver = dlopen(getenv("MSCCLPP_CUDA_LIBRARY"), RTLD_NOW)) != NULL);
+  CALL(cuInit, (unsigned), 0);
+  CALL(cuDevicePrimaryCtxRetain, (void **, int), &context, gpu);
+  CALL(cuCtxSetCurrent, (void *), context);
+  CALL(cuStreamCreateWithPriority, (void **, unsigned, int), &stream, 1, 0);
+  CALL(cuMemAlloc_v2, (uint64_t *, size_t), &in, 1 << 20);
+  CALL(cuMemAlloc_v2, (uint64_t *, size_t), &out, 1 << 20);
+
+  options.device = "cuda";
+  OK(mscclpp_comm_create(&options, &comm));
+  OK(mscclpp_comm_join(comm));
+  unchanged(__LINE__, context);
+  OK(mscclpp_comm_rank(comm, &rank));
+  OK(mscclpp_comm_size(comm, &ranks));
+  OK(mscclpp_comm_query(comm, "device", text, &size));
+  TRUE(strncmp(text, "cuda:", 5) == 0 && atoi(text + 5) == gpu);
+
+  /* Eagerly, from memory that nobody has registered. */
+  for (i = 0; i < COUNT; i++) x[i] = (float)(rank + i);
+  call.stream = stream;
+  put(in, x, stream);
+  OK(mscclpp_all_reduce(comm, (void *)(uintptr_t)in, (void *)(uintptr_t)out, COUNT, MSCCLPP_FLOAT32, MSCCLPP_SUM, &call));
+  get(y, out, stream);
+  unchanged(__LINE__, context);
+  for (i = 0; i < COUNT; i++) TRUE(y[i] == (float)(ranks * i + ranks * (ranks - 1) / 2));
+
+  /* In a graph, in place: each launch multiplies by the number of ranks. */
+  CALL(cuStreamBeginCapture_v2, (void *, int), stream, 0);
+  OK(mscclpp_all_reduce(comm, (void *)(uintptr_t)out, (void *)(uintptr_t)out, COUNT, MSCCLPP_FLOAT32, MSCCLPP_SUM, &call));
+  CALL(cuStreamEndCapture, (void *, void **), stream, &graph);
+  CALL(cuGraphInstantiateWithFlags, (void **, void *, unsigned long long), &exec, graph, 0);
+  for (launches = 0; launches < 3; launches++) CALL(cuGraphLaunch, (void *, void *), exec, stream);
+  get(x, out, stream);
+  for (i = 0; i < COUNT; i++) TRUE(x[i] == y[i] * (float)(ranks * ranks * ranks));
+  CALL(cuGraphExecDestroy, (void *), exec);
+  CALL(cuGraphDestroy, (void *), graph);
+
+  /* In place from memory of the program that was registered. */
+  OK(mscclpp_memory_register(comm, (void *)(uintptr_t)out, 1 << 20, &registered));
+  OK(mscclpp_memory_range(registered, &address, NULL));
+  TRUE((uintptr_t)address == out);
+  OK(mscclpp_window_create(comm, registered, &window));
+  unchanged(__LINE__, context);
+  put(out, y, stream);
+  OK(mscclpp_all_reduce(comm, address, address, COUNT, MSCCLPP_FLOAT32, MSCCLPP_SUM, &call));
+  get(x, out, stream);
+  for (i = 0; i < COUNT; i++) TRUE(x[i] == y[i] * (float)ranks);
+
+  OK(mscclpp_comm_settle(comm, &stream, 1, 0));
+  OK(mscclpp_comm_check(comm));
+  unchanged(__LINE__, context);
+  OK(mscclpp_memory_free(registered));
+  unchanged(__LINE__, context);
+  OK(mscclpp_comm_destroy(comm));
+  unchanged(__LINE__, context);
+  CALL(cuMemFree_v2, (uint64_t), in);
+  CALL(cuMemFree_v2, (uint64_t), out);
+  CALL(cuStreamDestroy_v2, (void *), stream);
+}
