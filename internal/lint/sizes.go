@@ -16,14 +16,8 @@ const (
 	maxFields  = 25
 )
 
-// larger are the packages, and the methods and fields of types, that were larger when the bounds were set. An
-// entry may only become smaller: it goes, or gets a lower number, and no new one comes.
-var larger = map[string]int{}
-
 // Sizes checks that packages and types stay small.
-func Sizes(files []*File) []Problem { return sizes(files, larger) }
-
-func sizes(files []*File, larger map[string]int) []Problem {
+func Sizes(files []*File) []Problem {
 	c := take(files)
 	var out []Problem
 	for _, x := range []struct {
@@ -32,13 +26,8 @@ func sizes(files []*File, larger map[string]int) []Problem {
 		most   int
 	}{{"lines", c.lines, maxPackage}, {"methods", c.methods, maxMethods}, {"fields", c.fields, maxFields}} {
 		for _, name := range slices.Sorted(maps.Keys(x.counts)) {
-			n, key := x.counts[name], x.what+" of "+name
-			bound, excepted := larger[key]
-			switch {
-			case excepted && n <= x.most:
-				out = append(out, Problem{c.first[name], 0, fmt.Sprintf("%s has %d %s: take it off the list of larger ones", name, n, x.what)})
-			case n > max(x.most, bound):
-				out = append(out, Problem{c.first[name], 0, fmt.Sprintf("%s has %d %s, expected at most %d", name, n, x.what, max(x.most, bound))})
+			if n := x.counts[name]; n > x.most {
+				out = append(out, Problem{c.first[name], 0, fmt.Sprintf("%s has %d %s, expected at most %d", name, n, x.what, x.most)})
 			}
 		}
 	}

@@ -112,3 +112,13 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// smallPut is the size up to which the data of a put is copied, to be sent together
+// with its frame and others.
+const smallPut = 8 << 10
+
+// The families, as the configuration spells them.
+const (
+	familyV4 = "inet"
+	familyV6 = "inet6"
+)

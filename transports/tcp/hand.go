@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,19 +15,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
 )
-
-// handed are streams that the ranks at both ends drive themselves. This process keeps
-// duplicates, to see whether the peer's host is alive: a host that loses its power
-// closes nothing. When it gives the host up it hangs up, which the rank sees. When the
-// rank dies this process does, and then the last duplicates are closed.
-type handed struct {
-	group [16]byte
-	wires []*wire
-	left  int // streams that have not arrived
-
-	once sync.Once
-	over chan struct{}
-}
 
 func newHanded(group [16]byte, streams int) *handed {
 	return &handed{group: group, wires: make([]*wire, streams), left: streams, over: make(chan struct{})}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -239,4 +240,17 @@ func welcome(conn io.ReadWriter, look func(hello) ([32]byte, refusal), join func
 		return hello{}, fmt.Errorf("%w: refused: %w", framework.ErrPeer, why)
 	}
 	return h, nil
+}
+
+// handed are streams that the ranks at both ends drive themselves. This process keeps
+// duplicates, to see whether the peer's host is alive: a host that loses its power
+// closes nothing. When it gives the host up it hangs up, which the rank sees. When the
+// rank dies this process does, and then the last duplicates are closed.
+type handed struct {
+	group [16]byte
+	wires []*wire
+	left  int // streams that have not arrived
+
+	once sync.Once
+	over chan struct{}
 }

@@ -12,13 +12,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// How many slots a trigger can cite, and so how many handles a group has.
-const (
-	memories   = 512
-	semaphores = 480
-	handles    = memories + semaphores
-)
-
 // inbound is the receiving side of one proxy's streams. Each has a reader. That of
 // the first one performs everything in order; for a put with stripes it lets the
 // others perform theirs, and performs nothing more before they have.

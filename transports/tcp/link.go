@@ -5,38 +5,12 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
 	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
-
-// endpoint is one side of a link: where a peer's proxies connect to.
-type endpoint struct {
-	owner  *Transport
-	config framework.EndpointConfig
-	secret [32]byte
-
-	mu     sync.Mutex
-	groups map[[16]byte]*inbound
-	handed *handed       // streams for the rank that were made from the other end
-	ready  chan struct{} // closed when all of them are there
-	closed bool
-}
-
-// connection is an endpoint that knows where its peer receives.
-type connection struct {
-	local    *endpoint
-	on       framework.ID // the endpoint's
-	config   framework.EndpointConfig
-	peer     int
-	address  address
-	sameHost bool // the peer is on this host
-}
-
-func (*connection) close(*Transport) {}
 
 // Listen makes one side of a link.
 func (t *Transport) Listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {

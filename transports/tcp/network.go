@@ -17,12 +17,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/link"
 )
 
-// The families, as the configuration spells them.
-const (
-	familyV4 = "inet"
-	familyV6 = "inet6"
-)
-
 // networkStack names the network stack that this process sees: the running kernel
 // and the namespace. Loopback addresses mean the same within one stack only.
 func networkStack() string {

@@ -12,10 +12,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// smallPut is the size up to which the data of a put is copied, to be sent together
-// with its frame and others.
-const smallPut = 8 << 10
-
 // outbound is the sending side of one proxy's streams to one peer.
 type outbound struct {
 	p     *proxy

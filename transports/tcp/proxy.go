@@ -319,3 +319,17 @@ func (i *backoff) wait(r *ring.Ring, restless bool) {
 }
 
 var _ framework.Proxy = (*proxy)(nil)
+
+// mark is a peer's semaphore.
+type mark struct {
+	target
+	offset uint64
+}
+
+// slots are what triggers cite. They are written by the control plane and read by
+// the drain loop.
+type slots struct {
+	sources [memories]atomic.Pointer[source]
+	targets [memories]atomic.Pointer[target]
+	marks   [semaphores]atomic.Pointer[mark]
+}

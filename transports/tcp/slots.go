@@ -3,7 +3,6 @@ package tcp
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/transports/internal/fault"
@@ -17,24 +16,10 @@ type target struct {
 	key    key
 }
 
-// mark is a peer's semaphore.
-type mark struct {
-	target
-	offset uint64
-}
-
 // source is own memory.
 type source struct {
 	region *region
 	id     framework.ID
-}
-
-// slots are what triggers cite. They are written by the control plane and read by
-// the drain loop.
-type slots struct {
-	sources [memories]atomic.Pointer[source]
-	targets [memories]atomic.Pointer[target]
-	marks   [semaphores]atomic.Pointer[mark]
 }
 
 // BindMemory gives a number to own memory, or to a peer's.

@@ -43,9 +43,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
-// Name is the transport's name in configuration.
-const Name = "tcp"
-
 // Version of the transport.
 const Version = "1.0.0"
 
@@ -118,3 +115,28 @@ var (
 	_ framework.Transport = (*Transport)(nil)
 	_ framework.Proxier   = (*Transport)(nil)
 )
+
+// endpoint is one side of a link: where a peer's proxies connect to.
+type endpoint struct {
+	owner  *Transport
+	config framework.EndpointConfig
+	secret [32]byte
+
+	mu     sync.Mutex
+	groups map[[16]byte]*inbound
+	handed *handed       // streams for the rank that were made from the other end
+	ready  chan struct{} // closed when all of them are there
+	closed bool
+}
+
+// connection is an endpoint that knows where its peer receives.
+type connection struct {
+	local    *endpoint
+	on       framework.ID // the endpoint's
+	config   framework.EndpointConfig
+	peer     int
+	address  address
+	sameHost bool // the peer is on this host
+}
+
+func (*connection) close(*Transport) {}

@@ -65,3 +65,13 @@ func (w *wire) drop() {
 	}
 	w.fd = -1
 }
+
+// Name is the transport's name in configuration.
+const Name = "tcp"
+
+// How many slots a trigger can cite, and so how many handles a group has.
+const (
+	memories   = 512
+	semaphores = 480
+	handles    = memories + semaphores
+)

@@ -88,3 +88,6 @@ func mtuCode(bytes int) int {
 	}
 	return 0
 }
+
+// Mode is how a transport signals.
+type Mode uint8

@@ -41,13 +41,6 @@ type flow struct {
 	failed    atomic.Bool // err is set
 }
 
-// target is memory of a peer.
-type target struct {
-	addr, bytes uint64
-	rkey        uint32
-	id          framework.ID
-}
-
 // fullSpin is how long a full queue is polled before it is looked at now and then.
 const fullSpin = 20 * time.Microsecond
 
@@ -330,3 +323,5 @@ func (f *flow) reached(request uint64) bool {
 func (f *flow) counted() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(f.box.memory.Addr(), boxCredit)))
 }
+
+const breath = 50 * time.Microsecond

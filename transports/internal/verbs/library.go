@@ -198,3 +198,6 @@ func (r *region) close() {
 	}
 	C.mscclpp_verbs_deregister(r.dev.lib.c, r.mr)
 }
+
+// largestPut is that of one request; a message has 31 bits on most adapters.
+const largestPut = 1 << 30

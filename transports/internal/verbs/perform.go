@@ -317,5 +317,3 @@ func (p *proxy) patience(steps uint64) {
 		ring.Doze(breath)
 	}
 }
-
-const breath = 50 * time.Microsecond

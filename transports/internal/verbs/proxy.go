@@ -20,7 +20,6 @@ const (
 	semaphores = kernel.RingFlushWords
 	park       = 100 * time.Millisecond // producers on the host wake a proxy
 	nap        = time.Millisecond       // kernels of a device cannot
-	largestPut = 1 << 30                // of one request; a message has 31 bits on most adapters
 )
 
 // proxy turns the triggers of one ring into work requests.

@@ -253,3 +253,10 @@ func (p *pair) arm() { C.mscclpp_verbs_arm(p.recv) }
 func (d *adapter) awaitEvent(milliseconds int) {
 	C.mscclpp_verbs_event(d.lib.c, d.c.channel, C.int(milliseconds))
 }
+
+// target is memory of a peer.
+type target struct {
+	addr, bytes uint64
+	rkey        uint32
+	id          framework.ID
+}

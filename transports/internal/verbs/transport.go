@@ -12,9 +12,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
 )
 
-// Mode is how a transport signals.
-type Mode uint8
-
 // Modes.
 const (
 	Atomic    Mode = 1 // the peer's adapter adds to the counter
