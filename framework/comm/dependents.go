@@ -2,6 +2,7 @@ package comm
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"sync"
 )
@@ -51,8 +52,14 @@ func (d *dependents) addSplit(sub *Communicator) (remove func()) {
 	}
 }
 
-// CloseSplits closes the communicators that were split off and are still open, and those that
-// were split off from them: what all of them use, as the device and the transports, is about
+// keep adds a communicator that was made of this one to its dumps and its dependents.
+func (c *Communicator) keep(sub *Communicator) {
+	undump, remove := c.OnDump(func(w io.Writer) { _ = sub.Dump(w) }), c.addSplit(sub)
+	sub.unlist = func() { undump(); remove() }
+}
+
+// CloseSplits closes the communicators that Split and OnDevice have made and that are still open,
+// and those that were made of them: what all of them use, as the device and the transports, is about
 // to go. It is for the end of a job, after Close.
 func (c *Communicator) CloseSplits() error {
 	c.dependents.mu.Lock()

@@ -3,7 +3,6 @@ package comm
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -31,7 +30,7 @@ func (c *Communicator) OnDevice(ctx context.Context, dev device.Device) (*Commun
 		if other, err = New(ctx, bootstrap.Sub(c.boot, ranks, tagRange(o.Name)), o); err != nil {
 			return err
 		}
-		other.unlist = c.OnDump(func(w io.Writer) { _ = other.Dump(w) })
+		c.keep(other)
 		return nil
 	})
 	return other, err

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -42,8 +41,7 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 			err = &preamble.Refusal{Err: err}
 		}
 		if err == nil {
-			undump, remove := c.OnDump(func(w io.Writer) { _ = sub.Dump(w) }), c.addSplit(sub)
-			sub.unlist = func() { undump(); remove() }
+			c.keep(sub)
 		}
 		return err
 	})
