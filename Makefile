@@ -32,11 +32,12 @@ export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
-build: ## programs into bin/, plugins into bin/plugins/, the C library into bin/lib/; needs Go and a C++ compiler
+build: ## programs into bin/, plugins into bin/plugins/, libraries into bin/lib/; needs Go and a C++ compiler
 	@GO='$(GO)' scripts/deps.sh build
 	$(BUILD) -o bin/ ./cmd/...
 	$(BUILD) -o bin/plugins/ $(addprefix ./,$(PLUGINS))
 	GO='$(GO)' VERSION='$(VERSION)' scripts/capi.sh bin/lib
+	VERSION='$(VERSION)' scripts/nccl.sh bin/lib
 
 kernels: build ## CPU kernel images for this machine, beside the plugins
 	scripts/kernels.sh build

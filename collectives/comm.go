@@ -12,7 +12,7 @@ import (
 
 // Options configures a Comm. The zero value of a field is its default. All ranks pass
 // the same options; otherwise New fails on all of them, and the error says what
-// differs. Each rank has its own Links. Of Sharing, and on GPUs of NoLines, ranks may
+// differs. Each rank has its own Links and AnyOverlap. Of Sharing, and on GPUs of NoLines, ranks may
 // pass different values: the largest number counts, and one rank's NoLines is enough.
 type Options struct {
 	Scratch   uint64 // bytes of scratch memory of each rank; default 32 MiB, on a GPU 256 MiB
@@ -23,6 +23,7 @@ type Options struct {
 	NoCopies    bool       // do not use copy engines
 	NoLines     bool       // for GPUs whose links (PCIe) do not keep stores of 128 bytes whole
 	Signatures  Signatures // default SignaturesStall
+	AnyOverlap  bool       // messages of a group may share buffers, which hold anything afterwards
 	Table       []Row      // comes before the built-in table; see RowError
 	Links       Links      // of this rank
 }

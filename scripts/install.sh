@@ -3,9 +3,11 @@
 #   bin/mscclpp-*                      programs
 #   lib/mscclpp/plugins/               plugins, each beside its kernel images
 #   lib/libmscclpp.so.1                the C library, which finds the plugins beside itself
+#   lib/mscclpp/libnccl.so.2           the NCCL-compatible library, where no loader finds it by chance
 #   lib/pkgconfig/mscclpp.pc           how to compile and link with it
 #   include/mscclpp.h                  its header
 #   include/mscclpp/                   headers for device code
+#   include/mscclpp/nccl/nccl.h        NCCL's interface
 #   share/doc/mscclpp/                 licenses, of this project and of what it contains
 #   share/mscclpp/                     sources and specs of the kernels, for vendors who build
 #                                      them for hardware of their own; folders as in the tree
@@ -34,6 +36,10 @@ install -m 644 framework/kernel/include/mscclpp/* "$root/include/mscclpp"
 install -m 644 bin/lib/libmscclpp.so.1 "$root/lib"
 ln -sf libmscclpp.so.1 "$root/lib/libmscclpp.so"
 install -m 644 capi/mscclpp.h "$root/include"
+install -m 644 bin/lib/libnccl.so.2 "$lib"
+ln -sf libnccl.so.2 "$lib/libnccl.so"
+install -d "$root/include/mscclpp/nccl"
+install -m 644 nccl/nccl.h "$root/include/mscclpp/nccl"
 install -d "$root/lib/pkgconfig" "$root/share/doc/mscclpp"
 cat >"$root/lib/pkgconfig/mscclpp.pc" <<END
 prefix=${PREFIX:-/usr/local}

@@ -3,28 +3,48 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "_cgo_export.h"
 #include "internal.h"
 
-static __thread struct failure last;
+/* A library that is opened while a program runs finds little room for variables of threads: 2 KB do
+ * not fit. So each thread has a pointer, and one that has no memory left shares its errors. */
+static __thread struct failure *own;
+static struct failure shared;
+static pthread_key_t key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-struct failure *failure_here(void) { return &last; }
+static void make_key(void) { pthread_key_create(&key, free); }
+
+struct failure *failure_here(void) {
+  if (own == NULL) {
+    pthread_once(&key_once, make_key);
+    own = calloc(1, sizeof *own);
+    if (own == NULL) return &shared;
+    pthread_setspecific(key, own);
+  }
+  return own;
+}
 
 mscclpp_result_t failed(mscclpp_result_t code, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  vsnprintf(last.text, sizeof last.text, format, args);
+  struct failure *last = failure_here();
+  vsnprintf(last->text, sizeof last->text, format, args);
   va_end(args);
-  last.rank = -1;
+  last->rank = -1;
   return code;
 }
 
-const char *mscclpp_last_error(void) { return last.text; }
+const char *mscclpp_last_error(void) { return failure_here()->text; }
 
-int32_t mscclpp_last_error_rank(void) { return last.text[0] ? last.rank : -1; }
+int32_t mscclpp_last_error_rank(void) {
+  struct failure *last = failure_here();
+  return last->text[0] ? last->rank : -1;
+}
 
 uint32_t mscclpp_abi_version(void) { return MSCCLPP_ABI_VERSION; }
 

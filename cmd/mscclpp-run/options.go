@@ -121,6 +121,7 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.IntVarP(&o.np, "np", "n", 0, "ranks to start on this host (also -np, --nproc)")
 	f.StringVar(&o.perNode, "nproc-per-node", "", "the same, as torchrun has it: a number, gpu or cpu for one for each, auto for gpu where there is one")
 	f.StringArrayVarP(&o.export, "export", "x", nil, "VAR or VAR=VALUE for the ranks' environment; may be repeated")
+	f.Bool("nccl", false, "let programs that use NCCL run on this library instead: LD_PRELOAD of what mscclpp-run nccl prints")
 	f.StringVar(&o.configFile, "config", "", "configuration of the job, a YAML or TOML file")
 	f.StringArrayVar(&o.set, "set", nil, "KEY=VALUE of the configuration; may be repeated")
 	for _, n := range named {

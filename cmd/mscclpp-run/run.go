@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/internal/version"
 	"github.com/mscclpp-go/mscclpp/launch"
@@ -65,6 +66,13 @@ func (a *app) run(args []string) error {
 	var err error
 	if a.settings, err = a.opts.settings(f); err != nil {
 		return err
+	}
+	if preload, _ := f.GetBool("nccl"); preload {
+		preload, err := inspect.Preload()
+		if err != nil {
+			return err
+		}
+		a.opts.export = append(a.opts.export, preload)
 	}
 	if !a.opts.standalone {
 		if a.engine, err = launch.Detect(os.Getenv); err != nil {

@@ -53,6 +53,9 @@ func (s *startup) join(ctx context.Context) (err error) {
 	if err := s.t.caller.familyOnHost(); err != nil {
 		return err
 	}
+	if err := s.t.caller.meet(ctx); err != nil {
+		return err
+	}
 	if s.t.fds, err = fdpass.Open(s.t.party.Key, s.t.party.Rank, s.t.cfg.Log); err != nil {
 		s.t.cfg.Log.Warn("bootstrap: descriptors cannot travel", "error", err)
 		s.t.fds = nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/meeting"
 )
 
 // UniqueID names a job and says how to join it: where rank 0 listens, a random job id, and a random
@@ -22,7 +23,7 @@ import (
 //	 8  job id, 16 bytes
 //	24  secret, 32 bytes
 //	56  up to 3 addresses: 16 bytes IPv6 (IPv4 mapped), u16 port, big-endian
-//	110 14 bytes 0
+//	110 14 bytes 0, or the token of a meeting place
 //	124 u32 CRC-32 of all before, little-endian
 type UniqueID [128]byte
 
@@ -50,9 +51,7 @@ func NewUniqueID(addresses ...netip.AddrPort) (UniqueID, error) {
 		if !a.Addr().IsValid() || a.Addr().IsUnspecified() || a.Port() == 0 {
 			return UniqueID{}, fmt.Errorf("%w: unique id with address %q: expected an address and port that others can reach", framework.ErrInvalid, a)
 		}
-		ip := a.Addr().As16()
-		copy(id[56+18*i:], ip[:])
-		binary.BigEndian.PutUint16(id[72+18*i:], a.Port())
+		meeting.PutAddress(id[56+18*i:], a)
 	}
 	return id.sealed(), nil
 }
@@ -120,8 +119,7 @@ func (id UniqueID) Addresses() []netip.AddrPort {
 	n := min(int(id[5]), idAddresses)
 	out := make([]netip.AddrPort, n)
 	for i := range out {
-		ip := netip.AddrFrom16([16]byte(id[56+18*i:])).Unmap()
-		out[i] = netip.AddrPortFrom(ip, binary.BigEndian.Uint16(id[72+18*i:]))
+		out[i] = meeting.Address(id[56+18*i:])
 	}
 	return out
 }

@@ -212,6 +212,11 @@ type Check struct {
 	// call waits unusually long) or always (before any data moves). All ranks need the
 	// same.
 	Signatures string `config:"signatures"`
+
+	// Overlap refuses groups of messages that receive into a buffer which another message
+	// of the group uses. Without the check such a buffer holds anything afterwards, as with
+	// NCCL.
+	Overlap bool `config:"overlap"`
 }
 
 // Launch is how mscclpp-run starts and ends programs.

@@ -22,7 +22,7 @@ func Default() Config {
 			Timeout:   Duration(30 * time.Second),
 			Heartbeat: Duration(time.Second),
 		},
-		Check:  Check{Signatures: "stall"},
+		Check:  Check{Signatures: "stall", Overlap: true},
 		Launch: Launch{Bind: "auto", Linger: Duration(time.Second), Grace: Duration(5 * time.Second)},
 		Log:    Log{Level: "warn", Format: "text"},
 	}

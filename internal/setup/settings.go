@@ -40,6 +40,7 @@ func CollectiveOptions(cfg *config.Config) (collectives.Options, error) {
 		NoCopies:    !cfg.Collectives.CopyEngines,
 		NoLines:     cfg.Collectives.Lines == "never",
 		Signatures:  collectives.Signatures(cfg.Check.Signatures),
+		AnyOverlap:  !cfg.Check.Overlap,
 		Table:       rows,
 	}, nil
 }

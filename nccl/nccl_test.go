@@ -1,0 +1,318 @@
+// Package nccl has the tests of libnccl.so.2, which is written in C.
+package nccl
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
+)
+
+// built is an installation: lib has both libraries, and the plugins beside them.
+var built struct {
+	sync.Once
+	dir string
+	err error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+func install(ctx context.Context) (err error) {
+	if built.dir, err = os.MkdirTemp("", "mscclpp-nccl-test-*"); err != nil {
+		return err
+	}
+	lib := filepath.Join(built.dir, "lib")
+	for _, c := range []*exec.Cmd{
+		exec.CommandContext(ctx, "../scripts/capi.sh", lib),
+		exec.CommandContext(ctx, "../scripts/nccl.sh", lib),
+		exec.CommandContext(ctx, "go", "build", "-o", lib+"/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm"),
+	} {
+		c.Env = append(os.Environ(), "VERSION=devel")
+		if text, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", c.Args, err, text)
+		}
+	}
+	return nil
+}
+
+// library returns the folder of the libraries, which the first test builds.
+func library(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler")
+	}
+	built.Do(func() { built.err = install(t.Context()) })
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return filepath.Join(built.dir, "lib")
+}
+
+// environ is that of the programs: nothing of the machine that runs the tests decides their outcome.
+func environ(t *testing.T, more ...string) []string {
+	t.Helper()
+	dev, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	images, err := collectivetest.Images(ctx, collectivetest.Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_DEVICE=host", "MSCCLPP_TRANSPORT__SHM__IMAGES=" + images}, more...)
+}
+
+// compile builds a program of testdata against the library.
+func compile(t *testing.T, source string) string {
+	t.Helper()
+	dir := library(t)
+	program := filepath.Join(t.TempDir(), "program")
+	run(t, exec.Command("cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/"+source, "-L"+dir, "-lnccl", "-Wl,-rpath,"+dir, "-lpthread", "-lm"))
+	return program
+}
+
+func run(t *testing.T, c *exec.Cmd) string {
+	t.Helper()
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", c.Args, err, out)
+	}
+	return string(out)
+}
+
+func names(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("names.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// Every name is there twice, the plain one weak, and nothing else is.
+func TestExports(t *testing.T) {
+	var want []string
+	for _, n := range names(t) {
+		want = append(want, "W nccl"+n, "T pnccl"+n)
+	}
+	var got []string
+	for line := range strings.Lines(run(t, exec.Command("nm", "-D", "--defined-only", library(t)+"/libnccl.so.2"))) {
+		f := strings.Fields(line)
+		got = append(got, f[1]+" "+f[2])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("exported\n%v\nexpected\n%v", got, want)
+	}
+}
+
+func TestHeader(t *testing.T) {
+	for _, c := range [][]string{
+		{"cc", "-std=c99", "-x", "c"}, {"c++", "-std=c++17", "-x", "c++"},
+	} {
+		run(t, exec.Command(c[0], append(c[1:], "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "nccl.h")...))
+	}
+}
+
+// maker is a process that has made ids and lives until it is ended.
+type maker struct {
+	ids []bootstrap.UniqueID
+	end func() error
+}
+
+func newMaker(t *testing.T, args ...string) maker {
+	t.Helper()
+	c := exec.Command(compile(t, "id.c"), args...)
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m := maker{end: sync.OnceValue(func() error { return errors.Join(in.Close(), c.Wait()) })}
+	t.Cleanup(func() { _ = m.end() })
+	lines := bufio.NewScanner(out)
+	for n := 1; len(m.ids) < n && lines.Scan(); {
+		if len(args) > 0 {
+			_, _ = fmt.Sscan(args[0], &n)
+		}
+		b, err := hex.DecodeString(lines.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := bootstrap.UniqueIDFromBytes(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.ids = append(m.ids, id)
+	}
+	return m
+}
+
+// joinAll has n ranks join with an id, and returns their errors.
+func joinAll(ctx context.Context, id bootstrap.UniqueID, ranks []int, n int, timeout time.Duration) []error {
+	all := make([]error, len(ranks))
+	var each sync.WaitGroup
+	for i, r := range ranks {
+		each.Go(func() {
+			b, err := bootstrap.Join(ctx, bootstrap.Config{Rank: r, Size: n, ID: id, Timeout: timeout})
+			if err == nil {
+				err = errors.Join(bootstrap.Barrier(ctx, b, 7), b.Close())
+			}
+			all[i] = err
+		})
+	}
+	each.Wait()
+	return all
+}
+
+// A process that is no rank makes ids, and ranks find rank 0 through it.
+func TestMeeting(t *testing.T) {
+	m := newMaker(t, "3")
+	var jobs sync.WaitGroup
+	for _, id := range m.ids {
+		jobs.Go(func() {
+			if err := errors.Join(joinAll(t.Context(), id, []int{3, 2, 1, 0}, 4, 20*time.Second)...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	jobs.Wait()
+	for _, err := range joinAll(t.Context(), m.ids[0], []int{0, 1}, 2, 20*time.Second) {
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "an id serves one job") {
+			t.Errorf("an id that is used twice: %v", err)
+		}
+	}
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMeetingMistakes(t *testing.T) {
+	m := newMaker(t, "4")
+	expect := func(what string, err error, kind error, text string) {
+		t.Helper()
+		if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v: expected %v with %q", what, err, kind, text)
+		}
+	}
+	for _, err := range joinAll(t.Context(), m.ids[0], []int{1}, 2, 300*time.Millisecond) {
+		expect("rank 0 does not come", err, context.DeadlineExceeded, "rank 0 has not come")
+	}
+	two := joinAll(t.Context(), m.ids[1], []int{0, 0}, 2, time.Second)
+	slices.SortFunc(two, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if !strings.Contains(fmt.Sprint(two), "another process has come as rank 0") {
+		t.Errorf("two ranks 0: %v", two)
+	}
+	// A stranger that is silent keeps nobody out.
+	at := m.ids[2].Addresses()[0].String()
+	silent, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := errors.Join(joinAll(t.Context(), m.ids[2], []int{0, 1}, 2, 20*time.Second)...); err != nil {
+		t.Error(err)
+	}
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+	for _, err := range joinAll(t.Context(), m.ids[3], []int{0, 1}, 2, 20*time.Second) {
+		expect("the maker has ended", err, framework.ErrPeer, "the process that made the unique id")
+	}
+}
+
+// A child of the process that made the id holds none of its listeners: it neither keeps the port,
+// nor takes connections that nobody answers.
+func TestMeetingAfterFork(t *testing.T) {
+	m := newMaker(t, "1", "fork")
+	if err := errors.Join(joinAll(t.Context(), m.ids[0], []int{0, 1, 2}, 3, 20*time.Second)...); err != nil {
+		t.Error(err)
+	}
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// ranks runs a program as n ranks of a job that a maker's id names, and returns what each has printed.
+func ranks(t *testing.T, source string, n int, variables ...string) []string {
+	t.Helper()
+	program := compile(t, source)
+	m := newMaker(t)
+	out, own := make([]string, n), environ(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for r := range n {
+		all.Go(func() {
+			c := exec.CommandContext(ctx, program)
+			c.Env = append(slices.Clone(own), append(variables, fmt.Sprintf("TEST_RANK=%d", r), fmt.Sprintf("TEST_SIZE=%d", n), "TEST_ID="+hex.EncodeToString(m.ids[0][:]))...)
+			text, err := c.CombinedOutput()
+			out[r] = string(text)
+			if err != nil {
+				t.Errorf("rank %d: %v\n%s", r, err, text)
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+func TestCollectives(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		ranks(t, "collectives.c", n)
+	}
+}
+
+func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
+
+func TestArguments(t *testing.T) { alone(t, "arguments.c") }
+
+func TestManyOfAProcess(t *testing.T) { alone(t, "many.c") }
+
+// alone runs a program that makes its own ids.
+func alone(t *testing.T, source string, variables ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, compile(t, source))
+	c.Env = environ(t, variables...)
+	return run(t, c)
+}

@@ -1,0 +1,56 @@
+/* Communicators: their handles, states and configurations. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "../nccl.h"
+
+enum { NAME_MAX_BYTES = 128, REDOPS = 1024 };
+
+/* A scalar that multiplies inputs before they are summed. */
+struct redop {
+  int used;
+  ncclDataType_t type;
+  ncclScalarResidence_t residence;
+  double value;     /* of HostImmediate */
+  const void* at;   /* of Device: read when the call is made */
+};
+
+/* ncclComm is never unmapped: a handle that was destroyed is told from one that is alive by a
+ * look at it, whatever the program does with it. */
+struct ncclComm {
+  atomic_uint alive;     /* ALIVE, or anything else */
+  atomic_int users;      /* calls inside; the last one to leave frees a handle that was given up */
+  atomic_int state;      /* ncclInProgress while something runs in the background; Success; or why calls fail */
+  atomic_int given_up;   /* Destroy or Abort was called */
+  atomic_int finalized, revoked;
+  _Atomic(void*) inner;  /* the communicator of libmscclpp */
+  int rank, nranks;
+  int device;            /* ordinal of CUDA; -1: host memory */
+  int blocking;
+  uint64_t id;           /* the same on all ranks: orders communicators of a group */
+  ncclConfig_t config;
+  char name[NAME_MAX_BYTES];
+  char net[NAME_MAX_BYTES];
+  struct redop* redops;  /* REDOPS of them once one was made */
+  struct ncclComm* next; /* while it is free */
+};
+
+enum { ALIVE = 0x6d736363 };
+
+/* comm_new takes a handle; NULL if memory is short. */
+ncclComm_t comm_new(void);
+
+/* comm_enter checks a handle for a call and keeps it until comm_leave. Calls that move data or
+ * make communicators need one that is ready; others say what they can live with. */
+enum comm_need { NEED_READY, NEED_ALIVE };
+ncclResult_t comm_enter(ncclComm_t comm, const char* function, enum comm_need need);
+void comm_leave(ncclComm_t comm);
+
+/* comm_give_up ends a handle: no later call can enter it. */
+void comm_give_up(ncclComm_t comm);
+
+/* config_take reads a caller's configuration, which may be of another version, into comm.
+ * from is what undefined fields inherit, or NULL. */
+ncclResult_t config_take(ncclComm_t comm, const ncclConfig_t* config, const ncclComm_t from);

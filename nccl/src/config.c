@@ -1,0 +1,96 @@
+/* ncclConfig_t: any version's is read; fields that are newer than the caller's header, or
+ * undefined, get defaults; the environment has the last word. */
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm.h"
+#include "env.h"
+#include "log.h"
+
+enum { UNDEFINED = NCCL_CONFIG_UNDEF_INT };
+
+static const ncclConfig_t undefined = NCCL_CONFIG_INITIALIZER;
+
+/* Fields by the version of the header that has them first. */
+static const struct field {
+  const char* name;
+  const char* variable; /* which overrides it; NULL: none */
+  size_t at;
+  unsigned since;
+  int otherwise; /* if undefined everywhere */
+  int low, high; /* the values that are allowed */
+} fields[] = {
+#define FIELD(name, variable, since, otherwise, low, high) \
+  {#name, variable, offsetof(ncclConfig_t, name), since, otherwise, low, high}
+    FIELD(blocking, "NCCL_COMM_BLOCKING", 21400, 1, 0, 1),
+    FIELD(cgaClusterSize, "NCCL_CGA_CLUSTER_SIZE", 21700, 4, 0, INT_MAX),
+    FIELD(minCTAs, "NCCL_MIN_CTAS", 21700, 1, 1, INT_MAX),
+    FIELD(maxCTAs, "NCCL_MAX_CTAS", 21700, UNDEFINED, 1, INT_MAX),
+    FIELD(splitShare, "NCCL_COMM_SPLIT_SHARE_RESOURCES", 21800, 0, 0, 1),
+    FIELD(trafficClass, NULL, 22500, UNDEFINED, INT_MIN, INT_MAX),
+    FIELD(collnetEnable, NULL, 22700, 0, 0, 1),
+    FIELD(CTAPolicy, "NCCL_CTA_POLICY", 22700, 0, 0, 3),
+    FIELD(shrinkShare, NULL, 22700, 0, 0, 1),
+    FIELD(nvlsCTAs, "NCCL_NVLS_NCHANNELS", 22700, UNDEFINED, 1, INT_MAX),
+    FIELD(nChannelsPerNetPeer, "NCCL_NCHANNELS_PER_NET_PEER", 22800, UNDEFINED, 1, INT_MAX),
+    FIELD(nvlinkCentricSched, NULL, 22800, 0, 0, 1),
+#undef FIELD
+};
+
+static int* value(ncclConfig_t* c, const struct field* f) { return (int*)((char*)c + f->at); }
+
+static ncclResult_t take_text(char to[NAME_MAX_BYTES], const char* text, const char* what) {
+  to[0] = 0;
+  if (text == NULL) return ncclSuccess;
+  if (snprintf(to, NAME_MAX_BYTES, "%s", text) >= NAME_MAX_BYTES)
+    return fail(ncclInvalidArgument, "%s of the configuration: expected at most %d bytes", what, NAME_MAX_BYTES - 1);
+  return ncclSuccess;
+}
+
+ncclResult_t config_take(ncclComm_t comm, const ncclConfig_t* given, const ncclComm_t from) {
+  ncclConfig_t c = undefined;
+  const char *name = NULL, *net = NULL;
+  if (given) {
+    size_t size = given->size;
+    if (size < offsetof(ncclConfig_t, blocking)) return fail(ncclInvalidArgument, "ncclConfig_t of %zu bytes: expected NCCL_CONFIG_INITIALIZER", size);
+    if (given->magic != undefined.magic)
+      return fail(ncclInvalidArgument, "ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER: magic 0x%x, expected 0x%x", given->magic, undefined.magic);
+    memcpy(&c, given, size < sizeof c ? size : sizeof c);
+    if (size < offsetof(ncclConfig_t, netName) + sizeof c.netName || c.version < 21700) c.netName = NULL;
+    if (size < offsetof(ncclConfig_t, commName) + sizeof c.commName || c.version < 22700) c.commName = NULL;
+    name = c.commName;
+    net = c.netName;
+  }
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    const struct field* f = &fields[i];
+    int* v = value(&c, f);
+    if (given && (c.version < f->since || given->size < f->at + sizeof(int))) *v = UNDEFINED;
+    if (*v != UNDEFINED && (*v < f->low || *v > f->high))
+      return fail(ncclInvalidArgument, "Invalid config %s attribute value %d: expected %d to %d", f->name, *v, f->low, f->high);
+    if (*v == UNDEFINED) *v = from ? *value(&from->config, f) : f->otherwise;
+    if (f->variable) {
+      long set = setting_number(f->variable, UNDEFINED);
+      if (set != UNDEFINED && set >= f->low && set <= f->high && *v != (int)set) {
+        log_info(SUB_ENV, comm->device, "%s set by environment to %ld.", f->variable, set);
+        *v = (int)set;
+      }
+    }
+  }
+  if (c.maxCTAs != UNDEFINED && c.minCTAs > c.maxCTAs)
+    return fail(ncclInvalidArgument, "Invalid config min/max CTAs %d/%d: expected min of at most max", c.minCTAs, c.maxCTAs);
+  if (c.CTAPolicy == (NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO)) {
+    log_info(SUB_INIT, comm->device, "CTAPolicy has both EFFICIENCY and ZERO: ZERO is used");
+    c.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+  }
+  c.size = sizeof c;
+  c.version = NCCL_VERSION_CODE;
+  ncclResult_t r = take_text(comm->name, name ? name : from ? from->name : NULL, "commName");
+  if (r == ncclSuccess) r = take_text(comm->net, net ? net : from ? from->net : NULL, "netName");
+  c.commName = comm->name;
+  c.netName = comm->net;
+  comm->config = c;
+  comm->blocking = c.blocking;
+  return r;
+}

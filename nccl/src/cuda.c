@@ -1,0 +1,221 @@
+#include "cuda.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "env.h"
+#include "log.h"
+
+/* Names as the driver exports them. The numbers are those of cuda.h. */
+static struct {
+  int (*init)(unsigned);
+  int (*count)(int*);
+  int (*ctx_device)(int*);
+  int (*stream_sync)(cudaStream_t);
+  int (*capturing)(cudaStream_t, int*);
+  int (*copy)(void*, uintptr_t, size_t);
+  int (*granularity)(size_t*, const void*, int);
+  int (*create)(uint64_t*, size_t, const void*, uint64_t);
+  int (*release)(uint64_t);
+  int (*reserve)(uintptr_t*, size_t, size_t, uintptr_t, uint64_t);
+  int (*unreserve)(uintptr_t, size_t);
+  int (*map)(uintptr_t, size_t, size_t, uint64_t, uint64_t);
+  int (*unmap)(uintptr_t, size_t);
+  int (*access)(uintptr_t, size_t, const void*, size_t);
+  int (*peer)(int*, int, int);
+  int (*attribute)(void*, int, uintptr_t);
+  int (*push)(void*);
+  int (*pop)(void**);
+  int (*alloc)(uintptr_t*, size_t);
+  int (*free)(uintptr_t);
+  int found;
+} driver;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* symbol looks up a function. Those for memory may be missing from old drivers. */
+static void* symbol(void* lib, const char* name) {
+  void* p = dlsym(lib, name);
+  if (p == NULL && strncmp(name, "cuMem", 5) != 0) driver.found = 0;
+  return p;
+}
+
+static void open_driver(void) {
+  const char* path = setting("MSCCLPP_CUDA_LIBRARY");
+  void* lib = dlopen(path && *path ? path : "libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+  if (lib == NULL) return;
+  driver.found = 1;
+  *(void**)&driver.init = symbol(lib, "cuInit");
+  *(void**)&driver.count = symbol(lib, "cuDeviceGetCount");
+  *(void**)&driver.ctx_device = symbol(lib, "cuCtxGetDevice");
+  *(void**)&driver.stream_sync = symbol(lib, "cuStreamSynchronize");
+  *(void**)&driver.capturing = symbol(lib, "cuStreamIsCapturing");
+  *(void**)&driver.copy = symbol(lib, "cuMemcpyDtoH_v2");
+  *(void**)&driver.granularity = symbol(lib, "cuMemGetAllocationGranularity");
+  *(void**)&driver.create = symbol(lib, "cuMemCreate");
+  *(void**)&driver.release = symbol(lib, "cuMemRelease");
+  *(void**)&driver.reserve = symbol(lib, "cuMemAddressReserve");
+  *(void**)&driver.unreserve = symbol(lib, "cuMemAddressFree");
+  *(void**)&driver.map = symbol(lib, "cuMemMap");
+  *(void**)&driver.unmap = symbol(lib, "cuMemUnmap");
+  *(void**)&driver.access = symbol(lib, "cuMemSetAccess");
+  *(void**)&driver.peer = symbol(lib, "cuDeviceCanAccessPeer");
+  *(void**)&driver.attribute = symbol(lib, "cuPointerGetAttribute");
+  *(void**)&driver.push = symbol(lib, "cuCtxPushCurrent_v2");
+  *(void**)&driver.pop = symbol(lib, "cuCtxPopCurrent_v2");
+  *(void**)&driver.alloc = symbol(lib, "cuMemAlloc_v2");
+  *(void**)&driver.free = symbol(lib, "cuMemFree_v2");
+  if (driver.found && driver.init(0) != 0) driver.found = 0;
+}
+
+int cuda_count(void) {
+  pthread_once(&once, open_driver);
+  int n = 0;
+  return driver.found && driver.count(&n) == 0 ? n : 0;
+}
+
+int cuda_current(void) {
+  int device;
+  if (cuda_count() == 0) return -1;
+  return driver.ctx_device(&device) == 0 ? device : 0;
+}
+
+ncclResult_t cuda_read(int device, cudaStream_t stream, const void* from, void* to, size_t bytes, const char* function) {
+  if (device < 0) {
+    memcpy(to, from, bytes);
+    return ncclSuccess;
+  }
+  int capturing = 0, err = driver.capturing(stream, &capturing);
+  if (err == 0 && capturing)
+    return fail(ncclInvalidUsage, "%s : an operator whose scalar is on the device cannot be captured: expected ncclScalarHostImmediate, or a call outside of the capture", function);
+  if (err == 0) err = driver.stream_sync(stream);
+  if (err == 0) err = driver.copy(to, (uintptr_t)from, bytes);
+  return err ? fail(ncclUnhandledCudaError, "%s : cannot read the operator's scalar at %p: CUDA error %d", function, from, err) : ncclSuccess;
+}
+
+/* Structures of cuda.h. */
+struct location {
+  int type, id; /* 1: device */
+};
+struct allocation {
+  int type, handles; /* pinned, file descriptor */
+  struct location location;
+  void* unused;
+  struct {
+    unsigned char compression, rdma;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } flags;
+};
+struct grant {
+  struct location location;
+  int flags; /* 3: read and write */
+};
+
+enum { DEVICES = 64 };
+
+/* What cuda_alloc has mapped, so that cuda_free knows how large it is. */
+struct mapped {
+  struct mapped* next;
+  uintptr_t at;
+  size_t size;
+};
+static struct mapped* mapped;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* map_everywhere makes memory of a handle accessible to the device and to its peers. */
+static int map_everywhere(int device, uintptr_t at, size_t size, uint64_t handle) {
+  struct grant grants[DEVICES];
+  int n = 0, all = cuda_count();
+  for (int d = 0; d < all && n < DEVICES; d++) {
+    int can = d == device;
+    if (!can && driver.peer(&can, d, device) != 0) can = 0;
+    if (can) grants[n++] = (struct grant){{1, d}, 3};
+  }
+  int err = driver.map(at, size, 0, handle, 0);
+  if (err) return err;
+  err = driver.access(at, size, grants, (size_t)n);
+  if (err) driver.unmap(at, size);
+  return err;
+}
+
+ncclResult_t cuda_alloc(int device, size_t bytes, void** out) {
+  if (device < 0) {
+    if ((*out = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095)) == NULL) return fail(ncclSystemError, "ncclMemAlloc : out of memory for %zu bytes", bytes);
+    return ncclSuccess;
+  }
+  struct allocation a = {.type = 1, .handles = 1, .location = {1, device}, .flags = {.rdma = 1}};
+  size_t unit = 0;
+  uint64_t handle = 0;
+  uintptr_t at = 0;
+  int err = driver.create && driver.reserve ? driver.granularity(&unit, &a, 1) : 801;
+  size_t size = unit ? (bytes + unit - 1) / unit * unit : 0;
+  if (err == 0) {
+    err = driver.create(&handle, size, &a, 0);
+    if (err != 0 && err != 2) { /* 2: out of memory */
+      a.flags.rdma = 0;
+      err = driver.create(&handle, size, &a, 0);
+    }
+  }
+  if (err == 0) {
+    err = driver.reserve(&at, size, unit, 0, 0);
+    if (err == 0 && (err = map_everywhere(device, at, size, handle)) != 0) driver.unreserve(at, size);
+    driver.release(handle); /* the mapping keeps it */
+  }
+  if (err == 0) {
+    struct mapped* m = malloc(sizeof *m);
+    if (m == NULL) {
+      driver.unmap(at, size);
+      driver.unreserve(at, size);
+      return fail(ncclSystemError, "ncclMemAlloc : out of memory");
+    }
+    pthread_mutex_lock(&lock);
+    *m = (struct mapped){mapped, at, size};
+    mapped = m;
+    pthread_mutex_unlock(&lock);
+  }
+  if (err != 0 && err != 2) err = driver.alloc(&at, bytes); /* a driver without virtual memory */
+  if (err) return fail(ncclUnhandledCudaError, "ncclMemAlloc : %zu bytes on device %d: CUDA error %d", bytes, device, err);
+  *out = (void*)at;
+  return ncclSuccess;
+}
+
+/* forget returns the size of memory that cuda_alloc has mapped at p, and 0 for any other. */
+static size_t forget(void* p) {
+  size_t size = 0;
+  pthread_mutex_lock(&lock);
+  for (struct mapped** m = &mapped; *m; m = &(*m)->next)
+    if ((*m)->at == (uintptr_t)p) {
+      struct mapped* found = *m;
+      size = found->size;
+      *m = found->next;
+      free(found);
+      break;
+    }
+  pthread_mutex_unlock(&lock);
+  return size;
+}
+
+ncclResult_t cuda_free(void* p) {
+  if (cuda_count() == 0) {
+    free(p);
+    return ncclSuccess;
+  }
+  uintptr_t at = (uintptr_t)p;
+  size_t size = forget(p);
+  int err;
+  if (size) {
+    err = driver.unmap(at, size);
+    if (err == 0) err = driver.unreserve(at, size);
+  } else { /* memory of cudaMalloc, as of any other allocator; its context need not be current here */
+    void* context = NULL;
+    err = driver.attribute(&context, 1, at); /* 1: context */
+    if (err == 0 && context && (err = driver.push(context)) == 0) {
+      err = driver.free(at);
+      driver.pop(&context);
+    }
+  }
+  return err ? fail(ncclInvalidArgument, "ncclMemFree : %p: CUDA error %d: expected memory that the driver has allocated", p, err) : ncclSuccess;
+}

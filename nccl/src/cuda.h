@@ -1,0 +1,23 @@
+/* The few functions of the CUDA driver that this library calls itself. */
+#pragma once
+
+#include <stddef.h>
+
+#include "../nccl.h"
+
+/* cuda_current returns the ordinal of the device that is current on this thread: 0 if none is yet,
+ * -1 where there is no driver or no device. */
+int cuda_current(void);
+
+/* cuda_count returns the number of devices. */
+int cuda_count(void);
+
+/* cuda_read reads memory of a device once what is on the stream has been done. A stream that is
+ * being captured is refused. With device -1 the memory is the host's. */
+ncclResult_t cuda_read(int device, cudaStream_t stream, const void* from, void* to, size_t bytes, const char* function);
+
+/* cuda_alloc returns memory of a device that other processes and adapters can be given, rounded up to the
+ * device's granularity, and accessible to all devices of this process that can reach it. With device
+ * -1 it is the host's. cuda_free takes any memory that the driver has allocated. */
+ncclResult_t cuda_alloc(int device, size_t bytes, void** out);
+ncclResult_t cuda_free(void* at);

@@ -1,0 +1,61 @@
+/* The door to libmscclpp.so: opened at the first communicator, so that processes which never
+ * communicate load nothing and start nothing. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../nccl.h"
+
+/* What a communicator is made of. */
+struct door_comm {
+  const ncclUniqueId* id;
+  int rank, size;
+  int device;       /* ordinal of CUDA; -1: host memory */
+  int max_blocks;   /* of one kernel; 0: as many as are fastest */
+  const char* name;
+};
+
+enum door_kind {
+  DOOR_ALL_REDUCE,
+  DOOR_ALL_GATHER,
+  DOOR_REDUCE_SCATTER,
+  DOOR_BROADCAST,
+  DOOR_REDUCE,
+  DOOR_ALL_TO_ALL,
+  DOOR_GATHER,
+  DOOR_SCATTER,
+  DOOR_SEND,
+  DOOR_RECV,
+};
+
+/* A call. Types and built-in operations have NCCL's numbers; op is DOOR_PREMUL_SUM where scale counts. */
+enum { DOOR_PREMUL_SUM = 5 };
+struct door_call {
+  const void* send;
+  void* recv;
+  size_t count;
+  double scale;
+  cudaStream_t stream;
+  int kind, type, op, root; /* root, or peer */
+};
+
+/* Results are those of NCCL; texts of failures come from door_error, of this thread. */
+struct door {
+  ncclResult_t (*create)(const struct door_comm* options, void** comm); /* does not wait */
+  ncclResult_t (*join)(void* comm);                                    /* waits for all ranks */
+  ncclResult_t (*split)(void* comm, int color, int key, const char* name, void** out, int* rank, int* size);
+  ncclResult_t (*call)(void* comm, const struct door_call* call);
+  ncclResult_t (*group)(void* comm, const struct door_call* calls, size_t n);
+  ncclResult_t (*settle)(void* comm); /* waits until what was enqueued has ended */
+  ncclResult_t (*close)(void* comm);
+  void (*abort)(void* comm, const char* why); /* takes no lock that a call holds, and waits for nobody */
+  ncclResult_t (*failed)(void* comm);         /* never blocks */
+  const char* (*error)(void);
+};
+
+/* door_open returns the functions, or NULL after fail(). */
+const struct door* door_open(void);
+
+/* door_opened returns the functions if they were ever needed. */
+const struct door* door_opened(void);

@@ -1,0 +1,106 @@
+#define _GNU_SOURCE
+#include "env.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+extern char** environ;
+
+/* What files say, in the order of their precedence. Read once. */
+struct pair {
+  struct pair* next;
+  char* value;
+  char name[];
+};
+
+static struct pair* of_files;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void append(const char* name, size_t length, const char* value) {
+  struct pair** at = &of_files;
+  for (; *at; at = &(*at)->next)
+    if (strlen((*at)->name) == length && memcmp((*at)->name, name, length) == 0) return; /* the first counts */
+  struct pair* p = malloc(sizeof *p + length + 1);
+  if (p == NULL) return;
+  p->next = NULL;
+  memcpy(p->name, name, length);
+  p->name[length] = 0;
+  p->value = strdup(value);
+  *at = p;
+}
+
+static void read_file(const char* path) {
+  /* A file that is not there, or not a file, says nothing. */
+  FILE* f = fopen(path, "re");
+  if (f == NULL) return;
+  struct stat s;
+  char* line = NULL;
+  size_t size = 0;
+  ssize_t n;
+  if (fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode)) {
+    while ((n = getline(&line, &size, f)) > 0) {
+      while (n > 0 && isspace((unsigned char)line[n - 1])) line[--n] = 0;
+      char* at = line;
+      while (isspace((unsigned char)*at)) at++;
+      char* equals = strchr(at, '=');
+      if (*at == '#' || equals == NULL || equals == at) continue;
+      char* end = equals;
+      while (end > at && isspace((unsigned char)end[-1])) end--;
+      char* value = equals + 1;
+      while (isspace((unsigned char)*value)) value++;
+      append(at, (size_t)(end - at), value);
+    }
+  }
+  free(line);
+  fclose(f);
+}
+
+static void read_files(void) {
+  const char* named = getenv("NCCL_CONF_FILE");
+  const char* home = getenv("HOME");
+  if (named && *named) {
+    read_file(named);
+  } else if (home && *home) {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/.nccl.conf", home) < (int)sizeof path) read_file(path);
+  }
+  read_file("/etc/nccl.conf");
+}
+
+const char* setting(const char* name) {
+  const char* v = getenv(name);
+  if (v) return v;
+  pthread_once(&once, read_files);
+  for (struct pair* p = of_files; p; p = p->next)
+    if (strcmp(p->name, name) == 0) return p->value;
+  return NULL;
+}
+
+long setting_number(const char* name, long otherwise) {
+  const char* v = setting(name);
+  if (v == NULL || *v == 0) return otherwise;
+  char* end;
+  errno = 0;
+  long n = strtol(v, &end, 0);
+  return errno || *end ? otherwise : n;
+}
+
+void each_setting(void (*f)(const char* name, const char* value, void* with), void* with) {
+  char name[128];
+  for (char** e = environ; e && *e; e++) {
+    const char* equals = strchr(*e, '=');
+    if (strncmp(*e, "NCCL_", 5) != 0 || equals == NULL || equals - *e >= (long)sizeof name) continue;
+    memcpy(name, *e, (size_t)(equals - *e));
+    name[equals - *e] = 0;
+    f(name, equals + 1, with);
+  }
+  pthread_once(&once, read_files);
+  for (struct pair* p = of_files; p; p = p->next)
+    if (strncmp(p->name, "NCCL_", 5) == 0 && getenv(p->name) == NULL) f(p->name, p->value, with);
+}

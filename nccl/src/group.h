@@ -1,0 +1,25 @@
+/* Groups: calls of a thread between GroupStart and GroupEnd. */
+#pragma once
+
+#include "comm.h"
+#include "door.h"
+
+/* group_begin and group_end enclose every call; outside of a group, the end performs it. */
+void group_begin(void);
+ncclResult_t group_end(ncclResult_t result);
+
+/* group_call adds a call. The handle was entered; the group leaves it. */
+ncclResult_t group_call(ncclComm_t comm, const struct door_call* call);
+
+/* A piece of work that makes or ends communicators. run returns when it is done; it belongs to
+ * the group once group_work has returned Success, which frees it. */
+struct work {
+  struct work* next;
+  ncclComm_t comm; /* whose state says how it went */
+  ncclResult_t (*run)(struct work* w);
+  void (*done)(struct work* w, ncclResult_t result); /* publishes; on the thread of the caller if that waits */
+};
+ncclResult_t group_work(struct work* w);
+
+/* group_depth is how many groups this thread has open. */
+int group_depth(void);

@@ -1,0 +1,235 @@
+/* Making communicators: from ids, of all devices of a process, by splitting. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm.h"
+#include "cuda.h"
+#include "door.h"
+#include "env.h"
+#include "export.h"
+#include "fork.h"
+#include "group.h"
+#include "log.h"
+#include "meeting.h"
+#include "version.h"
+
+/* ---- from an id ---- */
+
+struct init {
+  struct work work; /* first: they are the same address */
+  ncclUniqueId id;
+};
+
+static uint64_t hash(const void* bytes, size_t n) {
+  const unsigned char* p = bytes;
+  uint64_t h = 14695981039346656037u;
+  for (; n; n--) h = (h ^ *p++) * 1099511628211u;
+  return h;
+}
+
+static ncclResult_t run_init(struct work* w) {
+  struct init* i = (struct init*)w;
+  ncclComm_t c = w->comm;
+  const struct door* d = door_open();
+  if (d == NULL) return ncclSystemError;
+  log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init START", (void*)c, c->rank,
+           c->nranks, c->device, (unsigned long long)c->id);
+  struct door_comm options = {&i->id, c->rank, c->nranks, c->device, c->config.maxCTAs > 0 ? c->config.maxCTAs : 0, c->name[0] ? c->name : NULL};
+  void* inner = NULL;
+  ncclResult_t r = d->create(&options, &inner);
+  if (r == ncclSuccess) {
+    atomic_store(&c->inner, inner); /* from here on, Abort ends the wait */
+    if (atomic_load(&c->given_up)) d->abort(inner, "ncclCommAbort");
+    r = d->join(inner);
+  }
+  if (r != ncclSuccess) return fail(r, "%s", d->error());
+  log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init COMPLETE", (void*)c,
+           c->rank, c->nranks, c->device, (unsigned long long)c->id);
+  return ncclSuccess;
+}
+
+static void init_done(struct work* w, ncclResult_t r) {
+  ncclComm_t c = w->comm;
+  atomic_store_explicit(&c->state, r, memory_order_release);
+  free(w);
+  comm_leave(c);
+}
+
+static ncclResult_t init_rank(ncclComm_t* out, int nranks, const ncclUniqueId* id, int rank, int device,
+                              const ncclConfig_t* config, const char* function) {
+  const char* why;
+  if (out == NULL) return fail(ncclInvalidArgument, "%s : comm argument is NULL", function);
+  *out = NULL;
+  if (nranks < 1 || rank < 0 || rank >= nranks)
+    return fail(ncclInvalidArgument, "Invalid rank requested : %d/%d", rank, nranks);
+  if (!meeting_check(id, &why)) return fail(ncclInvalidArgument, "%s : commId: %s", function, why);
+  struct init* i = calloc(1, sizeof *i);
+  ncclComm_t c = i ? comm_new() : NULL;
+  if (c == NULL) {
+    free(i);
+    return fail(ncclSystemError, "%s : out of memory", function);
+  }
+  c->rank = rank;
+  c->nranks = nranks;
+  c->device = device;
+  c->id = hash(id->internal, sizeof id->internal);
+  ncclResult_t r = config_take(c, config, NULL);
+  if (r != ncclSuccess) {
+    free(i);
+    comm_give_up(c);
+    return r;
+  }
+  version_print(rank, device);
+  i->work = (struct work){.comm = c, .run = run_init, .done = init_done};
+  i->id = *id;
+  atomic_fetch_add(&c->users, 1); /* of the work */
+  *out = c;
+  return group_work(&i->work);
+}
+
+/* begin_init runs before every function that makes communicators. */
+static ncclResult_t begin_init(const char* function) {
+  if (after_fork()) return fork_refusal(function);
+  return ncclSuccess;
+}
+
+/* end_init gives back *out as NULL when a blocking call has failed. */
+static ncclResult_t end_init(ncclComm_t* out, ncclResult_t r) {
+  int outermost = group_depth() == 1;
+  r = group_end(r);
+  if (outermost && out && *out && r != ncclSuccess && r != ncclInProgress) {
+    ncclComm_t c = *out;
+    *out = NULL;
+    void* inner = atomic_exchange(&c->inner, NULL);
+    if (inner) door_opened()->abort(inner, "it was not made");
+    if (inner) door_opened()->close(inner);
+    comm_give_up(c);
+  }
+  return r;
+}
+
+EXPORT(ncclResult_t, CommInitRankConfig, ncclComm_t* comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  ncclResult_t r = begin_init("ncclCommInitRankConfig");
+  if (r != ncclSuccess) return r;
+  group_begin();
+  return end_init(comm, init_rank(comm, nranks, &id, rank, cuda_current(), config, "ncclCommInitRankConfig"));
+}
+
+EXPORT(ncclResult_t, CommInitRank, ncclComm_t* comm, int nranks, ncclUniqueId id, int rank) {
+  ncclResult_t r = begin_init("ncclCommInitRank");
+  if (r != ncclSuccess) return r;
+  group_begin();
+  return end_init(comm, init_rank(comm, nranks, &id, rank, cuda_current(), NULL, "ncclCommInitRank"));
+}
+
+EXPORT(ncclResult_t, CommInitRankScalable, ncclComm_t* comm, int nranks, int rank, int nids, ncclUniqueId* ids,
+       ncclConfig_t* config) {
+  ncclResult_t r = begin_init("ncclCommInitRankScalable");
+  if (r != ncclSuccess) return r;
+  group_begin();
+  if (ids == NULL)
+    r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : commId argument is NULL");
+  else if (nids < 1 || nids > nranks)
+    r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : %d ids for %d ranks: expected 1 to %d", nids, nranks, nranks);
+  else
+    r = init_rank(comm, nranks, &ids[0], rank, cuda_current(), config, "ncclCommInitRankScalable"); /* the first names it */
+  return end_init(comm, r);
+}
+
+EXPORT(ncclResult_t, CommInitAll, ncclComm_t* comms, int ndev, const int* devices) {
+  ncclResult_t r = begin_init("ncclCommInitAll");
+  if (r != ncclSuccess) return r;
+  int there = cuda_count();
+  if (comms == NULL) return fail(ncclInvalidArgument, "ncclCommInitAll : comms argument is NULL");
+  if (ndev < 0) return fail(ncclInvalidArgument, "ncclCommInitAll : invalid device count requested : %d", ndev);
+  for (int i = 0; i < ndev; i++) {
+    int d = devices ? devices[i] : i;
+    if (there && (d < 0 || d >= there)) return fail(ncclInvalidArgument, "ncclCommInitAll : invalid device %d: there are %d", d, there);
+    for (int j = 0; devices && j < i; j++)
+      if (devices[j] == d) return fail(ncclInvalidUsage, "ncclCommInitAll : duplicate device %d in devlist", d);
+  }
+  ncclUniqueId id;
+  r = meeting_create(&id);
+  if (r != ncclSuccess || ndev == 0) return r;
+  group_begin();
+  for (int i = 0; i < ndev && r == ncclSuccess; i++)
+    r = init_rank(&comms[i], ndev, &id, i, there ? (devices ? devices[i] : i) : -1, NULL, "ncclCommInitAll");
+  return end_init(NULL, r);
+}
+
+EXPORT(ncclResult_t, GetUniqueId, ncclUniqueId* id) {
+  if (id == NULL) return fail(ncclInvalidArgument, "ncclGetUniqueId : out argument is NULL");
+  if (after_fork()) return fork_refusal("ncclGetUniqueId");
+  const char* at = setting("NCCL_COMM_ID");
+  return at && *at ? meeting_at(at, id) : meeting_create(id);
+}
+
+/* ---- by splitting ---- */
+
+struct split {
+  struct work work;
+  ncclComm_t parent; /* entered */
+  ncclComm_t* out;
+  int color, key;
+};
+
+static ncclResult_t run_split(struct work* w) {
+  struct split* s = (struct split*)w;
+  const struct door* d = door_opened();
+  void *inner = NULL, *of = atomic_load(&s->parent->inner);
+  int rank = 0, size = 0;
+  ncclResult_t r = d->split(of, s->color, s->key, w->comm->name[0] ? w->comm->name : NULL, &inner, &rank, &size);
+  if (r != ncclSuccess) return fail(r, "%s", d->error());
+  w->comm->rank = rank;
+  w->comm->nranks = size;
+  w->comm->id = hash(&(uint64_t[]){s->parent->id, (uint64_t)s->color, (uint64_t)size}, 24);
+  atomic_store(&w->comm->inner, inner);
+  return ncclSuccess;
+}
+
+static void split_done(struct work* w, ncclResult_t r) {
+  struct split* s = (struct split*)w;
+  ncclComm_t c = w->comm, parent = s->parent;
+  int none = r != ncclSuccess || atomic_load(&c->inner) == NULL; /* NCCL_SPLIT_NOCOLOR: this rank is in none */
+  atomic_store_explicit(&c->state, r, memory_order_release);
+  __atomic_store_n(s->out, none ? NULL : c, __ATOMIC_RELEASE);
+  int expected = ncclInProgress;
+  atomic_compare_exchange_strong(&parent->state, &expected, r);
+  free(s);
+  comm_leave(c);
+  if (none) comm_give_up(c);
+  comm_leave(parent);
+}
+
+EXPORT(ncclResult_t, CommSplit, ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+  if (after_fork()) return fork_refusal("ncclCommSplit");
+  group_begin();
+  ncclResult_t r = newcomm ? comm_enter(comm, "ncclCommSplit", NEED_READY)
+                           : fail(ncclInvalidArgument, "ncclCommSplit : newcomm argument is NULL");
+  if (newcomm) *newcomm = NULL;
+  if (r != ncclSuccess) return group_end(r);
+  struct split* s = calloc(1, sizeof *s);
+  ncclComm_t c = s ? comm_new() : NULL;
+  if (c == NULL) r = fail(ncclSystemError, "ncclCommSplit : out of memory");
+  if (r == ncclSuccess) {
+    c->device = comm->device;
+    r = config_take(c, config, comm);
+    if (r != ncclSuccess) comm_give_up(c);
+  }
+  if (r != ncclSuccess) {
+    free(s);
+    comm_leave(comm);
+    return group_end(r);
+  }
+  s->work = (struct work){.comm = c, .run = run_split, .done = split_done};
+  s->parent = comm;
+  s->out = newcomm;
+  s->color = color;
+  s->key = key;
+  atomic_fetch_add(&c->users, 1);
+  if (!c->blocking) atomic_store(&comm->state, ncclInProgress);
+  return group_end(group_work(&s->work));
+}

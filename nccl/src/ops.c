@@ -1,0 +1,135 @@
+/* Collectives and messages: every argument is checked here, the rest is libmscclpp's. */
+#include "comm.h"
+#include "door.h"
+#include "export.h"
+#include "group.h"
+#include "log.h"
+#include "redop.h"
+#include "types.h"
+
+/* What the arguments of a function mean. */
+struct shape {
+  const char* function;
+  enum door_kind kind;
+  char reduces, rooted; /* 'p': root is a peer */
+  char send, recv;      /* who uses the buffer: 'a' all, 'r' the root, '-' nobody */
+};
+
+static const struct shape all_reduce = {"ncclAllReduce", DOOR_ALL_REDUCE, 1, 0, 'a', 'a'};
+static const struct shape all_gather = {"ncclAllGather", DOOR_ALL_GATHER, 0, 0, 'a', 'a'};
+static const struct shape reduce_scatter = {"ncclReduceScatter", DOOR_REDUCE_SCATTER, 1, 0, 'a', 'a'};
+static const struct shape broadcast = {"ncclBroadcast", DOOR_BROADCAST, 0, 'r', 'r', 'a'};
+static const struct shape reduce = {"ncclReduce", DOOR_REDUCE, 1, 'r', 'a', 'r'};
+static const struct shape all_to_all = {"ncclAlltoAll", DOOR_ALL_TO_ALL, 0, 0, 'a', 'a'};
+static const struct shape gather = {"ncclGather", DOOR_GATHER, 0, 'r', 'a', 'r'};
+static const struct shape scatter = {"ncclScatter", DOOR_SCATTER, 0, 'r', 'r', 'a'};
+static const struct shape send_message = {"ncclSend", DOOR_SEND, 0, 'p', 'a', '-'};
+static const struct shape recv_message = {"ncclRecv", DOOR_RECV, 0, 'p', '-', 'a'};
+
+static ncclResult_t check(ncclComm_t c, const struct shape* s, const struct door_call* call, const char* function) {
+  int root = call->root;
+  if (s->rooted && (root < 0 || root >= c->nranks))
+    return fail(ncclInvalidArgument, "%s : invalid %s %d (%s should be in the 0..%d range)", function,
+                s->rooted == 'p' ? "peer" : "root", root, s->rooted == 'p' ? "peer" : "root", c->nranks - 1);
+  if (!type_size((ncclDataType_t)call->type)) return fail(ncclInvalidArgument, "%s : invalid type %d", function, call->type);
+  if (atomic_load_explicit(&c->revoked, memory_order_relaxed))
+    return fail(ncclInvalidUsage, "%s : communicator %p was revoked", function, (void*)c);
+  if (call->count == 0) return ncclSuccess;
+  if (call->send == NULL && (s->send == 'a' || (s->send == 'r' && root == c->rank)))
+    return fail(ncclInvalidArgument, "%s : sendbuff argument is NULL", function);
+  if (call->recv == NULL && (s->recv == 'a' || (s->recv == 'r' && root == c->rank)))
+    return fail(ncclInvalidArgument, "%s : recvbuff argument is NULL", function);
+  return ncclSuccess;
+}
+
+static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {
+  const struct door* d = door_opened();
+  void* inner = atomic_load_explicit(&comm->inner, memory_order_acquire);
+  if (d == NULL || inner == NULL) return fail(ncclInternalError, "communicator %p is ready but has no other half", (void*)comm);
+  ncclResult_t r = d->call(inner, call);
+  return r == ncclSuccess ? r : fail(r, "%s", d->error());
+}
+
+static ncclResult_t launch(const struct shape* s, const void* send, void* recv, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  const char* function = s->function;
+  ncclResult_t r = comm_enter(comm, function, NEED_READY);
+  if (r != ncclSuccess) goto end;
+  struct door_call call = {.send = send, .recv = recv, .count = count, .stream = stream, .kind = s->kind, .type = (int)type, .root = root};
+  r = check(comm, s, &call, function);
+  if (r == ncclSuccess && s->reduces) r = redop_resolve(comm, function, op, type, stream, &call);
+  if (r == ncclSuccess && log_shown(LOG_INFO, SUB_COLL))
+    log_info(SUB_COLL, comm->device, "%s: opCount 0 sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
+             function + 4, send, recv, count, (int)type, (int)op, root, (void*)comm, comm->nranks, (void*)stream);
+  /* Nothing to do is done, except for messages: those of no bytes are matched too. */
+  int nothing = count == 0 && s->rooted != 'p';
+  if (r == ncclSuccess && !nothing) {
+    if (group_depth() == 0) {
+      r = perform_one(comm, &call);
+    } else if ((r = group_call(comm, &call)) == ncclSuccess) {
+      return r; /* the group leaves the communicator */
+    }
+  }
+  comm_leave(comm);
+end:
+  if (group_depth() > 0) {
+    group_begin();
+    r = group_end(r);
+  }
+  return r;
+}
+
+EXPORT(ncclResult_t, AllReduce, const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+       ncclComm_t comm, cudaStream_t stream) {
+  return launch(&all_reduce, send, recv, count, type, op, 0, comm, stream);
+}
+
+EXPORT(ncclResult_t, AllGather, const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+       cudaStream_t stream) {
+  return launch(&all_gather, send, recv, count, type, ncclSum, 0, comm, stream);
+}
+
+EXPORT(ncclResult_t, ReduceScatter, const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+       ncclComm_t comm, cudaStream_t stream) {
+  return launch(&reduce_scatter, send, recv, count, type, op, 0, comm, stream);
+}
+
+EXPORT(ncclResult_t, Broadcast, const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+       ncclComm_t comm, cudaStream_t stream) {
+  return launch(&broadcast, send, recv, count, type, ncclSum, root, comm, stream);
+}
+
+EXPORT(ncclResult_t, Bcast, void* buff, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+       cudaStream_t stream) {
+  return launch(&broadcast, buff, buff, count, type, ncclSum, root, comm, stream);
+}
+
+EXPORT(ncclResult_t, Reduce, const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+       ncclComm_t comm, cudaStream_t stream) {
+  return launch(&reduce, send, recv, count, type, op, root, comm, stream);
+}
+
+EXPORT(ncclResult_t, AlltoAll, const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+       cudaStream_t stream) {
+  return launch(&all_to_all, send, recv, count, type, ncclSum, 0, comm, stream);
+}
+
+EXPORT(ncclResult_t, Gather, const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+       cudaStream_t stream) {
+  return launch(&gather, send, recv, count, type, ncclSum, root, comm, stream);
+}
+
+EXPORT(ncclResult_t, Scatter, const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+       cudaStream_t stream) {
+  return launch(&scatter, send, recv, count, type, ncclSum, root, comm, stream);
+}
+
+EXPORT(ncclResult_t, Send, const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+       cudaStream_t stream) {
+  return launch(&send_message, send, NULL, count, type, ncclSum, peer, comm, stream);
+}
+
+EXPORT(ncclResult_t, Recv, void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+       cudaStream_t stream) {
+  return launch(&recv_message, NULL, recv, count, type, ncclSum, peer, comm, stream);
+}
