@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/internal/leaktest"
 )
 
 // childMode makes the test binary a rank of a job: its value says what the rank
@@ -38,7 +37,7 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} {
 		os.Unsetenv(name)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // embedded are the settings of a job that needs no plugin.

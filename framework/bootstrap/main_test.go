@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/mscclpp-go/mscclpp/internal/leaktest"
 )
 
 // The test binary is also the rank processes that the tests start.
@@ -12,5 +12,5 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {
 		os.Exit(child(mode))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }

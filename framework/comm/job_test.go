@@ -19,6 +19,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/internal/leaktest"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. With one for
 	// each rank nobody waits for that: ranks of a real job have processes of their own.
 	runtime.GOMAXPROCS(max(16, runtime.NumCPU()))
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	leaktest.Main(m, goleak.Cleanup(func(code int) {
 		if imageFolder != "" {
 			os.RemoveAll(imageFolder)
 		}

@@ -14,16 +14,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/leaktest"
 	"github.com/mscclpp-go/mscclpp/internal/promise"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/mirror"
 	"github.com/mscclpp-go/mscclpp/plugins/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func openFDs(t *testing.T) int {
 	t.Helper()

@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/leaktest"
 	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // pair returns both ends, and checks at the end that no descriptor is left.
 func pair(t *testing.T) (host, plugin *Conn) {
