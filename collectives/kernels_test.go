@@ -49,10 +49,10 @@ func TestKernelsOnGrids(t *testing.T) {
 		seeds, races int
 	}{
 		{"emulated.cc", 20, 10},
-		{"near.cc", 10, 3}, // has four numbers of ranks for each kernel
+		{"ll.cc", 10, 3}, // has four numbers of ranks for each kernel
 		{"messages.cc", 10, 5},
 		{"exchange.cc", 20, 20},
-		{"mail.cc", 20, 20},
+		{"sendrecv.cc", 20, 20},
 	} {
 		program := check.Program{Source: filepath.Join("kernels", "testdata", source.file)}
 		for _, m := range check.Modes {

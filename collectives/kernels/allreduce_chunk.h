@@ -7,9 +7,9 @@
 namespace mscclpp {
 namespace collectives {
 
-// allreduce_allpair_chunk: everybody stages a chunk, and everybody reduces the
-// chunks of all. One exchange a chunk; staging chunk k + 1 overlaps the peers'
-// reading of chunk k.
+// allreduce_allpair_chunk: every rank stages a chunk, and reduces the chunks of
+// all. There is one exchange for each chunk, and staging chunk k + 1 overlaps with the
+// peers' reading of chunk k.
 template <class T>
 MSCCLPP_DEVICE void allreduce_allpair_chunk(const Args& a) {
   const Common& c = a.common;
@@ -38,16 +38,16 @@ MSCCLPP_DEVICE void allreduce_allpair_chunk(const Args& a) {
   }
 }
 
-// allreduce_twophase_chunk: everybody stages a step, reduces its own slice of it
+// allreduce_twophase_chunk: every rank stages a step, reduces its own slice of it
 // from the stages of all, stages the result, and collects the results of the
-// others. Less is copied and computed than with allpair, for two exchanges.
+// others. It copies and computes less than allpair, for two exchanges.
 //
 // Inputs of step k and results of step k go through one stage, in the order
 //
 //	I0  I1 R0  I2 R1  I3 R2  …
 //
-// in which a rank also consumes those of the others, so three slots let everybody
-// run one step ahead, and the fourth keeps slow ranks from holding up fast ones.
+// in which a rank also consumes those of the others. So three slots let every rank
+// run one step ahead, and with a fourth slow ranks do not delay fast ones.
 template <class T>
 MSCCLPP_DEVICE void allreduce_twophase_chunk(const Args& a) {
   const Common& c = a.common;

@@ -7,8 +7,8 @@
 namespace mscclpp {
 namespace collectives {
 
-// allreduce_allpair_packets: everybody sends everything to everybody, and reduces
-// all of it. One exchange.
+// allreduce_allpair_packets: every rank sends everything to every other rank, and
+// reduces all of it. One exchange.
 template <class T, class Packet>
 MSCCLPP_DEVICE void allreduce_allpair_packets(const Args& a) {
   const Common& c = a.common;
@@ -30,9 +30,9 @@ MSCCLPP_DEVICE void allreduce_allpair_packets(const Args& a) {
   }
 }
 
-// allreduce_twophase_packets: everybody sends each rank its slice, reduces its own,
-// and sends the result to everybody. Two exchanges of 1/ranks of the data. A slot
-// holds contributions in its first half and results in its second.
+// allreduce_twophase_packets: every rank sends each rank its slice, reduces its own,
+// and sends the result to all. Two exchanges of 1/ranks of the data. A slot holds
+// contributions in its first half and results in its second.
 template <class T, class Packet>
 MSCCLPP_DEVICE void allreduce_twophase_packets(const Args& a) {
   const Common& c = a.common;
@@ -71,8 +71,8 @@ MSCCLPP_DEVICE void allreduce_twophase_packets(const Args& a) {
                        copyToPackets<Packet>(epochs.slot((c.rank + i) % c.ranks, c.rank) + half + 2 * at, own + at, n, 0, 1, flag);
                      }
                    });
-    // In place, results may lie where another thread of this grid has yet to read
-    // what it sends.
+    // In place, results may lie where another thread of this grid has yet to read data
+    // that it sends.
     if (!block_sync_and(ok)) return;
     if (grid_dim() > 1 && !blocks_sync(c.state, c.control)) return;
     for (uint32_t i = 1; i < c.ranks && ok; ++i) {

@@ -22,8 +22,8 @@ MSCCLPP_DEVICE void ring_step(const Args& a, void* out, const char* partial, con
 }
 
 // Partial results are elements of type T, so types of few bits lose more than with
-// the other algorithms. Scaling, of the inputs or of the result, happens on the
-// way: inputs are scaled when they enter, and averages by the last rank.
+// the other algorithms. Each rank scales its input when it adds it, and the last rank
+// divides an average.
 template <class T>
 MSCCLPP_DEVICE void allreduce_ring(const Args& a) {
   const Common& c = a.common;
@@ -38,7 +38,7 @@ MSCCLPP_DEVICE void allreduce_ring(const Args& a) {
     for (uint64_t k = 0; k < steps.size(); ++k) {
       const char* from = in + steps.first(k) * sizeof(T);
       char* to = out + steps.first(k) * sizeof(T);
-      // Around once to reduce, once more to tell the results.
+      // The first round of the ring reduces, the second one distributes the results.
       for (uint32_t hop = 0; hop < 2 * n - 1; ++hop) {
         const bool reducing = hop < n;
         const Slice s = slice_of(steps.count(k), (c.rank + 2 * n - hop - 1) % n, n, sizeof(T));

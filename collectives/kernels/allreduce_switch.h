@@ -16,15 +16,15 @@
 namespace mscclpp {
 namespace collectives {
 
-// The window has two halves, used in turn. In each: everybody copies a step in,
+// The window has two halves, used in turn. In each, every rank copies a step in,
 // reduces its slice of it over all copies, and stores the result into all copies.
 // A rank comes back to a half two steps later, when the barrier of the step
-// between has shown that everybody has copied the results out. All blocks work on
+// between has shown that all ranks have copied the results out. All blocks work on
 // one step; the barriers are of the grid, then of all ranks.
 //
 // Hardware handles whole aligned words of 16 bytes only. So there the result goes
-// into the rank's own copy of the window, of which nobody else reads this slice, and
-// the last word is filled up with what happens to lie behind the data.
+// into the rank's own copy of the window, in which no other rank reads this slice, and
+// the last word is filled up with the bytes that happen to lie behind the data.
 template <class T>
 MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
   const Common& c = a.common;

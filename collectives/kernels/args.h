@@ -1,13 +1,13 @@
 // The argument of every collective kernel, and the layout of the memory that it
-// works in. Plain data: the host fills it. collectives/args.go is the Go twin; a
-// test compares sizes and offsets. The line below has the text of this file, without
-// comments, hashed into the manifest of every image; images of another text than the
-// one that package collectives was built with are refused.
+// works in. Plain data: the host fills it. collectives/internal/kernelargs/args.go is the
+// Go twin; a test compares sizes and offsets. Because of the line below a hash of this
+// file, without comments, is in the manifest of every image. An image with another hash
+// than that of the header which package collectives was built with is refused.
 //
 // mscclpp:layout
 //
-// Scratch. Every rank allocates one block of scratch and shows it to all others
-// once. It has six parts, at the same offsets on all ranks:
+// Scratch. Every rank allocates one block of scratch and makes it accessible to all
+// others once. It has six parts, at the same offsets on all ranks:
 //
 //	mailboxes  [lane][peer], one each: words that the peer writes for this rank
 //	packets    two halves of [peer] slots that peers fill with packets
@@ -17,10 +17,9 @@
 //	line pipes the same, which are filled with lines, on GPUs
 //
 // Lanes. A lane is a share of the work that one block does from start to end, with
-// words and buffers of its own. Data is cut into lanes by the arguments alone, so
-// all ranks agree whatever grid each of them was launched with: block b does lanes
-// b, b + grid, … in ascending order, and the lowest unfinished lane can always
-// proceed.
+// words and buffers of its own. Data is divided among lanes by the arguments alone, so
+// all ranks agree whatever grid each of them was launched with. Block b does lanes
+// b, b + grid, … in ascending order, so the lowest unfinished lane can always proceed.
 #ifndef MSCCLPP_COLLECTIVES_ARGS_H_
 #define MSCCLPP_COLLECTIVES_ARGS_H_
 
@@ -32,9 +31,9 @@ namespace collectives {
 constexpr uint32_t kMaxRanks = 72;       // of one memory domain; the largest switch on sale
 constexpr uint32_t kMaxLanes = 128;
 constexpr uint32_t kMaxBlocks = 256;     // of one launch
-constexpr uint32_t kNearRanks = 8;       // of kernels with short arguments
+constexpr uint32_t kLLRanks = 8;       // of kernels with short arguments
 constexpr uint32_t kMaxTransfers = 96;   // of one launch
-constexpr uint32_t kNearTransfers = 16;  // of one with short arguments
+constexpr uint32_t kLLTransfers = 16;  // of one with short arguments
 
 // Steps of copy algorithms.
 enum Step : uint32_t {
@@ -45,7 +44,7 @@ enum Step : uint32_t {
   kSteps = 4
 };
 
-// What a launch is, as peers compare it.
+// The signature of a launch, which peers compare.
 struct Signature {
   uint64_t sequence;    // of the launch within the communicator, from 1
   uint64_t count;       // elements, as the caller gave them
@@ -78,7 +77,7 @@ struct Mailbox {
   uint64_t memory;      // which registered memories these are in
   uint8_t pad4[32];
   uint32_t signature[2][8];  // by parity of the sequence, as packets; lane 0 only
-  uint32_t meeting[16];      // what the peer brings to a meeting, as packets: see Sync
+  uint32_t meeting[16];      // numbers that the peer sends with a barrier, as packets: see Sync::meet
   uint64_t steps[4];         // of copy algorithms, which the peer has done: see steps.h; lane 0 only
   uint64_t step_offset;      // with kStepOpen: where its output is
   uint64_t step_memory;
@@ -112,14 +111,14 @@ struct State {
   uint8_t pad[4];
   uint64_t sent;         // with kMismatchLength: bytes of the peer's message…
   uint64_t expected;     // …and of the receive that it met
-  uint64_t told[4];    // steps of copy algorithms that this rank has told of…
-  uint64_t awaited[4]; // …and has waited for
+  uint64_t signaled[4];  // steps of copy algorithms that this rank has signaled…
+  uint64_t awaited[4];   // …and has waited for
   uint64_t epochs[2][16];  // of packets and of lines, as packets.h counts them: the first word of each
   LaneState lanes[kMaxLanes];
 };
 static_assert(sizeof(State) == 384 + kMaxLanes * sizeof(LaneState), "layout");
 
-// Private memory behind the state, for what a pull algorithm has read.
+// Private memory behind the state, for data that a pull algorithm has read.
 constexpr uint64_t kPullBytes = 512 << 10;
 
 // Values of State.mismatch.
@@ -135,7 +134,7 @@ enum Check : uint32_t {
 struct Common {
   WaitControl* control;
   State* state;
-  State* notes;         // what the host is to know, up to State.epochs: host memory, or state itself
+  State* notes;         // notes for the host, up to State.epochs: host memory, or state itself
   uint32_t rank;
   uint32_t ranks;
   uint32_t lanes;
@@ -158,7 +157,7 @@ struct Args {
   const void* input;
   void* output;
   uint64_t count;   // elements; per rank where the collective says so
-  uint64_t chunk;   // bytes of a step of chunked algorithms, at most stage_slot; of belts, what a slot of theirs holds
+  uint64_t chunk;   // bytes of a step of chunked algorithms, at most stage_slot; of pipelines, bytes of a slot
   uint32_t type;
   uint32_t op;
   uint32_t root;
@@ -174,17 +173,17 @@ struct Args {
 };
 static_assert(sizeof(Args) == sizeof(Common) + 80 + 64 + 24 * kMaxRanks, "layout");
 
-// Release is when a kernel lets the next one on its stream begin. Blocks of that one stand on the
+// Release says when a kernel lets the next one on its stream begin. Blocks of the next kernel occupy the
 // device and wait until this one has ended.
 enum Release : uint32_t {
   kReleaseSent = 0,    // when all blocks have sent
   kReleaseAtOnce = 1,  // when all have begun
-  kReleaseMet = 2,     // when the first block has heard from all peers as well, or has ended
+  kReleaseMet = 2,     // when the first block has received from all peers as well, or has ended
 };
 
-// The argument of packet kernels for few ranks: a short one, because a launch takes
-// longer the more bytes it carries, and with what would be divisions done by the host.
-struct NearArgs {
+// The argument of packet kernels for few ranks. It is short, because a launch takes
+// longer the more bytes it carries, and the host has already done its divisions.
+struct LLArgs {
   WaitControl* control;
   State* state;
   State* notes;
@@ -202,9 +201,9 @@ struct NearArgs {
   uint32_t element;     // bytes of one element
   double scale;
   Signature signature;
-  uint64_t scratch[kNearRanks];
+  uint64_t scratch[kLLRanks];
 };
-static_assert(sizeof(NearArgs) == 144 + 8 * kNearRanks, "layout");
+static_assert(sizeof(LLArgs) == 144 + 8 * kLLRanks, "layout");
 
 // The arguments of the small kernels between the copies of copy algorithms.
 struct StepArgs {
@@ -213,7 +212,7 @@ struct StepArgs {
   State* notes;
   uint32_t rank;
   uint32_t ranks;
-  uint32_t tell;        // bits of steps to tell the peers of…
+  uint32_t signal;      // bits of steps to signal to the peers…
   uint32_t wait;        // …and then to wait for
   uint32_t lag;         // of kStepTaken, how many may still be missing
   uint32_t check;
@@ -221,16 +220,16 @@ struct StepArgs {
   uint64_t memory;
   const void* input;    // of a sum: this rank's own
   void* output;
-  uint64_t inputs;      // what the peers have brought: one after the other in rank order
+  uint64_t inputs;      // data of the peers, one after the other in rank order
   uint64_t stride;      // bytes from one to the next
   uint64_t count;       // elements
   uint32_t op;
   uint32_t reserved;
   double scale;
   Signature signature;
-  uint64_t scratch[kNearRanks];
+  uint64_t scratch[kLLRanks];
 };
-static_assert(sizeof(StepArgs) == 160 + 8 * kNearRanks, "layout");
+static_assert(sizeof(StepArgs) == 160 + 8 * kLLRanks, "layout");
 
 // One message of a group. Messages between two ranks in one direction are matched
 // in their order; the host sorts them by direction and peer and keeps that order.
@@ -272,8 +271,8 @@ struct TransferArgs {
   uint64_t theirs[kMaxTransfers];  // of what is received, the buffer as the peer addresses it, or 0
 };
 
-// The same for few messages of few ranks: short, as NearArgs is.
-struct NearTransferArgs {
+// The same for few messages of few ranks: short, as LLArgs is.
+struct LLTransferArgs {
   WaitControl* control;
   State* state;
   State* notes;
@@ -283,10 +282,10 @@ struct NearTransferArgs {
   uint32_t release;    // kReleaseAtOnce, or else at its end
   Signature signature;
   LinePipes lines;
-  uint64_t scratch[kNearRanks];
-  Transfer list[kNearTransfers];
+  uint64_t scratch[kLLRanks];
+  Transfer list[kLLTransfers];
 };
-static_assert(sizeof(NearTransferArgs) == 104 + 8 * kNearRanks + 24 * kNearTransfers, "layout");
+static_assert(sizeof(LLTransferArgs) == 104 + 8 * kLLRanks + 24 * kLLTransfers, "layout");
 static_assert(sizeof(TransferArgs) <= 4096, "a kernel takes at most 4 KiB of arguments");
 static_assert(sizeof(Args) <= 4096, "a kernel takes at most 4 KiB of arguments");
 

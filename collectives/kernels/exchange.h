@@ -1,11 +1,12 @@
 // An exchange between hosts: each rank gives as many bytes to each of its counterparts,
 // the ranks with its index on the other hosts, over port channels, and gets theirs. Where
-// one host alone gives, or gets, heads go all the same ways without data: the slots need it.
+// only one host gives, or gets, all hosts still send each other heads without data, as the argument
+// about slots needs them.
 //
-// Two slots a direction are enough, and nobody has to say that a slot is free. A rank
-// fills the slots of exchange k + 2 when it has ended exchange k + 1, so it has had the
-// message of that from each counterpart, which sends it, if only a head, when it has ended
-// exchange k: has taken what it got out of its slots, and so has had it all.
+// Two slots a direction are enough, and no message has to say that a slot is free. A rank fills the
+// slots of exchange k + 2 when it has ended exchange k + 1. By then it has the message of exchange
+// k + 1 from each counterpart. A counterpart sends that, if only a head, when it has ended exchange k
+// and so has copied out everything that this rank had sent it.
 #ifndef MSCCLPP_COLLECTIVES_EXCHANGE_H_
 #define MSCCLPP_COLLECTIVES_EXCHANGE_H_
 
@@ -31,9 +32,8 @@ MSCCLPP_DEVICE uint64_t call_of(const Signature& s) {
   return uint64_t(s.collective << 24 | (s.algorithm & 0xffffffu)) << 32 | s.root << 16 | s.op << 8 | s.type;
 }
 
-// disagree leaves a note of the first head that is not what it should be. The launch
-// stays until the host has read it and ends the job: what is behind it on the stream
-// cannot be called back.
+// disagree leaves a note of the first head that differs from the expected one. The launch waits until
+// the host has read it and has ended the job: nobody can take back the kernels behind it on the stream.
 MSCCLPP_DEVICE bool disagree(const ExchangeArgs& a, uint32_t host, uint32_t peer, const uint64_t* theirs, const uint64_t* ours) {
   ExchangeNote* n = a.note;
   if (compare_exchange_device(&n->found, 0u, 2u) == 0) {
@@ -78,12 +78,12 @@ MSCCLPP_DEVICE void fill(const ExchangeArgs& a, uint64_t turn, uint32_t host) {
   head->bytes = a.bytes;
 }
 
-// gone says that a wait of this rank has been left: what kernels behind it on the stream find
-// is worth nothing.
+// gone reports whether a wait of this rank has been left. Kernels behind it on the stream must not send
+// anything then, because their data would be wrong.
 MSCCLPP_DEVICE uint32_t gone(const WaitControl* c) { return c == nullptr ? 0 : load_relaxed(&c->abort) | load_relaxed(&c->reported); }
 
-// lead is the part of the first block, one thread of which talks to each counterpart. It says
-// how the exchange has ended: for the other blocks, and for exchanges to come.
+// lead is the part of the first block, in which one thread handles each counterpart. It records how the
+// exchange has ended, for the other blocks and for exchanges to come.
 MSCCLPP_DEVICE bool lead(const ExchangeArgs& a, uint64_t turn, bool ok) {
   const uint32_t kernel = a.signature.algorithm;  // waits for channels have no Word
   const uint32_t others = grid_dim() - 1;
@@ -102,7 +102,7 @@ MSCCLPP_DEVICE bool lead(const ExchangeArgs& a, uint64_t turn, bool ok) {
   for (uint32_t h = thread_id(); h < a.hosts && ok; h += block_dim()) {
     if (h != a.host) ok = meet(a, turn, h);
   }
-  // Who left before the end has the others wait in vain, until the same ends them.
+  // The cause for which one thread has left a wait ends the waits of the others too.
   ok = block_sync_and(ok);
   if (thread_id() != 0) return ok;
   if (ok) {
@@ -113,19 +113,19 @@ MSCCLPP_DEVICE bool lead(const ExchangeArgs& a, uint64_t turn, bool ok) {
   return ok;
 }
 
-// follow is the part of the other blocks: they have filled their part, and wait for what the
-// first one says. The deadline is for it alone.
+// follow is the part of the other blocks: they have filled their share, and wait until the first block
+// has recorded how the exchange ended. Only the first block has a deadline.
 MSCCLPP_DEVICE bool follow(const ExchangeArgs& a, uint64_t turn) {
   bool on = true, left = false;
   if (thread_id() == 0) {
     fetch_add_acq_rel_device(&a.state->grid.arrived, 1u);
     const ExchangeState* s = a.state;
     const WaitSite site{kernel_of(a.signature), kNoReport, kNobody, turn + 1};
-    const auto told = [s, turn, &left]() MSCCLPP_LAMBDA {
+    const auto ended = [s, turn, &left]() MSCCLPP_LAMBDA {
       left = load_acquire_device(&s->left) != 0;
       return left || load_acquire_device(&s->turn) != turn;
     };
-    on = wait_brief(a.control, site, told);
+    on = wait_brief(a.control, site, ended);
   }
   return block_sync_and(on && !left);
 }
@@ -133,17 +133,17 @@ MSCCLPP_DEVICE bool follow(const ExchangeArgs& a, uint64_t turn) {
 // exchange gives a.bytes from a.input to each counterpart that is to get them, and puts what
 // they give behind a.output.
 //
-// An exchange that was left stays the last: its message may still be under way, or be read
-// over there, and one more in the same slot, with a head that fits, would be taken for it. Nor
-// is anything sent behind a wait that an earlier kernel has left: a counterpart which has
-// heard of no failure would take that for data.
+// An exchange that was left stays the last one. Its message may still be in flight, or the counterpart
+// may be reading it, and would take another one in the same slot, with a head that fits, for it. Nor is
+// anything sent behind a wait that an earlier kernel has left, because a counterpart that has not heard
+// of the failure would take it for data.
 MSCCLPP_DEVICE void exchange(const ExchangeArgs& a) {
   const uint64_t turn = a.state->turn;
   if (!block_sync_and(load_relaxed_device(&a.state->left) == 0)) return;
   uint32_t over = 0;
   if (global_thread() == 0) {
     store_relaxed(&a.note->begun, turn + 1);
-    over = gone(a.control) | gone(a.inside);  // memory of the host: they are under way while slots are filled
+    over = gone(a.control) | gone(a.inside);  // memory of the host: these loads overlap with filling the slots
   }
   for (uint32_t h = 0; h < (a.input_stride == 0 ? 1 : a.hosts); ++h) {
     if (a.input_stride == 0 || h != a.host) fill(a, turn, h);

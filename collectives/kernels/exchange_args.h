@@ -1,6 +1,6 @@
 // The arguments of the kernels between hosts, and the memory that they work in. Plain
-// data: the host fills it. collectives/exchange_args.go is the Go twin; a test compares
-// sizes and offsets. For the line below see args.h.
+// data: the host fills it. collectives/internal/kernelargs/exchange.go is the Go twin; a
+// test compares sizes and offsets. For the line below see args.h.
 //
 // mscclpp:layout
 //
@@ -17,7 +17,7 @@
 namespace mscclpp {
 namespace collectives {
 
-// What a slot begins with: which exchange of which call the data behind it belongs to.
+// The head of a slot says to which exchange of which call the data behind it belongs.
 struct ExchangeHead {
   uint64_t sequence;  // of the exchange, from 1
   uint64_t count;     // elements of the call
@@ -37,7 +37,7 @@ struct ExchangeState {
 };
 static_assert(sizeof(ExchangeState) == 64, "layout");
 
-// In memory of the host: what the host is to know.
+// In memory of the host: the note that kernels leave for it.
 struct ExchangeNote {
   uint64_t begun;  // exchanges that a kernel has begun…
   uint64_t ended;  // …and ended
@@ -58,8 +58,8 @@ struct ExchangeArgs {
   char* slots;      // of this rank
   uint64_t slot;    // bytes of one
   const void* input;
-  uint64_t input_stride;  // bytes from what is for one host to what is for the next; 0: the same for all
-  void* output;     // what the hosts gave, by host
+  uint64_t input_stride;  // bytes from the input for one host to that for the next; 0: the same for all
+  void* output;     // the data that the hosts gave, by host
   uint64_t stride;  // bytes from one host's to the next
   uint64_t bytes;   // at most slot less its head
   uint32_t host;
@@ -70,63 +70,63 @@ struct ExchangeArgs {
 };
 static_assert(sizeof(ExchangeArgs) == 112 + sizeof(Signature), "layout");
 
-// Mail: messages between ranks of different hosts. Slots lie in one block of device memory
-// of each rank, which adapters reach: first those from which the rank sends, then those
-// that its peers fill, kMailSlots for each rank of the job. Those for ranks of the own
-// host stay empty. Memory and order are the same on all ranks.
-constexpr uint32_t kMailSlots = 8;
-constexpr uint32_t kMailCredit = kMailSlots / 2;  // pieces that one signal gives back
-constexpr uint32_t kMailPeers = 64;               // on other hosts, at most
-constexpr uint32_t kMailBlocks = 8;               // of one launch, at most
+// Send and receive between ranks of different hosts. Slots lie in one block of device memory of each
+// rank, which network adapters reach: first the slots from which the rank sends, then those that its
+// peers fill, kSendRecvSlots for each rank of the job. Slots for ranks of the same host stay empty.
+// Memory and order are the same on all ranks.
+constexpr uint32_t kSendRecvSlots = 8;
+constexpr uint32_t kSendRecvCredit = kSendRecvSlots / 2;  // pieces whose slots one signal returns
+constexpr uint32_t kSendRecvPeers = 64;               // on other hosts, at most
+constexpr uint32_t kSendRecvBlocks = 8;               // of one launch, at most
 
-// What a slot begins with.
-struct MailHead {
-  uint64_t sequence;  // of the piece, on the way from one rank to the other, from 1
+// The head of a slot.
+struct SendRecvHead {
+  uint64_t sequence;  // of the piece, among those from one rank to the other, from 1
   uint64_t total;     // bytes of its message
   uint8_t pad[48];
 };
-static_assert(sizeof(MailHead) == 64, "layout");
+static_assert(sizeof(SendRecvHead) == 64, "layout");
 
 // In device memory, private to the rank: replays of a graph go on where the last launch
 // ended.
-struct MailState {
-  uint64_t waits[kMailBlocks];  // so far, of each block
+struct SendRecvState {
+  uint64_t waits[kSendRecvBlocks];  // so far, of each block
   uint32_t left;                // not 0: a launch was left, and there are no more
   uint8_t pad[60];
 };
-static_assert(sizeof(MailState) == 128, "layout");
+static_assert(sizeof(SendRecvState) == 128, "layout");
 
 // Behind it, one for each rank of the job.
-struct MailWay {
+struct SendRecvPeer {
   uint64_t sent;      // pieces, to that rank
   uint64_t received;  // pieces, from it
-  uint64_t given;     // signals for them
+  uint64_t given;     // credits returned for them
   uint64_t pad;
 };
-static_assert(sizeof(MailWay) == 32, "layout");
+static_assert(sizeof(SendRecvPeer) == 32, "layout");
 
-// In memory of the host: what the host is to know.
-struct MailNote {
-  uint64_t waits[kMailBlocks];  // of each block: 0, or which wait it is in and, in the low 16 bits, 1 + a rank that it waits for
+// In memory of the host: the note that kernels leave for it.
+struct SendRecvNote {
+  uint64_t waits[kSendRecvBlocks];  // of each block: 0, or which wait it is in and, in the low 16 bits, 1 + a rank that it waits for
   uint32_t found;               // 1: a rank sends a message of another length; 2 while that is written
   uint32_t peer;                // which
   uint64_t sent;
   uint64_t expected;
   uint8_t pad[40];
 };
-static_assert(sizeof(MailNote) == 128, "layout");
+static_assert(sizeof(SendRecvNote) == 128, "layout");
 
-// In the list the word receive is 2 q, and 1 more if the rank receives: messages of one
-// direction between two ranks are a queue, and q counts these from 0 in the list.
-struct MailArgs {
+// The messages of one direction between two ranks are a queue. In the list the word receive of a
+// message is 2 q, and 1 more if the rank receives it, where q numbers the queues from 0.
+struct SendRecvArgs {
   WaitControl* control;
   const WaitControl* inside;  // of the kernels inside the host, or null
-  MailState* state;
-  MailWay* ways;              // by rank
-  MailNote* note;
-  const uint32_t* parted;     // by rank, in memory of the host: not 0: it has left
-  const PortChannelHandle* data;    // by rank: brings pieces…
-  const PortChannelHandle* credit;  // …and brings slots back
+  SendRecvState* state;
+  SendRecvPeer* peers;        // by rank
+  SendRecvNote* note;
+  const uint32_t* departed;   // by rank, in memory of the host: not 0: the rank has left the job
+  const PortChannelHandle* data;    // by rank: carries pieces…
+  const PortChannelHandle* credit;  // …and returns credits for them
   char* slots;                // of this rank
   uint64_t slot;              // bytes of one
   uint64_t* memory;           // null: list is the group; see kTransferWords
@@ -138,7 +138,7 @@ struct MailArgs {
   Signature signature;
   Transfer list[kMaxTransfers];
 };
-static_assert(sizeof(MailArgs) == 112 + sizeof(Signature) + 24 * kMaxTransfers, "layout");
+static_assert(sizeof(SendRecvArgs) == 112 + sizeof(Signature) + 24 * kMaxTransfers, "layout");
 
 }  // namespace collectives
 }  // namespace mscclpp

@@ -1,17 +1,17 @@
-// The kernels between hosts, in an image of their own: they have other arguments than the
-// kernels within one, so that a change of theirs does not make all images anew.
+// The kernels between hosts have an image of their own. Their arguments differ from those of the kernels
+// within a host, and a change to them need not rebuild all images.
 #ifndef MSCCLPP_COLLECTIVES_EXCHANGE_FAMILY_H_
 #define MSCCLPP_COLLECTIVES_EXCHANGE_FAMILY_H_
 
 #include "exchange.h"
-#include "mail.h"
+#include "sendrecv.h"
 
 namespace mscclpp {
 namespace collectives {
 
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_steps_exchange, ExchangeArgs, args) { exchange(args); }
-MSCCLPP_KERNEL(mscclpp_steps_mail, MailArgs, args) { mail(args); }
+MSCCLPP_KERNEL(mscclpp_steps_sendrecv, SendRecvArgs, args) { sendrecv(args); }
 #endif
 
 }  // namespace collectives

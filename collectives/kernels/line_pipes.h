@@ -1,6 +1,6 @@
-// Pipes of lines: what a chunk carries arrives with it, so no fence stands between
-// data and a word that tells of it, and the receiver takes line by line while the rest
-// is on its way. (A chunk that tells of what was stored elsewhere carries nothing.) Only for links that keep lines whole.
+// Pipes of lines. The data of a chunk arrives together with its flags, so no fence is needed between data
+// and signal, and the receiver takes line by line while the rest is in flight. (A chunk that signals data
+// which was stored elsewhere carries nothing itself.) Only for links that keep lines whole.
 //
 // A slot is groups of 16 lines, which have room for 120 pieces of 16 bytes. Four rows
 // of four lines make a group, and a row is what a warp stores at once: thread t of the
@@ -9,20 +9,21 @@
 //	t % 8 < 7    one piece in each row: 28 of them lie in a row
 //	t % 8 == 7   two pieces in all, in halves beside the flags of its four lines
 //
-// So every thread moves whole pieces, warps move runs of 448 bytes, and nobody needs
-// what another thread has loaded. Of a group that is not full only the rows that are
+// So every thread moves whole pieces, warps move runs of 448 bytes, and no thread needs
+// data that another one has loaded. Of a group that is not full only the rows that are
 // needed are sent. The first piece of a chunk is its header.
 //
 // Flags. The flag of a line is made from 31 bits of the chunk's position in the pipe,
 // from 0 on. Lines that small chunks do not reach stay as they are, and would hold a
 // right flag and old data after 2^31 chunks. So every 2^30 chunks each slot is written
-// as a whole once, by the chunk that is due for it. The receiver may return the slot
-// before lines beyond that chunk's own were stored, so the sender's block meets behind
-// such a chunk: stores of the next one to the same lines come after.
+// as a whole once, by the next chunk that uses it. The receiver may return the slot
+// before the lines beyond that chunk's own were stored. So there is a barrier of the
+// sender's block behind such a chunk, and stores of the next one to the same lines come
+// after it.
 #ifndef MSCCLPP_COLLECTIVES_LINE_PIPES_H_
 #define MSCCLPP_COLLECTIVES_LINE_PIPES_H_
 
-#include "near.h"
+#include "ll.h"
 
 namespace mscclpp {
 namespace collectives {
@@ -33,9 +34,9 @@ constexpr uint32_t kGroupUnits = kRows * kRowUnits, kGroupPieces = 120;
 constexpr uint32_t kGroupBytes = kGroupPieces * kPiece;
 constexpr uint64_t kRewriteEvery = 1ull << 30;
 
-// What both kinds of arguments have in common.
+// The members that both kinds of arguments have.
 MSCCLPP_DEVICE const Common& head(const TransferArgs& a) { return a.common; }
-MSCCLPP_DEVICE const NearTransferArgs& head(const NearTransferArgs& a) { return a; }
+MSCCLPP_DEVICE const LLTransferArgs& head(const LLTransferArgs& a) { return a; }
 
 // Where one lane's chunks between this rank and a peer are, in one direction.
 template <class A>
@@ -56,9 +57,9 @@ struct LinePipe {
 
   // room is the position before which chunks may be put.
   //
-  // On NVIDIA neither side needs more than plain order here. What the receiver stores is
-  // memory that the sender does not look at. What the sender stores into the slot depends on
-  // what it has read here, and no store is performed before a branch that decides whether it is.
+  // On NVIDIA relaxed loads and stores are enough on both sides. The sender does not look at the memory
+  // that the receiver has stored. Stores of the sender into the slot depend on the word that it has read
+  // here, and no store is performed before the branch that decides about it.
   MSCCLPP_DEVICE uint64_t room() const {
     const uint64_t* tail = &mailbox(head(a), head(a).rank, peer, lane)->line_tail;
 #if MSCCLPP_TARGET_CUDA
@@ -67,39 +68,40 @@ struct LinePipe {
     return load_acquire(tail) + a.lines.slots;
 #endif
   }
-  // give_back says that chunks before position were taken; for one thread, behind a
+  // return_credits says that chunks before position were taken; for one thread, behind a
   // barrier of all that took them.
-  MSCCLPP_DEVICE void give_back(uint64_t position) const {
-    collectives::give_back(&mailbox(head(a), peer, head(a).rank, lane)->line_tail, position);
+  MSCCLPP_DEVICE void return_credits(uint64_t position) const {
+    collectives::return_credits(&mailbox(head(a), peer, head(a).rank, lane)->line_tail, position);
   }
 
-  // begun reports, to one thread, whether the peer has begun to send a chunk. It sends
-  // the rest then, whatever else happens.
+  // begun reports, to one thread, whether the peer has begun to send a chunk. Once it
+  // has, it sends the rest without waiting for anything.
   MSCCLPP_DEVICE bool begun(uint64_t position) const {
     Vec16 v;
     return pollLineUnit(from(position), kLineUnits - 1, flag_at(position), v);
   }
 
-  // tells is between what this thread, or the block before a barrier, has stored elsewhere and the chunk that
-  // tells of it; told behind a look that has found the chunk.
-  MSCCLPP_DEVICE void tells(uint64_t position) const {
+  // fence_before stands between stores elsewhere, of this thread or of the block before a barrier, and the
+  // chunk that signals them. fence_behind stands behind the poll that has found this chunk.
+  MSCCLPP_DEVICE void fence_before(uint64_t position) const {
     fence_system();
 #if MSCCLPP_TARGET_CHECK
-    check::fence_tells(to(position));
+    check::fence_release(to(position));
 #endif
     (void)position;
   }
-  MSCCLPP_DEVICE void told(uint64_t position) const {
+  MSCCLPP_DEVICE void fence_behind(uint64_t position) const {
 #if MSCCLPP_TARGET_CHECK
-    check::fence_told(from(position));
+    check::fence_acquire(from(position));
 #endif
     fence_system();
     (void)position;
   }
 
-  // make_offer says where the message of so many bytes, whose first chunk behind its announcement has that position,
-  // may be stored as a whole, as the peer addresses it; or offer_beside() or null. offered says whether the
-  // peer has done so, and offer what, behind it: null also if the peer expects another length. For one thread.
+  // make_offer offers the peer a place for the message of so many bytes whose first chunk behind its
+  // announcement has that position: the buffer as the peer addresses it, offer_beside(), or null. offered
+  // reports whether the peer has made its offer, and offer returns it then: null also if the peer expects
+  // another length. For one thread.
   MSCCLPP_DEVICE void make_offer(uint64_t position, uint64_t bytes, char* there) const {
     Mailbox* box = mailbox(head(a), peer, head(a).rank, lane);
     store_relaxed(&box->offered_bytes, bytes);
@@ -126,9 +128,9 @@ struct LinePipe {
   }
 };
 
-// How a message is cut into chunks. It follows from its length and the number of
-// lanes, so both sides know it: chunk i goes through lane i % lanes, and an empty
-// message is one chunk.
+// The division of a message into chunks. It follows from its length and the number of
+// lanes, so both sides compute the same. Chunk i goes through lane i % lanes, and an
+// empty message is one chunk.
 struct Cut {
   uint64_t chunks;
   uint32_t payload;  // of a full chunk
@@ -141,7 +143,7 @@ MSCCLPP_DEVICE Cut cut_message(uint64_t bytes, uint32_t lanes, uint32_t groups) 
   return Cut{ceil_div(bytes, payload), payload};
 }
 
-// What of a chunk one thread handles: its units of one group.
+// The part of a chunk that one thread handles: its units of one group.
 struct Column {
   uint32_t group;
   uint32_t t;  // of 32
@@ -165,8 +167,8 @@ struct Column {
   }
 };
 
-// One piece at data + at, of bytes in all; what is missing is zero. Words are those of
-// 16, 8 or 4 bytes that data is aligned to, or single bytes.
+// One piece at data + at, where data has so many bytes; missing bytes are zero. Words have
+// 16, 8 or 4 bytes as data is aligned, or else single bytes.
 MSCCLPP_OUTLINED_LARGE uint64_t load_half(const char* p, uint64_t left) {
   if (left >= 8 && (reinterpret_cast<uintptr_t>(p) & 7) == 0) return *reinterpret_cast<const uint64_t*>(p);
   if (left >= 8 && (reinterpret_cast<uintptr_t>(p) & 3) == 0) {
@@ -198,8 +200,8 @@ MSCCLPP_DEVICE void store_piece(char* data, uint32_t at, uint32_t bytes, bool al
 MSCCLPP_DEVICE bool aligned_to_pieces(const void* p) { return (reinterpret_cast<uintptr_t>(p) & (kPiece - 1)) == 0; }
 MSCCLPP_DEVICE uint32_t pieces_of(uint32_t bytes) { return 1 + (bytes + kPiece - 1) / kPiece; }
 
-// send_column sends what this thread has of a chunk of bytes at data, which belongs to
-// a message of total. room is what it knows of the pipe's, and learns. False: leave.
+// send_column sends this thread's part of a chunk of bytes at data, which belongs to a message of total.
+// room is the last room of the pipe that it has read, and is updated. False: leave.
 template <class A>
 MSCCLPP_DEVICE bool send_column(const LinePipe<A>& pipe, uint64_t position, Column x, const char* data, uint32_t bytes, uint64_t total,
                                 bool all, uint64_t& room) {
@@ -208,7 +210,7 @@ MSCCLPP_DEVICE bool send_column(const LinePipe<A>& pipe, uint64_t position, Colu
   const bool aligned = aligned_to_pieces(data);
   Vec16 v[kRows];
   if (aligned && x.filled(bytes)) {
-    // Nothing but loads, so that all are under way at once.
+    // Nothing but loads, so that all are in flight at once.
     MSCCLPP_UNROLL
     for (uint32_t r = 0; r < kRows; ++r) {
       v[r] = Vec16{0, 0, 0, 0};
@@ -275,7 +277,7 @@ MSCCLPP_DEVICE bool receive_column(const LinePipe<A>& pipe, uint64_t position, C
     if (x.t == 0) sent = uint64_t(v[0].y) << 32 | v[0].x;
     if (!line_threads_all(x.t != 0 || sent == total)) return false;
   }
-  // Every look of a warp is at whole lines again, also by threads that miss nothing.
+  // Every poll of a warp reads whole lines again, also in threads that miss nothing.
   const bool here = x.group == 0 && line_threads_all(rest);
   if (!here && !wait_lines(control, site, [&]() MSCCLPP_LAMBDA {
         look();

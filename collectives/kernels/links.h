@@ -1,11 +1,11 @@
-// How blocks of different ranks meet: barriers, stages and pipes over the scratch
+// Barriers, stages and pipes between blocks of different ranks, over the scratch
 // memory that args.h lays out.
 //
-// All counters are 64 bits and only grow. The one who writes a word keeps the
-// count in its own State and stores it; nobody adds to memory of another rank. A
+// All counters are 64 bits and only grow. The rank that writes a word keeps the
+// count in its own State and stores it, so nobody adds to memory of another rank. A
 // counter is read before data with acquire, and written after data with release.
 //
-// Every wait returns false once the communicator was aborted; the kernel then
+// Every wait returns false once the communicator was aborted. The kernel then
 // leaves at once, and nothing of its state matters any more.
 #ifndef MSCCLPP_COLLECTIVES_LINKS_H_
 #define MSCCLPP_COLLECTIVES_LINKS_H_
@@ -18,7 +18,7 @@
 namespace mscclpp {
 namespace collectives {
 
-// Kinds of word in reports of waits that were ended.
+// Kinds of word, for the reports of waits that were left.
 enum Word : uint32_t { kWordPacket = 1, kWordPipeHead, kWordPipeTail, kWordStageHead, kWordStageTail, kWordSync, kWordSignature, kWordSwitch, kWordStep, kWordOffer };
 
 // kernel_of marks such a wait, with its Word beside it. Numbers of algorithms have 24 bits.
@@ -61,11 +61,11 @@ struct Steps {
   MSCCLPP_DEVICE uint64_t count(uint64_t k) const { return smaller(each, total - first(k)); }
 };
 
-// give_back tells a peer, in its word `tail`, that so many slots were taken; for one thread, behind a
-// barrier of all that took them. On NVIDIA plain order is enough: what was loaded from the slots was
-// stored, summed or branched on by now, so those loads are done, and a release would wait, for
-// microseconds, until all that the block has stored has arrived.
-MSCCLPP_DEVICE void give_back(uint64_t* tail, uint64_t taken) {
+// return_credits stores in a peer's word `tail` how many slots were taken. One thread calls it, behind a
+// barrier of all threads that took them. On NVIDIA a relaxed store is enough: the block has stored, summed
+// or branched on the data by now, so the loads from the slots are done. A release would wait, for
+// microseconds, until all stores of the block have arrived.
+MSCCLPP_DEVICE void return_credits(uint64_t* tail, uint64_t taken) {
 #if MSCCLPP_TARGET_CUDA
   store_relaxed(tail, taken);
 #else
@@ -73,8 +73,8 @@ MSCCLPP_DEVICE void give_back(uint64_t* tail, uint64_t taken) {
 #endif
 }
 
-// What a block copies in one direction before it turns to another: links and memory are busy at the
-// same time then. A processor does one thing after the other anyhow.
+// A block copies so many bytes in one direction before it turns to another one, so that links and memory
+// are busy at the same time. On a processor copies are sequential anyhow.
 #if MSCCLPP_TARGET_GPU
 constexpr uint64_t kTurnBytes = 32 << 10;
 #elif MSCCLPP_TARGET_CHECK
@@ -83,8 +83,8 @@ constexpr uint64_t kTurnBytes = 256;
 constexpr uint64_t kTurnBytes = 1 << 20;
 #endif
 
-// even_step is the size of a step, at most `most`, a multiple of 64, with which all lanes have as many
-// steps: what one has left over it would work on while the others are done.
+// even_step is the size of a step, at most `most`, a multiple of 64, with which all lanes have equally
+// many steps. Otherwise one lane would work on its last step while the others are done.
 MSCCLPP_DEVICE uint64_t even_step(uint64_t total, uint32_t lanes, uint64_t most) {
   const uint64_t share = ceil_div(total, lanes);
   return share == 0 ? most : round_up(ceil_div(share, ceil_div(share, most)), 64);
@@ -105,20 +105,20 @@ MSCCLPP_DEVICE bool at_least(const Common& c, const uint64_t* word, uint64_t val
   return wait_word(c.control, word, value, kernel_of(c.signature), what, peer, &c.state->left);
 }
 
-// Sync is a barrier of all ranks, one for each lane. What a rank wrote before it,
+// Sync is a barrier of all ranks, one for each lane. Data that a rank wrote before it,
 // in its own or in others' memory, is visible behind it.
 class Sync {
  public:
   MSCCLPP_DEVICE Sync(const Common& c, uint32_t lane) : c_(c), lane_(lane), count_(c.state->lanes[lane].sync) {}
 
-  // enter tells all peers.
+  // enter signals all peers.
   MSCCLPP_DEVICE void enter() {
     ++count_;
     block_sync();
-    for (uint32_t i = thread_id() + 1; i < c_.ranks; i += block_dim()) tell((c_.rank + i) % c_.ranks);
+    for (uint32_t i = thread_id() + 1; i < c_.ranks; i += block_dim()) signal((c_.rank + i) % c_.ranks);
   }
 
-  // enter_with also tells them where buffers are, which they may read from their
+  // enter_with also sends them the places of buffers, which they may read from their
   // mailbox until they enter the next barrier. That one must not carry numbers.
   MSCCLPP_DEVICE void enter_with(uint64_t input, uint64_t output, uint64_t memory) {
     ++count_;
@@ -129,15 +129,15 @@ class Sync {
       m->input = input;
       m->output = output;
       m->memory = memory;
-      tell(peer);
+      signal(peer);
     }
   }
 
   // meet is enter_with and wait by packets: one store and no fence, where a release
-  // would first wait for the link. It is for the start of a launch alone. There
-  // nothing is to be published but what earlier kernels wrote, and their end has done
-  // that; on other targets fences stand in. The next barrier must be one that all
-  // enter when they have no more use for the numbers.
+  // would first wait for the link. It is for the start of a launch alone. Only data of
+  // earlier kernels has to be published there, and their end has done that; on other
+  // targets fences do. All ranks enter the next barrier when they no longer need the
+  // numbers.
   MSCCLPP_DEVICE bool meet(uint64_t input, uint64_t output, uint64_t memory) {
     const uint32_t flag = static_cast<uint32_t>(++count_) | 0x80000000u;
     const uint64_t mine[3] = {input, output, memory};
@@ -190,7 +190,7 @@ class Sync {
     fence_system();
 #endif
   }
-  MSCCLPP_DEVICE void tell(uint32_t peer) const { store_release(&mailbox(c_, peer, c_.rank, lane_)->sync, count_); }
+  MSCCLPP_DEVICE void signal(uint32_t peer) const { store_release(&mailbox(c_, peer, c_.rank, lane_)->sync, count_); }
 
   const Common& c_;
   const uint32_t lane_;
@@ -223,7 +223,7 @@ class Stage {
     return block_sync_and(ok);
   }
 
-  // publish shows chunk i to the peers. All of it was written before.
+  // publish signals chunk i to the peers. All of it was written before.
   MSCCLPP_DEVICE void publish(uint64_t i) {
     block_sync();
     for (uint32_t k = thread_id() + 1; k < c_.ranks; k += block_dim()) {
@@ -302,8 +302,8 @@ struct alignas(64) PipeHeader {
 };
 
 // A pipe carries chunks from one rank to one other, through slots in the memory of
-// the receiver, which returns credits. Pipes of different pairs are independent:
-// what is asymmetric, or involves some of the ranks only, goes through pipes.
+// the receiver, which returns credits. Pipes of different pairs are independent, so
+// asymmetric transfers, and those among some of the ranks, go through pipes.
 struct Pipe {
   MSCCLPP_DEVICE static char* address(const Common& c, uint32_t lane, uint32_t to, uint32_t from, uint64_t position) {
     const uint64_t slot = (uint64_t(lane) * c.ranks + from) * c.pipe_slots + position % c.pipe_slots;
@@ -344,23 +344,23 @@ struct Pipe {
     return address(c, lane, c.rank, peer, c.state->lanes[lane].received[peer]);
   }
 
-  // filled counts it, so that there are now so many, and tell tells the peer of them; taken does both.
-  // For one thread behind a barrier of all that filled, or emptied, the slot. put and take are all of
-  // that, for whole blocks.
+  // filled sets the count of chunks that were put, and signal signals it to the peer; taken does both for
+  // chunks that were taken. One thread calls them, behind a barrier of all threads that filled, or emptied,
+  // the slot. put and take are all of that, for whole blocks.
   MSCCLPP_DEVICE static void filled(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) { c.state->lanes[lane].sent[peer] = n; }
-  MSCCLPP_DEVICE static void tell(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) {
+  MSCCLPP_DEVICE static void signal(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) {
     store_release(&mailbox(c, peer, c.rank, lane)->pipe_head, n);
   }
   MSCCLPP_DEVICE static void taken(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) {
     c.state->lanes[lane].received[peer] = n;
-    give_back(&mailbox(c, peer, c.rank, lane)->pipe_tail, n);
+    return_credits(&mailbox(c, peer, c.rank, lane)->pipe_tail, n);
   }
   MSCCLPP_DEVICE static void put(const Common& c, uint32_t lane, uint32_t peer) {
     block_sync();
     if (thread_id() == 0) {
       const uint64_t n = sent(c, lane, peer) + 1;
       filled(c, lane, peer, n);
-      tell(c, lane, peer, n);
+      signal(c, lane, peer, n);
     }
     block_sync();
   }
@@ -371,8 +371,8 @@ struct Pipe {
   }
 };
 
-// A signature as two LL16 packets, with the low half of the sequence as the flag: to
-// publish one is two stores that nothing waits for.
+// A signature is two LL16 packets, with the low half of the sequence as the flag. So
+// publishing it is two stores for which nothing waits.
 template <class C>
 MSCCLPP_DEVICE uint64_t signature_part(const C& c, uint32_t part) {
   const Signature& s = c.signature;
@@ -384,10 +384,10 @@ MSCCLPP_DEVICE LL16Packet* signature_packet(const C& c, uint32_t to, uint32_t fr
   return reinterpret_cast<LL16Packet*>(mailbox(c, to, from, 0)->signature[parity]) + part;
 }
 
-// publish tells the peers what this launch is; for one thread. It returns the
+// publish sends the peers the signature of this launch; for one thread. It returns the
 // sequence of the launch.
 //
-// Two signatures by parity are enough for those who compare. A rank writes the one of
+// Two signatures by parity are enough where ranks compare them. A rank writes the one of
 // launch k + 2 after it has seen all signatures of launch k + 1, and a peer publishes
 // that of k + 1 when it is done comparing those of k.
 template <class C>
@@ -404,9 +404,9 @@ MSCCLPP_DEVICE uint64_t publish(const C& c) {
   return sequence;
 }
 
-// agree publishes what this launch is, and compares it with what the peers launch
+// agree publishes the signature of this launch, and compares it with those of the peers
 // when the caller asked for that. False: do not touch any data. No earlier kernel of
-// the stream runs any more.
+// the stream may be running.
 template <class C>
 MSCCLPP_DEVICE bool agree(const C& c) {
   if (c.check == kCheckNever) return true;

@@ -5,8 +5,8 @@
 
 #include "allgather.h"
 #include "alltoall.h"
-#include "belt.h"
-#include "near_move.h"
+#include "pipeline.h"
+#include "ll_move.h"
 #include "parts.h"
 #include "pull.h"
 #include "rooted.h"
@@ -25,9 +25,9 @@ MSCCLPP_KERNEL(mscclpp_allgather_chunk, Args, args) { allgather_chunk(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_allgather_push, Args, args) { allgather_push(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_shares, Args, args) { allgather_shares(args); }
-MSCCLPP_KERNEL(mscclpp_allgather_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, WordCarrier<1>, args) }
-MSCCLPP_KERNEL(mscclpp_allgather_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_allgather, LineCarrier, args) }
-MSCCLPP_KERNEL(mscclpp_allgather_stream_ll128, NearArgs, args) { stream_allgather<LineCarrier>(args); }
+MSCCLPP_KERNEL(mscclpp_allgather_direct_ll8, LLArgs, args) { MSCCLPP_LL_MOVE(ll_allgather, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_allgather_direct_ll128, LLArgs, args) { MSCCLPP_LL_MOVE(ll_allgather, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_allgather_stream_ll128, LLArgs, args) { stream_allgather<LineCarrier>(args); }
 #endif
 #endif
 
@@ -37,9 +37,9 @@ MSCCLPP_KERNEL(mscclpp_alltoall_chunk, Args, args) { alltoall_chunk(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_alltoall_push, Args, args) { alltoall_push(args); }
 MSCCLPP_KERNEL(mscclpp_alltoall_shares, Args, args) { alltoall_shares(args); }
-MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, WordCarrier<1>, args) }
-MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_alltoall, LineCarrier, args) }
-MSCCLPP_KERNEL(mscclpp_alltoall_stream_ll128, NearArgs, args) { stream_alltoall<LineCarrier>(args); }
+MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll8, LLArgs, args) { MSCCLPP_LL_MOVE(ll_alltoall, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_alltoall_direct_ll128, LLArgs, args) { MSCCLPP_LL_MOVE(ll_alltoall, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_alltoall_stream_ll128, LLArgs, args) { stream_alltoall<LineCarrier>(args); }
 #endif
 #endif
 
@@ -49,9 +49,9 @@ MSCCLPP_KERNEL(mscclpp_broadcast_chunk, Args, args) { broadcast_chunk(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_shares, Args, args) { broadcast_shares(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_fetch, Args, args) { broadcast_fetch(args); }
-MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, WordCarrier<1>, args) }
-MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, NearArgs, args) { MSCCLPP_NEAR_MOVE(near_broadcast, LineCarrier, args) }
-MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, NearArgs, args) { stream_broadcast<LineCarrier>(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, LLArgs, args) { MSCCLPP_LL_MOVE(ll_broadcast, WordCarrier<1>, args) }
+MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, LLArgs, args) { MSCCLPP_LL_MOVE(ll_broadcast, LineCarrier, args) }
+MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, LLArgs, args) { stream_broadcast<LineCarrier>(args); }
 #endif
 #endif
 
@@ -59,7 +59,7 @@ MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, NearArgs, args) { stream_broadcas
 MSCCLPP_KERNEL(mscclpp_transfers_chunk, TransferArgs, args) { transfers(args); }
 #if MSCCLPP_GPU_KERNELS
 MSCCLPP_KERNEL(mscclpp_transfers_ll128, TransferArgs, args) { transfers_lines(args); }
-MSCCLPP_KERNEL(mscclpp_transfers_few_ll128, NearTransferArgs, args) { transfers_lines_near(args); }
+MSCCLPP_KERNEL(mscclpp_transfers_few_ll128, LLTransferArgs, args) { transfers_lines_few(args); }
 #endif
 #endif
 
@@ -71,8 +71,8 @@ MSCCLPP_KERNEL(mscclpp_steps_move, StepArgs, args) { step_move(args); }
 #endif
 #endif
 
-// GPUs store and load either packet in one access: LL8 serves them alone. And no table of
-// theirs has the others.
+// GPUs store and load either packet in one access, so LL8 is enough for them, and their tables
+// have no other algorithm of these.
 #if MSCCLPP_TARGET_CPU || MSCCLPP_TARGET_CHECK
 MSCCLPP_KERNEL(mscclpp_allgather_ring, Args, args) { allgather_ring(args); }
 MSCCLPP_KERNEL(mscclpp_allgather_zerocopy, Args, args) { allgather_zerocopy(args); }

@@ -1,8 +1,8 @@
-// What several places of a kernel do, as functions of their own on GPUs: all else is
-// inlined there, and images would hold the same loops many times over. They take
-// plain values only. A reference into the kernel's argument would have all of it
-// copied to local memory. On AMD the larger ones are inlined all the same: a call of
-// a function with many registers saves some in memory.
+// Functions that several places of a kernel call, and that are not inlined on GPUs: else
+// images would hold the same loops many times over. They take plain values only, because
+// a reference into the kernel's argument would have all of it copied to local memory. On
+// AMD the larger ones are inlined all the same, because a call of a function with many
+// registers saves some in memory.
 #ifndef MSCCLPP_COLLECTIVES_OUTLINED_H_
 #define MSCCLPP_COLLECTIVES_OUTLINED_H_
 
@@ -17,7 +17,7 @@
 #else
 #define MSCCLPP_OUTLINED_LARGE MSCCLPP_DEVICE
 #endif
-// Behind the parameters of a lambda, which is to be inlined like any other function.
+// Stands behind the parameters of a lambda, so that it is inlined like any other function.
 #define MSCCLPP_LAMBDA __attribute__((always_inline))
 #else
 #define MSCCLPP_OUTLINED inline
@@ -48,7 +48,7 @@ MSCCLPP_OUTLINED_LARGE void reduce_listed(void* out, const char* const* inputs, 
   reduce_n<T>(out, inputs, n, count, reduction(ReduceOp(op), scale, divisor, partial), thread_id(), block_dim());
 }
 
-// The addresses of a step's inputs: a thread that computed them for each word that it
+// The addresses of a step's inputs. A thread that computed them for each word that it
 // reduces would divide more than it adds.
 MSCCLPP_DEVICE const char** listed_inputs() {
   static __attribute__((shared)) const char* inputs[kMaxRanks];

@@ -1,19 +1,18 @@
-// Packet collectives: data and flag arrive together, so one store is all that a
-// message costs, at half the bandwidth.
+// Collectives by LL packets: data and flag arrive together, so a message costs one
+// store, at half the bandwidth.
 //
 // Epochs. Every packet collective moves all ranks from epoch e to e + 1, and each
-// rank receives at least one packet from every peer in it (also when there is
-// nothing to tell: then an empty one). Packets of epoch e carry a flag made from e
-// and go to half e % 2 of the receiver's packet area. Two halves are enough: who
-// sends in epoch e + 2 has ended e + 1, so it has a packet of e + 1 from the
-// receiver, which the receiver sent after it had ended e: nobody reads that half.
-// Collectives in which some rank might not hear from another break this argument;
-// they use pipes.
+// rank receives at least one packet from every peer in it, if only an empty one.
+// Packets of epoch e carry a flag made from e and go to half e % 2 of the receiver's
+// packet area. Two halves are enough. A rank that sends in epoch e + 2 has ended
+// e + 1, so it has a packet of e + 1 from the receiver. The receiver sent that after
+// it had ended e, so it no longer reads the half. A collective in which some rank may
+// receive nothing from another one breaks this argument, and uses pipes.
 //
 // Flags. Of an epoch only 31 bits fit into a packet, so a slot that was not
 // written for 2^31 epochs would hold a flag that is right again, and old data.
-// Long before, every 2^30 epochs, a rank clears its half for the next epoch: no
-// peer can be there before this rank has sent in this one.
+// Long before, every 2^30 epochs, a rank clears its half for the next epoch. No
+// peer writes there before this rank has sent in this one.
 #ifndef MSCCLPP_COLLECTIVES_PACKETS_H_
 #define MSCCLPP_COLLECTIVES_PACKETS_H_
 
@@ -30,19 +29,19 @@ MSCCLPP_DEVICE uint32_t flag_of(uint64_t epoch) { return static_cast<uint32_t>(e
 // Whether the half for epoch + 1 has to be cleared in this one.
 MSCCLPP_DEVICE bool clears(uint64_t epoch) { return (static_cast<uint32_t>(epoch) & (kClearEvery - 1)) < 2 && epoch >= kClearEvery; }
 
-// A launch takes all its epochs when it begins, from one word for each area: packets and
-// lines lie in different ones, and a line's flag would be payload to a packet. To each
-// epoch the word grows by kEpoch. The last block of a launch adds what all others leave
-// to it; its part is larger than all of theirs, so every block sees from what it
-// finds whether that one was here before.
+// A launch takes all its epochs when it begins, from one word for each area. Packets and
+// lines lie in different areas, because the flag of a line would be payload to a packet. With
+// each epoch the word grows by kEpoch. All blocks but the last add 1, and the last block of a
+// launch adds the rest. The rest is larger than all other parts together, so every block sees
+// from the word that it finds whether the last block was there before.
 enum Area : uint32_t { kPacketArea = 0, kLineArea = 1 };
 constexpr uint64_t kEpoch = 4 * kMaxBlocks;
 
 // take_epochs returns the last epoch before the n that this launch has; for whole blocks,
 // once a launch. It may be called before await_previous, while earlier kernels run, if
-// each of those that takes epochs calls release_next behind it: launches begin in their order, so
-// what that one adds is there before any of this one looks. What kernels write when they end would
-// have to be waited for and read, which takes 0.4 µs longer.
+// each of those that takes epochs calls release_next behind it. Launches begin in their order, so
+// an earlier kernel has added its part before a block of this one looks. A count that kernels write
+// when they end would have to be waited for and read, which takes 0.4 µs longer.
 MSCCLPP_DEVICE uint64_t take_epochs(State* state, Area area, uint64_t n) {
   if (n == 0) return 0;
   const uint64_t others = grid_dim() - 1;
@@ -54,7 +53,7 @@ MSCCLPP_DEVICE uint64_t take_epochs(State* state, Area area, uint64_t n) {
   return block_share(epoch);
 }
 
-// Epochs walks through the epochs of one launch: one for each piece of data that
+// Epochs goes through the epochs of one launch: one for each piece of data that
 // fits into a slot.
 class Epochs {
  public:
@@ -95,10 +94,10 @@ MSCCLPP_DEVICE WaitSite packet_site(const Common& c, uint32_t peer, uint32_t fla
   return WaitSite{kernel_of(c.signature), kWordPacket, peer, flag, &c.state->left};
 }
 
-// Payload is handed out in units: a thread that sends a unit is the one that later
-// stores to the same place of the output, so that input and output may be one
-// buffer. A unit is whole packets and whole elements. On a CPU it is large enough
-// for the vector loops to be worth it.
+// Payload is divided among threads in units. The thread that sends a unit also stores
+// to the same place of the output later, so that input and output may be one buffer.
+// A unit is whole packets and whole elements. On a CPU it is large enough for the
+// vector loops to pay off.
 #if MSCCLPP_TARGET_CPU
 constexpr uint32_t kUnit = 1024;
 #else
@@ -130,7 +129,7 @@ MSCCLPP_OUTLINED_LARGE bool unpack(const WaitControl* control, uint32_t* left, u
 #endif
 }
 
-// receive_packets stores what peer sent.
+// receive_packets stores the data that peer sent.
 template <class Packet>
 MSCCLPP_DEVICE bool receive_packets(const Common& c, char* out, const char* slot, uint64_t bytes, uint32_t flag, uint32_t peer) {
   return unpack<Packet>(c.control, &c.state->left, kernel_of(c.signature), out, slot, bytes, flag, peer);

@@ -10,8 +10,8 @@
 #endif
 
 // Of reduce_family.h.
-#define MSCCLPP_PART_ALLREDUCE 1  // what the tables choose on up to eight GPUs
-#define MSCCLPP_PART_SUMS 2       // other ways of all-reduce, and sums between copies
+#define MSCCLPP_PART_ALLREDUCE 1  // the algorithms that the tables choose on up to eight GPUs
+#define MSCCLPP_PART_SUMS 2       // other algorithms of all-reduce, and sums between copies
 #define MSCCLPP_PART_REDUCESCATTER 3
 #define MSCCLPP_PART_ROOTED 4  // reduce
 
@@ -20,7 +20,7 @@
 #define MSCCLPP_PART_ALLTOALL 6
 #define MSCCLPP_PART_BROADCAST 7
 #define MSCCLPP_PART_TRANSFERS 8
-#define MSCCLPP_PART_SIGNALS 9  // barriers, and what copies need besides
+#define MSCCLPP_PART_SIGNALS 9  // barriers, and the kernels between copies
 
 #define MSCCLPP_HAS_PART(name) (MSCCLPP_PART == 0 || MSCCLPP_PART == MSCCLPP_PART_##name)
 

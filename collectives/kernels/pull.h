@@ -1,7 +1,7 @@
 // Collectives on the CPU over buffers that are not registered: every rank reads
 // its peers' memory where it is, through the kernel (process_vm_readv). Data is
-// copied once, and what a program has not changed since the last call is still in
-// the reader's cache, where staging would have to move it again.
+// copied once, and data that a program has not changed since the last call is still
+// in the reader's cache, where staging would have to move it again.
 //
 // A call to the kernel costs about as much as copying two pages, so small messages
 // are staged all the same.
@@ -40,9 +40,9 @@ inline void nothing() {}
 inline uint64_t their_input(const Args& a, uint32_t peer) { return mailbox(a.common, a.common.rank, peer, 0)->input; }
 inline uint64_t their_output(const Args& a, uint32_t peer) { return mailbox(a.common, a.common.rank, peer, 0)->output; }
 
-// pulling tells all ranks where the buffers are, does what needs no peer meanwhile,
-// and runs body(sync) when all have told. What they told is valid until sync's last
-// barrier, which follows the body: only then may buffers change again.
+// pulling sends all ranks the places of the buffers, calls meanwhile, which needs no
+// peer, and runs body(sync) when it has the places of all. They are valid until sync's
+// last barrier, which follows the body: only then may buffers change again.
 template <class Meanwhile, class Body>
 inline void pulling(const Args& a, Meanwhile meanwhile, Body body) {
   if (!agree(a.common)) return;
@@ -114,7 +114,7 @@ inline void allgather_pull(const Args& a) {
   });
 }
 
-// Not in place: a rank would overwrite what a peer has yet to read.
+// Not in place: a rank would overwrite data that a peer has yet to read.
 inline void alltoall_pull(const Args& a) {
   const Common& c = a.common;
   const uint64_t total = a.count * a.element;

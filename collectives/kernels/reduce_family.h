@@ -9,8 +9,8 @@
 #include "allreduce_packets.h"
 #include "allreduce_ring.h"
 #include "allreduce_switch.h"
-#include "belt.h"
-#include "near_reduce.h"
+#include "pipeline.h"
+#include "ll_reduce.h"
 #include "parts.h"
 #include "pull.h"
 #include "reducescatter.h"
@@ -37,12 +37,12 @@ namespace collectives {
 #if MSCCLPP_HAS_PART(ALLREDUCE)
 MSCCLPP_KERNEL(mscclpp_allreduce_zerocopy, Args, args) { allreduce_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, Words<Element>, true, args) }
+MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll8, LLArgs, args) { MSCCLPP_LL(ll_allreduce, Words<Element>, true, args) }
 #if !MSCCLPP_FEW_KERNELS
-MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce, LineCarrier, true, args) }
-MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_allreduce_twoshot, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_ll128, LLArgs, args) { MSCCLPP_LL(ll_allreduce, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_ll128, LLArgs, args) { MSCCLPP_LL(ll_allreduce_twoshot, LineCarrier, true, args) }
 #if MSCCLPP_LONG_KERNELS
-MSCCLPP_KERNEL(mscclpp_allreduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, true) }
+MSCCLPP_KERNEL(mscclpp_allreduce_stream_ll128, LLArgs, args) { MSCCLPP_STREAM(stream_reduce, true) }
 #endif
 #endif
 #endif
@@ -66,14 +66,14 @@ MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>
 MSCCLPP_KERNEL(mscclpp_reducescatter_chunk, Args, args) { reducescatter_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reducescatter_zerocopy, Args, args) { reducescatter_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, Words<Element>, true, args) }
+MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll8, LLArgs, args) { MSCCLPP_LL(ll_reducescatter, Words<Element>, true, args) }
 #endif
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_reducescatter_ll8, Args, args) { reducescatter_packets<Element, LL8Packet>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reducescatter, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_reducescatter_direct_ll128, LLArgs, args) { MSCCLPP_LL(ll_reducescatter, LineCarrier, true, args) }
 #if MSCCLPP_LONG_KERNELS
-MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reducescatter) }
+MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, LLArgs, args) { MSCCLPP_STREAM(stream_reducescatter) }
 #endif
 #endif
 #endif
@@ -83,21 +83,21 @@ MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, NearArgs, args) { MSCCLPP_STR
 MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, NearArgs, args) { MSCCLPP_NEAR(near_reduce, Words<Element>, false, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, LLArgs, args) { MSCCLPP_LL(ll_reduce, Words<Element>, false, args) }
 #if !MSCCLPP_FEW_KERNELS
-MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce, LineCarrier, false, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, LLArgs, args) { MSCCLPP_LL(ll_reduce, LineCarrier, false, args) }
 #if MSCCLPP_LONG_KERNELS
-MSCCLPP_KERNEL(mscclpp_reduce_twoshot_ll128, NearArgs, args) { MSCCLPP_NEAR(near_reduce_twoshot, LineCarrier, true, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_twoshot_ll128, LLArgs, args) { MSCCLPP_LL(ll_reduce_twoshot, LineCarrier, true, args) }
 MSCCLPP_KERNEL(mscclpp_reduce_shares, Args, args) { reduce_shares<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_fetch, Args, args) { reduce_fetch<Element>(args); }
-MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, NearArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
+MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, LLArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
 #endif
 #endif
 #endif
 #endif
 
-// GPUs store and load either packet in one access: LL8 serves them alone. And no table of
-// theirs has the others.
+// GPUs store and load either packet in one access, so LL8 is enough for them, and their tables
+// have no other algorithm of these.
 #if MSCCLPP_TARGET_CPU || MSCCLPP_TARGET_CHECK
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_chunk, Args, args) { allreduce_allpair_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_ring, Args, args) { allreduce_ring<Element>(args); }

@@ -1,4 +1,4 @@
-// Reductions of what arrives as packets.
+// Reductions of data that arrives as packets.
 #ifndef MSCCLPP_COLLECTIVES_REDUCE_UNITS_H_
 #define MSCCLPP_COLLECTIVES_REDUCE_UNITS_H_
 

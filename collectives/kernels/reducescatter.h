@@ -1,6 +1,5 @@
-// Reduce-scatter: every rank brings count elements for each rank, and gets the
-// reduction of what is for it. In place: the output is the rank's own part of the
-// input.
+// Reduce-scatter: every rank has count elements for each rank, and gets the reduction
+// of those that are for it. In place: the output is the rank's own part of the input.
 #ifndef MSCCLPP_COLLECTIVES_REDUCESCATTER_H_
 #define MSCCLPP_COLLECTIVES_REDUCESCATTER_H_
 

@@ -1,4 +1,4 @@
-// Broadcast and reduce: one rank has, or gets, everything.
+// Broadcast and reduce, in which one rank has, or gets, everything.
 #ifndef MSCCLPP_COLLECTIVES_ROOTED_H_
 #define MSCCLPP_COLLECTIVES_ROOTED_H_
 

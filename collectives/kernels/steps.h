@@ -1,6 +1,6 @@
-// What stands between the copies of algorithms that copy engines carry out: one warp
-// that tells the peers how far this rank is and waits until they are as far, and sums
-// of what was copied into this rank's scratch.
+// Kernels between the copies of algorithms that copy engines carry out. One is a warp that
+// signals the steps of this rank to the peers and waits for theirs. Others sum the data that
+// was copied into this rank's scratch.
 //
 // Steps are counted on both sides for as long as the communicator lives, in memory of
 // the device, so that replays of a graph go on where the last one ended. A copy is
@@ -8,31 +8,31 @@
 #ifndef MSCCLPP_COLLECTIVES_STEPS_H_
 #define MSCCLPP_COLLECTIVES_STEPS_H_
 
-#include "near_reduce.h"
+#include "ll_reduce.h"
 #include "unrolled.h"
 
 namespace mscclpp {
 namespace collectives {
 
-// step_signal tells of the steps in a.tell and waits for those in a.wait. One block.
+// step_signal signals the steps in a.signal and waits for those in a.wait. One block.
 //
-// With kStepOpen ranks compare where their outputs are: copies need the same place
-// everywhere. When it differs the launch stays until the host has read the note and
-// ends the job, because the copies behind it cannot be called back.
+// With kStepOpen ranks compare the places of their outputs, because copies need the same
+// place on all. When they differ the launch waits until the host has read the note and has
+// ended the job: nobody can take back the copies behind it.
 MSCCLPP_DEVICE void step_signal(const StepArgs& a) {
   if (block_id() != 0) return;
-  if (a.check == kCheckPublish && a.tell == 1u << kStepOpen && thread_id() == 0) publish(a);
+  if (a.check == kCheckPublish && a.signal == 1u << kStepOpen && thread_id() == 0) publish(a);
   bool ok = true;
   block_sync();
   for (uint32_t peer = thread_id(); peer < a.ranks; peer += block_dim()) {
     if (peer == a.rank) continue;
     Mailbox* theirs = mailbox(a, peer, a.rank, 0);
-    if (a.tell >> kStepOpen & 1) {
+    if (a.signal >> kStepOpen & 1) {
       theirs->step_offset = a.output_offset;
       theirs->step_memory = a.memory;
     }
     for (uint32_t s = 0; s < kSteps; ++s) {
-      if (a.tell >> s & 1) store_release(&theirs->steps[s], a.state->told[s] + 1);
+      if (a.signal >> s & 1) store_release(&theirs->steps[s], a.state->signaled[s] + 1);
     }
   }
   for (uint32_t peer = thread_id(); peer < a.ranks && ok; peer += block_dim()) {
@@ -53,16 +53,16 @@ MSCCLPP_DEVICE void step_signal(const StepArgs& a) {
   }
   if (!block_sync_and(ok) || thread_id() != 0) return;
   for (uint32_t s = 0; s < kSteps; ++s) {
-    if (a.tell >> s & 1) a.state->told[s] += 1;
+    if (a.signal >> s & 1) a.state->signaled[s] += 1;
     if (a.wait >> s & 1) a.state->awaited[s] += 1;
   }
 }
 
-// step_move copies count elements of one byte: copies within a GPU hold up those to peers when
-// both go through copy engines.
+// step_move copies count elements of one byte. A kernel does it because copies within a GPU
+// delay those to peers when both go through copy engines.
 MSCCLPP_DEVICE void step_move(const StepArgs& a) { copy(a.output, a.input, a.count, global_thread(), global_threads()); }
 
-// step_sum reduces what lies in this rank's scratch with its own input, in the same order in all
+// step_sum reduces the data in this rank's scratch with its own input, in the same order in all
 // runs: see sum_words.
 template <class T>
 MSCCLPP_DEVICE void step_sum(const StepArgs& a) {

@@ -1,21 +1,20 @@
 // Collectives of messages of any size over lines, between at most eight ranks, in
-// buffers that nobody else can reach: what near.h does, in pieces that fit into a slot.
+// buffers that peers cannot address: as in ll.h, in pieces that fit into a slot.
 //
 // A piece is an epoch. A thread takes part in all pieces, always with the same number
 // among the threads of the launch, which has the same shape on all ranks. It ends a
-// piece before it begins the next one, and never waits for another thread of its rank:
-// while some wait for data, others have theirs on the way.
+// piece before it begins the next one, and never waits for another thread of its rank.
+// So while some threads wait for data, that of others is in flight.
 //
 // Two halves are enough here too. Every thread sends each peer something in the last
-// part of every piece, were it only an empty unit, and waits for what its counterparts
-// send there. So a thread that begins epoch e + 2 holds a unit of e + 1 from its
-// counterpart, which has sent that after it had read all that was meant for it in e.
-// At the end of a launch this is known of all threads of a peer, which is what the next
-// launch relies on.
+// part of every piece, if only an empty unit, and waits for the units of its counterparts
+// there. So a thread that begins epoch e + 2 holds a unit of e + 1 from its counterpart,
+// and the counterpart has sent that after it had read all units for it in e. At the end
+// of a launch this holds for all threads of a peer, and the next launch relies on it.
 #ifndef MSCCLPP_COLLECTIVES_STREAM_H_
 #define MSCCLPP_COLLECTIVES_STREAM_H_
 
-#include "near.h"
+#include "ll.h"
 
 namespace mscclpp {
 namespace collectives {
@@ -26,8 +25,8 @@ struct Share {
   uint64_t at, bytes;
 };
 
-// Shares are what each rank has of a message that all work on: whole groups of units.
-// One rank may have none, which leaves its link to what it alone sends or gets.
+// Shares divide a message among the ranks, in whole groups of units. One rank may have
+// no share, which leaves its link to the data that it alone sends or gets.
 template <class C>
 struct Shares {
   const uint64_t all;      // bytes
@@ -35,7 +34,7 @@ struct Shares {
   const uint32_t total;    // units
   const uint32_t most;     // of them a rank has
 
-  MSCCLPP_DEVICE Shares(const NearArgs& a, uint64_t bytes, uint32_t without = kMaxRanks)
+  MSCCLPP_DEVICE Shares(const LLArgs& a, uint64_t bytes, uint32_t without = kMaxRanks)
       : all(bytes), without(without), total(C::units(bytes)), most(most_of(total / C::kGroup, a.ranks - (without < kMaxRanks))) {}
 
   MSCCLPP_DEVICE uint32_t units(uint32_t rank) const {
@@ -53,23 +52,24 @@ struct Shares {
   MSCCLPP_DEVICE static uint32_t most_of(uint32_t groups, uint32_t ranks) { return (groups + ranks - 1) / ranks * C::kGroup; }
 };
 
-// Who has no share where all is from, or for, one rank. Of two, the other would have all
-// of it, and what one sums both can.
-MSCCLPP_DEVICE uint32_t without_root(const NearArgs& a) { return a.ranks > 2 ? a.signature.root : kMaxRanks; }
+// The rank without a share where all data is from, or for, one rank. Of two ranks both have
+// a share: else one of them would have to sum everything.
+MSCCLPP_DEVICE uint32_t without_root(const LLArgs& a) { return a.ranks > 2 ? a.signature.root : kMaxRanks; }
 
-constexpr uint32_t kRowsAtOnce = 4;  // whose loads a thread has under way
+constexpr uint32_t kRowsAtOnce = 4;  // of which a thread has the loads in flight
 
-// Stream walks through the pieces of one launch. Payload of a peer is units; those with
-// the same number modulo the threads of the launch belong to one thread, a row each. A
-// slot has room for a few rows of each part: what a collective sends the same peer twice.
+// Stream goes through the pieces of one launch. The payload of a peer is units. Units with
+// the same number modulo the threads of the launch belong to one thread, one in each row. A
+// slot has room for a few rows of each part, where a collective that sends to the same peer
+// twice has two parts.
 template <class C>
 class Stream {
  public:
   using Data = typename C::Data;
-  const NearArgs& a;
+  const LLArgs& a;
 
   // units is of the largest share of a rank. All send to all in the last of the parts.
-  MSCCLPP_DEVICE Stream(const NearArgs& args, uint32_t units, uint32_t parts)
+  MSCCLPP_DEVICE Stream(const LLArgs& args, uint32_t units, uint32_t parts)
       : a(args), step_(taking_part()), rows_(static_cast<uint32_t>(ceil_div(units, step_))), always_(parts - 1) {
     part_ = static_cast<uint32_t>(args.slot / parts / C::kWire) / C::kGroup * C::kGroup;
     const uint32_t room = part_ / step_;
@@ -79,7 +79,7 @@ class Stream {
     pieces_ = (rows_ + piece_ - 1) / piece_;
   }
 
-  // begin is the start of the launch: it touches no memory before. False: leave.
+  // begin is the start of the launch, which touches no memory before. False: leave.
   MSCCLPP_DEVICE bool begin() { return collectives::begin<C>(a, pieces_, begun_); }
 
   MSCCLPP_DEVICE uint32_t pieces() const { return pieces_; }
@@ -91,7 +91,7 @@ class Stream {
     end_ = first_ + piece_ < rows_ ? first_ + piece_ : rows_;
     if (!clears(epoch_)) return true;
     if (!blocks_sync(a.state, a.control)) return false;  // others may still read what is cleared
-    return Near<C, 0>(a, epoch_).ready();
+    return LLLaunch<C, 0>(a, epoch_).ready();
   }
 
   // Whether this thread has a unit in row r of a share of so many units.
@@ -142,17 +142,17 @@ class Stream {
   }
   template <uint32_t kAtOnce>
   MSCCLPP_DEVICE void send(const Data (&d)[kAtOnce], uint32_t peer, uint32_t part, uint32_t r, uint32_t units) const {
-    const Near<C, 0> near(a, epoch_);
+    const LLLaunch<C, 0> ll(a, epoch_);
     MSCCLPP_UNROLL
     for (uint32_t i = 0; i < kAtOnce; ++i) {
-      if (travels(part, r + i, units)) near.send(peer, wire(part, r + i), d[i]);
+      if (travels(part, r + i, units)) ll.send(peer, wire(part, r + i), d[i]);
     }
   }
   // receive waits for rows from r on; false: leave. All threads of a warp call it together.
   template <uint32_t kAtOnce>
   MSCCLPP_DEVICE bool receive(Data (&d)[kAtOnce], uint32_t peer, uint32_t part, uint32_t r, uint32_t units) const {
-    const Near<C, 0> near(a, epoch_);
-    const char* slot = near.slot(a.rank, peer);
+    const LLLaunch<C, 0> ll(a, epoch_);
+    const char* slot = ll.slot(a.rank, peer);
     const uint32_t flag = flag_of(epoch_);
     const WaitSite site{kernel_of(a.signature), kWordPacket, peer, flag, &a.state->left};
     return C::wait(a.control, site, [&]() MSCCLPP_LAMBDA {
@@ -197,7 +197,7 @@ class Stream {
 
   // sent says that this thread has sent all of piece k.
   MSCCLPP_DEVICE void sent(uint32_t k) const {
-    if (k + 1 == pieces_) Near<C, 0>(a, epoch_).sent();
+    if (k + 1 == pieces_) LLLaunch<C, 0>(a, epoch_).sent();
   }
 
  private:
@@ -209,11 +209,11 @@ class Stream {
     return whole && has(last, units) && C::at(unit(last)) + sizeof(Data) <= bytes;
   }
 
-  static constexpr uint32_t kRows = 8;       // of a piece: more is on its way than a link holds
+  static constexpr uint32_t kRows = 8;       // of a piece: more data in flight than a link holds
   static constexpr uint32_t kLeast = 32768;  // units of a piece, where threads are few
 
-  // Threads beyond whole groups stand aside: in all epochs a place in a slot belongs to
-  // one thread, and is the same of its group as that of the unit.
+  // Threads beyond whole groups take no part. So in all epochs a place in a slot belongs to
+  // one thread, and it is at the same place of its group as the unit.
   MSCCLPP_DEVICE static uint32_t taking_part() { return global_threads() < C::kGroup ? 1 : global_threads() / C::kGroup * C::kGroup; }
 
   MSCCLPP_DEVICE bool travels(uint32_t part, uint32_t r, uint32_t units) const {

@@ -8,7 +8,7 @@ namespace mscclpp {
 namespace collectives {
 
 template <class C>
-MSCCLPP_DEVICE void stream_allgather(const NearArgs& a) {
+MSCCLPP_DEVICE void stream_allgather(const LLArgs& a) {
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * a.element;
@@ -33,7 +33,7 @@ MSCCLPP_DEVICE void stream_allgather(const NearArgs& a) {
 }
 
 template <class C>
-MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
+MSCCLPP_DEVICE void stream_alltoall(const LLArgs& a) {
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * a.element;
@@ -53,7 +53,7 @@ MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
       });
     });
     s.sent(k);
-    if (in != out) {  // while the peers' data is on its way
+    if (in != out) {  // while the peers' data is in flight
       const uint64_t at = s.begins(bytes);
       copy(out + a.rank * bytes + at, in + a.rank * bytes + at, s.ends(bytes) - at, global_thread(), global_threads());
     }
@@ -62,9 +62,9 @@ MSCCLPP_DEVICE void stream_alltoall(const NearArgs& a) {
 }
 
 // The root sends every other rank a share, and each of them passes its share on to the
-// rest: however many there are, no link carries the message more than once.
+// rest. So no link carries the message more than once, however many ranks there are.
 template <class C>
-MSCCLPP_DEVICE void stream_broadcast(const NearArgs& a) {
+MSCCLPP_DEVICE void stream_broadcast(const LLArgs& a) {
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint32_t root = a.signature.root;

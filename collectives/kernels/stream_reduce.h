@@ -2,17 +2,17 @@
 #ifndef MSCCLPP_COLLECTIVES_STREAM_REDUCE_H_
 #define MSCCLPP_COLLECTIVES_STREAM_REDUCE_H_
 
-#include "near_reduce.h"
+#include "ll_reduce.h"
 #include "stream.h"
 
 namespace mscclpp {
 namespace collectives {
 
-// Rows that a thread sums together. Code for any operation is long, and not for those in a hurry.
+// Rows that a thread sums together. Code for any operation is long, and speed matters less there.
 template <ReduceOp Op>
 constexpr uint32_t summed_at_once() { return Op == mscclpp::detail::kAnyOp ? 1 : kRowsAtOnce; }
 
-// stream_sum sums rows from r on of a share: own, and what the peers send in part 0.
+// stream_sum sums rows from r on of a share: own, and the data that the peers send in part 0.
 template <class C, class T, ReduceOp Op, uint32_t kAtOnce, class Scalars>
 MSCCLPP_DEVICE bool stream_sum(const Stream<C>& s, typename C::Data (&own)[kAtOnce], uint32_t r, uint32_t units, const Scalars& scalars) {
   using Data = typename C::Data;
@@ -29,11 +29,11 @@ MSCCLPP_DEVICE bool stream_sum(const Stream<C>& s, typename C::Data (&own)[kAtOn
   return true;
 }
 
-// Everybody sends each rank its share, sums its own, and sends the result to those who
-// want it: to all, or to the root. That one sums nothing itself, so its link has the
-// results to carry and nothing else, and no link more than the message.
+// Every rank sends each rank its share, sums its own, and sends the result to all, or to the
+// root. The root sums nothing itself, so its link carries the results and nothing else, and
+// no link carries more than the message.
 template <class C, class T, ReduceOp Op>
-MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, bool all) {
+MSCCLPP_DEVICE void stream_reduce(const LLArgs& a, bool all) {
   constexpr uint32_t kAtOnce = summed_at_once<Op>();
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
@@ -72,7 +72,7 @@ MSCCLPP_DEVICE void stream_reduce(const NearArgs& a, bool all) {
 }
 
 template <class C, class T, ReduceOp Op>
-MSCCLPP_DEVICE void stream_reducescatter(const NearArgs& a) {
+MSCCLPP_DEVICE void stream_reducescatter(const LLArgs& a) {
   constexpr uint32_t kAtOnce = summed_at_once<Op>();
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
@@ -106,7 +106,7 @@ MSCCLPP_DEVICE void stream_reducescatter(const NearArgs& a) {
   }
 }
 
-// Sums of the types of machine learning have code of their own.
+// Sums of the types that machine learning uses have code of their own.
 #define MSCCLPP_STREAM(function, ...)                                               \
   if (args.op == kSum && Frequent<Element>::kYes) {                                 \
     function<LineCarrier, Element, kSum>(args, ##__VA_ARGS__);                      \

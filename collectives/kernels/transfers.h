@@ -16,7 +16,7 @@ struct Queue {
   uint64_t chunk;   // the next of this lane
   uint64_t payload; // of a full one
   uint64_t position;  // of it in the pipe
-  uint64_t untold;  // not 0: how many were sent, of which the peer was not told
+  uint64_t unsignaled;  // not 0: the number of chunks sent, which was not signaled yet
   uint32_t number;  // in the group's list
   uint32_t empty;   // not 0: nothing is left for this lane
   uint32_t movable; // not 0: a chunk of it can be moved in this round
@@ -58,7 +58,7 @@ MSCCLPP_DEVICE void note_length(State* s, uint32_t peer, uint64_t sent, uint64_t
   store_relaxed(&s->expected, expected);
   store_release(&s->mismatch, kMismatchLength + peer);
 }
-// refuse_length tells the host of a message of another length than was expected.
+// refuse_length notes for the host a message of another length than was expected.
 template <class C>
 MSCCLPP_DEVICE void refuse_length(const C& c, uint32_t peer, uint64_t sent, uint64_t expected) {
   note_length(c.state, peer, sent, expected);
@@ -82,19 +82,19 @@ class Progress {
     block_sync();
     for (uint32_t q = Queues::first(); q < count(); q += Queues::step()) {
       queues_[q].position = receives(q) ? Pipe::received(c_, lane_, peer(q)) : Pipe::sent(c_, lane_, peer(q));
-      queues_[q].untold = 0;
+      queues_[q].unsignaled = 0;
       advance(q, queues_[q].number);
     }
     block_sync();
   }
 
-  // run moves everything, a chunk of every queue that can be moved in each round. It goes
-  // from queue to queue with a part of each: whoever first sent and then took would leave the
-  // link idle meanwhile, and all blocks at the same time. False: leave the kernel.
+  // run moves everything, in each round a chunk of every queue that can be moved. It goes from queue to
+  // queue with a part of each. If all blocks first sent and then took, the link would be idle while they
+  // take. False: leave the kernel.
   MSCCLPP_DEVICE bool run() {
     for (;;) {
       look();
-      tell_sent();
+      signal_sent();
       uint32_t waiting = count();  // the first queue that is not complete
       bool any = false;
       uint64_t most = 0;
@@ -146,8 +146,8 @@ class Progress {
     return Pipe::address(c_, lane_, to, from, queues_[q].position);
   }
 
-  // begin says, or sees, of which message the next chunk of queue q is, if it is the lane's first. False:
-  // the peer's has another length.
+  // begin writes the header of the next chunk of queue q, or compares it, if it is the message's first
+  // chunk in this lane. False: the peer's message has another length.
   MSCCLPP_DEVICE bool begin(uint32_t q) {
     const Queue& x = queues_[q];
     if (x.chunk != lane_) return true;
@@ -182,12 +182,12 @@ class Progress {
 #endif
   }
 
-  // tell_sent tells of the chunks that the last round has sent. That takes a fence, of
-  // microseconds: the threads that tell do it while the others begin the next round.
-  MSCCLPP_DEVICE void tell_sent() {
+  // signal_sent signals the chunks that the last round has sent. Its fence takes microseconds, which
+  // overlap with the next round: only the threads that signal wait for it.
+  MSCCLPP_DEVICE void signal_sent() {
     for (uint32_t q = Queues::first(); q < c_.ranks; q += Queues::step()) {
-      if (queues_[q].untold != 0 && teller()) Pipe::tell(c_, lane_, q, queues_[q].untold);
-      queues_[q].untold = 0;
+      if (queues_[q].unsignaled != 0 && signaling_thread()) Pipe::signal(c_, lane_, q, queues_[q].unsignaled);
+      queues_[q].unsignaled = 0;
     }
   }
 
@@ -198,17 +198,17 @@ class Progress {
       Queue& x = queues_[q];
       if (x.movable == 0) continue;
       const uint64_t moved = ++x.position;
-      if (teller()) receives(q) ? Pipe::taken(c_, lane_, peer(q), moved) : Pipe::filled(c_, lane_, peer(q), moved);
+      if (signaling_thread()) receives(q) ? Pipe::taken(c_, lane_, peer(q), moved) : Pipe::filled(c_, lane_, peer(q), moved);
       if (x.chunk + c_.lanes < chunks(x.bytes, x.payload)) {
         x.chunk += c_.lanes;
       } else {
         advance(q, x.number + 1);
       }
-      x.untold = moved;
+      x.unsignaled = moved;
     }
   }
-  // Where every thread has all queues, the first one tells.
-  MSCCLPP_DEVICE static bool teller() { return Queues::step() > 1 || thread_id() == 0; }
+  // Where every thread has all queues, the first one signals.
+  MSCCLPP_DEVICE static bool signaling_thread() { return Queues::step() > 1 || thread_id() == 0; }
 
   MSCCLPP_DEVICE bool wait(uint32_t waiting) {
     bool ok = true;
@@ -245,8 +245,8 @@ class Progress {
   Queues queues_;
 };
 
-// into_memory writes down the messages of this launch for the one that performs them.
-MSCCLPP_DEVICE void into_memory(const TransferArgs& a) {
+// store_list puts the messages of this launch into memory, for the launch that moves them.
+MSCCLPP_DEVICE void store_list(const TransferArgs& a) {
   for (uint32_t t = global_thread(); t < a.listed; t += global_threads()) {
     uint64_t* words = a.memory + (a.first + t) * kTransferWords;
     store_relaxed_device(words, reinterpret_cast<uint64_t>(a.list[t].buffer));
@@ -256,10 +256,10 @@ MSCCLPP_DEVICE void into_memory(const TransferArgs& a) {
   }
 }
 
-// transfers moves whatever can be moved until all is done: no order of the list and no shortage of
-// slots towards one peer holds up the others.
+// transfers moves whatever can be moved until all is done, so neither the order of the list nor a shortage
+// of slots towards one peer delays the messages of others.
 MSCCLPP_DEVICE void transfers(const TransferArgs& a) {
-  if (a.listed != 0) return into_memory(a);
+  if (a.listed != 0) return store_list(a);
   for (uint32_t lane = block_id(); lane < a.common.lanes; lane += grid_dim()) {
     Progress progress(a, lane);
     if (!progress.run()) return;

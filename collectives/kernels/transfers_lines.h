@@ -1,28 +1,27 @@
 // Messages as in transfers.h, through pipes of lines.
 //
-// Long ones. Lines lose a sixteenth of what a link carries to their flags. So each lane of the
-// receiver offers the buffer of a long message, where that is in memory which the sender
-// addresses, and the sender stores the lane's share of the message right there; a chunk without
-// data tells that it has. Any other buffer is offered a place beside the pipe: each chunk of the share is stored
-// there, and a chunk without data tells of that one. Before, a chunk without data announces the message, so that a
-// receiver which expects another length, and offers nothing, has a header to see that by. All of these are
-// chunks of the lane's one pipe: messages stay in their order, and what is said of waits and lengths
-// below holds for long ones too.
+// Long messages. Lines lose a sixteenth of a link's bandwidth to their flags. So each lane of the receiver
+// offers the buffer of a long message, if the sender can address it. The sender stores the lane's share of
+// the message right there, and signals it by a chunk without data. For any other buffer the receiver offers
+// a place beside the pipe: the sender stores the share there part by part, and signals each part by a chunk
+// without data. Before either, a chunk without data announces the message. Its header lets a receiver that
+// expects another length, and so offers nothing, see this. All of these are chunks of the lane's one pipe.
+// So messages stay in their order, and the paragraphs on waits and lengths below hold for long ones too.
 //
-// The place beside the pipe is the slots that the pipes of links.h, or belts, have between the two ranks.
-// The receiver uses those for nothing else while it offers them, as a launch uses either; and the sender leaves a
-// message when all that it has put there was taken, so that what it does next finds them free.
+// The place beside the pipe is the slots that the pipes of links.h, or pipelines, have between the two ranks.
+// The receiver does not use them otherwise while it offers them, because a launch uses one or the other. The
+// sender is done with a message when the receiver has taken all of it, so the next user finds them free.
 //
 // Blocks. With two blocks for each active lane one sends and the other receives; with
 // fewer each block does lanes one after the other, both directions of a lane at once.
-// No order of messages and no shortage of slots holds up others: a block moves what
-// can be moved, and waits for one thing only when that is all it has left to do. Once
-// a chunk was begun its sender waits for nothing.
+// Neither the order of messages nor a shortage of slots delays others: a block moves
+// what can be moved, and waits for one queue only when it is the last. Once a sender has
+// begun a chunk, it waits for nothing.
 //
-// Lengths. The header of a chunk says how long its message is. Where two ranks
+// Lengths. The header of a chunk has the length of its message. Where two ranks
 // disagree, chunks and lanes do not fit together, but the first chunk always goes
-// through lane 0, and that lane tells. Others leave, or wait until the host ends the
-// job, which it does when it is told.
+// through lane 0, and that lane notes the difference. Other lanes leave, or wait until
+// the host reads the note and ends the job.
 #ifndef MSCCLPP_COLLECTIVES_TRANSFERS_LINES_H_
 #define MSCCLPP_COLLECTIVES_TRANSFERS_LINES_H_
 
@@ -33,51 +32,53 @@ namespace mscclpp {
 namespace collectives {
 
 MSCCLPP_DEVICE Transfer message_of(const TransferArgs& a, uint32_t t) { return listed_message(a, t); }
-MSCCLPP_DEVICE Transfer message_of(const NearTransferArgs& a, uint32_t t) { return a.list[t]; }
+MSCCLPP_DEVICE Transfer message_of(const LLTransferArgs& a, uint32_t t) { return a.list[t]; }
 
 MSCCLPP_DEVICE bool is_long(const TransferArgs& a, uint64_t bytes) { return bytes >= a.long_bytes; }
-MSCCLPP_DEVICE bool is_long(const NearTransferArgs&, uint64_t) { return false; }
+MSCCLPP_DEVICE bool is_long(const LLTransferArgs&, uint64_t) { return false; }
 
-// Where the peer has the buffer that message t is received into, or null.
+// The peer's address of the buffer into which message t is received, or null.
 MSCCLPP_DEVICE char* buffer_there(const TransferArgs& a, uint32_t t) {
   const uint64_t at = a.memory == nullptr ? a.theirs[t] : load_relaxed_device(a.memory + uint64_t(t) * kTransferWords + 3);
   return reinterpret_cast<char*>(at);
 }
-MSCCLPP_DEVICE char* buffer_there(const NearTransferArgs&, uint32_t) { return nullptr; }
+MSCCLPP_DEVICE char* buffer_there(const LLTransferArgs&, uint32_t) { return nullptr; }
 
-// How many bytes lie beside a chunk, 0: no room; and for how many chunks of a lane, a power of two from 2 on and at most as
-// many as its pipe has slots. What two lanes need may be in the slots of one lane of pipes.
+// beside_bytes is how many bytes lie beside a chunk, 0: there is no room. beside_slots is for how many chunks
+// of a lane there is room, a power of two from 2 on and at most the number of slots of its pipe. The slots of
+// one lane of pipes may have room for two lanes.
 MSCCLPP_DEVICE uint32_t beside_bytes(const TransferArgs& a) { return a.beside; }
-MSCCLPP_DEVICE uint32_t beside_bytes(const NearTransferArgs&) { return 0; }
+MSCCLPP_DEVICE uint32_t beside_bytes(const LLTransferArgs&) { return 0; }
 MSCCLPP_DEVICE uint32_t beside_slots(const TransferArgs& a) { return a.beside_slots; }
-MSCCLPP_DEVICE uint32_t beside_slots(const NearTransferArgs&) { return 0; }
+MSCCLPP_DEVICE uint32_t beside_slots(const LLTransferArgs&) { return 0; }
 MSCCLPP_DEVICE char* beside_address(const TransferArgs& a, uint32_t lane, uint32_t to, uint32_t from, uint64_t position) {
   const uint64_t number = uint64_t(lane / a.common.lanes) * a.beside_slots + (position & (a.beside_slots - 1));
   return Pipe::address(a.common, lane % a.common.lanes, to, from, 0) + number * a.beside;
 }
-MSCCLPP_DEVICE char* beside_address(const NearTransferArgs&, uint32_t, uint32_t, uint32_t, uint64_t) { return nullptr; }
+MSCCLPP_DEVICE char* beside_address(const LLTransferArgs&, uint32_t, uint32_t, uint32_t, uint64_t) { return nullptr; }
 #if MSCCLPP_TARGET_CHECK
 constexpr uint64_t kBurst = 64;
 #else
 constexpr uint64_t kBurst = 512;
 #endif
 
-// What is offered in place of a buffer.
+// The offer of a place beside the pipe, in place of a buffer.
 MSCCLPP_DEVICE char* offer_beside() { return reinterpret_cast<char*>(1); }
 
-// What is next of a message: lines, or of a long one its announcement, then, for who sends it, the offer, and then
-// the share of the lane, as a whole or beside the pipe, or lines. Who has put something beside the pipe then waits until it is taken.
+// Due is the next thing of a message. For most messages that is lines. For a long one it is its announcement,
+// then, at the sender, the offer of the receiver, and then the share of the lane: as a whole, beside the pipe,
+// or as lines. At the end the sender of a share beside the pipe waits until the receiver has taken it.
 enum Due : uint32_t { kDueLines, kDueAnnouncement, kDueOffer, kDueShare, kDueBeside, kDueTaken };
 
 // The front of a queue, as in transfers.h, and how far its pipe is.
 struct LineQueue {
   char* buffer;
-  char* direct;       // where the peer has its buffer, offer_beside(), or null
+  char* direct;       // the peer's buffer, offer_beside(), or null
   uint64_t bytes;
   uint64_t chunk;     // the next of this lane
   uint64_t chunks;    // of the message
   uint64_t position;  // of that chunk in the pipe
-  uint64_t room;      // of a pipe to a peer: what is known of it
+  uint64_t room;      // of a pipe to a peer, as it was last read
   uint32_t payload;   // of a full chunk
   uint32_t number;    // in the group's list
   uint32_t empty;     // not 0: nothing is left for this lane
@@ -85,9 +86,9 @@ struct LineQueue {
   Due due;
 };
 
-// due_of is for kernels that know long messages, and costs the others nothing.
+// due_of is a constant in kernels without long messages, so these pay nothing for it.
 MSCCLPP_DEVICE Due due_of(const TransferArgs&, const LineQueue& x) { return x.due; }
-MSCCLPP_DEVICE Due due_of(const NearTransferArgs&, const LineQueue&) { return kDueLines; }
+MSCCLPP_DEVICE Due due_of(const LLTransferArgs&, const LineQueue&) { return kDueLines; }
 
 template <uint32_t kMost>
 struct LineQueues {
@@ -177,7 +178,7 @@ class LineProgress {
       if (is_long(a_, x.bytes) && receives(q)) {
         to.direct = buffer_there(a_, t);
         if (to.direct == nullptr && beside_bytes(a_) != 0) to.direct = offer_beside();
-        if (teller()) pipe(q).make_offer(to.position + 1, x.bytes, to.direct);
+        if (signaling_thread()) pipe(q).make_offer(to.position + 1, x.bytes, to.direct);
       }
       to.buffer = static_cast<char*>(x.buffer);
       to.bytes = x.bytes;
@@ -207,7 +208,7 @@ class LineProgress {
     const LinePipe<A> p = pipe(q);
     if (awaits_offer(q)) return 0;
     if (receives(q)) {
-      // Who has begun a chunk has begun those before.
+      // A sender that has begun a chunk has begun those before.
       const bool last = p.begun(x.position + most - 1), next = p.begun(x.position);
       return last ? most : next ? 1 : 0;
     }
@@ -217,7 +218,7 @@ class LineProgress {
     return static_cast<uint32_t>(smaller(x.room > from ? x.room - from : 0, most));
   }
 
-  // How many slots fewer than the pipe has there are beside it, if that is where a message goes.
+  // By how many there are fewer slots beside the pipe than in it, if the message goes there.
   MSCCLPP_DEVICE uint32_t fewer(const LineQueue& x) const { return due_of(a_, x) == kDueBeside ? a_.lines.slots - beside_slots(a_) : 0; }
 
   MSCCLPP_DEVICE void look() {
@@ -260,7 +261,7 @@ class LineProgress {
     LineQueue x = queues_[q];
     const LinePipe<A> p = pipe(q);
     const Due due = due_of(a_, x);
-    if (due == kDueOffer && !hear(p, x)) return false;
+    if (due == kDueOffer && !receive_offer(p, x)) return false;
     if (due_of(a_, x) == kDueShare && !receives(q)) store_share(x);
     const uint64_t rest = rest_of(x), n = smaller(most, rest);
     const bool beside = due_of(a_, x) == kDueBeside, taken = due_of(a_, x) == kDueTaken;
@@ -300,20 +301,20 @@ class LineProgress {
     if (due == kDueBeside) return larger(ceil_div(share_of(x).bytes, x.payload), 1) - x.chunk;
     return due == kDueLines ? (x.chunks - x.chunk + a_.lines.lanes - 1) / a_.lines.lanes : 1;
   }
-  // Where every thread has all queues, the first one tells.
-  MSCCLPP_DEVICE static bool teller() { return Queues::step() > 1 || thread_id() == 0; }
+  // Where every thread has all queues, the first one signals.
+  MSCCLPP_DEVICE static bool signaling_thread() { return Queues::step() > 1 || thread_id() == 0; }
 
-  // hear takes what the peer offers, as a block. False: leave.
-  MSCCLPP_DEVICE bool hear(const LinePipe<A>& p, LineQueue& x) const {
+  // receive_offer waits for the peer's offer, as a block. False: leave.
+  MSCCLPP_DEVICE bool receive_offer(const LinePipe<A>& p, LineQueue& x) const {
     const bool ok = block_sync_and(thread_id() != 0 || wait_brief(head(a_).control, p.site(kWordOffer, x.position),
                                                                   [&]() MSCCLPP_LAMBDA { return p.offered(x.position); }));
     x.direct = ok ? p.offer(x.bytes) : nullptr;
     follow(x);
-    block_sync();  // all have read it: the peer may offer anew once it has what some of them send
+    block_sync();  // all have read it: the peer may make its next offer once it has chunks of some threads
     return ok;
   }
 
-  // follow says what comes behind an offer.
+  // follow sets the kind of chunks that come behind an offer.
   MSCCLPP_DEVICE void follow(LineQueue& x) const {
     x.due = x.direct == nullptr ? kDueLines : x.direct == offer_beside() ? kDueBeside : kDueShare;
     if (x.due != kDueBeside) return;
@@ -321,7 +322,7 @@ class LineProgress {
     x.payload = beside_bytes(a_);
   }
 
-  // What of a long message goes through this lane, in units of what a warp stores at once.
+  // This lane's share of a long message, a multiple of the bytes that a warp stores at once.
   struct Share {
     uint64_t first, bytes;
   };
@@ -335,8 +336,8 @@ class LineProgress {
     return Share{all.first + at, smaller(x.payload, all.bytes - at)};
   }
 
-  // store_share brings the lane's share of a long message to where it is to be. What is stored behind it
-  // is seen by who sees the chunk that comes next.
+  // store_share stores the lane's share of a long message in the peer's buffer. A receiver that sees the
+  // next chunk sees these stores as well.
   MSCCLPP_DEVICE void store_share(const LineQueue& x) const {
     const Share s = share_of(x);
     copy(x.direct + s.first, x.buffer + s.first, s.bytes, thread_id(), block_dim());
@@ -350,8 +351,8 @@ class LineProgress {
     block_sync();
   }
 
-  // send_beside puts parts of the share beside the chunks that tell of them. Warps tell by turns, behind a fence
-  // that takes microseconds, when the others have begun with the next part.
+  // send_beside puts parts of the share beside the chunks that signal them. Warps signal by turns, behind a
+  // fence that takes microseconds, while the others begin with the next part.
   MSCCLPP_DEVICE bool send_beside(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
     const Share all = share_of(x);
     const uint32_t behind = fewer(x);
@@ -364,7 +365,7 @@ class LineProgress {
                                      x.room = p.room();
                                      return x.room > position + behind;
                                    }))) return false;
-      if (i > 0) tell_beside(p, position - 1, x.bytes, turn);
+      if (i > 0) signal_beside(p, position - 1, x.bytes, turn);
       if (i == n) break;
       const Share part = part_of(x, all, x.chunk + i);
       copy(beside_address(a_, lane_, p.peer, head(a_).rank, position), x.buffer + part.first, part.bytes, thread_id(), block_dim());
@@ -373,14 +374,14 @@ class LineProgress {
     return true;
   }
 
-  // tell_beside sends a chunk without data, for which there is room.
-  MSCCLPP_DEVICE void tell_beside(const LinePipe<A>& p, uint64_t position, uint64_t total, uint32_t& turn) const {
+  // signal_beside sends a chunk without data, for which there is room already.
+  MSCCLPP_DEVICE void signal_beside(const LinePipe<A>& p, uint64_t position, uint64_t total, uint32_t& turn) const {
     const bool rewrites = p.rewrites(position);
     const uint32_t columns = rewrites ? a_.lines.groups * kRowUnits : kRowUnits;
     uint64_t room = position + 1;
     MSCCLPP_ROLLED
     for (uint32_t c = column_of(turn); c < columns; c += block_dim()) {
-      p.tells(position);
+      p.fence_before(position);
       send_column(p, position, Column{c / kRowUnits, c % kRowUnits}, nullptr, 0, total, rewrites, room);
     }
     turn = after(turn, columns);
@@ -399,13 +400,13 @@ class LineProgress {
       for (uint32_t c = column_of(turn); c < kRowUnits && ok; c += block_dim()) {
         uint64_t sent = x.bytes;
         ok = receive_column(p, position, Column{0, c}, x.buffer, 0, x.bytes, sent);
-        if (ok) p.told(position);
+        if (ok) p.fence_behind(position);
       }
       turn = after(turn, kRowUnits);
       if (!block_sync_and(ok)) return false;
       copy(x.buffer + part.first, beside_address(a_, lane_, head(a_).rank, p.peer, position), part.bytes, thread_id(), block_dim());
       block_sync();
-      if (thread_id() == 0) p.give_back(position + 1);
+      if (thread_id() == 0) p.return_credits(position + 1);
     }
     return true;
   }
@@ -452,7 +453,7 @@ class LineProgress {
     return block_sync_and(ok);
   }
 
-  // Slots are returned a few at a time: when each warp has had something to do.
+  // Credits are returned for a few slots at a time: when each warp has had something to do.
   MSCCLPP_DEVICE bool receive(const LinePipe<A>& p, LineQueue& x, uint64_t n) const {
     if (due_of(a_, x) == kDueBeside) return receive_beside(p, x, n);
     uint32_t turn = 0, taken = 0;
@@ -470,10 +471,10 @@ class LineProgress {
       turn = after(turn, columns);
       if (++taken < batch_ && i + 1 < n) continue;
       if (!block_sync_and(ok)) return false;
-      if (thread_id() == 0) p.give_back(position + 1);
+      if (thread_id() == 0) p.return_credits(position + 1);
       taken = 0;
     }
-    if (due_of(a_, x) == kDueShare) fence_system();  // what was stored here is behind the chunk that told
+    if (due_of(a_, x) == kDueShare) fence_system();  // the stores that the chunk signals are visible behind this
     return true;
   }
 
@@ -498,14 +499,14 @@ MSCCLPP_DEVICE void transfers_by_lines(const A& a) {
 
 MSCCLPP_DEVICE void transfers_lines(const TransferArgs& a) {
   await_previous();
-  if (a.listed != 0) return into_memory(a);
+  if (a.listed != 0) return store_list(a);
   transfers_by_lines<TransferArgs, kMaxRanks>(a);
 }
 
-MSCCLPP_DEVICE void transfers_lines_near(const NearTransferArgs& a) {
+MSCCLPP_DEVICE void transfers_lines_few(const LLTransferArgs& a) {
   if (a.release == kReleaseAtOnce) release_next();
   await_previous();
-  transfers_by_lines<NearTransferArgs, kNearRanks>(a);
+  transfers_by_lines<LLTransferArgs, kLLRanks>(a);
 }
 
 }  // namespace collectives

@@ -4,7 +4,7 @@
 #define MSCCLPP_COLLECTIVES_UNROLLED_H_
 
 #include "links.h"
-#include "near_reduce.h"
+#include "ll_reduce.h"
 
 namespace mscclpp {
 namespace collectives {
@@ -24,8 +24,9 @@ MSCCLPP_DEVICE void tiles(uint64_t words, uint32_t lane, uint32_t lanes, Body bo
 // Loads in flight of one thread.
 constexpr uint32_t kFlight = 8;
 
-// Ranks begin with their own part and go on with that of the next one, so that no rank is
-// asked by all at once: all runs sum in the same order, but slices are not summed alike.
+// Ranks begin with their own part and go on with that of the next one, so that they do not
+// all load from one rank at once. All runs sum a slice in the same order, but this order
+// differs from slice to slice.
 template <class T, uint32_t N, class In, class Out>
 MSCCLPP_DEVICE void sum_words(uint64_t words, uint32_t lane, uint32_t lanes, uint32_t rank, bool all, In in, Out out) {
   const char* from[N];

@@ -1,7 +1,7 @@
 // Collectives over registered memory: every rank reads its peers' buffers where
-// they are. A barrier before says that all buffers are ready, one behind that all
-// were read. Where a rank's buffers lie in its registered memory travels with the
-// first, so ranks may use different offsets.
+// they are. Behind the first barrier all buffers are ready, behind the second all were
+// read. The first one carries the offsets of a rank's buffers in its registered memory,
+// so ranks may use different offsets.
 #ifndef MSCCLPP_COLLECTIVES_ZEROCOPY_H_
 #define MSCCLPP_COLLECTIVES_ZEROCOPY_H_
 
@@ -33,8 +33,8 @@ MSCCLPP_DEVICE uint32_t elsewhere(const Args& a, uint32_t lane) {
 // between runs body(lane) between the two barriers, for each lane of this block.
 // When ranks have passed different memories all of them see it, and none runs it.
 // Launches of these kernels may overlap: the next one begins while this one waits at
-// its end, so that no more than one waits for another. kWrote: a rank has written what
-// peers will read in this very launch, so the first barrier has to publish it.
+// its end, so no more than one launch waits for another. kWrote: this launch itself has
+// written data that peers will read, so the first barrier has to publish it.
 template <bool kWrote = false, class Body>
 MSCCLPP_DEVICE void between(const Args& a, Body body) {
   const Common& c = a.common;
@@ -116,19 +116,19 @@ MSCCLPP_DEVICE void reduce_zerocopy(const Args& a) {
   });
 }
 
-// What a block of the root of a broadcast sends one rank at a time. All others wait for the
-// first piece, which counts where there are few; of small ones there are many to tell of.
+// A block of the root of a broadcast sends one rank so many bytes at a time. The other ranks wait for the
+// first piece, whose time matters where there are few pieces. Smaller pieces need more signals.
 constexpr uint64_t kRelayBytes = 65536;
 constexpr uint64_t kFewRelays = 512 << 20;  // bytes of a message
 
-// Relay counts pieces that the root has brought the others, in the words of pipes: of all
-// of them at once, and in a launch that nothing else uses them in.
+// Relay counts pieces that the root has sent all others, in the words of pipes. It is for
+// launches in which nothing else uses these words.
 class Relay {
  public:
   MSCCLPP_DEVICE Relay(const Common& c, uint32_t lane, uint32_t root) : c_(c), lane_(lane), root_(root), state_(&c.state->lanes[lane]) {}
 
-  // tell says that all have piece k; only the root does.
-  MSCCLPP_DEVICE void tell(uint64_t k) {
+  // signal says that all have piece k; only the root calls it.
+  MSCCLPP_DEVICE void signal(uint64_t k) {
     block_sync();
     for (uint32_t i = thread_id() + 1; i < c_.ranks; i += block_dim()) {
       const uint32_t peer = (c_.rank + i) % c_.ranks;
@@ -175,7 +175,7 @@ MSCCLPP_DEVICE void allgather_zerocopy(const Args& a) {
   });
 }
 
-// Not in place: a rank would overwrite what a peer has yet to read.
+// Not in place: a rank would overwrite data that a peer has yet to read.
 MSCCLPP_DEVICE void alltoall_zerocopy(const Args& a) {
   const uint64_t total = a.count * a.element;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
@@ -201,8 +201,8 @@ MSCCLPP_DEVICE void allgather_push(const Args& a) {
   });
 }
 
-// Not in place: a peer would overwrite what this rank has yet to send. The own share is
-// copied a piece at a time between those of the peers, while the link is busy with them.
+// Not in place: a peer would overwrite data that this rank has yet to send. The own share is
+// copied piece by piece between those of the peers, while the link is busy with them.
 MSCCLPP_DEVICE void alltoall_push(const Args& a) {
   const Common& c = a.common;
   const uint64_t total = a.count * a.element;
@@ -220,8 +220,8 @@ MSCCLPP_DEVICE void alltoall_push(const Args& a) {
   });
 }
 
-// Every rank but the root has a share, which the root sends it first and which it
-// sends on to the others while the next piece arrives: the root's link carries
+// Every rank but the root has a share. The root sends it this share, and the rank passes
+// it on to the others while the next piece arrives. So the root's link carries
 // everything once, however many ranks there are.
 MSCCLPP_DEVICE void broadcast_push(const Args& a) {
   const Common& c = a.common;
@@ -240,14 +240,14 @@ MSCCLPP_DEVICE void broadcast_push(const Args& a) {
     MSCCLPP_ROLLED
     for (uint64_t k = 0; k < steps.size(); ++k) {
       const uint64_t at = steps.first(k), each = round_up(ceil_div(steps.count(k), others), 64);
-      // What the i-th behind the root passes on, from one of its buffers to that of another.
+      // The share that the i-th rank behind the root passes on, from one of its buffers to another rank's.
       const auto send = [&](uint32_t i, const char* from, uint32_t to) MSCCLPP_LAMBDA {
         const uint64_t first = smaller(steps.count(k), each * (i - 1)), n = smaller(steps.count(k) - first, each);
         copy(output_of(a, lane, to) + at + first, from + at + first, n, thread_id(), block_dim());
       };
       if (c.rank == a.root) {
         for (uint32_t i = 1; i < c.ranks; ++i) send(i, in, (a.root + i) % c.ranks);
-        relay.tell(k);
+        relay.signal(k);
         continue;
       }
       if (!relay.wait(k)) return;
@@ -260,8 +260,8 @@ MSCCLPP_DEVICE void broadcast_push(const Args& a) {
   });
 }
 
-// The root brings its data into its output first: that is the buffer which all
-// ranks have.
+// The root copies its data into its output first, because all ranks can address
+// outputs only.
 MSCCLPP_DEVICE void broadcast_zerocopy(const Args& a) {
   const Common& c = a.common;
   const uint64_t bytes = a.count * a.element;

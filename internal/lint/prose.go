@@ -39,14 +39,11 @@ var unnamed = map[string]string{
 // apart are uses of these words that are the field's own.
 var apart = regexp.MustCompile(`(?i)round.?trips?|stream.?gates?`)
 
-// kernels are the sources of kernels, which have their old words still.
-var kernels = regexp.MustCompile(`^collectives/kernels/|^framework/kernel/(include|testdata|actor)/|^examples/fused/kernel/|^collectives/internal/(kernelargs/exchange|inter/direct/messages)\.go$`)
-
 // Prose checks that sentences of comments and documents name their actor, and that nothing has a private name.
 func Prose(files []*File) []Problem {
 	var out []Problem
 	for _, f := range files {
-		if f.Generated() || strings.HasPrefix(f.Path, "internal/lint/") || kernels.MatchString(f.Path) {
+		if f.Generated() || strings.HasPrefix(f.Path, "internal/lint/") {
 			continue // this package names what it forbids
 		}
 		for _, p := range f.paragraphs() {

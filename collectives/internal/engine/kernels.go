@@ -33,7 +33,7 @@ func Discover(kernels []comm.Kernel, ranks int) Kernels {
 	o := Kernels{Messages: map[string]*Kernel{}, Steps: map[string]*Kernel{}}
 	for _, k := range kernels {
 		k.Layout = kernelargs.Layout()
-		if k.Collective == "steps" && (k.Algorithm == "exchange" || k.Algorithm == "mail") {
+		if k.Collective == "steps" && (k.Algorithm == "exchange" || k.Algorithm == "sendrecv") {
 			k.Layout = kernelargs.ExchangeLayout()
 		}
 		if k.MaxRanks != 0 && k.MaxRanks < ranks || slices.Contains(k.Channels, framework.KindPort) {

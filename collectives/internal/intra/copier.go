@@ -130,7 +130,7 @@ func (q *queue) copyOn(s device.Stream, to, from uintptr, bytes uint64) {
 func (q *queue) signal(raise, wait, lag uint32) { q.signalOn(q.stream, raise, wait, lag) }
 
 func (q *queue) signalOn(s device.Stream, raise, wait, lag uint32) {
-	q.args.Tell, q.args.Wait, q.args.Lag = raise, wait, lag
+	q.args.Signal, q.args.Wait, q.args.Lag = raise, wait, lag
 	q.launch(s, q.signals, 1, 32)
 }
 

@@ -129,7 +129,7 @@ type StepArgs struct {
 	Notes        uintptr
 	Rank         uint32
 	Ranks        uint32
-	Tell         uint32
+	Signal       uint32
 	Wait         uint32
 	Lag          uint32
 	Check        uint32

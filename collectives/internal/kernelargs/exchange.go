@@ -64,9 +64,9 @@ type SendRecvArgs struct {
 	Control   uintptr
 	Inside    uintptr // 0: one rank on each host
 	State     uintptr
-	Ways      uintptr
+	Peers     uintptr
 	Note      uintptr
-	Parted    uintptr
+	Departed  uintptr
 	Data      uintptr
 	Credit    uintptr
 	Slots     uintptr

@@ -18,7 +18,7 @@ type Geometry struct {
 	LineHalf   uint64
 	Stages     uint64
 	StageSlot  uint64
-	Pipes      uint64 // also of chunks between barriers, and of the bytes beside pipes of lines: see transfers_lines.h
+	Pipes      uint64 // also of chunks between barriers, and of the bytes beside pipes of lines: see pipeline.h and transfers_lines.h
 	PipeSlot   uint64 // with its header
 	LinePipes  uint64 // on GPUs
 	LineLanes  uint32 // with pipes of lines; 0: no room for any

@@ -28,24 +28,24 @@ func TestLayoutsAgree(t *testing.T) {
 			"StageSlots": "stage_slots", "PipeSlots": "pipe_slots", "Signature": "signature", "Scratch": "scratch"}},
 		{"Args", Args{}, map[string]string{"Input": "input", "Output": "output", "Count": "count", "Chunk": "chunk", "Type": "type", "Op": "op", "Root": "root",
 			"Element": "element", "Scale": "scale", "InputOffset": "input_offset", "OutputOffset": "output_offset", "Memory": "memory", "Window": "window", "Inputs": "inputs", "Outputs": "outputs", "Processes": "processes"}},
-		{"NearArgs", LLArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Release": "release",
+		{"LLArgs", LLArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Release": "release",
 			"Area": "area", "Half": "half", "Slot": "slot", "Input": "input", "Output": "output", "Count": "count", "Op": "op", "Element": "element", "Scale": "scale",
 			"Signature": "signature", "Scratch": "scratch"}},
-		{"StepArgs", StepArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Tell": "tell", "Wait": "wait",
+		{"StepArgs", StepArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Signal": "signal", "Wait": "wait",
 			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
 			"Stride": "stride", "Count": "count", "Op": "op", "Scale": "scale", "Signature": "signature", "Scratch": "scratch"}},
 		{"Transfer", Transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
 		{"TransferArgs", TransferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "LongBytes": "long_bytes", "Beside": "beside", "BesideSlots": "beside_slots", "List": "list", "Theirs": "theirs"}},
 		{"LinePipes", LinePipes{}, map[string]string{"Offset": "offset", "Lanes": "lanes", "Active": "active", "Slots": "slots", "Groups": "groups"}},
-		{"NearTransferArgs", LLTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
+		{"LLTransferArgs", LLTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
 			"Transfers": "transfers", "Release": "release", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},
 	}
 	twins = append(twins, []twin{
 		{"ExchangeNote", ExchangeNote{}, map[string]string{"Begun": "begun", "Ended": "ended", "Found": "found", "Host": "host", "Theirs": "theirs", "Ours": "ours"}},
 		{"ExchangeArgs", ExchangeArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
 			"Input": "input", "Apart": "input_stride", "Output": "output", "Stride": "stride", "Bytes": "bytes", "Host": "host", "Hosts": "hosts", "Giver": "giver", "Taker": "taker", "Signature": "signature"}},
-		{"MailNote", SendRecvNote{}, map[string]string{"Waits": "waits", "Found": "found", "Peer": "peer", "Sent": "sent", "Expected": "expected"}},
-		{"MailArgs", SendRecvArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Ways": "ways", "Note": "note", "Parted": "parted", "Data": "data", "Credit": "credit",
+		{"SendRecvNote", SendRecvNote{}, map[string]string{"Waits": "waits", "Found": "found", "Peer": "peer", "Sent": "sent", "Expected": "expected"}},
+		{"SendRecvArgs", SendRecvArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Peers": "peers", "Note": "note", "Departed": "departed", "Data": "data", "Credit": "credit",
 			"Slots": "slots", "Slot": "slot", "Memory": "memory", "First": "first", "Listed": "listed", "Transfers": "transfers", "Rank": "rank", "Ranks": "ranks",
 			"Signature": "signature", "List": "list"}},
 	}...)
@@ -71,7 +71,7 @@ func TestLayoutsAgree(t *testing.T) {
 	check("signature", "sizeof(Mailbox::signature[0])", SignatureBytes)
 	check("state", "sizeof(State)", StateBytes)
 	check("notes", "offsetof(State, epochs)", NotesBytes)
-	check("near", "kNearRanks", LLRanks)
+	check("ranks of LL", "kLLRanks", LLRanks)
 	check("steps", "1 << kStepOpen | 1 << (kStepPushed + 4) | 1 << (kStepTaken + 8) | 1 << (kStepDone + 12)", StepOpen|StepPushed<<4|StepTaken<<8|StepDone<<12)
 	check("blocks", "kMaxBlocks", MaxBlocks)
 	check("state.mismatch", "offsetof(State, mismatch)", MismatchOffset)
@@ -85,7 +85,7 @@ func TestLayoutsAgree(t *testing.T) {
 	check("ranks", "kMaxRanks", MaxRanks)
 	check("lanes", "kMaxLanes", MaxLanes)
 	check("transfers", "kMaxTransfers", MaxTransfers)
-	check("near transfers", "kNearTransfers", LLTransfers)
+	check("transfers of LL", "kLLTransfers", LLTransfers)
 	check("words", "8 * kTransferWords", TransferBytes)
 	check("words that are waited for", "1 + kWordOffer", uintptr(len(WaitedFor)))
 	check("publish", "kCheckPublish", CheckPublish)
@@ -96,13 +96,13 @@ func TestLayoutsAgree(t *testing.T) {
 	check("exchange head", "sizeof(ExchangeHead)", ExchangeHead)
 	check("exchange state", "sizeof(ExchangeState)", ExchangeStateBytes)
 	check("exchange note", "sizeof(ExchangeNote)", ExchangeNoteBytes)
-	check("slots of mail", "kMailSlots", SendRecvSlots)
-	check("peers of mail", "kMailPeers", SendRecvPeers)
-	check("blocks of mail", "kMailBlocks", SendRecvBlocks)
-	check("mail head", "sizeof(MailHead)", SendRecvHead)
-	check("mail state", "sizeof(MailState)", SendRecvStateBytes)
-	check("mail way", "sizeof(MailWay)", SendRecvPeerBytes)
-	check("mail note", "sizeof(MailNote)", SendRecvNoteBytes)
+	check("slots of sendrecv", "kSendRecvSlots", SendRecvSlots)
+	check("peers of sendrecv", "kSendRecvPeers", SendRecvPeers)
+	check("blocks of sendrecv", "kSendRecvBlocks", SendRecvBlocks)
+	check("sendrecv head", "sizeof(SendRecvHead)", SendRecvHead)
+	check("sendrecv state", "sizeof(SendRecvState)", SendRecvStateBytes)
+	check("sendrecv peer", "sizeof(SendRecvPeer)", SendRecvPeerBytes)
+	check("sendrecv note", "sizeof(SendRecvNote)", SendRecvNoteBytes)
 	check("port handle", "sizeof(mscclpp::PortChannelHandle)", unsafe.Sizeof(kernel.PortChannelHandle{}))
 	check("differs", "kMismatchSignature", MismatchSignature)
 	check("length", "kMismatchLength", MismatchLength)

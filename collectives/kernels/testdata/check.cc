@@ -66,7 +66,7 @@ struct Call {
 
 constexpr uint64_t kGuard = 64;
 
-// What one rank brings to a call, and gets.
+// The input and output of one rank in a call.
 struct Buffers {
   std::vector<char> in, out;
   char* input;
@@ -108,7 +108,7 @@ void prepare(Buffers& b, const Call& call, uint32_t rank, uint32_t ranks, std::m
   }
 }
 
-// What rank should have in its output, from the inputs of all.
+// The expected output of rank, from the inputs of all.
 std::vector<char> expect(const Call& call, uint32_t rank, const std::vector<std::vector<char>>& inputs) {
   const uint32_t ranks = inputs.size();
   const uint64_t one = call.count * sizeof(Element);

@@ -79,7 +79,7 @@ void collective(check::Job& job, void (*kernel)(const Args*, const LaunchShape*)
     s[r].kernel = kernel;
     s[r].stream = job.alloc<GridBarrier>(1);
     const Common c = common(job, r, scratch, lanes, half);
-    for (auto& area : c.state->epochs) area[0] = (kClearEvery - 3) * kEpoch;  // areas are cleared on the way
+    for (auto& area : c.state->epochs) area[0] = (kClearEvery - 3) * kEpoch;  // areas are cleared during the calls
     const SwitchChannelHandle window = job.window(r, kRanks, windows, stride, flag);
     for (uint32_t k = 0; k < kCalls; ++k) {
       Args& a = s[r].calls[k];

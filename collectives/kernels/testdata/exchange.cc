@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kSlot = 512;
 constexpr uint64_t kRoom = kSlot - sizeof(ExchangeHead);
 constexpr uint32_t kCalls = 5;
-constexpr char kUntouched = 0x5a;  // what an output holds to which nobody gives anything
+constexpr char kUntouched = 0x5a;  // in an output to which no host gives anything
 
 struct Config {
   uint32_t hosts;
@@ -25,14 +25,14 @@ struct Config {
 constexpr Config kTwo = {2, {2, 1, 0}, {3, 4, 0}};
 constexpr Config kThree = {3, {1, 3, 2}, {2, 1, 4}};
 
-// Who gives and gets something in calls: all, or one host alone, another one in each.
+// The hosts that give and get something in calls: all, or one host alone, another one in each.
 enum Roles { kAll, kOneGives, kOneGets, kOneToOne };
 void choose(ExchangeArgs& a, Roles roles, uint32_t call) {
   if (roles == kOneGives || roles == kOneToOne) a.giver = 1 + call % a.hosts;
   if (roles == kOneGets || roles == kOneToOne) a.taker = 1 + (call + (roles == kOneToOne ? 1 + call / a.hosts : 0)) % a.hosts;
 }
 
-// What a host has for another in a call.
+// The bytes that a host has for another in a call.
 char letter(uint32_t from, uint32_t to, uint32_t call, uint64_t i) { return static_cast<char>(from * 61 + to * 17 + call * 5 + i * 3 + 1); }
 
 // One rank: calls, with what is before and behind each of them on the stream.
@@ -119,9 +119,9 @@ struct World {
       if (pending[h].empty() || (did && job.random(2) == 0)) return did;
       t = pending[h].front();
       pending[h].pop_front();
-      const uint64_t bytes = t.fst & 0xffffffffu, src = t.fst >> 32, dst = t.snd & 0xffffffffu;
-      const uint32_t to = t.snd >> 41 & 0x1ff, type = t.snd >> 50 & 7;
-      job.expect(type == (kTriggerData | kTriggerSignal) && to < c.hosts && to != h && (t.snd >> 53 & 0x3ff) == to, "host %u: trigger of type %u for %u", h, type, to);
+      const uint64_t bytes = mscclpp_trigger_bytes(t.fst), src = mscclpp_trigger_from(t.fst), dst = mscclpp_trigger_to(t.snd);
+      const uint32_t to = mscclpp_trigger_dst(t.snd), type = mscclpp_trigger_kind(t.snd), semaphore = mscclpp_trigger_slot(t.snd);
+      job.expect(type == (kTriggerData | kTriggerSignal) && to < c.hosts && to != h && semaphore == to, "host %u: trigger of type %u for %u", h, type, to);
       job.expect(src + bytes <= 2 * c.hosts * kSlot && dst >= 2 * c.hosts * kSlot && dst + bytes <= 4 * c.hosts * kSlot,
                  "host %u: %llu bytes from %llu to %llu", h, (unsigned long long)bytes, (unsigned long long)src, (unsigned long long)dst);
       if (!calls.empty()) {
@@ -175,7 +175,7 @@ void results(check::Job& job, const Config& c, bool apart, Roles roles = kAll) {
   }
 }
 
-// Who finds another head tells the host, and stays until that ends the job.
+// A rank that finds another head notes it for the host, and waits until the host ends the job.
 void disagreement(check::Job& job) {
   World w(job, kTwo);
   std::vector<Rank> ranks(2);
@@ -203,7 +203,7 @@ void disagreement(check::Job& job) {
   }
 }
 
-// What one stream of a rank does when nobody has told the host: two calls, one behind the
+// One stream of a rank, of whose failure the host does not know yet: two calls, one behind the
 // other, whatever has become of the first. Flags say when it may begin and that it has ended.
 struct Careless {
   ExchangeArgs calls[2];
@@ -227,7 +227,7 @@ void careless(const Careless* c, const LaunchShape* shape) {
 }
 
 // A rank leaves an exchange that another one is late for, and has the next call behind it on
-// the stream. What it has sent for the first is what the others get, now or later.
+// the stream. The others get the data that it has sent for the first, now or later.
 void left(check::Job& job) {
   World w(job, Config{3, {1, 1, 1}, {1, 1, 1}});
   uint32_t* over = job.alloc<uint32_t>(1);
@@ -245,7 +245,7 @@ void left(check::Job& job) {
     w.proxy(h);
     job.launch(h, 1, 1, careless, c);
   }
-  job.beside(0, [&] { // what host 0 has for the others is there
+  job.beside(0, [&] { // the data of host 0 for the others is there
     if (load_relaxed(&job.control(0)->abort) != 0 || load_acquire(w.counters[1 * 3 + 0]) == 0 || load_acquire(w.counters[2 * 3 + 0]) == 0) return false;
     store_relaxed(&job.control(0)->abort, 1u);
     return true;

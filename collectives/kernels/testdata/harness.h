@@ -22,8 +22,8 @@ using namespace mscclpp::collectives;
 class Job {
  public:
   Job(uint32_t ranks, uint64_t packet_half, uint64_t stage_slot, uint64_t pipe_slot, uint32_t check) : args(ranks), gate_(0), ranks_(ranks) {
-    const uint64_t mail = ranks * sizeof(Mailbox);
-    const uint64_t total = mail + 2 * packet_half + 4 * stage_slot + 4 * pipe_slot * ranks;
+    const uint64_t mailboxes = ranks * sizeof(Mailbox);
+    const uint64_t total = mailboxes + 2 * packet_half + 4 * stage_slot + 4 * pipe_slot * ranks;
     memset(&control_, 0, sizeof(control_));
     for (uint32_t r = 0; r < ranks; ++r) {
       scratch_.push_back(aligned_alloc(4096, (total + 4095) / 4096 * 4096));
@@ -41,7 +41,7 @@ class Job {
       c.ranks = ranks;
       c.lanes = 1;
       c.check = check;
-      c.packets = mail;
+      c.packets = mailboxes;
       c.packet_half = packet_half;
       c.stages = c.packets + 2 * packet_half;
       c.stage_slot = stage_slot;

@@ -47,7 +47,7 @@ void sequence(const Sequence<A>* s, const LaunchShape* shape) {
 }
 
 Common& head_of(TransferArgs& a) { return a.common; }
-NearTransferArgs& head_of(NearTransferArgs& a) { return a; }
+LLTransferArgs& head_of(LLTransferArgs& a) { return a; }
 
 // World is the memory of all ranks. Messages of at least long_bytes are long, and so many bytes of them have room
 // beside each chunk, in slots of pipes that two lanes share.
@@ -103,8 +103,8 @@ struct World {
     a.common.pipe_slots = kPipeSlots;
     return a;
   }
-  NearTransferArgs args(NearTransferArgs*, uint32_t rank) {
-    NearTransferArgs a;
+  LLTransferArgs args(LLTransferArgs*, uint32_t rank) {
+    LLTransferArgs a;
     memset(static_cast<void*>(&a), 0, sizeof(a));
     describe(a, rank);
     a.release = rank % 2;
@@ -300,10 +300,10 @@ void lengths(check::Job& job, const Config& c, void (*kernel)(const A*, const La
     WaitControl* control[2] = {job.control(0), job.control(1)};
     job.launch(r, c.grid[r], c.block[r], kernel, a);
     if (r == 0) continue;
-    job.beside(r, [notes, control, told = false]() mutable {
-      if (told || load_acquire(&notes->mismatch) == 0) return false;
-      told = true;
-      for (WaitControl* x : control) store_relaxed(&x->abort, 1u);  // what hosts do
+    job.beside(r, [notes, control, reported = false]() mutable {
+      if (reported || load_acquire(&notes->mismatch) == 0) return false;
+      reported = true;
+      for (WaitControl* x : control) store_relaxed(&x->abort, 1u);  // as hosts do
       return true;
     });
   }

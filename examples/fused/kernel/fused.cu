@@ -59,9 +59,9 @@ MSCCLPP_DEVICE bool consume(const mscclpp::SemaphoreHandle& s, uint64_t count) {
   });
 }
 
-// Counts a tile whose stores this block has done. Called by one thread after all have
-// met. Who counts the last tile of the row has seen the stores of all other blocks, and
-// its signal publishes them as well.
+// Counts a tile whose stores this block has done. One thread calls it behind a barrier of
+// the block. The block that counts the last tile of the row has seen the stores of all
+// other blocks, so its signal publishes them as well.
 MSCCLPP_DEVICE void finish(const FusedArgs& args, uint32_t row, uint32_t columns) {
   if (mscclpp::fetch_add_acq_rel_device(args.done + row, 1u) + 1 != columns) return;
   mscclpp::store_relaxed_device(args.done + row, 0u);
@@ -73,7 +73,7 @@ MSCCLPP_DEVICE void run(const FusedArgs& args) {
   using namespace mscclpp;
   const uint32_t rows = args.rows / kTile, columns = args.n / kTile;
   if (block_id() == 0 && thread_id() == 0) {
-    // What has read C on this rank was launched before this kernel, and is over.
+    // The kernels that have read C on this rank were launched before this one, and are over.
     MSCCLPP_ROLLED
     for (uint32_t p = 0; p < args.peers; ++p) channel(args.ready[p]).signal();
   }

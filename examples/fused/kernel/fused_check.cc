@@ -1,5 +1,5 @@
 // The kernels in the checking emulator, with several threads and blocks, tiles of 16 x
-// 16, and without tensor cores: what is checked is who waits for whom. main_test.go
+// 16, and without tensor cores: it checks which block waits for which. main_test.go
 // runs it, also with bugs planted: see --bug below.
 #include <mscclpp/check.h>
 
@@ -115,8 +115,8 @@ void blocks_share_the_tiles(Job& job) {
   }
 }
 
-// A rank that never starts: the others leave when the host says so, and tell for whom
-// they have waited.
+// A rank that never starts: the others leave when the host says so, and report for which
+// rank they have waited.
 void a_dead_peer_ends_the_wait(Job& job) {
   World world(job, 2, 1, 1);
   mscclpp::WaitControl* const control = job.control(0);

@@ -1,6 +1,6 @@
-// What instructions.h has, in the checking emulator: lanes hand each other what they hold
-// through memory, and copies arrive as late as they may. So the checking emulator shows
-// whether every element meets its counterpart, and every slice is there in time.
+// instructions.h for the checking emulator: lanes exchange their registers through memory,
+// and copies arrive as late as they may. So the checking emulator shows whether every
+// element is multiplied by its counterpart, and every slice is there in time.
 #ifndef FUSED_INSTRUCTIONS_H_
 #define FUSED_INSTRUCTIONS_H_
 
@@ -12,7 +12,7 @@
 namespace fused {
 namespace tensor {
 
-// What a block of threads has in common. One kernel at a time.
+// The state that a block of threads shares. One kernel at a time.
 struct Processor {
   struct Copy { uint32_t to; const char* from; };
   struct Lane {

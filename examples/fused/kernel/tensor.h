@@ -2,7 +2,7 @@
 //
 // Eight warps share the tile, two down and four across, 64 x 32 elements each. Slices
 // of A and B, kStep wide, come by asynchronous copies into three buffers by turns: one
-// is multiplied while two are on their way.
+// is multiplied while two are being copied.
 #ifndef FUSED_TENSOR_H_
 #define FUSED_TENSOR_H_
 
@@ -28,7 +28,7 @@ constexpr uint32_t kBuffer = 2 * kSlice;
 constexpr uint32_t kRow = kTile * 2 + 16;         // bytes of a row of the finished tile: the gap spreads rows over the banks
 static_assert(kTile * kRow <= kBuffers * kBuffer, "the finished tile takes the place of the buffers");
 
-// What one thread brings of a slice: 16 bytes in each half of the rows of A and of B.
+// The part of a slice that one thread copies: 16 bytes in each half of the rows of A and of B.
 // A row is four such chunks. Where chunk i of row r lies is i ^ (r / 2 % 4): eight rows
 // below each other, as load4 reads them, are then in different banks.
 struct Feed {
@@ -58,7 +58,7 @@ struct Feed {
 }  // namespace tensor
 
 // A finished tile, in shared memory: each hands every 16 bytes of it to
-// store(row, column, bytes). What the block does next has to come after a block_sync.
+// store(row, column, bytes). A block_sync has to follow before the block does anything else.
 struct Product {
   uint32_t shared;
 

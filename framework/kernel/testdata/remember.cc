@@ -1,4 +1,4 @@
-// Counts how often waits of GPUs poll after an abort: the first one that notices has those behind it leave soon.
+// Counts how often waits of GPUs poll after an abort: once one has noticed it, those behind it leave soon.
 #include <cstdio>
 
 #define MSCCLPP_REMEMBERS 1
@@ -37,7 +37,7 @@ int main() {
   uint64_t all = 0;
   for (int i = 0; i < 1000; ++i) all += polls_of(i % 2 == 0 ? peer : inside);
   EXPECT(all <= 1000 * 32);
-  // They know without a look at the host, and another communicator knows nothing of it.
+  // They leave without a load of the host's words, and waits of another communicator do not.
   control.abort = 0;
   EXPECT(polls_of(peer) <= 32);
   uint32_t other = 0;

@@ -13,7 +13,7 @@ int main() {
   WaitControl control = {};
   control.deadline = 1000000;
   const WaitSite inside{1, kNoReport, 0, 0}, outside{1, 3, 7, 0};
-  // What it waits for comes five deadlines later.
+  // The word that it waits for comes five deadlines later.
   const uint64_t begin = detail::now_ns();
   const auto late = [begin] { return detail::now_ns() - begin > 5000000; };
   EXPECT(wait_until(&control, inside, late));

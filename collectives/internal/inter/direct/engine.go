@@ -15,7 +15,7 @@ import (
 // New makes the engine. It opens nothing. blocks is the most of one launch.
 func New(q *enqueue.Queue, kernels map[string]*engine.Kernel, blocks uint32) *Engine {
 	d := &Engine{queue: q, exchange: kernels["exchange"], sum: kernels["sum"], blocks: min(sumBlocks, blocks)}
-	d.sendrecv = &sendrecv{direct: d, kernel: kernels["mail"]}
+	d.sendrecv = &sendrecv{direct: d, kernel: kernels["sendrecv"]}
 	for _, k := range []collective.Kind{
 		collective.AllReduce, collective.ReduceScatter, collective.AllGather, collective.Barrier, collective.Broadcast, collective.Reduce, collective.AllToAll,
 	} {

@@ -85,7 +85,7 @@ func (m *sendrecv) allocate(ctx context.Context) (err error) {
 	m.departed = unsafe.Slice((*uint32)(kernelargs.At(m.words.Host.Addr()+departed)), ranks)
 	base := m.private.Addr()
 	m.args = kernelargs.SendRecvArgs{
-		Control: q.World.Control(), State: base, Ways: base + kernelargs.SendRecvStateBytes, Note: m.words.Device.Addr(), Parted: m.words.Device.Addr() + departed,
+		Control: q.World.Control(), State: base, Peers: base + kernelargs.SendRecvStateBytes, Note: m.words.Device.Addr(), Departed: m.words.Device.Addr() + departed,
 		Data: base + uintptr(front), Credit: base + uintptr(front+handles/2),
 		Slots: m.slots.Addr(), Slot: slot, Rank: uint32(m.direct.queue.Rank), Ranks: uint32(ranks),
 		Signature: kernelargs.Signature{Collective: uint32(collective.SendRecv), Algorithm: kernelargs.NameID(crosshost.NameDirect)},

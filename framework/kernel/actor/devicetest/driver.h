@@ -1,4 +1,4 @@
-// What a test needs of NVIDIA's driver library, opened at run time: no toolkit.
+// The functions of NVIDIA's driver library that a test needs, opened at run time: no toolkit.
 #pragma once
 
 #include <dlfcn.h>

@@ -23,8 +23,8 @@
 // Built with -fsanitize=thread, missing releases, acquires and barriers are data
 // races; with -fsanitize=address, accesses outside of memory are found.
 //
-// What cannot be seen here: faults inside inline PTX, device scope where system
-// scope is needed, reordering by hardware, whether blocks fit on a device.
+// The emulator cannot see faults inside inline PTX, device scope where system scope
+// is needed, reordering by hardware, or whether blocks fit on a device.
 #ifndef MSCCLPP_CHECK_H_
 #define MSCCLPP_CHECK_H_
 
@@ -55,15 +55,15 @@ MSCCLPP_CHECK_QUIET inline void point() {
 MSCCLPP_CHECK_QUIET inline void poll(uint32_t channel, uint32_t peer, uint64_t expected, uint64_t seen, Where where) {
   Schedule::now->poll(channel, peer, expected, seen, where);
 }
-MSCCLPP_CHECK_QUIET inline void fence_tells(const void* word) { Schedule::order_release(const_cast<void*>(word)); }
-MSCCLPP_CHECK_QUIET inline void fence_told(const void* word) { Schedule::order_acquire(const_cast<void*>(word)); }
+MSCCLPP_CHECK_QUIET inline void fence_release(const void* word) { Schedule::order_release(const_cast<void*>(word)); }
+MSCCLPP_CHECK_QUIET inline void fence_acquire(const void* word) { Schedule::order_acquire(const_cast<void*>(word)); }
 MSCCLPP_CHECK_QUIET inline void progress() { Schedule::now->progressed(); }
 MSCCLPP_CHECK_QUIET inline void left() {
   Schedule::now->left();
   Schedule::now->progressed();
 }
 
-// Two ends of a memory channel. What a's kernel puts arrives in b's memory.
+// Two ends of a memory channel. Data that a's kernel puts arrives in b's memory.
 struct Link {
   MemoryChannelHandle a, b;
 };
@@ -87,7 +87,7 @@ struct Ring {
   }
 };
 
-// One run of one test: memory, kernels, and what else takes part.
+// One run of one test: memory, kernels, and everything else that takes part.
 class Job {
  public:
   const int bug;  // for programs that plant bugs: which one, 0 for none

@@ -101,8 +101,8 @@ class Fiber {
 #endif
   }
 
-  // From the scheduler into the fiber, and back. Going in, ThreadSanitizer is told
-  // that nothing is synchronized: else it would see no race between fibers.
+  // From the scheduler into the fiber, and back. The switch into the fiber synchronizes
+  // nothing for ThreadSanitizer: else it would see no race between fibers.
   MSCCLPP_CHECK_QUIET void resume() {
 #if MSCCLPP_CHECK_TSAN
     if (scheduler_tsan == nullptr) scheduler_tsan = __tsan_get_current_fiber();

@@ -1,5 +1,5 @@
-// The scheduler of the checking emulator: who runs next, barriers of blocks, and what
-// it means that nobody can.
+// The scheduler of the checking emulator: it chooses the thread that runs next, has the
+// barriers of blocks, and reports a deadlock when no thread can run.
 #ifndef MSCCLPP_CHECK_SCHEDULE_H_
 #define MSCCLPP_CHECK_SCHEDULE_H_
 
@@ -38,8 +38,8 @@ struct Block {
   uint32_t failures;   // of this generation: threads that said false
   uint32_t result[2];  // failures of the last generations, by parity
   char order[2];       // addresses for ThreadSanitizer, likewise
-  bool left;           // a thread left a wait: what follows is a way out, not a bug
-  uint64_t word;       // what the first thread shows the others
+  bool left;           // a thread left a wait: threads that end early from here on are no bug
+  uint64_t word;       // a value of the first thread for the others
   Where place;         // of the first to arrive
 };
 
@@ -106,7 +106,7 @@ class Schedule {
       current = t;
       t->fiber.resume();
       current = nullptr;
-      // Whoever did more than poll in vain may have freed others.
+      // A thread that did more than poll in vain may have freed others.
       if (!waited || !t->in_wait) ++progress_;
       if (t->state != State::kDone) continue;
       if (!t->daemon) --alive_;
@@ -124,7 +124,7 @@ class Schedule {
   Mode mode() const { return mode_; }
 
   // The rest is called on fibers.
-  // What one thread did before a release is before what another does behind an acquire.
+  // The accesses of one thread before a release happen before those of another behind an acquire.
   MSCCLPP_CHECK_QUIET static void order_release(void* word) {
 #if MSCCLPP_CHECK_TSAN
     __tsan_release(word);
@@ -157,7 +157,7 @@ class Schedule {
     t->stale = t->in_wait && t->known == progress_ ? t->stale + 1 : 0;
     t->known = progress_;
     t->in_wait = true;
-    t->priority >>= 1;  // who waits has no business before those it waits for
+    t->priority >>= 1;  // a thread that waits has to run after those it waits for
     t->state = State::kWaiting;
     t->fiber.suspend();
     t->state = State::kReady;
@@ -165,14 +165,14 @@ class Schedule {
   MSCCLPP_CHECK_QUIET void progressed() {
     if (!current->in_wait) return;
     current->in_wait = false;
-    ++progress_;  // what it does until its next wait may free others
+    ++progress_;  // it may free others until its next wait
     if (by_priority_) current->priority = random_.next() | 1;
   }
   MSCCLPP_CHECK_QUIET void left() { current->block->left = true; }
 
-  // The threads of a block meet. The words are the emulator's own; what a barrier
-  // orders is told to ThreadSanitizer, by generations in turn: else a fast thread at
-  // the next barrier would seem to order a slow one at this.
+  // The barrier of a block. The words are the emulator's own. It declares the order of a
+  // barrier to ThreadSanitizer, by generations in turn: else a fast thread at the next
+  // barrier would seem to order a slow one at this.
   MSCCLPP_CHECK_QUIET bool barrier(bool ok, Where where) {
     Block* b = current->block;
     Thread* t = current;
@@ -226,7 +226,7 @@ class Schedule {
     ++b->generation;
   }
   // A thread has ended while others of its block are at a barrier. Hardware lets them
-  // pass; in the way out after an abort that is what is wanted.
+  // pass, and so does the emulator while threads leave after an abort.
   MSCCLPP_CHECK_QUIET void checkExit(Block& b) {
     if (b.arrived == 0) return;
     if (!b.left) {
@@ -236,8 +236,8 @@ class Schedule {
     openIfComplete(&b);
   }
 
-  // From here to pick() nothing is called but what is inlined: these run for each thread at each
-  // switch, and a container's functions, which are instrumented, would be most of a run.
+  // From here to pick() only inlined functions are called. These run for each thread at each switch,
+  // and a container's functions, which are instrumented, would take most of the time.
 
   // Whether it makes sense to run the thread: a wait that was polled twice since
   // anything happened would be polled in vain.
@@ -250,7 +250,7 @@ class Schedule {
     }
   }
 
-  // What works beside the kernels finishes what they have left it.
+  // The functions beside the kernels finish the work that the kernels have left.
   MSCCLPP_CHECK_QUIET bool besideBusy() const {
     for (size_t i = 0; i < count_; ++i) {
       if (all_[i]->daemon && runnable(all_[i])) return true;
@@ -329,12 +329,12 @@ class Schedule {
   uint32_t switch_odds_ = 1;
   uint64_t progress_ = 1;
   uint64_t steps_ = 0;
-  size_t last_ = 0;     // who ran last, in plain order
+  size_t last_ = 0;     // the thread that ran last, in plain order
   size_t alive_ = 0;    // threads that are neither done nor daemons
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Thread*> running_, candidates_;
   Thread** all_ = nullptr;  // those that are not done, in running_
-  Thread** can_ = nullptr;  // those of them that can get on, in candidates_
+  Thread** can_ = nullptr;  // those of them that can run, in candidates_
   size_t count_ = 0;        // of all_
 };
 

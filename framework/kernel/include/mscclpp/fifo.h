@@ -16,10 +16,10 @@ namespace mscclpp {
 constexpr uint64_t kTriggerParity = 1ull << 63;  // of Trigger.snd: belongs to the ring
 
 struct Fifo : FifoHandle {
-  // Publishes what this thread wrote before, and the trigger. *position tells where
-  // it went. false: the proxy has died or the host said leave; nothing was pushed, and nothing will be.
+  // Publishes the earlier stores of this thread, and the trigger, whose place becomes *position. false: the
+  // proxy has died, or the host ends the kernel; nothing was pushed, and later pushes fail as well.
   MSCCLPP_DEVICE bool push(Trigger t, uint64_t* position = nullptr, uint32_t kernel = 0 MSCCLPP_AT) const {
-    // All three are under way at once. Behind an error nobody looks at positions any more.
+    // These three loads overlap. After an error positions do not matter any more.
     const uint64_t at = fetch_add_relaxed_device(head, static_cast<uint64_t>(1)), tail_seen = load_relaxed_device(tail_cache);
     if (load_relaxed(error) != 0) return false;
     const uint64_t slots = static_cast<uint64_t>(mask) + 1;
@@ -57,8 +57,8 @@ struct Fifo : FifoHandle {
   }
 
   // GPUs store both words at once: a release of the second would first wait until the
-  // first has crossed the bus. 16 aligned bytes arrive there together. (A fence of its own, beside the looks
-  // in push, takes half a microsecond longer than this release does: H200.)
+  // first has crossed the bus. 16 aligned bytes arrive there together. (A separate fence, beside the loads
+  // in push, takes half a microsecond longer than this release: H200.)
   MSCCLPP_DEVICE static void publish(Trigger* slot, uint64_t fst, uint64_t snd) {
 #if MSCCLPP_TARGET_CUDA
     asm volatile("st.release.sys.global.v2.u64 [%0], {%1,%2};" : : "l"(slot), "l"(fst), "l"(snd) : "memory");

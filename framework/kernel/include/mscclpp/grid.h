@@ -7,7 +7,7 @@
 
 namespace mscclpp {
 
-// Called by every thread of every block. What any of them wrote before is visible
+// Called by every thread of every block. Data that any of them wrote before is visible
 // to all of them after. All threads of a block get the same answer; false: leave
 // the kernel. left is that of a WaitSite.
 MSCCLPP_DEVICE bool grid_sync(GridBarrier* barrier, const WaitControl* control, uint32_t kernel = 0, uint32_t* left = nullptr MSCCLPP_AT) {

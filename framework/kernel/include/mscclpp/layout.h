@@ -15,7 +15,7 @@ namespace mscclpp {
 constexpr uint32_t kABI = 1;
 
 // One per communicator, in host memory that kernels can read. The host writes
-// abort; a kernel that leaves a wait because of it fills the report, once.
+// abort. The first kernel that leaves a wait fills the report.
 struct WaitControl {
   uint32_t abort;     // 0: run. Else kernels leave every wait.
   uint32_t reported;  // 1 once the first wait that left has filled the report; 2 while it does

@@ -1,6 +1,6 @@
 // Lines: packets of 128 bytes that eight neighboring threads of a warp store, and
-// load, together. The last 8 bytes are the flag, so 120 carry payload: 94 % of what
-// is moved, where LL8 and LL16 packets carry 50 %.
+// load, together. The last 8 bytes are the flag, so 120 carry payload: 94 % of the
+// bytes, where LL8 and LL16 packets have 50 %.
 //
 // A line is whole or absent only where the link keeps the stores of one warp to one
 // line of 128 bytes together. NVLink does; PCIe does not, so do not use lines over
@@ -50,8 +50,8 @@ MSCCLPP_DEVICE void writeLineUnit(void* base, uint64_t u, Vec16 v, uint32_t flag
 #endif
 }
 
-// One look at unit u: whether its thread has seen no sign that it is missing. It has
-// arrived when the threads of all units of its line say so.
+// Polls unit u once: false if it is missing. The unit has arrived when the threads of all
+// units of its line return true.
 MSCCLPP_DEVICE bool pollLineUnit(const void* base, uint64_t u, uint32_t flag, Vec16& v) {
   const bool last = u % kLineUnits == kLineUnits - 1;
   const char* from = static_cast<const char*>(base) + u * kLineUnitBytes;
@@ -65,8 +65,8 @@ MSCCLPP_DEVICE bool pollLineUnit(const void* base, uint64_t u, uint32_t flag, Ve
 #endif
 }
 
-// Whether all threads that look at lines together say so: those of a warp in CUDA,
-// each for itself elsewhere.
+// Whether ok holds in all threads that poll lines together: those of a warp in CUDA, each
+// thread for itself elsewhere.
 MSCCLPP_DEVICE bool line_threads_all(bool ok) {
 #if MSCCLPP_TARGET_CUDA
   return detail::warp_all(ok);
@@ -76,7 +76,7 @@ MSCCLPP_DEVICE bool line_threads_all(bool ok) {
 }
 
 #if MSCCLPP_TARGET_CUDA
-// wait_until for what the threads of a warp look at together: it ends for all of
+// wait_until for lines, which the threads of a warp poll together: it ends for all of
 // them at once. ready() has no votes of its own.
 template <class F>
 MSCCLPP_DEVICE bool wait_lines(const WaitControl* control, const WaitSite& site, F ready) {

@@ -86,7 +86,7 @@ MSCCLPP_MULTIMEM_HALF(bf16, "bf16x2")
 
 template <class T> MSCCLPP_DEVICE T multimem_sum(const T* p) { return MultimemSum<T>::one(p); }
 
-// What follows the sum: division or the factor, which may as well come last.
+// The operation behind the sum: division, or the factor, which may as well come last.
 template <class T>
 MSCCLPP_DEVICE Vec16 multimem_finish(Vec16 v, const Reduction& r, uint32_t ranks) {
   if (r.op != kAvg && r.op != kPreMulSum) return v;
@@ -103,8 +103,8 @@ MSCCLPP_DEVICE Vec16 multimem_finish(Vec16 v, const Reduction& r, uint32_t ranks
   return __builtin_bit_cast(Vec16, l);
 }
 
-// window and out are aligned to 16, and count covers whole words: the caller lays
-// out its window so.
+// window and out are aligned to 16, and count covers whole words, because the caller
+// lays out its window so.
 template <class T>
 MSCCLPP_DEVICE void multimem_reduce(void* out, const char* window, size_t count, const Reduction& r, uint32_t ranks, uint32_t tid,
                                     uint32_t nthreads) {

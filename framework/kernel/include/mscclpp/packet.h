@@ -2,9 +2,9 @@
 // packets, LL16: two such halves). They need no signal and no fence, and cost
 // twice the bytes. Memory has to store 8 bytes atomically.
 //
-// The flag must differ from whatever the slot held before and is never 0: count
-// calls, and use the two halves of a scratch area in turn, so that a fast peer
-// cannot overwrite what is still being read. Packets are aligned to their size.
+// The flag must differ from any flag that the slot held before, and is never 0. Count
+// calls, and use the two halves of a scratch area in turn, so that a fast peer cannot
+// overwrite packets that are still being read. Packets are aligned to their size.
 #ifndef MSCCLPP_PACKET_H_
 #define MSCCLPP_PACKET_H_
 
@@ -57,7 +57,7 @@ MSCCLPP_DEVICE bool readPacket(const P* p, uint32_t flag, const WaitControl* con
 
 namespace detail {
 
-// Loads up to sizeof(U) bytes as they lie in memory; what is missing is zero.
+// Loads up to sizeof(U) bytes as they lie in memory; missing bytes are zero.
 template <class U>
 MSCCLPP_DEVICE U load_some(const void* p, size_t bytes) {
   if (bytes >= sizeof(U) && (reinterpret_cast<uintptr_t>(p) & (sizeof(U) - 1)) == 0) return *static_cast<const U*>(p);

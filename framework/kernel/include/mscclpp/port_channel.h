@@ -1,10 +1,11 @@
-// A channel whose data a proxy moves. Each call is made by one thread. A put
-// returns before the source may be reused: flush tells when.
+// A channel whose data a proxy moves. One thread makes each call. A put returns
+// before its source may be reused; flush waits until it may.
 #ifndef MSCCLPP_PORT_CHANNEL_H_
 #define MSCCLPP_PORT_CHANNEL_H_
 
 #include "fifo.h"
 #include "semaphore.h"
+#include "trigger.h"
 
 namespace mscclpp {
 
@@ -54,10 +55,9 @@ struct PortChannel : PortChannelHandle {
   MSCCLPP_DEVICE bool push(uint32_t type, uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset, uint64_t bytes,
                            uint64_t* at, uint32_t kernel MSCCLPP_AT) const {
     Trigger t;
-    t.fst = (bytes & 0xffffffffu) | srcOffset << 32;
-    t.snd = (dstOffset & 0xffffffffu) | static_cast<uint64_t>(src & 0x1ffu) << 32 |
-            static_cast<uint64_t>(dst & 0x1ffu) << 41 | static_cast<uint64_t>(type & 7u) << 50 |
-            static_cast<uint64_t>(semaphore_slot & 0x3ffu) << 53;
+    t.fst = mscclpp_trigger_pack_bytes(bytes) | mscclpp_trigger_pack_from(srcOffset);
+    t.snd = mscclpp_trigger_pack_to(dstOffset) | mscclpp_trigger_pack_src(src) | mscclpp_trigger_pack_dst(dst) |
+            mscclpp_trigger_pack_kind(type) | mscclpp_trigger_pack_slot(semaphore_slot);
     return ring().push(t, at, kernel MSCCLPP_HERE);
   }
 

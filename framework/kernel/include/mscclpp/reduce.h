@@ -13,7 +13,7 @@
 
 namespace mscclpp {
 
-// What to do to the inputs.
+// The operation on the inputs, and its parameters.
 struct Reduction {
   ReduceOp op;
   double scale;      // kPreMulSum: every input is multiplied by it first; of integers, an integer that their type holds
@@ -27,7 +27,7 @@ MSCCLPP_DEVICE Reduction reduction(ReduceOp op, double scale = 1, uint32_t divis
 
 namespace detail {
 
-// In place of an operation in a template: which one is known at run time only.
+// Stands for the operation in a template where it is known at run time only.
 constexpr ReduceOp kAnyOp = kReduceOps;
 
 // Op, or the operation of the call.
@@ -63,7 +63,7 @@ MSCCLPP_DEVICE A multiply(A a, A by) {
   return static_cast<A>(static_cast<U>(a) * static_cast<U>(by));
 }
 
-// What sums are divided by: more inputs than the largest number of eight bits are many ranks, but not too many.
+// The type of divisors. Eight bits are too few, as there may be more inputs than their largest number.
 template <class A> struct DivisorOf { using Type = A; };
 template <> struct DivisorOf<int8_t> { using Type = int32_t; };
 template <> struct DivisorOf<uint8_t> { using Type = uint32_t; };
@@ -111,9 +111,9 @@ MSCCLPP_DEVICE void average(float* sums, const Scalars<float>& s) {
   const double reciprocal = 1.0 / by;
   MSCCLPP_UNROLL
   for (uint32_t k = 0; k < N; ++k) {
-    const double sum = static_cast<double>(sums[k]), near = sum * reciprocal, rest = __builtin_fma(-near, by, sum);
+    const double sum = static_cast<double>(sums[k]), quotient = sum * reciprocal, rest = __builtin_fma(-quotient, by, sum);
     const bool inexact = rest < 0 || rest > 0;  // neither zero nor NaN, as that of an infinity
-    sums[k] = static_cast<float>(inexact ? __builtin_fma(rest, reciprocal, near) : near);
+    sums[k] = static_cast<float>(inexact ? __builtin_fma(rest, reciprocal, quotient) : quotient);
   }
 }
 #endif

@@ -1,4 +1,4 @@
-// Counters between two ranks: 64 bits, monotonic, never reset. What a thread wrote
+// Counters between two ranks: 64 bits, monotonic, never reset. Data that a thread wrote
 // before signal() is visible to the thread that returned from the matching wait().
 // The relaxed forms order execution only.
 //

@@ -21,8 +21,8 @@
 namespace mscclpp {
 
 struct SwitchChannel : SwitchChannelHandle {
-  // Tells all members, this one included. As with semaphores, by one thread, after
-  // what it publishes.
+  // Signals all members, this one included. As with semaphores one thread calls it, after
+  // the stores that it publishes.
   MSCCLPP_DEVICE void signal() const { raise(true); }
   MSCCLPP_DEVICE void relaxedSignal() const { raise(false); }
 

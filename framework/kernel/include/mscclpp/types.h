@@ -41,7 +41,7 @@ template <> struct TypeOf<kFloat8E4M3B15> { using Type = e4m3b15; };
 using Element = TypeOf<static_cast<DataType>(MSCCLPP_TYPE)>::Type;
 #endif
 
-// In what a type is accumulated.
+// The type in which a type is accumulated.
 template <class T> struct AccumulatorOf { using Type = T; };
 template <> struct AccumulatorOf<f16> { using Type = float; };
 template <> struct AccumulatorOf<bf16> { using Type = float; };

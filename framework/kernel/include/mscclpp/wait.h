@@ -7,8 +7,8 @@
 
 #include "memory.h"
 
-// On NVIDIA GPUs waits remember in memory of the device that one was left. (A program that tests it on a processor says so
-// itself.) Processors look at the host's own words soon enough; for AMD see below.
+// On NVIDIA GPUs a wait that was left is recorded in memory of the device, for the waits behind it. (A program that tests
+// this on a processor defines the macro itself.) Processors read the host's words often enough; for AMD see below.
 #if MSCCLPP_TARGET_CUDA
 #define MSCCLPP_REMEMBERS 1
 #endif
@@ -20,13 +20,13 @@
 
 namespace mscclpp {
 
-// A channel number for waits within the rank. They end because another wait did, have
-// nothing to report, and no deadline: who left by itself a moment before the last data came
-// would leave its part of the work undone, and nobody would say so.
+// A channel number for waits within the rank. They end because another wait did, and have neither a
+// report nor a deadline. A wait that ended by itself, a moment before its data came, would leave a part
+// of the work undone without a report.
 constexpr uint32_t kNoReport = 0xffffffffu;
 
-// What is waited for, for the report; and a word in memory of the device, zero at first, in which the waits of a rank
-// remember that one of them was left, or null.
+// The object of a wait, for the report. left is null, or a word in memory of the device, zero at first, in which the
+// waits of a rank record that one of them was left.
 struct WaitSite {
   uint32_t kernel;
   uint32_t channel;
@@ -37,7 +37,7 @@ struct WaitSite {
 
 namespace detail {
 
-// A condition may tell what it saw: ready(seen), or just ready().
+// A condition may return the value that it saw: ready(seen), or just ready().
 template <class F>
 MSCCLPP_DEVICE auto poll_ready(F& ready, uint64_t& seen, int) -> decltype(ready(seen)) {
   return ready(seen);
@@ -47,8 +47,8 @@ MSCCLPP_DEVICE auto poll_ready(F& ready, uint64_t&, long) -> decltype(ready()) {
   return ready();
 }
 
-// Whether waits of this kind end by themselves. For AMD all do: clang 19 makes code of what
-// follows that is another one in each build, and nothing launches it yet.
+// Whether waits of this kind end by themselves. For AMD all do, because with a condition here clang 19
+// generates other code in each build; no host launches that code yet.
 #if MSCCLPP_TARGET_HIP
 MSCCLPP_DEVICE constexpr bool alone(uint32_t) { return true; }
 #else
@@ -56,20 +56,20 @@ MSCCLPP_DEVICE constexpr bool alone(uint32_t channel) { return channel != kNoRep
 #endif
 
 // Whether a wait has to be left, whatever its deadline.
-MSCCLPP_DEVICE bool told(const WaitControl* c, uint32_t channel) {
+MSCCLPP_DEVICE bool must_leave(const WaitControl* c, uint32_t channel) {
   return load_relaxed(&c->abort) != 0 || (!alone(channel) && load_relaxed(&c->reported) != 0);
 }
 
-// When it has to be left by itself, in nanoseconds; 0: never.
+// After how many nanoseconds a wait has to end by itself; 0: never.
 MSCCLPP_DEVICE uint64_t limit_of(const WaitControl* c, uint32_t channel) {
   return alone(channel) ? load_relaxed(&c->deadline) : 0;
 }
 
-// The words are memory of the host, where few devices can do more than be atomic to themselves:
-// enough, as all who report are kernels of one.
+// The words are memory of the host, where atomic operations of most devices are atomic among their own only.
+// That is enough, because all kernels that report to a word run on one device.
 //
-// A look comes first where there are many threads: each would pay more than a microsecond for an atomic operation
-// that crosses the bus, one after the other, and kernels that are still to run have as many.
+// A load comes first where there are many threads. An atomic operation that crosses the bus takes more than a
+// microsecond, each after the other, and the kernels that are still to run have as many threads.
 MSCCLPP_DEVICE void report(WaitControl* c, const WaitSite& site, uint64_t seen) {
 #if MSCCLPP_REMEMBERS
   if (load_relaxed(&c->reported) != 0) return;
@@ -107,15 +107,15 @@ inline void cpu_pause() {
 #endif
 
 #if MSCCLPP_TARGET_GPU || MSCCLPP_REMEMBERS
-// Some milliseconds between looks at host memory. Looks are loads over PCIe, and all the
-// warps of a device share their rate: where thousands of them look every some tens of
-// microseconds, a look takes a hundred, data that is there waits for it, peers wait
-// for that, and look more often.
+// Some milliseconds between loads of the host's words. These loads cross PCIe, and all warps of a
+// device share its rate. Where thousands of warps load every few tens of microseconds, a load takes a
+// hundred. It delays the use of data that is there already, which delays peers, whose waits load more
+// often then.
 constexpr uint32_t kPollsPerLook = 4096;
 
-// Looks at the word on the device are cheap, and come often: of a thousand kernels that stand in a queue behind a wait
-// that was left, each leaves at its first. Data that comes as soon as usual is there before. Where there is no such
-// word, the first look at the host's is an early one.
+// Loads of the word on the device are cheap, and frequent: of a thousand kernels in a queue behind a wait that was
+// left, each leaves at its first one. Data that is not late arrives before. Where there is no such word, the first load
+// of the host's words comes early.
 constexpr uint32_t kPollsPerRecall = 32, kFirstLook = 256;
 
 // Whether a wait was left before, after so many polls of this one.
@@ -135,7 +135,7 @@ MSCCLPP_DEVICE void remember(uint32_t* left) {
   (void)left;
 #endif
 }
-// Whether it is time to look at the host's words.
+// Whether it is time to load the host's words.
 MSCCLPP_DEVICE bool due(const uint32_t* left, uint32_t polls) {
 #if MSCCLPP_REMEMBERS
   if (left == nullptr && polls == kFirstLook) return true;
@@ -153,7 +153,7 @@ MSCCLPP_DEVICE bool wait_patient(WaitControl* c, const WaitSite& site, F& ready,
     if (poll_ready(ready, seen, 0)) return true;
     if (recalled(site.left, polls)) return false;
     if (c == nullptr || !due(site.left, polls)) continue;
-    bool leave = told(c, site.channel);
+    bool leave = must_leave(c, site.channel);
     const uint64_t limit = limit_of(c, site.channel);
     if (limit != 0) {
       const uint64_t now = now_ns();
@@ -204,7 +204,7 @@ __attribute__((noinline)) bool wait_slow(WaitControl* c, const WaitSite& site, F
     waited = now_ns() - start;
     if (c == nullptr) continue;
     const uint64_t limit = limit_of(c, site.channel);
-    if (told(c, site.channel) || (limit != 0 && waited > limit)) {
+    if (must_leave(c, site.channel) || (limit != 0 && waited > limit)) {
       // A condition that came true in the meantime still counts as success.
       if (poll_ready(ready, seen, 0)) return true;
       report(c, site, seen);
@@ -218,7 +218,7 @@ __attribute__((noinline)) bool wait_slow(WaitControl* c, const WaitSite& site, F
 
 // Waits until ready() holds and returns true, or returns false: leave the kernel.
 // control may be null: then nothing ends the wait early. ready may take a uint64_t
-// reference, in which it leaves what it saw.
+// reference, in which it stores the value that it saw.
 template <class F>
 MSCCLPP_DEVICE bool wait_until(const WaitControl* control, const WaitSite& site, F ready MSCCLPP_AT) {
   uint64_t seen = 0;
@@ -229,7 +229,7 @@ MSCCLPP_DEVICE bool wait_until(const WaitControl* control, const WaitSite& site,
       check::progress();
       return true;
     }
-    if (c != nullptr && detail::told(c, site.channel)) {
+    if (c != nullptr && detail::must_leave(c, site.channel)) {
       detail::report(c, site, seen);
       check::left();
       return false;
@@ -245,8 +245,8 @@ MSCCLPP_DEVICE bool wait_until(const WaitControl* control, const WaitSite& site,
 #if MSCCLPP_TARGET_GPU
 namespace detail {
 
-// What a wait does once in so many polls, as a function of its own: to look at the words. It returns
-// what to call it with the next time, or kLeave, and has then written the report.
+// Once in so many polls a wait calls this function, which loads the words. It returns the start to pass
+// the next time, or kLeave when it has written the report. It is not inlined, to keep the loop short.
 #if MSCCLPP_REMEMBERS
 constexpr uint32_t kPollsPerCall = kPollsPerRecall;
 #else
@@ -264,7 +264,7 @@ uint64_t look(WaitControl* c, uint64_t start, uint32_t polls, uint32_t kernel, u
   if (recalled(left, polls)) return kLeave;
   if (!due(left, polls)) return start;
   if (c == nullptr) return 0;
-  bool leave = told(c, channel);
+  bool leave = must_leave(c, channel);
   const uint64_t limit = limit_of(c, channel);
   if (limit != 0) {
     const uint64_t now = now_ns();
@@ -280,8 +280,8 @@ uint64_t look(WaitControl* c, uint64_t start, uint32_t polls, uint32_t kernel, u
 }  // namespace detail
 #endif
 
-// wait_until with little code, for kernels that wait in many places for what comes
-// soon. It reports nothing that it saw.
+// wait_until with little code, for kernels with many short waits. Its report has no
+// value that was seen.
 template <class F>
 MSCCLPP_DEVICE bool wait_brief(const WaitControl* control, const WaitSite& site, F ready MSCCLPP_AT) {
 #if MSCCLPP_TARGET_GPU
@@ -297,7 +297,7 @@ MSCCLPP_DEVICE bool wait_brief(const WaitControl* control, const WaitSite& site,
 #endif
 }
 
-// Whether the host has told kernels to leave; for long loops without waits.
+// Whether the host has aborted the kernels; for long loops without waits.
 MSCCLPP_DEVICE bool aborted(const WaitControl* control) {
   return control != nullptr && load_relaxed(&control->abort) != 0;
 }

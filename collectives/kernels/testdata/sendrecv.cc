@@ -14,7 +14,7 @@ using namespace mscclpp::collectives;
 namespace {
 
 constexpr uint64_t kPiece = 24;  // bytes of a message
-constexpr uint64_t kSlot = sizeof(MailHead) + kPiece;
+constexpr uint64_t kSlot = sizeof(SendRecvHead) + kPiece;
 
 struct Config {
   uint32_t ranks;
@@ -23,7 +23,7 @@ struct Config {
 constexpr Config kTwo = {2, {1, 9, 0}, {3, 2, 0}};  // also more blocks than there is work for
 constexpr Config kThree = {3, {2, 1, 6}, {2, 5, 1}};
 
-// A message of a group, by value of what it holds: each byte follows from tag.
+// A message of a group. Each of its bytes follows from tag.
 struct Message {
   uint32_t peer, receive;
   uint64_t bytes;
@@ -35,13 +35,13 @@ char letter(uint32_t tag, uint64_t i) { return static_cast<char>(tag * 37 + i * 
 struct Rank {
   std::vector<std::vector<Message>> groups;
   std::vector<std::vector<char*>> buffers;
-  std::vector<MailArgs> launches;
+  std::vector<SendRecvArgs> launches;
   GridBarrier* stream;
 };
 
 void stream(const Rank* r, const LaunchShape* shape) {
-  for (const MailArgs& a : r->launches) {
-    mscclpp_steps_mail(&a, shape);
+  for (const SendRecvArgs& a : r->launches) {
+    mscclpp_steps_sendrecv(&a, shape);
     if (!grid_sync(r->stream, a.control)) return;
   }
 }
@@ -50,7 +50,7 @@ void stream(const Rank* r, const LaunchShape* shape) {
 struct World {
   check::Job& job;
   const Config c;
-  std::vector<MailArgs> args;
+  std::vector<SendRecvArgs> args;
   std::vector<check::Ring> rings;
   std::vector<uint64_t*> pieces, credits;  // signals that came to rank r from rank p: r * ranks + p
   std::vector<std::deque<Trigger>> pending;
@@ -63,15 +63,15 @@ struct World {
     }
     for (uint32_t r = 0; r < c.ranks; ++r) {
       rings.push_back(job.ring(r, 4));
-      MailArgs a = {};
+      SendRecvArgs a = {};
       a.control = job.control(r);
-      a.state = job.alloc<MailState>(1);
-      a.ways = job.alloc<MailWay>(c.ranks);
-      a.note = job.alloc<MailNote>(1);
-      a.parted = job.alloc<uint32_t>(c.ranks);
+      a.state = job.alloc<SendRecvState>(1);
+      a.peers = job.alloc<SendRecvPeer>(c.ranks);
+      a.note = job.alloc<SendRecvNote>(1);
+      a.departed = job.alloc<uint32_t>(c.ranks);
       a.data = channels(r, pieces, 0);
       a.credit = channels(r, credits, c.ranks);
-      a.slots = job.alloc<char>(2 * c.ranks * kMailSlots * kSlot);
+      a.slots = job.alloc<char>(2 * c.ranks * kSendRecvSlots * kSlot);
       a.slot = kSlot;
       a.rank = r;
       a.ranks = c.ranks;
@@ -125,7 +125,7 @@ struct World {
           }
         }
       }
-      MailArgs a = args[r];
+      SendRecvArgs a = args[r];
       a.transfers = static_cast<uint32_t>(list.size());
       if (!memory) {
         for (size_t t = 0; t < list.size(); ++t) a.list[t] = list[t];
@@ -169,11 +169,11 @@ struct World {
         }
       }
       job.expect(args[r].note->found == 0 && args[r].state->left == 0, "rank %u has left, or refused something", r);
-      for (uint32_t b = 0; b < kMailBlocks; ++b) job.expect(args[r].note->waits[b] == 0, "rank %u, block %u waits", r, b);
+      for (uint32_t b = 0; b < kSendRecvBlocks; ++b) job.expect(args[r].note->waits[b] == 0, "rank %u, block %u waits", r, b);
     }
   }
 
-  // proxy does what one rank has asked for, in order, and no sooner than it likes.
+  // proxy performs the triggers of one rank in order, each after a random delay.
   void proxy(uint32_t r) {
     job.beside(r, [this, r] {
       Trigger t;
@@ -182,16 +182,16 @@ struct World {
       if (pending[r].empty() || (did && job.random(2) == 0)) return did;
       t = pending[r].front();
       pending[r].pop_front();
-      const uint64_t bytes = t.fst & 0xffffffffu, src = t.fst >> 32, dst = t.snd & 0xffffffffu;
-      const uint32_t to = t.snd >> 41 & 0x1ff, type = t.snd >> 50 & 7, semaphore = t.snd >> 53 & 0x3ff;
+      const uint64_t bytes = mscclpp_trigger_bytes(t.fst), src = mscclpp_trigger_from(t.fst), dst = mscclpp_trigger_to(t.snd);
+      const uint32_t to = mscclpp_trigger_dst(t.snd), type = mscclpp_trigger_kind(t.snd), semaphore = mscclpp_trigger_slot(t.snd);
       if (type == kTriggerSignal) {
         job.expect(semaphore >= c.ranks && semaphore < 2 * c.ranks, "rank %u: a credit by semaphore %u", r, semaphore);
         add_release(credits[(semaphore - c.ranks) * c.ranks + r], static_cast<uint64_t>(1));
         return true;
       }
       job.expect(type == (kTriggerData | kTriggerSignal) && to < c.ranks && to != r && semaphore == to, "rank %u: trigger of type %u for %u", r, type, to);
-      const uint64_t half = c.ranks * kMailSlots * kSlot;
-      job.expect(src / kSlot / kMailSlots == to && (dst - half) / kSlot / kMailSlots == r && src % kSlot == 0 && (dst - half) % kSlot == 0 && bytes <= kSlot,
+      const uint64_t half = c.ranks * kSendRecvSlots * kSlot;
+      job.expect(src / kSlot / kSendRecvSlots == to && (dst - half) / kSlot / kSendRecvSlots == r && src % kSlot == 0 && (dst - half) % kSlot == 0 && bytes <= kSlot,
                  "rank %u: %llu bytes from %llu to %llu", r, (unsigned long long)bytes, (unsigned long long)src, (unsigned long long)dst);
       memcpy(args[to].slots + dst, args[r].slots + src, bytes);
       add_release(pieces[to * c.ranks + r], static_cast<uint64_t>(1));
@@ -223,13 +223,13 @@ void results(check::Job& job, const Config& c, bool memory) {
   w.run(memory);
 }
 
-// Messages that wait for each other over three ranks: who moved one at a time in any order
-// of their directions or peers would wait for ever.
+// Messages that wait for each other over three ranks: a kernel that moved one at a time in
+// any order of directions or peers would wait forever.
 void circle(check::Job& job) {
-  constexpr uint64_t bytes = (kMailSlots + 3) * kPiece;  // more than slots hold
+  constexpr uint64_t bytes = (kSendRecvSlots + 3) * kPiece;  // more than slots hold
   World w(job, kThree);
   for (uint32_t again = 0; again < 2; ++again) {
-    w.group(0);  // receives from 2 what 2 has not before 1 was heard, which this group makes possible
+    w.group(0);  // receives from 2, which sends after it has received from 1, which waits for this group
     w.add(0, Message{2, 1, bytes, 3});
     w.add(0, Message{1, 0, bytes, 1});
     w.group(1);
@@ -244,11 +244,11 @@ void circle(check::Job& job) {
   w.run();
 }
 
-// Ranks that all send first, and then receive, go on as long as slots are enough for what is
-// under way, however many messages went before.
+// Ranks that all send first, and then receive, make progress as long as the slots hold the
+// messages in flight, however many messages went before.
 void ring(check::Job& job) {
   World w(job, kThree);
-  for (uint32_t again = 0; again < 3 * kMailSlots; ++again) {
+  for (uint32_t again = 0; again < 3 * kSendRecvSlots; ++again) {
     for (uint32_t r = 0; r < 3; ++r) {
       const uint32_t next = (r + 1) % 3, previous = (r + 2) % 3;
       w.group(r);
@@ -260,12 +260,12 @@ void ring(check::Job& job) {
   w.run();
 }
 
-// Who has sent its last messages may have left when they are taken out, or wanted. Once that
-// is known nobody tells it anything.
+// A rank that has sent its last messages may have left the job before they are received. Once its
+// departure is noted, no peer signals it.
 void last(check::Job& job, bool ended) {
   World w(job, kTwo);
-  for (uint32_t k = 0; k < kMailSlots / 2; ++k) {
-    const uint64_t bytes = k + 1 == kMailSlots / 2 ? (kMailSlots - k) * kPiece : kPiece;  // all slots in all
+  for (uint32_t k = 0; k < kSendRecvSlots / 2; ++k) {
+    const uint64_t bytes = k + 1 == kSendRecvSlots / 2 ? (kSendRecvSlots - k) * kPiece : kPiece;  // all slots in all
     w.group(0);
     w.add(0, Message{1, 0, bytes, k});
     w.group(1);
@@ -276,14 +276,14 @@ void last(check::Job& job, bool ended) {
     w.proxy(r);
     job.launch(r, kTwo.grid[r], kTwo.block[r], stream, w.ranks[r]);
     if (r == 0 && ended) job.run();
-    const_cast<uint32_t*>(w.args[1].parted)[0] = 1;
+    const_cast<uint32_t*>(w.args[1].departed)[0] = 1;
   }
   job.run();
   w.check();
   job.expect(w.rings[1].taken == 0, "%llu signals for a rank that may have left", (unsigned long long)w.rings[1].taken);
 }
 
-// Who gets a message of another length tells the host, and stays until that ends the job.
+// The receiver of a message of another length notes it for the host, and waits until the host ends the job.
 void refused(check::Job& job) {
   World w(job, kTwo);
   w.group(0);
@@ -301,7 +301,7 @@ void refused(check::Job& job) {
     return true;
   });
   job.run();
-  const MailNote* n = w.args[1].note;
+  const SendRecvNote* n = w.args[1].note;
   job.expect(n->peer == 0 && n->sent == kPiece + 3 && n->expected == kPiece + 4, "noted rank %u, %llu and %llu bytes", n->peer, (unsigned long long)n->sent,
              (unsigned long long)n->expected);
   job.expect(w.args[1].state->left == 1, "rank 1 has not left");

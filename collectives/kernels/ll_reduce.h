@@ -1,8 +1,8 @@
-// All-reduce, reduce-scatter and reduce of near.h.
-#ifndef MSCCLPP_COLLECTIVES_NEAR_REDUCE_H_
-#define MSCCLPP_COLLECTIVES_NEAR_REDUCE_H_
+// All-reduce, reduce-scatter and reduce of ll.h.
+#ifndef MSCCLPP_COLLECTIVES_LL_REDUCE_H_
+#define MSCCLPP_COLLECTIVES_LL_REDUCE_H_
 
-#include "near.h"
+#include "ll.h"
 
 namespace mscclpp {
 namespace collectives {
@@ -38,61 +38,61 @@ struct Sum {
 };
 
 template <class T>
-MSCCLPP_DEVICE mscclpp::detail::Scalars<Accumulator<T>> scalars_of(const NearArgs& a) {
+MSCCLPP_DEVICE mscclpp::detail::Scalars<Accumulator<T>> scalars_of(const LLArgs& a) {
   return mscclpp::detail::Scalars<Accumulator<T>>(reduction(ReduceOp(a.op), a.scale), a.ranks);
 }
 
-// Everybody sends everything to everybody, and reduces all of it.
+// Every rank sends everything to every other rank, and reduces all of it.
 template <class C, class T, ReduceOp Op, uint32_t N>
-MSCCLPP_DEVICE void near_allreduce(const NearArgs& a, uint64_t epoch) {
+MSCCLPP_DEVICE void ll_allreduce(const LLArgs& a, uint64_t epoch) {
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * sizeof(T);
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
-  Near<C, N> near(a, epoch);
+  LLLaunch<C, N> ll(a, epoch);
   if (units == 0) return;
   const Data mine = first < units ? C::load(in, first, bytes, whole) : Data{};
-  if (!near.ready()) return;
+  if (!ll.ready()) return;
   MSCCLPP_ROLLED
-  for (uint32_t u = first; u < units; u += step) near.send_all(u, u == first ? mine : C::load(in, u, bytes, whole));
-  near.sent();
+  for (uint32_t u = first; u < units; u += step) ll.send_all(u, u == first ? mine : C::load(in, u, bytes, whole));
+  ll.sent();
   const auto s = scalars_of<T>(a);
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < C::rounded(units); u += step) {
     const bool active = u < units;
     const Data own = u == first || !active ? mine : C::load(in, u, bytes, whole);
     Sum<T, Op, Data> sum;
-    if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
+    if (!ll.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
-    near.met();
+    ll.met();
     if (active) C::save(out, u, bytes, whole_out, sum.result(s));
   }
 }
 
-// Everybody sends each rank its slice, reduces its own and sends the result to
-// everybody. A slot holds contributions, and behind them results.
+// Every rank sends each rank its slice, reduces its own and sends the result to all. A slot holds
+// contributions, and behind them results.
 template <class C, class T, ReduceOp Op, uint32_t N>
-MSCCLPP_DEVICE void near_allreduce_twoshot(const NearArgs& a, uint64_t epoch) {
+MSCCLPP_DEVICE void ll_allreduce_twoshot(const LLArgs& a, uint64_t epoch) {
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * sizeof(T);
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
-  Near<C, N> near(a, epoch);
-  const uint32_t n = near.ranks(), groups = units / C::kGroup, per = (groups + n - 1) / n * C::kGroup;  // units of a slice
+  LLLaunch<C, N> ll(a, epoch);
+  const uint32_t n = ll.ranks(), groups = units / C::kGroup, per = (groups + n - 1) / n * C::kGroup;  // units of a slice
   if (units == 0) return;
   const bool some = first < per && a.rank * per + first < units;
   const Data mine = some ? C::load(in, a.rank * per + first, bytes, whole) : Data{};
-  if (!near.scatter_first(first, [&](uint32_t p) MSCCLPP_LAMBDA { return first < per && p * per + first < units; },
+  if (!ll.scatter_first(first, [&](uint32_t p) MSCCLPP_LAMBDA { return first < per && p * per + first < units; },
                           [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in, p * per + first, bytes, whole); })) return;
   MSCCLPP_ROLLED
   for (uint32_t u = first + step; u < per; u += step) {
-    near.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+    ll.peers([&](uint32_t p) MSCCLPP_LAMBDA {
       const uint32_t there = p * per + u;
-      if (there < units) near.send(p, u, C::load(in, there, bytes, whole));
+      if (there < units) ll.send(p, u, C::load(in, there, bytes, whole));
     });
   }
   const auto s = scalars_of<T>(a);
@@ -102,72 +102,72 @@ MSCCLPP_DEVICE void near_allreduce_twoshot(const NearArgs& a, uint64_t epoch) {
     const bool active = u < per && here < units;
     const Data own = u == first || !active ? mine : C::load(in, here, bytes, whole);
     Sum<T, Op, Data> sum;
-    if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
+    if (!ll.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
-    near.met();
+    ll.met();
     if (!active) continue;
     const Data result = sum.result(s);
-    near.send_all(per + u, result);
+    ll.send_all(per + u, result);
     C::save(out, here, bytes, whole_out, result);
   }
-  near.sent();
+  ll.sent();
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < C::rounded(per); u += step) {
     const auto active = [&](uint32_t r) MSCCLPP_LAMBDA { return u < per && r * per + u < units; };
-    if (!near.each(per + u, mine, active, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
+    if (!ll.each(per + u, mine, active, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
           if (r != a.rank && active(r)) C::save(out, r * per + u, bytes, whole_out, d);
         })) return;
   }
 }
 
 template <class C, class T, ReduceOp Op, uint32_t N>
-MSCCLPP_DEVICE void near_reducescatter(const NearArgs& a, uint64_t epoch) {
+MSCCLPP_DEVICE void ll_reducescatter(const LLArgs& a, uint64_t epoch) {
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * sizeof(T);
   const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
-  Near<C, N> near(a, epoch);
+  LLLaunch<C, N> ll(a, epoch);
   if (units == 0) return;
   const Data mine = first < units ? C::load(in + a.rank * bytes, first, bytes, whole) : Data{};
-  if (!near.scatter_first(first, [&](uint32_t) MSCCLPP_LAMBDA { return first < units; },
+  if (!ll.scatter_first(first, [&](uint32_t) MSCCLPP_LAMBDA { return first < units; },
                           [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in + p * bytes, first, bytes, whole); })) return;
   MSCCLPP_ROLLED
   for (uint32_t u = first + step; u < units; u += step) {
-    near.peers([&](uint32_t p) MSCCLPP_LAMBDA { near.send(p, u, C::load(in + p * bytes, u, bytes, whole)); });
+    ll.peers([&](uint32_t p) MSCCLPP_LAMBDA { ll.send(p, u, C::load(in + p * bytes, u, bytes, whole)); });
   }
-  near.sent();
+  ll.sent();
   const auto s = scalars_of<T>(a);
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < C::rounded(units); u += step) {
     const bool active = u < units;
     const Data own = u == first || !active ? mine : C::load(in + a.rank * bytes, u, bytes, whole);
     Sum<T, Op, Data> sum;
-    if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
+    if (!ll.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
-    near.met();
+    ll.met();
     if (active) C::save(out, u, bytes, whole_out, sum.result(s));
   }
 }
 
-// All others send to the root. Who is not the root has only to hear from the others.
+// All others send to the root. Among each other they only send flags, which packets.h requires.
 template <class C, class T, ReduceOp Op, uint32_t N>
-MSCCLPP_DEVICE void near_reduce(const NearArgs& a, uint64_t epoch) {
+MSCCLPP_DEVICE void ll_reduce(const LLArgs& a, uint64_t epoch) {
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * sizeof(T);
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
-  Near<C, N> near(a, epoch);
-  if (units == 0 || !near.ready()) return;
+  LLLaunch<C, N> ll(a, epoch);
+  if (units == 0 || !ll.ready()) return;
   if (a.rank != root) {
     MSCCLPP_ROLLED
-    for (uint32_t u = global_thread(); u < units; u += step) near.send(root, u, C::load(in, u, bytes, whole));
+    for (uint32_t u = global_thread(); u < units; u += step) ll.send(root, u, C::load(in, u, bytes, whole));
   }
-  near.greet([&](uint32_t p) MSCCLPP_LAMBDA { return p != root; });
-  near.sent();
+  ll.send_flags([&](uint32_t p) MSCCLPP_LAMBDA { return p != root; });
+  ll.sent();
   if (a.rank == root) {
     const auto s = scalars_of<T>(a);
     MSCCLPP_ROLLED
@@ -175,39 +175,40 @@ MSCCLPP_DEVICE void near_reduce(const NearArgs& a, uint64_t epoch) {
       const bool active = u < units;
       const Data own = active ? C::load(in, u, bytes, whole) : Data{};
       Sum<T, Op, Data> sum;
-      if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
+      if (!ll.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return active; },
                      [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
-      near.met();
+      ll.met();
       if (active) C::save(out, u, bytes, whole_out, sum.result(s));
     }
   } else {
-    near.hear();
+    ll.wait_flags();
   }
 }
 
-// The same in two steps, as all-reduce takes them: everybody sends each worker its part, and the workers
-// send the root the sums. They are all but the root, whose link has those to carry; of two,
-// the root is the worker. All hear from all: a first group always travels, were it empty.
+// The same in two steps, as in all-reduce: every rank sends each worker its part, and the workers send the
+// root the sums. The workers are all but the root, whose link has the sums to carry. Of two ranks, the
+// root is the worker. The first group of units is always sent, even if it is empty, because every rank
+// has to receive something from every other one.
 template <class C, class T, ReduceOp Op, uint32_t N>
-MSCCLPP_DEVICE void near_reduce_twoshot(const NearArgs& a, uint64_t epoch) {
+MSCCLPP_DEVICE void ll_reduce_twoshot(const LLArgs& a, uint64_t epoch) {
   using Data = typename C::Data;
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint64_t bytes = a.count * sizeof(T);
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads(), root = a.signature.root;
-  Near<C, N> near(a, epoch);
-  const uint32_t n = near.ranks(), workers = n < 3 ? 1 : n - 1, groups = units / C::kGroup;
+  LLLaunch<C, N> ll(a, epoch);
+  const uint32_t n = ll.ranks(), workers = n < 3 ? 1 : n - 1, groups = units / C::kGroup;
   const uint32_t per = (groups + workers - 1) / workers * C::kGroup;
-  if (units == 0 || !near.ready()) return;
+  if (units == 0 || !ll.ready()) return;
   // The number of a rank among the workers: the root's is beyond them, or of two the first.
   const auto number = [&](uint32_t p) MSCCLPP_LAMBDA { return n < 3 ? uint32_t(p != root) : p > root ? p - root - 1 : p + n - root - 1; };
   const auto has = [&](uint32_t p, uint32_t u) MSCCLPP_LAMBDA { return u < per && number(p) < workers && number(p) * per + u < units; };
   const auto travels = [&](uint32_t p, uint32_t u) MSCCLPP_LAMBDA { return has(p, u) || u < C::kGroup; };
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < per; u += step) {
-    near.peers([&](uint32_t p) MSCCLPP_LAMBDA {
-      if (travels(p, u)) near.send(p, u, has(p, u) ? C::load(in, number(p) * per + u, bytes, whole) : Data{});
+    ll.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+      if (travels(p, u)) ll.send(p, u, has(p, u) ? C::load(in, number(p) * per + u, bytes, whole) : Data{});
     });
   }
   const auto s = scalars_of<T>(a);
@@ -217,28 +218,28 @@ MSCCLPP_DEVICE void near_reduce_twoshot(const NearArgs& a, uint64_t epoch) {
     const bool active = has(a.rank, u), waits = u < per && travels(a.rank, u);
     const Data own = active ? C::load(in, here + u, bytes, whole) : Data{};
     Sum<T, Op, Data> sum;
-    if (!near.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return waits; },
+    if (!ll.each(u, own, [&](uint32_t) MSCCLPP_LAMBDA { return waits; },
                    [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
-    near.met();
+    ll.met();
     if (!active) continue;
     if (a.rank == root) {
       C::save(out, here + u, bytes, whole_out, sum.result(s));
     } else {
-      near.send(root, per + u, sum.result(s));
+      ll.send(root, per + u, sum.result(s));
     }
   }
-  near.sent();
+  ll.sent();
   if (a.rank != root || n < 3) return;
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < C::rounded(per); u += step) {
-    if (!near.each(per + u, Data{}, [&](uint32_t r) MSCCLPP_LAMBDA { return has(r, u); }, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
+    if (!ll.each(per + u, Data{}, [&](uint32_t r) MSCCLPP_LAMBDA { return has(r, u); }, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
           if (has(r, u)) C::save(out, number(r) * per + u, bytes, whole_out, d);
         })) return;
   }
 }
 
-// Sums of the types of machine learning are compiled for each number of ranks, all
-// else once.
+// Sums of the types that machine learning uses are compiled for each number of ranks, everything else
+// once.
 template <class T> struct Frequent { static constexpr bool kYes = false; };
 template <> struct Frequent<float> { static constexpr bool kYes = true; };
 template <> struct Frequent<f16> { static constexpr bool kYes = true; };
@@ -247,7 +248,7 @@ template <> struct Frequent<bf16> { static constexpr bool kYes = true; };
 template <> struct Frequent<int8_t> { static constexpr bool kYes = true; };  // for tests
 #endif
 
-#define MSCCLPP_NEAR(function, Carrier, frequent, a)                                                                       \
+#define MSCCLPP_LL(function, Carrier, frequent, a)                                                                       \
   uint64_t epoch = 0;                                                                                                      \
   if (!begin<Carrier>(a, epochs_of(a), epoch)) return;                                                                     \
   if (a.op == kSum && Frequent<Element>::kYes && frequent) {                                                               \
@@ -259,4 +260,4 @@ template <> struct Frequent<int8_t> { static constexpr bool kYes = true; };  // 
 
 }  // namespace collectives
 }  // namespace mscclpp
-#endif  // MSCCLPP_COLLECTIVES_NEAR_REDUCE_H_
+#endif  // MSCCLPP_COLLECTIVES_LL_REDUCE_H_

@@ -1,20 +1,19 @@
-// Packet collectives of at most eight ranks, made for latency: arguments are short,
-// numbers of ranks that occur are known to the compiler, what all peers sent is
-// looked for at once, and the launch overlaps with the kernel before.
+// Collectives by LL packets or lines among at most eight ranks, for low latency: arguments are short, the
+// compiler knows the numbers of ranks that are frequent, a thread polls the packets of all peers at once,
+// and the launch overlaps with the kernel before it.
 //
-// Epochs are those of packets.h, and the same argument says that two halves are
-// enough, also where launches overlap: a rank sends nothing of a launch before
-// await_previous has returned, hence after its previous launch has ended, so a rank
-// that sends in epoch e + 2 has ended e + 1 and holds a packet of e + 1 from the
-// receiver, which that one sent when its launch of e had ended. What kernels do
-// before await_previous is to read arguments, and to take their epochs.
+// Epochs are those of packets.h. Two halves are enough for the reason given there, also where launches
+// overlap. A rank sends nothing before await_previous has returned, hence not before its previous launch
+// has ended. So a rank that sends in epoch e + 2 has ended e + 1 and holds a packet of e + 1 from the
+// receiver, which the receiver sent when its launch of e had ended. Before await_previous kernels only
+// read arguments and take their epochs.
 //
-// A thread handles the same units of input, packets and output from start to end, so
-// buffers may be the same and no block waits for another of its rank.
+// A thread handles the same units of input, packets and output from start to end. So buffers may be the
+// same, and no block waits for another one of its rank.
 //
 // Payload must fit into a slot: the host chooses another algorithm where it does not.
-#ifndef MSCCLPP_COLLECTIVES_NEAR_H_
-#define MSCCLPP_COLLECTIVES_NEAR_H_
+#ifndef MSCCLPP_COLLECTIVES_LL_H_
+#define MSCCLPP_COLLECTIVES_LL_H_
 
 #include "packets.h"
 
@@ -33,7 +32,7 @@ MSCCLPP_OUTLINED_LARGE void store_odd(char* p, uint64_t v, uint32_t bytes) {
   for (uint32_t i = 0; i < bytes && i < 8; ++i) p[i] = static_cast<char>(v >> (8 * i));
 }
 
-// The same of whole words and parts of them, for those who meet them once in a while.
+// The same of whole words and parts of them, for code that is rarely executed.
 MSCCLPP_OUTLINED_LARGE uint64_t load_some(const char* p, uint64_t left, bool aligned) {
   return aligned && left >= 8 ? *reinterpret_cast<const uint64_t*>(p) : load_odd(p, static_cast<uint32_t>(smaller(left, 8)));
 }
@@ -45,7 +44,7 @@ MSCCLPP_OUTLINED_LARGE void store_some(char* p, uint64_t v, uint64_t left, bool 
   }
 }
 
-// Carriers say how a thread's unit of payload travels.
+// Carriers define how a thread's unit of payload is transferred.
 
 // WordCarrier sends 4 bytes, or an element of 8, as LL8 packets.
 template <uint32_t kWords>
@@ -127,8 +126,8 @@ struct LineCarrier {
   MSCCLPP_DEVICE static bool aligned(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 7) == 0; }
   MSCCLPP_DEVICE static uint32_t odd(uint64_t bytes) { return static_cast<uint32_t>(smaller(bytes, 8)); }
   MSCCLPP_DEVICE static bool last(uint32_t u) { return u % kLineUnits == kLineUnits - 1; }
-  // Half a unit, of which there may be less. Most messages are words of 8 bytes, and byte
-  // by byte their ends would take longer than all else.
+  // Half a unit, of which there may be less. Most messages end with a word of 8 bytes, and copying it byte
+  // by byte would take longer than all else.
   MSCCLPP_DEVICE static uint64_t load_part(const char* p, uint64_t left, bool aligned) {
     return aligned && left >= 8 ? *reinterpret_cast<const uint64_t*>(p) : load_odd(p, odd(left));
   }
@@ -167,7 +166,7 @@ struct LineCarrier {
     if (here < bytes) store_part(p, uint64_t(d.w[1]) << 32 | d.w[0], bytes - here, aligned);
     if (here + 8 < bytes && !last(u)) store_part(p + 8, uint64_t(d.w[3]) << 32 | d.w[2], bytes - here - 8, aligned);
   }
-  // The same where it hardly ever happens: calls are shorter than code in line.
+  // The same for code that is rarely executed: calls are shorter than code in line.
   MSCCLPP_DEVICE static Data load_rare(const char* p, uint32_t u, uint64_t bytes, bool aligned) {
     const uint64_t here = at(u);
     uint64_t a = 0, b = 0;
@@ -205,14 +204,14 @@ MSCCLPP_OUTLINED_LARGE bool clear_half(State* state, const WaitControl* control,
   return blocks_sync(state, control);
 }
 
-// Near is one launch: kRanks ranks, or if that is 0 as many as the arguments say.
+// LLLaunch is one launch of kRanks ranks. If that is 0, the arguments give the number.
 template <class C, uint32_t kRanks>
-class Near {
+class LLLaunch {
  public:
   using Data = typename C::Data;
-  const NearArgs& a;
+  const LLArgs& a;
 
-  MSCCLPP_DEVICE Near(const NearArgs& args, uint64_t epoch)
+  MSCCLPP_DEVICE LLLaunch(const LLArgs& args, uint64_t epoch)
       : a(args), epoch_(epoch), offset_(args.area + (epoch & 1) * args.half), flag_(flag_of(epoch)) {}
 
   MSCCLPP_DEVICE uint32_t ranks() const { return kRanks != 0 ? kRanks : a.ranks; }
@@ -223,17 +222,17 @@ class Near {
     return p < ranks() ? p : p - ranks();
   }
 
-  // ready ends the start of a launch: threads load the first data that they send before
-  // they call it, because what it looks at comes from memory as well. Rarely, it clears
-  // the half for the next epoch; false: leave.
+  // ready ends the start of a launch. Threads load the first data that they send before they call it,
+  // because it reads memory as well and both loads can overlap. Rarely, it clears the half for the next
+  // epoch. False: leave.
   MSCCLPP_DEVICE bool ready() const {
     if (!clears(epoch_)) return true;
     char* next = reinterpret_cast<char*>(a.scratch[a.rank]) + a.area + ((epoch_ + 1) & 1) * a.half;
     return clear_half(a.state, a.control, next, a.half);
   }
 
-  // scatter_first is ready, and sends each peer p unit u of what load(p) returns, if
-  // wanted(p).
+  // scatter_first calls ready, and sends each peer p for which wanted(p) holds the data of load(p) as
+  // unit u.
   template <class Wanted, class Load>
   MSCCLPP_DEVICE bool scatter_first(uint32_t u, Wanted wanted, Load load) const {
     if constexpr (kRanks != 0) {
@@ -256,14 +255,14 @@ class Near {
     return true;
   }
 
-  // sent says that this thread has sent all that it sends. What the launch is can be
-  // told now: nobody waits for it.
+  // sent says that this thread has sent all its data. Only now does it publish the signature of the
+  // launch, for which no peer waits.
   MSCCLPP_DEVICE void sent() const {
     if (a.release == kReleaseSent || (C::kMeets && a.release == kReleaseMet && block_id() != 0)) release_next();
     if (a.check == kCheckPublish && global_thread() == 0) publish(a);
   }
 
-  // met says that this thread has heard from all peers.
+  // met says that this thread has received from all peers.
   MSCCLPP_DEVICE void met() const {
     if (C::kMeets && a.release == kReleaseMet && global_thread() == 0) release_next();
   }
@@ -324,11 +323,11 @@ class Near {
     return true;
   }
 
-  // Where one rank has, or gets, everything, the others still have to hear from each
-  // other in every epoch: greet sends an empty first unit to those that get nothing
-  // else, and hear waits for the first unit of all.
+  // Where one rank has, or gets, everything, the others still have to receive something from each other in
+  // every epoch: see packets.h. send_flags sends an empty first unit to the peers that get no data from this
+  // rank, and wait_flags waits for the first unit of every peer.
   template <class Others>
-  MSCCLPP_DEVICE void greet(Others others) const {
+  MSCCLPP_DEVICE void send_flags(Others others) const {
     MSCCLPP_ROLLED
     for (uint32_t u = global_thread(); u < C::kGroup; u += global_threads()) {
       for (uint32_t k = 1; k < ranks(); ++k) {
@@ -336,7 +335,7 @@ class Near {
       }
     }
   }
-  MSCCLPP_DEVICE void hear() const {
+  MSCCLPP_DEVICE void wait_flags() const {
     MSCCLPP_ROLLED
     for (uint32_t u = global_thread(); u < C::rounded(C::kGroup); u += global_threads()) {
       const bool active = u < C::kGroup;
@@ -354,10 +353,10 @@ class Near {
   const uint32_t flag_;
 };
 
-// begin is the start of a launch of so many epochs, the first of which it returns; false:
-// leave. Of calls that do not fit together none takes an epoch.
+// begin is the start of a launch of so many epochs, the first of which it returns. False: leave. Where
+// signatures are compared, a launch whose peers are in another call takes no epoch.
 template <class C>
-MSCCLPP_DEVICE bool begin(const NearArgs& a, uint64_t epochs, uint64_t& epoch) {
+MSCCLPP_DEVICE bool begin(const LLArgs& a, uint64_t epochs, uint64_t& epoch) {
   const bool compare = a.check == kCheckCompare;
   if (!compare) epoch = take_epochs(a.state, C::kArea, epochs) + 1;
   if (a.release == kReleaseAtOnce && !compare) release_next();
@@ -369,13 +368,13 @@ MSCCLPP_DEVICE bool begin(const NearArgs& a, uint64_t epochs, uint64_t& epoch) {
 }
 
 // A call of nothing sends nothing, and no epoch may be silent.
-MSCCLPP_DEVICE uint64_t epochs_of(const NearArgs& a) { return a.count != 0; }
+MSCCLPP_DEVICE uint64_t epochs_of(const LLArgs& a) { return a.count != 0; }
 
 template <uint32_t N>
 struct Ranks { static constexpr uint32_t kRanks = N; };
 
-// with_ranks calls body with the number of ranks as a type, where that is worth its
-// code: on NVIDIA from sm_90 on.
+// with_ranks calls body with the number of ranks as a type where the gain justifies the code size: on
+// NVIDIA from sm_90 on.
 template <bool kWorth = true, class Body>
 MSCCLPP_DEVICE void with_ranks(uint32_t ranks, Body body) {
 #if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
@@ -391,4 +390,4 @@ MSCCLPP_DEVICE void with_ranks(uint32_t ranks, Body body) {
 
 }  // namespace collectives
 }  // namespace mscclpp
-#endif  // MSCCLPP_COLLECTIVES_NEAR_H_
+#endif  // MSCCLPP_COLLECTIVES_LL_H_

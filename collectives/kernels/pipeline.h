@@ -1,44 +1,43 @@
-// Data of any size through scratch by plain stores: what a link carries is payload alone,
-// and stores wait for nothing. Loads from peers reach 334 GB/s where stores reach 365
-// (H200, NVLink), and lines lose a sixteenth to their flags.
+// Data of any size through staging slots in scratch, by plain stores. The link carries payload alone, and
+// stores wait for nothing. Loads from peers reach 334 GB/s where stores reach 365 (H200, NVLink), and
+// lines lose a sixteenth to their flags.
 //
-// A belt is the slots from every rank to every other, in the memory of the receiver,
-// which a block fills and empties chunk by chunk. It works in steps: what arrived some steps
-// before is taken while the next chunks are on their way, and peers are told of those in the
-// step behind, so that the fence which that takes passes beside other work.
+// A pipeline has slots from every rank to every other one, in the memory of the receiver. A block fills
+// and empties them chunk by chunk, in steps. In one step it takes the chunks that arrived some steps
+// before, while the next chunks are in flight. It signals these to the peers one step later, so that
+// the fence of the signal overlaps with other work.
 //
-// The slots are the memory of pipes, cut anew for the lanes of this launch, and the counters are
-// those of pipes. So belts are for launches between two barriers of all ranks: nobody
-// uses pipes then.
-#ifndef MSCCLPP_COLLECTIVES_BELT_H_
-#define MSCCLPP_COLLECTIVES_BELT_H_
+// The slots are the memory of pipes, divided anew for the lanes of this launch, and the counters are
+// those of pipes. So pipelines are for launches between two barriers of all ranks, when no pipe is in
+// use.
+#ifndef MSCCLPP_COLLECTIVES_PIPELINE_H_
+#define MSCCLPP_COLLECTIVES_PIPELINE_H_
 
 #include "zerocopy.h"
 
 namespace mscclpp {
 namespace collectives {
 
-constexpr uint32_t kBeltSlots = 4;  // of one rank, in a lane, for another
+constexpr uint32_t kPipelineSlots = 4;  // of one rank, in a lane, for another
 
-// Belt is what one block, whose lane it is, does with the belts to and from all peers.
-// Chunks between two ranks are numbered from 0 in the launch. What is called puts says how many of
-// the first chunks to peer p have been put when this step is over, and takes how many of those from
-// p have been taken.
-class Belt {
+// Pipeline is the side of one block, to which the lane belongs, for all peers. Chunks between two ranks
+// are numbered from 0 in the launch. The function puts returns how many chunks to peer p have been put
+// when this step is over, and takes how many from p have been taken.
+class Pipeline {
  public:
-  MSCCLPP_DEVICE Belt(const Args& a, uint32_t lane) : c_(a.common), chunk_(a.chunk), lane_(lane), state_(&c_.state->lanes[lane]) {}
+  MSCCLPP_DEVICE Pipeline(const Args& a, uint32_t lane) : c_(a.common), chunk_(a.chunk), lane_(lane), state_(&c_.state->lanes[lane]) {}
 
   // Where chunk k to, or from, a peer lies.
   MSCCLPP_DEVICE char* to(uint32_t peer, uint64_t k) const { return slot(peer, c_.rank, state_->sent[peer] + k); }
   MSCCLPP_DEVICE char* from(uint32_t peer, uint64_t k) const { return slot(c_.rank, peer, state_->received[peer] + k); }
 
-  // The same of a belt whose slots are with the sender, for the receiver to load from.
+  // The same where the slots are in the memory of the sender, and the receiver loads from them.
   MSCCLPP_DEVICE char* kept(uint32_t peer, uint64_t k) const { return slot(c_.rank, peer, state_->sent[peer] + k); }
   MSCCLPP_DEVICE char* fetched(uint32_t peer, uint64_t k) const { return slot(peer, c_.rank, state_->received[peer] + k); }
 
-  // begin waits until there is room for what this step puts, and what it takes has arrived; for
-  // whole blocks. False: leave. What is stored after it depends on what was read there, so that
-  // NVIDIA needs no more than plain order for the room.
+  // begin waits until there is room for the chunks that this step puts, and until the chunks that it takes
+  // have arrived; for whole blocks. False: leave. Stores behind it depend on the word that was read, so
+  // on NVIDIA relaxed loads are enough for the room.
   template <class Puts, class Takes>
   MSCCLPP_DEVICE bool begin(Puts puts, Takes takes) const {
     return block_sync_and(peers([&](uint32_t p) MSCCLPP_LAMBDA {
@@ -48,9 +47,9 @@ class Belt {
     }));
   }
 
-  // tell tells the peers of what the step before has put, between begin and end.
+  // signal signals the chunks that the step before has put. It stands between begin and end.
   template <class Puts>
-  MSCCLPP_DEVICE void tell(Puts puts) const {
+  MSCCLPP_DEVICE void signal(Puts puts) const {
     peers([&](uint32_t p) MSCCLPP_LAMBDA {
       const uint64_t n = puts(p);
       if (n > 0) store_release(&mailbox(c_, p, c_.rank, lane_)->pipe_head, state_->sent[p] + n);
@@ -58,13 +57,13 @@ class Belt {
     });
   }
 
-  // end gives back what was taken.
+  // end returns credits for the chunks that were taken.
   template <class Takes>
   MSCCLPP_DEVICE void end(Takes takes) const {
     block_sync();
     peers([&](uint32_t p) MSCCLPP_LAMBDA {
       const uint64_t m = takes(p);
-      if (m > 0) give_back(&mailbox(c_, p, c_.rank, lane_)->pipe_tail, state_->received[p] + m);
+      if (m > 0) return_credits(&mailbox(c_, p, c_.rank, lane_)->pipe_tail, state_->received[p] + m);
       return true;
     });
   }
@@ -72,7 +71,7 @@ class Belt {
   // close ends a launch in which this rank has put, and taken, so many chunks to and from each peer.
   template <class Puts, class Takes>
   MSCCLPP_DEVICE void close(Puts puts, Takes takes) const {
-    tell(puts);
+    signal(puts);
     block_sync();
     for (uint32_t p = thread_id(); p < c_.ranks; p += block_dim()) {
       if (p == c_.rank) continue;
@@ -92,12 +91,12 @@ class Belt {
   MSCCLPP_DEVICE bool room(uint32_t p, uint64_t chunks) const {
     const uint64_t* tail = &mailbox(c_, c_.rank, p, lane_)->pipe_tail;
 #if MSCCLPP_TARGET_CUDA
-    if (load_relaxed(tail) + kBeltSlots >= chunks) return true;
+    if (load_relaxed(tail) + kPipelineSlots >= chunks) return true;
 #endif
-    return chunks <= kBeltSlots || at_least(c_, tail, chunks - kBeltSlots, kWordPipeTail, p);
+    return chunks <= kPipelineSlots || at_least(c_, tail, chunks - kPipelineSlots, kWordPipeTail, p);
   }
   MSCCLPP_DEVICE char* slot(uint32_t in, uint32_t of, uint64_t position) const {
-    const uint64_t number = (uint64_t(lane_) * c_.ranks + of) * kBeltSlots + position % kBeltSlots;
+    const uint64_t number = (uint64_t(lane_) * c_.ranks + of) * kPipelineSlots + position % kPipelineSlots;
     return reinterpret_cast<char*>(c_.scratch[in]) + c_.pipes + number * chunk_;
   }
 
@@ -114,9 +113,9 @@ constexpr uint64_t kBehind = 2;
 // that step does none.
 MSCCLPP_DEVICE uint64_t until(uint64_t k, uint64_t late, uint64_t n) { return k >= late && k - late < n ? k - late + 1 : 0; }
 
-// Workers are the ranks that have a share of the message of a root: all but the root, as its link
-// has the whole message to carry. So no link carries more than that, however many ranks there are.
-// Of two, the root is the worker if there is something to sum.
+// Workers are the ranks that have a share of the message of a root: all but the root, because its link
+// carries the whole message already. So no link carries more than the message, however many ranks there
+// are. Of two ranks, the root is the worker if there is something to sum.
 struct Workers {
   const uint32_t ranks, root, workers;
   const bool other;  // than the root
@@ -151,14 +150,14 @@ MSCCLPP_DEVICE void exchange_shares(const Args& a, Out out, In in) {
     const Steps steps{share, even_step(share, c.lanes, a.chunk), lane, c.lanes};
     const uint64_t n = steps.size();
     const bool aside = in(c.rank) != out(c.rank);
-    const Belt belt(a, lane);
+    const Pipeline pipeline(a, lane);
     MSCCLPP_ROLLED
     for (uint64_t k = 0; k < n + kBehind; ++k) {
       const uint64_t j = k - kBehind, puts = until(k, 0, n), takes = until(k, kBehind, n);
       const auto all = [](uint64_t chunks) MSCCLPP_LAMBDA { return [chunks](uint32_t) MSCCLPP_LAMBDA { return chunks; }; };
-      if (!belt.begin(all(puts), all(takes))) return;
-      belt.tell(all(until(k - 1, 0, n)));
-      // A part of each by turns: links and memory are busy at the same time.
+      if (!pipeline.begin(all(puts), all(takes))) return;
+      pipeline.signal(all(until(k - 1, 0, n)));
+      // The block copies a part in each direction by turns, so that links and memory are busy at the same time.
       MSCCLPP_ROLLED
       for (uint64_t at = 0; at < steps.each; at += kTurnBytes) {
         MSCCLPP_ROLLED
@@ -168,14 +167,14 @@ MSCCLPP_DEVICE void exchange_shares(const Args& a, Out out, In in) {
           const uint32_t p = (c.rank + (take ? c.ranks - i / 2 : i / 2)) % c.ranks;
           const uint64_t step = take ? j : k, bytes = steps.count(step), first = steps.first(step);
           if (at >= bytes) continue;
-          char* const to = take || own ? in(p) + first : belt.to(p, k);
-          const char* const from = take ? belt.from(p, j) : out(p) + first;
+          char* const to = take || own ? in(p) + first : pipeline.to(p, k);
+          const char* const from = take ? pipeline.from(p, j) : out(p) + first;
           copy(to + at, from + at, smaller(bytes - at, kTurnBytes), thread_id(), block_dim());
         }
       }
-      belt.end(all(takes));
+      pipeline.end(all(takes));
     }
-    belt.close([&](uint32_t) MSCCLPP_LAMBDA { return n; }, [&](uint32_t) MSCCLPP_LAMBDA { return n; });
+    pipeline.close([&](uint32_t) MSCCLPP_LAMBDA { return n; }, [&](uint32_t) MSCCLPP_LAMBDA { return n; });
   });
 }
 
@@ -185,14 +184,14 @@ MSCCLPP_DEVICE void allgather_shares(const Args& a) {
                   [&](uint32_t p) MSCCLPP_LAMBDA { return static_cast<char*>(a.output) + p * share; });
 }
 
-// In place too: what a chunk is taken into was put before.
+// It works in place too, because the place into which a chunk is taken was put before.
 MSCCLPP_DEVICE void alltoall_shares(const Args& a) {
   const uint64_t share = a.count * a.element;
   exchange_shares(a, [&](uint32_t p) MSCCLPP_LAMBDA { return static_cast<const char*>(a.input) + p * share; },
                   [&](uint32_t p) MSCCLPP_LAMBDA { return static_cast<char*>(a.output) + p * share; });
 }
 
-// broadcast_shares: the root brings each worker its share of the message, and the workers bring that to
+// broadcast_shares: the root sends each worker its share of the message, and the workers send these to
 // each other.
 MSCCLPP_DEVICE void broadcast_shares(const Args& a) {
   const Common& c = a.common;
@@ -210,14 +209,14 @@ MSCCLPP_DEVICE void broadcast_shares(const Args& a) {
     const auto takes = [&](uint64_t k) MSCCLPP_LAMBDA {
       return [&, k](uint32_t p) MSCCLPP_LAMBDA { return root ? 0 : until(k, p == a.root ? kBehind : 2 * kBehind, n); };
     };
-    const Belt belt(a, lane);
+    const Pipeline pipeline(a, lane);
     MSCCLPP_ROLLED
     for (uint64_t k = 0; k < n + behind; ++k) {
       const uint64_t j = k - kBehind;
-      if (!belt.begin(puts(k), takes(k))) return;
-      belt.tell(puts(k - 1));
-      // What comes from the root goes on to the others from where it lies; the root's own copy is made between. A
-      // rank that is alone makes only that.
+      if (!pipeline.begin(puts(k), takes(k))) return;
+      pipeline.signal(puts(k - 1));
+      // A worker passes the root's chunk on from the slot in which it lies. The root copies its own input to
+      // its output between two sends. A rank that is alone makes only that copy.
       MSCCLPP_ROLLED
       for (uint32_t i = c.ranks > 1 ? 3 : 1; i < 3 * c.ranks; ++i) {
         const uint32_t p = (c.rank + i / 3) % c.ranks;
@@ -225,18 +224,18 @@ MSCCLPP_DEVICE void broadcast_shares(const Args& a) {
         if (put || own ? puts(k)(p) == 0 : i % 3 == 1 || takes(k)(p) == 0) continue;
         const bool later = !put && !own && p != a.root;
         const Slice s = workers.part(root || later ? p : c.rank, root ? k : later ? j - kBehind : j, bytes, each, 1, lane, c.lanes);
-        char* const to = put ? belt.to(p, root ? k : j) : out + s.first;
-        const char* const from = root ? in + s.first : put ? belt.from(a.root, j) : later ? belt.from(p, j - kBehind) : belt.from(a.root, j);
+        char* const to = put ? pipeline.to(p, root ? k : j) : out + s.first;
+        const char* const from = root ? in + s.first : put ? pipeline.from(a.root, j) : later ? pipeline.from(p, j - kBehind) : pipeline.from(a.root, j);
         copy(to, from, s.count, thread_id(), block_dim());
       }
-      belt.end(takes(k));
+      pipeline.end(takes(k));
     }
-    belt.close([&](uint32_t p) MSCCLPP_LAMBDA { return root || p != a.root ? n : 0; }, [&](uint32_t) MSCCLPP_LAMBDA { return root ? 0 : n; });
+    pipeline.close([&](uint32_t p) MSCCLPP_LAMBDA { return root || p != a.root ? n : 0; }, [&](uint32_t) MSCCLPP_LAMBDA { return root ? 0 : n; });
   });
 }
 
-// reduce_shares: everybody brings each worker its share of the message, and the workers bring
-// the root the sums.
+// reduce_shares: every rank sends each worker its share of the message, and the workers send the root the
+// sums.
 template <class T>
 MSCCLPP_DEVICE void reduce_shares(const Args& a) {
   const Common& c = a.common;
@@ -254,17 +253,17 @@ MSCCLPP_DEVICE void reduce_shares(const Args& a) {
     const auto takes = [&](uint64_t k) MSCCLPP_LAMBDA {
       return [&, k](uint32_t p) MSCCLPP_LAMBDA { return mine ? until(k, kBehind, n) : gets && workers.has(p) ? until(k, 2 * kBehind, n) : 0; };
     };
-    const Belt belt(a, lane);
+    const Pipeline pipeline(a, lane);
     MSCCLPP_ROLLED
     for (uint64_t k = 0; k < n + 2 * kBehind; ++k) {
-      if (!belt.begin(puts(k), takes(k))) return;
-      belt.tell(puts(k - 1));
+      if (!pipeline.begin(puts(k), takes(k))) return;
+      pipeline.signal(puts(k - 1));
       const auto put = [&]() MSCCLPP_LAMBDA {
         for (uint32_t i = 1; i < c.ranks; ++i) {
           const uint32_t p = (c.rank + i) % c.ranks;
           if (!workers.has(p)) continue;
           const Slice s = part(p, k);
-          copy(belt.to(p, k), in + s.first * sizeof(T), s.count * sizeof(T), thread_id(), block_dim());
+          copy(pipeline.to(p, k), in + s.first * sizeof(T), s.count * sizeof(T), thread_id(), block_dim());
         }
       };
       const auto take = [&]() MSCCLPP_LAMBDA {
@@ -272,8 +271,8 @@ MSCCLPP_DEVICE void reduce_shares(const Args& a) {
         if (mine) {
           const Slice s = part(c.rank, j);
           const uint64_t at = s.first * sizeof(T);
-          char* const sum = brings ? belt.to(a.root, j) : out + at;
-          const auto inputs = [&](uint32_t r) MSCCLPP_LAMBDA { return r == c.rank ? in + at : belt.from(r, j); };
+          char* const sum = brings ? pipeline.to(a.root, j) : out + at;
+          const auto inputs = [&](uint32_t r) MSCCLPP_LAMBDA { return r == c.rank ? in + at : pipeline.from(r, j); };
           if (!sum_unrolled<T>(a, s.count, 0, 1, inputs, [&](uint32_t) MSCCLPP_LAMBDA { return sum; }, false)) {
             reduce_step<T>(sum, inputs, c.ranks, s.count, reduction_of(a));
           }
@@ -282,27 +281,27 @@ MSCCLPP_DEVICE void reduce_shares(const Args& a) {
         for (uint32_t i = 1; i < c.ranks; ++i) {
           const uint32_t p = (c.rank + i) % c.ranks;
           const Slice s = part(p, j);
-          copy(out + s.first * sizeof(T), belt.from(p, j), s.count * sizeof(T), thread_id(), block_dim());
+          copy(out + s.first * sizeof(T), pipeline.from(p, j), s.count * sizeof(T), thread_id(), block_dim());
         }
       };
       const bool comes = mine ? until(k, kBehind, n) > 0 : gets && until(k, 2 * kBehind, n) > 0;
-      // Half of the lanes begin with either, so that links and memory are busy at the same time.
+      // Half of the lanes put first and half take first, so that links and memory are busy at the same time.
       MSCCLPP_ROLLED
       for (uint32_t turn = lane; turn < lane + 2; ++turn) {
         if (turn % 2 == 0 && k < n) put();
         if (turn % 2 != 0 && comes) take();
       }
-      belt.end(takes(k));
+      pipeline.end(takes(k));
     }
-    belt.close([&](uint32_t p) MSCCLPP_LAMBDA { return workers.has(p) || (brings && p == a.root) ? n : 0; },
+    pipeline.close([&](uint32_t p) MSCCLPP_LAMBDA { return workers.has(p) || (brings && p == a.root) ? n : 0; },
                [&](uint32_t p) MSCCLPP_LAMBDA { return mine || (gets && workers.has(p)) ? n : 0; });
   });
 }
 
-// fetch is for two ranks, of which one has a message for the other. It puts that into slots of its
-// own, and the other one loads it from there: while the link carries nothing else, loads are as fast as
-// stores, and what arrives is used at once. Of each part, the first rank does meanwhile(at, bytes) and the
-// second take(to, from, at, bytes).
+// fetch is for two ranks, of which one has a message for the other. The first rank puts it into slots of
+// its own memory, and the second loads it from there. While the link carries nothing else, loads are as
+// fast as stores, and the second rank can use the data at once. For each part, the first rank calls
+// meanwhile(at, bytes) and the second take(to, from, at, bytes).
 template <class Meanwhile, class Take>
 MSCCLPP_DEVICE void fetch(const Args& a, bool gives, Meanwhile meanwhile, Take take) {
   const Common& c = a.common;
@@ -311,23 +310,23 @@ MSCCLPP_DEVICE void fetch(const Args& a, bool gives, Meanwhile meanwhile, Take t
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     const Steps steps{bytes, even_step(bytes, c.lanes, a.chunk), lane, c.lanes};
     const uint64_t n = steps.size();
-    const Belt belt(a, lane);
+    const Pipeline pipeline(a, lane);
     MSCCLPP_ROLLED
     for (uint64_t k = 0; k < n; ++k) {
       const auto puts = [&](uint32_t) MSCCLPP_LAMBDA { return gives ? k + 1 : 0; };
       const auto takes = [&](uint32_t) MSCCLPP_LAMBDA { return gives ? 0 : k + 1; };
-      if (!belt.begin(puts, takes)) return;
+      if (!pipeline.begin(puts, takes)) return;
       const uint64_t at = steps.first(k), size = steps.count(k);
       if (gives) {
-        if (k > 0) belt.tell([&](uint32_t) MSCCLPP_LAMBDA { return k; });
-        copy(belt.kept(peer, k), static_cast<const char*>(a.input) + at, size, thread_id(), block_dim());
+        if (k > 0) pipeline.signal([&](uint32_t) MSCCLPP_LAMBDA { return k; });
+        copy(pipeline.kept(peer, k), static_cast<const char*>(a.input) + at, size, thread_id(), block_dim());
         meanwhile(at, size);
       } else {
-        take(static_cast<char*>(a.output) + at, belt.fetched(peer, k), at, size);
+        take(static_cast<char*>(a.output) + at, pipeline.fetched(peer, k), at, size);
       }
-      belt.end(takes);
+      pipeline.end(takes);
     }
-    belt.close([&](uint32_t) MSCCLPP_LAMBDA { return gives ? n : 0; }, [&](uint32_t) MSCCLPP_LAMBDA { return gives ? 0 : n; });
+    pipeline.close([&](uint32_t) MSCCLPP_LAMBDA { return gives ? n : 0; }, [&](uint32_t) MSCCLPP_LAMBDA { return gives ? 0 : n; });
   });
 }
 
@@ -357,4 +356,4 @@ MSCCLPP_DEVICE void reduce_fetch(const Args& a) {
 
 }  // namespace collectives
 }  // namespace mscclpp
-#endif  // MSCCLPP_COLLECTIVES_BELT_H_
+#endif  // MSCCLPP_COLLECTIVES_PIPELINE_H_

@@ -15,19 +15,19 @@ namespace {
 constexpr uint32_t kCalls = 5;
 constexpr uint64_t kCounts[kCalls] = {1, 130, 0, 257, 16};
 constexpr uint32_t kTimes = 7;  // kernels that cut messages get so many times the count
-constexpr uint64_t kMost = 257 * kTimes * kNearRanks + 8, kSlot = 1536;
+constexpr uint64_t kMost = 257 * kTimes * kLLRanks + 8, kSlot = 1536;
 
 enum Shape { kAllReduceShape, kAllGatherShape, kReduceScatterShape, kAllToAllShape, kBroadcastShape, kReduceShape };
-using Kernel = void (*)(const NearArgs*, const LaunchShape*);
+using Kernel = void (*)(const LLArgs*, const LaunchShape*);
 
 struct Sequence {
   Kernel kernel;
-  NearArgs calls[kCalls];
+  LLArgs calls[kCalls];
   GridBarrier* stream;
 };
 
 void sequence(const Sequence* s, const LaunchShape* shape) {
-  for (const NearArgs& call : s->calls) {
+  for (const LLArgs& call : s->calls) {
     s->kernel(&call, shape);
     if (!grid_sync(s->stream, call.control)) return;
   }
@@ -48,7 +48,7 @@ void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Che
     State* state = job.alloc<State>(1);
     for (auto& area : state->epochs) area[0] = (kClearEvery - 3) * kEpoch;
     for (uint32_t k = 0; k < kCalls; ++k) {
-      NearArgs& a = s[r].calls[k];
+      LLArgs& a = s[r].calls[k];
       memset(static_cast<void*>(&a), 0, sizeof(a));
       a.control = job.control(r);
       a.state = a.notes = state;
@@ -127,7 +127,7 @@ void wide_sequence(const WideSequence* s, const LaunchShape* shape) {
 }
 
 void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks, bool may_be_in_place) {
-  constexpr uint64_t kCount[3] = {16 * 61, 16, 1003}, kSize = 1024 * kNearRanks;
+  constexpr uint64_t kCount[3] = {16 * 61, 16, 1003}, kSize = 1024 * kLLRanks;
   constexpr uint32_t kPipeSlots = 4, kChunk = 64;
   const uint32_t lanes = 3;
   const uint64_t pipes = lanes * ranks * sizeof(Mailbox);
@@ -199,16 +199,16 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
 struct StepJob {
   StepArgs a;
   int8_t* in[3];
-  int8_t* outs[3][kNearRanks];
-  char* pieces[kNearRanks];  // of each rank: two slots for every other
+  int8_t* outs[3][kLLRanks];
+  char* pieces[kLLRanks];  // of each rank: two slots for every other
 };
 constexpr uint32_t kPieces = 4, kPiece = 48, kPieceSlot = 64;
 
 void enqueued(const StepJob* j, const LaunchShape*) {
   StepArgs a = j->a;
   const uint32_t n = a.ranks, tid = thread_id(), threads = block_dim();
-  const auto signal = [&](uint32_t tell, uint32_t wait, uint32_t lag) {
-    a.tell = tell;
+  const auto signal = [&](uint32_t steps, uint32_t wait, uint32_t lag) {
+    a.signal = steps;
     a.wait = wait;
     a.lag = lag;
     step_signal(a);
@@ -294,7 +294,7 @@ void elsewhere(check::Job& job) {
     a[r].notes = job.alloc<State>(1);
     a[r].rank = r;
     a[r].ranks = 2;
-    a[r].tell = a[r].wait = 1u << kStepOpen;
+    a[r].signal = a[r].wait = 1u << kStepOpen;
     a[r].output_offset = r;
   }
   for (uint32_t r = 0; r < 2; ++r) a[0].scratch[r] = a[1].scratch[r] = reinterpret_cast<uint64_t>(job.alloc<char>(2 * sizeof(Mailbox)));
@@ -302,7 +302,7 @@ void elsewhere(check::Job& job) {
   for (uint32_t r = 0; r < 2; ++r) {
     job.beside(r, [&a, r] {
       if (load_relaxed(&a[r].notes->elsewhere) == 0 || load_relaxed(&a[r].control->abort) != 0) return false;
-      store_relaxed(&a[r].control->abort, 1u);  // what the host does
+      store_relaxed(&a[r].control->abort, 1u);  // as the host does
       return true;
     });
   }
@@ -317,7 +317,7 @@ void mismatch(check::Job& job) {
   State* state[2];
   int8_t* out[2];
   for (uint32_t r = 0; r < 2; ++r) {
-    NearArgs a;
+    LLArgs a;
     memset(static_cast<void*>(&a), 0, sizeof(a));
     state[r] = job.alloc<State>(1);
     a.control = job.control(r);
@@ -359,7 +359,7 @@ void all(check::Job& job, Kernel kernel, bool pieces) {
 
 }  // namespace
 
-#define NEAR(name, shape) \
+#define LL(name, shape) \
   { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name, false); } }
 #define STREAM(name, shape) \
   { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name##_stream_ll128, true); } }
@@ -372,13 +372,13 @@ void all(check::Job& job, Kernel kernel, bool pieces) {
 #define PAIR(name, shape) \
   { #name, [](check::Job& job) { registered(job, mscclpp_##name, shape, 2, true); } }
 
-MSCCLPP_CHECK_MAIN(NEAR(allreduce_oneshot_ll8, kAllReduceShape), NEAR(allreduce_oneshot_ll128, kAllReduceShape),
-                   NEAR(allreduce_twoshot_ll128, kAllReduceShape), NEAR(reducescatter_direct_ll8, kReduceScatterShape),
-                   NEAR(reducescatter_direct_ll128, kReduceScatterShape), NEAR(reduce_direct_ll8, kReduceShape),
-                   NEAR(reduce_direct_ll128, kReduceShape), NEAR(reduce_twoshot_ll128, kReduceShape), NEAR(allgather_direct_ll8, kAllGatherShape),
-                   NEAR(allgather_direct_ll128, kAllGatherShape), NEAR(alltoall_direct_ll8, kAllToAllShape),
-                   NEAR(alltoall_direct_ll128, kAllToAllShape), NEAR(broadcast_direct_ll8, kBroadcastShape),
-                   NEAR(broadcast_direct_ll128, kBroadcastShape), STREAM(allreduce, kAllReduceShape),
+MSCCLPP_CHECK_MAIN(LL(allreduce_oneshot_ll8, kAllReduceShape), LL(allreduce_oneshot_ll128, kAllReduceShape),
+                   LL(allreduce_twoshot_ll128, kAllReduceShape), LL(reducescatter_direct_ll8, kReduceScatterShape),
+                   LL(reducescatter_direct_ll128, kReduceScatterShape), LL(reduce_direct_ll8, kReduceShape),
+                   LL(reduce_direct_ll128, kReduceShape), LL(reduce_twoshot_ll128, kReduceShape), LL(allgather_direct_ll8, kAllGatherShape),
+                   LL(allgather_direct_ll128, kAllGatherShape), LL(alltoall_direct_ll8, kAllToAllShape),
+                   LL(alltoall_direct_ll128, kAllToAllShape), LL(broadcast_direct_ll8, kBroadcastShape),
+                   LL(broadcast_direct_ll128, kBroadcastShape), STREAM(allreduce, kAllReduceShape),
                    STREAM(reducescatter, kReduceScatterShape), STREAM(reduce, kReduceShape),
                    STREAM(allgather, kAllGatherShape), STREAM(alltoall, kAllToAllShape),
                    STREAM(broadcast, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
