@@ -54,7 +54,7 @@ func (p *heldProxy) handler(r *ring.Ring) proxy.Handler {
 		default:
 		}
 		at, err := p.ring.Push(t)
-		if slot := uint32(t.Snd >> 53 & 0x3ff); err == nil && t.Snd>>50&kernel.TriggerFlush != 0 {
+		if slot := t.Slot(); err == nil && t.Kind()&kernel.TriggerFlush != 0 {
 			if err = p.ring.WaitFlushed(context.Background(), slot, at); err == nil {
 				r.Complete(slot, pos)
 			}

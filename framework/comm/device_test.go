@@ -79,10 +79,7 @@ func kernelPush(dev interface{ Word(addr uintptr) *uint64 }, h kernel.FifoHandle
 }
 
 func kernelTrigger(h kernel.PortChannelHandle, kind, dst, src, n uint64) kernel.Trigger {
-	return kernel.Trigger{
-		Fst: n | src<<32,
-		Snd: dst | uint64(h.SrcMemory)<<32 | uint64(h.DstMemory)<<41 | kind<<50 | uint64(h.SemaphoreSlot)<<53,
-	}
+	return kernel.TriggerFields{Kind: kind, Bytes: n, From: src, To: dst, Src: h.SrcMemory, Dst: h.DstMemory, Slot: h.SemaphoreSlot}.Pack()
 }
 
 // kernelWait is what Semaphore.wait does. It looks at the abort word as kernels do.

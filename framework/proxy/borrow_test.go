@@ -27,7 +27,7 @@ func (s *sequence) handle(r *ring.Ring) Handler {
 			return Fail(fmt.Errorf("%w: two perform triggers at the same time", framework.ErrInvalid))
 		}
 		defer s.busy.Store(false)
-		owner, n := t.Fst>>32, t.Fst&0xffffffff
+		owner, n := t.From(), t.Bytes()
 		if n != s.next[owner] {
 			return Fail(fmt.Errorf("%w: trigger %d of pusher %d: expected %d", framework.ErrInvalid, n, owner, s.next[owner]))
 		}
@@ -52,7 +52,7 @@ func TestBorrowKeepsOrder(t *testing.T) {
 	for owner := range uint64(len(s.next)) {
 		all.Go(func() {
 			for n := range uint64(each) {
-				trigger := kernel.Trigger{Fst: owner<<32 | n}
+				trigger := kernel.TriggerFields{From: owner, Bytes: n}.Pack()
 				if n%5 != owner {
 					if taken, _ := r.Now(trigger); taken {
 						continue

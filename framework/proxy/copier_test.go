@@ -110,7 +110,7 @@ func must(t testing.TB, err error) {
 }
 
 func trigger(kind, peer, dst, src, n uint64) kernel.Trigger {
-	return kernel.Trigger{Fst: n | src<<32, Snd: dst | 511<<32 | peer<<41 | kind<<50 | peer<<53}
+	return kernel.TriggerFields{Kind: kind, Bytes: n, From: src, To: dst, Src: 511, Dst: uint32(peer), Slot: uint32(peer)}.Pack()
 }
 
 func (c *copying) push(t testing.TB, tr kernel.Trigger) uint64 {
@@ -333,15 +333,16 @@ func TestCopierEndsWithTheErrorOfTheEngine(t *testing.T) {
 
 func TestCopierRefusesTriggers(t *testing.T) {
 	const data, signal = kernel.TriggerData, kernel.TriggerSignal
+	type fields = kernel.TriggerFields
 	for want, tr := range map[string]kernel.Trigger{
 		"asks for nothing":               trigger(0, 0, 0, 0, 0),
 		"semaphore 7 is not bound":       trigger(signal, 7, 0, 0, 0),
-		"semaphore 1023 is not bound":    {Snd: signal<<50 | 1023<<53},
+		"semaphore 1023 is not bound":    fields{Kind: signal, Slot: 1023}.Pack(),
 		"target memory 7 is not bound":   trigger(data, 7, 0, 0, 8),
-		"source memory 7 is not bound":   {Fst: 8, Snd: 7<<32 | data<<50},
-		"source memory 0 is a peer's":    {Fst: 8, Snd: 1<<41 | data<<50},
-		"target memory 511 is own":       {Fst: 8, Snd: 511<<32 | 511<<41 | data<<50},
-		"of rank 1, semaphore 1":         {Fst: 8, Snd: 511<<32 | (data|signal)<<50 | 1<<53},
+		"source memory 7 is not bound":   fields{Kind: data, Bytes: 8, Src: 7}.Pack(),
+		"source memory 0 is a peer's":    fields{Kind: data, Bytes: 8, Dst: 1}.Pack(),
+		"target memory 511 is own":       fields{Kind: data, Bytes: 8, Src: 511, Dst: 511}.Pack(),
+		"of rank 1, semaphore 1":         fields{Kind: data | signal, Bytes: 8, Src: 511, Slot: 1}.Pack(),
 		"9 bytes at 65528 of source":     trigger(data, 0, 0, room-8, 9),
 		"9 bytes at 65528 of target":     trigger(data, 0, room-8, 0, 9),
 		"4294967295 bytes at 4294967295": trigger(data, 0, 1<<32-1, 1<<32-1, 1<<32-1),

@@ -192,7 +192,7 @@ func TestAbortEndsAPush(t *testing.T) {
 func TestFlush(t *testing.T) {
 	p, c := pair(t, 4)
 	const word = kernel.RingFlushWords - 1
-	pos, err := p.Push(kernel.Trigger{Snd: kernel.TriggerFlush << 50})
+	pos, err := p.Push(kernel.TriggerFields{Kind: kernel.TriggerFlush}.Pack())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func (s *side) cite(handle uint32, bytes uint64) {
 }
 
 func trigger(kind, to, from, bytes uint64) kernel.Trigger {
-	return kernel.Trigger{Fst: bytes | from<<32, Snd: to | 0<<32 | 1<<41 | kind<<50}
+	return kernel.TriggerFields{Kind: kind, Bytes: bytes, From: from, To: to, Dst: 1}.Pack()
 }
 
 // push asks for something, as the host does.

@@ -128,8 +128,7 @@ func TestWithdrawn(t *testing.T) {
 	b.link.Withdraw(other)
 	a.fill(0, 1<<19, 1)
 	b.fill(1<<19, 1<<20, 9)
-	put := trigger(kernel.TriggerData, 0, 0, 1<<19)
-	put.Snd = put.Snd&^(0x1ff<<41) | 2<<41
+	put := kernel.TriggerFields{Kind: kernel.TriggerData, Bytes: 1 << 19, Dst: 2}.Pack()
 	if _, ok, err := a.ring.Offer(put); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -262,16 +261,17 @@ func TestPartsAhead(t *testing.T) {
 
 // A trigger that cites what is not bound, or misses it, ends its queue and no other.
 func TestTriggersThatMakeNoSense(t *testing.T) {
+	type fields = kernel.TriggerFields
 	for name, c := range map[string]struct {
 		trigger kernel.Trigger
 		text    string
 	}{
 		"nothing":     {trigger(0, 0, 0, 0), "asks for nothing"},
-		"source":      {kernel.Trigger{Fst: 8, Snd: 5<<32 | 1<<41 | kernel.TriggerData<<50}, "source is not bound"},
-		"target":      {kernel.Trigger{Fst: 8, Snd: 0<<32 | 6<<41 | kernel.TriggerData<<50}, "target is not bound"},
-		"semaphore":   {kernel.Trigger{Snd: kernel.TriggerSignal<<50 | 7<<53}, "semaphore is not bound"},
-		"source side": {kernel.Trigger{Fst: 8, Snd: 1<<32 | 1<<41 | kernel.TriggerData<<50}, "source is not bound"},
-		"target side": {kernel.Trigger{Fst: 8, Snd: 0<<32 | 0<<41 | kernel.TriggerData<<50}, "target is not bound"},
+		"source":      {fields{Kind: kernel.TriggerData, Bytes: 8, Src: 5, Dst: 1}.Pack(), "source is not bound"},
+		"target":      {fields{Kind: kernel.TriggerData, Bytes: 8, Dst: 6}.Pack(), "target is not bound"},
+		"semaphore":   {fields{Kind: kernel.TriggerSignal, Slot: 7}.Pack(), "semaphore is not bound"},
+		"source side": {fields{Kind: kernel.TriggerData, Bytes: 8, Src: 1, Dst: 1}.Pack(), "source is not bound"},
+		"target side": {fields{Kind: kernel.TriggerData, Bytes: 8}.Pack(), "target is not bound"},
 		"read":        {trigger(kernel.TriggerData, 0, 1<<16-7, 8), "beyond the end of its source"},
 		"write":       {trigger(kernel.TriggerData, 1<<16-7, 0, 8), "beyond the end of its target"},
 	} {

@@ -83,9 +83,9 @@ func (m *meddler) drain() {
 		if m.change != nil {
 			list, early = m.change(t, pos)
 		}
-		flush := t.Snd>>50&kernel.TriggerFlush != 0 && t.Snd>>53 < kernel.RingFlushWords
+		flush := t.Kind()&kernel.TriggerFlush != 0 && t.Slot() < kernel.RingFlushWords
 		if flush && early {
-			m.outer.Complete(uint32(t.Snd>>53), pos)
+			m.outer.Complete(t.Slot(), pos)
 		}
 		var last uint64
 		for _, x := range list {
@@ -94,8 +94,8 @@ func (m *meddler) drain() {
 				break
 			}
 		}
-		if flush && !early && m.inner.WaitFlushed(context.Background(), uint32(t.Snd>>53), last) == nil {
-			m.outer.Complete(uint32(t.Snd>>53), pos)
+		if flush && !early && m.inner.WaitFlushed(context.Background(), t.Slot(), last) == nil {
+			m.outer.Complete(t.Slot(), pos)
 		}
 		m.outer.Pop()
 	}
@@ -114,12 +114,16 @@ func (m *meddler) Stop(ctx context.Context) error {
 	return err
 }
 
-func kindOf(t kernel.Trigger) uint64 { return t.Snd >> 50 & 7 }
-
 // as is t as another kind of trigger.
 func as(t kernel.Trigger, kind uint64) kernel.Trigger {
-	t.Snd = t.Snd&^(7<<50) | kind<<50
-	return t
+	return changed(t, func(f *kernel.TriggerFields) { f.Kind = kind })
+}
+
+// changed is t with other fields.
+func changed(t kernel.Trigger, change func(*kernel.TriggerFields)) kernel.Trigger {
+	f := kernel.TriggerFields{Kind: t.Kind(), Bytes: t.Bytes(), From: t.From(), To: t.To(), Src: t.Src(), Dst: t.Dst(), Slot: t.Slot()}
+	change(&f)
+	return f.Pack()
 }
 
 // meddling plants a proxy that changes triggers.
@@ -133,7 +137,7 @@ var proxyDefects = []defect{
 	{"signals before data", "port/signal-after-data", "arrived after its signal", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 		var held []kernel.Trigger // puts wait for the next signal, which overtakes them
 		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
-			switch kindOf(t) {
+			switch t.Kind() {
 			case kernel.TriggerData:
 				held = append(held, t)
 				return nil, false
@@ -165,7 +169,7 @@ var proxyDefects = []defect{
 	{"puts out of order", "port/order", "out of order", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 		var held []kernel.Trigger // every second put comes late
 		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
-			if kindOf(t) != kernel.TriggerData {
+			if t.Kind() != kernel.TriggerData {
 				return []kernel.Trigger{t}, false
 			}
 			if held == nil {
@@ -180,7 +184,7 @@ var proxyDefects = []defect{
 	{"flushes early", "port/flush", "after the flush", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 		var held []kernel.Trigger // puts wait for the next signal
 		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
-			switch kindOf(t) {
+			switch t.Kind() {
 			case kernel.TriggerData:
 				held = append(held, t)
 				return nil, false
@@ -199,8 +203,8 @@ var proxyDefects = []defect{
 		}
 		meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 			return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
-				if kindOf(t)&kernel.TriggerSignal != 0 {
-					t.Snd = t.Snd&(1<<53-1) | (kernel.RingFlushWords-1)<<53 // the first one's
+				if t.Kind()&kernel.TriggerSignal != 0 {
+					t = changed(t, func(f *kernel.TriggerFields) { f.Slot = kernel.RingFlushWords - 1 }) // the first one's
 				}
 				return []kernel.Trigger{t}, false
 			}
@@ -208,16 +212,16 @@ var proxyDefects = []defect{
 	}},
 	{"loses the tail of a put", "port/put", "is wrong after the flush", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
-			if size := t.Fst & 0xffffffff; size > 16 {
-				t.Fst = t.Fst&^0xffffffff | size&^15
+			if t.Bytes() > 16 {
+				t = changed(t, func(f *kernel.TriggerFields) { f.Bytes &^= 15 })
 			}
 			return []kernel.Trigger{t}, false
 		}
 	})},
 	{"writes whole words", "port/put", "changed byte", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 		return func(t kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
-			if kindOf(t) == kernel.TriggerData {
-				t.Fst = t.Fst&^0xffffffff | (t.Fst&0xffffffff+7)&^7
+			if t.Kind() == kernel.TriggerData {
+				t = changed(t, func(f *kernel.TriggerFields) { f.Bytes = (f.Bytes + 7) &^ 7 })
 			}
 			return []kernel.Trigger{t}, false
 		}

@@ -84,8 +84,8 @@ func TestKernels(t *testing.T) {
 func TestKernelsFindDefects(t *testing.T) {
 	report := withKernels(t, "^kernel/port$", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 		return func(d kernel.Trigger, _ uint64) ([]kernel.Trigger, bool) {
-			if kindOf(d)&kernel.TriggerData != 0 {
-				d.Snd++
+			if d.Kind()&kernel.TriggerData != 0 {
+				d = changed(d, func(f *kernel.TriggerFields) { f.To++ })
 			}
 			return []kernel.Trigger{d}, false
 		}
@@ -99,7 +99,7 @@ func TestKernelsFindDefects(t *testing.T) {
 func TestLostSignalEndsWithTheTest(t *testing.T) {
 	report := withKernels(t, "^kernel/port$", meddling(func() func(kernel.Trigger, uint64) ([]kernel.Trigger, bool) {
 		return func(d kernel.Trigger, pos uint64) ([]kernel.Trigger, bool) {
-			if kindOf(d) == kernel.TriggerSignal && pos > 20 {
+			if d.Kind() == kernel.TriggerSignal && pos > 20 {
 				return nil, false
 			}
 			return []kernel.Trigger{d}, false

@@ -179,7 +179,7 @@ func portTo(t *testing.T, src, dst device.Memory) *link {
 }
 
 func put(kind, dst, src, bytes uint64) kernel.Trigger {
-	return kernel.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50}
+	return kernel.TriggerFields{Kind: kind, Bytes: bytes, From: src, To: dst, Dst: 1}.Pack()
 }
 
 // Two processes exchange through a port in one direction and mapped memory in the

@@ -65,7 +65,7 @@ func (p *port) check(err error) {
 }
 
 func trigger(kind uint64, dst, src, bytes uint64) kernel.Trigger {
-	return kernel.Trigger{Fst: bytes | src<<32, Snd: dst | 0<<32 | 1<<41 | kind<<50}
+	return kernel.TriggerFields{Kind: kind, Bytes: bytes, From: src, To: dst, Dst: 1}.Pack()
 }
 
 func (p *port) push(tr kernel.Trigger) uint64 {
@@ -117,20 +117,21 @@ func TestPortChannel(t *testing.T) {
 
 // A trigger that makes no sense ends the proxy with a typed cause, and every wait.
 func TestBadTriggers(t *testing.T) {
+	type fields = kernel.TriggerFields
 	for name, c := range map[string]struct {
 		tr   kernel.Trigger
 		want string
 	}{
 		"nothing":           {kernel.Trigger{}, "asks for nothing"},
-		"unbound source":    {kernel.Trigger{Snd: 7<<32 | 1<<41 | 1<<50}, "source memory 7 is not bound"},
-		"unbound target":    {kernel.Trigger{Snd: 511<<41 | 1<<50}, "target memory 511 is not bound"},
-		"swapped":           {kernel.Trigger{Snd: 1<<32 | 1<<50}, "source memory 1 is a peer's"},
-		"to itself":         {kernel.Trigger{Snd: 1 << 50}, "target memory 0 is own"},
+		"unbound source":    {fields{Kind: kernel.TriggerData, Src: 7, Dst: 1}.Pack(), "source memory 7 is not bound"},
+		"unbound target":    {fields{Kind: kernel.TriggerData, Dst: 511}.Pack(), "target memory 511 is not bound"},
+		"swapped":           {fields{Kind: kernel.TriggerData, Src: 1}.Pack(), "source memory 1 is a peer's"},
+		"to itself":         {fields{Kind: kernel.TriggerData}.Pack(), "target memory 0 is own"},
 		"source range":      {trigger(kernel.TriggerData, 0, 1, 4096), "4096 bytes at 1 of source memory 0, which has 4096"},
 		"target range":      {trigger(kernel.TriggerData, 4000, 0, 97), "97 bytes at 4000 of target memory 1"},
 		"largest size":      {trigger(kernel.TriggerData, 0, 0, 1<<32-1), "source memory 0"},
-		"unbound semaphore": {kernel.Trigger{Snd: 479<<53 | kernel.TriggerSignal<<50}, "semaphore 479 is not bound"},
-		"no such semaphore": {kernel.Trigger{Snd: 1023<<53 | kernel.TriggerFlush<<50}, "semaphore 1023 is not bound"},
+		"unbound semaphore": {fields{Kind: kernel.TriggerSignal, Slot: 479}.Pack(), "semaphore 479 is not bound"},
+		"no such semaphore": {fields{Kind: kernel.TriggerFlush, Slot: 1023}.Pack(), "semaphore 1023 is not bound"},
 	} {
 		leakFree(t, name, func(t *testing.T) {
 			p := newPort(t, 4096)

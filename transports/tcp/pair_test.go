@@ -132,7 +132,7 @@ func two(t testing.TB, change func(c *Config)) (ends [2]framework.Transport) {
 func (p *pair) push(kind, dst, src, bytes uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
 	defer cancel()
-	return p.ring.PushContext(ctx, kernel.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50})
+	return p.ring.PushContext(ctx, kernel.TriggerFields{Kind: kind, Bytes: bytes, From: src, To: dst, Dst: 1}.Pack())
 }
 
 // flush waits for all that was pushed.

@@ -131,7 +131,7 @@ func (p *plugged) send(t testing.TB, bytes uint64, count int) time.Duration {
 			kind |= kernel.TriggerFlush
 		}
 		var err error
-		if pos, err = p.ring.PushContext(ctx, kernel.Trigger{Fst: bytes, Snd: 1<<41 | kind<<50}); err != nil {
+		if pos, err = p.ring.PushContext(ctx, kernel.TriggerFields{Kind: kind, Bytes: bytes, Dst: 1}.Pack()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <mscclpp/trigger.h>
+
 #include "../inner.h"
 
 static uint64_t state;
@@ -84,8 +86,8 @@ static int push(side* s, uint64_t kind, uint64_t to, uint64_t from, uint64_t n) 
   const uint64_t tail = *(uint64_t*)(s->ring + mscclpp_ring_tail);
   if (s->head - tail >= room) return 0;
   uint64_t* slot = (uint64_t*)(s->ring + mscclpp_ring_triggers + s->head % room * mscclpp_ring_trigger);
-  slot[0] = n | from << 32;
-  slot[1] = to | 1ull << 41 | kind << 50 | (uint64_t)((s->head / room & 1) ^ 1) << 63;
+  slot[0] = mscclpp_trigger_pack_bytes(n) | mscclpp_trigger_pack_from(from);
+  slot[1] = mscclpp_trigger_pack_to(to) | mscclpp_trigger_pack_dst(1) | mscclpp_trigger_pack_kind((uint32_t)kind) | (uint64_t)((s->head / room & 1) ^ 1) << 63;
   s->head++;
   mscclpp_stream_drain(s->r);
   return 1;

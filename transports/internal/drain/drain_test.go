@@ -88,7 +88,7 @@ func (g *rig) check(err error) {
 }
 
 func put(kind, dst, src, bytes uint64) kernel.Trigger {
-	return kernel.Trigger{Fst: bytes | src<<32, Snd: dst | 1<<41 | kind<<50}
+	return kernel.TriggerFields{Kind: kind, Bytes: bytes, From: src, To: dst, Dst: 1}.Pack()
 }
 
 func mapped(t *testing.T) int {

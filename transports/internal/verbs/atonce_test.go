@@ -12,7 +12,14 @@ import (
 )
 
 // words are those of a trigger for n bytes from memory 0 to memory 1, and semaphore 0.
-func words(kind, n uint64) (fst, snd uint64) { return n, 1<<41 | kind<<50 }
+func words(kind, n uint64) (fst, snd uint64) {
+	return wordsOf(kernel.TriggerFields{Kind: kind, Bytes: n, Dst: 1})
+}
+
+func wordsOf(f kernel.TriggerFields) (fst, snd uint64) {
+	t := f.Pack()
+	return t.Fst, t.Snd
+}
 
 // atOnce has the proxy of a rig perform a trigger without the ring, once its thread lets it.
 func (r *rig) atOnce(kind, n uint64) (done bool) {
@@ -85,11 +92,10 @@ func TestAtOnceOfTwoSemaphores(t *testing.T) {
 	r.start()
 	r.atOnce(kernel.TriggerSignal|kernel.TriggerFlush, 0)
 	for n := range uint64(7) {
-		fst, snd := words(kernel.TriggerSignal|kernel.TriggerFlush, 0)
 		if n > 3 {
 			r.atOnce(kernel.TriggerData|kernel.TriggerSignal, 8)
 		}
-		if !r.taken(fst, snd|1<<53) {
+		if !r.taken(wordsOf(kernel.TriggerFields{Kind: kernel.TriggerSignal | kernel.TriggerFlush, Dst: 1, Slot: 1})) {
 			t.Fatalf("signal %d of the second semaphore is not complete", n)
 		}
 		second := *(*uint64)(unsafe.Add(r.counters.Addr(), 16))
@@ -107,8 +113,9 @@ func TestNotAtOnce(t *testing.T) {
 	r.atOnce(kernel.TriggerFlush, 0) // the thread rests
 	f := r.proxy.(*proxy).flows[0]
 	posted := len(requests(lines()))
-	refused := func(what string, fst, snd uint64) {
+	refused := func(what string, f kernel.TriggerFields) {
 		t.Helper()
+		fst, snd := wordsOf(f)
 		limit := time.Now().Add(2 * time.Millisecond)
 		for time.Now().Before(limit) {
 			if taken, done := r.proxy.(framework.Helper).Perform(fst, snd); taken || done {
@@ -117,20 +124,18 @@ func TestNotAtOnce(t *testing.T) {
 		}
 	}
 	const both = uint64(kernel.TriggerData | kernel.TriggerSignal)
-	refused("a trigger for nothing", 0, 1<<41)
-	refused("a semaphore that is not bound", 0, 5<<53|kernel.TriggerSignal<<50)
-	refused("a source that is not bound", 8, 7<<32|1<<41|kernel.TriggerData<<50)
-	fst, snd := words(both, rigBytes+1)
-	refused("a put beyond its memory", fst, snd)
-	fst, snd = words(both, rigBytes) // 64 KiB a message
-	refused("a put of many requests", fst, snd)
+	unbound := kernel.TriggerFields{Kind: kernel.TriggerSignal, Slot: 5}
+	refused("a trigger for nothing", kernel.TriggerFields{Dst: 1})
+	refused("a semaphore that is not bound", unbound)
+	refused("a source that is not bound", kernel.TriggerFields{Kind: kernel.TriggerData, Bytes: 8, Src: 7, Dst: 1})
+	refused("a put beyond its memory", kernel.TriggerFields{Kind: both, Bytes: rigBytes + 1, Dst: 1})
+	refused("a put of many requests", kernel.TriggerFields{Kind: both, Bytes: rigBytes, Dst: 1}) // 64 KiB a message
 	f.mu.Lock()
 	marked := f.marked
 	f.posted += f.depth - 2
 	f.marked = f.posted // or the thread would ask for the end of them
 	f.mu.Unlock()
-	fst, snd = words(both, 8)
-	refused("a put and a signal for which the queue has no room", fst, snd)
+	refused("a put and a signal for which the queue has no room", kernel.TriggerFields{Kind: both, Bytes: 8, Dst: 1})
 	f.mu.Lock()
 	f.posted, f.marked = f.posted-(f.depth-2), marked
 	f.mu.Unlock()
@@ -141,7 +146,7 @@ func TestNotAtOnce(t *testing.T) {
 		t.Errorf("%d signals once there is room: expected 1", r.count())
 	}
 	// Through the ring the nonsense is an error.
-	if _, err := r.ring.Push(kernel.Trigger{Fst: 0, Snd: 5<<53 | kernel.TriggerSignal<<50}); err != nil {
+	if _, err := r.ring.Push(unbound.Pack()); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, r.proxy.Wait(t.Context()), framework.ErrInvalid, "semaphore 5 is not bound")

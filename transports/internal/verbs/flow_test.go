@@ -115,7 +115,7 @@ func (r *rig) stop() {
 
 func (r *rig) push(kind, bytes uint64) uint64 {
 	r.t.Helper()
-	pos, err := r.ring.Push(kernel.Trigger{Fst: bytes, Snd: 1<<41 | kind<<50})
+	pos, err := r.ring.Push(kernel.TriggerFields{Kind: kind, Bytes: bytes, Dst: 1}.Pack())
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func TestNoAllocations(t *testing.T) {
 		r := newRig(t, fake(t), mode)
 		p := r.proxy.(*proxy)
 		p.ring = r.ring // the handler is called here, not by a thread
-		trigger := kernel.Trigger{Fst: 8, Snd: 1<<41 | (kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush)<<50}
+		trigger := kernel.TriggerFields{Kind: kernel.TriggerData | kernel.TriggerSignal | kernel.TriggerFlush, Bytes: 8, Dst: 1}.Pack()
 		pos := uint64(0)
 		limit := time.Now().Add(20 * time.Second)
 		turn := func() {

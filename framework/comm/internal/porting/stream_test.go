@@ -16,7 +16,7 @@ import (
 // flush or a large put takes along what waits.
 func TestUrgentTriggers(t *testing.T) {
 	put := func(kind, bytes uint64) kernel.Trigger {
-		return kernel.Trigger{Fst: bytes | 1<<32, Snd: kind<<50 | 1<<41}
+		return kernel.TriggerFields{Kind: kind, Bytes: bytes, From: 1, Dst: 1}.Pack()
 	}
 	for _, c := range []struct {
 		name string

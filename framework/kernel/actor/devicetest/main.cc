@@ -340,13 +340,13 @@ static void rings(Handle kernel) {
   const Trigger put = ring.take();
   CHECK(put.fst == (0xfedcba98ull | 0x12345678ull << 32), "put: fst %llx", static_cast<unsigned long long>(put.fst));
   CHECK(put.snd == (0x89abcdefull | 0xaaull << 32 | 0x155ull << 41 | 1ull << 50 | 0x3ccull << 53), "put: snd %llx", static_cast<unsigned long long>(put.snd));
-  CHECK((ring.take().snd >> 50 & 7) == kTriggerSignal, "signal");
-  CHECK((ring.take().snd >> 50 & 7) == kTriggerFlush, "flush");
+  CHECK(mscclpp_trigger_kind(ring.take().snd) == kTriggerSignal, "signal");
+  CHECK(mscclpp_trigger_kind(ring.take().snd) == kTriggerFlush, "flush");
   __atomic_store_n(port.flush_done, ring.taken, __ATOMIC_RELEASE);
   const uint64_t raised = 1;
   Handle other = cuda::stream();
   cuda::call("cuMemcpyHtoDAsync_v2", inbound, static_cast<const void*>(&raised), static_cast<size_t>(8), other);
-  CHECK((ring.take().snd >> 50 & 7) == 7, "put, signal and flush");
+  CHECK(mscclpp_trigger_kind(ring.take().snd) == 7, "put, signal and flush");
   __atomic_store_n(port.flush_done, ring.taken, __ATOMIC_RELEASE);
   r.finish();
 }
