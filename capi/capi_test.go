@@ -248,7 +248,7 @@ func client(t *testing.T) string {
 
 func TestClient(t *testing.T) {
 	client := client(t)
-	for _, part := range []string{"handles", "versions", "forks", "threads", "aborts"} {
+	for _, part := range []string{"handles", "versions", "forks", "threads", "aborts", "proxies"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			alone(t, client, part)

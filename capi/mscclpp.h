@@ -77,7 +77,7 @@ int32_t mscclpp_last_error_rank(void);
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
  * "split", "abort", "log.callback", "memory.alloc", "memory.register", "windows", "channels.memory",
- * "channels.port", "channels.switch", "device.host", "device.cuda". Whether the machine has what an
+ * "channels.port", "channels.switch", "proxies", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
 
@@ -367,6 +367,38 @@ mscclpp_result_t mscclpp_port_wait(mscclpp_channel_t channel, uint64_t timeout);
 /* mscclpp_comm_control returns the address, for kernels, of the mscclpp::WaitControl that every wait of a
  * kernel takes, so that it ends when the communicator fails. */
 mscclpp_result_t mscclpp_comm_control(mscclpp_comm_t comm, void **control);
+
+/* Proxies -------------------------------------------------------------------------------------
+ *
+ * A proxy calls a function of the program for every trigger that kernels or the host push into its ring, on a
+ * thread of its own. A trigger has 127 bits, whose meaning is the program's. For communicators on the host; others: MSCCLPP_UNSUPPORTED. */
+
+typedef struct mscclpp_proxy *mscclpp_proxy_t;
+
+/* A function for triggers gets each with its position in the ring, one at a time, in the order of the pushes. It returns
+ * 0 to go on, 1 to end in good order, and anything else for a failure, with which later pushes fail. Of this
+ * library it may call mscclpp_proxy_complete alone. */
+typedef int (*mscclpp_proxy_fn)(void *context, uint64_t first, uint64_t second, uint64_t position);
+
+/* mscclpp_proxy_create makes a proxy with a ring of so many triggers, a power of two. Local. */
+mscclpp_result_t mscclpp_proxy_create(mscclpp_comm_t comm, uint32_t slots, mscclpp_proxy_fn handler, void *context,
+                                      mscclpp_proxy_t *proxy);
+
+/* mscclpp_proxy_handle writes the mscclpp::FifoHandle by which kernels push. *size is the room at handle, and then the bytes that it needs. */
+mscclpp_result_t mscclpp_proxy_handle(mscclpp_proxy_t proxy, void *handle, size_t *size);
+
+/* mscclpp_proxy_push pushes a trigger, and waits while the ring is full. The highest bit of second must be 0. position may be NULL. */
+mscclpp_result_t mscclpp_proxy_push(mscclpp_proxy_t proxy, uint64_t first, uint64_t second, uint64_t *position);
+
+/* mscclpp_proxy_complete says that everything up to a position is done, which ends the flushes that wait for it. */
+mscclpp_result_t mscclpp_proxy_complete(mscclpp_proxy_t proxy, uint64_t position);
+
+/* mscclpp_proxy_flush waits until mscclpp_proxy_complete was called for a position, at most timeout ns; 0: without a limit. */
+mscclpp_result_t mscclpp_proxy_flush(mscclpp_proxy_t proxy, uint64_t position, uint64_t timeout);
+
+/* mscclpp_proxy_free performs the triggers that were pushed, and ends the thread. NULL is allowed. No other
+ * thread may be in a call on the proxy, nor kernels push, then or while the communicator is destroyed. Errors: that of the handler. */
+mscclpp_result_t mscclpp_proxy_free(mscclpp_proxy_t proxy);
 
 #ifdef __cplusplus
 }

@@ -22,10 +22,11 @@ const (
 	kindMemory
 	kindWindow
 	kindChannel
+	kindProxy
 )
 
 // table has the objects that the program holds.
-var table = handles.New("communicator", "memory", "window", "channel")
+var table = handles.New("communicator", "memory", "window", "channel", "proxy")
 
 // job is what a communicator shares with those that were split off: device, transports and
 // the links to the other ranks. The last one closes it.
@@ -196,7 +197,7 @@ func (c *communicator) destroy(cause error, aborted bool) error {
 		close(c.joined)
 	})
 	<-c.joined
-	c.disown()
+	failed := c.disown()
 	p := c.parts.Load()
 	if p == nil {
 		if l := c.plan.Place; !begun && l != nil && l.Listener != nil {
@@ -204,7 +205,7 @@ func (c *communicator) destroy(cause error, aborted bool) error {
 		}
 		return closeLog(c.log)
 	}
-	return errors.Join(p.calls.Close(), p.world.Close(), p.job.release(aborted))
+	return errors.Join(failed, p.calls.Close(), p.world.Close(), p.job.release(aborted))
 }
 
 // announceTime is how long abort waits for the announcement to the other ranks.

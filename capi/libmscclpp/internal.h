@@ -69,10 +69,11 @@ const char *own_file(void);
 char **environment(void);
 
 void call_log(mscclpp_log_fn log, void *context, int level, const char *text);
+int call_handler(mscclpp_proxy_fn handler, void *context, uint64_t first, uint64_t second, uint64_t position);
 void call_write(mscclpp_write_fn write, void *context, const char *text, size_t size);
 
 /* Kinds of handles, of channels, and requests to port channels. */
-enum { KIND_COMM = 1, KIND_MEMORY, KIND_WINDOW, KIND_CHANNEL };
+enum { KIND_COMM = 1, KIND_MEMORY, KIND_WINDOW, KIND_CHANNEL, KIND_PROXY };
 enum { CHANNEL_MEMORY = 1, CHANNEL_PORT, CHANNEL_SWITCH };
 enum { PORT_PUT = 1, PORT_PUT_SIGNAL, PORT_SIGNAL, PORT_FLUSH, PORT_WAIT };
 

@@ -66,21 +66,32 @@ func within[T any](c *communicator, kind int, h C.uintptr_t) (T, error) {
 	return o.value, nil
 }
 
-// disown ends the handles of all objects of a communicator, which frees them itself.
-func (c *communicator) disown() {
+// disown ends the handles of all objects of a communicator. It frees proxies, which use the
+// communicator; the communicator closes all others itself.
+func (c *communicator) disown() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.ended = true
-	for h, kind := range c.objects {
+	objects := c.objects
+	c.objects = nil
+	c.mu.Unlock()
+	var all []error
+	for h, kind := range objects {
+		if v, err := table.Get(kind, h); err == nil && kind == kindProxy { // its function still uses the handle
+			all = append(all, v.(freeable).free())
+		}
 		_, _ = table.Remove(kind, h) // unless another thread frees it now
 	}
-	clear(c.objects)
+	return errors.Join(all...)
 }
 
 //export mscclppGoFree
 func mscclppGoFree(h C.uintptr_t, kind C.int, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)
-	v, err := table.Remove(int(kind), handles.Handle(h))
+	find := table.Remove
+	if kind == kindProxy { // its function still uses the handle
+		find = table.Get
+	}
+	v, err := find(int(kind), handles.Handle(h))
 	if err != nil {
 		return fail(f, err)
 	}
@@ -89,5 +100,7 @@ func mscclppGoFree(h C.uintptr_t, kind C.int, f *C.struct_failure) (r C.int32_t)
 	c.mu.Lock()
 	delete(c.objects, handles.Handle(h))
 	c.mu.Unlock()
-	return fail(f, o.free())
+	err = o.free()
+	_, _ = table.Remove(int(kind), handles.Handle(h)) // a second time for most
+	return fail(f, err)
 }

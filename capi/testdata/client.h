@@ -21,3 +21,4 @@ void collectives(void);
 void aborts(void);
 void channels(void);
 void device(void);
+void proxies(void);
