@@ -268,10 +268,16 @@ func TestClient(t *testing.T) {
 func TestDevice(t *testing.T) {
 	driver := emulated.Build(t)
 	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
-	out := jobWith(t, []string{
+	client := client(t)
+	env := []string{
 		cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver), emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
-	}, 2, client(t), "device")
-	if strings.Count(out, "device is done\n") != 2 {
-		t.Errorf("%q: expected two ranks to be done", out)
+	}
+	for _, part := range []string{"device", "spinning"} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			if out := jobWith(t, env, 2, client, part); strings.Count(out, part+" is done\n") != 2 {
+				t.Errorf("%q: expected two ranks to be done", out)
+			}
+		})
 	}
 }

@@ -183,6 +183,7 @@ mscclpp_result_t mscclpp_comm_dump(mscclpp_comm_t comm, mscclpp_write_fn write, 
  * All ranks make the same calls in the same order with the same count, type, operation and root.
  * Buffers are memory of the communicator's device. On a GPU a call returns when its work is on the
  * stream; on the host when it is done. Calls on one communicator are carried out one at a time.
+ * The stream of a communicator's last call must exist until another call, or until the communicator has ended.
  * A call may be captured into a graph after a call of that collective, and type, was made
  * outside of a capture, or prepared. */
 

@@ -35,6 +35,7 @@ func (p *parts) perform(c *C.struct_call) error {
 		return fmt.Errorf("%w: %d elements for each of %d ranks: expected less than the address space has", framework.ErrInvalid, c.count, ranks)
 	}
 	o := collectives.CallOptions{Stream: device.Stream(uintptr(c.options.stream)), Scale: float64(c.options.scale)}
+	p.stream.Store(uintptr(o.Stream))
 	if c.options.algorithm != nil {
 		o.Algorithm = names.of(c.options.algorithm)
 	}

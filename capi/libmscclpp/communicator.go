@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/internal/setup"
 )
 
@@ -70,6 +71,20 @@ type parts struct {
 	job   *job
 	world *comm.Communicator
 	calls *collectives.Comm
+
+	// The stream of the last call. Calls begin when those before have ended, on whichever stream
+	// these are, so that a stream without work means that no kernel is left.
+	stream atomic.Uintptr
+}
+
+// drainTime is how long kernels have to leave after an abort before their memory is freed.
+const drainTime = 10 * time.Second
+
+// drain waits until the kernels of an aborted communicator have left.
+func (p *parts) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	_ = p.world.Settle(ctx, device.Stream(p.stream.Load())) // there is nobody to report to
 }
 
 // communicator is what a program holds as a mscclpp_comm_t. Its calls take no lock that is
@@ -217,10 +232,14 @@ func (c *communicator) abort(cause error) {
 	c.end(cause)
 	announced := make(chan struct{})
 	go func() {
-		if p := c.parts.Load(); p != nil {
+		p := c.parts.Load()
+		if p != nil {
 			p.world.Abort(cause)
 		}
 		close(announced)
+		if p != nil {
+			p.drain()
+		}
 		_ = c.destroy(cause, true) // the cause is what there is to say
 	}()
 	select {

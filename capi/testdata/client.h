@@ -22,3 +22,4 @@ void aborts(void);
 void channels(void);
 void device(void);
 void proxies(void);
+void spinning(void);

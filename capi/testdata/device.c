@@ -2,6 +2,7 @@
  * of MSCCLPP_CUDA_LIBRARY, which tests set to an emulated one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <time.h>
 
 #include "client.h"
 
@@ -36,6 +37,48 @@ static void unchanged(int line, void *context) {
   TRUE(current == context);
 }
 
+/* open_driver opens the driver, and makes the GPU of this rank current. */
+static void *open_driver(void) {
+  void *context;
+  TRUE((driver = dlopen(getenv("MSCCLPP_CUDA_LIBRARY"), RTLD_NOW)) != NULL);
+  CALL(cuInit, (unsigned), 0);
+  CALL(cuDevicePrimaryCtxRetain, (void **, int), &context, atoi(getenv("LOCAL_RANK")));
+  CALL(cuCtxSetCurrent, (void *), context);
+  return context;
+}
+
+/* A kernel waits for a rank that never makes the call: abort ends it, its stream drains, and the other rank learns why. */
+void spinning(void) {
+  mscclpp_comm_options_t options = MSCCLPP_COMM_OPTIONS_INIT;
+  mscclpp_call_options_t call = MSCCLPP_CALL_OPTIONS_INIT;
+  mscclpp_comm_t comm;
+  void *stream, *buffer;
+  uint64_t at;
+  int32_t rank;
+
+  open_driver();
+  CALL(cuStreamCreateWithPriority, (void **, unsigned, int), &stream, 1, 0);
+  CALL(cuMemAlloc_v2, (uint64_t *, size_t), &at, 1 << 20);
+  buffer = (void *)(uintptr_t)at;
+  options.device = "cuda";
+  OK(mscclpp_comm_create(&options, &comm));
+  OK(mscclpp_comm_join(comm));
+  OK(mscclpp_comm_rank(comm, &rank));
+  call.stream = stream;
+  OK(mscclpp_all_reduce(comm, buffer, buffer, COUNT, MSCCLPP_FLOAT32, MSCCLPP_SUM, &call));
+  CALL(cuStreamSynchronize, (void *), stream);
+  if (rank == 0) {
+    OK(mscclpp_all_reduce(comm, buffer, buffer, COUNT, MSCCLPP_FLOAT32, MSCCLPP_SUM, &call));
+    OK(mscclpp_comm_abort(comm, "enough"));
+    CALL(cuStreamSynchronize, (void *), stream);
+  } else {
+    while (mscclpp_comm_status(comm) == MSCCLPP_SUCCESS) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    REFUSES(mscclpp_comm_status(comm), MSCCLPP_PEER, "enough");
+    TRUE(mscclpp_last_error_rank() == 0);
+    OK(mscclpp_comm_destroy(comm));
+  }
+}
+
 void device(void) {
   mscclpp_comm_options_t options = MSCCLPP_COMM_OPTIONS_INIT;
   mscclpp_call_options_t call = MSCCLPP_CALL_OPTIONS_INIT;
@@ -50,10 +93,7 @@ void device(void) {
   int32_t rank, ranks;
   int i, launches, gpu = atoi(getenv("LOCAL_RANK"));
 
-  TRUE((driver = dlopen(getenv("MSCCLPP_CUDA_LIBRARY"), RTLD_NOW)) != NULL);
-  CALL(cuInit, (unsigned), 0);
-  CALL(cuDevicePrimaryCtxRetain, (void **, int), &context, gpu);
-  CALL(cuCtxSetCurrent, (void *), context);
+  context = open_driver();
   CALL(cuStreamCreateWithPriority, (void **, unsigned, int), &stream, 1, 0);
   CALL(cuMemAlloc_v2, (uint64_t *, size_t), &in, 1 << 20);
   CALL(cuMemAlloc_v2, (uint64_t *, size_t), &out, 1 << 20);
