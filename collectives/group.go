@@ -38,10 +38,10 @@ type extent struct {
 
 func (s extent) overlaps(o extent) bool { return s.first < o.end && o.first < s.end }
 
-// apart refuses a group that receives into a buffer which another of its messages uses. It allocates only when a group
-// is longer than all before.
-func (g *group) apart(self uint32) error {
-	if len(g.list) < 2 {
+// apart refuses a group that receives into a buffer which another of its messages uses, unless any overlap is allowed.
+// It allocates only when a group is longer than all before.
+func (g *group) apart(self uint32, any bool) error {
+	if any || len(g.list) < 2 {
 		return nil
 	}
 	g.extents = g.extents[:0]

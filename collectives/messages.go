@@ -193,10 +193,8 @@ func (c *Comm) flushGroup() error {
 	if g.err != nil || len(g.list) == 0 {
 		return g.err
 	}
-	if !c.opts.AnyOverlap {
-		if err := g.apart(uint32(c.rank)); err != nil {
-			return fmt.Errorf("%v: %w", g.kind, err)
-		}
+	if err := g.apart(uint32(c.rank), c.opts.AnyOverlap); err != nil {
+		return fmt.Errorf("%v: %w", g.kind, err)
 	}
 	slices.SortStableFunc(g.list, inOrder)
 	by := g.by

@@ -91,7 +91,7 @@ func (f *File) names() []Problem {
 			seen[n.Name] = true
 			for _, word := range parts(apart.ReplaceAllString(n.Name, "")) {
 				s := cmp.Or(instead(word, private), instead(word, unnamed))
-				if s != "" && !(gated && word == "gate") {
+				if s != "" && (!gated || word != "gate") {
 					out = append(out, Problem{f.Path, f.at(n.Pos()), fmt.Sprintf("%s: %q: use the field's word (%s)", n.Name, word, s)})
 				}
 			}

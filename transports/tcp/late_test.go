@@ -254,7 +254,7 @@ func TestStreamThatIsUndone(t *testing.T) {
 	for _, undone := range []uint8{1, 0} { // without the first the group is none
 		for round := range 2 {
 			first, second := hello{streams: 2, handed: true, from: 0, to: 1, group: [16]byte{1}}, hello{stream: 1, streams: 2, handed: true, from: 0, to: 1, group: [16]byte{1}}
-			if why := e.joinHanded(first, conn.(*net.TCPConn)); why != accepted && !(undone == 1 && round == 1) {
+			if why := e.joinHanded(first, conn.(*net.TCPConn)); why != accepted && (undone != 1 || round != 1) {
 				t.Fatalf("stream 0, round %d of %d: %v", round, undone, why)
 			}
 			if why := e.joinHanded(second, conn.(*net.TCPConn)); why != accepted {
