@@ -73,7 +73,7 @@ func TestKernelsOnGrids(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // up to 15 s where nothing else runs, and twice that to compile
 				defer cancel()
-				before, err := proven.Once(executable, fmt.Sprintf("%s %d", m.Name, m.Seeds), func() error {
+				before, err := proven.Once(executable, fmt.Sprintf("%s %d %q", m.Name, m.Seeds, check.Environ), func() error {
 					r, err := check.Run(ctx, executable, m)
 					if err == nil && r.Exit != 0 {
 						err = fmt.Errorf("exit code %d\n%s", r.Exit, r.Output)

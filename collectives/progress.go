@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -47,13 +48,17 @@ func (p *progress) leaveFor(rest func() error) error {
 // close turns later calls away. It reports, the first time, whether a call is in progress.
 func (p *progress) close() (busy bool) { return !p.closing.Swap(true) && p.busy() }
 
-// busy reports whether a call is in progress.
+// busy reports whether a call is in progress. One that is being turned away has the lock for an
+// instant, which is no reason to end the communicator.
 func (p *progress) busy() bool {
-	if !p.turn.TryLock() {
-		return true
+	for range 10 {
+		if p.turn.TryLock() {
+			defer p.turn.Unlock()
+			return p.outside.Load() > 0
+		}
+		time.Sleep(100 * time.Microsecond)
 	}
-	defer p.turn.Unlock()
-	return p.outside.Load() > 0
+	return true
 }
 
 func errClosed() error { return fmt.Errorf("collectives: %w", framework.ErrClosed) }

@@ -6,6 +6,7 @@ import "C"
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -94,17 +95,16 @@ func (n *interned) of(c *C.char) string {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	s := C.GoString(c)
 	grown := map[string]string{}
 	if m := n.known.Load(); m != nil {
-		for k, v := range *m {
-			grown[k] = v
+		if len(*m) >= mostNames {
+			return s
 		}
+		maps.Copy(grown, *m)
 	}
-	s := C.GoString(c)
-	if len(grown) < mostNames {
-		grown[s] = s
-		n.known.Store(&grown)
-	}
+	grown[s] = s
+	n.known.Store(&grown)
 	return s
 }
 

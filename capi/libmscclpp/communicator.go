@@ -40,10 +40,15 @@ type job struct {
 	aborted bool
 }
 
-func (j *job) use() {
+// use takes part in the job, unless that has been closed.
+func (j *job) use() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.users == 0 {
+		return false
+	}
 	j.users++
+	return true
 }
 
 // release gives one use back.
@@ -72,19 +77,30 @@ type parts struct {
 	world *comm.Communicator
 	calls *collectives.Comm
 
-	// The stream of the last call. Calls begin when those before have ended, on whichever stream
-	// these are, so that a stream without work means that no kernel is left.
-	stream atomic.Uintptr
+	stream atomic.Uintptr // of the last call
 }
 
-// drainTime is how long kernels have to leave after an abort before their memory is freed.
-const drainTime = 10 * time.Second
+// Kernels of an aborted communicator leave within leaveTime. drainTime bounds how long a stream is waited for.
+const (
+	leaveTime = 2 * time.Second
+	drainTime = 10 * time.Second
+)
 
-// drain waits until the kernels of an aborted communicator have left.
+// drain waits until the kernels of an aborted communicator have left, before their memory is freed. A driver must
+// not be asked about a stream of the program, which may have destroyed it, nor does that say anything of graphs
+// that the program has launched on another: these have the time in which kernels leave.
 func (p *parts) drain() {
+	if p.job.Device.Info().Device == framework.Host {
+		return
+	}
+	time.Sleep(leaveTime)
+	last := device.Stream(p.stream.Load())
+	if d, ok := p.job.Device.(interface{ StreamOpen(device.Stream) bool }); !ok || !d.StreamOpen(last) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	_ = p.world.Settle(ctx, device.Stream(p.stream.Load())) // there is nobody to report to
+	_ = p.world.Settle(ctx, last) // there is nobody to report to
 }
 
 // communicator is what a program holds as a mscclpp_comm_t. Its calls take no lock that is
@@ -185,19 +201,21 @@ func (c *communicator) status() (joined bool, err error) {
 
 // split makes a communicator of some ranks; nil for a rank that is in none.
 func (c *communicator) split(p *parts, color, key int) (*communicator, error) {
+	if !p.job.use() { // from now on, so that the end of this communicator leaves the job to the new one
+		return nil, errDestroyed
+	}
 	ctx, cancel := c.bounded()
 	defer cancel()
 	world, err := p.world.Split(ctx, color, key)
 	if err != nil || world == nil {
-		return nil, c.explain(err)
+		return nil, errors.Join(c.explain(err), p.job.release(false))
 	}
 	calls, err := collectives.New(ctx, world, p.job.Collectives)
 	if err != nil {
-		return nil, errors.Join(c.explain(err), world.Close())
+		return nil, errors.Join(c.explain(err), world.Close(), p.job.release(false))
 	}
 	child := newCommunicator(c.timeout)
 	child.once.Do(func() { close(child.joined) })
-	p.job.use()
 	child.parts.Store(&parts{job: p.job, world: world, calls: calls})
 	return child, nil
 }

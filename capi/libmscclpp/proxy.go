@@ -25,7 +25,24 @@ type proxied struct {
 	service *proxy.Service
 	handle  kernel.FifoHandle
 	once    sync.Once
+
+	ctx  context.Context // of calls that wait, which hold use
+	end  context.CancelFunc
+	use  sync.RWMutex
+	gone bool // the ring is not mapped any more
 }
+
+// enter keeps the ring mapped until leave; false once the proxy has ended.
+func (x *proxied) enter() bool {
+	x.use.RLock()
+	if x.gone {
+		x.use.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (x *proxied) leave() { x.use.RUnlock() }
 
 // stopTime is how long the triggers that were pushed may take when a proxy ends.
 const stopTime = 10 * time.Second
@@ -41,6 +58,7 @@ func mscclppGoProxyCreate(h C.uintptr_t, slots C.uint32_t, handler C.mscclpp_pro
 		return fail(f, fmt.Errorf("%w: proxy create: device %v: expected the host", framework.ErrUnsupported, d))
 	}
 	x := &proxied{}
+	x.ctx, x.end = context.WithCancel(c.ctx)
 	if x.ring, err = ring.New(int(slots)); err != nil {
 		return fail(f, fmt.Errorf("proxy create: %w", err))
 	}
@@ -78,6 +96,10 @@ func (x *proxied) stop() error {
 	if err == nil {
 		err = x.service.Wait(ctx) // that of the function
 	}
+	x.end()
+	x.use.Lock() // those that waited have left
+	defer x.use.Unlock()
+	x.gone = true
 	return errors.Join(err, x.ring.Close())
 }
 
@@ -99,7 +121,11 @@ func mscclppGoProxyPush(h C.uintptr_t, first, second C.uint64_t, position *C.uin
 	if err != nil {
 		return fail(f, err)
 	}
-	pos, err := o.value.ring.PushContext(o.owner.ctx, kernel.Trigger{Fst: uint64(first), Snd: uint64(second)})
+	if !o.value.enter() {
+		return fail(f, errDestroyed)
+	}
+	defer o.value.leave()
+	pos, err := o.value.ring.PushContext(o.value.ctx, kernel.Trigger{Fst: uint64(first), Snd: uint64(second)})
 	if err == nil && position != nil {
 		*position = C.uint64_t(pos)
 	}
@@ -113,6 +139,10 @@ func mscclppGoProxyComplete(h C.uintptr_t, position C.uint64_t, f *C.struct_fail
 	if err != nil {
 		return fail(f, err)
 	}
+	if !o.value.enter() {
+		return fail(f, errDestroyed)
+	}
+	defer o.value.leave()
 	o.value.ring.Complete(0, uint64(position))
 	return C.MSCCLPP_SUCCESS
 }
@@ -124,7 +154,11 @@ func mscclppGoProxyFlush(h C.uintptr_t, position, timeout C.uint64_t, f *C.struc
 	if err != nil {
 		return fail(f, err)
 	}
-	ctx := o.owner.ctx
+	if !o.value.enter() {
+		return fail(f, errDestroyed)
+	}
+	defer o.value.leave()
+	ctx := o.value.ctx
 	if timeout > 0 && timeout < math.MaxInt64 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(timeout))

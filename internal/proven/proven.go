@@ -17,9 +17,10 @@ const Everything = "CHECKS_ALL"
 // decides the outcome is in its name, that of an executable which is named after what it
 // is built of, and in the arguments of the run. A proof is a file beside the executable.
 func Once(executable string, args string, run func() error) (proven bool, err error) {
+	all := os.Getenv(Everything) != "" // asked first: go test keeps a result for those variables alone that a test has read
 	sum := sha256.Sum256([]byte(args))
 	proof := fmt.Sprintf("%s.passed-%x", executable, sum[:8])
-	if info, err := os.Lstat(proof); err == nil && info.Mode().IsRegular() && os.Getenv(Everything) == "" {
+	if info, err := os.Lstat(proof); err == nil && info.Mode().IsRegular() && !all {
 		return true, nil
 	}
 	if err := run(); err != nil {

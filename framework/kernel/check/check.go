@@ -114,6 +114,11 @@ func relative(dir string) string {
 	return dir
 }
 
+// Environ are the variables of a run, which decide with the executable how it ends.
+var Environ = []string{
+	"TSAN_OPTIONS=halt_on_error=1:exitcode=66", "ASAN_OPTIONS=exitcode=67:detect_leaks=0", "UBSAN_OPTIONS=exitcode=67:print_stacktrace=1",
+}
+
 // Result is how a run ended.
 type Result struct {
 	Exit   int
@@ -127,8 +132,7 @@ func Run(ctx context.Context, executable string, m Mode, args ...string) (Result
 		args = append(args, "--seeds", strconv.Itoa(m.Seeds))
 	}
 	cmd := exec.CommandContext(ctx, executable, args...)
-	cmd.Env = append(os.Environ(), "TSAN_OPTIONS=halt_on_error=1:exitcode=66", "ASAN_OPTIONS=exitcode=67:detect_leaks=0",
-		"UBSAN_OPTIONS=exitcode=67:print_stacktrace=1")
+	cmd.Env = append(os.Environ(), Environ...)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return Result{}, fmt.Errorf("check: %s: %w", filepath.Base(executable), ctx.Err())
