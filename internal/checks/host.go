@@ -28,7 +28,7 @@ func Host() ([]byte, error) {
 		return nil, fmt.Errorf("identity of the machine: %w", err)
 	}
 	b.Write(id)
-	fmt.Fprintf(&b, "user %d\n", os.Geteuid()) // what is left out without root is not proven for root
+	fmt.Fprintf(&b, "user %d\n", os.Geteuid()) // tests that need root are not proven by another user
 	cpu, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return nil, fmt.Errorf("processor: %w", err)

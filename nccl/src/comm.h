@@ -25,6 +25,7 @@ struct ncclComm {
   atomic_int state;      /* ncclInProgress while something runs in the background; Success; or why calls fail */
   atomic_int given_up;   /* Destroy or Abort was called */
   atomic_int finalized, revoked;
+  atomic_int launched;   /* a call was made: kernels may be on streams of the program */
   _Atomic(void*) inner;  /* the communicator of libmscclpp */
   int rank, nranks;
   int device;            /* ordinal of CUDA; -1: host memory */
@@ -48,7 +49,10 @@ enum comm_need { NEED_READY, NEED_ALIVE };
 ncclResult_t comm_enter(ncclComm_t comm, const char* function, enum comm_need need);
 void comm_leave(ncclComm_t comm);
 
-/* comm_give_up ends a handle: no later call can enter it. */
+/* comm_take has one call alone end a handle: true for the first that asks. */
+int comm_take(ncclComm_t comm);
+
+/* comm_give_up ends a handle that was taken: no later call can enter it. */
 void comm_give_up(ncclComm_t comm);
 
 /* config_take reads a caller's configuration, which may be of another version, into comm.

@@ -27,6 +27,9 @@ static struct {
   int (*access)(uintptr_t, size_t, const void*, size_t);
   int (*peer)(int*, int, int);
   int (*attribute)(void*, int, uintptr_t);
+  int (*retain)(void**, int);
+  int (*release_context)(int);
+  int (*sync)(void);
   int (*push)(void*);
   int (*pop)(void**);
   int (*alloc)(uintptr_t*, size_t);
@@ -63,6 +66,9 @@ static void open_driver(void) {
   *(void**)&driver.access = symbol(lib, "cuMemSetAccess");
   *(void**)&driver.peer = symbol(lib, "cuDeviceCanAccessPeer");
   *(void**)&driver.attribute = symbol(lib, "cuPointerGetAttribute");
+  *(void**)&driver.retain = symbol(lib, "cuDevicePrimaryCtxRetain");
+  *(void**)&driver.release_context = symbol(lib, "cuDevicePrimaryCtxRelease_v2");
+  *(void**)&driver.sync = symbol(lib, "cuCtxSynchronize");
   *(void**)&driver.push = symbol(lib, "cuCtxPushCurrent_v2");
   *(void**)&driver.pop = symbol(lib, "cuCtxPopCurrent_v2");
   *(void**)&driver.alloc = symbol(lib, "cuMemAlloc_v2");
@@ -87,11 +93,17 @@ ncclResult_t cuda_read(int device, cudaStream_t stream, const void* from, void* 
     memcpy(to, from, bytes);
     return ncclSuccess;
   }
-  int capturing = 0, err = driver.capturing(stream, &capturing);
+  /* Of the default streams, those of the memory's context are meant, whichever device is current. */
+  void* context = NULL;
+  int capturing = 0, err = driver.attribute(&context, 1, (uintptr_t)from); /* 1: context */
+  if (err == 0 && (context == NULL || driver.push(context) != 0)) err = 1;
+  if (err) return fail(ncclInvalidArgument, "%s : the operator's scalar at %p: expected memory of a device", function, from);
+  err = driver.capturing(stream, &capturing);
+  if (err == 0 && !capturing) err = driver.stream_sync(stream);
+  if (err == 0 && !capturing) err = driver.copy(to, (uintptr_t)from, bytes);
+  driver.pop(&context);
   if (err == 0 && capturing)
     return fail(ncclInvalidUsage, "%s : an operator whose scalar is on the device cannot be captured: expected ncclScalarHostImmediate, or a call outside of the capture", function);
-  if (err == 0) err = driver.stream_sync(stream);
-  if (err == 0) err = driver.copy(to, (uintptr_t)from, bytes);
   return err ? fail(ncclUnhandledCudaError, "%s : cannot read the operator's scalar at %p: CUDA error %d", function, from, err) : ncclSuccess;
 }
 
@@ -218,4 +230,18 @@ ncclResult_t cuda_free(void* p) {
     }
   }
   return err ? fail(ncclInvalidArgument, "ncclMemFree : %p: CUDA error %d: expected memory that the driver has allocated", p, err) : ncclSuccess;
+}
+
+ncclResult_t cuda_settle(int device) {
+  void* context;
+  int err = driver.retain(&context, device);
+  if (err == 0) {
+    err = driver.push(context);
+    if (err == 0) {
+      err = driver.sync();
+      driver.pop(&context);
+    }
+    driver.release_context(device);
+  }
+  return err ? fail(ncclUnhandledCudaError, "device %d: waiting for its work: CUDA error %d", device, err) : ncclSuccess;
 }

@@ -12,6 +12,9 @@ int cuda_current(void);
 /* cuda_count returns the number of devices. */
 int cuda_count(void);
 
+/* cuda_settle waits until a device has done all that was put on its streams. */
+ncclResult_t cuda_settle(int device);
+
 /* cuda_read reads memory of a device once what is on the stream has been done. A stream that is
  * being captured is refused. With device -1 the memory is the host's. */
 ncclResult_t cuda_read(int device, cudaStream_t stream, const void* from, void* to, size_t bytes, const char* function);

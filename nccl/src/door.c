@@ -19,7 +19,7 @@
 /* The functions of libmscclpp that are called. */
 #define FUNCTIONS(F)                                                                                        \
   F(version) F(last_error) F(comm_create) F(comm_join) F(comm_split) F(comm_rank) F(comm_size) F(comm_status) \
-  F(comm_settle) F(comm_destroy) F(comm_abort) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
+  F(comm_destroy) F(comm_abort) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
   F(reduce) F(all_to_all) F(gather) F(scatter) F(send) F(recv) F(group_start) F(group_end)                   
 
 static struct {
@@ -69,6 +69,7 @@ static ncclResult_t create(const struct door_comm* o, void** comm) {
   options.device = device;
   options.settings = s.texts;
   options.settings_count = s.count;
+  options.timeout = (uint64_t)1800 * 1000000000; /* NCCL waits for ranks that come late */
   mscclpp_comm_t c = NULL;
   ncclResult_t r = result(lib.comm_create(&options, &c));
   settings_free(&s);
@@ -131,8 +132,6 @@ static ncclResult_t group(void* comm, const struct door_call* calls, size_t n) {
   return r;
 }
 
-static ncclResult_t settle(void* comm) { return result(lib.comm_settle(comm, NULL, 0, 0)); }
-
 static ncclResult_t close_comm(void* comm) { return result(lib.comm_destroy(comm)); }
 
 static void abort_comm(void* comm, const char* why) { (void)lib.comm_abort(comm, why); }
@@ -141,7 +140,7 @@ static ncclResult_t failed(void* comm) { return result(lib.comm_status(comm)); }
 
 static const char* error(void) { return lib.last_error(); }
 
-static const struct door functions = {create, join, split, call, group, settle, close_comm, abort_comm, failed, error};
+static const struct door functions = {create, join, split, call, group, close_comm, abort_comm, failed, error};
 static const struct door* opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

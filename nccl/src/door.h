@@ -47,7 +47,6 @@ struct door {
   ncclResult_t (*split)(void* comm, int color, int key, const char* name, void** out, int* rank, int* size);
   ncclResult_t (*call)(void* comm, const struct door_call* call);
   ncclResult_t (*group)(void* comm, const struct door_call* calls, size_t n);
-  ncclResult_t (*settle)(void* comm); /* waits until what was enqueued has ended */
   ncclResult_t (*close)(void* comm);
   void (*abort)(void* comm, const char* why); /* takes no lock that a call holds, and waits for nobody */
   ncclResult_t (*failed)(void* comm);         /* never blocks */

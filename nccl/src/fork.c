@@ -14,6 +14,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int running; /* libmscclpp was loaded */
 
 static void in_child(void) {
+  log_after_fork();
   meeting_after_fork();
   if (atomic_load(&running)) atomic_store(&forked, 1);
 }

@@ -28,6 +28,14 @@ static _Thread_local struct group group;
 
 int group_depth(void) { return group.depth; }
 
+int group_has(ncclComm_t comm) {
+  for (struct work* w = group.works; w; w = w->next)
+    if (w->comm == comm || w->parent == comm) return 1;
+  for (size_t i = 0; i < group.ncalls; i++)
+    if (group.calls[i].comm == comm) return 1;
+  return 0;
+}
+
 void group_begin(void) {
   if (group.depth++ == 0) group.last = &group.works;
 }
@@ -62,30 +70,8 @@ ncclResult_t group_work(struct work* w) {
 
 /* ---- performing ---- */
 
-/* A run of calls of one communicator, in their order. */
-struct batch {
-  ncclComm_t comm;
-  struct door_call* calls;
-  size_t n;
-  ncclResult_t result;
-  pthread_t thread;
-  int threaded;
-};
-
-static void* perform(void* with) {
-  struct batch* b = with;
-  const struct door* d = door_opened();
-  void* inner = atomic_load(&b->comm->inner);
-  if (d == NULL || inner == NULL)
-    b->result = ncclInternalError;
-  else
-    b->result = b->n == 1 ? d->call(inner, b->calls) : d->group(inner, b->calls, b->n);
-  if (b->result != ncclSuccess && d) fail(b->result, "%s", d->error());
-  return NULL;
-}
-
 /* start_thread runs f with all signals blocked: they belong to the program. */
-static int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with) {
+int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with) {
   sigset_t all, before;
   pthread_attr_t attr;
   sigfillset(&all);
@@ -98,17 +84,77 @@ static int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void
   return err;
 }
 
-/* perform_calls makes one batch of each communicator. Several of one thread are performed side by
- * side, because a first call may wait for the others. They start in the order of their ids, which
- * is the same on all ranks. */
+/* A run of calls of one communicator, in their order. */
+struct batch {
+  ncclComm_t comm;
+  struct door_call* calls;
+  size_t n;
+  struct batch* next; /* of its lane */
+};
+
+/* Batches, or works, that are done one after the other by one thread. */
+struct lane {
+  struct batch *batches, **last_batch;
+  struct work *works, **last_work;
+  ncclResult_t result;
+  pthread_t thread;
+  int threaded;
+};
+
+static void perform_batch(struct batch* b, struct lane* l) {
+  const struct door* d = door_opened();
+  void* inner = atomic_load(&b->comm->inner);
+  ncclResult_t r = ncclInternalError;
+  if (d == NULL || inner == NULL) {
+    fail(r, "communicator %p is ready but has no other half", (void*)b->comm);
+  } else {
+    atomic_store(&b->comm->launched, 1);
+    r = b->n == 1 ? d->call(inner, b->calls) : d->group(inner, b->calls, b->n);
+    if (r != ncclSuccess) fail(r, "%s", d->error());
+  }
+  if (l->result == ncclSuccess) l->result = r;
+}
+
+static void* perform_lane(void* with) {
+  struct lane* l = with;
+  for (struct batch* b = l->batches; b && l->result == ncclSuccess; b = b->next) perform_batch(b, l);
+  return NULL;
+}
+
+/* join_lanes has all lanes performed, the first one by this thread. */
+static ncclResult_t join_lanes(struct lane* lanes, size_t n, void* (*f)(void*)) {
+  for (size_t i = 1; i < n; i++) lanes[i].threaded = start_thread(&lanes[i].thread, 0, f, &lanes[i]) == 0;
+  ncclResult_t result = ncclSuccess;
+  for (size_t i = 0; i < n; i++) {
+    if (lanes[i].threaded)
+      pthread_join(lanes[i].thread, NULL);
+    else
+      f(&lanes[i]); /* no thread was to be had: one after the other may still do */
+    if (result == ncclSuccess) result = lanes[i].result;
+  }
+  return result;
+}
+
+/* shares reports whether a batch belongs behind those of a lane: kernels of one device start in the
+ * order of the ids, which is the same on all ranks. Two ranks of one communicator wait for each other,
+ * and so do calls on host memory: they need threads of their own. */
+static int shares(const struct lane* l, const struct batch* b) {
+  if (b->comm->device < 0) return 0;
+  for (const struct batch* o = l->batches; o; o = o->next)
+    if (o->comm->device != b->comm->device || o->comm->id == b->comm->id) return 0;
+  return 1;
+}
+
+/* perform_calls makes one batch of each communicator, and lanes of these. */
 static ncclResult_t perform_calls(struct group* g) {
-  size_t n = g->ncalls, nbatches = 0;
+  size_t n = g->ncalls, nbatches = 0, nlanes = 0;
   struct door_call* calls = malloc(n * sizeof *calls);
   struct batch* batches = calloc(n, sizeof *batches);
-  if (calls == NULL || batches == NULL) {
-    free(calls);
-    free(batches);
-    return fail(ncclSystemError, "out of memory for a group of %zu calls", n);
+  struct lane* lanes = calloc(n, sizeof *lanes);
+  ncclResult_t result = ncclSuccess;
+  if (calls == NULL || batches == NULL || lanes == NULL) {
+    result = fail(ncclSystemError, "out of memory for a group of %zu calls", n);
+    goto end;
   }
   for (size_t i = 0; i < n; i++) {
     size_t b = 0;
@@ -127,80 +173,104 @@ static ncclResult_t perform_calls(struct group* g) {
     batches[b].calls = at;
     for (size_t i = 0; i < n; i++)
       if (g->calls[i].comm == batches[b].comm) *at++ = g->calls[i].call;
+    size_t l = 0;
+    while (l < nlanes && !shares(&lanes[l], &batches[b])) l++;
+    if (l == nlanes) lanes[nlanes++].last_batch = &lanes[l].batches;
+    *lanes[l].last_batch = &batches[b];
+    lanes[l].last_batch = &batches[b].next;
   }
-  for (size_t b = 1; b < nbatches; b++)
-    batches[b].threaded = start_thread(&batches[b].thread, 0, perform, &batches[b]) == 0;
-  perform(&batches[0]);
-  ncclResult_t result = batches[0].result;
-  for (size_t b = 1; b < nbatches; b++) {
-    if (batches[b].threaded)
-      pthread_join(batches[b].thread, NULL);
-    else
-      perform(&batches[b]); /* no thread was to be had: one after the other may still do */
-    if (result == ncclSuccess) result = batches[b].result;
-  }
+  result = join_lanes(lanes, nlanes, perform_lane);
+end:
   free(calls);
   free(batches);
+  free(lanes);
   return result;
 }
 
-static void* run_work(void* with) {
-  struct work* w = with;
-  ncclResult_t r = w->run(w);
-  w->done(w, r);
+/* run_works does the works of a lane, and publishes each when it is done. */
+static void* run_works(void* with) {
+  struct lane* l = with;
+  ncclComm_t parent = l->works->parent;
+  if (parent) atomic_fetch_add(&parent->users, 1);
+  for (struct work *w = l->works, *next; w; w = next) {
+    next = w->next;
+    ncclResult_t r = w->run(w);
+    if (l->result == ncclSuccess) l->result = r;
+    w->done(w, r);
+  }
+  if (parent) {
+    int expected = ncclInProgress;
+    atomic_compare_exchange_strong(&parent->state, &expected, l->result);
+    comm_leave(parent);
+  }
   return NULL;
 }
 
-struct waited {
-  struct work* w;
-  ncclResult_t result;
-  pthread_t thread;
-  int threaded;
-};
-
-static void* run_waited(void* with) {
-  struct waited* x = with;
-  x->result = x->w->run(x->w);
+static void* run_detached(void* with) {
+  struct lane* l = with;
+  run_works(l);
+  free(l);
   return NULL;
 }
 
-/* perform_works runs all side by side. Who has blocking communicators waits for them. */
+static void drop_works(struct work* w, ncclResult_t result) {
+  for (struct work* next; w; w = next) {
+    next = w->next;
+    w->done(w, result);
+  }
+}
+
+/* perform_works does works side by side, those of one parent in their order. It waits for them unless
+ * their communicators are not blocking. */
 static ncclResult_t perform_works(struct group* g) {
-  ncclResult_t result = ncclSuccess;
-  struct work* next;
-  if (g->nonblocking) {
-    for (struct work* w = g->works; w; w = next) {
-      next = w->next;
-      pthread_t thread;
-      if (start_thread(&thread, 1, run_work, w) != 0) w->done(w, fail(ncclSystemError, "cannot start a thread"));
-    }
-    return ncclInProgress;
-  }
-  size_t n = 0;
+  size_t n = 0, nlanes = 0;
   for (struct work* w = g->works; w; w = w->next) n++;
-  struct waited* all = calloc(n, sizeof *all);
-  if (all == NULL) return fail(ncclSystemError, "out of memory for a group");
-  size_t i = 0;
-  for (struct work* w = g->works; w; w = w->next) all[i++].w = w;
-  for (i = 1; i < n; i++) all[i].threaded = start_thread(&all[i].thread, 0, run_waited, &all[i]) == 0;
-  for (i = 0; i < n; i++) {
-    if (all[i].threaded)
-      pthread_join(all[i].thread, NULL);
-    else
-      run_waited(&all[i]);
-    if (result == ncclSuccess) result = all[i].result;
+  struct lane* lanes = calloc(n, sizeof *lanes);
+  if (lanes == NULL) {
+    drop_works(g->works, ncclSystemError);
+    return fail(ncclSystemError, "out of memory for a group");
   }
-  for (i = 0; i < n; i++) all[i].w->done(all[i].w, all[i].result);
-  free(all);
+  for (struct work *w = g->works, *next; w; w = next) {
+    next = w->next;
+    w->next = NULL;
+    size_t l = 0;
+    while (l < nlanes && (w->parent == NULL || lanes[l].works->parent != w->parent)) l++;
+    if (l == nlanes) lanes[nlanes++].last_work = &lanes[l].works;
+    *lanes[l].last_work = w;
+    lanes[l].last_work = &w->next;
+  }
+  ncclResult_t result = ncclInProgress;
+  if (!g->nonblocking) {
+    result = join_lanes(lanes, nlanes, run_works);
+  } else {
+    for (size_t l = 0; l < nlanes; l++) {
+      struct work* w = lanes[l].works;
+      struct lane* own = malloc(sizeof *own);
+      pthread_t thread;
+      int expected = ncclSuccess;
+      if (w->parent) atomic_compare_exchange_strong(&w->parent->state, &expected, ncclInProgress);
+      if (own) *own = (struct lane){.works = w};
+      if (own == NULL || start_thread(&thread, 1, run_detached, own) != 0) {
+        free(own);
+        expected = ncclInProgress;
+        if (w->parent) atomic_compare_exchange_strong(&w->parent->state, &expected, ncclSuccess);
+        drop_works(w, fail(ncclSystemError, "cannot start a thread"));
+      }
+    }
+  }
+  free(lanes);
   return result;
 }
 
 static ncclResult_t perform_group(struct group* g) {
-  if (g->error != ncclSuccess) return g->error;
-  if (g->blocking && g->nonblocking)
-    return fail(ncclInvalidArgument, "Blocking and nonblocking communicators are not allowed in the same group.");
-  if (g->works && g->ncalls)
-    return fail(ncclInvalidUsage, "a group has communicators that are made, and calls: expected a group for each");
+  if (g->error == ncclSuccess && g->blocking && g->nonblocking)
+    g->error = fail(ncclInvalidArgument, "Blocking and nonblocking communicators are not allowed in the same group.");
+  if (g->error == ncclSuccess && g->works && g->ncalls)
+    g->error = fail(ncclInvalidUsage, "a group has communicators that are made, and calls: expected a group for each");
+  if (g->error != ncclSuccess) {
+    drop_works(g->works, g->error);
+    return g->error;
+  }
   if (g->works) return perform_works(g);
   return g->ncalls ? perform_calls(g) : ncclSuccess;
 }
@@ -210,12 +280,8 @@ static ncclResult_t perform_group(struct group* g) {
 static ncclResult_t finish(int launch) {
   struct group g = group;
   memset(&group, 0, sizeof group);
+  if (!launch) drop_works(g.works, g.error == ncclSuccess ? ncclInvalidUsage : g.error);
   ncclResult_t result = launch ? perform_group(&g) : g.error;
-  if (g.works && (g.error != ncclSuccess || !launch || (g.blocking && g.nonblocking) || (g.works && g.ncalls)))
-    for (struct work *w = g.works, *next; w; w = next) {
-      next = w->next;
-      w->done(w, result == ncclSuccess ? ncclInvalidUsage : result);
-    }
   for (size_t i = 0; i < g.ncalls; i++) comm_leave(g.calls[i].comm);
   free(g.calls);
   return result;

@@ -1,6 +1,8 @@
 /* Groups: calls of a thread between GroupStart and GroupEnd. */
 #pragma once
 
+#include <pthread.h>
+
 #include "comm.h"
 #include "door.h"
 
@@ -15,11 +17,18 @@ ncclResult_t group_call(ncclComm_t comm, const struct door_call* call);
  * the group once group_work has returned Success, which frees it. */
 struct work {
   struct work* next;
-  ncclComm_t comm; /* whose state says how it went */
+  ncclComm_t comm;   /* whose state says how it went */
+  ncclComm_t parent; /* works of one parent are done in their order, and it is in progress meanwhile; or NULL */
   ncclResult_t (*run)(struct work* w);
   void (*done)(struct work* w, ncclResult_t result); /* publishes; on the thread of the caller if that waits */
 };
 ncclResult_t group_work(struct work* w);
+
+/* group_has reports whether work for a communicator waits for the end of this thread's group. */
+int group_has(ncclComm_t comm);
+
+/* start_thread runs f with all signals blocked: they belong to the program. Returns an errno. */
+int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with);
 
 /* group_depth is how many groups this thread has open. */
 int group_depth(void);

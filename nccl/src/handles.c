@@ -83,6 +83,11 @@ void comm_leave(ncclComm_t c) {
   }
 }
 
+int comm_take(ncclComm_t c) {
+  int expected = 0;
+  return atomic_compare_exchange_strong(&c->given_up, &expected, 1);
+}
+
 void comm_give_up(ncclComm_t c) {
   atomic_store(&c->alive, 0);
   atomic_store(&c->given_up, 2);

@@ -46,6 +46,7 @@ static ncclResult_t run_init(struct work* w) {
     r = d->join(inner);
   }
   if (r != ncclSuccess) return fail(r, "%s", d->error());
+  if (c->nranks == 1) meeting_forget(&i->id);
   log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init COMPLETE", (void*)c,
            c->rank, c->nranks, c->device, (unsigned long long)c->id);
   return ncclSuccess;
@@ -103,9 +104,9 @@ static ncclResult_t end_init(ncclComm_t* out, ncclResult_t r) {
   if (outermost && out && *out && r != ncclSuccess && r != ncclInProgress) {
     ncclComm_t c = *out;
     *out = NULL;
+    if (!comm_take(c)) return r; /* another thread has aborted it */
     void* inner = atomic_exchange(&c->inner, NULL);
-    if (inner) door_opened()->abort(inner, "it was not made");
-    if (inner) door_opened()->close(inner);
+    if (inner) (void)door_opened()->close(inner);
     comm_give_up(c);
   }
   return r;
@@ -130,6 +131,7 @@ EXPORT(ncclResult_t, CommInitRankScalable, ncclComm_t* comm, int nranks, int ran
   ncclResult_t r = begin_init("ncclCommInitRankScalable");
   if (r != ncclSuccess) return r;
   group_begin();
+  if (comm) *comm = NULL;
   if (ids == NULL)
     r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : commId argument is NULL");
   else if (nids < 1 || nids > nranks)
@@ -152,12 +154,19 @@ EXPORT(ncclResult_t, CommInitAll, ncclComm_t* comms, int ndev, const int* device
       if (devices[j] == d) return fail(ncclInvalidUsage, "ncclCommInitAll : duplicate device %d in devlist", d);
   }
   ncclUniqueId id;
+  for (int i = 0; i < ndev; i++) comms[i] = NULL;
   r = meeting_create(&id);
   if (r != ncclSuccess || ndev == 0) return r;
   group_begin();
   for (int i = 0; i < ndev && r == ncclSuccess; i++)
     r = init_rank(&comms[i], ndev, &id, i, there ? (devices ? devices[i] : i) : -1, NULL, "ncclCommInitAll");
-  return end_init(NULL, r);
+  r = end_init(NULL, r);
+  for (int i = 0; i < ndev && r != ncclSuccess && r != ncclInProgress && group_depth() == 0; i++)
+    if (comms[i]) {
+      pncclCommAbort(comms[i]);
+      comms[i] = NULL;
+    }
+  return r;
 }
 
 EXPORT(ncclResult_t, GetUniqueId, ncclUniqueId* id) {
@@ -171,7 +180,6 @@ EXPORT(ncclResult_t, GetUniqueId, ncclUniqueId* id) {
 
 struct split {
   struct work work;
-  ncclComm_t parent; /* entered */
   ncclComm_t* out;
   int color, key;
 };
@@ -179,25 +187,23 @@ struct split {
 static ncclResult_t run_split(struct work* w) {
   struct split* s = (struct split*)w;
   const struct door* d = door_opened();
-  void *inner = NULL, *of = atomic_load(&s->parent->inner);
+  void *inner = NULL, *of = atomic_load(&w->parent->inner);
   int rank = 0, size = 0;
   ncclResult_t r = d->split(of, s->color, s->key, w->comm->name[0] ? w->comm->name : NULL, &inner, &rank, &size);
   if (r != ncclSuccess) return fail(r, "%s", d->error());
   w->comm->rank = rank;
   w->comm->nranks = size;
-  w->comm->id = hash(&(uint64_t[]){s->parent->id, (uint64_t)s->color, (uint64_t)size}, 24);
+  w->comm->id = hash(&(uint64_t[]){w->parent->id, (uint64_t)s->color, (uint64_t)size}, 24);
   atomic_store(&w->comm->inner, inner);
   return ncclSuccess;
 }
 
 static void split_done(struct work* w, ncclResult_t r) {
   struct split* s = (struct split*)w;
-  ncclComm_t c = w->comm, parent = s->parent;
+  ncclComm_t c = w->comm, parent = w->parent; /* which was entered */
   int none = r != ncclSuccess || atomic_load(&c->inner) == NULL; /* NCCL_SPLIT_NOCOLOR: this rank is in none */
   atomic_store_explicit(&c->state, r, memory_order_release);
   __atomic_store_n(s->out, none ? NULL : c, __ATOMIC_RELEASE);
-  int expected = ncclInProgress;
-  atomic_compare_exchange_strong(&parent->state, &expected, r);
   free(s);
   comm_leave(c);
   if (none) comm_give_up(c);
@@ -212,8 +218,11 @@ EXPORT(ncclResult_t, CommSplit, ncclComm_t comm, int color, int key, ncclComm_t*
   if (newcomm) *newcomm = NULL;
   if (r != ncclSuccess) return group_end(r);
   struct split* s = calloc(1, sizeof *s);
-  ncclComm_t c = s ? comm_new() : NULL;
-  if (c == NULL) r = fail(ncclSystemError, "ncclCommSplit : out of memory");
+  ncclComm_t c = s && color >= NCCL_SPLIT_NOCOLOR ? comm_new() : NULL;
+  if (color < NCCL_SPLIT_NOCOLOR)
+    r = fail(ncclInvalidArgument, "ncclCommSplit : color %d: expected 0 or more, or NCCL_SPLIT_NOCOLOR", color);
+  else if (c == NULL)
+    r = fail(ncclSystemError, "ncclCommSplit : out of memory");
   if (r == ncclSuccess) {
     c->device = comm->device;
     r = config_take(c, config, comm);
@@ -225,11 +234,10 @@ EXPORT(ncclResult_t, CommSplit, ncclComm_t comm, int color, int key, ncclComm_t*
     return group_end(r);
   }
   s->work = (struct work){.comm = c, .run = run_split, .done = split_done};
-  s->parent = comm;
+  s->work.parent = comm;
   s->out = newcomm;
   s->color = color;
   s->key = key;
   atomic_fetch_add(&c->users, 1);
-  if (!c->blocking) atomic_store(&comm->state, ncclInProgress);
   return group_end(group_work(&s->work));
 }

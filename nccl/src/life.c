@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "comm.h"
+#include "cuda.h"
 #include "door.h"
 #include "export.h"
 #include "fork.h"
@@ -72,12 +73,13 @@ struct end {
   struct work work;
 };
 
-static ncclResult_t run_finalize(struct work* w) {
-  const struct door* d = door_opened();
-  void* inner = atomic_load(&w->comm->inner);
-  ncclResult_t r = inner ? d->settle(inner) : ncclSuccess;
-  return r == ncclSuccess ? r : fail(r, "%s", d->error());
+/* settle waits until the work that the communicator has put on streams is done. The program may have
+ * destroyed these streams, so the device is asked. Kernels whose peers are gone leave by themselves. */
+static ncclResult_t settle(ncclComm_t c) {
+  return c->device >= 0 && atomic_load(&c->launched) ? cuda_settle(c->device) : ncclSuccess;
 }
+
+static ncclResult_t run_finalize(struct work* w) { return settle(w->comm); }
 
 static void finalize_done(struct work* w, ncclResult_t r) {
   int expected = ncclInProgress;
@@ -120,43 +122,41 @@ static int until_alone(ncclComm_t c, long ms) {
   return atomic_load(&c->users) <= 2;
 }
 
-/* take marks the handle as given up; false: another call has done so. */
-static int take(ncclComm_t c) {
-  int expected = 0;
-  return atomic_compare_exchange_strong(&c->given_up, &expected, 1);
-}
-
 EXPORT(ncclResult_t, CommDestroy, ncclComm_t comm) {
   if (comm == NULL) return ncclSuccess;
   if (after_fork()) return ncclSuccess;
   ncclResult_t r = comm_enter(comm, "ncclCommDestroy", NEED_ALIVE);
   if (r != ncclSuccess) return r;
-  if (!take(comm)) {
+  if (group_has(comm)) {
+    r = fail(ncclInvalidUsage, "ncclCommDestroy : communicator %p is in the group of this thread: expected ncclGroupEnd first", (void*)comm);
+    comm_leave(comm);
+    return r;
+  }
+  if (!comm_take(comm)) {
     r = fail(ncclInvalidArgument, "ncclCommDestroy : communicator %p is being destroyed", (void*)comm);
     comm_leave(comm);
     return r;
   }
-  /* What runs in the background ends first. */
+  /* Work in the background ends first. */
   struct timespec pause = {0, 200000};
   while (atomic_load(&comm->state) == ncclInProgress) nanosleep(&pause, NULL);
   const struct door* d = door_opened();
   void* inner = atomic_exchange(&comm->inner, NULL);
-  if (inner && atomic_load(&comm->state) == ncclSuccess && !atomic_load(&comm->finalized) && !atomic_load(&comm->revoked))
-    (void)d->settle(inner);
-  if (inner) (void)d->close(inner); /* a peer that has gone is no reason to fail here */
+  if (inner && atomic_load(&comm->state) == ncclSuccess && settle(comm) == ncclSuccess)
+    (void)d->close(inner); /* a peer that has gone is no reason to fail here */
+  else if (inner)
+    d->abort(inner, "ncclCommDestroy after a failure"); /* which has kernels leave before it frees */
   log_info(SUB_INIT, comm->device, "comm %p rank %d nranks %d cudaDev %d - Destroy COMPLETE", (void*)comm, comm->rank, comm->nranks, comm->device);
   comm_give_up(comm);
   comm_leave(comm);
   return ncclSuccess;
 }
 
-/* closing frees what a call that is still inside uses, when that call has left. */
+/* closing frees the handle when the last call that is still inside has left. */
 static void* closing(void* with) {
   ncclComm_t c = with;
-  const struct door* d = door_opened();
   while (!until_alone(c, 60000)) continue;
-  void* inner = atomic_exchange(&c->inner, NULL);
-  if (inner) (void)d->close(inner);
+  atomic_store(&c->inner, NULL); /* the abort has ended it */
   comm_give_up(c);
   comm_leave(c);
   return NULL;
@@ -167,16 +167,16 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
   if (after_fork()) return ncclSuccess;
   ncclResult_t r = comm_enter(comm, "ncclCommAbort", NEED_ALIVE);
   if (r != ncclSuccess) return r;
-  if (!take(comm)) {
+  if (!comm_take(comm)) {
     r = fail(ncclInvalidArgument, "ncclCommAbort : communicator %p is being destroyed", (void*)comm);
     comm_leave(comm);
     return r;
   }
   const struct door* d = door_opened();
   void* inner = atomic_load(&comm->inner);
-  if (inner) d->abort(inner, "ncclCommAbort");
   int expected = ncclSuccess;
   atomic_compare_exchange_strong(&comm->state, &expected, ncclInvalidUsage);
+  if (inner) d->abort(inner, "ncclCommAbort");
   log_info(SUB_INIT, comm->device, "comm %p rank %d nranks %d cudaDev %d - Abort COMPLETE", (void*)comm, comm->rank, comm->nranks, comm->device);
   /* Calls inside end soon; what they use is freed when the last has left, and nobody waits for it
    * longer than a moment. */
@@ -185,11 +185,7 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
     return ncclSuccess;
   }
   pthread_t thread;
-  if (pthread_create(&thread, NULL, closing, comm) == 0) {
-    pthread_detach(thread);
-    return ncclSuccess;
-  }
-  closing(comm);
+  if (start_thread(&thread, 1, closing, comm) != 0) comm_leave(comm); /* the handle is lost, and nothing waits */
   return ncclSuccess;
 }
 

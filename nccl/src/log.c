@@ -179,7 +179,7 @@ void log_warning(const char* format, ...) {
 }
 
 ncclResult_t log_failure(const char* file, int at, ncclResult_t code, const char* format, ...) {
-  char text[LAST];
+  char text[LAST] = {0};
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
@@ -229,3 +229,5 @@ EXPORT(const char*, GetErrorString, ncclResult_t code) {
     default: return "unknown result code";
   }
 }
+
+void log_after_fork(void) { pthread_mutex_init(&lock, NULL); }

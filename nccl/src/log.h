@@ -48,5 +48,8 @@ void log_version(int rank, int device, const char* text);
 /* last_error is the text for ncclGetLastError. It lives as long as the process. */
 const char* last_error(void);
 
+/* log_after_fork makes the log of a forked child usable: another thread may have held its lock. */
+void log_after_fork(void);
+
 /* log_read_environment reads the variables again. */
 void log_read_environment(void);

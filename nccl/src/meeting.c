@@ -79,6 +79,7 @@ static int nclients, capacity;
 static int listeners[ADDRESSES], nlisteners;
 static struct sockaddr_storage addresses[ADDRESSES];
 static int running;
+static int64_t paused; /* until then no connection is taken: there are no descriptors for them */
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -214,7 +215,10 @@ static void readable(int i) {
 
 static void accept_client(int listener) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE) paused = now_ms() + 100;
+    return;
+  }
   if (nclients == CLIENTS) { /* the one that has been silent longest makes room */
     int oldest = -1;
     for (int i = 0; i < nclients; i++)
@@ -254,10 +258,10 @@ static void* serve(void* unused) {
         n = room; /* the others wait for the next turn */
       }
     }
-    int64_t next = -1, now = now_ms();
+    int64_t now = now_ms(), next = now < paused ? paused - now : -1;
     for (int i = 0; i < n; i++) {
       set[i] = (struct pollfd){.events = POLLIN};
-      set[i].fd = i < nlisteners ? listeners[i] : clients[i - nlisteners].fd;
+      set[i].fd = i < nlisteners ? (now < paused ? -1 : listeners[i]) : clients[i - nlisteners].fd;
       if (i >= nlisteners && !clients[i - nlisteners].waits) {
         int64_t left = clients[i - nlisteners].since + PATIENCE - now;
         if (left < 0) left = 0;
@@ -411,6 +415,16 @@ int meeting_check(const ncclUniqueId* id, const char** text) {
   else
     return 1;
   return 0;
+}
+
+void meeting_forget(const ncclUniqueId* id) {
+  pthread_mutex_lock(&lock);
+  for (struct job* j = jobs; j; j = j->next)
+    if (equal(j->token, (const uint8_t*)id->internal + AT_TOKEN, TOKEN) && j->size == 0) {
+      forget(j);
+      break;
+    }
+  pthread_mutex_unlock(&lock);
 }
 
 void meeting_after_fork(void) {

@@ -16,5 +16,8 @@ ncclResult_t meeting_at(const char* address, ncclUniqueId* id);
 /* meeting_check reports whether the bytes are an id of this library; why not is in *text. */
 int meeting_check(const ncclUniqueId* id, const char** text);
 
+/* meeting_forget drops an id that no rank will ask about: its communicator has one rank. */
+void meeting_forget(const ncclUniqueId* id);
+
 /* meeting_after_fork closes what a forked child has of the thread, which it does not have. */
 void meeting_after_fork(void);

@@ -46,6 +46,7 @@ static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {
   const struct door* d = door_opened();
   void* inner = atomic_load_explicit(&comm->inner, memory_order_acquire);
   if (d == NULL || inner == NULL) return fail(ncclInternalError, "communicator %p is ready but has no other half", (void*)comm);
+  if (!atomic_load_explicit(&comm->launched, memory_order_relaxed)) atomic_store(&comm->launched, 1);
   ncclResult_t r = d->call(inner, call);
   return r == ncclSuccess ? r : fail(r, "%s", d->error());
 }

@@ -54,6 +54,7 @@ void settings_read(struct settings* s, int blocks) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, say_once);
   *s = (struct settings){0};
+  add(s, "bootstrap.timeout", "30m"); /* NCCL waits for ranks that come late */
   add(s, "check.overlap", "false"); /* NCCL leaves undefined what is sent from a buffer that is received into */
   struct interface_address found;
   const char* list = setting("NCCL_OOB_NET_IFNAME");
