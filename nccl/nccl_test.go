@@ -20,6 +20,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
@@ -46,7 +48,7 @@ func install(ctx context.Context) (err error) {
 	for _, c := range []*exec.Cmd{
 		exec.CommandContext(ctx, "../scripts/capi.sh", lib),
 		exec.CommandContext(ctx, "../scripts/nccl.sh", lib),
-		exec.CommandContext(ctx, "go", "build", "-o", lib+"/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm"),
+		exec.CommandContext(ctx, "go", "build", "-o", lib+"/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm", "../transports/cudaipc/cmd/mscclpp-transport-cudaipc"),
 	} {
 		c.Env = append(os.Environ(), "VERSION=devel")
 		if text, err := c.CombinedOutput(); err != nil {
@@ -272,18 +274,24 @@ func TestMeetingAfterFork(t *testing.T) {
 }
 
 // ranks runs a program as n ranks of a job that a maker's id names, and returns what each has printed.
-func ranks(t *testing.T, source string, n int, variables ...string) []string {
+func ranks(t *testing.T, source string, n int) []string {
+	t.Helper()
+	return ranksWith(t, source, n, environ(t))
+}
+
+// ranksWith is ranks in another environment.
+func ranksWith(t *testing.T, source string, n int, own []string) []string {
 	t.Helper()
 	program := compile(t, source)
 	m := newMaker(t)
-	out, own := make([]string, n), environ(t)
+	out := make([]string, n)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
 	for r := range n {
 		all.Go(func() {
 			c := exec.CommandContext(ctx, program)
-			c.Env = append(slices.Clone(own), append(variables, fmt.Sprintf("TEST_RANK=%d", r), fmt.Sprintf("TEST_SIZE=%d", n), "TEST_ID="+hex.EncodeToString(m.ids[0][:]))...)
+			c.Env = append(slices.Clone(own), fmt.Sprintf("TEST_RANK=%d", r), fmt.Sprintf("TEST_SIZE=%d", n), "TEST_ID="+hex.EncodeToString(m.ids[0][:]))
 			text, err := c.CombinedOutput()
 			out[r] = string(text)
 			if err != nil {
@@ -302,6 +310,16 @@ func TestCollectives(t *testing.T) {
 }
 
 func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
+
+// Calls that are queued when the program destroys the communicator, and their stream, are carried out.
+func TestDevice(t *testing.T) {
+	driver := emulated.Build(t)
+	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
+	ranksWith(t, "device.c", 2, []string{
+		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),
+		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
+	})
+}
 
 func TestArguments(t *testing.T) { alone(t, "arguments.c") }
 

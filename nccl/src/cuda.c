@@ -88,20 +88,32 @@ int cuda_current(void) {
   return driver.ctx_device(&device) == 0 ? device : 0;
 }
 
+/* enter_device makes the primary context of a device current until leave_device. */
+static int enter_device(int device, void** context) {
+  int err = driver.retain(context, device);
+  if (err == 0 && (err = driver.push(*context)) != 0) driver.release_context(device);
+  return err;
+}
+
+static void leave_device(int device) {
+  void* context;
+  driver.pop(&context);
+  driver.release_context(device);
+}
+
 ncclResult_t cuda_read(int device, cudaStream_t stream, const void* from, void* to, size_t bytes, const char* function) {
   if (device < 0) {
     memcpy(to, from, bytes);
     return ncclSuccess;
   }
-  /* Of the default streams, those of the memory's context are meant, whichever device is current. */
-  void* context = NULL;
-  int capturing = 0, err = driver.attribute(&context, 1, (uintptr_t)from); /* 1: context */
-  if (err == 0 && (context == NULL || driver.push(context) != 0)) err = 1;
-  if (err) return fail(ncclInvalidArgument, "%s : the operator's scalar at %p: expected memory of a device", function, from);
-  err = driver.capturing(stream, &capturing);
-  if (err == 0 && !capturing) err = driver.stream_sync(stream);
-  if (err == 0 && !capturing) err = driver.copy(to, (uintptr_t)from, bytes);
-  driver.pop(&context);
+  void* context; /* of the default streams, those of the communicator's device are meant */
+  int capturing = 0, err = enter_device(device, &context);
+  if (err == 0) {
+    err = driver.capturing(stream, &capturing);
+    if (err == 0 && !capturing) err = driver.stream_sync(stream);
+    if (err == 0 && !capturing) err = driver.copy(to, (uintptr_t)from, bytes);
+    leave_device(device);
+  }
   if (err == 0 && capturing)
     return fail(ncclInvalidUsage, "%s : an operator whose scalar is on the device cannot be captured: expected ncclScalarHostImmediate, or a call outside of the capture", function);
   return err ? fail(ncclUnhandledCudaError, "%s : cannot read the operator's scalar at %p: CUDA error %d", function, from, err) : ncclSuccess;
@@ -222,11 +234,16 @@ ncclResult_t cuda_free(void* p) {
     err = driver.unmap(at, size);
     if (err == 0) err = driver.unreserve(at, size);
   } else { /* memory of cudaMalloc, as of any other allocator; its context need not be current here */
-    void* context = NULL;
-    err = driver.attribute(&context, 1, at); /* 1: context */
-    if (err == 0 && context && (err = driver.push(context)) == 0) {
+    void *context, *none;
+    int device = 0;
+    err = enter_device(0, &none); /* any context will do for the question */
+    if (err == 0) {
+      err = driver.attribute(&device, 9, at); /* 9: ordinal of the device */
+      leave_device(0);
+    }
+    if (err == 0 && (err = enter_device(device, &context)) == 0) {
       err = driver.free(at);
-      driver.pop(&context);
+      leave_device(device);
     }
   }
   return err ? fail(ncclInvalidArgument, "ncclMemFree : %p: CUDA error %d: expected memory that the driver has allocated", p, err) : ncclSuccess;
@@ -234,14 +251,10 @@ ncclResult_t cuda_free(void* p) {
 
 ncclResult_t cuda_settle(int device) {
   void* context;
-  int err = driver.retain(&context, device);
+  int err = enter_device(device, &context);
   if (err == 0) {
-    err = driver.push(context);
-    if (err == 0) {
-      err = driver.sync();
-      driver.pop(&context);
-    }
-    driver.release_context(device);
+    err = driver.sync();
+    leave_device(device);
   }
   return err ? fail(ncclUnhandledCudaError, "device %d: waiting for its work: CUDA error %d", device, err) : ncclSuccess;
 }

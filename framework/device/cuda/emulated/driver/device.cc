@@ -16,6 +16,7 @@ namespace {
 constexpr uint64_t kArenaBytes = 4ull << 40;
 
 thread_local Context* t_current;
+thread_local std::vector<Context*> t_below;  // contexts that were current when another was pushed
 
 // The devices that CUDA_VISIBLE_DEVICES leaves, in its order: as with the driver, the list ends
 // at the first entry that names nothing, and names nothing twice.
@@ -245,6 +246,30 @@ API int cuCtxGetCurrent(Context** context) {
   ENTER();
   if (context == nullptr) return kInvalidValue;
   *context = t_current;
+  return kSuccess;
+}
+
+API int cuCtxGetDevice(int* device) {
+  ENTER_CONTEXT(current);
+  if (device == nullptr) return kInvalidValue;
+  *device = current->device;
+  return kSuccess;
+}
+
+API int cuCtxPushCurrent_v2(Context* context) {
+  ENTER();
+  if (context == nullptr || !alive(context)) return kInvalidContext;
+  t_below.push_back(t_current);
+  t_current = context;
+  return kSuccess;
+}
+
+API int cuCtxPopCurrent_v2(Context** context) {
+  ENTER();
+  if (t_current == nullptr) return kInvalidContext;
+  if (context != nullptr) *context = t_current;
+  t_current = t_below.empty() ? nullptr : t_below.back();
+  if (!t_below.empty()) t_below.pop_back();
   return kSuccess;
 }
 

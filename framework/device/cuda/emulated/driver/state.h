@@ -123,6 +123,7 @@ struct Context {
   std::atomic<int> fault{0};       // the error it is lost with
   std::unique_ptr<Stream> legacy;  // the default stream
   std::set<Stream*> streams;
+  std::vector<Mark> left;          // work of streams that were destroyed
   std::set<Event*> events;
   std::set<Module*> modules;
   std::set<Context*> peers;

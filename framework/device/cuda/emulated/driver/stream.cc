@@ -1,4 +1,6 @@
 // Streams: queues with the rules of the default stream, and captures.
+#include <algorithm>
+
 #include "state.h"
 
 namespace {
@@ -81,6 +83,9 @@ API int cuStreamDestroy_v2(Stream* handle) {
   if (int bad = find_stream(handle, current, &stream)) return bad;
   if (stream == current->legacy.get()) return kInvalidHandle;
   leave_capture(stream);
+  std::vector<Mark>& left = stream->context->left;
+  left.erase(std::remove_if(left.begin(), left.end(), [](const Mark& m) { return m.reached(); }), left.end());
+  if (!stream->mark().reached()) left.push_back(stream->mark());
   stream->queue->close();
   stream->context->streams.erase(stream);
   delete stream;
@@ -120,4 +125,29 @@ API int cuStreamSynchronize(Stream* handle) {
   lock.unlock();
   for (const Mark& m : all) m.wait();
   return stream_context->fault;
+}
+
+API int cuCtxSynchronize() {
+  ENTER_CONTEXT(current);
+  if (int bad = check_captures()) return bad;
+  std::vector<Mark> all = current->left;
+  all.push_back(current->legacy->mark());
+  for (const Stream* s : current->streams) all.push_back(const_cast<Stream*>(s)->mark());
+  lock.unlock();
+  for (const Mark& m : all) m.wait();
+  return current->fault;
+}
+
+// Copies that the program waits for are those of the default stream.
+API int cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t bytes, Stream* handle);
+API int cuMemcpyDtoHAsync_v2(void* to, DevicePtr from, size_t bytes, Stream* handle);
+
+API int cuMemcpyHtoD_v2(DevicePtr to, const void* from, size_t bytes) {
+  const int bad = cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr);
+  return bad != kSuccess ? bad : cuStreamSynchronize(nullptr);
+}
+
+API int cuMemcpyDtoH_v2(void* to, DevicePtr from, size_t bytes) {
+  const int bad = cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr);
+  return bad != kSuccess ? bad : cuStreamSynchronize(nullptr);
 }
