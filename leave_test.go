@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -106,14 +107,19 @@ func closes(ctx context.Context, split bool) error {
 		fmt.Printf("class %v, peer %d: %v\n", framework.Class(err), framework.PeerOf(err), err)
 		return nil
 	}
-	begins, called, closed := make(chan bool), make(chan error, 1), make(chan error, 1)
-	go func() {
-		close(begins)
-		called <- reduce()
-	}()
-	<-begins
-	go func() { closed <- job.Close() }()
+	called, closed := make(chan error, 1), make(chan error, 1)
+	go func() { called <- reduce() }()
 	late := time.After(10 * time.Second)
+	for !inCall() { // a Close that comes before the call is in order, and ends nothing on other ranks
+		select {
+		case <-late:
+			fmt.Println("the call does not begin")
+			os.Exit(1)
+		default:
+			runtime.Gosched()
+		}
+	}
+	go func() { closed <- job.Close() }()
 	for range 2 {
 		select {
 		case err := <-called:
@@ -126,6 +132,18 @@ func closes(ctx context.Context, split bool) error {
 		}
 	}
 	return nil
+}
+
+// inCall reports whether a goroutine is in an all-reduce, behind the lock that Close looks at: in the engine.
+func inCall() bool {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for one := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(one, "(*Comm).AllReduce") && strings.Contains(one, "collectives/internal/inter") {
+			return true
+		}
+	}
+	return false
 }
 
 // Close of a job returns, and so does the call that waits in another goroutine, on a communicator that was split off
