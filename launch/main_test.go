@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 		role()
 		os.Exit(0)
 	}
-	if startedByTest() {
+	if startedByTest() && !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.fuzzworker") }) {
 		// Running the tests here would start more of the same, without end.
 		fmt.Fprintf(os.Stderr, "a child of the test without a role: arguments %q, role %q\n", os.Args[1:], os.Getenv(roleVar))
 		os.Exit(97)

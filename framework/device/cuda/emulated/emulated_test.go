@@ -17,7 +17,9 @@ import (
 
 var symbol = regexp.MustCompile(`(?m)^CUDA_SYMBOL\((\w+),`)
 
-// The library has the functions that package cuda looks up, and no others.
+var called = regexp.MustCompile(`(?:symbol\(lib, "|CUDA\()(cu[A-Z][A-Za-z0-9_]+)`)
+
+// The library has the functions that package cuda and the NCCL-compatible library look up, and no others.
 func TestSymbols(t *testing.T) {
 	have := exports(t, emulated.Build(t))
 	var want []string
@@ -30,6 +32,15 @@ func TestSymbols(t *testing.T) {
 	}
 	if len(want) < 50 {
 		t.Fatalf("symbols.h lists %d functions, expected at least 50", len(want))
+	}
+	for _, file := range []string{"src/cuda.c", "testdata/device.c"} { // the NCCL-compatible library, and its program for tests
+		text, err := os.ReadFile(filepath.Join("../../../../nccl", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range called.FindAllSubmatch(text, -1) {
+			want = append(want, string(m[1]))
+		}
 	}
 	for _, name := range want {
 		if !slices.Contains(have, name) {
