@@ -18,7 +18,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
-	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -64,23 +63,6 @@ func install(ctx context.Context) (err error) {
 	return nil
 }
 
-// images returns the folder of the kernels for this processor.
-func images(t *testing.T) string {
-	t.Helper()
-	dev, err := host.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	dir, err := collectivetest.Images(ctx, collectivetest.Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func compiler(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -103,7 +85,7 @@ func compile(t *testing.T, files ...string) string {
 // job runs a program as ranks, and returns their output.
 func job(t *testing.T, ranks int, program string, args ...string) string {
 	t.Helper()
-	return jobWith(t, []string{"MSCCLPP_TRANSPORT__SHM__IMAGES=" + images(t)}, ranks, program, args...)
+	return jobWith(t, []string{"MSCCLPP_TRANSPORT__SHM__IMAGES=" + collectivetest.HostImages(t)}, ranks, program, args...)
 }
 
 // jobWith is job with variables.
@@ -132,7 +114,7 @@ func jobWith(t *testing.T, env []string, ranks int, program string, args ...stri
 	return out.String()
 }
 
-// output is what all ranks write.
+// output collects the output of all ranks.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -156,7 +138,7 @@ func alone(t *testing.T, program string, args ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, program, args...)
-	c.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_TRANSPORT__SHM__IMAGES=" + images(t)}
+	c.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_TRANSPORT__SHM__IMAGES=" + collectivetest.HostImages(t)}
 	if text, err := c.CombinedOutput(); err != nil || !strings.HasSuffix(string(text), " is done\n") {
 		t.Errorf("%v: %v\n%s", args, err, text)
 	}
@@ -195,7 +177,7 @@ func namesIn(t *testing.T, file string, pattern *regexp.Regexp) []string {
 	return names
 }
 
-// The library exports what the list has, which is what the header declares.
+// The library exports the functions of the list, and the header declares the same.
 func TestSymbols(t *testing.T) {
 	golden := namesIn(t, "libmscclpp/exports.map", listed)
 	if header := namesIn(t, "mscclpp.h", declared); !slices.Equal(header, golden) || len(golden) < 30 {

@@ -117,7 +117,7 @@ typedef struct {
  * this host does not have the address. */
 mscclpp_result_t mscclpp_unique_id_create(mscclpp_unique_id_t *id, const char *address);
 
-/* mscclpp_comm_create makes a communicator that is not joined yet, and waits for nobody. options may
+/* mscclpp_comm_create makes a communicator that is not joined yet, and does not wait for other ranks. options may
  * be NULL. Without an id, and without a launcher's variables, the job has one rank. A process
  * may have several communicators with an id, but joins its launcher's job once. Errors: MSCCLPP_INVALID for
  * a configuration, device name or place that cannot be right. */

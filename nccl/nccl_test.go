@@ -22,7 +22,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
-	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
 // built is an installation: lib has both libraries, and the plugins beside them.
@@ -74,18 +73,7 @@ func library(t *testing.T) string {
 // environ is that of the programs: nothing of the machine that runs the tests decides their outcome.
 func environ(t *testing.T, more ...string) []string {
 	t.Helper()
-	dev, err := host.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	images, err := collectivetest.Images(ctx, collectivetest.Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_DEVICE=host", "MSCCLPP_TRANSPORT__SHM__IMAGES=" + images}, more...)
+	return append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_DEVICE=host", "MSCCLPP_TRANSPORT__SHM__IMAGES=" + collectivetest.HostImages(t)}, more...)
 }
 
 // compile builds a program of testdata against the library.

@@ -29,7 +29,7 @@ const (
 // table has the objects that the program holds.
 var table = handles.New("communicator", "memory", "window", "channel", "proxy")
 
-// job is what a communicator shares with those that were split off: device, transports and
+// job holds the parts that a communicator shares with those that were split off: device, transports and
 // the links to the other ranks. The last one closes it.
 type job struct {
 	*setup.Job
@@ -100,10 +100,10 @@ func (p *parts) drain() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	_ = p.world.Settle(ctx, last) // there is nobody to report to
+	_ = p.world.Settle(ctx, last) // its error has no caller
 }
 
-// communicator is what a program holds as a mscclpp_comm_t. Its calls take no lock that is
+// communicator is the object behind a mscclpp_comm_t. Its calls take no lock that is
 // held while they wait, so abort works at any time.
 type communicator struct {
 	timeout time.Duration
@@ -163,7 +163,7 @@ func (c *communicator) bounded() (context.Context, context.CancelFunc) {
 // explain adds why the communicator has ended to an error of a call that waited.
 func (c *communicator) explain(err error) error {
 	if err != nil && c.ctx.Err() != nil {
-		return fmt.Errorf("%w: %v", context.Cause(c.ctx), err) // its class is what counts
+		return fmt.Errorf("%w: %v", context.Cause(c.ctx), err) // the error has the class of the cause
 	}
 	return err
 }
@@ -258,7 +258,7 @@ func (c *communicator) abort(cause error) {
 		if p != nil {
 			p.drain()
 		}
-		_ = c.destroy(cause, true) // the cause is what there is to say
+		_ = c.destroy(cause, true) // calls report the cause
 	}()
 	select {
 	case <-announced:

@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// object is what a program holds that belongs to a communicator.
+// object is a thing with a handle that belongs to a communicator.
 type object[T any] struct {
 	owner *communicator
 	value T

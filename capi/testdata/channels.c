@@ -61,7 +61,7 @@ static void ports(mscclpp_memory_t memory) {
     OK(mscclpp_port_put_signal(channel, 100, 0, 50));
     OK(mscclpp_port_wait(channel, 0));
     TRUE(target[3] == 41 && target[13] == 0);
-    REFUSES(mscclpp_port_wait(channel, 1000000), MSCCLPP_TIMEOUT, ""); /* nobody signals */
+    REFUSES(mscclpp_port_wait(channel, 1000000), MSCCLPP_TIMEOUT, ""); /* no rank signals */
   } else {
     OK(mscclpp_port_wait(channel, 0));
     TRUE(target[99] == 0 && target[100] == 40 && target[149] == 40 && target[150] == 0);

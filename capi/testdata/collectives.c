@@ -15,7 +15,7 @@ static void fill(int parts) {
   }
 }
 
-/* sum is what all ranks together have at element i. */
+/* sum is the sum over all ranks of element i. */
 static int32_t sum(int i) { return ranks * i + ranks * (ranks - 1) / 2; }
 
 static void reductions(void) {

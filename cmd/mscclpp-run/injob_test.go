@@ -16,7 +16,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/plot/plottest"
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
-	"github.com/mscclpp-go/mscclpp/framework/device/host"
 )
 
 // installed is the launcher with the shm plugin, as they lie after an installation.
@@ -33,18 +32,7 @@ func install(t *testing.T) installed {
 			t.Fatalf("build %s: %v\n%s", program, err, text)
 		}
 	}
-	dev, err := host.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	images, err := collectivetest.Images(ctx, collectivetest.Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return installed{filepath.Join(dir, "mscclpp-run"), images}
+	return installed{filepath.Join(dir, "mscclpp-run"), collectivetest.HostImages(t)}
 }
 
 // run returns both outputs and the exit code of the launcher.

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"testing"
+	"time"
 
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
@@ -59,4 +62,21 @@ func Source(path string) string {
 		dir = filepath.Dir(dir)
 	}
 	return filepath.Join(dir, filepath.FromSlash(path))
+}
+
+// HostImages returns the folder of shm's kernels for the processor that runs the test.
+func HostImages(t testing.TB) string {
+	t.Helper()
+	dev, err := host.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	dir, err := Images(ctx, Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

@@ -15,12 +15,11 @@
 #include "settings.h"
 #include "version.h"
 
-
 /* The functions of libmscclpp that are called. */
 #define FUNCTIONS(F)                                                                                        \
   F(version) F(last_error) F(comm_create) F(comm_join) F(comm_split) F(comm_rank) F(comm_size) F(comm_status) \
   F(comm_destroy) F(comm_abort) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
-  F(reduce) F(all_to_all) F(gather) F(scatter) F(send) F(recv) F(group_start) F(group_end)                   
+  F(reduce) F(all_to_all) F(gather) F(scatter) F(send) F(recv) F(group_start) F(group_end)
 
 static struct {
 #define F(name) __typeof__(mscclpp_##name)* name;
@@ -79,8 +78,7 @@ static ncclResult_t create(const struct door_comm* o, void** comm) {
 
 static ncclResult_t join(void* comm) { return result(lib.comm_join(comm)); }
 
-static ncclResult_t split(void* comm, int color, int key, const char* name, void** out, int* rank, int* size) {
-  (void)name; /* communicators have names of their own */
+static ncclResult_t split(void* comm, int color, int key, void** out, int* rank, int* size) {
   mscclpp_comm_t c = NULL;
   ncclResult_t r = result(lib.comm_split(comm, color, key, &c));
   *out = c;

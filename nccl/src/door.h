@@ -13,7 +13,6 @@ struct door_comm {
   int rank, size;
   int device;       /* ordinal of CUDA; -1: host memory */
   int max_blocks;   /* of one kernel; 0: as many as are fastest */
-  const char* name;
 };
 
 enum door_kind {
@@ -44,7 +43,7 @@ struct door_call {
 struct door {
   ncclResult_t (*create)(const struct door_comm* options, void** comm); /* does not wait */
   ncclResult_t (*join)(void* comm);                                    /* waits for all ranks */
-  ncclResult_t (*split)(void* comm, int color, int key, const char* name, void** out, int* rank, int* size);
+  ncclResult_t (*split)(void* comm, int color, int key, void** out, int* rank, int* size);
   ncclResult_t (*call)(void* comm, const struct door_call* call);
   ncclResult_t (*group)(void* comm, const struct door_call* calls, size_t n);
   ncclResult_t (*close)(void* comm);

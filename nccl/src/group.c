@@ -70,7 +70,6 @@ ncclResult_t group_work(struct work* w) {
 
 /* ---- performing ---- */
 
-/* start_thread runs f with all signals blocked: they belong to the program. */
 int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with) {
   sigset_t all, before;
   pthread_attr_t attr;

@@ -37,7 +37,7 @@ static ncclResult_t run_init(struct work* w) {
   if (d == NULL) return ncclSystemError;
   log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init START", (void*)c, c->rank,
            c->nranks, c->device, (unsigned long long)c->id);
-  struct door_comm options = {&i->id, c->rank, c->nranks, c->device, c->config.maxCTAs > 0 ? c->config.maxCTAs : 0, c->name[0] ? c->name : NULL};
+  struct door_comm options = {&i->id, c->rank, c->nranks, c->device, c->config.maxCTAs > 0 ? c->config.maxCTAs : 0};
   void* inner = NULL;
   ncclResult_t r = d->create(&options, &inner);
   if (r == ncclSuccess) {
@@ -189,7 +189,7 @@ static ncclResult_t run_split(struct work* w) {
   const struct door* d = door_opened();
   void *inner = NULL, *of = atomic_load(&w->parent->inner);
   int rank = 0, size = 0;
-  ncclResult_t r = d->split(of, s->color, s->key, w->comm->name[0] ? w->comm->name : NULL, &inner, &rank, &size);
+  ncclResult_t r = d->split(of, s->color, s->key, &inner, &rank, &size);
   if (r != ncclSuccess) return fail(r, "%s", d->error());
   w->comm->rank = rank;
   w->comm->nranks = size;

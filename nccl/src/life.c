@@ -69,10 +69,6 @@ EXPORT(ncclResult_t, CommGetAsyncError, ncclComm_t comm, ncclResult_t* error) {
 
 /* ---- the end ---- */
 
-struct end {
-  struct work work;
-};
-
 /* settle waits until the work that the communicator has put on streams is done. The program may have
  * destroyed these streams, so the device is asked. Kernels whose peers are gone leave by themselves. */
 static ncclResult_t settle(ncclComm_t c) {

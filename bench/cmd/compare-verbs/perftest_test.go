@@ -22,7 +22,7 @@ func TestAwaitServer(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		port = 0 // where nobody can listen
+		port = 0 // no server can listen there
 		ended := make(chan error, 1)
 		ended <- errors.New("exit status 1")
 		if err := awaitServer(t.Context(), port, ended); err == nil || !strings.Contains(err.Error(), "exit status 1") {
