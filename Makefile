@@ -27,7 +27,7 @@ names     = ^($(subst $(space),|,$(strip $(1))))$$
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels check test test-beside test-alone race conform engines-test rdma-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels check test test-beside test-alone race conform engines-test rdma-test torch-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,9 @@ engines-test: build kernels ## jobs started by a real mpirun, mpiexec and Slurm,
 
 rdma-test: build ## the transports over InfiniBand on real verbs, in virtual machines with soft-RoCE
 	GO='$(GO)' scripts/rdma-test.sh
+
+torch-test: build kernels ## PyTorch, unchanged, on the libraries; needs 2 GB of the package registry, once
+	GO='$(GO)' scripts/torch-test.sh
 
 demo: build kernels ## a job of 4 ranks that talk through the shm plugin
 	scripts/demo.sh

@@ -19,6 +19,15 @@ int type_size(ncclDataType_t t) { return (unsigned)t < ncclNumTypes ? types[t].s
 
 const char* type_name(ncclDataType_t t) { return (unsigned)t < ncclNumTypes ? types[t].name : "unknown"; }
 
+/* two_to returns 2^e, for exponents of normal numbers. ldexp would be the one function of libm here, and mapping
+ * that library costs a preloaded process more than mapping this one. */
+static double two_to(int e) {
+  uint64_t bits = (uint64_t)(1023 + e) << 52;
+  double v;
+  memcpy(&v, &bits, sizeof v);
+  return v;
+}
+
 /* small reads a float of fewer bits: sign, exponent, mantissa. */
 static double small(unsigned bits, int exponent, int mantissa, int has_infinity) {
   int sign = bits >> (exponent + mantissa) & 1, e = bits >> mantissa & ((1 << exponent) - 1);
@@ -29,9 +38,9 @@ static double small(unsigned bits, int exponent, int mantissa, int has_infinity)
   else if (e == top && m == (1 << mantissa) - 1)
     v = NAN; /* e4m3 has no infinity, and one NaN */
   else if (e == 0)
-    v = ldexp(m, 1 - bias - mantissa);
+    v = m * two_to(1 - bias - mantissa);
   else
-    v = ldexp(m + (1 << mantissa), e - bias - mantissa);
+    v = (m + (1 << mantissa)) * two_to(e - bias - mantissa);
   return sign ? -v : v;
 }
 

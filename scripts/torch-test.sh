@@ -1,0 +1,13 @@
+#!/bin/bash
+# Tests with PyTorch, unchanged, on the libraries of bin/lib. Where torch cannot be had (torch-venv.sh says why) this says so and
+# passes: a machine that cannot download 2 GB is no worse for that. TORCH_REQUIRED=1 makes it a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+status=0
+venv=$(scripts/torch-venv.sh) || status=$?
+if [ $status = 77 ] && [ -z "${TORCH_REQUIRED:-}" ]; then
+	echo "torch-test: NOT run: there is no torch on this machine" >&2
+	exit 0
+fi
+[ $status = 0 ] || exit $status
+TORCH_TEST_PYTHON=$venv/bin/python exec ${GO:-go} test -vet=off -count=1 -timeout 15m ./nccl/torchtest
