@@ -1,0 +1,50 @@
+"""Communication between processes and GPUs: collectives, channels and proxies over mscclpp-go's C library.
+
+    import mscclpp, numpy
+
+    with mscclpp.Communicator() as comm:
+        sums = numpy.full(4, float(comm.rank))
+        comm.all_reduce(sums)
+
+Started by ``mscclpp-run -n 4 python program.py``. The package needs no other one; arrays of NumPy, torch, CuPy and JAX, and
+whatever has the buffer protocol, ``__cuda_array_interface__`` or ``__dlpack__``, are used as they are. The C library is loaded
+when it is first needed, so that importing costs little, and a process may fork until then.
+"""
+
+from ._communicator import Communicator, UniqueId
+from ._errors import (ClosedError, Error, ErrorCode, FailedError, InProgressError, InvalidUsage, PeerError, PluginError,
+                      TimeoutError, UnavailableError, UnsupportedError)
+from ._types import DataType, ReduceOp
+
+__all__ = [
+    "Communicator", "UniqueId", "DataType", "ReduceOp", "Error", "ErrorCode", "UnavailableError", "UnsupportedError",
+    "InvalidUsage", "PeerError", "ClosedError", "PluginError", "TimeoutError", "InProgressError", "FailedError",
+    "library_version", "supports", "get_include", "get_lib",
+]
+__version__ = "0.1.0"
+
+
+def library_version() -> str:
+    """Return the version of the C library."""
+    from ._library import library
+    return library().version().decode()
+
+
+def supports(ability: str) -> bool:
+    """Report whether the C library has an ability, such as "split"; the header's mscclpp_supports lists them."""
+    from ._library import library
+    return bool(library().supports(ability.encode()))
+
+
+def get_include() -> str:
+    """Return the folder of mscclpp.h and mscclpp/*.h, for programs in C and for kernels."""
+    from ._files import include
+    return include()
+
+
+def get_lib() -> str:
+    """Return the folder of libmscclpp.so.1."""
+    import os
+
+    from ._library import library
+    return os.path.dirname(library().path)

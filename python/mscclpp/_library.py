@@ -1,0 +1,178 @@
+"""The C library: where it is, its functions, and what becomes of its results."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+
+from . import _errors
+
+ABI = 1
+"""The MSCCLPP_ABI_VERSION that the functions below are declared for."""
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+LogFunction = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+WriteFunction = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
+ProxyFunction = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64, c_uint64)
+
+
+class UniqueIdBytes(ctypes.Structure):
+    """mscclpp_unique_id_t."""
+
+    _fields_ = [("bytes", ctypes.c_ubyte * 128)]
+
+
+class CommOptions(ctypes.Structure):
+    """mscclpp_comm_options_t."""
+
+    _fields_ = [
+        ("size", c_size_t), ("id", POINTER(UniqueIdBytes)), ("rank", c_int32), ("ranks", c_int32),
+        ("device", c_char_p), ("config_file", c_char_p), ("settings", POINTER(c_char_p)),
+        ("settings_count", c_size_t), ("log", LogFunction), ("log_context", c_void_p), ("timeout", c_uint64),
+    ]
+
+
+class CallOptions(ctypes.Structure):
+    """mscclpp_call_options_t."""
+
+    _fields_ = [("size", c_size_t), ("stream", c_void_p), ("algorithm", c_char_p), ("scale", c_double)]
+
+
+_handle, _out, _options = c_void_p, POINTER(c_void_p), c_void_p
+_counts = POINTER(c_size_t)
+
+# Names without mscclpp_, with the types of their arguments. Results are codes, except for the functions in _OTHERS.
+FUNCTIONS = {
+    "unique_id_create": [POINTER(UniqueIdBytes), c_char_p],
+    "comm_create": [POINTER(CommOptions), _out],
+    "comm_join": [_handle],
+    "comm_rank": [_handle, POINTER(c_int32)],
+    "comm_size": [_handle, POINTER(c_int32)],
+    "comm_query": [_handle, c_char_p, c_void_p, _counts],
+    "comm_status": [_handle],
+    "comm_check": [_handle],
+    "comm_split": [_handle, c_int32, c_int32, _out],
+    "comm_settle": [_handle, POINTER(c_void_p), c_size_t, c_uint64],
+    "comm_destroy": [_handle],
+    "comm_abort": [_handle, c_char_p],
+    "comm_dump": [_handle, WriteFunction, c_void_p],
+    "comm_control": [_handle, _out],
+    "all_reduce": [_handle, c_void_p, c_void_p, c_size_t, c_int32, c_int32, _options],
+    "reduce": [_handle, c_void_p, c_void_p, c_size_t, c_int32, c_int32, c_int32, _options],
+    "reduce_scatter": [_handle, c_void_p, c_void_p, c_size_t, c_int32, c_int32, _options],
+    "all_gather": [_handle, c_void_p, c_void_p, c_size_t, c_int32, _options],
+    "broadcast": [_handle, c_void_p, c_void_p, c_size_t, c_int32, c_int32, _options],
+    "gather": [_handle, c_void_p, c_void_p, c_size_t, c_int32, c_int32, _options],
+    "scatter": [_handle, c_void_p, c_void_p, c_size_t, c_int32, c_int32, _options],
+    "all_to_all": [_handle, c_void_p, c_void_p, c_size_t, c_int32, _options],
+    "all_to_all_v": [_handle, c_void_p, _counts, _counts, c_void_p, _counts, _counts, c_int32, _options],
+    "send": [_handle, c_void_p, c_size_t, c_int32, c_int32, _options],
+    "recv": [_handle, c_void_p, c_size_t, c_int32, c_int32, _options],
+    "barrier": [_handle, _options],
+    "group_start": [_handle],
+    "group_end": [_handle],
+    "prepare": [_handle, c_char_p, c_int32],
+    "memory_alloc": [_handle, c_size_t, _out],
+    "memory_register": [_handle, c_void_p, c_size_t, _out],
+    "memory_range": [_handle, _out, _counts],
+    "memory_free": [_handle],
+    "window_create": [_handle, _handle, _out],
+    "window_peer": [_handle, c_int32, _out, _counts],
+    "window_channels": [_handle, c_void_p, _counts],
+    "window_free": [_handle],
+    "memory_channel": [_handle, c_int32, _handle, _out],
+    "port_channel": [_handle, c_int32, _handle, _handle, _out],
+    "switch_channel": [_handle, _handle, _out],
+    "channel_handle": [_handle, c_void_p, _counts],
+    "channel_free": [_handle],
+    "port_put": [_handle, c_size_t, c_size_t, c_size_t],
+    "port_put_signal": [_handle, c_size_t, c_size_t, c_size_t],
+    "port_signal": [_handle],
+    "port_flush": [_handle, c_uint64],
+    "port_wait": [_handle, c_uint64],
+    "proxy_create": [_handle, c_uint32, ProxyFunction, c_void_p, _out],
+    "proxy_handle": [_handle, c_void_p, _counts],
+    "proxy_push": [_handle, c_uint64, c_uint64, POINTER(c_uint64)],
+    "proxy_complete": [_handle, c_uint64],
+    "proxy_flush": [_handle, c_uint64, c_uint64],
+    "proxy_free": [_handle],
+}
+_OTHERS = {
+    "abi_version": ([], c_uint32),
+    "version": ([], c_char_p),
+    "result_name": ([c_int32], c_char_p),
+    "last_error": ([], c_char_p),
+    "last_error_rank": ([], c_int32),
+    "supports": ([c_char_p], c_int),
+}
+
+
+def candidates() -> list[str]:
+    """Return the paths at which the library is looked for, in this order."""
+    name = "libmscclpp.so.1"
+    paths = [os.path.join(PACKAGE, "lib", name)]
+    home = os.environ.get("MSCCLPP_HOME")
+    if home:
+        paths += [os.path.join(home, "lib", name), os.path.join(home, "bin", "lib", name)]
+    tree = os.path.dirname(os.path.dirname(PACKAGE))
+    if os.path.isfile(os.path.join(tree, "capi", "mscclpp.h")):
+        paths.append(os.path.join(tree, "bin", "lib", name))
+    return paths
+
+
+class Library:
+    """The functions of the loaded library, each without its prefix mscclpp_."""
+
+    def __init__(self) -> None:
+        tried = []
+        for path in [p for p in candidates() if os.path.exists(p)] or ["libmscclpp.so.1"]:
+            try:
+                self.file = ctypes.CDLL(path)
+                self.path = path
+                break
+            except OSError as problem:
+                tried.append(str(problem))
+        else:
+            raise _errors.make(1, f"load the C library: {'; '.join(tried)}: expected it at {', '.join(candidates())}, "
+                                  "or where the loader looks: make build puts it into bin/lib of the source tree")
+        for name, arguments in FUNCTIONS.items():
+            self._declare(name, arguments, c_int32)
+        for name, (arguments, result) in _OTHERS.items():
+            self._declare(name, arguments, result)
+        if self.abi_version() != ABI:
+            raise _errors.make(2, f"load {self.path}: version {self.abi_version()} of its interface: expected {ABI}")
+
+    def _declare(self, name: str, arguments: list, result) -> None:
+        try:
+            function = getattr(self.file, "mscclpp_" + name)
+        except AttributeError:
+            raise _errors.make(2, f"load {self.path}: no function mscclpp_{name}: expected a library as new as this package") from None
+        function.argtypes, function.restype = arguments, result
+        setattr(self, name, function)
+
+    def error(self, code: int) -> _errors.Error:
+        """Return the exception for the result of this thread's last call."""
+        rank = self.last_error_rank()
+        return _errors.make(code, (self.last_error() or b"").decode("utf-8", "replace"), None if rank < 0 else rank)
+
+    def check(self, code: int) -> None:
+        """Raise the exception for a result that is none of success."""
+        if code:
+            raise self.error(code)
+
+
+_loaded: Library | None = None
+_lock = threading.Lock()
+
+
+def library() -> Library:
+    """Load the library, once; it stays for the life of the process."""
+    global _loaded
+    if _loaded is None:
+        with _lock:
+            if _loaded is None:
+                _loaded = Library()
+    return _loaded

@@ -1,0 +1,243 @@
+"""What one process can see: names, errors, bad input, and how a communicator ends. Run as a job of one rank."""
+
+import array
+import gc
+import pickle
+import sys
+import threading
+import unittest
+import warnings
+
+import mscclpp
+from mscclpp import _buffers, _library, _types
+
+
+class Interface(unittest.TestCase):
+    def test_import_is_light(self):
+        heavy = {"numpy", "torch", "cupy", "jax", "typing", "dataclasses", "subprocess", "asyncio", "multiprocessing", "inspect"}
+        import subprocess
+        code = "import sys; before = set(sys.modules); import mscclpp; print(*(set(sys.modules) - before))"
+        loaded = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(heavy & set(loaded), set())
+        self.assertIn("mscclpp", loaded)
+
+    def test_all_names_exist(self):
+        for name in mscclpp.__all__:
+            self.assertTrue(getattr(mscclpp, name).__doc__ or name == "__version__", name)
+
+    def test_versions(self):
+        self.assertTrue(mscclpp.library_version())
+        self.assertTrue(mscclpp.supports("split"))
+        self.assertFalse(mscclpp.supports("teleport"))
+
+    def test_unique_id(self):
+        one = mscclpp.UniqueId.create("127.0.0.1")
+        self.assertEqual(pickle.loads(pickle.dumps(one)), one)
+        self.assertNotIn(repr(one.bytes)[2:10], repr(one))
+        with self.assertRaises(mscclpp.InvalidUsage):
+            mscclpp.UniqueId(b"short")
+        with mscclpp.Communicator(one, 0, 1) as comm:
+            self.assertEqual((comm.rank, comm.size, comm.device), (0, 1, "host"))
+
+
+class Errors(unittest.TestCase):
+    def test_error_has_code_text_and_rank(self):
+        with self.assertRaises(mscclpp.InvalidUsage) as caught:
+            mscclpp.Communicator(settings={"no.such.key": 1})
+        e = caught.exception
+        self.assertIsInstance(e, ValueError)
+        self.assertEqual(e.code, mscclpp.ErrorCode.InvalidUsage)
+        self.assertIn('unknown key "no"', str(e))
+        self.assertIsNone(e.rank)
+        self.assertEqual(e.args, (3, e.text))
+        again = pickle.loads(pickle.dumps(e))
+        self.assertEqual((type(again), again.args), (type(e), e.args))
+
+    def test_missing_ranks_are_named(self):
+        one = mscclpp.UniqueId.create("127.0.0.1")
+        with self.assertRaises((mscclpp.TimeoutError, mscclpp.PeerError)) as caught:
+            mscclpp.Communicator(one, 0, 2, timeout=0.2)
+        self.assertIn("rank 1 is missing", str(caught.exception))
+
+    def test_id_needs_a_place(self):
+        for arguments in ((mscclpp.UniqueId(bytes(128)), None, None), (None, 0, 1)):
+            with self.assertRaises(mscclpp.InvalidUsage):
+                mscclpp.Communicator(*arguments)
+
+
+class Foreign:
+    """An array of some other package."""
+
+    def __init__(self, **interface):
+        self.__dict__.update(interface)
+
+
+class Input(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.comm = mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 0, 1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.comm.close()
+
+    def refused(self, text, *arguments, call="all_reduce", kind=mscclpp.InvalidUsage, **named):
+        with self.assertRaises(kind) as caught:
+            getattr(self.comm, call)(*arguments, **named)
+        self.assertIn(text, str(caught.exception))
+
+    def test_not_memory(self):
+        self.refused("None", None)
+        self.refused("list", [1.0])
+        self.refused("float", 1.0)
+
+    def test_not_contiguous(self):
+        self.refused("not contiguous", memoryview(bytearray(16))[::2])
+
+    def test_read_only(self):
+        self.refused("read-only", b"1234")
+        self.refused("read-only", array.array("B", [1] * 4), b"1234")
+        self.refused("read-only", b"1234", 0, call="recv")
+
+    def test_types(self):
+        self.refused("one type", array.array("f", [1]), array.array("i", [1]))
+        self.refused("expected one of float32", array.array("h", [1]))
+        self.refused("byte order", memoryview((b"12345678")).cast("@h"))
+
+    def test_sizes(self):
+        self.refused("send has 8 bytes, recv 4", array.array("f", [1, 2]), array.array("f", [1]))
+        self.refused("counts", array.array("f", [1]), [1, 2], array.array("f", [1]), [1], call="all_to_all_v")
+        self.refused("within the 1", array.array("f", [1]), [1], array.array("f", [1]), [1], [1], call="all_to_all_v")
+        self.refused("within the 1", array.array("f", [1]), [-1], array.array("f", [1]), [1], call="all_to_all_v")
+
+    def test_device(self):
+        gpu = Foreign(__cuda_array_interface__={"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3})
+        self.refused("memory of a GPU: expected memory of host", gpu)
+        self.refused("stream 7", array.array("f", [1]), stream=7)
+
+    def test_other_values(self):
+        self.refused("algorithm", array.array("f", [1]), algorithm="no-such")
+        self.refused("root", array.array("f", [1]), root=5, call="broadcast")
+        self.refused("float128", "allreduce", "float128", call="prepare")
+        with self.assertRaises(Exception):
+            self.comm.all_reduce(array.array("f", [1]), op=99)
+
+    def test_buffer_grows_during_no_call(self):
+        grown = bytearray(b"1234")
+        self.comm.broadcast(grown)
+        grown += b"5" * 1000  # BufferError if something still held it
+        self.comm.broadcast(grown)
+
+    def test_interface_of_arrays(self):
+        memory = array.array("f", [1, 2])
+        address, n = memory.buffer_info()
+        with_gap = {"shape": (2,), "strides": (8,), "typestr": "<f4", "data": (address, False), "version": 3}
+        self.refused("not contiguous", Foreign(__array_interface__=with_gap))
+        self.refused("read-only", Foreign(__array_interface__={**with_gap, "strides": None, "data": (address, True)}))
+        self.refused("Python objects", Foreign(__array_interface__={**with_gap, "typestr": "|O8"}))
+        swapped = Foreign(__array_interface__={**with_gap, "strides": None, "typestr": ">f4"})
+        self.refused("byte order", swapped)
+        self.comm.all_reduce(Foreign(__array_interface__={**with_gap, "strides": (4,)}))
+
+    def test_formats(self):
+        for kind, code in {"b": 4, "B": 5, "i": 6, "I": 7, "q": 8, "Q": 9, "l": 8, "L": 9, "f": 0, "d": 3, "h": None}.items():
+            self.assertEqual(_buffers.resolve(array.array(kind, [1]), "x").code, code, kind)
+        self.assertEqual(_types.of_format("e", 2), mscclpp.DataType.float16)
+        self.assertIsNone(_types.of_format(">f", 4))
+        for name in ("bfloat16", "torch.bfloat16", mscclpp.DataType.bfloat16, 2):
+            self.assertEqual(_types.data_type(name), 2)
+
+
+class Ends(unittest.TestCase):
+    def make(self, **named):
+        return mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 0, 1, **named)
+
+    def test_use_after_close(self):
+        comm = self.make()
+        comm.close()
+        comm.close()
+        comm.abort()
+        for use in (lambda: comm.all_reduce(array.array("f", [1])), comm.barrier, comm.status, comm.dump, lambda: comm.split(0), lambda: comm.query("device"), comm.join, lambda: comm.group().__enter__()):
+            with self.assertRaises(mscclpp.ClosedError):
+                use()
+        self.assertIn("closed", repr(comm))
+
+    def test_use_after_abort(self):
+        comm = self.make()
+        comm.abort("for a reason")
+        with self.assertRaises(mscclpp.ClosedError) as caught:
+            comm.all_reduce(array.array("f", [1]))
+        self.assertIn("for a reason", str(caught.exception))
+
+    def test_use_before_join(self):
+        comm = self.make(join=False)
+        for use in (lambda: comm.all_reduce(array.array("f", [1])), lambda: comm.rank, comm.barrier):
+            with self.assertRaises(mscclpp.InvalidUsage):
+                use()
+        with self.assertRaises(mscclpp.InProgressError):
+            comm.status()
+        comm.join()
+        self.assertEqual(comm.rank, 0)
+        comm.close()
+
+    def test_exception_aborts(self):
+        with self.assertRaises(KeyError):
+            with self.make() as comm:
+                raise KeyError("mine")
+        with self.assertRaises(mscclpp.ClosedError) as caught:
+            comm.barrier()
+        self.assertIn("mine", str(caught.exception))
+
+    def test_forgotten_is_closed(self):
+        comm = self.make()
+        handle, lib = comm.handle, _library.library()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            del comm
+            gc.collect()
+        self.assertEqual([w.category for w in seen], [ResourceWarning])
+        self.assertEqual(lib.comm_status(handle), mscclpp.ErrorCode.InvalidUsage)
+
+    def test_abort_ends_a_call_of_another_thread(self):
+        one = mscclpp.UniqueId.create("127.0.0.1")
+        comm, outcome = mscclpp.Communicator(one, 0, 2, join=False), []
+
+        def join():
+            try:
+                comm.join()
+            except mscclpp.Error as problem:
+                outcome.append(problem)
+        thread = threading.Thread(target=join)
+        thread.start()
+        comm.abort("enough")
+        thread.join(20)
+        self.assertEqual(len(outcome), 1, "join has not ended")
+
+    def test_ranks_as_threads(self):
+        one, sums, failures = mscclpp.UniqueId.create("127.0.0.1"), [None] * 3, []
+
+        def rank(r):
+            try:
+                with mscclpp.Communicator(one, r, 3) as comm:
+                    mine = array.array("i", [r + 1])
+                    comm.all_reduce(mine)
+                    sums[r] = mine[0]
+            except Exception as problem:
+                failures.append(problem)
+        threads = [threading.Thread(target=rank, args=(r,)) for r in range(3)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual((failures, sums), ([], [6, 6, 6]))
+
+    def test_log(self):
+        lines = []
+        with self.make(log=lambda level, text: lines.append((level, text)), settings={"log.level": "debug"}) as comm:
+            comm.barrier()
+        self.assertTrue(lines)
+        self.assertTrue(all(0 <= level <= 3 and "\n" not in text for level, text in lines), lines)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=0)
