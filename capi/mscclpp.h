@@ -154,6 +154,15 @@ mscclpp_result_t mscclpp_comm_check(mscclpp_comm_t comm);
  * of key, then of their rank. A rank with a negative color takes part, and gets NULL. Collective. */
 mscclpp_result_t mscclpp_comm_split(mscclpp_comm_t comm, int32_t color, int32_t key, mscclpp_comm_t *out);
 
+/* mscclpp_comm_shrink makes a communicator without some ranks, in the order of their numbers, for when these have failed
+ * or are to leave. Only the ranks that stay call it, all with the same ranks in the list, whose order does not matter. The
+ * result was not joined yet: mscclpp_comm_join on it waits for them. They meet anew, at an address that each of them has
+ * told the others when comm was joined, so comm may have failed. It stays, and has to be ended. One communicator can be
+ * made so at a time of those that belong to one job. With MSCCLPP_SHRINK_ABORT whatever runs on comm is stopped first.
+ * Errors: MSCCLPP_INVALID for an empty list, a rank that comm does not have, and the caller in the list. */
+#define MSCCLPP_SHRINK_ABORT 1u
+mscclpp_result_t mscclpp_comm_shrink(mscclpp_comm_t comm, const int32_t *excluded, size_t count, uint32_t flags, mscclpp_comm_t *out);
+
 /* mscclpp_comm_settle waits until the given streams of the device have no work left, at most timeout ns;
  * 0: without a limit. After a failure it ends within seconds. On the host there is nothing to wait for. */
 mscclpp_result_t mscclpp_comm_settle(mscclpp_comm_t comm, void *const *streams, size_t count, uint64_t timeout);

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -267,8 +268,8 @@ func ranks(t *testing.T, source string, n int) []string {
 	return ranksWith(t, source, n, environ(t))
 }
 
-// ranksWith is ranks in another environment.
-func ranksWith(t *testing.T, source string, n int, own []string) []string {
+// ranksWith is ranks in another environment. Some of them are killed.
+func ranksWith(t *testing.T, source string, n int, own []string, killed ...int) []string {
 	t.Helper()
 	program := compile(t, source)
 	m := newMaker(t)
@@ -282,7 +283,9 @@ func ranksWith(t *testing.T, source string, n int, own []string) []string {
 			c.Env = append(slices.Clone(own), fmt.Sprintf("TEST_RANK=%d", r), fmt.Sprintf("TEST_SIZE=%d", n), "TEST_ID="+hex.EncodeToString(m.ids[0][:]))
 			text, err := c.CombinedOutput()
 			out[r] = string(text)
-			if err != nil {
+			var ended *exec.ExitError
+			dead := errors.As(err, &ended) && ended.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+			if dead != slices.Contains(killed, r) || err != nil && !dead {
 				t.Errorf("rank %d: %v\n%s", r, err, text)
 			}
 		})
@@ -296,6 +299,8 @@ func TestCollectives(t *testing.T) {
 		ranks(t, "collectives.c", n)
 	}
 }
+
+func TestShrink(t *testing.T) { ranksWith(t, "shrink.c", 5, environ(t), 0, 3) }
 
 func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
 

@@ -44,6 +44,12 @@ mscclpp_result_t mscclpp_comm_split(mscclpp_comm_t comm, int32_t color, int32_t 
   SETUP(mscclppGoCommSplit((uintptr_t)comm, color, key, (uintptr_t *)out, failure_here()));
 }
 
+mscclpp_result_t mscclpp_comm_shrink(mscclpp_comm_t comm, const int32_t *excluded, size_t count, uint32_t flags, mscclpp_comm_t *out) {
+  PLACE(out, "comm shrink");
+  if (excluded == NULL && count > 0) return failed(MSCCLPP_INVALID, "comm shrink: the list of %zu ranks is NULL", count);
+  SETUP(mscclppGoCommShrink((uintptr_t)comm, (int32_t *)excluded, count, flags, (uintptr_t *)out, failure_here()));
+}
+
 mscclpp_result_t mscclpp_comm_settle(mscclpp_comm_t comm, void *const *streams, size_t count, uint64_t timeout) {
   if (streams == NULL && count > 0) return failed(MSCCLPP_INVALID, "comm settle: the list of %zu streams is NULL", count);
   SETUP(mscclppGoCommSettle((uintptr_t)comm, (void **)streams, count, timeout, failure_here()));

@@ -153,6 +153,32 @@ func mscclppGoCommSplit(h C.uintptr_t, color, key C.int32_t, out *C.uintptr_t, f
 	return C.MSCCLPP_SUCCESS
 }
 
+//export mscclppGoCommShrink
+func mscclppGoCommShrink(h C.uintptr_t, excluded *C.int32_t, count C.size_t, flags C.uint32_t, out *C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
+	defer recovered(f, &r)
+	c, p, err := ready(handles.Handle(h))
+	if err != nil {
+		return fail(f, err)
+	}
+	if flags&^C.MSCCLPP_SHRINK_ABORT != 0 {
+		return fail(f, fmt.Errorf("%w: comm shrink: flags 0x%x: expected 0 or MSCCLPP_SHRINK_ABORT", framework.ErrInvalid, flags))
+	}
+	var ranks []int
+	for _, rank := range unsafe.Slice((*int32)(unsafe.Pointer(excluded)), int(min(count, math.MaxInt32))) {
+		ranks = append(ranks, int(rank))
+	}
+	child, err := c.shrink(p, ranks, flags&C.MSCCLPP_SHRINK_ABORT != 0)
+	if err != nil {
+		return fail(f, err)
+	}
+	made, err := table.Add(kindComm, child)
+	if err != nil {
+		return fail(f, errors.Join(err, child.destroy(err, false)))
+	}
+	*out = C.uintptr_t(made)
+	return C.MSCCLPP_SUCCESS
+}
+
 //export mscclppGoCommSettle
 func mscclppGoCommSettle(h C.uintptr_t, streams *unsafe.Pointer, count C.size_t, timeout C.uint64_t, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)

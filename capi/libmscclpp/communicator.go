@@ -33,11 +33,14 @@ var table = handles.New("communicator", "memory", "window", "channel", "proxy")
 // the links to the other ranks. The last one closes it.
 type job struct {
 	*setup.Job
-	log io.Closer // may be nil
+	plan   setup.Plan // of this rank, for those that are left of the job
+	log    io.Closer  // may be nil
+	refuge *refuge    // nil: the job has one rank
 
 	mu      sync.Mutex
 	users   int
 	aborted bool
+	shrunk  *communicator // that has the refuge
 }
 
 // use takes part in the job, unless that has been closed.
@@ -61,7 +64,7 @@ func (j *job) release(aborted bool) error {
 	if !last {
 		return nil
 	}
-	return errors.Join(j.Close(!j.aborted), closeLog(j.log))
+	return errors.Join(j.Close(!j.aborted), j.refuge.close(), closeLog(j.log))
 }
 
 func closeLog(log io.Closer) error {
@@ -112,6 +115,7 @@ type communicator struct {
 
 	plan   setup.Plan
 	log    io.Closer
+	left   []int // its ranks as numbers of the job that it was made of by shrink
 	once   sync.Once     // join
 	joined chan struct{} // closed when join has ended
 	failed error         // why it has failed
@@ -177,9 +181,16 @@ func (c *communicator) join() error {
 		j, err := setup.Start(ctx, c.plan)
 		if err != nil {
 			c.failed = fmt.Errorf("comm join: %w", c.explain(err))
+			if c.left != nil {
+				c.failed = fmt.Errorf("%w (its ranks were %v of the job that it was made of)", c.failed, c.left)
+			}
 			return
 		}
-		shared := &job{Job: j, log: c.log, users: 1}
+		shared := &job{Job: j, plan: c.plan, log: c.log, users: 1}
+		if shared.refuge, err = newRefuge(ctx, j); err != nil {
+			c.failed = fmt.Errorf("comm join: %w", errors.Join(c.explain(err), j.CloseComm(), j.Close(false)))
+			return
+		}
 		c.parts.Store(&parts{job: shared, world: j.World, calls: j.Comm})
 	})
 	return c.failed

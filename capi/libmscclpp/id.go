@@ -67,26 +67,34 @@ func newID(address string) (id bootstrap.UniqueID, err error) {
 		}
 		return id, err
 	}
+	l, id, err := listenOnAll(ctx)
+	if err == nil {
+		listeners.add(id, l)
+	}
+	return id, err
+}
+
+// listenOnAll listens at all addresses of this host.
+func listenOnAll(ctx context.Context) (*net.TCPListener, bootstrap.UniqueID, error) {
 	addresses, err := ownAddresses()
 	if err != nil {
-		return id, err
+		return nil, bootstrap.UniqueID{}, err
 	}
 	l, err := (&net.ListenConfig{KeepAlive: -1}).Listen(ctx, "tcp", ":0")
 	if err != nil {
-		return id, fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
+		return nil, bootstrap.UniqueID{}, fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
 	}
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
 	var at []netip.AddrPort
 	for _, a := range addresses {
 		at = append(at, netip.AddrPortFrom(a, port))
 	}
-	if id, err = bootstrap.NewUniqueID(at...); err != nil {
+	id, err := bootstrap.NewUniqueID(at...)
+	if err != nil {
 		_ = l.Close()
-		return id, err
+		return nil, bootstrap.UniqueID{}, err
 	}
-	id = id.Listening()
-	listeners.add(id, l)
-	return id, nil
+	return l.(*net.TCPListener), id.Listening(), nil
 }
 
 // ownAddresses lists addresses at which others reach this host, those of IPv4 first; where

@@ -37,6 +37,7 @@ func plan(o *C.mscclpp_comm_options_t) (p setup.Plan, timeout time.Duration, clo
 	if p.Log, closer, err = logOf(o, p.Config.Log); err != nil {
 		return p, 0, nil, err
 	}
+	closer = shareLog(closer)
 	for _, w := range p.Config.Warnings {
 		p.Log.Warn("configuration", "warning", w)
 	}

@@ -223,6 +223,17 @@ func TestSplitByColorAndKey(t *testing.T) {
 		if want := map[int]int{0: 1, 1: 1, 2: 0, 3: 0}[c.Rank()]; sub.Rank() != want || sub.Size() != 2 {
 			return fmt.Errorf("rank %d of %d, expected %d of 2", sub.Rank(), sub.Size(), want)
 		}
+		if got := sub.JobRank(1 - sub.Rank()); got != 2-c.Rank()+2*color {
+			return fmt.Errorf("the other rank of the group has number %d in the job", got)
+		}
+		below, err := sub.Split(ctx, sub.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		defer below.Close()
+		if got := below.JobRank(0); got != c.Rank() {
+			return fmt.Errorf("the only rank of a group of a group has number %d in the job", got)
+		}
 		all, err := sub.AllGather(ctx, []byte{byte(c.Rank())})
 		if err != nil {
 			return err

@@ -36,6 +36,7 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 		}
 		o := c.opts
 		o.Name = fmt.Sprintf("%s/%d.%d", c.opts.Name, c.children, color)
+		o.members = c.jobRanks(ranks)
 		sub, err = New(ctx, bootstrap.Sub(c.boot, ranks, tagRange(o.Name)), o)
 		if err != nil { // New has informed the group, and the other groups are not concerned
 			err = &preamble.Refusal{Err: err}
@@ -46,6 +47,19 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 		return err
 	})
 	return sub, err
+}
+
+// JobRank returns the number that a rank of the communicator has in the job, where Split has given it another.
+func (c *Communicator) JobRank(rank int) int { return c.jobRanks([]int{rank})[0] }
+
+func (c *Communicator) jobRanks(ranks []int) []int {
+	all := slices.Clone(ranks)
+	for i, r := range ranks {
+		if c.opts.members != nil {
+			all[i] = c.opts.members[r]
+		}
+	}
+	return all
 }
 
 // group lists the ranks that gave a color, in the order of their keys.

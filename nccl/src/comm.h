@@ -27,6 +27,7 @@ struct ncclComm {
   atomic_int finalized, revoked;
   atomic_int launched;   /* a call was made: kernels may be on streams of the program */
   _Atomic(void*) inner;  /* the communicator of libmscclpp */
+  _Atomic(void*) shrinking; /* that of the ranks that are left, while they meet */
   int rank, nranks;
   int device;            /* ordinal of CUDA; -1: host memory */
   int blocking;

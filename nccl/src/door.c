@@ -17,7 +17,7 @@
 
 /* The functions of libmscclpp that are called. */
 #define FUNCTIONS(F)                                                                                        \
-  F(version) F(last_error) F(comm_create) F(comm_join) F(comm_split) F(comm_rank) F(comm_size) F(comm_status) \
+  F(version) F(last_error) F(comm_create) F(comm_join) F(comm_split) F(comm_shrink) F(comm_rank) F(comm_size) F(comm_status) \
   F(comm_destroy) F(comm_abort) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
   F(reduce) F(all_to_all) F(gather) F(scatter) F(send) F(recv) F(group_start) F(group_end)
 
@@ -78,16 +78,26 @@ static ncclResult_t create(const struct door_comm* o, void** comm) {
 
 static ncclResult_t join(void* comm) { return result(lib.comm_join(comm)); }
 
+static ncclResult_t place(void* comm, int* rank, int* size) {
+  int32_t n = 0;
+  ncclResult_t r = result(lib.comm_rank(comm, &n));
+  *rank = n;
+  if (r == ncclSuccess) r = result(lib.comm_size(comm, &n));
+  *size = n;
+  return r;
+}
+
 static ncclResult_t split(void* comm, int color, int key, void** out, int* rank, int* size) {
   mscclpp_comm_t c = NULL;
   ncclResult_t r = result(lib.comm_split(comm, color, key, &c));
   *out = c;
-  if (r != ncclSuccess || c == NULL) return r;
-  int32_t n;
-  r = result(lib.comm_rank(c, &n));
-  *rank = n;
-  if (r == ncclSuccess) r = result(lib.comm_size(c, &n));
-  *size = n;
+  return r == ncclSuccess && c ? place(c, rank, size) : r;
+}
+
+static ncclResult_t shrink(void* comm, const int* excluded, size_t count, int abort, void** out) {
+  mscclpp_comm_t c = NULL;
+  ncclResult_t r = result(lib.comm_shrink(comm, excluded, count, abort ? MSCCLPP_SHRINK_ABORT : 0, &c));
+  *out = c;
   return r;
 }
 
@@ -138,7 +148,7 @@ static ncclResult_t failed(void* comm) { return result(lib.comm_status(comm)); }
 
 static const char* error(void) { return lib.last_error(); }
 
-static const struct door functions = {create, join, split, call, group, close_comm, abort_comm, failed, error};
+static const struct door functions = {create, join, split, shrink, place, call, group, close_comm, abort_comm, failed, error};
 static const struct door* opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

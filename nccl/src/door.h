@@ -44,6 +44,8 @@ struct door {
   ncclResult_t (*create)(const struct door_comm* options, void** comm); /* does not wait */
   ncclResult_t (*join)(void* comm);                                    /* waits for all ranks */
   ncclResult_t (*split)(void* comm, int color, int key, void** out, int* rank, int* size);
+  ncclResult_t (*shrink)(void* comm, const int* excluded, size_t count, int abort, void** out); /* to be joined */
+  ncclResult_t (*place)(void* comm, int* rank, int* size);
   ncclResult_t (*call)(void* comm, const struct door_call* call);
   ncclResult_t (*group)(void* comm, const struct door_call* calls, size_t n);
   ncclResult_t (*close)(void* comm);

@@ -173,6 +173,8 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
   int expected = ncclSuccess;
   atomic_compare_exchange_strong(&comm->state, &expected, ncclInvalidUsage);
   if (inner) d->abort(inner, "ncclCommAbort");
+  void* shrinking = atomic_load(&comm->shrinking);
+  if (shrinking) d->abort(shrinking, "ncclCommAbort of the communicator that was shrunk");
   log_info(SUB_INIT, comm->device, "comm %p rank %d nranks %d cudaDev %d - Abort COMPLETE", (void*)comm, comm->rank, comm->nranks, comm->device);
   /* Calls inside end soon; what they use is freed when the last has left, and nobody waits for it
    * longer than a moment. */
@@ -194,16 +196,4 @@ EXPORT(ncclResult_t, CommRevoke, ncclComm_t comm, int flags) {
     r = fail(ncclInvalidArgument, "ncclCommRevoke : communicator %p was revoked before", (void*)comm);
   comm_leave(comm);
   return r;
-}
-
-EXPORT(ncclResult_t, CommShrink, ncclComm_t comm, int* exclude, int nexclude, ncclComm_t* newcomm, ncclConfig_t* config, int flags) {
-  (void)exclude;
-  (void)nexclude;
-  (void)config;
-  (void)flags;
-  if (newcomm) *newcomm = NULL;
-  ncclResult_t r = comm_enter(comm, "ncclCommShrink", NEED_ALIVE);
-  if (r != ncclSuccess) return r;
-  comm_leave(comm);
-  return fail(ncclInvalidUsage, "ncclCommShrink : not supported: ranks that are left make a new communicator with ncclCommInitRank");
 }
