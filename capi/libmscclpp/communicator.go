@@ -115,7 +115,7 @@ type communicator struct {
 
 	plan   setup.Plan
 	log    io.Closer
-	left   []int // its ranks as numbers of the job that it was made of by shrink
+	left   []int         // its ranks as numbers of the job that it was made of by shrink
 	once   sync.Once     // join
 	joined chan struct{} // closed when join has ended
 	failed error         // why it has failed
