@@ -49,6 +49,8 @@ func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicato
 		log:    o.Log.With("comm", o.Name, "comm_rank", boot.Rank()),
 		dev:    o.Device,
 		rounds: preamble.Rounds{Boot: boot},
+
+		members: o.members,
 	}
 	c.life = life.New(o.Name, c.log, o.Grace, o.ending, func() { atomic.StoreUint32(&c.counters.Words.Abort, 1) })
 	if err := c.start(ctx); err != nil {

@@ -29,6 +29,7 @@ type Communicator struct {
 	allocator
 	dumps
 	dependents
+	members
 
 	life     *life.Life
 	counters *counters.Counters

@@ -34,7 +34,7 @@ type Options struct {
 	passed *negotiate.PassedOver // of the communicator that this one is made of; nil: it is made of none
 	ending *life.Ending          // likewise
 
-	members []int // rank -> rank of the job; nil: they are the same
+	members members
 }
 
 func (o *Options) check() error {

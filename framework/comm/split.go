@@ -36,7 +36,10 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 		}
 		o := c.opts
 		o.Name = fmt.Sprintf("%s/%d.%d", c.opts.Name, c.children, color)
-		o.members = c.jobRanks(ranks)
+		o.members = nil
+		for _, r := range ranks {
+			o.members = append(o.members, c.JobRank(r))
+		}
 		sub, err = New(ctx, bootstrap.Sub(c.boot, ranks, tagRange(o.Name)), o)
 		if err != nil { // New has informed the group, and the other groups are not concerned
 			err = &preamble.Refusal{Err: err}
@@ -49,17 +52,15 @@ func (c *Communicator) Split(ctx context.Context, color, key int) (*Communicator
 	return sub, err
 }
 
-// JobRank returns the number that a rank of the communicator has in the job, where Split has given it another.
-func (c *Communicator) JobRank(rank int) int { return c.jobRanks([]int{rank})[0] }
+// members has the number of each rank in the job, where Split has given it another; nil: they are the same.
+type members []int
 
-func (c *Communicator) jobRanks(ranks []int) []int {
-	all := slices.Clone(ranks)
-	for i, r := range ranks {
-		if c.opts.members != nil {
-			all[i] = c.opts.members[r]
-		}
+// JobRank returns the number that a rank of the communicator has in the job.
+func (m members) JobRank(rank int) int {
+	if m == nil {
+		return rank
 	}
-	return all
+	return m[rank]
 }
 
 // group lists the ranks that gave a color, in the order of their keys.
