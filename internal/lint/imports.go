@@ -73,6 +73,8 @@ var directions = []direction{
 	{of: "internal/setup", may: []string{"framework/", "collectives", "launch", "plugins", "transports", "internal/"},
 		why: "it puts jobs together for the libraries of all languages, none of which it knows"},
 	{of: "internal/", may: []string{"internal/"}, why: "small tools know nothing of the rest"},
+	{of: "plan/schema", may: []string{"framework"}, why: "a file format knows nothing of who uses it"},
+	{of: "plan/verify", may: []string{"framework", "plan/schema"}, why: "a plan is proven from its text alone"},
 	{of: "simulate", std: true, may: []string{"framework/collective"}, why: "a model of machines knows none, and of collectives the names"},
 	{of: "scripts", why: "scripts are tested as programs"},
 	{of: "bench/", may: []string{"", "framework/", "collectives/", "bench/"}, test: []string{"transports/"}, why: "measurements use what users use"},
