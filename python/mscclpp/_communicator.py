@@ -222,10 +222,35 @@ class Communicator:
         self._check(self._lib.comm_split(self._handle, color, key, byref(out)))
         if not out.value:
             return None
+        new = self._relative(out.value)
+        new._joined()
+        return new
+
+    def shrink(self, excluded, *, abort: bool = False) -> Communicator:
+        """Make a communicator without some ranks, in the order of their numbers, for when these have failed or are to leave.
+
+        Only the ranks that stay call it, all with the same ranks; this communicator may have failed, and has to be ended by
+        close() or abort(). Collective among those that stay.
+
+        Args:
+            excluded: numbers of the ranks that are left out.
+            abort: whether calls that are in progress are stopped first.
+        """
+        ranks, out = [int(r) for r in excluded], c_void_p()
+        self._check(self._lib.comm_shrink(self._handle, (c_int32 * len(ranks))(*ranks), len(ranks), 1 if abort else 0, byref(out)))
+        new = self._relative(out.value)
+        try:
+            new.join()
+        except BaseException:
+            new.close()
+            raise
+        return new
+
+    def _relative(self, handle: int) -> Communicator:
+        """Return the object of a communicator that was made from this one, and uses its functions."""
         new = Communicator.__new__(Communicator)
         new._lib, new._log = self._lib, self._log
-        new._begin(out.value)
-        new._joined()
+        new._begin(handle)
         return new
 
     def settle(self, streams=(), timeout: float | None = None) -> None:

@@ -55,6 +55,7 @@ FUNCTIONS = {
     "comm_status": [_handle],
     "comm_check": [_handle],
     "comm_split": [_handle, c_int32, c_int32, _out],
+    "comm_shrink": [_handle, POINTER(c_int32), c_size_t, c_uint32, _out],
     "comm_settle": [_handle, POINTER(c_void_p), c_size_t, c_uint64],
     "comm_destroy": [_handle],
     "comm_abort": [_handle, c_char_p],

@@ -130,7 +130,15 @@ def parts():
     half.all_reduce(out)
     equal("split", out, [sum(members)])
     half.close()
-    assert (comm.split(-1 if rank else 0) is None) == (rank != 0)
+    alone = comm.split(-1 if rank else 0)
+    assert (alone is None) == (rank != 0), alone
+    if alone:
+        alone.close()
+    if rank != 1:
+        with comm.shrink([1]) as fewer:
+            out = array.array("i", [rank + 1])
+            fewer.all_reduce(out)
+            equal("shrink", out, [sum(r + 1 for r in range(size) if r != 1)])
 
 
 with comm:
