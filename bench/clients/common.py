@@ -1,0 +1,86 @@
+"""What the programs here share: who this rank is, torch's process group, and times of graphs."""
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+RANK = int(os.environ.get("RANK", "0"))
+SIZE = int(os.environ.get("WORLD_SIZE", "1"))
+DEVICE = torch.device("cuda", RANK)
+
+
+def start(backend="nccl"):
+    """Joins the process group of all ranks, which the environment describes."""
+    torch.cuda.set_device(DEVICE)
+    dist.init_process_group(backend, rank=RANK, world_size=SIZE, **({"device_id": DEVICE} if backend == "nccl" else {}))
+
+
+def which():
+    """Says which library the process uses: ours has libmscclpp behind it."""
+    with open("/proc/self/maps") as maps:
+        return "ours" if any("libmscclpp.so" in line for line in maps) else "nccl"
+
+
+def say(client, text):
+    """Prints the line of a client, once."""
+    if RANK == 0:
+        print(f"CLIENT {client} [{which()}]: {text}", flush=True)
+
+
+def row(**values):
+    """Prints a measurement, once."""
+    if RANK == 0:
+        print("ROW " + json.dumps({"lib": which(), **values}), flush=True)
+
+
+def expect(condition, text):
+    if not condition:
+        print(f"rank {RANK}: expected {text}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def median(values):
+    values = sorted(values)
+    return values[len(values) // 2]
+
+
+def graph_of(step, times=1, warmups=2):
+    """Captures a number of steps, after a few that are run, on a stream of their own."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(warmups):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        for _ in range(times):
+            step()
+    return graph
+
+
+def time_of(graph, repeats):
+    """Returns the times of replays in microseconds, by events."""
+    out = []
+    for _ in range(repeats):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        out.append(begin.elapsed_time(end) * 1000)
+    return out
+
+
+def finish():
+    dist.barrier()
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
+
+
+def now():
+    return time.perf_counter()
