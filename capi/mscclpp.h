@@ -108,8 +108,9 @@ typedef struct {
   mscclpp_log_fn log; /* NULL: standard error, or the file that the configuration names */
   void *log_context;
   uint64_t timeout; /* ns, of each call that waits for other ranks to get ready; 0: the configuration's */
+  const char *version; /* of the program: ranks whose versions differ refuse to join; NULL: the same as "" */
 } mscclpp_comm_options_t;
-#define MSCCLPP_COMM_OPTIONS_INIT {sizeof(mscclpp_comm_options_t), NULL, 0, 0, NULL, NULL, NULL, 0, NULL, NULL, 0}
+#define MSCCLPP_COMM_OPTIONS_INIT {sizeof(mscclpp_comm_options_t), NULL, 0, 0, NULL, NULL, NULL, 0, NULL, NULL, 0, NULL}
 
 /* mscclpp_unique_id_create makes an id in the process that will be rank 0, which listens from then
  * on. An id serves one job. address is the IP address or host name at which others reach this process,

@@ -1,4 +1,6 @@
 /* Communicators: the C side. */
+#include <stddef.h>
+
 #include "_cgo_export.h"
 #include "internal.h"
 
@@ -11,7 +13,7 @@ mscclpp_result_t mscclpp_comm_create(const mscclpp_comm_options_t *options, mscc
   mscclpp_comm_options_t o = MSCCLPP_COMM_OPTIONS_INIT;
   mscclpp_result_t r;
   PLACE(comm, "comm create");
-  r = structure(&o, sizeof o, sizeof o, options, "mscclpp_comm_options_t");
+  r = structure(&o, sizeof o, offsetof(mscclpp_comm_options_t, version), options, "mscclpp_comm_options_t");
   if (r != MSCCLPP_SUCCESS) return r;
   SETUP(mscclppGoCommCreate(&o, (uintptr_t *)comm, failure_here()));
 }

@@ -26,7 +26,7 @@ func mscclppGoCommCreate(o *C.mscclpp_comm_options_t, out *C.uintptr_t, f *C.str
 		return fail(f, err)
 	}
 	c := newCommunicator(timeout)
-	c.plan, c.log = p, log
+	c.plan, c.log, c.version = p, log, C.GoString(o.version)
 	h, err := table.Add(kindComm, c)
 	if err != nil {
 		return fail(f, errors.Join(err, c.destroy(err, false)))

@@ -33,9 +33,10 @@ var table = handles.New("communicator", "memory", "window", "channel", "proxy")
 // the links to the other ranks. The last one closes it.
 type job struct {
 	*setup.Job
-	plan   setup.Plan // of this rank, for those that are left of the job
-	log    io.Closer  // may be nil
-	refuge *refuge    // nil: the job has one rank
+	plan    setup.Plan // of this rank, for those that are left of the job
+	version string
+	log     io.Closer // may be nil
+	refuge  *refuge   // nil: the job has one rank
 
 	mu      sync.Mutex
 	users   int
@@ -113,13 +114,15 @@ type communicator struct {
 	ctx     context.Context // of whatever waits for other ranks
 	end     context.CancelCauseFunc
 
-	plan   setup.Plan
-	log    io.Closer
-	left   []int         // its ranks as numbers of the job that it was made of by shrink
-	once   sync.Once     // join
-	joined chan struct{} // closed when join has ended
-	failed error         // why it has failed
-	parts  atomic.Pointer[parts]
+	plan setup.Plan
+	log  io.Closer
+
+	version string        // of the program
+	left    []int         // its ranks as numbers of the job that it was made of by shrink
+	once    sync.Once     // join
+	joined  chan struct{} // closed when join has ended
+	failed  error         // why it has failed
+	parts   atomic.Pointer[parts]
 
 	mu      sync.Mutex
 	ended   bool                   // no more objects
@@ -186,8 +189,8 @@ func (c *communicator) join() error {
 			}
 			return
 		}
-		shared := &job{Job: j, plan: c.plan, log: c.log, users: 1}
-		if shared.refuge, err = newRefuge(ctx, j); err != nil {
+		shared := &job{Job: j, plan: c.plan, version: c.version, log: c.log, users: 1}
+		if shared.refuge, err = newRefuge(ctx, j, c.version); err != nil {
 			c.failed = fmt.Errorf("comm join: %w", errors.Join(c.explain(err), j.CloseComm(), j.Close(false)))
 			return
 		}

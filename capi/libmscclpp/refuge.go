@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ type refuge struct {
 	ids      []bootstrap.UniqueID // by rank of the job, for which this rank is the first that is left
 }
 
-// newRefuge makes the refuge of a job; nil for a job of one rank. Collective.
-func newRefuge(ctx context.Context, j *setup.Job) (*refuge, error) {
+// newRefuge makes the refuge of a job; nil for a job of one rank. Ranks whose programs have different versions refuse. Collective.
+func newRefuge(ctx context.Context, j *setup.Job, version string) (*refuge, error) {
 	if j.World.Size() == 1 {
 		return nil, nil
 	}
@@ -32,20 +33,30 @@ func newRefuge(ctx context.Context, j *setup.Job) (*refuge, error) {
 		return nil, err
 	}
 	r := &refuge{listener: l}
-	all, err := j.World.AllGather(ctx, own[:])
-	for rank, b := range all {
-		var id bootstrap.UniqueID
-		if err == nil {
-			if id, err = bootstrap.UniqueIDFromBytes(b); err != nil {
-				err = &framework.Error{Op: "comm join", Peer: rank, Err: err}
-			}
-		}
-		r.ids = append(r.ids, id)
+	all, err := j.World.AllGather(ctx, append(own[:], version...))
+	if err == nil {
+		err = r.take(all)
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
+}
+
+// take reads what the ranks have said: an id, and then a version.
+func (r *refuge) take(all [][]byte) error {
+	const size = len(bootstrap.UniqueID{})
+	for rank, b := range all {
+		id, err := bootstrap.UniqueIDFromBytes(b[:min(len(b), size)])
+		if err != nil {
+			return &framework.Error{Op: "comm join", Peer: rank, Err: err}
+		}
+		if first, own := all[0][size:], b[size:]; !bytes.Equal(first, own) {
+			return fmt.Errorf("%w: versions differ: rank 0 version %s rank %d version %s: expected the same in all ranks", framework.ErrUnsupported, first, rank, own)
+		}
+		r.ids = append(r.ids, id)
+	}
+	return nil
 }
 
 // listenBeside listens at another port of an address.
@@ -101,7 +112,7 @@ func (c *communicator) shrink(p *parts, excluded []int, abort bool) (*communicat
 	if j.shrunk != nil && j.shrunk.open() {
 		return nil, fmt.Errorf("%w: comm shrink: the job was shrunk before, and what came of it is open: expected a call on that communicator, or its end first", framework.ErrInvalid)
 	}
-	child.plan, child.left = j.plan, left
+	child.plan, child.version, child.left = j.plan, j.version, left
 	if child.plan.Place, err = j.refuge.place(left, p.world.JobRank(p.world.Rank())); err != nil {
 		return nil, fmt.Errorf("comm shrink: %w", err)
 	}

@@ -31,6 +31,8 @@ struct ncclComm {
   int rank, nranks;
   int device;            /* ordinal of CUDA; -1: host memory */
   int blocking;
+  uint64_t family;       /* communicators that share their resources, and so their abort */
+  struct registration* registrations;
   uint64_t id;           /* the same on all ranks: orders communicators of a group */
   ncclConfig_t config;
   char name[NAME_MAX_BYTES];
@@ -55,6 +57,12 @@ int comm_take(ncclComm_t comm);
 
 /* comm_give_up ends a handle that was taken: no later call can enter it. */
 void comm_give_up(ncclComm_t comm);
+
+/* family_abort aborts the others that share the resources of a communicator; their handles stay, to be ended. */
+void family_abort(ncclComm_t comm);
+
+/* registrations_free forgets what was registered with a communicator that has ended. */
+void registrations_free(ncclComm_t comm);
 
 /* config_take reads a caller's configuration, which may be of another version, into comm.
  * from is what undefined fields inherit, or NULL. */

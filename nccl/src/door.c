@@ -69,6 +69,11 @@ static ncclResult_t create(const struct door_comm* o, void** comm) {
   options.settings = s.texts;
   options.settings_count = s.count;
   options.timeout = (uint64_t)1800 * 1000000000; /* NCCL waits for ranks that come late */
+  char version[64];
+  int number = 0;
+  pncclGetVersion(&number);
+  snprintf(version, sizeof version, "%d (%s)", number, library_version());
+  options.version = version;
   mscclpp_comm_t c = NULL;
   ncclResult_t r = result(lib.comm_create(&options, &c));
   settings_free(&s);

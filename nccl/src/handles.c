@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "comm.h"
+#include "door.h"
 #include "log.h"
 
 enum { MOST = 1 << 16 };
@@ -33,10 +34,12 @@ ncclComm_t comm_new(void) {
   }
   pthread_mutex_unlock(&lock);
   if (c == NULL) return NULL;
+  static atomic_uint_fast64_t families;
   struct redop* redops = c->redops;
   memset(c, 0, sizeof *c);
   c->redops = redops;
   if (redops) memset(redops, 0, REDOPS * sizeof *redops);
+  c->family = atomic_fetch_add(&families, 1);
   atomic_store(&c->state, ncclInProgress);
   atomic_store(&c->users, 1); /* of whoever makes it; comm_give_up takes it away */
   atomic_store_explicit(&c->alive, ALIVE, memory_order_release);
@@ -44,6 +47,7 @@ ncclComm_t comm_new(void) {
 }
 
 static void release(ncclComm_t c) {
+  registrations_free(c);
   pthread_mutex_lock(&lock);
   c->next = NULL;
   *last_free = c;
@@ -92,4 +96,22 @@ void comm_give_up(ncclComm_t c) {
   atomic_store(&c->alive, 0);
   atomic_store(&c->given_up, 2);
   comm_leave(c);
+}
+
+void family_abort(ncclComm_t comm) {
+  struct ncclComm* r = __atomic_load_n(&region, __ATOMIC_ACQUIRE);
+  pthread_mutex_lock(&lock);
+  int n = touched;
+  pthread_mutex_unlock(&lock);
+  for (struct ncclComm* c = r; c < r + n; c++) {
+    if (c == comm || atomic_load_explicit(&c->alive, memory_order_acquire) != ALIVE) continue;
+    atomic_fetch_add(&c->users, 1);
+    void* inner = atomic_load(&c->inner);
+    if (atomic_load(&c->alive) == ALIVE && c->family == comm->family && inner) {
+      int expected = ncclSuccess;
+      atomic_compare_exchange_strong(&c->state, &expected, ncclInvalidUsage);
+      door_opened()->abort(inner, "ncclCommAbort of a communicator that shares its resources");
+    }
+    comm_leave(c);
+  }
 }

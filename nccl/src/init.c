@@ -45,7 +45,8 @@ static ncclResult_t run_init(struct work* w) {
     if (atomic_load(&c->given_up)) d->abort(inner, "ncclCommAbort");
     r = d->join(inner);
   }
-  if (r != ncclSuccess) return fail(r, "%s", d->error());
+  if (r != ncclSuccess)
+    return fail(r, "%s%s", strstr(d->error(), "versions differ") ? "Mismatched NCCL version detected : " : "", d->error());
   if (c->nranks == 1) meeting_forget(&i->id);
   log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init COMPLETE", (void*)c,
            c->rank, c->nranks, c->device, (unsigned long long)c->id);
@@ -136,6 +137,8 @@ EXPORT(ncclResult_t, CommInitRankScalable, ncclComm_t* comm, int nranks, int ran
     r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : commId argument is NULL");
   else if (nids < 1 || nids > nranks)
     r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : %d ids for %d ranks: expected 1 to %d", nids, nranks, nranks);
+  else if (nids > 1 && setting("NCCL_COMM_ID"))
+    r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : NCCL_COMM_ID cannot be used with more than one ncclUniqueId: %d were given", nids);
   else
     r = init_rank(comm, nranks, &ids[0], rank, cuda_current(), config, "ncclCommInitRankScalable"); /* the first names it */
   return end_init(comm, r);
@@ -226,6 +229,7 @@ EXPORT(ncclResult_t, CommSplit, ncclComm_t comm, int color, int key, ncclComm_t*
   if (r == ncclSuccess) {
     c->device = comm->device;
     r = config_take(c, config, comm);
+    if (r == ncclSuccess && c->config.splitShare == 1) c->family = comm->family;
     if (r != ncclSuccess) comm_give_up(c);
   }
   if (r != ncclSuccess) {

@@ -173,6 +173,7 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
   int expected = ncclSuccess;
   atomic_compare_exchange_strong(&comm->state, &expected, ncclInvalidUsage);
   if (inner) d->abort(inner, "ncclCommAbort");
+  family_abort(comm);
   void* shrinking = atomic_load(&comm->shrinking);
   if (shrinking) d->abort(shrinking, "ncclCommAbort of the communicator that was shrunk");
   log_info(SUB_INIT, comm->device, "comm %p rank %d nranks %d cudaDev %d - Abort COMPLETE", (void*)comm, comm->rank, comm->nranks, comm->device);

@@ -1,4 +1,5 @@
 /* Memory: allocation, registration, windows. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "comm.h"
@@ -20,28 +21,64 @@ EXPORT(ncclResult_t, MemFree, void* ptr) {
   return cuda_free(ptr);
 }
 
-/* A registration is a promise of the program, not of its peers: it is noted, and selects nothing.
- * The handle is one of these, so that a wrong one is found. */
+/* A registration is a promise of the program, not of its peers: it is noted, and selects nothing. Handles are looked up in
+ * the list of their communicator, so that a wrong one is found, whatever it points to. */
 struct registration {
-  unsigned magic;
-  ncclComm_t comm;
+  struct registration* next;
+  void* buff;
+  size_t size;
+  unsigned long uses;
 };
-enum { REGISTERED = 0x72656731 };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct registration* note(ncclComm_t comm, void* buff, size_t size) {
+  pthread_mutex_lock(&lock);
+  struct registration* h = comm->registrations;
+  while (h && (h->buff != buff || h->size != size)) h = h->next;
+  if (h) {
+    h->uses++;
+  } else if ((h = malloc(sizeof *h)) != NULL) {
+    *h = (struct registration){comm->registrations, buff, size, 1};
+    comm->registrations = h;
+  }
+  pthread_mutex_unlock(&lock);
+  return h;
+}
+
+/* drop gives one use of a registration back; 0 for a handle that is none. */
+static int drop(ncclComm_t comm, const void* handle) {
+  pthread_mutex_lock(&lock);
+  struct registration** at = &comm->registrations;
+  while (*at && *at != handle) at = &(*at)->next;
+  struct registration* found = *at;
+  if (found && --found->uses == 0) {
+    *at = found->next;
+    free(found);
+  }
+  pthread_mutex_unlock(&lock);
+  return found != NULL;
+}
+
+void registrations_free(ncclComm_t comm) {
+  struct registration* h = comm->registrations;
+  comm->registrations = NULL;
+  for (struct registration* next; h; h = next) {
+    next = h->next;
+    free(h);
+  }
+}
 
 EXPORT(ncclResult_t, CommRegister, const ncclComm_t comm, void* buff, size_t size, void** handle) {
+  if (handle) *handle = NULL;
+  if (after_fork()) return fork_refusal("ncclCommRegister");
   ncclResult_t r = comm_enter(comm, "ncclCommRegister", NEED_READY);
   if (r != ncclSuccess) return r;
-  struct registration* h = NULL;
   if (handle == NULL || buff == NULL)
     r = fail(ncclInvalidArgument, "ncclCommRegister : %s argument is NULL", handle ? "buff" : "handle");
   else if (size == 0)
     r = fail(ncclInvalidArgument, "ncclCommRegister : size argument is 0");
-  else if ((h = malloc(sizeof *h)) == NULL)
+  else if ((*handle = note(comm, buff, size)) == NULL)
     r = fail(ncclSystemError, "ncclCommRegister : out of memory");
-  if (r == ncclSuccess) {
-    *h = (struct registration){REGISTERED, comm};
-    *handle = h;
-  }
   comm_leave(comm);
   return r;
 }
@@ -50,13 +87,7 @@ EXPORT(ncclResult_t, CommDeregister, const ncclComm_t comm, void* handle) {
   if (handle == NULL || after_fork()) return ncclSuccess;
   ncclResult_t r = comm_enter(comm, "ncclCommDeregister", NEED_ALIVE);
   if (r != ncclSuccess) return r;
-  struct registration* h = handle;
-  if (h->magic != REGISTERED || h->comm != comm) {
-    r = fail(ncclInvalidUsage, "ncclCommDeregister : handle %p is none of this communicator", handle);
-  } else {
-    h->magic = 0;
-    free(h);
-  }
+  if (!drop(comm, handle)) r = fail(ncclInvalidUsage, "ncclCommDeregister : handle %p is none of this communicator", handle);
   comm_leave(comm);
   return r;
 }
@@ -64,6 +95,7 @@ EXPORT(ncclResult_t, CommDeregister, const ncclComm_t comm, void* handle) {
 /* Windows that other ranks' kernels read are not provided: Success and a NULL window is how NCCL
  * says so, and what its clients understand. */
 EXPORT(ncclResult_t, CommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* window, int flags) {
+  if (after_fork()) return fork_refusal("ncclCommWindowRegister");
   ncclResult_t r = comm_enter(comm, "ncclCommWindowRegister", NEED_READY);
   if (r != ncclSuccess) return r;
   if (window == NULL || buff == NULL || size == 0)
