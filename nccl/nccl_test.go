@@ -305,6 +305,14 @@ func TestCollectives(t *testing.T) {
 
 func TestShrink(t *testing.T) { ranksWith(t, "shrink.c", 5, environ(t), 0, 3) }
 
+func TestGroups(t *testing.T) { ranks(t, "groups.c", 2) }
+
+func TestCommunicators(t *testing.T) { ranks(t, "comms.c", 2) }
+
+func TestOperations(t *testing.T) { ranks(t, "operations.c", 3) }
+
+func TestAlone(t *testing.T) { alone(t, "alone.c") }
+
 func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
 
 // Calls that are queued when the program destroys the communicator, and their stream, are carried out.

@@ -175,11 +175,10 @@ static void asked(int i) {
   }
   uint32_t size = ntohl(q->size);
   if (j->size == 0) j->size = size;
-  if (j->size != size || size == 0) {
-    struct answer a = nothing;
-    reply(i, &a, STATUS_SIZE_DIFFERS);
+  if (size == 0) {
+    reply(i, &nothing, STATUS_SIZE_DIFFERS);
     return;
-  }
+  } /* ranks that do not agree on it find out at rank 0, which then knows as well */
   if (q->kind == KIND_LISTENS) {
     if (j->known || q->addresses == 0 || q->addresses > ADDRESSES) {
       reply(i, &nothing, STATUS_TAKEN);
