@@ -136,6 +136,13 @@ func (c *opChecker) pairs() error {
 			return c.fail(".channel_ids", "%d channels for %d destinations", len(o.ChannelIDs), len(o.Dst))
 		}
 	}
+	if o.Name == PutPkt && o.Channel() == Port {
+		for k := range o.Src {
+			if o.Src[k].Buffer != Scratch {
+				return c.fail(fmt.Sprintf(".src_buff[%d]", k), "over a port channel the source is packets, which lie in scratch memory alone")
+			}
+		}
+	}
 	if o.Name == ReducePkt || o.Name == ReduceCopyPkt || o.Name == Re || o.Name == Copy {
 		return nil
 	}
