@@ -27,7 +27,7 @@ names     = ^($(subst $(space),|,$(strip $(1))))$$
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels check test test-beside test-alone race conform engines-test rdma-test torch-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels machine-code check test test-beside test-alone race conform engines-test rdma-test torch-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ build: ## programs into bin/, plugins into bin/plugins/, libraries into bin/lib/
 
 kernels: build ## CPU kernel images for this machine, beside the plugins
 	scripts/kernels.sh build
+
+machine-code: build ## machine code of the GPU kernels by NVIDIA's assembler, beside the plugins: programs start sooner; CHIPS=sm_90 for one kind of GPU
+	scripts/kernels.sh machine-code $(CHIPS)
 
 check: build ## compare committed kernel images and generated files with their sources
 	scripts/kernels.sh check

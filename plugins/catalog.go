@@ -172,6 +172,53 @@ func (c Catalog) List() []Entry {
 	return out
 }
 
+// Beside returns the files of the folders with plugins whose names end in this way and that no
+// other user can change; those of the first folder come first.
+func (c Catalog) Beside(ending string) []string {
+	dirs := slices.Clone(c.Dirs)
+	for _, name := range slices.Sorted(maps.Keys(c.Paths)) {
+		dirs = append(dirs, filepath.Dir(c.Paths[name].Path))
+	}
+	if c.BuiltIn != "" {
+		dirs = append(dirs, c.BuiltIn)
+	}
+	var out []string
+	for i, dir := range dirs {
+		if !slices.Contains(dirs[:i], dir) {
+			out = append(out, besideIn(dir, ending)...)
+		}
+	}
+	return out
+}
+
+func besideIn(dir, ending string) []string {
+	folder, objection, err := trustedFolder(dir)
+	if err != nil {
+		return nil
+	}
+	defer folder.Close()
+	names, err := folder.Readdirnames(-1)
+	if err != nil || objection != nil {
+		return nil
+	}
+	slices.Sort(names)
+	var out []string
+	for _, name := range names {
+		if !strings.HasSuffix(name, ending) || strings.HasPrefix(name, ".") {
+			continue
+		}
+		file, err := openAt(int(folder.Fd()), name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+		if err != nil {
+			continue // a link too: what it leads to is in a folder that nobody has looked at
+		}
+		if distrust(file, name) == nil {
+			out = append(out, filepath.Join(dir, name))
+		}
+		file.Close()
+	}
+	return out
+}
+
 // located is where a file is, whatever links lead to its folder. The file itself may be
 // a link: what is not used from one folder may be from another.
 func located(path string) string {

@@ -5,7 +5,8 @@
 #
 #   dist-gpu.sh [FOLDER]     default: dist
 #
-# Environment: GO, VERSION, CXX; STALE=1 packs kernels that are older than their sources.
+# Environment: GO, VERSION, CXX; STALE=1 packs kernels that are older than their sources;
+# MACHINE_CODE=0 packs no machine code, which needs NVIDIA's assembler, fetched by pip.
 set -eu
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -44,6 +45,15 @@ for owner in collectives/image:collectives/image framework/kernel/actor/kernels:
 done
 "$out/tools/mscclpp-kernels" build --spec transports/shm/kernels/kernels.json --target x86-64-v3 \
 	--out "$top/bin/plugins/mscclpp-transport-shm.kernels"
+
+if [ "${MACHINE_CODE:-1}" != 0 ]; then
+	if ! ptxas=$(scripts/ptxas.sh); then
+		echo "dist-gpu: MACHINE_CODE=0 packs kernels that the driver over there has to compile" >&2
+		exit 1
+	fi
+	"$out/tools/mscclpp-kernels" assemble --images collectives/image --images framework/kernel/actor/image --except actor_reduce --ptxas "$ptxas" \
+		--store "${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/assembled" --out "$top/bin/plugins/mscclpp"
+fi
 
 # Test programs, named as the packages. Tests that need sources or a compiler are
 # not asked for there.

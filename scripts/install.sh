@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs under $DESTDIR$PREFIX, or removes it again with --remove:
 #   bin/mscclpp-*                      programs
-#   lib/mscclpp/plugins/               plugins, each beside its kernel images
+#   lib/mscclpp/plugins/               plugins, each beside its kernel images; machine code for GPUs
 #   lib/libmscclpp.so.1                the C library, which finds the plugins beside itself
 #   lib/mscclpp/libnccl.so.2           the NCCL-compatible library, where no loader finds it by chance
 #   lib/pkgconfig/mscclpp.pc           how to compile and link with it
@@ -23,6 +23,9 @@ if [ "${1:-}" = --remove ]; then
 fi
 install -d "$root/bin" "$lib/plugins" "$root/include/mscclpp"
 install -m 755 bin/mscclpp-* "$root/bin"
+for p in bin/plugins/*.cubins; do # of make machine-code, if that was made
+	[ ! -e "$p" ] || install -m 644 "$p" "$lib/plugins"
+done
 for p in bin/plugins/mscclpp-transport-*; do
 	case $p in
 	*.kernels)

@@ -4,11 +4,38 @@
 #
 #   kernels.sh build [CPU-TARGET]   for this machine, beside the plugin
 #   kernels.sh check                committed GPU images against their sources; what was
-#                                   equal on this machine is not built again
+#                                   equal on this machine is not built again. NVIDIA's
+#                                   assembler then says how many registers kernels use
+#   kernels.sh machine-code [CHIPS] what the assembler makes of the GPU images, beside the
+#                                   plugins, for sm_80,sm_90,… or all that are known
+#   kernels.sh registers            writes the tables that check compares with
+#
+# Machine code is kept by all that decides its bytes, in the user's cache: for an image that
+# has not changed, the assembler is not asked again.
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-build}
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go
+folders="--images collectives/image --images framework/kernel/actor/image"
+
+# assemble PTXAS OPTIONS… passes over the kernels that only their own tests load.
+assemble() {
+	ptxas=$1
+	shift
+	# shellcheck disable=SC2086 # lists of words
+	bin/mscclpp-kernels assemble $folders --ptxas "$ptxas" --store "$cache/assembled" "$@"
+}
+
+if [ "$verb" = machine-code ]; then
+	ptxas=$(scripts/ptxas.sh)
+	assemble "$ptxas" --except actor_reduce ${2:+--chips "$2"} --out bin/plugins/mscclpp
+	exit 0
+fi
+if [ "$verb" = registers ]; then
+	ptxas=$(scripts/ptxas.sh)
+	assemble "$ptxas" --images examples/fused/image --record
+	exit 0
+fi
 found=0
 for spec in transports/*/kernels/kernels.json collectives/image/kernels.json framework/kernel/actor/kernels/kernels.json; do
 	[ -f "$spec" ] || continue
@@ -32,7 +59,7 @@ for spec in transports/*/kernels/kernels.json collectives/image/kernels.json fra
 		fi
 		;;
 	*)
-		echo "kernels: $verb: expected build or check" >&2
+		echo "kernels: $verb: expected build, check, machine-code or registers" >&2
 		exit 2
 		;;
 	esac
@@ -40,4 +67,11 @@ done
 if [ $found = 0 ]; then
 	echo "kernels: no kernels.json was found" >&2
 	exit 1
+fi
+if [ "$verb" = check ]; then
+	if ptxas=$(scripts/ptxas.sh); then
+		assemble "$ptxas" --images examples/fused/image
+	else
+		echo "kernels: without the assembler, nobody has looked at registers and spills" >&2
+	fi
 fi

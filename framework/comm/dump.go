@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -139,6 +142,15 @@ func (c *Communicator) Dump(w io.Writer) error {
 	fmt.Fprintf(&b, "comm %s: rank %d of %d: %s\n", c.opts.Name, c.Rank(), c.Size(), c.condition())
 	for _, s := range c.Channels() {
 		fmt.Fprintf(&b, "  %s\n", s)
+	}
+	for _, t := range c.opts.Transports {
+		if forms := t.Forms(); len(forms) > 0 {
+			var words []string
+			for _, form := range slices.Sorted(maps.Keys(forms)) {
+				words = append(words, fmt.Sprintf("%d as %s", forms[form], form))
+			}
+			fmt.Fprintf(&b, "  %s: kernel images loaded: %s\n", t.Name, strings.Join(words, ", "))
+		}
 	}
 	c.dumps.write(&b)
 	_, err := w.Write(b.Bytes())

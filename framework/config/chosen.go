@@ -11,6 +11,8 @@ func (e *Effective) chosen(key, value string) string {
 	switch key {
 	case "device":
 		return "what the program asks for, else host"
+	case "gpu_code":
+		return "machine code where there is some for the GPU, else ptx"
 	case "transports":
 		return e.by(format(reflect.ValueOf(e.TransportsOn("host"))), format(reflect.ValueOf(e.TransportsOn("cuda"))))
 	case "comm.scratch":
@@ -47,7 +49,7 @@ func (e *Effective) chosen(key, value string) string {
 
 // left are the values that leave the choice open.
 var left = map[string]string{
-	"device": "", "transports": "[]", "comm.scratch": "0", "comm.deadline": "0s", "comm.max_blocks": "0",
+	"device": "", "gpu_code": "auto", "transports": "[]", "comm.scratch": "0", "comm.deadline": "0s", "comm.max_blocks": "0",
 	"collectives.table": "[]", "collectives.sharing": "0", "collectives.lines": "auto",
 	"bootstrap.interface": "", "bootstrap.family": "", "bootstrap.host_id": "", "bootstrap.secret_file": "",
 	"launch.bind": "auto", "launch.output_dir": "", "log.file": "", "log.dump_signal": "",

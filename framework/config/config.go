@@ -16,6 +16,12 @@ type Config struct {
 	// driver has it.
 	GPUMemory string `config:"gpu_memory"`
 
+	// GPUCode is the form in which NVIDIA GPUs get kernels: auto, machine code where the folders
+	// of plugins have it for the GPU (files NAME-sm_90.cubins, which make machine-code
+	// makes), else PTX, which the driver compiles when it first meets it on a machine; or
+	// ptx, always PTX.
+	GPUCode string `config:"gpu_code"`
+
 	// GDRCopy lets the host store signals that arrive over ib-nonatomic into memory of an
 	// NVIDIA GPU, by NVIDIA's GDRCopy 2 where that is installed: kernels then poll memory of
 	// their own. Otherwise they poll memory of the host over the bus. The variable
@@ -133,6 +139,10 @@ type Collectives struct {
 	// and large messages in ordinary buffers. It is allocated when the first of them is
 	// called; where a GPU has none left, kernels serve them. All ranks need the same.
 	CopyScratch Bytes `config:"copy_scratch"`
+
+	// Preload loads the kernels of all collectives and types when the job starts, where there
+	// is machine code of them. Else each is loaded by the first call that needs it.
+	Preload bool `config:"preload"`
 
 	// Lines says whether kernels may send packets of 128 bytes, which need links that
 	// never tear them: auto (if NVLink joins every two GPUs of the host), always or

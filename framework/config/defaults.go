@@ -10,6 +10,7 @@ import (
 func Default() Config {
 	return Config{
 		GPUMemory:  "device",
+		GPUCode:    "auto",
 		GDRCopy:    true,
 		Transports: []string{},
 		Transport:  map[string]map[string]any{},
@@ -32,6 +33,7 @@ func Default() Config {
 // the reference page alike.
 var choices = map[string][]string{
 	"gpu_memory":                   {"device", "host", "fabric"},
+	"gpu_code":                     {"auto", "ptx"},
 	"bootstrap.family":             {"", "inet", "inet6"},
 	"collectives.lines":            {"auto", "always", "never"},
 	"check.signatures":             {"never", "stall", "always"},

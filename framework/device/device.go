@@ -89,6 +89,18 @@ type Module interface {
 	Close() error
 }
 
+// Assembled is an optional interface of a Device that may have machine code of images. It
+// was made of them beforehand, and is ready sooner than they are.
+//
+// Implemented by the devices of device/cuda. Called by framework/comm before it asks a
+// transport for an image.
+type Assembled interface {
+	// LoadAssembled is Load for the image that has this sha256, in lower-case hexadecimal.
+	// Without machine code of it that can be loaded, both results are nil: then Load of the
+	// image itself makes the same kernels callable.
+	LoadAssembled(sha256 string) (Module, error)
+}
+
 // Kernel is one entry point.
 type Kernel interface {
 	// Launch enqueues the kernel on the stream; on the host it runs it on the

@@ -75,8 +75,12 @@ func localRank(getenv func(string) string) (int, error) {
 // few processors, filling all of it would take most of the start.
 const prefault = 1 << 20
 
-// OpenDevice opens the device, as the configuration would have it.
-func OpenDevice(d framework.Device, cfg *config.Config) (device.Device, error) {
+// machineCode ends the names of containers with machine code of kernels.
+const machineCode = ".cubins"
+
+// OpenDevice opens the device, as the configuration would have it. builtIn is the folder of
+// the plugins that come with the program.
+func OpenDevice(d framework.Device, cfg *config.Config, builtIn string, log *slog.Logger) (device.Device, error) {
 	switch d.Type {
 	case "host":
 		return host.Open(host.Prefault(prefault))
@@ -90,6 +94,9 @@ func OpenDevice(d framework.Device, cfg *config.Config) (device.Device, error) {
 		}
 		if !cfg.GDRCopy {
 			options = append(options, cuda.WithoutGDRCopy())
+		}
+		if cfg.GPUCode != "ptx" {
+			options = append(options, cuda.MachineCode(Catalog(cfg, builtIn).Beside(machineCode), log))
 		}
 		opened, err := cuda.Open(d.Index, options...)
 		if err != nil {

@@ -60,7 +60,7 @@ func TestGPUThatDoesNotOpen(t *testing.T) {
 		if hosted {
 			cfg.GPUMemory = "host"
 		}
-		d, err := OpenDevice(framework.Device{Type: "cuda", Index: 7}, &cfg)
+		d, err := OpenDevice(framework.Device{Type: "cuda", Index: 7}, &cfg, "", slog.New(slog.DiscardHandler))
 		if !errors.Is(err, framework.ErrUnavailable) || d != nil {
 			t.Errorf("hosted %v: %v, %v: expected no device, and that it is unavailable", hosted, d, err)
 		}
@@ -157,7 +157,7 @@ func TestFabricMemoryIsAskedForByConfiguration(t *testing.T) {
 	for kind, asked := range map[string]bool{"device": false, "fabric": true} {
 		cfg := config.Default()
 		cfg.GPUMemory = kind
-		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg)
+		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestHostMemoryIsAFact(t *testing.T) {
 	for kind, want := range map[string]string{"device": "", "host": "host"} {
 		cfg := config.Default()
 		cfg.GPUMemory = kind
-		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg)
+		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestGDRCopyIsSwitchedOffByConfiguration(t *testing.T) {
 			t.Error("it is off by default")
 		}
 		cfg.GDRCopy = on
-		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg)
+		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

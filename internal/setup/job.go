@@ -83,6 +83,13 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 	if err := j.open(ctx, p, where, boot); err != nil {
 		return err
 	}
+	if cfg.Collectives.Preload {
+		for _, t := range j.transports {
+			if err := t.Preload(j.Device, collectives.Layouts()); err != nil {
+				return fmt.Errorf("transport %s: preload: %w", t.Name, err)
+			}
+		}
+	}
 	turn := Turn(p.Getenv, j.Boot.Rank(), j.Boot.HostRanks())
 	facts := Facts(os.DirFS("/"), j.Device, boot.HostID, turn, p.Log)
 	if len(j.Boot.HostRanks()) == j.Boot.Size() {
@@ -158,7 +165,7 @@ func (j *Job) open(ctx context.Context, p *Plan, where framework.Device, boot bo
 		}
 	})
 	var cause error
-	if j.Device, cause = OpenDevice(where, &p.Config.Config); cause != nil {
+	if j.Device, cause = OpenDevice(where, &p.Config.Config, p.BuiltIn, p.Log); cause != nil {
 		failed(cause)
 		cancel(cause)
 	}

@@ -56,6 +56,7 @@ void settings_read(struct settings* s, int blocks) {
   *s = (struct settings){0};
   add(s, "bootstrap.timeout", "30m"); /* NCCL waits for ranks that come late */
   add(s, "check.overlap", "false"); /* NCCL leaves undefined what is sent from a buffer that is received into */
+  if (getenv("MSCCLPP_COLLECTIVES__PRELOAD") == NULL) add(s, "collectives.preload", "true"); /* any call may be captured */
   struct interface_address found;
   const char* list = setting("NCCL_OOB_NET_IFNAME");
   if (list == NULL || *list == 0) list = setting("NCCL_SOCKET_IFNAME");

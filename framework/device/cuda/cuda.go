@@ -58,6 +58,7 @@ func (drv *driver) open(index int, opts ...Option) (*Device, error) {
 	for _, o := range opts {
 		o(&d.options)
 	}
+	d.code = openCode(&d.options, g.info.Device, major, minor)
 	if k.facts.memops64 == 0 {
 		_ = k.drop()
 		return nil, fmt.Errorf("cuda:%d open: %w: %s has no 64-bit stream memory operations: expected Volta or later",
@@ -83,4 +84,5 @@ var (
 	_ device.Engine      = (*Device)(nil)
 	_ device.Prioritizer = (*Device)(nil)
 	_ device.Flusher     = (*Device)(nil)
+	_ device.Assembled   = (*Device)(nil)
 )

@@ -6,12 +6,15 @@ import "C"
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"debug/elf"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -21,24 +24,36 @@ import (
 )
 
 // loader loads images of kernels.
-type loader struct{ *gpu }
+type loader struct {
+	*gpu
+	code *code
+}
 
 // Module is a loaded image. It implements device.Module.
 type Module struct {
-	dev    *loader
+	dev  *loader
+	form string
+
+	resident *resident // of machine code, which others may use as well
+
 	mu     sync.Mutex
 	handle C.uintptr_t // 0 once closed
 }
 
-// Load makes the kernels of an image callable: PTX, which the driver compiles and
-// remembers on disk, or what a compiler made of it. The compiler's messages are part
-// of the error, in Error.Log.
+// Load makes the kernels of an image callable: PTX, for which there may be machine code,
+// and which the driver else compiles and remembers on disk; or a binary. The compiler's
+// messages are part of the error, in Error.Log.
 func (d *loader) Load(image []byte) (device.Module, error) {
+	return d.holding(func() (*Module, error) { return d.load(image) })
+}
+
+// holding loads while the context is held, for the module if there is one.
+func (d *loader) holding(load func() (*Module, error)) (device.Module, error) {
 	if err := d.begin("load"); err != nil {
 		return nil, err
 	}
-	m, err := d.load(image)
-	if err != nil {
+	m, err := load()
+	if err != nil || m == nil {
 		return nil, errorsFirst(err, d.drop())
 	}
 	return m, nil
@@ -54,8 +69,27 @@ func (d *loader) load(image []byte) (*Module, error) {
 	if err := checkABI(image); err != nil {
 		return nil, fmt.Errorf("%s load: %w", d.info.Device, err)
 	}
+	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
+		return d.loadAs("binary", image)
+	}
+	if !d.code.empty() {
+		sum := sha256.Sum256(image)
+		if m := d.assembled(hex.EncodeToString(sum[:])); m != nil {
+			return m, nil
+		}
+	}
+	began := time.Now()
+	m, err := d.loadAs("PTX", image)
+	if err == nil {
+		d.code.log.Info("the driver has compiled kernels", "device", d.info.Device, "took", time.Since(began))
+	}
+	return m, err
+}
+
+// loadAs has the driver load an image.
+func (d *loader) loadAs(form string, image []byte) (*Module, error) {
 	var log [16384]C.char
-	m := &Module{dev: d}
+	m := &Module{dev: d, form: form}
 	st := C.cuda_module_load(d.c, ptr(image), C.size_t(len(image)), &m.handle, &log[0], C.size_t(len(log)))
 	if st.code != C.CUDA_SUCCESS {
 		err := d.drv.fail("load", d.index, C.GoString(st.call), int(st.code))
@@ -95,6 +129,9 @@ func checkABI(image []byte) error {
 	return nil
 }
 
+// Form says what was loaded: PTX, machine code for a chip, or a binary of the caller's.
+func (m *Module) Form() string { return m.form }
+
 // Kernel finds an entry point. It must not be launched after the module is closed.
 func (m *Module) Kernel(symbol string) (device.Kernel, error) {
 	m.mu.Lock()
@@ -133,7 +170,8 @@ func (m *Module) Close() error {
 	}
 	handle := m.handle
 	m.handle = 0
-	return errors.Join(m.dev.check("unload", C.cuda_module_unload(m.dev.c, handle)), m.dev.drop())
+	err := m.resident.leave(func() error { return m.dev.check("unload", C.cuda_module_unload(m.dev.c, handle)) })
+	return errors.Join(err, m.dev.drop())
 }
 
 var _ device.Module = (*Module)(nil)

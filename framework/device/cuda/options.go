@@ -1,10 +1,15 @@
 package cuda
 
+import "log/slog"
+
 // Option changes a device.
 type Option func(*options)
 
 type options struct {
 	legacy, fabric, dmaBuf, hosted, noGDRCopy bool
+
+	machineCode []string
+	log         *slog.Logger
 }
 
 // Legacy makes Alloc use the driver's older memory and sharing, which it otherwise
@@ -26,3 +31,10 @@ func Hosted() Option { return func(o *options) { o.hosted = true } }
 
 // WithoutGDRCopy makes MapForHost refuse.
 func WithoutGDRCopy() Option { return func(o *options) { o.noGDRCopy = true } }
+
+// MachineCode names containers (NAME-sm_90.cubins, made by mscclpp-kernels assemble) in
+// which Load and LoadAssembled look for machine code of images. The log tells which form
+// of an image was loaded, and why machine code was not.
+func MachineCode(files []string, log *slog.Logger) Option {
+	return func(o *options) { o.machineCode, o.log = files, log }
+}

@@ -19,7 +19,6 @@ type Report struct {
 	Rebuilt  []string // byte for byte with a new build: the compiler is the manifest's
 	Proven   []string // as Rebuilt, when they were checked before
 	Hashed   []string // by the hash of sources and flags: another compiler, or none
-	Spills   int      // images that NVIDIA's assembler looked at
 	Unsteady []string // id and difference: a new build differed, and one after that was equal
 	Compiler string   // why images were hashed: what was found instead; "" if none were
 }
@@ -63,9 +62,6 @@ func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, erro
 		if r.rebuilt && r.differs != "" {
 			report.Unsteady = append(report.Unsteady, units[i].id()+": "+r.differs)
 		}
-		if r.spills {
-			report.Spills++
-		}
 	}
 	for _, img := range m.Images {
 		if slices.ContainsFunc(opt.Targets, func(t Target) bool { return t.Arch == img.Arch }) &&
@@ -77,10 +73,10 @@ func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, erro
 }
 
 type result struct {
-	rebuilt, proven, spills bool
-	differs                 string // where the first build did
-	compiler                string
-	err                     error
+	rebuilt, proven bool
+	differs         string // where the first build did
+	compiler        string
+	err             error
 }
 
 // proof is the file in opt.Proven that says that a build equalled the image: of the same sources, by the same
@@ -132,11 +128,6 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 	}
 	if _, err := inspect(u.target.Kind, data); err != nil {
 		return fail("%w", err)
-	}
-	if u.target.Kind == PTX {
-		if r.spills, err = spills(ctx, data); err != nil {
-			return fail("%w", err)
-		}
 	}
 	from, err := s.origin(u.family, opt.Headers)
 	if err != nil {

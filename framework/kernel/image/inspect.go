@@ -2,13 +2,9 @@ package image
 
 import (
 	"bytes"
-	"context"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -141,38 +137,4 @@ func inspectCPU(data []byte) ([]string, error) {
 		return nil, fmt.Errorf("%w: %s is missing", framework.ErrInvalid, abiSymbol)
 	}
 	return symbols, nil
-}
-
-var ptxasSpill = onfirstuse.Regexp(`Function properties for (\w+)\n.*?(\d+) bytes stack frame, (\d+) bytes spill stores`)
-
-// spills asks NVIDIA's assembler, if the machine has it, whether registers spill.
-// It returns false if it has not.
-func spills(ctx context.Context, data []byte) (bool, error) {
-	ptxas, err := exec.LookPath("ptxas")
-	if err != nil {
-		return false, nil
-	}
-	target := ptxTarget().FindSubmatch(data)
-	if target == nil {
-		return false, fmt.Errorf("%w: no .target", framework.ErrInvalid)
-	}
-	dir, err := os.MkdirTemp("", "mscclpp-ptxas-*")
-	if err != nil {
-		return false, err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "image.ptx")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		return false, err
-	}
-	out, err := exec.CommandContext(ctx, ptxas, "-v", "-arch="+string(target[1]), file, "-o", filepath.Join(dir, "out")).CombinedOutput()
-	if err != nil {
-		return true, fmt.Errorf("%w: ptxas: %w\n%s", framework.ErrInvalid, err, out)
-	}
-	for _, m := range ptxasSpill().FindAllSubmatch(out, -1) {
-		if string(m[2]) != "0" || string(m[3]) != "0" {
-			return true, fmt.Errorf("%w: %s: %s bytes of stack, %s bytes of spills", framework.ErrInvalid, m[1], m[2], m[3])
-		}
-	}
-	return true, nil
 }

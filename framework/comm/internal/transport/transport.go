@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,9 @@ type Transport struct {
 
 	mu      sync.Mutex
 	modules map[moduleKey]device.Module
+
+	formsMu sync.Mutex // beside mu, which is held while a driver compiles
+	forms   map[string]int
 }
 
 // New reads the description of t and prepares t for Options.Transports.
@@ -93,6 +97,22 @@ func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt 
 	if m := t.modules[key]; m != nil {
 		return m, nil
 	}
+	m, err := t.load(ctx, dev, image, unfit)
+	if err != nil {
+		return nil, err
+	}
+	t.remember(key, m)
+	return m, nil
+}
+
+// load loads an image: as machine code, where the device has some of it, else as it is. An image that is unfit is asked
+// for all the same: the transport knows better why one was never built.
+func (t *Transport) load(ctx context.Context, dev device.Device, image framework.ImageInfo, unfit error) (device.Module, error) {
+	if unfit == nil {
+		if m, err := assembled(dev, image); m != nil || err != nil {
+			return m, err
+		}
+	}
 	imager, ok := t.Transport.(framework.Imager)
 	if !ok {
 		return nil, fmt.Errorf("%w: lists images but cannot deliver them", framework.ErrPlugin)
@@ -101,7 +121,7 @@ func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt 
 	if err != nil {
 		return nil, err
 	}
-	if unfit != nil { // after Image, which knows better why one was never built
+	if unfit != nil {
 		return nil, unfit
 	}
 	if err := verify(image, code); err != nil {
@@ -111,11 +131,88 @@ func (t *Transport) module(ctx context.Context, dev device.Device, k Kernel, dt 
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", image.ID, err)
 	}
+	return m, nil
+}
+
+// assembled loads the machine code of an image, nil if there is none.
+func assembled(dev device.Device, image framework.ImageInfo) (device.Module, error) {
+	d, ok := dev.(device.Assembled)
+	if !ok || image.SHA256 == "" {
+		return nil, nil
+	}
+	m, err := d.LoadAssembled(image.SHA256)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", image.ID, err)
+	}
+	return m, nil
+}
+
+// remember keeps a module. The lock is held.
+func (t *Transport) remember(key moduleKey, m device.Module) {
 	if t.modules == nil {
 		t.modules = make(map[moduleKey]device.Module)
 	}
 	t.modules[key] = m
-	return m, nil
+	if f, ok := m.(interface{ Form() string }); ok {
+		t.formsMu.Lock()
+		defer t.formsMu.Unlock()
+		if t.forms == nil {
+			t.forms = make(map[string]int)
+		}
+		t.forms[f.Form()]++
+	}
+}
+
+// Preload loads all images that a device would choose and has machine code of, for kernels with arguments of these
+// layouts, so that none of them has to be loaded later: while a stream is captured, or beside kernels that wait. Images
+// without it are left to the first call that needs it.
+func (t *Transport) Preload(dev device.Device, layouts []string) error {
+	if _, ok := dev.(device.Assembled); !ok {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	done := map[string]bool{}
+	for _, k := range t.Description.Kernels {
+		for _, layout := range layouts {
+			for _, typ := range k.Types {
+				want := images.Want{Archs: dev.Info().Archs, Family: k.Family, Type: typ, ABI: kernel.ABI, Layout: layout}
+				image, unfit := images.Choose(t.Description.Images, want)
+				if id := image.ID + "\x00" + k.Symbol; unfit == nil && !done[id] {
+					done[id] = true
+					if err := t.preload(dev, image, layout, k.Symbol); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// preload loads one kernel, if there is machine code of its image: a driver may put off the loading of each kernel until
+// it is asked for. The lock is held.
+func (t *Transport) preload(dev device.Device, image framework.ImageInfo, layout, symbol string) error {
+	key := moduleKey{dev.Info().Device, image.ID, layout}
+	m := t.modules[key]
+	if m == nil {
+		var err error
+		if m, err = assembled(dev, image); m == nil {
+			return err
+		}
+		t.remember(key, m)
+	}
+	if _, err := m.Kernel(symbol); err != nil {
+		return fmt.Errorf("kernel %s of image %s: %w", symbol, image.ID, err)
+	}
+	return nil
+}
+
+// Forms counts the loaded images by their form, in words: "machine code for sm_90". It does not wait.
+func (t *Transport) Forms() map[string]int {
+	t.formsMu.Lock()
+	defer t.formsMu.Unlock()
+	return maps.Clone(t.forms)
 }
 
 // Lacks says why a transport has no kernel that could be loaded.
@@ -160,6 +257,9 @@ func (t *Transport) CloseModules() error {
 		}
 		delete(t.modules, key)
 	}
+	t.formsMu.Lock()
+	defer t.formsMu.Unlock()
+	t.forms = nil
 	return first
 }
 

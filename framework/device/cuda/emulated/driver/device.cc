@@ -56,8 +56,8 @@ int attribute(int which) {
     case 38: return 50 << 20;
     case 39: return kThreadsPerProcessor;
     case 40: return 3;
-    case 75: return 9;
-    case 76: return 0;
+    case 75: return kCapability / 10;
+    case 76: return kCapability % 10;
     case 78: return 1;
     case 81: return kSharedMost + 1024;
     case 90: case 91: case 95: return 1;

@@ -49,6 +49,7 @@ size_t elf_bytes(const void* data) {
   const auto* h = static_cast<const Elf64_Ehdr*>(data);
   size_t end = h->e_shoff + static_cast<size_t>(h->e_shnum) * h->e_shentsize;
   const auto* p = reinterpret_cast<const Elf64_Phdr*>(static_cast<const char*>(data) + h->e_phoff);
+  end = std::max<size_t>(end, h->e_phoff + static_cast<size_t>(h->e_phnum) * h->e_phentsize);
   for (int i = 0; i < h->e_phnum; ++i) end = std::max<size_t>(end, p[i].p_offset + p[i].p_filesz);
   return end;
 }
@@ -68,7 +69,7 @@ int open_library(int fd, Image* image, std::string* why) {
 int open_file(const std::string& path, Image* image, std::string* why) {
   FILE* f = fopen(path.c_str(), "re");
   if (f == nullptr) {
-    *why = "emulated: no CPU image stands for this PTX: expected " + path + " (CUDA_EMULATED_IMAGES)";
+    *why = "emulated: no CPU image stands for this PTX, or machine code: expected " + path + " (CUDA_EMULATED_IMAGES)";
     return kNoBinaryForGpu;
   }
   std::string data;
@@ -118,12 +119,32 @@ std::string image_name(const std::string& text) {
   return hex;
 }
 
+// Opens the CPU image that stands for what a GPU would run. It has all the entry points.
+static int stand_for(const std::string& what, const std::string& folder, Image* out, std::string* why) {
+  out->gpu = true;
+  const std::string path = folder + "/" + image_name(what) + ".so";
+  if (int bad = open_file(path, out, why)) return bad;
+  out->other = access((path + ".other").c_str(), F_OK) == 0;
+  for (auto& [name, entry] : out->entries) {
+    if (!out->other && dlsym(out->library, name.c_str()) == nullptr) {
+      *why = "emulated: the CPU image has no " + name + ": it was built from other sources than what it stands for";
+      return kNoBinaryForGpu;
+    }
+  }
+  return kSuccess;
+}
+
 int load_image(const void* data, const std::string& folder, std::shared_ptr<Image>* image, std::string* why) {
   auto out = std::make_shared<Image>();
   if (memcmp(data, ELFMAG, SELFMAG) == 0) {
     const auto* h = static_cast<const Elf64_Ehdr*>(data);
-    if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_type != ET_DYN) return kInvalidImage;
-    if (int bad = open_library(copy_of(data, elf_bytes(data)), out.get(), why)) return bad;
+    if (is_cubin(data)) {
+      if (int bad = read_cubin(data, &out->entries, why)) return bad;
+      if (int bad = stand_for(std::string(static_cast<const char*>(data), elf_bytes(data)), folder, out.get(), why)) return bad;
+    } else {
+      if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_type != ET_DYN) return kInvalidImage;
+      if (int bad = open_library(copy_of(data, elf_bytes(data)), out.get(), why)) return bad;
+    }
     *image = out;
     return kSuccess;
   }
@@ -132,17 +153,8 @@ int load_image(const void* data, const std::string& folder, std::shared_ptr<Imag
     *why = "ptxas emulated, line 1; fatal   : Missing .version directive at start of file";
     return text.empty() ? kInvalidImage : kInvalidPtx;
   }
-  out->ptx = true;
   out->entries = parse_ptx(text);
-  const std::string path = folder + "/" + image_name(text) + ".so";
-  if (int bad = open_file(path, out.get(), why)) return bad;
-  out->other = access((path + ".other").c_str(), F_OK) == 0;
-  for (auto& [name, entry] : out->entries) {
-    if (!out->other && dlsym(out->library, name.c_str()) == nullptr) {
-      *why = "emulated: the CPU image has no " + name + ": it was built from other sources than the PTX";
-      return kNoBinaryForGpu;
-    }
-  }
+  if (int bad = stand_for(text, folder, out.get(), why)) return bad;
   *image = out;
   return kSuccess;
 }

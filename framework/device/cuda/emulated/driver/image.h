@@ -17,15 +17,21 @@ struct Entry {
 // The entry points of a PTX text.
 std::map<std::string, Entry> parse_ptx(const std::string& text);
 
-// Names the CPU image of a PTX text: 64-bit FNV-1a of it, in hexadecimal.
+// Whether an ELF file is machine code of a GPU.
+bool is_cubin(const void* data);
+
+// The entry points of machine code that runs on the device. On failure answers the driver's error, and why.
+int read_cubin(const void* data, std::map<std::string, Entry>* out, std::string* why);
+
+// Names the CPU image that stands for a PTX text, or for machine code: 64-bit FNV-1a of it, in hexadecimal.
 std::string image_name(const std::string& text);
 
 struct Image {
   void* library = nullptr;
   int fd = -1;
-  bool ptx = false;
-  bool other = false;  // made of other sources than the PTX, which is not believed
-  std::map<std::string, Entry> entries;  // of PTX
+  bool gpu = false;    // stands for PTX or machine code
+  bool other = false;  // made of other sources than these, which are not believed
+  std::map<std::string, Entry> entries;  // of these
   ~Image();
 };
 

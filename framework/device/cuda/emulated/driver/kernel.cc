@@ -62,13 +62,13 @@ int take(const Function& f, void** list, void** extra, std::vector<char>* out) {
       if (what > 2) return kInvalidValue;
     }
     if (bytes > kMostParameters || (bytes > 0 && data == nullptr)) return kInvalidValue;
-    if (f.image->ptx && !f.image->other && bytes != f.parameters) return kInvalidValue;
+    if (f.image->gpu && !f.image->other && bytes != f.parameters) return kInvalidValue;
     out->resize(bytes);
     memcpy(out->data(), data, bytes);
     return kSuccess;
   }
   if (list == nullptr) return f.parameters == 0 ? kSuccess : kInvalidValue;
-  if (f.image->ptx) {
+  if (f.image->gpu) {
     // Kernels of this project have one parameter; of others the layout is not kept.
     out->resize(f.parameters);
     memcpy(out->data(), list[0], f.parameters);
@@ -116,7 +116,7 @@ API int cuModuleGetFunction(Function** function, Module* module, const char* nam
   if (slot == nullptr) {
     Image& image = *module->image;
     auto entry = image.entries.find(name);
-    void* address = image.ptx && entry == image.entries.end() ? nullptr : dlsym(image.library, name);
+    void* address = image.gpu && entry == image.entries.end() ? nullptr : dlsym(image.library, name);
     if (address == nullptr) {
       module->functions.erase(name);
       return kNotFound;
@@ -126,7 +126,7 @@ API int cuModuleGetFunction(Function** function, Module* module, const char* nam
     slot->name = name;
     slot->image = module->image;
     slot->entry = reinterpret_cast<void (*)(const void*, const void*)>(address);
-    if (image.ptx) {
+    if (image.gpu) {
       slot->parameters = entry->second.parameters;
       slot->max_threads = entry->second.max_threads;
     }

@@ -17,6 +17,7 @@
 #include "queue.h"
 
 constexpr uint64_t kPage = 4096, kGranularity = 2 << 20;
+constexpr int kCapability = 90;  // 9.0
 constexpr int kProcessors = 132, kMaxThreads = 1024, kThreadsPerProcessor = 2048;
 constexpr unsigned kSharedPlain = 48 << 10, kSharedMost = 227 << 10;
 

@@ -1,0 +1,125 @@
+package cuda
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/internal/machinecode"
+)
+
+// code is the machine code of images that a device may load in their place.
+type code struct {
+	library *machinecode.Library
+	log     *slog.Logger
+}
+
+// openCode reads the containers. One that cannot be read is reported and passed over: its
+// images are compiled by the driver.
+func openCode(o *options, dev framework.Device, major, minor int) *code {
+	c := &code{log: o.log}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if o.machineCode == nil {
+		return c
+	}
+	library, err := machinecode.Open(o.machineCode, major, minor)
+	if err != nil {
+		c.log.Warn("machine code of kernels is passed over, and the driver compiles them", "device", dev, "reason", err)
+	} else if library.Empty() {
+		c.log.Info("no machine code of kernels is for this GPU, and the driver compiles them", "device", dev, "capability", fmt.Sprintf("%d.%d", major, minor))
+	}
+	c.library = library
+	return c
+}
+
+func (c *code) empty() bool { return c.library.Empty() }
+
+// LoadAssembled makes the kernels of the image with this sha256 callable, from machine code
+// if there is any that the driver takes. Else both results are nil.
+func (d *loader) LoadAssembled(sha256 string) (device.Module, error) {
+	if d.code.empty() {
+		return nil, d.live("load")
+	}
+	return d.holding(func() (*Module, error) { return d.assembled(sha256), nil })
+}
+
+// assembled loads machine code of an image, nil if there is none. A fault of it is
+// reported once, and the image takes its place.
+func (d *loader) assembled(sha256 string) *Module {
+	began := time.Now()
+	found, err := d.code.library.Find(sha256)
+	if err != nil {
+		d.code.log.Warn("machine code is damaged, and the driver compiles the kernels", "device", d.info.Device, "reason", err)
+	}
+	if found == nil {
+		return nil
+	}
+	m, err := d.shared(found)
+	if err != nil {
+		d.code.library.Refuse(found, sha256)
+		d.code.log.Warn("the driver refuses machine code, and compiles the kernels", "device", d.info.Device, "image", found.ID, "file", found.Path, "reason", err)
+		return nil
+	}
+	d.code.log.Debug("machine code of kernels is loaded", "device", d.info.Device, "image", found.ID, "form", m.form, "took", time.Since(began))
+	return m
+}
+
+// residents are the modules of machine code that the process has loaded. Each communicator of
+// an NCCL program has a device of its own for the same GPU, and all of them use the same.
+var residents = struct {
+	sync.Mutex
+	of map[residentKey]*resident
+}{of: map[residentKey]*resident{}}
+
+type residentKey struct {
+	driver *driver
+	index  int
+	sha256 string // of the machine code
+}
+
+type resident struct {
+	key    residentKey
+	handle C.uintptr_t
+	users  int
+}
+
+// shared loads machine code, or finds it loaded. Each user holds the context meanwhile.
+func (d *loader) shared(found *machinecode.Found) (*Module, error) {
+	key := residentKey{d.drv, d.index, found.SHA256}
+	form := "machine code for " + found.Chip
+	residents.Lock()
+	defer residents.Unlock()
+	if r := residents.of[key]; r != nil {
+		r.users++
+		return &Module{dev: d, form: form, handle: r.handle, resident: r}, nil
+	}
+	m, err := d.loadAs(form, found.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	m.resident = &resident{key: key, handle: m.handle, users: 1}
+	residents.of[key] = m.resident
+	return m, nil
+}
+
+// leave ends one use. Only the last user unloads the module.
+func (r *resident) leave(unload func() error) error {
+	if r == nil {
+		return unload()
+	}
+	residents.Lock()
+	defer residents.Unlock()
+	if r.users--; r.users > 0 {
+		return nil
+	}
+	delete(residents.of, r.key)
+	return unload()
+}
