@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/measure"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/plans"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/predict"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 )
@@ -32,6 +33,7 @@ var verbs = []entry{
 	{name: "conform", short: "run the conformance suite against a plugin", command: inspect.Conform},
 	{name: "doctor", short: "say what works on this machine, and what is missing", command: inspect.Doctor},
 	{name: "nccl", short: "print the path of the NCCL-compatible library", command: inspect.NCCL},
+	{name: "plan", short: "check and show execution plans", command: plans.Command},
 	{name: "plugins", short: "list the plugins, what they offer, and why one is not used", command: inspect.Plugins},
 	{name: "simulate", short: "predict collectives over many hosts from the parameters of links and adapters", command: predict.Command},
 	{name: "topo", short: "print the processors, GPUs and NICs of this host and how they are connected", command: inspect.Topo},

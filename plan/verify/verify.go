@@ -4,8 +4,11 @@
 package verify
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
@@ -49,25 +52,41 @@ const launches = 4
 func File(name string) Result {
 	p, err := schema.ReadFile(name)
 	if err != nil {
-		var wrong *schema.Error
-		reason := err.Error()
-		if errors.As(err, &wrong) {
-			short := *wrong
-			short.File = ""
-			reason = short.Error()
-		}
-		return Result{File: name, Verdict: Refused, Reason: reason}
+		return Result{File: name, Verdict: Refused, Reason: reason(err), Ranks: ranksOf(name)}
 	}
 	out := Plan(p)
 	out.File = name
 	return out
 }
 
+// reason is the text of an error about a plan without the words that are those of all such errors.
+func reason(err error) string {
+	if wrong := (*schema.Error)(nil); errors.As(err, &wrong) {
+		short := *wrong
+		short.File = ""
+		err = &short
+	}
+	text := strings.TrimPrefix(err.Error(), "plan")
+	return strings.TrimLeft(text, ",: ")
+}
+
+// ranksOf counts the ranks of a file that is no plan, as far as one can.
+func ranksOf(name string) int {
+	var file struct {
+		GPUs []json.RawMessage `json:"gpus"`
+	}
+	data, err := os.ReadFile(name)
+	if err != nil || json.Unmarshal(data, &file) != nil {
+		return 0
+	}
+	return len(file.GPUs)
+}
+
 // Plan checks a plan.
 func Plan(p *schema.Plan) Result {
 	out := Result{Ranks: len(p.GPUs)}
 	if err := p.Check(); err != nil {
-		out.Verdict, out.Reason = Refused, err.Error()
+		out.Verdict, out.Reason = Refused, reason(err)
 		return out
 	}
 	sizes, err := chunks(p)
