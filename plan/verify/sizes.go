@@ -11,6 +11,7 @@ const (
 	mostCells = 2 << 20
 	mostSteps = 1 << 19
 	mostClock = 1 << 12 // threads
+	mostChunk = 1 << 36 // bytes of a chunk
 )
 
 // chunks returns the sizes of chunks, in bytes, for which a plan is run: the least legal one, one that all groups of
@@ -31,7 +32,7 @@ func chunks(p *schema.Plan) ([]int64, error) {
 		granules = append(granules, -(even + 1)) // the remainders are those of every size, also of legal ones
 	}
 	for _, u := range units {
-		step := max(1, u.bytes/a/max(1, u.chunks))
+		step := max(1, min(most, u.bytes/a/max(1, u.chunks)))
 		granules = append(granules, step/2, 2*step, 2*step+step/2)
 	}
 	var out []int64
@@ -58,16 +59,19 @@ func legal(p *schema.Plan) (least, most int64, err error) {
 	if p.Collective == "allgather" && g.OutputChunks > 0 || n == 0 {
 		n = g.OutputChunks
 	}
-	least, most = 1, 1<<40
-	if n > 0 {
-		whole := uint64(n) * uint64(p.Alignment)
-		least = max(1, int64(min(1<<40, (p.MinSize+whole-1)/whole)))
-		most = int64(min(1<<40, p.MaxSize/whole))
-		if p.MinSize > p.MaxSize-p.MaxSize%whole || most == 0 {
-			return 0, 0, fmt.Errorf("no size of %d to %d bytes is a multiple of %d chunks of %d bytes", p.MinSize, p.MaxSize, n, p.Alignment)
-		}
+	least, most = 1, max(1, mostChunk/int64(p.Alignment))
+	if n == 0 {
+		return least, most, nil
 	}
-	return least, most, nil
+	whole := uint64(n) * uint64(p.Alignment)
+	if p.MinSize > p.MaxSize-p.MaxSize%whole || p.MaxSize < whole {
+		return 0, 0, fmt.Errorf("no size of %d to %d bytes is a multiple of %d chunks of %d bytes", p.MinSize, p.MaxSize, n, p.Alignment)
+	}
+	if p.MinSize/whole >= uint64(most) {
+		return 0, 0, fmt.Errorf("chunks of messages of %d bytes are longer than %d bytes, the limit of this check", p.MinSize, mostChunk)
+	}
+	least = max(1, int64((p.MinSize-min(p.MinSize, 1))/whole)+1)
+	return least, min(most, int64(min(p.MaxSize/whole, mostChunk))), nil
 }
 
 // unit is what one turn of a pipeline handles.
@@ -120,11 +124,21 @@ func gcd(a, b int64) int64 {
 // that would be too large.
 func settingOf(p *schema.Plan, x *program, inPlace bool) (setting, bool) {
 	set := setting{chunk: x.chunk, cell: x.chunk, inPlace: inPlace}
-	steps, threads, all := 0, 0, int64(0)
+	threads, all := 0, int64(0)
 	for r := range p.GPUs {
 		g := &p.GPUs[r]
 		threads += len(g.Blocks) + len(g.Peers(schema.Port)) + 1
 		all += int64(g.InputChunks) + int64(g.OutputChunks) + 4*int64(g.ScratchChunks)
+	}
+	if inPlace {
+		all *= 2
+	}
+	if threads > mostClock || all > mostCells {
+		return set, false
+	}
+	steps := 0
+	for r := range p.GPUs {
+		g := &p.GPUs[r]
 		for b := range g.Blocks {
 			if steps += x.count(&g.Blocks[b]); steps > mostSteps {
 				return set, false
@@ -138,10 +152,7 @@ func settingOf(p *schema.Plan, x *program, inPlace bool) (setting, bool) {
 			}
 		}
 	}
-	if set.inPlace {
-		all *= 2
-	}
-	return set, threads <= mostClock && all <= mostCells && all*(set.chunk/set.cell) <= mostCells
+	return set, set.chunk/set.cell <= mostCells && all*(set.chunk/set.cell) <= mostCells
 }
 
 // count returns the number of steps of a block.
@@ -149,8 +160,7 @@ func (x *program) count(b *schema.Block) int {
 	n := len(b.Ops)
 	for i := range b.Ops {
 		if o := &b.Ops[i]; o.Name == schema.Pipeline {
-			turns := (int64(o.Iter.NumChunks)*x.chunk + int64(o.Iter.Unit) - 1) / int64(o.Iter.Unit)
-			n += int(min(turns, mostSteps)) * len(o.Ops)
+			n += int(min(turns(o.Iter, x.chunk), mostSteps)) * len(o.Ops)
 			n = min(n, 2*mostSteps)
 		}
 	}

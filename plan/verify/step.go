@@ -1,6 +1,10 @@
 package verify
 
-import "github.com/mscclpp-go/mscclpp/plan/schema"
+import (
+	"math"
+
+	"github.com/mscclpp-go/mscclpp/plan/schema"
+)
 
 // step is one operation as a block runs it once: operands are resolved to pieces of buffers.
 type step struct {
@@ -66,14 +70,22 @@ func (x *program) steps(r, b int) []*step {
 			continue
 		}
 		unit := int64(o.Iter.Unit)
-		turns := (int64(o.Iter.NumChunks)*x.chunk + unit - 1) / unit
-		for turn := range turns {
+		for turn := range turns(o.Iter, x.chunk) {
 			for k := range o.Ops {
 				f.add(&o.Ops[k], i, k, int(turn), turn*unit, unit)
 			}
 		}
 	}
 	return f.out
+}
+
+// turns is how often a pipeline runs its operations.
+func turns(it *schema.Iteration, chunk int64) int64 {
+	n := int64(it.NumChunks)
+	if n == 0 {
+		return 0
+	}
+	return (min(n, math.MaxInt64/chunk)*chunk-1)/int64(it.Unit) + 1
 }
 
 type flattener struct {

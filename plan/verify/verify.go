@@ -112,21 +112,26 @@ func Plan(p *schema.Plan) Result {
 
 // touches reports whether a plan uses input and output buffers.
 func touches(p *schema.Plan) (in, out bool) {
-	note := func(b schema.Buffer) {
-		in, out = in || b == schema.Input, out || b == schema.Output
-	}
-	x := newProgram(p, int64(p.Alignment))
+	note := func(b schema.Buffer) { in, out = in || b == schema.Input, out || b == schema.Output }
 	for r := range p.GPUs {
-		for b := range p.GPUs[r].Blocks {
-			for _, s := range x.steps(r, b) {
-				for _, list := range [][]piece{s.src, s.dst} {
-					for i := range list {
-						note(list[i].buffer)
-					}
-				}
-			}
+		g := &p.GPUs[r]
+		for _, c := range g.Switches() {
+			note(c.Buffer)
+		}
+		for _, b := range g.RemoteBuffers {
+			note(b.Type)
 		}
 	}
+	each(p, func(o *schema.Op) {
+		for _, list := range [][]schema.Operand{o.Src, o.Dst} {
+			for i := range list {
+				note(list[i].Buffer)
+			}
+		}
+		if o.Load != nil {
+			note(o.Load.Dst.Buffer)
+		}
+	})
 	return in, out
 }
 

@@ -1,10 +1,12 @@
 package verify_test
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/plan/schema"
 	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
 
@@ -60,5 +62,50 @@ func TestVerdicts(t *testing.T) {
 	}
 	if said != len(reasons) {
 		t.Errorf("%d plans of which reasons are expected, of %d", said, len(reasons))
+	}
+}
+
+// TestExtremes checks plans with the largest numbers that the format has.
+func TestExtremes(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		change func(*schema.Plan)
+		want   verify.Verdict
+	}{
+		{"alignment", func(p *schema.Plan) { p.Alignment = math.MaxInt32 }, verify.Refused}, // in units of 48 bytes
+		{"page", func(p *schema.Plan) { p.Alignment = 4096 }, verify.Right},
+		{"smallest message", func(p *schema.Plan) { p.MinSize = math.MaxUint64 }, verify.Refused},
+		{"smallest message in bytes", func(p *schema.Plan) { p.MinSize, p.Alignment = math.MaxUint64, 1 }, verify.Refused},
+		{"message of a terabyte", func(p *schema.Plan) { p.MinSize = 1 << 40 }, verify.Refused},
+		{"message of 64 GiB less a byte", func(p *schema.Plan) { p.MinSize = 1<<36 - 1 }, verify.Refused},
+		{"message of a gigabyte", func(p *schema.Plan) { p.MinSize = 1 << 30 }, verify.Refused}, // in units of 48 bytes
+		{"message of a kilobyte", func(p *schema.Plan) { p.MinSize = 1 << 10 }, verify.Right},
+		{"unit", func(p *schema.Plan) { each(p, func(i *schema.Iteration) { i.Unit = 1 << 62 }) }, verify.Right},
+		{"unit of a byte", func(p *schema.Plan) { each(p, func(i *schema.Iteration) { i.Unit = 1 }) }, verify.Right},
+		{"chunks of a pipeline", func(p *schema.Plan) { each(p, func(i *schema.Iteration) { i.NumChunks = math.MaxInt32 }) }, verify.Refused},
+		{"no chunks of a pipeline", func(p *schema.Plan) { each(p, func(i *schema.Iteration) { i.NumChunks = 0 }) }, verify.Right}, // for one rank, in place
+		{"scratch memory", func(p *schema.Plan) { p.GPUs[0].ScratchChunks = math.MaxInt32 }, verify.Refused},
+	} {
+		p, err := schema.ReadFile("testdata/right/pipeline.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.change(p)
+		if got := verify.Plan(p); got.Verdict != x.want {
+			t.Errorf("%s: got %s: %s, expected %s", x.name, got.Verdict, got.Reason, x.want)
+		}
+	}
+}
+
+// each calls change for the pipelines of a plan.
+func each(p *schema.Plan, change func(*schema.Iteration)) {
+	for r := range p.GPUs {
+		for b := range p.GPUs[r].Blocks {
+			for i := range p.GPUs[r].Blocks[b].Ops {
+				if it := p.GPUs[r].Blocks[b].Ops[i].Iter; it != nil {
+					change(it)
+				}
+			}
+		}
 	}
 }
