@@ -32,18 +32,34 @@ var built struct {
 	err error
 }
 
+// folders are removed when all tests have ended.
+var folders struct {
+	sync.Mutex
+	list []string
+}
+
+// scratch makes a folder for what several tests use.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mscclpp-nccl-test-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders.Lock()
+	defer folders.Unlock()
+	folders.list = append(folders.list, dir)
+	return dir
+}
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if built.dir != "" {
-		_ = os.RemoveAll(built.dir)
+	for _, dir := range folders.list {
+		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
 
-func install(ctx context.Context) (err error) {
-	if built.dir, err = os.MkdirTemp("", "mscclpp-nccl-test-*"); err != nil {
-		return err
-	}
+func install(ctx context.Context) error {
 	lib := filepath.Join(built.dir, "lib")
 	for _, c := range []*exec.Cmd{
 		exec.CommandContext(ctx, "../scripts/capi.sh", lib),
@@ -67,7 +83,10 @@ func library(t *testing.T) string {
 	if dir := os.Getenv("MSCCLPP_TEST_NCCL"); dir != "" { // libraries and plugins that were built before
 		return dir
 	}
-	built.Do(func() { built.err = install(t.Context()) })
+	built.Do(func() {
+		built.dir = scratch(t)
+		built.err = install(t.Context())
+	})
 	if built.err != nil {
 		t.Fatal(built.err)
 	}
@@ -321,7 +340,7 @@ func TestDevice(t *testing.T) {
 	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
 	ranksWith(t, "device.c", 2, []string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),
-		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
+		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824", "NCCL_CHECK_POINTERS=1",
 	})
 }
 

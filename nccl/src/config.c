@@ -17,17 +17,19 @@ static const ncclConfig_t undefined = NCCL_CONFIG_INITIALIZER;
 static const struct field {
   const char* name;
   const char* variable; /* which overrides it; NULL: none */
+  const char* older;    /* the variable's name in older versions; NULL: it had none */
   size_t at;
   unsigned since;
   int otherwise; /* if undefined everywhere */
   int low, high; /* the values that are allowed */
 } fields[] = {
-#define FIELD(name, variable, since, otherwise, low, high) \
-  {#name, variable, offsetof(ncclConfig_t, name), since, otherwise, low, high}
+#define FIELD(name, variable, since, otherwise, low, high) RENAMED(name, variable, NULL, since, otherwise, low, high)
+#define RENAMED(name, variable, older, since, otherwise, low, high) \
+  {#name, variable, older, offsetof(ncclConfig_t, name), since, otherwise, low, high}
     FIELD(blocking, "NCCL_COMM_BLOCKING", 21400, 1, 0, 1),
     FIELD(cgaClusterSize, "NCCL_CGA_CLUSTER_SIZE", 21700, 4, 0, INT_MAX),
-    FIELD(minCTAs, "NCCL_MIN_CTAS", 21700, 1, 1, INT_MAX),
-    FIELD(maxCTAs, "NCCL_MAX_CTAS", 21700, UNDEFINED, 1, INT_MAX),
+    RENAMED(minCTAs, "NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS", 21700, 1, 1, INT_MAX),
+    RENAMED(maxCTAs, "NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", 21700, UNDEFINED, 1, INT_MAX),
     FIELD(splitShare, "NCCL_COMM_SPLIT_SHARE_RESOURCES", 21800, 0, 0, 1),
     FIELD(trafficClass, NULL, 22500, UNDEFINED, INT_MIN, INT_MAX),
     FIELD(collnetEnable, NULL, 22700, 0, 0, 1),
@@ -37,6 +39,7 @@ static const struct field {
     FIELD(nChannelsPerNetPeer, "NCCL_NCHANNELS_PER_NET_PEER", 22800, UNDEFINED, 1, INT_MAX),
     FIELD(nvlinkCentricSched, NULL, 22800, 0, 0, 1),
 #undef FIELD
+#undef RENAMED
 };
 
 static int* value(ncclConfig_t* c, const struct field* f) { return (int*)((char*)c + f->at); }
@@ -67,7 +70,7 @@ ncclResult_t config_take(ncclComm_t comm, const ncclConfig_t* given, const ncclC
       return fail(ncclInvalidArgument, "Invalid config %s attribute value %d: expected %d to %d", f->name, *v, f->low, f->high);
     if (*v == UNDEFINED) *v = from ? *value(&from->config, f) : f->otherwise;
     if (f->variable) {
-      long set = setting_number(f->variable, UNDEFINED);
+      long set = setting_number(f->variable, f->older ? setting_number(f->older, UNDEFINED) : UNDEFINED);
       if (set != UNDEFINED && set >= f->low && set <= f->high && *v != (int)set) {
         log_info(SUB_ENV, comm->device, "%s set by environment to %ld.", f->variable, set);
         *v = (int)set;

@@ -258,3 +258,15 @@ ncclResult_t cuda_settle(int device) {
   }
   return err ? fail(ncclUnhandledCudaError, "device %d: waiting for its work: CUDA error %d", device, err) : ncclSuccess;
 }
+
+ncclResult_t cuda_check_pointer(int device, const void* p, const char* function, const char* name) {
+  void* context;
+  int of = 0, err = enter_device(device, &context);
+  if (err == 0) {
+    err = driver.attribute(&of, 9, (uintptr_t)p); /* 9: ordinal of the device */
+    leave_device(device);
+  }
+  if (err) return fail(ncclInvalidArgument, "%s : %s %p is not a valid pointer: the driver knows no memory there (CUDA error %d)", function, name, p, err);
+  if (of != device) return fail(ncclInvalidArgument, "%s : %s %p is of device %d: expected memory of device %d", function, name, p, of, device);
+  return ncclSuccess;
+}

@@ -24,3 +24,6 @@ ncclResult_t cuda_read(int device, cudaStream_t stream, const void* from, void* 
  * -1 it is the host's. cuda_free takes any memory that the driver has allocated. */
 ncclResult_t cuda_alloc(int device, size_t bytes, void** out);
 ncclResult_t cuda_free(void* at);
+
+/* cuda_check_pointer refuses what is no memory of a device; name says which argument it is. */
+ncclResult_t cuda_check_pointer(int device, const void* p, const char* function, const char* name);

@@ -60,7 +60,7 @@ static ncclResult_t create(const struct door_comm* o, void** comm) {
   memcpy(id.bytes, o->id->internal, sizeof id.bytes);
   snprintf(device, sizeof device, o->device < 0 ? "host" : "cuda:%d", o->device);
   struct settings s;
-  settings_read(&s, o->max_blocks);
+  settings_read(&s, &(struct settings_for){o->device, o->max_blocks, o->net});
   mscclpp_comm_options_t options = MSCCLPP_COMM_OPTIONS_INIT;
   options.id = &id;
   options.rank = o->rank;

@@ -13,6 +13,7 @@ struct door_comm {
   int rank, size;
   int device;       /* ordinal of CUDA; -1: host memory */
   int max_blocks;   /* of one kernel; 0: as many as are fastest */
+  const char* net;  /* netName of the configuration, or "" */
 };
 
 enum door_kind {

@@ -37,7 +37,7 @@ static ncclResult_t run_init(struct work* w) {
   if (d == NULL) return ncclSystemError;
   log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init START", (void*)c, c->rank,
            c->nranks, c->device, (unsigned long long)c->id);
-  struct door_comm options = {&i->id, c->rank, c->nranks, c->device, c->config.maxCTAs > 0 ? c->config.maxCTAs : 0};
+  struct door_comm options = {&i->id, c->rank, c->nranks, c->device, c->config.maxCTAs > 0 ? c->config.maxCTAs : 0, c->net};
   void* inner = NULL;
   ncclResult_t r = d->create(&options, &inner);
   if (r == ncclSuccess) {

@@ -43,6 +43,10 @@ static int rank_of(const struct ifaddrs* a, const char* named, int family) {
 int interfaces_find(struct interface_address* out, int max) {
   const char* named = setting("NCCL_OOB_NET_IFNAME");
   if (named == NULL || *named == 0) named = setting("NCCL_SOCKET_IFNAME");
+  return interfaces_in(named, out, max);
+}
+
+int interfaces_in(const char* named, struct interface_address* out, int max) {
   if (named && *named == 0) named = NULL;
   const char* which = setting("NCCL_SOCKET_FAMILY");
   int family = which == NULL ? 0 : strcmp(which, "AF_INET") == 0 ? AF_INET : strcmp(which, "AF_INET6") == 0 ? AF_INET6 : 0;

@@ -12,5 +12,8 @@ struct interface_address {
  * returns how many. Loopback counts only if there is nothing else, or if it is asked for. */
 int interfaces_find(struct interface_address* out, int max);
 
+/* interfaces_in is interfaces_find with a list of its own; NULL: any. */
+int interfaces_in(const char* list, struct interface_address* out, int max);
+
 /* interface_named reports whether a name is in a list such as "eth,ib", "=eth0" or "^docker,lo". */
 int interface_named(const char* list, const char* name);

@@ -24,6 +24,8 @@ enum { LINE = 2048, LAST = 1024 };
 static atomic_uint shown;      /* level << 24 | subsystems; 0: the environment was not read yet */
 static int out = STDOUT_FILENO;
 static char host[256] = "?";
+static char stamp_format[64];
+static unsigned stamp_levels; /* a bit for each level whose lines begin with the time */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The last error may be read while another thread fails: two buffers, of which one is complete. */
@@ -47,6 +49,24 @@ static unsigned parse_level(const char* s) {
   for (unsigned i = LOG_VERSION; i <= LOG_TRACE; i++)
     if (strcasecmp(s, names[i]) == 0) return i;
   return LOG_NONE;
+}
+
+/* parse_levels reads a list such as "WARN,INFO", "^TRACE" or "ALL". */
+static unsigned parse_levels(const char* s) {
+  if (s == NULL || *s == 0) return 1u << LOG_WARN;
+  int excludes = *s == '^';
+  unsigned bits = 0;
+  char word[32];
+  for (s += excludes; *s;) {
+    size_t n = strcspn(s, ",");
+    if (n < sizeof word) {
+      memcpy(word, s, n);
+      word[n] = 0;
+      bits |= strcasecmp(word, "ALL") == 0 ? ~0u : 1u << parse_level(word);
+    }
+    s += n + (s[n] == ',');
+  }
+  return excludes ? ~bits : bits;
 }
 
 static unsigned parse_subsystems(const char* s) {
@@ -98,6 +118,9 @@ void log_read_environment(void) {
   unsigned level = parse_level(setting("NCCL_DEBUG"));
   const char* file = setting("NCCL_DEBUG_FILE");
   if (level > LOG_VERSION && file && *file) open_file(file);
+  const char* stamp = setting("NCCL_DEBUG_TIMESTAMP_FORMAT");
+  snprintf(stamp_format, sizeof stamp_format, "%s", stamp ? stamp : "[%F %T] ");
+  stamp_levels = parse_levels(setting("NCCL_DEBUG_TIMESTAMP_LEVELS"));
   atomic_store(&shown, level << 24 | 1u << 31 | parse_subsystems(setting("NCCL_DEBUG_SUBSYS")));
   pthread_mutex_unlock(&lock);
 }
@@ -143,6 +166,29 @@ static size_t add_process(char* line, size_t n, int device) {
   return device >= 0 ? add(line, n, "[%d] ", device) : n;
 }
 
+/* add_stamp begins a line with the time. %1f to %9f are digits of a second, as in NCCL. */
+static size_t add_stamp(char* line, size_t n, enum log_level level) {
+  if (!(stamp_levels & 1u << level) || stamp_format[0] == 0) return n;
+  struct timespec now;
+  struct tm local;
+  char format[96], text[160];
+  size_t f = 0;
+  clock_gettime(CLOCK_REALTIME, &now);
+  localtime_r(&now.tv_sec, &local);
+  for (const char* p = stamp_format; *p && f + 12 < sizeof format; p++) {
+    if (p[0] == '%' && p[1] >= '1' && p[1] <= '9' && p[2] == 'f') {
+      char digits[12];
+      snprintf(digits, sizeof digits, "%09ld", now.tv_nsec);
+      f += (size_t)snprintf(format + f, sizeof format - f, "%.*s", p[1] - '0', digits);
+      p += 2;
+    } else {
+      format[f++] = *p;
+    }
+  }
+  format[f] = 0;
+  return strftime(text, sizeof text, format, &local) ? add(line, n, "%s", text) : n;
+}
+
 void log_info(unsigned subsystem, int device, const char* format, ...) {
   if (!log_shown(LOG_INFO, subsystem)) return;
   char line[LINE], text[LINE - 300];
@@ -150,20 +196,16 @@ void log_info(unsigned subsystem, int device, const char* format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  size_t n = add(line, add_process(line, 0, device), "NCCL INFO %s", text);
+  size_t n = add_stamp(line, 0, LOG_INFO);
+  n = add(line, add_process(line, n, device), "NCCL INFO %s", text);
   line[n++] = '\n';
   put(line, n);
 }
 
 static void print_warning(const char* file, int at, const char* text) {
   if (!log_shown(LOG_WARN, SUB_ALL)) return;
-  char line[LINE], stamp[32] = "";
-  struct timespec now;
-  struct tm local;
-  clock_gettime(CLOCK_REALTIME, &now);
-  localtime_r(&now.tv_sec, &local);
-  strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &local);
-  size_t n = add(line, 0, "\n[%s] ", stamp);
+  char line[LINE];
+  size_t n = add_stamp(line, add(line, 0, "\n"), LOG_WARN);
   n = add(line, add_process(line, n, -1), "%s:%d NCCL WARN %s", file, at, text);
   line[n++] = '\n';
   put(line, n);

@@ -1,6 +1,11 @@
 /* Collectives and messages: every argument is checked here, the rest is libmscclpp's. */
+#include <pthread.h>
+#include <strings.h>
+
 #include "comm.h"
+#include "cuda.h"
 #include "door.h"
+#include "env.h"
 #include "export.h"
 #include "group.h"
 #include "log.h"
@@ -26,6 +31,26 @@ static const struct shape scatter = {"ncclScatter", DOOR_SCATTER, 0, 'r', 'r', '
 static const struct shape send_message = {"ncclSend", DOOR_SEND, 0, 'p', 'a', '-'};
 static const struct shape recv_message = {"ncclRecv", DOOR_RECV, 0, 'p', '-', 'a'};
 
+/* uses reports whether this rank uses a buffer. */
+static int uses(char who, ncclComm_t c, int root) { return who == 'a' || (who == 'r' && root == c->rank); }
+
+static int checks_pointers;
+static pthread_once_t checks_once = PTHREAD_ONCE_INIT;
+
+static void read_checks(void) {
+  const char* mode = setting("NCCL_CHECK_MODE");
+  checks_pointers = setting_number("NCCL_CHECK_POINTERS", 0) != 0 ||
+                    (mode && (strcasecmp(mode, "DEBUG_LOCAL") == 0 || strcasecmp(mode, "DEBUG_GLOBAL") == 0));
+}
+
+/* check_pointers asks the driver about the buffers, if NCCL_CHECK_POINTERS or NCCL_CHECK_MODE say so. */
+static ncclResult_t check_pointers(ncclComm_t c, const struct shape* s, const struct door_call* call, const char* function) {
+  pthread_once(&checks_once, read_checks);
+  if (!checks_pointers || c->device < 0) return ncclSuccess;
+  ncclResult_t r = uses(s->send, c, call->root) ? cuda_check_pointer(c->device, call->send, function, "sendbuff") : ncclSuccess;
+  return r == ncclSuccess && uses(s->recv, c, call->root) ? cuda_check_pointer(c->device, call->recv, function, "recvbuff") : r;
+}
+
 static ncclResult_t check(ncclComm_t c, const struct shape* s, const struct door_call* call, const char* function) {
   int root = call->root;
   if (s->rooted && (root < 0 || root >= c->nranks))
@@ -35,11 +60,11 @@ static ncclResult_t check(ncclComm_t c, const struct shape* s, const struct door
   if (atomic_load_explicit(&c->revoked, memory_order_relaxed))
     return fail(ncclInvalidUsage, "%s : communicator %p was revoked", function, (void*)c);
   if (call->count == 0) return ncclSuccess;
-  if (call->send == NULL && (s->send == 'a' || (s->send == 'r' && root == c->rank)))
+  if (call->send == NULL && uses(s->send, c, root))
     return fail(ncclInvalidArgument, "%s : sendbuff argument is NULL", function);
-  if (call->recv == NULL && (s->recv == 'a' || (s->recv == 'r' && root == c->rank)))
+  if (call->recv == NULL && uses(s->recv, c, root))
     return fail(ncclInvalidArgument, "%s : recvbuff argument is NULL", function);
-  return ncclSuccess;
+  return check_pointers(c, s, call, function);
 }
 
 static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {

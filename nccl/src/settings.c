@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "env.h"
 #include "interfaces.h"
 #include "log.h"
+#include "unused.h"
 
-enum { MOST = 8 };
+enum { MOST = 64, TEXT = SETTINGS_TEXT };
 
 static void add(struct settings* s, const char* key, const char* value) {
   char* text;
@@ -18,57 +20,152 @@ static void add(struct settings* s, const char* key, const char* value) {
   if (s->owned == NULL || s->count == MOST || asprintf(&text, "%s=%s", key, value) < 0) return;
   s->owned[s->count++] = text;
   s->texts = (const char* const*)s->owned;
+  log_info(SUB_ENV, -1, "configuration: %s", text);
 }
 
-/* What is said of variables that change nothing here. Names may end in *. */
-static const struct {
-  const char *name, *instead;
-} ignored[] = {
-    {"NCCL_ALGO", "MSCCLPP_COLLECTIVES__TABLE chooses algorithms"},
-    {"NCCL_PROTO", "MSCCLPP_COLLECTIVES__TABLE chooses algorithms"},
-    {"NCCL_BUFFSIZE", "MSCCLPP_COMM__SCRATCH is the memory for staging"},
-    {"NCCL_NTHREADS", "MSCCLPP_COLLECTIVES__TABLE chooses threads"},
-    {"NCCL_NET_PLUGIN", "transports of this library are plugins of their own"},
-    {"NCCL_TUNER_PLUGIN", "MSCCLPP_COLLECTIVES__TABLE chooses algorithms"},
-    {"NCCL_ENV_PLUGIN", "variables are read from the environment and the files of NCCL"},
-};
+static void add_number(struct settings* s, const char* key, long value) {
+  char text[24];
+  snprintf(text, sizeof text, "%ld", value);
+  add(s, key, text);
+}
 
-static const char* const unused[] = {
-    "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_CROSS_NIC", "NCCL_NET_MERGE_LEVEL", "NCCL_IB_MERGE_NICS",
-};
+/* is reports whether a variable has a value. */
+static int is(const char* name, const char* value) {
+  const char* v = setting(name);
+  return v && strcasecmp(v, value) == 0;
+}
 
-static void say(const char* name, const char* value, void* with) {
-  (void)with;
-  for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
-    if (strcmp(name, ignored[i].name) == 0) {
-      log_warning("%s=%s has no effect on this library: %s", name, value, ignored[i].instead);
-      return;
+static int off(const char* name) { return is(name, "0"); }
+static int on(const char* name) { return setting_number(name, 0) != 0; }
+
+/* ---- which transports ---- */
+
+static int network_of_adapters(const char* word, size_t n) { return n > 3 && memcmp(word, "ib-", 3) == 0; }
+static int word_is(const char* word, size_t n, const char* what) { return n == strlen(what) && memcmp(word, what, n) == 0; }
+
+/* transports leaves out of the list of transports what the variables turn off, and adds what they ask for. */
+static void transports(struct settings* s, const struct settings_for* with) {
+  const char* before = getenv("MSCCLPP_TRANSPORTS");
+  if (before == NULL || *before == 0) before = with->device < 0 ? "shm" : "cudaipc";
+  const char* net = with->net && *with->net ? with->net : setting("NCCL_NET");
+  int socket = net && strcasecmp(net, "Socket") == 0, adapters = net && strcasecmp(net, "IB") == 0;
+  int no_shm = on("NCCL_SHM_DISABLE"), no_peers = no_shm && on("NCCL_P2P_DISABLE");
+  int no_adapters = socket || on("NCCL_IB_DISABLE"), has_tcp = 0, has_adapters = 0;
+  char list[TEXT] = "";
+  size_t at = 0;
+  for (const char* p = before; *p;) {
+    size_t n = strcspn(p, ",");
+    int out = (no_adapters && network_of_adapters(p, n)) || (adapters && word_is(p, n, "tcp")) ||
+              (with->device < 0 && no_shm && word_is(p, n, "shm")) || (no_peers && word_is(p, n, "cudaipc"));
+    if (!out && at + n + 12 < sizeof list) {
+      at += (size_t)snprintf(list + at, sizeof list - at, "%s%.*s", at ? "," : "", (int)n, p);
+      has_tcp |= word_is(p, n, "tcp");
+      has_adapters |= network_of_adapters(p, n);
     }
-  for (size_t i = 0; i < sizeof unused / sizeof *unused; i++)
-    if (strcmp(name, unused[i]) == 0) log_info(SUB_ENV, -1, "%s=%s has no effect on this library", name, value);
+    p += n + (p[n] == ',');
+  }
+  if (adapters && !has_adapters && !no_adapters) at += (size_t)snprintf(list + at, sizeof list - at, "%sib-host", at ? "," : "");
+  if ((socket && !has_tcp) || at == 0) snprintf(list + at, sizeof list - at, "%stcp", at ? "," : "");
+  if (strcmp(list, before) != 0) add(s, "transports", list);
+  snprintf(s->transports, sizeof s->transports, "%s", list);
 }
 
-static void say_once(void) { each_setting(say, NULL); }
+/* used reports whether a transport is in the list: options of others would be refused. */
+static int used(const struct settings* s, const char* transport) {
+  for (const char* p = s->transports; *p;) {
+    size_t n = strcspn(p, ",");
+    if (word_is(p, n, transport)) return 1;
+    p += n + (p[n] == ',');
+  }
+  return 0;
+}
 
-void settings_read(struct settings* s, int blocks) {
+static void between_devices(struct settings* s) {
+  const char* level = setting("NCCL_P2P_LEVEL");
+  if (on("NCCL_P2P_DISABLE") || (level && (strcmp(level, "LOC") == 0 || strcmp(level, "0") == 0)))
+    add(s, "gpu_memory", "host");
+  else if (level && strcasecmp(level, "NVL") == 0 && used(s, "cudaipc"))
+    add(s, "transport.cudaipc.require_nvlink", "true");
+  if (off("NCCL_MNNVL_ENABLE") && used(s, "cudaipc")) add(s, "transport.cudaipc.fabric", "false");
+}
+
+/* ---- the networks ---- */
+
+static void interfaces(struct settings* s) {
+  struct interface_address found;
+  const char *oob = setting("NCCL_OOB_NET_IFNAME"), *list = setting("NCCL_SOCKET_IFNAME"), *family = setting("NCCL_SOCKET_FAMILY");
+  int given = list && *list;
+  if ((given || (oob && *oob)) && interfaces_find(&found, 1) == 1) add(s, "bootstrap.interface", found.name);
+  if (given && used(s, "tcp") && interfaces_in(list, &found, 1) == 1) add(s, "transport.tcp.interface", found.name);
+  if (family && (strcmp(family, "AF_INET") == 0 || strcmp(family, "AF_INET6") == 0)) {
+    add(s, "bootstrap.family", family[7] ? "inet6" : "inet");
+    if (used(s, "tcp")) add(s, "transport.tcp.family", family[7] ? "inet6" : "inet");
+  }
+}
+
+static void add_ib(struct settings* s, const char* key, const char* value) {
+  static const char* const transports[] = {"ib-host", "ib-nonatomic"};
+  char full[64];
+  for (size_t i = 0; i < 2; i++) {
+    if (!used(s, transports[i])) continue;
+    snprintf(full, sizeof full, "transport.%s.%s", transports[i], key);
+    add(s, full, value);
+  }
+}
+
+/* Variables that are numbers of the transports for adapters, with the values that these allow. */
+static const struct {
+  const char *variable, *key;
+  long low, high;
+} numbers[] = {
+    {"NCCL_IB_GID_INDEX", "gid_index", -1, 65535},   {"NCCL_IB_TIMEOUT", "ack_timeout", 1, 31},
+    {"NCCL_IB_RETRY_CNT", "retries", 0, 6},          {"NCCL_IB_SL", "service_level", 0, 15},
+    {"NCCL_IB_TC", "traffic_class", 0, 255},         {"NCCL_IB_QPS_PER_CONNECTION", "queue_pairs", 1, 128},
+};
+
+static void adapters(struct settings* s) {
+  enum { UNSET = -1000000 };
+  const char *list = setting("NCCL_IB_HCA"), *level = setting("NCCL_NET_GDR_LEVEL");
+  char text[TEXT];
+  int port;
+  if (list && *list) {
+    adapters_named(list, "/sys/class/infiniband", text, sizeof text, &port);
+    if (*text) add_ib(s, "devices", text);
+    snprintf(text, sizeof text, "%d", port);
+    if (port > 0) add_ib(s, "port", text);
+  }
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    long n = setting_number(numbers[i].variable, UNSET);
+    if (n == UNSET) continue;
+    n = n < numbers[i].low ? numbers[i].low : n > numbers[i].high ? numbers[i].high : n;
+    snprintf(text, sizeof text, "%ld", n);
+    add_ib(s, numbers[i].key, text);
+  }
+  if (off("NCCL_DMABUF_ENABLE") || (level && (strcmp(level, "LOC") == 0 || strcmp(level, "0") == 0))) add_ib(s, "gpu_direct", "false");
+}
+
+/* ---- checks ---- */
+
+static void checks(struct settings* s) {
+  add(s, "check.overlap", "false"); /* NCCL leaves undefined what is sent from a buffer that is received into */
+  if (is("NCCL_CHECK_MODE", "DEBUG_GLOBAL"))
+    add(s, "check.signatures", "always");
+  else if (on("NCCL_CHECKS_DISABLE"))
+    add(s, "check.signatures", "never");
+}
+
+void settings_read(struct settings* s, const struct settings_for* with) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, say_once);
+  pthread_once(&once, say_unused);
   *s = (struct settings){0};
   add(s, "bootstrap.timeout", "30m"); /* NCCL waits for ranks that come late */
-  add(s, "check.overlap", "false"); /* NCCL leaves undefined what is sent from a buffer that is received into */
   if (getenv("MSCCLPP_COLLECTIVES__PRELOAD") == NULL) add(s, "collectives.preload", "true"); /* any call may be captured */
-  struct interface_address found;
-  const char* list = setting("NCCL_OOB_NET_IFNAME");
-  if (list == NULL || *list == 0) list = setting("NCCL_SOCKET_IFNAME");
-  if (list && *list && interfaces_find(&found, 1) == 1) add(s, "bootstrap.interface", found.name);
-  const char* family = setting("NCCL_SOCKET_FAMILY");
-  if (family && (strcmp(family, "AF_INET") == 0 || strcmp(family, "AF_INET6") == 0))
-    add(s, "bootstrap.family", family[7] ? "inet6" : "inet");
-  if (blocks > 0) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", blocks);
-    add(s, "comm.max_blocks", text);
-  }
+  checks(s);
+  transports(s, with); /* first: it says whose options count */
+  interfaces(s);
+  if (with->device >= 0) between_devices(s);
+  adapters(s);
+  if (with->blocks > 0) add_number(s, "comm.max_blocks", with->blocks);
 }
 
 void settings_free(struct settings* s) {

@@ -3,12 +3,26 @@
 
 #include <stddef.h>
 
+enum { SETTINGS_TEXT = 1024 };
+
 struct settings {
+  char transports[SETTINGS_TEXT]; /* those that are used, as far as variables say */
   char** owned;
   const char* const* texts; /* "key=value" */
   size_t count;
 };
 
-/* settings_read translates the environment; blocks is the most thread blocks of a kernel. */
-void settings_read(struct settings* s, int blocks);
+/* What the settings of a communicator depend on beside the variables. */
+struct settings_for {
+  int device;      /* ordinal of CUDA; -1: host memory */
+  int blocks;      /* the most thread blocks of a kernel; 0: as many as are fastest */
+  const char* net; /* netName of the communicator's configuration; NULL or "": NCCL_NET counts */
+};
+
+/* settings_read translates the variables. */
+void settings_read(struct settings* s, const struct settings_for* with);
 void settings_free(struct settings* s);
+
+/* adapters_named writes the RDMA devices that NCCL_IB_HCA names, with commas between them, and the port
+ * that goes with the first, or 0. folder is that in which the system lists its devices. */
+void adapters_named(const char* list, const char* folder, char* out, size_t room, int* port);

@@ -42,6 +42,10 @@ int main(void) {
   CUDA(cuMemAlloc_v2, (void**, size_t), &allocated, sizeof host);
   NCCL(ncclMemAlloc(&mapped, sizeof host));
 
+  /* NCCL_CHECK_POINTERS is set */
+  FAILS(ncclAllReduce(host, mapped, N, ncclFloat32, ncclSum, comm, stream), ncclInvalidArgument, "sendbuff");
+  FAILS(ncclBroadcast(allocated, host, N, ncclFloat32, 0, comm, stream), ncclInvalidArgument, "recvbuff");
+
   /* in a graph, after a call outside of it */
   put(allocated, (float)(rank + 1));
   NCCL(ncclAllReduce(allocated, mapped, N, ncclFloat32, ncclSum, comm, stream));

@@ -1,0 +1,226 @@
+package nccl
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/plugins"
+	"github.com/mscclpp-go/mscclpp/transports"
+)
+
+// reader is a program that prints what the library makes of the variables.
+var reader struct {
+	sync.Once
+	path string
+}
+
+func readVariables(t *testing.T, args []string, variables ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler")
+	}
+	reader.Do(func() {
+		path := filepath.Join(scratch(t), "settings")
+		sources := []string{"testdata/settings.c"}
+		for _, s := range []string{"settings", "unused", "adapters", "interfaces", "env", "log", "config"} {
+			sources = append(sources, "src/"+s+".c")
+		}
+		run(t, exec.Command("cc", append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-o", path}, append(sources, "-lpthread")...)...))
+		reader.path = path
+	})
+	c := exec.Command(reader.path, args...)
+	c.Env = append([]string{"HOME=" + t.TempDir()}, variables...)
+	return run(t, c)
+}
+
+// What each variable of NCCL does here: settings of this project's configuration, NCCL's own configuration, a line of the
+// log, or nothing.
+func TestVariables(t *testing.T) {
+	const info, warn = "NCCL_DEBUG=INFO", "NCCL_DEBUG=WARN"
+	const gpu, host = "0", "-1"
+	const ib = "MSCCLPP_TRANSPORTS=cudaipc,ib-host,ib-nonatomic"
+	const tcp = "MSCCLPP_TRANSPORTS=shm,tcp"
+	both := func(key string) []string {
+		return []string{"\ntransport.ib-host." + key + "\n", "\ntransport.ib-nonatomic." + key + "\n"}
+	}
+	for _, c := range []struct {
+		device    string
+		variables []string
+		want      []string // parts of the output; those that begin with ! are not there
+	}{
+		{gpu, nil, []string{"check.overlap=false", "bootstrap.timeout=30m", "!transports=", "!gpu_memory", "!transport.", "!check.signatures", "!bootstrap.interface", "!bootstrap.family"}},
+		// interfaces
+		{host, []string{tcp, "NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "transport.tcp.interface=lo\n"}},
+		{host, []string{"NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "!transport.tcp.interface"}}, // whose options would be refused
+		{gpu, []string{"NCCL_IB_SL=4"}, []string{"!service_level"}},
+		{host, []string{"NCCL_NET=Socket", "NCCL_SOCKET_IFNAME==lo"}, []string{"transport.tcp.interface=lo\n"}},
+		{host, []string{"NCCL_SOCKET_IFNAME=^lo,l"}, []string{"!interface=lo"}},
+		{host, []string{tcp, "NCCL_OOB_NET_IFNAME=lo"}, []string{"bootstrap.interface=lo\n", "!transport.tcp.interface"}},
+		{host, []string{tcp, "NCCL_SOCKET_FAMILY=AF_INET"}, []string{"bootstrap.family=inet\n", "transport.tcp.family=inet\n"}},
+		{host, []string{tcp, "NCCL_SOCKET_FAMILY=AF_INET6"}, []string{"bootstrap.family=inet6\n", "transport.tcp.family=inet6\n"}},
+		// adapters
+		{gpu, []string{ib, "NCCL_IB_HCA==nodev_0:1,nodev_1:1"}, append(both("devices=nodev_0,nodev_1"), both("port=1")...)},
+		{gpu, []string{ib, "NCCL_IB_GID_INDEX=3"}, both("gid_index=3")},
+		{gpu, []string{ib, "NCCL_IB_TIMEOUT=22"}, both("ack_timeout=22")},
+		{gpu, []string{ib, "NCCL_IB_TIMEOUT=99"}, both("ack_timeout=31")},
+		{gpu, []string{ib, "NCCL_IB_RETRY_CNT=7"}, both("retries=6")},
+		{gpu, []string{ib, "NCCL_IB_SL=4"}, both("service_level=4")},
+		{gpu, []string{ib, "NCCL_IB_TC=106"}, both("traffic_class=106")},
+		{gpu, []string{ib, "NCCL_IB_QPS_PER_CONNECTION=4"}, both("queue_pairs=4")},
+		{gpu, []string{ib, "NCCL_DMABUF_ENABLE=0"}, both("gpu_direct=false")},
+		{gpu, []string{ib, "NCCL_NET_GDR_LEVEL=LOC"}, both("gpu_direct=false")},
+		{gpu, []string{"NCCL_NET_GDR_LEVEL=SYS"}, []string{"!gpu_direct"}},
+		{gpu, []string{info, "NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_IB_ROCE_VERSION_NUM=2", "NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ADDR_RANGE=10.0.0.0/8"},
+			[]string{"NCCL_IB_PCI_RELAXED_ORDERING=1 has no effect", "NCCL_IB_ROCE_VERSION_NUM=2 has no effect", "NCCL_IB_ADDR_FAMILY=AF_INET has no effect", "NCCL_IB_ADDR_RANGE=10.0.0.0/8 has no effect", "!WARN"}},
+		// what is left out, or asked for
+		{gpu, []string{"NCCL_NET=Socket"}, []string{"\ntransports=cudaipc,tcp\n"}},
+		{gpu, []string{"NCCL_NET=IB"}, []string{"\ntransports=cudaipc,ib-host\n"}},
+		{gpu, []string{"TEST_NET=socket"}, []string{"\ntransports=cudaipc,tcp\n"}},
+		{gpu, []string{"TEST_NET=IB", "NCCL_NET=Socket"}, []string{"\ntransports=cudaipc,ib-host\n"}},
+		{gpu, []string{"MSCCLPP_TRANSPORTS=cudaipc,ib-nonatomic,tcp", "NCCL_NET=IB"}, []string{"\ntransports=cudaipc,ib-nonatomic\n"}},
+		{gpu, []string{"MSCCLPP_TRANSPORTS=cudaipc,ib-host,ib-nonatomic,tcp", "NCCL_IB_DISABLE=1"}, []string{"\ntransports=cudaipc,tcp\n"}},
+		{gpu, []string{"MSCCLPP_TRANSPORTS=cudaipc,tcp", "NCCL_NET=Socket", "NCCL_IB_DISABLE=1"}, []string{"!transports="}},
+		{gpu, []string{"NCCL_IB_DISABLE=1"}, []string{"!transports="}},
+		{gpu, []string{"NCCL_P2P_DISABLE=1"}, []string{"\ngpu_memory=host\n", "!transports="}},
+		{gpu, []string{"NCCL_P2P_LEVEL=LOC"}, []string{"\ngpu_memory=host\n"}},
+		{gpu, []string{"NCCL_P2P_LEVEL=NVL"}, []string{"\ntransport.cudaipc.require_nvlink=true\n"}},
+		{gpu, []string{"NCCL_P2P_LEVEL=SYS"}, []string{"!gpu_memory", "!require_nvlink"}},
+		{gpu, []string{"NCCL_SHM_DISABLE=1"}, []string{"!transports="}},
+		{gpu, []string{"NCCL_SHM_DISABLE=1", "NCCL_P2P_DISABLE=1"}, []string{"\ntransports=tcp\n"}},
+		{host, []string{"NCCL_SHM_DISABLE=1"}, []string{"\ntransports=tcp\n"}},
+		{host, []string{"NCCL_P2P_DISABLE=1"}, []string{"!gpu_memory", "!transports="}},
+		{gpu, []string{"NCCL_MNNVL_ENABLE=0"}, []string{"\ntransport.cudaipc.fabric=false\n"}},
+		{gpu, []string{info, "NCCL_NVLS_ENABLE=0"}, []string{"!NVLS", "!transport"}},
+		{gpu, []string{info, "NCCL_CUMEM_ENABLE=0"}, []string{"NCCL_CUMEM_ENABLE=0 has no effect", "!WARN"}},
+		// NCCL's own configuration
+		{gpu, []string{"NCCL_COMM_BLOCKING=0"}, []string{"blocking=0"}},
+		{gpu, []string{"NCCL_MAX_CTAS=8", "NCCL_MIN_CTAS=2"}, []string{"comm.max_blocks=8", "minCTAs=2"}},
+		{gpu, []string{"NCCL_MAX_NCHANNELS=6", "NCCL_MIN_NCHANNELS=3"}, []string{"comm.max_blocks=6", "minCTAs=3"}},
+		{gpu, []string{"NCCL_MAX_CTAS=8", "NCCL_MAX_NCHANNELS=6"}, []string{"comm.max_blocks=8"}},
+		{gpu, []string{"NCCL_CGA_CLUSTER_SIZE=2"}, []string{"cgaClusterSize=2"}},
+		{gpu, []string{info, "NCCL_CTA_POLICY=2"}, []string{"CTAPolicy=2", "NCCL_CTA_POLICY set by environment to 2."}},
+		{gpu, []string{"NCCL_CTA_POLICY=9"}, []string{"CTAPolicy=0"}},
+		{gpu, []string{"NCCL_NVLS_NCHANNELS=4"}, []string{"nvlsCTAs=4"}},
+		{gpu, []string{"NCCL_NCHANNELS_PER_NET_PEER=3"}, []string{"nChannelsPerNetPeer=3"}},
+		{gpu, []string{"NCCL_COMM_SPLIT_SHARE_RESOURCES=1"}, []string{"splitShare=1"}},
+		{gpu, []string{info, "NCCL_GRAPH_MIXING_SUPPORT=0"}, []string{"NCCL_GRAPH_MIXING_SUPPORT=0 has no effect"}},
+		// checks
+		{gpu, []string{"NCCL_CHECK_MODE=DEBUG_GLOBAL"}, []string{"\ncheck.signatures=always\n"}},
+		{gpu, []string{"NCCL_CHECK_MODE=DEBUG_LOCAL"}, []string{"!check.signatures"}},
+		{gpu, []string{"NCCL_CHECKS_DISABLE=1"}, []string{"\ncheck.signatures=never\n"}},
+		// ignored, with a line
+		{gpu, []string{info, "NCCL_TOPO_FILE=x", "NCCL_TOPO_DUMP_FILE=y", "NCCL_CROSS_NIC=1", "NCCL_IGNORE_DISK_MISMATCH=1", "NCCL_NET_MERGE_LEVEL=PIX", "NCCL_IB_MERGE_NICS=0", "NCCL_LAUNCH_ORDER_IMPLICIT=1"},
+			[]string{"NCCL_TOPO_FILE=x has", "NCCL_TOPO_DUMP_FILE=y has", "NCCL_CROSS_NIC=1 has", "NCCL_IGNORE_DISK_MISMATCH=1 has", "NCCL_NET_MERGE_LEVEL=PIX has", "NCCL_IB_MERGE_NICS=0 has", "NCCL_LAUNCH_ORDER_IMPLICIT=1 has", "!WARN"}},
+		{gpu, []string{warn, "NCCL_TOPO_FILE=x"}, []string{"!NCCL_TOPO_FILE"}},
+		// ignored, with a warning that names what to set instead
+		{gpu, []string{warn, "NCCL_ALGO=allreduce:tree"}, []string{"NCCL WARN NCCL_ALGO=allreduce:tree has no effect on this library: MSCCLPP_COLLECTIVES__TABLE"}},
+		{gpu, []string{warn, "NCCL_ALGO=^NVLS"}, []string{"!NCCL_ALGO"}},
+		{gpu, []string{warn, "NCCL_PROTO=^LL128", "NCCL_NTHREADS=512", "NCCL_LL_THRESHOLD=9", "NCCL_TREE_THRESHOLD=0"},
+			[]string{"NCCL_PROTO=", "NCCL_NTHREADS=512 has", "NCCL_LL_THRESHOLD=9 has", "NCCL_TREE_THRESHOLD=0 has"}},
+		{gpu, []string{warn, "NCCL_BUFFSIZE=1", "NCCL_P2P_NET_CHUNKSIZE=1"}, []string{"NCCL_BUFFSIZE=1 has no effect on this library: MSCCLPP_COMM__SCRATCH", "NCCL_P2P_NET_CHUNKSIZE=1 has"}},
+		{gpu, []string{warn, "NCCL_PXN_DISABLE=1", "NCCL_NET_SHARED_COMMS=0", "NCCL_RUNTIME_CONNECT=0", "NCCL_LAUNCH_MODE=GROUP"},
+			[]string{"NCCL_PXN_DISABLE=1 has no effect on this library: MSCCLPP_TRANSPORTS", "NCCL_NET_SHARED_COMMS=0 has", "NCCL_RUNTIME_CONNECT=0 has", "NCCL_LAUNCH_MODE=GROUP has"}},
+		{gpu, []string{warn, "NCCL_NET_PLUGIN=aws", "NCCL_TUNER_PLUGIN=x", "NCCL_ENV_PLUGIN=y"}, []string{"NCCL_NET_PLUGIN=aws has", "NCCL_TUNER_PLUGIN=x has", "NCCL_ENV_PLUGIN=y has"}},
+		// silent
+		{gpu, []string{info, "NCCL_RAS_ENABLE=1", "NCCL_RAS_ADDR=x", "NCCL_COLLNET_ENABLE=1", "NCCL_SYM_GIN_KERNELS_ENABLE=0", "NCCL_MULTI_RANK_GPU_ENABLE=1", "NCCL_WIN_ENABLE=1",
+			"NCCL_LOCAL_REGISTER=1", "NCCL_GRAPH_REGISTER=1", "NCCL_IGNORE_CPU_AFFINITY=1", "NCCL_SET_THREAD_NAME=1", "NCCL_ASYNC_ERROR_HANDLING=1", "NCCL_NO_SUCH_THING=1", "TORCH_NCCL_ASYNC=1"},
+			[]string{"!has no effect", "!WARN", "!transport"}},
+		// the log
+		{gpu, []string{warn, "NCCL_DEBUG_TIMESTAMP_FORMAT=<%Y> ", "NCCL_NTHREADS=1"}, []string{"\n<20"}},
+		{gpu, []string{warn, "NCCL_DEBUG_TIMESTAMP_FORMAT=<%3f!", "NCCL_DEBUG_TIMESTAMP_LEVELS=INFO", "NCCL_NTHREADS=1"}, []string{"!<"}},
+		{gpu, []string{info, "NCCL_DEBUG_TIMESTAMP_FORMAT=<%%> ", "NCCL_DEBUG_TIMESTAMP_LEVELS=INFO"}, []string{"<%> "}},
+		{gpu, []string{info, "NCCL_DEBUG_SUBSYS=^ENV", "NCCL_TOPO_FILE=x"}, []string{"!NCCL_TOPO_FILE"}},
+		{gpu, []string{"NCCL_NTHREADS=1"}, []string{"!NCCL_NTHREADS"}},
+	} {
+		got := "\n" + readVariables(t, []string{c.device}, c.variables...)
+		for _, want := range c.want {
+			part, not := strings.CutPrefix(want, "!")
+			if strings.Contains(got, part) == not {
+				t.Errorf("%v: expected %q in\n%s", c.variables, want, got)
+			}
+		}
+		if n := strings.Count(got, "NCCL_NTHREADS=1 has"); n > 1 {
+			t.Errorf("%v: a warning %d times:\n%s", c.variables, n, got)
+		}
+	}
+}
+
+// Variables count before the files, and the file that NCCL_CONF_FILE names before that of the machine.
+func TestVariablesOfFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "conf")
+	text := "# of this job\n  NCCL_CTA_POLICY = 2\nNCCL_MAX_CTAS=4\nnonsense\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := readVariables(t, []string{"0"}, "NCCL_CONF_FILE="+file, "NCCL_MAX_CTAS=9")
+	if !strings.Contains(got, "CTAPolicy=2") || !strings.Contains(got, "comm.max_blocks=9") {
+		t.Errorf("got\n%s", got)
+	}
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, ".nccl.conf"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := readVariables(t, []string{"0"}, "HOME="+home); !strings.Contains(got, "comm.max_blocks=4") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// NCCL_IB_HCA names devices by how they begin, exactly, or all but some.
+func TestAdapters(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"mlx5_0", "mlx5_1", "mlx5_10", "mlx4_0"} {
+		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for list, want := range map[string]string{
+		"mlx5":             "mlx5_0,mlx5_1,mlx5_10 0\n",
+		"=mlx5_1":          "mlx5_1 0\n",
+		"mlx5_1":           "mlx5_1,mlx5_10 0\n",
+		"=mlx5_1:2,mlx4_0": "mlx4_0,mlx5_1 2\n",
+		"^mlx5_1":          "mlx4_0,mlx5_0 0\n",
+		"^=mlx5_1":         "mlx4_0,mlx5_0,mlx5_10 0\n",
+		"^mlx":             " 0\n",
+		"=other:1":         "other 1\n",
+	} {
+		if got := readVariables(t, []string{"0", folder}, "NCCL_IB_HCA="+list); got != want {
+			t.Errorf("%s: %q, expected %q", list, got, want)
+		}
+	}
+}
+
+// What the variables become are settings that a communicator takes.
+func TestVariablesAreTaken(t *testing.T) {
+	alone(t, "arguments.c", "NCCL_IB_HCA==nodev_0:1", "NCCL_IB_GID_INDEX=3", "NCCL_IB_TIMEOUT=22", "NCCL_IB_RETRY_CNT=7", "NCCL_IB_SL=4",
+		"NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_DMABUF_ENABLE=0", "NCCL_SOCKET_FAMILY=AF_INET", "NCCL_SOCKET_IFNAME==lo",
+		"NCCL_CHECK_MODE=DEBUG_GLOBAL", "NCCL_SET_THREAD_NAME=1")
+}
+
+// The options of transports that variables become are options that these transports have.
+func TestVariablesAreOptions(t *testing.T) {
+	got := readVariables(t, []string{"0"}, "MSCCLPP_TRANSPORTS=cudaipc,ib-host,ib-nonatomic,tcp", "NCCL_IB_HCA==nodev_0:1", "NCCL_IB_GID_INDEX=3", "NCCL_IB_TIMEOUT=22",
+		"NCCL_IB_RETRY_CNT=7", "NCCL_IB_SL=4", "NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_DMABUF_ENABLE=0", "NCCL_SOCKET_FAMILY=AF_INET",
+		"NCCL_SOCKET_IFNAME==lo", "NCCL_P2P_LEVEL=NVL", "NCCL_MNNVL_ENABLE=0")
+	n := 0
+	for line := range strings.Lines(got) {
+		key, ok := strings.CutPrefix(line, "transport.")
+		if !ok {
+			continue
+		}
+		n++
+		key, _, _ = strings.Cut(key, "=")
+		name, key, _ := strings.Cut(key, ".")
+		b := slices.IndexFunc(transports.List, func(b transports.BuiltIn) bool { return b.Name == name })
+		if b < 0 || !slices.ContainsFunc(transports.List[b].Schema(), func(o plugins.Option) bool { return o.Name == key }) {
+			t.Errorf("transport %s has no option %s", name, key)
+		}
+	}
+	if n != 2*9+4 {
+		t.Errorf("%d options, expected 22, in\n%s", n, got)
+	}
+}
