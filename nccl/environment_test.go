@@ -38,8 +38,8 @@ func readVariables(t *testing.T, args []string, variables ...string) string {
 	return run(t, c)
 }
 
-// What each variable of NCCL does here: settings of this project's configuration, NCCL's own configuration, a line of the
-// log, or nothing.
+// Each variable of NCCL becomes settings of this project's configuration, NCCL's own configuration, a line of the log, or
+// nothing.
 func TestVariables(t *testing.T) {
 	const info, warn = "NCCL_DEBUG=INFO", "NCCL_DEBUG=WARN"
 	const gpu, host = "0", "-1"
@@ -56,7 +56,7 @@ func TestVariables(t *testing.T) {
 		{gpu, nil, []string{"check.overlap=false", "bootstrap.timeout=30m", "!transports=", "!gpu_memory", "!transport.", "!check.signatures", "!bootstrap.interface", "!bootstrap.family"}},
 		// interfaces
 		{host, []string{tcp, "NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "transport.tcp.interface=lo\n"}},
-		{host, []string{"NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "!transport.tcp.interface"}}, // whose options would be refused
+		{host, []string{"NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "!transport.tcp.interface"}}, // options of others would be refused
 		{gpu, []string{"NCCL_IB_SL=4"}, []string{"!service_level"}},
 		{host, []string{"NCCL_NET=Socket", "NCCL_SOCKET_IFNAME==lo"}, []string{"transport.tcp.interface=lo\n"}},
 		{host, []string{"NCCL_SOCKET_IFNAME=^lo,l"}, []string{"!interface=lo"}},
@@ -77,7 +77,7 @@ func TestVariables(t *testing.T) {
 		{gpu, []string{"NCCL_NET_GDR_LEVEL=SYS"}, []string{"!gpu_direct"}},
 		{gpu, []string{info, "NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_IB_ROCE_VERSION_NUM=2", "NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ADDR_RANGE=10.0.0.0/8"},
 			[]string{"NCCL_IB_PCI_RELAXED_ORDERING=1 has no effect", "NCCL_IB_ROCE_VERSION_NUM=2 has no effect", "NCCL_IB_ADDR_FAMILY=AF_INET has no effect", "NCCL_IB_ADDR_RANGE=10.0.0.0/8 has no effect", "!WARN"}},
-		// what is left out, or asked for
+		// transports and features
 		{gpu, []string{"NCCL_NET=Socket"}, []string{"\ntransports=cudaipc,tcp\n"}},
 		{gpu, []string{"NCCL_NET=IB"}, []string{"\ntransports=cudaipc,ib-host\n"}},
 		{gpu, []string{"TEST_NET=socket"}, []string{"\ntransports=cudaipc,tcp\n"}},
@@ -117,7 +117,7 @@ func TestVariables(t *testing.T) {
 		{gpu, []string{info, "NCCL_TOPO_FILE=x", "NCCL_TOPO_DUMP_FILE=y", "NCCL_CROSS_NIC=1", "NCCL_IGNORE_DISK_MISMATCH=1", "NCCL_NET_MERGE_LEVEL=PIX", "NCCL_IB_MERGE_NICS=0", "NCCL_LAUNCH_ORDER_IMPLICIT=1"},
 			[]string{"NCCL_TOPO_FILE=x has", "NCCL_TOPO_DUMP_FILE=y has", "NCCL_CROSS_NIC=1 has", "NCCL_IGNORE_DISK_MISMATCH=1 has", "NCCL_NET_MERGE_LEVEL=PIX has", "NCCL_IB_MERGE_NICS=0 has", "NCCL_LAUNCH_ORDER_IMPLICIT=1 has", "!WARN"}},
 		{gpu, []string{warn, "NCCL_TOPO_FILE=x"}, []string{"!NCCL_TOPO_FILE"}},
-		// ignored, with a warning that names what to set instead
+		// ignored, with a warning that names the setting of this project
 		{gpu, []string{warn, "NCCL_ALGO=allreduce:tree"}, []string{"NCCL WARN NCCL_ALGO=allreduce:tree has no effect on this library: MSCCLPP_COLLECTIVES__TABLE"}},
 		{gpu, []string{warn, "NCCL_ALGO=^NVLS"}, []string{"!NCCL_ALGO"}},
 		{gpu, []string{warn, "NCCL_PROTO=^LL128", "NCCL_NTHREADS=512", "NCCL_LL_THRESHOLD=9", "NCCL_TREE_THRESHOLD=0"},
@@ -194,7 +194,7 @@ func TestAdapters(t *testing.T) {
 	}
 }
 
-// What the variables become are settings that a communicator takes.
+// A communicator takes the settings that variables become.
 func TestVariablesAreTaken(t *testing.T) {
 	alone(t, "arguments.c", "NCCL_IB_HCA==nodev_0:1", "NCCL_IB_GID_INDEX=3", "NCCL_IB_TIMEOUT=22", "NCCL_IB_RETRY_CNT=7", "NCCL_IB_SL=4",
 		"NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_DMABUF_ENABLE=0", "NCCL_SOCKET_FAMILY=AF_INET", "NCCL_SOCKET_IFNAME==lo",

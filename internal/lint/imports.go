@@ -68,7 +68,7 @@ var directions = []direction{
 	{of: "capi/libmscclpp", may: []string{"capi/", "framework/", "collectives", "plugins", "internal/"}, why: "it is built on what puts jobs together, and not on the package of Go programs"},
 	{of: "capi", may: nil, test: []string{"", "framework/", "collectives/collectivetest", "launch"}, why: "the folder has the header, and tests that use the library as programs do"},
 	{of: "nccl/torchtest", may: nil, test: []string{"framework/", "collectives/collectivetest"}, why: "tests that have PyTorch use the library"},
-	{of: "nccl", may: nil, test: []string{"framework/", "collectives/collectivetest"}, why: "the library is written in C; the package has tests that use it as programs do"},
+	{of: "nccl", may: nil, test: []string{"framework/", "collectives/collectivetest", "plugins", "transports"}, why: "the library is written in C; the package has tests that use it as programs do"},
 	{of: "python", may: nil, test: []string{"internal/promise"}, why: "the package is written in Python; its tests use it as programs do"},
 	{of: "internal/setup", may: []string{"framework/", "collectives", "launch", "plugins", "transports", "internal/"},
 		why: "it puts jobs together for the libraries of all languages, none of which it knows"},
