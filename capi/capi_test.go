@@ -249,7 +249,8 @@ func TestClient(t *testing.T) {
 // A client on emulated GPUs has its own streams and memory, and captures a call into a graph.
 func TestDevice(t *testing.T) {
 	driver := emulated.Build(t)
-	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
+	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
+		emulated.Source{Spec: "../collectives/internal/scaling/kernels/kernels.json", Images: "../collectives/internal/scaling/image", Types: []string{"f32"}})
 	client := client(t)
 	env := []string{
 		cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver), emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",

@@ -221,16 +221,19 @@ enum {
   MSCCLPP_MIN = 2,
   MSCCLPP_MAX = 3,
   MSCCLPP_AVG = 4,       /* sum divided by the number of ranks */
-  MSCCLPP_PREMUL_SUM = 5 /* every input is multiplied by mscclpp_call_options_t.scale first */
+  MSCCLPP_PREMUL_SUM = 5 /* the sum of what each rank's input is when multiplied by that rank's own scale */
 };
 
 typedef struct {
   size_t size;
   void *stream;          /* of the device, as CUstream; NULL: its default stream. Of the host: NULL */
   const char *algorithm; /* NULL: the library chooses */
-  double scale;          /* with MSCCLPP_PREMUL_SUM: a number, not 0, that the type holds */
+  double scale;          /* with MSCCLPP_PREMUL_SUM: this rank's input is multiplied by it; a number that the type holds */
+  const void *scale_at;  /* not NULL: counts instead of scale; one element of the call's type, read before the call returns */
+  int32_t scale_on_device; /* not 0: scale_at is memory that kernels can read; it is read in the order of the stream, when
+                            * the call is carried out, and at each launch of a graph that has captured it. Of the host: the same as 0 */
 } mscclpp_call_options_t;
-#define MSCCLPP_CALL_OPTIONS_INIT {sizeof(mscclpp_call_options_t), NULL, NULL, 0}
+#define MSCCLPP_CALL_OPTIONS_INIT {sizeof(mscclpp_call_options_t), NULL, NULL, 0, NULL, 0}
 
 /* Errors of all collectives: MSCCLPP_INVALID for arguments that cannot be right, or that differ between
  * ranks; MSCCLPP_UNSUPPORTED for a type, operation or capture that no algorithm serves; otherwise why the

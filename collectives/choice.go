@@ -5,6 +5,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/scaling"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -79,7 +80,10 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 		}
 		return a.Name, nil
 	}
-	if r.Registered {
+	if q.Op == kernel.PreMulSum && q.Collective.Reduces() {
+		scaling.Call(&q.Request)
+	}
+	if q.Registered {
 		q.Reached = engine.ReachInputs | engine.ReachOutputs
 	}
 	a, _, err := c.choice.find(&q, c.choice.named(&q.Request, name))

@@ -1,11 +1,13 @@
 package collectives
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/scaling"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -53,6 +55,7 @@ type Comm struct {
 	refused  error       // why no collective can be had at all
 	call     engine.Call // that is in progress: a call allocates none
 	group    group
+	scaler   *scaling.Scaler
 
 	choice choice
 	mu     sync.Mutex // between calls: Check asks engines, Close closes them, the program registers algorithms
@@ -114,7 +117,7 @@ func (c *Comm) shut() error {
 			failed = err
 		}
 	}
-	return failed
+	return errors.Join(failed, c.scaler.Close())
 }
 
 // settle has engines find out what has to be known before an algorithm is chosen.

@@ -69,7 +69,7 @@ func newHostRanks(ctx context.Context, group *comm.Communicator, of Options, blo
 
 // Perform performs a call.
 func (r hostRanks) Perform(x inside.Call) error {
-	o := &CallOptions{Stream: x.Stream, Scale: x.Scale}
+	o := &CallOptions{Stream: x.Stream, Scale: x.Scale, alike: true}
 	switch x.Kind {
 	case collective.AllReduce:
 		return r.c.AllReduce(x.In, x.Out, x.Count, x.Type, x.Op, o)

@@ -106,8 +106,8 @@ func TestKernelsForSomeCalls(t *testing.T) {
 		},
 		"reductions": {
 			func(k *framework.KernelInfo) bool { k.Ops = []string{"sum", "max"}; return k.Algorithm == "ring" },
-			[]collectives.Request{call(kernel.Float32, kernel.Sum, small), call(kernel.Int8, kernel.Max, large)},
-			[]collectives.Request{call(kernel.Float32, kernel.Prod, small), call(kernel.Int8, kernel.Avg, large), call(kernel.Float16, kernel.PreMulSum, large)},
+			[]collectives.Request{call(kernel.Float32, kernel.Sum, small), call(kernel.Int8, kernel.Max, large), call(kernel.Float16, kernel.PreMulSum, large)},
+			[]collectives.Request{call(kernel.Float32, kernel.Prod, small), call(kernel.Int8, kernel.Avg, large)},
 			"allreduce(f32: sum max, ",
 		},
 		"a type for a reduction": {

@@ -16,6 +16,9 @@ func (c *Comm) run(j *job, o *CallOptions) error {
 	if o == nil {
 		o = &defaults
 	}
+	if j.op == kernel.PreMulSum && !o.alike {
+		return runScaled(c, j, o)
+	}
 	call := &c.call
 	err := c.start(call, j, o)
 	if err == nil && call.Algorithm.Calls {
@@ -50,11 +53,6 @@ func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) error {
 	if err := j.check(c.ranks); err != nil {
 		return err
 	}
-	if j.op == kernel.PreMulSum {
-		if err := checkScale(j.dtype, o.Scale); err != nil {
-			return err
-		}
-	}
 	element := uint64(j.dtype.Size())
 	if err := j.apart(c.rank, element); err != nil {
 		return err
@@ -63,7 +61,7 @@ func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) error {
 		return err
 	}
 	j.describe(&call.Request, c.rank, element)
-	call.Input, call.Output, call.Stream, call.Scale = j.input, j.output, o.Stream, o.Scale
+	call.Input, call.Output, call.Stream, call.Scale, call.Multiplied = j.input, j.output, o.Stream, o.Scale, false
 	j.locate(c.comm, c.rank, call, element)
 	return c.choice.start(call, o.Algorithm)
 }

@@ -1,34 +1,71 @@
 package collectives
 
 import (
+	"errors"
 	"fmt"
-	"math"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/scaling"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// wholes are the integer types: the least value, and the first that is too large.
-var wholes = map[kernel.DataType][2]float64{
-	kernel.Int8: {-1 << 7, 1 << 7}, kernel.Uint8: {0, 1 << 8},
-	kernel.Int32: {-1 << 31, 1 << 31}, kernel.Uint32: {0, 1 << 32},
-	kernel.Int64: {-1 << 63, 1 << 63}, kernel.Uint64: {0, 1 << 64},
-}
-
-// checkScale refuses a scale of PreMulSum that would be another one in the type in which inputs are multiplied: that of
-// an integer itself, f64 of f64, and f32 of all other floats.
-func checkScale(t kernel.DataType, scale float64) error {
-	if scale == 0 {
-		return fmt.Errorf("%w: %v without a scale: expected CallOptions.Scale", framework.ErrInvalid, kernel.PreMulSum)
-	}
-	if limits, ok := wholes[t]; ok {
-		if scale != math.Trunc(scale) || scale < limits[0] || scale >= limits[1] {
-			return fmt.Errorf("%w: scale %v of %v: expected an integer that the type holds", framework.ErrInvalid, scale, t)
+// runScaled performs a PreMulSum, within the turn that the caller has begun, and ends it. This rank multiplies its input
+// by its own factor, and what that makes is summed by any algorithm: peers need not know the factor.
+func runScaled(c *Comm, j *job, o *CallOptions) error {
+	x := scaling.Sum{Kind: j.collective, Type: j.dtype, Input: j.input, Output: j.output, Count: uint64(j.count), Ranks: uint64(c.ranks), Stream: o.Stream}
+	err := prepareScaled(c, &x, j, o)
+	turn := true
+	for more := err == nil; more; more = err == nil && x.Next() {
+		part := *j
+		part.op, part.input, part.output, part.count = kernel.Sum, x.In, x.Out, int(x.Part)
+		if j.count > 0 {
+			part.inCount, part.outCount = j.inCount/x.Count*x.Part, j.outCount/x.Count*x.Part
 		}
-		return nil
+		if err = c.start(&c.call, &part, o); err == nil {
+			c.call.Multiplied = true
+			err = x.Multiply()
+		}
+		switch {
+		case err == nil && c.call.Algorithm.Calls:
+			if err, turn = c.runOfProgram(&part), c.progress.enter(); !turn {
+				return errors.Join(err, errClosed())
+			}
+		case err == nil:
+			err = c.call.Algorithm.Engine.Run(&c.call)
+		}
 	}
-	if narrow := float32(scale); t != kernel.Float64 && !math.IsInf(scale, 0) && (narrow == 0 || math.IsInf(float64(narrow), 0)) {
-		return fmt.Errorf("%w: scale %v of %v: expected a number that f32 holds, in which inputs are multiplied", framework.ErrInvalid, scale, t)
+	c.call.Input, c.call.Output = nil, nil // a Comm must not keep the caller's buffers
+	err = errors.Join(err, x.End())
+	c.progress.leave()
+	if err != nil {
+		return fmt.Errorf("%v: %w", j.collective, err)
 	}
 	return nil
+}
+
+// prepareScaled checks a call, and makes ready what multiplying needs.
+func prepareScaled(c *Comm, x *scaling.Sum, j *job, o *CallOptions) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if err := j.check(c.ranks); err != nil {
+		return err
+	}
+	switch {
+	case o == &defaults:
+		return fmt.Errorf("%w: %v without options: expected CallOptions.Scale", framework.ErrInvalid, kernel.PreMulSum)
+	case o.ScaleAt == nil:
+		x.Factor, err = scaling.Of(j.dtype, o.Scale)
+	case o.ScaleOnDevice:
+		x.Factor.At = o.ScaleAt
+	default:
+		x.Factor = scaling.Read(j.dtype, o.ScaleAt)
+	}
+	if err == nil {
+		err = j.apart(c.rank, uint64(j.dtype.Size()))
+	}
+	if err == nil {
+		err = c.scaler.Begin(x)
+	}
+	return err
 }

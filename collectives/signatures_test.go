@@ -35,6 +35,9 @@ func TestRanksDisagree(t *testing.T) {
 		"100 i32 max": func(c *collectives.Comm, in, out []byte) error {
 			return c.AllReduce(pointer(in), pointer(out), 100, kernel.Int32, kernel.Max, nil)
 		},
+		"100 i32 premulsum": func(c *collectives.Comm, in, out []byte) error {
+			return c.AllReduce(pointer(in), pointer(out), 100, kernel.Int32, kernel.PreMulSum, &collectives.CallOptions{Scale: 1})
+		},
 		"by twophase_ll16": func(c *collectives.Comm, in, out []byte) error {
 			return c.AllReduce(pointer(in), pointer(out), 100, kernel.Int32, kernel.Sum, &collectives.CallOptions{Algorithm: "twophase_ll16"})
 		},

@@ -79,8 +79,18 @@ type Selector func(*Request) string
 // the default.
 type CallOptions struct {
 	Stream    device.Stream
-	Algorithm string  // "" leaves the choice to the selector
-	Scale     float64 // for PreMulSum: every input is multiplied by it first; not 0, and a number that the type holds
+	Algorithm string // "" leaves the choice to the selector
+
+	// For PreMulSum: the input of this rank is multiplied by it first. Ranks may pass different ones. The type holds it.
+	Scale float64
+
+	// ScaleAt, if not nil, counts instead of Scale: one element of the call's type. It is read before the call returns.
+	// With ScaleOnDevice it lies where kernels can read it, and is read in the order of the stream, when the call is
+	// carried out; of a captured call each time that the graph is launched. On the host that makes no difference.
+	ScaleAt       unsafe.Pointer
+	ScaleOnDevice bool
+
+	alike bool // Scale is the same on all ranks, and kernels apply it: the level inside hosts of an average
 }
 
 // Call is what the Run function of a program's own algorithm receives: the request, and
@@ -90,5 +100,5 @@ type Call struct {
 	Input  unsafe.Pointer
 	Output unsafe.Pointer
 	Stream device.Stream
-	Scale  float64
+	Scale  float64 // means nothing: inputs of PreMulSum come multiplied, as those of a Sum
 }

@@ -337,7 +337,8 @@ func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
 // Calls that are queued when the program destroys the communicator, and their stream, are carried out.
 func TestDevice(t *testing.T) {
 	driver := emulated.Build(t)
-	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
+	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
+		emulated.Source{Spec: "../collectives/internal/scaling/kernels/kernels.json", Images: "../collectives/internal/scaling/image", Types: []string{"f32"}})
 	ranksWith(t, "device.c", 2, []string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),
 		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824", "NCCL_CHECK_POINTERS=1",

@@ -35,38 +35,44 @@ func (p *parts) perform(c *C.struct_call) error {
 	if uint64(c.count) > math.MaxInt64/8/uint64(ranks) {
 		return fmt.Errorf("%w: %d elements for each of %d ranks: expected less than the address space has", framework.ErrInvalid, c.count, ranks)
 	}
-	o := collectives.CallOptions{Stream: device.Stream(uintptr(c.options.stream)), Scale: float64(c.options.scale)}
+	o := &collectives.CallOptions{
+		Stream: device.Stream(uintptr(c.options.stream)), Scale: float64(c.options.scale),
+		ScaleAt: c.options.scale_at, ScaleOnDevice: c.options.scale_on_device != 0,
+	}
 	p.stream.Store(uintptr(o.Stream))
 	if c.options.algorithm != nil {
 		o.Algorithm = names.of(c.options.algorithm)
+	}
+	if c.options.size == 0 {
+		o = nil // the program has passed none
 	}
 	in, out, count, root := c.send, c.recv, int(c.count), int(c.root)
 	t, op := kernel.DataType(c._type), kernel.Op(c.op)
 	switch c.kind {
 	case C.CALL_ALL_REDUCE:
-		return p.calls.AllReduce(in, out, count, t, op, &o)
+		return p.calls.AllReduce(in, out, count, t, op, o)
 	case C.CALL_REDUCE:
-		return p.calls.Reduce(in, out, count, t, op, root, &o)
+		return p.calls.Reduce(in, out, count, t, op, root, o)
 	case C.CALL_REDUCE_SCATTER:
-		return p.calls.ReduceScatter(in, out, count, t, op, &o)
+		return p.calls.ReduceScatter(in, out, count, t, op, o)
 	case C.CALL_ALL_GATHER:
-		return p.calls.AllGather(in, out, count, t, &o)
+		return p.calls.AllGather(in, out, count, t, o)
 	case C.CALL_BROADCAST:
-		return p.calls.Broadcast(in, out, count, t, root, &o)
+		return p.calls.Broadcast(in, out, count, t, root, o)
 	case C.CALL_GATHER:
-		return p.calls.Gather(in, out, count, t, root, &o)
+		return p.calls.Gather(in, out, count, t, root, o)
 	case C.CALL_SCATTER:
-		return p.calls.Scatter(in, out, count, t, root, &o)
+		return p.calls.Scatter(in, out, count, t, root, o)
 	case C.CALL_ALL_TO_ALL:
-		return p.calls.AllToAll(in, out, count, t, &o)
+		return p.calls.AllToAll(in, out, count, t, o)
 	case C.CALL_ALL_TO_ALL_V:
-		return p.calls.AllToAllV(in, ints(c.send_counts, ranks), ints(c.send_offsets, ranks), out, ints(c.recv_counts, ranks), ints(c.recv_offsets, ranks), t, &o)
+		return p.calls.AllToAllV(in, ints(c.send_counts, ranks), ints(c.send_offsets, ranks), out, ints(c.recv_counts, ranks), ints(c.recv_offsets, ranks), t, o)
 	case C.CALL_SEND:
-		return p.calls.Send(in, count, t, root, &o)
+		return p.calls.Send(in, count, t, root, o)
 	case C.CALL_RECV:
-		return p.calls.Recv(out, count, t, root, &o)
+		return p.calls.Recv(out, count, t, root, o)
 	case C.CALL_BARRIER:
-		return p.calls.Barrier(&o)
+		return p.calls.Barrier(o)
 	}
 	return fmt.Errorf("%w: call of kind %d", framework.ErrInvalid, c.kind)
 }

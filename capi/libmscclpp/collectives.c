@@ -2,9 +2,11 @@
 #include "_cgo_export.h"
 #include "internal.h"
 
+#include <stddef.h>
+
 static mscclpp_result_t perform(mscclpp_comm_t comm, struct call *call, const mscclpp_call_options_t *options) {
   if (options != NULL) {
-    mscclpp_result_t r = structure(&call->options, sizeof call->options, sizeof call->options, options, "mscclpp_call_options_t");
+    mscclpp_result_t r = structure(&call->options, sizeof call->options, offsetof(mscclpp_call_options_t, scale_at), options, "mscclpp_call_options_t");
     if (r != MSCCLPP_SUCCESS) return r;
   }
   DATA(mscclppGoCall((uintptr_t)comm, call, failure_here()));

@@ -36,8 +36,26 @@ static void reductions(void) {
   options.scale = 0.5;
   OK(mscclpp_all_reduce(comm, &x, &y, 1, MSCCLPP_FLOAT32, MSCCLPP_PREMUL_SUM, &options));
   TRUE(y == (float)(ranks * (ranks + 1)) / 4);
+  options.scale = rank; /* of rank 0 nothing is left */
+  OK(mscclpp_all_reduce(comm, &x, &y, 1, MSCCLPP_FLOAT32, MSCCLPP_PREMUL_SUM, &options));
+  TRUE(y == (float)((ranks - 1) * ranks * (ranks + 1)) / 3);
+  for (i = 0; i < 2; i++) { /* a number that a double does not hold */
+    uint64_t one = 1, total = 0, factor = ((uint64_t)1 << 63) + 1;
+    options.scale_at = &factor;
+    options.scale_on_device = i;
+    OK(mscclpp_reduce(comm, &one, &total, 1, MSCCLPP_UINT64, MSCCLPP_PREMUL_SUM, 0, &options));
+    TRUE(total == (rank == 0 ? (uint64_t)ranks * factor : 0));
+  }
+  options.scale_at = NULL;
+  options.size = offsetof(mscclpp_call_options_t, scale_at); /* of a program that was compiled before */
   options.scale = 0;
+  OK(mscclpp_all_reduce(comm, &x, &y, 1, MSCCLPP_FLOAT32, MSCCLPP_PREMUL_SUM, &options));
+  TRUE(y == 0);
+  options.size = sizeof options;
+  options.scale = 1e39;
   REFUSES(mscclpp_all_reduce(comm, &x, &y, 1, MSCCLPP_FLOAT32, MSCCLPP_PREMUL_SUM, &options), MSCCLPP_INVALID, "scale");
+  options.scale = 1;
+  REFUSES(mscclpp_all_reduce(comm, &x, &y, 1, MSCCLPP_FLOAT32, MSCCLPP_PREMUL_SUM, NULL), MSCCLPP_INVALID, "options");
   options.algorithm = "osmosis";
   REFUSES(mscclpp_all_reduce(comm, &x, &y, 1, MSCCLPP_FLOAT32, MSCCLPP_SUM, &options), MSCCLPP_INVALID, "osmosis");
 }

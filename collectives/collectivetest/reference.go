@@ -52,7 +52,7 @@ func value(h uint64, t kernel.DataType, op kernel.Op) float64 {
 	return (float64(h%2000001) - 1000000) / 65536
 }
 
-// Reduce writes the reduction of the ranks' inputs, in rank order.
+// Reduce writes the reduction of the ranks' inputs, in rank order. All ranks have the same scale.
 func (Reference) Reduce(dst []byte, inputs [][]byte, t kernel.DataType, op kernel.Op, scale float64) {
 	n := len(dst) / t.Size()
 	for i := range n {
@@ -71,10 +71,12 @@ func (Reference) Reduce(dst []byte, inputs [][]byte, t kernel.DataType, op kerne
 
 func reduceFloats[A float32 | float64](inputs [][]byte, t kernel.DataType, op kernel.Op, i int, scale A) A {
 	var acc A
+	var product [8]byte
 	for r, in := range inputs {
 		x := A(get(in, t, i))
-		if op == kernel.PreMulSum {
-			x *= scale
+		if op == kernel.PreMulSum { // products are elements: each rank makes its own
+			put(product[:], t, 0, float64(x*scale))
+			x = A(get(product[:], t, 0))
 		}
 		if r == 0 {
 			acc = x

@@ -92,6 +92,7 @@ func emulate() error {
 		return err
 	}
 	if err := emulated.Prepare(ctx, imageFolder, emulated.Source{Spec: "../image/kernels.json", Types: []string{"f16", "f32", "e4m3b15"}},
+		emulated.Source{Spec: "../internal/scaling/kernels/kernels.json", Images: "../internal/scaling/image", Types: []string{"f16", "f32", "e4m3b15", "i64", "u64"}},
 		emulated.Source{Spec: productSpec, Images: productTree}); err != nil {
 		return err
 	}

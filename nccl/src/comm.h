@@ -13,8 +13,8 @@ struct redop {
   int used;
   ncclDataType_t type;
   ncclScalarResidence_t residence;
-  double value;     /* of HostImmediate */
-  const void* at;   /* of Device: read when the call is made */
+  char value[8];    /* of HostImmediate, an element */
+  const void* at;   /* of Device: read when the call is carried out */
 };
 
 /* ncclComm is never unmapped: a handle that was destroyed is told from one that is alive by a

@@ -14,9 +14,6 @@ static struct {
   int (*init)(unsigned);
   int (*count)(int*);
   int (*ctx_device)(int*);
-  int (*stream_sync)(cudaStream_t);
-  int (*capturing)(cudaStream_t, int*);
-  int (*copy)(void*, uintptr_t, size_t);
   int (*granularity)(size_t*, const void*, int);
   int (*create)(uint64_t*, size_t, const void*, uint64_t);
   int (*release)(uint64_t);
@@ -53,9 +50,6 @@ static void open_driver(void) {
   *(void**)&driver.init = symbol(lib, "cuInit");
   *(void**)&driver.count = symbol(lib, "cuDeviceGetCount");
   *(void**)&driver.ctx_device = symbol(lib, "cuCtxGetDevice");
-  *(void**)&driver.stream_sync = symbol(lib, "cuStreamSynchronize");
-  *(void**)&driver.capturing = symbol(lib, "cuStreamIsCapturing");
-  *(void**)&driver.copy = symbol(lib, "cuMemcpyDtoH_v2");
   *(void**)&driver.granularity = symbol(lib, "cuMemGetAllocationGranularity");
   *(void**)&driver.create = symbol(lib, "cuMemCreate");
   *(void**)&driver.release = symbol(lib, "cuMemRelease");
@@ -99,24 +93,6 @@ static void leave_device(int device) {
   void* context;
   driver.pop(&context);
   driver.release_context(device);
-}
-
-ncclResult_t cuda_read(int device, cudaStream_t stream, const void* from, void* to, size_t bytes, const char* function) {
-  if (device < 0) {
-    memcpy(to, from, bytes);
-    return ncclSuccess;
-  }
-  void* context; /* of the default streams, those of the communicator's device are meant */
-  int capturing = 0, err = enter_device(device, &context);
-  if (err == 0) {
-    err = driver.capturing(stream, &capturing);
-    if (err == 0 && !capturing) err = driver.stream_sync(stream);
-    if (err == 0 && !capturing) err = driver.copy(to, (uintptr_t)from, bytes);
-    leave_device(device);
-  }
-  if (err == 0 && capturing)
-    return fail(ncclInvalidUsage, "%s : an operator whose scalar is on the device cannot be captured: expected ncclScalarHostImmediate, or a call outside of the capture", function);
-  return err ? fail(ncclUnhandledCudaError, "%s : cannot read the operator's scalar at %p: CUDA error %d", function, from, err) : ncclSuccess;
 }
 
 /* Structures of cuda.h. */

@@ -15,10 +15,6 @@ int cuda_count(void);
 /* cuda_settle waits until a device has done all that was put on its streams. */
 ncclResult_t cuda_settle(int device);
 
-/* cuda_read reads memory of a device once what is on the stream has been done. A stream that is
- * being captured is refused. With device -1 the memory is the host's. */
-ncclResult_t cuda_read(int device, cudaStream_t stream, const void* from, void* to, size_t bytes, const char* function);
-
 /* cuda_alloc returns memory of a device that other processes and adapters can be given, rounded up to the
  * device's granularity, and accessible to all devices of this process that can reach it. With device
  * -1 it is the host's. cuda_free takes any memory that the driver has allocated. */

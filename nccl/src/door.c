@@ -109,7 +109,8 @@ static ncclResult_t shrink(void* comm, const int* excluded, size_t count, int ab
 static ncclResult_t call(void* comm, const struct door_call* c) {
   mscclpp_call_options_t o = MSCCLPP_CALL_OPTIONS_INIT;
   o.stream = c->stream;
-  o.scale = c->scale;
+  o.scale_at = c->scalar_at ? c->scalar_at : c->scalar;
+  o.scale_on_device = c->scalar_at != NULL;
   mscclpp_type_t t = types[c->type];
   switch (c->kind) {
     case DOOR_ALL_REDUCE: return result(lib.all_reduce(comm, c->send, c->recv, c->count, t, ops[c->op], &o));

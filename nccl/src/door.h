@@ -29,13 +29,14 @@ enum door_kind {
   DOOR_RECV,
 };
 
-/* A call. Types and built-in operations have NCCL's numbers; op is DOOR_PREMUL_SUM where scale counts. */
+/* A call. Types and built-in operations have NCCL's numbers; op is DOOR_PREMUL_SUM where the scalar counts. */
 enum { DOOR_PREMUL_SUM = 5 };
 struct door_call {
   const void* send;
   void* recv;
   size_t count;
-  double scale;
+  char scalar[8];        /* an element… */
+  const void* scalar_at; /* …or if not NULL, where one is on the device when the call is carried out */
   cudaStream_t stream;
   int kind, type, op, root; /* root, or peer */
 };

@@ -83,7 +83,7 @@ static ncclResult_t launch(const struct shape* s, const void* send, void* recv, 
   if (r != ncclSuccess) goto end;
   struct door_call call = {.send = send, .recv = recv, .count = count, .stream = stream, .kind = s->kind, .type = (int)type, .root = root};
   r = check(comm, s, &call, function);
-  if (r == ncclSuccess && s->reduces) r = redop_resolve(comm, function, op, type, stream, &call);
+  if (r == ncclSuccess && s->reduces) r = redop_resolve(comm, function, op, type, &call);
   if (r == ncclSuccess && log_shown(LOG_INFO, SUB_COLL))
     log_info(SUB_COLL, comm->device, "%s: opCount 0 sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
              function + 4, send, recv, count, (int)type, (int)op, root, (void*)comm, comm->nranks, (void*)stream);

@@ -2,8 +2,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "cuda.h"
 #include "export.h"
 #include "log.h"
 #include "types.h"
@@ -36,8 +36,8 @@ EXPORT(ncclResult_t, RedOpCreatePreMulSum, ncclRedOp_t* op, void* scalar, ncclDa
     while (comm->redops && i < REDOPS && comm->redops[i].used) i++;
     if (comm->redops && i < REDOPS) {
       struct redop* o = &comm->redops[i];
-      *o = (struct redop){1, type, residence, 0, scalar};
-      if (residence == ncclScalarHostImmediate) o->value = type_read(type, scalar);
+      *o = (struct redop){1, type, residence, {0}, scalar};
+      if (residence == ncclScalarHostImmediate) memcpy(o->value, scalar, (size_t)type_size(type));
       *op = (ncclRedOp_t)(first_of(comm) + i);
     } else {
       r = fail(comm->redops ? ncclInvalidUsage : ncclSystemError, "ncclRedOpCreatePreMulSum : expected at most %d operations of a communicator, and memory for them", REDOPS);
@@ -67,7 +67,7 @@ EXPORT(ncclResult_t, RedOpDestroy, ncclRedOp_t op, ncclComm_t comm) {
 }
 
 ncclResult_t redop_resolve(ncclComm_t comm, const char* function, ncclRedOp_t op, ncclDataType_t type,
-                           cudaStream_t stream, struct door_call* call) {
+                           struct door_call* call) {
   if ((int)op >= 0 && op < ncclNumOps) {
     call->op = (int)op;
     return ncclSuccess;
@@ -81,12 +81,7 @@ ncclResult_t redop_resolve(ncclComm_t comm, const char* function, ncclRedOp_t op
     return fail(ncclInvalidArgument, "%s : reduction operator %d was created with type %s: expected a call with the same, not %s",
                 function, (int)op, type_name(o.type), type_name(type));
   call->op = DOOR_PREMUL_SUM;
-  call->scale = o.value;
-  if (o.residence == ncclScalarDevice) {
-    char element[8];
-    ncclResult_t r = cuda_read(comm->device, stream, o.at, element, (size_t)type_size(type), function);
-    if (r != ncclSuccess) return r;
-    call->scale = type_read(type, element);
-  }
+  memcpy(call->scalar, o.value, sizeof o.value);
+  call->scalar_at = o.residence == ncclScalarDevice ? o.at : NULL;
   return ncclSuccess;
 }

@@ -4,6 +4,6 @@
 #include "comm.h"
 #include "door.h"
 
-/* redop_resolve checks an operation for a call and fills in op and scale of it. */
+/* redop_resolve checks an operation for a call and fills in op and scalar of it. */
 ncclResult_t redop_resolve(ncclComm_t comm, const char* function, ncclRedOp_t op, ncclDataType_t type,
-                           cudaStream_t stream, struct door_call* call);
+                           struct door_call* call);

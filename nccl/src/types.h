@@ -8,6 +8,3 @@ int type_size(ncclDataType_t type);
 
 /* type_name returns the type's name in logs. */
 const char* type_name(ncclDataType_t type);
-
-/* type_read returns an element as a number. */
-double type_read(ncclDataType_t type, const void* at);

@@ -108,6 +108,18 @@ int main(void) {
   NCCL(ncclGroupEnd());
   EXPECT(out[3] == 12);
   FAILS(ncclRedOpDestroy(op, comm), ncclInvalidArgument, "unknown");
+  scale = 0;
+  NCCL(ncclRedOpCreatePreMulSum(&op, &scale, ncclFloat32, ncclScalarHostImmediate, comm));
+  NCCL(ncclAllReduce(in, out, 4, ncclFloat32, op, comm, NULL));
+  EXPECT(out[0] == 0 && out[3] == 0);
+  NCCL(ncclRedOpDestroy(op, comm));
+  for (int residence = 0; residence < 2; residence++) { /* a number that no double holds */
+    uint64_t odd = ((uint64_t)1 << 63) + 1, x = 3, y = 0;
+    NCCL(ncclRedOpCreatePreMulSum(&op, &odd, ncclUint64, (ncclScalarResidence_t)residence, comm));
+    NCCL(ncclReduceScatter(&x, &y, 1, ncclUint64, op, comm, NULL));
+    EXPECT(y == 3 * odd);
+    NCCL(ncclRedOpDestroy(op, comm));
+  }
 
   void* handle;
   NCCL(ncclCommRegister(comm, in, sizeof in, &handle));

@@ -50,8 +50,9 @@ static void fill(ncclDataType_t t, size_t n, int v) {
 static int small(int r) { return r % 2 + 1; } /* sums of two ranks fit every type */
 
 static void reductions(ncclDataType_t t, size_t n) {
-  int sum = 0, product = 1;
+  int sum = 0, product = 1, factors = 0;
   for (int r = 0; r < nranks; r++) {
+    factors += small(r + 1);
     sum += small(r);
     product *= small(r);
   }
@@ -67,16 +68,23 @@ static void reductions(ncclDataType_t t, size_t n) {
   fill(t, n, 2);
   NCCL(ncclAllReduce(in, out, n, t, ncclAvg, comm, NULL));
   for (size_t i = 0; i < n; i++) check("avg", t, i, 2);
-  ncclRedOp_t twice;
-  char two[8];
-  encode(t, two, 2);
+  ncclRedOp_t times;
+  char factor[8];
+  encode(t, factor, small(rank + 1)); /* another one on every other rank, so that products are 2, and then 1, 4, 1, … */
   for (int residence = 0; residence < 2; residence++) {
+    fill(t, n, small(rank));
+    NCCL(ncclRedOpCreatePreMulSum(&times, factor, t, (ncclScalarResidence_t)residence, comm));
+    NCCL(ncclAllReduce(in, out, n, t, times, comm, NULL));
+    for (size_t i = 0; i < n; i++) check("scaled", t, i, 2 * nranks);
     fill(t, n, 1);
-    NCCL(ncclRedOpCreatePreMulSum(&twice, two, t, (ncclScalarResidence_t)residence, comm));
-    NCCL(ncclAllReduce(in, out, n, t, twice, comm, NULL));
-    NCCL(ncclRedOpDestroy(twice, comm));
-    for (size_t i = 0; i < n; i++) check("twice", t, i, 2 * nranks);
-    FAILS(ncclAllReduce(in, out, n, t, twice, comm, NULL), ncclInvalidArgument, "unknown to this communicator");
+    NCCL(ncclReduce(in, rank == 0 ? out : NULL, n, t, times, 0, comm, NULL));
+    for (size_t i = 0; rank == 0 && i < n; i++) check("scaled reduce", t, i, factors);
+    for (int r = 0; r < nranks; r++)
+      for (size_t i = 0; i < n; i++) encode(t, in + ((size_t)r * n + i) * (size_t)sizes[t], small(rank) * small(r));
+    NCCL(ncclReduceScatter(in, out, n, t, times, comm, NULL));
+    for (size_t i = 0; i < n; i++) check("scaled reduce-scatter", t, i, 2 * nranks * small(rank));
+    NCCL(ncclRedOpDestroy(times, comm));
+    FAILS(ncclAllReduce(in, out, n, t, times, comm, NULL), ncclInvalidArgument, "unknown to this communicator");
   }
   fill(t, n, small(rank));
   NCCL(ncclReduce(in, rank == nranks - 1 ? out : NULL, n, t, ncclSum, nranks - 1, comm, NULL));

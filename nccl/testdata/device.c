@@ -62,13 +62,27 @@ int main(void) {
   CUDA(cuGraphExecDestroy, (void*), exec);
   CUDA(cuGraphDestroy, (void*), graph);
 
-  ncclRedOp_t twice;
-  put(mapped, 2); /* its first element is the scalar */
-  NCCL(ncclRedOpCreatePreMulSum(&twice, mapped, ncclFloat32, ncclScalarDevice, comm));
-  NCCL(ncclAllReduce(allocated, allocated, N, ncclFloat32, twice, comm, stream));
-  NCCL(ncclRedOpDestroy(twice, comm));
+  /* a scalar on the device, the first element of mapped, which differs between ranks: read when the call's turn comes */
+  ncclRedOp_t times;
+  NCCL(ncclRedOpCreatePreMulSum(&times, mapped, ncclFloat32, ncclScalarDevice, comm));
+  put(mapped, (float)(2 + rank));
+  NCCL(ncclAllReduce(allocated, allocated, N, ncclFloat32, times, comm, stream));
   CUDA(cuStreamSynchronize, (void*), stream);
-  all(allocated, 6);
+  all(allocated, 8); /* 1 * 2 + 2 * 3 */
+  CUDA(cuStreamBeginCapture_v2, (void*, int), stream, 0);
+  NCCL(ncclAllReduce(allocated, allocated, N, ncclFloat32, times, comm, stream));
+  CUDA(cuStreamEndCapture, (void*, void**), stream, &graph);
+  NCCL(ncclRedOpDestroy(times, comm));
+  CUDA(cuGraphInstantiateWithFlags, (void**, void*, uint64_t), &exec, graph, 0);
+  for (int i = 0; i < 2; i++) {
+    float factor = (float)(i + rank); /* 0 + 1, then 1 + 2 */
+    CUDA(cuMemcpyHtoD_v2, (uintptr_t, const void*, size_t), (uintptr_t)mapped, &factor, sizeof factor);
+    CUDA(cuGraphLaunch, (void*, void*), exec, stream);
+    CUDA(cuStreamSynchronize, (void*), stream);
+    all(allocated, i == 0 ? 8 : 24);
+  }
+  CUDA(cuGraphExecDestroy, (void*), exec);
+  CUDA(cuGraphDestroy, (void*), graph);
 
   /* Destroy waits for what is queued, on a stream that is not there any more. */
   put(allocated, 1);

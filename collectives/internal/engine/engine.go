@@ -64,12 +64,23 @@ type Call struct {
 	Stream  device.Stream
 	Scale   float64
 
+	// Multiplied says that the inputs of a PreMulSum were multiplied before, so that Op is Sum.
+	Multiplied bool
+
 	Algorithm *Algorithm
 	Launch    device.Launch
 	Named     bool // the program has named the algorithm
 
 	// Chosen lists the algorithms that the tables choose for other calls of a collective.
 	Chosen func(k collective.Kind, t kernel.DataType) []*Algorithm
+}
+
+// Announced is the reduction that signatures tell peers of.
+func (c *Call) Announced() kernel.Op {
+	if c.Multiplied {
+		return kernel.PreMulSum
+	}
+	return c.Op
 }
 
 // Group is messages that are performed together.

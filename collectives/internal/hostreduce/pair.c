@@ -117,6 +117,19 @@ TWICE void mscclpp_pair_bf16(uint16_t* to, const uint16_t* a, const uint16_t* b,
   LOOPS(float, float, from_bfloat, to_bfloat)
 }
 
+// Products of integers wrap, so those of signed ones are those of unsigned ones.
+#define SCALE(name, type, factor, LOAD, STORE) \
+  TWICE void mscclpp_scale_##name(type* to, const type* a, uint64_t n, factor scale) { \
+    EACH to[i] = STORE(LOAD(a[i]) * scale); \
+  }
+SCALE(f32, float, float, SAME, SAME)
+SCALE(f64, double, double, SAME, SAME)
+SCALE(f16, uint16_t, float, from_half, to_half)
+SCALE(bf16, uint16_t, float, from_bfloat, to_bfloat)
+SCALE(u8, uint8_t, uint8_t, SAME, (uint8_t))
+SCALE(u32, uint32_t, uint32_t, SAME, SAME)
+SCALE(u64, uint64_t, uint64_t, SAME, SAME)
+
 TWICE void mscclpp_widen_f16(float* to, const uint16_t* from, uint64_t n) {
   EACH to[i] = from_half(from[i]);
 }

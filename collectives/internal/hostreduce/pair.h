@@ -26,6 +26,16 @@ MSCCLPP_PAIR(u64, uint64_t, uint64_t)
 void mscclpp_pair_f16(uint16_t* to, const uint16_t* a, const uint16_t* b, uint64_t n, int op, float scale, float by);
 void mscclpp_pair_bf16(uint16_t* to, const uint16_t* a, const uint16_t* b, uint64_t n, int op, float scale, float by);
 
+// to[i] = a[i] * scale, in the type that elements are summed in, and rounded to theirs. to may be a.
+#define MSCCLPP_SCALE(name, type, factor) void mscclpp_scale_##name(type* to, const type* a, uint64_t n, factor scale);
+MSCCLPP_SCALE(f32, float, float)
+MSCCLPP_SCALE(f64, double, double)
+MSCCLPP_SCALE(f16, uint16_t, float)
+MSCCLPP_SCALE(bf16, uint16_t, float)
+MSCCLPP_SCALE(u8, uint8_t, uint8_t)
+MSCCLPP_SCALE(u32, uint32_t, uint32_t)
+MSCCLPP_SCALE(u64, uint64_t, uint64_t)
+
 void mscclpp_widen_f16(float* to, const uint16_t* from, uint64_t n);
 void mscclpp_widen_bf16(float* to, const uint16_t* from, uint64_t n);
 void mscclpp_narrow_f16(uint16_t* to, const float* from, uint64_t n);

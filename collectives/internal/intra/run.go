@@ -60,7 +60,7 @@ func (e *Engine) fill(alg *algorithm, c *engine.Call) {
 	a.Chunk = chunk(c.Bytes, a.StageSlot)
 	s := &a.Signature
 	s.Count, s.Collective, s.Algorithm = c.Count, uint32(c.Collective), alg.ID
-	s.Type, s.Op, s.Root = a.Type, a.Op, a.Root
+	s.Type, s.Op, s.Root = a.Type, uint32(c.Announced()), a.Root
 }
 
 // locate tells kernels where the exchanged memory of peers is in which the buffers lie.

@@ -59,7 +59,7 @@ func (s *Session) Messages(f func(ctx context.Context) error) error {
 func (s *Session) Signature(c *engine.Call, algorithm string) kernelargs.Signature {
 	return kernelargs.Signature{
 		Sequence: s.calls + 1, Count: c.Count, Collective: uint32(c.Collective), Algorithm: kernelargs.NameID(algorithm),
-		Type: uint32(c.Type), Op: uint32(c.Op), Root: uint32(c.Root),
+		Type: uint32(c.Type), Op: uint32(c.Announced()), Root: uint32(c.Root),
 	}
 }
 

@@ -227,6 +227,7 @@ func Tree(root string) []Source {
 	in := func(path string) string { return filepath.Join(root, filepath.FromSlash(path)) }
 	return []Source{
 		{Spec: in("collectives/image/kernels.json")},
+		{Spec: in("collectives/internal/scaling/kernels/kernels.json"), Images: in("collectives/internal/scaling/image")},
 		{Spec: in("framework/kernel/actor/kernels/kernels.json"), Images: in("framework/kernel/actor/image")},
 	}
 }
