@@ -194,8 +194,7 @@ mscclpp_result_t mscclpp_comm_dump(mscclpp_comm_t comm, mscclpp_write_fn write, 
  * Buffers are memory of the communicator's device. On a GPU a call returns when its work is on the
  * stream; on the host when it is done. Calls on one communicator are carried out one at a time.
  * The stream of a communicator's last call must exist until another call, or until the communicator has ended.
- * A call may be captured into a graph after a call of that collective, and type, was made
- * outside of a capture, or prepared. */
+ * Calls may be captured into a graph. The first one of a collective, and type, loads its kernels, unless it was prepared. */
 
 typedef int32_t mscclpp_type_t;
 enum {

@@ -95,9 +95,9 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 
 // Prepare loads the kernels that calls of a collective with elements of these types may
 // choose, for all sizes. For a collective that does not reduce, all types use the same
-// kernels, and none need be given. Without Prepare the first call loads them. On a GPU
-// that takes seconds the first time on a machine, when the driver compiles them, and it
-// is refused within a capture. Prepare is local. Kernels that the tables do not choose,
+// kernels, and none need be given. Without Prepare the first call loads them, also one that
+// is captured. On a GPU without machine code of them that takes seconds the first time on
+// a machine, when the driver compiles them. Prepare is local. Kernels that the tables do not choose,
 // and the memory of algorithms that use copy engines, are left to the first call that
 // needs them. Over several hosts the first call of a job comes before: it decides which
 // kernels there are, and without it nothing is loaded.

@@ -46,11 +46,11 @@
 // communicator has ended, the contents of all buffers that calls in progress write are undefined, even on a rank whose
 // own kernels completed normally: that rank learns of the failure a moment later, from its next call, Check or Close.
 //
-// Calls can be captured into graphs once the same collective was called outside of a capture, with the same type if it
-// reduces. That call loads the kernels of all sizes, as Prepare does. Algorithms that the program names itself have to
-// be used once each outside of a capture; a capture before that is refused. So have those that use copy engines, which
-// also allocate (Options.CopyScratch): in a capture before that, and where a device has no memory left for them,
-// kernels serve the calls that tables would give to them.
+// Calls can be captured into graphs. The first call of a collective, and of a type if it reduces, loads the kernels of
+// all sizes, as Prepare does, also while it is captured. Algorithms that use copy engines, or a switch, need a first call
+// outside of a capture, because ranks make memory for them together (Options.CopyScratch): in a capture before that, and
+// where a device has no memory left for them, kernels serve the calls that tables would give to them; a program that
+// names such an algorithm gets an error.
 //
 // Calls use the same memory one after another. A program that launches a graph of calls therefore orders it relative to
 // its other work with this Comm, as if all were on one stream. It captures calls over several hosts, and calls that use

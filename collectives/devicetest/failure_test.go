@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,8 +249,8 @@ func TestPeerEndsWhileKernelsWait(t *testing.T) {
 	}
 }
 
-// A capture cannot wait until kernels are loaded, or memory is allocated. One call of
-// whatever size loads those of all sizes, and Prepare does it without a call.
+// The first call of a collective, a type or an algorithm may be one that is captured: what it
+// loads is no part of the graph. Algorithms for which ranks make memory together are refused.
 func TestFirstUseInACapture(t *testing.T) {
 	const scratch = 56 << 20 // there is room for calls of any size as lines, and no need of chunks
 	job(t, 2, collectives.Options{Scratch: scratch}, func(ctx context.Context, r *rank) error {
@@ -256,39 +258,74 @@ func TestFirstUseInACapture(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		captured := func(call func() error) error {
-			graph, err := capture(r, call)
+		const count = 100
+		ones := make([]byte, 4*count)
+		reference.Fill(ones, kernel.Float32, kernel.Sum, 11, 0, 0)
+		want := make([]byte, len(ones))
+		reference.Reduce(want, [][]byte{ones, ones}, kernel.Float32, kernel.Sum, 0)
+		// Each time it is launched, the graph of a sum in place doubles it.
+		for _, algorithm := range []string{"", "oneshot_ll128", "twoshot_ll128", "zerocopy", "twophase_chunk"} { // the tables never choose the last
+			got := make([]byte, len(ones))
+			graph, err := capture(r, func() error { return sums(r, m.Addr(), count, algorithm) })
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", algorithm, err)
 			}
-			return errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close())
-		}
-		refused := func(name string, call func() error) error {
-			if _, err := capture(r, call); err != nil {
-				return wants(err, framework.ErrInvalid, name, "outside of a capture")
+			if err := errors.Join(r.dev.WriteAt(ones, m.Addr()), graph.Launch(r.stream), r.settle(ctx), graph.Close(), r.dev.ReadAt(got, m.Addr())); err != nil {
+				return fmt.Errorf("%s: %w", algorithm, err)
 			}
-			return fmt.Errorf("%s: its first call was captured", name)
+			if wrong := reference.Wrong(got, want, kernel.Float32, kernel.Sum, 2); wrong != 0 {
+				return fmt.Errorf("%s: %d wrong elements of %d", algorithm, wrong, count)
+			}
 		}
 		in := pointer(m.Addr())
-		gathers := func() error {
-			return r.AllGather(in, unsafe.Add(in, 1<<19), 100, kernel.Float16, &collectives.CallOptions{Stream: r.stream})
+		other := pointer(m.Addr() + 1<<19)
+		calls := map[string]func(*collectives.CallOptions) error{
+			"allgather": func(o *collectives.CallOptions) error { return r.AllGather(in, other, count, kernel.Float16, o) },
+			"f16": func(o *collectives.CallOptions) error {
+				return r.AllReduce(in, in, count, kernel.Float16, kernel.Sum, o)
+			},
+			"reduce": func(o *collectives.CallOptions) error {
+				return r.Reduce(in, in, count, kernel.Float16, kernel.Max, 1, o)
+			},
+			"scattered": func(o *collectives.CallOptions) error {
+				return r.ReduceScatter(in, other, count, kernel.Float16, kernel.Sum, o)
+			},
+			"alltoall": func(o *collectives.CallOptions) error { return r.AllToAll(in, other, count, kernel.Float16, o) },
+			"gather":   func(o *collectives.CallOptions) error { return r.Gather(in, other, count, kernel.Float16, 0, o) },
+			"group": func(o *collectives.CallOptions) error { // its list needs memory
+				r.GroupStart()
+				var all []error
+				for i := range 100 {
+					at := 64 * i
+					all = append(all, r.Send(unsafe.Add(in, at), 64, kernel.Uint8, 1-r.Rank(), o), r.Recv(unsafe.Add(other, at), 64, kernel.Uint8, 1-r.Rank(), o))
+				}
+				return errors.Join(append(all, r.GroupEnd())...)
+			},
+			"barrier": func(o *collectives.CallOptions) error { return r.Barrier(o) },
 		}
-		if err := errors.Join(refused("oneshot_ll8", func() error { return sums(r, m.Addr(), 100, "") }), refused("direct_ll8", gathers),
-			r.Prepare(collectives.AllGather), captured(gathers), sums(r, m.Addr(), 1, ""), r.settle(ctx)); err != nil {
+		for _, name := range slices.Sorted(maps.Keys(calls)) {
+			graph, err := capture(r, func() error { return calls[name](&collectives.CallOptions{Stream: r.stream}) })
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err := errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close()); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		copied := func() error { return sums(r, m.Addr(), count, "copy") }
+		if _, err := capture(r, copied); err == nil {
+			return errors.New("copies were captured before there is memory for them")
+		} else if err := wants(err, framework.ErrInvalid, "algorithm copy", "outside of a capture"); err != nil {
 			return err
 		}
-		for _, algorithm := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "zerocopy"} {
-			if err := captured(func() error { return sums(r, m.Addr(), 100, algorithm) }); err != nil {
-				return fmt.Errorf("%s: %w", algorithm, err)
-			}
+		if err := errors.Join(copied(), r.settle(ctx)); err != nil {
+			return err
 		}
-		for _, algorithm := range []string{"copy", "twophase_chunk"} { // the tables never choose the second
-			call := func() error { return sums(r, m.Addr(), 100, algorithm) }
-			if err := errors.Join(refused("algorithm "+algorithm, call), call(), r.settle(ctx), captured(call)); err != nil {
-				return fmt.Errorf("%s: %w", algorithm, err)
-			}
+		graph, err := capture(r, copied)
+		if err != nil {
+			return err
 		}
-		return nil
+		return errors.Join(graph.Launch(r.stream), r.settle(ctx), graph.Close())
 	})
 }
 

@@ -91,23 +91,14 @@ func (k *Kernel) Keep(t kernel.DataType, loaded device.Kernel) {
 const leastListBytes = 64 << 10
 
 // Lists is memory for lists of messages. Memory that was given out before stays until the engine is closed:
-// kernels that are still to run, and captured graphs, read it.
+// kernels that are still to run, and captured graphs, read it. It may be made while a stream is captured.
 type Lists []device.Memory
 
 // Room returns memory for a list of so many messages.
-func (l *Lists) Room(d device.Device, messages int, stream device.Stream) (device.Memory, error) {
+func (l *Lists) Room(d device.Device, messages int) (device.Memory, error) {
 	bytes := uint64(messages) * kernelargs.TransferBytes
 	if n := len(*l); n > 0 && (*l)[n-1].Bytes() >= bytes {
 		return (*l)[n-1], nil
-	}
-	if e, ok := d.(device.Engine); ok {
-		state, err := e.Query(stream)
-		if err != nil {
-			return nil, err
-		}
-		if state == device.StreamCapturing {
-			return nil, fmt.Errorf("%w: a group of %d messages is captured before one as long was performed: its memory cannot be made now", framework.ErrUnsupported, messages)
-		}
 	}
 	m, err := d.Alloc(max(leastListBytes, 2*bytes))
 	if err != nil {

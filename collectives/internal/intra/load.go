@@ -46,16 +46,16 @@ func (e *Engine) readyCopies(a *algorithm, c *engine.Call) (again bool, err erro
 }
 
 // load makes a kernel callable, and sets up what its algorithm needs. On a GPU it also
-// loads what other calls of the collective may choose: after one call of whatever size,
-// all can be captured.
+// loads what other calls of the collective may choose, so that one call of whatever size makes
+// all quick. While a stream is captured this takes as long, and the capture knows nothing of it.
 func (e *Engine) load(a *algorithm, t kernel.DataType, stream device.Stream, chosen func(collective.Kind, kernel.DataType) []*engine.Algorithm) error {
 	kind := a.Algorithm.Collective
-	if err := e.mayLoad(a, t, stream); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
 	defer cancel()
 	if a.window && e.memory.window == nil {
+		if err := e.mayOpen(a, stream); err != nil {
+			return err
+		}
 		window, err := e.memory.openWindow(ctx, e.comm)
 		if err != nil {
 			return fmt.Errorf("algorithm %s: %w", a.Name, err)
@@ -73,9 +73,8 @@ func (e *Engine) load(a *algorithm, t kernel.DataType, stream device.Stream, cho
 	return e.loadAll(ctx, all, t)
 }
 
-// mayLoad refuses streams that are captured: a driver may compile for seconds, and
-// wait for all that runs, before it has loaded a kernel.
-func (e *Engine) mayLoad(a *algorithm, t kernel.DataType, stream device.Stream) error {
+// mayOpen refuses to open a window while the stream is captured: ranks exchange for it, and clear it by a stream.
+func (e *Engine) mayOpen(a *algorithm, stream device.Stream) error {
 	d, ok := e.comm.Device().(device.Engine)
 	if !ok {
 		return nil
@@ -84,13 +83,7 @@ func (e *Engine) mayLoad(a *algorithm, t kernel.DataType, stream device.Stream) 
 	if err != nil || state != device.StreamCapturing {
 		return err
 	}
-	kind := a.Algorithm.Collective
-	what := kind.String()
-	if kind.Reduces() {
-		what += " of " + t.String()
-	}
-	return fmt.Errorf("%w: algorithm %s: its kernel is not loaded yet, and a capture is no time to do it: expected Prepare, or a call of %s outside of a capture, before",
-		framework.ErrInvalid, a.Name, what)
+	return fmt.Errorf("%w: algorithm %s: its window is not there yet, and ranks open it together: expected its first call outside of a capture", framework.ErrInvalid, a.Name)
 }
 
 // loadable lists the algorithms whose kernels calls of a collective use: for messages all, else those of the chosen

@@ -153,7 +153,7 @@ func (m *messenger) launchGroup(k device.Kernel, l device.Launch, g *engine.Grou
 		m.enlist(a, g.List)
 		return k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 	}
-	memory, err := m.lists.Room(m.comm.Device(), len(g.List), g.Stream)
+	memory, err := m.lists.Room(m.comm.Device(), len(g.List))
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (d *Engine) perform(c *engine.Call) error {
 		if err := t.Capture(); err != nil {
 			return err
 		}
-		if err := d.prepare(c.Collective, c.Type, t.Captured); err != nil {
+		if err := d.prepare(c.Collective, c.Type); err != nil {
 			return err
 		}
 		return t.Perform(func() {
@@ -60,7 +60,7 @@ func (d *Engine) Prepare(k collective.Kind, t kernel.DataType, _ []*engine.Algor
 		if !d.carries.Load() || k.Messages() && !d.Delivers() || k.Reduces() && !d.canReduce(t, kernel.Sum) {
 			return nil
 		}
-		return d.prepare(k, t, false)
+		return d.prepare(k, t)
 	})
 }
 

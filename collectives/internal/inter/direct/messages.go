@@ -150,7 +150,7 @@ func (d *Engine) Exchange(g *engine.Group) error {
 		if err := s.Alone(own[0], own[1]); err != nil {
 			return err
 		}
-		if err := d.prepare(collective.SendRecv, kernel.Uint8, t.Captured); err != nil {
+		if err := d.prepare(collective.SendRecv, kernel.Uint8); err != nil {
 			return err
 		}
 		local, remote := make([]kernelargs.Transfer, 0, len(g.List)), make([]kernelargs.Transfer, 0, len(g.List))
@@ -198,7 +198,7 @@ func (m *sendrecv) send(t *call, s device.Stream, list []kernelargs.Transfer) {
 	l := device.Launch{Grid: min(kernelargs.SendRecvBlocks, m.direct.blocks, queues), Block: m.direct.threads(m.kernel), Stream: s}
 	a.Transfers, a.Listed, a.First, a.Memory = uint32(len(list)), 0, 0, 0
 	if len(list) > kernelargs.MaxTransfers {
-		memory, err := m.lists.Room(m.direct.queue.Device, len(list), s)
+		memory, err := m.lists.Room(m.direct.queue.Device, len(list))
 		if err != nil {
 			t.Err = err
 			return

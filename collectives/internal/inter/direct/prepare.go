@@ -2,31 +2,21 @@ package direct
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // prepare loads what calls of a collective need, with elements of a type where it reduces;
 // for messages, SendRecv stands for all.
-func (d *Engine) prepare(k collective.Kind, typ kernel.DataType, captured bool) error {
+func (d *Engine) prepare(k collective.Kind, typ kernel.DataType) error {
 	if k.Messages() {
 		k = collective.SendRecv
 	}
 	reduces := k.Reduces()
 	if d.loaded[k] && (!reduces || d.sum.For(typ) != nil) {
 		return nil
-	}
-	what := k.String()
-	if reduces {
-		what += " of " + typ.String()
-	}
-	if captured {
-		return fmt.Errorf("%w: algorithm %s: expected the first %s outside of a capture: it loads kernels", framework.ErrInvalid, crosshost.NameDirect, what)
 	}
 	inside := map[collective.Kind][]collective.Kind{
 		collective.AllReduce: {collective.ReduceScatter, collective.AllGather}, collective.ReduceScatter: {collective.ReduceScatter}, collective.AllGather: {collective.AllGather}, collective.Barrier: {collective.Barrier},
