@@ -54,6 +54,8 @@ type thread struct {
 
 	arrived bool // at the barrier at which it stands
 
+	event, time, arrival int // of a trace: the current event, the next time, and when the thread came to a barrier
+
 	sent   clock // the knowledge in packets of the operation at tick sentAt
 	sentAt uint32
 }

@@ -14,7 +14,8 @@ type counter struct {
 	initial int
 	issued  int
 	taken   int
-	before  int // taken in launches that have ended
+	events  []int // of a trace: one for each that was issued
+	before  int   // taken in launches that have ended
 
 	sources []*signaler
 	byID    map[int]*signaler
@@ -49,9 +50,10 @@ func (c *counter) expect(thread int) {
 	s.each++
 }
 
-func (c *counter) raise(thread int, x times, strong bool) {
+func (c *counter) raise(t *thread, x times, strong bool) {
 	c.issued++
-	s := c.byID[thread]
+	c.events = append(c.events, t.event)
+	s := c.byID[t.id]
 	last := -1
 	if n := len(s.issued); strong {
 		last = n
@@ -66,7 +68,10 @@ func (c *counter) ready() bool { return c.initial+c.issued > c.taken }
 
 // take takes one for a block, and calls learn with what that is sure to follow. Which one of several blocks takes
 // which number is open; so is the order in which several threads signal.
-func (c *counter) take(t *thread, learn func(times, bool)) {
+func (c *counter) take(t *thread, trace *tracer, learn func(times, bool)) {
+	if n := c.taken - c.initial; n >= 0 {
+		trace.follow(t, c.events[n])
+	}
 	c.taken++
 	if c.current[t.id] != t.launch {
 		c.current[t.id], c.waits[t.id] = t.launch, 0

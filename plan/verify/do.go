@@ -8,20 +8,24 @@ func (r *run) do(t *thread, s *step) bool {
 		return false
 	}
 	t.tick++
+	r.trace.enter(t, s)
 	switch s.op.Name {
-	case schema.Nop, schema.Barrier:
+	case schema.Nop:
 		t.meet()
+	case schema.Barrier:
+		t.meet()
+		r.trace.waited(t)
 	case schema.Wait, schema.RlxWait:
 		r.wait(t, s)
 	case schema.Signal, schema.RlxSignal:
 		r.signal(t, s)
 	case schema.SemAcquire:
 		for i, id := range s.op.Semaphores {
-			r.sems[[2]int{t.rank, id}].take(t, func(x times, strong bool) { t.learn(i, x, strong) })
+			r.sems[[2]int{t.rank, id}].take(t, r.trace, func(x times, strong bool) { t.learn(i, x, strong) })
 		}
 	case schema.SemRelease:
 		for i, id := range s.op.Semaphores {
-			r.sems[[2]int{t.rank, id}].raise(t.id, t.published(i), true)
+			r.sems[[2]int{t.rank, id}].raise(t, t.published(i), true)
 		}
 	case schema.Flush:
 		for i := range s.ends {
@@ -90,6 +94,7 @@ func (r *run) gather(t *thread, s *step) bool {
 	for _, x := range g.blocks {
 		x.now.join(all, true)
 	}
+	r.trace.together(g.blocks)
 	g.blocks = nil
 	return true
 }
@@ -97,7 +102,7 @@ func (r *run) gather(t *thread, s *step) bool {
 func (r *run) wait(t *thread, s *step) {
 	strong := s.op.Name == schema.Wait || s.op.Channel() == schema.Port
 	for i, e := range s.ends {
-		r.counter(e).take(t, func(x times, released bool) { t.learn(i, x, strong && released) })
+		r.counter(e).take(t, r.trace, func(x times, released bool) { t.learn(i, x, strong && released) })
 	}
 }
 
@@ -106,10 +111,10 @@ func (r *run) signal(t *thread, s *step) {
 	for i, e := range s.ends {
 		if s.op.Channel() == schema.Port {
 			x := r.request(t, s, i)
-			r.counter(e.other()).raise(x.id, x.published(0), true)
+			r.counter(e.other()).raise(x, x.published(0), true)
 			continue
 		}
-		r.counter(e.other()).raise(t.id, t.published(i), strong)
+		r.counter(e.other()).raise(t, t.published(i), strong)
 	}
 }
 
@@ -121,6 +126,8 @@ func (r *run) request(t *thread, s *step, i int) *thread {
 	e.launch = t.launch
 	e.tick++
 	e.meet()
+	r.trace.enter(e, s)
+	r.trace.follow(e, t.event)
 	return e
 }
 
@@ -128,6 +135,7 @@ func (r *run) request(t *thread, s *step, i int) *thread {
 func (r *run) complete(t *thread, s *step, i int) {
 	e := r.engines[t.rank][s.engines[i]]
 	t.learn(i, e.now, false)
+	r.trace.follow(t, e.event)
 }
 
 // operate runs an operation with operands.
@@ -146,7 +154,7 @@ func (r *run) operate(t *thread, s *step) {
 	if o.Name == schema.Pws || o.Name == schema.Pwsf {
 		t.meet()
 		for i, e := range s.ends {
-			r.counter(e.other()).raise(t.id, t.published(i), true)
+			r.counter(e.other()).raise(t, t.published(i), true)
 		}
 	}
 }
@@ -165,7 +173,7 @@ func (r *run) send(t *thread, s *step) {
 		src := &s.src[min(i, len(s.src)-1)]
 		r.transfer(e, s, src, &s.dst[i])
 		if s.op.Name == schema.Pws || s.op.Name == schema.Pwsf {
-			r.counter(s.ends[i].other()).raise(e.id, e.published(0), true)
+			r.counter(s.ends[i].other()).raise(e, e.published(0), true)
 		}
 		if s.op.Name == schema.Pwsf {
 			r.complete(t, s, i)

@@ -22,6 +22,7 @@ type run struct {
 	mine     map[int][]*counter // from which blocks of a rank take
 
 	races
+	trace    *tracer
 	wrong    string
 	distance int // of a send and receive, plus 1
 }
@@ -55,7 +56,7 @@ func newRun(p *schema.Plan, set setting, x *program, launches int) *run {
 	}
 	n := len(r.threads)
 	for _, t := range r.threads {
-		t.now, t.pending = newTimes(n), map[int]times{}
+		t.now, t.pending, t.event = newTimes(n), map[int]times{}, -1
 	}
 	for _, t := range r.threads {
 		for _, s := range t.steps {

@@ -3,7 +3,10 @@ package plans
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -82,6 +85,47 @@ func TestShow(t *testing.T) {
 	}
 	if out, _ := run(t, "show", data+"right/allgather_put.json", "--rank", "1"); strings.Contains(out, "rank 0:") || !strings.Contains(out, "rank 1:") {
 		t.Errorf("got %s, expected rank 1 alone", out)
+	}
+}
+
+// TestDrawing draws all plans. Each drawing is XML, with a box for each event and the operation in words.
+func TestDrawing(t *testing.T) {
+	files, err := filepath.Glob(data + "*/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d plans, %v", len(files), err)
+	}
+	for _, file := range files {
+		if strings.Contains(file, "/refused/") {
+			continue
+		}
+		name := filepath.Join(t.TempDir(), "x.svg")
+		hangs := strings.Contains(file, "/hang/") && !strings.Contains(file, "second_launch")
+		if out, code := run(t, "show", file, "--svg", name); (code != 0) != hangs {
+			t.Errorf("%s: exit code %d, %s", file, code, out)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil && !hangs {
+			t.Fatal(err)
+		}
+		if err := xml.Unmarshal(text, new(struct{})); err != nil && !hangs {
+			t.Errorf("%s: %v", file, err)
+		}
+		out, _ := run(t, "show", file, "--trace")
+		if events, boxes := strings.Count(out, `{"event":`), strings.Count(string(text), "<title>"); events != boxes {
+			t.Errorf("%s: %d boxes, expected one for each of %d events", file, boxes, events)
+		}
+	}
+	out, code := run(t, "show", data+"right/sendrecv_port_flushed.json", "--svg", "-", "--rank", "0,1")
+	for _, want := range []string{"<title>rank 1, block 0, operation 3 (pwsf): i[0:1] → o@2[0:1] port 1→2</title>", ">port 1 → 2</text>", `class="arrow"`, `class="wait"`} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, expected in it %q:\n%s", code, want, out)
+		}
+	}
+	if strings.Contains(out, "rank 2</text>") {
+		t.Error("rank 2 is drawn too")
+	}
+	if out, code := run(t, "show", data+"right/pipeline.json", "--svg", t.TempDir()+"/absent/x.svg"); code != 1 || !strings.Contains(out, "--svg") {
+		t.Errorf("exit code %d, %s", code, out)
 	}
 }
 

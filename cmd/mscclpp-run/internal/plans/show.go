@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,16 +12,22 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
+	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
 
 func show(env *verb.Env) *cobra.Command {
 	var ranks []int
+	var drawing string
+	var trace bool
 	c := &cobra.Command{
 		Use:   "show FILE",
 		Short: "print the operations of a plan",
 		Long: `Print the operations of a plan, by rank and block. Operands are buffers with ranges of chunks:
 i[0:2] are the first two chunks of the rank's input, o of its output, s of its scratch memory;
-s@3[0:2] are those of rank 3, and i@0,1[0:2] those of all ranks of a switch channel.`,
+s@3[0:2] are those of rank 3, and i@0,1[0:2] those of all ranks of a switch channel.
+With --svg, draw the plan into a file: time goes to the right, each block and each engine of a
+port channel has a line, and arrows lead from signals to waits and from packets to their readers.
+With --trace, print the events of that run instead, as JSON, one a line.`,
 		RunE: func(_ *cobra.Command, files []string) error {
 			if len(files) != 1 {
 				return verb.Usage("plan show: %d files: expected one", len(files))
@@ -34,11 +41,23 @@ s@3[0:2] are those of rank 3, and i@0,1[0:2] those of all ranks of a switch chan
 					return verb.Usage("plan show: --rank %d: the plan has ranks 0 to %d", r, len(p.GPUs)-1)
 				}
 			}
-			return table(env.Stdout, p, ranks)
+			if !trace && drawing == "" {
+				return table(env.Stdout, p, ranks)
+			}
+			events, hang := verify.Trace(p)
+			if len(events) > 0 && trace {
+				err = printTrace(env.Stdout, events, ranks)
+			}
+			if len(events) > 0 && drawing != "" {
+				err = errors.Join(err, drawTo(env.Stdout, drawing, p, events, ranks))
+			}
+			return errors.Join(err, hang)
 		},
 		Args: cobra.ArbitraryArgs,
 	}
 	c.Flags().IntSliceVar(&ranks, "rank", nil, "these ranks alone; default: all")
+	c.Flags().StringVar(&drawing, "svg", "", "draw ranks, blocks and ports over time into this file; - is standard output")
+	c.Flags().BoolVar(&trace, "trace", false, "print the events of a run with symbols, one JSON object a line")
 	return c
 }
 
