@@ -1,0 +1,85 @@
+package python
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/promise"
+)
+
+// Failures are exceptions on all ranks that are concerned, and no process is left with a call that never ends.
+func TestFailures(t *testing.T) {
+	p := newest(t, "nothing else", anyPython)
+	for scene, ranks := range map[string]int{
+		"raises": 3, "leaves": 3, "open_at_exit": 2, "forked": 2, "forks_first": 1, "grouped": 2, "handled": 2, "raising_log": 2, "threads": 1,
+	} {
+		t.Run(scene, func(t *testing.T) { done(t, p, ranks, "tests/failures.py", scene) })
+	}
+}
+
+// A rank that ends with an exception ends the job, and the others have learned why before.
+func TestUncaughtException(t *testing.T) {
+	p := newest(t, "nothing else", anyPython)
+	text, err := run(t, p, 3, nil, "tests/failures.py", "uncaught")
+	if err == nil {
+		t.Error("the job has succeeded")
+	}
+	for _, want := range []string{"rank 0 is done\n", "rank 2 is done\n", "ValueError: that nobody catches"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing:\n%s", want, text)
+		}
+	}
+}
+
+// Ctrl-C ends a call that waits within a second.
+func TestKeyboardInterrupt(t *testing.T) {
+	root := tree(t)
+	for _, scene := range []string{"interrupted", "interrupted_join"} {
+		for _, p := range interpreters() {
+			t.Run(scene+"/"+p.name(), func(t *testing.T) { interrupt(t, root, p, scene) })
+		}
+	}
+}
+
+func interrupt(t *testing.T, root string, p interpreter, scene string) {
+	c := exec.CommandContext(t.Context(), p.Path, "tests/failures.py", scene)
+	c.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "PYTHONPATH=" + filepath.Join(root, "python"), "PYTHONDONTWRITEBYTECODE=1", "MSCCLPP_LOG__LEVEL=none"}
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "waits" {
+		t.Errorf("%q: expected waits", lines.Text())
+	}
+	watch, said := promise.Begin(), make(chan struct{})
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	go func() {
+		defer close(said)
+		if !lines.Scan() || lines.Text() != "interrupted" {
+			t.Errorf("%q: expected interrupted", lines.Text())
+		}
+	}()
+	if err := watch.Await(said, time.Second); err != nil {
+		t.Errorf("KeyboardInterrupt: %v", err)
+		_ = c.Process.Kill()
+	}
+	<-said
+	for lines.Scan() { // until it ends
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}

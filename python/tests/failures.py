@@ -1,0 +1,205 @@
+"""Jobs in which something goes wrong; the argument says what. Ranks that are to notice it say so."""
+
+import array
+import os
+import sys
+import threading
+import time
+
+import mscclpp
+
+scene, rank = sys.argv[1], int(os.environ.get("RANK", "0"))
+
+
+def noticed(function, kind, *texts):
+    """A call that is to fail, and whose error is to have these texts."""
+    try:
+        function()
+    except kind as problem:
+        missing = [t for t in texts if t not in str(problem)]
+        if missing:
+            sys.exit(f"{scene}: {problem}: expected {missing}")
+        return problem
+    sys.exit(f"{scene}: nothing was raised: expected {kind.__name__}")
+
+
+def one():
+    return array.array("f", [1])
+
+
+def waits(call, *texts):
+    """Be a rank whose call fails, with these texts. It may still be about to join when the others have ended."""
+    def join_and_call():
+        with mscclpp.Communicator() as comm:
+            call(comm)
+    return noticed(join_and_call, mscclpp.PeerError, "rank 1", *texts)
+
+
+def raises():
+    """Rank 1 raises while the others wait: they learn what, and of whom."""
+    if rank != 1:
+        problem = waits(lambda comm: comm.all_reduce(one()), "ValueError: a defect of the program")
+        assert problem.rank == 1, problem.rank
+        return
+    try:
+        with mscclpp.Communicator():
+            raise ValueError("a defect of the program")
+    except ValueError as problem:
+        assert not isinstance(problem, mscclpp.Error), problem
+
+
+def uncaught():
+    """The same without a with statement: what ends the program is told at exit."""
+    global kept
+    if rank != 1:
+        waits(lambda comm: comm.all_reduce(one()), "ValueError: that nobody catches")
+        return
+    kept = mscclpp.Communicator()
+    raise ValueError("that nobody catches")
+
+
+def leaves():
+    """Rank 1 ends without close: it has left in order, and those that wait for it learn that."""
+    global kept
+    if rank == 1:
+        kept = mscclpp.Communicator()
+    else:
+        waits(lambda comm: comm.all_reduce(one()))
+
+
+def open_at_exit():
+    """All end without close."""
+    global kept
+    kept = mscclpp.Communicator(log=lambda level, text: None)
+    kept.split(0).all_reduce(one())
+
+
+def forked():
+    """A child cannot use the parent's library, and does no harm to it."""
+    comm = mscclpp.Communicator()
+    comm.all_reduce(one())
+    child = os.fork()
+    if child == 0:
+        noticed(lambda: comm.all_reduce(one()), mscclpp.InvalidUsage, "forked")
+        noticed(mscclpp.Communicator, mscclpp.InvalidUsage, "forked")
+        comm.close()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    sums = one()
+    comm.all_reduce(sums)
+    assert sums[0] == comm.size, sums
+    comm.close()
+
+
+def forks_first():
+    """A process that has imported the package alone may fork."""
+    child = os.fork()
+    if child == 0:
+        with mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 0, 1) as comm:
+            comm.all_reduce(one())
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def grouped():
+    """An exception within a group reaches the ranks that wait for its messages."""
+    if rank != 1:
+        waits(lambda comm: comm.recv(one(), 1), "in a group")
+        return
+    comm = mscclpp.Communicator()
+    try:
+        with comm.group():
+            raise KeyError("in a group")
+    except KeyError:
+        noticed(comm.barrier, mscclpp.ClosedError, "in a group")
+
+
+def announce(function):
+    """Say so when the main thread is in a function of the package, which waits."""
+    def look():
+        while sys._current_frames()[threading.main_thread().ident].f_code.co_name != function:
+            time.sleep(0.005)
+        print("waits", flush=True)
+    threading.Thread(target=look).start()
+
+
+def interrupted():
+    """SIGINT in a call that waits: KeyboardInterrupt, and the other rank, a thread here, learns it. One process."""
+    own, other, ready = mscclpp.UniqueId.create("127.0.0.1"), [], threading.Event()
+
+    def second():
+        with mscclpp.Communicator(own, 1, 2) as comm:
+            comm.all_reduce(one())
+            ready.set()
+            other.append(noticed(lambda: comm.recv(one(), 0), mscclpp.PeerError, "KeyboardInterrupt"))
+    thread = threading.Thread(target=second)
+    thread.start()
+    comm = mscclpp.Communicator(own, 0, 2)
+    comm.all_reduce(one())
+    ready.wait()
+    announce("_call")
+    try:
+        comm.recv(one(), 1)  # that the other rank does not send
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    noticed(comm.barrier, mscclpp.ClosedError, "KeyboardInterrupt")
+    thread.join()
+    assert len(other) == 1
+
+
+def interrupted_join():
+    """SIGINT while the communicator waits for a rank that never comes."""
+    announce("join")
+    try:
+        mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 0, 2)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+
+
+def handled():
+    """A program that handles SIGINT by itself goes on."""
+    import signal
+    seen = []
+    signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+    comm = mscclpp.Communicator()
+    if comm.rank == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(2000):
+        comm.all_reduce(one())
+    assert len(seen) == (comm.rank == 0), seen
+    comm.close()
+
+
+def raising_log():
+    """An exception in a function for log messages is Python's to report; calls go on."""
+    reported = []
+    sys.unraisablehook = lambda what: reported.append(what.exc_value)
+
+    def log(level, text):
+        raise RuntimeError("in a callback")
+    with mscclpp.Communicator(settings={"log.level": "debug"}, log=log) as comm:
+        comm.all_reduce(one())
+    assert reported and all("in a callback" in str(p) for p in reported), reported
+
+
+def threads():
+    """Threads of one process use one communicator: its calls are carried out one at a time."""
+    with mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 0, 1) as comm:
+        problems = []
+
+        def work():
+            try:
+                for _ in range(200):
+                    comm.all_reduce(one())
+            except BaseException as problem:
+                problems.append(problem)
+        crowd = [threading.Thread(target=work) for _ in range(4)]
+        for t in crowd:
+            t.start()
+        for t in crowd:
+            t.join()
+        assert not problems, problems
+
+
+globals()[scene]()
+print(f"rank {rank} is done", flush=True)
