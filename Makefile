@@ -27,7 +27,7 @@ names     = ^($(subst $(space),|,$(strip $(1))))$$
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels machine-code check test test-beside test-alone race conform engines-test rdma-test torch-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels machine-code check test test-beside test-alone race conform engines-test rdma-test torch-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test wheel install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -99,6 +99,9 @@ dist-gpu: ## dist/mscclpp-gpu.tar.xz: what gpu-test.sh needs on a machine with G
 
 gpu-test: dist-gpu ## tests on the GPUs of this machine, results in dist/gpu-results; ARGS='--tier bench'
 	dist/gpu-test.sh --out dist/gpu-results $(ARGS)
+
+wheel: ## dist/*.whl: the Python package with libraries, plugins and kernels, for any Linux with glibc 2.28
+	mkdir -p dist && python3 -m pip wheel --no-index --no-deps -w dist .
 
 install: build kernels ## programs, plugins, libraries and headers under PREFIX (and DESTDIR)
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh

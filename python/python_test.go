@@ -2,6 +2,7 @@ package python
 
 import (
 	"context"
+	"debug/elf"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -90,7 +91,7 @@ func tree(t *testing.T) string {
 			t.Skipf("not built: %v: make build kernels", err)
 		}
 	}
-	for _, folder := range []string{"mscclpp", "tests", "../examples/python"} {
+	for _, folder := range []string{"mscclpp", "tests", "backend", "../examples/python"} {
 		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".py") {
 				_, err = os.ReadFile(path)
@@ -209,4 +210,43 @@ print(_library.ABI)`)
 	if text != want || len(functions) < 50 {
 		t.Errorf("the package has\n%sexpected\n%s", text, want)
 	}
+}
+
+// The glibc that the wheel's tag names is what the binaries need.
+func TestGlibcNeeded(t *testing.T) {
+	p := newest(t, "nothing else", anyPython)
+	root := tree(t)
+	files := []string{"bin/mscclpp-run", "bin/lib/libmscclpp.so.1", "bin/plugins/mscclpp-transport-shm", "Makefile"}
+	script := "import sys; sys.path.insert(0, 'backend'); import mscclpp_backend as b\nfor f in sys.argv[1:]: print(*b.glibc_needed(f))"
+	var want strings.Builder
+	args := []string{"-c", script}
+	for _, file := range files {
+		args = append(args, filepath.Join(root, file))
+		fmt.Fprintln(&want, glibc(t, filepath.Join(root, file)))
+	}
+	if text, err := run(t, p, 0, nil, args...); err != nil || text != want.String() {
+		t.Errorf("%v\n%sexpected\n%s", err, text, want.String())
+	}
+}
+
+// glibc returns the newest version of glibc that a file asks for, as two numbers.
+func glibc(t *testing.T, path string) string {
+	t.Helper()
+	newest := [2]int{}
+	f, err := elf.Open(path)
+	if err != nil {
+		return "0 0" // no program
+	}
+	defer f.Close()
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		var v [2]int
+		if n, _ := fmt.Sscanf(s.Version, "GLIBC_%d.%d", &v[0], &v[1]); n == 2 && slices.Compare(v[:], newest[:]) > 0 {
+			newest = v
+		}
+	}
+	return fmt.Sprint(newest[0], newest[1])
 }
