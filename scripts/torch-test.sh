@@ -10,4 +10,6 @@ if [ $status = 77 ] && [ -z "${TORCH_REQUIRED:-}" ]; then
 	exit 0
 fi
 [ $status = 0 ] || exit $status
-TORCH_TEST_PYTHON=$venv/bin/python exec ${GO:-go} test -vet=off -count=1 -timeout 15m ./nccl/torchtest
+TORCH_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m ./nccl/torchtest
+# The backend in Python, and arrays of NumPy, which comes with torch.
+MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m -run 'Torch|NumPy' ./python

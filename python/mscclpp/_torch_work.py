@@ -1,0 +1,171 @@
+"""Operations of a process group: those that are under way, and the threads that perform them."""
+
+from __future__ import annotations
+
+import datetime
+import queue
+import threading
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+LONGEST = 100 * 365 * 86400.0  # seconds; a group without a time limit has this one
+
+
+def seconds(timeout) -> float | None:
+    """Return a time limit of torch in seconds, None for one that says that there is none."""
+    if timeout is None:
+        return None
+    value = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else float(timeout)
+    return value if value > 0 else None
+
+
+class Work(dist.Work):
+    """An operation: done, or under way on a thread of its group."""
+
+    def __init__(self, group, results, done: bool = False) -> None:
+        super().__init__()
+        self._group, self._results = group, results
+        self._problem = None
+        self._done = None if done else threading.Event()
+        self._future = None
+        self._lock = threading.Lock()
+
+    def _finish(self, problem: BaseException | None) -> None:
+        with self._lock:
+            self._problem = problem
+            self._done.set()
+            future = self._future
+        if future is not None:
+            self._settle(future)
+
+    def _settle(self, future) -> None:
+        if self._problem is None:
+            future.set_result(self._results)
+        else:
+            future.set_exception(self._problem)
+
+    def is_completed(self) -> bool:
+        return self._done is None or self._done.is_set()
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._problem is None
+
+    def exception(self):
+        return self._problem
+
+    def wait(self, timeout=None) -> bool:
+        """Wait until it is done, at most timeout; raise what it failed with."""
+        if self._done is not None and not self._done.is_set():
+            limit = seconds(timeout)
+            if not self._done.wait(self._group._limit if limit is None else limit) and not self._done.is_set():
+                self._group._expire(limit)
+                self._done.wait(10)  # the abort ends it
+                if self._problem is None:
+                    raise self._group._overdue(limit)
+        if self._problem is not None:
+            raise self._problem
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def result(self):
+        self.wait()
+        return self._results
+
+    def get_future(self):
+        with self._lock:
+            if self._future is None:
+                self._future = Future()
+                if self.is_completed():
+                    self._settle(self._future)
+            return self._future
+
+    def source_rank(self) -> int:
+        return -1
+
+
+class Worker:
+    """A thread that does what it is given, in this order."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue = queue.SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        return self._waiting == 0
+
+    def put(self, function, work: Work) -> None:
+        with self._lock:
+            self._waiting += 1
+        self._queue.put((function, work))
+
+    def _run(self) -> None:
+        while True:
+            job = self._queue.get()
+            if job is None:
+                return
+            function, work = job
+            problem = None
+            try:
+                function()
+            except BaseException as p:  # it is raised where the work is waited for
+                problem = p
+            with self._lock:
+                self._waiting -= 1
+            work._finish(problem)
+            del job, function, work, problem
+
+    def stop(self) -> None:
+        self._queue.put(None)
+
+    def join(self, timeout: float) -> None:
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+
+class Together(Work):
+    """Several operations as one."""
+
+    def __init__(self, group, works, results) -> None:
+        super().__init__(group, results, done=True)
+        self._works = works
+
+    def is_completed(self) -> bool:
+        return all(w.is_completed() for w in self._works)
+
+    def is_success(self) -> bool:
+        return all(w.is_success() for w in self._works)
+
+    def exception(self):
+        return next((w.exception() for w in self._works if w.exception() is not None), None)
+
+    def wait(self, timeout=None) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def get_future(self):
+        results = self._results
+        return torch.futures.collect_all([w.get_future() for w in self._works]).then(lambda f: (f.value(), results)[1])
+
+
+class Dense:
+    """A tensor as contiguous memory: itself, or a copy whose contents it gets in the end."""
+
+    def __init__(self, tensor, write: bool = True) -> None:
+        self._tensor, self._write = tensor, write
+
+    def __enter__(self):
+        self._dense = self._tensor.contiguous()
+        return self._dense
+
+    def __exit__(self, kind, value, trace) -> None:
+        if kind is None and self._write and self._dense is not self._tensor:
+            self._tensor.copy_(self._dense)

@@ -1,0 +1,28 @@
+package python
+
+import (
+	"strings"
+	"testing"
+)
+
+func hasTorch(p interpreter) bool { return strings.HasPrefix(p.Torch, "2.11.") }
+
+// Every operation of torch.distributed over the backend.
+func TestTorchOperations(t *testing.T) {
+	p := newest(t, "torch 2.11", hasTorch)
+	done(t, p, 3, "-W", "ignore", "tests/torch_operations.py")
+}
+
+// DDP, FSDP2 and DTensor give what they give over gloo.
+func TestTorchTraining(t *testing.T) {
+	p := newest(t, "torch 2.11", hasTorch)
+	for name, ranks := range map[string]int{"2 by shm": 2, "4 by shm": 4, "2 by tcp": 2} {
+		t.Run(name, func(t *testing.T) {
+			env := []string{"MSCCLPP_TRANSPORTS=" + strings.Fields(name)[2]}
+			text, err := run(t, p, ranks, env, "tests/torch_training.py")
+			if err != nil || strings.Count(text, "is done\n") != ranks {
+				t.Errorf("%v\n%s", err, text)
+			}
+		})
+	}
+}
