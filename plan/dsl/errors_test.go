@@ -164,23 +164,34 @@ func TestWrongPrograms(t *testing.T) {
 	}
 }
 
-// TestUnmatchedSignal expects the line of the last of the signals that too few waits answer.
+// TestUnmatchedSignal expects the line of the last signal if there are too few waits for it, and the other way round.
 func TestUnmatchedSignal(t *testing.T) {
 	w := build()
+	back := w.p.MemoryChannel(0, 1)
 	w.ch.Signal(0)
 	w.ch.Signal(0)
-	at := line() - 1
-	w.p.MemoryChannel(0, 1).Signal(0)
-	w.ch.Wait(0)
-	_, err := w.p.Compile()
-	var e *dsl.Error
-	if !errors.As(err, &e) || e.Line != at || !strings.HasPrefix(e.Text, "Signal/Wait mismatch on memory: rank 0 issues 2 signal(s) to rank 1, but rank 1 performs 0 wait(s) for rank 0.") {
-		t.Fatalf("got %v, expected the pair of ranks and line %d", err, at)
+	signal := line() - 1
+	back.Wait(0)
+	expectUnmatched(t, w.p, signal, "rank 0 issues 2 signal(s) to rank 1, but rank 1 performs 1 wait(s) for rank 0.")
+	back.Wait(0)
+	if _, err := w.p.Compile(); err != nil {
+		t.Fatalf("with the second wait: %v", err)
 	}
-	w.p.MemoryChannel(0, 1).Wait(0)
-	w.p.MemoryChannel(0, 1).Wait(0)
-	if _, err = w.p.Compile(); err != nil {
-		t.Fatalf("with the waits: %v", err)
+	back.Wait(0)
+	wait := line() - 1
+	expectUnmatched(t, w.p, wait, "rank 0 issues 2 signal(s) to rank 1, but rank 1 performs 3 wait(s) for rank 0.")
+	w.ch.Signal(0)
+	w.port.PutWithSignal(w.in[1].At(0), w.in[0].At(0), 0)
+	put := line() - 1
+	expectUnmatched(t, w.p, put, "on port: rank 0 issues 1 signal(s) to rank 1, but rank 1 performs 0 wait(s)")
+}
+
+func expectUnmatched(t *testing.T, p *dsl.Program, line int, text string) {
+	t.Helper()
+	_, err := p.Compile()
+	var e *dsl.Error
+	if !errors.As(err, &e) || e.Kind != dsl.RuntimeError || e.Line != line || !strings.Contains(e.Text, text) {
+		t.Fatalf("got %v, expected line %d: %s", err, line, text)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package plans is the verb plan: execution plans are checked and shown.
+// Package plans is the verb plan: execution plans are made, checked and shown.
 package plans
 
 import (
@@ -10,19 +10,19 @@ import (
 // Command returns the verb plan. Its own commands have long flags alone: short ones may be the launcher's.
 func Command(env *verb.Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "check|show …",
+		Use: "check|compile|show …",
 		Long: `Execution plans are JSON files that say which operations every thread block of every rank
 runs in a collective; docs/plans.md describes them. A check says before anything runs whether
 a plan is right, or can hang, race, or give wrong results.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return verb.Usage("plan: unknown command %q: expected check or show", args[0])
+				return verb.Usage("plan: unknown command %q: expected check, compile or show", args[0])
 			}
-			return verb.Usage("plan: expected a command: check or show")
+			return verb.Usage("plan: expected a command: check, compile or show")
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(check(env), show(env))
+	c.AddCommand(check(env), compile(env), show(env))
 	return c
 }
 
