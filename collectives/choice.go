@@ -125,6 +125,9 @@ func (c *Comm) Prepare(k Collective, types ...kernel.DataType) error {
 				return fmt.Errorf("prepare %v: %w", k, err)
 			}
 		}
+		if err := c.scaler.Prepare(t); k.Reduces() && err != nil {
+			return fmt.Errorf("prepare %v: %w", k, err)
+		}
 	}
 	return nil
 }

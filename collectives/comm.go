@@ -14,7 +14,7 @@ import (
 
 // Options configures a Comm. The zero value of a field is its default. All ranks pass
 // the same options; otherwise New fails on all of them, and the error says what
-// differs. Each rank has its own Links and AnyOverlap. Of Sharing, and on GPUs of NoLines, ranks may
+// differs. Each rank has its own Links, Preload and AnyOverlap. Of Sharing, and on GPUs of NoLines, ranks may
 // pass different values: the largest number counts, and one rank's NoLines is enough.
 type Options struct {
 	Scratch   uint64 // bytes of scratch memory of each rank; default 32 MiB, on a GPU 256 MiB
@@ -28,6 +28,7 @@ type Options struct {
 	AnyOverlap  bool       // messages of a group may share buffers, which hold anything afterwards
 	Table       []Row      // comes before the built-in table; see RowError
 	Links       Links      // of this rank
+	Preload     bool       // load what New finds machine code of and calls may need, beside the kernels that transports carry
 }
 
 // Defaults of Options.

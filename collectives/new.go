@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -67,6 +68,11 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	x.logIdle()
 	undump, unhook := c.OnDump(x.Dump), c.OnClose(x.Close)
 	x.unlist = func() { undump(); unhook() }
+	if o.Preload {
+		if err := x.scaler.Preload(); err != nil {
+			return nil, fmt.Errorf("collectives: %w", errors.Join(err, x.Close()))
+		}
+	}
 	return x, nil
 }
 

@@ -16,7 +16,7 @@ set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-build}
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go
-folders="--images collectives/image --images framework/kernel/actor/image"
+folders="--images collectives/image --images collectives/internal/scaling/image --images framework/kernel/actor/image"
 
 # assemble PTXAS OPTIONS… passes over the kernels that only their own tests load.
 assemble() {

@@ -24,15 +24,17 @@ type scaled struct {
 	scalar, in, out, to uintptr
 }
 
-func (s *scaled) call() error {
+func (s *scaled) call() error { return s.reduce(kernel.PreMulSum) }
+
+func (s *scaled) reduce(op kernel.Op) error {
 	o := &collectives.CallOptions{Stream: s.stream, ScaleAt: pointer(s.scalar), ScaleOnDevice: true}
 	switch s.kind {
 	case collectives.ReduceScatter:
-		return s.ReduceScatter(pointer(s.in), pointer(s.out), s.count, kernel.Float32, kernel.PreMulSum, o)
+		return s.ReduceScatter(pointer(s.in), pointer(s.out), s.count, kernel.Float32, op, o)
 	case collectives.Reduce:
-		return s.Reduce(pointer(s.in), pointer(s.out), s.count, kernel.Float32, kernel.PreMulSum, 0, o)
+		return s.Reduce(pointer(s.in), pointer(s.out), s.count, kernel.Float32, op, 0, o)
 	}
-	return s.AllReduce(pointer(s.in), pointer(s.out), s.count, kernel.Float32, kernel.PreMulSum, o)
+	return s.AllReduce(pointer(s.in), pointer(s.out), s.count, kernel.Float32, op, o)
 }
 
 // times has f make the call several times, and the scalar change before each and the output put aside behind it, by
@@ -100,14 +102,14 @@ func TestScaleOnDevice(t *testing.T) {
 	}
 }
 
-// Of a captured call it is read at each launch. The first PreMulSum of all may be a captured one, in any mode;
-// only the sum itself has to be prepared.
+// Of a captured call it is read at each launch. The first PreMulSum of all may be a captured one, in any mode, once there
+// was a sum.
 func TestScaleOnDeviceInCaptures(t *testing.T) {
 	for _, mode := range []cuda.CaptureMode{cuda.CaptureGlobal, cuda.CaptureThreadLocal, cuda.CaptureRelaxed} {
 		t.Run(mode.String(), func(t *testing.T) {
 			job(t, 3, collectives.Options{}, func(ctx context.Context, r *rank) error {
 				return eachScaled(ctx, r, func(s *scaled) error {
-					if err := errors.Join(s.Prepare(s.kind, kernel.Float32), r.settle(ctx), r.world.Barrier(ctx), r.dev.BeginCapture(r.stream, mode)); err != nil {
+					if err := errors.Join(s.reduce(kernel.Sum), r.settle(ctx), r.world.Barrier(ctx), r.dev.BeginCapture(r.stream, mode)); err != nil {
 						return err
 					}
 					err := s.call()

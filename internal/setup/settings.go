@@ -41,6 +41,7 @@ func CollectiveOptions(cfg *config.Config) (collectives.Options, error) {
 		NoLines:     cfg.Collectives.Lines == "never",
 		Signatures:  collectives.Signatures(cfg.Check.Signatures),
 		AnyOverlap:  !cfg.Check.Overlap,
+		Preload:     cfg.Collectives.Preload,
 		Table:       rows,
 	}, nil
 }

@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -51,8 +52,9 @@ var layout = sync.OnceValue(func() string {
 	return kernel.Layout(string(header))
 })
 
-// load loads the kernel for a type, from the image that the device likes best.
-func load(d device.Device, t kernel.DataType) (device.Module, device.Kernel, error) {
+// load loads the kernel for a type from the image that the device likes best: as machine code, where the device has some
+// of it. With onlyAssembled all results are nil where it has none.
+func load(d device.Device, t kernel.DataType, onlyAssembled bool) (device.Module, device.Kernel, error) {
 	set, err := images()
 	if err != nil {
 		return nil, nil, err
@@ -63,22 +65,37 @@ func load(d device.Device, t kernel.DataType) (device.Module, device.Kernel, err
 			if i.Arch != arch || i.Type != t.String() || i.ABI != kernel.ABI || i.Layout != layout() {
 				continue
 			}
-			code, err := set.Read(i.ID)
-			if err != nil {
+			m, err := module(d, set, i, onlyAssembled)
+			if m == nil || err != nil {
 				return nil, nil, err
-			}
-			m, err := d.Load(code)
-			if err != nil {
-				return nil, nil, fmt.Errorf("image %s: %w", i.ID, err)
 			}
 			k, err := m.Kernel(symbol)
 			if err != nil {
-				return nil, nil, fmt.Errorf("image %s: %w", i.ID, err)
+				return nil, nil, errors.Join(fmt.Errorf("image %s: %w", i.ID, err), m.Close())
 			}
 			return m, k, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("%w: no kernel multiplies %v on %s: expected an image for %v", framework.ErrUnsupported, t, info.Name, info.Archs)
+}
+
+func module(d device.Device, set *image.Set, i framework.ImageInfo, onlyAssembled bool) (m device.Module, err error) {
+	if a, ok := d.(device.Assembled); ok {
+		if m, err = a.LoadAssembled(i.SHA256); err != nil {
+			return nil, fmt.Errorf("image %s: %w", i.ID, err)
+		}
+	}
+	if m != nil || onlyAssembled {
+		return m, nil
+	}
+	code, err := set.Read(i.ID)
+	if err != nil {
+		return nil, err
+	}
+	if m, err = d.Load(code); err != nil {
+		return nil, fmt.Errorf("image %s: %w", i.ID, err)
+	}
+	return m, nil
 }
 
 // launch enqueues a pass.

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -75,13 +76,44 @@ func (s *Scaler) blocks(x *Slices) uint32 {
 
 func (s *Scaler) kernel(t kernel.DataType) (device.Kernel, error) {
 	if s.kernels[t] == nil {
-		m, k, err := load(s.device, t)
-		if err != nil {
+		if err := s.load(t, false); err != nil {
 			return nil, err
 		}
-		s.modules, s.kernels[t] = append(s.modules, m), k
 	}
 	return s.kernels[t], nil
+}
+
+func (s *Scaler) load(t kernel.DataType, onlyAssembled bool) error {
+	m, k, err := load(s.device, t, onlyAssembled)
+	if err == nil && m != nil {
+		s.modules, s.kernels[t] = append(s.modules, m), k
+	}
+	return err
+}
+
+// Prepare loads the kernel for a type. A device for which there is none is no error: only a PreMulSum needs it.
+func (s *Scaler) Prepare(t kernel.DataType) error {
+	if !s.gpu {
+		return nil
+	}
+	if _, err := s.kernel(t); !errors.Is(err, framework.ErrUnsupported) {
+		return err
+	}
+	return nil
+}
+
+// Preload loads the kernels of all types that the device has machine code of, so that none is loaded beside kernels that
+// wait. The others are left to the first call that needs them.
+func (s *Scaler) Preload() error {
+	if _, ok := s.device.(device.Assembled); !ok || !s.gpu {
+		return nil
+	}
+	for t := range kernel.DataType(kernel.DataTypes) {
+		if err := s.load(t, true); err != nil && !errors.Is(err, framework.ErrUnsupported) {
+			return fmt.Errorf("preload: %w", err)
+		}
+	}
+	return nil
 }
 
 // Close releases everything. Nothing may be in progress.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os/exec"
@@ -221,6 +222,53 @@ func TestFactorsOfNumbers(t *testing.T) {
 		f, err := Of(x.dtype, x.scale)
 		if f.Bits != x.bits || (err == nil) != x.ok || err != nil && !errors.Is(err, framework.ErrInvalid) {
 			t.Errorf("%v of %v: %#x, %v", x.scale, x.dtype, f.Bits, err)
+		}
+	}
+}
+
+// With machine code all kernels can be loaded at once; without, none is, and PTX is left to the first call. A type is
+// prepared in either case.
+func TestPreload(t *testing.T) {
+	source := emulated.Source{Spec: "kernels/kernels.json", Images: "image"}
+	folder := emulated.Images(t, source)
+	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
+	t.Setenv(emulated.EnvImages, folder)
+	quiet := slog.New(slog.DiscardHandler)
+	for _, files := range [][]string{nil, emulated.MachineCode(t, folder, t.TempDir(), []string{"sm_90"}, source)} {
+		gpu, err := cuda.Open(0, cuda.MachineCode(files, quiet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := New(gpu)
+		if err := s.Preload(); err != nil {
+			t.Fatal(err)
+		}
+		for dtype, k := range s.kernels {
+			if (k != nil) != (files != nil) {
+				t.Errorf("%v: loaded %v, with machine code in %v", kernel.DataType(dtype), k != nil, files)
+			}
+		}
+		if err := s.Prepare(kernel.BFloat16); err != nil || s.kernels[kernel.BFloat16] == nil {
+			t.Errorf("prepare: %v", err)
+		}
+		form := s.modules[0].(interface{ Form() string }).Form()
+		if strings.Contains(form, "machine code") != (files != nil) {
+			t.Errorf("%s is loaded, with machine code in %v", form, files)
+		}
+		m, err := gpu.Alloc(8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := gpu.NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []byte{0x80, 0x3f, 0x80, 0x40} // 1 and 4
+		x := Slices{In: pointer(m), Out: pointer(m), Number: 1, Count: 2, Type: kernel.BFloat16}
+		err = errors.Join(gpu.WriteAt(got, m.Addr()), s.Scale(x, Factor{Bits: uint64(math.Float32bits(2))}, stream), gpu.Sync(stream), gpu.ReadAt(got, m.Addr()),
+			gpu.CloseStream(stream), m.Close(), s.Close(), gpu.Close())
+		if want := []byte{0, 0x40, 0, 0x41}; err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%x, %v: expected %x", got, err, want)
 		}
 	}
 }
