@@ -9,7 +9,7 @@ import (
 // the first mistake. Programs that make plans call it; readers have.
 func (p *Plan) Check() error {
 	c := &checker{plan: p}
-	for _, step := range []func() error{c.top, c.ranks, c.blocks, c.barriers} {
+	for _, step := range []func() error{c.top, c.ranks, c.groups, c.blocks, c.barriers} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -115,6 +115,30 @@ func (c *checker) rankChannels(path string, g *GPU, x *Channels) error {
 		}
 		if !slices.Contains(group.Ranks, g.ID) {
 			return wrong(at+".ranks", "rank %d has a switch channel of a group without it", g.ID)
+		}
+	}
+	return nil
+}
+
+// groups checks that all members of a group have equally many switch channels of it: they make them together.
+func (c *checker) groups() error {
+	names := make([][]string, len(c.plan.GPUs))
+	counts := make([]map[string]int, len(c.plan.GPUs))
+	for r := range c.plan.GPUs {
+		counts[r] = map[string]int{}
+		for _, x := range c.plan.GPUs[r].Switches() {
+			name := fmt.Sprintf("ranks %v on buffer %s", slices.Sorted(slices.Values(x.Ranks)), x.Buffer)
+			names[r] = append(names[r], name)
+			counts[r][name]++
+		}
+	}
+	for r := range c.plan.GPUs {
+		for i, x := range c.plan.GPUs[r].Switches() {
+			for _, member := range x.Ranks {
+				if mine, its := counts[r][names[r][i]], counts[member][names[r][i]]; mine != its {
+					return wrong(fmt.Sprintf("gpus[%d].channels", r), "rank %d has %d switch channels of %s, and rank %d has %d", r, mine, names[r][i], member, its)
+				}
+			}
 		}
 	}
 	return nil

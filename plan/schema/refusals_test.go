@@ -38,6 +38,7 @@ var refusals = []struct {
 	{"\"buffer_type\": \"i\",\n          \"rank_groups\"", "\"rank_groups\"", "a switch channel has buffer_type and rank_groups", 2},
 	{"\"buffer_type\": \"i\",\n          \"rank_groups\"", "\"buffer_type\": \"i\", \"buff\": \"i\",\n          \"rank_groups\"", "buffer_type and its older name buff are both there", 2},
 	{"\"channel_type\": \"switch\",\n          \"buffer_type\"", "\"channel_type\": \"port\",\n          \"buffer_type\"", "a port channel has connected_to", 1},
+	{"\"buffer_type\": \"i\",\n          \"rank_groups\"", "\"buffer_type\": \"o\",\n          \"rank_groups\"", "rank 0 has 1 switch channels of ranks [0 1] on buffer o, and rank 1 has 0", 40},
 	{"\"size\": 2,\n              \"ranks\"", "\"size\": 3,\n              \"ranks\"", "rank_groups[0].size: rank 0: a group of size 3 has 2 ranks", 0},
 	{"\"ranks\": [\n                0,\n                1", "\"ranks\": [\n                1,\n                1", "rank 1 is twice in the group", 0},
 	{"\"size\": 2,\n              \"ranks\": [\n                0,\n                1", "\"size\": 1,\n              \"ranks\": [\n                1", "rank 0 has a switch channel of a group without it", 0},

@@ -56,6 +56,10 @@ type thread struct {
 
 	event, time, arrival int // of a trace: the current event, the next time, and when the thread came to a barrier
 
+	snapshot *times // the last one that was published, of version snapped
+	version  int
+	snapped  int
+
 	sent   clock // the knowledge in packets of the operation at tick sentAt
 	sentAt uint32
 }
@@ -74,15 +78,22 @@ func (t *thread) meet() {
 		t.now.join(p, true)
 	}
 	clear(t.pending)
+	t.version++
 	t.now.execution[t.id], t.now.visible[t.id] = t.tick, t.tick
 }
 
 // published is the knowledge in a signal of thread i of the block: all that the block had done when it last met, and all
 // that thread has waited for since.
 func (t *thread) published(i int) times {
+	p, ok := t.pending[i]
+	if !ok && t.snapshot != nil && t.snapped == t.version {
+		return *t.snapshot
+	}
 	out := t.now.clone()
-	if p, ok := t.pending[i]; ok {
+	if ok {
 		out.join(p, true)
+	} else {
+		t.snapshot, t.snapped = &out, t.version
 	}
 	return out
 }
@@ -100,6 +111,7 @@ func (t *thread) learn(i int, x times, strong bool) {
 // begin starts a launch after everything of before.
 func (t *thread) begin(launch int, before times) {
 	t.launch, t.pc, t.arrived = launch, 0, false
+	t.version++
 	t.tick++
 	copy(t.now.execution, before.execution)
 	copy(t.now.visible, before.visible)

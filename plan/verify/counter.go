@@ -63,8 +63,8 @@ func (c *counter) raise(t *thread, x times, strong bool) {
 	s.issued = append(s.issued, issue{x, strong, last})
 }
 
-// ready reports whether one more may be taken.
-func (c *counter) ready() bool { return c.initial+c.issued > c.taken }
+// ready reports whether n more may be taken.
+func (c *counter) ready(n int) bool { return c.initial+c.issued >= c.taken+n }
 
 // take takes one for a block, and calls learn with what that is sure to follow. Which one of several blocks takes
 // which number is open; so is the order in which several threads signal.
@@ -100,11 +100,12 @@ func (c *counter) sure(s *signaler, least int) int {
 	for _, x := range c.sources {
 		others += x.each
 	}
-	n := 0
-	for n+others*(n/s.each+1) < least {
-		n++
+	for launch := 1; ; launch++ {
+		n := max((launch-1)*s.each, least-others*launch)
+		if n < launch*s.each || others == 0 {
+			return n
+		}
 	}
-	return n
 }
 
 // ended is called when a rank ends a launch: the counter's takers have taken all of it.

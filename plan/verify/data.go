@@ -69,6 +69,7 @@ func (r *run) loadPacket(t *thread, s *step, x span, i int32) value {
 		c := &x.memory.cells[x.lo+2*i+k]
 		if c.sender != nil && t.now.execution[c.write.thread.id] < c.write.tick {
 			t.now.execution.join(c.sender)
+			t.version++
 		}
 		r.trace.followStep(t, &c.write)
 		c.note(touch(t, s, x, 2*i+k, packets))

@@ -42,17 +42,9 @@ func (r *run) ready(t *thread, s *step) bool {
 	switch s.op.Name {
 	case schema.Barrier:
 		return r.gather(t, s)
-	case schema.Wait, schema.RlxWait:
-		for _, e := range s.ends {
-			if !r.counter(e).ready() {
-				return false
-			}
-		}
-	case schema.SemAcquire:
-		for _, id := range s.op.Semaphores {
-			if !r.sems[[2]int{t.rank, id}].ready() {
-				return false
-			}
+	case schema.Wait, schema.RlxWait, schema.SemAcquire:
+		if r.lacking(t, s) >= 0 {
+			return false
 		}
 	}
 	for i := range s.src {
@@ -61,6 +53,35 @@ func (r *run) ready(t *thread, s *step) bool {
 		}
 	}
 	return true
+}
+
+// lacking returns which of its channels or semaphores a step waits for, -1 for none. One may stand there twice.
+func (r *run) lacking(t *thread, s *step) int {
+	for i, c := range r.taken(t, s) {
+		n := 0
+		for _, x := range r.taken(t, s)[:i+1] {
+			if x == c {
+				n++
+			}
+		}
+		if !c.ready(n) {
+			return i
+		}
+	}
+	return -1
+}
+
+// taken returns the counters from which a step takes.
+func (r *run) taken(t *thread, s *step) []*counter {
+	if s.counters == nil {
+		for _, e := range s.ends {
+			s.counters = append(s.counters, r.counter(e))
+		}
+		for _, id := range s.op.Semaphores {
+			s.counters = append(s.counters, r.sems[[2]int{t.rank, id}])
+		}
+	}
+	return s.counters
 }
 
 // gather brings a block to a barrier. The last one lets all of them through, and knows what all know.
@@ -93,6 +114,7 @@ func (r *run) gather(t *thread, s *step) bool {
 	}
 	for _, x := range g.blocks {
 		x.now.join(all, true)
+		x.version++
 	}
 	r.trace.together(g.blocks)
 	g.blocks = nil
@@ -123,6 +145,7 @@ func (r *run) signal(t *thread, s *step) {
 func (r *run) request(t *thread, s *step, i int) *thread {
 	e := r.engines[t.rank][s.engines[i]]
 	e.now.join(t.published(i), true)
+	e.version++
 	e.launch = t.launch
 	e.tick++
 	e.meet()

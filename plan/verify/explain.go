@@ -124,18 +124,16 @@ func (r explainer) waiting(t *thread) (string, *thread) {
 	case schema.Barrier:
 		return r.waitingAtBarrier(t, s)
 	case schema.Wait, schema.RlxWait:
-		for i, e := range s.ends {
-			if c := r.counter(e); !c.ready() {
-				text := fmt.Sprintf("%s waits on %s channel %d for signal %d of rank %d, of which %d came", s.where(), s.op.Channel(), s.op.ChannelIDs[i], c.taken+1, e.peer, c.issued)
-				return r.giver(text, "signals that channel", func(x *thread, y *step) bool { return r.raises(x, y, c) })
-			}
+		if i := r.lacking(t, s); i >= 0 {
+			c := s.counters[i]
+			text := fmt.Sprintf("%s waits on %s channel %d for signal %d of rank %d, of which %d came", s.where(), s.op.Channel(), s.op.ChannelIDs[i], max(c.taken, c.issued)+1, s.ends[i].peer, c.issued)
+			return r.giver(text, "signals that channel", func(x *thread, y *step) bool { return r.raises(x, y, c) })
 		}
 	case schema.SemAcquire:
-		for _, id := range s.op.Semaphores {
-			if c := r.sems[[2]int{t.rank, id}]; !c.ready() {
-				text := fmt.Sprintf("%s waits for semaphore %d, which began at %d and was released %d times", s.where(), id, c.initial, c.issued)
-				return r.giver(text, "releases it", func(x *thread, y *step) bool { return r.raises(x, y, c) })
-			}
+		if i := r.lacking(t, s); i >= 0 {
+			c := s.counters[i]
+			text := fmt.Sprintf("%s waits for semaphore %d, which began at %d and was released %d times", s.where(), s.op.Semaphores[i], c.initial, c.issued)
+			return r.giver(text, "releases it", func(x *thread, y *step) bool { return r.raises(x, y, c) })
 		}
 	}
 	for i := range s.src {

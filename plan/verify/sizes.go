@@ -10,8 +10,9 @@ import (
 const (
 	mostCells = 2 << 20
 	mostSteps = 1 << 19
-	mostClock = 1 << 12 // threads
+	mostClock = 1 << 13 // threads
 	mostChunk = 1 << 36 // bytes of a chunk
+	mostTimes = 1 << 27 // entries of the clocks that signals carry
 )
 
 // chunks returns the sizes of chunks, in bytes, for which a plan is run: the least legal one, one that all groups of
@@ -28,8 +29,11 @@ func chunks(p *schema.Plan) ([]int64, error) {
 	switch {
 	case even > 1 && len(units) > 0:
 		granules = append(granules, evenly+1)
+	case even > 1 && least > 2*even:
+		// The remainders are those of legal sizes: a smaller chunk has the same pattern in fewer pieces.
+		granules = []int64{evenly, -(even + least%even), -(even + 1)}
 	case even > 1:
-		granules = append(granules, -(even + 1)) // the remainders are those of every size, also of legal ones
+		granules = append(granules, -(even + 1))
 	}
 	for _, u := range units {
 		step := max(1, min(most, u.bytes/a/max(1, u.chunks)))
@@ -136,7 +140,7 @@ func settingOf(p *schema.Plan, x *program, inPlace bool) (setting, bool) {
 	if threads > mostClock || all > mostCells {
 		return set, false
 	}
-	steps := 0
+	steps, signals := 0, 0
 	for r := range p.GPUs {
 		g := &p.GPUs[r]
 		for b := range g.Blocks {
@@ -144,6 +148,9 @@ func settingOf(p *schema.Plan, x *program, inPlace bool) (setting, bool) {
 				return set, false
 			}
 			for _, s := range x.steps(r, b) {
+				if s.signals() {
+					signals++
+				}
 				for _, list := range [][]piece{s.src, s.dst} {
 					for i := range list {
 						set.cell = gcd(gcd(set.cell, list[i].off), list[i].n)
@@ -152,7 +159,7 @@ func settingOf(p *schema.Plan, x *program, inPlace bool) (setting, bool) {
 			}
 		}
 	}
-	return set, set.chunk/set.cell <= mostCells && all*(set.chunk/set.cell) <= mostCells
+	return set, signals*threads <= mostTimes/launches && set.chunk/set.cell <= mostCells && all*(set.chunk/set.cell) <= mostCells
 }
 
 // count returns the number of steps of a block.

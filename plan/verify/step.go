@@ -16,8 +16,18 @@ type step struct {
 	turn  int // of the pipeline
 
 	src, dst []piece
-	ends     []end // of channel_ids
-	engines  []int // of channel_ids of port channels: the rank's numbers
+	ends     []end      // of channel_ids
+	engines  []int      // of channel_ids of port channels: the rank's numbers
+	counters []*counter // of a wait or an acquire
+}
+
+// signals reports whether the step tells another thread what its block knows.
+func (s *step) signals() bool {
+	switch s.op.Name {
+	case schema.Signal, schema.RlxSignal, schema.SemRelease, schema.Pws, schema.Pwsf:
+		return true
+	}
+	return s.op.Channel() == schema.Port
 }
 
 // piece is a range of bytes at one place of a buffer of a rank, or of several: members of a switch channel.

@@ -16,6 +16,7 @@ var reasons = map[string][]string{
 	"hang/allgather_packets_elsewhere.json":          {"operation 1 (upkt) waits for packets in chunk 1 of scratch memory, and no block that still runs sends packets there"},
 	"hang/alltoall_unreleased.json":                  {"waits for semaphore 0, which began at 0 and was released 0 times"},
 	"hang/barriers_crossed.json":                     {"rank 0, block 0, operation 0 (barrier) waits for block 1 at barrier 0", "circle"},
+	"hang/channel_twice_in_a_wait.json":              {"for signal 3 of rank 1, of which 2 came"},
 	"hang/semaphore_second_launch.json":              {"launch 2: rank 0, block 0, operation 0 (sem_acquire)"},
 	"hang/sendrecv_to_itself.json":                   {"waits on port channel 1 for signal 1 of rank 0, of which 0 came, and no block that still runs signals that channel"},
 	"race/allreduce_packets_twice.json":              {"(ppkt) writes chunk 0 of the scratch memory of rank", "nothing orders the two"},

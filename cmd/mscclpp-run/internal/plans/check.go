@@ -8,16 +8,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
 	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
 
 func check(env *verb.Env) *cobra.Command {
 	var to string
+	most := schema.DefaultLimits
 	c := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "say whether plans are right, without running them",
-		Long: `Say of each plan whether it is right, right once, wrong, racing, hanging or refused, and why.
-The exit code is 1 if one of them is not right.`,
+		Long: fmt.Sprintf(`Say of each plan whether it is right, right once, wrong, racing, hanging or refused, and why.
+The exit code is 1 if one of them is not right. A file may have %d bytes (uncompressed),
+%d ranks, %d blocks of a rank, %d operations of a block, %d elements in other
+lists and %d chunks of a buffer.`, most.Bytes, most.Ranks, most.Blocks, most.Ops, most.List, most.Chunks),
 		RunE: func(_ *cobra.Command, files []string) error {
 			if len(files) == 0 {
 				return verb.Usage("plan check: expected files")
