@@ -51,8 +51,7 @@ if [ "${MACHINE_CODE:-1}" != 0 ]; then
 		echo "dist-gpu: MACHINE_CODE=0 packs kernels that the driver over there has to compile" >&2
 		exit 1
 	fi
-	"$out/tools/mscclpp-kernels" assemble --images collectives/image --images collectives/internal/scaling/image --images framework/kernel/actor/image --except actor_reduce --ptxas "$ptxas" \
-		--store "${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/assembled" --out "$top/bin/plugins/mscclpp"
+	PTXAS=$ptxas KERNELS=$out/tools/mscclpp-kernels OUT=$top/bin/plugins/mscclpp scripts/kernels.sh machine-code
 fi
 
 # Test programs, named as the packages. Tests that need sources or a compiler are

@@ -10,25 +10,29 @@
 #                                   plugins, for sm_80,sm_90,… or all that are known
 #   kernels.sh registers            writes the tables that check compares with
 #
+# OUT and KERNELS name other places of the machine code and of the program that makes it.
 # Machine code is kept by all that decides its bytes, in the user's cache: for an image that
 # has not changed, the assembler is not asked again.
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-build}
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go
-folders="--images collectives/image --images collectives/internal/scaling/image --images framework/kernel/actor/image"
+folders=
+for manifest in collectives/image collectives/internal/*/image framework/kernel/actor/image transports/*/image; do
+	[ ! -f "$manifest/manifest.json" ] || folders="$folders --images $manifest"
+done
 
 # assemble PTXAS OPTIONS… passes over the kernels that only their own tests load.
 assemble() {
 	ptxas=$1
 	shift
 	# shellcheck disable=SC2086 # lists of words
-	bin/mscclpp-kernels assemble $folders --ptxas "$ptxas" --store "$cache/assembled" "$@"
+	"${KERNELS:-bin/mscclpp-kernels}" assemble $folders --ptxas "$ptxas" --store "$cache/assembled" "$@"
 }
 
 if [ "$verb" = machine-code ]; then
 	ptxas=$(scripts/ptxas.sh)
-	assemble "$ptxas" --except actor_reduce ${2:+--chips "$2"} --out bin/plugins/mscclpp
+	assemble "$ptxas" --except actor_reduce ${2:+--chips "$2"} --out "${OUT:-bin/plugins/mscclpp}"
 	exit 0
 fi
 if [ "$verb" = registers ]; then

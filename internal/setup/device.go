@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -75,9 +76,6 @@ func localRank(getenv func(string) string) (int, error) {
 // few processors, filling all of it would take most of the start.
 const prefault = 1 << 20
 
-// machineCode ends the names of containers with machine code of kernels.
-const machineCode = ".cubins"
-
 // OpenDevice opens the device, as the configuration would have it. builtIn is the folder of
 // the plugins that come with the program.
 func OpenDevice(d framework.Device, cfg *config.Config, builtIn string, log *slog.Logger) (device.Device, error) {
@@ -95,9 +93,11 @@ func OpenDevice(d framework.Device, cfg *config.Config, builtIn string, log *slo
 		if !cfg.GDRCopy {
 			options = append(options, cuda.WithoutGDRCopy())
 		}
+		files := []string{}
 		if cfg.GPUCode != "ptx" {
-			options = append(options, cuda.MachineCode(Catalog(cfg, builtIn).Beside(machineCode), log))
+			files = Catalog(cfg, builtIn).Beside(image.MachineCodeFile)
 		}
+		options = append(options, cuda.MachineCode(files, log))
 		opened, err := cuda.Open(d.Index, options...)
 		if err != nil {
 			return nil, err // and no nil pointer in an interface, which would be closed

@@ -27,14 +27,11 @@ func openCode(o *options, dev framework.Device, major, minor int) *code {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
-	if o.machineCode == nil {
-		return c
-	}
 	library, err := machinecode.Open(o.machineCode, major, minor)
 	if err != nil {
 		c.log.Warn("machine code of kernels is passed over, and the driver compiles them", "device", dev, "reason", err)
 	} else if library.Empty() {
-		c.log.Info("no machine code of kernels is for this GPU, and the driver compiles them", "device", dev, "capability", fmt.Sprintf("%d.%d", major, minor))
+		c.log.Info("there is no machine code of kernels for this GPU, and the driver compiles them", "device", dev, "capability", fmt.Sprintf("%d.%d", major, minor))
 	}
 	c.library = library
 	return c

@@ -102,8 +102,8 @@ func TestMachineCodeThatDoesNotFit(t *testing.T) {
 		log   string
 		level string
 	}{
-		"for older GPUs": {func(t *testing.T) string { return assembled(t, "sm_80", sumOf(testPTX)) }, "no machine code of kernels is for this GPU", "INFO"},
-		"for newer GPUs": {func(t *testing.T) string { return assembled(t, "sm_100", sumOf(testPTX)) }, "no machine code of kernels is for this GPU", "INFO"},
+		"for older GPUs": {func(t *testing.T) string { return assembled(t, "sm_80", sumOf(testPTX)) }, "no machine code of kernels for this GPU", "INFO"},
+		"for newer GPUs": {func(t *testing.T) string { return assembled(t, "sm_100", sumOf(testPTX)) }, "no machine code of kernels for this GPU", "INFO"},
 		"missing":        {func(t *testing.T) string { return filepath.Join(t.TempDir(), "x-sm_90.cubins") }, "x-sm_90.cubins: no such file", "WARN"},
 		"damaged code": {func(t *testing.T) string {
 			return damaged(t, func(d []byte) int { return bytes.LastIndex(d, []byte("\x7fELF")) + 100 })

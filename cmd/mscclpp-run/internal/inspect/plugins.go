@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
@@ -20,8 +22,10 @@ import (
 type found struct {
 	plugins.Entry
 	info  plugins.Info
-	asked bool  // info is what it answered
-	err   error // why it cannot be used; nil if it can
+	asked bool           // info is what it answered
+	code  map[string]int // by chip, of how many of its images there is machine code
+	fault error          // of machine code that cannot be read
+	err   error          // why it cannot be used; nil if it can
 }
 
 // Plugins lists plugins. A user who names transports wants to use them: the exit code is 1 if one
@@ -89,6 +93,7 @@ func inspect(ctx context.Context, cfg *config.Effective, names []string) []found
 		ctx = context.Background()
 	}
 	var out []found
+	beside := catalogOf(cfg).Beside(image.MachineCodeFile)
 	for _, e := range catalogOf(cfg).List() {
 		if len(names) > 0 && !slices.Contains(names, e.Name) {
 			continue
@@ -104,10 +109,23 @@ func inspect(ctx context.Context, cfg *config.Effective, names []string) []found
 			if f.asked = f.err == nil; f.asked {
 				f.err = f.info.Err
 			}
+			f.code, f.fault = codeOf(&f, beside)
 		}
 		out = append(out, f)
 	}
 	return out
+}
+
+// codeOf counts of how many images of a plugin there is machine code.
+func codeOf(f *found, containers []string) (map[string]int, error) {
+	var images []string
+	for _, i := range f.info.Description.Images {
+		images = append(images, i.SHA256)
+	}
+	if len(images) == 0 {
+		return nil, nil
+	}
+	return image.MachineCode(containers, images)
 }
 
 // kinds are the kinds of channel of a transport: "memory", "port".
@@ -132,6 +150,19 @@ func pluginTable(env *verb.Env, list []found) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for i := range list {
+		f := &list[i]
+		var chips []string
+		for _, chip := range slices.Sorted(maps.Keys(f.code)) {
+			chips = append(chips, fmt.Sprintf("%s %d", chip, f.code[chip]))
+		}
+		if len(chips) > 0 {
+			fmt.Fprintf(env.Stdout, "\n%s: images with machine code: %s\n", f.Name, strings.Join(chips, ", "))
+		}
+		if f.fault != nil {
+			fmt.Fprintf(env.Stdout, "\n%s: %v\n", f.Name, f.fault)
+		}
 	}
 	return pluginReasons(env, list, func(f *found) bool { return f.err != nil })
 }

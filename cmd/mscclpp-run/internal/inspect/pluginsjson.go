@@ -10,26 +10,27 @@ import (
 
 // PluginLine is what the verb plugins says of a plugin in JSON: all that it knows.
 type PluginLine struct {
-	Name        string       `json:"name"`
-	Path        string       `json:"path"`
-	Source      string       `json:"source"`
-	SHA256      string       `json:"sha256,omitempty"` // pinned
-	Used        bool         `json:"used"`
-	Version     string       `json:"version,omitempty"`
-	Protocol    int          `json:"protocol,omitempty"`
-	Channels    []string     `json:"channels,omitempty"`
-	Signal      string       `json:"signal,omitempty"`
-	Proxy       string       `json:"proxy,omitempty"`
-	Needs       []string     `json:"needs,omitempty"`
-	Probe       bool         `json:"probe,omitempty"`
-	Streams     bool         `json:"streams,omitempty"`
-	Links       int          `json:"links,omitempty"`
-	Images      int          `json:"images"`
-	ImageList   []imageLine  `json:"image_list,omitempty"`
-	KernelCount int          `json:"kernels"`
-	KernelList  []kernelLine `json:"kernel_list,omitempty"`
-	Options     []optionLine `json:"options,omitempty"`
-	Error       string       `json:"error,omitempty"`
+	Name        string         `json:"name"`
+	Path        string         `json:"path"`
+	Source      string         `json:"source"`
+	SHA256      string         `json:"sha256,omitempty"` // pinned
+	Used        bool           `json:"used"`
+	Version     string         `json:"version,omitempty"`
+	Protocol    int            `json:"protocol,omitempty"`
+	Channels    []string       `json:"channels,omitempty"`
+	Signal      string         `json:"signal,omitempty"`
+	Proxy       string         `json:"proxy,omitempty"`
+	Needs       []string       `json:"needs,omitempty"`
+	Probe       bool           `json:"probe,omitempty"`
+	Streams     bool           `json:"streams,omitempty"`
+	Links       int            `json:"links,omitempty"`
+	Images      int            `json:"images"`
+	ImageList   []imageLine    `json:"image_list,omitempty"`
+	MachineCode map[string]int `json:"machine_code,omitempty"` // by chip, of how many images
+	KernelCount int            `json:"kernels"`
+	KernelList  []kernelLine   `json:"kernel_list,omitempty"`
+	Options     []optionLine   `json:"options,omitempty"`
+	Error       string         `json:"error,omitempty"`
 }
 
 type imageLine struct {
@@ -75,6 +76,7 @@ func pluginsJSON(env *verb.Env, list []found) error {
 			line.Options = optionLines(f.info.Schema)
 			line.describe(f.info.Description)
 			line.Channels = f.kinds()
+			line.MachineCode = f.code
 		}
 		if err := enc.Encode(line); err != nil {
 			return err
