@@ -5,10 +5,12 @@ package main
 import "C"
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -61,10 +63,44 @@ var settle = sync.OnceValue(func() string {
 	// Ranks that wait in C keep one of Go's processors until the runtime notices; calls of the
 	// program must not wait for that. Beyond some processors, more threads are of no use here.
 	runtime.GOMAXPROCS(min(runtime.NumCPU()+2, 16))
+	if fd, ok := poller(); ok {
+		C.forked_poller(C.int(fd))
+	}
 	dir := pluginFolder(C.GoString(C.own_file()), getenv(plugins.EnvBuiltIn))
 	programdir.Set(dir) // for transports that are embedded
 	return dir
 })
+
+// poller finds the descriptor with which the runtime polls all others: the one that polls a pipe made for the question. There
+// is none where /proc is not the kernel's own, as in some sandboxes.
+func poller() (fd int, ok bool) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, false
+	}
+	defer r.Close()
+	defer w.Close()
+	raw, err := r.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	var line string
+	if err := raw.Control(func(fd uintptr) { line = fmt.Sprintf("tfd:%9d ", fd) }); err != nil {
+		return 0, false
+	}
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err != nil || to != "anon_inode:[eventpoll]" {
+			continue
+		}
+		info, err := os.ReadFile("/proc/self/fdinfo/" + e.Name())
+		if err == nil && strings.Contains(string(info), line) {
+			fd, err = strconv.Atoi(e.Name())
+			return fd, err == nil
+		}
+	}
+	return 0, false
+}
 
 // pluginFolder finds the folder of the plugins that come with the library: the first that
 // has plugins of "mscclpp/plugins" and "plugins" beside the library, "plugins" beside its

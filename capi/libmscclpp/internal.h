@@ -22,6 +22,10 @@ mscclpp_result_t failed(mscclpp_result_t code, const char *format, ...) __attrib
 int usable(void);
 mscclpp_result_t refuse_forked(void);
 
+/* forked_poller says with which descriptor the runtime polls; forked_close, in a child, closes that and what it polls. */
+void forked_poller(int fd);
+void forked_close(void);
+
 /* A guard keeps SIGPIPE from the caller's thread while Go may write to a socket on it. */
 struct guard {
   sigset_t before;

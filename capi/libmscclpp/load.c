@@ -19,7 +19,9 @@ __attribute__((constructor(101))) static void signals_block(void) {
 
 static atomic_int forked;
 
-static void in_child(void) { atomic_store_explicit(&forked, 1, memory_order_relaxed); }
+static void in_child(void) {
+  if (atomic_exchange_explicit(&forked, 1, memory_order_relaxed) == 0) forked_close();
+}
 
 __attribute__((constructor)) static void signals_restore(void) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);

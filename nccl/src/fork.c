@@ -15,11 +15,11 @@ static atomic_int running; /* libmscclpp was loaded */
 
 static void in_child(void) {
   log_after_fork();
-  meeting_after_fork();
+  meeting_in_child();
   if (atomic_load(&running)) atomic_store(&forked, 1);
 }
 
-static void install(void) { pthread_atfork(NULL, NULL, in_child); }
+static void install(void) { pthread_atfork(meeting_before_fork, meeting_in_parent, in_child); }
 
 void fork_watch(void) {
   pthread_once(&once, install);

@@ -7,6 +7,7 @@
 
 #include "comm.h"
 #include "door.h"
+#include "fork.h"
 #include "log.h"
 
 enum { MOST = 1 << 16 };
@@ -62,6 +63,7 @@ static int is_handle(ncclComm_t c) {
 }
 
 ncclResult_t comm_enter(ncclComm_t c, const char* function, enum comm_need need) {
+  if (after_fork()) return fork_refusal(function);
   if (c == NULL) return fail(ncclInvalidArgument, "%s : comm argument is NULL", function);
   if (!is_handle(c)) return fail(ncclInvalidArgument, "%s : corrupted comm object detected: %p is no communicator of this library", function, (void*)c);
   atomic_fetch_add(&c->users, 1);

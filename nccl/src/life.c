@@ -189,6 +189,7 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
 }
 
 EXPORT(ncclResult_t, CommRevoke, ncclComm_t comm, int flags) {
+  if (after_fork()) return fork_refusal("ncclCommRevoke");
   ncclResult_t r = comm_enter(comm, "ncclCommRevoke", NEED_READY);
   if (r != ncclSuccess) return r == ncclInvalidUsage ? ncclInvalidArgument : r; /* finalized */
   if (flags != NCCL_REVOKE_DEFAULT)

@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -66,6 +68,7 @@ struct job {
 
 struct client {
   int fd;
+  ino_t inode; /* of the socket: a forked child closes the number only if it still stands for it */
   size_t have;
   struct question q;
   int64_t since;
@@ -77,9 +80,15 @@ static struct job* jobs;
 static struct client* clients;
 static int nclients, capacity;
 static int listeners[ADDRESSES], nlisteners;
+static ino_t inodes[ADDRESSES]; /* of the listeners */
 static struct sockaddr_storage addresses[ADDRESSES];
 static int running;
 static int64_t paused; /* until then no connection is taken: there are no descriptors for them */
+
+static ino_t inode_of(int fd) {
+  struct stat s;
+  return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode) ? s.st_ino : 0;
+}
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -238,7 +247,7 @@ static void accept_client(int listener) {
     clients = bigger;
     capacity = more;
   }
-  clients[nclients++] = (struct client){.fd = fd, .since = now_ms()};
+  clients[nclients++] = (struct client){.fd = fd, .inode = inode_of(fd), .since = now_ms()};
 }
 
 static void* serve(void* unused) {
@@ -304,14 +313,25 @@ static int listen_at(const struct sockaddr_storage* at, struct sockaddr_storage*
   return fd;
 }
 
+/* raise_limit lets the process have as many descriptors as it may: each rank that asks is one. */
+static void raise_limit(void) {
+  struct rlimit r;
+  if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur >= r.rlim_max) return;
+  r.rlim_cur = r.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &r); /* without, a large job waits for its turn */
+}
+
 /* start opens the listeners and starts the thread, once a process. */
 static ncclResult_t start(void) {
   if (running) return ncclSuccess;
+  raise_limit();
   struct interface_address found[ADDRESSES];
   int n = interfaces_find(found, ADDRESSES);
   for (int i = 0; i < n; i++) {
     int fd = listen_at(&found[i].addr, &addresses[nlisteners]);
-    if (fd >= 0) listeners[nlisteners++] = fd;
+    if (fd < 0) continue;
+    inodes[nlisteners] = inode_of(fd);
+    listeners[nlisteners++] = fd;
   }
   if (nlisteners == 0)
     return fail(ncclSystemError, "Bootstrap : no socket interface found: expected a network interface that is up%s",
@@ -426,9 +446,17 @@ void meeting_forget(const ncclUniqueId* id) {
   pthread_mutex_unlock(&lock);
 }
 
-void meeting_after_fork(void) {
-  for (int i = 0; i < nlisteners; i++) close(listeners[i]);
-  for (int i = 0; i < nclients; i++) close(clients[i].fd);
+void meeting_before_fork(void) { pthread_mutex_lock(&lock); }
+
+void meeting_in_parent(void) { pthread_mutex_unlock(&lock); }
+
+static void close_same(int fd, ino_t inode) {
+  if (inode && inode_of(fd) == inode) close(fd);
+}
+
+void meeting_in_child(void) {
+  for (int i = 0; i < nlisteners; i++) close_same(listeners[i], inodes[i]);
+  for (int i = 0; i < nclients; i++) close_same(clients[i].fd, clients[i].inode);
   nlisteners = nclients = capacity = running = 0;
   clients = NULL;
   jobs = NULL;
