@@ -27,7 +27,7 @@ names     = ^($(subst $(space),|,$(strip $(1))))$$
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels machine-code check test test-beside test-alone race conform engines-test rdma-test torch-test rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test wheel install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels machine-code check test test-beside test-alone race conform engines-test rdma-test torch-test nccl-soak rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test wheel install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -77,6 +77,9 @@ rdma-test: build ## the transports over InfiniBand on real verbs, in virtual mac
 
 torch-test: build kernels ## PyTorch, unchanged, on the libraries; needs 2 GB of the package registry, once
 	GO='$(GO)' scripts/torch-test.sh
+
+nccl-soak: ## 10000 communicators, and 10000 forks beside threads that open files; takes an hour
+	MSCCLPP_TEST_FULL=1 $(GO) test ./nccl -count=1 -timeout 3h -run 'TestForksLoseNoDescriptor|TestNothingLeaks' -v
 
 demo: build kernels ## a job of 4 ranks that talk through the shm plugin
 	scripts/demo.sh

@@ -332,22 +332,6 @@ func TestOperations(t *testing.T) { ranks(t, "operations.c", 3) }
 
 func TestAlone(t *testing.T) { alone(t, "alone.c") }
 
-// The death of a rank is seen while its child lives: the child has given its connections up.
-func TestFork(t *testing.T) { ranksWith(t, "fork.c", 2, environ(t), 1) }
-
-// The number of forks is small here: 10000 with MSCCLPP_TEST_FULL, which "make nccl-soak" sets.
-func TestForksLoseNoDescriptor(t *testing.T) {
-	alone(t, "descriptors.c", "TEST_FORKS="+full("100", "10000"))
-}
-
-// full is a number for every day, or that of a long run.
-func full(short, long string) string {
-	if os.Getenv("MSCCLPP_TEST_FULL") != "" {
-		return long
-	}
-	return short
-}
-
 func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
 
 // Calls that are queued when the program destroys the communicator, and their stream, are carried out.
@@ -368,7 +352,7 @@ func TestManyOfAProcess(t *testing.T) { alone(t, "many.c") }
 // alone runs a program that makes its own ids.
 func alone(t *testing.T, source string, variables ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit())
 	defer cancel()
 	c := exec.CommandContext(ctx, compile(t, source))
 	c.Env = environ(t, variables...)

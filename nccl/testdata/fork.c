@@ -118,7 +118,7 @@ int main(void) {
   }
   double took = seconds() - begin;
   EXPECT(state == ncclRemoteError);
-  EXPECT(kill(other, 0) == 0);
+  EXPECT(took < 40); /* the child lives for 60 */
   kill(other, SIGKILL);
   NCCL(ncclCommAbort(comm));
   printf("rank %d ok: a dead rank was noticed after %.3f s\n", rank, took);

@@ -1,0 +1,89 @@
+package nccl
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The death of a rank is seen while its child lives: the child has given its connections up.
+func TestFork(t *testing.T) { ranksWith(t, "fork.c", 2, environ(t), 1) }
+
+// The number of forks is small here: 10000 with MSCCLPP_TEST_FULL, which "make nccl-soak" sets.
+func TestForksLoseNoDescriptor(t *testing.T) {
+	alone(t, "descriptors.c", "TEST_FORKS="+full("100", "10000"))
+}
+
+// full is a number for every day, or that of a long run.
+func full(short, long string) string {
+	if os.Getenv("MSCCLPP_TEST_FULL") != "" {
+		return long
+	}
+	return short
+}
+
+// limit is how long a program may run.
+func limit() time.Duration {
+	if os.Getenv("MSCCLPP_TEST_FULL") != "" {
+		return 2 * time.Hour
+	}
+	return 2 * time.Minute
+}
+
+func TestFaultHandlers(t *testing.T) { alone(t, "process.c", "TEST_MODE=faults") }
+
+func TestHostCollectsChildren(t *testing.T) { alone(t, "process.c", "TEST_MODE=reaper") }
+
+func TestSixtyFourCommunicators(t *testing.T) { alone(t, "process.c", "TEST_MODE=many") }
+
+// 10000 rounds with MSCCLPP_TEST_FULL.
+func TestNothingLeaks(t *testing.T) {
+	alone(t, "process.c", "TEST_MODE=leaks", "TEST_ROUNDS="+full("60", "10000"))
+}
+
+// Ctrl-C ends a program that is in a call, or is the program's where that has a handler.
+func TestInterrupt(t *testing.T) {
+	for mode, want := range map[string]syscall.Signal{"interrupt": syscall.SIGINT, "interrupt handled": 0} {
+		t.Run(mode, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, compile(t, "process.c"))
+			c.Env, c.Stderr = environ(t, "TEST_MODE="+mode), os.Stderr
+			out, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if lines := bufio.NewScanner(out); !lines.Scan() || lines.Text() != "ready" {
+				t.Errorf("it says %q, expected ready", lines.Text())
+			}
+			if err := c.Process.Signal(os.Interrupt); err != nil {
+				t.Error(err)
+			}
+			err = c.Wait()
+			var ended *exec.ExitError
+			if want == 0 && err != nil || want != 0 && (!errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != want) {
+				t.Errorf("it ended with %v, expected signal %v", err, want)
+			}
+		})
+	}
+}
+
+// A rank is killed while the other one is in any call.
+func TestKilledInsideCalls(t *testing.T) {
+	library(t)
+	for call := range 12 {
+		t.Run(fmt.Sprint(call), func(t *testing.T) {
+			t.Parallel()
+			ranksWith(t, "killed.c", 2, environ(t, fmt.Sprintf("TEST_CALL=%d", call)), 1)
+		})
+	}
+}

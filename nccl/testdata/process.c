@@ -1,0 +1,209 @@
+/* The process that the library is in: signals, children, many communicators. TEST_MODE says which. */
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+
+static ncclComm_t comms[2];
+
+static void two_ranks(void) { NCCL(ncclCommInitAll(comms, 2, (int[]){0, 1})); }
+
+static void call(ncclComm_t of[2]) {
+  int x[2] = {1, 2};
+  NCCL(ncclGroupStart());
+  for (int i = 0; i < 2; i++) NCCL(ncclAllReduce(&x[i], &x[i], 1, ncclInt32, ncclSum, of[i], NULL));
+  NCCL(ncclGroupEnd());
+  EXPECT(x[0] == 3 && x[1] == 3);
+}
+
+static void end(ncclComm_t of[2]) {
+  for (int i = 0; i < 2; i++) NCCL(ncclCommDestroy(of[i]));
+}
+
+/* ---- handlers of faults, as Python's faulthandler ---- */
+
+static sigjmp_buf back;
+static volatile int first, second;
+
+static void on_first(int s) {
+  first += s == SIGSEGV;
+  siglongjmp(back, 1);
+}
+
+static void on_second(int s) {
+  second += s == SIGSEGV;
+  siglongjmp(back, 1);
+}
+
+static void handle_faults(void (*f)(int)) {
+  static char stack[1 << 16];
+  stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
+  struct sigaction a = {.sa_handler = f, .sa_flags = SA_ONSTACK | SA_NODEFER};
+  EXPECT(sigaltstack(&own, NULL) == 0 && sigaction(SIGSEGV, &a, NULL) == 0);
+}
+
+static void fault(void) {
+  if (sigsetjmp(back, 1) == 0) {
+    *(volatile int*)8 = 1;
+    EXPECT(!"a fault");
+  }
+}
+
+static void faults(void) {
+  handle_faults(on_first);
+  fault();
+  two_ranks();
+  fault(); /* the handler from before still gets those of the program */
+  EXPECT(first == 2);
+  call(comms);
+  handle_faults(on_second);
+  fault();
+  EXPECT(second == 1);
+  call(comms);
+  fault();
+  EXPECT(first == 2 && second == 2);
+  end(comms);
+}
+
+/* ---- Ctrl-C ---- */
+
+static atomic_int interrupted;
+
+static void on_interrupt(int s) {
+  (void)s;
+  atomic_store(&interrupted, 1);
+}
+
+static void* waits(void* with) {
+  int x;
+  return (void*)(long)ncclRecv(&x, 1, ncclInt32, 1, *(ncclComm_t*)with, NULL);
+}
+
+/* The program is in a call that waits; its parent sends SIGINT when it reads "ready". */
+static void interrupt(int handled) {
+  pthread_t thread;
+  void* result;
+  if (handled) signal(SIGINT, on_interrupt);
+  two_ranks();
+  EXPECT(pthread_create(&thread, NULL, waits, &comms[0]) == 0);
+  printf("ready\n");
+  fflush(stdout);
+  while (!atomic_load(&interrupted)) usleep(1000); /* not handled: the process ends here */
+  for (int i = 0; i < 2; i++) NCCL(ncclCommAbort(comms[i]));
+  pthread_join(thread, &result);
+  EXPECT((long)result != ncclSuccess);
+}
+
+/* ---- children that the host collects ---- */
+
+static atomic_int over;
+
+static void* collects(void* unused) {
+  (void)unused;
+  while (!atomic_load(&over)) {
+    int status;
+    if (waitpid(-1, &status, WNOHANG) <= 0) usleep(200);
+  }
+  return NULL;
+}
+
+static void reaper(void) {
+  pthread_t thread;
+  EXPECT(pthread_create(&thread, NULL, collects, NULL) == 0);
+  for (int i = 0; i < 3; i++) {
+    two_ranks();
+    call(comms);
+    end(comms);
+  }
+  atomic_store(&over, 1);
+  pthread_join(thread, NULL);
+}
+
+/* ---- many ---- */
+
+static void sixty_four(void) {
+  enum { N = 32 };
+  static ncclComm_t parts[N][2];
+  two_ranks();
+  for (int i = 0; i < N; i++) {
+    NCCL(ncclGroupStart());
+    for (int r = 0; r < 2; r++) NCCL(ncclCommSplit(comms[r], 0, r, &parts[i][r], NULL));
+    NCCL(ncclGroupEnd());
+  }
+  for (int turn = 0; turn < 2; turn++)
+    for (int i = 0; i < N; i++) call(parts[i]);
+  for (int i = 0; i < N; i++) end(parts[i]);
+  end(comms);
+}
+
+static int descriptors(void) {
+  int n = 0;
+  DIR* d = opendir("/proc/self/fd");
+  EXPECT(d != NULL);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n;
+}
+
+static long resident(void) { /* KiB */
+  long pages = 0;
+  FILE* f = fopen("/proc/self/statm", "r");
+  EXPECT(f && fscanf(f, "%*d %ld", &pages) == 1);
+  fclose(f);
+  return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* settled waits until the number of descriptors is what it was: some are closed in the background. */
+static int settled(int want) {
+  for (int i = 0; i < 5000 && descriptors() > want; i++) usleep(2000);
+  return descriptors() <= want;
+}
+
+/* Communicators of one rank, and children of two that share what they have. */
+static void leaks(int rounds) {
+  ncclComm_t one, part[2];
+  int fds = 0, warm = rounds / 4;
+  long kib = 0;
+  two_ranks();
+  for (int i = 0; i < rounds; i++) {
+    if (i == warm) {
+      fds = descriptors();
+      kib = resident();
+    }
+    NCCL(ncclGetUniqueId(&id));
+    NCCL(ncclCommInitRank(&one, 1, id, 0));
+    int x = i, y = -1;
+    NCCL(ncclAllReduce(&x, &y, 1, ncclInt32, ncclSum, one, NULL));
+    EXPECT(y == i);
+    NCCL(ncclCommDestroy(one));
+    NCCL(ncclGroupStart());
+    for (int r = 0; r < 2; r++) NCCL(ncclCommSplit(comms[r], 0, r, &part[r], NULL));
+    NCCL(ncclGroupEnd());
+    call(part);
+    end(part);
+  }
+  EXPECT(settled(fds));
+  long more = resident() - kib;
+  fprintf(stderr, "%d rounds: %d descriptors, %ld KiB and %ld more\n", rounds, descriptors(), kib, more);
+  EXPECT(more < 32 * 1024); /* the runtime's heap breathes; a leak of one buffer a round is larger in a long run */
+  end(comms);
+}
+
+int main(void) {
+  const char *mode = getenv("TEST_MODE"), *rounds = getenv("TEST_ROUNDS");
+  if (strcmp(mode, "faults") == 0) faults();
+  if (strcmp(mode, "interrupt") == 0) interrupt(0);
+  if (strcmp(mode, "interrupt handled") == 0) interrupt(1);
+  if (strcmp(mode, "reaper") == 0) reaper();
+  if (strcmp(mode, "many") == 0) sixty_four();
+  if (strcmp(mode, "leaks") == 0) leaks(atoi(rounds));
+  printf("ok\n");
+  return 0;
+}
