@@ -230,7 +230,7 @@ func client(t *testing.T) string {
 
 func TestClient(t *testing.T) {
 	client := client(t)
-	for _, part := range []string{"handles", "versions", "forks", "threads", "aborts", "proxies"} {
+	for _, part := range []string{"handles", "versions", "forks", "threads", "aborts", "proxies", "plans"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			alone(t, client, part)

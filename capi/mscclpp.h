@@ -77,7 +77,7 @@ int32_t mscclpp_last_error_rank(void);
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
  * "split", "abort", "log.callback", "memory.alloc", "memory.register", "windows", "channels.memory",
- * "channels.port", "channels.switch", "proxies", "device.host", "device.cuda". Whether the machine has what an
+ * "channels.port", "channels.switch", "proxies", "plans.language", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
 
@@ -412,6 +412,25 @@ mscclpp_result_t mscclpp_proxy_flush(mscclpp_proxy_t proxy, uint64_t position, u
 /* mscclpp_proxy_free performs the triggers that were pushed, and ends the thread. NULL is allowed. No other
  * thread may be in a call on the proxy, nor kernels push, then or while the communicator is destroyed. Errors: that of the handler. */
 mscclpp_result_t mscclpp_proxy_free(mscclpp_proxy_t proxy);
+
+/* Execution plans ----------------------------------------------------------------------------
+ *
+ * A program of the plan language is made by messages, one for each call of the language: for front ends
+ * in other languages. docs/c-api.md says where they are listed. */
+
+typedef struct mscclpp_plan_program *mscclpp_plan_program_t;
+
+/* mscclpp_plan_program_create begins a program. It needs no communicator. */
+mscclpp_result_t mscclpp_plan_program_create(mscclpp_plan_program_t *program);
+
+/* mscclpp_plan_program_call makes one call of the language, a JSON object of size bytes. answer gets a JSON
+ * object: "value", or "error" with the kind and the text of a mistake in the program, which is no error of
+ * this function. Errors: MSCCLPP_INVALID for NULL. */
+mscclpp_result_t mscclpp_plan_program_call(mscclpp_plan_program_t program, const char *message, size_t size,
+                                           mscclpp_write_fn answer, void *context);
+
+/* mscclpp_plan_program_free ends a program. NULL is allowed. */
+mscclpp_result_t mscclpp_plan_program_free(mscclpp_plan_program_t program);
 
 #ifdef __cplusplus
 }

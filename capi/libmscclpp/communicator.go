@@ -24,10 +24,11 @@ const (
 	kindWindow
 	kindChannel
 	kindProxy
+	kindPlanProgram
 )
 
 // table has the objects that the program holds.
-var table = handles.New("communicator", "memory", "window", "channel", "proxy")
+var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program")
 
 // job holds the parts that a communicator shares with those that were split off: device, transports and
 // the links to the other ranks. The last one closes it.

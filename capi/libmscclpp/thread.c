@@ -72,7 +72,7 @@ int mscclpp_supports(const char *ability) {
   static const char *const abilities[] = {
       "comm.environment", "comm.unique_id", "collectives", "groups", "split", "shrink", "abort", "log.callback",
       "memory.alloc",     "memory.register", "windows", "channels.memory", "channels.port", "channels.switch",
-      "proxies",
+      "proxies",          "plans.language",
       "device.host",      "device.cuda",
   };
   if (ability == NULL) return 0;

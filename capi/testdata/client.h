@@ -22,4 +22,5 @@ void aborts(void);
 void channels(void);
 void device(void);
 void proxies(void);
+void plans(void);
 void spinning(void);

@@ -100,6 +100,9 @@ FUNCTIONS = {
     "proxy_complete": [_handle, c_uint64],
     "proxy_flush": [_handle, c_uint64, c_uint64],
     "proxy_free": [_handle],
+    "plan_program_create": [_out],
+    "plan_program_call": [_handle, c_char_p, c_size_t, WriteFunction, c_void_p],
+    "plan_program_free": [_handle],
 }
 _OTHERS = {
     "abi_version": ([], c_uint32),

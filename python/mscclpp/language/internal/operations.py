@@ -1,0 +1,3 @@
+"""The operands of operations. The operations themselves are the compiler's."""
+
+from .types import *

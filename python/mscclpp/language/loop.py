@@ -1,0 +1,21 @@
+"""Pipelines."""
+
+from .internal.globals import *
+
+
+class LoopIterationContext:
+    """The operations of its with-statement run for every unit of bytes of num_chunks chunks."""
+
+    def __init__(self, unit, num_chunks):
+        self.unit = unit
+        self.num_chunks = num_chunks
+
+    def __enter__(self):
+        program = get_program()
+        program.compiler("begin_loop", unit=self.unit, num_chunks=self.num_chunks)
+        program.loop_context = self
+
+    def __exit__(self, kind, value, traceback):
+        program = get_program()
+        program.loop_context = None
+        program.compiler("end_loop")
