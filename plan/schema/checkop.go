@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -29,6 +30,9 @@ func (c *opChecker) fail(field, format string, args ...any) error {
 
 func (c *checker) op(path string, i int, o *Op, inner bool) error {
 	x := &opChecker{c, path, i, o}
+	if err := x.surplus(); err != nil {
+		return err
+	}
 	switch {
 	case o.Name == Nop:
 		return nil
@@ -47,6 +51,15 @@ func (c *checker) op(path string, i int, o *Op, inner bool) error {
 		return x.data()
 	}
 	return x.fail(".name", "unknown operation")
+}
+
+// surplus refuses fields that the operation does not have. Files that have them are refused before.
+func (c *opChecker) surplus() error {
+	need, may := c.o.fields()
+	if more := c.o.set() &^ (need | may); more != 0 && slices.Contains(Ops(), c.o.Name) {
+		return c.fail("", "it has no %q", opKeys[bits.TrailingZeros64(more)])
+	}
+	return nil
 }
 
 func (c *opChecker) semaphores() error {

@@ -2,28 +2,6 @@ package schema
 
 import "slices"
 
-var opKeys = keys{"!name", "src_buff", "dst_buff", "channel_ids", "channel_type", "reduce_op", "tbg_info", "barrier_id",
-	"num_threadblocks", "semaphore_ids", "iter_context", "ops", "buffer_type", "buffer_offset", "size", "dst_chunk"}
-
-// Bits of opKeys.
-const (
-	hasSrc = 1 << (iota + 1)
-	hasDst
-	hasChannels
-	hasType
-	hasReduce
-	hasGroup
-	hasBarrier
-	hasBlocks
-	hasSemaphores
-	hasIter
-	hasOps
-	hasBuffer
-	hasOffset
-	hasSize
-	hasChunk
-)
-
 func (s *scanner) op(o *Op, inner bool) error {
 	start := s.pos
 	load := &GroupLoad{}
@@ -182,26 +160,7 @@ func (s *scanner) ownRank() error {
 
 // fits says which fields an operation lacks, or has too many.
 func (s *scanner) fits(o *Op, start int, seen uint64) error {
-	need, may := uint64(0), uint64(0)
-	switch {
-	case o.Name == Barrier:
-		need = hasBarrier | hasBlocks
-	case o.Name.signals():
-		need = hasChannels | hasType
-	case o.Name == SemAcquire || o.Name == SemRelease:
-		need = hasSemaphores
-	case o.Name == Pipeline:
-		need = hasIter | hasOps
-	case o.Name == GroupReduce:
-		need = hasBuffer | hasOffset | hasSize | hasChunk | hasChannels | hasType
-		may = hasReduce | hasGroup
-	case o.Name.Data():
-		need = hasSrc | hasDst
-		may = hasChannels | hasType | hasGroup
-		if o.Name.Reduces() {
-			may |= hasReduce
-		}
-	}
+	need, may := o.fields()
 	if seen &^= 1; o.Channel() == NoChannel {
 		seen &^= hasType // the same as an absent one
 	}

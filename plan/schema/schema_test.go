@@ -137,6 +137,34 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestSurplus changes plans that programs make: Check refuses what no file may have.
+func TestSurplus(t *testing.T) {
+	for _, x := range []struct {
+		op     int // of block 0
+		change func(*schema.Op)
+		want   string
+	}{
+		{0, func(o *schema.Op) { o.Group = &schema.GroupSlice{ID: 0, Size: 1} }, `operation 0 (nop): it has no "tbg_info"`},
+		{1, func(o *schema.Op) { o.Semaphores = []int{0} }, `operation 1 (rlxsignal): it has no "semaphore_ids"`},
+		{4, func(o *schema.Op) { o.Reduce = schema.Sum }, `operation 4 (copy): it has no "reduce_op"`},
+		{4, func(o *schema.Op) { o.Load = &schema.GroupLoad{} }, `operation 4 (copy): it has no "buffer_type"`},
+		{20, func(o *schema.Op) { o.Src = []schema.Operand{{}} }, `operation 20 (signal): it has no "src_buff"`},
+		{20, func(o *schema.Op) { o.ChannelIDs = nil }, "operation 20 (signal): no channel"},
+		{23, func(o *schema.Op) { o.Ops = []schema.Op{{Name: schema.Nop}} }, `operation 23 (barrier): it has no "ops"`},
+		{23, func(o *schema.Op) { o.Name = "x" }, "operation 23 (x): unknown operation"},
+	} {
+		p, err := schema.Parse([]byte(read(t, every)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.change(&p.GPUs[0].Blocks[0].Ops[x.op])
+		var wrong *schema.Error
+		if err := p.Check(); !errors.As(err, &wrong) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("got %v, expected %s", err, x.want)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	text := []byte(read(t, every))
 	var packed bytes.Buffer

@@ -1,14 +1,15 @@
 package verify
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
-// Trace runs one launch of a plan with its smallest messages, and returns the events in an order in which they may happen.
-// A plan that hangs has events up to there, and an error of class ErrInvalid that says who waits.
+// Trace runs one launch of a plan, and returns the events in an order in which they may happen. Messages are the smallest
+// ones, or the first at which the plan hangs. It then has events up to there, and an error of class ErrInvalid that says who
+// waits.
 func Trace(p *schema.Plan) ([]Event, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -17,15 +18,24 @@ func Trace(p *schema.Plan) ([]Event, error) {
 	if err != nil {
 		return nil, &schema.Error{Problem: err.Error()}
 	}
-	x := newProgram(p, sizes[0])
-	set, ok := settingOf(p, x, p.InPlace)
-	if !ok {
-		return nil, &schema.Error{Problem: "the plan is too large to trace"}
+	var events []Event
+	for _, chunk := range sizes {
+		x := newProgram(p, chunk)
+		set, ok := settingOf(p, x, p.InPlace)
+		if !ok {
+			continue
+		}
+		r := newRun(p, set, x, 1)
+		r.trace = &tracer{acted: map[actor]int{}}
+		if !r.all() {
+			return r.trace.events, fmt.Errorf("%w: %s", framework.ErrInvalid, explainer{r}.stuck())
+		}
+		if events == nil {
+			events = r.trace.events
+		}
 	}
-	r := newRun(p, set, x, 1)
-	r.trace = &tracer{acted: map[actor]int{}}
-	if !r.all() {
-		err = errors.Join(framework.ErrInvalid, errors.New(explainer{r}.stuck()))
+	if events == nil {
+		return nil, &schema.Error{Problem: "the plan is too large to trace, or has no operations"}
 	}
-	return r.trace.events, err
+	return events, nil
 }
