@@ -59,7 +59,7 @@ func (m *rankMemory) span(b schema.Buffer, lo, n int32, launch int) span {
 
 // input returns the value of a cell of the rank's input in a launch.
 func (m *rankMemory) input(v *values, launch int, cell int32) value {
-	return v.atom(source{int32(m.rank), int32(launch), 'i', cell})
+	return v.element(contents{m.rank, launch, 'i'}, m.inN, cell)
 }
 
 // fill puts the input of the first launch in place, before anything runs.
@@ -68,14 +68,14 @@ func (m *rankMemory) fill(v *values, launch int) {
 		return
 	}
 	for i := range m.output.cells {
-		m.output.cells[i].value = v.atom(source{int32(m.rank), 0, 'o', int32(i)})
+		m.output.cells[i].value = v.element(contents{m.rank, 0, 'o'}, int32(len(m.output.cells)), int32(i))
 	}
 	for i := range m.inN {
 		m.user.cells[m.inLo+i].value = m.input(v, launch, i)
 	}
 	for k, s := range m.scratch {
 		for i := range s.cells {
-			s.cells[i].value = v.atom(source{int32(m.rank), int32(-k), 's', int32(i)})
+			s.cells[i].value = v.element(contents{m.rank, -k, 's'}, m.scratchCells, int32(i))
 		}
 	}
 }

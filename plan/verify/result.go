@@ -8,8 +8,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
-// reduction returns the operation of a plan's reductions: that of the first one.
-func reduction(p *schema.Plan) schema.ReduceOp {
+// operator returns the operation of a plan's reductions: that of the first one.
+func operator(p *schema.Plan) schema.ReduceOp {
 	for r := range p.GPUs {
 		for b := range p.GPUs[r].Blocks {
 			for _, o := range p.GPUs[r].Blocks[b].Ops {
@@ -48,7 +48,7 @@ func (r judge) results(rank, launch int) string {
 	default:
 		return ""
 	}
-	op := reduction(r.plan)
+	op := operator(r.plan)
 	for c := range m.outN {
 		want := r.fold(op, inputs(c))
 		if got := m.output.cells[m.outLo+c].value; got != want {
@@ -123,13 +123,13 @@ func (r judge) differ(rank, launch int, c int32, got, want value) string {
 
 // describe names the inputs in a value.
 func (r judge) describe(v value, launch int) string {
-	x := r.values.all[v]
+	x := r.values.expression(v)
 	if x.mixed {
 		return "a mixture of reductions"
 	}
 	var parts []string
 	for _, t := range x.terms {
-		parts = append(parts, r.element(r.values.sources[t.atom], launch, t.count))
+		parts = append(parts, r.element(t, launch))
 	}
 	if len(parts) > 6 {
 		parts = append(parts[:5], fmt.Sprintf("%d more", len(parts)-5))
@@ -143,19 +143,20 @@ func (r judge) describe(v value, launch int) string {
 	return parts[0]
 }
 
-func (r judge) element(s source, launch int, count int32) string {
-	chunk := s.cell / int32(r.set.chunk/r.set.cell)
+func (r judge) element(t term, launch int) string {
+	s, cell := r.values.source(t.atom)
+	chunk := cell / int32(r.set.chunk/r.set.cell)
 	text := fmt.Sprintf("chunk %d of the input of rank %d", chunk, s.rank)
 	switch {
 	case s.buffer == 'o':
 		text = fmt.Sprintf("what the output of rank %d held before", s.rank)
 	case s.buffer == 's':
 		text = fmt.Sprintf("what the scratch memory of rank %d held before", s.rank)
-	case int(s.launch) != launch:
+	case s.launch != launch:
 		text += fmt.Sprintf(" of launch %d", s.launch)
 	}
-	if count != 1 {
-		text += fmt.Sprintf(" %d times", count)
+	if t.count != 1 {
+		text += fmt.Sprintf(" %d times", t.count)
 	}
 	return text
 }

@@ -2,20 +2,22 @@ package verify
 
 import (
 	"encoding/binary"
+	"sort"
 
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
-// value is the symbolic contents of a cell: a number in the table of a run.
+// value is the symbolic contents of a cell. Numbers below zero are elements of buffers, the others are in the table of
+// a run.
 type value int32
 
 // unknown is the value of memory that nobody has written.
 const unknown value = 0
 
-// term is one element of an input, and how often it is in a value.
+// term is one element, and how often it is in a value.
 type term struct{ atom, count int32 }
 
-// expression is what a value stands for: a reduction of elements of inputs, in any order.
+// expression is what a value stands for: a reduction of elements, in any order.
 type expression struct {
 	op    schema.ReduceOp // "" for a single element
 	terms []term          // by atom
@@ -26,54 +28,73 @@ type expression struct {
 type values struct {
 	all     []expression
 	numbers map[string]value
-	reduced map[[2]value]map[schema.ReduceOp]value
-	atoms   map[source]value
-	sources []source // by atom
+	reduced map[reduction]value
+	parts   []part
+	first   map[contents]int32
+	atoms   int32
 }
 
-// source is an element of the input of a rank in a launch.
-type source struct {
-	rank, launch int32
+type reduction struct {
+	op   schema.ReduceOp
+	a, b value
+}
+
+// contents is what a buffer of a rank holds when a launch begins.
+type contents struct {
+	rank, launch int
 	buffer       byte
-	cell         int32
+}
+
+// part is contents whose elements have numbers from first on.
+type part struct {
+	contents
+	first int32
 }
 
 func newValues() *values {
-	return &values{all: []expression{{}}, numbers: map[string]value{}, reduced: map[[2]value]map[schema.ReduceOp]value{},
-		atoms: map[source]value{}}
+	return &values{all: []expression{{}}, numbers: map[string]value{}, reduced: map[reduction]value{}, first: map[contents]int32{}}
 }
 
-// atom returns the value of one element.
-func (v *values) atom(s source) value {
-	if x, ok := v.atoms[s]; ok {
-		return x
+// element returns the value of one element of contents of n cells.
+func (v *values) element(c contents, n, cell int32) value {
+	first, ok := v.first[c]
+	if !ok {
+		first = v.atoms
+		v.first[c] = first
+		v.parts = append(v.parts, part{c, first})
+		v.atoms += n
 	}
-	x := value(len(v.all))
-	v.all = append(v.all, expression{terms: []term{{int32(len(v.sources)), 1}}})
-	v.sources = append(v.sources, s)
-	v.atoms[s] = x
-	return x
+	return -1 - value(first+cell)
+}
+
+// source returns the contents and the cell of an atom.
+func (v *values) source(atom int32) (contents, int32) {
+	i := sort.Search(len(v.parts), func(i int) bool { return v.parts[i].first > atom }) - 1
+	return v.parts[i].contents, atom - v.parts[i].first
+}
+
+// expression returns what a value stands for.
+func (v *values) expression(x value) expression {
+	if x < 0 {
+		return expression{terms: []term{{int32(-1 - x), 1}}}
+	}
+	return v.all[x]
 }
 
 // reduce returns the reduction of two values.
 func (v *values) reduce(op schema.ReduceOp, a, b value) value {
-	if a > b {
-		a, b = b, a
+	key := reduction{op, min(a, b), max(a, b)}
+	x, ok := v.reduced[key]
+	if !ok {
+		x = v.number(v.merge(op, key.a, key.b))
+		v.reduced[key] = x
 	}
-	if x, ok := v.reduced[[2]value{a, b}][op]; ok {
-		return x
-	}
-	x := v.number(v.merge(op, a, b))
-	if v.reduced[[2]value{a, b}] == nil {
-		v.reduced[[2]value{a, b}] = map[schema.ReduceOp]value{}
-	}
-	v.reduced[[2]value{a, b}][op] = x
 	return x
 }
 
 func (v *values) merge(op schema.ReduceOp, a, b value) expression {
-	x, y := v.all[a], v.all[b]
-	if a == unknown || x.mixed || y.mixed || x.op != "" && x.op != op || y.op != "" && y.op != op {
+	x, y := v.expression(a), v.expression(b)
+	if a == unknown || b == unknown || x.mixed || y.mixed || x.op != "" && x.op != op || y.op != "" && y.op != op {
 		return expression{op: op, terms: []term{{int32(a), 0}, {int32(b), 0}}, mixed: true}
 	}
 	out := expression{op: op}
@@ -99,7 +120,7 @@ func (v *values) merge(op schema.ReduceOp, a, b value) expression {
 
 func (v *values) number(x expression) value {
 	if len(x.terms) == 1 && x.terms[0].count == 1 && !x.mixed {
-		return v.atoms[v.sources[x.terms[0].atom]] // the least of an element and itself
+		return -1 - value(x.terms[0].atom) // the least of an element and itself
 	}
 	key := []byte(x.op)
 	if x.mixed {
