@@ -16,10 +16,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 )
 
-// says has ranks join, rank r with the variables of own[r], and returns what each said.
-func says(t *testing.T, id *bootstrap.UniqueID, own ...[]string) []string {
+// joins has ranks join, rank r with the variables of own[r], and returns their lines: the code and the last error.
+func joins(t *testing.T, id *bootstrap.UniqueID, own ...[]string) []string {
 	t.Helper()
-	program := compile(t, "says.c")
+	program := compile(t, "join.c")
 	ctx, cancel := context.WithTimeout(t.Context(), limit())
 	defer cancel()
 	out := make([]string, len(own))
@@ -47,7 +47,7 @@ func expectAll(t *testing.T, said []string, code int, part string) {
 	t.Helper()
 	for r, s := range said {
 		if !strings.HasPrefix(s, fmt.Sprint(code, " ")) || !strings.Contains(s, part) {
-			t.Errorf("rank %d says %q, expected code %d and %q", r, s, code, part)
+			t.Errorf("rank %d prints %q, expected code %d and %q", r, s, code, part)
 		}
 	}
 }
@@ -104,10 +104,10 @@ func TestLibraryFiles(t *testing.T) {
 				run(t, build)
 			}
 			c.make(t, filepath.Join(dir, file))
-			said := says(t, nil, []string{"LD_PRELOAD=" + dir + "/libnccl.so.2"})
+			said := joins(t, nil, []string{"LD_PRELOAD=" + dir + "/libnccl.so.2"})
 			expectAll(t, said, c.code, strings.ReplaceAll(c.part, "DIR", dir))
 			if strings.Count(said[0], "\n") != 1 {
-				t.Errorf("it says more than a line: %q", said[0])
+				t.Errorf("it prints more than a line: %q", said[0])
 			}
 		})
 	}
@@ -118,26 +118,26 @@ func TestPluginKilled(t *testing.T) {
 	said := alone(t, "plugin.c")
 	said = said[strings.LastIndex(strings.TrimSpace(said), "\n")+1:]
 	if said[0] != '2' && said[0] != '6' || !strings.Contains(said, "shm plugin of rank ") || !strings.Contains(said, "signal: killed") {
-		t.Errorf("it says %q, expected code 2 or 6 and the plugin's name", said)
+		t.Errorf("it printed %q, expected code 2 or 6 and the plugin's name", said)
 	}
 }
 
 // Ranks of different versions refuse each other.
 func TestVersionsDiffer(t *testing.T) {
 	m := newMaker(t)
-	expectAll(t, says(t, &m.ids[0], nil, []string{"MSCCLPP_NCCL_VERSION=2.27.5"}), 5,
+	expectAll(t, joins(t, &m.ids[0], nil, []string{"MSCCLPP_NCCL_VERSION=2.27.5"}), 5,
 		"Mismatched NCCL version detected : comm join: unsupported: versions differ: rank 0 version 22809 (devel) rank 1 version 22705 (devel)")
 }
 
 // An id serves one job, and its maker has to live until all have joined.
 func TestIDTwiceAndLate(t *testing.T) {
 	m := newMaker(t, "2")
-	expectAll(t, says(t, &m.ids[0], nil, nil), 0, "")
-	expectAll(t, says(t, &m.ids[0], nil, nil), 4, "an id serves one job")
+	expectAll(t, joins(t, &m.ids[0], nil, nil), 0, "")
+	expectAll(t, joins(t, &m.ids[0], nil, nil), 4, "an id serves one job")
 	if err := m.end(); err != nil {
 		t.Error(err)
 	}
-	expectAll(t, says(t, &m.ids[1], nil, nil), 6, "the process that made the unique id does not answer")
+	expectAll(t, joins(t, &m.ids[1], nil, nil), 6, "the process that made the unique id does not answer")
 }
 
 // freePort finds a port that the system gives to nobody who asks for any.
@@ -162,7 +162,7 @@ func TestCommID(t *testing.T) {
 	for _, at := range []struct{ host, listens string }{{"127.0.0.1", "127.0.0.1"}, {"localhost", "localhost"}, {"[::1]", "::1"}} {
 		t.Run(at.host, func(t *testing.T) {
 			variables := []string{"TEST_OWN_ID=1", "NCCL_COMM_ID=" + at.host + ":" + freePort(t, at.listens)}
-			expectAll(t, says(t, nil, variables, variables), 0, "")
+			expectAll(t, joins(t, nil, variables, variables), 0, "")
 		})
 	}
 	for _, wrong := range []string{"nohost", ":", "127.0.0.1:", "256.1.1.1.1:x"} {

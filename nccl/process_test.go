@@ -63,7 +63,7 @@ func TestInterrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			if lines := bufio.NewScanner(out); !lines.Scan() || lines.Text() != "ready" {
-				t.Errorf("it says %q, expected ready", lines.Text())
+				t.Errorf("it printed %q, expected ready", lines.Text())
 			}
 			if err := c.Process.Signal(os.Interrupt); err != nil {
 				t.Error(err)

@@ -1,4 +1,4 @@
-/* Joins, and says what came of it: the code and the last error. With TEST_OWN_ID each rank asks for an id itself. */
+/* Joins, and prints the code and the last error. With TEST_OWN_ID each rank asks for an id itself. */
 #include "client.h"
 
 int main(void) {
