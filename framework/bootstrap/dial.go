@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/links"
 )
 
 // dialer connects without keep-alive: liveness sets it where it is of use.
@@ -87,7 +88,7 @@ func dropped(err error) bool {
 
 // linkTo returns the link for parcels to a rank, and makes it when there is none.
 // Several callers wait for one attempt.
-func (t *TCP) linkTo(ctx context.Context, to int) (*link, error) {
+func (t *TCP) linkTo(ctx context.Context, to int) (*links.Link, error) {
 	for {
 		if err := t.inbox.Departed(to); err != nil {
 			return nil, err

@@ -139,7 +139,7 @@ func TestFamilyOfAJob(t *testing.T) {
 			for r, b := range ranks {
 				b.mu.Lock()
 				for l := range b.links {
-					for _, a := range []net.Addr{l.conn.LocalAddr(), l.conn.RemoteAddr()} {
+					for _, a := range []net.Addr{l.Conn.LocalAddr(), l.Conn.RemoteAddr()} {
 						if !c.family.admits(addrPort(a).Addr()) {
 							t.Errorf("rank %d has a link at %s, expected %s", r, a, c.family)
 						}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/links"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,12 +22,12 @@ func (s *startup) watchHosts(table []entry) {
 func (t *TCP) monitor() {
 	tick := time.NewTicker(t.cfg.Heartbeat)
 	defer tick.Stop()
-	kept := map[*link]bool{} // keep-alive is on
+	kept := map[*links.Link]bool{} // keep-alive is on
 	for {
 		t.mu.Lock()
-		var remote []*link
+		var remote []*links.Link
 		for l := range t.links {
-			if t.table[l.peer].host != t.self.host {
+			if t.table[l.Peer].host != t.self.host {
 				remote = append(remote, l)
 			}
 		}
@@ -34,9 +35,9 @@ func (t *TCP) monitor() {
 		for _, l := range remote {
 			if !kept[l] {
 				kept[l] = true
-				keepAlive(l.conn, t.cfg.Heartbeat)
-			} else if s := silence(l.conn); s.dead(time.Duration(t.cfg.missed) * t.cfg.Heartbeat) {
-				t.suspect(l.peer, fmt.Sprintf("its host has been silent for %v", s.since.Round(time.Millisecond)))
+				keepAlive(l.Conn, t.cfg.Heartbeat)
+			} else if s := silence(l.Conn); s.dead(time.Duration(t.cfg.missed) * t.cfg.Heartbeat) {
+				t.suspect(l.Peer, fmt.Sprintf("its host has been silent for %v", s.since.Round(time.Millisecond)))
 			}
 		}
 		select {

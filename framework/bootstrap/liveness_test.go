@@ -42,8 +42,8 @@ func TestSilentHost(t *testing.T) {
 	for r, b := range ranks {
 		b.mu.Lock()
 		for l := range b.links {
-			if r == victim || l.peer == victim {
-				drop(t, l.conn)
+			if r == victim || l.Peer == victim {
+				drop(t, l.Conn)
 			}
 		}
 		b.mu.Unlock()

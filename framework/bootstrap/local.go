@@ -12,12 +12,12 @@ import (
 
 // Local is one of several ranks in one process. See InProcess.
 type Local struct {
-	rank     int
-	all      []*Local
-	inbox    *inbox.Inbox
-	failures *failure.Set
-	left     atomic.Bool
-	counts   counters
+	rank   int
+	all    []*Local
+	inbox  *inbox.Inbox
+	left   atomic.Bool
+	counts counters
+	departures
 }
 
 // InProcess connects n ranks of this process with each other. They behave as
@@ -26,7 +26,9 @@ type Local struct {
 func InProcess(n int) []*Local {
 	all := make([]*Local, n)
 	for r := range all {
-		all[r] = &Local{rank: r, all: all, inbox: inbox.New(), failures: failure.NewSet()}
+		l := &Local{rank: r, all: all, inbox: inbox.New()}
+		l.departures = departures{rank: r, failures: failure.NewSet(), open: func() bool { return !l.left.Load() }, forward: l.forward}
+		all[r] = l
 	}
 	return all
 }
@@ -83,9 +85,11 @@ func (l *Local) Recv(ctx context.Context, from int, tag framework.Tag) (framewor
 	if err := l.check(ctx, "recv", from); err != nil {
 		return framework.Parcel{}, err
 	}
-	m, err := l.inbox.Take(ctx, from, tag, l.failures.Job)
+	until, stop := untilDeparted(ctx, l.failures.Job, from, tag)
+	defer stop()
+	m, err := l.inbox.Take(until, from, tag, l.failures.Job)
 	if err != nil {
-		return framework.Parcel{}, failure.Op("recv", from, err)
+		return framework.Parcel{}, failure.Op("recv", from, departureOr(until, err))
 	}
 	return m.Parcel, nil
 }
@@ -129,6 +133,14 @@ func (l *Local) notifyAll(n notice) {
 	for _, other := range l.all {
 		if other != l && !other.left.Load() {
 			other.failures.Fail(n.group, n.err())
+		}
+	}
+}
+
+func (l *Local) forward(n notice) {
+	for _, other := range l.all {
+		if !other.left.Load() {
+			other.failures.Group(n.group).Depart(n.culprit, n.err())
 		}
 	}
 }

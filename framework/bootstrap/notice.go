@@ -21,7 +21,17 @@ type notice struct {
 	origin  int    // the rank that says so
 	culprit int    // the rank to blame; framework.NoPeer for none
 	class   error  // of what the others report; nil = framework.ErrPeer
+	departs bool   // the culprit alone ends, and the others go on
 	text    string
+}
+
+// departure is the notice of a rank that leaves alone.
+func departure(group uint64, origin int, cause error) notice {
+	text := "no cause given"
+	if cause != nil {
+		text = cause.Error()
+	}
+	return notice{group: group, origin: origin, culprit: origin, departs: true, text: fmt.Sprintf("rank %d has left the job: %s", origin, text)}
 }
 
 // announcement is the notice of a rank that leaves on an error.
@@ -67,6 +77,9 @@ func classCode(err error) byte {
 
 func (n notice) encode() []byte {
 	b := []byte{1, classCode(n.class), 0, 0}
+	if n.departs {
+		b[2] = 1
+	}
 	b = binary.LittleEndian.AppendUint64(b, n.group)
 	b = binary.LittleEndian.AppendUint32(b, uint32(n.origin))
 	culprit := noCulprit
@@ -80,14 +93,17 @@ func (n notice) encode() []byte {
 func decodeNotice(b []byte, size int) (notice, error) {
 	r := wire.Reader{B: b}
 	version, class := r.U8("version of a notice"), int(r.U8("class of a notice"))
-	r.U16("notice")
-	n := notice{group: r.U64("group of a notice"), culprit: framework.NoPeer}
+	departs := r.U8("kind of a notice")
+	r.U8("notice")
+	n := notice{group: r.U64("group of a notice"), culprit: framework.NoPeer, departs: departs == 1}
 	origin, culprit := r.U32("origin of a notice"), r.U32("culprit of a notice")
 	switch {
 	case r.Err != nil:
 		return notice{}, r.Err
 	case version != 1:
 		return notice{}, fmt.Errorf("%w: notice of version %d: expected 1", framework.ErrPeer, version)
+	case departs > 1 || n.departs && origin != culprit:
+		return notice{}, fmt.Errorf("%w: notice of kind %d about rank %d by rank %d: expected an end, or a departure of the rank itself", framework.ErrPeer, departs, culprit, origin)
 	case origin >= uint32(size) || (culprit >= uint32(size) && culprit != noCulprit) || class > len(framework.Classes):
 		return notice{}, fmt.Errorf("%w: notice about rank %d by rank %d of %d: expected ranks of the job", framework.ErrPeer, culprit, origin, size)
 	case len(r.B) > noticeText:

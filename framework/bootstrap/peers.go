@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/links"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
@@ -48,21 +49,22 @@ func (t *TCP) adopt(rank int, conn *net.TCPConn) error {
 		_ = conn.Close()
 		return failure.ErrClosed
 	}
-	l := newLink(rank, conn)
+	l := links.New(rank, conn)
 	t.links[l] = struct{}{}
 	p := t.peer(rank)
 	p.links++
 	if p.out == nil {
 		p.out = l
+		l.Ready(goodbye(p.sent)) // of all links this one alone is behind all parcels
 	}
 	close(t.joined)
 	t.joined = make(chan struct{})
 	t.work.Go(func() { t.read(l) })
 	if t.left {
-		_, _ = l.push(goodbye(p.sent), true, t.work.Go)
+		_, _ = l.Push(goodbye(p.sent), true, t.work.Go)
 	}
 	if n := t.verdict.Load(); n != nil {
-		_, _ = l.push(wire.Append(nil, wire.KindNotice, 0, n.encode()), true, t.work.Go)
+		_, _ = l.Push(wire.Append(nil, wire.KindNotice, 0, n.encode()), true, t.work.Go)
 	}
 	return nil
 }
@@ -72,10 +74,10 @@ func goodbye(sent uint64) []byte {
 }
 
 // read handles what arrives over a link until it ends.
-func (t *TCP) read(l *link) {
-	defer close(l.ended)
+func (t *TCP) read(l *links.Link) {
+	defer close(l.Ended)
 	for {
-		f, err := wire.Read(l.conn)
+		f, err := wire.Read(l.Conn)
 		if err == nil {
 			err = t.handle(l, f)
 			if err != nil {
@@ -94,7 +96,7 @@ type violation struct{ error }
 
 func (v *violation) Unwrap() error { return v.error }
 
-func (t *TCP) handle(l *link, f wire.Frame) error {
+func (t *TCP) handle(l *links.Link, f wire.Frame) error {
 	switch f.Kind {
 	case wire.KindParcel:
 		r := wire.Reader{B: f.Body}
@@ -109,11 +111,11 @@ func (t *TCP) handle(l *link, f wire.Frame) error {
 		if len(awaited) > 0 && t.fds == nil {
 			return fmt.Errorf("%w: a parcel with descriptors: expected none from another host", framework.ErrPeer)
 		}
-		t.inbox.Put(l.peer, framework.Tag(f.Tag), inbox.Message{Parcel: p, First: first, Awaited: awaited})
+		t.inbox.Put(l.Peer, framework.Tag(f.Tag), inbox.Message{Parcel: p, First: first, Awaited: awaited})
 		t.mu.Lock()
-		t.peer(l.peer).received++
+		t.peer(l.Peer).received++
 		t.mu.Unlock()
-		t.settle(l.peer, false)
+		t.settle(l.Peer, false)
 	case wire.KindNotice:
 		n, err := decodeNotice(f.Body, t.party.Size)
 		if err != nil {
@@ -127,10 +129,10 @@ func (t *TCP) handle(l *link, f wire.Frame) error {
 			return err
 		}
 		t.mu.Lock()
-		p := t.peer(l.peer)
+		p := t.peer(l.Peer)
 		p.goodbye, p.expected = true, max(p.expected, expected)
 		t.mu.Unlock()
-		t.settle(l.peer, false)
+		t.settle(l.Peer, false)
 	default:
 		return fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, f.Kind)
 	}
@@ -148,6 +150,9 @@ func (t *TCP) settle(rank int, anyway bool) {
 		return
 	}
 	err := failure.Left(rank)
+	if why := t.failures.Job.Why(rank); why != nil {
+		err = why
+	}
 	if n := t.verdict.Load(); n != nil {
 		err = n.err() // it leaves because of that; the news is on its way through this rank
 	}
@@ -155,24 +160,24 @@ func (t *TCP) settle(rank int, anyway bool) {
 }
 
 // ended decides what the end of a link means.
-func (t *TCP) ended(l *link, err error) {
-	l.fail(fmt.Errorf("%w: the connection has ended: %w", framework.ErrPeer, err))
-	_ = l.conn.Close()
+func (t *TCP) ended(l *links.Link, err error) {
+	l.Fail(fmt.Errorf("%w: the connection has ended: %w", framework.ErrPeer, err))
+	l.Shut()
 	t.mu.Lock()
 	delete(t.links, l)
-	p := t.peer(l.peer)
+	p := t.peer(l.Peer)
 	p.links--
 	leaving, last := p.goodbye, p.links == 0
 	t.mu.Unlock()
 	var v *violation
 	switch {
 	case errors.As(err, &v):
-		t.pass(notice{origin: t.party.Rank, culprit: l.peer, text: fmt.Sprintf("it sent nonsense: %v", err)})
+		t.pass(notice{origin: t.party.Rank, culprit: l.Peer, text: fmt.Sprintf("it sent nonsense: %v", err)})
 	case !leaving:
-		t.suspect(l.peer, fmt.Sprintf("it died: its connection ended without a goodbye (%v)", err))
+		t.suspect(l.Peer, fmt.Sprintf("it died: its connection ended without a goodbye (%v)", err))
 	case last:
-		t.settle(l.peer, false)
-		t.after(lingerTimeout, func() { t.settle(l.peer, true) })
+		t.settle(l.Peer, false)
+		t.after(lingerTimeout, func() { t.settle(l.Peer, true) })
 	}
 }
 
@@ -216,6 +221,10 @@ func (t *TCP) after(d time.Duration, f func()) {
 
 // pass takes note of an end and, if it is news, tells the neighbors.
 func (t *TCP) pass(n notice) {
+	if n.departs {
+		t.tell(n)
+		return
+	}
 	if t.spread(n, n.err(), lastWords) {
 		t.cfg.Log.Warn("bootstrap: a rank has failed", "culprit", n.culprit, "cause", n.text, "reported_by", n.origin)
 	}
@@ -244,17 +253,17 @@ func (t *TCP) keep(n notice) {
 	}
 }
 
-func (t *TCP) flood(n notice) []*link {
+func (t *TCP) flood(n notice) []*links.Link {
 	b := wire.Append(nil, wire.KindNotice, 0, n.encode())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	links := make([]*link, 0, len(t.links))
+	all := make([]*links.Link, 0, len(t.links))
 	for l := range t.links {
-		if _, err := l.push(b, true, t.work.Go); err == nil {
-			links = append(links, l)
+		if _, err := l.Push(b, true, t.work.Go); err == nil {
+			all = append(all, l)
 		}
 	}
-	return links
+	return all
 }
 
 // Announce implements Watcher.
@@ -269,11 +278,11 @@ func (t *TCP) announce(group uint64, cause error) {
 
 // flushAll waits, within a bound, until the kernel has what was queued: the
 // process may exit next.
-func flushAll(links []*link, bound time.Duration) {
+func flushAll(all []*links.Link, bound time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	for _, l := range links {
-		l.flush(ctx)
+	for _, l := range all {
+		l.Flush(ctx)
 	}
 }
 
@@ -285,14 +294,14 @@ func (t *TCP) Leave() {
 		return
 	}
 	t.left = true
-	links := make([]*link, 0, len(t.links))
+	all := make([]*links.Link, 0, len(t.links))
 	for l := range t.links {
-		if _, err := l.push(goodbye(t.peer(l.peer).sent), true, t.work.Go); err == nil {
-			links = append(links, l)
+		if _, err := l.Push(goodbye(t.peer(l.Peer).sent), true, t.work.Go); err == nil {
+			all = append(all, l)
 		}
 	}
 	t.mu.Unlock()
-	flushAll(links, flushTimeout)
+	flushAll(all, flushTimeout)
 }
 
 // Close leaves the job, in order if the job has not failed, and frees everything.
@@ -304,9 +313,9 @@ func (t *TCP) Close() error {
 		return nil
 	}
 	t.closing = true
-	links := make([]*link, 0, len(t.links))
+	all := make([]*links.Link, 0, len(t.links))
 	for l := range t.links {
-		links = append(links, l)
+		all = append(all, l)
 	}
 	t.mu.Unlock()
 
@@ -322,8 +331,8 @@ func (t *TCP) Close() error {
 		_ = t.listener.Close()
 	}
 	var group sync.WaitGroup
-	for _, l := range links {
-		group.Go(func() { l.close(ctx) })
+	for _, l := range all {
+		group.Go(func() { l.Close(ctx) })
 	}
 	group.Wait()
 	t.inbox.Close(failure.ErrClosed)

@@ -83,7 +83,7 @@ func (h *rendezvous) hasEnded(rank int) bool {
 	timer := time.NewTimer(rejoinGrace)
 	defer timer.Stop()
 	select {
-	case <-l.ended:
+	case <-l.Ended:
 	case <-h.t.inbox.Departure(rank):
 	case <-h.t.failures.Job.Done():
 	case <-h.t.life.Done():

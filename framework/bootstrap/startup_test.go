@@ -448,7 +448,7 @@ func TestNonsenseOverALink(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.push(frame, true, ranks[1].work.Go); err != nil {
+			if _, err := l.Push(frame, true, ranks[1].work.Go); err != nil {
 				t.Fatal(err)
 			}
 			awaitFailed(t, ranks[0])

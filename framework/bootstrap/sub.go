@@ -17,6 +17,7 @@ type member interface {
 	Watcher
 	group(key uint64) *failure.State
 	announce(key uint64, cause error)
+	depart(key uint64, cause error)
 }
 
 // sub is a group of ranks seen as a job of its own.
@@ -123,6 +124,9 @@ func (s *sub) within(ctx context.Context, op string, peer int, f func(ctx contex
 	if err := s.Err(); err != nil {
 		return failure.Op(op, peer, err)
 	}
+	ctx, stop := s.fate().Until(ctx, parent, lastWords)
+	defer stop()
+	until := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	finished := make(chan struct{})
@@ -141,7 +145,7 @@ func (s *sub) within(ctx context.Context, op string, peer int, f func(ctx contex
 	if failed := s.Err(); failed != nil {
 		return failure.Op(op, peer, failed)
 	}
-	return s.translate(err)
+	return s.translate(departureOr(until, err))
 }
 
 // translate turns the parent rank that an error blames into a rank of the group.
@@ -206,6 +210,24 @@ func (s *sub) Announce(cause error) {
 	default:
 		s.lonely.Fail(cause)
 	}
+}
+
+// Depart implements Departer. Over a Watcher of an application, a rank that leaves ends the group.
+func (s *sub) Depart(cause error) {
+	if s.member == nil {
+		s.Announce(cause)
+		return
+	}
+	s.member.depart(s.key, cause)
+}
+
+// Departed implements Departer.
+func (s *sub) Departed() (rank int, why error) {
+	if rank, why = s.fate().Departed(); rank == framework.NoPeer {
+		return rank, nil
+	}
+	why = s.translate(why)
+	return framework.PeerOf(why), why
 }
 
 // Leave does nothing: a rank that is done with a group is still a member of the job.

@@ -14,6 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/links"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
@@ -25,13 +26,13 @@ const (
 
 // TCP is one rank of a job of several processes. See Join.
 type TCP struct {
-	party    handshake.Party
-	caller   caller
-	cfg      Config
-	inbox    *inbox.Inbox
-	failures *failure.Set
-	counts   counters
-	fds      *fdpass.Socket // nil when descriptors cannot travel
+	party  handshake.Party
+	caller caller
+	cfg    Config
+	inbox  *inbox.Inbox
+	counts counters
+	departures
+	fds *fdpass.Socket // nil when descriptors cannot travel
 
 	listener   *net.TCPListener
 	self       entry
@@ -48,7 +49,7 @@ type TCP struct {
 	table   []entry // of all ranks, once known; before, of neighbors
 	onHost  []bool  // descriptors reach the rank
 	peers   map[int]*peer
-	links   map[*link]struct{}
+	links   map[*links.Link]struct{}
 	ends    map[uint64]bool // groups whose end has been passed on
 	joined  chan struct{}   // replaced and closed whenever a link is added
 	left    bool
@@ -57,7 +58,7 @@ type TCP struct {
 
 // peer is the state of another rank.
 type peer struct {
-	out            *link         // for parcels to it; never replaced, so order is kept
+	out            *links.Link   // for parcels to it; never replaced, so order is kept
 	dialing        chan struct{} // closed when an attempt has ended
 	links          int           // alive
 	sent, received uint64        // parcels
@@ -66,9 +67,15 @@ type peer struct {
 	suspected      bool
 }
 
+// count counts parcels.
+func (p *peer) count(l *links.Link, n int64) {
+	p.sent += uint64(n)
+	l.Count(p.sent)
+}
+
 var (
 	_ framework.Bootstrap = (*TCP)(nil)
-	_ Watcher             = (*TCP)(nil)
+	_ Departer            = (*TCP)(nil)
 	_ member              = (*TCP)(nil)
 )
 
@@ -91,9 +98,8 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 		party:    handshake.Party{Identity: id, Rank: cfg.Rank, Size: cfg.Size},
 		cfg:      cfg,
 		inbox:    inbox.New(),
-		failures: failure.NewSet(),
 		peers:    map[int]*peer{},
-		links:    map[*link]struct{}{},
+		links:    map[*links.Link]struct{}{},
 		ends:     map[uint64]bool{},
 		joined:   make(chan struct{}),
 		instance: newInstance(),
@@ -102,6 +108,11 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 	t.party.Ended = func() bool { return t.isClosing() || t.verdict.Load() != nil }
 	t.party.Instance = func() ([16]byte, error) { return t.instance.wait(t.life) }
 	t.caller = caller{&t.party, &t.cfg}
+	t.departures = departures{rank: cfg.Rank, failures: failure.NewSet(), open: func() bool { return !t.isClosing() }, forward: func(n notice) {
+		if all := t.flood(n); n.culprit == cfg.Rank {
+			flushAll(all, flushTimeout)
+		}
+	}}
 	t.life, t.end = context.WithCancel(context.Background())
 	callers := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("%w: not all ranks came within %v", context.DeadlineExceeded, cfg.Timeout))
@@ -190,11 +201,11 @@ func (t *TCP) send(ctx context.Context, to int, tag framework.Tag, p framework.P
 	}
 	wire.PutParcelHeader(b, uint64(tag), first)
 	t.mu.Lock()
-	t.peers[to].sent++
+	t.peers[to].count(l, 1)
 	t.mu.Unlock()
-	if err := l.send(ctx, b, t.failures.Job, t.work.Go); err != nil {
+	if err := l.Send(ctx, b, t.failures.Job, t.work.Go); err != nil {
 		t.mu.Lock()
-		t.peers[to].sent--
+		t.peers[to].count(l, -1)
 		t.mu.Unlock()
 		return err
 	}
@@ -211,9 +222,11 @@ func (t *TCP) Recv(ctx context.Context, from int, tag framework.Tag) (framework.
 	// Of a rank without a link one would not learn that it has left.
 	watch := time.AfterFunc(watchDelay, func() { t.watch(from) })
 	defer watch.Stop()
-	m, err := t.inbox.Take(ctx, from, tag, t.failures.Job)
+	until, stop := untilDeparted(ctx, t.failures.Job, from, tag)
+	defer stop()
+	m, err := t.inbox.Take(until, from, tag, t.failures.Job)
 	if err != nil {
-		return framework.Parcel{}, failure.Op("recv", from, err)
+		return framework.Parcel{}, failure.Op("recv", from, departureOr(until, err))
 	}
 	if len(m.Awaited) > 0 {
 		files, err := t.fds.Take(ctx, t.failures.Job, from, m.First, len(m.Awaited))

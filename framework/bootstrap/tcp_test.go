@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
 )
 
@@ -329,31 +328,5 @@ func TestSingleRank(t *testing.T) {
 	}
 	if all, err := AllGatherBytes(ctx, b, 1, []byte("x")); err != nil || len(all) != 1 || !b.SameHost(0) {
 		t.Errorf("%q, %v", all, err)
-	}
-}
-
-// A full queue holds Send back, and a context ends that.
-func TestSendEndsWithContext(t *testing.T) {
-	a, b := net.Pipe()
-	defer a.Close()
-	defer b.Close()
-	l := newLink(1, nil)
-	l.writing = true // by a stuck process
-	spawn := func(func()) { t.Error("a second writer") }
-	if err := l.send(bounded(t, 20*time.Second), make([]byte, queueLimit), failure.New(), spawn); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	if err := l.send(ctx, []byte{1}, failure.New(), spawn); err == nil || ctx.Err() == nil {
-		t.Errorf("send into a full queue: %v", err)
-	}
-	job := failure.New()
-	job.Fail(framework.ErrPeer)
-	if err := l.send(context.Background(), []byte{1}, job, spawn); err != framework.ErrPeer {
-		t.Errorf("send after the end of the job: %v", err)
-	}
-	if _, err := l.push([]byte{1}, true, spawn); err != nil {
-		t.Errorf("a control frame must always fit: %v", err)
 	}
 }

@@ -19,3 +19,17 @@ type Watcher interface {
 	// death.
 	Leave()
 }
+
+// Departer is a Watcher of which a rank can leave while the others go on.
+//
+// Implemented by TCP, Local and the result of Sub. Called by framework/comm.
+type Departer interface {
+	Watcher
+
+	// Depart tells the group that this rank leaves it because of cause. Operations of the others that wait for this
+	// rank fail with an error that blames it, and nothing else does. It returns when the news is on its way.
+	Depart(cause error)
+
+	// Departed returns a rank of the group that has left so, and why; framework.NoPeer if none has.
+	Departed() (rank int, why error)
+}

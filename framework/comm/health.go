@@ -118,6 +118,27 @@ func (c *health) Abort(cause error) {
 	}
 }
 
+// Leave ends the communicator for this rank alone: its kernel waits return, and calls fail with cause. The other ranks
+// go on until a call of theirs needs this one; that fails, and says why. Only the first cause counts.
+func (c *health) Leave(cause error) {
+	p, ok := c.boot.(bootstrap.Departer)
+	if !ok {
+		c.Abort(cause)
+		return
+	}
+	if c.life.Fail(fmt.Errorf("comm %s: %w", c.name, cause)) {
+		p.Depart(cause)
+	}
+}
+
+// Left returns a rank that has left by Leave while this one goes on, and why; framework.NoPeer: none has.
+func (c *health) Left() (rank int, why error) {
+	if p, ok := c.boot.(bootstrap.Departer); ok {
+		return p.Departed()
+	}
+	return framework.NoPeer, nil
+}
+
 // watch ends the communicator when a rank or a plugin is gone.
 func (c *health) watch() {
 	if w, ok := c.boot.(bootstrap.Watcher); ok {

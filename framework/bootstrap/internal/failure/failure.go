@@ -2,8 +2,10 @@
 package failure
 
 import (
+	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -14,9 +16,88 @@ var ErrClosed = fmt.Errorf("%w: the bootstrap was closed", framework.ErrClosed)
 // State is the end of a job or of a group, as one rank knows it. The first cause
 // counts.
 type State struct {
-	mu   sync.Mutex
-	err  error
-	done chan struct{}
+	mu       sync.Mutex
+	err      error
+	done     chan struct{}
+	departed map[int]*departure
+}
+
+// departure is that of one member: from when it has left, or somebody waits for that.
+type departure struct {
+	gone chan struct{} // closed when it has left
+	why  error
+}
+
+func (f *State) departure(rank int) *departure {
+	p := f.departed[rank]
+	if p == nil {
+		if f.departed == nil {
+			f.departed = map[int]*departure{}
+		}
+		p = &departure{gone: make(chan struct{})}
+		f.departed[rank] = p
+	}
+	return p
+}
+
+// Depart records that a member has left, and the others go on. It reports whether that was news.
+func (f *State) Depart(rank int, why error) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.departure(rank)
+	if p.why != nil {
+		return false
+	}
+	p.why = why
+	close(p.gone)
+	return true
+}
+
+// Departed returns the first rank, by number, that has left, and why; or framework.NoPeer.
+func (f *State) Departed() (rank int, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rank = framework.NoPeer
+	for r, p := range f.departed {
+		if p.why != nil && (rank == framework.NoPeer || r < rank) {
+			rank, why = r, p.why
+		}
+	}
+	return rank, why
+}
+
+// Why returns why a member has left so; nil if it has not.
+func (f *State) Why(rank int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.departed[rank]; p != nil {
+		return p.why
+	}
+	return nil
+}
+
+// Until returns a context that also ends when a member has left, a moment later: what it sent before may be on
+// its way.
+func (f *State) Until(ctx context.Context, rank int, moment time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	f.mu.Lock()
+	p := f.departure(rank)
+	f.mu.Unlock()
+	go func() {
+		select {
+		case <-p.gone:
+		case <-ctx.Done():
+			return
+		}
+		timer := time.NewTimer(moment)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel(p.why)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // New returns the state of a job that goes on.

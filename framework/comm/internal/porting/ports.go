@@ -57,6 +57,7 @@ type service struct {
 	view   deviceView
 	stop   context.CancelFunc
 	ended  chan struct{} // closed when nobody waits for the proxy's end any more
+	left   error         // with ended: the proxy has ended with a peer that has left the job in order
 	once   sync.Once
 
 	memories   uint32 // numbers used so far; they change under Ports.rings

@@ -163,10 +163,27 @@ func (p *service) start(ctx context.Context, s *Ports, t *transport.Transport, s
 		if err == nil {
 			err = fmt.Errorf("%w: it ended though nobody stopped it", framework.ErrPlugin)
 		}
-		s.Abort(blame(err))
+		if p.left = s.leftBehind(err); p.left == nil {
+			s.Abort(blame(err))
+		}
 		p.warn(s)
 	}()
 	return nil
+}
+
+// leftBehind turns the end of a proxy whose peer has left the job in order, and whose process has ended before it
+// closed its connections, into the error of what needs the proxy later; nil: that is not why.
+func (s *Ports) leftBehind(err error) error {
+	peer := framework.PeerOf(err)
+	if peer == framework.NoPeer || !errors.Is(err, framework.ErrPeer) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), departureGrace)
+	defer cancel()
+	if !s.Departed(ctx, peer) {
+		return nil
+	}
+	return &framework.Error{Op: "proxy", Peer: peer, Err: fmt.Errorf("%w: it has left the job, and the proxy that served it has ended: %v", framework.ErrPeer, err)}
 }
 
 // settle waits, for settleLimit at most, until the communicator knows why the proxy has

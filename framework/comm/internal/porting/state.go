@@ -78,6 +78,18 @@ func (ch *state) refused(op string, err error) error {
 	if ch.life.Err() != nil {
 		return ch.closedError(op)
 	}
+	for _, e := range ch.ends() {
+		if e == nil {
+			continue
+		}
+		select {
+		case <-e.service.ended:
+			if why := e.service.left; why != nil {
+				return ch.ports.Life.Blame(op, framework.PeerOf(why), why)
+			}
+		default:
+		}
+	}
 	return ch.ports.Life.Blame(op, ch.pair.Peer, err)
 }
 
