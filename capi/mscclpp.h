@@ -76,7 +76,7 @@ int32_t mscclpp_last_error_rank(void);
 
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
- * "split", "abort", "log.callback", "memory.alloc", "memory.register", "windows", "channels.memory",
+ * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "channels.memory",
  * "channels.port", "channels.switch", "proxies", "plans.language", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
@@ -165,7 +165,11 @@ mscclpp_result_t mscclpp_comm_split(mscclpp_comm_t comm, int32_t color, int32_t 
 mscclpp_result_t mscclpp_comm_shrink(mscclpp_comm_t comm, const int32_t *excluded, size_t count, uint32_t flags, mscclpp_comm_t *out);
 
 /* mscclpp_comm_settle waits until the given streams of the device have no work left, at most timeout ns;
- * 0: without a limit. After a failure it ends within seconds. On the host there is nothing to wait for. */
+ * 0: without a limit. After a failure it ends within seconds. On the host there is nothing to wait for.
+ *
+ * Without streams it waits for what calls of the communicator have enqueued, by events that these have recorded: no
+ * stream is asked, so the program may have destroyed those of its calls. MSCCLPP_UNSUPPORTED: that is not known,
+ * since calls were captured into graphs; the program then waits for these. */
 mscclpp_result_t mscclpp_comm_settle(mscclpp_comm_t comm, void *const *streams, size_t count, uint64_t timeout);
 
 /* mscclpp_comm_destroy leaves in an orderly way, and frees everything that was made with the
@@ -180,6 +184,10 @@ mscclpp_result_t mscclpp_comm_destroy(mscclpp_comm_t comm);
  * error, kernels leave their waits, and what they use is freed when they are gone. The other ranks learn the cause, which may be NULL. NULL as
  * communicator is allowed. */
 mscclpp_result_t mscclpp_comm_abort(mscclpp_comm_t comm, const char *cause);
+
+/* mscclpp_comm_leave is mscclpp_comm_abort for this rank alone: the other ranks go on. A call of theirs that needs
+ * this rank ends with MSCCLPP_PEER, and the text has the cause. */
+mscclpp_result_t mscclpp_comm_leave(mscclpp_comm_t comm, const char *cause);
 
 /* A function that takes text, a part at a time, not ended by 0. */
 typedef void (*mscclpp_write_fn)(void *context, const char *text, size_t size);

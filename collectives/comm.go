@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -120,6 +121,9 @@ func (c *Comm) shut() error {
 	}
 	return errors.Join(failed, c.scaler.Close())
 }
+
+// Settle waits until what calls of a Comm have enqueued has ended, by events of its own. ErrUnsupported: that is not known.
+func Settle(ctx context.Context, c *Comm) error { return engine.Settle(ctx, c.engines) }
 
 // settle has engines find out what has to be known before an algorithm is chosen.
 func (c *Comm) settle(k Collective, s device.Stream) error {

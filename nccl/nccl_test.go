@@ -64,7 +64,7 @@ func install(ctx context.Context) error {
 	for _, c := range []*exec.Cmd{
 		exec.CommandContext(ctx, "../scripts/capi.sh", lib),
 		exec.CommandContext(ctx, "../scripts/nccl.sh", lib),
-		exec.CommandContext(ctx, "go", "build", "-o", lib+"/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm", "../transports/cudaipc/cmd/mscclpp-transport-cudaipc"),
+		exec.CommandContext(ctx, "go", "build", "-o", lib+"/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm", "../transports/cudaipc/cmd/mscclpp-transport-cudaipc", "../transports/tcp/cmd/mscclpp-transport-tcp"),
 	} {
 		c.Env = append(os.Environ(), "VERSION=devel")
 		if text, err := c.CombinedOutput(); err != nil {

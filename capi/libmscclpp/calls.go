@@ -39,7 +39,6 @@ func (p *parts) perform(c *C.struct_call) error {
 		Stream: device.Stream(uintptr(c.options.stream)), Scale: float64(c.options.scale),
 		ScaleAt: c.options.scale_at, ScaleOnDevice: c.options.scale_on_device != 0,
 	}
-	p.stream.Store(uintptr(o.Stream))
 	if c.options.algorithm != nil {
 		o.Algorithm = names.of(c.options.algorithm)
 	}

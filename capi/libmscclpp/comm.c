@@ -64,7 +64,12 @@ mscclpp_result_t mscclpp_comm_destroy(mscclpp_comm_t comm) {
 
 mscclpp_result_t mscclpp_comm_abort(mscclpp_comm_t comm, const char *cause) {
   if (comm == NULL) return MSCCLPP_SUCCESS;
-  TEARDOWN(mscclppGoCommAbort((uintptr_t)comm, (char *)cause, failure_here()));
+  TEARDOWN(mscclppGoCommAbort((uintptr_t)comm, (char *)cause, 0, failure_here()));
+}
+
+mscclpp_result_t mscclpp_comm_leave(mscclpp_comm_t comm, const char *cause) {
+  if (comm == NULL) return MSCCLPP_SUCCESS;
+  TEARDOWN(mscclppGoCommAbort((uintptr_t)comm, (char *)cause, 1, failure_here()));
 }
 
 mscclpp_result_t mscclpp_comm_dump(mscclpp_comm_t comm, mscclpp_write_fn write, void *context) {

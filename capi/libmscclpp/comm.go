@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -16,12 +17,16 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/lastwords"
 )
 
 //export mscclppGoCommCreate
 func mscclppGoCommCreate(o *C.mscclpp_comm_options_t, out *C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)
 	p, timeout, log, err := plan(o)
+	if err == nil {
+		err = goodbyes()
+	}
 	if err != nil {
 		return fail(f, err)
 	}
@@ -34,6 +39,15 @@ func mscclppGoCommCreate(o *C.mscclpp_comm_options_t, out *C.uintptr_t, f *C.str
 	*out = C.uintptr_t(h)
 	return C.MSCCLPP_SUCCESS
 }
+
+// goodbyes has the connections of this process say goodbye when it exits: see exit.c.
+var goodbyes = sync.OnceValue(func() error {
+	at, err := lastwords.Enable()
+	if err == nil {
+		C.lastwords_are(at, lastwords.Slots)
+	}
+	return err
+})
 
 //export mscclppGoCommJoin
 func mscclppGoCommJoin(h C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
@@ -192,6 +206,9 @@ func mscclppGoCommSettle(h C.uintptr_t, streams *unsafe.Pointer, count C.size_t,
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(timeout))
 		defer cancel()
 	}
+	if count == 0 {
+		return fail(f, c.explain(collectives.Settle(ctx, p.calls)))
+	}
 	all := unsafe.Slice((*device.Stream)(unsafe.Pointer(streams)), int(count))
 	return fail(f, c.explain(p.world.Settle(ctx, all...)))
 }
@@ -207,7 +224,7 @@ func mscclppGoCommDestroy(h C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
 }
 
 //export mscclppGoCommAbort
-func mscclppGoCommAbort(h C.uintptr_t, cause *C.char, f *C.struct_failure) (r C.int32_t) {
+func mscclppGoCommAbort(h C.uintptr_t, cause *C.char, alone C.int, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)
 	v, err := table.Remove(kindComm, handles.Handle(h))
 	if err != nil {
@@ -217,7 +234,7 @@ func mscclppGoCommAbort(h C.uintptr_t, cause *C.char, f *C.struct_failure) (r C.
 	if text == "" {
 		text = "by the program"
 	}
-	v.(*communicator).abort(fmt.Errorf("%w: aborted: %s", framework.ErrClosed, text))
+	v.(*communicator).abort(fmt.Errorf("%w: aborted: %s", framework.ErrClosed, text), alone != 0)
 	return C.MSCCLPP_SUCCESS
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/internal/setup"
 )
 
@@ -81,31 +80,25 @@ type parts struct {
 	job   *job
 	world *comm.Communicator
 	calls *collectives.Comm
-
-	stream atomic.Uintptr // of the last call
 }
 
-// Kernels of an aborted communicator leave within leaveTime. drainTime bounds how long a stream is waited for.
+// Kernels of an aborted communicator leave within leaveTime. drainTime bounds how long one is waited for that does not.
 const (
 	leaveTime = 2 * time.Second
 	drainTime = 10 * time.Second
 )
 
-// drain waits until the kernels of an aborted communicator have left, before their memory is freed. A driver must
-// not be asked about a stream of the program, which may have destroyed it, nor does that say anything of graphs
-// that the program has launched on another: these have the time in which kernels leave.
+// drain waits until the kernels of an aborted communicator have left, before their memory is freed. Those that nobody
+// knows of, in graphs, have the time in which kernels leave.
 func (p *parts) drain() {
 	if p.job.Device.Info().Device == framework.Host {
 		return
 	}
-	time.Sleep(leaveTime)
-	last := device.Stream(p.stream.Load())
-	if d, ok := p.job.Device.(interface{ StreamOpen(device.Stream) bool }); !ok || !d.StreamOpen(last) {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	_ = p.world.Settle(ctx, last) // its error has no caller
+	if err := collectives.Settle(ctx, p.calls); errors.Is(err, framework.ErrUnsupported) { // other errors have no caller
+		time.Sleep(leaveTime)
+	}
 }
 
 // communicator is the object behind a mscclpp_comm_t. Its calls take no lock that is
@@ -259,14 +252,18 @@ func (c *communicator) destroy(cause error, aborted bool) error {
 // announceTime is how long abort waits for the announcement to the other ranks.
 const announceTime = 500 * time.Millisecond
 
-// abort ends the communicator at once. Calls of other threads may use it still: it is freed
-// when they have left.
-func (c *communicator) abort(cause error) {
+// abort ends the communicator at once, for all ranks or for this one alone. Calls of other threads may use it still: it
+// is freed when they have left.
+func (c *communicator) abort(cause error, alone bool) {
 	c.end(cause)
 	announced := make(chan struct{})
 	go func() {
 		p := c.parts.Load()
-		if p != nil {
+		switch {
+		case p == nil:
+		case alone:
+			p.world.Leave(cause)
+		default:
 			p.world.Abort(cause)
 		}
 		close(announced)

@@ -72,6 +72,9 @@ const char *own_file(void);
 /* environment returns the variables of the process as they are now: Go has those of when it was loaded. */
 char **environment(void);
 
+/* lastwords_are says where the table of internal/lastwords is. */
+void lastwords_are(void *at, size_t n);
+
 void call_log(mscclpp_log_fn log, void *context, int level, const char *text);
 int call_handler(mscclpp_proxy_fn handler, void *context, uint64_t first, uint64_t second, uint64_t position);
 void call_write(mscclpp_write_fn write, void *context, const char *text, size_t size);

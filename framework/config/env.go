@@ -28,17 +28,19 @@ const EnvFlags = "MSCCLPP_FLAGS"
 
 // reserved are names with our prefix that are not configuration.
 var reserved = map[string]bool{
-	"MSCCLPP_CONFIG":        true, // path of the job file
-	"MSCCLPP_UNIQUE_ID":     true, // given to ranks by mscclpp-run
-	"MSCCLPP_LISTEN_FD":     true, // listener that rank 0 inherits
-	"MSCCLPP_LISTEN_KEEPER": true, // process that keeps a copy of it
-	"MSCCLPP_JOB_ID":        true, // name of a job, the same on all hosts
-	"MSCCLPP_LAUNCH_ID":     true, // marks the processes of one mscclpp-run
-	EnvWarned:               true,
-	EnvFlags:                true,
-	"MSCCLPP_HOME":          true, // where the headers are, for scripts
-	"MSCCLPP_CUDA_LIBRARY":  true, // which NVIDIA driver library to open
-	"MSCCLPP_NCCL_LIBRARY":  true, // which NCCL to compare with
+	"MSCCLPP_CONFIG":               true, // path of the job file
+	"MSCCLPP_UNIQUE_ID":            true, // given to ranks by mscclpp-run
+	"MSCCLPP_LISTEN_FD":            true, // listener that rank 0 inherits
+	"MSCCLPP_LISTEN_KEEPER":        true, // process that keeps a copy of it
+	"MSCCLPP_JOB_ID":               true, // name of a job, the same on all hosts
+	"MSCCLPP_LAUNCH_ID":            true, // marks the processes of one mscclpp-run
+	EnvWarned:                      true,
+	EnvFlags:                       true,
+	"MSCCLPP_HOME":                 true, // where the headers are, for scripts
+	"MSCCLPP_CUDA_LIBRARY":         true, // which NVIDIA driver library to open
+	"MSCCLPP_NCCL_DESTROY_SECONDS": true, // of libnccl, which is no Go
+	"MSCCLPP_NCCL_VERSION":         true,
+	"MSCCLPP_NCCL_LIBRARY":         true, // which NCCL to compare with
 
 	"MSCCLPP_GDRCOPY_LIBRARY": true, // which library of GDRCopy to open
 

@@ -26,6 +26,8 @@ struct ncclComm {
   atomic_int given_up;   /* Destroy or Abort was called */
   atomic_int finalized, revoked;
   atomic_int launched;   /* a call was made: kernels may be on streams of the program */
+  atomic_int aborted;    /* Abort was called, also while Destroy goes on */
+  _Atomic(const char*) doing; /* what runs in the background */
   _Atomic(void*) inner;  /* the communicator of libmscclpp */
   _Atomic(void*) shrinking; /* that of the ranks that are left, while they meet */
   int rank, nranks;

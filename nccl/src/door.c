@@ -18,7 +18,7 @@
 /* The functions of libmscclpp that are called. */
 #define FUNCTIONS(F)                                                                                        \
   F(version) F(last_error) F(comm_create) F(comm_join) F(comm_split) F(comm_shrink) F(comm_rank) F(comm_size) F(comm_status) \
-  F(comm_destroy) F(comm_abort) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
+  F(comm_destroy) F(comm_leave) F(comm_settle) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
   F(reduce) F(all_to_all) F(gather) F(scatter) F(send) F(recv) F(group_start) F(group_end)
 
 static struct {
@@ -148,13 +148,19 @@ static ncclResult_t group(void* comm, const struct door_call* calls, size_t n) {
 
 static ncclResult_t close_comm(void* comm) { return result(lib.comm_destroy(comm)); }
 
-static void abort_comm(void* comm, const char* why) { (void)lib.comm_abort(comm, why); }
+static void abort_comm(void* comm, const char* why) { (void)lib.comm_leave(comm, why); }
+
+static int settle(void* comm, ncclResult_t* r) {
+  mscclpp_result_t s = lib.comm_settle(comm, NULL, 0, 0);
+  *r = result(s);
+  return s != MSCCLPP_UNSUPPORTED;
+}
 
 static ncclResult_t failed(void* comm) { return result(lib.comm_status(comm)); }
 
 static const char* error(void) { return lib.last_error(); }
 
-static const struct door functions = {create, join, split, shrink, place, call, group, close_comm, abort_comm, failed, error};
+static const struct door functions = {create, join, split, shrink, place, call, group, close_comm, abort_comm, settle, failed, error};
 static const struct door* opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -52,6 +52,7 @@ struct door {
   ncclResult_t (*group)(void* comm, const struct door_call* calls, size_t n);
   ncclResult_t (*close)(void* comm);
   void (*abort)(void* comm, const char* why); /* takes no lock that a call holds, and waits for nobody */
+  int (*settle)(void* comm, ncclResult_t* r); /* waits for what calls have enqueued; 0: it is not known */
   ncclResult_t (*failed)(void* comm);         /* never blocks */
   const char* (*error)(void);
 };

@@ -247,7 +247,10 @@ static ncclResult_t perform_works(struct group* g) {
       struct lane* own = malloc(sizeof *own);
       pthread_t thread;
       int expected = ncclSuccess;
-      if (w->parent) atomic_compare_exchange_strong(&w->parent->state, &expected, ncclInProgress);
+      if (w->parent) {
+        atomic_store(&w->parent->doing, "ncclCommSplit");
+        atomic_compare_exchange_strong(&w->parent->state, &expected, ncclInProgress);
+      }
       if (own) *own = (struct lane){.works = w};
       if (own == NULL || start_thread(&thread, 1, run_detached, own) != 0) {
         free(own);

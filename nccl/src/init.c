@@ -42,7 +42,7 @@ static ncclResult_t run_init(struct work* w) {
   ncclResult_t r = d->create(&options, &inner);
   if (r == ncclSuccess) {
     atomic_store(&c->inner, inner); /* from here on, Abort ends the wait */
-    if (atomic_load(&c->given_up)) d->abort(inner, "ncclCommAbort");
+    if (atomic_load(&c->aborted)) d->abort(inner, "ncclCommAbort");
     r = d->join(inner);
   }
   if (r != ncclSuccess)
@@ -78,6 +78,7 @@ static ncclResult_t init_rank(ncclComm_t* out, int nranks, const ncclUniqueId* i
   c->nranks = nranks;
   c->device = device;
   c->id = hash(id->internal, sizeof id->internal);
+  atomic_store(&c->doing, function);
   ncclResult_t r = config_take(c, config, NULL);
   if (r != ncclSuccess) {
     free(i);

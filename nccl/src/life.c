@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "comm.h"
 #include "cuda.h"
 #include "door.h"
+#include "env.h"
 #include "export.h"
 #include "fork.h"
 #include "group.h"
@@ -69,10 +71,16 @@ EXPORT(ncclResult_t, CommGetAsyncError, ncclComm_t comm, ncclResult_t* error) {
 
 /* ---- the end ---- */
 
-/* settle waits until the work that the communicator has put on streams is done. The program may have
- * destroyed these streams, so the device is asked. Kernels whose peers are gone leave by themselves. */
+/* settle waits until the work that the communicator has put on streams is done: for an event behind it, as the
+ * program may have destroyed its streams. Where there is none, as behind graphs, the device is asked. Kernels whose peers
+ * are gone leave by themselves. */
 static ncclResult_t settle(ncclComm_t c) {
-  return c->device >= 0 && atomic_load(&c->launched) ? cuda_settle(c->device) : ncclSuccess;
+  ncclResult_t r = ncclSuccess;
+  void* inner = atomic_load(&c->inner);
+  if (c->device < 0 || !atomic_load(&c->launched)) return r;
+  const struct door* d = door_opened();
+  if (d->settle(inner, &r)) return r == ncclSuccess ? r : fail(r, "%s", d->error());
+  return cuda_settle(c->device);
 }
 
 static ncclResult_t run_finalize(struct work* w) { return settle(w->comm); }
@@ -107,15 +115,48 @@ EXPORT(ncclResult_t, CommFinalize, ncclComm_t comm) {
     return group_end(r);
   }
   *w = (struct work){.comm = comm, .run = run_finalize, .done = finalize_done};
+  atomic_store(&comm->doing, "ncclCommFinalize");
   if (!comm->blocking) atomic_compare_exchange_strong(&comm->state, &before, ncclInProgress);
   return group_end(group_work(w));
 }
 
-/* until_alone waits until no other call is inside, for at most ms; this call is one. */
-static int until_alone(ncclComm_t c, long ms) {
-  struct timespec pause = {0, 200000};
-  for (long waited = 0; atomic_load(&c->users) > 2 && waited < ms * 5; waited++) nanosleep(&pause, NULL);
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void pause_a_little(void) {
+  static const struct timespec pause = {0, 200000};
+  nanosleep(&pause, NULL);
+}
+
+/* until_alone waits until no other call is inside, for at most so long; this call is one. */
+static int until_alone(ncclComm_t c, double seconds) {
+  double until = now() + seconds;
+  while (atomic_load(&c->users) > 2 && now() < until) pause_a_little();
   return atomic_load(&c->users) <= 2;
+}
+
+static int until_idle(ncclComm_t c, double seconds) {
+  double until = now() + seconds;
+  while (atomic_load(&c->state) == ncclInProgress && now() < until) pause_a_little();
+  return atomic_load(&c->state) != ncclInProgress;
+}
+
+/* until_done waits for what runs in the background: a communicator that is made, split or finalized. That waits for
+ * other ranks for half an hour, which is too long for a program that wants to end. */
+static ncclResult_t until_done(ncclComm_t c) {
+  const char* text = setting("MSCCLPP_NCCL_DESTROY_SECONDS");
+  double limit = text && atof(text) > 0 ? atof(text) : 60;
+  if (until_idle(c, limit)) return ncclSuccess;
+  void* inner = atomic_load(&c->inner);
+  const char* doing = atomic_load(&c->doing);
+  if (inner) door_opened()->abort(inner, "ncclCommDestroy, which has waited long enough");
+  until_idle(c, 5);
+  char why[512]; /* whom it has waited for is in the error that it ended with */
+  snprintf(why, sizeof why, "%s", ncclGetLastError(NULL));
+  return fail(ncclRemoteError, "ncclCommDestroy : %s has not ended within %g s (MSCCLPP_NCCL_DESTROY_SECONDS), and was aborted: %s", doing ? doing : "what communicator does in the background", limit, why);
 }
 
 EXPORT(ncclResult_t, CommDestroy, ncclComm_t comm) {
@@ -133,25 +174,24 @@ EXPORT(ncclResult_t, CommDestroy, ncclComm_t comm) {
     comm_leave(comm);
     return r;
   }
-  /* Work in the background ends first. */
-  struct timespec pause = {0, 200000};
-  while (atomic_load(&comm->state) == ncclInProgress) nanosleep(&pause, NULL);
+  r = until_done(comm);
   const struct door* d = door_opened();
-  void* inner = atomic_exchange(&comm->inner, NULL);
+  void* inner = atomic_load(&comm->inner);
   if (inner && atomic_load(&comm->state) == ncclSuccess && settle(comm) == ncclSuccess)
     (void)d->close(inner); /* a peer that has gone is no reason to fail here */
   else if (inner)
     d->abort(inner, "ncclCommDestroy after a failure"); /* which has kernels leave before it frees */
+  atomic_store(&comm->inner, NULL);
   log_info(SUB_INIT, comm->device, "comm %p rank %d nranks %d cudaDev %d - Destroy COMPLETE", (void*)comm, comm->rank, comm->nranks, comm->device);
   comm_give_up(comm);
   comm_leave(comm);
-  return ncclSuccess;
+  return r;
 }
 
 /* closing frees the handle when the last call that is still inside has left. */
 static void* closing(void* with) {
   ncclComm_t c = with;
-  while (!until_alone(c, 60000)) continue;
+  while (!until_alone(c, 60)) continue;
   atomic_store(&c->inner, NULL); /* the abort has ended it */
   comm_give_up(c);
   comm_leave(c);
@@ -163,13 +203,17 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
   if (after_fork()) return ncclSuccess;
   ncclResult_t r = comm_enter(comm, "ncclCommAbort", NEED_ALIVE);
   if (r != ncclSuccess) return r;
-  if (!comm_take(comm)) {
-    r = fail(ncclInvalidArgument, "ncclCommAbort : communicator %p is being destroyed", (void*)comm);
+  int again = atomic_exchange(&comm->aborted, 1), destroyed = !comm_take(comm);
+  const struct door* d = door_opened();
+  void* inner = atomic_load(&comm->inner);
+  if (destroyed) { /* by a thread that is in Destroy, which ends now, and frees */
+    if (again)
+      r = fail(ncclInvalidArgument, "ncclCommAbort : communicator %p is being destroyed", (void*)comm);
+    else if (inner)
+      d->abort(inner, "ncclCommAbort");
     comm_leave(comm);
     return r;
   }
-  const struct door* d = door_opened();
-  void* inner = atomic_load(&comm->inner);
   int expected = ncclSuccess;
   atomic_compare_exchange_strong(&comm->state, &expected, ncclInvalidUsage);
   if (inner) d->abort(inner, "ncclCommAbort");
@@ -179,7 +223,7 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
   log_info(SUB_INIT, comm->device, "comm %p rank %d nranks %d cudaDev %d - Abort COMPLETE", (void*)comm, comm->rank, comm->nranks, comm->device);
   /* Calls inside end soon; what they use is freed when the last has left, and nobody waits for it
    * longer than a moment. */
-  if (until_alone(comm, 500)) {
+  if (until_alone(comm, 0.4)) {
     closing(comm);
     return ncclSuccess;
   }

@@ -267,6 +267,14 @@ func (e *Engine) Prepare(k collective.Kind, t kernel.DataType, chosen []*engine.
 	return e.direct.Prepare(k, t, chosen)
 }
 
+// Pending implements engine.Enqueuer.
+func (e *Engine) Pending() (busy, known bool, err error) {
+	if e.queue == nil {
+		return false, true, nil
+	}
+	return e.queue.Pending()
+}
+
 // Close releases everything. Closing twice is not an error.
 func (e *Engine) Close() error {
 	var drained error

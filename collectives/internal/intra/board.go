@@ -26,6 +26,7 @@ type board struct {
 	notes     *notes // nil on the host
 	name      func(k collective.Kind, id uint32) string
 	copying   func() bool // whether copies have been used
+	pending   func() (busy, known bool, err error)
 }
 
 // found reads what a kernel has left in a word for the host.

@@ -135,6 +135,14 @@ func (e *Engine) watched() bool {
 	return e.board.notes.engine != nil && (e.opts.Signatures == engine.SignaturesStall || e.copier != nil)
 }
 
+// Pending implements engine.Enqueuer.
+func (e *Engine) Pending() (busy, known bool, err error) {
+	if e.host {
+		return false, true, nil
+	}
+	return e.order.pending(e.comm.Device())
+}
+
 // Close releases what New allocated. Nothing may be in progress that does not end.
 func (e *Engine) Close() error {
 	if e.closed {
@@ -148,7 +156,9 @@ func (e *Engine) Close() error {
 			first = err
 		}
 	}
-	keep(engine.Drain(e.comm, e.order.last, e.order.any))
+	if !e.host {
+		keep(engine.Drain(e.comm, e))
+	}
 	keep(e.order.close())
 	keep(e.copier.close())
 	for _, m := range e.messenger.lists {

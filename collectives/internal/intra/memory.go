@@ -75,7 +75,7 @@ func (e *Engine) allocate(ctx context.Context) error {
 	if m.symmetric, err = e.comm.Exchange(ctx, m.scratch); err != nil {
 		return fmt.Errorf("scratch: %w", err)
 	}
-	*b = board{comm: e.comm, host: e.host, check: e.opts.Signatures, symmetric: m.symmetric, state: m.state, name: e.name, copying: e.copying}
+	*b = board{comm: e.comm, host: e.host, check: e.opts.Signatures, symmetric: m.symmetric, state: m.state, name: e.name, copying: e.copying, pending: e.Pending}
 	k := &e.args.Common
 	k.Control, k.State = e.comm.Control(), m.state.Addr()
 	k.Notes = k.State

@@ -3,6 +3,7 @@ package intra
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -28,9 +29,14 @@ type notes struct {
 	mu     sync.Mutex // of the copy
 	engine device.Engine
 	stream device.Stream
+	alone  bool // the rank has left in whose memory the entries of this one are
 }
 
-const boardOffset = 1024
+// Behind the notes are what the rank itself has begun, and the board.
+const (
+	begunOffset = 512
+	boardOffset = 1024
+)
 
 // openNotes makes notes for a device that is not the host.
 func openNotes(dev device.Device, ranks int) (n *notes, err error) {
@@ -100,6 +106,14 @@ func (n *notes) refresh(s *comm.Symmetric, self, ranks int) bool {
 	board := n.device + boardOffset
 	next := s.Peer((self+1)%ranks) + uintptr(self)*kernelargs.MailboxBytes
 	return n.engine.Copy(n.stream, board, s.Peer(self), uint64(ranks*kernelargs.MailboxBytes)) == nil &&
-		n.engine.Copy(n.stream, board+uintptr(ranks*kernelargs.MailboxBytes), next, kernelargs.MailboxBytes) == nil &&
+		(n.alone || n.engine.Copy(n.stream, board+uintptr(ranks*kernelargs.MailboxBytes), next, kernelargs.MailboxBytes) == nil) &&
 		n.engine.Sync(n.stream) == nil
+}
+
+// begun reads how many calls kernels of this rank have begun; 0 if it cannot be read.
+func (n *notes) begun(state uintptr) uint64 {
+	if n.engine.Copy(n.stream, n.device+begunOffset, state+kernelargs.SequenceOffset, 8) != nil || n.engine.Sync(n.stream) != nil {
+		return 0
+	}
+	return atomic.LoadUint64((*uint64)(kernelargs.At(n.addr + begunOffset)))
 }

@@ -1,59 +1,147 @@
 package intra
 
 import (
+	"sync"
+
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// order puts calls on a GPU behind each other that are on different streams: all use the
-// same memory, and count what they use of it. As long as a program has one stream it costs
-// nothing; marks between its kernels would keep them from overlapping.
+// order puts calls on a GPU behind each other that are on different streams: all use the same memory, and count what
+// they use of it. A program may destroy a stream behind its last call on it, and a driver must not be asked about such a
+// stream. So a call on a stream of the program is followed by a mark. Marks cost time, and keep kernels from
+// overlapping: calls on a default stream and on one of package device, which tells of its end, have none as long as there
+// is no other stream, and captured calls never have.
 type order struct {
-	mark    device.Mark   // behind the last call, from when there are several streams
-	last    device.Stream // of the last call
-	any     bool
-	several bool
+	mu       sync.Mutex    // Settle asks while calls are made
+	mark     device.Mark   // behind the last call that has one
+	last     device.Stream // of the last call
+	any      bool
+	several  bool // streams: all calls have marks
+	foreign  bool // last is a stream of the program, which may destroy it
+	marked   bool // mark is behind the last call
+	captured bool // calls are in graphs, of which nobody knows when they run
 }
 
-// follow has a call on a stream begin when the one before it has ended. It reports whether
-// the next one has to learn of this one, by mark. When a graph is launched, and where, is
-// the program's affair.
+// follow has a call on a stream begin when the one before it has ended. It reports whether the next one has to learn
+// of this one, by record. When a graph is launched, and where, is the program's affair.
 func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error) {
-	if !o.several && (!o.any || s == o.last) {
-		o.any, o.last = true, s
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	same := o.any && s == o.last
+	if same && !o.several && !o.foreign {
 		return false, nil
 	}
 	engine, ok := d.(device.Engine)
-	if !ok {
+	marker, can := d.(device.Marker)
+	if !ok || !can {
+		o.any, o.last = true, s
 		return false, nil
 	}
-	marker, ok := d.(device.Marker)
-	if !ok {
-		return false, nil
-	}
-	if state, err := engine.Query(s); err != nil || state == device.StreamCapturing {
+	if capturing, err := capturing(engine, s); err != nil || capturing {
+		o.captured = o.captured || capturing
 		return false, err
 	}
-	if o.mark == nil {
-		if o.mark, err = marker.NewMark(); err != nil {
-			return false, err
-		}
-	}
-	if !o.several {
-		if k, ok := d.(interface{ StreamClosed(device.Stream) bool }); !ok || !k.StreamClosed(o.last) {
-			state, err := engine.Query(o.last)
-			if err == nil && state != device.StreamCapturing { // a mark would be one of the capture
-				err = o.mark.Record(o.last)
-			}
-			if err != nil {
+	if !same {
+		if o.any && !o.several {
+			if err := o.leave(engine, marker); err != nil {
 				return false, err
 			}
 		}
-		o.several = true
+		o.any, o.last, o.foreign = true, s, ofProgram(d, s)
 	}
-	return true, o.mark.Wait(s)
+	if o.several && o.mark != nil {
+		if err := o.mark.Wait(s); err != nil {
+			return false, err
+		}
+	}
+	o.marked = false
+	if !o.several && !o.foreign {
+		return false, nil
+	}
+	if o.mark == nil {
+		o.mark, err = marker.NewMark()
+	}
+	return err == nil, err
+}
+
+// leave has the mark behind the last call on the only stream so far.
+func (o *order) leave(engine device.Engine, marker device.Marker) (err error) {
+	o.several = true
+	if o.marked {
+		return nil
+	}
+	if k, ok := engine.(interface{ StreamClosed(device.Stream) bool }); ok && k.StreamClosed(o.last) {
+		return nil
+	}
+	if o.mark == nil {
+		if o.mark, err = marker.NewMark(); err != nil {
+			return err
+		}
+	}
+	recording, err := capturing(engine, o.last)
+	if err == nil && !recording { // a mark would be one of the capture
+		err = o.mark.Record(o.last)
+	}
+	return err
+}
+
+// record marks a call for which follow has asked for it.
+func (o *order) record() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	err := o.mark.Record(o.last)
+	o.marked = err == nil
+	return err
+}
+
+// pending reports whether something that calls have enqueued is still to be done, and whether that is known
+// without a look at a stream that may have been destroyed.
+func (o *order) pending(d device.Device) (busy, known bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.marked:
+		m, ok := o.mark.(interface{ Query() (bool, error) })
+		if !ok {
+			return false, false, nil
+		}
+		done, err := m.Query()
+		return !done, !done || !o.captured, err
+	case o.captured:
+		return false, false, nil
+	case !o.any:
+		return false, true, nil
+	}
+	k, ok := d.(interface{ StreamOpen(device.Stream) bool })
+	engine, asks := d.(device.Engine)
+	if !ok || !asks || !k.StreamOpen(o.last) {
+		return false, false, nil
+	}
+	state, err := engine.Query(o.last)
+	return state == device.StreamBusy, state != device.StreamCapturing, err
+}
+
+// capturing asks about a stream that is alive.
+func capturing(e device.Engine, s device.Stream) (bool, error) {
+	if c, ok := e.(interface {
+		Capturing(device.Stream) (bool, error)
+	}); ok {
+		return c.Capturing(s)
+	}
+	state, err := e.Query(s)
+	return state == device.StreamCapturing, err
+}
+
+// ofProgram reports whether a stream is neither one that package device has made, nor a default one.
+func ofProgram(d device.Device, s device.Stream) bool {
+	const defaults = 2 // the legacy one, and that of a thread
+	k, ok := d.(interface{ StreamOpen(device.Stream) bool })
+	return ok && s > defaults && !k.StreamOpen(s)
 }
 
 func (o *order) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.mark == nil {
 		return nil
 	}

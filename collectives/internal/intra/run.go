@@ -40,7 +40,7 @@ func (e *Engine) Run(c *engine.Call) error {
 		err = e.launch(alg, c, l)
 	}
 	if marks {
-		err = errors.Join(err, e.order.mark.Record(l.Stream))
+		err = errors.Join(err, e.order.record())
 	}
 	e.watch.leave()
 	if err != nil {
@@ -158,7 +158,7 @@ func (e *Engine) Exchange(g *engine.Group) error {
 	e.watch.enterGroup(g.List)
 	err = e.exchange(g)
 	if marks {
-		err = errors.Join(err, e.order.mark.Record(g.Stream))
+		err = errors.Join(err, e.order.record())
 	}
 	e.watch.leaveGroup()
 	if err != nil {

@@ -27,6 +27,8 @@ type watch struct {
 	peers   [(kernelargs.MaxRanks + 63) / 64]atomic.Uint64 // of that group, a bit for each
 	alone   int                                            // ticks for which all of them have been gone
 	asked   int                                            // the rank that was asked last whether it has left
+	begun   uint64                                         // calls on the GPU, at the last tick
+	broken  int                                            // ticks for which a call has stalled of which a rank has left
 	life    context.Context
 	end     context.CancelFunc
 	group   sync.WaitGroup
@@ -87,9 +89,16 @@ func (w *watch) loop(b *board) {
 				b.comm.Abort(err)
 			}
 			_ = b.comm.Overdue() // ranks of a host among several have no other rank that asks
+			if err := w.onDevice(b); err != nil {
+				b.comm.Abort(err)
+			}
 			continue
 		}
-		now := w.running.Load()
+		now, group := w.running.Load(), w.groups.Load()
+		stalled := now != 0 && now == last || group%2 != 0 && group == lastGroup
+		if err := w.abandoned(b, stalled); err != nil && w.running.Load() == now && w.groups.Load() == group {
+			b.comm.Abort(err)
+		}
 		if now != 0 && now == last {
 			// The call does not end while it is stalled, so its arguments stand still.
 			if err := w.explain(b, now); err != nil && w.running.Load() == now {
@@ -97,7 +106,6 @@ func (w *watch) loop(b *board) {
 			}
 		}
 		last = now
-		group := w.groups.Load()
 		if group%2 == 0 || group != lastGroup {
 			w.alone = 0
 		} else if err := w.forsaken(b); err != nil && w.groups.Load() == group {
@@ -105,6 +113,51 @@ func (w *watch) loop(b *board) {
 		}
 		lastGroup = group
 	}
+}
+
+// onDevice says why kernels that have begun cannot end, if it is so: a rank that they wait for has left.
+func (w *watch) onDevice(b *board) error {
+	if b.comm.Size() == 1 || b.comm.Err() != nil {
+		return nil
+	}
+	b.notes.mu.Lock()
+	if n := b.notes; !n.alone {
+		n.alone = w.gone(b, (b.comm.Rank()+1)%b.comm.Size(), time.Millisecond)
+	}
+	begun := b.notes.begun(b.state.Addr())
+	current := begun != 0 && b.notes.refresh(b.symmetric, b.comm.Rank(), b.comm.Size())
+	b.notes.mu.Unlock()
+	busy, known, err := b.pending()
+	stalled := begun == w.begun
+	w.begun = begun
+	if err := w.abandoned(b, stalled && busy && known && err == nil); err != nil {
+		return err
+	}
+	if !stalled || !current || b.check == engine.SignaturesNever {
+		return nil
+	}
+	return w.deserted(b, begun)
+}
+
+// gone asks for a moment whether a rank has left.
+func (w *watch) gone(b *board, rank int, moment time.Duration) bool {
+	ctx, cancel := context.WithTimeout(w.life, moment)
+	defer cancel()
+	return b.comm.Departed(ctx, rank)
+}
+
+// abandoned says that a rank has left by an abort while a call goes on that it has begun as well: that has no data
+// of this rank to wait for, or would have ended by now.
+func (w *watch) abandoned(b *board, stalled bool) error {
+	rank, why := b.comm.Left()
+	if rank == framework.NoPeer || !stalled {
+		w.broken = 0
+		return nil
+	}
+	if w.broken++; w.broken < aloneTicks {
+		return nil
+	}
+	return why
 }
 
 // explain says why call number sequence on the host cannot end, if it is so.
@@ -127,16 +180,18 @@ func (w *watch) deserted(b *board, sequence uint64) error {
 		if s, _ := b.latest(r, self); r == self || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(w.life, stallTick)
-		gone := b.comm.Departed(ctx, r)
-		cancel()
+		gone := w.gone(b, r, stallTick)
 		// Its last entry is looked at again: it may have begun in the meantime.
 		s, _ := b.latest(r, self)
 		if !gone || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
 			return nil
 		}
+		expected := "expected all ranks to make the same calls"
+		if rank, why := b.comm.Left(); rank == r {
+			expected = why.Error()
+		}
 		return &framework.Error{Op: "call " + fmt.Sprint(sequence), Peer: r, Err: fmt.Errorf(
-			"%w: it has left the job after call %d: expected all ranks to make the same calls", framework.ErrPeer, s.Sequence)}
+			"%w: it has left the job after call %d: %s", framework.ErrPeer, s.Sequence, expected)}
 	}
 	return nil
 }
@@ -154,10 +209,7 @@ func (w *watch) forsaken(b *board) error {
 		if r == b.comm.Rank() || w.peers[r/64].Load()>>(r%64)&1 == 0 {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(w.life, stallTick)
-		gone := b.comm.Departed(ctx, r)
-		cancel()
-		if !gone {
+		if !w.gone(b, r, stallTick) {
 			w.alone = 0
 			return nil
 		}

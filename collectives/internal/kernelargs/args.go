@@ -21,6 +21,7 @@ const (
 	// Within a mailbox, and within the state.
 	SignatureOffset   = 320
 	SignatureBytes    = 32 // two packets
+	SequenceOffset    = 8
 	MismatchOffset    = 20
 	ElsewhereOffset   = 32
 	UnreachableOffset = 36

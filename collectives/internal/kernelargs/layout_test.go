@@ -74,6 +74,7 @@ func TestLayoutsAgree(t *testing.T) {
 	check("ranks of LL", "kLLRanks", LLRanks)
 	check("steps", "1 << kStepOpen | 1 << (kStepPushed + 4) | 1 << (kStepTaken + 8) | 1 << (kStepDone + 12)", StepOpen|StepPushed<<4|StepTaken<<8|StepDone<<12)
 	check("blocks", "kMaxBlocks", MaxBlocks)
+	check("state.sequence", "offsetof(State, sequence)", SequenceOffset)
 	check("state.mismatch", "offsetof(State, mismatch)", MismatchOffset)
 	check("state.elsewhere", "offsetof(State, elsewhere)", ElsewhereOffset)
 	check("state.unreachable", "offsetof(State, unreachable)", UnreachableOffset)

@@ -100,6 +100,18 @@ int cuda_flush_writes(uintptr_t context) {
   return r;
 }
 
+int cuda_stream_capturing(uintptr_t context, uintptr_t stream) {
+  const cuda_context* c = (const cuda_context*)context;
+  cuda_scope scope;
+  CUresult r = enter_relaxed(c, &scope);
+  if (r != CUDA_SUCCESS) return r;
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  r = c->api->cuStreamIsCapturing(STREAM(stream), &status);
+  if (r == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) r = CUDA_CAPTURING;
+  leave_relaxed(c, &scope);
+  return r;
+}
+
 // Whether a stream records has to be asked first: asking how far it is would spoil
 // the recording.
 int cuda_stream_query(uintptr_t context, uintptr_t stream) {

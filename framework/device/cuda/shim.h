@@ -137,6 +137,7 @@ int cuda_graph_launch(uintptr_t context, uintptr_t exec, uintptr_t stream);
 // CUDA_CAPTURING is the answer of cuda_stream_query for a stream that records.
 enum { CUDA_CAPTURING = -1 };
 int cuda_stream_query(uintptr_t context, uintptr_t stream);
+int cuda_stream_capturing(uintptr_t context, uintptr_t stream);
 
 #pragma GCC visibility pop
 

@@ -139,6 +139,18 @@ func (d *engine) Query(s device.Stream) (device.StreamState, error) {
 	}
 }
 
+// Capturing reports whether the stream records into a graph. How far it is, is not asked.
+func (d *engine) Capturing(s device.Stream) (bool, error) {
+	if d.closed.Load() {
+		return false, d.live("query")
+	}
+	code := C.cuda_stream_capturing(d.hot, C.uintptr_t(s))
+	if code == C.CUDA_CAPTURING {
+		return true, nil
+	}
+	return false, d.code("query", "cuStreamIsCapturing", code)
+}
+
 // FlushWrites implements [device.Flusher].
 func (d *engine) FlushWrites() error {
 	const op = "flush of the writes of adapters"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
@@ -28,10 +29,10 @@ type Queue struct {
 	Inside     *inside.Host  // nil where there are no two levels
 	Session    *lanes.Session
 
-	scratch device.Memory // of the device, where there are two levels
-	mark    device.Mark   // behind the last call
-	last    device.Stream // of it
-	any     bool          // there was one
+	scratch  device.Memory // of the device, where there are two levels
+	mark     device.Mark   // behind the last call
+	any      atomic.Bool   // there was one
+	captured atomic.Bool   // calls are in graphs
 }
 
 // Start makes what all calls need.
@@ -44,7 +45,20 @@ func (q *Queue) Start() (err error) {
 }
 
 // Drain has what calls have enqueued leave the device.
-func (q *Queue) Drain() error { return engine.Drain(q.World, q.last, q.any) }
+func (q *Queue) Drain() error { return engine.Drain(q.World, q) }
+
+// Pending implements engine.Enqueuer.
+func (q *Queue) Pending() (busy, known bool, err error) {
+	m, ok := q.mark.(interface{ Query() (bool, error) })
+	switch {
+	case !q.any.Load():
+		return false, !q.captured.Load(), nil
+	case !ok:
+		return false, false, nil
+	}
+	done, err := m.Query()
+	return !done, !done || !q.captured.Load(), err
+}
 
 // Close is for when the streams with calls on them have ended.
 func (q *Queue) Close() error {
@@ -115,7 +129,9 @@ func (t *Enqueued) Eager() error {
 // Capture notes whether the stream is captured.
 func (t *Enqueued) Capture() error {
 	state, err := t.Device.Query(t.Stream)
-	t.Captured = state == device.StreamCapturing
+	if t.Captured = state == device.StreamCapturing; t.Captured {
+		t.captured.Store(true)
+	}
 	return err
 }
 
@@ -126,10 +142,9 @@ func (t *Enqueued) follow() {
 	if t.Captured { // when a graph is launched, and where, is the program's affair
 		return
 	}
-	if q.any { // also on the same stream, by its number: that may be one made since
+	if q.any.Swap(true) { // also on the same stream, by its number: that may be one made since
 		t.Err = q.mark.Wait(t.Stream)
 	}
-	q.any, q.last = true, t.Stream
 }
 
 // Copy copies between memory that the device reaches.

@@ -1,0 +1,99 @@
+package nccl
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+)
+
+// end is how a process has ended.
+type end struct {
+	code int // -1: by a signal
+	text string
+}
+
+// runRanks runs a program as n ranks of a job, and returns how each has ended. In the environment -RANK stands for the number.
+func runRanks(t *testing.T, source string, n int, own []string, args ...string) []end {
+	t.Helper()
+	program, m, out := compile(t, source), newMaker(t), make([]end, n)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for r := range n {
+		all.Go(func() {
+			c := exec.CommandContext(ctx, program, args...)
+			c.Env = append(strings.Split(strings.ReplaceAll(strings.Join(own, "\x00"), "-RANK", fmt.Sprintf("-%d", r)), "\x00"), fmt.Sprintf("TEST_RANK=%d", r), fmt.Sprintf("TEST_SIZE=%d", n), "TEST_ID="+hex.EncodeToString(m.ids[0][:]))
+			text, err := c.CombinedOutput()
+			out[r].text = string(text)
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+				out[r].code = exit.ExitCode()
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// A rank that exits has left, whatever it has not destroyed: that is an error of a call which needs it, and of
+// nothing else. One that fails or is killed is dead, and all learn of it.
+func TestExit(t *testing.T) {
+	for how, code := range map[string]int{"": 0, "3": 3, "killed": -1} {
+		t.Run(how, func(t *testing.T) {
+			for _, more := range [][]string{nil, {"MSCCLPP_TRANSPORTS=shm,tcp", "MSCCLPP_BOOTSTRAP__HOST_ID=host-RANK"}} {
+				for r, e := range runRanks(t, "death.c", 4, environ(t, more...), strings.Fields(how)...) {
+					want := 0
+					if r == 1 {
+						want = code
+					}
+					if e.code != want || !strings.Contains(e.text, "ok") {
+						t.Errorf("%v: rank %d ended with %d, expected %d:\n%s", more, r, e.code, want, e.text)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestAborts(t *testing.T) { alone(t, "aborts.c", "MSCCLPP_NCCL_DESTROY_SECONDS=2") }
+
+// onGPUs is the environment of programs on emulated GPUs.
+func onGPUs(t *testing.T, more ...string) []string {
+	driver := emulated.Build(t)
+	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
+	return append([]string{
+		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),
+		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
+	}, more...)
+}
+
+// expectOK fails unless all ranks ended in good order.
+func expectOK(t *testing.T, ends []end) {
+	t.Helper()
+	for r, e := range ends {
+		if e.code != 0 || !strings.Contains(e.text, "ok") {
+			t.Errorf("rank %d ended with %d:\n%s", r, e.code, e.text)
+		}
+	}
+}
+
+// Calls on several streams come one behind the other, also when the program destroys the streams, and Destroy waits
+// for them, and for nothing else on the device.
+func TestStreams(t *testing.T) { expectOK(t, runRanks(t, "streams.c", 2, onGPUs(t))) }
+
+// Abort ends this rank's part in any state, and another rank's when that needs it; so does exit.
+func TestAbortsOnGPUs(t *testing.T) {
+	expectOK(t, runRanks(t, "aborts_device.c", 2, onGPUs(t, "CUDA_EMULATED_HOLD="+filepath.Join(t.TempDir(), "hold"))))
+}
