@@ -26,3 +26,17 @@ func TestTorchTraining(t *testing.T) {
 		})
 	}
 }
+
+// Time limits, abort and death end the operations of a group with an exception.
+func TestTorchFailures(t *testing.T) {
+	p := newest(t, "torch 2.11", hasTorch)
+	for _, scene := range []string{"late", "late_work", "aborted", "version"} {
+		t.Run(scene, func(t *testing.T) { done(t, p, 2, "tests/torch_failures.py", scene) })
+	}
+	t.Run("raises", func(t *testing.T) {
+		text, err := run(t, p, 2, nil, "tests/torch_failures.py", "raises")
+		if err == nil || !strings.Contains(text, "rank 0 is done\n") || !strings.Contains(text, "ValueError: a defect of the program") {
+			t.Errorf("%v\n%s", err, text)
+		}
+	})
+}

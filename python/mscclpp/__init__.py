@@ -11,10 +11,11 @@ whatever has the buffer protocol, ``__cuda_array_interface__`` or ``__dlpack__``
 when it is first needed, so that importing costs little, and a process may fork until then.
 """
 
-from ._communicator import Communicator, UniqueId
+from ._communicator import Communicator
 from ._errors import (ClosedError, Error, ErrorCode, FailedError, InProgressError, InvalidUsage, PeerError, PluginError,
                       TimeoutError, UnavailableError, UnsupportedError)
 from ._types import DataType, ReduceOp
+from ._unique_id import UniqueId
 
 __all__ = [
     "Communicator", "UniqueId", "DataType", "ReduceOp", "Error", "ErrorCode", "UnavailableError", "UnsupportedError",

@@ -110,7 +110,7 @@ def _of_interface(obj, interface: dict, device, what: str) -> Buffer:
         raise _errors.invalid(f"{what}: an array with a mask: expected one without")
     if typestr[1] == "O":
         raise _errors.invalid(f"{what}: an array of Python objects: expected numbers")
-    itemsize = int(typestr[2:]) * (4 if typestr[1] == "U" else 1)
+    itemsize = int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)  # <M8[s]
     if not contiguous(shape, interface.get("strides"), itemsize):
         raise _not_contiguous(what, shape, interface["strides"])
     dtype = getattr(obj, "dtype", None)

@@ -8,58 +8,31 @@ import warnings
 from ctypes import byref, c_int32, c_size_t, c_void_p
 
 from . import _errors, _lifetime, _streams, _types
-from ._buffers import Buffer, addressof, from_buffer, resolve
+from ._buffers import Buffer, from_buffer, resolve
 from ._library import CallOptions, CommOptions, LogFunction, UniqueIdBytes, WriteFunction, library
+from ._unique_id import UniqueId
 
-__all__ = ["Communicator", "UniqueId"]
+__all__ = ["Communicator"]
 
 _known = _types.cache
 _ndarray = None  # numpy.ndarray, once one was seen
+_counts: dict[int, c_size_t] = {}
 
 
-def _learn(*objects) -> None:
-    """Remember NumPy's array type: its arrays take a shorter way."""
+def _count(n: int) -> c_size_t:
+    """Return a count as an object for C; the usual ones are kept."""
+    if len(_counts) > 1000:
+        _counts.clear()
+    _counts[n] = count = c_size_t(n)
+    return count
+
+
+def _learn(array, code: int | None) -> None:
+    """Remember the type of a NumPy array and of its elements: such arrays take a shorter way from now on."""
     global _ndarray
-    if _ndarray is None and any(type(o).__module__ == "numpy" for o in objects):
+    if type(array).__module__ == "numpy":
         _ndarray = sys.modules["numpy"].ndarray
-
-
-class UniqueId:
-    """Names a job, and says how to join it. It is a password: any process that has it can join.
-
-    Args:
-        value: the 128 bytes of an id that another process has made.
-    """
-
-    __slots__ = ("bytes",)
-
-    def __init__(self, value: bytes) -> None:
-        if len(value) != 128:
-            raise _errors.invalid(f"unique id of {len(value)} bytes: expected 128")
-        self.bytes = bytes(value)
-
-    @classmethod
-    def create(cls, address: str | None = None) -> UniqueId:
-        """Make an id in the process that will be rank 0, which listens from then on. An id serves one job.
-
-        Args:
-            address: IP address or host name at which others reach this process; None for those of this host's interfaces.
-        """
-        lib, raw = library(), UniqueIdBytes()
-        lib.check(lib.unique_id_create(byref(raw), None if address is None else address.encode()))
-        return cls(bytes(raw.bytes))
-
-    def __repr__(self) -> str:
-        return "UniqueId(...)"
-
-    def __eq__(self, other) -> bool:
-        return isinstance(other, UniqueId) and self.bytes == other.bytes
-
-    def __hash__(self) -> int:
-        return hash(self.bytes)
-
-    def __reduce__(self):
-        return UniqueId, (self.bytes,)
+        _known[array.dtype] = code
 
 
 class Communicator:
@@ -130,7 +103,8 @@ class Communicator:
         self._held = None  # buffers of an open group
         self._depth = 0
         self._parts = []
-        self._ar = self._lib.all_reduce
+        self._quick = self._lib.quick_all_reduce
+        self._pointer = c_void_p(handle)
         _lifetime.opened(self)
 
     def join(self) -> None:
@@ -321,26 +295,30 @@ class Communicator:
             UnsupportedError: no algorithm serves the type or operation.
             PeerError, TimeoutError, ClosedError: why the communicator has failed.
         """
-        if self._host and type(send) is _ndarray and stream is algorithm is scale is self._held:
+        if self._host and type(send) is _ndarray and stream is algorithm is scale is self._held and isinstance(op, int):
             try:
                 code, count = _known[send.dtype], send.size
-                at = to = addressof(from_buffer(send))
+                at = to = byref(from_buffer(send))
                 if recv is not None and recv is not send:
-                    to = addressof(from_buffer(recv)) if type(recv) is _ndarray and recv.size == count and recv.dtype is send.dtype else None
+                    to = byref(from_buffer(recv)) if type(recv) is _ndarray and recv.size == count and recv.dtype is send.dtype else None
             except (KeyError, TypeError, ValueError, BufferError):
                 code = None
             if code is not None and to is not None:
-                result = self._ar(self._handle, at, to, count, code, op, None)
+                result = self._quick(self._pointer, at, to, _counts.get(count) or _count(count), code, op, None)
                 if result:
                     raise self._error(result)
                 return
         a = resolve(send, "all_reduce: send")
         b = a if recv is None else resolve(recv, "all_reduce: recv")
         count, code = self._sizes("all_reduce", a, b, 1, 1, reduces=True)
-        self._call(self._ar, "all_reduce", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
+        self._call(self._lib.all_reduce, "all_reduce", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
 
     def reduce(self, send, recv=None, op=_types.ReduceOp.SUM, root: int = 0, *, stream=None, algorithm=None, scale=None) -> None:
         """Reduce n elements of all ranks to recv of root, where None is for the result in send. Arguments as all_reduce."""
+        if stream is algorithm is scale is None and type(root) is int and isinstance(op, int):
+            short = self._arrays(send, send if recv is None or self._rank != root else recv, 1, 1)
+            if short is not None:
+                return self._short(self._lib.quick_reduce, *short, op, root)
         a = resolve(send, "reduce: send")
         b = a if recv is None or self.rank != root else resolve(recv, "reduce: recv")
         count, code = self._sizes("reduce", a, b, 1, 1, reduces=True)
@@ -349,6 +327,10 @@ class Communicator:
 
     def reduce_scatter(self, send, recv=None, op=_types.ReduceOp.SUM, *, stream=None, algorithm=None, scale=None) -> None:
         """Reduce size*n elements, and give each rank its own n of the result: in recv, or in its part of send for None."""
+        if stream is algorithm is scale is None and isinstance(op, int):
+            short = self._arrays(send, recv, self._size or 1, 1)
+            if short is not None:
+                return self._short(self._lib.quick_reduce_scatter, *short, op)
         a = resolve(send, "reduce_scatter: send")
         b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv")
         count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
@@ -356,6 +338,10 @@ class Communicator:
 
     def all_gather(self, send, recv, *, stream=None, algorithm=None) -> None:
         """Gather n elements of each rank in recv of all, which has size*n, in the order of ranks; send None: its part of recv."""
+        if stream is algorithm is None:
+            short = self._arrays(send, recv, 1, self._size)
+            if short is not None:
+                return self._short(self._lib.quick_all_gather, *short)
         b = resolve(recv, "all_gather: recv")
         a = self._part(b, "all_gather: recv") if send is None else resolve(send, "all_gather: send")
         count, code = self._sizes("all_gather", a, b, 1, self.size)
@@ -363,6 +349,10 @@ class Communicator:
 
     def broadcast(self, send, recv=None, root: int = 0, *, stream=None, algorithm=None) -> None:
         """Copy n elements of root's send to recv of all, where None is for send itself. send is read on root alone, and may be None elsewhere."""
+        if stream is algorithm is None and type(root) is int:
+            short = self._arrays(send, send if recv is None else recv, 1, 1)
+            if short is not None:
+                return self._short(self._lib.quick_broadcast, *short, root)
         a = resolve(recv if send is None else send, "broadcast: send")
         b = a if recv is None else resolve(recv, "broadcast: recv")
         count, code = self._sizes("broadcast", a, b, 1, 1)
@@ -393,6 +383,10 @@ class Communicator:
 
     def all_to_all(self, send, recv, *, stream=None, algorithm=None) -> None:
         """Send the n elements at r*n of send to each rank r, and receive as many from it at r*n of recv."""
+        if stream is algorithm is None:
+            short = self._arrays(send, recv, self._size or 1, self._size)
+            if short is not None:
+                return self._short(self._lib.quick_all_to_all, *short)
         a, b = resolve(send, "all_to_all: send"), resolve(recv, "all_to_all: recv")
         count, code = self._sizes("all_to_all", a, b, self.size, self.size)
         self._call(self._lib.all_to_all, "all_to_all", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
@@ -410,12 +404,20 @@ class Communicator:
 
     def send(self, buffer, peer: int, *, stream=None, algorithm=None) -> None:
         """Send a message to a peer. Messages between two ranks in one direction are matched in their order."""
+        if stream is algorithm is None and type(peer) is int:
+            short = self._arrays(buffer, buffer, 1, 1)
+            if short is not None:
+                return self._short(self._lib.quick_send, *short[1:], peer)
         a = resolve(buffer, "send: buffer")
         count, code = self._sizes("send", a, a, 1, 1)
         self._call(self._lib.send, "send", (a.address, count, code, peer), (a,), None, stream, algorithm)
 
     def recv(self, buffer, peer: int, *, stream=None, algorithm=None) -> None:
         """Receive a message of a peer, which has as many elements as buffer."""
+        if stream is algorithm is None and type(peer) is int:
+            short = self._arrays(buffer, buffer, 1, 1)
+            if short is not None:
+                return self._short(self._lib.quick_recv, *short[1:], peer)
         b = resolve(buffer, "recv: buffer")
         count, code = self._sizes("recv", b, b, 1, 1)
         self._call(self._lib.recv, "recv", (b.address, count, code, peer), (b,), b, stream, algorithm)
@@ -434,6 +436,25 @@ class Communicator:
     def prepare(self, collective: str, dtype) -> None:
         """Load the kernels that calls of a collective may choose for a type, so that the first call need not, and may be captured."""
         self._check(self._lib.prepare(self._handle, collective.encode(), _types.data_type(dtype)))
+
+    def _arrays(self, send, recv, sends: int, receives: int):
+        """Return the first arguments for C where two arrays of NumPy can take the short way: pointers, count and type."""
+        if not self._host or type(send) is not _ndarray or type(recv) is not _ndarray or self._held is not None:
+            return None
+        try:
+            code, total = _known[send.dtype], send.size
+            count = total // sends
+            if code is None or recv.dtype is not send.dtype or count * sends != total or recv.size != count * receives:
+                return None
+            at = byref(from_buffer(send))
+            return at, at if recv is send else byref(from_buffer(recv)), _counts.get(count) or _count(count), code
+        except (KeyError, TypeError, ValueError, BufferError):
+            return None
+
+    def _short(self, function, *arguments) -> None:
+        result = function(self._pointer, *arguments, None)
+        if result:
+            raise self._error(result)
 
     # Common parts of collectives ---------------------------------------------------------------
 
@@ -469,7 +490,7 @@ class Communicator:
         """Return the bytes of what is counted, and its type; elements that the library has no type for go as bytes."""
         if a is not b and (a.code != b.code or a.itemsize != b.itemsize):
             raise _errors.invalid(f"{name}: send has {a.type}, recv {b.type}: expected one type")
-        _learn(a.keep, b.keep)
+        _learn(a.keep, a.code)
         if a.code is not None:
             return a.itemsize, a.code
         if reduces:

@@ -112,6 +112,7 @@ _OTHERS = {
     "last_error_rank": ([], c_int32),
     "supports": ([c_char_p], c_int),
 }
+QUICK = ("all_reduce", "reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send", "recv")
 
 
 def candidates() -> list[str]:
@@ -146,6 +147,11 @@ class Library:
             self._declare(name, arguments, c_int32)
         for name, (arguments, result) in _OTHERS.items():
             self._declare(name, arguments, result)
+        # The same without types of arguments, which are then objects of ctypes: 0.3 us less for each call.
+        for name in QUICK:
+            function = self.file["mscclpp_" + name]
+            function.restype = c_int32
+            setattr(self, "quick_" + name, function)
         if self.abi_version() != ABI:
             raise _errors.make(2, f"load {self.path}: version {self.abi_version()} of its interface: expected {ABI}")
 

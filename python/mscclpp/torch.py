@@ -21,9 +21,10 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from . import _errors
-from ._communicator import Communicator, UniqueId
+from ._communicator import Communicator
 from ._torch_work import LONGEST, Dense, Together, Work, Worker, seconds
 from ._types import ReduceOp
+from ._unique_id import UniqueId
 
 SUPPORTED = ("2.11",)
 """The versions of torch whose interface for backends in Python this module knows."""
@@ -216,16 +217,16 @@ class ProcessGroup(dist.ProcessGroup):
     # Collectives ----------------------------------------------------------------------------------
 
     def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
-        tensor = _one(tensors, "allreduce")
-        return self._do("allreduce", lambda: self._reduce_all(tensor, opts.reduceOp), [tensor], opts.asyncOp)
+        tensor = _one(tensors, "all_reduce")
+        return self._do("all_reduce", lambda: self._reduce_all(tensor, opts.reduceOp), [tensor], opts.asyncOp)
 
     def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
-        tensors = [_cpu(t, "allreduce_coalesced") for t in tensors]
+        tensors = [_cpu(t, "all_reduce_coalesced") for t in tensors]
 
         def run():
             for tensor in tensors:
                 self._reduce_all(tensor, opts.reduceOp)
-        return self._do("allreduce_coalesced", run, tensors, opts.asyncOp)
+        return self._do("all_reduce_coalesced", run, tensors, opts.asyncOp)
 
     def broadcast(self, tensors, opts=c10d.BroadcastOptions()):
         tensor = _one(tensors, "broadcast")
@@ -249,17 +250,17 @@ class ProcessGroup(dist.ProcessGroup):
         return self._do("reduce", run, [tensor], getattr(opts, "asyncOp", False))
 
     def allgather(self, output_tensors, input_tensors, opts=c10d.AllgatherOptions()):
-        source, outputs = _one(input_tensors, "allgather"), [_cpu(t, "allgather") for t in _only(output_tensors, "allgather")]
-        self._expect(outputs, "allgather")
+        source, outputs = _one(input_tensors, "all_gather"), [_cpu(t, "all_gather") for t in _only(output_tensors, "all_gather")]
+        self._expect(outputs, "all_gather")
 
         def run():
             if any(o.numel() != source.numel() for o in outputs):
-                raise _errors.invalid(f"allgather: outputs of {[o.numel() for o in outputs]} elements: expected {source.numel()} of each rank")
+                raise _errors.invalid(f"all_gather: outputs of {[o.numel() for o in outputs]} elements: expected {source.numel()} of each rank")
             whole = source.new_empty((self._n, *source.shape))
             self.communicator.all_gather(source.contiguous(), whole)
             for out, part in zip(outputs, whole):
                 out.copy_(part.view(out.shape))
-        return self._do("allgather", run, [outputs], opts.asyncOp)
+        return self._do("all_gather", run, [outputs], opts.asyncOp)
 
     def allgather_coalesced(self, output_lists, input_list, opts=c10d.AllgatherOptions()):
         """Gather tensor i of all ranks in list i of each rank's lists, as torch has it: output_lists[rank][i]."""
