@@ -23,7 +23,7 @@ func (p *Program) Compile() (*schema.Plan, error) {
 		return nil, err
 	}
 	plan := &schema.Plan{
-		Name: p.opt.Name, Collective: p.collective.Name, Protocol: schema.Protocol(p.opt.Protocol), InPlace: p.collective.InPlace,
+		Name: p.opt.Name, Collective: p.collective.Name, Protocol: p.opt.Protocol, InPlace: p.collective.InPlace,
 		ReuseResources: p.opt.ReuseResources, ThreadsPerBlock: p.opt.ThreadsPerBlock, DoubleScratch: p.opt.DoubleScratch,
 		Alignment: p.opt.Alignment, MinSize: p.opt.MinSize, MaxSize: p.opt.MaxSize,
 	}

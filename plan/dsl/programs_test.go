@@ -20,11 +20,6 @@ func instances(n int, o dsl.Options) dsl.Options {
 	return o
 }
 
-func sizes(least, most uint64, o dsl.Options) dsl.Options {
-	o.MinSize, o.MaxSize = least, most
-	return o
-}
-
 // multinode are the options of plans for several hosts.
 func multinode(least, most uint64) dsl.Options {
 	return dsl.Options{Protocol: dsl.LL, NoAutoSync: true, ReuseResources: true, DoubleScratch: true, MinSize: least, MaxSize: most}

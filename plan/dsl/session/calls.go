@@ -46,8 +46,8 @@ func slice(s *Session, r *Request) (any, error) {
 
 func group(s *Session, r *Request) (any, error) {
 	g := s.p.Group(r.List...)
-	if s.p.Err() != nil {
-		return nil, nil
+	if err := s.p.Err(); err != nil {
+		return nil, err
 	}
 	s.groups = append(s.groups, g)
 	return len(s.groups) - 1, nil

@@ -101,8 +101,8 @@ func switchChannel(s *Session, r *Request) (any, error) {
 		return nil, err
 	}
 	c := s.p.SwitchChannel(r.List, t)
-	if s.p.Err() != nil {
-		return nil, nil
+	if err := s.p.Err(); err != nil {
+		return nil, err
 	}
 	s.switches = append(s.switches, c)
 	ids := map[int]int{}

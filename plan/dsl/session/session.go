@@ -17,8 +17,8 @@ import (
 
 // Answer is what Call returns.
 type Answer struct {
-	Value any    `json:"value,omitempty"`
-	Error *Fault `json:"error,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+	Error *Fault          `json:"error,omitempty"`
 }
 
 // Fault is a mistake: Kind is the name of the exception that the reference raises for it.
@@ -37,13 +37,15 @@ func (s *Session) Call(message []byte) []byte {
 	if s.p != nil {
 		s.p.Recover()
 	}
-	a.Value = value
+	if err == nil && value != nil {
+		a.Value, err = json.Marshal(value)
+	}
 	if err != nil {
 		a = Answer{Error: fault(err)}
 	}
 	out, err := json.Marshal(a)
-	if err != nil {
-		out, _ = json.Marshal(Answer{Error: fault(err)})
+	if err != nil { // a value that was just made, or two texts
+		panic(err)
 	}
 	return out
 }

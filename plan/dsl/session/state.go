@@ -23,8 +23,8 @@ type Made struct {
 }
 
 func keep[T any](s *Session, list *[]T, x T, id int) (any, error) {
-	if s.p.Err() != nil {
-		return nil, nil
+	if err := s.p.Err(); err != nil {
+		return nil, err
 	}
 	*list = append(*list, x)
 	return Made{len(*list) - 1, id}, nil
