@@ -84,10 +84,8 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 		return err
 	}
 	if cfg.Collectives.Preload {
-		for _, t := range j.transports {
-			if err := t.Preload(j.Device, collectives.Layouts()); err != nil {
-				return fmt.Errorf("transport %s: preload: %w", t.Name, err)
-			}
+		if err := j.preload(p.Log); err != nil {
+			return err
 		}
 	}
 	turn := Turn(p.Getenv, j.Boot.Rank(), j.Boot.HostRanks())
@@ -125,6 +123,20 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 		err = fmt.Errorf("%s: %w", p.Config.Origin("collectives.table"), err)
 	}
 	return err
+}
+
+// preload loads the kernels of which there is machine code.
+func (j *Job) preload(log *slog.Logger) error {
+	began := time.Now()
+	for _, t := range j.transports {
+		if err := t.Preload(j.Device, collectives.Layouts()); err != nil {
+			return fmt.Errorf("transport %s: preload: %w", t.Name, err)
+		}
+		for form, n := range t.Forms() {
+			log.Info("kernels are loaded", "transport", t.Name, "images", n, "form", form, "took", time.Since(began))
+		}
+	}
+	return nil
 }
 
 // bootstrap is how this rank meets the others.

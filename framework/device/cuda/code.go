@@ -83,40 +83,50 @@ type residentKey struct {
 }
 
 type resident struct {
-	key    residentKey
-	handle C.uintptr_t
-	users  int
+	key   residentKey
+	users int // under the lock of residents
+
+	loading sync.Mutex
+	handle  C.uintptr_t // 0 until it is loaded
 }
 
 // shared loads machine code, or finds it loaded. Each user holds the context meanwhile.
 func (d *loader) shared(found *machinecode.Found) (*Module, error) {
-	key := residentKey{d.drv, d.index, found.SHA256}
+	r := enterResident(residentKey{d.drv, d.index, found.SHA256})
+	r.loading.Lock()
+	defer r.loading.Unlock()
 	form := "machine code for " + found.Chip
-	residents.Lock()
-	defer residents.Unlock()
-	if r := residents.of[key]; r != nil {
-		r.users++
+	if r.handle != 0 {
 		return &Module{dev: d, form: form, handle: r.handle, resident: r}, nil
 	}
 	m, err := d.loadAs(form, found.Bytes)
 	if err != nil {
+		r.leave()
 		return nil, err
 	}
-	m.resident = &resident{key: key, handle: m.handle, users: 1}
-	residents.of[key] = m.resident
+	r.handle, m.resident = m.handle, r
 	return m, nil
 }
 
-// leave ends one use. Only the last user unloads the module.
-func (r *resident) leave(unload func() error) error {
+func enterResident(key residentKey) *resident {
+	residents.Lock()
+	defer residents.Unlock()
+	r := residents.of[key]
 	if r == nil {
-		return unload()
+		r = &resident{key: key}
+		residents.of[key] = r
 	}
+	r.users++
+	return r
+}
+
+// leave ends one use, and reports whether it was the last.
+func (r *resident) leave() (last bool) {
 	residents.Lock()
 	defer residents.Unlock()
 	if r.users--; r.users > 0 {
-		return nil
+		return false
 	}
 	delete(residents.of, r.key)
-	return unload()
+	return true
 }

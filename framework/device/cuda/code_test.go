@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -198,6 +199,38 @@ func TestLoadOfMachineCode(t *testing.T) {
 		if m, err := d.Load(code); err == nil || !strings.Contains(err.Error(), "expected PTX or a binary for sm_90") {
 			t.Errorf("sm_%d: %v, %v: expected it to be refused", chip, m, err)
 		}
+	}
+}
+
+// Threads that load the same at one time get the same.
+func TestMachineCodeIsLoadedOnce(t *testing.T) {
+	path := assembled(t, "sm_90", sumOf(testPTX))
+	use, _ := logged(path)
+	var group sync.WaitGroup
+	modules := make([]*Module, 16)
+	for i := range modules {
+		d := open(t, i%2, use)
+		group.Go(func() {
+			m, err := d.LoadAssembled(sumOf(testPTX))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			modules[i] = m.(*Module)
+		})
+	}
+	group.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for i, m := range modules {
+		if m.handle != modules[i%2].handle {
+			t.Errorf("module %d is another one", i)
+		}
+		closeAfter(t, m)
+	}
+	if n := len(residents.of); n != 2 {
+		t.Errorf("%d modules for two GPUs", n)
 	}
 }
 

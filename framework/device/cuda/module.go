@@ -170,7 +170,10 @@ func (m *Module) Close() error {
 	}
 	handle := m.handle
 	m.handle = 0
-	err := m.resident.leave(func() error { return m.dev.check("unload", C.cuda_module_unload(m.dev.c, handle)) })
+	var err error
+	if m.resident == nil || m.resident.leave() {
+		err = m.dev.check("unload", C.cuda_module_unload(m.dev.c, handle))
+	}
 	return errors.Join(err, m.dev.drop())
 }
 
