@@ -24,6 +24,8 @@ func runScaled(c *Comm, j *job, o *CallOptions) error {
 		if err = c.start(&c.call, &part, o); err == nil {
 			c.call.Multiplied = true
 			err = x.Multiply()
+		} else if o.Algorithm != "" && j.collective != AllReduce {
+			err = fmt.Errorf("%w (products are in memory of the library, which is not exchanged)", err)
 		}
 		switch {
 		case err == nil && c.call.Algorithm.Calls:

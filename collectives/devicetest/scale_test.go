@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -161,4 +162,49 @@ func TestScaledCallsOnSeveralStreams(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Every rank multiplies by its own scalar, in every algorithm of every reduction, launched and from graphs.
+func TestScalesOfRanksDiffer(t *testing.T) {
+	const half = 2 << 20
+	for _, n := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
+			job(t, n, collectives.Options{Signatures: collectives.SignaturesAlways}, func(ctx context.Context, r *rank) error {
+				m, err := r.memory(ctx, 2*half)
+				if err != nil {
+					return err
+				}
+				i := 0
+				for _, kind := range []collectives.Collective{collectives.AllReduce, collectives.ReduceScatter, collectives.Reduce} {
+					served := map[string]bool{}
+					for _, algorithm := range append(r.Algorithms(kind), "") {
+						for _, count := range []int{63, 40_000} {
+							i++
+							x := trial{Kind: kind, Algorithm: algorithm, Count: count, Type: []kernel.DataType{kernel.Float16, kernel.Float32}[i/3%2],
+								Op: kernel.PreMulSum, Root: i % n, InPlace: i/2%2 == 0, Shift: i % 3, Graph: count > 63}
+							rig := r.rig(ctx, m.Addr(), half)
+							if algorithm == "zerocopy" && kind != collectives.AllReduce { // products are not in exchanged memory
+								served[algorithm] = true
+								if err := wants(x.Run(rig, uint64(i)), framework.ErrInvalid, "registered", "products"); err != nil {
+									return err
+								}
+								continue
+							}
+							took, err := attempt(r, rig, x, uint64(i))
+							if err != nil {
+								return err
+							}
+							served[algorithm] = served[algorithm] || took
+						}
+					}
+					for _, algorithm := range r.Algorithms(kind) {
+						if !served[algorithm] && algorithm != "stream_ll128" { // which has too little scratch here
+							return fmt.Errorf("%v by %s was not tried", kind, algorithm)
+						}
+					}
+				}
+				return r.world.Barrier(ctx)
+			})
+		})
+	}
 }
