@@ -2,6 +2,7 @@
 // reductions bit by bit, and every kind of step. run.sh builds and starts it.
 //
 //	devicetest FOLDER-OF-PTX ARCH FOLDER-OF-SHARED-OBJECTS
+#include <mscclpp/trigger.h>
 #include <mscclpp/types.h>
 
 #include <chrono>
