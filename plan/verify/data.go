@@ -67,12 +67,16 @@ func (r *run) load(t *thread, s *step, p *piece, at []span, i int32) value {
 func (r *run) loadPacket(t *thread, s *step, x span, i int32) value {
 	for k := range int32(2) {
 		c := &x.memory.cells[x.lo+2*i+k]
+		a := touch(t, s, x, 2*i+k, packets)
+		if c.second && !t.knows(&c.write, &a) {
+			r.report(conflict{c.write, a, false})
+		}
 		if c.sender != nil && t.now.execution[c.write.thread.id] < c.write.tick {
 			t.now.execution.join(c.sender)
 			t.version++
 		}
 		r.trace.followStep(t, &c.write)
-		c.note(touch(t, s, x, 2*i+k, packets))
+		c.note(a)
 	}
 	return x.memory.cells[x.lo+2*i].value
 }

@@ -1,6 +1,10 @@
 package verify
 
-import "github.com/mscclpp-go/mscclpp/plan/schema"
+import (
+	"slices"
+
+	"github.com/mscclpp-go/mscclpp/plan/schema"
+)
 
 // run is one simulated run of a plan: all ranks, some launches, buffers of one size.
 type run struct {
@@ -10,7 +14,8 @@ type run struct {
 	watch    map[watched]bool // cells of scratch memory that the program looks at; nil where nobody looks between launches
 
 	threads []*thread
-	blocks  [][]*thread // by rank
+	order   []int       // in which ranks get on
+	blocks  [][]*thread // by rank, in the order in which they get on
 	engines [][]*thread // by rank and port channel
 	users   []*thread   // by rank
 
@@ -53,6 +58,7 @@ func newRun(p *schema.Plan, set setting, x *program, launches int) *run {
 		}
 		r.ranks = append(r.ranks, m)
 		r.addThreads(&p.GPUs[i], x)
+		r.order = append(r.order, i)
 	}
 	n := len(r.threads)
 	for _, t := range r.threads {
@@ -133,7 +139,7 @@ func (r *run) all() bool {
 	ended := make([]int, len(r.plan.GPUs))
 	for moved := true; moved; {
 		moved = false
-		for rank := range r.plan.GPUs {
+		for _, rank := range r.order {
 			if ended[rank] == r.launches {
 				continue
 			}
@@ -151,6 +157,15 @@ func (r *run) all() bool {
 		}
 	}
 	return true
+}
+
+// backwards is all, with the last rank and block first: a race may be one between going on and waiting forever.
+func (r *run) backwards() bool {
+	slices.Reverse(r.order)
+	for _, blocks := range r.blocks {
+		slices.Reverse(blocks)
+	}
+	return r.all()
 }
 
 // advance runs the blocks of a rank as far as they go.

@@ -34,6 +34,7 @@ type cell struct {
 	write  access // the last one; its thread is nil if there is none
 	reads  []access
 	sender clock // of a packet: what its writer had executed
+	second bool  // a packet of the same launch was there before: one that waits for a packet may read either
 }
 
 // memory is a buffer of a rank.
@@ -169,5 +170,6 @@ func (r *races) store(t *thread, c *cell, a access, v value, flag uint32, sender
 		}
 	}
 	c.reads = c.reads[:0]
+	c.second = flag != 0 && c.flag == flag
 	c.value, c.flag, c.write, c.sender = v, flag, a, sender
 }

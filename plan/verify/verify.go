@@ -97,11 +97,9 @@ func Plan(p *schema.Plan) Result {
 	in, o := touches(p)
 	inPlace := p.InPlace || in != o && collective(p.Collective)
 	first := model(p, sizes, inPlace)
-	if first.Verdict != Right && first.Verdict != Hang && in && o && collective(p.Collective) {
-		if second := model(p, sizes, !inPlace); second.Verdict.rank() < first.Verdict.rank() {
-			names := map[bool]string{true: "in place", false: "with separate buffers"}
-			second.Notes = append(second.Notes, fmt.Sprintf("%s it is %s: %s", names[inPlace], first.Verdict, first.Reason))
-			second.Notes = append(second.Notes, "the verdict is for calls "+names[!inPlace])
+	if first.Verdict != Right && first.Verdict != Hang && p.InPlace && in && o && collective(p.Collective) {
+		if second := model(p, sizes, false); second.Verdict.rank() < first.Verdict.rank() {
+			second.Notes = append(second.Notes, fmt.Sprintf("the verdict is for calls with separate buffers: in place it is %s: %s", first.Verdict, first.Reason))
 			first = second
 		}
 	}
@@ -144,7 +142,7 @@ func model(p *schema.Plan, sizes []int64, inPlace bool) Result {
 		if !ok {
 			continue
 		}
-		got := try(p, x, set)
+		got := try(p, x, set, func(*run) {})
 		if worst == nil || got.Verdict.rank() > worst.Verdict.rank() {
 			worst = &got
 		}
@@ -155,14 +153,19 @@ func model(p *schema.Plan, sizes []int64, inPlace bool) Result {
 	return *worst
 }
 
-// try runs a plan with one size: one launch alone, and if that is right several back to back.
-func try(p *schema.Plan, x *program, set setting) Result {
+// try runs a plan with one size: one launch alone, and if that is right several back to back. Arrange may change the
+// order in which threads get on.
+func try(p *schema.Plan, x *program, set setting, arrange func(*run)) Result {
 	once := newRun(p, set, x, 1)
+	arrange(once)
 	ended := once.all()
 	switch {
 	case !ended:
 		return Result{Verdict: Hang, Reason: explainer{once}.stuck()}
 	case once.inside != nil:
+		if other := newRun(p, set, x, 1); !other.backwards() {
+			return Result{Verdict: Hang, Reason: explainer{other}.stuck()}
+		}
 		return Result{Verdict: Race, Reason: explainer{once}.explain(once.inside)}
 	}
 	if once.checkResults(1); once.wrong != "" {
@@ -170,6 +173,7 @@ func try(p *schema.Plan, x *program, set setting) Result {
 	}
 	many := newRun(p, set, x, launches)
 	many.watch = once.unread()
+	arrange(many)
 	ended = many.all()
 	switch {
 	case many.inside != nil:
