@@ -12,4 +12,4 @@ fi
 [ $status = 0 ] || exit $status
 TORCH_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m ./nccl/torchtest
 # The backend in Python, and arrays of NumPy, which comes with torch.
-MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m -run 'Torch|NumPy' ./python
+MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m -run 'Torch|NumPy|Tutorial' ./python

@@ -14,12 +14,14 @@ when it is first needed, so that importing costs little, and a process may fork 
 from ._communicator import Communicator
 from ._errors import (ClosedError, Error, ErrorCode, FailedError, InProgressError, InvalidUsage, PeerError, PluginError,
                       TimeoutError, UnavailableError, UnsupportedError)
+from ._objects import DeviceHandle, MemoryChannel, PortChannel, Proxy, RegisteredMemory, SwitchChannel, Window
 from ._types import DataType, ReduceOp
 from ._unique_id import UniqueId
 
 __all__ = [
     "Communicator", "UniqueId", "DataType", "ReduceOp", "Error", "ErrorCode", "UnavailableError", "UnsupportedError",
     "InvalidUsage", "PeerError", "ClosedError", "PluginError", "TimeoutError", "InProgressError", "FailedError",
+    "DeviceHandle", "RegisteredMemory", "Window", "MemoryChannel", "PortChannel", "SwitchChannel", "Proxy",
     "library_version", "supports", "get_include", "get_lib",
 ]
 __version__ = "0.1.0"

@@ -10,6 +10,7 @@ from ctypes import byref, c_int32, c_size_t, c_void_p
 from . import _errors, _lifetime, _streams, _types
 from ._buffers import Buffer, from_buffer, resolve
 from ._library import CallOptions, CommOptions, LogFunction, UniqueIdBytes, WriteFunction, library
+from ._objects import Objects, nanoseconds
 from ._unique_id import UniqueId
 
 __all__ = ["Communicator"]
@@ -35,7 +36,7 @@ def _learn(array, code: int | None) -> None:
         _known[array.dtype] = code
 
 
-class Communicator:
+class Communicator(Objects):
     """All ranks of a job, or of a part of it.
 
     Without an id the launcher's variables say rank, size and the meeting point: those of mscclpp-run, torchrun, mpirun
@@ -230,7 +231,7 @@ class Communicator:
     def settle(self, streams=(), timeout: float | None = None) -> None:
         """Wait until the given streams of the device have no work left, at most timeout seconds."""
         values = [_streams.pointer(s) for s in streams]
-        self._check(self._lib.comm_settle(self._handle, (c_void_p * len(values))(*values), len(values), 0 if timeout is None else nanoseconds(timeout)))
+        self._check(self._lib.comm_settle(self._handle, (c_void_p * len(values))(*values), len(values), nanoseconds(timeout)))
 
     def close(self) -> None:
         """Leave in an orderly way, and free what was made with the communicator. Closing again does nothing."""
@@ -238,11 +239,12 @@ class Communicator:
             self._closed = True
             self._host = False
             _lifetime.closed(self)
-            for part in list(self._parts):
-                part._ended()
             self._check_end(self._lib.comm_destroy(self._handle))
 
     def _check_end(self, code: int) -> None:
+        for part in self._parts:
+            part._ended()
+        self._parts.clear()
         if code:
             raise self._lib.error(code)
 
@@ -252,8 +254,6 @@ class Communicator:
             self._closed, self._aborted = True, cause or "by the program"
             self._host = False
             _lifetime.closed(self)
-            for part in list(self._parts):
-                part._ended()
             self._check_end(self._lib.comm_abort(self._handle, cause.encode() if cause else None))
 
     def __enter__(self) -> Communicator:
@@ -559,13 +559,6 @@ class _Group:
         finally:
             if comm._depth == 0:
                 comm._held = None
-
-
-def nanoseconds(seconds: float) -> int:
-    """Return a time limit as the library takes it; it counts at least one nanosecond."""
-    if not seconds > 0:
-        raise _errors.invalid(f"a time limit of {seconds!r} seconds: expected more than 0, or None for no limit")
-    return min(max(1, round(seconds * 1e9)), 2**63 - 1) if seconds < 9e9 else 2**63 - 1
 
 
 def _text(value) -> str:

@@ -1,0 +1,303 @@
+"""Memory, windows, channels and proxies of a communicator."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+
+from . import _errors
+from ._buffers import Buffer, resolve
+from ._library import ProxyFunction
+
+__all__ = ["DeviceHandle", "RegisteredMemory", "Window", "MemoryChannel", "PortChannel", "SwitchChannel", "Proxy"]
+
+
+def nanoseconds(seconds: float | None) -> int:
+    """Return a time limit as the library takes it: 0 for None, which is no limit, and else at least one nanosecond."""
+    if seconds is None:
+        return 0
+    if not seconds > 0:
+        raise _errors.invalid(f"a time limit of {seconds!r} seconds: expected more than 0, or None for no limit")
+    return max(1, round(seconds * 1e9)) if seconds < 9e9 else 2**63 - 1
+
+
+class DeviceHandle:
+    """What a kernel takes by value: ``raw`` is the structure of mscclpp/layout.h, as bytes. It ends with its channel."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+
+    def __bytes__(self) -> bytes:
+        return self.raw
+
+
+class _Object:
+    """An object of the library that belongs to a communicator, and ends with it."""
+
+    _free = ""
+
+    def __init__(self, comm, handle: int) -> None:
+        self._comm, self._handle = comm, handle
+        comm._parts.append(self)
+
+    def _ended(self) -> None:
+        """Note that the communicator ends, and this with it."""
+        self._handle = None
+
+    def _call(self, name: str, *arguments) -> None:
+        if self._handle is None:
+            raise _errors.make(5, f"{type(self).__name__} was closed, or its communicator was")
+        self._comm._check(getattr(self._comm._lib, name)(self._handle, *arguments))
+
+    def close(self) -> None:
+        """End it before its communicator. Closing again does nothing."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            self._comm._parts.remove(self)
+            self._comm._check(getattr(self._comm._lib, self._free)(handle))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<mscclpp.{type(self).__name__}{', closed' if self._handle is None else ''}>"
+
+    def _bytes(self, name: str, room: int) -> bytes:
+        """Return what a function writes that is given room and says how much it needs."""
+        size = c_size_t(room)
+        raw = ctypes.create_string_buffer(room)
+        self._call(name, raw, byref(size))
+        return raw.raw[:size.value]
+
+
+class RegisteredMemory(_Object):
+    """Memory that other ranks can be given access to: Communicator.alloc and Communicator.register make it.
+
+    It may be used as a buffer of collectives, and by what knows ``__array_interface__`` (on the host) or
+    ``__cuda_array_interface__`` as a vector of bytes: ``numpy.asarray(memory).view("float32")``. What was allocated is freed by
+    close() or with the communicator, and views of it must not be touched then.
+    """
+
+    _free = "memory_free"
+
+    def __init__(self, comm, handle: int, keep=None) -> None:
+        super().__init__(comm, handle)
+        self._keep = keep
+        address, size = c_void_p(), c_size_t()
+        self._call("memory_range", byref(address), byref(size))
+        self._address, self._size = address.value or 0, size.value
+
+    def data(self) -> int:
+        """Return its address."""
+        self._open()
+        return self._address
+
+    def size(self) -> int:
+        """Return its size in bytes."""
+        return self._size
+
+    def _open(self) -> None:
+        if self._handle is None:
+            raise _errors.make(5, "memory was closed, or its communicator was")
+
+    def __mscclpp_buffer__(self) -> Buffer:
+        self._open()
+        device = self._comm.device
+        return Buffer(self._address, self._size, 1, 5, None if device == "host" else int(device.rpartition(":")[2]), False, self, "uint8")
+
+    def _interface(self) -> dict:
+        self._open()
+        return {"shape": (self._size,), "typestr": "|u1", "data": (self._address, False), "version": 3}
+
+    @property
+    def __array_interface__(self) -> dict:
+        if self._comm.device != "host":
+            raise AttributeError("__array_interface__")
+        return self._interface()
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        if self._comm.device == "host":
+            raise AttributeError("__cuda_array_interface__")
+        return self._interface()
+
+    def view(self) -> memoryview:
+        """Return the bytes as a memoryview, on the host."""
+        if self._comm.device != "host":
+            raise _errors.invalid(f"view of memory of {self._comm.device}: expected the host")
+        self._open()
+        return memoryview((ctypes.c_ubyte * self._size).from_address(self._address)).cast("B")
+
+
+class Window(_Object):
+    """The memory of all ranks: Communicator.window makes it. Collectives use buffers inside in place."""
+
+    _free = "window_free"
+
+    def peer(self, rank: int) -> tuple[int, int]:
+        """Return the address at which kernels of this rank reach the memory of a rank, and its size in bytes."""
+        address, size = c_void_p(), c_size_t()
+        self._call("window_peer", rank, byref(address), byref(size))
+        return address.value or 0, size.value
+
+    def channels(self) -> list[DeviceHandle]:
+        """Make a memory channel to every rank, and return their handles in the order of ranks; that of this rank is 0. Collective."""
+        raw = self._bytes("window_channels", 64 * self._comm.size)
+        return [DeviceHandle(raw[i:i + 64]) for i in range(0, len(raw), 64)]
+
+
+class _Channel(_Object):
+    _free = "channel_free"
+
+    def device_handle(self) -> DeviceHandle:
+        """Return the handle for kernels."""
+        return DeviceHandle(self._bytes("channel_handle", 256))
+
+
+class MemoryChannel(_Channel):
+    """A channel by which kernels store into a peer's memory: Communicator.memory_channel makes it."""
+
+
+class SwitchChannel(_Channel):
+    """A channel in which one store reaches all ranks: Communicator.switch_channel makes it."""
+
+
+class PortChannel(_Channel):
+    """A channel whose proxy moves what kernels or the host ask for: Communicator.port_channel makes it. Offsets and sizes are in bytes."""
+
+    def put(self, target_offset: int, source_offset: int, size: int) -> None:
+        """Copy from the source to the peer's target; it returns when the request is queued."""
+        self._call("port_put", target_offset, source_offset, size)
+
+    def put_with_signal(self, target_offset: int, source_offset: int, size: int) -> None:
+        """Do put() and signal()."""
+        self._call("port_put_signal", target_offset, source_offset, size)
+
+    def signal(self) -> None:
+        """Let the peer's wait() return once all earlier puts are seen there."""
+        self._call("port_signal")
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until the sources of all earlier puts may be reused, at most timeout seconds."""
+        self._call("port_flush", nanoseconds(timeout))
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the next signal of the peer, at most timeout seconds; TimeoutError if there was none."""
+        self._call("port_wait", nanoseconds(timeout))
+
+
+class Proxy(_Object):
+    """A thread that calls a function for every trigger pushed into its ring: Communicator.proxy makes it, on the host."""
+
+    _free = "proxy_free"
+
+    def __init__(self, comm, slots: int, handler) -> None:
+        self._problem = None
+
+        def call(_, first, second, position):
+            try:
+                return 1 if handler(self, first, second, position) else 0
+            except BaseException as problem:  # close() raises it
+                self._problem = problem
+                return -1
+        self._function = ProxyFunction(call)
+        out = c_void_p()
+        comm._check(comm._lib.proxy_create(comm._handle, slots, self._function, None, byref(out)))
+        super().__init__(comm, out.value)
+
+    def push(self, first: int, second: int = 0) -> int:
+        """Push a trigger of 64 and 63 bits, and return its position; it waits while the ring is full."""
+        if not (0 <= first < 1 << 64 and 0 <= second < 1 << 63):
+            raise _errors.invalid(f"trigger {first}, {second}: expected numbers of 64 and 63 bits")
+        position = c_uint64()
+        self._call("proxy_push", first, second, byref(position))
+        return position.value
+
+    def complete(self, position: int) -> None:
+        """Say that everything up to a position is done. The handler may call it, and nothing else of this package."""
+        self._call("proxy_complete", position)
+
+    def flush(self, position: int, timeout: float | None = None) -> None:
+        """Wait until complete() was called for a position, at most timeout seconds."""
+        self._call("proxy_flush", position, nanoseconds(timeout))
+
+    def device_handle(self) -> DeviceHandle:
+        """Return the mscclpp::FifoHandle by which kernels push."""
+        return DeviceHandle(self._bytes("proxy_handle", 256))
+
+    def close(self) -> None:
+        """Perform the triggers that were pushed, and end the thread; raise what the handler has raised."""
+        if self._handle is None:
+            return
+        handle = self._handle
+        self._comm._parts.remove(self)
+        try:  # the handler may call complete until it has ended
+            self._comm._check(self._comm._lib.proxy_free(handle))
+        except _errors.Error as problem:
+            raise problem from self._problem
+        finally:
+            self._handle = None
+
+
+class Objects:
+    """The functions of a communicator that make objects; each belongs to it, and ends with it or by its close()."""
+
+    def _make(self, name: str, *arguments) -> int:
+        self.rank  # it was joined
+        out = c_void_p()
+        self._check(getattr(self._lib, name)(self._handle, *arguments, byref(out)))
+        return out.value
+
+    def alloc(self, size: int) -> RegisteredMemory:
+        """Return so many bytes of zeroed memory of the device that other ranks can be given access to."""
+        return RegisteredMemory(self, self._make("memory_alloc", size))
+
+    def register(self, array) -> RegisteredMemory:
+        """Make the memory of an array usable where RegisteredMemory is asked for; it is kept until that ends.
+
+        On a GPU it must lie within one allocation of the driver. On the host it may be any memory, which other processes cannot map.
+        """
+        buffer = resolve(array, "register")
+        self._place(buffer, "register")
+        if buffer.readonly:
+            raise _errors.invalid(f"register: {buffer.type} is read-only: expected memory that can be written to")
+        return RegisteredMemory(self, self._make("memory_register", buffer.address, buffer.bytes), buffer)
+
+    def window(self, memory: RegisteredMemory) -> Window:
+        """Make the memory of all ranks addressable for all: every rank gives one; sizes may differ. Collective.
+
+        Raises:
+            UnsupportedError: not all ranks share memory.
+        """
+        return Window(self, self._make("window_create", memory._handle))
+
+    def memory_channel(self, peer: int, memory: RegisteredMemory) -> MemoryChannel:
+        """Make a memory channel to a peer, which does the same; each gives the memory that it opens to the other."""
+        return MemoryChannel(self, self._make("memory_channel", peer, memory._handle))
+
+    def port_channel(self, peer: int, source: RegisteredMemory, target: RegisteredMemory) -> PortChannel:
+        """Make a port channel to a peer, which does the same. puts read source; the peer's puts write target, made by alloc()."""
+        return PortChannel(self, self._make("port_channel", peer, source._handle, target._handle))
+
+    def switch_channel(self, memory: RegisteredMemory) -> SwitchChannel:
+        """Make a switch channel over memory of one size of all ranks; its last 128 bytes belong to the channel. Collective."""
+        return SwitchChannel(self, self._make("switch_channel", memory._handle))
+
+    def proxy(self, slots: int, handler) -> Proxy:
+        """Make a proxy with a ring of so many triggers, a power of two.
+
+        Args:
+            handler: function(proxy, first, second, position), called for one trigger after the other on a thread of its own. It returns
+                True to end the proxy in good order. After an exception later pushes fail, and close() raises.
+        """
+        self.rank
+        return Proxy(self, slots, handler)
+
+    def control(self) -> int:
+        """Return the address, for kernels, of the mscclpp::WaitControl that every wait of a kernel takes."""
+        return self._make("comm_control")

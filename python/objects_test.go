@@ -1,0 +1,9 @@
+package python
+
+import "testing"
+
+// Memory, windows, channels and proxies.
+func TestObjects(t *testing.T) {
+	p := newest(t, "nothing else", anyPython)
+	done(t, p, 2, "tests/objects.py")
+}

@@ -1,0 +1,99 @@
+"""Memory, windows, channels and proxies between two ranks on the host."""
+
+import array
+import ctypes
+import sys
+import threading
+
+import mscclpp
+
+comm = mscclpp.Communicator()
+rank, peer = comm.rank, 1 - comm.rank
+
+
+def refused(kind, text, function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except kind as problem:
+        if text not in str(problem):
+            sys.exit(f"{problem}: expected {text}")
+        return problem
+    sys.exit(f"{text}: nothing was raised")
+
+
+with comm:
+    memory = comm.alloc(4096)
+    view = memory.view()
+    assert memory.size() == 4096 and bytes(view) == bytes(4096) and memory.data()
+
+    with comm.window(memory) as window:
+        assert window.peer(rank) == (memory.data(), 4096)
+        view[7] = 10 + rank
+        comm.barrier()
+        assert (ctypes.c_ubyte * 8).from_address(window.peer(peer)[0])[7] == 10 + peer
+        handles = window.channels()
+        assert len(handles) == 2 and handles[rank].raw == bytes(64) != handles[peer].raw
+        comm.all_reduce(memory, op=mscclpp.ReduceOp.MAX)  # in place, in the window
+        assert view[7] == 11
+        refused(mscclpp.InvalidUsage, "rank 2", window.peer, 2)
+        comm.barrier()
+    refused(mscclpp.ClosedError, "closed", window.peer, 0)
+
+    source = array.array("B", [40 + rank] * 4096)
+    view[:] = bytes(4096)
+    comm.barrier()
+    with comm.register(source) as registered, comm.port_channel(peer, registered, memory) as channel:
+        assert len(channel.device_handle().raw) == 128
+        if rank == 0:
+            channel.put_with_signal(100, 0, 50)
+            channel.wait()
+            assert view[3] == 41 and view[13] == 0
+            refused(mscclpp.TimeoutError, "", channel.wait, 0.001)
+        else:
+            channel.wait()
+            assert (view[99], view[100], view[149], view[150]) == (0, 40, 40, 0)
+            channel.put(3, 0, 10)
+            channel.signal()
+            channel.flush()
+        comm.barrier()
+    refused(mscclpp.InvalidUsage, "read-only", comm.register, b"1234")
+    refused(mscclpp.InvalidUsage, "time limit", comm.settle, (), -1)
+
+    with comm.memory_channel(peer, memory) as channel:
+        assert len(channel.device_handle().raw) == len(bytes(channel.device_handle())) == 64
+    view[:] = bytes(4096)
+    comm.switch_channel(memory).close()
+    assert comm.control()
+    refused(mscclpp.InvalidUsage, "rank 5 of 2", comm.memory_channel, 5, memory)
+
+    seen = []
+
+    def take(proxy, first, second, position):
+        seen.append((first, second, threading.get_ident()))
+        proxy.complete(position)
+    with comm.proxy(16, take) as proxy:
+        for i in range(100):
+            position = proxy.push(i, i + 1)
+        proxy.flush(position)
+        assert [s[:2] for s in seen] == [(i, i + 1) for i in range(100)] and seen[0][2] != threading.get_ident()
+        refused(mscclpp.TimeoutError, "", proxy.flush, position + 5, 0.001)
+        refused(mscclpp.InvalidUsage, "63 bits", proxy.push, 0, 1 << 63)
+        assert proxy.device_handle().raw
+    refused(mscclpp.ClosedError, "closed", proxy.push, 1)
+    refused(mscclpp.InvalidUsage, "power of two", comm.proxy, 5, take)
+
+    def fail(proxy, first, second, position):
+        raise KeyError("in a handler")
+    proxy = comm.proxy(16, fail)
+    proxy.push(1)
+    assert isinstance(refused(mscclpp.Error, "", proxy.close).__cause__, KeyError)
+    proxy.close()
+
+    seen.clear()
+    left = comm.proxy(16, lambda proxy, first, second, position: seen.append(first))
+    for i in range(10):
+        left.push(i)
+assert seen == list(range(10)), seen  # the end of the communicator performs them
+refused(mscclpp.ClosedError, "closed", memory.data)
+refused(mscclpp.ClosedError, "closed", left.push, 1)
+print(f"rank {rank} is done")
