@@ -8,15 +8,20 @@ import (
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
-// TestOrder checks plans in many orders of ranks and blocks: the verdict is that of all orders, not of the one that was run.
-func TestOrder(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	shuffle := func(r *run) {
+// shuffler brings ranks and blocks into any order.
+func shuffler(random *rand.Rand) func(*run) {
+	return func(r *run) {
 		random.Shuffle(len(r.order), func(i, k int) { r.order[i], r.order[k] = r.order[k], r.order[i] })
 		for _, b := range r.blocks {
 			random.Shuffle(len(b), func(i, k int) { b[i], b[k] = b[k], b[i] })
 		}
 	}
+}
+
+// TestOrder checks plans in many orders of ranks and blocks: the verdict is that of all orders, not of the one that was run.
+func TestOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	shuffle := shuffler(random)
 	var files []string
 	for _, pattern := range []string{"testdata/*/*.json", "../../../shared/plans/*/*.json", "../../../shared/plans/*/*/*.json"} {
 		more, err := filepath.Glob(pattern)
