@@ -142,6 +142,11 @@ mscclpp_result_t mscclpp_comm_size(mscclpp_comm_t comm, int32_t *size);
  * the value needs with its end. Errors: MSCCLPP_INVALID for an unknown property, and for too little room. */
 mscclpp_result_t mscclpp_comm_query(mscclpp_comm_t comm, const char *property, char *text, size_t *size);
 
+/* mscclpp_comm_exchange gives every rank the bytes of all: mine is bytes long, the same number on all ranks, and all
+ * as many for each rank, in the order of the ranks. It goes by the network of the set-up, from and to memory of the
+ * host, and is meant for what ranks agree on. Collective. */
+mscclpp_result_t mscclpp_comm_exchange(mscclpp_comm_t comm, const void *mine, size_t bytes, void *all);
+
 /* mscclpp_comm_status returns MSCCLPP_SUCCESS while the communicator works, MSCCLPP_IN_PROGRESS before
  * it was joined, and why it cannot be used any more after a failure. It never waits, and may be called
  * at any time, also while a call is in progress on another thread. */

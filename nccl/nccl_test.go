@@ -102,9 +102,14 @@ func environ(t *testing.T, more ...string) []string {
 // compile builds a program of testdata against the library.
 func compile(t *testing.T, source string) string {
 	t.Helper()
-	dir := library(t)
+	return compileFor(t, source, library(t))
+}
+
+// compileFor is compile for a program that finds the library in a folder.
+func compileFor(t *testing.T, source, dir string) string {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
-	run(t, exec.Command("cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/"+source, "-L"+dir, "-lnccl", "-Wl,-rpath,"+dir, "-lpthread", "-lm"))
+	run(t, exec.Command("cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/"+source, "-L"+library(t), "-lnccl", "-Wl,-rpath,"+dir, "-lpthread", "-lm"))
 	return program
 }
 
@@ -293,7 +298,11 @@ func ranks(t *testing.T, source string, n int) []string {
 // ranksWith is ranks in another environment. Some of them are killed.
 func ranksWith(t *testing.T, source string, n int, own []string, killed ...int) []string {
 	t.Helper()
-	program := compile(t, source)
+	return ranksOf(t, compile(t, source), n, own, killed...)
+}
+
+func ranksOf(t *testing.T, program string, n int, own []string, killed ...int) []string {
+	t.Helper()
 	m := newMaker(t)
 	out := make([]string, n)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

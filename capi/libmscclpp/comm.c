@@ -37,6 +37,11 @@ mscclpp_result_t mscclpp_comm_query(mscclpp_comm_t comm, const char *property, c
   DATA(mscclppGoCommQuery((uintptr_t)comm, (char *)property, text, size, failure_here()));
 }
 
+mscclpp_result_t mscclpp_comm_exchange(mscclpp_comm_t comm, const void *mine, size_t bytes, void *all) {
+  if (all == NULL || (mine == NULL && bytes > 0)) return failed(MSCCLPP_INVALID, "comm exchange: a place is NULL");
+  SETUP(mscclppGoCommExchange((uintptr_t)comm, (void *)mine, bytes, all, failure_here()));
+}
+
 mscclpp_result_t mscclpp_comm_status(mscclpp_comm_t comm) { DATA(mscclppGoCommStatus((uintptr_t)comm, failure_here())); }
 
 mscclpp_result_t mscclpp_comm_check(mscclpp_comm_t comm) { DATA(mscclppGoCommCheck((uintptr_t)comm, failure_here())); }

@@ -124,6 +124,36 @@ func (p *parts) query(property string) (string, error) {
 	return "", fmt.Errorf("%w: comm query: property %q: expected device, device.name, transports, shared, name, host or algorithms.COLLECTIVE", framework.ErrInvalid, property)
 }
 
+// exchangeMost bounds what a rank gives in an exchange: it is for agreements, and not for data.
+const exchangeMost = 16 << 20
+
+//export mscclppGoCommExchange
+func mscclppGoCommExchange(h C.uintptr_t, mine unsafe.Pointer, bytes C.size_t, all unsafe.Pointer, f *C.struct_failure) (r C.int32_t) {
+	defer recovered(f, &r)
+	c, p, err := ready(handles.Handle(h))
+	if err != nil {
+		return fail(f, err)
+	}
+	if bytes > exchangeMost {
+		return fail(f, fmt.Errorf("%w: comm exchange: %d bytes: expected at most %d", framework.ErrInvalid, bytes, exchangeMost))
+	}
+	ctx, cancel := c.bounded()
+	defer cancel()
+	n := int(bytes)
+	parts, err := p.world.AllGather(ctx, C.GoBytes(mine, C.int(n)))
+	if err != nil {
+		return fail(f, c.explain(err))
+	}
+	to := unsafe.Slice((*byte)(all), n*len(parts))
+	for rank, part := range parts {
+		if len(part) != n {
+			return fail(f, fmt.Errorf("%w: comm exchange: rank %d gives %d bytes, and this rank %d: expected the same of all", framework.ErrInvalid, rank, len(part), n))
+		}
+		copy(to[rank*n:], part)
+	}
+	return C.MSCCLPP_SUCCESS
+}
+
 //export mscclppGoCommStatus
 func mscclppGoCommStatus(h C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)

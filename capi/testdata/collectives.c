@@ -122,6 +122,16 @@ static void split(void) {
   OK(mscclpp_comm_destroy(half));
 }
 
+static void exchange(void) {
+  int32_t mine[2] = {rank, 7}, all[MOST][2];
+  int i;
+  OK(mscclpp_comm_exchange(comm, mine, sizeof mine, all));
+  for (i = 0; i < ranks; i++) TRUE(all[i][0] == i && all[i][1] == 7);
+  REFUSES(mscclpp_comm_exchange(comm, mine, sizeof mine, NULL), MSCCLPP_INVALID, "NULL");
+  REFUSES(mscclpp_comm_exchange(comm, mine, (size_t)1 << 40, all), MSCCLPP_INVALID, "expected at most");
+  REFUSES(mscclpp_comm_exchange(comm, mine, rank == 0 ? 4 : 8, all), MSCCLPP_INVALID, "expected the same of all");
+}
+
 static void collect(void *text, const char *part, size_t size) {
   size_t n = strlen(text);
   if (n + size < 8192) memcpy((char *)text + n, part, size);
@@ -172,6 +182,7 @@ void collectives(void) {
   reductions();
   moves();
   messages();
+  exchange();
   reports();
   split();
 }

@@ -44,6 +44,9 @@ var reserved = map[string]bool{
 
 	"MSCCLPP_GDRCOPY_LIBRARY": true, // which library of GDRCopy to open
 
+	"MSCCLPP_NCCL_LIB_PATH":                 true, // of libnccl: the library to which operations fall back
+	"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION": true,
+
 	"MSCCLPP_BUILTIN_PLUGINS": true, // where mscclpp-run's own plugins are
 }
 

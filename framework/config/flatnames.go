@@ -59,13 +59,11 @@ var flatNames = map[string]flatName{
 	"MSCCLPP_COMM_ID":            {note: "mscclpp-run and MASTER_ADDR, MASTER_PORT tell ranks where to meet"},
 	"MSCCLPP_CACHE_DIR":          {note: "nothing is cached on disk"},
 	"MSCCLPP_NPKIT_DUMP_DIR":     {note: "log.dump_signal names a signal that prints the state of every channel"},
-	"MSCCLPP_NCCL_LIB_PATH":      {note: "every collective is native; no other library is called"},
 	"MSCCLPP_FORCE_DISABLE_NVLS": {note: "leave nvls out of transports"},
 
-	"MSCCLPP_ENABLE_NCCL_FALLBACK":          {note: "every collective is native; no other library is called"},
-	"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION": {note: "every collective is native; no other library is called"},
-	"MSCCLPP_NCCL_SYMMETRIC_MEMORY":         {note: "register buffers instead: registered buffers are used in place"},
-	"MSCCLPP_CUDAIPC_USE_DEFAULT_STREAM":    {note: "copies have a stream of their own"},
+	"MSCCLPP_ENABLE_NCCL_FALLBACK":       {note: "libnccl.so.2 calls another NCCL where MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION names operations"},
+	"MSCCLPP_NCCL_SYMMETRIC_MEMORY":      {note: "register buffers instead: registered buffers are used in place"},
+	"MSCCLPP_CUDAIPC_USE_DEFAULT_STREAM": {note: "copies have a stream of their own"},
 }
 
 // logLevel maps the levels of both loggers of MSCCL++ to ours.

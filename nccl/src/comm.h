@@ -39,6 +39,10 @@ struct ncclComm {
   ncclConfig_t config;
   char name[NAME_MAX_BYTES];
   char net[NAME_MAX_BYTES];
+  _Atomic(ncclComm_t) shadow; /* the communicator of another NCCL, which performs some operations; see fallback.h */
+  void* mark;            /* an event behind the last call of a communicator that has a shadow */
+  int marked;            /* it was recorded */
+  cudaStream_t marked_on;
   struct redop* redops;  /* REDOPS of them once one was made */
   struct ncclComm* next; /* while it is free */
 };

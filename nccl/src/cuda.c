@@ -31,6 +31,11 @@ static struct {
   int (*pop)(void**);
   int (*alloc)(uintptr_t*, size_t);
   int (*free)(uintptr_t);
+  int (*event_new)(void**, unsigned);
+  int (*event_free)(void*);
+  int (*event_record)(void*, cudaStream_t);
+  int (*event_wait)(cudaStream_t, void*, unsigned);
+  int (*is_captured)(cudaStream_t, int*);
   int found;
 } driver;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -67,6 +72,11 @@ static void open_driver(void) {
   *(void**)&driver.pop = symbol(lib, "cuCtxPopCurrent_v2");
   *(void**)&driver.alloc = symbol(lib, "cuMemAlloc_v2");
   *(void**)&driver.free = symbol(lib, "cuMemFree_v2");
+  *(void**)&driver.event_new = symbol(lib, "cuEventCreate");
+  *(void**)&driver.event_free = symbol(lib, "cuEventDestroy_v2");
+  *(void**)&driver.event_record = symbol(lib, "cuEventRecord");
+  *(void**)&driver.event_wait = symbol(lib, "cuStreamWaitEvent");
+  *(void**)&driver.is_captured = symbol(lib, "cuStreamIsCapturing");
   if (driver.found && driver.init(0) != 0) driver.found = 0;
 }
 
@@ -245,4 +255,56 @@ ncclResult_t cuda_check_pointer(int device, const void* p, const char* function,
   if (err) return fail(ncclInvalidArgument, "%s : %s %p is not a valid pointer: the driver knows no memory there (CUDA error %d)", function, name, p, err);
   if (of != device) return fail(ncclInvalidArgument, "%s : %s %p is of device %d: expected memory of device %d", function, name, p, of, device);
   return ncclSuccess;
+}
+
+ncclResult_t cuda_enter(int device) {
+  void* context;
+  int err = device < 0 ? 0 : enter_device(device, &context);
+  return err ? fail(ncclUnhandledCudaError, "device %d: making it current: CUDA error %d", device, err) : ncclSuccess;
+}
+
+void cuda_leave(int device) {
+  if (device >= 0) leave_device(device);
+}
+
+/* ON_DEVICE calls a function of the driver with the device's context current, which the default streams need. */
+#define ON_DEVICE(device, what, call)                                                                       \
+  do {                                                                                                      \
+    ncclResult_t r_ = cuda_enter(device);                                                                   \
+    if (r_ != ncclSuccess) return r_;                                                                       \
+    int err_ = (call);                                                                                      \
+    cuda_leave(device);                                                                                     \
+    return err_ ? fail(ncclUnhandledCudaError, "device %d: %s: CUDA error %d", device, what, err_) : ncclSuccess; \
+  } while (0)
+
+ncclResult_t cuda_event_new(void** event, int device) {
+  *event = NULL;
+  if (device < 0) return ncclSuccess;
+  ON_DEVICE(device, "making an event", driver.event_new(event, 2)); /* 2: without timing */
+}
+
+void cuda_event_free(void* event, int device) {
+  if (event == NULL || cuda_enter(device) != ncclSuccess) return;
+  driver.event_free(event);
+  cuda_leave(device);
+}
+
+/* record and wait_for leave streams alone that are being captured. */
+static int record(void* event, cudaStream_t stream, int* recorded) {
+  int captured = 0, err = driver.is_captured(stream, &captured);
+  if (err == 0 && !captured && (err = driver.event_record(event, stream)) == 0) *recorded = 1;
+  return err;
+}
+
+static int wait_for(void* event, cudaStream_t stream) {
+  int captured = 0, err = driver.is_captured(stream, &captured);
+  return err == 0 && !captured ? driver.event_wait(stream, event, 0) : err;
+}
+
+ncclResult_t cuda_event_record(void* event, int device, cudaStream_t stream, int* recorded) {
+  ON_DEVICE(device, "recording an event", record(event, stream, recorded));
+}
+
+ncclResult_t cuda_event_wait(void* event, int device, cudaStream_t stream) {
+  ON_DEVICE(device, "waiting for an event", wait_for(event, stream));
 }

@@ -23,3 +23,14 @@ ncclResult_t cuda_free(void* at);
 
 /* cuda_check_pointer refuses what is no memory of a device; name says which argument it is. */
 ncclResult_t cuda_check_pointer(int device, const void* p, const char* function, const char* name);
+
+/* cuda_enter makes the primary context of a device current until cuda_leave. Device -1 has none. */
+ncclResult_t cuda_enter(int device);
+void cuda_leave(int device);
+
+/* Events order streams. cuda_event_record sets *recorded, unless the stream is being captured: that, and
+ * cuda_event_wait on such a stream, do nothing. */
+ncclResult_t cuda_event_new(void** event, int device);
+void cuda_event_free(void* event, int device);
+ncclResult_t cuda_event_record(void* event, int device, cudaStream_t stream, int* recorded);
+ncclResult_t cuda_event_wait(void* event, int device, cudaStream_t stream);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../capi/mscclpp.h"
+#include "fallback.h"
 #include "fork.h"
 #include "log.h"
 #include "settings.h"
@@ -18,7 +19,7 @@
 /* The functions of libmscclpp that are called. */
 #define FUNCTIONS(F)                                                                                        \
   F(version) F(last_error) F(comm_create) F(comm_join) F(comm_split) F(comm_shrink) F(comm_rank) F(comm_size) F(comm_status) \
-  F(comm_destroy) F(comm_leave) F(comm_settle) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
+  F(comm_exchange) F(comm_destroy) F(comm_leave) F(comm_settle) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
   F(reduce) F(all_to_all) F(gather) F(scatter) F(send) F(recv) F(group_start) F(group_end)
 
 static struct {
@@ -69,10 +70,11 @@ static ncclResult_t create(const struct door_comm* o, void** comm) {
   options.settings = s.texts;
   options.settings_count = s.count;
   options.timeout = (uint64_t)1800 * 1000000000; /* NCCL waits for ranks that come late */
-  char version[64];
+  char version[640];
   int number = 0;
   pncclGetVersion(&number);
   snprintf(version, sizeof version, "%d (%s)", number, library_version());
+  fallback_describe(version, sizeof version);
   options.version = version;
   mscclpp_comm_t c = NULL;
   ncclResult_t r = result(lib.comm_create(&options, &c));
@@ -105,6 +107,8 @@ static ncclResult_t shrink(void* comm, const int* excluded, size_t count, int ab
   *out = c;
   return r;
 }
+
+static ncclResult_t exchange(void* comm, const void* mine, size_t bytes, void* all) { return result(lib.comm_exchange(comm, mine, bytes, all)); }
 
 static ncclResult_t call(void* comm, const struct door_call* c) {
   mscclpp_call_options_t o = MSCCLPP_CALL_OPTIONS_INIT;
@@ -160,7 +164,7 @@ static ncclResult_t failed(void* comm) { return result(lib.comm_status(comm)); }
 
 static const char* error(void) { return lib.last_error(); }
 
-static const struct door functions = {create, join, split, shrink, place, call, group, close_comm, abort_comm, settle, failed, error};
+static const struct door functions = {create, join, split, shrink, place, exchange, call, group, close_comm, abort_comm, settle, failed, error};
 static const struct door* opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

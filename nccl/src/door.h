@@ -48,6 +48,7 @@ struct door {
   ncclResult_t (*split)(void* comm, int color, int key, void** out, int* rank, int* size);
   ncclResult_t (*shrink)(void* comm, const int* excluded, size_t count, int abort, void** out); /* to be joined */
   ncclResult_t (*place)(void* comm, int* rank, int* size);
+  ncclResult_t (*exchange)(void* comm, const void* mine, size_t bytes, void* all); /* among the ranks, on the host */
   ncclResult_t (*call)(void* comm, const struct door_call* call);
   ncclResult_t (*group)(void* comm, const struct door_call* calls, size_t n);
   ncclResult_t (*close)(void* comm);

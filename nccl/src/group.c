@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "export.h"
+#include "fallback.h"
 #include "log.h"
 
 struct entry {
@@ -108,8 +109,10 @@ static void perform_batch(struct batch* b, struct lane* l) {
     fail(r, "communicator %p is ready but has no other half", (void*)b->comm);
   } else {
     atomic_store(&b->comm->launched, 1);
-    r = b->n == 1 ? d->call(inner, b->calls) : d->group(inner, b->calls, b->n);
-    if (r != ncclSuccess) fail(r, "%s", d->error());
+    if (atomic_load(&b->comm->shadow))
+      r = fallback_group(b->comm, inner, b->calls, b->n);
+    else if ((r = b->n == 1 ? d->call(inner, b->calls) : d->group(inner, b->calls, b->n)) != ncclSuccess)
+      fail(r, "%s", d->error());
   }
   if (l->result == ncclSuccess) l->result = r;
 }

@@ -7,6 +7,7 @@
 
 #include "comm.h"
 #include "door.h"
+#include "fallback.h"
 #include "fork.h"
 #include "log.h"
 
@@ -113,6 +114,7 @@ void family_abort(ncclComm_t comm) {
       int expected = ncclSuccess;
       atomic_compare_exchange_strong(&c->state, &expected, ncclInvalidUsage);
       door_opened()->abort(inner, "ncclCommAbort of a communicator that shares its resources");
+      fallback_abort(c);
     }
     comm_leave(c);
   }

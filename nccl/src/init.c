@@ -10,6 +10,7 @@
 #include "door.h"
 #include "env.h"
 #include "export.h"
+#include "fallback.h"
 #include "fork.h"
 #include "group.h"
 #include "log.h"
@@ -47,6 +48,7 @@ static ncclResult_t run_init(struct work* w) {
   }
   if (r != ncclSuccess)
     return fail(r, "%s%s", strstr(d->error(), "versions differ") ? "Mismatched NCCL version detected : " : "", d->error());
+  if ((r = fallback_join(c)) != ncclSuccess) return r;
   if (c->nranks == 1) meeting_forget(&i->id);
   log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init COMPLETE", (void*)c,
            c->rank, c->nranks, c->device, (unsigned long long)c->id);
@@ -199,7 +201,8 @@ static ncclResult_t run_split(struct work* w) {
   w->comm->nranks = size;
   w->comm->id = hash(&(uint64_t[]){w->parent->id, (uint64_t)s->color, (uint64_t)size}, 24);
   atomic_store(&w->comm->inner, inner);
-  return ncclSuccess;
+  if (inner && (r = fallback_join(w->comm)) != ncclSuccess) (void)d->close(atomic_exchange(&w->comm->inner, NULL));
+  return r;
 }
 
 static void split_done(struct work* w, ncclResult_t r) {

@@ -11,6 +11,7 @@
 #include "door.h"
 #include "env.h"
 #include "export.h"
+#include "fallback.h"
 #include "fork.h"
 #include "group.h"
 #include "log.h"
@@ -62,6 +63,7 @@ EXPORT(ncclResult_t, CommGetAsyncError, ncclComm_t comm, ncclResult_t* error) {
       int expected = ncclSuccess;
       if (state != ncclSuccess && atomic_compare_exchange_strong(&comm->state, &expected, state))
         fail((ncclResult_t)state, "%s", d->error()); /* the first stays */
+      if (state == ncclSuccess && (state = fallback_failed(comm)) != ncclSuccess) atomic_compare_exchange_strong(&comm->state, &expected, state);
     }
     *error = (ncclResult_t)state;
   }
@@ -83,7 +85,11 @@ static ncclResult_t settle(ncclComm_t c) {
   return cuda_settle(c->device);
 }
 
-static ncclResult_t run_finalize(struct work* w) { return settle(w->comm); }
+static ncclResult_t run_finalize(struct work* w) {
+  ncclResult_t r = fallback_finalize(w->comm);
+  ncclResult_t settled = settle(w->comm);
+  return r == ncclSuccess ? settled : r;
+}
 
 static void finalize_done(struct work* w, ncclResult_t r) {
   int expected = ncclInProgress;
@@ -177,10 +183,14 @@ EXPORT(ncclResult_t, CommDestroy, ncclComm_t comm) {
   r = until_done(comm);
   const struct door* d = door_opened();
   void* inner = atomic_load(&comm->inner);
-  if (inner && atomic_load(&comm->state) == ncclSuccess && settle(comm) == ncclSuccess)
+  if (inner && atomic_load(&comm->state) == ncclSuccess && settle(comm) == ncclSuccess) {
+    ncclResult_t end = fallback_destroy(comm);
+    if (r == ncclSuccess) r = end;
     (void)d->close(inner); /* a peer that has gone is no reason to fail here */
-  else if (inner)
+  } else if (inner) {
     d->abort(inner, "ncclCommDestroy after a failure"); /* which has kernels leave before it frees */
+    fallback_abort(comm);
+  }
   atomic_store(&comm->inner, NULL);
   log_info(SUB_INIT, comm->device, "comm %p rank %d nranks %d cudaDev %d - Destroy COMPLETE", (void*)comm, comm->rank, comm->nranks, comm->device);
   comm_give_up(comm);
@@ -211,12 +221,14 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
       r = fail(ncclInvalidArgument, "ncclCommAbort : communicator %p is being destroyed", (void*)comm);
     else if (inner)
       d->abort(inner, "ncclCommAbort");
+    if (!again) fallback_abort(comm);
     comm_leave(comm);
     return r;
   }
   int expected = ncclSuccess;
   atomic_compare_exchange_strong(&comm->state, &expected, ncclInvalidUsage);
   if (inner) d->abort(inner, "ncclCommAbort");
+  fallback_abort(comm);
   family_abort(comm);
   void* shrinking = atomic_load(&comm->shrinking);
   if (shrinking) d->abort(shrinking, "ncclCommAbort of the communicator that was shrunk");

@@ -5,6 +5,7 @@
 #include "comm.h"
 #include "cuda.h"
 #include "export.h"
+#include "fallback.h"
 #include "fork.h"
 #include "log.h"
 
@@ -28,6 +29,7 @@ struct registration {
   void* buff;
   size_t size;
   unsigned long uses;
+  void* shadow; /* the handle of the other library, if operations fall back to one */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -38,21 +40,23 @@ static struct registration* note(ncclComm_t comm, void* buff, size_t size) {
   if (h) {
     h->uses++;
   } else if ((h = malloc(sizeof *h)) != NULL) {
-    *h = (struct registration){comm->registrations, buff, size, 1};
+    *h = (struct registration){comm->registrations, buff, size, 1, NULL};
     comm->registrations = h;
   }
   pthread_mutex_unlock(&lock);
   return h;
 }
 
-/* drop gives one use of a registration back; 0 for a handle that is none. */
-static int drop(ncclComm_t comm, const void* handle) {
+/* drop gives one use of a registration back; 0 for a handle that is none. With the last use the shadow's handle is given
+ * out, too. */
+static int drop(ncclComm_t comm, const void* handle, void** shadow) {
   pthread_mutex_lock(&lock);
   struct registration** at = &comm->registrations;
   while (*at && *at != handle) at = &(*at)->next;
   struct registration* found = *at;
   if (found && --found->uses == 0) {
     *at = found->next;
+    *shadow = found->shadow;
     free(found);
   }
   pthread_mutex_unlock(&lock);
@@ -68,6 +72,14 @@ void registrations_free(ncclComm_t comm) {
   }
 }
 
+/* share gives a new registration to the shadow. */
+static ncclResult_t share(ncclComm_t comm, struct registration* h) {
+  void* none;
+  ncclResult_t r = h->uses == 1 ? fallback_register(comm, h->buff, h->size, &h->shadow) : ncclSuccess;
+  if (r != ncclSuccess) drop(comm, h, &none);
+  return r;
+}
+
 EXPORT(ncclResult_t, CommRegister, const ncclComm_t comm, void* buff, size_t size, void** handle) {
   if (handle) *handle = NULL;
   if (after_fork()) return fork_refusal("ncclCommRegister");
@@ -79,6 +91,8 @@ EXPORT(ncclResult_t, CommRegister, const ncclComm_t comm, void* buff, size_t siz
     r = fail(ncclInvalidArgument, "ncclCommRegister : size argument is 0");
   else if ((*handle = note(comm, buff, size)) == NULL)
     r = fail(ncclSystemError, "ncclCommRegister : out of memory");
+  else
+    r = share(comm, *handle);
   comm_leave(comm);
   return r;
 }
@@ -87,7 +101,11 @@ EXPORT(ncclResult_t, CommDeregister, const ncclComm_t comm, void* handle) {
   if (handle == NULL || after_fork()) return ncclSuccess;
   ncclResult_t r = comm_enter(comm, "ncclCommDeregister", NEED_ALIVE);
   if (r != ncclSuccess) return r;
-  if (!drop(comm, handle)) r = fail(ncclInvalidUsage, "ncclCommDeregister : handle %p is none of this communicator", handle);
+  void* shadow = NULL;
+  if (drop(comm, handle, &shadow))
+    fallback_deregister(comm, shadow);
+  else
+    r = fail(ncclInvalidUsage, "ncclCommDeregister : handle %p is none of this communicator", handle);
   comm_leave(comm);
   return r;
 }

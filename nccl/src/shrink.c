@@ -5,6 +5,7 @@
 #include "comm.h"
 #include "door.h"
 #include "export.h"
+#include "fallback.h"
 #include "fork.h"
 #include "group.h"
 #include "log.h"
@@ -34,6 +35,10 @@ static ncclResult_t run_shrink(struct work* w) {
     return r;
   }
   atomic_store(&c->inner, inner);
+  if ((r = fallback_join(c)) != ncclSuccess) {
+    (void)d->close(atomic_exchange(&c->inner, NULL));
+    return r;
+  }
   log_info(SUB_INIT, c->device, "ncclCommShrink comm %p rank %d nranks %d parent %p - Init COMPLETE", (void*)c, c->rank, c->nranks, (void*)parent);
   return ncclSuccess;
 }
