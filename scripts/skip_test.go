@@ -51,3 +51,19 @@ func TestSkippedIsNoSuccess(t *testing.T) {
 		}
 	}
 }
+
+// A machine that cannot have torch passes its stage, says so, and proves nothing; where it is required that is a failure.
+func TestTorchIsOptional(t *testing.T) {
+	if out, code := runPoor(t, "0", ".", "./torch-test.sh"); code != 0 || !strings.Contains(out, "no Python 3.11") || !strings.Contains(out, "NOT run") {
+		t.Errorf("code %d, %q: expected success that says what is missing", code, out)
+	}
+	first, _ := runPoor(t, "0", ".", "./torch-venv.sh", "--state")
+	second, _ := runPoor(t, "0", ".", "./torch-venv.sh", "--state")
+	if !strings.HasPrefix(first, "none at ") || first == second {
+		t.Errorf("states %q and %q: expected two that differ", first, second)
+	}
+	t.Setenv("TORCH_REQUIRED", "1")
+	if out, code := runPoor(t, "0", ".", "./torch-test.sh"); code != 77 {
+		t.Errorf("code %d, %q: expected 77", code, out)
+	}
+}

@@ -26,15 +26,19 @@ for candidate in python3.11 python3; do
 		break
 	fi
 done
-version=$([ -z "$python" ] || "$python" -c 'import sys; print(sys.version, sys.base_prefix)')
+none() { echo "none at $(date +%s.%N)"; } # which proves nothing
+if [ -z "$python" ]; then
+	if [ "${1:-}" = --state ]; then none && exit; fi
+	cannot "no Python 3.11 with venv and ensurepip in PATH"
+fi
+version=$("$python" -c 'import sys; print(sys.version, sys.base_prefix)')
 venv=$cache/venv-$({ cat "$list"; echo "$version"; } | sha256sum | cut -c1-16)
 
 # An environment is complete when it has its new name, which it gets last.
 if [ "${1:-}" = --state ]; then
-	if [ -d "$venv" ]; then echo "$venv"; else echo "none at $(date +%s.%N)"; fi # which proves nothing
+	if [ -d "$venv" ]; then echo "$venv"; else none; fi
 	exit
 fi
-[ -n "$python" ] || cannot "no Python 3.11 with venv and ensurepip in PATH"
 [ "$(uname -sm)" = "Linux x86_64" ] || cannot "$(uname -sm): expected Linux x86_64, which the wheels are for"
 mkdir -p "$cache"
 exec 9>"$cache/venv.lock"
@@ -48,7 +52,7 @@ if [ ! -d "$venv" ]; then
 	echo "torch-venv: installing torch into $venv; this takes minutes, once" >&2
 	"$python" -m venv "$new"
 	log=$new/pip.log
-	if ! timeout 900 "$new/bin/python" -m pip install -q --no-cache-dir --no-deps --only-binary :all: --require-hashes -r "$list" >"$log" 2>&1 9>&-; then
+	if ! timeout 600 "$new/bin/python" -m pip install -q --retries 1 --timeout 30 --no-cache-dir --no-deps --only-binary :all: --require-hashes -r "$list" >"$log" 2>&1 9>&-; then
 		if grep -q 'DO NOT MATCH THE HASHES' "$log"; then
 			cat "$log" >&2
 			exit 1
