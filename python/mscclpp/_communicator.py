@@ -288,7 +288,7 @@ class Communicator(Objects):
             op: a ReduceOp.
             stream: of the GPU: a number, or a stream of torch or CuPy; None for the package's current one.
             algorithm: name of the algorithm; None lets the library choose.
-            scale: with PREMUL_SUM: the factor of this rank's input.
+            scale: with PREMUL_SUM: the factor of this rank's input; ranks may have different ones.
 
         Raises:
             InvalidUsage: the arguments cannot be right, or differ between ranks.
@@ -464,6 +464,8 @@ class Communicator(Objects):
                 self._place(b, name)
         if target is not None and target.readonly:
             raise _errors.invalid(f"{name}: {target.type} is read-only: expected memory that the result can be written to")
+        if scale is None and name in ("all_reduce", "reduce", "reduce_scatter") and arguments[4] == _types.ReduceOp.PREMUL_SUM:
+            raise _errors.invalid(f"{name}: PREMUL_SUM without a scale")
         options = None
         if not self._host:
             stream = _streams.choose(stream, buffers)

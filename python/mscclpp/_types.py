@@ -36,7 +36,7 @@ SIZES = (4, 2, 2, 8, 1, 1, 4, 4, 8, 8, 1, 1, 1)
 
 
 class ReduceOp(enum.IntEnum):
-    """Reductions. PREMUL_SUM multiplies every input by ``scale`` first; AVG divides the sum by the number of ranks."""
+    """Reductions. PREMUL_SUM multiplies the input of each rank by its ``scale`` first; AVG divides the sum by the number of ranks."""
 
     SUM = 0
     PROD = 1

@@ -109,6 +109,14 @@ def others():
     scaled = array.array("f", [2.0])
     comm.all_reduce(scaled, op=ReduceOp.PREMUL_SUM, scale=0.5)
     equal("scale", scaled, [size])
+    own = array.array("f", [1.0])
+    comm.all_reduce(own, op=ReduceOp.PREMUL_SUM, scale=rank)
+    equal("scales that differ", own, [size * (size - 1) / 2])
+    try:
+        comm.all_reduce(own, op=ReduceOp.PREMUL_SUM, algorithm="ring")
+        sys.exit(f"rank {rank}: PREMUL_SUM without a scale: expected an error")
+    except ValueError as e:
+        equal("no scale", ["without a scale" in str(e)], [True])
     mean = array.array("d", [rank])
     comm.all_reduce(mean, op=ReduceOp.AVG)
     equal("mean", mean, [(size - 1) / 2])
