@@ -52,6 +52,27 @@ func LookPath(program, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("program %s: not found in PATH: %w", program, fs.ErrNotExist)
 }
 
+// Command is LookPath for a program with its arguments, of which the first is the name by which it is called. A file of Python that is no
+// program itself is run by the python3 of the same PATH, without buffers for its output, as torchrun does.
+func Command(program string, argv []string, dir string, env []string) (path string, args []string, err error) {
+	path, err = LookPath(program, dir, env)
+	if err == nil || !strings.HasSuffix(program, ".py") {
+		return path, argv, err
+	}
+	script := program
+	if dir != "" && !filepath.IsAbs(script) {
+		script = filepath.Join(dir, script)
+	}
+	if info, failed := os.Stat(script); failed != nil || !info.Mode().IsRegular() {
+		return "", argv, err
+	}
+	python, err := LookPath("python3", dir, env)
+	if err != nil {
+		return "", argv, fmt.Errorf("script %s: %w", program, err)
+	}
+	return python, append([]string{"python3", "-u", program}, argv[1:]...), nil
+}
+
 func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {

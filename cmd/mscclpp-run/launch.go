@@ -51,7 +51,7 @@ func (a *app) launch(program string, args []string) error {
 			return &verb.Error{Code: launch.StartCode(err), Err: fmt.Errorf("--chdir %s: %w", a.opts.dir, err)}
 		}
 	}
-	path, err := launch.LookPath(program, a.opts.dir, env)
+	path, args, err := launch.Command(program, args, a.opts.dir, env)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) && !strings.Contains(program, "/") && findVerb(program) == nil {
 			err = fmt.Errorf("%w; nor is it a verb%s: %s", err, suggest.Hint(suggest.Name(program, strings.Split(verbNames(), ", "))), verbNames())

@@ -80,7 +80,7 @@ func (a *Agent) run(ctx context.Context, cancel func(), first frame, out *frames
 		}
 	}
 	if s.Program != "" {
-		if job.Path, err = launch.LookPath(s.Program, s.Dir, job.Env); err != nil {
+		if job.Path, job.Args, err = launch.Command(s.Program, s.Args, s.Dir, job.Env); err != nil {
 			return failed(err)
 		}
 	}
