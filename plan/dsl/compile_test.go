@@ -189,3 +189,42 @@ func TestChannelsInTheOrderOfSets(t *testing.T) {
 		}
 	}
 }
+
+// TestMerges expects neighbors that one operation can do to become one, and others to stay.
+func TestMerges(t *testing.T) {
+	both := func(c dsl.Chunk) []dsl.Chunk { return []dsl.Chunk{c} }
+	for _, c := range []struct {
+		name string
+		of   func(r dsl.Rank, in, out, s dsl.Buffer)
+		want []schema.OpName
+	}{
+		{"sums", func(r dsl.Rank, in, out, s dsl.Buffer) {
+			r.Reduce(out.At(0), in.At(0), both(in.At(1)), dsl.Block(0))
+			r.Reduce(out.At(0), in.At(0), both(s.At(0)), dsl.Block(0))
+		}, []schema.OpName{schema.Re}},
+		{"a sum and a maximum", func(r dsl.Rank, in, out, s dsl.Buffer) {
+			r.Reduce(out.At(0), in.At(0), both(in.At(1)), dsl.Block(0))
+			r.Reduce(out.At(0), in.At(0), both(s.At(0)), dsl.Block(0), dsl.Max)
+		}, []schema.OpName{schema.Re, schema.Nop, schema.Re}},
+		{"sums in two places", func(r dsl.Rank, in, out, s dsl.Buffer) {
+			r.Reduce(out.At(0), in.At(0), both(in.At(1)), dsl.Block(0))
+			r.Reduce(out.At(1), in.At(0), both(s.At(0)), dsl.Block(0))
+		}, []schema.OpName{schema.Re, schema.Re}},
+		{"packets that are kept", func(r dsl.Rank, in, out, s dsl.Buffer) {
+			r.ReducePackets(out.At(0), in.At(0), both(s.At(0)), dsl.Block(0))
+			r.CopyPackets(s.At(1), out.At(0), dsl.Block(0))
+		}, []schema.OpName{schema.ReduceCopyPkt}},
+		{"copies", func(r dsl.Rank, in, out, s dsl.Buffer) {
+			r.Copy(out.At(0), in.At(0), dsl.Block(0))
+			r.Copy(out.At(1), in.At(1), dsl.Block(0))
+		}, []schema.OpName{schema.Copy, schema.Copy}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := dsl.New(dsl.Test(1, 2, 2), dsl.Options{Name: "merges", Protocol: dsl.LL})
+			c.of(p.Rank(0), p.Input(0), p.Output(0), p.Scratch(0, 2))
+			if got := names(compile(t, p), 0, 0); !slices.Equal(got, c.want) {
+				t.Errorf("got %s, expected %s", got, c.want)
+			}
+		})
+	}
+}

@@ -94,5 +94,5 @@ func (p *Program) Err() error {
 }
 
 // Recover forgets the mistake that Err returned, so that later calls have effect again. A front end that has raised it as an
-// exception calls this: its program may have caught the exception.
+// exception calls this: its program may have caught the exception. Nothing that a mistaken call returned may be used then.
 func (p *Program) Recover() { p.err = nil }

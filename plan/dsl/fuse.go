@@ -123,7 +123,7 @@ func mergeReduction(cur, next *op) *op {
 	switch next.kind {
 	case kReduce:
 		if cur.name == next.name && (cur.name == schema.Re || cur.name == schema.ReducePkt || cur.name == schema.Rre) && cur.src[0] == next.src[0] &&
-			slices.Equal(cur.dst, next.dst) && cur.channel == next.channel && cur.reduce == next.reduce {
+			slices.Equal(cur.dst, next.dst) && cur.reduce == next.reduce {
 			both = with(cur, func(o *op) {
 				o.src = slices.Concat(cur.src, next.src[1:])
 				o.rsrc = slices.Concat(cur.rsrc, next.rsrc)
@@ -153,8 +153,7 @@ func mergeReduction(cur, next *op) *op {
 }
 
 func mergeSwitch(cur, next *op) *op {
-	from, to := cur.rsrc[0], next.rdst[0]
-	if next.name != schema.GroupStore || from.typ != to.typ || from.size != to.size || from.id != to.id || cur.dst[0] != next.src[0] {
+	if next.name != schema.GroupStore || cur.rsrc[0].id != next.rdst[0].id || cur.dst[0] != next.src[0] {
 		return nil
 	}
 	return with(cur, func(o *op) {

@@ -15,6 +15,12 @@ class RankError(RuntimeError, AttributeError):
     """A rank that the program does not have. MSCCL++ raises AttributeError where it means RuntimeError."""
 
 
+class SwitchRankError(RuntimeError, KeyError):
+    """A rank that is not in the group of a switch channel: where MSCCL++ does not look, its dictionary raises KeyError."""
+
+    __str__ = Exception.__str__
+
+
 _KINDS = {kind.__name__: kind for kind in (RuntimeError, ValueError, TypeError, IndexError, AssertionError)}
 
 
@@ -39,10 +45,16 @@ class Compiler:
         mistake = answer.get("error")
         if mistake is None:
             return answer.get("value")
-        kind, text = mistake["kind"], mistake["text"]
-        if text.startswith("Rank ") and "is out of bounds" in text:
-            raise RankError(text)
-        raise _KINDS.get(kind, RuntimeError)(text)
+        text = mistake["text"]
+        raise _kind(mistake["kind"], text)(text)
+
+
+def _kind(name: str, text: str) -> type:
+    if text.startswith("Rank ") and "is out of bounds" in text:
+        return RankError
+    if text.startswith("Rank ") and "is not part of this SwitchChannel" in text:
+        return SwitchRankError
+    return _KINDS.get(name, RuntimeError)
 
 
 def chunk(value) -> list:
