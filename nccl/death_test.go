@@ -5,16 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 )
 
 // end is how a process has ended.
@@ -68,16 +64,6 @@ func TestExit(t *testing.T) {
 }
 
 func TestAborts(t *testing.T) { alone(t, "aborts.c", "MSCCLPP_NCCL_DESTROY_SECONDS=2") }
-
-// onGPUs is the environment of programs on emulated GPUs.
-func onGPUs(t *testing.T, more ...string) []string {
-	driver := emulated.Build(t)
-	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
-	return append([]string{
-		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),
-		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
-	}, more...)
-}
 
 // expectOK fails unless all ranks ended in good order.
 func expectOK(t *testing.T, ends []end) {

@@ -344,14 +344,21 @@ func TestAlone(t *testing.T) { alone(t, "alone.c") }
 func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
 
 // Calls that are queued when the program destroys the communicator, and their stream, are carried out.
-func TestDevice(t *testing.T) {
+func TestDevice(t *testing.T) { ranksWith(t, "device.c", 2, onGPUs(t, "NCCL_CHECK_POINTERS=1")) }
+
+// Devices, streams and captures of two GPUs of one process.
+func TestGPUs(t *testing.T) { ranksWith(t, "gpus.c", 1, onGPUs(t)) }
+
+// onGPUs is the environment of programs on emulated GPUs, with kernels of f32.
+func onGPUs(t *testing.T, more ...string) []string {
+	t.Helper()
 	driver := emulated.Build(t)
 	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
 		emulated.Source{Spec: "../collectives/internal/scaling/kernels/kernels.json", Images: "../collectives/internal/scaling/image", Types: []string{"f32"}})
-	ranksWith(t, "device.c", 2, []string{
+	return append([]string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),
-		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824", "NCCL_CHECK_POINTERS=1",
-	})
+		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
+	}, more...)
 }
 
 func TestArguments(t *testing.T) { alone(t, "arguments.c") }

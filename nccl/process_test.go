@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -85,5 +88,53 @@ func TestKilledInsideCalls(t *testing.T) {
 			t.Parallel()
 			ranksWith(t, "killed.c", 2, environ(t, fmt.Sprintf("TEST_CALL=%d", call)), 1)
 		})
+	}
+}
+
+// The table of NCCL's semantics names tests that exist.
+func TestLinesHaveTests(t *testing.T) {
+	text, err := os.ReadFile("../docs/nccl-lines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := func(files ...string) string {
+		var all strings.Builder
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Error(err)
+			}
+			all.Write(b)
+		}
+		return all.String()
+	}
+	goTests, rows := source(tests...), 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || strings.Trim(cells[1], "- ") == "" || strings.TrimSpace(cells[1]) == "line" {
+			continue
+		}
+		rows++
+		program := ""
+		for _, word := range strings.FieldsFunc(cells[2], func(r rune) bool { return strings.ContainsRune(" ,;", r) }) {
+			name := strings.Trim(word, "`")
+			switch {
+			case strings.HasSuffix(word, ".c"):
+				program = source("testdata/" + word)
+				if !strings.Contains(goTests, strconv.Quote(word)) {
+					t.Errorf("no test runs %s: %s", word, line)
+				}
+			case strings.HasPrefix(name, "Test") && !strings.Contains(goTests, "func "+name+"("),
+				name != word && !strings.HasPrefix(name, "Test") && !strings.Contains(program, name+"("):
+				t.Errorf("there is no %s: %s", name, line)
+			}
+		}
+	}
+	if rows < 60 {
+		t.Errorf("%d rows", rows)
 	}
 }

@@ -308,3 +308,26 @@ ncclResult_t cuda_event_record(void* event, int device, cudaStream_t stream, int
 ncclResult_t cuda_event_wait(void* event, int device, cudaStream_t stream) {
   ON_DEVICE(device, "waiting for an event", wait_for(event, stream));
 }
+
+int cuda_capturing(int device, cudaStream_t stream) {
+  void* context;
+  int capturing = 0;
+  if (enter_device(device, &context) != 0) return 0;
+  /* The driver does not answer for the default stream while another one is captured: it is not, itself. */
+  if (driver.is_captured(stream, &capturing) != 0) capturing = 0;
+  leave_device(device);
+  return capturing != 0;
+}
+
+ncclResult_t cuda_wait(int device, cudaStream_t stream, cudaStream_t for_stream) {
+  void *context, *event = NULL;
+  int err = enter_device(device, &context);
+  if (err == 0) {
+    err = driver.event_new(&event, 2); /* 2: without times */
+    if (err == 0) err = driver.event_record(event, for_stream);
+    if (err == 0) err = driver.event_wait(stream, event, 0);
+    if (event) driver.event_free(event); /* once it has happened */
+    leave_device(device);
+  }
+  return err ? fail(ncclUnhandledCudaError, "a group: stream %p cannot wait for stream %p: CUDA error %d", (void*)stream, (void*)for_stream, err) : ncclSuccess;
+}

@@ -34,3 +34,9 @@ ncclResult_t cuda_event_new(void** event, int device);
 void cuda_event_free(void* event, int device);
 ncclResult_t cuda_event_record(void* event, int device, cudaStream_t stream, int* recorded);
 ncclResult_t cuda_event_wait(void* event, int device, cudaStream_t stream);
+
+/* cuda_capturing reports whether a stream is being captured. */
+int cuda_capturing(int device, cudaStream_t stream);
+
+/* cuda_wait has a stream wait for all that is on another one. */
+ncclResult_t cuda_wait(int device, cudaStream_t stream, cudaStream_t for_stream);

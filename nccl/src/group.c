@@ -9,6 +9,7 @@
 #include "export.h"
 #include "fallback.h"
 #include "log.h"
+#include "streams.h"
 
 struct entry {
   ncclComm_t comm;
@@ -89,7 +90,8 @@ struct batch {
   ncclComm_t comm;
   struct door_call* calls;
   size_t n;
-  struct batch* next; /* of its lane */
+  cudaStream_t* streams; /* room for those beside the first call's; NULL: all calls are on one */
+  struct batch* next;    /* of its lane */
 };
 
 /* Batches, or works, that are done one after the other by one thread. */
@@ -108,11 +110,14 @@ static void perform_batch(struct batch* b, struct lane* l) {
   if (d == NULL || inner == NULL) {
     fail(r, "communicator %p is ready but has no other half", (void*)b->comm);
   } else {
+    size_t others = 0;
     atomic_store(&b->comm->launched, 1);
-    if (atomic_load(&b->comm->shadow))
+    r = b->streams ? streams_join(b->comm->device, b->calls, b->n, b->streams, &others) : ncclSuccess;
+    if (r == ncclSuccess && atomic_load(&b->comm->shadow))
       r = fallback_group(b->comm, inner, b->calls, b->n);
-    else if ((r = b->n == 1 ? d->call(inner, b->calls) : d->group(inner, b->calls, b->n)) != ncclSuccess)
+    else if (r == ncclSuccess && (r = b->n == 1 ? d->call(inner, b->calls) : d->group(inner, b->calls, b->n)) != ncclSuccess)
       fail(r, "%s", d->error());
+    if (r == ncclSuccess) r = streams_part(b->comm->device, b->calls, b->streams, others);
   }
   if (l->result == ncclSuccess) l->result = r;
 }
@@ -147,14 +152,32 @@ static int shares(const struct lane* l, const struct batch* b) {
   return 1;
 }
 
+/* look_at_streams refuses captured streams beside others, and notes where a communicator's calls are on several. */
+static ncclResult_t look_at_streams(struct batch* batches, size_t n, cudaStream_t* room) {
+  int captured = -1;
+  ncclResult_t r = ncclSuccess;
+  size_t different = 0;
+  for (size_t b = 0; b < n; b++) {
+    different += batches[b].calls[0].stream != batches[0].calls[0].stream;
+    for (size_t i = 1; i < batches[b].n && batches[b].streams == NULL; i++)
+      if (batches[b].calls[i].stream != batches[b].calls[0].stream) batches[b].streams = room + (batches[b].calls - batches[0].calls);
+    if (batches[b].comm->device < 0) batches[b].streams = NULL;
+    different += batches[b].streams != NULL;
+  }
+  for (size_t b = 0; different && b < n && r == ncclSuccess; b++)
+    if (batches[b].comm->device >= 0) r = streams_check(batches[b].comm->device, batches[b].calls, batches[b].n, &captured);
+  return r;
+}
+
 /* perform_calls makes one batch of each communicator, and lanes of these. */
 static ncclResult_t perform_calls(struct group* g) {
   size_t n = g->ncalls, nbatches = 0, nlanes = 0;
   struct door_call* calls = malloc(n * sizeof *calls);
   struct batch* batches = calloc(n, sizeof *batches);
   struct lane* lanes = calloc(n, sizeof *lanes);
+  cudaStream_t* streams = malloc(n * sizeof *streams);
   ncclResult_t result = ncclSuccess;
-  if (calls == NULL || batches == NULL || lanes == NULL) {
+  if (calls == NULL || batches == NULL || lanes == NULL || streams == NULL) {
     result = fail(ncclSystemError, "out of memory for a group of %zu calls", n);
     goto end;
   }
@@ -175,6 +198,9 @@ static ncclResult_t perform_calls(struct group* g) {
     batches[b].calls = at;
     for (size_t i = 0; i < n; i++)
       if (g->calls[i].comm == batches[b].comm) *at++ = g->calls[i].call;
+  }
+  if ((result = look_at_streams(batches, nbatches, streams)) != ncclSuccess) goto end;
+  for (size_t b = 0; b < nbatches; b++) {
     size_t l = 0;
     while (l < nlanes && !shares(&lanes[l], &batches[b])) l++;
     if (l == nlanes) lanes[nlanes++].last_batch = &lanes[l].batches;
@@ -186,6 +212,7 @@ end:
   free(calls);
   free(batches);
   free(lanes);
+  free(streams);
   return result;
 }
 
