@@ -45,6 +45,25 @@ CUmodule load(const char* image, CUresult want, std::string* log) {
 
 }  // namespace
 
+// Loading spoils the captures that its thread has not said it does not concern.
+TEST(loading_in_a_capture) {
+  use();
+  std::string log;
+  CUgraph g;
+  CUstream s = new_stream();
+  OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  load(kPtx, 900, &log);
+  EXPECT(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  OK(cuThreadExchangeStreamCaptureMode(&mode));
+  CUmodule m = load(kPtx, CUDA_SUCCESS, &log);
+  OK(cuThreadExchangeStreamCaptureMode(&mode));
+  OK(cuStreamEndCapture(s, &g));
+  OK(cuGraphDestroy(g));
+  OK(cuModuleUnload(m));
+}
+
 TEST(kernels_run_in_order) {
   use();
   std::string log;
