@@ -17,7 +17,6 @@ const abiSymbol = "mscclpp_abi"
 var (
 	ptxEntry   = onfirstuse.Regexp(`(?m)^\.visible \.entry (\w+)\(`)
 	ptxVersion = onfirstuse.Regexp(`(?m)^\.version (\d+)\.(\d+)`)
-	ptxTarget  = onfirstuse.Regexp(`(?m)^\.target (\w+)`)
 	// An instruction, perhaps under a predicate.
 	ptxAtomic = onfirstuse.Regexp(`(?m)^\s*(?:@!?%p\d+\s+)?((?:atom|red|multimem)\.[\w.:]+)`)
 	ptxLocal  = onfirstuse.Regexp(`(?m)^\s*(?:\.local\b|(?:@!?%p\d+\s+)?(?:ld|st)\.local).*$`)

@@ -45,7 +45,8 @@ func Object(ptx []byte, chip int) ([]byte, map[string]machinecode.Use) {
 	use := map[string]machinecode.Use{}
 	names := table{0}
 	sections := []section{{}, {name: ".shstrtab", kind: elf.SHT_STRTAB}, {name: ".strtab", kind: elf.SHT_STRTAB}, {name: ".symtab", kind: elf.SHT_SYMTAB, link: 2, info: 1, entry: 24}}
-	symbols := make([]byte, 24) // the first is none
+	var symbols []byte
+	symbols = append(symbols, make([]byte, 24)...) // the first is none
 	sum := sha256.Sum256(ptx)
 	for _, m := range entry.FindAllSubmatch(ptx, -1) {
 		name := string(m[1])
