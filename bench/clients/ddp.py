@@ -17,7 +17,7 @@ for step in range(60):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    if step % 59 == 0:
+    if step in (0, 4, 8, 16):
         shown = loss.detach().clone()
         dist.all_reduce(shown, op=dist.ReduceOp.AVG)
         losses.append(round(shown.item(), 4))
