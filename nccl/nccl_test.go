@@ -346,6 +346,8 @@ func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
 // Calls that are queued when the program destroys the communicator, and their stream, are carried out.
 func TestDevice(t *testing.T) { ranksWith(t, "device.c", 2, onGPUs(t, "NCCL_CHECK_POINTERS=1")) }
 
+func TestShrinkOnGPUs(t *testing.T) { ranksWith(t, "shrink_device.c", 3, onGPUs(t), 0) }
+
 // Devices, streams and captures of two GPUs of one process.
 func TestGPUs(t *testing.T) { ranksWith(t, "gpus.c", 1, onGPUs(t)) }
 
