@@ -9,6 +9,7 @@
 #include "export.h"
 #include "fallback.h"
 #include "log.h"
+#include "workers.h"
 #include "streams.h"
 
 struct entry {
@@ -99,8 +100,7 @@ struct lane {
   struct batch *batches, **last_batch;
   struct work *works, **last_work;
   ncclResult_t result;
-  pthread_t thread;
-  int threaded;
+  struct worker* worker;
 };
 
 static void perform_batch(struct batch* b, struct lane* l) {
@@ -130,11 +130,11 @@ static void* perform_lane(void* with) {
 
 /* join_lanes has all lanes performed, the first one by this thread. */
 static ncclResult_t join_lanes(struct lane* lanes, size_t n, void* (*f)(void*)) {
-  for (size_t i = 1; i < n; i++) lanes[i].threaded = start_thread(&lanes[i].thread, 0, f, &lanes[i]) == 0;
+  for (size_t i = 1; i < n; i++) lanes[i].worker = worker_start(f, &lanes[i]);
   ncclResult_t result = ncclSuccess;
   for (size_t i = 0; i < n; i++) {
-    if (lanes[i].threaded)
-      pthread_join(lanes[i].thread, NULL);
+    if (lanes[i].worker)
+      worker_wait(lanes[i].worker);
     else
       f(&lanes[i]); /* no thread was to be had: one after the other may still do */
     if (result == ncclSuccess) result = lanes[i].result;
