@@ -82,6 +82,24 @@ void aborts(void) {
   TRUE(mscclpp_last_error_rank() == 0);
   OK(mscclpp_comm_destroy(r[1].comm));
 
+  /* Rank 0 leaves alone: rank 1 goes on until it needs rank 0. */
+  OK(mscclpp_unique_id_create(&id, "127.0.0.1"));
+  create(&r[0], &id);
+  create(&r[1], &id);
+  both(r, joins);
+  both(r, reduces);
+  OK(mscclpp_comm_settle(r[0].comm, NULL, 0, 0));
+  start = now();
+  OK(mscclpp_comm_leave(r[0].comm, "enough of this"));
+  TRUE(now() - start < PROMPT);
+  OK(mscclpp_comm_status(r[1].comm));
+  reduces(&r[1]);
+  TRUE(r[1].result == MSCCLPP_PEER && strstr(r[1].text, "enough of this") != NULL);
+  TRUE(mscclpp_last_error_rank() == 0);
+  REFUSES(mscclpp_comm_status(r[1].comm), MSCCLPP_PEER, "enough of this");
+  OK(mscclpp_comm_destroy(r[1].comm));
+  OK(mscclpp_comm_leave(NULL, NULL));
+
   /* Rank 0 joins, and rank 1 never comes. */
   OK(mscclpp_unique_id_create(&id, "127.0.0.1"));
   create(&r[0], &id);

@@ -212,3 +212,27 @@ func TestCloseInACallEndsTheOthers(t *testing.T) {
 		return nil
 	})
 }
+
+// A rank that leaves ends its own part. The others learn why when they need it, and go on until then.
+func TestLeaveEndsOneRank(t *testing.T) {
+	job(t, 3, func(ctx context.Context, c *comm.Communicator) error {
+		if c.Rank() == 1 {
+			c.Leave(errors.New("enough"))
+			if err := c.Err(); err == nil || !strings.Contains(err.Error(), "enough") {
+				return fmt.Errorf("its own end is %v", err)
+			}
+			return nil
+		}
+		if !c.Departed(ctx, 1) {
+			return errors.New("it has not left")
+		}
+		if r, why := c.Left(); r != 1 || !errors.Is(why, framework.ErrPeer) || c.Err() != nil {
+			return fmt.Errorf("rank %d has left: %v; this one has %v", r, why, c.Err())
+		}
+		err := c.Barrier(ctx) // of both, so that neither waits for one that has ended
+		if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "enough") {
+			return fmt.Errorf("a barrier without rank 1: %v", err)
+		}
+		return nil
+	})
+}

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -11,6 +12,12 @@ int main(int argc, char** argv) {
   ncclComm_t comm, other;
   int mine = (int)getpid(), pids[64];
   NCCL(ncclCommInitRank(&comm, nranks, id, rank));
+  if (rank == 0) { /* the exit of a child is not this rank's */
+    pid_t child = fork();
+    if (child == 0) exit(0);
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+  }
   NCCL(ncclCommSplit(comm, 0, rank, &other, NULL));
   NCCL(ncclAllGather(&mine, pids, 1, ncclInt32, comm, NULL));
   NCCL(ncclAllReduce(&mine, &mine, 1, ncclInt32, ncclSum, other, NULL));

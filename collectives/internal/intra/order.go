@@ -14,11 +14,12 @@ import (
 type order struct {
 	mu       sync.Mutex    // Settle asks while calls are made
 	mark     device.Mark   // behind the last call that has one
+	eager    eagerMark     // the same; nil: it cannot do that
 	last     device.Stream // of the last call
 	any      bool
 	several  bool // streams: all calls have marks
 	foreign  bool // last is a stream of the program, which may destroy it
-	marked   bool // mark is behind the last call
+	marked   bool // mark is behind the last call that was not captured
 	captured bool // calls are in graphs, of which nobody knows when they run
 }
 
@@ -30,6 +31,9 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 	same := o.any && s == o.last
 	if same && !o.several && !o.foreign {
 		return false, nil
+	}
+	if same && !o.several && o.eager != nil {
+		return true, nil // record asks whether the stream is captured
 	}
 	engine, ok := d.(device.Engine)
 	marker, can := d.(device.Marker)
@@ -61,7 +65,13 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 	if o.mark == nil {
 		o.mark, err = marker.NewMark()
 	}
+	o.eager, _ = o.mark.(eagerMark)
 	return err == nil, err
+}
+
+// eagerMark is a mark that leaves a stream alone which is captured.
+type eagerMark interface {
+	RecordEager(device.Stream) (marked bool, err error)
 }
 
 // leave has the mark behind the last call on the only stream so far.
@@ -89,8 +99,20 @@ func (o *order) leave(engine device.Engine, marker device.Marker) (err error) {
 func (o *order) record() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	err := o.mark.Record(o.last)
-	o.marked = err == nil
+	if o.eager == nil {
+		err := o.mark.Record(o.last)
+		o.marked = err == nil
+		return err
+	}
+	marked, err := o.eager.RecordEager(o.last)
+	switch {
+	case err != nil:
+		o.marked = false
+	case marked:
+		o.marked = true
+	default: // the mark stays behind the last call that is not captured
+		o.captured = true
+	}
 	return err
 }
 

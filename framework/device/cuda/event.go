@@ -49,6 +49,16 @@ func (e *Event) Record(s device.Stream) error {
 	return e.code("record", "cuEventRecord", C.cuda_event_record(e.hot, e.handle, C.uintptr_t(s)))
 }
 
+// RecordEager is Record for a stream that may be recording into a graph. It reports whether the mark is set: there it
+// is not.
+func (e *Event) RecordEager(s device.Stream) (bool, error) {
+	code := C.cuda_event_record_eager(e.hot, e.handle, C.uintptr_t(s))
+	if code == C.CUDA_CAPTURING {
+		return false, nil
+	}
+	return code == C.CUDA_SUCCESS, e.code("record", "cuEventRecord", code)
+}
+
 // Wait makes work that is enqueued on the stream later wait for the marked work.
 func (e *Event) Wait(s device.Stream) error {
 	return e.code("wait for event", "cuStreamWaitEvent", C.cuda_event_wait(e.hot, e.handle, C.uintptr_t(s)))

@@ -67,6 +67,14 @@ int cuda_event_record(uintptr_t context, uintptr_t event, uintptr_t stream) {
   LEAVE;
 }
 
+int cuda_event_record_eager(uintptr_t context, uintptr_t event, uintptr_t stream) {
+  ENTER;
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  r = c->api->cuStreamIsCapturing(STREAM(stream), &status);
+  if (r == CUDA_SUCCESS) r = status != CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_CAPTURING : c->api->cuEventRecord((CUevent)event, STREAM(stream));
+  LEAVE;
+}
+
 int cuda_event_wait(uintptr_t context, uintptr_t event, uintptr_t stream) {
   ENTER;
   r = c->api->cuStreamWaitEvent(STREAM(stream), (CUevent)event, 0);
