@@ -228,6 +228,13 @@ class Communicator(Objects):
         new._begin(handle)
         return new
 
+    def exchange(self, data: bytes) -> list[bytes]:
+        """Return the bytes of every rank, in the order of ranks; all give as many. For what ranks agree on, in memory of the host. Collective."""
+        data = bytes(data)
+        size, room = self.size, ctypes.create_string_buffer(max(1, len(data) * self.size))
+        self._check(self._lib.comm_exchange(self._handle, data, len(data), room))
+        return [room.raw[r * len(data):(r + 1) * len(data)] for r in range(size)]
+
     def settle(self, streams=(), timeout: float | None = None) -> None:
         """Wait until the given streams of the device have no work left, at most timeout seconds."""
         values = [_streams.pointer(s) for s in streams]

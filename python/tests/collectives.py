@@ -126,6 +126,9 @@ def others():
         one = array.array("i", [1] * 64)
         comm.all_reduce(one, algorithm=name)
         equal(f"algorithm {name}", one, [size] * 64)
+    every = comm.exchange(b"rank %d" % rank)
+    assert every == [b"rank %d" % r for r in range(size)], every
+    assert comm.exchange(b"") == [b""] * size
     comm.prepare("allreduce", "float32")
     comm.barrier()
 
