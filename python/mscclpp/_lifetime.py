@@ -13,6 +13,7 @@ import weakref
 _open: weakref.WeakSet = weakref.WeakSet()
 _registered = False
 _watcher = None
+_forks: list = []
 
 # A call that has not ended this many seconds after Ctrl-C is ended by an abort of its communicator.
 _PATIENCE = 0.3
@@ -69,10 +70,24 @@ def _watch() -> None:
         writer.setblocking(False)
         _watcher = (os.getpid(), writer, reader)
         ours = writer.fileno()
+        if not _forks:
+            _forks.append(True)
+            os.register_at_fork(after_in_child=_forget)
         threading.Thread(target=_read, args=(reader, threading.main_thread().ident), name="mscclpp-interrupt", daemon=True).start()
     before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
     if before not in (-1, ours):
         signal.set_wakeup_fd(before)
+
+
+def _forget() -> None:
+    """Take the socket from a forked child, whose signals are not this process's."""
+    ours = _watcher[1].fileno()
+    try:
+        before = signal.set_wakeup_fd(-1)
+        if before not in (-1, ours):
+            signal.set_wakeup_fd(before)
+    except ValueError:  # not in the main thread of the interpreter
+        pass
 
 
 def _read(reader: socket.socket, main: int) -> None:

@@ -147,6 +147,41 @@ def interrupted():
     assert len(other) == 1
 
 
+def interrupted_child():
+    """SIGINT for a forked child is none for its parent, which waits."""
+    import signal
+    own = mscclpp.UniqueId.create("127.0.0.1")
+    reader, writer = os.pipe()
+
+    def second():
+        with mscclpp.Communicator(own, 1, 2) as comm:
+            child = children.get()
+            while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "_call":
+                time.sleep(0.005)
+            os.write(writer, b"x")
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            threading.Event().wait(0.6)  # an abort would come within that
+            comm.send(one(), 0)
+    import queue
+    children = queue.Queue()
+    thread = threading.Thread(target=second)
+    thread.start()
+    with mscclpp.Communicator(own, 0, 2) as comm:
+        child = os.fork()
+        if child == 0:
+            os.read(reader, 1)
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(60)
+            except KeyboardInterrupt:
+                os._exit(7)
+            os._exit(1)
+        children.put(child)
+        comm.recv(got := array.array("f", [0]), 1)
+        assert got[0] == 1
+        thread.join()
+
+
 def interrupted_join():
     """SIGINT while the communicator waits for a rank that never comes."""
     announce("join")
