@@ -255,7 +255,9 @@ const announceTime = 500 * time.Millisecond
 // abort ends the communicator at once, for all ranks or for this one alone. Calls of other threads may use it still: it
 // is freed when they have left.
 func (c *communicator) abort(cause error, alone bool) {
-	c.end(cause)
+	if c.parts.Load() == nil {
+		c.end(cause) // of join
+	}
 	announced := make(chan struct{})
 	go func() {
 		p := c.parts.Load()
@@ -266,6 +268,7 @@ func (c *communicator) abort(cause error, alone bool) {
 		default:
 			p.world.Abort(cause)
 		}
+		c.end(cause) // a set-up call that this ended first would announce the end of all
 		close(announced)
 		if p != nil {
 			p.drain()
