@@ -1,16 +1,18 @@
 package intra
 
 import (
+	"errors"
 	"sync"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // order puts calls on a GPU behind each other that are on different streams: all use the same memory, and count what
-// they use of it. A program may destroy a stream behind its last call on it, and a driver must not be asked about such a
-// stream. So a call on a stream of the program is followed by a mark. Marks cost time, and keep kernels from
-// overlapping: calls on a default stream and on one of package device, which tells of its end, have none as long as there
-// is no other stream, and captured calls never have.
+// they use of it. Marks do that. A mark costs a microsecond, and keeps kernels from overlapping. So calls have none as long as
+// all are on one stream, which is how most programs use a communicator, and captured calls never have. A program may have
+// destroyed that one stream when it takes a second one, and a driver must not be asked about such a stream: then a mark
+// is set behind all that the device has been given. From there on each call is followed by a mark.
 type order struct {
 	mu       sync.Mutex    // Settle asks while calls are made
 	mark     device.Mark   // behind the last call that has one
@@ -18,7 +20,7 @@ type order struct {
 	last     device.Stream // of the last call
 	any      bool
 	several  bool // streams: all calls have marks
-	foreign  bool // last is a stream of the program, which may destroy it
+	foreign  bool // last, the only one so far, is a stream of the program, which may have destroyed it
 	marked   bool // mark is behind the last call that was not captured
 	captured bool // calls are in graphs, of which nobody knows when they run
 }
@@ -29,11 +31,9 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	same := o.any && s == o.last
-	if same && !o.several && !o.foreign {
+	if same && !o.several {
+		o.marked = false
 		return false, nil
-	}
-	if same && !o.several && o.eager != nil {
-		return true, nil // record asks whether the stream is captured
 	}
 	engine, ok := d.(device.Engine)
 	marker, can := d.(device.Marker)
@@ -59,7 +59,7 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 		}
 	}
 	o.marked = false
-	if !o.several && !o.foreign {
+	if !o.several {
 		return false, nil
 	}
 	if o.mark == nil {
@@ -77,14 +77,16 @@ type eagerMark interface {
 // leave has the mark behind the last call on the only stream so far.
 func (o *order) leave(engine device.Engine, marker device.Marker) (err error) {
 	o.several = true
-	if o.marked {
-		return nil
-	}
-	if k, ok := engine.(interface{ StreamClosed(device.Stream) bool }); ok && k.StreamClosed(o.last) {
-		return nil
+	if k, ok := engine.(interface{ StreamClosed(device.Stream) bool }); ok && !o.foreign && k.StreamClosed(o.last) {
+		return nil // the number of one that the program has made may have been that of a stream of package device
 	}
 	if o.mark == nil {
 		if o.mark, err = marker.NewMark(); err != nil {
+			return err
+		}
+	}
+	if o.foreign {
+		if err := o.behindAll(); !errors.Is(err, framework.ErrUnsupported) {
 			return err
 		}
 	}
@@ -93,6 +95,14 @@ func (o *order) leave(engine device.Engine, marker device.Marker) (err error) {
 		err = o.mark.Record(o.last)
 	}
 	return err
+}
+
+// behindAll has the mark behind all that the device has been given.
+func (o *order) behindAll() error {
+	if all, ok := o.mark.(interface{ RecordAll() error }); ok {
+		return all.RecordAll()
+	}
+	return framework.ErrUnsupported
 }
 
 // record marks a call for which follow has asked for it.
@@ -121,6 +131,11 @@ func (o *order) record() error {
 func (o *order) pending(d device.Device) (busy, known bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.any && o.foreign && !o.several && !o.marked && !o.captured { // it would spoil a capture that is not at its end
+		if err := o.markNow(d); err != nil {
+			return false, false, err
+		}
+	}
 	switch {
 	case o.marked:
 		m, ok := o.mark.(interface{ Query() (bool, error) })
@@ -141,6 +156,26 @@ func (o *order) pending(d device.Device) (busy, known bool, err error) {
 	}
 	state, err := engine.Query(o.last)
 	return state == device.StreamBusy, state != device.StreamCapturing, err
+}
+
+// markNow sets the mark that calls on the only stream do without, if the driver can.
+func (o *order) markNow(d device.Device) (err error) {
+	marker, ok := d.(device.Marker)
+	if !ok {
+		return nil
+	}
+	if o.mark == nil {
+		if o.mark, err = marker.NewMark(); err != nil {
+			return err
+		}
+	}
+	switch err := o.behindAll(); {
+	case err == nil:
+		o.marked = true
+	case !errors.Is(err, framework.ErrUnsupported):
+		return err
+	}
+	return nil
 }
 
 // capturing asks about a stream that is alive.

@@ -5,9 +5,11 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -57,6 +59,16 @@ func (e *Event) RecordEager(s device.Stream) (bool, error) {
 		return false, nil
 	}
 	return code == C.CUDA_SUCCESS, e.code("record", "cuEventRecord", code)
+}
+
+// RecordAll marks the work that all streams of the device have been given so far, those that were destroyed
+// included. ErrUnsupported: the driver is older than CUDA 12.5, or a stream is recording into a graph.
+func (e *Event) RecordAll() error {
+	code := C.cuda_event_record_all(e.hot, e.handle)
+	if code == C.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || code == C.CUDA_ERROR_NOT_SUPPORTED {
+		return fmt.Errorf("%w: an event behind all streams: expected a driver for CUDA 12.5 or later, and no stream that is captured", framework.ErrUnsupported)
+	}
+	return e.code("record", "cuCtxRecordEvent", code)
 }
 
 // Wait makes work that is enqueued on the stream later wait for the marked work.

@@ -32,7 +32,9 @@ cuda_api* cuda_open(const char* path, char* why, size_t bytes) {
     discard(api);                                                                                          \
     return NULL;                                                                                           \
   }
+#define CUDA_LATER_SYMBOL(name, arguments) *(void**)&api->name = dlsym(api->library, #name);
 #include "symbols.h"
+#undef CUDA_LATER_SYMBOL
 #undef CUDA_SYMBOL
   return api;
 }
@@ -40,7 +42,9 @@ cuda_api* cuda_open(const char* path, char* why, size_t bytes) {
 size_t cuda_symbol_names(const char** names, size_t most) {
   static const char* const all[] = {
 #define CUDA_SYMBOL(name, arguments) #name,
+#define CUDA_LATER_SYMBOL(name, arguments)
 #include "symbols.h"
+#undef CUDA_LATER_SYMBOL
 #undef CUDA_SYMBOL
   };
   const size_t count = sizeof all / sizeof *all;

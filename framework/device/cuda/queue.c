@@ -75,6 +75,18 @@ int cuda_event_record_eager(uintptr_t context, uintptr_t event, uintptr_t stream
   LEAVE;
 }
 
+// The event comes behind all that streams of the context have been given, also those that were destroyed.
+int cuda_event_record_all(uintptr_t context, uintptr_t event) {
+  const cuda_context* c = (const cuda_context*)context;
+  if (c->api->cuCtxRecordEvent == NULL) return CUDA_ERROR_NOT_SUPPORTED;
+  cuda_scope scope;
+  CUresult r = enter_relaxed(c, &scope);
+  if (r != CUDA_SUCCESS) return r;
+  r = c->api->cuCtxRecordEvent(c->context, (CUevent)event);
+  leave_relaxed(c, &scope);
+  return r;
+}
+
 int cuda_event_wait(uintptr_t context, uintptr_t event, uintptr_t stream) {
   ENTER;
   r = c->api->cuStreamWaitEvent(STREAM(stream), (CUevent)event, 0);

@@ -14,7 +14,9 @@
 typedef struct {
   void* library;
 #define CUDA_SYMBOL(name, arguments) CUresult(*name) arguments;
+#define CUDA_LATER_SYMBOL CUDA_SYMBOL
 #include "symbols.h"
+#undef CUDA_LATER_SYMBOL
 #undef CUDA_SYMBOL
 } cuda_api;
 
@@ -131,6 +133,7 @@ int cuda_write_value(uintptr_t context, uintptr_t stream, uint64_t address, uint
 int cuda_wait_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value);
 int cuda_event_record(uintptr_t context, uintptr_t event, uintptr_t stream);
 int cuda_event_record_eager(uintptr_t context, uintptr_t event, uintptr_t stream);
+int cuda_event_record_all(uintptr_t context, uintptr_t event);
 int cuda_event_wait(uintptr_t context, uintptr_t event, uintptr_t stream);
 int cuda_event_query(uintptr_t context, uintptr_t event);
 int cuda_graph_launch(uintptr_t context, uintptr_t exec, uintptr_t stream);

@@ -3,7 +3,8 @@
 // function is a choice made here. Define CUDA_SYMBOL(name, arguments) before the
 // include; every function returns CUresult. Types are in types.h.
 //
-// All are in drivers for CUDA 11.8 (520) and later.
+// All are in drivers for CUDA 11.8 (520) and later, but for those of CUDA_LATER_SYMBOL,
+// which are NULL where the driver has none.
 
 // Library and devices.
 CUDA_SYMBOL(cuInit, (unsigned flags))
@@ -26,6 +27,7 @@ CUDA_SYMBOL(cuCtxGetCurrent, (CUcontext* context))
 CUDA_SYMBOL(cuCtxSetCurrent, (CUcontext context))
 CUDA_SYMBOL(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))
 CUDA_SYMBOL(cuCtxGetStreamPriorityRange, (int* least, int* greatest))
+CUDA_LATER_SYMBOL(cuCtxRecordEvent, (CUcontext context, CUevent event))  // 12.5
 
 // Memory.
 CUDA_SYMBOL(cuMemGetInfo_v2, (size_t* free, size_t* total))

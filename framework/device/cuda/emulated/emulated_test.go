@@ -15,7 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 )
 
-var symbol = regexp.MustCompile(`(?m)^CUDA_SYMBOL\((\w+),`)
+var symbol = regexp.MustCompile(`(?m)^CUDA_(?:LATER_)?SYMBOL\((\w+),`)
 
 var called = regexp.MustCompile(`(?:symbol\(lib, "|CUDA\()(cu[A-Z][A-Za-z0-9_]+)`)
 

@@ -69,6 +69,36 @@ API int cuEventRecord(Event* event, Stream* handle) {
   return kSuccess;
 }
 
+// Streams that were destroyed count, those that are captured spoil it.
+API int cuCtxRecordEvent(Context* context, Event* event) {
+  ENTER_CONTEXT(current);
+  if (int bad = find_event(event)) return bad;
+  if (context != event->context) return kInvalidHandle;
+  bool captures = false;
+  for (Stream* s : context->streams) {
+    if (s->capture == nullptr) continue;
+    invalidate(s);
+    captures = true;
+  }
+  if (captures) return kCaptureUnsupported;
+  std::vector<Mark> all = context->left;
+  all.push_back(context->legacy->mark());
+  for (Stream* s : context->streams) all.push_back(s->mark());
+  auto stamp = std::make_shared<uint64_t>(0);
+  Stream behind;
+  behind.context = context;
+  behind.queue->push([all, stamp] {
+    for (const Mark& m : all) m.wait();
+    *stamp = now();
+  });
+  event->nanoseconds = stamp;
+  event->mark = behind.mark();
+  event->capture = nullptr;
+  event->recorded = true;
+  behind.queue->close();
+  return kSuccess;
+}
+
 // Makes what comes next on the stream wait. An event of a capture draws the stream
 // into that capture.
 API int cuStreamWaitEvent(Stream* handle, Event* event, unsigned flags) {

@@ -17,7 +17,9 @@
 #include "types.h"
 
 #define CUDA_SYMBOL(name, arguments) extern "C" CUresult name arguments;
+#define CUDA_LATER_SYMBOL CUDA_SYMBOL
 #include "symbols.h"
+#undef CUDA_LATER_SYMBOL
 #undef CUDA_SYMBOL
 
 using Test = void (*)();
