@@ -14,7 +14,6 @@ import (
 func runScaled(c *Comm, j *job, o *CallOptions) error {
 	x := scaling.Sum{Kind: j.collective, Type: j.dtype, Input: j.input, Output: j.output, Count: uint64(j.count), Ranks: uint64(c.ranks), Stream: o.Stream}
 	err := prepareScaled(c, &x, j, o)
-	turn := true
 	for more := err == nil; more; more = err == nil && x.Next() {
 		part := *j
 		part.op, part.input, part.output, part.count = kernel.Sum, x.In, x.Out, int(x.Part)
@@ -29,7 +28,7 @@ func runScaled(c *Comm, j *job, o *CallOptions) error {
 		}
 		switch {
 		case err == nil && c.call.Algorithm.Calls:
-			if err, turn = c.runOfProgram(&part), c.progress.enter(); !turn {
+			if err = c.runOfProgram(&part); !c.progress.enter() {
 				return errors.Join(err, errClosed())
 			}
 		case err == nil:

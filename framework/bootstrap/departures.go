@@ -16,10 +16,10 @@ type departures struct {
 	forward  func(n notice) // to others, of which each passes it on
 }
 
-// Depart implements Departer.
+// Depart implements Leaver.
 func (p *departures) Depart(cause error) { p.depart(0, cause) }
 
-// Departed implements Departer.
+// Departed implements Leaver.
 func (p *departures) Departed() (rank int, why error) { return p.failures.Job.Departed() }
 
 // depart implements member.

@@ -18,7 +18,7 @@ func TestDepartures(t *testing.T) {
 	}
 	check := func(b, g framework.Bootstrap) error {
 		ctx, leaver := bounded(t, 20*time.Second), g.Size()-1
-		d := g.(Departer)
+		d := g.(Leaver)
 		if g.Rank() == leaver {
 			if err := g.Send(ctx, 0, 7, framework.Parcel{Data: []byte("before")}); err != nil {
 				return err

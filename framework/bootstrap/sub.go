@@ -212,7 +212,7 @@ func (s *sub) Announce(cause error) {
 	}
 }
 
-// Depart implements Departer. Over a Watcher of an application, a rank that leaves ends the group.
+// Depart implements Leaver. Over a Watcher of an application, a rank that leaves ends the group.
 func (s *sub) Depart(cause error) {
 	if s.member == nil {
 		s.Announce(cause)
@@ -221,7 +221,7 @@ func (s *sub) Depart(cause error) {
 	s.member.depart(s.key, cause)
 }
 
-// Departed implements Departer.
+// Departed implements Leaver.
 func (s *sub) Departed() (rank int, why error) {
 	if rank, why = s.fate().Departed(); rank == framework.NoPeer {
 		return rank, nil

@@ -20,10 +20,10 @@ type Watcher interface {
 	Leave()
 }
 
-// Departer is a Watcher of which a rank can leave while the others go on.
+// Leaver is a Watcher of which a rank can leave while the others go on.
 //
 // Implemented by TCP, Local and the result of Sub. Called by framework/comm.
-type Departer interface {
+type Leaver interface {
 	Watcher
 
 	// Depart tells the group that this rank leaves it because of cause. Operations of the others that wait for this

@@ -121,7 +121,7 @@ func (c *health) Abort(cause error) {
 // Leave ends the communicator for this rank alone: its kernel waits return, and calls fail with cause. The other ranks
 // go on until a call of theirs needs this one; that fails, and says why. Only the first cause counts.
 func (c *health) Leave(cause error) {
-	p, ok := c.boot.(bootstrap.Departer)
+	p, ok := c.boot.(bootstrap.Leaver)
 	if !ok {
 		c.Abort(cause)
 		return
@@ -133,7 +133,7 @@ func (c *health) Leave(cause error) {
 
 // Left returns a rank that has left by Leave while this one goes on, and why; framework.NoPeer: none has.
 func (c *health) Left() (rank int, why error) {
-	if p, ok := c.boot.(bootstrap.Departer); ok {
+	if p, ok := c.boot.(bootstrap.Leaver); ok {
 		return p.Departed()
 	}
 	return framework.NoPeer, nil

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,7 +37,7 @@ func syntax(data []byte) error {
 	var any json.RawMessage
 	err := json.Unmarshal(data, &any)
 	line := 0
-	if wrong, ok := err.(*json.SyntaxError); ok {
+	if wrong := (*json.SyntaxError)(nil); errors.As(err, &wrong) {
 		line = lineOf(data, int(min(wrong.Offset, int64(len(data)))))
 	}
 	return &Error{Line: line, Problem: fmt.Sprintf("this is no JSON: %v", err)}
@@ -88,11 +89,10 @@ type keys []string
 // object reads an object: value is called for each of its values, by the key's position in the list. Keys that are
 // unknown, twice there or missing are errors. The result has a bit for each key that is there.
 func (s *scanner) object(known keys, value func(key int) error) (seen uint64, err error) {
-	start := s.pos
 	if c := s.next(); c != '{' {
 		return 0, s.wrong("an object")
 	}
-	start = s.pos
+	start := s.pos
 	s.pos++
 	for s.next() != '}' {
 		if s.data[s.pos] == ',' {

@@ -48,7 +48,7 @@ func (r *run) ready(t *thread, s *step) bool {
 		}
 	}
 	for i := range s.src {
-		if s.src[i].packet && !(s.op.Name == schema.PutPkt) && !r.arrived(&s.src[i], t.launch) {
+		if s.src[i].packet && s.op.Name != schema.PutPkt && !r.arrived(&s.src[i], t.launch) {
 			return false
 		}
 	}

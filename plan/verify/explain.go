@@ -42,7 +42,7 @@ func verb(a *access) string {
 
 // actor names the thread of an access, with the launch where the two are of several.
 func (r explainer) actor(c *conflict, a *access) string {
-	text := ""
+	var text string
 	switch a.thread.kind {
 	case userThread:
 		return fmt.Sprintf("the program of rank %d, after launch %d,", a.thread.rank, a.launch)

@@ -38,7 +38,7 @@ func TestTrace(t *testing.T) {
 			}
 			next[at] = e.Time + 1
 			for _, k := range e.After {
-				if before := events[k]; before.Time >= e.Time && !(before.Name == schema.Pwsf && e.Port >= 0) {
+				if before := events[k]; before.Time >= e.Time && (before.Name != schema.Pwsf || e.Port < 0) {
 					t.Errorf("%s: event %d is at %d, and follows event %d at %d", file, i, e.Time, k, before.Time)
 				}
 			}
