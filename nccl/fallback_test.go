@@ -39,6 +39,21 @@ func TestFallbackPreloaded(t *testing.T) {
 	ranksOf(t, compileFor(t, "fallback.c", filepath.Dir(path)), 2, own)
 }
 
+// PyTorch opens the library that its wheels bring, for all to see, when it is imported.
+func TestFallbackOpenBefore(t *testing.T) {
+	path, folder := standin(t, "-DVERSION=22809", "-DLATER"), t.TempDir()
+	own := environ(t, append(other(t, path, "allreduce"), "LD_PRELOAD="+library(t)+"/libnccl.so.2:"+path, "TMPDIR="+folder)...)
+	for _, line := range ranksWith(t, "refused.c", 2, own) {
+		if line != "0 2 \n" {
+			t.Errorf("%q: expected a sum of 2", line)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(folder, "mscclpp-nccl-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v %v: expected the copies to be gone", left, err)
+	}
+}
+
 // Versions before those that made communicators from configurations, and registered memory, do as well.
 func TestFallbackToOldVersion(t *testing.T) {
 	path := standin(t, "-DVERSION=21003")

@@ -75,7 +75,7 @@ func (p *peer) count(l *links.Link, n int64) {
 
 var (
 	_ framework.Bootstrap = (*TCP)(nil)
-	_ Leaver            = (*TCP)(nil)
+	_ Leaver              = (*TCP)(nil)
 	_ member              = (*TCP)(nil)
 )
 

@@ -2,11 +2,16 @@
 #include "other.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "door.h"
 #include "env.h"
@@ -81,6 +86,50 @@ static int is_this(void* handle) {
   return theirs.dli_fbase == own.dli_fbase;
 }
 
+/* copy_file writes a copy of a file into the folder for temporary files, and returns 0 or an errno. */
+static int copy_file(const char* path, char* copy, size_t size) {
+  const char* folder = getenv("TMPDIR");
+  if ((size_t)snprintf(copy, size, "%s/mscclpp-nccl-XXXXXX", folder && *folder ? folder : "/tmp") >= size) return ENAMETOOLONG;
+  int from = open(path, O_RDONLY | O_CLOEXEC), to = from < 0 ? -1 : mkostemp(copy, O_CLOEXEC), err = 0;
+  if (to < 0) {
+    err = errno;
+    if (from >= 0) close(from);
+    return err;
+  }
+  static char part[1 << 16];
+  for (ssize_t n; (n = read(from, part, sizeof part)) != 0 && err == 0;)
+    for (ssize_t done = 0, w; done < n || n < 0; done += w)
+      if (n < 0 || (w = write(to, part + done, (size_t)(n - done))) < 0) {
+        err = errno;
+        break;
+      }
+  if (close(to) != 0 && err == 0) err = errno;
+  close(from);
+  if (err) unlink(copy);
+  return err;
+}
+
+/* load opens the library such that its calls of its own functions stay in it, although this one may have been preloaded and
+ * has the same names. PyTorch has opened it before, in the usual way: then a copy is opened. */
+static void* load(const char* path) {
+  const int deep = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
+  void* before = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  if (before == NULL) return dlopen(path, deep);
+  struct link_map* map = NULL;
+  if (is_this(before) || dlsym(before, "ncclGetVersion") == NULL || dlinfo(before, RTLD_DI_LINKMAP, &map) != 0) return before;
+  char copy[4096];
+  int err = copy_file(map->l_name, copy, sizeof copy);
+  dlclose(before);
+  if (err) {
+    WRONG(PATH ": %s is open already, and cannot be copied for a second time: %s: expected room in TMPDIR", path, strerror(err));
+    return NULL;
+  }
+  void* handle = dlopen(copy, deep);
+  if (handle == NULL) WRONG(PATH ": a copy of %s: %s", path, dlerror());
+  unlink(copy);
+  return handle;
+}
+
 static void open_other(void) {
   const char *path = setting(PATH), *list = setting(OPERATIONS), *missing = NULL;
   int has_path = path && *path, has_list = list && *list;
@@ -98,15 +147,14 @@ static void open_other(void) {
     WRONG(PATH " and NCCL_COMM_ID are both set: expected one, since both libraries would listen there");
     return;
   }
-  /* Threads that it starts take none of the program's signals. Its calls of its own functions stay in it, also when
-   * this library was preloaded and has the same names. */
+  /* Threads that it starts take none of the program's signals. */
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  void* handle = load(path);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (handle == NULL) {
-    WRONG(PATH ": %s", dlerror());
+    if (!other.wrong[0]) WRONG(PATH ": %s", dlerror());
     return;
   }
 #define F(name) \

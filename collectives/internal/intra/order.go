@@ -127,7 +127,7 @@ func (o *order) record() error {
 }
 
 // pending reports whether something that calls have enqueued is still to be done, and whether that is known
-// without a look at a stream that may have been destroyed.
+// without a look at a stream that may have been destroyed. It may spoil what other streams of the device record into graphs.
 func (o *order) pending(d device.Device) (busy, known bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,6 +143,9 @@ func (o *order) pending(d device.Device) (busy, known bool, err error) {
 			return false, false, nil
 		}
 		done, err := m.Query()
+		if done && !o.several {
+			o.marked = false // a call that was in progress may be behind it
+		}
 		return !done, !done || !o.captured, err
 	case o.captured:
 		return false, false, nil

@@ -127,16 +127,25 @@ func (w *watch) onDevice(b *board) error {
 	begun := b.notes.begun(b.state.Addr())
 	current := begun != 0 && b.notes.refresh(b.symmetric, b.comm.Rank(), b.comm.Size())
 	b.notes.mu.Unlock()
-	busy, known, err := b.pending()
 	stalled := begun == w.begun
 	w.begun = begun
-	if err := w.abandoned(b, stalled && busy && known && err == nil); err != nil {
+	if err := w.abandoned(b, stalled && w.cutOff(b)); err != nil {
 		return err
 	}
 	if !stalled || !current || b.check == engine.SignaturesNever {
 		return nil
 	}
 	return w.deserted(b, begun)
+}
+
+// cutOff reports whether a rank has left by an abort and kernels are on the device. Asking about these may spoil a capture,
+// so it is done only then.
+func (w *watch) cutOff(b *board) bool {
+	if rank, _ := b.comm.Left(); rank == framework.NoPeer {
+		return false
+	}
+	busy, known, err := b.pending()
+	return busy && known && err == nil
 }
 
 // gone asks for a moment whether a rank has left.
