@@ -5,16 +5,14 @@
 #
 # LIBRARY is the path of libnccl.so.2. Each client has a time limit and prints a line that begins with CLIENT; measurements
 # are lines of JSON after ROW. All goes to $OUT/clients.txt as well (OUT: default /tmp/clients), logs of failures to
-# $OUT/clients.log. No client begins after SECONDS_IN_ALL (470). FETCHED (default: this folder) holds what is fetched and not part of
-# this tree: vllm/ and sglang/ with their pynccl.py and pynccl_wrapper.py, wheels/. With names, only these run:
-# tests ddp fallback vllm sglang cupy jax nccl4py hosttime start memory decode collectives.
+# $OUT/clients.log. No client begins after SECONDS_IN_ALL (470). With names, only these run:
+# tests ddp fallback cupy jax hosttime start memory decode collectives.
 set -uo pipefail
 [ $# -ge 1 ] && [ -e "$1" ] || { echo "usage: clients.sh libnccl.so.2 [NAME…]" >&2; exit 2; }
 library=$(realpath "$1")
 shift
 wanted=" $* "
 here=$(cd "$(dirname "$0")" && pwd)
-fetched=${FETCHED:-$here}
 out=${OUT:-/tmp/clients}
 tmp=$(mktemp -d)
 mkdir -p "$out"
@@ -86,16 +84,12 @@ client() {
 
 echo "library $library, NCCL ${nccl:-not found}, $(date -u +%FT%TZ)" | tee -a "$out/clients.txt"
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | tee -a "$out/clients.txt"
-for w in expecttest nccl4py cuda_core cuda_pathfinder; do
-	set -- "$fetched"/wheels/$w-*.whl
-	[ ! -e "$1" ] || "$python" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$tmp/site-$w" "$1" 2>>"$out/clients.log"
-done
 cd "$here" || exit
 
 # torch's own tests start many processes: they run beside the others that measure nothing.
 if is_wanted tests; then
 	(
-		export PYTHONPATH=$tmp/site-expecttest SECONDS_FOR_TESTS=${SECONDS_FOR_TESTS:-120}
+		export SECONDS_FOR_TESTS=${SECONDS_FOR_TESTS:-120}
 		client tests "torch's distributed_test" 220 alone "$library" "$python" torchtests.py
 		# Those that fail there may fail with NCCL, too.
 		failed=$(sed -n 's/^FAILED //p' "$tmp/tests.out")
@@ -114,21 +108,10 @@ if is_wanted fallback && [ -n "$nccl" ]; then
 	MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION=allgather,send client main "collectives in graphs, allgather and messages by NCCL" 60 ranks "$library" "$python" collectives.py 65536
 	unset MSCCLPP_NCCL_LIB_PATH
 fi
-for w in vllm sglang; do
-	is_wanted $w || continue
-	if [ -e "$fetched/$w/pynccl.py" ]; then client main "$w pynccl" 45 ranks "$library" "$python" pynccl.py $w "$fetched/$w"; else echo "CLIENT $w pynccl: NOT run: not fetched"; fi
-done
 ! is_wanted cupy || client main "CuPy nccl" 45 alone "$library" "$python" cupyfork.py
 if is_wanted jax; then
 	client main "JAX, one process" 60 alone "$library" "$python" jaxsum.py
 	client main "JAX, two processes" 60 ranks "$library" "$python" jaxsum.py
-fi
-if is_wanted nccl4py; then
-	before=${PYTHONPATH:-}
-	export PYTHONPATH=$tmp/site-nccl4py:$before
-	"$python" -c 'import cuda.core as c; assert int(c.__version__.split(".")[0]) >= 1' 2>/dev/null || PYTHONPATH=$tmp/site-nccl4py:$tmp/site-cuda_core:$tmp/site-cuda_pathfinder:$before
-	client main nccl4py 45 ranks "$library" "$python" nccl4pytry.py
-	export PYTHONPATH=$before
 fi
 [ -z "${tests:-}" ] || wait "$tests"
 

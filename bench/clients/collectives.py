@@ -19,11 +19,11 @@ def exchange(x, y):
 
 def operations(n):
     """The operations whose larger buffer has n elements."""
-    x, y = torch.ones(n, dtype=torch.float16, device=DEVICE), torch.empty(n, dtype=torch.float16, device=DEVICE)
+    x, y = torch.zeros(n, dtype=torch.float16, device=DEVICE), torch.empty(n, dtype=torch.float16, device=DEVICE)
     part = n // SIZE
-    yield "all_reduce", lambda: dist.all_reduce(x, op=dist.ReduceOp.MAX)
+    yield "all_reduce", lambda: dist.all_reduce(x, op=dist.ReduceOp.SUM)
     yield "all_gather", lambda: dist.all_gather_into_tensor(y, x[:part])
-    yield "reduce_scatter", lambda: dist.reduce_scatter_tensor(y[:part], x, op=dist.ReduceOp.MAX)
+    yield "reduce_scatter", lambda: dist.reduce_scatter_tensor(y[:part], x, op=dist.ReduceOp.SUM)
     yield "all_to_all", lambda: dist.all_to_all_single(y, x)
     yield "broadcast", lambda: dist.broadcast(x, 0)
     if SIZE == 2:
