@@ -46,6 +46,7 @@ func TestCloseWithinACall(t *testing.T) {
 					at := strings.Split(layout, "")
 					last := len(at) - 1
 					ranks := local{at: at, offers: []offer{asItIs, overWire}, together: mode == "split"}
+					early := make(chan struct{}) // Close came before the call, which nobody has to learn of
 					ranks.run(t, func(ctx context.Context, world *comm.Communicator) error {
 						c, err := closable(ctx, world, mode == "split")
 						if err != nil {
@@ -59,13 +60,24 @@ func TestCloseWithinACall(t *testing.T) {
 							return err // others may learn of the end of rank 0, which has left the barrier, within it
 						}
 						if c.Rank() == 0 {
+							closes := c.Close
 							if mode == "communicator" { // nobody has closed its collectives
-								return closedWithin(c, call, c.Communicator().Close, most)
+								closes = c.Communicator().Close
 							}
-							return closedWithin(c, call, c.Close, most)
+							turnedAway, err := closedWithin(c, call, closes, most)
+							if turnedAway {
+								close(early)
+							}
+							return err
 						}
 						if c.Rank() != last || mode != "left" {
-							<-c.Communicator().Done()
+							select {
+							case <-c.Communicator().Done():
+							case <-early:
+								return c.Close()
+							case <-ctx.Done():
+								return fmt.Errorf("rank 0 has closed within a call, and this rank has not learned of it: %w", ctx.Err())
+							}
 							err := c.Communicator().Err()
 							if mode != "left" && (!errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 0 || !strings.Contains(err.Error(), "closed its collectives while a call")) {
 								return fmt.Errorf("%v, expected ErrPeer of rank 0, which has closed within a call", err)
@@ -98,11 +110,12 @@ func closable(ctx context.Context, world *comm.Communicator, split bool) (*colle
 	return collectives.New(ctx, world, collectives.Options{})
 }
 
-// closedWithin closes while a call is in progress.
-func closedWithin(c *collectives.Comm, w waits, closes func() error, most time.Duration) error {
+// closedWithin closes while a call is in progress. On a busy machine the call may have the turn, and not have looked yet
+// whether it may begin: then it is turned away, and does not end the communicator.
+func closedWithin(c *collectives.Comm, w waits, closes func() error, most time.Duration) (turnedAway bool, all error) {
 	if w.before != nil {
 		if err := w.before(c); err != nil {
-			return err
+			return false, err
 		}
 	}
 	called, closed := make(chan error, 1), make(chan error, 1)
@@ -111,15 +124,19 @@ func closedWithin(c *collectives.Comm, w waits, closes func() error, most time.D
 	for !c.InCall() {
 		select {
 		case err := <-called:
-			return fmt.Errorf("%v before Close, expected the call to wait", err)
+			return false, fmt.Errorf("%v before Close, expected the call to wait", err)
 		default:
 		}
 	}
 	go func() { closed <- closes() }()
-	var all error
 	for range 2 {
 		select {
 		case err := <-called:
+			select {
+			case <-c.Communicator().Done():
+			default:
+				turnedAway = err != nil && strings.HasSuffix(err.Error(), "collectives: "+framework.ErrClosed.Error())
+			}
 			if !errors.Is(err, framework.ErrClosed) && !errors.Is(err, framework.ErrPeer) { // that one has left
 				all = errors.Join(all, fmt.Errorf("the call: %v, expected ErrClosed", err))
 			}
@@ -128,11 +145,11 @@ func closedWithin(c *collectives.Comm, w waits, closes func() error, most time.D
 		case <-limit:
 			err := fmt.Errorf("close, or the call, has not returned within %v", most)
 			c.Communicator().Abort(err)
-			return err
+			return false, err
 		}
 	}
 	if err := c.Barrier(nil); !errors.Is(err, framework.ErrClosed) {
 		all = errors.Join(all, fmt.Errorf("a call after Close: %v, expected ErrClosed", err))
 	}
-	return errors.Join(all, c.Close())
+	return turnedAway, errors.Join(all, c.Close())
 }
