@@ -16,8 +16,8 @@ UNRACED   = TestKernelsOnGrids TestKernelsWithThreads TestCopyAnySizeAndAlignmen
 	TestDirectReduceBits
 # Tests that hold what runs to a time or a speed. CI runs them by themselves when all else is done, so that nothing
 # beside them is measured.
-ALONE     = TestRoundTripTime TestPaceSleepsFinely TestPaceInACrowd TestSpeed TestTriggerTime TestSingleTriggerTime
-TIMED     = ./framework/ring ./transports/internal/verbs ./transports/tcp
+ALONE     = TestRoundTripTime TestPaceSleepsFinely TestPaceInACrowd TestSpeed TestTriggerTime TestSingleTriggerTime TestPreloadCost
+TIMED     = ./framework/ring ./transports/internal/verbs ./transports/tcp ./nccl
 # For -run and -skip: tests of these names.
 space    := $(subst ,, )
 names     = ^($(subst $(space),|,$(strip $(1))))$$

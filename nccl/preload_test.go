@@ -12,22 +12,26 @@ import (
 func TestPreloadCost(t *testing.T) {
 	ours := library(t) + "/libnccl.so.2"
 	least := map[string]time.Duration{}
-	for range 300 {
-		for _, preloaded := range []string{"", ours, "libm.so.6"} {
-			c := exec.Command("/bin/true")
-			c.Env = []string{"LD_PRELOAD=" + preloaded}
-			if err := c.Run(); err != nil {
-				t.Fatal(err)
-			}
-			took := c.ProcessState.UserTime() + c.ProcessState.SystemTime()
-			if before, ok := least[preloaded]; !ok || took < before {
-				least[preloaded] = took
+	var cost, measure time.Duration
+	for range 10 { // a busy machine takes longer to show the least of each
+		for range 300 {
+			for _, preloaded := range []string{"", ours, "libm.so.6"} {
+				c := exec.Command("/bin/true")
+				c.Env = []string{"LD_PRELOAD=" + preloaded}
+				if err := c.Run(); err != nil {
+					t.Fatal(err)
+				}
+				took := c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+				if before, ok := least[preloaded]; !ok || took < before {
+					least[preloaded] = took
+				}
 			}
 		}
+		cost, measure = least[ours]-least[""], least["libm.so.6"]-least[""]
+		if cost <= 50*time.Microsecond || cost <= measure {
+			t.Logf("%v, and libm %v", cost, measure)
+			return
+		}
 	}
-	cost, measure := least[ours]-least[""], least["libm.so.6"]-least[""]
-	t.Logf("%v, and libm %v", cost, measure)
-	if cost > 50*time.Microsecond && cost > measure {
-		t.Errorf("%v a process: expected 50 µs, or the %v of libm", cost, measure)
-	}
+	t.Errorf("%v a process: expected 50 µs, or the %v of libm", cost, measure)
 }
