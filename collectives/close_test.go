@@ -46,7 +46,7 @@ func TestCloseWithinACall(t *testing.T) {
 					at := strings.Split(layout, "")
 					last := len(at) - 1
 					ranks := local{at: at, offers: []offer{asItIs, overWire}, together: mode == "split"}
-					early := make(chan struct{}) // Close came before the call, which nobody has to learn of
+					early := make(chan struct{}) // Close came before the call: the other rank has nothing to learn
 					ranks.run(t, func(ctx context.Context, world *comm.Communicator) error {
 						c, err := closable(ctx, world, mode == "split")
 						if err != nil {

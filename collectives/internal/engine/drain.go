@@ -22,7 +22,7 @@ const (
 
 // Enqueuer is an engine whose calls return before their work on a device has ended. Pending reports whether some is
 // still to be done, and whether that is known: a driver must not be asked about a stream that the program may have
-// destroyed, and nobody knows when graphs run.
+// destroyed, and only the program knows when graphs run.
 type Enqueuer interface {
 	Pending() (busy, known bool, err error)
 }

@@ -16,13 +16,12 @@ import (
 type order struct {
 	mu       sync.Mutex    // Settle asks while calls are made
 	mark     device.Mark   // behind the last call that has one
-	eager    eagerMark     // the same; nil: it cannot do that
 	last     device.Stream // of the last call
 	any      bool
 	several  bool // streams: all calls have marks
 	foreign  bool // last, the only one so far, is a stream of the program, which may have destroyed it
 	marked   bool // mark is behind the last call that was not captured
-	captured bool // calls are in graphs, of which nobody knows when they run
+	captured bool // calls are in graphs, and only the program knows when these run
 }
 
 // follow has a call on a stream begin when the one before it has ended. It reports whether the next one has to learn
@@ -65,13 +64,7 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 	if o.mark == nil {
 		o.mark, err = marker.NewMark()
 	}
-	o.eager, _ = o.mark.(eagerMark)
 	return err == nil, err
-}
-
-// eagerMark is a mark that leaves a stream alone which is captured.
-type eagerMark interface {
-	RecordEager(device.Stream) (marked bool, err error)
 }
 
 // leave has the mark behind the last call on the only stream so far.
@@ -109,20 +102,8 @@ func (o *order) behindAll() error {
 func (o *order) record() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.eager == nil {
-		err := o.mark.Record(o.last)
-		o.marked = err == nil
-		return err
-	}
-	marked, err := o.eager.RecordEager(o.last)
-	switch {
-	case err != nil:
-		o.marked = false
-	case marked:
-		o.marked = true
-	default: // the mark stays behind the last call that is not captured
-		o.captured = true
-	}
+	err := o.mark.Record(o.last)
+	o.marked = err == nil
 	return err
 }
 

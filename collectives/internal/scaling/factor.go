@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// Factor is what a rank multiplies its input by.
+// Factor multiplies the input of a rank.
 type Factor struct {
 	Bits uint64         // in the type that elements are multiplied in: that of an integer itself, f64 of f64, and f32 of all other floats
 	At   unsafe.Pointer // if not nil, instead: an element on the device, which is read when the multiplication is done

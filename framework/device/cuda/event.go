@@ -51,16 +51,6 @@ func (e *Event) Record(s device.Stream) error {
 	return e.code("record", "cuEventRecord", C.cuda_event_record(e.hot, e.handle, C.uintptr_t(s)))
 }
 
-// RecordEager is Record for a stream that may be recording into a graph. It reports whether the mark is set: there it
-// is not.
-func (e *Event) RecordEager(s device.Stream) (bool, error) {
-	code := C.cuda_event_record_eager(e.hot, e.handle, C.uintptr_t(s))
-	if code == C.CUDA_CAPTURING {
-		return false, nil
-	}
-	return code == C.CUDA_SUCCESS, e.code("record", "cuEventRecord", code)
-}
-
 // RecordAll marks the work that all streams of the device have been given so far, those that were destroyed
 // included. ErrUnsupported: the driver is older than CUDA 12.5, or a stream is recording into a graph.
 func (e *Event) RecordAll() error {

@@ -67,14 +67,6 @@ int cuda_event_record(uintptr_t context, uintptr_t event, uintptr_t stream) {
   LEAVE;
 }
 
-int cuda_event_record_eager(uintptr_t context, uintptr_t event, uintptr_t stream) {
-  ENTER;
-  int status = CU_STREAM_CAPTURE_STATUS_NONE;
-  r = c->api->cuStreamIsCapturing(STREAM(stream), &status);
-  if (r == CUDA_SUCCESS) r = status != CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_CAPTURING : c->api->cuEventRecord((CUevent)event, STREAM(stream));
-  LEAVE;
-}
-
 // The event comes behind all that streams of the context have been given, also those that were destroyed.
 int cuda_event_record_all(uintptr_t context, uintptr_t event) {
   const cuda_context* c = (const cuda_context*)context;

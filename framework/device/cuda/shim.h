@@ -132,7 +132,6 @@ int cuda_memset(uintptr_t context, uintptr_t stream, uint64_t to, int value, uin
 int cuda_write_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value);
 int cuda_wait_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value);
 int cuda_event_record(uintptr_t context, uintptr_t event, uintptr_t stream);
-int cuda_event_record_eager(uintptr_t context, uintptr_t event, uintptr_t stream);
 int cuda_event_record_all(uintptr_t context, uintptr_t event);
 int cuda_event_wait(uintptr_t context, uintptr_t event, uintptr_t stream);
 int cuda_event_query(uintptr_t context, uintptr_t event);
