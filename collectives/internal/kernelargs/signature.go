@@ -34,6 +34,17 @@ func UnpackSignature(w [SignatureBytes / 8]uint64) (s Signature, tag uint32, ok 
 	return s, tag, ok
 }
 
+// Pack gives the words that kernels publish of a signature.
+func (s *Signature) Pack() [SignatureBytes / 8]uint64 {
+	tag := s.Sequence << 32
+	return [...]uint64{
+		tag | s.Count&math.MaxUint32,
+		tag | s.Count>>32,
+		tag | uint64(s.Type&0xff|s.Op&0xff<<8|s.Root<<16),
+		tag | uint64(s.Collective<<24|s.Algorithm&0xffffff),
+	}
+}
+
 // SameCall reports whether two signatures are of the same call, whatever their numbers.
 func SameCall(a, b *Signature) bool {
 	x, y := *a, *b
