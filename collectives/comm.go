@@ -22,7 +22,7 @@ type Options struct {
 	MaxBlocks int    // the most blocks of one kernel; default: what the device suggests
 	Sharing   int    // ranks whose kernels run on one GPU, if more than the ranks can detect; default 1
 
-	CopyScratch uint64     // bytes of scratch memory on a GPU for copies in pieces, allocated by the first; default 1 GiB
+	CopyScratch uint64     // the most scratch memory on a GPU, in bytes, for copies in pieces, which allocate what they need; default 1 GiB
 	NoCopies    bool       // do not use copy engines
 	NoLines     bool       // for GPUs whose links (PCIe) do not keep stores of 128 bytes whole
 	Signatures  Signatures // default SignaturesStall

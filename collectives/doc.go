@@ -48,7 +48,7 @@
 //
 // Calls can be captured into graphs. The first call of a collective, and of a type if it reduces, loads the kernels of
 // all sizes, as Prepare does, also while it is captured. Algorithms that use copy engines, or a switch, need a first call
-// outside of a capture, because ranks make memory for them together (Options.CopyScratch): in a capture before that, and
+// outside of a capture, because ranks make memory for them together (Options.CopyScratch; it grows outside of captures, too): in a capture before that, and
 // where a device has no memory left for them, kernels serve the calls that tables would give to them; a program that
 // names such an algorithm gets an error.
 //

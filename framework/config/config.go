@@ -135,9 +135,9 @@ type Collectives struct {
 	// ranks need the same.
 	CopyEngines bool `config:"copy_engines"`
 
-	// CopyScratch is the memory of a GPU through which copy engines pass large reductions,
-	// and large messages in ordinary buffers. It is allocated when the first of them is
-	// called; where a GPU has none left, kernels serve them. All ranks need the same.
+	// CopyScratch bounds the memory of a GPU through which copy engines pass large reductions,
+	// and large messages in ordinary buffers. Each call allocates its part, unless earlier
+	// ones have; where a GPU has none left, kernels serve it. All ranks need the same.
 	CopyScratch Bytes `config:"copy_scratch"`
 
 	// Preload loads the kernels of all collectives and types when the job starts, where there

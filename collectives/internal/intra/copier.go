@@ -49,17 +49,19 @@ type copier struct {
 	moves   device.Kernel
 	args    kernelargs.StepArgs
 
-	side    device.Stream // for what goes on beside the copies to peers
-	telling device.Stream // for telling the peers of pieces
-	now     device.Mark   // that is waited for at once
-	summed  [2]device.Mark
-	freed   [2]device.Mark
-	memory  *comm.Memory // that peers push pieces into: two for each of them, by turns
-	peers   *comm.Symmetric
-	slot    uint64
-	poor    error // why no rank has that memory
-	used    atomic.Bool
-	cuts    []uint64 // of the call that is enqueued
+	side      device.Stream // for what goes on beside the copies to peers
+	telling   device.Stream // for telling the peers of pieces
+	now       device.Mark   // that is waited for at once
+	summed    [2]device.Mark
+	freed     [2]device.Mark
+	exchanged             // that peers push pieces into: two for each of them, by turns
+	asked     uint64      // the most bytes that all ranks have tried to have there
+	room      uint64      // bytes of it that all ranks have
+	graphs    bool        // captured calls use it
+	kept      []exchanged // that was too small, and that graphs may use
+	poor      error       // why no rank has that memory
+	used      atomic.Bool
+	cuts      []uint64 // of the call that is enqueued
 }
 
 // inPieces reports whether it is made of copies that pass through the scratch of the peers.
@@ -156,14 +158,4 @@ func (q *queue) await(m device.Mark, s device.Stream) {
 	if q.err == nil {
 		q.err = m.Wait(s)
 	}
-}
-
-// release gives back memory that was not exchanged.
-func (k *copier) release() error {
-	if k.memory == nil {
-		return nil
-	}
-	m := k.memory
-	k.memory = nil
-	return m.Close()
 }

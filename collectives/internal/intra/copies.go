@@ -59,17 +59,18 @@ func (k *copier) offers() (list []*algorithm) {
 	return list
 }
 
-// prepare loads and allocates what the first call needs. It is collective where
-// pieces are: all ranks come here with their first call in pieces.
-func (k *copier) prepare(a *algorithm, t kernel.DataType, stream device.Stream) error {
-	if k.prepared(a, t) {
-		return nil
-	}
+// prepare loads and allocates what the first call needs, and larger ones. It is collective where
+// pieces are: all ranks come here with their first call in pieces, and with the first that needs more memory.
+func (k *copier) prepare(a *algorithm, c *engine.Call) error {
 	if a.inPieces() && k.poor != nil {
 		return errNoCopies{k.poor}
 	}
-	state, err := k.engine.Query(stream)
-	if err == nil && state == device.StreamCapturing {
+	t := c.Type
+	recording, err := capturing(k.engine, c.Stream)
+	if err == nil && recording {
+		if k.loaded(a, t) && (!a.inPieces() || k.peers != nil) {
+			return nil // with the memory that there is
+		}
 		err = errNoCopies{fmt.Errorf("%w: expected its first call, with a type, outside of a capture: it allocates, and loads kernels", framework.ErrInvalid)}
 	}
 	if err != nil {
@@ -85,15 +86,24 @@ func (k *copier) prepare(a *algorithm, t kernel.DataType, stream device.Stream) 
 			return err
 		}
 	}
-	if a.inPieces() && k.peers == nil {
-		return k.open(ctx)
+	if a.inPieces() && k.short(a, c) {
+		return k.open(ctx, k.needs(a, c))
 	}
 	return nil
 }
 
 // prepared reports whether everything is there already.
-func (k *copier) prepared(a *algorithm, t kernel.DataType) bool {
-	return k.signals != nil && (!a.inPieces() || k.peers != nil) && (!a.Collective.Reduces() || k.sum.For(t) != nil)
+func (k *copier) prepared(a *algorithm, c *engine.Call) bool {
+	return k.loaded(a, c.Type) && (!a.inPieces() || !k.short(a, c))
+}
+
+func (k *copier) loaded(a *algorithm, t kernel.DataType) bool {
+	return k.signals != nil && (!a.Collective.Reduces() || k.sum.For(t) != nil)
+}
+
+// short reports whether a call would like more memory for pieces than ranks have tried to get.
+func (k *copier) short(a *algorithm, c *engine.Call) bool {
+	return k.peers == nil || k.asked < k.most() && k.ask(k.needs(a, c)) > k.asked
 }
 
 // loadSignals loads the kernels beside the copies, once, and makes the streams that they run on.
@@ -139,10 +149,7 @@ func (k *copier) close() error {
 			cancel()
 		}
 	}
-	if k.peers != nil {
-		keep(k.peers.Close())
-	}
-	keep(k.release())
+	keep(k.closeMemory())
 	for _, m := range k.marks() {
 		if *m != nil {
 			keep((*m).Close())

@@ -5,24 +5,94 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
+	"time"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 const (
-	leastCopyScratch = 32 << 20 // where a device has little left
+	leastCopyScratch = 32 << 20 // that is asked for, and that a device with little left gives
 	leastPiece       = 64 << 10
 	slotsOfAPeer     = 2 // in a rank's scratch
+	slotUnit         = 512
+	idlePatience     = 5 * time.Second
 )
 
-// open makes the memory for pieces: less than is configured where a device has no more left, and on
-// all ranks what the one with the least of it has.
-func (k *copier) open(ctx context.Context) error {
-	slots := slotsOfAPeer * uint64(k.comm.Size())
-	if least := slots * leastPiece; k.scratch < least {
+// exchanged is memory for pieces, and that of the peers.
+type exchanged struct {
+	memory *comm.Memory
+	peers  *comm.Symmetric
+}
+
+// places is for how many peers a rank has slots. Kernels count slots by rank, so there is one for the rank itself
+// unless there are two ranks.
+func (k *copier) places() uint64 {
+	if k.ranks == 2 {
+		return 1
+	}
+	return uint64(k.ranks)
+}
+
+// slot is the largest piece.
+func (k *copier) slot() uint64 {
+	return k.scratch / (slotsOfAPeer * uint64(k.ranks)) / leastPiece * leastPiece
+}
+
+// most is what the largest calls take.
+func (k *copier) most() uint64 { return slotsOfAPeer * k.places() * k.slot() }
+
+// cutOf cuts a call into pieces: as few as the largest slots allow, or if all ranks have less memory than
+// that takes, those that fit. It returns the bytes of an element, too.
+func (k *copier) cutOf(a *algorithm, c *engine.Call) (cut, uint64) {
+	x, element := k.cutInto(a, c, k.slot())
+	if k.bytes(x, element) > k.room {
+		x, element = k.cutInto(a, c, k.room/(slotsOfAPeer*k.places())/leastPiece*leastPiece)
+	}
+	return x, element
+}
+
+// needs is how many bytes a call would like to have.
+func (k *copier) needs(a *algorithm, c *engine.Call) uint64 {
+	return k.bytes(k.cutInto(a, c, k.slot()))
+}
+
+func (k *copier) bytes(x cut, element uint64) (all uint64) {
+	for _, slot := range k.divide(x, element) {
+		all += slot * k.places()
+	}
+	return all
+}
+
+// divide says how large the slots of a call are: those of its first piece, its third and so on, and those of the others.
+// Calls may have different ones, since one begins when the peers have taken all pieces of the calls before.
+func (k *copier) divide(x cut, element uint64) (slots [slotsOfAPeer]uint64) {
+	for p := range x.pieces() {
+		s := &slots[p%slotsOfAPeer]
+		*s = max(*s, roundUp((x.bounds[p+1]-x.bounds[p])*element, slotUnit))
+	}
+	return slots
+}
+
+// ask is how much memory is asked for where a call needs so much: the next power of two, so that it seldom grows.
+func (k *copier) ask(needs uint64) uint64 {
+	return min(k.most(), max(leastCopyScratch, uint64(1)<<bits.Len64(max(needs, 1)-1)))
+}
+
+// open makes the memory for pieces, or replaces what is too small. All ranks get what the one with the least of it has.
+func (k *copier) open(ctx context.Context, needs uint64) error {
+	unit := slotsOfAPeer * k.places() * leastPiece
+	if least := slotsOfAPeer * uint64(k.ranks) * leastPiece; k.scratch < least {
 		return fmt.Errorf("%w: copy scratch of %d bytes: expected at least %d", framework.ErrInvalid, k.scratch, least)
 	}
-	short := k.allocate(slots * leastPiece)
+	if err := k.leave(ctx); err != nil {
+		return fmt.Errorf("copy scratch: %w", err)
+	}
+	k.asked = k.ask(needs)
+	short := k.allocate(k.asked, unit)
 	var has uint64
 	if k.memory != nil {
 		has = k.memory.Bytes()
@@ -31,7 +101,7 @@ func (k *copier) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("copy scratch: %w", err)
 	}
-	bytes := k.scratch
+	bytes := k.asked
 	for rank, b := range all {
 		if bytes = min(bytes, binary.LittleEndian.Uint64(b)); bytes == 0 {
 			err := &framework.Error{Op: "copy scratch", Peer: rank, Err: fmt.Errorf(
@@ -41,24 +111,86 @@ func (k *copier) open(ctx context.Context) error {
 			return errNoCopies{k.poor}
 		}
 	}
-	if bytes < k.scratch/2 {
-		k.comm.Log().Warn("little memory for copies in pieces, which makes them slower", "bytes", bytes, "configured", k.scratch)
+	if bytes < k.asked/2 {
+		k.comm.Log().Warn("little memory for copies in pieces, which makes them slower", "bytes", bytes, "wanted", k.asked)
 	}
-	k.slot = bytes / slots / leastPiece * leastPiece
 	if k.peers, err = k.comm.Exchange(ctx, k.memory); err != nil {
 		return fmt.Errorf("copy scratch: %w", err)
 	}
+	k.room = bytes
 	return nil
 }
 
-// allocate takes what is configured, or half of it, and so on, in whole units. It returns
-// why there was no more, if there was too little.
-func (k *copier) allocate(unit uint64) (err error) {
-	for bytes := k.scratch; k.memory == nil; bytes /= 2 {
+// leave gives the memory back that is too small, if nothing uses it on any rank: what a rank has enqueued has ended when
+// its own two streams have nothing left. Else it is kept: graphs push into it whenever they are launched.
+func (k *copier) leave(ctx context.Context) error {
+	if k.peers == nil {
+		return nil
+	}
+	idle := byte(0)
+	bounded, cancel := context.WithTimeout(ctx, idlePatience)
+	if !k.graphs && k.comm.Settle(bounded, k.side, k.telling) == nil {
+		idle = 1
+	}
+	cancel()
+	all, err := k.comm.AllGather(ctx, []byte{idle})
+	if err != nil {
+		return err
+	}
+	old := k.exchanged
+	k.exchanged, k.room = exchanged{}, 0
+	for _, b := range all {
+		if len(b) != 1 || b[0] == 0 {
+			k.kept, k.graphs = append(k.kept, old), false
+			return nil
+		}
+	}
+	err = old.peers.Close()
+	if _, e := k.comm.AllGather(ctx, nil); err == nil { // nobody frees what another one has mapped
+		err = e
+	}
+	return errors.Join(err, old.memory.Close())
+}
+
+// allocate takes so many bytes, or half of them, and so on, in whole units. It returns why there was no more, if there
+// was too little.
+func (k *copier) allocate(bytes, unit uint64) (err error) {
+	for ; k.memory == nil; bytes /= 2 {
 		if err != nil && (bytes < leastCopyScratch || !errors.Is(err, framework.ErrUnavailable)) {
 			return err
 		}
 		k.memory, err = k.comm.Alloc(bytes / unit * unit)
 	}
 	return nil
+}
+
+// release gives back memory that was not exchanged.
+func (k *copier) release() error {
+	if k.memory == nil {
+		return nil
+	}
+	m := k.memory
+	k.memory = nil
+	return m.Close()
+}
+
+// closeMemory gives everything back.
+func (k *copier) closeMemory() (err error) {
+	for _, x := range append(k.kept, k.exchanged) {
+		if x.peers != nil {
+			err = errors.Join(err, x.peers.Close())
+		}
+		if x.memory != nil {
+			err = errors.Join(err, x.memory.Close())
+		}
+	}
+	k.kept, k.exchanged = nil, exchanged{}
+	return err
+}
+
+// recording notes whether a call is captured.
+func (k *copier) recording(s device.Stream) {
+	if is, err := capturing(k.engine, s); err == nil && is {
+		k.graphs = true
+	}
 }

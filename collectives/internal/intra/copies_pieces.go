@@ -80,34 +80,44 @@ type stagedCopy struct {
 	cut           cut
 	ranks, rank   int
 	element       uint64
+	slots         [slotsOfAPeer]uint64 // bytes of a peer's
 	input, output uintptr
 
 	pushes, pushed, taken int
 }
 
-// relayPieces is all reductions, and what is staged.
-func (k *copier) relayPieces(q *queue, a *algorithm, c *engine.Call) {
-	b := k.call
-	r := stagedCopy{queue: q, k: k, ranks: int(b.Ranks), rank: int(b.Rank), element: uint64(b.Element), input: b.Input, output: b.Output}
-	total, share := b.Count*uint64(r.ranks), b.Count
+// cutInto cuts a call into pieces of at most so many bytes. It returns the bytes of an element, too.
+func (k *copier) cutInto(a *algorithm, c *engine.Call, slot uint64) (cut, uint64) {
+	ranks, element := uint64(k.ranks), uint64(c.Type.Size())
+	total, share := c.Count*ranks, c.Count
 	if c.Collective.Rooted() {
 		total = share
 	}
-	cutInto := cutToTaper
+	by := cutToTaper
 	switch {
 	case c.Collective == collective.AllReduce:
-		word := uint64(r.ranks) * max(1, wordBytes/r.element)
-		total, share = b.Count, roundUp(b.Count, word)/uint64(r.ranks)
+		word := ranks * max(1, wordBytes/element)
+		total, share = c.Count, roundUp(c.Count, word)/ranks
 		if a.traits.Reach != 0 {
-			cutInto = cutEvenly // nothing is computed at the end
+			by = cutEvenly // nothing is computed at the end
 		}
 	case !c.Collective.Reduces():
-		total, share, r.element = total*r.element, share*r.element, 1 // bytes are bytes
+		total, share, element = total*element, share*element, 1 // bytes are bytes
 	}
-	r.cut = cutInto(k.cuts[:0], total, share, r.element, k.slot)
-	k.cuts = r.cut.bounds
+	x := by(k.cuts[:0], total, share, element, slot)
+	k.cuts = x.bounds
+	return x, element
+}
+
+// relayPieces is all reductions, and what is staged.
+func (k *copier) relayPieces(q *queue, a *algorithm, c *engine.Call) {
+	b := k.call
+	r := stagedCopy{queue: q, k: k, ranks: int(b.Ranks), rank: int(b.Rank), input: b.Input, output: b.Output}
+	k.recording(q.stream)
+	r.cut, r.element = k.cutOf(a, c)
+	r.slots = k.divide(r.cut, r.element)
 	r.pushes = r.cut.pieces()
-	q.args.Op, q.args.Scale, q.args.Stride = b.Op, b.Scale, k.slot
+	q.args.Op, q.args.Scale = b.Op, b.Scale
 
 	q.link(k.now, q.stream, k.side)
 	q.signal(kernelargs.StepOpen, kernelargs.StepOpen|kernelargs.StepTaken, 1) // the peers have taken all of the calls before
@@ -177,7 +187,7 @@ func (r *stagedCopy) moveFromRoot(root int) {
 		})
 		at := r.arrived()
 		if r.rank != root {
-			r.moveOn(r.at(r.output, first), at+uintptr(uint64(root)*r.k.slot), count, sumBlocks)
+			r.moveOn(r.at(r.output, first), at+r.place(r.taken, root), count, sumBlocks)
 		}
 		r.release()
 	}
@@ -248,7 +258,15 @@ func (r *stagedCopy) at(base uintptr, element uint64) uintptr {
 }
 
 // half is where in a rank's scratch the slots for the n-th piece of the call begin.
-func (r *stagedCopy) half(n int) uintptr { return uintptr(uint64(n&1) * uint64(r.ranks) * r.k.slot) }
+func (r *stagedCopy) half(n int) uintptr { return uintptr(uint64(n&1) * r.k.places() * r.slots[0]) }
+
+// place is how far behind that the slot of a peer is. One of two ranks has one peer.
+func (r *stagedCopy) place(n, peer int) uintptr {
+	if r.ranks == 2 {
+		return 0
+	}
+	return uintptr(uint64(peer) * r.slots[n&1])
+}
 
 // contribute pushes piece p of each peer's share.
 func (r *stagedCopy) contribute(p int) {
@@ -266,7 +284,7 @@ func (r *stagedCopy) push(of func(to int) (from uintptr, count uint64)) {
 	if n >= slotsOfAPeer {
 		r.await(k.freed[n&1], r.stream)
 	}
-	slot := r.half(n) + uintptr(uint64(r.rank)*k.slot)
+	slot := r.half(n) + r.place(n, r.rank)
 	for i := 1; i < r.ranks; i++ {
 		to := (r.rank + i) % r.ranks
 		from, count := of(to)
@@ -310,7 +328,7 @@ func (r *stagedCopy) sumRange(first, count uint64, to, at uintptr) {
 		return
 	}
 	s := r.args
-	s.Input, s.Output, s.Inputs, s.Count = r.at(r.input, first), to, at, count
+	s.Input, s.Output, s.Inputs, s.Stride, s.Count = r.at(r.input, first), to, at, uint64(r.place(r.taken, 1)), count
 	r.launch(r.k.side, r.k.sum.For(kernel.DataType(r.k.call.Type)), min(sumBlocks, r.k.blocks), choose.BlockThreads)
 }
 
@@ -320,7 +338,7 @@ func (r *stagedCopy) move(p int) {
 	for i := 1; i < r.ranks; i++ {
 		peer := (r.rank + r.ranks - i) % r.ranks
 		first, count := r.cut.of(peer, p)
-		r.moveOn(r.at(r.output, first), at+uintptr(uint64(peer)*r.k.slot), count*r.element, sumBlocks)
+		r.moveOn(r.at(r.output, first), at+r.place(r.taken, peer), count*r.element, sumBlocks)
 	}
 	r.release()
 }

@@ -30,10 +30,10 @@ func (e *Engine) ready(a *algorithm, c *engine.Call) (again bool, err error) {
 // readyCopies does so for copies. Where they are not possible now another algorithm takes their place, unless the
 // program has named them.
 func (e *Engine) readyCopies(a *algorithm, c *engine.Call) (again bool, err error) {
-	if e.copier.prepared(a, c.Type) {
+	if e.copier.prepared(a, c) {
 		return false, nil
 	}
-	err = e.copier.prepare(a, c.Type, c.Stream)
+	err = e.copier.prepare(a, c)
 	var none errNoCopies
 	if errors.As(err, &none) && !c.Named {
 		c.NoCopies = true
