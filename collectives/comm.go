@@ -108,6 +108,7 @@ func (c *Comm) Close() (err error) {
 func (c *Comm) shut() error {
 	c.progress.turn.Lock()
 	defer c.progress.turn.Unlock()
+	c.progress.board.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unlist != nil {

@@ -61,6 +61,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	if err := x.assemble(ctx, reach, route); err != nil {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
+	x.progress.board = c.Observer().Board(c.Name(), x.rank, x.ranks)
 	x.choice.refresh(x.engines)
 	if x.basis = x.choice.basis; x.basis != "" {
 		c.Log().Info("algorithms are chosen", "by", x.basis, "rows that come before", len(o.Table))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
 // progress has calls performed one at a time, and tells Close whether one is in progress.
@@ -18,6 +19,7 @@ import (
 // turned away.
 type progress struct {
 	turn    sync.Mutex
+	board   *observe.Board // for observers, behind the lock
 	closing atomic.Bool
 
 	// outside counts calls by algorithms of the program. They run without the lock, since they make calls
@@ -35,12 +37,12 @@ func (p *progress) enter() bool {
 	return false
 }
 
-func (p *progress) leave() { p.turn.Unlock() }
+func (p *progress) leave() { p.board.End(); p.turn.Unlock() }
 
 // leaveFor ends the turn of a call, and performs the rest of it, which may make calls.
 func (p *progress) leaveFor(rest func() error) error {
 	p.outside.Add(1)
-	p.turn.Unlock()
+	p.leave()
 	defer p.outside.Add(-1)
 	return rest()
 }

@@ -46,7 +46,8 @@ func (c *Comm) runOfProgram(j *job) error {
 }
 
 // start makes a call ready to run.
-func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) error {
+func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) (err error) {
+	at := c.progress.board.Clock()
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -63,7 +64,10 @@ func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) error {
 	j.describe(&call.Request, c.rank, element)
 	call.Input, call.Output, call.Stream, call.Scale, call.Multiplied = j.input, j.output, o.Stream, o.Scale, false
 	j.locate(c.comm, c.rank, call, element)
-	return c.choice.start(call, o.Algorithm)
+	if err = c.choice.start(call, o.Algorithm); err == nil {
+		c.progress.board.Begin(at, j.collective, call.Bytes, call.Algorithm.Name)
+	}
+	return err
 }
 
 // Check returns the reason why calls fail, or nil, without making a call. On a GPU it

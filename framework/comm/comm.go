@@ -50,7 +50,8 @@ func New(ctx context.Context, boot framework.Bootstrap, o Options) (*Communicato
 		dev:    o.Device,
 		rounds: preamble.Rounds{Boot: boot},
 
-		members: o.members,
+		members:  o.members,
+		observed: observed{o.Observer},
 	}
 	c.life = life.New(o.Name, c.log, o.Grace, o.ending, func() { atomic.StoreUint32(&c.counters.Words.Abort, 1) })
 	if err := c.start(ctx); err != nil {

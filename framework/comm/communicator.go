@@ -30,6 +30,7 @@ type Communicator struct {
 	dumps
 	dependents
 	members
+	observed
 
 	life     *life.Life
 	counters *counters.Counters

@@ -9,6 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
 // Options configures a communicator. The zero value of a field is its default; Device
@@ -19,6 +20,9 @@ type Options struct {
 	Name       string       // of the communicator, the same on all its ranks; default "world"
 	Facts      framework.Facts
 	Log        *slog.Logger // default: discards
+
+	// Observer gets the calls of the rank; nil: nobody does.
+	Observer *observe.Rank
 
 	// Deadline ends every wait of a kernel after so many nanoseconds. 0, the
 	// default, lets stragglers take the time they need; the death of a rank ends

@@ -39,6 +39,10 @@ func (e *Effective) chosen(key, value string) string {
 		return "numa if the host has several memory nodes, else none"
 	case "launch.output_dir":
 		return "none: as mscclpp-run itself"
+	case "observe.trace":
+		return "no trace"
+	case "observe.flight":
+		return "mscclpp-go/flight in the cache of the user"
 	case "log.file":
 		return "standard error"
 	case "log.dump_signal":
@@ -52,7 +56,7 @@ var left = map[string]string{
 	"device": "", "gpu_code": "auto", "transports": "[]", "comm.scratch": "0", "comm.deadline": "0s", "comm.max_blocks": "0",
 	"collectives.table": "[]", "collectives.sharing": "0", "collectives.lines": "auto",
 	"bootstrap.interface": "", "bootstrap.family": "", "bootstrap.host_id": "", "bootstrap.secret_file": "",
-	"launch.bind": "auto", "launch.output_dir": "", "log.file": "", "log.dump_signal": "",
+	"launch.bind": "auto", "launch.output_dir": "", "observe.trace": "", "observe.flight": "", "log.file": "", "log.dump_signal": "",
 }
 
 // by is the choice on the device that the configuration names, or on either kind.

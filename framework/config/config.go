@@ -57,6 +57,9 @@ type Config struct {
 	// Launch is how mscclpp-run starts and ends programs.
 	Launch Launch `config:"launch"`
 
+	// Observe is what can be seen of a job.
+	Observe Observe `config:"observe"`
+
 	// Log is where messages go.
 	Log Log `config:"log"`
 }
@@ -252,6 +255,26 @@ type Launch struct {
 	// Grace is the time between asking a rank to end (SIGTERM) and killing it. After a
 	// failure, closing takes a rank at most a fifth of it where a plugin does not answer.
 	Grace Duration `config:"grace"`
+}
+
+// Observe is what can be seen of a job.
+type Observe struct {
+	// Enabled lets mscclpp-run status and trace see the ranks, and keeps what is written down
+	// after a failure. It takes 20 KiB a rank, and a few stores a call.
+	Enabled bool `config:"enabled"`
+
+	// Trace is the file for a trace of all ranks that mscclpp-run starts here, which
+	// Perfetto and mscclpp-run trace read. %n is replaced by the number of the host in the
+	// job. Empty: none is written.
+	Trace string `config:"trace"`
+
+	// Flight is the folder in which mscclpp-run makes one for each job that has failed, with
+	// the last events of its ranks: none, or a path. Empty: mscclpp-go/flight in the cache
+	// of the user. The newest sixteen are kept.
+	Flight string `config:"flight"`
+
+	// Report prints at the end of a job which rank came late how often, to standard error.
+	Report bool `config:"report"`
 }
 
 // Log is where messages go.

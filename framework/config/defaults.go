@@ -23,9 +23,10 @@ func Default() Config {
 			Timeout:   Duration(30 * time.Second),
 			Heartbeat: Duration(time.Second),
 		},
-		Check:  Check{Signatures: "stall", Overlap: true},
-		Launch: Launch{Bind: "auto", Linger: Duration(time.Second), Grace: Duration(5 * time.Second)},
-		Log:    Log{Level: "warn", Format: "text"},
+		Check:   Check{Signatures: "stall", Overlap: true},
+		Launch:  Launch{Bind: "auto", Linger: Duration(time.Second), Grace: Duration(5 * time.Second)},
+		Observe: Observe{Enabled: true},
+		Log:     Log{Level: "warn", Format: "text"},
 	}
 }
 

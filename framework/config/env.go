@@ -34,6 +34,8 @@ var reserved = map[string]bool{
 	"MSCCLPP_LISTEN_KEEPER":        true, // process that keeps a copy of it
 	"MSCCLPP_JOB_ID":               true, // name of a job, the same on all hosts
 	"MSCCLPP_LAUNCH_ID":            true, // marks the processes of one mscclpp-run
+	"MSCCLPP_OBSERVE_MEMORY":       true, // where ranks say what they do
+	"MSCCLPP_OBSERVE_REGION":       true, // the same for plugins of one rank
 	EnvWarned:                      true,
 	EnvFlags:                       true,
 	"MSCCLPP_HOME":                 true, // where the headers are, for scripts

@@ -16,6 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
 // Plan says what a job is put together from.
@@ -47,10 +48,14 @@ type Job struct {
 	Boot   *bootstrap.TCP
 	Device device.Device
 
+	// Observer gets what the rank does; nil: nobody does.
+	Observer *observe.Rank
+
 	// Collectives are the options of Comm; communicators that are split off have the same.
 	Collectives collectives.Options
 
 	transports []*Opened
+	watched    context.CancelFunc
 }
 
 // Start puts a job together. It is collective. After an error nothing is left of the job,
@@ -58,6 +63,7 @@ type Job struct {
 func Start(ctx context.Context, p Plan) (*Job, error) {
 	j := &Job{}
 	if err := j.start(ctx, &p); err != nil {
+		j.Observer.Fail(err)
 		if j.Boot != nil && j.Boot.Err() == nil { // else they know
 			j.Boot.Announce(err)
 		}
@@ -78,6 +84,7 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
+	j.observe(p, &boot)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.Bootstrap.Timeout+cfg.Plugins.StartTimeout))
 	defer cancel()
 	if err := j.open(ctx, p, where, boot); err != nil {
@@ -100,7 +107,11 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 		Deadline:   uint64(cfg.Comm.Deadline),
 		Grace:      time.Duration(cfg.Launch.Grace),
 		Log:        p.Log,
+		Observer:   j.Observer,
 	}); err != nil {
+		return err
+	}
+	if err := j.seen(ctx, where); err != nil {
 		return err
 	}
 	if p.Joined != nil {
@@ -171,7 +182,7 @@ func (j *Job) open(ctx context.Context, p *Plan, where framework.Device, boot bo
 	})
 	both.Go(func() {
 		var cause error
-		if j.transports, cause = OpenTransports(ctx, p.Config, p.BuiltIn, p.Log); cause != nil {
+		if j.transports, cause = OpenTransports(ctx, p.Config, p.BuiltIn, p.Log, j.region()...); cause != nil {
 			failed(cause)
 			time.AfterFunc(lastWords, func() { cancel(cause) })
 		}
@@ -218,6 +229,7 @@ func (j *Job) Close(leave bool) error {
 		}
 		all = append(all, j.Boot.Close())
 	}
+	all = append(all, j.unseen())
 	return errors.Join(all...)
 }
 

@@ -32,8 +32,8 @@ func (o *Opened) Close() error {
 }
 
 // OpenTransports starts all configured transports at the same time. After an error
-// none is left. builtIn is the folder of the plugins that come with the program.
-func OpenTransports(ctx context.Context, cfg *config.Effective, builtIn string, log *slog.Logger) ([]*Opened, error) {
+// none is left. builtIn is the folder of the plugins that come with the program, and env what plugins get besides.
+func OpenTransports(ctx context.Context, cfg *config.Effective, builtIn string, log *slog.Logger, env ...string) ([]*Opened, error) {
 	for _, name := range cfg.Plugins.Embed {
 		if !slices.Contains(cfg.Transports, name) {
 			return nil, fmt.Errorf("%w: plugins.embed: %q is not in transports %v", framework.ErrInvalid, name, cfg.Transports)
@@ -53,7 +53,7 @@ func OpenTransports(ctx context.Context, cfg *config.Effective, builtIn string, 
 	for i, name := range cfg.Transports {
 		group.Go(func() {
 			var err error
-			all[i], err = openTransport(ctx, &cfg.Config, name, builtIn, log)
+			all[i], err = openTransport(ctx, &cfg.Config, name, builtIn, log, env)
 			failures[i] = withOrigin(cfg, name, err)
 		})
 	}
@@ -137,7 +137,7 @@ func covers(key, other string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-func openTransport(ctx context.Context, cfg *config.Config, name, builtIn string, log *slog.Logger) (*Opened, error) {
+func openTransport(ctx context.Context, cfg *config.Config, name, builtIn string, log *slog.Logger, env []string) (*Opened, error) {
 	if slices.Contains(cfg.Plugins.Embed, name) {
 		return embed(ctx, name, cfg.Transport[name])
 	}
@@ -147,7 +147,7 @@ func openTransport(ctx context.Context, cfg *config.Config, name, builtIn string
 	}
 	client, err := plugins.Open(ctx, plugins.Spec{
 		Name: name, Path: path, SHA256: sum, Options: cfg.Transport[name],
-		Layouts: collectives.Layouts(), StartTimeout: time.Duration(cfg.Plugins.StartTimeout), Log: log,
+		Layouts: collectives.Layouts(), StartTimeout: time.Duration(cfg.Plugins.StartTimeout), Log: log, Env: env,
 	})
 	if err != nil {
 		return nil, err

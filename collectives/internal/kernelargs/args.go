@@ -164,6 +164,14 @@ type Transfer struct {
 	Receive uint32
 }
 
+// Total is the bytes of all messages.
+func Total(list []Transfer) (n uint64) {
+	for i := range list {
+		n += list[i].Bytes
+	}
+	return n
+}
+
 // LinePipes says how pipes of lines are divided.
 type LinePipes struct {
 	Offset uint64

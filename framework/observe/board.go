@@ -1,0 +1,78 @@
+package observe
+
+import (
+	"sync/atomic"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+)
+
+// Board is where one communicator says which call it is in. Calls of one communicator come one at a time. The nil
+// Board says nothing.
+type Board struct {
+	rank   *Rank
+	index  int
+	shared *board
+	ring   *Writer
+	calls  uint64
+	open   bool
+	name   string // of the algorithm of the call before
+}
+
+// Clock reads the time for Begin, or returns 0 while no records are wanted.
+func (b *Board) Clock() int64 {
+	if b == nil || !b.ring.On() {
+		return 0
+	}
+	return b.ring.clock()
+}
+
+// Begin says that a call has begun, at the time of Clock, and that its algorithm is chosen now.
+func (b *Board) Begin(at int64, kind collective.Kind, bytes uint64, algorithm string) {
+	if b == nil {
+		return
+	}
+	s := b.shared
+	if algorithm != b.name {
+		b.name = algorithm
+		s.algorithm = uint32(b.rank.number(algorithm))
+	}
+	s.kind, s.bytes = uint32(kind), bytes
+	b.calls++
+	b.open = true
+	atomic.StoreUint64(&s.begun, b.calls)
+	if b.ring.On() {
+		now := b.ring.clock()
+		if at == 0 {
+			at = now
+		}
+		call := callOf(b.index, b.calls)
+		b.ring.write(at, Call|Begin, call, bytes, uint16(kind), framework.NoPeer)
+		b.ring.write(now, Chosen|Instant, call, bytes, uint16(s.algorithm), framework.NoPeer)
+	}
+}
+
+// End says that the call has returned. Without a call, and after Close, it says nothing.
+func (b *Board) End() {
+	if b == nil || !b.open {
+		return
+	}
+	b.open = false
+	s := b.shared
+	s.total += s.bytes // the next store makes it visible
+	atomic.StoreUint64(&s.ended, b.calls)
+	b.ring.Add(Call|End, callOf(b.index, b.calls), s.bytes, uint16(s.kind), framework.NoPeer)
+}
+
+// Close takes the communicator off the list. Its records stay to be read until another one needs the place.
+func (b *Board) Close() {
+	if b == nil {
+		return
+	}
+	b.rank.mu.Lock()
+	defer b.rank.mu.Unlock()
+	b.open = false
+	b.ring.end()
+	atomic.StoreUint32(&b.shared.state, 3)
+	b.rank.boards[b.index] = nil
+}

@@ -1,0 +1,155 @@
+package observe
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+)
+
+// memory is the regions of several ranks, in one file without a name in the file system.
+type memory struct {
+	file  *os.File
+	bytes []byte
+}
+
+// fileName begins the name by which Find knows such a file.
+const fileName = "mscclpp-observe"
+
+// newMemory makes regions. Nothing of them takes memory before it is written to.
+func newMemory(regions int) (*memory, error) {
+	fd, err := unix.MemfdCreate(fileName, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("observe: memfd: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), fileName)
+	if err := unix.Ftruncate(fd, int64(regions)*RegionBytes); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("observe: memory of %d ranks: %w", regions, err)
+	}
+	return mapFile(f, unix.PROT_READ|unix.PROT_WRITE)
+}
+
+// openMemory opens regions of another process. Its file is cut by nobody: it belongs to this user.
+func openMemory(path string, write bool) (*memory, error) {
+	flags, protection := os.O_RDONLY, unix.PROT_READ
+	if write {
+		flags, protection = os.O_RDWR, protection|unix.PROT_WRITE
+	}
+	// The name is looked at before the file is opened: opening another kind of file could wait.
+	if target, err := os.Readlink(path); err != nil || !strings.HasPrefix(target, "/memfd:"+fileName) {
+		return nil, fmt.Errorf("observe: %s: %w: expected memory in which ranks are observed", path, framework.ErrInvalid)
+	}
+	f, err := os.OpenFile(path, flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	return mapFile(f, protection)
+}
+
+// mapFile maps all of a file, which it closes after an error.
+func mapFile(f *os.File, protection int) (*memory, error) {
+	info, err := f.Stat()
+	if err == nil && (info.Size() == 0 || info.Size()%RegionBytes != 0) {
+		err = fmt.Errorf("%w: %d bytes: expected regions of %d: it is of another version", framework.ErrInvalid, info.Size(), RegionBytes)
+	}
+	var b []byte
+	if err == nil {
+		b, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), protection, unix.MAP_SHARED)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	return &memory{file: f, bytes: b}, nil
+}
+
+func (m *memory) regions() int { return len(m.bytes) / RegionBytes }
+
+func (m *memory) region(i int) region {
+	return region{unsafe.Pointer(&m.bytes[i*RegionBytes])}
+}
+
+func (m *memory) close() error {
+	err := unix.Munmap(m.bytes)
+	m.bytes = nil
+	if e := m.file.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// region is the memory of one rank.
+type region struct{ at unsafe.Pointer }
+
+func (r region) header() *header { return (*header)(r.at) }
+
+func (r region) board(i int) *board { return (*board)(unsafe.Add(r.at, boardsOffset+i*128)) }
+
+func (r region) ring(i int) *ring { return (*ring)(unsafe.Add(r.at, ringsOffset+i*64)) }
+
+func (r region) name(i int) *[nameBytes]byte {
+	return (*[nameBytes]byte)(unsafe.Add(r.at, namesOffset+i*nameBytes))
+}
+
+func (r region) record(ring int, position uint64) *Record {
+	return (*Record)(unsafe.Add(r.at, eventsOffset+ring*ringBytes+int(position%RingRecords)*32))
+}
+
+// takeRing finds a ring for a writer; -1: all are taken.
+func (r region) takeRing(name string) int {
+	for _, wanted := range []uint32{0, 3} { // one whose records nobody may want any more comes last
+		for i := range maxRings {
+			g := r.ring(i)
+			if !atomic.CompareAndSwapUint32(&g.state, wanted, 1) {
+				continue
+			}
+			put(g.name[:], name)
+			atomic.StoreUint64(&g.base, g.next)
+			atomic.StoreUint32(&g.state, 2)
+			return i
+		}
+	}
+	atomic.AddUint32(&r.header().unwritten, 1)
+	return -1
+}
+
+// put stores a text that ends with a zero.
+func put(to []byte, text string) {
+	clear(to)
+	copy(to[:len(to)-1], text)
+}
+
+func text(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return strings.ToValidUTF8(s, "?")
+}
+
+// The clock of this process is that of the system since its start, which all processes of a host share. Package time reads
+// it without a system call, but from an origin of its own, which calibrate finds.
+var epoch, epochTime = calibrate()
+
+func calibrate() (origin int64, began time.Time) {
+	began = time.Now()
+	best := time.Duration(1 << 62)
+	for range 16 {
+		var t unix.Timespec
+		before := time.Since(began)
+		if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+			continue
+		}
+		if took := time.Since(began) - before; took < best {
+			best, origin = took, t.Nano()-int64(before+took/2)
+		}
+	}
+	return origin, began
+}
+
+// Now reads the clock of this host, in ns.
+func Now() int64 { return epoch + int64(time.Since(epochTime)) }

@@ -1,0 +1,234 @@
+package observe
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
+)
+
+// Memory is the regions of the ranks that one process has made memory for. It belongs to that process, or is mapped
+// for reading.
+type Memory struct {
+	m     *memory
+	write bool
+}
+
+// New makes memory for the ranks of a launcher. on has them write records from the start.
+func New(ranks int, on bool) (*Memory, error) {
+	m, err := newMemory(ranks)
+	if err != nil {
+		return nil, err
+	}
+	for i := range ranks {
+		h := m.region(i).header()
+		h.version = version
+		if on {
+			h.on = 1
+		}
+		h.magic = magic
+	}
+	return &Memory{m: m, write: true}, nil
+}
+
+// Variable is the value of Env for the ranks.
+func (m *Memory) Variable() string {
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.m.file.Fd())
+}
+
+// Close gives the memory up. Views of it must not be used any more.
+func (m *Memory) Close() error { return m.m.close() }
+
+// Switch turns records of all ranks on or off.
+func (m *Memory) Switch(on bool) error {
+	if !m.write {
+		return fmt.Errorf("observe: %w: the memory is mapped for reading", framework.ErrInvalid)
+	}
+	for i := range m.m.regions() {
+		m.m.region(i).turn(on)
+	}
+	return nil
+}
+
+// Views returns the ranks that have taken their regions.
+func (m *Memory) Views() []*View {
+	var all []*View
+	for i := range m.m.regions() {
+		at := m.m.region(i)
+		if h := at.header(); h.magic == magic && h.version == version && atomic.LoadUint32(&h.state) != StateFree {
+			all = append(all, &View{at: at})
+		}
+	}
+	return all
+}
+
+// Find maps the regions of all ranks of this user on this host, for reading, or to switch records on and off. Memory
+// that cannot be opened belongs to others, and is passed over.
+func Find(write bool) ([]*Memory, error) {
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	slices.SortFunc(processes, func(a, b string) int { return number(a) - number(b) })
+	var all []*Memory
+	seen := map[string]bool{}
+	for _, process := range processes {
+		entries, err := os.ReadDir(process + "/fd")
+		if err != nil {
+			continue // another user's, or gone
+		}
+		for _, e := range entries {
+			path := process + "/fd/" + e.Name()
+			target, err := os.Readlink(path)
+			if err != nil || !strings.HasPrefix(target, "/memfd:"+fileName) {
+				continue
+			}
+			info, err := os.Stat(path)
+			if err != nil || seen[identity(info)] {
+				continue
+			}
+			seen[identity(info)] = true
+			if m, err := openMemory(path, write); err == nil {
+				all = append(all, &Memory{m: m, write: write})
+			}
+		}
+	}
+	return all, nil
+}
+
+func number(process string) int {
+	n, _ := strconv.Atoi(filepath.Base(process)) // it consists of digits
+	return n
+}
+
+// View is one rank, seen by a reader.
+type View struct{ at region }
+
+// Info is what a rank says about itself.
+type Info struct {
+	Job, Host, HostID, Device, Program string
+
+	Rank, Size int
+	PID        int    // 0: it has left
+	State      uint32 // StateRunning, …
+	On         bool
+	Started    int64 // Unix time in ns
+	Origin     int64 // the clock of the rank at that moment
+	Ticked     int64 // the clock of the rank when its sampler looked last
+	Failure    string
+	FailedAt   int64
+	Culprit    int // of Failure, or framework.NoPeer
+	Unwritten  int // writers for which there was no ring
+	Clock      Clock
+}
+
+// Info reads who the rank is.
+func (v *View) Info() Info {
+	h := v.at.header()
+	return Info{
+		Job: text(h.job[:]), Host: text(h.host[:]), HostID: text(h.hostID[:]), Device: text(h.device[:]), Program: text(h.program[:]),
+		Rank: int(h.rank), Size: int(h.size), PID: int(atomic.LoadUint64(&h.owner)), State: atomic.LoadUint32(&h.state),
+		On: atomic.LoadUint32(&h.on) != 0, Started: h.started, Origin: h.origin, Ticked: atomic.LoadInt64(&h.ticked),
+		Failure: text(h.failure[:]), FailedAt: h.failedAt, Culprit: int(h.culprit),
+		Unwritten: int(atomic.LoadUint32(&h.unwritten)), Clock: v.at.getClock(),
+	}
+}
+
+// State is where a rank is in one communicator.
+type State struct {
+	Board      int
+	Name       string
+	Rank, Size int
+	Begun      uint64 // calls
+	Ended      uint64
+	Kind       collective.Kind // of the call begun last
+	Algorithm  string
+	Bytes      uint64
+	Total      uint64 // bytes of all calls that have ended
+	Since      int64  // the clock of the rank when that call was first seen
+	Open       bool   // the communicator is not closed
+}
+
+// Busy reports whether a call is in progress.
+func (s *State) Busy() bool { return s.Begun != s.Ended }
+
+// States reads the communicators of the rank.
+func (v *View) States() []State {
+	var all []State
+	for i := range maxBoards {
+		s := v.at.board(i)
+		state := atomic.LoadUint32(&s.state)
+		if state == 0 {
+			continue
+		}
+		x := State{
+			Board: i, Name: text(s.name[:]), Rank: int(s.rank), Size: int(s.size), Open: state == 2,
+			Ended: atomic.LoadUint64(&s.ended), Begun: atomic.LoadUint64(&s.begun), Total: atomic.LoadUint64(&s.total),
+			Kind: collective.Kind(s.kind), Algorithm: v.Name(int(s.algorithm)), Bytes: s.bytes, Since: atomic.LoadInt64(&s.since),
+		}
+		if s.seen != x.Begun {
+			x.Since = 0 // it has begun since the sampler looked
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// Name reads a text of the table of names.
+func (v *View) Name(n int) string {
+	if n <= 0 || n >= maxNames {
+		return ""
+	}
+	return text(v.at.name(n)[:])
+}
+
+// Cursor is how far a reader has read the rings of a rank.
+type Cursor struct{ next [maxRings]uint64 }
+
+// Stretch is what was read of one ring.
+type Stretch struct {
+	Ring    int
+	Writer  string
+	Records []Record
+	Lost    uint64 // that were overwritten before they were read
+}
+
+// Read reads what was written since the cursor, which it moves.
+func (v *View) Read(c *Cursor) []Stretch {
+	var all []Stretch
+	for i := range maxRings {
+		g := v.at.ring(i)
+		if atomic.LoadUint32(&g.state) < 2 {
+			continue
+		}
+		end := atomic.LoadUint64(&g.next)
+		if end <= c.next[i] {
+			continue
+		}
+		s := Stretch{Ring: i, Writer: text(g.name[:])}
+		from := c.next[i]
+		if end-from > RingRecords {
+			from = end - RingRecords
+		}
+		s.Records = make([]Record, 0, end-from)
+		for p := from; p < end; p++ {
+			s.Records = append(s.Records, *v.at.record(i, p))
+		}
+		// The writer may meanwhile have come round. It may be writing the record behind the last one.
+		if now := atomic.LoadUint64(&g.next) + 1; now > RingRecords && now-RingRecords > from {
+			gone := min(now-RingRecords-from, uint64(len(s.Records)))
+			s.Records = s.Records[gone:]
+			from += gone
+		}
+		s.Lost = from - c.next[i]
+		c.next[i] = end
+		all = append(all, s)
+	}
+	return all
+}

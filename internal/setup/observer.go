@@ -1,0 +1,97 @@
+package setup
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
+)
+
+// observe lets others see the rank. A job goes on without that.
+func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
+	if !p.Config.Observe.Enabled {
+		return
+	}
+	local, err := strconv.Atoi(p.Getenv("LOCAL_RANK"))
+	if err != nil {
+		local = -1
+	}
+	name := p.Getenv(bootstrap.EnvJob)
+	if name == "" {
+		name = fmt.Sprintf("pid-%d", os.Getpid())
+		if addr := p.Getenv(bootstrap.EnvAddr); addr != "" {
+			name = strings.TrimSuffix(addr+"-"+p.Getenv(bootstrap.EnvPort), "-")
+		}
+	}
+	host := boot.HostID
+	if host == "" {
+		if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+			host = strings.TrimSpace(string(id))
+		}
+	}
+	j.Observer, err = observe.Open(observe.Facts{
+		Job: name, Rank: boot.Rank, Size: boot.Size, Local: local, HostID: host, Getenv: p.Getenv,
+	})
+	if err != nil {
+		p.Log.Warn("the rank cannot be observed", "error", err)
+	}
+	j.Observer.Life(observe.Join|observe.Begin, framework.NoPeer)
+}
+
+// region is the variable by which plugins write into the rank's memory.
+func (j *Job) region() []string {
+	if j.Observer == nil {
+		return nil
+	}
+	return []string{observe.EnvRegion + "=" + j.Observer.Region()}
+}
+
+// seen says that the rank has found the others, has its clock kept in step with theirs, and notes the failure of the
+// job. It is collective over several hosts.
+func (j *Job) seen(ctx context.Context, where framework.Device) error {
+	j.Observer.Life(observe.Join|observe.End, framework.NoPeer)
+	j.Observer.SetDevice(where.String())
+	j.Observer.Running()
+	life, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	j.watched = func() { stop(); <-done }
+	go func() {
+		defer close(done)
+		select {
+		case <-j.World.Done():
+			j.Observer.Fail(j.World.Err())
+		case <-life.Done():
+		}
+	}()
+	if len(j.Boot.HostRanks()) == j.Boot.Size() {
+		return nil
+	}
+	first := binary.LittleEndian.AppendUint32(nil, uint32(slices.Min(j.Boot.HostRanks())))
+	all, err := j.World.AllGather(ctx, first)
+	if err != nil {
+		return fmt.Errorf("first ranks of hosts: %w", err)
+	}
+	var hosts []int
+	for r, b := range all {
+		if len(b) == 4 && int(binary.LittleEndian.Uint32(b)) == r {
+			hosts = append(hosts, r)
+		}
+	}
+	j.Observer.Align(life, j.Boot, hosts)
+	return nil
+}
+
+// unseen ends that.
+func (j *Job) unseen() error {
+	if j.watched != nil {
+		j.watched()
+	}
+	return j.Observer.Close()
+}
