@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,8 +22,9 @@ type health struct {
 	transports []*Transport
 	life       *life.Life
 	counters   *counters.Counters
-	departed   func(ctx context.Context, rank int) bool            // see Departed
-	waits      atomic.Pointer[func(kernel, channel uint32) string] // the argument of NameWaits
+	departed   func(ctx context.Context, rank int) bool               // see Departed
+	waits      atomic.Pointer[func(kernel, channel uint32) string]    // the argument of NameWaits
+	more       atomic.Pointer[[]*func(kernel, channel uint32) string] // those of AddWaits, the last first
 }
 
 // Err returns why the communicator cannot be used any more, or nil. After a failure the
@@ -85,7 +87,40 @@ func (c *health) NameWaits(name func(kernel, channel uint32) string) {
 	c.waits.Store(&name)
 }
 
+// AddWaits is NameWaits for kernels beside those: name is asked first, and what it does not know is left to the
+// functions of earlier calls. remove takes it out again.
+func (c *health) AddWaits(name func(kernel, channel uint32) string) (remove func()) {
+	entry := &name
+	type names = []*func(kernel, channel uint32) string
+	change := func(with func(list names) names) {
+		for {
+			before := c.more.Load()
+			var list names
+			if before != nil {
+				list = slices.Clone(*before)
+			}
+			list = with(list)
+			if c.more.CompareAndSwap(before, &list) {
+				return
+			}
+		}
+	}
+	change(func(list names) names { return append(names{entry}, list...) })
+	return func() {
+		change(func(list names) names {
+			return slices.DeleteFunc(list, func(x *func(kernel, channel uint32) string) bool { return x == entry })
+		})
+	}
+}
+
 func (c *health) waitOf(kernel, channel uint32) string {
+	if more := c.more.Load(); more != nil {
+		for _, name := range *more {
+			if text := (*name)(kernel, channel); text != "" {
+				return text
+			}
+		}
+	}
 	if name := c.waits.Load(); name != nil {
 		if text := (*name)(kernel, channel); text != "" {
 			return text

@@ -71,7 +71,7 @@ func TestImagesThatAreNotBuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := must[framework.Description](t)(tr.Describe(bound(t)))
-	if len(d.Images) != len(archs)*(int(kernel.DataTypes)+2) || len(d.Kernels) != len(kernels()) {
+	if len(d.Images) != len(archs)*(2*int(kernel.DataTypes)+2) || len(d.Kernels) != len(kernels()) {
 		t.Fatalf("%d images, %d kernels", len(d.Images), len(d.Kernels))
 	}
 	for _, i := range d.Images {

@@ -19,6 +19,7 @@ var families = []struct {
 }{
 	{kernellist.Reduce, kernellist.Types()},
 	{"move", []string{""}},
+	{kernellist.Plan, kernellist.Types()},
 	{kernellist.Actor, []string{""}},
 }
 
@@ -35,6 +36,7 @@ var kernels = sync.OnceValue(func() []framework.KernelInfo {
 		list("move", "broadcast", "chunk zerocopy pull", framework.KindMemory),
 		list("move", "transfers", "chunk", framework.KindMemory),
 		list("move", "barrier", "signal", framework.KindMemory),
+		list(kernellist.Plan, kernellist.Plan, "execute", framework.KindMemory),
 		[]framework.KernelInfo{kernellist.ActorOver(framework.KindMemory, framework.KindPort, framework.KindSwitch)},
 	)
 })

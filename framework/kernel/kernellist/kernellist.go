@@ -36,10 +36,12 @@ const (
 	Steps = "steps"
 	// Transfers are kernels that send and receive messages of several peers at once.
 	Transfers = "transfers"
+	// Plan is the kernel that runs execution plans, and its family: an image for each type.
+	Plan = "plan"
 )
 
 // Collectives lists everything that KernelInfo.Collective can be.
-func Collectives() []string { return append(collective.Names(), Steps, Transfers) }
+func Collectives() []string { return append(collective.Names(), Steps, Transfers, Plan) }
 
 // Collective describes the kernel of an algorithm, for all types.
 func Collective(family, collective, algorithm string, channel framework.Kind) framework.KernelInfo {
@@ -56,7 +58,7 @@ func Collective(family, collective, algorithm string, channel framework.Kind) fr
 // computes reports whether a kernel knows types and reductions; others move bytes.
 func computes(collective, algorithm string) bool {
 	switch collective {
-	case "allreduce", "reducescatter", "reduce":
+	case "allreduce", "reducescatter", "reduce", Plan:
 		return true
 	}
 	return collective == Steps && algorithm == "sum"

@@ -1,0 +1,221 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
+)
+
+// arena is the memory of launches for chunks of some size: a part that the ranks open to each other, with channels, and
+// a part of this rank alone.
+type arena struct {
+	shape
+	memory  *comm.Memory
+	shared  *comm.Symmetric
+	ports   []*comm.PortChannel
+	private device.Memory
+	args    args // those that all launches share
+	used    uint64
+}
+
+// newArena makes one. Collective.
+func (e *Executor) newArena(ctx context.Context, chunk uint64) (a *arena, err error) {
+	a = &arena{shape: newShape(e.plan, &e.use, chunk, e.use.apart)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("plan %s: memory for chunks of %d bytes: %w", e.plan.Name, chunk, err), a.close())
+		}
+	}()
+	rank := e.comm.Rank()
+	if e.use.ports && slices.Max(a.bytes) > 1<<32 {
+		return nil, invalid("%d bytes: ports reach 4 GiB", slices.Max(a.bytes))
+	}
+	if a.memory, err = e.comm.Alloc(a.bytes[rank]); err != nil {
+		return a, err
+	}
+	var at []uint64
+	if a.shared, at, err = e.reach.exchange(ctx, e.comm, a.memory); err != nil {
+		return a, err
+	}
+	if err = a.openPorts(ctx, e); err != nil {
+		return a, err
+	}
+	return a, a.fill(e, at)
+}
+
+// openPorts makes the port channels, pair by pair: all ranks do so in the same order.
+func (a *arena) openPorts(ctx context.Context, e *Executor) error {
+	rank, peers := e.comm.Rank(), e.plan.GPUs[e.comm.Rank()].Peers(schema.Port)
+	a.ports = make([]*comm.PortChannel, len(peers))
+	for peer := range e.plan.GPUs {
+		mine := positions(peers, peer)
+		theirs := positions(e.plan.GPUs[peer].Peers(schema.Port), rank)
+		if peer == rank {
+			if len(mine) > 0 {
+				return fmt.Errorf("%w: a port channel of rank %d to itself", framework.ErrUnsupported, rank)
+			}
+			continue
+		}
+		for i := range max(len(mine), len(theirs)) {
+			p, err := e.comm.PortChannel(ctx, peer, a.memory, a.memory)
+			if err != nil {
+				return err
+			}
+			if i < len(mine) {
+				a.ports[mine[i]] = p
+			}
+		}
+	}
+	return nil
+}
+
+func positions(list []int, of int) (out []int) {
+	for i, x := range list {
+		if x == of {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// fill makes the tables of the kernel, given where the memory of each rank begins.
+func (a *arena) fill(e *Executor, at []uint64) (err error) {
+	p, rank := e.plan, e.comm.Rank()
+	g := &p.GPUs[rank]
+	channels := g.Peers(schema.Memory)
+	var b builder
+	b.add(stateBytes)
+	cursors := b.add(cursorBytes * len(g.Blocks))
+	meetings := b.add(meetingBytes * e.tables.meetings)
+	expected := b.add(8 * len(channels))
+	unheard := b.add(8) // the counter of channels whose other end no rank has
+	semaphores := make([]uint32, len(g.Semaphores))
+	for i, s := range g.Semaphores {
+		semaphores[i] = uint32(s.Init)
+	}
+	sem := put(&b, semaphores)
+	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, e.tables.ops), put(&b, e.tables.operands), put(&b, e.tables.ids)
+	slots := put(&b, a.slots(at))
+	memory := b.add(len(channels) * int(unsafe.Sizeof(kernel.SemaphoreHandle{})))
+	ports := b.add(len(a.ports) * int(unsafe.Sizeof(kernel.PortChannelHandle{})))
+	notices := make([]uint64, len(at))
+	for r, base := range at {
+		if r != rank && base != 0 {
+			notices[r] = base + uint64(rank)*noticeBytes
+		}
+	}
+	notice := put(&b, notices)
+	if a.private, err = e.comm.Device().Alloc(uint64(len(b.bytes))); err != nil {
+		return err
+	}
+	base := a.private.Addr()
+	for k, peer := range channels {
+		own := at[rank] + a.counter(len(at), k)
+		h := kernel.SemaphoreHandle{Inbound: uintptr(own), Expected: base + uintptr(expected+8*k), Outbound: base + uintptr(unheard),
+			Control: e.comm.Control(), Peer: uint32(peer), ID: uint32(k)}
+		if _, other, ok := opposite(p, schema.Memory, rank, k); ok {
+			h.Outbound = uintptr(at[peer] + a.counter(len(at), other))
+		}
+		set(&b, memory, k, h)
+	}
+	for k, port := range a.ports {
+		set(&b, ports, k, port.Handle())
+	}
+	if err := write(e.comm.Device(), a.private, b.bytes); err != nil {
+		return err
+	}
+	where := func(offset int) uintptr { return base + uintptr(offset) }
+	a.args = args{
+		tableArgs{
+			Control: e.comm.Control(), State: where(0), Cursors: where(cursors), Meetings: where(meetings), Semaphores: where(sem),
+			Blocks: where(blocks), Ops: where(ops), Operands: where(operands), IDs: where(ids), Slots: where(slots),
+			Memory: where(memory), Ports: where(ports), Notice: a.memory.Addr(), Peers: where(notice),
+		},
+		callArgs{Half: a.half},
+		shapeArgs{BlockCount: uint32(len(g.Blocks)), Alignment: uint32(p.Alignment), Rank: uint32(rank), Ranks: uint32(len(at)), Kernel: e.number},
+	}
+	return nil
+}
+
+// slots are the addresses of all buffers, as far as they are mapped here.
+func (a *arena) slots(at []uint64) []slot {
+	out := make([]slot, 3*len(at))
+	for r, base := range at {
+		for i, offset := range []uint64{a.in[r], a.out[r], a.scratch} {
+			out[3*r+i].Offset = offset
+			if base != 0 {
+				out[3*r+i].Address = base + offset
+			}
+		}
+	}
+	return out
+}
+
+// state is the kernel's, on the host.
+func (a *arena) state() *state { return (*state)(at(a.private.Addr())) }
+
+func (a *arena) close() error {
+	var errs []error
+	for _, p := range a.ports {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	if a.shared != nil {
+		errs = append(errs, a.shared.Close())
+	}
+	if a.private != nil {
+		errs = append(errs, a.private.Close())
+	}
+	if a.memory != nil {
+		errs = append(errs, a.memory.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// builder lays tables out one behind the other.
+type builder struct{ bytes []byte }
+
+// add appends room for zeros, and returns where it begins.
+func (b *builder) add(n int) int {
+	at := len(b.bytes)
+	b.bytes = append(b.bytes, make([]byte, int(roundUp(uint64(n), line)))...)
+	return at
+}
+
+// put appends a table.
+func put[T any](b *builder, list []T) int {
+	at := b.add(len(list) * int(unsafe.Sizeof(*new(T))))
+	for i := range list {
+		set(b, at, i, list[i])
+	}
+	return at
+}
+
+// set writes element i of the table that begins at a place.
+func set[T any](b *builder, at, i int, v T) {
+	size := int(unsafe.Sizeof(v))
+	copy(b.bytes[at+i*size:], unsafe.Slice((*byte)(unsafe.Pointer(&v)), size))
+}
+
+// write copies bytes to the beginning of memory of a device.
+func write(d device.Device, m device.Memory, data []byte) error {
+	if w, ok := d.(interface {
+		WriteAt(data []byte, addr uintptr) error
+	}); ok {
+		return w.WriteAt(data, m.Addr())
+	}
+	copy(device.Bytes(m), data)
+	return nil
+}
+
+// at turns an address outside of Go's heap into a pointer.
+func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

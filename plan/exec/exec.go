@@ -1,0 +1,270 @@
+// Package exec runs execution plans: it is the counterpart of MSCCL++'s executor. One kernel interprets the operations of
+// any plan; the host resolves a plan's indirections once, and sets up the channels and the memory that it names.
+package exec
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
+)
+
+// Packet is the format of packets, in bytes of one.
+type Packet uint32
+
+// The formats. LL16 is the default, as MSCCL++'s executor has it.
+const (
+	LL8  Packet = 8
+	LL16 Packet = 16
+)
+
+// patience bounds what a call may take to set up memory and channels for its size.
+const patience = 30 * time.Second
+
+// Executor runs one plan on one communicator. Calls are carried out one at a time.
+type Executor struct {
+	comm   *comm.Communicator
+	plan   *schema.Plan
+	sum    [sha256.Size]byte
+	use    use
+	tables *tables
+	kernel *comm.Kernel
+	loaded [kernel.DataTypes]device.Kernel
+	reach  *reach
+	host   bool
+	number uint32 // in reports of waits
+	unname func()
+
+	mu     sync.Mutex
+	arenas []*arena
+	calls  uint64
+	spare  device.Memory // for buffers that have to be apart here
+	closed bool
+}
+
+// Call is one execution. All ranks pass the same sizes, type, reduction and format.
+type Call struct {
+	Input, Output           unsafe.Pointer
+	InputBytes, OutputBytes uint64
+	Type                    kernel.DataType
+	Op                      kernel.Op // of the plan's sums; its minima and maxima are what they say
+	Packet                  Packet    // 0: LL16
+	Stream                  device.Stream
+	KeepInput               bool // the plan may not write the caller's input
+}
+
+// New prepares a plan. It is collective: all ranks of the communicator pass the same plan.
+func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	e := &Executor{comm: c, plan: p, sum: sha256.Sum256(p.Encode(0)), host: c.Device().Info().Device == framework.Host}
+	var mistake error
+	if len(p.GPUs) != c.Size() {
+		mistake = invalid("plan %s is for %d ranks: expected one for %d", p.Name, len(p.GPUs), c.Size())
+	}
+	if err := e.agree(ctx, mistake); err != nil {
+		return nil, err
+	}
+	u, all, err := inspect(p)
+	if err != nil {
+		return nil, err
+	}
+	e.use, e.tables = u, all[c.Rank()]
+	if err := e.find(); err != nil {
+		return nil, err
+	}
+	if e.reach, err = newReach(ctx, c, p, &e.use); err != nil {
+		return nil, err
+	}
+	e.named()
+	return e, nil
+}
+
+// agree compares the plans of all ranks.
+func (e *Executor) agree(ctx context.Context, mistake error) error {
+	all, err := e.comm.AllGather(ctx, e.sum[:])
+	if err != nil {
+		return err
+	}
+	if mistake != nil {
+		return mistake
+	}
+	for r, theirs := range all {
+		if string(theirs) != string(e.sum[:]) {
+			return &framework.Error{Op: "compare plans", Peer: r, Err: invalid("its plan is not plan %s of rank %d", e.plan.Name, e.comm.Rank())}
+		}
+	}
+	return nil
+}
+
+// find looks for the kernel.
+func (e *Executor) find() error {
+	list := e.comm.Kernels()
+	i := slices.IndexFunc(list, func(k comm.Kernel) bool { return k.Collective == "plan" && k.Algorithm == "execute" })
+	if i < 0 {
+		return e.comm.NoKernel("execution plans", layout(), func(k framework.KernelInfo) bool { return k.Collective == "plan" })
+	}
+	e.kernel = &list[i]
+	e.kernel.Layout = layout()
+	if n, most := len(e.tables.blocks), e.comm.Device().Info().SMs; !e.host && most > 0 && n > most {
+		return fmt.Errorf("%w: plan %s has %d thread blocks: expected at most %d, which the device runs at once", framework.ErrUnsupported, e.plan.Name, n, most)
+	}
+	return nil
+}
+
+// Plan returns the plan.
+func (e *Executor) Plan() *schema.Plan { return e.plan }
+
+// check says what is wrong with a call.
+func (e *Executor) check(c *Call) (chunk uint64, err error) {
+	switch {
+	case e.closed:
+		return 0, fmt.Errorf("%w: plan %s: the executor was closed", framework.ErrClosed, e.plan.Name)
+	case c.Packet != LL8 && c.Packet != LL16:
+		return 0, invalid("plan %s: packets of %d bytes: expected %d or %d", e.plan.Name, c.Packet, LL8, LL16)
+	case c.Type.Size() == 0 || c.Op > kernel.Max:
+		return 0, invalid("plan %s: %v of %v: expected sum, prod, min or max", e.plan.Name, c.Op, c.Type)
+	case e.plan.Protocol == schema.LL && e.plan.Alignment%int(c.Packet/2) != 0:
+		return 0, invalid("plan %s: granules of %d bytes: expected a multiple of the %d bytes in a packet", e.plan.Name, e.plan.Alignment, c.Packet/2)
+	case e.plan.Alignment%c.Type.Size() != 0:
+		return 0, invalid("plan %s: granules of %d bytes: expected whole elements of %v", e.plan.Name, e.plan.Alignment, c.Type)
+	}
+	if chunk, err = chunkOf(e.plan, e.comm.Rank(), c.InputBytes, c.OutputBytes); err != nil {
+		return 0, err
+	}
+	if e.plan.GPUs[e.comm.Rank()].InputChunks != 0 && c.Input == nil && c.InputBytes != 0 || e.plan.GPUs[e.comm.Rank()].OutputChunks != 0 && c.Output == nil && c.OutputBytes != 0 {
+		return 0, invalid("plan %s: no buffer was given", e.plan.Name)
+	}
+	return chunk, e.comm.Check()
+}
+
+// Execute runs the plan. All ranks call it in the same order. On the host it returns when this rank is done; on a GPU
+// the kernel is on the stream then.
+func (e *Executor) Execute(c *Call) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.Packet == 0 {
+		c.Packet = LL16
+	}
+	chunk, err := e.check(c)
+	if err != nil {
+		return err
+	}
+	if chunk == 0 {
+		return nil
+	}
+	k, err := e.load(c.Type)
+	if err != nil {
+		return err
+	}
+	a, err := e.arena(chunk)
+	if err != nil {
+		return err
+	}
+	if len(e.tables.blocks) == 0 {
+		return nil
+	}
+	x := &a.args
+	x.Chunk, x.ScratchChunk, x.Packet, x.Op, x.Signature = chunk, min(chunk, a.scratchChunk), uint32(c.Packet), uint32(c.Op), e.signature(c)
+	p, err := e.place(c, a, chunk)
+	if err != nil {
+		return err
+	}
+	x.Input, x.Output = uintptr(p.in), uintptr(p.out)
+	if err := e.stage(c, p.before); err != nil {
+		return err
+	}
+	l := device.Launch{Grid: uint32(len(e.tables.blocks)), Block: e.threads(), Stream: c.Stream}
+	if err := k.Launch(l, unsafe.Pointer(x), unsafe.Sizeof(*x)); err != nil {
+		return err
+	}
+	if err := e.outcome(a); err != nil {
+		return err
+	}
+	return e.stage(c, p.after)
+}
+
+func (e *Executor) threads() uint32 {
+	n := e.plan.ThreadsPerBlock
+	if most := e.kernel.MaxThreads; most > 0 {
+		n = min(n, most)
+	}
+	return uint32(n)
+}
+
+// signature tells calls of one plan apart.
+func (e *Executor) signature(c *Call) uint64 {
+	b := slices.Clone(e.sum[:])
+	for _, x := range []uint64{c.InputBytes, c.OutputBytes, uint64(c.Type), uint64(c.Op), uint64(c.Packet)} {
+		b = binary.LittleEndian.AppendUint64(b, x)
+	}
+	sum := sha256.Sum256(b)
+	return binary.LittleEndian.Uint64(sum[:])
+}
+
+// load makes the kernel callable for elements of a type.
+func (e *Executor) load(t kernel.DataType) (device.Kernel, error) {
+	if e.loaded[t] == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		k, err := e.comm.Load(ctx, *e.kernel, t)
+		if err != nil {
+			return nil, err
+		}
+		e.loaded[t] = k
+	}
+	return e.loaded[t], nil
+}
+
+// outcome is how a launch on the host has ended.
+func (e *Executor) outcome(a *arena) error {
+	if !e.host {
+		return nil
+	}
+	s := a.state()
+	if s.Apart != 0 {
+		err := &framework.Error{Op: "execute plan " + e.plan.Name, Peer: int(s.Apart) - 1,
+			Err: invalid("it has begun a call with other sizes, type, reduction or packets than rank %d", e.comm.Rank())}
+		e.comm.Abort(err)
+		return err
+	}
+	if s.Left == 0 {
+		return nil
+	}
+	if err := e.comm.Check(); err != nil {
+		return fmt.Errorf("plan %s: %w", e.plan.Name, err)
+	}
+	return fmt.Errorf("%w: plan %s: a launch was left before its end", framework.ErrPeer, e.plan.Name)
+}
+
+// Close releases what calls have set up. It is local.
+func (e *Executor) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	e.unname()
+	var errs []error
+	for _, a := range e.arenas {
+		errs = append(errs, a.close())
+	}
+	e.arenas = nil
+	if e.spare != nil {
+		errs = append(errs, e.spare.Close())
+	}
+	return errors.Join(append(errs, e.reach.close())...)
+}

@@ -1,0 +1,50 @@
+package exec_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/plan/exec"
+	"github.com/mscclpp-go/mscclpp/plan/library"
+)
+
+func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+// An all-reduce of packets gives what it should, launch after launch.
+func TestAllReduceOfPackets(t *testing.T) {
+	p, err := library.Compile("allreduce-1pa", library.Shape{Ranks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
+		e, err := exec.New(ctx, c, p)
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		for launch := range uint64(8) {
+			packet := []exec.Packet{exec.LL8, exec.LL16}[launch/4]
+			const n = 4096
+			in, out := make([][]byte, 2), make([]byte, n)
+			for r := range in {
+				in[r] = make([]byte, n)
+				collectivetest.Reference{}.Fill(in[r], kernel.Float32, kernel.Sum, launch, r, 0)
+			}
+			if err := e.Execute(&exec.Call{Input: pointer(in[c.Rank()]), Output: pointer(out), InputBytes: n, OutputBytes: n, Packet: packet}); err != nil {
+				return err
+			}
+			want := make([]byte, n)
+			collectivetest.Reference{}.Reduce(want, in, kernel.Float32, kernel.Sum, 0)
+			if !bytes.Equal(out, want) {
+				return fmt.Errorf("launch %d: another result than expected", launch)
+			}
+		}
+		return nil
+	})
+}

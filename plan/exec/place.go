@@ -1,0 +1,188 @@
+package exec
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// Arenas of one plan: of those that are used for one size of chunk only, so many at most are kept.
+const mostArenas = 16
+
+// single reports whether one arena serves chunks of all sizes up to its own. Memory that launches of two sizes use is
+// divided in two ways: what a rank is slow to read in one would be overwritten by the next. Packets that alternate between
+// two halves are safe, as nobody gets two launches ahead.
+func (e *Executor) single() bool {
+	p := e.plan
+	scratch := 0
+	for r := range p.GPUs {
+		scratch = max(scratch, p.GPUs[r].ScratchChunks)
+	}
+	return !e.use.apart && (scratch == 0 || p.DoubleScratch && !e.use.raw)
+}
+
+// arena returns what serves chunks of so many bytes. Where it has to be made all ranks come here, as they pass the same
+// sizes.
+func (e *Executor) arena(chunk uint64) (*arena, error) {
+	e.calls++
+	for _, a := range e.arenas {
+		if a.chunk == chunk || e.single() && chunk < a.chunk {
+			a.used = e.calls
+			return a, nil
+		}
+	}
+	if len(e.arenas) >= mostArenas || e.single() && len(e.arenas) > 0 {
+		if err := e.evict(); err != nil {
+			return nil, err
+		}
+	}
+	room := chunk
+	if e.single() {
+		room = chunk + chunk/2/uint64(e.plan.Alignment)*uint64(e.plan.Alignment)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	a, err := e.newArena(ctx, room)
+	if err != nil {
+		return nil, err
+	}
+	a.used = e.calls
+	e.arenas = append(e.arenas, a)
+	return a, nil
+}
+
+// evict closes the arena that was not used for the longest time.
+func (e *Executor) evict() error {
+	oldest := 0
+	for i, a := range e.arenas {
+		if a.used < e.arenas[oldest].used {
+			oldest = i
+		}
+	}
+	a := e.arenas[oldest]
+	e.arenas = append(e.arenas[:oldest], e.arenas[oldest+1:]...)
+	return a.close()
+}
+
+// move is a copy of one rank.
+type move struct {
+	to, from unsafe.Pointer
+	bytes    uint64
+}
+
+// placed is where a call works, and what is copied there before, and back after it.
+type placed struct {
+	in, out       unsafe.Pointer
+	before, after []move
+}
+
+// place decides where the buffers of a call are.
+func (e *Executor) place(c *Call, a *arena, chunk uint64) (placed, error) {
+	rank := e.comm.Rank()
+	b := buffersOf(&e.plan.GPUs[rank], chunk)
+	if e.use.apart {
+		base := a.memory.Addr()
+		return e.staged(c, b, at(base+uintptr(a.in[rank])), at(base+uintptr(a.out[rank]))), nil
+	}
+	if e.use.alias {
+		return e.aliased(c, b)
+	}
+	if !e.use.named[0] || !e.use.named[1] || !touch(c.Input, b.in, c.Output, b.out) && !(c.KeepInput && e.use.writes[0]) {
+		return placed{in: c.Input, out: c.Output}, nil
+	}
+	spare, err := e.room(b.in)
+	if err != nil {
+		return placed{}, err
+	}
+	p := placed{in: spare, out: c.Output, before: []move{{spare, c.Input, b.in}}}
+	if e.use.writes[0] && !c.KeepInput && !touch(c.Input, b.in, c.Output, b.out) {
+		p.after = []move{{c.Input, spare, b.in}}
+	}
+	return p, nil
+}
+
+// staged works in memory that all ranks reach.
+func (e *Executor) staged(c *Call, b buffers, in, out unsafe.Pointer) placed {
+	p := placed{in: in, out: out}
+	if !e.use.alias {
+		if e.use.named[0] {
+			p.before = append(p.before, move{in, c.Input, b.in})
+		}
+		if e.use.named[1] && !e.use.covers {
+			p.before = append(p.before, move{out, c.Output, b.out})
+		}
+		if e.use.named[0] && e.use.writes[0] && !c.KeepInput {
+			p.after = append(p.after, move{c.Input, in, b.in})
+		}
+		if e.use.named[1] {
+			p.after = append(p.after, move{c.Output, out, b.out})
+		}
+		return p
+	}
+	p.before = []move{{in, c.Input, b.in}}
+	p.after = []move{{c.Output, out, b.out}}
+	return p
+}
+
+// aliased works where the result is to be, with both buffers in one.
+func (e *Executor) aliased(c *Call, b buffers) (placed, error) {
+	in, out, bytes := overlap(e.plan.Collective, e.comm.Rank(), b)
+	if bytes > b.out { // the result is a part of the input
+		if unsafe.Add(c.Input, out) == c.Output {
+			return placed{in: c.Input, out: c.Output}, nil
+		}
+		spare, err := e.room(bytes)
+		if err != nil {
+			return placed{}, err
+		}
+		p := placed{in: spare, out: unsafe.Add(spare, out), before: []move{{spare, c.Input, b.in}}}
+		p.after = []move{{c.Output, p.out, b.out}}
+		return p, nil
+	}
+	p := placed{in: unsafe.Add(c.Output, in), out: c.Output}
+	if p.in != c.Input {
+		p.before = []move{{p.in, c.Input, b.in}}
+	}
+	return p, nil
+}
+
+// touch reports whether two buffers have a byte in common.
+func touch(a unsafe.Pointer, aBytes uint64, b unsafe.Pointer, bBytes uint64) bool {
+	x, y := uint64(uintptr(a)), uint64(uintptr(b))
+	return x < y+bBytes && y < x+aBytes
+}
+
+// room returns memory of this rank alone.
+func (e *Executor) room(bytes uint64) (unsafe.Pointer, error) {
+	if e.spare == nil || e.spare.Bytes() < bytes {
+		m, err := e.comm.Device().Alloc(bytes)
+		if err != nil {
+			return nil, err
+		}
+		if e.spare != nil {
+			if err := e.spare.Close(); err != nil {
+				return nil, err
+			}
+		}
+		e.spare = m
+	}
+	return at(e.spare.Addr()), nil
+}
+
+// stage makes copies, on a GPU on the call's stream.
+func (e *Executor) stage(c *Call, list []move) error {
+	for _, m := range list {
+		if m.bytes == 0 || m.to == m.from {
+			continue
+		}
+		if d, ok := e.comm.Device().(device.Engine); ok {
+			if err := d.Copy(c.Stream, uintptr(m.to), uintptr(m.from), m.bytes); err != nil {
+				return err
+			}
+			continue
+		}
+		copy(unsafe.Slice((*byte)(m.to), m.bytes), unsafe.Slice((*byte)(m.from), m.bytes))
+	}
+	return nil
+}

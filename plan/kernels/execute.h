@@ -1,0 +1,192 @@
+// A launch: all blocks of a rank go through their lists once.
+#ifndef MSCCLPP_PLAN_EXECUTE_H_
+#define MSCCLPP_PLAN_EXECUTE_H_
+
+#include "data_ops.h"
+#include "order_ops.h"
+#include "packet_ops.h"
+
+namespace mscclpp {
+namespace plans {
+
+template <class T, class P>
+MSCCLPP_DEVICE Outcome step(const Machine& m, const Op& o, Cursor& c, uint64_t unit, bool ok) {
+  switch (o.kind) {
+    case kBarrier: return barrier(m, o, c, ok);
+    case kSignal: return signal(m, o);
+    case kWait: return wait(m, o, c);
+    case kFlush: return flush(m, o);
+    case kAcquire: return acquire(m, o, c);
+    case kRelease: release(m, o); return kDone;
+    case kMove: move(m, o, c, unit); return kDone;
+    case kReduce: reduce<T>(m, o, c, unit); return kDone;
+    case kPack: pack<P>(m, o, c); return kDone;
+    case kUnpack: return unpack<P>(m, o, c);
+    case kForward:
+    case kAwait: return forward<P>(m, o, c);
+    case kReducePackets: return reduce_packets<T, P>(m, o, c);
+    case kPut: return put(m, o, c, unit);
+    default: return kDone;
+  }
+}
+
+// How often a pipeline runs its operations.
+MSCCLPP_DEVICE uint64_t turns_of(const Machine& m, const Op& o) { return (o.chunks * m.a.chunk + o.unit - 1) / o.unit; }
+
+// turn goes into a pipeline, and on to its next turn. The block is at an operation afterwards, or at the end of its list.
+MSCCLPP_DEVICE void turn(const Machine& m, const Op* ops, uint32_t count, Cursor& c) {
+  for (;;) {
+    if (c.pipe != 0) {
+      const Op& p = ops[c.pipe - 1];
+      if (c.op < c.pipe + p.inner) return;
+      if (++c.turn < turns_of(m, p)) {
+        c.op = c.pipe;
+        if (p.inner != 0) return;
+        continue;
+      }
+      c.pipe = 0;
+    }
+    if (c.op >= count || ops[c.op].kind != kPipeline) return;
+    if (turns_of(m, ops[c.op]) == 0) {
+      c.op += 1 + ops[c.op].inner;
+      continue;
+    }
+    c.turn = 0;
+    c.pipe = ++c.op;
+  }
+}
+
+// The list of block m.block, until it ends or has to wait. ok is that of this thread, on GPUs.
+template <class T, class P>
+MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
+  const Block b = m.a.blocks[m.block];
+  const Op* ops = m.a.ops + b.first;
+  bool ok = true;
+  for (turn(m, ops, b.count, c); c.op < b.count; turn(m, ops, b.count, c)) {
+    const Op& o = ops[c.op];
+    const uint64_t unit = c.pipe != 0 ? ops[c.pipe - 1].unit : 0;
+#if MSCCLPP_PLAN_TURNS
+    const uint64_t at = c.at + c.part;
+    const Outcome out = step<T, P>(m, o, c, unit, ok);
+    moved = moved || out == kDone || c.at + c.part > at;
+    if (out != kDone) return out;
+    c.at = c.part = c.entered = 0;
+#else
+    moved = true;
+    if (o.kind == kNop) {
+      if (!block_sync_and(ok)) return kLeft;
+    } else if (ok || o.kind == kBarrier) {
+      if (step<T, P>(m, o, c, unit, ok) != kDone) {
+        if (o.kind == kBarrier) return kLeft;
+        ok = false;  // this thread is done, and goes on to the next join of the block
+      }
+    }
+#endif
+    ++c.op;
+  }
+#if !MSCCLPP_PLAN_TURNS
+  if (!block_sync_and(ok)) return kLeft;
+#endif
+  return kDone;
+}
+
+// Every rank tells those whose memory it reaches which call this is.
+MSCCLPP_DEVICE void announce(const PlanArgs& a, uint64_t launch) {
+  for (uint32_t r = 0; r < a.ranks; ++r) {
+    Notice* notice = a.peers[r];
+    if (notice == nullptr) continue;
+    store_relaxed(&notice->of[launch & 1].signature, a.signature);
+    store_release(&notice->of[launch & 1].launch, launch);
+  }
+}
+
+// apart returns 1 + a rank that has begun another call, or 0.
+MSCCLPP_DEVICE uint32_t apart(const PlanArgs& a, uint64_t launch) {
+  for (uint32_t r = 0; r < a.ranks; ++r) {
+    const auto& notice = a.notice[r].of[launch & 1];
+    if (a.peers[r] == nullptr || load_acquire(&notice.launch) != launch || load_relaxed(&notice.signature) == a.signature) continue;
+    if (load_acquire(&notice.launch) == launch) return r + 1;
+  }
+  return 0;
+}
+
+#if MSCCLPP_PLAN_TURNS
+
+constexpr uint32_t kIdlePerLook = 1024;  // passes without progress between two looks at what the others have begun
+
+template <class T, class P>
+inline void execute_by(const PlanArgs& a) {
+  State* s = a.state;
+  const uint64_t launch = s->launches + 1;
+  Machine m(a, launch);
+  announce(a, launch);
+  for (uint32_t b = 0; b < a.block_count; ++b) a.cursors[b] = Cursor();
+  uint32_t running = a.block_count, idle = 0;
+  bool left = false;
+  WaitSite site{a.kernel, 0, kNoPeer, launch};
+  const auto pass = [&] {
+    bool moved = false;
+    site.peer = kNoPeer;
+    for (uint32_t b = 0; b < a.block_count; ++b) {
+      Cursor& c = a.cursors[b];
+      if (c.ended != 0) continue;
+      m.block = b;
+      const Outcome out = run<T, P>(m, c, moved);
+      if (out == kBlocked) {
+        if (site.peer == kNoPeer) site = m.site(a.ops[a.blocks[b].first + c.op], c.peer, launch);
+        continue;
+      }
+      if (out == kLeft) return left = true;
+      c.ended = 1;
+      --running;
+      moved = true;
+    }
+    if (moved || ++idle % kIdlePerLook != 0) return moved;
+    s->apart = apart(a, launch);
+    return left = s->apart != 0;
+  };
+  while (running > 0 && !left) left = !wait_until(a.control, site, pass) || left;
+  if (!left) s->apart = apart(a, launch);
+  s->left = left || s->apart != 0;
+  s->launches = launch;
+}
+
+#else
+
+template <class T, class P>
+MSCCLPP_DEVICE void execute_by(const PlanArgs& a) {
+  State* s = a.state;
+  const uint64_t launch = load_relaxed_device(&s->launches) + 1;
+  Machine m(a, launch);
+  m.block = block_id();
+  if (!block_sync_and(load_relaxed_device(&s->left) == 0)) return;
+  if (m.block == 0 && m.tid == 0) announce(a, launch);
+  Cursor c = {};
+  bool moved = false;
+  const Outcome out = run<T, P>(m, c, moved);
+  if (m.tid != 0) return;
+  if (out != kDone) {
+    store_release_device(&s->left, 1u);
+    return;
+  }
+  if (fetch_add_acq_rel_device(&s->finished, 1u) != a.block_count - 1) return;
+  const uint32_t other = apart(a, launch);
+  if (other != 0) store_relaxed_device(&s->apart, other);
+  store_relaxed_device(&s->finished, 0u);
+  store_release_device(&s->launches, launch);
+}
+
+#endif
+
+template <class T>
+MSCCLPP_DEVICE void execute(const PlanArgs& a) {
+  if (a.packet == sizeof(LL8Packet)) {
+    execute_by<T, LL8Packet>(a);
+  } else {
+    execute_by<T, LL16Packet>(a);
+  }
+}
+
+}  // namespace plans
+}  // namespace mscclpp
+#endif  // MSCCLPP_PLAN_EXECUTE_H_

@@ -1,0 +1,119 @@
+// How thread blocks go through their lists.
+//
+// On a GPU every thread of a block goes through the list, and waits where it has to. On the host one thread has all blocks
+// of a rank: an operation that has to wait keeps what it has done in the block's cursor, and the next block has its turn.
+// Both are one source: await waits on a GPU, and on the host says whether the wait is over.
+#ifndef MSCCLPP_PLAN_MACHINE_H_
+#define MSCCLPP_PLAN_MACHINE_H_
+
+#include <mscclpp/device.h>
+
+#include "plan_args.h"
+
+namespace mscclpp {
+namespace plans {
+
+#if MSCCLPP_TARGET_CPU
+#define MSCCLPP_PLAN_TURNS 1
+#endif
+
+#if MSCCLPP_TARGET_GPU && defined(__clang__)
+#define MSCCLPP_PLAN_LAMBDA __attribute__((device))
+#elif MSCCLPP_TARGET_GPU
+#define MSCCLPP_PLAN_LAMBDA __device__
+#else
+#define MSCCLPP_PLAN_LAMBDA
+#endif
+
+constexpr uint32_t kNoPeer = 0xffffffffu;
+
+enum Outcome : uint32_t { kDone, kBlocked, kLeft };
+
+// The bytes of an operand that a block has to do now, from the beginning of the operand.
+struct Range {
+  uint64_t from;
+  uint64_t n;
+};
+
+struct Machine {
+  const PlanArgs& a;
+  uint32_t block;
+  uint32_t tid;
+  uint32_t nthreads;
+  uint32_t flag;    // of the packets of this launch
+  uint64_t half;    // where its half of scratch memory begins
+
+  MSCCLPP_DEVICE Machine(const PlanArgs& args, uint64_t launch)
+      : a(args), block(0), tid(thread_id()), nthreads(block_dim()), flag(flag_of(launch)),
+        half(launch % 2 == 0 ? args.half : 0) {}
+
+  // The number of the launch, without 0: that is what memory holds before the first one.
+  static MSCCLPP_DEVICE uint32_t flag_of(uint64_t launch) { return static_cast<uint32_t>((launch - 1) % 0xffffffffu) + 1; }
+
+  MSCCLPP_DEVICE const Operand& source(const Op& o, uint32_t i) const { return a.operands[o.operands + i]; }
+  MSCCLPP_DEVICE const Operand& destination(const Op& o, uint32_t i) const { return a.operands[o.operands + o.sources + i]; }
+
+  MSCCLPP_DEVICE WaitSite site(const Op& o, uint32_t peer, uint64_t expected) const {
+    return WaitSite{a.kernel, block << 20 | (o.number & 0xfffffu), peer, expected};
+  }
+
+  // Where slice t of several begins in n bytes: granules are dealt out one by one, and the last slice has the rest.
+  MSCCLPP_DEVICE uint64_t share(uint64_t n, uint32_t t, uint32_t of) const {
+    if (t == of) return n;
+    const uint64_t e = n / a.alignment, q = e / of, r = e % of;
+    return (t * q + (t < r ? t : r)) * a.alignment;
+  }
+
+  MSCCLPP_DEVICE Range range(const Op& o, const Operand& x, const Cursor& c, uint64_t unit) const {
+    uint64_t from = 0, n = x.size * a.chunk;
+    if (c.pipe != 0 && (o.flags & kOfPackets) == 0) {
+      from = c.turn * unit;
+      n = from >= n ? 0 : n - from < unit ? n - from : unit;
+    }
+    if (o.slices > 1) {
+      const uint64_t begin = share(n, o.slice, o.slices);
+      n = share(n, o.slice + 1, o.slices) - begin;
+      from += begin;
+    }
+    return Range{from, n};
+  }
+
+  // Where byte r.from of an operand lies in its buffer.
+  MSCCLPP_DEVICE uint64_t place(const Operand& x, const Range& r) const {
+    if (x.slot % 3 != 2) return x.index * a.chunk + r.from;
+    uint64_t from = r.from;
+    if (a.scratch_chunk < a.chunk) from %= a.scratch_chunk;  // a window that is used again
+    from += x.index * a.scratch_chunk;
+    return half + (x.packet != 0 ? 2 * from : from);
+  }
+
+  MSCCLPP_DEVICE char* base(uint32_t slot) const {
+    if (slot == 3 * a.rank) return a.input;
+    if (slot == 3 * a.rank + 1) return a.output;
+    return reinterpret_cast<char*>(a.slots[slot].address);
+  }
+  MSCCLPP_DEVICE char* at(const Operand& x, const Range& r) const { return base(x.slot) + place(x, r); }
+  MSCCLPP_DEVICE uint64_t offset(const Operand& x, const Range& r) const { return a.slots[x.slot].offset + place(x, r); }
+
+  MSCCLPP_DEVICE Reduction reduction_of(const Op& o) const {
+    return reduction(static_cast<ReduceOp>(o.reduction != 0 ? o.reduction - 1u : a.op));
+  }
+
+  // Waits on a GPU; on the host reports whether there is something to wait for.
+  template <class F>
+  MSCCLPP_DEVICE Outcome await(const Op& o, Cursor& c, uint32_t peer, uint64_t expected, F ready) const {
+#if MSCCLPP_PLAN_TURNS
+    (void)o, (void)expected;
+    if (ready()) return kDone;
+    c.peer = peer;
+    return kBlocked;
+#else
+    (void)c;
+    return wait_brief(a.control, site(o, peer, expected), ready) ? kDone : kLeft;
+#endif
+  }
+};
+
+}  // namespace plans
+}  // namespace mscclpp
+#endif  // MSCCLPP_PLAN_MACHINE_H_

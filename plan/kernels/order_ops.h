@@ -1,0 +1,130 @@
+// The operations without data: joins, signals, waits, semaphores, barriers.
+#ifndef MSCCLPP_PLAN_ORDER_OPS_H_
+#define MSCCLPP_PLAN_ORDER_OPS_H_
+
+#include "machine.h"
+
+namespace mscclpp {
+namespace plans {
+
+MSCCLPP_DEVICE const PortChannel& port_of(const Machine& m, uint32_t id) { return static_cast<const PortChannel&>(m.a.ports[id]); }
+
+// Thread i signals on channel i.
+MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
+  for (uint32_t i = m.tid; i < o.id_count; i += m.nthreads) {
+    const uint32_t id = m.a.ids[o.ids + i];
+    if ((o.flags & kOverPort) != 0) {
+      if (!port_of(m, id).signal(m.a.kernel)) return kLeft;
+      continue;
+    }
+    const Semaphore& s = static_cast<const Semaphore&>(m.a.memory[id]);
+    if ((o.flags & kRelaxed) != 0) {
+      s.relaxedSignal();
+    } else {
+      s.signal();
+    }
+  }
+  return kDone;
+}
+
+// Thread i waits for a signal on channel i.
+MSCCLPP_DEVICE Outcome wait(const Machine& m, const Op& o, Cursor& c) {
+  for (uint32_t i = m.tid + c.part; i < o.id_count; i += m.nthreads) {
+    const uint32_t id = m.a.ids[o.ids + i];
+    const SemaphoreHandle& s = (o.flags & kOverPort) != 0 ? m.a.ports[id].semaphore : m.a.memory[id];
+    if (c.entered == 0) c.want = mscclpp::detail::advance(s.expected, 1);
+    c.entered = 1;
+    const uint64_t want = c.want;
+    const uint64_t* word = s.inbound;
+    const bool relaxed = (o.flags & kRelaxed) != 0;
+    const Outcome out = m.await(o, c, s.peer, want, [word, want, relaxed]() MSCCLPP_PLAN_LAMBDA {
+      return (relaxed ? load_relaxed(word) : load_acquire(word)) >= want;
+    });
+    if (out != kDone) return out;
+    c.entered = 0;
+    ++c.part;
+#if !MSCCLPP_PLAN_TURNS
+    c.part = 0;
+#endif
+  }
+  return kDone;
+}
+
+MSCCLPP_DEVICE Outcome flush(const Machine& m, const Op& o) {
+  for (uint32_t i = m.tid; i < o.id_count; i += m.nthreads) {
+    if (!port_of(m, m.a.ids[o.ids + i]).flush(m.a.kernel)) return kLeft;
+  }
+  return kDone;
+}
+
+MSCCLPP_DEVICE void release(const Machine& m, const Op& o) {
+  for (uint32_t i = m.tid; i < o.id_count; i += m.nthreads) {
+    uint32_t* word = m.a.semaphores + m.a.ids[o.ids + i];
+#if MSCCLPP_PLAN_TURNS
+    ++*word;
+#else
+    fetch_add_acq_rel_device(word, 1u);
+#endif
+  }
+}
+
+MSCCLPP_DEVICE Outcome acquire(const Machine& m, const Op& o, Cursor& c) {
+  for (uint32_t i = m.tid + c.part; i < o.id_count; i += m.nthreads) {
+    uint32_t* word = m.a.semaphores + m.a.ids[o.ids + i];
+    const Outcome out = m.await(o, c, kNoPeer, 1, [word]() MSCCLPP_PLAN_LAMBDA {
+#if MSCCLPP_PLAN_TURNS
+      if (*word == 0) return false;
+      --*word;
+      return true;
+#else
+      const uint32_t seen = load_acquire_device(word);
+      return seen != 0 && compare_exchange_device(word, seen, seen - 1) == seen;
+#endif
+    });
+    if (out != kDone) return out;
+#if MSCCLPP_PLAN_TURNS
+    ++c.part;
+#else
+    fence_device();
+#endif
+  }
+  return kDone;
+}
+
+// A join of blocks of this rank.
+MSCCLPP_DEVICE Outcome barrier(const Machine& m, const Op& o, Cursor& c, bool ok) {
+  Meeting* meeting = m.a.meetings + o.ids;
+#if MSCCLPP_PLAN_TURNS
+  (void)ok;
+  if (c.entered == 0) {
+    c.entered = 1;
+    c.want = meeting->generation;
+    if (++meeting->arrived == o.blocks) {
+      meeting->arrived = 0;
+      ++meeting->generation;
+    }
+  }
+  if (meeting->generation != static_cast<uint32_t>(c.want)) return kDone;
+  c.peer = kNoPeer;
+  return kBlocked;
+#else
+  if (!block_sync_and(ok)) return kLeft;
+  if (m.tid == 0) {
+    const uint32_t* word = &meeting->generation;
+    const uint32_t generation = load_relaxed_device(word);
+    if (fetch_add_acq_rel_device(&meeting->arrived, 1u) == o.blocks - 1) {
+      store_relaxed_device(&meeting->arrived, 0u);
+      store_release_device(&meeting->generation, generation + 1);
+    } else {
+      ok = m.await(o, c, kNoPeer, generation + 1, [word, generation]() MSCCLPP_PLAN_LAMBDA {
+        return load_acquire_device(word) != generation;
+      }) == kDone;
+    }
+  }
+  return block_sync_and(ok) ? kDone : kLeft;
+#endif
+}
+
+}  // namespace plans
+}  // namespace mscclpp
+#endif  // MSCCLPP_PLAN_ORDER_OPS_H_

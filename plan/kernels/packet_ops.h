@@ -1,0 +1,221 @@
+// The operations on packets. On the host they take pieces, of which all packets have to be there.
+#ifndef MSCCLPP_PLAN_PACKET_OPS_H_
+#define MSCCLPP_PLAN_PACKET_OPS_H_
+
+#include "machine.h"
+
+namespace mscclpp {
+namespace plans {
+
+template <class P>
+MSCCLPP_DEVICE void pack(const Machine& m, const Op& o, const Cursor& c) {
+  const Range r = m.range(o, m.destination(o, 0), c, 0);
+  for (uint32_t i = 0; i < o.destinations; ++i) {
+    const char* from = m.at(m.source(o, o.sources == 1 ? 0 : i), r);
+    copyToPackets<P>(m.at(m.destination(o, i), r), from, r.n, m.tid, m.nthreads, m.flag);
+  }
+}
+
+#if MSCCLPP_PLAN_TURNS
+
+constexpr uint64_t kPacketPiece = 1024;  // bytes of payload
+
+// take unpacks as many packets as have arrived in a row, and returns their payload in bytes.
+template <class P>
+inline uint64_t take(char* to, const char* packets, uint64_t bytes, uint32_t flag) {
+  using U = typename P::Payload;
+  uint64_t done = mscclpp::detail::unpack<sizeof(P)>(to, packets, bytes, flag);
+  for (; done < bytes; done += sizeof(U)) {
+    U payload;
+    if (!pollPacket(reinterpret_cast<const P*>(packets + 2 * done), flag, payload)) return done;
+    mscclpp::detail::store_some<U>(to + done, payload, bytes - done);
+  }
+  return bytes;
+}
+
+template <class P>
+inline Outcome unpack(const Machine& m, const Op& o, Cursor& c) {
+  const Range r = m.range(o, m.destination(o, 0), c, 0);
+  const char* from = m.at(m.source(o, 0), r);
+  c.at += take<P>(m.at(m.destination(o, 0), r) + c.at, from + 2 * c.at, r.n - c.at, m.flag);
+  if (c.at >= r.n) return kDone;
+  c.peer = m.a.rank;
+  return kBlocked;
+}
+
+// forward hands packets on piece by piece; without destinations it waits for them.
+template <class P>
+inline Outcome forward(const Machine& m, const Op& o, Cursor& c) {
+  const Range r = m.range(o, m.source(o, 0), c, 0);
+  const char* from = m.at(m.source(o, 0), r);
+  alignas(64) char piece[kPacketPiece];
+  while (c.at < r.n) {
+    const uint64_t n = r.n - c.at < kPacketPiece ? r.n - c.at : kPacketPiece;
+    if (take<P>(piece, from + 2 * c.at, n, m.flag) != n) {
+      c.peer = m.a.rank;
+      return kBlocked;
+    }
+    for (uint32_t i = 0; i < o.destinations; ++i) {
+      copyToPackets<P>(m.at(m.destination(o, i), r) + 2 * c.at, piece, n, 0, 1, m.flag);
+    }
+    c.at += n;
+  }
+  return kDone;
+}
+
+// A piece is reduced when all packets of it are there. part is 1 + the source that was missing last: it is looked at first.
+template <class T, class P, ReduceOp Which>
+inline Outcome reduce_packets_by(const Machine& m, const Op& o, Cursor& c) {
+  using L = mscclpp::detail::Loops<T, Which>;
+  typedef typename L::U U;
+  const Range r = m.range(o, m.destination(o, 0), c, 0);
+  const char* self = m.at(m.source(o, 0), r);
+  char* to = m.at(m.destination(o, 0), r);
+  alignas(64) char piece[kPacketPiece];
+  alignas(64) Accumulator<T> acc[kPacketPiece / sizeof(T)];
+  while (c.at < r.n) {
+    const uint64_t n = r.n - c.at < kPacketPiece ? r.n - c.at : kPacketPiece, count = n / sizeof(T);
+    if (c.part != 0 && take<P>(piece, m.at(m.source(o, c.part), r) + 2 * c.at, n, m.flag) != n) return kBlocked;
+    c.part = 0;
+    U* out = reinterpret_cast<U*>(to + c.at);
+    const U* own = reinterpret_cast<const U*>(self + c.at);
+    for (uint32_t i = 1; i < o.sources; ++i) {
+      if (take<P>(piece, m.at(m.source(o, i), r) + 2 * c.at, n, m.flag) != n) {
+        c.part = i;
+        c.peer = m.a.rank;
+        return kBlocked;
+      }
+      const U* got = reinterpret_cast<const U*>(piece);
+      if (o.sources == 2) {
+        L::pair(out, got, own, count);
+      } else if (i == 1) {
+        L::first(acc, got, count, Accumulator<T>(), false);
+      } else {
+        L::next(acc, got, count, Accumulator<T>(), false);
+      }
+    }
+    if (o.sources != 2) {
+      if (o.sources == 1) {
+        L::first(acc, own, count, Accumulator<T>(), false);
+      } else {
+        L::next(acc, own, count, Accumulator<T>(), false);
+      }
+      L::last(out, acc, count, mscclpp::detail::Divisor<Accumulator<T>>(1));
+    }
+    for (uint32_t i = 1; i < o.destinations; ++i) {
+      copyToPackets<P>(m.at(m.destination(o, i), r) + 2 * c.at, to + c.at, n, 0, 1, m.flag);
+    }
+    c.at += n;
+  }
+  return kDone;
+}
+
+template <class T, class P>
+inline Outcome reduce_packets(const Machine& m, const Op& o, Cursor& c) {
+  switch (m.reduction_of(o).op) {
+    case kProd: return reduce_packets_by<T, P, kProd>(m, o, c);
+    case kMin: return reduce_packets_by<T, P, kMin>(m, o, c);
+    case kMax: return reduce_packets_by<T, P, kMax>(m, o, c);
+    default: return reduce_packets_by<T, P, kSum>(m, o, c);
+  }
+}
+
+#else
+
+template <class P>
+MSCCLPP_DEVICE bool read(const Machine& m, const Op& o, const char* packets, uint64_t i, typename P::Payload& payload) {
+  const P* p = reinterpret_cast<const P*>(packets) + i;
+  const uint32_t flag = m.flag;
+  return wait_brief(m.a.control, m.site(o, m.a.rank, flag), [p, flag, &payload]() MSCCLPP_PLAN_LAMBDA { return pollPacket(p, flag, payload); });
+}
+
+template <class P>
+MSCCLPP_DEVICE Outcome unpack(const Machine& m, const Op& o, Cursor& c) {
+  using U = typename P::Payload;
+  const Range r = m.range(o, m.destination(o, 0), c, 0);
+  const char* from = m.at(m.source(o, 0), r);
+  char* to = m.at(m.destination(o, 0), r);
+  for (uint64_t i = m.tid; i * sizeof(U) < r.n; i += m.nthreads) {
+    U payload;
+    if (!read<P>(m, o, from, i, payload)) return kLeft;
+    mscclpp::detail::store_some<U>(to + i * sizeof(U), payload, r.n - i * sizeof(U));
+  }
+  return kDone;
+}
+
+// forward hands packets on; without destinations it waits for them.
+template <class P>
+MSCCLPP_DEVICE Outcome forward(const Machine& m, const Op& o, Cursor& c) {
+  using U = typename P::Payload;
+  const Range r = m.range(o, m.source(o, 0), c, 0);
+  const char* from = m.at(m.source(o, 0), r);
+  for (uint64_t i = m.tid; i * sizeof(U) < r.n; i += m.nthreads) {
+    U payload;
+    if (!read<P>(m, o, from, i, payload)) return kLeft;
+    for (uint32_t k = 0; k < o.destinations; ++k) {
+      writePacket(reinterpret_cast<P*>(m.at(m.destination(o, k), r)) + i, payload, m.flag);
+    }
+  }
+  return kDone;
+}
+
+// A step covers whole packets and whole elements.
+template <class T, class P, ReduceOp Which>
+MSCCLPP_DEVICE Outcome reduce_packets_by(const Machine& m, const Op& o, Cursor& c) {
+  using A = Accumulator<T>;
+  using S = mscclpp::detail::PacketStep<T, P>;
+  using U = typename P::Payload;
+  const ReduceOp op = m.reduction_of(o).op;
+  const Range r = m.range(o, m.destination(o, 0), c, 0);
+  for (uint64_t w = m.tid; w * S::kBytes < r.n; w += m.nthreads) {
+    const uint64_t at = w * S::kBytes;
+    A acc[S::kElements];
+    for (uint32_t n = 1; n <= o.sources; ++n) {
+      const uint32_t i = n == o.sources ? 0 : n;  // packets first
+      const char* p = m.at(m.source(o, i), r);
+      typename S::Parts step;
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < S::kPackets; ++k) {
+        const uint64_t here = at + k * sizeof(U);
+        step.part[k] = 0;
+        if (here >= r.n) continue;
+        if (i == 0) {
+          step.part[k] = mscclpp::detail::load_some<U>(p + here, r.n - here);
+        } else if (!read<P>(m, o, p, w * S::kPackets + k, step.part[k])) {
+          return kLeft;
+        }
+      }
+      const auto v = __builtin_bit_cast(typename S::Elements, step);
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < S::kElements; ++k) {
+        const A x = widen_element(v.e[k]);
+        acc[k] = n == 1 ? x : mscclpp::detail::apply<Which, A>(acc[k], x, op);
+      }
+    }
+    typename S::Elements done;
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < S::kElements; ++k) done.e[k] = narrow_element<T>(acc[k]);
+    const auto parts = __builtin_bit_cast(typename S::Parts, done);
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < S::kPackets; ++k) {
+      const uint64_t here = at + k * sizeof(U);
+      if (here >= r.n) continue;
+      mscclpp::detail::store_some<U>(m.at(m.destination(o, 0), r) + here, parts.part[k], r.n - here);
+      for (uint32_t i = 1; i < o.destinations; ++i) {
+        writePacket(reinterpret_cast<P*>(m.at(m.destination(o, i), r)) + w * S::kPackets + k, parts.part[k], m.flag);
+      }
+    }
+  }
+  return kDone;
+}
+
+template <class T, class P>
+MSCCLPP_DEVICE Outcome reduce_packets(const Machine& m, const Op& o, Cursor& c) {
+  if (m.reduction_of(o).op == kSum) return reduce_packets_by<T, P, kSum>(m, o, c);
+  return reduce_packets_by<T, P, mscclpp::detail::kAnyOp>(m, o, c);
+}
+#endif
+
+}  // namespace plans
+}  // namespace mscclpp
+#endif  // MSCCLPP_PLAN_PACKET_OPS_H_
