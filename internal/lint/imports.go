@@ -58,7 +58,7 @@ var directions = []direction{
 		test: []string{"collectives/image"}, why: "an engine knows neither another one nor the face"},
 	{of: "collectives/internal/inter/", may: []string{"framework/", "collectives/internal/inter/", "collectives/internal/choose/", "collectives/internal/engine", "collectives/internal/kernelargs", "collectives/internal/hostreduce"},
 		test: []string{"transports/shm"}, why: "an engine knows neither another one nor the face"},
-	{of: "collectives/", may: []string{"framework/", "collectives/"}, test: []string{"transports/shm", "plugins/plugintest", "simulate", "internal/proven"},
+	{of: "collectives/", may: []string{"framework/", "collectives/"}, test: []string{"transports/shm", "plugins/plugintest", "simulate", "internal/proven", "internal/gfx/"},
 		why: "collectives work over any transport"},
 	{of: "launch/enginetest", may: nil, test: []string{"", "framework/"}, why: "engines start the product from outside"},
 	{of: "launch/manifest", may: []string{"framework"}, why: "a manifest is text"},

@@ -1,0 +1,290 @@
+package machine
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/internal/gfx/isa"
+)
+
+// classOf returns the kind of memory operation that a form is.
+func classOf(f *isa.Form) class {
+	switch {
+	case f.Format != isa.SMEM && f.Format != isa.Flat && f.Format != isa.Global && f.Format != isa.MUBUF:
+		return noMemory
+	case strings.Contains(f.Name, "_load_") || f.Format == isa.SMEM:
+		return load
+	case strings.Contains(f.Name, "_store_"):
+		return store
+	case strings.Contains(f.Name, "_atomic_"):
+		return atomic
+	case f.Name == "buffer_wbl2":
+		return writeBack
+	}
+	return invalidate
+}
+
+// newAccess takes an access that was used before, or makes one.
+func (w *wave) newAccess(o *op) *access {
+	var a *access
+	if n := len(w.spare); n > 0 {
+		a, w.spare = w.spare[n-1], w.spare[:n-1]
+	} else {
+		a = &access{}
+	}
+	a.op, a.class, a.exec, a.size = o, o.class, 1, 0
+	a.scalar, a.vector, a.other, a.performed = false, false, false, false
+	a.scope = w.scope(o)
+	return a
+}
+
+// scope is that of a memory operation. On gfx90a stores have none, and loads only say whether they pass the first cache.
+func (w *wave) scope(o *op) Scope {
+	if w.block.grid.Program.Object.Arch != "gfx90a" {
+		return Scope(one(o.SC0) | one(o.SC1)<<1)
+	}
+	switch {
+	case o.class == load && !o.SC0, o.class == store:
+		return Wave
+	case o.Name == "buffer_wbinvl1_vol":
+		return Agent
+	}
+	return System
+}
+
+// enqueue sends an access on its way. Where nothing is late, it is performed at once.
+func (w *wave) enqueue(a *access) error {
+	a.low, a.high = ^uint64(0), 0
+	if a.size > 0 {
+		for m := a.exec; m != 0; m &= m - 1 {
+			l := bits.TrailingZeros64(m)
+			a.low, a.high = min(a.low, a.addr[l]), max(a.high, a.addr[l]+uint64(a.size))
+		}
+	}
+	w.pending = append(w.pending, a)
+	w.busy(a, 1)
+	if !w.machine.opts.Weak {
+		return w.perform(a)
+	}
+	const most = 48 // operations of a wave on their way
+	if len(w.pending) > most {
+		return w.perform(w.pending[0])
+	}
+	return nil
+}
+
+// busy marks registers that an access will write.
+func (w *wave) busy(a *access, by int) {
+	d := &a.op.Dst
+	if d.Kind == isa.None {
+		return
+	}
+	for n := int(d.N); n < int(d.N)+isa.Width(d.Type); n++ {
+		if a.scalar {
+			w.sBusy[n] += uint16(by)
+		} else {
+			w.vBusy[n] += uint16(by)
+		}
+	}
+}
+
+// vectorMemory sends the access of a vector instruction on its way.
+func vectorMemory(w *wave, o *op) error {
+	a := w.newAccess(o)
+	a.vector, a.exec = true, w.exec()
+	if o.Format == isa.MUBUF {
+		a.exec = 0
+		return w.enqueue(a)
+	}
+	a.size = accessBytes(o)
+	offset := uint64(int64(o.Offset))
+	if o.Base.Kind != isa.None {
+		offset += w.pair(o.Base.N)
+	}
+	low := &w.v[o.Src[0].N]
+	for l := range a.addr {
+		a.addr[l] = uint64(low[l]) + offset
+		if o.Base.Kind == isa.None {
+			a.addr[l] += uint64(w.v[o.Src[0].N+1][l]) << 32
+		}
+	}
+	if o.Src[1].Kind != isa.None {
+		high := strings.HasSuffix(o.Name, "_d16_hi")
+		for r := range isa.Width(o.Src[1].Type) {
+			from := &w.v[int(o.Src[1].N)+r]
+			for l := range a.data {
+				a.data[l][r] = from[l]
+				if high {
+					a.data[l][r] >>= 16
+				}
+			}
+		}
+	}
+	return w.enqueue(a)
+}
+
+// accessBytes is how many bytes each lane accesses.
+func accessBytes(o *op) int {
+	switch {
+	case strings.Contains(o.Name, "_ubyte"), strings.Contains(o.Name, "_byte"):
+		return 1
+	case strings.Contains(o.Name, "_ushort"), strings.Contains(o.Name, "_short"):
+		return 2
+	case o.Name == "flat_atomic_cmpswap", o.Name == "global_atomic_cmpswap":
+		return 4
+	case o.Results != "":
+		return 4 * isa.Width(o.Results[0])
+	}
+	return 4 * isa.Width(o.Sources[0])
+}
+
+// perform lets an access take effect.
+func (w *wave) perform(a *access) error {
+	if a.performed {
+		return nil
+	}
+	a.performed = true
+	m, core := w.machine.memory, w.block.core
+	switch a.class {
+	case invalidate:
+		m.Invalidate(core, a.scope, a.op.Name != "buffer_invl2", a.op.Name != "buffer_wbinvl1_vol" && a.scope == System)
+		return nil
+	case writeBack:
+		return m.WriteBack(core)
+	}
+	if a.scalar {
+		return w.performScalar(a)
+	}
+	for x := a.exec; x != 0; x &= x - 1 {
+		l := bits.TrailingZeros64(x)
+		var err error
+		switch a.class {
+		case load:
+			err = m.Load(core, a.scope, a.addr[l], a.size, &a.data[l])
+		case store:
+			err = m.Store(core, a.scope, a.addr[l], a.size, &a.data[l])
+		case atomic:
+			err = m.Atomic(core, a.scope, atomicOf(a.op.Name), a.addr[l], a.size, &a.data[l])
+		}
+		if err != nil {
+			return fmt.Errorf("lane %d of %q: %w", l, a.op.String(), err)
+		}
+	}
+	w.results(a)
+	return nil
+}
+
+func atomicOf(name string) Operation {
+	if strings.HasSuffix(name, "_cmpswap") {
+		return CompareSwap
+	}
+	return Add
+}
+
+// results writes what was loaded into registers.
+func (w *wave) results(a *access) {
+	d := &a.op.Dst
+	if d.Kind != isa.Vector {
+		return
+	}
+	for r := range isa.Width(d.Type) {
+		to := &w.v[int(d.N)+r]
+		for x := a.exec; x != 0; x &= x - 1 {
+			l := bits.TrailingZeros64(x)
+			to[l] = a.data[l][r]
+		}
+	}
+}
+
+func (w *wave) performScalar(a *access) error {
+	for at := 0; at < a.size; at += 16 {
+		n := min(16, a.size-at)
+		if err := w.machine.memory.Load(w.block.core, Agent, a.addr[0]+uint64(at), n, &a.data[at/16]); err != nil {
+			return fmt.Errorf("%q: %w", a.op.String(), err)
+		}
+	}
+	w.scalarResults(a)
+	return nil
+}
+
+func (w *wave) scalarResults(a *access) {
+	d := &a.op.Dst
+	for r := range isa.Width(d.Type) {
+		w.s[int(d.N)+r] = a.data[r/4][r%4]
+	}
+}
+
+// waitCounts is s_waitcnt: it returns when so few operations are on their way.
+func waitCounts(w *wave, o *op) error {
+	vector, _, other := o.Counts()
+	for w.count(func(a *access) bool { return a.vector }) > vector {
+		if err := w.retire(w.oldest(func(a *access) bool { return a.vector })); err != nil {
+			return err
+		}
+	}
+	// Scalar loads come in any order: only a count of 0 says anything about them.
+	late := func(a *access) bool { return a.other && (!a.scalar || other == 0) }
+	for w.count(func(a *access) bool { return a.other }) > other {
+		at := w.oldest(late)
+		if at < 0 {
+			break
+		}
+		if err := w.retire(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *wave) count(of func(*access) bool) (n int) {
+	for _, a := range w.pending {
+		if of(a) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *wave) oldest(of func(*access) bool) int { return slices.IndexFunc(w.pending, of) }
+
+// retire performs an access, if that is still to be done, and forgets it.
+func (w *wave) retire(at int) error {
+	a := w.pending[at]
+	if err := w.perform(a); err != nil {
+		return err
+	}
+	w.busy(a, -1)
+	w.pending = slices.Delete(w.pending, at, at+1)
+	w.spare = append(w.spare, a)
+	return nil
+}
+
+// drift lets one of the accesses take effect that nothing holds back, or none.
+func (w *wave) drift() error {
+	if len(w.pending) == 0 || w.machine.random.IntN(2) == 0 {
+		return nil
+	}
+	at := w.machine.random.IntN(len(w.pending))
+	a := w.pending[at]
+	for _, b := range w.pending[:at] {
+		if !b.performed && holds(b, a) {
+			return nil
+		}
+	}
+	return w.perform(a)
+}
+
+// holds tells whether an access has to take effect before a later one of its wave: where they overlap, in memory or
+// registers, what follows an invalidation, and what a write-back is to write.
+func holds(first, second *access) bool {
+	if first.low < second.high && second.low < first.high {
+		return true
+	}
+	a, b := &first.op.Dst, &second.op.Dst
+	if a.Kind == isa.Vector && b.Kind == isa.Vector && int(a.N) < int(b.N)+isa.Width(b.Type) && int(b.N) < int(a.N)+isa.Width(a.Type) {
+		return true
+	}
+	return first.class == invalidate || second.class == writeBack && (first.class == store || first.class == atomic || first.class == writeBack)
+}

@@ -1,0 +1,148 @@
+package machine_test
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/internal/gfx/isa"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/machine"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/memory"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/object"
+)
+
+// program is a kernel of some instructions, which ends with s_endpgm. Its argument is the address of a buffer.
+func program(words ...uint32) *machine.Program {
+	words = append(words, 0xbf810000)
+	var code []byte
+	for _, w := range words {
+		code = binary.LittleEndian.AppendUint32(code, w)
+	}
+	k := object.Kernel{
+		Name: "k", Args: []object.Arg{{Size: 8, Kind: "by_value"}}, ArgsBytes: 8, Threads: 1024, SGPRs: 16, VGPRs: 16, Group: 64, Wave: 64,
+		UserSGPRs: 2, BlockX: true,
+	}
+	return machine.NewProgram(&object.Object{Arch: "gfx942", Image: code, Text: object.Range{End: uint64(len(code))}, Kernels: []object.Kernel{k}})
+}
+
+// run runs a kernel of one block of 64 threads over a buffer.
+func run(t *testing.T, o machine.Options, p *machine.Program, buffer []uint32) error {
+	t.Helper()
+	start := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buffer))))
+	regions := &memory.Regions{}
+	if err := regions.Add(memory.Region{Start: start, End: start + 4*uint64(len(buffer))}); err != nil {
+		t.Fatal(err)
+	}
+	m := machine.New(memory.Plain{Regions: regions}, o)
+	return m.Run(&machine.Launch{Program: p, Kernel: "k", Grid: 1, Block: 64, Args: binary.LittleEndian.AppendUint64(nil, start)})
+}
+
+const (
+	loadArgs   = 0xc0060100 // s_load_dwordx2 s[4:5], s[0:1], 0x0
+	wait       = 0xbf8c0000 // s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)
+	shift2     = 0x24020082 // v_lshlrev_b32 v1, 2, v0
+	store      = 0xdc708000 // global_store_dword v1, v2, s[4:5]
+	storeWords = 0x00040201
+	load       = 0xdc508000 // global_load_dword v3, v1, s[4:5]
+	loadWords  = 0x03040001
+)
+
+func TestStore(t *testing.T) {
+	buffer := make([]uint32, 64)
+	p := program(loadArgs, 0, wait, shift2, 0x68040081 /* v_add_u32 v2, 1, v0 */, store, storeWords)
+	for seed := range uint64(20) {
+		clear(buffer)
+		if err := run(t, machine.Options{Seed: seed, Weak: seed%2 == 1}, p, buffer); err != nil {
+			t.Fatal(err)
+		}
+		for l, v := range buffer {
+			if v != uint32(l+1) {
+				t.Fatalf("lane %d stored %d: expected %d", l, v, l+1)
+			}
+		}
+	}
+}
+
+// Mistakes of kernels are reported, with their place.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		p     *machine.Program
+		words []string
+	}{
+		{"a scalar load that is not waited for", program(loadArgs, 0, shift2, store, storeWords), []string{"s[4:5] is used", "expected s_waitcnt"}},
+		{"a vector load that is not waited for", program(loadArgs, 0, wait, shift2, load, loadWords, 0x7e040303 /* v_mov_b32 v2, v3 */), []string{"v3 is used", "v_mov_b32_e32 v2, v3"}},
+		{"an address of nothing", program(loadArgs, 0, wait, 0x24020088 /* v_lshlrev_b32 v1, 8, v0 */, store, storeWords), []string{"lane 1", "no memory", "global_store_dword"}},
+		{"an address that is not aligned", program(loadArgs, 0, wait, 0x7e020300 /* v_mov_b32 v1, v0 */, store, storeWords), []string{"lane 1", "not aligned"}},
+		{"no instruction", program(0xffffffff), []string{"device 0, block 0, threads from 0", "ff ff ff ff"}},
+		{"a loop without end", program(0xbf82ffff), []string{"and no end: 1 waves are left", "s_branch"}},
+		{"group memory that is not there", program(0xd81a0000, 0x00000000, 0xd81a0040, 0x00000000), []string{"64 bytes"}},
+	} {
+		err := run(t, machine.Options{Steps: 10000}, c.p, make([]uint32, 64))
+		if err == nil {
+			t.Errorf("%s: no error", c.name)
+			continue
+		}
+		for _, w := range c.words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %v: expected %q", c.name, err, w)
+			}
+		}
+	}
+}
+
+// Every operation that is decoded has something that executes it.
+func TestComplete(t *testing.T) {
+	for _, f := range isa.Forms {
+		if !machine.Executes(f) {
+			t.Errorf("%s, format %d, code %d: nothing executes it", f.Name, f.Format, f.Code)
+		}
+	}
+}
+
+// One rounding, where two would differ, and all numbers of 16 bits there and back.
+func TestFloats(t *testing.T) {
+	bits := func(f float32) uint64 { return uint64(math.Float32bits(f)) }
+	for _, c := range []struct{ a, b, c, want float32 }{
+		{1 + 0x1p-12, 1 + 0x1p-12, 0, 1 + 0x1p-11},
+		{1 + 0x1p-12, 1 + 0x1p-12, 0x1p-60, 1 + 0x1p-11 + 0x1p-23},
+		{1 + 0x1p-12, 1 + 0x1p-12, -0x1p-60, 1 + 0x1p-11},
+		{3, 5, 7, 22},
+		{0, 5, 0, 0},
+	} {
+		if got := machine.FMA(bits(c.a), bits(c.b), bits(c.c)); got != bits(c.want) {
+			t.Errorf("%g * %g + %g: %g, expected %g", c.a, c.b, c.c, math.Float32frombits(uint32(got)), c.want)
+		}
+	}
+	for h := range uint64(1 << 16) {
+		if h>>10&0x1f == 0x1f && h&0x3ff != 0 {
+			continue // no number
+		}
+		if got := machine.ToF16(machine.FromF16(h)); got != h {
+			t.Fatalf("%#04x became %#04x", h, got)
+		}
+	}
+	for _, c := range []struct {
+		f    float32
+		want uint64
+	}{{65519, 0x7bff}, {65520, 0x7c00}, {1 + 0x1p-11, 0x3c00}, {1 + 0x1p-11 + 0x1p-20, 0x3c01}, {1 + 3*0x1p-11, 0x3c02}, {0x1p-25, 0}, {0x1.8p-25, 1}, {-2, 0xc000}} {
+		if got := machine.ToF16(bits(c.f)); got != c.want {
+			t.Errorf("%g became %#04x, expected %#04x", c.f, got, c.want)
+		}
+	}
+}
+
+// BenchmarkLanes measures how many instructions of lanes a second are interpreted.
+func BenchmarkLanes(b *testing.B) {
+	p := program(0xb0040000|2000 /* s_movk_i32 s4, 2000 */, 0x68040081, 0x7e060302, 0x24020082, 0x80848104 /* s_sub_u32 s4, s4, 1 */, 0xbf078004 /* s_cmp_lg_u32 s4, 0 */, 0xbf85fffa /* s_cbranch_scc1 -6 */)
+	regions := &memory.Regions{}
+	for b.Loop() {
+		m := machine.New(memory.Plain{Regions: regions}, machine.Options{})
+		if err := m.Run(&machine.Launch{Program: p, Kernel: "k", Grid: 1, Block: 64, Args: make([]byte, 8)}); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(m.Lanes), "lanes/op")
+	}
+}

@@ -1,0 +1,66 @@
+// Package objecttest has the code objects of this tree, for tests of what reads them.
+package objecttest
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// folders have committed code objects, seen from the root of the tree.
+var folders = []string{"collectives/image", "collectives/internal/scaling/image", "framework/kernel/actor/image"}
+
+// Committed returns the committed code objects by name, such as "move-gfx942.co".
+func Committed(t testing.TB) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	for _, folder := range folders {
+		names, err := filepath.Glob(filepath.Join(root(t), folder, "*-gfx*.co.gz"))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: no code objects: %v", folder, err)
+		}
+		for _, name := range names {
+			found[strings.TrimSuffix(filepath.Base(name), ".gz")] = expand(t, name)
+		}
+	}
+	return found
+}
+
+// root is the nearest folder above the test's with a go.mod.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the folder of the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func expand(t testing.TB, name string) []byte {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return b
+}
