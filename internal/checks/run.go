@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -193,15 +192,6 @@ func lastLine(text []byte) []byte {
 	return text[bytes.LastIndexByte(text, '\n')+1:]
 }
 
-// causes are lines that say what failed, wherever they stand in a log.
-var causes = regexp.MustCompile(`^ *--- FAIL|^panic:|DATA RACE`)
-
-// How much of a log is shown.
-const (
-	causeLines = 20
-	tailLines  = 100
-)
-
 func (o outcome) print(w io.Writer, s Stage) {
 	verdict := "ok"
 	switch {
@@ -214,15 +204,7 @@ func (o outcome) print(w io.Writer, s Stage) {
 	if o.err == nil {
 		return
 	}
-	lines := bytes.Split(bytes.TrimRight(o.log, "\n"), []byte("\n"))
-	shown := 0
-	for _, l := range lines {
-		if causes.Match(l) && shown < causeLines {
-			fmt.Fprintf(w, "    %s\n", l)
-			shown++
-		}
-	}
-	for _, l := range lines[max(0, len(lines)-tailLines):] {
+	for _, l := range excerpt(o.log) {
 		fmt.Fprintf(w, "    %s\n", l)
 	}
 }

@@ -14,7 +14,8 @@ import (
 const (
 	summaryLines = 60  // of all stages together
 	blockLines   = 8   // of a failed test, with its first line
-	endLines     = 10  // of a stage without a failed test
+	endLines     = 10  // of a stage without a failed test, the last ones
+	startLines   = 4   // and of these, the first that speak of trouble
 	lineBytes    = 180 // of a line
 )
 
@@ -37,7 +38,7 @@ type failure struct {
 
 // digest returns the lines of a log that say what failed, and the names of it.
 func digest(log []byte) (lines, names []string) {
-	all := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
+	all := split(log)
 	verbose := map[string][]string{} // of go test -v, by test: its messages come before its outcome
 	running := ""
 	for i := 0; i < len(all); i++ {
@@ -77,10 +78,20 @@ func digest(log []byte) (lines, names []string) {
 		}
 	}
 	if len(lines) == 0 {
-		lines = all[max(0, len(all)-endLines):]
+		lines = ends(all)
 	}
 	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
 	return lines, names
+}
+
+// ends returns the first lines that speak of trouble, and the last lines.
+func ends(all []string) (lines []string) {
+	all = squeeze(all)
+	end := max(0, len(all)-endLines)
+	for _, i := range firstTroubles(all[:end], startLines) {
+		lines = append(lines, all[i])
+	}
+	return append(lines, all[end:]...)
 }
 
 // summarize prints what has failed: for each stage the failed tests with their messages,
