@@ -83,4 +83,4 @@ grep -E '^ *allreduce' \$here/host-0 | sed 's/^/netem-test: /' | cut -c 1-120
 tc -s qdisc show dev lo | sed 's/^/netem-test: /'
 echo "netem-test: passed with $delay of delay and $loss of loss"
 EOF2
-exec scripts/rdma-guest.sh --seconds 900 --cpus 2 sh bin/netem-test/guest.sh
+exec scripts/rdma-guest.sh --seconds 780 --cpus 2 sh bin/netem-test/guest.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a command on a machine with RDMA: a virtual one, whose kernel has soft-RoCE.
 #
-#   rdma-guest.sh [--seconds N] [--cpus N] [--count] [--memory MIB]
+#   rdma-guest.sh [--seconds N] [--boot N] [--cpus N] [--count] [--memory MIB]
 #                 [--join SOCKET --host N] [--pid FILE] [--] CMD ARGS…
 #   rdma-guest.sh --kernel
 #
@@ -11,6 +11,8 @@
 # this environment; its output comes out here, and its exit status is that of the script.
 # Everything is emulated, so no rights are needed, and nothing is installed: the kernel
 # is downloaded once, by apt, and unpacked into the cache. 124: CMD did not end in time.
+# 125: the machine did not start CMD within --boot seconds, or its kernel gave up: after an
+# oops, or when a processor has been held for a minute. The stacks of the processors stand above.
 # With --pid the number of the emulator's process is in FILE while it runs: to kill it.
 # With --count the guest's clock goes a nanosecond further with each instruction, and no
 # otherwise; it should have one processor then. --kernel prints which kernel is in the
@@ -29,18 +31,19 @@ if [ "${1:-}" = --kernel ]; then
 	exit
 fi
 
-seconds=300 cpus=4 accel='-accel tcg,thread=multi,tb-size=512' memory=2048 join='' host=1 pid=
+seconds=300 boot=120 cpus=4 accel='-accel tcg,thread=multi,tb-size=512' memory=2048 join='' host=1 pid='' count=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seconds) seconds=$2; shift 2 ;;
+	--boot) boot=$2; shift 2 ;;
 	--cpus) cpus=$2; shift 2 ;;
-	--count) accel='-accel tcg,tb-size=512 -icount shift=0,sleep=off,align=off'; shift ;;
+	--count) accel='-accel tcg,tb-size=512 -icount shift=0,sleep=off,align=off' count=yes; shift ;;
 	--memory) memory=$2; shift 2 ;;
 	--join) join=$2; shift 2 ;;
 	--host) host=$2; shift 2 ;;
 	--pid) pid=$2; shift 2 ;;
 	--) shift; break ;;
-	-*) echo "rdma-guest: $1: expected --seconds, --cpus, --count, --memory, --join, --host, --pid or a command" >&2; exit 2 ;;
+	-*) echo "rdma-guest: $1: expected --seconds, --boot, --cpus, --count, --memory, --join, --host, --pid or a command" >&2; exit 2 ;;
 	*) break ;;
 	esac
 done
@@ -59,6 +62,7 @@ need busybox busybox-static
 need ip iproute2
 need rdma iproute2
 need xz xz-utils
+need "${CC:-cc}" gcc
 if [ -n "$missing" ]; then
 	echo "rdma-guest: not installed:$missing; run scripts/deps.sh rdma" >&2
 	exit 1
@@ -66,7 +70,8 @@ fi
 
 mkdir -p "$cache"
 run=$(mktemp -d "${TMPDIR:-/tmp}/rdma-guest.XXXXXX")
-trap 'rm -rf "$run"' EXIT
+watcher=
+trap '[ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true; rm -rf "$run"' EXIT
 trap 'exit 143' HUP INT TERM # or the trap above is not run
 marker=status-${run##*.} # on the guest's console, where the command cannot know it
 
@@ -149,9 +154,12 @@ chmod +x "$run/init/init"
 (cd "$run/init" && find . | cpio -o -H newc --quiet) >"$run/initrd"
 rm -rf "$run/init"
 
+# The second serial line says that the command begins. The console would not do: words of the
+# kernel come between its bytes.
 {
 	export -p
 	cat <<JOB
+echo up >/dev/ttyS1
 PATH=\$PATH:/usr/sbin:/sbin
 ulimit -l unlimited
 ulimit -n 65536
@@ -188,6 +196,78 @@ status_of() {
 	sed -un -e 's/\r$//' -e "/^$marker [0-9]*\$/{s/.* //;w $run/status" -e 'q;}' -e '/sysrq: Power Off$/!p'
 	cat >/dev/null
 }
+# rate prints the rate of the time-stamp counter in kHz. A guest has that of this machine, and
+# its kernel measures it with the emulated timer: an emulator that has to wait for a processor
+# meanwhile makes the result too low, three to fourteen times in one boot of twenty on a busy
+# machine. Then the guest's clock is as much too fast, and everything in it runs into its bounds.
+rate() {
+	cat >"$run/rate.c" <<'C'
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+#include <x86intrin.h>
+
+struct point {
+	uint64_t ns, ticks;
+};
+
+static uint64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The reading of the counter that took least of a thousand, with the time in its middle. */
+static struct point read_both(void) {
+	struct point best = {0, 0};
+	uint64_t least = UINT64_MAX;
+	for (int i = 0; i < 1000; i++) {
+		uint64_t before = now(), ticks = __rdtsc(), took = now() - before;
+		if (took < least) {
+			least = took;
+			best = (struct point){before + took / 2, ticks};
+		}
+	}
+	return best;
+}
+
+int main(void) {
+	struct point a = read_both();
+	nanosleep(&(struct timespec){0, 50000000}, NULL);
+	struct point b = read_both();
+	printf("%.0f\n", (double)(b.ticks - a.ticks) * 1e6 / (double)(b.ns - a.ns));
+	return 0;
+}
+C
+	"${CC:-cc}" -O2 -std=c11 -D_GNU_SOURCE -o "$run/rate" "$run/rate.c"
+	"$run/rate"
+}
+# Counted instructions are a clock that nothing disturbs.
+clock=
+[ -n "$count" ] || clock=tsc_early_khz=$(rate)
+
+# watch ends an emulator whose guest does not come up, after it has said where its processors are.
+# The interrupt that cannot be masked makes a kernel panic that handles no other any more.
+watch() {
+	tries=0
+	while [ ! -s "$run/up" ] && [ $tries -lt $((boot * 5)) ]; do
+		tries=$((tries + 1))
+		sleep 0.2
+	done
+	[ ! -s "$run/up" ] || return 0
+	echo "info registers -a" >"$run/monitor.in"
+	echo "rdma-guest: the machine has not started the command within $boot s; where its processors are:" >&2
+	timeout 5 sed -un 's/\r//; /^CPU#/p; /RIP=/p; /RSP=/p' "$run/monitor.out" >&2 || true
+	echo nmi >"$run/monitor.in"
+	tries=0
+	while [ $tries -lt 100 ]; do
+		tries=$((tries + 1))
+		sleep 0.1
+	done
+	echo quit >"$run/monitor.in"
+}
+mkfifo "$run/monitor.in" "$run/monitor.out"
+
 # The first host waits for the second one at the socket.
 net=
 if [ -n "$join" ]; then
@@ -196,18 +276,31 @@ if [ -n "$join" ]; then
 	net="-netdev stream,id=net,addr.type=unix,addr.path=$join,server=$server -device virtio-net-pci,netdev=net,host_mtu=4200,mac=02:00:00:00:00:0$host"
 fi
 [ -z "$pid" ] || net="$net -pidfile $pid"
+# A kernel that cannot go on panics, with the stacks of all processors, and the emulator ends. The
+# crypto code is not tested at each boot.
+watch &
+watcher=$!
 # In the foreground: in a process group of its own the emulator would outlive the caller that stops us.
-# shellcheck disable=SC2086 # net and accel are lists of words
-timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -M q35 $accel -cpu max -smp "$cpus" -m "$memory" \
-	-nodefaults -no-user-config -display none -no-reboot -serial stdio \
-	-fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
-	-device virtio-9p-pci,fsdev=root,mount_tag=hostroot \
-	-fsdev "local,id=work,path=$here,security_model=none,multidevs=remap" \
-	-device virtio-9p-pci,fsdev=work,mount_tag=work \
-	$net -kernel "$kernel/vmlinux" -initrd "$run/initrd" \
-	-append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check clearcpuid=rep_good,erms,fsrm rdinit=/init" \
-	</dev/null 2>"$run/errors" | status_of
+# shellcheck disable=SC2086 # net, accel and clock are lists of words
+{
+	status=0
+	timeout --foreground -k 5 "$seconds" qemu-system-x86_64 -M q35 $accel -cpu max -smp "$cpus" -m "$memory" \
+		-nodefaults -no-user-config -display none -no-reboot -serial stdio -serial "file:$run/up" \
+		-chardev "pipe,id=monitor,path=$run/monitor" -mon chardev=monitor \
+		-fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
+		-device virtio-9p-pci,fsdev=root,mount_tag=hostroot \
+		-fsdev "local,id=work,path=$here,security_model=none,multidevs=remap" \
+		-device virtio-9p-pci,fsdev=work,mount_tag=work \
+		$net -kernel "$kernel/vmlinux" -initrd "$run/initrd" \
+		-append "console=ttyS0 quiet loglevel=4 mitigations=off tsc=reliable $clock no_timer_check clearcpuid=rep_good,erms,fsrm cryptomgr.notests panic=-1 panic_print=0x40 oops=panic softlockup_panic=1 watchdog_thresh=30 unknown_nmi_panic rdinit=/init" \
+		</dev/null 2>"$run/errors" || status=$?
+	echo $status >"$run/emulator"
+} | status_of
 if [ -s "$run/status" ]; then exit "$(cat "$run/status")"; fi
 cat "$run/errors" >&2
-echo "rdma-guest: the guest ended without a status within $seconds s" >&2
-exit 124
+if [ "$(cat "$run/emulator")" = 124 ]; then
+	echo "rdma-guest: the guest ended without a status within $seconds s" >&2
+	exit 124
+fi
+echo "rdma-guest: the guest ended without a status, before its time: expected no end of its kernel or the emulator" >&2
+exit 125

@@ -36,9 +36,12 @@ export MSCCLPP_PLUGINS__START_TIMEOUT=120s MSCCLPP_BOOTSTRAP__TIMEOUT=240s
 # The suite at its distances, or groups of it. A pattern that matches nothing is no error to
 # the test program, so it is one here: before a guest is started, and by what has run.
 suites='TestConformanceEmbedded TestConformanceOverTheWire TestConformanceAsPlugin'
+# What one guest, and one check over two, may take: several times what they take, and together
+# less than the bound of the stage of CI, so that a machine that hangs is named.
+seconds=1800 check=400
 case ${1:-} in
 guest) suites=TestConformanceEmbedded ;;
-quick) suites='TestConformanceEmbedded TestConformanceAsPlugin/port' ;;
+quick) suites='TestConformanceEmbedded TestConformanceAsPlugin/port' seconds=700 check=200 ;;
 esac
 for t in ib-host ib-nonatomic; do
 	for suite in $suites; do
@@ -71,9 +74,22 @@ for t in ib-host ib-nonatomic; do
 	echo "== $t: a job of 2 ranks, in one guest"
 	timeout 150 bin/mscclpp-run --standalone -n 2 --transports $t "$out/pingpong"
 done
+# The kernel takes a second measurement of its clock only if it is within one percent of the first.
+dmesg | grep -o 'tsc: Refined .*' || { dmesg | grep 'tsc: '; echo "rdma-test: the guest's clock is wrong"; exit 1; }
 EOT
+# A guest that hangs ends soon, and says where.
+step="a guest that does not come up"
+echo "== $step"
+status=0
+scripts/rdma-guest.sh --boot 1 sleep 60 >"$out/boot.log" 2>&1 || status=$?
+if [ $status != 125 ] || ! grep -q '^RIP=' "$out/boot.log"; then
+	cat "$out/boot.log"
+	echo "rdma-test: status $status: expected 125, and the registers of the processors" >&2
+	exit 1
+fi
+
 step="conformance and jobs in one guest"
-RDMA_REQUIRED=1 scripts/rdma-guest.sh --seconds 1800 sh "$out/one.sh" "$out" "$suites"
+RDMA_REQUIRED=1 scripts/rdma-guest.sh --seconds $seconds sh "$out/one.sh" "$out" "$suites"
 
 # Instructions are as many on a busy machine, so these are judged.
 step="a signal with its completion, in instructions"
@@ -107,7 +123,7 @@ cat >"$out/two.sh" <<EOT
 set -e
 for t in ib-host ib-nonatomic tcp; do
 	echo "\$t between two hosts"
-	timeout 400 bin/mscclpp-run -n 2 --nnodes 2 --node-rank "\$1" --master-addr 192.0.2.1 --transports shm,\$t check --at-most $cases
+	timeout $check bin/mscclpp-run -n 2 --nnodes 2 --node-rank "\$1" --master-addr 192.0.2.1 --transports shm,\$t check --at-most $cases
 done
 EOT
 umask 077
@@ -150,30 +166,49 @@ most=10
 [ $took -le $most ]
 EOT
 
+# end_after_other PID FILE: a host whose peer has failed gets a minute to say what it saw of that;
+# then its emulator, whose number is in FILE, is killed.
+end_after_other() {
+	tries=0
+	while kill -0 "$1" 2>/dev/null && [ $tries -lt 300 ]; do
+		tries=$((tries + 1))
+		sleep 0.2
+	done
+	[ $tries -lt 300 ] || kill -9 "$(cat "$2")" 2>/dev/null || true
+}
+
 # pair SCRIPT [killed] runs it on two hosts that share an Ethernet; killed: the second one is
 # killed when it says that it is lost.
 pair() {
 	ether=$(mktemp -d "${TMPDIR:-/tmp}/rdma-test.XXXXXX")
-	scripts/rdma-guest.sh --seconds 1300 --join "$ether/socket" --host 1 sh "$1" 0 >"$out/host1.log" 2>&1 &
+	scripts/rdma-guest.sh --seconds $((3 * check + 100)) --join "$ether/socket" --host 1 --pid "$ether/pid1" sh "$1" 0 >"$out/host1.log" 2>&1 &
 	first=$!
 	tries=0
 	while [ ! -S "$ether/socket" ] && [ $tries -lt 600 ]; do
 		tries=$((tries + 1))
 		sleep 0.1
 	done
-	second=0
+	status=0 second=0
 	: >"$out/host2.log"
-	scripts/rdma-guest.sh --seconds 1300 --join "$ether/socket" --host 2 --pid "$ether/pid" sh "$1" 1 >"$out/host2.log" 2>&1 &
+	scripts/rdma-guest.sh --seconds $((3 * check + 100)) --join "$ether/socket" --host 2 --pid "$ether/pid2" sh "$1" 1 >"$out/host2.log" 2>&1 &
 	other=$!
 	if [ -n "${2:-}" ]; then
-		while kill -0 $other 2>/dev/null && ! grep -q 'host 2 is lost' "$out/host2.log"; do sleep 0.1; done
-		kill -9 "$(cat "$ether/pid")" || second=$?
+		while kill -0 $first 2>/dev/null && kill -0 $other 2>/dev/null && ! grep -q 'host 2 is lost' "$out/host2.log"; do sleep 0.1; done
+		kill -9 "$(cat "$ether/pid2")" || second=$?
 		wait $other || true
+		wait $first || status=$?
 	else
-		wait $other || second=$?
+		while kill -0 $first 2>/dev/null && kill -0 $other 2>/dev/null; do sleep 0.2; done
+		if ! kill -0 $first 2>/dev/null; then
+			wait $first || status=$?
+			[ $status = 0 ] || end_after_other $other "$ether/pid2"
+			wait $other || second=$?
+		else
+			wait $other || second=$?
+			[ $second = 0 ] || end_after_other $first "$ether/pid1"
+			wait $first || status=$?
+		fi
 	fi
-	status=0
-	wait $first || status=$?
 	rm -rf "$ether"
 	cat "$out/host2.log" "$out/host1.log" | tr '\r' '\n' | grep -v ' failed: ' # that is progress
 	if [ $status != 0 ] || [ $second != 0 ]; then
