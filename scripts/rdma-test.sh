@@ -36,8 +36,8 @@ export MSCCLPP_PLUGINS__START_TIMEOUT=120s MSCCLPP_BOOTSTRAP__TIMEOUT=240s
 # The suite at its distances, or groups of it. A pattern that matches nothing is no error to
 # the test program, so it is one here: before a guest is started, and by what has run.
 suites='TestConformanceEmbedded TestConformanceOverTheWire TestConformanceAsPlugin'
-# What one guest, and one check over two, may take: several times what they take, and together
-# less than the bound of the stage of CI, so that a machine that hangs is named.
+# The bounds of one guest, and of one check over two, are several times what they take, and together
+# less than that of the stage of CI, so that a machine that hangs is named.
 seconds=1800 check=400
 case ${1:-} in
 guest) suites=TestConformanceEmbedded ;;
@@ -160,9 +160,10 @@ if wait $job; then
 	exit 1
 fi
 echo "$(date +%T) the job ended with an error $took s after the last packet"
-most=10
-# A rank that is cut off waits for all others, and then for goodbyes that nobody answers.
-[ "$1" = 0 ] || most=30
+# The promise is 10 s. As in internal/promise, 20 more may be those in which the host was busy with
+# other things. A rank that is cut off waits for all others, and then for goodbyes without an answer.
+most=30
+[ "$1" = 0 ] || most=50
 [ $took -le $most ]
 EOT
 
