@@ -236,10 +236,15 @@ func TestClient(t *testing.T) {
 			alone(t, client, part)
 		})
 	}
-	for part, ranks := range map[string]int{"collectives": 3, "channels": 2} {
+	plan, err := filepath.Abs("../plan/verify/testdata/right/allreduce_packets.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, ranks := range map[string]int{"collectives": 3, "channels": 2, "executors": 2} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
-			if out := job(t, ranks, client, part); strings.Count(out, part+" is done\n") != ranks {
+			env := []string{"MSCCLPP_TRANSPORT__SHM__IMAGES=" + collectivetest.HostImages(t), "PLAN=" + plan}
+			if out := jobWith(t, env, ranks, client, part); strings.Count(out, part+" is done\n") != ranks {
 				t.Errorf("%q: expected %d ranks to be done", out, ranks)
 			}
 		})

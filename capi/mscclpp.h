@@ -77,7 +77,7 @@ int32_t mscclpp_last_error_rank(void);
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
  * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "channels.memory",
- * "channels.port", "channels.switch", "proxies", "plans.language", "device.host", "device.cuda". Whether the machine has what an
+ * "channels.port", "channels.switch", "proxies", "plans.language", "plans.execute", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
 
@@ -444,6 +444,53 @@ mscclpp_result_t mscclpp_plan_program_call(mscclpp_plan_program_t program, const
 
 /* mscclpp_plan_program_free ends a program. NULL is allowed. */
 mscclpp_result_t mscclpp_plan_program_free(mscclpp_plan_program_t program);
+
+/* A plan as it stands in a file. It belongs to no communicator. */
+typedef struct mscclpp_plan *mscclpp_plan_t;
+
+/* mscclpp_plan_read reads a plan from a file, .json or .json.gz; mscclpp_plan_parse from size bytes of JSON text. Local.
+ * Errors: MSCCLPP_INVALID for a plan that is wrong, with file, line and place; MSCCLPP_UNAVAILABLE or MSCCLPP_FAILED for a file
+ * that cannot be read. */
+mscclpp_result_t mscclpp_plan_read(const char *file, mscclpp_plan_t *plan);
+mscclpp_result_t mscclpp_plan_parse(const char *text, size_t size, mscclpp_plan_t *plan);
+
+/* mscclpp_plan_describe gives answer a JSON object: "name", "collective", "protocol", "in_place", "ranks",
+ * "min_message_size", "max_message_size", "buffer_alignment", and "chunks": a list of {"input", "output", "scratch"} by rank. */
+mscclpp_result_t mscclpp_plan_describe(mscclpp_plan_t plan, mscclpp_write_fn answer, void *context);
+
+/* mscclpp_plan_check proves a plan, or finds out why it is wrong. answer gets a JSON object: "verdict" ("right",
+ * "right once", "wrong", "race", "hang" or "refused"), "reason", "ranks" and "notes". It needs no device. */
+mscclpp_result_t mscclpp_plan_check(mscclpp_plan_t plan, mscclpp_write_fn answer, void *context);
+
+/* mscclpp_plan_free ends a plan. Executors that were made of it go on. NULL is allowed. */
+mscclpp_result_t mscclpp_plan_free(mscclpp_plan_t plan);
+
+/* An executor runs one plan on one communicator. It belongs to the communicator, and ends with it. */
+typedef struct mscclpp_executor *mscclpp_executor_t;
+
+typedef struct {
+  size_t size;
+  void *stream;         /* as in mscclpp_call_options_t */
+  mscclpp_op_t op;      /* MSCCLPP_SUM, _PROD, _MIN or _MAX: of the plan's sums; its minima and maxima stay what they are */
+  int32_t packet_bytes; /* of plans of packets: 8 (LL8) or 16 (LL16); 0: 16 */
+  int32_t keep_input;   /* not 0: input is not written, whatever the plan does to it */
+} mscclpp_execute_options_t;
+#define MSCCLPP_EXECUTE_OPTIONS_INIT {sizeof(mscclpp_execute_options_t), NULL, MSCCLPP_SUM, 0, 0}
+
+/* mscclpp_executor_create prepares a plan. Collective: all ranks pass the same plan. Errors: MSCCLPP_INVALID for a plan for
+ * another number of ranks, or that is not that of the other ranks; MSCCLPP_UNAVAILABLE if no transport has the kernel, or
+ * a channel that the plan names. */
+mscclpp_result_t mscclpp_executor_create(mscclpp_comm_t comm, mscclpp_plan_t plan, mscclpp_executor_t *executor);
+
+/* mscclpp_executor_execute runs the plan once, on buffers of so many bytes: multiples of the plan's alignment and of its
+ * number of chunks. All ranks pass the same sizes, type, operation and format of packets. The first call with a size sets up
+ * memory, together with the other ranks. On the host it returns when this rank is done; on a GPU when the work
+ * is on the stream. Buffers may lie anywhere, and may be one where the plan works in place. options may be NULL. */
+mscclpp_result_t mscclpp_executor_execute(mscclpp_executor_t executor, const void *input, size_t input_bytes, void *output,
+                                          size_t output_bytes, mscclpp_type_t type, const mscclpp_execute_options_t *options);
+
+/* mscclpp_executor_free ends an executor. Local. NULL is allowed. */
+mscclpp_result_t mscclpp_executor_free(mscclpp_executor_t executor);
 
 #ifdef __cplusplus
 }

@@ -24,10 +24,12 @@ const (
 	kindChannel
 	kindProxy
 	kindPlanProgram
+	kindPlan
+	kindExecutor
 )
 
 // table has the objects that the program holds.
-var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program")
+var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program", "plan", "executor")
 
 // job holds the parts that a communicator shares with those that were split off: device, transports and
 // the links to the other ranks. The last one closes it.
@@ -218,7 +220,7 @@ func (c *communicator) split(p *parts, color, key int) (*communicator, error) {
 	if err != nil || world == nil {
 		return nil, errors.Join(c.explain(err), p.job.release(false))
 	}
-	calls, err := collectives.New(ctx, world, p.job.Collectives)
+	calls, err := p.job.NewCollectives(ctx, world)
 	if err != nil {
 		return nil, errors.Join(c.explain(err), world.Close(), p.job.release(false))
 	}

@@ -1,4 +1,4 @@
-/* Execution plans: the C side. */
+/* The language of execution plans: the C side. */
 #include "_cgo_export.h"
 #include "internal.h"
 

@@ -72,7 +72,7 @@ int mscclpp_supports(const char *ability) {
   static const char *const abilities[] = {
       "comm.environment", "comm.unique_id", "collectives", "groups", "split", "shrink", "abort", "leave", "log.callback",
       "memory.alloc",     "memory.register", "windows", "channels.memory", "channels.port", "channels.switch",
-      "proxies",          "plans.language",
+      "proxies",          "plans.language", "plans.execute",
       "device.host",      "device.cuda",
   };
   if (ability == NULL) return 0;

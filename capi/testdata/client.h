@@ -23,4 +23,5 @@ void channels(void);
 void device(void);
 void proxies(void);
 void plans(void);
+void executors(void);
 void spinning(void);

@@ -44,3 +44,44 @@ void plans(void) {
   OK(mscclpp_plan_program_free(NULL));
   REFUSES(mscclpp_plan_program_free(gone), MSCCLPP_INVALID, "a plan program that was destroyed");
 }
+
+/* Two ranks run the plan in the file that PLAN names, an all-reduce of packets in place. */
+void executors(void) {
+  const char *file = getenv("PLAN");
+  mscclpp_comm_t comm;
+  mscclpp_plan_t plan, other;
+  mscclpp_executor_t executor;
+  mscclpp_execute_options_t options = MSCCLPP_EXECUTE_OPTIONS_INIT;
+  struct answer a = {{0}, 0};
+  int32_t data[8], result[8], rank, i, launch;
+
+  TRUE(mscclpp_supports("plans.execute") == 1);
+  OK(mscclpp_comm_create(NULL, &comm));
+  OK(mscclpp_comm_join(comm));
+  OK(mscclpp_comm_rank(comm, &rank));
+  REFUSES(mscclpp_plan_read(NULL, &plan), MSCCLPP_INVALID, "NULL");
+  REFUSES(mscclpp_plan_parse("{", 1, &plan), MSCCLPP_INVALID, "plan, line 1");
+  OK(mscclpp_plan_read(file, &plan));
+  OK(mscclpp_plan_describe(plan, take, &a));
+  TRUE(strstr(a.text, "\"collective\":\"allreduce\"") != NULL && strstr(a.text, "\"ranks\":2") != NULL);
+  memset(&a, 0, sizeof a);
+  OK(mscclpp_plan_check(plan, take, &a));
+  TRUE(strstr(a.text, "\"verdict\":\"right\"") != NULL);
+  REFUSES(mscclpp_executor_create(comm, NULL, &executor), MSCCLPP_INVALID, "expected a plan");
+  OK(mscclpp_executor_create(comm, plan, &executor));
+  other = plan;
+  OK(mscclpp_plan_free(plan));
+  REFUSES(mscclpp_plan_free(other), MSCCLPP_INVALID, "a plan that was destroyed");
+  for (launch = 0; launch < 6; launch++) {
+    options.packet_bytes = launch < 3 ? 8 : 0;
+    options.op = launch % 2 ? MSCCLPP_MAX : MSCCLPP_SUM;
+    for (i = 0; i < 8; i++) data[i] = result[i] = (rank + 1) * (100 * launch + i);
+    OK(mscclpp_executor_execute(executor, data, sizeof data, launch < 2 ? result : data, sizeof data, MSCCLPP_INT32, &options));
+    for (i = 0; i < 8; i++) TRUE((launch < 2 ? result : data)[i] == (launch % 2 ? 2 : 3) * (100 * launch + i));
+  }
+  REFUSES(mscclpp_executor_execute(executor, data, 20, data, 20, MSCCLPP_INT32, NULL), MSCCLPP_INVALID, "expected a multiple of 16, as 16 or 32");
+  REFUSES(mscclpp_executor_execute(executor, data, 32, data, 32, 99, NULL), MSCCLPP_INVALID, "element type 99");
+  OK(mscclpp_executor_free(NULL));
+  if (rank == 0) OK(mscclpp_executor_free(executor)); /* the other one ends with the communicator */
+  OK(mscclpp_comm_destroy(comm));
+}

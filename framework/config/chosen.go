@@ -23,6 +23,8 @@ func (e *Effective) chosen(key, value string) string {
 		return "as many as are fastest"
 	case "collectives.table":
 		return "the built-in choice"
+	case "collectives.plans":
+		return "none"
 	case "collectives.sharing":
 		return "as many as the ranks find on their GPU"
 	case "collectives.lines":
@@ -54,7 +56,7 @@ func (e *Effective) chosen(key, value string) string {
 // left are the values that leave the choice open.
 var left = map[string]string{
 	"device": "", "gpu_code": "auto", "transports": "[]", "comm.scratch": "0", "comm.deadline": "0s", "comm.max_blocks": "0",
-	"collectives.table": "[]", "collectives.sharing": "0", "collectives.lines": "auto",
+	"collectives.table": "[]", "collectives.plans": "[]", "collectives.sharing": "0", "collectives.lines": "auto",
 	"bootstrap.interface": "", "bootstrap.family": "", "bootstrap.host_id": "", "bootstrap.secret_file": "",
 	"launch.bind": "auto", "launch.output_dir": "", "observe.trace": "", "observe.flight": "", "log.file": "", "log.dump_signal": "",
 }

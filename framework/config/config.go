@@ -130,6 +130,10 @@ type Collectives struct {
 	// need the same.
 	Table []Choice `config:"table"`
 
+	// Plans are execution plans: each is offered under its name, and chosen for the calls that
+	// it serves unless a row of the table comes before. All ranks need the same.
+	Plans []Plan `config:"plans"`
+
 	// Sharing is the number of ranks whose kernels run on one GPU at a time. 0: what
 	// the ranks find out, which is right unless other communicators share it as well.
 	Sharing int `config:"sharing"`
@@ -151,6 +155,17 @@ type Collectives struct {
 	// never tear them: auto (if NVLink joins every two GPUs of the host), always or
 	// never.
 	Lines string `config:"lines"`
+}
+
+// Plan is a file of an execution plan, or a folder of such files.
+type Plan struct {
+	// Path is the file, .json or .json.gz, or the folder. Plans of a folder that are for
+	// other numbers of ranks are passed over.
+	Path string `config:"path"`
+
+	// Unverified takes plans that `mscclpp-run plan check` does not call right. Else one
+	// such plan ends the start of the job.
+	Unverified bool `config:"unverified"`
 }
 
 // Choice is one row of the table of algorithms. An empty field fits everything.

@@ -61,6 +61,7 @@ func TestRulesBeyondTypes(t *testing.T) {
 		{"comm.max_blocks", "many", "-b"}:                        `expected a whole number, found the text "many"`,
 		{"launch.tag_output", "perhaps", "-o"}:                   `expected true or false, found the text "perhaps"`,
 		{"collectives.table", "[{collective: allreduce}]", "-T"}: "row 1: expected an algorithm",
+		{"collectives.plans", "[{unverified: true}]", "-T"}:      "entry 1: expected a path",
 		{"collectives.table", "[{collective: allreduce, algorithm: ring, blocks: 2000}]", "-T"}:               "blocks 2000, threads 0: expected 0 to 1024",
 		{"collectives.table", "[{collective: allreduce, algorithm: ring, min_ranks: 5, max_ranks: 3}]", "-T"}: "max_ranks 3 is below min_ranks 5",
 	} {

@@ -67,6 +67,11 @@ func (e *Effective) validate() error {
 	if e.Plugins.StartTimeout == 0 {
 		bad("plugins.start_timeout", "0s: expected a duration; every wait is bounded")
 	}
+	for i, p := range e.Collectives.Plans {
+		if p.Path == "" {
+			bad("collectives.plans", "entry %d: expected a path", i+1)
+		}
+	}
 	for i, c := range e.Collectives.Table {
 		if c.Algorithm == "" {
 			bad("collectives.table", "row %d: expected an algorithm", i+1)

@@ -17,6 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
 // Plan says what a job is put together from.
@@ -54,6 +55,7 @@ type Job struct {
 	// Collectives are the options of Comm; communicators that are split off have the same.
 	Collectives collectives.Options
 
+	plans      []*schema.Plan
 	transports []*Opened
 	watched    context.CancelFunc
 }
@@ -128,7 +130,10 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 		}
 		o.Links = Links(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
 	}
-	j.Comm, err = collectives.New(ctx, j.World, *o)
+	if err = j.readPlans(cfg); err != nil {
+		return err
+	}
+	j.Comm, err = j.NewCollectives(ctx, j.World)
 	var row *collectives.RowError
 	if errors.As(err, &row) {
 		err = fmt.Errorf("%s: %w", p.Config.Origin("collectives.table"), err)

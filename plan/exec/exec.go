@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -44,7 +45,9 @@ type Executor struct {
 	reach  *reach
 	host   bool
 	number uint32 // in reports of waits
-	unname func()
+	unlist func() // takes the executor out of lists of the communicator
+
+	running atomic.Bool
 
 	mu     sync.Mutex
 	arenas []*arena
@@ -88,7 +91,7 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 	if e.reach, err = newReach(ctx, c, p, &e.use); err != nil {
 		return nil, err
 	}
-	e.named()
+	e.list()
 	return e, nil
 }
 
@@ -132,22 +135,43 @@ func (e *Executor) check(c *Call) (chunk uint64, err error) {
 	switch {
 	case e.closed:
 		return 0, fmt.Errorf("%w: plan %s: the executor was closed", framework.ErrClosed, e.plan.Name)
-	case c.Packet != LL8 && c.Packet != LL16:
-		return 0, invalid("plan %s: packets of %d bytes: expected %d or %d", e.plan.Name, c.Packet, LL8, LL16)
-	case c.Type.Size() == 0 || c.Op > kernel.Max:
-		return 0, invalid("plan %s: %v of %v: expected sum, prod, min or max", e.plan.Name, c.Op, c.Type)
-	case e.plan.Protocol == schema.LL && e.plan.Alignment%int(c.Packet/2) != 0:
-		return 0, invalid("plan %s: granules of %d bytes: expected a multiple of the %d bytes in a packet", e.plan.Name, e.plan.Alignment, c.Packet/2)
-	case e.plan.Alignment%c.Type.Size() != 0:
-		return 0, invalid("plan %s: granules of %d bytes: expected whole elements of %v", e.plan.Name, e.plan.Alignment, c.Type)
+	case c.Op > kernel.Max:
+		return 0, invalid("plan %s: %v: expected sum, prod, min or max", e.plan.Name, c.Op)
+	}
+	if err := e.accepts(c.Type, c.Packet); err != nil {
+		return 0, err
 	}
 	if chunk, err = chunkOf(e.plan, e.comm.Rank(), c.InputBytes, c.OutputBytes); err != nil {
 		return 0, err
 	}
-	if e.plan.GPUs[e.comm.Rank()].InputChunks != 0 && c.Input == nil && c.InputBytes != 0 || e.plan.GPUs[e.comm.Rank()].OutputChunks != 0 && c.Output == nil && c.OutputBytes != 0 {
+	if c.Input == nil && c.InputBytes != 0 || c.Output == nil && c.OutputBytes != 0 {
 		return 0, invalid("plan %s: no buffer was given", e.plan.Name)
 	}
 	return chunk, e.comm.Check()
+}
+
+// Fits says why calls with buffers of so many bytes cannot be made, or nil. It may be called at any time.
+func (e *Executor) Fits(inBytes, outBytes uint64, t kernel.DataType, p Packet) error {
+	if err := e.accepts(t, p); err != nil {
+		return err
+	}
+	_, err := chunkOf(e.plan, e.comm.Rank(), inBytes, outBytes)
+	return err
+}
+
+// accepts says why a plan does not work with a type and a format of packets.
+func (e *Executor) accepts(t kernel.DataType, p Packet) error {
+	switch {
+	case p != LL8 && p != LL16:
+		return invalid("plan %s: packets of %d bytes: expected %d or %d", e.plan.Name, p, LL8, LL16)
+	case t >= kernel.DataTypes:
+		return invalid("plan %s: element type %d: expected 0 to %d", e.plan.Name, uint32(t), kernel.DataTypes-1)
+	case e.plan.Protocol == schema.LL && e.plan.Alignment%int(p/2) != 0:
+		return invalid("plan %s: granules of %d bytes: expected a multiple of the %d bytes in a packet", e.plan.Name, e.plan.Alignment, p/2)
+	case e.plan.Alignment%t.Size() != 0:
+		return invalid("plan %s: granules of %d bytes: expected whole elements of %v", e.plan.Name, e.plan.Alignment, t)
+	}
+	return nil
 }
 
 // Execute runs the plan. All ranks call it in the same order. On the host it returns when this rank is done; on a GPU
@@ -187,7 +211,10 @@ func (e *Executor) Execute(c *Call) error {
 		return err
 	}
 	l := device.Launch{Grid: uint32(len(e.tables.blocks)), Block: e.threads(), Stream: c.Stream}
-	if err := k.Launch(l, unsafe.Pointer(x), unsafe.Sizeof(*x)); err != nil {
+	e.running.Store(true)
+	err = k.Launch(l, unsafe.Pointer(x), unsafe.Sizeof(*x))
+	e.running.Store(false)
+	if err != nil {
 		return err
 	}
 	if err := e.outcome(a); err != nil {
@@ -249,15 +276,19 @@ func (e *Executor) outcome(a *arena) error {
 	return fmt.Errorf("%w: plan %s: a launch was left before its end", framework.ErrPeer, e.plan.Name)
 }
 
-// Close releases what calls have set up. It is local.
+// Close releases what calls have set up. A call in progress, which waits for peers, ends with ErrClosed, and with it the
+// communicator. Otherwise Close is local.
 func (e *Executor) Close() error {
+	if e.running.Load() {
+		e.comm.Abort(fmt.Errorf("%w: rank %d closed plan %s while it ran", framework.ErrClosed, e.comm.Rank(), e.plan.Name))
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil
 	}
 	e.closed = true
-	e.unname()
+	e.unlist()
 	var errs []error
 	for _, a := range e.arenas {
 		errs = append(errs, a.close())

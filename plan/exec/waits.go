@@ -11,11 +11,12 @@ const (
 	waitMask = 0x0fffffff
 )
 
-// named has reports of waits that took too long name the plan, the block and the operation.
-func (e *Executor) named() {
+// list has reports of waits that took too long name the plan, the block and the operation, and the executor end
+// with its communicator.
+func (e *Executor) list() {
 	e.number = waitMark | binary.LittleEndian.Uint32(e.sum[:])&waitMask
 	p, rank, number := e.plan, e.comm.Rank(), e.number
-	e.unname = e.comm.AddWaits(func(kernel, channel uint32) string {
+	unname := e.comm.AddWaits(func(kernel, channel uint32) string {
 		if kernel != number {
 			return ""
 		}
@@ -26,4 +27,6 @@ func (e *Executor) named() {
 		}
 		return fmt.Sprintf("plan %s: rank %d, block %d, operation %d%s", p.Name, rank, b, i, name)
 	})
+	unhook := e.comm.OnClose(e.Close)
+	e.unlist = func() { unname(); unhook() }
 }

@@ -17,10 +17,9 @@ namespace plans {
 #define MSCCLPP_PLAN_TURNS 1
 #endif
 
+// Stands behind the parameters of a lambda, so that it is inlined like any other function.
 #if MSCCLPP_TARGET_GPU && defined(__clang__)
-#define MSCCLPP_PLAN_LAMBDA __attribute__((device))
-#elif MSCCLPP_TARGET_GPU
-#define MSCCLPP_PLAN_LAMBDA __device__
+#define MSCCLPP_PLAN_LAMBDA __attribute__((always_inline))
 #else
 #define MSCCLPP_PLAN_LAMBDA
 #endif

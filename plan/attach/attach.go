@@ -1,0 +1,144 @@
+// Package attach makes execution plans algorithms of collectives, beside those that the library has: they are chosen by
+// rows of the table, by name, or by the program's selector.
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/plan/exec"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
+)
+
+// To registers a plan, under its name, and returns the row by which tables choose it. It is collective: all ranks
+// register the same plans in the same order. ErrUnsupported: the plan is not for this communicator, or not for one of the
+// collectives. The executor ends with the communicator.
+func To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (collectives.Row, error) {
+	kind, err := collectives.ParseCollective(p.Collective)
+	switch {
+	case err != nil || sizes(kind, 1, 1) == nil:
+		return collectives.Row{}, fmt.Errorf("%w: plan %s is for %q: expected allreduce, allgather, reducescatter or alltoall", framework.ErrUnsupported, p.Name, p.Collective)
+	case len(p.GPUs) != c.Size():
+		return collectives.Row{}, fmt.Errorf("%w: plan %s is for %d ranks: expected one for %d", framework.ErrUnsupported, p.Name, len(p.GPUs), c.Size())
+	}
+	e, err := exec.New(ctx, c.Communicator(), p)
+	if err != nil {
+		return collectives.Row{}, err
+	}
+	x := &attached{e, kind, uint64(c.Size()), opOf(p), exec.LL16}
+	if err := c.RegisterAlgorithm(collectives.Algorithm{Collective: kind, Name: p.Name, Fits: x.fits, Run: x.run}); err != nil {
+		return collectives.Row{}, errors.Join(err, e.Close())
+	}
+	row := collectives.Row{Collective: kind, MinRanks: c.Size(), MaxRanks: c.Size(), Algorithm: p.Name}
+	if p.MaxSize != schema.DefaultMaxSize {
+		row.MaxBytes = p.MaxSize
+	}
+	return row, nil
+}
+
+// All registers those of a list of plans that are for the communicator, and puts their rows behind the given ones. It is
+// collective.
+func All(ctx context.Context, c *collectives.Comm, plans []*schema.Plan, rows []collectives.Row, log *slog.Logger) error {
+	if len(plans) == 0 {
+		return nil
+	}
+	var own []collectives.Row
+	elsewhere := map[string]bool{} // plans for other communicators: rows that name them have no effect here
+	for _, p := range plans {
+		row, err := To(ctx, c, p)
+		if errors.Is(err, framework.ErrUnsupported) || errors.Is(err, framework.ErrUnavailable) {
+			log.Info("a plan is passed over", "plan", p.Name, "because", err)
+			elsewhere[p.Name] = true
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("collectives.plans: %w", err)
+		}
+		own = append(own, row)
+	}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r collectives.Row) bool { return elsewhere[r.Algorithm] })
+	return c.UseTable(append(rows, own...))
+}
+
+// attached is a plan that is an algorithm.
+type attached struct {
+	executor *exec.Executor
+	kind     collectives.Collective
+	ranks    uint64
+	op       func(kernel.Op) bool
+	packet   exec.Packet
+}
+
+// sizes are those of both buffers, in elements; nil for collectives that plans do not know.
+func sizes(k collectives.Collective, count, ranks uint64) []uint64 {
+	switch k {
+	case collectives.AllReduce:
+		return []uint64{count, count}
+	case collectives.AllGather:
+		return []uint64{count, count * ranks}
+	case collectives.ReduceScatter:
+		return []uint64{count * ranks, count}
+	case collectives.AllToAll:
+		return []uint64{count * ranks, count * ranks}
+	}
+	return nil
+}
+
+// opOf says which reductions a plan performs: its sums become the reduction of the call, its minima and maxima do not.
+func opOf(p *schema.Plan) func(kernel.Op) bool {
+	found := map[schema.ReduceOp]bool{}
+	var look func(ops []schema.Op)
+	look = func(ops []schema.Op) {
+		for i := range ops {
+			if ops[i].Name.Reduces() {
+				found[ops[i].Reduce] = true
+			}
+			look(ops[i].Ops)
+		}
+	}
+	for r := range p.GPUs {
+		for b := range p.GPUs[r].Blocks {
+			look(p.GPUs[r].Blocks[b].Ops)
+		}
+	}
+	low, high := found[schema.Min], found[schema.Max]
+	return func(op kernel.Op) bool {
+		switch op {
+		case kernel.Min:
+			return !high
+		case kernel.Max:
+			return !low
+		case kernel.Sum, kernel.Prod:
+			return !low && !high
+		}
+		return false
+	}
+}
+
+func (x *attached) fits(r collectives.Request) bool {
+	if r.Collective.Reduces() && !x.op(r.Op) {
+		return false
+	}
+	n := sizes(x.kind, r.Count, x.ranks)
+	bytes := uint64(r.Type.Size())
+	return x.executor.Fits(n[0]*bytes, n[1]*bytes, r.Type, x.packet) == nil
+}
+
+func (x *attached) run(_ *collectives.Comm, call *collectives.Call) error {
+	n := sizes(x.kind, call.Count, x.ranks)
+	bytes := uint64(call.Type.Size())
+	op := call.Op
+	if !call.Collective.Reduces() {
+		op = kernel.Sum
+	}
+	return x.executor.Execute(&exec.Call{
+		Input: call.Input, InputBytes: n[0] * bytes, Output: call.Output, OutputBytes: n[1] * bytes,
+		Type: call.Type, Op: op, Packet: x.packet, Stream: call.Stream, KeepInput: !call.InPlace,
+	})
+}

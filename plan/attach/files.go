@@ -1,0 +1,69 @@
+package attach
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
+	"github.com/mscclpp-go/mscclpp/plan/verify"
+)
+
+// Source is where plans are: a file, or a folder of them.
+type Source struct {
+	Path       string
+	Unverified bool // plans need not be right
+}
+
+// Read reads the plans of all sources, those of a folder by name. A plan that its check does not call right is an error,
+// unless its source says otherwise.
+func Read(sources []Source) ([]*schema.Plan, error) {
+	var plans []*schema.Plan
+	names := map[string]string{}
+	for _, s := range sources {
+		files, err := s.files()
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			p, err := schema.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			if other := names[p.Name]; other != "" {
+				return nil, fmt.Errorf("%w: %s and %s: two plans have the name %s", framework.ErrInvalid, other, file, p.Name)
+			}
+			names[p.Name] = file
+			if !s.Unverified {
+				if got := verify.Plan(p); got.Verdict != verify.Right {
+					return nil, fmt.Errorf("%w: %s: the plan is not right, but %s: %s; expected a right one, or `unverified: true`", framework.ErrInvalid, file, got.Verdict, got.Reason)
+				}
+			}
+			plans = append(plans, p)
+		}
+	}
+	return plans, nil
+}
+
+func (s Source) files() ([]string, error) {
+	info, err := os.Stat(s.Path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: plans: %w", framework.ErrInvalid, err)
+	}
+	if !info.IsDir() {
+		return []string{s.Path}, nil
+	}
+	entries, err := os.ReadDir(s.Path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: plans: %w", framework.ErrInvalid, err)
+	}
+	var files []string
+	for _, e := range entries {
+		if n := e.Name(); !e.IsDir() && (strings.HasSuffix(n, ".json") || strings.HasSuffix(n, ".json.gz")) {
+			files = append(files, filepath.Join(s.Path, n))
+		}
+	}
+	return files, nil
+}
