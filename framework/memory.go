@@ -10,7 +10,7 @@ import (
 
 // Device is where memory lives or kernels run.
 type Device struct {
-	Type  string // "host", "cuda", "hip"
+	Type  string // "host", "cuda", "hip", or that of a device back end
 	Index int    // among devices of the type; 0 for host
 }
 
@@ -25,7 +25,11 @@ func (d Device) String() string {
 	return d.Type + ":" + strconv.Itoa(d.Index)
 }
 
-// ParseDevice is the inverse of Device.String.
+// maxDeviceType is the longest name of a type of device.
+const maxDeviceType = 32
+
+// ParseDevice is the inverse of Device.String. It knows the form of names alone: which devices there are is a matter of the
+// configuration.
 func ParseDevice(s string) (Device, error) {
 	kind, index, numbered := strings.Cut(s, ":")
 	d := Device{Type: kind}
@@ -35,15 +39,24 @@ func ParseDevice(s string) (Device, error) {
 			return Device{}, fmt.Errorf("%w: device %q: its number is out of range", ErrInvalid, s)
 		}
 		if err != nil || n < 0 {
-			return Device{}, fmt.Errorf("%w: device %q: expected host, cuda:N or hip:N", ErrInvalid, s)
+			return Device{}, fmt.Errorf("%w: device %q: expected host, or a type and a number, as cuda:0", ErrInvalid, s)
 		}
 		d.Index = n
 	}
-	switch {
-	case kind == "host" && d.Index == 0, kind == "cuda", kind == "hip":
-		return d, nil
+	if !isDeviceType(kind) || kind == Host.Type && d.Index != 0 {
+		return Device{}, fmt.Errorf("%w: device %q: expected host, or a type and a number, as cuda:0", ErrInvalid, s)
 	}
-	return Device{}, fmt.Errorf("%w: device %q: expected host, cuda:N or hip:N", ErrInvalid, s)
+	return d, nil
+}
+
+// isDeviceType reports whether a name may be a type of device: lower-case letters and digits, a letter first.
+func isDeviceType(name string) bool {
+	for i, c := range name {
+		if (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxDeviceType
 }
 
 // Segment is memory of the local rank that is offered to a transport: a range of one
@@ -60,11 +73,12 @@ type Segment struct {
 // it is a descriptor or a blob, never both.
 type Share struct {
 	Kind ShareKind
-	FD   *os.File // for ShareMemFD, ShareDMABuf, ShareVMM, ShareSocket
-	Blob []byte   // for ShareFabric, ShareLegacyIPC, ShareLocal
+	FD   *os.File // for ShareMemFD, ShareDMABuf, ShareVMM, ShareSocket, and kinds that begin with "fd:"
+	Blob []byte   // for the others
 }
 
-// ShareKind is the kind of a share.
+// ShareKind is the kind of a share. Device back ends have kinds of their own, which mean nothing to anybody but them; the name
+// says whether there is a descriptor.
 type ShareKind string
 
 // Kinds of share.
@@ -78,9 +92,13 @@ const (
 	ShareLocal     ShareKind = "local"      // valid in the exporting process only
 )
 
-// HasFD reports whether shares of this kind carry a descriptor.
+// descriptorPrefix begins the names of kinds of device back ends whose shares are descriptors.
+const descriptorPrefix = "fd:"
+
+// HasFD reports whether shares of this kind carry a descriptor: some of those above do, and of those that device back ends
+// name all that begin with "fd:".
 func (k ShareKind) HasFD() bool {
-	return k == ShareMemFD || k == ShareDMABuf || k == ShareVMM || k == ShareSocket
+	return k == ShareMemFD || k == ShareDMABuf || k == ShareVMM || k == ShareSocket || strings.HasPrefix(string(k), descriptorPrefix)
 }
 
 // Close closes the descriptor, if there is one.

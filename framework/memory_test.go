@@ -5,11 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
 func TestDeviceRoundTrip(t *testing.T) {
-	for _, want := range []Device{Host, {Type: "cuda"}, {Type: "cuda", Index: 7}, {Type: "hip", Index: 1}} {
+	for _, want := range []Device{Host, {Type: "cuda"}, {Type: "cuda", Index: 7}, {Type: "hip", Index: 1}, {Type: "toy2", Index: 3}} {
 		got, err := ParseDevice(want.String())
 		if err != nil || got != want {
 			t.Errorf("ParseDevice(%q) = %v, %v", want.String(), got, err)
@@ -21,7 +22,7 @@ func TestDeviceRoundTrip(t *testing.T) {
 }
 
 func TestParseDeviceRefuses(t *testing.T) {
-	for _, s := range []string{"", "host:1", "cpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1:2", "CUDA:0"} {
+	for _, s := range []string{"", "host:1", "2toy", "to-y", "toy!", strings.Repeat("a", 33), "cuda:", "cuda:-1", "cuda:x", "cuda:1:2", "CUDA:0"} {
 		if d, err := ParseDevice(s); !errors.Is(err, ErrInvalid) {
 			t.Errorf("ParseDevice(%q) = %v, %v: want ErrInvalid", s, d, err)
 		}
@@ -31,7 +32,7 @@ func TestParseDeviceRefuses(t *testing.T) {
 func TestShareKindHasFD(t *testing.T) {
 	want := map[ShareKind]bool{
 		ShareMemFD: true, ShareDMABuf: true, ShareVMM: true,
-		ShareFabric: false, ShareLegacyIPC: false, ShareLocal: false, "unknown": false,
+		ShareFabric: false, ShareLegacyIPC: false, ShareLocal: false, "unknown": false, "fd:toy": true, "toy-fd:": false,
 	}
 	for kind, has := range want {
 		if kind.HasFD() != has {

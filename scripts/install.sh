@@ -35,7 +35,7 @@ for p in bin/plugins/mscclpp-transport-*; do
 	*) install -m 755 "$p" "$lib/plugins" ;;
 	esac
 done
-install -m 644 framework/kernel/include/mscclpp/* "$root/include/mscclpp"
+install -m 644 framework/kernel/include/mscclpp/* framework/device/native/include/mscclpp/* "$root/include/mscclpp"
 install -m 644 bin/lib/libmscclpp.so.1 "$root/lib"
 ln -sf libmscclpp.so.1 "$root/lib/libmscclpp.so"
 install -m 644 capi/mscclpp.h "$root/include"
@@ -56,7 +56,7 @@ Libs: -L\${libdir} -lmscclpp
 Cflags: -I\${includedir}
 END
 install -m 644 LICENSE THIRD_PARTY_NOTICES "$root/share/doc/mscclpp"
-for d in collectives/kernels collectives/image transports/shm/kernels framework/kernel/actor/kernels; do
+for d in collectives/kernels collectives/image transports/shm/kernels framework/kernel/actor/kernels framework/device/conformance/kernels; do
 	install -d "$root/share/mscclpp/$d"
 	for f in "$d"/*.h "$d"/*.cc "$d"/kernels.json; do
 		[ ! -e "$f" ] || install -m 644 "$f" "$root/share/mscclpp/$d"

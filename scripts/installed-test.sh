@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 install=$PWD/scripts/install.sh
 DESTDIR=$root PREFIX=/opt/m "$install"
 test -f "$root/opt/m/include/mscclpp/device.h"
+test -f "$root/opt/m/include/mscclpp/device_backend.h"
 cmp THIRD_PARTY_NOTICES "$root/opt/m/share/doc/mscclpp/THIRD_PARTY_NOTICES"
 cd /
 "$root/opt/m/bin/mscclpp-run" plugins shm

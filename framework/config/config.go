@@ -4,10 +4,15 @@ package config
 // see Default.
 type Config struct {
 	// Device is where the program's buffers are and where its kernels run: host,
-	// cuda, cuda:N (N counts the GPUs that are visible), or auto (an NVIDIA GPU if
-	// there is one, else the host). cuda alone takes the GPU of the local rank.
+	// cuda, cuda:N (N counts the GPUs that are visible), one that devices names, with a
+	// number or without, or auto (an NVIDIA GPU if there is one, else one that devices
+	// names, else the host). Without a number it is the device of the local rank.
 	// Empty: what the program asks for, host if it asks for nothing.
 	Device string `config:"device"`
+
+	// Devices names the back ends of devices that do not come with mscclpp-go, by the type
+	// of their devices.
+	Devices map[string]DeviceBackend `config:"devices"`
 
 	// GPUMemory is the kind of memory of allocations on a GPU: device; host for memory of
 	// the host that the GPU reaches, which joins GPUs that cannot reach each other's
@@ -32,7 +37,7 @@ type Config struct {
 	// pair of ranks uses the first one over which both can reach each other. All ranks
 	// need the same list, also those on hosts without the hardware for one of them: it is
 	// passed over there, with a warning. Empty: those that suit the device, shm on the
-	// host and cudaipc on NVIDIA GPUs.
+	// host, cudaipc on NVIDIA GPUs, and what devices.NAME.transports says on others.
 	Transports []string `config:"transports"`
 
 	// Transport holds the options of each transport under its name. The transport
@@ -64,16 +69,37 @@ type Config struct {
 	Log Log `config:"log"`
 }
 
-// TransportsOn returns the transports for ranks whose device has the type host,
-// cuda or hip.
+// builtInTransports are those that suit the devices that come with mscclpp-go.
+var builtInTransports = map[string][]string{"host": {"shm"}, "cuda": {"cudaipc"}}
+
+// TransportsOn returns the transports for ranks whose device has the type.
 func (c *Config) TransportsOn(deviceType string) []string {
-	switch {
-	case len(c.Transports) > 0:
-		return c.Transports
-	case deviceType == "cuda":
-		return []string{"cudaipc"}
+	for _, list := range [][]string{c.Transports, c.Devices[deviceType].Transports, builtInTransports[deviceType]} {
+		if len(list) > 0 {
+			return list
+		}
 	}
 	return []string{"shm"}
+}
+
+// DeviceBackend is a back end of devices: a shared object with a table of
+// mscclpp/device_backend.h. It is loaded into the rank's process when a job uses its devices.
+type DeviceBackend struct {
+	// Path is the absolute path of the shared object, on every host of the job. A process
+	// that has more rights than its user loads none. No other user may be able to change the
+	// file, or what leads to it.
+	Path string `config:"path"`
+
+	// SHA256 is the checksum that the shared object must have, in hexadecimal. A copy of what
+	// was checked is loaded; libraries that it needs are not covered. Empty: not checked.
+	SHA256 string `config:"sha256"`
+
+	// Transports are those that suit its devices: where transports is empty, a job on them
+	// uses these.
+	Transports []string `config:"transports"`
+
+	// Options are lines key=value for the back end, which knows what they mean.
+	Options []string `config:"options"`
 }
 
 // Plugins says where transports come from.

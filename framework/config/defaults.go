@@ -12,6 +12,7 @@ func Default() Config {
 		GPUMemory:  "device",
 		GPUCode:    "auto",
 		GDRCopy:    true,
+		Devices:    map[string]DeviceBackend{},
 		Transports: []string{},
 		Transport:  map[string]map[string]any{},
 		Plugins: Plugins{

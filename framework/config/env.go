@@ -60,9 +60,9 @@ func Reserve(name string) { reserved[name] = true }
 func envKey(name string) []string {
 	rest := strings.ToLower(strings.TrimPrefix(name, Prefix))
 	path := strings.Split(rest, "__")
-	if len(path) > 1 && (path[0] == "transport" || path[0] == "plugins" && path[1] == "path") {
+	if len(path) > 1 && (path[0] == "transport" || path[0] == "devices" || path[0] == "plugins" && path[1] == "path") {
 		at := len(path) - 1
-		if path[0] == "transport" {
+		if path[0] != "plugins" {
 			at = 1
 		} else if at > 2 {
 			at = 2

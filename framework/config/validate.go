@@ -4,7 +4,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -17,11 +19,12 @@ func (e *Effective) validate() error {
 	bad := func(key, format string, args ...any) {
 		all = append(all, fmt.Errorf("%s: %s: %s: %w", e.Origin(key), key, fmt.Sprintf(format, args...), framework.ErrInvalid))
 	}
-	if err := checkDevice(e.Device); err != nil && strings.HasSuffix(err.Error(), "out of range") {
+	if err := e.checkDevice(e.Device); err != nil && strings.HasSuffix(err.Error(), "out of range") {
 		bad("device", "%q is too large a number: expected one of the GPUs that are visible", e.Device)
 	} else if err != nil {
-		bad("device", "%q: expected host, cuda, cuda:N or auto", e.Device)
+		bad("device", "%q: expected %s", e.Device, e.deviceNames())
 	}
+	e.validateDevices(bad)
 	seen := map[string]bool{}
 	for _, name := range e.Transports {
 		if !validName().MatchString(name) {
@@ -86,16 +89,60 @@ func (e *Effective) validate() error {
 	return errors.Join(all...)
 }
 
-// checkDevice takes what framework.ParseDevice does, and leaves to be chosen.
-func checkDevice(name string) error {
+// builtInDevices are the types of the devices that come with mscclpp-go; those that no program runs on yet are not among them.
+var builtInDevices = []string{"host", "cuda"}
+
+// reservedDevices may not be types of others.
+var reservedDevices = append([]string{"auto", "hip"}, builtInDevices...)
+
+// checkDevice takes what framework.ParseDevice does, for devices that there are, and leaves to be chosen.
+func (e *Effective) checkDevice(name string) error {
 	if name == "" || name == "auto" {
 		return nil
 	}
 	d, err := framework.ParseDevice(name)
-	if err == nil && d.Type == "hip" {
-		err = fmt.Errorf("%w: no program runs on %s yet", framework.ErrUnsupported, name)
+	if _, configured := e.Devices[d.Type]; err == nil && !configured && !slices.Contains(builtInDevices, d.Type) {
+		err = fmt.Errorf("%w: no program runs on %s", framework.ErrUnsupported, name)
 	}
 	return err
+}
+
+// deviceNames says what device may be.
+func (e *Effective) deviceNames() string {
+	text := "host, cuda, cuda:N or auto"
+	for _, name := range slices.Sorted(maps.Keys(e.Devices)) {
+		text = name + ", " + name + ":N, " + text
+	}
+	if len(e.Devices) == 0 {
+		text += ", or one that devices names"
+	}
+	return text
+}
+
+// validateDevices checks the back ends of devices.
+func (e *Effective) validateDevices(bad func(key, format string, args ...any)) {
+	for _, name := range slices.Sorted(maps.Keys(e.Devices)) {
+		b, key := e.Devices[name], "devices."+name
+		if d, err := framework.ParseDevice(name); err != nil || d.Type != name || slices.Contains(reservedDevices, name) {
+			bad(key, "%q: expected up to 32 lower-case letters and digits, other than %s", name, strings.Join(reservedDevices, ", "))
+		}
+		if !filepath.IsAbs(b.Path) {
+			bad(key+".path", "%q: expected an absolute path", b.Path)
+		}
+		if sum, err := hex.DecodeString(b.SHA256); err != nil || len(sum) != 0 && len(sum) != 32 {
+			bad(key+".sha256", "%q: expected 64 hexadecimal digits", b.SHA256)
+		}
+		for _, t := range b.Transports {
+			if !validName().MatchString(t) {
+				bad(key+".transports", "name %q: expected lower-case letters, digits and single hyphens", t)
+			}
+		}
+		for _, o := range b.Options {
+			if k, _, ok := strings.Cut(o, "="); !ok || k == "" || strings.ContainsAny(o, "\n\x00") {
+				bad(key+".options", "%q: expected key=value", o)
+			}
+		}
+	}
 }
 
 func sortedPins(m map[string]Pinned) []string {

@@ -1,9 +1,14 @@
 package setup
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
@@ -11,34 +16,123 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
+	"github.com/mscclpp-go/mscclpp/framework/device/native"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
+	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/launch"
+	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
-// ChooseDevice settles which device is meant by the configuration or, if that is
-// silent, by the program. auto takes a GPU if one can be used.
-func ChooseDevice(configured, wanted string, getenv func(string) string, log *slog.Logger) (framework.Device, error) {
-	name := configured
+// kind is a type of device that programs can run on.
+type kind struct {
+	name string
+	own  bool // it comes with mscclpp-go, and may be missing for any reason
+	// count says how many a process sees. nil: there is one, always.
+	count func() (int, error)
+	// open opens a device, as the configuration would have it. builtIn is the folder of the plugins that come with the program.
+	open func(index int, builtIn string) (device.Device, error)
+}
+
+// kinds are those of mscclpp-go and those that the configuration names, in the order in which "auto" tries them. The last one
+// is always there.
+func kinds(cfg *config.Config, log *slog.Logger) []kind {
+	list := []kind{{
+		name:  "cuda",
+		own:   true,
+		count: countGPUs,
+		open:  func(index int, builtIn string) (device.Device, error) { return openGPU(index, cfg, builtIn, log) },
+	}}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Devices)) {
+		b := cfg.Devices[name]
+		list = append(list, kind{
+			name: name,
+			count: func() (int, error) {
+				back, err := Backend(name, b, log)
+				if err != nil {
+					return 0, err
+				}
+				return back.Count()
+			},
+			open: func(index int, _ string) (device.Device, error) {
+				back, err := Backend(name, b, log)
+				if err != nil {
+					return nil, err
+				}
+				return back.Open(index, strings.Join(b.Options, "\n"))
+			},
+		})
+	}
+	return append(list, kind{name: framework.Host.Type, open: func(int, string) (device.Device, error) { return host.Open(host.Prefault(prefault)) }})
+}
+
+// kindOf finds a type of device.
+func kindOf(name string, cfg *config.Config, log *slog.Logger) (kind, error) {
+	var names []string
+	for _, k := range kinds(cfg, log) {
+		if k.name == name {
+			return k, nil
+		}
+		names = append(names, k.name)
+	}
+	return kind{}, fmt.Errorf("%w: device %s%s: expected one of %s; devices.%s.path names the back end of others",
+		framework.ErrUnsupported, name, suggest.Hint(suggest.Name(name, names)), strings.Join(names, ", "), name)
+}
+
+// ChooseDevice settles which device is meant by the configuration or, if that is silent, by the program. auto takes the first
+// kind of which there is one.
+func ChooseDevice(cfg *config.Config, wanted string, getenv func(string) string, log *slog.Logger) (framework.Device, error) {
+	name := cfg.Device
 	if name == "" {
 		name = wanted
 	}
-	auto := name == "auto"
 	switch name {
-	case "", "host":
+	case "", framework.Host.Type:
 		return framework.Host, nil
-	case "auto", "cuda":
-	default:
-		return framework.ParseDevice(name)
+	case "auto":
+		return firstDevice(cfg, getenv, log)
 	}
-	visible, err := cuda.Count()
-	if err == nil && visible == 0 {
-		err = fmt.Errorf("%w: device cuda: no GPU is visible: see CUDA_VISIBLE_DEVICES", framework.ErrUnavailable)
-	}
+	d, err := framework.ParseDevice(name)
 	if err != nil {
-		if auto {
-			log.Debug("the job runs on the host", "reason", err)
-			return framework.Host, nil
+		return d, err
+	}
+	k, err := kindOf(d.Type, cfg, log)
+	if err != nil || strings.Contains(name, ":") {
+		return d, err
+	}
+	return k.choose(getenv, log)
+}
+
+// firstDevice is the choice of auto.
+func firstDevice(cfg *config.Config, getenv func(string) string, log *slog.Logger) (framework.Device, error) {
+	for _, k := range kinds(cfg, log) {
+		if k.count == nil {
+			return framework.Device{Type: k.name}, nil
 		}
+		if _, err := k.visible(); err != nil {
+			if !k.own && !errors.Is(err, framework.ErrUnavailable) {
+				return framework.Device{}, err // a mistake in what was configured
+			}
+			log.Debug("auto passes over a type of device", "device", k.name, "reason", err)
+			continue
+		}
+		return k.choose(getenv, log)
+	}
+	return framework.Host, nil
+}
+
+// visible counts devices, and does not take none for an answer.
+func (k *kind) visible() (int, error) {
+	n, err := k.count()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: device %s: none is visible", framework.ErrUnavailable, k.name)
+	}
+	return n, err
+}
+
+// choose takes the device of the local rank.
+func (k *kind) choose(getenv func(string) string, log *slog.Logger) (framework.Device, error) {
+	visible, err := k.visible()
+	if err != nil {
 		return framework.Device{}, err
 	}
 	local, err := localRank(getenv)
@@ -46,12 +140,12 @@ func ChooseDevice(configured, wanted string, getenv func(string) string, log *sl
 		return framework.Device{}, err
 	}
 	if visible > 1 && hasNoLocalRank(getenv) {
-		log.Warn("no variable says which GPU of its host is for this rank, so it takes the first, as all ranks of a host would: set LOCAL_RANK, or device to cuda:N", "visible GPUs", visible)
+		log.Warn("no variable says which "+k.name+" device of its host is for this rank, so it takes the first, as all ranks of a host would: set LOCAL_RANK, or device to "+k.name+":N", "visible devices", visible)
 	}
 	if local >= visible && visible > 1 {
-		log.Warn("ranks share GPUs, which is for tests: kernels of several processes take turns", "local rank", local, "visible GPUs", visible)
+		log.Warn("ranks share devices, which is for tests: kernels of several processes take turns", "device", k.name, "local rank", local, "visible devices", visible)
 	}
-	return framework.Device{Type: "cuda", Index: local % visible}, nil
+	return framework.Device{Type: k.name, Index: local % visible}, nil
 }
 
 // hasNoLocalRank reports whether the place in a job of several ranks is given by RANK and
@@ -79,30 +173,74 @@ const prefault = 1 << 20
 // OpenDevice opens the device, as the configuration would have it. builtIn is the folder of
 // the plugins that come with the program.
 func OpenDevice(d framework.Device, cfg *config.Config, builtIn string, log *slog.Logger) (device.Device, error) {
-	switch d.Type {
-	case "host":
-		return host.Open(host.Prefault(prefault))
-	case "cuda":
-		var options []cuda.Option
-		switch cfg.GPUMemory {
-		case "host":
-			options = append(options, cuda.Hosted())
-		case "fabric":
-			options = append(options, cuda.Fabric())
-		}
-		if !cfg.GDRCopy {
-			options = append(options, cuda.WithoutGDRCopy())
-		}
-		files := []string{}
-		if cfg.GPUCode != "ptx" {
-			files = Catalog(cfg, builtIn).Beside(image.MachineCodeFile)
-		}
-		options = append(options, cuda.MachineCode(files, log))
-		opened, err := cuda.Open(d.Index, options...)
-		if err != nil {
-			return nil, err // and no nil pointer in an interface, which would be closed
-		}
-		return opened, nil
+	k, err := kindOf(d.Type, cfg, log)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%w: device %v: expected host or cuda", framework.ErrUnsupported, d)
+	return k.open(d.Index, builtIn)
+}
+
+// countGPUs says that none is visible with the reason that is likely.
+func countGPUs() (int, error) {
+	n, err := cuda.Count()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: device cuda: no GPU is visible: see CUDA_VISIBLE_DEVICES", framework.ErrUnavailable)
+	}
+	return n, err
+}
+
+// openGPU opens one of NVIDIA's.
+func openGPU(index int, cfg *config.Config, builtIn string, log *slog.Logger) (device.Device, error) {
+	var options []cuda.Option
+	switch cfg.GPUMemory {
+	case "host":
+		options = append(options, cuda.Hosted())
+	case "fabric":
+		options = append(options, cuda.Fabric())
+	}
+	if !cfg.GDRCopy {
+		options = append(options, cuda.WithoutGDRCopy())
+	}
+	files := []string{}
+	if cfg.GPUCode != "ptx" {
+		files = Catalog(cfg, builtIn).Beside(image.MachineCodeFile)
+	}
+	options = append(options, cuda.MachineCode(files, log))
+	opened, err := cuda.Open(index, options...)
+	if err != nil {
+		return nil, err // and no nil pointer in an interface, which would be closed
+	}
+	return opened, nil
+}
+
+// backends are those that this process has loaded. They stay: a driver leaves threads behind.
+var backends = struct {
+	sync.Mutex
+	of map[config.Pinned]*native.Backend
+}{of: map[config.Pinned]*native.Backend{}}
+
+// Backend loads the back end that the configuration names for a type of device, or finds it loaded.
+func Backend(name string, b config.DeviceBackend, log *slog.Logger) (*native.Backend, error) {
+	key := config.Pinned{File: b.Path, SHA256: strings.ToLower(b.SHA256)}
+	backends.Lock()
+	defer backends.Unlock()
+	back := backends.of[key]
+	if back == nil {
+		file, err := plugins.OpenLibrary(b.Path, b.SHA256)
+		if err != nil {
+			return nil, fmt.Errorf("devices.%s: %w", name, err)
+		}
+		defer file.Close()
+		if needs, err := native.Dependencies(file); err == nil {
+			log.Info("the back end of a device is loaded into this process", "device", name, "file", b.Path, "pinned", b.SHA256 != "", "loaded with it, unchecked", needs)
+		}
+		if back, err = native.Load(file, b.Path); err != nil {
+			return nil, fmt.Errorf("devices.%s: %w", name, err)
+		}
+		backends.of[key] = back
+	}
+	if back.Type() != name {
+		return nil, fmt.Errorf("%w: devices.%s: %s is a back end for devices of type %s: write devices.%s", framework.ErrInvalid, name, b.Path, back.Type(), back.Type())
+	}
+	return back, nil
 }

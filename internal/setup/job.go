@@ -77,7 +77,7 @@ func Start(ctx context.Context, p Plan) (*Job, error) {
 // start builds the job, up to its collectives.
 func (j *Job) start(ctx context.Context, p *Plan) error {
 	cfg := &p.Config.Config
-	where, err := ChooseDevice(cfg.Device, p.Device, p.Getenv, p.Log)
+	where, err := ChooseDevice(cfg, p.Device, p.Getenv, p.Log)
 	if err != nil {
 		return err
 	}

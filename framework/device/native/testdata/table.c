@@ -1,0 +1,65 @@
+// A table whose faults are macros, for tests of what is refused. Its functions do nothing.
+#include <mscclpp/device_backend.h>
+#include <string.h>
+
+#ifndef SIZE
+#define SIZE sizeof(mscclpp_device_backend)
+#endif
+#ifndef VERSION
+#define VERSION MSCCLPP_DEVICE_BACKEND_VERSION
+#endif
+#ifndef TYPE
+#define TYPE "acme"
+#endif
+#ifndef CAPABILITIES
+#define CAPABILITIES MSCCLPP_DEVICE_HAS_SHARES
+#endif
+#ifndef KIND
+#define KIND "acme-handle"
+#endif
+#ifndef CODE
+#define CODE 42
+#endif
+#ifndef SYMBOL
+#define SYMBOL mscclpp_device_backend_v1
+#endif
+
+static mscclpp_device_status nothing(void) {
+  const mscclpp_device_status st = {CODE, 0, CODE == 0 ? 0 : "acmeDo"};
+  return st;
+}
+
+static mscclpp_device_status good(void) {
+  const mscclpp_device_status st = {0, 0, 0};
+  return st;
+}
+
+static mscclpp_device_status count(int32_t* n) {
+  *n = 2;
+  return good();
+}
+
+static void describe(int32_t code, mscclpp_device_error* e) {
+  if (code != 42) return;
+  strcpy(e->name, "ACME_ERROR_TIRED");
+  strcpy(e->text, "the device sleeps");
+  e->error_class = MSCCLPP_DEVICE_CLASS_UNAVAILABLE;
+  e->lost = 1;
+}
+
+const mscclpp_device_backend* SYMBOL(void) {
+  static const mscclpp_device_share_kind kinds[] = {{sizeof(mscclpp_device_share_kind), KIND, 0, 0}};
+  static mscclpp_device_backend t;
+  void** entry = (void**)&t.start;
+  while (entry < (void**)(&t + 1)) *entry++ = (void*)nothing;
+  t.size = SIZE, t.version = VERSION, t.type = TYPE, t.product = "ACME 1", t.capabilities = CAPABILITIES;
+  t.share_kinds = kinds, t.share_count = 1;
+  t.start = good, t.count = count, t.describe = describe;
+#ifdef LACKS
+  t.LACKS = 0;
+#endif
+#ifdef NO_TABLE
+  return 0;
+#endif
+  return &t;
+}
