@@ -11,16 +11,13 @@ package emulated
 
 import (
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -37,11 +34,11 @@ const (
 	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops, ordered, flush
 )
 
-//go:embed driver management gdrcopy
+//go:embed driver management gdrcopy ptx interpreter
 var sources embed.FS
 
 var flags = []string{"-std=c++17", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror",
-	"-Idriver", "-Wl,-z,defs", "-Wl,--version-script=driver/exports.map"}
+	"-Idriver", "-Iptx", "-Wl,-z,defs", "-Wl,--version-script=driver/exports.map"}
 
 // The libraries of one build lie in one folder: with it in LD_LIBRARY_PATH, programs
 // find all by their own names.
@@ -78,7 +75,7 @@ func Library(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum, err := digest(cxx)
+	sum, err := digestOf(cxx, append(slices.Clone(flags), objectFlags...), "driver", "management", "gdrcopy", "ptx")
 	if err != nil {
 		return "", err
 	}
@@ -96,34 +93,29 @@ func Library(ctx context.Context) (string, error) {
 }
 
 func compile(ctx context.Context, cxx, dir string) error {
-	src, err := os.MkdirTemp("", "mscclpp-emulated-*")
+	objects, err := objectsOf(ctx, cxx)
 	if err != nil {
-		return fmt.Errorf("emulated driver: %w", err)
-	}
-	defer os.RemoveAll(src)
-	if err := os.CopyFS(src, sources); err != nil {
-		return fmt.Errorf("emulated driver: %w", err)
+		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("emulated driver: %w", err)
 	}
-	for _, l := range libraries {
-		units, err := filepath.Glob(filepath.Join(src, l.folder, "*.cc"))
-		if err != nil {
-			return fmt.Errorf("emulated driver: %w", err)
+	return withSources(func(src string) error {
+		for _, l := range libraries {
+			args, err := filepath.Glob(filepath.Join(src, l.folder, "*.cc"))
+			if err != nil {
+				return fmt.Errorf("emulated driver: %w", err)
+			}
+			if l.name == driverName {
+				args = append(args, objects...)
+			}
+			args = append(append(append(args, flags...), "-Wl,-soname,"+l.name), "-ldl")
+			if err := link(ctx, cxx, src, filepath.Join(dir, l.name), args); err != nil {
+				return err
+			}
 		}
-		path := filepath.Join(dir, l.name)
-		args := append(append(append([]string(nil), flags...), "-Wl,-soname,"+l.name), units...)
-		cmd := exec.CommandContext(ctx, cxx, append(args, "-o", path+".new", "-ldl")...)
-		cmd.Dir = src
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("emulated driver: %s: %w\n%s", cxx, err, text)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			return fmt.Errorf("emulated driver: %w", err)
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // compiler finds a C++17 compiler: $CXX, g++ or clang++.
@@ -137,25 +129,6 @@ func compiler() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("emulated driver: %w: no C++17 compiler: install g++ or clang++", framework.ErrUnavailable)
-}
-
-// digest names what a build depends on.
-func digest(cxx string) (string, error) {
-	h := sha256.New()
-	fmt.Fprintln(h, cxx, strings.Join(flags, " "))
-	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := sources.ReadFile(path)
-		fmt.Fprintln(h, path, len(data))
-		h.Write(data)
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("emulated driver: %w", err)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
 // folder returns a folder in the user's cache.

@@ -1,0 +1,185 @@
+package interpreted_test
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated/interpret"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// Where the memory of a rank lies. Regions have the size that they need, and nothing behind them.
+const (
+	rankStride  = 1 << 40
+	atScratch   = 1 << 44
+	atState     = atScratch + 1<<32
+	atControl   = atScratch + 2<<32
+	atInput     = atScratch + 3<<32
+	atOutput    = atScratch + 4<<32
+	atCopy      = atScratch + 5<<32 // the rank's copy of the window
+	atCounter   = atScratch + 6<<32
+	atWindow    = 1 << 45
+	windowHalf  = 4096
+	windowBytes = 2 * windowHalf
+)
+
+// shape is how a case is executed.
+type shape struct {
+	ranks       int
+	grid, block uint32
+	launches    int
+	op          kernel.Op
+	bytes       uint64 // of what each rank gives, or gets, about
+	check       uint32 // of signatures
+}
+
+// job is the memory and the arguments of one case, as the engine would have them.
+type job struct {
+	shape
+	session  *interpret.Session
+	geometry kernelargs.Geometry
+	common   []kernelargs.Common // by rank
+	in, out  uint64              // bytes
+}
+
+func at(base uint64, rank int) uint64 { return base + uint64(rank)*rankStride }
+
+// newJob maps memory for buffers of these sizes.
+func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
+	t.Helper()
+	j := &job{shape: x, session: s, in: in, out: out}
+	var err error
+	mailboxes := uint64(kernelargs.MaxLanes*x.ranks) * kernelargs.MailboxBytes
+	scratch := mailboxes + uint64(x.ranks)*uint64(x.grid)*(96<<10) + 512<<10
+	if j.geometry, err = kernelargs.Divide(scratch, x.ranks, x.grid, true); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "reset", s.Reset())
+	for r := range x.ranks {
+		for _, m := range []struct {
+			name  string
+			base  uint64
+			bytes uint64
+		}{
+			{"scratch", atScratch, j.geometry.Total}, {"state", atState, kernelargs.StateBytes}, {"control", atControl, uint64(unsafe.Sizeof(kernel.WaitControl{}))},
+			{"input", atInput, in}, {"output", atOutput, out}, {"copy", atCopy, windowBytes + 128}, {"counter", atCounter, 8},
+		} {
+			if m.bytes > 0 {
+				must(t, m.name, s.Memory(r, fmt.Sprintf("%s-of-rank-%d", m.name, r), at(m.base, r), m.bytes))
+			}
+		}
+		j.common = append(j.common, j.commonOf(r))
+	}
+	copies := make([]uint64, x.ranks)
+	for r := range copies {
+		copies[r] = at(atCopy, r)
+	}
+	must(t, "window", s.Window("window", atWindow, windowBytes+128, copies))
+	return j
+}
+
+func (j *job) commonOf(rank int) kernelargs.Common {
+	c := kernelargs.Common{
+		Control: uintptr(at(atControl, rank)), State: uintptr(at(atState, rank)), Notes: uintptr(at(atState, rank)),
+		Rank: uint32(rank), Ranks: uint32(j.ranks), Check: j.check,
+	}
+	j.geometry.Fill(&c)
+	for r := range j.ranks {
+		c.Scratch[r] = uintptr(at(atScratch, r))
+	}
+	return c
+}
+
+func (j *job) window(rank int) kernel.SwitchChannelHandle {
+	return kernel.SwitchChannelHandle{
+		Local: uintptr(at(atCopy, rank)), Window: atWindow, Bytes: windowBytes, Flag: windowBytes, Expected: uintptr(at(atCounter, rank)),
+		Control: uintptr(at(atControl, rank)), Rank: uint32(rank), Ranks: uint32(j.ranks),
+	}
+}
+
+// args fills the long arguments of a call.
+func (j *job) args(e *entry, rank int, count uint64) *kernelargs.Args {
+	kind, _ := e.collective()
+	element := uint64(e.dtype.Size())
+	traits := choose.TraitsOf(e.algorithm(), kind)
+	a := &kernelargs.Args{
+		Common: j.common[rank], Input: uintptr(at(atInput, rank)), Output: uintptr(at(atOutput, rank)), Count: count,
+		Chunk: j.geometry.StageSlot, Type: uint32(e.dtype), Op: uint32(j.op), Root: j.root(), Element: uint32(element), Scale: 1, Window: j.window(rank),
+		Memory: traits.Memories(1, 2),
+	}
+	a.Signature = j.signature(e, count)
+	for r := range j.ranks {
+		a.Inputs[r], a.Outputs[r] = uintptr(at(atInput, r)), uintptr(at(atOutput, r))
+	}
+	bytes := max(j.in, j.out)
+	switch e.algorithm() {
+	case choose.Shares:
+		a.Chunk = j.geometry.PipeChunk(bytes/uint64(j.ranks), a.Lanes, a.Ranks-1)
+	case choose.Fetch:
+		a.Chunk = min(j.geometry.PipeChunk(bytes, a.Lanes, 1), kernelargs.MostFetched)
+	}
+	return a
+}
+
+// signature is what ranks compare.
+func (j *job) signature(e *entry, count uint64) kernelargs.Signature {
+	kind, _ := e.collective()
+	return kernelargs.Signature{Count: count, Collective: uint32(kind), Algorithm: 1, Type: uint32(e.dtype), Op: uint32(j.op), Root: j.root()}
+}
+
+func (j *job) root() uint32 { return uint32(j.ranks - 1) }
+
+// packets fills the short arguments of packet kernels.
+func (j *job) packets(e *entry, rank int, count uint64, release kernelargs.Release) *kernelargs.LLArgs {
+	protocol := choose.TraitsOf(e.algorithm(), 0).Protocol
+	c := &j.common[rank]
+	a := &kernelargs.LLArgs{
+		Control: c.Control, State: c.State, Notes: c.Notes, Rank: c.Rank, Ranks: c.Ranks, Check: j.check, Release: uint32(release),
+		Input: uintptr(at(atInput, rank)), Output: uintptr(at(atOutput, rank)), Count: count, Op: uint32(j.op), Element: uint32(e.dtype.Size()), Scale: 1,
+	}
+	a.Signature = j.signature(e, count)
+	a.Area, a.Half, a.Slot = j.geometry.LLArea(protocol.Lines, j.ranks)
+	copy(a.Scratch[:], c.Scratch[:j.ranks])
+	return a
+}
+
+// steps fills the arguments of a kernel between copies.
+func (j *job) steps(rank int) *kernelargs.StepArgs {
+	c := &j.common[rank]
+	a := &kernelargs.StepArgs{
+		Control: c.Control, State: c.State, Notes: c.Notes, Rank: c.Rank, Ranks: c.Ranks, Check: j.check,
+		Input: uintptr(at(atInput, rank)), Output: uintptr(at(atOutput, rank)), Op: uint32(j.op), Scale: 1,
+	}
+	copy(a.Scratch[:], c.Scratch[:j.ranks])
+	return a
+}
+
+// messages lists those of a rank with every other: what it sends, by peer, and then what it receives.
+func (j *job) messages(rank int, bytes uint64) (list []kernelargs.Transfer) {
+	for _, receive := range []uint32{0, 1} {
+		base := uintptr(at(atInput, rank))
+		if receive == 1 {
+			base = uintptr(at(atOutput, rank))
+		}
+		for p := range j.ranks {
+			if p != rank {
+				list = append(list, kernelargs.Transfer{Buffer: base + uintptr(uint64(p)*bytes), Bytes: bytes, Peer: uint32(p), Receive: receive})
+			}
+		}
+	}
+	return list
+}
+
+// lines divides the pipes of messages.
+func (j *job) lines(list []kernelargs.Transfer) (l kernelargs.LinePipes) {
+	l = kernelargs.LinePipes{Offset: j.geometry.LinePipes, Slots: kernelargs.LineSlots, Groups: j.geometry.LineGroups, Lanes: min(j.geometry.LineLanes, 2)}
+	l.Active, _, _ = l.Shape(list)
+	return l
+}
+
+func bytesOf[T any](p *T) []byte {
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))...)
+}
