@@ -58,20 +58,43 @@ class ProcessGroup(dist.ProcessGroup):
         self._pairs: dict = {}
         self._batch = None
         self._name = self._description = ""
-        self.communicator = self._meet("collectives", rank, size)
+        self._stop = threading.Event()
+        self._meetings = None  # the store of messages, once there was one
+        self.communicator = self._meet(store, "collectives", rank, size)
         self._comms = [self.communicator]
         self._worker = None
-        self._stop = threading.Event()
         threading.Thread(target=_watch, args=(weakref.ref(self), self._stop), name="mscclpp-timeouts", daemon=True).start()
 
-    def _meet(self, key: str, rank: int, size: int) -> Communicator:
+    def _meet(self, store, key: str, rank: int, size: int) -> Communicator:
         """Make a communicator with those that use the same key."""
+        key = f"mscclpp/{key}"
         if rank == 0:
             own = UniqueId.create() if size > 1 else UniqueId.create("127.0.0.1")
-            self._store.set(f"mscclpp/{key}", own.bytes)
+            store.set(key, own.bytes)
         else:
-            own = UniqueId(bytes(self._store.get(f"mscclpp/{key}")))
+            own = UniqueId(bytes(self._fetch(store, key)))
         return Communicator(own, rank, size, timeout=min(self._limit, 3600.0))
+
+    def _fetch(self, store, key: str) -> bytes:
+        """Return a value of the store once it is there.
+
+        A get that waits would keep the store's connection from the threads that set what other ranks wait for, and no abort would end it.
+        """
+        until, pause = time.monotonic() + self._limit, 0.0002
+        while not store.check([key]):
+            if self._stop.wait(pause):
+                self._guard()
+            if time.monotonic() > until:
+                raise self._overdue(None)
+            pause = min(2 * pause, 0.02)
+        return store.get(key)
+
+    def _own_store(self):
+        """Return a store that nobody else waits on."""
+        with self._lock:
+            if self._meetings is None:
+                self._meetings = self._store.clone()
+            return self._meetings
 
     # Answers to torch ------------------------------------------------------------------------------
 
@@ -379,7 +402,7 @@ class ProcessGroup(dist.ProcessGroup):
 
         def perform():
             if pair[0] is None:
-                comm = self._meet(f"{src}-{dst}-{tag}", 0 if self._me == src else 1, 2)
+                comm = self._meet(self._own_store(), f"{src}-{dst}-{tag}", 0 if self._me == src else 1, 2)
                 with self._lock:
                     if self._ended is None or self._ended == "shut down":
                         pair[0] = comm

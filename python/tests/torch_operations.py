@@ -99,6 +99,13 @@ def messages():
     for work in works:
         work.wait()
     equal("isend and irecv", got, left)
+    if rank == 0:  # rank 1 has begun to receive when it sends, and gets nothing before
+        dist.recv(got, 1, tag=5)
+        dist.send(got, 1, tag=6)
+    elif rank == 1:
+        works = [dist.irecv(torch.zeros(1 << 20), 0, tag=6), dist.isend(big, 0, tag=5)]
+        for work in works:
+            work.wait()
     first, second = torch.zeros(1), torch.zeros(1)
     works = [dist.isend(torch.tensor([1.0]), right, tag=1), dist.isend(torch.tensor([2.0]), right, tag=2)]
     dist.recv(second, left, tag=2)  # in another order than they were sent
