@@ -16,7 +16,7 @@ func TestTorchOperations(t *testing.T) {
 // DDP, FSDP2 and DTensor give what they give over gloo.
 func TestTorchTraining(t *testing.T) {
 	p := newest(t, "torch 2.11", hasTorch)
-	for name, ranks := range map[string]int{"2 by shm": 2, "4 by shm": 4, "2 by tcp": 2} {
+	for name, ranks := range map[string]int{"2 by shm": 2, "4 by shm": 4, "2 by tcp": 2, "4 by tcp": 4} {
 		t.Run(name, func(t *testing.T) {
 			env := []string{"MSCCLPP_TRANSPORTS=" + strings.Fields(name)[2]}
 			text, err := run(t, p, ranks, env, "tests/torch_training.py")

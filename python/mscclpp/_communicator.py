@@ -18,6 +18,7 @@ __all__ = ["Communicator"]
 _known = _types.cache
 _ndarray = None  # numpy.ndarray, once one was seen
 _counts: dict[int, c_size_t] = {}
+_OTHERWISE = (KeyError, TypeError, ValueError, BufferError)  # of arrays that do not take the short way
 
 
 def _count(n: int) -> c_size_t:
@@ -305,10 +306,10 @@ class Communicator(Objects):
         if self._host and type(send) is _ndarray and stream is algorithm is scale is self._held and isinstance(op, int):
             try:
                 code, count = _known[send.dtype], send.size
-                at = to = byref(from_buffer(send))
+                at = to = from_buffer(send)
                 if recv is not None and recv is not send:
-                    to = byref(from_buffer(recv)) if type(recv) is _ndarray and recv.size == count and recv.dtype is send.dtype else None
-            except (KeyError, TypeError, ValueError, BufferError):
+                    to = from_buffer(recv) if type(recv) is _ndarray and recv.size == count and recv.dtype is send.dtype else None
+            except _OTHERWISE:
                 code = None
             if code is not None and to is not None:
                 result = self._quick(self._pointer, at, to, _counts.get(count) or _count(count), code, op, None)
@@ -334,10 +335,19 @@ class Communicator(Objects):
 
     def reduce_scatter(self, send, recv=None, op=_types.ReduceOp.SUM, *, stream=None, algorithm=None, scale=None) -> None:
         """Reduce size*n elements, and give each rank its own n of the result: in recv, or in its part of send for None."""
-        if stream is algorithm is scale is None and isinstance(op, int):
-            short = self._arrays(send, recv, self._size or 1, 1)
-            if short is not None:
-                return self._short(self._lib.quick_reduce_scatter, *short, op)
+        if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is scale is self._held and isinstance(op, int):
+            try:
+                code, count = _known[recv.dtype], recv.size
+                if send.size != count * self._size or send.dtype is not recv.dtype:
+                    code = None
+                at, to = from_buffer(send), from_buffer(recv)
+            except _OTHERWISE:
+                code = None
+            if code is not None:
+                result = self._lib.quick_reduce_scatter(self._pointer, at, to, _counts.get(count) or _count(count), code, op, None)
+                if result:
+                    raise self._error(result)
+                return
         a = resolve(send, "reduce_scatter: send")
         b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv")
         count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
@@ -345,10 +355,19 @@ class Communicator(Objects):
 
     def all_gather(self, send, recv, *, stream=None, algorithm=None) -> None:
         """Gather n elements of each rank in recv of all, which has size*n, in the order of ranks; send None: its part of recv."""
-        if stream is algorithm is None:
-            short = self._arrays(send, recv, 1, self._size)
-            if short is not None:
-                return self._short(self._lib.quick_all_gather, *short)
+        if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is self._held:
+            try:
+                code, count = _known[send.dtype], send.size
+                if recv.size != count * self._size or send.dtype is not recv.dtype:
+                    code = None
+                at, to = from_buffer(send), from_buffer(recv)
+            except _OTHERWISE:
+                code = None
+            if code is not None:
+                result = self._lib.quick_all_gather(self._pointer, at, to, _counts.get(count) or _count(count), code, None)
+                if result:
+                    raise self._error(result)
+                return
         b = resolve(recv, "all_gather: recv")
         a = self._part(b, "all_gather: recv") if send is None else resolve(send, "all_gather: send")
         count, code = self._sizes("all_gather", a, b, 1, self.size)
@@ -453,9 +472,9 @@ class Communicator(Objects):
             count = total // sends
             if code is None or recv.dtype is not send.dtype or count * sends != total or recv.size != count * receives:
                 return None
-            at = byref(from_buffer(send))
-            return at, at if recv is send else byref(from_buffer(recv)), _counts.get(count) or _count(count), code
-        except (KeyError, TypeError, ValueError, BufferError):
+            at = from_buffer(send)
+            return at, at if recv is send else from_buffer(recv), _counts.get(count) or _count(count), code
+        except _OTHERWISE:
             return None
 
     def _short(self, function, *arguments) -> None:

@@ -154,18 +154,3 @@ class Together(Work):
     def get_future(self):
         results = self._results
         return torch.futures.collect_all([w.get_future() for w in self._works]).then(lambda f: (f.value(), results)[1])
-
-
-class Dense:
-    """A tensor as contiguous memory: itself, or a copy whose contents it gets in the end."""
-
-    def __init__(self, tensor, write: bool = True) -> None:
-        self._tensor, self._write = tensor, write
-
-    def __enter__(self):
-        self._dense = self._tensor.contiguous()
-        return self._dense
-
-    def __exit__(self, kind, value, trace) -> None:
-        if kind is None and self._write and self._dense is not self._tensor:
-            self._tensor.copy_(self._dense)

@@ -1,17 +1,18 @@
-"""The backend mscclpp of torch.distributed, for tensors on CPU.
+"""The backend mscclpp of torch.distributed, for tensors on CPU and on GPUs.
 
     import mscclpp.torch
 
     torch.distributed.init_process_group("mscclpp")
 
 All operations of torch.distributed but two are there (recv from any source, and sparse tensors), so that DDP, FSDP2 and DTensor run
-over this package's transports. A call that is not asynchronous runs on the thread of the caller, others on a thread of the group;
-messages have a communicator for each sender, receiver and tag, so that they wait for none but their own kind. A
-group that fails, times out or is aborted stays so: later calls raise.
+over this package's transports. On CPU a call that is not asynchronous runs on the thread of the caller, others on a thread of the group;
+messages have a communicator for each sender, receiver and tag, so that they wait for none but their own kind. On a GPU calls are put on
+streams, as with the backend nccl. A group that fails, times out or is aborted stays so: later calls raise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -22,8 +23,9 @@ from torch._C import _distributed_c10d as c10d
 
 from . import _errors
 from ._communicator import Communicator
-from ._torch_work import LONGEST, Dense, Together, Work, Worker, seconds
-from ._types import ReduceOp
+from ._torch_cuda import Lane
+from ._torch_moves import Moves
+from ._torch_work import LONGEST, Together, Work, Worker, seconds
 from ._unique_id import UniqueId
 
 SUPPORTED = ("2.11",)
@@ -34,13 +36,7 @@ if ".".join(torch.__version__.split(".")[:2]) not in SUPPORTED:
 
 __all__ = ["ProcessGroup", "SUPPORTED"]
 
-_OPS = {
-    dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MIN: ReduceOp.MIN,
-    dist.ReduceOp.MAX: ReduceOp.MAX, dist.ReduceOp.AVG: ReduceOp.AVG,
-}
-_BITS = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or, dist.ReduceOp.BXOR: torch.bitwise_xor}
-_TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.int32, torch.int64,
-                    torch.uint32, torch.uint64})
+
 class ProcessGroup(dist.ProcessGroup):
     """A process group of torch.distributed over a Communicator; torch makes it.
 
@@ -48,7 +44,7 @@ class ProcessGroup(dist.ProcessGroup):
         communicator: the one for collectives. Calls on it must not be mixed with calls on the group that are under way.
     """
 
-    def __init__(self, store, rank: int, size: int, timeout) -> None:
+    def __init__(self, store, rank: int, size: int, timeout, device=None) -> None:
         super().__init__(rank, size)
         self._store, self._me, self._n = store, rank, size
         self._limit = seconds(timeout) or LONGEST
@@ -60,12 +56,16 @@ class ProcessGroup(dist.ProcessGroup):
         self._name = self._description = ""
         self._stop = threading.Event()
         self._meetings = None  # the store of messages, once there was one
+        self._device = device
+        self._lanes: dict = {}
+        self._lanes_lock = threading.Lock()
         self.communicator = self._meet(store, "collectives", rank, size)
+        self._host = Moves(self.communicator)
         self._comms = [self.communicator]
         self._worker = None
         threading.Thread(target=_watch, args=(weakref.ref(self), self._stop), name="mscclpp-timeouts", daemon=True).start()
 
-    def _meet(self, store, key: str, rank: int, size: int) -> Communicator:
+    def _meet(self, store, key: str, rank: int, size: int, device: str = "host") -> Communicator:
         """Make a communicator with those that use the same key."""
         key = f"mscclpp/{key}"
         if rank == 0:
@@ -73,7 +73,7 @@ class ProcessGroup(dist.ProcessGroup):
             store.set(key, own.bytes)
         else:
             own = UniqueId(bytes(self._fetch(store, key)))
-        return Communicator(own, rank, size, timeout=min(self._limit, 3600.0))
+        return Communicator(own, rank, size, device=device, timeout=min(self._limit, 3600.0))
 
     def _fetch(self, store, key: str) -> bytes:
         """Return a value of the store once it is there.
@@ -95,6 +95,26 @@ class ProcessGroup(dist.ProcessGroup):
             if self._meetings is None:
                 self._meetings = self._store.clone()
             return self._meetings
+
+    def _kept(self, comm: Communicator) -> Communicator:
+        """Note a communicator that ends with the group, which may have ended meanwhile."""
+        with self._lock:
+            if self._ended is None or self._ended == "shut down":
+                self._comms.append(comm)
+                return comm
+        comm.abort("the process group has ended")
+        self._guard()
+        raise AssertionError
+
+    def _lane(self, device, key: str = "collectives", rank: int | None = None, size: int | None = None) -> Lane:
+        """Return what is used for a GPU: made at the first call, which all ranks make."""
+        with self._lanes_lock:
+            lane = self._lanes.get((device.index, key))
+            if lane is None:
+                me, n = (self._me, self._n) if rank is None else (rank, size)
+                comm = self._kept(self._meet(self._own_store(), f"cuda-{key}", me, n, f"cuda:{device.index}"))
+                lane = self._lanes[device.index, key] = Lane(self, device, Moves(comm))
+            return lane
 
     # Answers to torch ------------------------------------------------------------------------------
 
@@ -140,12 +160,16 @@ class ProcessGroup(dist.ProcessGroup):
 
     @property
     def _device_types(self):
-        return [torch.device("cpu")]
+        return [torch.device("cpu"), torch.device("cuda")]
 
     def _get_backend(self, device):
-        if torch.device(device).type != "cpu":
-            raise RuntimeError(f"backend mscclpp has no communicator for {device}: expected cpu")
+        if torch.device(device).type not in ("cpu", "cuda"):
+            raise RuntimeError(f"backend mscclpp has no communicator for {device}: expected cpu or cuda")
         return self
+
+    @property
+    def bound_device_id(self):
+        return self._device
 
     supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = supports_tensor_alloc = False
 
@@ -187,19 +211,24 @@ class ProcessGroup(dist.ProcessGroup):
         finally:
             self._begun.pop(me, None)
 
-    def _do(self, what: str, function, results, asynchronous: bool) -> Work:
-        """Run an operation here, or where the group's others are under way."""
+    def _do(self, what: str, function, results, asynchronous: bool, tensor=None, others=()):
+        """Perform function(moves): on the host here, or where the group's others are under way; on a GPU on a stream."""
+        gpu = tensor is not None and tensor.device.type == "cuda"
         if self._batch is not None:
-            self._batch.append((what, function, results))
+            self._batch.append((what, function, results, tensor if gpu else None))
             return Work(self, results, done=True)
+        if gpu:
+            lane = self._lane(tensor.device)
+            work = self._timed(lambda: lane.do(what, function, results, asynchronous, (tensor, results, others)), what)
+            return Work(self, results, done=True) if work is None else work
         if not asynchronous and (self._worker is None or self._worker.idle):
-            self._timed(function, what)
+            self._timed(lambda: function(self._host), what)
             return Work(self, results, done=True)
         self._guard()
         if self._worker is None:
             self._worker = Worker("mscclpp-collectives")
         work = Work(self, results)
-        self._worker.put(lambda: self._timed(function, what), work)
+        self._worker.put(lambda: self._timed(lambda: function(self._host), what), work)
         return work
 
     def _overdue(self, limit) -> _errors.Error:
@@ -240,50 +269,28 @@ class ProcessGroup(dist.ProcessGroup):
     # Collectives ----------------------------------------------------------------------------------
 
     def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
-        tensor = _one(tensors, "all_reduce")
-        return self._do("all_reduce", lambda: self._reduce_all(tensor, opts.reduceOp), [tensor], opts.asyncOp)
+        tensor, op = _one(tensors, "all_reduce"), opts.reduceOp
+        return self._do("all_reduce", lambda on: on.all_reduce(tensor, op), [tensor], opts.asyncOp, tensor)
 
     def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
-        tensors = [_cpu(t, "all_reduce_coalesced") for t in tensors]
+        tensors, op = [_dense(t, "all_reduce_coalesced") for t in tensors], opts.reduceOp
 
-        def run():
+        def run(on):
             for tensor in tensors:
-                self._reduce_all(tensor, opts.reduceOp)
-        return self._do("all_reduce_coalesced", run, tensors, opts.asyncOp)
+                on.all_reduce(tensor, op)
+        return self._do("all_reduce_coalesced", run, tensors, opts.asyncOp, tensors[0] if tensors else None)
 
     def broadcast(self, tensors, opts=c10d.BroadcastOptions()):
-        tensor = _one(tensors, "broadcast")
-
-        def run():
-            with Dense(tensor) as t:
-                self.communicator.broadcast(t, root=opts.rootRank)
-        return self._do("broadcast", run, [tensor], opts.asyncOp)
+        tensor, root = _one(tensors, "broadcast"), opts.rootRank
+        return self._do("broadcast", lambda on: on.broadcast(tensor, root), [tensor], opts.asyncOp, tensor)
 
     def reduce(self, tensors, opts=c10d.ReduceOptions()):
-        tensor = _one(tensors, "reduce")
-
-        def run():
-            if _native(tensor, opts.reduceOp):
-                with Dense(tensor, write=self._me == opts.rootRank) as t:
-                    self.communicator.reduce(t, op=_OPS[_kind(opts.reduceOp)], root=opts.rootRank)
-            else:
-                result = self._gathered(tensor, opts.reduceOp)
-                if self._me == opts.rootRank:
-                    tensor.copy_(result)
-        return self._do("reduce", run, [tensor], getattr(opts, "asyncOp", False))
+        tensor, op, root = _one(tensors, "reduce"), opts.reduceOp, opts.rootRank
+        return self._do("reduce", lambda on: on.reduce(tensor, op, root), [tensor], getattr(opts, "asyncOp", False), tensor)
 
     def allgather(self, output_tensors, input_tensors, opts=c10d.AllgatherOptions()):
-        source, outputs = _one(input_tensors, "all_gather"), [_cpu(t, "all_gather") for t in _only(output_tensors, "all_gather")]
-        self._expect(outputs, "all_gather")
-
-        def run():
-            if any(o.numel() != source.numel() for o in outputs):
-                raise _errors.invalid(f"all_gather: outputs of {[o.numel() for o in outputs]} elements: expected {source.numel()} of each rank")
-            whole = source.new_empty((self._n, *source.shape))
-            self.communicator.all_gather(source.contiguous(), whole)
-            for out, part in zip(outputs, whole):
-                out.copy_(part.view(out.shape))
-        return self._do("all_gather", run, [outputs], opts.asyncOp)
+        source, outputs = _one(input_tensors, "all_gather"), self._list(_only(output_tensors, "all_gather"), "all_gather")
+        return self._do("all_gather", lambda on: on.all_gather(outputs, source), [outputs], opts.asyncOp, source)
 
     def allgather_coalesced(self, output_lists, input_list, opts=c10d.AllgatherOptions()):
         """Gather tensor i of all ranks in list i of each rank's lists, as torch has it: output_lists[rank][i]."""
@@ -292,109 +299,72 @@ class ProcessGroup(dist.ProcessGroup):
         return Together(self, works, output_lists)
 
     def _allgather_base(self, output, input, opts=c10d.AllgatherOptions()):
-        output, source = _cpu(output, "all_gather_into_tensor"), _cpu(input, "all_gather_into_tensor")
-
-        def run():
-            with Dense(output) as out:
-                self.communicator.all_gather(source.contiguous(), out)
-        return self._do("all_gather_into_tensor", run, [output], opts.asyncOp)
+        output, source = _dense(output, "all_gather_into_tensor"), _dense(input, "all_gather_into_tensor")
+        return self._do("all_gather_into_tensor", lambda on: on.all_gather(output, source), [output], opts.asyncOp, output, source)
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=c10d.AllgatherOptions()):
         return Together(self, [self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
 
     def reduce_scatter(self, output_tensors, input_tensors, opts=c10d.ReduceScatterOptions()):
-        output, parts = _one(output_tensors, "reduce_scatter"), [_cpu(t, "reduce_scatter") for t in _only(input_tensors, "reduce_scatter")]
-        self._expect(parts, "reduce_scatter")
-
-        def run():
-            self._scatter_sums(output, torch.cat([p.reshape(-1) for p in parts]), opts.reduceOp)
-        return self._do("reduce_scatter", run, [output], opts.asyncOp)
+        output, op = _one(output_tensors, "reduce_scatter"), opts.reduceOp
+        parts = self._list(_only(input_tensors, "reduce_scatter"), "reduce_scatter")
+        return self._do("reduce_scatter", lambda on: on.reduce_scatter(output, parts, op), [output], opts.asyncOp, output, parts)
 
     def _reduce_scatter_base(self, output, input, opts=c10d.ReduceScatterOptions()):
-        output, source = _cpu(output, "reduce_scatter_tensor"), _cpu(input, "reduce_scatter_tensor")
-        return self._do("reduce_scatter_tensor", lambda: self._scatter_sums(output, source, opts.reduceOp), [output], opts.asyncOp)
+        output, source, op = _dense(output, "reduce_scatter_tensor"), _dense(input, "reduce_scatter_tensor"), opts.reduceOp
+        return self._do("reduce_scatter_tensor", lambda on: on.reduce_scatter(output, source, op), [output], opts.asyncOp, output, source)
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=c10d.ReduceScatterOptions()):
         return Together(self, [self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
 
     def gather(self, output_tensors, input_tensors, opts=c10d.GatherOptions()):
         source, root = _one(input_tensors, "gather"), opts.rootRank
-        outputs = [_cpu(t, "gather") for t in _only(output_tensors, "gather")] if self._me == root else []
-        if self._me == root:
-            self._expect(outputs, "gather")
-
-        def run():
-            whole = source.new_empty((self._n, *source.shape)) if self._me == root else None
-            self.communicator.gather(source.contiguous(), whole, root=root)
-            for out, part in zip(outputs, whole if whole is not None else ()):
-                out.copy_(part.view(out.shape))
-        return self._do("gather", run, [outputs], opts.asyncOp)
+        outputs = self._list(_only(output_tensors, "gather"), "gather") if self._me == root else []
+        return self._do("gather", lambda on: on.gather(outputs, source, root), [outputs], opts.asyncOp, source)
 
     def scatter(self, output_tensors, input_tensors, opts=c10d.ScatterOptions()):
         output, root = _one(output_tensors, "scatter"), opts.rootRank
-        parts = [_cpu(t, "scatter") for t in _only(input_tensors, "scatter")] if self._me == root else []
-        if self._me == root:
-            self._expect(parts, "scatter")
-
-        def run():
-            whole = torch.cat([p.reshape(-1) for p in parts]) if self._me == root else None
-            with Dense(output) as out:
-                self.communicator.scatter(whole, out, root=root)
-        return self._do("scatter", run, [output], opts.asyncOp)
+        parts = self._list(_only(input_tensors, "scatter"), "scatter") if self._me == root else []
+        return self._do("scatter", lambda on: on.scatter(output, parts, root), [output], opts.asyncOp, output, parts)
 
     def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=c10d.AllToAllOptions()):
-        output, source = _cpu(output, "all_to_all_single"), _cpu(input, "all_to_all_single")
-
-        def run():
-            with Dense(output) as out:
-                if not output_split_sizes and not input_split_sizes:
-                    self.communicator.all_to_all(source.contiguous(), out)
-                else:
-                    self.communicator.all_to_all_v(source.contiguous(), self._splits(source, input_split_sizes),
-                                                   out, self._splits(out, output_split_sizes))
-        return self._do("all_to_all_single", run, [output], opts.asyncOp)
+        output, source = _dense(output, "all_to_all_single"), _dense(input, "all_to_all_single")
+        return self._do("all_to_all_single", lambda on: on.all_to_all_single(output, source, output_split_sizes, input_split_sizes),
+                        [output], opts.asyncOp, output, source)
 
     def alltoall(self, output_tensors, input_tensors, opts=c10d.AllToAllOptions()):
-        outputs, parts = ([_cpu(t, "all_to_all") for t in x] for x in (output_tensors, input_tensors))
-        self._expect(outputs, "all_to_all")
-        self._expect(parts, "all_to_all")
-
-        def run():
-            flat = torch.cat([p.reshape(-1) for p in parts])
-            out = flat.new_empty(sum(o.numel() for o in outputs))
-            self.communicator.all_to_all_v(flat, [p.numel() for p in parts], out, [o.numel() for o in outputs])
-            for o, part in zip(outputs, out.split([o.numel() for o in outputs])):
-                o.copy_(part.view(o.shape))
-        return self._do("all_to_all", run, outputs, opts.asyncOp)
+        outputs, parts = self._list(output_tensors, "all_to_all"), self._list(input_tensors, "all_to_all")
+        return self._do("all_to_all", lambda on: on.all_to_all(outputs, parts), outputs, opts.asyncOp, outputs[0], parts)
 
     def barrier(self, opts=c10d.BarrierOptions()):
-        return self._do("barrier", self.communicator.barrier, [], getattr(opts, "asyncOp", False))
+        """Wait until all ranks are here, and what is on the current streams of the GPUs in use is done."""
+        for lane in list(self._lanes.values()):
+            lane.finish()
+        return self._do("barrier", lambda on: on.barrier(), [], getattr(opts, "asyncOp", False))
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
-        work = self._do("monitored_barrier", self.communicator.barrier, [], True)
+        work = self._do("monitored_barrier", lambda on: on.barrier(), [], True)
         work.wait(timeout)
 
     # Messages -------------------------------------------------------------------------------------
 
     def send(self, tensors, dst: int, tag: int = 0):
         source = _one(tensors, "send")
-        return self._message("send", self._me, dst, tag, lambda comm: comm.send(source.contiguous(), 1), [source])
+        return self._message("send", self._me, dst, tag, lambda on, peer: on.send(source, peer), source)
 
     def recv(self, tensors, src: int, tag: int = 0):
         target = _one(tensors, "recv")
-
-        def run(comm):
-            with Dense(target) as t:
-                comm.recv(t, 0)
-        return self._message("recv", src, self._me, tag, run, [target])
+        return self._message("recv", src, self._me, tag, lambda on, peer: on.recv(target, peer), target)
 
     def recv_anysource(self, tensors, tag: int = 0):
         raise _errors.make(2, "recv from any source: expected the rank that sends")
 
-    def _message(self, what: str, src: int, dst: int, tag: int, run, results) -> Work:
+    def _message(self, what: str, src: int, dst: int, tag: int, run, tensor):
         self._guard()
         if src == dst:
             raise _errors.invalid(f"{what}: rank {src} and itself: expected another rank")
+        if tensor.device.type == "cuda":
+            return self._message_of_gpu(what, src, dst, run, tensor)
         with self._lock:
             pair = self._pairs.get((src, dst, tag))
             if pair is None:
@@ -402,18 +372,21 @@ class ProcessGroup(dist.ProcessGroup):
 
         def perform():
             if pair[0] is None:
-                comm = self._meet(self._own_store(), f"{src}-{dst}-{tag}", 0 if self._me == src else 1, 2)
-                with self._lock:
-                    if self._ended is None or self._ended == "shut down":
-                        pair[0] = comm
-                        self._comms.append(comm)
-                if pair[0] is None:
-                    comm.abort("the process group has ended")
-                    self._guard()
-            run(pair[0])
-        work = Work(self, results)
+                pair[0] = Moves(self._kept(self._meet(self._own_store(), f"{src}-{dst}-{tag}", 0 if self._me == src else 1, 2)))
+            run(pair[0], 1 if self._me == src else 0)
+        work = Work(self, [tensor])
         pair[1].put(lambda: self._timed(perform, what), work)
         return work
+
+    def _message_of_gpu(self, what: str, src: int, dst: int, run, tensor):
+        """A message between GPUs: alone over a communicator of the two ranks, or over that of all in a batch. Tags are not told apart."""
+        peer = dst if self._me == src else src
+        if self._batch is not None:
+            self._batch.append((what, lambda on: run(on, peer), [tensor], tensor))
+            return Work(self, [tensor], done=True)
+        first = self._me < peer
+        lane = self._lane(tensor.device, f"{min(self._me, peer)}-{max(self._me, peer)}", 0 if first else 1, 2)
+        return self._timed(lambda: lane.do(what, lambda on: run(on, 1 if first else 0), [tensor], True, tensor), what)
 
     # Coalescing -----------------------------------------------------------------------------------
 
@@ -423,81 +396,26 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _end_coalescing(self, device):
         batch, self._batch = self._batch, None
+        gpu = next((tensor for _, _, _, tensor in batch if tensor is not None), None)
 
-        def run():
-            for _, function, _ in batch:
-                function()
-        return self._do("coalesced operations", run, [r for _, _, results in batch for r in results], True)
+        def run(on):
+            messages = all(what in ("send", "recv") for what, _, _, _ in batch)
+            with on.communicator.group() if batch and messages else contextlib.nullcontext():
+                for _, function, _, _ in batch:
+                    function(on)
+        results = [r for _, _, results, _ in batch for r in results]
+        return self._do("coalesced operations", run, results, True, gpu, batch)
 
-    # Parts of operations --------------------------------------------------------------------------
-
-    def _expect(self, tensors, what: str) -> None:
+    def _list(self, tensors, what: str):
+        tensors = [_dense(t, what) for t in tensors]
         if len(tensors) != self._n:
             raise _errors.invalid(f"{what}: a list of {len(tensors)} tensors: expected {self._n}")
-
-    def _splits(self, tensor, sizes):
-        """Return counts of elements for sizes along the first dimension; without sizes all are equal."""
-        rows = tensor.shape[0] if tensor.dim() else 1
-        row = tensor.numel() // rows if rows else 0
-        if not sizes:
-            if rows % self._n:
-                raise _errors.invalid(f"all_to_all_single: {rows} rows for {self._n} ranks: expected a multiple, or sizes")
-            sizes = [rows // self._n] * self._n
-        if sum(sizes) != rows:
-            raise _errors.invalid(f"all_to_all_single: sizes with the sum {sum(sizes)}: expected {rows}, the rows of the tensor")
-        return [s * row for s in sizes]
-
-    def _reduce_all(self, tensor, op) -> None:
-        if _native(tensor, op):
-            with Dense(tensor) as t:
-                self.communicator.all_reduce(t, op=_OPS[_kind(op)])
-        else:
-            tensor.copy_(self._gathered(tensor, op))
-
-    def _scatter_sums(self, output, source, op) -> None:
-        if _native(source, op):
-            with Dense(output) as out:
-                self.communicator.reduce_scatter(source.contiguous(), out, op=_OPS[_kind(op)])
-        else:
-            part = self._gathered(source, op).reshape(-1).view(self._n, -1)[self._me]
-            output.copy_(part.view(output.shape))
-
-    def _gathered(self, tensor, op):
-        """Return a reduction that the library does not have: of complex numbers, booleans, 16 bits, and of bits."""
-        kind = _kind(op)
-        every = tensor.new_empty((self._n, *tensor.shape))
-        self.communicator.all_gather(tensor.contiguous(), every)
-        if kind in _BITS:
-            function = _BITS[kind]
-        elif kind == dist.ReduceOp.SUM:
-            function = torch.logical_or if tensor.dtype is torch.bool else torch.add
-        elif kind == dist.ReduceOp.PRODUCT:
-            function = torch.logical_and if tensor.dtype is torch.bool else torch.mul
-        elif kind == dist.ReduceOp.MIN:
-            function = torch.minimum
-        elif kind == dist.ReduceOp.MAX:
-            function = torch.maximum
-        else:
-            raise _errors.make(2, f"reduction {op} of {tensor.dtype}: expected another operation or type")
-        result = every[0]
-        for other in every[1:]:
-            result = function(result, other)
-        return result
+        return tensors
 
 
-def _kind(op):
-    """Return the kind of a reduction of torch, which may carry a factor as well."""
-    return getattr(op, "op", op)
-
-
-def _native(tensor, op) -> bool:
-    kind = _kind(op)
-    return tensor.dtype in _TYPES and kind in _OPS and (kind != dist.ReduceOp.AVG or tensor.dtype.is_floating_point)
-
-
-def _cpu(tensor, what: str):
-    if tensor.device.type != "cpu":
-        raise _errors.invalid(f"{what}: a tensor on {tensor.device}: expected one on cpu; for GPUs use the backend nccl under mscclpp-run --nccl")
+def _dense(tensor, what: str):
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise _errors.invalid(f"{what}: a tensor on {tensor.device}: expected one on cpu or cuda")
     if tensor.layout is not torch.strided:
         raise _errors.make(2, f"{what}: a tensor of layout {tensor.layout}: expected a dense one")
     return tensor.detach()
@@ -510,7 +428,7 @@ def _only(lists, what: str):
 
 
 def _one(tensors, what: str):
-    return _cpu(_only(tensors, what), what)
+    return _dense(_only(tensors, what), what)
 
 
 def _watch(group_of, stop: threading.Event) -> None:
@@ -524,6 +442,9 @@ def _watch(group_of, stop: threading.Event) -> None:
             if now - begun > group._limit:
                 group._expire(None)
                 return
+        if any(lane.overdue(group._limit) for lane in list(group._lanes.values())):
+            group._expire(None)
+            return
         del group
         if stop.wait(wait):
             return
@@ -535,4 +456,4 @@ def _create(options, _) -> ProcessGroup:
 
 
 if "mscclpp" not in dist.Backend.backend_list:
-    dist.Backend.register_backend("mscclpp", _create, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend("mscclpp", _create, extended_api=True, devices=["cpu", "cuda"])

@@ -26,6 +26,8 @@ def best(name, function, calls=2000):
 best("nothing", lambda: None)
 best("all_reduce in place", lambda: comm.all_reduce(a))
 best("all_reduce", lambda: comm.all_reduce(a, b))
+best("reduce_scatter", lambda: comm.reduce_scatter(a, b))
+best("all_to_all", lambda: comm.all_to_all(a, b))
 best("broadcast", lambda: comm.broadcast(a))
 best("all_gather", lambda: comm.all_gather(a, b))
 best("bytearray", lambda buffer=bytearray(64): comm.broadcast(buffer))
