@@ -10,7 +10,7 @@ import ctypes
 import sys
 from ctypes import c_char, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
 
-from . import _errors, _types
+from . import _errors, _streams, _types
 
 _Nothing = c_char * 0
 from_buffer = _Nothing.from_buffer
@@ -21,18 +21,23 @@ class Buffer:
     """Contiguous memory: what a call needs to know of an object, which ``keep`` keeps in existence.
 
     ``device`` is None for memory of the host, else the number of the GPU, or -1 where the object does not say. ``code``
-    is that of the element type, None for types that have none: such elements can be moved, not reduced.
+    is that of the element type, None for types that have none: such elements can be moved, not reduced. ``stream`` is the
+    stream on which the memory's contents are made, where the object says so: 0 for the default stream.
     """
 
-    __slots__ = ("address", "bytes", "itemsize", "code", "device", "readonly", "keep", "type")
+    __slots__ = ("address", "bytes", "itemsize", "code", "device", "readonly", "keep", "type", "stream")
 
     def __init__(self, address, size, itemsize, code, device, readonly, keep, name):
         self.address, self.bytes, self.itemsize, self.code = address, size, itemsize, code
         self.device, self.readonly, self.keep, self.type = device, readonly, keep, name
+        self.stream = None
 
 
-def resolve(obj, what: str) -> Buffer:
-    """Return where the memory of an object is, or raise InvalidUsage that says why it cannot be used."""
+def resolve(obj, what: str, stream=None) -> Buffer:
+    """Return where the memory of an object is, or raise InvalidUsage that says why it cannot be used.
+
+    stream: that of the call which is to use the memory. Objects that have DLPack alone make their memory ready for it.
+    """
     if isinstance(obj, Buffer):
         return obj
     if obj is None:
@@ -60,7 +65,7 @@ def resolve(obj, what: str) -> Buffer:
     if view is not None:
         return _of_view(view, what)
     if hasattr(obj, "__dlpack__"):
-        return _of_dlpack(obj, what)
+        return _of_dlpack(obj, what, stream)
     raise _errors.invalid(f"{what}: {type(obj).__name__}: expected an array or buffer: "
                           "the buffer protocol, __cuda_array_interface__, or __dlpack__")
 
@@ -122,8 +127,14 @@ def _of_interface(obj, interface: dict, device, what: str) -> Buffer:
         own = getattr(obj, "device", None)  # CuPy: an object with its number
         device = getattr(own, "id", -1)
         device = device if isinstance(device, int) else -1
-    return Buffer(data[0] or 0, _product(shape) * itemsize, itemsize, code, device, bool(data[1]), obj,
-                  str(dtype) if dtype is not None else typestr)
+    found = Buffer(data[0] or 0, _product(shape) * itemsize, itemsize, code, device, bool(data[1]), obj,
+                   str(dtype) if dtype is not None else typestr)
+    stream = interface.get("stream")
+    if device is not None and stream is not None:
+        if not isinstance(stream, int) or stream == 0:
+            raise _errors.invalid(f"{what}: __cuda_array_interface__ with the stream {stream!r}: expected None, or a number other than 0")
+        found.stream = 0 if stream == 1 else stream  # 1 is the default stream
+    return found
 
 
 def _of_view(view: memoryview, what: str) -> Buffer:
@@ -183,12 +194,16 @@ _DLPACK = {(0, 8): 4, (0, 32): 6, (0, 64): 8, (1, 8): 5, (1, 32): 7, (1, 64): 9,
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 
 
-def _of_dlpack(obj, what: str) -> Buffer:
+def _of_dlpack(obj, what: str, stream=None) -> Buffer:
+    named = {}
     try:
+        where = obj.__dlpack_device__() if hasattr(obj, "__dlpack_device__") else (_CPU, 0)
+        if where[0] in (_CUDA, _CUDA_MANAGED):
+            named["stream"] = _streams.pointer(stream) or 1  # the default stream
         try:
-            capsule = obj.__dlpack__(max_version=(1, 1))
+            capsule = obj.__dlpack__(max_version=(1, 1), **named)
         except TypeError:  # a package that knows the older protocol alone
-            capsule = obj.__dlpack__()
+            capsule = obj.__dlpack__(**named)
     except Exception as problem:
         raise _errors.invalid(f"{what}: {type(obj).__name__}.__dlpack__: {problem}") from problem
     readonly = False

@@ -17,6 +17,9 @@ __all__ = ["Communicator"]
 
 _known = _types.cache
 _ndarray = None  # numpy.ndarray, once one was seen
+_tensor = None  # torch.Tensor likewise
+_current_stream = None  # of torch, by the number of a GPU
+_on_stream: dict = {}
 _counts: dict[int, c_size_t] = {}
 _OTHERWISE = (KeyError, TypeError, ValueError, BufferError)  # of arrays that do not take the short way
 
@@ -31,10 +34,23 @@ def _count(n: int) -> c_size_t:
 
 def _learn(array, code: int | None) -> None:
     """Remember the type of a NumPy array and of its elements: such arrays take a shorter way from now on."""
-    global _ndarray
-    if type(array).__module__ == "numpy":
+    global _ndarray, _tensor, _current_stream
+    package = type(array).__module__
+    if package == "numpy":
         _ndarray = sys.modules["numpy"].ndarray
         _known[array.dtype] = code
+    elif package == "torch":
+        torch = sys.modules["torch"]
+        _tensor, _current_stream = torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        _known[array.dtype] = code
+
+
+def _stream_options(stream: int):
+    """Return the options of a call on a stream, which nobody changes; those of some streams are kept."""
+    if len(_on_stream) > 100:
+        _on_stream.clear()
+    _on_stream[stream] = options = byref(CallOptions(ctypes.sizeof(CallOptions), stream or None, None, 0.0))
+    return options
 
 
 class Communicator(Objects):
@@ -100,6 +116,7 @@ class Communicator(Objects):
         self._closed = False
         self._aborted = None
         self._host = False  # the short way of NumPy's arrays is open
+        self._index = None  # likewise of torch's tensors: the number of the GPU, -1 for the host
         self._device = None
         self._rank = self._size = None
         self._held = None  # buffers of an open group
@@ -121,6 +138,7 @@ class Communicator(Objects):
         self._rank, self._size = rank.value, size.value
         self._device = self.query("device")
         self._host = self._device == "host"
+        self._index = -1 if self._host else int(self._device.rpartition(":")[2])
 
     # State ----------------------------------------------------------------------------------------
 
@@ -245,7 +263,7 @@ class Communicator(Objects):
         """Leave in an orderly way, and free what was made with the communicator. Closing again does nothing."""
         if not self._closed:
             self._closed = True
-            self._host = False
+            self._host, self._index = False, None
             _lifetime.closed(self)
             self._check_end(self._lib.comm_destroy(self._handle))
 
@@ -260,7 +278,7 @@ class Communicator(Objects):
         """End the communicator at once, from any thread, also while others are in a call. The other ranks learn the cause."""
         if not self._closed:
             self._closed, self._aborted = True, cause or "by the program"
-            self._host = False
+            self._host, self._index = False, None
             _lifetime.closed(self)
             self._check_end(self._lib.comm_abort(self._handle, cause.encode() if cause else None))
 
@@ -316,19 +334,23 @@ class Communicator(Objects):
                 if result:
                     raise self._error(result)
                 return
-        a = resolve(send, "all_reduce: send")
-        b = a if recv is None else resolve(recv, "all_reduce: recv")
+        if type(send) is _tensor and algorithm is scale is None and isinstance(op, int):
+            short = self._tensors(send, send if recv is None else recv, 1, 1, stream)
+            if short is not None:
+                return self._short(self._lib.quick_all_reduce, short[:4] + (op,), short[4])
+        a = resolve(send, "all_reduce: send", stream)
+        b = a if recv is None else resolve(recv, "all_reduce: recv", stream)
         count, code = self._sizes("all_reduce", a, b, 1, 1, reduces=True)
         self._call(self._lib.all_reduce, "all_reduce", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
 
     def reduce(self, send, recv=None, op=_types.ReduceOp.SUM, root: int = 0, *, stream=None, algorithm=None, scale=None) -> None:
         """Reduce n elements of all ranks to recv of root, where None is for the result in send. Arguments as all_reduce."""
-        if stream is algorithm is scale is None and type(root) is int and isinstance(op, int):
-            short = self._arrays(send, send if recv is None or self._rank != root else recv, 1, 1)
+        if algorithm is scale is None and type(root) is int and isinstance(op, int):
+            short = self._arrays(send, send if recv is None or self._rank != root else recv, 1, 1, stream)
             if short is not None:
-                return self._short(self._lib.quick_reduce, *short, op, root)
-        a = resolve(send, "reduce: send")
-        b = a if recv is None or self.rank != root else resolve(recv, "reduce: recv")
+                return self._short(self._lib.quick_reduce, short[:4] + (op, root), short[4])
+        a = resolve(send, "reduce: send", stream)
+        b = a if recv is None or self.rank != root else resolve(recv, "reduce: recv", stream)
         count, code = self._sizes("reduce", a, b, 1, 1, reduces=True)
         self._call(self._lib.reduce, "reduce", (a.address, b.address, count, code, int(op), root), (a, b),
                    b if self.rank == root else None, stream, algorithm, scale)
@@ -348,8 +370,12 @@ class Communicator(Objects):
                 if result:
                     raise self._error(result)
                 return
-        a = resolve(send, "reduce_scatter: send")
-        b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv")
+        if type(send) is _tensor and algorithm is scale is None and isinstance(op, int):
+            short = self._tensors(send, recv, self._size or 1, 1, stream)
+            if short is not None:
+                return self._short(self._lib.quick_reduce_scatter, short[:4] + (op,), short[4])
+        a = resolve(send, "reduce_scatter: send", stream)
+        b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv", stream)
         count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
         self._call(self._lib.reduce_scatter, "reduce_scatter", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
 
@@ -368,28 +394,32 @@ class Communicator(Objects):
                 if result:
                     raise self._error(result)
                 return
-        b = resolve(recv, "all_gather: recv")
-        a = self._part(b, "all_gather: recv") if send is None else resolve(send, "all_gather: send")
+        if type(send) is _tensor and algorithm is None:
+            short = self._tensors(send, recv, 1, self._size, stream)
+            if short is not None:
+                return self._short(self._lib.quick_all_gather, short[:4], short[4])
+        b = resolve(recv, "all_gather: recv", stream)
+        a = self._part(b, "all_gather: recv") if send is None else resolve(send, "all_gather: send", stream)
         count, code = self._sizes("all_gather", a, b, 1, self.size)
         self._call(self._lib.all_gather, "all_gather", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
 
     def broadcast(self, send, recv=None, root: int = 0, *, stream=None, algorithm=None) -> None:
         """Copy n elements of root's send to recv of all, where None is for send itself. send is read on root alone, and may be None elsewhere."""
-        if stream is algorithm is None and type(root) is int:
-            short = self._arrays(send, send if recv is None else recv, 1, 1)
+        if algorithm is None and type(root) is int:
+            short = self._arrays(send, send if recv is None else recv, 1, 1, stream)
             if short is not None:
-                return self._short(self._lib.quick_broadcast, *short, root)
-        a = resolve(recv if send is None else send, "broadcast: send")
-        b = a if recv is None else resolve(recv, "broadcast: recv")
+                return self._short(self._lib.quick_broadcast, short[:4] + (root,), short[4])
+        a = resolve(recv if send is None else send, "broadcast: send", stream)
+        b = a if recv is None else resolve(recv, "broadcast: recv", stream)
         count, code = self._sizes("broadcast", a, b, 1, 1)
         self._call(self._lib.broadcast, "broadcast", (a.address, b.address, count, code, root), (a, b),
                    b if recv is not None or self.rank != root else None, stream, algorithm)
 
     def gather(self, send, recv=None, root: int = 0, *, stream=None, algorithm=None) -> None:
         """Collect n elements of each rank in root's recv, which has size*n, in the order of ranks. recv is used on root alone."""
-        a = resolve(send, "gather: send")
+        a = resolve(send, "gather: send", stream)
         if self.rank == root:
-            b = resolve(recv, "gather: recv")
+            b = resolve(recv, "gather: recv", stream)
             count, code = self._sizes("gather", a, b, 1, self.size)
         else:
             b = None
@@ -398,9 +428,9 @@ class Communicator(Objects):
 
     def scatter(self, send, recv, root: int = 0, *, stream=None, algorithm=None) -> None:
         """Send n elements of root's send, which has size*n, to recv of each rank. send is used on root alone."""
-        b = resolve(recv, "scatter: recv")
+        b = resolve(recv, "scatter: recv", stream)
         if self.rank == root:
-            a = resolve(send, "scatter: send")
+            a = resolve(send, "scatter: send", stream)
             count, code = self._sizes("scatter", a, b, self.size, 1)
         else:
             a = None
@@ -409,11 +439,11 @@ class Communicator(Objects):
 
     def all_to_all(self, send, recv, *, stream=None, algorithm=None) -> None:
         """Send the n elements at r*n of send to each rank r, and receive as many from it at r*n of recv."""
-        if stream is algorithm is None:
-            short = self._arrays(send, recv, self._size or 1, self._size)
+        if algorithm is None:
+            short = self._arrays(send, recv, self._size or 1, self._size, stream)
             if short is not None:
-                return self._short(self._lib.quick_all_to_all, *short)
-        a, b = resolve(send, "all_to_all: send"), resolve(recv, "all_to_all: recv")
+                return self._short(self._lib.quick_all_to_all, short[:4], short[4])
+        a, b = resolve(send, "all_to_all: send", stream), resolve(recv, "all_to_all: recv", stream)
         count, code = self._sizes("all_to_all", a, b, self.size, self.size)
         self._call(self._lib.all_to_all, "all_to_all", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
 
@@ -422,7 +452,7 @@ class Communicator(Objects):
 
         Counts and offsets are in elements. Without offsets the parts lie one after the other.
         """
-        a, b = resolve(send, "all_to_all_v: send"), resolve(recv, "all_to_all_v: recv")
+        a, b = resolve(send, "all_to_all_v: send", stream), resolve(recv, "all_to_all_v: recv", stream)
         unit, code = self._unit("all_to_all_v", a, b)
         n1, o1 = self._layout("all_to_all_v: send", a, unit, send_counts, send_offsets)
         n2, o2 = self._layout("all_to_all_v: recv", b, unit, recv_counts, recv_offsets)
@@ -430,21 +460,21 @@ class Communicator(Objects):
 
     def send(self, buffer, peer: int, *, stream=None, algorithm=None) -> None:
         """Send a message to a peer. Messages between two ranks in one direction are matched in their order."""
-        if stream is algorithm is None and type(peer) is int:
-            short = self._arrays(buffer, buffer, 1, 1)
+        if algorithm is None and type(peer) is int:
+            short = self._arrays(buffer, buffer, 1, 1, stream)
             if short is not None:
-                return self._short(self._lib.quick_send, *short[1:], peer)
-        a = resolve(buffer, "send: buffer")
+                return self._short(self._lib.quick_send, short[1:4] + (peer,), short[4])
+        a = resolve(buffer, "send: buffer", stream)
         count, code = self._sizes("send", a, a, 1, 1)
         self._call(self._lib.send, "send", (a.address, count, code, peer), (a,), None, stream, algorithm)
 
     def recv(self, buffer, peer: int, *, stream=None, algorithm=None) -> None:
         """Receive a message of a peer, which has as many elements as buffer."""
-        if stream is algorithm is None and type(peer) is int:
-            short = self._arrays(buffer, buffer, 1, 1)
+        if algorithm is None and type(peer) is int:
+            short = self._arrays(buffer, buffer, 1, 1, stream)
             if short is not None:
-                return self._short(self._lib.quick_recv, *short[1:], peer)
-        b = resolve(buffer, "recv: buffer")
+                return self._short(self._lib.quick_recv, short[1:4] + (peer,), short[4])
+        b = resolve(buffer, "recv: buffer", stream)
         count, code = self._sizes("recv", b, b, 1, 1)
         self._call(self._lib.recv, "recv", (b.address, count, code, peer), (b,), b, stream, algorithm)
 
@@ -463,9 +493,11 @@ class Communicator(Objects):
         """Load the kernels that calls of a collective may choose for a type, so that the first call need not, and may be captured."""
         self._check(self._lib.prepare(self._handle, collective.encode(), _types.data_type(dtype)))
 
-    def _arrays(self, send, recv, sends: int, receives: int):
-        """Return the first arguments for C where two arrays of NumPy can take the short way: pointers, count and type."""
-        if not self._host or type(send) is not _ndarray or type(recv) is not _ndarray or self._held is not None:
+    def _arrays(self, send, recv, sends: int, receives: int, stream):
+        """Return pointers, count, type and options for C where two arrays of NumPy, or tensors, can take the short way."""
+        if type(send) is _tensor:
+            return self._tensors(send, recv, sends, receives, stream)
+        if not self._host or type(send) is not _ndarray or type(recv) is not _ndarray or self._held is not None or stream is not None:
             return None
         try:
             code, total = _known[send.dtype], send.size
@@ -473,12 +505,41 @@ class Communicator(Objects):
             if code is None or recv.dtype is not send.dtype or count * sends != total or recv.size != count * receives:
                 return None
             at = from_buffer(send)
-            return at, at if recv is send else from_buffer(recv), _counts.get(count) or _count(count), code
+            return at, at if recv is send else from_buffer(recv), _counts.get(count) or _count(count), code, None
         except _OTHERWISE:
             return None
 
-    def _short(self, function, *arguments) -> None:
-        result = function(self._pointer, *arguments, None)
+    def _tensors(self, send, recv, sends: int, receives: int, stream):
+        """Do as _arrays for dense tensors of torch on the communicator's device."""
+        index = self._index
+        if index is None or type(recv) is not _tensor or self._held is not None:
+            return None
+        try:
+            dtype = send.dtype
+            code, total = _known[dtype], send.numel()
+            count = total if sends == 1 else total // sends
+            if code is None or not send.is_contiguous() or send.is_neg() or count * sends != total:
+                return None
+            at = to = c_void_p(send.data_ptr())
+            if recv is not send:
+                if recv.dtype is not dtype or recv.numel() != count * receives or not recv.is_contiguous() or recv.is_neg():
+                    return None
+                to = c_void_p(recv.data_ptr())
+            if index < 0:
+                options = None
+                if stream is not None or not send.is_cpu or not recv.is_cpu:
+                    return None
+            else:
+                if not send.is_cuda or send.get_device() != index or recv.get_device() != index:
+                    return None
+                number = _current_stream(index) if stream is None else _streams.pointer(stream)
+                options = _on_stream.get(number) or _stream_options(number)
+            return at, to, _counts.get(count) or _count(count), code, options
+        except (KeyError, RuntimeError, TypeError):  # a layout without memory, a type that is not known yet
+            return None
+
+    def _short(self, function, arguments, options) -> None:
+        result = function(self._pointer, *arguments, options)
         if result:
             raise self._error(result)
 
@@ -494,7 +555,7 @@ class Communicator(Objects):
             raise _errors.invalid(f"{name}: PREMUL_SUM without a scale")
         options = None
         if not self._host:
-            stream = _streams.choose(stream, buffers)
+            stream = _streams.choose(stream, buffers, self._index or 0)
         elif stream is not None:
             raise _errors.invalid(f"{name}: stream {stream!r} for a communicator on the host: expected None")
         if stream or algorithm is not None or scale is not None:
@@ -540,7 +601,9 @@ class Communicator(Objects):
         n, rest = divmod(whole.bytes, self.size)
         if rest or n % max(whole.itemsize, 1):
             raise _errors.invalid(f"{what}: {whole.bytes // whole.itemsize} elements for {self.size} ranks: expected a multiple")
-        return Buffer(whole.address + self.rank * n, n, whole.itemsize, whole.code, whole.device, whole.readonly, whole.keep, whole.type)
+        part = Buffer(whole.address + self.rank * n, n, whole.itemsize, whole.code, whole.device, whole.readonly, whole.keep, whole.type)
+        part.stream = whole.stream
+        return part
 
     def _layout(self, what: str, buffer: Buffer, unit: int, counts, offsets):
         """Return arrays of counts and offsets for C, in units, all of which lie in the buffer."""

@@ -126,6 +126,28 @@ class RegisteredMemory(_Object):
             raise AttributeError("__cuda_array_interface__")
         return self._interface()
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device = self._comm.device
+        return (1, 0) if device == "host" else (2, int(device.rpartition(":")[2]))
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """Return its bytes as a capsule of DLPack. What is under way on other streams than the given one is the program's concern."""
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError("memory of mscclpp is given as it is: expected no copy, and its own device")
+        return self.to_dlpack()
+
+    def to_dlpack(self, data_type="uint8", shape=None, strides=None):
+        """Return a capsule of DLPack, which keeps the memory: elements of a type, such as ``torch.float16``, in a shape.
+
+        Args:
+            data_type: a type's name.
+            shape, strides: in elements; None for one dimension of all that there is, in C order.
+        """
+        from ._dlpack import capsule
+        self._open()
+        kind, number = self.__dlpack_device__()
+        return capsule(self._address, self._size, None if kind == 1 else number, self, data_type, shape, strides)
+
     def view(self) -> memoryview:
         """Return the bytes as a memoryview, on the host."""
         if self._comm.device != "host":

@@ -24,16 +24,27 @@ def pointer(stream) -> int:
     raise _errors.invalid(f"stream {stream!r}: expected a number, or a stream of torch, CuPy, or with __cuda_stream__")
 
 
-def choose(stream, buffers) -> int:
-    """Return the stream that a call uses: the given one, else the current one of the package that has made the buffers."""
-    if stream is not None:
-        return pointer(stream)
+def choose(stream, buffers, device: int) -> int:
+    """Return the stream that a call uses, which waits for those on which its buffers are made.
+
+    It is the given one, else the current one of the package that has made the buffers, else the one that a buffer names.
+    """
+    chosen = None if stream is None else pointer(stream)
+    named = []
     for b in buffers:
         if b is None:
             continue
-        name = type(b.keep).__module__.partition(".")[0]
-        if name == "torch":
-            return sys.modules["torch"].cuda.current_stream(b.device).cuda_stream
-        if name == "cupy":
-            return sys.modules["cupy"].cuda.get_current_stream().ptr
-    return 0
+        if chosen is None:
+            package = type(b.keep).__module__.partition(".")[0]
+            if package == "torch":
+                chosen = sys.modules["torch"].cuda.current_stream(b.device).cuda_stream
+            elif package == "cupy":
+                chosen = sys.modules["cupy"].cuda.get_current_stream().ptr
+        if b.stream is not None:
+            named.append(b.stream)
+    if chosen is None:
+        chosen = named[0] if named else 0
+    for other in set(named) - {chosen}:
+        from ._driver import driver
+        driver().order(device, other, chosen)
+    return chosen

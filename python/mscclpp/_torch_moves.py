@@ -44,7 +44,7 @@ class Moves:
         with self._lock:
             kept = self._bytes
             if kept is None or kept.numel() < size:
-                kept = torch.empty(max(size, 1), dtype=torch.uint8, device=like.device)
+                kept = like.new_empty(max(size, 1), dtype=torch.uint8)
                 if size <= _KEPT and self.stream is None:  # on a GPU torch keeps it, for each stream
                     self._bytes = kept
             yield kept[:size].view(like.dtype)
@@ -63,8 +63,6 @@ class Moves:
 
     def _messages(self, sends: dict, receives: dict) -> None:
         """Send a tensor to each of some ranks, and receive one of others; what is this rank's own is copied."""
-        if self._me in receives and self._me in sends:
-            receives[self._me].copy_(sends[self._me].view(receives[self._me].shape))
         with contextlib.ExitStack() as dense:
             targets = [(r, dense.enter_context(Dense(t))) for r, t in receives.items() if r != self._me]
             sources = [(r, t.contiguous()) for r, t in sends.items() if r != self._me]
@@ -73,6 +71,8 @@ class Moves:
                     self.communicator.send(t, r, stream=self.stream)
                 for r, t in targets:
                     self.communicator.recv(t, r, stream=self.stream)
+        if self._me in receives and self._me in sends:
+            receives[self._me].copy_(sends[self._me].view(receives[self._me].shape))
 
     # Reductions -------------------------------------------------------------------------------------
 

@@ -1,0 +1,36 @@
+package python
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+)
+
+// onGPUs runs a program as two ranks on emulated GPUs, each of which says that it is done.
+func onGPUs(t *testing.T, p interpreter, args ...string) {
+	t.Helper()
+	tree(t)
+	driver := emulated.Build(t)
+	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
+		emulated.Source{Spec: "../collectives/internal/scaling/kernels/kernels.json", Images: "../collectives/internal/scaling/image", Types: []string{"f32"}})
+	env := []string{
+		cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver), emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
+	}
+	text, err := run(t, p, 2, env, args...)
+	if err != nil || strings.Count(text, " is done\n") != 2 {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// Memory of GPUs is used by the protocols of other packages, in the order of their streams.
+func TestGPUObjects(t *testing.T) {
+	onGPUs(t, newest(t, "nothing else", anyPython), "tests/cuda_objects.py")
+}
+
+// The process group puts operations on the streams of torch, of which there is a stand-in.
+func TestTorchStreams(t *testing.T) {
+	onGPUs(t, newest(t, "torch 2.11", hasTorch), "-W", "ignore", "tests/torch_cuda.py")
+}

@@ -1,0 +1,156 @@
+"""Memory of GPUs in collectives, by the protocols of other packages: two ranks on the emulated driver. No package is needed."""
+
+import ctypes
+import gc
+import os
+import sys
+
+import mscclpp
+from mscclpp import _buffers, _dlpack, _driver, utils
+
+comm = mscclpp.Communicator(device="cuda")
+rank, number = comm.rank, int(comm.device.rpartition(":")[2])
+driver = _driver.driver()
+raw = ctypes.CDLL(os.environ["MSCCLPP_CUDA_LIBRARY"])
+raw.cuMemcpyHtoDAsync_v2.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+raw.cuMemcpyDtoHAsync_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
+raw.cuStreamWaitValue64_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint]
+raw.cuStreamCreateWithPriority.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint, ctypes.c_int]
+raw.cuMemHostAlloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_uint]
+N = 1000
+Floats = ctypes.c_float * N
+
+
+def new_stream():
+    stream = ctypes.c_void_p()
+    with driver.on(number):
+        assert raw.cuStreamCreateWithPriority(ctypes.byref(stream), 1, 0) == 0
+    return stream.value
+
+
+def write(memory, value, stream=None):
+    with driver.on(number):
+        host = Floats(*[value] * N)
+        kept.append(host)
+        assert raw.cuMemcpyHtoDAsync_v2(memory.data(), host, 4 * N, stream) == 0
+
+
+def read(memory, stream=None):
+    host = Floats()
+    with driver.on(number):
+        assert raw.cuMemcpyDtoHAsync_v2(host, memory.data(), 4 * N, stream) == 0
+        driver.cuStreamSynchronize(stream)
+    return set(host)
+
+
+kept, gate, gates = [], ctypes.c_void_p(), 0
+with driver.on(number):
+    assert raw.cuMemHostAlloc(ctypes.byref(gate), 8, 3) == 0
+gate_word = ctypes.c_uint64.from_address(gate.value)
+
+
+def late(memory, value, stream):
+    """Let a stream write a value when open_gate() was called."""
+    with driver.on(number):
+        assert raw.cuStreamWaitValue64_v2(stream, gate.value, gates + 1, 0) == 0
+    write(memory, value, stream)
+
+
+def open_gate():
+    global gates
+    gates += 1
+    gate_word.value = gates
+
+
+class Interface:
+    """An array of another package."""
+
+    def __init__(self, memory, stream=None, **other):
+        self.__cuda_array_interface__ = {"shape": (N,), "typestr": "<f4", "data": (memory.data(), False), "version": 3, "stream": stream, **other}
+
+
+class Tensor:
+    """An array that has DLPack alone, and knows for which stream it was asked."""
+
+    def __init__(self, memory, kind=2, old=False):
+        self.memory, self.kind, self.streams, self.old = memory, kind, [], old
+
+    def __dlpack_device__(self):
+        return self.kind, number
+
+    def __dlpack__(self, **named):
+        if self.old and "max_version" in named:
+            raise TypeError("an older protocol")
+        self.streams.append(named.get("stream"))
+        return self.memory.to_dlpack("float32", (N,))
+
+
+def refused(text, function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except mscclpp.InvalidUsage as problem:
+        assert text in str(problem), problem
+        return
+    sys.exit(f"{text}: nothing was raised")
+
+
+with comm:
+    a, b = comm.alloc(4 * N), comm.alloc(4 * N)
+    one, two = new_stream(), new_stream()
+
+    # The call goes on the stream on which the array is made, or waits for it.
+    for streams, named in (((one, None), {}), ((one, one), {}), ((None, one), {}), ((one, two), {}), ((one, None), {"stream": two})):
+        write(a, 0), write(b, 0), read(b)
+        late(a, rank + 1.0, streams[0] or streams[1])
+        comm.all_reduce(Interface(a, streams[0]), Interface(b, streams[1]), **named)
+        open_gate()
+        comm.settle()
+        assert read(b) == {3.0}, (streams, named, list(read(b))[:5])
+    write(a, rank + 1.0)
+    comm.all_reduce(Interface(a, 1))  # the default stream
+    comm.settle()
+    assert read(a) == {3.0}
+    refused("stream 0", comm.all_reduce, Interface(a, 0))
+    refused("read-only", comm.all_reduce, Interface(a, data=(a.data(), True)))
+    refused("not contiguous", comm.all_reduce, Interface(a, strides=(8,)))
+    refused("expected memory of cuda", comm.all_reduce, bytearray(4))
+    refused("with a mask", comm.all_reduce, Interface(a, mask=a))
+
+    # DLPack is told the stream of the call, in its words.
+    for old in (False, True):
+        for stream, told in ((None, 1), (0, 1), (two, two)):
+            x = Tensor(a, old=old)
+            write(a, rank + 1.0), read(a)
+            comm.all_reduce(x, stream=stream)
+            comm.settle()
+            assert read(a) == {3.0} and x.streams == [told], x.streams
+
+    class Pinned(Tensor):
+        """Memory of the host that GPUs can read: kDLCUDAHost."""
+
+        def __dlpack__(self, **named):
+            assert "stream" not in named, named
+            made = _dlpack.capsule(gate.value, 8, None, self)
+            next(reversed(_dlpack._kept.values()))[0].tensor.device_type = 3
+            return made
+    pinned = _buffers.resolve(Pinned(a, kind=3), "pinned")
+    assert (pinned.address, pinned.bytes, pinned.device) == (gate.value, 8, None)
+    refused("memory of the host: expected memory of cuda", comm.all_reduce, Pinned(a, kind=3))
+    del pinned
+    write(a, 1.0), read(a)
+    comm.broadcast(a)  # the library's own memory
+    comm.settle()
+    gc.collect()
+    assert not _dlpack._kept, "capsules that nobody has taken are freed"
+    refused("expected no more than", a.to_dlpack, "float32", (N + 1,))
+    refused("expected one of", a.to_dlpack, "complex64")
+    assert a.__dlpack_device__() == (2, number) and a.__cuda_array_interface__["data"][0] == a.data()
+
+    assert utils.get_device_arch(comm) == "sm_90"
+    try:
+        utils.Kernel(b"no image", "name", device=comm)
+    except mscclpp.Error as problem:
+        assert "cuModuleLoadDataEx" in str(problem), problem
+    else:
+        sys.exit("no image was taken for one")
+print(f"rank {rank} is done")
