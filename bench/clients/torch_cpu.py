@@ -11,7 +11,6 @@ quotients, mscclpp's time over gloo's. Sizes are bytes of the larger buffer of a
 import datetime
 import json
 import math
-import os
 import sys
 import time
 

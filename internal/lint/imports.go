@@ -69,7 +69,7 @@ var directions = []direction{
 	{of: "capi", may: nil, test: []string{"", "framework/", "collectives/collectivetest", "launch"}, why: "the folder has the header, and tests that use the library as programs do"},
 	{of: "nccl/torchtest", may: nil, test: []string{"framework/", "collectives/collectivetest"}, why: "tests that have PyTorch use the library"},
 	{of: "nccl", may: nil, test: []string{"framework/", "collectives/collectivetest", "plugins", "transports"}, why: "the library is written in C; the package has tests that use it as programs do"},
-	{of: "python", may: nil, test: []string{"internal/promise"}, why: "the package is written in Python; its tests use it as programs do"},
+	{of: "python", may: nil, test: []string{"internal/promise", "framework/device/cuda", "framework/device/cuda/emulated"}, why: "the package is written in Python; its tests use it as programs do"},
 	{of: "internal/setup", may: []string{"framework/", "collectives", "launch", "plugins", "transports", "internal/", "plan/attach", "plan/schema"},
 		why: "it puts jobs together for the libraries of all languages, none of which it knows"},
 	{of: "internal/", may: []string{"internal/"}, why: "small tools know nothing of the rest"},

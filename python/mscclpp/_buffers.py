@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import c_char, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
+from ctypes import c_char, c_int, c_int32, c_int64, c_ssize_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
 
 from . import _errors, _streams, _types
 

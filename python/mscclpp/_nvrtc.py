@@ -62,7 +62,7 @@ def library():
             tried = candidates()
             for path in tried:
                 try:
-                    # What it opens itself, by name alone, is not always found.
+                    # Its second part, which it opens by name alone, is not always found.
                     for part in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so.*")) if os.path.dirname(path) else ():
                         ctypes.CDLL(part)
                     file = ctypes.CDLL(path)

@@ -118,12 +118,12 @@ with comm:
 
     # DLPack is told the stream of the call, in its words.
     for old in (False, True):
-        for stream, told in ((None, 1), (0, 1), (two, two)):
+        for stream, known in ((None, 1), (0, 1), (two, two)):
             x = Tensor(a, old=old)
             write(a, rank + 1.0), read(a)
             comm.all_reduce(x, stream=stream)
             comm.settle()
-            assert read(a) == {3.0} and x.streams == [told], x.streams
+            assert read(a) == {3.0} and x.streams == [known], x.streams
 
     class Pinned(Tensor):
         """Memory of the host that GPUs can read: kDLCUDAHost."""

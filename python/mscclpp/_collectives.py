@@ -1,0 +1,360 @@
+"""Collectives and messages: how arguments become those of the C interface, in few steps for arrays of NumPy and tensors of torch."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from ctypes import byref, c_size_t, c_void_p
+
+from . import _errors, _streams, _types
+from ._buffers import Buffer, from_buffer, resolve
+from ._library import CallOptions
+
+_known = _types.cache
+_ndarray = None  # numpy.ndarray, once one was seen
+_tensor = None  # torch.Tensor likewise
+_current_stream = None  # of torch, by the number of a GPU
+_on_stream: dict = {}
+_counts: dict[int, c_size_t] = {}
+_OTHERWISE = (KeyError, TypeError, ValueError, BufferError)  # of arrays that do not take the short way
+
+
+def _count(n: int) -> c_size_t:
+    """Return a count as an object for C; the usual ones are kept."""
+    if len(_counts) > 1000:
+        _counts.clear()
+    _counts[n] = count = c_size_t(n)
+    return count
+
+
+def _learn(array, code: int | None) -> None:
+    """Remember the type of a NumPy array and of its elements: such arrays take a shorter way from now on."""
+    global _ndarray, _tensor, _current_stream
+    package = type(array).__module__
+    if package == "numpy":
+        _ndarray = sys.modules["numpy"].ndarray
+        _known[array.dtype] = code
+    elif package == "torch":
+        torch = sys.modules["torch"]
+        _tensor, _current_stream = torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        _known[array.dtype] = code
+
+
+def _stream_options(stream: int):
+    """Return the options of a call on a stream, which nobody changes; those of some streams are kept."""
+    if len(_on_stream) > 100:
+        _on_stream.clear()
+    _on_stream[stream] = options = byref(CallOptions(ctypes.sizeof(CallOptions), stream or None, None, 0.0))
+    return options
+
+
+class Collectives:
+    """The collectives and messages of a communicator."""
+
+    def all_reduce(self, send, recv=None, op=_types.ReduceOp.SUM, *, stream=None, algorithm=None, scale=None) -> None:
+        """Reduce the elements of all ranks, and give the result to all.
+
+        Args:
+            send: n elements.
+            recv: n elements of the same type; None for the result in send.
+            op: a ReduceOp.
+            stream: of the GPU: a number, or a stream of torch or CuPy; None for the package's current one.
+            algorithm: name of the algorithm; None lets the library choose.
+            scale: with PREMUL_SUM: the factor of this rank's input; ranks may have different ones.
+
+        Raises:
+            InvalidUsage: the arguments cannot be right, or differ between ranks.
+            UnsupportedError: no algorithm serves the type or operation.
+            PeerError, TimeoutError, ClosedError: why the communicator has failed.
+        """
+        if self._host and type(send) is _ndarray and stream is algorithm is scale is self._held and isinstance(op, int):
+            try:
+                code, count = _known[send.dtype], send.size
+                at = to = from_buffer(send)
+                if recv is not None and recv is not send:
+                    to = from_buffer(recv) if type(recv) is _ndarray and recv.size == count and recv.dtype is send.dtype else None
+            except _OTHERWISE:
+                code = None
+            if code is not None and to is not None:
+                result = self._quick(self._pointer, at, to, _counts.get(count) or _count(count), code, op, None)
+                if result:
+                    raise self._error(result)
+                return
+        if type(send) is _tensor and algorithm is scale is None and isinstance(op, int):
+            short = self._tensors(send, send if recv is None else recv, 1, 1, stream)
+            if short is not None:
+                return self._short(self._lib.quick_all_reduce, short[:4] + (op,), short[4])
+        a = resolve(send, "all_reduce: send", stream)
+        b = a if recv is None else resolve(recv, "all_reduce: recv", stream)
+        count, code = self._sizes("all_reduce", a, b, 1, 1, reduces=True)
+        self._call(self._lib.all_reduce, "all_reduce", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
+
+    def reduce(self, send, recv=None, op=_types.ReduceOp.SUM, root: int = 0, *, stream=None, algorithm=None, scale=None) -> None:
+        """Reduce n elements of all ranks to recv of root, where None is for the result in send. Arguments as all_reduce."""
+        if algorithm is scale is None and type(root) is int and isinstance(op, int):
+            short = self._arrays(send, send if recv is None or self._rank != root else recv, 1, 1, stream)
+            if short is not None:
+                return self._short(self._lib.quick_reduce, short[:4] + (op, root), short[4])
+        a = resolve(send, "reduce: send", stream)
+        b = a if recv is None or self.rank != root else resolve(recv, "reduce: recv", stream)
+        count, code = self._sizes("reduce", a, b, 1, 1, reduces=True)
+        self._call(self._lib.reduce, "reduce", (a.address, b.address, count, code, int(op), root), (a, b),
+                   b if self.rank == root else None, stream, algorithm, scale)
+
+    def reduce_scatter(self, send, recv=None, op=_types.ReduceOp.SUM, *, stream=None, algorithm=None, scale=None) -> None:
+        """Reduce size*n elements, and give each rank its own n of the result: in recv, or in its part of send for None."""
+        if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is scale is self._held and isinstance(op, int):
+            try:
+                code, count = _known[recv.dtype], recv.size
+                if send.size != count * self._size or send.dtype is not recv.dtype:
+                    code = None
+                at, to = from_buffer(send), from_buffer(recv)
+            except _OTHERWISE:
+                code = None
+            if code is not None:
+                result = self._lib.quick_reduce_scatter(self._pointer, at, to, _counts.get(count) or _count(count), code, op, None)
+                if result:
+                    raise self._error(result)
+                return
+        if type(send) is _tensor and algorithm is scale is None and isinstance(op, int):
+            short = self._tensors(send, recv, self._size or 1, 1, stream)
+            if short is not None:
+                return self._short(self._lib.quick_reduce_scatter, short[:4] + (op,), short[4])
+        a = resolve(send, "reduce_scatter: send", stream)
+        b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv", stream)
+        count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
+        self._call(self._lib.reduce_scatter, "reduce_scatter", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
+
+    def all_gather(self, send, recv, *, stream=None, algorithm=None) -> None:
+        """Gather n elements of each rank in recv of all, which has size*n, in the order of ranks; send None: its part of recv."""
+        if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is self._held:
+            try:
+                code, count = _known[send.dtype], send.size
+                if recv.size != count * self._size or send.dtype is not recv.dtype:
+                    code = None
+                at, to = from_buffer(send), from_buffer(recv)
+            except _OTHERWISE:
+                code = None
+            if code is not None:
+                result = self._lib.quick_all_gather(self._pointer, at, to, _counts.get(count) or _count(count), code, None)
+                if result:
+                    raise self._error(result)
+                return
+        if type(send) is _tensor and algorithm is None:
+            short = self._tensors(send, recv, 1, self._size, stream)
+            if short is not None:
+                return self._short(self._lib.quick_all_gather, short[:4], short[4])
+        b = resolve(recv, "all_gather: recv", stream)
+        a = self._part(b, "all_gather: recv") if send is None else resolve(send, "all_gather: send", stream)
+        count, code = self._sizes("all_gather", a, b, 1, self.size)
+        self._call(self._lib.all_gather, "all_gather", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
+
+    def broadcast(self, send, recv=None, root: int = 0, *, stream=None, algorithm=None) -> None:
+        """Copy n elements of root's send to recv of all, where None is for send itself. send is read on root alone, and may be None elsewhere."""
+        if algorithm is None and type(root) is int:
+            short = self._arrays(send, send if recv is None else recv, 1, 1, stream)
+            if short is not None:
+                return self._short(self._lib.quick_broadcast, short[:4] + (root,), short[4])
+        a = resolve(recv if send is None else send, "broadcast: send", stream)
+        b = a if recv is None else resolve(recv, "broadcast: recv", stream)
+        count, code = self._sizes("broadcast", a, b, 1, 1)
+        self._call(self._lib.broadcast, "broadcast", (a.address, b.address, count, code, root), (a, b),
+                   b if recv is not None or self.rank != root else None, stream, algorithm)
+
+    def gather(self, send, recv=None, root: int = 0, *, stream=None, algorithm=None) -> None:
+        """Collect n elements of each rank in root's recv, which has size*n, in the order of ranks. recv is used on root alone."""
+        a = resolve(send, "gather: send", stream)
+        if self.rank == root:
+            b = resolve(recv, "gather: recv", stream)
+            count, code = self._sizes("gather", a, b, 1, self.size)
+        else:
+            b = None
+            count, code = self._sizes("gather", a, a, 1, 1)
+        self._call(self._lib.gather, "gather", (a.address, b.address if b else None, count, code, root), (a, b), b, stream, algorithm)
+
+    def scatter(self, send, recv, root: int = 0, *, stream=None, algorithm=None) -> None:
+        """Send n elements of root's send, which has size*n, to recv of each rank. send is used on root alone."""
+        b = resolve(recv, "scatter: recv", stream)
+        if self.rank == root:
+            a = resolve(send, "scatter: send", stream)
+            count, code = self._sizes("scatter", a, b, self.size, 1)
+        else:
+            a = None
+            count, code = self._sizes("scatter", b, b, 1, 1)
+        self._call(self._lib.scatter, "scatter", (a.address if a else None, b.address, count, code, root), (a, b), b, stream, algorithm)
+
+    def all_to_all(self, send, recv, *, stream=None, algorithm=None) -> None:
+        """Send the n elements at r*n of send to each rank r, and receive as many from it at r*n of recv."""
+        if algorithm is None:
+            short = self._arrays(send, recv, self._size or 1, self._size, stream)
+            if short is not None:
+                return self._short(self._lib.quick_all_to_all, short[:4], short[4])
+        a, b = resolve(send, "all_to_all: send", stream), resolve(recv, "all_to_all: recv", stream)
+        count, code = self._sizes("all_to_all", a, b, self.size, self.size)
+        self._call(self._lib.all_to_all, "all_to_all", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
+
+    def all_to_all_v(self, send, send_counts, recv, recv_counts, send_offsets=None, recv_offsets=None, *, stream=None, algorithm=None) -> None:
+        """Send send_counts[r] elements at send_offsets[r] to each rank r, and receive recv_counts[r] at recv_offsets[r].
+
+        Counts and offsets are in elements. Without offsets the parts lie one after the other.
+        """
+        a, b = resolve(send, "all_to_all_v: send", stream), resolve(recv, "all_to_all_v: recv", stream)
+        unit, code = self._unit("all_to_all_v", a, b)
+        n1, o1 = self._layout("all_to_all_v: send", a, unit, send_counts, send_offsets)
+        n2, o2 = self._layout("all_to_all_v: recv", b, unit, recv_counts, recv_offsets)
+        self._call(self._lib.all_to_all_v, "all_to_all_v", (a.address, n1, o1, b.address, n2, o2, code), (a, b), b, stream, algorithm)
+
+    def send(self, buffer, peer: int, *, stream=None, algorithm=None) -> None:
+        """Send a message to a peer. Messages between two ranks in one direction are matched in their order."""
+        if algorithm is None and type(peer) is int:
+            short = self._arrays(buffer, buffer, 1, 1, stream)
+            if short is not None:
+                return self._short(self._lib.quick_send, short[1:4] + (peer,), short[4])
+        a = resolve(buffer, "send: buffer", stream)
+        count, code = self._sizes("send", a, a, 1, 1)
+        self._call(self._lib.send, "send", (a.address, count, code, peer), (a,), None, stream, algorithm)
+
+    def recv(self, buffer, peer: int, *, stream=None, algorithm=None) -> None:
+        """Receive a message of a peer, which has as many elements as buffer."""
+        if algorithm is None and type(peer) is int:
+            short = self._arrays(buffer, buffer, 1, 1, stream)
+            if short is not None:
+                return self._short(self._lib.quick_recv, short[1:4] + (peer,), short[4])
+        b = resolve(buffer, "recv: buffer", stream)
+        count, code = self._sizes("recv", b, b, 1, 1)
+        self._call(self._lib.recv, "recv", (b.address, count, code, peer), (b,), b, stream, algorithm)
+
+    def barrier(self, *, stream=None) -> None:
+        """Wait, on the device, until all ranks have called it."""
+        self._call(self._lib.barrier, "barrier", (), (), None, stream, None)
+
+    def _arrays(self, send, recv, sends: int, receives: int, stream):
+        """Return pointers, count, type and options for C where two arrays of NumPy, or tensors, can take the short way."""
+        if type(send) is _tensor:
+            return self._tensors(send, recv, sends, receives, stream)
+        if not self._host or type(send) is not _ndarray or type(recv) is not _ndarray or self._held is not None or stream is not None:
+            return None
+        try:
+            code, total = _known[send.dtype], send.size
+            count = total // sends
+            if code is None or recv.dtype is not send.dtype or count * sends != total or recv.size != count * receives:
+                return None
+            at = from_buffer(send)
+            return at, at if recv is send else from_buffer(recv), _counts.get(count) or _count(count), code, None
+        except _OTHERWISE:
+            return None
+
+    def _tensors(self, send, recv, sends: int, receives: int, stream):
+        """Do as _arrays for dense tensors of torch on the communicator's device."""
+        index = self._index
+        if index is None or type(recv) is not _tensor or self._held is not None:
+            return None
+        try:
+            dtype = send.dtype
+            code, total = _known[dtype], send.numel()
+            count = total if sends == 1 else total // sends
+            if code is None or not send.is_contiguous() or send.is_neg() or count * sends != total:
+                return None
+            at = to = c_void_p(send.data_ptr())
+            if recv is not send:
+                if recv.dtype is not dtype or recv.numel() != count * receives or not recv.is_contiguous() or recv.is_neg():
+                    return None
+                to = c_void_p(recv.data_ptr())
+            if index < 0:
+                options = None
+                if stream is not None or not send.is_cpu or not recv.is_cpu:
+                    return None
+            else:
+                if not send.is_cuda or send.get_device() != index or recv.get_device() != index:
+                    return None
+                number = _current_stream(index) if stream is None else _streams.pointer(stream)
+                options = _on_stream.get(number) or _stream_options(number)
+            return at, to, _counts.get(count) or _count(count), code, options
+        except (KeyError, RuntimeError, TypeError):  # a layout without memory, a type that is not known yet
+            return None
+
+    def _short(self, function, arguments, options) -> None:
+        result = function(self._pointer, *arguments, options)
+        if result:
+            raise self._error(result)
+
+    # Common parts of collectives ---------------------------------------------------------------
+
+    def _call(self, function, name, arguments, buffers, target, stream, algorithm, scale=None) -> None:
+        for b in buffers:
+            if b is not None:
+                self._place(b, name)
+        if target is not None and target.readonly:
+            raise _errors.invalid(f"{name}: {target.type} is read-only: expected memory that the result can be written to")
+        if scale is None and name in ("all_reduce", "reduce", "reduce_scatter") and arguments[4] == _types.ReduceOp.PREMUL_SUM:
+            raise _errors.invalid(f"{name}: PREMUL_SUM without a scale")
+        options = None
+        if not self._host:
+            stream = _streams.choose(stream, buffers, self._index or 0)
+        elif stream is not None:
+            raise _errors.invalid(f"{name}: stream {stream!r} for a communicator on the host: expected None")
+        if stream or algorithm is not None or scale is not None:
+            options = CallOptions(ctypes.sizeof(CallOptions), stream or None, algorithm and algorithm.encode(), 0.0 if scale is None else float(scale))
+        result = function(self._handle, *arguments, None if options is None else byref(options))
+        if result:
+            raise self._error(result)
+        if self._held is not None:
+            self._held.append((buffers, arguments, options))
+
+    def _place(self, b: Buffer, name: str) -> None:
+        if self._rank is None or self._closed:
+            self.rank
+            raise self._error(3)
+        if (b.device is None) == (self._device == "host") and (b.device in (None, -1) or self._device == f"cuda:{b.device}"):
+            return
+        there = "the host" if b.device is None else "a GPU" if b.device < 0 else f"cuda:{b.device}"
+        raise _errors.invalid(f"{name}: {b.type} is memory of {there}: expected memory of {self._device}, the communicator's device")
+
+    def _unit(self, name: str, a: Buffer, b: Buffer, reduces: bool = False) -> tuple[int, int]:
+        """Return the bytes of what is counted, and its type; elements that the library has no type for go as bytes."""
+        if a is not b and (a.code != b.code or a.itemsize != b.itemsize):
+            raise _errors.invalid(f"{name}: send has {a.type}, recv {b.type}: expected one type")
+        _learn(a.keep, a.code)
+        if a.code is not None:
+            return a.itemsize, a.code
+        if reduces:
+            raise _errors.invalid(f"{name}: {a.type}: expected one of {', '.join(t.name for t in _types.DataType)} in the byte order of this machine")
+        return 1, int(_types.DataType.uint8)
+
+    def _sizes(self, name: str, a: Buffer, b: Buffer, sends: int, receives: int, reduces: bool = False) -> tuple[int, int]:
+        """Return the count of a call whose send has `sends` times, and whose recv `receives` times as many elements."""
+        unit, code = self._unit(name, a, b, reduces)
+        if a.bytes * receives != b.bytes * sends:
+            raise _errors.invalid(f"{name}: send has {a.bytes} bytes, recv {b.bytes}: expected {sends} to {receives}")
+        count, rest = divmod(a.bytes, unit * sends)
+        if rest:
+            raise _errors.invalid(f"{name}: {a.bytes // a.itemsize} elements for {sends} ranks: expected a multiple")
+        return count, code
+
+    def _part(self, whole: Buffer, what: str) -> Buffer:
+        """Return this rank's part of a buffer that has one for each rank."""
+        n, rest = divmod(whole.bytes, self.size)
+        if rest or n % max(whole.itemsize, 1):
+            raise _errors.invalid(f"{what}: {whole.bytes // whole.itemsize} elements for {self.size} ranks: expected a multiple")
+        part = Buffer(whole.address + self.rank * n, n, whole.itemsize, whole.code, whole.device, whole.readonly, whole.keep, whole.type)
+        part.stream = whole.stream
+        return part
+
+    def _layout(self, what: str, buffer: Buffer, unit: int, counts, offsets):
+        """Return arrays of counts and offsets for C, in units, all of which lie in the buffer."""
+        counts = [int(c) for c in counts]
+        if offsets is None:
+            offsets, at = [], 0
+            for c in counts:
+                offsets.append(at)
+                at += c
+        offsets = [int(o) for o in offsets]
+        if len(counts) != self.size or len(offsets) != self.size:
+            raise _errors.invalid(f"{what}: {len(counts)} counts and {len(offsets)} offsets: expected {self.size} each")
+        total = buffer.bytes // max(buffer.itemsize, 1)
+        for r, (c, o) in enumerate(zip(counts, offsets)):
+            if c < 0 or o < 0 or o + c > total:
+                raise _errors.invalid(f"{what}: {c} elements at {o} for rank {r}: expected them within the {total} of the buffer")
+        scale = buffer.itemsize // unit
+        array = c_size_t * self.size
+        return array(*(c * scale for c in counts)), array(*(o * scale for o in offsets))
