@@ -116,7 +116,7 @@ with comm:
     refused("expected memory of cuda", comm.all_reduce, bytearray(4))
     refused("with a mask", comm.all_reduce, Interface(a, mask=a))
 
-    # DLPack is told the stream of the call, in its words.
+    # DLPack gets the stream of the call, as its protocol numbers it.
     for old in (False, True):
         for stream, known in ((None, 1), (0, 1), (two, two)):
             x = Tensor(a, old=old)
