@@ -48,14 +48,15 @@ func (a *app) run(args []string) error {
 		return verb.Usage("expected a program or a verb, and its name is empty")
 	}
 	var v *entry
+	var words int
 	if f.ArgsLenAtDash() != 0 { // "--" makes it a program whatever its name
-		v = findVerb(rest[0])
+		v, words = findCommand(rest)
 	}
 	var command *cobra.Command
 	if v != nil {
 		var own []string
 		command = v.prepare(a)
-		own, rest = split(f, command.Flags(), rest[1:])
+		own, rest = split(f, command.Flags(), rest[words:])
 		if err := again(f, v.name, own); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,7 +49,7 @@ func (a *app) verb(v *entry, c *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("own program: %w", err)
 	}
-	return a.launch(self, append([]string{"mscclpp-run", v.name}, args...))
+	return a.launch(self, slices.Concat([]string{"mscclpp-run"}, strings.Fields(v.name), args))
 }
 
 // inRank runs a verb in this process, which is a rank already. Flags reach it as they reach ranks

@@ -33,11 +33,29 @@ var verbs = []entry{
 	{name: "conform", short: "run the conformance suite against a plugin", command: inspect.Conform},
 	{name: "doctor", short: "say what works on this machine, and what is missing", command: inspect.Doctor},
 	{name: "nccl", short: "print the path of the NCCL-compatible library", command: inspect.NCCL},
-	{name: "plan", short: "check and show execution plans", command: plans.Command},
+	{name: "plan", short: "check, show, run and measure execution plans", command: plans.Command},
 	{name: "plugins", short: "list the plugins, what they offer, and why one is not used", command: inspect.Plugins},
 	{name: "simulate", short: "predict collectives over many hosts from the parameters of links and adapters", command: predict.Command},
 	{name: "topo", short: "print the processors, GPUs and NICs of this host and how they are connected", command: inspect.Topo},
 	{name: "tune", short: "measure the algorithms, and write the table that chooses among them", ranks: true, command: measure.Tune},
+}
+
+// ofPlans are commands of the verb plan that are jobs of their own.
+var ofPlans = []entry{
+	{name: "plan bench", short: "measure an execution plan over a range of sizes", ranks: true, command: measure.PlanBench},
+	{name: "plan run", short: "run an execution plan", ranks: true, command: measure.PlanRun},
+}
+
+// findCommand finds the verb that arguments begin with, and how many words it has.
+func findCommand(args []string) (v *entry, words int) {
+	if len(args) > 1 {
+		for i := range ofPlans {
+			if ofPlans[i].name == args[0]+" "+args[1] {
+				return &ofPlans[i], 2
+			}
+		}
+	}
+	return findVerb(args[0]), 1
 }
 
 func findVerb(name string) *entry {

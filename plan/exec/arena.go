@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,7 +37,10 @@ func (e *Executor) newArena(ctx context.Context, chunk uint64) (a *arena, err er
 	}()
 	rank := e.comm.Rank()
 	if e.use.ports && slices.Max(a.bytes) > 1<<32 {
-		return nil, invalid("%d bytes: ports reach 4 GiB", slices.Max(a.bytes))
+		return a, invalid("%d bytes: ports reach 4 GiB", slices.Max(a.bytes))
+	}
+	if err := e.alike(ctx, chunk); err != nil {
+		return a, err
 	}
 	if a.memory, err = e.comm.Alloc(a.bytes[rank]); err != nil {
 		return a, err
@@ -49,6 +53,20 @@ func (e *Executor) newArena(ctx context.Context, chunk uint64) (a *arena, err er
 		return a, err
 	}
 	return a, a.fill(e, at)
+}
+
+// alike compares the sizes of all ranks: memory that is divided in two ways would be written where it is not.
+func (e *Executor) alike(ctx context.Context, chunk uint64) error {
+	all, err := e.comm.AllGather(ctx, binary.LittleEndian.AppendUint64(nil, chunk))
+	if err != nil {
+		return err
+	}
+	for r, theirs := range all {
+		if len(theirs) != 8 || binary.LittleEndian.Uint64(theirs) != chunk {
+			return &framework.Error{Op: "compare sizes", Peer: r, Err: invalid("its buffers have chunks of another size")}
+		}
+	}
+	return nil
 }
 
 // openPorts makes the port channels, pair by pair: all ranks do so in the same order.

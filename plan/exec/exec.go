@@ -52,6 +52,8 @@ type Executor struct {
 	mu     sync.Mutex
 	arenas []*arena
 	calls  uint64
+	last   of            // the last call…
+	signed uint64        // …and its signature
 	spare  device.Memory // for buffers that have to be apart here
 	closed bool
 }
@@ -159,6 +161,12 @@ func (e *Executor) Fits(inBytes, outBytes uint64, t kernel.DataType, p Packet) e
 	return err
 }
 
+// Fits says why a rank of a plan cannot be called with buffers of so many bytes, or nil.
+func Fits(p *schema.Plan, rank int, inBytes, outBytes uint64) error {
+	_, err := chunkOf(p, rank, inBytes, outBytes)
+	return err
+}
+
 // accepts says why a plan does not work with a type and a format of packets.
 func (e *Executor) accepts(t kernel.DataType, p Packet) error {
 	switch {
@@ -207,7 +215,7 @@ func (e *Executor) Execute(c *Call) error {
 		return err
 	}
 	x.Input, x.Output = uintptr(p.in), uintptr(p.out)
-	if err := e.stage(c, p.before); err != nil {
+	if err := e.stage(c, &p.before); err != nil {
 		return err
 	}
 	l := device.Launch{Grid: uint32(len(e.tables.blocks)), Block: e.threads(), Stream: c.Stream}
@@ -220,7 +228,7 @@ func (e *Executor) Execute(c *Call) error {
 	if err := e.outcome(a); err != nil {
 		return err
 	}
-	return e.stage(c, p.after)
+	return e.stage(c, &p.after)
 }
 
 func (e *Executor) threads() uint32 {
@@ -231,14 +239,27 @@ func (e *Executor) threads() uint32 {
 	return uint32(n)
 }
 
-// signature tells calls of one plan apart.
+// of is what all ranks pass alike.
+type of struct {
+	in, out uint64
+	dtype   kernel.DataType
+	op      kernel.Op
+	packet  Packet
+}
+
+// signature tells calls of one plan apart. Programs repeat themselves: it is computed when something has changed.
 func (e *Executor) signature(c *Call) uint64 {
+	now := of{c.InputBytes, c.OutputBytes, c.Type, c.Op, c.Packet}
+	if e.signed != 0 && now == e.last {
+		return e.signed
+	}
 	b := slices.Clone(e.sum[:])
-	for _, x := range []uint64{c.InputBytes, c.OutputBytes, uint64(c.Type), uint64(c.Op), uint64(c.Packet)} {
+	for _, x := range []uint64{now.in, now.out, uint64(now.dtype), uint64(now.op), uint64(now.packet)} {
 		b = binary.LittleEndian.AppendUint64(b, x)
 	}
 	sum := sha256.Sum256(b)
-	return binary.LittleEndian.Uint64(sum[:])
+	e.last, e.signed = now, binary.LittleEndian.Uint64(sum[:])
+	return e.signed
 }
 
 // load makes the kernel callable for elements of a type.

@@ -71,10 +71,21 @@ type move struct {
 	bytes    uint64
 }
 
-// placed is where a call works, and what is copied there before, and back after it.
+// moves are copies, as many as a call may need: one of each buffer.
+type moves [2]move
+
+func (m *moves) add(x move) {
+	if m[0].bytes == 0 {
+		m[0] = x
+		return
+	}
+	m[1] = x
+}
+
+// placed is the place of a call's buffers, with the copies that come before and after.
 type placed struct {
 	in, out       unsafe.Pointer
-	before, after []move
+	before, after moves
 }
 
 // place decides where the buffers of a call are.
@@ -88,16 +99,16 @@ func (e *Executor) place(c *Call, a *arena, chunk uint64) (placed, error) {
 	if e.use.alias {
 		return e.aliased(c, b)
 	}
-	if !e.use.named[0] || !e.use.named[1] || !touch(c.Input, b.in, c.Output, b.out) && !(c.KeepInput && e.use.writes[0]) {
+	if !e.use.named[0] || !e.use.named[1] || !touch(c.Input, b.in, c.Output, b.out) && (!c.KeepInput || !e.use.writes[0]) {
 		return placed{in: c.Input, out: c.Output}, nil
 	}
 	spare, err := e.room(b.in)
 	if err != nil {
 		return placed{}, err
 	}
-	p := placed{in: spare, out: c.Output, before: []move{{spare, c.Input, b.in}}}
+	p := placed{in: spare, out: c.Output, before: moves{{spare, c.Input, b.in}}}
 	if e.use.writes[0] && !c.KeepInput && !touch(c.Input, b.in, c.Output, b.out) {
-		p.after = []move{{c.Input, spare, b.in}}
+		p.after = moves{{c.Input, spare, b.in}}
 	}
 	return p, nil
 }
@@ -107,21 +118,21 @@ func (e *Executor) staged(c *Call, b buffers, in, out unsafe.Pointer) placed {
 	p := placed{in: in, out: out}
 	if !e.use.alias {
 		if e.use.named[0] {
-			p.before = append(p.before, move{in, c.Input, b.in})
+			p.before.add(move{in, c.Input, b.in})
 		}
 		if e.use.named[1] && !e.use.covers {
-			p.before = append(p.before, move{out, c.Output, b.out})
+			p.before.add(move{out, c.Output, b.out})
 		}
 		if e.use.named[0] && e.use.writes[0] && !c.KeepInput {
-			p.after = append(p.after, move{c.Input, in, b.in})
+			p.after.add(move{c.Input, in, b.in})
 		}
 		if e.use.named[1] {
-			p.after = append(p.after, move{c.Output, out, b.out})
+			p.after.add(move{c.Output, out, b.out})
 		}
 		return p
 	}
-	p.before = []move{{in, c.Input, b.in}}
-	p.after = []move{{c.Output, out, b.out}}
+	p.before = moves{{in, c.Input, b.in}}
+	p.after = moves{{c.Output, out, b.out}}
 	return p
 }
 
@@ -136,13 +147,13 @@ func (e *Executor) aliased(c *Call, b buffers) (placed, error) {
 		if err != nil {
 			return placed{}, err
 		}
-		p := placed{in: spare, out: unsafe.Add(spare, out), before: []move{{spare, c.Input, b.in}}}
-		p.after = []move{{c.Output, p.out, b.out}}
+		p := placed{in: spare, out: unsafe.Add(spare, out), before: moves{{spare, c.Input, b.in}}}
+		p.after = moves{{c.Output, p.out, b.out}}
 		return p, nil
 	}
 	p := placed{in: unsafe.Add(c.Output, in), out: c.Output}
 	if p.in != c.Input {
-		p.before = []move{{p.in, c.Input, b.in}}
+		p.before = moves{{p.in, c.Input, b.in}}
 	}
 	return p, nil
 }
@@ -171,8 +182,9 @@ func (e *Executor) room(bytes uint64) (unsafe.Pointer, error) {
 }
 
 // stage makes copies, on a GPU on the call's stream.
-func (e *Executor) stage(c *Call, list []move) error {
-	for _, m := range list {
+func (e *Executor) stage(c *Call, list *moves) error {
+	for i := range list {
+		m := &list[i]
 		if m.bytes == 0 || m.to == m.from {
 			continue
 		}

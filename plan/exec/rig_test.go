@@ -71,12 +71,17 @@ func open(ctx context.Context, boot framework.Bootstrap, o comm.Options) (*comm.
 // job runs f as n ranks of this process and fails the test with every rank's error.
 func job(t testing.TB, n int, f func(ctx context.Context, c *comm.Communicator) error) {
 	t.Helper()
+	jobWith(t, n, comm.Options{}, f)
+}
+
+func jobWith(t testing.TB, n int, o comm.Options, f func(ctx context.Context, c *comm.Communicator) error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var ranks sync.WaitGroup
 	for r, boot := range bootstrap.InProcess(n) {
 		ranks.Go(func() {
-			c, closeAll, err := open(ctx, boot, comm.Options{})
+			c, closeAll, err := open(ctx, boot, o)
 			if err != nil {
 				t.Errorf("rank %d: %v", r, err)
 				return

@@ -13,7 +13,6 @@ type use struct {
 	named         [2]bool
 	covers        bool // every chunk of every output is written as a whole
 	raw           bool // something else than packets is written to scratch memory
-	reductions    []schema.ReduceOp
 	alias         bool // input and output are one buffer
 }
 

@@ -30,6 +30,8 @@ type benchFlags struct {
 	device, versus                       string
 	options                              bench.Options   // the options that all of them have in common, and the first
 	all                                  []bench.Options // one for each collective, place and length of graph
+
+	before func(context.Context, *group) error // nil, or what has to be done in the job first
 }
 
 // Bench measures collectives over a range of sizes.
@@ -153,6 +155,11 @@ func (f *benchFlags) combine(names []string) error {
 
 func (f *benchFlags) run(env *verb.Env) error {
 	return inJob(f.device, func(ctx context.Context, g *group) error {
+		if f.before != nil {
+			if err := f.before(ctx, g); err != nil {
+				return err
+			}
+		}
 		for _, o := range f.all {
 			if err := o.Fits(g); err != nil {
 				return said(g, err)

@@ -1,4 +1,4 @@
-// Package plans is the verb plan: execution plans are made, checked and shown.
+// Package plans is the verb plan: execution plans are made, checked and shown. Package measure runs them.
 package plans
 
 import (
@@ -10,15 +10,16 @@ import (
 // Command returns the verb plan. Its own commands have long flags alone: short ones may be the launcher's.
 func Command(env *verb.Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "check|compile|show …",
+		Use: "bench|check|compile|run|show …",
 		Long: `Execution plans are JSON files that say which operations every thread block of every rank
 runs in a collective; docs/plans.md describes them. A check says before anything runs whether
-a plan is right, or can hang, race, or give wrong results.`,
+a plan is right, or can hang, race, or give wrong results. mscclpp-run -n N plan run FILE runs
+one, and plan bench FILE measures it.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return verb.Usage("plan: unknown command %q: expected check, compile or show", args[0])
+				return verb.Usage("plan: unknown command %q: expected bench, check, compile, run or show", args[0])
 			}
-			return verb.Usage("plan: expected a command: check, compile or show")
+			return verb.Usage("plan: expected a command: bench, check, compile, run or show")
 		},
 		Args: cobra.ArbitraryArgs,
 	}

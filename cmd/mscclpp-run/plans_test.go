@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/bench/report"
+)
+
+// A plan that was compiled runs, is measured, and is chosen by configuration; a wrong one is refused, and so is a size.
+func TestPlansInAJob(t *testing.T) {
+	i := install(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "plan.json")
+	run := func(args ...string) (string, string, int) { return i.run(t, args...) }
+	if out, errs, code := run("plan", "compile", "allreduce-1pa", "--ranks", "2", "--output", file); code != 0 {
+		t.Fatalf("compile: %d, %s%s", code, out, errs)
+	}
+	out, errs, code := run("-n", "2", "plan", "run", file, "--bytes", "4K", "--check", "--format", "json")
+	var row report.Row
+	if err := json.Unmarshal([]byte(out), &row); err != nil || code != 0 || row.Algorithm != "allreduce-1pa-1x2-4blocks" || row.Bytes != 4096 || row.Errors == nil || *row.Errors != 0 {
+		t.Errorf("run: %d, %v, %+v, %s", code, err, row, errs)
+	}
+	out, errs, code = run("-n", "2", "plan", "bench", file, "--bytes", "100:5K", "--iters", "2", "--calls", "1", "--check", "--format", "json")
+	if rows := strings.Count(out, "\n"); code != 0 || rows != 6 || strings.Count(out, `"errors":0`) != 6 || !strings.Contains(out, `"bytes":128,`) {
+		t.Errorf("bench: %d, %s%s", code, out, errs)
+	}
+	config := filepath.Join(dir, "config.yaml")
+	text := "collectives:\n  table: [{collective: allreduce, max_bytes: 1024, algorithm: allpair_ll8}]\n  plans: [{path: " + file + "}]\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for bytes, want := range map[string]string{"1024": "allpair_ll8", "2048": "allreduce-1pa-1x2-4blocks"} {
+		if got := algorithmOf(t, i, "-n", "2", "--config", config, "bench", "allreduce", "--bytes", bytes, "--iters", "1", "--calls", "1", "--format", "json"); got != want {
+			t.Errorf("%s bytes: %s, expected %s", bytes, got, want)
+		}
+	}
+	wrong, err := filepath.Abs("../../plan/verify/testdata/race/packets_rewritten.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		args  []string
+		code  int
+		words string
+	}{
+		{[]string{"-n", "2", "plan", "run", wrong}, 2, "the plan is not right, but race"},
+		{[]string{"-n", "3", "plan", "run", file}, 2, "is for 2 ranks: expected one for 3"},
+		{[]string{"-n", "2", "plan", "run", file, "--bytes", "1000"}, 2, "expected a multiple of 32, as 992 or 1024"},
+		{[]string{"-n", "2", "plan", "run", file + "x"}, 2, "no such file"},
+		{[]string{"-n", "2", "plan", "run"}, 2, "expected one file"},
+		{[]string{"-n", "2", "--set", "collectives.plans=[{path: " + wrong + "}]", "bench", "allreduce"}, 1, "the plan is not right, but race"},
+	} {
+		if _, errs, code := run(x.args...); code != x.code || !strings.Contains(errs, x.words) {
+			t.Errorf("%v: code %d, %s; expected %d and %q", x.args, code, errs, x.code, x.words)
+		}
+	}
+}
