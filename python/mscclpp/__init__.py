@@ -12,6 +12,7 @@ when it is first needed, so that importing costs little, and a process may fork 
 """
 
 from ._communicator import Communicator
+from ._environ import env
 from ._errors import (ClosedError, Error, ErrorCode, FailedError, InProgressError, InvalidUsage, PeerError, PluginError,
                       TimeoutError, UnavailableError, UnsupportedError)
 from ._objects import DeviceHandle, MemoryChannel, PortChannel, Proxy, RegisteredMemory, SwitchChannel, Window
@@ -22,9 +23,24 @@ __all__ = [
     "Communicator", "UniqueId", "DataType", "ReduceOp", "Error", "ErrorCode", "UnavailableError", "UnsupportedError",
     "InvalidUsage", "PeerError", "ClosedError", "PluginError", "TimeoutError", "InProgressError", "FailedError",
     "DeviceHandle", "RegisteredMemory", "Window", "MemoryChannel", "PortChannel", "SwitchChannel", "Proxy",
-    "library_version", "supports", "get_include", "get_lib",
+    "library_version", "supports", "get_include", "get_lib", "env", "version",
+    "CommGroup", "Host2HostSemaphore", "GpuBuffer", "RawGpuBuffer",
 ]
 __version__ = "0.1.0"
+version = {"version": __version__, "git_commit": ""}
+"""The package's version, as a dictionary; library_version() has the commit of the C library."""
+
+_LATER = {"CommGroup": "_groups", "Host2HostSemaphore": "_groups", "GpuBuffer": "_gpu_buffer", "RawGpuBuffer": "_gpu_buffer", "utils": ""}
+
+
+def __getattr__(name: str):
+    """Load a part of the package when it is first used."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+    module = importlib.import_module(f"{__name__}.{_LATER[name] or name}")
+    value = globals()[name] = getattr(module, name) if _LATER[name] else module
+    return value
 
 
 def library_version() -> str:

@@ -238,11 +238,18 @@ class Communicator(Collectives, Objects):
 
     def abort(self, cause: str = "") -> None:
         """End the communicator at once, from any thread, also while others are in a call. The other ranks learn the cause."""
+        self._end(self._lib.comm_abort, cause)
+
+    def leave(self, cause: str = "") -> None:
+        """End it for this rank alone, as abort does: the others go on. A call of theirs that needs this rank raises PeerError, with the cause."""
+        self._end(self._lib.comm_leave, cause)
+
+    def _end(self, function, cause: str) -> None:
         if not self._closed:
             self._closed, self._aborted = True, cause or "by the program"
             self._host, self._index = False, None
             _lifetime.closed(self)
-            self._check_end(self._lib.comm_abort(self._handle, cause.encode() if cause else None))
+            self._check_end(function(self._handle, cause.encode() if cause else None))
 
     def __enter__(self) -> Communicator:
         return self

@@ -1,15 +1,19 @@
 """What one process can see: names, errors, bad input, and how a communicator ends. Run as a job of one rank."""
 
 import array
+import ctypes
 import gc
+import os
 import pickle
+import struct
 import sys
 import threading
 import unittest
 import warnings
+import weakref
 
 import mscclpp
-from mscclpp import _buffers, _library, _types
+from mscclpp import _buffers, _environ, _library, _types
 
 
 class Interface(unittest.TestCase):
@@ -20,6 +24,8 @@ class Interface(unittest.TestCase):
         loaded = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True).stdout.split()
         self.assertEqual(heavy & set(loaded), set())
         self.assertIn("mscclpp", loaded)
+        own = {name.partition(".")[2] for name in loaded if name.startswith("mscclpp.")}
+        self.assertEqual(own & {"language", "torch", "utils", "_driver", "_nvrtc", "_dlpack", "_groups", "_gpu_buffer"}, set())
 
     def test_all_names_exist(self):
         for name in mscclpp.__all__:
@@ -29,6 +35,81 @@ class Interface(unittest.TestCase):
         self.assertTrue(mscclpp.library_version())
         self.assertTrue(mscclpp.supports("split"))
         self.assertFalse(mscclpp.supports("teleport"))
+
+    def test_environment(self):
+        one = _environ.Env({"MSCCLPP_CACHE_DIR": "/c", "MSCCLPP_LOG__LEVEL": "debug", "MSCCLPP_IB_GID_INDEX": "3", "HOME": "/h"})
+        self.assertEqual((one.cache_dir, one.configuration, one.ib_gid_index, one.debug), ("/c", {"log.level": "debug"}, 3, ""))
+        with self.assertRaises(AttributeError):
+            one.debug = "x"
+        self.assertIs(mscclpp.env(), mscclpp.env())
+        self.assertIn("cache_dir", repr(mscclpp.env()))
+        self.assertEqual(mscclpp.version["version"], mscclpp.__version__)
+        with self.assertRaises(AttributeError):
+            mscclpp.no_such_name
+
+    def test_raw_buffer(self):
+        for shape, text in ((0, "positive"), ("a", "positive")):
+            with self.assertRaisesRegex(ValueError, text):
+                mscclpp.RawGpuBuffer(shape, "host")
+        with self.assertRaisesRegex(ValueError, "Shape must be a tuple-like or an integer."):
+            mscclpp.GpuBuffer(1.5)
+        with self.assertRaisesRegex(ValueError, "Shape must be positive."):
+            mscclpp.GpuBuffer((2, 0))
+        raw = mscclpp.RawGpuBuffer(4096, "host")
+        self.assertEqual((raw.nelems(), raw.bytes(), raw.device_id(), raw.__dlpack_device__()), (4096, 4096, -1, (1, 0)))
+        with self.make_one() as comm:
+            comm.broadcast(raw)
+        capsule, left = raw.to_dlpack("torch.float16", (2, 3)), weakref.ref(raw)
+        del raw
+        gc.collect()
+        self.assertIsNotNone(left(), "a capsule keeps the memory")
+        del capsule
+        gc.collect()
+        self.assertIsNone(left())
+
+    def make_one(self):
+        return mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 0, 1)
+
+    def test_utils(self):
+        from mscclpp import utils
+        self.assertEqual(utils.pack(1, True, ctypes.c_size_t(2), b"ab", 1.5), struct.pack("<iiQ", 1, 1, 2) + b"ab" + struct.pack("<d", 1.5))
+        memory = array.array("f", [1])
+        self.assertEqual(utils.pack(memory), struct.pack("<Q", memory.buffer_info()[0]))
+        self.assertEqual(utils.pack(mscclpp.DeviceHandle(b"raw")), b"raw")
+        with self.assertRaisesRegex(RuntimeError, "Unsupported type"):
+            utils.pack(object())
+        self.assertFalse(utils.is_torch_tensor(memory))
+        self.assertEqual(utils.torch_dtype_to_mscclpp_dtype("torch.bfloat16"), mscclpp.DataType.bfloat16)
+        with self.assertRaisesRegex(ValueError, "Unknown data type"):
+            utils.torch_dtype_to_mscclpp_dtype("torch.complex64")
+        with self.assertRaisesRegex(mscclpp.InvalidUsage, "expected a GPU"):
+            utils._device("host")
+        with self.assertRaises(mscclpp.InvalidUsage):
+            utils.KernelBuilder()
+
+    def test_without_gpu(self):
+        """A machine without driver and compiler says so."""
+        code = """
+import mscclpp
+from mscclpp import utils
+for function, text in ((utils.get_device_arch, "CUDA driver"), (lambda: utils.compile_source("", arch="sm_90"), "NVRTC: not found")):
+    try:
+        function()
+    except mscclpp.UnavailableError as problem:
+        assert text in str(problem), problem
+    else:
+        raise SystemExit(text)
+"""
+        import subprocess
+        nowhere = {**os.environ, "MSCCLPP_CUDA_LIBRARY": "/nowhere/libcuda.so.1", "MSCCLPP_NVRTC_LIBRARY": "/nowhere/libnvrtc.so"}
+        done = subprocess.run([sys.executable, "-c", code], env=nowhere, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_groups(self):
+        with self.assertRaisesRegex(RuntimeError, "Either the interface or mpi_group need to be specified"):
+            mscclpp.CommGroup()
+        with self.assertRaises(mscclpp.UnsupportedError):
+            mscclpp.CommGroup(interfaceIpPortTrio="eth0:1.2.3.4:5000")
 
     def test_unique_id(self):
         one = mscclpp.UniqueId.create("127.0.0.1")

@@ -7,7 +7,8 @@ import threading
 
 import mscclpp
 
-comm = mscclpp.Communicator()
+first = mscclpp.Communicator()
+comm = first.split(0)
 rank, peer = comm.rank, 1 - comm.rank
 
 
@@ -96,4 +97,48 @@ with comm:
 assert seen == list(range(10)), seen  # the end of the communicator performs them
 refused(mscclpp.ClosedError, "closed", memory.data)
 refused(mscclpp.ClosedError, "closed", left.push, 1)
+
+# A communicator of its own kind, from what the launcher says; a job is joined once, so this one is split off.
+class Mpi:
+    """What mpi4py's communicator has, over the first one."""
+
+    rank, size = rank, 2
+
+    @staticmethod
+    def bcast(value, root):
+        return values.exchange(value or bytes(128))[root]
+
+
+values = first.split(0)
+group = mscclpp.CommGroup(mpi_comm=Mpi)
+with group:
+    assert (group.my_rank, group.nranks, group.nranks_per_node) == (rank, 2, 2)
+    group.barrier()
+    memory = group.communicator.alloc(4096)
+    assert list(group.make_memory_channels(memory, [peer])) == [peer]
+    group.make_port_channels(memory, [peer])[peer].close()
+    semaphore = mscclpp.Host2HostSemaphore(group.communicator, peer)
+    if rank == 0:
+        assert not semaphore.poll()
+        semaphore.signal()
+        semaphore.wait(20)
+    else:
+        semaphore.wait(20)
+        semaphore.signal()
+    semaphore.close()
+    group.barrier()
+
+# A rank leaves: what does not need it goes on.
+left = values.split(0)
+values.exchange(b"x")
+if rank == 1:
+    left.leave("its work is done")
+    refused(mscclpp.ClosedError, "its work is done", left.barrier)
+else:
+    problem = refused(mscclpp.PeerError, "its work is done", lambda: left.recv(bytearray(4), 1))
+    assert problem.rank == 1, problem.rank
+    left.close()
+values.barrier()
+values.close()
+first.close()
 print(f"rank {rank} is done")
