@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/spf13/pflag"
+
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/launch"
@@ -15,6 +17,7 @@ import (
 type app struct {
 	stdout, stderr io.Writer
 	opts           options
+	flags          *pflag.FlagSet // as they were parsed into opts
 	settings       []config.Setting
 	engine         launch.Engine
 	effective      *config.Effective

@@ -15,8 +15,14 @@ func configCommand(env *verb.Env) *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Args: verb.FlagsAlone,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			if docs {
+				if err := verb.Beside(c.Flags(), "--docs", "the reference of all keys has one form", "format"); err != nil {
+					return verb.Usage("config: %v", err)
+				}
+				if err := noSettings(env, "config --docs"); err != nil {
+					return err
+				}
 				return config.WriteDocs(env.Stdout)
 			}
 			e, err := env.Config()
@@ -35,6 +41,18 @@ func configCommand(env *verb.Env) *cobra.Command {
 	c.Flags().BoolVar(&docs, "docs", false, "print the reference of all keys instead")
 	c.Flags().StringVar(&format, "format", "table", "table, or json with one object a line")
 	return c
+}
+
+// noSettings refuses what the launcher's flags say of a configuration that is not read.
+func noSettings(env *verb.Env, name string) error {
+	asked := env.Asked()
+	if len(asked.Settings) > 0 {
+		return verb.Usage("%s: it reads no configuration: expected no %s", name, asked.Settings[0].Flag)
+	}
+	if asked.ConfigFile != "" {
+		return verb.Usage("%s: it reads no configuration: expected no --config", name)
+	}
+	return nil
 }
 
 func printJSON(env *verb.Env, values []config.Value) error {

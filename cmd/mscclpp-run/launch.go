@@ -22,6 +22,9 @@ import (
 
 // launch starts a program in the role that the engine left for this process.
 func (a *app) launch(program string, args []string) error {
+	if err := a.unusedHere(); err != nil {
+		return err
+	}
 	if a.opts.emit.kind != "" {
 		return a.emit(program, args)
 	}
@@ -38,6 +41,9 @@ func (a *app) launch(program string, args []string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
+	}
+	if a.opts.tee && cfg.Launch.OutputDir == "" && a.engine.Role != launch.RoleRank { // which is warned
+		return verb.Usage("--tee is for output that goes to files: expected --output-dir as well")
 	}
 	if a.opts.hostfile != "" || a.opts.hosts != "" {
 		return a.launchHosts(program, args, cfg)

@@ -86,6 +86,12 @@ var numbers = []struct {
 // without a configuration, where one was expected.
 var needed = []string{"hostfile", "host", "config", "chdir", "emit", "master-addr", "rendezvous"}
 
+// startFlags say how ranks are started, or where.
+var startFlags = []string{
+	"np", "nproc-per-node", "export", "nccl", "tee", "report-bindings", "chdir", "no-stdin", "nnodes", "node-rank",
+	"master-addr", "master-port", "rendezvous", "dry-run", "ssh", "agent",
+}
+
 // meant refuses values that nobody can mean. 0, or -1, is what options hold when there
 // was no flag.
 func meant(f *pflag.FlagSet) error {
@@ -97,6 +103,11 @@ func meant(f *pflag.FlagSet) error {
 	for _, name := range []string{"image", "job-name", "secret-name", "gpus-per-node"} {
 		if f.Changed(name) && !f.Changed("emit") {
 			return verb.Usage("--%s describes a manifest: expected --emit as well; without it the job would start here", name)
+		}
+	}
+	if f.Changed("rendezvous") {
+		if err := verb.Beside(f, "--rendezvous", "both name the host of rank 0", "master-addr", "master-port"); err != nil {
+			return verb.Usage("%v", err)
 		}
 	}
 	for _, n := range numbers {

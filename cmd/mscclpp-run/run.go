@@ -19,6 +19,7 @@ import (
 func (a *app) run(args []string) error {
 	f := newFlags(&a.opts)
 	f.Usage = func() {}
+	a.flags = f
 	if err := f.Parse(doubleDash(f, args)); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return a.help(f)

@@ -27,6 +27,7 @@ func (a *app) verb(v *entry, c *cobra.Command, args []string) error {
 		case a.opts.emit.kind != "":
 			return verb.Usage("%s: it starts no ranks: expected no --emit", v.name)
 		}
+		c.PersistentPreRunE = func(*cobra.Command, []string) error { return a.unused(v) } // behind --help
 		return c.Execute()
 	}
 	if a.engine.Role == launch.RoleRank && a.opts.np == 0 && a.opts.perNode == "" {
@@ -50,6 +51,36 @@ func (a *app) verb(v *entry, c *cobra.Command, args []string) error {
 		return fmt.Errorf("own program: %w", err)
 	}
 	return a.launch(self, slices.Concat([]string{"mscclpp-run"}, strings.Fields(v.name), args))
+}
+
+// unused refuses flags of the launcher that would be ignored by a verb that starts no ranks.
+func (a *app) unused(v *entry) error {
+	for _, name := range startFlags {
+		if a.flags.Changed(name) {
+			return verb.Usage("%s: it starts no ranks: expected no --%s", v.name, name)
+		}
+	}
+	if v.configured {
+		return nil
+	}
+	return noSettings(a.env(), v.name)
+}
+
+// unusedHere refuses flags that would be ignored where ranks are started.
+func (a *app) unusedHere() error {
+	if a.opts.hostfile != "" || a.opts.hosts != "" {
+		return nil
+	}
+	names := []string{"ssh"}
+	if a.opts.emit.kind == "" {
+		names = append(names, "agent") // of which a manifest has the path
+	}
+	for _, name := range names {
+		if a.flags.Changed(name) {
+			return verb.Usage("--%s is for a list of hosts: expected --host or --hostfile as well", name)
+		}
+	}
+	return nil
 }
 
 // inRank runs a verb in this process, which is a rank already. Flags reach it as they reach ranks

@@ -22,6 +22,9 @@ type entry struct {
 	// engine, the command runs.
 	ranks bool
 
+	// configured: the verb reads the configuration of the job.
+	configured bool
+
 	command func(*verb.Env) *cobra.Command
 }
 
@@ -29,12 +32,12 @@ type entry struct {
 var verbs = []entry{
 	{name: "bench", short: "measure a collective over a range of sizes", ranks: true, command: measure.Bench},
 	{name: "check", short: "verify the collectives in every combination", ranks: true, command: measure.Check},
-	{name: "config", short: "print the effective configuration and where each value comes from", command: configCommand},
-	{name: "conform", short: "run the conformance suite against a plugin", command: inspect.Conform},
-	{name: "doctor", short: "say what works on this machine, and what is missing", command: inspect.Doctor},
+	{name: "config", short: "print the effective configuration and where each value comes from", configured: true, command: configCommand},
+	{name: "conform", short: "run the conformance suite against a plugin", configured: true, command: inspect.Conform},
+	{name: "doctor", short: "say what works on this machine, and what is missing", configured: true, command: inspect.Doctor},
 	{name: "nccl", short: "print the path of the NCCL-compatible library", command: inspect.NCCL},
 	{name: "plan", short: "check, show, run and measure execution plans", command: plans.Command},
-	{name: "plugins", short: "list the plugins, what they offer, and why one is not used", command: inspect.Plugins},
+	{name: "plugins", short: "list the plugins, what they offer, and why one is not used", configured: true, command: inspect.Plugins},
 	{name: "simulate", short: "predict collectives over many hosts from the parameters of links and adapters", command: predict.Command},
 	{name: "topo", short: "print the processors, GPUs and NICs of this host and how they are connected", command: inspect.Topo},
 	{name: "tune", short: "measure the algorithms, and write the table that chooses among them", ranks: true, command: measure.Tune},

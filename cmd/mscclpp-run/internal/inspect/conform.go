@@ -45,7 +45,14 @@ func Conform(env *verb.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:  "--plugin PATH | --transport NAME | --list",
 		Args: verb.FlagsAlone,
-		RunE: func(*cobra.Command, []string) error { return v.run() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if v.list {
+				if err := verb.Beside(c.Flags(), "--list", "nothing is tested", "device", "verbose"); err != nil {
+					return verb.Usage("conform: %v", err)
+				}
+			}
+			return v.run()
+		},
 	}
 	c.Flags().StringVar(&v.plugin, "plugin", "", "program of the plugin to test")
 	c.Flags().StringVar(&v.transport, "transport", "", "name of a transport, found as for a job")

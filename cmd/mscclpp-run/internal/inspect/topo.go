@@ -34,13 +34,29 @@ func Topo(env *verb.Env) *cobra.Command {
 	var v topoVerb
 	c := &cobra.Command{
 		Args: verb.FlagsAlone,
-		RunE: func(c *cobra.Command, _ []string) error { return v.run(c.Context(), env.Stdout) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := v.combined(c); err != nil {
+				return verb.Usage("topo: %v", err)
+			}
+			return v.run(c.Context(), env.Stdout)
+		},
 	}
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json")
 	c.Flags().StringVar(&v.svg, "svg", "", "also draw the machine into this file; - for standard output alone")
 	c.Flags().StringVar(&v.from, "from", "", "show the machine of this recording instead of this one")
 	c.Flags().BoolVar(&v.record, "record", false, "print what was read, to reproduce a machine in a test")
 	return c
+}
+
+// combined refuses flags that would be ignored beside others.
+func (v *topoVerb) combined(c *cobra.Command) error {
+	if v.record {
+		return verb.Beside(c.Flags(), "--record", "a recording has one form", "format", "svg")
+	}
+	if v.svg == "-" {
+		return verb.Beside(c.Flags(), "--svg -", "the drawing alone is on standard output", "format")
+	}
+	return nil
 }
 
 func (v *topoVerb) run(ctx context.Context, out io.Writer) error {

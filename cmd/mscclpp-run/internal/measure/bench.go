@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ func (f *benchFlags) command(env *verb.Env) *cobra.Command {
 	flags.StringVarP(&f.last, "maxbytes", "e", "", "MAX, as nccl-tests takes it beside -b MIN")
 	flags.Int64VarP(&f.factor, "factor", "f", 2, "each size is so many times the one before")
 	flags.StringVarP(&f.dtype, "dtype", "d", "f32", "element type")
-	flags.StringVarP(&f.op, "op", "o", "sum", "reduction")
+	flags.StringVarP(&f.op, "op", "o", defaultOp, "reduction")
 	flags.IntVarP(&f.options.Root, "root", "r", 0, "root, for collectives that have one")
 	flags.StringVar(&f.options.Algorithm, "algorithm", "", "algorithm, ? to list those of the collective; default: what the selector chooses")
 	// Without the letter that nccl-tests has for it: -n is the number of ranks.
@@ -149,8 +150,22 @@ func (f *benchFlags) combine(names []string) error {
 	if len(f.all) == 0 {
 		return fmt.Errorf("--graph: expected at least one number of calls")
 	}
+	if f.options.Root != 0 && !some(f.all, bench.Collective.Rooted) {
+		return fmt.Errorf("--root %d: none of the collectives has a root", f.options.Root)
+	}
+	if f.op != defaultOp && !some(f.all, bench.Collective.Reduces) {
+		return fmt.Errorf("--op %s: none of the collectives reduces", f.op)
+	}
 	f.options = f.all[0]
 	return nil
+}
+
+// defaultOp is the reduction that is measured where none is named.
+const defaultOp = "sum"
+
+// some reports whether one of the collectives is such.
+func some(all []bench.Options, such func(bench.Collective) bool) bool {
+	return slices.ContainsFunc(all, func(o bench.Options) bool { return such(o.Collective) })
 }
 
 func (f *benchFlags) run(env *verb.Env) error {

@@ -99,14 +99,20 @@ func TestBenchMistakesAreFoundBeforeRanksStart(t *testing.T) {
 
 func TestCheckFlags(t *testing.T) {
 	f := &checkFlags{}
-	if err := parseVerb(f.command(&verb.Env{}), "--tier", "full", "--case", "allreduce,f32,sum,7", "--case", "gather,i8,3,root=1"); err != nil {
+	if err := parseVerb(f.command(&verb.Env{}), "--case", "allreduce,f32,sum,7", "--case", "gather,i8,3,root=1"); err != nil {
 		t.Fatal(err)
 	}
-	if f.chosen.Name != "full" || len(f.parsed) != 2 || f.parsed[1].Root != 1 {
+	if len(f.parsed) != 2 || f.parsed[1].Root != 1 {
 		t.Errorf("%+v", f)
+	}
+	f = &checkFlags{}
+	if err := parseVerb(f.command(&verb.Env{}), "--tier", "full", "--at-most", "3"); err != nil || f.chosen.Name != "full" || f.most != 3 {
+		t.Errorf("%v, %+v", err, f)
 	}
 	for want, args := range map[string][]string{
 		`--tier "slow": expected quick or full`: {"--tier", "slow"},
+		"--tier beside --case":                  {"--tier", "full", "--case", "allreduce,f32,sum,7"},
+		"--at-most beside --case":               {"--at-most", "3", "--case", "allreduce,f32,sum,7"},
 		`unexpected argument "full"`:            {"full"},
 		`case "allreduce,f32": `:                {"--case", "allreduce,f32"},
 		"expected a number of cases":            {"--at-most", "-1"},

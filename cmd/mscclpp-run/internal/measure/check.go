@@ -32,7 +32,14 @@ func Check(env *verb.Env) *cobra.Command { return (&checkFlags{}).command(env) }
 
 func (f *checkFlags) command(env *verb.Env) *cobra.Command {
 	c := &cobra.Command{
-		Args: func(_ *cobra.Command, args []string) error { return f.parse(args) },
+		Args: func(c *cobra.Command, args []string) error {
+			if len(f.cases) > 0 {
+				if err := verb.Beside(c.Flags(), "--case", "the cases are named, and none of a tier runs", "tier", "at-most"); err != nil {
+					return err
+				}
+			}
+			return f.parse(args)
+		},
 		RunE: func(*cobra.Command, []string) error { return f.run(env) },
 	}
 	c.Flags().StringVar(&f.tier, "tier", matrix.Tiers[0].Name, "quick: every pair of values in some case; full: every combination")

@@ -48,7 +48,7 @@ does not depend on them. Without a name: every collective that goes by the table
 	flags.StringVarP(&f.bytes, "bytes", "b", "1K:16M", "MIN:MAX size of the larger buffer, or one size; smaller ones use the row of the smallest")
 	flags.Int64VarP(&f.factor, "factor", "f", 4, "each size is so many times the one before")
 	flags.StringVarP(&f.dtype, "dtype", "d", "f32", "element type to measure with")
-	flags.StringVarP(&f.op, "op", "o", "sum", "reduction to measure with")
+	flags.StringVarP(&f.op, "op", "o", defaultOp, "reduction to measure with")
 	flags.StringVar(&f.buffers, "buffers", "both", "ordinary, registered or both")
 	flags.DurationVar(&f.options.Budget, "budget", time.Minute, "time for it all; sizes for which none is left are left out")
 	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
@@ -81,6 +81,9 @@ func (f *tuneFlags) parse(args []string) error {
 	}
 	if f.options.Op, err = kernel.ParseOp(f.op); err != nil {
 		return err
+	}
+	if f.op != defaultOp && !slices.ContainsFunc(f.options.Collectives, bench.Collective.Reduces) {
+		return fmt.Errorf("--op %s: none of the collectives reduces", f.op)
 	}
 	var ok bool
 	if f.options.Registered, ok = map[string][]bool{"both": {false, true}, "ordinary": {false}, "registered": {true}}[f.buffers]; !ok {

@@ -38,6 +38,11 @@ Or write a plan of the library, for --ranks ranks:
 			if len(args) == 0 {
 				return verb.Usage("plan compile: expected a program, or the name of a plan of the library")
 			}
+			if !inLibrary(args[0]) {
+				if err := verb.Beside(c.Flags(), args[0], "the program gets its arguments alone, and it is no plan of the library", "ranks", "per-host", "blocks", "in-place"); err != nil {
+					return verb.Usage("plan compile: %v", err)
+				}
+			}
 			plan, err := made(c.Context(), args, shape, env.Stderr)
 			if err != nil {
 				return err
@@ -59,8 +64,12 @@ Or write a plan of the library, for --ranks ranks:
 	return c
 }
 
+func inLibrary(name string) bool {
+	return slices.ContainsFunc(library.Plans(), func(e library.Entry) bool { return e.Name == name })
+}
+
 func made(ctx context.Context, args []string, s library.Shape, stderr io.Writer) (*schema.Plan, error) {
-	if slices.ContainsFunc(library.Plans(), func(e library.Entry) bool { return e.Name == args[0] }) {
+	if inLibrary(args[0]) {
 		if len(args) > 1 {
 			return nil, verb.Usage("plan compile: %s is a plan of the library, and takes no argument %q", args[0], args[1])
 		}

@@ -32,6 +32,9 @@ With --trace, print the events of that run instead, as JSON, one a line.`,
 			if len(files) != 1 {
 				return verb.Usage("plan show: %d files: expected one", len(files))
 			}
+			if trace && drawing == "-" {
+				return verb.Usage("plan show: --trace beside --svg -: both go to standard output: expected a file for the drawing")
+			}
 			p, err := schema.ReadFile(files[0])
 			if err != nil {
 				return err

@@ -59,6 +59,17 @@ func Usage(format string, args ...any) error {
 	return &Error{Code: 2, Err: fmt.Errorf(format, args...)}
 }
 
+// Beside refuses flags that would be ignored beside another one, or beside an argument. A user
+// who types a flag expects that it does something.
+func Beside(f *pflag.FlagSet, other, why string, names ...string) error {
+	for _, name := range names {
+		if f.Changed(name) {
+			return fmt.Errorf("--%s beside %s: %s", name, other, why)
+		}
+	}
+	return nil
+}
+
 // FlagsAlone is for verbs without arguments: cobra would call one an unknown command.
 func FlagsAlone(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
