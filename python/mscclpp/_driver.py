@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import threading
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 from . import _errors
 
@@ -22,8 +22,9 @@ _FUNCTIONS = {
     "cuDeviceGetAttribute": [POINTER(c_int), c_int, c_int], "cuDevicePrimaryCtxRetain": [POINTER(c_void_p), c_int],
     "cuCtxGetCurrent": [POINTER(c_void_p)], "cuCtxSetCurrent": [c_void_p], "cuEventCreate": [POINTER(c_void_p), c_uint],
     "cuEventRecord": [c_void_p, c_void_p], "cuEventDestroy_v2": [c_void_p], "cuStreamWaitEvent": [c_void_p, c_void_p, c_uint],
-    "cuStreamSynchronize": [c_void_p], "cuModuleLoadDataEx": [POINTER(c_void_p), c_char_p, c_uint, c_void_p, c_void_p],
+    "cuStreamSynchronize": [c_void_p], "cuThreadExchangeStreamCaptureMode": [POINTER(c_int)], "cuModuleLoadDataEx": [POINTER(c_void_p), c_char_p, c_uint, c_void_p, c_void_p],
     "cuModuleGetFunction": [POINTER(c_void_p), c_void_p, c_char_p], "cuModuleUnload": [c_void_p],
+    "cuMemcpyHtoDAsync_v2": [c_uint64, c_void_p, c_size_t, c_void_p], "cuMemcpyDtoHAsync_v2": [c_void_p, c_uint64, c_size_t, c_void_p],
     "cuFuncSetAttribute": [c_void_p, c_int, c_int],
     "cuLaunchKernelEx": [POINTER(LaunchConfig), c_void_p, c_void_p, POINTER(c_void_p)],
     "cuGetErrorName": [c_int, POINTER(c_char_p)],
@@ -99,6 +100,20 @@ class Driver:
                 self.cuStreamWaitEvent(after, event, 0)
             finally:
                 self.cuEventDestroy_v2(event)
+
+    def read(self, device: int, address: int, size: int) -> bytes:
+        """Return memory of a GPU, when the default stream has done what is on it."""
+        room = ctypes.create_string_buffer(max(size, 1))
+        with self.on(device):
+            self.cuMemcpyDtoHAsync_v2(room, address, size, None)
+            self.cuStreamSynchronize(None)
+        return room.raw[:size]
+
+    def write(self, device: int, address: int, source: int, size: int) -> None:
+        """Copy memory of the host to a GPU, when the default stream has done what is on it, and wait for that."""
+        with self.on(device):
+            self.cuMemcpyHtoDAsync_v2(address, source, size, None)
+            self.cuStreamSynchronize(None)
 
     def load(self, device: int, image: bytes) -> c_void_p:
         """Load machine code or PTX."""

@@ -148,6 +148,32 @@ class RegisteredMemory(_Object):
         kind, number = self.__dlpack_device__()
         return capsule(self._address, self._size, None if kind == 1 else number, self, data_type, shape, strides)
 
+    def read(self, size: int | None = None, offset: int = 0) -> bytes:
+        """Return so many bytes from an offset on, or all behind it; on a GPU when its default stream has done what is on it."""
+        size = self._size - offset if size is None else size
+        self._within(size, offset)
+        if self._comm.device == "host":
+            return ctypes.string_at(self._address + offset, size)
+        from ._driver import driver
+        return driver().read(self.__dlpack_device__()[1], self._address + offset, size)
+
+    def write(self, data, offset: int = 0) -> None:
+        """Copy a buffer of the host to an offset; on a GPU when its default stream has done what is on it."""
+        source = resolve(data, "write")
+        if source.device is not None:
+            raise _errors.invalid(f"write: {source.type} is memory of a GPU: expected the host's")
+        self._within(source.bytes, offset)
+        if self._comm.device == "host":
+            ctypes.memmove(self._address + offset, source.address, source.bytes)
+        else:
+            from ._driver import driver
+            driver().write(self.__dlpack_device__()[1], self._address + offset, source.address, source.bytes)
+
+    def _within(self, size: int, offset: int) -> None:
+        self._open()
+        if size < 0 or offset < 0 or offset + size > self._size:
+            raise _errors.invalid(f"{size} bytes at {offset}: expected them within the {self._size} of the memory")
+
     def view(self) -> memoryview:
         """Return the bytes as a memoryview, on the host."""
         if self._comm.device != "host":

@@ -41,6 +41,13 @@ class Streams:
     def capturing(self) -> bool:
         return torch.cuda.is_current_stream_capturing()
 
+    def relax(self) -> None:
+        """Let this thread ask about events while another one captures."""
+        from ctypes import byref, c_int
+
+        from ._driver import driver
+        driver().cuThreadExchangeStreamCaptureMode(byref(c_int(2)))
+
     def future(self, device):
         return Future(devices=[device])
 
@@ -115,6 +122,7 @@ class Lane:
         self._lock = threading.RLock()
         self._marks: deque = deque()  # (when, event, what) of calls that may be under way
         self._marked = 0.0
+        self._relaxed = threading.local()
 
     def do(self, what: str, function, results, asynchronous: bool, tensors=()):
         """Put an operation on a stream; return it if it is asynchronous, else None."""
@@ -142,7 +150,10 @@ class Lane:
             self._marks.append((now, self.streams.event(stream), what))
 
     def overdue(self, limit: float) -> str | None:
-        """Return which call has been under way for longer than a limit, None if none has."""
+        """Return which call has been under way for longer than a limit, None if none has. For a thread that does nothing else."""
+        if not getattr(self._relaxed, "done", False):
+            self._relaxed.done = True
+            self.streams.relax()
         while self._marks:
             begun, event, what = self._marks[0]
             if not event.query():
@@ -154,7 +165,8 @@ class Lane:
         """Return what the communicator has failed with."""
         try:
             self.group._guard()
-            self.moves.communicator.check()
+            if not self.streams.capturing():
+                self.moves.communicator.check()
         except Exception as problem:
             return problem
         return None

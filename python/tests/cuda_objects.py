@@ -146,6 +146,8 @@ with comm:
     refused("expected one of", a.to_dlpack, "complex64")
     assert a.__dlpack_device__() == (2, number) and a.__cuda_array_interface__["data"][0] == a.data()
 
+    a.write(Floats(*[7] * N))
+    assert a.read(8) == bytes(Floats(7, 7))[:8]
     assert utils.get_device_arch(comm) == "sm_90"
     try:
         utils.Kernel(b"no image", "name", device=comm)

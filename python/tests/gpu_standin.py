@@ -11,7 +11,7 @@ import os
 import torch
 import torch.distributed.distributed_c10d as c10d
 
-from mscclpp import _driver
+from mscclpp import _driver, _torch_cuda
 
 _raw = ctypes.CDLL(os.environ["MSCCLPP_CUDA_LIBRARY"])
 _raw.cuMemAlloc_v2.argtypes = [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t]
@@ -67,8 +67,8 @@ class Event:
         return code == 0
 
 
-class Streams:
-    """What mscclpp._torch_cuda.Streams is."""
+class Streams(_torch_cuda.Streams):
+    """The streams of the process group, which are the driver's."""
 
     now = Stream()
 

@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+import gc
 import sys
 import threading
 
@@ -26,6 +27,12 @@ with comm:
     memory = comm.alloc(4096)
     view = memory.view()
     assert memory.size() == 4096 and bytes(view) == bytes(4096) and memory.data()
+
+    memory.write(b"abc", 5)
+    assert memory.read(4, 4) == b"\0abc" and memory.read(offset=4094) == bytes(2)
+    memory.write(bytes(8))
+    refused(mscclpp.InvalidUsage, "within the 4096", memory.read, 2, 4095)
+    refused(mscclpp.InvalidUsage, "within the 4096", memory.write, b"abc", -1)
 
     with comm.window(memory) as window:
         assert window.peer(rank) == (memory.data(), 4096)
@@ -66,6 +73,21 @@ with comm:
     comm.switch_channel(memory).close()
     assert comm.control()
     refused(mscclpp.InvalidUsage, "rank 5 of 2", comm.memory_channel, 5, memory)
+
+    # Memory that was freed is refused; what a group still needs is kept.
+    freed = comm.alloc(64)
+    freed.close()
+    refused(mscclpp.ClosedError, "closed", comm.all_reduce, freed)
+    refused(mscclpp.ClosedError, "closed", freed.read)
+    for function in (comm.window, lambda m: comm.memory_channel(peer, m), comm.switch_channel):
+        refused(mscclpp.Error, "memory", function, freed)
+    got = bytearray(100000)
+    with comm.group():
+        comm.send(bytearray([rank + 1]) * 100000, peer)
+        comm.recv(got, peer)
+        gc.collect()
+        junk = [bytearray(100000) for _ in range(20)]
+    assert set(got) == {peer + 1}, set(got)
 
     seen = []
 
