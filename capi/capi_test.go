@@ -251,7 +251,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// A client on emulated GPUs has its own streams and memory, and captures a call into a graph.
+// A client on emulated GPUs has its own streams and memory, and captures a call into a graph; it repeats calls, which the library makes
+// without Go then.
 func TestDevice(t *testing.T) {
 	driver := emulated.Build(t)
 	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
@@ -260,7 +261,7 @@ func TestDevice(t *testing.T) {
 	env := []string{
 		cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver), emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
 	}
-	for _, part := range []string{"device", "spinning"} {
+	for _, part := range []string{"device", "spinning", "repeated", "interrupted"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			if out := jobWith(t, env, 2, client, part); strings.Count(out, part+" is done\n") != 2 {

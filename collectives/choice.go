@@ -16,7 +16,7 @@ func (c *Comm) RegisterSelector(s Selector) {
 	c.choice.mu.Lock()
 	defer c.choice.mu.Unlock()
 	c.choice.selector = s
-	c.choice.generation.Add(1)
+	c.choice.changed()
 }
 
 // UseTable replaces the rows of Options.Table, which come before the built-in table.
@@ -31,7 +31,7 @@ func (c *Comm) UseTable(rows []Row) error {
 		return fmt.Errorf("collectives: %w", err)
 	}
 	c.choice.tables.Program = rows
-	c.choice.generation.Add(1)
+	c.choice.changed()
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/scaling"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/internal/fastpath"
 )
 
 // New prepares collectives on a communicator. It is collective: it allocates scratch
@@ -62,6 +63,8 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 		return nil, fmt.Errorf("collectives: %w", err)
 	}
 	x.progress.board = c.Observer().Board(c.Name(), x.rank, x.ranks)
+	x.choice.planned = fastpath.Of(c)
+	x.choice.planned.Observe(fastpath.Board(x.progress.board.Words()))
 	x.choice.refresh(x.engines)
 	if x.basis = x.choice.basis; x.basis != "" {
 		c.Log().Info("algorithms are chosen", "by", x.basis, "rows that come before", len(o.Table))

@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/fastpath"
 )
 
 // offers are the algorithms of each collective.
@@ -28,6 +29,7 @@ type choice struct {
 	basis      string                 // the origin of the built-in table, in words; or ""
 	offers     atomic.Pointer[offers] // replaced as a whole, so that threads of engines can read it
 	generation atomic.Uint64          // counts changes of all that: what was chosen before a change counts no more
+	planned    *fastpath.Table        // calls that need no choice; may be nil
 
 	// last is the last answer of the tables. Programs repeat themselves: one entry a collective is enough.
 	last [collectives]struct {
@@ -67,7 +69,13 @@ func (x *choice) refresh(engines []engine.Engine) {
 		all[k] = all[SendRecv]
 	}
 	x.offers.Store(all)
+	x.changed()
+}
+
+// changed has each call be chosen for again, also those that C would repeat.
+func (x *choice) changed() {
 	x.generation.Add(1)
+	x.planned.Invalidate()
 }
 
 // all lists everything that is offered.
@@ -97,7 +105,7 @@ func (x *choice) repeats(call *engine.Call) bool {
 	if last.generation != x.generation.Load() || !last.query.Same(&call.Query) {
 		return false
 	}
-	call.Algorithm, call.Launch, call.Named = last.chosen, last.launch, false
+	call.Algorithm, call.Launch, call.Named, call.Repeats = last.chosen, last.launch, false, true
 	return true
 }
 
@@ -107,7 +115,7 @@ func (x *choice) start(call *engine.Call, name string) error {
 		if again, err := ready(call); err != nil || !again {
 			return err
 		}
-		x.generation.Add(1)
+		x.changed()
 	}
 	x.mu.Lock()
 	name = x.named(&call.Request, name)
@@ -120,7 +128,7 @@ func (x *choice) start(call *engine.Call, name string) error {
 		if again, err := ready(call); err != nil || !again {
 			return err
 		}
-		x.generation.Add(1)
+		x.changed()
 	}
 }
 
@@ -150,8 +158,8 @@ func (x *choice) choose(call *engine.Call, name string) error {
 	if err != nil {
 		return err
 	}
-	call.Algorithm, call.Launch = a, l
-	if last := &x.last[q.Collective]; name == "" && x.selector == nil {
+	call.Algorithm, call.Launch, call.Repeats = a, l, name == "" && x.selector == nil
+	if last := &x.last[q.Collective]; call.Repeats {
 		last.generation, last.query, last.chosen, last.launch = x.generation.Load(), *q, a, l
 	}
 	return nil

@@ -9,6 +9,7 @@ static mscclpp_result_t perform(mscclpp_comm_t comm, struct call *call, const ms
     mscclpp_result_t r = structure(&call->options, sizeof call->options, offsetof(mscclpp_call_options_t, scale_at), options, "mscclpp_call_options_t");
     if (r != MSCCLPP_SUCCESS) return r;
   }
+  if (usable() && fast_call((uintptr_t)comm, call)) return MSCCLPP_SUCCESS;
   DATA(mscclppGoCall((uintptr_t)comm, call, failure_here()));
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/fastpath"
 	"github.com/mscclpp-go/mscclpp/internal/lastwords"
 )
 
@@ -56,7 +58,11 @@ func mscclppGoCommJoin(h C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
 	if err != nil {
 		return fail(f, err)
 	}
-	return fail(f, c.join())
+	err = c.join()
+	if err == nil {
+		bind(handles.Handle(h), c)
+	}
+	return fail(f, err)
 }
 
 //export mscclppGoCommPlace
@@ -118,10 +124,12 @@ func (p *parts) query(property string) (string, error) {
 		return "0", nil
 	case "name":
 		return p.world.Name(), nil
+	case "calls.repeated":
+		return strconv.FormatUint(fastpath.Of(p.world).Calls(), 10), nil
 	case "host":
 		return p.world.HostOf(p.world.Rank()), nil
 	}
-	return "", fmt.Errorf("%w: comm query: property %q: expected device, device.name, transports, shared, name, host or algorithms.COLLECTIVE", framework.ErrInvalid, property)
+	return "", fmt.Errorf("%w: comm query: property %q: expected device, device.name, transports, shared, name, host, calls.repeated or algorithms.COLLECTIVE", framework.ErrInvalid, property)
 }
 
 // exchangeMost bounds what a rank gives in an exchange: it is for agreements, and not for data.
@@ -193,6 +201,7 @@ func mscclppGoCommSplit(h C.uintptr_t, color, key C.int32_t, out *C.uintptr_t, f
 	if err != nil {
 		return fail(f, errors.Join(err, child.destroy(err, false)))
 	}
+	bind(made, child)
 	*out = C.uintptr_t(made)
 	return C.MSCCLPP_SUCCESS
 }
@@ -246,6 +255,7 @@ func mscclppGoCommSettle(h C.uintptr_t, streams *unsafe.Pointer, count C.size_t,
 //export mscclppGoCommDestroy
 func mscclppGoCommDestroy(h C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)
+	unbind(handles.Handle(h))
 	v, err := table.Remove(kindComm, handles.Handle(h))
 	if err != nil {
 		return fail(f, err)
@@ -256,6 +266,7 @@ func mscclppGoCommDestroy(h C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
 //export mscclppGoCommAbort
 func mscclppGoCommAbort(h C.uintptr_t, cause *C.char, alone C.int, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)
+	unbind(handles.Handle(h))
 	v, err := table.Remove(kindComm, handles.Handle(h))
 	if err != nil {
 		return fail(f, err)

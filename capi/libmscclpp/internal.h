@@ -98,4 +98,11 @@ struct call {
   int32_t kind, type, op, root; /* root, or peer */
 };
 
+/* fast_call makes a call without Go, if there was one like it: 1. The others are for Go: where tables of packages fastpath are. */
+int fast_call(uintptr_t comm, const struct call *c);
+void fast_function(uintptr_t f);
+void fast_kind(int call, uint32_t kind);
+void fast_bind(uintptr_t comm, uintptr_t table);
+void fast_unbind(uintptr_t comm);
+
 #endif

@@ -21,7 +21,8 @@ int main(int argc, char **argv) {
   } parts[] = {{"handles", handles}, {"versions", versions},       {"forks", forks},
                {"threads", threads}, {"collectives", collectives}, {"aborts", aborts},
                {"channels", channels}, {"device", device},   {"proxies", proxies},
-               {"plans", plans}, {"executors", executors}, {"spinning", spinning}};
+               {"plans", plans}, {"executors", executors}, {"spinning", spinning},
+               {"repeated", repeated}, {"interrupted", interrupted}};
   size_t i;
   for (i = 0; i < sizeof parts / sizeof parts[0]; i++) {
     if (argc == 2 && strcmp(argv[1], parts[i].name) == 0) {

@@ -25,3 +25,5 @@ void proxies(void);
 void plans(void);
 void executors(void);
 void spinning(void);
+void repeated(void);
+void interrupted(void);

@@ -49,6 +49,34 @@ func TestExchangeMakesEveryRankAddressable(t *testing.T) {
 	}
 }
 
+// Exchanged lists the own parts by address, and OnExchange tells of each change.
+func TestExchangedIsListed(t *testing.T) {
+	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
+		changes := 0
+		c.OnExchange(func() { changes++ })
+		var all []*comm.Symmetric
+		for range 2 {
+			s, err := exchanged(ctx, c, 4096)
+			if err != nil {
+				return err
+			}
+			all = append(all, s)
+		}
+		first, ok1 := c.Exchanged(0)
+		second, ok2 := c.Exchanged(1)
+		if _, more := c.Exchanged(2); !ok1 || !ok2 || more || first.Addr() >= second.Addr() {
+			return fmt.Errorf("%v %v, %v %v, and more: %v: expected two, in order", first, ok1, second, ok2, more)
+		}
+		if err := all[0].Close(); err != nil {
+			return err
+		}
+		if _, more := c.Exchanged(1); more || changes != 3 {
+			return fmt.Errorf("%d changes, more than one left: %v: expected 3, and one", changes, more)
+		}
+		return nil
+	})
+}
+
 func TestFindLocatesExchangedMemory(t *testing.T) {
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
 		var all []*comm.Symmetric

@@ -44,9 +44,9 @@ type Communicator struct {
 	unlist   func()     // takes a communicator that was split off from its parent's dumps and dependents
 	children int        // number of Splits so far: names and tags of the next
 
-	closed  sync.Once
-	call    atomic.Pointer[pendingCall]
-	buffers buffers
+	closed sync.Once
+	call   atomic.Pointer[pendingCall]
+	buffers
 }
 
 // pendingCall is a call for which this rank waits for others.
@@ -61,4 +61,6 @@ type buffers struct {
 	list   []*Symmetric
 	sorted atomic.Pointer[[]*Symmetric]
 	next   uint64
+
+	changed []func() // see OnExchange
 }

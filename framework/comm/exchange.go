@@ -184,6 +184,23 @@ func (c *Communicator) Find(addr uintptr, bytes uint64) (s *Symmetric, offset ui
 	return s, offset, true
 }
 
+// Exchanged returns this rank's part of the exchanged memory of a number, counted from 0 in the order of addresses. It does
+// not allocate.
+func (b *buffers) Exchanged(number int) (m *Memory, ok bool) {
+	list := b.sorted.Load()
+	if list == nil || number >= len(*list) {
+		return nil, false
+	}
+	return (*list)[number].own, true
+}
+
+// OnExchange adds f to what Exchange, and Close of a Symmetric, call: memory is exchanged now, or no longer.
+func (b *buffers) OnExchange(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.changed = append(b.changed, f)
+}
+
 func (b *buffers) add(s *Symmetric) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,4 +223,7 @@ func (b *buffers) publish() {
 		return cmp.Or(cmp.Compare(a.own.Addr(), b.own.Addr()), cmp.Compare(a.ID, b.ID))
 	})
 	b.sorted.Store(&sorted)
+	for _, f := range b.changed {
+		f()
+	}
 }

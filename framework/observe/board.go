@@ -16,7 +16,8 @@ type Board struct {
 	ring   *Writer
 	calls  uint64
 	open   bool
-	name   string // of the algorithm of the call before
+	name   string // of the algorithm of the call before, and its number
+	number uint32
 }
 
 // Clock reads the time for Begin, or returns 0 while no records are wanted.
@@ -34,11 +35,10 @@ func (b *Board) Begin(at int64, kind collective.Kind, bytes uint64, algorithm st
 	}
 	s := b.shared
 	if algorithm != b.name {
-		b.name = algorithm
-		s.algorithm = uint32(b.rank.number(algorithm))
+		b.name, b.number = algorithm, uint32(b.rank.number(algorithm))
 	}
-	s.kind, s.bytes = uint32(kind), bytes
-	b.calls++
+	s.kind, s.bytes, s.algorithm = uint32(kind), bytes, b.number
+	b.calls = atomic.LoadUint64(&s.begun) + 1
 	b.open = true
 	atomic.StoreUint64(&s.begun, b.calls)
 	if b.ring.On() {
@@ -62,6 +62,27 @@ func (b *Board) End() {
 	s.total += s.bytes // the next store makes it visible
 	atomic.StoreUint64(&s.ended, b.calls)
 	b.ring.Add(Call|End, callOf(b.index, b.calls), s.bytes, uint16(s.kind), framework.NoPeer)
+}
+
+// Words is where a board is, for calls that C makes while no records are wanted, and no call of Go is in progress. They write what
+// Begin and End write: Kind, Bytes and Algorithm before Begun, and Total before Ended.
+type Words struct {
+	On                         *uint32 // not 0: records are wanted; may be nil
+	Begun, Ended, Bytes, Total *uint64
+	Kind, Algorithm            *uint32
+}
+
+// Words is the zero value for the nil Board.
+func (b *Board) Words() (w Words) {
+	if b == nil {
+		return w
+	}
+	s := b.shared
+	w = Words{Begun: &s.begun, Ended: &s.ended, Bytes: &s.bytes, Total: &s.total, Kind: &s.kind, Algorithm: &s.algorithm}
+	if b.ring != nil {
+		w.On = b.ring.on
+	}
+	return w
 }
 
 // Close takes the communicator off the list. Its records stay to be read until another one needs the place.

@@ -85,6 +85,32 @@ func TestCallsAreSeen(t *testing.T) {
 	}
 }
 
+// Calls that C counts by the words of a board are among the others.
+func TestCallsByWords(t *testing.T) {
+	m, ranks := rig(t, 1, false)
+	b := ranks[0].Board("world", 0, 1)
+	call := func(algorithm string) {
+		b.Begin(b.Clock(), collective.AllReduce, 8, algorithm)
+		b.End()
+	}
+	call("one")
+	w := b.Words()
+	one := *w.Algorithm
+	call("two")
+	if w.On == nil || *w.On != 0 || *w.Begun != 2 || *w.Ended != 2 || *w.Bytes != 8 || *w.Total != 16 || *w.Kind != uint32(collective.AllReduce) || *w.Algorithm == one {
+		t.Errorf("%+v: expected two calls of 8 bytes", w)
+	}
+	*w.Begun, *w.Ended, *w.Total, *w.Algorithm = 7, 7, 100, one
+	call("two")
+	if x := m.Views()[0].States()[0]; x.Begun != 8 || x.Ended != 8 || x.Total != 108 || x.Algorithm != "two" {
+		t.Errorf("%+v: expected the eighth call to be by two", x)
+	}
+	var none *Board
+	if none.Words() != (Words{}) {
+		t.Error("the nil Board has words")
+	}
+}
+
 // A ring keeps the youngest records, and the reader knows how many there were.
 func TestOverwrittenRecordsAreCounted(t *testing.T) {
 	m, ranks := rig(t, 1, true)

@@ -70,6 +70,7 @@ type Call struct {
 	Algorithm *Algorithm
 	Launch    device.Launch
 	Named     bool // the program has named the algorithm
+	Repeats   bool // as long as tables and offers are the same, a call like this one has the same algorithm
 
 	// Chosen lists the algorithms that the tables choose for other calls of a collective.
 	Chosen func(k collective.Kind, t kernel.DataType) []*Algorithm

@@ -41,6 +41,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Engine, error) 
 	if e.watched() {
 		e.watch = startWatch(&e.board)
 	}
+	e.planned.open(c, e)
 	return e, nil
 }
 
@@ -140,6 +141,7 @@ func (e *Engine) Pending() (busy, known bool, err error) {
 	if e.host {
 		return false, true, nil
 	}
+	e.planned.table.Invalidate() // the next call has to tell that it is behind the mark
 	return e.order.pending(e.comm.Device())
 }
 
@@ -156,6 +158,7 @@ func (e *Engine) Close() error {
 			first = err
 		}
 	}
+	keep(e.closePlanned())
 	if !e.host {
 		keep(engine.Drain(e.comm, e))
 	}

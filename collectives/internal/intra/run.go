@@ -16,6 +16,13 @@ import (
 
 // Run launches a call whose algorithm is ready. It does not allocate.
 func (e *Engine) Run(c *engine.Call) error {
+	e.take()
+	err := e.perform(c)
+	e.give(c, err == nil)
+	return err
+}
+
+func (e *Engine) perform(c *engine.Call) error {
 	alg := e.byKey[c.Algorithm.Key]
 	e.fill(alg, c)
 	s := &e.args.Signature
@@ -151,6 +158,13 @@ func (e *Engine) outcome(alg *algorithm) error {
 
 // Exchange performs a group of messages.
 func (e *Engine) Exchange(g *engine.Group) error {
+	e.take()
+	err := e.performGroup(g)
+	e.give(nil, err == nil)
+	return err
+}
+
+func (e *Engine) performGroup(g *engine.Group) error {
 	marks, err := e.follow(g.Stream)
 	if err != nil {
 		return fmt.Errorf("%v: %w", g.Kind, err)

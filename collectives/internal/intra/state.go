@@ -31,6 +31,7 @@ type Engine struct {
 	order     order
 	trial     trial // of pull and stages
 	watch     *watch
+	planned   planned
 
 	// The arguments of the next launch. They are part of the engine so that a call allocates nothing.
 	args          kernelargs.Args

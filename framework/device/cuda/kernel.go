@@ -54,6 +54,12 @@ func (k *Kernel) Launch(l device.Launch, args unsafe.Pointer, bytes uintptr) err
 	return nil
 }
 
+// Direct says how C launches the kernel, without Launch: by a function with the arguments of launch in this file, which the
+// context and the kernel's handle come first of. The kernel takes no dynamic shared memory then. overlap says whether launches may.
+func (k *Kernel) Direct() (launch, context, function uintptr, overlap bool) {
+	return uintptr(C.cuda_launch), uintptr(k.hot), uintptr(k.function), k.overlap
+}
+
 // launch crosses into C. The directive keeps what args points to alive and in
 // place, which the conversion to an integer would not.
 //
