@@ -54,7 +54,7 @@ func sums(ctx context.Context, leaves bool) error {
 }
 
 // A rank that leaves its job in good order while others, on other hosts, wait for it is
-// noticed by all of them at once; nobody waits for a deadline.
+// noticed by all of them at once; no rank waits for a deadline.
 func TestLeavingAJobOverHosts(t *testing.T) {
 	const culprit = 1
 	modes := []string{"sums", "sums", "sums"}

@@ -164,7 +164,7 @@ func ranks(t *testing.T, modes ...string) (printed []string, codes []int) {
 			t.Fatal(err)
 		}
 		if r == 0 {
-			file.Close() // nobody but rank 0 listens
+			file.Close() // rank 0 alone listens
 		}
 		all = append(all, c)
 	}

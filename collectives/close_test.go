@@ -61,7 +61,7 @@ func TestCloseWithinACall(t *testing.T) {
 						}
 						if c.Rank() == 0 {
 							closes := c.Close
-							if mode == "communicator" { // nobody has closed its collectives
+							if mode == "communicator" { // its collectives are still open
 								closes = c.Communicator().Close
 							}
 							turnedAway, err := closedWithin(c, call, closes, most)

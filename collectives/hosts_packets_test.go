@@ -103,7 +103,7 @@ func numbers(c *collectives.Comm, kind collectives.Collective, count, round int,
 }
 
 // Many epochs, also across the wrap of their number and of half of it, over hosts that
-// differ, with calls of other kinds in between, and ranks that are late by turns: nobody
+// differ, with calls of other kinds in between, and ranks that are late by turns: no rank
 // overwrites what another has not read.
 func TestEpochsOverHosts(t *testing.T) {
 	named := &collectives.CallOptions{Algorithm: "hierarchical_packets"}

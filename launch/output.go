@@ -165,7 +165,7 @@ func (r *rest) Read(b []byte) (int, error) {
 	if r.left == 0 {
 		return 0, os.ErrDeadlineExceeded
 	}
-	n, err := r.File.Read(b[:min(len(b), r.left)]) // nobody else reads, so it does not wait
+	n, err := r.File.Read(b[:min(len(b), r.left)]) // no other thread reads, so it does not wait
 	r.left -= n
 	return n, err
 }

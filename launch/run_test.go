@@ -221,7 +221,7 @@ func TestRank0InheritsTheListener(t *testing.T) {
 	if r.Code != 0 {
 		t.Fatalf("result %+v", r)
 	}
-	// To its end: nobody has the descriptor any more.
+	// To its end: no process has the descriptor any more.
 	_ = read.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if got, err := io.ReadAll(read); string(got) != "from rank 0 0\n" || err != nil {
 		t.Errorf("through the inherited descriptor came %q, %v", got, err)

@@ -106,7 +106,7 @@ func (k *killer) run(after time.Duration, s unix.Signal) time.Duration {
 	host.Process.Signal(s)
 	_ = host.Wait()
 	timer.Stop()
-	k.nobody(mark, fmt.Sprintf("%v at %v", s, after))
+	k.gone(mark, fmt.Sprintf("%v at %v", s, after))
 	if k.plugin == "listens" {
 		k.sweep(dir)
 	}
@@ -114,8 +114,8 @@ func (k *killer) run(after time.Duration, s unix.Signal) time.Duration {
 	return lived
 }
 
-// nobody waits until no process has a mark in its environment.
-func (k *killer) nobody(mark, when string) {
+// gone waits until no process has a mark in its environment.
+func (k *killer) gone(mark, when string) {
 	for deadline := time.Now().Add(hang); ; runtime.Gosched() {
 		pid := marked(mark)
 		if pid == 0 {

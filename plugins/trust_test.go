@@ -165,7 +165,7 @@ func TestLinksWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestPinnedInAFolderOfOthers: nobody else may put kernels beside a pinned plugin.
+// TestPinnedInAFolderOfOthers: no other user may put kernels beside a pinned plugin.
 func TestPinnedInAFolderOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	text := []byte("#!/bin/true\n")

@@ -72,7 +72,7 @@ func TestMeetingPointOfARank(t *testing.T) {
 			t.Errorf("%v: code %d, %q, %q: expected %s", c.flags, code, out, errs, c.want)
 		}
 	}
-	// A verb in a rank of two hosts: nobody listens where the flag says.
+	// A verb in a rank of two hosts: no rank 0 listens where the flag says.
 	run := command(t, "--rendezvous", "127.0.0.1:1", "--set", "plugins.embed=shm", "--set", "bootstrap.timeout=1s", "check")
 	run.Env = append(run.Env, "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1")
 	if code, _, errs := runs(run); code == 0 || !strings.Contains(errs, "127.0.0.1:1") {

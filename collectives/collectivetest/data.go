@@ -7,7 +7,7 @@ import (
 )
 
 // data is what all ranks put into a trial, and its reduction. Ranks of one process share
-// it: each would compute the same, and most of the time of a test. Nobody writes to it.
+// it: each would compute the same, and most of the time of a test. No rank writes to it.
 type data struct {
 	of      dataOf
 	inputs  func() [][]byte

@@ -89,7 +89,7 @@ func eachScaled(ctx context.Context, r *rank, f func(s *scaled) error) error {
 			}
 		}
 	}
-	return r.world.Barrier(ctx) // nobody leaves while others wait for data of it
+	return r.world.Barrier(ctx) // no rank leaves while others wait for data of it
 }
 
 // A scalar on the device is read when its turn on the stream has come, on one host and on several.

@@ -53,7 +53,7 @@ func TestAllGatherPages(t *testing.T) {
 	})
 }
 
-// Nobody may leave a barrier before the last one has entered it.
+// No rank may leave a barrier before the last one has entered it.
 func TestBarrierHoldsEverybody(t *testing.T) {
 	const n = 8
 	ranks := local(t, n)

@@ -68,7 +68,7 @@ func TestDepartureOfAnother(t *testing.T) {
 	if err != nil || got != n {
 		t.Errorf("%+v, %v: expected %+v", got, err, n)
 	}
-	n.culprit = 0 // nobody says so of another rank
+	n.culprit = 0 // no rank says so of another one
 	if _, err := decodeNotice(n.encode(), 2); !errors.Is(err, framework.ErrPeer) {
 		t.Error(err)
 	}

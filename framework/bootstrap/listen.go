@@ -30,7 +30,7 @@ func Listen(ctx context.Context, address string) (*net.TCPListener, UniqueID, er
 
 func listen(ctx context.Context, family Family, address string) (*net.TCPListener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: false}, KeepAlive: -1}
-	lc.SetMultipathTCP(false) // nobody asks for it, and finding out whether it is there costs as much as all else here
+	lc.SetMultipathTCP(false) // no peer asks for it, and finding out whether it is there costs as much as all else here
 	l, err := lc.Listen(ctx, family.network(), address)
 	switch {
 	case err == nil:

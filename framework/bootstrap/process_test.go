@@ -71,7 +71,7 @@ func child(mode string) int {
 	}
 	err = Barrier(ctx, b, 1)
 	_ = out.Encode(report{Event: "ended", Peer: framework.PeerOf(err), IsPeer: errors.Is(err, framework.ErrPeer), Error: fmt.Sprint(err)})
-	os.Exit(1) // at once and without Close: nobody may blame the messenger
+	os.Exit(1) // at once and without Close: no rank may blame the messenger
 	return 1
 }
 

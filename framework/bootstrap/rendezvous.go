@@ -138,7 +138,7 @@ type arrivalEvent struct {
 	*arrival
 	frame wire.Frame
 	err   error
-	late  bool // nobody has taken its place in time
+	late  bool // no process has taken its place in time
 }
 
 func newRendezvous(t *TCP) *rendezvous {

@@ -47,7 +47,7 @@ func TestReachPorts(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// Nobody makes a link while one has no use for any.
+		// No rank makes a link while one has no use for any.
 		var mine error
 		if c.Rank() == 1 {
 			mine = fmt.Errorf("%w: no kernels here", framework.ErrUnsupported)

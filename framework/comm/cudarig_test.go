@@ -211,7 +211,7 @@ func (p *player) rounds(ctx context.Context, out, in *comm.Memory, size int, do 
 				return fmt.Errorf("round %d: byte %d is %d", round, i, b)
 			}
 		}
-		if err := p.Barrier(ctx); err != nil { // nobody writes the next round before all have read
+		if err := p.Barrier(ctx); err != nil { // no rank writes the next round before all have read
 			return err
 		}
 	}

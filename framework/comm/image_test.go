@@ -46,7 +46,7 @@ func (a *archive) Image(ctx context.Context, id string) ([]byte, error) {
 // loader is a device that takes every image.
 type loader struct {
 	device.Device
-	loaded *string // nil: nobody wants to know
+	loaded *string // nil: it is not noted
 }
 
 type module struct{ device.Module }

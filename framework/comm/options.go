@@ -21,7 +21,7 @@ type Options struct {
 	Facts      framework.Facts
 	Log        *slog.Logger // default: discards
 
-	// Observer gets the calls of the rank; nil: nobody does.
+	// Observer gets the calls of the rank; nil: they go nowhere.
 	Observer *observe.Rank
 
 	// Deadline ends every wait of a kernel after so many nanoseconds. 0, the

@@ -29,7 +29,7 @@ const (
 
 // The state of a rank.
 const (
-	StateFree    uint32 = iota // nobody has taken the region
+	StateFree    uint32 = iota // no communicator has taken the region
 	StateJoining               // it looks for the other ranks
 	StateRunning
 	StateFailed // the job has failed: Failure says of what

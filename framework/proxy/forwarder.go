@@ -67,7 +67,7 @@ func NewForwarder(view device.HostView, lane *Lane, flush func() error, o Option
 }
 
 // Watch starts to forward what is added to word into the semaphore to, whose count is
-// base now. No one else may write the semaphore until Unwatch.
+// base now. No other thread may write the semaphore until Unwatch.
 func (f *Forwarder) Watch(word *uint64, to Word, base uint64) (*Watched, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -51,7 +51,7 @@ func (r *Ring) offered(pos uint64) {
 		if pos%32 == 0 {
 			r.crowd.Share(time.Now()) // as polls do: a thread that only pushes never rests
 		}
-		if r.Tail() > pos && !r.there() { // nobody has to wake for it
+		if r.Tail() > pos && !r.there() { // no consumer has to wake for it
 			return
 		}
 	}

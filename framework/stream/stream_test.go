@@ -336,7 +336,7 @@ func TestForget(t *testing.T) {
 	if err := s.link.Forget(uintptr(s.mem.Addr()), s.mem.Len()); err != nil {
 		t.Fatal(err)
 	}
-	s.push(kernel.TriggerData, 0, 0, 64<<20) // nobody reads
+	s.push(kernel.TriggerData, 0, 0, 64<<20) // the peer does not read
 	if err := s.link.Forget(uintptr(s.mem.Addr()), s.mem.Len()); !errors.Is(err, framework.ErrClosed) {
 		t.Errorf("%v: expected %v", err, framework.ErrClosed)
 	}

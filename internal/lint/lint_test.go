@@ -116,6 +116,8 @@ func TestRulesFindWhatTheyAreFor(t *testing.T) {
 		{"prose", "a/a.c", "// One line that\n// goes on. Who waits\n// ends.\nint a;  // what is left\n", 2},
 		{"prose", "a/a.sh", "# Who waits ends.\necho \"// Who\" # fine\n", 1},
 		{"prose", "a.md", "# Words\n\n- What is left\n  stays.\n\n**Who waits.** Nobody does.\n\n```\nWhat\n```\n| what | Who |\n", 2},
+		{"prose", "a/a.go", head + "// It ends. Nobody waits: no one is there; nobody comes.\nvar a int // nobody reads it\n", 4},
+		{"prose", "a/a.go", head + "// A rank that nobody waits for ends. No onerous work is left.\nvar nobody int\n", 0},
 		{"prose", "a.md", "The mail was told.\n", 0}, // documents may quote
 	} {
 		got := rules[c.rule]([]*File{newFile(c.path, c.text)})

@@ -13,6 +13,9 @@ import (
 // reader wait for the subject: "A rank that has left gets an error".
 var actorless = regexp.MustCompile(`(?:^|[.!?]["')]?\s+)((?:Whoever|Whatever|Whose|Whom|Who|What)\b)|(?:^|[;:] )((?:whoever|who)\b)|^((?:whatever|whose|whom|what)\b)`)
 
+// noActor are first words that deny one: "nobody waits" does not say of whom it speaks, "no rank waits" does.
+var noActor = regexp.MustCompile(`(?:^|[.!?]["')]?\s+|[;:] )((?:[Nn]obody|[Nn]o one)\b)`)
+
 // private are words that this tree once had for things that have a name in the field, with that name.
 var private = map[string]string{
 	"belt":    "chunks, pipe",
@@ -61,6 +64,11 @@ func (f *File) sentences(p paragraph) []Problem {
 	var out []Problem
 	for _, m := range actorless.FindAllStringSubmatch(p.text, -1) {
 		out = append(out, Problem{f.Path, p.line, fmt.Sprintf("a clause begins with %q: name the actor", m[1]+m[2]+m[3])})
+	}
+	for _, m := range noActor.FindAllStringSubmatch(p.text, -1) {
+		if !strings.HasPrefix(f.Path, "collectives/kernels/") { // kept images name the sum of their sources
+			out = append(out, Problem{f.Path, p.line, fmt.Sprintf("a clause begins with %q: name the actor", m[1])})
+		}
 	}
 	if f.document() {
 		return out

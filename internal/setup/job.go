@@ -49,7 +49,7 @@ type Job struct {
 	Boot   *bootstrap.TCP
 	Device device.Device
 
-	// Observer gets what the rank does; nil: nobody does.
+	// Observer gets what the rank does; nil: it goes nowhere.
 	Observer *observe.Rank
 
 	// Collectives are the options of Comm; communicators that are split off have the same.

@@ -61,8 +61,8 @@ func TestHostsHideTheSecret(t *testing.T) {
 	}
 }
 
-// ranksWithID counts the sleeping ranks that have an id in their environment. Nobody
-// else may have it, and no command line.
+// ranksWithID counts the sleeping ranks that have an id in their environment. No
+// other process may have it, and no command line.
 func ranksWithID(t *testing.T) (ranks int) {
 	t.Helper()
 	dirs, _ := filepath.Glob("/proc/[0-9]*")

@@ -27,7 +27,7 @@ func (r *run) loop(ctx context.Context) {
 	var last func()
 	last = func() {
 		if gaveUp = r.unread || !r.out.Full(); !gaveUp {
-			at(killBound, last) // nobody has read yet what stands before the ends
+			at(killBound, last) // the output before the ends is not read yet
 		}
 	}
 	ask := func(s byte) {

@@ -12,7 +12,7 @@ import (
 
 // reach is how ranks of a plan make their memory addressable for each other.
 type reach struct {
-	comm  *comm.Communicator // of those that share memory; nil: nobody has to
+	comm  *comm.Communicator // of those that share memory; nil: no ranks have to
 	ranks []int              // of the job, by rank of comm
 	split bool               // comm is the executor's own
 }

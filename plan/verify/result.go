@@ -27,8 +27,8 @@ func operator(p *schema.Plan) schema.ReduceOp {
 // judge compares the results of a run with those of its collective.
 type judge struct{ *run }
 
-// results says what is wrong with the results of a launch at a rank, "" for nothing. Nobody knows the results of a
-// test, or of a collective of the author's own.
+// results says what is wrong with the results of a launch at a rank, "" for nothing. Those of a test, or of a
+// collective of the author's own, are unknown.
 func (r judge) results(rank, launch int) string {
 	n, m := len(r.plan.GPUs), r.ranks[rank]
 	var inputs func(c int32) []value

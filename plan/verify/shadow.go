@@ -145,7 +145,7 @@ func (c *cell) note(a access) {
 	c.reads = append(c.reads, a)
 }
 
-// store writes a cell. A packet that is there already may be written again: nobody can tell.
+// store writes a cell. A packet that is there already may be written again: no reader can tell.
 func (r *races) store(t *thread, c *cell, a access, v value, flag uint32, sender clock) {
 	a.writes = true
 	again := flag != 0 && c.flag == flag && c.value == v

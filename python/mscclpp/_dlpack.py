@@ -33,7 +33,7 @@ _Destructor = ctypes.PYFUNCTYPE(None, c_void_p)
 
 @_Destructor
 def _forget(capsule) -> None:
-    if _valid(capsule, b"dltensor"):  # nobody has taken it
+    if _valid(capsule, b"dltensor"):  # the consumer has not taken it
         _delete(_pointer(capsule, b"dltensor"))
 
 

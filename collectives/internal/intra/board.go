@@ -215,7 +215,7 @@ func (b *board) dump(w io.Writer) {
 			reader = (r + 1) % ranks // the entries that this rank publishes are in the memory of others
 		}
 		if r == reader {
-			return // nobody to tell
+			return // this rank is alone
 		}
 		s, ok := b.latest(r, reader)
 		switch {

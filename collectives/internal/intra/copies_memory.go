@@ -146,7 +146,7 @@ func (k *copier) leave(ctx context.Context) error {
 		}
 	}
 	err = old.peers.Close()
-	if _, e := k.comm.AllGather(ctx, nil); err == nil { // nobody frees what another one has mapped
+	if _, e := k.comm.AllGather(ctx, nil); err == nil { // no rank frees what another one has mapped
 		err = e
 	}
 	return errors.Join(err, old.memory.Close())

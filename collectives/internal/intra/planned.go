@@ -29,7 +29,7 @@ import (
 //	order of streams                            the stream is part of the key; on several, nothing is published
 //	whether the last call is marked             asking for the end of calls ends the epoch
 type planned struct {
-	table *fastpath.Table // nil: nobody is there who would make calls
+	table *fastpath.Table // nil: the C library makes no calls
 	entry fastpath.Entry
 
 	exchanged []fastpath.Range

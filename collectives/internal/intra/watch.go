@@ -18,10 +18,10 @@ const stallTick = 250 * time.Millisecond
 
 // watch looks at calls that take long; New says where it exists. On a GPU it
 // looks, as long as there is a Comm, for what calls have left in words for the host, and
-// in stall mode compares what ranks have begun: nobody can tell there from whether a
-// call has returned.
+// in stall mode compares what ranks have begun: the return of a call says nothing of its
+// end there.
 type watch struct {
-	host    bool                                           // else nobody can tell from whether a call has returned, and none is noted
+	host    bool                                           // else the return of a call says nothing of its end, and none is noted
 	running atomic.Uint64                                  // sequence of the call under way, 0 for none
 	groups  atomic.Uint64                                  // groups of messages so far, begun and ended: odd while one is under way
 	peers   [(kernelargs.MaxRanks + 63) / 64]atomic.Uint64 // of that group, a bit for each

@@ -334,7 +334,7 @@ void disagreements(check::Job& job) {
   for (uint32_t beside : {0, 512}) lengths(job, kSplit, mscclpp_transfers_ll128, {9000, 300}, {300, 9000}, 1800, beside);
 }
 
-// A group is answered by single messages, in another order: nobody waits for a message before
+// A group is answered by single messages, in another order: no rank waits for a message before
 // it has sent what the other needs to send it.
 void answered(check::Job& job, const Config& c, bool direct, uint32_t beside) {
   World w(job, c, 432, beside);

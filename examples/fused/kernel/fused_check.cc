@@ -89,7 +89,7 @@ void stream(const Stream* s, const mscclpp::LaunchShape*) {
 void launches_follow_each_other(Job& job) {
   World world(job, 3, 2, 1);
   for (uint32_t r = 0; r < world.ranks; ++r) {
-    if (job.bug == 2) {  // nobody waits until its peers have read
+    if (job.bug == 2) {  // no rank waits until its peers have read
       for (uint32_t p = 0; p < 2; ++p) *world.args[r].ready[p].semaphore.inbound = 100;
     }
     job.launch(r, 1, 8, stream, Stream{&job, &world, r, 3});

@@ -168,7 +168,7 @@ Status unmap(mscclpp_device*, const mscclpp_device_memory* which) {
   return answer(0, nullptr);
 }
 
-// The device has its own address of it, where the file is known: nobody may take one for the other.
+// The device has its own address of it, where the file is known: callers must not take one for the other.
 Status host_register(mscclpp_device* device, uint64_t host, uint64_t bytes, int32_t fd, uint64_t offset, uint64_t* address) {
   std::lock_guard<std::mutex> lock(memory().mutex);
   Block b = {kHost, of(device)->index, host, bytes, -1, host};

@@ -172,7 +172,7 @@ func (p *proxy) drain() {
 	p.release()
 }
 
-// release unmaps everything. Nobody else uses the mappings any more.
+// release unmaps everything. No other thread uses the mappings any more.
 func (p *proxy) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 	Coarse   Kind = iota // of hipMalloc
 	Uncached             // of hipExtMallocWithFlags, with hipDeviceMallocUncached
 	HostKind             // pinned memory of the host
-	constant             // code and arguments: nobody writes it
+	constant             // code and arguments: no kernel writes it
 )
 
 // Region is a range of addresses.

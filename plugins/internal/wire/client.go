@@ -108,7 +108,7 @@ func do[Req, Resp any](ctx context.Context, c *Client, r request, f func(context
 		return nil, c.wrap(r.op, r.peer, c.life.Err())
 	default:
 	}
-	if err := ctx.Err(); err != nil && !r.endless { // nobody has been asked, so nobody is late
+	if err := ctx.Err(); err != nil && !r.endless { // the plugin has not been asked, so it is not late
 		return nil, c.wrap(r.op, r.peer, err)
 	}
 	if r.pack != nil {

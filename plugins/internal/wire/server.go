@@ -16,7 +16,7 @@ import (
 type Factory struct {
 	Options []*pb.Option                                      // the options that Create understands
 	Create  func(options []byte) (framework.Transport, error) // from a JSON object
-	Host    func(abi uint32, layouts []string)                // called before Create with what the host can launch; nil: nobody asks
+	Host    func(abi uint32, layouts []string)                // called before Create with what the host can launch; nil: it is not called
 }
 
 // Server answers the calls of a host with a transport. It borrows descriptors of

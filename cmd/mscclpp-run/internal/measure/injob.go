@@ -60,7 +60,7 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 		}
 		return err
 	}
-	return job.World.Barrier(ctx) // nobody leaves while another still measures
+	return job.World.Barrier(ctx) // no rank leaves while another still measures
 }
 
 // settle makes a first call where ranks do not all share memory: that call finds out which

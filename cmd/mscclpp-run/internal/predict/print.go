@@ -71,7 +71,7 @@ const (
 )
 
 // predictionTable has a part for each collective, in the style of bench. Algorithms that the
-// collectives of this project do not have are marked: nobody can run them.
+// collectives of this project do not have are marked: no job can run them.
 func predictionTable(w io.Writer, all []simulate.Prediction) error {
 	marked := false
 	for i := range all {

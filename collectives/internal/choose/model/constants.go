@@ -17,7 +17,7 @@ const (
 )
 
 // Packets of kernels that take any number of ranks, and look for one peer after the other.
-// Nobody has measured those on GPUs: assumed.
+// They are assumed, and not measured on GPUs.
 const (
 	manyWork, manyPeer = 2.0, 0.40
 	manyShare          = 0.60

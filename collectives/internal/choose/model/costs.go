@@ -21,7 +21,7 @@ var (
 	TwiceByLines = &Cost{lines: true, of: func(l Links, c call) estimate {
 		return l.packets(c, 2, lineWork, linePeer, c.twice(), lineLoad, packetShare)
 	}}
-	// Nobody has measured the next two on GPUs.
+	// The next two are not measured on GPUs.
 	OnceByManyWords = &Cost{of: func(l Links, c call) estimate {
 		return l.packets(c, 1, manyWork, manyPeer, c.once(), wordLoad, manyShare)
 	}}
@@ -30,7 +30,7 @@ var (
 	}}
 	Stream = &Cost{of: Links.stream, lines: true}
 	Push   = &Cost{of: Links.push, serves: func(c call) bool { return !c.sums() }}
-	Pull   = &Cost{of: Links.pull, serves: func(c call) bool { return c.Collective != collective.Broadcast }} // nobody has measured that
+	Pull   = &Cost{of: Links.pull, serves: func(c call) bool { return c.Collective != collective.Broadcast }} // that is not measured
 	Pipes  = &Cost{of: Links.pipes}
 	Fetch  = &Cost{of: Links.fetch, serves: func(c call) bool { return c.rooted() && c.Ranks == 2 }}
 	Stages = &Cost{of: Links.stages}

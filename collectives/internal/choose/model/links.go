@@ -51,7 +51,7 @@ const (
 )
 
 // Half of a round trip of a word between two H200s (2-gpus.latency.txt). That of other
-// NVLinks is taken to be the same, and that of PCIe is assumed: nobody has measured it
+// NVLinks is taken to be the same, and that of PCIe is assumed: no run has measured it
 // for this library.
 const (
 	linkLatency = 0.71

@@ -10,8 +10,8 @@ type SmallExchange interface {
 	// Begin starts the call's exchange, and returns memory for what all counterparts are
 	// to get.
 	Begin(bytes uint64) []byte
-	// Give sends to a counterpart. Nobody has more than one message under way to another,
-	// so nobody waits in a circle.
+	// Give sends to a counterpart. No rank has more than one message under way to another,
+	// so no ranks wait in a circle.
 	Give(ctx context.Context, to int, b []byte) error
 	// Receive hands on what the counterpart on another host has given, and forgets it then.
 	Receive(ctx context.Context, g int, bytes uint64, use func(b []byte)) error

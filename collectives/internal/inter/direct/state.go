@@ -84,7 +84,7 @@ type sendrecv struct {
 	private  device.Memory // state, what was sent and received by rank, and handles
 	words    streamgate.Mapped
 	note     *kernelargs.SendRecvNote
-	departed []uint32            // by rank: not 0: nobody is there to get a signal
+	departed []uint32            // by rank: not 0: it is not there to get a signal
 	channels []*comm.PortChannel // by rank, for pieces; then by rank, for credits
 	lists    engine.Lists
 	args     kernelargs.SendRecvArgs

@@ -123,7 +123,7 @@ func (t *Enqueued) GatherBlock(g int, own uintptr, part, from, bytes uint64) {
 }
 
 // SwapBlock exchanges inside what all ranks of the host have for some ranks, one of them for each
-// of these; nobody's, where there are fewer. The part of it that this rank gets goes to `to`.
+// of these; padding stands for those that are missing. The part of it that this rank gets goes to `to`.
 func (t *Enqueued) SwapBlock(all uintptr, part, begin, bytes uint64, ranks []int, to uintptr) {
 	from, there := t.Block(all, part, begin, bytes, ranks)
 	if !there || len(ranks) < t.Size() {

@@ -9,7 +9,7 @@ import (
 
 // The algorithms are direct: every rank talks to every other one, piece by piece,
 // and starts with its neighbor, so that not all talk to one. A piece is sent to all
-// before any is received, and there is room for several: nobody waits in a circle.
+// before any is received, and there is room for several: no ranks wait in a circle.
 
 // smallReduce is up to where every rank sends all it has to all: one step instead of
 // two.
@@ -72,7 +72,7 @@ func (e *Engine) allReduce(ctx context.Context, c *engine.Call) error {
 	part := (c.Count + n - 1) / n * element
 	of := func(b []byte, r int) []byte { return lanes.Clip(b, uint64(r)*part, part) }
 	// The next piece is on its way while one is reduced, and the one before comes back:
-	// at most three of a direction, so nobody waits in a circle.
+	// at most three of a direction, so no ranks wait in a circle.
 	piece := min(e.Piece, overlapPiece)
 	scatter := func(at uint64) error {
 		return e.SendAll(ctx, func(to int) []byte { return lanes.Clip(of(in, to), at, piece) })

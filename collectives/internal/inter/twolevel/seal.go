@@ -6,7 +6,7 @@ import (
 )
 
 // A packet of a kernel has a flag beside each four bytes of data, because eight bytes
-// arrive whole in the memory that it polls. Nobody promises that of a network. A write of
+// arrive whole in the memory that it polls. No network promises that. A write of
 // an adapter is visible in the order of addresses, and by four bytes at least, only where
 // the bus has it so; soft-RoCE copies with whatever instruction is the fastest, whose
 // stores a processor may reorder; a write that goes over two queue pairs has no order at

@@ -126,9 +126,9 @@ func (k *Counters) SetSpin(localRanks, cpus int) {
 
 // balance prepares a counter for its next use: no signal that came is still to be waited for. On
 // the host what is expected becomes what was seen. On a device both become 0, as they were at
-// first: a rank that signals by copy engine has to know where a counter starts. Nobody else writes
-// them then: the peer has said that it does not raise the counter any more, and had waited for its
-// own streams before. A counter that cannot be reset is not used again.
+// first: a rank that signals by copy engine has to know where a counter starts. The peer does
+// not write them then: it has said that it does not raise the counter any more, and had waited for
+// its own streams before. A counter that cannot be reset is not used again.
 func (k *Counters) balance(i int) bool {
 	if k.HostDev != nil {
 		if w := k.Host.Load().Word(i); w.Host != nil {

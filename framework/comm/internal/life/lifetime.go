@@ -83,7 +83,7 @@ func (l *Lifetime) closeWithin(bound time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	again := l.over.Load() // nobody is asked then, so nobody hangs
+	again := l.over.Load() // no peer is asked then, so none is waited for
 	err := l.Shut(ctx)
 	if l.owner != nil && !again {
 		l.owner.stuck.Store(ctx.Err() != nil)

@@ -24,7 +24,7 @@ func (n *Negotiator) ReachPorts(ctx context.Context, peers []int, m *memory.Memo
 	if unwilling == nil {
 		unwilling = n.hostsAlone()
 	}
-	// Nobody makes links that are of no use to another rank.
+	// No rank makes links that are of no use to another rank.
 	if apart, err = n.objections(ctx, unwilling); err != nil || apart != nil {
 		return apart, err
 	}

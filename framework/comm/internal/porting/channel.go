@@ -62,7 +62,7 @@ func (ch *Channel) join(ctx context.Context, s *Ports, open *memory.Memory) (err
 	if ch.kernels, err = s.openEnd(ctx, ch.link.Transport, fromKernels, ch.binding); err == nil {
 		if s.Counters.HostDev == nil {
 			ch.host.Store(ch.kernels)
-			err = ch.binding.dst.Key.Close() // nobody else gets it
+			err = ch.binding.dst.Key.Close() // no peer has got it
 			ch.binding.dst.Key = framework.Parcel{}
 		}
 		ch.fillHandle(s)

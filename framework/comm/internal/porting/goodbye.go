@@ -22,7 +22,7 @@ const (
 // others that are not.
 const goodbyePatience = 500 * time.Millisecond
 
-// heard reports whether the peer has closed all its channels: nobody would see a signal.
+// heard reports whether the peer has closed all its channels: it would see no signal.
 func (p goodbye) heard() bool {
 	select {
 	case <-p:

@@ -175,7 +175,7 @@ func unlike(a, b []byte) (int, bool) {
 }
 
 // testDeviceBeyond registers more than there is. Where the transport cannot see
-// that, mapping fails: nobody gets an address that is not backed.
+// that, mapping fails: no rank gets an address that is not backed.
 func testDeviceBeyond(t *harness.T) {
 	l := t.Link(framework.KindMemory, t.Rank(0), t.Rank(1))
 	b := l.Ranks[1].Alloc(4096)

@@ -96,7 +96,7 @@ func testSwitchBarrier(t *harness.T) {
 					t.Fatalf("round %d: rank %d sees %#x of rank %d", n, i, got, j)
 				}
 			}
-			m.Arrive() // nobody overwrites what another still reads
+			m.Arrive() // no rank overwrites what another still reads
 			t.AwaitCount("second barrier of the window", flag, (2*n+2)*uint64(m.N))
 		}
 	})
