@@ -24,6 +24,7 @@ type gpu struct {
 	cluster *cluster
 	arch    string
 	streams atomic.Uint64
+	kind    memory.Kind // of what is allocated next
 }
 
 func (g *gpu) Info() device.Info {
@@ -39,16 +40,14 @@ type allocated struct {
 	regions *memory.Regions
 }
 
-// Alloc returns uncached memory, as a transport for AMD allocates what peers write.
-func (g *gpu) Alloc(bytes uint64) (device.Memory, error) { return g.alloc(bytes, memory.Uncached) }
-
-func (g *gpu) alloc(bytes uint64, kind memory.Kind) (device.Memory, error) {
+// Alloc returns uncached memory, as a transport for AMD allocates what peers write, unless a test says otherwise.
+func (g *gpu) Alloc(bytes uint64) (device.Memory, error) {
 	m, err := g.Device.Alloc(bytes)
 	if err != nil {
 		return nil, err
 	}
 	start := uint64(m.Addr())
-	if err := g.cluster.regions.Add(memory.Region{Start: start, End: start + m.Bytes(), Owner: g.rank, Kind: kind}); err != nil {
+	if err := g.cluster.regions.Add(memory.Region{Start: start, End: start + m.Bytes(), Owner: g.rank, Kind: g.kind}); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return &allocated{m, g.cluster.regions}, nil

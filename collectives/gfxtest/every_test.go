@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/image"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/memory"
 )
 
 // bufferBytes is the size of each of the two buffers of a rank.
@@ -82,7 +83,7 @@ func TestEvery(t *testing.T) {
 	for _, arch := range []string{"gfx942", "gfx90a"} {
 		t.Run(arch, func(t *testing.T) {
 			var list []string
-			c, err := job(t, 2, setting{arch: arch}, options, func(ctx context.Context, r *rank) error {
+			c, err := job(t, 2, setting{arch: arch, scratch: memory.Uncached, user: memory.Uncached}, options, func(ctx context.Context, r *rank) error {
 				b, err := r.buffers(ctx)
 				if err != nil {
 					return err

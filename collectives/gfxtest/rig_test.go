@@ -95,8 +95,11 @@ type rank struct {
 type setting struct {
 	arch    string
 	options machine.Options
-	caches  func(*memory.Regions) machine.Memory // nil: none
+	shape   *memory.Shape // nil: no caches
+	scratch memory.Kind   // of what peers write
+	user    memory.Kind   // of the callers' buffers
 	plant   func(*object)
+	wrap    func(machine.Memory) machine.Memory
 }
 
 // job runs f as n ranks of this process, and returns their errors and what they had in common.
@@ -105,8 +108,11 @@ func job(t testing.TB, n int, s setting, o collectives.Options, f func(ctx conte
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c := &cluster{regions: &memory.Regions{}, options: s.options, plant: s.plant, ranks: n, kernels: map[ran]bool{}}
-	if c.memory = (memory.Plain{Regions: c.regions}); s.caches != nil {
-		c.memory = s.caches(c.regions)
+	if c.memory = (memory.Plain{Regions: c.regions}); s.shape != nil {
+		c.memory = memory.NewCaches(c.regions, n, *s.shape)
+	}
+	if s.wrap != nil {
+		c.memory = s.wrap(c.memory)
 	}
 	all := make([]error, n)
 	var ranks sync.WaitGroup
@@ -114,25 +120,25 @@ func job(t testing.TB, n int, s setting, o collectives.Options, f func(ctx conte
 		ranks.Go(func() {
 			defer boot.Close()
 			defer c.leave()
-			all[i] = runRank(ctx, c, boot, i, s.arch, o, f)
+			all[i] = runRank(ctx, c, boot, i, s, o, f)
 		})
 	}
 	ranks.Wait()
 	return c, errors.Join(all...)
 }
 
-func runRank(ctx context.Context, c *cluster, boot framework.Bootstrap, i int, arch string, o collectives.Options, f func(ctx context.Context, r *rank) error) error {
+func runRank(ctx context.Context, c *cluster, boot framework.Bootstrap, i int, s setting, o collectives.Options, f func(ctx context.Context, r *rank) error) error {
 	dev, err := host.Open(host.Prefault(1 << 20))
 	if err != nil {
 		return err
 	}
 	defer dev.Close()
-	g := &gpu{Device: dev, rank: i, cluster: c, arch: arch}
+	g := &gpu{Device: dev, rank: i, cluster: c, arch: s.arch, kind: s.scratch}
 	inner, err := shm.New(shm.Config{}.Defaults())
 	if err != nil {
 		return err
 	}
-	transport, err := comm.NewTransport(ctx, carrier{inner.(*shm.Transport), arch}, "embedded")
+	transport, err := comm.NewTransport(ctx, carrier{inner.(*shm.Transport), s.arch}, "embedded")
 	if err != nil {
 		return err
 	}
@@ -148,6 +154,7 @@ func runRank(ctx context.Context, c *cluster, boot framework.Bootstrap, i int, a
 		return err
 	}
 	defer x.Close()
+	g.kind = s.user
 	if err := f(ctx, &rank{x, g, world}); err != nil {
 		world.Abort(err)
 		return err

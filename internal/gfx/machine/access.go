@@ -37,6 +37,8 @@ func (w *wave) newAccess(o *op) *access {
 	a.op, a.class, a.exec, a.size = o, o.class, 1, 0
 	a.scalar, a.vector, a.other, a.performed = false, false, false, false
 	a.scope = w.scope(o)
+	w.machine.issued++
+	a.number = w.machine.issued
 	return a
 }
 
@@ -69,8 +71,8 @@ func (w *wave) enqueue(a *access) error {
 		return w.perform(a)
 	}
 	const most = 48 // operations of a wave on their way
-	if len(w.pending) > most {
-		return w.perform(w.pending[0])
+	if late := slices.IndexFunc(w.pending, func(b *access) bool { return !b.performed }); len(w.pending)-late > most {
+		return w.perform(w.pending[late])
 	}
 	return nil
 }
@@ -146,6 +148,11 @@ func (w *wave) perform(a *access) error {
 		return nil
 	}
 	a.performed = true
+	if w.machine.opts.Weak && a.class != invalidate {
+		if err := w.others(a); err != nil {
+			return err
+		}
+	}
 	m, core := w.machine.memory, w.block.core
 	switch a.class {
 	case invalidate:
@@ -174,6 +181,39 @@ func (w *wave) perform(a *access) error {
 	}
 	w.results(a)
 	return nil
+}
+
+// others performs accesses of the other waves of the block to the same places that came before one of this wave: their
+// compute unit keeps these in order. It keeps no others: a write-back says nothing about the stores of other waves.
+func (w *wave) others(second *access) error {
+	for _, o := range w.block.waves {
+		if o == w {
+			continue
+		}
+		for at, first := range o.pending {
+			meet := first.low < second.high && second.low < first.high && (first.class != load || second.class != load)
+			if first.performed || first.number > second.number || !meet {
+				continue
+			}
+			if err := o.performBehind(at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// performBehind performs an access, and first those of its wave that hold it.
+func (w *wave) performBehind(at int) error {
+	a := w.pending[at]
+	for i, b := range w.pending[:at] {
+		if !b.performed && holds(b, a) {
+			if err := w.performBehind(i); err != nil {
+				return err
+			}
+		}
+	}
+	return w.perform(a)
 }
 
 func atomicOf(name string) Operation {
@@ -263,7 +303,7 @@ func (w *wave) retire(at int) error {
 
 // drift lets one of the accesses take effect that nothing holds back, or none.
 func (w *wave) drift() error {
-	if len(w.pending) == 0 || w.machine.random.IntN(2) == 0 {
+	if len(w.pending) == 0 || w.machine.random.IntN(w.patience) != 0 {
 		return nil
 	}
 	at := w.machine.random.IntN(len(w.pending))

@@ -54,19 +54,22 @@ func (m *Machine) Run(launches ...*Launch) error {
 		if w.state == ended {
 			waves[at] = waves[len(waves)-1]
 			waves = waves[:len(waves)-1]
-			m.end(w)
+			if err := m.end(w); err != nil {
+				return w.located(err)
+			}
 		}
 	}
 	return nil
 }
 
 // end counts a wave out. The end of a kernel makes all that it wrote visible.
-func (m *Machine) end(w *wave) {
+func (m *Machine) end(w *wave) error {
 	g := w.block.grid
-	if g.running--; g.running == 0 {
-		m.memory.End(g.Device)
-		m.memory.Forget(g.args)
+	if g.running--; g.running > 0 {
+		return nil
 	}
+	m.memory.Forget(g.args)
+	return m.memory.End(g.Device)
 }
 
 // start makes the waves of a launch.

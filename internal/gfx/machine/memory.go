@@ -35,9 +35,9 @@ type Memory interface {
 	// Constant makes bytes readable that no kernel writes, until Forget.
 	Constant(b []byte)
 	Forget(b []byte)
-	// Begin and End surround each kernel of a device.
+	// Begin and End surround each kernel of a device. The error of End is a mistake of kernels.
 	Begin(device int)
-	End(device int)
+	End(device int) error
 
 	Load(c Core, s Scope, addr uint64, size int, data *[4]uint32) error
 	Store(c Core, s Scope, addr uint64, size int, data *[4]uint32) error

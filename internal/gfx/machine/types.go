@@ -32,6 +32,7 @@ type Machine struct {
 	opts   Options
 	random *rand.Rand
 	clock  uint64 // instructions so far
+	issued uint64 // memory operations so far
 
 	// Lanes counts what lanes have executed.
 	Lanes uint64
@@ -107,10 +108,11 @@ type wave struct {
 	s       [128]uint32
 	v       [][64]uint32
 
-	pending []*access
-	spare   []*access
-	vBusy   []uint16 // by register: loads that will write it
-	sBusy   [128]uint16
+	patience int // how long its accesses wait, if nothing hurries them
+	pending  []*access
+	spare    []*access
+	vBusy    []uint16 // by register: loads that will write it
+	sBusy    [128]uint16
 
 	a, b, c lanes // operands and results of the instruction
 	loaded  [4][64]uint32
@@ -137,6 +139,7 @@ type access struct {
 	data      [64][4]uint32 // to store, or that was loaded
 	low, high uint64        // all of it lies in this range
 	scope     Scope
+	number    uint64 // in the order of issue
 	scalar    bool
 	vector    bool // counted by vmcnt…
 	other     bool // …or by lgkmcnt

@@ -8,8 +8,9 @@ import (
 
 func newWave(m *Machine, b *block, first, threads uint32) *wave {
 	k := b.grid.kernel
+	patience := []int{2, 8, 64, 1 << 20}[m.random.IntN(4)]
 	n := int(k.VGPRs) + 8 // the hardware hands out groups of registers
-	w := &wave{machine: m, block: b, first: first, v: make([][64]uint32, n), vBusy: make([]uint16, n), pc: b.grid.Program.base + k.Entry}
+	w := &wave{machine: m, block: b, first: first, v: make([][64]uint32, n), vBusy: make([]uint16, n), pc: b.grid.Program.base + k.Entry, patience: patience}
 	for r := range w.v { // nothing may rely on the first content of registers
 		for l := range w.v[r] {
 			w.v[r][l] = 0xdead0000 | uint32(r)

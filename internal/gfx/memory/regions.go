@@ -196,7 +196,7 @@ func (r *Regions) Forget(b []byte) { r.Remove(uint64(uintptr(unsafe.Pointer(unsa
 func (Plain) Begin(int) {}
 
 // End implements machine.Memory.
-func (Plain) End(int) {}
+func (Plain) End(int) error { return nil }
 
 // Load implements machine.Memory.
 func (p Plain) Load(_ machine.Core, _ machine.Scope, addr uint64, size int, data *[4]uint32) error {
