@@ -1,0 +1,122 @@
+package exec
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
+	"github.com/mscclpp-go/mscclpp/plan/library"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
+)
+
+// tableFile collects plans for the program of plan/kernels/testdata.
+type tableFile struct{ bytes []byte }
+
+func (f *tableFile) numbers(list ...uint64) {
+	for _, n := range list {
+		f.bytes = binary.LittleEndian.AppendUint64(f.bytes, n)
+	}
+}
+
+func table[T any](f *tableFile, list []T) {
+	f.numbers(uint64(len(list)))
+	for i := range list {
+		f.bytes = append(f.bytes, unsafe.Slice((*byte)(unsafe.Pointer(&list[i])), unsafe.Sizeof(list[i]))...)
+	}
+}
+
+// add appends a plan as the executor decodes it, for chunks of so many bytes.
+func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packet) {
+	t.Helper()
+	u, all, err := inspect(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newShape(p, &u, chunk, true)
+	result := map[string]uint64{"allreduce": 0, "alltoall": 1}
+	code, known := result[p.Collective]
+	if !known || u.alias {
+		code = 2
+	}
+	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment))
+	for r, x := range all {
+		b := buffersOf(&p.GPUs[r], chunk)
+		f.numbers(s.in[r], s.out[r], s.bytes[r], b.in, b.out)
+		table(f, x.blocks)
+		table(f, x.ops)
+		table(f, x.operands)
+		table(f, x.ids)
+		semaphores := make([]uint32, len(p.GPUs[r].Semaphores))
+		for i := range semaphores {
+			semaphores[i] = uint32(p.GPUs[r].Semaphores[i].Init)
+		}
+		table(f, semaphores)
+		var ends []uint64
+		for k := range p.GPUs[r].Peers(schema.Memory) {
+			peer, other, ok := opposite(p, schema.Memory, r, k)
+			if !ok {
+				other = -1
+			}
+			ends = append(ends, uint64(peer), uint64(other))
+		}
+		table(f, ends)
+		f.numbers(uint64(x.meetings))
+	}
+}
+
+// The kernel in the emulator, with blocks of several threads as on a GPU: under seeded schedules, and with ThreadSanitizer.
+func TestMachineWithThreads(t *testing.T) {
+	f := &tableFile{}
+	var plans []*schema.Plan
+	for _, name := range []string{"allreduce-1pa", "allreduce-2pa-packets", "allreduce-2pa-chunks", "allreduce-pipelined", "alltoall"} {
+		p, err := library.Compile(name, library.Shape{Ranks: 3, Blocks: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	for _, name := range []string{"groups_with_barrier", "alltoall_semaphore", "allreduce_switch", "allgather_packet_ring"} {
+		p, err := schema.ReadFile("../verify/testdata/right/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	f.numbers(uint64(2 * len(plans)))
+	for _, p := range plans {
+		f.add(t, p, 48, LL16)
+		f.add(t, p, 16*uint64(p.Alignment)/4, LL8)
+	}
+	file := filepath.Join(t.TempDir(), "tables")
+	if err := os.WriteFile(file, f.bytes, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PLAN_TABLES", file)
+	program := check.Program{Source: filepath.Join("..", "kernels", "testdata", "machine.cc")}
+	for _, m := range []check.Mode{check.Seeds, check.Races} {
+		t.Run(m.Name, func(t *testing.T) {
+			m.Seeds = min(m.Seeds, 4)
+			executable, err := program.Build(t.Context(), m)
+			if errors.Is(err, framework.ErrUnavailable) {
+				t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			r, err := check.Run(ctx, executable, m)
+			if err != nil || r.Exit != 0 {
+				t.Errorf("%v, exit code %d\n%.4000s", err, r.Exit, strings.TrimSpace(r.Output))
+			}
+		})
+	}
+}
