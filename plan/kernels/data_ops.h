@@ -9,11 +9,13 @@ namespace plans {
 
 MSCCLPP_DEVICE uint32_t more(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
+MSCCLPP_PLAN_OUTLINED void copy_bytes(char* to, const char* from, uint64_t n, uint32_t tid, uint32_t nthreads) { copy(to, from, n, tid, nthreads); }
+
 MSCCLPP_DEVICE void move(const Machine& m, const Op& o, const Cursor& c, uint64_t unit) {
   const Range r = m.range(o, m.destination(o, 0), c, unit);
   if (r.n == 0) return;
   for (uint32_t i = 0; i < o.destinations; ++i) {
-    copy(m.at(m.destination(o, i), r), m.at(m.source(o, o.sources == 1 ? 0 : i), r), r.n, m.tid, m.nthreads);
+    copy_bytes(m.at(m.destination(o, i), r), m.at(m.source(o, o.sources == 1 ? 0 : i), r), r.n, m.tid, m.nthreads);
   }
 }
 

@@ -9,8 +9,9 @@
 namespace mscclpp {
 namespace plans {
 
-template <class T, class P>
+template <class T>
 MSCCLPP_DEVICE Outcome step(const Machine& m, const Op& o, Cursor& c, uint64_t unit, bool ok) {
+  const bool eight = m.a.packet == sizeof(LL8Packet);
   switch (o.kind) {
     case kBarrier: return barrier(m, o, c, ok);
     case kSignal: return signal(m, o);
@@ -20,11 +21,17 @@ MSCCLPP_DEVICE Outcome step(const Machine& m, const Op& o, Cursor& c, uint64_t u
     case kRelease: release(m, o); return kDone;
     case kMove: move(m, o, c, unit); return kDone;
     case kReduce: reduce<T>(m, o, c, unit); return kDone;
-    case kPack: pack<P>(m, o, c); return kDone;
-    case kUnpack: return unpack<P>(m, o, c);
+    case kPack:
+      if (eight) {
+        pack<LL8Packet>(m, o, c);
+      } else {
+        pack<LL16Packet>(m, o, c);
+      }
+      return kDone;
+    case kUnpack: return eight ? unpack<LL8Packet>(m, o, c) : unpack<LL16Packet>(m, o, c);
     case kForward:
-    case kAwait: return forward<P>(m, o, c);
-    case kReducePackets: return reduce_packets<T, P>(m, o, c);
+    case kAwait: return eight ? forward<LL8Packet>(m, o, c) : forward<LL16Packet>(m, o, c);
+    case kReducePackets: return eight ? reduce_packets<T, LL8Packet>(m, o, c) : reduce_packets<T, LL16Packet>(m, o, c);
     case kPut: return put(m, o, c, unit);
     default: return kDone;
   }
@@ -57,7 +64,7 @@ MSCCLPP_DEVICE void turn(const Machine& m, const Op* ops, uint32_t count, Cursor
 }
 
 // The list of block m.block, until it ends or has to wait. ok is that of this thread, on GPUs.
-template <class T, class P>
+template <class T>
 MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
   const Block b = m.a.blocks[m.block];
   const Op* ops = m.a.ops + b.first;
@@ -67,7 +74,7 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
     const uint64_t unit = c.pipe != 0 ? ops[c.pipe - 1].unit : 0;
 #if MSCCLPP_PLAN_TURNS
     const uint64_t at = c.at + c.part;
-    const Outcome out = step<T, P>(m, o, c, unit, ok);
+    const Outcome out = step<T>(m, o, c, unit, ok);
     moved = moved || out == kDone || c.at + c.part > at;
     if (out != kDone) return out;
     c.at = c.part = c.entered = 0;
@@ -76,7 +83,7 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
     if (o.kind == kNop) {
       if (!block_sync_and(ok)) return kLeft;
     } else if (ok || o.kind == kBarrier) {
-      if (step<T, P>(m, o, c, unit, ok) != kDone) {
+      if (step<T>(m, o, c, unit, ok) != kDone) {
         if (o.kind == kBarrier) return kLeft;
         ok = false;  // this thread is done, and goes on to the next join of the block
       }
@@ -114,8 +121,8 @@ MSCCLPP_DEVICE uint32_t apart(const PlanArgs& a, uint64_t launch) {
 
 constexpr uint32_t kIdlePerLook = 1024;  // passes without progress between two looks at what the others have begun
 
-template <class T, class P>
-inline void execute_by(const PlanArgs& a) {
+template <class T>
+inline void execute(const PlanArgs& a) {
   State* s = a.state;
   const uint64_t launch = s->launches + 1;
   Machine m(a, launch);
@@ -131,7 +138,7 @@ inline void execute_by(const PlanArgs& a) {
       Cursor& c = a.cursors[b];
       if (c.ended != 0) continue;
       m.block = b;
-      const Outcome out = run<T, P>(m, c, moved);
+      const Outcome out = run<T>(m, c, moved);
       if (out == kBlocked) {
         if (site.peer == kNoPeer) site = m.site(a.ops[a.blocks[b].first + c.op], c.peer, launch);
         continue;
@@ -153,8 +160,8 @@ inline void execute_by(const PlanArgs& a) {
 
 #else
 
-template <class T, class P>
-MSCCLPP_DEVICE void execute_by(const PlanArgs& a) {
+template <class T>
+MSCCLPP_DEVICE void execute(const PlanArgs& a) {
   State* s = a.state;
   const uint64_t launch = load_relaxed_device(&s->launches) + 1;
   Machine m(a, launch);
@@ -163,7 +170,7 @@ MSCCLPP_DEVICE void execute_by(const PlanArgs& a) {
   if (m.block == 0 && m.tid == 0) announce(a, launch);
   Cursor c = {};
   bool moved = false;
-  const Outcome out = run<T, P>(m, c, moved);
+  const Outcome out = run<T>(m, c, moved);
   if (m.tid != 0) return;
   if (out != kDone) {
     store_release_device(&s->left, 1u);
@@ -177,15 +184,6 @@ MSCCLPP_DEVICE void execute_by(const PlanArgs& a) {
 }
 
 #endif
-
-template <class T>
-MSCCLPP_DEVICE void execute(const PlanArgs& a) {
-  if (a.packet == sizeof(LL8Packet)) {
-    execute_by<T, LL8Packet>(a);
-  } else {
-    execute_by<T, LL16Packet>(a);
-  }
-}
 
 }  // namespace plans
 }  // namespace mscclpp

@@ -24,6 +24,14 @@ namespace plans {
 #define MSCCLPP_PLAN_LAMBDA
 #endif
 
+// Loops over the bytes of an operand are functions where a call costs no memory: there are many, and a driver compiles
+// every instruction.
+#if MSCCLPP_TARGET_CUDA && defined(__clang__)
+#define MSCCLPP_PLAN_OUTLINED __attribute__((device, noinline)) inline
+#else
+#define MSCCLPP_PLAN_OUTLINED MSCCLPP_DEVICE
+#endif
+
 constexpr uint32_t kNoPeer = 0xffffffffu;
 
 enum Outcome : uint32_t { kDone, kBlocked, kLeft };

@@ -9,8 +9,9 @@ namespace plans {
 
 MSCCLPP_DEVICE const PortChannel& port_of(const Machine& m, uint32_t id) { return static_cast<const PortChannel&>(m.a.ports[id]); }
 
-// Whether a signal or a wait orders execution only. ThreadSanitizer does not know that this is enough before memory is
-// written that others have read; it is told more, so that it looks at the rest. Package verify proves the order of plans.
+// Whether a signal or a wait orders execution only. That is enough before memory is written that others have read, which
+// ThreadSanitizer does not know: for it all of them order data, so that it looks at the rest. Package verify proves the
+// order of plans.
 MSCCLPP_DEVICE bool is_relaxed(const Op& o) {
 #if MSCCLPP_PLAN_STRONG
   (void)o;

@@ -8,11 +8,16 @@ namespace mscclpp {
 namespace plans {
 
 template <class P>
+MSCCLPP_PLAN_OUTLINED void pack_bytes(char* to, const char* from, uint64_t n, uint32_t tid, uint32_t nthreads, uint32_t flag) {
+  copyToPackets<P>(to, from, n, tid, nthreads, flag);
+}
+
+template <class P>
 MSCCLPP_DEVICE void pack(const Machine& m, const Op& o, const Cursor& c) {
   const Range r = m.range(o, m.destination(o, 0), c, 0);
   for (uint32_t i = 0; i < o.destinations; ++i) {
     const char* from = m.at(m.source(o, o.sources == 1 ? 0 : i), r);
-    copyToPackets<P>(m.at(m.destination(o, i), r), from, r.n, m.tid, m.nthreads, m.flag);
+    pack_bytes<P>(m.at(m.destination(o, i), r), from, r.n, m.tid, m.nthreads, m.flag);
   }
 }
 
