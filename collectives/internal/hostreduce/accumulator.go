@@ -50,16 +50,23 @@ func (a *Accumulator) small() bool {
 func (a *Accumulator) Add(b []byte) {
 	a.count++
 	switch {
-	case a.small():
-		a.addSmall(b)
-	case a.count == 1 && a.op != kernel.PreMulSum:
-		copy(a.bytes, b)
+	case a.count > 1:
+	case a.op == kernel.PreMulSum:
+		a.empty()
 	default:
-		if a.count == 1 {
-			a.empty()
-		}
-		a.combine(b)
+		a.take(b)
+		return
 	}
+	a.combine(b)
+}
+
+// take makes the sum one of this piece alone.
+func (a *Accumulator) take(b []byte) {
+	if a.small() {
+		a.widen(a.wide, b)
+		return
+	}
+	copy(a.bytes, b)
 }
 
 // nothing is the float that leaves what is added to it as it is: 0 would make 0 of -0.
@@ -86,6 +93,10 @@ func fill[T float32 | float64](x []T, v T) {
 }
 
 func (a *Accumulator) combine(b []byte) {
+	if a.small() {
+		a.combineSmall(b)
+		return
+	}
 	Pair(a.bytes, a.bytes, b, a.dtype, sumOf(a.op), a.scale, 0, false)
 }
 
@@ -150,14 +161,7 @@ func narrow[T int8 | uint8](a []byte, by float64) {
 	}
 }
 
-func (a *Accumulator) addSmall(b []byte) {
-	if a.count == 1 && a.op != kernel.PreMulSum {
-		a.widen(a.wide, b)
-		return
-	}
-	if a.count == 1 {
-		a.empty()
-	}
+func (a *Accumulator) combineSmall(b []byte) {
 	if cap(a.next) < len(a.wide) {
 		a.next = make([]float32, len(a.wide))
 	}

@@ -37,13 +37,18 @@ func New(s *lanes.Session, x *crosshost.Level, in *inside.Host, network bool) *E
 				return h.small(ctx, c, crosshost.Signals{Level: x})
 			}
 		}
-		h.Add(h, row, fits, func(c *engine.Call) error {
-			return s.Collective(c, row.Algorithm, func(ctx context.Context) error {
-				return lifetime.Abandon(s.Comm, run(ctx, c))
-			})
-		})
+		h.offer(row, fits, run)
 	})
 	return h
+}
+
+// offer adds an algorithm. A call that fails in it leaves the others in the middle of theirs.
+func (h *Engine) offer(row engine.Row, fits func(*engine.Request) bool, run func(context.Context, *engine.Call) error) {
+	h.Add(h, row, fits, func(c *engine.Call) error {
+		return h.session.Collective(c, row.Algorithm, func(ctx context.Context) error {
+			return lifetime.Abandon(h.session.Comm, run(ctx, c))
+		})
+	})
 }
 
 // small performs a call of little data.
@@ -101,10 +106,8 @@ func newPackets(h *Engine) *packets {
 		fits := func(r *engine.Request) bool {
 			return x.on.Load() && r.Bytes <= x.room && (!k.Reduces() || crosshost.Partial(r.Type, r.Op))
 		}
-		h.Add(h, engine.Row{Collective: k, Algorithm: crosshost.NamePackets, MaxBytes: x.room}, fits, func(c *engine.Call) error {
-			return h.session.Collective(c, crosshost.NamePackets, func(ctx context.Context) error {
-				return lifetime.Abandon(h.Lanes.Comm, h.small(ctx, c, x))
-			})
+		h.offer(engine.Row{Collective: k, Algorithm: crosshost.NamePackets, MaxBytes: x.room}, fits, func(ctx context.Context, c *engine.Call) error {
+			return h.small(ctx, c, x)
 		})
 	}
 	return x
